@@ -1,0 +1,42 @@
+#include "core/draft.h"
+
+#include <assert.h>
+
+int draft_add(struct draft *d, int parent, int32_t token, enum drawn how)
+{
+    assert(parent >= 0 && parent < d->n);
+    if (d->n >= d->room)
+        return -1;
+    int node = d->n++;
+    d->token[node] = token;
+    d->parent[node] = parent;
+    d->drawn[node] = (uint8_t)how;
+    return node;
+}
+
+int draft_next_child(const struct draft *d, int parent, int after)
+{
+    for (int node = after + 1; node < d->n; node++)
+        if (d->parent[node] == parent)
+            return node;
+    return -1;
+}
+
+int draft_depth(const struct draft *d, int node)
+{
+    int depth = 0;
+    for (; d->parent[node] >= 0; node = d->parent[node])
+        depth++;
+    return depth;
+}
+
+int draft_deepest(const struct draft *d)
+{
+    int deepest = 0;
+    for (int node = 1; node < d->n; node++) {
+        int depth = draft_depth(d, node);
+        if (depth > deepest)
+            deepest = depth;
+    }
+    return deepest;
+}

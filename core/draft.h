@@ -1,0 +1,76 @@
+// draft.h - what drafters, verifier and rules say to one another. There are three sentences:
+//
+//     request  "here is a sequence; what might come next?"    decode   -> drafter
+//     draft    "perhaps this"                                 drafter  -> verifier
+//     advance  "it went this far, along these nodes"          verifier -> drafter, results
+//
+// A draft is a tree. Node 0 is the root: the sequence's last token, which is certain. Every other
+// node is a guess at the token after its parent. Parents stand before their children; siblings
+// stand in the order in which they are to be tried. A chain is a tree without siblings, and a
+// draft of the root alone is ordinary decoding.
+//
+//     0 the -+- 1 cat -+- 3 sat        node    =  0    1    2    3    4
+//            |         `- 4 ran        token   = the  cat  dog  sat  ran
+//            `- 2 dog                  parent  = -1    0    0    1    1
+//
+//     The target says "cat ran off":   advance.n = 3, token = cat ran off, node = 0 1 4
+#pragma once
+#include <stdint.h>
+#include "core/tensor.h"
+
+struct rng;
+
+enum { MAX_SLOTS = 256, MAX_NODES = 512 };
+
+// Rows of probabilities, one per node of a draft. They may live on a device: a row comes to the
+// host when it is first asked for, so only the rows that a rule visits ever do.
+struct rows {
+    int vocab;
+    const float *(*row)(struct rows *self, int node);                // (vocab) borrowed until the rows change
+    void (*want)(struct rows *self, const int32_t *node, int n);     // these are about to be asked for; may be NULL
+};
+
+enum drawn {                     // how a node's token came from its parent's row of q
+    CHOSEN,                      // any way at all (a lookup, the k likeliest, a sample later pruned or
+                                 // reordered) that does not look at what a DRAWN sibling came out as; judged as
+                                 // a certainty, needs no q, and is the default
+    DRAWN,                       // at random from that very row, independently of its siblings
+    DRAWN_DISTINCT,              // at random from that row without the tokens of its earlier siblings
+};
+
+struct draft {
+    int n, room;                 // nodes there are, and may be
+    int32_t *token;              // (room)
+    int32_t *parent;             // (room) parent[0] = -1
+    uint8_t *drawn;              // (room) enum drawn; one draft may mix them
+    struct rows *q;              // row i: what the DRAWN children of node i were drawn from; NULL: nothing was drawn
+};
+
+int draft_add(struct draft *d, int parent, int32_t token, enum drawn how);   // the new node; -1: no room
+int draft_next_child(const struct draft *d, int parent, int after);          // the first child behind node `after`; -1: no more
+int draft_depth(const struct draft *d, int node);                            // 0 for the root
+int draft_deepest(const struct draft *d);                                    // depth of the deepest node
+
+struct request {
+    int slot;                    // which of the sequences being decoded; keys any state of theirs
+    int n;
+    const int32_t *token;        // (n) the whole sequence, the root last
+    struct rng *rng;             // the only source of chance, the drafter's included
+    struct draft *draft;         // holds the root; the drafter grows it
+    int depth;                   // a guess deeper than this cannot be used: the text would be over. May be 0
+};
+
+// token[i] came after draft node node[i], and row i of features is the target's hidden state at
+// that node: the very state that predicted token[i]. Hence node[0] = 0, node[1..n) are the accepted
+// nodes, token[n-1] is the target's own, and `node` is also the list of cache rows to keep.
+// A prompt is announced in the same words, with node = NULL: there was no draft. Its token 0 is never announced, as
+// no state predicted it; whoever needs it finds it in sequence.
+struct advance {
+    int slot;
+    int n;
+    const int32_t *token;        // (n)
+    const int32_t *node;         // (n)
+    struct tensor features;      // (n, width) on the backend, borrowed until the next pass; empty when the drafter asked for none
+    const int32_t *sequence;     // (length) the whole text up to and with these tokens, borrowed for the call; of a verifier's
+    int length;                  // advance NULL: the decode loop fills it in before it tells the drafter
+};

@@ -1,0 +1,266 @@
+#include "core/json.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+
+// jansson has macros of these names.
+#undef json_is_object
+#undef json_is_array
+#undef json_is_number
+#undef json_is_null
+
+// A struct json is a json_t that goes by our name.
+static json_t *inner(const struct json *j)
+{
+    return (json_t *)(uintptr_t)j;
+}
+
+static struct json *outer(json_t *j)
+{
+    return (struct json *)j;
+}
+
+static const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
+
+// line: of the file's text, the one at which the parser's began.
+static bool fail_at(struct error *err, const char *what, int line, const json_error_t *e)
+{
+    return fail(err, "%s:%d:%d: not valid JSON: %s", what, e->line + line - 1, e->column, e->text);
+}
+
+struct json *json_parse_line(const char *text, size_t n, const char *what, int line, struct error *err)
+{
+    json_error_t e;
+    json_t *j = json_loadb(text, n, flags, &e);
+    if (j == NULL)
+        fail_at(err, what, line, &e);
+    return outer(j);
+}
+
+struct json *json_parse(const char *text, size_t n, const char *what, struct error *err)
+{
+    return json_parse_line(text, n, what, 1, err);
+}
+
+struct json *json_read(const char *path, struct error *err)
+{
+    json_error_t e;
+    json_t *j = json_load_file(path, flags, &e);
+    if (j == NULL && e.line == -1)
+        fail(err, "%s: %s", path, e.text);
+    else if (j == NULL)
+        fail_at(err, path, 1, &e);
+    return outer(j);
+}
+
+void json_free(struct json *j)
+{
+    json_decref(inner(j));
+}
+
+static bool is(const struct json *j, json_type type)
+{
+    return j != NULL && json_typeof(inner(j)) == type;
+}
+
+bool json_is_object(const struct json *j)
+{
+    return is(j, JSON_OBJECT);
+}
+
+bool json_is_array(const struct json *j)
+{
+    return is(j, JSON_ARRAY);
+}
+
+bool json_is_text(const struct json *j)
+{
+    return is(j, JSON_STRING);
+}
+
+bool json_is_int(const struct json *j)
+{
+    return is(j, JSON_INTEGER);
+}
+
+bool json_is_number(const struct json *j)
+{
+    return is(j, JSON_INTEGER) || is(j, JSON_REAL);
+}
+
+bool json_is_bool(const struct json *j)
+{
+    return is(j, JSON_TRUE) || is(j, JSON_FALSE);
+}
+
+bool json_is_null(const struct json *j)
+{
+    return j == NULL || is(j, JSON_NULL);
+}
+
+struct json *json_get(const struct json *object, const char *key)
+{
+    return json_is_object(object) ? outer(json_object_get(inner(object), key)) : NULL;
+}
+
+size_t json_count(const struct json *j)
+{
+    if (json_is_array(j))
+        return json_array_size(inner(j));
+    return json_is_object(j) ? json_object_size(inner(j)) : 0;
+}
+
+struct json *json_at(const struct json *array, size_t i)
+{
+    return json_is_array(array) ? outer(json_array_get(inner(array), i)) : NULL;
+}
+
+const char *json_text(const struct json *j)
+{
+    return json_is_text(j) ? json_string_value(inner(j)) : "";
+}
+
+size_t json_text_length(const struct json *j)
+{
+    return json_is_text(j) ? json_string_length(inner(j)) : 0;
+}
+
+int64_t json_int(const struct json *j)
+{
+    return json_is_int(j) ? json_integer_value(inner(j)) : 0;
+}
+
+double json_number(const struct json *j)
+{
+    return json_is_number(j) ? json_number_value(inner(j)) : 0;
+}
+
+bool json_bool(const struct json *j)
+{
+    return is(j, JSON_TRUE);
+}
+
+void *json_first(const struct json *object)
+{
+    return json_is_object(object) ? json_object_iter(inner(object)) : NULL;
+}
+
+void *json_next(const struct json *object, void *at)
+{
+    return json_object_iter_next(inner(object), at);
+}
+
+const char *json_key(void *at)
+{
+    return json_object_iter_key(at);
+}
+
+struct json *json_value(void *at)
+{
+    return outer(json_object_iter_value(at));
+}
+
+// What could not be made for want of memory ends the program, as in core/memory.h.
+static json_t *made(json_t *j)
+{
+    if (j == NULL)
+        abort();
+    return j;
+}
+
+struct json *json_new_object(void)
+{
+    return outer(made(json_object()));
+}
+
+struct json *json_new_array(void)
+{
+    return outer(made(json_array()));
+}
+
+// The length of the valid UTF-8 sequence at s, 0 if there is none.
+static size_t sequence(const unsigned char *s, size_t n)
+{
+    size_t length = s[0] < 0x80 ? 1 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : s[0] < 0xF5 ? 4 : 0;
+    if (length == 0 || length > n)
+        return 0;
+    for (size_t i = 1; i < length; i++)
+        if ((s[i] & 0xC0) != 0x80)
+            return 0;
+    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) || (s[0] == 0xF0 && s[1] < 0x90) ||
+        (s[0] == 0xF4 && s[1] > 0x8F))
+        return 0;
+    return length;
+}
+
+struct json *json_new_text_n(const char *s, size_t n)
+{
+    struct text valid = { 0 };
+    text_add(&valid, "", 0);
+    for (size_t i = 0; i < n;) {
+        size_t length = sequence((const unsigned char *)s + i, n - i);
+        text_add(&valid, length != 0 ? s + i : "\xEF\xBF\xBD", length != 0 ? length : 3);
+        i += length != 0 ? length : 1;
+    }
+    json_t *j = made(json_stringn(valid.s, valid.n));
+    free(valid.s);
+    return outer(j);
+}
+
+struct json *json_new_text(const char *s)
+{
+    return json_new_text_n(s, strlen(s));
+}
+
+struct json *json_new_int(int64_t v)
+{
+    return outer(made(json_integer(v)));
+}
+
+struct json *json_new_number(double v)
+{
+    return outer(made(isfinite(v) ? json_real(v) : json_null()));
+}
+
+struct json *json_new_bool(bool v)
+{
+    return outer(json_boolean(v));
+}
+
+struct json *json_new_null(void)
+{
+    return outer(json_null());
+}
+
+struct json *json_new_ids(const int32_t *id, size_t n)
+{
+    struct json *j = json_new_array();
+    for (size_t i = 0; i < n; i++)
+        json_push(j, json_new_int(id[i]));
+    return j;
+}
+
+void json_set(struct json *object, const char *key, struct json *value)
+{
+    if (json_object_set_new(inner(object), key, inner(value)) != 0)
+        abort();
+}
+
+void json_push(struct json *array, struct json *value)
+{
+    if (json_array_append_new(inner(array), inner(value)) != 0)
+        abort();
+}
+
+char *json_write(const struct json *j)
+{
+    char *s = json_dumps(inner(j), JSON_COMPACT | JSON_ENCODE_ANY | JSON_PRESERVE_ORDER);
+    if (s == NULL)
+        abort();
+    return s;
+}

@@ -1,0 +1,101 @@
+#include "core/memory.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *had(void *p, size_t bytes)
+{
+    if (p == NULL && bytes != 0) {
+        fprintf(stderr, "speclab: out of memory (%zu bytes)\n", bytes);
+        abort();
+    }
+    return p;
+}
+
+void *xmalloc(size_t bytes)
+{
+    return had(malloc(bytes), bytes);
+}
+
+void *xcalloc(size_t n, size_t bytes)
+{
+    return had(calloc(n, bytes), n != 0 ? bytes : 0);
+}
+
+void *xrealloc(void *p, size_t bytes)
+{
+    return had(realloc(p, bytes), bytes);
+}
+
+char *xstrdup(const char *s)
+{
+    return xstrndup(s, strlen(s));
+}
+
+char *xstrndup(const char *s, size_t n)
+{
+    char *p = xmalloc(n + 1);
+    memcpy(p, s, n);
+    p[n] = '\0';
+    return p;
+}
+
+static char *vformat(const char *format, va_list args, size_t *n)
+{
+    va_list again;
+    va_copy(again, args);
+    int length = vsnprintf(NULL, 0, format, args);
+    char *s = xmalloc((size_t)length + 1);
+    vsnprintf(s, (size_t)length + 1, format, again);
+    va_end(again);
+    *n = (size_t)length;
+    return s;
+}
+
+char *xformat(const char *format, ...)
+{
+    va_list args;
+    size_t n;
+    va_start(args, format);
+    char *s = vformat(format, args, &n);
+    va_end(args);
+    return s;
+}
+
+size_t grown(size_t room, size_t need)
+{
+    size_t next = room + room / 2;
+    if (next < need)
+        next = need;
+    return next < 16 ? 16 : next;
+}
+
+void text_add(struct text *t, const char *s, size_t n)
+{
+    if (t->n + n + 1 > t->room) {
+        t->room = grown(t->room, t->n + n + 1);
+        t->s = xrealloc(t->s, t->room);
+    }
+    memcpy(t->s + t->n, s, n);
+    t->n += n;
+    t->s[t->n] = '\0';
+}
+
+void text_puts(struct text *t, const char *s)
+{
+    text_add(t, s, strlen(s));
+}
+
+void text_printf(struct text *t, const char *format, ...)
+{
+    va_list args;
+    size_t n;
+    va_start(args, format);
+    char *s = vformat(format, args, &n);
+    va_end(args);
+    text_add(t, s, n);
+    free(s);
+}

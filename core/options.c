@@ -1,0 +1,209 @@
+#include "core/options.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/settings.h"
+
+static double least(const struct option *o)
+{
+    return o->least != 0 || o->most != 0 ? o->least : o->type == OPTION_REAL || o->type == OPTION_PAIRS ? -HUGE_VAL : INT_MIN;
+}
+
+static double most(const struct option *o)
+{
+    return o->least != 0 || o->most != 0 ? o->most : o->type == OPTION_REAL || o->type == OPTION_PAIRS ? HUGE_VAL : INT_MAX;
+}
+
+static bool read_int(const struct settings *s, const struct option *o, int *to, struct error *err)
+{
+    long long v;
+    if (!settings_int(s, o->name, (long long)least(o), (long long)most(o), &v, err))
+        return false;
+    *to = (int)v;
+    return true;
+}
+
+static bool read_choice(const struct settings *s, const struct option *o, int *to, struct error *err)
+{
+    const char *text;
+    if (!settings_text(s, o->name, &text, err))
+        return false;
+    int i = 0;
+    for (const char *word = o->choices; word != NULL; i++) {
+        const char *end = strchr(word, '|');
+        size_t n = end != NULL ? (size_t)(end - word) : strlen(word);
+        if (strlen(text) == n && memcmp(text, word, n) == 0) {
+            *to = i;
+            return true;
+        }
+        word = end != NULL ? end + 1 : NULL;
+    }
+    return settings_fail(err, s, "%s: expected one of %s, found \"%s\"", o->name, o->choices, text);
+}
+
+static bool read_ints(const struct settings *s, const struct option *o, struct ints *to, struct error *err)
+{
+    int room = (int)(sizeof(to->v) / sizeof(to->v[0]));
+    if (s->kind != SETTINGS_LIST)
+        return settings_fail(err, s, "%s: expected a list of whole numbers, as in [4, 2, 1]", o->name);
+    if (s->n > room)
+        return settings_fail(err, s, "%s: expected at most %d numbers, found %d", o->name, room, s->n);
+    for (int i = 0; i < s->n; i++)
+        if (!read_int(s->item[i], o, &to->v[i], err))
+            return false;
+    to->n = s->n;
+    return true;
+}
+
+static bool read_pairs(const struct settings *s, const struct option *o, struct pairs *to, struct error *err)
+{
+    if (s->kind != SETTINGS_MAP)
+        return settings_fail(err, s, "%s: expected a mapping from token ids to numbers, as in {11: -2.5}", o->name);
+    to->key = xcalloc((size_t)s->n + 1, sizeof(*to->key));
+    to->value = xcalloc((size_t)s->n + 1, sizeof(*to->value));
+    for (int i = 0; i < s->n; i++) {
+        char *end;
+        long id = strtol(s->key[i], &end, 10);
+        if (*end != '\0' || end == s->key[i] || id < 0 || id > INT_MAX)
+            return settings_fail_key(err, s, i, "%s: expected a token id, found \"%s\"", o->name, s->key[i]);
+        to->key[i] = (int32_t)id;
+        if (!settings_real(s->item[i], o->name, least(o), most(o), &to->value[i], err))
+            return false;
+    }
+    to->n = s->n;
+    return true;
+}
+
+static bool read_one(const struct settings *s, const struct option *o, void *field, struct error *err)
+{
+    const char *text;
+    switch (o->type) {
+    case OPTION_INT:
+        return read_int(s, o, field, err);
+    case OPTION_REAL:
+        return settings_real(s, o->name, least(o), most(o), field, err);
+    case OPTION_BOOL:
+        return settings_bool(s, o->name, field, err);
+    case OPTION_CHOICE:
+        return read_choice(s, o, field, err);
+    case OPTION_INTS:
+        return read_ints(s, o, field, err);
+    case OPTION_PAIRS:
+        return read_pairs(s, o, field, err);
+    case OPTION_TEXT:
+    case OPTION_PATH:
+        if (!settings_text(s, o->name, &text, err))
+            return false;
+        *(char **)field = xstrdup(text);
+        return true;
+    }
+    return false;
+}
+
+// A preset as the settings it stands for; NULL: it stands for nothing.
+static struct settings *preset(const struct option *o)
+{
+    if (o->preset[0] == '\0') {
+        if (o->type == OPTION_INTS)
+            return settings_list();
+        return o->type == OPTION_PAIRS ? settings_map() : NULL;
+    }
+    if (o->type != OPTION_INTS && o->type != OPTION_PAIRS)
+        return settings_scalar(o->preset);
+    struct error err;
+    char *text = xformat("preset:value=%s", o->preset);
+    struct settings *s = settings_inline(text, o->name, &err), *value = settings_copy(settings_get(s, "value"));
+    settings_free(s);
+    free(text);
+    return value;
+}
+
+static const struct option *named(const struct option *table, const char *name)
+{
+    for (const struct option *o = table; o != NULL && o->name != NULL; o++)
+        if (strcmp(o->name, name) == 0)
+            return o;
+    return NULL;
+}
+
+static bool fail_unknown(struct error *err, const struct settings *s, int i, const char *what, const struct option *table)
+{
+    struct text names = { 0 };
+    text_puts(&names, "");
+    for (const struct option *o = table; o != NULL && o->name != NULL; o++)
+        text_printf(&names, "%s%s", o == table ? "" : ", ", o->name);
+    if (names.n > 0)
+        settings_fail_key(err, s, i, "%s has no option \"%s\" (it has: %s)", what, s->key[i], names.s);
+    else
+        settings_fail_key(err, s, i, "%s has no option \"%s\" (it has none)", what, s->key[i]);
+    free(names.s);
+    return false;
+}
+
+bool options_read(const struct settings *s, const char *what, const struct option *table, void *into, struct error *err)
+{
+    for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
+        void *field = (char *)into + o->at;
+        size_t bytes = o->type == OPTION_REAL    ? sizeof(double)
+                       : o->type == OPTION_BOOL  ? sizeof(bool)
+                       : o->type == OPTION_INTS  ? sizeof(struct ints)
+                       : o->type == OPTION_PAIRS ? sizeof(struct pairs)
+                       : o->type == OPTION_TEXT || o->type == OPTION_PATH ? sizeof(char *)
+                                                                          : sizeof(int);
+        memset(field, 0, bytes);
+    }
+    if (s != NULL && s->kind != SETTINGS_MAP)
+        return settings_fail(err, s, "%s: expected a mapping, as in {kind: ngram, longest: 3}", what);
+    for (int i = 0; s != NULL && i < s->n; i++)
+        if (strcmp(s->key[i], "kind") != 0 && named(table, s->key[i]) == NULL)
+            return fail_unknown(err, s, i, what, table);
+    for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
+        void *field = (char *)into + o->at;
+        const struct settings *given = settings_get(s, o->name);
+        if (given != NULL) {
+            if (!read_one(given, o, field, err))
+                return false;
+        } else if (o->preset == NULL) {
+            return s != NULL ? settings_fail(err, s, "%s needs the option \"%s\" (%s)", what, o->name, o->help)
+                             : fail(err, "%s needs the option \"%s\" (%s)", what, o->name, o->help);
+        } else {
+            struct settings *p = preset(o);
+            bool ok = p == NULL || read_one(p, o, field, err);
+            settings_free(p);
+            if (!ok)
+                return false;
+        }
+    }
+    return true;
+}
+
+void options_free(const struct option *table, void *options)
+{
+    for (const struct option *o = table; options != NULL && o != NULL && o->name != NULL; o++) {
+        void *field = (char *)options + o->at;
+        if (o->type == OPTION_TEXT || o->type == OPTION_PATH) {
+            free(*(char **)field);
+            *(char **)field = NULL;
+        } else if (o->type == OPTION_PAIRS) {
+            struct pairs *p = field;
+            free(p->key);
+            free(p->value);
+            *p = (struct pairs){ 0 };
+        }
+    }
+}
+
+void options_fill(struct settings *map, const struct option *table)
+{
+    for (const struct option *o = table; o != NULL && o->name != NULL; o++)
+        if (settings_get(map, o->name) == NULL && o->preset != NULL) {
+            struct settings *p = preset(o);
+            if (p != NULL)
+                settings_put(map, o->name, p);
+        }
+}

@@ -1,0 +1,327 @@
+#include "core/settings.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+
+static struct settings *new_settings(enum settings_kind kind)
+{
+    struct settings *s = xcalloc(1, sizeof(*s));
+    s->kind = kind;
+    return s;
+}
+
+struct settings *settings_scalar(const char *text)
+{
+    struct settings *s = new_settings(SETTINGS_SCALAR);
+    s->text = xstrdup(text);
+    return s;
+}
+
+struct settings *settings_list(void)
+{
+    return new_settings(SETTINGS_LIST);
+}
+
+struct settings *settings_map(void)
+{
+    return new_settings(SETTINGS_MAP);
+}
+
+static void make_room(struct settings *s)
+{
+    if (s->n < s->room)
+        return;
+    s->room = (int)grown((size_t)s->room, (size_t)s->n + 1);
+    s->item = xrealloc(s->item, (size_t)s->room * sizeof(*s->item));
+    if (s->kind == SETTINGS_MAP) {
+        s->key = xrealloc(s->key, (size_t)s->room * sizeof(*s->key));
+        s->key_line = xrealloc(s->key_line, (size_t)s->room * sizeof(*s->key_line));
+        s->key_column = xrealloc(s->key_column, (size_t)s->room * sizeof(*s->key_column));
+    }
+}
+
+void settings_append(struct settings *list, struct settings *item)
+{
+    make_room(list);
+    list->item[list->n++] = item;
+}
+
+static int find(const struct settings *map, const char *key)
+{
+    if (map != NULL && map->kind == SETTINGS_MAP)
+        for (int i = 0; i < map->n; i++)
+            if (strcmp(map->key[i], key) == 0)
+                return i;
+    return -1;
+}
+
+void settings_put(struct settings *map, const char *key, struct settings *item)
+{
+    int i = find(map, key);
+    if (i >= 0) {
+        settings_free(map->item[i]);
+        map->item[i] = item;
+        return;
+    }
+    make_room(map);
+    i = map->n++;
+    map->key[i] = xstrdup(key);
+    map->item[i] = item;
+    map->key_line[i] = item->line;
+    map->key_column[i] = item->column;
+}
+
+struct settings *settings_get(const struct settings *map, const char *key)
+{
+    int i = find(map, key);
+    return i < 0 ? NULL : map->item[i];
+}
+
+struct settings *settings_copy(const struct settings *s)
+{
+    struct settings *to = new_settings(s->kind);
+    to->file = s->file;
+    to->line = s->line;
+    to->column = s->column;
+    to->text = s->text != NULL ? xstrdup(s->text) : NULL;
+    to->quoted = s->quoted;
+    for (int i = 0; i < s->n; i++) {
+        struct settings *item = settings_copy(s->item[i]);
+        if (s->kind == SETTINGS_LIST) {
+            settings_append(to, item);
+        } else {
+            settings_put(to, s->key[i], item);
+            to->key_line[i] = s->key_line[i];
+            to->key_column[i] = s->key_column[i];
+        }
+    }
+    return to;
+}
+
+void settings_free(struct settings *s)
+{
+    if (s == NULL)
+        return;
+    for (int i = 0; i < s->n; i++) {
+        settings_free(s->item[i]);
+        if (s->kind == SETTINGS_MAP)
+            free(s->key[i]);
+    }
+    free(s->item);
+    free(s->key);
+    free(s->key_line);
+    free(s->key_column);
+    free(s->text);
+    free(s);
+}
+
+// ---- messages
+
+static bool fail_at(struct error *err, const struct settings *s, int line, int column, const char *format, va_list args)
+{
+    char sentence[sizeof(err->text)];
+    vsnprintf(sentence, sizeof(sentence), format, args);
+    if (line > 0)
+        return fail(err, "%s:%d:%d: %s", s->file != NULL ? s->file : "?", line, column, sentence);
+    if (s->file != NULL)
+        return fail(err, "%s: %s", s->file, sentence);
+    return fail(err, "%s", sentence);
+}
+
+bool settings_fail(struct error *err, const struct settings *at, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fail_at(err, at, at->line, at->column, format, args);
+    va_end(args);
+    return false;
+}
+
+bool settings_fail_key(struct error *err, const struct settings *map, int i, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fail_at(err, map, map->key_line[i], map->key_column[i], format, args);
+    va_end(args);
+    return false;
+}
+
+static const char *found(const struct settings *s)
+{
+    return s->kind == SETTINGS_LIST ? "a list" : s->kind == SETTINGS_MAP ? "a mapping" : s->text;
+}
+
+// ---- scalars
+
+bool settings_int(const struct settings *s, const char *key, long long least, long long most, long long *to, struct error *err)
+{
+    char *end = NULL;
+    errno = 0;
+    long long v = s->kind == SETTINGS_SCALAR && !s->quoted ? strtoll(s->text, &end, 10) : 0;
+    if (end == NULL || end == s->text || *end != '\0' || isspace((unsigned char)s->text[0]) || errno == ERANGE)
+        return settings_fail(err, s, "%s: expected a whole number, found \"%s\"", key, found(s));
+    if (v < least || v > most)
+        return settings_fail(err, s, "%s: expected a whole number from %lld to %lld, found %lld", key, least, most, v);
+    *to = v;
+    return true;
+}
+
+bool settings_real(const struct settings *s, const char *key, double least, double most, double *to, struct error *err)
+{
+    char *end = NULL;
+    double v = s->kind == SETTINGS_SCALAR && !s->quoted ? strtod(s->text, &end) : 0;
+    if (end == NULL || end == s->text || *end != '\0' || isspace((unsigned char)s->text[0]) || !isfinite(v))
+        return settings_fail(err, s, "%s: expected a number, found \"%s\"", key, found(s));
+    if (v < least || v > most)
+        return settings_fail(err, s, "%s: expected a number from %g to %g, found %s", key, least, most, s->text);
+    *to = v;
+    return true;
+}
+
+bool settings_bool(const struct settings *s, const char *key, bool *to, struct error *err)
+{
+    bool scalar = s->kind == SETTINGS_SCALAR && !s->quoted;
+    if (scalar && strcmp(s->text, "true") == 0)
+        *to = true;
+    else if (scalar && strcmp(s->text, "false") == 0)
+        *to = false;
+    else
+        return settings_fail(err, s, "%s: expected true or false, found \"%s\"", key, found(s));
+    return true;
+}
+
+bool settings_text(const struct settings *s, const char *key, const char **to, struct error *err)
+{
+    if (s->kind != SETTINGS_SCALAR)
+        return settings_fail(err, s, "%s: expected a text, found %s", key, found(s));
+    *to = s->text;
+    return true;
+}
+
+// ---- one line
+
+// A scalar that would read as something else in flow style is quoted.
+static bool plain(const struct settings *s)
+{
+    const char *t = s->text;
+    if (s->quoted || *t == '\0' || isspace((unsigned char)*t) || isspace((unsigned char)t[strlen(t) - 1]) || strchr("-?:!&*|>%@`'\"#", *t))
+        if (!(*t == '-' && isdigit((unsigned char)t[1])) || s->quoted)
+            return false;
+    for (; *t != '\0'; t++)
+        if (strchr(",[]{}:#\"\\", *t) != NULL || (unsigned char)*t < 0x20)
+            return false;
+    return true;
+}
+
+static void write_text(const struct settings *s, struct text *out)
+{
+    if (plain(s)) {
+        text_puts(out, s->text);
+        return;
+    }
+    text_puts(out, "\"");
+    for (const char *t = s->text; *t != '\0'; t++)
+        if (*t == '"' || *t == '\\')
+            text_printf(out, "\\%c", *t);
+        else if ((unsigned char)*t < 0x20)
+            text_printf(out, "\\x%02X", (unsigned char)*t);
+        else
+            text_add(out, t, 1);
+    text_puts(out, "\"");
+}
+
+void settings_write(const struct settings *s, struct text *out)
+{
+    if (s->kind == SETTINGS_SCALAR) {
+        write_text(s, out);
+        return;
+    }
+    text_puts(out, s->kind == SETTINGS_LIST ? "[" : "{");
+    for (int i = 0; i < s->n; i++) {
+        if (i > 0)
+            text_puts(out, ", ");
+        if (s->kind == SETTINGS_MAP)
+            text_printf(out, "%s: ", s->key[i]);
+        settings_write(s->item[i], out);
+    }
+    text_puts(out, s->kind == SETTINGS_LIST ? "]" : "}");
+}
+
+// ---- the command line's form
+
+// The end of a value: the next comma outside brackets.
+static const char *value_end(const char *t)
+{
+    int depth = 0;
+    for (; *t != '\0' && !(depth == 0 && *t == ','); t++)
+        depth += *t == '[' || *t == '{' ? 1 : *t == ']' || *t == '}' ? -1 : 0;
+    return t;
+}
+
+static struct settings *inline_value(const char *t, size_t n)
+{
+    if (n < 2 || !((t[0] == '[' && t[n - 1] == ']') || (t[0] == '{' && t[n - 1] == '}'))) {
+        char *copy = xstrndup(t, n);
+        struct settings *s = settings_scalar(copy);
+        free(copy);
+        return s;
+    }
+    bool map = t[0] == '{';
+    struct settings *list = map ? settings_map() : settings_list();
+    char *inside = xstrndup(t + 1, n - 2);
+    for (const char *at = inside; *at != '\0';) {
+        const char *end = value_end(at), *next = *end == ',' ? end + 1 : end;
+        while (isspace((unsigned char)*at))
+            at++;
+        while (end > at && isspace((unsigned char)end[-1]))
+            end--;
+        const char *colon = memchr(at, ':', (size_t)(end - at));
+        if (map && colon != NULL) {
+            char *key = xstrndup(at, (size_t)(colon - at));
+            for (colon++; colon < end && isspace((unsigned char)*colon); colon++)
+                ;
+            settings_put(list, key, inline_value(colon, (size_t)(end - colon)));
+            free(key);
+        } else if (!map) {
+            settings_append(list, inline_value(at, (size_t)(end - at)));
+        }
+        at = next;
+    }
+    free(inside);
+    return list;
+}
+
+struct settings *settings_inline(const char *text, const char *what, struct error *err)
+{
+    struct settings *s = settings_map();
+    const char *colon = strchr(text, ':');
+    char *kind = xstrndup(text, colon != NULL ? (size_t)(colon - text) : strlen(text));
+    bool ok = *kind != '\0' || fail(err, "%s: expected a kind, found \"%s\"", what, text);
+    settings_put(s, "kind", settings_scalar(kind));
+    free(kind);
+    for (const char *at = colon != NULL ? colon + 1 : ""; ok && *at != '\0';) {
+        const char *end = value_end(at), *equals = memchr(at, '=', (size_t)(end - at));
+        if (equals == NULL || equals == at) {
+            ok = fail(err, "%s: expected key=value, found \"%.*s\" in \"%s\"", what, (int)(end - at), at, text);
+            break;
+        }
+        char *key = xstrndup(at, (size_t)(equals - at));
+        if (settings_get(s, key) != NULL)
+            ok = fail(err, "%s: \"%s\" is given twice in \"%s\"", what, key, text);
+        else
+            settings_put(s, key, inline_value(equals + 1, (size_t)(end - equals - 1)));
+        free(key);
+        at = *end == ',' ? end + 1 : end;
+    }
+    if (ok)
+        return s;
+    settings_free(s);
+    return NULL;
+}
