@@ -1,0 +1,11 @@
+// nocuda.c - what stands in for the CUDA backend in builds that have none.
+#include <stddef.h>
+
+#include "core/error.h"
+#include "kernels/backend.h"
+
+struct backend *backend_cuda(int device, struct error *err)
+{
+    fail(err, "device cuda:%d: this speclab was built without CUDA; use device: cpu", device);
+    return NULL;
+}

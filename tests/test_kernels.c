@@ -1,0 +1,381 @@
+// test_kernels.c - every operation of every backend against plain loops in double, and the bits of a row against
+// themselves: alone, among others, with other threads.
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "tests/check.h"
+#include "tests/reference.h"
+
+static struct backend *backends[4];
+static int n_backends;
+
+static uint64_t state = 1;
+
+static uint64_t next(void)
+{
+    uint64_t z = state += 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+static float uniform(void)
+{
+    return (float)(next() >> 40) * 0x1p-23f - 1;
+}
+
+static float *uniforms(int64_t n)
+{
+    float *x = xmalloc((size_t)n * sizeof(*x));
+    for (int64_t i = 0; i < n; i++)
+        x[i] = uniform();
+    return x;
+}
+
+static struct tensor floats(float *x, int64_t rows, int64_t width)
+{
+    return tensor_of(x, F32, rows, width);
+}
+
+// Random blocks with sane scales: random bytes, with the halves that scale a block put in afterwards.
+static uint8_t *blocks(enum type type, int64_t rows, int64_t width)
+{
+    static const int scales[TYPES][2] = { [Q8_0] = { 0, -1 }, [Q4_0] = { 0, -1 }, [Q4_1] = { 0, 2 }, [Q5_0] = { 0, -1 },
+                                          [Q5_1] = { 0, 2 },  [Q4_K] = { 0, 2 },  [Q5_K] = { 0, 2 }, [Q6_K] = { 208, -1 } };
+    size_t bytes = (size_t)rows * type_row_bytes(type, width);
+    uint8_t *b = xmalloc(bytes);
+    for (size_t i = 0; i < bytes; i++)
+        b[i] = (uint8_t)next();
+    for (size_t at = 0; at < bytes; at += (size_t)type_facts[type].bytes) {
+        if (type == F16 || type == BF16) {
+            uint16_t h = (uint16_t)((type == F16 ? 0x3000 : 0x3E00) | (next() & 0x83FF));
+            memcpy(b + at, &h, 2);
+        } else if (type == F32) {
+            float x = uniform();
+            memcpy(b + at, &x, 4);
+        } else {
+            for (int s = 0; s < 2; s++)
+                if (scales[type][s] >= 0) {
+                    uint16_t h = (uint16_t)(0x2000 | (next() & 0x87FF));
+                    memcpy(b + at + scales[type][s], &h, 2);
+                }
+        }
+    }
+    return b;
+}
+
+static struct json *golden(const char *name)
+{
+    struct error err;
+    char *path = xformat("%s/%s", CASES, name);
+    struct json *j = json_read(path, &err);
+    if (j == NULL)
+        fail_msg("%s", err.text);
+    free(path);
+    return j;
+}
+
+static void blocks_expand_to_what_gguf_py_makes_of_them(void **unused)
+{
+    (void)unused;
+    struct json *j = golden("blocks.json");
+    for (int b = 0; b < n_backends; b++)
+        for (int t = 1; t < TYPES; t++) {
+            char name[8] = { 0 };
+            for (size_t i = 0; type_facts[t].name[i] != '\0'; i++)
+                name[i] = (char)toupper(type_facts[t].name[i]);
+            struct json *list = json_get(json_get(j, name), "blocks");
+            assert_true(json_count(list) > 0);
+            for (size_t i = 0; i < json_count(list); i++) {
+                const char *hex = json_text(json_get(json_at(list, i), "hex"));
+                struct json *values = json_get(json_at(list, i), "values");
+                uint8_t bytes[1024];
+                float out[256];
+                size_t n = strlen(hex) / 2, width = json_count(values);
+                for (size_t k = 0; k < n; k++)
+                    sscanf(hex + 2 * k, "%2hhx", &bytes[k]);
+                assert_int_equal(n, type_row_bytes((enum type)t, (int64_t)width));
+                backends[b]->take(backends[b], floats(out, 1, (int64_t)width), tensor_of(bytes, (enum type)t, 1, (int64_t)width), &(const int32_t){ 0 });
+                for (size_t k = 0; k < width; k++) {
+                    double expected = json_number(json_at(values, k)), got = (double)out[k];
+                    // A fused multiply-add may leave less rounding than gguf-py's two steps, relative to the terms.
+                    double scale = 0;
+                    for (size_t l = 0; l < width; l++)
+                        scale = fmax(scale, fabs(json_number(json_at(values, l))));
+                    if (!(fabs(got - expected) <= 1e-6 * fabs(expected) + 2e-7 * scale))
+                        fail_msg("%s %s: element %zu is %.9g, not %.9g", backends[b]->describe(backends[b]), name, k, got, expected);
+                }
+            }
+        }
+    json_free(j);
+}
+
+static void matmul_agrees_with_plain_loops_in_double(void **unused)
+{
+    (void)unused;
+    static const int sizes[][3] = { { 1, 7, 5 }, { 3, 17, 33 }, { 5, 64, 256 }, { 2, 3, 512 }, { 9, 40, 100 }, { 64, 33, 288 }, { 1, 1, 1 } };
+    for (int b = 0; b < n_backends; b++)
+        for (int t = 0; t < TYPES; t++)
+            for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+                int n = sizes[i][0], m = sizes[i][1], k = sizes[i][2] / type_facts[t].block * type_facts[t].block;
+                if (k == 0)
+                    continue;
+                struct backend *c = backends[b];
+                float *x = uniforms(n * k), *out = uniforms(n * m), *w = uniforms(m * k);
+                uint8_t *packed = blocks((enum type)t, m, k);
+                double *expected = xcalloc((size_t)(n * m), sizeof(double));
+                struct tensor weight = tensor_of(packed, (enum type)t, m, k);
+                int32_t *row = xcalloc((size_t)m, sizeof(int32_t));
+                for (int r = 0; r < m; r++)
+                    row[r] = r;
+                c->take(c, floats(w, m, k), weight, row);
+                reference_matmul(expected, x, w, n, m, k);
+                c->matmul(c, floats(out, n, m), floats(x, n, k), weight);
+                double d = reference_distance(out, expected, n * m);
+                if (!(d < 2e-6))
+                    fail_msg("%s %s n %d m %d k %d: distance %g", c->describe(c), type_facts[t].name, n, m, k, d);
+                free(x), free(out), free(w), free(packed), free(expected), free(row);
+            }
+}
+
+static void a_row_has_the_same_bits_in_every_matmul_that_contains_it(void **unused)
+{
+    (void)unused;
+    enum { MOST = 500, M = 70 };
+    static const int counts[] = { 2, 3, 4, 5, 7, 8, 15, 16, 33, 64, 100, 500 };
+    for (int b = 0; b < n_backends; b++)
+        for (int t = 0; t < TYPES; t++) {
+            struct backend *c = backends[b];
+            int k = type_facts[t].block == 1 ? 100 : 256;
+            float *x = uniforms(MOST * k), *one = uniforms(MOST * M), *many = uniforms(MOST * M);
+            uint8_t *packed = blocks((enum type)t, M, k);
+            struct tensor w = tensor_of(packed, (enum type)t, M, k);
+            for (int i = 0; i < MOST; i++)
+                c->matmul(c, floats(one + i * M, 1, M), floats(x + i * k, 1, k), w);
+            for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+                int n = counts[i], from = (int)(next() % (uint64_t)(MOST - n + 1));
+                c->matmul(c, floats(many, n, M), floats(x + from * k, n, k), w);
+                if (memcmp(many, one + from * M, (size_t)(n * M) * sizeof(float)) != 0)
+                    fail_msg("%s %s: rows of %d differ from rows alone", c->describe(c), type_facts[t].name, n);
+            }
+            free(x), free(one), free(many), free(packed);
+        }
+}
+
+static void operations_on_rows_agree_with_plain_loops(void **unused)
+{
+    (void)unused;
+    for (int b = 0; b < n_backends; b++)
+        for (int width = 1; width < 2100; width = width * 3 + 1) {
+            struct backend *c = backends[b];
+            enum { N = 5 };
+            float *x = uniforms(N * width), *w = uniforms(N * width), *out = uniforms(N * width);
+            double *expected = xcalloc((size_t)(N * width), sizeof(double));
+
+            reference_rmsnorm(expected, x, w, N, width, 1e-5);
+            c->rmsnorm(c, floats(out, N, width), floats(x, N, width), floats(w, 1, width), 1e-5f);
+            assert_true(reference_distance(out, expected, N * width) < 1e-6);
+
+            for (int i = 0; i < N * width; i++)
+                x[i] *= 20;
+            reference_swiglu(expected, x, w, N * width);
+            c->swiglu(c, floats(out, N, width), floats(x, N, width), floats(w, N, width));
+            assert_true(reference_distance(out, expected, N * width) < 1e-6);
+            reference_swiglu(expected, x, NULL, N * width);
+            c->swiglu(c, floats(out, N, width), floats(x, N, width), (struct tensor){ 0 });
+            assert_true(reference_distance(out, expected, N * width) < 1e-6);
+
+            memcpy(out, x, (size_t)(N * width) * sizeof(float));
+            c->add(c, floats(out, N, width), floats(w, N, width));
+            for (int i = 0; i < N * width; i++)
+                assert_true(out[i] == x[i] + w[i]);
+            memcpy(out, x, (size_t)(N * width) * sizeof(float));
+            c->add(c, floats(out, N, width), floats(w, 1, width));
+            for (int i = 0; i < N * width; i++)
+                assert_true(out[i] == x[i] + w[i % width]);
+            free(x), free(w), free(out), free(expected);
+        }
+}
+
+static void swiglu_holds_at_the_ends_of_the_range(void **unused)
+{
+    (void)unused;
+    float gate[] = { -200, -100, -88, -87, -50, 0, 50, 87, 88, 100, 200, -0.0f };
+    enum { N = sizeof(gate) / sizeof(gate[0]) };
+    double expected[N];
+    float out[N];
+    reference_swiglu(expected, gate, NULL, N);
+    for (int b = 0; b < n_backends; b++) {
+        backends[b]->swiglu(backends[b], floats(out, 1, N), floats(gate, 1, N), (struct tensor){ 0 });
+        for (int i = 0; i < N; i++)
+            assert_true(fabs((double)out[i] - expected[i]) <= 1e-6 * fabs(expected[i]) + 1e-35);
+    }
+}
+
+// Two slots: the first with a tree of 70 pending rows behind a prefix of 9, the second a chain behind nothing.
+struct scene {
+    struct layout see;
+    int32_t slot[80], prefix[80], place[80], position[80], parent[80];
+    uint64_t ancestors[160];
+};
+
+static void set_scene(struct scene *s, int length)
+{
+    memset(s, 0, sizeof(*s));
+    int n = 0;
+    for (int slot = 0; slot < 2; slot++)
+        for (int i = 0; i < (slot == 0 ? 70 : 10); i++, n++) {
+            int parent = i == 0 ? -1 : slot == 0 ? (int)(next() % (uint64_t)i) : i - 1, at = n - i + parent;
+            s->slot[n] = slot;
+            s->prefix[n] = slot == 0 ? 9 : 0;
+            s->place[n] = slot * length + s->prefix[n] + i;
+            s->position[n] = parent < 0 ? s->prefix[n] : s->position[at] + 1;
+            for (int w = 0; parent >= 0 && w < 2; w++)
+                s->ancestors[2 * n + w] = s->ancestors[2 * at + w];
+            s->ancestors[2 * n + i / 64] |= 1ull << i % 64;
+        }
+    s->see = (struct layout){ n, 2, length, s->slot, s->prefix, s->place, s->position, s->ancestors };
+}
+
+static void attention_over_trees_agrees_with_plain_loops(void **unused)
+{
+    (void)unused;
+    static const int heads[][3] = { { 4, 4, 8 }, { 9, 3, 64 }, { 5, 1, 12 }, { 2, 1, 80 }, { 3, 3, 2 } };
+    enum { LENGTH = 90 };
+    struct scene s;
+    set_scene(&s, LENGTH);
+    for (int b = 0; b < n_backends; b++)
+        for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+            struct backend *c = backends[b];
+            int h = heads[i][0], kv = heads[i][1], hd = heads[i][2], n = s.see.n;
+            float *q = uniforms(n * h * hd), *keys = uniforms(2 * LENGTH * kv * hd), *values = uniforms(2 * LENGTH * kv * hd);
+            float *out = uniforms(n * h * hd);
+            double *expected = xcalloc((size_t)(n * h * hd), sizeof(double));
+            for (int k = 0; k < n * h * hd; k++)
+                q[k] *= 3;
+            reference_attend(expected, q, keys, values, &s.see, h, kv, hd);
+            c->attend(c, floats(out, n, h * hd), floats(q, n, h * hd), floats(keys, 2 * LENGTH, kv * hd), floats(values, 2 * LENGTH, kv * hd), &s.see, hd);
+            double d = reference_distance(out, expected, n * h * hd);
+            if (!(d < 2e-6))
+                fail_msg("%s heads %d/%d of %d: distance %g", c->describe(c), h, kv, hd, d);
+            free(q), free(keys), free(values), free(out), free(expected);
+        }
+}
+
+static void rope_turns_by_the_position(void **unused)
+{
+    (void)unused;
+    struct scene s;
+    set_scene(&s, 90);
+    for (int i = 0; i < s.see.n; i++)
+        s.position[i] *= 37;
+    for (int b = 0; b < n_backends; b++) {
+        struct backend *c = backends[b];
+        enum { HEADS = 3, HD = 24 };
+        float frequency[HD / 2], *x = uniforms(s.see.n * HEADS * HD);
+        double *expected = xcalloc((size_t)(s.see.n * HEADS * HD), sizeof(double));
+        for (int d = 0; d < HD / 2; d++)
+            frequency[d] = (float)pow(1e4, -2.0 * d / HD);
+        for (int i = 0; i < s.see.n * HEADS * HD; i++)
+            expected[i] = (double)x[i];
+        for (int i = 0; i < s.see.n; i++)
+            reference_rope(expected + i * HEADS * HD, frequency, s.position[i], HEADS, HD);
+        c->rope(c, floats(x, s.see.n, HEADS * HD), &s.see, floats(frequency, 1, HD / 2));
+        assert_true(reference_distance(x, expected, s.see.n * HEADS * HD) < 1e-6);
+        free(x), free(expected);
+    }
+}
+
+static void store_place_take_and_move_put_rows_where_they_belong(void **unused)
+{
+    (void)unused;
+    for (int b = 0; b < n_backends; b++) {
+        struct backend *c = backends[b];
+        struct scene s;
+        set_scene(&s, 90);
+        float *x = uniforms(80 * 6), *cache = xcalloc(180 * 6, sizeof(float)), wide[4 * 9] = { 0 };
+        c->store(c, floats(cache, 180, 6), floats(x, 80, 6), &s.see);
+        for (int i = 0; i < 80; i++)
+            assert_memory_equal(cache + s.place[i] * 6, x + i * 6, 6 * sizeof(float));
+        const int32_t row[] = { 5, 0, 5, 79 };
+        float some[4 * 6];
+        c->take(c, floats(some, 4, 6), floats(x, 80, 6), row);
+        for (int i = 0; i < 4; i++)
+            assert_memory_equal(some + i * 6, x + row[i] * 6, 6 * sizeof(float));
+        c->place(c, floats(wide, 4, 9), 3, floats(some, 4, 6));
+        for (int i = 0; i < 4; i++)
+            assert_memory_equal(wide + i * 9 + 3, some + i * 6, 6 * sizeof(float));
+        const int32_t kept[] = { 10, 13, 14, 40 };
+        float *before = xmalloc(180 * 6 * sizeof(float));
+        memcpy(before, cache, 180 * 6 * sizeof(float));
+        c->move(c, floats(cache, 180, 6), 10, kept, 4);
+        for (int i = 0; i < 4; i++)
+            assert_memory_equal(cache + (10 + i) * 6, before + kept[i] * 6, 6 * sizeof(float));
+        free(x), free(cache), free(before);
+    }
+}
+
+static void best_gives_the_likeliest_with_ties_to_the_lowest_id(void **unused)
+{
+    (void)unused;
+    for (int b = 0; b < n_backends; b++)
+        for (int vocab = 1; vocab < 5000; vocab = vocab * 7 + 3) {
+            enum { N = 4 };
+            struct backend *c = backends[b];
+            int k = vocab < 9 ? vocab : 9;
+            float *x = uniforms(N * vocab), log_p[N * 9];
+            int32_t token[N * 9];
+            for (int i = 0; i < N * vocab; i++)
+                x[i] = roundf(x[i] * 20);        // many ties
+            c->best(c, floats(x, N, vocab), k, token, log_p);
+            for (int i = 0; i < N; i++) {
+                double total = 0;
+                for (int v = 0; v < vocab; v++)
+                    total += exp((double)x[i * vocab + v]);
+                for (int r = 0; r < k; r++) {
+                    int better = 0, own = token[i * k + r];
+                    for (int v = 0; v < vocab; v++)
+                        better += x[i * vocab + v] > x[i * vocab + own] || (x[i * vocab + v] == x[i * vocab + own] && v < own);
+                    assert_int_equal(better, r);
+                    assert_true(fabs((double)log_p[i * k + r] - ((double)x[i * vocab + own] - log(total))) < 1e-5);
+                }
+            }
+            free(x);
+        }
+}
+
+int main(void)
+{
+    static const char *const isa[] = { "plain", "avx2", "avx512" };
+    static const int threads[] = { 1, 2, 3 };
+    for (int i = 0; i < 3; i++) {
+        struct error err;
+        struct backend *b = backend_cpu_with(threads[i], isa[i], &err);
+        if (b == NULL)
+            printf("not on this machine: %s\n", err.text);
+        else
+            backends[n_backends++] = b;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_expand_to_what_gguf_py_makes_of_them),
+        cmocka_unit_test(matmul_agrees_with_plain_loops_in_double),
+        cmocka_unit_test(a_row_has_the_same_bits_in_every_matmul_that_contains_it),
+        cmocka_unit_test(operations_on_rows_agree_with_plain_loops),
+        cmocka_unit_test(swiglu_holds_at_the_ends_of_the_range),
+        cmocka_unit_test(attention_over_trees_agrees_with_plain_loops),
+        cmocka_unit_test(rope_turns_by_the_position),
+        cmocka_unit_test(store_place_take_and_move_put_rows_where_they_belong),
+        cmocka_unit_test(best_gives_the_likeliest_with_ties_to_the_lowest_id),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    for (int i = 0; i < n_backends; i++)
+        backends[i]->destroy(backends[i]);
+    return failed;
+}
