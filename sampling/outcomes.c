@@ -1,0 +1,100 @@
+// outcomes.c - the walk: replay what was decided, then the first branch of everything new.
+#include "sampling/outcomes.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include "core/memory.h"
+
+static bool same_address(struct address a, struct address b)
+{
+    return a.purpose == b.purpose && a.position == b.position && a.node == b.node;
+}
+
+// The decision that this run has come to: the next of those replayed, or a new one whose first branch is `first`.
+static struct decision *decide(struct outcomes *o, struct address at, int first)
+{
+    for (int i = 0; i < o->n; i++)
+        o->repeated += same_address(o->decision[i].at, at);
+    if (o->n == o->room) {
+        o->room = (int)grown((size_t)o->room, (size_t)o->n + 1);
+        o->decision = xrealloc(o->decision, (size_t)o->room * sizeof(*o->decision));
+    }
+    struct decision *d = &o->decision[o->n];
+    if (o->n >= o->replay)
+        *d = (struct decision){ .at = at, .taken = first };
+    assert(same_address(d->at, at));                 // or the code looks at more than its decisions
+    o->n++;
+    return d;
+}
+
+static bool outcomes_coin(struct rng *self, double num, double den, struct address at)
+{
+    struct outcomes *o = (struct outcomes *)self;
+    if (num <= 0)
+        return false;
+    if (num >= den)
+        return true;
+    struct decision *d = decide(o, at, 0);
+    d->probability = d->taken == 0 ? num / den : 1 - num / den;
+    d->next = d->taken == 0 ? 1 : -1;
+    return d->taken == 0;
+}
+
+static int next_possible(const double *weight, int n, int after)
+{
+    for (int i = after + 1; i < n; i++)
+        if (weight[i] > 0)
+            return i;
+    return -1;
+}
+
+static int outcomes_pick(struct rng *self, const double *weight, int n, struct address at)
+{
+    struct outcomes *o = (struct outcomes *)self;
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += weight[i];
+    assert(sum > 0);
+    struct decision *d = decide(o, at, next_possible(weight, n, -1));
+    assert(d->taken < n && weight[d->taken] > 0);
+    d->probability = weight[d->taken] / sum;
+    d->next = next_possible(weight, n, d->taken);
+    return d->taken;
+}
+
+void outcomes_begin(struct outcomes *o)
+{
+    *o = (struct outcomes){ .rng = { outcomes_coin, outcomes_pick, 0 } };
+}
+
+// The last decision that has a branch left takes it; those before it are replayed, those behind it are forgotten.
+bool outcomes_next(struct outcomes *o)
+{
+    if (o->runs > 0) {
+        assert(o->n >= o->replay);                   // or the code did not come to a decision that it had come to before
+        while (o->n > 0 && o->decision[o->n - 1].next < 0)
+            o->n--;
+        if (o->n == 0)
+            return false;
+        o->decision[o->n - 1].taken = o->decision[o->n - 1].next;
+    }
+    o->replay = o->n;
+    o->n = 0;
+    o->runs++;
+    return true;
+}
+
+double outcomes_probability(const struct outcomes *o)
+{
+    double p = 1;
+    for (int i = 0; i < o->n; i++)
+        p *= o->decision[i].probability;
+    return p;
+}
+
+void outcomes_end(struct outcomes *o)
+{
+    free(o->decision);
+    o->decision = NULL;
+    o->n = o->room = 0;
+}

@@ -1,0 +1,146 @@
+// sampling.c - reads which stages there are, and sends rows through them.
+#include "sampling/sampling.h"
+
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "core/memory.h"
+#include "core/settings.h"
+#include "sampling/stages.h"
+
+const struct stage *const stages[] = {
+    &repetition_penalty_stage,
+    &logit_bias_stage,
+    &temperature_stage,
+    &top_k_stage,
+    &top_p_stage,
+    &min_p_stage,
+    NULL,
+};
+
+_Static_assert(sizeof(stages) / sizeof(*stages) - 1 <= MAX_STAGES, "a step for every stage");
+
+static bool is_stage(const char *name)
+{
+    for (int k = 0; stages[k]; k++)
+        if (strcmp(stages[k]->name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool all_keys_are_stages(const struct settings *s, struct error *err)
+{
+    for (int i = 0; i < s->n; i++) {
+        if (is_stage(s->key[i]))
+            continue;
+        struct text names = { 0 };
+        for (int k = 0; stages[k]; k++)
+            text_printf(&names, "%s%s", k > 0 ? ", " : "", stages[k]->name);
+        settings_fail_key(err, s, i, "sampling has no stage \"%s\" (%s)", s->key[i], names.s);
+        free(names.s);
+        return false;
+    }
+    return true;
+}
+
+static int key_number(const struct settings *s, const char *key)
+{
+    for (int i = 0; i < s->n; i++)
+        if (strcmp(s->key[i], key) == 0)
+            return i;
+    return -1;
+}
+
+bool sampling_read(const struct settings *s, struct sampling *to, struct error *err)
+{
+    *to = (struct sampling){ 0 };
+    if (s == NULL)
+        return true;
+    if (s->kind != SETTINGS_MAP)
+        return settings_fail(err, s, "sampling is a mapping from stages to values, such as {temperature: 0.7}");
+    if (!all_keys_are_stages(s, err))
+        return false;
+
+    for (int k = 0; stages[k]; k++) {
+        int i = key_number(s, stages[k]->name);
+        if (i < 0)
+            continue;
+        struct settings one = *s;                    // the same mapping, seen through a slit: this key alone
+        one.n = 1;
+        one.item += i, one.key += i;
+        if (s->key_line)
+            one.key_line += i, one.key_column += i;
+        void *options = xcalloc(1, stages[k]->options_size);
+        to->step[to->n].stage = stages[k];
+        to->step[to->n++].options = options;
+        if (!options_read(&one, "sampling", stages[k]->option, options, err)) {
+            sampling_free(to);
+            return false;
+        }
+    }
+    return true;
+}
+
+void sampling_free(struct sampling *s)
+{
+    for (int k = 0; k < s->n; k++) {
+        options_free(s->step[k].stage->option, s->step[k].options);
+        free(s->step[k].options);
+    }
+    s->n = 0;
+}
+
+bool sampling_is_greedy(const struct sampling *s)
+{
+    for (int k = 0; k < s->n; k++)
+        if (s->step[k].stage == &temperature_stage)
+            return ((const struct temperature_options *)s->step[k].options)->temperature == 0;
+    return false;
+}
+
+// The largest logit, once every logit is a number or -INFINITY: NaN says nothing about its token and rules it out,
+// padding has no word to its name, +INFINITY is as large as a number can be.
+static float tidy(float *logit, int vocab, int live)
+{
+    float max = -INFINITY;
+    for (int i = 0; i < vocab; i++) {
+        if (i >= live || isnan(logit[i]))
+            logit[i] = -INFINITY;
+        else if (logit[i] > FLT_MAX)
+            logit[i] = FLT_MAX;
+        if (logit[i] > max)
+            max = logit[i];
+    }
+    return max;
+}
+
+// Where nothing is left to choose from (a model that overflowed, stages that ruled everything out) the row is one-hot on
+// token 0: wrong in the same way on every path, and plain to see in the text.
+static void softmax(float *row, int vocab)
+{
+    float max = tidy(row, vocab, vocab);
+    if (max == -INFINITY) {
+        memset(row, 0, (size_t)vocab * sizeof(*row));
+        row[0] = 1;
+        return;
+    }
+    double sum = 0;
+    for (int i = 0; i < vocab; i++) {
+        double e = exp((double)row[i] - max);
+        row[i] = (float)e;
+        sum += e;
+    }
+    for (int i = 0; i < vocab; i++)
+        row[i] = (float)(row[i] / sum);
+}
+
+void sampling_row(const struct sampling *s, float *row, int vocab, int live, const struct path *before)
+{
+    assert(vocab > 0 && live > 0 && live <= vocab);
+    tidy(row, vocab, live);
+    for (int k = 0; k < s->n; k++)
+        s->step[k].stage->apply(row, vocab, s->step[k].options, before);
+    softmax(row, vocab);
+}
