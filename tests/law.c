@@ -1,0 +1,475 @@
+// law.c - worlds small enough to walk through, the drafts that grow in them, and the sums over all that can happen.
+#include "tests/law.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "core/memory.h"
+#include "sampling/outcomes.h"
+
+const char *const lie_names[LIES] = {
+    [HONEST] = "honest",
+    [LIKELIEST_AS_DRAWN] = "takes the likeliest and calls it drawn",
+    [SHARPENED_AS_DRAWN] = "draws at another temperature than it reports",
+    [DISTINCT_AS_DRAWN] = "draws without the earlier siblings and calls it independent",
+    [PRUNED_AS_DRAWN] = "draws and drops what came out unlikely",
+    [CHOSEN_AFTER_LATER] = "chooses by what a later sibling was drawn as",
+};
+
+// ---- instances
+
+static uint64_t splitmix(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+
+static int below(uint64_t *state, int n)
+{
+    return (int)(splitmix(state) % (uint64_t)n);
+}
+
+static double uniform(uint64_t *state)
+{
+    return (double)(splitmix(state) >> 11) * 0x1p-53;
+}
+
+enum family { DENSE, SPARSE, ONE_HOT, PEAKED, EQUAL, DISJOINT, TIES, ONE_ULP, FAMILIES };
+
+static void scale(float *row, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += row[i];
+    for (int i = 0; i < n; i++)
+        row[i] = (float)(row[i] / sum);
+}
+
+static void make_row(float *row, int n, enum family family, uint64_t *state)
+{
+    int favourite = below(state, n);
+    for (int i = 0; i < n; i++) {
+        double u = uniform(state);
+        switch (family) {
+        case SPARSE:
+            row[i] = u < 0.5 && i != favourite ? 0 : (float)u;
+            break;
+        case ONE_HOT:
+            row[i] = i == favourite;
+            break;
+        case PEAKED:
+            row[i] = i == favourite ? 1 : (float)(0.01 * u);
+            break;
+        case TIES:
+            row[i] = 1 + (u < 0.5);
+            break;
+        default:
+            row[i] = (float)(0.02 + u);
+        }
+    }
+    scale(row, n);
+}
+
+static void make_rows(float *p, float *q, int n, enum family family, uint64_t *state)
+{
+    int split = 1 + below(state, n - 1);
+    switch (family) {
+    case ONE_HOT:                                    // p, q or both
+        split = below(state, 3);
+        make_row(p, n, split == 0 ? DENSE : ONE_HOT, state);
+        make_row(q, n, split == 1 ? DENSE : ONE_HOT, state);
+        break;
+    case EQUAL:
+    case ONE_ULP:
+        make_row(p, n, DENSE, state);
+        for (int i = 0; i < n; i++)
+            q[i] = family == EQUAL ? p[i] : nextafterf(p[i], (float)below(state, 2));
+        break;
+    case DISJOINT:
+        make_row(p, n, DENSE, state);
+        make_row(q, n, DENSE, state);
+        for (int i = 0; i < n; i++)
+            *(i < split ? &p[i] : &q[i]) = 0;
+        scale(p, n);
+        scale(q, n);
+        break;
+    default:
+        make_row(p, n, family, state);
+        make_row(q, n, family, state);
+    }
+}
+
+// The tables of an instance whose shape is set. family FAMILIES: each row another.
+static void furnish(struct instance *in, enum way way, enum family family, uint64_t *state)
+{
+    static const enum drawn drawn_in[] = {
+        [ALL_CHOSEN] = CHOSEN, [ALL_DRAWN] = DRAWN, [ALL_DISTINCT] = DRAWN_DISTINCT
+    };
+    int depth[LAW_NODES] = { 0 }, texts = 1;
+    in->depth = 0;
+    for (int k = 1; k < in->nodes; k++) {
+        depth[k] = depth[in->parent[k]] + 1;
+        in->depth = depth[k] > in->depth ? depth[k] : in->depth;
+        in->drawn[k] = (uint8_t)(way == MIXED ? below(state, 3) : (int)drawn_in[way]);
+        in->choice[k] = (uint8_t)below(state, CHOICES);
+    }
+    in->prefixes = 0;
+    for (int length = 0; length <= in->depth; length++, texts *= in->vocab)
+        in->prefixes += texts;
+    size_t cells = (size_t)in->prefixes * (size_t)in->vocab;
+    in->p = xcalloc(cells, sizeof(float));
+    in->q = xcalloc(cells, sizeof(float));
+    for (int i = 0; i < in->prefixes; i++)
+        make_rows(in->p + i * in->vocab, in->q + i * in->vocab, in->vocab,
+                  family < FAMILIES ? family : (enum family)below(state, FAMILIES), state);
+}
+
+static void shape_by_widths(struct instance *in, const int *widths, int levels)
+{
+    int first = 0, last = 1;                         // nodes of the level above
+    in->nodes = 1;
+    in->parent[0] = -1;
+    for (int l = 0; l < levels; l++) {
+        for (int v = first; v < last; v++)
+            for (int k = 0; k < widths[l]; k++)
+                in->parent[in->nodes++] = v;
+        first = last;
+        last = in->nodes;
+    }
+}
+
+static void shape_by_chance(struct instance *in, uint64_t *state)
+{
+    in->nodes = 3 + below(state, 5);                 // 7 at most
+    in->parent[0] = -1;
+    for (int k = 1; k < in->nodes; k++)
+        in->parent[k] = below(state, k);
+}
+
+struct instance instance_create(const int *widths, int levels, int vocab, enum way way, uint64_t seed)
+{
+    struct instance in = { .vocab = vocab };
+    shape_by_widths(&in, widths, levels);
+    furnish(&in, way, FAMILIES, &seed);
+    return in;
+}
+
+void instance_free(struct instance *in)
+{
+    free(in->p);
+    free(in->q);
+    *in = (struct instance){ 0 };
+}
+
+// ---- drafts
+
+static const float *table_row(struct rows *self, int node)
+{
+    struct table_rows *t = (struct table_rows *)self;
+    t->asked++;
+    return t->table + t->prefix[node] * t->rows.vocab;
+}
+
+static bool is_earlier_sibling(const struct draft *d, int parent, int x)
+{
+    for (int s = draft_next_child(d, parent, parent); s >= 0; s = draft_next_child(d, parent, s))
+        if (d->token[s] == x)
+            return true;
+    return false;
+}
+
+static bool is_chosen_sibling(const struct draft *d, int parent, int x)
+{
+    for (int s = draft_next_child(d, parent, parent); s >= 0; s = draft_next_child(d, parent, s))
+        if (d->token[s] == x && d->drawn[s] == CHOSEN)
+            return true;
+    return false;
+}
+
+static int heaviest(const double *w, int n)
+{
+    int best = 0;
+    for (int i = 1; i < n; i++)
+        if (w[i] > w[best])
+            best = i;
+    return best;
+}
+
+// The token for a new child of parent, node k of the instance; -1: there will be none. w (vocab): parent's row of q.
+static int chosen_token(const struct instance *in, int k, const struct growth *g, int parent, double *w,
+                        struct rng *rng)
+{
+    struct address at = { FOR_DRAFT, rng->root, k };     // k, not the draft's next node: that one may be dropped
+    int x;
+    switch ((enum choice)in->choice[k]) {
+    case LIKELIEST:
+        for (x = 0; x < in->vocab; x++)
+            if (is_chosen_sibling(&g->draft, parent, x))
+                w[x] = -1;
+        return heaviest(w, in->vocab);
+    case ARBITRARY:
+        return (g->prefix[parent] * 5 + k * 3) % in->vocab;
+    case AFTER_EARLIER:
+        x = draft_next_child(&g->draft, parent, parent);
+        return x < 0 ? 0 : (g->draft.token[x] + k) % in->vocab;
+    case SAMPLED:
+        return rng->pick(rng, w, in->vocab, at);
+    default:
+        x = rng->pick(rng, w, in->vocab, at);
+        return w[x] * in->vocab < 0.7 ? -1 : x;
+    }
+}
+
+static int drawn_token(const struct instance *in, int k, const struct growth *g, int parent, double *w, struct rng *rng)
+{
+    bool distinct = in->drawn[k] == DRAWN_DISTINCT || in->lie == DISTINCT_AS_DRAWN;
+    double left = 0, mean = 0;
+    for (int x = 0; x < in->vocab; x++) {
+        if (distinct && is_earlier_sibling(&g->draft, parent, x))
+            w[x] = 0;
+        if (in->lie == SHARPENED_AS_DRAWN)
+            w[x] *= w[x];
+        left += w[x];
+        mean += w[x] / in->vocab;
+    }
+    if (left <= 0)
+        return -1;                                   // the siblings have used up the row
+    if (in->lie == LIKELIEST_AS_DRAWN)
+        return heaviest(w, in->vocab);
+    int x = rng->pick(rng, w, in->vocab, (struct address){ FOR_DRAFT, rng->root, k });
+    return in->lie == PRUNED_AS_DRAWN && w[x] < 0.7 * mean ? -1 : x;
+}
+
+// Every chosen leaf takes the token after that of a later sibling, where all the later ones were drawn independently.
+static void choose_after_later(const struct instance *in, struct growth *g)
+{
+    struct draft *d = &g->draft;
+    for (int c = 1; c < d->n; c++) {
+        int later = draft_next_child(d, d->parent[c], c);
+        bool independent = d->drawn[c] == CHOSEN && draft_next_child(d, c, c) < 0;
+        for (int s = later; s >= 0; s = draft_next_child(d, d->parent[c], s))
+            independent = independent && d->drawn[s] == DRAWN;
+        if (later < 0 || !independent)
+            continue;
+        d->token[c] = (d->token[later] + 1) % in->vocab;
+        g->prefix[c] = g->prefix[d->parent[c]] * in->vocab + 1 + d->token[c];
+    }
+}
+
+void instance_grow(const struct instance *in, struct rng *rng, int prefix, struct growth *g)
+{
+    int at[LAW_NODES] = { 0 };                       // where each node of the instance is in the draft; -1: it is not
+    g->q = (struct table_rows){ { in->vocab, table_row, NULL }, in->q, g->prefix, 0 };
+    g->p = (struct table_rows){ { in->vocab, table_row, NULL }, in->p, g->prefix, 0 };
+    g->draft = (struct draft){ 1, LAW_NODES, g->token, g->parent, g->drawn, &g->q.rows };
+    g->token[0] = 0;
+    g->parent[0] = -1;
+    g->drawn[0] = CHOSEN;
+    g->prefix[0] = prefix;
+    g->from[0] = 0;
+
+    for (int k = 1; k < in->nodes; k++) {
+        int parent = at[in->parent[k]];
+        at[k] = -1;
+        if (parent < 0)
+            continue;
+        double w[LAW_VOCAB];
+        for (int x = 0; x < in->vocab; x++)
+            w[x] = in->q[g->prefix[parent] * in->vocab + x];
+        int x = in->drawn[k] == CHOSEN ? chosen_token(in, k, g, parent, w, rng) : drawn_token(in, k, g, parent, w, rng);
+        if (x < 0)
+            continue;
+        at[k] = draft_add(&g->draft, parent, x, (enum drawn)in->drawn[k]);
+        g->prefix[at[k]] = g->prefix[parent] * in->vocab + 1 + x;
+        g->from[at[k]] = k;
+    }
+    if (in->lie == CHOSEN_AFTER_LATER)
+        choose_after_later(in, g);
+}
+
+// ---- the law
+
+static bool is_path(const struct draft *d, const struct judgement *j)
+{
+    if (j->n < 1 || j->n > d->n || j->node[0] != 0)
+        return false;
+    for (int i = 1; i < j->n; i++)
+        if (d->parent[j->node[i]] != j->node[i - 1] || d->token[j->node[i]] != j->token[i - 1])
+            return false;
+    return true;
+}
+
+// Of rules that try one child after another: how likely it was that these trials fell out as they did.
+static double product_of_trials(const struct draft *d, const struct judgement *j)
+{
+    bool stood[LAW_NODES] = { false };
+    double product = 1;
+    for (int i = 1; i < j->n; i++)
+        stood[j->node[i]] = true;
+    for (int c = 1; c < d->n; c++) {
+        if (isnan(j->trial_p[c]))
+            continue;
+        double p = j->trial_p[c], q = j->trial_q[c], a = p <= 0 ? 0 : p >= q ? 1 : p / q;
+        product *= stood[c] ? a : 1 - a;
+    }
+    return product;
+}
+
+// Half the distance between the mass on texts of depth + 1 tokens, shorter outputs continued by the target, and the
+// target's own. mass (texts of up to depth + 1 tokens) is used up.
+static double distance_to_target(const struct instance *in, double *mass, double *own)
+{
+    int v = in->vocab;
+    double distance = 0;
+    own[0] = 1;
+    for (int s = 0; s < in->prefixes; s++) {
+        double sum = 0;
+        for (int x = 0; x < v; x++)
+            sum += in->p[s * v + x];
+        for (int x = 0; x < v; x++) {
+            double next = in->p[s * v + x] / sum;
+            mass[s * v + 1 + x] += mass[s] * next;
+            own[s * v + 1 + x] = own[s] * next;
+            if (s * v + 1 + x >= in->prefixes)       // a text of full length
+                distance += fabs(mass[s * v + 1 + x] - own[s * v + 1 + x]) / 2;
+        }
+    }
+    return distance;
+}
+
+static bool same_draft(const struct growth *a, const struct growth *b)
+{
+    size_t n = (size_t)a->draft.n;
+    return a->draft.n == b->draft.n && memcmp(a->token, b->token, n * sizeof(a->token[0])) == 0 &&
+           memcmp(a->from, b->from, n * sizeof(a->from[0])) == 0;
+}
+
+struct finding law_examine(const struct instance *in, const struct rule *rule, const void *options)
+{
+    struct finding f = { .sound = true, .instances = 1 };
+    size_t texts = (size_t)in->prefixes * (size_t)in->vocab + 1;
+    double *mass = xcalloc(2 * texts, sizeof(*mass)), total = 0, accepted = 0;
+    double ended[LAW_NODES] = { 0 }, end[LAW_NODES];
+    struct judgement j = judgement_create(LAW_NODES, in->vocab);
+    struct growth g, seen = { .draft = { .n = 0 } };     // seen: the draft that end[] is the law of
+    struct outcomes o;
+
+    outcomes_begin(&o);
+    o.rng.root = 7;
+    while (outcomes_next(&o)) {
+        instance_grow(in, &o.rng, 0, &g);
+        rule->judge(&g.draft, &g.p.rows, options, &o.rng, &j);
+        double probability = outcomes_probability(&o);
+        total += probability;
+        if (!is_path(&g.draft, &j)) {
+            f.sound = false;
+            break;
+        }
+        size_t text = 0;
+        for (int i = 0; i < j.n; i++)
+            text = text * (size_t)in->vocab + 1 + (size_t)j.token[i];
+        mass[text] += probability;
+
+        if (rule->law == NULL)
+            continue;
+        if (!same_draft(&g, &seen)) {
+            rule->law(&g.draft, &g.p.rows, options, end);
+            seen = g;
+        }
+        int last = j.node[j.n - 1];
+        ended[g.from[last]] += probability;
+        accepted += probability * (j.n - 1);
+        for (int v = 0; v < g.draft.n; v++) {
+            ended[g.from[v]] -= probability * end[v];
+            accepted -= probability * end[v] * draft_depth(&g.draft, v);
+        }
+        f.trial_error = fmax(f.trial_error, fabs(product_of_trials(&g.draft, &j) - end[last]));
+    }
+    f.lost = fabs(1 - total);
+    f.distance = distance_to_target(in, mass, mass + texts);
+    f.accepted_error = fabs(accepted);
+    for (int k = 0; k < in->nodes; k++)
+        f.law_error = fmax(f.law_error, fabs(ended[k]));
+    f.repeated = o.repeated;
+    f.runs = o.runs;
+    outcomes_end(&o);
+    judgement_destroy(&j);
+    free(mass);
+    return f;
+}
+
+// ---- the sweep
+
+static void worse_of(struct finding *f, const struct finding *g)
+{
+    f->distance = fmax(f->distance, g->distance);
+    f->lost = fmax(f->lost, g->lost);
+    f->law_error = fmax(f->law_error, g->law_error);
+    f->accepted_error = fmax(f->accepted_error, g->accepted_error);
+    f->trial_error = fmax(f->trial_error, g->trial_error);
+    f->sound = f->sound && g->sound;
+    f->repeated += g->repeated;
+    f->instances += g->instances;
+    f->runs += g->runs;
+}
+
+struct shape {
+    int levels, widths[3];
+};
+
+static const struct shape shapes[] = {
+    { 1, { 1 } },      { 2, { 1, 1 } }, { 3, { 1, 1, 1 } },                                       // chains
+    { 1, { 2 } },      { 1, { 3 } },    { 2, { 1, 2 } },    { 3, { 2, 1, 1 } }, { 2, { 2, 2 } },  // trees
+    { 0, { 0 } },                                                                                 // by chance
+};
+
+static bool takes(const struct rule *rule, const struct shape *s, enum way way)
+{
+    bool tree = s->levels == 0;
+    for (int l = 0; l < s->levels; l++)
+        tree = tree || s->widths[l] > 1;
+    if (tree && !(rule->takes & TAKES_TREES))
+        return false;
+    bool drawn = way == ALL_DRAWN || way == MIXED, distinct = way == ALL_DISTINCT || way == MIXED;
+    return (!drawn || rule->takes & TAKES_DRAWN) && (!distinct || rule->takes & TAKES_DISTINCT);
+}
+
+// A hundred instances of each kind where that is quick; where drafts are many, as many as there are families and one more.
+enum { MOST_INSTANCES = 100, LEAST_INSTANCES = FAMILIES + 1, RUNS = 30000 };
+
+static int64_t estimated_runs(const struct instance *in)
+{
+    int64_t runs = 4 * in->vocab;
+    for (int k = 1; k < in->nodes; k++)
+        if (in->drawn[k] != CHOSEN || in->choice[k] == SAMPLED || in->choice[k] == SAMPLED_IF_LIKELY)
+            runs *= in->vocab;
+    return runs;
+}
+
+struct finding law_sweep(const struct rule *rule, const void *options, enum lie lie, double enough)
+{
+    struct finding worst = { .sound = true };
+    for (size_t s = 0; s < sizeof(shapes) / sizeof(*shapes); s++)
+        for (int way = 0; way < WAYS; way++)
+            for (int vocab = 2; vocab <= LAW_VOCAB && takes(rule, &shapes[s], (enum way)way); vocab++) {
+                int64_t spent = 0;
+                for (int i = 0; i < LEAST_INSTANCES || (i < MOST_INSTANCES && spent < RUNS); i++) {
+                    uint64_t state = (((uint64_t)s * 16 + (uint64_t)way) * 16 + (uint64_t)vocab) * 1024 + (uint64_t)i;
+                    struct instance in = { .vocab = vocab, .lie = lie };
+                    if (shapes[s].levels > 0)
+                        shape_by_widths(&in, shapes[s].widths, shapes[s].levels);
+                    else
+                        shape_by_chance(&in, &state);
+                    furnish(&in, (enum way)way, (enum family)(i % (FAMILIES + 1)), &state);
+                    spent += estimated_runs(&in);
+                    struct finding f = law_examine(&in, rule, options);
+                    worse_of(&worst, &f);
+                    instance_free(&in);
+                    if (worst.distance > enough)
+                        return worst;
+                }
+            }
+    return worst;
+}

@@ -1,0 +1,337 @@
+// test_rules.c - every rule keeps the target's distribution, computed, not estimated; and every flaw is found out.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "core/memory.h"
+#include "sampling/dist.h"
+#include "sampling/outcomes.h"
+#include "tests/check.h"
+#include "tests/law.h"
+#include "tests/mutants.h"
+
+#define ROUNDING 1e-12
+#define FLAW 1e-6
+
+// ---- the law
+
+// A rule's options as they are when nobody sets them; free() after options_free().
+static void *presets(const struct rule *rule)
+{
+    void *options = rule->options ? xcalloc(1, rule->options_size) : NULL;
+    if (options)
+        assert_true(options_read(NULL, rule->name, rule->options, options, NULL));
+    return options;
+}
+
+static void exact_rules_keep_the_law_of_the_target(void **state)
+{
+    (void)state;
+    for (int i = 0; rules[i]; i++) {
+        if (!rules[i]->exact)
+            continue;
+        void *options = presets(rules[i]);
+        struct finding f = law_sweep(rules[i], options, HONEST, ROUNDING);
+        print_message("%s: %lld instances, %lld outcomes: distance %.1e, lost %.1e, law %.1e, accepted %.1e\n",
+                      rules[i]->name, (long long)f.instances, (long long)f.runs, f.distance, f.lost, f.law_error,
+                      f.accepted_error);
+        assert_true(f.sound);
+        assert_true(f.distance <= ROUNDING);
+        assert_true(f.lost <= ROUNDING);
+        assert_true(f.law_error <= ROUNDING);
+        assert_true(f.accepted_error <= ROUNDING);
+        assert_int_equal(f.repeated, 0);
+        options_free(rules[i]->options, options);
+        free(options);
+    }
+}
+
+static void rules_that_are_not_exact_are_found_out(void **state)
+{
+    (void)state;
+    for (int i = 0; rules[i]; i++) {
+        if (rules[i]->exact)
+            continue;
+        void *options = presets(rules[i]);
+        assert_true(law_sweep(rules[i], options, HONEST, FLAW).distance > FLAW);
+        options_free(rules[i]->options, options);
+        free(options);
+    }
+}
+
+static void every_mutant_is_found_out(void **state)
+{
+    (void)state;
+    enum flaw none = FLAWLESS;
+    assert_true(law_sweep(&mutant_rule, &none, HONEST, ROUNDING).distance <= ROUNDING);
+    for (int flaw = 0; flaw < FLAWS; flaw++) {
+        enum flaw this = (enum flaw)flaw;
+        struct finding f = law_sweep(&mutant_rule, &this, HONEST, FLAW);
+        print_message("%s: distance %.1e at instance %lld\n", flaw_names[flaw], f.distance, (long long)f.instances);
+        assert_true(f.distance > FLAW);
+    }
+}
+
+static void drafters_that_break_their_word_are_found_out(void **state)
+{
+    (void)state;
+    for (int lie = HONEST + 1; lie < LIES; lie++) {
+        struct finding f = law_sweep(rule_named("rejection"), NULL, (enum lie)lie, FLAW);
+        print_message("%s: distance %.1e at instance %lld\n", lie_names[lie], f.distance, (long long)f.instances);
+        assert_true(f.distance > FLAW);
+    }
+}
+
+static void match_does_not_care_how_a_drafter_drew(void **state)
+{
+    (void)state;
+    assert_true(law_sweep(rule_named("match"), NULL, PRUNED_AS_DRAWN, ROUNDING).distance <= ROUNDING);
+}
+
+// ---- what a judgement says
+
+static const int two_by_two[] = { 2, 2 };
+
+static void trials_multiply_to_the_law(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 40; seed++) {
+        struct instance in = instance_create(two_by_two, 2, 2 + seed % 2, (enum way)(seed % WAYS), (uint64_t)seed);
+        assert_true(law_examine(&in, rule_named("rejection"), NULL).trial_error <= ROUNDING);
+        assert_true(law_examine(&in, rule_named("match"), NULL).trial_error <= ROUNDING);
+        instance_free(&in);
+    }
+}
+
+static void chosen_drafts_end_where_they_would_under_match(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 200; seed++) {
+        struct instance in = instance_create(two_by_two, 2, 4, ALL_CHOSEN, (uint64_t)seed);
+        struct philox source = philox_source((uint64_t)seed, 0);
+        struct growth g;
+        double a[LAW_NODES], b[LAW_NODES], sum = 0;
+        instance_grow(&in, &source.rng, 0, &g);
+        rule_named("rejection")->law(&g.draft, &g.p.rows, NULL, a);
+        rule_named("match")->law(&g.draft, &g.p.rows, NULL, b);
+        for (int v = 0; v < g.draft.n; v++) {
+            assert_true(fabs(a[v] - b[v]) <= ROUNDING);
+            sum += a[v];
+        }
+        assert_true(fabs(sum - 1) <= ROUNDING);
+        instance_free(&in);
+    }
+}
+
+static void only_rows_on_the_path_are_asked_for(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 200; seed++) {
+        struct instance in = instance_create(two_by_two, 2, 4, MIXED, (uint64_t)seed);
+        struct philox source = philox_source((uint64_t)seed, 0);
+        struct judgement j = judgement_create(LAW_NODES, 4);
+        struct growth g;
+        instance_grow(&in, &source.rng, 0, &g);
+        for (int i = 0; rules[i]; i++) {
+            if (strcmp(rules[i]->name, "rejection") != 0 && strcmp(rules[i]->name, "match") != 0)
+                continue;
+            g.p.asked = 0;
+            rules[i]->judge(&g.draft, &g.p.rows, NULL, &source.rng, &j);
+            assert_int_equal(g.p.asked, j.n);
+        }
+        judgement_destroy(&j);
+        instance_free(&in);
+    }
+}
+
+// By hand: p = (0, 1/4, 3/4), q = (1/2, 1/4, 1/4), and three distinct siblings that came out as tokens 0, 1, 2. The first
+// cannot stand and leaves (p - q)+ = (0, 0, 1/2), so p = (0, 0, 1). The second came from (0, 1/2, 1/2); p has nothing for
+// it, and it leaves p as it was. The third came from (0, 0, 1), having no choice: 1 against 1.
+static void distinct_siblings_lose_the_token_that_fell(void **state)
+{
+    (void)state;
+    float p[] = { 0, 0.25f, 0.75f }, q[] = { 0.5f, 0.25f, 0.25f };
+    struct instance in = { .vocab = 3, .p = p, .q = q };
+    struct growth g;
+    struct philox source = philox_source(1, 0);
+    struct judgement j = judgement_create(4, 3);
+    in.nodes = 1;
+    instance_grow(&in, &source.rng, 0, &g);
+    for (int x = 0; x < 3; x++)
+        draft_add(&g.draft, 0, x, DRAWN_DISTINCT);
+    memset(g.prefix, 0, sizeof(g.prefix));           // every node has the root's row
+    rule_named("rejection")->judge(&g.draft, &g.p.rows, NULL, &source.rng, &j);
+    assert_true(j.trial_p[1] == 0 && j.trial_q[1] == 0.5);
+    assert_true(j.trial_p[2] == 0 && j.trial_q[2] == 0.5);
+    assert_true(j.trial_p[3] == 1 && j.trial_q[3] == 1);
+    assert_int_equal(j.n, 2);
+    assert_int_equal(j.token[0], 2);
+    assert_int_equal(j.node[1], 3);
+    judgement_destroy(&j);
+}
+
+static void a_draft_of_the_root_alone_is_a_plain_draw(void **state)
+{
+    (void)state;
+    float p[] = { 0, 0, 1 };
+    struct instance in = { .vocab = 3, .nodes = 1, .p = p, .q = p };
+    struct growth g;
+    struct philox source = philox_source(1, 0);
+    struct judgement j = judgement_create(1, 3);
+    instance_grow(&in, &source.rng, 0, &g);
+    for (int i = 0; rules[i]; i++) {
+        void *options = presets(rules[i]);
+        rules[i]->judge(&g.draft, &g.p.rows, options, &source.rng, &j);
+        assert_int_equal(j.n, 1);
+        assert_int_equal(j.node[0], 0);
+        assert_int_equal(j.token[0], 2);
+        options_free(rules[i]->options, options);
+        free(options);
+    }
+    judgement_destroy(&j);
+}
+
+// ---- a whole text
+
+enum { TEXT = 60, VOCAB = 4 };
+
+// A language in which what comes next depends on the last token.
+static const float language[VOCAB][VOCAB] = {
+    { 0.1f, 0.2f, 0.3f, 0.4f }, { 0, 0.5f, 0.25f, 0.25f }, { 0.7f, 0.1f, 0.1f, 0.1f }, { 0.25f, 0.25f, 0.25f, 0.25f }
+};
+
+struct language_rows {
+    struct rows rows;
+    const struct draft *draft;
+};
+
+static const float *language_row(struct rows *self, int node)
+{
+    return language[((struct language_rows *)self)->draft->token[node]];
+}
+
+// A source that writes down where it was asked.
+struct logging {
+    struct rng rng;
+    struct philox source;
+    int n;
+    struct address at[TEXT * 20];
+};
+
+static bool logging_coin(struct rng *self, double num, double den, struct address at)
+{
+    struct logging *l = (struct logging *)self;
+    l->at[l->n++] = at;
+    return l->source.rng.coin(&l->source.rng, num, den, at);
+}
+
+static int logging_pick(struct rng *self, const double *weight, int n, struct address at)
+{
+    struct logging *l = (struct logging *)self;
+    l->at[l->n++] = at;
+    return l->source.rng.pick(&l->source.rng, weight, n, at);
+}
+
+// Decodes TEXT tokens behind token 0, with drafts that some other chance grew: of `nodes` nodes, of any shape.
+static void decode(const struct rule *rule, int nodes, uint64_t whim, struct logging *l, int32_t *text)
+{
+    *l = (struct logging){ { logging_coin, logging_pick, 0 }, philox_source(5, 9), 0, { { 0 } } };
+    struct judgement j = judgement_create(LAW_NODES, VOCAB);
+    int32_t token[LAW_NODES], parent[LAW_NODES] = { -1 };
+    uint8_t drawn[LAW_NODES] = { 0 };
+    int n = 1;
+    text[0] = 0;
+    while (n < TEXT) {
+        struct draft d = { 1, LAW_NODES, token, parent, drawn, NULL };
+        struct language_rows rows = { { VOCAB, language_row, NULL }, &d };
+        token[0] = text[n - 1];
+        l->rng.root = n - 1;
+        for (int k = 1; k < nodes; k++) {
+            double u = philox_uniform(whim, 0, (struct address){ FOR_DRAFT, n, k }, 0);
+            draft_add(&d, (int)(u * 1e6) % k, (int)(u * 1e9) % VOCAB, CHOSEN);
+        }
+        rule->judge(&d, &rows.rows, NULL, &l->rng, &j);
+        for (int i = 0; i < j.n && n < TEXT; i++)
+            text[n++] = j.token[i];
+    }
+    judgement_destroy(&j);
+}
+
+static void under_match_a_text_is_a_function_of_the_seed_alone(void **state)
+{
+    (void)state;
+    static struct logging l;
+    int32_t plain[TEXT], text[TEXT];
+    decode(rule_named("match"), 1, 0, &l, plain);
+    for (uint64_t whim = 0; whim < 200; whim++) {
+        decode(rule_named("match"), 2 + (int)(whim % 6), whim, &l, text);
+        assert_memory_equal(text, plain, sizeof(plain));
+    }
+}
+
+static void no_address_comes_twice_in_a_whole_text(void **state)
+{
+    (void)state;
+    static struct logging l;
+    int32_t text[TEXT];
+    for (uint64_t whim = 0; whim < 20; whim++)
+        for (int r = 0; r < 2; r++) {
+            decode(rule_named(r ? "match" : "rejection"), LAW_NODES, whim, &l, text);
+            for (int i = 0; i < l.n; i++)
+                for (int k = 0; k < i; k++)
+                    assert_false(l.at[i].purpose == l.at[k].purpose && l.at[i].position == l.at[k].position &&
+                                 l.at[i].node == l.at[k].node);
+        }
+}
+
+// ---- arithmetic of rows
+
+static void nothing_left_leaves_p_as_it_was(void **state)
+{
+    (void)state;
+    double p[] = { 0, 1, 0 }, same[] = { 0, 1, 0 };
+    dist_strike(p, 3, 1);
+    assert_memory_equal(p, same, sizeof(p));
+    dist_residual(p, same, 3);
+    assert_memory_equal(p, same, sizeof(p));
+    double none[] = { 0, 0 };
+    assert_false(dist_normalize(none, 2));
+}
+
+static void what_little_is_left_after_a_strike_is_not_rounding(void **state)
+{
+    (void)state;
+    double p[] = { 1e-30, 1, 3e-30 };
+    dist_strike(p, 3, 1);
+    assert_true(fabs(p[0] - 0.25) < 1e-15 && p[1] == 0 && fabs(p[2] - 0.75) < 1e-15);
+}
+
+static void rules_have_names(void **state)
+{
+    (void)state;
+    assert_ptr_equal(rule_named("rejection"), rules[0]);
+    assert_non_null(rule_named("match"));
+    assert_null(rule_named("wishful"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exact_rules_keep_the_law_of_the_target),
+        cmocka_unit_test(rules_that_are_not_exact_are_found_out),
+        cmocka_unit_test(every_mutant_is_found_out),
+        cmocka_unit_test(drafters_that_break_their_word_are_found_out),
+        cmocka_unit_test(match_does_not_care_how_a_drafter_drew),
+        cmocka_unit_test(trials_multiply_to_the_law),
+        cmocka_unit_test(chosen_drafts_end_where_they_would_under_match),
+        cmocka_unit_test(only_rows_on_the_path_are_asked_for),
+        cmocka_unit_test(distinct_siblings_lose_the_token_that_fell),
+        cmocka_unit_test(a_draft_of_the_root_alone_is_a_plain_draw),
+        cmocka_unit_test(under_match_a_text_is_a_function_of_the_seed_alone),
+        cmocka_unit_test(no_address_comes_twice_in_a_whole_text),
+        cmocka_unit_test(nothing_left_leaves_p_as_it_was),
+        cmocka_unit_test(what_little_is_left_after_a_strike_is_not_rounding),
+        cmocka_unit_test(rules_have_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

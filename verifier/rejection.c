@@ -1,0 +1,124 @@
+// rejection.c - accept a guess as often as the target would have said it; otherwise say what the guess would not have.
+//
+// Leviathan et al. 2023 and Chen et al. 2023 for chains; for trees SpecInfer (Miao et al. 2024), Sequoia (Chen et al.
+// 2024) and EAGLE's trees, which differ only in how siblings were drawn. At a node, let p be the target's row. Its
+// children are tried in turn. Child c, whose token x was drawn from the row q, stands with probability min(1, p[x] / q[x]).
+// If it falls, p becomes the residual (p - q)+, renormalised, and the next one is tried against that; if none stands, the
+// target's own token is drawn from the p that is left.
+//
+// Why the text has the target's distribution: of the probability p(x), the child gives q(x) min(1, p(x) / q(x)) = min(p, q)(x);
+// what is missing is (p - q)+(x), which is what everything after its fall is drawn from. The argument does not ask where q
+// came from, only that x was drawn from it given the earlier siblings. So
+//
+//     CHOSEN          is a draw from the row that is 1 at x: it stands with probability p[x], and (p - q)+ is p without x
+//     DRAWN           from the row q as it is
+//     DRAWN_DISTINCT  from q without the earlier siblings' tokens, renormalised
+//
+// and one node may mix them. A leaf has no children and draws from p itself: the bonus token.
+#include <assert.h>
+#include <stdlib.h>
+#include "core/memory.h"
+#include "sampling/dist.h"
+#include "sampling/rng.h"
+#include "verifier/rule.h"
+
+// The row that child c of node was drawn from. It is made anew for each child: carried from child to child it is wrong as
+// soon as siblings are mixed. For DRAWN_DISTINCT no earlier sibling's token is in it, however that sibling came about.
+static void row_drawn_from(const struct draft *d, int node, int c, double *q, int vocab)
+{
+    dist_from_row(q, d->q->row(d->q, node), vocab);
+    if (d->drawn[c] != DRAWN_DISTINCT)
+        return;
+    for (int s = draft_next_child(d, node, node); s < c; s = draft_next_child(d, node, s))
+        q[d->token[s]] = 0;
+    dist_normalize(q, vocab);
+}
+
+// Child c stands with probability min(1, p[x] / measure): q[x], with q made ready, or 1 for what was chosen.
+static double measure(const struct draft *d, int node, int c, double *q, int vocab)
+{
+    if (d->drawn[c] == CHOSEN)
+        return 1;
+    row_drawn_from(d, node, c, q, vocab);
+    assert(q[d->token[c]] > 0);  // or it was not drawn from this row
+    return q[d->token[c]];
+}
+
+// Child c has fallen: p becomes what is left of it.
+static void fell(const struct draft *d, int c, double *p, const double *q, int vocab)
+{
+    if (d->drawn[c] == CHOSEN)
+        dist_strike(p, vocab, d->token[c]);
+    else
+        dist_residual(p, q, vocab);
+}
+
+// The child of node that stands, or -1 with p left as what remains to sample from.
+static int child_that_stands(const struct draft *d, int node, double *p, double *q, int vocab, struct rng *rng,
+                             struct judgement *out)
+{
+    for (int c = draft_next_child(d, node, node); c >= 0; c = draft_next_child(d, node, c)) {
+        out->trial_p[c] = p[d->token[c]];
+        out->trial_q[c] = measure(d, node, c, q, vocab);
+        if (rng->coin(rng, out->trial_p[c], out->trial_q[c], (struct address){ FOR_ACCEPT, rng->root, c }))
+            return c;
+        fell(d, c, p, q, vocab);
+    }
+    return -1;
+}
+
+static void rejection_judge(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
+                            struct judgement *out)
+{
+    (void)options;
+    int vocab = rows->vocab, node = 0;
+    double *p = out->work, *q = p + vocab;           // (vocab) each
+
+    judgement_clear(out, d->n);
+    for (;;) {
+        dist_from_row(p, rows->row(rows, node), vocab);
+        int child = child_that_stands(d, node, p, q, vocab, rng, out);
+        if (child < 0)
+            break;
+        judgement_add(out, node, d->token[child]);
+        node = child;
+    }
+    bool leaf = draft_next_child(d, node, node) < 0;
+    struct address at = { leaf ? FOR_BONUS : FOR_RESIDUAL, rng->root, node };
+    judgement_add(out, node, rng->pick(rng, p, vocab, at));
+}
+
+// The same walk with its coins as probabilities. end[node] first holds how often the path comes to node, and gives each
+// child its part as the child is tried; parents stand before their children, so one pass is enough.
+static void rejection_law(const struct draft *d, struct rows *rows, const void *options, double *end)
+{
+    (void)options;
+    int vocab = rows->vocab;
+    double *p = xcalloc(2 * (size_t)vocab, sizeof(*p)), *q = p + vocab;
+
+    end[0] = 1;
+    for (int node = 1; node < d->n; node++)
+        end[node] = 0;
+    for (int node = 0; node < d->n; node++) {
+        int c = draft_next_child(d, node, node);
+        if (c < 0 || end[node] == 0)
+            continue;
+        dist_from_row(p, rows->row(rows, node), vocab);
+        for (; c >= 0 && end[node] > 0; c = draft_next_child(d, node, c)) {
+            double x = p[d->token[c]], m = measure(d, node, c, q, vocab);
+            end[c] = x >= m ? end[node] : end[node] * (x / m);
+            end[node] -= end[c];
+            fell(d, c, p, q, vocab);
+        }
+    }
+    free(p);
+}
+
+const struct rule rejection_rule = {
+    .name = "rejection",
+    .summary = "token by token, siblings in turn: Leviathan's rule on chains, SpecInfer's and Sequoia's on trees",
+    .exact = true,
+    .takes = TAKES_TREES | TAKES_DRAWN | TAKES_DISTINCT,
+    .law = rejection_law,
+    .judge = rejection_judge,
+};
