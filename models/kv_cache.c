@@ -1,0 +1,170 @@
+#include "models/kv_cache.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "models/model.h"
+
+struct slot {
+    int prefix, pending;
+    int32_t *depth;              // (pending) of each pending row below the prefix: 0 follows it
+    uint64_t *ancestors;         // (pending, words)
+};
+
+struct kv_cache {
+    struct backend *backend;
+    struct kv_shape shape;
+    int words;                   // of 64 pending rows
+    struct tensor *keys, *values;        // (layers) each (slots * length, width)
+    struct slot *slot;           // (slots)
+    struct layout layout;        // points to the arrays below, with room for slots * pending rows
+    int32_t *slot_of, *prefix_of, *place, *position, *moved;
+    uint64_t *ancestors;
+};
+
+size_t kv_bytes(const struct kv_shape *s)
+{
+    return 2 * (size_t)s->layers * (size_t)s->slots * (size_t)s->length * type_row_bytes(s->type, s->width);
+}
+
+struct kv_cache *kv_create(struct backend *b, const struct kv_shape *shape, struct error *err)
+{
+    struct kv_cache *c = xcalloc(1, sizeof(*c));
+    c->backend = b;
+    c->shape = *shape;
+    c->words = (shape->pending + 63) / 64;
+    c->keys = xcalloc((size_t)shape->layers, sizeof(*c->keys));
+    c->values = xcalloc((size_t)shape->layers, sizeof(*c->values));
+    c->slot = xcalloc((size_t)shape->slots, sizeof(*c->slot));
+    int64_t rows = (int64_t)shape->slots * shape->length;
+    size_t bytes = (size_t)rows * type_row_bytes(shape->type, shape->width);
+    for (int l = 0; l < shape->layers; l++) {
+        c->keys[l] = tensor_of(b->alloc(b, bytes), shape->type, rows, shape->width);
+        c->values[l] = tensor_of(b->alloc(b, bytes), shape->type, rows, shape->width);
+        if (c->keys[l].data == NULL || c->values[l].data == NULL) {
+            fail(err, "%s: no room for a cache of %zu MB (%d slots of %d tokens); fewer slots or a smaller context would fit",
+                 b->name, kv_bytes(shape) >> 20, shape->slots, shape->length);
+            kv_destroy(c);
+            return NULL;
+        }
+    }
+    for (int s = 0; s < shape->slots; s++) {
+        c->slot[s].depth = xcalloc((size_t)shape->pending, sizeof(int32_t));
+        c->slot[s].ancestors = xcalloc((size_t)shape->pending * (size_t)c->words, sizeof(uint64_t));
+    }
+    size_t most = (size_t)shape->slots * (size_t)shape->pending;
+    c->slot_of = xcalloc(most, sizeof(int32_t));
+    c->prefix_of = xcalloc(most, sizeof(int32_t));
+    c->place = xcalloc(most, sizeof(int32_t));
+    c->position = xcalloc(most, sizeof(int32_t));
+    c->moved = xcalloc((size_t)shape->pending, sizeof(int32_t));
+    c->ancestors = xcalloc(most * (size_t)c->words, sizeof(uint64_t));
+    return c;
+}
+
+void kv_destroy(struct kv_cache *c)
+{
+    if (c == NULL)
+        return;
+    for (int l = 0; l < c->shape.layers; l++) {
+        c->backend->release(c->backend, c->keys[l].data);
+        c->backend->release(c->backend, c->values[l].data);
+    }
+    for (int s = 0; s < c->shape.slots; s++) {
+        free(c->slot[s].depth);
+        free(c->slot[s].ancestors);
+    }
+    free(c->keys);
+    free(c->values);
+    free(c->slot);
+    free(c->slot_of);
+    free(c->prefix_of);
+    free(c->place);
+    free(c->position);
+    free(c->moved);
+    free(c->ancestors);
+    free(c);
+}
+
+const struct layout *kv_admit(struct kv_cache *c, const struct pass *p)
+{
+    const size_t words = (size_t)c->words;
+    for (int i = 0; i < p->n; i++) {
+        struct slot *s = &c->slot[p->slot[i]];
+        int row = s->pending++, parent = p->parent[i];
+        assert(row < c->shape.pending && s->prefix + row < c->shape.length && parent < row);
+        uint64_t *own = s->ancestors + (size_t)row * words;
+        if (parent >= 0)
+            memcpy(own, s->ancestors + (size_t)parent * words, words * sizeof(*own));
+        else
+            memset(own, 0, words * sizeof(*own));
+        own[row / 64] |= 1ull << row % 64;
+        s->depth[row] = parent >= 0 ? s->depth[parent] + 1 : 0;
+
+        c->slot_of[i] = p->slot[i];
+        c->prefix_of[i] = s->prefix;
+        c->place[i] = p->slot[i] * c->shape.length + s->prefix + row;
+        c->position[i] = s->prefix + s->depth[row];
+        memcpy(c->ancestors + (size_t)i * words, own, words * sizeof(*own));
+    }
+    c->layout = (struct layout){ p->n, c->words, c->shape.length, c->slot_of, c->prefix_of, c->place, c->position, c->ancestors };
+    return &c->layout;
+}
+
+struct tensor kv_keys(struct kv_cache *c, int layer)
+{
+    return c->keys[layer];
+}
+
+struct tensor kv_values(struct kv_cache *c, int layer)
+{
+    return c->values[layer];
+}
+
+int kv_length(const struct kv_cache *c, int slot)
+{
+    return c->slot[slot].prefix;
+}
+
+int kv_pending(const struct kv_cache *c, int slot)
+{
+    return c->slot[slot].pending;
+}
+
+int kv_room(const struct kv_cache *c, int slot)
+{
+    const struct slot *s = &c->slot[slot];
+    int pending = c->shape.pending - s->pending, length = c->shape.length - s->prefix - s->pending;
+    return pending < length ? pending : length;
+}
+
+void kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n)
+{
+    struct slot *s = &c->slot[slot];
+    int first = 0;               // a chain's rows lie where they belong already
+    while (first < n && row[first] == first)
+        first++;
+    for (int i = first; i < n; i++) {
+        assert(row[i] >= i && row[i] < s->pending && (i == 0 || row[i] > row[i - 1]));
+        c->moved[i - first] = s->prefix + row[i];
+    }
+    for (int l = 0; first < n && l < c->shape.layers; l++) {
+        struct tensor k = tensor_rows(c->keys[l], (int64_t)slot * c->shape.length, c->shape.length);
+        struct tensor v = tensor_rows(c->values[l], (int64_t)slot * c->shape.length, c->shape.length);
+        c->backend->move(c->backend, k, s->prefix + first, c->moved, n - first);
+        c->backend->move(c->backend, v, s->prefix + first, c->moved, n - first);
+    }
+    s->prefix += n;
+    s->pending = 0;
+}
+
+void kv_cut(struct kv_cache *c, int slot, int length)
+{
+    assert(length >= 0 && length <= c->slot[slot].prefix);
+    c->slot[slot].prefix = length;
+    c->slot[slot].pending = 0;
+}

@@ -1,0 +1,322 @@
+#include "models/model.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "models/block.h"
+#include "models/config.h"
+#include "models/kv_cache.h"
+#include "models/weights.h"
+
+struct model {
+    struct backend *backend;
+    struct model_config config;
+    struct weights *weights;
+    struct model_shape shape;
+    enum activations activations;
+    struct tensor embedding, head, norm;     // head is the embedding where they are tied
+    struct block *block;         // (layers)
+    struct scratch scratch;
+    int rows;                    // of a pass, at most
+    struct tensor x, last;       // (rows, width)
+    struct tensor tapped;        // (rows, width * taps), made when first asked for
+    struct tensor **prepared;    // what unprepare is owed
+    int n_prepared;
+    size_t bytes, bytes_by_type[TYPES];
+};
+
+static bool claim(struct model *m, struct tensor *to, struct tensor w, struct error *err)
+{
+    *to = m->backend->prepare(m->backend, w, m->activations, err);
+    if (to->data == NULL)
+        return false;
+    m->prepared = xrealloc(m->prepared, (size_t)(m->n_prepared + 1) * sizeof(struct tensor *));
+    m->prepared[m->n_prepared++] = to;
+    return true;
+}
+
+static void count(struct model *m, struct tensor w)
+{
+    m->bytes += tensor_bytes(w);
+    m->bytes_by_type[w.type] += tensor_bytes(w);
+}
+
+static bool get_matrix(struct model *m, const char *name, int64_t rows, int64_t width, struct tensor *to, struct error *err)
+{
+    struct tensor w;
+    if (!weights_get(m->weights, name, rows, width, &w, err))
+        return false;
+    count(m, w);
+    return claim(m, to, w, err);
+}
+
+// A vector as floats on the backend, whatever its type in the checkpoint.
+static bool get_vector(struct model *m, const char *name, int64_t width, struct tensor *to, struct error *err)
+{
+    struct backend *b = m->backend;
+    struct tensor w, prepared;
+    if (!weights_get(m->weights, name, 1, width, &w, err))
+        return false;
+    prepared = b->prepare(b, w, m->activations, err);
+    if (prepared.data == NULL)
+        return false;
+    *to = tensor_of(b->alloc(b, (size_t)width * sizeof(float)), F32, 1, width);
+    if (to->data != NULL)
+        b->take(b, *to, prepared, &(const int32_t){ 0 });
+    b->unprepare(b, prepared);
+    count(m, w);
+    return to->data != NULL || fail(err, "%s: no room for %s", b->name, name);
+}
+
+struct part {
+    const char *name;
+    struct tensor *to;
+    int64_t rows, width;         // rows 1: a vector
+    bool optional;
+};
+
+static bool get_block(struct model *m, int layer, struct error *err)
+{
+    const struct model_shape *s = &m->shape;
+    struct block *b = &m->block[layer];
+    int64_t heads = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim;
+    const struct part parts[] = {
+        { "input_layernorm.weight", &b->input_norm, 1, s->width, false },
+        { "self_attn.q_proj.weight", &b->q, heads, s->width, false },
+        { "self_attn.k_proj.weight", &b->k, kv, s->width, false },
+        { "self_attn.v_proj.weight", &b->v, kv, s->width, false },
+        { "self_attn.o_proj.weight", &b->o, s->width, heads, false },
+        { "self_attn.q_proj.bias", &b->q_bias, 1, heads, true },
+        { "self_attn.k_proj.bias", &b->k_bias, 1, kv, true },
+        { "self_attn.v_proj.bias", &b->v_bias, 1, kv, true },
+        { "self_attn.o_proj.bias", &b->o_bias, 1, s->width, true },
+        { "post_attention_layernorm.weight", &b->ffn_norm, 1, s->width, false },
+        { "mlp.gate_proj.weight", &b->gate, s->hidden, s->width, false },
+        { "mlp.up_proj.weight", &b->up, s->hidden, s->width, false },
+        { "mlp.down_proj.weight", &b->down, s->width, s->hidden, false },
+    };
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        const struct part *p = &parts[i];
+        char name[128];
+        snprintf(name, sizeof(name), "model.layers.%d.%s", layer, p->name);
+        if (p->optional && !weights_has(m->weights, name))
+            continue;
+        bool vector = strstr(p->name, "norm") != NULL || strstr(p->name, "bias") != NULL;
+        if (!(vector ? get_vector(m, name, p->width, p->to, err) : get_matrix(m, name, p->rows, p->width, p->to, err)))
+            return false;
+    }
+    return true;
+}
+
+static bool get_rope(struct model *m, struct error *err)
+{
+    struct backend *b = m->backend;
+    int half = m->shape.head_dim / 2;
+    struct tensor divisors = { 0 };
+    if (m->config.rope_scaling == ROPE_TABLE && !weights_get(m->weights, "rope_freqs.weight", 1, half, &divisors, err))
+        return false;
+    if (divisors.data != NULL && divisors.type != F32)
+        return fail(err, "%s: rope_freqs.weight: expected type f32, found %s", m->config.path, type_facts[divisors.type].name);
+    float *frequency = xcalloc((size_t)half, sizeof(float));
+    config_rope(&m->config, divisors.data, frequency);
+    m->shape.inverse_frequency = tensor_of(b->alloc(b, (size_t)half * sizeof(float)), F32, 1, half);
+    if (m->shape.inverse_frequency.data != NULL)
+        b->upload(b, m->shape.inverse_frequency.data, frequency, (size_t)half * sizeof(float));
+    free(frequency);
+    return m->shape.inverse_frequency.data != NULL || fail(err, "%s: no room for rope's frequencies", b->name);
+}
+
+static bool get_all(struct model *m, struct error *err)
+{
+    const struct model_shape *s = &m->shape;
+    struct tensor w;
+    if (!get_rope(m, err))
+        return false;
+    m->block = xcalloc((size_t)s->layers, sizeof(*m->block));
+    for (int l = 0; l < s->layers; l++)
+        if (!get_block(m, l, err))
+            return false;
+    if (!get_vector(m, "model.norm.weight", s->width, &m->norm, err))
+        return false;
+    if (!weights_get(m->weights, "model.embed_tokens.weight", s->vocab, s->width, &w, err) || !claim(m, &m->embedding, w, err))
+        return false;
+    if (!m->config.tied)
+        return get_matrix(m, "lm_head.weight", s->vocab, s->width, &m->head, err);
+    m->head = m->embedding;
+    count(m, w);
+    return true;
+}
+
+static bool make(struct model *m, struct tensor *t, int64_t width, struct error *err)
+{
+    struct backend *b = m->backend;
+    *t = tensor_of(b->alloc(b, (size_t)m->rows * (size_t)width * sizeof(float)), F32, m->rows, width);
+    return t->data != NULL || fail(err, "%s: no room for a pass of %d rows", b->name, m->rows);
+}
+
+struct model *model_open(const char *path, struct backend *b, enum activations a, int rows, struct error *err)
+{
+    struct model *m = xcalloc(1, sizeof(*m));
+    m->backend = b;
+    m->activations = a;
+    m->rows = rows;
+    bool ok = config_read(path, &m->config, err);
+    if (ok) {
+        const struct model_config *c = &m->config;
+        m->shape = (struct model_shape){ .layers = c->layers, .width = c->width, .heads = c->heads, .kv_heads = c->kv_heads,
+                                         .head_dim = c->head_dim, .hidden = c->hidden, .vocab = c->vocab,
+                                         .context = c->context, .norm_eps = c->norm_eps };
+        m->weights = weights_open(c, err);
+        ok = m->weights != NULL && get_all(m, err) && make(m, &m->x, c->width, err) && make(m, &m->last, c->width, err);
+        if (ok && !scratch_create(&m->scratch, b, &m->shape, rows))
+            ok = fail(err, "%s: no room for a pass of %d rows", b->name, rows);
+        ok = ok && b->sync(b, err);
+    }
+    if (ok)
+        return m;
+    model_close(m);
+    return NULL;
+}
+
+void model_close(struct model *m)
+{
+    if (m == NULL)
+        return;
+    struct backend *b = m->backend;
+    for (int i = 0; i < m->n_prepared; i++)
+        b->unprepare(b, *m->prepared[i]);
+    for (int l = 0; m->block != NULL && l < m->shape.layers; l++) {
+        struct block *k = &m->block[l];
+        struct tensor *vectors[] = { &k->input_norm, &k->ffn_norm, &k->q_bias, &k->k_bias, &k->v_bias, &k->o_bias };
+        for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)
+            b->release(b, vectors[i]->data);
+    }
+    b->release(b, m->norm.data);
+    b->release(b, m->shape.inverse_frequency.data);
+    b->release(b, m->x.data);
+    b->release(b, m->last.data);
+    b->release(b, m->tapped.data);
+    scratch_destroy(&m->scratch, b);
+    weights_close(m->weights);
+    config_free(&m->config);
+    free(m->block);
+    free(m->prepared);
+    free(m);
+}
+
+const struct model_shape *model_shape(const struct model *m)
+{
+    return &m->shape;
+}
+
+const struct model_config *model_config(const struct model *m)
+{
+    return &m->config;
+}
+
+struct backend *model_backend(const struct model *m)
+{
+    return m->backend;
+}
+
+int model_rows(const struct model *m)
+{
+    return m->rows;
+}
+
+size_t model_bytes(const struct model *m)
+{
+    return m->bytes;
+}
+
+size_t model_scratch_bytes(const struct model_shape *s, int rows)
+{
+    size_t floats = 3 * (size_t)s->width + 2 * (size_t)s->heads * (size_t)s->head_dim +
+                    2 * (size_t)s->kv_heads * (size_t)s->head_dim + 2 * (size_t)s->hidden;
+    return floats * (size_t)rows * sizeof(float);
+}
+
+uint64_t model_hash(const struct model *m)
+{
+    return weights_hash(m->weights);
+}
+
+const char *model_type(const struct model *m)
+{
+    int most = 0;
+    for (int t = 1; t < TYPES; t++)
+        if (m->bytes_by_type[t] > m->bytes_by_type[most])
+            most = t;
+    return type_facts[most].name;
+}
+
+const char *model_unused(const struct model *m, size_t i)
+{
+    return weights_unused(m->weights, i);
+}
+
+struct kv_shape model_kv_shape(const struct model *m, int slots, int length, int pending)
+{
+    return (struct kv_shape){ m->shape.layers, m->shape.kv_heads * m->shape.head_dim, slots, length, pending, F32 };
+}
+
+// The residual stream before layer `layer` goes into every tap that asked for it.
+static void tap(struct model *m, const struct taps *taps, int layer, struct tensor x)
+{
+    for (int i = 0; i < taps->n; i++)
+        if (taps->layer[i] == layer)
+            m->backend->place(m->backend, m->tapped, i * m->shape.width, x);
+}
+
+static bool make_tapped(struct model *m, int taps, struct error *err)
+{
+    if (m->tapped.width == (int64_t)taps * m->shape.width)
+        return true;
+    m->backend->release(m->backend, m->tapped.data);
+    m->tapped = (struct tensor){ 0 };
+    return make(m, &m->tapped, (int64_t)taps * m->shape.width, err);
+}
+
+bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, const struct taps *taps,
+                   struct states *out, struct error *err)
+{
+    static const struct taps none;
+    struct backend *b = m->backend;
+    assert(p->n >= 1 && p->n <= m->rows);
+    if (taps == NULL)
+        taps = &none;
+    if (taps->n > 0 && !make_tapped(m, taps->n, err))
+        return false;
+
+    struct tensor x = tensor_rows(m->x, 0, p->n), last = tensor_rows(m->last, 0, p->n);
+    m->tapped.rows = p->n;
+    scratch_fit(&m->scratch, p->n);
+    const struct layout *see = kv_admit(c, p);
+    model_embed(m, x, p->token);
+    for (int l = 0; l < m->shape.layers; l++) {
+        tap(m, taps, l, x);
+        b->rmsnorm(b, m->scratch.h, x, m->block[l].input_norm, m->shape.norm_eps);
+        block_forward(b, &m->block[l], &m->shape, l, c, see, &m->scratch, x, m->scratch.h);
+    }
+    tap(m, taps, m->shape.layers, x);
+    b->rmsnorm(b, last, x, m->norm, m->shape.norm_eps);
+    tap(m, taps, FINAL_STATE, last);
+    out->last = last;
+    out->tapped = taps->n > 0 ? m->tapped : (struct tensor){ 0 };
+    return true;
+}
+
+void model_embed(const struct model *m, struct tensor out, const int32_t *token)
+{
+    m->backend->take(m->backend, out, m->embedding, token);
+}
+
+void model_logits(const struct model *m, struct tensor out, struct tensor state)
+{
+    m->backend->matmul(m->backend, out, state, m->head);
+}

@@ -1,0 +1,72 @@
+#include "tests/runner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "models/kv_cache.h"
+#include "tests/check.h"
+
+struct runner runner_open(const char *path, int threads, const char *isa, int slots)
+{
+    struct error err;
+    struct runner r = { 0 };
+    r.backend = backend_cpu_with(threads, isa, &err);
+    if (r.backend == NULL)
+        fail_msg("%s", err.text);
+    r.model = model_open(path, r.backend, ACTIVATIONS_F32, RUNNER_ROWS, &err);
+    if (r.model == NULL)
+        fail_msg("%s", err.text);
+    struct kv_shape shape = model_kv_shape(r.model, slots, RUNNER_LENGTH, RUNNER_ROWS);
+    r.cache = kv_create(r.backend, &shape, &err);
+    r.vocab = model_shape(r.model)->vocab;
+    r.logits = xmalloc((size_t)RUNNER_ROWS * (size_t)r.vocab * sizeof(float));
+    return r;
+}
+
+void runner_close(struct runner *r)
+{
+    kv_destroy(r->cache);
+    model_close(r->model);
+    r->backend->destroy(r->backend);
+    free(r->logits);
+}
+
+static void pass(struct runner *r, int n, const int32_t *token, const int32_t *slot, const int32_t *parent, bool logits)
+{
+    static const int32_t zeros[RUNNER_ROWS];
+    static int32_t chain[RUNNER_ROWS];
+    struct error err;
+    struct states states;
+    for (int i = 0; i < n; i++)
+        chain[i] = i - 1;
+    struct pass p = { n, token, slot != NULL ? slot : zeros, parent != NULL ? parent : chain };
+    if (!model_forward(r->model, r->cache, &p, NULL, &states, &err))
+        fail_msg("%s", err.text);
+    if (logits)
+        model_logits(r->model, tensor_of(r->logits, F32, n, r->vocab), states.last);
+}
+
+const float *runner_pass(struct runner *r, int n, const int32_t *token, const int32_t *slot, const int32_t *parent)
+{
+    pass(r, n, token, slot, parent, true);
+    return r->logits;
+}
+
+void runner_feed(struct runner *r, int slot, const int32_t *token, int n)
+{
+    static int32_t slots[RUNNER_ROWS], row[RUNNER_ROWS];
+    while (n > 0) {
+        int count = n < RUNNER_ROWS ? n : RUNNER_ROWS;
+        for (int i = 0; i < count; i++) {
+            slots[i] = slot;
+            row[i] = i;
+        }
+        pass(r, count, token, slots, NULL, false);
+        kv_keep(r->cache, slot, row, count);
+        token += count;
+        n -= count;
+    }
+}
