@@ -1,0 +1,80 @@
+// ngram.c - the text repeats itself: find the last few tokens earlier on and propose what followed.
+//
+// Saxena, "Prompt Lookup Decoding" (2023). Needs no weights and keeps no state.
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "drafters/drafter.h"
+
+struct ngram_options {
+    int longest, shortest, tokens;
+};
+
+struct ngram {
+    struct drafter drafter;
+    struct ngram_options o;
+};
+
+static struct drafter *ngram_create(const struct drafter_env *env, const void *options, struct error *err)
+{
+    (void)env;
+    const struct ngram_options *o = options;
+    if (o->shortest > o->longest) {
+        fail(err, "drafter ngram: shortest (%d) is more than longest (%d)", o->shortest, o->longest);
+        return NULL;
+    }
+    struct ngram *g = xcalloc(1, sizeof(*g));
+    g->o = *o;
+    g->drafter.nodes = 1 + o->tokens;
+    return &g->drafter;
+}
+
+// Where the most recent earlier occurrence of the last m tokens ends; -1: there is none.
+static int last_match(const int32_t *token, int n, int m)
+{
+    for (int start = n - m - 1; start >= 0; start--)
+        if (memcmp(token + start, token + n - m, (size_t)m * sizeof(*token)) == 0)
+            return start + m;
+    return -1;
+}
+
+static bool ngram_propose(struct drafter *d, struct request *r, int n, struct error *err)
+{
+    (void)err;
+    const struct ngram *g = (struct ngram *)d;
+    for (int i = 0; i < n; i++) {
+        int from = -1, most = g->o.tokens < r[i].depth ? g->o.tokens : r[i].depth;
+        for (int m = g->o.longest; m >= g->o.shortest && from < 0; m--)
+            from = last_match(r[i].token, r[i].n, m);
+        if (from < 0)
+            continue;
+        int to = from + most < r[i].n ? from + most : r[i].n;
+        for (int node = 0; from < to && node >= 0; from++)
+            node = draft_add(r[i].draft, node, r[i].token[from], CHOSEN);
+    }
+    return true;
+}
+
+static void ngram_destroy(struct drafter *d)
+{
+    free(d);
+}
+
+static const struct option ngram_options[] = {
+    { "longest", OPTION_INT, offsetof(struct ngram_options, longest), "3", "tokens to match, at most", 1, 64, NULL },
+    { "shortest", OPTION_INT, offsetof(struct ngram_options, shortest), "1", "tokens to match, at least", 1, 64, NULL },
+    { "tokens", OPTION_INT, offsetof(struct ngram_options, tokens), "8", "tokens to propose", 1, 256, NULL },
+    { 0 },
+};
+
+const struct drafter_type ngram_drafter = {
+    .name = "ngram",
+    .summary = "what followed the last few tokens earlier in the text",
+    .options = ngram_options,
+    .options_size = sizeof(struct ngram_options),
+    .create = ngram_create,
+    .propose = ngram_propose,
+    .destroy = ngram_destroy,
+};

@@ -1,0 +1,32 @@
+// none.c - proposes nothing: ordinary decoding, and the baseline of every comparison.
+#include <stdlib.h>
+
+#include "core/memory.h"
+#include "drafters/drafter.h"
+
+static struct drafter *none_create(const struct drafter_env *env, const void *options, struct error *err)
+{
+    (void)env, (void)options, (void)err;
+    struct drafter *d = xcalloc(1, sizeof(*d));
+    d->nodes = 1;
+    return d;
+}
+
+static bool none_propose(struct drafter *d, struct request *r, int n, struct error *err)
+{
+    (void)d, (void)r, (void)n, (void)err;
+    return true;
+}
+
+static void none_destroy(struct drafter *d)
+{
+    free(d);
+}
+
+const struct drafter_type none_drafter = {
+    .name = "none",
+    .summary = "no guesses: ordinary decoding, the baseline",
+    .create = none_create,
+    .propose = none_propose,
+    .destroy = none_destroy,
+};

@@ -1,0 +1,39 @@
+// registry.c - every drafter there is: one name here, one file beside it.
+#include <string.h>
+
+#include "drafters/drafter.h"
+
+#define DRAFTERS(DRAFTER) \
+    DRAFTER(none)  \
+    DRAFTER(ngram) \
+    DRAFTER(small)
+
+#define DECLARE(name) extern const struct drafter_type name##_drafter;
+#define LIST(name) &name##_drafter,
+
+DRAFTERS(DECLARE)
+
+const struct drafter_type *const drafter_types[] = { DRAFTERS(LIST) NULL };
+
+const struct drafter_type *drafter_named(const char *name)
+{
+    for (int i = 0; drafter_types[i] != NULL; i++)
+        if (strcmp(drafter_types[i]->name, name) == 0)
+            return drafter_types[i];
+    return NULL;
+}
+
+struct drafter *drafter_create(const struct drafter_type *type, const struct drafter_env *env, const void *options,
+                               struct error *err)
+{
+    struct drafter *d = type->create(env, options, err);
+    if (d != NULL)
+        d->type = type;
+    return d;
+}
+
+void drafter_destroy(struct drafter *d)
+{
+    if (d != NULL)
+        d->type->destroy(d);
+}

@@ -1,0 +1,112 @@
+#include "tests/pairs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/settings.h"
+#include "experiments/yaml.h"
+#include "kernels/backend.h"
+#include "tests/check.h"
+#include "verifier/rule.h"
+
+static const char *const lines[] = {
+    "none",
+    "ngram",
+    "ngram:longest=2,tokens=3",
+    "small:model=%s",
+    "small:model=%s,tokens=1",
+    "small:model=%s,tokens=6,pick=likeliest",
+    "small:model=%s,tokens=3,pick=coupled",
+    "small:model=%s,widths=[3,2,1]",
+    "small:model=%s,widths=[3,2,1],distinct=false",
+    "small:model=%s,widths=[2,2,2],pick=likeliest",
+    "small:model=%s,nodes=9,top=3,tokens=4,pick=likeliest",
+};
+
+enum { LINES = sizeof(lines) / sizeof(lines[0]) };
+
+// The i-th registered drafter that no line names; NULL: there is none.
+static const char *unnamed(int i)
+{
+    for (int t = 0; drafter_types[t] != NULL; t++) {
+        const char *name = drafter_types[t]->name;
+        bool named = false;
+        for (int l = 0; l < LINES; l++)
+            named = named || strncmp(lines[l], name, strcspn(lines[l], ":")) == 0;
+        if (!named && i-- == 0)
+            return name;
+    }
+    return NULL;
+}
+
+int pair_count(void)
+{
+    int n = LINES;
+    while (unnamed(n - LINES) != NULL)
+        n++;
+    return n;
+}
+
+const char *pair_drafter(int i)
+{
+    return i < LINES ? lines[i] : unnamed(i - LINES);
+}
+
+static void read_options(struct pair *p, const char *line, const char *draft)
+{
+    struct error err;
+    const char *hole = strstr(line, "%s");
+    char *text = hole != NULL ? xformat("%.*s%s%s", (int)(hole - line), line, draft, hole + 2) : xstrdup(line);
+    struct settings *s = settings_inline(text, "drafter", &err);
+    p->type = s != NULL ? drafter_named(settings_get(s, "kind")->text) : NULL;
+    if (p->type == NULL)
+        fail_msg("no drafter %s", text);
+    p->options = xcalloc(1, p->type->options_size + 1);
+    if (!options_read(s, "drafter", p->type->options, p->options, &err))
+        fail_msg("%s", err.text);
+    settings_free(s);
+    free(text);
+}
+
+struct pair *pair_open(const char *target, const char *draft, const char *drafter, const char *sampling, const struct rule *rule,
+                       int slots, int length)
+{
+    struct error err;
+    struct pair *p = xcalloc(1, sizeof(*p));
+    struct settings *s = yaml_parse(sampling, strlen(sampling), "sampling", &err);
+    if (s == NULL || !sampling_read(s, &p->sampling, &err))
+        fail_msg("%s", err.text);
+    settings_free(s);
+    read_options(p, drafter, draft);
+    p->backend = backend_cpu(2, &err);
+    p->target = model_open(target, p->backend, ACTIVATIONS_F32, MAX_NODES, &err);
+    if (p->target == NULL)
+        fail_msg("%s", err.text);
+    int vocab = model_shape(p->target)->vocab;
+    struct drafter_env env = { .backend = p->backend, .target_backend = p->backend, .target = p->target, .sampling = &p->sampling,
+                               .slots = slots, .length = length, .live = vocab };
+    p->drafter = drafter_create(p->type, &env, p->options, &err);
+    if (p->drafter == NULL)
+        fail_msg("%s: %s", drafter, err.text);
+    struct verifier_setup setup = { .target = p->target, .rule = rule, .sampling = &p->sampling, .taps = p->drafter->taps,
+                                    .slots = slots, .length = length, .nodes = p->drafter->nodes, .live = vocab };
+    p->verifier = verifier_create(&setup, &err);
+    if (p->verifier == NULL)
+        fail_msg("%s: %s", drafter, err.text);
+    return p;
+}
+
+void pair_close(struct pair *p)
+{
+    verifier_destroy(p->verifier);
+    drafter_destroy(p->drafter);
+    options_free(p->type->options, p->options);
+    sampling_free(&p->sampling);
+    model_close(p->target);
+    p->backend->destroy(p->backend);
+    free(p->options);
+    free(p);
+}

@@ -1,0 +1,189 @@
+#include "verifier/verifier.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "models/kv_cache.h"
+#include "verifier/logit_rows.h"
+#include "verifier/rule.h"
+
+// A prompt goes in by stretches of this many tokens.
+enum { STRETCH = 256 };
+
+struct verifier {
+    struct verifier_setup s;
+    struct backend *backend;
+    struct kv_cache *cache;
+    struct tensor logits;        // (slots * nodes, vocab)
+    struct tensor features;      // (slots * nodes, width * taps) of the rows that stood
+    struct logit_rows p;
+    struct judgement *judgement;             // (slots)
+    int32_t *token, *slot, *parent, *picked; // (rows) of a pass
+    int stretch;
+};
+
+static int stretch_of(const struct verifier_setup *s)
+{
+    return STRETCH < model_rows(s->target) ? STRETCH : model_rows(s->target);
+}
+
+static struct kv_shape cache_shape(const struct verifier_setup *s)
+{
+    int stretch = stretch_of(s);
+    return model_kv_shape(s->target, s->slots, s->length, s->nodes > stretch ? s->nodes : stretch);
+}
+
+size_t verifier_bytes(const struct verifier_setup *s)
+{
+    struct kv_shape shape = cache_shape(s);
+    return kv_bytes(&shape) + (size_t)s->slots * (size_t)s->nodes * (size_t)model_shape(s->target)->vocab * sizeof(float);
+}
+
+static bool make(struct tensor *t, struct backend *b, int64_t rows, int64_t width)
+{
+    *t = tensor_of(b->alloc(b, (size_t)(rows * width) * sizeof(float)), F32, rows, width);
+    return t->data != NULL;
+}
+
+struct verifier *verifier_create(const struct verifier_setup *s, struct error *err)
+{
+    const struct model_shape *shape = model_shape(s->target);
+    int rows = s->slots * s->nodes;
+    assert(s->slots >= 1 && s->slots <= MAX_SLOTS && s->nodes >= 1 && s->nodes <= MAX_NODES);
+    if (rows > model_rows(s->target)) {
+        fail(err, "a pass over %d slots with drafts of %d nodes has %d rows; the target was opened for %d", s->slots, s->nodes,
+             rows, model_rows(s->target));
+        return NULL;
+    }
+    struct verifier *v = xcalloc(1, sizeof(*v));
+    v->s = *s;
+    v->backend = model_backend(s->target);
+    v->stretch = stretch_of(s);
+    struct kv_shape cache = cache_shape(s);
+    v->cache = kv_create(v->backend, &cache, err);
+    bool ok = v->cache != NULL;
+    if (ok && (!make(&v->logits, v->backend, rows, shape->vocab) ||
+               (s->taps.n > 0 && !make(&v->features, v->backend, rows, (int64_t)s->taps.n * shape->width))))
+        ok = fail(err, "%s: no room for the logits of %d rows", v->backend->name, rows);
+    logit_rows_create(&v->p, v->backend, s->sampling, s->live, shape->vocab, s->nodes, s->length);
+    v->judgement = xcalloc((size_t)s->slots, sizeof(*v->judgement));
+    for (int i = 0; i < s->slots; i++)
+        v->judgement[i] = judgement_create(s->nodes, shape->vocab);
+    size_t most = (size_t)(rows > v->stretch ? rows : v->stretch);
+    v->token = xcalloc(most, sizeof(int32_t));
+    v->slot = xcalloc(most, sizeof(int32_t));
+    v->parent = xcalloc(most, sizeof(int32_t));
+    v->picked = xcalloc(most, sizeof(int32_t));
+    if (ok)
+        return v;
+    verifier_destroy(v);
+    return NULL;
+}
+
+void verifier_destroy(struct verifier *v)
+{
+    if (v == NULL)
+        return;
+    for (int i = 0; i < v->s.slots; i++)
+        judgement_destroy(&v->judgement[i]);
+    logit_rows_destroy(&v->p);
+    kv_destroy(v->cache);
+    v->backend->release(v->backend, v->logits.data);
+    v->backend->release(v->backend, v->features.data);
+    free(v->judgement);
+    free(v->token);
+    free(v->slot);
+    free(v->parent);
+    free(v->picked);
+    free(v);
+}
+
+const struct verifier_setup *verifier_setup(const struct verifier *v)
+{
+    return &v->s;
+}
+
+bool verifier_prefill(struct verifier *v, int slot, const int32_t *token, int n, struct advance *a, struct error *err)
+{
+    struct states states;
+    int from = kv_length(v->cache, slot), count = n - 1 - from;
+    if (count > v->stretch)
+        count = v->stretch;
+    *a = (struct advance){ .slot = slot, .n = count, .token = token + from + 1 };
+    if (count <= 0) {
+        a->n = 0;
+        return true;
+    }
+    for (int i = 0; i < count; i++) {
+        v->slot[i] = slot;
+        v->parent[i] = i - 1;
+        v->picked[i] = i;
+    }
+    struct pass pass = { count, token + from, v->slot, v->parent };
+    if (!model_forward(v->s.target, v->cache, &pass, &v->s.taps, &states, err) || !v->backend->sync(v->backend, err))
+        return false;
+    kv_keep(v->cache, slot, v->picked, count);
+    a->features = states.tapped;
+    return true;
+}
+
+// Judges request i, whose draft's rows begin at row `first` of the pass; the rows that stood go to picked[kept..].
+static int judge(struct verifier *v, const struct request *r, int i, int first, int kept, struct advance *a)
+{
+    struct judgement *j = &v->judgement[i];
+    logit_rows_point(&v->p, v->logits, first, r);
+    v->s.rule->judge(r->draft, &v->p.rows, v->s.rule_options, r->rng, j);
+    assert(j->n >= 1 && j->node[0] == 0);
+    kv_keep(v->cache, r->slot, j->node, j->n);
+    *a = (struct advance){ .slot = r->slot, .n = j->n, .token = j->token, .node = j->node };
+    for (int k = 0; k < j->n; k++)
+        v->picked[kept++] = first + j->node[k];
+    return kept;
+}
+
+bool verifier_verify(struct verifier *v, const struct request *r, int n, struct advance *a, struct error *err)
+{
+    struct states states;
+    int first[MAX_SLOTS], rows = 0, kept = 0;
+
+    for (int i = 0; i < n; i++) {                       // one pass: the drafts' own arrays, end to end
+        const struct draft *d = r[i].draft;
+        assert(d->n >= 1 && d->n <= v->s.nodes);
+        first[i] = rows;
+        for (int k = 0; k < d->n; k++, rows++) {
+            v->token[rows] = d->token[k];
+            v->parent[rows] = d->parent[k];             // node numbers are the slot's pending rows
+            v->slot[rows] = r[i].slot;
+        }
+    }
+    struct pass pass = { rows, v->token, v->slot, v->parent };
+    if (!model_forward(v->s.target, v->cache, &pass, &v->s.taps, &states, err))
+        return false;
+    v->logits.rows = rows;
+    model_logits(v->s.target, v->logits, states.last);
+    if (!v->backend->sync(v->backend, err))             // so that judging is not charged for the pass
+        return false;
+
+    for (int i = 0; i < n; i++)
+        kept = judge(v, &r[i], i, first[i], kept, &a[i]);
+    if (v->s.taps.n == 0)
+        return true;
+    v->features.rows = kept;
+    v->backend->take(v->backend, v->features, states.tapped, v->picked);
+    for (int i = 0, at = 0; i < n; at += a[i].n, i++)
+        a[i].features = tensor_rows(v->features, at, a[i].n);
+    return true;
+}
+
+const struct judgement *verifier_judgement(const struct verifier *v, int i)
+{
+    return &v->judgement[i];
+}
+
+void verifier_forget(struct verifier *v, int slot)
+{
+    kv_cut(v->cache, slot, 0);
+}
