@@ -6,9 +6,9 @@
 #include "kernels/cpu/lanes.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "kernels/backend.h"
-#include "kernels/cpu/expand.h"
 
 #if defined(__AVX512F__)
 enum { W = 16, X_ROWS = 4 };     // 32 registers: a tile of 4 x 4 accumulators
@@ -37,6 +37,8 @@ static inline vf all(float x)
 {
     return x - (vf){ 0 };
 }
+
+#include "kernels/cpu/expand.h"
 
 static inline float fold(vf v)
 {

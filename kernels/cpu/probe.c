@@ -1,3 +1,4 @@
+// probe.c - sums up a large buffer, piece by piece, on all threads, several times.
 #include "kernels/cpu/probe.h"
 
 #include <stdint.h>
@@ -60,7 +61,8 @@ static unsigned long long number_in(const char *path, const char *word)
 static size_t modest_share(void)
 {
     unsigned long long free_bytes = number_in("/proc/meminfo", "MemAvailable:") * 1024;
-    unsigned long long most = number_in("/sys/fs/cgroup/memory.max", ""), used = number_in("/sys/fs/cgroup/memory.current", "");
+    unsigned long long most = number_in("/sys/fs/cgroup/memory.max", ""),
+                       used = number_in("/sys/fs/cgroup/memory.current", "");
     if (most > 0 && (free_bytes == 0 || most - used < free_bytes))
         free_bytes = most > used ? most - used : 0;
     unsigned long long share = free_bytes / 4 < 1ULL << 30 ? free_bytes / 4 : 1ULL << 30;
@@ -84,7 +86,8 @@ struct probe probe_read_bandwidth(int threads)
 {
     struct probe p = { .bytes = modest_share(), .threads = threads > 0 ? threads : threads_available() };
     struct reading r = { 0 };
-    void *at = p.bytes > 0 ? mmap(NULL, p.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+    void *at =
+        p.bytes > 0 ? mmap(NULL, p.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
     struct threads *t = at != MAP_FAILED ? threads_create(p.threads) : NULL;
     if (t == NULL) {
         if (at != MAP_FAILED)
