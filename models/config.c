@@ -1,0 +1,125 @@
+// config.c - what must hold for the configuration of every checkpoint, and the angles of rope.
+#include "models/config.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "models/config_parts.h"
+#include "models/files.h"
+
+bool config_ends_by_name(const char *s, size_t n)
+{
+    static const char *const names[] = { "<|eot_id|>",     "<|im_end|>",  "<|end|>", "<end_of_turn>",
+                                         "<|endoftext|>", "<|eom_id|>", "<EOT>" };
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        if (strlen(names[i]) == n && memcmp(names[i], s, n) == 0)
+            return true;
+    return false;
+}
+
+bool config_add_end(struct model_config *c, const char *file, const char *key, int64_t id, struct error *err)
+{
+    if (id < 0 || id >= c->vocab)
+        return fail(err, "%s: %s: expected a token id from 0 to %d, found %lld", file, key, c->vocab - 1,
+                    (long long)id);
+    for (int i = 0; i < c->n_end; i++)
+        if (c->end[i] == id)
+            return true;
+    if (c->n_end == MAX_ENDS)
+        return fail(err, "%s: %s: expected at most %d ids that end a text", file, key, MAX_ENDS);
+    c->end[c->n_end++] = (int)id;
+    return true;
+}
+
+// What no format's reader can see alone. Keys are named as the format at hand calls them.
+static bool check(const struct model_config *c, const char *file, struct error *err)
+{
+    bool g = c->gguf;
+    if (c->heads % c->kv_heads != 0)
+        return fail(err, "%s: %s: expected a divisor of the %d attention heads, found %d", file,
+                    g ? "llama.attention.head_count_kv" : "num_key_value_heads", c->heads, c->kv_heads);
+    if (c->head_dim % 2 != 0 || (int64_t)c->heads * c->head_dim > MOST_SIZE)
+        return fail(err, "%s: %s: expected an even size of heads, %d of which are at most %d, found %d", file,
+                    g ? "llama.attention.key_length" : "head_dim", c->heads, MOST_SIZE, c->head_dim);
+    if (!(c->norm_eps > 0 && c->norm_eps < 1))
+        return fail(err, "%s: %s: expected a number between 0 and 1, found %g", file,
+                    g ? "llama.attention.layer_norm_rms_epsilon" : "rms_norm_eps", (double)c->norm_eps);
+    if (!(c->rope_theta >= 1 && c->rope_theta <= 1e12))
+        return fail(err, "%s: %s: expected a number from 1 to 1e12, found %g", file,
+                    g ? "llama.rope.freq_base" : "rope_theta", c->rope_theta);
+    bool scaled = c->rope_scaling == ROPE_LINEAR || c->rope_scaling == ROPE_LLAMA3;
+    if (scaled && !(c->rope_factor > 0 && c->rope_factor <= 1e6))
+        return fail(err, "%s: %s: expected a number above 0, found %g", file,
+                    g ? "llama.rope.scaling.factor" : "rope_scaling.factor", c->rope_factor);
+    if (c->rope_scaling == ROPE_LLAMA3 && !(c->rope_low > 0 && c->rope_high > c->rope_low && c->rope_high <= 1e6))
+        return fail(err, "%s: rope_scaling: expected 0 < low_freq_factor < high_freq_factor, found %g and %g", file,
+                    c->rope_low, c->rope_high);
+    if (c->add_bos && c->bos < 0)
+        return fail(err, "%s: the tokenizer puts a token before every text, and nothing says which", file);
+    return true;
+}
+
+bool config_read(const char *path, struct model_config *to, struct error *err)
+{
+    *to = (struct model_config){ .path = xstrdup(path), .bos = -1 };
+    size_t n = strlen(path);
+    bool ok;
+    if (file_is_directory(path))
+        ok = config_from_directory(path, to, err);
+    else if (n > 12 && strcmp(path + n - 12, ".safetensors") == 0)
+        ok = fail(err, "%s: these are weights alone; name the directory, which has config.json too", path);
+    else
+        ok = config_from_gguf(path, to, err);
+    if (ok) {
+        char *file = to->gguf ? xstrdup(path) : xformat("%s/config.json", path);
+        ok = check(to, file, err);
+        free(file);
+    }
+    if (!ok)
+        config_free(to);
+    return ok;
+}
+
+void config_free(struct model_config *c)
+{
+    free(c->path);
+    free(c->chat_template);
+    c->path = c->chat_template = NULL;
+}
+
+// Each step rounds to float as torch's does: its `2 * pi / f` is the reciprocal of f, times 2 pi.
+static float stretched(const struct model_config *c, float f)
+{
+    float wave = (1.0f / f) * (float)(2 * M_PI), factor = (float)c->rope_factor;
+    if (wave < (float)(c->rope_original / c->rope_high))
+        return f;
+    if (wave > (float)(c->rope_original / c->rope_low))
+        return f / factor;
+    float smooth = ((1.0f / wave) * (float)c->rope_original - (float)c->rope_low) / (float)(c->rope_high - c->rope_low);
+    return (1.0f - smooth) * f / factor + smooth * f;
+}
+
+void config_rope(const struct model_config *c, const float *divisors, float *inverse_frequency)
+{
+    for (int i = 0; i < c->head_dim / 2; i++) {
+        float exponent = (float)(2 * i) / (float)c->head_dim;
+        float f = 1.0f / (float)pow((double)(float)c->rope_theta, (double)exponent);
+        switch (c->rope_scaling) {
+        case ROPE_PLAIN:
+            break;
+        case ROPE_LINEAR:
+            f /= (float)c->rope_factor;
+            break;
+        case ROPE_LLAMA3:
+            f = stretched(c, f);
+            break;
+        case ROPE_TABLE:
+            f /= divisors[i];
+            break;
+        }
+        inverse_frequency[i] = f;
+    }
+}

@@ -1,0 +1,302 @@
+// config_gguf.c - a model's configuration from GGUF metadata (ggml's docs/gguf.md, llama.cpp's llama-model.cpp).
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "models/config_parts.h"
+#include "models/gguf.h"
+
+// Whose keys begin with the architecture's name: "llama.block_count".
+struct source {
+    const struct gguf *g;
+    const char *path;
+    char architecture[64];
+    char key[192];               // the one looked at last, in full
+    struct error *err;
+};
+
+static const struct gguf_value *find(struct source *s, const char *key)
+{
+    snprintf(s->key, sizeof(s->key), "%s.%s", s->architecture, key);
+    return gguf_find(s->g, s->key);
+}
+
+static bool in_range(struct source *s, int64_t v, int64_t least, int64_t most, int *to)
+{
+    if (v < least || v > most)
+        return fail(s->err, "%s: %s: expected %" PRId64 " to %" PRId64 ", found %" PRId64, s->path, s->key, least, most,
+                    v);
+    *to = (int)v;
+    return true;
+}
+
+// An integer, or one for each layer if they are all the same. A key that is not needed and not there leaves *to alone.
+static bool read_int(struct source *s, const char *key, bool needed, int least, int most, int *to)
+{
+    const struct gguf_value *v = find(s, key);
+    int64_t found;
+    if (v == NULL)
+        return needed ? fail(s->err, "%s: %s is missing", s->path, s->key) : true;
+    if (gguf_int(s->g, s->key, &found))
+        return in_range(s, found, least, most, to);
+    bool integers = v->type == GGUF_ARRAY && v->n > 0 && v->element != GGUF_STRING && v->element != GGUF_F32 &&
+                    v->element != GGUF_F64 && v->element != GGUF_BOOL;
+    if (!integers)
+        return fail(s->err, "%s: %s: expected an integer", s->path, s->key);
+    found = gguf_array_int(v, 0);
+    for (uint64_t i = 1; i < v->n; i++)
+        if (gguf_array_int(v, i) != found)
+            return fail(s->err,
+                        "%s: %s: layers that differ are not supported (%" PRId64 " in layer 0, %" PRId64
+                        " in layer %" PRIu64 ")",
+                        s->path, s->key, found, gguf_array_int(v, i), i);
+    return in_range(s, found, least, most, to);
+}
+
+static bool read_real(struct source *s, const char *key, bool needed, double *to)
+{
+    if (find(s, key) == NULL)
+        return needed ? fail(s->err, "%s: %s is missing", s->path, s->key) : true;
+    if (!gguf_real(s->g, s->key, to))
+        return fail(s->err, "%s: %s: expected a real number", s->path, s->key);
+    return true;
+}
+
+// Settings that we would have to ignore: only the value that changes nothing is accepted.
+static bool refuse_what_we_do_not_compute(struct source *s)
+{
+    static const struct {
+        const char *key;
+        double inert, also;      // values that change nothing
+        const char *what;
+    } settings[] = {
+        { "expert_count", 0, 0, "mixtures of experts" },
+        { "attention.sliding_window", 0, 0, "sliding windows" },
+        { "attn_logit_softcapping", 0, 0, "soft caps" },
+        { "final_logit_softcapping", 0, 0, "soft caps" },
+        { "attention.clamp_kqv", 0, 0, "clamped keys and values" },
+        { "attention.max_alibi_bias", 0, 0, "alibi" },
+        { "attention.causal", 1, 1, "attention to the future" },
+        { "attention.scale", 0, 0, "other scales of attention" },
+        { "logit_scale", 0, 1, "scaled logits" },
+        { "residual_scale", 0, 1, "scaled residuals" },
+        { "embedding_scale", 0, 1, "scaled embeddings" },
+        { "use_parallel_residual", 0, 0, "parallel residuals" },
+        { "rope.scale_linear", 1, 0, "the old key of linear scaling" },
+        { "rope.scaling.attn_factor", 1, 0, "scaled attention" },
+        { "rope.scaling.yarn_log_multiplier", 0, 0, "yarn" },
+    };
+    for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
+        int64_t n;
+        double v;
+        bool b;
+        if (find(s, settings[i].key) == NULL)
+            continue;
+        if (gguf_int(s->g, s->key, &n))
+            v = (double)n;
+        else if (gguf_bool(s->g, s->key, &b))
+            v = b;
+        else if (!gguf_real(s->g, s->key, &v))
+            return fail(s->err, "%s: %s: expected %g; not supported: %s", s->path, s->key, settings[i].inert,
+                        settings[i].what);
+        if (v != settings[i].inert && v != settings[i].also)
+            return fail(s->err, "%s: %s: expected %g, found %g; not supported: %s", s->path, s->key, settings[i].inert,
+                        v, settings[i].what);
+    }
+    static const char *const biases[] = { "blk.0.ffn_gate.bias", "blk.0.ffn_up.bias", "blk.0.ffn_down.bias" };
+    for (size_t i = 0; i < sizeof(biases) / sizeof(*biases); i++)
+        if (gguf_tensor(s->g, biases[i]) != NULL)
+            return fail(s->err, "%s: tensor %s: biases of the feed-forward network are not supported", s->path,
+                        biases[i]);
+    return true;
+}
+
+static bool is(struct gguf_string s, const char *word)
+{
+    return s.n == strlen(word) && memcmp(s.s, word, s.n) == 0;
+}
+
+static bool read_architecture(struct source *s)
+{
+    struct gguf_string name, kind;
+    if (gguf_text(s->g, "general.type", &kind) && !is(kind, "model"))
+        return fail(s->err, "%s: general.type: expected model, found %.*s", s->path, (int)(kind.n < 64 ? kind.n : 64),
+                    kind.s);
+    if (!gguf_text(s->g, "general.architecture", &name))
+        return fail(s->err, "%s: general.architecture is missing", s->path);
+    if (!is(name, "llama"))
+        return fail(s->err, "%s: general.architecture: expected llama, found %.*s", s->path,
+                    (int)(name.n < 64 ? name.n : 64), name.s);
+    snprintf(s->architecture, sizeof(s->architecture), "%.*s", (int)name.n, name.s);
+    return true;
+}
+
+static bool read_sizes(struct source *s, struct model_config *c)
+{
+    if (!read_int(s, "block_count", true, 1, MOST_LAYERS, &c->layers) ||
+        !read_int(s, "embedding_length", true, 1, MOST_SIZE, &c->width) ||
+        !read_int(s, "feed_forward_length", true, 1, MOST_SIZE, &c->hidden) ||
+        !read_int(s, "context_length", true, 1, MOST_CONTEXT, &c->context) ||
+        !read_int(s, "attention.head_count", true, 1, MOST_HEADS, &c->heads))
+        return false;
+    c->kv_heads = c->heads;
+    c->head_dim = c->width / c->heads;
+    if (!read_int(s, "attention.head_count_kv", false, 1, MOST_HEADS, &c->kv_heads))
+        return false;
+    if (find(s, "attention.key_length") == NULL && c->width % c->heads != 0)
+        return fail(s->err, "%s: %s is missing, and a width of %d is not a whole multiple of %d heads", s->path, s->key,
+                    c->width, c->heads);
+    if (!read_int(s, "attention.key_length", false, 2, MOST_SIZE, &c->head_dim))
+        return false;
+    int values = c->head_dim, turned = c->head_dim;
+    if (!read_int(s, "attention.value_length", false, 1, MOST_SIZE, &values))
+        return false;
+    if (values != c->head_dim)
+        return fail(s->err, "%s: %s: expected the keys' %d, found %d", s->path, s->key, c->head_dim, values);
+    if (!read_int(s, "rope.dimension_count", false, 1, MOST_SIZE, &turned))
+        return false;
+    if (turned != c->head_dim)
+        return fail(s->err, "%s: %s: expected the head size %d, found %d: partial rope is not supported", s->path,
+                    s->key, c->head_dim, turned);
+    double eps = 0;
+    if (!read_real(s, "attention.layer_norm_rms_epsilon", true, &eps))
+        return false;
+    c->norm_eps = (float)eps;
+    return true;
+}
+
+// rope_freqs.weight: what each of the head_dim / 2 frequencies is divided by.
+static bool check_divisors(struct source *s, const struct gguf_tensor *t, int n)
+{
+    if (!t->known || t->tensor.type != F32 || t->tensor.rows != 1 || t->tensor.width != n)
+        return fail(s->err, "%s: tensor rope_freqs.weight: expected %d numbers of f32", s->path, n);
+    for (int i = 0; i < n; i++) {
+        float v;
+        memcpy(&v, (const uint8_t *)t->tensor.data + (size_t)i * sizeof(v), sizeof(v));
+        if (!(v > 0 && v <= 1e9f))
+            return fail(s->err, "%s: tensor rope_freqs.weight: expected numbers above 0, found %g", s->path, (double)v);
+    }
+    return true;
+}
+
+// llama.cpp's reading: a factor without a type is linear, and llama 3's scaling has become a table of divisors.
+static bool read_rope(struct source *s, struct model_config *c)
+{
+    c->rope_theta = 10000;
+    double factor = 0;
+    if (!read_real(s, "rope.freq_base", false, &c->rope_theta) || !read_real(s, "rope.scaling.factor", false, &factor))
+        return false;
+    struct gguf_string type = { "linear", 6 };
+    if (find(s, "rope.scaling.type") != NULL && !gguf_text(s->g, s->key, &type))
+        return fail(s->err, "%s: %s: expected a text", s->path, s->key);
+    if (!is(type, "none") && !is(type, "linear"))
+        return fail(s->err, "%s: %s: expected none or linear, found %.*s", s->path, s->key,
+                    (int)(type.n < 64 ? type.n : 64), type.s);
+    bool linear = is(type, "linear") && factor != 0 && factor != 1;
+    const struct gguf_tensor *table = gguf_tensor(s->g, "rope_freqs.weight");
+    if (table != NULL && !check_divisors(s, table, c->head_dim / 2))
+        return false;
+    if (linear && table != NULL)
+        return fail(s->err, "%s: rope is scaled twice, by %s.rope.scaling.factor and by rope_freqs.weight", s->path,
+                    s->architecture);
+    c->rope_scaling = table != NULL ? ROPE_TABLE : linear ? ROPE_LINEAR : ROPE_PLAIN;
+    c->rope_factor = linear ? factor : 1;
+    return true;
+}
+
+static bool read_vocabulary(struct source *s, struct model_config *c)
+{
+    const struct gguf_tensor *e = gguf_tensor(s->g, "token_embd.weight");
+    if (e == NULL)
+        return fail(s->err, "%s: tensor token_embd.weight is missing", s->path);
+    if (e->dims != 2 || e->dim[0] != (uint64_t)c->width || e->dim[1] > MOST_SIZE)
+        return fail(s->err, "%s: tensor token_embd.weight: expected rows of %d, found %" PRIu64 " of %" PRIu64, s->path,
+                    c->width, e->dim[1], e->dim[0]);
+    c->vocab = (int)e->dim[1];
+    c->tied = gguf_tensor(s->g, "output.weight") == NULL;
+    c->attention_bias = gguf_tensor(s->g, "blk.0.attn_q.bias") != NULL;
+    const struct gguf_value *tokens = gguf_find(s->g, "tokenizer.ggml.tokens");
+    if (tokens != NULL &&
+        (tokens->type != GGUF_ARRAY || tokens->element != GGUF_STRING || tokens->n > (uint64_t)c->vocab))
+        return fail(s->err, "%s: tokenizer.ggml.tokens: expected at most %d texts, a token for each row, found %" PRIu64,
+                    s->path, c->vocab, tokens->n);
+    return true;
+}
+
+// 2^32 - 1 stands for "none" in some files.
+static bool read_id(struct source *s, const char *key, int64_t *id)
+{
+    *id = -1;
+    if (gguf_find(s->g, key) != NULL && !gguf_int(s->g, key, id))
+        return fail(s->err, "%s: %s: expected an integer", s->path, key);
+    if (*id == UINT32_MAX)
+        *id = -1;
+    return true;
+}
+
+static bool read_ends(struct source *s, struct model_config *c)
+{
+    static const char *const keys[] = { "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                        "tokenizer.ggml.eom_token_id" };
+    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
+        int64_t id;
+        if (!read_id(s, keys[i], &id) || (id != -1 && !config_add_end(c, s->path, keys[i], id, s->err)))
+            return false;
+    }
+    const struct gguf_value *tokens = gguf_find(s->g, "tokenizer.ggml.tokens");
+    struct gguf_string token;
+    size_t at = 0;
+    for (int64_t id = 0; gguf_next_string(tokens, &at, &token); id++)
+        if (config_ends_by_name(token.s, token.n) && !config_add_end(c, s->path, "tokenizer.ggml.tokens", id, s->err))
+            return false;
+    return true;
+}
+
+// Files that do not say whether the tokenizer begins a text with bos mean what llama.cpp does: these kinds do.
+static bool begins_by_default(const struct source *s)
+{
+    static const char *const kinds[] = { "llama-bpe", "llama3", "llama-v3", "falcon3", "tekken" };
+    struct gguf_string model, pre;
+    if (gguf_text(s->g, "tokenizer.ggml.model", &model) && is(model, "llama"))
+        return true;
+    if (gguf_text(s->g, "tokenizer.ggml.pre", &pre))
+        for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+            if (is(pre, kinds[i]))
+                return true;
+    return false;
+}
+
+static bool read_tokenizer(struct source *s, struct model_config *c)
+{
+    int64_t bos;
+    if (!read_ends(s, c) || !read_id(s, "tokenizer.ggml.bos_token_id", &bos))
+        return false;
+    if (bos < -1 || bos >= c->vocab)
+        return fail(s->err, "%s: tokenizer.ggml.bos_token_id: expected a token id from 0 to %d, found %" PRId64,
+                    s->path, c->vocab - 1, bos);
+    c->bos = (int)bos;
+    c->add_bos = c->bos >= 0 && begins_by_default(s);
+    const char *key = "tokenizer.ggml.add_bos_token";
+    if (gguf_find(s->g, key) != NULL && !gguf_bool(s->g, key, &c->add_bos))
+        return fail(s->err, "%s: %s: expected a bool", s->path, key);
+    struct gguf_string jinja;
+    if (gguf_text(s->g, "tokenizer.chat_template", &jinja))
+        c->chat_template = xstrndup(jinja.s, jinja.n);
+    return true;
+}
+
+bool config_from_gguf(const char *path, struct model_config *to, struct error *err)
+{
+    struct gguf *g = gguf_open(path, err);
+    if (g == NULL)
+        return false;
+    struct source s = { .g = g, .path = path, .err = err };
+    to->gguf = true;
+    bool ok = read_architecture(&s) && refuse_what_we_do_not_compute(&s) && read_sizes(&s, to) && read_rope(&s, to) &&
+              read_vocabulary(&s, to) && read_tokenizer(&s, to);
+    snprintf(to->architecture, sizeof(to->architecture), "%s", s.architecture);
+    gguf_close(g);
+    return ok;
+}

@@ -1,0 +1,191 @@
+#include "models/paths.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <pwd.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "models/files.h"
+
+static const char *home(void)
+{
+    const char *h = getenv("HOME");
+    if (h != NULL && *h != '\0')
+        return h;
+    const struct passwd *user = getpwuid(getuid());
+    return user != NULL && user->pw_dir != NULL ? user->pw_dir : "/";
+}
+
+// A variable of the environment, NULL if it is empty. The rules of XDG: what is not absolute does not count.
+static const char *setting(const char *name, bool absolute)
+{
+    const char *v = getenv(name);
+    return v != NULL && (absolute ? *v == '/' : *v != '\0') ? v : NULL;
+}
+
+static char *cache(const char *below)
+{
+    const char *xdg = setting("XDG_CACHE_HOME", true);
+    return xdg != NULL ? xformat("%s/%s", xdg, below) : xformat("%s/.cache/%s", home(), below);
+}
+
+char *model_cache(void)
+{
+    return cache("speclab/models");
+}
+
+static char *hugging_face_cache(void)
+{
+    if (setting("HF_HUB_CACHE", false) != NULL)
+        return xstrdup(setting("HF_HUB_CACHE", false));
+    if (setting("HUGGINGFACE_HUB_CACHE", false) != NULL)
+        return xstrdup(setting("HUGGINGFACE_HUB_CACHE", false));
+    if (setting("HF_HOME", false) != NULL)
+        return xformat("%s/hub", setting("HF_HOME", false));
+    return cache("huggingface/hub");
+}
+
+struct search {
+    struct text places;          // where nothing was
+    char *found;
+};
+
+// Takes the path; true when it is there, and then ends the search.
+static bool look_at(struct search *s, char *path)
+{
+    if (file_exists(path)) {
+        s->found = path;
+        return true;
+    }
+    text_printf(&s->places, "%s%s", s->places.n != 0 ? ", " : "", path);
+    free(path);
+    return false;
+}
+
+static bool is_word(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)s[i]) && strchr("._-", s[i]) == NULL)
+            return false;
+    return n != 0 && *s != '.' && memchr(s, '\0', n) == NULL;
+}
+
+struct repository {              // org/name[@revision]
+    const char *org, *name, *revision;
+    int org_n, name_n;
+};
+
+static bool is_repository(const char *s, struct repository *to)
+{
+    const char *slash = strchr(s, '/'), *at = strchr(s, '@');
+    if (slash == NULL || (at != NULL && at < slash))
+        return false;
+    size_t n = at != NULL ? (size_t)(at - slash) - 1 : strlen(slash + 1);
+    *to = (struct repository){ s, slash + 1, at != NULL ? at + 1 : "main", (int)(slash - s), (int)n };
+    bool revision = *to->revision != '\0' && *to->revision != '/' && strstr(to->revision, "..") == NULL;
+    return is_word(to->org, (size_t)to->org_n) && is_word(to->name, n) && revision;
+}
+
+// The commit that a branch or tag of the cache stands for; the revision itself if it is none. Owned by the caller.
+static char *commit_of(const char *folder, const char *revision)
+{
+    char *ref = xformat("%s/refs/%s", folder, revision);
+    struct error ignored;
+    char *commit = file_exists(ref) && !file_is_directory(ref) ? file_text(ref, NULL, &ignored) : NULL;
+    free(ref);
+    if (commit == NULL)
+        return xstrdup(revision);
+    commit[strspn(commit, "0123456789abcdef")] = '\0';
+    return commit;
+}
+
+// A repository of GGUF files has no config.json: then the one such file is the model. Takes the snapshot's path.
+static char *model_of_snapshot(char *snapshot, struct error *err)
+{
+    char *config = xformat("%s/config.json", snapshot);
+    bool whole = file_exists(config);
+    free(config);
+    DIR *d = whole ? NULL : opendir(snapshot);
+    if (d == NULL)
+        return snapshot;
+    char *only = NULL;
+    int n = 0;
+    for (const struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+        size_t length = strlen(e->d_name);
+        if (length <= 5 || strcmp(e->d_name + length - 5, ".gguf") != 0)
+            continue;
+        free(only);
+        only = xformat("%s/%s", snapshot, e->d_name);
+        n++;
+    }
+    closedir(d);
+    if (n == 1) {
+        free(snapshot);
+        return only;
+    }
+    free(only);
+    if (n == 0)
+        return snapshot;
+    fail(err, "%s: there are %d GGUF files; name one of them by its path", snapshot, n);
+    free(snapshot);
+    return NULL;
+}
+
+// Relative names stand first for what lies beside the experiment's file, then for what lies here.
+static bool look_for_file(struct search *s, const char *name, const char *beside)
+{
+    if (strncmp(name, "~/", 2) == 0)
+        return look_at(s, xformat("%s/%s", home(), name + 2));
+    if (*name != '/' && beside != NULL && *beside != '\0' && look_at(s, xformat("%s/%s", beside, name)))
+        return true;
+    return look_at(s, xstrdup(name));
+}
+
+static bool look_for_name(struct search *s, const char *name)
+{
+    char *folder = model_cache();
+    bool found = look_at(s, xformat("%s/%s", folder, name)) || look_at(s, xformat("%s/%s.gguf", folder, name));
+    free(folder);
+    return found;
+}
+
+static bool look_for_repository(struct search *s, const struct repository *r)
+{
+    char *root = hugging_face_cache();
+    char *folder = xformat("%s/models--%.*s--%.*s", root, r->org_n, r->org, r->name_n, r->name);
+    char *commit = commit_of(folder, r->revision);
+    bool found = look_at(s, xformat("%s/snapshots/%s", folder, commit));
+    free(commit);
+    free(folder);
+    free(root);
+    return found;
+}
+
+char *model_path(const char *name, const char *beside, struct error *err)
+{
+    struct search s = { 0 };
+    struct repository r = { 0 };
+    if (*name == '\0') {
+        fail(err, "the name of a model is empty");
+        return NULL;
+    }
+    bool bare = strchr(name, '/') == NULL && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+    bool repository = is_repository(name, &r);
+    if (!look_for_file(&s, name, beside) && !(bare && look_for_name(&s, name)) && repository &&
+        look_for_repository(&s, &r))
+        s.found = model_of_snapshot(s.found, err);
+    else if (s.found == NULL && repository)
+        fail(err, "%s: there is no such model; looked at %s; fetch it with: hf download %.*s/%.*s%s%s", name,
+             s.places.s, r.org_n, r.org, r.name_n, r.name, strchr(name, '@') != NULL ? " --revision " : "",
+             strchr(name, '@') != NULL ? r.revision : "");
+    else if (s.found == NULL)
+        fail(err, "%s: there is no such model; looked at %s%s%s", name, s.places.s,
+             bare ? "; fetch it with: ./run model " : "", bare ? name : "");
+    free(s.places.s);
+    return s.found;
+}

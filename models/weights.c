@@ -1,0 +1,394 @@
+// weights.c - one list of tensors under Hugging Face's names, whichever format they lie in.
+#include "models/weights.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "models/config.h"
+#include "models/gguf.h"
+#include "models/safetensors.h"
+
+struct weight {
+    char *name;                  // Hugging Face's
+    char *stored;                // the file's own
+    const char *file;            // borrowed from the format's reader
+    const char *type_name;
+    bool known;                  // a type of core/tensor.h
+    int ggml;                    // GGUF's number of the type; -1: not from GGUF
+    const void *in_file;         // (bytes) mapped; NULL: a type of GGUF whose size we do not know
+    size_t bytes;
+    struct tensor tensor;        // what weights_get hands out: mapped, or `ours`
+    int heads;                   // rows lie permuted, head by head; 0: they do not
+    void *ours;                  // rows in order, or data moved to where they are aligned; NULL: neither was needed
+    bool asked, checked;
+};
+
+struct weights {
+    char *path;
+    struct gguf *gguf;           // one of the two
+    struct safetensors *safetensors;
+    int head_dim;
+    size_t n;
+    struct weight *weight;       // (n) sorted by name
+};
+
+static const struct {
+    const char *gguf, *hf;
+} outer_names[] = {
+    { "token_embd.weight", "model.embed_tokens.weight" },
+    { "output_norm.weight", "model.norm.weight" },
+    { "output.weight", "lm_head.weight" },
+}, layer_names[] = {
+    { "attn_norm", "input_layernorm" },
+    { "attn_q", "self_attn.q_proj" },
+    { "attn_k", "self_attn.k_proj" },
+    { "attn_v", "self_attn.v_proj" },
+    { "attn_output", "self_attn.o_proj" },
+    { "attn_q_norm", "self_attn.q_norm" },
+    { "attn_k_norm", "self_attn.k_norm" },
+    { "ffn_norm", "post_attention_layernorm" },
+    { "ffn_gate", "mlp.gate_proj" },
+    { "ffn_up", "mlp.up_proj" },
+    { "ffn_down", "mlp.down_proj" },
+};
+
+// blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight; a name we do not know stays as it is.
+static char *translated(const char *name)
+{
+    for (size_t i = 0; i < sizeof(outer_names) / sizeof(*outer_names); i++)
+        if (strcmp(name, outer_names[i].gguf) == 0)
+            return xstrdup(outer_names[i].hf);
+    int layer, end = 0;
+    bool numbered = strncmp(name, "blk.", 4) == 0 && isdigit((unsigned char)name[4]) &&
+                    (name[4] != '0' || name[5] == '.') && strspn(name + 4, "0123456789") <= 6;
+    if (!numbered || sscanf(name, "blk.%d.%n", &layer, &end) != 1 || end == 0)
+        return xstrdup(name);
+    const char *part = name + end, *dot = strrchr(part, '.');
+    for (size_t i = 0; dot != NULL && i < sizeof(layer_names) / sizeof(*layer_names); i++)
+        if (strlen(layer_names[i].gguf) == (size_t)(dot - part) &&
+            strncmp(part, layer_names[i].gguf, (size_t)(dot - part)) == 0)
+            return xformat("model.layers.%d.%s%s", layer, layer_names[i].hf, dot);
+    return xstrdup(name);
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+static bool find_gguf(struct weights *w, const struct model_config *c, struct error *err)
+{
+    w->gguf = gguf_open(c->path, err);
+    if (w->gguf == NULL)
+        return false;
+    w->n = gguf_tensors(w->gguf);
+    w->weight = xcalloc(w->n, sizeof(*w->weight));
+    for (size_t i = 0; i < w->n; i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(w->gguf, i);
+        struct weight *to = &w->weight[i];
+        to->stored = xstrndup(t->name.s, t->name.n);
+        to->name = translated(to->stored);
+        to->file = gguf_path(w->gguf);
+        to->known = t->known;
+        to->ggml = t->ggml_type;
+        to->type_name = t->known ? type_facts[t->tensor.type].name : gguf_type_name(t->ggml_type);
+        to->tensor = tensor_of(NULL, F32, (int64_t)(t->dim[1] * t->dim[2] * t->dim[3]), (int64_t)t->dim[0]);
+        if (t->known)
+            to->tensor = t->tensor;
+        to->in_file = to->tensor.data;
+        to->bytes = t->bytes;
+        // llama.cpp's converter puts the two numbers that rope turns together side by side, in this architecture.
+        if (ends_with(to->name, ".self_attn.q_proj.weight") || ends_with(to->name, ".self_attn.q_proj.bias"))
+            to->heads = c->heads;
+        if (ends_with(to->name, ".self_attn.k_proj.weight") || ends_with(to->name, ".self_attn.k_proj.bias"))
+            to->heads = c->kv_heads;
+    }
+    return true;
+}
+
+static bool type_of(const char *dtype, enum type *to)
+{
+    static const struct {
+        const char *dtype;
+        enum type type;
+    } types[] = { { "F32", F32 }, { "F16", F16 }, { "BF16", BF16 } };
+    for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+        if (strcmp(dtype, types[i].dtype) == 0) {
+            *to = types[i].type;
+            return true;
+        }
+    return false;
+}
+
+static bool find_safetensors(struct weights *w, const struct model_config *c, struct error *err)
+{
+    w->safetensors = safetensors_open(c->path, err);
+    if (w->safetensors == NULL)
+        return false;
+    w->n = safetensors_count(w->safetensors);
+    w->weight = xcalloc(w->n, sizeof(*w->weight));
+    for (size_t i = 0; i < w->n; i++) {
+        const struct safetensor *t = safetensors_at(w->safetensors, i);
+        struct weight *to = &w->weight[i];
+        enum type type = F32;
+        to->name = xstrdup(t->name);
+        to->stored = xstrdup(t->name);
+        to->file = safetensors_file(w->safetensors, t->file);
+        to->known = type_of(t->dtype, &type);
+        to->ggml = -1;
+        to->type_name = to->known ? type_facts[type].name : t->dtype;
+        to->in_file = t->data;
+        to->bytes = t->bytes;
+        int64_t rows = 1;
+        for (int d = 0; d + 1 < t->dims; d++)
+            if (__builtin_mul_overflow(rows, t->dim[d], &rows))
+                rows = 0;        // can only be a tensor without elements
+        to->tensor = tensor_of((void *)(uintptr_t)t->data, type, rows, t->dims > 0 ? t->dim[t->dims - 1] : 1);
+    }
+    return true;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct weight *)a)->name, ((const struct weight *)b)->name);
+}
+
+struct weights *weights_open(const struct model_config *c, struct error *err)
+{
+    struct weights *w = xcalloc(1, sizeof(*w));
+    w->path = xstrdup(c->path);
+    w->head_dim = c->head_dim;
+    bool ok = c->gguf ? find_gguf(w, c, err) : find_safetensors(w, c, err);
+    if (ok && w->n != 0)
+        qsort(w->weight, w->n, sizeof(*w->weight), by_name);
+    for (size_t i = 1; i < w->n && ok; i++)
+        if (by_name(&w->weight[i - 1], &w->weight[i]) == 0)
+            ok = fail(err, "%s: tensors %s and %s are both %s", w->path, w->weight[i - 1].stored, w->weight[i].stored,
+                      w->weight[i].name);
+    if (!ok) {
+        weights_close(w);
+        return NULL;
+    }
+    return w;
+}
+
+void weights_close(struct weights *w)
+{
+    if (w == NULL)
+        return;
+    for (size_t i = 0; i < w->n; i++) {
+        free(w->weight[i].name);
+        free(w->weight[i].stored);
+        free(w->weight[i].ours);
+    }
+    free(w->weight);
+    gguf_close(w->gguf);
+    safetensors_close(w->safetensors);
+    free(w->path);
+    free(w);
+}
+
+static struct weight *find(const struct weights *w, const char *name)
+{
+    struct weight wanted = { .name = (char *)(uintptr_t)name };
+    return w->n == 0 ? NULL : bsearch(&wanted, w->weight, w->n, sizeof(wanted), by_name);
+}
+
+bool weights_has(const struct weights *w, const char *name)
+{
+    return find(w, name) != NULL;
+}
+
+// The first of n numbers, `step` bytes apart, whose exponent is all ones (infinite, not a number); -1: all are finite.
+static int64_t first_not_finite_16(const uint8_t *at, int64_t n, size_t step, uint16_t exponent)
+{
+    for (int64_t i = 0; i < n; i++, at += step) {
+        uint16_t bits;
+        memcpy(&bits, at, sizeof(bits));
+        if ((bits & exponent) == exponent)
+            return i;
+    }
+    return -1;
+}
+
+static int64_t first_not_finite_32(const uint8_t *at, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, at + 4 * i, sizeof(bits));
+        if ((bits & 0x7f800000) == 0x7f800000)
+            return i;
+    }
+    return -1;
+}
+
+// The row that holds a number that is not finite; -1: none does. Of a block only its scale can be one, and its minimum
+// where it has one: what else it holds are integers.
+static int64_t row_not_finite(const struct tensor *t)
+{
+    enum { F16_EXPONENT = 0x7c00, BF16_EXPONENT = 0x7f80 };
+    static const struct {
+        int n, at[2];            // float16 numbers of a block, and their places
+    } scales[TYPES] = {
+        [Q8_0] = { 1, { 0 } },    [Q4_0] = { 1, { 0 } },    [Q4_1] = { 2, { 0, 2 } }, [Q5_0] = { 1, { 0 } },
+        [Q5_1] = { 2, { 0, 2 } }, [Q4_K] = { 2, { 0, 2 } }, [Q5_K] = { 2, { 0, 2 } }, [Q6_K] = { 1, { 208 } },
+    };
+    int64_t elements = t->rows * t->width, bad = -1;
+    if (t->type == F32)
+        bad = first_not_finite_32(t->data, elements);
+    else if (t->type == F16)
+        bad = first_not_finite_16(t->data, elements, 2, F16_EXPONENT);
+    else if (t->type == BF16)
+        bad = first_not_finite_16(t->data, elements, 2, BF16_EXPONENT);
+    else {
+        const struct type_facts *f = &type_facts[t->type];
+        for (int i = 0; i < scales[t->type].n && bad < 0; i++)
+            bad = first_not_finite_16((const uint8_t *)t->data + scales[t->type].at[i], elements / f->block,
+                                      (size_t)f->bytes, F16_EXPONENT);
+        bad = bad < 0 ? bad : bad * f->block;
+    }
+    return bad < 0 ? -1 : bad / t->width;
+}
+
+// Moves rows (or a bias's numbers) from llama.cpp's order to Hugging Face's: of a head of size d, row 2i + s belongs at
+// s d/2 + i. Blocks run along rows, so quantised rows move as bytes.
+static bool put_in_order(struct weight *t, int head_dim, struct error *err)
+{
+    bool bias = t->tensor.rows == 1;
+    const struct type_facts *f = &type_facts[t->tensor.type];
+    if (bias && f->block != 1)
+        return fail(err, "%s: tensor %s: expected a bias of f32, f16 or bf16, found %s", t->file, t->stored, f->name);
+    int64_t rows = bias ? t->tensor.width : t->tensor.rows;
+    size_t size = bias ? (size_t)f->bytes : type_row_bytes(t->tensor.type, t->tensor.width);
+    if (rows != (int64_t)t->heads * head_dim)
+        return fail(err, "%s: tensor %s: expected %d heads of %d, found %" PRId64 " rows", t->file, t->stored, t->heads,
+                    head_dim, rows);
+    uint8_t *to = xmalloc((size_t)rows * size);
+    const uint8_t *from = t->tensor.data;
+    int64_t half = head_dim / 2;
+    for (int64_t head = 0; head < t->heads; head++)
+        for (int64_t i = 0; i < half; i++)
+            for (int64_t s = 0; s < 2; s++) {
+                int64_t first = head * head_dim;
+                memcpy(to + (size_t)(first + s * half + i) * size, from + (size_t)(first + 2 * i + s) * size, size);
+            }
+    t->ours = to;
+    t->tensor.data = to;
+    return true;
+}
+
+// safetensors promises no alignment: a tensor that an odd number of bytes stands before is moved.
+static void align(struct weight *t)
+{
+    size_t alignment = t->tensor.type == F32 ? 4 : 2;
+    if ((uintptr_t)t->tensor.data % alignment == 0)
+        return;
+    t->ours = xmalloc(t->bytes);
+    memcpy(t->ours, t->tensor.data, t->bytes);
+    t->tensor.data = t->ours;
+}
+
+bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t width, struct tensor *to, struct error *err)
+{
+    struct weight *t = find(w, name);
+    if (t == NULL)
+        return fail(err, "%s: there is no tensor %s", w->path, name);
+    t->asked = true;
+    if (t->tensor.rows != rows || t->tensor.width != width)
+        return fail(err, "%s: tensor %s: expected %" PRId64 " rows of %" PRId64 ", found %" PRId64 " of %" PRId64,
+                    t->file, t->stored, rows, width, t->tensor.rows, t->tensor.width);
+    if (!t->known && t->ggml >= 0)
+        return fail(err,
+                    "%s: tensor %s: its type, %s (%d), is not one of f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, "
+                    "q4_k, q5_k, q6_k",
+                    t->file, t->stored, t->type_name, t->ggml);
+    if (!t->known)
+        return fail(err, "%s: tensor %s: expected F32, F16 or BF16, found %s", t->file, t->stored, t->type_name);
+    if (!t->checked) {
+        int64_t bad = row_not_finite(&t->tensor);
+        if (bad >= 0)
+            return fail(err, "%s: tensor %s: row %" PRId64 " holds a number that is not finite", t->file, t->stored,
+                        bad);
+        if (t->heads != 0 && !put_in_order(t, w->head_dim, err))
+            return false;
+        align(t);
+        t->checked = true;
+    }
+    *to = t->tensor;
+    return true;
+}
+
+size_t weights_bytes(const struct weights *w)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < w->n; i++)
+        bytes += w->weight[i].bytes;
+    return bytes;
+}
+
+// FNV-1a.
+static uint64_t mixed(uint64_t hash, const void *bytes, size_t n)
+{
+    const uint8_t *b = bytes;
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ b[i]) * 0x100000001b3;
+    return hash;
+}
+
+// The ends of a tensor and places between them: enough to tell a fine-tuned model from its origin.
+static uint64_t mixed_sample(uint64_t hash, const uint8_t *at, size_t n)
+{
+    enum { END = 4096, PLACES = 64, PLACE = 256 };
+    if (n <= 2 * END + PLACES * PLACE)
+        return mixed(hash, at, n);
+    hash = mixed(hash, at, END);
+    for (size_t i = 0; i < PLACES; i++)
+        hash = mixed(hash, at + (n - PLACE) / PLACES * i, PLACE);
+    return mixed(hash, at + n - END, END);
+}
+
+uint64_t weights_hash(const struct weights *w)
+{
+    uint64_t hash = 0xcbf29ce484222325;
+    for (size_t i = 0; i < w->n; i++) {
+        const struct weight *t = &w->weight[i];
+        hash = mixed(hash, t->name, strlen(t->name) + 1);
+        hash = mixed(hash, t->type_name, strlen(t->type_name) + 1);
+        hash = mixed(hash, &t->tensor.rows, sizeof(t->tensor.rows));
+        hash = mixed(hash, &t->tensor.width, sizeof(t->tensor.width));
+        if (t->in_file != NULL)
+            hash = mixed_sample(hash, t->in_file, t->bytes);
+    }
+    return hash;
+}
+
+bool weights_list(const struct weights *w, size_t i, const char **name, const char **type, int64_t *rows,
+                  int64_t *width, size_t *bytes)
+{
+    if (i >= w->n)
+        return false;
+    const struct weight *t = &w->weight[i];
+    *name = t->name;
+    *type = t->type_name;
+    *rows = t->tensor.rows;
+    *width = t->tensor.width;
+    *bytes = t->bytes;
+    return true;
+}
+
+const char *weights_unused(const struct weights *w, size_t i)
+{
+    for (size_t k = 0; k < w->n; k++) {
+        // Older checkpoints carry rope's frequencies, which follow from the configuration.
+        bool unused = !w->weight[k].asked && !ends_with(w->weight[k].name, ".rotary_emb.inv_freq");
+        if (unused && i-- == 0)
+            return w->weight[k].name;
+    }
+    return NULL;
+}
