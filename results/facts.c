@@ -1,0 +1,293 @@
+// facts.c - what goes into the database, and what a run that goes on needs back from it.
+//
+// A sequence and everything that belongs to it is one transaction, so that a runner killed at any moment leaves whole
+// sequences behind and nothing else.
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "results/query.h"
+#include "results/store.h"
+
+// Statements, known to query_again by their address.
+#define NOW "strftime('%Y-%m-%dT%H:%M:%SZ', 'now')"
+
+static const char begin_sql[] = "BEGIN IMMEDIATE";
+static const char commit_sql[] = "COMMIT";
+static const char rollback_sql[] = "ROLLBACK";
+static const char find_run_sql[] =
+    "SELECT id, settings = ?3, target_hash = ?4, drafter_hash IS ?5, prompts = ?6 FROM run WHERE experiment = ?1 AND cell = ?2";
+static const char new_run_sql[] =
+    "INSERT INTO run (experiment, cell, peers, settings, target, target_hash, model_type, activations, drafter, drafter_kind,"
+    " drafter_hash, rule, sampling, prompts, device, machine, revision, lossless, marked_inflated, seed, batch, started)"
+    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?," NOW ") RETURNING id";
+static const char go_on_sql[] =
+    "UPDATE run SET device = device || iif(instr(', ' || device || ', ', ', ' || ?2 || ', '), '', ', ' || ?2),"
+    " machine = machine || iif(instr(', ' || machine || ', ', ', ' || ?3 || ', '), '', ', ' || ?3),"
+    " revision = revision || iif(instr(', ' || revision || ', ', ', ' || ?4 || ', '), '', ', ' || ?4) WHERE id = ?1";
+static const char finish_sql[] = "UPDATE run SET finished = " NOW " WHERE id = ?";
+static const char new_pair_sql[] = "INSERT INTO pair (experiment, started) VALUES (?, " NOW ") RETURNING id";
+static const char new_sequence_sql[] =
+    "INSERT INTO sequence (run, pair, prompt, prompt_id, category, turn, repeat, prompt_tokens, new_tokens, steps, prefill_ns,"
+    " decode_ns, wall_ns, tokens, text_hash, text, stop) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) RETURNING id";
+static const char new_step_sql[] = "INSERT INTO step VALUES (?,?,?,?,?,?,?,?,?,?,?,?)";
+static const char new_trial_sql[] = "INSERT INTO trial VALUES (?,?,?,?,?,?,?,?,?,?)";
+static const char turn_sql[] =
+    "SELECT pair, tokens FROM sequence WHERE run = ? AND prompt = ? AND turn = ? AND repeat = ?"
+    " ORDER BY id DESC LIMIT 1";
+static const char pace_sql[] =
+    "WITH pace AS (SELECT decode_ns / new_tokens AS ns FROM sequence JOIN run ON run.id = run"
+    " WHERE target_hash = ? AND drafter = ? AND new_tokens > 0)"
+    " SELECT ns FROM pace ORDER BY ns LIMIT 1 OFFSET (SELECT count(*) / 2 FROM pace)";
+
+static bool perform(struct query *q, struct error *err)
+{
+    while (query_next(q))
+        ;
+    return query_close(q, err);
+}
+
+// Performs an INSERT ... RETURNING id.
+static bool perform_new(struct query *q, int64_t *id, struct error *err)
+{
+    *id = 0;
+    while (query_next(q))
+        *id = query_int(q, 0);
+    return query_close(q, err);
+}
+
+static bool begin(struct store *s, struct error *err)
+{
+    return perform(query_again(s, begin_sql), err);
+}
+
+// Ends a transaction. What failed leaves nothing behind, and the error that said so stays: SQLite may have rolled back by
+// itself, and then has nothing left to do so with.
+static bool end(struct store *s, bool well, struct error *err)
+{
+    struct error ignored;
+    if (well && perform(query_again(s, commit_sql), err))
+        return true;
+    perform(query_again(s, rollback_sql), &ignored);
+    return false;
+}
+
+// ---- runs and pairs ----
+
+static bool new_run(struct store *s, const struct run_row *r, int64_t *id, struct error *err)
+{
+    const char *const text[] = { r->experiment,   r->cell,       r->peers,       r->settings, r->target,
+                                 r->target_hash,  r->model_type, r->activations, r->drafter,  r->drafter_kind,
+                                 r->drafter_hash, r->rule,       r->sampling,    r->prompts,  r->device,
+                                 r->machine,      r->revision };
+    struct query *q = query_again(s, new_run_sql);
+    for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++)
+        query_put_text(q, text[i]);
+    query_put_int(q, r->lossless);
+    query_put_int(q, r->marked_inflated);
+    query_put_int(q, (int64_t)r->seed);
+    query_put_int(q, r->batch);
+    return perform_new(q, id, err);
+}
+
+// Looks for the cell; 0: it is not there. A run is only gone on with on the same weights and prompts, or its numbers would be
+// of two things.
+static bool find_run(struct store *s, const struct run_row *r, int64_t *id, struct error *err)
+{
+    static const char *const part[] = { "settings (two cells have the same hash)", "weights of the target",
+                                        "weights of the drafter", "prompts" };
+    const char *const key[] = { r->experiment, r->cell, r->settings, r->target_hash, r->drafter_hash, r->prompts };
+    const char *other = NULL;
+    struct query *q = query_again(s, find_run_sql);
+    for (size_t i = 0; i < sizeof(key) / sizeof(key[0]); i++)
+        query_put_text(q, key[i]);
+    *id = 0;
+    while (query_next(q)) {
+        *id = query_int(q, 0);
+        for (int i = 3; i >= 0; i--)
+            if (query_int(q, 1 + i) == 0)
+                other = part[i];
+    }
+    if (!query_close(q, err))
+        return false;
+    return other == NULL ||
+           fail(err, "%s: run %lld (%s, drafter %s) was made with other %s: use another database, or delete it",
+                store_path(s), (long long)*id, r->experiment, r->drafter, other);
+}
+
+static bool find_or_make_run(struct store *s, const struct run_row *r, int64_t *id, struct error *err)
+{
+    if (!find_run(s, r, id, err))
+        return false;
+    if (*id == 0)
+        return new_run(s, r, id, err);
+    struct query *q = query_again(s, go_on_sql);
+    query_put_int(q, *id);
+    query_put_text(q, r->device);
+    query_put_text(q, r->machine);
+    query_put_text(q, r->revision);
+    return perform(q, err);
+}
+
+bool store_run(struct store *s, const struct run_row *r, int64_t *id, struct error *err)
+{
+    return begin(s, err) && end(s, find_or_make_run(s, r, id, err), err);
+}
+
+bool store_run_finished(struct store *s, int64_t run, struct error *err)
+{
+    struct query *q = query_again(s, finish_sql);
+    query_put_int(q, run);
+    return perform(q, err);
+}
+
+bool store_new_pair(struct store *s, const char *experiment, int64_t *pair, struct error *err)
+{
+    struct query *q = query_again(s, new_pair_sql);
+    query_put_text(q, experiment);
+    return perform_new(q, pair, err);
+}
+
+// ---- sequences ----
+
+static uint64_t hash_of(const int32_t *token, int n) // FNV-1a
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (int i = 0; i < n; i++)
+        for (int byte = 0; byte < 4; byte++)
+            h = (h ^ (((uint32_t)token[i] >> (8 * byte)) & 0xff)) * 0x100000001b3u;
+    return h;
+}
+
+static bool new_sequence(struct store *s, int64_t run, const struct sequence_row *r, int64_t *id, struct error *err)
+{
+    struct json *ids = json_new_ids(r->token, (size_t)r->new_tokens);
+    struct json *text = json_new_text(r->text != NULL ? r->text : ""); // makes it UTF-8: it may end within a character
+    char *tokens = json_write(ids), *hash = xformat("%016llx", (unsigned long long)hash_of(r->token, r->new_tokens));
+    struct query *q = query_again(s, new_sequence_sql);
+    query_put_int(q, run);
+    query_put_int(q, r->pair);
+    query_put_int(q, r->prompt);
+    query_put_text(q, r->prompt_id);
+    query_put_text(q, r->category);
+    query_put_int(q, r->turn);
+    query_put_int(q, r->repeat);
+    query_put_int(q, r->prompt_tokens);
+    query_put_int(q, r->new_tokens);
+    query_put_int(q, r->n_steps);
+    query_put_int(q, r->prefill_ns);
+    query_put_int(q, r->decode_ns);
+    query_put_int(q, r->wall_ns);
+    query_put_text(q, tokens);
+    query_put_text(q, hash);
+    query_put_text(q, r->text != NULL ? json_text(text) : NULL);
+    query_put_text(q, r->stop);
+    free(tokens);
+    free(hash);
+    json_free(ids);
+    json_free(text);
+    return perform_new(q, id, err);
+}
+
+static bool new_trial(struct store *s, int64_t sequence, int step, const struct trial_row *t, struct error *err)
+{
+    struct query *q = query_again(s, new_trial_sql);
+    query_put_int(q, sequence);
+    query_put_int(q, step);
+    query_put_int(q, t->node);
+    query_put_int(q, t->depth);
+    query_put_int(q, t->rank);
+    query_put_int(q, t->token);
+    query_put_int(q, t->drawn);
+    query_put_real(q, t->p);
+    query_put_real(q, t->q);
+    query_put_int(q, t->stood);
+    return perform(q, err);
+}
+
+// left: tokens of the text that earlier steps did not bring. A stop string may take back more than the last step brought.
+static bool new_step(struct store *s, int64_t sequence, int step, const struct step_row *r, int left, struct error *err)
+{
+    struct query *q = query_again(s, new_step_sql);
+    query_put_int(q, sequence);
+    query_put_int(q, step);
+    query_put_int(q, r->drafted);
+    query_put_int(q, r->depth);
+    query_put_int(q, r->accepted < left ? r->accepted : left);
+    query_put_int(q, r->accepted < left ? r->accepted + 1 : left);
+    query_put_real(q, r->expected);
+    query_put_real(q, r->variance);
+    query_put_int(q, r->propose_ns);
+    query_put_int(q, r->verify_ns);
+    query_put_int(q, r->advance_ns);
+    query_put_int(q, r->batch);
+    bool well = perform(q, err);
+    for (int i = 0; i < r->n_trials && well; i++)
+        well = new_trial(s, sequence, step, &r->trial[i], err);
+    return well;
+}
+
+static bool whole_sequence(struct store *s, int64_t run, const struct sequence_row *r, struct error *err)
+{
+    int64_t id;
+    int left = r->new_tokens;
+    if (!new_sequence(s, run, r, &id, err))
+        return false;
+    for (int i = 0; i < r->n_steps; i++) {
+        if (!new_step(s, id, i, &r->step[i], left, err))
+            return false;
+        left -= r->step[i].accepted < left ? r->step[i].accepted + 1 : left;
+    }
+    return left == 0 || fail(err, "%s: prompt %s: %d of its %d new tokens came from no step", store_path(s),
+                             r->prompt_id, left, r->new_tokens);
+}
+
+bool store_sequence(struct store *s, int64_t run, const struct sequence_row *r, struct error *err)
+{
+    return begin(s, err) && end(s, whole_sequence(s, run, r, err), err);
+}
+
+// ---- what is there already ----
+
+static bool read_tokens(const char *text, struct stored_turn *to, struct error *err)
+{
+    struct json *ids = json_parse(text, strlen(text), "tokens of a stored turn", err);
+    if (ids == NULL)
+        return false;
+    to->n = (int)json_count(ids);
+    to->token = xmalloc(((size_t)to->n + 1) * sizeof(*to->token));
+    for (int i = 0; i < to->n; i++)
+        to->token[i] = (int32_t)json_int(json_at(ids, (size_t)i));
+    json_free(ids);
+    return true;
+}
+
+bool store_turn(struct store *s, int64_t run, int64_t prompt, int turn, int repeat, struct stored_turn *to,
+                struct error *err)
+{
+    *to = (struct stored_turn){ 0 };
+    bool well = true;
+    struct query *q = query_again(s, turn_sql);
+    query_put_int(q, run);
+    query_put_int(q, prompt);
+    query_put_int(q, turn);
+    query_put_int(q, repeat);
+    if (query_next(q)) {
+        well = read_tokens(query_text(q, 1), to, err);
+        to->found = well;
+        to->pair = query_int(q, 0);
+    }
+    return query_close(q, err) && well;
+}
+
+int64_t store_pace(struct store *s, const char *target_hash, const char *drafter, struct error *err)
+{
+    struct query *q = query_again(s, pace_sql);
+    query_put_text(q, target_hash);
+    query_put_text(q, drafter);
+    int64_t ns = query_next(q) ? query_int(q, 0) : 0;
+    return query_close(q, err) ? ns : 0;
+}

@@ -1,0 +1,273 @@
+// report_export.c - the same for programs: CSV (RFC 4180), JSON lines, and answer files as Spec-Bench's scripts read them.
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "results/query.h"
+#include "results/report_parts.h"
+#include "results/tally.h"
+
+static const char rows_sql[] = "SELECT * FROM run_summary ORDER BY run"; // the first column is the run
+
+// The tally of a row; NULL: it is not in this report.
+static const struct tally *tally_of(const struct contests *c, const struct query *row)
+{
+    for (int i = 0; i < c->n; i++)
+        for (int k = 0; k < c->contest[i].n; k++)
+            if (c->contest[i].run[k].run == query_int(row, 0))
+                return &c->contest[i].run[k];
+    return NULL;
+}
+
+// ---- CSV ----
+
+static void put_field(struct text *out, const char *s, bool first)
+{
+    text_puts(out, first ? "" : ",");
+    if (strpbrk(s, ",\"\r\n") == NULL) {
+        text_puts(out, s);
+        return;
+    }
+    text_puts(out, "\"");
+    for (; *s != '\0'; s++)
+        text_add(out, *s == '"' ? "\"\"" : s, *s == '"' ? 2 : 1);
+    text_puts(out, "\"");
+}
+
+static void put_real(struct text *out, double x)
+{
+    if (isnan(x))
+        text_puts(out, ",");
+    else
+        text_printf(out, ",%.10g", x);
+}
+
+static void put_csv_head(struct text *out, const struct query *q)
+{
+    for (int i = 0; i < query_columns(q); i++)
+        put_field(out, query_column(q, i), i == 0);
+    text_puts(out, ",speedup_low,speedup_high");
+    for (int i = 0; i < POSITIONS; i++)
+        text_printf(out, ",acceptance_%d", i + 1);
+    text_puts(out, "\r\n");
+}
+
+static void put_csv_row(struct text *out, const struct query *q, const struct tally *t)
+{
+    for (int i = 0; i < query_columns(q); i++)
+        if (query_is_text(q, i) || query_is_int(q, i))
+            put_field(out, query_text(q, i), i == 0);
+        else
+            put_real(out, query_real(q, i));
+    put_real(out, t->speedup.low);
+    put_real(out, t->speedup.high);
+    for (int i = 0; i < POSITIONS; i++)
+        put_real(out, t->rate[i]);
+    text_puts(out, "\r\n");
+}
+
+bool report_csv(struct store *s, const struct contests *c, struct text *out, struct error *err)
+{
+    struct query *q = query_again(s, rows_sql);
+    for (bool first = true; query_next(q); first = false) {
+        const struct tally *t = tally_of(c, q);
+        if (first)
+            put_csv_head(out, q);
+        if (t != NULL)
+            put_csv_row(out, q, t);
+    }
+    return query_close(q, err);
+}
+
+// ---- JSON lines ----
+
+static void put_json(struct text *out, struct json *line)
+{
+    char *s = json_write(line);
+    text_printf(out, "%s\n", s);
+    free(s);
+    json_free(line);
+}
+
+static struct json *json_of_column(const struct query *q, int at)
+{
+    const char *name = query_column(q, at);
+    if (query_is_null(q, at))
+        return json_new_null();
+    if (strcmp(name, "lossless") == 0 || strcmp(name, "marked_inflated") == 0 || strcmp(name, "finished") == 0)
+        return json_new_bool(query_int(q, at) != 0);
+    if (query_is_text(q, at))
+        return json_new_text(query_text(q, at));
+    return query_is_int(q, at) ? json_new_int(query_int(q, at)) : json_new_number(query_real(q, at));
+}
+
+static struct json *json_of_rates(const double *rate)
+{
+    struct json *a = json_new_array();
+    for (int i = 0; i < POSITIONS && !isnan(rate[i]); i++)
+        json_push(a, json_new_number(rate[i]));
+    return a;
+}
+
+bool report_jsonl(struct store *s, const struct contests *c, struct text *out, struct error *err)
+{
+    struct query *q = query_again(s, rows_sql);
+    while (query_next(q)) {
+        const struct tally *t = tally_of(c, q);
+        if (t == NULL)
+            continue;
+        struct json *o = json_new_object();
+        for (int i = 0; i < query_columns(q); i++)
+            json_set(o, query_column(q, i), json_of_column(q, i));
+        json_set(o, "speedup_low", json_new_number(t->speedup.low));
+        json_set(o, "speedup_high", json_new_number(t->speedup.high));
+        json_set(o, "acceptance_by_position", json_of_rates(t->rate));
+        json_set(o, "conditional_acceptance_by_position", json_of_rates(t->conditional));
+        put_json(out, o);
+    }
+    return query_close(q, err);
+}
+
+// ---- Spec-Bench ----
+
+// A choice is one repeat of a conversation: the lists have an entry a turn, accept_lengths one a step.
+struct choice {
+    struct json *whole, *turns, *steps, *tokens, *seconds, *lengths;
+};
+
+static struct choice new_choice(int64_t repeat)
+{
+    struct choice c = { json_new_object(), json_new_array(), json_new_array(),
+                        json_new_array(),  json_new_array(), json_new_array() };
+    json_set(c.whole, "index", json_new_int(repeat));
+    json_set(c.whole, "turns", c.turns);
+    json_set(c.whole, "decoding_steps", c.steps);
+    json_set(c.whole, "new_tokens", c.tokens);
+    json_set(c.whole, "wall_time", c.seconds);
+    json_set(c.whole, "accept_lengths", c.lengths);
+    return c;
+}
+
+static struct json *id_of(const char *s)
+{
+    char *end;
+    errno = 0;
+    long long n = strtoll(s, &end, 10);
+    bool integer = errno == 0 && end != s && *end == '\0' && (isdigit((unsigned char)s[0]) || s[0] == '-');
+    return integer ? json_new_int(n) : json_new_text(s);
+}
+
+static bool put_lengths(struct store *s, int64_t sequence, struct json *to, struct error *err)
+{
+    struct query *q = query_again(s, "SELECT tokens FROM step WHERE sequence = ? ORDER BY step");
+    query_put_int(q, sequence);
+    while (query_next(q))
+        json_push(to, json_new_int(query_int(q, 0)));
+    return query_close(q, err);
+}
+
+// Every prompt of a run is a line. Its rows come in order of prompt, repeat and turn.
+static bool put_answers(struct store *s, int64_t run, const char *model, struct text *out, struct error *err)
+{
+    struct json *line = NULL, *choices = NULL;
+    struct choice choice = { 0 };
+    int64_t prompt = -1, repeat = -1;
+    bool well = true;
+    struct query *q =
+        query_again(s, "SELECT a.prompt, a.repeat, a.prompt_id, a.category, coalesce(a.text, q.tokens), a.steps,"
+                       " a.new_tokens, a.wall_ns, a.sequence, CAST(strftime('%s', r.started) AS INTEGER)"
+                       " FROM answer AS a JOIN run AS r ON r.id = a.run JOIN sequence AS q ON q.id = a.sequence"
+                       " WHERE a.run = ? ORDER BY a.prompt, a.repeat, a.turn");
+    query_put_int(q, run);
+    while (well && query_next(q)) {
+        if (query_int(q, 0) != prompt) {
+            if (line != NULL)
+                put_json(out, line);
+            prompt = query_int(q, 0);
+            repeat = -1;
+            line = json_new_object();
+            choices = json_new_array();
+            char *answer = xformat("%s-%s", model, query_text(q, 2));
+            json_set(line, "question_id", id_of(query_text(q, 2)));
+            json_set(line, "category", query_is_null(q, 3) ? json_new_null() : json_new_text(query_text(q, 3)));
+            json_set(line, "answer_id", json_new_text(answer));
+            json_set(line, "model_id", json_new_text(model));
+            json_set(line, "choices", choices);
+            json_set(line, "tstamp", json_new_int(query_int(q, 9)));
+            free(answer);
+        }
+        if (query_int(q, 1) != repeat) {
+            repeat = query_int(q, 1);
+            choice = new_choice(repeat);
+            json_push(choices, choice.whole);
+        }
+        json_push(choice.turns, json_new_text(query_text(q, 4)));
+        json_push(choice.steps, json_new_int(query_int(q, 5)));
+        json_push(choice.tokens, json_new_int(query_int(q, 6)));
+        json_push(choice.seconds, json_new_number((double)query_int(q, 7) / 1e9));
+        well = put_lengths(s, query_int(q, 8), choice.lengths, err);
+    }
+    if (line != NULL)
+        put_json(out, line);
+    return query_close(q, err) && well;
+}
+
+// A name for files and scripts: letters, digits, dots and dashes.
+static char *model_id(const struct contest *c, const struct tally *t)
+{
+    char *s = xformat("%s-run%lld-%s-%s", c->experiment, (long long)t->run, t->drafter, t->rule);
+    size_t n = 0;
+    for (const char *at = s; *at != '\0' && n < 120; at++) {
+        bool plain = isalnum((unsigned char)*at) || strchr("._-", *at) != NULL;
+        if ((plain && *at != '-') || (n > 0 && s[n - 1] != '-'))
+            s[n++] = plain ? *at : '-';
+    }
+    while (n > 0 && s[n - 1] == '-')
+        n--;
+    s[n] = '\0';
+    return s;
+}
+
+static bool write_file(const char *path, const struct text *t, struct error *err)
+{
+    FILE *f = fopen(path, "w");
+    if (f == NULL)
+        return fail(err, "%s: could not be made: %s", path, strerror(errno));
+    bool well = fwrite(t->s, 1, t->n, f) == t->n;
+    well = fclose(f) == 0 && well;
+    return well || fail(err, "%s: could not be written: %s", path, strerror(errno));
+}
+
+static bool put_run(struct store *s, const struct contest *c, const struct tally *t, const char *directory,
+                    struct text *out, struct error *err)
+{
+    char *model = model_id(c, t), *path = xformat("%s/%s.jsonl", directory, model);
+    struct text lines = { 0 };
+    text_puts(&lines, "");
+    bool well = put_answers(s, t->run, model, &lines, err) && write_file(path, &lines, err);
+    text_printf(out, "%s%s", well ? path : "", well ? "\n" : "");
+    free(lines.s);
+    free(path);
+    free(model);
+    return well;
+}
+
+bool report_spec_bench(struct store *s, const struct contests *c, const char *directory, struct text *out,
+                       struct error *err)
+{
+    if (directory == NULL)
+        return fail(err, "answer files need a directory to go to");
+    if (mkdir(directory, 0777) != 0 && errno != EEXIST)
+        return fail(err, "%s: could not be made: %s", directory, strerror(errno));
+    for (int i = 0; i < c->n; i++)
+        for (int k = 0; k < c->contest[i].n; k++)
+            if (!put_run(s, &c->contest[i], &c->contest[i].run[k], directory, out, err))
+                return false;
+    return true;
+}

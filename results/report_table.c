@@ -1,0 +1,400 @@
+// report_table.c - a contest as tables that fit a terminal. Cells are numbered, so that long names stand in one place only;
+// every number stands under its unit, and every definition in one of the notes at the end.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "results/report_parts.h"
+#include "results/tally.h"
+
+enum { TABLE = 78 }; // columns of the widest table
+
+// ---- words and figures ----
+
+// Bytes of the first so many characters of UTF-8.
+static size_t bytes_of(const char *s, size_t n, int characters)
+{
+    size_t i = 0;
+    for (; i < n; i++)
+        if (((unsigned char)s[i] & 0xC0) != 0x80 && characters-- == 0)
+            break;
+    return i;
+}
+
+static int characters_of(const char *s, size_t n)
+{
+    int c = 0;
+    for (size_t i = 0; i < n; i++)
+        c += ((unsigned char)s[i] & 0xC0) != 0x80;
+    return c;
+}
+
+// A label and words after it, from column `indent` to `width`; a word that is longer than a line is cut.
+static void paragraph(struct text *out, int indent, int width, const char *label, const char *words)
+{
+    text_printf(out, "%-*s", indent, label);
+    int at = indent;
+    for (const char *w = words + strspn(words, " "); *w != '\0';) {
+        size_t n = strcspn(w, " ");
+        int wide = characters_of(w, n), space = at > indent;
+        if (space != 0 && at + space + wide > width) {
+            text_printf(out, "\n%*s", indent, "");
+            at = indent;
+            continue;
+        }
+        if (at + space + wide > width) {
+            n = bytes_of(w, n, width - at);
+            wide = width - at;
+        }
+        text_puts(out, space != 0 ? " " : "");
+        text_add(out, w, n);
+        at += space + wide;
+        w += n + strspn(w + n, " ");
+    }
+    text_puts(out, "\n");
+}
+
+// A number to at least three digits in at most seven characters; NAN: "-".
+static const char *figure(char *to, size_t room, double x)
+{
+    if (isnan(x))
+        snprintf(to, room, "-");
+    else if (x >= 9999999.5)
+        snprintf(to, room, "%.2g", x);
+    else
+        snprintf(to, room, "%.*f", x < 9.995 ? 2 : x < 999.95 ? 1 : 0, x);
+    return to;
+}
+
+static void put_figure(struct text *out, int width, double x)
+{
+    char s[32];
+    text_printf(out, "%*s", width, figure(s, sizeof(s), x));
+}
+
+static void put_percent(struct text *out, int width, double share)
+{
+    char s[32] = "-";
+    if (share > 0 && share < 0.005)
+        snprintf(s, sizeof(s), "<1");
+    else if (fabs(share) > 9.99)
+        snprintf(s, sizeof(s), "?"); // clocks that contradict each other
+    else if (!isnan(share))
+        snprintf(s, sizeof(s), "%.0f", fabs(share) < 0.005 ? 0 : 100 * share);
+    text_printf(out, "%*s", width, s);
+}
+
+// A rate in three characters: .62; below a half of the last digit, but not nothing: +0.
+static void put_rate(struct text *out, int width, double rate)
+{
+    char s[32] = "-";
+    if (rate >= 0.995)
+        snprintf(s, sizeof(s), rate < 1 ? ">.99" : "1.0");
+    else if (rate > 0 && rate < 0.005)
+        snprintf(s, sizeof(s), "+0");
+    else if (!isnan(rate)) {
+        snprintf(s, sizeof(s), "%.2f", rate);
+        memmove(s, s + 1, strlen(s));
+    }
+    text_printf(out, "%*s", width, s);
+}
+
+static void put_number(struct text *out, const struct contest *c, int i)
+{
+    text_printf(out, "%3d%s", i + 1, c->run[i].lossless ? " " : "*");
+}
+
+// A sentence about a run.
+static void put_line(struct text *out, const struct contest *c, int i, int width, const char *words)
+{
+    char label[16];
+    snprintf(label, sizeof(label), "%3d%s", i + 1, c->run[i].lossless ? "" : "*");
+    paragraph(out, 5, width, label, words);
+}
+
+// ---- what was run ----
+
+// The values of one field over all cells; if they differ, with the numbers of the cells that have them.
+static void different(struct text *out, const struct contest *c, int width, const char *label, size_t field)
+{
+#define FIELD(i) (*(char *const *)((const char *)&c->run[i] + field))
+    struct text words = { 0 };
+    for (int i = 0; i < c->n; i++) {
+        bool seen = false, alone = true;
+        for (int k = 0; k < c->n; k++) {
+            bool same = strcmp(FIELD(i), FIELD(k)) == 0;
+            seen |= same && k < i;
+            alone &= same;
+        }
+        if (seen)
+            continue;
+        text_printf(&words, "%s%s", words.n > 0 ? "; " : "", FIELD(i));
+        for (int k = i, n = 0; k < c->n && !alone; k++)
+            if (strcmp(FIELD(i), FIELD(k)) == 0)
+                text_printf(&words, "%s%d", n++ == 0 ? " in run " : ", ", k + 1);
+    }
+    paragraph(out, 11, width, label, words.s);
+    free(words.s);
+#undef FIELD
+}
+
+static void put_facts(struct text *out, const struct contest *c, int width)
+{
+    struct text t = { 0 };
+    text_printf(&t, "%s (weights %s, activations %s)", c->target, c->model_type, c->activations);
+    paragraph(out, 11, width, "target", t.s);
+    paragraph(out, 11, width, "sampling", c->sampling);
+    if (c->limits[0] != '\0')
+        paragraph(out, 11, width, "limits", c->limits);
+
+    t.n = 0;
+    text_printf(&t, "%lld of %s", (long long)c->n_prompts, c->prompts);
+    if (c->turns > 1)
+        text_printf(&t, ", up to %lld turns", (long long)c->turns);
+    for (int i = 0; i < c->n_categories; i++)
+        text_printf(&t, "%s%s %lld", i == 0 ? ": " : ", ", c->category[i], (long long)c->category_prompts[i]);
+    paragraph(out, 11, width, "prompts", t.s);
+
+    t.n = 0;
+    text_printf(&t, "batch %lld, seed %llu, %lld repeat%s", (long long)c->batch, (unsigned long long)c->seed,
+                (long long)c->repeats, c->repeats == 1 ? "" : "s");
+    paragraph(out, 11, width, "decoding", t.s);
+    different(out, c, width, "device", offsetof(struct tally, device));
+    different(out, c, width, "machine", offsetof(struct tally, machine));
+    different(out, c, width, "revision", offsetof(struct tally, revision));
+    free(t.s);
+}
+
+static void put_legend(struct text *out, const struct contest *c, int width)
+{
+    text_puts(out, "\nrun  drafter; rule\n");
+    for (int i = 0; i < c->n; i++) {
+        const struct tally *r = &c->run[i];
+        struct text t = { 0 };
+        text_printf(&t, "%s; %s", r->drafter, r->rule);
+        if (!r->lossless)
+            text_puts(&t, " - LOSSY");
+        if (r->inflated)
+            text_puts(&t, " - INFLATED TARGET");
+        if (!r->finished)
+            text_printf(&t, " - UNFINISHED, %lld texts so far", (long long)r->sequences);
+        put_line(out, c, i, width, t.s);
+        free(t.s);
+    }
+}
+
+// ---- tables ----
+
+static void put_interval(struct text *out, int width, const struct tally *t)
+{
+    char s[48] = "", low[16], high[16];
+    if (!isnan(t->speedup.low))
+        snprintf(s, sizeof(s), "[%s, %s]", figure(low, sizeof(low), t->speedup.low),
+                 figure(high, sizeof(high), t->speedup.high));
+    else if (!isnan(t->speedup.value))
+        snprintf(s, sizeof(s), "one prompt");
+    text_printf(out, "%*s", width, s);
+}
+
+static void put_speed(struct text *out, const struct contest *c)
+{
+    text_puts(out, "\nSpeed     tokens/s     speedup over none          tokens   % of time spent in\n"
+                   "run    decode   total   sums  95 % interval geom. a step  prop. ver. adv. other\n");
+    for (int i = 0; i < c->n; i++) {
+        const struct tally *r = &c->run[i];
+        put_number(out, c, i);
+        put_figure(out, 9, r->tokens_per_s);
+        put_figure(out, 8, r->end_to_end);
+        if (r->baseline) {
+            text_printf(out, "%7s%15s%6s", "1", "", "");
+        } else {
+            put_figure(out, 7, r->speedup.value);
+            put_interval(out, 15, r);
+            put_figure(out, 6, r->geometric);
+        }
+        put_figure(out, 7, r->tokens_per_step);
+        put_percent(out, 7, r->propose);
+        put_percent(out, 5, r->verify);
+        put_percent(out, 5, r->advance);
+        put_percent(out, 6, r->other);
+        text_puts(out, "\n");
+    }
+}
+
+static void put_positions(struct text *out, const double *rate, int64_t deepest)
+{
+    for (int i = 0; i < POSITIONS && i < deepest; i++)
+        put_rate(out, i == 0 ? 6 : 5, rate[i]);
+    text_puts(out, "\n");
+}
+
+static void put_acceptance(struct text *out, const struct contest *c)
+{
+    text_puts(out, "\nAcceptance        tokens            accepted by position in the draft\n"
+                   "run   drafts   drafted  accepted    %     1    2    3    4    5    6    7    8\n");
+    for (int i = 0; i < c->n; i++) {
+        const struct tally *r = &c->run[i];
+        if (r->baseline)
+            continue;
+        put_number(out, c, i);
+        text_printf(out, "%8lld%10lld%10lld", (long long)r->drafts, (long long)r->drafted, (long long)r->accepted);
+        put_percent(out, 5, r->acceptance_rate);
+        put_positions(out, r->rate, r->deepest);
+        if (r->drafts == 0)
+            continue;
+        text_printf(out, "%37s", "given all before it:");
+        put_positions(out, r->conditional, r->deepest);
+        int ranks = 0;
+        for (int k = 0; k < POSITIONS; k++)
+            if (!isnan(r->by_rank[k]))
+                ranks = k + 1;
+        if (r->trees > 0 && ranks > 0) {
+            text_printf(out, "%37s", "of a tree's first guesses, by rank:");
+            put_positions(out, r->by_rank, ranks);
+        }
+    }
+}
+
+static bool put_categories(struct store *s, struct text *out, const struct contest *c, struct error *err)
+{
+    enum { AT_ONCE = 7 };
+    int first = 0;
+    while (first < c->n && c->run[first].baseline)
+        first++;
+    for (; first < c->n && c->n_categories > 1; first += AT_ONCE) {
+        int last = first + AT_ONCE < c->n ? first + AT_ONCE : c->n;
+        text_puts(out, "\nSpeedup over none, by category\n                 prompts run");
+        for (int i = first; i < last; i++)
+            text_printf(out, "%6d%s", i + 1, !c->run[i].lossless ? "*" : i + 1 < last ? " " : "");
+        text_puts(out, "\n");
+        for (int k = 0; k < c->n_categories; k++) {
+            const char *name = c->category[k];
+            size_t n = bytes_of(name, strlen(name), 18);
+            text_add(out, name, n);
+            text_printf(out, "%*s%6lld    ", 18 - characters_of(name, n), "", (long long)c->category_prompts[k]);
+            for (int i = first; i < last; i++) {
+                struct interval speedup;
+                if (!speedup_read(s, c->run[i].run, name, &speedup, err))
+                    return false;
+                put_figure(out, 6, speedup.value);
+                text_puts(out, i + 1 < last ? " " : "");
+            }
+            text_puts(out, "\n");
+        }
+    }
+    return true;
+}
+
+static void put_texts(struct text *out, const struct contest *c, int width)
+{
+    text_puts(out, "\nTexts beside those of none\n");
+    for (int i = 0; i < c->n; i++) {
+        const struct tally *r = &c->run[i];
+        struct text t = { 0 };
+        if (r->baseline)
+            continue;
+        if (!texts_comparable(c, r))
+            text_puts(&t, "not comparable (sampled)");
+        else if (r->compared == 0)
+            text_puts(&t, "nothing to compare with");
+        else if (r->first_prompt == NULL)
+            text_printf(&t, "all %lld equal none's", (long long)r->equal);
+        else
+            text_printf(&t, "differs: %lld of %lld, first at token %lld (prompt %s, turn %lld)",
+                        (long long)(r->compared - r->equal), (long long)r->compared, (long long)r->first_position + 1,
+                        r->first_prompt, (long long)r->first_turn + 1);
+        if (r->unpaired > 0)
+            text_printf(&t, "; %lld of %lld ran beside no none and are not in the speedup", (long long)r->unpaired,
+                        (long long)r->sequences);
+        put_line(out, c, i, width, t.s);
+        free(t.s);
+    }
+}
+
+static void put_expected(struct text *out, const struct contest *c, int width)
+{
+    bool any = false;
+    for (int i = 0; i < c->n; i++) {
+        const struct tally *r = &c->run[i];
+        if (isnan(r->expected))
+            continue;
+        text_puts(out, any ? "" : "\nAccepted tokens beside what the rule's law expects of the drafts\n");
+        any = true;
+        char *words = isnan(r->z)
+                          ? xformat("%.0f accepted, %.1f expected", r->accepted_uncut, r->expected)
+                          : xformat("%.0f accepted, %.1f expected, z = %.1f", r->accepted_uncut, r->expected, r->z);
+        put_line(out, c, i, width, words);
+        free(words);
+    }
+}
+
+// ---- notes ----
+
+void report_notes(const struct contests *all, int width, struct text *out)
+{
+    bool lossy = false, deep = false, expected = false, speculative = false, inflated = false, batched = false;
+    for (int k = 0; k < all->n; k++)
+        for (int i = 0; i < all->contest[k].n; i++) {
+            const struct tally *r = &all->contest[k].run[i];
+            lossy |= !r->lossless;
+            inflated |= r->inflated;
+            deep |= r->deepest > POSITIONS;
+            expected |= !isnan(r->z);
+            speculative |= !r->baseline;
+            batched |= all->contest[k].batch > 1;
+        }
+    text_puts(out, "\n");
+    paragraph(out, 11, width, "tokens/s", "decode: new tokens / time in steps; total: prefill is in the time too.");
+    if (batched)
+        paragraph(out, 11, width, "",
+                  "Of the whole batch, if it is more than 1; a text's own pace is sequence_tokens_per_s of the view speed.");
+    paragraph(out, 11, width, "a step",
+              "mean accepted length: new tokens / steps, over all steps; the target's own token is in it.");
+    paragraph(out, 11, width, "% of time",
+              "in steps: prop. = propose, ver. = verify, adv. = advance, other = none of these.");
+    if (speculative) {
+        paragraph(out, 11, width, "speedup",
+                  "decode tokens/s over none's, of the texts that ran in a pair with it. sums: ratio of the "
+                  "ratios of sums; its interval takes prompts as the sample; geom.: geometric mean over prompts.");
+        paragraph(out, 11, width, "drafts",
+                  "steps with at least one drafted token. accepted: without the target's own; %: of drafted.");
+        paragraph(out, 11, width, "position i",
+                  "drafts with at least i tokens accepted / drafts; given all before it: / drafts with i - 1 "
+                  "accepted and a node at depth i.");
+    }
+    if (deep)
+        paragraph(out, 11, width, "", "Drafts go deeper than 8: see the view acceptance.");
+    if (expected)
+        paragraph(out, 11, width, "z",
+                  "(accepted - expected) / standard deviation: N(0, 1) if the rule does what it says.");
+    if (lossy)
+        paragraph(out, 11, width, "* LOSSY",
+                  "the rule changes the distribution of the text: faster, but not at the same task.");
+    if (inflated)
+        paragraph(out, 11, width, "INFLATED",
+                  "the target was made slower on purpose: its speedups are of no real model.");
+}
+
+bool report_contest(struct store *s, const struct contest *c, int which, int of, int width, struct text *out,
+                    struct error *err)
+{
+    bool speculative = c->n > 0 && !c->run[c->n - 1].baseline;
+    char *title = of > 1 ? xformat("%s (%d of %d)", c->experiment, which + 1, of) : xstrdup(c->experiment);
+    paragraph(out, 0, width, "", title);
+    free(title);
+    for (int i = 0; i < width && i < TABLE; i++)
+        text_puts(out, "=");
+    text_puts(out, "\n");
+    put_facts(out, c, width);
+    put_legend(out, c, width);
+    put_speed(out, c);
+    if (speculative) {
+        put_acceptance(out, c);
+        if (!put_categories(s, out, c, err))
+            return false;
+        put_texts(out, c, width);
+        put_expected(out, c, width);
+    }
+    return true;
+}

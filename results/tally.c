@@ -1,0 +1,310 @@
+#include "results/tally.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "results/query.h"
+
+// ---- one run ----
+
+bool speedup_read(struct store *s, int64_t run, const char *category, struct interval *to, struct error *err)
+{
+    double *sum[4] = { NULL, NULL, NULL, NULL }; // (n) by prompt: tokens and time, of the run and of none
+    size_t n = 0, room = 0;
+    struct query *q =
+        query_again(s, "SELECT new_tokens, decode_ns, none_new_tokens, none_decode_ns FROM speed_by_prompt"
+                       " WHERE run = ?1 AND (?2 IS NULL OR category = ?2)");
+    query_put_int(q, run);
+    query_put_text(q, category);
+    for (; query_next(q); n++) {
+        if (n == room)
+            room = grown(room, n + 1);
+        for (int i = 0; i < 4; i++) {
+            sum[i] = xrealloc(sum[i], room * sizeof(*sum[i]));
+            sum[i][n] = query_real(q, i);
+        }
+    }
+    *to = ratio_of_ratios(sum[0], sum[1], sum[2], sum[3], n);
+    for (int i = 0; i < 4; i++)
+        free(sum[i]);
+    return query_close(q, err);
+}
+
+static struct tally *run_of(struct contest *c, int64_t run)
+{
+    for (int i = 0; i < c->n; i++)
+        if (c->run[i].run == run)
+            return &c->run[i];
+    return NULL;
+}
+
+static void put_contest(struct query *q, const struct contest *c)
+{
+    query_put_text(q, c->experiment);
+    query_put_text(q, c->peers);
+}
+
+// The runs of a contest; the views are asked once for all of them, since each answer reads every step there is.
+#define OF_CONTEST " FROM run AS r JOIN "
+#define WHERE_CONTEST " AS v ON v.run = r.id WHERE r.experiment = ?1 AND r.peers = ?2"
+
+static bool read_positions(struct store *s, struct contest *c, struct error *err)
+{
+    for (int k = 0; k < c->n; k++)
+        for (int i = 0; i < POSITIONS; i++)
+            c->run[k].rate[i] = c->run[k].conditional[i] = c->run[k].by_rank[i] = NAN;
+    struct query *q = query_again(s, "SELECT v.run, v.depth, v.rate, v.conditional_rate" OF_CONTEST
+                                     "acceptance" WHERE_CONTEST " AND v.depth <= ?3");
+    put_contest(q, c);
+    query_put_int(q, POSITIONS);
+    while (query_next(q)) {
+        struct tally *t = run_of(c, query_int(q, 0));
+        if (t == NULL)
+            continue;
+        t->rate[query_int(q, 1) - 1] = query_real(q, 2);
+        t->conditional[query_int(q, 1) - 1] = query_real(q, 3);
+    }
+    if (!query_close(q, err))
+        return false;
+    q = query_again(s, "SELECT v.run, v.rank, v.rate" OF_CONTEST "acceptance_by_rank" WHERE_CONTEST
+                       " AND v.depth = 1 AND v.rank BETWEEN 0 AND ?3 - 1");
+    put_contest(q, c);
+    query_put_int(q, POSITIONS);
+    while (query_next(q)) {
+        struct tally *t = run_of(c, query_int(q, 0));
+        if (t != NULL)
+            t->by_rank[query_int(q, 1)] = query_real(q, 2);
+    }
+    return query_close(q, err);
+}
+
+static bool read_expected(struct store *s, struct contest *c, struct error *err)
+{
+    for (int i = 0; i < c->n; i++)
+        c->run[i].expected = c->run[i].accepted_uncut = c->run[i].z = NAN;
+    struct query *q =
+        query_again(s, "SELECT v.run, v.expected_tokens, v.accepted_tokens, v.z" OF_CONTEST "expected" WHERE_CONTEST);
+    put_contest(q, c);
+    while (query_next(q)) {
+        struct tally *t = run_of(c, query_int(q, 0));
+        if (t == NULL)
+            continue;
+        t->expected = query_real(q, 1);
+        t->accepted_uncut = query_real(q, 2);
+        t->z = query_real(q, 3);
+    }
+    return query_close(q, err);
+}
+
+// Sampled texts are only compared with those of none under the same rule: another one draws otherwise.
+static bool read_texts(struct store *s, bool greedy, struct tally *t, struct error *err)
+{
+    struct query *q =
+        query_again(s, "SELECT count(*), coalesce(sum(equal), 0) FROM texts WHERE run = ?1 AND (?2 OR same_rule)");
+    query_put_int(q, t->run);
+    query_put_int(q, greedy);
+    if (query_next(q)) {
+        t->compared = query_int(q, 0);
+        t->equal = query_int(q, 1);
+    }
+    if (!query_close(q, err))
+        return false;
+    q = query_again(
+        s, "SELECT prompt_id, turn, first_difference FROM texts WHERE run = ?1 AND (?2 OR same_rule) AND NOT equal"
+           " ORDER BY prompt, turn, repeat LIMIT 1");
+    query_put_int(q, t->run);
+    query_put_int(q, greedy);
+    if (query_next(q)) {
+        t->first_prompt = xstrdup(query_text(q, 0));
+        t->first_turn = query_int(q, 1);
+        t->first_position = query_int(q, 2);
+    }
+    return query_close(q, err);
+}
+
+static const char summary_sql[] =
+    "SELECT r.run, r.drafter, r.rule, r.device, r.machine, r.revision, r.drafter_kind = 'none', r.lossless, r.marked_inflated,"
+    " r.finished, r.sequences, r.new_tokens, r.steps, r.drafts, r.drafted_tokens, r.accepted_tokens, r.max_depth, r.trees,"
+    " r.tokens_per_s, r.end_to_end_tokens_per_s, r.sequence_tokens_per_s, r.tokens_per_step, r.acceptance_rate,"
+    " r.propose_share, r.verify_share, r.advance_share, r.other_share, r.speedup_geometric, r.end_to_end_speedup,"
+    " r.paired_prompts, r.unpaired_sequences"
+    " FROM run_summary AS r WHERE r.experiment = ? AND r.peers = ? ORDER BY r.drafter_kind <> 'none', r.run";
+
+static struct tally tally_of_row(const struct query *q)
+{
+    struct tally t = { .run = query_int(q, 0),
+                       .baseline = query_int(q, 6),
+                       .lossless = query_int(q, 7),
+                       .inflated = query_int(q, 8),
+                       .finished = query_int(q, 9) };
+    char **const text[] = { &t.drafter, &t.rule, &t.device, &t.machine, &t.revision };
+    int64_t *const count[] = { &t.sequences, &t.new_tokens, &t.steps,   &t.drafts,
+                               &t.drafted,   &t.accepted,   &t.deepest, &t.trees };
+    double *const number[] = { &t.tokens_per_s,    &t.end_to_end,        &t.sequence_tokens_per_s,
+                               &t.tokens_per_step, &t.acceptance_rate,   &t.propose,
+                               &t.verify,          &t.advance,           &t.other,
+                               &t.geometric,       &t.end_to_end_speedup };
+    for (int i = 0; i < 5; i++)
+        *text[i] = xstrdup(query_text(q, 1 + i));
+    for (int i = 0; i < 8; i++)
+        *count[i] = query_int(q, 10 + i);
+    for (int i = 0; i < 11; i++)
+        *number[i] = query_real(q, 18 + i);
+    t.paired_prompts = query_int(q, 29);
+    t.unpaired = query_int(q, 30);
+    return t;
+}
+
+static bool read_runs(struct store *s, struct contest *c, struct error *err)
+{
+    struct query *q = query_again(s, summary_sql);
+    put_contest(q, c);
+    for (; query_next(q); c->n++) {
+        c->run = xrealloc(c->run, ((size_t)c->n + 1) * sizeof(*c->run));
+        c->run[c->n] = tally_of_row(q);
+    }
+    bool well = query_close(q, err) && read_positions(s, c, err) && read_expected(s, c, err);
+    for (int i = 0; i < c->n && well; i++) {
+        struct tally *t = &c->run[i];
+        well = speedup_read(s, t->run, NULL, &t->speedup, err) && read_texts(s, c->greedy, t, err);
+    }
+    return well;
+}
+
+bool texts_comparable(const struct contest *c, const struct tally *t)
+{
+    return c->greedy || (strncmp(t->rule, "match", 5) == 0 && !isalnum((unsigned char)t->rule[5]));
+}
+
+// ---- a contest ----
+
+// "temperature=0, top_p=0.95", "{temperature: 0}", "temperature 0.0" or "greedy".
+static bool is_greedy(const char *sampling)
+{
+    const char *at = strstr(sampling, "temperature");
+    if (at == NULL)
+        return strstr(sampling, "greedy") != NULL;
+    at += strlen("temperature");
+    at += strspn(at, " =:");
+    char *end;
+    return strtod(at, &end) == 0 && end != at;
+}
+
+// What the settings say under `limits`, without the braces.
+static char *limits_of(const char *settings)
+{
+    const char *from = strstr(settings, "limits: {");
+    from = from != NULL ? from + strlen("limits: {") : "";
+    return xstrndup(from, strcspn(from, "}"));
+}
+
+static bool read_categories(struct store *s, struct contest *c, struct error *err)
+{
+    struct query *q = query_again(s, "SELECT category, count(DISTINCT prompt) FROM sequence JOIN run ON run.id = run"
+                                     " WHERE experiment = ? AND peers = ? AND category IS NOT NULL"
+                                     " GROUP BY category ORDER BY min(prompt)");
+    put_contest(q, c);
+    for (; query_next(q); c->n_categories++) {
+        size_t n = (size_t)c->n_categories + 1;
+        c->category = xrealloc(c->category, n * sizeof(*c->category));
+        c->category_prompts = xrealloc(c->category_prompts, n * sizeof(*c->category_prompts));
+        c->category[n - 1] = xstrdup(query_text(q, 0));
+        c->category_prompts[n - 1] = query_int(q, 1);
+    }
+    return query_close(q, err);
+}
+
+static bool read_contest(struct store *s, struct contest *c, struct error *err)
+{
+    struct query *q = query_again(s, "SELECT target, model_type, activations, sampling, prompts, settings, batch, seed"
+                                     " FROM run WHERE experiment = ? AND peers = ? ORDER BY id LIMIT 1");
+    put_contest(q, c);
+    if (query_next(q)) {
+        char **const text[] = { &c->target, &c->model_type, &c->activations, &c->sampling, &c->prompts };
+        for (int i = 0; i < 5; i++)
+            *text[i] = xstrdup(query_text(q, i));
+        c->limits = limits_of(query_text(q, 5));
+        c->batch = query_int(q, 6);
+        c->seed = (uint64_t)query_int(q, 7);
+        c->greedy = is_greedy(c->sampling);
+    }
+    if (!query_close(q, err))
+        return false;
+    q = query_again(s, "SELECT count(DISTINCT prompt), coalesce(max(turn) + 1, 0), coalesce(max(repeat) + 1, 0)"
+                       " FROM sequence JOIN run ON run.id = run WHERE experiment = ? AND peers = ?");
+    put_contest(q, c);
+    if (query_next(q)) {
+        c->n_prompts = query_int(q, 0);
+        c->turns = query_int(q, 1);
+        c->repeats = query_int(q, 2);
+    }
+    return query_close(q, err) && read_categories(s, c, err) && read_runs(s, c, err);
+}
+
+static bool no_such(struct store *s, const char *experiment, struct error *err)
+{
+    struct text there = { 0 };
+    text_puts(&there, "");
+    struct query *q = query_open(s, "SELECT experiment FROM run GROUP BY experiment ORDER BY min(id)");
+    while (query_next(q))
+        text_printf(&there, "%s%s", there.n > 0 ? ", " : "", query_text(q, 0));
+    if (!query_close(q, err))
+        ;
+    else if (there.n == 0)
+        fail(err, "%s: no experiment has been run into it yet", store_path(s));
+    else
+        fail(err, "%s: no experiment \"%s\" in it (%s)", store_path(s), experiment, there.s);
+    free(there.s);
+    return false;
+}
+
+bool contests_read(struct store *s, const char *experiment, struct contests *to, struct error *err)
+{
+    *to = (struct contests){ 0 };
+    struct query *q = query_again(s, "SELECT experiment, peers FROM run WHERE ?1 IS NULL OR experiment = ?1"
+                                     " GROUP BY experiment, peers ORDER BY min(id)");
+    query_put_text(q, experiment);
+    for (; query_next(q); to->n++) {
+        to->contest = xrealloc(to->contest, ((size_t)to->n + 1) * sizeof(*to->contest));
+        to->contest[to->n] =
+            (struct contest){ .experiment = xstrdup(query_text(q, 0)), .peers = xstrdup(query_text(q, 1)) };
+    }
+    bool well = query_close(q, err) && (to->n > 0 || no_such(s, experiment, err));
+    for (int i = 0; i < to->n && well; i++)
+        well = read_contest(s, &to->contest[i], err);
+    if (!well) {
+        contests_free(to);
+        *to = (struct contests){ 0 };
+    }
+    return well;
+}
+
+static void free_contest(struct contest *c)
+{
+    char *const text[] = { c->experiment,  c->peers,    c->target,  c->model_type,
+                           c->activations, c->sampling, c->prompts, c->limits };
+    for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++)
+        free(text[i]);
+    for (int i = 0; i < c->n; i++) {
+        struct tally *t = &c->run[i];
+        char *const of_run[] = { t->drafter, t->rule, t->device, t->machine, t->revision, t->first_prompt };
+        for (size_t k = 0; k < sizeof(of_run) / sizeof(of_run[0]); k++)
+            free(of_run[k]);
+    }
+    for (int i = 0; i < c->n_categories; i++)
+        free(c->category[i]);
+    free(c->run);
+    free(c->category);
+    free(c->category_prompts);
+}
+
+void contests_free(struct contests *c)
+{
+    for (int i = 0; i < c->n; i++)
+        free_contest(&c->contest[i]);
+    free(c->contest);
+}

@@ -1,0 +1,231 @@
+-- views.sql - every published number, as a question to the tables of schema.sql. Put in place again when it has changed.
+--
+-- docs/results.md explains them. A run of the drafter `none` has NULL where others have an acceptance. Sums before ratios:
+-- a rate is a ratio of sums over all steps or sequences of a run unless its comment says otherwise.
+
+DROP VIEW IF EXISTS outcome;
+CREATE VIEW outcome AS
+-- How many drafts of a run had this depth and this much accepted. A draft is a step with at least one drafted token.
+-- cut: the text ended before the target's own token, so that what came after the accepted tokens is not known.
+SELECT q.run, t.depth, t.accepted, t.tokens = t.accepted AS cut, count(*) AS drafts,
+       sum(t.drafted) AS drafted, sum(t.drafted > t.depth) AS trees
+FROM step AS t JOIN sequence AS q ON q.id = t.sequence
+WHERE t.drafted > 0
+GROUP BY q.run, t.depth, t.accepted, cut;
+
+DROP VIEW IF EXISTS acceptance;
+CREATE VIEW acceptance AS
+-- By depth, from 1. accepted: drafts of which at least `depth` tokens were accepted.
+-- rate = accepted / all drafts of the run (vLLM's; never rises with depth; its sum is the mean of accepted tokens a draft).
+-- conditional_rate = accepted / tried; tried: drafts with `depth - 1` tokens accepted that had a node at this depth, without
+-- those where the text ended right there. Of a tree the node need not hang below the accepted one: see acceptance_by_rank.
+WITH RECURSIVE place(depth) AS (
+    SELECT 1 UNION ALL SELECT depth + 1 FROM place WHERE depth < (SELECT max(depth) FROM step)
+), counted AS (
+    SELECT o.run, p.depth, sum(o.drafts) AS drafts,
+           coalesce(sum(o.drafts) FILTER (WHERE o.depth >= p.depth), 0) AS drafts_this_deep,
+           coalesce(sum(o.drafts) FILTER (WHERE o.depth >= p.depth AND o.accepted >= p.depth - 1
+                                            AND NOT (o.cut AND o.accepted = p.depth - 1)), 0) AS tried,
+           coalesce(sum(o.drafts) FILTER (WHERE o.accepted >= p.depth), 0) AS accepted
+    FROM outcome AS o CROSS JOIN place AS p
+    GROUP BY o.run, p.depth
+)
+SELECT run, depth, drafts, drafts_this_deep, tried, accepted, 1.0 * accepted / drafts AS rate,
+       1.0 * accepted / nullif(tried, 0) AS conditional_rate
+FROM counted WHERE drafts_this_deep > 0;
+
+DROP VIEW IF EXISTS acceptance_by_rank;
+CREATE VIEW acceptance_by_rank AS
+-- Guesses that the rule looked at, by depth (from 1) and by rank among siblings (from 0): how many stood. Of a tree, the rate
+-- of rank 1 is that of second children whose elder sibling fell. mean_p: the target's mean probability for them.
+-- rejection_rate: the mean chance of such a guess under the rule `rejection`, min(1, p / q), or p if it was chosen, not drawn.
+-- Guesses beyond the end of a text were looked at too, and count.
+SELECT q.run, t.depth, t.rank, count(*) AS tried, sum(t.stood) AS stood, avg(t.stood) AS rate, avg(t.p) AS mean_p,
+       avg(CASE WHEN t.drawn = 0 THEN t.p ELSE min(1.0, t.p / t.q) END) AS rejection_rate
+FROM trial AS t JOIN sequence AS q ON q.id = t.sequence
+GROUP BY q.run, t.depth, t.rank;
+
+DROP VIEW IF EXISTS expected;
+CREATE VIEW expected AS
+-- Accepted tokens against what the rule's law expects of the drafts, where that was recorded. Before an end of text cuts
+-- them: of a cut step the trials that stood are counted. z = (accepted - expected) / sqrt(variance) is N(0, 1) if the rule does
+-- what its law says; |z| above 4 is a bug, or a temperature 0 run, which has no variance and must have no difference.
+SELECT run, count(*) AS steps, sum(accepted) AS accepted_tokens, sum(expected) AS expected_tokens, sum(variance) AS variance,
+       CASE WHEN sum(variance) > 0 THEN (sum(accepted) - sum(expected)) / sqrt(sum(variance)) END AS z
+FROM (SELECT q.run, t.expected, t.variance,
+             CASE WHEN t.tokens > t.accepted THEN t.accepted
+                  ELSE max(t.accepted, (SELECT count(*) FROM trial AS g
+                                        WHERE g.sequence = t.sequence AND g.step = t.step AND g.stood)) END AS accepted
+      FROM step AS t JOIN sequence AS q ON q.id = t.sequence
+      WHERE t.drafted > 0 AND t.expected IS NOT NULL)
+GROUP BY run;
+
+DROP VIEW IF EXISTS steps;
+CREATE VIEW steps AS
+-- Sums over all steps of a run; tokens_per_step = new tokens / steps is the mean accepted length, the target's own token
+-- included. drafts: steps with at least one drafted token; trees: those of them that are no chain. Times are the sequences'
+-- shares: a step's time / its batch.
+SELECT q.run, count(*) AS steps, sum(t.drafted > 0) AS drafts, sum(t.drafted) AS drafted_tokens,
+       sum(t.accepted) AS accepted_tokens, sum(t.tokens) AS new_tokens, 1.0 * sum(t.tokens) / count(*) AS tokens_per_step,
+       max(t.depth) AS max_depth, sum(t.drafted > t.depth) AS trees,
+       sum(1.0 * t.propose_ns / t.batch) AS propose_ns, sum(1.0 * t.verify_ns / t.batch) AS verify_ns,
+       sum(1.0 * t.advance_ns / t.batch) AS advance_ns
+FROM step AS t JOIN sequence AS q ON q.id = t.sequence
+GROUP BY q.run;
+
+DROP VIEW IF EXISTS timing;
+CREATE VIEW timing AS
+-- Where the time of decoding goes: shares of decode_ns (prefill not included) that sum to 1. other: what none of the three
+-- clocks saw. verify_ns_per_step is the sequence's share of a pass, so propose / verify is c of Leviathan's formula.
+SELECT s.run, q.decode_ns, s.propose_ns, s.verify_ns, s.advance_ns,
+       q.decode_ns - s.propose_ns - s.verify_ns - s.advance_ns AS other_ns,
+       s.propose_ns / nullif(q.decode_ns, 0) AS propose_share, s.verify_ns / nullif(q.decode_ns, 0) AS verify_share,
+       s.advance_ns / nullif(q.decode_ns, 0) AS advance_share,
+       1.0 - (s.propose_ns + s.verify_ns + s.advance_ns) / nullif(q.decode_ns, 0) AS other_share,
+       s.propose_ns / s.steps AS propose_ns_per_step, s.verify_ns / s.steps AS verify_ns_per_step,
+       s.advance_ns / s.steps AS advance_ns_per_step
+FROM steps AS s JOIN (SELECT run, sum(decode_ns) AS decode_ns FROM sequence GROUP BY run) AS q ON q.run = s.run;
+
+DROP VIEW IF EXISTS paired;
+CREATE VIEW paired AS
+-- Each sequence of a run that is not `none`, and the sequence of `none` to compare it with (NULL: there is none): same pair,
+-- prompt, turn and repeat, of a run with the same peers. Where several rules ran with `none`, the one with the same rule if
+-- there is one, else the first.
+SELECT q.run, q.id AS sequence,
+       (SELECT id FROM (SELECT b.id, n.rule <> r.rule AS other_rule, n.id AS run
+                        FROM sequence AS b JOIN run AS n ON n.id = b.run
+                        WHERE b.pair = q.pair AND b.prompt = q.prompt AND b.turn = q.turn AND b.repeat = q.repeat
+                          AND n.drafter_kind = 'none' AND n.peers = r.peers)
+        ORDER BY other_rule, run LIMIT 1) AS none
+FROM sequence AS q JOIN run AS r ON r.id = q.run
+WHERE r.drafter_kind <> 'none';
+
+DROP VIEW IF EXISTS speed_by_prompt;
+CREATE VIEW speed_by_prompt AS
+-- Sums over the paired sequences of a run by prompt, all turns and repeats together: the unit of every interval.
+-- speedup = (new_tokens / decode_ns) / (none_new_tokens / none_decode_ns); end_to_end adds prefill_ns to both times.
+SELECT p.run, q.prompt, min(q.prompt_id) AS prompt_id, min(q.category) AS category, count(*) AS sequences,
+       sum(q.new_tokens) AS new_tokens, sum(q.decode_ns) AS decode_ns, sum(q.prefill_ns) AS prefill_ns,
+       sum(n.new_tokens) AS none_new_tokens, sum(n.decode_ns) AS none_decode_ns, sum(n.prefill_ns) AS none_prefill_ns,
+       (1.0 * sum(q.new_tokens) / nullif(sum(q.decode_ns), 0)) / (1.0 * sum(n.new_tokens) / nullif(sum(n.decode_ns), 0))
+           AS speedup,
+       (1.0 * sum(q.new_tokens) / nullif(sum(q.decode_ns + q.prefill_ns), 0))
+           / (1.0 * sum(n.new_tokens) / nullif(sum(n.decode_ns + n.prefill_ns), 0)) AS end_to_end_speedup
+FROM paired AS p JOIN sequence AS q ON q.id = p.sequence JOIN sequence AS n ON n.id = p.none
+GROUP BY p.run, q.prompt;
+
+DROP VIEW IF EXISTS speed;
+CREATE VIEW speed AS
+-- tokens_per_s = new tokens / decode time over all sequences of the run; end_to_end_tokens_per_s has the prefill in the time.
+-- With batch > 1 that is the throughput of the whole batch; one text's own pace is sequence_tokens_per_s (over wall_ns).
+-- speedup: ratio of sums over paired sequences, (tokens / decode_ns) of the run over (tokens / decode_ns) of `none`.
+-- speedup_geometric: geometric mean over prompts of the ratio of each. unpaired: sequences without a partner, not used.
+SELECT a.run, a.sequences, a.prompts, a.new_tokens, a.decode_ns, a.prefill_ns,
+       a.new_tokens * 1e9 / nullif(a.decode_ns, 0) AS tokens_per_s,
+       a.new_tokens * 1e9 / nullif(a.decode_ns + a.prefill_ns, 0) AS end_to_end_tokens_per_s,
+       a.new_tokens * 1e9 / nullif(a.wall_ns, 0) AS sequence_tokens_per_s,
+       b.speedup, b.speedup_geometric, b.end_to_end_speedup, b.prompts AS paired_prompts, b.sequences AS paired_sequences,
+       CASE WHEN r.drafter_kind <> 'none' THEN a.sequences - coalesce(b.sequences, 0) END AS unpaired_sequences
+FROM (SELECT run, count(*) AS sequences, count(DISTINCT prompt) AS prompts, sum(new_tokens) AS new_tokens,
+             sum(decode_ns) AS decode_ns, sum(prefill_ns) AS prefill_ns, sum(wall_ns) AS wall_ns
+      FROM sequence GROUP BY run) AS a
+JOIN run AS r ON r.id = a.run
+LEFT JOIN (SELECT run, count(*) AS prompts, sum(sequences) AS sequences,
+                  (1.0 * sum(new_tokens) / nullif(sum(decode_ns), 0))
+                      / (1.0 * sum(none_new_tokens) / nullif(sum(none_decode_ns), 0)) AS speedup,
+                  (1.0 * sum(new_tokens) / nullif(sum(decode_ns + prefill_ns), 0))
+                      / (1.0 * sum(none_new_tokens) / nullif(sum(none_decode_ns + none_prefill_ns), 0)) AS end_to_end_speedup,
+                  exp(avg(ln(speedup))) AS speedup_geometric
+           FROM speed_by_prompt GROUP BY run) AS b ON b.run = a.run;
+
+DROP VIEW IF EXISTS texts;
+CREATE VIEW texts AS
+-- Each sequence against the one of `none` it is paired with: is the text the same, token by token? first_difference: the
+-- first position (from 0) at which they part; where one begins with the whole of the other, the length of the shorter.
+-- At temperature 0, and with the rule `match` at any, a lossless run must be equal everywhere; else texts are other samples.
+-- Turns after one that differs were asked with another history. same_rule: that run of `none` had the same rule.
+SELECT p.run, q.id AS sequence, q.prompt, q.prompt_id, q.turn, q.repeat, n.id AS none, m.rule = r.rule AS same_rule,
+       q.tokens = n.tokens AS equal,
+       CASE WHEN q.tokens <> n.tokens THEN
+           coalesce((SELECT min(key) FROM (SELECT key, value FROM json_each(q.tokens)
+                                           EXCEPT SELECT key, value FROM json_each(n.tokens))), q.new_tokens)
+       END AS first_difference
+FROM paired AS p JOIN sequence AS q ON q.id = p.sequence JOIN sequence AS n ON n.id = p.none
+JOIN run AS r ON r.id = q.run JOIN run AS m ON m.id = n.run;
+
+DROP VIEW IF EXISTS run_summary;
+CREATE VIEW run_summary AS
+-- One row a run: what it was, and its main numbers from the views steps, speed, timing and texts. `equal_texts` of
+-- `compared_texts` are the same as those of `none`; whether they should be is for sampling and rule to say (see texts).
+SELECT r.id AS run, r.experiment, r.peers, r.target, r.model_type, r.activations, r.drafter, r.drafter_kind, r.rule, r.lossless,
+       r.marked_inflated, r.sampling, r.prompts AS prompt_file, r.seed, r.batch, r.device, r.machine, r.revision,
+       r.finished IS NOT NULL AS finished, v.sequences, v.prompts, v.new_tokens, s.steps, s.tokens_per_step, s.max_depth, s.trees,
+       CASE WHEN r.drafter_kind <> 'none' THEN s.drafts END AS drafts,
+       CASE WHEN r.drafter_kind <> 'none' THEN s.drafted_tokens END AS drafted_tokens,
+       CASE WHEN r.drafter_kind <> 'none' THEN s.accepted_tokens END AS accepted_tokens,
+       CASE WHEN r.drafter_kind <> 'none' THEN 1.0 * s.accepted_tokens / nullif(s.drafted_tokens, 0) END AS acceptance_rate,
+       v.decode_ns, v.prefill_ns, v.tokens_per_s, v.end_to_end_tokens_per_s, v.sequence_tokens_per_s, v.speedup,
+       v.speedup_geometric, v.end_to_end_speedup, v.paired_prompts, v.paired_sequences, v.unpaired_sequences,
+       t.propose_share, t.verify_share, t.advance_share, t.other_share, e.compared_texts, e.equal_texts
+FROM run AS r
+LEFT JOIN speed AS v ON v.run = r.id
+LEFT JOIN steps AS s ON s.run = r.id
+LEFT JOIN timing AS t ON t.run = r.id
+LEFT JOIN (SELECT p.run, count(*) AS compared_texts, sum(q.tokens = n.tokens) AS equal_texts
+           FROM paired AS p JOIN sequence AS q ON q.id = p.sequence JOIN sequence AS n ON n.id = p.none
+           GROUP BY p.run) AS e ON e.run = r.id;
+
+-- ---- the same in the words of others ----
+
+DROP VIEW IF EXISTS vllm_metrics;
+CREATE VIEW vllm_metrics AS
+-- vLLM's names. num_drafts: steps with at least one draft token. num_draft_tokens, num_accepted_tokens: without the bonus
+-- token; of a tree, draft tokens are its nodes. acceptance_rate = accepted / draft tokens (a fraction; vLLM prints percent).
+-- acceptance_length = 1 + accepted / num_drafts: steps without a draft are not in it, so it can exceed tokens_per_step.
+-- Tokens past the end of a text are not counted. A run of `none` has NULLs. By position: vllm_positions.
+SELECT r.id AS run, s.drafts AS num_drafts, s.drafted_tokens AS num_draft_tokens, s.accepted_tokens AS num_accepted_tokens,
+       1.0 * s.accepted_tokens / nullif(s.drafted_tokens, 0) AS acceptance_rate,
+       1.0 + 1.0 * s.accepted_tokens / nullif(s.drafts, 0) AS acceptance_length
+FROM run AS r LEFT JOIN steps AS s ON s.run = r.id AND r.drafter_kind <> 'none';
+
+DROP VIEW IF EXISTS vllm_positions;
+CREATE VIEW vllm_positions AS
+-- vLLM's num_accepted_tokens_per_pos, position from 0: drafts of which at least position + 1 tokens were accepted;
+-- acceptance_rate = that / num_drafts.
+SELECT run, depth - 1 AS position, accepted AS num_accepted_tokens, drafts AS num_drafts, rate AS acceptance_rate
+FROM acceptance;
+
+DROP VIEW IF EXISTS answer;
+CREATE VIEW answer AS
+-- One sequence for each prompt, turn and repeat of a run: that of the earliest pair. What an answer file in Spec-Bench's
+-- format holds. wall_ns: prefill and decoding; with batch > 1, decoding with the waiting for others.
+SELECT q.id AS sequence, q.run, q.prompt, q.prompt_id, q.category, q.turn, q.repeat, q.new_tokens, q.steps, q.text,
+       q.prefill_ns + CASE WHEN r.batch = 1 THEN q.decode_ns ELSE q.wall_ns END AS wall_ns
+FROM sequence AS q JOIN run AS r ON r.id = q.run
+WHERE q.pair = (SELECT min(e.pair) FROM sequence AS e
+                WHERE e.run = q.run AND e.prompt = q.prompt AND e.turn = q.turn AND e.repeat = q.repeat);
+
+DROP VIEW IF EXISTS spec_bench;
+CREATE VIEW spec_bench AS
+-- What Spec-Bench's evaluation/speed.py says of the exported answer files: it reads the first choice (repeat 0) only.
+-- mean_accepted_tokens (#MAT) = new tokens / steps, pooled over all steps. tokens_per_s = mean over questions of (new tokens /
+-- wall time, prefill included). Its speedup is the quotient of two such means; ours is in speed.
+SELECT a.run, count(*) AS questions, sum(a.new_tokens) AS new_tokens, 1.0 * sum(a.new_tokens) / nullif(sum(a.steps), 0)
+           AS mean_accepted_tokens, avg(a.new_tokens * 1e9 / a.wall_ns) AS tokens_per_s
+FROM (SELECT run, prompt, sum(new_tokens) AS new_tokens, sum(steps) AS steps, sum(wall_ns) AS wall_ns
+      FROM answer WHERE repeat = 0 GROUP BY run, prompt) AS a
+GROUP BY a.run;
+
+DROP VIEW IF EXISTS eagle;
+CREATE VIEW eagle AS
+-- The EAGLE papers' names. tau: new tokens / steps, the target's own token included. alpha_n (their n-alpha): acceptance
+-- of the token after n drafted ones, given that those were accepted; for chains only: NULL if any draft was a tree.
+SELECT r.id AS run, s.tokens_per_step AS tau,
+       max(a.conditional_rate) FILTER (WHERE a.depth = 1) AS alpha_0,
+       max(a.conditional_rate) FILTER (WHERE a.depth = 2) AS alpha_1,
+       max(a.conditional_rate) FILTER (WHERE a.depth = 3) AS alpha_2,
+       max(a.conditional_rate) FILTER (WHERE a.depth = 4) AS alpha_3,
+       max(a.conditional_rate) FILTER (WHERE a.depth = 5) AS alpha_4
+FROM run AS r LEFT JOIN steps AS s ON s.run = r.id AND r.drafter_kind <> 'none'
+LEFT JOIN acceptance AS a ON a.run = r.id AND s.trees = 0
+GROUP BY r.id;
