@@ -1,0 +1,156 @@
+// dry_run.c - what an experiment would do: its cells, which of them are done, memory, and how long the rest may take.
+//
+// Everything is opened as it would be to run (so a draft model of another vocabulary is found here too), nothing is decoded
+// and nothing written. The time comes from what the database has of the same target; where it has nothing, from the
+// bandwidth that reading the weights once a token would need, and the line says so.
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "drafters/drafter.h"
+#include "experiments/cells.h"
+#include "experiments/experiment.h"
+#include "experiments/progress.h"
+#include "experiments/talk.h"
+#include "models/model.h"
+#include "results/query.h"
+#include "results/store.h"
+#include "verifier/verifier.h"
+
+#define ASSUMED_BANDWIDTH 10e9   // bytes a second
+
+struct plan {
+    const struct experiment *e;
+    struct opened opened;
+    struct store *store;         // NULL: there is none
+    FILE *out;
+    struct text cells;           // the table, to come behind the summary
+    int64_t turns;               // to be decoded
+    double ns;
+    bool guessed;                // some of the time is by bandwidth, not experience
+    size_t most_bytes;           // caches and drafters of the largest group
+};
+
+static bool find_run(const struct plan *p, struct contender *c, struct error *err)
+{
+    if (p->store == NULL)
+        return true;
+    struct query *q = query_open(p->store, "SELECT id FROM run WHERE experiment = ?1 AND cell = ?2");
+    query_put_text(q, p->e->name);
+    query_put_text(q, c->identity.hash);
+    if (query_next(q))
+        c->run = query_int(q, 0);
+    return query_close(q, err);
+}
+
+// ns for a new token, from experience: of this drafter, else of `none`. 0: there is none.
+static bool pace(const struct plan *p, const struct contender *c, double *ns, struct error *err)
+{
+    const char *drafter[] = { p->e->drafter.entry[c->cell.drafter].shown, "none" };
+    err->text[0] = '\0';
+    *ns = 0;
+    for (int i = 0; i < 2 && p->store != NULL && *ns == 0 && err->text[0] == '\0'; i++)
+        *ns = (double)store_pace(p->store, c->identity.target_hash, drafter[i], err);
+    return err->text[0] == '\0';
+}
+
+static bool add_cell(struct plan *p, struct contender *c, struct error *err)
+{
+    int done = 0, turns = 0;
+    double ns;
+    for (int repeat = 0; repeat < p->e->repeat; repeat++)
+        for (int i = 0; i < p->e->prompts.n; i++) {
+            struct talk t;
+            bool ok = talk_open(&t, &p->opened, p->store, c->run, &p->e->prompts.prompt[i], repeat, err);
+            done += ok && talk_is_over(&t);
+            turns += t.prompt->n_turns - t.turn;
+            talk_close(&t);
+            if (!ok)
+                return false;
+        }
+    if (!pace(p, c, &ns, err))
+        return false;
+    if (ns == 0 && turns > 0) {
+        ns = (double)model_bytes(p->opened.target.model) / ASSUMED_BANDWIDTH * 1e9;
+        p->guessed = true;
+    }
+    p->turns += turns;
+    p->ns += ns * turns * p->e->new_tokens;
+    text_printf(&p->cells, "  %s  %5d of %-5d  %s, %s\n", c->identity.hash, done, p->e->prompts.n * p->e->repeat,
+                p->e->drafter.entry[c->cell.drafter].shown, p->e->rule.entry[c->cell.rule].shown);
+    return true;
+}
+
+static bool add_group(struct plan *p, int number, struct error *err)
+{
+    struct group g;
+    if (!group_open(&g, number, &p->opened, err))
+        return false;
+    size_t bytes = 0;
+    bool ok = true;
+    text_printf(&p->cells, "\n%s, batch %s\n", p->e->sampling.entry[g.sampling].shown, p->e->batch.entry[g.batch].shown);
+    for (int i = 0; i < g.n && ok; i++) {
+        ok = find_run(p, &g.contender[i], err) && add_cell(p, &g.contender[i], err);
+        bytes += verifier_bytes(verifier_setup(g.contender[i].pairing.verifier)) + g.contender[i].pairing.drafter->bytes;
+    }
+    if (bytes > p->most_bytes)
+        p->most_bytes = bytes;
+    group_close(&g);
+    return ok;
+}
+
+static double megabytes(size_t bytes)
+{
+    return (double)bytes / 1e6;
+}
+
+static void print_summary(const struct plan *p)
+{
+    const struct experiment *e = p->e;
+    const struct model *m = p->opened.target.model;
+    int n = groups(e) * e->rule.n * e->drafter.n;
+    char time[32];
+    progress_time((int64_t)p->ns, time, sizeof(time));
+    size_t scratch = model_scratch_bytes(model_shape(m), model_rows(m));
+
+    fprintf(p->out, "%s: %d cells, %d prompts of %d turns, %d %s\n", e->name, n, e->prompts.n, experiment_turns(e),
+            e->repeat, e->repeat == 1 ? "repeat" : "repeats");
+    fprintf(p->out, "target   %s: %s weights, f32 activations, on %s\n         %s\n", e->target, model_type(m),
+            e->device, p->opened.machine);
+    fprintf(p->out,
+            "prompts  %s, chat %s, first turns of %.0f tokens, the longest of %d;\n"
+            "         at most %d new tokens a turn, context %d\n",
+            e->prompts_file, p->opened.chat.kind == CHAT_CHATML ? "chatml" : "none",
+            (double)p->opened.tokens / e->prompts.n, p->opened.longest, e->new_tokens, p->opened.context);
+    fprintf(p->out, "memory   %.0f MB: weights %.1f, scratch %.1f, caches and drafters of a group %.1f\n",
+            megabytes(model_bytes(m) + scratch + p->most_bytes), megabytes(model_bytes(m)), megabytes(scratch),
+            megabytes(p->most_bytes));
+    if (p->turns == 0)
+        fprintf(p->out, "time     none: everything is in the database\n");
+    else
+        fprintf(p->out, "time     at most %s to decode %lld turns, prompts not counted%s\n", time, (long long)p->turns,
+                p->guessed ? ";\n         no such run is in the database: a guess from the size of the weights at 10 GB/s"
+                           : ", at the pace of\n         earlier runs in the database");
+    if (e->none_added)
+        fprintf(p->out, "cells    `none`, by which the others are measured, was added to the list of drafters\n");
+    if (e->repeat > 1)
+        fprintf(p->out, "done     conversations, all repeats together\n");
+}
+
+bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, struct error *err)
+{
+    struct plan p = { .e = e, .store = s, .out = out };
+    if (!opened_open(&p.opened, e, TARGET_ROWS, err))
+        return false;
+    text_puts(&p.cells, "\n  cell              conversations   drafter, rule\n");
+    bool ok = true;
+    for (int g = 0; g < groups(e) && ok; g++)
+        ok = add_group(&p, g, err);
+    if (ok) {
+        print_summary(&p);
+        fputs(p.cells.s, out);
+    }
+    free(p.cells.s);
+    opened_close(&p.opened);
+    return ok;
+}

@@ -1,0 +1,429 @@
+// experiment.c - reads an experiment's file: every key is known, every value has its type and range, every plugin its
+// options, every pairing of drafter and rule fits, the model and the prompts are there. All before a model is opened.
+#include "experiments/experiment.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/draft.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/options.h"
+#include "core/settings.h"
+#include "drafters/drafter.h"
+#include "experiments/cells.h"
+#include "experiments/yaml.h"
+#include "models/paths.h"
+#include "verifier/rule.h"
+
+enum { MAX_STOPS = 16, MAX_THREADS = 1024, MAX_CONTEXT = 1 << 24 };
+
+// ---- keys and values
+
+static const char *a_kind(const struct settings *s)
+{
+    return s->kind == SETTINGS_LIST  ? "a list"
+           : s->kind == SETTINGS_MAP ? "a mapping"
+           : *s->text == '\0'        ? "nothing"
+                                     : s->text;
+}
+
+// A mapping with none but these keys. what: "limits", for messages.
+static bool is_map_of(const struct settings *s, const char *what, const char *const *keys, struct error *err)
+{
+    struct text known = { 0 };
+    for (const char *const *k = keys; *k != NULL; k++)
+        text_printf(&known, "%s%s", k == keys ? "" : ", ", *k);
+    bool ok = s->kind == SETTINGS_MAP ||
+              settings_fail(err, s, "%s: expected a mapping (%s), found %s", what, known.s, a_kind(s));
+    for (int i = 0; ok && i < s->n; i++) {
+        const char *const *k = keys;
+        while (*k != NULL && strcmp(*k, s->key[i]) != 0)
+            k++;
+        if (*k == NULL)
+            ok = settings_fail_key(err, s, i, "%s has no key \"%s\" (it has: %s)", what, s->key[i], known.s);
+    }
+    free(known.s);
+    return ok;
+}
+
+static bool needs(const struct settings *map, const char *what, const char *key, const struct settings **to,
+                  struct error *err)
+{
+    *to = settings_get(map, key);
+    return *to != NULL || settings_fail(err, map, "%s needs the key \"%s\"", what, key);
+}
+
+static bool read_int(const struct settings *map, const char *key, int least, int most, int *to, struct error *err)
+{
+    const struct settings *s = settings_get(map, key);
+    long long v = *to;
+    if (s != NULL && !settings_int(s, key, least, most, &v, err))
+        return false;
+    *to = (int)v;
+    return true;
+}
+
+static bool read_bool(const struct settings *map, const char *key, bool *to, struct error *err)
+{
+    const struct settings *s = settings_get(map, key);
+    return s == NULL || settings_bool(s, key, to, err);
+}
+
+// A text that is not empty; preset NULL: it must be there.
+static bool read_text(const struct settings *map, const char *what, const char *key, const char *preset, char **to,
+                      struct error *err)
+{
+    const struct settings *s = settings_get(map, key);
+    const char *text = preset;
+    if (s == NULL && preset == NULL)
+        return needs(map, what, key, &s, err);
+    if (s != NULL && !settings_text(s, key, &text, err))
+        return false;
+    if (*text == '\0')
+        return settings_fail(err, s, "%s: expected a text, found nothing", key);
+    *to = xstrdup(text);
+    return true;
+}
+
+static bool read_word(const struct settings *map, const char *key, const char *const *words, char **to, struct error *err)
+{
+    if (!read_text(map, "", key, words[0], to, err))
+        return false;
+    struct text known = { 0 };
+    bool found = false;
+    for (const char *const *w = words; *w != NULL; w++) {
+        text_printf(&known, "%s%s", w == words ? "" : ", ", *w);
+        found = found || strcmp(*w, *to) == 0;
+    }
+    if (!found)
+        settings_fail(err, settings_get(map, key), "%s: expected %s%s, found \"%s\"", key,
+                      words[1] != NULL ? "one of " : "", known.s, *to);
+    free(known.s);
+    return found;
+}
+
+// ---- the file's parts
+
+static bool read_name(struct experiment *e, struct error *err)
+{
+    if (!read_text(e->file, "an experiment", "name", NULL, &e->name, err))
+        return false;
+    for (const unsigned char *c = (const unsigned char *)e->name; *c != '\0'; c++)
+        if (*c < 0x20)
+            return settings_fail(err, settings_get(e->file, "name"),
+                                 "name: expected one line, found a control character in it");
+    return true;
+}
+
+static bool read_target(struct experiment *e, struct error *err)
+{
+    static const char *const keys[] = { "model", "device", "activations", NULL };
+    static const char *const devices[] = { "cpu", NULL }, *const activations[] = { "f32", NULL };
+    const struct settings *s;
+    char *rounding = NULL;
+    if (!needs(e->file, "an experiment", "target", &s, err) || !is_map_of(s, "target", keys, err) ||
+        !read_text(s, "target", "model", NULL, &e->target, err) || !read_word(s, "device", devices, &e->device, err))
+        return false;
+    bool ok = read_word(s, "activations", activations, &rounding, err);
+    free(rounding);
+    if (!ok)
+        return false;
+    struct error why;
+    char *path = model_path(e->target, e->folder, &why);
+    free(path);
+    e->activations = ACTIVATIONS_F32;
+    return path != NULL || settings_fail(err, settings_get(s, "model"), "model: %s", why.text);
+}
+
+static bool read_threads(struct experiment *e, struct error *err)
+{
+    cpu_set_t may;
+    if (!read_int(e->file, "threads", 0, MAX_THREADS, &e->threads, err))
+        return false;
+    if (e->threads == 0)
+        e->threads = sched_getaffinity(0, sizeof(may), &may) == 0 ? CPU_COUNT(&may) : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return true;
+}
+
+static bool read_prompts(struct experiment *e, struct error *err)
+{
+    static const char *const keys[] = { "file", "limit", "per_category", "chat", NULL };
+    static const char *const chats[] = { "auto", "none", "chatml", NULL };
+    const struct settings *s;
+    if (!needs(e->file, "an experiment", "prompts", &s, err) || !is_map_of(s, "prompts", keys, err) ||
+        !read_text(s, "prompts", "file", NULL, &e->prompts_file, err) ||
+        !read_int(s, "limit", 0, MAX_PROMPTS, &e->limit, err) ||
+        !read_int(s, "per_category", 0, MAX_PROMPTS, &e->per_category, err) || !read_word(s, "chat", chats, &e->chat, err))
+        return false;
+    bool here = *e->prompts_file == '/' || strcmp(e->folder, ".") == 0;
+    char *path = xformat("%s%s%s", here ? "" : e->folder, here ? "" : "/", e->prompts_file);
+    bool ok = access(path, R_OK) == 0 ? prompts_read(path, e->limit, e->per_category, &e->prompts, err)
+                                      : settings_fail(err, settings_get(s, "file"), "file: %s: %s", path, strerror(errno));
+    free(path);
+    return ok;
+}
+
+static bool read_stops(struct experiment *e, const struct settings *s, struct error *err)
+{
+    int n = s->kind == SETTINGS_LIST ? s->n : 1;
+    if (s->kind == SETTINGS_MAP || n > MAX_STOPS)
+        return settings_fail(err, s, "stop: expected a list of at most %d texts, found %s", MAX_STOPS,
+                             s->kind == SETTINGS_MAP ? "a mapping" : "more");
+    e->stop = xcalloc((size_t)n + 1, sizeof(*e->stop));
+    for (int i = 0; i < n; i++) {
+        const struct settings *one = s->kind == SETTINGS_LIST ? s->item[i] : s;
+        const char *text;
+        if (!settings_text(one, "stop", &text, err))
+            return false;
+        if (*text == '\0')
+            return settings_fail(err, one, "stop: expected a text, found an empty one");
+        e->stop[e->n_stop++] = xstrdup(text);
+    }
+    return true;
+}
+
+static bool read_limits(struct experiment *e, struct error *err)
+{
+    static const char *const keys[] = { "new_tokens", "context", "ignore_end", "stop", NULL };
+    const struct settings *s = settings_get(e->file, "limits");
+    e->new_tokens = 256;
+    e->context = 2048;
+    if (s == NULL)
+        return true;
+    e->context_given = settings_get(s, "context") != NULL;
+    const struct settings *stop = settings_get(s, "stop");
+    return is_map_of(s, "limits", keys, err) && read_int(s, "new_tokens", 1, MAX_CONTEXT, &e->new_tokens, err) &&
+           read_int(s, "context", 2, MAX_CONTEXT, &e->context, err) && read_bool(s, "ignore_end", &e->ignore_end, err) &&
+           (stop == NULL || read_stops(e, stop, err));
+}
+
+static bool read_numbers(struct experiment *e, struct error *err)
+{
+    static const char *const keys[] = { "trials", NULL };
+    const struct settings *seed = settings_get(e->file, "seed"), *record = settings_get(e->file, "record");
+    long long v = 0;
+    if (seed != NULL && !settings_int(seed, "seed", 0, LLONG_MAX, &v, err))
+        return false;
+    e->seed = (uint64_t)v;
+    e->repeat = 1;
+    return read_int(e->file, "repeat", 1, MAX_REPEATS, &e->repeat, err) &&
+           (record == NULL || (is_map_of(record, "record", keys, err) && read_bool(record, "trials", &e->trials, err)));
+}
+
+// ---- cells
+
+// Takes settings and shown.
+static bool add_entry(struct entries *to, const char *list, const struct settings *given, struct settings *settings,
+                      char *shown, struct error *err)
+{
+    struct text new = { 0 };
+    settings_write(settings, &new);
+    bool ok = true;
+    for (int i = 0; i < to->n && ok; i++) {
+        struct text old = { 0 };
+        settings_write(to->entry[i].settings, &old);
+        if (strcmp(old.s, new.s) == 0)
+            ok = settings_fail(err, given, "cells.%s: %s is listed twice, first on line %d", list, shown,
+                               to->entry[i].given->line);
+        free(old.s);
+    }
+    free(new.s);
+    to->entry = xrealloc(to->entry, ((size_t)to->n + 1) * sizeof(*to->entry));
+    to->entry[to->n++] = (struct entry){ given, settings, shown };
+    return ok;
+}
+
+static bool add_sampling(struct experiment *e, const struct settings *given, struct error *err)
+{
+    struct sampling sampling;
+    if (!sampling_read(given, &sampling, err))
+        return false;
+    sampling_free(&sampling);
+    struct settings *s = sampling_settings(given);
+    return add_entry(&e->sampling, "sampling", given, s, sampling_shown(s), err);
+}
+
+static bool add_batch(struct experiment *e, const struct settings *given, struct error *err)
+{
+    long long v;
+    if (!settings_int(given, "batch", 1, MAX_SLOTS, &v, err))
+        return false;
+    struct settings *s = settings_scalar("");
+    free(s->text);
+    s->text = xformat("%lld", v);
+    return add_entry(&e->batch, "batch", given, s, xstrdup(s->text), err);
+}
+
+static bool add_rule(struct experiment *e, const struct settings *given, struct error *err)
+{
+    struct pairing p;
+    if (!pairing_read(&p, NULL, given, NULL, err))
+        return false;
+    struct settings *s = entry_settings(p.rule->name, given, p.rule->options);
+    char *shown = entry_shown(s, p.rule->options);
+    pairing_close(&p);
+    return add_entry(&e->rule, "rule", given, s, shown, err);
+}
+
+static bool add_drafter(struct experiment *e, const struct settings *given, struct error *err)
+{
+    struct pairing p = { 0 };
+    // Against the first rule for now; against every rule once all are known (pairs_fit).
+    if (!pairing_read(&p, given, e->rule.entry[0].given, NULL, err))
+        return false;
+    struct settings *s = entry_settings(p.type->name, given, p.type->options);
+    char *shown = entry_shown(s, p.type->options);
+    pairing_close(&p);
+    return add_entry(&e->drafter, "drafter", given, s, shown, err);
+}
+
+bool experiment_is_none(const struct experiment *e, int drafter)
+{
+    return strcmp(settings_get(e->drafter.entry[drafter].settings, "kind")->text, "none") == 0;
+}
+
+// In front of the others.
+static void add_none(struct experiment *e)
+{
+    for (int i = 0; i < e->drafter.n; i++)
+        if (experiment_is_none(e, i))
+            return;
+    struct settings *s = entry_settings("none", NULL, NULL);
+    struct entries *d = &e->drafter;
+    d->entry = xrealloc(d->entry, ((size_t)d->n + 1) * sizeof(*d->entry));
+    memmove(d->entry + 1, d->entry, (size_t)d->n * sizeof(*d->entry));
+    d->entry[0] = (struct entry){ NULL, s, entry_shown(s, NULL) };
+    d->n++;
+    e->none_added = true;
+}
+
+typedef bool add(struct experiment *e, const struct settings *given, struct error *err);
+
+// A list of values or one value; what the file does not mention is as the presets have it.
+static bool read_list(struct experiment *e, const struct settings *cells, const char *key, add *one, struct error *err)
+{
+    const struct settings *s = settings_get(cells, key);
+    if (s == NULL)
+        s = settings_get(e->presets, key);
+    if (s->kind == SETTINGS_LIST && s->n == 0)
+        return settings_fail(err, s, "cells.%s: expected at least one value, found an empty list", key);
+    for (int i = 0; s->kind == SETTINGS_LIST && i < s->n; i++)
+        if (!one(e, s->item[i], err))
+            return false;
+    return s->kind == SETTINGS_LIST || one(e, s, err);
+}
+
+static bool pairs_fit(const struct experiment *e, struct error *err)
+{
+    for (int r = 0; r < e->rule.n; r++)
+        for (int d = 0; d < e->drafter.n; d++) {
+            struct pairing p;
+            if (!pairing_read(&p, e->drafter.entry[d].given, e->rule.entry[r].given, NULL, err))
+                return false;
+            pairing_close(&p);
+        }
+    return true;
+}
+
+static bool read_cells(struct experiment *e, struct error *err)
+{
+    static const char *const keys[] = { "sampling", "batch", "rule", "drafter", NULL };
+    static const char presets[] = "{sampling: {temperature: 0}, batch: 1, rule: rejection, drafter: none}";
+    const struct settings *s = settings_get(e->file, "cells");
+    e->presets = yaml_parse(presets, sizeof(presets) - 1, "preset", err);
+    if (e->presets == NULL || (s != NULL && !is_map_of(s, "cells", keys, err)))
+        return false;
+    // Rules before drafters, which are read against them.
+    if (!read_list(e, s, "sampling", add_sampling, err) || !read_list(e, s, "batch", add_batch, err) ||
+        !read_list(e, s, "rule", add_rule, err) || !read_list(e, s, "drafter", add_drafter, err))
+        return false;
+    add_none(e);
+    return pairs_fit(e, err);
+}
+
+// ---- the whole
+
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? xstrdup(".") : xstrndup(path, slash == path ? 1 : (size_t)(slash - path));
+}
+
+static bool read_experiment(struct experiment *e, struct error *err)
+{
+    static const char *const keys[] = { "name", "target", "threads", "prompts", "limits",
+                                        "seed", "repeat", "record",  "cells",   NULL };
+    e->file = yaml_read(e->path, err);
+    return e->file != NULL && is_map_of(e->file, "an experiment", keys, err) && read_name(e, err) && read_threads(e, err) &&
+           read_limits(e, err) && read_numbers(e, err) && read_cells(e, err) && read_target(e, err) && read_prompts(e, err);
+}
+
+struct experiment *experiment_load(const char *path, struct error *err)
+{
+    struct experiment *e = xcalloc(1, sizeof(*e));
+    e->path = xstrdup(path);
+    e->folder = folder_of(path);
+    if (read_experiment(e, err))
+        return e;
+    experiment_free(e);
+    return NULL;
+}
+
+static void free_entries(struct entries *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        settings_free(s->entry[i].settings);
+        free(s->entry[i].shown);
+    }
+    free(s->entry);
+}
+
+void experiment_free(struct experiment *e)
+{
+    if (e == NULL)
+        return;
+    free_entries(&e->sampling);
+    free_entries(&e->batch);
+    free_entries(&e->rule);
+    free_entries(&e->drafter);
+    prompts_free(&e->prompts);
+    for (int i = 0; i < e->n_stop; i++)
+        free(e->stop[i]);
+    free(e->stop);
+    free(e->name);
+    free(e->target);
+    free(e->device);
+    free(e->prompts_file);
+    free(e->chat);
+    settings_free(e->file);
+    settings_free(e->presets);
+    free(e->folder);
+    free(e->path);
+    free(e);
+}
+
+int experiment_batch(const struct experiment *e, int entry)
+{
+    return (int)strtol(e->batch.entry[entry].settings->text, NULL, 10);
+}
+
+int experiment_turns(const struct experiment *e)
+{
+    int n = 0;
+    for (int i = 0; i < e->prompts.n; i++)
+        n += e->prompts.prompt[i].n_turns;
+    return n;
+}
+
+bool experiment_has_text(const struct experiment *e)
+{
+    for (int i = 0; i < e->prompts.n; i++)
+        if (e->prompts.prompt[i].turn != NULL)
+            return true;
+    return false;
+}

@@ -1,0 +1,89 @@
+// group.c - the cells that are compared with one another, all open at once over one copy of the target's weights.
+//
+// Each has a cache of its own, so that going from one cell to the next costs nothing that would show in the times.
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/settings.h"
+#include "decode/decode.h"
+#include "drafters/drafter.h"
+#include "experiments/cells.h"
+#include "experiments/recorder.h"
+#include "models/model.h"
+
+int groups(const struct experiment *e)
+{
+    return e->sampling.n * e->batch.n;
+}
+
+static bool open_contender(struct contender *c, struct opened *o, int *rows, struct error *err)
+{
+    const struct experiment *e = o->e;
+    int batch = experiment_batch(e, c->cell.batch);
+    if (!pairing_read(&c->pairing, e->drafter.entry[c->cell.drafter].settings, e->rule.entry[c->cell.rule].settings,
+                      e->sampling.entry[c->cell.sampling].settings, err))
+        return false;
+    struct error why;
+    bool ok = pairing_open(&c->pairing, &o->target, e->folder, batch, o->context, &why);
+    *rows = c->pairing.rows;
+    if (!ok) {
+        const struct settings *given = e->drafter.entry[c->cell.drafter].given;
+        return given != NULL ? settings_fail(err, given, "%s", why.text) : fail(err, "%s", why.text);
+    }
+    c->recorder = recorder_create(batch, e->trials);
+    c->decoder =
+        decoder_create(c->pairing.verifier, c->pairing.drafter, batch, e->seed, recorder_listener(c->recorder), err);
+    if (c->decoder == NULL)
+        return false;
+    c->identity = cell_identity(o, c->cell, c->pairing.drafter->weights);
+    return true;
+}
+
+// false: *rows is what the cell that could not be opened needs of a pass.
+static bool open_all(struct group *g, int number, struct opened *o, int *rows, struct error *err)
+{
+    const struct experiment *e = o->e;
+    g->sampling = number / e->batch.n;
+    g->batch = number % e->batch.n;
+    g->contender = xcalloc((size_t)(e->rule.n * e->drafter.n), sizeof(*g->contender));
+    for (int r = 0; r < e->rule.n; r++)
+        for (int d = 0; d < e->drafter.n; d++) {
+            struct contender *c = &g->contender[g->n++];
+            c->cell = (struct cell){ g->sampling, g->batch, r, d };
+            c->none = experiment_is_none(e, d);
+            if (!open_contender(c, o, rows, err))
+                return false;
+        }
+    return true;
+}
+
+bool group_open(struct group *g, int number, struct opened *o, struct error *err)
+{
+    for (;;) {
+        int rows = 0, had = model_rows(o->target.model);
+        *g = (struct group){ 0 };
+        if (open_all(g, number, o, &rows, err))
+            return true;
+        group_close(g);
+        if (rows <= had)
+            return false;
+        const struct experiment *e = o->e;
+        opened_close(o);
+        if (!opened_open(o, e, rows, err))
+            return false;
+    }
+}
+
+void group_close(struct group *g)
+{
+    for (int i = 0; i < g->n; i++) {
+        struct contender *c = &g->contender[i];
+        decoder_destroy(c->decoder);
+        recorder_destroy(c->recorder);
+        pairing_close(&c->pairing);
+        identity_free(&c->identity);
+    }
+    free(g->contender);
+    *g = (struct group){ 0 };
+}

@@ -1,0 +1,127 @@
+// progress.c - draws the bar, or writes the lines, and says how long it may still take.
+// The rate and the time left are of this process: what was in the database before has cost it nothing.
+#include "experiments/progress.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { BAR = 20, TERMINAL_NS = 100000000 };
+#define PLAIN_NS INT64_C(10000000000)
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void progress_begin(struct progress *p, FILE *to, int64_t total)
+{
+    const char *term = getenv("TERM"), *no_colour = getenv("NO_COLOR");
+    *p = (struct progress){ .to = to, .total = total, .began_ns = now_ns() };
+    p->terminal = to != NULL && isatty(fileno(to)) && term != NULL && strcmp(term, "dumb") != 0;
+    p->colour = p->terminal && (no_colour == NULL || *no_colour == '\0');
+    p->shown_ns = p->began_ns;
+}
+
+static void wipe(struct progress *p)
+{
+    if (p->drawn)
+        fprintf(p->to, "\r\x1b[K");
+    p->drawn = false;
+}
+
+void progress_end(struct progress *p)
+{
+    if (p->to == NULL)
+        return;
+    wipe(p);
+    fflush(p->to);
+}
+
+void progress_skip(struct progress *p, int64_t n)
+{
+    p->seen += n;
+}
+
+void progress_did(struct progress *p, int64_t n)
+{
+    p->seen += n;
+    p->ran += n;
+}
+
+void progress_time(int64_t ns, char *to, int n)
+{
+    int64_t s = (ns + 500000000) / 1000000000, minutes = (s + 30) / 60;
+    if (s < 100)
+        snprintf(to, (size_t)n, "%lld s", (long long)s);
+    else if (minutes < 100)
+        snprintf(to, (size_t)n, "%lld min", (long long)minutes);
+    else
+        snprintf(to, (size_t)n, "%lld h %lld min", (long long)(minutes / 60), (long long)(minutes % 60));
+}
+
+static int columns(const struct progress *p)
+{
+    struct winsize w;
+    return ioctl(fileno(p->to), TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
+}
+
+// "12 of 96 conversations, 31.0 tokens/s, 4 min left: ngram, temperature=0"
+static void describe(const struct progress *p, int64_t now, const char *what, char *to, size_t n)
+{
+    char left[48] = "";
+    double seconds = (double)(now - p->began_ns) / 1e9;
+    if (p->ran > 0 && p->seen < p->total) {
+        char time[32];
+        progress_time((int64_t)((double)(now - p->began_ns) / (double)p->ran * (double)(p->total - p->seen)), time,
+                      sizeof(time));
+        snprintf(left, sizeof(left), ", %s left", time);
+    }
+    snprintf(to, n, "%lld of %lld conversations, %.1f tokens/s%s: %s", (long long)p->seen, (long long)p->total,
+             seconds > 0 ? (double)p->tokens / seconds : 0, left, what);
+}
+
+static void draw(struct progress *p, const char *line)
+{
+    int full = p->total > 0 ? (int)(BAR * p->seen / p->total) : BAR, room = columns(p) - BAR - 4;
+    char bar[BAR + 1];
+    for (int i = 0; i < BAR; i++)
+        bar[i] = i < full ? '#' : '-';
+    bar[BAR] = '\0';
+    fprintf(p->to, "\r%s[%s]%s %.*s\x1b[K", p->colour ? "\x1b[32m" : "", bar, p->colour ? "\x1b[0m" : "",
+            room > 0 ? room : 0, line);
+    p->drawn = true;
+}
+
+void progress_tick(struct progress *p, const char *what)
+{
+    int64_t now = now_ns();
+    if (p->to == NULL || now - p->shown_ns < (p->terminal ? (int64_t)TERMINAL_NS : PLAIN_NS))
+        return;
+    char line[512];
+    describe(p, now, what, line, sizeof(line));
+    if (p->terminal)
+        draw(p, line);
+    else
+        fprintf(p->to, "%s\n", line);
+    p->shown_ns = now;
+    fflush(p->to);
+}
+
+void progress_line(struct progress *p, const char *format, ...)
+{
+    if (p->to == NULL)
+        return;
+    wipe(p);
+    va_list args;
+    va_start(args, format);
+    vfprintf(p->to, format, args);
+    va_end(args);
+    fputc('\n', p->to);
+    fflush(p->to);
+}

@@ -1,0 +1,186 @@
+// recorder.c - takes down steps as they come: one growing array of steps and one of trials for each slot, used again for
+// the slot's next sequence.
+#include "experiments/recorder.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/draft.h"
+#include "core/memory.h"
+#include "experiments/transcript.h"
+#include "verifier/rule.h"
+
+struct recording {               // of one sequence
+    enum { FREE, EXPECTED, DONE } state;
+    int64_t sequence;
+    struct step_row *step;       // (n_steps)
+    size_t n_steps, steps_room;
+    struct trial_row *trial;     // (n_trials) of all steps, one behind the other
+    size_t n_trials, trials_room;
+    int32_t *token;              // (n)
+    int n;
+    int64_t prefill_ns, decode_ns, wall_ns;
+    const char *stop;
+};
+
+struct recorder {
+    int slots;
+    bool trials;
+    struct recording *recording; // (slots)
+};
+
+static struct recording *recording_of(struct recorder *r, int64_t sequence)
+{
+    for (int i = 0; i < r->slots; i++)
+        if (r->recording[i].state == EXPECTED && r->recording[i].sequence == sequence)
+            return &r->recording[i];
+    return NULL;                 // nobody wants to know: a warm-up
+}
+
+static bool is_on_path(const struct step *s, int node)
+{
+    for (int i = 1; i < s->advance->n; i++)
+        if (s->advance->node[i] == node)
+            return true;
+    return false;
+}
+
+static int rank(const struct draft *d, int node)
+{
+    int before = 0;
+    for (int i = 1; i < node; i++)
+        before += d->parent[i] == d->parent[node];
+    return before;
+}
+
+// What the rule said of each guess that it looked at, beyond the end of a text too: raw facts; views cut.
+static void record_trials(struct recording *g, const struct step *s)
+{
+    const struct draft *d = s->draft;
+    for (int node = 1; node < d->n; node++) {
+        if (isnan(s->judgement->trial_p[node]))
+            continue;
+        if (g->n_trials == g->trials_room) {
+            g->trials_room = grown(g->trials_room, g->n_trials + 1);
+            g->trial = xrealloc(g->trial, g->trials_room * sizeof(*g->trial));
+        }
+        bool chosen = d->drawn[node] == CHOSEN;
+        g->trial[g->n_trials++] = (struct trial_row){ node,
+                                                      draft_depth(d, node),
+                                                      rank(d, node),
+                                                      d->token[node],
+                                                      d->drawn[node],
+                                                      s->judgement->trial_p[node],
+                                                      chosen ? NAN : s->judgement->trial_q[node], is_on_path(s, node) };
+    }
+}
+
+static void record_step(void *self, const struct step *s)
+{
+    struct recorder *r = self;
+    struct recording *g = recording_of(r, s->sequence);
+    if (g == NULL)
+        return;
+    size_t before = g->n_trials;
+    if (r->trials)
+        record_trials(g, s);
+    if (g->n_steps == g->steps_room) {
+        g->steps_room = grown(g->steps_room, g->n_steps + 1);
+        g->step = xrealloc(g->step, g->steps_room * sizeof(*g->step));
+    }
+    g->step[g->n_steps++] = (struct step_row){
+        .drafted = s->draft->n - 1,
+        .depth = draft_deepest(s->draft),
+        .accepted = transcript_accepted(s),
+        .expected = NAN,
+        .variance = NAN,
+        .propose_ns = s->propose_ns,
+        .verify_ns = s->verify_ns,
+        .advance_ns = s->advance_ns,
+        .batch = s->batch,
+        .n_trials = (int)(g->n_trials - before),
+    };
+}
+
+static void record_end(void *self, const struct ending *e)
+{
+    struct recording *g = recording_of(self, e->sequence);
+    if (g == NULL)
+        return;
+    g->token = xrealloc(g->token, ((size_t)e->n + 1) * sizeof(*g->token));
+    memcpy(g->token, e->token, (size_t)e->n * sizeof(*g->token));
+    g->n = e->n;
+    g->prefill_ns = e->prefill_ns;
+    g->decode_ns = e->decode_ns;
+    g->wall_ns = e->wall_ns;
+    g->stop = stop_name(e->why);
+    g->state = DONE;
+}
+
+struct recorder *recorder_create(int slots, bool trials)
+{
+    struct recorder *r = xcalloc(1, sizeof(*r));
+    r->slots = slots;
+    r->trials = trials;
+    r->recording = xcalloc((size_t)slots, sizeof(*r->recording));
+    return r;
+}
+
+void recorder_destroy(struct recorder *r)
+{
+    if (r == NULL)
+        return;
+    for (int i = 0; i < r->slots; i++) {
+        free(r->recording[i].step);
+        free(r->recording[i].trial);
+        free(r->recording[i].token);
+    }
+    free(r->recording);
+    free(r);
+}
+
+struct listener recorder_listener(struct recorder *r)
+{
+    return (struct listener){ record_step, record_end, r };
+}
+
+void recorder_expect(struct recorder *r, int64_t sequence)
+{
+    int i = 0;
+    while (i < r->slots && r->recording[i].state != FREE)
+        i++;
+    assert(i < r->slots);
+    struct recording *g = &r->recording[i];
+    g->state = EXPECTED;
+    g->sequence = sequence;
+    g->n_steps = g->n_trials = 0;
+}
+
+int64_t recorder_take(struct recorder *r, struct sequence_row *to)
+{
+    for (int i = 0; i < r->slots; i++) {
+        struct recording *g = &r->recording[i];
+        if (g->state != DONE)
+            continue;
+        g->state = FREE;
+        size_t trial = 0;
+        for (size_t s = 0; s < g->n_steps; s++) {        // only now do the trials stay where they are
+            g->step[s].trial = g->trial != NULL ? g->trial + trial : NULL;
+            trial += (size_t)g->step[s].n_trials;
+        }
+        *to = (struct sequence_row){
+            .new_tokens = g->n,
+            .prefill_ns = g->prefill_ns,
+            .decode_ns = g->decode_ns,
+            .wall_ns = g->wall_ns,
+            .token = g->token,
+            .stop = g->stop,
+            .step = g->step,
+            .n_steps = (int)g->n_steps,
+        };
+        return g->sequence;
+    }
+    return -1;
+}

@@ -1,0 +1,138 @@
+// runner.c - runs what the database does not have yet, so that what is compared was run side by side.
+//
+// Group by group (cells that differ only in drafter or rule), repeat by repeat, bunch by bunch of prompts (as many as the
+// batch has slots) there is an occasion, on which the cells that lack something decode the bunch back to back, in an order
+// that rotates from occasion to occasion. Where nothing is lacking, nothing runs. A killed run loses the sequences that were
+// under way and no others: each is one transaction, made when it is done.
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/settings.h"
+#include "drafters/drafter.h"
+#include "experiments/experiment.h"
+#include "experiments/occasion.h"
+#include "models/model.h"
+#include "results/query.h"
+#include "results/store.h"
+#include "revision.h"
+#include "verifier/rule.h"
+
+static bool find_row(struct runner *r, const struct group *g, struct contender *c, struct error *err)
+{
+    const struct experiment *e = r->e;
+    char *prompts = cell_prompts(&r->opened);
+    struct run_row row = {
+        .experiment = e->name,
+        .cell = c->identity.hash,
+        .peers = c->identity.peers,
+        .settings = c->identity.settings,
+        .target = e->target,
+        .drafter = e->drafter.entry[c->cell.drafter].shown,
+        .rule = e->rule.entry[c->cell.rule].shown,
+        .sampling = e->sampling.entry[c->cell.sampling].shown,
+        .drafter_kind = c->pairing.type->name,
+        .device = e->device,
+        .machine = r->opened.machine,
+        .revision = SPECLAB_REVISION,
+        .target_hash = c->identity.target_hash,
+        .drafter_hash = c->identity.drafter_hash[0] != '\0' ? c->identity.drafter_hash : NULL,
+        .prompts = prompts,
+        .model_type = model_type(r->opened.target.model),
+        .activations = "f32",
+        .lossless = c->pairing.rule->exact,
+        .seed = e->seed,
+        .batch = experiment_batch(e, g->batch),
+    };
+    bool ok = store_run(r->store, &row, &c->run, err);
+    free(prompts);
+    return ok;
+}
+
+static bool is_marked_finished(struct store *s, int64_t run, bool *finished, struct error *err)
+{
+    struct query *q = query_again(s, "SELECT finished IS NOT NULL FROM run WHERE id = ?");
+    query_put_int(q, run);
+    *finished = query_next(q) && query_int(q, 0) != 0;
+    return query_close(q, err);
+}
+
+// Every row whose last sequence has just come in, and those of a runner that was killed before it could say so.
+static bool mark_finished(struct runner *r, const struct group *g, bool ran, struct error *err)
+{
+    for (int i = 0; i < g->n; i++) {
+        bool finished;
+        if (!is_marked_finished(r->store, g->contender[i].run, &finished, err))
+            return false;
+        if ((ran || !finished) && !store_run_finished(r->store, g->contender[i].run, err))
+            return false;
+    }
+    return true;
+}
+
+// What ends a text is settled once the target is open, and again when it had to be opened anew.
+static void settle_stops(struct runner *r)
+{
+    r->strings = (struct stop_strings){ r->opened.target.tokenizer, r->e->n_stop, (const char *const *)r->e->stop };
+    r->stops = (struct stops){ r->opened.n_end, r->opened.end, r->e->n_stop > 0 ? stop_strings_find : NULL, &r->strings };
+}
+
+static bool run_occasions(struct runner *r, struct group *g, struct error *err)
+{
+    int batch = experiment_batch(r->e, g->batch), prompts = r->e->prompts.n;
+    for (int repeat = 0; repeat < r->e->repeat; repeat++)
+        for (int first = 0; first < prompts; first += batch) {
+            struct occasion o = {
+                .number = first / batch + repeat,
+                .repeat = repeat,
+                .first = first,
+                .n = prompts - first < batch ? prompts - first : batch,
+            };
+            if (!occasion_run(&o, r, g, err))
+                return false;
+        }
+    return true;
+}
+
+static bool run_group(struct runner *r, int number, struct error *err)
+{
+    struct group g;
+    if (!group_open(&g, number, &r->opened, err))
+        return false;
+    settle_stops(r);
+    int64_t before = r->progress.ran, seen = r->progress.seen;
+    bool ok = true;
+    for (int i = 0; i < g.n && ok; i++)
+        ok = find_row(r, &g, &g.contender[i], err);
+    ok = ok && run_occasions(r, &g, err);
+    int64_t ran = r->progress.ran - before;
+    ok = ok && mark_finished(r, &g, ran > 0, err);
+    if (ok)
+        progress_line(&r->progress, "%s, batch %s: %d cells, %lld conversations decoded, %lld were there already",
+                      r->e->sampling.entry[g.sampling].shown, r->e->batch.entry[g.batch].shown, g.n, (long long)ran,
+                      (long long)(r->progress.seen - seen - ran));
+    group_close(&g);
+    return ok;
+}
+
+bool experiment_run(const struct experiment *e, struct store *s, FILE *progress, const volatile int *stop,
+                    struct error *err)
+{
+    if (store_read_only(s))
+        return fail(err, "%s: the database is read-only, results cannot go into it", store_path(s));
+    struct runner r = { .e = e, .store = s, .stop = stop };
+    if (!opened_open(&r.opened, e, TARGET_ROWS, err))
+        return false;
+    int cells = groups(e) * e->rule.n * e->drafter.n;
+    progress_begin(&r.progress, progress, (int64_t)cells * e->prompts.n * e->repeat);
+    bool ok = true;
+    for (int g = 0; g < groups(e) && ok; g++)
+        ok = run_group(&r, g, err);
+    progress_end(&r.progress);
+    if (r.cut)
+        progress_line(&r.progress, "conversations whose next turn did not fit the context of %d ended before it",
+                      r.opened.context);
+    opened_close(&r.opened);
+    return ok;
+}

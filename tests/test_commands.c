@@ -1,0 +1,418 @@
+// test_commands.c - the program as a person meets it: what it prints, where, and with which status.
+#include "tests/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "drafters/drafter.h"
+#include "sampling/sampling.h"
+#include "tests/child.h"
+#include "tests/tiny.h"
+#include "verifier/rule.h"
+
+static void help_is_on_stdout_and_usage_mistakes_are_not(void **state)
+{
+    (void)state;
+    const char *commands[] = {
+        "", "generate ", "tokenize ", "score ", "inspect ", "prune ", "list ", "run ", "report "
+    };
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        struct said s = child_run("%s--help", commands[i]);
+        said_insist(&s, commands[i]);
+        assert_non_null(strstr(s.out, "Usage: speclab"));
+        assert_string_equal(s.err, "");
+        said_free(&s);
+    }
+    struct said s = child_run("--version");
+    assert_int_equal(s.status, 0);
+    assert_int_equal(strncmp(s.out, "speclab ", 8), 0);
+    said_free(&s);
+    s = child_run("%s", "");
+    assert_int_equal(s.status, 2);
+    assert_string_equal(s.out, "");
+    said_free(&s);
+}
+
+static void list_names_everything_that_is_registered(void **state)
+{
+    (void)state;
+    struct said text = child_run("list"), json = child_run("list --json");
+    said_insist(&text, "list");
+    struct json *j = said_json(&json);
+    size_t n = 0;
+    for (; drafter_types[n] != NULL; n++) {
+        assert_non_null(strstr(text.out, drafter_types[n]->name));
+        assert_string_equal(json_text(json_get(json_at(json_get(j, "drafters"), n), "name")), drafter_types[n]->name);
+    }
+    assert_int_equal(json_count(json_get(j, "drafters")), n);
+    for (n = 0; rules[n] != NULL; n++) {
+        const struct json *r = json_at(json_get(j, "rules"), n);
+        assert_non_null(strstr(text.out, rules[n]->name));
+        assert_string_equal(json_text(json_get(r, "name")), rules[n]->name);
+        assert_int_equal(json_bool(json_get(r, "exact")), rules[n]->exact);
+    }
+    for (n = 0; stages[n] != NULL; n++) {
+        assert_non_null(strstr(text.out, stages[n]->name));
+        assert_string_equal(json_text(json_get(json_at(json_get(j, "stages"), n), "name")), stages[n]->name);
+    }
+    json_free(j);
+    said_free(&text);
+    said_free(&json);
+}
+
+// The new ids of a run with --json, which is looked over as well.
+static struct json *generated(const char *arguments)
+{
+    struct said s = child_run("generate --json %s", arguments);
+    said_insist(&s, arguments);
+    struct json *j = said_json(&s);
+    int64_t kept = 0, accepted = 0;
+    const struct json *steps = json_get(j, "steps");
+    for (size_t i = 0; i < json_count(steps); i++) {
+        const struct json *step = json_at(steps, i);
+        kept += json_int(json_get(step, "kept"));
+        accepted += json_int(json_get(step, "accepted"));
+        assert_true(json_int(json_get(step, "accepted")) <= json_int(json_get(step, "depth")));
+        assert_true(json_int(json_get(step, "depth")) <= json_int(json_get(step, "drafted")));
+        assert_true(json_int(json_get(step, "verify_ns")) > 0);
+    }
+    assert_int_equal(kept, json_count(json_get(j, "new_ids")));
+    assert_true(accepted <= kept);
+    said_free(&s);
+    return j;
+}
+
+static void assert_same_ids(const struct json *a, const struct json *b, const char *what)
+{
+    a = json_get(a, "new_ids");
+    b = json_get(b, "new_ids");
+    assert_int_equal(json_count(a), json_count(b));
+    for (size_t i = 0; i < json_count(a); i++)
+        if (json_int(json_at(a, i)) != json_int(json_at(b, i)))
+            fail_msg("%s: token %zu is %lld, expected %lld", what, i, (long long)json_int(json_at(b, i)),
+                     (long long)json_int(json_at(a, i)));
+}
+
+static void every_drafter_gives_the_text_of_none(void **state)
+{
+    (void)state;
+    const char *drafters[] = { "ngram", "ngram:longest=2,tokens=5", "small:model=%s,tokens=4,pick=likeliest",
+                               "small:model=%s,widths=[3,2,1]", "small:model=%s,nodes=9,tokens=4,pick=likeliest" };
+    const char *ways[] = { "", "--rule match --temperature 1 --seed 11" };
+    for (size_t w = 0; w < 2; w++) {
+        char *arguments =
+            xformat("%s --ids '[5, 6, 7, 5, 6, 7, 5, 6]' --tokens 40 --ignore-end %s", models.gguf, ways[w]);
+        struct json *plain = generated(arguments);
+        assert_int_equal(json_count(json_get(plain, "new_ids")), 40);
+        for (size_t i = 0; i < sizeof(drafters) / sizeof(drafters[0]); i++) {
+            char *drafter = words_with(drafters[i], models.draft),
+                 *line = xformat("%s --drafter %s", arguments, drafter);
+            struct json *j = generated(line);
+            assert_same_ids(plain, j, line);
+            json_free(j);
+            free(line);
+            free(drafter);
+        }
+        json_free(plain);
+        free(arguments);
+    }
+}
+
+static void both_formats_and_a_padded_draft_model_give_one_text(void **state)
+{
+    (void)state;
+    char *a = xformat("%s --tokens 20 Hello", models.gguf),
+         *b = xformat("%s --tokens 20 Hello --drafter small:model=%s", models.hf, models.padded);
+    struct json *x = generated(a), *y = generated(b);
+    assert_same_ids(x, y, b);
+    assert_string_equal(json_text(json_get(x, "text")), json_text(json_get(y, "text")));
+    json_free(x);
+    json_free(y);
+    free(a);
+    free(b);
+}
+
+static void a_trace_tells_each_draft_whole(void **state)
+{
+    (void)state;
+    char *arguments = xformat(
+        "%s --ids '[5, 6, 7]' --tokens 12 --ignore-end --temperature 1 --trace --drafter small:model=%s,widths=[2,2]",
+        models.gguf, models.draft);
+    struct json *j = generated(arguments);
+    const struct json *steps = json_get(j, "steps");
+    for (size_t i = 0; i < json_count(steps); i++) {
+        const struct json *step = json_at(steps, i), *d = json_get(step, "draft"), *stood = json_get(d, "stood");
+        size_t n = (size_t)json_int(json_get(step, "drafted")) + 1;
+        const char *keys[] = { "tokens", "parents", "drawn", "p", "q", "stood" };
+        int64_t standing = -1;                           // the root stands, and was no guess
+        for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
+            assert_int_equal(json_count(json_get(d, keys[k])), n);
+        for (size_t k = 0; k < n; k++)
+            standing += json_bool(json_at(stood, k));
+        assert_int_equal(json_count(json_get(step, "out")), (size_t)standing + 1);
+        assert_int_equal(json_int(json_at(json_get(d, "parents"), 0)), -1);
+    }
+    json_free(j);
+    free(arguments);
+}
+
+static void text_is_streamed_as_json_has_it(void **state)
+{
+    (void)state;
+    const char *how =
+        "--rule match --temperature 1 --seed 5 --tokens 40 --ignore-end --logit-bias {3:-99}"; // no NUL bytes
+    struct said s = child_run("generate %s %s Hello", models.gguf, how);
+    struct said same = child_run_with("Hello\n", "generate %s %s --drafter ngram -", models.hf, how);
+    said_insist(&s, "generate");
+    said_insist(&same, "generate -");
+    char *arguments = xformat("%s %s Hello", models.gguf, how);
+    struct json *j = generated(arguments);
+    const char *text = json_text(json_get(j, "text"));
+    assert_true(strlen(text) > 9);
+    char *line = xformat("%s%s", text, text[strlen(text) - 1] == '\n' ? "" : "\n");
+    assert_string_equal(s.out, line);
+    assert_string_equal(same.out, line);
+    assert_non_null(strstr(s.err, "tokens/s"));
+    assert_null(strstr(s.out, "\033"));
+    free(line);
+    free(arguments);
+    json_free(j);
+    said_free(&s);
+    said_free(&same);
+}
+
+// Three printable letters in a row somewhere behind the text's beginning; NULL: there are none.
+static const char *a_word_of(const char *text)
+{
+    for (const char *at = *text != '\0' ? text + 1 : text; *at != '\0'; at++)
+        for (int n = 0; at[n] > ' ' && at[n] < 0x7F && at[n] != '\''; n++)
+            if (n == 2)
+                return at;
+    return NULL;
+}
+
+static void a_stop_string_ends_the_text_and_is_left_out(void **state)
+{
+    (void)state;
+    int tried = 0;
+    for (int seed = 0; seed < 20; seed++) {
+        char *arguments = xformat(
+            "%s --chat none --tokens 60 --ignore-end --rule match --temperature 1 --logit-bias {3:-99} --seed %d abc",
+            models.gguf, seed);
+        struct json *whole = generated(arguments);
+        const char *text = json_text(json_get(whole, "text")), *word = a_word_of(text);
+        if (word != NULL) {
+            char *stopped =
+                xformat("%s --drafter small:model=%s --stop zzzzz --stop '%.3s'", arguments, models.draft, word);
+            struct json *j = generated(stopped);
+            char *before = xstrndup(text, (size_t)(word - text)), *first = strstr(before, "zzzzz");
+            word = xstrndup(word, 3);
+            assert_null(first);
+            before[strstr(text, word) - text] = '\0';
+            assert_string_equal(json_text(json_get(j, "stop")), "string");
+            assert_string_equal(json_text(json_get(j, "text")), before);
+            free((char *)(uintptr_t)word);
+            free(before);
+            free(stopped);
+            json_free(j);
+            tried++;
+        }
+        json_free(whole);
+        free(arguments);
+    }
+    assert_true(tried > 0);
+}
+
+static void ids_need_no_tokenizer(void **state)
+{
+    (void)state;
+    char *arguments = xformat("%s --ids '[295, 0, 7]' --tokens 5", models.mute);
+    struct json *j = generated(arguments);
+    assert_true(json_is_null(json_get(j, "text")));
+    struct said s = child_run("generate %s", arguments);
+    said_insist(&s, arguments);
+    struct error err;
+    struct json *shown = json_parse(s.out, strlen(s.out), "stdout", &err), *both = json_new_object();
+    assert_non_null(shown);
+    json_set(both, "new_ids", shown);
+    assert_same_ids(j, both, "what is shown");
+    json_free(both);
+    json_free(j);
+    said_free(&s);
+    free(arguments);
+}
+
+static void decoding_takes_back_what_encoding_did(void **state)
+{
+    (void)state;
+    const char *lines =
+        "{\"text\":\"plain words\"}\n{\"text\":\"\"}\n{\"text\":\"caf\xC3\xA9 \xF0\x9F\x98\x80 \\u0000 \\n\"}\n"
+        "{\"text\":\"<|im_start|>user\"}\n";
+    const char *both[] = { models.hf, models.gguf };
+    char *first = NULL;
+    for (int m = 0; m < 2; m++) {
+        struct said ids = child_run_with(lines, "tokenize %s", both[m]);
+        said_insist(&ids, "tokenize");
+        struct said text = child_run_with(ids.out, "tokenize --decode %s", both[m]);
+        said_insist(&text, "tokenize --decode");
+        assert_string_equal(text.out, lines);
+        if (first != NULL)
+            assert_string_equal(first, ids.out);
+        free(first);
+        first = xstrdup(ids.out);
+        said_free(&ids);
+        said_free(&text);
+    }
+    struct said plain = child_run_with("{\"text\":\"<|im_end|>\"}\n", "tokenize --no-special %s", models.gguf);
+    struct said whole = child_run_with("{\"text\":\"<|im_end|>\"}\n", "tokenize %s", models.gguf);
+    assert_true(strlen(plain.out) > strlen(whole.out));
+    said_free(&plain);
+    said_free(&whole);
+    free(first);
+}
+
+// Lines of stdout, each parsed.
+static size_t lines_of(const struct said *s, struct json **to, size_t room)
+{
+    size_t n = 0;
+    struct error err;
+    for (const char *at = s->out; *at != '\0' && n < room; n++) {
+        size_t length = strcspn(at, "\n");
+        to[n] = json_parse(at, length, "line", &err);
+        assert_non_null(to[n]);
+        at += length + (at[length] == '\n');
+    }
+    return n;
+}
+
+static void probabilities_of_all_next_tokens_sum_to_1(void **state)
+{
+    (void)state;
+    struct text in = { 0 };
+    struct json *line[300];
+    for (int x = 0; x < tiny_usual.vocab; x++)
+        text_printf(&in, "{\"ids\":[9,8,7,%d]}\n", x);
+    struct said s = child_run_with(in.s, "score %s", models.gguf);
+    said_insist(&s, "score");
+    size_t n = lines_of(&s, line, 300);
+    double sum = 0;
+    assert_int_equal(n, (size_t)tiny_usual.vocab);
+    for (size_t i = 0; i < n; i++) {
+        const struct json *list = json_get(line[i], "logprobs");
+        double all = 0;
+        assert_int_equal(json_count(list), 3);
+        sum += exp(json_number(json_at(list, 2)));
+        assert_true(json_number(json_at(list, 0)) == json_number(json_at(json_get(line[0], "logprobs"), 0)));
+        for (size_t k = 0; k < 3; k++)
+            all -= json_number(json_at(list, k));
+        assert_true(fabs(json_number(json_get(line[i], "perplexity")) - exp(all / 3)) < 1e-9 * exp(all / 3));
+    }
+    for (size_t i = 0; i < n; i++)
+        json_free(line[i]);
+    assert_true(fabs(sum - 1) < 1e-9);
+    free(in.s);
+    said_free(&s);
+}
+
+// More tokens than one pass takes: what comes later, and where passes meet, changes nothing.
+static void a_long_text_scores_as_its_beginning_does(void **state)
+{
+    (void)state;
+    struct text in = { 0 };
+    struct json *line[3];
+    const int lengths[] = { 400, 130, 129 };
+    for (int l = 0; l < 3; l++)
+        for (int i = 0; i < lengths[l]; i++)
+            text_printf(&in, i == 0 ? "{\"ids\":[%d" : i + 1 < lengths[l] ? ",%d" : ",%d]}\n", i * i % 251);
+    struct said s = child_run_with(in.s, "score %s", models.gguf);
+    said_insist(&s, "score");
+    assert_int_equal(lines_of(&s, line, 3), 3);
+    for (int l = 0; l < 3; l++) {
+        const struct json *list = json_get(line[l], "logprobs");
+        assert_int_equal(json_count(list), (size_t)lengths[l] - 1);
+        for (size_t i = 0; i < json_count(list); i++)
+            assert_true(json_number(json_at(list, i)) == json_number(json_at(json_get(line[0], "logprobs"), i)));
+    }
+    for (int l = 0; l < 3; l++)
+        json_free(line[l]);
+    assert_non_null(strstr(s.err, "3 texts, 656 tokens scored, perplexity"));
+    free(in.s);
+    said_free(&s);
+}
+
+static void inspect_counts_what_a_pass_costs(void **state)
+{
+    (void)state;
+    struct said s = child_run("inspect %s --json --context 10", models.hf);
+    said_insist(&s, "inspect");
+    struct json *j = said_json(&s);
+    const struct json *pass = json_get(j, "pass");
+    // The shape of tiny_usual: 3 layers of q, o 64x64, k, v 32x64, three of 128x64, two norms; a last norm; a head and a table of
+    // 288x64, of which a pass reads the head.
+    double matrices = 3 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 128 * 64) + 288 * 64, vectors = 7 * 64;
+    assert_int_equal(json_int(json_get(j, "layers")), 3);
+    assert_true((double)json_int(json_get(j, "parameters")) == matrices + vectors + 288 * 64);
+    assert_int_equal(json_int(json_get(j, "cache_bytes_per_token")), 3 * 2 * 32 * 4);
+    assert_true(json_number(json_get(pass, "flops")) == 2 * matrices + 3 * 4 * 64 * 10);
+    assert_true(json_number(json_get(pass, "bytes")) == 4 * (matrices + vectors) + 10 * 768);
+    assert_true(json_number(json_get(json_get(j, "memory"), "bytes_per_second")) > 1e6);
+    assert_int_equal(json_count(json_get(j, "ignored")), 0);
+    json_free(j);
+    said_free(&s);
+    s = child_run("inspect %s --no-probe --tensors", models.gguf);
+    said_insist(&s, "inspect");
+    assert_non_null(strstr(s.out, "model.layers.2.mlp.down_proj.weight"));
+    assert_non_null(strstr(s.out, "chatml"));
+    said_free(&s);
+}
+
+static void a_pruned_model_is_a_draft_model(void **state)
+{
+    (void)state;
+    const char *both[] = { models.hf, models.gguf }, *names[] = { "pruned", "pruned.gguf" };
+    for (int m = 0; m < 2; m++) {
+        char *to = in_directory(names[m]);
+        struct said s = child_run("prune %s --keep 0,2 --out %s", both[m], to);
+        said_insist(&s, "prune");
+        assert_non_null(strstr(s.out, "2 of 3 layers"));
+        char *plain = xformat("%s --ids '[5, 6]' --tokens 20", both[m]),
+             *helped = xformat("%s --drafter small:model=%s", plain, to);
+        struct json *a = generated(plain), *b = generated(helped);
+        assert_same_ids(a, b, helped);
+        json_free(a);
+        json_free(b);
+        free(plain);
+        free(helped);
+        said_free(&s);
+        free(to);
+    }
+}
+
+int main(void)
+{
+    if (!child_is_there()) {
+        fprintf(stderr, "the program was not built: skipped\n");
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(help_is_on_stdout_and_usage_mistakes_are_not),
+        cmocka_unit_test(list_names_everything_that_is_registered),
+        cmocka_unit_test(every_drafter_gives_the_text_of_none),
+        cmocka_unit_test(both_formats_and_a_padded_draft_model_give_one_text),
+        cmocka_unit_test(a_trace_tells_each_draft_whole),
+        cmocka_unit_test(text_is_streamed_as_json_has_it),
+        cmocka_unit_test(a_stop_string_ends_the_text_and_is_left_out),
+        cmocka_unit_test(ids_need_no_tokenizer),
+        cmocka_unit_test(decoding_takes_back_what_encoding_did),
+        cmocka_unit_test(probabilities_of_all_next_tokens_sum_to_1),
+        cmocka_unit_test(a_long_text_scores_as_its_beginning_does),
+        cmocka_unit_test(inspect_counts_what_a_pass_costs),
+        cmocka_unit_test(a_pruned_model_is_a_draft_model),
+    };
+    return cmocka_run_group_tests(tests, models_make, models_remove);
+}
