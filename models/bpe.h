@@ -26,7 +26,7 @@ struct bpe {
 
 void bpe_init(struct bpe *b, size_t merges);                     // room for so many; no byte has a token yet
 void bpe_free(struct bpe *b);
-void bpe_merge(struct bpe *b, int32_t left, int32_t right, uint32_t rank, int32_t whole);    // a pair's last rank counts
+void bpe_merge(struct bpe *b, int32_t left, int32_t right, uint32_t rank, int32_t whole);  // a pair's last rank counts
 
 struct bpe_work {                        // memory that one piece leaves to the next; start with { 0 }
     struct symbol *symbol;               // (symbols)

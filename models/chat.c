@@ -20,7 +20,8 @@ static bool contains_whole(const char *jinja, const char *text)
 {
     size_t n = strlen(text);
     for (const char *at = strstr(jinja, text); at != NULL; at = strstr(at + 1, text)) {
-        bool begins = at > jinja && (strchr("\n'\"", at[-1]) != NULL || (at[-1] == 'n' && at - jinja >= 2 && at[-2] == '\\'));
+        bool begins =
+            at > jinja && (strchr("\n'\"", at[-1]) != NULL || (at[-1] == 'n' && at - jinja >= 2 && at[-2] == '\\'));
         bool ends = at[n] == '\'' || at[n] == '"' || strncmp(at + n, closing, strlen(closing)) == 0;
         if (begins && ends)
             return true;
@@ -57,8 +58,10 @@ bool chat_choose(const char *wanted, const char *jinja, struct chat_format *to, 
     if (strlen(jinja) > (size_t)shown)
         while (shown > 0 && ((unsigned char)jinja[shown] & 0xC0) == 0x80)        // no half character
             shown--;
-    return fail(err, "the checkpoint's chat template is not one we know (ChatML): \"%.*s%s\"; `chat: none` gives the model the prompts as they are",
-                shown, jinja, strlen(jinja) > (size_t)shown ? "..." : "");
+    return fail(
+        err,
+        "the checkpoint's chat template is not one we know (ChatML): \"%.*s%s\"; `chat: none` gives the model the prompts as they are",
+        shown, jinja, strlen(jinja) > (size_t)shown ? "..." : "");
 }
 
 static void turn(struct text *to, const char *role, const char *content)

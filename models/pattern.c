@@ -12,7 +12,8 @@
 #include "models/utf8.h"
 
 // White_Space of Unicode. PCRE2's own \s also takes U+180E, which ceased to be a space in Unicode 6.3.
-static const char *const spaces = "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
+static const char *const spaces =
+    "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
 
 // ---- rewriting --------------------------------------------------------------------------------------------------
 
@@ -65,7 +66,8 @@ static bool put_set(struct rewriting *r, const char *members, bool negated, size
 // \p{L}: PCRE2's characters of the category and those that it may be too old to know.
 static bool put_category(struct rewriting *r, const char *name, bool negated, size_t at)
 {
-    static const char *const known = " L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp ";
+    static const char *const known =
+        " L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp ";
     char word[5];
     snprintf(word, sizeof(word), " %.2s ", name);
     if (strlen(name) > 2 || strstr(known, word) == NULL)
@@ -250,7 +252,8 @@ static struct pattern *compile(const char *text, size_t n, struct error *err)
     if (reading == NULL)
         abort();
     pcre2_set_newline(reading, PCRE2_NEWLINE_LF);
-    uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;    // in Ruby ^ and $ are of lines
+    // In Ruby ^ and $ are of lines.
+    uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
     pcre2_code *code = pcre2_compile((PCRE2_SPTR)text, n, options, &number, &offset, reading);
     pcre2_compile_context_free(reading);
     if (code == NULL) {
@@ -328,7 +331,8 @@ void search_end(struct search *s)
     free(s);
 }
 
-enum found search_next(struct search *s, const char *text, size_t n, size_t from, size_t *start, size_t *stop, struct error *err)
+enum found search_next(struct search *s, const char *text, size_t n, size_t from, size_t *start, size_t *stop,
+                       struct error *err)
 {
     const struct pattern *p = s->pattern;
     int rc = pcre2_match(p->code, (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK, s->match, p->limits);

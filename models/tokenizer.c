@@ -43,7 +43,10 @@ static struct tokenizer *open_directory(const char *path, struct error *err)
     if (file_exists(file))
         t = open_json(file, err);
     else
-        fail(err, "%s: no tokenizer.json there (tokenizer.model and vocab.json are not read; transformers' save_pretrained makes one)", path);
+        fail(
+            err,
+            "%s: no tokenizer.json there (tokenizer.model and vocab.json are not read; transformers' save_pretrained makes one)",
+            path);
     free(file);
     return t;
 }
@@ -88,7 +91,8 @@ static bool no_token(const struct tokenizer *t, size_t rank, const char *text, s
     return false;
 }
 
-bool tokenizer_merge(struct tokenizer *t, size_t rank, const char *left, size_t left_n, const char *right, size_t right_n, struct error *err)
+bool tokenizer_merge(struct tokenizer *t, size_t rank, const char *left, size_t left_n, const char *right,
+                     size_t right_n, struct error *err)
 {
     int32_t l = vocabulary_find(&t->vocabulary, left, left_n), r = vocabulary_find(&t->vocabulary, right, right_n);
     if (l < 0)
@@ -160,8 +164,8 @@ bool tokenizer_same(const struct tokenizer *a, const struct tokenizer *b, struct
         if (as == NULL || bs == NULL || (an == bn && memcmp(as, bs, an) == 0))
             continue;
         char *one = text_shown(as, an), *other = text_shown(bs, bn);
-        fail(err, "%s and %s have different vocabularies: token %d is %s in the first, %s in the second", a->name, b->name,
-             (int)id, one, other);
+        fail(err, "%s and %s have different vocabularies: token %d is %s in the first, %s in the second", a->name,
+             b->name, (int)id, one, other);
         free(one);
         free(other);
         return false;
@@ -230,7 +234,8 @@ static bool encode_raw(struct encoding *e, const char *s, size_t n, struct error
     return ok;
 }
 
-bool tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, bool special, struct ids *to, struct error *err)
+bool tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, bool special, struct ids *to,
+                      struct error *err)
 {
     size_t valid = utf8_valid(text, n);
     if (valid < n)

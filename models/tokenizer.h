@@ -23,7 +23,8 @@ struct tokenizer *tokenizer_open(const char *path, struct error *err);
 void tokenizer_close(struct tokenizer *t);
 
 int tokenizer_size(const struct tokenizer *t);                   // ids are 0 .. size - 1
-int32_t tokenizer_id(const struct tokenizer *t, const char *token);      // of a token's own text ("<|im_end|>"); -1: none
+// Of a token's text as the checkpoint writes it: "<|im_end|>", and " the" in byte letters ("Ġthe"); -1: none.
+int32_t tokenizer_id(const struct tokenizer *t, const char *token);
 const char *tokenizer_token(const struct tokenizer *t, int32_t id, size_t *n);   // its bytes; NULL: no such id
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
 

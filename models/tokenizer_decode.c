@@ -40,7 +40,8 @@ static void put(struct decoding *hold, const char *s, size_t n, struct text *to)
     }
 }
 
-void tokenizer_decode(const struct tokenizer *t, const int32_t *id, size_t n, bool special, struct decoding *hold, struct text *to)
+void tokenizer_decode(const struct tokenizer *t, const int32_t *id, size_t n, bool special, struct decoding *hold,
+                      struct text *to)
 {
     for (size_t i = 0; i < n; i++) {
         size_t length;

@@ -1,7 +1,7 @@
 // tokenizer_gguf.c - a tokenizer from a GGUF file's metadata.
 //
-// The pattern is not in the file: `tokenizer.ggml.pre` names the family. Normalisation is not either, and llama.cpp, for
-// which these files are written, does none.
+// The pattern is not in the file: `tokenizer.ggml.pre` names the family. Normalisation is not either; llama.cpp, for which
+// these files are written, does none.
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,8 +53,9 @@ static bool read_tokens(struct tokenizer *t, const struct gguf *g, struct error 
             return fail(err, "%s: tokenizer.ggml.tokens ends after %d tokens", t->name, (int)id);
         int64_t type = types != NULL ? gguf_array_int(types, (uint64_t)id) : NORMAL;
         bool special = type == CONTROL || type == UNKNOWN, added = special || type == USER_DEFINED;
-        bool ok = added ? vocabulary_add_literal(&t->vocabulary, id, s.s, s.n, special ? TOKEN_SPECIAL : TOKEN_ADDED, &why)
-                        : vocabulary_add(&t->vocabulary, id, s.s, s.n, &why);
+        bool ok =
+            added ? vocabulary_add_literal(&t->vocabulary, id, s.s, s.n, special ? TOKEN_SPECIAL : TOKEN_ADDED, &why)
+                  : vocabulary_add(&t->vocabulary, id, s.s, s.n, &why);
         if (!ok)
             return fail(err, "%s: %s", t->name, why.text);
         if (added && s.n > 0)
@@ -77,7 +78,8 @@ static bool read_merges(struct tokenizer *t, const struct gguf *g, struct error 
         if (gguf_next_string(merges, &at, &s) && s.n > 1)
             space = memchr(s.s + 1, ' ', s.n - 1);       // the left token may itself be a space
         if (space == NULL)
-            return fail(err, "%s: merge %llu is not two tokens with a space between", t->name, (unsigned long long)rank);
+            return fail(err, "%s: merge %llu is not two tokens with a space between", t->name,
+                        (unsigned long long)rank);
         size_t left = (size_t)(space - s.s);
         if (!tokenizer_merge(t, (size_t)rank, s.s, left, space + 1, s.n - left - 1, err))
             return false;
@@ -90,7 +92,9 @@ static bool read_family(struct tokenizer *t, const struct gguf *g, struct error 
     struct gguf_string pre;
     struct error why;
     if (!gguf_text(g, "tokenizer.ggml.pre", &pre))
-        return fail(err, "%s: does not say how its tokenizer cuts text (no tokenizer.ggml.pre); a newer conversion does", t->name);
+        return fail(err,
+                    "%s: does not say how its tokenizer cuts text (no tokenizer.ggml.pre); a newer conversion does",
+                    t->name);
     if (!pretokenizer_family(&t->cut, pre.s, pre.n, &t->whole_pieces, &why))
         return fail(err, "%s: %s", t->name, why.text);
     return true;

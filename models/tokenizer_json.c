@@ -29,13 +29,15 @@ static bool is_type(const struct json *j, const char *type)
     return strcmp(type_of(j), type) == 0;
 }
 
-static bool not_known(const struct tokenizer *t, const char *what, const struct json *j, const char *known, struct error *err)
+static bool not_known(const struct tokenizer *t, const char *what, const struct json *j, const char *known,
+                      struct error *err)
 {
     return fail(err, "%s: the %s %.64s is not known (%s)", t->name, what, type_of(j), known);
 }
 
 // A switch that may be missing.
-static bool read_switch(const struct tokenizer *t, const struct json *j, const char *key, bool preset, bool *to, struct error *err)
+static bool read_switch(const struct tokenizer *t, const struct json *j, const char *key, bool preset, bool *to,
+                        struct error *err)
 {
     const struct json *v = json_get(j, key);
     *to = json_is_null(v) ? preset : json_bool(v);
@@ -67,7 +69,8 @@ static bool read_normalizer(struct tokenizer *t, const struct json *j, struct er
 
 static bool read_split(struct tokenizer *t, const struct json *j, struct error *err)
 {
-    const struct json *pattern = json_get(j, "pattern"), *regex = json_get(pattern, "Regex"), *string = json_get(pattern, "String");
+    const struct json *pattern = json_get(j, "pattern"), *regex = json_get(pattern, "Regex"),
+                      *string = json_get(pattern, "String");
     const char *behavior = json_text(json_get(j, "behavior"));
     const struct json *text = json_is_text(regex) ? regex : string;
     bool invert;
@@ -99,7 +102,8 @@ static bool read_byte_level(struct tokenizer *t, const struct json *j, struct er
 {
     bool space_first, regex;
     struct error why;
-    if (!read_switch(t, j, "add_prefix_space", true, &space_first, err) || !read_switch(t, j, "use_regex", true, &regex, err))
+    if (!read_switch(t, j, "add_prefix_space", true, &space_first, err) ||
+        !read_switch(t, j, "use_regex", true, &regex, err))
         return false;
     return pretokenizer_byte_level(&t->cut, space_first, regex, &why) || fail(err, "%s: %s", t->name, why.text);
 }
@@ -174,7 +178,8 @@ static bool take_id(const struct tokenizer *t, const struct json *id, const char
     return true;
 }
 
-static bool size_of(const struct tokenizer *t, const struct json *vocabulary, const struct json *added, int *size, struct error *err)
+static bool size_of(const struct tokenizer *t, const struct json *vocabulary, const struct json *added, int *size,
+                    struct error *err)
 {
     *size = 0;
     for (void *at = json_first(vocabulary); at != NULL; at = json_next(vocabulary, at))
@@ -184,13 +189,15 @@ static bool size_of(const struct tokenizer *t, const struct json *vocabulary, co
         const struct json *content = json_get(json_at(added, i), "content");
         if (!json_is_text(content))
             return wrong(t, "the content of an added token", "text", err);
-        if (json_text_length(content) > 0 && !take_id(t, json_get(json_at(added, i), "id"), json_text(content), size, err))
+        if (json_text_length(content) > 0 &&
+            !take_id(t, json_get(json_at(added, i), "id"), json_text(content), size, err))
             return false;
     }
     return true;
 }
 
-static bool read_vocabulary(struct tokenizer *t, const struct json *vocabulary, const struct json *added, struct error *err)
+static bool read_vocabulary(struct tokenizer *t, const struct json *vocabulary, const struct json *added,
+                            struct error *err)
 {
     int size;
     struct error why;
@@ -214,7 +221,8 @@ static bool read_merge(struct tokenizer *t, const struct json *j, size_t rank, s
 {
     const struct json *left = json_at(j, 0), *right = json_at(j, 1);
     if (json_count(j) == 2 && json_is_text(left) && json_is_text(right))
-        return tokenizer_merge(t, rank, json_text(left), json_text_length(left), json_text(right), json_text_length(right), err);
+        return tokenizer_merge(t, rank, json_text(left), json_text_length(left), json_text(right),
+                               json_text_length(right), err);
     const char *s = json_text(j), *space = memchr(s, ' ', json_text_length(j)), *end = s + json_text_length(j);
     if (space == NULL || memchr(space + 1, ' ', (size_t)(end - space - 1)) != NULL)
         return fail(err, "%s: merge %zu is neither \"a b\" nor [\"a\", \"b\"]", t->name, rank);
@@ -251,7 +259,8 @@ static bool read_unknown(struct tokenizer *t, const struct json *model, struct e
 {
     const struct json *unknown = json_get(model, "unk_token");
     bool fallback;
-    if (!read_switch(t, model, "fuse_unk", false, &t->bpe.fuse_unknown, err) || !read_switch(t, model, "byte_fallback", false, &fallback, err))
+    if (!read_switch(t, model, "fuse_unk", false, &t->bpe.fuse_unknown, err) ||
+        !read_switch(t, model, "byte_fallback", false, &fallback, err))
         return false;
     if (every_byte_has_a_token(t))
         return true;
@@ -260,7 +269,8 @@ static bool read_unknown(struct tokenizer *t, const struct json *model, struct e
     if (json_is_null(unknown))
         return true;                     // dropped
     t->bpe.unknown = vocabulary_find(&t->vocabulary, json_text(unknown), json_text_length(unknown));
-    return t->bpe.unknown >= 0 || fail(err, "%s: bytes lack their tokens, and the vocabulary has no unk_token for them", t->name);
+    return t->bpe.unknown >= 0 ||
+           fail(err, "%s: bytes lack their tokens, and the vocabulary has no unk_token for them", t->name);
 }
 
 // ---- added tokens -----------------------------------------------------------------------------------------------
@@ -272,8 +282,10 @@ static bool read_added_token(struct tokenizer *t, const struct json *j, struct e
     size_t n = json_text_length(content);
     struct added_token flags = { .id = (int32_t)json_int(json_get(j, "id")) };
     bool normalized;
-    if (!read_switch(t, j, "special", false, &flags.special, err) || !read_switch(t, j, "single_word", false, &flags.single_word, err) ||
-        !read_switch(t, j, "lstrip", false, &flags.lstrip, err) || !read_switch(t, j, "rstrip", false, &flags.rstrip, err) ||
+    if (!read_switch(t, j, "special", false, &flags.special, err) ||
+        !read_switch(t, j, "single_word", false, &flags.single_word, err) ||
+        !read_switch(t, j, "lstrip", false, &flags.lstrip, err) ||
+        !read_switch(t, j, "rstrip", false, &flags.rstrip, err) ||
         !read_switch(t, j, "normalized", !flags.special, &normalized, err))
         return false;
     if (n == 0)
@@ -319,7 +331,8 @@ static bool read_all(struct tokenizer *t, const struct json *j, struct error *er
         return fail(err, "%s: its pre-tokenizer has no ByteLevel; only byte-level BPE is known", t->name);
     return read_decoder(t, json_get(j, "decoder"), err) && read_vocabulary(t, json_get(model, "vocab"), added, err) &&
            read_merges(t, json_get(model, "merges"), err) && read_unknown(t, model, err) &&
-           read_switch(t, model, "ignore_merges", false, &t->whole_pieces, err) && read_added(t, added, err) && tokenizer_ready(t, err);
+           read_switch(t, model, "ignore_merges", false, &t->whole_pieces, err) && read_added(t, added, err) &&
+           tokenizer_ready(t, err);
 }
 
 struct tokenizer *tokenizer_from_json(const struct json *j, const char *name, struct error *err)

@@ -25,5 +25,6 @@ struct tokenizer *tokenizer_from_json(const struct json *j, const char *name, st
 // The steps that both take, in this order: the tokens of single bytes, from the vocabulary as it is then; merge number
 // `rank`, of two tokens given by their texts; what is left to do at the end.
 void tokenizer_bytes(struct tokenizer *t);
-bool tokenizer_merge(struct tokenizer *t, size_t rank, const char *left, size_t left_n, const char *right, size_t right_n, struct error *err);
+bool tokenizer_merge(struct tokenizer *t, size_t rank, const char *left, size_t left_n, const char *right,
+                     size_t right_n, struct error *err);
 bool tokenizer_ready(struct tokenizer *t, struct error *err);

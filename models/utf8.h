@@ -6,7 +6,7 @@
 size_t utf8_character(const char *s, size_t n);
 // Where the text stops being well-formed; n if it does not.
 size_t utf8_valid(const char *s, size_t n);
-// Whether byte b may stand as number i (0, 1, ...) of a character that began with `before`, (i) bytes well-formed so far.
+// Whether byte b may stand as number i (0, 1, ...) of a character that began with `before`: (i), well-formed so far.
 int utf8_continues(const unsigned char *before, int i, unsigned char b);
 // Bytes that a character beginning with b has; 0 if none begins so.
 int utf8_length(unsigned char b);

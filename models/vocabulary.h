@@ -36,10 +36,11 @@ struct vocabulary {                      // start with vocabulary_init
 
 void vocabulary_init(struct vocabulary *v, int size, size_t tokens);      // ids below size, at most so many of them
 void vocabulary_free(struct vocabulary *v);
-// A token whose text is in byte letters, or is taken as it is where it cannot be. A text seen before goes to the later id.
+// A token whose text is in byte letters, or is taken as it is where it cannot be. Of two with one text the later is found.
 bool vocabulary_add(struct vocabulary *v, int32_t id, const char *text, size_t n, struct error *err);
 // A token that is added: its text is taken literally, and decodes to itself. Raises the kind of one that is there.
-bool vocabulary_add_literal(struct vocabulary *v, int32_t id, const char *text, size_t n, enum token_kind kind, struct error *err);
+bool vocabulary_add_literal(struct vocabulary *v, int32_t id, const char *text, size_t n, enum token_kind kind,
+                            struct error *err);
 int32_t vocabulary_find(const struct vocabulary *v, const char *text, size_t n);         // -1: none
 const struct token *vocabulary_token(const struct vocabulary *v, int32_t id);            // NULL: none
 

@@ -23,10 +23,11 @@ static struct json *parsed(const char *text)
 
 struct json *made_json(void)
 {
-    struct json *j = parsed("{\"version\": \"1.0\", \"added_tokens\": [], \"normalizer\": null,"
-                            "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": true},"
-                            "\"decoder\": {\"type\": \"ByteLevel\"},"
-                            "\"model\": {\"type\": \"BPE\", \"merges\": [\"t h\", \"th e\", \"Ġ the\", \"a a\"]}}");
+    struct json *j =
+        parsed("{\"version\": \"1.0\", \"added_tokens\": [], \"normalizer\": null,"
+               "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": true},"
+               "\"decoder\": {\"type\": \"ByteLevel\"},"
+               "\"model\": {\"type\": \"BPE\", \"merges\": [\"t h\", \"th e\", \"Ġ the\", \"a a\"]}}");
     struct json *vocab = json_new_object();
     for (int b = 0; b < 256; b++) {
         char letter[3] = "";

@@ -237,7 +237,8 @@ static void every_byte_has_a_letter_of_its_own(void **state)
     static const struct {
         unsigned char byte;
         const char *letter;
-    } known[] = { { ' ', "\u0120" }, { '\n', "\u010A" }, { 0, "\u0100" }, { 'a', "a" }, { 0x7F, "\u0121" }, { 0xA0, "\u0142" }, { 0xAD, "\u0143" }, { 0xFF, "\u00FF" } };
+    } known[] = { { ' ', "\u0120" },  { '\n', "\u010A" }, { 0, "\u0100" },    { 'a', "a" },
+                  { 0x7F, "\u0121" }, { 0xA0, "\u0142" }, { 0xAD, "\u0143" }, { 0xFF, "\u00FF" } };
     for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
         char letter[3] = "";
         assert_int_equal(letter_of_byte(known[i].byte, letter), strlen(known[i].letter));
@@ -331,7 +332,8 @@ static void merging_follows_its_definition(void **state)
         for (int c = 0; c < 3; c++)
             b.byte['a' + c] = c;                         // three letters, so that everything meets everything
         for (int r = 0; r < RULES; r++) {                // any token there is so far with any other
-            rule[r] = (struct rule){ (int32_t)(chance(&seed) % (uint64_t)(3 + r)), (int32_t)(chance(&seed) % (uint64_t)(3 + r)), 3 + r };
+            uint64_t tokens = (uint64_t)(3 + r);
+            rule[r] = (struct rule){ (int32_t)(chance(&seed) % tokens), (int32_t)(chance(&seed) % tokens), 3 + r };
             for (int k = 0; k < r; k++)
                 if (rule[k].left == rule[r].left && rule[k].right == rule[r].right)
                     rule[r].left = rule[r].right = 1000 + r;         // a pair counts once

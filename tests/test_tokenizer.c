@@ -111,7 +111,7 @@ static void one_id_at_a_time(const struct tokenizer *t, struct ids ids, struct t
     free(out.s);
 }
 
-// composes: NFC works between the added tokens, so texts that have some are not compared with the NFC of the whole.
+// NFC works between the added tokens, so texts that have some are not compared with the NFC of the whole.
 static int check_goldens(const struct tokenizer *t, const char *name, bool nfc)
 {
     char *path = xformat(CASES "/%s.jsonl", name);
@@ -348,9 +348,11 @@ static void ids_without_a_token_decode_to_nothing(void **state)
 static void a_long_run_of_anything_takes_no_time(void **state)
 {
     (void)state;
-    static const char *const runs[] = { "a", " ", "\n", "1", "(", "<", "<|im_start|", "\t ", "ab", "e\u0301", "\u4E2D", "\u3000" };
+    static const char *const runs[] = { "a",           " ",   "\n", "1",       "(",      "<",
+                                        "<|im_start|", "\t ", "ab", "e\u0301", "\u4E2D", "\u3000" };
     enum { LONG = 200 * 1000 };
-    struct tokenizer *t[] = { opened_case("tokenizer_l3"), opened_case("tokenizer_q2"), made_tokenizer(made_json()), opened_smollm2() };
+    struct tokenizer *t[] = { opened_case("tokenizer_l3"), opened_case("tokenizer_q2"), made_tokenizer(made_json()),
+                              opened_smollm2() };
     for (size_t i = 0; i < sizeof(t) / sizeof(*t); i++)
         for (size_t k = 0; t[i] != NULL && k < sizeof(runs) / sizeof(*runs); k++) {
             struct text text = { 0 };
@@ -408,7 +410,9 @@ static void vocabularies_are_compared_by_bytes_and_told_apart_by_name(void **sta
     assert_true(tokenizer_same(usual, padded, &err));
     assert_true(tokenizer_same(padded, usual, &err));
     assert_false(tokenizer_same(usual, other, &err));
-    assert_string_equal(err.text, "made.json and made.json have different vocabularies: token 259 is \"aa\" in the first, \"bb\" in the second");
+    assert_string_equal(
+        err.text,
+        "made.json and made.json have different vocabularies: token 259 is \"aa\" in the first, \"bb\" in the second");
     tokenizer_close(usual);
     tokenizer_close(padded);
     tokenizer_close(other);
