@@ -16,6 +16,8 @@ sqlite3.h results/store.c
 yaml.h experiments/yaml.c
 jansson.h core/json.c
 Random123/philox.h sampling/rng.c
+pcre2.h models/pattern.c
+utf8proc.h models/nfc.c
 DOORS
 
 # Arrows go down only.

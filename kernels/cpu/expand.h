@@ -1,8 +1,7 @@
 // expand.h - GGUF's block formats back to floats, one row at a time. A part of lanes.c, whose vector types it uses: it
 // is compiled once for each instruction set.
 //
-// Layouts: ggml's block_q4_0 and relatives, as written down in docs/architecture.md (formats); checked against
-// gguf-py in tests/test_kernels.c.
+// Layouts: ggml's block_q4_0 and its relatives (ggml-common.h); checked against gguf-py in tests/test_kernels.c.
 #pragma once
 #include <stdint.h>
 #include <string.h>
