@@ -62,6 +62,18 @@ int grow_candidates(const struct grow_options *o)
     return o->nodes > 0 ? 1 + o->top + (o->tokens - 1) * o->top * o->top : grow_nodes(o);
 }
 
+int grow_asked(const struct grow_options *o)
+{
+    int asked = 0;
+    if (o->nodes > 0)
+        return (o->tokens - 1) * o->top;
+    for (int d = 0, level = 1; d + 1 < levels(o); d++) {
+        level *= width(o, d);
+        asked += level;
+    }
+    return asked;
+}
+
 unsigned grow_makes(const struct grow_options *o)
 {
     unsigned makes = 0;          // TAKES_TREES 1, TAKES_DRAWN 2, TAKES_DISTINCT 4

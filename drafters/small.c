@@ -106,8 +106,8 @@ static bool make_room(struct small *g, const struct drafter_env *env, struct err
 {
     size_t candidates = (size_t)grow_candidates(&g->grow), frontier = (size_t)grow_frontier(&g->grow) * (size_t)env->slots;
     size_t rows = (size_t)model_rows(g->model);
-    int pending = candidates > STRETCH ? (int)candidates : STRETCH;
-    struct kv_shape shape = model_kv_shape(g->model, env->slots, env->length + (int)candidates, pending);
+    int asked = grow_asked(&g->grow), pending = asked > STRETCH ? asked : STRETCH;
+    struct kv_shape shape = model_kv_shape(g->model, env->slots, env->length + asked, pending);
     g->cache = kv_create(g->backend, &shape, err);
     if (g->cache == NULL || !make(&g->state, g->backend, env->slots, model_shape(g->model)->width, err) ||
         !make(&g->logits, g->backend, (int64_t)frontier, g->vocab, err))
@@ -193,7 +193,8 @@ static int feed(struct small *g, int slot, const int32_t *text, int upto, int ro
     if (n > STRETCH)
         n = STRETCH;
     for (int i = 0; i < n; i++) {
-        g->token[rows + i] = text[have + i];
+        // The target's vocabulary may be the longer one: what we have no row for, we read as our first token.
+        g->token[rows + i] = text[have + i] < g->vocab ? text[have + i] : 0;
         g->of[rows + i] = slot;
         g->parent[rows + i] = i - 1;
     }
@@ -239,13 +240,12 @@ static bool feed_roots(struct small *g, struct request *r, int n, struct error *
         if (!model_forward(g->model, g->cache, &pass, NULL, &states, err))
             return false;
         for (int i = 0, at = 0; i < n; at += fed[i], i++) {
-            if (fed[i] <= 0)
-                continue;
-            keep(g, r[i].slot, fed[i]);
-            if (kv_length(g->cache, r[i].slot) == r[i].n)
+            if (fed[i] > 0)
+                keep(g, r[i].slot, fed[i]);
+            if (kv_length(g->cache, r[i].slot) < r[i].n)
+                more = true;                         // the pass was full, perhaps before it came to this one
+            else if (fed[i] > 0)
                 g->backend->take(g->backend, tensor_rows(g->state, i, 1), states.last, &(const int32_t){ at + fed[i] - 1 });
-            else
-                more = true;
         }
     }
     return true;

@@ -16,6 +16,7 @@
 #include "experiments/transcript.h"
 #include "kernels/backend.h"
 #include "models/model.h"
+#include "models/utf8.h"
 #include "revision.h"
 #include "verifier/rule.h"
 
@@ -108,6 +109,13 @@ static bool read_stdin(struct text *to, struct error *err)
     return true;
 }
 
+// Said before the chat's own words go around it, so that the place is the person's.
+static bool is_utf8(const char *s, size_t n, const char *what, struct error *err)
+{
+    size_t valid = utf8_valid(s, n);
+    return valid == n || fail(err, "%s is not UTF-8: byte 0x%02X at offset %zu", what, (unsigned char)s[valid], valid);
+}
+
 static bool read_prompt(struct generate *g, struct error *err)
 {
     struct text said = { 0 }, whole = { 0 };
@@ -120,6 +128,8 @@ static bool read_prompt(struct generate *g, struct error *err)
         text_puts(&said, g->prompt);
     if (ok && memchr(said.s, '\0', said.n) != NULL)
         ok = fail(err, "the prompt holds a NUL byte, at byte %zu", strlen(said.s));
+    ok = ok && is_utf8(said.s, said.n, "the prompt", err) &&
+         (g->system == NULL || is_utf8(g->system, strlen(g->system), "--system", err));
     if (ok && g->system != NULL && g->format.kind == CHAT_NONE)
         ok = fail(err, "--system needs a chat, and with --chat none there is none");
     if (ok) {

@@ -49,6 +49,8 @@ int main(int argc, char **argv)
 {
     // A reader that goes away (`| head`) shows as a failed write, which command_done knows how to take.
     signal(SIGPIPE, SIG_IGN);
+    // So does a file that may not grow (`ulimit -f`), which would otherwise end us with half of it written.
+    signal(SIGXFSZ, SIG_IGN);
     const char *word = argc > 1 ? argv[1] : NULL;
     if (word == NULL) {
         print_usage(stderr);

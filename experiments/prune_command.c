@@ -1,7 +1,9 @@
 // prune_command.c - `speclab prune`: a first draft model, made of the target's own layers.
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "core/memory.h"
 #include "experiments/command_line.h"
 #include "experiments/commands.h"
 #include "experiments/engine.h"
@@ -32,9 +34,19 @@ static bool report(const char *path, int layers, struct error *err)
     return w != NULL;
 }
 
-static bool prune(const char *name, const char *list, const char *to, const struct usage *u, int *status)
+// Without slashes at its end, which a new directory may be given and a file has not.
+static char *bare(const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return xstrndup(path, n);
+}
+
+static bool prune(const char *name, const char *list, const char *out, const struct usage *u, int *status)
 {
     struct error err;
+    char *to = bare(out);
     struct model_config c = { 0 };
     int n = 0, *keep = NULL;
     char *from = model_path(name, NULL, &err);
@@ -51,6 +63,7 @@ static bool prune(const char *name, const char *list, const char *to, const stru
     config_free(&c);
     free(keep);
     free(from);
+    free(to);
     return ok;
 }
 

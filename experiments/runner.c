@@ -121,6 +121,8 @@ bool experiment_run(const struct experiment *e, struct store *s, FILE *progress,
 {
     if (store_read_only(s))
         return fail(err, "%s: the database is read-only, results cannot go into it", store_path(s));
+    if (!store_claim(s, e->name, err))
+        return false;
     struct runner r = { .e = e, .store = s, .stop = stop };
     if (!opened_open(&r.opened, e, TARGET_ROWS, err))
         return false;

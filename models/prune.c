@@ -17,6 +17,7 @@
 #include "models/files.h"
 #include "models/gguf.h"
 #include "models/safetensors.h"
+#include "models/weights.h"
 
 // A layer's number at *s, which moves on; -1: there is none. So large that it is out of any range: still a number.
 static int number(const char **s)
@@ -327,6 +328,20 @@ static bool check_layers(const struct model_config *c, const int *keep, int n, s
     return true;
 }
 
+// Else the smaller model would be as broken as the larger one, and not say so.
+static bool has_layers(const struct model_config *c, const int *keep, int n, struct error *err)
+{
+    struct weights *w = weights_open(c, err);
+    bool ok = w != NULL;
+    for (int i = 0; i < n && ok; i++) {
+        char *name = xformat("model.layers.%d.input_layernorm.weight", keep[i]);
+        ok = weights_has(w, name) || fail(err, "%s: layer %d is to be kept, and its tensors are missing", c->path, keep[i]);
+        free(name);
+    }
+    weights_close(w);
+    return ok;
+}
+
 static bool is_free(const char *from, const char *to, struct error *err)
 {
     struct stat a, b;
@@ -342,12 +357,8 @@ bool prune_model(const char *from, const int *keep, int n, const char *to, struc
     struct model_config c;
     if (!config_read(from, &c, err))
         return false;
-    char *target = xstrdup(to);
-    for (size_t end = strlen(target); end > 1 && target[end - 1] == '/'; end--)
-        target[end - 1] = '\0';
-    bool ok = check_layers(&c, keep, n, err) && is_free(from, target, err) &&
-              (c.gguf ? prune_gguf(&c, keep, n, target, err) : prune_directory(&c, keep, n, target, err));
-    free(target);
+    bool ok = check_layers(&c, keep, n, err) && is_free(from, to, err) && has_layers(&c, keep, n, err) &&
+              (c.gguf ? prune_gguf(&c, keep, n, to, err) : prune_directory(&c, keep, n, to, err));
     config_free(&c);
     return ok;
 }

@@ -11,5 +11,5 @@ struct error;
 // "0-3,26-29" as layer numbers, ascending, of a model with so many layers: (*n), free() it. NULL: refused.
 int *prune_parse(const char *list, int layers, int *n, struct error *err);
 
-// keep: (n) ascending. `to` must not exist yet; after a failure it does not exist either.
+// keep: (n) ascending. `to`, without a slash at its end, must not exist yet; after a failure it does not exist either.
 bool prune_model(const char *from, const int *keep, int n, const char *to, struct error *err);

@@ -294,11 +294,28 @@ static void align(struct weight *t)
     t->tensor.data = t->ours;
 }
 
+// In the file's own words: a name that translates into the one that was asked for.
+static bool fail_missing(const struct weights *w, const char *name, struct error *err)
+{
+    int layer, end = 0;
+    for (size_t i = 0; w->gguf != NULL && i < sizeof(outer_names) / sizeof(*outer_names); i++)
+        if (strcmp(name, outer_names[i].hf) == 0)
+            return fail(err, "%s: there is no tensor %s", w->path, outer_names[i].gguf);
+    if (w->gguf == NULL || sscanf(name, "model.layers.%d.%n", &layer, &end) != 1 || end == 0)
+        return fail(err, "%s: there is no tensor %s", w->path, name);
+    for (size_t i = 0; i < sizeof(layer_names) / sizeof(*layer_names); i++) {
+        size_t n = strlen(layer_names[i].hf);
+        if (strncmp(name + end, layer_names[i].hf, n) == 0 && name[end + (int)n] == '.')
+            return fail(err, "%s: there is no tensor blk.%d.%s%s", w->path, layer, layer_names[i].gguf, name + end + n);
+    }
+    return fail(err, "%s: there is no tensor %s", w->path, name);
+}
+
 bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t width, struct tensor *to, struct error *err)
 {
     struct weight *t = find(w, name);
     if (t == NULL)
-        return fail(err, "%s: there is no tensor %s", w->path, name);
+        return fail_missing(w, name, err);
     t->asked = true;
     if (t->tensor.rows != rows || t->tensor.width != width)
         return fail(err, "%s: tensor %s: expected %" PRId64 " rows of %" PRId64 ", found %" PRId64 " of %" PRId64,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -241,7 +242,11 @@ static bool write_file(const char *path, const struct text *t, struct error *err
         return fail(err, "%s: could not be made: %s", path, strerror(errno));
     bool well = fwrite(t->s, 1, t->n, f) == t->n;
     well = fclose(f) == 0 && well;
-    return well || fail(err, "%s: could not be written: %s", path, strerror(errno));
+    if (!well) {
+        fail(err, "%s: could not be written: %s", path, strerror(errno));
+        unlink(path);            // half of it would look like all of it
+    }
+    return well;
 }
 
 static bool put_run(struct store *s, const struct contest *c, const struct tally *t, const char *directory,

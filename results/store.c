@@ -5,12 +5,15 @@
 #include "results/store.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <libgen.h>
 #include <math.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/memory.h"
@@ -34,6 +37,7 @@ struct store {
     sqlite3 *db;
     char *path;
     bool read_only;
+    int claim;                   // descriptor that holds the claims; -1: there is none
     int n_kept;
     const char *sql[KEPT];       // of kept[]: constants, known by their address
     struct query *kept[KEPT];
@@ -83,11 +87,12 @@ static bool can_be_a_database(const char *path, struct error *err)
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
         return fail(err, "%s: is not a regular file", path);
     char *copy = xstrdup(path), *folder = dirname(copy);
-    bool there = stat(folder, &st) == 0 && S_ISDIR(st.st_mode);
-    if (!there)
-        fail(err, "%s: there is no folder %s", path, folder);
+    bool well = (stat(folder, &st) == 0 && S_ISDIR(st.st_mode)) || fail(err, "%s: there is no folder %s", path, folder);
+    // SQLite would try again to read what is not there, and give that as the reason.
+    if (well && lstat(path, &st) != 0 && access(folder, W_OK | X_OK) != 0)
+        well = fail(err, "%s: could not be made: %s", path, strerror(errno));
     free(copy);
-    return there;
+    return well;
 }
 
 // A URI, so that a name may begin with "file:", or be opened as one that nobody will change.
@@ -194,6 +199,7 @@ struct store *store_open(const char *path, struct error *err)
         return NULL;
     struct store *s = xcalloc(1, sizeof(*s));
     s->path = xstrdup(path);
+    s->claim = -1;
     if (open_whole(s, err))
         return s;
     store_close(s);
@@ -209,8 +215,32 @@ void store_close(struct store *s)
         free(s->kept[i]);
     }
     sqlite3_close(s->db);
+    if (s->claim >= 0)
+        close(s->claim);         // only now: this drops SQLite's locks of this process on the file, too
     free(s->path);
     free(s);
+}
+
+// A claim is a lock on one byte far behind the file's end and SQLite's own locks, at a place that the name decides (FNV-1a).
+// It goes when the process goes, however that ends.
+static off_t place_of(const char *name)
+{
+    uint32_t h = 0x811c9dc5;
+    for (const unsigned char *c = (const unsigned char *)name; *c != '\0'; c++)
+        h = (h ^ *c) * 0x01000193;
+    return ((off_t)1 << 48) + h;
+}
+
+bool store_claim(struct store *s, const char *experiment, struct error *err)
+{
+    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = place_of(experiment), .l_len = 1 };
+    if (s->claim < 0)
+        s->claim = open(s->path, O_RDWR | O_CLOEXEC);
+    if (s->claim >= 0 && fcntl(s->claim, F_OFD_SETLK, &lock) == 0)
+        return true;
+    if (s->claim >= 0 && (errno == EAGAIN || errno == EACCES))
+        return fail(err, "%s: another process is running experiment \"%s\" into it", s->path, experiment);
+    return fail(err, "%s: could not be locked: %s", s->path, strerror(errno));
 }
 
 bool store_read_only(const struct store *s)

@@ -69,6 +69,9 @@ struct sequence_row {
 struct store *store_open(const char *path, struct error *err);           // creates or migrates; an error names file and cause
 void store_close(struct store *s);                                       // NULL is fine
 bool store_read_only(const struct store *s);
+// For one who runs the experiment, until the store is closed: two at once would both decode what is lacking, and the
+// report would count it twice. A name that is claimed elsewhere is an error; others may be claimed, and all may read.
+bool store_claim(struct store *s, const char *experiment, struct error *err);
 
 // Finds the cell's row in its experiment, or makes it. A found one must have the same settings (a hash clash is an error), weights
 // and prompts; another device, machine or revision is added to what the row says.

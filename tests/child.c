@@ -154,11 +154,6 @@ void said_insist(const struct said *s, const char *what)
 
 struct models models;
 
-char *in_directory(const char *name)
-{
-    return xformat("%s/%s", tiny_directory(), name);
-}
-
 void file_write(const char *path, const char *text)
 {
     FILE *f = fopen(path, "wb");
@@ -177,16 +172,16 @@ int models_make(void **state)
 {
     (void)state;
     struct tiny t = tiny_usual;
-    tiny_write_hf(models.hf = in_directory("target"), &t);
-    tiny_write_gguf(models.gguf = in_directory("target.gguf"), &t);
+    tiny_write_hf(models.hf = tiny_path("target"), &t);
+    tiny_write_gguf(models.gguf = tiny_path("target.gguf"), &t);
     t.layers = 1;
-    tiny_write_gguf(models.draft = in_directory("draft.gguf"), &t);
+    tiny_write_gguf(models.draft = tiny_path("draft.gguf"), &t);
     t.vocab += 8;
-    tiny_write_hf(models.padded = in_directory("padded"), &t);
+    tiny_write_hf(models.padded = tiny_path("padded"), &t);
     t.tokenizer = false;
-    tiny_write_hf(models.mute = in_directory("mute"), &t);
+    tiny_write_hf(models.mute = tiny_path("mute"), &t);
     t.vocab = 77;
-    tiny_write_gguf(models.foreign = in_directory("foreign.gguf"), &t);
+    tiny_write_gguf(models.foreign = tiny_path("foreign.gguf"), &t);
     return 0;
 }
 

@@ -27,6 +27,5 @@ struct models {
 extern struct models models;
 int models_make(void **state);
 int models_remove(void **state);
-char *in_directory(const char *name);                    // a path there; free() it
 void file_write(const char *path, const char *text);
 char *words_with(const char *words, const char *model);        // words with the model's path in place of the first %s; free() it

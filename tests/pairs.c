@@ -9,6 +9,7 @@
 #include "core/settings.h"
 #include "experiments/yaml.h"
 #include "kernels/backend.h"
+#include "models/tokenizer.h"
 #include "tests/check.h"
 #include "verifier/rule.h"
 
@@ -85,14 +86,17 @@ struct pair *pair_open(const char *target, const char *draft, const char *drafte
     p->target = model_open(target, p->backend, ACTIVATIONS_F32, MAX_NODES, &err);
     if (p->target == NULL)
         fail_msg("%s", err.text);
-    int vocab = model_shape(p->target)->vocab;
-    struct drafter_env env = { .backend = p->backend, .target_backend = p->backend, .target = p->target, .sampling = &p->sampling,
-                               .slots = slots, .length = length, .live = vocab };
+    int live = model_shape(p->target)->vocab;
+    p->tokenizer = tokenizer_open(target, &err);
+    if (p->tokenizer != NULL && tokenizer_size(p->tokenizer) < live)
+        live = tokenizer_size(p->tokenizer);
+    struct drafter_env env = { .backend = p->backend, .target_backend = p->backend, .target = p->target, .tokenizer = p->tokenizer,
+                               .sampling = &p->sampling, .slots = slots, .length = length, .live = live };
     p->drafter = drafter_create(p->type, &env, p->options, &err);
     if (p->drafter == NULL)
         fail_msg("%s: %s", drafter, err.text);
     struct verifier_setup setup = { .target = p->target, .rule = rule, .sampling = &p->sampling, .taps = p->drafter->taps,
-                                    .slots = slots, .length = length, .nodes = p->drafter->nodes, .live = vocab };
+                                    .slots = slots, .length = length, .nodes = p->drafter->nodes, .live = live };
     p->verifier = verifier_create(&setup, &err);
     if (p->verifier == NULL)
         fail_msg("%s: %s", drafter, err.text);
@@ -105,6 +109,7 @@ void pair_close(struct pair *p)
     drafter_destroy(p->drafter);
     options_free(p->type->options, p->options);
     sampling_free(&p->sampling);
+    tokenizer_close(p->tokenizer);
     model_close(p->target);
     p->backend->destroy(p->backend);
     free(p->options);

@@ -17,6 +17,7 @@ const char *pair_drafter(int i);                 // "small:model=%s,tokens=4"
 struct pair {                    // one target with one drafter
     struct backend *backend;
     struct model *target;
+    struct tokenizer *tokenizer;             // the target's; NULL: it has none
     struct sampling sampling;
     void *options, *rule_options;
     const struct drafter_type *type;

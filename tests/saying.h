@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include "decode/decode.h"
 
-enum { SAYING_LENGTH = 256, SAYING_PROMPTS = 8 };
+enum { SAYING_LENGTH = 640, SAYING_PROMPTS = 8 };
 
 struct prompts_given {           // what is asked
     int n;                       // prompts

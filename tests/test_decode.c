@@ -150,6 +150,117 @@ static void a_drafter_that_is_the_target_is_always_right(void **unused)
     }
 }
 
+// One slot or five: every sequence has its own chance, so drafts drawn and judged at random come out as they do alone.
+static void a_text_does_not_depend_on_its_neighbours(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < pair_count(); i++) {
+        struct saying_setup s = setup(pair_drafter(i), "{temperature: 1}", "rejection", 1);
+        struct saying *alone = say(&s);
+        s.slots = 5;
+        struct saying *among = say(&s);
+        same_text(alone, among, &s);
+        assert_int_equal(among->accepted, alone->accepted);
+        free(alone);
+        free(among);
+    }
+}
+
+// Ids that only one of the two models has rows for: drafts are fewer or poorer, the text is the same.
+static void a_draft_vocabulary_of_another_size_changes_no_text(void **unused)
+{
+    (void)unused;
+    static const int vocab[] = { 272, 300 };         // the target's is 288, the tokenizer's 270
+    static const char *const drafters[] = { "small:model=%s", "small:model=%s,widths=[3,2]", "small:model=%s,tokens=3,pick=coupled",
+                                            "small:model=%s,nodes=9,top=64,tokens=1,pick=likeliest" };
+    for (size_t v = 0; v < sizeof(vocab) / sizeof(vocab[0]); v++) {
+        struct tiny t = tiny_usual;
+        t.vocab = vocab[v];
+        char *path = xformat("%s/of_%d", tiny_directory(), t.vocab);
+        tiny_write_hf(path, &t);
+        struct saying_setup s = setup("none", "{repetition_penalty: 1.1, temperature: 1}", "match", 1);
+        s.draft = path;
+        struct saying *plain = say(&s);
+        for (size_t i = 0; i < sizeof(drafters) / sizeof(drafters[0]); i++) {
+            s.drafter = drafters[i];
+            s.slots = 3;
+            struct saying *other = say(&s);
+            same_text(plain, other, &s);
+            assert_true(other->accepted > 0);
+            free(other);
+        }
+        free(plain);
+        free(path);
+    }
+}
+
+// A prompt goes into both caches by stretches of 256. The drafter is the target: where either cache had a wrong row at the
+// edge of a stretch, guesses would fall.
+static void prompts_at_the_edges_of_a_stretch_are_taken_in_whole(void **unused)
+{
+    (void)unused;
+    static struct prompts_given edges = { .n = 7, .length = { 255, 256, 257, 258, 512, 513, 514 } };
+    for (int i = 0; i < edges.n; i++)
+        for (int k = 0; k < edges.length[i]; k++)
+            edges.token[i][k] = (k * k + 31 * k + i) % 270;
+    struct tiny t = tiny_usual;
+    t.context = 1024;
+    char *path = xformat("%s/long", tiny_directory());
+    tiny_write_hf(path, &t);
+    static const char *const drafters[] = { "small:model=%s,tokens=5", "small:model=%s,widths=[2,1],pick=likeliest" };
+    for (int i = 0; i < 2; i++) {
+        struct saying_setup s = { path, path, &edges, drafters[i], "{temperature: 0}", "rejection", NULL, 3, 12, 528 };
+        struct saying *own = say(&s);
+        for (int k = 0; k < edges.n; k++)
+            assert_int_equal(own->n[k], 12);
+        if (i == 0)
+            assert_int_equal(own->accepted, own->drafted);
+        assert_int_equal(own->steps, edges.n * (i == 0 ? 2 : 4));
+        free(own);
+    }
+    free(path);
+}
+
+struct crowd {
+    int steps, done;
+};
+
+static void all_of_it_stood(void *self, const struct step *s)
+{
+    ((struct crowd *)self)->steps++;
+    if (s->advance->n != s->draft->n)
+        fail_msg("sequence %d, place %d: %d of %d guesses stood", (int)s->sequence, s->position, s->advance->n - 1, s->draft->n - 1);
+}
+
+static void count_one(void *self, const struct ending *e)
+{
+    ((struct crowd *)self)->done++;
+    assert_int_equal(e->n, 8);
+}
+
+// Each slot has two tokens that the draft model has not seen, the last guess and the target's own: more rows than one
+// pass of the draft model takes.
+static void as_many_slots_as_there_may_be_are_all_drafted_for(void **unused)
+{
+    (void)unused;
+    struct error err;
+    struct crowd crowd = { 0 };
+    struct pair *p = pair_open(target_path, target_path, "small:model=%s,tokens=1", "{temperature: 0}", rule_named("rejection"),
+                               MAX_SLOTS, 32);
+    struct decoder *d = decoder_create(p->verifier, p->drafter, MAX_SLOTS, 0, (struct listener){ all_of_it_stood, count_one, &crowd }, &err);
+    for (int i = 0; i < MAX_SLOTS; i++) {
+        int32_t token[] = { i, 7 * i % 270, 3 };
+        assert_true(decoder_start(d, &(struct assignment){ i, token, 1 + i % 3, 8, NULL }, &err));
+    }
+    assert_false(decoder_has_room(d));
+    while (decoder_live(d) > 0)
+        assert_true(decoder_step(d, &err));
+    assert_int_equal(crowd.done, MAX_SLOTS);
+    assert_int_equal(crowd.steps, 4 * MAX_SLOTS);
+    decoder_destroy(d);
+    pair_close(p);
+}
+
 static void nothing(void *self, const struct ending *e)
 {
     (void)self, (void)e;
@@ -186,6 +297,10 @@ int main(void)
         cmocka_unit_test(tokens_that_end_a_text_end_it),
         cmocka_unit_test(stop_strings_cut_the_text_where_they_begin),
         cmocka_unit_test(a_drafter_that_is_the_target_is_always_right),
+        cmocka_unit_test(a_text_does_not_depend_on_its_neighbours),
+        cmocka_unit_test(a_draft_vocabulary_of_another_size_changes_no_text),
+        cmocka_unit_test(prompts_at_the_edges_of_a_stretch_are_taken_in_whole),
+        cmocka_unit_test(as_many_slots_as_there_may_be_are_all_drafted_for),
         cmocka_unit_test(a_prompt_that_fills_the_context_is_refused),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

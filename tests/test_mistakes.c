@@ -96,7 +96,7 @@ static void refuse_about(const char *model, const char *with, const char *before
 static void models_that_cannot_be_opened_are_one_sentence(void **state)
 {
     (void)state;
-    char *cut = in_directory("cut.gguf"), *empty = in_directory("empty"), *noise = in_directory("noise.gguf"), *copy;
+    char *cut = tiny_path("cut.gguf"), *empty = tiny_path("empty"), *noise = tiny_path("noise.gguf"), *copy;
     refuse_about("/no/such/model.gguf", "/no/such/model.gguf", "generate", "x");
     refuse_about("no-such-model", "./run model no-such-model", "inspect", "");
     mkdir(empty, 0700);
@@ -129,7 +129,7 @@ static void inspect_shows_what_it_can_of_a_broken_model(void **state)
 {
     (void)state;
     struct tiny t = tiny_usual;
-    char *broken = in_directory("broken"), *weights = xformat("%s/model.safetensors", broken);
+    char *broken = tiny_path("broken"), *weights = xformat("%s/model.safetensors", broken);
     const float nan_value = NAN;
     tiny_write_hf(broken, &t);
     FILE *f = fopen(weights, "r+b");
@@ -176,7 +176,8 @@ static void prompts_that_do_not_fit_are_one_sentence(void **state)
     refuse_about(models.gguf, "--ids", "generate", "--ids []");
     refuse_about(models.gguf, "--ids", "generate", "--ids 7");
     refuse_about(models.gguf, "--ids", "generate", "--ids [1,");
-    refuse_about(models.gguf, "byte", "generate", "ab\xFF\xFE");
+    refuse_about(models.gguf, "the prompt is not UTF-8: byte 0xFF at offset 2", "generate", "ab\xFF\xFE");
+    refuse_about(models.gguf, "--system is not UTF-8: byte 0xFE at offset 1", "generate", "x --system a\xFE");
     refuse_about(models.gguf, "empty", "generate", "--chat none ''");
     refuse_about(models.gguf, "--system", "generate", "--chat none --system Hi x");
     refuse_about(models.mute, "tokenizer", "generate", "x");
@@ -188,7 +189,7 @@ static void an_unknown_chat_template_names_chat_none(void **state)
 {
     (void)state;
     struct tiny t = tiny_usual;
-    char *odd = in_directory("odd"), *file = xformat("%s/tokenizer_config.json", odd);
+    char *odd = tiny_path("odd"), *file = xformat("%s/tokenizer_config.json", odd);
     tiny_write_hf(odd, &t);
     file_write(file, "{\"chat_template\": \"{% for m in messages %}[INST]{{ m.content }}[/INST]{% endfor %}\"}");
     refuse_about(odd, "chat: none", "generate", "x");
@@ -237,6 +238,9 @@ static void lines_that_are_wrong_are_named_by_number(void **state)
 static void pruning_does_not_overwrite(void **state)
 {
     (void)state;
+    struct said s = child_run("prune %s --keep 0 --out %s/pruned.gguf/", models.gguf, tiny_directory());
+    said_insist(&s, "a slash at the end of a file's name");
+    said_free(&s);
     char *words = xformat("prune %s --keep 0 --out %s", models.gguf, models.draft);
     refuse("overwritten", words);
     free(words);
@@ -251,7 +255,7 @@ static void a_reader_that_goes_away_is_no_news(void **state)
     (void)state;
     const char *commands[] = { "list --json", "tokenize '%s' lines.jsonl",
                                "generate '%s' --temperature 1 --tokens 400 --ignore-end Hello" };
-    char *lines = in_directory("lines.jsonl");
+    char *lines = tiny_path("lines.jsonl");
     struct text t = { 0 };
     for (int i = 0; i < 20000; i++)
         text_printf(&t, "{\"text\":\"line %d\"}\n", i);
@@ -291,6 +295,26 @@ static void a_full_disk_is_noticed(void **state)
     }
 }
 
+// `ulimit -f`: the signal that would end the program with half a file written is not for it.
+static void a_file_that_may_not_grow_is_noticed(void **state)
+{
+    (void)state;
+    struct rlimit before, tight;
+    char *out = in_directory("grown.gguf"), *part = in_directory("grown.gguf.part");
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    tight = before;
+    tight.rlim_cur = 50000;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
+    struct said s = child_run("prune %s --keep 0 --out %s", models.gguf, out);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    refused(&s, 1, "File too large", "a file that may not grow");
+    assert_int_not_equal(access(out, F_OK), 0);
+    assert_int_not_equal(access(part, F_OK), 0);
+    said_free(&s);
+    free(part);
+    free(out);
+}
+
 int main(void)
 {
     if (!child_is_there()) {
@@ -308,6 +332,7 @@ int main(void)
         cmocka_unit_test(pruning_does_not_overwrite),
         cmocka_unit_test(a_reader_that_goes_away_is_no_news),
         cmocka_unit_test(a_full_disk_is_noticed),
+        cmocka_unit_test(a_file_that_may_not_grow_is_noticed),
     };
     return cmocka_run_group_tests(tests, models_make, models_remove);
 }

@@ -273,6 +273,7 @@ static void cannot_be_opened(void)
     struct error err = { "" };
     struct store *s = store_open(path, &err);
     check(s == NULL && strstr(err.text, path) != NULL, "refused", &err);
+    check(strstr(err.text, "No such file") == NULL, "the reason", &err);
 }
 
 static void a_read_only_file_is_read(void **state)
@@ -317,6 +318,41 @@ static void a_database_that_another_writes_to_is_waited_for_and_then_named(void 
     assert_true(store_new_pair(other, "x", &pair, &err));
     store_close(one);
     store_close(other);
+}
+
+static bool another_may_claim(const char *experiment)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        struct error why;
+        struct store *s = store_open(path, &why);
+        bool claimed = s != NULL && store_claim(s, experiment, &why);
+        if (!claimed)
+            fprintf(stderr, "%s\n", why.text);
+        bool said = claimed || (strstr(why.text, path) != NULL && strstr(why.text, experiment) != NULL);
+        store_close(s);
+        _exit(!said ? 2 : !claimed);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) < 2);
+    return WEXITSTATUS(status) == 0;
+}
+
+static void an_experiment_is_run_by_one_process(void **state)
+{
+    (void)state;
+    struct error err;
+    struct store *s = opened();
+    assert_true(another_may_claim("x"));           // whose process has gone, and the claim with it
+    assert_true(store_claim(s, "x", &err));
+    assert_true(store_claim(s, "x", &err));
+    assert_false(another_may_claim("x"));
+    assert_true(another_may_claim("y"));
+    int64_t pair;
+    assert_true(store_new_pair(s, "x", &pair, &err));
+    store_close(s);
+    assert_true(another_may_claim("x"));
 }
 
 // ---- accidents ----

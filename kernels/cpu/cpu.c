@@ -257,6 +257,7 @@ static void cpu_store(struct backend *b, struct tensor cache, struct tensor x, c
 
 static void take_row(const struct rows_job *j, int64_t i)
 {
+    assert(j->row[i] >= 0 && j->row[i] < j->x.rows);
     const char *row = (const char *)j->x.data + (size_t)j->row[i] * type_row_bytes(j->x.type, j->x.width);
     j->cpu->lanes->expand(at(j->out, i), row, j->x.type, j->x.width);
 }
