@@ -200,6 +200,8 @@ bool pairing_open(struct pairing *p, struct target *t, const char *beside, int s
         .length = length,
         .live = t->live,
     };
+    if (!sampling_check(&p->sampling, t->live, err))
+        return false;
     p->drafter = drafter_create(p->type, &env, p->drafter_options, err);
     if (p->drafter == NULL)
         return false;

@@ -203,7 +203,9 @@ int command_score(int argc, char **argv)
     clock_gettime(CLOCK_MONOTONIC, &to);
     status = ok && !l.failed ? 0 : command_fail(&u, &err);
     double seconds = (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9;
-    if (status == 0)
+    if (status == 0 && s.scored == 0)
+        fprintf(stderr, "%lld texts, nothing scored: a text of one token has none before it\n", (long long)s.texts);
+    else if (status == 0)
         fprintf(stderr, "%lld texts, %lld tokens scored, perplexity %.6g (%.1f tokens/s)\n", (long long)s.texts,
                 (long long)s.scored, perplexity(s.sum, s.scored), (double)s.scored / seconds);
     json_lines_close(&l);

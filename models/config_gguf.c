@@ -211,9 +211,9 @@ static bool read_vocabulary(struct source *s, struct model_config *c)
     const struct gguf_tensor *e = gguf_tensor(s->g, "token_embd.weight");
     if (e == NULL)
         return fail(s->err, "%s: tensor token_embd.weight is missing", s->path);
-    if (e->dims != 2 || e->dim[0] != (uint64_t)c->width || e->dim[1] > MOST_SIZE)
-        return fail(s->err, "%s: tensor token_embd.weight: expected rows of %d, found %" PRIu64 " of %" PRIu64, s->path,
-                    c->width, e->dim[1], e->dim[0]);
+    if (e->dims != 2 || e->dim[0] != (uint64_t)c->width || e->dim[1] > MOST_VOCAB)
+        return fail(s->err, "%s: tensor token_embd.weight: expected at most %d rows of %d, found %" PRIu64 " of %" PRIu64,
+                    s->path, MOST_VOCAB, c->width, e->dim[1], e->dim[0]);
     c->vocab = (int)e->dim[1];
     c->tied = gguf_tensor(s->g, "output.weight") == NULL;
     c->attention_bias = gguf_tensor(s->g, "blk.0.attn_q.bias") != NULL;

@@ -125,7 +125,7 @@ static bool read_sizes(struct source *s, struct model_config *c)
     if (!read_int(s, "num_hidden_layers", true, 1, MOST_LAYERS, &c->layers) ||
         !read_int(s, "hidden_size", true, 1, MOST_SIZE, &c->width) ||
         !read_int(s, "intermediate_size", true, 1, MOST_SIZE, &c->hidden) ||
-        !read_int(s, "vocab_size", true, 1, MOST_SIZE, &c->vocab) ||
+        !read_int(s, "vocab_size", true, 1, MOST_VOCAB, &c->vocab) ||
         !read_int(s, "max_position_embeddings", false, 1, MOST_CONTEXT, &c->context) ||
         !read_int(s, "num_attention_heads", true, 1, MOST_HEADS, &c->heads))
         return false;

@@ -33,6 +33,11 @@ size_t kv_bytes(const struct kv_shape *s)
 
 struct kv_cache *kv_create(struct backend *b, const struct kv_shape *shape, struct error *err)
 {
+    if ((int64_t)shape->slots * shape->length > INT32_MAX) {
+        fail(err, "a cache of %d slots of %d tokens has more rows than can be numbered; fewer slots or a smaller context would fit",
+             shape->slots, shape->length);
+        return NULL;
+    }
     struct kv_cache *c = xcalloc(1, sizeof(*c));
     c->backend = b;
     c->shape = *shape;

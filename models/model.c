@@ -77,7 +77,7 @@ struct part {
     const char *name;
     struct tensor *to;
     int64_t rows, width;         // rows 1: a vector
-    bool optional;
+    bool optional;               // a bias
 };
 
 static bool get_block(struct model *m, int layer, struct error *err)
@@ -104,7 +104,9 @@ static bool get_block(struct model *m, int layer, struct error *err)
         const struct part *p = &parts[i];
         char name[128];
         snprintf(name, sizeof(name), "model.layers.%d.%s", layer, p->name);
-        if (p->optional && !weights_has(m->weights, name))
+        // Hugging Face's config says whether there are biases, and then there are all four; of GGUF the tensors themselves say.
+        bool needed = !p->optional || (m->config.attention_bias && !m->config.gguf);
+        if (!needed && (!m->config.attention_bias || !weights_has(m->weights, name)))
             continue;
         bool vector = strstr(p->name, "norm") != NULL || strstr(p->name, "bias") != NULL;
         if (!(vector ? get_vector(m, name, p->width, p->to, err) : get_matrix(m, name, p->rows, p->width, p->to, err)))

@@ -305,7 +305,8 @@ static bool prune_directory(const struct model_config *c, const int *keep, int n
 {
     char *part = xformat("%s.part", to);
     bool made = mkdir(part, 0777) == 0;
-    bool ok = made || fail(err, "%s: cannot be made: %s", part, strerror(errno));
+    bool ok = made || fail(err, "%s: cannot be made: %s%s", part, strerror(errno),
+                              errno == EEXIST ? " (left by an earlier try that was killed? remove it)" : "");
     ok = ok && write_tensors(c->path, keep, n, part, err) && write_config(c, keep, n, part, err) &&
          copy_files(c->path, part, err);
     if (ok && rename(part, to) != 0)

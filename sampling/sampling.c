@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "core/error.h"
 #include "core/memory.h"
 #include "core/settings.h"
 #include "sampling/stages.h"
@@ -90,6 +91,18 @@ void sampling_free(struct sampling *s)
         free(s->step[k].options);
     }
     s->n = 0;
+}
+
+bool sampling_check(const struct sampling *s, int live, struct error *err)
+{
+    for (int k = 0; k < s->n; k++)
+        for (const struct option *o = s->step[k].stage->option; o->name != NULL; o++) {
+            const struct pairs *p = (const struct pairs *)((const char *)s->step[k].options + o->at);
+            for (int i = 0; o->type == OPTION_PAIRS && i < p->n; i++)
+                if (p->key[i] >= live)
+                    return fail(err, "%s: token %d: the vocabulary has the ids 0 to %d", s->step[k].stage->name, p->key[i], live - 1);
+        }
+    return true;
 }
 
 bool sampling_is_greedy(const struct sampling *s)

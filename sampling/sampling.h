@@ -45,6 +45,8 @@ struct sampling {
 // names no stage is an error.
 bool sampling_read(const struct settings *s, struct sampling *to, struct error *err);
 void sampling_free(struct sampling *s);
+// What only the vocabulary can tell: token ids that it does not have are an error. live: as for sampling_row.
+bool sampling_check(const struct sampling *s, int live, struct error *err);
 bool sampling_is_greedy(const struct sampling *s);       // temperature 0: for reports, never for a second path
 
 // The one function that plain decoding, acceptance, residual, bonus and drafters all go through: logits in, the

@@ -12,6 +12,9 @@
 static void on_step(void *self, const struct step *s)
 {
     struct saying *to = self;
+    const struct saying_setup *of = to->setup;
+    int n = s->position + 1, left = of->limit - (n - of->prompts->length[s->sequence]), space = of->length - n;
+    assert_true(draft_deepest(s->draft) < (left < space ? left : space));    // deeper guesses cannot be used
     to->steps++;
     to->drafted += s->draft->n - 1;
     to->accepted += s->advance->n - 1;
@@ -34,6 +37,7 @@ struct saying *say(const struct saying_setup *s)
 {
     struct error err;
     struct saying *to = xcalloc(1, sizeof(*to));
+    to->setup = s;
     const struct prompts_given *g = s->prompts;
     struct pair *p = pair_open(s->target, s->draft, s->drafter, s->sampling, rule_named(s->rule), s->slots, s->length);
     struct decoder *d = decoder_create(p->verifier, p->drafter, s->slots, 21, (struct listener){ on_step, on_done, to }, &err);

@@ -20,6 +20,7 @@ struct saying_setup {
 };
 
 struct saying {                  // what became of each prompt
+    const struct saying_setup *setup;        // borrowed while it is being said
     int n[SAYING_PROMPTS];
     int32_t token[SAYING_PROMPTS][SAYING_LENGTH];
     enum stop_reason why[SAYING_PROMPTS];

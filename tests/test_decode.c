@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "sampling/rng.h"
 #include "tests/check.h"
 #include "tests/pairs.h"
 #include "tests/saying.h"
@@ -261,6 +262,67 @@ static void as_many_slots_as_there_may_be_are_all_drafted_for(void **unused)
     pair_close(p);
 }
 
+static int likeliest(const float *x, int n)
+{
+    int best = 0;
+    for (int v = 1; v < n; v++)
+        best = x[v] > x[best] ? v : best;
+    return best;
+}
+
+// Two slots with the same tree. In the first one the tree's second branch is the target's own text, in the other its first.
+static void the_features_of_an_advance_are_the_states_that_predicted_its_tokens(void **unused)
+{
+    (void)unused;
+    struct error err;
+    struct saying_setup s = setup("none", "{temperature: 0}", "rejection", 1);
+    struct saying *plain = say(&s);
+    struct pair *p = pair_open(target_path, draft_path, "none", "{temperature: 0}", rule_named("rejection"), 2, LENGTH);
+    const struct model_shape *shape = model_shape(p->target);
+    struct verifier_setup with = *verifier_setup(p->verifier);
+    with.taps = (struct taps){ 2, { 0, FINAL_STATE } };
+    with.nodes = 5;
+    struct verifier *v = verifier_create(&with, &err);
+    struct request r[2];
+    struct draft draft[2];
+    struct advance a[2];
+    struct philox rng = philox_source(1, 1);
+    int32_t token[2][5], parent[] = { -1, 0, 0, 1, 2 };
+    uint8_t drawn[5] = { CHOSEN };
+    for (int i = 0; i < 2; i++) {
+        const int32_t *text = plain->token[2];
+        int right = i == 0 ? 2 : 1;                  // child of the root that stands; its own child stands too
+        while (verifier_prefill(v, i, prompts.token[2], prompts.length[2], &a[i], &err) && a[i].n > 0)
+            ;
+        token[i][0] = prompts.token[2][prompts.length[2] - 1];
+        token[i][right] = text[0];
+        token[i][right + 2] = text[1];
+        token[i][3 - right] = token[i][5 - right] = text[0] == 9 ? 8 : 9;
+        draft[i] = (struct draft){ 5, 5, token[i], parent, drawn, NULL };
+        r[i] = (struct request){ i, prompts.length[2], prompts.token[2], &rng.rng, &draft[i], 4 };
+    }
+    assert_true(verifier_verify(v, r, 2, a, &err));
+    float *logits = xcalloc((size_t)shape->vocab, sizeof(float));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(a[i].n, 3);
+        assert_int_equal(a[i].node[1], i == 0 ? 2 : 1);
+        assert_int_equal(a[i].features.rows, 3);
+        for (int k = 0; k < 3; k++) {
+            float *row = (float *)a[i].features.data + k * 2 * shape->width, *embedded = xcalloc((size_t)shape->width, sizeof(float));
+            model_embed(p->target, tensor_of(embedded, F32, 1, shape->width), &token[i][a[i].node[k]]);
+            assert_memory_equal(row, embedded, (size_t)shape->width * sizeof(float));
+            model_logits(p->target, tensor_of(logits, F32, 1, shape->vocab), tensor_of(row + shape->width, F32, 1, shape->width));
+            assert_int_equal(likeliest(logits, with.live), a[i].token[k]);
+            assert_int_equal(a[i].token[k], plain->token[2][k]);
+            free(embedded);
+        }
+    }
+    free(logits);
+    free(plain);
+    verifier_destroy(v);
+    pair_close(p);
+}
+
 static void nothing(void *self, const struct ending *e)
 {
     (void)self, (void)e;
@@ -301,6 +363,7 @@ int main(void)
         cmocka_unit_test(a_draft_vocabulary_of_another_size_changes_no_text),
         cmocka_unit_test(prompts_at_the_edges_of_a_stretch_are_taken_in_whole),
         cmocka_unit_test(as_many_slots_as_there_may_be_are_all_drafted_for),
+        cmocka_unit_test(the_features_of_an_advance_are_the_states_that_predicted_its_tokens),
         cmocka_unit_test(a_prompt_that_fills_the_context_is_refused),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

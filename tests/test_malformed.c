@@ -214,6 +214,34 @@ static void a_gguf_file_with_one_fault_is_refused(void **state)
     free(path);
 }
 
+static void a_missing_tensor_is_named_as_its_file_would_name_it(void **state)
+{
+    (void)state;
+    static const char *const name[][2] = { { "blk.0.ffn_up.weight", "model.layers.0.mlp.up_proj.weight" },
+                                           { "output_norm.weight", "model.norm.weight" } };
+    for (int i = 0; i < 2; i++) {
+        char *path = tiny_path("missing.gguf"), *words = xformat("there is no tensor %s", name[i][0]);
+        tiny_write_gguf(path, &small);
+        struct text all = read_bytes(path);
+        char *at = memmem(all.s, all.n, name[i][0], strlen(name[i][0]));
+        assert_non_null(at);
+        *at = 'x';
+        write_bytes(path, all.s, all.n);
+        struct model_config c;
+        struct tensor t;
+        assert_true(config_read(path, &c, &err));
+        struct weights *w = weights_open(&c, &err);
+        assert_non_null(w);
+        assert_false(weights_get(w, name[i][1], 8, 8, &t, &err));
+        assert_says(path, words);
+        weights_close(w);
+        config_free(&c);
+        free(all.s);
+        free(words);
+        free(path);
+    }
+}
+
 static void a_type_we_do_not_know_is_refused_when_it_is_asked_for(void **state)
 {
     (void)state;
@@ -577,6 +605,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gguf_file_with_one_fault_is_refused),
+        cmocka_unit_test(a_missing_tensor_is_named_as_its_file_would_name_it),
         cmocka_unit_test(a_type_we_do_not_know_is_refused_when_it_is_asked_for),
         cmocka_unit_test(a_safetensors_file_with_one_fault_is_refused),
         cmocka_unit_test(an_index_with_one_fault_is_refused),

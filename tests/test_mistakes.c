@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -169,6 +170,7 @@ static void prompts_that_do_not_fit_are_one_sentence(void **state)
     text_puts(&ids, "]");
     refuse_about(models.gguf, "512", "generate", ids.s);
     refuse_about(models.gguf, "--context 513", "generate", "--context 513 --ids [1]");
+    refuse_about(models.gguf, "token 5000: the vocabulary has the ids 0 to", "generate", "--logit-bias {5000:1} --ids [1]");
     refuse_about(models.gguf, "context of 4", "generate", "--context 4 --ids [1,2,3,4]");
     refuse_about(models.gguf, "--ids", "generate", "--ids [1,288]");
     refuse_about(models.gguf, "--ids", "generate", "--ids [1,-1]");
@@ -300,7 +302,7 @@ static void a_file_that_may_not_grow_is_noticed(void **state)
 {
     (void)state;
     struct rlimit before, tight;
-    char *out = in_directory("grown.gguf"), *part = in_directory("grown.gguf.part");
+    char *out = tiny_path("grown.gguf"), *part = tiny_path("grown.gguf.part");
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     tight = before;
     tight.rlim_cur = 50000;

@@ -300,6 +300,36 @@ static void taps_bring_the_states_between_layers(void **unused)
     free(path);
 }
 
+static void biases_are_what_the_config_says(void **unused)
+{
+    (void)unused;
+    for (int declared = 0; declared < 2; declared++) {
+        struct error err;
+        struct tiny t = tiny_usual;
+        t.bias = !declared;
+        char *directory = tiny_path(declared ? "declared" : "undeclared"), *path = xformat("%s/config.json", directory);
+        tiny_write_hf(directory, &t);
+        struct json *config = json_read(path, &err);
+        assert_non_null(config);
+        json_set(config, "attention_bias", json_new_bool(declared));
+        write_config(directory, config);
+        struct backend *b = backend_cpu(1, &err);
+        struct model *m = model_open(directory, b, ACTIVATIONS_F32, 8, &err);
+        if (declared) {
+            assert_null(m);
+            assert_non_null(strstr(err.text, "model.layers.0.self_attn.q_proj.bias"));
+        } else {
+            assert_non_null(m);
+            assert_non_null(strstr(model_unused(m, 0), "bias"));     // and inspect says so
+        }
+        model_close(m);
+        b->destroy(b);
+        json_free(config);
+        free(directory);
+        free(path);
+    }
+}
+
 // ---- the real model
 
 static double log_p_of(const float *logits, int vocab, int token)
@@ -400,6 +430,7 @@ int main(void)
         cmocka_unit_test(a_row_has_the_same_bits_in_prompts_slots_threads_and_lone_passes),
         cmocka_unit_test(a_path_through_a_tree_has_the_bits_of_the_chain),
         cmocka_unit_test(taps_bring_the_states_between_layers),
+        cmocka_unit_test(biases_are_what_the_config_says),
         cmocka_unit_test(smollm2_says_what_transformers_says),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

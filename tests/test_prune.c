@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/memory.h"
 #include "models/gguf.h"
 #include "models/prune.h"
@@ -160,6 +161,31 @@ static void lists_with_one_entry_for_each_layer_are_pruned_too(void **state)
     free(to);
 }
 
+static void a_layer_whose_tensors_are_missing_is_not_kept(void **state)
+{
+    (void)state;
+    static const int keep[] = { 0, 12 };
+    char *from = tiny_path("short"), *config = xformat("%s/config.json", from), *to = tiny_path("none");
+    tiny_write_hf(from, &large_model);
+    struct json *j = json_read(config, &err);
+    assert_non_null(j);
+    json_set(j, "num_hidden_layers", json_new_int(13));
+    char *text = json_write(j);
+    FILE *f = fopen(config, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    assert_int_equal(fclose(f), 0);
+    assert_false(prune_model(from, keep, 2, to, &err));
+    assert_non_null(strstr(err.text, "layer 12"));
+    assert_int_not_equal(access(to, F_OK), 0);
+    assert_true(prune_model(from, keep, 1, to, &err));
+    free(text);
+    json_free(j);
+    free(to);
+    free(config);
+    free(from);
+}
+
 // A limit on the size of files stands for a disk that fills up halfway.
 static void a_full_disk_leaves_nothing_behind(void **state)
 {
@@ -195,6 +221,7 @@ int main(void)
         cmocka_unit_test(a_pruned_gguf_file_keeps_its_metadata),
         cmocka_unit_test(lists_with_one_entry_for_each_layer_are_pruned_too),
         cmocka_unit_test(a_full_disk_leaves_nothing_behind),
+        cmocka_unit_test(a_layer_whose_tensors_are_missing_is_not_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,11 @@
 // test_report.c - reports of made-up facts: 80 columns whatever the names, the numbers of the views, and exports that can be
 // read back.
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -318,6 +320,20 @@ static void a_report_that_cannot_be_written_says_so(void **state)
     o.directory = "/nowhere/answers";
     assert_false(report_write(s, &o, stdout, &err));
     assert_non_null(strstr(err.text, "/nowhere/answers"));
+    char *cut = xformat("%s/cut", folder);
+    struct rlimit before, tight;
+    o.directory = cut;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    tight = before;
+    tight.rlim_cur = 100;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
+    bool well = report_write(s, &o, stdout, &err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_false(well);
+    assert_non_null(strstr(err.text, "File too large"));
+    assert_int_equal(rmdir(cut), 0);                     // nothing in it
+    free(cut);
     store_close(s);
     made_up_free(m);
 }

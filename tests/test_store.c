@@ -560,6 +560,7 @@ int main(void)
         TEST(facts_that_cannot_be_are_refused),
         TEST(a_read_only_file_is_read),
         TEST(nothing_is_made_where_nothing_may_be),
+        TEST(an_experiment_is_run_by_one_process),
         TEST(a_database_that_another_writes_to_is_waited_for_and_then_named),
         TEST(a_runner_killed_at_any_moment_leaves_whole_sequences),
         TEST(a_full_disk_is_said_and_leaves_what_was_stored),
