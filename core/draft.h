@@ -26,38 +26,38 @@ enum { MAX_SLOTS = 256, MAX_NODES = 512 };
 // host when it is first asked for, so only the rows that a rule visits ever do.
 struct rows {
     int vocab;
-    const float *(*row)(struct rows *self, int node);                // (vocab) borrowed until the rows change
-    void (*want)(struct rows *self, const int32_t *node, int n);     // these are about to be asked for; may be NULL
+    const float *(*row)(struct rows *self, int node);            // (vocab) borrowed until the rows change
+    void (*want)(struct rows *self, const int32_t *node, int n); // these are about to be asked for; may be NULL
 };
 
-enum drawn {                     // how a node's token came from its parent's row of q
-    CHOSEN,                      // any way at all (a lookup, the k likeliest, a sample later pruned or
-                                 // reordered) that does not look at what a DRAWN sibling came out as; judged as
-                                 // a certainty, needs no q, and is the default
-    DRAWN,                       // at random from that very row, independently of its siblings
-    DRAWN_DISTINCT,              // at random from that row without the tokens of its earlier siblings
+enum drawn {        // how a node's token came from its parent's row of q
+    CHOSEN,         // any way at all (a lookup, the k likeliest, a sample later pruned or
+                    // reordered) that does not look at what a DRAWN sibling came out as; judged as
+                    // a certainty, needs no q, and is the default
+    DRAWN,          // at random from that very row, independently of its siblings
+    DRAWN_DISTINCT, // at random from that row without the tokens of its earlier siblings
 };
 
 struct draft {
-    int n, room;                 // nodes there are, and may be
-    int32_t *token;              // (room)
-    int32_t *parent;             // (room) parent[0] = -1
-    uint8_t *drawn;              // (room) enum drawn; one draft may mix them
-    struct rows *q;              // row i: what the DRAWN children of node i were drawn from; NULL: nothing was drawn
+    int n, room;     // nodes there are, and may be
+    int32_t *token;  // (room)
+    int32_t *parent; // (room) parent[0] = -1
+    uint8_t *drawn;  // (room) enum drawn; one draft may mix them
+    struct rows *q;  // row i: what the DRAWN children of node i were drawn from; NULL: nothing was drawn
 };
 
-int draft_add(struct draft *d, int parent, int32_t token, enum drawn how);   // the new node; -1: no room
-int draft_next_child(const struct draft *d, int parent, int after);          // the first child behind node `after`; -1: no more
-int draft_depth(const struct draft *d, int node);                            // 0 for the root
-int draft_deepest(const struct draft *d);                                    // depth of the deepest node
+int draft_add(struct draft *d, int parent, int32_t token, enum drawn how); // the new node; -1: no room
+int draft_next_child(const struct draft *d, int parent, int after); // the first child behind node `after`; -1: no more
+int draft_depth(const struct draft *d, int node);                   // 0 for the root
+int draft_deepest(const struct draft *d);                           // depth of the deepest node
 
 struct request {
-    int slot;                    // which of the sequences being decoded; keys any state of theirs
+    int slot; // which of the sequences being decoded; keys any state of theirs
     int n;
-    const int32_t *token;        // (n) the whole sequence, the root last
-    struct rng *rng;             // the only source of chance, the drafter's included
-    struct draft *draft;         // holds the root; the drafter grows it
-    int depth;                   // a guess deeper than this cannot be used: the text would be over. May be 0
+    const int32_t *token; // (n) the whole sequence, the root last
+    struct rng *rng;      // the only source of chance, the drafter's included
+    struct draft *draft;  // holds the root; the drafter grows it
+    int depth;            // a guess deeper than this cannot be used: the text would be over. May be 0
 };
 
 // token[i] came after draft node node[i], and row i of features is the target's hidden state at
@@ -68,9 +68,12 @@ struct request {
 struct advance {
     int slot;
     int n;
-    const int32_t *token;        // (n)
-    const int32_t *node;         // (n)
-    struct tensor features;      // (n, width) on the backend, borrowed until the next pass; empty when the drafter asked for none
-    const int32_t *sequence;     // (length) the whole text up to and with these tokens, borrowed for the call; of a verifier's
-    int length;                  // advance NULL: the decode loop fills it in before it tells the drafter
+    const int32_t *token; // (n)
+    const int32_t *node;  // (n)
+    // (n, width) on the backend, borrowed until the next pass; empty when the drafter asked for none.
+    struct tensor features;
+    // (length) the whole text up to and with these tokens, borrowed for the call; of a verifier's advance NULL: the
+    // decode loop fills it in before it tells the drafter.
+    const int32_t *sequence;
+    int length;
 };

@@ -5,29 +5,31 @@
 #include <stdint.h>
 
 struct error;
-struct json;                     // any JSON value; values inside another are borrowed from it
+struct json; // any JSON value; values inside another are borrowed from it
 
-// Strict JSON; duplicate keys, trailing text, invalid UTF-8 and over-deep nesting are errors that say what: line: column.
+// Strict JSON; duplicate keys, trailing text, invalid UTF-8 and over-deep nesting are errors that say what: line:
+// column.
 struct json *json_parse(const char *text, size_t n, const char *what, struct error *err);
-struct json *json_parse_line(const char *text, size_t n, const char *what, int line, struct error *err);     // the line-th of a file
-struct json *json_read(const char *path, struct error *err);          // a whole file
-void json_free(struct json *j);                                       // of a root; NULL is fine
+// the line-th of a file
+struct json *json_parse_line(const char *text, size_t n, const char *what, int line, struct error *err);
+struct json *json_read(const char *path, struct error *err); // a whole file
+void json_free(struct json *j);                              // of a root; NULL is fine
 
-bool json_is_object(const struct json *j);       // all of these and the getters below: NULL is no object, no text, ...
+bool json_is_object(const struct json *j); // all of these and the getters below: NULL is no object, no text, ...
 bool json_is_array(const struct json *j);
 bool json_is_text(const struct json *j);
 bool json_is_int(const struct json *j);
 bool json_is_number(const struct json *j);
 bool json_is_bool(const struct json *j);
-bool json_is_null(const struct json *j);         // NULL or the value null
+bool json_is_null(const struct json *j); // NULL or the value null
 
-struct json *json_get(const struct json *object, const char *key);    // NULL: no such key, or no object
-size_t json_count(const struct json *j);                              // of an array or object; else 0
-struct json *json_at(const struct json *array, size_t i);             // NULL: no such
-const char *json_text(const struct json *j);                          // UTF-8, may hold NULs: see json_text_length; "" if no text
+struct json *json_get(const struct json *object, const char *key); // NULL: no such key, or no object
+size_t json_count(const struct json *j);                           // of an array or object; else 0
+struct json *json_at(const struct json *array, size_t i);          // NULL: no such
+const char *json_text(const struct json *j); // UTF-8, may hold NULs: see json_text_length; "" if no text
 size_t json_text_length(const struct json *j);
-int64_t json_int(const struct json *j);                               // 0 if no integer
-double json_number(const struct json *j);                             // of an integer or real
+int64_t json_int(const struct json *j);   // 0 if no integer
+double json_number(const struct json *j); // of an integer or real
 bool json_bool(const struct json *j);
 
 // Walks the members of an object, in the order of the text:
@@ -40,13 +42,13 @@ struct json *json_value(void *at);
 // Building. The setters take the value given them.
 struct json *json_new_object(void);
 struct json *json_new_array(void);
-struct json *json_new_text(const char *s);               // not UTF-8: invalid bytes become U+FFFD
+struct json *json_new_text(const char *s); // not UTF-8: invalid bytes become U+FFFD
 struct json *json_new_text_n(const char *s, size_t n);
 struct json *json_new_int(int64_t v);
-struct json *json_new_number(double v);                  // not finite: null
+struct json *json_new_number(double v); // not finite: null
 struct json *json_new_bool(bool v);
 struct json *json_new_null(void);
-struct json *json_new_ids(const int32_t *id, size_t n);  // an array of integers
+struct json *json_new_ids(const int32_t *id, size_t n); // an array of integers
 void json_set(struct json *object, const char *key, struct json *value);
 void json_push(struct json *array, struct json *value);
-char *json_write(const struct json *j);                  // on one line, keys in the order set; free() it
+char *json_write(const struct json *j); // on one line, keys in the order set; free() it

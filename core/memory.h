@@ -9,14 +9,14 @@ void *xcalloc(size_t n, size_t bytes);
 void *xrealloc(void *p, size_t bytes);
 char *xstrdup(const char *s);
 char *xstrndup(const char *s, size_t n);
-char *xformat(const char *format, ...) __attribute__((format(printf, 1, 2)));     // a new string; free() it
+char *xformat(const char *format, ...) __attribute__((format(printf, 1, 2))); // a new string; free() it
 
 // The next capacity for an array that must hold at least `need` elements: grows by half.
 size_t grown(size_t room, size_t need);
 
 // A text that grows at its end. Start with { 0 }; free() the text.
 struct text {
-    char *s;                     // NUL-terminated once anything was added; may be NULL before
+    char *s; // NUL-terminated once anything was added; may be NULL before
     size_t n, room;
 };
 void text_add(struct text *t, const char *s, size_t n);

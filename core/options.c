@@ -11,12 +11,16 @@
 
 static double least(const struct option *o)
 {
-    return o->least != 0 || o->most != 0 ? o->least : o->type == OPTION_REAL || o->type == OPTION_PAIRS ? -HUGE_VAL : INT_MIN;
+    return o->least != 0 || o->most != 0                       ? o->least
+           : o->type == OPTION_REAL || o->type == OPTION_PAIRS ? -HUGE_VAL
+                                                               : INT_MIN;
 }
 
 static double most(const struct option *o)
 {
-    return o->least != 0 || o->most != 0 ? o->most : o->type == OPTION_REAL || o->type == OPTION_PAIRS ? HUGE_VAL : INT_MAX;
+    return o->least != 0 || o->most != 0                       ? o->most
+           : o->type == OPTION_REAL || o->type == OPTION_PAIRS ? HUGE_VAL
+                                                               : INT_MAX;
 }
 
 static bool read_int(const struct settings *s, const struct option *o, int *to, struct error *err)
@@ -131,7 +135,8 @@ static const struct option *named(const struct option *table, const char *name)
     return NULL;
 }
 
-static bool fail_unknown(struct error *err, const struct settings *s, int i, const char *what, const struct option *table)
+static bool fail_unknown(struct error *err, const struct settings *s, int i, const char *what,
+                         const struct option *table)
 {
     struct text names = { 0 };
     text_puts(&names, "");
@@ -149,10 +154,10 @@ bool options_read(const struct settings *s, const char *what, const struct optio
 {
     for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
         void *field = (char *)into + o->at;
-        size_t bytes = o->type == OPTION_REAL    ? sizeof(double)
-                       : o->type == OPTION_BOOL  ? sizeof(bool)
-                       : o->type == OPTION_INTS  ? sizeof(struct ints)
-                       : o->type == OPTION_PAIRS ? sizeof(struct pairs)
+        size_t bytes = o->type == OPTION_REAL                             ? sizeof(double)
+                       : o->type == OPTION_BOOL                           ? sizeof(bool)
+                       : o->type == OPTION_INTS                           ? sizeof(struct ints)
+                       : o->type == OPTION_PAIRS                          ? sizeof(struct pairs)
                        : o->type == OPTION_TEXT || o->type == OPTION_PATH ? sizeof(char *)
                                                                           : sizeof(int);
         memset(field, 0, bytes);

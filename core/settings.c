@@ -160,7 +160,8 @@ static const char *found(const struct settings *s)
 
 // ---- scalars
 
-bool settings_int(const struct settings *s, const char *key, long long least, long long most, long long *to, struct error *err)
+bool settings_int(const struct settings *s, const char *key, long long least, long long most, long long *to,
+                  struct error *err)
 {
     char *end = NULL;
     errno = 0;
@@ -211,7 +212,8 @@ bool settings_text(const struct settings *s, const char *key, const char **to, s
 static bool plain(const struct settings *s)
 {
     const char *t = s->text;
-    if (s->quoted || *t == '\0' || isspace((unsigned char)*t) || isspace((unsigned char)t[strlen(t) - 1]) || strchr("-?:!&*|>%@`'\"#", *t))
+    if (s->quoted || *t == '\0' || isspace((unsigned char)*t) || isspace((unsigned char)t[strlen(t) - 1]) ||
+        strchr("-?:!&*|>%@`'\"#", *t))
         if (!(*t == '-' && isdigit((unsigned char)t[1])) || s->quoted)
             return false;
     for (; *t != '\0'; t++)

@@ -11,22 +11,22 @@ enum settings_kind { SETTINGS_SCALAR, SETTINGS_LIST, SETTINGS_MAP };
 
 struct settings {
     enum settings_kind kind;
-    const char *file;            // as it is to be shown in messages; borrowed (lives as long as the root's owner says)
-    int line, column;            // 1-based; line 0: not from a file (command line, preset)
-    char *text;                  // of a scalar
-    bool quoted;                 // a quoted scalar is text, whatever it looks like
+    const char *file; // as it is to be shown in messages; borrowed (lives as long as the root's owner says)
+    int line, column; // 1-based; line 0: not from a file (command line, preset)
+    char *text;       // of a scalar
+    bool quoted;      // a quoted scalar is text, whatever it looks like
     int n, room;
-    struct settings **item;      // (n) of a list or map; owned
-    char **key;                  // (n) of a map; owned
-    int *key_line, *key_column;  // (n) of a map: where the key stands
+    struct settings **item;     // (n) of a list or map; owned
+    char **key;                 // (n) of a map; owned
+    int *key_line, *key_column; // (n) of a map: where the key stands
 };
 
 struct settings *settings_scalar(const char *text);
 struct settings *settings_list(void);
 struct settings *settings_map(void);
-void settings_append(struct settings *list, struct settings *item);                       // takes item
-void settings_put(struct settings *map, const char *key, struct settings *item);          // takes item; replaces an older one
-struct settings *settings_get(const struct settings *map, const char *key);               // NULL: no such key
+void settings_append(struct settings *list, struct settings *item);              // takes item
+void settings_put(struct settings *map, const char *key, struct settings *item); // takes item; replaces an older one
+struct settings *settings_get(const struct settings *map, const char *key);      // NULL: no such key
 struct settings *settings_copy(const struct settings *s);
 void settings_free(struct settings *s);
 
@@ -44,7 +44,8 @@ bool settings_fail_key(struct error *err, const struct settings *map, int i, con
     __attribute__((format(printf, 4, 5)));
 
 // A scalar read as what it should be; false (with file, line, column, expected and found) if it is not.
-bool settings_int(const struct settings *s, const char *key, long long least, long long most, long long *to, struct error *err);
+bool settings_int(const struct settings *s, const char *key, long long least, long long most, long long *to,
+                  struct error *err);
 bool settings_real(const struct settings *s, const char *key, double least, double most, double *to, struct error *err);
 bool settings_bool(const struct settings *s, const char *key, bool *to, struct error *err);
-bool settings_text(const struct settings *s, const char *key, const char **to, struct error *err);   // borrowed
+bool settings_text(const struct settings *s, const char *key, const char **to, struct error *err); // borrowed

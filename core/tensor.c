@@ -2,12 +2,14 @@
 
 #include <assert.h>
 
+// clang-format off
 const struct type_facts type_facts[TYPES] = {
     [F32] = { "f32", 1, 4, 0 },       [F16] = { "f16", 1, 2, 1 },       [BF16] = { "bf16", 1, 2, 30 },
     [Q8_0] = { "q8_0", 32, 34, 8 },   [Q4_0] = { "q4_0", 32, 18, 2 },   [Q4_1] = { "q4_1", 32, 20, 3 },
     [Q5_0] = { "q5_0", 32, 22, 6 },   [Q5_1] = { "q5_1", 32, 24, 7 },   [Q4_K] = { "q4_k", 256, 144, 12 },
     [Q5_K] = { "q5_k", 256, 176, 13 }, [Q6_K] = { "q6_k", 256, 210, 14 },
 };
+// clang-format on
 
 size_t type_row_bytes(enum type type, int64_t width)
 {

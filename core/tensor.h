@@ -14,23 +14,23 @@ enum type { F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, TYPE
 enum activations { ACTIVATIONS_F32, ACTIVATIONS_BF16, ACTIVATIONS_INT8 };
 
 struct type_facts {
-    const char *name;            // "f32", "q4_1", as in YAML and reports
-    int block;                   // elements of a block
-    int bytes;                   // and its size
-    int ggml;                    // the number GGUF gives the type
+    const char *name; // "f32", "q4_1", as in YAML and reports
+    int block;        // elements of a block
+    int bytes;        // and its size
+    int ggml;         // the number GGUF gives the type
 };
 extern const struct type_facts type_facts[TYPES];
 
 struct tensor {
-    void *data;                  // on the backend that made it; NULL: there is none
+    void *data; // on the backend that made it; NULL: there is none
     enum type type;
     int64_t rows, width;
-    void *packed;                // backend's own form of a weight, if prepare() made one; otherwise NULL
+    void *packed; // backend's own form of a weight, if prepare() made one; otherwise NULL
 };
 
 // Bytes of a row of so many elements; the width must be a whole number of blocks.
 size_t type_row_bytes(enum type type, int64_t width);
 size_t tensor_bytes(struct tensor t);
 struct tensor tensor_of(void *data, enum type type, int64_t rows, int64_t width);
-struct tensor tensor_rows(struct tensor t, int64_t first, int64_t n);     // a view of rows first .. first + n
-bool type_from_ggml(int ggml, enum type *type);                          // false: a type we do not know
+struct tensor tensor_rows(struct tensor t, int64_t first, int64_t n); // a view of rows first .. first + n
+bool type_from_ggml(int ggml, enum type *type);                       // false: a type we do not know

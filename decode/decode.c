@@ -12,17 +12,17 @@
 #include "sampling/rng.h"
 #include "verifier/verifier.h"
 
-struct sequence {                // one slot's
+struct sequence { // one slot's
     bool live;
     int64_t number;
     struct philox rng;
-    int32_t *token;              // (length + nodes) prompt and text; a slot's cache holds all of it but the last
+    int32_t *token; // (length + nodes) prompt and text; a slot's cache holds all of it but the last
     int n, prompt, limit;
     const struct stops *stops;
     struct draft draft;
     int64_t prefill_ns, decode_ns, began_ns;
     enum stop_reason why;
-    int kept;                    // tokens of the last advance that are in the text
+    int kept; // tokens of the last advance that are in the text
 };
 
 struct decoder {
@@ -31,10 +31,10 @@ struct decoder {
     int slots, length, nodes;
     uint64_t seed;
     struct listener listener;
-    struct sequence *sequence;   // (slots)
+    struct sequence *sequence; // (slots)
     struct request request[MAX_SLOTS];
     struct advance advance[MAX_SLOTS];
-    struct advance told[MAX_SLOTS];          // those of sequences that go on: the others' drafter is told to forget
+    struct advance told[MAX_SLOTS]; // those of sequences that go on: the others' drafter is told to forget
 };
 
 const char *stop_name(enum stop_reason why)
@@ -50,12 +50,13 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-struct decoder *decoder_create(struct verifier *v, struct drafter *d, int slots, uint64_t seed, struct listener listener,
-                               struct error *err)
+struct decoder *decoder_create(struct verifier *v, struct drafter *d, int slots, uint64_t seed,
+                               struct listener listener, struct error *err)
 {
     const struct verifier_setup *s = verifier_setup(v);
     if (slots > s->slots || d->nodes > s->nodes) {
-        fail(err, "decoder: %d slots and drafts of %d nodes asked of a verifier for %d and %d", slots, d->nodes, s->slots, s->nodes);
+        fail(err, "decoder: %d slots and drafts of %d nodes asked of a verifier for %d and %d", slots, d->nodes,
+             s->slots, s->nodes);
         return NULL;
     }
     struct decoder *c = xcalloc(1, sizeof(*c));
@@ -143,7 +144,8 @@ bool decoder_start(struct decoder *d, const struct assignment *a, struct error *
         slot++;
     assert(slot < d->slots && a->n >= 1 && a->limit >= 1);
     if (a->n >= d->length)
-        return fail(err, "the prompt has %d tokens, and the context is %d: there is no room for a new one", a->n, d->length);
+        return fail(err, "the prompt has %d tokens, and the context is %d: there is no room for a new one", a->n,
+                    d->length);
     struct sequence *q = &d->sequence[slot];
     q->number = a->sequence;
     q->rng = philox_source(d->seed, (uint64_t)a->sequence);
@@ -171,8 +173,8 @@ static int requests_of_live(struct decoder *d)
         struct sequence *q = &d->sequence[i];
         if (!q->live)
             continue;
-        int left = q->limit - (q->n - q->prompt), space = d->length - q->n;      // new tokens wanted; places for them
-        int cache = space + 1;                          // rows: the root's and the guesses'
+        int left = q->limit - (q->n - q->prompt), space = d->length - q->n; // new tokens wanted; places for them
+        int cache = space + 1;                                              // rows: the root's and the guesses'
         q->draft.n = 1;
         q->draft.room = d->nodes < cache ? d->nodes : cache;
         q->draft.token[0] = q->token[q->n - 1];
@@ -180,7 +182,11 @@ static int requests_of_live(struct decoder *d)
         q->draft.drawn[0] = CHOSEN;
         q->draft.q = NULL;
         q->rng.rng.root = q->n - 1;
-        d->request[n++] = (struct request){ .slot = i, .n = q->n, .token = q->token, .rng = &q->rng.rng, .draft = &q->draft,
+        d->request[n++] = (struct request){ .slot = i,
+                                            .n = q->n,
+                                            .token = q->token,
+                                            .rng = &q->rng.rng,
+                                            .draft = &q->draft,
                                             .depth = (left < space ? left : space) - 1 };
     }
     return n;
@@ -218,7 +224,7 @@ static bool append(struct decoder *d, struct sequence *q, const struct advance *
             live = false;
         }
     }
-    q->kept = q->n > before ? q->n - before : 0;     // a stop string may have begun in an earlier step
+    q->kept = q->n > before ? q->n - before : 0; // a stop string may have begun in an earlier step
     return live;
 }
 
@@ -227,8 +233,8 @@ static void report(struct decoder *d, int i, int n, const int64_t *t)
     const struct request *r = &d->request[i];
     struct sequence *q = &d->sequence[r->slot];
     if (d->listener.step != NULL) {
-        struct step s = { q->number, r->n - 1, r->draft, &d->advance[i], verifier_judgement(d->verifier, i), q->kept,
-                          t[1] - t[0], t[2] - t[1], t[3] - t[2], n };
+        struct step s = { q->number, r->n - 1,    r->draft,    &d->advance[i], verifier_judgement(d->verifier, i),
+                          q->kept,   t[1] - t[0], t[2] - t[1], t[3] - t[2],    n };
         d->listener.step(d->listener.self, &s);
     }
 }
@@ -236,7 +242,8 @@ static void report(struct decoder *d, int i, int n, const int64_t *t)
 static void finish(struct decoder *d, int slot, int64_t now)
 {
     struct sequence *q = &d->sequence[slot];
-    struct ending e = { q->number, q->token + q->prompt, q->n - q->prompt, q->why, q->prefill_ns, q->decode_ns, now - q->began_ns };
+    struct ending e = { q->number,     q->token + q->prompt, q->n - q->prompt, q->why,
+                        q->prefill_ns, q->decode_ns,         now - q->began_ns };
     d->listener.done(d->listener.self, &e);
     forget(d, slot);
 }

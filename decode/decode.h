@@ -16,57 +16,57 @@ struct judgement;
 struct verifier;
 
 enum stop_reason { STOP_TOKEN, STOP_STRING, STOP_LIMIT, STOP_CONTEXT };
-const char *stop_name(enum stop_reason why);     // "end", "string", "limit", "context"
+const char *stop_name(enum stop_reason why); // "end", "string", "limit", "context"
 
-struct step {                    // what one step did for one sequence; for whoever keeps records
+struct step { // what one step did for one sequence; for whoever keeps records
     int64_t sequence;
-    int position;                // of the root in the sequence
+    int position; // of the root in the sequence
     const struct draft *draft;
-    const struct advance *advance;           // as the rule gave it
+    const struct advance *advance; // as the rule gave it
     const struct judgement *judgement;
-    int kept;                    // tokens of advance that are in the text: fewer than advance->n where the text ended
-    int64_t propose_ns, verify_ns, advance_ns;       // of the whole batch
+    int kept; // tokens of advance that are in the text: fewer than advance->n where the text ended
+    int64_t propose_ns, verify_ns, advance_ns; // of the whole batch
     int batch;
 };
 
 struct ending {
     int64_t sequence;
-    const int32_t *token;        // (n) the new tokens, one that ends a text included
+    const int32_t *token; // (n) the new tokens, one that ends a text included
     int n;
     enum stop_reason why;
     int64_t prefill_ns;
-    int64_t decode_ns;           // this sequence's share of the time in steps
-    int64_t wall_ns;             // from the end of its prefill to its end
+    int64_t decode_ns; // this sequence's share of the time in steps
+    int64_t wall_ns;   // from the end of its prefill to its end
 };
 
 // Called within decoder_step, outside the clocks. Everything is borrowed for the call.
 struct listener {
-    void (*step)(void *self, const struct step *s);          // may be NULL
+    void (*step)(void *self, const struct step *s); // may be NULL
     void (*done)(void *self, const struct ending *e);
     void *self;
 };
 
-struct stops {                   // what ends a text
+struct stops { // what ends a text
     int n;
-    const int32_t *token;        // (n) end-of-text ids; 0 of them: they are ordinary tokens (ignore_end)
+    const int32_t *token; // (n) end-of-text ids; 0 of them: they are ordinary tokens (ignore_end)
     // How many of the new tokens stay, when one of the last `fresh` completes a stop string; 0: none does. May be NULL.
     int (*string)(void *self, const int32_t *token, int n, int fresh);
     void *self;
 };
 
-struct assignment {              // one sequence to decode
-    int64_t sequence;            // names its stream of chance; below 2^32
-    const int32_t *prompt;       // (n) at least one token; copied
-    int n, limit;                // limit: new tokens at most, at least 1
-    const struct stops *stops;   // borrowed until it is done; NULL: nothing but the limit
+struct assignment {            // one sequence to decode
+    int64_t sequence;          // names its stream of chance; below 2^32
+    const int32_t *prompt;     // (n) at least one token; copied
+    int n, limit;              // limit: new tokens at most, at least 1
+    const struct stops *stops; // borrowed until it is done; NULL: nothing but the limit
 };
 
 struct decoder *decoder_create(struct verifier *v, struct drafter *d, int slots, uint64_t seed,
-                               struct listener listener, struct error *err);     // borrows verifier and drafter
+                               struct listener listener, struct error *err); // borrows verifier and drafter
 void decoder_destroy(struct decoder *d);
 
 bool decoder_has_room(const struct decoder *d);
 // Takes in the prompt. One that leaves no room for a new token in the cache's length is an error.
 bool decoder_start(struct decoder *d, const struct assignment *a, struct error *err);
-bool decoder_step(struct decoder *d, struct error *err);         // every live sequence, one pass
+bool decoder_step(struct decoder *d, struct error *err); // every live sequence, one pass
 int decoder_live(const struct decoder *d);

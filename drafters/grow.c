@@ -24,8 +24,11 @@ bool grow_check(const struct grow_options *o, const char *what, struct error *er
     if (o->nodes > 0 && o->widths.n > 0)
         return fail(err, "%s: widths and nodes are two different trees; give one of them", what);
     if (o->nodes > 0 && o->pick != PICK_LIKELIEST)
-        return fail(err, "%s: a best-first tree (nodes: %d) keeps the likeliest candidates: it needs pick: likeliest, as pruning "
-                         "what was drawn would bias the text", what, o->nodes);
+        return fail(
+            err,
+            "%s: a best-first tree (nodes: %d) keeps the likeliest candidates: it needs pick: likeliest, as pruning "
+            "what was drawn would bias the text",
+            what, o->nodes);
     if (o->pick == PICK_COUPLED && o->widths.n > 0)
         return fail(err, "%s: pick: coupled has one token for each place; widths do not go with it", what);
     if (grow_nodes(o) > MAX_NODES)
@@ -76,7 +79,7 @@ int grow_asked(const struct grow_options *o)
 
 unsigned grow_makes(const struct grow_options *o)
 {
-    unsigned makes = 0;          // TAKES_TREES 1, TAKES_DRAWN 2, TAKES_DISTINCT 4
+    unsigned makes = 0; // TAKES_TREES 1, TAKES_DRAWN 2, TAKES_DISTINCT 4
     bool tree = o->nodes > 0;
     for (int d = 0; d < o->widths.n; d++)
         tree = tree || o->widths.v[d] > 1;
@@ -170,10 +173,10 @@ void grow_children(struct grower *g, int c, const float *row, const struct reque
         g->weight[i] = (double)row[i];
     for (int k = 0; k < wanted && any(g->weight, g->vocab); k++) {
         // A token's own place decides a coupled draw, as it decides the target's under `match`.
-        struct address at = g->o.pick == PICK_COUPLED
-                                ? (struct address){ FOR_TOKEN, root + g->at[c].depth + 1, 0 }
-                                : (struct address){ FOR_DRAFT, root, g->n };
-        int x = g->o.pick == PICK_LIKELIEST ? likeliest(g->weight, g->vocab) : r->rng->pick(r->rng, g->weight, g->vocab, at);
+        struct address at = g->o.pick == PICK_COUPLED ? (struct address){ FOR_TOKEN, root + g->at[c].depth + 1, 0 }
+                                                      : (struct address){ FOR_DRAFT, root, g->n };
+        int x = g->o.pick == PICK_LIKELIEST ? likeliest(g->weight, g->vocab)
+                                            : r->rng->pick(r->rng, g->weight, g->vocab, at);
         // An only child is drawn from the row as it is, whatever is said of siblings.
         bool distinct = g->o.distinct && wanted > 1;
         add(g, c, x, g->o.pick != PICK_DRAWN ? CHOSEN : distinct ? DRAWN_DISTINCT : DRAWN, 0);
@@ -192,7 +195,8 @@ void grow_likeliest(struct grower *g, int c, const int32_t *token, const float *
         }
 }
 
-// The m best of candidates order[0..n) by score, the earlier one among equals (so that no child outranks its parent), moved to the front.
+// The m best of candidates order[0..n) by score, the earlier one among equals (so that no child outranks its parent),
+// moved to the front.
 static void best_first(const struct grower *g, int *order, int n, int m)
 {
     for (int i = 0; i < m && i < n; i++) {

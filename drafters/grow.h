@@ -1,10 +1,10 @@
 // grow.h - the shape of a draft: which guesses are made below which, given the drafter's own distributions.
 //
-// The one place that decides it, for every drafter that has a model: the model is asked for the row after each node of a frontier,
-// one pass a level, and grow turns rows into guesses. Chains and trees of fixed widths may be drawn at random: their shape is
-// settled before a token is. A best-first tree keeps the likeliest of many candidates by the product of their
-// probabilities (EAGLE-2, Li et al. 2024, section 4.1), which looks at tokens, so its nodes are CHOSEN: pruning what
-// was drawn would bias the text (docs/exactness.md).
+// The one place that decides it, for every drafter that has a model: the model is asked for the row after each node of
+// a frontier, one pass a level, and grow turns rows into guesses. Chains and trees of fixed widths may be drawn at
+// random: their shape is settled before a token is. A best-first tree keeps the likeliest of many candidates by the
+// product of their probabilities (EAGLE-2, Li et al. 2024, section 4.1), which looks at tokens, so its nodes are
+// CHOSEN: pruning what was drawn would bias the text (docs/exactness.md).
 //
 // Candidates are numbered as they are found; the root is 0. A candidate's number is its address of chance.
 #pragma once
@@ -20,15 +20,16 @@ struct rng;
 enum pick { PICK_DRAWN, PICK_LIKELIEST, PICK_COUPLED };
 
 struct grow_options {
-    int tokens;                  // depth of a chain, or of a best-first tree
-    struct ints widths;          // children of each node, level by level; none: a chain
-    int nodes;                   // of a best-first tree; 0: no such tree
-    int top;                     // children looked at below each node of a best-first tree, and size of its frontier
-    int pick;                    // enum pick
-    bool distinct;               // siblings are drawn without replacement
+    int tokens;         // depth of a chain, or of a best-first tree
+    struct ints widths; // children of each node, level by level; none: a chain
+    int nodes;          // of a best-first tree; 0: no such tree
+    int top;            // children looked at below each node of a best-first tree, and size of its frontier
+    int pick;           // enum pick
+    bool distinct;      // siblings are drawn without replacement
 };
 
 // The rows that a drafter's option table takes over as they are: GROW_OPTIONS(struct small_options, grow).
+// clang-format off
 #define GROW_OPTIONS(type, member) \
     { "tokens", OPTION_INT, offsetof(type, member.tokens), "4", "depth of the chain, or of the best-first tree", 1, 64, NULL }, \
     { "widths", OPTION_INTS, offsetof(type, member.widths), "", "a tree: children of each node, level by level, as in [4, 2, 1]", 1, 64, NULL }, \
@@ -36,33 +37,34 @@ struct grow_options {
     { "top", OPTION_INT, offsetof(type, member.top), "8", "of a best-first tree: children below a node, nodes of a frontier", 1, 64, NULL }, \
     { "pick", OPTION_CHOICE, offsetof(type, member.pick), "drawn", "how tokens are picked (coupled: as `match` will)", 0, 0, "drawn|likeliest|coupled" }, \
     { "distinct", OPTION_BOOL, offsetof(type, member.distinct), "true", "siblings drawn without replacement", 0, 0, NULL }
+// clang-format on
 
 struct candidate {
-    int parent, depth;           // candidate; 0 below the root: depth of the root is 0
+    int parent, depth; // candidate; 0 below the root: depth of the root is 0
     int32_t token;
     uint8_t drawn;
-    double score;                // log of the product of its path's probabilities (best-first)
-    int node;                    // in the draft once it is there; -1
+    double score; // log of the product of its path's probabilities (best-first)
+    int node;     // in the draft once it is there; -1
 };
 
 struct grower {
     struct grow_options o;
-    int vocab;                   // of the drafter's rows
-    int room;                    // candidates, at most
+    int vocab; // of the drafter's rows
+    int room;  // candidates, at most
     int n;
-    struct candidate *at;        // (room)
-    int *frontier;               // (room) candidates whose rows are wanted next
+    struct candidate *at; // (room)
+    int *frontier;        // (room) candidates whose rows are wanted next
     int n_frontier;
-    int *order;                  // (room) work
-    double *weight;              // (vocab) work
+    int *order;     // (room) work
+    double *weight; // (vocab) work
 };
 
-bool grow_check(const struct grow_options *o, const char *what, struct error *err);     // what contradicts itself
-int grow_nodes(const struct grow_options *o);            // most nodes of a draft, the root included
-int grow_frontier(const struct grow_options *o);         // most candidates of one frontier
-int grow_candidates(const struct grow_options *o);       // most candidates in all, the root included
-int grow_asked(const struct grow_options *o);            // most whose rows are asked for in one draft, the root not counted
-unsigned grow_makes(const struct grow_options *o);       // which drafts these are: enum takes of verifier/rule.h
+bool grow_check(const struct grow_options *o, const char *what, struct error *err); // what contradicts itself
+int grow_nodes(const struct grow_options *o);      // most nodes of a draft, the root included
+int grow_frontier(const struct grow_options *o);   // most candidates of one frontier
+int grow_candidates(const struct grow_options *o); // most candidates in all, the root included
+int grow_asked(const struct grow_options *o);      // most whose rows are asked for in one draft, the root not counted
+unsigned grow_makes(const struct grow_options *o); // which drafts these are: enum takes of verifier/rule.h
 
 void grower_create(struct grower *g, const struct grow_options *o, int vocab);
 void grower_destroy(struct grower *g);
@@ -70,11 +72,12 @@ void grower_destroy(struct grower *g);
 // One draft: begin; while there is a frontier, give the row after each of its candidates in turn, then go on to the
 // next level; end writes the guesses into the draft.
 void grow_begin(struct grower *g, const struct request *r);
-// row (vocab): probabilities after candidate c, from which children are picked. How many depend on the shape alone, except where the row
+// row (vocab): probabilities after candidate c, from which children are picked. How many depend on the shape alone,
+// except where the row
 // has no more tokens.
 void grow_children(struct grower *g, int c, const float *row, const struct request *r);
 // The same for CHOSEN children, from the k likeliest tokens and their log-probabilities (k as grow_wanted says).
 void grow_likeliest(struct grower *g, int c, const int32_t *token, const float *log_p, int k, int live);
-int grow_wanted(const struct grower *g, int c);          // children that candidate c is to have; 0: none, no row is needed
-bool grow_level(struct grower *g, const struct request *r);      // false: nothing more to ask
+int grow_wanted(const struct grower *g, int c); // children that candidate c is to have; 0: none, no row is needed
+bool grow_level(struct grower *g, const struct request *r); // false: nothing more to ask
 void grow_end(struct grower *g, struct draft *d);

@@ -62,12 +62,14 @@ static void ngram_destroy(struct drafter *d)
     free(d);
 }
 
+// clang-format off
 static const struct option ngram_options[] = {
     { "longest", OPTION_INT, offsetof(struct ngram_options, longest), "3", "tokens to match, at most", 1, 64, NULL },
     { "shortest", OPTION_INT, offsetof(struct ngram_options, shortest), "1", "tokens to match, at least", 1, 64, NULL },
     { "tokens", OPTION_INT, offsetof(struct ngram_options, tokens), "8", "tokens to propose", 1, 256, NULL },
     { 0 },
 };
+// clang-format on
 
 const struct drafter_type ngram_drafter = {
     .name = "ngram",

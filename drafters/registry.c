@@ -4,7 +4,7 @@
 #include "drafters/drafter.h"
 
 #define DRAFTERS(DRAFTER) \
-    DRAFTER(none)  \
+    DRAFTER(none) \
     DRAFTER(ngram) \
     DRAFTER(small)
 

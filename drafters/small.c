@@ -1,8 +1,8 @@
 // small.c - a smaller model of the same vocabulary guesses: speculative decoding as it began.
 //
-// Leviathan et al. 2023, Chen et al. 2023; trees by Miao et al. 2024 (SpecInfer) and, best-first, Li et al. 2024 (EAGLE-2).
-// The model has a cache of its own. What is certain (the text) is fed when it is known and kept at once; guesses are
-// pending rows, of which advance keeps those that came true. The shape of a draft is grow's business.
+// Leviathan et al. 2023, Chen et al. 2023; trees by Miao et al. 2024 (SpecInfer) and, best-first, Li et al. 2024
+// (EAGLE-2). The model has a cache of its own. What is certain (the text) is fed when it is known and kept at once;
+// guesses are pending rows, of which advance keeps those that came true. The shape of a draft is grow's business.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #include "models/tokenizer.h"
 #include "sampling/sampling.h"
 
-enum { STRETCH = 256 };          // tokens of certain text in one pass
+enum { STRETCH = 256 }; // tokens of certain text in one pass
 
 struct small_options {
     char *model;
@@ -25,29 +25,29 @@ struct small_options {
 };
 
 struct small_slot {
-    struct rows q;               // first: rows of the draft being judged
+    struct rows q; // first: rows of the draft being judged
     struct grower grower;
-    int *row;                    // (candidates) pending row in our cache; -1: not evaluated
-    float **after;               // (candidates) what each one's children were drawn from: (target's vocabulary)
+    int *row;      // (candidates) pending row in our cache; -1: not evaluated
+    float **after; // (candidates) what each one's children were drawn from: (target's vocabulary)
 };
 
 struct small {
-    struct drafter drafter;      // first
+    struct drafter drafter; // first
     struct backend *backend;
     const struct sampling *sampling;
     struct grow_options grow;
     struct model *model;
     struct kv_cache *cache;
     int slots, live, vocab, target_vocab, k;
-    struct small_slot *slot;     // (slots)
-    struct tensor state;         // (slots, width) of the roots
-    struct tensor logits;        // (slots * frontier, vocab)
-    int32_t *token, *of, *parent, *picked;       // (rows) of a pass
-    int32_t *best;               // (slots * frontier, k)
+    struct small_slot *slot;               // (slots)
+    struct tensor state;                   // (slots, width) of the roots
+    struct tensor logits;                  // (slots * frontier, vocab)
+    int32_t *token, *of, *parent, *picked; // (rows) of a pass
+    int32_t *best;                         // (slots * frontier, k)
     float *best_log_p;
-    float *host;                 // (vocab)
-    int32_t *path;               // (length + depth)
-    int *first;                  // (slots) where a request's rows begin
+    float *host;   // (vocab)
+    int32_t *path; // (length + depth)
+    int *first;    // (slots) where a request's rows begin
 };
 
 static const float *q_row(struct rows *self, int node)
@@ -88,8 +88,8 @@ static bool open_model(struct small *g, const struct drafter_env *env, const cha
         g->live = env->live < s->vocab ? env->live : s->vocab;
         g->drafter.weights = model_hash(g->model);
         if (s->context < env->length)
-            ok = fail(err, "drafter small: %s has a context of %d tokens; %d are asked for (limits: context)", path, s->context,
-                      env->length);
+            ok = fail(err, "drafter small: %s has a context of %d tokens; %d are asked for (limits: context)", path,
+                      s->context, env->length);
         ok = ok && same_vocabulary(g, env, path, err);
     }
     free(path);
@@ -104,7 +104,8 @@ static bool make(struct tensor *t, struct backend *b, int64_t rows, int64_t widt
 
 static bool make_room(struct small *g, const struct drafter_env *env, struct error *err)
 {
-    size_t candidates = (size_t)grow_candidates(&g->grow), frontier = (size_t)grow_frontier(&g->grow) * (size_t)env->slots;
+    size_t candidates = (size_t)grow_candidates(&g->grow),
+           frontier = (size_t)grow_frontier(&g->grow) * (size_t)env->slots;
     size_t rows = (size_t)model_rows(g->model);
     int asked = grow_asked(&g->grow), pending = asked > STRETCH ? asked : STRETCH;
     struct kv_shape shape = model_kv_shape(g->model, env->slots, env->length + asked, pending);
@@ -183,8 +184,8 @@ static struct drafter *small_create(const struct drafter_env *env, const void *o
     return NULL;
 }
 
-// Feeds the next certain tokens of one slot: text[have .. upto), as many as fit into a pass that has `rows` already. What is
-// fed is kept by the caller. Returns how many.
+// Feeds the next certain tokens of one slot: text[have .. upto), as many as fit into a pass that has `rows` already.
+// What is fed is kept by the caller. Returns how many.
 static int feed(struct small *g, int slot, const int32_t *text, int upto, int rows)
 {
     int have = kv_length(g->cache, slot), n = upto - have, space = model_rows(g->model) - rows;
@@ -243,9 +244,10 @@ static bool feed_roots(struct small *g, struct request *r, int n, struct error *
             if (fed[i] > 0)
                 keep(g, r[i].slot, fed[i]);
             if (kv_length(g->cache, r[i].slot) < r[i].n)
-                more = true;                         // the pass was full, perhaps before it came to this one
+                more = true; // the pass was full, perhaps before it came to this one
             else if (fed[i] > 0)
-                g->backend->take(g->backend, tensor_rows(g->state, i, 1), states.last, &(const int32_t){ at + fed[i] - 1 });
+                g->backend->take(g->backend, tensor_rows(g->state, i, 1), states.last,
+                                 &(const int32_t){ at + fed[i] - 1 });
         }
     }
     return true;
@@ -287,7 +289,8 @@ static const float *row_after(struct small *g, struct small_slot *s, int c, int 
     struct path before = { r->n + depth, g->path };
     if (s->after[c] == NULL)
         s->after[c] = xcalloc(width, sizeof(float));
-    g->backend->download(g->backend, s->after[c], tensor_rows(g->logits, logit_row, 1).data, (size_t)g->vocab * sizeof(float));
+    g->backend->download(g->backend, s->after[c], tensor_rows(g->logits, logit_row, 1).data,
+                         (size_t)g->vocab * sizeof(float));
     sampling_row(g->sampling, s->after[c], g->vocab, g->live, &before);
     return s->after[c];
 }
@@ -303,7 +306,8 @@ static bool grow_all(struct small *g, struct request *r, int n, struct error *er
         for (int f = 0; f < s->grower.n_frontier; f++) {
             int c = s->grower.frontier[f], row = g->first[i] + f;
             if (g->grow.pick == PICK_LIKELIEST)
-                grow_likeliest(&s->grower, c, g->best + (size_t)row * (size_t)g->k, g->best_log_p + (size_t)row * (size_t)g->k, g->k, g->live);
+                grow_likeliest(&s->grower, c, g->best + (size_t)row * (size_t)g->k,
+                               g->best_log_p + (size_t)row * (size_t)g->k, g->k, g->live);
             else
                 grow_children(&s->grower, c, row_after(g, s, c, row, &r[i]), &r[i]);
         }
@@ -388,11 +392,13 @@ static unsigned small_makes(const void *options)
     return grow_makes(&((const struct small_options *)options)->grow);
 }
 
+// clang-format off
 static const struct option small_options[] = {
     { "model", OPTION_PATH, offsetof(struct small_options, model), NULL, "the draft model: a file, a folder or a name", 0, 0, NULL },
     GROW_OPTIONS(struct small_options, grow),
     { 0 },
 };
+// clang-format on
 
 const struct drafter_type small_drafter = {
     .name = "small",

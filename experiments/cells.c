@@ -1,8 +1,8 @@
 // cells.c - by what a cell is known.
 //
-// The hash that makes a cell a cell is taken over everything that text or timing depend on: the resolved settings (threads
-// and device among them), the weights of target and drafter, what the checkpoint says of chats and ends, the bytes of the
-// prompt file. So a changed model or prompt file is another cell and runs anew. Not in it:
+// The hash that makes a cell a cell is taken over everything that text or timing depend on: the resolved settings
+// (threads and device among them), the weights of target and drafter, what the checkpoint says of chats and ends, the
+// bytes of the prompt file. So a changed model or prompt file is another cell and runs anew. Not in it:
 //
 //     repeat, limit, per_category   more of the same: raised, they add sequences to the cell. A prompt is known by its
 //                                   place in the file, which they do not change
@@ -84,7 +84,8 @@ static struct settings *cell_settings(const struct opened *o, struct cell cell, 
     return s;
 }
 
-// What the settings name and the hash has to see. The chat's system prompt and the ends of a text come with the checkpoint.
+// What the settings name and the hash has to see. The chat's system prompt and the ends of a text come with the
+// checkpoint.
 static uint64_t contents(const struct opened *o, uint64_t drafter_weights)
 {
     uint64_t in[3] = { model_hash(o->target.model), o->e->prompts.hash, drafter_weights };
@@ -126,5 +127,6 @@ void identity_free(struct identity *i)
 char *cell_prompts(const struct opened *o)
 {
     const char *slash = strrchr(o->e->prompts_file, '/');
-    return xformat("%s %016llx", slash != NULL ? slash + 1 : o->e->prompts_file, (unsigned long long)o->e->prompts.hash);
+    return xformat("%s %016llx", slash != NULL ? slash + 1 : o->e->prompts_file,
+                   (unsigned long long)o->e->prompts.hash);
 }

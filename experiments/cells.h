@@ -18,44 +18,44 @@ struct store;
 
 // ---- the file
 
-enum { MAX_REPEATS = 1 << 8 };   // beside MAX_PROMPTS and MAX_TURNS
+enum { MAX_REPEATS = 1 << 8 }; // beside MAX_PROMPTS and MAX_TURNS
 
-struct entry {                   // one value of a list under `cells`
-    const struct settings *given;        // as the file or the presets have it; NULL: `none`, which was added
-    struct settings *settings;   // every option said, in one spelling and one order; owned
-    char *shown;                 // as people read it: what differs from the presets, "ngram(longest=5)"
+struct entry {                    // one value of a list under `cells`
+    const struct settings *given; // as the file or the presets have it; NULL: `none`, which was added
+    struct settings *settings;    // every option said, in one spelling and one order; owned
+    char *shown;                  // as people read it: what differs from the presets, "ngram(longest=5)"
 };
 
 struct entries {
     int n;
-    struct entry *entry;         // (n) no two alike
+    struct entry *entry; // (n) no two alike
 };
 
 struct experiment {
-    char *path, *folder;         // of the YAML file; relative names start from the folder
-    struct settings *file, *presets;     // presets: of the lists under `cells`
+    char *path, *folder;             // of the YAML file; relative names start from the folder
+    struct settings *file, *presets; // presets: of the lists under `cells`
     char *name;
-    char *target, *device;       // target: as written
+    char *target, *device; // target: as written
     enum activations activations;
-    int threads;                 // as many as will be used: 0 in the file is every processor
-    char *prompts_file, *chat;   // as written
+    int threads;               // as many as will be used: 0 in the file is every processor
+    char *prompts_file, *chat; // as written
     int limit, per_category;
     struct prompts prompts;
-    int new_tokens, context;     // context: as given, or the preset, which a smaller model may lower
+    int new_tokens, context; // context: as given, or the preset, which a smaller model may lower
     bool context_given, ignore_end;
     int n_stop;
-    char **stop;                 // (n_stop)
+    char **stop; // (n_stop)
     uint64_t seed;
     int repeat;
-    bool trials;                 // a row for each guess that was looked at
-    bool none_added;             // the file did not list `none`, by which all others are measured
+    bool trials;     // a row for each guess that was looked at
+    bool none_added; // the file did not list `none`, by which all others are measured
     struct entries sampling, batch, rule, drafter;
 };
 
 int experiment_batch(const struct experiment *e, int entry);
 bool experiment_is_none(const struct experiment *e, int drafter);
-int experiment_turns(const struct experiment *e);        // of all prompts
-bool experiment_has_text(const struct experiment *e);    // a prompt that needs a tokenizer
+int experiment_turns(const struct experiment *e);     // of all prompts
+bool experiment_has_text(const struct experiment *e); // a prompt that needs a tokenizer
 
 // The entries' canonical settings (entries.c). table: the plugin's options. Numbers are written in one way, presets are
 // filled in, options stand in the table's order: what means the same reads the same.
@@ -66,16 +66,16 @@ char *sampling_shown(const struct settings *settings);
 
 // ---- with its target
 
-struct opened {                  // start with { 0 }
+struct opened { // start with { 0 }
     const struct experiment *e;
     struct target target;
-    struct chat_format chat;     // of prompts that are put into one
+    struct chat_format chat; // of prompts that are put into one
     int context;
     int n_end;
-    int32_t end[TARGET_ENDS];    // ids that end a text
-    char *machine;               // "AMD EPYC 7B13, avx2, 2 threads"
-    int longest;                 // tokens of the longest first turn
-    int64_t tokens;              // of all first turns
+    int32_t end[TARGET_ENDS]; // ids that end a text
+    char *machine;            // "AMD EPYC 7B13, avx2, 2 threads"
+    int longest;              // tokens of the longest first turn
+    int64_t tokens;           // of all first turns
 };
 
 // rows: of one pass, at most. Checks every prompt: one that does not fit the context is an error that names it.
@@ -84,41 +84,43 @@ void opened_close(struct opened *o);
 
 // The tokens of a prompt's turn, given the model's answers to the turns before it (conversation.c). NULL for those that
 // the prompt does not have. false: the text cannot be tokenized.
-bool conversation_ids(const struct opened *o, const struct prompt *p, char *const *answer, int turn, struct ids *to, struct error *err);
-char *conversation_text(const struct opened *o, const int32_t *token, int n);    // of an answer; NULL: no tokenizer; free() it
+bool conversation_ids(const struct opened *o, const struct prompt *p, char *const *answer, int turn, struct ids *to,
+                      struct error *err);
+// of an answer; NULL: no tokenizer; free() it
+char *conversation_text(const struct opened *o, const int32_t *token, int n);
 
 // ---- cells
 
-struct cell {                    // which entry of each list
+struct cell { // which entry of each list
     int sampling, batch, rule, drafter;
 };
 
-struct identity {                // by what a cell is known in the database
-    char *settings;              // an experiment's file of this one cell, on one line
-    char hash[17], peers[17];    // peers: without drafter and rule
+struct identity {             // by what a cell is known in the database
+    char *settings;           // an experiment's file of this one cell, on one line
+    char hash[17], peers[17]; // peers: without drafter and rule
     char target_hash[17], drafter_hash[17];
 };
 
 // drafter_weights: model_hash of the drafter's own weights; 0: it has none.
 struct identity cell_identity(const struct opened *o, struct cell cell, uint64_t drafter_weights);
 void identity_free(struct identity *i);
-char *cell_prompts(const struct opened *o);              // "prompts.jsonl 0123456789abcdef"; free() it
+char *cell_prompts(const struct opened *o); // "prompts.jsonl 0123456789abcdef"; free() it
 
 // ---- groups
 
-struct group {                   // start with { 0 }
-    int sampling, batch;         // the entries that its cells share
+struct group {           // start with { 0 }
+    int sampling, batch; // the entries that its cells share
     int n;
     struct contender *contender; // (n)
 };
 
-struct contender {               // a cell, ready to run
+struct contender { // a cell, ready to run
     struct cell cell;
     struct pairing pairing;
     struct identity identity;
-    bool none;                   // the drafter is `none`
-    bool warm;                   // it has decoded something
-    int64_t run;                 // its row; 0: it has none yet
+    bool none;   // the drafter is `none`
+    bool warm;   // it has decoded something
+    int64_t run; // its row; 0: it has none yet
     struct decoder *decoder;
     struct recorder *recorder;
 };

@@ -123,7 +123,7 @@ static int distance(const char *a, const char *b)
 const char *nearest(const char *word, const char *const *list)
 {
     const char *best = NULL;
-    int least = 1 + (int)strlen(word) / 3 + 1;           // further off than this, it is another word
+    int least = 1 + (int)strlen(word) / 3 + 1; // further off than this, it is another word
     for (; *list != NULL; list++) {
         int far = strncmp(*list, word, strlen(word)) == 0 && strlen(word) >= 3 ? 1 : distance(word, *list);
         if (far < least) {

@@ -1,8 +1,9 @@
-// commands.h - the words that may follow `speclab`. Each gets its own argv (argv[0] is its name) and returns the exit status:
+// commands.h - the words that may follow `speclab`. Each gets its own argv (argv[0] is its name) and returns the exit
+// status:
 // 0 done, 1 it failed, 2 it was called wrongly. Results go to stdout, everything else to stderr.
 #pragma once
 
-int command_run(int argc, char **argv);          // run_command.c
+int command_run(int argc, char **argv); // run_command.c
 int command_report(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_tokenize(int argc, char **argv);

@@ -1,8 +1,8 @@
 // dry_run.c - what an experiment would do: its cells, which of them are done, memory, and how long the rest may take.
 //
-// Everything is opened as it would be to run (so a draft model of another vocabulary is found here too), nothing is decoded
-// and nothing written. The time comes from what the database has of the same target; where it has nothing, from the
-// bandwidth that reading the weights once a token would need, and the line says so.
+// Everything is opened as it would be to run (so a draft model of another vocabulary is found here too), nothing is
+// decoded and nothing written. The time comes from what the database has of the same target; where it has nothing, from
+// the bandwidth that reading the weights once a token would need, and the line says so.
 #include <stdlib.h>
 
 #include "core/error.h"
@@ -17,18 +17,18 @@
 #include "results/store.h"
 #include "verifier/verifier.h"
 
-#define ASSUMED_BANDWIDTH 10e9   // bytes a second
+#define ASSUMED_BANDWIDTH 10e9 // bytes a second
 
 struct plan {
     const struct experiment *e;
     struct opened opened;
-    struct store *store;         // NULL: there is none
+    struct store *store; // NULL: there is none
     FILE *out;
-    struct text cells;           // the table, to come behind the summary
-    int64_t turns;               // to be decoded
+    struct text cells; // the table, to come behind the summary
+    int64_t turns;     // to be decoded
     double ns;
-    bool guessed;                // some of the time is by bandwidth, not experience
-    size_t most_bytes;           // caches and drafters of the largest group
+    bool guessed;      // some of the time is by bandwidth, not experience
+    size_t most_bytes; // caches and drafters of the largest group
 };
 
 static bool find_run(const struct plan *p, struct contender *c, struct error *err)
@@ -88,10 +88,12 @@ static bool add_group(struct plan *p, int number, struct error *err)
         return false;
     size_t bytes = 0;
     bool ok = true;
-    text_printf(&p->cells, "\n%s, batch %s\n", p->e->sampling.entry[g.sampling].shown, p->e->batch.entry[g.batch].shown);
+    text_printf(&p->cells, "\n%s, batch %s\n", p->e->sampling.entry[g.sampling].shown,
+                p->e->batch.entry[g.batch].shown);
     for (int i = 0; i < g.n && ok; i++) {
         ok = find_run(p, &g.contender[i], err) && add_cell(p, &g.contender[i], err);
-        bytes += verifier_bytes(verifier_setup(g.contender[i].pairing.verifier)) + g.contender[i].pairing.drafter->bytes;
+        bytes +=
+            verifier_bytes(verifier_setup(g.contender[i].pairing.verifier)) + g.contender[i].pairing.drafter->bytes;
     }
     if (bytes > p->most_bytes)
         p->most_bytes = bytes;
@@ -129,8 +131,9 @@ static void print_summary(const struct plan *p)
         fprintf(p->out, "time     none: everything is in the database\n");
     else
         fprintf(p->out, "time     at most %s to decode %lld turns, prompts not counted%s\n", time, (long long)p->turns,
-                p->guessed ? ";\n         no such run is in the database: a guess from the size of the weights at 10 GB/s"
-                           : ", at the pace of\n         earlier runs in the database");
+                p->guessed
+                    ? ";\n         no such run is in the database: a guess from the size of the weights at 10 GB/s"
+                    : ", at the pace of\n         earlier runs in the database");
     if (e->none_added)
         fprintf(p->out, "cells    `none`, by which the others are measured, was added to the list of drafters\n");
     if (e->repeat > 1)

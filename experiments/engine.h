@@ -1,8 +1,9 @@
 // engine.h - what it takes to decode, put together from what a person said.
 //
-// Two parts with two lifetimes. A target (a model on a backend, with its tokenizer) is opened once and shared. A pairing of a
-// drafter, a rule and sampling stages is first read, which checks all that can be checked without a model, and then opened
-// on a target. `speclab generate` holds one of each; an experiment holds one target and a pairing for each cell.
+// Two parts with two lifetimes. A target (a model on a backend, with its tokenizer) is opened once and shared. A
+// pairing of a drafter, a rule and sampling stages is first read, which checks all that can be checked without a model,
+// and then opened on a target. `speclab generate` holds one of each; an experiment holds one target and a pairing for
+// each cell.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,49 +22,51 @@ struct rule;
 struct settings;
 struct verifier;
 
-enum { TARGET_ROWS = 512, TARGET_ENDS = MAX_ENDS + 1 };  // rows: enough for any one draft (MAX_NODES), and for fast prompts
+// rows: enough for any one draft (MAX_NODES), and for fast prompts
+enum { TARGET_ROWS = 512, TARGET_ENDS = MAX_ENDS + 1 };
 
-struct target {                  // start with { 0 }
-    char *path;                  // where the name was found; owned
+struct target { // start with { 0 }
+    char *path; // where the name was found; owned
     struct backend *backend;
     struct model *model;
     struct tokenizer *tokenizer; // NULL: none that we can read; no_tokenizer says why
     struct error no_tokenizer;
-    int live;                    // ids that the tokenizer knows, or the vocabulary: ids from here on are padding, never sampled
+    int live; // ids that the tokenizer knows, or the vocabulary: ids from here on are padding, never sampled
 };
 
-// name: as models/paths.h finds it. threads 0: all. rows: most rows of one pass, at least slots * nodes; TARGET_ROWS does
-// for one slot. A missing or unknown tokenizer is no failure: target_needs_text makes it one where text is wanted.
+// name: as models/paths.h finds it. threads 0: all. rows: most rows of one pass, at least slots * nodes; TARGET_ROWS
+// does for one slot. A missing or unknown tokenizer is no failure: target_needs_text makes it one where text is wanted.
 bool target_open(struct target *t, const char *name, const char *beside, int threads, enum activations a, int rows,
                  struct error *err);
-void target_close(struct target *t);                     // { 0 } is fine
+void target_close(struct target *t); // { 0 } is fine
 bool target_needs_text(const struct target *t, struct error *err);
 
 // wanted: "auto", "none" or "chatml"; the error of an unknown template names the model and `chat none`.
 bool target_chat(const struct target *t, const char *wanted, struct chat_format *to, struct error *err);
-// Appends the ids of a prompt, behind BOS where the model's tokenizer puts it. special: as tokenizer_encode; true for a rendered chat.
+// Appends the ids of a prompt, behind BOS where the model's tokenizer puts it. special: as tokenizer_encode; true for a
+// rendered chat.
 bool text_encode(const struct tokenizer *t, const struct model_config *c, const char *text, size_t n, bool special,
                  struct ids *to, struct error *err);
 bool target_encode(const struct target *t, const char *text, size_t n, bool special, struct ids *to, struct error *err);
 // Ids that end a text: the checkpoint's own, and the token that ends an answer in this chat (NULL: no chat). How many.
 int target_ends(const struct target *t, const struct chat_format *chat, int32_t end[TARGET_ENDS]);
 
-struct pairing {                 // start with { 0 }; must stay where it is while open: the verifier borrows its members
+struct pairing { // start with { 0 }; must stay where it is while open: the verifier borrows its members
     const struct drafter_type *type;
-    void *drafter_options;       // owned
+    void *drafter_options; // owned
     const struct rule *rule;
-    void *rule_options;          // owned
-    struct sampling sampling;    // owned
-    struct drafter *drafter;     // these two from pairing_open on
+    void *rule_options;       // owned
+    struct sampling sampling; // owned
+    struct drafter *drafter;  // these two from pairing_open on
     struct verifier *verifier;
-    int rows;                    // of a pass: slots * the drafter's nodes. Set too when pairing_open fails because the
-};                               // target was opened for fewer: open it for so many and try again
+    int rows; // of a pass: slots * the drafter's nodes. Set too when pairing_open fails because the
+};            // target was opened for fewer: open it for so many and try again
 
-// Each a mapping with the key `kind` (sampling: of the stages' names); NULL: drafter none, rule rejection, temperature 1.
-// An unknown kind or option, and a rule that does not take what the drafter makes, are errors with file and line.
+// Each a mapping with the key `kind` (sampling: of the stages' names); NULL: drafter none, rule rejection, temperature
+// 1. An unknown kind or option, and a rule that does not take what the drafter makes, are errors with file and line.
 bool pairing_read(struct pairing *p, const struct settings *drafter, const struct settings *rule,
                   const struct settings *sampling, struct error *err);
 // beside: folder that a draft model's relative name starts from. length: of a sequence, at most. Borrows t.
 bool pairing_open(struct pairing *p, struct target *t, const char *beside, int slots, int length, struct error *err);
-void pairing_shut(struct pairing *p);                    // drafter and verifier; it may be opened again
-void pairing_close(struct pairing *p);                   // everything; { 0 } is fine
+void pairing_shut(struct pairing *p);  // drafter and verifier; it may be opened again
+void pairing_close(struct pairing *p); // everything; { 0 } is fine

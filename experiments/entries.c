@@ -1,8 +1,9 @@
 // entries.c - one spelling for what means the same.
 //
 // A cell is known in the database by its settings' hash, so {tokens: 8, longest: 3} has to be {longest: 3, tokens: 08}:
-// options stand in their table's order, presets are filled in, and a number is written in the shortest way that reads back
-// as the same number. What the settings hold was checked before (options_read, sampling_read), and what is run is read
+// options stand in their table's order, presets are filled in, and a number is written in the shortest way that reads
+// back as the same number. What the settings hold was checked before (options_read, sampling_read), and what is run is
+// read
 // from what is written here.
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@ static struct settings *whole_number(const char *text)
 static struct settings *number(const char *text)
 {
     char s[40];
-    double v = strtod(text, NULL) + 0.0;             // -0 and 0 are one number
+    double v = strtod(text, NULL) + 0.0; // -0 and 0 are one number
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(s, sizeof(s), "%.*g", digits, v);
         if (strtod(s, NULL) == v)

@@ -90,7 +90,8 @@ static bool read_text(const struct settings *map, const char *what, const char *
     return true;
 }
 
-static bool read_word(const struct settings *map, const char *key, const char *const *words, char **to, struct error *err)
+static bool read_word(const struct settings *map, const char *key, const char *const *words, char **to,
+                      struct error *err)
 {
     if (!read_text(map, "", key, words[0], to, err))
         return false;
@@ -146,7 +147,8 @@ static bool read_threads(struct experiment *e, struct error *err)
     if (!read_int(e->file, "threads", 0, MAX_THREADS, &e->threads, err))
         return false;
     if (e->threads == 0)
-        e->threads = sched_getaffinity(0, sizeof(may), &may) == 0 ? CPU_COUNT(&may) : (int)sysconf(_SC_NPROCESSORS_ONLN);
+        e->threads =
+            sched_getaffinity(0, sizeof(may), &may) == 0 ? CPU_COUNT(&may) : (int)sysconf(_SC_NPROCESSORS_ONLN);
     return true;
 }
 
@@ -158,12 +160,14 @@ static bool read_prompts(struct experiment *e, struct error *err)
     if (!needs(e->file, "an experiment", "prompts", &s, err) || !is_map_of(s, "prompts", keys, err) ||
         !read_text(s, "prompts", "file", NULL, &e->prompts_file, err) ||
         !read_int(s, "limit", 0, MAX_PROMPTS, &e->limit, err) ||
-        !read_int(s, "per_category", 0, MAX_PROMPTS, &e->per_category, err) || !read_word(s, "chat", chats, &e->chat, err))
+        !read_int(s, "per_category", 0, MAX_PROMPTS, &e->per_category, err) ||
+        !read_word(s, "chat", chats, &e->chat, err))
         return false;
     bool here = *e->prompts_file == '/' || strcmp(e->folder, ".") == 0;
     char *path = xformat("%s%s%s", here ? "" : e->folder, here ? "" : "/", e->prompts_file);
-    bool ok = access(path, R_OK) == 0 ? prompts_read(path, e->limit, e->per_category, &e->prompts, err)
-                                      : settings_fail(err, settings_get(s, "file"), "file: %s: %s", path, strerror(errno));
+    bool ok = access(path, R_OK) == 0
+                  ? prompts_read(path, e->limit, e->per_category, &e->prompts, err)
+                  : settings_fail(err, settings_get(s, "file"), "file: %s: %s", path, strerror(errno));
     free(path);
     return ok;
 }
@@ -198,8 +202,8 @@ static bool read_limits(struct experiment *e, struct error *err)
     e->context_given = settings_get(s, "context") != NULL;
     const struct settings *stop = settings_get(s, "stop");
     return is_map_of(s, "limits", keys, err) && read_int(s, "new_tokens", 1, MAX_CONTEXT, &e->new_tokens, err) &&
-           read_int(s, "context", 2, MAX_CONTEXT, &e->context, err) && read_bool(s, "ignore_end", &e->ignore_end, err) &&
-           (stop == NULL || read_stops(e, stop, err));
+           read_int(s, "context", 2, MAX_CONTEXT, &e->context, err) &&
+           read_bool(s, "ignore_end", &e->ignore_end, err) && (stop == NULL || read_stops(e, stop, err));
 }
 
 static bool read_numbers(struct experiment *e, struct error *err)
@@ -359,8 +363,9 @@ static bool read_experiment(struct experiment *e, struct error *err)
     static const char *const keys[] = { "name", "target", "threads", "prompts", "limits",
                                         "seed", "repeat", "record",  "cells",   NULL };
     e->file = yaml_read(e->path, err);
-    return e->file != NULL && is_map_of(e->file, "an experiment", keys, err) && read_name(e, err) && read_threads(e, err) &&
-           read_limits(e, err) && read_numbers(e, err) && read_cells(e, err) && read_target(e, err) && read_prompts(e, err);
+    return e->file != NULL && is_map_of(e->file, "an experiment", keys, err) && read_name(e, err) &&
+           read_threads(e, err) && read_limits(e, err) && read_numbers(e, err) && read_cells(e, err) &&
+           read_target(e, err) && read_prompts(e, err);
 }
 
 struct experiment *experiment_load(const char *path, struct error *err)

@@ -11,5 +11,7 @@ struct experiment *experiment_load(const char *path, struct error *err);
 void experiment_free(struct experiment *e);
 // Validated cells, memory and an estimate of the time, without running anything.
 bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, struct error *err);
-// stop: set by a signal handler; looked at between steps: what is finished is in the database, and false is returned with "interrupted".
-bool experiment_run(const struct experiment *e, struct store *s, FILE *progress, const volatile int *stop, struct error *err);
+// stop: set by a signal handler; looked at between steps: what is finished is in the database, and false is returned
+// with "interrupted".
+bool experiment_run(const struct experiment *e, struct store *s, FILE *progress, const volatile int *stop,
+                    struct error *err);

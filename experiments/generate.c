@@ -22,7 +22,7 @@
 
 struct generate {
     const char *drafter, *rule, *chat, *system, *ids;
-    const char *stage[MAX_STAGES];       // values of the sampling stages, in the order of stages[]; NULL: not given
+    const char *stage[MAX_STAGES]; // values of the sampling stages, in the order of stages[]; NULL: not given
     long long seed, tokens, context, threads;
     bool ignore_end, json, trace;
     struct flag_texts stop;
@@ -278,7 +278,7 @@ static bool generate(struct generate *g, struct error *err)
         return false;
     printer_end(&g->printer);
     if (g->transcript.stop == NULL)
-        return true;                                     // nobody reads on
+        return true; // nobody reads on
     if (g->json)
         print_json(g);
     fflush(stdout);

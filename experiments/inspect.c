@@ -21,7 +21,7 @@
 
 enum { MAX_KINDS = 32, PRESET_CONTEXT = 1024 };
 
-struct kind {                    // tensors of one type
+struct kind { // tensors of one type
     const char *name;
     size_t bytes, parameters;
     int n;
@@ -39,13 +39,13 @@ struct inspect {
     struct tokenizer *tokenizer;
     struct error no_tokenizer;
     struct chat_format chat;
-    struct error no_chat;        // text empty: there is one
+    struct error no_chat; // text empty: there is one
     struct backend *backend;
-    struct model *model;         // NULL: it cannot be run, no_model says why
+    struct model *model; // NULL: it cannot be run, no_model says why
     struct error no_model;
 
-    size_t cache_bytes;          // of one token
-    double flops, weight_bytes, pass_bytes;      // of one token at the context asked for
+    size_t cache_bytes;                     // of one token
+    double flops, weight_bytes, pass_bytes; // of one token at the context asked for
     struct probe probe;
 };
 

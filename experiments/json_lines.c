@@ -49,7 +49,7 @@ bool json_lines_next(struct json_lines *l, struct error *err)
             return l->failed ? fail(err, "%s: cannot read it: %s", l->name, strerror(errno)) : false;
         }
         l->line++;
-        if (l->line == 1 && n >= 3 && memcmp(l->text, "\xEF\xBB\xBF", 3) == 0)       // a byte order mark is no harm
+        if (l->line == 1 && n >= 3 && memcmp(l->text, "\xEF\xBB\xBF", 3) == 0) // a byte order mark is no harm
             memmove(l->text, l->text + 3, (size_t)(n -= 3) + 1);
         if (strspn(l->text, " \t\r\n") == (size_t)n)
             continue;

@@ -1,4 +1,5 @@
-// list_command.c - `speclab list`: drafters, rules and sampling stages as their registries have them, with every option.
+// list_command.c - `speclab list`: drafters, rules and sampling stages as their registries have them, with every
+// option.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,7 +101,7 @@ static void print_all(void)
         print_rule(rules[i]);
     printf("\nSampling stages, in the order in which they act (--temperature and so on, `sampling:`)\n\n");
     for (int i = 0; stages[i] != NULL; i++) {
-        const struct option *o = stages[i]->option;      // its one value
+        const struct option *o = stages[i]->option; // its one value
         printf("  %s: %s\n      %s\n      ", stages[i]->name, stages[i]->summary, o->help);
         print_value(o);
         printf("\n");

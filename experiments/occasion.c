@@ -1,11 +1,13 @@
 // occasion.c - who takes part, in which order, from which turn on; and the decoding itself.
 //
-// What is in the database is not decoded again. Two exceptions keep comparisons fair. `none` is run again beside whatever
-// is missing, from the first turn that is. And with a batch of more than one, all who take part decode the conversations
-// that anyone lacks, all of them and from their first turns on: the time of a pass depends on how many sequences are in it.
+// What is in the database is not decoded again. Two exceptions keep comparisons fair. `none` is run again beside
+// whatever is missing, from the first turn that is. And with a batch of more than one, all who take part decode the
+// conversations that anyone lacks, all of them and from their first turns on: the time of a pass depends on how many
+// sequences are in it.
 //
-// The number of a decode, which names its stream of chance, is made of prompt, turn and repeat alone: with the rule `match`
-// every cell says the same, and a text does not depend on when, beside what or after which interruption it was decoded.
+// The number of a decode, which names its stream of chance, is made of prompt, turn and repeat alone: with the rule
+// `match` every cell says the same, and a text does not depend on when, beside what or after which interruption it was
+// decoded.
 #include "experiments/occasion.h"
 
 #include <assert.h>
@@ -17,7 +19,7 @@
 #include "experiments/talk.h"
 #include "results/store.h"
 
-enum { WARM_PROMPT = 64, WARM_TOKENS = 8 };      // a throw-away decode before a cell's first occasion
+enum { WARM_PROMPT = 64, WARM_TOKENS = 8 }; // a throw-away decode before a cell's first occasion
 
 // MAX_PROMPTS, MAX_TURNS and MAX_REPEATS keep the three within 18, 6 and 8 bits.
 static int64_t sequence_number(const struct prompt *p, int turn, int repeat)

@@ -1,5 +1,5 @@
-// opened.c - an experiment with its target: settles what only the model can say (chat format, context, ends of a text) and
-// checks every prompt against it before anything runs.
+// opened.c - an experiment with its target: settles what only the model can say (chat format, context, ends of a text)
+// and checks every prompt against it before anything runs.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,8 @@ static bool ids_are_known(const struct opened *o, const struct prompt *p, struct
 {
     for (int i = 0; i < p->n_ids; i++)
         if (p->ids[i] >= o->target.live)
-            return fail(err, "%s:%d: input_ids[%d]: expected an id below %d, where the target's vocabulary ends, found %d",
+            return fail(err,
+                        "%s:%d: input_ids[%d]: expected an id below %d, where the target's vocabulary ends, found %d",
                         o->e->prompts.path, p->line, i, o->target.live, p->ids[i]);
     return true;
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define GUESSED "\033[32m"       // green
+#define GUESSED "\033[32m" // green
 #define PLAIN "\033[0m"
 
 bool printer_wants_colour(FILE *to)

@@ -7,7 +7,8 @@
 //     prompt                 anything else with one text
 //     question               GSM8K; beside one of the above it is a remark and not looked at
 //
-// The whole file is read and checked, the prompts that limits leave out too: what is wrong with a file does not depend on
+// The whole file is read and checked, the prompts that limits leave out too: what is wrong with a file does not depend
+// on
 // how much of it is wanted.
 #include "experiments/prompts.h"
 
@@ -24,7 +25,7 @@
 #include "core/memory.h"
 #include "experiments/hash.h"
 
-struct row {                     // a line of the file, while it is read
+struct row { // a line of the file, while it is read
     const char *path;
     int line;
     const struct json *json;
@@ -103,10 +104,12 @@ static bool read_message(const struct row *r, struct prompt *p, const struct jso
         return fail_row(r, "%s: expected an object with role and content, found %s", what, found(m));
     const char *role = json_text(json_get(m, "role"));
     if (strcmp(role, "system") != 0 && strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0)
-        return fail_row(r, "%s: expected the role system, user or assistant, found %s%s%s", what, *role != '\0' ? "\"" : "",
-                        *role != '\0' ? role : found(json_get(m, "role")), *role != '\0' ? "\"" : "");
+        return fail_row(r, "%s: expected the role system, user or assistant, found %s%s%s", what,
+                        *role != '\0' ? "\"" : "", *role != '\0' ? role : found(json_get(m, "role")),
+                        *role != '\0' ? "\"" : "");
     if (strcmp(role, "system") == 0 && i > 0)
-        return fail_row(r, "%s: expected the role user or assistant, found a system message that is not the first", what);
+        return fail_row(r, "%s: expected the role user or assistant, found a system message that is not the first",
+                        what);
     if (i == n - 1 && strcmp(role, "user") != 0)
         return fail_row(r, "%s: expected the last message to be the user's, found the role \"%s\"", what, role);
 
@@ -270,7 +273,7 @@ static bool read_lines(const char *path, const struct text *text, struct prompts
     if (text->n >= 2 && memcmp(at, "\x1F\x8B", 2) == 0)
         return fail(err, "%s: expected JSON lines, found a gzip file; `gunzip -k` unpacks it", path);
     if (text->n >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0)
-        at += 3;                                 // a byte order mark
+        at += 3; // a byte order mark
     for (int line = 1; at < end; line++) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         size_t n = (size_t)((newline != NULL ? newline : end) - at);
@@ -319,22 +322,23 @@ static bool ids_differ(const struct prompts *p, struct error *err)
     bool ok = true;
     for (int i = 1; i < p->n && ok; i++)
         if (strcmp(sorted[i]->id, sorted[i - 1]->id) == 0)
-            ok = fail(err, "%s:%d: expected an id of its own, found \"%s\", which line %d has", p->path, sorted[i]->line,
-                      sorted[i]->id, sorted[i - 1]->line);
+            ok = fail(err, "%s:%d: expected an id of its own, found \"%s\", which line %d has", p->path,
+                      sorted[i]->line, sorted[i]->id, sorted[i - 1]->line);
     free(sorted);
     return ok;
 }
 
 static bool same_category(const struct prompt *a, const struct prompt *b)
 {
-    return a->category == NULL || b->category == NULL ? a->category == b->category : strcmp(a->category, b->category) == 0;
+    return a->category == NULL || b->category == NULL ? a->category == b->category
+                                                      : strcmp(a->category, b->category) == 0;
 }
 
 static void keep_wanted(struct prompts *p, int limit, int per_category)
 {
     int kept = 0;
     for (int i = 0; i < p->n; i++) {
-        int before = 0;                          // of its category
+        int before = 0; // of its category
         for (int k = 0; k < kept && per_category > 0 && before < per_category; k++)
             before += same_category(&p->prompt[k], &p->prompt[i]);
         bool wanted = (per_category == 0 || before < per_category) && (limit == 0 || kept < limit);

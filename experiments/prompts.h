@@ -8,29 +8,30 @@
 
 struct error;
 
-enum { MAX_PROMPTS = 1 << 18, MAX_TURNS = 1 << 6 };      // a decode's number packs both: experiments/occasion.c
+enum { MAX_PROMPTS = 1 << 18, MAX_TURNS = 1 << 6 }; // a decode's number packs both: experiments/occasion.c
 
 struct prompt {
-    int number;                  // in the file's order, from 0, whatever limits left out: its name in the database
-    int line;                    // of the file
-    char *id, *category;         // id: the number, where the file has none; category NULL: the file has none
-    char *system;                // from messages; NULL
-    int n_history;               // messages before the first turn (few-shot, from `messages`): role, content
+    int number;          // in the file's order, from 0, whatever limits left out: its name in the database
+    int line;            // of the file
+    char *id, *category; // id: the number, where the file has none; category NULL: the file has none
+    char *system;        // from messages; NULL
+    int n_history;       // messages before the first turn (few-shot, from `messages`): role, content
     char **history_role, **history_content;
     int n_turns;
-    char **turn;                 // (n_turns) what the user says; NULL when ids are given
-    int32_t *ids;                // (n_ids) given token ids: one turn, no chat
+    char **turn;  // (n_turns) what the user says; NULL when ids are given
+    int32_t *ids; // (n_ids) given token ids: one turn, no chat
     int n_ids;
-    bool raw;                    // a completion (HumanEval): never put into a chat
+    bool raw; // a completion (HumanEval): never put into a chat
 };
 
 struct prompts {
     char *path;
-    uint64_t hash;               // of the file's bytes
+    uint64_t hash; // of the file's bytes
     int n;
-    struct prompt *prompt;       // (n)
+    struct prompt *prompt; // (n)
 };
 
-// limit 0: all. per_category: the first so many of each category (0: all), applied before limit. An error names file and line.
+// limit 0: all. per_category: the first so many of each category (0: all), applied before limit. An error names file
+// and line.
 bool prompts_read(const char *path, int limit, int per_category, struct prompts *to, struct error *err);
 void prompts_free(struct prompts *p);

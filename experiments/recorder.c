@@ -1,4 +1,5 @@
-// recorder.c - takes down steps as they come: one growing array of steps and one of trials for each slot, used again for
+// recorder.c - takes down steps as they come: one growing array of steps and one of trials for each slot, used again
+// for
 // the slot's next sequence.
 #include "experiments/recorder.h"
 
@@ -12,14 +13,14 @@
 #include "experiments/transcript.h"
 #include "verifier/rule.h"
 
-struct recording {               // of one sequence
+struct recording { // of one sequence
     enum { FREE, EXPECTED, DONE } state;
     int64_t sequence;
-    struct step_row *step;       // (n_steps)
+    struct step_row *step; // (n_steps)
     size_t n_steps, steps_room;
-    struct trial_row *trial;     // (n_trials) of all steps, one behind the other
+    struct trial_row *trial; // (n_trials) of all steps, one behind the other
     size_t n_trials, trials_room;
-    int32_t *token;              // (n)
+    int32_t *token; // (n)
     int n;
     int64_t prefill_ns, decode_ns, wall_ns;
     const char *stop;
@@ -36,7 +37,7 @@ static struct recording *recording_of(struct recorder *r, int64_t sequence)
     for (int i = 0; i < r->slots; i++)
         if (r->recording[i].state == EXPECTED && r->recording[i].sequence == sequence)
             return &r->recording[i];
-    return NULL;                 // nobody wants to know: a warm-up
+    return NULL; // nobody wants to know: a warm-up
 }
 
 static bool is_on_path(const struct step *s, int node)
@@ -73,7 +74,8 @@ static void record_trials(struct recording *g, const struct step *s)
                                                       d->token[node],
                                                       d->drawn[node],
                                                       s->judgement->trial_p[node],
-                                                      chosen ? NAN : s->judgement->trial_q[node], is_on_path(s, node) };
+                                                      chosen ? NAN : s->judgement->trial_q[node],
+                                                      is_on_path(s, node) };
     }
 }
 
@@ -166,7 +168,7 @@ int64_t recorder_take(struct recorder *r, struct sequence_row *to)
             continue;
         g->state = FREE;
         size_t trial = 0;
-        for (size_t s = 0; s < g->n_steps; s++) {        // only now do the trials stay where they are
+        for (size_t s = 0; s < g->n_steps; s++) { // only now do the trials stay where they are
             g->step[s].trial = g->trial != NULL ? g->trial + trial : NULL;
             trial += (size_t)g->step[s].n_trials;
         }

@@ -1,4 +1,5 @@
-// recorder.h - the decoder's listener of an experiment: takes down what each step did, until the sequence is done and its
+// recorder.h - the decoder's listener of an experiment: takes down what each step did, until the sequence is done and
+// its
 // row can go into the database.
 #pragma once
 #include <stdbool.h>
@@ -9,10 +10,11 @@
 struct recorder;
 
 struct recorder *recorder_create(int slots, bool trials);
-void recorder_destroy(struct recorder *r);               // NULL is fine
+void recorder_destroy(struct recorder *r); // NULL is fine
 struct listener recorder_listener(struct recorder *r);
 
-void recorder_expect(struct recorder *r, int64_t sequence);      // from now on: a slot must be free
-// A sequence that is done, written over by the next recorder_expect: token, times, stop and steps of the row, -1 when none
+void recorder_expect(struct recorder *r, int64_t sequence); // from now on: a slot must be free
+// A sequence that is done, written over by the next recorder_expect: token, times, stop and steps of the row, -1 when
+// none
 // is left. The caller adds the rest.
 int64_t recorder_take(struct recorder *r, struct sequence_row *to);

@@ -1,9 +1,9 @@
 // runner.c - runs what the database does not have yet, so that what is compared was run side by side.
 //
-// Group by group (cells that differ only in drafter or rule), repeat by repeat, bunch by bunch of prompts (as many as the
-// batch has slots) there is an occasion, on which the cells that lack something decode the bunch back to back, in an order
-// that rotates from occasion to occasion. Where nothing is lacking, nothing runs. A killed run loses the sequences that were
-// under way and no others: each is one transaction, made when it is done.
+// Group by group (cells that differ only in drafter or rule), repeat by repeat, bunch by bunch of prompts (as many as
+// the batch has slots) there is an occasion, on which the cells that lack something decode the bunch back to back, in
+// an order that rotates from occasion to occasion. Where nothing is lacking, nothing runs. A killed run loses the
+// sequences that were under way and no others: each is one transaction, made when it is done.
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,7 +75,8 @@ static bool mark_finished(struct runner *r, const struct group *g, bool ran, str
 static void settle_stops(struct runner *r)
 {
     r->strings = (struct stop_strings){ r->opened.target.tokenizer, r->e->n_stop, (const char *const *)r->e->stop };
-    r->stops = (struct stops){ r->opened.n_end, r->opened.end, r->e->n_stop > 0 ? stop_strings_find : NULL, &r->strings };
+    r->stops =
+        (struct stops){ r->opened.n_end, r->opened.end, r->e->n_stop > 0 ? stop_strings_find : NULL, &r->strings };
 }
 
 static bool run_occasions(struct runner *r, struct group *g, struct error *err)

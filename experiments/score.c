@@ -1,7 +1,7 @@
 // score.c - `speclab score`: what a model makes of given texts, token by token.
 //
-// The plain forward pass and nothing else: all of the model's vocabulary in the softmax, no sampling stages. Long texts go
-// through in stretches, whose rows are kept in the cache; the logits of one stretch are all that there is at a time.
+// The plain forward pass and nothing else: all of the model's vocabulary in the softmax, no sampling stages. Long texts
+// go through in stretches, whose rows are kept in the cache; the logits of one stretch are all that there is at a time.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,16 +18,16 @@
 #include "models/kv_cache.h"
 #include "models/model.h"
 
-enum { STRETCH = 128 };          // rows of a pass: enough for the weights to be read for many at once
+enum { STRETCH = 128 }; // rows of a pass: enough for the weights to be read for many at once
 
 struct score {
     struct target target;
-    struct kv_cache *cache;      // made anew when a text is longer than all before it
-    int length;                  // of the cache
-    struct tensor logits;        // (STRETCH, vocab)
-    float *row;                  // (vocab)
+    struct kv_cache *cache; // made anew when a text is longer than all before it
+    int length;             // of the cache
+    struct tensor logits;   // (STRETCH, vocab)
+    float *row;             // (vocab)
     int64_t texts, scored;
-    double sum;                  // of all logprobs
+    double sum; // of all logprobs
 };
 
 static bool make_room(struct score *s, int length, struct error *err)

@@ -12,7 +12,7 @@ struct tokenizer;
 struct stop_strings {
     const struct tokenizer *tokenizer;
     int n;
-    const char *const *string;   // (n) borrowed; none of them empty
+    const char *const *string; // (n) borrowed; none of them empty
 };
 
 // struct stops.string: self is a struct stop_strings. The token that completes a stop string is the last that stays.

@@ -1,5 +1,5 @@
-// talk.c - a conversation is a chain: each turn is asked with the answers before it, so what was stored is taken up in order
-// and the first turn that is missing is where it goes on.
+// talk.c - a conversation is a chain: each turn is asked with the answers before it, so what was stored is taken up in
+// order and the first turn that is missing is where it goes on.
 #include "experiments/talk.h"
 
 #include <assert.h>

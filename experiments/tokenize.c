@@ -13,7 +13,7 @@
 struct tokenize {
     struct tokenizer *tokenizer;
     struct model_config config;
-    bool plain;                  // --no-special
+    bool plain; // --no-special
 };
 
 static void print_line(const char *key, struct json *value)

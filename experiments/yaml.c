@@ -1,8 +1,9 @@
 // yaml.c - an experiment's file as settings that remember where they stood.
 //
 // The plain part of YAML: mappings, lists and scalars. What makes the rest of YAML a programming language (anchors,
-// aliases, merge keys, tags, several documents) is refused by name: a cell's settings are stored in the database and have to
-// say everything by themselves. libyaml's events are used, not its documents, so that nothing is built before it is checked.
+// aliases, merge keys, tags, several documents) is refused by name: a cell's settings are stored in the database and
+// have to say everything by themselves. libyaml's events are used, not its documents, so that nothing is built before
+// it is checked.
 #include "experiments/yaml.h"
 
 #include <errno.h>
@@ -26,7 +27,7 @@ struct reader {
     struct error *err;
 };
 
-struct place {                   // 1-based
+struct place { // 1-based
     int line, column;
 };
 
@@ -186,7 +187,8 @@ static bool is_good_key(const struct reader *r, const struct settings *map, cons
         return fail_at(r->err, r->file, at, "merge keys are not supported: write out what << would bring");
     for (int i = 0; i < map->n; i++)
         if (strcmp(map->key[i], key) == 0)
-            return fail_at(r->err, r->file, at, "the key \"%s\" is given twice, first on line %d", key, map->key_line[i]);
+            return fail_at(r->err, r->file, at, "the key \"%s\" is given twice, first on line %d", key,
+                           map->key_line[i]);
     return true;
 }
 
@@ -271,10 +273,10 @@ static struct settings *read_stream(struct reader *r)
 struct settings *yaml_parse(const char *text, size_t n, const char *file, struct error *err)
 {
     if (n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0)
-        text += 3, n -= 3;                       // a byte order mark
+        text += 3, n -= 3; // a byte order mark
     if (!all_text(text, n, file, err))
         return NULL;
-    char *copy = xstrndup(text, n);              // NUL-terminated, for strchr
+    char *copy = xstrndup(text, n); // NUL-terminated, for strchr
     struct reader r = { .text = copy, .file = file, .err = err };
     if (yaml_parser_initialize(&r.parser) == 0)
         abort();

@@ -49,7 +49,7 @@ static bool make_unique(struct added *a, struct error *err)
             char *shown = text_shown(t->text, t->n);
             fail(err, "the added tokens %d and %d are both %s", (int)last->id, (int)t->id, shown);
             free(shown);
-            while (i < a->n)             // so that each is owned once
+            while (i < a->n) // so that each is owned once
                 a->token[kept++] = a->token[i++];
             a->n = kept;
             return false;
@@ -62,7 +62,7 @@ static bool make_unique(struct added *a, struct error *err)
 // \w as Rust's regex has it: alphabetic, marks, decimal digits, connectors, joiners. The ranges are the circled and
 // squared letters, which are alphabetic symbols.
 static const char word_character[] = "[\\p{L}\\p{Nl}\\p{M}\\p{Nd}\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"
-                           "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}\\x{200C}\\x{200D}]";
+                                     "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}\\x{200C}\\x{200D}]";
 
 bool added_ready(struct added *a, struct error *err)
 {
@@ -184,7 +184,7 @@ static const struct added_token *find(struct added_walk *w, size_t *start, size_
             *stop = spaces_end(w->text, w->n, *stop);
         if (*start < *stop)
             return t;
-        w->from = *stop;                 // white space that the token before it has taken along already
+        w->from = *stop; // white space that the token before it has taken along already
     }
     return NULL;
 }

@@ -44,8 +44,8 @@ static void project(struct backend *b, struct tensor out, struct tensor x, struc
 void block_forward(struct backend *b, const struct block *w, const struct model_shape *s, int layer, struct kv_cache *c,
                    const struct layout *see, struct scratch *t, struct tensor x, struct tensor input)
 {
-    project(b, t->q, input, w->q, w->q_bias);                      // (n, heads * head_dim)
-    project(b, t->k, input, w->k, w->k_bias);                      // (n, kv_heads * head_dim)
+    project(b, t->q, input, w->q, w->q_bias); // (n, heads * head_dim)
+    project(b, t->k, input, w->k, w->k_bias); // (n, kv_heads * head_dim)
     project(b, t->v, input, w->v, w->v_bias);
     b->rope(b, t->q, see, s->inverse_frequency);
     b->rope(b, t->k, see, s->inverse_frequency);
@@ -55,7 +55,7 @@ void block_forward(struct backend *b, const struct block *w, const struct model_
     project(b, t->h, t->o, w->o, w->o_bias);
     b->add(b, x, t->h);
     b->rmsnorm(b, t->h, x, w->ffn_norm, s->norm_eps);
-    b->matmul(b, t->gate, t->h, w->gate);                          // (n, hidden)
+    b->matmul(b, t->gate, t->h, w->gate); // (n, hidden)
     b->matmul(b, t->up, t->h, w->up);
     b->swiglu(b, t->gate, t->gate, t->up);
     b->matmul(b, t->h, t->gate, w->down);

@@ -31,7 +31,7 @@ void bpe_free(struct bpe *b)
 static struct merge *slot_of(const struct bpe *b, int32_t left, int32_t right)
 {
     uint64_t key = (uint64_t)left << 32 | (uint32_t)right;
-    uint64_t h = key * 0x9E3779B97F4A7C15u;                  // Fibonacci hashing: the high bits are the good ones
+    uint64_t h = key * 0x9E3779B97F4A7C15u; // Fibonacci hashing: the high bits are the good ones
     for (size_t i = (size_t)(h >> 32) & (b->room - 1);; i = (i + 1) & (b->room - 1)) {
         struct merge *m = &b->merge[i];
         if (m->left < 0 || (m->left == left && m->right == right))
@@ -45,11 +45,11 @@ void bpe_merge(struct bpe *b, int32_t left, int32_t right, uint32_t rank, int32_
 }
 
 struct symbol {
-    int32_t id;                          // -1: merged into the one before it
-    int32_t previous, next;              // -1: none
+    int32_t id;             // -1: merged into the one before it
+    int32_t previous, next; // -1: none
 };
 
-struct candidate {                       // symbol `at` may merge with the one after it
+struct candidate { // symbol `at` may merge with the one after it
     uint32_t rank;
     int32_t at;
     int32_t whole;
@@ -99,7 +99,7 @@ static void consider(const struct bpe *b, struct bpe_work *w, int32_t at)
 static int32_t spell(const struct bpe *b, struct symbol *s, const char *piece, size_t n)
 {
     int32_t count = 0;
-    bool fuse = false;                   // the last symbol is an unknown byte that the next may join
+    bool fuse = false; // the last symbol is an unknown byte that the next may join
     for (size_t i = 0; i < n; i++) {
         int32_t id = b->byte[(unsigned char)piece[i]];
         bool unknown = id < 0;
@@ -136,7 +136,7 @@ void bpe_encode(const struct bpe *b, struct bpe_work *w, const char *piece, size
         struct symbol *right = &w->symbol[left->next];
         const struct merge *m = slot_of(b, left->id, right->id);
         if (m->left < 0 || m->whole != c.whole)
-            continue;                    // one of the two has grown since
+            continue; // one of the two has grown since
         left->id = c.whole;
         right->id = -1;
         left->next = right->next;

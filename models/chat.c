@@ -56,7 +56,7 @@ bool chat_choose(const char *wanted, const char *jinja, struct chat_format *to, 
     }
     int shown = 60;
     if (strlen(jinja) > (size_t)shown)
-        while (shown > 0 && ((unsigned char)jinja[shown] & 0xC0) == 0x80)        // no half character
+        while (shown > 0 && ((unsigned char)jinja[shown] & 0xC0) == 0x80) // no half character
             shown--;
     return fail(
         err,

@@ -12,7 +12,7 @@
 
 bool config_ends_by_name(const char *s, size_t n)
 {
-    static const char *const names[] = { "<|eot_id|>",     "<|im_end|>",  "<|end|>", "<end_of_turn>",
+    static const char *const names[] = { "<|eot_id|>",    "<|im_end|>", "<|end|>", "<end_of_turn>",
                                          "<|endoftext|>", "<|eom_id|>", "<EOT>" };
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
         if (strlen(names[i]) == n && memcmp(names[i], s, n) == 0)

@@ -13,21 +13,21 @@ enum { MAX_ENDS = 16 };
 enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_TABLE };
 
 struct model_config {
-    char *path;                  // the file or directory; owned
+    char *path; // the file or directory; owned
     bool gguf;
-    char architecture[64];       // "llama"
+    char architecture[64]; // "llama"
     int layers, width, heads, kv_heads, head_dim, hidden, vocab, context;
     float norm_eps;
-    bool tied;                   // the head is the embedding
-    bool attention_bias;         // q, k, v (and o) carry biases
+    bool tied;           // the head is the embedding
+    bool attention_bias; // q, k, v (and o) carry biases
     double rope_theta;
-    enum rope_scaling rope_scaling;              // ROPE_TABLE: the checkpoint brings divisors, rope_freqs.weight
-    double rope_factor, rope_low, rope_high;     // of linear and llama3
-    int rope_original;                           // llama3's original_max_position_embeddings
-    int n_end, end[MAX_ENDS];    // ids that end a text: eos of config, generation_config and tokenizer, and chat ends
-    int bos;                     // -1: none
-    bool add_bos;                // the tokenizer puts it before every text
-    char *chat_template;         // Jinja, as the checkpoint has it; NULL: none; owned
+    enum rope_scaling rope_scaling;          // ROPE_TABLE: the checkpoint brings divisors, rope_freqs.weight
+    double rope_factor, rope_low, rope_high; // of linear and llama3
+    int rope_original;                       // llama3's original_max_position_embeddings
+    int n_end, end[MAX_ENDS]; // ids that end a text: eos of config, generation_config and tokenizer, and chat ends
+    int bos;                  // -1: none
+    bool add_bos;             // the tokenizer puts it before every text
+    char *chat_template;      // Jinja, as the checkpoint has it; NULL: none; owned
 };
 
 bool config_read(const char *path, struct model_config *to, struct error *err);

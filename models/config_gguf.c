@@ -13,7 +13,7 @@ struct source {
     const struct gguf *g;
     const char *path;
     char architecture[64];
-    char key[192];               // the one looked at last, in full
+    char key[192]; // the one looked at last, in full
     struct error *err;
 };
 
@@ -69,7 +69,7 @@ static bool refuse_what_we_do_not_compute(struct source *s)
 {
     static const struct {
         const char *key;
-        double inert, also;      // values that change nothing
+        double inert, also; // values that change nothing
         const char *what;
     } settings[] = {
         { "expert_count", 0, 0, "mixtures of experts" },
@@ -212,7 +212,8 @@ static bool read_vocabulary(struct source *s, struct model_config *c)
     if (e == NULL)
         return fail(s->err, "%s: tensor token_embd.weight is missing", s->path);
     if (e->dims != 2 || e->dim[0] != (uint64_t)c->width || e->dim[1] > MOST_VOCAB)
-        return fail(s->err, "%s: tensor token_embd.weight: expected at most %d rows of %d, found %" PRIu64 " of %" PRIu64,
+        return fail(s->err,
+                    "%s: tensor token_embd.weight: expected at most %d rows of %d, found %" PRIu64 " of %" PRIu64,
                     s->path, MOST_VOCAB, c->width, e->dim[1], e->dim[0]);
     c->vocab = (int)e->dim[1];
     c->tied = gguf_tensor(s->g, "output.weight") == NULL;
@@ -220,7 +221,8 @@ static bool read_vocabulary(struct source *s, struct model_config *c)
     const struct gguf_value *tokens = gguf_find(s->g, "tokenizer.ggml.tokens");
     if (tokens != NULL &&
         (tokens->type != GGUF_ARRAY || tokens->element != GGUF_STRING || tokens->n > (uint64_t)c->vocab))
-        return fail(s->err, "%s: tokenizer.ggml.tokens: expected at most %d texts, a token for each row, found %" PRIu64,
+        return fail(s->err,
+                    "%s: tokenizer.ggml.tokens: expected at most %d texts, a token for each row, found %" PRIu64,
                     s->path, c->vocab, tokens->n);
     return true;
 }

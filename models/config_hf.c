@@ -12,8 +12,8 @@
 #include "models/files.h"
 
 struct source {
-    char *path;                  // of config.json
-    struct json *config, *generation, *tokenizer, *tokens;   // NULL: the file is not there
+    char *path;                                            // of config.json
+    struct json *config, *generation, *tokenizer, *tokens; // NULL: the file is not there
     char *generation_path, *tokenizer_path, *tokens_path;
     struct error *err;
 };
@@ -72,7 +72,7 @@ static bool read_real(struct source *s, const struct json *object, const char *w
 static bool refuse_what_we_do_not_compute(struct source *s)
 {
     static const struct {
-        const char *key, *inert;         // the value as JSON
+        const char *key, *inert; // the value as JSON
     } settings[] = {
         { "hidden_act", "\"silu\"" },
         { "mlp_bias", "false" },
@@ -120,7 +120,7 @@ static bool read_architecture(struct source *s, struct model_config *c)
 
 static bool read_sizes(struct source *s, struct model_config *c)
 {
-    c->context = 2048;           // LlamaConfig's own
+    c->context = 2048; // LlamaConfig's own
     double eps = 1e-6;
     if (!read_int(s, "num_hidden_layers", true, 1, MOST_LAYERS, &c->layers) ||
         !read_int(s, "hidden_size", true, 1, MOST_SIZE, &c->width) ||

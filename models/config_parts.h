@@ -3,8 +3,13 @@
 #include "models/config.h"
 
 // Larger models than these do not exist; smaller numbers keep every product of two sizes far from overflow.
-enum { MOST_LAYERS = 1024, MOST_HEADS = 1 << 14, MOST_SIZE = (1 << 24) - 1, MOST_CONTEXT = 1 << 24,
-       MOST_VOCAB = 1 << 20 };   // as many draws as an address of chance has (sampling/rng.h)
+enum {
+    MOST_LAYERS = 1024,
+    MOST_HEADS = 1 << 14,
+    MOST_SIZE = (1 << 24) - 1,
+    MOST_CONTEXT = 1 << 24,
+    MOST_VOCAB = 1 << 20
+}; // as many draws as an address of chance has (sampling/rng.h)
 
 // Each fills what its format says; config_read() then checks what holds for every format.
 bool config_from_gguf(const char *path, struct model_config *to, struct error *err);

@@ -15,7 +15,7 @@
 bool file_map(const char *path, struct mapping *to, struct error *err)
 {
     *to = (struct mapping){ 0 };
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);     // a named pipe without a writer would wait for ever
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a named pipe without a writer would wait for ever
     if (fd < 0)
         return fail(err, "%s: cannot be opened: %s", path, strerror(errno));
 
@@ -77,10 +77,10 @@ char *file_text(const char *path, size_t *n, struct error *err)
 }
 
 struct part {
-    char *path, *name;           // what it is to be called, and is until then
+    char *path, *name; // what it is to be called, and is until then
     FILE *f;
-    size_t n;                    // bytes so far
-    int failed;                  // errno of the first failure
+    size_t n;   // bytes so far
+    int failed; // errno of the first failure
 };
 
 struct part *part_begin(const char *path, struct error *err)

@@ -6,22 +6,22 @@
 
 struct error;
 
-struct mapping {                 // start with { 0 }
-    const uint8_t *at;           // (n) read-only
+struct mapping {       // start with { 0 }
+    const uint8_t *at; // (n) read-only
     size_t n;
 };
-bool file_map(const char *path, struct mapping *to, struct error *err);      // regular files that are not empty
+bool file_map(const char *path, struct mapping *to, struct error *err); // regular files that are not empty
 void file_unmap(struct mapping *m);
 
-bool file_exists(const char *path);                                          // anything at all, followed through links
+bool file_exists(const char *path); // anything at all, followed through links
 bool file_is_directory(const char *path);
-char *file_text(const char *path, size_t *n, struct error *err);             // a whole small file and a NUL; free() it
+char *file_text(const char *path, size_t *n, struct error *err); // a whole small file and a NUL; free() it
 
 // A file being written, as path.part until it is complete. Writes cannot fail one by one: the first thing that went
 // wrong is what part_end reports, and nothing is left behind then.
 struct part;
 struct part *part_begin(const char *path, struct error *err);
 void part_write(struct part *p, const void *bytes, size_t n);
-void part_pad(struct part *p, size_t to);                                    // zeros up to a multiple of `to`
-bool part_end(struct part *p, struct error *err);                            // frees p
-void part_abandon(struct part *p);                                           // leaves nothing; frees p; NULL is fine
+void part_pad(struct part *p, size_t to);         // zeros up to a multiple of `to`
+bool part_end(struct part *p, struct error *err); // frees p
+void part_abandon(struct part *p);                // leaves nothing; frees p; NULL is fine

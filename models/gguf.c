@@ -25,10 +25,10 @@ struct gguf {
     char *path;
     struct mapping file;
     size_t values, tensors;
-    struct gguf_value *value;            // (values) in the file's order
-    struct gguf_tensor *tensor;          // (tensors) likewise
-    const struct gguf_string **by_key;   // (values) their first members, sorted
-    const struct gguf_string **by_name;  // (tensors) likewise
+    struct gguf_value *value;           // (values) in the file's order
+    struct gguf_tensor *tensor;         // (tensors) likewise
+    const struct gguf_string **by_key;  // (values) their first members, sorted
+    const struct gguf_string **by_name; // (tensors) likewise
 };
 
 // Bytes of a scalar; 0: a string or an array.
@@ -56,7 +56,7 @@ static bool take_array(struct gguf_cursor *c, struct gguf_value *v)
     v->raw = c->at;
     if (element == GGUF_STRING) {
         struct gguf_string s;
-        for (uint64_t i = 0; i < v->n; i++)      // ends at the file's end, however large n is
+        for (uint64_t i = 0; i < v->n; i++) // ends at the file's end, however large n is
             if (!cursor_string(c, &s))
                 return false;
     } else {

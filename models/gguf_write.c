@@ -8,8 +8,8 @@
 #include "models/gguf.h"
 
 struct pending {
-    struct text entry;           // name, dimensions and type as the file has them; the offset follows
-    const void *data;            // (bytes) borrowed
+    struct text entry; // name, dimensions and type as the file has them; the offset follows
+    const void *data;  // (bytes) borrowed
     size_t bytes;
 };
 
@@ -19,7 +19,7 @@ struct gguf_writer {
     uint64_t n_values;
     size_t alignment;
     size_t n, room;
-    struct pending *tensor;      // (n)
+    struct pending *tensor; // (n)
 };
 
 struct gguf_writer *gguf_write_begin(const char *path, struct error *err)
@@ -88,7 +88,7 @@ void gguf_write_int(struct gguf_writer *w, const char *key, enum gguf_type type,
     static const uint8_t bytes[GGUF_F64 + 1] = { [GGUF_U8] = 1,  [GGUF_I8] = 1,  [GGUF_U16] = 2, [GGUF_I16] = 2,
                                                  [GGUF_U32] = 4, [GGUF_I32] = 4, [GGUF_U64] = 8, [GGUF_I64] = 8 };
     put_key(w, key, strlen(key), type);
-    put(&w->values, &v, bytes[type]);        // little-endian: the low bytes come first
+    put(&w->values, &v, bytes[type]); // little-endian: the low bytes come first
     note_alignment(w, key, strlen(key), &v, bytes[type]);
 }
 

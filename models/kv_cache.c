@@ -11,17 +11,17 @@
 
 struct slot {
     int prefix, pending;
-    int32_t *depth;              // (pending) of each pending row below the prefix: 0 follows it
-    uint64_t *ancestors;         // (pending, words)
+    int32_t *depth;      // (pending) of each pending row below the prefix: 0 follows it
+    uint64_t *ancestors; // (pending, words)
 };
 
 struct kv_cache {
     struct backend *backend;
     struct kv_shape shape;
-    int words;                   // of 64 pending rows
-    struct tensor *keys, *values;        // (layers) each (slots * length, width)
-    struct slot *slot;           // (slots)
-    struct layout layout;        // points to the arrays below, with room for slots * pending rows
+    int words;                    // of 64 pending rows
+    struct tensor *keys, *values; // (layers) each (slots * length, width)
+    struct slot *slot;            // (slots)
+    struct layout layout;         // points to the arrays below, with room for slots * pending rows
     int32_t *slot_of, *prefix_of, *place, *position, *moved;
     uint64_t *ancestors;
 };
@@ -34,8 +34,10 @@ size_t kv_bytes(const struct kv_shape *s)
 struct kv_cache *kv_create(struct backend *b, const struct kv_shape *shape, struct error *err)
 {
     if ((int64_t)shape->slots * shape->length > INT32_MAX) {
-        fail(err, "a cache of %d slots of %d tokens has more rows than can be numbered; fewer slots or a smaller context would fit",
-             shape->slots, shape->length);
+        fail(
+            err,
+            "a cache of %d slots of %d tokens has more rows than can be numbered; fewer slots or a smaller context would fit",
+            shape->slots, shape->length);
         return NULL;
     }
     struct kv_cache *c = xcalloc(1, sizeof(*c));
@@ -51,8 +53,10 @@ struct kv_cache *kv_create(struct backend *b, const struct kv_shape *shape, stru
         c->keys[l] = tensor_of(b->alloc(b, bytes), shape->type, rows, shape->width);
         c->values[l] = tensor_of(b->alloc(b, bytes), shape->type, rows, shape->width);
         if (c->keys[l].data == NULL || c->values[l].data == NULL) {
-            fail(err, "%s: no room for a cache of %zu MB (%d slots of %d tokens); fewer slots or a smaller context would fit",
-                 b->name, kv_bytes(shape) >> 20, shape->slots, shape->length);
+            fail(
+                err,
+                "%s: no room for a cache of %zu MB (%d slots of %d tokens); fewer slots or a smaller context would fit",
+                b->name, kv_bytes(shape) >> 20, shape->slots, shape->length);
             kv_destroy(c);
             return NULL;
         }
@@ -116,7 +120,8 @@ const struct layout *kv_admit(struct kv_cache *c, const struct pass *p)
         c->position[i] = s->prefix + s->depth[row];
         memcpy(c->ancestors + (size_t)i * words, own, words * sizeof(*own));
     }
-    c->layout = (struct layout){ p->n, c->words, c->shape.length, c->slot_of, c->prefix_of, c->place, c->position, c->ancestors };
+    c->layout = (struct layout){ p->n,         c->words, c->shape.length, c->slot_of,
+                                 c->prefix_of, c->place, c->position,     c->ancestors };
     return &c->layout;
 }
 
@@ -150,7 +155,7 @@ int kv_room(const struct kv_cache *c, int slot)
 void kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n)
 {
     struct slot *s = &c->slot[slot];
-    int first = 0;               // a chain's rows lie where they belong already
+    int first = 0; // a chain's rows lie where they belong already
     while (first < n && row[first] == first)
         first++;
     for (int i = first; i < n; i++) {

@@ -20,25 +20,26 @@ struct layout;
 struct pass;
 
 struct kv_shape {
-    int layers, width;           // width: kv heads * head_dim
-    int slots, length;           // length: prefix and pending rows together
-    int pending;                 // most pending rows a slot may have
-    enum type type;              // F32
+    int layers, width; // width: kv heads * head_dim
+    int slots, length; // length: prefix and pending rows together
+    int pending;       // most pending rows a slot may have
+    enum type type;    // F32
 };
 
 struct kv_cache *kv_create(struct backend *b, const struct kv_shape *shape, struct error *err);
 void kv_destroy(struct kv_cache *c);
-size_t kv_bytes(const struct kv_shape *shape);                   // what kv_create would allocate
+size_t kv_bytes(const struct kv_shape *shape); // what kv_create would allocate
 
 // Admits a pass: its rows become pending, and from parent[] alone follow their places, positions
-// and what they see. For model_forward, and for drafters with layers of their own. Rows of one slot stand in a pass in the
-// order of their pending numbers. The layout is borrowed until the next kv_admit. A pass that does not fit is a bug: kv_room asks first.
+// and what they see. For model_forward, and for drafters with layers of their own. Rows of one slot stand in a pass in
+// the order of their pending numbers. The layout is borrowed until the next kv_admit. A pass that does not fit is a
+// bug: kv_room asks first.
 const struct layout *kv_admit(struct kv_cache *c, const struct pass *p);
-struct tensor kv_keys(struct kv_cache *c, int layer);            // (slots * length, width)
+struct tensor kv_keys(struct kv_cache *c, int layer); // (slots * length, width)
 struct tensor kv_values(struct kv_cache *c, int layer);
 
-int kv_length(const struct kv_cache *c, int slot);                              // of the prefix
-int kv_pending(const struct kv_cache *c, int slot);                             // rows behind it
-int kv_room(const struct kv_cache *c, int slot);                                // pending rows that may still be admitted
-void kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n);          // pending, ascending; no others stay
-void kv_cut(struct kv_cache *c, int slot, int length);                          // shorten the prefix; pending rows are dropped
+int kv_length(const struct kv_cache *c, int slot);                     // of the prefix
+int kv_pending(const struct kv_cache *c, int slot);                    // rows behind it
+int kv_room(const struct kv_cache *c, int slot);                       // pending rows that may still be admitted
+void kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n); // pending, ascending; no others stay
+void kv_cut(struct kv_cache *c, int slot, int length);                 // shorten the prefix; pending rows are dropped

@@ -3,7 +3,7 @@
 #include "core/memory.h"
 #include "models/utf8.h"
 
-enum { SHIFTED = 0x100, LETTERS = 0x144 };       // the first letter of a byte that has no own, and one past the last
+enum { SHIFTED = 0x100, LETTERS = 0x144 }; // the first letter of a byte that has no own, and one past the last
 
 static bool stands_for_itself(unsigned c)
 {

@@ -19,13 +19,13 @@ struct model {
     struct weights *weights;
     struct model_shape shape;
     enum activations activations;
-    struct tensor embedding, head, norm;     // head is the embedding where they are tied
-    struct block *block;         // (layers)
+    struct tensor embedding, head, norm; // head is the embedding where they are tied
+    struct block *block;                 // (layers)
     struct scratch scratch;
-    int rows;                    // of a pass, at most
-    struct tensor x, last;       // (rows, width)
-    struct tensor tapped;        // (rows, width * taps), made when first asked for
-    struct tensor **prepared;    // what unprepare is owed
+    int rows;                 // of a pass, at most
+    struct tensor x, last;    // (rows, width)
+    struct tensor tapped;     // (rows, width * taps), made when first asked for
+    struct tensor **prepared; // what unprepare is owed
     int n_prepared;
     size_t bytes, bytes_by_type[TYPES];
 };
@@ -46,7 +46,8 @@ static void count(struct model *m, struct tensor w)
     m->bytes_by_type[w.type] += tensor_bytes(w);
 }
 
-static bool get_matrix(struct model *m, const char *name, int64_t rows, int64_t width, struct tensor *to, struct error *err)
+static bool get_matrix(struct model *m, const char *name, int64_t rows, int64_t width, struct tensor *to,
+                       struct error *err)
 {
     struct tensor w;
     if (!weights_get(m->weights, name, rows, width, &w, err))
@@ -76,8 +77,8 @@ static bool get_vector(struct model *m, const char *name, int64_t width, struct 
 struct part {
     const char *name;
     struct tensor *to;
-    int64_t rows, width;         // rows 1: a vector
-    bool optional;               // a bias
+    int64_t rows, width; // rows 1: a vector
+    bool optional;       // a bias
 };
 
 static bool get_block(struct model *m, int layer, struct error *err)
@@ -104,7 +105,8 @@ static bool get_block(struct model *m, int layer, struct error *err)
         const struct part *p = &parts[i];
         char name[128];
         snprintf(name, sizeof(name), "model.layers.%d.%s", layer, p->name);
-        // Hugging Face's config says whether there are biases, and then there are all four; of GGUF the tensors themselves say.
+        // Hugging Face's config says whether there are biases, and then there are all four; of GGUF the tensors
+        // themselves say.
         bool needed = !p->optional || (m->config.attention_bias && !m->config.gguf);
         if (!needed && (!m->config.attention_bias || !weights_has(m->weights, name)))
             continue;
@@ -123,7 +125,8 @@ static bool get_rope(struct model *m, struct error *err)
     if (m->config.rope_scaling == ROPE_TABLE && !weights_get(m->weights, "rope_freqs.weight", 1, half, &divisors, err))
         return false;
     if (divisors.data != NULL && divisors.type != F32)
-        return fail(err, "%s: rope_freqs.weight: expected type f32, found %s", m->config.path, type_facts[divisors.type].name);
+        return fail(err, "%s: rope_freqs.weight: expected type f32, found %s", m->config.path,
+                    type_facts[divisors.type].name);
     float *frequency = xcalloc((size_t)half, sizeof(float));
     config_rope(&m->config, divisors.data, frequency);
     m->shape.inverse_frequency = tensor_of(b->alloc(b, (size_t)half * sizeof(float)), F32, 1, half);
@@ -145,7 +148,8 @@ static bool get_all(struct model *m, struct error *err)
             return false;
     if (!get_vector(m, "model.norm.weight", s->width, &m->norm, err))
         return false;
-    if (!weights_get(m->weights, "model.embed_tokens.weight", s->vocab, s->width, &w, err) || !claim(m, &m->embedding, w, err))
+    if (!weights_get(m->weights, "model.embed_tokens.weight", s->vocab, s->width, &w, err) ||
+        !claim(m, &m->embedding, w, err))
         return false;
     if (!m->config.tied)
         return get_matrix(m, "lm_head.weight", s->vocab, s->width, &m->head, err);
@@ -170,9 +174,15 @@ struct model *model_open(const char *path, struct backend *b, enum activations a
     bool ok = config_read(path, &m->config, err);
     if (ok) {
         const struct model_config *c = &m->config;
-        m->shape = (struct model_shape){ .layers = c->layers, .width = c->width, .heads = c->heads, .kv_heads = c->kv_heads,
-                                         .head_dim = c->head_dim, .hidden = c->hidden, .vocab = c->vocab,
-                                         .context = c->context, .norm_eps = c->norm_eps };
+        m->shape = (struct model_shape){ .layers = c->layers,
+                                         .width = c->width,
+                                         .heads = c->heads,
+                                         .kv_heads = c->kv_heads,
+                                         .head_dim = c->head_dim,
+                                         .hidden = c->hidden,
+                                         .vocab = c->vocab,
+                                         .context = c->context,
+                                         .norm_eps = c->norm_eps };
         m->weights = weights_open(c, err);
         ok = m->weights != NULL && get_all(m, err) && make(m, &m->x, c->width, err) && make(m, &m->last, c->width, err);
         if (ok && !scratch_create(&m->scratch, b, &m->shape, rows))

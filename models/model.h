@@ -17,17 +17,19 @@ struct model_config;
 struct model_shape {
     int layers, width, heads, kv_heads, head_dim, hidden, vocab, context;
     float norm_eps;
-    struct tensor inverse_frequency;         // (1, head_dim / 2) of rope, scaled as the checkpoint says (llama3, linear, its own table)
+    // (1, head_dim / 2) of rope, scaled as the checkpoint says (llama3, linear, its own table)
+    struct tensor inverse_frequency;
 };
 
 struct pass {
     int n;
-    const int32_t *token;        // (n)
-    const int32_t *slot;         // (n)
-    const int32_t *parent;       // (n) pending row of the slot that this row follows; -1: its prefix
+    const int32_t *token;  // (n)
+    const int32_t *slot;   // (n)
+    const int32_t *parent; // (n) pending row of the slot that this row follows; -1: its prefix
 };
 
-// Which hidden states a pass leaves behind: the residual stream entering layer layer[i] (0: the embedding; the number of
+// Which hidden states a pass leaves behind: the residual stream entering layer layer[i] (0: the embedding; the number
+// of
 // layers: what the last one leaves), or with FINAL_STATE the normed state that the head reads. Side by side: width * n.
 enum { FINAL_STATE = -1, MAX_TAPS = 8 };
 struct taps {
@@ -35,29 +37,30 @@ struct taps {
     int layer[MAX_TAPS];
 };
 
-struct states {                  // borrowed from the model until its next pass
-    struct tensor last;          // (n, width) what the head reads
-    struct tensor tapped;        // (n, width * taps.n)
+struct states {           // borrowed from the model until its next pass
+    struct tensor last;   // (n, width) what the head reads
+    struct tensor tapped; // (n, width * taps.n)
 };
 
-// path: a .gguf file or a model directory (models/paths.h finds it). rows: most rows that one pass will have. The model keeps its
-// own copy of nothing that can stay mapped; backend is borrowed for the model's life.
+// path: a .gguf file or a model directory (models/paths.h finds it). rows: most rows that one pass will have. The model
+// keeps its own copy of nothing that can stay mapped; backend is borrowed for the model's life.
 struct model *model_open(const char *path, struct backend *b, enum activations a, int rows, struct error *err);
 void model_close(struct model *m);
 const struct model_shape *model_shape(const struct model *m);
 const struct model_config *model_config(const struct model *m);
 struct backend *model_backend(const struct model *m);
-int model_rows(const struct model *m);                           // of a pass, at most
-size_t model_bytes(const struct model *m);                       // of the weights that a pass reads
+int model_rows(const struct model *m);     // of a pass, at most
+size_t model_bytes(const struct model *m); // of the weights that a pass reads
 size_t model_scratch_bytes(const struct model_shape *s, int rows);
-uint64_t model_hash(const struct model *m);                      // which weights these are
-const char *model_type(const struct model *m);                   // "q4_1": the type most of the bytes have
-const char *model_unused(const struct model *m, size_t i);       // a tensor of the checkpoint that nothing reads; NULL: no more
+uint64_t model_hash(const struct model *m);    // which weights these are
+const char *model_type(const struct model *m); // "q4_1": the type most of the bytes have
+// a tensor of the checkpoint that nothing reads; NULL: no more
+const char *model_unused(const struct model *m, size_t i);
 struct kv_shape model_kv_shape(const struct model *m, int slots, int length, int pending);
 
 bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, const struct taps *taps,
                    struct states *out, struct error *err);
 
 // Apart from the pass, so that a prompt computes none, and a drafter can lend the target's own.
-void model_embed(const struct model *m, struct tensor out, const int32_t *token);        // (n, width)
-void model_logits(const struct model *m, struct tensor out, struct tensor state);        // (n, vocab)
+void model_embed(const struct model *m, struct tensor out, const int32_t *token); // (n, width)
+void model_logits(const struct model *m, struct tensor out, struct tensor state); // (n, vocab)

@@ -4,6 +4,7 @@
 // know, listed by asking both about every code point. Where PCRE2 is younger the rows change nothing.
 #include "models/pattern.h"
 
+// clang-format off
 const struct newer newer_characters[] = {
     { 0x897, 0x897, "Mn" }, { 0xCF3, 0xCF3, "Mc" }, { 0xECE, 0xECE, "Mn" }, { 0x1B4E, 0x1B4F, "Po" },
     { 0x1B7F, 0x1B7F, "Po" }, { 0x1C89, 0x1C89, "Lu" }, { 0x1C8A, 0x1C8A, "Ll" }, { 0x2427, 0x2429, "So" },
@@ -39,3 +40,4 @@ const struct newer newer_characters[] = {
     { 0x31350, 0x323AF, "Lo" },
     { 0, 0, "" },
 };
+// clang-format on

@@ -51,7 +51,7 @@ static char *hugging_face_cache(void)
 }
 
 struct search {
-    struct text places;          // where nothing was
+    struct text places; // where nothing was
     char *found;
 };
 
@@ -75,7 +75,7 @@ static bool is_word(const char *s, size_t n)
     return n != 0 && *s != '.' && memchr(s, '\0', n) == NULL;
 }
 
-struct repository {              // org/name[@revision]
+struct repository { // org/name[@revision]
     const char *org, *name, *revision;
     int org_n, name_n;
 };

@@ -54,7 +54,7 @@ static bool put_set(struct rewriting *r, const char *members, bool negated, size
             return refuse(r, at, "a negated shorthand inside [...]");
         text_puts(&r->out, members);
         if (next_is(r, "-") && !(r->at + 1 < r->n && r->s[r->at + 1] == ']')) {
-            text_puts(&r->out, "\\-");           // not a range that begins with the set's last member
+            text_puts(&r->out, "\\-"); // not a range that begins with the set's last member
             r->at++;
         }
     } else {
@@ -140,7 +140,7 @@ static bool escape(struct rewriting *r)
     case 't':
     case 'f':
         break;
-    default:                             // the letters mean different things to the two, or too much
+    default: // the letters mean different things to the two, or too much
         if (digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
             char what[16];
             snprintf(what, sizeof(what), "\\%c", c);
@@ -263,7 +263,7 @@ static struct pattern *compile(const char *text, size_t n, struct error *err)
         fail(err, "a pattern does not compile: %s, before \"%.*s\"", why, (int)shown, text + (shown > 0 ? offset : 0));
         return NULL;
     }
-    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);         // where there is no JIT, matching is only slower
+    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); // where there is no JIT, matching is only slower
     struct pattern *p = xcalloc(1, sizeof(*p));
     p->code = code;
     p->limits = pcre2_match_context_create(NULL);
@@ -317,7 +317,7 @@ struct search *search_begin(const struct pattern *p)
 {
     struct search *s = xcalloc(1, sizeof(*s));
     s->pattern = p;
-    s->match = pcre2_match_data_create(1, NULL);         // the whole match alone; groups are not asked for
+    s->match = pcre2_match_data_create(1, NULL); // the whole match alone; groups are not asked for
     if (s->match == NULL)
         abort();
     return s;
@@ -336,7 +336,7 @@ enum found search_next(struct search *s, const char *text, size_t n, size_t from
 {
     const struct pattern *p = s->pattern;
     int rc = pcre2_match(p->code, (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK, s->match, p->limits);
-    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)                // the interpreter keeps its stack on the heap
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) // the interpreter keeps its stack on the heap
         rc = pcre2_match(p->code, (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, s->match, p->limits);
     if (rc == PCRE2_ERROR_NOMATCH)
         return FOUND_NONE;
@@ -349,7 +349,7 @@ enum found search_next(struct search *s, const char *text, size_t n, size_t from
     const size_t *at = pcre2_get_ovector_pointer(s->match);
     *start = at[0];
     *stop = at[1];
-    if (*start < from || *stop < *start) {               // \K inside a look-around; nothing that we let through
+    if (*start < from || *stop < *start) { // \K inside a look-around; nothing that we let through
         fail(err, "the pattern that cuts the text went backwards at byte %zu", from);
         return FOUND_ERROR;
     }

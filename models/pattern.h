@@ -12,7 +12,7 @@ struct pattern;
 struct search;
 
 struct pattern *pattern_compile(const char *text, size_t n, struct error *err);
-struct pattern *pattern_literal(const char *text, size_t n, struct error *err);      // these very characters
+struct pattern *pattern_literal(const char *text, size_t n, struct error *err); // these very characters
 void pattern_free(struct pattern *p);
 
 // Memory for looking; one for each thread. A pattern is immutable and may be shared.
@@ -28,4 +28,4 @@ struct newer {
     unsigned first, last;
     char category[3];
 };
-extern const struct newer newer_characters[];                // ends with a zero
+extern const struct newer newer_characters[]; // ends with a zero

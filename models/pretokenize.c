@@ -22,30 +22,20 @@
 
 static const struct family {
     const char *name;
-    bool digits;                         // each set apart first
+    bool digits; // each set apart first
     const char *pattern;
     bool whole_pieces;
 } families[] = {
-    { "gpt-2", false, GPT2, false },
-    { "gpt2", false, GPT2, false },
-    { "mpt", false, GPT2, false },
-    { "olmo", false, GPT2, false },
-    { "jais", false, GPT2, false },
-    { "smollm", true, GPT2, false },
-    { "starcoder", true, GPT2, false },
-    { "refact", true, GPT2, false },
-    { "command-r", true, GPT2, false },
-    { "codeshell", true, GPT2, false },
-    { "exaone", true, GPT2, false },
-    { "llama-bpe", false, LLAMA3, true },
-    { "llama3", false, LLAMA3, true },
-    { "llama-v3", false, LLAMA3, true },
-    { "falcon3", false, LLAMA3, true },
-    { "dbrx", false, LLAMA3, false },
-    { "smaug-bpe", false, LLAMA3, false },
-    { "qwen2", false, QWEN2, false },
-    { "stablelm2", false, QWEN2, false },
-    { "deepseek-r1-qwen", false, QWEN2, false },
+    { "gpt-2", false, GPT2, false },       { "gpt2", false, GPT2, false },
+    { "mpt", false, GPT2, false },         { "olmo", false, GPT2, false },
+    { "jais", false, GPT2, false },        { "smollm", true, GPT2, false },
+    { "starcoder", true, GPT2, false },    { "refact", true, GPT2, false },
+    { "command-r", true, GPT2, false },    { "codeshell", true, GPT2, false },
+    { "exaone", true, GPT2, false },       { "llama-bpe", false, LLAMA3, true },
+    { "llama3", false, LLAMA3, true },     { "llama-v3", false, LLAMA3, true },
+    { "falcon3", false, LLAMA3, true },    { "dbrx", false, LLAMA3, false },
+    { "smaug-bpe", false, LLAMA3, false }, { "qwen2", false, QWEN2, false },
+    { "stablelm2", false, QWEN2, false },  { "deepseek-r1-qwen", false, QWEN2, false },
     { "megrez", false, QWEN2, false },
 };
 
@@ -113,7 +103,7 @@ void pretokenizer_free(struct pretokenizer *p)
 
 struct cutting {
     const struct pretokenizer *p;
-    struct search *search[STAGES];       // one each: a stage is in the middle of a piece while the next cuts it
+    struct search *search[STAGES]; // one each: a stage is in the middle of a piece while the next cuts it
     void (*piece)(void *to, const char *s, size_t n);
     void *to;
 };

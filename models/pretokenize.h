@@ -9,16 +9,16 @@
 struct error;
 struct pattern;
 
-enum keep { KEEP_ALL, KEEP_MATCHES, KEEP_GAPS };         // of what a pattern finds and what lies between
+enum keep { KEEP_ALL, KEEP_MATCHES, KEEP_GAPS }; // of what a pattern finds and what lies between
 
 struct stage {
-    struct pattern *pattern;             // NULL: cuts nothing
+    struct pattern *pattern; // NULL: cuts nothing
     enum keep keep;
-    bool space_first;                    // a piece that does not begin with a space is given one
+    bool space_first; // a piece that does not begin with a space is given one
 };
 
 enum { STAGES = 8 };
-struct pretokenizer {                    // start with { 0 }
+struct pretokenizer { // start with { 0 }
     int n;
     struct stage stage[STAGES];
 };

@@ -253,8 +253,12 @@ static bool write_config(const struct model_config *c, const int *keep, int n, c
 
 static bool goes_along(const char *name)
 {
-    static const char *const names[] = { "generation_config.json", "special_tokens_map.json", "added_tokens.json",
-                                         "chat_template.jinja",    "vocab.json",              "merges.txt",
+    static const char *const names[] = { "generation_config.json",
+                                         "special_tokens_map.json",
+                                         "added_tokens.json",
+                                         "chat_template.jinja",
+                                         "vocab.json",
+                                         "merges.txt",
                                          "tokenizer.model" };
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
         if (strcmp(name, names[i]) == 0)
@@ -293,7 +297,7 @@ static void remove_directory(const char *directory)
     DIR *d = opendir(directory);
     for (const struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL; e = readdir(d)) {
         char *path = xformat("%s/%s", directory, e->d_name);
-        unlink(path);            // of "." and "..": refused
+        unlink(path); // of "." and "..": refused
         free(path);
     }
     if (d != NULL)
@@ -306,7 +310,7 @@ static bool prune_directory(const struct model_config *c, const int *keep, int n
     char *part = xformat("%s.part", to);
     bool made = mkdir(part, 0777) == 0;
     bool ok = made || fail(err, "%s: cannot be made: %s%s", part, strerror(errno),
-                              errno == EEXIST ? " (left by an earlier try that was killed? remove it)" : "");
+                           errno == EEXIST ? " (left by an earlier try that was killed? remove it)" : "");
     ok = ok && write_tensors(c->path, keep, n, part, err) && write_config(c, keep, n, part, err) &&
          copy_files(c->path, part, err);
     if (ok && rename(part, to) != 0)
@@ -336,7 +340,8 @@ static bool has_layers(const struct model_config *c, const int *keep, int n, str
     bool ok = w != NULL;
     for (int i = 0; i < n && ok; i++) {
         char *name = xformat("model.layers.%d.input_layernorm.weight", keep[i]);
-        ok = weights_has(w, name) || fail(err, "%s: layer %d is to be kept, and its tensors are missing", c->path, keep[i]);
+        ok = weights_has(w, name) ||
+             fail(err, "%s: layer %d is to be kept, and its tensors are missing", c->path, keep[i]);
         free(name);
     }
     weights_close(w);

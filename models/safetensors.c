@@ -14,7 +14,7 @@
 #include "core/memory.h"
 #include "models/files.h"
 
-enum { LONGEST_HEADER = 100000000 };     // the limit of the safetensors library
+enum { LONGEST_HEADER = 100000000 }; // the limit of the safetensors library
 
 struct shard {
     char *path;
@@ -23,20 +23,19 @@ struct shard {
 
 struct safetensors {
     int files;
-    struct shard *file;          // (files)
+    struct shard *file; // (files)
     size_t n, room;
-    struct safetensor *tensor;   // (n) sorted by name; the names are owned
+    struct safetensor *tensor; // (n) sorted by name; the names are owned
 };
 
 static const struct dtype {
     const char *name;
     int bits;
 } dtypes[] = {
-    { "BOOL", 8 },     { "U8", 8 },       { "I8", 8 },           { "F8_E5M2", 8 },     { "F8_E4M3", 8 },
-    { "F8_E8M0", 8 },  { "F8_E4M3FNUZ", 8 }, { "F8_E5M2FNUZ", 8 }, { "I16", 16 },      { "U16", 16 },
-    { "F16", 16 },     { "BF16", 16 },    { "I32", 32 },         { "U32", 32 },        { "F32", 32 },
-    { "I64", 64 },     { "U64", 64 },     { "F64", 64 },         { "C64", 64 },        { "F4", 4 },
-    { "F6_E2M3", 6 },  { "F6_E3M2", 6 },
+    { "BOOL", 8 },        { "U8", 8 },          { "I8", 8 },      { "F8_E5M2", 8 }, { "F8_E4M3", 8 }, { "F8_E8M0", 8 },
+    { "F8_E4M3FNUZ", 8 }, { "F8_E5M2FNUZ", 8 }, { "I16", 16 },    { "U16", 16 },    { "F16", 16 },    { "BF16", 16 },
+    { "I32", 32 },        { "U32", 32 },        { "F32", 32 },    { "I64", 64 },    { "U64", 64 },    { "F64", 64 },
+    { "C64", 64 },        { "F4", 4 },          { "F6_E2M3", 6 }, { "F6_E3M2", 6 },
 };
 
 static const struct dtype *dtype_named(const char *name)
@@ -57,7 +56,7 @@ static int by_place(const void *a, const void *b)
     const struct safetensor *x = a, *y = b;
     if (x->data != y->data)
         return (uintptr_t)x->data < (uintptr_t)y->data ? -1 : 1;
-    return (x->bytes > y->bytes) - (x->bytes < y->bytes);        // empty tensors first
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes); // empty tensors first
 }
 
 // One tensor of the header; `start` is where the file's bytes begin, and there are `room` of them.
@@ -193,8 +192,7 @@ static bool read_file(struct safetensors *s, int file, struct error *err)
         return fail(err, "%s: not a safetensors file: the header does not begin with '{'", f->path);
 
     struct json *header = json_parse((const char *)at + sizeof(n), (size_t)n, f->path, err);
-    bool ok = header != NULL &&
-              read_tensors(s, file, header, at + sizeof(n) + n, size - sizeof(n) - (size_t)n, err);
+    bool ok = header != NULL && read_tensors(s, file, header, at + sizeof(n) + n, size - sizeof(n) - (size_t)n, err);
     json_free(header);
     return ok;
 }

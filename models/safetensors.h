@@ -13,21 +13,22 @@ struct safetensors;
 
 struct safetensor {
     const char *name;
-    const char *dtype;           // "F32", "BF16", "I64", ... as in the file
+    const char *dtype; // "F32", "BF16", "I64", ... as in the file
     int dims;
     int64_t dim[8];
-    const void *data;            // mapped, borrowed; alignment is the file's
+    const void *data; // mapped, borrowed; alignment is the file's
     size_t bytes;
-    int file;                    // which shard
+    int file; // which shard
 };
 
-struct safetensors *safetensors_open(const char *path, struct error *err);       // a .safetensors file or a model directory
+struct safetensors *safetensors_open(const char *path, struct error *err); // a .safetensors file or a model directory
 void safetensors_close(struct safetensors *s);
 size_t safetensors_count(const struct safetensors *s);
-const struct safetensor *safetensors_at(const struct safetensors *s, size_t i);  // sorted by name
+const struct safetensor *safetensors_at(const struct safetensors *s, size_t i); // sorted by name
 const struct safetensor *safetensors_find(const struct safetensors *s, const char *name);
 int safetensors_files(const struct safetensors *s);
-const char *safetensors_file(const struct safetensors *s, int file);             // path of a shard
+const char *safetensors_file(const struct safetensors *s, int file); // path of a shard
 
 // Writing one file: names and data are borrowed for the call. metadata_json: an object of texts, or NULL.
-bool safetensors_write(const char *path, const struct safetensor *t, size_t n, const char *metadata_json, struct error *err);
+bool safetensors_write(const char *path, const struct safetensor *t, size_t n, const char *metadata_json,
+                       struct error *err);

@@ -52,7 +52,7 @@ bool safetensors_write(const char *path, const struct safetensor *t, size_t n, c
     struct part *part = part_begin(path, err);
     if (part != NULL) {
         size_t length = strlen(header);
-        uint64_t padded = (length + 7) / 8 * 8;          // so that the data begin at a multiple of 8
+        uint64_t padded = (length + 7) / 8 * 8; // so that the data begin at a multiple of 8
         part_write(part, &padded, sizeof(padded));
         part_write(part, header, length);
         part_write(part, "        ", (size_t)padded - length);

@@ -180,7 +180,7 @@ struct encoding {
     bool special;
     struct cutting *cutting;
     struct bpe_work work;
-    struct text letters;                 // a piece as the checkpoint writes it
+    struct text letters; // a piece as the checkpoint writes it
     struct ids *to;
 };
 
@@ -240,7 +240,7 @@ bool tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, boo
     size_t valid = utf8_valid(text, n);
     if (valid < n)
         return fail(err, "the text is not UTF-8: byte 0x%02X at offset %zu", (unsigned char)text[valid], valid);
-    if (n > INT32_MAX / 4)               // NFC makes text longer, at most threefold
+    if (n > INT32_MAX / 4) // NFC makes text longer, at most threefold
         return fail(err, "the text is longer than %d bytes", INT32_MAX / 4);
     struct encoding e = { .t = t, .special = special, .to = to };
     size_t before = to->n;

@@ -18,7 +18,7 @@ static void put(struct decoding *hold, const char *s, size_t n, struct text *to)
 {
     for (size_t i = 0; i < n; i++) {
         unsigned char b = (unsigned char)s[i];
-        if (hold->n == 0 && b < 0x80) {                  // as many as there are
+        if (hold->n == 0 && b < 0x80) { // as many as there are
             size_t from = i;
             while (i + 1 < n && (unsigned char)s[i + 1] < 0x80)
                 i++;
@@ -27,10 +27,10 @@ static void put(struct decoding *hold, const char *s, size_t n, struct text *to)
         }
         if (hold->n > 0 && !utf8_continues(hold->held, hold->n, b)) {
             replace(hold, to);
-            i--;                                         // b may begin a character of its own
+            i--; // b may begin a character of its own
             continue;
         }
-        hold->held[hold->n++ & 3] = b;                   // n was at most 3: four would have been a character
+        hold->held[hold->n++ & 3] = b; // n was at most 3: four would have been a character
         if (hold->n == 1 && utf8_length(b) == 0) {
             replace(hold, to);
         } else if (hold->n == utf8_length(hold->held[0])) {

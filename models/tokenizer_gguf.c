@@ -1,6 +1,7 @@
 // tokenizer_gguf.c - a tokenizer from a GGUF file's metadata.
 //
-// The pattern is not in the file: `tokenizer.ggml.pre` names the family. Normalisation is not either; llama.cpp, for which
+// The pattern is not in the file: `tokenizer.ggml.pre` names the family. Normalisation is not either; llama.cpp, for
+// which
 // these files are written, does none.
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "models/tokenizer.h"
 #include "models/tokenizer_parts.h"
 
-enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4 };         // tokenizer.ggml.token_type
+enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4 }; // tokenizer.ggml.token_type
 
 static bool check_kind(const struct gguf *g, struct error *err)
 {
@@ -76,7 +77,7 @@ static bool read_merges(struct tokenizer *t, const struct gguf *g, struct error 
         struct gguf_string s;
         const char *space = NULL;
         if (gguf_next_string(merges, &at, &s) && s.n > 1)
-            space = memchr(s.s + 1, ' ', s.n - 1);       // the left token may itself be a space
+            space = memchr(s.s + 1, ' ', s.n - 1); // the left token may itself be a space
         if (space == NULL)
             return fail(err, "%s: merge %llu is not two tokens with a space between", t->name,
                         (unsigned long long)rank);

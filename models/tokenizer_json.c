@@ -150,7 +150,7 @@ static bool read_decoder(const struct tokenizer *t, const struct json *j, struct
 static bool check_model(const struct tokenizer *t, const struct json *model, struct error *err)
 {
     static const char *const affixes[] = { "continuing_subword_prefix", "end_of_word_suffix" };
-    bool typed = !json_is_null(json_get(model, "type"));                 // old files do not say
+    bool typed = !json_is_null(json_get(model, "type")); // old files do not say
     if (!json_is_object(model) || (typed ? !is_type(model, "BPE") : !json_is_array(json_get(model, "merges"))))
         return not_known(t, "model", model, "BPE over bytes", err);
     for (size_t i = 0; i < sizeof(affixes) / sizeof(*affixes); i++) {
@@ -239,7 +239,7 @@ static bool read_merges(struct tokenizer *t, const struct json *merges, struct e
     for (size_t i = 0; i < json_count(merges); i++) {
         const struct json *j = json_at(merges, i);
         if (json_is_text(j) && strncmp(json_text(j), "#version", 8) == 0)
-            continue;                    // the first line of a merges.txt that got in
+            continue; // the first line of a merges.txt that got in
         if (!read_merge(t, j, rank++, err))
             return false;
     }
@@ -267,7 +267,7 @@ static bool read_unknown(struct tokenizer *t, const struct json *model, struct e
     if (fallback)
         return fail(err, "%s: byte_fallback is not supported where bytes lack their tokens", t->name);
     if (json_is_null(unknown))
-        return true;                     // dropped
+        return true; // dropped
     t->bpe.unknown = vocabulary_find(&t->vocabulary, json_text(unknown), json_text_length(unknown));
     return t->bpe.unknown >= 0 ||
            fail(err, "%s: bytes lack their tokens, and the vocabulary has no unk_token for them", t->name);
@@ -293,7 +293,7 @@ static bool read_added_token(struct tokenizer *t, const struct json *j, struct e
     struct error why;
     if (!vocabulary_add_literal(&t->vocabulary, flags.id, text, n, flags.special ? TOKEN_SPECIAL : TOKEN_ADDED, &why))
         return fail(err, "%s: %s", t->name, why.text);
-    flags.special = tokenizer_is_special(t, flags.id);       // once special, always special
+    flags.special = tokenizer_is_special(t, flags.id); // once special, always special
     if (!normalized) {
         added_put(&t->raw, text, n, flags);
         return true;

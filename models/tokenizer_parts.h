@@ -10,12 +10,12 @@ struct gguf;
 struct json;
 
 struct tokenizer {
-    char *name;                          // of the file, for messages; owned
+    char *name; // of the file, for messages; owned
     struct vocabulary vocabulary;
-    struct added raw, normal;            // looked for in the text as it is, and after it was normalised
+    struct added raw, normal; // looked for in the text as it is, and after it was normalised
     bool nfc;
     struct pretokenizer cut;
-    bool whole_pieces;                   // a piece that is a token needs no merging (Llama 3's ignore_merges)
+    bool whole_pieces; // a piece that is a token needs no merging (Llama 3's ignore_merges)
     struct bpe bpe;
 };
 

@@ -38,7 +38,7 @@ size_t utf8_valid(const char *s, size_t n)
     size_t i = 0;
     while (i < n) {
         uint64_t eight;
-        if (n - i >= sizeof(eight)) {                       // most text is ASCII
+        if (n - i >= sizeof(eight)) { // most text is ASCII
             memcpy(&eight, s + i, sizeof(eight));
             if ((eight & 0x8080808080808080u) == 0) {
                 i += sizeof(eight);

@@ -17,7 +17,7 @@ void vocabulary_init(struct vocabulary *v, int size, size_t tokens)
     *v = (struct vocabulary){ .size = size, .room = room };
     v->token = xcalloc((size_t)size + 1, sizeof(*v->token));
     v->slot = xmalloc(room * sizeof(*v->slot));
-    memset(v->slot, 0xFF, room * sizeof(*v->slot));          // -1 everywhere
+    memset(v->slot, 0xFF, room * sizeof(*v->slot)); // -1 everywhere
 }
 
 void vocabulary_free(struct vocabulary *v)
@@ -29,7 +29,7 @@ void vocabulary_free(struct vocabulary *v)
 
 static size_t hash(const char *s, size_t n)
 {
-    uint64_t h = 0xCBF29CE484222325u;                        // FNV-1a
+    uint64_t h = 0xCBF29CE484222325u; // FNV-1a
     for (size_t i = 0; i < n; i++)
         h = (h ^ (unsigned char)s[i]) * 0x100000001B3u;
     return (size_t)(h ^ h >> 29);

@@ -14,27 +14,27 @@
 #include "models/safetensors.h"
 
 struct weight {
-    char *name;                  // Hugging Face's
-    char *stored;                // the file's own
-    const char *file;            // borrowed from the format's reader
+    char *name;       // Hugging Face's
+    char *stored;     // the file's own
+    const char *file; // borrowed from the format's reader
     const char *type_name;
-    bool known;                  // a type of core/tensor.h
-    int ggml;                    // GGUF's number of the type; -1: not from GGUF
-    const void *in_file;         // (bytes) mapped; NULL: a type of GGUF whose size we do not know
+    bool known;          // a type of core/tensor.h
+    int ggml;            // GGUF's number of the type; -1: not from GGUF
+    const void *in_file; // (bytes) mapped; NULL: a type of GGUF whose size we do not know
     size_t bytes;
-    struct tensor tensor;        // what weights_get hands out: mapped, or `ours`
-    int heads;                   // rows lie permuted, head by head; 0: they do not
-    void *ours;                  // rows in order, or data moved to where they are aligned; NULL: neither was needed
+    struct tensor tensor; // what weights_get hands out: mapped, or `ours`
+    int heads;            // rows lie permuted, head by head; 0: they do not
+    void *ours;           // rows in order, or data moved to where they are aligned; NULL: neither was needed
     bool asked, checked;
 };
 
 struct weights {
     char *path;
-    struct gguf *gguf;           // one of the two
+    struct gguf *gguf; // one of the two
     struct safetensors *safetensors;
     int head_dim;
     size_t n;
-    struct weight *weight;       // (n) sorted by name
+    struct weight *weight; // (n) sorted by name
 };
 
 static const struct {
@@ -148,7 +148,7 @@ static bool find_safetensors(struct weights *w, const struct model_config *c, st
         int64_t rows = 1;
         for (int d = 0; d + 1 < t->dims; d++)
             if (__builtin_mul_overflow(rows, t->dim[d], &rows))
-                rows = 0;        // can only be a tensor without elements
+                rows = 0; // can only be a tensor without elements
         to->tensor = tensor_of((void *)(uintptr_t)t->data, type, rows, t->dims > 0 ? t->dim[t->dims - 1] : 1);
     }
     return true;
@@ -234,7 +234,7 @@ static int64_t row_not_finite(const struct tensor *t)
 {
     enum { F16_EXPONENT = 0x7c00, BF16_EXPONENT = 0x7f80 };
     static const struct {
-        int n, at[2];            // float16 numbers of a block, and their places
+        int n, at[2]; // float16 numbers of a block, and their places
     } scales[TYPES] = {
         [Q8_0] = { 1, { 0 } },    [Q4_0] = { 1, { 0 } },    [Q4_1] = { 2, { 0, 2 } }, [Q5_0] = { 1, { 0 } },
         [Q5_1] = { 2, { 0, 2 } }, [Q4_K] = { 2, { 0, 2 } }, [Q5_K] = { 2, { 0, 2 } }, [Q6_K] = { 1, { 208 } },

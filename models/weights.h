@@ -16,13 +16,15 @@ struct weights;
 struct weights *weights_open(const struct model_config *c, struct error *err);
 void weights_close(struct weights *w);
 
-// The tensor, which must have this shape (rows 1 for a vector) and a type of core/tensor.h; every float in it (block scales
-// included) is checked to be finite. The error names file, tensor, expected and found.
-bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t width, struct tensor *to, struct error *err);
+// The tensor, which must have this shape (rows 1 for a vector) and a type of core/tensor.h; every float in it (block
+// scales included) is checked to be finite. The error names file, tensor, expected and found.
+bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t width, struct tensor *to,
+                 struct error *err);
 bool weights_has(const struct weights *w, const char *name);
-size_t weights_bytes(const struct weights *w);                   // of all tensors in the files
-uint64_t weights_hash(const struct weights *w);                  // of names, shapes and a sample of the data: which weights a run used
+size_t weights_bytes(const struct weights *w);  // of all tensors in the files
+uint64_t weights_hash(const struct weights *w); // of names, shapes and a sample of the data: which weights a run used
 // Tensors of the checkpoint for inspect: i-th name, type name ("q4_1"), rows, width, bytes. false: no more.
-bool weights_list(const struct weights *w, size_t i, const char **name, const char **type, int64_t *rows, int64_t *width, size_t *bytes);
+bool weights_list(const struct weights *w, size_t i, const char **name, const char **type, int64_t *rows,
+                  int64_t *width, size_t *bytes);
 // Names of tensors that nothing asked for so far: a model that ignores part of its checkpoint says so. NULL: none.
 const char *weights_unused(const struct weights *w, size_t i);

@@ -64,8 +64,8 @@ static bool begin(struct store *s, struct error *err)
     return perform(query_again(s, begin_sql), err);
 }
 
-// Ends a transaction. What failed leaves nothing behind, and the error that said so stays: SQLite may have rolled back by
-// itself, and then has nothing left to do so with.
+// Ends a transaction. What failed leaves nothing behind, and the error that said so stays: SQLite may have rolled back
+// by itself, and then has nothing left to do so with.
 static bool end(struct store *s, bool well, struct error *err)
 {
     struct error ignored;
@@ -93,7 +93,8 @@ static bool new_run(struct store *s, const struct run_row *r, int64_t *id, struc
     return perform_new(q, id, err);
 }
 
-// Looks for the cell; 0: it is not there. A run is only gone on with on the same weights and prompts, or its numbers would be
+// Looks for the cell; 0: it is not there. A run is only gone on with on the same weights and prompts, or its numbers
+// would be
 // of two things.
 static bool find_run(struct store *s, const struct run_row *r, int64_t *id, struct error *err)
 {
@@ -208,7 +209,8 @@ static bool new_trial(struct store *s, int64_t sequence, int step, const struct 
     return perform(q, err);
 }
 
-// left: tokens of the text that earlier steps did not bring. A stop string may take back more than the last step brought.
+// left: tokens of the text that earlier steps did not bring. A stop string may take back more than the last step
+// brought.
 static bool new_step(struct store *s, int64_t sequence, int step, const struct step_row *r, int left, struct error *err)
 {
     struct query *q = query_again(s, new_step_sql);

@@ -13,22 +13,23 @@ struct error;
 struct query;
 struct store;
 
-struct query *query_open(struct store *s, const char *sql);              // one statement; never NULL
-struct query *query_again(struct store *s, const char *sql);             // the same, prepared once: sql is a constant of the program
-void query_put_int(struct query *q, int64_t value);                      // ?1, then ?2, ...
-void query_put_real(struct query *q, double value);                      // NAN: NULL
-void query_put_text(struct query *q, const char *value);                 // NULL: NULL; copied
-bool query_next(struct query *q);                                        // false: no more rows, or it failed
-bool query_close(struct query *q, struct error *err);                    // false: it failed
+struct query *query_open(struct store *s, const char *sql); // one statement; never NULL
+// the same, prepared once: sql is a constant of the program
+struct query *query_again(struct store *s, const char *sql);
+void query_put_int(struct query *q, int64_t value);      // ?1, then ?2, ...
+void query_put_real(struct query *q, double value);      // NAN: NULL
+void query_put_text(struct query *q, const char *value); // NULL: NULL; copied
+bool query_next(struct query *q);                        // false: no more rows, or it failed
+bool query_close(struct query *q, struct error *err);    // false: it failed
 
-const char *store_path(const struct store *s);                           // for messages
+const char *store_path(const struct store *s); // for messages
 
 // Of the present row; columns count from 0.
 int query_columns(const struct query *q);
-const char *query_column(const struct query *q, int at);                 // its name; borrowed until the query is closed
+const char *query_column(const struct query *q, int at); // its name; borrowed until the query is closed
 bool query_is_null(const struct query *q, int at);
 bool query_is_text(const struct query *q, int at);
 bool query_is_int(const struct query *q, int at);
-int64_t query_int(const struct query *q, int at);                        // 0 for NULL
-double query_real(const struct query *q, int at);                        // NAN for NULL
-const char *query_text(const struct query *q, int at);                   // "" for NULL; borrowed until the next row
+int64_t query_int(const struct query *q, int at);      // 0 for NULL
+double query_real(const struct query *q, int at);      // NAN for NULL
+const char *query_text(const struct query *q, int at); // "" for NULL; borrowed until the next row

@@ -1,4 +1,5 @@
-// report_export.c - the same for programs: CSV (RFC 4180), JSON lines, and answer files as Spec-Bench's scripts read them.
+// report_export.c - the same for programs: CSV (RFC 4180), JSON lines, and answer files as Spec-Bench's scripts read
+// them.
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -244,7 +245,7 @@ static bool write_file(const char *path, const struct text *t, struct error *err
     well = fclose(f) == 0 && well;
     if (!well) {
         fail(err, "%s: could not be written: %s", path, strerror(errno));
-        unlink(path);            // half of it would look like all of it
+        unlink(path); // half of it would look like all of it
     }
     return well;
 }

@@ -1,5 +1,5 @@
-// report_table.c - a contest as tables that fit a terminal. Cells are numbered, so that long names stand in one place only;
-// every number stands under its unit, and every definition in one of the notes at the end.
+// report_table.c - a contest as tables that fit a terminal. Cells are numbered, so that long names stand in one place
+// only; every number stands under its unit, and every definition in one of the notes at the end.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -347,8 +347,9 @@ void report_notes(const struct contests *all, int width, struct text *out)
     text_puts(out, "\n");
     paragraph(out, 11, width, "tokens/s", "decode: new tokens / time in steps; total: prefill is in the time too.");
     if (batched)
-        paragraph(out, 11, width, "",
-                  "Of the whole batch, if it is more than 1; a text's own pace is sequence_tokens_per_s of the view speed.");
+        paragraph(
+            out, 11, width, "",
+            "Of the whole batch, if it is more than 1; a text's own pace is sequence_tokens_per_s of the view speed.");
     paragraph(out, 11, width, "a step",
               "mean accepted length: new tokens / steps, over all steps; the target's own token is in it.");
     paragraph(out, 11, width, "% of time",

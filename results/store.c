@@ -1,7 +1,7 @@
 // store.c - the database's file: opened, brought up to date, asked. The only file that includes sqlite3.h.
 //
-// Two texts make a database: schema.sql, which later versions add to, one migration each; and views.sql, which is put in
-// place again whenever it has changed, because a definition may get better without a fact changing.
+// Two texts make a database: schema.sql, which later versions add to, one migration each; and views.sql, which is put
+// in place again whenever it has changed, because a definition may get better without a fact changing.
 #include "results/store.h"
 
 #include <assert.h>
@@ -21,14 +21,14 @@
 
 extern const char schema_sql[], views_sql[];
 
-static const char *const migration[] = { schema_sql };           // [v] takes a database of version v to version v + 1
+static const char *const migration[] = { schema_sql }; // [v] takes a database of version v to version v + 1
 enum { VERSION = sizeof(migration) / sizeof(migration[0]), OURS = 0x5350434C, PATIENCE_S = 5, KEPT = 32 };
 
 struct query {
     struct store *s;
-    sqlite3_stmt *statement;     // NULL: it failed from the start
-    int n;                       // values put
-    bool kept;                   // by the store, for the next time
+    sqlite3_stmt *statement; // NULL: it failed from the start
+    int n;                   // values put
+    bool kept;               // by the store, for the next time
     bool ended, failed;
     struct error err;
 };
@@ -37,9 +37,9 @@ struct store {
     sqlite3 *db;
     char *path;
     bool read_only;
-    int claim;                   // descriptor that holds the claims; -1: there is none
+    int claim; // descriptor that holds the claims; -1: there is none
     int n_kept;
-    const char *sql[KEPT];       // of kept[]: constants, known by their address
+    const char *sql[KEPT]; // of kept[]: constants, known by their address
     struct query *kept[KEPT];
 };
 
@@ -174,7 +174,7 @@ static bool bring_up_to_date(struct store *s, struct error *err)
 {
     int version;
     char *mark = xformat("PRAGMA application_id = %d; PRAGMA user_version = %d", OURS, VERSION);
-    bool well = execute(s, "BEGIN IMMEDIATE", err) && read_version(s, &version, err);        // another may have been quicker
+    bool well = execute(s, "BEGIN IMMEDIATE", err) && read_version(s, &version, err); // another may have been quicker
     for (int v = well ? version : VERSION; v < VERSION && well; v++)
         well = execute(s, migration[v], err);
     well = well && execute(s, views_sql, err) && execute(s, mark, err) && execute(s, "COMMIT", err);
@@ -216,13 +216,13 @@ void store_close(struct store *s)
     }
     sqlite3_close(s->db);
     if (s->claim >= 0)
-        close(s->claim);         // only now: this drops SQLite's locks of this process on the file, too
+        close(s->claim); // only now: this drops SQLite's locks of this process on the file, too
     free(s->path);
     free(s);
 }
 
-// A claim is a lock on one byte far behind the file's end and SQLite's own locks, at a place that the name decides (FNV-1a).
-// It goes when the process goes, however that ends.
+// A claim is a lock on one byte far behind the file's end and SQLite's own locks, at a place that the name decides
+// (FNV-1a). It goes when the process goes, however that ends.
 static off_t place_of(const char *name)
 {
     uint32_t h = 0x811c9dc5;
@@ -287,7 +287,7 @@ void query_put_int(struct query *q, int64_t value)
 
 void query_put_real(struct query *q, double value)
 {
-    sqlite3_bind_double(q->statement, ++q->n, value);            // which makes NULL of NAN
+    sqlite3_bind_double(q->statement, ++q->n, value); // which makes NULL of NAN
 }
 
 void query_put_text(struct query *q, const char *value)
@@ -297,7 +297,7 @@ void query_put_text(struct query *q, const char *value)
 
 bool query_next(struct query *q)
 {
-    if (q->failed || q->ended)                           // SQLite would begin again
+    if (q->failed || q->ended) // SQLite would begin again
         return false;
     int code = sqlite3_step(q->statement);
     q->ended = code != SQLITE_ROW;

@@ -1,14 +1,15 @@
 // dist.h - arithmetic on rows of probabilities, as every rule needs it. Rows here are double: (vocab).
-// Sums run in one fixed order, so a row's sum is a function of the row. Leviathan et al. 2023; the arithmetic rules that
-// make code match mathematics are in docs/exactness.md.
+// Sums run in one fixed order, so a row's sum is a function of the row. Leviathan et al. 2023; the arithmetic rules
+// that make code match mathematics are in docs/exactness.md.
 #pragma once
 #include <stdbool.h>
 
-void dist_from_row(double *to, const float *row, int n);         // copies and normalises
+void dist_from_row(double *to, const float *row, int n); // copies and normalises
 double dist_sum(const double *w, int n);
-bool dist_normalize(double *w, int n);                           // false, and unchanged: there is no mass
-// p without token x, renormalised: what is left of p after a CHOSEN child was refused. If nothing is left, p stays as it was.
+bool dist_normalize(double *w, int n); // false, and unchanged: there is no mass
+// p without token x, renormalised: what is left of p after a CHOSEN child was refused. If nothing is left, p stays as
+// it was.
 void dist_strike(double *p, int n, int x);
-// p := (p - q)+, renormalised: what is left after a DRAWN child was refused. If nothing is left (rounding alone can bring
-// that about), p stays as it was. q need not be normalised to the last bit.
+// p := (p - q)+, renormalised: what is left after a DRAWN child was refused. If nothing is left (rounding alone can
+// bring that about), p stays as it was. q need not be normalised to the last bit.
 void dist_residual(double *p, const double *q, int n);

@@ -22,7 +22,7 @@ static struct decision *decide(struct outcomes *o, struct address at, int first)
     struct decision *d = &o->decision[o->n];
     if (o->n >= o->replay)
         *d = (struct decision){ .at = at, .taken = first };
-    assert(same_address(d->at, at));                 // or the code looks at more than its decisions
+    assert(same_address(d->at, at)); // or the code looks at more than its decisions
     o->n++;
     return d;
 }
@@ -71,7 +71,7 @@ void outcomes_begin(struct outcomes *o)
 bool outcomes_next(struct outcomes *o)
 {
     if (o->runs > 0) {
-        assert(o->n >= o->replay);                   // or the code did not come to a decision that it had come to before
+        assert(o->n >= o->replay); // or the code did not come to a decision that it had come to before
         while (o->n > 0 && o->decision[o->n - 1].next < 0)
             o->n--;
         if (o->n == 0)

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <Random123/philox.h>
 
-enum { NODE_SHIFT = 19, PURPOSE_SHIFT = 29 };        // of word 0, as rng.h draws it
+enum { NODE_SHIFT = 19, PURPOSE_SHIFT = 29 }; // of word 0, as rng.h draws it
 
 static philox4x32_ctr_t philox_block(uint64_t seed, uint64_t sequence, struct address at, uint32_t block)
 {
@@ -40,7 +40,7 @@ static bool philox_coin(struct rng *self, double num, double den, struct address
     const struct philox *p = (const struct philox *)self;
     if (num <= 0)
         return false;
-    if (num >= den)              // before the uniform: with num == den, u * den < num may fail in the last bit
+    if (num >= den) // before the uniform: with num == den, u * den < num may fail in the last bit
         return true;
     return philox_uniform(p->seed, p->sequence, at, 0) * den < num;
 }
@@ -61,12 +61,13 @@ static int pick_by_inversion(const struct philox *p, const double *weight, int n
         if (below > target)
             break;
     }
-    assert(last >= 0);           // a row with no mass is nothing to pick from
+    assert(last >= 0); // a row with no mass is nothing to pick from
     return last;
 }
 
 // Everyone runs at the speed of its weight, the first at the line wins. The uniform of index i is the same whatever the
-// weights, which is what makes two races alike. 1 - u is never formed: winners have u near 0, where a double has bits to spare.
+// weights, which is what makes two races alike. 1 - u is never formed: winners have u near 0, where a double has bits
+// to spare.
 static int pick_by_race(const struct philox *p, const double *weight, int n, struct address at)
 {
     int winner = -1;
@@ -81,7 +82,7 @@ static int pick_by_race(const struct philox *p, const double *weight, int n, str
                 continue;
             double w = weight[i + half];
             double u = (bits53(block, (uint32_t)half) + 0.5) * 0x1p-53;
-            if (winner >= 0 && u >= best * w)        // -log(1 - u) >= u: too late, and most need no logarithm to see it
+            if (winner >= 0 && u >= best * w) // -log(1 - u) >= u: too late, and most need no logarithm to see it
                 continue;
             double time = -log1p(-u) / w;
             if (winner < 0 || time < best) {

@@ -22,10 +22,10 @@ struct address {
 };
 
 struct rng {
-    bool (*coin)(struct rng *self, double num, double den, struct address at);  // true with probability min(1, num/den)
+    bool (*coin)(struct rng *self, double num, double den, struct address at); // true with probability min(1, num/den)
     int (*pick)(struct rng *self, const double *weight, int n, struct address at); // i with probability weight[i] / sum
-    int32_t root;                // place of the step's root in its sequence, set by whoever runs the loop: what the
-};                               // addresses of this step's drafter and rule give as position
+    int32_t root; // place of the step's root in its sequence, set by whoever runs the loop: what the
+};                // addresses of this step's drafter and rule give as position
 
 // coin answers false when num <= 0 (what is impossible never happens) and true when num >= den before it looks at a
 // uniform; otherwise u * den < num. pick at a FOR_TOKEN address is an exponential race: the i with the smallest
@@ -39,16 +39,17 @@ struct rng {
 //     word 1    position
 //     word 2, 3 sequence, low half and high half
 //
-// Every field has bits of its own, so two draws share a counter only if they are the same draw. A block is 128 bits, two
-// uniforms of 53: number 2 * block from words 0 and 1, number 2 * block + 1 from words 2 and 3. u = k * 2^-53 with k in
-// [0, 2^53); a race's u is (k + 1/2) * 2^-53, never 0.
-enum { PHILOX_NODES = 1 << 10, PHILOX_INDICES = 1 << 20 };       // node and index are below these
+// Every field has bits of its own, so two draws share a counter only if they are the same draw. A block is 128 bits,
+// two uniforms of 53: number 2 * block from words 0 and 1, number 2 * block + 1 from words 2 and 3. u = k * 2^-53 with
+// k in [0, 2^53); a race's u is (k + 1/2) * 2^-53, never 0.
+enum { PHILOX_NODES = 1 << 10, PHILOX_INDICES = 1 << 20 }; // node and index are below these
 
 struct philox {
-    struct rng rng;              // first: a struct philox is a struct rng
+    struct rng rng; // first: a struct philox is a struct rng
     uint64_t seed, sequence;
 };
 struct philox philox_source(uint64_t seed, uint64_t sequence);
 
-// The bits themselves, for known-answer tests and for devices that must agree: 53-bit uniform number `index` of an address.
+// The bits themselves, for known-answer tests and for devices that must agree: 53-bit uniform number `index` of an
+// address.
 double philox_uniform(uint64_t seed, uint64_t sequence, struct address at, uint32_t index);

@@ -12,13 +12,7 @@
 #include "sampling/stages.h"
 
 const struct stage *const stages[] = {
-    &repetition_penalty_stage,
-    &logit_bias_stage,
-    &temperature_stage,
-    &top_k_stage,
-    &top_p_stage,
-    &min_p_stage,
-    NULL,
+    &repetition_penalty_stage, &logit_bias_stage, &temperature_stage, &top_k_stage, &top_p_stage, &min_p_stage, NULL,
 };
 
 _Static_assert(sizeof(stages) / sizeof(*stages) - 1 <= MAX_STAGES, "a step for every stage");
@@ -68,7 +62,7 @@ bool sampling_read(const struct settings *s, struct sampling *to, struct error *
         int i = key_number(s, stages[k]->name);
         if (i < 0)
             continue;
-        struct settings one = *s;                    // the same mapping, seen through a slit: this key alone
+        struct settings one = *s; // the same mapping, seen through a slit: this key alone
         one.n = 1;
         one.item += i, one.key += i;
         if (s->key_line)
@@ -100,7 +94,8 @@ bool sampling_check(const struct sampling *s, int live, struct error *err)
             const struct pairs *p = (const struct pairs *)((const char *)s->step[k].options + o->at);
             for (int i = 0; o->type == OPTION_PAIRS && i < p->n; i++)
                 if (p->key[i] >= live)
-                    return fail(err, "%s: token %d: the vocabulary has the ids 0 to %d", s->step[k].stage->name, p->key[i], live - 1);
+                    return fail(err, "%s: token %d: the vocabulary has the ids 0 to %d", s->step[k].stage->name,
+                                p->key[i], live - 1);
         }
     return true;
 }
@@ -129,8 +124,8 @@ static float tidy(float *logit, int vocab, int live)
     return max;
 }
 
-// Where nothing is left to choose from (a model that overflowed, stages that ruled everything out) the row is one-hot on
-// token 0: wrong in the same way on every path, and plain to see in the text.
+// Where nothing is left to choose from (a model that overflowed, stages that ruled everything out) the row is one-hot
+// on token 0: wrong in the same way on every path, and plain to see in the text.
 static void softmax(float *row, int vocab)
 {
     float max = tidy(row, vocab, vocab);

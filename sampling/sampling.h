@@ -1,8 +1,8 @@
 // sampling.h - from logits to the distribution we actually sample from.
 //
-// Target and drafter rows go through the same stages in one fixed order, HF transformers': repetition_penalty, logit_bias,
-// temperature, top_k, top_p, min_p (in the file's order, temperature 0 before a penalty would silence it). A row is
-// a function of the whole text before it, the tokens of the same draft included: stages that look back
+// Target and drafter rows go through the same stages in one fixed order, HF transformers': repetition_penalty,
+// logit_bias, temperature, top_k, top_p, min_p (in the file's order, temperature 0 before a penalty would silence it).
+// A row is a function of the whole text before it, the tokens of the same draft included: stages that look back
 // (repetition penalties) are given the path. A stage rewrites logits in place and rules a token out by
 // -INFINITY. Temperature 0 rules out all but the likeliest (ties: the lowest id), so greedy decoding is
 // not a second path anywhere: it is a one-hot row.
@@ -16,20 +16,20 @@ struct error;
 struct settings;
 struct text;
 
-struct path {                    // the text up to a node: the sequence, then the draft's own tokens
+struct path { // the text up to a node: the sequence, then the draft's own tokens
     int n;
-    const int32_t *token;        // (n)
+    const int32_t *token; // (n)
 };
 
 struct stage {
-    const char *name;            // repetition_penalty, logit_bias, temperature, top_k, top_p, min_p
+    const char *name; // repetition_penalty, logit_bias, temperature, top_k, top_p, min_p
     const char *summary;
     const struct option *option; // its one value: the settings key of the stage's own name
     size_t options_size;
     void (*apply)(float *logit, int vocab, const void *options, const struct path *before);
 };
 
-extern const struct stage *const stages[];       // in the order in which they act; ends with NULL
+extern const struct stage *const stages[]; // in the order in which they act; ends with NULL
 
 enum { MAX_STAGES = 8 };
 
@@ -37,7 +37,7 @@ struct sampling {
     int n;
     struct {
         const struct stage *stage;
-        void *options;           // owned
+        void *options; // owned
     } step[MAX_STAGES];
 };
 
@@ -47,10 +47,10 @@ bool sampling_read(const struct settings *s, struct sampling *to, struct error *
 void sampling_free(struct sampling *s);
 // What only the vocabulary can tell: token ids that it does not have are an error. live: as for sampling_row.
 bool sampling_check(const struct sampling *s, int live, struct error *err);
-bool sampling_is_greedy(const struct sampling *s);       // temperature 0: for reports, never for a second path
+bool sampling_is_greedy(const struct sampling *s); // temperature 0: for reports, never for a second path
 
 // The one function that plain decoding, acceptance, residual, bonus and drafters all go through: logits in, the
-// probabilities that are sampled from out (they sum to 1 up to float rounding; sums are taken in double). live: ids from here on
-// are padding rows of the model that no tokenizer knows, and get probability 0; vocab if there are none. A logit that is
-// NaN gets probability 0 too; a row in which nothing is left is one-hot on token 0, on every path alike.
+// probabilities that are sampled from out (they sum to 1 up to float rounding; sums are taken in double). live: ids
+// from here on are padding rows of the model that no tokenizer knows, and get probability 0; vocab if there are none. A
+// logit that is NaN gets probability 0 too; a row in which nothing is left is one-hot on token 0, on every path alike.
 void sampling_row(const struct sampling *s, float *row, int vocab, int live, const struct path *before);

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_VOCAB = 1 << 20 };    // as many indices as an address has uniforms (sampling/rng.h)
+enum { MAX_VOCAB = 1 << 20 }; // as many indices as an address has uniforms (sampling/rng.h)
 
 static float highest(const float *logit, int vocab)
 {
@@ -30,14 +30,14 @@ struct repetition_penalty_options {
 static void penalize_repetition(float *logit, int vocab, const void *options, const struct path *before)
 {
     float penalty = (float)((const struct repetition_penalty_options *)options)->penalty;
-    uint64_t seen[MAX_VOCAB / 64];                   // one bit a token
+    uint64_t seen[MAX_VOCAB / 64]; // one bit a token
     assert(vocab <= MAX_VOCAB);
     memset(seen, 0, ((size_t)vocab + 63) / 64 * sizeof(*seen));
 
     for (int i = 0; i < before->n; i++) {
         int x = before->token[i];
         if (x < 0 || x >= vocab || (seen[x / 64] >> x % 64 & 1))
-            continue;                                // a drafter's row may be narrower than the text's vocabulary
+            continue; // a drafter's row may be narrower than the text's vocabulary
         seen[x / 64] |= UINT64_C(1) << x % 64;
         logit[x] = logit[x] > 0 ? logit[x] / penalty : logit[x] * penalty;
     }
@@ -96,7 +96,7 @@ static double one_each(float logit, float max)
 
 static double by_probability(float logit, float max)
 {
-    return exp((double)logit - max);                 // up to a factor that all share
+    return exp((double)logit - max); // up to a factor that all share
 }
 
 // The bits of a float, so turned that they are ordered as the floats are; + 0 makes -0 the 0 that it equals.
@@ -110,16 +110,16 @@ static uint32_t ordered_bits(float x)
 
 // A radix selection finds the logit at which to cut: each walk over the row weighs the tokens whose leading bits are
 // those of the cut so far, in one bucket for each value of the next eleven bits, and sees in which bucket enough is
-// reached: `least`, or the share of the whole if that is more. Ids ascend within a bucket and buckets are added from the
-// top, so the sums are a function of the row.
+// reached: `least`, or the share of the whole if that is more. Ids ascend within a bucket and buckets are added from
+// the top, so the sums are a function of the row.
 static void keep_likeliest(float *logit, int vocab, weigh *weight, double least, double share)
 {
     static const struct {
         int shift, bits;
     } digit[] = { { 21, 11 }, { 10, 11 }, { 0, 10 } };
     float max = highest(logit, vocab);
-    uint32_t cut = 0, known = 0;                     // the bits of the cut, and which of them are known
-    double kept = 0, enough = least;                 // kept: weight of what lies above the cut
+    uint32_t cut = 0, known = 0;     // the bits of the cut, and which of them are known
+    double kept = 0, enough = least; // kept: weight of what lies above the cut
 
     for (int walk = 0; walk < 3; walk++) {
         double bucket[1 << 11] = { 0 };
@@ -135,7 +135,7 @@ static void keep_likeliest(float *logit, int vocab, weigh *weight, double least,
             enough = fmax(least, share * whole);
         }
         int lowest = 0;
-        while (bucket[lowest] == 0)                  // at the latest the bucket of the likeliest weighs something
+        while (bucket[lowest] == 0) // at the latest the bucket of the likeliest weighs something
             lowest++;
         int b = (1 << digit[walk].bits) - 1;
         for (; b > lowest && kept + bucket[b] < enough; b--)
@@ -175,7 +175,7 @@ static void keep_top_p(float *logit, int vocab, const void *options, const struc
     (void)before;
     double p = ((const struct top_p_options *)options)->p;
     if (p < 1 && highest(logit, vocab) > -INFINITY)
-        keep_likeliest(logit, vocab, by_probability, 1, p);      // the likeliest weighs 1, so it always stays
+        keep_likeliest(logit, vocab, by_probability, 1, p); // the likeliest weighs 1, so it always stays
 }
 
 struct min_p_options {
@@ -187,7 +187,7 @@ static void keep_min_p(float *logit, int vocab, const void *options, const struc
 {
     (void)before;
     double p = ((const struct min_p_options *)options)->p;
-    double least = highest(logit, vocab) + log(p);   // p = 0: -inf
+    double least = highest(logit, vocab) + log(p); // p = 0: -inf
     for (int i = 0; i < vocab; i++)
         if (logit[i] < least)
             logit[i] = -INFINITY;
@@ -206,7 +206,8 @@ STAGE(logit_bias, add_bias, "favours or bans tokens", OPTION_PAIRS, bias, "", "t
       .least = -1e9, .most = 1e9)
 STAGE(temperature, divide_by_temperature, "sharpens or flattens the distribution", OPTION_REAL, temperature, "1",
       "logits are divided by it; 0: always the likeliest token", .least = 0, .most = 1e6)
-STAGE(top_k, keep_top_k, "keeps the k likeliest tokens", OPTION_INT, k, "0", "how many; 0: all", .least = 0, .most = 1e9)
+STAGE(top_k, keep_top_k, "keeps the k likeliest tokens", OPTION_INT, k, "0", "how many; 0: all", .least = 0,
+      .most = 1e9)
 STAGE(top_p, keep_top_p, "keeps the likeliest tokens that make up a share of the probability", OPTION_REAL, p, "1",
       "the share; 1: all", .least = 0, .most = 1)
 STAGE(min_p, keep_min_p, "keeps tokens at least so probable as a share of the likeliest", OPTION_REAL, p, "0",

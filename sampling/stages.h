@@ -2,8 +2,9 @@
 #pragma once
 #include "sampling/sampling.h"
 
-extern const struct stage repetition_penalty_stage, logit_bias_stage, temperature_stage, top_k_stage, top_p_stage, min_p_stage;
+extern const struct stage repetition_penalty_stage, logit_bias_stage, temperature_stage, top_k_stage, top_p_stage,
+    min_p_stage;
 
-struct temperature_options {     // the one stage whose value others ask for
+struct temperature_options { // the one stage whose value others ask for
     double temperature;
 };

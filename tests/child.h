@@ -5,27 +5,31 @@
 struct json;
 
 struct said {
-    int status;                  // 256 + the signal, if one ended it
-    char *out, *err;             // owned
+    int status;      // 256 + the signal, if one ended it
+    char *out, *err; // owned
 };
 
-bool child_is_there(void);       // the program was built: SPECLAB names it
-// words: one string, split at spaces; 'quotes' keep a word together, %s takes the next argument (as one word, or a part of one).
+bool child_is_there(void); // the program was built: SPECLAB names it
+// words: one string, split at spaces; 'quotes' keep a word together, %s takes the next argument (as one word, or a part
+// of one).
 struct said child_run(const char *words, ...) __attribute__((format(printf, 1, 2)));
-struct said child_run_with(const char *input, const char *words, ...) __attribute__((format(printf, 2, 3)));     // NULL: no stdin
-struct said child_run_to(const char *out, const char *words, ...) __attribute__((format(printf, 2, 3)));         // stdout is this file
+// NULL: no stdin
+struct said child_run_with(const char *input, const char *words, ...) __attribute__((format(printf, 2, 3)));
+// stdout is this file
+struct said child_run_to(const char *out, const char *words, ...) __attribute__((format(printf, 2, 3)));
 void said_free(struct said *s);
-void said_insist(const struct said *s, const char *what);        // that it did its work: status 0
-struct json *said_json(const struct said *s);            // stdout as one JSON value; the test fails if it is none
+void said_insist(const struct said *s, const char *what); // that it did its work: status 0
+struct json *said_json(const struct said *s);             // stdout as one JSON value; the test fails if it is none
 
 // Models for the program to run on, in tiny_directory(): made and removed by a group's set-up and tear-down.
 struct models {
-    char *hf, *gguf;             // the target, in both formats
-    char *draft, *padded;        // GGUF, Hugging Face: one layer of the target's shape; padded: to a larger vocabulary
-    char *mute, *foreign;        // no tokenizer; foreign: another vocabulary, too
+    char *hf, *gguf;      // the target, in both formats
+    char *draft, *padded; // GGUF, Hugging Face: one layer of the target's shape; padded: to a larger vocabulary
+    char *mute, *foreign; // no tokenizer; foreign: another vocabulary, too
 };
 extern struct models models;
 int models_make(void **state);
 int models_remove(void **state);
 void file_write(const char *path, const char *text);
-char *words_with(const char *words, const char *model);        // words with the model's path in place of the first %s; free() it
+// words with the model's path in place of the first %s; free() it
+char *words_with(const char *words, const char *model);

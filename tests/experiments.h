@@ -1,5 +1,5 @@
-// experiments.h - what tests of experiments share: little models and prompt files in the test's directory, an experiment from
-// text, a database, and a number out of it. Failures end the test.
+// experiments.h - what tests of experiments share: little models and prompt files in the test's directory, an
+// experiment from text, a database, and a number out of it. Failures end the test.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -7,13 +7,13 @@
 struct experiment;
 struct store;
 
-int make_files(void **state);                    // target.gguf, draft.gguf, talks.jsonl, ...: a group's set-up
+int make_files(void **state); // target.gguf, draft.gguf, talks.jsonl, ...: a group's set-up
 int remove_files(void **state);
 void write_bytes(const char *name, const char *bytes, size_t n);
 void write_file(const char *name, const char *text);
 struct experiment *load(const char *text);
 struct store *open_store(const char *name);
 void run(const char *text, struct store *s);
-int64_t ask(struct store *s, const char *sql);   // the first column of the first row; -1: no row
+int64_t ask(struct store *s, const char *sql); // the first column of the first row; -1: no row
 
-enum { TURNS = 8 };                              // of all conversations in talks.jsonl
+enum { TURNS = 8 }; // of all conversations in talks.jsonl

@@ -76,7 +76,7 @@ static void make_rows(float *p, float *q, int n, enum family family, uint64_t *s
 {
     int split = 1 + below(state, n - 1);
     switch (family) {
-    case ONE_HOT:                                    // p, q or both
+    case ONE_HOT: // p, q or both
         split = below(state, 3);
         make_row(p, n, split == 0 ? DENSE : ONE_HOT, state);
         make_row(q, n, split == 1 ? DENSE : ONE_HOT, state);
@@ -128,7 +128,7 @@ static void furnish(struct instance *in, enum way way, enum family family, uint6
 
 static void shape_by_widths(struct instance *in, const int *widths, int levels)
 {
-    int first = 0, last = 1;                         // nodes of the level above
+    int first = 0, last = 1; // nodes of the level above
     in->nodes = 1;
     in->parent[0] = -1;
     for (int l = 0; l < levels; l++) {
@@ -142,7 +142,7 @@ static void shape_by_widths(struct instance *in, const int *widths, int levels)
 
 static void shape_by_chance(struct instance *in, uint64_t *state)
 {
-    in->nodes = 3 + below(state, 5);                 // 7 at most
+    in->nodes = 3 + below(state, 5); // 7 at most
     in->parent[0] = -1;
     for (int k = 1; k < in->nodes; k++)
         in->parent[k] = below(state, k);
@@ -201,7 +201,7 @@ static int heaviest(const double *w, int n)
 static int chosen_token(const struct instance *in, int k, const struct growth *g, int parent, double *w,
                         struct rng *rng)
 {
-    struct address at = { FOR_DRAFT, rng->root, k };     // k, not the draft's next node: that one may be dropped
+    struct address at = { FOR_DRAFT, rng->root, k }; // k, not the draft's next node: that one may be dropped
     int x;
     switch ((enum choice)in->choice[k]) {
     case LIKELIEST:
@@ -235,7 +235,7 @@ static int drawn_token(const struct instance *in, int k, const struct growth *g,
         mean += w[x] / in->vocab;
     }
     if (left <= 0)
-        return -1;                                   // the siblings have used up the row
+        return -1; // the siblings have used up the row
     if (in->lie == LIKELIEST_AS_DRAWN)
         return heaviest(w, in->vocab);
     int x = rng->pick(rng, w, in->vocab, (struct address){ FOR_DRAFT, rng->root, k });
@@ -260,7 +260,7 @@ static void choose_after_later(const struct instance *in, struct growth *g)
 
 void instance_grow(const struct instance *in, struct rng *rng, int prefix, struct growth *g)
 {
-    int at[LAW_NODES] = { 0 };                       // where each node of the instance is in the draft; -1: it is not
+    int at[LAW_NODES] = { 0 }; // where each node of the instance is in the draft; -1: it is not
     g->q = (struct table_rows){ { in->vocab, table_row, NULL }, in->q, g->prefix, 0 };
     g->p = (struct table_rows){ { in->vocab, table_row, NULL }, in->p, g->prefix, 0 };
     g->draft = (struct draft){ 1, LAW_NODES, g->token, g->parent, g->drawn, &g->q.rows };
@@ -332,7 +332,7 @@ static double distance_to_target(const struct instance *in, double *mass, double
             double next = in->p[s * v + x] / sum;
             mass[s * v + 1 + x] += mass[s] * next;
             own[s * v + 1 + x] = own[s] * next;
-            if (s * v + 1 + x >= in->prefixes)       // a text of full length
+            if (s * v + 1 + x >= in->prefixes) // a text of full length
                 distance += fabs(mass[s * v + 1 + x] - own[s * v + 1 + x]) / 2;
         }
     }
@@ -353,7 +353,7 @@ struct finding law_examine(const struct instance *in, const struct rule *rule, c
     double *mass = xcalloc(2 * texts, sizeof(*mass)), total = 0, accepted = 0;
     double ended[LAW_NODES] = { 0 }, end[LAW_NODES];
     struct judgement j = judgement_create(LAW_NODES, in->vocab);
-    struct growth g, seen = { .draft = { .n = 0 } };     // seen: the draft that end[] is the law of
+    struct growth g, seen = { .draft = { .n = 0 } }; // seen: the draft that end[] is the law of
     struct outcomes o;
 
     outcomes_begin(&o);
@@ -420,9 +420,9 @@ struct shape {
 };
 
 static const struct shape shapes[] = {
-    { 1, { 1 } },      { 2, { 1, 1 } }, { 3, { 1, 1, 1 } },                                       // chains
-    { 1, { 2 } },      { 1, { 3 } },    { 2, { 1, 2 } },    { 3, { 2, 1, 1 } }, { 2, { 2, 2 } },  // trees
-    { 0, { 0 } },                                                                                 // by chance
+    { 1, { 1 } }, { 2, { 1, 1 } }, { 3, { 1, 1, 1 } },                                      // chains
+    { 1, { 2 } }, { 1, { 3 } },    { 2, { 1, 2 } },    { 3, { 2, 1, 1 } }, { 2, { 2, 2 } }, // trees
+    { 0, { 0 } },                                                                           // by chance
 };
 
 static bool takes(const struct rule *rule, const struct shape *s, enum way way)
@@ -436,7 +436,8 @@ static bool takes(const struct rule *rule, const struct shape *s, enum way way)
     return (!drawn || rule->takes & TAKES_DRAWN) && (!distinct || rule->takes & TAKES_DISTINCT);
 }
 
-// A hundred instances of each kind where that is quick; where drafts are many, as many as there are families and one more.
+// A hundred instances of each kind where that is quick; where drafts are many, as many as there are families and one
+// more.
 enum { MOST_INSTANCES = 100, LEAST_INSTANCES = FAMILIES + 1, RUNS = 30000 };
 
 static int64_t estimated_runs(const struct instance *in)

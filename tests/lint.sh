@@ -50,7 +50,7 @@ grep -nE '\b(rand|random|drand48|srand)\(' -r --include='*.[ch]' core sampling k
 
 if command -v clang-format >/dev/null; then
     n=$(git ls-files '*.c' '*.h' | xargs clang-format --dry-run 2>&1 | grep -c 'warning:')
-    [ "$n" = 0 ] || printf 'clang-format would change %s places (advice, not an offence: tables are aligned by hand)\n' "$n"
+    [ "$n" = 0 ] || offence "clang-format would change $n places"
 fi
 [ $bad = 0 ] && echo "lint: no offence"
 exit $bad

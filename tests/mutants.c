@@ -11,12 +11,12 @@
 #define MUTANT_NAME(name, says) says,
 const char *const flaw_names[FLAWS] = { MUTANTS(MUTANT_NAME) };
 
-struct work {                    // of one node
-    double row[LAW_VOCAB];       // the target's, as it came
-    double p[LAW_VOCAB];         // what is left of it
-    double q[LAW_VOCAB];         // what the child was drawn from
-    double left[LAW_VOCAB];      // what was left of p at the parent when this node stood
-    bool sibling_fell;           // before this node stood
+struct work {               // of one node
+    double row[LAW_VOCAB];  // the target's, as it came
+    double p[LAW_VOCAB];    // what is left of it
+    double q[LAW_VOCAB];    // what the child was drawn from
+    double left[LAW_VOCAB]; // what was left of p at the parent when this node stood
+    bool sibling_fell;      // before this node stood
 };
 
 static int likeliest(const double *w, int n)

@@ -1,5 +1,6 @@
-// mutants.h - the rejection rule with one flaw at a time. Each was, or well might have been, somebody's code; each must be
-// found out by the very test that the real rules pass (tests/test_rules.c). A test that lets one through tests too little.
+// mutants.h - the rejection rule with one flaw at a time. Each was, or well might have been, somebody's code; each must
+// be found out by the very test that the real rules pass (tests/test_rules.c). A test that lets one through tests too
+// little.
 #pragma once
 #include "verifier/rule.h"
 
@@ -39,4 +40,4 @@
 enum flaw { MUTANTS(MUTANT_ENUM) FLAWS, FLAWLESS = FLAWS };
 extern const char *const flaw_names[FLAWS];
 
-extern const struct rule mutant_rule;    // its options: an enum flaw; FLAWLESS is the rule itself, once more
+extern const struct rule mutant_rule; // its options: an enum flaw; FLAWLESS is the rule itself, once more

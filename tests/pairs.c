@@ -72,8 +72,8 @@ static void read_options(struct pair *p, const char *line, const char *draft)
     free(text);
 }
 
-struct pair *pair_open(const char *target, const char *draft, const char *drafter, const char *sampling, const struct rule *rule,
-                       int slots, int length)
+struct pair *pair_open(const char *target, const char *draft, const char *drafter, const char *sampling,
+                       const struct rule *rule, int slots, int length)
 {
     struct error err;
     struct pair *p = xcalloc(1, sizeof(*p));
@@ -90,13 +90,25 @@ struct pair *pair_open(const char *target, const char *draft, const char *drafte
     p->tokenizer = tokenizer_open(target, &err);
     if (p->tokenizer != NULL && tokenizer_size(p->tokenizer) < live)
         live = tokenizer_size(p->tokenizer);
-    struct drafter_env env = { .backend = p->backend, .target_backend = p->backend, .target = p->target, .tokenizer = p->tokenizer,
-                               .sampling = &p->sampling, .slots = slots, .length = length, .live = live };
+    struct drafter_env env = { .backend = p->backend,
+                               .target_backend = p->backend,
+                               .target = p->target,
+                               .tokenizer = p->tokenizer,
+                               .sampling = &p->sampling,
+                               .slots = slots,
+                               .length = length,
+                               .live = live };
     p->drafter = drafter_create(p->type, &env, p->options, &err);
     if (p->drafter == NULL)
         fail_msg("%s: %s", drafter, err.text);
-    struct verifier_setup setup = { .target = p->target, .rule = rule, .sampling = &p->sampling, .taps = p->drafter->taps,
-                                    .slots = slots, .length = length, .nodes = p->drafter->nodes, .live = live };
+    struct verifier_setup setup = { .target = p->target,
+                                    .rule = rule,
+                                    .sampling = &p->sampling,
+                                    .taps = p->drafter->taps,
+                                    .slots = slots,
+                                    .length = length,
+                                    .nodes = p->drafter->nodes,
+                                    .live = live };
     p->verifier = verifier_create(&setup, &err);
     if (p->verifier == NULL)
         fail_msg("%s: %s", drafter, err.text);

@@ -12,12 +12,12 @@ struct rule;
 // Every way in which the registry's drafters are tested, as on the command line; %s is where a draft model's path goes.
 // A drafter that no line names is tested with its presets, and fails the test if it cannot be made from them.
 int pair_count(void);
-const char *pair_drafter(int i);                 // "small:model=%s,tokens=4"
+const char *pair_drafter(int i); // "small:model=%s,tokens=4"
 
-struct pair {                    // one target with one drafter
+struct pair { // one target with one drafter
     struct backend *backend;
     struct model *target;
-    struct tokenizer *tokenizer;             // the target's; NULL: it has none
+    struct tokenizer *tokenizer; // the target's; NULL: it has none
     struct sampling sampling;
     void *options, *rule_options;
     const struct drafter_type *type;
@@ -26,6 +26,6 @@ struct pair {                    // one target with one drafter
 };
 
 // sampling: as in YAML's flow style, "{temperature: 1, top_p: 0.9}". draft: path of the draft model.
-struct pair *pair_open(const char *target, const char *draft, const char *drafter, const char *sampling, const struct rule *rule,
-                       int slots, int length);
+struct pair *pair_open(const char *target, const char *draft, const char *drafter, const char *sampling,
+                       const struct rule *rule, int slots, int length);
 void pair_close(struct pair *p);

@@ -11,9 +11,9 @@ static uint16_t half(float x)
     double a = fabs((double)x);
     assert(a < 65520);
     int exponent;
-    if (a < 0x1p-14)             // subnormal, in steps of 2^-24
+    if (a < 0x1p-14) // subnormal, in steps of 2^-24
         return sign | (uint16_t)lrint(a * 0x1p24);
-    long m = lrint(frexp(a, &exponent) * 2048);      // 1024 .. 2048: the last carries into the exponent by itself
+    long m = lrint(frexp(a, &exponent) * 2048); // 1024 .. 2048: the last carries into the exponent by itself
     return sign | (uint16_t)(((exponent + 13) << 10) + m);
 }
 
@@ -47,7 +47,7 @@ static int steps(float x, float from, float d, int least, int most)
     return q < least ? least : q > most ? most : (int)q;
 }
 
-static float largest(const float *x, int n)      // by magnitude, with its sign
+static float largest(const float *x, int n) // by magnitude, with its sign
 {
     float v = 0;
     for (int i = 0; i < n; i++)

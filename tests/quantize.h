@@ -5,4 +5,4 @@
 #include <stdint.h>
 #include "core/tensor.h"
 
-void quantize_row(enum type type, const float *x, int64_t n, void *to);      // n is a whole number of blocks
+void quantize_row(enum type type, const float *x, int64_t n, void *to); // n is a whole number of blocks

@@ -37,7 +37,8 @@ void reference_rope(double *x, const float *inverse_frequency, int position, int
 {
     for (int h = 0; h < heads; h++)
         for (int d = 0; d < head_dim / 2; d++) {
-            double angle = (double)((float)position * inverse_frequency[d]), *a = x + h * head_dim + d, *b = a + head_dim / 2;
+            double angle = (double)((float)position * inverse_frequency[d]), *a = x + h * head_dim + d,
+                   *b = a + head_dim / 2;
             double turned = *a * cos(angle) - *b * sin(angle);
             *b = *b * cos(angle) + *a * sin(angle);
             *a = turned;
@@ -49,8 +50,8 @@ static int sees(const struct layout *s, int i, int pending)
     return (int)(s->ancestors[i * s->words + pending / 64] >> pending % 64 & 1);
 }
 
-void reference_attend(double *out, const float *q, const float *keys, const float *values, const struct layout *s, int heads,
-                      int kv_heads, int head_dim)
+void reference_attend(double *out, const float *q, const float *keys, const float *values, const struct layout *s,
+                      int heads, int kv_heads, int head_dim)
 {
     int width = kv_heads * head_dim;
     double *weight = calloc((size_t)s->length, sizeof(*weight));
@@ -77,7 +78,8 @@ void reference_attend(double *out, const float *q, const float *keys, const floa
                 double sum = 0;
                 for (int j = 0; j < s->length; j++)
                     if (weight[j] > 0)
-                        sum += weight[j] / total * (double)values[(int64_t)(s->slot[i] * s->length + j) * width + kv * head_dim + d];
+                        sum += weight[j] / total *
+                               (double)values[(int64_t)(s->slot[i] * s->length + j) * width + kv * head_dim + d];
                 out[(i * heads + h) * head_dim + d] = sum;
             }
         }

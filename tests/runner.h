@@ -8,14 +8,15 @@ struct runner {
     struct model *model;
     struct kv_cache *cache;
     int vocab;
-    float *logits;               // (rows, vocab) of the last pass
+    float *logits; // (rows, vocab) of the last pass
 };
 
 enum { RUNNER_ROWS = 600, RUNNER_LENGTH = 2304 };
 
-struct runner runner_open(const char *path, int threads, const char *isa, int slots);    // ends the test on failure
+struct runner runner_open(const char *path, int threads, const char *isa, int slots); // ends the test on failure
 void runner_close(struct runner *r);
-// A pass; logits of every row, borrowed until the next. slot NULL: all in slot 0; parent NULL: a chain behind the prefix.
+// A pass; logits of every row, borrowed until the next. slot NULL: all in slot 0; parent NULL: a chain behind the
+// prefix.
 const float *runner_pass(struct runner *r, int n, const int32_t *token, const int32_t *slot, const int32_t *parent);
 // Feeds a certain stretch into a slot and keeps it.
 void runner_feed(struct runner *r, int slot, const int32_t *token, int n);

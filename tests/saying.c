@@ -14,7 +14,7 @@ static void on_step(void *self, const struct step *s)
     struct saying *to = self;
     const struct saying_setup *of = to->setup;
     int n = s->position + 1, left = of->limit - (n - of->prompts->length[s->sequence]), space = of->length - n;
-    assert_true(draft_deepest(s->draft) < (left < space ? left : space));    // deeper guesses cannot be used
+    assert_true(draft_deepest(s->draft) < (left < space ? left : space)); // deeper guesses cannot be used
     to->steps++;
     to->drafted += s->draft->n - 1;
     to->accepted += s->advance->n - 1;
@@ -40,7 +40,8 @@ struct saying *say(const struct saying_setup *s)
     to->setup = s;
     const struct prompts_given *g = s->prompts;
     struct pair *p = pair_open(s->target, s->draft, s->drafter, s->sampling, rule_named(s->rule), s->slots, s->length);
-    struct decoder *d = decoder_create(p->verifier, p->drafter, s->slots, 21, (struct listener){ on_step, on_done, to }, &err);
+    struct decoder *d =
+        decoder_create(p->verifier, p->drafter, s->slots, 21, (struct listener){ on_step, on_done, to }, &err);
     assert_non_null(d);
     for (int next = 0; next < g->n || decoder_live(d) > 0;) {
         while (next < g->n && decoder_has_room(d)) {
@@ -63,9 +64,10 @@ void same_text(const struct saying *a, const struct saying *b, const struct sayi
         int n = a->n[i] < b->n[i] ? a->n[i] : b->n[i];
         for (int k = 0; k < n; k++)
             if (a->token[i][k] != b->token[i][k])
-                fail_msg("%s, %s, %s, %d slots: prompt %d parts at token %d", s->drafter, s->sampling, s->rule, s->slots, i, k);
+                fail_msg("%s, %s, %s, %d slots: prompt %d parts at token %d", s->drafter, s->sampling, s->rule,
+                         s->slots, i, k);
         if (a->n[i] != b->n[i] || a->why[i] != b->why[i])
-            fail_msg("%s, %s, %s, %d slots: prompt %d has %d tokens (%s), not %d (%s)", s->drafter, s->sampling, s->rule, s->slots, i,
-                     b->n[i], stop_name(b->why[i]), a->n[i], stop_name(a->why[i]));
+            fail_msg("%s, %s, %s, %d slots: prompt %d has %d tokens (%s), not %d (%s)", s->drafter, s->sampling,
+                     s->rule, s->slots, i, b->n[i], stop_name(b->why[i]), a->n[i], stop_name(a->why[i]));
     }
 }

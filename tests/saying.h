@@ -5,22 +5,22 @@
 
 enum { SAYING_LENGTH = 640, SAYING_PROMPTS = 8 };
 
-struct prompts_given {           // what is asked
-    int n;                       // prompts
+struct prompts_given { // what is asked
+    int n;             // prompts
     int length[SAYING_PROMPTS];
     int32_t token[SAYING_PROMPTS][SAYING_LENGTH];
 };
 
 struct saying_setup {
-    const char *target, *draft;  // paths
+    const char *target, *draft; // paths
     const struct prompts_given *prompts;
     const char *drafter, *sampling, *rule;
     const struct stops *stops;
-    int slots, limit, length;    // length: of the cache
+    int slots, limit, length; // length: of the cache
 };
 
-struct saying {                  // what became of each prompt
-    const struct saying_setup *setup;        // borrowed while it is being said
+struct saying {                       // what became of each prompt
+    const struct saying_setup *setup; // borrowed while it is being said
     int n[SAYING_PROMPTS];
     int32_t token[SAYING_PROMPTS][SAYING_LENGTH];
     enum stop_reason why[SAYING_PROMPTS];
@@ -28,6 +28,6 @@ struct saying {                  // what became of each prompt
     int64_t decode_ns;
 };
 
-struct saying *say(const struct saying_setup *s);        // free() it
+struct saying *say(const struct saying_setup *s); // free() it
 // Ends the test where two sayings part.
 void same_text(const struct saying *a, const struct saying *b, const struct saying_setup *s);

@@ -52,7 +52,7 @@ static void the_system_prompt_is_the_one_that_the_template_contains(void **state
         { qwen25, QWEN25 },
         { qwen3, NULL },
         { "'<|im_start|>' + role + content", NULL },
-        { "<|im_start|>system\n" QWEN2 " Be kind.<|im_end|>", NULL },            // another one that begins alike
+        { "<|im_start|>system\n" QWEN2 " Be kind.<|im_end|>", NULL }, // another one that begins alike
         { "<|im_start|>system\nBe kind. " QWEN2 "<|im_end|>", NULL },
         { "<|im_start|>system\nYou are Qwen. " QWEN2 "<|im_end|>{{ \"" QWEN2 "\" }}", QWEN2 },
         { QWEN2 "<|im_start|>", NULL },

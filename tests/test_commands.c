@@ -149,7 +149,7 @@ static void a_trace_tells_each_draft_whole(void **state)
         const struct json *step = json_at(steps, i), *d = json_get(step, "draft"), *stood = json_get(d, "stood");
         size_t n = (size_t)json_int(json_get(step, "drafted")) + 1;
         const char *keys[] = { "tokens", "parents", "drawn", "p", "q", "stood" };
-        int64_t standing = -1;                           // the root stands, and was no guess
+        int64_t standing = -1; // the root stands, and was no guess
         for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
             assert_int_equal(json_count(json_get(d, keys[k])), n);
         for (size_t k = 0; k < n; k++)
@@ -352,7 +352,8 @@ static void inspect_counts_what_a_pass_costs(void **state)
     said_insist(&s, "inspect");
     struct json *j = said_json(&s);
     const struct json *pass = json_get(j, "pass");
-    // The shape of tiny_usual: 3 layers of q, o 64x64, k, v 32x64, three of 128x64, two norms; a last norm; a head and a table of
+    // The shape of tiny_usual: 3 layers of q, o 64x64, k, v 32x64, three of 128x64, two norms; a last norm; a head and
+    // a table of
     // 288x64, of which a pass reads the head.
     double matrices = 3 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 128 * 64) + 288 * 64, vectors = 7 * 64;
     assert_int_equal(json_int(json_get(j, "layers")), 3);

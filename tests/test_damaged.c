@@ -149,7 +149,7 @@ static void files_with_changed_bytes_never_crash(void **state)
     size_t header =
         (size_t)((const char *)gguf_tensor_at(g, gguf_tensors(g) - 1)->name.s - gguf_value_at(g, 0)->key.s) + 100;
     gguf_close(g);
-    change_and_use(file, file, 1200, 3000, 1);           // counts, sizes
+    change_and_use(file, file, 1200, 3000, 1); // counts, sizes
     change_and_use(file, file, header, 2000, 2);
 
     struct tiny t = small;

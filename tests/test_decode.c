@@ -34,7 +34,8 @@ static void make_prompts(int vocab)
 
 static struct saying_setup setup(const char *drafter, const char *sampling, const char *rule, int slots)
 {
-    return (struct saying_setup){ target_path, draft_path, &prompts, drafter, sampling, rule, NULL, slots, LIMIT, LENGTH };
+    return (
+        struct saying_setup){ target_path, draft_path, &prompts, drafter, sampling, rule, NULL, slots, LIMIT, LENGTH };
 }
 
 static void against_none(const char *sampling, const char *rule, const struct stops *stops, int limit)
@@ -97,7 +98,8 @@ static void tokens_that_end_a_text_end_it(void **unused)
     free(ended);
 }
 
-// Stops in front of the second of two neighbouring tokens of which the sum is divisible by 23: a stop "string" that may span steps.
+// Stops in front of the second of two neighbouring tokens of which the sum is divisible by 23: a stop "string" that may
+// span steps.
 static int stop_at_sum(void *self, const int32_t *token, int n, int fresh)
 {
     (void)self;
@@ -118,7 +120,8 @@ static void stop_strings_cut_the_text_where_they_begin(void **unused)
     for (int i = 0; i < prompts.n; i++)
         stopped += plain->why[i] == STOP_STRING;
     assert_true(stopped > 0);
-    static const char *const drafters[] = { "ngram", "small:model=%s,tokens=6,pick=likeliest", "small:model=%s,widths=[3,2,1]" };
+    static const char *const drafters[] = { "ngram", "small:model=%s,tokens=6,pick=likeliest",
+                                            "small:model=%s,widths=[3,2,1]" };
     for (int i = 0; i < 3; i++) {
         s.drafter = drafters[i];
         s.draft = target_path;
@@ -171,8 +174,9 @@ static void a_text_does_not_depend_on_its_neighbours(void **unused)
 static void a_draft_vocabulary_of_another_size_changes_no_text(void **unused)
 {
     (void)unused;
-    static const int vocab[] = { 272, 300 };         // the target's is 288, the tokenizer's 270
-    static const char *const drafters[] = { "small:model=%s", "small:model=%s,widths=[3,2]", "small:model=%s,tokens=3,pick=coupled",
+    static const int vocab[] = { 272, 300 }; // the target's is 288, the tokenizer's 270
+    static const char *const drafters[] = { "small:model=%s", "small:model=%s,widths=[3,2]",
+                                            "small:model=%s,tokens=3,pick=coupled",
                                             "small:model=%s,nodes=9,top=64,tokens=1,pick=likeliest" };
     for (size_t v = 0; v < sizeof(vocab) / sizeof(vocab[0]); v++) {
         struct tiny t = tiny_usual;
@@ -195,7 +199,8 @@ static void a_draft_vocabulary_of_another_size_changes_no_text(void **unused)
     }
 }
 
-// A prompt goes into both caches by stretches of 256. The drafter is the target: where either cache had a wrong row at the
+// A prompt goes into both caches by stretches of 256. The drafter is the target: where either cache had a wrong row at
+// the
 // edge of a stretch, guesses would fall.
 static void prompts_at_the_edges_of_a_stretch_are_taken_in_whole(void **unused)
 {
@@ -230,7 +235,8 @@ static void all_of_it_stood(void *self, const struct step *s)
 {
     ((struct crowd *)self)->steps++;
     if (s->advance->n != s->draft->n)
-        fail_msg("sequence %d, place %d: %d of %d guesses stood", (int)s->sequence, s->position, s->advance->n - 1, s->draft->n - 1);
+        fail_msg("sequence %d, place %d: %d of %d guesses stood", (int)s->sequence, s->position, s->advance->n - 1,
+                 s->draft->n - 1);
 }
 
 static void count_one(void *self, const struct ending *e)
@@ -246,9 +252,10 @@ static void as_many_slots_as_there_may_be_are_all_drafted_for(void **unused)
     (void)unused;
     struct error err;
     struct crowd crowd = { 0 };
-    struct pair *p = pair_open(target_path, target_path, "small:model=%s,tokens=1", "{temperature: 0}", rule_named("rejection"),
-                               MAX_SLOTS, 32);
-    struct decoder *d = decoder_create(p->verifier, p->drafter, MAX_SLOTS, 0, (struct listener){ all_of_it_stood, count_one, &crowd }, &err);
+    struct pair *p = pair_open(target_path, target_path, "small:model=%s,tokens=1", "{temperature: 0}",
+                               rule_named("rejection"), MAX_SLOTS, 32);
+    struct decoder *d = decoder_create(p->verifier, p->drafter, MAX_SLOTS, 0,
+                                       (struct listener){ all_of_it_stood, count_one, &crowd }, &err);
     for (int i = 0; i < MAX_SLOTS; i++) {
         int32_t token[] = { i, 7 * i % 270, 3 };
         assert_true(decoder_start(d, &(struct assignment){ i, token, 1 + i % 3, 8, NULL }, &err));
@@ -270,7 +277,8 @@ static int likeliest(const float *x, int n)
     return best;
 }
 
-// Two slots with the same tree. In the first one the tree's second branch is the target's own text, in the other its first.
+// Two slots with the same tree. In the first one the tree's second branch is the target's own text, in the other its
+// first.
 static void the_features_of_an_advance_are_the_states_that_predicted_its_tokens(void **unused)
 {
     (void)unused;
@@ -291,7 +299,7 @@ static void the_features_of_an_advance_are_the_states_that_predicted_its_tokens(
     uint8_t drawn[5] = { CHOSEN };
     for (int i = 0; i < 2; i++) {
         const int32_t *text = plain->token[2];
-        int right = i == 0 ? 2 : 1;                  // child of the root that stands; its own child stands too
+        int right = i == 0 ? 2 : 1; // child of the root that stands; its own child stands too
         while (verifier_prefill(v, i, prompts.token[2], prompts.length[2], &a[i], &err) && a[i].n > 0)
             ;
         token[i][0] = prompts.token[2][prompts.length[2] - 1];
@@ -308,10 +316,12 @@ static void the_features_of_an_advance_are_the_states_that_predicted_its_tokens(
         assert_int_equal(a[i].node[1], i == 0 ? 2 : 1);
         assert_int_equal(a[i].features.rows, 3);
         for (int k = 0; k < 3; k++) {
-            float *row = (float *)a[i].features.data + k * 2 * shape->width, *embedded = xcalloc((size_t)shape->width, sizeof(float));
+            float *row = (float *)a[i].features.data + k * 2 * shape->width,
+                  *embedded = xcalloc((size_t)shape->width, sizeof(float));
             model_embed(p->target, tensor_of(embedded, F32, 1, shape->width), &token[i][a[i].node[k]]);
             assert_memory_equal(row, embedded, (size_t)shape->width * sizeof(float));
-            model_logits(p->target, tensor_of(logits, F32, 1, shape->vocab), tensor_of(row + shape->width, F32, 1, shape->width));
+            model_logits(p->target, tensor_of(logits, F32, 1, shape->vocab),
+                         tensor_of(row + shape->width, F32, 1, shape->width));
             assert_int_equal(likeliest(logits, with.live), a[i].token[k]);
             assert_int_equal(a[i].token[k], plain->token[2][k]);
             free(embedded);
@@ -349,7 +359,7 @@ int main(void)
     target_path = xformat("%s/target", tiny_directory());
     tiny_write_hf(target_path, &t);
     make_prompts(t.vocab);
-    t.layers = 1;                            // the target's own first layer: it is right now and then
+    t.layers = 1; // the target's own first layer: it is right now and then
     draft_path = xformat("%s/draft.gguf", tiny_directory());
     tiny_write_gguf(draft_path, &t);
     const struct CMUnitTest tests[] = {

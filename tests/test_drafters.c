@@ -1,8 +1,9 @@
-// test_drafters.c - the drafters' contract, over the whole registry: a draft depends on the text announced so far and on nothing else.
+// test_drafters.c - the drafters' contract, over the whole registry: a draft depends on the text announced so far and
+// on nothing else.
 //
 // A drafter is driven through steps of which some guesses stand and some do not. Before each step a fresh drafter, told
-// the whole text as a prompt, must propose what the driven one proposes. No wrong text would ever show the difference: a
-// drafter that keeps wrong rows of its cache only drafts worse.
+// the whole text as a prompt, must propose what the driven one proposes. No wrong text would ever show the difference:
+// a drafter that keeps wrong rows of its cache only drafts worse.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,8 @@ static int below(int n)
 }
 
 // Not a rule that anyone would use: a guess stands or falls by the test's own dice, and so does the token after it.
-static void judge_by_dice(const struct draft *d, struct rows *p, const void *options, struct rng *rng, struct judgement *out)
+static void judge_by_dice(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
+                          struct judgement *out)
 {
     (void)options, (void)rng;
     out->n = 0;
@@ -44,7 +46,9 @@ static void judge_by_dice(const struct draft *d, struct rows *p, const void *opt
     }
 }
 
-static const struct rule dice = { .name = "dice", .takes = TAKES_TREES | TAKES_DRAWN | TAKES_DISTINCT, .judge = judge_by_dice };
+static const struct rule dice = { .name = "dice",
+                                  .takes = TAKES_TREES | TAKES_DRAWN | TAKES_DISTINCT,
+                                  .judge = judge_by_dice };
 
 struct told {
     struct philox rng;
@@ -113,10 +117,11 @@ static void same_draft(const char *name, int step, const struct draft *a, const 
         fail_msg("%s, step %d: the driven drafter proposes %d nodes, a fresh one %d", name, step, a->n, b->n);
     for (int i = 1; i < a->n; i++) {
         if (a->token[i] != b->token[i] || a->parent[i] != b->parent[i] || a->drawn[i] != b->drawn[i])
-            fail_msg("%s, step %d: node %d is token %d below %d, of a fresh drafter token %d below %d", name, step, i, a->token[i],
-                     a->parent[i], b->token[i], b->parent[i]);
+            fail_msg("%s, step %d: node %d is token %d below %d, of a fresh drafter token %d below %d", name, step, i,
+                     a->token[i], a->parent[i], b->token[i], b->parent[i]);
         if (a->drawn[i] != CHOSEN)
-            assert_memory_equal(a->q->row(a->q, a->parent[i]), b->q->row(b->q, b->parent[i]), (size_t)a->q->vocab * sizeof(float));
+            assert_memory_equal(a->q->row(a->q, a->parent[i]), b->q->row(b->q, b->parent[i]),
+                                (size_t)a->q->vocab * sizeof(float));
     }
 }
 
@@ -124,7 +129,7 @@ static struct told told(uint64_t number, int n, int vocab)
 {
     struct told t = { .rng = philox_source(11, number), .n = n };
     for (int i = 0; i < n; i++)
-        t.token[i] = i > 8 && below(2) == 0 ? t.token[i - 7] : below(vocab);     // with repetitions, for lookups
+        t.token[i] = i > 8 && below(2) == 0 ? t.token[i - 7] : below(vocab); // with repetitions, for lookups
     return t;
 }
 
@@ -135,7 +140,7 @@ static void drive(const char *name, const char *sampling)
     struct pair *fresh = pair_open(target_path, draft_path, name, sampling, &dice, SLOTS, LENGTH);
     int vocab = model_shape(driven->target)->vocab;
     static struct told t[SLOTS], again[SLOTS];
-    for (int round = 0; round < 2; round++) {            // the second time in slots that were used before
+    for (int round = 0; round < 2; round++) { // the second time in slots that were used before
         for (int s = 0; s < SLOTS; s++) {
             t[s] = told((uint64_t)(10 * round + s), 3 + below(40), vocab);
             announce_prompt(driven, s, &t[s]);
@@ -143,7 +148,8 @@ static void drive(const char *name, const char *sampling)
         for (int step = 0; step < 8; step++) {
             struct request r[SLOTS], f[SLOTS];
             struct advance a[SLOTS];
-            int room = below(4) > 0 ? driven->drafter->nodes : 1 + below(driven->drafter->nodes), depth = below(5) > 0 ? 50 : below(4);
+            int room = below(4) > 0 ? driven->drafter->nodes : 1 + below(driven->drafter->nodes),
+                depth = below(5) > 0 ? 50 : below(4);
             for (int s = 0; s < SLOTS; s++) {
                 again[s] = t[s];
                 r[s] = request(&t[s], s, room, depth);
@@ -182,7 +188,8 @@ static void drive(const char *name, const char *sampling)
 static void a_draft_depends_on_the_text_and_on_nothing_else(void **unused)
 {
     (void)unused;
-    static const char *const samplings[] = { "{temperature: 0}", "{temperature: 1.0}", "{repetition_penalty: 1.3, temperature: 0.8, top_p: 0.9}" };
+    static const char *const samplings[] = { "{temperature: 0}", "{temperature: 1.0}",
+                                             "{repetition_penalty: 1.3, temperature: 0.8, top_p: 0.9}" };
     for (int i = 0; i < pair_count(); i++)
         for (size_t k = 0; k < sizeof(samplings) / sizeof(samplings[0]); k++)
             drive(pair_drafter(i), samplings[k]);

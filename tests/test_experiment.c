@@ -1,5 +1,5 @@
-// test_experiment.c - experiments from cells to database: what means the same is the same cell, what is there is not run
-// again, and what is recorded is what was judged.
+// test_experiment.c - experiments from cells to database: what means the same is the same cell, what is there is not
+// run again, and what is recorded is what was judged.
 #include "tests/check.h"
 
 #include <stdio.h>
@@ -55,7 +55,7 @@ static int hashes(const char *text, char (**hash)[17], char (**peers)[17])
 static void every_list_under_cells_multiplies(void **state)
 {
     (void)state;
-    char (*hash)[17], (*peers)[17];
+    char(*hash)[17], (*peers)[17];
     int n = hashes("name: x\n" BODY CELLS, &hash, &peers);
     assert_int_equal(n, 16);
     for (int i = 0; i < n; i++)
@@ -90,7 +90,8 @@ static void a_cell_is_known_by_what_it_means(void **state)
     } cases[] = {
         { usual, true },
         { "cells: {drafter: [{tokens: 08, kind: ngram, longest: 2}, none]}\nprompts: {chat: none, file: talks.jsonl}\n"
-          "threads: 1\ntarget: {model: \"target.gguf\", device: cpu}\nname: x\n", true },
+          "threads: 1\ntarget: {model: \"target.gguf\", device: cpu}\nname: x\n",
+          true },
         { "name: x\n" BODY "repeat: 3\ncells: {drafter: {kind: ngram, longest: 2}}\n", true },
         { "name: x\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: talks.jsonl, chat: none, limit: 2, per_category: 1}\n"
           "seed: 0\nlimits: {new_tokens: 256, stop: []}\ncells: {sampling: {temperature: 0.0}, drafter: {kind: ngram, longest: 2}}\n",
@@ -103,18 +104,21 @@ static void a_cell_is_known_by_what_it_means(void **state)
         { "name: x\n" BODY "limits: {ignore_end: true}\ncells: {drafter: {kind: ngram, longest: 2}}\n", false },
         { "name: x\n" BODY "cells: {batch: 2, drafter: {kind: ngram, longest: 2}}\n", false },
         { "name: x\n" BODY "cells: {rule: match, drafter: {kind: ngram, longest: 2}}\n", false },
-        { "name: x\n" BODY "cells: {sampling: {temperature: 0, min_p: 0.1}, drafter: {kind: ngram, longest: 2}}\n", false },
+        { "name: x\n" BODY "cells: {sampling: {temperature: 0, min_p: 0.1}, drafter: {kind: ngram, longest: 2}}\n",
+          false },
         { "name: x\ntarget: {model: target.gguf}\nthreads: 2\nprompts: {file: talks.jsonl, chat: none}\n"
-          "cells: {drafter: {kind: ngram, longest: 2}}\n", false },
+          "cells: {drafter: {kind: ngram, longest: 2}}\n",
+          false },
         { "name: x\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: p.jsonl, chat: none}\n"
-          "cells: {drafter: {kind: ngram, longest: 2}}\n", false },
+          "cells: {drafter: {kind: ngram, longest: 2}}\n",
+          false },
     };
-    char (*hash)[17], (*peers)[17], (*other)[17], (*others_peers)[17];
+    char(*hash)[17], (*peers)[17], (*other)[17], (*others_peers)[17];
     assert_int_equal(hashes(usual, &hash, &peers), 2);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int n = hashes(cases[i].text, &other, &others_peers);
         assert_int_equal(n, 2);
-        bool found = strcmp(other[0], hash[1]) == 0 || strcmp(other[1], hash[1]) == 0;       // `none` may stand last
+        bool found = strcmp(other[0], hash[1]) == 0 || strcmp(other[1], hash[1]) == 0; // `none` may stand last
         if (found != cases[i].same)
             fail_msg("%s: %s", cases[i].same ? "another cell" : "the same cell", cases[i].text);
         free(other);
@@ -129,7 +133,7 @@ static void a_changed_model_or_prompt_file_is_another_cell(void **state)
     (void)state;
     static const char text[] = "name: x\ntarget: {model: target.gguf}\nprompts: {file: changing.jsonl, chat: none}\n"
                                "cells: {drafter: {kind: small, model: changing.gguf}}\n";
-    char (*hash)[3][17] = xcalloc(3, sizeof(*hash)), (*h)[17], (*peers)[17];
+    char(*hash)[3][17] = xcalloc(3, sizeof(*hash)), (*h)[17], (*peers)[17];
     struct tiny t = tiny_usual;
     char *draft = tiny_path("changing.gguf");
     t.layers = 1;
@@ -138,14 +142,14 @@ static void a_changed_model_or_prompt_file_is_another_cell(void **state)
         tiny_write_gguf(draft, &t);
         write_file("changing.jsonl", i == 2 ? "{\"prompt\": \"abd\"}\n" : "{\"prompt\": \"abc\"}\n");
         assert_int_equal(hashes(text, &h, &peers), 2);
-        memcpy(hash[i][0], h[0], 17);                    // none
-        memcpy(hash[i][1], h[1], 17);                    // small
+        memcpy(hash[i][0], h[0], 17); // none
+        memcpy(hash[i][1], h[1], 17); // small
         memcpy(hash[i][2], peers[1], 17);
         assert_string_equal(peers[0], peers[1]);
         free(h);
         free(peers);
     }
-    assert_string_equal(hash[0][0], hash[1][0]);         // the draft model is nothing to `none`
+    assert_string_equal(hash[0][0], hash[1][0]); // the draft model is nothing to `none`
     assert_string_equal(hash[0][2], hash[1][2]);
     assert_string_not_equal(hash[0][1], hash[1][1]);
     assert_string_not_equal(hash[0][0], hash[2][0]);
@@ -158,9 +162,10 @@ static void a_changed_model_or_prompt_file_is_another_cell(void **state)
 static void more_nodes_than_a_usual_pass_has_rows_open_the_target_anew(void **state)
 {
     (void)state;
-    char (*hash)[17], (*peers)[17];
+    char(*hash)[17], (*peers)[17];
     int n = hashes("name: x\n" BODY "cells: {batch: 40, drafter: [{kind: small, model: draft.gguf, widths: [4, 4]}, "
-                   "{kind: ngram, tokens: 30}]}\n", &hash, &peers);
+                   "{kind: ngram, tokens: 30}]}\n",
+                   &hash, &peers);
     assert_int_equal(n, 3);
     free(hash);
     free(peers);
@@ -173,7 +178,8 @@ static void a_step_is_recorded_as_it_was_judged(void **state)
     (void)state;
     // 0 -+- 1 -+- 3        stands: 1, 4; the text ends behind token of 1: kept 1
     //    `- 2  `- 4
-    int32_t token[] = { 9, 10, 20, 30, 40 }, parent[] = { -1, 0, 0, 1, 1 }, node[] = { 0, 1, 4 }, out[] = { 10, 40, 50 };
+    int32_t token[] = { 9, 10, 20, 30, 40 }, parent[] = { -1, 0, 0, 1, 1 }, node[] = { 0, 1, 4 },
+            out[] = { 10, 40, 50 };
     uint8_t drawn[] = { CHOSEN, DRAWN, CHOSEN, DRAWN, DRAWN_DISTINCT };
     double p[] = { NAN, 0.5, NAN, 0.25, 0.125 }, q[] = { NAN, 0.4, NAN, 0.5, 0.75 };
     struct draft d = { 5, 5, token, parent, drawn, NULL };
@@ -184,7 +190,7 @@ static void a_step_is_recorded_as_it_was_judged(void **state)
     struct listener l = recorder_listener(r);
     struct sequence_row row;
 
-    l.step(l.self, &s);                                  // nobody asked: a warm-up
+    l.step(l.self, &s); // nobody asked: a warm-up
     recorder_expect(r, 77);
     l.step(l.self, &s);
     s.kept = 1;
@@ -203,8 +209,8 @@ static void a_step_is_recorded_as_it_was_judged(void **state)
     assert_int_equal(row.step[0].drafted, 4);
     assert_int_equal(row.step[0].depth, 2);
     assert_int_equal(row.step[0].accepted, 2);
-    assert_int_equal(row.step[1].accepted, 1);           // the text ended there
-    assert_int_equal(row.step[0].n_trials, 3);           // node 2 was never looked at
+    assert_int_equal(row.step[1].accepted, 1); // the text ended there
+    assert_int_equal(row.step[0].n_trials, 3); // node 2 was never looked at
     const struct trial_row *t = row.step[1].trial;
     assert_int_equal(t[0].node, 1);
     assert_int_equal(t[0].rank, 0);
@@ -222,10 +228,12 @@ static void a_step_is_recorded_as_it_was_judged(void **state)
 
 // ---- running
 
-#define RUN_BODY "target: {model: target.gguf}\nthreads: 1\nprompts: {file: talks.jsonl, chat: chatml}\n" \
-                 "limits: {new_tokens: 12, context: 400, ignore_end: true}\nseed: 3\nrecord: {trials: true}\n"
-#define THREE "cells:\n  sampling: [{temperature: 0}, {temperature: 1}]\n  rule: match\n  drafter: [none, ngram, " \
-              "{kind: small, model: draft.gguf, widths: [2, 2, 1], pick: likeliest}]\n"
+#define RUN_BODY \
+    "target: {model: target.gguf}\nthreads: 1\nprompts: {file: talks.jsonl, chat: chatml}\n" \
+    "limits: {new_tokens: 12, context: 400, ignore_end: true}\nseed: 3\nrecord: {trials: true}\n"
+#define THREE \
+    "cells:\n  sampling: [{temperature: 0}, {temperature: 1}]\n  rule: match\n  drafter: [none, ngram, " \
+    "{kind: small, model: draft.gguf, widths: [2, 2, 1], pick: likeliest}]\n"
 
 static void an_experiment_runs_once(void **state)
 {
@@ -249,7 +257,7 @@ static void an_experiment_runs_once(void **state)
         ask(s, "SELECT count(*) FROM (SELECT pair FROM sequence GROUP BY pair HAVING count(DISTINCT run) <> 3)"), 0);
     assert_true(ask(s, "SELECT count(*) FROM trial") > 0);
 
-    run(text, s);                                        // again: nothing
+    run(text, s); // again: nothing
     assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), 6 * TURNS);
     assert_int_equal(ask(s, "SELECT count(*) FROM pair"), 2 * 5);
 
@@ -366,7 +374,7 @@ static void stop_strings_end_texts_in_the_same_place_for_every_drafter(void **st
             snprintf(stop, sizeof(stop), "%c", *c);
     assert_true(query_close(q, &err));
     if (stop[0] == '\0')
-        store_close(s), skip();                          // nothing but odd bytes: other arithmetic, another text
+        store_close(s), skip(); // nothing but odd bytes: other arithmetic, another text
     text = xformat("name: stopped\n%slimits: {new_tokens: 40, ignore_end: true, stop: [\"%s\"]}\n", body, stop);
     run(text, s);
     free(text);
@@ -429,7 +437,8 @@ static void the_smoke_experiment_runs(void **state)
     assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE finished IS NULL"), 0);
     assert_int_equal(ask(s, "SELECT count(*) FROM paired WHERE none IS NULL"), 0);
     assert_int_equal(ask(s, "SELECT count(*) FROM texts JOIN run ON run.id = texts.run WHERE NOT equal AND"
-                            " (sampling = 'temperature=0' OR rule = 'match')"), 0);
+                            " (sampling = 'temperature=0' OR rule = 'match')"),
+                     0);
     store_close(s);
     experiment_free(e);
     free(cache);
@@ -445,7 +454,7 @@ static void the_prompt_set_is_what_its_readme_says(void **state)
     struct prompts p;
     if (!prompts_read(SOURCE "/experiments/data/prompts.jsonl", 0, 2, &p, &err))
         fail_msg("%s", err.text);
-    assert_int_equal(p.n, 12);                           // six kinds
+    assert_int_equal(p.n, 12); // six kinds
     prompts_free(&p);
     assert_true(prompts_read(SOURCE "/experiments/data/prompts.jsonl", 0, 0, &p, &err));
     assert_true(p.n >= 60);

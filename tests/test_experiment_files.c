@@ -1,4 +1,5 @@
-// test_experiment_files.c - what is wrong with an experiment's file, or with its prompts, is said with its line and column.
+// test_experiment_files.c - what is wrong with an experiment's file, or with its prompts, is said with its line and
+// column.
 #include "tests/check.h"
 
 #include <stdlib.h>
@@ -33,14 +34,15 @@ static void bad_yaml_is_refused_with_line_and_column(void **state)
     (void)state;
     static const struct {
         const char *text;
-        size_t n;                // 0: up to the NUL
+        size_t n; // 0: up to the NUL
         const char *message;
     } cases[] = {
         { "\n", 0, "f:1:1: expected keys and values, found an empty file" },
         { "# a remark\n", 0, "f:1:1: expected keys and values, found an empty file" },
         { "a: 1\na: 2\n", 0, "f:2:1: the key \"a\" is given twice, first on line 1" },
         { "a: {b: 1, b: 2}\n", 0, "f:1:11: the key \"b\" is given twice, first on line 1" },
-        { "a: &x 1\nb: *x\n", 0, "f:1:4: anchors are not supported: leave out &x and write values where they are used" },
+        { "a: &x 1\nb: *x\n", 0,
+          "f:1:4: anchors are not supported: leave out &x and write values where they are used" },
         { "b: *x\n", 0, "f:1:4: aliases are not supported: write out what *x stands for" },
         { "a: &a [1, 1]\nb: &b [*a, *a]\nc: [*b, *b]\n", 0,
           "f:1:4: anchors are not supported: leave out &a and write values where they are used" },
@@ -96,7 +98,7 @@ static void good_yaml_keeps_its_places(void **state)
     assert_int_equal(s->key_line[2], 6);
     assert_int_equal(s->key_column[2], 1);
 
-    struct settings *again = yaml_parse(t.s, t.n, "g", &err);        // what is written reads back
+    struct settings *again = yaml_parse(t.s, t.n, "g", &err); // what is written reads back
     struct text u = { 0 };
     assert_non_null(again);
     settings_write(again, &u);
@@ -250,7 +252,8 @@ static void every_published_shape_of_prompts_is_read(void **state)
         " {\"role\": \"assistant\", \"content\": \"A\"}, {\"role\": \"user\", \"content\": \"V\"}]}\n"
         "   \n"
         "{\"input_ids\": [5, 6, 7], \"category\": null}\n"
-        "{\"prompt\": \"plain \\u00e4\", \"question\": \"a remark\"}", 0, 0);
+        "{\"prompt\": \"plain \\u00e4\", \"question\": \"a remark\"}",
+        0, 0);
     assert_int_equal(p.n, 6);
     assert_string_equal(p.prompt[0].id, "81");
     assert_string_equal(p.prompt[0].category, "writing");
@@ -261,7 +264,7 @@ static void every_published_shape_of_prompts_is_read(void **state)
     assert_true(p.prompt[1].raw);
     assert_string_equal(p.prompt[1].turn[0], "def f():\n");
     assert_int_equal(p.prompt[1].line, 3);
-    assert_string_equal(p.prompt[2].id, "2");            // its number: GSM8K has no ids
+    assert_string_equal(p.prompt[2].id, "2"); // its number: GSM8K has no ids
     assert_string_equal(p.prompt[2].turn[0], "How many?");
     assert_string_equal(p.prompt[3].system, "S");
     assert_int_equal(p.prompt[3].n_history, 2);
@@ -287,11 +290,8 @@ static void limits_leave_prompts_their_numbers(void **state)
     static const struct {
         int limit, per_category, n, number[5];
     } cases[] = {
-        { 0, 0, 5, { 0, 1, 2, 3, 4 } },
-        { 2, 0, 2, { 0, 1 } },
-        { 0, 1, 3, { 0, 2, 3 } },
-        { 2, 1, 2, { 0, 2 } },
-        { 9, 9, 5, { 0, 1, 2, 3, 4 } },
+        { 0, 0, 5, { 0, 1, 2, 3, 4 } }, { 2, 0, 2, { 0, 1 } },          { 0, 1, 3, { 0, 2, 3 } },
+        { 2, 1, 2, { 0, 2 } },          { 9, 9, 5, { 0, 1, 2, 3, 4 } },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct prompts p = read_prompts(text, cases[i].limit, cases[i].per_category);
@@ -323,7 +323,8 @@ static void bad_prompts_are_refused_with_file_and_line(void **state)
         { "{\"turns\": []}\n", "r.jsonl:1: turns: expected a list of texts, found an empty one" },
         { "{\"turns\": \"a\"}\n", "r.jsonl:1: turns: expected a list of texts, found a text" },
         { "{\"turns\": [\"a\", null]}\n", "r.jsonl:1: turns[1]: expected a text, found nothing" },
-        { "{\"messages\": [{\"role\": \"user\"}]}\n", "r.jsonl:1: messages[0].content: expected a text, found nothing" },
+        { "{\"messages\": [{\"role\": \"user\"}]}\n",
+          "r.jsonl:1: messages[0].content: expected a text, found nothing" },
         { "{\"messages\": [{\"role\": \"tool\", \"content\": \"x\"}]}\n",
           "r.jsonl:1: messages[0]: expected the role system, user or assistant, found \"tool\"" },
         { "{\"messages\": [{\"role\": \"assistant\", \"content\": \"x\"}]}\n",

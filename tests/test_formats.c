@@ -62,7 +62,7 @@ static void a_gguf_file_gives_back_what_was_written(void **state)
     assert_true(gguf_int(g, "u32", &i) && i == 4294967295);
     assert_true(gguf_int(g, "i64", &i) && i == -(1LL << 40));
     i = 7;
-    assert_false(gguf_int(g, "u64", &i));        // no int64 holds it
+    assert_false(gguf_int(g, "u64", &i)); // no int64 holds it
     assert_false(gguf_int(g, "real", &i));
     assert_false(gguf_int(g, "nothing", &i));
     assert_int_equal(i, 7);
@@ -115,7 +115,7 @@ static void a_safetensors_file_gives_back_what_was_written(void **state)
     if (s == NULL)
         fail_msg("%s", err.text);
     assert_int_equal(safetensors_count(s), 4);
-    assert_string_equal(safetensors_at(s, 0)->name, "a");        // sorted
+    assert_string_equal(safetensors_at(s, 0)->name, "a"); // sorted
     assert_string_equal(safetensors_at(s, 3)->name, "z");
     const struct safetensor *z = safetensors_find(s, "z");
     assert_true(z->dims == 2 && z->dim[0] == 2 && z->dim[1] == 3);
@@ -257,7 +257,7 @@ static void both_formats_say_the_same_of_the_model(void **state)
             assert_false(c[i]->add_bos);
             assert_true((c[i]->chat_template != NULL) == t->tokenizer);
             if (t->tokenizer)
-                assert_true(c[i]->end[0] == 2 && c[i]->end[1] == 0);     // eos first, then <|endoftext|> by its name
+                assert_true(c[i]->end[0] == 2 && c[i]->end[1] == 0); // eos first, then <|endoftext|> by its name
         }
         if (t->tokenizer)
             assert_string_equal(c[0]->chat_template, c[1]->chat_template);
@@ -356,8 +356,9 @@ static void every_type_of_block_is_found_in_a_gguf_file(void **state)
         tiny_write_gguf(path, &t);
         struct checkpoint o = checkpoint_open(path);
         assert_int_equal(checkpoint_tensor(&o, "lm_head.weight", 40, 256).type, types[k]);
-        bool whole = 320 % type_facts[types[k]].block == 0;      // of the rows of 320; if not, as mixtures have it, F32
-        assert_int_equal(checkpoint_tensor(&o, "model.layers.0.mlp.down_proj.weight", 256, 320).type, whole ? types[k] : F32);
+        bool whole = 320 % type_facts[types[k]].block == 0; // of the rows of 320; if not, as mixtures have it, F32
+        assert_int_equal(checkpoint_tensor(&o, "model.layers.0.mlp.down_proj.weight", 256, 320).type,
+                         whole ? types[k] : F32);
         assert_int_equal(checkpoint_tensor(&o, "model.norm.weight", 1, 256).type, F32);
 
         // A row of the permuted matrix, quantised by itself: its blocks moved as they were.
@@ -383,7 +384,7 @@ static void a_number_that_is_not_finite_is_refused(void **state)
     (void)state;
     static const struct {
         enum type type;
-        long at;                 // a byte behind the start of the block: the upper one of a number in it
+        long at; // a byte behind the start of the block: the upper one of a number in it
         int block;
     } pokes[] = {
         { F32, 3, 1000 }, { F16, 1, 77 }, { BF16, 1, 9 }, { Q8_0, 1, 3 },    { Q4_0, 1, 0 },

@@ -1,8 +1,9 @@
 // test_grow.c - the shapes of drafts, and that what grow draws is what it says it drew.
 //
 // grow is given rows of a table instead of a model's, and a source of chance that walks through every outcome. What it
-// drafts is judged by a rule, and the law of the text is added up: a token drawn in another way than its node says, a row
-// that is not the one it was drawn from, an address used twice would all show. tests/test_rules.c does the same for rules.
+// drafts is judged by a rule, and the law of the text is added up: a token drawn in another way than its node says, a
+// row that is not the one it was drawn from, an address used twice would all show. tests/test_rules.c does the same for
+// rules.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +16,13 @@
 #include "tests/check.h"
 #include "verifier/rule.h"
 
-enum { VOCAB = 3, DEPTH = 3, TEXTS = 121 };      // texts of up to 4 tokens; the one behind text t by token x is t * VOCAB + 1 + x
+// texts of up to 4 tokens; the one behind text t by token x is t * VOCAB + 1 + x
+enum { VOCAB = 3, DEPTH = 3, TEXTS = 121 };
 
 struct world {
     struct rows p, q;
     float p_row[TEXTS][VOCAB], q_row[TEXTS][VOCAB];
-    int text[MAX_NODES];                         // of each candidate, then of each node
+    int text[MAX_NODES]; // of each candidate, then of each node
 };
 
 static const float *p_row(struct rows *self, int node)
@@ -168,7 +170,9 @@ static void check_law(const struct grow_options *o, const char *rule_name, int r
 static void whatever_grows_the_text_has_the_targets_law(void **unused)
 {
     (void)unused;
-    const struct ints widths[] = { { 0 }, { 2, { 1, 1 } }, { 1, { 2 } }, { 1, { 4 } }, { 2, { 3, 1 } }, { 2, { 2, 2 } } };
+    const struct ints widths[] = {
+        { 0 }, { 2, { 1, 1 } }, { 1, { 2 } }, { 1, { 4 } }, { 2, { 3, 1 } }, { 2, { 2, 2 } }
+    };
     struct error err;
     for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++)
         for (int pick = PICK_DRAWN; pick <= PICK_COUPLED; pick++)
@@ -188,7 +192,7 @@ static void whatever_grows_the_text_has_the_targets_law(void **unused)
     for (uint64_t seed = 0; seed < 20; seed++)
         for (int tokens = 1; tokens <= DEPTH; tokens++)
             for (int nodes = 1; nodes <= 20; nodes += 6) {
-                struct grow_options o = { tokens, { 0 }, nodes, 8, PICK_LIKELIEST, true };    // more than there are tokens
+                struct grow_options o = { tokens, { 0 }, nodes, 8, PICK_LIKELIEST, true }; // more than there are tokens
                 check_law(&o, "rejection", MAX_NODES, DEPTH, seed);
                 check_law(&o, "match", 3, 2, seed);
             }
@@ -213,7 +217,7 @@ static void no_more_rows_are_asked_for_than_room_is_made_for(void **unused)
         make_world(&w, 5);
         for (int t = 0; t < TEXTS; t++)
             for (int x = 0; x < VOCAB; x++)
-                w.q_row[t][x] += 1;              // every row has tokens enough
+                w.q_row[t][x] += 1; // every row has tokens enough
         grower_create(&g, &shapes[i], VOCAB);
         struct request r = request(&b, NULL, MAX_NODES, DEPTH);
         assert_int_equal(grow_draft(&g, &r, &w), 1 + most[i]);
@@ -254,7 +258,7 @@ static void independent_siblings_may_repeat_and_distinct_ones_run_out(void **unu
 }
 
 struct log {
-    struct rng rng;              // first
+    struct rng rng; // first
     struct address at[200];
     int n;
 };
@@ -305,7 +309,8 @@ static void a_best_first_tree_keeps_the_likeliest_texts(void **unused)
     static struct bench b;
     for (uint64_t seed = 0; seed < 40; seed++)
         for (int nodes = 1; nodes <= 39; nodes += 2) {
-            struct grow_options o = { DEPTH, { 0 }, nodes, 27, PICK_LIKELIEST, true };     // nothing is left out of a frontier
+            // nothing is left out of a frontier
+            struct grow_options o = { DEPTH, { 0 }, nodes, 27, PICK_LIKELIEST, true };
             struct grower g;
             double score[40] = { 1 };
             int above = 0;

@@ -47,8 +47,10 @@ static struct tensor floats(float *x, int64_t rows, int64_t width)
 // Random blocks with sane scales: random bytes, with the halves that scale a block put in afterwards.
 static uint8_t *blocks(enum type type, int64_t rows, int64_t width)
 {
-    static const int scales[TYPES][2] = { [Q8_0] = { 0, -1 }, [Q4_0] = { 0, -1 }, [Q4_1] = { 0, 2 }, [Q5_0] = { 0, -1 },
-                                          [Q5_1] = { 0, 2 },  [Q4_K] = { 0, 2 },  [Q5_K] = { 0, 2 }, [Q6_K] = { 208, -1 } };
+    static const int scales[TYPES][2] = {
+        [Q8_0] = { 0, -1 }, [Q4_0] = { 0, -1 }, [Q4_1] = { 0, 2 }, [Q5_0] = { 0, -1 },
+        [Q5_1] = { 0, 2 },  [Q4_K] = { 0, 2 },  [Q5_K] = { 0, 2 }, [Q6_K] = { 208, -1 }
+    };
     size_t bytes = (size_t)rows * type_row_bytes(type, width);
     uint8_t *b = xmalloc(bytes);
     for (size_t i = 0; i < bytes; i++)
@@ -102,7 +104,8 @@ static void blocks_expand_to_what_gguf_py_makes_of_them(void **unused)
                 for (size_t k = 0; k < n; k++)
                     sscanf(hex + 2 * k, "%2hhx", &bytes[k]);
                 assert_int_equal(n, type_row_bytes((enum type)t, (int64_t)width));
-                backends[b]->take(backends[b], floats(out, 1, (int64_t)width), tensor_of(bytes, (enum type)t, 1, (int64_t)width), &(const int32_t){ 0 });
+                backends[b]->take(backends[b], floats(out, 1, (int64_t)width),
+                                  tensor_of(bytes, (enum type)t, 1, (int64_t)width), &(const int32_t){ 0 });
                 for (size_t k = 0; k < width; k++) {
                     double expected = json_number(json_at(values, k)), got = (double)out[k];
                     // A fused multiply-add may leave less rounding than gguf-py's two steps, relative to the terms.
@@ -110,7 +113,8 @@ static void blocks_expand_to_what_gguf_py_makes_of_them(void **unused)
                     for (size_t l = 0; l < width; l++)
                         scale = fmax(scale, fabs(json_number(json_at(values, l))));
                     if (!(fabs(got - expected) <= 1e-6 * fabs(expected) + 2e-7 * scale))
-                        fail_msg("%s %s: element %zu is %.9g, not %.9g", backends[b]->describe(backends[b]), name, k, got, expected);
+                        fail_msg("%s %s: element %zu is %.9g, not %.9g", backends[b]->describe(backends[b]), name, k,
+                                 got, expected);
                 }
             }
         }
@@ -120,7 +124,8 @@ static void blocks_expand_to_what_gguf_py_makes_of_them(void **unused)
 static void matmul_agrees_with_plain_loops_in_double(void **unused)
 {
     (void)unused;
-    static const int sizes[][3] = { { 1, 7, 5 }, { 3, 17, 33 }, { 5, 64, 256 }, { 2, 3, 512 }, { 9, 40, 100 }, { 64, 33, 288 }, { 1, 1, 1 } };
+    static const int sizes[][3] = { { 1, 7, 5 },    { 3, 17, 33 },   { 5, 64, 256 }, { 2, 3, 512 },
+                                    { 9, 40, 100 }, { 64, 33, 288 }, { 1, 1, 1 } };
     for (int b = 0; b < n_backends; b++)
         for (int t = 0; t < TYPES; t++)
             for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -255,13 +260,15 @@ static void attention_over_trees_agrees_with_plain_loops(void **unused)
         for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
             struct backend *c = backends[b];
             int h = heads[i][0], kv = heads[i][1], hd = heads[i][2], n = s.see.n;
-            float *q = uniforms(n * h * hd), *keys = uniforms(2 * LENGTH * kv * hd), *values = uniforms(2 * LENGTH * kv * hd);
+            float *q = uniforms(n * h * hd), *keys = uniforms(2 * LENGTH * kv * hd),
+                  *values = uniforms(2 * LENGTH * kv * hd);
             float *out = uniforms(n * h * hd);
             double *expected = xcalloc((size_t)(n * h * hd), sizeof(double));
             for (int k = 0; k < n * h * hd; k++)
                 q[k] *= 3;
             reference_attend(expected, q, keys, values, &s.see, h, kv, hd);
-            c->attend(c, floats(out, n, h * hd), floats(q, n, h * hd), floats(keys, 2 * LENGTH, kv * hd), floats(values, 2 * LENGTH, kv * hd), &s.see, hd);
+            c->attend(c, floats(out, n, h * hd), floats(q, n, h * hd), floats(keys, 2 * LENGTH, kv * hd),
+                      floats(values, 2 * LENGTH, kv * hd), &s.see, hd);
             double d = reference_distance(out, expected, n * h * hd);
             if (!(d < 2e-6))
                 fail_msg("%s heads %d/%d of %d: distance %g", c->describe(c), h, kv, hd, d);
@@ -333,7 +340,7 @@ static void best_gives_the_likeliest_with_ties_to_the_lowest_id(void **unused)
             float *x = uniforms(N * vocab), log_p[N * 9];
             int32_t token[N * 9];
             for (int i = 0; i < N * vocab; i++)
-                x[i] = roundf(x[i] * 20);        // many ties
+                x[i] = roundf(x[i] * 20); // many ties
             c->best(c, floats(x, N, vocab), k, token, log_p);
             for (int i = 0; i < N; i++) {
                 double total = 0;
@@ -342,7 +349,8 @@ static void best_gives_the_likeliest_with_ties_to_the_lowest_id(void **unused)
                 for (int r = 0; r < k; r++) {
                     int better = 0, own = token[i * k + r];
                     for (int v = 0; v < vocab; v++)
-                        better += x[i * vocab + v] > x[i * vocab + own] || (x[i * vocab + v] == x[i * vocab + own] && v < own);
+                        better += x[i * vocab + v] > x[i * vocab + own] ||
+                                  (x[i * vocab + v] == x[i * vocab + own] && v < own);
                     assert_int_equal(better, r);
                     assert_true(fabs((double)log_p[i * k + r] - ((double)x[i * vocab + own] - log(total))) < 1e-5);
                 }

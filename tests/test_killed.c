@@ -1,4 +1,5 @@
-// test_killed.c - a runner that is killed at any moment loses nothing but what was under way, and goes on to the same texts.
+// test_killed.c - a runner that is killed at any moment loses nothing but what was under way, and goes on to the same
+// texts.
 #include "tests/check.h"
 
 #include <stdlib.h>
@@ -41,7 +42,8 @@ static void expect_all_of_it(struct store *s)
     assert_int_equal(ask(s, "SELECT count(*) FROM pragma_foreign_key_check"), 0);
     // Only `none` is ever run again with one sequence at a time.
     assert_int_equal(ask(s, "SELECT count(*) FROM (SELECT 1 FROM sequence JOIN run ON run.id = run WHERE batch = 1 AND"
-                            " drafter_kind <> 'none' GROUP BY run, prompt, turn, repeat HAVING count(*) > 1)"), 0);
+                            " drafter_kind <> 'none' GROUP BY run, prompt, turn, repeat HAVING count(*) > 1)"),
+                     0);
 }
 
 // The texts of a database, as one hash for each cell, prompt, turn and repeat; several of the same must be equal.
@@ -136,7 +138,7 @@ static void a_killed_runner_resumes_to_the_same_texts(void **state)
             if (!kill_after(start_run(db), 1000 + (int64_t)(splitmix(&chance) % (uint64_t)(whole_us / 5))))
                 break;
             killed++;
-            struct store *s = open_store(db);            // what it left behind is whole
+            struct store *s = open_store(db); // what it left behind is whole
             assert_int_equal(ask(s, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check <> 'ok'"), 0);
             assert_int_equal(
                 ask(s,

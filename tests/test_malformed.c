@@ -19,8 +19,16 @@
 
 static struct error err;
 
-static const struct tiny small = { .vocab = 270, .width = 8, .hidden = 8, .layers = 1, .heads = 2, .kv_heads = 1, .head_dim = 4,
-                                   .tied = true, .tokenizer = true, .type = BF16 };
+static const struct tiny small = { .vocab = 270,
+                                   .width = 8,
+                                   .hidden = 8,
+                                   .layers = 1,
+                                   .heads = 2,
+                                   .kv_heads = 1,
+                                   .head_dim = 4,
+                                   .tied = true,
+                                   .tokenizer = true,
+                                   .type = BF16 };
 
 static void write_bytes(const char *path, const void *bytes, size_t n)
 {
@@ -52,7 +60,7 @@ static void assert_says(const char *path, const char *words)
 
 // GGUF files, byte by byte.
 
-static struct text bytes;        // the file being made
+static struct text bytes; // the file being made
 
 static void raw(const void *p, size_t n)
 {
@@ -98,7 +106,7 @@ static void tensor(const char *name, int dims, const uint64_t *dim, uint32_t typ
     u64(offset);
 }
 
-static void zeros(size_t n)      // up to the alignment, and then n bytes
+static void zeros(size_t n) // up to the alignment, and then n bytes
 {
     while (bytes.n % 32 != 0)
         raw("", 1);
@@ -106,8 +114,13 @@ static void zeros(size_t n)      // up to the alignment, and then n bytes
         raw("", 1);
 }
 
-#define DIM(...) (sizeof((uint64_t[]){ __VA_ARGS__ }) / sizeof(uint64_t)), (const uint64_t[]){ __VA_ARGS__ }
+#define DIM(...) \
+    (sizeof((uint64_t[]){ __VA_ARGS__ }) / sizeof(uint64_t)), (const uint64_t[]) \
+    { \
+        __VA_ARGS__ \
+    }
 
+// clang-format off
 static void not_gguf(void) { raw("GGML\1\0\0\0 and so on", 19); }
 static void three_bytes(void) { raw("GGU", 3); }
 static void version_1(void) { start(1, 0, 0); }
@@ -146,6 +159,7 @@ static void no_data(void) { start(3, 1, 0); tensor("t", DIM(4), 0, 0); }
 static void two_names(void) { start(3, 2, 0); tensor("t", DIM(8), 0, 0); tensor("t", DIM(8), 0, 32); zeros(64); }
 static void overlap(void) { start(3, 2, 0); tensor("t", DIM(16), 0, 0); tensor("u", DIM(8), 0, 32); zeros(96); }
 static void overlap_unknown(void) { start(3, 2, 0); tensor("t", DIM(16), 0, 0); tensor("u", DIM(32), 20, 32); zeros(96); }
+// clang-format on
 
 static void a_gguf_file_with_one_fault_is_refused(void **state)
 {
@@ -291,7 +305,8 @@ static void write_safetensors(const char *path, uint64_t length, const char *hea
 static void a_safetensors_file_with_one_fault_is_refused(void **state)
 {
     (void)state;
-#define T(name, dtype, shape, from, to) "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #from "," #to "]}"
+#define T(name, dtype, shape, from, to) \
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #from "," #to "]}"
     static const struct {
         const char *header;
         size_t data;
@@ -383,7 +398,8 @@ static void an_index_with_one_fault_is_refused(void **state)
         { "{\"weight_map\":{\"a\":\"/etc/passwd\"}}", "expected the name of a file beside the index" },
         { "{\"weight_map\":{\"a\":\"x.safetensors\\u0000y\"}}", "expected the name of a file beside the index" },
         { "{\"weight_map\":{\"a\":\"none.safetensors\"}}", "No such file" },
-        { "{\"weight_map\":{\"model.norm.weight\":\"model.safetensors\",\"a\":\"model.safetensors\"}}", "tensor a should be in" },
+        { "{\"weight_map\":{\"model.norm.weight\":\"model.safetensors\",\"a\":\"model.safetensors\"}}",
+          "tensor a should be in" },
     };
     char *directory = tiny_path("indexed"), *index = xformat("%s/model.safetensors.index.json", directory);
     tiny_write_hf(directory, &small);
@@ -407,7 +423,7 @@ static void a_config_that_we_would_have_to_ignore_is_refused(void **state)
 {
     (void)state;
     static const struct {
-        const char *key, *value;         // JSON; NULL: the key is missing
+        const char *key, *value; // JSON; NULL: the key is missing
         const char *words;
     } faults[] = {
         { "model_type", "\"qwen2\"", "model_type: expected \"llama\", found \"qwen2\"" },
@@ -425,15 +441,20 @@ static void a_config_that_we_would_have_to_ignore_is_refused(void **state)
         { "pretraining_tp", "2", "pretraining_tp: expected 1, found 2" },
         { "rope_interleaved", "true", "rope_interleaved" },
         { "layer_types", "[\"sliding_attention\"]", "layer_types" },
-        { "rope_scaling", "{\"rope_type\":\"yarn\",\"factor\":4.0}", "rope_scaling: expected a rope_type of default, linear or llama3" },
+        { "rope_scaling", "{\"rope_type\":\"yarn\",\"factor\":4.0}",
+          "rope_scaling: expected a rope_type of default, linear or llama3" },
         { "rope_scaling", "{\"type\":\"dynamic\",\"factor\":2.0}", "found \"dynamic\"" },
         { "rope_scaling", "{\"type\":\"linear\"}", "rope_scaling.factor: expected a number, found nothing" },
         { "rope_scaling", "{\"type\":\"linear\",\"factor\":0}", "rope_scaling.factor: expected a number above 0" },
         { "rope_scaling", "{\"rope_type\":\"llama3\",\"factor\":8}", "rope_scaling.low_freq_factor" },
-        { "rope_scaling", "{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,\"high_freq_factor\":4,"
-                          "\"original_max_position_embeddings\":8192}", "low_freq_factor < high_freq_factor" },
-        { "rope_scaling", "{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,\"high_freq_factor\":4,"
-                          "\"original_max_position_embeddings\":0}", "original_max_position_embeddings" },
+        { "rope_scaling",
+          "{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,\"high_freq_factor\":4,"
+          "\"original_max_position_embeddings\":8192}",
+          "low_freq_factor < high_freq_factor" },
+        { "rope_scaling",
+          "{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,\"high_freq_factor\":4,"
+          "\"original_max_position_embeddings\":0}",
+          "original_max_position_embeddings" },
         { "rope_scaling", "[]", "rope_scaling: expected an object" },
         { "rope_parameters", "{\"rope_theta\":20000.0}", "rope_theta: expected the same in rope_parameters" },
         { "rope_parameters", "{\"full_attention\":{}}", "one rope for all layers" },
@@ -521,7 +542,8 @@ static void metadata_that_we_would_have_to_ignore_are_refused(void **state)
         { "llama.attention.head_count", TEXT, 0, "2", "llama.attention.head_count: expected an integer" },
         { "llama.attention.head_count_kv", INT, 3, NULL, "head_count_kv: expected a divisor" },
         { "llama.attention.layer_norm_rms_epsilon", NONE, 0, NULL, "layer_norm_rms_epsilon is missing" },
-        { "llama.attention.layer_norm_rms_epsilon", REAL, -1, NULL, "layer_norm_rms_epsilon: expected a number between 0 and 1" },
+        { "llama.attention.layer_norm_rms_epsilon", REAL, -1, NULL,
+          "layer_norm_rms_epsilon: expected a number between 0 and 1" },
         { "llama.attention.key_length", INT, 6, NULL, "llama.rope.dimension_count: expected" },
         { "llama.attention.value_length", INT, 6, NULL, "llama.attention.value_length: expected the keys' 4, found 6" },
         { "llama.rope.dimension_count", INT, 2, NULL, "partial rope" },
@@ -535,7 +557,8 @@ static void metadata_that_we_would_have_to_ignore_are_refused(void **state)
         { "llama.final_logit_softcapping", REAL, 30, NULL, "llama.final_logit_softcapping" },
         { "llama.attention.causal", FALSE_, 0, NULL, "llama.attention.causal" },
         { "llama.attention.sliding_window", TEXT, 0, "many", "llama.attention.sliding_window" },
-        { "tokenizer.ggml.eos_token_id", INT, 270, NULL, "tokenizer.ggml.eos_token_id: expected a token id from 0 to 269, found 270" },
+        { "tokenizer.ggml.eos_token_id", INT, 270, NULL,
+          "tokenizer.ggml.eos_token_id: expected a token id from 0 to 269, found 270" },
         { "tokenizer.ggml.bos_token_id", INT, 1 << 30, NULL, "tokenizer.ggml.bos_token_id" },
         { "tokenizer.ggml.bos_token_id", TEXT, 0, "<s>", "tokenizer.ggml.bos_token_id: expected an integer" },
         { "tokenizer.ggml.add_bos_token", INT, 1, NULL, "tokenizer.ggml.add_bos_token: expected a bool" },
@@ -577,7 +600,9 @@ static void metadata_that_we_would_have_to_ignore_are_refused(void **state)
         uint64_t n;
         int type;
         const char *words;
-    } tables[] = { { 1, 0, "expected 2 numbers of f32" }, { 2, 1, "expected 2 numbers of f32" }, { 2, 0, "numbers above 0, found 0" } };
+    } tables[] = { { 1, 0, "expected 2 numbers of f32" },
+                   { 2, 1, "expected 2 numbers of f32" },
+                   { 2, 0, "numbers above 0, found 0" } };
     g = gguf_open(good, &err);
     for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++) {
         struct gguf_writer *w = gguf_write_begin(bad, &err);

@@ -1,4 +1,5 @@
-// test_mistakes.c - whatever a person gets wrong is answered by one clear sentence on stderr, nothing on stdout, and status
+// test_mistakes.c - whatever a person gets wrong is answered by one clear sentence on stderr, nothing on stdout, and
+// status
 // 2 (called wrongly) or 1 (could not be done).
 #include "tests/check.h"
 
@@ -30,7 +31,7 @@ static void usage_mistakes_are_one_sentence_and_status_2(void **state)
 {
     (void)state;
     const struct {
-        const char *words, *with;                        // %s: the target
+        const char *words, *with; // %s: the target
     } mistakes[] = {
         { "genrate %s x", "did you mean generate" },
         { "frobnicate %s", "no command" },
@@ -170,7 +171,8 @@ static void prompts_that_do_not_fit_are_one_sentence(void **state)
     text_puts(&ids, "]");
     refuse_about(models.gguf, "512", "generate", ids.s);
     refuse_about(models.gguf, "--context 513", "generate", "--context 513 --ids [1]");
-    refuse_about(models.gguf, "token 5000: the vocabulary has the ids 0 to", "generate", "--logit-bias {5000:1} --ids [1]");
+    refuse_about(models.gguf, "token 5000: the vocabulary has the ids 0 to", "generate",
+                 "--logit-bias {5000:1} --ids [1]");
     refuse_about(models.gguf, "context of 4", "generate", "--context 4 --ids [1,2,3,4]");
     refuse_about(models.gguf, "--ids", "generate", "--ids [1,288]");
     refuse_about(models.gguf, "--ids", "generate", "--ids [1,-1]");
@@ -271,7 +273,7 @@ static void a_reader_that_goes_away_is_no_news(void **state)
         assert_non_null(f);
         size_t n = fread(said, 1, sizeof(said) - 1, f);
         pclose(f);
-        if (n != 2 || (said[0] != '1' && said[0] != '0'))        // 0: all of it went into the pipe before the reader left
+        if (n != 2 || (said[0] != '1' && said[0] != '0')) // 0: all of it went into the pipe before the reader left
             fail_msg("%s: %s", words, said);
         free(words);
         free(line);

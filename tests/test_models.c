@@ -35,9 +35,13 @@ static int number(const struct json *config, const char *key)
 static struct tiny tiny_of(const struct json *j)
 {
     const struct json *c = json_get(j, "config"), *scaling = json_get(c, "rope_scaling");
-    struct tiny t = { .vocab = number(c, "vocab_size"), .width = number(c, "hidden_size"), .hidden = number(c, "intermediate_size"),
-                      .layers = number(c, "num_hidden_layers"), .heads = number(c, "num_attention_heads"),
-                      .kv_heads = number(c, "num_key_value_heads"), .context = number(c, "max_position_embeddings") };
+    struct tiny t = { .vocab = number(c, "vocab_size"),
+                      .width = number(c, "hidden_size"),
+                      .hidden = number(c, "intermediate_size"),
+                      .layers = number(c, "num_hidden_layers"),
+                      .heads = number(c, "num_attention_heads"),
+                      .kv_heads = number(c, "num_key_value_heads"),
+                      .context = number(c, "max_position_embeddings") };
     t.head_dim = json_is_int(json_get(c, "head_dim")) ? number(c, "head_dim") : t.width / t.heads;
     t.tied = json_bool(json_get(c, "tie_word_embeddings"));
     t.bias = json_bool(json_get(c, "attention_bias"));
@@ -86,7 +90,8 @@ static void check_logits(const char *path, const char *name, const struct json *
         double d = reference_distance(logits + json_int(json_at(rows, k)) * r.vocab, row, r.vocab);
         worst = d > worst ? d : worst;
     }
-    printf("    %-8s %s: max |difference| / max |reference| %.2g\n", name, strstr(path, "gguf") != NULL ? "gguf" : "safetensors", worst);
+    printf("    %-8s %s: max |difference| / max |reference| %.2g\n", name,
+           strstr(path, "gguf") != NULL ? "gguf" : "safetensors", worst);
     if (!(worst <= 1e-5))
         fail_msg("%s: logits differ from transformers' by %g", path, worst);
     runner_close(&r);
@@ -99,7 +104,8 @@ static void logits_of_little_models_are_transformers_logits(void **unused)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         struct json *j = golden(names[i]);
         struct tiny t = tiny_of(j);
-        char *directory = xformat("%s/%s", tiny_directory(), names[i]), *file = xformat("%s/%s.gguf", tiny_directory(), names[i]);
+        char *directory = xformat("%s/%s", tiny_directory(), names[i]),
+             *file = xformat("%s/%s.gguf", tiny_directory(), names[i]);
         tiny_write_hf(directory, &t);
         tiny_write_gguf(file, &t);
         write_config(directory, json_get(j, "config"));
@@ -109,8 +115,8 @@ static void logits_of_little_models_are_transformers_logits(void **unused)
             assert_non_null(w);
             for (size_t k = 0; k < json_count(json_value(at)); k++)
                 if ((float)json_number(json_at(json_value(at), k)) != w[k])
-                    fail_msg("%s: %s[%zu] is %.9g, not %.9g: the weights are not the golden's", names[i], json_key(at), k,
-                             (double)w[k], json_number(json_at(json_value(at), k)));
+                    fail_msg("%s: %s[%zu] is %.9g, not %.9g: the weights are not the golden's", names[i], json_key(at),
+                             k, (double)w[k], json_number(json_at(json_value(at), k)));
             free(w);
         }
         check_logits(directory, names[i], j);
@@ -157,7 +163,8 @@ static float *one_by_one(struct runner *r, const int32_t *token, int n)
     const int32_t row = 0;
     kv_cut(r->cache, 0, 0);
     for (int i = 0; i < n; i++) {
-        memcpy(to + (size_t)i * (size_t)r->vocab, runner_pass(r, 1, token + i, NULL, NULL), (size_t)r->vocab * sizeof(float));
+        memcpy(to + (size_t)i * (size_t)r->vocab, runner_pass(r, 1, token + i, NULL, NULL),
+               (size_t)r->vocab * sizeof(float));
         kv_keep(r->cache, 0, &row, 1);
     }
     return to;
@@ -196,7 +203,7 @@ static void a_row_has_the_same_bits_in_prompts_slots_threads_and_lone_passes(voi
         token[i] = any_token(r.vocab);
     float *alone = one_by_one(&r, token, TEXT);
 
-    kv_cut(r.cache, 0, 0);                   // a prompt of 2,000, by stretches of 600
+    kv_cut(r.cache, 0, 0); // a prompt of 2,000, by stretches of 600
     for (int at = 0; at < TEXT; at += RUNNER_ROWS) {
         int n = TEXT - at < RUNNER_ROWS ? TEXT - at : RUNNER_ROWS;
         const float *logits = runner_pass(&r, n, token + at, NULL, NULL);
@@ -205,7 +212,7 @@ static void a_row_has_the_same_bits_in_prompts_slots_threads_and_lone_passes(voi
         kv_cut(r.cache, 0, at);
         runner_feed(&r, 0, token + at, n);
     }
-    for (int s = 0; s < 4; s++) {            // four slots of 32, with prefixes of their own lengths, on three threads
+    for (int s = 0; s < 4; s++) { // four slots of 32, with prefixes of their own lengths, on three threads
         kv_cut(other.cache, s, 0);
         runner_feed(&other, s, token, 100 * s + 7);
         for (int i = 0; i < 32; i++) {
@@ -244,7 +251,7 @@ static void a_path_through_a_tree_has_the_bits_of_the_chain(void **unused)
         float *tree = xmalloc((size_t)NODES * (size_t)r.vocab * sizeof(float));
         memcpy(tree, runner_pass(&r, NODES, token, NULL, parent), (size_t)NODES * (size_t)r.vocab * sizeof(float));
 
-        int node = (int)any_token(NODES), depth = 0, n = 0;          // a path, root first
+        int node = (int)any_token(NODES), depth = 0, n = 0; // a path, root first
         for (int at = node; at >= 0; at = parent[at])
             depth++;
         for (int at = node, i = depth - 1; at >= 0; at = parent[at], i--)
@@ -253,7 +260,7 @@ static void a_path_through_a_tree_has_the_bits_of_the_chain(void **unused)
         for (int i = 0; i < depth; i++)
             text[prefix + i] = token[kept[i]];
         int32_t after = any_token(r.vocab);
-        kv_keep(r.cache, 0, kept, depth);                            // what came true stays,
+        kv_keep(r.cache, 0, kept, depth); // what came true stays,
         float *next = xmalloc((size_t)r.vocab * sizeof(float));
         memcpy(next, runner_pass(&r, 1, &after, NULL, NULL), (size_t)r.vocab * sizeof(float));
 
@@ -261,7 +268,8 @@ static void a_path_through_a_tree_has_the_bits_of_the_chain(void **unused)
         float *alone = one_by_one(&r, text, prefix + depth + 1);
         for (n = 0; n < depth; n++)
             same_bits(tree + kept[n] * r.vocab, alone + (prefix + n) * r.vocab, r.vocab, "tree", NODES);
-        same_bits(next, alone + (prefix + depth) * r.vocab, r.vocab, "after a kept path", 1);     // as if it had been written plainly
+        // as if it had been written plainly
+        same_bits(next, alone + (prefix + depth) * r.vocab, r.vocab, "after a kept path", 1);
         free(tree), free(next), free(alone);
     }
     runner_close(&r);
@@ -287,8 +295,9 @@ static void taps_bring_the_states_between_layers(void **unused)
     for (int i = 0; i < 3; i++) {
         const float *row = (const float *)states.tapped.data + i * 3 * s->width;
         assert_memory_equal(row, embedded + i * s->width, (size_t)s->width * sizeof(float));
-        assert_memory_equal(row + s->width, (const float *)states.last.data + i * s->width, (size_t)s->width * sizeof(float));
-        double squares = 0, normed = 0;              // the last norm leaves rows of the gains' size, whatever it reads
+        assert_memory_equal(row + s->width, (const float *)states.last.data + i * s->width,
+                            (size_t)s->width * sizeof(float));
+        double squares = 0, normed = 0; // the last norm leaves rows of the gains' size, whatever it reads
         for (int k = 0; k < s->width; k++) {
             squares += (double)row[2 * s->width + k] * (double)row[2 * s->width + k];
             normed += (double)row[s->width + k] * (double)row[s->width + k];
@@ -320,7 +329,7 @@ static void biases_are_what_the_config_says(void **unused)
             assert_non_null(strstr(err.text, "model.layers.0.self_attn.q_proj.bias"));
         } else {
             assert_non_null(m);
-            assert_non_null(strstr(model_unused(m, 0), "bias"));     // and inspect says so
+            assert_non_null(strstr(model_unused(m, 0), "bias")); // and inspect says so
         }
         model_close(m);
         b->destroy(b);
@@ -353,7 +362,8 @@ static int argmax(const float *x, int n)
 
 static void check_greedy(struct runner *r, const struct json *j, int *near_ties)
 {
-    const struct json *prompt = json_get(j, "prompt_ids"), *new = json_get(j, "new_ids"), *log_p = json_get(j, "logprobs");
+    const struct json *prompt = json_get(j, "prompt_ids"), *new = json_get(j, "new_ids"),
+                      *log_p = json_get(j, "logprobs");
     int n = (int)json_count(prompt);
     int32_t token[RUNNER_ROWS];
     for (int i = 0; i < n; i++)
@@ -362,9 +372,11 @@ static void check_greedy(struct runner *r, const struct json *j, int *near_ties)
     if (json_is_array(log_p)) {
         const float *logits = runner_pass(r, n, token, NULL, NULL);
         for (int i = 0; i + 1 < n; i++) {
-            double expected = json_number(json_at(log_p, (size_t)i)), got = log_p_of(logits + (size_t)i * (size_t)r->vocab, r->vocab, token[i + 1]);
+            double expected = json_number(json_at(log_p, (size_t)i)),
+                   got = log_p_of(logits + (size_t)i * (size_t)r->vocab, r->vocab, token[i + 1]);
             if (!(fabs(got - expected) < 2e-4))
-                fail_msg("%s: log-probability of token %d is %g, not %g", json_text(json_get(j, "name")), i + 1, got, expected);
+                fail_msg("%s: log-probability of token %d is %g, not %g", json_text(json_get(j, "name")), i + 1, got,
+                         expected);
         }
         kv_cut(r->cache, 0, 0);
     }
@@ -377,8 +389,9 @@ static void check_greedy(struct runner *r, const struct json *j, int *near_ties)
         if (argmax(logits, r->vocab) != expected) {
             double margin = json_number(json_at(json_get(j, "margin"), i));
             if (margin >= 1e-3)
-                fail_msg("%s: token %zu is %d, not %d, with a margin of %g", json_text(json_get(j, "name")), i, argmax(logits, r->vocab), expected, margin);
-            ++*near_ties;                    // go on by teacher forcing
+                fail_msg("%s: token %zu is %d, not %d, with a margin of %g", json_text(json_get(j, "name")), i,
+                         argmax(logits, r->vocab), expected, margin);
+            ++*near_ties; // go on by teacher forcing
         }
         kv_keep(r->cache, 0, &row, 1);
         last = expected;
@@ -386,7 +399,7 @@ static void check_greedy(struct runner *r, const struct json *j, int *near_ties)
 }
 
 #if defined(__SANITIZE_ADDRESS__)
-enum { PROMPTS = 1 };            // the sanitizers make a pass ten times as long; the release build does all twenty
+enum { PROMPTS = 1 }; // the sanitizers make a pass ten times as long; the release build does all twenty
 #else
 enum { PROMPTS = 20 };
 #endif
@@ -395,7 +408,8 @@ static void smollm2_says_what_transformers_says(void **unused)
 {
     (void)unused;
     struct error err;
-    char *path = model_path("smollm2-135m-instruct", NULL, &err), *cases = xformat("%s/greedy_smollm2.jsonl", CASES), *line = NULL;
+    char *path = model_path("smollm2-135m-instruct", NULL, &err), *cases = xformat("%s/greedy_smollm2.jsonl", CASES),
+         *line = NULL;
     if (path == NULL) {
         printf("    skipped: smollm2-135m-instruct is not in the model cache (./run model smollm2-135m-instruct)\n");
         free(cases);

@@ -43,15 +43,15 @@ static void models_are_found_where_they_lie(void **state)
     assert_path("one.gguf", NULL, one);
     assert_path("two", "/nowhere", two);
     assert_path(one, "/nowhere", one);
-    assert_path("one.gguf", models, one);            // beside the experiment
+    assert_path("one.gguf", models, one); // beside the experiment
     assert_path("org/name.v1", NULL, main);
     assert_path("org/name.v1@main", NULL, main);
-    assert_path("org/name.v1@ffff", NULL, other);    // a commit; its one GGUF file
+    assert_path("org/name.v1@ffff", NULL, other); // a commit; its one GGUF file
     char *home = xformat("%s/huggingface", root);
     setenv("XDG_CACHE_HOME", "/nonexistent", 1);
     setenv("HF_HOME", home, 1);
     assert_path("org/name.v1", NULL, main);
-    setenv("HF_HUB_CACHE", "/nonexistent", 1);       // goes before HF_HOME
+    setenv("HF_HUB_CACHE", "/nonexistent", 1); // goes before HF_HOME
 
     static const char *const missing[] = { "org/name.v1", "org/name.v1@../../x", "three",     "",      "../x",
                                            "org/name@",   "/etc/nothing",        "~/nothing", "org/.." };

@@ -62,10 +62,10 @@ static void families_cut_as_their_models_were_trained(void **state)
         { "gpt-2", "", "" },
         { "gpt-2", "I'll take  12 apples, won't I?\n\n x", "I|'ll| take| | 12| apples|,| won|'t| I|?|\n\n| x" },
         { "gpt-2", "I'LL", "I|'|LL" },
-        { "smollm", "a 12", "a| |1|2" },                     // "a " is cut before its neighbour is known
+        { "smollm", "a 12", "a| |1|2" }, // "a " is cut before its neighbour is known
         { "smollm", "in 1969", "in| |1|9|6|9" },
         { "llama-bpe", "I'LL pay $12345!\n\nNo", "I|'LL| pay| $|123|45|!\n\n|No" },
-        { "llama-bpe", "it'\u017F  .x", "it|'\u017F| | .|x" },   // the long s is an s, whatever its case
+        { "llama-bpe", "it'\u017F  .x", "it|'\u017F| | .|x" }, // the long s is an s, whatever its case
         { "qwen2", "$1234 \n  x", "$|1|2|3|4| \n| | x" },
         { "qwen2", "\tfoo(bar)\r\n", "\tfoo|(bar|)\r\n" },
         { "deepseek-r1-qwen", "a   b", "a|  | b" },
@@ -80,11 +80,11 @@ static void characters_are_what_hugging_face_takes_them_for(void **state)
     static const struct example examples[] = {
         { "gpt-2", "a\u180Eb c", "a|\u180E|b| c" },
         { "gpt-2", "x\u180E\u180E y", "x|\u180E\u180E| y" },
-        { "gpt-2", "a\U00031350\U0002EBF0b!", "a\U00031350\U0002EBF0b|!" },     // Han of Unicode 15
-        { "gpt-2", "\uA7CB\u1C8A\U00010D4A", "\uA7CB\u1C8A\U00010D4A" },        // letters of Unicode 16
-        { "gpt-2", "a\U00011F50\U0001CCF0", "a|\U00011F50\U0001CCF0" },         // numbers of 15 and 16
+        { "gpt-2", "a\U00031350\U0002EBF0b!", "a\U00031350\U0002EBF0b|!" }, // Han of Unicode 15
+        { "gpt-2", "\uA7CB\u1C8A\U00010D4A", "\uA7CB\u1C8A\U00010D4A" },    // letters of Unicode 16
+        { "gpt-2", "a\U00011F50\U0001CCF0", "a|\U00011F50\U0001CCF0" },     // numbers of 15 and 16
         { "gpt-2", "\U00011DE0", "\U00011DE0" },
-        { "smollm", "\U00011DE0\U00011DE1", "\U00011DE0|\U00011DE1" },          // numbers of 17, known to Digits alone
+        { "smollm", "\U00011DE0\U00011DE1", "\U00011DE0|\U00011DE1" }, // numbers of 17, known to Digits alone
         { "gpt-2", "x\xC2\x85\u2028\u3000y", "x|\xC2\x85\u2028|\u3000|y" },
         { "gpt-2", "x\u200B\uFEFFy", "x|\u200B\uFEFF|y" },
     };
@@ -113,7 +113,7 @@ static void gaps_are_pieces_too_and_empty_matches_cut(void **state)
         { "(?=b)", KEEP_ALL, "abcb", "a|bc|b" },
         { "b*", KEEP_ALL, "\u00E9abb\u00E9", "\u00E9|a|bb|\u00E9" },
         { "x", KEEP_MATCHES, "abc", "" },
-        { "^.|.$", KEEP_ALL, "abc\ndef\n", "a|b|c|\n|d|e|f|\n" },            // of lines, as in Ruby
+        { "^.|.$", KEEP_ALL, "abc\ndef\n", "a|b|c|\n|d|e|f|\n" }, // of lines, as in Ruby
         { "\\u0041\\x{42}\\x43", KEEP_ALL, "xABCy", "x|ABC|y" },
         { "[\\s-]+", KEEP_ALL, "a - b", "a| - |b" },
         { "[\\s-\\x{41}]+", KEEP_ALL, "a-A Bb", "a|-A |Bb" },
@@ -137,7 +137,7 @@ static void stages_see_nothing_beyond_their_piece(void **state)
     p = (struct pretokenizer){ 0 };
     assert_true(pretokenizer_split_literal(&p, ".*", 2, KEEP_ALL, &err));
     assert_true(pretokenizer_byte_level(&p, true, false, &err));
-    expect_cut(&p, "a.*b c", " a| .*| b c");                     // each piece gets the space that it lacks
+    expect_cut(&p, "a.*b c", " a| .*| b c"); // each piece gets the space that it lacks
     pretokenizer_free(&p);
 }
 
@@ -207,7 +207,7 @@ static void a_long_group_is_matched_on_the_heap(void **state)
     struct cutting *c = cutting_begin(&p, with_bars, &out);
     if (!cutting_text(c, text.s, text.n, &err))
         fail_msg("%s", err.text);
-    assert_int_equal(out.n, text.n);                             // one piece
+    assert_int_equal(out.n, text.n); // one piece
     cutting_end(c);
     pretokenizer_free(&p);
     free(text.s);
@@ -292,7 +292,7 @@ static void normal_form_is_hugging_faces(void **state)
 
 // ---- merging ----------------------------------------------------------------------------------------------------
 
-static uint64_t chance(uint64_t *state)                  // splitmix64
+static uint64_t chance(uint64_t *state) // splitmix64
 {
     uint64_t z = *state += 0x9E3779B97F4A7C15u;
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
@@ -314,7 +314,7 @@ static size_t merge_plainly(const struct rule *rule, int rules, int32_t *id, siz
                 id[i] = rule[r].whole;
                 memmove(id + i + 1, id + i + 2, (n - i - 2) * sizeof(*id));
                 n--;
-                r = -1;                  // from the lowest rank again
+                r = -1; // from the lowest rank again
                 break;
             }
     return n;
@@ -330,13 +330,13 @@ static void merging_follows_its_definition(void **state)
         struct bpe b;
         bpe_init(&b, RULES);
         for (int c = 0; c < 3; c++)
-            b.byte['a' + c] = c;                         // three letters, so that everything meets everything
-        for (int r = 0; r < RULES; r++) {                // any token there is so far with any other
+            b.byte['a' + c] = c;          // three letters, so that everything meets everything
+        for (int r = 0; r < RULES; r++) { // any token there is so far with any other
             uint64_t tokens = (uint64_t)(3 + r);
             rule[r] = (struct rule){ (int32_t)(chance(&seed) % tokens), (int32_t)(chance(&seed) % tokens), 3 + r };
             for (int k = 0; k < r; k++)
                 if (rule[k].left == rule[r].left && rule[k].right == rule[r].right)
-                    rule[r].left = rule[r].right = 1000 + r;         // a pair counts once
+                    rule[r].left = rule[r].right = 1000 + r; // a pair counts once
             bpe_merge(&b, rule[r].left, rule[r].right, (uint32_t)r, rule[r].whole);
         }
         for (int k = 0; k < 50; k++) {

@@ -19,9 +19,26 @@ static struct error err;
 
 // Twelve layers, so that the order of names is not that of numbers; in three files.
 static const struct tiny large_model = {
-    .vocab = 300, .width = 32, .hidden = 64, .layers = 12, .heads = 4, .kv_heads = 2, .head_dim = 16, .context = 256,
-    .theta = 500000, .eps = 1e-6, .rope = ROPE_LLAMA3, .factor = 8, .low = 1, .high = 4, .original = 64,
-    .tied = true, .tokenizer = true, .new_spelling = true, .shards = 3, .seed = 6,
+    .vocab = 300,
+    .width = 32,
+    .hidden = 64,
+    .layers = 12,
+    .heads = 4,
+    .kv_heads = 2,
+    .head_dim = 16,
+    .context = 256,
+    .theta = 500000,
+    .eps = 1e-6,
+    .rope = ROPE_LLAMA3,
+    .factor = 8,
+    .low = 1,
+    .high = 4,
+    .original = 64,
+    .tied = true,
+    .tokenizer = true,
+    .new_spelling = true,
+    .shards = 3,
+    .seed = 6,
 };
 
 static void layers_are_listed_in_ranges(void **state)
@@ -76,7 +93,7 @@ static void a_pruned_model_has_the_layers_of_the_larger(void **state)
         checkpoint_close(&large);
         checkpoint_close(&small);
 
-        assert_false(prune_model(from, keep, 4, to, &err));          // there already
+        assert_false(prune_model(from, keep, 4, to, &err)); // there already
         print_message("%s\n", err.text);
         assert_false(prune_model(from, keep, 4, from, &err));
         print_message("%s\n", err.text);
@@ -195,8 +212,7 @@ static void a_full_disk_leaves_nothing_behind(void **state)
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     signal(SIGXFSZ, SIG_IGN);
     for (int gguf = 0; gguf < 2; gguf++) {
-        char *from = tiny_path(gguf ? "large.gguf" : "large"), *to = tiny_path("none"),
-             *part = tiny_path("none.part");
+        char *from = tiny_path(gguf ? "large.gguf" : "large"), *to = tiny_path("none"), *part = tiny_path("none.part");
         now = before;
         now.rlim_cur = 20000;
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &now), 0);

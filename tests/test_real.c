@@ -1,4 +1,5 @@
-// test_real.c - the loop on a real model, SmolLM2-135M-Instruct, where it is in the model cache: every drafter, tree and
+// test_real.c - the loop on a real model, SmolLM2-135M-Instruct, where it is in the model cache: every drafter, tree
+// and
 // slot count says what none says.
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,8 +56,8 @@ static void against_none(const char *sampling, const char *rule)
         s.slots = i % 2 == 0 ? 1 : 3;
         struct saying *other = say(&s);
         same_text(plain, other, &s);
-        printf("    %s, %s, %s, %d slots: equal; %d of %d guesses accepted\n", sampling, rule, s.drafter, s.slots, other->accepted,
-               other->drafted);
+        printf("    %s, %s, %s, %d slots: equal; %d of %d guesses accepted\n", sampling, rule, s.drafter, s.slots,
+               other->accepted, other->drafted);
         free(other);
     }
     free(plain);

@@ -1,4 +1,5 @@
-// test_report.c - reports of made-up facts: 80 columns whatever the names, the numbers of the views, and exports that can be
+// test_report.c - reports of made-up facts: 80 columns whatever the names, the numbers of the views, and exports that
+// can be
 // read back.
 #include <math.h>
 #include <signal.h>
@@ -189,7 +190,8 @@ static void long_names_are_folded(void **state)
     made_up_free(m);
 }
 
-// Twelve cells: the categories' table comes in parts. Numbers from a thousandth to millions, and drafts deeper than shown.
+// Twelve cells: the categories' table comes in parts. Numbers from a thousandth to millions, and drafts deeper than
+// shown.
 static void many_runs_and_great_numbers_keep_their_columns(void **state)
 {
     (void)state;
@@ -332,7 +334,7 @@ static void a_report_that_cannot_be_written_says_so(void **state)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_false(well);
     assert_non_null(strstr(err.text, "File too large"));
-    assert_int_equal(rmdir(cut), 0);                     // nothing in it
+    assert_int_equal(rmdir(cut), 0); // nothing in it
     free(cut);
     store_close(s);
     made_up_free(m);

@@ -28,7 +28,7 @@ static int set_up(void **state)
     c->path = xformat("%s/results.db", c->folder);
     c->s = store_open(c->path, &err);
     assert_non_null(c->s);
-    struct query *q = query_open(c->s, "PRAGMA synchronous = OFF");          // nothing here needs to outlive a power cut
+    struct query *q = query_open(c->s, "PRAGMA synchronous = OFF"); // nothing here needs to outlive a power cut
     query_next(q);
     assert_true(query_close(q, &err));
     c->m = made_up_facts(11, 7, 2, 2);
@@ -75,7 +75,7 @@ static void near(double a, double b)
 // The sequence of none that stands beside q, by the rule of the view `paired`.
 static const struct made_sequence *partner(const struct scene *c, const struct made_sequence *q)
 {
-    EACH_SEQUENCE(n, q->run >= PAIR_NONE ? PAIR_NONE : NONE)
+    EACH_SEQUENCE (n, q->run >= PAIR_NONE ? PAIR_NONE : NONE)
         if (n->row.pair == q->row.pair && n->row.prompt == q->row.prompt && n->row.turn == q->row.turn &&
             n->row.repeat == q->row.repeat)
             return n;
@@ -87,7 +87,7 @@ static void steps_and_lengths_are_sums_over_steps(void **state)
     struct scene *c = *state;
     for (int run = 0; run < MADE_RUNS; run++) {
         double steps = 0, drafts = 0, drafted = 0, accepted = 0, tokens = 0;
-        EACH_SEQUENCE(q, run)
+        EACH_SEQUENCE (q, run)
             for (int i = 0; i < q->row.n_steps; i++) {
                 steps++;
                 drafts += q->step[i].drafted > 0;
@@ -97,7 +97,8 @@ static void steps_and_lengths_are_sums_over_steps(void **state)
             }
         near(ask(c, run, "SELECT steps FROM steps WHERE run = ?"), steps);
         near(ask(c, run, "SELECT tokens_per_step FROM steps WHERE run = ?"), tokens / steps);
-        near(ask(c, run, "SELECT tau FROM eagle WHERE run = ?"), run == NONE || run == PAIR_NONE ? NAN : tokens / steps);
+        near(ask(c, run, "SELECT tau FROM eagle WHERE run = ?"),
+             run == NONE || run == PAIR_NONE ? NAN : tokens / steps);
         if (run == NONE || run == PAIR_NONE)
             continue;
         near(ask(c, run, "SELECT num_drafts FROM vllm_metrics WHERE run = ?"), drafts);
@@ -113,11 +114,16 @@ static void a_run_of_none_has_no_acceptance(void **state)
 {
     struct scene *c = *state;
     static const char *const question[] = {
-        "SELECT num_drafts FROM vllm_metrics WHERE run = ?", "SELECT num_accepted_tokens FROM vllm_metrics WHERE run = ?",
-        "SELECT acceptance_rate FROM vllm_metrics WHERE run = ?", "SELECT acceptance_length FROM vllm_metrics WHERE run = ?",
-        "SELECT drafts FROM run_summary WHERE run = ?", "SELECT acceptance_rate FROM run_summary WHERE run = ?",
-        "SELECT speedup FROM run_summary WHERE run = ?", "SELECT tau FROM eagle WHERE run = ?",
-        "SELECT rate FROM acceptance WHERE run = ?", "SELECT z FROM expected WHERE run = ?",
+        "SELECT num_drafts FROM vllm_metrics WHERE run = ?",
+        "SELECT num_accepted_tokens FROM vllm_metrics WHERE run = ?",
+        "SELECT acceptance_rate FROM vllm_metrics WHERE run = ?",
+        "SELECT acceptance_length FROM vllm_metrics WHERE run = ?",
+        "SELECT drafts FROM run_summary WHERE run = ?",
+        "SELECT acceptance_rate FROM run_summary WHERE run = ?",
+        "SELECT speedup FROM run_summary WHERE run = ?",
+        "SELECT tau FROM eagle WHERE run = ?",
+        "SELECT rate FROM acceptance WHERE run = ?",
+        "SELECT z FROM expected WHERE run = ?",
     };
     for (size_t i = 0; i < sizeof(question) / sizeof(question[0]); i++)
         assert_true(isnan(ask(c, NONE, question[i])));
@@ -129,7 +135,7 @@ static void acceptance_by_depth_counts_drafts(void **state)
     for (int run = 0; run < MADE_RUNS; run++)
         for (int depth = 1; depth <= 6; depth++) {
             double drafts = 0, deep = 0, reached = 0, tried = 0, trees = 0;
-            EACH_SEQUENCE(q, run)
+            EACH_SEQUENCE (q, run)
                 for (int i = 0; i < q->row.n_steps; i++) {
                     const struct step_row *t = &q->step[i];
                     if (t->drafted == 0)
@@ -143,7 +149,8 @@ static void acceptance_by_depth_counts_drafts(void **state)
                 }
             char *rate = xformat("SELECT rate FROM acceptance WHERE run = ? AND depth = %d", depth);
             char *given = xformat("SELECT conditional_rate FROM acceptance WHERE run = ? AND depth = %d", depth);
-            char *vllm = xformat("SELECT num_accepted_tokens FROM vllm_positions WHERE run = ? AND position = %d", depth - 1);
+            char *vllm =
+                xformat("SELECT num_accepted_tokens FROM vllm_positions WHERE run = ? AND position = %d", depth - 1);
             char *alpha = xformat("SELECT alpha_%d FROM eagle WHERE run = ?", depth - 1);
             if (deep == 0) {
                 assert_true(isnan(ask(c, run, rate)));
@@ -169,7 +176,7 @@ static void acceptance_by_rank_counts_guesses_that_were_looked_at(void **state)
     for (int depth = 1; depth <= 3; depth++)
         for (int rank = 0; rank <= 1; rank++) {
             double tried = 0, stood = 0, p = 0, chance = 0;
-            EACH_SEQUENCE(q, TREE)
+            EACH_SEQUENCE (q, TREE)
                 for (int i = 0; i < q->row.n_steps; i++)
                     for (int k = 0; k < q->step[i].n_trials; k++) {
                         const struct trial_row *t = &q->trial[i][k];
@@ -196,7 +203,7 @@ static void expected_is_compared_with_what_stood_before_the_text_was_cut(void **
 {
     struct scene *c = *state;
     double expected = 0, stood = 0, variance = 0;
-    EACH_SEQUENCE(q, TREE)
+    EACH_SEQUENCE (q, TREE)
         for (int i = 0; i < q->row.n_steps; i++) {
             expected += q->step[i].expected;
             variance += q->step[i].variance;
@@ -213,7 +220,7 @@ static void a_batchs_time_is_shared_by_its_sequences(void **state)
     struct scene *c = *state;
     for (int run = 0; run < MADE_RUNS; run++) {
         double propose = 0, verify = 0, advance = 0, decode = 0, prefill = 0, wall = 0, tokens = 0;
-        EACH_SEQUENCE(q, run) {
+        EACH_SEQUENCE (q, run) {
             decode += (double)q->row.decode_ns;
             prefill += (double)q->row.prefill_ns;
             wall += (double)q->row.wall_ns;
@@ -227,7 +234,8 @@ static void a_batchs_time_is_shared_by_its_sequences(void **state)
         near(ask(c, run, "SELECT propose_share FROM timing WHERE run = ?"), propose / decode);
         near(ask(c, run, "SELECT verify_share FROM timing WHERE run = ?"), verify / decode);
         near(ask(c, run, "SELECT advance_share FROM timing WHERE run = ?"), advance / decode);
-        near(ask(c, run, "SELECT propose_share + verify_share + advance_share + other_share FROM timing WHERE run = ?"), 1);
+        near(ask(c, run, "SELECT propose_share + verify_share + advance_share + other_share FROM timing WHERE run = ?"),
+             1);
         near(ask(c, run, "SELECT tokens_per_s FROM speed WHERE run = ?"), tokens / decode * 1e9);
         near(ask(c, run, "SELECT end_to_end_tokens_per_s FROM speed WHERE run = ?"), tokens / (decode + prefill) * 1e9);
         near(ask(c, run, "SELECT sequence_tokens_per_s FROM speed WHERE run = ?"), tokens / wall * 1e9);
@@ -243,7 +251,7 @@ static void speedup_is_of_paired_sequences_only(void **state)
             continue;
         for (int64_t prompt = 0; prompt < 7; prompt++) {
             double own[4] = { 0 };
-            EACH_SEQUENCE(q, run) {
+            EACH_SEQUENCE (q, run) {
                 const struct made_sequence *n = partner(c, q);
                 if (q->row.prompt != prompt)
                     continue;
@@ -268,7 +276,8 @@ static void speedup_is_of_paired_sequences_only(void **state)
                 sum[i] += own[i];
         }
         near(ask(c, run, "SELECT speedup FROM speed WHERE run = ?"), sum[0] / sum[1] / (sum[2] / sum[3]));
-        near(ask(c, run, "SELECT end_to_end_speedup FROM speed WHERE run = ?"), whole[0] / whole[1] / (whole[2] / whole[3]));
+        near(ask(c, run, "SELECT end_to_end_speedup FROM speed WHERE run = ?"),
+             whole[0] / whole[1] / (whole[2] / whole[3]));
         near(ask(c, run, "SELECT speedup_geometric FROM speed WHERE run = ?"), exp(log_sum / prompts));
         near(ask(c, run, "SELECT paired_prompts FROM speed WHERE run = ?"), prompts);
         near(ask(c, run, "SELECT unpaired_sequences FROM speed WHERE run = ?"), alone);
@@ -288,15 +297,17 @@ static void none_of_the_same_rule_is_preferred(void **state)
     r.cell = "c9";
     r.rule = c->m->run[LOSSY].rule;
     assert_true(store_run(c->s, &r, &id, &err));
-    struct query *q = query_open(c->s, "INSERT INTO sequence SELECT NULL, ?1, pair, prompt, prompt_id, category, turn, repeat,"
-                                       " prompt_tokens, new_tokens, 0, prefill_ns, decode_ns * 2, wall_ns, tokens, text_hash,"
-                                       " text, stop FROM sequence WHERE run = ?2");
+    struct query *q =
+        query_open(c->s, "INSERT INTO sequence SELECT NULL, ?1, pair, prompt, prompt_id, category, turn, repeat,"
+                         " prompt_tokens, new_tokens, 0, prefill_ns, decode_ns * 2, wall_ns, tokens, text_hash,"
+                         " text, stop FROM sequence WHERE run = ?2");
     query_put_int(q, id);
     query_put_int(q, c->m->id[NONE]);
     while (query_next(q))
         ;
     assert_true(query_close(q, &err));
-    near(ask(c, LOSSY, "SELECT min(n.run) FROM paired AS p JOIN sequence AS n ON n.id = p.none WHERE p.run = ?"), (double)id);
+    near(ask(c, LOSSY, "SELECT min(n.run) FROM paired AS p JOIN sequence AS n ON n.id = p.none WHERE p.run = ?"),
+         (double)id);
     near(ask(c, LOOKUP, "SELECT max(n.run) FROM paired AS p JOIN sequence AS n ON n.id = p.none WHERE p.run = ?"),
          (double)c->m->id[NONE]);
 }
@@ -308,7 +319,7 @@ static void texts_part_where_the_first_token_differs(void **state)
         double compared = 0, equal = 0, places = 0;
         if (run == NONE || run == PAIR_NONE)
             continue;
-        EACH_SEQUENCE(q, run) {
+        EACH_SEQUENCE (q, run) {
             const struct made_sequence *n = partner(c, q);
             if (n == NULL)
                 continue;
@@ -336,9 +347,9 @@ static void spec_bench_reads_first_choices(void **state)
         for (int64_t prompt = 0; prompt < 7; prompt++) {
             double own = 0, ns = 0;
             int64_t seen = -1;
-            EACH_SEQUENCE(q, run) {
+            EACH_SEQUENCE (q, run) {
                 if (q->row.prompt != prompt || q->row.repeat != 0 || q->row.turn <= seen)
-                    continue;                // one that was run twice counts once: the earlier
+                    continue; // one that was run twice counts once: the earlier
                 seen = q->row.turn;
                 own += q->row.new_tokens;
                 steps += q->row.n_steps;
@@ -374,16 +385,16 @@ static void a_run_is_found_again_and_gone_on_with(void **state)
     assert_true(store_run(c->s, &r, &id, &err));
     near(ask(c, TREE, "SELECT revision = '0.1.0-abc, 0.2.0-def, 0.1.0' FROM run WHERE id = ?"), 1);
     near(ask(c, TREE, "SELECT count(*) FROM run WHERE ?1"), MADE_RUNS);
-    r.experiment = "another";                            // the same cell in another experiment is another run
+    r.experiment = "another"; // the same cell in another experiment is another run
     assert_true(store_run(c->s, &r, &id, &err));
     assert_true(id != c->m->id[TREE]);
 
     assert_true(store_turn(c->s, c->m->id[NONE], 1, 1, 0, &turn, &err));
     assert_true(turn.found);
     const struct made_sequence *last = NULL;
-    EACH_SEQUENCE(q, NONE)
+    EACH_SEQUENCE (q, NONE)
         if (q->row.prompt == 1 && q->row.turn == 1 && q->row.repeat == 0)
-            last = q;                                    // it was run twice
+            last = q; // it was run twice
     assert_int_equal(turn.n, last->row.new_tokens);
     assert_memory_equal(turn.token, last->token, (size_t)turn.n * sizeof(int32_t));
     assert_int_equal(turn.pair, last->row.pair + 1);
@@ -397,7 +408,7 @@ static void a_run_is_found_again_and_gone_on_with(void **state)
     assert_false(store_sequence(c->s, c->m->id[NONE], &row, &err));
     assert_true(store_new_pair(c->s, "made-up", &pair, &err));
     row.pair = pair;
-    row.new_tokens++;                                    // a token that no step brought
+    row.new_tokens++; // a token that no step brought
     double before = ask(c, NONE, "SELECT count(*) FROM sequence WHERE run = ?");
     assert_false(store_sequence(c->s, c->m->id[NONE], &row, &err));
     assert_non_null(strstr(err.text, "came from no step"));
@@ -443,7 +454,7 @@ static void the_pace_is_the_median_of_the_cells_sequences(void **state)
     struct scene *c = *state;
     struct error err;
     int64_t pace[256], n = 0;
-    EACH_SEQUENCE(q, TREE)
+    EACH_SEQUENCE (q, TREE)
         pace[n++] = q->row.decode_ns / q->row.new_tokens;
     qsort(pace, (size_t)n, sizeof(pace[0]), by_size);
     assert_int_equal(store_pace(c->s, "0123", c->m->run[TREE].drafter, &err), pace[n / 2]);
@@ -455,16 +466,25 @@ static void a_text_cut_across_steps_still_adds_up(void **state)
 {
     struct scene *c = *state;
     struct error err;
-    struct step_row step[3] = { { .drafted = 4, .depth = 4, .accepted = 3, .batch = 1, .expected = NAN, .variance = NAN },
-                                { .drafted = 2, .depth = 2, .accepted = 2, .batch = 1, .expected = NAN, .variance = NAN },
-                                { .drafted = 2, .depth = 2, .accepted = 1, .batch = 1, .expected = NAN, .variance = NAN } };
+    struct step_row step[3] = {
+        { .drafted = 4, .depth = 4, .accepted = 3, .batch = 1, .expected = NAN, .variance = NAN },
+        { .drafted = 2, .depth = 2, .accepted = 2, .batch = 1, .expected = NAN, .variance = NAN },
+        { .drafted = 2, .depth = 2, .accepted = 1, .batch = 1, .expected = NAN, .variance = NAN }
+    };
     int32_t token[5] = { 1, 2, 3, 4, 5 };
-    struct sequence_row row = { .prompt = 50, .prompt_id = "x", .pair = 1, .new_tokens = 5, .token = token, .stop = "string",
-                                .step = step, .n_steps = 3 };
+    struct sequence_row row = { .prompt = 50,
+                                .prompt_id = "x",
+                                .pair = 1,
+                                .new_tokens = 5,
+                                .token = token,
+                                .stop = "string",
+                                .step = step,
+                                .n_steps = 3 };
     assert_true(store_sequence(c->s, c->m->id[TREE], &row, &err));
-    static const char question[] = "SELECT sum(tokens * pow(10, 2 - step)) + sum(accepted * pow(10, 5 - step)) FROM step"
-                                   " WHERE sequence = (SELECT id FROM sequence WHERE run = ? AND prompt = 50)";
-    near(ask(c, TREE, question), 310410);                // accepted 3, 1, 0; tokens 4, 1, 0
+    static const char question[] =
+        "SELECT sum(tokens * pow(10, 2 - step)) + sum(accepted * pow(10, 5 - step)) FROM step"
+        " WHERE sequence = (SELECT id FROM sequence WHERE run = ? AND prompt = 50)";
+    near(ask(c, TREE, question), 310410); // accepted 3, 1, 0; tokens 4, 1, 0
 }
 
 static void deleting_a_run_deletes_what_belongs_to_it(void **state)

@@ -44,7 +44,8 @@ static int by_value(const void *a, const void *b)
 }
 
 // Seventy thousand draws at addresses that differ in one field or in several, at both ends of every field. Were two of
-// them the same draw they would have the same 53 bits, which for draws that differ happens once in 3 million such tests.
+// them the same draw they would have the same 53 bits, which for draws that differ happens once in 3 million such
+// tests.
 static void no_two_addresses_share_a_draw(void **state)
 {
     (void)state;
@@ -103,7 +104,7 @@ static void certain_coins_do_not_look(void **state)
         assert_true(r->coin(r, 0.3, 0.1, at));
         assert_true(r->coin(r, 0x1p-1000, 0, at));
         assert_false(r->coin(r, 0, 1, at));
-        assert_false(r->coin(r, 0, 0, at));          // what has no probability never happens
+        assert_false(r->coin(r, 0, 0, at)); // what has no probability never happens
         assert_false(r->coin(r, -1, 1, at));
     }
     assert_int_equal(o.n, 0);
@@ -207,10 +208,10 @@ static void the_same_weights_win_the_same_race(void **state)
             scaled[i] = 4 * w[i];
         struct address at = { FOR_TOKEN, t, 0 };
         int x = s.rng.pick(&s.rng, w, 33, at);
-        again.rng.root = t;                          // no part of an address by itself
+        again.rng.root = t; // no part of an address by itself
         assert_int_equal(again.rng.pick(&again.rng, scaled, 33, at), x);
         for (int i = 0; i < 33; i++)
-            w[i] = i == x || i % 3 ? w[i] : 0;       // the winner still wins when others stay at home
+            w[i] = i == x || i % 3 ? w[i] : 0; // the winner still wins when others stay at home
         assert_int_equal(s.rng.pick(&s.rng, w, 33, at), x);
     }
 }
@@ -251,17 +252,17 @@ static void every_outcome_is_walked_through_once(void **state)
 {
     (void)state;
     static const double three[] = { 0.5, 0, 0.25, 0.25 }, two[] = { 1, 3 };
-    double law[4][3] = { { 0 } }, total = 0;         // by what was picked first, and then
+    double law[4][3] = { { 0 } }, total = 0; // by what was picked first, and then
     struct outcomes o;
     outcomes_begin(&o);
     while (outcomes_next(&o)) {
         int x = o.rng.pick(&o.rng, three, 4, (struct address){ FOR_DRAFT, 0, 0 }), y = 2;
-        if (o.rng.coin(&o.rng, x, 3, (struct address){ FOR_ACCEPT, 0, 0 }))        // certain for 0 and 3
+        if (o.rng.coin(&o.rng, x, 3, (struct address){ FOR_ACCEPT, 0, 0 })) // certain for 0 and 3
             y = o.rng.pick(&o.rng, two, 2, (struct address){ FOR_BONUS, 0, 0 });
         law[x][y] += outcomes_probability(&o);
         total += outcomes_probability(&o);
     }
-    assert_int_equal(o.runs, 1 + 3 + 2);             // behind 0, 2 and 3
+    assert_int_equal(o.runs, 1 + 3 + 2); // behind 0, 2 and 3
     assert_int_equal(o.repeated, 0);
     outcomes_end(&o);
     assert_true(fabs(total - 1) < 1e-15);
@@ -279,7 +280,7 @@ static void an_address_that_comes_twice_is_counted(void **state)
     while (outcomes_next(&o))
         for (int i = 0; i < 2; i++)
             o.rng.coin(&o.rng, 1, 2, (struct address){ FOR_ACCEPT, 3, 4 });
-    assert_int_equal(o.repeated, 4);                 // once in each of four runs
+    assert_int_equal(o.repeated, 4); // once in each of four runs
     outcomes_end(&o);
 }
 

@@ -144,9 +144,9 @@ static void only_rows_on_the_path_are_asked_for(void **state)
     }
 }
 
-// By hand: p = (0, 1/4, 3/4), q = (1/2, 1/4, 1/4), and three distinct siblings that came out as tokens 0, 1, 2. The first
-// cannot stand and leaves (p - q)+ = (0, 0, 1/2), so p = (0, 0, 1). The second came from (0, 1/2, 1/2); p has nothing for
-// it, and it leaves p as it was. The third came from (0, 0, 1), having no choice: 1 against 1.
+// By hand: p = (0, 1/4, 3/4), q = (1/2, 1/4, 1/4), and three distinct siblings that came out as tokens 0, 1, 2. The
+// first cannot stand and leaves (p - q)+ = (0, 0, 1/2), so p = (0, 0, 1). The second came from (0, 1/2, 1/2); p has
+// nothing for it, and it leaves p as it was. The third came from (0, 0, 1), having no choice: 1 against 1.
 static void distinct_siblings_lose_the_token_that_fell(void **state)
 {
     (void)state;
@@ -159,7 +159,7 @@ static void distinct_siblings_lose_the_token_that_fell(void **state)
     instance_grow(&in, &source.rng, 0, &g);
     for (int x = 0; x < 3; x++)
         draft_add(&g.draft, 0, x, DRAWN_DISTINCT);
-    memset(g.prefix, 0, sizeof(g.prefix));           // every node has the root's row
+    memset(g.prefix, 0, sizeof(g.prefix)); // every node has the root's row
     rule_named("rejection")->judge(&g.draft, &g.p.rows, NULL, &source.rng, &j);
     assert_true(j.trial_p[1] == 0 && j.trial_q[1] == 0.5);
     assert_true(j.trial_p[2] == 0 && j.trial_q[2] == 0.5);

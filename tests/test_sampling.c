@@ -135,7 +135,7 @@ static int likelier_first(const void *a, const void *b)
     int i = *(const int *)a, k = *(const int *)b;
     if (sorted_by[i] != sorted_by[k])
         return sorted_by[i] > sorted_by[k] ? -1 : 1;
-    return i - k;                                    // ties: the lowest id
+    return i - k; // ties: the lowest id
 }
 
 static void plain_softmax(double *p, const double *x, int n)
@@ -150,8 +150,8 @@ static void plain_softmax(double *p, const double *x, int n)
 }
 
 struct plain {
-    double penalty, temperature, top_p, min_p;       // neutral: 1, 1, 1, 0
-    int top_k;                                       // neutral: 0
+    double penalty, temperature, top_p, min_p; // neutral: 1, 1, 1, 0
+    int top_k;                                 // neutral: 0
     const struct path *before;
 };
 
@@ -193,7 +193,7 @@ static void assert_same_row(const float *row, const double *p, int n)
     double sum = 0;
     for (int i = 0; i < n; i++) {
         assert_true(fabs(row[i] - p[i]) <= 1e-6 * p[i] + 1e-38);
-        assert_true(p[i] > 0 ? row[i] > 0 || p[i] < 1e-37 : row[i] == 0);      // floats end where doubles do not
+        assert_true(p[i] > 0 ? row[i] > 0 || p[i] < 1e-37 : row[i] == 0); // floats end where doubles do not
         sum += row[i];
     }
     assert_true(fabs(sum - 1) < 1e-5);
@@ -241,7 +241,7 @@ static void temperature_divides(void **state)
                 x[k] = row[k];
             plain_row(&o, x, p, VOCAB);
             sampling_row(&s, row, VOCAB, VOCAB, NULL);
-            for (int k = 0; k < VOCAB; k++)          // logits are floats: their rounding is worth |x / t| * 2^-24
+            for (int k = 0; k < VOCAB; k++) // logits are floats: their rounding is worth |x / t| * 2^-24
                 assert_true(fabs(row[k] - p[k]) <= (1e-6 + 240 / t[i] * 0x1p-23) * p[k] + 1e-38);
         }
         sampling_free(&s);
@@ -298,9 +298,9 @@ static void stages_work_on_what_earlier_ones_left(void **state)
 static void a_token_is_penalized_once_however_often_it_came(void **state)
 {
     (void)state;
-    static const int32_t token[] = { 5, 199, 5, 0, 5, 64, 63, 64, 100000 };      // the last is beyond this row
+    static const int32_t token[] = { 5, 199, 5, 0, 5, 64, 63, 64, 100000 }; // the last is beyond this row
     struct path before = { 9, token };
-    struct plain o = { 2, 1, 1, 0, 0, &before };         // a power of two: exact in floats too
+    struct plain o = { 2, 1, 1, 0, 0, &before }; // a power of two: exact in floats too
     assert_stages_agree(SAMPLING("repetition_penalty", "2"), o);
 }
 
@@ -323,7 +323,7 @@ static void biases_are_added_and_can_ban(void **state)
     struct settings *m = settings_map(), *bias = settings_map();
     settings_put(bias, "1", settings_scalar("2.5"));
     settings_put(bias, "3", settings_scalar("-1e9"));
-    settings_put(bias, "4000", settings_scalar("1"));        // beyond this row
+    settings_put(bias, "4000", settings_scalar("1")); // beyond this row
     settings_put(m, "logit_bias", bias);
     struct sampling s = read_or_fail(m);
     float row[] = { 0.5f, -1, 0.25f, 9 };

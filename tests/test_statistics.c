@@ -24,7 +24,7 @@ static void quantiles_of_t_are_those_of_the_tables(void **state)
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
         near(quantile_t(table[i].probability, table[i].freedom), table[i].t, 6e-5 * fmax(1, fabs(table[i].t) / 2));
     near(quantile_t(.5, 4), 0, 1e-12);
-    near(quantile_t(.975, 1e7), 1.959964, 1e-5); // the normal distribution
+    near(quantile_t(.975, 1e7), 1.959964, 1e-5);                         // the normal distribution
     near(quantile_t(.975, 1), tan(.475 * 3.14159265358979323846), 1e-9); // Cauchy's: exact
     double p = .9, c = 2 * p - 1;
     near(quantile_t(p, 2), c * sqrt(2 / (1 - c * c)), 1e-12); // exact for 2 degrees
@@ -84,7 +84,8 @@ static double normal(uint64_t *state)
     return sqrt(-2 * log(uniform(state))) * cos(2 * 3.14159265358979323846 * uniform(state));
 }
 
-// Prompts differ in how well they can be drafted (standard deviation 0.14), texts in length. An interval that took tokens for
+// Prompts differ in how well they can be drafted (standard deviation 0.14), texts in length. An interval that took
+// tokens for
 // the sample would cover half the time.
 static void intervals_cover_what_they_promise(void **state)
 {
@@ -97,9 +98,9 @@ static void intervals_cover_what_they_promise(void **state)
         double a[PROMPTS], b[PROMPTS], c[PROMPTS], d[PROMPTS];
         for (int i = 0; i < PROMPTS; i++) {
             double own = 0.14 * normal(&seed), length = 100 + 100 * uniform(&seed);
-            a[i] = length * (mean_accepted + own); // accepted tokens
-            b[i] = length; // steps
-            c[i] = length * (1 + 0.05 * normal(&seed)); // time of the one
+            a[i] = length * (mean_accepted + own);                        // accepted tokens
+            b[i] = length;                                                // steps
+            c[i] = length * (1 + 0.05 * normal(&seed));                   // time of the one
             d[i] = length * (mean_pace + 2 * own + 0.05 * normal(&seed)); // and of the other
         }
         struct interval r = ratio_of_sums(a, b, PROMPTS), s = ratio_of_ratios(b, c, b, d, PROMPTS);

@@ -344,7 +344,7 @@ static void an_experiment_is_run_by_one_process(void **state)
     (void)state;
     struct error err;
     struct store *s = opened();
-    assert_true(another_may_claim("x"));           // whose process has gone, and the claim with it
+    assert_true(another_may_claim("x")); // whose process has gone, and the claim with it
     assert_true(store_claim(s, "x", &err));
     assert_true(store_claim(s, "x", &err));
     assert_false(another_may_claim("x"));

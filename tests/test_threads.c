@@ -12,9 +12,9 @@ enum { MOST = 500 };
 
 struct round {
     int number, jobs;
-    int *of;                     // (MOST) the round in which each job ran last
-    int *ran;                    // (MOST) how often in this round
-    int *by;                     // (threads) jobs of each thread in all; written without a lock, as a thread's scratch memory is
+    int *of;  // (MOST) the round in which each job ran last
+    int *ran; // (MOST) how often in this round
+    int *by;  // (threads) jobs of each thread in all; written without a lock, as a thread's scratch memory is
     const struct round *now;
 };
 
@@ -40,7 +40,7 @@ static void rounds_of_all_sizes_run_every_job_once(void **unused)
         memset(by, 0, sizeof(by));
         for (int number = 1; number <= 4000; number++) {
             int jobs = number % 50 == 0 ? MOST : number % 7;
-            struct round *r = xcalloc(1, sizeof(*r));    // gone after the round: whoever comes late finds nothing
+            struct round *r = xcalloc(1, sizeof(*r)); // gone after the round: whoever comes late finds nothing
             *r = (struct round){ number, jobs, of, ran, by, r };
             memset(ran, 0, sizeof(ran));
             threads_run(t, jobs, job, r);
@@ -52,7 +52,7 @@ static void rounds_of_all_sizes_run_every_job_once(void **unused)
             memset(r, 0, sizeof(*r));
             free(r);
             for (volatile int i = 0; number % 400 == 0 && i < 1000000; i++)
-                ;                                    // long enough for the others to fall asleep
+                ; // long enough for the others to fall asleep
         }
         for (int i = 0; i < n; i++)
             all -= by[16 * i];
@@ -84,7 +84,7 @@ static void threads_that_fell_asleep_are_woken(void **unused)
     for (int round = 0; round < 10; round++) {
         _Atomic int here = 0;
         for (int i = 0; i < 20; i++)
-            wait_a_millisecond();                    // they spin for some microseconds only
+            wait_a_millisecond(); // they spin for some microseconds only
         threads_run(t, 3, meet, &here);
     }
     threads_destroy(t);

@@ -87,7 +87,7 @@ static struct text survives(const struct tokenizer *t, bool nfc, const char *tex
     for (size_t i = 0; i < normal.n; i++) {
         char letter[3] = "";
         letter_of_byte((unsigned char)normal.s[i], letter);
-        int32_t id = tokenizer_id(t, letter);            // ids of single bytes: what is left, decoded
+        int32_t id = tokenizer_id(t, letter); // ids of single bytes: what is left, decoded
         if (id >= 0)
             tokenizer_decode(t, &id, 1, true, &hold, &out);
     }
@@ -104,7 +104,7 @@ static void one_id_at_a_time(const struct tokenizer *t, struct ids ids, struct t
     for (size_t i = 0; i < ids.n; i++) {
         tokenizer_decode(t, &ids.id[i], 1, true, &hold, &out);
         assert_true(hold.n <= 3);
-        assert_int_equal(utf8_valid(out.s, out.n), out.n);       // what was given out is whole characters
+        assert_int_equal(utf8_valid(out.s, out.n), out.n); // what was given out is whole characters
     }
     tokenizer_decode_end(&hold, &out);
     assert_text(out, want.s, want.n);
@@ -175,7 +175,7 @@ static void qwen_2_style_reads_every_golden_text_as_hugging_face_does(void **sta
 
 // ---- round trips ------------------------------------------------------------------------------------------------
 
-static uint64_t chance(uint64_t *state)                  // splitmix64
+static uint64_t chance(uint64_t *state) // splitmix64
 {
     uint64_t z = *state += 0x9E3779B97F4A7C15u;
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
@@ -279,7 +279,7 @@ static void special_tokens_in_plain_text_stay_text(void **state)
         for (size_t i = 0; i < ids.n; i++)
             ends += ids.id[i] == end;
         assert_int_equal(ends, special);
-        assert_int_equal(ids.id[ids.n - 1], tool);       // added, but not special
+        assert_int_equal(ids.id[ids.n - 1], tool); // added, but not special
         struct text all = decoded(t, ids.id, ids.n, true), kept = decoded(t, ids.id, ids.n, false);
         assert_string_equal(all.s, text);
         assert_string_equal(kept.s, special ? "hi <tool_call>" : text);
@@ -312,7 +312,7 @@ static void a_broken_character_becomes_one_sign_for_each_maximal_subpart(void **
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct ids ids = { 0 };
         for (const char *b = cases[i].bytes; *b != '\0'; b++)
-            ids_add(&ids, (unsigned char)*b);            // byte b is token b
+            ids_add(&ids, (unsigned char)*b); // byte b is token b
         struct text whole = decoded(t, ids.id, ids.n, true);
         assert_string_equal(whole.s, cases[i].text);
         one_id_at_a_time(t, ids, whole);
@@ -362,7 +362,7 @@ static void a_long_run_of_anything_takes_no_time(void **state)
             clock_t from = clock();
             struct ids ids = encoded(t[i], text.s, text.n, true);
             double seconds = (double)(clock() - from) / CLOCKS_PER_SEC;
-            if (seconds > 2)             // 0.03 as released, ten times that with sanitizers; quadratic would be minutes
+            if (seconds > 2) // 0.03 as released, ten times that with sanitizers; quadratic would be minutes
                 fail_msg("%.1f s for a run of \"%s\"", seconds, runs[k]);
             free(ids.id);
             free(text.s);

@@ -56,7 +56,7 @@ static void old_files_that_do_not_name_their_model_are_read(void **state)
     static const char *const pairs[][2] = { { "the", "the" } };
     EXPECT_ALL("model.type", "null", pairs);
     EXPECT_ALL("model.continuing_subword_prefix", "\"\"", pairs);
-    EXPECT_ALL("model.unk_token", "\"\"", pairs);                // GPT-2's; no byte is unknown to it
+    EXPECT_ALL("model.unk_token", "\"\"", pairs); // GPT-2's; no byte is unknown to it
     EXPECT_ALL("model.byte_fallback", "true", pairs);
     EXPECT_ALL("model.dropout", "0.0", pairs);
 }
@@ -99,7 +99,7 @@ static void a_byte_without_a_token_is_dropped_or_unknown(void **state)
     static const struct {
         const char *unknown, *fuse, *pieces;
     } cases[] = {
-        { "null", "false", "ab|ab" },                            // with x gone, a and b are neighbours
+        { "null", "false", "ab|ab" }, // with x gone, a and b are neighbours
         { "\"?\"", "false", "ab|?|?|a|?|b" },
         { "\"?\"", "true", "ab|?|a|?|b" },
     };
@@ -123,10 +123,10 @@ static void added_tokens_are_found_first(void **state)
     static const char *const pairs[][2] = {
         { "a<B>b", "a|<B>|b" },
         { "<B><B>", "<B>|<B>" },
-        { "<B>CC", "<B>C|C" },                                   // the longest
-        { "<<<B>C", "<<|<B>C" },                                 // the leftmost
+        { "<B>CC", "<B>C|C" },   // the longest
+        { "<<<B>C", "<<|<B>C" }, // the leftmost
         { "x <B> the", "x| |<B>| the" },
-        { "\u00E9\u00E9", "\u00E9\u00E9" },                      // literally, though these are letters of bytes as well
+        { "\u00E9\u00E9", "\u00E9\u00E9" }, // literally, though these are letters of bytes as well
         { "\u00E9", "\xC3|\xA9" },
     };
     EXPECT_ALL(
@@ -145,11 +145,8 @@ static void added_tokens_take_white_space_and_mind_words(void **state)
     static const char *const right[][2] = { { "a <B> \t b", "a| |<B>|b" }, { "<B> <B> ", "<B>|<B>" } };
     EXPECT_ALL("added_tokens", "[{\"id\": 300, \"content\": \"<B>\", \"rstrip\": true}]", right);
     static const char *const word[][2] = {
-        { "cat cats", "cat| |c|a|t|s" },
-        { "-cat-", "-|cat|-" },
-        { "_cat", "_|c|a|t" },
-        { "cat1", "c|a|t|1" },
-        { "cat cat", "cat| |cat" },
+        { "cat cats", "cat| |c|a|t|s" }, { "-cat-", "-|cat|-" },     { "_cat", "_|c|a|t" },
+        { "cat1", "c|a|t|1" },           { "cat cat", "cat| |cat" },
     };
     EXPECT_ALL("added_tokens", "[{\"id\": 300, \"content\": \"cat\", \"single_word\": true}]", word);
 }
@@ -303,9 +300,9 @@ static void a_place_without_a_tokenizer_is_named(void **state)
 enum { A, B, AB, END, USED, COUNT };
 static const char *const few[COUNT] = { "a", "b", "ab", "<end>", "<used>" };
 
-struct said {                    // what the file is to say; NULL: as it should be; "": nothing
+struct said { // what the file is to say; NULL: as it should be; "": nothing
     const char *model, *pre, *merge;
-    int tokens, kinds;           // how many; 0: COUNT, -1: the key is missing
+    int tokens, kinds; // how many; 0: COUNT, -1: the key is missing
 };
 
 static struct tokenizer *opened_gguf(const struct said *s)
@@ -341,7 +338,7 @@ static void a_gguf_file_says_the_same_in_its_own_words(void **state)
     assert_int_equal(tokenizer_size(t), COUNT);
     assert_true(tokenizer_is_special(t, END) && !tokenizer_is_special(t, USED) && !tokenizer_is_special(t, A));
     made_expect(t, "aab<end>b<used>", true, "a|ab|<end>|b|<used>");
-    made_expect(t, "ab<end><used>", false, "ab|<used>");         // "<end>" letter by letter, and < is no token here
+    made_expect(t, "ab<end><used>", false, "ab|<used>"); // "<end>" letter by letter, and < is no token here
     tokenizer_close(t);
     t = opened_gguf(&(struct said){ .kinds = -1 });
     assert_non_null(t);

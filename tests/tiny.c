@@ -18,8 +18,16 @@
 #include "tests/tiny_tokenizer.h"
 
 const struct tiny tiny_usual = {
-    .vocab = 288, .width = 64, .hidden = 128, .layers = 3, .heads = 4, .kv_heads = 2, .head_dim = 16,
-    .sharp = true, .tokenizer = true, .seed = 1,
+    .vocab = 288,
+    .width = 64,
+    .hidden = 128,
+    .layers = 3,
+    .heads = 4,
+    .kv_heads = 2,
+    .head_dim = 16,
+    .sharp = true,
+    .tokenizer = true,
+    .seed = 1,
 };
 
 static void insist(bool ok, const struct error *err)
@@ -47,13 +55,13 @@ static struct tiny completed(const struct tiny *t)
 
 struct entry {
     char hf[80], gguf[64];
-    int64_t rows, width;         // rows 0: a vector
-    int heads;                   // whose rows GGUF permutes
+    int64_t rows, width; // rows 0: a vector
+    int heads;           // whose rows GGUF permutes
 };
 
 struct entries {
     int n;
-    struct entry *e;             // (n) sorted by Hugging Face name
+    struct entry *e; // (n) sorted by Hugging Face name
 };
 
 static void add(struct entries *l, int layer, const char *hf, const char *gguf, int64_t rows, int64_t width, int heads)
@@ -218,7 +226,9 @@ static void write_config(const char *directory, const struct tiny *t)
     json_set(j, "attention_bias", json_new_bool(t->bias));
     json_set(j, "mlp_bias", json_new_bool(false));
     json_set(j, t->new_spelling ? "dtype" : "torch_dtype",
-             json_new_text(t->type == BF16 ? "bfloat16" : t->type == F16 ? "float16" : "float32"));
+             json_new_text(t->type == BF16  ? "bfloat16"
+                           : t->type == F16 ? "float16"
+                                            : "float32"));
     if (t->new_spelling) {
         struct json *rope = tiny_rope(t);
         json_set(rope, "rope_theta", json_new_number(t->theta));

@@ -15,22 +15,22 @@
 
 struct tiny {
     int vocab, width, hidden, layers, heads, kv_heads, head_dim;
-    int context;                 // 0: 512
-    bool tied, bias;             // bias: of q, k, v and o
-    bool sharp;                  // the last norm times four, so that the predictions are not flat
-    double theta, eps;           // 0: 10000 and 1e-5
-    enum rope_scaling rope;      // ROPE_LLAMA3 becomes a table in GGUF
+    int context;            // 0: 512
+    bool tied, bias;        // bias: of q, k, v and o
+    bool sharp;             // the last norm times four, so that the predictions are not flat
+    double theta, eps;      // 0: 10000 and 1e-5
+    enum rope_scaling rope; // ROPE_LLAMA3 becomes a table in GGUF
     double factor, low, high;
     int original;
-    enum type type;              // of matrices; GGUF keeps vectors, and rows that are no whole number of blocks, as F32
-    bool tokenizer;              // bytes and a few merges: needs vocab >= TINY_TOKENS
-    bool new_spelling;           // config.json as transformers 5 writes it
-    int shards;                  // files of the Hugging Face checkpoint; 0: one
+    enum type type;    // of matrices; GGUF keeps vectors, and rows that are no whole number of blocks, as F32
+    bool tokenizer;    // bytes and a few merges: needs vocab >= TINY_TOKENS
+    bool new_spelling; // config.json as transformers 5 writes it
+    int shards;        // files of the Hugging Face checkpoint; 0: one
     uint64_t seed;
 };
 
-enum { TINY_TOKENS = 270 };      // 3 special ones (ChatML's), 256 bytes (byte b is token 3 + b), 11 merges
-extern const struct tiny tiny_usual;     // vocab 288, width 64, 3 layers, 4 heads on 2; with tokenizer, sharp, F32
+enum { TINY_TOKENS = 270 };          // 3 special ones (ChatML's), 256 bytes (byte b is token 3 + b), 11 merges
+extern const struct tiny tiny_usual; // vocab 288, width 64, 3 layers, 4 heads on 2; with tokenizer, sharp, F32
 
 // Directories are made where they are missing. A failure ends the test program with a sentence.
 void tiny_write_hf(const char *directory, const struct tiny *t);
@@ -42,4 +42,4 @@ float *tiny_tensor(const struct tiny *t, const char *name, int64_t *rows, int64_
 // A fresh directory for a test's files, removed with all that is in it by tiny_clean(); borrowed.
 const char *tiny_directory(void);
 void tiny_clean(void);
-char *tiny_path(const char *name);       // of a file in it; free() it
+char *tiny_path(const char *name); // of a file in it; free() it

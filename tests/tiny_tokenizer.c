@@ -62,7 +62,7 @@ void tiny_write_tokenizer_gguf(struct gguf_writer *w)
     int32_t kind[TINY_TOKENS];
     for (int i = 0; i < TINY_TOKENS; i++) {
         text[i] = t.text[i];
-        kind[i] = i < SPECIAL ? 3 : 1;           // control, normal
+        kind[i] = i < SPECIAL ? 3 : 1; // control, normal
     }
     gguf_write_text(w, "tokenizer.ggml.model", "gpt2");
     gguf_write_text(w, "tokenizer.ggml.pre", "smollm");

@@ -7,5 +7,5 @@ struct gguf_writer;
 
 enum { TINY_ENDOFTEXT, TINY_IM_START, TINY_IM_END, TINY_FIRST_BYTE };
 
-void tiny_write_tokenizer_hf(const char *directory);     // tokenizer{,_config}.json, generation_config.json
+void tiny_write_tokenizer_hf(const char *directory); // tokenizer{,_config}.json, generation_config.json
 void tiny_write_tokenizer_gguf(struct gguf_writer *w);

@@ -34,7 +34,8 @@ static const float *row(struct rows *self, int node)
     return r->buffer[node];
 }
 
-void logit_rows_create(struct logit_rows *r, struct backend *b, const struct sampling *s, int live, int vocab, int nodes, int length)
+void logit_rows_create(struct logit_rows *r, struct backend *b, const struct sampling *s, int live, int vocab,
+                       int nodes, int length)
 {
     *r = (struct logit_rows){ .rows = { vocab, row, NULL }, .backend = b, .sampling = s, .live = live, .room = nodes };
     r->buffer = xcalloc((size_t)nodes, sizeof(*r->buffer));

@@ -1,8 +1,8 @@
 // logit_rows.h - rows of logits on a device as the probabilities that are sampled from.
 //
 // A row is fetched, and goes through the sampling stages, when it is first asked for: a rule visits a path and its
-// children's row, not the tree. The path before each node is put together from the sequence and the draft, so that stages
-// that look back see the draft's own tokens.
+// children's row, not the tree. The path before each node is put together from the sequence and the draft, so that
+// stages that look back see the draft's own tokens.
 #pragma once
 #include <stdbool.h>
 #include "core/draft.h"
@@ -11,19 +11,20 @@ struct backend;
 struct sampling;
 
 struct logit_rows {
-    struct rows rows;            // first
+    struct rows rows; // first
     struct backend *backend;
     const struct sampling *sampling;
     int live;
-    struct tensor logits;        // (all rows of the pass, vocab)
-    int first;                   // where the draft's rows begin
+    struct tensor logits; // (all rows of the pass, vocab)
+    int first;            // where the draft's rows begin
     const struct request *request;
-    int room;                    // nodes
-    float **buffer;              // (room) host rows, made when first needed and kept
-    bool *ready;                 // (room)
-    int32_t *path;               // (length + room)
+    int room;       // nodes
+    float **buffer; // (room) host rows, made when first needed and kept
+    bool *ready;    // (room)
+    int32_t *path;  // (length + room)
 };
 
-void logit_rows_create(struct logit_rows *r, struct backend *b, const struct sampling *s, int live, int vocab, int nodes, int length);
+void logit_rows_create(struct logit_rows *r, struct backend *b, const struct sampling *s, int live, int vocab,
+                       int nodes, int length);
 void logit_rows_destroy(struct logit_rows *r);
 void logit_rows_point(struct logit_rows *r, struct tensor logits, int first, const struct request *request);

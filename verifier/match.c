@@ -1,22 +1,24 @@
 // match.c - the target says its own token at every place; a guess stands if it said just that.
 //
-// Every token of the text is a plain draw from the target's row, so there is nothing to prove, and it does not matter how
-// the guesses came about. A guess x stands with probability p[x], as if it had been CHOSEN, also where it was drawn and
+// Every token of the text is a plain draw from the target's row, so there is nothing to prove, and it does not matter
+// how the guesses came about. A guess x stands with probability p[x], as if it had been CHOSEN, also where it was drawn
+// and
 // rejection could have done better.
 //
-// What it is good for: the draw at a place of the text is a race (sampling/rng.h) whose chances are a function of the seed
-// and that place alone. So the text is a function of the seed and the target, the same for every drafter, tree and batch,
-// and the same as plain decoding; whatever breaks that, in a cache, a mask or a stop condition, shows at temperature 1
-// without any statistics. And a drafter that races with its own row at the same address guesses the target's token with
-// probability (1 - TV) / (1 + TV) or more, though neither knows the other's row (Daliri, Musco, Suresh 2024).
+// What it is good for: the draw at a place of the text is a race (sampling/rng.h) whose chances are a function of the
+// seed and that place alone. So the text is a function of the seed and the target, the same for every drafter, tree and
+// batch, and the same as plain decoding; whatever breaks that, in a cache, a mask or a stop condition, shows at
+// temperature 1 without any statistics. And a drafter that races with its own row at the same address guesses the
+// target's token with probability (1 - TV) / (1 + TV) or more, though neither knows the other's row (Daliri, Musco,
+// Suresh 2024).
 #include <stdlib.h>
 #include "core/memory.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
 #include "verifier/rule.h"
 
-// The draw decides between all siblings at one stroke. Put in words of one after another: how likely it is x given that it
-// is none of the siblings before. Takes x out of the row, so that a sibling that repeats it has no chance left.
+// The draw decides between all siblings at one stroke. Put in words of one after another: how likely it is x given that
+// it is none of the siblings before. Takes x out of the row, so that a sibling that repeats it has no chance left.
 static double chance_of_next(double *p, double *left, int x)
 {
     double chance = p[x] <= 0 ? 0 : p[x] >= *left ? 1 : p[x] / *left;

@@ -2,13 +2,13 @@
 //
 // Leviathan et al. 2023 and Chen et al. 2023 for chains; for trees SpecInfer (Miao et al. 2024), Sequoia (Chen et al.
 // 2024) and EAGLE's trees, which differ only in how siblings were drawn. At a node, let p be the target's row. Its
-// children are tried in turn. Child c, whose token x was drawn from the row q, stands with probability min(1, p[x] / q[x]).
-// If it falls, p becomes the residual (p - q)+, renormalised, and the next one is tried against that; if none stands, the
-// target's own token is drawn from the p that is left.
+// children are tried in turn. Child c, whose token x was drawn from the row q, stands with probability min(1, p[x] /
+// q[x]). If it falls, p becomes the residual (p - q)+, renormalised, and the next one is tried against that; if none
+// stands, the target's own token is drawn from the p that is left.
 //
-// Why the text has the target's distribution: of the probability p(x), the child gives q(x) min(1, p(x) / q(x)) = min(p, q)(x);
-// what is missing is (p - q)+(x), which is what everything after its fall is drawn from. The argument does not ask where q
-// came from, only that x was drawn from it given the earlier siblings. So
+// Why the text has the target's distribution: of the probability p(x), the child gives q(x) min(1, p(x) / q(x)) =
+// min(p, q)(x); what is missing is (p - q)+(x), which is what everything after its fall is drawn from. The argument
+// does not ask where q came from, only that x was drawn from it given the earlier siblings. So
 //
 //     CHOSEN          is a draw from the row that is 1 at x: it stands with probability p[x], and (p - q)+ is p without x
 //     DRAWN           from the row q as it is
@@ -22,8 +22,9 @@
 #include "sampling/rng.h"
 #include "verifier/rule.h"
 
-// The row that child c of node was drawn from. It is made anew for each child: carried from child to child it is wrong as
-// soon as siblings are mixed. For DRAWN_DISTINCT no earlier sibling's token is in it, however that sibling came about.
+// The row that child c of node was drawn from. It is made anew for each child: carried from child to child it is wrong
+// as soon as siblings are mixed. For DRAWN_DISTINCT no earlier sibling's token is in it, however that sibling came
+// about.
 static void row_drawn_from(const struct draft *d, int node, int c, double *q, int vocab)
 {
     dist_from_row(q, d->q->row(d->q, node), vocab);
@@ -40,7 +41,7 @@ static double measure(const struct draft *d, int node, int c, double *q, int voc
     if (d->drawn[c] == CHOSEN)
         return 1;
     row_drawn_from(d, node, c, q, vocab);
-    assert(q[d->token[c]] > 0);  // or it was not drawn from this row
+    assert(q[d->token[c]] > 0); // or it was not drawn from this row
     return q[d->token[c]];
 }
 
@@ -72,7 +73,7 @@ static void rejection_judge(const struct draft *d, struct rows *rows, const void
 {
     (void)options;
     int vocab = rows->vocab, node = 0;
-    double *p = out->work, *q = p + vocab;           // (vocab) each
+    double *p = out->work, *q = p + vocab; // (vocab) each
 
     judgement_clear(out, d->n);
     for (;;) {

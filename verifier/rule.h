@@ -8,31 +8,31 @@
 
 struct judgement {
     int n;
-    int32_t *token, *node;       // (nodes) as in struct advance
-    double *trial_p, *trial_q;   // (nodes) by what each node that was looked at was judged; NAN: it was not
-    double *work;                // (depth + 2, vocab) rows to work in: double, normalised on entry
+    int32_t *token, *node;     // (nodes) as in struct advance
+    double *trial_p, *trial_q; // (nodes) by what each node that was looked at was judged; NAN: it was not
+    double *work;              // (depth + 2, vocab) rows to work in: double, normalised on entry
 };
 
-struct judgement judgement_create(int nodes, int vocab);         // owns its arrays
+struct judgement judgement_create(int nodes, int vocab); // owns its arrays
 void judgement_destroy(struct judgement *j);
-void judgement_clear(struct judgement *j, int nodes);            // nothing yet, of a draft of so many nodes
-void judgement_add(struct judgement *j, int node, int32_t token);    // and after node came token
+void judgement_clear(struct judgement *j, int nodes);             // nothing yet, of a draft of so many nodes
+void judgement_add(struct judgement *j, int node, int32_t token); // and after node came token
 
-enum takes { TAKES_TREES = 1, TAKES_DRAWN = 2, TAKES_DISTINCT = 4 };   // every rule takes CHOSEN chains
+enum takes { TAKES_TREES = 1, TAKES_DRAWN = 2, TAKES_DISTINCT = 4 }; // every rule takes CHOSEN chains
 
 struct rule {
     const char *name;
     const char *summary;
-    bool exact;                  // the text has the target's distribution for every draft that tells the truth
-    unsigned takes;              // enum takes; a cell that pairs it with other drafts is an error before it runs
+    bool exact;     // the text has the target's distribution for every draft that tells the truth
+    unsigned takes; // enum takes; a cell that pairs it with other drafts is an error before it runs
 
-    // Given this draft, the probability that the path ends at each node: (nodes), sums to 1. One function gives E[accepted],
-    // its variance and an exact test for every rule. It needs every row of p, so it runs when asked for. May be NULL.
+    // Given this draft, the probability that the path ends at each node: (nodes), sums to 1. One function gives
+    // E[accepted], its variance and an exact test for every rule. It needs every row of p, so it runs when asked for.
+    // May be NULL.
     void (*law)(const struct draft *d, struct rows *p, const void *options, double *end);
-    const struct option *options;        // NULL: it has none
+    const struct option *options; // NULL: it has none
     size_t options_size;
-    void (*judge)(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                  struct judgement *out);
+    void (*judge)(const struct draft *d, struct rows *p, const void *options, struct rng *rng, struct judgement *out);
 };
 
 extern const struct rule *const rules[];         // ends with NULL: verifier/registry.c

@@ -17,8 +17,8 @@ struct verifier {
     struct verifier_setup s;
     struct backend *backend;
     struct kv_cache *cache;
-    struct tensor logits;        // (slots * nodes, vocab)
-    struct tensor features;      // (slots * nodes, width * taps) of the rows that stood
+    struct tensor logits;   // (slots * nodes, vocab)
+    struct tensor features; // (slots * nodes, width * taps) of the rows that stood
     struct logit_rows p;
     struct judgement *judgement;             // (slots)
     int32_t *token, *slot, *parent, *picked; // (rows) of a pass
@@ -39,7 +39,8 @@ static struct kv_shape cache_shape(const struct verifier_setup *s)
 size_t verifier_bytes(const struct verifier_setup *s)
 {
     struct kv_shape shape = cache_shape(s);
-    return kv_bytes(&shape) + (size_t)s->slots * (size_t)s->nodes * (size_t)model_shape(s->target)->vocab * sizeof(float);
+    return kv_bytes(&shape) +
+           (size_t)s->slots * (size_t)s->nodes * (size_t)model_shape(s->target)->vocab * sizeof(float);
 }
 
 static bool make(struct tensor *t, struct backend *b, int64_t rows, int64_t width)
@@ -54,8 +55,8 @@ struct verifier *verifier_create(const struct verifier_setup *s, struct error *e
     int rows = s->slots * s->nodes;
     assert(s->slots >= 1 && s->slots <= MAX_SLOTS && s->nodes >= 1 && s->nodes <= MAX_NODES);
     if (rows > model_rows(s->target)) {
-        fail(err, "a pass over %d slots with drafts of %d nodes has %d rows; the target was opened for %d", s->slots, s->nodes,
-             rows, model_rows(s->target));
+        fail(err, "a pass over %d slots with drafts of %d nodes has %d rows; the target was opened for %d", s->slots,
+             s->nodes, rows, model_rows(s->target));
         return NULL;
     }
     struct verifier *v = xcalloc(1, sizeof(*v));
@@ -149,13 +150,13 @@ bool verifier_verify(struct verifier *v, const struct request *r, int n, struct 
     struct states states;
     int first[MAX_SLOTS], rows = 0, kept = 0;
 
-    for (int i = 0; i < n; i++) {                       // one pass: the drafts' own arrays, end to end
+    for (int i = 0; i < n; i++) { // one pass: the drafts' own arrays, end to end
         const struct draft *d = r[i].draft;
         assert(d->n >= 1 && d->n <= v->s.nodes);
         first[i] = rows;
         for (int k = 0; k < d->n; k++, rows++) {
             v->token[rows] = d->token[k];
-            v->parent[rows] = d->parent[k];             // node numbers are the slot's pending rows
+            v->parent[rows] = d->parent[k]; // node numbers are the slot's pending rows
             v->slot[rows] = r[i].slot;
         }
     }
@@ -164,7 +165,7 @@ bool verifier_verify(struct verifier *v, const struct request *r, int n, struct 
         return false;
     v->logits.rows = rows;
     model_logits(v->s.target, v->logits, states.last);
-    if (!v->backend->sync(v->backend, err))             // so that judging is not charged for the pass
+    if (!v->backend->sync(v->backend, err)) // so that judging is not charged for the pass
         return false;
 
     for (int i = 0; i < n; i++)

@@ -15,26 +15,24 @@ struct verifier_setup {
     const struct rule *rule;
     const void *rule_options;
     const struct sampling *sampling;
-    struct taps taps;            // the drafter's
-    int slots, length, nodes;    // nodes: most that a draft may have, the root included
-    int live;                    // ids from here on are no tokens: they get probability 0
+    struct taps taps;         // the drafter's
+    int slots, length, nodes; // nodes: most that a draft may have, the root included
+    int live;                 // ids from here on are no tokens: they get probability 0
 };
 
-struct verifier *verifier_create(const struct verifier_setup *s, struct error *err);     // borrows what s points to
+struct verifier *verifier_create(const struct verifier_setup *s, struct error *err); // borrows what s points to
 void verifier_destroy(struct verifier *v);
 const struct verifier_setup *verifier_setup(const struct verifier *v);
 
 // Takes in the next stretch of a prompt and says how far it came; a->n is 0 when only the last
 // token is left, which is the first root.
-bool verifier_prefill(struct verifier *v, int slot, const int32_t *token, int n, struct advance *a,
-                      struct error *err);
+bool verifier_prefill(struct verifier *v, int slot, const int32_t *token, int n, struct advance *a, struct error *err);
 
 // Scores all drafts in one pass, judges each, keeps what stood. a[i] answers r[i].
-bool verifier_verify(struct verifier *v, const struct request *r, int n, struct advance *a,
-                     struct error *err);
+bool verifier_verify(struct verifier *v, const struct request *r, int n, struct advance *a, struct error *err);
 
 // What the last verify judged request i by; borrowed until the next.
 const struct judgement *verifier_judgement(const struct verifier *v, int i);
 
 void verifier_forget(struct verifier *v, int slot);
-size_t verifier_bytes(const struct verifier_setup *s);           // of cache and logits that create would allocate
+size_t verifier_bytes(const struct verifier_setup *s); // of cache and logits that create would allocate

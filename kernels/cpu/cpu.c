@@ -13,12 +13,12 @@
 #include "kernels/cpu/threads.h"
 
 struct cpu {
-    struct backend backend;      // first
+    struct backend backend; // first
     const struct lanes *lanes;
     struct threads *threads;
-    float **scratch;             // (threads) floats of each thread's own
-    size_t *scratch_room;        // (threads)
-    float *padded;               // rows of a matmul whose k is no whole number of lanes
+    float **scratch;      // (threads) floats of each thread's own
+    size_t *scratch_room; // (threads)
+    float *padded;        // rows of a matmul whose k is no whole number of lanes
     size_t padded_room;
     char description[64];
 };
@@ -45,7 +45,7 @@ static float *more(float **at, size_t *room, size_t floats)
         free(*at);
         *at = NULL;
         if (posix_memalign((void **)at, 64, floats * sizeof(float)) != 0)
-            *at = xmalloc(SIZE_MAX / 2);         // ends the program with its message
+            *at = xmalloc(SIZE_MAX / 2); // ends the program with its message
         *room = floats;
     }
     return *at;
@@ -92,7 +92,7 @@ static struct tensor cpu_prepare(struct backend *b, struct tensor w, enum activa
 {
     (void)b;
     if (a == ACTIVATIONS_F32)
-        return w;                // used where it lies
+        return w; // used where it lies
     fail(err, "activations: the cpu computes with f32 only so far");
     return (struct tensor){ 0 };
 }
@@ -107,7 +107,7 @@ static void cpu_unprepare(struct backend *b, struct tensor w)
 struct matmul_job {
     struct cpu *cpu;
     struct matmul_call call;
-    int64_t rows;                // of w, for one job
+    int64_t rows; // of w, for one job
 };
 
 static void matmul_job(void *self, int number, int thread)
@@ -155,7 +155,7 @@ struct rows_job {
     int k;
     int32_t *token;
     float *log_p;
-    int64_t each;                // rows of one job
+    int64_t each; // rows of one job
     void (*one)(const struct rows_job *j, int64_t i);
 };
 

@@ -14,7 +14,8 @@ static inline float bits_to_float(uint32_t bits)
     return f;
 }
 
-// Scaling by 2^112 moves a half's exponent to a float's and makes subnormals normal on the way; infinities and NaNs keep
+// Scaling by 2^112 moves a half's exponent to a float's and makes subnormals normal on the way; infinities and NaNs
+// keep
 // all exponent bits.
 static inline float half_to_float(uint16_t h)
 {
@@ -72,7 +73,7 @@ static void expand_q8_0(float *restrict to, const uint8_t *restrict b, int64_t n
 {
     for (; n > 0; n -= 32, b += 34, to += 32) {
         float d = half_at(b);
-        put(to, sixteen_at(b + 2) ^ 0x80, 128, d, 0);            // from two's complement to an offset of 128
+        put(to, sixteen_at(b + 2) ^ 0x80, 128, d, 0); // from two's complement to an offset of 128
         put(to + 16, sixteen_at(b + 18) ^ 0x80, 128, d, 0);
     }
 }
@@ -167,7 +168,9 @@ static void expand_q5_k(float *restrict to, const uint8_t *restrict b, int64_t n
             scale_and_min(b + 4, s, &scale, &min);
             float ds = d * scale, dm = dmin * min;
             for (int j = 0; j < 32; j += 16)
-                put(to + 32 * s + j, (sixteen_at(q + j) >> (uint8_t)shift & 15) | (sixteen_at(high + j) >> (uint8_t)s & 1) << 4, 0, ds, -dm);
+                put(to + 32 * s + j,
+                    (sixteen_at(q + j) >> (uint8_t)shift & 15) | (sixteen_at(high + j) >> (uint8_t)s & 1) << 4, 0, ds,
+                    -dm);
         }
     }
 }
@@ -184,7 +187,8 @@ static void expand_q6_k(float *restrict to, const uint8_t *restrict b, int64_t n
                 int at = 8 * half + 2 * g;
                 for (int j = 0; j < 32; j += 16) {
                     sixteen four = g >= 2 ? sixteen_at(low + j) >> 4 : sixteen_at(low + j) & 15;
-                    put(out + j, four | (sixteen_at(high + j) >> (uint8_t)(2 * g) & 3) << 4, 32, d * (float)scale[at + j / 16], 0);
+                    put(out + j, four | (sixteen_at(high + j) >> (uint8_t)(2 * g) & 3) << 4, 32,
+                        d * (float)scale[at + j / 16], 0);
                 }
             }
     }

@@ -11,9 +11,9 @@
 #include "kernels/backend.h"
 
 #if defined(__AVX512F__)
-enum { W = 16, X_ROWS = 4 };     // 32 registers: a tile of 4 x 4 accumulators
+enum { W = 16, X_ROWS = 4 }; // 32 registers: a tile of 4 x 4 accumulators
 #elif defined(__AVX2__)
-enum { W = 8, X_ROWS = 2 };      // 16 registers: 2 x 4
+enum { W = 8, X_ROWS = 2 }; // 16 registers: 2 x 4
 #else
 enum { W = 4, X_ROWS = 2 };
 #endif
@@ -61,8 +61,8 @@ static inline vf larger(vf a, vf b)
     return (vf)(((vi)a & m) | ((vi)b & ~m));
 }
 
-// exp by 2^n * e^r, |r| <= ln 2 / 2, with Taylor's terms to r^7 (error below 1.5 units in the last place); arguments are
-// held to where the result is a normal float.
+// exp by 2^n * e^r, |r| <= ln 2 / 2, with Taylor's terms to r^7 (error below 1.5 units in the last place); arguments
+// are held to where the result is a normal float.
 static inline vf exp_lanes(vf x)
 {
     x = larger(x, all(-87.0f));
@@ -85,8 +85,8 @@ static inline vf exp_lanes(vf x)
 // ---- matmul
 
 // A tile of accumulators; xr and wr are constants where it is called, so every loop unrolls.
-static inline __attribute__((always_inline)) void tile_products(int xr, int wr, const float *x, int64_t stride, const float *w,
-                                                                float *out, int64_t m)
+static inline __attribute__((always_inline)) void tile_products(int xr, int wr, const float *x, int64_t stride,
+                                                                const float *w, float *out, int64_t m)
 {
     vf sum[X_ROWS][W_ROWS];
     for (int i = 0; i < xr; i++)
@@ -162,7 +162,8 @@ static float dot(const float *a, const float *b, int n)
 }
 
 // to (n) = sum over positions of weight[j] * values[row[j]], positions in order.
-static void weighted_sum(float *to, const float *weight, const int32_t *row, int positions, const float *values, int64_t width, int n)
+static void weighted_sum(float *to, const float *weight, const int32_t *row, int positions, const float *values,
+                         int64_t width, int n)
 {
     int d = 0;
     for (; d + 4 * W <= n; d += 4 * W) {
@@ -215,7 +216,8 @@ static void softmax(float *x, int n)
         save(x + j, load(x + j) * scale);
 }
 
-// The cache rows that row i of the pass sees, in the order of their positions: the prefix, then its ancestors, which stand
+// The cache rows that row i of the pass sees, in the order of their positions: the prefix, then its ancestors, which
+// stand
 // in the order of their pending numbers.
 static int rows_seen(const struct layout *s, int i, int32_t *row)
 {
@@ -238,7 +240,7 @@ static void attend(const struct attend_call *c, int i, int g, float *work)
     const float *q = c->q + ((int64_t)i * c->heads + (int64_t)g * group) * hd;
     float *out = c->out + ((int64_t)i * c->heads + (int64_t)g * group) * hd;
     int32_t *row = (int32_t *)work;
-    float *score = work + room;          // (group, room)
+    float *score = work + room; // (group, room)
 
     int n = rows_seen(c->see, i, row);
     for (int j = 0; j < n; j++) {

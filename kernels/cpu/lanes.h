@@ -9,20 +9,20 @@
 
 struct layout;
 
-enum { TILE_ROWS = 16 };         // weight rows that are expanded together
+enum { TILE_ROWS = 16 }; // weight rows that are expanded together
 
-struct matmul_call {             // out (n, m) = x (n, k) . w (m, k) transposed
+struct matmul_call { // out (n, m) = x (n, k) . w (m, k) transposed
     float *out;
-    const float *x;              // rows `stride` apart, padded with zeros from k to stride
-    int64_t stride;              // k rounded up to whole lanes
+    const float *x; // rows `stride` apart, padded with zeros from k to stride
+    int64_t stride; // k rounded up to whole lanes
     struct tensor w;
     int64_t n, k;
 };
 
 struct attend_call {
-    float *out;                  // (n, heads * head_dim)
-    const float *q;              // (n, heads * head_dim)
-    const float *keys, *values;  // (slots * length, kv_heads * head_dim)
+    float *out;                 // (n, heads * head_dim)
+    const float *q;             // (n, heads * head_dim)
+    const float *keys, *values; // (slots * length, kv_heads * head_dim)
     const struct layout *see;
     int heads, kv_heads, head_dim;
 };
@@ -37,8 +37,8 @@ struct lanes {
     // Row i, the heads that share kv head g; work: room for (heads / kv_heads + 1) * (length + 16) floats.
     void (*attend)(const struct attend_call *c, int i, int g, float *work);
     void (*rmsnorm)(float *out, const float *x, const float *w, int64_t n, float eps);
-    void (*swiglu)(float *out, const float *gate, const float *up, int64_t n);     // up NULL: silu
-    double (*sum_exp)(const float *x, int64_t n, float most);                      // sum of exp(x - most), in double
+    void (*swiglu)(float *out, const float *gate, const float *up, int64_t n); // up NULL: silu
+    double (*sum_exp)(const float *x, int64_t n, float most);                  // sum of exp(x - most), in double
 };
 
 extern const struct lanes lanes_plain, lanes_avx2, lanes_avx512;

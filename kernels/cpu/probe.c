@@ -15,8 +15,8 @@ enum { MAX_PASSES = 99, PIECE = 1 << 22 };
 typedef uint64_t lanes __attribute__((vector_size(64)));
 
 struct reading {
-    unsigned char *at;           // (pieces * PIECE)
-    uint64_t *sum;               // (pieces) so that nothing can be left out
+    unsigned char *at; // (pieces * PIECE)
+    uint64_t *sum;     // (pieces) so that nothing can be left out
 };
 
 static void fill(void *self, int number, int thread)

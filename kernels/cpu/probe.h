@@ -3,8 +3,8 @@
 #include <stddef.h>
 
 struct probe {
-    double bytes_per_second;     // the median pass; 0: there was no memory to try it on
-    size_t bytes;                // read in each pass, much more than caches hold where memory allows
+    double bytes_per_second; // the median pass; 0: there was no memory to try it on
+    size_t bytes;            // read in each pass, much more than caches hold where memory allows
     int threads, passes;
 };
 

@@ -12,7 +12,7 @@
 
 #include "core/memory.h"
 
-enum { SPINS = 4000 };           // pauses before a thread sleeps: about 50 us
+enum { SPINS = 4000 }; // pauses before a thread sleeps: about 50 us
 
 struct worker {
     struct threads *team;
@@ -21,18 +21,18 @@ struct worker {
 };
 
 // A ticket is (round << 32 | next job). Taking a job is one compare-and-swap on it, which fails as soon as the round is
-// another, so that a thread which slept through a round cannot touch the next one's work with the old one's numbers. A round ends
-// when all its jobs are done; nobody waits for threads that took none.
+// another, so that a thread which slept through a round cannot touch the next one's work with the old one's numbers. A
+// round ends when all its jobs are done; nobody waits for threads that took none.
 struct threads {
     int n;
     _Atomic uint64_t ticket;
     _Atomic int done, sleepers;
-    _Atomic uint32_t round;      // what sleepers wait on
+    _Atomic uint32_t round; // what sleepers wait on
     _Atomic bool over;
     _Atomic int jobs;
     void (*job)(void *self, int number, int thread);
     void *self;
-    struct worker *worker;       // (n - 1)
+    struct worker *worker; // (n - 1)
 };
 
 static void relax(void)
@@ -103,7 +103,7 @@ struct threads *threads_create(int n)
         struct worker *w = &t->worker[i - 1];
         *w = (struct worker){ .team = t, .number = i };
         if (pthread_create(&w->thread, NULL, work, w) != 0)
-            break;               // fewer threads do the same work
+            break; // fewer threads do the same work
         t->n++;
     }
     return t;
