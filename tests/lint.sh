@@ -48,9 +48,13 @@ may results core
 # Rules and drafters toss no coins of their own.
 grep -nE '\b(rand|random|drand48|srand)\(' -r --include='*.[ch]' core sampling kernels models drafters verifier decode && offence "chance has one door: sampling/rng.h"
 
-if command -v clang-format >/dev/null; then
+# Versions differ in taste: Debian 12's is the one that counts.
+case $(clang-format --version 2>/dev/null) in
+*"version 14."*)
     n=$(git ls-files '*.c' '*.h' | xargs clang-format --dry-run 2>&1 | grep -c 'warning:')
     [ "$n" = 0 ] || offence "clang-format would change $n places"
-fi
+    ;;
+*) echo "lint: formatting was not looked at: clang-format 14 is not here" ;;
+esac
 [ $bad = 0 ] && echo "lint: no offence"
 exit $bad
