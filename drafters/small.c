@@ -64,7 +64,8 @@ static bool same_vocabulary(const struct small *g, const struct drafter_env *env
     struct tokenizer *own = env->tokenizer != NULL ? tokenizer_open(path, &ignored) : NULL;
     bool ok = own != NULL ? tokenizer_same(env->tokenizer, own, err) : g->vocab == g->target_vocab;
     if (own == NULL && !ok)
-        fail(err, "the target has %d ids and the draft model %d", g->target_vocab, g->vocab);
+        fail(err, "without a tokenizer to compare by, both must have as many ids; the target has %d and it %d",
+             g->target_vocab, g->vocab);
     tokenizer_close(own);
     if (!ok) {
         struct error why = *err;
