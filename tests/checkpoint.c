@@ -1,5 +1,7 @@
 #include "tests/checkpoint.h"
 
+#include <stdio.h>
+
 #include "core/error.h"
 #include "tests/check.h"
 
@@ -24,5 +26,17 @@ struct tensor checkpoint_tensor(const struct checkpoint *o, const char *name, in
     struct error err;
     if (!weights_get(o->weights, name, rows, width, &t, &err))
         fail_msg("%s", err.text);
+    return t;
+}
+
+struct text checkpoint_bytes(const char *path)
+{
+    struct text t = { 0 };
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    char some[4096];
+    for (size_t n; (n = fread(some, 1, sizeof(some), f)) != 0;)
+        text_add(&t, some, n);
+    fclose(f);
     return t;
 }

@@ -13,33 +13,10 @@
 #include "models/gguf.h"
 #include "models/weights.h"
 #include "tests/check.h"
+#include "tests/checkpoint.h"
 #include "tests/tiny.h"
 
 static struct error err;
-
-// Small enough that every length of its files can be tried; rows are a multiple of GGUF's alignment.
-static const struct tiny small = { .vocab = 270,
-                                   .width = 8,
-                                   .hidden = 8,
-                                   .layers = 1,
-                                   .heads = 2,
-                                   .kv_heads = 1,
-                                   .head_dim = 4,
-                                   .tied = true,
-                                   .tokenizer = true,
-                                   .type = BF16 };
-
-static struct text read_bytes(const char *path)
-{
-    struct text t = { 0 };
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    char some[4096];
-    for (size_t n; (n = fread(some, 1, sizeof(some), f)) != 0;)
-        text_add(&t, some, n);
-    fclose(f);
-    return t;
-}
 
 // Opens whatever stands at path and uses all of it.
 static bool use(const char *path)
@@ -68,7 +45,7 @@ static bool use(const char *path)
 static void a_file_cut_anywhere_is_refused(void **state)
 {
     (void)state;
-    struct tiny t = small;
+    struct tiny t = tiny_small;
     t.vocab = 20;
     t.tokenizer = false;
     for (int gguf = 0; gguf < 2; gguf++) {
@@ -103,7 +80,7 @@ static uint64_t chance(uint64_t *state)
 // Changes one to four bytes among the first n of a file, opens the model, and puts the bytes back.
 static void change_and_use(const char *file, const char *model, size_t n, int times, uint64_t seed)
 {
-    struct text good = read_bytes(file);
+    struct text good = checkpoint_bytes(file);
     n = n < good.n ? n : good.n;
     FILE *f = fopen(file, "r+");
     assert_non_null(f);
@@ -144,7 +121,7 @@ static void files_with_changed_bytes_never_crash(void **state)
 {
     (void)state;
     char *file = tiny_path("changed.gguf"), *directory = tiny_path("changed");
-    tiny_write_gguf(file, &small);
+    tiny_write_gguf(file, &tiny_small);
     struct gguf *g = gguf_open(file, &err);
     size_t header =
         (size_t)((const char *)gguf_tensor_at(g, gguf_tensors(g) - 1)->name.s - gguf_value_at(g, 0)->key.s) + 100;
@@ -152,7 +129,7 @@ static void files_with_changed_bytes_never_crash(void **state)
     change_and_use(file, file, 1200, 3000, 1); // counts, sizes
     change_and_use(file, file, header, 2000, 2);
 
-    struct tiny t = small;
+    struct tiny t = tiny_small;
     t.shards = 2;
     tiny_write_hf(directory, &t);
     static const char *const files[] = { "model-00001.safetensors", "model.safetensors.index.json", "config.json",

@@ -15,20 +15,10 @@
 #include "models/safetensors.h"
 #include "models/weights.h"
 #include "tests/check.h"
+#include "tests/checkpoint.h"
 #include "tests/tiny.h"
 
 static struct error err;
-
-static const struct tiny small = { .vocab = 270,
-                                   .width = 8,
-                                   .hidden = 8,
-                                   .layers = 1,
-                                   .heads = 2,
-                                   .kv_heads = 1,
-                                   .head_dim = 4,
-                                   .tied = true,
-                                   .tokenizer = true,
-                                   .type = BF16 };
 
 static void write_bytes(const char *path, const void *bytes, size_t n)
 {
@@ -36,18 +26,6 @@ static void write_bytes(const char *path, const void *bytes, size_t n)
     assert_non_null(f);
     assert_int_equal(fwrite(bytes, 1, n, f), n);
     assert_int_equal(fclose(f), 0);
-}
-
-static struct text read_bytes(const char *path)
-{
-    struct text t = { 0 };
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    char some[4096];
-    for (size_t n; (n = fread(some, 1, sizeof(some), f)) != 0;)
-        text_add(&t, some, n);
-    fclose(f);
-    return t;
 }
 
 // The last error is a sentence about this path with these words in it.
@@ -235,8 +213,8 @@ static void a_missing_tensor_is_named_as_its_file_would_name_it(void **state)
                                            { "output_norm.weight", "model.norm.weight" } };
     for (int i = 0; i < 2; i++) {
         char *path = tiny_path("missing.gguf"), *words = xformat("there is no tensor %s", name[i][0]);
-        tiny_write_gguf(path, &small);
-        struct text all = read_bytes(path);
+        tiny_write_gguf(path, &tiny_small);
+        struct text all = checkpoint_bytes(path);
         char *at = memmem(all.s, all.n, name[i][0], strlen(name[i][0]));
         assert_non_null(at);
         *at = 'x';
@@ -260,7 +238,7 @@ static void a_type_we_do_not_know_is_refused_when_it_is_asked_for(void **state)
 {
     (void)state;
     char *path = tiny_path("iq4.gguf"), *from = tiny_path("iq4-from.gguf");
-    tiny_write_gguf(from, &small);
+    tiny_write_gguf(from, &tiny_small);
     struct gguf *g = gguf_open(from, &err);
     struct gguf_writer *w = gguf_write_begin(path, &err);
     for (size_t i = 0; i < gguf_values(g); i++)
@@ -402,7 +380,7 @@ static void an_index_with_one_fault_is_refused(void **state)
           "tensor a should be in" },
     };
     char *directory = tiny_path("indexed"), *index = xformat("%s/model.safetensors.index.json", directory);
-    tiny_write_hf(directory, &small);
+    tiny_write_hf(directory, &tiny_small);
     for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
         write_bytes(index, faults[i].index, strlen(faults[i].index));
         assert_null(safetensors_open(directory, &err));
@@ -480,9 +458,9 @@ static void a_config_that_we_would_have_to_ignore_is_refused(void **state)
     };
     char *directory = tiny_path("config"), *path = xformat("%s/config.json", directory);
     char *tokenizer = xformat("%s/tokenizer_config.json", directory);
-    tiny_write_hf(directory, &small);
+    tiny_write_hf(directory, &tiny_small);
     unlink(tokenizer);
-    struct text good = read_bytes(path);
+    struct text good = checkpoint_bytes(path);
     for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
         struct json *from = json_parse(good.s, good.n, "config", &err), *to = json_new_object();
         for (void *at = json_first(from); at != NULL; at = json_next(from, at))
@@ -565,7 +543,7 @@ static void metadata_that_we_would_have_to_ignore_are_refused(void **state)
         { "tokenizer.ggml.tokens", TEXT, 0, "all", "tokenizer.ggml.tokens" },
     };
     char *good = tiny_path("good.gguf"), *bad = tiny_path("bad.gguf");
-    tiny_write_gguf(good, &small);
+    tiny_write_gguf(good, &tiny_small);
     struct gguf *g = gguf_open(good, &err);
     for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
         struct gguf_writer *w = gguf_write_begin(bad, &err);

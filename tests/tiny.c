@@ -30,6 +30,17 @@ const struct tiny tiny_usual = {
     .seed = 1,
 };
 
+const struct tiny tiny_small = { .vocab = 270,
+                                 .width = 8,
+                                 .hidden = 8,
+                                 .layers = 1,
+                                 .heads = 2,
+                                 .kv_heads = 1,
+                                 .head_dim = 4,
+                                 .tied = true,
+                                 .tokenizer = true,
+                                 .type = BF16 };
+
 static void insist(bool ok, const struct error *err)
 {
     if (ok)

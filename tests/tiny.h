@@ -31,6 +31,8 @@ struct tiny {
 
 enum { TINY_TOKENS = 270 };          // 3 special ones (ChatML's), 256 bytes (byte b is token 3 + b), 11 merges
 extern const struct tiny tiny_usual; // vocab 288, width 64, 3 layers, 4 heads on 2; with tokenizer, sharp, F32
+// Small enough that every length of its files can be tried; rows are a multiple of GGUF\'s alignment.
+extern const struct tiny tiny_small;
 
 // Directories are made where they are missing. A failure ends the test program with a sentence.
 void tiny_write_hf(const char *directory, const struct tiny *t);
