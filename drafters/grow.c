@@ -148,16 +148,6 @@ static void add(struct grower *g, int parent, int32_t token, enum drawn how, dou
     g->at[g->n++] = (struct candidate){ parent, g->at[parent].depth + 1, token, (uint8_t)how, score, -1 };
 }
 
-// The likeliest tokens that are not struck yet, lowest id first among equals.
-static int likeliest(const double *w, int n)
-{
-    int best = -1;
-    for (int i = 0; i < n; i++)
-        if (w[i] > 0 && (best < 0 || w[i] > w[best]))
-            best = i;
-    return best;
-}
-
 static bool any(const double *w, int n)
 {
     for (int i = 0; i < n; i++)
@@ -169,18 +159,18 @@ static bool any(const double *w, int n)
 void grow_children(struct grower *g, int c, const float *row, const struct request *r)
 {
     const int wanted = grow_wanted(g, c), root = r->n - 1;
+    assert(g->o.pick != PICK_LIKELIEST);
     for (int i = 0; i < g->vocab; i++)
         g->weight[i] = (double)row[i];
     for (int k = 0; k < wanted && any(g->weight, g->vocab); k++) {
         // A token's own place decides a coupled draw, as it decides the target's under `match`.
         struct address at = g->o.pick == PICK_COUPLED ? (struct address){ FOR_TOKEN, root + g->at[c].depth + 1, 0 }
                                                       : (struct address){ FOR_DRAFT, root, g->n };
-        int x = g->o.pick == PICK_LIKELIEST ? likeliest(g->weight, g->vocab)
-                                            : r->rng->pick(r->rng, g->weight, g->vocab, at);
+        int x = r->rng->pick(r->rng, g->weight, g->vocab, at);
         // An only child is drawn from the row as it is, whatever is said of siblings.
         bool distinct = g->o.distinct && wanted > 1;
         add(g, c, x, g->o.pick != PICK_DRAWN ? CHOSEN : distinct ? DRAWN_DISTINCT : DRAWN, 0);
-        if (g->o.pick == PICK_LIKELIEST || distinct)
+        if (distinct)
             g->weight[x] = 0;
     }
 }

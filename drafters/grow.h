@@ -72,9 +72,8 @@ void grower_destroy(struct grower *g);
 // One draft: begin; while there is a frontier, give the row after each of its candidates in turn, then go on to the
 // next level; end writes the guesses into the draft.
 void grow_begin(struct grower *g, const struct request *r);
-// row (vocab): probabilities after candidate c, from which children are picked. How many depend on the shape alone,
-// except where the row
-// has no more tokens.
+// row (vocab): probabilities after candidate c, from which children are drawn. How many depend on the shape alone, except
+// where the row has no more tokens.
 void grow_children(struct grower *g, int c, const float *row, const struct request *r);
 // The same for CHOSEN children, from the k likeliest tokens and their log-probabilities (k as grow_wanted says).
 void grow_likeliest(struct grower *g, int c, const int32_t *token, const float *log_p, int k, int live);

@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/error.h"
 #include "core/memory.h"
+#include "results/query.h"
+#include "tests/check.h"
 
 static int below(uint64_t *state, int n)
 {
@@ -193,4 +196,16 @@ bool made_up_store(struct made_up *m, struct store *s, struct error *err)
         if (i != LOSSY && !store_run_finished(s, m->id[i], err))
             return false;
     return true;
+}
+
+double made_up_ask(struct store *s, const char *sql)
+{
+    struct error err;
+    struct query *q = query_open(s, sql);
+    double x = query_next(q) ? query_real(q, 0) : NAN;
+    while (query_next(q))
+        ;
+    if (!query_close(q, &err))
+        fail_msg("%s: %s", sql, err.text);
+    return x;
 }

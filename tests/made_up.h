@@ -35,3 +35,5 @@ struct made_up *made_up_facts(uint64_t seed, int prompts, int turns, int repeats
 void made_up_free(struct made_up *m);
 // runs, pairs, sequences; all but LOSSY finished
 bool made_up_store(struct made_up *m, struct store *s, struct error *err);
+// The first column of the only row that a question has; NAN: it has none.
+double made_up_ask(struct store *s, const char *sql);

@@ -89,7 +89,7 @@ static int grow_draft(struct grower *g, const struct request *r, struct world *w
     for (bool more = g->n_frontier > 0; more; more = grow_level(g, r))
         for (int f = 0; f < g->n_frontier; f++, asked++) {
             int c = g->frontier[f], n = g->n;
-            if (g->o.nodes > 0)
+            if (g->o.pick == PICK_LIKELIEST)
                 give_likeliest(g, c, w->q_row[w->text[c]]);
             else
                 grow_children(g, c, w->q_row[w->text[c]], r);

@@ -50,18 +50,6 @@ static struct store *filled(struct made_up *m)
     return s;
 }
 
-static double ask(struct store *s, const char *sql)
-{
-    struct error err;
-    struct query *q = query_open(s, sql);
-    double x = query_next(q) ? query_real(q, 0) : NAN;
-    while (query_next(q))
-        ;
-    if (!query_close(q, &err))
-        fail_msg("%s: %s", sql, err.text);
-    return x;
-}
-
 static char *reported(struct store *s, struct report_options o)
 {
     struct error err;
@@ -116,24 +104,24 @@ static void the_table_has_the_views_numbers(void **state)
     says(text, "* LOSSY    the rule changes");
 
     // A row of each table, put together from the views.
-    char *row = xformat("  2 %9.0f%8.0f%7.2f", ask(s, "SELECT tokens_per_s FROM speed WHERE run = 2"),
-                        ask(s, "SELECT end_to_end_tokens_per_s FROM speed WHERE run = 2"),
-                        ask(s, "SELECT speedup FROM speed WHERE run = 2"));
+    char *row = xformat("  2 %9.0f%8.0f%7.2f", made_up_ask(s, "SELECT tokens_per_s FROM speed WHERE run = 2"),
+                        made_up_ask(s, "SELECT end_to_end_tokens_per_s FROM speed WHERE run = 2"),
+                        made_up_ask(s, "SELECT speedup FROM speed WHERE run = 2"));
     says(text, row);
     free(row);
-    row = xformat("%6.2f%7.2f%7.0f%5.0f", ask(s, "SELECT speedup_geometric FROM speed WHERE run = 2"),
-                  ask(s, "SELECT tokens_per_step FROM steps WHERE run = 2"),
-                  100 * ask(s, "SELECT propose_share FROM timing WHERE run = 2"),
-                  100 * ask(s, "SELECT verify_share FROM timing WHERE run = 2"));
+    row = xformat("%6.2f%7.2f%7.0f%5.0f", made_up_ask(s, "SELECT speedup_geometric FROM speed WHERE run = 2"),
+                  made_up_ask(s, "SELECT tokens_per_step FROM steps WHERE run = 2"),
+                  100 * made_up_ask(s, "SELECT propose_share FROM timing WHERE run = 2"),
+                  100 * made_up_ask(s, "SELECT verify_share FROM timing WHERE run = 2"));
     says(text, row);
     free(row);
-    row = xformat("  2 %8.0f%10.0f%10.0f%5.0f ", ask(s, "SELECT drafts FROM steps WHERE run = 2"),
-                  ask(s, "SELECT drafted_tokens FROM steps WHERE run = 2"),
-                  ask(s, "SELECT accepted_tokens FROM steps WHERE run = 2"),
-                  100 * ask(s, "SELECT acceptance_rate FROM vllm_metrics WHERE run = 2"));
+    row = xformat("  2 %8.0f%10.0f%10.0f%5.0f ", made_up_ask(s, "SELECT drafts FROM steps WHERE run = 2"),
+                  made_up_ask(s, "SELECT drafted_tokens FROM steps WHERE run = 2"),
+                  made_up_ask(s, "SELECT accepted_tokens FROM steps WHERE run = 2"),
+                  100 * made_up_ask(s, "SELECT acceptance_rate FROM vllm_metrics WHERE run = 2"));
     for (int i = 0; i < 5; i++) {
         char *rate = xformat("SELECT rate FROM acceptance WHERE run = 2 AND depth = %d", i + 1);
-        char *more = xformat("%s  %.2f", row, ask(s, rate));
+        char *more = xformat("%s  %.2f", row, made_up_ask(s, rate));
         memmove(strrchr(more, '.') - 1, strrchr(more, '.'), strlen(strrchr(more, '.')) + 1);
         free(row);
         free(rate);
@@ -390,12 +378,12 @@ static void csv_is_read_back(void **state)
             if (strcmp(name[n], "tokens_per_s") == 0 || strcmp(name[n], "speedup") == 0 ||
                 strcmp(name[n], "new_tokens") == 0 || strcmp(name[n], "acceptance_rate") == 0 ||
                 strcmp(name[n], "equal_texts") == 0) {
-                double x = ask(s, question);
+                double x = made_up_ask(s, question);
                 assert_true(isnan(x) ? *field == '\0' : fabs(atof(field) - x) <= 1e-9 * fabs(x));
             }
             if (strncmp(name[n], "acceptance_", 11) == 0 && strcmp(name[n], "acceptance_rate") != 0) {
                 char *rate = xformat("SELECT rate FROM acceptance WHERE run = %d AND depth = %s", run, name[n] + 11);
-                double x = ask(s, rate);
+                double x = made_up_ask(s, rate);
                 assert_true(isnan(x) ? *field == '\0' : fabs(atof(field) - x) <= 1e-9);
                 free(rate);
             }
@@ -430,7 +418,7 @@ static void json_lines_are_read_back(void **state)
         assert_int_equal(json_bool(json_get(o, "lossless")), m->run[rows].lossless);
         assert_true(json_is_bool(json_get(o, "finished")));
         char *question = xformat("SELECT speedup FROM run_summary WHERE run = %d", rows + 1);
-        double x = ask(s, question), low = json_number(json_get(o, "speedup_low")),
+        double x = made_up_ask(s, question), low = json_number(json_get(o, "speedup_low")),
                high = json_number(json_get(o, "speedup_high"));
         if (isnan(x)) {
             assert_true(json_is_null(json_get(o, "speedup")));
@@ -502,11 +490,11 @@ static void answer_files_are_those_of_spec_bench(void **state)
         }
         assert_int_equal(lines, 5);
         char *question = xformat("SELECT tokens_per_s FROM spec_bench WHERE run = %d", run + 1);
-        double x = ask(s, question);
+        double x = made_up_ask(s, question);
         assert_true(fabs(pace / lines / x - 1) < 1e-9);
         free(question);
         question = xformat("SELECT mean_accepted_tokens FROM spec_bench WHERE run = %d", run + 1);
-        x = ask(s, question);
+        x = made_up_ask(s, question);
         assert_true(fabs(lengths / steps / x - 1) < 1e-12);
         free(question);
         free(line);

@@ -60,18 +60,6 @@ static void refuses(const char *name, const char *because)
         fail_msg("\"%s\" says neither %s nor %s", err.text, name, because);
 }
 
-static double ask(struct store *s, const char *sql)
-{
-    struct error err;
-    struct query *q = query_open(s, sql);
-    double x = query_next(q) ? query_real(q, 0) : NAN;
-    while (query_next(q))
-        ;
-    if (!query_close(q, &err))
-        fail_msg("%s: %s", sql, err.text);
-    return x;
-}
-
 static void write_file(const char *name, const void *bytes, size_t n)
 {
     FILE *f = fopen(name, "wb");
@@ -108,14 +96,14 @@ static void a_new_database_is_made_and_opened_again(void **state)
     (void)state;
     struct store *s = opened();
     assert_false(store_read_only(s));
-    assert_int_equal(ask(s, "SELECT user_version FROM pragma_user_version"), 1);
-    assert_int_equal(ask(s, "SELECT application_id FROM pragma_application_id"), 0x5350434C);
-    assert_int_equal(ask(s, "SELECT journal_mode = 'wal' FROM pragma_journal_mode"), 1);
-    assert_int_equal(ask(s, "SELECT foreign_keys FROM pragma_foreign_keys"), 1);
+    assert_int_equal(made_up_ask(s, "SELECT user_version FROM pragma_user_version"), 1);
+    assert_int_equal(made_up_ask(s, "SELECT application_id FROM pragma_application_id"), 0x5350434C);
+    assert_int_equal(made_up_ask(s, "SELECT journal_mode = 'wal' FROM pragma_journal_mode"), 1);
+    assert_int_equal(made_up_ask(s, "SELECT foreign_keys FROM pragma_foreign_keys"), 1);
     store_some(s);
     store_close(s);
     s = opened();
-    assert_int_equal(ask(s, "SELECT count(*) FROM run"), MADE_RUNS);
+    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM run"), MADE_RUNS);
     store_close(s);
     store_close(NULL);
 }
@@ -125,7 +113,7 @@ static void an_empty_file_becomes_a_database(void **state)
     (void)state;
     write_file(path, "", 0);
     struct store *s = opened();
-    assert_int_equal(ask(s, "SELECT count(*) FROM run"), 0);
+    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM run"), 0);
     store_close(s);
 }
 
@@ -158,12 +146,12 @@ static void what_is_no_database_of_ours_is_refused(void **state)
     refuses(pipe, "not a regular file");
 
     struct store *s = opened();
-    ask(s, "PRAGMA application_id = 77");
+    made_up_ask(s, "PRAGMA application_id = 77");
     store_close(s);
     refuses(path, "another program");
     unlink(path);
     s = opened();
-    ask(s, "PRAGMA user_version = 9");
+    made_up_ask(s, "PRAGMA user_version = 9");
     store_close(s);
     refuses(path, "newer speclab (schema version 9; this one knows 1)");
     free(long_text);
@@ -176,19 +164,19 @@ static void views_are_put_in_place_again(void **state)
 {
     (void)state;
     struct store *s = opened();
-    ask(s, "DROP VIEW speed");
-    ask(s, "DROP VIEW run_summary");
-    ask(s, "CREATE VIEW run_summary AS SELECT 1 AS one");
-    ask(s, "CREATE VIEW my_own AS SELECT 42 AS answer");
+    made_up_ask(s, "DROP VIEW speed");
+    made_up_ask(s, "DROP VIEW run_summary");
+    made_up_ask(s, "CREATE VIEW run_summary AS SELECT 1 AS one");
+    made_up_ask(s, "CREATE VIEW my_own AS SELECT 42 AS answer");
     store_close(s);
     s = opened();
-    assert_int_equal(ask(s, "SELECT count(*) FROM speed"), 0);
-    assert_int_equal(ask(s, "SELECT count(*) FROM run_summary WHERE drafter IS NULL"), 0);
-    assert_int_equal(ask(s, "SELECT answer FROM my_own"), 42);
-    double version = ask(s, "SELECT schema_version FROM pragma_schema_version");
+    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM speed"), 0);
+    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM run_summary WHERE drafter IS NULL"), 0);
+    assert_int_equal(made_up_ask(s, "SELECT answer FROM my_own"), 42);
+    double version = made_up_ask(s, "SELECT schema_version FROM pragma_schema_version");
     store_close(s);
     s = opened(); // nothing to do: nothing is done
-    assert_int_equal(ask(s, "SELECT schema_version FROM pragma_schema_version"), version);
+    assert_int_equal(made_up_ask(s, "SELECT schema_version FROM pragma_schema_version"), version);
     store_close(s);
 }
 
@@ -196,9 +184,9 @@ static void every_view_begins_with_its_definition(void **state)
 {
     (void)state;
     struct store *s = opened();
-    assert_true(ask(s, "SELECT count(*) FROM sqlite_master WHERE type = 'view'") >= 15);
-    assert_int_equal(ask(s, "SELECT count(*) FROM sqlite_master WHERE type = 'view'"
-                            " AND sql NOT LIKE 'CREATE VIEW ' || name || ' AS' || char(10) || '-- %'"),
+    assert_true(made_up_ask(s, "SELECT count(*) FROM sqlite_master WHERE type = 'view'") >= 15);
+    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM sqlite_master WHERE type = 'view'"
+                                    " AND sql NOT LIKE 'CREATE VIEW ' || name || ' AS' || char(10) || '-- %'"),
                      0);
     store_close(s);
 }
@@ -309,12 +297,12 @@ static void a_database_that_another_writes_to_is_waited_for_and_then_named(void 
     struct error err;
     int64_t pair;
     struct store *one = opened(), *other = opened();
-    ask(one, "BEGIN IMMEDIATE");
+    made_up_ask(one, "BEGIN IMMEDIATE");
     assert_false(store_new_pair(other, "x", &pair, &err));
     assert_non_null(strstr(err.text, "another process has kept the database busy for 5 seconds"));
     assert_non_null(strstr(err.text, path));
-    assert_true(isfinite(ask(other, "SELECT count(*) FROM run_summary"))); // who only reads does not wait
-    ask(one, "COMMIT");
+    assert_true(isfinite(made_up_ask(other, "SELECT count(*) FROM run_summary"))); // who only reads does not wait
+    made_up_ask(one, "COMMIT");
     assert_true(store_new_pair(other, "x", &pair, &err));
     store_close(one);
     store_close(other);
@@ -368,12 +356,12 @@ static void is_whole(const char *after)
     while (query_next(q))
         ;
     assert_true(query_close(q, &err));
-    assert_int_equal(ask(s, "SELECT count(*) FROM pragma_foreign_key_check"), 0);
-    assert_int_equal(ask(s, "SELECT count(*) FROM sequence AS q WHERE steps <>"
-                            " (SELECT count(*) FROM step WHERE sequence = q.id)"),
+    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM pragma_foreign_key_check"), 0);
+    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM sequence AS q WHERE steps <>"
+                                    " (SELECT count(*) FROM step WHERE sequence = q.id)"),
                      0);
-    assert_int_equal(ask(s, "SELECT count(*) FROM sequence AS q WHERE new_tokens <>"
-                            " (SELECT sum(tokens) FROM step WHERE sequence = q.id)"),
+    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM sequence AS q WHERE new_tokens <>"
+                                    " (SELECT sum(tokens) FROM step WHERE sequence = q.id)"),
                      0);
     store_close(s);
 }
@@ -420,7 +408,7 @@ static void a_runner_killed_at_any_moment_leaves_whole_sequences(void **state)
         assert_true(WIFSIGNALED(status));
         is_whole("a kill");
         struct store *s = opened();
-        double now = ask(s, "SELECT count(*) FROM sequence");
+        double now = made_up_ask(s, "SELECT count(*) FROM sequence");
         assert_true(now >= sequences || round == 12);
         sequences = now;
         store_close(s);
@@ -466,12 +454,12 @@ static void a_full_disk_is_said_and_leaves_what_was_stored(void **state)
     (void)state;
     struct error err;
     struct store *s = opened();
-    ask(s, "PRAGMA max_page_count = 90");
+    made_up_ask(s, "PRAGMA max_page_count = 90");
     int stored = store_until_full(s, &err);
     assert_non_null(strstr(err.text, "no space left on the disk"));
     assert_non_null(strstr(err.text, path));
     assert_true(stored > 5);
-    assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), stored);
+    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM sequence"), stored);
     store_close(s);
     is_whole("a full disk");
 }
@@ -492,7 +480,7 @@ static void a_file_that_may_not_grow_is_said_and_leaves_what_was_stored(void **s
     assert_non_null(strstr(err.text, "could not be read or written: ")); // SQLite does not always keep the reason
     assert_non_null(strstr(err.text, path));
     assert_true(stored > 5);
-    assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), stored);
+    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM sequence"), stored);
     int64_t pair;
     assert_true(store_new_pair(s, "made-up", &pair, &err)); // there is room again, and it goes on
     store_close(s);
