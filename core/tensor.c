@@ -11,6 +11,20 @@ const struct type_facts type_facts[TYPES] = {
 };
 // clang-format on
 
+const char *const activations_names[] = { "preset", "f32", "bf16", "int8", NULL };
+
+bool type_is_quantised(enum type type)
+{
+    return type_facts[type].block > 1;
+}
+
+enum activations activations_settle(enum activations a, enum type type)
+{
+    if (a != ACTIVATIONS_PRESET)
+        return a;
+    return type_is_quantised(type) ? ACTIVATIONS_INT8 : type == BF16 ? ACTIVATIONS_BF16 : ACTIVATIONS_F32;
+}
+
 size_t type_row_bytes(enum type type, int64_t width)
 {
     const struct type_facts *f = &type_facts[type];

@@ -27,6 +27,14 @@ struct layout {
     const uint64_t *ancestors; // (n, words) bit j: pending row j, itself included
 };
 
+// One weight's share of a matmul.
+struct product {
+    struct tensor out, w; // (n, m), (m, k) as prepare() returned it
+    struct tensor bias;   // (1, m); data NULL: none
+    bool add;             // out += ..: a residual stream
+};
+enum { MAX_PRODUCTS = 4 };
+
 struct backend {
     const char *name; // "cpu", "cuda"
 
@@ -43,13 +51,20 @@ struct backend {
     struct tensor (*prepare)(struct backend *b, struct tensor w, enum activations a, struct error *err);
     void (*unprepare)(struct backend *b, struct tensor w);
 
-    // x (n, k), w (m, k), out (n, m); one order of summation for every n
-    void (*matmul)(struct backend *b, struct tensor out, struct tensor x, struct tensor w);
+    // out (n, m) = x (n, k) w (m, k)^T + bias, one order of summation for every n; several weights that read the same x
+    // share its rounding and the round of threads.
+    void (*matmul)(struct backend *b, struct tensor x, const struct product *p, int count);
+    // out = silu(x gate^T) * (x up^T): (n, m)
+    void (*gated)(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up);
     void (*add)(struct backend *b, struct tensor out, struct tensor x); // x: (n, m), or one row for all
     void (*rmsnorm)(struct backend *b, struct tensor out, struct tensor x, struct tensor w, float eps);
     void (*swiglu)(struct backend *b, struct tensor out, struct tensor gate, struct tensor up); // no up: silu
-    void (*rope)(struct backend *b, struct tensor x, const struct layout *s, struct tensor inverse_frequency);
-    void (*store)(struct backend *b, struct tensor cache, struct tensor x, const struct layout *s);
+    // Rope's cosines and sines for the rows of a pass, once for all layers: out (n, head_dim), cosines before sines.
+    void (*angles)(struct backend *b, struct tensor out, const struct layout *s, struct tensor inverse_frequency);
+    // Turns q (n, heads * head_dim) in place, and k and v (n, kv heads * head_dim) into their places in the cache, k turned.
+    void (*store)(struct backend *b, struct tensor q, struct tensor k, struct tensor v, struct tensor angles,
+                  struct tensor keys, struct tensor values, const struct layout *s);
+    // keys, values: F32, BF16 or Q8_0
     void (*attend)(struct backend *b, struct tensor out, struct tensor q, struct tensor keys, struct tensor values,
                    const struct layout *s, int head_dim);
     void (*take)(struct backend *b, struct tensor out, struct tensor x, const int32_t *row);
@@ -61,6 +76,13 @@ struct backend {
     void (*best)(struct backend *b, struct tensor logits, int k, int32_t *token, float *log_p);
     // (n, k) the k likeliest of each row, ties to the lowest id: what trees grow from
 };
+
+// out = x w^T
+static inline void multiply(struct backend *b, struct tensor out, struct tensor x, struct tensor w)
+{
+    const struct product p = { .out = out, .w = w };
+    b->matmul(b, x, &p, 1);
+}
 
 struct backend *backend_cpu(int threads, struct error *err); // threads 0: one for each processor this process may use
 // The same with one instruction set, for tests and benchmarks: "plain", "avx2", "avx512"; NULL: the best there is.

@@ -18,17 +18,20 @@ struct block {
     struct tensor gate, up, down;                 // (hidden, width) twice, (width, hidden)
 };
 
-struct scratch {            // room for a pass; tensors have as many rows as the pass at hand
-    struct tensor h;        // (n, width)
-    struct tensor q, o;     // (n, heads * head_dim)
-    struct tensor k, v;     // (n, kv_heads * head_dim)
-    struct tensor gate, up; // (n, hidden)
+struct scratch {          // room for a pass; tensors have as many rows as the pass at hand
+    struct tensor h;      // (n, width)
+    struct tensor q, o;   // (n, heads * head_dim)
+    struct tensor k, v;   // (n, kv_heads * head_dim)
+    struct tensor gate;   // (n, hidden)
+    struct tensor angles; // (n, head_dim) of this pass: block_angles
 };
 
 bool scratch_create(struct scratch *t, struct backend *b, const struct model_shape *s, int rows); // false: no room
 void scratch_destroy(struct scratch *t, struct backend *b);
 void scratch_fit(struct scratch *t, int n);
 
+// Before the layers of a pass, once.
+void block_angles(struct backend *b, const struct model_shape *s, const struct layout *see, struct scratch *t);
 // x (n, width), in place. layer: its number in cache c. input (n, in) is what attention reads.
 void block_forward(struct backend *b, const struct block *w, const struct model_shape *s, int layer, struct kv_cache *c,
                    const struct layout *see, struct scratch *t, struct tensor x, struct tensor input);

@@ -60,16 +60,16 @@ static bool get_matrix(struct model *m, const char *name, int64_t rows, int64_t 
 static bool get_vector(struct model *m, const char *name, int64_t width, struct tensor *to, struct error *err)
 {
     struct backend *b = m->backend;
-    struct tensor w, prepared;
+    struct tensor w;
     if (!weights_get(m->weights, name, 1, width, &w, err))
         return false;
-    prepared = b->prepare(b, w, m->activations, err);
-    if (prepared.data == NULL)
-        return false;
+    struct tensor there = tensor_of(b->alloc(b, tensor_bytes(w)), w.type, 1, width);
     *to = tensor_of(b->alloc(b, (size_t)width * sizeof(float)), F32, 1, width);
-    if (to->data != NULL)
-        b->take(b, *to, prepared, &(const int32_t){ 0 });
-    b->unprepare(b, prepared);
+    if (there.data != NULL && to->data != NULL) {
+        b->upload(b, there.data, w.data, tensor_bytes(w));
+        b->take(b, *to, there, &(const int32_t){ 0 });
+    }
+    b->release(b, there.data);
     count(m, w);
     return to->data != NULL || fail(err, "%s: no room for %s", b->name, name);
 }
@@ -136,6 +136,32 @@ static bool get_rope(struct model *m, struct error *err)
     return m->shape.inverse_frequency.data != NULL || fail(err, "%s: no room for rope's frequencies", b->name);
 }
 
+// The type that most of the checkpoint's bytes have.
+static enum type main_type(const struct model *m)
+{
+    const char *name, *type;
+    int64_t rows, width;
+    size_t bytes, by_type[TYPES] = { 0 };
+    int most = 0;
+    for (size_t i = 0; weights_list(m->weights, i, &name, &type, &rows, &width, &bytes); i++)
+        for (int t = 0; t < TYPES; t++)
+            if (strcmp(type_facts[t].name, type) == 0)
+                by_type[t] += bytes;
+    for (int t = 1; t < TYPES; t++)
+        if (by_type[t] > by_type[most])
+            most = t;
+    return (enum type)most;
+}
+
+static bool settle_activations(struct model *m, struct error *err)
+{
+    enum type type = main_type(m);
+    m->activations = activations_settle(m->activations, type);
+    return m->activations != ACTIVATIONS_INT8 || type_is_quantised(type) ||
+           fail(err, "activations: int8 is for quantised weights; those of %s are %s (expected bf16 or f32)",
+                m->config.path, type_facts[type].name);
+}
+
 static bool get_all(struct model *m, struct error *err)
 {
     const struct model_shape *s = &m->shape;
@@ -184,7 +210,8 @@ struct model *model_open(const char *path, struct backend *b, enum activations a
                                          .context = c->context,
                                          .norm_eps = c->norm_eps };
         m->weights = weights_open(c, err);
-        ok = m->weights != NULL && get_all(m, err) && make(m, &m->x, c->width, err) && make(m, &m->last, c->width, err);
+        ok = m->weights != NULL && settle_activations(m, err) && get_all(m, err) && make(m, &m->x, c->width, err) &&
+             make(m, &m->last, c->width, err);
         if (ok && !scratch_create(&m->scratch, b, &m->shape, rows))
             ok = fail(err, "%s: no room for a pass of %d rows", b->name, rows);
         ok = ok && b->sync(b, err);
@@ -249,7 +276,7 @@ size_t model_bytes(const struct model *m)
 size_t model_scratch_bytes(const struct model_shape *s, int rows)
 {
     size_t floats = 3 * (size_t)s->width + 2 * (size_t)s->heads * (size_t)s->head_dim +
-                    2 * (size_t)s->kv_heads * (size_t)s->head_dim + 2 * (size_t)s->hidden;
+                    2 * (size_t)s->kv_heads * (size_t)s->head_dim + (size_t)s->hidden + (size_t)s->head_dim;
     return floats * (size_t)rows * sizeof(float);
 }
 
@@ -265,6 +292,11 @@ const char *model_type(const struct model *m)
         if (m->bytes_by_type[t] > m->bytes_by_type[most])
             most = t;
     return type_facts[most].name;
+}
+
+enum activations model_activations(const struct model *m)
+{
+    return m->activations;
 }
 
 const char *model_unused(const struct model *m, size_t i)
@@ -309,6 +341,7 @@ bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, co
     m->tapped.rows = p->n;
     scratch_fit(&m->scratch, p->n);
     const struct layout *see = kv_admit(c, p);
+    block_angles(b, &m->shape, see, &m->scratch);
     model_embed(m, x, p->token);
     for (int l = 0; l < m->shape.layers; l++) {
         tap(m, taps, l, x);
@@ -330,5 +363,5 @@ void model_embed(const struct model *m, struct tensor out, const int32_t *token)
 
 void model_logits(const struct model *m, struct tensor out, struct tensor state)
 {
-    m->backend->matmul(m->backend, out, state, m->head);
+    multiply(m->backend, out, state, m->head);
 }

@@ -43,7 +43,8 @@ struct states {           // borrowed from the model until its next pass
 };
 
 // path: a .gguf file or a model directory (models/paths.h finds it). rows: most rows that one pass will have. The model
-// keeps its own copy of nothing that can stay mapped; backend is borrowed for the model's life.
+// keeps its own copy of nothing that can stay mapped; backend is borrowed for the model's life. a: PRESET is settled by
+// the type that most of the weights have; int8 is an error for a model without quantised weights.
 struct model *model_open(const char *path, struct backend *b, enum activations a, int rows, struct error *err);
 void model_close(struct model *m);
 const struct model_shape *model_shape(const struct model *m);
@@ -52,8 +53,9 @@ struct backend *model_backend(const struct model *m);
 int model_rows(const struct model *m);     // of a pass, at most
 size_t model_bytes(const struct model *m); // of the weights that a pass reads
 size_t model_scratch_bytes(const struct model_shape *s, int rows);
-uint64_t model_hash(const struct model *m);    // which weights these are
-const char *model_type(const struct model *m); // "q4_1": the type most of the bytes have
+uint64_t model_hash(const struct model *m);                // which weights these are
+const char *model_type(const struct model *m);             // "q4_1": the type most of the bytes have
+enum activations model_activations(const struct model *m); // never PRESET
 // a tensor of the checkpoint that nothing reads; NULL: no more
 const char *model_unused(const struct model *m, size_t i);
 struct kv_shape model_kv_shape(const struct model *m, int slots, int length, int pending);

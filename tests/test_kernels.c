@@ -142,7 +142,7 @@ static void matmul_agrees_with_plain_loops_in_double(void **unused)
                     row[r] = r;
                 c->take(c, floats(w, m, k), weight, row);
                 reference_matmul(expected, x, w, n, m, k);
-                c->matmul(c, floats(out, n, m), floats(x, n, k), weight);
+                multiply(c, floats(out, n, m), floats(x, n, k), weight);
                 double d = reference_distance(out, expected, n * m);
                 if (!(d < 2e-6))
                     fail_msg("%s %s n %d m %d k %d: distance %g", c->describe(c), type_facts[t].name, n, m, k, d);
@@ -163,10 +163,10 @@ static void a_row_has_the_same_bits_in_every_matmul_that_contains_it(void **unus
             uint8_t *packed = blocks((enum type)t, M, k);
             struct tensor w = tensor_of(packed, (enum type)t, M, k);
             for (int i = 0; i < MOST; i++)
-                c->matmul(c, floats(one + i * M, 1, M), floats(x + i * k, 1, k), w);
+                multiply(c, floats(one + i * M, 1, M), floats(x + i * k, 1, k), w);
             for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
                 int n = counts[i], from = (int)(next() % (uint64_t)(MOST - n + 1));
-                c->matmul(c, floats(many, n, M), floats(x + from * k, n, k), w);
+                multiply(c, floats(many, n, M), floats(x + from * k, n, k), w);
                 if (memcmp(many, one + from * M, (size_t)(n * M) * sizeof(float)) != 0)
                     fail_msg("%s %s: rows of %d differ from rows alone", c->describe(c), type_facts[t].name, n);
             }
@@ -276,41 +276,49 @@ static void attention_over_trees_agrees_with_plain_loops(void **unused)
         }
 }
 
-static void rope_turns_by_the_position(void **unused)
+static void store_turns_by_the_position_and_puts_rows_in_their_places(void **unused)
 {
     (void)unused;
+    enum { HEADS = 6, KV = 3, HD = 24, Q = HEADS * HD, K = KV * HD };
     struct scene s;
     set_scene(&s, 90);
-    for (int i = 0; i < s.see.n; i++)
+    const int n = s.see.n;
+    for (int i = 0; i < n; i++)
         s.position[i] *= 37;
     for (int b = 0; b < n_backends; b++) {
         struct backend *c = backends[b];
-        enum { HEADS = 3, HD = 24 };
-        float frequency[HD / 2], *x = uniforms(s.see.n * HEADS * HD);
-        double *expected = xcalloc((size_t)(s.see.n * HEADS * HD), sizeof(double));
+        float frequency[HD / 2], *q = uniforms(n * Q), *k = uniforms(n * K), *v = uniforms(n * K);
+        float *angles = uniforms(n * HD), *keys = xcalloc(180 * K, sizeof(float)),
+              *values = xcalloc(180 * K, sizeof(float)), *q_was = xmalloc((size_t)(n * Q) * sizeof(float));
+        double *expected = xcalloc((size_t)(n * Q), sizeof(double));
+        memcpy(q_was, q, (size_t)(n * Q) * sizeof(float));
         for (int d = 0; d < HD / 2; d++)
             frequency[d] = (float)pow(1e4, -2.0 * d / HD);
-        for (int i = 0; i < s.see.n * HEADS * HD; i++)
-            expected[i] = (double)x[i];
-        for (int i = 0; i < s.see.n; i++)
-            reference_rope(expected + i * HEADS * HD, frequency, s.position[i], HEADS, HD);
-        c->rope(c, floats(x, s.see.n, HEADS * HD), &s.see, floats(frequency, 1, HD / 2));
-        assert_true(reference_distance(x, expected, s.see.n * HEADS * HD) < 1e-6);
-        free(x), free(expected);
+        c->angles(c, floats(angles, n, HD), &s.see, floats(frequency, 1, HD / 2));
+        c->store(c, floats(q, n, Q), floats(k, n, K), floats(v, n, K), floats(angles, n, HD), floats(keys, 180, K),
+                 floats(values, 180, K), &s.see);
+        for (int i = 0; i < n * Q; i++)
+            expected[i] = (double)q_was[i];
+        for (int i = 0; i < n; i++)
+            reference_rope(expected + i * Q, frequency, s.position[i], HEADS, HD);
+        assert_true(reference_distance(q, expected, n * Q) < 1e-6);
+        for (int i = 0; i < n; i++) {
+            for (int d = 0; d < K; d++)
+                expected[d] = (double)k[i * K + d];
+            reference_rope(expected, frequency, s.position[i], KV, HD);
+            assert_true(reference_distance(keys + s.place[i] * K, expected, K) < 1e-6);
+            assert_memory_equal(values + s.place[i] * K, v + i * K, K * sizeof(float));
+        }
+        free(q), free(k), free(v), free(angles), free(keys), free(values), free(q_was), free(expected);
     }
 }
 
-static void store_place_take_and_move_put_rows_where_they_belong(void **unused)
+static void place_take_and_move_put_rows_where_they_belong(void **unused)
 {
     (void)unused;
     for (int b = 0; b < n_backends; b++) {
         struct backend *c = backends[b];
-        struct scene s;
-        set_scene(&s, 90);
-        float *x = uniforms(80 * 6), *cache = xcalloc(180 * 6, sizeof(float)), wide[4 * 9] = { 0 };
-        c->store(c, floats(cache, 180, 6), floats(x, 80, 6), &s.see);
-        for (int i = 0; i < 80; i++)
-            assert_memory_equal(cache + s.place[i] * 6, x + i * 6, 6 * sizeof(float));
+        float *x = uniforms(80 * 6), *cache = uniforms(180 * 6), wide[4 * 9] = { 0 };
         const int32_t row[] = { 5, 0, 5, 79 };
         float some[4 * 6];
         c->take(c, floats(some, 4, 6), floats(x, 80, 6), row);
@@ -378,8 +386,8 @@ int main(void)
         cmocka_unit_test(operations_on_rows_agree_with_plain_loops),
         cmocka_unit_test(swiglu_holds_at_the_ends_of_the_range),
         cmocka_unit_test(attention_over_trees_agrees_with_plain_loops),
-        cmocka_unit_test(rope_turns_by_the_position),
-        cmocka_unit_test(store_place_take_and_move_put_rows_where_they_belong),
+        cmocka_unit_test(store_turns_by_the_position_and_puts_rows_in_their_places),
+        cmocka_unit_test(place_take_and_move_put_rows_where_they_belong),
         cmocka_unit_test(best_gives_the_likeliest_with_ties_to_the_lowest_id),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -91,10 +91,8 @@ static const char *cpu_describe(struct backend *b)
 static struct tensor cpu_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err)
 {
     (void)b;
-    if (a == ACTIVATIONS_F32)
-        return w; // used where it lies
-    fail(err, "activations: the cpu computes with f32 only so far");
-    return (struct tensor){ 0 };
+    (void)a, (void)err;
+    return w; // used where it lies
 }
 
 static void cpu_unprepare(struct backend *b, struct tensor w)
@@ -131,7 +129,7 @@ static const float *whole_lanes(struct cpu *c, const float *x, int64_t n, int64_
     return to;
 }
 
-static void cpu_matmul(struct backend *b, struct tensor out, struct tensor x, struct tensor w)
+static void one_matmul(struct backend *b, struct tensor out, struct tensor x, struct tensor w)
 {
     struct cpu *c = (struct cpu *)b;
     assert(out.type == F32 && x.type == F32 && out.rows == x.rows && x.width == w.width && out.width == w.rows);
@@ -209,6 +207,22 @@ static void cpu_rmsnorm(struct backend *b, struct tensor out, struct tensor x, s
     for_rows((struct cpu *)b, &j, out.rows * out.width);
 }
 
+static void cpu_matmul(struct backend *b, struct tensor x, const struct product *p, int count)
+{
+    for (int i = 0; i < count; i++) {
+        struct tensor to = p[i].out;
+        if (p[i].add)
+            to.data = cpu_alloc(b, tensor_bytes(to));
+        one_matmul(b, to, x, p[i].w);
+        if (p[i].bias.data != NULL)
+            cpu_add(b, to, p[i].bias);
+        if (p[i].add) {
+            cpu_add(b, p[i].out, to);
+            cpu_release(b, to.data);
+        }
+    }
+}
+
 static void swiglu_row(const struct rows_job *j, int64_t i)
 {
     j->cpu->lanes->swiglu(at(j->out, i), at(j->x, i), j->w.data != NULL ? at(j->w, i) : NULL, j->out.width);
@@ -222,37 +236,59 @@ static void cpu_swiglu(struct backend *b, struct tensor out, struct tensor gate,
     for_rows((struct cpu *)b, &j, 4 * out.rows * out.width);
 }
 
-// Angles as HF transformers computes them: position * frequency rounded to float, then its cosine and sine. Halves of a
-// head are turned against each other ("rotate half").
-static void rope_row(const struct rows_job *j, int64_t i)
+static void cpu_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up)
 {
-    const int half = (int)j->w.width, hd = 2 * half;
+    struct tensor t = out;
+    t.data = cpu_alloc(b, tensor_bytes(out));
+    one_matmul(b, out, x, gate);
+    one_matmul(b, t, x, up);
+    cpu_swiglu(b, out, out, t);
+    cpu_release(b, t.data);
+}
+
+// Angles as HF transformers computes them: position * frequency rounded to float, then its cosine and sine.
+static void angles_row(const struct rows_job *j, int64_t i)
+{
+    const int half = (int)j->w.width;
     const float *frequency = j->w.data;
-    float *x = at(j->out, i);
+    float *out = at(j->out, i);
     for (int d = 0; d < half; d++) {
         float angle = (float)j->see->position[i] * frequency[d];
-        float c = cosf(angle), s = sinf(angle);
-        for (int64_t h = 0; h < j->out.width; h += hd) {
-            float a = x[h + d], b = x[h + d + half];
-            x[h + d] = a * c - b * s;
-            x[h + d + half] = b * c + a * s;
-        }
+        out[d] = cosf(angle);
+        out[d + half] = sinf(angle);
     }
 }
 
-static void cpu_rope(struct backend *b, struct tensor x, const struct layout *s, struct tensor inverse_frequency)
+static void cpu_angles(struct backend *b, struct tensor out, const struct layout *s, struct tensor inverse_frequency)
 {
-    assert(x.rows == s->n && x.width % (2 * inverse_frequency.width) == 0);
-    struct rows_job j = { .out = x, .w = inverse_frequency, .see = s, .one = rope_row };
-    for_rows((struct cpu *)b, &j, 4 * x.rows * x.width);
+    assert(out.rows == s->n && out.width == 2 * inverse_frequency.width);
+    struct rows_job j = { .out = out, .w = inverse_frequency, .see = s, .one = angles_row };
+    for_rows((struct cpu *)b, &j, 16 * out.rows * out.width);
 }
 
-static void cpu_store(struct backend *b, struct tensor cache, struct tensor x, const struct layout *s)
+// Halves of a head are turned against each other ("rotate half").
+static void turn(float *to, const float *x, const float *angles, int64_t width, int hd)
+{
+    const int half = hd / 2;
+    for (int64_t h = 0; h < width; h += hd)
+        for (int d = 0; d < half; d++) {
+            float a = x[h + d], b = x[h + d + half], c = angles[d], s = angles[d + half];
+            to[h + d] = a * c - b * s;
+            to[h + d + half] = b * c + a * s;
+        }
+}
+
+static void cpu_store(struct backend *b, struct tensor q, struct tensor k, struct tensor v, struct tensor angles,
+                      struct tensor keys, struct tensor values, const struct layout *s)
 {
     (void)b;
-    assert(cache.width == x.width && cache.type == F32 && x.rows == s->n);
-    for (int64_t i = 0; i < x.rows; i++)
-        memcpy(at(cache, s->place[i]), at(x, i), (size_t)x.width * sizeof(float));
+    assert(keys.width == k.width && values.width == v.width && keys.type == F32 && q.rows == s->n);
+    int hd = (int)angles.width;
+    for (int64_t i = 0; i < q.rows; i++) {
+        turn(at(q, i), at(q, i), at(angles, i), q.width, hd);
+        turn(at(keys, s->place[i]), at(k, i), at(angles, i), k.width, hd);
+        memcpy(at(values, s->place[i]), at(v, i), (size_t)v.width * sizeof(float));
+    }
 }
 
 static void take_row(const struct rows_job *j, int64_t i)
@@ -369,10 +405,11 @@ static const struct backend table = {
     .prepare = cpu_prepare,
     .unprepare = cpu_unprepare,
     .matmul = cpu_matmul,
+    .gated = cpu_gated,
     .add = cpu_add,
     .rmsnorm = cpu_rmsnorm,
     .swiglu = cpu_swiglu,
-    .rope = cpu_rope,
+    .angles = cpu_angles,
     .store = cpu_store,
     .attend = cpu_attend,
     .take = cpu_take,
