@@ -9,21 +9,28 @@
 #include "models/kv_cache.h"
 #include "tests/check.h"
 
-struct runner runner_open(const char *path, int threads, const char *isa, int slots)
+struct runner runner_open_as(const char *path, int threads, const char *isa, int slots, enum activations a,
+                             enum type cache)
 {
     struct error err;
     struct runner r = { 0 };
     r.backend = backend_cpu_with(threads, isa, &err);
     if (r.backend == NULL)
         fail_msg("%s", err.text);
-    r.model = model_open(path, r.backend, ACTIVATIONS_F32, RUNNER_ROWS, &err);
+    r.model = model_open(path, r.backend, a, RUNNER_ROWS, &err);
     if (r.model == NULL)
         fail_msg("%s", err.text);
     struct kv_shape shape = model_kv_shape(r.model, slots, RUNNER_LENGTH, RUNNER_ROWS);
+    shape.type = cache;
     r.cache = kv_create(r.backend, &shape, &err);
     r.vocab = model_shape(r.model)->vocab;
     r.logits = xmalloc((size_t)RUNNER_ROWS * (size_t)r.vocab * sizeof(float));
     return r;
+}
+
+struct runner runner_open(const char *path, int threads, const char *isa, int slots)
+{
+    return runner_open_as(path, threads, isa, slots, ACTIVATIONS_F32, F32);
 }
 
 void runner_close(struct runner *r)

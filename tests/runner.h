@@ -14,6 +14,9 @@ struct runner {
 enum { RUNNER_ROWS = 600, RUNNER_LENGTH = 2304 };
 
 struct runner runner_open(const char *path, int threads, const char *isa, int slots); // ends the test on failure
+// The same with what rows are rounded to, and the cache's type.
+struct runner runner_open_as(const char *path, int threads, const char *isa, int slots, enum activations a,
+                             enum type cache);
 void runner_close(struct runner *r);
 // A pass; logits of every row, borrowed until the next. slot NULL: all in slot 0; parent NULL: a chain behind the
 // prefix.

@@ -170,34 +170,49 @@ static float *one_by_one(struct runner *r, const int32_t *token, int n)
     return to;
 }
 
-static void a_row_has_the_same_bits_alone_and_among_up_to_sixteen_others(void **unused)
+// What a model may be run with; the last two only where weights are whole numbers, q8_0 where a head has blocks.
+static const struct way {
+    enum activations activations;
+    enum type cache;
+} ways[] = {
+    { ACTIVATIONS_F32, F32 }, { ACTIVATIONS_BF16, BF16 }, { ACTIVATIONS_INT8, F32 }, { ACTIVATIONS_INT8, Q8_0 }
+};
+
+static int ways_for(enum type t)
 {
-    (void)unused;
-    for (int t = 0; t < TYPES; t++) {
-        char *path = tiny_file((enum type)t, type_facts[t].block == 256 ? 256 : 64);
-        struct runner r = runner_open(path, 2, NULL, 1);
-        int32_t token[48];
-        for (int i = 0; i < 48; i++)
-            token[i] = any_token(r.vocab);
-        float *alone = one_by_one(&r, token, 48);
-        for (int n = 2; n <= 16; n++) {
-            kv_cut(r.cache, 0, 30);
-            const float *logits = runner_pass(&r, n, token + 30, NULL, NULL);
-            for (int i = 0; i < n; i++)
-                same_bits(logits + i * r.vocab, alone + (30 + i) * r.vocab, r.vocab, type_facts[t].name, n);
-        }
-        free(alone);
-        runner_close(&r);
-        free(path);
-    }
+    return !type_is_quantised(t) ? 2 : type_facts[t].block == 256 ? 4 : 3;
 }
 
-static void a_row_has_the_same_bits_in_prompts_slots_threads_and_lone_passes(void **unused)
+static void a_row_has_the_same_bits_alone_and_among_up_to_sixty_four(void **unused)
 {
     (void)unused;
+    enum { TEXT = 96, FROM = 30 };
+    for (int t = 0; t < TYPES; t++)
+        for (int w = 0; w < ways_for((enum type)t); w++) {
+            char *path = tiny_file((enum type)t, type_facts[t].block == 256 ? 256 : 64);
+            struct runner r = runner_open_as(path, 2, NULL, 1, ways[w].activations, ways[w].cache);
+            int32_t token[TEXT];
+            for (int i = 0; i < TEXT; i++)
+                token[i] = any_token(r.vocab);
+            float *alone = one_by_one(&r, token, TEXT);
+            for (int n = 2; n <= 64; n += n < 18 ? 1 : 7 + t % 3) {
+                kv_cut(r.cache, 0, FROM);
+                const float *logits = runner_pass(&r, n, token + FROM, NULL, NULL);
+                for (int i = 0; i < n; i++)
+                    same_bits(logits + i * r.vocab, alone + (FROM + i) * r.vocab, r.vocab, type_facts[t].name, n);
+            }
+            free(alone);
+            runner_close(&r);
+            free(path);
+        }
+}
+
+static void check_prompts_and_slots(struct way way)
+{
     enum { TEXT = 2000 };
     char *path = tiny_file(Q4_1, 64);
-    struct runner r = runner_open(path, 2, NULL, 4), other = runner_open(path, 3, NULL, 4);
+    struct runner r = runner_open_as(path, 2, NULL, 4, way.activations, way.cache),
+                  other = runner_open_as(path, 3, NULL, 4, way.activations, way.cache);
     static int32_t token[TEXT], many[128], slot[128], parent[128];
     for (int i = 0; i < TEXT; i++)
         token[i] = any_token(r.vocab);
@@ -231,11 +246,17 @@ static void a_row_has_the_same_bits_in_prompts_slots_threads_and_lone_passes(voi
     free(path);
 }
 
-static void a_path_through_a_tree_has_the_bits_of_the_chain(void **unused)
+static void a_row_has_the_same_bits_in_prompts_slots_threads_and_lone_passes(void **unused)
 {
     (void)unused;
-    char *path = tiny_file(F32, 64);
-    struct runner r = runner_open(path, 2, NULL, 1);
+    for (int w = 0; w < 3; w++)
+        check_prompts_and_slots(ways[w]);
+}
+
+static void check_paths(enum type type, struct way way)
+{
+    char *path = tiny_file(type, type == Q4_K ? 256 : 64);
+    struct runner r = runner_open_as(path, 2, NULL, 1, way.activations, way.cache);
     for (int round = 0; round < 20; round++) {
         enum { NODES = 40 };
         int32_t prompt[64], token[NODES], parent[NODES], text[128], kept[NODES];
@@ -274,6 +295,16 @@ static void a_path_through_a_tree_has_the_bits_of_the_chain(void **unused)
     }
     runner_close(&r);
     free(path);
+}
+
+static void a_path_through_a_tree_has_the_bits_of_the_chain(void **unused)
+{
+    (void)unused;
+    for (int w = 0; w < 4; w++) {
+        check_paths(Q4_K, ways[w]);
+        if (w < 2)
+            check_paths(BF16, ways[w]);
+    }
 }
 
 static void taps_bring_the_states_between_layers(void **unused)
@@ -440,7 +471,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_of_little_models_are_transformers_logits),
-        cmocka_unit_test(a_row_has_the_same_bits_alone_and_among_up_to_sixteen_others),
+        cmocka_unit_test(a_row_has_the_same_bits_alone_and_among_up_to_sixty_four),
         cmocka_unit_test(a_row_has_the_same_bits_in_prompts_slots_threads_and_lone_passes),
         cmocka_unit_test(a_path_through_a_tree_has_the_bits_of_the_chain),
         cmocka_unit_test(taps_bring_the_states_between_layers),

@@ -1,6 +1,9 @@
 // cpu.c - the table of operations on the CPU: shapes, shares of work for the threads, and the choice of
 // instruction set. The arithmetic is in lanes.c.
 #include <assert.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,51 +12,81 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/threads.h"
 
-struct cpu {
-    struct backend backend; // first
-    const struct lanes *lanes;
-    struct threads *threads;
-    float **scratch;      // (threads) floats of each thread's own
-    size_t *scratch_room; // (threads)
-    float *padded;        // rows of a matmul whose k is no whole number of lanes
-    size_t padded_room;
-    char description[64];
+#if defined(__x86_64__)
+// Leaf 7, subleaf 1, EAX bit 4; GCC 12 has no name for it.
+static bool has_avx_vnni(void)
+{
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1) != 0;
+}
+#endif
+
+static const struct lanes *const all_lanes[] = { // the best first
+#if defined(__x86_64__)
+    &lanes_avx512_bf16, &lanes_avx512_vnni,
+    &lanes_avx512,      &lanes_avx2_vnni,
+    &lanes_avx2,
+#endif
+    &lanes_plain,       NULL
 };
 
-// What is smaller than this is not worth waking a thread for.
-enum { SMALL = 16384 };
-
-static const struct lanes *best_lanes(void)
+// Whether this processor can run them at all.
+static bool can(const struct lanes *l)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("bmi2"))
-        return &lanes_avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
-        return &lanes_avx2;
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                  __builtin_cpu_supports("avx512cd");
+    bool vnni = avx512 && __builtin_cpu_supports("avx512vnni");
+    if (l == &lanes_avx512_bf16)
+        return vnni && __builtin_cpu_supports("avx512bf16");
+    if (l == &lanes_avx512_vnni)
+        return vnni;
+    if (l == &lanes_avx512)
+        return avx512;
+    if (l == &lanes_avx2_vnni)
+        return avx2 && has_avx_vnni();
+    if (l == &lanes_avx2)
+        return avx2;
 #endif
-    return &lanes_plain;
+    return l == &lanes_plain;
 }
 
-static float *more(float **at, size_t *room, size_t floats)
+// Intel's processors up to Emerald Rapids multiply pairs of bfloat16 at half the speed of floats (measured:
+// docs/performance.md), so they do without.
+static bool is_worth_it(const struct lanes *l)
 {
-    if (floats > *room) {
-        free(*at);
-        *at = NULL;
-        if (posix_memalign((void **)at, 64, floats * sizeof(float)) != 0)
-            *at = xmalloc(SIZE_MAX / 2); // ends the program with its message
-        *room = floats;
+#if defined(__x86_64__)
+    return l != &lanes_avx512_bf16 || __builtin_cpu_is("amd");
+#else
+    return l != NULL;
+#endif
+}
+
+static const struct lanes *choose_lanes(const char *isa)
+{
+    for (int i = 0; all_lanes[i] != NULL; i++)
+        if (can(all_lanes[i]) && (isa == NULL ? is_worth_it(all_lanes[i]) : strcmp(isa, all_lanes[i]->name) == 0))
+            return all_lanes[i];
+    return NULL;
+}
+
+void *buffer_room(struct buffer *b, size_t bytes)
+{
+    if (bytes > b->bytes) {
+        free(b->data);
+        b->data = NULL;
+        if (posix_memalign(&b->data, 64, bytes) != 0)
+            b->data = xmalloc(SIZE_MAX / 2); // ends the program with its message
+        b->bytes = bytes;
     }
-    return *at;
-}
-
-static float *scratch(struct cpu *c, int thread, size_t floats)
-{
-    return more(&c->scratch[thread], &c->scratch_room[thread], floats);
+    return b->data;
 }
 
 // ---- memory
@@ -86,60 +119,6 @@ static bool cpu_sync(struct backend *b, struct error *err)
 static const char *cpu_describe(struct backend *b)
 {
     return ((struct cpu *)b)->description;
-}
-
-static struct tensor cpu_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err)
-{
-    (void)b;
-    (void)a, (void)err;
-    return w; // used where it lies
-}
-
-static void cpu_unprepare(struct backend *b, struct tensor w)
-{
-    (void)b, (void)w;
-}
-
-// ---- matmul
-
-struct matmul_job {
-    struct cpu *cpu;
-    struct matmul_call call;
-    int64_t rows; // of w, for one job
-};
-
-static void matmul_job(void *self, int number, int thread)
-{
-    struct matmul_job *j = self;
-    int64_t first = number * j->rows, last = first + j->rows;
-    float *tile = scratch(j->cpu, thread, (size_t)(TILE_ROWS * j->call.stride));
-    j->cpu->lanes->matmul(&j->call, first, last < j->call.w.rows ? last : j->call.w.rows, tile);
-}
-
-// x as rows of whole lanes: itself where it is that already, otherwise a copy with zeros behind each row.
-static const float *whole_lanes(struct cpu *c, const float *x, int64_t n, int64_t k, int64_t stride)
-{
-    if (k == stride)
-        return x;
-    float *to = more(&c->padded, &c->padded_room, (size_t)(n * stride));
-    for (int64_t i = 0; i < n; i++) {
-        memcpy(to + i * stride, x + i * k, (size_t)k * sizeof(float));
-        memset(to + i * stride + k, 0, (size_t)(stride - k) * sizeof(float));
-    }
-    return to;
-}
-
-static void one_matmul(struct backend *b, struct tensor out, struct tensor x, struct tensor w)
-{
-    struct cpu *c = (struct cpu *)b;
-    assert(out.type == F32 && x.type == F32 && out.rows == x.rows && x.width == w.width && out.width == w.rows);
-    int64_t k = w.width, stride = (k + c->lanes->width - 1) / c->lanes->width * c->lanes->width;
-    struct matmul_job j = { c, { out.data, whole_lanes(c, x.data, x.rows, k, stride), stride, w, x.rows, k }, 0 };
-    // Pieces small enough that threads end together, large enough that sharing them out costs nothing.
-    int64_t piece = w.rows / (8 * threads_count(c->threads)) / TILE_ROWS * TILE_ROWS;
-    j.rows = piece < TILE_ROWS ? TILE_ROWS : piece;
-    int jobs = (int)((w.rows + j.rows - 1) / j.rows);
-    threads_run(c->threads, jobs, matmul_job, &j);
 }
 
 // ---- operations on rows
@@ -207,22 +186,6 @@ static void cpu_rmsnorm(struct backend *b, struct tensor out, struct tensor x, s
     for_rows((struct cpu *)b, &j, out.rows * out.width);
 }
 
-static void cpu_matmul(struct backend *b, struct tensor x, const struct product *p, int count)
-{
-    for (int i = 0; i < count; i++) {
-        struct tensor to = p[i].out;
-        if (p[i].add)
-            to.data = cpu_alloc(b, tensor_bytes(to));
-        one_matmul(b, to, x, p[i].w);
-        if (p[i].bias.data != NULL)
-            cpu_add(b, to, p[i].bias);
-        if (p[i].add) {
-            cpu_add(b, p[i].out, to);
-            cpu_release(b, to.data);
-        }
-    }
-}
-
 static void swiglu_row(const struct rows_job *j, int64_t i)
 {
     j->cpu->lanes->swiglu(at(j->out, i), at(j->x, i), j->w.data != NULL ? at(j->w, i) : NULL, j->out.width);
@@ -234,61 +197,6 @@ static void cpu_swiglu(struct backend *b, struct tensor out, struct tensor gate,
     assert(up.data == NULL || (up.width == gate.width && up.rows == gate.rows));
     struct rows_job j = { .out = out, .x = gate, .w = up, .one = swiglu_row };
     for_rows((struct cpu *)b, &j, 4 * out.rows * out.width);
-}
-
-static void cpu_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up)
-{
-    struct tensor t = out;
-    t.data = cpu_alloc(b, tensor_bytes(out));
-    one_matmul(b, out, x, gate);
-    one_matmul(b, t, x, up);
-    cpu_swiglu(b, out, out, t);
-    cpu_release(b, t.data);
-}
-
-// Angles as HF transformers computes them: position * frequency rounded to float, then its cosine and sine.
-static void angles_row(const struct rows_job *j, int64_t i)
-{
-    const int half = (int)j->w.width;
-    const float *frequency = j->w.data;
-    float *out = at(j->out, i);
-    for (int d = 0; d < half; d++) {
-        float angle = (float)j->see->position[i] * frequency[d];
-        out[d] = cosf(angle);
-        out[d + half] = sinf(angle);
-    }
-}
-
-static void cpu_angles(struct backend *b, struct tensor out, const struct layout *s, struct tensor inverse_frequency)
-{
-    assert(out.rows == s->n && out.width == 2 * inverse_frequency.width);
-    struct rows_job j = { .out = out, .w = inverse_frequency, .see = s, .one = angles_row };
-    for_rows((struct cpu *)b, &j, 16 * out.rows * out.width);
-}
-
-// Halves of a head are turned against each other ("rotate half").
-static void turn(float *to, const float *x, const float *angles, int64_t width, int hd)
-{
-    const int half = hd / 2;
-    for (int64_t h = 0; h < width; h += hd)
-        for (int d = 0; d < half; d++) {
-            float a = x[h + d], b = x[h + d + half], c = angles[d], s = angles[d + half];
-            to[h + d] = a * c - b * s;
-            to[h + d + half] = b * c + a * s;
-        }
-}
-
-static void cpu_store(struct backend *b, struct tensor q, struct tensor k, struct tensor v, struct tensor angles,
-                      struct tensor keys, struct tensor values, const struct layout *s)
-{
-    (void)b;
-    assert(keys.width == k.width && values.width == v.width && keys.type == F32 && q.rows == s->n);
-    int hd = (int)angles.width;
-    for (int64_t i = 0; i < q.rows; i++) {
-        turn(at(q, i), at(q, i), at(angles, i), q.width, hd);
-        turn(at(keys, s->place[i]), at(k, i), at(angles, i), k.width, hd);
-        memcpy(at(values, s->place[i]), at(v, i), (size_t)v.width * sizeof(float));
-    }
 }
 
 static void take_row(const struct rows_job *j, int64_t i)
@@ -322,32 +230,6 @@ static void cpu_move(struct backend *b, struct tensor x, int to, const int32_t *
         if (row[i] != to + i)
             memcpy((char *)x.data + (size_t)(to + i) * bytes, (char *)x.data + (size_t)row[i] * bytes, bytes);
     }
-}
-
-// ---- attention
-
-struct attend_job {
-    struct cpu *cpu;
-    struct attend_call call;
-};
-
-static void attend_job(void *self, int number, int thread)
-{
-    struct attend_job *j = self;
-    const struct attend_call *c = &j->call;
-    size_t room = (size_t)c->see->length + 16;
-    float *work = scratch(j->cpu, thread, (size_t)(c->heads / c->kv_heads + 1) * room);
-    j->cpu->lanes->attend(c, number / c->kv_heads, number % c->kv_heads, work);
-}
-
-static void cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor keys, struct tensor values,
-                       const struct layout *s, int head_dim)
-{
-    struct cpu *c = (struct cpu *)b;
-    int heads = (int)(q.width / head_dim), kv_heads = (int)(keys.width / head_dim);
-    assert(out.rows == s->n && q.rows == s->n && out.width == q.width && heads % kv_heads == 0 && keys.type == F32);
-    struct attend_job j = { c, { out.data, q.data, keys.data, values.data, s, heads, kv_heads, head_dim } };
-    threads_run(c->threads, s->n * kv_heads, attend_job, &j);
 }
 
 // ---- the likeliest
@@ -385,10 +267,13 @@ static void cpu_destroy(struct backend *b)
 {
     struct cpu *c = (struct cpu *)b;
     for (int i = 0; i < threads_count(c->threads); i++)
-        free(c->scratch[i]);
+        free(c->scratch[i].data);
     free(c->scratch);
-    free(c->scratch_room);
-    free(c->padded);
+    free(c->rounded.data);
+    free(c->second.data);
+    free(c->views.data);
+    free(c->partial.data);
+    free(c->edge);
     threads_destroy(c->threads);
     free(c);
 }
@@ -420,14 +305,8 @@ static const struct backend table = {
 
 struct backend *backend_cpu_with(int threads, const char *isa, struct error *err)
 {
-    const struct lanes *lanes = best_lanes();
-    if (isa != NULL && strcmp(isa, "plain") == 0)
-        lanes = &lanes_plain;
-#if defined(__x86_64__)
-    else if (isa != NULL && strcmp(isa, "avx2") == 0 && lanes == &lanes_avx512)
-        lanes = &lanes_avx2;
-#endif
-    else if (isa != NULL && strcmp(isa, lanes->name) != 0) {
+    const struct lanes *lanes = choose_lanes(isa);
+    if (lanes == NULL) {
         fail(err, "cpu: this processor has no %s", isa);
         return NULL;
     }
@@ -437,7 +316,7 @@ struct backend *backend_cpu_with(int threads, const char *isa, struct error *err
     c->threads = threads_create(threads > 0 ? threads : threads_available());
     int n = threads_count(c->threads);
     c->scratch = xcalloc((size_t)n, sizeof(*c->scratch));
-    c->scratch_room = xcalloc((size_t)n, sizeof(*c->scratch_room));
+    c->edge = xcalloc(8 * (size_t)n + 1, sizeof(*c->edge));
     snprintf(c->description, sizeof(c->description), "%s, %d thread%s", lanes->name, n, n == 1 ? "" : "s");
     return &c->backend;
 }

@@ -7,25 +7,6 @@
 #include <string.h>
 #include "core/tensor.h"
 
-static inline float bits_to_float(uint32_t bits)
-{
-    float f;
-    memcpy(&f, &bits, sizeof(f));
-    return f;
-}
-
-// Scaling by 2^112 moves a half's exponent to a float's and makes subnormals normal on the way; infinities and NaNs
-// keep
-// all exponent bits.
-static inline float half_to_float(uint16_t h)
-{
-    float magnitude = bits_to_float((uint32_t)(h & 0x7FFF) << 13) * 0x1p112f;
-    uint32_t bits;
-    memcpy(&bits, &magnitude, sizeof(bits));
-    bits |= (h & 0x7C00) == 0x7C00 ? 0x7F800000u : 0;
-    return bits_to_float(bits | (uint32_t)(h & 0x8000) << 16);
-}
-
 static inline float half_at(const uint8_t *p)
 {
     uint16_t h;

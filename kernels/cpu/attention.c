@@ -1,0 +1,186 @@
+// attention.c - rope, the cache's rows, and attention's shares for the threads. The inner loops are in attend.c.
+#include <assert.h>
+#include <math.h>
+
+#include "kernels/cpu/attend.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/threads.h"
+
+// ---- rope and the cache
+
+struct store_job {
+    struct cpu *cpu;
+    struct tensor q, k, v, angles, keys, values;
+    const struct layout *see;
+    int64_t each;
+    float *turned; // (n, k.width)
+};
+
+static float *at(struct tensor t, int64_t row)
+{
+    return (float *)t.data + row * t.width;
+}
+
+static uint8_t *cache_row(struct tensor t, int64_t row)
+{
+    return (uint8_t *)t.data + (size_t)row * type_row_bytes(t.type, t.width);
+}
+
+static void store_rows(void *self, int number, int thread)
+{
+    const struct store_job *j = self;
+    const struct attention *with = j->cpu->lanes->attention;
+    const int hd = (int)j->angles.width;
+    float *turned = buffer_room(&j->cpu->scratch[thread], (size_t)j->k.width * sizeof(float));
+    for (int64_t i = number * j->each; i < (number + 1) * j->each && i < j->q.rows; i++) {
+        const float *angles = at(j->angles, i);
+        with->turn(at(j->q, i), at(j->q, i), angles, j->q.width, hd);
+        with->turn(turned, at(j->k, i), angles, j->k.width, hd);
+        with->keep(cache_row(j->keys, j->see->place[i]), j->keys.type, turned, j->k.width);
+        with->keep(cache_row(j->values, j->see->place[i]), j->values.type, at(j->v, i), j->v.width);
+    }
+}
+
+void cpu_store(struct backend *b, struct tensor q, struct tensor k, struct tensor v, struct tensor angles,
+               struct tensor keys, struct tensor values, const struct layout *s)
+{
+    struct cpu *c = (struct cpu *)b;
+    assert(keys.width == k.width && values.width == v.width && q.rows == s->n && k.rows == s->n && v.rows == s->n);
+    assert(angles.rows == s->n && q.width % angles.width == 0 && k.width % angles.width == 0);
+    struct store_job j = {
+        .cpu = c, .q = q, .k = k, .v = v, .angles = angles, .keys = keys, .values = values, .see = s
+    };
+    int64_t shares = q.rows * (q.width + k.width + v.width) < SMALL ? 1 : 4 * threads_count(c->threads);
+    j.each = (q.rows + shares - 1) / shares;
+    threads_run(c->threads, (int)((q.rows + j.each - 1) / j.each), store_rows, &j);
+}
+
+// Angles as HF transformers computes them: position * frequency rounded to float, then its cosine and sine.
+void cpu_angles(struct backend *b, struct tensor out, const struct layout *s, struct tensor inverse_frequency)
+{
+    (void)b;
+    const int half = (int)inverse_frequency.width;
+    const float *frequency = inverse_frequency.data;
+    assert(out.rows == s->n && out.width == 2 * half);
+    for (int64_t i = 0; i < out.rows; i++)
+        for (int d = 0; d < half; d++) {
+            float angle = (float)s->position[i] * frequency[d];
+            at(out, i)[d] = cosf(angle);
+            at(out, i)[d + half] = sinf(angle);
+        }
+}
+
+// ---- attention
+
+struct attend_job {
+    struct cpu *cpu;
+    struct attend_call call;
+    const struct attend_block *block;
+    int kv_heads, splits; // jobs: (blocks, kv_heads, splits); splits 1: a job goes through all of them
+};
+
+// How many positions a row sees, and how many of them lie where their position says: the prefix, and pending rows from
+// the first on without a gap.
+static void look(const struct layout *s, int32_t *positions, int32_t *dense)
+{
+    for (int i = 0; i < s->n; i++) {
+        const uint64_t *bits = s->ancestors + (int64_t)i * s->words;
+        bool gap = false;
+        positions[i] = dense[i] = s->prefix[i];
+        for (int w = 0; w < s->words; w++) {
+            positions[i] += __builtin_popcountll(bits[w]);
+            int run = ~bits[w] == 0 ? 64 : __builtin_ctzll(~bits[w]);
+            if (!gap)
+                dense[i] += run;
+            gap = gap || run < 64;
+        }
+    }
+}
+
+static void attend_job(void *self, int number, int thread)
+{
+    const struct attend_job *j = self;
+    const struct attention *with = j->cpu->lanes->attention;
+    struct attend_call c = j->call;
+    const int group = c.heads / c.kv_heads, split = number % j->splits;
+    const int kv_head = number / j->splits % j->kv_heads;
+    const struct attend_block b = j->block[number / j->splits / j->kv_heads];
+    const int queries = b.n * group;
+    size_t room = (attend_room(queries, c.head_dim) + 63) / 64 * 64;
+    size_t partial = c.splits > 1 && j->splits == 1
+                         ? (size_t)queries * (size_t)c.splits * (size_t)(c.head_dim + 2) * sizeof(float)
+                         : 0;
+    char *work = buffer_room(&j->cpu->scratch[thread], room + partial);
+    int most = 0;
+    for (int i = b.first; i < b.first + b.n; i++)
+        most = c.positions[i] > most ? c.positions[i] : most;
+    if (j->splits > 1) {
+        if (split * SPLIT < most)
+            with->stretch(&c, b, kv_head, split, work);
+        return;
+    }
+    if (partial > 0) {
+        c.partial = (float *)(work + room);
+        c.row0 = b.first;
+        c.head0 = kv_head * group;
+        c.heads_kept = group;
+    }
+    for (int s = 0; s * SPLIT < most; s++)
+        with->stretch(&c, b, kv_head, s, work);
+    for (int i = b.first; i < b.first + b.n && partial > 0; i++)
+        for (int h = 0; h < group; h++)
+            with->join(&c, i, kv_head * group + h);
+}
+
+static void join_job(void *self, int number, int thread)
+{
+    (void)thread;
+    const struct attend_job *j = self;
+    for (int h = 0; h < j->call.heads; h++)
+        j->cpu->lanes->attention->join(&j->call, number, h);
+}
+
+void cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor keys, struct tensor values,
+                const struct layout *s, int head_dim)
+{
+    struct cpu *c = (struct cpu *)b;
+    const int n = s->n, heads = (int)(q.width / head_dim), kv_heads = (int)(keys.width / head_dim);
+    const int group = heads / kv_heads, rows = BLOCK_MOST / group > 1 ? BLOCK_MOST / group : 1;
+    assert(out.rows == n && q.rows == n && out.width == q.width && heads % kv_heads == 0 && keys.type == values.type);
+    assert(keys.type == F32 || keys.type == BF16 || (keys.type == Q8_0 && head_dim % 32 == 0));
+    int32_t *positions = buffer_room(&c->views, (size_t)n * (2 * sizeof(int32_t) + sizeof(struct attend_block)));
+    int32_t *dense = positions + n;
+    struct attend_block *block = (struct attend_block *)(dense + n);
+    look(s, positions, dense);
+    int blocks = 0, most = 0;
+    for (int i = 0; i < n; i++) {
+        most = positions[i] > most ? positions[i] : most;
+        if (blocks == 0 || block[blocks - 1].n == rows || s->slot[i] != s->slot[block[blocks - 1].first])
+            block[blocks++] = (struct attend_block){ i, 0 };
+        block[blocks - 1].n++;
+    }
+    struct attend_job j = { .cpu = c, .block = block, .kv_heads = kv_heads, .splits = 1 };
+    j.call = (struct attend_call){ .out = out.data,
+                                   .q = q.data,
+                                   .keys = keys,
+                                   .values = values,
+                                   .see = s,
+                                   .heads = heads,
+                                   .kv_heads = kv_heads,
+                                   .head_dim = head_dim,
+                                   .positions = positions,
+                                   .dense = dense,
+                                   .splits = (most + SPLIT - 1) / SPLIT };
+    // Few rows of long texts: the threads share the stretches.
+    if (j.call.splits > 1 && blocks * kv_heads < 4 * threads_count(c->threads)) {
+        j.splits = j.call.splits;
+        j.call.partial = buffer_room(&c->partial, (size_t)n * (size_t)heads * (size_t)j.splits *
+                                                      (size_t)(head_dim + 2) * sizeof(float));
+        j.call.heads_kept = heads;
+    }
+    // A short text is done before a thread has woken.
+    threads_run(c->threads, blocks * kv_heads * j.splits, attend_job, &j);
+    if (j.splits > 1)
+        threads_run(c->threads, n, join_job, &j);
+}

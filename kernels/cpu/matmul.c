@@ -1,0 +1,269 @@
+// matmul.c - rows times packed weights: packing, rounding of the rows, and the shares of the threads. The inner loops are
+// in products.c.
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "kernels/cpu/arena.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/packed.h"
+#include "kernels/cpu/products.h"
+#include "kernels/cpu/threads.h"
+
+// ---- packing
+
+struct pack_job {
+    const struct packed *p;
+    struct tensor w;
+    int64_t each;
+};
+
+static void pack_job(void *self, int number, int thread)
+{
+    (void)thread;
+    const struct pack_job *j = self;
+    for (int64_t i = number * j->each; i < (number + 1) * j->each && i < j->p->panels; i++)
+        pack_panel(j->p, j->w, i);
+}
+
+struct tensor cpu_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err)
+{
+    struct cpu *c = (struct cpu *)b;
+    struct packed shape = packed_shape(w);
+    assert(a != ACTIVATIONS_PRESET);
+    // whole numbers are for weights that have them
+    shape.activations = a == ACTIVATIONS_INT8 && !type_is_quantised(w.type) ? ACTIVATIONS_F32 : a;
+    shape.data = arena_take(&c->arena, (size_t)shape.panels * shape.panel);
+    if (shape.data == NULL) {
+        fail(err, "cpu: no room for %zu bytes of packed weights", (size_t)shape.panels * shape.panel);
+        return (struct tensor){ 0 };
+    }
+    struct packed *p = xmalloc(sizeof(*p));
+    *p = shape;
+    struct pack_job j = { p, w, (p->panels + 63) / 64 };
+    threads_run(c->threads, (int)((p->panels + j.each - 1) / j.each), pack_job, &j);
+    w.packed = p;
+    return w;
+}
+
+void cpu_unprepare(struct backend *b, struct tensor w)
+{
+    struct cpu *c = (struct cpu *)b;
+    struct packed *p = w.packed;
+    if (p != NULL)
+        arena_give_back(&c->arena, p->data);
+    free(p);
+}
+
+// ---- rows
+
+static enum rounding rounding_for(const struct cpu *c, const struct packed *p)
+{
+    if (p->activations == ACTIVATIONS_INT8)
+        return ROUND_INT8;
+    if (p->activations == ACTIVATIONS_BF16)
+        return p->type == BF16 && c->lanes->products->pairs ? ROUND_PAIRS : ROUND_BF16;
+    return ROUND_NONE;
+}
+
+struct round_job {
+    struct cpu *cpu;
+    const float *x;
+    struct rounded *to;
+    uint32_t *data;
+    int64_t each;
+};
+
+static void round_job(void *self, int number, int thread)
+{
+    (void)thread;
+    const struct round_job *j = self;
+    const struct rounded *to = j->to;
+    for (int64_t i = number * j->each; i < (number + 1) * j->each && i < to->n; i++) {
+        int chunk = (int)(((i + 1) * to->chunks - 1) / to->n);
+        int64_t first = chunk_first(to, chunk), rows = chunk_first(to, chunk + 1) - first;
+        j->cpu->lanes->products->round(j->data + first * to->words, (int)(i - first), (int)rows, j->x + i * to->k,
+                                       to->k, to->how);
+    }
+}
+
+static struct rounded round_rows(struct cpu *c, struct tensor x, enum rounding how)
+{
+    int64_t k = x.width, n = x.rows, most = c->lanes->products->most[how];
+    int64_t words = how == ROUND_INT8 ? k / GROUP * INT8_WORDS : how == ROUND_PAIRS ? (k + 1) / 2 : k;
+    struct rounded r = { .how = how, .n = n, .k = k, .words = words, .chunks = (int)((n + most - 1) / most) };
+    if (how == ROUND_NONE && n == 1) {
+        r.data = x.data; // it is so already
+        return r;
+    }
+    uint32_t *data = buffer_room(&c->rounded, (size_t)(n * words) * sizeof(uint32_t));
+    struct round_job j = { c, x.data, &r, data, 0 };
+    int64_t shares = n * k < SMALL ? 1 : 4 * threads_count(c->threads);
+    j.each = (n + shares - 1) / shares;
+    threads_run(c->threads, (int)((n + j.each - 1) / j.each), round_job, &j);
+    r.data = data;
+    return r;
+}
+
+// ---- shares
+
+struct products_job {
+    struct cpu *cpu;
+    const struct product *product; // (count)
+    int count;
+    struct tensor out, up; // of gated; up.data NULL: no
+    struct rounded x;
+    int together; // panels of one call
+    const int64_t *edge;
+};
+
+static const struct packed *packed_of(struct tensor w)
+{
+    assert(w.packed != NULL); // what prepare() returned
+    return w.packed;
+}
+
+static int64_t units_of(const struct packed *p, int together)
+{
+    return (p->panels + together - 1) / together;
+}
+
+static int wide(const struct packed *p, int64_t panel)
+{
+    return (int)(p->rows - panel * PANEL < PANEL ? p->rows - panel * PANEL : PANEL);
+}
+
+static void one_product(const struct products_job *j, const struct product *q, int64_t unit, float *sums,
+                        struct tile *t)
+{
+    const struct products *with = j->cpu->lanes->products;
+    const struct packed *p = packed_of(q->w);
+    const uint8_t *panel[PANELS];
+    int64_t first = unit * j->together;
+    int count = 0;
+    for (; count < j->together && first + count < p->panels; count++)
+        panel[count] = p->data + (size_t)(first + count) * p->panel;
+    with->run(sums, p, panel, count, &j->x, t);
+    for (int i = 0; i < count; i++)
+        with->put(q->out.data, q->out.width, (first + i) * PANEL, wide(p, first + i), sums + i * j->x.n * PANEL, j->x.n,
+                  q->bias.data, q->add);
+}
+
+static void one_gated(const struct products_job *j, int64_t at, float *sums, struct tile *t)
+{
+    const struct products *with = j->cpu->lanes->products;
+    const struct packed *gate = packed_of(j->product->w), *up = packed_of(j->up);
+    const uint8_t *panel[PANELS] = { gate->data + (size_t)at * gate->panel, up->data + (size_t)at * up->panel };
+    float *second = sums + j->x.n * PANEL;
+    if (gate->type == up->type)
+        with->run(sums, gate, panel, 2, &j->x, t);
+    else {
+        with->run(sums, gate, panel, 1, &j->x, t);
+        with->run(second, up, panel + 1, 1, &j->x, t);
+    }
+    with->put_gated(j->out.data, j->out.width, at * PANEL, wide(gate, at), sums, second, j->x.n);
+}
+
+static void products_job(void *self, int number, int thread)
+{
+    const struct products_job *j = self;
+    size_t sums = (size_t)(PANELS * j->x.n * PANEL) * sizeof(float);
+    char *room = buffer_room(&j->cpu->scratch[thread], sums + sizeof(struct tile));
+    struct tile *t = (struct tile *)room;
+    float *sum = (float *)(room + sizeof(struct tile));
+    if (j->up.data != NULL) {
+        for (int64_t i = j->edge[number]; i < j->edge[number + 1]; i++)
+            one_gated(j, i, sum, t);
+        return;
+    }
+    int64_t before = 0;
+    for (int p = 0; p < j->count; p++) {
+        int64_t units = units_of(packed_of(j->product[p].w), j->together);
+        int64_t i = j->edge[number] > before ? j->edge[number] - before : 0;
+        for (; i < units && i + before < j->edge[number + 1]; i++)
+            one_product(j, &j->product[p], i, sum, t);
+        before += units;
+    }
+}
+
+// Pieces that shrink: each thread takes an eighth of the whole twice.., then what is left is cut finer, so that one that was
+// kept away from its processor leaves little to wait for, while memory is read in long runs.
+static int cut(struct cpu *c, int64_t units)
+{
+    const int threads = threads_count(c->threads);
+    int n = 0;
+    int64_t at = 0;
+    c->edge[0] = 0;
+    for (int round = 0; round < 4 && at < units; round++) {
+        int64_t left = units - at, share = left / (round < 3 ? 2 * threads : threads);
+        for (int i = 0; i < threads && at < units; i++) {
+            at += share > 0 ? share : 1;
+            c->edge[++n] = at < units ? at : units;
+        }
+    }
+    while (at < units && n < 8 * threads) {
+        at++;
+        c->edge[++n] = at;
+    }
+    c->edge[n] = units;
+    return n;
+}
+
+static void run(struct cpu *c, struct products_job *j, int64_t units)
+{
+    j->cpu = c;
+    j->edge = c->edge;
+    threads_run(c->threads, cut(c, units), products_job, j);
+}
+
+static int panels_together(const struct rounded *x)
+{
+    return x->how == ROUND_INT8 && x->chunks == 1 ? 1 : PANELS;
+}
+
+// Those of p that want their rows rounded alike, in one go. Returns how many it took.
+static int run_alike(struct cpu *c, struct tensor x, const struct product *p, int count)
+{
+    enum rounding how = rounding_for(c, packed_of(p->w));
+    int n = 1;
+    while (n < count && rounding_for(c, packed_of(p[n].w)) == how)
+        n++;
+    struct products_job j = { .product = p, .count = n, .x = round_rows(c, x, how) };
+    j.together = panels_together(&j.x);
+    int64_t units = 0;
+    for (int i = 0; i < n; i++) {
+        assert(p[i].out.rows == x.rows && p[i].out.width == p[i].w.rows && p[i].w.width == x.width);
+        assert(p[i].out.type == F32 && x.type == F32);
+        units += units_of(packed_of(p[i].w), j.together);
+    }
+    run(c, &j, units);
+    return n;
+}
+
+void cpu_matmul(struct backend *b, struct tensor x, const struct product *p, int count)
+{
+    for (int done = 0; done < count;)
+        done += run_alike((struct cpu *)b, x, p + done, count - done);
+}
+
+void cpu_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up)
+{
+    struct cpu *c = (struct cpu *)b;
+    assert(out.rows == x.rows && gate.rows == out.width && up.rows == out.width && gate.width == x.width);
+    assert(up.width == x.width && out.type == F32 && x.type == F32);
+    const struct product p = { .w = gate };
+    struct products_job j = { .product = &p, .count = 1, .out = out, .up = up };
+    enum rounding how = rounding_for(c, packed_of(gate));
+    if (how != rounding_for(c, packed_of(up))) { // weights of two kinds, rows rounded twice
+        struct tensor other = tensor_of(buffer_room(&c->second, tensor_bytes(out)), F32, out.rows, out.width);
+        multiply(b, out, x, gate);
+        multiply(b, other, x, up);
+        b->swiglu(b, out, out, other);
+        return;
+    }
+    j.x = round_rows(c, x, how);
+    run(c, &j, packed_of(gate)->panels);
+}

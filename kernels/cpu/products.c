@@ -1,0 +1,639 @@
+#include "kernels/cpu/products.h"
+
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/vectors.h"
+
+// How far ahead of its use memory is asked for, into the second-level cache (docs/performance.md has what was tried).
+enum { AHEAD = 4096 };
+enum { V = PANEL / W }; // registers of a panel's width
+// Groups and single k that are unpacked at a time, to stay in the first-level cache.
+enum { GROUPS_AT_ONCE = 16, SPREAD_AT_ONCE = 128 };
+
+// Rows in registers together: sums, and for whole numbers the sums of a group beside them, must fit.
+#if defined(__AVX512F__)
+enum { MOST_FLOAT = 12, MOST_INT = 12 };
+#elif defined(__AVX2__)
+enum { MOST_FLOAT = 6, MOST_INT = 4 };
+#else
+enum { MOST_FLOAT = 2, MOST_INT = 2 };
+#endif
+
+#define UNROLL _Pragma("GCC unroll 16")
+
+INLINE void ask_ahead(const uint8_t *p, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(p + i + AHEAD, 0, 2);
+}
+
+INLINE vf word_float(const int32_t *w)
+{
+    float f;
+    memcpy(&f, w, sizeof(f));
+    return all(f);
+}
+
+// ---- rounding
+
+INLINE float to_bf16(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof(u));
+    if ((u & 0x7FFFFFFF) > 0x7F800000)
+        return bits_to_float(u | 0x400000); // a NaN stays one
+    return bits_to_float((u + 0x7FFF + (u >> 16 & 1)) & 0xFFFF0000);
+}
+
+INLINE uint32_t high_half(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof(u));
+    return u >> 16;
+}
+
+// 32 numbers as bytes with one scale: the largest becomes 127.
+static void round_group(uint32_t *to, const float *x, int rows)
+{
+    vf most = { 0 };
+    for (int i = 0; i < GROUP; i += W)
+        most = larger(magnitude(load(x + i)), most);
+    float amax = largest(most), scale = amax / 127.0f, inverse = amax > 0 ? 127.0f / amax : 0;
+    const vf magic = all(0x1.8p23f);
+    int32_t sum[2] = { 0, 0 };
+    int8_t bytes[GROUP];
+    for (int i = 0; i < GROUP; i += W) {
+        typedef int8_t vb __attribute__((vector_size(W)));
+        vi q = __builtin_convertvector((load(x + i) * all(inverse) + magic) - magic, vi);
+        vb b = __builtin_convertvector(q, vb);
+        memcpy(bytes + i, &b, sizeof(b));
+        int32_t s = 0;
+        for (int l = 0; l < W; l++)
+            s += q[l];
+        sum[i / 16] += s;
+    }
+    for (int t = 0; t < 8; t++)
+        memcpy(&to[t * rows], bytes + 4 * t, 4);
+    float weighed = scale * (float)(sum[0] + sum[1]);
+    to[8 * rows] = (uint32_t)(-128 * (sum[0] + sum[1]));
+    memcpy(&to[9 * rows], &scale, 4);
+    memcpy(&to[10 * rows], &weighed, 4);
+    to[11 * rows] = (uint32_t)(-128 * sum[0]);
+    to[12 * rows] = (uint32_t)(-128 * sum[1]);
+}
+
+static void round_row(uint32_t *chunk, int row, int rows, const float *x, int64_t k, enum rounding how)
+{
+    uint32_t *to = chunk + row;
+    switch (how) {
+    case ROUND_INT8:
+        for (int64_t g = 0; g < k / GROUP; g++)
+            round_group(to + g * INT8_WORDS * rows, x + g * GROUP, rows);
+        break;
+    case ROUND_PAIRS:
+        for (int64_t i = 0; i < k; i += 2)
+            to[i / 2 * rows] = high_half(to_bf16(x[i])) | high_half(i + 1 < k ? to_bf16(x[i + 1]) : 0) << 16;
+        break;
+    default:
+        for (int64_t i = 0; i < k; i++) {
+            float f = how == ROUND_BF16 ? to_bf16(x[i]) : x[i];
+            memcpy(&to[i * rows], &f, sizeof(f));
+        }
+    }
+}
+
+// ---- unpacking
+
+// Numbers are moved to the top of their bytes (a 4-bit q becomes 16 q), which saves shifts and makes one offset, 128,
+// of the types' own; the scale is divided to match, which is exact.
+INLINE void unpack_numbers(int bits, uint8_t *to, const uint8_t *from)
+{
+    const int up = 8 - bits;
+    const uint32_t low = 0x0F0F0F0Fu << up;
+    UNROLL
+    for (int t = 0; t < 4; t++)
+        UNROLL
+    for (int v = 0; v < V; v++) {
+        vu q = load_bits(from + (t * V + v) * W * 4);
+        vu a = (q << up) & low, b = (up == 4 ? q : q >> (4 - up)) & low;
+        if (bits == 5) {
+            vu h = load_bits(from + 256 + v * W * 4);
+            a |= (h << (7 - t)) & 0x80808080u;
+            b |= (h << (3 - t)) & 0x80808080u;
+        }
+        if (bits == 6) {
+            a |= (load_bits(from + 256 + v * W * 4) << (6 - 2 * t)) & 0xC0C0C0C0u;
+            b |= (load_bits(from + 320 + v * W * 4) << (6 - 2 * t)) & 0xC0C0C0C0u;
+        }
+        save_bits(to + (t * V + v) * W * 4, a);
+        save_bits(to + 256 + (t * V + v) * W * 4, b);
+    }
+}
+
+// d * scale as the checkpoint's own formulas have it, then the exact division by `one`.
+INLINE void unpack_scales(enum type type, struct tile *t, int p, int g, const uint8_t *panel, int64_t group)
+{
+    const uint8_t *s = panel + packed_scales_at(type, group);
+    UNROLL
+    for (int v = 0; v < V; v++) {
+        const int at = v * W;
+        float *scale = t->scale[p][g][0] + at, *least = t->least[p][g] + at;
+        switch (type) {
+        case Q8_0:
+            save(scale, halves(s + 2 * at));
+            break;
+        case Q4_0:
+            save(scale, halves(s + 2 * at) * all(0x1p-4f));
+            break;
+        case Q5_0:
+            save(scale, halves(s + 2 * at) * all(0x1p-3f));
+            break;
+        case Q4_1:
+            save(scale, halves(s + 2 * at) * all(0x1p-4f));
+            save(least, halves(s + 32 + 2 * at));
+            break;
+        case Q5_1:
+            save(scale, halves(s + 2 * at) * all(0x1p-3f));
+            save(least, halves(s + 32 + 2 * at));
+            break;
+        case Q4_K:
+        case Q5_K: {
+            const uint8_t *d = panel + group / 8 * 320;
+            save(scale, halves(d + 2 * at) * unsigned_bytes(s + at) * all(type == Q4_K ? 0x1p-4f : 0x1p-3f));
+            save(least, -(halves(d + 32 + 2 * at) * unsigned_bytes(s + PANEL + at)));
+            break;
+        }
+        case Q6_K: {
+            vf d = halves(panel + group / 8 * 288 + 2 * at) * all(0x1p-2f);
+            save(scale, d * signed_bytes(s + at));
+            save(t->scale[p][g][1] + at, d * signed_bytes(s + PANEL + at));
+            break;
+        }
+        default:
+            break;
+        }
+    }
+}
+
+// Groups first .. first + n of a panel into the tile. Where the numbers lie then: q8_0's are used in place.
+INLINE const uint8_t *unpack_type(enum type type, int bits, size_t bytes, struct tile *t, int p, const struct packed *w,
+                                  const uint8_t *panel, int64_t first, int n)
+{
+    const uint8_t *from = panel + w->quants + (size_t)first * bytes;
+    for (int g = 0; g < n; g++, from += bytes) {
+        ask_ahead(from, bytes);
+        unpack_scales(type, t, p, g, panel, first + g);
+        if (bits < 8)
+            unpack_numbers(bits, t->quads[p][g], from);
+    }
+    return bits == 8 ? panel + w->quants + (size_t)first * bytes : t->quads[p][0];
+}
+
+static const uint8_t *unpack(struct tile *t, int p, const struct packed *w, const uint8_t *panel, int64_t first, int n)
+{
+    switch (w->type) {
+    case Q8_0:
+        return unpack_type(Q8_0, 8, 512, t, p, w, panel, first, n);
+    case Q4_0:
+        return unpack_type(Q4_0, 4, 256, t, p, w, panel, first, n);
+    case Q4_1:
+        return unpack_type(Q4_1, 4, 256, t, p, w, panel, first, n);
+    case Q5_0:
+        return unpack_type(Q5_0, 5, 320, t, p, w, panel, first, n);
+    case Q5_1:
+        return unpack_type(Q5_1, 5, 320, t, p, w, panel, first, n);
+    case Q4_K:
+        return unpack_type(Q4_K, 4, 256, t, p, w, panel, first, n);
+    case Q5_K:
+        return unpack_type(Q5_K, 5, 320, t, p, w, panel, first, n);
+    case Q6_K:
+        return unpack_type(Q6_K, 6, 384, t, p, w, panel, first, n);
+    default:
+        return NULL;
+    }
+}
+
+static bool has_least(enum type type)
+{
+    return type == Q4_1 || type == Q5_1 || type == Q4_K || type == Q5_K;
+}
+
+// ---- whole numbers
+
+// c + the four products of bytes in each lane. Two kinds of instruction: where VNNI is, weights are read as 0 .. 255, and
+// what the offset of 128 adds is taken off through the starting value; elsewhere they are made signed first, since
+// VPMADDUBSW saturates on larger ones.
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+enum { SIGNED = 0 };
+#else
+enum { SIGNED = 1 };
+#endif
+
+INLINE vi dot4(vi c, vu w, int32_t x)
+{
+#if defined(__AVX512VNNI__)
+    return (vi)_mm512_dpbusd_epi32((__m512i)c, (__m512i)w, _mm512_set1_epi32(x));
+#elif defined(__AVX512BW__)
+    __m512i s = (__m512i)(w ^ 0x80808080u), v = _mm512_set1_epi32(x);
+    __m512i turned = _mm512_mask_sub_epi8(v, _mm512_movepi8_mask(s), _mm512_setzero_si512(), v);
+    __m512i pairs = _mm512_maddubs_epi16(_mm512_abs_epi8(s), turned);
+    return c + (vi)_mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
+#elif defined(__AVXVNNI__)
+    return (vi)_mm256_dpbusd_avx_epi32((__m256i)c, (__m256i)w, _mm256_set1_epi32(x));
+#elif defined(__AVX2__)
+    __m256i s = (__m256i)(w ^ 0x80808080u);
+    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(s), _mm256_sign_epi8(_mm256_set1_epi32(x), s));
+    return c + (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+#else
+    vu s = w ^ 0x80808080u;
+    for (int b = 0; b < 4; b++)
+        c += ((vi)(s << (24 - 8 * b)) >> 24) * ((int32_t)((uint32_t)x << (24 - 8 * b)) >> 24);
+    return c;
+#endif
+}
+
+// What a group's sum starts from; word: 8 for a whole group, 11 and 12 for its halves.
+INLINE vi start(bool least, int32_t word)
+{
+    int32_t from = least == (bool)SIGNED ? (SIGNED ? -word : word) : 0;
+    return from - (vi){ 0 };
+}
+
+// a += scale * the products of quads first .. first + count of a group. word: as in start().
+INLINE void dot_group(int m, bool least, int first, int count, vf a[][V], const uint8_t *quads, const float *scale,
+                      const int32_t *x, int word)
+{
+    vi c[MOST_INT][V];
+    UNROLL
+    for (int i = 0; i < m; i++)
+        UNROLL
+    for (int v = 0; v < V; v++)
+        c[i][v] = start(least, x[word * m + i]);
+    UNROLL
+    for (int t = first; t < first + count; t++)
+        UNROLL
+    for (int v = 0; v < V; v++) {
+        vu w = load_bits(quads + (t * V + v) * W * 4);
+        UNROLL
+        for (int i = 0; i < m; i++)
+            c[i][v] = dot4(c[i][v], w, x[t * m + i]);
+    }
+    UNROLL
+    for (int v = 0; v < V; v++) {
+        vf d = load(scale + v * W);
+        UNROLL
+        for (int i = 0; i < m; i++)
+            a[i][v] += __builtin_convertvector(c[i][v], vf) * (d * word_float(&x[9 * m + i]));
+    }
+}
+
+INLINE void dots(int m, bool least, bool half, float *sums, const uint8_t *quads, const float (*scale)[2][PANEL],
+                 const float (*least_of)[PANEL], int groups, const int32_t *x)
+{
+    vf a[MOST_INT][V];
+    UNROLL
+    for (int i = 0; i < m; i++)
+        UNROLL
+    for (int v = 0; v < V; v++)
+        a[i][v] = load(sums + i * PANEL + v * W);
+    for (int g = 0; g < groups; g++, quads += 512, x += INT8_WORDS * m) {
+        if (half) {
+            dot_group(m, least, 0, 4, a, quads, scale[g][0], x, 11);
+            dot_group(m, least, 4, 4, a, quads, scale[g][1], x, 12);
+        } else
+            dot_group(m, least, 0, 8, a, quads, scale[g][0], x, 8);
+        if (!least)
+            continue;
+        UNROLL
+        for (int v = 0; v < V; v++) {
+            vf l = load(least_of[g] + v * W);
+            UNROLL
+            for (int i = 0; i < m; i++)
+                a[i][v] += l * word_float(&x[10 * m + i]);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < m; i++)
+        UNROLL
+    for (int v = 0; v < V; v++)
+        save(sums + i * PANEL + v * W, a[i][v]);
+}
+
+#define DOTS_OF(M) \
+    case M: \
+        if (w->type == Q6_K) \
+            dots(M, false, true, sums, quads, t->scale[p], t->least[p], groups, x); \
+        else if (has_least(w->type)) \
+            dots(M, true, false, sums, quads, t->scale[p], t->least[p], groups, x); \
+        else \
+            dots(M, false, false, sums, quads, t->scale[p], t->least[p], groups, x); \
+        break;
+
+static void dots_of(int rows, const struct packed *w, const struct tile *t, int p, float *sums, const uint8_t *quads,
+                    int groups, const int32_t *x)
+{
+    switch (rows) {
+        DOTS_OF(1)
+        DOTS_OF(2)
+#if defined(__AVX2__)
+        DOTS_OF(3)
+        DOTS_OF(4)
+#endif
+#if defined(__AVX512F__)
+        DOTS_OF(5)
+        DOTS_OF(6)
+        DOTS_OF(7)
+        DOTS_OF(8)
+        DOTS_OF(9)
+        DOTS_OF(10)
+        DOTS_OF(11)
+        DOTS_OF(12)
+#endif
+    }
+}
+
+static void run_int8(float *sums, const struct packed *w, const uint8_t *const *panel, int count,
+                     const struct rounded *x, struct tile *t)
+{
+    const int64_t groups = w->k / GROUP;
+    for (int64_t first = 0; first < groups; first += GROUPS_AT_ONCE) {
+        int n = (int)(groups - first < GROUPS_AT_ONCE ? groups - first : GROUPS_AT_ONCE);
+        const uint8_t *quads[PANELS];
+        for (int p = 0; p < count; p++)
+            quads[p] = unpack(t, p, w, panel[p], first, n);
+        for (int c = 0; c < x->chunks; c++) {
+            int64_t row = chunk_first(x, c), rows = chunk_first(x, c + 1) - row;
+            const int32_t *at = (const int32_t *)x->data + row * x->words + first * INT8_WORDS * rows;
+            for (int p = 0; p < count; p++)
+                dots_of((int)rows, w, t, p, sums + (p * x->n + row) * PANEL, quads[p], n, at);
+        }
+    }
+}
+
+// ---- floats
+
+// sums (panels, rows of the pass, PANEL) += the products of k numbers. weights: PANEL floats a k.
+INLINE void fmas(int m, int panels, float *sums, int64_t apart, const float *w, size_t panel_floats, int64_t k,
+                 const float *x)
+{
+    vf a[PANELS][MOST_FLOAT][V];
+    UNROLL
+    for (int p = 0; p < panels; p++)
+        UNROLL
+    for (int i = 0; i < m; i++)
+        UNROLL
+    for (int v = 0; v < V; v++)
+        a[p][i][v] = load(sums + p * apart + i * PANEL + v * W);
+    for (int64_t j = 0; j < k; j++) {
+        vf b[PANELS][V];
+        UNROLL
+        for (int p = 0; p < panels; p++)
+            UNROLL
+        for (int v = 0; v < V; v++)
+            b[p][v] = load(w + (size_t)p * panel_floats + (size_t)j * PANEL + v * W);
+        UNROLL
+        for (int i = 0; i < m; i++) {
+            vf xi = all(x[j * m + i]);
+            UNROLL
+            for (int p = 0; p < panels; p++)
+                UNROLL
+            for (int v = 0; v < V; v++)
+                a[p][i][v] += b[p][v] * xi;
+        }
+    }
+    UNROLL
+    for (int p = 0; p < panels; p++)
+        UNROLL
+    for (int i = 0; i < m; i++)
+        UNROLL
+    for (int v = 0; v < V; v++)
+        save(sums + p * apart + i * PANEL + v * W, a[p][i][v]);
+}
+
+#define FMAS_OF(M) \
+    case M: \
+        if (panels == 2 && W == 16) \
+            fmas(M, 2, sums, apart, w, panel_floats, k, x); \
+        else \
+            for (int p = 0; p < panels; p++) \
+                fmas(M, 1, sums + p * apart, apart, w + (size_t)p * panel_floats, panel_floats, k, x); \
+        break;
+
+static void fmas_of(int rows, int panels, float *sums, int64_t apart, const float *w, size_t panel_floats, int64_t k,
+                    const float *x)
+{
+    switch (rows) {
+        FMAS_OF(1)
+        FMAS_OF(2)
+#if defined(__AVX2__)
+        FMAS_OF(3)
+        FMAS_OF(4)
+        FMAS_OF(5)
+        FMAS_OF(6)
+#endif
+#if defined(__AVX512F__)
+        FMAS_OF(7)
+        FMAS_OF(8)
+        FMAS_OF(9)
+        FMAS_OF(10)
+        FMAS_OF(11)
+        FMAS_OF(12)
+#endif
+    }
+}
+
+// Whole numbers of so many groups as floats, k by k.
+static void spread_quads(float (*to)[PANEL], enum type type, const uint8_t *quads, const float (*scale)[2][PANEL],
+                         const float (*least)[PANEL], int groups)
+{
+    const bool from_least = has_least(type);
+    for (int g = 0; g < groups; g++)
+        for (int t = 0; t < 8; t++)
+            UNROLL
+    for (int v = 0; v < V; v++) {
+        vu q = load_bits(quads + ((size_t)(g * 8 + t) * V + (size_t)v) * W * 4);
+        vf d = load(scale[g][type == Q6_K ? t / 4 : 0] + v * W), m = load(least[g] + v * W);
+        UNROLL
+        for (int b = 0; b < 4; b++) {
+            vi number = (vi)(q >> (8 * b) & 255);
+            float *at = to[g * GROUP + 4 * t + b] + v * W;
+            save(at, from_least ? __builtin_convertvector(number, vf) * d + m
+                                : __builtin_convertvector(number - 128, vf) * d);
+        }
+    }
+}
+
+static void spread_halves(float (*to)[PANEL], const uint8_t *from, int n)
+{
+    ask_ahead(from, (size_t)n * 2 * PANEL);
+    for (int k = 0; k < n; k++)
+        UNROLL
+    for (int v = 0; v < V; v++)
+        save(to[k] + v * W, halves(from + 2 * (k * PANEL + v * W)));
+}
+
+static void spread_bf16(float (*to)[PANEL], const uint8_t *from, int n)
+{
+    ask_ahead(from, (size_t)n * 2 * PANEL);
+    for (int k = 0; k < n; k += 2)
+        UNROLL
+    for (int v = 0; v < V; v++) {
+        vu pair = load_bits(from + (k * PANEL + 2 * v * W) * 2);
+        save(to[k] + v * W, (vf)(pair << 16));
+        save(to[k + 1] + v * W, (vf)(pair & 0xFFFF0000u));
+    }
+}
+
+// n numbers from `first` on of each panel as floats; where they are then, and how far panels are apart.
+static const float *spread(struct tile *t, const struct packed *w, const uint8_t *const *panel, int count,
+                           int64_t first, int n, size_t *panel_floats)
+{
+    if (w->type == F32) {
+        *panel_floats = (size_t)(panel[count - 1] - panel[0]) / sizeof(float);
+        for (int p = 0; p < count; p++)
+            ask_ahead(panel[p] + (size_t)first * PANEL * 4, (size_t)n * PANEL * 4);
+        return (const float *)panel[0] + first * PANEL;
+    }
+    *panel_floats = sizeof(t->spread[0]) / sizeof(float);
+    for (int p = 0; p < count; p++)
+        if (w->type == F16)
+            spread_halves(t->spread[p], panel[p] + first * 2 * PANEL, n);
+        else if (w->type == BF16)
+            spread_bf16(t->spread[p], panel[p] + first * 2 * PANEL, n);
+        else {
+            const uint8_t *quads = unpack(t, p, w, panel[p], first / GROUP, n / GROUP);
+            spread_quads(t->spread[p], w->type, quads, t->scale[p], t->least[p], n / GROUP);
+        }
+    return t->spread[0][0];
+}
+
+static void run_floats(float *sums, const struct packed *w, const uint8_t *const *panel, int count,
+                       const struct rounded *x, struct tile *t)
+{
+    for (int64_t first = 0; first < w->k; first += SPREAD_AT_ONCE) {
+        int n = (int)(w->k - first < SPREAD_AT_ONCE ? w->k - first : SPREAD_AT_ONCE);
+        size_t panel_floats;
+        const float *b = spread(t, w, panel, count, first, n, &panel_floats);
+        for (int c = 0; c < x->chunks; c++) {
+            int64_t row = chunk_first(x, c), rows = chunk_first(x, c + 1) - row;
+            fmas_of((int)rows, count, sums + row * PANEL, x->n * PANEL, b, panel_floats, n,
+                    (const float *)x->data + row * x->words + first * rows);
+        }
+    }
+}
+
+// ---- pairs of bfloat16
+
+#if defined(__AVX512BF16__)
+INLINE void pairs(int m, float *sums, const uint8_t *w, int64_t k, const uint32_t *x)
+{
+    __m512 a[MOST_FLOAT];
+    UNROLL
+    for (int i = 0; i < m; i++)
+        a[i] = _mm512_loadu_ps(sums + i * PANEL);
+    for (int64_t j = 0; j < k; j++) {
+        __m512bh b = (__m512bh)_mm512_loadu_si512(w + j * 64);
+        __builtin_prefetch(w + j * 64 + AHEAD, 0, 2);
+        UNROLL
+        for (int i = 0; i < m; i++)
+            a[i] = _mm512_dpbf16_ps(a[i], b, (__m512bh)_mm512_set1_epi32((int)x[j * m + i]));
+    }
+    UNROLL
+    for (int i = 0; i < m; i++)
+        _mm512_storeu_ps(sums + i * PANEL, a[i]);
+}
+
+#define PAIRS_OF(M) \
+    case M: \
+        pairs(M, sums, w, k, x); \
+        break;
+
+static void pairs_of(int rows, float *sums, const uint8_t *w, int64_t k, const uint32_t *x)
+{
+    switch (rows) {
+        PAIRS_OF(1)
+        PAIRS_OF(2)
+        PAIRS_OF(3)
+        PAIRS_OF(4)
+        PAIRS_OF(5)
+        PAIRS_OF(6)
+        PAIRS_OF(7)
+        PAIRS_OF(8)
+        PAIRS_OF(9)
+        PAIRS_OF(10)
+        PAIRS_OF(11)
+        PAIRS_OF(12)
+    }
+}
+
+static void run_pairs(float *sums, const struct packed *w, const uint8_t *const *panel, int count,
+                      const struct rounded *x)
+{
+    enum { AT_ONCE = 256 }; // pairs: 16 KiB of a panel
+    const int64_t pairs_of_k = (w->k + 1) / 2;
+    for (int64_t first = 0; first < pairs_of_k; first += AT_ONCE) {
+        int64_t n = pairs_of_k - first < AT_ONCE ? pairs_of_k - first : AT_ONCE;
+        for (int c = 0; c < x->chunks; c++) {
+            int64_t row = chunk_first(x, c), rows = chunk_first(x, c + 1) - row;
+            for (int p = 0; p < count; p++)
+                pairs_of((int)rows, sums + (p * x->n + row) * PANEL, panel[p] + first * 64, n,
+                         x->data + row * x->words + first * rows);
+        }
+    }
+}
+#endif
+
+// ---- all of it
+
+static void run(float *sums, const struct packed *w, const uint8_t *const *panel, int count, const struct rounded *x,
+                struct tile *t)
+{
+    memset(sums, 0, (size_t)(count * x->n * PANEL) * sizeof(float));
+    if (x->how == ROUND_INT8)
+        run_int8(sums, w, panel, count, x, t);
+#if defined(__AVX512BF16__)
+    else if (x->how == ROUND_PAIRS)
+        run_pairs(sums, w, panel, count, x);
+#endif
+    else
+        run_floats(sums, w, panel, count, x, t);
+}
+
+static void put(float *out, int64_t m, int64_t first, int wide, const float *sums, int64_t n, const float *bias,
+                bool add)
+{
+    float offset[PANEL] = { 0 };
+    if (bias != NULL)
+        memcpy(offset, bias + first, (size_t)wide * sizeof(float));
+    for (int64_t i = 0; i < n; i++, sums += PANEL) {
+        float *to = out + i * m + first, part[PANEL];
+        for (int l = 0; l < PANEL; l++)
+            part[l] = sums[l] + offset[l];
+        if (add)
+            for (int l = 0; l < wide; l++)
+                part[l] = to[l] + part[l];
+        memcpy(to, part, (size_t)wide * sizeof(float));
+    }
+}
+
+static void put_gated(float *out, int64_t m, int64_t first, int wide, const float *gate, const float *up, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++, gate += PANEL, up += PANEL) {
+        float part[PANEL];
+        for (int l = 0; l < PANEL; l += W) {
+            vf g = load(gate + l);
+            save(part + l, g / (all(1.0f) + exp_lanes(-g)) * load(up + l));
+        }
+        memcpy(out + i * m + first, part, (size_t)wide * sizeof(float));
+    }
+}
+
+const struct products PASTE(products_, LANES) = {
+#if defined(__AVX512BF16__)
+    .pairs = true,
+#endif
+    .most = { MOST_FLOAT, MOST_FLOAT, MOST_FLOAT, MOST_INT },
+    .round = round_row,
+    .run = run,
+    .put = put,
+    .put_gated = put_gated,
+};

@@ -1,0 +1,163 @@
+// vectors.h - GCC's vector types at the width of one register, and the few functions on them that the inner loops share.
+// A part of every file that is compiled once for each instruction set (CMakeLists.txt sets LANES and the machine
+// flags).
+#pragma once
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+enum { W = 16 };
+#elif defined(__AVX2__)
+enum { W = 8 };
+#else
+enum { W = 4 };
+#endif
+
+typedef float vf __attribute__((vector_size(W * sizeof(float))));
+typedef int32_t vi __attribute__((vector_size(W * sizeof(int32_t))));
+typedef uint32_t vu __attribute__((vector_size(W * sizeof(uint32_t))));
+typedef float vf_any __attribute__((vector_size(W * sizeof(float)), aligned(4), may_alias));
+typedef uint32_t vu_any __attribute__((vector_size(W * sizeof(uint32_t)), aligned(1), may_alias));
+
+#define PASTE_(a, b) a##b
+#define PASTE(a, b) PASTE_(a, b)
+#define QUOTE_(a) #a
+#define QUOTE(a) QUOTE_(a)
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE vf load(const float *p)
+{
+    return *(const vf_any *)p;
+}
+
+INLINE void save(float *p, vf v)
+{
+    *(vf_any *)p = v;
+}
+
+INLINE vu load_bits(const void *p)
+{
+    return *(const vu_any *)p;
+}
+
+INLINE void save_bits(void *p, vu v)
+{
+    *(vu_any *)p = v;
+}
+
+INLINE vf all(float x)
+{
+    return x - (vf){ 0 };
+}
+
+INLINE float bits_to_float(uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof(f));
+    return f;
+}
+
+// Scaling by 2^112 moves a half's exponent to a float's and makes subnormals normal on the way; infinities and NaNs
+// keep all exponent bits.
+INLINE float half_to_float(uint16_t h)
+{
+    float magnitude = bits_to_float((uint32_t)(h & 0x7FFF) << 13) * 0x1p112f;
+    uint32_t bits;
+    memcpy(&bits, &magnitude, sizeof(bits));
+    bits |= (h & 0x7C00) == 0x7C00 ? 0x7F800000u : 0;
+    return bits_to_float(bits | (uint32_t)(h & 0x8000) << 16);
+}
+
+// W halves as floats.
+INLINE vf halves(const uint8_t *p)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+#elif defined(__AVX2__) && defined(__F16C__)
+    return (vf)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+#else
+    vf v;
+    for (int i = 0; i < W; i++) {
+        uint16_t h;
+        memcpy(&h, p + 2 * i, sizeof(h));
+        v[i] = half_to_float(h);
+    }
+    return v;
+#endif
+}
+
+// W bytes as floats.
+INLINE vf unsigned_bytes(const uint8_t *p)
+{
+    typedef uint8_t vb __attribute__((vector_size(W)));
+    vb b;
+    memcpy(&b, p, sizeof(b));
+    return __builtin_convertvector(__builtin_convertvector(b, vi), vf);
+}
+
+INLINE vf signed_bytes(const uint8_t *p)
+{
+    typedef int8_t vb __attribute__((vector_size(W)));
+    vb b;
+    memcpy(&b, p, sizeof(b));
+    return __builtin_convertvector(__builtin_convertvector(b, vi), vf);
+}
+
+INLINE float fold(vf v)
+{
+#if defined(__AVX512F__)
+    v += __builtin_shuffle(v, (vi){ 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7 });
+    v += __builtin_shuffle(v, (vi){ 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11 });
+    v += __builtin_shuffle(v, (vi){ 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13 });
+#elif defined(__AVX2__)
+    v += __builtin_shuffle(v, (vi){ 4, 5, 6, 7, 0, 1, 2, 3 });
+    v += __builtin_shuffle(v, (vi){ 2, 3, 0, 1, 6, 7, 4, 5 });
+#else
+    v += __builtin_shuffle(v, (vi){ 2, 3, 0, 1 });
+#endif
+    return v[0] + v[1];
+}
+
+INLINE vf larger(vf a, vf b)
+{
+    vi m = a > b;
+    return (vf)(((vi)a & m) | ((vi)b & ~m));
+}
+
+INLINE float largest(vf v)
+{
+    float most = v[0];
+    for (int i = 1; i < W; i++)
+        most = v[i] > most ? v[i] : most;
+    return most;
+}
+
+INLINE vf magnitude(vf v)
+{
+    return (vf)((vi)v & 0x7FFFFFFF);
+}
+
+// exp by 2^n * e^r, |r| <= ln 2 / 2, with Taylor's terms to r^7 (error below 1.5 units in the last place); arguments
+// are held to where the result is a normal float.
+INLINE vf exp_lanes(vf x)
+{
+    x = larger(x, all(-87.0f));
+    x = -larger(-x, all(-88.0f));
+    const vf magic = all(0x1.8p23f);
+    vf n = (x * all(0x1.715476p0f) + magic) - magic;
+    vf r = x - n * all(0x1.62e4p-1f);
+    r = r - n * all(0x1.7f7d1cp-20f);
+    vf p = all(1.0f / 5040.0f);
+    p = p * r + all(1.0f / 720.0f);
+    p = p * r + all(1.0f / 120.0f);
+    p = p * r + all(1.0f / 24.0f);
+    p = p * r + all(1.0f / 6.0f);
+    p = p * r + all(0.5f);
+    p = p * r + all(1.0f);
+    p = p * r + all(1.0f);
+    return p * (vf)((__builtin_convertvector(n, vi) + 127) << 23);
+}
