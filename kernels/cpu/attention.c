@@ -51,7 +51,7 @@ void cpu_store(struct backend *b, struct tensor q, struct tensor k, struct tenso
     struct store_job j = {
         .cpu = c, .q = q, .k = k, .v = v, .angles = angles, .keys = keys, .values = values, .see = s
     };
-    int64_t shares = q.rows * (q.width + k.width + v.width) < SMALL ? 1 : 4 * threads_count(c->threads);
+    int64_t shares = q.rows * (q.width + k.width + v.width) < SMALL / 4 ? 1 : 4 * threads_count(c->threads);
     j.each = (q.rows + shares - 1) / shares;
     threads_run(c->threads, (int)((q.rows + j.each - 1) / j.each), store_rows, &j);
 }

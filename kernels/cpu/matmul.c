@@ -101,7 +101,7 @@ static struct rounded round_rows(struct cpu *c, struct tensor x, enum rounding h
     }
     uint32_t *data = buffer_room(&c->rounded, (size_t)(n * words) * sizeof(uint32_t));
     struct round_job j = { c, x.data, &r, data, 0 };
-    int64_t shares = n * k < SMALL ? 1 : 4 * threads_count(c->threads);
+    int64_t shares = n * k < SMALL / 4 ? 1 : 4 * threads_count(c->threads);
     j.each = (n + shares - 1) / shares;
     threads_run(c->threads, (int)((n + j.each - 1) / j.each), round_job, &j);
     r.data = data;

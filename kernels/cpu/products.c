@@ -59,17 +59,22 @@ static void round_group(uint32_t *to, const float *x, int rows)
         most = larger(magnitude(load(x + i)), most);
     float amax = largest(most), scale = amax / 127.0f, inverse = amax > 0 ? 127.0f / amax : 0;
     const vf magic = all(0x1.8p23f);
-    int32_t sum[2] = { 0, 0 };
+    vi q[GROUP / W];
     int8_t bytes[GROUP];
-    for (int i = 0; i < GROUP; i += W) {
+    UNROLL
+    for (int i = 0; i < GROUP / W; i++) {
         typedef int8_t vb __attribute__((vector_size(W)));
-        vi q = __builtin_convertvector((load(x + i) * all(inverse) + magic) - magic, vi);
-        vb b = __builtin_convertvector(q, vb);
-        memcpy(bytes + i, &b, sizeof(b));
-        int32_t s = 0;
-        for (int l = 0; l < W; l++)
-            s += q[l];
-        sum[i / 16] += s;
+        q[i] = __builtin_convertvector((load(x + i * W) * all(inverse) + magic) - magic, vi);
+        vb b = __builtin_convertvector(q[i], vb);
+        memcpy(bytes + i * W, &b, sizeof(b));
+    }
+    // Whole numbers below 2^24 are exact as floats.
+    int32_t sum[2];
+    for (int h = 0; h < 2; h++) {
+        vi total = q[h * V];
+        for (int v = 1; v < V; v++)
+            total += q[h * V + v];
+        sum[h] = (int32_t)fold(__builtin_convertvector(total, vf));
     }
     for (int t = 0; t < 8; t++)
         memcpy(&to[t * rows], bytes + 4 * t, 4);
@@ -180,7 +185,6 @@ INLINE const uint8_t *unpack_type(enum type type, int bits, size_t bytes, struct
 {
     const uint8_t *from = panel + w->quants + (size_t)first * bytes;
     for (int g = 0; g < n; g++, from += bytes) {
-        ask_ahead(from, bytes);
         unpack_scales(type, t, p, g, panel, first + g);
         if (bits < 8)
             unpack_numbers(bits, t->quads[p][g], from);
@@ -286,8 +290,9 @@ INLINE void dot_group(int m, bool least, int first, int count, vf a[][V], const 
     }
 }
 
+// next, bytes: what each group asks memory for meanwhile, so that requests are spread over the work; bytes 0: nothing.
 INLINE void dots(int m, bool least, bool half, float *sums, const uint8_t *quads, const float (*scale)[2][PANEL],
-                 const float (*least_of)[PANEL], int groups, const int32_t *x)
+                 const float (*least_of)[PANEL], int groups, const int32_t *x, const uint8_t *next, size_t bytes)
 {
     vf a[MOST_INT][V];
     UNROLL
@@ -296,6 +301,9 @@ INLINE void dots(int m, bool least, bool half, float *sums, const uint8_t *quads
     for (int v = 0; v < V; v++)
         a[i][v] = load(sums + i * PANEL + v * W);
     for (int g = 0; g < groups; g++, quads += 512, x += INT8_WORDS * m) {
+        for (size_t i = 0; i < bytes; i += 64)
+            __builtin_prefetch(next + i, 0, 2);
+        next += bytes;
         if (half) {
             dot_group(m, least, 0, 4, a, quads, scale[g][0], x, 11);
             dot_group(m, least, 4, 4, a, quads, scale[g][1], x, 12);
@@ -321,15 +329,15 @@ INLINE void dots(int m, bool least, bool half, float *sums, const uint8_t *quads
 #define DOTS_OF(M) \
     case M: \
         if (w->type == Q6_K) \
-            dots(M, false, true, sums, quads, t->scale[p], t->least[p], groups, x); \
+            dots(M, false, true, sums, quads, t->scale[p], t->least[p], groups, x, next, bytes); \
         else if (has_least(w->type)) \
-            dots(M, true, false, sums, quads, t->scale[p], t->least[p], groups, x); \
+            dots(M, true, false, sums, quads, t->scale[p], t->least[p], groups, x, next, bytes); \
         else \
-            dots(M, false, false, sums, quads, t->scale[p], t->least[p], groups, x); \
+            dots(M, false, false, sums, quads, t->scale[p], t->least[p], groups, x, next, bytes); \
         break;
 
 static void dots_of(int rows, const struct packed *w, const struct tile *t, int p, float *sums, const uint8_t *quads,
-                    int groups, const int32_t *x)
+                    int groups, const int32_t *x, const uint8_t *next, size_t bytes)
 {
     switch (rows) {
         DOTS_OF(1)
@@ -364,7 +372,8 @@ static void run_int8(float *sums, const struct packed *w, const uint8_t *const *
             int64_t row = chunk_first(x, c), rows = chunk_first(x, c + 1) - row;
             const int32_t *at = (const int32_t *)x->data + row * x->words + first * INT8_WORDS * rows;
             for (int p = 0; p < count; p++)
-                dots_of((int)rows, w, t, p, sums + (p * x->n + row) * PANEL, quads[p], n, at);
+                dots_of((int)rows, w, t, p, sums + (p * x->n + row) * PANEL, quads[p], n, at,
+                        panel[p] + w->quants + (size_t)first * w->group + AHEAD, c == 0 ? w->group : 0);
         }
     }
 }
@@ -500,6 +509,7 @@ static const float *spread(struct tile *t, const struct packed *w, const uint8_t
         else if (w->type == BF16)
             spread_bf16(t->spread[p], panel[p] + first * 2 * PANEL, n);
         else {
+            ask_ahead(panel[p] + w->quants + (size_t)(first / GROUP) * w->group, (size_t)(n / GROUP) * w->group);
             const uint8_t *quads = unpack(t, p, w, panel[p], first / GROUP, n / GROUP);
             spread_quads(t->spread[p], w->type, quads, t->scale[p], t->least[p], n / GROUP);
         }

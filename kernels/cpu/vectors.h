@@ -130,10 +130,17 @@ INLINE vf larger(vf a, vf b)
 
 INLINE float largest(vf v)
 {
-    float most = v[0];
-    for (int i = 1; i < W; i++)
-        most = v[i] > most ? v[i] : most;
-    return most;
+#if defined(__AVX512F__)
+    v = larger(v, __builtin_shuffle(v, (vi){ 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7 }));
+    v = larger(v, __builtin_shuffle(v, (vi){ 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11 }));
+    v = larger(v, __builtin_shuffle(v, (vi){ 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13 }));
+#elif defined(__AVX2__)
+    v = larger(v, __builtin_shuffle(v, (vi){ 4, 5, 6, 7, 0, 1, 2, 3 }));
+    v = larger(v, __builtin_shuffle(v, (vi){ 2, 3, 0, 1, 6, 7, 4, 5 }));
+#else
+    v = larger(v, __builtin_shuffle(v, (vi){ 2, 3, 0, 1 }));
+#endif
+    return v[0] > v[1] ? v[0] : v[1];
 }
 
 INLINE vf magnitude(vf v)
