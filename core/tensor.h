@@ -14,6 +14,7 @@ enum type { F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, TYPE
 // numbers with one scale for each 32 of a row, for quantised weights only. PRESET: the fastest of them whose perplexity
 // stays within 0.5 % of f32's (docs/performance.md), which depends on the weights: activations_settle.
 enum activations { ACTIVATIONS_PRESET, ACTIVATIONS_F32, ACTIVATIONS_BF16, ACTIVATIONS_INT8 };
+#define ACTIVATIONS_CHOICES "preset|f32|bf16|int8" // activations_names as a table of options has them
 
 struct type_facts {
     const char *name; // "f32", "q4_1", as in YAML and reports

@@ -14,6 +14,7 @@
 #include "models/model.h"
 
 struct sampling;
+struct settings;
 struct tokenizer;
 
 struct drafter_env {                   // what a drafter may borrow for its whole life
@@ -27,12 +28,19 @@ struct drafter_env {                   // what a drafter may borrow for its whol
     int live;           // ids from here on are no tokens (padding rows of the target's vocabulary)
 };
 
+// What became of an option whose preset only an opened model can settle: `activations: preset` is int8 here.
+struct settled {
+    const char *option, *value;
+};
+enum { MAX_SETTLED = 4 };
+
 struct drafter {                     // every drafter's own struct begins with this
     const struct drafter_type *type; // set by drafter_create
     struct taps taps;                // hidden states of the target that advance() is to bring; set by create
     int nodes;                       // most nodes that a draft of its will have, the root included; set by create
     uint64_t weights;                // model_hash of its own weights; 0: it has none
     size_t bytes; // of memory that create took, weights included, for the dry run; 0: next to nothing
+    struct settled settled[MAX_SETTLED]; // set by create; behind the last one option is NULL
 };
 
 struct drafter_type {
@@ -55,4 +63,5 @@ extern const struct drafter_type *const drafter_types[];    // ends with NULL: d
 const struct drafter_type *drafter_named(const char *name); // NULL: none
 struct drafter *drafter_create(const struct drafter_type *type, const struct drafter_env *env, const void *options,
                                struct error *err);
-void drafter_destroy(struct drafter *d); // NULL is fine
+void drafter_settle(const struct drafter *d, struct settings *options); // puts what is settled into them
+void drafter_destroy(struct drafter *d);                                // NULL is fine

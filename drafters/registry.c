@@ -1,6 +1,7 @@
 // registry.c - every drafter there is: one name here, one file beside it.
 #include <string.h>
 
+#include "core/settings.h"
 #include "drafters/drafter.h"
 
 #define DRAFTERS(DRAFTER) \
@@ -30,6 +31,12 @@ struct drafter *drafter_create(const struct drafter_type *type, const struct dra
     if (d != NULL)
         d->type = type;
     return d;
+}
+
+void drafter_settle(const struct drafter *d, struct settings *options)
+{
+    for (int i = 0; i < MAX_SETTLED && d->settled[i].option != NULL; i++)
+        settings_put(options, d->settled[i].option, settings_scalar(d->settled[i].value));
 }
 
 void drafter_destroy(struct drafter *d)

@@ -22,6 +22,7 @@ enum { STRETCH = 256 }; // tokens of certain text in one pass
 struct small_options {
     char *model;
     struct grow_options grow;
+    int activations, cache; // enum activations, enum kv_type
 };
 
 struct small_slot {
@@ -74,13 +75,14 @@ static bool same_vocabulary(const struct small *g, const struct drafter_env *env
     return ok;
 }
 
-static bool open_model(struct small *g, const struct drafter_env *env, const char *name, struct error *err)
+static bool open_model(struct small *g, const struct drafter_env *env, const struct small_options *o, struct error *err)
 {
-    char *path = model_path(name, env->beside, err);
+    char *path = model_path(o->model, env->beside, err);
     if (path == NULL)
         return false;
     int frontier = grow_frontier(&g->grow) * env->slots;
-    g->model = model_open(path, g->backend, ACTIVATIONS_F32, frontier > STRETCH ? frontier : STRETCH, err);
+    g->model =
+        model_open(path, g->backend, (enum activations)o->activations, frontier > STRETCH ? frontier : STRETCH, err);
     bool ok = g->model != NULL;
     if (ok) {
         const struct model_shape *s = model_shape(g->model);
@@ -103,13 +105,14 @@ static bool make(struct tensor *t, struct backend *b, int64_t rows, int64_t widt
     return t->data != NULL || fail(err, "%s: no room for the draft model's logits", b->name);
 }
 
-static bool make_room(struct small *g, const struct drafter_env *env, struct error *err)
+static bool make_room(struct small *g, const struct drafter_env *env, enum type cache, struct error *err)
 {
     size_t candidates = (size_t)grow_candidates(&g->grow),
            frontier = (size_t)grow_frontier(&g->grow) * (size_t)env->slots;
     size_t rows = (size_t)model_rows(g->model);
     int asked = grow_asked(&g->grow), pending = asked > STRETCH ? asked : STRETCH;
     struct kv_shape shape = model_kv_shape(g->model, env->slots, env->length + asked, pending);
+    shape.type = cache;
     g->cache = kv_create(g->backend, &shape, err);
     if (g->cache == NULL || !make(&g->state, g->backend, env->slots, model_shape(g->model)->width, err) ||
         !make(&g->logits, g->backend, (int64_t)frontier, g->vocab, err))
@@ -179,8 +182,12 @@ static struct drafter *small_create(const struct drafter_env *env, const void *o
     g->grow = o->grow;
     g->slots = env->slots;
     g->drafter.nodes = grow_nodes(&o->grow);
-    if (open_model(g, env, o->model, err) && make_room(g, env, err))
+    enum type cache = kv_settle((enum kv_type)o->cache);
+    if (open_model(g, env, o, err) && make_room(g, env, cache, err)) {
+        g->drafter.settled[0] = (struct settled){ "activations", activations_names[model_activations(g->model)] };
+        g->drafter.settled[1] = (struct settled){ "cache", type_facts[cache].name };
         return &g->drafter;
+    }
     small_destroy(&g->drafter);
     return NULL;
 }
@@ -397,6 +404,8 @@ static unsigned small_makes(const void *options)
 static const struct option small_options[] = {
     { "model", OPTION_PATH, offsetof(struct small_options, model), NULL, "the draft model: a file, a folder or a name", 0, 0, NULL },
     GROW_OPTIONS(struct small_options, grow),
+    { "activations", OPTION_CHOICE, offsetof(struct small_options, activations), "preset", "what its products round their input to; preset: as its weights allow", 0, 0, ACTIVATIONS_CHOICES },
+    { "cache", OPTION_CHOICE, offsetof(struct small_options, cache), "preset", "element type of its keys and values", 0, 0, KV_CHOICES },
     { 0 },
 };
 // clang-format on

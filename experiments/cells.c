@@ -1,8 +1,9 @@
 // cells.c - by what a cell is known.
 //
 // The hash that makes a cell a cell is taken over everything that text or timing depend on: the resolved settings
-// (threads and device among them), the weights of target and drafter, what the checkpoint says of chats and ends, the
-// bytes of the prompt file. So a changed model or prompt file is another cell and runs anew. Not in it:
+// (threads, device and precision among them: a preset of precision is settled once its model is open), the weights of
+// target and drafter, what the checkpoint says of chats and ends, the bytes of the prompt file. So a changed model or
+// prompt file is another cell and runs anew. Not in it:
 //
 //     repeat, limit, per_category   more of the same: raised, they add sequences to the cell. A prompt is known by its
 //                                   place in the file, which they do not change
@@ -16,6 +17,7 @@
 
 #include "core/memory.h"
 #include "core/settings.h"
+#include "drafters/drafter.h"
 #include "experiments/cells.h"
 #include "experiments/hash.h"
 #include "models/model.h"
@@ -32,12 +34,13 @@ static void put_int(struct settings *map, const char *key, long long v)
     put_text(map, key, text);
 }
 
-static struct settings *target_settings(const struct experiment *e)
+static struct settings *target_settings(const struct opened *o)
 {
     struct settings *s = settings_map();
-    put_text(s, "model", e->target);
-    put_text(s, "device", e->device);
-    put_text(s, "activations", "f32");
+    put_text(s, "model", o->e->target);
+    put_text(s, "device", o->e->device);
+    put_text(s, "activations", activations_names[model_activations(o->target.model)]);
+    put_text(s, "cache", type_facts[o->target.cache].name);
     return s;
 }
 
@@ -62,12 +65,13 @@ static struct settings *limits_settings(const struct opened *o)
     return s;
 }
 
-static struct settings *cell_settings(const struct opened *o, struct cell cell, bool peers)
+// d NULL: what it has in common with its peers.
+static struct settings *cell_settings(const struct opened *o, struct cell cell, const struct drafter *d)
 {
     const struct experiment *e = o->e;
     struct settings *s = settings_map(), *record = settings_map(), *cells = settings_map();
     put_text(s, "name", e->name);
-    settings_put(s, "target", target_settings(e));
+    settings_put(s, "target", target_settings(o));
     put_int(s, "threads", e->threads);
     settings_put(s, "prompts", prompts_settings(o));
     settings_put(s, "limits", limits_settings(o));
@@ -76,9 +80,11 @@ static struct settings *cell_settings(const struct opened *o, struct cell cell, 
     settings_put(s, "record", record);
     settings_put(cells, "sampling", settings_copy(e->sampling.entry[cell.sampling].settings));
     settings_put(cells, "batch", settings_copy(e->batch.entry[cell.batch].settings));
-    if (!peers) {
+    if (d != NULL) {
+        struct settings *drafter = settings_copy(e->drafter.entry[cell.drafter].settings);
+        drafter_settle(d, drafter);
         settings_put(cells, "rule", settings_copy(e->rule.entry[cell.rule].settings));
-        settings_put(cells, "drafter", settings_copy(e->drafter.entry[cell.drafter].settings));
+        settings_put(cells, "drafter", drafter);
     }
     settings_put(s, "cells", cells);
     return s;
@@ -99,20 +105,20 @@ static void write_hash(uint64_t h, char to[17])
     snprintf(to, 17, "%016llx", (unsigned long long)h);
 }
 
-struct identity cell_identity(const struct opened *o, struct cell cell, uint64_t drafter_weights)
+struct identity cell_identity(const struct opened *o, struct cell cell, const struct drafter *d)
 {
     struct identity id = { 0 };
     struct text own = { 0 }, shared = { 0 };
-    struct settings *s = cell_settings(o, cell, false), *t = cell_settings(o, cell, true);
+    struct settings *s = cell_settings(o, cell, d), *t = cell_settings(o, cell, NULL);
     settings_write(s, &own);
     settings_write(t, &shared);
     settings_free(s);
     settings_free(t);
-    write_hash(hash_more(contents(o, drafter_weights), own.s, own.n), id.hash);
+    write_hash(hash_more(contents(o, d->weights), own.s, own.n), id.hash);
     write_hash(hash_more(contents(o, 0), shared.s, shared.n), id.peers);
     write_hash(model_hash(o->target.model), id.target_hash);
-    if (drafter_weights != 0)
-        write_hash(drafter_weights, id.drafter_hash);
+    if (d->weights != 0)
+        write_hash(d->weights, id.drafter_hash);
     id.settings = own.s;
     free(shared.s);
     return id;

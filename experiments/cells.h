@@ -7,11 +7,11 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "core/tensor.h"
 #include "experiments/engine.h"
 #include "experiments/prompts.h"
 
 struct contender;
+struct drafter;
 struct option;
 struct settings;
 struct store;
@@ -36,7 +36,7 @@ struct experiment {
     struct settings *file, *presets; // presets: of the lists under `cells`
     char *name;
     char *target, *device; // target: as written
-    enum activations activations;
+    struct precision precision;
     int threads;               // as many as will be used: 0 in the file is every processor
     char *prompts_file, *chat; // as written
     int limit, per_category;
@@ -82,13 +82,6 @@ struct opened { // start with { 0 }
 bool opened_open(struct opened *o, const struct experiment *e, int rows, struct error *err);
 void opened_close(struct opened *o);
 
-// The tokens of a prompt's turn, given the model's answers to the turns before it (conversation.c). NULL for those that
-// the prompt does not have. false: the text cannot be tokenized.
-bool conversation_ids(const struct opened *o, const struct prompt *p, char *const *answer, int turn, struct ids *to,
-                      struct error *err);
-// of an answer; NULL: no tokenizer; free() it
-char *conversation_text(const struct opened *o, const int32_t *token, int n);
-
 // ---- cells
 
 struct cell { // which entry of each list
@@ -96,13 +89,12 @@ struct cell { // which entry of each list
 };
 
 struct identity {             // by what a cell is known in the database
-    char *settings;           // an experiment's file of this one cell, on one line
+    char *settings;           // an experiment's file of this one cell, on one line, every preset settled
     char hash[17], peers[17]; // peers: without drafter and rule
     char target_hash[17], drafter_hash[17];
 };
 
-// drafter_weights: model_hash of the drafter's own weights; 0: it has none.
-struct identity cell_identity(const struct opened *o, struct cell cell, uint64_t drafter_weights);
+struct identity cell_identity(const struct opened *o, struct cell cell, const struct drafter *d);
 void identity_free(struct identity *i);
 char *cell_prompts(const struct opened *o); // "prompts.jsonl 0123456789abcdef"; free() it
 

@@ -149,6 +149,20 @@ static int unknown_flag(const struct usage *u, const char *given)
     return usage_fail(u, "there is no option %s; speclab %s --help lists them", given, u->name);
 }
 
+static int take_choice(const struct usage *u, const struct flag *f, const char *value)
+{
+    int i = 0;
+    for (const char *word = f->argument; *word != '\0'; i++) {
+        size_t n = strcspn(word, "|");
+        if (strlen(value) == n && memcmp(value, word, n) == 0) {
+            *(int *)f->to = i;
+            return GO_ON;
+        }
+        word += n + (word[n] == '|');
+    }
+    return usage_fail(u, "--%s: expected one of %s, found \"%s\"", f->name, f->argument, value);
+}
+
 static int take_flag(const struct usage *u, const struct flag *f, const char *value)
 {
     struct flag_texts *texts = f->to;
@@ -174,6 +188,8 @@ static int take_flag(const struct usage *u, const struct flag *f, const char *va
             return usage_fail(u, "--%s can be given %d times at most", f->name, texts->n);
         texts->text[texts->n++] = value;
         return GO_ON;
+    case FLAG_CHOICE:
+        return take_choice(u, f, value);
     }
     return GO_ON;
 }

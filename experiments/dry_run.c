@@ -27,8 +27,8 @@ struct plan {
     struct text cells; // the table, to come behind the summary
     int64_t turns;     // to be decoded
     double ns;
-    bool guessed;      // some of the time is by bandwidth, not experience
-    size_t most_bytes; // caches and drafters of the largest group
+    bool guessed;                   // some of the time is by bandwidth, not experience
+    size_t most_bytes, cache_bytes; // of the largest group: caches, logits and drafters; the target's caches
 };
 
 static bool find_run(const struct plan *p, struct contender *c, struct error *err)
@@ -47,10 +47,12 @@ static bool find_run(const struct plan *p, struct contender *c, struct error *er
 static bool pace(const struct plan *p, const struct contender *c, double *ns, struct error *err)
 {
     const char *drafter[] = { p->e->drafter.entry[c->cell.drafter].shown, "none" };
+    const struct target *t = &p->opened.target;
+    const char *activations = activations_names[model_activations(t->model)], *cache = type_facts[t->cache].name;
     err->text[0] = '\0';
     *ns = 0;
     for (int i = 0; i < 2 && p->store != NULL && *ns == 0 && err->text[0] == '\0'; i++)
-        *ns = (double)store_pace(p->store, c->identity.target_hash, drafter[i], err);
+        *ns = (double)store_pace(p->store, c->identity.target_hash, activations, cache, drafter[i], err);
     return err->text[0] == '\0';
 }
 
@@ -86,17 +88,20 @@ static bool add_group(struct plan *p, int number, struct error *err)
     struct group g;
     if (!group_open(&g, number, &p->opened, err))
         return false;
-    size_t bytes = 0;
+    size_t bytes = 0, caches = 0;
     bool ok = true;
     text_printf(&p->cells, "\n%s, batch %s\n", p->e->sampling.entry[g.sampling].shown,
                 p->e->batch.entry[g.batch].shown);
     for (int i = 0; i < g.n && ok; i++) {
         ok = find_run(p, &g.contender[i], err) && add_cell(p, &g.contender[i], err);
-        bytes +=
-            verifier_bytes(verifier_setup(g.contender[i].pairing.verifier)) + g.contender[i].pairing.drafter->bytes;
+        const struct verifier_setup *v = verifier_setup(g.contender[i].pairing.verifier);
+        bytes += verifier_bytes(v) + g.contender[i].pairing.drafter->bytes;
+        caches += verifier_cache_bytes(v);
     }
-    if (bytes > p->most_bytes)
+    if (bytes > p->most_bytes) {
         p->most_bytes = bytes;
+        p->cache_bytes = caches;
+    }
     group_close(&g);
     return ok;
 }
@@ -117,16 +122,18 @@ static void print_summary(const struct plan *p)
 
     fprintf(p->out, "%s: %d cells, %d prompts of %d turns, %d %s\n", e->name, n, e->prompts.n, experiment_turns(e),
             e->repeat, e->repeat == 1 ? "repeat" : "repeats");
-    fprintf(p->out, "target   %s: %s weights, f32 activations, on %s\n         %s\n", e->target, model_type(m),
-            e->device, p->opened.machine);
+    fprintf(p->out, "target   %s: %s weights, %s activations, %s cache, on %s\n         %s\n", e->target, model_type(m),
+            activations_names[model_activations(m)], type_facts[p->opened.target.cache].name, e->device,
+            p->opened.machine);
     fprintf(p->out,
             "prompts  %s, chat %s, first turns of %.0f tokens, the longest of %d;\n"
             "         at most %d new tokens a turn, context %d\n",
             e->prompts_file, p->opened.chat.kind == CHAT_CHATML ? "chatml" : "none",
             (double)p->opened.tokens / e->prompts.n, p->opened.longest, e->new_tokens, p->opened.context);
-    fprintf(p->out, "memory   %.0f MB: weights %.1f, scratch %.1f, caches and drafters of a group %.1f\n",
-            megabytes(model_bytes(m) + scratch + p->most_bytes), megabytes(model_bytes(m)), megabytes(scratch),
-            megabytes(p->most_bytes));
+    fprintf(
+        p->out, "memory   %.0f MB: weights %.1f, scratch %.1f; of a group %s caches %.1f, logits and drafters %.1f\n",
+        megabytes(model_bytes(m) + scratch + p->most_bytes), megabytes(model_bytes(m)), megabytes(scratch),
+        type_facts[p->opened.target.cache].name, megabytes(p->cache_bytes), megabytes(p->most_bytes - p->cache_bytes));
     if (p->turns == 0)
         fprintf(p->out, "time     none: everything is in the database\n");
     else

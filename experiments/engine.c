@@ -16,7 +16,14 @@
 
 // ---- the target
 
-bool target_open(struct target *t, const char *name, const char *beside, int threads, enum activations a, int rows,
+static bool settle_cache(struct target *t, struct precision p, struct error *err)
+{
+    struct kv_shape shape = model_kv_shape(t->model, 1, 1, 1);
+    t->cache = shape.type = kv_settle((enum kv_type)p.cache);
+    return kv_fits(&shape, err);
+}
+
+bool target_open(struct target *t, const char *name, const char *beside, int threads, struct precision p, int rows,
                  struct error *err)
 {
     *t = (struct target){ 0 };
@@ -25,8 +32,8 @@ bool target_open(struct target *t, const char *name, const char *beside, int thr
         return false;
     t->backend = backend_cpu(threads, err);
     if (t->backend != NULL)
-        t->model = model_open(t->path, t->backend, a, rows, err);
-    if (t->model == NULL) {
+        t->model = model_open(t->path, t->backend, (enum activations)p.activations, rows, err);
+    if (t->model == NULL || !settle_cache(t, p, err)) {
         target_close(t);
         return false;
     }
@@ -59,11 +66,9 @@ bool target_chat(const struct target *t, const char *wanted, struct chat_format 
            fail(err, "%s: %s", t->path, why.text);
 }
 
-bool text_encode(const struct tokenizer *t, const struct model_config *c, const char *text, size_t n, bool special,
-                 struct ids *to, struct error *err)
+static bool append(const struct tokenizer *t, const struct model_config *c, const char *text, size_t n, bool special,
+                   struct ids *to, struct error *err)
 {
-    if (c->add_bos && c->bos >= 0)
-        ids_add(to, c->bos);
     size_t before = to->n;
     if (!tokenizer_encode(t, text, n, special, to, err))
         return false;
@@ -72,6 +77,19 @@ bool text_encode(const struct tokenizer *t, const struct model_config *c, const 
             return fail(err, "%s: its tokenizer makes id %d, its vocabulary ends at %d", c->path, to->id[i],
                         c->vocab - 1);
     return true;
+}
+
+bool text_encode(const struct tokenizer *t, const struct model_config *c, const char *text, size_t n, bool special,
+                 struct ids *to, struct error *err)
+{
+    if (c->add_bos && c->bos >= 0)
+        ids_add(to, c->bos);
+    return append(t, c, text, n, special, to, err);
+}
+
+bool target_append(const struct target *t, const char *text, size_t n, struct ids *to, struct error *err)
+{
+    return target_needs_text(t, err) && append(t->tokenizer, model_config(t->model), text, n, false, to, err);
 }
 
 bool target_encode(const struct target *t, const char *text, size_t n, bool special, struct ids *to, struct error *err)
@@ -216,6 +234,7 @@ bool pairing_open(struct pairing *p, struct target *t, const char *beside, int s
         .length = length,
         .nodes = p->drafter->nodes,
         .live = t->live,
+        .cache = t->cache,
     };
     if (p->rows > model_rows(t->model))
         fail(err, "%d slots with drafts of %d nodes by drafter %s need passes of %d rows, the target was opened for %d",

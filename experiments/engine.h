@@ -11,6 +11,7 @@
 #include "core/tensor.h"
 #include "models/chat.h"
 #include "models/config.h"
+#include "models/kv_cache.h"
 #include "models/tokenizer.h"
 #include "sampling/sampling.h"
 
@@ -25,18 +26,33 @@ struct verifier;
 // rows: enough for any one draft (MAX_NODES), and for fast prompts
 enum { TARGET_ROWS = 512, TARGET_ENDS = MAX_ENDS + 1 };
 
+// How exactly a model computes and remembers, as a person asks for it; { 0 }: the presets. Opened, it is definite:
+// model_activations, target.cache.
+struct precision {
+    int activations; // enum activations
+    int cache;       // enum kv_type
+};
+
+// The flags of every command that opens a model.
+// clang-format off
+#define PRECISION_FLAGS(p) \
+    { "activations", FLAG_CHOICE, &(p).activations, ACTIVATIONS_CHOICES, "what products round their input to; preset: as the weights allow", 0, 0 }, \
+    { "cache", FLAG_CHOICE, &(p).cache, KV_CHOICES, "element type of keys and values", 0, 0 }
+// clang-format on
+
 struct target { // start with { 0 }
     char *path; // where the name was found; owned
     struct backend *backend;
     struct model *model;
     struct tokenizer *tokenizer; // NULL: none that we can read; no_tokenizer says why
     struct error no_tokenizer;
-    int live; // ids that the tokenizer knows, or the vocabulary: ids from here on are padding, never sampled
+    enum type cache; // element type of its keys and values, for whoever makes a cache
+    int live;        // ids that the tokenizer knows, or the vocabulary: ids from here on are padding, never sampled
 };
 
 // name: as models/paths.h finds it. threads 0: all. rows: most rows of one pass, at least slots * nodes; TARGET_ROWS
 // does for one slot. A missing or unknown tokenizer is no failure: target_needs_text makes it one where text is wanted.
-bool target_open(struct target *t, const char *name, const char *beside, int threads, enum activations a, int rows,
+bool target_open(struct target *t, const char *name, const char *beside, int threads, struct precision p, int rows,
                  struct error *err);
 void target_close(struct target *t); // { 0 } is fine
 bool target_needs_text(const struct target *t, struct error *err);
@@ -47,6 +63,8 @@ bool target_chat(const struct target *t, const char *wanted, struct chat_format 
 // rendered chat.
 bool text_encode(const struct tokenizer *t, const struct model_config *c, const char *text, size_t n, bool special,
                  struct ids *to, struct error *err);
+// Appends the ids of what stands behind others: no BOS, and nothing in it is special.
+bool target_append(const struct target *t, const char *text, size_t n, struct ids *to, struct error *err);
 bool target_encode(const struct target *t, const char *text, size_t n, bool special, struct ids *to, struct error *err);
 // Ids that end a text: the checkpoint's own, and the token that ends an answer in this chat (NULL: no chat). How many.
 int target_ends(const struct target *t, const struct chat_format *chat, int32_t end[TARGET_ENDS]);

@@ -108,6 +108,18 @@ static bool read_word(const struct settings *map, const char *key, const char *c
     return found;
 }
 
+// The number of the word.
+static bool read_choice(const struct settings *map, const char *key, const char *const *words, int *to,
+                        struct error *err)
+{
+    char *word = NULL;
+    bool ok = read_word(map, key, words, &word, err);
+    for (*to = 0; ok && strcmp(words[*to], word) != 0;)
+        ++*to;
+    free(word);
+    return ok;
+}
+
 // ---- the file's parts
 
 static bool read_name(struct experiment *e, struct error *err)
@@ -123,21 +135,17 @@ static bool read_name(struct experiment *e, struct error *err)
 
 static bool read_target(struct experiment *e, struct error *err)
 {
-    static const char *const keys[] = { "model", "device", "activations", NULL };
-    static const char *const devices[] = { "cpu", NULL }, *const activations[] = { "f32", NULL };
+    static const char *const keys[] = { "model", "device", "activations", "cache", NULL };
+    static const char *const devices[] = { "cpu", NULL };
     const struct settings *s;
-    char *rounding = NULL;
     if (!needs(e->file, "an experiment", "target", &s, err) || !is_map_of(s, "target", keys, err) ||
-        !read_text(s, "target", "model", NULL, &e->target, err) || !read_word(s, "device", devices, &e->device, err))
-        return false;
-    bool ok = read_word(s, "activations", activations, &rounding, err);
-    free(rounding);
-    if (!ok)
+        !read_text(s, "target", "model", NULL, &e->target, err) || !read_word(s, "device", devices, &e->device, err) ||
+        !read_choice(s, "activations", activations_names, &e->precision.activations, err) ||
+        !read_choice(s, "cache", kv_type_names, &e->precision.cache, err))
         return false;
     struct error why;
     char *path = model_path(e->target, e->folder, &why);
     free(path);
-    e->activations = ACTIVATIONS_F32;
     return path != NULL || settings_fail(err, settings_get(s, "model"), "model: %s", why.text);
 }
 

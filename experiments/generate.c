@@ -25,6 +25,7 @@ struct generate {
     const char *stage[MAX_STAGES]; // values of the sampling stages, in the order of stages[]; NULL: not given
     long long seed, tokens, context, threads;
     bool ignore_end, json, trace;
+    struct precision precision;
     struct flag_texts stop;
     const char *model, *prompt;
 
@@ -194,6 +195,8 @@ static struct json *how_json(const struct generate *g)
     json_set(j, "model", json_new_text(t->path));
     json_set(j, "model_hash", json_new_text(hash));
     json_set(j, "type", json_new_text(model_type(t->model)));
+    json_set(j, "activations", json_new_text(activations_names[model_activations(t->model)]));
+    json_set(j, "cache", json_new_text(type_facts[t->cache].name));
     json_set(j, "drafter", settings_json(g->said_drafter));
     json_set(j, "rule", settings_json(g->said_rule));
     json_set(j, "lossless", json_new_bool(g->pairing.rule->exact));
@@ -263,11 +266,12 @@ static bool decode(struct generate *g, struct error *err)
 static bool generate(struct generate *g, struct error *err)
 {
     int length = 0;
-    if (!target_open(&g->target, g->model, NULL, (int)g->threads, ACTIVATIONS_F32, TARGET_ROWS, err) ||
+    if (!target_open(&g->target, g->model, NULL, (int)g->threads, g->precision, TARGET_ROWS, err) ||
         (g->stop.n > 0 && !target_needs_text(&g->target, err)) ||
         !(g->ids != NULL ? read_ids(g, err) : read_prompt(g, err)) || !choose_length(g, &length, err) ||
         !pairing_open(&g->pairing, &g->target, NULL, 1, length, err))
         return false;
+    drafter_settle(g->pairing.drafter, g->said_drafter);
     g->transcript.keep = g->json;
     g->transcript.trace = g->trace;
     g->transcript.prompt = (int)g->prompt_ids.n;
@@ -343,6 +347,7 @@ int command_generate(int argc, char **argv)
         { "tokens", FLAG_INT, &g.tokens, "N", "new tokens at most; preset: 128", 1, 1 << 24 },
         { "context", FLAG_INT, &g.context, "N", "tokens in all at most; preset: what the model was made for", 1, 1 << 24 },
         { "threads", FLAG_INT, &g.threads, "N", "preset: one for each processor", 1, 1024 },
+        PRECISION_FLAGS(g.precision),
         { "chat", FLAG_TEXT, &g.chat, "auto|none|chatml", "how the prompt is put to the model: as its own chat template has it\n"
                                                           "(auto, the preset), or as it stands (none)", 0, 0 },
         { "system", FLAG_TEXT, &g.system, "TEXT", "the system message of the chat", 0, 0 },

@@ -2,6 +2,7 @@
 //
 // Each has a cache of its own, so that going from one cell to the next costs nothing that would show in the times.
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
@@ -36,7 +37,21 @@ static bool open_contender(struct contender *c, struct opened *o, int *rows, str
         decoder_create(c->pairing.verifier, c->pairing.drafter, batch, e->seed, recorder_listener(c->recorder), err);
     if (c->decoder == NULL)
         return false;
-    c->identity = cell_identity(o, c->cell, c->pairing.drafter->weights);
+    c->identity = cell_identity(o, c->cell, c->pairing.drafter);
+    return true;
+}
+
+// Entries that read differently may be one cell: `preset`, and what it settles to.
+static bool is_new(const struct group *g, const struct contender *c, const struct experiment *e, struct error *err)
+{
+    for (const struct contender *other = g->contender; other < c; other++)
+        if (strcmp(other->identity.hash, c->identity.hash) == 0) {
+            const struct entry *d = e->drafter.entry;
+            const struct settings *given = d[c->cell.drafter].given, *first = d[other->cell.drafter].given;
+            return settings_fail(err, given,
+                                 "cells.drafter: %s is the same as %s on line %d, whose presets come to that",
+                                 d[c->cell.drafter].shown, d[other->cell.drafter].shown, first->line);
+        }
     return true;
 }
 
@@ -52,7 +67,7 @@ static bool open_all(struct group *g, int number, struct opened *o, int *rows, s
             struct contender *c = &g->contender[g->n++];
             c->cell = (struct cell){ g->sampling, g->batch, r, d };
             c->none = experiment_is_none(e, d);
-            if (!open_contender(c, o, rows, err))
+            if (!open_contender(c, o, rows, err) || !is_new(g, c, e, err))
                 return false;
         }
     return true;

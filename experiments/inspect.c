@@ -30,6 +30,7 @@ struct kind { // tensors of one type
 struct inspect {
     long long context, threads;
     bool json, tensors, no_probe;
+    struct precision precision;
 
     struct model_config config;
     struct weights *weights;
@@ -44,6 +45,7 @@ struct inspect {
     struct model *model; // NULL: it cannot be run, no_model says why
     struct error no_model;
 
+    enum type cache;                        // of its elements
     size_t cache_bytes;                     // of one token
     double flops, weight_bytes, pass_bytes; // of one token at the context asked for
     struct probe probe;
@@ -80,15 +82,19 @@ static double pass_flops(const struct model_config *c, long long context)
     return 2 * (c->layers * (layer + attention) + (double)c->width * c->vocab);
 }
 
-static void measure(struct inspect *in)
+static bool measure(struct inspect *in, struct error *err)
 {
     struct kv_shape one = model_kv_shape(in->model, 1, 1, 1);
+    in->cache = one.type = kv_settle((enum kv_type)in->precision.cache);
+    if (!kv_fits(&one, err))
+        return false;
     in->cache_bytes = kv_bytes(&one);
     in->flops = pass_flops(&in->config, in->context);
     in->weight_bytes = (double)model_bytes(in->model);
     in->pass_bytes = in->weight_bytes + (double)in->cache_bytes * (double)in->context;
     if (!in->no_probe)
         in->probe = probe_read_bandwidth((int)in->threads);
+    return true;
 }
 
 static bool gather(struct inspect *in, const char *name, struct error *err)
@@ -115,10 +121,8 @@ static bool gather(struct inspect *in, const char *name, struct error *err)
     in->backend = backend_cpu((int)in->threads, err);
     if (in->backend == NULL)
         return false;
-    in->model = model_open(in->config.path, in->backend, ACTIVATIONS_F32, 1, &in->no_model);
-    if (in->model != NULL)
-        measure(in);
-    return true;
+    in->model = model_open(in->config.path, in->backend, (enum activations)in->precision.activations, 1, &in->no_model);
+    return in->model == NULL || measure(in, err);
 }
 
 static void forget(struct inspect *in)
@@ -195,6 +199,10 @@ static void print_shape(const struct inspect *in)
     if (c->rope_scaling == ROPE_LINEAR || c->rope_scaling == ROPE_LLAMA3)
         printf(", factor %g", c->rope_factor);
     printf("\nhead        %s\n", c->tied ? "the embedding" : "its own");
+    if (c->inflated != NULL)
+        printf("inflated    marked as inflated: does the work of %s; its speed is of no real model\n", c->inflated);
+    if (c->quantised != NULL)
+        printf("quantised   from %s\n", c->quantised);
 }
 
 static void print_tensors(const struct inspect *in)
@@ -211,8 +219,9 @@ static void print_tensors(const struct inspect *in)
         printf("            ignored: %s\n", unused);
     if (in->model == NULL)
         return;
-    printf("cache       %s a token (f32), %s for the whole context\n", amount((double)in->cache_bytes, "B", a),
-           amount((double)in->cache_bytes * in->config.context, "B", b));
+    printf("activations %s\n", activations_names[model_activations(in->model)]);
+    printf("cache       %s a token (%s), %s for the whole context\n", amount((double)in->cache_bytes, "B", a),
+           type_facts[in->cache].name, amount((double)in->cache_bytes * in->config.context, "B", b));
     printf("pass        one token at context %lld: %s, %s read,", in->context, amount(in->flops, "FLOP", a),
            amount(in->pass_bytes, "B", b));
     printf(" of which %s weights: %.2f FLOP a byte\n", amount(in->weight_bytes, "B", c), in->flops / in->pass_bytes);
@@ -284,6 +293,8 @@ static void shape_json(const struct inspect *in, struct json *j)
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         json_set(j, numbers[i].name, json_new_int(numbers[i].value));
     json_set(j, "tied", json_new_bool(c->tied));
+    json_set(j, "inflated_from", c->inflated != NULL ? json_new_text(c->inflated) : json_new_null());
+    json_set(j, "quantised_from", c->quantised != NULL ? json_new_text(c->quantised) : json_new_null());
     json_set(j, "norm_eps", json_new_number(c->norm_eps));
     json_set(j, "rope_theta", json_new_number(c->rope_theta));
     json_set(j, "rope_scaling", json_new_text(rope_name(c->rope_scaling)));
@@ -319,6 +330,8 @@ static void pass_json(const struct inspect *in, struct json *j)
 {
     const struct probe *p = &in->probe;
     struct json *pass = json_new_object(), *memory = json_new_object();
+    json_set(j, "activations", json_new_text(activations_names[model_activations(in->model)]));
+    json_set(j, "cache", json_new_text(type_facts[in->cache].name));
     json_set(j, "cache_bytes_per_token", json_new_int((int64_t)in->cache_bytes));
     json_set(pass, "context", json_new_int(in->context));
     json_set(pass, "flops", json_new_number(in->flops));
@@ -368,6 +381,7 @@ int command_inspect(int argc, char **argv)
           "tokens that the pass looks back on; preset: 1024, or what the model allows", 1, 1 << 24 },
         { "tensors", FLAG_ON, &in.tensors, NULL, "list them all, under Hugging Face's names", 0, 0 },
         { "threads", FLAG_INT, &in.threads, "N", "that read memory; preset: one for each processor", 1, 1024 },
+        PRECISION_FLAGS(in.precision),
         { "no-probe", FLAG_ON, &in.no_probe, NULL, "do not measure memory", 0, 0 },
         { "json", FLAG_ON, &in.json, NULL, "one object, all numbers in full", 0, 0 },
         { 0 },

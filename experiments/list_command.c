@@ -66,7 +66,7 @@ static void print_value(const struct option *o)
 
 static void print_option(const struct option *o)
 {
-    printf("      %-10s  %s\n                  ", o->name, o->help);
+    printf("      %-11s  %s\n                   ", o->name, o->help);
     print_value(o);
     printf("\n");
 }

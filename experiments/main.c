@@ -16,7 +16,10 @@ static const struct {
     { "tokenize", "texts to token ids, and back", command_tokenize },
     { "score", "log-probabilities and perplexity of given texts", command_score },
     { "inspect", "what a model is, and what a pass of it costs", command_inspect },
+    { "bench", "what passes cost on this machine, beside llama.cpp if wanted", command_bench },
     { "prune", "a smaller model from some of a model's layers", command_prune },
+    { "quantize", "the model at another precision", command_quantize },
+    { "inflate", "a larger model that computes the same function", command_inflate },
     { "list", "drafters, rules and sampling stages with their options", command_list },
 };
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };

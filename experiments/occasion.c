@@ -15,6 +15,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "experiments/conversation.h"
 #include "experiments/recorder.h"
 #include "experiments/talk.h"
 #include "results/store.h"
@@ -46,7 +47,7 @@ static char *label(const struct runner *r, const struct contender *c)
 static bool warm_up(const struct runner *r, struct contender *c, const struct prompt *p, struct error *err)
 {
     struct ids ids = { 0 };
-    bool ok = conversation_ids(&r->opened, p, NULL, 0, &ids, err);
+    bool ok = conversation_ids(&r->opened.target, &r->opened.chat, p, NULL, 0, &ids, err);
     struct assignment a = {
         .sequence = sequence_number(p, 0, 0),
         .prompt = ids.id,

@@ -8,6 +8,7 @@
 #include "core/memory.h"
 #include "core/settings.h"
 #include "experiments/cells.h"
+#include "experiments/conversation.h"
 #include "kernels/backend.h"
 #include "models/model.h"
 
@@ -44,21 +45,11 @@ static bool settle_context(struct opened *o, struct error *err)
                          "context: expected at most %d, which is the model's, found %d", most, e->context);
 }
 
-static bool ids_are_known(const struct opened *o, const struct prompt *p, struct error *err)
-{
-    for (int i = 0; i < p->n_ids; i++)
-        if (p->ids[i] >= o->target.live)
-            return fail(err,
-                        "%s:%d: input_ids[%d]: expected an id below %d, where the target's vocabulary ends, found %d",
-                        o->e->prompts.path, p->line, i, o->target.live, p->ids[i]);
-    return true;
-}
-
 // Later turns depend on what the model will say; a conversation that outgrows the context ends there.
 static bool fits(struct opened *o, const struct prompt *p, struct error *err)
 {
     struct ids ids = { 0 };
-    bool ok = ids_are_known(o, p, err) && conversation_ids(o, p, NULL, 0, &ids, err);
+    bool ok = conversation_ids(&o->target, &o->chat, p, NULL, 0, &ids, err);
     if (ok && ids.n >= (size_t)o->context)
         ok = fail(err, "%s:%d: prompt %s has %zu tokens, and the context is %d: there is no room for a new one",
                   o->e->prompts.path, p->line, p->id, ids.n, o->context);
@@ -90,9 +81,10 @@ static char *processor(void)
 
 bool opened_open(struct opened *o, const struct experiment *e, int rows, struct error *err)
 {
+    struct error why;
     *o = (struct opened){ .e = e };
-    if (!target_open(&o->target, e->target, e->folder, e->threads, e->activations, rows, err))
-        return false;
+    if (!target_open(&o->target, e->target, e->folder, e->threads, e->precision, rows, &why))
+        return settings_fail(err, settings_get(e->file, "target"), "%s", why.text);
     char *name = processor();
     o->machine = xformat("%s, %s", name, o->target.backend->describe(o->target.backend));
     free(name);

@@ -53,17 +53,23 @@ static const char *found(const struct json *j)
                                : "an object";
 }
 
-// A text that is not empty, as a C string of its own; NULL after a failure.
-static char *take_text(const struct row *r, const struct json *j, const char *what)
+// A text as a C string of its own; NULL after a failure.
+static char *take_any_text(const struct row *r, const struct json *j, const char *what)
 {
     if (!json_is_text(j))
         fail_row(r, "%s: expected a text, found %s", what, found(j));
-    else if (json_text_length(j) == 0)
-        fail_row(r, "%s: expected a text, found an empty one", what);
     else if (strlen(json_text(j)) != json_text_length(j))
         fail_row(r, "%s: expected a text, found a NUL character in it", what);
     else
         return xstrdup(json_text(j));
+    return NULL;
+}
+
+static char *take_text(const struct row *r, const struct json *j, const char *what)
+{
+    if (!json_is_text(j) || json_text_length(j) > 0)
+        return take_any_text(r, j, what);
+    fail_row(r, "%s: expected a text, found an empty one", what);
     return NULL;
 }
 
@@ -191,6 +197,23 @@ static bool read_content(const struct row *r, struct prompt *p)
     return read_one_turn(r, p, "prompt");
 }
 
+// A model may have had nothing to say: an answer may be empty.
+static bool read_answers(const struct row *r, struct prompt *p)
+{
+    const char *field = json_is_null(json_get(r->json, "answer")) ? "reference" : "answer";
+    const struct json *j = json_get(r->json, field);
+    size_t n = json_is_array(j) ? json_count(j) : 1;
+    if (json_is_null(j))
+        return fail_row(r, "expected an answer (answer or reference), found none");
+    if (n == 0 || n > (size_t)p->n_turns)
+        return fail_row(r, "%s: expected a text for each of %d turns, found %zu", field, p->n_turns, n);
+    p->answer = xcalloc(n, sizeof(*p->answer));
+    for (size_t i = 0; i < n; i++, p->n_answers++)
+        if ((p->answer[i] = take_any_text(r, json_is_array(j) ? json_at(j, i) : j, field)) == NULL)
+            return false;
+    return true;
+}
+
 // ---- a line
 
 static bool read_name(const struct row *r, struct prompt *p)
@@ -219,6 +242,9 @@ static void free_prompt(struct prompt *p)
         free(p->history_role[i]);
         free(p->history_content[i]);
     }
+    for (int i = 0; i < p->n_answers; i++)
+        free(p->answer[i]);
+    free(p->answer);
     free(p->turn);
     free(p->history_role);
     free(p->history_content);
@@ -235,14 +261,14 @@ static bool read_line(const char *path, int line, const char *text, size_t n, st
     if (json == NULL)
         return false;
     struct row r = { path, line, json, err };
-    struct prompt p = { .number = to->n, .line = line };
+    struct prompt p = { .number = to->n, .path = to->path, .line = line };
     bool ok;
     if (json_is_array(json) && line == 1)
         ok = fail_row(&r, "expected one JSON object a line, found a list; `jq -c '.[]'` turns it into lines");
     else if (!json_is_object(json))
         ok = fail_row(&r, "expected a JSON object, found %s", found(json));
     else
-        ok = read_name(&r, &p) && read_content(&r, &p);
+        ok = read_name(&r, &p) && read_content(&r, &p) && (!to->answered || read_answers(&r, &p));
     json_free(json);
     if (ok && to->n == MAX_PROMPTS)
         ok = fail(err, "%s:%d: expected at most %d prompts, found more", path, line, MAX_PROMPTS);
@@ -350,19 +376,31 @@ static void keep_wanted(struct prompts *p, int limit, int per_category)
     p->n = kept;
 }
 
-bool prompts_read(const char *path, int limit, int per_category, struct prompts *to, struct error *err)
+static bool read_file(struct prompts *to, struct error *err)
 {
     struct text text = { 0 };
-    *to = (struct prompts){ .path = xstrdup(path) };
-    bool ok = read_bytes(path, &text, err) && read_lines(path, &text, to, err) && ids_differ(to, err);
-    if (ok) {
+    bool ok = read_bytes(to->path, &text, err) && read_lines(to->path, &text, to, err) && ids_differ(to, err);
+    if (ok)
         to->hash = hash_more(HASH_START, text.s, text.n);
-        keep_wanted(to, limit, per_category);
-    } else {
+    else
         prompts_free(to);
-    }
     free(text.s);
     return ok;
+}
+
+bool prompts_read(const char *path, int limit, int per_category, struct prompts *to, struct error *err)
+{
+    *to = (struct prompts){ .path = xstrdup(path) };
+    if (!read_file(to, err))
+        return false;
+    keep_wanted(to, limit, per_category);
+    return true;
+}
+
+bool prompts_read_answered(const char *path, struct prompts *to, struct error *err)
+{
+    *to = (struct prompts){ .path = xstrdup(path), .answered = true };
+    return read_file(to, err);
 }
 
 void prompts_free(struct prompts *p)

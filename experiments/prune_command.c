@@ -1,16 +1,14 @@
 // prune_command.c - `speclab prune`: a first draft model, made of the target's own layers.
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "core/memory.h"
+#include "core/error.h"
 #include "experiments/command_line.h"
 #include "experiments/commands.h"
-#include "experiments/engine.h"
+#include "experiments/making.h"
 #include "models/config.h"
 #include "models/paths.h"
 #include "models/prune.h"
-#include "models/weights.h"
 
 static const char about[] =
     "Writes a smaller model that keeps some of a larger one's layers, copied bit for bit in the model's own format: a GGUF\n"
@@ -21,33 +19,12 @@ static const char examples[] =
     "  speclab prune smollm2-135m-instruct --keep 0-11,13,15,17,19-29 --out draft.gguf\n"
     "  speclab generate smollm2-135m-instruct --drafter small:model=draft.gguf 'What is a prime number?'\n";
 
-// What was written, read back: the sentence is about the file, not about what was meant.
-static bool report(const char *path, int layers, struct error *err)
-{
-    struct model_config c = { 0 };
-    bool ok = config_read(path, &c, err);
-    struct weights *w = ok ? weights_open(&c, err) : NULL;
-    if (w != NULL)
-        printf("%s: %d of %d layers, %.1f MB\n", path, c.layers, layers, (double)weights_bytes(w) / 1e6);
-    weights_close(w);
-    config_free(&c);
-    return w != NULL;
-}
-
-// Without slashes at its end, which a new directory may be given and a file has not.
-static char *bare(const char *path)
-{
-    size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    return xstrndup(path, n);
-}
-
 static bool prune(const char *name, const char *list, const char *out, const struct usage *u, int *status)
 {
     struct error err;
-    char *to = bare(out);
+    char *to = making_path(out);
     struct model_config c = { 0 };
+    struct made made;
     int n = 0, *keep = NULL;
     char *from = model_path(name, NULL, &err);
     bool ok = from != NULL && config_read(from, &c, &err);
@@ -57,7 +34,9 @@ static bool prune(const char *name, const char *list, const char *out, const str
             *status = usage_fail(u, "--keep: %s", err.text);
         ok = keep != NULL;
     }
-    ok = ok && prune_model(from, keep, n, to, &err) && report(to, c.layers, &err);
+    ok = ok && prune_model(from, keep, n, to, &err) && making_look(to, &made, &err);
+    if (ok)
+        printf("%s: %d of %d layers, %.1f MB\n", to, made.layers, c.layers, made.bytes / 1e6);
     if (!ok && *status == 0)
         *status = command_fail(u, &err);
     config_free(&c);

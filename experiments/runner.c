@@ -13,6 +13,7 @@
 #include "drafters/drafter.h"
 #include "experiments/experiment.h"
 #include "experiments/occasion.h"
+#include "models/config.h"
 #include "models/model.h"
 #include "results/query.h"
 #include "results/store.h"
@@ -40,8 +41,10 @@ static bool find_row(struct runner *r, const struct group *g, struct contender *
         .drafter_hash = c->identity.drafter_hash[0] != '\0' ? c->identity.drafter_hash : NULL,
         .prompts = prompts,
         .model_type = model_type(r->opened.target.model),
-        .activations = "f32",
+        .activations = activations_names[model_activations(r->opened.target.model)],
+        .cache = type_facts[r->opened.target.cache].name,
         .lossless = c->pairing.rule->exact,
+        .marked_inflated = model_config(r->opened.target.model)->inflated != NULL,
         .seed = e->seed,
         .batch = experiment_batch(e, g->batch),
     };

@@ -7,6 +7,7 @@
 
 #include "core/memory.h"
 #include "experiments/cells.h"
+#include "experiments/conversation.h"
 #include "results/store.h"
 
 bool talk_is_over(const struct talk *t)
@@ -16,7 +17,7 @@ bool talk_is_over(const struct talk *t)
 
 bool talk_ids(const struct talk *t, const struct opened *o, struct ids *to, struct error *err)
 {
-    return conversation_ids(o, t->prompt, t->answer, t->turn, to, err);
+    return conversation_ids(&o->target, &o->chat, t->prompt, t->answer, t->turn, to, err);
 }
 
 // Every first turn fits: opened_open saw to that.
@@ -37,7 +38,7 @@ static bool end_if_full(struct talk *t, const struct opened *o, struct error *er
 static void take_answer(struct talk *t, const struct opened *o, const int32_t *token, int n)
 {
     free(t->answer[t->turn]);
-    t->answer[t->turn++] = conversation_text(o, token, n);
+    t->answer[t->turn++] = conversation_text(&o->target, token, n);
 }
 
 bool talk_answered(struct talk *t, const struct opened *o, const int32_t *token, int n, const char **text,

@@ -87,7 +87,9 @@ void config_free(struct model_config *c)
 {
     free(c->path);
     free(c->chat_template);
-    c->path = c->chat_template = NULL;
+    free(c->inflated);
+    free(c->quantised);
+    c->path = c->chat_template = c->inflated = c->quantised = NULL;
 }
 
 // Each step rounds to float as torch's does: its `2 * pi / f` is the reciprocal of f, times 2 pi.

@@ -10,6 +10,12 @@ struct error;
 
 enum { MAX_ENDS = 16 };
 
+// The marks of checkpoints that we made, in GGUF's metadata and in config.json: the texts of `inflated` and `quantised`.
+#define CONFIG_INFLATED_GGUF "speclab.inflated_from"
+#define CONFIG_INFLATED_HF "speclab_inflated_from"
+#define CONFIG_QUANTISED_GGUF "speclab.quantised_from"
+#define CONFIG_QUANTISED_HF "speclab_quantised_from"
+
 enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_TABLE };
 
 struct model_config {
@@ -28,6 +34,8 @@ struct model_config {
     int bos;                  // -1: none
     bool add_bos;             // the tokenizer puts it before every text
     char *chat_template;      // Jinja, as the checkpoint has it; NULL: none; owned
+    char *inflated;           // the model that it does the work of, made larger (models/inflate.h); NULL: none; owned
+    char *quantised; // the model whose numbers these are, in other types (models/quantise.h); NULL: none; owned
 };
 
 bool config_read(const char *path, struct model_config *to, struct error *err);

@@ -289,6 +289,14 @@ static bool read_tokenizer(struct source *s, struct model_config *c)
     return true;
 }
 
+static bool read_mark(struct source *s, const char *key, char **to)
+{
+    struct gguf_string mark;
+    if (gguf_text(s->g, key, &mark))
+        *to = xstrndup(mark.s, mark.n);
+    return *to != NULL || gguf_find(s->g, key) == NULL || fail(s->err, "%s: %s: expected a text", s->path, key);
+}
+
 bool config_from_gguf(const char *path, struct model_config *to, struct error *err)
 {
     struct gguf *g = gguf_open(path, err);
@@ -297,7 +305,8 @@ bool config_from_gguf(const char *path, struct model_config *to, struct error *e
     struct source s = { .g = g, .path = path, .err = err };
     to->gguf = true;
     bool ok = read_architecture(&s) && refuse_what_we_do_not_compute(&s) && read_sizes(&s, to) && read_rope(&s, to) &&
-              read_vocabulary(&s, to) && read_tokenizer(&s, to);
+              read_vocabulary(&s, to) && read_tokenizer(&s, to) && read_mark(&s, CONFIG_INFLATED_GGUF, &to->inflated) &&
+              read_mark(&s, CONFIG_QUANTISED_GGUF, &to->quantised);
     snprintf(to->architecture, sizeof(to->architecture), "%s", s.architecture);
     gguf_close(g);
     return ok;

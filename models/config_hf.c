@@ -306,6 +306,14 @@ static bool read_template(struct source *s, const char *directory, struct model_
     return true;
 }
 
+static bool read_mark(struct source *s, const char *key, char **to)
+{
+    const struct json *v = json_get(s->config, key);
+    if (json_is_text(v))
+        *to = xstrdup(json_text(v));
+    return *to != NULL || json_is_null(v) || refuse(s, key, "a text", v);
+}
+
 static bool read_file(const char *directory, const char *name, bool needed, char **path, struct json **to,
                       struct error *err)
 {
@@ -328,7 +336,8 @@ bool config_from_directory(const char *directory, struct model_config *to, struc
               read_file(directory, "tokenizer_config.json", false, &s.tokenizer_path, &s.tokenizer, err) &&
               read_file(directory, "tokenizer.json", false, &s.tokens_path, &s.tokens, err) &&
               read_architecture(&s, to) && refuse_what_we_do_not_compute(&s) && read_sizes(&s, to) &&
-              read_rope(&s, to) && read_ends(&s, to) && read_beginning(&s, to) && read_template(&s, directory, to);
+              read_rope(&s, to) && read_ends(&s, to) && read_beginning(&s, to) && read_template(&s, directory, to) &&
+              read_mark(&s, CONFIG_INFLATED_HF, &to->inflated) && read_mark(&s, CONFIG_QUANTISED_HF, &to->quantised);
     json_free(s.config);
     json_free(s.generation);
     json_free(s.tokenizer);

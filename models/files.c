@@ -109,14 +109,28 @@ void part_write(struct part *p, const void *bytes, size_t n)
     p->n += n;
 }
 
+void part_zeros(struct part *p, size_t n)
+{
+    static const char zeros[4096];
+    for (size_t some; n != 0; n -= some) {
+        some = n < sizeof(zeros) ? n : sizeof(zeros);
+        part_write(p, zeros, some);
+    }
+}
+
 void part_pad(struct part *p, size_t to)
 {
-    static const char zeros[64];
-    for (size_t missing = (to - p->n % to) % to; missing != 0;) {
-        size_t n = missing < sizeof(zeros) ? missing : sizeof(zeros);
-        part_write(p, zeros, n);
-        missing -= n;
-    }
+    part_zeros(p, (to - p->n % to) % to);
+}
+
+size_t part_bytes(const struct part *p)
+{
+    return p->n;
+}
+
+bool part_failed(const struct part *p)
+{
+    return p->failed != 0;
 }
 
 static void release(struct part *p)

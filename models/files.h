@@ -22,6 +22,12 @@ char *file_text(const char *path, size_t *n, struct error *err); // a whole smal
 struct part;
 struct part *part_begin(const char *path, struct error *err);
 void part_write(struct part *p, const void *bytes, size_t n);
+void part_zeros(struct part *p, size_t n);
 void part_pad(struct part *p, size_t to);         // zeros up to a multiple of `to`
+size_t part_bytes(const struct part *p);          // so far
+bool part_failed(const struct part *p);           // no use in going on
 bool part_end(struct part *p, struct error *err); // frees p
 void part_abandon(struct part *p);                // leaves nothing; frees p; NULL is fine
+
+// Writes tensor number i of a checkpoint, all of its bytes; false: err says why it cannot be had.
+typedef bool part_put(void *of, size_t i, struct part *to, struct error *err);

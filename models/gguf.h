@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "core/tensor.h"
+#include "models/files.h"
 
 struct error;
 struct gguf;
@@ -76,7 +77,7 @@ bool gguf_next_string(const struct gguf_value *array, size_t *at, struct gguf_st
 int64_t gguf_array_int(const struct gguf_value *array, uint64_t i); // 0 if it holds no integers
 double gguf_array_real(const struct gguf_value *array, uint64_t i); // 0 if it holds no reals
 
-// Writing: a header of metadata and tensors, then their bytes. Used by prune, and by the tests' little models.
+// Writing: a header of metadata and tensors, then their bytes. Used by rewrite.c, and by the tests' little models.
 struct gguf_writer;
 struct gguf_writer *gguf_write_begin(const char *path, struct error *err); // writes to path.part until the end
 void gguf_write_copy(struct gguf_writer *w, const struct gguf_value *v);   // a value as it stands
@@ -87,7 +88,8 @@ void gguf_write_text(struct gguf_writer *w, const char *key, const char *s);
 void gguf_write_ints(struct gguf_writer *w, const char *key, const int32_t *v, size_t n);
 void gguf_write_reals(struct gguf_writer *w, const char *key, const float *v, size_t n);
 void gguf_write_texts(struct gguf_writer *w, const char *key, const char *const *s, size_t n);
-// data is borrowed until gguf_write_end
+// data is borrowed until the end; NULL: gguf_write_end_with's `put` writes it when its turn comes
 void gguf_write_tensor(struct gguf_writer *w, const char *name, int dims, const uint64_t *dim, int ggml_type,
                        const void *data, size_t bytes);
 bool gguf_write_end(struct gguf_writer *w, struct error *err); // frees w; on failure removes the part
+bool gguf_write_end_with(struct gguf_writer *w, part_put *put, void *of, struct error *err);

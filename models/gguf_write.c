@@ -1,4 +1,6 @@
-// gguf_write.c - writes a GGUF file: metadata gather in memory, the tensors' bytes stay where they are until the end.
+// gguf_write.c - writes a GGUF file: metadata gather in memory, the tensors' bytes stay where they are until the end, or
+// are made then.
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -151,7 +153,7 @@ void gguf_write_tensor(struct gguf_writer *w, const char *name, int dims, const 
     put_u32(&t->entry, (uint32_t)ggml_type);
 }
 
-bool gguf_write_end(struct gguf_writer *w, struct error *err)
+static void put_header(struct gguf_writer *w)
 {
     struct text head = { 0 };
     text_puts(&head, "GGUF");
@@ -167,16 +169,39 @@ bool gguf_write_end(struct gguf_writer *w, struct error *err)
         offset += (w->tensor[i].bytes + w->alignment - 1) / w->alignment * w->alignment;
     }
     part_pad(w->part, w->alignment);
-    for (size_t i = 0; i < w->n; i++) {
-        part_write(w->part, w->tensor[i].data, w->tensor[i].bytes);
-        part_pad(w->part, w->alignment);
-    }
-    bool ok = part_end(w->part, err);
+    free(head.s);
+}
+
+static void release(struct gguf_writer *w)
+{
     for (size_t i = 0; i < w->n; i++)
         free(w->tensor[i].entry.s);
     free(w->tensor);
     free(w->values.s);
-    free(head.s);
     free(w);
+}
+
+bool gguf_write_end_with(struct gguf_writer *w, part_put *data, void *of, struct error *err)
+{
+    bool had = true;
+    put_header(w);
+    for (size_t i = 0; i < w->n && had && !part_failed(w->part); i++) {
+        size_t before = part_bytes(w->part);
+        if (w->tensor[i].data != NULL)
+            part_write(w->part, w->tensor[i].data, w->tensor[i].bytes);
+        else if (w->tensor[i].bytes > 0)
+            had = data(of, i, w->part, err);
+        assert(!had || part_failed(w->part) || part_bytes(w->part) - before == w->tensor[i].bytes);
+        part_pad(w->part, w->alignment);
+    }
+    bool ok = had && part_end(w->part, err);
+    if (!had)
+        part_abandon(w->part);
+    release(w);
     return ok;
+}
+
+bool gguf_write_end(struct gguf_writer *w, struct error *err)
+{
+    return gguf_write_end_with(w, NULL, NULL, err);
 }

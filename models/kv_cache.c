@@ -26,6 +26,22 @@ struct kv_cache {
     uint64_t *ancestors;
 };
 
+const char *const kv_type_names[] = { "preset", "f32", "bf16", "q8_0", NULL };
+
+enum type kv_settle(enum kv_type wanted)
+{
+    static const enum type of[] = { [KV_PRESET] = F32, [KV_F32] = F32, [KV_BF16] = BF16, [KV_Q8_0] = Q8_0 };
+    return of[wanted];
+}
+
+bool kv_fits(const struct kv_shape *s, struct error *err)
+{
+    const struct type_facts *f = &type_facts[s->type];
+    return s->head_dim % f->block == 0 ||
+           fail(err, "cache: %s has blocks of %d numbers, and the heads here have %d (expected f32 or bf16)", f->name,
+                f->block, s->head_dim);
+}
+
 size_t kv_bytes(const struct kv_shape *s)
 {
     return 2 * (size_t)s->layers * (size_t)s->slots * (size_t)s->length * type_row_bytes(s->type, s->width);
@@ -33,6 +49,8 @@ size_t kv_bytes(const struct kv_shape *s)
 
 struct kv_cache *kv_create(struct backend *b, const struct kv_shape *shape, struct error *err)
 {
+    if (!kv_fits(shape, err))
+        return NULL;
     if ((int64_t)shape->slots * shape->length > INT32_MAX) {
         fail(
             err,

@@ -19,13 +19,21 @@ struct kv_cache;
 struct layout;
 struct pass;
 
+// What a cache keeps keys and values in, as a person asks for it. PRESET is made definite by kv_settle, and nowhere else.
+enum kv_type { KV_PRESET, KV_F32, KV_BF16, KV_Q8_0 };
+#define KV_CHOICES "preset|f32|bf16|q8_0"
+extern const char *const kv_type_names[]; // the same words; ends with NULL
+enum type kv_settle(enum kv_type wanted);
+
 struct kv_shape {
     int layers, width; // width: kv heads * head_dim
+    int head_dim;
     int slots, length; // length: prefix and pending rows together
     int pending;       // most pending rows a slot may have
-    enum type type;    // F32
+    enum type type;    // F32, BF16 or Q8_0
 };
 
+bool kv_fits(const struct kv_shape *shape, struct error *err); // q8_0: a head is a whole number of blocks
 struct kv_cache *kv_create(struct backend *b, const struct kv_shape *shape, struct error *err);
 void kv_destroy(struct kv_cache *c);
 size_t kv_bytes(const struct kv_shape *shape); // what kv_create would allocate

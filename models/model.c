@@ -306,7 +306,13 @@ const char *model_unused(const struct model *m, size_t i)
 
 struct kv_shape model_kv_shape(const struct model *m, int slots, int length, int pending)
 {
-    return (struct kv_shape){ m->shape.layers, m->shape.kv_heads * m->shape.head_dim, slots, length, pending, F32 };
+    return (struct kv_shape){ .layers = m->shape.layers,
+                              .width = m->shape.kv_heads * m->shape.head_dim,
+                              .head_dim = m->shape.head_dim,
+                              .slots = slots,
+                              .length = length,
+                              .pending = pending,
+                              .type = F32 };
 }
 
 // The residual stream before layer `layer` goes into every tap that asked for it.

@@ -58,6 +58,7 @@ const char *model_type(const struct model *m);             // "q4_1": the type m
 enum activations model_activations(const struct model *m); // never PRESET
 // a tensor of the checkpoint that nothing reads; NULL: no more
 const char *model_unused(const struct model *m, size_t i);
+// of type F32, which whoever wants another changes
 struct kv_shape model_kv_shape(const struct model *m, int slots, int length, int pending);
 
 bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, const struct taps *taps,

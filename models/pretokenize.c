@@ -93,6 +93,16 @@ bool pretokenizer_family(struct pretokenizer *p, const char *name, size_t n, boo
     return false;
 }
 
+const char *pretokenizer_family_of(bool digits, const char *pattern, bool whole_pieces)
+{
+    const char *wanted = pattern != NULL ? pattern : GPT2;
+    for (size_t i = 0; i < sizeof(families) / sizeof(*families); i++)
+        if (families[i].digits == digits && families[i].whole_pieces == whole_pieces &&
+            strcmp(families[i].pattern, wanted) == 0)
+            return families[i].name;
+    return NULL;
+}
+
 void pretokenizer_free(struct pretokenizer *p)
 {
     for (int i = 0; i < p->n; i++)

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "models/files.h"
 
 struct error;
 struct safetensors;
@@ -32,3 +33,6 @@ const char *safetensors_file(const struct safetensors *s, int file); // path of 
 // Writing one file: names and data are borrowed for the call. metadata_json: an object of texts, or NULL.
 bool safetensors_write(const char *path, const struct safetensor *t, size_t n, const char *metadata_json,
                        struct error *err);
+// The same, with data that are NULL written by `put` when their turn comes.
+bool safetensors_write_with(const char *path, const struct safetensor *t, size_t n, const char *metadata_json,
+                            part_put *put, void *of, struct error *err);

@@ -1,4 +1,5 @@
 // safetensors_write.c - writes one safetensors file, its tensors in the order given.
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,22 +44,44 @@ static char *header_of(const struct safetensor *t, size_t n, const char *metadat
     return text;
 }
 
-bool safetensors_write(const char *path, const struct safetensor *t, size_t n, const char *metadata_json,
-                       struct error *err)
+static bool put_tensors(struct part *part, const struct safetensor *t, size_t n, part_put *put, void *of,
+                        struct error *err)
+{
+    for (size_t i = 0; i < n && !part_failed(part); i++) {
+        size_t before = part_bytes(part);
+        if (t[i].data != NULL)
+            part_write(part, t[i].data, t[i].bytes);
+        else if (t[i].bytes > 0 && !put(of, i, part, err))
+            return false;
+        assert(part_failed(part) || part_bytes(part) - before == t[i].bytes);
+    }
+    return true;
+}
+
+bool safetensors_write_with(const char *path, const struct safetensor *t, size_t n, const char *metadata_json,
+                            part_put *put, void *of, struct error *err)
 {
     char *header = header_of(t, n, metadata_json, err);
     if (header == NULL)
         return false;
     struct part *part = part_begin(path, err);
+    bool had = true;
     if (part != NULL) {
         size_t length = strlen(header);
         uint64_t padded = (length + 7) / 8 * 8; // so that the data begin at a multiple of 8
         part_write(part, &padded, sizeof(padded));
         part_write(part, header, length);
         part_write(part, "        ", (size_t)padded - length);
-        for (size_t i = 0; i < n; i++)
-            part_write(part, t[i].data, t[i].bytes);
+        had = put_tensors(part, t, n, put, of, err);
     }
     free(header);
-    return part != NULL && part_end(part, err);
+    if (part != NULL && !had)
+        part_abandon(part);
+    return part != NULL && had && part_end(part, err);
+}
+
+bool safetensors_write(const char *path, const struct safetensor *t, size_t n, const char *metadata_json,
+                       struct error *err)
+{
+    return safetensors_write_with(path, t, n, metadata_json, NULL, NULL, err);
 }

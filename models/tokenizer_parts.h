@@ -7,6 +7,7 @@
 
 struct error;
 struct gguf;
+struct gguf_writer;
 struct json;
 
 struct tokenizer {
@@ -21,6 +22,12 @@ struct tokenizer {
 
 struct tokenizer *tokenizer_from_gguf(const struct gguf *g, struct error *err);
 struct tokenizer *tokenizer_from_json(const struct json *j, const char *name, struct error *err);
+
+// A tokenizer.json's as GGUF can say it: *pre is its family there. The sentence names what GGUF has no word for.
+bool tokenizer_fits_gguf(const struct tokenizer *t, const struct json *file, const char **pre, struct error *err);
+void tokenizer_write_gguf(const struct tokenizer *t, const char *pre, struct gguf_writer *w);
+// Whether both give every text the same ids: the same tokens, merges, added tokens and order of things.
+bool tokenizer_alike(const struct tokenizer *a, const struct tokenizer *b);
 
 // The steps that both take, in this order: the tokens of single bytes, from the vocabulary as it is then; merge number
 // `rank`, of two tokens given by their texts; what is left to do at the end.

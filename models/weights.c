@@ -58,7 +58,7 @@ static const struct {
 };
 
 // blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight; a name we do not know stays as it is.
-static char *translated(const char *name)
+char *weights_name(const char *name)
 {
     for (size_t i = 0; i < sizeof(outer_names) / sizeof(*outer_names); i++)
         if (strcmp(name, outer_names[i].gguf) == 0)
@@ -73,6 +73,22 @@ static char *translated(const char *name)
         if (strlen(layer_names[i].gguf) == (size_t)(dot - part) &&
             strncmp(part, layer_names[i].gguf, (size_t)(dot - part)) == 0)
             return xformat("model.layers.%d.%s%s", layer, layer_names[i].hf, dot);
+    return xstrdup(name);
+}
+
+char *weights_gguf_name(const char *name)
+{
+    for (size_t i = 0; i < sizeof(outer_names) / sizeof(*outer_names); i++)
+        if (strcmp(name, outer_names[i].hf) == 0)
+            return xstrdup(outer_names[i].gguf);
+    int layer, end = 0;
+    if (sscanf(name, "model.layers.%d.%n", &layer, &end) != 1 || end == 0)
+        return xstrdup(name);
+    for (size_t i = 0; i < sizeof(layer_names) / sizeof(*layer_names); i++) {
+        size_t n = strlen(layer_names[i].hf);
+        if (strncmp(name + end, layer_names[i].hf, n) == 0 && name[end + (int)n] == '.')
+            return xformat("blk.%d.%s%s", layer, layer_names[i].gguf, name + end + n);
+    }
     return xstrdup(name);
 }
 
@@ -93,7 +109,7 @@ static bool find_gguf(struct weights *w, const struct model_config *c, struct er
         const struct gguf_tensor *t = gguf_tensor_at(w->gguf, i);
         struct weight *to = &w->weight[i];
         to->stored = xstrndup(t->name.s, t->name.n);
-        to->name = translated(to->stored);
+        to->name = weights_name(to->stored);
         to->file = gguf_path(w->gguf);
         to->known = t->known;
         to->ggml = t->ggml_type;
@@ -112,7 +128,7 @@ static bool find_gguf(struct weights *w, const struct model_config *c, struct er
     return true;
 }
 
-static bool type_of(const char *dtype, enum type *to)
+bool weights_type(const char *dtype, enum type *to)
 {
     static const struct {
         const char *dtype;
@@ -140,7 +156,7 @@ static bool find_safetensors(struct weights *w, const struct model_config *c, st
         to->name = xstrdup(t->name);
         to->stored = xstrdup(t->name);
         to->file = safetensors_file(w->safetensors, t->file);
-        to->known = type_of(t->dtype, &type);
+        to->known = weights_type(t->dtype, &type);
         to->ggml = -1;
         to->type_name = to->known ? type_facts[type].name : t->dtype;
         to->in_file = t->data;
@@ -294,21 +310,13 @@ static void align(struct weight *t)
     t->tensor.data = t->ours;
 }
 
-// In the file's own words: a name that translates into the one that was asked for.
+// In the file's own words.
 static bool fail_missing(const struct weights *w, const char *name, struct error *err)
 {
-    int layer, end = 0;
-    for (size_t i = 0; w->gguf != NULL && i < sizeof(outer_names) / sizeof(*outer_names); i++)
-        if (strcmp(name, outer_names[i].hf) == 0)
-            return fail(err, "%s: there is no tensor %s", w->path, outer_names[i].gguf);
-    if (w->gguf == NULL || sscanf(name, "model.layers.%d.%n", &layer, &end) != 1 || end == 0)
-        return fail(err, "%s: there is no tensor %s", w->path, name);
-    for (size_t i = 0; i < sizeof(layer_names) / sizeof(*layer_names); i++) {
-        size_t n = strlen(layer_names[i].hf);
-        if (strncmp(name + end, layer_names[i].hf, n) == 0 && name[end + (int)n] == '.')
-            return fail(err, "%s: there is no tensor blk.%d.%s%s", w->path, layer, layer_names[i].gguf, name + end + n);
-    }
-    return fail(err, "%s: there is no tensor %s", w->path, name);
+    char *own = w->gguf != NULL ? weights_gguf_name(name) : xstrdup(name);
+    fail(err, "%s: there is no tensor %s", w->path, own);
+    free(own);
+    return false;
 }
 
 bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t width, struct tensor *to, struct error *err)

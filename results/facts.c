@@ -21,9 +21,9 @@ static const char rollback_sql[] = "ROLLBACK";
 static const char find_run_sql[] =
     "SELECT id, settings = ?3, target_hash = ?4, drafter_hash IS ?5, prompts = ?6 FROM run WHERE experiment = ?1 AND cell = ?2";
 static const char new_run_sql[] =
-    "INSERT INTO run (experiment, cell, peers, settings, target, target_hash, model_type, activations, drafter, drafter_kind,"
+    "INSERT INTO run (experiment, cell, peers, settings, target, target_hash, model_type, activations, cache, drafter, drafter_kind,"
     " drafter_hash, rule, sampling, prompts, device, machine, revision, lossless, marked_inflated, seed, batch, started)"
-    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?," NOW ") RETURNING id";
+    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?," NOW ") RETURNING id";
 static const char go_on_sql[] =
     "UPDATE run SET device = device || iif(instr(', ' || device || ', ', ', ' || ?2 || ', '), '', ', ' || ?2),"
     " machine = machine || iif(instr(', ' || machine || ', ', ', ' || ?3 || ', '), '', ', ' || ?3),"
@@ -40,7 +40,7 @@ static const char turn_sql[] =
     " ORDER BY id DESC LIMIT 1";
 static const char pace_sql[] =
     "WITH pace AS (SELECT decode_ns / new_tokens AS ns FROM sequence JOIN run ON run.id = run"
-    " WHERE target_hash = ? AND drafter = ? AND new_tokens > 0)"
+    " WHERE target_hash = ? AND activations = ? AND cache = ? AND drafter = ? AND new_tokens > 0)"
     " SELECT ns FROM pace ORDER BY ns LIMIT 1 OFFSET (SELECT count(*) / 2 FROM pace)";
 
 static bool perform(struct query *q, struct error *err)
@@ -79,10 +79,10 @@ static bool end(struct store *s, bool well, struct error *err)
 
 static bool new_run(struct store *s, const struct run_row *r, int64_t *id, struct error *err)
 {
-    const char *const text[] = { r->experiment,   r->cell,       r->peers,       r->settings, r->target,
-                                 r->target_hash,  r->model_type, r->activations, r->drafter,  r->drafter_kind,
-                                 r->drafter_hash, r->rule,       r->sampling,    r->prompts,  r->device,
-                                 r->machine,      r->revision };
+    const char *const text[] = { r->experiment,   r->cell,         r->peers,       r->settings, r->target,
+                                 r->target_hash,  r->model_type,   r->activations, r->cache,    r->drafter,
+                                 r->drafter_kind, r->drafter_hash, r->rule,        r->sampling, r->prompts,
+                                 r->device,       r->machine,      r->revision };
     struct query *q = query_again(s, new_run_sql);
     for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++)
         query_put_text(q, text[i]);
@@ -285,10 +285,13 @@ bool store_turn(struct store *s, int64_t run, int64_t prompt, int turn, int repe
     return query_close(q, err) && well;
 }
 
-int64_t store_pace(struct store *s, const char *target_hash, const char *drafter, struct error *err)
+int64_t store_pace(struct store *s, const char *target_hash, const char *activations, const char *cache,
+                   const char *drafter, struct error *err)
 {
     struct query *q = query_again(s, pace_sql);
     query_put_text(q, target_hash);
+    query_put_text(q, activations);
+    query_put_text(q, cache);
     query_put_text(q, drafter);
     int64_t ns = query_next(q) ? query_int(q, 0) : 0;
     return query_close(q, err) ? ns : 0;

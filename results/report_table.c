@@ -142,7 +142,12 @@ static void different(struct text *out, const struct contest *c, int width, cons
 static void put_facts(struct text *out, const struct contest *c, int width)
 {
     struct text t = { 0 };
-    text_printf(&t, "%s (weights %s, activations %s)", c->target, c->model_type, c->activations);
+    text_printf(&t, "%s (weights %s, activations %s", c->target, c->model_type, c->activations);
+    if (strcmp(c->cache, "f32") != 0)
+        text_printf(&t, ", cache %s", c->cache);
+    if (c->n > 0 && c->run[0].inflated)
+        text_puts(&t, ", marked as inflated");
+    text_puts(&t, ")");
     paragraph(out, 11, width, "target", t.s);
     paragraph(out, 11, width, "sampling", c->sampling);
     if (c->limits[0] != '\0')

@@ -9,11 +9,12 @@ CREATE TABLE run (                      -- one cell of an experiment: enough to 
     experiment      TEXT NOT NULL,
     cell            TEXT NOT NULL,      -- hash of `settings`
     peers           TEXT NOT NULL,      -- hash of them without drafter and rule: runs that share it can be paired
-    settings        TEXT NOT NULL,      -- the cell as YAML, every preset filled in
+    settings        TEXT NOT NULL,      -- the cell as YAML, every preset filled in, those of precision settled
     target          TEXT NOT NULL,
     target_hash     TEXT NOT NULL,      -- of its weights
     model_type      TEXT NOT NULL,      -- element type of most of the target's bytes: q4_1
-    activations     TEXT NOT NULL,      -- what a matmul rounds its input to: f32
+    activations     TEXT NOT NULL,      -- what a matmul rounds its input to: f32, bf16, int8
+    cache           TEXT NOT NULL,      -- element type of the target's cache: f32, bf16, q8_0
     drafter         TEXT NOT NULL,      -- ngram(longest=3, tokens=8)
     drafter_kind    TEXT NOT NULL,      -- ngram; "none" is the baseline
     drafter_hash    TEXT,               -- NULL: it has no weights

@@ -1,7 +1,8 @@
 // store.c - the database's file: opened, brought up to date, asked. The only file that includes sqlite3.h.
 //
-// Two texts make a database: schema.sql, which later versions add to, one migration each; and views.sql, which is put
-// in place again whenever it has changed, because a definition may get better without a fact changing.
+// Texts make a database: schema.sql, which is whole, and brought to older databases by one migration a version; what
+// later versions add, in texts of their own; and views.sql, which is put in place again whenever it has changed, because a definition may get better without a fact
+// changing.
 #include "results/store.h"
 
 #include <assert.h>
@@ -19,9 +20,15 @@
 #include "core/memory.h"
 #include "results/query.h"
 
-extern const char schema_sql[], views_sql[];
+extern const char schema_sql[], schema_bench_sql[], views_sql[];
 
-static const char *const migration[] = { schema_sql }; // [v] takes a database of version v to version v + 1
+// [v] takes a database of version v to version v + 1; an empty one, [0], to the version WHOLE.
+static const char *const migration[] = {
+    schema_sql,
+    "ALTER TABLE run ADD COLUMN cache TEXT NOT NULL DEFAULT 'f32'", // there was no other
+    schema_bench_sql,
+};
+enum { WHOLE = 2 };
 enum { VERSION = sizeof(migration) / sizeof(migration[0]), OURS = 0x5350434C, PATIENCE_S = 5, KEPT = 32 };
 
 struct query {
@@ -175,7 +182,7 @@ static bool bring_up_to_date(struct store *s, struct error *err)
     int version;
     char *mark = xformat("PRAGMA application_id = %d; PRAGMA user_version = %d", OURS, VERSION);
     bool well = execute(s, "BEGIN IMMEDIATE", err) && read_version(s, &version, err); // another may have been quicker
-    for (int v = well ? version : VERSION; v < VERSION && well; v++)
+    for (int v = well ? version : VERSION; v < VERSION && well; v = v == 0 ? WHOLE : v + 1)
         well = execute(s, migration[v], err);
     well = well && execute(s, views_sql, err) && execute(s, mark, err) && execute(s, "COMMIT", err);
     free(mark);

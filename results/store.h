@@ -25,9 +25,10 @@ struct run_row {            // one cell of an experiment; enough to run it again
     const char *target_hash, *drafter_hash;         // of weights; drafter_hash NULL: it has none
     const char *prompts;                            // file's name and hash
     const char *model_type;                         // "q4_1", most of the target's bytes
-    const char *activations;                        // "f32"
+    const char *activations;                        // "int8": settled, never "preset"
+    const char *cache;                              // "f32": of its elements
     bool lossless;                                  // the rule is exact
-    bool marked_inflated;                           // the target is an inflated model (later issue); false
+    bool marked_inflated;                           // the target is an inflated model (models/inflate.h)
     uint64_t seed;
     int batch;
 };
@@ -92,5 +93,6 @@ struct stored_turn {
 bool store_turn(struct store *s, int64_t run, int64_t prompt, int turn, int repeat, struct stored_turn *to,
                 struct error *err);
 
-// How often the cell took how long a token, for the dry run's estimate: median decode ns a new token; 0: never run.
-int64_t store_pace(struct store *s, const char *target_hash, const char *drafter, struct error *err);
+// How long such cells took for a token, for the dry run's estimate: median decode ns a new token; 0: never run.
+int64_t store_pace(struct store *s, const char *target_hash, const char *activations, const char *cache,
+                   const char *drafter, struct error *err);

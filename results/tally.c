@@ -220,16 +220,17 @@ static bool read_categories(struct store *s, struct contest *c, struct error *er
 
 static bool read_contest(struct store *s, struct contest *c, struct error *err)
 {
-    struct query *q = query_again(s, "SELECT target, model_type, activations, sampling, prompts, settings, batch, seed"
-                                     " FROM run WHERE experiment = ? AND peers = ? ORDER BY id LIMIT 1");
+    struct query *q =
+        query_again(s, "SELECT target, model_type, activations, cache, sampling, prompts, settings, batch, seed"
+                       " FROM run WHERE experiment = ? AND peers = ? ORDER BY id LIMIT 1");
     put_contest(q, c);
     if (query_next(q)) {
-        char **const text[] = { &c->target, &c->model_type, &c->activations, &c->sampling, &c->prompts };
-        for (int i = 0; i < 5; i++)
+        char **const text[] = { &c->target, &c->model_type, &c->activations, &c->cache, &c->sampling, &c->prompts };
+        for (int i = 0; i < 6; i++)
             *text[i] = xstrdup(query_text(q, i));
-        c->limits = limits_of(query_text(q, 5));
-        c->batch = query_int(q, 6);
-        c->seed = (uint64_t)query_int(q, 7);
+        c->limits = limits_of(query_text(q, 6));
+        c->batch = query_int(q, 7);
+        c->seed = (uint64_t)query_int(q, 8);
         c->greedy = is_greedy(c->sampling);
     }
     if (!query_close(q, err))
@@ -285,8 +286,8 @@ bool contests_read(struct store *s, const char *experiment, struct contests *to,
 
 static void free_contest(struct contest *c)
 {
-    char *const text[] = { c->experiment,  c->peers,    c->target,  c->model_type,
-                           c->activations, c->sampling, c->prompts, c->limits };
+    char *const text[] = { c->experiment, c->peers,    c->target,  c->model_type, c->activations,
+                           c->cache,      c->sampling, c->prompts, c->limits };
     for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++)
         free(text[i]);
     for (int i = 0; i < c->n; i++) {

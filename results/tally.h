@@ -33,9 +33,9 @@ struct tally { // one run; a number that there is none of is NAN
 
 struct contest {
     char *experiment, *peers;
-    char *target, *model_type, *activations, *sampling, *prompts, *limits; // limits "": the settings do not say
-    bool greedy;                                                           // temperature 0
-    int64_t batch, n_prompts, turns, repeats;                              // turns, repeats: at most
+    char *target, *model_type, *activations, *cache, *sampling, *prompts, *limits; // limits "": the settings do not say
+    bool greedy;                                                                   // temperature 0
+    int64_t batch, n_prompts, turns, repeats;                                      // turns, repeats: at most
     uint64_t seed;
     int n;
     struct tally *run;         // (n) those of none first

@@ -157,8 +157,8 @@ DROP VIEW IF EXISTS run_summary;
 CREATE VIEW run_summary AS
 -- One row a run: what it was, and its main numbers from the views steps, speed, timing and texts. `equal_texts` of
 -- `compared_texts` are the same as those of `none`; whether they should be is for sampling and rule to say (see texts).
-SELECT r.id AS run, r.experiment, r.peers, r.target, r.model_type, r.activations, r.drafter, r.drafter_kind, r.rule, r.lossless,
-       r.marked_inflated, r.sampling, r.prompts AS prompt_file, r.seed, r.batch, r.device, r.machine, r.revision,
+SELECT r.id AS run, r.experiment, r.peers, r.target, r.model_type, r.activations, r.cache, r.drafter, r.drafter_kind, r.rule,
+       r.lossless, r.marked_inflated, r.sampling, r.prompts AS prompt_file, r.seed, r.batch, r.device, r.machine, r.revision,
        r.finished IS NOT NULL AS finished, v.sequences, v.prompts, v.new_tokens, s.steps, s.tokens_per_step, s.max_depth, s.trees,
        CASE WHEN r.drafter_kind <> 'none' THEN s.drafts END AS drafts,
        CASE WHEN r.drafter_kind <> 'none' THEN s.drafted_tokens END AS drafted_tokens,
@@ -229,3 +229,42 @@ SELECT r.id AS run, s.tokens_per_step AS tau,
 FROM run AS r LEFT JOIN steps AS s ON s.run = r.id AND r.drafter_kind <> 'none'
 LEFT JOIN acceptance AS a ON a.run = r.id AND s.trees = 0
 GROUP BY r.id;
+
+-- ---- what passes cost ----
+
+DROP VIEW IF EXISTS bench_pass;
+CREATE VIEW bench_pass AS
+-- What `bench` measured, over the rounds that count in each placement (or all rounds, of a bench in which none does): median,
+-- quartiles and extremes of the time, of the peer's, and of the ratio peer / ours within each round. Quartiles go straight
+-- from one measurement to the next: the weights 1 - |k - place| do that.
+WITH counted AS (
+    SELECT t.bench, r.placement, t.what, t.context, t.n, t.ns, t.peer_ns, 1.0 * t.peer_ns / t.ns AS ratio
+    FROM bench_time AS t JOIN bench_round AS r ON r.bench = t.bench AND r.round = t.round
+    WHERE r.counts OR NOT EXISTS (SELECT * FROM bench_round AS o WHERE o.bench = t.bench AND o.counts)
+), ranked AS (
+    SELECT *, count(*) OVER same AS rounds, row_number() OVER (same ORDER BY ns) AS k,
+           row_number() OVER (same ORDER BY peer_ns) AS peer_k, row_number() OVER (same ORDER BY ratio) AS ratio_k
+    FROM counted WINDOW same AS (PARTITION BY bench, placement, what, context, n)
+), placed AS (
+    SELECT *, 1 + (rounds - 1) / 4.0 AS low, 1 + (rounds - 1) / 2.0 AS middle, 1 + (rounds - 1) * 3 / 4.0 AS high FROM ranked
+)
+SELECT bench, placement, what, context, n, rounds, sum(ns * max(0, 1 - abs(k - middle))) AS median_ns,
+       sum(ns * max(0, 1 - abs(k - low))) AS low_ns, sum(ns * max(0, 1 - abs(k - high))) AS high_ns, min(ns) AS least_ns,
+       max(ns) AS most_ns, sum(peer_ns * max(0, 1 - abs(peer_k - middle))) AS peer_median_ns,
+       sum(peer_ns * max(0, 1 - abs(peer_k - low))) AS peer_low_ns, sum(peer_ns * max(0, 1 - abs(peer_k - high))) AS peer_high_ns,
+       sum(ratio * max(0, 1 - abs(ratio_k - middle))) AS ratio, sum(ratio * max(0, 1 - abs(ratio_k - low))) AS ratio_low,
+       sum(ratio * max(0, 1 - abs(ratio_k - high))) AS ratio_high
+FROM placed GROUP BY bench, placement, what, context, n;
+
+DROP VIEW IF EXISTS cost_of_pass;
+CREATE VIEW cost_of_pass AS
+-- A pass of n rows behind so many tokens: its median, c = the same in passes of one row, what the fitted hinge says, and how far
+-- that is off. `form` says which of the two predicts.
+SELECT p.bench, p.placement, p.context, p.n, p.rounds, p.median_ns, p.median_ns / one.median_ns AS c, k.form,
+       k.a + k.b * p.n + k.s * max(0, p.n - k.n0) + k.d * p.context + k.e * p.n * p.context AS hinge_ns,
+       (k.a + k.b * p.n + k.s * max(0, p.n - k.n0) + k.d * p.context + k.e * p.n * p.context) / p.median_ns - 1 AS hinge_error
+FROM bench_pass AS p
+LEFT JOIN bench_pass AS one ON one.what = 'pass' AND one.n = 1
+      AND (one.bench, one.placement, one.context) = (p.bench, p.placement, p.context)
+LEFT JOIN cost AS k ON k.bench = p.bench AND k.placement = p.placement
+WHERE p.what = 'pass';

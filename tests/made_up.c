@@ -67,6 +67,7 @@ static void fill_run(struct run_row *r)
     r->prompts = "prompts.jsonl 0123456789abcdef";
     r->model_type = "q4_1";
     r->activations = "f32";
+    r->cache = "f32";
     r->seed = 7;
 }
 

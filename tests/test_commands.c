@@ -345,6 +345,117 @@ static void a_long_text_scores_as_its_beginning_does(void **state)
     said_free(&s);
 }
 
+// The ids of a text, "9,8,7": what `tokenize` says of it.
+static char *ids_of(const char *text, const char *flags)
+{
+    struct json *line[1], *in = json_new_object();
+    json_set(in, "text", json_new_text(text));
+    char *written = json_write(in);
+    struct said s = child_run_with(written, "tokenize %s %s", flags, models.gguf);
+    said_insist(&s, "tokenize");
+    assert_int_equal(lines_of(&s, line, 1), 1);
+    char *ids = json_write(json_get(line[0], "ids"));
+    ids[strlen(ids) - 1] = '\0';
+    memmove(ids, ids + 1, strlen(ids));
+    json_free(line[0]);
+    json_free(in);
+    free(written);
+    said_free(&s);
+    return ids;
+}
+
+// What --answers says of an answer is what is said of the end of a text that begins with the prompt.
+static void an_answer_is_scored_behind_its_prompt(void **state)
+{
+    (void)state;
+    static const char *const answer[] = { "wx y<|im_end|>", "z", "hello" };
+    char *arguments = xformat("%s --chat chatml --tokens 1 ab", models.gguf), *prompt[3], *own[3];
+    struct json *j = generated(arguments), *hand[3], *got[4];
+    prompt[0] = json_write(json_get(j, "prompt_ids"));
+    struct text lines = { 0 };
+    text_printf(&lines, "{\"ids\": %s}\n", prompt[0]);
+    struct said s = child_run_with(lines.s, "tokenize --decode %s", models.gguf);
+    assert_int_equal(lines_of(&s, got, 1), 1);
+    char *second = xformat("%s%s<|im_end|>\n<|im_start|>user\ncd<|im_end|>\n<|im_start|>assistant\n",
+                           json_text(json_get(got[0], "text")), answer[0]);
+    json_free(got[0]);
+    said_free(&s);
+    free(prompt[0]);
+    prompt[0] = xstrndup(second, strstr(second, answer[0]) != NULL ? (size_t)(strstr(second, answer[0]) - second) : 0);
+    char *first_text = prompt[0];
+    prompt[0] = ids_of(first_text, "");
+    prompt[1] = ids_of(second, "");
+    prompt[2] = xstrdup("9,8,7");
+    lines.n = 0;
+    for (int i = 0; i < 3; i++) {
+        own[i] = ids_of(answer[i], "--no-special");
+        text_printf(&lines, "{\"ids\": [%s,%s]}\n", prompt[i], own[i]);
+    }
+    s = child_run_with(lines.s, "score %s", models.gguf);
+    said_insist(&s, "score");
+    assert_int_equal(lines_of(&s, hand, 3), 3);
+    said_free(&s);
+
+    s = child_run_with(
+        "{\"id\": \"x\", \"turns\": [\"ab\", \"cd\", \"no answer\"], \"answer\": [\"wx y<|im_end|>\", \"z\"]}\n"
+        "{\"input_ids\": [9, 8, 7], \"answer\": \"hello\"}\n"
+        "{\"prompt\": \"ab\", \"answer\": \"\"}\n",
+        "score --answers --chat chatml %s", models.gguf);
+    said_insist(&s, "score --answers");
+    assert_int_equal(lines_of(&s, got, 4), 4);
+    double sum = 0;
+    size_t tokens = 0;
+    for (size_t i = 0; i < 3; i++) {
+        const struct json *all = json_get(hand[i], "logprobs"), *list = json_get(got[i], "logprobs");
+        size_t n = 1;
+        for (const char *c = own[i]; *c != '\0'; c++)
+            n += *c == ',';
+        assert_int_equal(json_count(list), n);
+        for (size_t k = 0; k < n; k++) {
+            assert_true(json_number(json_at(list, k)) == json_number(json_at(all, json_count(all) - n + k)));
+            sum += json_number(json_at(list, k));
+        }
+        tokens += n;
+    }
+    assert_string_equal(json_text(json_get(got[0], "id")), "x");
+    assert_int_equal(json_int(json_get(got[1], "turn")), 1);
+    assert_string_equal(json_text(json_get(got[2], "id")), "1");
+    assert_int_equal(json_count(json_get(got[3], "logprobs")), 0);
+    char *total = xformat("4 answers, %zu tokens scored, perplexity %.6g (activations f32, cache f32, ", tokens,
+                          exp(-sum / (double)tokens));
+    if (strstr(s.err, total) == NULL)
+        fail_msg("expected \"%s\": %s", total, s.err);
+    for (int i = 0; i < 4; i++)
+        json_free(got[i]);
+    for (int i = 0; i < 3; i++) {
+        json_free(hand[i]);
+        free(prompt[i]);
+        free(own[i]);
+    }
+    json_free(j);
+    said_free(&s);
+    free(lines.s);
+    free(first_text);
+    free(second);
+    free(total);
+    free(arguments);
+}
+
+static void generate_says_in_which_precision(void **state)
+{
+    (void)state;
+    char *arguments =
+        xformat("%s --ids [5] --tokens 2 --activations bf16 --drafter small:model=%s", models.gguf, models.draft);
+    struct json *j = generated(arguments);
+    const struct json *settings = json_get(j, "settings"), *drafter = json_get(settings, "drafter");
+    assert_string_equal(json_text(json_get(settings, "activations")), "bf16");
+    assert_string_equal(json_text(json_get(settings, "cache")), "f32");
+    assert_string_equal(json_text(json_get(drafter, "activations")), "f32");
+    assert_string_equal(json_text(json_get(drafter, "cache")), "f32");
+    json_free(j);
+    free(arguments);
+}
+
 static void inspect_counts_what_a_pass_costs(void **state)
 {
     (void)state;
@@ -363,6 +474,15 @@ static void inspect_counts_what_a_pass_costs(void **state)
     assert_true(json_number(json_get(pass, "bytes")) == 4 * (matrices + vectors) + 10 * 768);
     assert_true(json_number(json_get(json_get(j, "memory"), "bytes_per_second")) > 1e6);
     assert_int_equal(json_count(json_get(j, "ignored")), 0);
+    json_free(j);
+    said_free(&s);
+    s = child_run("inspect %s --json --context 10 --no-probe --cache bf16 --activations bf16", models.hf);
+    said_insist(&s, "inspect --cache bf16");
+    j = said_json(&s);
+    assert_string_equal(json_text(json_get(j, "cache")), "bf16");
+    assert_string_equal(json_text(json_get(j, "activations")), "bf16");
+    assert_int_equal(json_int(json_get(j, "cache_bytes_per_token")), 3 * 2 * 32 * 2);
+    assert_true(json_number(json_get(json_get(j, "pass"), "bytes")) == 4 * (matrices + vectors) + 10 * 384);
     json_free(j);
     said_free(&s);
     s = child_run("inspect %s --no-probe --tensors", models.gguf);
@@ -412,6 +532,8 @@ int main(void)
         cmocka_unit_test(decoding_takes_back_what_encoding_did),
         cmocka_unit_test(probabilities_of_all_next_tokens_sum_to_1),
         cmocka_unit_test(a_long_text_scores_as_its_beginning_does),
+        cmocka_unit_test(an_answer_is_scored_behind_its_prompt),
+        cmocka_unit_test(generate_says_in_which_precision),
         cmocka_unit_test(inspect_counts_what_a_pass_costs),
         cmocka_unit_test(a_pruned_model_is_a_draft_model),
     };

@@ -159,6 +159,66 @@ static void a_changed_model_or_prompt_file_is_another_cell(void **state)
     free(draft);
 }
 
+// A model whose weights are quantised and whose heads are whole blocks.
+static void write_blocks(const char *name)
+{
+    struct tiny t = tiny_usual;
+    char *path = tiny_path(name);
+    t.type = Q8_0;
+    t.heads = 2;
+    t.kv_heads = 1;
+    t.head_dim = 32;
+    tiny_write_gguf(path, &t);
+    free(path);
+}
+
+// The hash of `small`, and of `none` beside it, with these words in the target's and in the drafter's braces.
+static void hash_with(const char *model, const char *target, const char *drafter, char to[2][17])
+{
+    char(*hash)[17], (*peers)[17];
+    char *text = xformat("name: x\ntarget: {model: %s%s}\nthreads: 1\nprompts: {file: talks.jsonl, chat: none}\n"
+                         "cells: {drafter: [none, {kind: small, model: %s%s}]}\n",
+                         model, target, model, drafter);
+    assert_int_equal(hashes(text, &hash, &peers), 2);
+    memcpy(to[0], hash[1], 17);
+    memcpy(to[1], hash[0], 17);
+    free(hash);
+    free(peers);
+    free(text);
+}
+
+static void a_preset_is_the_cell_that_it_settles_to(void **state)
+{
+    (void)state;
+    write_blocks("blocks.gguf");
+    static const struct {
+        const char *model, *target, *drafter;
+        bool same, same_none; // as with presets alone
+    } cases[] = {
+        { "target.gguf", ", activations: f32", "", true, true },
+        { "target.gguf", ", cache: f32", ", cache: f32, activations: f32", true, true },
+        { "target.gguf", ", activations: bf16", "", false, false },
+        { "target.gguf", ", cache: bf16", "", false, false },
+        { "target.gguf", "", ", activations: bf16", false, true },
+        { "target.gguf", "", ", cache: bf16", false, true },
+        { "blocks.gguf", ", activations: int8", ", activations: int8", true, true },
+        { "blocks.gguf", ", activations: preset, cache: preset", ", cache: preset", true, true },
+        { "blocks.gguf", ", activations: f32", "", false, false },
+        { "blocks.gguf", "", ", activations: bf16", false, true },
+        { "blocks.gguf", ", cache: q8_0", "", false, false },
+        { "blocks.gguf", "", ", cache: q8_0", false, true },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char preset[2][17], said[2][17];
+        hash_with(cases[i].model, "", "", preset);
+        hash_with(cases[i].model, cases[i].target, cases[i].drafter, said);
+        if ((strcmp(preset[0], said[0]) == 0) != cases[i].same)
+            fail_msg("%s, small: %s%s", cases[i].model, cases[i].target, cases[i].drafter);
+        if ((strcmp(preset[1], said[1]) == 0) != cases[i].same_none)
+            fail_msg("%s, none: %s%s", cases[i].model, cases[i].target, cases[i].drafter);
+    }
+}
+
 static void more_nodes_than_a_usual_pass_has_rows_open_the_target_anew(void **state)
 {
     (void)state;
@@ -320,6 +380,47 @@ static void a_stored_cell_is_an_experiment_of_its_own(void **state)
     store_close(s);
 }
 
+static void a_run_says_in_which_precision_it_was(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *said, *activations, *cache;
+    } cases[] = {
+        { "", "int8", "f32" },
+        { ", activations: bf16, cache: bf16", "bf16", "bf16" },
+        { ", activations: f32, cache: q8_0", "f32", "q8_0" },
+    };
+    enum { CASES_HERE = sizeof(cases) / sizeof(cases[0]) };
+    write_blocks("quantised.gguf");
+    struct store *s = open_store("precision.db");
+    for (int i = 0; i < CASES_HERE; i++) {
+        char *text = xformat(
+            "name: precision\ntarget: {model: quantised.gguf%s}\nthreads: 1\nprompts: {file: talks.jsonl, chat: none}\n"
+            "limits: {new_tokens: 12, ignore_end: true}\ncells: {drafter: [none, {kind: small, model: quantised.gguf},"
+            " {kind: small, model: quantised.gguf, activations: f32, cache: q8_0, widths: [2, 2], pick: likeliest}]}\n",
+            cases[i].said);
+        run(text, s);
+        run(text, s); // the same cells
+        free(text);
+        assert_int_equal(ask(s, "SELECT count(*) FROM run"), 3 * (i + 1));
+        char *sql = xformat("SELECT count(*) FROM run WHERE activations = '%s' AND cache = '%s' AND settings LIKE"
+                            " '%%target: {model: quantised.gguf, device: cpu, activations: %s, cache: %s}%%'",
+                            cases[i].activations, cases[i].cache, cases[i].activations, cases[i].cache);
+        assert_int_equal(ask(s, sql), 3);
+        free(sql);
+    }
+    assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), 3 * CASES_HERE * TURNS);
+    assert_int_equal(ask(s, "SELECT count(*) FROM texts WHERE NOT equal"), 0); // to the bit in every precision
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE drafter = 'small(model=quantised.gguf)' AND settings LIKE"
+                            " '%, activations: int8, cache: f32}}}'"),
+                     CASES_HERE);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE settings LIKE '%, activations: f32, cache: q8_0}}}'"),
+                     CASES_HERE);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE settings LIKE '%preset%'"), 0);
+    assert_int_equal(ask(s, "SELECT count(DISTINCT peers) FROM run"), CASES_HERE);
+    store_close(s);
+}
+
 static void batches_and_trees_say_what_plain_decoding_says(void **state)
 {
     (void)state;
@@ -416,6 +517,41 @@ static void a_dry_run_tells_what_is_done_and_changes_nothing(void **state)
     store_close(s);
 }
 
+static void a_dry_run_counts_the_cache_by_its_type(void **state)
+{
+    (void)state;
+    // Heads of 32: 2 x 3 layers x 40 slots x 400 rows x 32 numbers, each of 4 bytes, of 2, or of 34 / 32.
+    static const struct {
+        const char *type, *line;
+    } cases[] = {
+        { "preset", "of a group f32 caches 12.3, logits" },
+        { "f32", "of a group f32 caches 12.3, logits" },
+        { "bf16", "of a group bf16 caches 6.1, logits" },
+        { "q8_0", "of a group q8_0 caches 3.3, logits" },
+    };
+    write_blocks("heads.gguf");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct error err = { "" };
+        char *out = NULL,
+             *text = xformat("name: dry\ntarget: {model: heads.gguf, activations: bf16, cache: %s}\nthreads: 1\n"
+                             "prompts: {file: p.jsonl, chat: none}\nlimits: {context: 400}\ncells: {batch: 40}\n",
+                             cases[i].type);
+        size_t n = 0;
+        FILE *to = open_memstream(&out, &n);
+        struct experiment *e = load(text);
+        if (!experiment_dry_run(e, NULL, to, &err))
+            fail_msg("%s", err.text);
+        fclose(to);
+        char *precision = xformat("q8_0 weights, bf16 activations, %s cache, on cpu\n", i == 0 ? "f32" : cases[i].type);
+        if (strstr(out, cases[i].line) == NULL || strstr(out, precision) == NULL)
+            fail_msg("expected \"%s\" and \"%s\": %s", cases[i].line, precision, out);
+        experiment_free(e);
+        free(precision);
+        free(text);
+        free(out);
+    }
+}
+
 static void the_smoke_experiment_runs(void **state)
 {
     (void)state;
@@ -467,15 +603,18 @@ int main(void)
         cmocka_unit_test(every_list_under_cells_multiplies),
         cmocka_unit_test(a_cell_is_known_by_what_it_means),
         cmocka_unit_test(a_changed_model_or_prompt_file_is_another_cell),
+        cmocka_unit_test(a_preset_is_the_cell_that_it_settles_to),
         cmocka_unit_test(more_nodes_than_a_usual_pass_has_rows_open_the_target_anew),
         cmocka_unit_test(a_step_is_recorded_as_it_was_judged),
         cmocka_unit_test(an_experiment_runs_once),
         cmocka_unit_test(a_raised_limit_adds_prompts),
         cmocka_unit_test(a_stored_cell_is_an_experiment_of_its_own),
+        cmocka_unit_test(a_run_says_in_which_precision_it_was),
         cmocka_unit_test(batches_and_trees_say_what_plain_decoding_says),
         cmocka_unit_test(a_conversation_that_outgrows_the_context_ends),
         cmocka_unit_test(stop_strings_end_texts_in_the_same_place_for_every_drafter),
         cmocka_unit_test(a_dry_run_tells_what_is_done_and_changes_nothing),
+        cmocka_unit_test(a_dry_run_counts_the_cache_by_its_type),
         cmocka_unit_test(the_smoke_experiment_runs),
         cmocka_unit_test(the_prompt_set_is_what_its_readme_says),
     };

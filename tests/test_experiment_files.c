@@ -148,11 +148,19 @@ static void bad_experiments_are_refused_with_line_and_column(void **state)
         { HEAD "limits: {stop: [a, [b]]}\n", "x.yaml:4:20: stop: expected a text, found a list" },
         { HEAD "record: {trails: true}\n", "x.yaml:4:10: record has no key \"trails\" (it has: trials)" },
         { "name: x\ntarget: target.gguf\nprompts: {file: p.jsonl}\n",
-          "x.yaml:2:9: target: expected a mapping (model, device, activations), found target.gguf" },
+          "x.yaml:2:9: target: expected a mapping (model, device, activations, cache), found target.gguf" },
         { "name: x\ntarget: {model: target.gguf, device: abacus}\nprompts: {file: p.jsonl}\n",
           "x.yaml:2:38: device: expected cpu, found \"abacus\"" },
         { "name: x\ntarget: {model: target.gguf, activations: f8}\nprompts: {file: p.jsonl}\n",
-          "x.yaml:2:43: activations: expected f32, found \"f8\"" },
+          "x.yaml:2:43: activations: expected one of preset, f32, bf16, int8, found \"f8\"" },
+        { "name: x\ntarget: {model: target.gguf, cache: q4_0}\nprompts: {file: p.jsonl}\n",
+          "x.yaml:2:37: cache: expected one of preset, f32, bf16, q8_0, found \"q4_0\"" },
+        { "name: x\ntarget: {model: target.gguf, cache: [f32]}\nprompts: {file: p.jsonl}\n",
+          "x.yaml:2:37: cache: expected a text, found a list" },
+        { DRAFTER "{kind: small, model: draft.gguf, activations: f8}\n",
+          "x.yaml:6:53: activations: expected one of preset|f32|bf16|int8, found \"f8\"" },
+        { DRAFTER "{kind: small, model: draft.gguf, cache: int8}\n",
+          "x.yaml:6:47: cache: expected one of preset|f32|bf16|q8_0, found \"int8\"" },
         { "name: x\ntarget: {model: target.gguf}\nprompts: {file: nowhere.jsonl}\n",
           "x.yaml:3:17: file: nowhere.jsonl: No such file or directory" },
         { "name: x\ntarget: {model: target.gguf}\nprompts: {file: p.jsonl, chat: alpaca}\n",
@@ -210,6 +218,17 @@ static void what_only_the_model_knows_is_refused_before_anything_runs(void **sta
         { "name: x\ntarget: {model: target.gguf}\nprompts: {file: ids.jsonl}\n",
           "ids.jsonl:1: input_ids[1]: expected an id below 270, where the target's vocabulary ends, found 270" },
         { DRAFTER "{kind: small, model: nowhere.gguf}\n", NULL },
+        { "name: x\ntarget: {model: target.gguf, activations: int8}\nprompts: {file: p.jsonl, chat: none}\n",
+          "x.yaml:2:9: activations: int8 is for quantised weights; those of target.gguf are f32 (expected bf16 or f32)" },
+        { "name: x\ntarget: {model: target.gguf, cache: q8_0}\nprompts: {file: p.jsonl, chat: none}\n",
+          "x.yaml:2:9: cache: q8_0 has blocks of 32 numbers, and the heads here have 16 (expected f32 or bf16)" },
+        { DRAFTER "{kind: small, model: draft.gguf, activations: int8}\n",
+          "x.yaml:6:7: activations: int8 is for quantised weights; those of draft.gguf are f32 (expected bf16 or f32)" },
+        { DRAFTER "{kind: small, model: draft.gguf, cache: q8_0}\n",
+          "x.yaml:6:7: cache: q8_0 has blocks of 32 numbers, and the heads here have 16 (expected f32 or bf16)" },
+        { DRAFTER "{kind: small, model: draft.gguf}\n    - {kind: small, model: draft.gguf, activations: f32}\n",
+          "x.yaml:7:7: cells.drafter: small(model=draft.gguf, activations=f32) is the same as small(model=draft.gguf) on "
+          "line 6, whose presets come to that" },
     };
     write_file("ids.jsonl", "{\"input_ids\": [1, 270]}\n");
     struct store *s = open_store("refused.db");
@@ -302,6 +321,48 @@ static void limits_leave_prompts_their_numbers(void **state)
     }
 }
 
+static void answers_are_read_where_they_are_asked_for(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"question\": \"How many?\", \"answer\": \"#### 72\"}\n"
+                               "{\"turns\": [\"a\", \"b\", \"c\"], \"answer\": [\"x\", \"\"]}\n"
+                               "{\"turns\": [\"a\", \"b\"], \"reference\": [\"y\", \"z\"], \"answer\": null}\n";
+    struct error err = { "" };
+    struct prompts p = read_prompts(text, 0, 0);
+    assert_int_equal(p.prompt[0].n_answers, 0);
+    prompts_free(&p);
+    char *path = tiny_path("read.jsonl");
+    if (!prompts_read_answered(path, &p, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(p.n, 3);
+    assert_int_equal(p.prompt[0].n_answers, 1);
+    assert_string_equal(p.prompt[0].answer[0], "#### 72");
+    assert_int_equal(p.prompt[1].n_answers, 2); // the third turn has none
+    assert_string_equal(p.prompt[1].answer[1], "");
+    assert_int_equal(p.prompt[2].n_answers, 2);
+    assert_string_equal(p.prompt[2].answer[1], "z");
+    prompts_free(&p);
+
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        { "{\"prompt\": \"a\"}\n", "read.jsonl:1: expected an answer (answer or reference), found none" },
+        { "{\"prompt\": \"a\", \"answer\": 72}\n", "read.jsonl:1: answer: expected a text, found a whole number" },
+        { "{\"prompt\": \"a\", \"answer\": []}\n",
+          "read.jsonl:1: answer: expected a text for each of 1 turns, found 0" },
+        { "{\"prompt\": \"a\", \"answer\": [\"x\", \"y\"]}\n",
+          "read.jsonl:1: answer: expected a text for each of 1 turns, found 2" },
+        { "{\"turns\": [\"a\"], \"reference\": [null]}\n", "read.jsonl:1: reference: expected a text, found nothing" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        write_file("read.jsonl", cases[i].text);
+        if (prompts_read_answered(path, &p, &err))
+            fail_msg("taken for good: %s", cases[i].text);
+        expect_message(err.text, cases[i].message, cases[i].text);
+    }
+    free(path);
+}
+
 static void bad_prompts_are_refused_with_file_and_line(void **state)
 {
     (void)state;
@@ -361,6 +422,7 @@ int main(void)
         cmocka_unit_test(what_only_the_model_knows_is_refused_before_anything_runs),
         cmocka_unit_test(every_published_shape_of_prompts_is_read),
         cmocka_unit_test(limits_leave_prompts_their_numbers),
+        cmocka_unit_test(answers_are_read_where_they_are_asked_for),
         cmocka_unit_test(bad_prompts_are_refused_with_file_and_line),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);

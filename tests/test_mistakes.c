@@ -50,6 +50,9 @@ static void usage_mistakes_are_one_sentence_and_status_2(void **state)
         { "generate %s --trace x", "--json" },
         { "generate %s --stop '' x", "--stop" },
         { "generate %s --chat jinja x", "\"jinja\"" },
+        { "generate %s --activations f8 x", "--activations: expected one of preset|f32|bf16|int8, found \"f8\"" },
+        { "generate %s --cache f3 x", "--cache: expected one of preset|f32|bf16|q8_0, found \"f3\"" },
+        { "generate %s --drafter small:model=m,cache=f8 x", "preset|f32|bf16|q8_0" },
         { "generate %s --temperature warm x", "temperature" },
         { "generate %s --temperature -1 x", "temperature" },
         { "generate %s --top-p 1.5 x", "top_p" },
@@ -65,6 +68,10 @@ static void usage_mistakes_are_one_sentence_and_status_2(void **state)
         { "generate %s --rule rejection:speed=9 x", "speed" },
         { "tokenize", "missing" },
         { "score %s --tokens 3", "no option --tokens" },
+        { "score %s --cache ''", "--cache" },
+        { "score %s --chat none", "--answers" },
+        { "score %s --answers --chat jinja", "\"jinja\"" },
+        { "inspect %s --activations", "needs a value" },
         { "inspect %s --context none", "--context" },
         { "prune %s --out x", "--keep" },
         { "prune %s --keep 0", "--out" },
@@ -153,6 +160,19 @@ static void inspect_shows_what_it_can_of_a_broken_model(void **state)
     free(broken);
 }
 
+static void precisions_that_do_not_fit_are_one_sentence(void **state)
+{
+    (void)state;
+    refuse_about(models.gguf, "int8 is for quantised weights", "generate --activations int8", "x");
+    refuse_about(models.gguf, "the heads here have 16", "generate --cache q8_0", "x");
+    refuse_about(models.gguf, "int8 is for quantised weights", "score --activations int8", "");
+    refuse_about(models.gguf, "the heads here have 16", "score --cache q8_0", "");
+    refuse_about(models.gguf, "the heads here have 16", "inspect --no-probe --cache q8_0", "");
+    char *words = xformat("generate %s --drafter small:model=%s,cache=q8_0 x", models.gguf, models.draft);
+    refuse("the heads here have 16", words);
+    free(words);
+}
+
 static void drafters_that_do_not_fit_are_one_sentence(void **state)
 {
     (void)state;
@@ -220,6 +240,10 @@ static void lines_that_are_wrong_are_named_by_number(void **state)
         { "score", "{\"ids\": [1, 288]}\n", "stdin:1: " },
         { "score", "{\"ids\": [1], \"text\": \"a\"}\n", "both" },
         { "score", "{}\n", "neither" },
+        { "score --answers", "{\"prompt\": \"a\"}\n", "stdin:1: expected an answer" },
+        { "score --answers", "", "expected prompts, found none" },
+        { "score --answers", "{\"prompt\": \"a\", \"answer\": \"\xFF\"}\n", "stdin:1:" },
+        { "score --answers", "{\"input_ids\": [1, 288], \"answer\": \"a\"}\n", "stdin:1: input_ids[1]" },
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         struct said s = child_run_with(wrong[i].lines, "%s %s", wrong[i].command, models.gguf);
@@ -329,6 +353,7 @@ int main(void)
         cmocka_unit_test(usage_mistakes_are_one_sentence_and_status_2),
         cmocka_unit_test(models_that_cannot_be_opened_are_one_sentence),
         cmocka_unit_test(inspect_shows_what_it_can_of_a_broken_model),
+        cmocka_unit_test(precisions_that_do_not_fit_are_one_sentence),
         cmocka_unit_test(drafters_that_do_not_fit_are_one_sentence),
         cmocka_unit_test(prompts_that_do_not_fit_are_one_sentence),
         cmocka_unit_test(an_unknown_chat_template_names_chat_none),

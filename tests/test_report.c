@@ -180,6 +180,19 @@ static void long_names_are_folded(void **state)
 
 // Twelve cells: the categories' table comes in parts. Numbers from a thousandth to millions, and drafts deeper than
 // shown.
+static void a_cache_that_is_not_f32_is_named(void **state)
+{
+    (void)state;
+    struct made_up *m = made_up_facts(3, 2, 1, 1);
+    struct store *s = filled(m);
+    made_up_ask(s, "UPDATE run SET cache = 'q8_0', activations = 'int8'");
+    char *text = reported(s, (struct report_options){ 0 });
+    says(text, "target     smollm2-135m-instruct (weights q4_1, activations int8, cache q8_0)\n");
+    free(text);
+    store_close(s);
+    made_up_free(m);
+}
+
 static void many_runs_and_great_numbers_keep_their_columns(void **state)
 {
     (void)state;
@@ -203,6 +216,7 @@ static void many_runs_and_great_numbers_keep_their_columns(void **state)
                              .prompts = "p",
                              .model_type = "f32",
                              .activations = "f32",
+                             .cache = "f32",
                              .lossless = run % 2 == 0,
                              .batch = 1 };
         int64_t id, pair;
@@ -535,6 +549,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_table_has_the_views_numbers),
         TEST(long_names_are_folded),
+        TEST(a_cache_that_is_not_f32_is_named),
         TEST(many_runs_and_great_numbers_keep_their_columns),
         TEST(sampled_texts_are_not_compared_unless_the_rule_is_match),
         TEST(an_experiment_without_texts_is_still_told),

@@ -457,8 +457,10 @@ static void the_pace_is_the_median_of_the_cells_sequences(void **state)
     EACH_SEQUENCE (q, TREE)
         pace[n++] = q->row.decode_ns / q->row.new_tokens;
     qsort(pace, (size_t)n, sizeof(pace[0]), by_size);
-    assert_int_equal(store_pace(c->s, "0123", c->m->run[TREE].drafter, &err), pace[n / 2]);
-    assert_int_equal(store_pace(c->s, "0123", "never heard of", &err), 0);
+    assert_int_equal(store_pace(c->s, "0123", "f32", "f32", c->m->run[TREE].drafter, &err), pace[n / 2]);
+    assert_int_equal(store_pace(c->s, "0123", "f32", "f32", "never heard of", &err), 0);
+    assert_int_equal(store_pace(c->s, "0123", "int8", "f32", c->m->run[TREE].drafter, &err), 0);
+    assert_int_equal(store_pace(c->s, "0123", "f32", "q8_0", c->m->run[TREE].drafter, &err), 0);
 }
 
 // A stop string may take back tokens of earlier steps; what a step brought is counted from the front.

@@ -96,7 +96,7 @@ static void a_new_database_is_made_and_opened_again(void **state)
     (void)state;
     struct store *s = opened();
     assert_false(store_read_only(s));
-    assert_int_equal(made_up_ask(s, "SELECT user_version FROM pragma_user_version"), 1);
+    assert_int_equal(made_up_ask(s, "SELECT user_version FROM pragma_user_version"), 3);
     assert_int_equal(made_up_ask(s, "SELECT application_id FROM pragma_application_id"), 0x5350434C);
     assert_int_equal(made_up_ask(s, "SELECT journal_mode = 'wal' FROM pragma_journal_mode"), 1);
     assert_int_equal(made_up_ask(s, "SELECT foreign_keys FROM pragma_foreign_keys"), 1);
@@ -153,7 +153,7 @@ static void what_is_no_database_of_ours_is_refused(void **state)
     s = opened();
     made_up_ask(s, "PRAGMA user_version = 9");
     store_close(s);
-    refuses(path, "newer speclab (schema version 9; this one knows 1)");
+    refuses(path, "newer speclab (schema version 9; this one knows 3)");
     free(long_text);
     free(missing);
     free(text);
@@ -177,6 +177,39 @@ static void views_are_put_in_place_again(void **state)
     store_close(s);
     s = opened(); // nothing to do: nothing is done
     assert_int_equal(made_up_ask(s, "SELECT schema_version FROM pragma_schema_version"), version);
+    store_close(s);
+}
+
+// What the first version's tables were, from today's.
+static void make_older(struct store *s)
+{
+    struct error err = { "" };
+    char *drop = NULL;
+    do {
+        struct query *q = query_open(s, "SELECT 'DROP VIEW ' || name FROM sqlite_master WHERE type = 'view' LIMIT 1");
+        free(drop);
+        drop = query_next(q) ? xstrdup(query_text(q, 0)) : NULL;
+        assert_true(query_close(q, &err));
+        if (drop != NULL)
+            made_up_ask(s, drop);
+    } while (drop != NULL);
+    made_up_ask(s, "ALTER TABLE run DROP COLUMN cache");
+    made_up_ask(s, "PRAGMA user_version = 1");
+}
+
+static void an_older_database_is_brought_up_to_date(void **state)
+{
+    (void)state;
+    struct store *s = opened();
+    static const char columns[] = "SELECT count(*) FROM sqlite_master AS m JOIN pragma_table_info(m.name)";
+    double before = made_up_ask(s, columns);
+    store_some(s);
+    make_older(s);
+    store_close(s);
+    s = opened();
+    assert_int_equal(made_up_ask(s, "SELECT user_version FROM pragma_user_version"), 3);
+    assert_int_equal(made_up_ask(s, columns), before);
+    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM run_summary WHERE cache = 'f32'"), MADE_RUNS);
     store_close(s);
 }
 
@@ -544,6 +577,7 @@ int main(void)
         TEST(names_with_signs_of_a_uri_are_names),
         TEST(what_is_no_database_of_ours_is_refused),
         TEST(views_are_put_in_place_again),
+        TEST(an_older_database_is_brought_up_to_date),
         TEST(every_view_begins_with_its_definition),
         TEST(facts_that_cannot_be_are_refused),
         TEST(a_read_only_file_is_read),

@@ -33,13 +33,20 @@ static int stretch_of(const struct verifier_setup *s)
 static struct kv_shape cache_shape(const struct verifier_setup *s)
 {
     int stretch = stretch_of(s);
-    return model_kv_shape(s->target, s->slots, s->length, s->nodes > stretch ? s->nodes : stretch);
+    struct kv_shape shape = model_kv_shape(s->target, s->slots, s->length, s->nodes > stretch ? s->nodes : stretch);
+    shape.type = s->cache;
+    return shape;
+}
+
+size_t verifier_cache_bytes(const struct verifier_setup *s)
+{
+    struct kv_shape shape = cache_shape(s);
+    return kv_bytes(&shape);
 }
 
 size_t verifier_bytes(const struct verifier_setup *s)
 {
-    struct kv_shape shape = cache_shape(s);
-    return kv_bytes(&shape) +
+    return verifier_cache_bytes(s) +
            (size_t)s->slots * (size_t)s->nodes * (size_t)model_shape(s->target)->vocab * sizeof(float);
 }
 

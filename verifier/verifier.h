@@ -18,6 +18,7 @@ struct verifier_setup {
     struct taps taps;         // the drafter's
     int slots, length, nodes; // nodes: most that a draft may have, the root included
     int live;                 // ids from here on are no tokens: they get probability 0
+    enum type cache;          // element type of the target's keys and values
 };
 
 struct verifier *verifier_create(const struct verifier_setup *s, struct error *err); // borrows what s points to
@@ -35,4 +36,5 @@ bool verifier_verify(struct verifier *v, const struct request *r, int n, struct 
 const struct judgement *verifier_judgement(const struct verifier *v, int i);
 
 void verifier_forget(struct verifier *v, int slot);
-size_t verifier_bytes(const struct verifier_setup *s); // of cache and logits that create would allocate
+size_t verifier_bytes(const struct verifier_setup *s);       // of cache and logits that create would allocate
+size_t verifier_cache_bytes(const struct verifier_setup *s); // of these the cache's

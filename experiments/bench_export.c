@@ -1,0 +1,268 @@
+// bench_export.c - the same for programs: everything that was measured as one JSON object, and the passes as CSV.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/json.h"
+#include "core/memory.h"
+#include "experiments/bench.h"
+#include "experiments/bench_parts.h"
+#include "experiments/bench_peer.h"
+#include "experiments/command_line.h"
+#include "kernels/backend.h"
+#include "models/model.h"
+
+static void set_text(struct json *j, const char *key, const char *value)
+{
+    json_set(j, key, json_new_text(value));
+}
+
+static void set_int(struct json *j, const char *key, int64_t value)
+{
+    json_set(j, key, json_new_int(value));
+}
+
+static void set_number(struct json *j, const char *key, double value)
+{
+    json_set(j, key, json_new_number(value));
+}
+
+static struct json *model_json(const struct target *t)
+{
+    struct json *j = json_new_object();
+    char hash[17];
+    snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)model_hash(t->model));
+    set_text(j, "path", t->path);
+    set_text(j, "hash", hash);
+    set_text(j, "type", model_type(t->model));
+    set_text(j, "activations", activations_names[model_activations(t->model)]);
+    set_text(j, "cache", type_facts[t->cache].name);
+    set_int(j, "bytes", (int64_t)model_bytes(t->model));
+    return j;
+}
+
+static struct json *spread_json(struct spread s)
+{
+    struct json *j = json_new_object();
+    set_int(j, "rounds", s.n);
+    set_number(j, "median", s.median);
+    set_number(j, "low_quartile", s.low);
+    set_number(j, "high_quartile", s.high);
+    set_number(j, "least", s.least);
+    set_number(j, "most", s.most);
+    return j;
+}
+
+static struct json *surroundings_json(const struct surroundings *s)
+{
+    struct json *j = json_new_object();
+    set_number(j, "bytes_per_second", s->all);
+    set_number(j, "bytes_per_second_one_thread", s->one);
+    set_number(j, "round_trip_ns", s->round_trip);
+    return j;
+}
+
+static struct json *rounds_json(const struct bench *b)
+{
+    struct json *list = json_new_array();
+    for (int i = 0; i < b->n_rounds; i++) {
+        const struct round *r = &b->round[i];
+        struct json *j = json_new_object();
+        json_set(j, "counts", json_new_bool(r->counts));
+        set_text(j, "placement", placement_names[r->placement]);
+        set_number(j, "foreign", r->foreign);
+        json_set(j, "before", b->plan.probe ? surroundings_json(&r->before) : json_new_null());
+        json_set(j, "after", b->plan.probe ? surroundings_json(&r->after) : json_new_null());
+        json_push(list, j);
+    }
+    return list;
+}
+
+static struct json *numbers_json(const double *x, int n)
+{
+    struct json *list = json_new_array();
+    for (int i = 0; i < n; i++)
+        json_push(list, json_new_number(x[i]));
+    return list;
+}
+
+static struct json *items_json(const struct bench *b)
+{
+    struct json *list = json_new_array();
+    for (int i = 0; i < b->n_items; i++) {
+        const struct item *m = &b->item[i];
+        struct json *j = json_new_object();
+        set_text(j, "what", measured_names[m->what]);
+        set_int(j, "n", m->n);
+        set_int(j, "context", m->context);
+        if (m->what == A_PASS) {
+            set_number(j, "flops", bench_flops(b, m->n, m->context));
+            set_number(j, "bytes", bench_bytes(b, m->n, m->context));
+        }
+        json_set(j, "ns", numbers_json(m->ours, b->n_rounds));
+        json_set(j, "peer_ns", m->theirs != NULL ? numbers_json(m->theirs, b->n_rounds) : json_new_null());
+        json_push(list, j);
+    }
+    return list;
+}
+
+static struct json *cost_json(const struct cost *c)
+{
+    struct json *j = json_new_object(), *hinge = json_new_object(), *table = json_new_object();
+    set_text(j, "form", cost_form_names[c->form]);
+    set_number(hinge, "a", c->a);
+    set_number(hinge, "b", c->b);
+    set_number(hinge, "s", c->s);
+    set_number(hinge, "n0", c->n0);
+    set_number(hinge, "d", c->d);
+    set_number(hinge, "e", c->e);
+    set_number(hinge, "largest_error", c->hinge_most);
+    set_number(hinge, "rms_error", c->hinge_rms);
+    set_number(table, "largest_error", c->table_most);
+    set_number(table, "rms_error", c->table_rms);
+    json_set(j, "hinge", hinge);
+    json_set(j, "table", table);
+    return j;
+}
+
+static struct json *medians_json(const struct bench *b, enum placement p)
+{
+    struct json *list = json_new_array();
+    for (int i = 0; i < b->n_items; i++) {
+        const struct item *m = &b->item[i], *one = bench_item(b, A_PASS, 1, m->context);
+        struct spread ours = bench_ours(b, m, p);
+        struct json *j = json_new_object();
+        set_text(j, "what", measured_names[m->what]);
+        set_int(j, "n", m->n);
+        set_int(j, "context", m->context);
+        json_set(j, "ns", spread_json(ours));
+        set_number(j, "c", m->what == A_PROMPT || one == NULL ? NAN : ours.median / bench_ours(b, one, p).median);
+        set_number(j, "predicted_ns", m->what == A_PASS ? cost_ns(&b->cost[p], m->n, m->context) : NAN);
+        if (m->what == A_PASS) {
+            set_number(j, "flops_per_second", 1e9 * bench_flops(b, m->n, m->context) / ours.median);
+            set_number(j, "share_of_peak",
+                       bench_peak(b) > 0 ? 1e9 * bench_flops(b, m->n, m->context) / ours.median / bench_peak(b) : NAN);
+            set_number(j, "bytes_per_second", 1e9 * bench_bytes(b, m->n, m->context) / ours.median);
+            set_number(j, "share_of_read",
+                       1e9 * bench_bytes(b, m->n, m->context) / ours.median / bench_memory(b, p).median);
+        }
+        if (m->theirs != NULL) {
+            json_set(j, "peer_ns", spread_json(bench_theirs(b, m, p)));
+            json_set(j, "peer_over_ours", spread_json(bench_ratio(b, m, p)));
+        }
+        json_push(list, j);
+    }
+    return list;
+}
+
+static struct json *placements_json(const struct bench *b)
+{
+    struct json *list = json_new_array();
+    for (int p = 0; p < PLACEMENTS; p++) {
+        bool asked_for = p == PLACED_S || p == PLACED_D;
+        if (b->counted[p] == 0 && !(asked_for && b->plan.probe))
+            continue;
+        struct json *j = json_new_object();
+        set_text(j, "placement", placement_names[p]);
+        set_int(j, "rounds", b->counted[p]);
+        if (b->counted[p] > 0) {
+            json_set(j, "read_bytes_per_second", spread_json(bench_memory(b, (enum placement)p)));
+            json_set(j, "medians", medians_json(b, (enum placement)p));
+            json_set(j, "cost", cost_json(&b->cost[p]));
+        }
+        json_push(list, j);
+    }
+    return list;
+}
+
+static struct json *operations_json(const struct bench *b)
+{
+    struct json *list = json_new_array();
+    for (int i = 0; i < b->n_operations; i++) {
+        const struct operation *o = &b->operation[i];
+        struct json *j = json_new_object();
+        set_int(j, "n", o->n);
+        set_int(j, "context", o->context);
+        set_text(j, "operation", o->name);
+        set_number(j, "ns", o->ns);
+        set_int(j, "calls", o->calls);
+        set_number(j, "bytes", o->bytes);
+        set_number(j, "flops", o->flops);
+        json_push(list, j);
+    }
+    return list;
+}
+
+static struct json *peaks_json(const struct bench *b)
+{
+    struct json *list = json_new_array();
+    for (int i = 0; i < b->n_peaks; i++) {
+        struct json *j = json_new_object();
+        set_text(j, "kind", b->peak[i].kind);
+        set_text(j, "isa", b->peak[i].isa);
+        set_number(j, "per_second", b->peak[i].per_second);
+        json_push(list, j);
+    }
+    return list;
+}
+
+void bench_json(const struct bench *b, FILE *to)
+{
+    struct json *j = json_new_object();
+    json_set(j, "model", model_json(&b->target));
+    json_set(j, "draft", b->draft.model != NULL ? model_json(&b->draft) : json_new_null());
+    set_text(j, "device", b->target.backend->name);
+    set_text(j, "machine", b->machine);
+    set_text(j, "revision", program_version());
+    set_text(j, "started", b->started);
+    set_int(j, "threads", b->plan.threads);
+    json_set(j, "peer", b->peer != NULL ? json_new_text(peer_name(b->peer)) : json_new_null());
+    json_set(j, "peaks", peaks_json(b));
+    json_set(j, "none_counts", json_new_bool(b->none_counts));
+    json_set(j, "rounds", rounds_json(b));
+    json_set(j, "placements", placements_json(b));
+    json_set(j, "measured", items_json(b));
+    json_set(j, "operations", operations_json(b));
+    json_set(j, "overhead_ns", b->overhead.n > 0 ? spread_json(b->overhead) : json_new_null());
+    char *line = json_write(j);
+    fprintf(to, "%s\n", line);
+    free(line);
+    json_free(j);
+}
+
+// ---- CSV (RFC 4180); no field of it needs quotes
+
+static void put_spread(FILE *to, struct spread s)
+{
+    if (s.n == 0)
+        fprintf(to, ",,,,,");
+    else
+        fprintf(to, ",%.9g,%.9g,%.9g,%.9g,%.9g", s.median, s.low, s.high, s.least, s.most);
+}
+
+void bench_csv(const struct bench *b, FILE *to)
+{
+    fprintf(to, "what,placement,context,n,rounds,ns,low_quartile_ns,high_quartile_ns,least_ns,most_ns,c,flops,bytes,"
+                "read_bytes_per_second,peer_ns,peer_low_quartile_ns,peer_high_quartile_ns,peer_least_ns,peer_most_ns,"
+                "ratio,low_quartile_ratio,high_quartile_ratio,least_ratio,most_ratio\r\n");
+    for (int p = 0; p < PLACEMENTS; p++)
+        for (int i = 0; i < b->n_items && b->counted[p] > 0; i++) {
+            const struct item *m = &b->item[i], *one = bench_item(b, A_PASS, 1, m->context);
+            struct spread ours = bench_ours(b, m, (enum placement)p);
+            double memory = bench_memory(b, (enum placement)p).median;
+            fprintf(to, "%s,%s,%d,%d,%d", measured_names[m->what], placement_names[p], m->context, m->n, ours.n);
+            put_spread(to, ours);
+            if (m->what != A_PROMPT && one != NULL)
+                fprintf(to, ",%.6g", ours.median / bench_ours(b, one, (enum placement)p).median);
+            else
+                fprintf(to, ",");
+            if (m->what == A_PASS)
+                fprintf(to, ",%.9g,%.9g", bench_flops(b, m->n, m->context), bench_bytes(b, m->n, m->context));
+            else
+                fprintf(to, ",,");
+            fprintf(to, isnan(memory) ? "," : ",%.9g", memory);
+            put_spread(to, bench_theirs(b, m, (enum placement)p));
+            put_spread(to, bench_ratio(b, m, (enum placement)p));
+            fprintf(to, "\r\n");
+        }
+}

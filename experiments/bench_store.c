@@ -1,0 +1,104 @@
+// bench_store.c - a bench as rows of the database.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/memory.h"
+#include "experiments/bench.h"
+#include "experiments/bench_parts.h"
+#include "experiments/bench_peer.h"
+#include "kernels/backend.h"
+#include "models/model.h"
+#include "results/bench_rows.h"
+#include "results/store.h"
+
+const char *const measured_names[] = { "pass", "draft_step", "prompt" };
+
+static struct bench_round_row round_row(const struct bench *b, const struct round *r)
+{
+    struct bench_round_row row = { .counts = r->counts,
+                                   .placement = placement_names[r->placement],
+                                   .foreign_share = r->foreign,
+                                   .before_read = r->before.all,
+                                   .before_read_one = r->before.one,
+                                   .before_trip_ns = r->before.round_trip,
+                                   .after_read = r->after.all,
+                                   .after_read_one = r->after.one,
+                                   .after_trip_ns = r->after.round_trip };
+    if (!b->plan.probe)
+        row.before_read = row.before_read_one = row.before_trip_ns = row.after_read = row.after_read_one =
+            row.after_trip_ns = NAN;
+    return row;
+}
+
+static struct bench_time_row time_row(const struct item *i, int round)
+{
+    return (struct bench_time_row){ .round = round,
+                                    .what = measured_names[i->what],
+                                    .context = i->context,
+                                    .n = i->n,
+                                    .ns = (int64_t)i->ours[round],
+                                    .peer_ns = i->theirs != NULL ? (int64_t)i->theirs[round] : 0 };
+}
+
+bool bench_store(const struct bench *b, struct store *s, struct error *err)
+{
+    const struct target *t = &b->target, *d = b->draft.model != NULL ? &b->draft : NULL;
+    char hash[17], draft_hash[17] = "";
+    snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)model_hash(t->model));
+    if (d != NULL)
+        snprintf(draft_hash, sizeof(draft_hash), "%016llx", (unsigned long long)model_hash(d->model));
+
+    struct bench_peak_row peak[MAX_PEAKS];
+    struct bench_cost_row cost[PLACEMENTS];
+    struct bench_round_row *round = xcalloc((size_t)b->n_rounds + 1, sizeof(*round));
+    struct bench_time_row *times = xcalloc((size_t)(b->n_rounds * b->n_items) + 1, sizeof(*times));
+    struct bench_operation_row *operation = xcalloc((size_t)b->n_operations + 1, sizeof(*operation));
+    struct bench_row row = {
+        .target = t->path,
+        .target_hash = hash,
+        .model_type = model_type(t->model),
+        .activations = activations_names[model_activations(t->model)],
+        .cache = type_facts[t->cache].name,
+        .draft = d != NULL ? d->path : NULL,
+        .draft_hash = d != NULL ? draft_hash : NULL,
+        .draft_activations = d != NULL ? activations_names[model_activations(d->model)] : NULL,
+        .peer = b->peer != NULL ? peer_name(b->peer) : NULL,
+        .device = t->backend->name,
+        .machine = b->machine,
+        .revision = program_version(),
+        .started = b->started,
+        .threads = b->plan.threads,
+        .weight_bytes = (int64_t)model_bytes(t->model),
+        .overhead_ns = b->overhead.n > 0 ? b->overhead.median : NAN,
+        .overhead_low_ns = b->overhead.n > 0 ? b->overhead.low : NAN,
+        .overhead_high_ns = b->overhead.n > 0 ? b->overhead.high : NAN,
+        .peak = peak,
+        .round = round,
+        .time = times,
+        .operation = operation,
+        .cost = cost,
+    };
+    for (; row.peaks < b->n_peaks; row.peaks++)
+        peak[row.peaks] = (struct bench_peak_row){ b->peak[row.peaks].kind, b->peak[row.peaks].isa,
+                                                   b->peak[row.peaks].per_second };
+    for (; row.rounds < b->n_rounds; row.rounds++)
+        round[row.rounds] = round_row(b, &b->round[row.rounds]);
+    for (int r = 0; r < b->n_rounds; r++)
+        for (int i = 0; i < b->n_items; i++)
+            times[row.times++] = time_row(&b->item[i], r);
+    for (; row.operations < b->n_operations; row.operations++) {
+        const struct operation *o = &b->operation[row.operations];
+        operation[row.operations] =
+            (struct bench_operation_row){ o->context, o->n, o->name, o->ns, o->calls, o->bytes, o->flops };
+    }
+    for (int p = 0; p < PLACEMENTS; p++)
+        if (b->cost[p].form != COST_NONE)
+            cost[row.costs++] = (struct bench_cost_row){ placement_names[p], &b->cost[p] };
+    int64_t id;
+    bool ok = store_bench(s, &row, &id, err);
+    free(round);
+    free(times);
+    free(operation);
+    return ok;
+}

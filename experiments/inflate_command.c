@@ -1,0 +1,101 @@
+// inflate_command.c - `speclab inflate`: what a larger model would cost, with the texts of one that is at hand.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "experiments/command_line.h"
+#include "experiments/commands.h"
+#include "experiments/making.h"
+#include "kernels/backend.h"
+#include "models/config.h"
+#include "models/inflate.h"
+#include "models/paths.h"
+#include "models/rewrite.h"
+
+static const char about[] =
+    "Writes a larger model that computes the same function: wider, with more heads, hidden units and layers, all of which\n"
+    "are computed, and count for nothing. It costs what a model of its size costs and says what the smaller one says, so\n"
+    "a drafter can be tried beside a large target where there is only a small one. Its speeds are of no real model: the\n"
+    "file is marked as inflated, and inspect and every report say so. Numbers are copied in the model's own types; rows\n"
+    "must remain a whole number of blocks. A GGUF file becomes a GGUF file, a Hugging Face directory a directory. PATH\n"
+    "must not exist yet.\n";
+
+static const char examples[] =
+    "  speclab inflate smollm2-135m-instruct --width 2048 --hidden 5632 --heads 32 --kv-heads 8 --layers 22 --out big.gguf\n"
+    "  speclab generate big.gguf --drafter small:model=smollm2-135m-instruct 'What is a prime number?'\n";
+
+struct asked {
+    long long width, hidden, heads, kv_heads, layers;
+};
+
+static bool report(const char *to, const struct model_config *c, const struct sizes *s, double seconds,
+                   struct error *err)
+{
+    struct made made;
+    if (!making_look(to, &made, err))
+        return false;
+    printf("%s: %.1f million parameters, %.1f MB, in %.1f s; marked as inflated\n", to, made.parameters / 1e6,
+           made.bytes / 1e6, seconds);
+    printf("width %d (%d), hidden %d (%d), %d heads on %d (%d on %d), %d layers (%d)\n", s->width, c->width, s->hidden,
+           c->hidden, s->heads, s->kv_heads, c->heads, c->kv_heads, s->layers, c->layers);
+    return true;
+}
+
+static int inflate(const char *name, const struct asked *a, const char *to, const struct usage *u)
+{
+    struct error err;
+    struct making making;
+    struct model_config c = { 0 };
+    struct sizes s = { (int)a->width, (int)a->hidden, (int)a->heads, (int)a->kv_heads, (int)a->layers };
+    struct backend *b = NULL;
+    char *from = model_path(name, NULL, &err);
+    int status = 0;
+    bool ok = from != NULL && config_read(from, &c, &err);
+    if (ok && !inflate_settle(&c, &s, to, &err))
+        status = usage_fail(u, "%s", err.text);
+    making_begin(&making);
+    struct watch watch = making_watch(&making);
+    if (ok && status == 0) {
+        ok = (b = backend_cpu(0, &err)) != NULL && inflate_model(from, &s, to, b, &watch, &err);
+        double seconds = making_end(&making);
+        ok = ok && report(to, &c, &s, seconds, &err);
+    }
+    if (!ok)
+        status = command_fail(u, &err);
+    if (b != NULL)
+        b->destroy(b);
+    config_free(&c);
+    free(from);
+    return status;
+}
+
+int command_inflate(int argc, char **argv)
+{
+    struct asked a = { 0 };
+    const char *out = NULL;
+    const struct flag flags[] = {
+        { "width", FLAG_INT, &a.width, "N", "of the residual stream; preset of all of these: as the model has it", 1,
+          (1 << 24) - 1 },
+        { "hidden", FLAG_INT, &a.hidden, "N", "units of the feed-forward network", 1, (1 << 24) - 1 },
+        { "heads", FLAG_INT, &a.heads, "N", "of the model's own size, a multiple of those for keys and values", 1,
+          1 << 14 },
+        { "kv-heads", FLAG_INT, &a.kv_heads, "N", "for keys and values; their groups cannot lose heads", 1, 1 << 14 },
+        { "layers", FLAG_INT, &a.layers, "N", "those that are added are copies that write zeros", 1, 1024 },
+        { "out", FLAG_TEXT, &out, "PATH", "the file, whose name ends with .gguf, or the directory to make", 0, 0 },
+        { 0 },
+    };
+    const struct usage u = { "inflate", "--out PATH MODEL", about, flags, examples, 1, 1 };
+    char **operand;
+    int status = usage_read(&u, argc, argv, &operand, NULL);
+    if (status != GO_ON)
+        return status;
+    if (out == NULL || *out == '\0')
+        return usage_fail(&u, "--out PATH is needed");
+
+    char *to = making_path(out);
+    status = inflate(operand[0], &a, to, &u);
+    free(to);
+    return status != 0 ? status : command_done(&u);
+}

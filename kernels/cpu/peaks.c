@@ -1,0 +1,147 @@
+// peaks.c - multiplications in registers and nothing else: what is left when memory costs nothing.
+//
+// Each loop keeps so many sums going that every unit always has one that is ready. Instructions are chosen at run
+// time; a compiler for another processor sees only the plain loop.
+#include <stdint.h>
+#include <time.h>
+
+#include "kernels/cpu/probe.h"
+#include "kernels/cpu/threads.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum { ROUNDS = 1 << 18, TRIES = 20 };
+
+struct loop {
+    const char *kind, *isa;
+    float (*run)(void); // its result, so that it must be computed
+    double operations;  // of one run
+    float *sink;        // (jobs)
+};
+
+// SUMS accumulators, each multiplied into in every round. Written out as a loop with a constant bound, which compilers
+// unroll into registers.
+#define SUMS 12
+#define LOOP(name, target_isa, vector, start, step, fold) \
+    __attribute__((target(target_isa))) static float name(void) \
+    { \
+        vector a[SUMS]; \
+        for (int k = 0; k < SUMS; k++) \
+            a[k] = start; \
+        for (int i = 0; i < ROUNDS; i++) \
+            _Pragma("GCC unroll 12") for (int k = 0; k < SUMS; k++) step(a[k]); \
+        for (int k = 1; k < SUMS; k++) \
+            fold(a[0], a[k]); \
+        float first; \
+        __builtin_memcpy(&first, &a[0], sizeof(first)); \
+        return first; \
+    }
+
+typedef float four __attribute__((vector_size(16)));
+
+static float plain(void)
+{
+    four a[SUMS], x = { 0.999f, 0.999f, 0.999f, 0.999f };
+    for (int k = 0; k < SUMS; k++)
+        a[k] = x * (float)k;
+    __asm__ volatile("" : "+m"(x));
+    for (int i = 0; i < ROUNDS; i++)
+        for (int k = 0; k < SUMS; k++)
+            a[k] = a[k] * x + x;
+    for (int k = 1; k < SUMS; k++)
+        a[0] += a[k];
+    return a[0][0];
+}
+
+#if defined(__x86_64__)
+#define FMA512(a) (a) = _mm512_fmadd_ps((a), _mm512_set1_ps(0.999f), _mm512_set1_ps(0.5f))
+#define DOT_BF16(a) \
+    (a) = _mm512_dpbf16_ps((a), (__m512bh)_mm512_set1_epi32(0x3f003f00), (__m512bh)_mm512_set1_epi32(0x3e803e80))
+#define DOT_INT8(a) (a) = _mm512_dpbusd_epi32((a), _mm512_set1_epi8(3), _mm512_set1_epi8(-2))
+#define ADD512(a, b) (a) = _mm512_add_ps((a), (b))
+#define ADD512I(a, b) (a) = _mm512_add_epi32((a), (b))
+#define FMA256(a) (a) = _mm256_fmadd_ps((a), _mm256_set1_ps(0.999f), _mm256_set1_ps(0.5f))
+#define DOT256(a) (a) = _mm256_dpbusd_avx_epi32((a), _mm256_set1_epi8(3), _mm256_set1_epi8(-2))
+// Without dot products of bytes: pairs to 16 bits, those to 32, and a sum. The first step must see another x each time,
+// or it would be done once.
+#define MADD256(a) \
+    (a) = _mm256_add_epi32((a), _mm256_madd_epi16(_mm256_maddubs_epi16((a), _mm256_set1_epi8(1)), _mm256_set1_epi16(1)))
+#define ADD256(a, b) (a) = _mm256_add_ps((a), (b))
+#define ADD256I(a, b) (a) = _mm256_add_epi32((a), (b))
+
+LOOP(f32_avx512, "avx512f", __m512, _mm512_set1_ps((float)k), FMA512, ADD512)
+LOOP(bf16_avx512, "avx512f,avx512bf16", __m512, _mm512_set1_ps((float)k), DOT_BF16, ADD512)
+LOOP(int8_avx512, "avx512f,avx512vnni", __m512i, _mm512_set1_epi32(k), DOT_INT8, ADD512I)
+LOOP(f32_avx2, "avx2,fma", __m256, _mm256_set1_ps((float)k), FMA256, ADD256)
+LOOP(int8_avx2vnni, "avx2,avxvnni", __m256i, _mm256_set1_epi32(k), DOT256, ADD256I)
+LOOP(int8_avx2, "avx2", __m256i, _mm256_set1_epi32(k), MADD256, ADD256I)
+#endif
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void job(void *self, int number, int thread)
+{
+    (void)thread;
+    struct loop *l = self;
+    l->sink[number] = l->run();
+}
+
+static double rate(struct threads *t, struct loop *l)
+{
+    enum { JOBS = 256 };
+    float sink[JOBS];
+    int jobs = 4 * threads_count(t) < JOBS ? 4 * threads_count(t) : JOBS;
+    double most = 0;
+    l->sink = sink;
+    for (int i = 0; i < TRIES; i++) {
+        double from = now();
+        threads_run(t, jobs, job, l);
+        double got = jobs * l->operations / (now() - from);
+        most = got > most ? got : most;
+    }
+    return most;
+}
+
+// Multiplications and additions of one run, by elements of a vector.
+#define OPERATIONS(elements) (2.0 * ROUNDS * SUMS * (elements))
+
+static int loops(struct loop to[MAX_PEAKS])
+{
+    int n = 0;
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f")) {
+        to[n++] = (struct loop){ "f32", "avx512", f32_avx512, OPERATIONS(16), NULL };
+        if (__builtin_cpu_supports("avx512bf16"))
+            to[n++] = (struct loop){ "bf16", "avx512", bf16_avx512, OPERATIONS(32), NULL };
+        if (__builtin_cpu_supports("avx512vnni"))
+            to[n++] = (struct loop){ "int8", "avx512", int8_avx512, OPERATIONS(64), NULL };
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        to[n++] = (struct loop){ "f32", "avx2", f32_avx2, OPERATIONS(8), NULL };
+        to[n++] = (struct loop){ "int8", "avx2", int8_avx2, OPERATIONS(32), NULL };
+        if (__builtin_cpu_supports("avxvnni"))
+            to[n++] = (struct loop){ "int8", "avx2 vnni", int8_avx2vnni, OPERATIONS(32), NULL };
+    }
+#endif
+    to[n++] = (struct loop){ "f32", "plain", plain, OPERATIONS(4), NULL };
+    return n;
+}
+
+int probe_peaks(int threads, struct peak to[MAX_PEAKS])
+{
+    struct loop l[MAX_PEAKS];
+    struct threads *t = threads_create(threads > 0 ? threads : threads_available());
+    int n = loops(l);
+    for (int i = 0; i < n; i++)
+        to[i] = (struct peak){ l[i].kind, l[i].isa, rate(t, &l[i]) };
+    threads_destroy(t);
+    return n;
+}

@@ -1,0 +1,329 @@
+#include "kernels/timed.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+
+enum { MAX_ENTRIES = 64 };
+
+struct timed {
+    struct backend backend; // first
+    struct backend *inner;
+    bool counts, failed;
+    struct error err; // what the device said while we waited for it: of the first failure since the last sync()
+    int n;
+    struct timed_entry entry[MAX_ENTRIES];
+};
+
+// What a call is about; the rest of an entry is the same for all of its kind.
+struct about {
+    const char *operation;
+    int64_t rows, width;
+    enum type type;
+    int products;
+    double bytes, flops;
+};
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static struct backend *inner_of(struct backend *b)
+{
+    return ((struct timed *)b)->inner;
+}
+
+static struct timed_entry *entry_of(struct timed *t, const struct about *a)
+{
+    for (int i = 0; i < t->n; i++) {
+        struct timed_entry *e = &t->entry[i];
+        if (strcmp(e->operation, a->operation) == 0 && e->rows == a->rows && e->width == a->width &&
+            e->type == a->type && e->products == a->products)
+            return e;
+    }
+    assert(t->n < MAX_ENTRIES);
+    struct timed_entry *e = &t->entry[t->n++];
+    *e = (struct timed_entry){
+        .operation = a->operation, .rows = a->rows, .width = a->width, .type = a->type, .products = a->products
+    };
+    return e;
+}
+
+// 0: nothing is counted.
+static int64_t begin(struct backend *b)
+{
+    return ((struct timed *)b)->counts ? now_ns() : 0;
+}
+
+static void end(struct backend *b, int64_t from, struct about a)
+{
+    struct timed *t = (struct timed *)b;
+    struct error err;
+    if (!t->counts)
+        return;
+    if (!t->inner->sync(t->inner, &err) && !t->failed) {
+        t->failed = true;
+        t->err = err;
+    }
+    int64_t to = now_ns();
+    struct timed_entry *e = entry_of(t, &a);
+    e->calls++;
+    e->ns += to - from;
+    e->bytes += a.bytes;
+    e->flops += a.flops;
+}
+
+// ---- memory: forwarded, counted only where bytes move
+
+static void *timed_alloc(struct backend *b, size_t bytes)
+{
+    return inner_of(b)->alloc(inner_of(b), bytes);
+}
+
+static void timed_release(struct backend *b, void *data)
+{
+    inner_of(b)->release(inner_of(b), data);
+}
+
+static void timed_upload(struct backend *b, void *to, const void *host, size_t bytes)
+{
+    int64_t from = begin(b);
+    inner_of(b)->upload(inner_of(b), to, host, bytes);
+    end(b, from, (struct about){ .operation = "upload", .bytes = (double)bytes });
+}
+
+static void timed_download(struct backend *b, void *host, const void *data, size_t bytes)
+{
+    int64_t from = begin(b);
+    inner_of(b)->download(inner_of(b), host, data, bytes);
+    end(b, from, (struct about){ .operation = "download", .bytes = (double)bytes });
+}
+
+static bool timed_sync(struct backend *b, struct error *err)
+{
+    struct timed *t = (struct timed *)b;
+    bool well = t->inner->sync(t->inner, err);
+    if (!t->failed)
+        return well;
+    t->failed = false;
+    *err = t->err;
+    return false;
+}
+
+static void timed_destroy(struct backend *b)
+{
+    inner_of(b)->destroy(inner_of(b));
+    free(b);
+}
+
+static const char *timed_describe(struct backend *b)
+{
+    return inner_of(b)->describe(inner_of(b));
+}
+
+static struct tensor timed_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err)
+{
+    return inner_of(b)->prepare(inner_of(b), w, a, err);
+}
+
+static void timed_unprepare(struct backend *b, struct tensor w)
+{
+    inner_of(b)->unprepare(inner_of(b), w);
+}
+
+// ---- products
+
+static void timed_matmul(struct backend *b, struct tensor x, const struct product *p, int count)
+{
+    struct about a = { .operation = "matmul", .width = x.width, .type = p[0].w.type, .products = count };
+    for (int i = 0; i < count; i++) {
+        a.rows += p[i].w.rows;
+        a.bytes += (double)tensor_bytes(p[i].w);
+        a.flops += 2.0 * (double)x.rows * (double)p[i].w.rows * (double)p[i].w.width;
+    }
+    int64_t from = begin(b);
+    inner_of(b)->matmul(inner_of(b), x, p, count);
+    end(b, from, a);
+}
+
+static void timed_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up)
+{
+    struct about a = { .operation = "gated",
+                       .rows = gate.rows + up.rows,
+                       .width = x.width,
+                       .type = gate.type,
+                       .products = 2,
+                       .bytes = (double)(tensor_bytes(gate) + tensor_bytes(up)),
+                       .flops = 2.0 * (double)x.rows * (double)(gate.rows + up.rows) * (double)x.width };
+    int64_t from = begin(b);
+    inner_of(b)->gated(inner_of(b), out, x, gate, up);
+    end(b, from, a);
+}
+
+// ---- attention: a row reads its slot's prefix and those pending rows that it may see, keys and values
+
+static double rows_seen(const struct layout *s)
+{
+    double seen = 0;
+    for (int i = 0; i < s->n; i++) {
+        seen += s->prefix[i];
+        for (int w = 0; w < s->words; w++)
+            seen += __builtin_popcountll(s->ancestors[(int64_t)i * s->words + w]);
+    }
+    return seen;
+}
+
+// Of each slot in the pass once, however many rows look at it.
+static double rows_read(const struct layout *s)
+{
+    double read = s->n;
+    for (int i = 0; i < s->n; i++)
+        if (i == 0 || s->slot[i] != s->slot[i - 1])
+            read += s->prefix[i];
+    return read;
+}
+
+static void timed_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor keys,
+                         struct tensor values, const struct layout *s, int head_dim)
+{
+    struct about a = { .operation = "attend" };
+    if (((struct timed *)b)->counts) {
+        double row = (double)(type_row_bytes(keys.type, keys.width) + type_row_bytes(values.type, values.width));
+        a.bytes = rows_read(s) * row;
+        a.flops = 4 * rows_seen(s) * (double)q.width;
+    }
+    int64_t from = begin(b);
+    inner_of(b)->attend(inner_of(b), out, q, keys, values, s, head_dim);
+    end(b, from, a);
+}
+
+// ---- the others
+
+static void timed_add(struct backend *b, struct tensor out, struct tensor x)
+{
+    int64_t from = begin(b);
+    inner_of(b)->add(inner_of(b), out, x);
+    end(b, from, (struct about){ .operation = "add" });
+}
+
+static void timed_rmsnorm(struct backend *b, struct tensor out, struct tensor x, struct tensor w, float eps)
+{
+    int64_t from = begin(b);
+    inner_of(b)->rmsnorm(inner_of(b), out, x, w, eps);
+    end(b, from, (struct about){ .operation = "rmsnorm" });
+}
+
+static void timed_swiglu(struct backend *b, struct tensor out, struct tensor gate, struct tensor up)
+{
+    int64_t from = begin(b);
+    inner_of(b)->swiglu(inner_of(b), out, gate, up);
+    end(b, from, (struct about){ .operation = "swiglu" });
+}
+
+static void timed_angles(struct backend *b, struct tensor out, const struct layout *s, struct tensor inverse_frequency)
+{
+    int64_t from = begin(b);
+    inner_of(b)->angles(inner_of(b), out, s, inverse_frequency);
+    end(b, from, (struct about){ .operation = "angles" });
+}
+
+static void timed_store(struct backend *b, struct tensor q, struct tensor k, struct tensor v, struct tensor angles,
+                        struct tensor keys, struct tensor values, const struct layout *s)
+{
+    int64_t from = begin(b);
+    inner_of(b)->store(inner_of(b), q, k, v, angles, keys, values, s);
+    end(b, from, (struct about){ .operation = "store" });
+}
+
+static void timed_take(struct backend *b, struct tensor out, struct tensor x, const int32_t *row)
+{
+    int64_t from = begin(b);
+    inner_of(b)->take(inner_of(b), out, x, row);
+    end(b, from, (struct about){ .operation = "take" });
+}
+
+static void timed_place(struct backend *b, struct tensor out, int column, struct tensor x)
+{
+    int64_t from = begin(b);
+    inner_of(b)->place(inner_of(b), out, column, x);
+    end(b, from, (struct about){ .operation = "place" });
+}
+
+static void timed_move(struct backend *b, struct tensor x, int to, const int32_t *row, int n)
+{
+    int64_t from = begin(b);
+    inner_of(b)->move(inner_of(b), x, to, row, n);
+    end(b, from, (struct about){ .operation = "move" });
+}
+
+static void timed_best(struct backend *b, struct tensor logits, int k, int32_t *token, float *log_p)
+{
+    int64_t from = begin(b);
+    inner_of(b)->best(inner_of(b), logits, k, token, log_p);
+    end(b, from, (struct about){ .operation = "best" });
+}
+
+static const struct backend table = {
+    .alloc = timed_alloc,
+    .release = timed_release,
+    .upload = timed_upload,
+    .download = timed_download,
+    .sync = timed_sync,
+    .destroy = timed_destroy,
+    .describe = timed_describe,
+    .prepare = timed_prepare,
+    .unprepare = timed_unprepare,
+    .matmul = timed_matmul,
+    .gated = timed_gated,
+    .add = timed_add,
+    .rmsnorm = timed_rmsnorm,
+    .swiglu = timed_swiglu,
+    .angles = timed_angles,
+    .store = timed_store,
+    .attend = timed_attend,
+    .take = timed_take,
+    .place = timed_place,
+    .move = timed_move,
+    .best = timed_best,
+};
+
+struct backend *backend_timed(struct backend *inner)
+{
+    struct timed *t = xcalloc(1, sizeof(*t));
+    t->backend = table;
+    t->backend.name = inner->name;
+    t->inner = inner;
+    return &t->backend;
+}
+
+void timed_begin(struct backend *b)
+{
+    struct timed *t = (struct timed *)b;
+    t->n = 0;
+    t->counts = true;
+}
+
+void timed_end(struct backend *b)
+{
+    ((struct timed *)b)->counts = false;
+}
+
+int timed_entries(const struct backend *b)
+{
+    return ((const struct timed *)b)->n;
+}
+
+const struct timed_entry *timed_entry_at(const struct backend *b, int i)
+{
+    const struct timed *t = (const struct timed *)b;
+    assert(i >= 0 && i < t->n);
+    return &t->entry[i];
+}

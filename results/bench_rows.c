@@ -1,0 +1,224 @@
+#include "results/bench_rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "results/cost.h"
+#include "results/query.h"
+#include "results/store.h"
+
+static bool perform(struct query *q, struct error *err)
+{
+    while (query_next(q))
+        ;
+    return query_close(q, err);
+}
+
+static void put_texts(struct query *q, const char *const *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        query_put_text(q, text[i]);
+}
+
+static void put_reals(struct query *q, const double *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        query_put_real(q, x[i]);
+}
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+// ---- in
+
+static bool put_head(struct store *s, const struct bench_row *r, int64_t *id, struct error *err)
+{
+    const char *const text[] = { r->target,
+                                 r->target_hash,
+                                 r->model_type,
+                                 r->activations,
+                                 r->cache,
+                                 r->draft,
+                                 r->draft_hash,
+                                 r->draft_activations,
+                                 r->peer,
+                                 r->device,
+                                 r->machine,
+                                 r->revision,
+                                 r->started };
+    const double real[] = { r->overhead_ns, r->overhead_low_ns, r->overhead_high_ns };
+    struct query *q = query_open(
+        s, "INSERT INTO bench (target, target_hash, model_type, activations, cache, draft, draft_hash, draft_activations,"
+           " peer, device, machine, revision, started, overhead_ns, overhead_low_ns, overhead_high_ns, threads,"
+           " weight_bytes) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) RETURNING id");
+    put_texts(q, text, COUNT(text));
+    put_reals(q, real, COUNT(real));
+    query_put_int(q, r->threads);
+    query_put_int(q, r->weight_bytes);
+    while (query_next(q))
+        *id = query_int(q, 0);
+    return query_close(q, err);
+}
+
+static bool put_peak(struct store *s, int64_t bench, const struct bench_peak_row *r, struct error *err)
+{
+    struct query *q = query_open(s, "INSERT INTO bench_peak (bench, kind, isa, per_second) VALUES (?,?,?,?)");
+    query_put_int(q, bench);
+    query_put_text(q, r->kind);
+    query_put_text(q, r->isa);
+    query_put_real(q, r->per_second);
+    return perform(q, err);
+}
+
+static bool put_round(struct store *s, int64_t bench, int number, const struct bench_round_row *r, struct error *err)
+{
+    const double real[] = { r->foreign_share, r->before_read,    r->before_read_one, r->before_trip_ns,
+                            r->after_read,    r->after_read_one, r->after_trip_ns };
+    struct query *q = query_open(
+        s, "INSERT INTO bench_round (bench, round, counts, placement, foreign_share, before_read, before_read_one,"
+           " before_trip_ns, after_read, after_read_one, after_trip_ns) VALUES (?,?,?,?,?,?,?,?,?,?,?)");
+    query_put_int(q, bench);
+    query_put_int(q, number);
+    query_put_int(q, r->counts);
+    query_put_text(q, r->placement);
+    put_reals(q, real, COUNT(real));
+    return perform(q, err);
+}
+
+static const char time_sql[] =
+    "INSERT INTO bench_time (bench, round, what, context, n, ns, peer_ns) VALUES (?,?,?,?,?,?,nullif(?, 0))";
+
+static bool put_time(struct store *s, int64_t bench, const struct bench_time_row *r, struct error *err)
+{
+    struct query *q = query_again(s, time_sql);
+    query_put_int(q, bench);
+    query_put_int(q, r->round);
+    query_put_text(q, r->what);
+    query_put_int(q, r->context);
+    query_put_int(q, r->n);
+    query_put_int(q, r->ns);
+    query_put_int(q, r->peer_ns);
+    return perform(q, err);
+}
+
+static const char operation_sql[] =
+    "INSERT INTO bench_operation (bench, context, n, operation, ns, calls, bytes, flops) VALUES (?,?,?,?,?,?,?,?)";
+
+static bool put_operation(struct store *s, int64_t bench, const struct bench_operation_row *r, struct error *err)
+{
+    struct query *q = query_again(s, operation_sql);
+    query_put_int(q, bench);
+    query_put_int(q, r->context);
+    query_put_int(q, r->n);
+    query_put_text(q, r->operation);
+    query_put_real(q, r->ns);
+    query_put_int(q, r->calls);
+    query_put_real(q, r->bytes);
+    query_put_real(q, r->flops);
+    return perform(q, err);
+}
+
+static bool put_cost(struct store *s, int64_t bench, const struct bench_cost_row *r, struct error *err)
+{
+    const struct cost *c = r->cost;
+    const double real[] = { c->a, c->b,          c->s,         c->n0,         c->d,
+                            c->e, c->hinge_most, c->hinge_rms, c->table_most, c->table_rms };
+    struct query *q =
+        query_open(s, "INSERT INTO cost (bench, placement, form, a, b, s, n0, d, e, hinge_error, hinge_rms, table_error,"
+                      " table_rms) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)");
+    query_put_int(q, bench);
+    query_put_text(q, r->placement);
+    query_put_text(q, cost_form_names[c->form]);
+    put_reals(q, real, COUNT(real));
+    return perform(q, err);
+}
+
+static bool put_all(struct store *s, const struct bench_row *r, int64_t *id, struct error *err)
+{
+    bool ok = put_head(s, r, id, err);
+    for (int i = 0; i < r->peaks && ok; i++)
+        ok = put_peak(s, *id, &r->peak[i], err);
+    for (int i = 0; i < r->rounds && ok; i++)
+        ok = put_round(s, *id, i, &r->round[i], err);
+    for (int i = 0; i < r->times && ok; i++)
+        ok = put_time(s, *id, &r->time[i], err);
+    for (int i = 0; i < r->operations && ok; i++)
+        ok = put_operation(s, *id, &r->operation[i], err);
+    for (int i = 0; i < r->costs && ok; i++)
+        ok = put_cost(s, *id, &r->cost[i], err);
+    return ok;
+}
+
+bool store_bench(struct store *s, const struct bench_row *r, int64_t *id, struct error *err)
+{
+    struct error ignored;
+    if (!perform(query_open(s, "BEGIN IMMEDIATE"), err))
+        return false;
+    if (put_all(s, r, id, err) && perform(query_open(s, "COMMIT"), err))
+        return true;
+    perform(query_open(s, "ROLLBACK"), &ignored); // SQLite may have done so by itself
+    return false;
+}
+
+// ---- out
+
+static bool read_points(struct store *s, int64_t bench, const char *placement, struct cost *to, struct error *err)
+{
+    struct cost_point *p = NULL;
+    size_t n = 0, room = 0;
+    struct query *q = query_open(s, "SELECT n, context, median_ns FROM bench_pass"
+                                    " WHERE what = 'pass' AND bench = ? AND placement = ?");
+    query_put_int(q, bench);
+    query_put_text(q, placement);
+    while (query_next(q)) {
+        if (n == room) {
+            room = grown(room, n + 1);
+            p = xrealloc(p, room * sizeof(*p));
+        }
+        p[n++] = (struct cost_point){ (int)query_int(q, 0), (int)query_int(q, 1), query_real(q, 2) };
+    }
+    bool ok = query_close(q, err);
+    if (ok)
+        cost_fit(to, p, (int)n);
+    free(p);
+    return ok;
+}
+
+bool store_cost(struct store *s, int64_t bench, const char *placement, struct cost *to, struct error *err)
+{
+    *to = (struct cost){ 0 };
+    if (!read_points(s, bench, placement, to, err))
+        return false;
+    double *const real[] = { &to->a, &to->b,          &to->s,         &to->n0,         &to->d,
+                             &to->e, &to->hinge_most, &to->hinge_rms, &to->table_most, &to->table_rms };
+    bool found = false;
+    struct query *q = query_open(s, "SELECT form, a, b, s, n0, d, e, hinge_error, hinge_rms, table_error, table_rms"
+                                    " FROM cost WHERE bench = ? AND placement = ?");
+    query_put_int(q, bench);
+    query_put_text(q, placement);
+    while (query_next(q)) {
+        found = true;
+        to->form = strcmp(query_text(q, 0), cost_form_names[COST_HINGE]) == 0 ? COST_HINGE : COST_TABLE;
+        for (size_t i = 0; i < COUNT(real); i++)
+            *real[i] = query_real(q, 1 + (int)i);
+    }
+    if (!found)
+        cost_free(to);
+    return query_close(q, err);
+}
+
+bool store_latest_bench(struct store *s, const char *target_hash, const char *activations, const char *cache, int threads,
+                        int64_t *bench, struct error *err)
+{
+    struct query *q = query_open(
+        s, "SELECT max(id) FROM bench WHERE target_hash = ? AND activations = ? AND cache = ? AND threads = ?");
+    query_put_text(q, target_hash);
+    query_put_text(q, activations);
+    query_put_text(q, cache);
+    query_put_int(q, threads);
+    *bench = 0;
+    while (query_next(q))
+        *bench = query_int(q, 0);
+    return query_close(q, err);
+}

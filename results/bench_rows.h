@@ -1,0 +1,64 @@
+// bench_rows.h - what `speclab bench` measured, into the database (results/schema_bench.sql) and its cost model out of it.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+struct cost;
+struct error;
+struct store;
+
+struct bench_peak_row {
+    const char *kind, *isa;
+    double per_second;
+};
+
+struct bench_round_row {
+    bool counts;
+    const char *placement;
+    double foreign_share;                                    // this and the others NAN: not known
+    double before_read, before_read_one, before_trip_ns, after_read, after_read_one, after_trip_ns;
+};
+
+struct bench_time_row {
+    int round;
+    const char *what; // "pass", "draft_step", "prompt"
+    int context, n;
+    int64_t ns, peer_ns; // peer_ns 0: it was not asked
+};
+
+struct bench_operation_row {
+    int context, n;
+    const char *operation;
+    double ns;
+    int64_t calls;
+    double bytes, flops;
+};
+
+struct bench_cost_row {
+    const char *placement;
+    const struct cost *cost;
+};
+
+struct bench_row {
+    const char *target, *target_hash, *model_type, *activations, *cache;
+    const char *draft, *draft_hash, *draft_activations; // NULL: there is none
+    const char *peer;                                   // NULL: none
+    const char *device, *machine, *revision, *started;
+    int threads;
+    int64_t weight_bytes;
+    double overhead_ns, overhead_low_ns, overhead_high_ns; // NAN: not measured
+    const struct bench_peak_row *peak;
+    const struct bench_round_row *round;
+    const struct bench_time_row *time;
+    const struct bench_operation_row *operation;
+    const struct bench_cost_row *cost;
+    int peaks, rounds, times, operations, costs;
+};
+
+bool store_bench(struct store *s, const struct bench_row *r, int64_t *id, struct error *err); // one transaction
+
+// The cost model of a bench in one placement, as it was fitted: cost_free it. Not there: form COST_NONE, and no error.
+bool store_cost(struct store *s, int64_t bench, const char *placement, struct cost *to, struct error *err);
+// The latest bench of such a model; 0: there is none.
+bool store_latest_bench(struct store *s, const char *target_hash, const char *activations, const char *cache, int threads,
+                        int64_t *bench, struct error *err);

@@ -1,0 +1,210 @@
+#include "results/cost.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+
+enum { TERMS = 5 }; // 1, n, max(0, n - n0), c, n c
+#define MISS 0.05   // relative error from which the hinge will not do
+
+const char *const cost_form_names[] = { "none", "hinge", "table" };
+
+// ---- the table
+
+static int add_once(int *list, int n, int value)
+{
+    int at = 0;
+    while (at < n && list[at] < value)
+        at++;
+    if (at < n && list[at] == value)
+        return n;
+    memmove(list + at + 1, list + at, (size_t)(n - at) * sizeof(*list));
+    list[at] = value;
+    return n + 1;
+}
+
+static int place_of(const int *list, int value)
+{
+    int at = 0;
+    while (list[at] != value)
+        at++;
+    return at;
+}
+
+static void make_table(struct cost *c, const struct cost_point *p, int n)
+{
+    c->rows = xcalloc((size_t)n + 1, sizeof(*c->rows));
+    c->context = xcalloc((size_t)n + 1, sizeof(*c->context));
+    for (int i = 0; i < n; i++) {
+        c->n_rows = add_once(c->rows, c->n_rows, p[i].n);
+        c->n_contexts = add_once(c->context, c->n_contexts, p[i].context);
+    }
+    assert(c->n_rows * c->n_contexts == n);
+    c->ns = xcalloc((size_t)n, sizeof(*c->ns));
+    for (int i = 0; i < n; i++)
+        c->ns[place_of(c->context, p[i].context) * c->n_rows + place_of(c->rows, p[i].n)] = p[i].ns;
+}
+
+// Between which two of an ascending list x lies, and where: the outer ones stand for what is beyond them.
+static int between(const int *list, int n, double x, double *share)
+{
+    int at = 0;
+    while (at + 2 < n && x > list[at + 1])
+        at++;
+    *share = n < 2 ? 0 : (x - list[at]) / (list[at + 1] - list[at]);
+    return at;
+}
+
+static double in_row(const struct cost *c, int context, double n)
+{
+    double share;
+    int at = between(c->rows, c->n_rows, n, &share);
+    const double *ns = c->ns + context * c->n_rows;
+    return c->n_rows < 2 ? ns[0] : ns[at] + share * (ns[at + 1] - ns[at]);
+}
+
+double cost_table_ns(const struct cost *c, double n, double context)
+{
+    double share;
+    int at = between(c->context, c->n_contexts, context, &share);
+    double low = in_row(c, at, n);
+    return c->n_contexts < 2 ? low : low + share * (in_row(c, at + 1, n) - low);
+}
+
+// How well each point is told by its two neighbours in n: what the table would have said, had it not been measured.
+static void judge_table(struct cost *c)
+{
+    double sum = 0;
+    int n = 0;
+    for (int k = 0; k < c->n_contexts; k++)
+        for (int i = 1; i + 1 < c->n_rows; i++, n++) {
+            const double *ns = c->ns + k * c->n_rows + i;
+            double share = (double)(c->rows[i] - c->rows[i - 1]) / (c->rows[i + 1] - c->rows[i - 1]);
+            double error = (ns[-1] + share * (ns[1] - ns[-1])) / ns[0] - 1;
+            sum += error * error;
+            c->table_most = fmax(c->table_most, fabs(error));
+        }
+    c->table_rms = n > 0 ? sqrt(sum / n) : 0;
+}
+
+// ---- the hinge
+
+double cost_hinge_ns(const struct cost *c, double n, double context)
+{
+    return c->a + c->b * n + c->s * fmax(0, n - c->n0) + c->d * context + c->e * n * context;
+}
+
+// Solves m x = y for the terms in use, by elimination with pivots. Terms that nothing tells apart stay 0.
+static void solve(double m[TERMS][TERMS], double y[TERMS], const bool used[TERMS], double x[TERMS])
+{
+    bool done[TERMS] = { false };
+    int column[TERMS];
+    double largest = 0;
+    for (int i = 0; i < TERMS; i++)
+        largest = fmax(largest, used[i] ? m[i][i] : 0);
+    for (int k = 0; k < TERMS; k++) {
+        column[k] = -1;
+        x[k] = 0;
+    }
+    for (int k = 0; k < TERMS; k++) {
+        int row = -1;
+        for (int i = 0; i < TERMS && used[k]; i++)
+            if (used[i] && !done[i] && (row < 0 || fabs(m[i][k]) > fabs(m[row][k])))
+                row = i;
+        if (row < 0 || fabs(m[row][k]) < 1e-12 * largest)
+            continue;
+        done[row] = true;
+        column[k] = row;
+        for (int i = 0; i < TERMS; i++) {
+            if (i == row || !used[i])
+                continue;
+            double f = m[i][k] / m[row][k];
+            for (int j = 0; j < TERMS; j++)
+                m[i][j] -= f * m[row][j];
+            y[i] -= f * y[row];
+        }
+    }
+    for (int k = 0; k < TERMS; k++)
+        if (column[k] >= 0)
+            x[k] = y[column[k]] / m[column[k]][k];
+}
+
+// Rows and contexts are scaled by their largest, so that all terms have about the same size.
+struct scale {
+    double n, context;
+};
+
+static void fit_at(struct cost *c, const struct cost_point *p, int count, double n0, const bool used[TERMS],
+                   struct scale by)
+{
+    double m[TERMS][TERMS] = { { 0 } }, y[TERMS] = { 0 }, x[TERMS];
+    for (int i = 0; i < count; i++) {
+        double n = p[i].n / by.n, context = p[i].context / by.context, w = 1 / p[i].ns;
+        const double term[TERMS] = { w, w * n, w * fmax(0, n - n0 / by.n), w * context, w * n * context };
+        for (int r = 0; r < TERMS; r++) {
+            for (int k = 0; k < TERMS; k++)
+                m[r][k] += term[r] * term[k];
+            y[r] += term[r];
+        }
+    }
+    solve(m, y, used, x);
+    c->a = x[0];
+    c->b = x[1] / by.n;
+    c->s = x[2] / by.n;
+    c->n0 = n0;
+    c->d = x[3] / by.context;
+    c->e = x[4] / by.n / by.context;
+    c->hinge_most = c->hinge_rms = 0;
+    for (int i = 0; i < count; i++) {
+        double error = cost_hinge_ns(c, p[i].n, p[i].context) / p[i].ns - 1;
+        c->hinge_rms += error * error / count;
+        c->hinge_most = fmax(c->hinge_most, fabs(error));
+    }
+    c->hinge_rms = sqrt(c->hinge_rms);
+}
+
+// The place of the hinge by trying: the least sum of squares, at the measured rows and three places between each two.
+static void fit_hinge(struct cost *c, const struct cost_point *p, int count)
+{
+    const bool many = c->n_rows >= 2, hinged = c->n_rows >= 4, contexts = c->n_contexts >= 2;
+    const bool used[TERMS] = { true, many, hinged, contexts, contexts && many };
+    struct scale by = { c->rows[c->n_rows - 1], fmax(1, c->context[c->n_contexts - 1]) };
+    struct cost best = *c;
+    fit_at(&best, p, count, c->rows[0], (const bool[TERMS]){ true, many, false, contexts, contexts && many }, by);
+    for (int i = 0; hinged && i + 1 < c->n_rows; i++)
+        for (int quarter = 0; quarter < 4; quarter++) {
+            double n0 = c->rows[i] + quarter * (c->rows[i + 1] - c->rows[i]) / 4.0;
+            struct cost tried = *c;
+            fit_at(&tried, p, count, n0, used, by);
+            if (n0 > c->rows[0] && tried.hinge_rms < best.hinge_rms)
+                best = tried;
+        }
+    *c = best;
+}
+
+void cost_fit(struct cost *to, const struct cost_point *p, int n)
+{
+    *to = (struct cost){ 0 };
+    if (n == 0)
+        return;
+    make_table(to, p, n);
+    judge_table(to);
+    fit_hinge(to, p, n);
+    to->form = to->hinge_most <= MISS ? COST_HINGE : COST_TABLE;
+}
+
+void cost_free(struct cost *c)
+{
+    free(c->rows);
+    free(c->context);
+    free(c->ns);
+    *c = (struct cost){ 0 };
+}
+
+double cost_ns(const struct cost *c, double n, double context)
+{
+    return c->form == COST_HINGE ? cost_hinge_ns(c, n, context) : cost_table_ns(c, n, context);
+}

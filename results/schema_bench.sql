@@ -1,0 +1,92 @@
+-- schema_bench.sql - what `speclab bench` measured: facts again, and one thing that is computed, the fitted cost model, because
+-- later predictions name it. Medians are the view bench_pass.
+--
+-- Rounds count from 0. Placement: how the machine's processors and memory stood to one another (docs/results.md).
+
+CREATE TABLE bench (                    -- one call of it
+    id                INTEGER PRIMARY KEY,
+    target            TEXT NOT NULL,
+    target_hash       TEXT NOT NULL,    -- of its weights
+    model_type        TEXT NOT NULL,    -- element type of most of the target's bytes: q4_1
+    activations       TEXT NOT NULL,    -- what a matmul rounds its input to: f32, bf16, int8
+    cache             TEXT NOT NULL,    -- element type of the target's cache: f32, bf16, q8_0
+    weight_bytes      INTEGER NOT NULL, -- that a pass reads
+    draft             TEXT,             -- NULL: there was no draft model
+    draft_hash        TEXT,
+    draft_activations TEXT,
+    peer              TEXT,             -- the engine beside which it ran, and its version; NULL: none
+    device            TEXT NOT NULL,
+    machine           TEXT NOT NULL,
+    threads           INTEGER NOT NULL CHECK (threads >= 1),
+    revision          TEXT NOT NULL,    -- of speclab
+    started           TEXT NOT NULL,    -- ISO 8601, UTC
+    overhead_ns       REAL,             -- of a step of plain decoding, outside its pass: median; NULL: not measured
+    overhead_low_ns   REAL,             -- and quartiles
+    overhead_high_ns  REAL
+) STRICT;
+CREATE INDEX bench_target ON bench (target_hash, activations, cache, threads);
+
+CREATE TABLE bench_peak (               -- the most that the processor multiplies and adds, operands in registers
+    bench      INTEGER NOT NULL REFERENCES bench ON DELETE CASCADE,
+    kind       TEXT NOT NULL,           -- f32, bf16, int8
+    isa        TEXT NOT NULL,
+    per_second REAL NOT NULL,           -- each product and each sum is one
+    PRIMARY KEY (bench, kind, isa)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE bench_round (              -- everything was measured once in it
+    bench           INTEGER NOT NULL REFERENCES bench ON DELETE CASCADE,
+    round           INTEGER NOT NULL CHECK (round >= 0),
+    counts          INTEGER NOT NULL CHECK (counts IN (0, 1)),  -- 0: disturbed; medians are of it only if no round counts
+    placement       TEXT NOT NULL CHECK (placement IN ('S', 'D', 'other', 'unsettled', 'unprobed')),
+    foreign_share   REAL,               -- processors' worth that others used; NULL: too short to tell
+    before_read     REAL,               -- bytes a second, all threads, before the round and after it; NULL: not probed
+    before_read_one REAL,               -- by one thread
+    before_trip_ns  REAL,               -- of a cache line between two processors and back
+    after_read      REAL,
+    after_read_one  REAL,
+    after_trip_ns   REAL,
+    PRIMARY KEY (bench, round)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE bench_time (               -- one measurement
+    bench   INTEGER NOT NULL,
+    round   INTEGER NOT NULL,
+    what    TEXT NOT NULL CHECK (what IN ('pass', 'draft_step', 'prompt')),
+    context INTEGER NOT NULL CHECK (context >= 0),              -- cached tokens
+    n       INTEGER NOT NULL CHECK (n >= 1),                    -- rows; tokens of the prompt
+    ns      INTEGER NOT NULL CHECK (ns > 0),                    -- a pass: with the logits of every row
+    peer_ns INTEGER CHECK (peer_ns > 0),                        -- of the peer; NULL: it was not asked
+    PRIMARY KEY (bench, round, what, context, n),
+    FOREIGN KEY (bench, round) REFERENCES bench_round ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE bench_operation (          -- a part of a pass, in passes of their own, whose clocks cost something
+    bench     INTEGER NOT NULL REFERENCES bench ON DELETE CASCADE,
+    context   INTEGER NOT NULL,
+    n         INTEGER NOT NULL,
+    operation TEXT NOT NULL,            -- "gate, up"; "between": what no operation took
+    ns        REAL NOT NULL,            -- in one pass: the median over several
+    calls     INTEGER NOT NULL,
+    bytes     REAL NOT NULL,            -- of weights or cache that it had to read; 0: not counted
+    flops     REAL NOT NULL,
+    PRIMARY KEY (bench, context, n, operation)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE cost (                     -- the model of what a pass of n rows behind c tokens costs, fitted to the medians
+    bench       INTEGER NOT NULL REFERENCES bench ON DELETE CASCADE,
+    placement   TEXT NOT NULL,
+    form        TEXT NOT NULL CHECK (form IN ('hinge', 'table')),   -- which predicts; the table is bench_pass, between whose
+                                        -- points it goes straight
+    a           REAL NOT NULL,          -- hinge: ns = a + b n + s max(0, n - n0) + d c + e n c
+    b           REAL NOT NULL,
+    s           REAL NOT NULL,
+    n0          REAL NOT NULL,
+    d           REAL NOT NULL,
+    e           REAL NOT NULL,
+    hinge_error REAL NOT NULL,          -- its largest relative error at the points, and the root of the mean square
+    hinge_rms   REAL NOT NULL,
+    table_error REAL NOT NULL,          -- of the table, at points as their neighbours in n would tell them
+    table_rms   REAL NOT NULL,
+    PRIMARY KEY (bench, placement)
+) STRICT, WITHOUT ROWID;
