@@ -404,8 +404,10 @@ static unsigned small_makes(const void *options)
 static const struct option small_options[] = {
     { "model", OPTION_PATH, offsetof(struct small_options, model), NULL, "the draft model: a file, a folder or a name", 0, 0, NULL },
     GROW_OPTIONS(struct small_options, grow),
-    { "activations", OPTION_CHOICE, offsetof(struct small_options, activations), "preset", "what its products round their input to; preset: as its weights allow", 0, 0, ACTIVATIONS_CHOICES },
-    { "cache", OPTION_CHOICE, offsetof(struct small_options, cache), "preset", "element type of its keys and values", 0, 0, KV_CHOICES },
+    { "activations", OPTION_CHOICE, offsetof(struct small_options, activations), "preset",
+      "what its products round their input to; preset: as its weights allow", 0, 0, ACTIVATIONS_CHOICES },
+    { "cache", OPTION_CHOICE, offsetof(struct small_options, cache), "preset",
+      "element type of its keys and values", 0, 0, KV_CHOICES },
     { 0 },
 };
 // clang-format on

@@ -152,16 +152,21 @@ static bool run_rounds(struct bench *b, struct error *err)
     return true;
 }
 
+static int medians(const struct bench *b, enum measured what, enum placement p, struct cost_point *to)
+{
+    int n = 0;
+    for (int i = 0; i < b->n_items && b->counted[p] > 0; i++)
+        if (b->item[i].what == what)
+            to[n++] = (struct cost_point){ b->item[i].n, b->item[i].context, bench_ours(b, &b->item[i], p).median };
+    return n;
+}
+
 static void fit_costs(struct bench *b)
 {
     struct cost_point *p = xcalloc((size_t)b->n_items, sizeof(*p));
     for (int placement = 0; placement < PLACEMENTS; placement++) {
-        int n = 0;
-        for (int i = 0; i < b->n_items && b->counted[placement] > 0; i++)
-            if (b->item[i].what == A_PASS)
-                p[n++] = (struct cost_point){ b->item[i].n, b->item[i].context,
-                                              bench_ours(b, &b->item[i], placement).median };
-        cost_fit(&b->cost[placement], p, n);
+        cost_fit(&b->cost[placement], p, medians(b, A_PASS, (enum placement)placement, p));
+        cost_fit_step(&b->cost[placement], p, medians(b, A_STEP, (enum placement)placement, p));
     }
     free(p);
 }

@@ -120,6 +120,13 @@ static struct json *cost_json(const struct cost *c)
     set_number(hinge, "rms_error", c->hinge_rms);
     set_number(table, "largest_error", c->table_most);
     set_number(table, "rms_error", c->table_rms);
+    if (!isnan(c->step_a)) {
+        struct json *step = json_new_object();
+        set_number(step, "a", c->step_a);
+        set_number(step, "d", c->step_d);
+        set_number(step, "largest_error", c->step_most);
+        json_set(j, "draft_step", step);
+    }
     json_set(j, "hinge", hinge);
     json_set(j, "table", table);
     return j;

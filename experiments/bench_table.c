@@ -142,8 +142,8 @@ static void print_compared(const struct bench *b, int context, enum placement p,
     const struct item *one = one_row(b, context);
     double ours = median_of(b, one, p), theirs = one != NULL ? bench_theirs(b, one, p).median : NAN;
     char a[7][32];
-    fprintf(to, "\nBeside %.*s, behind %d cached tokens, logits of every row\n",
-            (int)strcspn(peer_name(b->peer), ",:("), peer_name(b->peer), context);
+    fprintf(to, "\nBeside %.*s, behind %d cached tokens, logits of every row\n", (int)strcspn(peer_name(b->peer), " "),
+            peer_name(b->peer), context);
     fprintf(to, "%5s %8s %8s %14s %8s %8s %10s %8s\n", "n", "ours ms", "theirs", "theirs / ours", "from", "to",
             "c(n) ours", "theirs");
     for (int k = 0; k < b->n_items; k++) {
@@ -191,6 +191,9 @@ static void print_cost(const struct bench *b, enum placement p, FILE *to)
             "    off by %.1f %% at most, %.1f %% on average (rms); table: %.1f %% and %.1f %% between its points\n",
             cost_form_names[c->form], c->a / 1e3, c->b / 1e3, c->s / 1e3, c->n0, c->d / 1e3, c->e / 1e3,
             100 * c->hinge_most, 100 * c->hinge_rms, 100 * c->table_most, 100 * c->table_rms);
+    if (!isnan(c->step_a))
+        fprintf(to, "    Draft step: us = %.4g + %.4g c, off by %.1f %% at most\n", c->step_a / 1e3, c->step_d / 1e3,
+                100 * c->step_most);
 }
 
 // ---- by operation

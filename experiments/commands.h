@@ -9,6 +9,7 @@ int command_generate(int argc, char **argv);
 int command_tokenize(int argc, char **argv);
 int command_score(int argc, char **argv);
 int command_inspect(int argc, char **argv);
+int command_make(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_prune(int argc, char **argv);
 int command_quantize(int argc, char **argv);

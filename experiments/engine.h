@@ -36,7 +36,8 @@ struct precision {
 // The flags of every command that opens a model.
 // clang-format off
 #define PRECISION_FLAGS(p) \
-    { "activations", FLAG_CHOICE, &(p).activations, ACTIVATIONS_CHOICES, "what products round their input to; preset: as the weights allow", 0, 0 }, \
+    { "activations", FLAG_CHOICE, &(p).activations, ACTIVATIONS_CHOICES, \
+      "what products round their input to; preset: as the weights allow", 0, 0 }, \
     { "cache", FLAG_CHOICE, &(p).cache, KV_CHOICES, "element type of keys and values", 0, 0 }
 // clang-format on
 

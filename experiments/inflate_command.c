@@ -15,16 +15,17 @@
 #include "models/rewrite.h"
 
 static const char about[] =
-    "Writes a larger model that computes the same function: wider, with more heads, hidden units and layers, all of which\n"
-    "are computed, and count for nothing. It costs what a model of its size costs and says what the smaller one says, so\n"
-    "a drafter can be tried beside a large target where there is only a small one. Its speeds are of no real model: the\n"
-    "file is marked as inflated, and inspect and every report say so. Numbers are copied in the model's own types; rows\n"
-    "must remain a whole number of blocks. A GGUF file becomes a GGUF file, a Hugging Face directory a directory. PATH\n"
-    "must not exist yet.\n";
+    "Writes a larger model that computes the same function: wider, with more heads, hidden units and layers, all of\n"
+    "which are computed, and count for nothing. It costs what a model of its size costs and says what the smaller\n"
+    "one says, so a drafter can be tried beside a large target where there is only a small one. Its speeds are of\n"
+    "no real model: the file is marked as inflated, and inspect and every report say so. Logits are equal to\n"
+    "rounding, which activations of int8 can make visible in a text; with four times the width (or as it is) they\n"
+    "are equal to the last bit. Numbers are copied in the model's own types; rows must remain a whole number of\n"
+    "blocks. A GGUF file becomes a GGUF file, a Hugging Face directory a directory. PATH must not exist yet.\n";
 
 static const char examples[] =
-    "  speclab inflate smollm2-135m-instruct --width 2048 --hidden 5632 --heads 32 --kv-heads 8 --layers 22 --out big.gguf\n"
-    "  speclab generate big.gguf --drafter small:model=smollm2-135m-instruct 'What is a prime number?'\n";
+    "  speclab inflate smollm2-135m-instruct --width 2304 --hidden 2816 --heads 32 --kv-heads 8 --out 1b.gguf\n"
+    "  speclab generate 1b.gguf --drafter small:model=smollm2-135m-instruct 'What is a prime number?'\n";
 
 struct asked {
     long long width, hidden, heads, kv_heads, layers;
@@ -40,6 +41,9 @@ static bool report(const char *to, const struct model_config *c, const struct si
            made.bytes / 1e6, seconds);
     printf("width %d (%d), hidden %d (%d), %d heads on %d (%d on %d), %d layers (%d)\n", s->width, c->width, s->hidden,
            c->hidden, s->heads, s->kv_heads, c->heads, c->kv_heads, s->layers, c->layers);
+    if (!inflate_is_exact(c, s))
+        printf("its logits are the model's to rounding; with width %lld they would be so to the last bit\n",
+               4LL * c->width);
     return true;
 }
 

@@ -16,6 +16,7 @@ static const struct {
     { "tokenize", "texts to token ids, and back", command_tokenize },
     { "score", "log-probabilities and perplexity of given texts", command_score },
     { "inspect", "what a model is, and what a pass of it costs", command_inspect },
+    { "make", "a model of random weights to measure with", command_make },
     { "bench", "what passes cost on this machine, beside llama.cpp if wanted", command_bench },
     { "prune", "a smaller model from some of a model's layers", command_prune },
     { "quantize", "the model at another precision", command_quantize },

@@ -15,11 +15,12 @@
 #include "models/rewrite.h"
 
 static const char about[] =
-    "Writes the model with all its matrices (attention, feed-forward, embedding, head) in one type. Norms and biases stay\n"
-    "as they are, and so does a matrix whose rows are no whole number of 32 for q8_0 and q4_0; it is named. A GGUF file,\n"
-    "of any types that can be read, becomes a GGUF file; a Hugging Face directory becomes a directory (bf16) or, with its\n"
-    "tokenizer, a GGUF file. q8_0 and q4_0 are what ggml's reference gives, rounded from what the model's own numbers\n"
-    "are: making a small type a larger one brings nothing back. PATH must not exist yet.\n";
+    "Writes the model with all its matrices (attention, feed-forward, embedding, head) in one type. Norms and\n"
+    "biases stay as they are, and so does a matrix whose rows are no whole number of 32 for q8_0 and q4_0; it is\n"
+    "named. A GGUF file, of any types that can be read, becomes a GGUF file; a Hugging Face directory becomes a\n"
+    "directory (bf16) or, with its tokenizer, a GGUF file. q8_0 and q4_0 are what ggml's reference gives, rounded\n"
+    "from what the model's own numbers are: making a small type a larger one brings nothing back. PATH must not\n"
+    "exist yet.\n";
 
 static const char examples[] =
     "  speclab quantize smollm2-135m-instruct --type q8_0 --out smollm2-q8.gguf\n"

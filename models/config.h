@@ -10,7 +10,7 @@ struct error;
 
 enum { MAX_ENDS = 16 };
 
-// The marks of checkpoints that we made, in GGUF's metadata and in config.json: the texts of `inflated` and `quantised`.
+// Marks of checkpoints that we made, in GGUF's metadata and in config.json: what they were made from.
 #define CONFIG_INFLATED_GGUF "speclab.inflated_from"
 #define CONFIG_INFLATED_HF "speclab_inflated_from"
 #define CONFIG_QUANTISED_GGUF "speclab.quantised_from"

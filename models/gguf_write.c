@@ -1,5 +1,5 @@
-// gguf_write.c - writes a GGUF file: metadata gather in memory, the tensors' bytes stay where they are until the end, or
-// are made then.
+// gguf_write.c - writes a GGUF file: metadata gather in memory, the tensors' bytes stay where they are until the end
+// or are made then.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -54,6 +54,14 @@ bool inflate_settle(const struct model_config *c, struct sizes *s, const char *t
     return true;
 }
 
+bool inflate_is_exact(const struct model_config *c, const struct sizes *s)
+{
+    int64_t w = c->width;
+    while (w < s->width)
+        w *= 4;
+    return w == s->width;
+}
+
 // ---- settings
 
 static char *mark_of(const struct model_config *c)

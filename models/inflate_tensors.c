@@ -60,7 +60,7 @@ struct stretch { // of a row: numbers from .. from + n of the smaller one stand 
     int64_t to, from, n;
 };
 
-// Of o, which reads heads: each group has a stretch of its own. Of everything else: one, at the beginning. (n) free() it.
+// (n) Of o, which reads heads, each group has a stretch of its own; all else has one, at the beginning. free() it.
 static struct stretch *stretches(const struct inflating *f, const struct growth *g, int *n)
 {
     const struct model_config *s = f->small, *l = f->large;

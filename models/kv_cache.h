@@ -19,7 +19,7 @@ struct kv_cache;
 struct layout;
 struct pass;
 
-// What a cache keeps keys and values in, as a person asks for it. PRESET is made definite by kv_settle, and nowhere else.
+// What a cache keeps keys and values in, as a person asks for it. PRESET is made definite by kv_settle alone.
 enum kv_type { KV_PRESET, KV_F32, KV_BF16, KV_Q8_0 };
 #define KV_CHOICES "preset|f32|bf16|q8_0"
 extern const char *const kv_type_names[]; // the same words; ends with NULL

@@ -1,5 +1,5 @@
-// origin.h - the checkpoint that another one is made from: its tensors as its files have them, in either format, and what
-// each of them is in the model.
+// origin.h - the checkpoint that another one is made from: its tensors as its files have them, in either format, and
+// what each of them is in the model.
 //
 // models/weights.h serves those who compute and puts rows in order for them; here nothing is moved.
 #pragma once
@@ -66,7 +66,7 @@ bool role_is_matrix(enum role r);
 enum role role_named(const char *name, int *layer); // of a name of Hugging Face's; *layer -1: of none
 // The shape that such a tensor must have in a model of these sizes; rows 1 for a vector.
 void role_shape(enum role r, const struct model_config *c, int64_t *rows, int64_t *width);
-// "model.layers.3.mlp.up_proj.weight" with "model.layers.": behind the number, which goes to *layer; NULL: no such name.
+// "model.layers.3.mlp.up_proj.weight" with "model.layers.": ".mlp.up_proj.weight", *layer 3; NULL: no such name.
 const char *layer_of_name(const char *name, const char *before, int *layer);
 // Whether all that a model of this configuration needs is there in the shape it needs; the sentence names the tensor.
 bool origin_complete(const struct origin *o, struct error *err);

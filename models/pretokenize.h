@@ -30,7 +30,7 @@ bool pretokenizer_digits(struct pretokenizer *p, bool individually, struct error
 bool pretokenizer_byte_level(struct pretokenizer *p, bool space_first, bool gpt2, struct error *err);
 // All of them, as GGUF's `tokenizer.ggml.pre` names a family; whether it also takes whole pieces that are tokens.
 bool pretokenizer_family(struct pretokenizer *p, const char *name, size_t n, bool *whole_pieces, struct error *err);
-// The name of the family that cuts like this: digits one by one first, then by a pattern (NULL: GPT-2's). NULL: none does.
+// The family that cuts like this: digits one by one first, then by a pattern (NULL: GPT-2's). NULL: none does.
 const char *pretokenizer_family_of(bool digits, const char *pattern, bool whole_pieces);
 void pretokenizer_free(struct pretokenizer *p);
 

@@ -27,8 +27,8 @@ struct quantised {        // what became of the tensors
 // Whether a model of this configuration can become `to` in this type; if not, the sentence is about the call.
 bool quantise_fits(const struct model_config *c, enum type type, const char *to, struct error *err);
 
-// `type`: BF16, Q8_0 or Q4_0, for every matrix; norms and biases stay as they are. A GGUF file becomes a GGUF file; a Hugging
-// Face directory a directory (BF16 only) or, if `to` ends with ".gguf", a GGUF file. The backend, any, only
+// `type`: BF16, Q8_0 or Q4_0, for every matrix; norms and biases stay as they are. A GGUF file becomes a GGUF file; a
+// Hugging Face directory a directory (BF16 only) or, if `to` ends with ".gguf", a GGUF file. The backend, any, only
 // dequantises. `to` must not exist yet; after a failure it does not exist either.
 bool quantise_model(const char *from, enum type type, const char *to, struct backend *b, const struct watch *watch,
                     struct quantised *done, struct error *err);

@@ -12,7 +12,7 @@ struct origin;
 struct conversion {     // one tensor on its way
     struct tensor from; // mapped, in its own type; rows 1 for a vector
     enum type to;
-    int heads; // its rows (a vector's numbers) go into the order that llama.cpp's converter puts q and k in; 0: they stay
+    int heads; // rows (a vector's numbers) go into the order of llama.cpp's q and k; 0: they stay
 };
 
 struct quantising {

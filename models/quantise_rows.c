@@ -1,5 +1,5 @@
-// quantise_rows.c - numbers into blocks, as ggml's reference does it: every operation in float32 and in its order, since
-// another order would round some of them otherwise. (The build forbids contraction outside the kernels.)
+// quantise_rows.c - numbers into blocks, as ggml's reference does it: every operation in float32 and in its order,
+// since another order would round some of them otherwise. (The build forbids contraction outside the kernels.)
 #include <assert.h>
 #include <math.h>
 #include <string.h>

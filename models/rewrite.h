@@ -1,7 +1,7 @@
 // rewrite.h - a checkpoint made from another one: some of its tensors and settings anew, everything else as it was.
 //
-// Who makes one (prune, quantise, inflate) says what each tensor is to be and which settings change. That the files of the
-// tokenizer go along, that nothing is overwritten, and that after a failure nothing is left behind is the same for
+// Who makes one (prune, quantise, inflate) says what each tensor is to be and which settings change. That the files of
+// the tokenizer go along, that nothing is overwritten, and that after a failure nothing is left behind is the same for
 // all, and is here.
 #pragma once
 #include <stdbool.h>

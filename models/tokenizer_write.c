@@ -1,7 +1,7 @@
 // tokenizer_write.c - a tokenizer.json's tokenizer as GGUF metadata.
 //
-// GGUF has room for tokens, their kinds, merges, and the name of a family for all else: how text is cut, and whether whole
-// pieces are looked up first. What would not come back the same from there is refused by name.
+// GGUF has room for tokens, their kinds, merges, and the name of a family for all else: how text is cut, and whether
+// whole pieces are looked up first. What would not come back the same from there is refused by name.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

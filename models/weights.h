@@ -26,8 +26,8 @@ uint64_t weights_hash(const struct weights *w); // of names, shapes and a sample
 // Tensors of the checkpoint for inspect: i-th name, type name ("q4_1"), rows, width, bytes. false: no more.
 bool weights_list(const struct weights *w, size_t i, const char **name, const char **type, int64_t *rows,
                   int64_t *width, size_t *bytes);
-// The same tensor's name in the other format: blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight. A name that
-// is not known stays as it is; free() it.
+// The same tensor's name in the other format: blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight. A name
+// that is not known stays as it is; free() it.
 char *weights_name(const char *gguf_name);
 char *weights_gguf_name(const char *name);
 bool weights_type(const char *dtype, enum type *to); // safetensors' "BF16"; false: none of core/tensor.h

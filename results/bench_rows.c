@@ -34,24 +34,16 @@ static void put_reals(struct query *q, const double *x, size_t n)
 
 static bool put_head(struct store *s, const struct bench_row *r, int64_t *id, struct error *err)
 {
-    const char *const text[] = { r->target,
-                                 r->target_hash,
-                                 r->model_type,
-                                 r->activations,
-                                 r->cache,
-                                 r->draft,
-                                 r->draft_hash,
-                                 r->draft_activations,
-                                 r->peer,
-                                 r->device,
-                                 r->machine,
-                                 r->revision,
+    const char *const text[] = { r->target, r->target_hash, r->model_type, r->activations,
+                                 r->cache,  r->draft,       r->draft_hash, r->draft_activations,
+                                 r->peer,   r->device,      r->machine,    r->revision,
                                  r->started };
     const double real[] = { r->overhead_ns, r->overhead_low_ns, r->overhead_high_ns };
     struct query *q = query_open(
-        s, "INSERT INTO bench (target, target_hash, model_type, activations, cache, draft, draft_hash, draft_activations,"
-           " peer, device, machine, revision, started, overhead_ns, overhead_low_ns, overhead_high_ns, threads,"
-           " weight_bytes) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) RETURNING id");
+        s,
+        "INSERT INTO bench (target, target_hash, model_type, activations, cache, draft, draft_hash, draft_activations,"
+        " peer, device, machine, revision, started, overhead_ns, overhead_low_ns, overhead_high_ns, threads,"
+        " weight_bytes) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) RETURNING id");
     put_texts(q, text, COUNT(text));
     put_reals(q, real, COUNT(real));
     query_put_int(q, r->threads);
@@ -122,11 +114,11 @@ static bool put_operation(struct store *s, int64_t bench, const struct bench_ope
 static bool put_cost(struct store *s, int64_t bench, const struct bench_cost_row *r, struct error *err)
 {
     const struct cost *c = r->cost;
-    const double real[] = { c->a, c->b,          c->s,         c->n0,         c->d,
-                            c->e, c->hinge_most, c->hinge_rms, c->table_most, c->table_rms };
-    struct query *q =
-        query_open(s, "INSERT INTO cost (bench, placement, form, a, b, s, n0, d, e, hinge_error, hinge_rms, table_error,"
-                      " table_rms) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)");
+    const double real[] = { c->a,         c->b,          c->s,         c->n0,     c->d,      c->e,        c->hinge_most,
+                            c->hinge_rms, c->table_most, c->table_rms, c->step_a, c->step_d, c->step_most };
+    struct query *q = query_open(
+        s, "INSERT INTO cost (bench, placement, form, a, b, s, n0, d, e, hinge_error, hinge_rms, table_error,"
+           " table_rms, step_a, step_d, step_error) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
     query_put_int(q, bench);
     query_put_text(q, r->placement);
     query_put_text(q, cost_form_names[c->form]);
@@ -190,11 +182,12 @@ bool store_cost(struct store *s, int64_t bench, const char *placement, struct co
     *to = (struct cost){ 0 };
     if (!read_points(s, bench, placement, to, err))
         return false;
-    double *const real[] = { &to->a, &to->b,          &to->s,         &to->n0,         &to->d,
-                             &to->e, &to->hinge_most, &to->hinge_rms, &to->table_most, &to->table_rms };
+    double *const real[] = { &to->a,      &to->b,          &to->s,         &to->n0,         &to->d,
+                             &to->e,      &to->hinge_most, &to->hinge_rms, &to->table_most, &to->table_rms,
+                             &to->step_a, &to->step_d,     &to->step_most };
     bool found = false;
-    struct query *q = query_open(s, "SELECT form, a, b, s, n0, d, e, hinge_error, hinge_rms, table_error, table_rms"
-                                    " FROM cost WHERE bench = ? AND placement = ?");
+    struct query *q = query_open(s, "SELECT form, a, b, s, n0, d, e, hinge_error, hinge_rms, table_error, table_rms,"
+                                    " step_a, step_d, step_error FROM cost WHERE bench = ? AND placement = ?");
     query_put_int(q, bench);
     query_put_text(q, placement);
     while (query_next(q)) {
@@ -208,8 +201,8 @@ bool store_cost(struct store *s, int64_t bench, const char *placement, struct co
     return query_close(q, err);
 }
 
-bool store_latest_bench(struct store *s, const char *target_hash, const char *activations, const char *cache, int threads,
-                        int64_t *bench, struct error *err)
+bool store_latest_bench(struct store *s, const char *target_hash, const char *activations, const char *cache,
+                        int threads, int64_t *bench, struct error *err)
 {
     struct query *q = query_open(
         s, "SELECT max(id) FROM bench WHERE target_hash = ? AND activations = ? AND cache = ? AND threads = ?");

@@ -187,13 +187,33 @@ static void fit_hinge(struct cost *c, const struct cost_point *p, int count)
 
 void cost_fit(struct cost *to, const struct cost_point *p, int n)
 {
-    *to = (struct cost){ 0 };
+    *to = (struct cost){ .step_a = NAN, .step_d = NAN, .step_most = NAN };
     if (n == 0)
         return;
     make_table(to, p, n);
     judge_table(to);
     fit_hinge(to, p, n);
     to->form = to->hinge_most <= MISS ? COST_HINGE : COST_TABLE;
+}
+
+// The same least squares, with the terms of the context alone.
+void cost_fit_step(struct cost *to, const struct cost_point *p, int n)
+{
+    struct cost line = { 0 };
+    double largest = 1;
+    for (int i = 0; i < n; i++)
+        largest = fmax(largest, p[i].context);
+    if (n == 0)
+        return;
+    fit_at(&line, p, n, 1, (const bool[TERMS]){ true, false, false, n >= 2, false }, (struct scale){ 1, largest });
+    to->step_a = line.a;
+    to->step_d = line.d;
+    to->step_most = line.hinge_most;
+}
+
+double cost_step_ns(const struct cost *c, double context)
+{
+    return c->step_a + c->step_d * context;
 }
 
 void cost_free(struct cost *c)

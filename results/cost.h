@@ -24,6 +24,8 @@ struct cost { // start with { 0 }
     double a, b, s, n0, d, e;     // of the hinge, whichever form is used
     double hinge_most, hinge_rms; // its relative errors at the points
     double table_most, table_rms; // the table's: at points between others, each as seen from its two neighbours in n
+    double step_a, step_d;        // a draft step behind c tokens: ns = step_a + step_d c; NAN: there is no drafter
+    double step_most;             // its largest relative error
     int n_rows, n_contexts;       // of the table
     int *rows, *context;          // ascending; owned
     double *ns;                   // (n_contexts, n_rows); owned
@@ -31,7 +33,10 @@ struct cost { // start with { 0 }
 
 // The points are a whole grid, in any order, of which each is there once.
 void cost_fit(struct cost *to, const struct cost_point *p, int n);
+// Of the draft steps, one a context; their n is not looked at. After cost_fit.
+void cost_fit_step(struct cost *to, const struct cost_point *p, int n);
 void cost_free(struct cost *c);
 double cost_ns(const struct cost *c, double n, double context);       // in the form that was chosen
 double cost_hinge_ns(const struct cost *c, double n, double context); // and in each
 double cost_table_ns(const struct cost *c, double n, double context); // beyond its edges, as at them
+double cost_step_ns(const struct cost *c, double context);

@@ -73,7 +73,8 @@ CREATE TABLE bench_operation (          -- a part of a pass, in passes of their 
     PRIMARY KEY (bench, context, n, operation)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE cost (                     -- the model of what a pass of n rows behind c tokens costs, fitted to the medians
+CREATE TABLE cost (                     -- the model of what a pass of n rows behind c tokens costs, fitted to the medians; the
+                                        -- third part of a step's cost is bench.overhead_ns
     bench       INTEGER NOT NULL REFERENCES bench ON DELETE CASCADE,
     placement   TEXT NOT NULL,
     form        TEXT NOT NULL CHECK (form IN ('hinge', 'table')),   -- which predicts; the table is bench_pass, between whose
@@ -88,5 +89,8 @@ CREATE TABLE cost (                     -- the model of what a pass of n rows be
     hinge_rms   REAL NOT NULL,
     table_error REAL NOT NULL,          -- of the table, at points as their neighbours in n would tell them
     table_rms   REAL NOT NULL,
+    step_a      REAL,                   -- a draft step behind c tokens: ns = step_a + step_d c; NULL: there was no draft model
+    step_d      REAL,
+    step_error  REAL,
     PRIMARY KEY (bench, placement)
 ) STRICT, WITHOUT ROWID;

@@ -1,8 +1,8 @@
 // store.c - the database's file: opened, brought up to date, asked. The only file that includes sqlite3.h.
 //
 // Texts make a database: schema.sql, which is whole, and brought to older databases by one migration a version; what
-// later versions add, in texts of their own; and views.sql, which is put in place again whenever it has changed, because a definition may get better without a fact
-// changing.
+// later versions add, in texts of their own; and views.sql, which is put in place again whenever it has changed,
+// because a definition may get better without a fact changing.
 #include "results/store.h"
 
 #include <assert.h>

@@ -62,6 +62,16 @@ static float *logits_of(const char *path, size_t *n)
     return copy;
 }
 
+static bool same_bits(const char *a, const char *b)
+{
+    size_t n, m;
+    float *x = logits_of(a, &n), *y = logits_of(b, &m);
+    bool same = n == m && memcmp(x, y, n * sizeof(*x)) == 0;
+    free(x);
+    free(y);
+    return same;
+}
+
 // Largest difference over largest logit.
 static double distance(const char *a, const char *b)
 {
@@ -186,6 +196,35 @@ static void every_kind_of_attention_and_rope_leaves_the_function(void **state)
             same_function(&t[i], gguf, &sizes[i], what[i]);
 }
 
+// Gains halved and an eps that is a quarter round nothing: not even a row that is rounded to eight bits shows it.
+static void four_times_the_width_leaves_every_bit(void **state)
+{
+    (void)state;
+    static const enum type types[] = { F32, BF16, Q8_0, Q4_1 };
+    static const struct sizes sizes = { .width = 256, .hidden = 224, .heads = 12, .kv_heads = 3, .layers = 5 };
+    char *lines = tiny_path("lines.jsonl");
+    file_write(lines, "{\"text\": \"the inning and then he ran on and on in the rain 123\"}\n");
+    for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
+        struct tiny t = usual;
+        t.type = types[i];
+        char *from = xformat("%s/four_%zu.gguf", tiny_directory(), i),
+             *to = xformat("%s/large_%zu.gguf", tiny_directory(), i);
+        tiny_write_gguf(from, &t);
+        inflate(from, &sizes, to);
+        assert_true(same_bits(from, to));
+        if (child_is_there()) {
+            struct said a = child_run("score %s %s", from, lines), b = child_run("score %s %s", to, lines);
+            said_insist(&a, "score");
+            assert_string_equal(a.out, b.out);
+            said_free(&a);
+            said_free(&b);
+        }
+        free(from);
+        free(to);
+    }
+    free(lines);
+}
+
 static void a_model_inflated_twice_still_says_what_it_was(void **state)
 {
     (void)state;
@@ -231,7 +270,7 @@ static void an_inflated_directory_that_becomes_a_gguf_file_stays_marked(void **s
     free(to);
 }
 
-// What is added costs what real layers cost: there is something to read, and it is no pattern of zeros where it need not be.
+// What is added costs what real layers cost: there are numbers to read, and zeros only where there must be.
 static void added_layers_are_copies_that_write_nothing(void **state)
 {
     (void)state;
@@ -437,6 +476,7 @@ static void whoever_looks_is_told_that_it_is_inflated(void **state)
     said_insist(&s, "inflate");
     print_message("%s", s.out);
     says(s.out, "marked as inflated");
+    says(s.out, "with width 256 they would be so to the last bit");
     says(s.out, "width 128 (64), hidden 96 (96), 4 heads on 2 (4 on 2), 3 layers (2)");
     assert_string_equal(s.err, "");
     said_free(&s);
@@ -500,6 +540,7 @@ int main(void)
         cmocka_unit_test(every_type_of_gguf_leaves_the_function),
         cmocka_unit_test(every_type_of_a_directory_leaves_the_function),
         cmocka_unit_test(every_kind_of_attention_and_rope_leaves_the_function),
+        cmocka_unit_test(four_times_the_width_leaves_every_bit),
         cmocka_unit_test(a_model_inflated_twice_still_says_what_it_was),
         cmocka_unit_test(an_inflated_directory_that_becomes_a_gguf_file_stays_marked),
         cmocka_unit_test(added_layers_are_copies_that_write_nothing),

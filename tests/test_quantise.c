@@ -621,6 +621,22 @@ static void mistakes_are_one_sentence(void **state)
     free(hf);
 }
 
+static void help_is_on_stdout(void **state)
+{
+    (void)state;
+    if (!child_is_there())
+        skip();
+    static const char *const commands[] = { "quantize", "inflate" };
+    for (size_t i = 0; i < 2; i++) {
+        struct said s = child_run("%s --help", commands[i]);
+        said_insist(&s, commands[i]);
+        assert_non_null(strstr(s.out, "Usage: speclab "));
+        assert_non_null(strstr(s.out, "For example:"));
+        assert_string_equal(s.err, "");
+        said_free(&s);
+    }
+}
+
 static void the_command_says_what_it_did_and_inspect_what_it_made(void **state)
 {
     (void)state;
@@ -680,6 +696,7 @@ int main(void)
         cmocka_unit_test(a_full_disk_leaves_nothing_behind),
         cmocka_unit_test(predictions_stay_near),
         cmocka_unit_test(mistakes_are_one_sentence),
+        cmocka_unit_test(help_is_on_stdout),
         cmocka_unit_test(the_command_says_what_it_did_and_inspect_what_it_made),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

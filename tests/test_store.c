@@ -185,8 +185,11 @@ static void make_older(struct store *s)
 {
     struct error err = { "" };
     char *drop = NULL;
+    made_up_ask(s, "PRAGMA foreign_keys = OFF");
     do {
-        struct query *q = query_open(s, "SELECT 'DROP VIEW ' || name FROM sqlite_master WHERE type = 'view' LIMIT 1");
+        struct query *q =
+            query_open(s, "SELECT 'DROP ' || type || ' ' || name FROM sqlite_master WHERE type IN ('view', 'table')"
+                          " AND name NOT IN ('run', 'pair', 'sequence', 'step', 'trial') LIMIT 1");
         free(drop);
         drop = query_next(q) ? xstrdup(query_text(q, 0)) : NULL;
         assert_true(query_close(q, &err));

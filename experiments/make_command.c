@@ -1,0 +1,120 @@
+// make_command.c - `speclab make`: a model to measure with, of any shape and type.
+#include <limits.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/options.h"
+#include "core/settings.h"
+#include "experiments/command_line.h"
+#include "experiments/commands.h"
+#include "experiments/making.h"
+#include "models/made.h"
+#include "models/rewrite.h"
+
+struct made_options { // 0: as the shape has it
+    int type, layers, width, heads, kv_heads, head_dim, hidden, vocab, context, seed;
+};
+
+#define AT(field) offsetof(struct made_options, field)
+static const enum type types[] = { Q4_0, Q8_0, BF16, F32 };
+static const struct option options[] = {
+    { "type", OPTION_CHOICE, AT(type), "q4_0", "of all matrices", 0, 0, "q4_0|q8_0|bf16|f32" },
+    { "layers", OPTION_INT, AT(layers), "0", "0, here and below: as the shape has it", 0, 4096, NULL },
+    { "width", OPTION_INT, AT(width), "0", "", 0, 1 << 20, NULL },
+    { "heads", OPTION_INT, AT(heads), "0", "", 0, 4096, NULL },
+    { "kv_heads", OPTION_INT, AT(kv_heads), "0", "", 0, 4096, NULL },
+    { "head_dim", OPTION_INT, AT(head_dim), "0", "", 0, 4096, NULL },
+    { "hidden", OPTION_INT, AT(hidden), "0", "", 0, 1 << 20, NULL },
+    { "vocab", OPTION_INT, AT(vocab), "0", "", 0, 1 << 24, NULL },
+    { "context", OPTION_INT, AT(context), "0", "", 0, 1 << 24, NULL },
+    { "seed", OPTION_INT, AT(seed), "1", "of the weights", 0, INT_MAX, NULL },
+    { 0 },
+};
+
+static bool find_shape(const char *name, struct made_shape *to, struct error *err)
+{
+    struct text names = { 0 };
+    for (const struct made_shape *s = made_shapes; s->name != NULL; s++) {
+        if (strcmp(s->name, name) == 0) {
+            *to = *s;
+            free(names.s);
+            return true;
+        }
+        text_printf(&names, "%s%s", names.n > 0 ? ", " : "", s->name);
+    }
+    fail(err, "there is no shape \"%s\" (there are: %s)", name, names.s);
+    free(names.s);
+    return false;
+}
+
+static bool read_shape(const char *text, struct made_shape *shape, struct made_options *o, struct error *err)
+{
+    struct settings *said = settings_inline(text, "SHAPE", err);
+    const char *name = NULL;
+    bool ok = said != NULL && settings_text(settings_get(said, "kind"), "kind", &name, err) &&
+              find_shape(name, shape, err) && options_read(said, "SHAPE", options, o, err);
+    settings_free(said);
+    if (!ok)
+        return false;
+    const struct {
+        int given, *to;
+    } changes[] = {
+        { o->layers, &shape->layers },     { o->width, &shape->width },       { o->heads, &shape->heads },
+        { o->kv_heads, &shape->kv_heads }, { o->head_dim, &shape->head_dim }, { o->hidden, &shape->hidden },
+        { o->vocab, &shape->vocab },       { o->context, &shape->context },
+    };
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
+        if (changes[i].given > 0)
+            *changes[i].to = changes[i].given;
+    return true;
+}
+
+static const char about[] =
+    "Writes a GGUF file of Llama's shape with weights of chance, which llama.cpp loads as well: for measuring, where what\n"
+    "a model says does not matter. SHAPE is llama-1b (Llama-3.2-1B), llama-3b, llama-8b or smollm2-135m; its options\n"
+    "are type (q4_0, the preset, q8_0, bf16 or f32, of all matrices), layers, width, heads, kv_heads, head_dim, hidden,\n"
+    "vocab, context and seed. The same words give the same bytes. PATH must not exist yet.\n";
+
+static const char examples[] = "  speclab make llama-1b:type=q8_0 --out 1b-q8_0.gguf\n"
+                               "  speclab make llama-1b:type=bf16,layers=4 --out small.gguf\n"
+                               "  speclab bench 1b-q8_0.gguf --compare\n";
+
+static int make(const struct usage *u, const struct made_shape *s, const struct made_options *o, const char *to)
+{
+    struct error err;
+    struct making making;
+    making_begin(&making);
+    struct watch watch = making_watch(&making);
+    bool ok = made_write(s, types[o->type], (uint64_t)o->seed, to, &watch, &err);
+    double seconds = making_end(&making);
+    if (!ok)
+        return command_fail(u, &err);
+    printf("%s: %s, %s, in %.1f s\n", to, s->name, type_facts[types[o->type]].name, seconds);
+    return command_done(u);
+}
+
+int command_make(int argc, char **argv)
+{
+    const char *out = NULL;
+    const struct flag flags[] = {
+        { "out", FLAG_TEXT, &out, "PATH", "the file to make", 0, 0 },
+        { 0 },
+    };
+    const struct usage u = { "make", "--out PATH SHAPE[:KEY=VALUE,...]", about, flags, examples, 1, 1 };
+    struct error err;
+    struct made_shape shape;
+    struct made_options o;
+    char **operand;
+    int status = usage_read(&u, argc, argv, &operand, NULL);
+    if (status != GO_ON)
+        return status;
+    if (out == NULL || *out == '\0')
+        return usage_fail(&u, "--out PATH is needed");
+    if (!read_shape(operand[0], &shape, &o, &err))
+        return usage_fail(&u, "%s", err.text);
+    return make(&u, &shape, &o, out);
+}

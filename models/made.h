@@ -1,0 +1,24 @@
+// made.h - a model of some shape whose weights are chance: for measuring, where what it says does not matter.
+//
+// A GGUF file that other engines load as well: Llama's tensors, matrices of one type, the embedding included, and no
+// vocabulary but its size. Weights are nearly normal with a standard deviation of 0.02, as untrained models have, so
+// that activations stay of the size that trained ones have. The same shape, type and seed give the same bytes.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include "core/tensor.h"
+
+struct error;
+struct watch;
+
+struct made_shape {
+    const char *name; // "llama-1b"
+    int layers, width, heads, kv_heads, head_dim, hidden, vocab, context;
+    double theta;
+    bool tied;
+};
+extern const struct made_shape made_shapes[]; // ends with { 0 }
+
+// type: one that quantise_to has. `to` must not exist yet; after a failure it does not exist either.
+bool made_write(const struct made_shape *s, enum type type, uint64_t seed, const char *to, const struct watch *watch,
+                struct error *err);
