@@ -80,8 +80,8 @@ bool bench_store(const struct bench *b, struct store *s, struct error *err)
         .cost = cost,
     };
     for (; row.peaks < b->n_peaks; row.peaks++)
-        peak[row.peaks] = (struct bench_peak_row){ b->peak[row.peaks].kind, b->peak[row.peaks].isa,
-                                                   b->peak[row.peaks].per_second };
+        peak[row.peaks] =
+            (struct bench_peak_row){ b->peak[row.peaks].kind, b->peak[row.peaks].isa, b->peak[row.peaks].per_second };
     for (; row.rounds < b->n_rounds; row.rounds++)
         round[row.rounds] = round_row(b, &b->round[row.rounds]);
     for (int r = 0; r < b->n_rounds; r++)

@@ -15,7 +15,7 @@ struct bench_peak_row {
 struct bench_round_row {
     bool counts;
     const char *placement;
-    double foreign_share;                                    // this and the others NAN: not known
+    double foreign_share; // this and the others NAN: not known
     double before_read, before_read_one, before_trip_ns, after_read, after_read_one, after_trip_ns;
 };
 
@@ -60,5 +60,5 @@ bool store_bench(struct store *s, const struct bench_row *r, int64_t *id, struct
 // The cost model of a bench in one placement, as it was fitted: cost_free it. Not there: form COST_NONE, and no error.
 bool store_cost(struct store *s, int64_t bench, const char *placement, struct cost *to, struct error *err);
 // The latest bench of such a model; 0: there is none.
-bool store_latest_bench(struct store *s, const char *target_hash, const char *activations, const char *cache, int threads,
-                        int64_t *bench, struct error *err);
+bool store_latest_bench(struct store *s, const char *target_hash, const char *activations, const char *cache,
+                        int threads, int64_t *bench, struct error *err);
