@@ -6,7 +6,7 @@
 #     model PATH            the GGUF file
 #     threads N
 #     rows N                of a pass, at most
-#     prompt N              tokens of the prompt; 0: it will not be asked for
+#     prompt_tokens N       of the prompt; 0: it will not be asked for
 #     contexts C C ...      cached tokens that passes will stand behind
 #     option KEY VALUE      as --peer-option KEY=VALUE said; there may be several, or none
 #     open                  -> "ready NAME": engine, version, and what else is worth writing down
@@ -65,11 +65,11 @@ def forget(context, length):
 
 class Engine:
     def __init__(self, said, contexts, options):
-        self.prompt, self.options = said["prompt"], options
+        self.prompt, self.options = said["prompt_tokens"], options
         self.model = L.llama_model_load_from_file(said["model"].encode(), L.llama_model_default_params())
         if not self.model:
             refuse(f"llama.cpp does not read {said['model']}")
-        most = max(said["rows"], said["prompt"], 64)
+        most = max(said["rows"], said["prompt_tokens"], 64)
         self.batch = L.llama_batch_init(most, 0, 1)
         vocab, x = L.llama_vocab_n_tokens(L.llama_model_get_vocab(self.model)), 1
         for i in range(most):
@@ -144,8 +144,6 @@ def serve():
             print(f"ready llama.cpp (llama-cpp-python {llama_cpp.__version__}{version()}{chosen}): {info}", flush=True)
         elif word == "pass":
             print(engine.run_pass(*map(int, rest.split())), flush=True)
-        elif word == "prompt" and engine is None:
-            said[word] = int(rest)
         elif word == "prompt":
             print(engine.run_prompt(), flush=True)
         else:

@@ -212,6 +212,7 @@ static void products_of_one_input_take_bias_and_residual(void **unused)
             struct backend *c = backends[b];
             float *x = uniforms(N * K), *w = uniforms(M * K), *bias = uniforms(M), *start = uniforms(N * M);
             float *one = uniforms(N * M), *two = uniforms(N * L), *plain = uniforms(N * M), *other = uniforms(N * L);
+            float *wide = uniforms(L * K);
             uint8_t *v = blocks(Q4_1, L, K), *u = blocks(Q8_0, L, K);
             struct tensor first = prepared(c, w, F32, M, K, (enum activations)a),
                           second = prepared(c, v, Q4_1, L, K, (enum activations)a),
@@ -228,9 +229,9 @@ static void products_of_one_input_take_bias_and_residual(void **unused)
             for (int i = 0; i < N * M; i++)
                 assert_true(one[i] == start[i] + (plain[i] + bias[i % M]));
             // gated: weights of one type, of two, and of two whose rows are rounded differently
-            struct tensor gates[] = { second, second, prepared(c, w, F32, M, K, (enum activations)a) };
-            struct tensor ups[] = { second, third, prepared(c, x, F32, M, K, (enum activations)a) };
-            for (int g = 0; g < 2; g++) {
+            struct tensor gates[] = { second, second, prepared(c, wide, F32, L, K, (enum activations)a) };
+            struct tensor ups[] = { second, third, third };
+            for (int g = 0; g < 3; g++) {
                 double *expected = xcalloc(N * L, sizeof(double));
                 float *gated = uniforms(N * L);
                 c->gated(c, floats(gated, N, L), floats(x, N, K), gates[g], ups[g]);
@@ -240,9 +241,10 @@ static void products_of_one_input_take_bias_and_residual(void **unused)
                 assert_true(reference_distance(gated, expected, N * L) < 1e-6);
                 free(expected), free(gated);
             }
-            c->unprepare(c, gates[2]), c->unprepare(c, ups[2]);
+            c->unprepare(c, gates[2]);
             c->unprepare(c, first), c->unprepare(c, second), c->unprepare(c, third);
-            free(x), free(w), free(bias), free(start), free(one), free(two), free(plain), free(other), free(v), free(u);
+            free(x), free(w), free(bias), free(start), free(one), free(two), free(plain), free(other), free(v), free(u),
+                free(wide);
         }
 }
 

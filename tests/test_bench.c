@@ -1,0 +1,575 @@
+// test_bench.c - what `speclab bench` computes from measurements, and that it measures at all. No time is asserted.
+#include "tests/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "experiments/bench_machine.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/probe.h"
+#include "kernels/timed.h"
+#include "models/kv_cache.h"
+#include "models/model.h"
+#include "results/bench_rows.h"
+#include "results/cost.h"
+#include "results/spread.h"
+#include "results/store.h"
+#include "tests/child.h"
+#include "tests/made_up.h"
+#include "tests/tiny.h"
+
+static bool near(double a, double b, double share)
+{
+    return fabs(a - b) <= share * fabs(b);
+}
+
+// ---- numbers of numbers
+
+static void quartiles_go_straight_from_one_measurement_to_the_next(void **state)
+{
+    (void)state;
+    struct spread s = spread_of((const double[]){ 5, 1, NAN, 4, 2, 3 }, 6);
+    assert_int_equal(s.n, 5);
+    assert_true(s.median == 3 && s.low == 2 && s.high == 4 && s.least == 1 && s.most == 5);
+    s = spread_of((const double[]){ 10, 40, 20, 30 }, 4);
+    assert_true(s.median == 25 && s.low == 17.5 && s.high == 32.5);
+    s = spread_of((const double[]){ 7 }, 1);
+    assert_true(s.median == 7 && s.low == 7 && s.high == 7 && s.least == 7 && s.most == 7);
+    s = spread_of((const double[]){ NAN, NAN }, 2);
+    assert_true(s.n == 0 && isnan(s.median) && isnan(s.most));
+    s = spread_of(NULL, 0);
+    assert_true(s.n == 0 && isnan(s.low));
+}
+
+enum { ROWS = 9, CONTEXTS = 3 };
+static const int rows[ROWS] = { 1, 2, 3, 4, 6, 8, 16, 32, 64 }, contexts[CONTEXTS] = { 0, 512, 2048 };
+
+static void grid(struct cost_point p[ROWS * CONTEXTS], double (*ns)(double n, double c))
+{
+    for (int c = 0; c < CONTEXTS; c++)
+        for (int i = 0; i < ROWS; i++) // in no good order
+            p[(i * 7 % ROWS) * CONTEXTS + c] = (struct cost_point){ rows[i], contexts[c], ns(rows[i], contexts[c]) };
+}
+
+static double hinged(double n, double c)
+{
+    return 4e6 + 2e4 * n + 3e5 * fmax(0, n - 8) + 800 * c + 90 * n * c;
+}
+
+static double stepped(double n, double c)
+{
+    return 4e6 + 3e6 * floor((n - 1) / 4) + 500 * c;
+}
+
+static void a_hinge_is_recovered_from_what_it_makes(void **state)
+{
+    (void)state;
+    struct cost_point p[ROWS * CONTEXTS];
+    struct cost c;
+    grid(p, hinged);
+    cost_fit(&c, p, ROWS * CONTEXTS);
+    assert_int_equal(c.form, COST_HINGE);
+    assert_true(c.hinge_most < 1e-9 && c.n0 == 8);
+    assert_true(near(c.a, 4e6, 1e-6) && near(c.b, 2e4, 1e-6) && near(c.s, 3e5, 1e-6) && near(c.d, 800, 1e-6) &&
+                near(c.e, 90, 1e-6));
+    assert_true(near(cost_ns(&c, 12, 1000), hinged(12, 1000), 1e-6));
+    assert_true(isnan(cost_step_ns(&c, 100)));
+    cost_fit_step(&c, (const struct cost_point[]){ { 1, 128, 1.128e6 }, { 1, 512, 1.512e6 } }, 2);
+    assert_true(near(cost_step_ns(&c, 1000), 2e6, 1e-6) && c.step_most < 1e-9);
+    cost_free(&c);
+}
+
+static void steps_that_no_hinge_has_make_it_a_table(void **state)
+{
+    (void)state;
+    struct cost_point p[ROWS * CONTEXTS];
+    struct cost c;
+    grid(p, stepped);
+    cost_fit(&c, p, ROWS * CONTEXTS);
+    assert_int_equal(c.form, COST_TABLE);
+    assert_true(c.hinge_most > 0.05 && c.table_most > 0.05);
+    for (int i = 0; i < ROWS * CONTEXTS; i++)
+        assert_true(cost_ns(&c, p[i].n, p[i].context) == p[i].ns);
+    assert_true(near(cost_ns(&c, 5, 512), (stepped(4, 512) + stepped(6, 512)) / 2, 1e-12));
+    assert_true(near(cost_ns(&c, 4, 1280), stepped(4, 1280), 1e-12));
+    double beyond = stepped(64, 2048) + (stepped(64, 2048) - stepped(32, 2048));
+    assert_true(near(cost_ns(&c, 96, 2048), beyond, 1e-12));
+    cost_free(&c);
+}
+
+static void few_points_make_a_cost_that_is_true_at_them(void **state)
+{
+    (void)state;
+    const struct cost_point p[] = { { 1, 128, 5e6 }, { 3, 128, 7e6 }, { 1, 256, 6e6 }, { 3, 256, 8e6 } };
+    struct cost c;
+    cost_fit(&c, p, 1);
+    assert_true(near(cost_ns(&c, 1, 128), 5e6, 1e-9) && near(cost_ns(&c, 9, 900), 5e6, 1e-9));
+    cost_free(&c);
+    cost_fit(&c, p, 2);
+    assert_true(near(cost_ns(&c, 2, 128), 6e6, 1e-9) && near(cost_table_ns(&c, 2, 128), 6e6, 1e-9));
+    cost_free(&c);
+    cost_fit(&c, p, 4);
+    assert_true(near(cost_ns(&c, 2, 192), 6.5e6, 1e-9) && near(cost_table_ns(&c, 2, 192), 6.5e6, 1e-9));
+    cost_free(&c);
+    cost_fit(&c, NULL, 0);
+    assert_int_equal(c.form, COST_NONE);
+    cost_free(&c);
+}
+
+// ---- the machine
+
+static void placement_is_told_by_latency_and_bandwidth(void **state)
+{
+    (void)state;
+    const struct surroundings s = { 32e9, 36e9, 50 }, d = { 32e9, 63e9, 340 }, here = { 13e9, 26e9, 150 };
+    struct surroundings slower = d;
+    slower.all = 50e9;
+    assert_int_equal(placement_of(&s), PLACED_S);
+    assert_int_equal(placement_of(&d), PLACED_D);
+    assert_int_equal(placement_of(&here), PLACED_OTHER);
+    assert_int_equal(placement_of(&(struct surroundings){ 13e9, 13e9, NAN }), PLACED_OTHER);
+    assert_int_equal(placement_between(&d, &d), PLACED_D);
+    assert_int_equal(placement_between(&s, &d), UNSETTLED);
+    assert_int_equal(placement_between(&d, &slower), UNSETTLED);
+}
+
+static void probes_give_positive_numbers(void **state)
+{
+    (void)state;
+    struct prober *p = prober_create(2);
+    assert_non_null(p);
+    struct probe one = prober_read(p, 1, 0), all = prober_read(p, 2, 0);
+    assert_true(one.bytes_per_second > 0 && one.bytes_per_second >= one.median && one.passes >= 3 && one.threads == 1);
+    assert_true(all.bytes_per_second > 0 && all.bytes == one.bytes);
+    prober_destroy(p);
+    double trip = probe_round_trip();
+    assert_true(isnan(trip) || trip > 0);
+    struct peak peak[MAX_PEAKS];
+    int n = probe_peaks(1, peak);
+    assert_true(n >= 1 && n <= MAX_PEAKS);
+    for (int i = 0; i < n; i++)
+        assert_true(peak[i].per_second > 0);
+}
+
+static void a_processor_that_nobody_uses_is_not_said_to_be_used(void **state)
+{
+    (void)state;
+    struct load short_one = load_begin(0);
+    assert_true(isnan(load_foreign(&short_one)));
+    struct load l = load_begin(getpgrp());
+    usleep(300 * 1000);
+    double foreign = load_foreign(&l);
+    assert_true(isnan(foreign) || foreign >= 0);
+}
+
+// ---- the backend that keeps account
+
+// All of struct backend behind its name is functions: what the inner one has, the outer one has, as its own.
+static void every_operation_is_forwarded(void **state)
+{
+    (void)state;
+    struct error err;
+    struct backend *inner = backend_cpu(1, &err), *outer = backend_timed(inner);
+    void *a[sizeof(*inner) / sizeof(void *)], *b[sizeof(*inner) / sizeof(void *)];
+    memcpy(a, inner, sizeof(a));
+    memcpy(b, outer, sizeof(b));
+    assert_string_equal(outer->name, inner->name);
+    for (size_t i = 1; i < sizeof(a) / sizeof(a[0]); i++) {
+        assert_int_equal(a[i] != NULL, b[i] != NULL);
+        assert_true(a[i] == NULL || a[i] != b[i]);
+    }
+    assert_string_equal(outer->describe(outer), inner->describe(inner));
+    outer->destroy(outer);
+}
+
+static void run_chain(struct backend *b, int n, float *logits)
+{
+    struct error err;
+    int32_t token[8] = { 3, 1, 4, 1, 5, 9, 2, 6 }, slot[8] = { 0 }, parent[8] = { -1, 0, 1, 2, 3, 4, 5, 6 };
+    struct model *m = model_open(models.gguf, b, ACTIVATIONS_PRESET, n, &err);
+    assert_non_null(m);
+    struct kv_shape shape = model_kv_shape(m, 1, 16, 8);
+    struct kv_cache *c = kv_create(b, &shape, &err);
+    assert_non_null(c);
+    struct states states;
+    const struct pass pass = { n, token, slot, parent };
+    int64_t vocab = model_shape(m)->vocab;
+    struct tensor out = tensor_of(b->alloc(b, (size_t)(n * vocab) * sizeof(float)), F32, n, vocab);
+    assert_true(model_forward(m, c, &pass, NULL, &states, &err));
+    model_logits(m, out, states.last);
+    assert_true(b->sync(b, &err));
+    memcpy(logits, out.data, (size_t)(n * vocab) * sizeof(float));
+    b->release(b, out.data);
+    kv_destroy(c);
+    model_close(m);
+}
+
+static const struct timed_entry *entry_named(const struct backend *b, const char *name)
+{
+    for (int i = 0; i < timed_entries(b); i++)
+        if (strcmp(timed_entry_at(b, i)->operation, name) == 0)
+            return timed_entry_at(b, i);
+    return NULL;
+}
+
+static void what_is_counted_has_the_same_bits(void **state)
+{
+    (void)state;
+    struct error err;
+    enum { N = 4 };
+    size_t bytes = (size_t)(N * tiny_usual.vocab) * sizeof(float);
+    float *plain = xmalloc(bytes), *counted = xmalloc(bytes);
+    struct backend *a = backend_cpu(2, &err), *b = backend_timed(backend_cpu(2, &err));
+    run_chain(a, N, plain);
+    run_chain(b, N, counted);
+    assert_memory_equal(plain, counted, bytes);
+    assert_int_equal(timed_entries(b), 0); // it was not asked to
+    timed_begin(b);
+    run_chain(b, N, counted);
+    timed_end(b);
+    assert_memory_equal(plain, counted, bytes);
+
+    const struct timed_entry *attend = entry_named(b, "attend"), *gated = entry_named(b, "gated");
+    assert_non_null(attend);
+    assert_non_null(gated);
+    assert_int_equal(attend->calls, tiny_usual.layers);
+    assert_int_equal(gated->calls, tiny_usual.layers);
+    // Four rows that see one, two, three and four; a key and a value of each for every head.
+    double heads = (double)tiny_usual.heads * tiny_usual.head_dim;
+    assert_true(attend->flops == 4 * (1 + 2 + 3 + 4) * heads * tiny_usual.layers);
+    assert_true(gated->flops == 2.0 * N * 2 * tiny_usual.hidden * tiny_usual.width * tiny_usual.layers);
+    int64_t calls = 0;
+    for (int i = 0; i < timed_entries(b); i++)
+        if (strcmp(timed_entry_at(b, i)->operation, "matmul") == 0)
+            calls += timed_entry_at(b, i)->calls;
+    assert_int_equal(calls, 3 * tiny_usual.layers + 1); // q, k, v; o; down; and the head
+    timed_begin(b);
+    assert_int_equal(timed_entries(b), 0);
+    timed_end(b);
+    a->destroy(a);
+    b->destroy(b);
+    free(plain);
+    free(counted);
+}
+
+// ---- the database
+
+enum { STORED = 5 };
+
+static void what_is_stored_comes_back(void **state)
+{
+    (void)state;
+    struct error err;
+    char *path = tiny_path("bench.db");
+    unlink(path);
+    struct store *s = store_open(path, &err);
+    assert_non_null(s);
+    struct cost_point p[ROWS * CONTEXTS];
+    struct cost fitted, read;
+    grid(p, hinged);
+    cost_fit(&fitted, p, ROWS * CONTEXTS);
+    cost_fit_step(&fitted, p, 1);
+
+    struct bench_round_row round[STORED];
+    struct bench_time_row time[STORED * ROWS * CONTEXTS];
+    double ours[STORED], theirs[STORED], ratio[STORED];
+    int n = 0, counted = 0;
+    for (int r = 0; r < STORED; r++) {
+        round[r] = (struct bench_round_row){ r != 3, "other", 0.01 * r, 26e9, 13e9, 150, 26e9, 13e9, NAN };
+        for (int i = 0; i < ROWS * CONTEXTS; i++) {
+            int64_t ns = (int64_t)p[i].ns + (r - 2) * 1000 + (r == 3) * 1000000, other = 2 * ns + r * r * 5000;
+            time[n++] = (struct bench_time_row){ r, "pass", p[i].context, p[i].n, ns, other };
+            if (p[i].n == 8 && p[i].context == 512 && r != 3) {
+                ours[counted] = (double)ns;
+                theirs[counted] = (double)other;
+                ratio[counted++] = (double)other / (double)ns;
+            }
+        }
+    }
+    const struct bench_peak_row peak = { "f32", "avx512", 3e11 };
+    const struct bench_operation_row operation = { 128, 1, "gate, up", 1e6, 30, 4e7, 8e7 };
+    const struct bench_cost_row cost = { "other", &fitted };
+    const struct bench_row row = { .target = "m.gguf",
+                                   .target_hash = "0123456789abcdef",
+                                   .model_type = "q4_0",
+                                   .activations = "int8",
+                                   .cache = "f32",
+                                   .peer = "another engine",
+                                   .device = "cpu",
+                                   .machine = "a machine",
+                                   .revision = "r",
+                                   .started = "2026-11-21T10:00:00Z",
+                                   .threads = 2,
+                                   .weight_bytes = 96600000,
+                                   .overhead_ns = 5e5,
+                                   .overhead_low_ns = 4e5,
+                                   .overhead_high_ns = NAN,
+                                   .peak = &peak,
+                                   .round = round,
+                                   .time = time,
+                                   .operation = &operation,
+                                   .cost = &cost,
+                                   .peaks = 1,
+                                   .rounds = STORED,
+                                   .times = n,
+                                   .operations = 1,
+                                   .costs = 1 };
+    int64_t id, latest;
+    if (!store_bench(s, &row, &id, &err))
+        fail_msg("%s", err.text);
+    assert_true(store_latest_bench(s, "0123456789abcdef", "int8", "f32", 2, &latest, &err));
+    assert_int_equal(latest, id);
+    assert_true(store_latest_bench(s, "0123456789abcdef", "int8", "f32", 3, &latest, &err));
+    assert_int_equal(latest, 0);
+
+#define ASK(what) made_up_ask(s, "SELECT " what " FROM bench_pass WHERE n = 8 AND context = 512")
+    struct spread us = spread_of(ours, counted), them = spread_of(theirs, counted), both = spread_of(ratio, counted);
+    assert_int_equal(ASK("rounds"), STORED - 1);
+    assert_true(near(ASK("median_ns"), us.median, 1e-12) && near(ASK("low_ns"), us.low, 1e-12) &&
+                near(ASK("high_ns"), us.high, 1e-12) && ASK("least_ns") == us.least && ASK("most_ns") == us.most);
+    assert_true(near(ASK("peer_median_ns"), them.median, 1e-12) && near(ASK("peer_high_ns"), them.high, 1e-12));
+    assert_true(near(ASK("ratio"), both.median, 1e-12) && near(ASK("ratio_low"), both.low, 1e-12) &&
+                near(ASK("ratio_high"), both.high, 1e-12));
+    assert_true(fabs(made_up_ask(s, "SELECT max(abs(hinge_error)) FROM cost_of_pass")) < 1e-2);
+    assert_true(near(made_up_ask(s, "SELECT hinge_ns FROM cost_of_pass WHERE n = 16 AND context = 512"),
+                     hinged(16, 512), 1e-6));
+    assert_true(made_up_ask(s, "SELECT c FROM cost_of_pass WHERE n = 1 AND context = 512") == 1);
+
+    assert_true(store_cost(s, id, "other", &read, &err));
+    assert_int_equal(read.form, COST_HINGE);
+    assert_true(cost_ns(&read, 12, 700) == cost_ns(&fitted, 12, 700) && read.hinge_most == fitted.hinge_most);
+    assert_true(cost_step_ns(&read, 700) == cost_step_ns(&fitted, 700));
+    assert_int_equal(read.n_rows, ROWS);
+    cost_free(&read);
+    assert_true(store_cost(s, id, "S", &read, &err));
+    assert_int_equal(read.form, COST_NONE);
+    cost_free(&read);
+
+    struct bench_row wrong = row;
+    wrong.threads = 0;
+    assert_false(store_bench(s, &wrong, &id, &err));
+    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM bench"), 1);
+    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM bench_time"), n);
+    cost_free(&fitted);
+    store_close(s);
+    free(path);
+}
+
+// ---- the command
+
+#define QUICK "--no-probe --repeats 1 --rows 1,2 --contexts 8 --prefill 16 --threads 1"
+
+static void the_command_measures_what_it_is_asked_to(void **state)
+{
+    (void)state;
+    struct said s = child_run("bench %s " QUICK " --json --draft %s", models.gguf, models.draft);
+    said_insist(&s, "bench --json");
+    struct json *j = said_json(&s);
+    assert_int_equal(json_count(json_get(j, "rounds")), 1);
+    assert_int_equal(json_count(json_get(j, "measured")), 4); // two passes, a draft step, a prompt
+    for (size_t i = 0; i < 4; i++)
+        assert_true(json_number(json_at(json_get(json_at(json_get(j, "measured"), i), "ns"), 0)) > 0);
+    const struct json *placement = json_at(json_get(j, "placements"), 0);
+    assert_string_equal(json_text(json_get(placement, "placement")), "unprobed");
+    const struct json *one = json_at(json_get(placement, "medians"), 0);
+    assert_int_equal(json_int(json_get(one, "n")), 1);
+    assert_true(json_number(json_get(one, "c")) == 1);
+    assert_true(json_is_object(json_get(json_get(placement, "cost"), "draft_step")));
+    assert_true(json_count(json_get(j, "operations")) > 10);
+    assert_true(json_is_object(json_get(j, "overhead_ns")));
+    json_free(j);
+    said_free(&s);
+
+    s = child_run("bench %s " QUICK " --cache q8_0 --csv", models.gguf);
+    if (s.status == 0) { // a head of the little model may be too small for blocks
+        assert_int_equal(strncmp(s.out, "what,placement,context,n,", 25), 0);
+        assert_non_null(strstr(s.out, "\r\npass,unprobed,8,2,1,"));
+    }
+    said_free(&s);
+    s = child_run("bench %s " QUICK " --csv", models.hf);
+    said_insist(&s, "bench --csv");
+    assert_non_null(strstr(s.out, "\r\npass,unprobed,8,2,1,"));
+    said_free(&s);
+}
+
+static void the_command_says_it_in_a_table_and_in_a_database(void **state)
+{
+    (void)state;
+    struct error err;
+    char *db = tiny_path("command.db");
+    for (int i = 0; i < 2; i++) {
+        struct said s = child_run("bench %s " QUICK " --db %s", models.gguf, db);
+        said_insist(&s, "bench --db");
+        assert_non_null(strstr(s.out, "A pass of n rows behind 8 cached tokens"));
+        assert_non_null(strstr(s.out, "Time by operation"));
+        assert_non_null(strstr(s.out, "A prompt of 16 tokens"));
+        said_free(&s);
+    }
+    struct store *st = store_open(db, &err);
+    assert_non_null(st);
+    assert_int_equal(made_up_ask(st, "SELECT count(*) FROM bench"), 2);
+    assert_int_equal(made_up_ask(st, "SELECT count(*) FROM bench_pass WHERE what = 'pass'"), 4);
+    assert_int_equal(made_up_ask(st, "SELECT count(*) FROM cost"), 2);
+    assert_int_equal(made_up_ask(st, "SELECT count(*) FROM bench WHERE overhead_ns IS NOT NULL"), 2);
+    store_close(st);
+    free(db);
+}
+
+// A peer that takes exactly a millisecond for everything.
+static void a_peer_is_run_beside_it(void **state)
+{
+    (void)state;
+    char *peer = tiny_path("peer.sh");
+    file_write(peer, "while read w r; do case $w in open) echo ready clockwork 1.0;; pass|prompt) echo 0.001;; "
+                     "option) test \"$r\" = 'speed 11' || echo error what;; esac; done\n");
+    struct said s =
+        child_run("bench %s " QUICK " --peer-command 'sh %s' --peer-option speed=11 --json", models.gguf, peer);
+    said_insist(&s, "bench --peer-command");
+    struct json *j = said_json(&s);
+    assert_string_equal(json_text(json_get(j, "peer")), "clockwork 1.0");
+    const struct json *m = json_at(json_get(j, "measured"), 0);
+    assert_true(json_number(json_at(json_get(m, "peer_ns"), 0)) == 1e6);
+    const struct json *median = json_at(json_get(json_at(json_get(j, "placements"), 0), "medians"), 0);
+    double ratio = json_number(json_get(json_get(median, "peer_over_ours"), "median"));
+    assert_true(near(ratio, 1e6 / json_number(json_at(json_get(m, "ns"), 0)), 1e-9));
+    json_free(j);
+    said_free(&s);
+    s = child_run("bench %s " QUICK " --peer-command 'sh %s' --peer-option speed=12", models.gguf, peer);
+    assert_int_equal(s.status, 1);
+    assert_non_null(strstr(s.err, "what"));
+    said_free(&s);
+    free(peer);
+}
+
+static void refused(const char *words, int status, const char *with)
+{
+    struct said s = child_run("%s", words);
+    const char *end = strchr(s.err, '\n');
+    if (s.status != status || end == NULL || end[1] != '\0' || strstr(s.err, with) == NULL || *s.out != '\0')
+        fail_msg("%s: expected status %d and one sentence with \"%s\", got %d and: %s%s", words, status, with, s.status,
+                 s.err, s.out);
+    said_free(&s);
+}
+
+static void mistakes_are_one_sentence(void **state)
+{
+    (void)state;
+    const struct {
+        const char *words;
+        int status;
+        const char *with;
+    } mistakes[] = {
+        { "bench", 2, "missing" },
+        { "bench %s --rows 0", 2, "\"0\"" },
+        { "bench %s --rows 1,,2", 2, "\"\"" },
+        { "bench %s --rows 1,x", 2, "\"x\"" },
+        { "bench %s --rows 100000", 2, "\"100000\"" },
+        { "bench %s --rows 4,2", 2, "ascending" },
+        { "bench %s --rows 2,2", 2, "ascending" },
+        { "bench %s --contexts -1", 2, "\"-1\"" },
+        { "bench %s --contexts 512", 1, "512 tokens at most" },
+        { "bench %s --rows 512,", 2, "\"\"" },
+        { "bench %s --repeats 0", 2, "from 1 to" },
+        { "bench %s --prefill -5", 2, "--prefill" },
+        { "bench %s --activations int7", 2, "int7" },
+        { "bench %s --cache q2", 2, "q2" },
+        { "bench %s --activations int8", 1, "int8" },
+        { "bench %s --csv --json", 2, "one at a time" },
+        { "bench %s --compare --peer-command x", 2, "one at a time" },
+        { "bench %s --peer-option a=b", 2, "--compare" },
+        { "bench %s --compare --peer-option ab", 2, "KEY=VALUE" },
+        { "bench %s --draft nowhere.gguf", 1, "--draft: nowhere.gguf" },
+        { "bench %s --db /nowhere/x.db", 1, "/nowhere/x.db" },
+        { "bench %s-not-there", 1, "no such model" },
+        { "bench %s --compare --no-probe", 1, "/nowhere/python: No such file" },
+        { "bench %s --peer-command 'echo error it is out of order'", 1, "it is out of order" },
+        { "bench %s --peer-command 'echo hello'", 1, "found \"hello\"" },
+        { "bench %s --peer-command true", 1, "ended without an answer" },
+        { "bench %s " QUICK " --peer-command 'echo ready x; while read l; do echo soon; done'", 1, "\"soon\"" },
+    };
+    setenv("SPECLAB_PYTHON", "/nowhere/python", 1);
+    for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {
+        char *words = words_with(mistakes[i].words, models.gguf);
+        refused(words, mistakes[i].status, mistakes[i].with);
+        free(words);
+    }
+    unsetenv("SPECLAB_PYTHON");
+    char *words = xformat("bench %s --peer-command true", models.hf);
+    refused(words, 1, "Hugging Face directory");
+    free(words);
+}
+
+// ---- models to measure with
+
+static void a_made_model_is_the_same_each_time_and_runs(void **state)
+{
+    (void)state;
+    char *a = tiny_path("made-a.gguf"), *b = tiny_path("made-b.gguf");
+    const char *shape = "layers=2,width=64,heads=4,kv_heads=2,head_dim=16,hidden=96,vocab=300,context=128";
+    const char *types[] = { "q4_0", "q8_0", "bf16", "f32" };
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        unlink(a);
+        unlink(b);
+        struct said s = child_run("make smollm2-135m:type=%s,%s --out %s", types[i], shape, a);
+        said_insist(&s, "make");
+        said_free(&s);
+        s = child_run("make smollm2-135m:type=%s,%s --out %s", types[i], shape, b);
+        said_free(&s);
+        char *same = xformat("cmp -s %s %s", a, b);
+        assert_int_equal(system(same), 0);
+        free(same);
+        s = child_run_with("{\"ids\": [1, 2, 3, 4, 5, 6, 7, 8]}\n", "score %s", a);
+        said_insist(&s, "score of a made model");
+        struct json *j = said_json(&s);
+        double perplexity = json_number(json_get(j, "perplexity")); // 300 if it said nothing at all
+        assert_true(perplexity > 200 && perplexity < 450);
+        json_free(j);
+        said_free(&s);
+        s = child_run("bench %s " QUICK " --csv", a);
+        said_insist(&s, "bench of a made model");
+        said_free(&s);
+    }
+    char *words = xformat("make llama-1b --out %s", a);
+    refused(words, 1, "is there already");
+    free(words);
+    refused("make llama-2b --out x", 2, "llama-1b, llama-3b");
+    refused("make llama-1b:type=q3 --out x", 2, "q4_0|q8_0|bf16|f32");
+    refused("make llama-1b:width=100 --out x", 1, "blocks of 32");
+    refused("make llama-1b:heads=30 --out x", 1, "multiple of kv_heads");
+    refused("make llama-1b", 2, "--out");
+    refused("make llama-1b --out /nowhere/x.gguf", 1, "/nowhere");
+    free(a);
+    free(b);
+}
+
+int main(void)
+{
+    if (!child_is_there()) {
+        fprintf(stderr, "the program was not built\n");
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quartiles_go_straight_from_one_measurement_to_the_next),
+        cmocka_unit_test(a_hinge_is_recovered_from_what_it_makes),
+        cmocka_unit_test(steps_that_no_hinge_has_make_it_a_table),
+        cmocka_unit_test(few_points_make_a_cost_that_is_true_at_them),
+        cmocka_unit_test(placement_is_told_by_latency_and_bandwidth),
+        cmocka_unit_test(probes_give_positive_numbers),
+        cmocka_unit_test(a_processor_that_nobody_uses_is_not_said_to_be_used),
+        cmocka_unit_test(every_operation_is_forwarded),
+        cmocka_unit_test(what_is_counted_has_the_same_bits),
+        cmocka_unit_test(what_is_stored_comes_back),
+        cmocka_unit_test(the_command_measures_what_it_is_asked_to),
+        cmocka_unit_test(the_command_says_it_in_a_table_and_in_a_database),
+        cmocka_unit_test(a_peer_is_run_beside_it),
+        cmocka_unit_test(mistakes_are_one_sentence),
+        cmocka_unit_test(a_made_model_is_the_same_each_time_and_runs),
+    };
+    return cmocka_run_group_tests(tests, models_make, models_remove);
+}
