@@ -6,6 +6,7 @@
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/vectors.h"
 
+enum { KEYS_AHEAD = 48 }; // positions; values are asked for while keys are read
 enum { COLUMNS = 16, V = COLUMNS / W, ROOM = SPLIT + COLUMNS }; // positions handled together; a score row's floats
 #define UNROLL _Pragma("GCC unroll 16")
 
@@ -184,7 +185,7 @@ INLINE void scores(int m, float *score, const float *q, const float *keys, int h
         vf k = load(keys + d * COLUMNS + v * W);
         UNROLL
         for (int i = 0; i < m; i++)
-            a[i][v] += k * all(q[d * m + i]);
+            a[i][v] = mad(k, all(q[d * m + i]), a[i][v]);
     }
     UNROLL
     for (int i = 0; i < m; i++)
@@ -267,7 +268,7 @@ INLINE void weigh(int m, int wide, float *sums, int64_t apart, const float *weig
             vf by = all(weight[i * ROOM + j]);
             UNROLL
             for (int w = 0; w < wide; w++)
-                a[i][w] += by * v[w];
+                a[i][w] = mad(by, v[w], a[i][w]);
         }
     }
     UNROLL
@@ -386,6 +387,16 @@ static void take_queries(const struct attend_call *c, struct attend_block b, int
     }
 }
 
+// Asks memory for a head's part of positions from .. to: a cache was last read a whole pass ago.
+static void ask_rows(struct tensor t, int64_t base, int from, int to, int kv_head, int hd)
+{
+    const size_t row = type_row_bytes(t.type, t.width), part = type_row_bytes(t.type, hd);
+    const uint8_t *at = (const uint8_t *)t.data + (size_t)(base + from) * row + (size_t)kv_head * part;
+    for (int i = from; i < to; i++, at += row)
+        for (size_t b = 0; b < part + 63; b += 64)
+            __builtin_prefetch(at + (b < part ? b : part - 1), 0, 2);
+}
+
 static void all_scores(const struct work *w, int hd, int column)
 {
     for (int first = 0; first < w->queries; first += QUERIES) {
@@ -414,7 +425,7 @@ static void sparse_scores(const struct attend_call *c, const struct work *w, int
             for (int v = 0; v < COLUMNS; v += W) {
                 vf a = { 0 };
                 for (int d = 0; d < hd; d++)
-                    a += load(w->keys + d * COLUMNS + v) * all(q[d * m]);
+                    a = mad(load(w->keys + d * COLUMNS + v), all(q[d * m]), a);
                 save(one + v, a);
             }
             int keep = n - j < COLUMNS ? n - j : COLUMNS;
@@ -470,8 +481,11 @@ static void stretch(const struct attend_call *c, struct attend_block b, int kv_h
     }
     densest = at_most(densest, start + SPLIT);
     common = at_most(common, start + SPLIT);
+    ask_rows(c->keys, base, start, at_most(start + KEYS_AHEAD, densest), kv_head, hd);
     take_queries(c, b, kv_head, w);
     for (int p = start; p < densest; p += COLUMNS) {
+        ask_rows(c->keys, base, p + KEYS_AHEAD, at_most(p + KEYS_AHEAD + COLUMNS, densest), kv_head, hd);
+        ask_rows(c->values, base, p, at_most(p + COLUMNS, densest), kv_head, hd);
         const uint8_t *at[COLUMNS];
         for (int k = 0; k < COLUMNS; k++)
             at[k] = cache_row(c->keys, base + at_most(p + k, densest - 1));

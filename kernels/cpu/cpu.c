@@ -14,6 +14,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/lanes.h"
+#include "kernels/cpu/packed.h"
 #include "kernels/cpu/threads.h"
 
 #if defined(__x86_64__)
@@ -148,7 +149,7 @@ static void rows_job(void *self, int number, int thread)
 static void for_rows(struct cpu *c, struct rows_job *j, int64_t work)
 {
     j->cpu = c;
-    int64_t shares = work < SMALL ? 1 : 4 * threads_count(c->threads);
+    int64_t shares = work < SMALL / 4 ? 1 : 4 * threads_count(c->threads);
     j->each = (j->out.rows + shares - 1) / shares;
     if (j->each > 0)
         threads_run(c->threads, (int)((j->out.rows + j->each - 1) / j->each), rows_job, j);
@@ -289,6 +290,8 @@ static const struct backend table = {
     .describe = cpu_describe,
     .prepare = cpu_prepare,
     .unprepare = cpu_unprepare,
+    .packed_layout = PACKED_LAYOUT,
+    .packed = cpu_packed,
     .matmul = cpu_matmul,
     .gated = cpu_gated,
     .add = cpu_add,
@@ -316,7 +319,7 @@ struct backend *backend_cpu_with(int threads, const char *isa, struct error *err
     c->threads = threads_create(threads > 0 ? threads : threads_available());
     int n = threads_count(c->threads);
     c->scratch = xcalloc((size_t)n, sizeof(*c->scratch));
-    c->edge = xcalloc(8 * (size_t)n + 1, sizeof(*c->edge));
+    c->edge = xcalloc(64 * (size_t)n + 1, sizeof(*c->edge));
     snprintf(c->description, sizeof(c->description), "%s, %d thread%s", lanes->name, n, n == 1 ? "" : "s");
     return &c->backend;
 }

@@ -23,8 +23,9 @@ struct cpu {
     struct buffer *scratch; // (threads) each thread's own
     struct buffer rounded;  // a matmul's rows as it reads them
     struct buffer second;   // of gated, where it cannot be fused
-    int64_t *edge;          // (8 * threads + 1) where a matmul's pieces begin
+    int64_t *edge;          // (64 * threads + 1) where a matmul's pieces begin
     struct arena *arena;    // packed weights
+    struct packed *before;  // the weight of the last matmul; NULL: none, or gone
     struct buffer views;    // attention: what each row of a pass sees, in numbers
     struct buffer partial;  // and stretches of long texts
     char description[64];
@@ -37,6 +38,7 @@ void *buffer_room(struct buffer *b, size_t bytes);
 
 struct tensor cpu_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err);
 void cpu_unprepare(struct backend *b, struct tensor w);
+void *cpu_packed(struct backend *b, struct tensor w, size_t *bytes);
 void cpu_matmul(struct backend *b, struct tensor x, const struct product *p, int count);
 void cpu_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up);
 void cpu_angles(struct backend *b, struct tensor out, const struct layout *s, struct tensor inverse_frequency);

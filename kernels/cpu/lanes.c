@@ -11,7 +11,7 @@ static void rmsnorm(float *out, const float *x, const float *w, int64_t n, float
     vf squares = { 0 };
     int64_t i = 0;
     for (; i + W <= n; i += W)
-        squares += load(x + i) * load(x + i);
+        squares = mad(load(x + i), load(x + i), squares);
     float total = fold(squares);
     for (; i < n; i++)
         total += x[i] * x[i];

@@ -44,15 +44,26 @@ struct tensor cpu_prepare(struct backend *b, struct tensor w, enum activations a
     struct packed *p = xmalloc(sizeof(*p));
     *p = shape;
     struct pack_job j = { p, w, (p->panels + 63) / 64 };
-    threads_run(c->threads, (int)((p->panels + j.each - 1) / j.each), pack_job, &j);
+    if (w.data != NULL)
+        threads_run(c->threads, (int)((p->panels + j.each - 1) / j.each), pack_job, &j);
     w.packed = p;
     return w;
+}
+
+void *cpu_packed(struct backend *b, struct tensor w, size_t *bytes)
+{
+    (void)b;
+    const struct packed *p = w.packed;
+    *bytes = (size_t)p->panels * p->panel;
+    return p->data;
 }
 
 void cpu_unprepare(struct backend *b, struct tensor w)
 {
     struct cpu *c = (struct cpu *)b;
     struct packed *p = w.packed;
+    if (c->before == p)
+        c->before = NULL;
     if (p != NULL)
         arena_give_back(&c->arena, p->data);
     free(p);
@@ -117,7 +128,10 @@ struct products_job {
     struct tensor out, up; // of gated; up.data NULL: no
     struct rounded x;
     int together; // panels of one call
-    const int64_t *edge;
+    int pieces;
+    const int64_t *edge; // (pieces + 1) units
+    const uint8_t *next; // what is read after all this, if it goes on as last time; NULL: not known
+    size_t next_step;    // from one thread's part of it to the next one's
 };
 
 static const struct packed *packed_of(struct tensor w)
@@ -136,27 +150,30 @@ static int wide(const struct packed *p, int64_t panel)
     return (int)(p->rows - panel * PANEL < PANEL ? p->rows - panel * PANEL : PANEL);
 }
 
-static void one_product(const struct products_job *j, const struct product *q, int64_t unit, float *sums,
+static void one_product(const struct products_job *j, const struct product *q, int64_t unit, bool last, float *sums,
                         struct tile *t)
 {
     const struct products *with = j->cpu->lanes->products;
     const struct packed *p = packed_of(q->w);
-    const uint8_t *panel[PANELS];
+    struct panel panel[PANELS];
     int64_t first = unit * j->together;
     int count = 0;
-    for (; count < j->together && first + count < p->panels; count++)
-        panel[count] = p->data + (size_t)(first + count) * p->panel;
+    for (; count < j->together && first + count < p->panels; count++) {
+        const uint8_t *data = p->data + (size_t)(first + count) * p->panel;
+        panel[count] = (struct panel){ data, last ? NULL : data + (size_t)j->together * p->panel };
+    }
     with->run(sums, p, panel, count, &j->x, t);
     for (int i = 0; i < count; i++)
         with->put(q->out.data, q->out.width, (first + i) * PANEL, wide(p, first + i), sums + i * j->x.n * PANEL, j->x.n,
                   q->bias.data, q->add);
 }
 
-static void one_gated(const struct products_job *j, int64_t at, float *sums, struct tile *t)
+static void one_gated(const struct products_job *j, int64_t at, bool last, float *sums, struct tile *t)
 {
     const struct products *with = j->cpu->lanes->products;
     const struct packed *gate = packed_of(j->product->w), *up = packed_of(j->up);
-    const uint8_t *panel[PANELS] = { gate->data + (size_t)at * gate->panel, up->data + (size_t)at * up->panel };
+    const uint8_t *g = gate->data + (size_t)at * gate->panel, *u = up->data + (size_t)at * up->panel;
+    const struct panel panel[PANELS] = { { g, last ? NULL : g + gate->panel }, { u, last ? NULL : u + up->panel } };
     float *second = sums + j->x.n * PANEL;
     if (gate->type == up->type)
         with->run(sums, gate, panel, 2, &j->x, t);
@@ -167,6 +184,13 @@ static void one_gated(const struct products_job *j, int64_t at, float *sums, str
     with->put_gated(j->out.data, j->out.width, at * PANEL, wide(gate, at), sums, second, j->x.n);
 }
 
+static void ask_memory(const uint8_t *p)
+{
+    enum { START = 4096 };
+    for (int i = 0; i < START; i += 64)
+        __builtin_prefetch(p + i, 0, 2);
+}
+
 static void products_job(void *self, int number, int thread)
 {
     const struct products_job *j = self;
@@ -174,49 +198,53 @@ static void products_job(void *self, int number, int thread)
     char *room = buffer_room(&j->cpu->scratch[thread], sums + sizeof(struct tile));
     struct tile *t = (struct tile *)room;
     float *sum = (float *)(room + sizeof(struct tile));
-    if (j->up.data != NULL) {
-        for (int64_t i = j->edge[number]; i < j->edge[number + 1]; i++)
-            one_gated(j, i, sum, t);
-        return;
-    }
+    const int64_t from = j->edge[number], to = j->edge[number + 1];
+    if (j->up.data != NULL)
+        for (int64_t i = from; i < to; i++)
+            one_gated(j, i, i + 1 == to, sum, t);
     int64_t before = 0;
-    for (int p = 0; p < j->count; p++) {
+    for (int p = 0; p < j->count && j->up.data == NULL; p++) {
         int64_t units = units_of(packed_of(j->product[p].w), j->together);
-        int64_t i = j->edge[number] > before ? j->edge[number] - before : 0;
-        for (; i < units && i + before < j->edge[number + 1]; i++)
-            one_product(j, &j->product[p], i, sum, t);
+        for (int64_t i = from > before ? from - before : 0; i < units && i + before < to; i++)
+            one_product(j, &j->product[p], i, i + 1 == units || i + before + 1 == to, sum, t);
         before += units;
     }
+    if (number >= j->pieces - threads_count(j->cpu->threads) && j->next != NULL)
+        ask_memory(j->next + (size_t)thread * j->next_step);
 }
 
-// Pieces that shrink: each thread takes an eighth of the whole twice.., then what is left is cut finer, so that one that was
-// kept away from its processor leaves little to wait for, while memory is read in long runs.
+// Pieces that shrink, so that memory is read in long runs, and a thread that was kept away from its processor leaves little
+// to wait for: a round of pieces takes half of what is left, down to one unit each.
 static int cut(struct cpu *c, int64_t units)
 {
-    const int threads = threads_count(c->threads);
+    const int64_t threads = threads_count(c->threads);
     int n = 0;
     int64_t at = 0;
     c->edge[0] = 0;
-    for (int round = 0; round < 4 && at < units; round++) {
-        int64_t left = units - at, share = left / (round < 3 ? 2 * threads : threads);
+    while (at < units) {
+        int64_t left = units - at, share = left / (2 * threads);
         for (int i = 0; i < threads && at < units; i++) {
             at += share > 0 ? share : 1;
             c->edge[++n] = at < units ? at : units;
         }
     }
-    while (at < units && n < 8 * threads) {
-        at++;
-        c->edge[++n] = at;
-    }
-    c->edge[n] = units;
     return n;
 }
 
 static void run(struct cpu *c, struct products_job *j, int64_t units)
 {
+    struct packed *p = j->product->w.packed;
     j->cpu = c;
     j->edge = c->edge;
-    threads_run(c->threads, cut(c, units), products_job, j);
+    j->pieces = cut(c, units);
+    j->next = p->next.data;
+    j->next_step = p->next.step;
+    if (c->before != NULL) {
+        c->before->next.data = p->data;
+        c->before->next.step = (size_t)(j->edge[1] * j->together) * p->panel;
+    }
+    c->before = p;
+    threads_run(c->threads, j->pieces, products_job, j);
 }
 
 static int panels_together(const struct rounded *x)
@@ -255,7 +283,7 @@ void cpu_gated(struct backend *b, struct tensor out, struct tensor x, struct ten
     assert(out.rows == x.rows && gate.rows == out.width && up.rows == out.width && gate.width == x.width);
     assert(up.width == x.width && out.type == F32 && x.type == F32);
     const struct product p = { .w = gate };
-    struct products_job j = { .product = &p, .count = 1, .out = out, .up = up };
+    struct products_job j = { .product = &p, .count = 1, .out = out, .up = up, .together = 1 };
     enum rounding how = rounding_for(c, packed_of(gate));
     if (how != rounding_for(c, packed_of(up))) { // weights of two kinds, rows rounded twice
         struct tensor other = tensor_of(buffer_room(&c->second, tensor_bytes(out)), F32, out.rows, out.width);

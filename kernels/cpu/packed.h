@@ -21,6 +21,7 @@
 #include "core/tensor.h"
 
 enum { PANEL = 16, GROUP = 32, SUPER = 256 };
+enum { PACKED_LAYOUT = 1 }; // of the bytes described above: another number when they change, since files hold them
 
 struct packed {
     enum type type;
@@ -30,6 +31,12 @@ struct packed {
     size_t group;  // bytes of 32 k's numbers
     size_t panel;  // bytes of a panel
     uint8_t *data; // (panels, panel), at a multiple of 64
+    // Where the threads began to read after this weight, the last time: asked for when this one is nearly done. Addresses
+    // to ask memory for and nothing else: what stood there may be gone.
+    struct {
+        const uint8_t *data;
+        size_t step; // thread t: data + t * step
+    } next;
 };
 
 struct packed packed_shape(struct tensor w);                              // data NULL

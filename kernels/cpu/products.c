@@ -11,7 +11,7 @@ enum { GROUPS_AT_ONCE = 16, SPREAD_AT_ONCE = 128 };
 
 // Rows in registers together: sums, and for whole numbers the sums of a group beside them, must fit.
 #if defined(__AVX512F__)
-enum { MOST_FLOAT = 12, MOST_INT = 12 };
+enum { MOST_FLOAT = 12, MOST_INT = 16 };
 #elif defined(__AVX2__)
 enum { MOST_FLOAT = 6, MOST_INT = 4 };
 #else
@@ -20,10 +20,17 @@ enum { MOST_FLOAT = 2, MOST_INT = 2 };
 
 #define UNROLL _Pragma("GCC unroll 16")
 
-INLINE void ask_ahead(const uint8_t *p, size_t bytes)
+// What will be read so far behind `at` of panel p: the panel, then what follows it. NULL: nothing that is known.
+INLINE const uint8_t *ahead(const struct packed *w, const struct panel *p, const uint8_t *at)
 {
-    for (size_t i = 0; i < bytes; i += 64)
-        __builtin_prefetch(p + i + AHEAD, 0, 2);
+    size_t from = (size_t)(at - p->data) + AHEAD;
+    return from < w->panel ? p->data + from : p->then == NULL ? NULL : p->then + (from - w->panel);
+}
+
+INLINE void ask(const uint8_t *p, size_t bytes)
+{
+    for (size_t i = 0; p != NULL && i < bytes; i += 64)
+        __builtin_prefetch(p + i, 0, 2);
 }
 
 INLINE vf word_float(const int32_t *w)
@@ -51,39 +58,44 @@ INLINE uint32_t high_half(float x)
     return u >> 16;
 }
 
+INLINE int32_t sum_of_16(const int8_t *bytes)
+{
+#if defined(__x86_64__)
+    __m128i shifted = _mm_xor_si128(_mm_loadu_si128((const __m128i *)bytes), _mm_set1_epi8(-128)); // 0 .. 255
+    __m128i halves = _mm_sad_epu8(shifted, _mm_setzero_si128());
+    return _mm_cvtsi128_si32(_mm_add_epi64(halves, _mm_unpackhi_epi64(halves, halves))) - 16 * 128;
+#else
+    int32_t sum = 0;
+    for (int k = 0; k < 16; k++)
+        sum += bytes[k];
+    return sum;
+#endif
+}
+
 // 32 numbers as bytes with one scale: the largest becomes 127.
-static void round_group(uint32_t *to, const float *x, int rows)
+INLINE void round_group(uint32_t *to, const float *x, int rows)
 {
     vf most = { 0 };
     for (int i = 0; i < GROUP; i += W)
         most = larger(magnitude(load(x + i)), most);
     float amax = largest(most), scale = amax / 127.0f, inverse = amax > 0 ? 127.0f / amax : 0;
     const vf magic = all(0x1.8p23f);
-    vi q[GROUP / W];
     int8_t bytes[GROUP];
     UNROLL
-    for (int i = 0; i < GROUP / W; i++) {
+    for (int i = 0; i < GROUP; i += W) {
         typedef int8_t vb __attribute__((vector_size(W)));
-        q[i] = __builtin_convertvector((load(x + i * W) * all(inverse) + magic) - magic, vi);
-        vb b = __builtin_convertvector(q[i], vb);
-        memcpy(bytes + i * W, &b, sizeof(b));
+        vb b = __builtin_convertvector(__builtin_convertvector(load(x + i) * all(inverse) + magic - magic, vi), vb);
+        memcpy(bytes + i, &b, sizeof(b));
     }
-    // Whole numbers below 2^24 are exact as floats.
-    int32_t sum[2];
-    for (int h = 0; h < 2; h++) {
-        vi total = q[h * V];
-        for (int v = 1; v < V; v++)
-            total += q[h * V + v];
-        sum[h] = (int32_t)fold(__builtin_convertvector(total, vf));
-    }
+    const int32_t low = sum_of_16(bytes), high = sum_of_16(bytes + 16);
     for (int t = 0; t < 8; t++)
         memcpy(&to[t * rows], bytes + 4 * t, 4);
-    float weighed = scale * (float)(sum[0] + sum[1]);
-    to[8 * rows] = (uint32_t)(-128 * (sum[0] + sum[1]));
+    float weighed = scale * (float)(low + high);
+    to[8 * rows] = (uint32_t)(-128 * (low + high));
     memcpy(&to[9 * rows], &scale, 4);
     memcpy(&to[10 * rows], &weighed, 4);
-    to[11 * rows] = (uint32_t)(-128 * sum[0]);
-    to[12 * rows] = (uint32_t)(-128 * sum[1]);
+    to[11 * rows] = (uint32_t)(-128 * low);
+    to[12 * rows] = (uint32_t)(-128 * high);
 }
 
 static void round_row(uint32_t *chunk, int row, int rows, const float *x, int64_t k, enum rounding how)
@@ -108,30 +120,20 @@ static void round_row(uint32_t *chunk, int row, int rows, const float *x, int64_
 
 // ---- unpacking
 
-// Numbers are moved to the top of their bytes (a 4-bit q becomes 16 q), which saves shifts and makes one offset, 128,
-// of the types' own; the scale is divided to match, which is exact.
-INLINE void unpack_numbers(int bits, uint8_t *to, const uint8_t *from)
+// Quad t of a group, register v of it. Numbers are moved to the top of their bytes (a 4-bit q becomes 16 q), which saves
+// shifts and makes one offset, 128, of the types' own; the scale is divided to match, which is exact.
+INLINE vu quad(int bits, const uint8_t *group, int t, int v)
 {
-    const int up = 8 - bits;
-    const uint32_t low = 0x0F0F0F0Fu << up;
-    UNROLL
-    for (int t = 0; t < 4; t++)
-        UNROLL
-    for (int v = 0; v < V; v++) {
-        vu q = load_bits(from + (t * V + v) * W * 4);
-        vu a = (q << up) & low, b = (up == 4 ? q : q >> (4 - up)) & low;
-        if (bits == 5) {
-            vu h = load_bits(from + 256 + v * W * 4);
-            a |= (h << (7 - t)) & 0x80808080u;
-            b |= (h << (3 - t)) & 0x80808080u;
-        }
-        if (bits == 6) {
-            a |= (load_bits(from + 256 + v * W * 4) << (6 - 2 * t)) & 0xC0C0C0C0u;
-            b |= (load_bits(from + 320 + v * W * 4) << (6 - 2 * t)) & 0xC0C0C0C0u;
-        }
-        save_bits(to + (t * V + v) * W * 4, a);
-        save_bits(to + 256 + (t * V + v) * W * 4, b);
-    }
+    const int up = 8 - bits, at = v * W * 4;
+    if (bits == 8)
+        return load_bits(group + t * V * W * 4 + at);
+    vu q = load_bits(group + t % 4 * V * W * 4 + at);
+    q = (t < 4 ? q << up : up == 4 ? q : q >> (4 - up)) & (0x0F0F0F0Fu << up);
+    if (bits == 5)
+        q |= (load_bits(group + 256 + at) << (7 - t)) & 0x80808080u;
+    if (bits == 6)
+        q |= (load_bits(group + (t < 4 ? 256 : 320) + at) << (6 - 2 * (t % 4))) & 0xC0C0C0C0u;
+    return q;
 }
 
 // d * scale as the checkpoint's own formulas have it, then the exact division by `one`.
@@ -179,46 +181,31 @@ INLINE void unpack_scales(enum type type, struct tile *t, int p, int g, const ui
     }
 }
 
-// Groups first .. first + n of a panel into the tile. Where the numbers lie then: q8_0's are used in place.
-INLINE const uint8_t *unpack_type(enum type type, int bits, size_t bytes, struct tile *t, int p, const struct packed *w,
-                                  const uint8_t *panel, int64_t first, int n)
+INLINE void scales_of_type(enum type type, struct tile *t, int p, const uint8_t *panel, int64_t first, int n)
 {
-    const uint8_t *from = panel + w->quants + (size_t)first * bytes;
-    for (int g = 0; g < n; g++, from += bytes) {
+    for (int g = 0; g < n; g++)
         unpack_scales(type, t, p, g, panel, first + g);
-        if (bits < 8)
-            unpack_numbers(bits, t->quads[p][g], from);
-    }
-    return bits == 8 ? panel + w->quants + (size_t)first * bytes : t->quads[p][0];
 }
 
-static const uint8_t *unpack(struct tile *t, int p, const struct packed *w, const uint8_t *panel, int64_t first, int n)
+// The scales of groups first .. first + n of a panel into the tile.
+static void take_scales(struct tile *t, int p, const struct packed *w, const uint8_t *panel, int64_t first, int n)
 {
     switch (w->type) {
-    case Q8_0:
-        return unpack_type(Q8_0, 8, 512, t, p, w, panel, first, n);
-    case Q4_0:
-        return unpack_type(Q4_0, 4, 256, t, p, w, panel, first, n);
-    case Q4_1:
-        return unpack_type(Q4_1, 4, 256, t, p, w, panel, first, n);
-    case Q5_0:
-        return unpack_type(Q5_0, 5, 320, t, p, w, panel, first, n);
-    case Q5_1:
-        return unpack_type(Q5_1, 5, 320, t, p, w, panel, first, n);
-    case Q4_K:
-        return unpack_type(Q4_K, 4, 256, t, p, w, panel, first, n);
-    case Q5_K:
-        return unpack_type(Q5_K, 5, 320, t, p, w, panel, first, n);
-    case Q6_K:
-        return unpack_type(Q6_K, 6, 384, t, p, w, panel, first, n);
+#define SCALES_OF(T) \
+    case T: \
+        scales_of_type(T, t, p, panel, first, n); \
+        break;
+        SCALES_OF(Q8_0)
+        SCALES_OF(Q4_0)
+        SCALES_OF(Q4_1)
+        SCALES_OF(Q5_0)
+        SCALES_OF(Q5_1)
+        SCALES_OF(Q4_K)
+        SCALES_OF(Q5_K)
+        SCALES_OF(Q6_K)
     default:
-        return NULL;
+        break;
     }
-}
-
-static bool has_least(enum type type)
-{
-    return type == Q4_1 || type == Q5_1 || type == Q4_K || type == Q5_K;
 }
 
 // ---- whole numbers
@@ -262,8 +249,15 @@ INLINE vi start(bool least, int32_t word)
     return from - (vi){ 0 };
 }
 
-// a += scale * the products of quads first .. first + count of a group. word: as in start().
-INLINE void dot_group(int m, bool least, int first, int count, vf a[][V], const uint8_t *quads, const float *scale,
+// What the numbers of a type are: how many bits, whether a least is added to them, whether the halves of a group have
+// scales of their own.
+struct form {
+    int bits;
+    bool least, halves;
+};
+
+// a += scale * the products of a group's quads first .. first + count. word: as in start().
+INLINE void dot_group(struct form f, int m, int first, int count, vf a[][V], const uint8_t *group, const float *scale,
                       const int32_t *x, int word)
 {
     vi c[MOST_INT][V];
@@ -271,27 +265,29 @@ INLINE void dot_group(int m, bool least, int first, int count, vf a[][V], const 
     for (int i = 0; i < m; i++)
         UNROLL
     for (int v = 0; v < V; v++)
-        c[i][v] = start(least, x[word * m + i]);
+        c[i][v] = start(f.least, x[word * m + i]);
     UNROLL
-    for (int t = first; t < first + count; t++)
+    for (int s = 0; s < count; s++) {
+        const int t = count == 8 ? s / 2 + s % 2 * 4 : first + s; // low and high halves of the same bytes together
         UNROLL
-    for (int v = 0; v < V; v++) {
-        vu w = load_bits(quads + (t * V + v) * W * 4);
-        UNROLL
-        for (int i = 0; i < m; i++)
-            c[i][v] = dot4(c[i][v], w, x[t * m + i]);
+        for (int v = 0; v < V; v++) {
+            vu w = quad(f.bits, group, t, v);
+            UNROLL
+            for (int i = 0; i < m; i++)
+                c[i][v] = dot4(c[i][v], w, x[t * m + i]);
+        }
     }
     UNROLL
     for (int v = 0; v < V; v++) {
         vf d = load(scale + v * W);
         UNROLL
         for (int i = 0; i < m; i++)
-            a[i][v] += __builtin_convertvector(c[i][v], vf) * (d * word_float(&x[9 * m + i]));
+            a[i][v] = mad(__builtin_convertvector(c[i][v], vf), d * word_float(&x[9 * m + i]), a[i][v]);
     }
 }
 
 // next, bytes: what each group asks memory for meanwhile, so that requests are spread over the work; bytes 0: nothing.
-INLINE void dots(int m, bool least, bool half, float *sums, const uint8_t *quads, const float (*scale)[2][PANEL],
+INLINE void dots(struct form f, int m, float *sums, const uint8_t *group, size_t apart, const float (*scale)[2][PANEL],
                  const float (*least_of)[PANEL], int groups, const int32_t *x, const uint8_t *next, size_t bytes)
 {
     vf a[MOST_INT][V];
@@ -300,23 +296,23 @@ INLINE void dots(int m, bool least, bool half, float *sums, const uint8_t *quads
         UNROLL
     for (int v = 0; v < V; v++)
         a[i][v] = load(sums + i * PANEL + v * W);
-    for (int g = 0; g < groups; g++, quads += 512, x += INT8_WORDS * m) {
+    for (int g = 0; g < groups; g++, group += apart, x += INT8_WORDS * m) {
         for (size_t i = 0; i < bytes; i += 64)
             __builtin_prefetch(next + i, 0, 2);
         next += bytes;
-        if (half) {
-            dot_group(m, least, 0, 4, a, quads, scale[g][0], x, 11);
-            dot_group(m, least, 4, 4, a, quads, scale[g][1], x, 12);
+        if (f.halves) {
+            dot_group(f, m, 0, 4, a, group, scale[g][0], x, 11);
+            dot_group(f, m, 4, 4, a, group, scale[g][1], x, 12);
         } else
-            dot_group(m, least, 0, 8, a, quads, scale[g][0], x, 8);
-        if (!least)
+            dot_group(f, m, 0, 8, a, group, scale[g][0], x, 8);
+        if (!f.least)
             continue;
         UNROLL
         for (int v = 0; v < V; v++) {
             vf l = load(least_of[g] + v * W);
             UNROLL
             for (int i = 0; i < m; i++)
-                a[i][v] += l * word_float(&x[10 * m + i]);
+                a[i][v] = mad(l, word_float(&x[10 * m + i]), a[i][v]);
         }
     }
     UNROLL
@@ -326,17 +322,34 @@ INLINE void dots(int m, bool least, bool half, float *sums, const uint8_t *quads
         save(sums + i * PANEL + v * W, a[i][v]);
 }
 
+#define DOTS(M, ...) \
+    dots((struct form){ __VA_ARGS__ }, M, sums, group, w->group, t->scale[p], t->least[p], groups, x, next, bytes)
 #define DOTS_OF(M) \
     case M: \
-        if (w->type == Q6_K) \
-            dots(M, false, true, sums, quads, t->scale[p], t->least[p], groups, x, next, bytes); \
-        else if (has_least(w->type)) \
-            dots(M, true, false, sums, quads, t->scale[p], t->least[p], groups, x, next, bytes); \
-        else \
-            dots(M, false, false, sums, quads, t->scale[p], t->least[p], groups, x, next, bytes); \
+        switch (w->type) { \
+        case Q8_0: \
+            DOTS(M, 8, false, false); \
+            break; \
+        case Q4_0: \
+            DOTS(M, 4, false, false); \
+            break; \
+        case Q4_1: \
+        case Q4_K: \
+            DOTS(M, 4, true, false); \
+            break; \
+        case Q5_0: \
+            DOTS(M, 5, false, false); \
+            break; \
+        case Q6_K: \
+            DOTS(M, 6, false, true); \
+            break; \
+        default: \
+            DOTS(M, 5, true, false); \
+            break; \
+        } \
         break;
 
-static void dots_of(int rows, const struct packed *w, const struct tile *t, int p, float *sums, const uint8_t *quads,
+static void dots_of(int rows, const struct packed *w, const struct tile *t, int p, float *sums, const uint8_t *group,
                     int groups, const int32_t *x, const uint8_t *next, size_t bytes)
 {
     switch (rows) {
@@ -355,25 +368,31 @@ static void dots_of(int rows, const struct packed *w, const struct tile *t, int 
         DOTS_OF(10)
         DOTS_OF(11)
         DOTS_OF(12)
+        DOTS_OF(13)
+        DOTS_OF(14)
+        DOTS_OF(15)
+        DOTS_OF(16)
 #endif
     }
 }
 
-static void run_int8(float *sums, const struct packed *w, const uint8_t *const *panel, int count,
-                     const struct rounded *x, struct tile *t)
+static void run_int8(float *sums, const struct packed *w, const struct panel *panel, int count, const struct rounded *x,
+                     struct tile *t)
 {
     const int64_t groups = w->k / GROUP;
     for (int64_t first = 0; first < groups; first += GROUPS_AT_ONCE) {
         int n = (int)(groups - first < GROUPS_AT_ONCE ? groups - first : GROUPS_AT_ONCE);
-        const uint8_t *quads[PANELS];
         for (int p = 0; p < count; p++)
-            quads[p] = unpack(t, p, w, panel[p], first, n);
+            take_scales(t, p, w, panel[p].data, first, n);
         for (int c = 0; c < x->chunks; c++) {
             int64_t row = chunk_first(x, c), rows = chunk_first(x, c + 1) - row;
             const int32_t *at = (const int32_t *)x->data + row * x->words + first * INT8_WORDS * rows;
-            for (int p = 0; p < count; p++)
-                dots_of((int)rows, w, t, p, sums + (p * x->n + row) * PANEL, quads[p], n, at,
-                        panel[p] + w->quants + (size_t)first * w->group + AHEAD, c == 0 ? w->group : 0);
+            for (int p = 0; p < count; p++) {
+                const uint8_t *group = panel[p].data + w->quants + (size_t)first * w->group;
+                const uint8_t *next = c == 0 ? ahead(w, &panel[p], group) : NULL;
+                dots_of((int)rows, w, t, p, sums + (p * x->n + row) * PANEL, group, n, at, next,
+                        next != NULL ? w->group : 0);
+            }
         }
     }
 }
@@ -406,7 +425,7 @@ INLINE void fmas(int m, int panels, float *sums, int64_t apart, const float *w, 
             for (int p = 0; p < panels; p++)
                 UNROLL
             for (int v = 0; v < V; v++)
-                a[p][i][v] += b[p][v] * xi;
+                a[p][i][v] = mad(b[p][v], xi, a[p][i][v]);
         }
     }
     UNROLL
@@ -451,29 +470,49 @@ static void fmas_of(int rows, int panels, float *sums, int64_t apart, const floa
 }
 
 // Whole numbers of so many groups as floats, k by k.
-static void spread_quads(float (*to)[PANEL], enum type type, const uint8_t *quads, const float (*scale)[2][PANEL],
-                         const float (*least)[PANEL], int groups)
+INLINE void spread_form(struct form f, float (*to)[PANEL], const uint8_t *group, size_t apart,
+                        const float (*scale)[2][PANEL], const float (*least)[PANEL], int groups)
 {
-    const bool from_least = has_least(type);
-    for (int g = 0; g < groups; g++)
-        for (int t = 0; t < 8; t++)
-            UNROLL
+    for (int g = 0; g < groups; g++, group += apart)
+        UNROLL
+    for (int t = 0; t < 8; t++)
+        UNROLL
     for (int v = 0; v < V; v++) {
-        vu q = load_bits(quads + ((size_t)(g * 8 + t) * V + (size_t)v) * W * 4);
-        vf d = load(scale[g][type == Q6_K ? t / 4 : 0] + v * W), m = load(least[g] + v * W);
+        vu q = quad(f.bits, group, t, v);
+        vf d = load(scale[g][f.halves ? t / 4 : 0] + v * W), m = load(least[g] + v * W);
         UNROLL
         for (int b = 0; b < 4; b++) {
             vi number = (vi)(q >> (8 * b) & 255);
             float *at = to[g * GROUP + 4 * t + b] + v * W;
-            save(at, from_least ? __builtin_convertvector(number, vf) * d + m
-                                : __builtin_convertvector(number - 128, vf) * d);
+            save(at, f.least ? mad(__builtin_convertvector(number, vf), d, m)
+                             : __builtin_convertvector(number - 128, vf) * d);
         }
+    }
+}
+
+static void spread_quads(float (*to)[PANEL], const struct packed *w, const uint8_t *group,
+                         const float (*scale)[2][PANEL], const float (*least)[PANEL], int groups)
+{
+    const size_t apart = w->group;
+    switch (w->type) {
+    case Q8_0:
+        return spread_form((struct form){ 8, false, false }, to, group, apart, scale, least, groups);
+    case Q4_0:
+        return spread_form((struct form){ 4, false, false }, to, group, apart, scale, least, groups);
+    case Q4_1:
+    case Q4_K:
+        return spread_form((struct form){ 4, true, false }, to, group, apart, scale, least, groups);
+    case Q5_0:
+        return spread_form((struct form){ 5, false, false }, to, group, apart, scale, least, groups);
+    case Q6_K:
+        return spread_form((struct form){ 6, false, true }, to, group, apart, scale, least, groups);
+    default:
+        return spread_form((struct form){ 5, true, false }, to, group, apart, scale, least, groups);
     }
 }
 
 static void spread_halves(float (*to)[PANEL], const uint8_t *from, int n)
 {
-    ask_ahead(from, (size_t)n * 2 * PANEL);
     for (int k = 0; k < n; k++)
         UNROLL
     for (int v = 0; v < V; v++)
@@ -482,7 +521,6 @@ static void spread_halves(float (*to)[PANEL], const uint8_t *from, int n)
 
 static void spread_bf16(float (*to)[PANEL], const uint8_t *from, int n)
 {
-    ask_ahead(from, (size_t)n * 2 * PANEL);
     for (int k = 0; k < n; k += 2)
         UNROLL
     for (int v = 0; v < V; v++) {
@@ -493,30 +531,32 @@ static void spread_bf16(float (*to)[PANEL], const uint8_t *from, int n)
 }
 
 // n numbers from `first` on of each panel as floats; where they are then, and how far panels are apart.
-static const float *spread(struct tile *t, const struct packed *w, const uint8_t *const *panel, int count,
-                           int64_t first, int n, size_t *panel_floats)
+static const float *spread(struct tile *t, const struct packed *w, const struct panel *panel, int count, int64_t first,
+                           int n, size_t *panel_floats)
 {
+    const size_t per_k = (size_t)type_facts[w->type].bytes * PANEL;
+    for (int p = 0; p < count; p++) {
+        const uint8_t *at = type_is_quantised(w->type) ? panel[p].data + w->quants + (size_t)(first / GROUP) * w->group
+                                                       : panel[p].data + (size_t)first * per_k;
+        ask(ahead(w, &panel[p], at), type_is_quantised(w->type) ? (size_t)(n / GROUP) * w->group : (size_t)n * per_k);
+        if (w->type == F16)
+            spread_halves(t->spread[p], at, n);
+        else if (w->type == BF16)
+            spread_bf16(t->spread[p], at, n);
+        else if (w->type != F32) {
+            take_scales(t, p, w, panel[p].data, first / GROUP, n / GROUP);
+            spread_quads(t->spread[p], w, at, t->scale[p], t->least[p], n / GROUP);
+        }
+    }
     if (w->type == F32) {
-        *panel_floats = (size_t)(panel[count - 1] - panel[0]) / sizeof(float);
-        for (int p = 0; p < count; p++)
-            ask_ahead(panel[p] + (size_t)first * PANEL * 4, (size_t)n * PANEL * 4);
-        return (const float *)panel[0] + first * PANEL;
+        *panel_floats = (size_t)(panel[count - 1].data - panel[0].data) / sizeof(float);
+        return (const float *)panel[0].data + first * PANEL;
     }
     *panel_floats = sizeof(t->spread[0]) / sizeof(float);
-    for (int p = 0; p < count; p++)
-        if (w->type == F16)
-            spread_halves(t->spread[p], panel[p] + first * 2 * PANEL, n);
-        else if (w->type == BF16)
-            spread_bf16(t->spread[p], panel[p] + first * 2 * PANEL, n);
-        else {
-            ask_ahead(panel[p] + w->quants + (size_t)(first / GROUP) * w->group, (size_t)(n / GROUP) * w->group);
-            const uint8_t *quads = unpack(t, p, w, panel[p], first / GROUP, n / GROUP);
-            spread_quads(t->spread[p], w->type, quads, t->scale[p], t->least[p], n / GROUP);
-        }
     return t->spread[0][0];
 }
 
-static void run_floats(float *sums, const struct packed *w, const uint8_t *const *panel, int count,
+static void run_floats(float *sums, const struct packed *w, const struct panel *panel, int count,
                        const struct rounded *x, struct tile *t)
 {
     for (int64_t first = 0; first < w->k; first += SPREAD_AT_ONCE) {
@@ -534,7 +574,7 @@ static void run_floats(float *sums, const struct packed *w, const uint8_t *const
 // ---- pairs of bfloat16
 
 #if defined(__AVX512BF16__)
-INLINE void pairs(int m, float *sums, const uint8_t *w, int64_t k, const uint32_t *x)
+INLINE void pairs(int m, float *sums, const uint8_t *w, int64_t k, const uint32_t *x, const uint8_t *next)
 {
     __m512 a[MOST_FLOAT];
     UNROLL
@@ -542,7 +582,8 @@ INLINE void pairs(int m, float *sums, const uint8_t *w, int64_t k, const uint32_
         a[i] = _mm512_loadu_ps(sums + i * PANEL);
     for (int64_t j = 0; j < k; j++) {
         __m512bh b = (__m512bh)_mm512_loadu_si512(w + j * 64);
-        __builtin_prefetch(w + j * 64 + AHEAD, 0, 2);
+        if (next != NULL)
+            __builtin_prefetch(next + j * 64, 0, 2);
         UNROLL
         for (int i = 0; i < m; i++)
             a[i] = _mm512_dpbf16_ps(a[i], b, (__m512bh)_mm512_set1_epi32((int)x[j * m + i]));
@@ -554,10 +595,10 @@ INLINE void pairs(int m, float *sums, const uint8_t *w, int64_t k, const uint32_
 
 #define PAIRS_OF(M) \
     case M: \
-        pairs(M, sums, w, k, x); \
+        pairs(M, sums, w, k, x, next); \
         break;
 
-static void pairs_of(int rows, float *sums, const uint8_t *w, int64_t k, const uint32_t *x)
+static void pairs_of(int rows, float *sums, const uint8_t *w, int64_t k, const uint32_t *x, const uint8_t *next)
 {
     switch (rows) {
         PAIRS_OF(1)
@@ -575,7 +616,7 @@ static void pairs_of(int rows, float *sums, const uint8_t *w, int64_t k, const u
     }
 }
 
-static void run_pairs(float *sums, const struct packed *w, const uint8_t *const *panel, int count,
+static void run_pairs(float *sums, const struct packed *w, const struct panel *panel, int count,
                       const struct rounded *x)
 {
     enum { AT_ONCE = 256 }; // pairs: 16 KiB of a panel
@@ -584,9 +625,11 @@ static void run_pairs(float *sums, const struct packed *w, const uint8_t *const 
         int64_t n = pairs_of_k - first < AT_ONCE ? pairs_of_k - first : AT_ONCE;
         for (int c = 0; c < x->chunks; c++) {
             int64_t row = chunk_first(x, c), rows = chunk_first(x, c + 1) - row;
-            for (int p = 0; p < count; p++)
-                pairs_of((int)rows, sums + (p * x->n + row) * PANEL, panel[p] + first * 64, n,
-                         x->data + row * x->words + first * rows);
+            for (int p = 0; p < count; p++) {
+                const uint8_t *at = panel[p].data + first * 64;
+                pairs_of((int)rows, sums + (p * x->n + row) * PANEL, at, n, x->data + row * x->words + first * rows,
+                         c == 0 ? ahead(w, &panel[p], at) : NULL);
+            }
         }
     }
 }
@@ -594,7 +637,7 @@ static void run_pairs(float *sums, const struct packed *w, const uint8_t *const 
 
 // ---- all of it
 
-static void run(float *sums, const struct packed *w, const uint8_t *const *panel, int count, const struct rounded *x,
+static void run(float *sums, const struct packed *w, const struct panel *panel, int count, const struct rounded *x,
                 struct tile *t)
 {
     memset(sums, 0, (size_t)(count * x->n * PANEL) * sizeof(float));

@@ -32,9 +32,13 @@ static inline int64_t chunk_first(const struct rounded *x, int chunk)
 enum { PANELS = 2 }; // at most so many in one call
 // Room for what is unpacked of so many panels at a time.
 struct tile {
-    _Alignas(64) uint8_t quads[PANELS][16][512]; // [panel][group][quad][16][4]
-    float scale[PANELS][16][2][PANEL], least[PANELS][16][PANEL];
+    _Alignas(64) float scale[PANELS][16][2][PANEL], least[PANELS][16][PANEL];
     float spread[PANELS][128][PANEL];
+};
+
+// A panel, and what will be read after it (NULL: not known), which is asked for in time.
+struct panel {
+    const uint8_t *data, *then;
 };
 
 struct products {
@@ -43,7 +47,7 @@ struct products {
     // One row x (k) into its place, number `row` of `rows`, in a chunk
     void (*round)(uint32_t *chunk, int row, int rows, const float *x, int64_t k, enum rounding how);
     // sums (count, x->n, PANEL) = x times `count` panels, all packed alike
-    void (*run)(float *sums, const struct packed *p, const uint8_t *const *panel, int count, const struct rounded *x,
+    void (*run)(float *sums, const struct packed *p, const struct panel *panel, int count, const struct rounded *x,
                 struct tile *t);
     // A panel's sums to out (n, m) from column `first` on, `wide` of them.
     void (*put)(float *out, int64_t m, int64_t first, int wide, const float *sums, int64_t n, const float *bias,

@@ -12,7 +12,7 @@
 
 #include "core/memory.h"
 
-enum { SPINS = 4000 }; // pauses before a thread sleeps: about 50 us
+enum { LOOKS = 300, SPINS = 4000 }; // a thread looks without pausing, then with pauses, then sleeps: after about 50 us
 
 struct worker {
     struct threads *team;
@@ -65,7 +65,8 @@ static uint32_t next_round(struct threads *t, uint32_t seen)
         uint32_t round = atomic_load(&t->round);
         if (round != seen || atomic_load(&t->over))
             return round;
-        relax();
+        if (spin >= LOOKS)
+            relax();
     }
     atomic_fetch_add(&t->sleepers, 1);
     while (atomic_load(&t->round) == seen && !atomic_load(&t->over))
@@ -147,8 +148,8 @@ void threads_run(struct threads *t, int jobs, void (*job)(void *self, int number
         futex(&t->round, FUTEX_WAKE, t->n - 1);
     take_jobs(t, round, 0);
     for (int spin = 0; atomic_load(&t->done) < jobs; spin++)
-        if (spin < SPINS)
-            relax();
-        else
+        if (spin >= SPINS)
             sched_yield();
+        else if (spin >= LOOKS)
+            relax();
 }

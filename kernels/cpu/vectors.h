@@ -54,6 +54,18 @@ INLINE vf all(float x)
     return x - (vf){ 0 };
 }
 
+// a b + c, rounded once where the machine has an instruction for it, and twice in plain C.
+INLINE vf mad(vf a, vf b, vf c)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+    return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+    return a * b + c;
+#endif
+}
+
 INLINE float bits_to_float(uint32_t bits)
 {
     float f;
@@ -122,10 +134,17 @@ INLINE float fold(vf v)
     return v[0] + v[1];
 }
 
+// a > b ? a : b
 INLINE vf larger(vf a, vf b)
 {
+#if defined(__AVX512F__)
+    return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+    return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+#else
     vi m = a > b;
     return (vf)(((vi)a & m) | ((vi)b & ~m));
+#endif
 }
 
 INLINE float largest(vf v)
@@ -155,16 +174,16 @@ INLINE vf exp_lanes(vf x)
     x = larger(x, all(-87.0f));
     x = -larger(-x, all(-88.0f));
     const vf magic = all(0x1.8p23f);
-    vf n = (x * all(0x1.715476p0f) + magic) - magic;
-    vf r = x - n * all(0x1.62e4p-1f);
-    r = r - n * all(0x1.7f7d1cp-20f);
+    vf n = mad(x, all(0x1.715476p0f), magic) - magic;
+    vf r = mad(n, all(-0x1.62e4p-1f), x);
+    r = mad(n, all(-0x1.7f7d1cp-20f), r);
     vf p = all(1.0f / 5040.0f);
-    p = p * r + all(1.0f / 720.0f);
-    p = p * r + all(1.0f / 120.0f);
-    p = p * r + all(1.0f / 24.0f);
-    p = p * r + all(1.0f / 6.0f);
-    p = p * r + all(0.5f);
-    p = p * r + all(1.0f);
-    p = p * r + all(1.0f);
+    p = mad(p, r, all(1.0f / 720.0f));
+    p = mad(p, r, all(1.0f / 120.0f));
+    p = mad(p, r, all(1.0f / 24.0f));
+    p = mad(p, r, all(1.0f / 6.0f));
+    p = mad(p, r, all(0.5f));
+    p = mad(p, r, all(1.0f));
+    p = mad(p, r, all(1.0f));
     return p * (vf)((__builtin_convertvector(n, vi) + 127) << 23);
 }
