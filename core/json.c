@@ -1,7 +1,9 @@
 #include "core/json.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,10 +35,60 @@ static bool fail_at(struct error *err, const char *what, int line, const json_er
     return fail(err, "%s:%d:%d: not valid JSON: %s", what, e->line + line - 1, e->column, e->text);
 }
 
+// Whether the digits from s on, to its end, are a whole number that no int64_t holds.
+static bool is_too_big(const char *s, size_t n)
+{
+    char digits[24];
+    size_t sign = n > 0 && *s == '-';
+    if (n <= sign + 18 || strspn(s + sign, "0123456789") < n - sign)
+        return false;
+    if (n >= sizeof(digits))
+        return true;
+    memcpy(digits, s, n);
+    digits[n] = '\0';
+    errno = 0;
+    strtoll(digits, NULL, 10);
+    return errno == ERANGE;
+}
+
+// The same text, in which whole numbers that are too big for our integers are reals: a tokenizer_config.json of Hugging
+// Face's says "model_max_length": 1000000000000000019884624838656 where there is no limit, and that is JSON. free() it.
+static struct text with_reals(const char *s, size_t n)
+{
+    struct text to = { 0 };
+    bool quoted = false;
+    for (size_t i = 0, length; i < n; i += length) {
+        length = 1;
+        if (s[i] == '"')
+            quoted = !quoted;
+        else if (quoted)
+            length = s[i] == '\\' && i + 1 < n ? 2 : 1;
+        else
+            while (strchr("+-.0123456789Ee", s[i]) != NULL && s[i] != '\0' && i + length < n && s[i + length] != '\0' &&
+                   strchr("+-.0123456789Ee", s[i + length]) != NULL)
+                length++;
+        text_add(&to, s + i, length);
+        if (!quoted && is_too_big(s + i, length))
+            text_puts(&to, ".0");
+    }
+    return to;
+}
+
+static json_t *load(const char *text, size_t n, json_error_t *e)
+{
+    json_t *j = json_loadb(text, n, flags, e);
+    if (j != NULL || json_error_code(e) != json_error_numeric_overflow)
+        return j;
+    struct text again = with_reals(text, n);
+    j = json_loadb(again.s, again.n, flags, e);
+    free(again.s);
+    return j;
+}
+
 struct json *json_parse_line(const char *text, size_t n, const char *what, int line, struct error *err)
 {
     json_error_t e;
-    json_t *j = json_loadb(text, n, flags, &e);
+    json_t *j = load(text, n, &e);
     if (j == NULL)
         fail_at(err, what, line, &e);
     return outer(j);
@@ -49,13 +101,23 @@ struct json *json_parse(const char *text, size_t n, const char *what, struct err
 
 struct json *json_read(const char *path, struct error *err)
 {
-    json_error_t e;
-    json_t *j = json_load_file(path, flags, &e);
-    if (j == NULL && e.line == -1)
-        fail(err, "%s: %s", path, e.text);
-    else if (j == NULL)
-        fail_at(err, path, 1, &e);
-    return outer(j);
+    FILE *f = fopen(path, "rbe");
+    if (f == NULL) {
+        fail(err, "%s: cannot be opened: %s", path, strerror(errno));
+        return NULL;
+    }
+    struct text t = { 0 };
+    char some[4096];
+    for (size_t n; (n = fread(some, 1, sizeof(some), f)) > 0;)
+        text_add(&t, some, n);
+    struct json *j = NULL;
+    if (ferror(f))
+        fail(err, "%s: cannot be read: %s", path, strerror(errno));
+    else
+        j = json_parse(t.n > 0 ? t.s : "", t.n, path, err);
+    fclose(f);
+    free(t.s);
+    return j;
 }
 
 void json_free(struct json *j)

@@ -26,8 +26,8 @@ static void add_item(struct bench *b, enum measured what, int n, int which)
     *i = (struct item){ .what = what, .n = n, .which = which };
     i->context = what == A_PROMPT ? 0 : b->plan.context[which];
     i->ours = xcalloc((size_t)b->room, sizeof(double));
-    if (b->peer != NULL && what != A_STEP)
-        i->theirs = xcalloc((size_t)b->room, sizeof(double));
+    for (int e = 0; e < b->n_peers && what != A_STEP; e++)
+        i->theirs[e] = xcalloc((size_t)b->room, sizeof(double));
 }
 
 static void add_items(struct bench *b)
@@ -47,7 +47,7 @@ static void add_items(struct bench *b)
 
 static void be_quiet(const struct bench *b)
 {
-    if (b->peer != NULL)
+    if (b->n_peers > 0)
         nanosleep(&(struct timespec){ .tv_nsec = QUIET_NS }, NULL);
 }
 
@@ -66,11 +66,11 @@ static bool measure_ours(struct bench *b, struct item *i, double *to, struct err
     return ok;
 }
 
-static bool measure_theirs(struct bench *b, struct item *i, double *to, struct error *err)
+static bool measure_theirs(struct bench *b, struct item *i, struct peer *peer, double *to, struct error *err)
 {
     int64_t ns;
     be_quiet(b);
-    bool ok = i->what == A_PASS ? peer_pass(b->peer, i->n, i->context, &ns, err) : peer_prompt(b->peer, &ns, err);
+    bool ok = i->what == A_PASS ? peer_pass(peer, i->n, i->context, &ns, err) : peer_prompt(peer, &ns, err);
     *to = (double)ns;
     return ok;
 }
@@ -91,20 +91,28 @@ static void shuffle(int *order, int n, int round)
     }
 }
 
+// Of one item, back to back; who begins is another engine each time.
+static bool measure_item(struct bench *b, struct item *i, int round, int first, struct error *err)
+{
+    const int engines = 1 + b->n_peers;
+    bool ok = true;
+    for (int k = 0; k < engines && ok; k++) {
+        int e = (first + k) % engines - 1; // -1: we
+        if (e < 0)
+            ok = measure_ours(b, i, &i->ours[round], err);
+        else if (i->theirs[e] != NULL)
+            ok = measure_theirs(b, i, b->peer[e], &i->theirs[e][round], err);
+    }
+    return ok;
+}
+
 static bool measure_round(struct bench *b, int round, struct error *err)
 {
     int *order = xcalloc((size_t)b->n_items, sizeof(int));
     bool ok = true;
     shuffle(order, b->n_items, round);
-    for (int k = 0; k < b->n_items && ok; k++) {
-        struct item *i = &b->item[order[k]];
-        bool theirs_first = (k + round) % 2 == 1;
-        if (i->theirs != NULL && theirs_first)
-            ok = measure_theirs(b, i, &i->theirs[round], err);
-        ok = ok && measure_ours(b, i, &i->ours[round], err);
-        if (i->theirs != NULL && !theirs_first)
-            ok = ok && measure_theirs(b, i, &i->theirs[round], err);
-    }
+    for (int k = 0; k < b->n_items && ok; k++)
+        ok = measure_item(b, &b->item[order[k]], round, k + round, err);
     free(order);
     return ok;
 }
@@ -125,6 +133,9 @@ static void show_progress(const struct bench *b, int counted)
 static bool run_rounds(struct bench *b, struct error *err)
 {
     int most = 0;
+    pid_t group[MAX_PEERS];
+    for (int e = 0; e < b->n_peers; e++)
+        group[e] = peer_group(b->peer[e]);
     struct surroundings now = { 0 };
     if (b->prober != NULL)
         now = surroundings_probe(b->prober, b->plan.threads);
@@ -132,7 +143,7 @@ static bool run_rounds(struct bench *b, struct error *err)
         struct round *r = &b->round[b->n_rounds];
         show_progress(b, most);
         r->before = now;
-        struct load load = load_begin(b->peer != NULL ? peer_group(b->peer) : 0);
+        struct load load = load_begin(group, b->n_peers);
         if (!measure_round(b, b->n_rounds, err))
             return false;
         r->foreign = load_foreign(&load);
@@ -206,14 +217,14 @@ struct spread bench_ours(const struct bench *b, const struct item *i, enum place
     return over_rounds(b, i->ours, NULL, p);
 }
 
-struct spread bench_theirs(const struct bench *b, const struct item *i, enum placement p)
+struct spread bench_theirs(const struct bench *b, const struct item *i, int peer, enum placement p)
 {
-    return over_rounds(b, i->theirs, NULL, p);
+    return over_rounds(b, i->theirs[peer], NULL, p);
 }
 
-struct spread bench_ratio(const struct bench *b, const struct item *i, enum placement p)
+struct spread bench_ratio(const struct bench *b, const struct item *i, int peer, enum placement p)
 {
-    return over_rounds(b, i->theirs, i->ours, p);
+    return over_rounds(b, i->theirs[peer], i->ours, p);
 }
 
 struct spread bench_memory(const struct bench *b, enum placement p)

@@ -16,10 +16,16 @@
 #include "results/cost.h"
 #include "results/spread.h"
 
-enum { MAX_ROWS = 64, MOST_ROWS = 512 };
+enum { MAX_ROWS = 64, MOST_ROWS = 512, MAX_PEERS = 4 };
 #define FOREIGN_MOST 0.08 // processors' worth that others may use in a round that counts
 
 struct peer;
+
+struct peer_call {            // an engine to compare with
+    const char *const *words; // what to run, as execvp takes it
+    const char *called;       // in messages
+    struct flag_texts option; // "KEY=VALUE", told it
+};
 
 struct bench_plan {            // as asked for
     const char *model, *draft; // draft NULL: none
@@ -29,18 +35,17 @@ struct bench_plan {            // as asked for
     int n_contexts, context[MAX_CONTEXTS];
     bool contexts_given; // those that do not fit are errors, not left out
     bool probe;
-    const char *const *peer;       // what to run to compare with, as execvp takes it; NULL: nobody
-    const char *peer_called;       // and how messages call that
-    struct flag_texts peer_option; // "KEY=VALUE", told the peer
+    int n_peers;
+    struct peer_call peer[MAX_PEERS];
 };
 
 enum measured { A_PASS, A_STEP, A_PROMPT }; // of the model, of the draft model, of the model
 
 struct item { // one thing that each round measures once
     enum measured what;
-    int n, which;          // rows (tokens of the prompt); number of the context
-    int context;           // cached tokens
-    double *ours, *theirs; // (rounds) ns; theirs NULL: the peer does not do this
+    int n, which;                     // rows (tokens of the prompt); number of the context
+    int context;                      // cached tokens
+    double *ours, *theirs[MAX_PEERS]; // (rounds) ns; theirs NULL: peers do not do this
 };
 
 struct round {
@@ -62,7 +67,8 @@ struct bench { // start with { 0 }
     struct bench_plan plan;
     struct target target, draft; // target's backend keeps account; draft.model NULL: there is none
     struct subject subject, drafter;
-    struct peer *peer; // NULL: none
+    int n_peers;
+    struct peer *peer[MAX_PEERS];
     char *machine, *started;
     struct prober *prober;
     int n_peaks;
@@ -85,10 +91,10 @@ bool bench_open(struct bench *b, const struct bench_plan *plan, struct error *er
 bool bench_run(struct bench *b, struct error *err);
 void bench_close(struct bench *b);
 
-// Over the rounds that count in this placement; ours, theirs, or within each round theirs / ours.
+// Over the rounds that count in this placement; ours, a peer's, or within each round the peer's / ours.
 struct spread bench_ours(const struct bench *b, const struct item *i, enum placement p);
-struct spread bench_theirs(const struct bench *b, const struct item *i, enum placement p);
-struct spread bench_ratio(const struct bench *b, const struct item *i, enum placement p);
+struct spread bench_theirs(const struct bench *b, const struct item *i, int peer, enum placement p);
+struct spread bench_ratio(const struct bench *b, const struct item *i, int peer, enum placement p);
 struct spread bench_memory(const struct bench *b, enum placement p); // bytes a second by all threads, between rounds
 const struct item *bench_item(const struct bench *b, enum measured what, int n, int context); // NULL: not measured
 

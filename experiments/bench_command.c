@@ -63,7 +63,8 @@ static const char examples[] =
 int command_bench(int argc, char **argv)
 {
     struct bench_plan p = { 0 };
-    const char *rows = "1,2,3,4,5,6,7,8,10,12,16,24,32,48,64", *contexts = NULL, *db = NULL, *peer = NULL;
+    struct flag_texts peer_option = { 0 }, peer_command = { 0 };
+    const char *rows = "1,2,3,4,5,6,7,8,10,12,16,24,32,48,64", *contexts = NULL, *db = NULL;
     long long threads = 0, prompt = 512, repeats = 9;
     bool csv = false, json = false, compare = false, no_probe = false;
     const struct flag flags[] = {
@@ -76,16 +77,17 @@ int command_bench(int argc, char **argv)
         { "compare", FLAG_ON, &compare, NULL,
           "run llama.cpp on the same file in the same rounds; needs python3 with\nllama-cpp-python, or that of SPECLAB_PYTHON",
           0, 0 },
-        { "peer-command", FLAG_TEXT, &peer, "COMMAND",
-          "compare with this program, which speaks the protocol of\nexperiments/peer_llama.py", 0, 0 },
-        { "peer-option", FLAG_TEXTS, &p.peer_option, "KEY=VALUE",
-          "told the peer: of llama.cpp a field of llama_context_params, as in\nflash_attn_type=1; may be given again",
+        { "peer-option", FLAG_TEXTS, &peer_option, "KEY=VALUE",
+          "told that llama.cpp: a number in llama_context_params or\nllama_model_params, as in flash_attn_type=0; may be given again",
           0, 0 },
+        { "peer-command", FLAG_TEXTS, &peer_command, "COMMAND",
+          "compare with this program, which speaks the protocol of\nexperiments/peer_llama.py; may be given again", 0,
+          0 },
         { "threads", FLAG_INT, &threads, "N", "preset: one for each processor", 1, 1024 },
         PRECISION_FLAGS(p.precision),
         { "no-probe", FLAG_ON, &no_probe, NULL, "measure neither memory nor compute; every placement is one", 0, 0 },
         { "db", FLAG_TEXT, &db, "FILE", "put it into this database, too", 0, 0 },
-        { "csv", FLAG_ON, &csv, NULL, "one row a measurement and placement", 0, 0 },
+        { "csv", FLAG_ON, &csv, NULL, "one row a measurement, placement and engine (peer 0: ours)", 0, 0 },
         { "json", FLAG_ON, &json, NULL, "one object, everything that was measured", 0, 0 },
         { 0 },
     };
@@ -103,20 +105,23 @@ int command_bench(int argc, char **argv)
         return usage_fail(&u, "--contexts: %s", err.text);
     if (csv && json)
         return usage_fail(&u, "--csv and --json: one at a time");
-    if (compare && peer != NULL)
-        return usage_fail(&u, "--compare and --peer-command: one at a time");
+    if (compare + peer_command.n > MAX_PEERS)
+        return usage_fail(&u, "%d engines to compare with are the most", MAX_PEERS);
+    if (peer_option.n > 0 && !compare)
+        return usage_fail(&u, "--peer-option is for the llama.cpp of --compare");
+    for (int i = 0; i < peer_option.n; i++)
+        if (strchr(peer_option.text[i], '=') == NULL || strpbrk(peer_option.text[i], " \n") != NULL)
+            return usage_fail(&u, "--peer-option: expected KEY=VALUE, found \"%s\"", peer_option.text[i]);
 
-    if (p.peer_option.n > 0 && !compare && peer == NULL)
-        return usage_fail(&u, "--peer-option is for the engine to compare with; give --compare or --peer-command too");
-    for (int i = 0; i < p.peer_option.n; i++)
-        if (strchr(p.peer_option.text[i], '=') == NULL || strpbrk(p.peer_option.text[i], " \n") != NULL)
-            return usage_fail(&u, "--peer-option: expected KEY=VALUE, found \"%s\"", p.peer_option.text[i]);
-
-    const char *python = getenv("SPECLAB_PYTHON");
+    const char *python = getenv("SPECLAB_PYTHON"), *shell[MAX_PEERS][4];
     const char *const llama[] = { python != NULL && *python != '\0' ? python : "python3", "-c", peer_llama_py, NULL };
-    const char *const shell[] = { "sh", "-c", peer, NULL };
-    p.peer = compare ? llama : peer != NULL ? shell : NULL;
-    p.peer_called = compare ? llama[0] : peer;
+    if (compare)
+        p.peer[p.n_peers++] = (struct peer_call){ llama, llama[0], peer_option };
+    for (int i = 0; i < peer_command.n; i++) {
+        const char *const words[] = { "sh", "-c", peer_command.text[i], NULL };
+        memcpy(shell[i], words, sizeof(words));
+        p.peer[p.n_peers++] = (struct peer_call){ .words = shell[i], .called = peer_command.text[i] };
+    }
     p.model = operand[0];
     p.threads = (int)threads;
     p.prompt = (int)prompt;

@@ -100,7 +100,10 @@ static struct json *items_json(const struct bench *b)
             set_number(j, "bytes", bench_bytes(b, m->n, m->context));
         }
         json_set(j, "ns", numbers_json(m->ours, b->n_rounds));
-        json_set(j, "peer_ns", m->theirs != NULL ? numbers_json(m->theirs, b->n_rounds) : json_new_null());
+        struct json *peers = json_new_array();
+        for (int e = 0; e < b->n_peers && m->theirs[e] != NULL; e++)
+            json_push(peers, numbers_json(m->theirs[e], b->n_rounds));
+        json_set(j, "peers_ns", peers);
         json_push(list, j);
     }
     return list;
@@ -132,6 +135,18 @@ static struct json *cost_json(const struct cost *c)
     return j;
 }
 
+static struct json *peers_json(const struct bench *b, const struct item *m, enum placement p)
+{
+    struct json *list = json_new_array();
+    for (int e = 0; e < b->n_peers && m->theirs[e] != NULL; e++) {
+        struct json *j = json_new_object();
+        json_set(j, "ns", spread_json(bench_theirs(b, m, e, p)));
+        json_set(j, "over_ours", spread_json(bench_ratio(b, m, e, p)));
+        json_push(list, j);
+    }
+    return list;
+}
+
 static struct json *medians_json(const struct bench *b, enum placement p)
 {
     struct json *list = json_new_array();
@@ -153,10 +168,7 @@ static struct json *medians_json(const struct bench *b, enum placement p)
             set_number(j, "share_of_read",
                        1e9 * bench_bytes(b, m->n, m->context) / ours.median / bench_memory(b, p).median);
         }
-        if (m->theirs != NULL) {
-            json_set(j, "peer_ns", spread_json(bench_theirs(b, m, p)));
-            json_set(j, "peer_over_ours", spread_json(bench_ratio(b, m, p)));
-        }
+        json_set(j, "peers", peers_json(b, m, p));
         json_push(list, j);
     }
     return list;
@@ -223,7 +235,10 @@ void bench_json(const struct bench *b, FILE *to)
     set_text(j, "revision", program_version());
     set_text(j, "started", b->started);
     set_int(j, "threads", b->plan.threads);
-    json_set(j, "peer", b->peer != NULL ? json_new_text(peer_name(b->peer)) : json_new_null());
+    struct json *peers = json_new_array();
+    for (int i = 0; i < b->n_peers; i++)
+        json_push(peers, json_new_text(peer_name(b->peer[i])));
+    json_set(j, "peers", peers);
     json_set(j, "peaks", peaks_json(b));
     json_set(j, "none_counts", json_new_bool(b->none_counts));
     json_set(j, "rounds", rounds_json(b));
@@ -247,29 +262,35 @@ static void put_spread(FILE *to, struct spread s)
         fprintf(to, ",%.9g,%.9g,%.9g,%.9g,%.9g", s.median, s.low, s.high, s.least, s.most);
 }
 
+// Of an engine, 0: ours; ratio: its time / ours.
+static void put_times(FILE *to, const struct bench *b, const struct item *m, int engine, enum placement p)
+{
+    const struct item *one = bench_item(b, A_PASS, 1, m->context);
+    bool has_c = m->what != A_PROMPT && one != NULL;
+    struct spread took = engine == 0 ? bench_ours(b, m, p) : bench_theirs(b, m, engine - 1, p);
+    double unit = !has_c        ? NAN
+                  : engine == 0 ? bench_ours(b, one, p).median
+                                : bench_theirs(b, one, engine - 1, p).median;
+    double memory = bench_memory(b, p).median;
+    fprintf(to, "%s,%s,%d,%d,%d,%d", measured_names[m->what], placement_names[p], m->context, m->n, engine, took.n);
+    put_spread(to, took);
+    fprintf(to, has_c ? ",%.6g" : ",", took.median / unit);
+    if (m->what == A_PASS)
+        fprintf(to, ",%.9g,%.9g", bench_flops(b, m->n, m->context), bench_bytes(b, m->n, m->context));
+    else
+        fprintf(to, ",,");
+    fprintf(to, isnan(memory) ? "," : ",%.9g", memory);
+    put_spread(to, engine == 0 ? (struct spread){ 0 } : bench_ratio(b, m, engine - 1, p));
+    fprintf(to, "\r\n");
+}
+
 void bench_csv(const struct bench *b, FILE *to)
 {
-    fprintf(to, "what,placement,context,n,rounds,ns,low_quartile_ns,high_quartile_ns,least_ns,most_ns,c,flops,bytes,"
-                "read_bytes_per_second,peer_ns,peer_low_quartile_ns,peer_high_quartile_ns,peer_least_ns,peer_most_ns,"
-                "ratio,low_quartile_ratio,high_quartile_ratio,least_ratio,most_ratio\r\n");
+    fprintf(to, "what,placement,context,n,peer,rounds,ns,low_quartile_ns,high_quartile_ns,least_ns,most_ns,c,flops,"
+                "bytes,read_bytes_per_second,ratio,low_quartile_ratio,high_quartile_ratio,least_ratio,most_ratio\r\n");
     for (int p = 0; p < PLACEMENTS; p++)
-        for (int i = 0; i < b->n_items && b->counted[p] > 0; i++) {
-            const struct item *m = &b->item[i], *one = bench_item(b, A_PASS, 1, m->context);
-            struct spread ours = bench_ours(b, m, (enum placement)p);
-            double memory = bench_memory(b, (enum placement)p).median;
-            fprintf(to, "%s,%s,%d,%d,%d", measured_names[m->what], placement_names[p], m->context, m->n, ours.n);
-            put_spread(to, ours);
-            if (m->what != A_PROMPT && one != NULL)
-                fprintf(to, ",%.6g", ours.median / bench_ours(b, one, (enum placement)p).median);
-            else
-                fprintf(to, ",");
-            if (m->what == A_PASS)
-                fprintf(to, ",%.9g,%.9g", bench_flops(b, m->n, m->context), bench_bytes(b, m->n, m->context));
-            else
-                fprintf(to, ",,");
-            fprintf(to, isnan(memory) ? "," : ",%.9g", memory);
-            put_spread(to, bench_theirs(b, m, (enum placement)p));
-            put_spread(to, bench_ratio(b, m, (enum placement)p));
-            fprintf(to, "\r\n");
-        }
+        for (int i = 0; i < b->n_items && b->counted[p] > 0; i++)
+            for (int e = 0; e <= b->n_peers; e++)
+                if (e == 0 || b->item[i].theirs[e - 1] != NULL)
+                    put_times(to, b, &b->item[i], e, (enum placement)p);
 }

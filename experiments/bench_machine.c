@@ -65,9 +65,17 @@ static double machine_busy(void)
     return (double)(v[0] + v[1] + v[2] + v[5] + v[6] + v[7]) / (double)sysconf(_SC_CLK_TCK);
 }
 
-// Of a process, if it is of the group: fields 5, 14 and 15 of its stat, which stand behind a name that may hold anything
-// but ends with the last parenthesis.
-static double process_used(const char *id, pid_t group)
+static bool among(int group, const struct load *l)
+{
+    for (int i = 0; i < l->n; i++)
+        if (l->group[i] == group)
+            return true;
+    return false;
+}
+
+// Of a process, if it is of the groups: fields 5, 14 and 15 of its stat, which stand behind a name that may hold
+// anything but ends with the last parenthesis.
+static double process_used(const char *id, const struct load *l)
 {
     char path[300], line[1024] = "";
     unsigned long long user = 0, system = 0;
@@ -80,35 +88,35 @@ static double process_used(const char *id, pid_t group)
     fclose(f);
     if (rest == NULL ||
         sscanf(rest + 1, " %*c %*d %d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &its, &user, &system) != 3 ||
-        its != group)
+        !among(its, l))
         return 0;
     return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
 }
 
-static double group_used(pid_t group)
+static double groups_used(const struct load *l)
 {
     double sum = 0;
-    DIR *all = group != 0 ? opendir("/proc") : NULL;
+    DIR *all = l->n > 0 ? opendir("/proc") : NULL;
     for (struct dirent *e; all != NULL && (e = readdir(all)) != NULL;)
         if (isdigit((unsigned char)e->d_name[0]))
-            sum += process_used(e->d_name, group);
+            sum += process_used(e->d_name, l);
     if (all != NULL)
         closedir(all);
     return sum;
 }
 
-struct load load_begin(pid_t group)
+struct load load_begin(const pid_t *group, int n)
 {
-    struct load l = { .group = group };
+    struct load l = { .group = group, .n = n };
     l.wall = seconds_of(CLOCK_MONOTONIC);
     l.busy = machine_busy();
-    l.own = seconds_of(CLOCK_PROCESS_CPUTIME_ID) + group_used(group);
+    l.own = seconds_of(CLOCK_PROCESS_CPUTIME_ID) + groups_used(&l);
     return l;
 }
 
 double load_foreign(const struct load *begun)
 {
-    struct load now = load_begin(begun->group);
+    struct load now = load_begin(begun->group, begun->n);
     double wall = now.wall - begun->wall;
     if (wall < TELLING || now.busy == 0)
         return NAN;

@@ -24,12 +24,13 @@ enum placement placement_of(const struct surroundings *s);
 enum placement placement_between(const struct surroundings *before, const struct surroundings *after);
 struct surroundings surroundings_probe(struct prober *p, int threads);
 
-// Processor time that was used neither by this process nor by the processes of a group (0: none) since load_begin.
+// Processor time that was used neither by this process nor by the processes of some groups since load_begin.
 struct load {
-    pid_t group;
+    const pid_t *group; // (n), borrowed until load_foreign
+    int n;
     double wall, busy, own; // seconds; busy: of the whole machine, what its host took away included
 };
-struct load load_begin(pid_t group);
+struct load load_begin(const pid_t *group, int n);
 // Processors' worth: 0.08 is 8 % of one. NAN: too short a time to tell, for the kernel counts in hundredths of a second.
 double load_foreign(const struct load *begun);
 

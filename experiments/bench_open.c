@@ -78,25 +78,32 @@ static bool open_draft(struct bench *b, struct error *err)
     return open_subject(&b->drafter, &p, &b->draft, 1, 0, err);
 }
 
-static bool open_peer(struct bench *b, struct error *err)
+static bool open_peer(struct bench *b, const struct peer_call *call, struct error *err)
 {
     const struct bench_plan *p = &b->plan;
-    if (p->peer == NULL)
-        return true;
-    if (!model_config(b->target.model)->gguf)
-        return fail(err, "%s is a Hugging Face directory, and engines to compare with read GGUF files", b->target.path);
-    const struct peer_plan plan = { .words = p->peer,
-                                    .called = p->peer_called,
+    const struct peer_plan plan = { .words = call->words,
+                                    .called = call->called,
                                     .model = model_config(b->target.model)->path,
                                     .threads = p->threads,
                                     .rows = p->rows[p->n_rows - 1],
                                     .prompt = p->prompt,
                                     .n_contexts = p->n_contexts,
                                     .context = p->context,
-                                    .n_options = p->peer_option.n,
-                                    .option = p->peer_option.text };
-    b->peer = peer_open(&plan, err);
-    return b->peer != NULL;
+                                    .n_options = call->option.n,
+                                    .option = call->option.text };
+    b->peer[b->n_peers] = peer_open(&plan, err);
+    return b->peer[b->n_peers] != NULL && ++b->n_peers > 0;
+}
+
+static bool open_peers(struct bench *b, struct error *err)
+{
+    const struct bench_plan *p = &b->plan;
+    if (p->n_peers > 0 && !model_config(b->target.model)->gguf)
+        return fail(err, "%s is a Hugging Face directory, and engines to compare with read GGUF files", b->target.path);
+    bool ok = true;
+    for (int i = 0; i < p->n_peers && ok; i++)
+        ok = open_peer(b, &p->peer[i], err);
+    return ok;
 }
 
 static char *time_of_day(void)
@@ -124,13 +131,14 @@ bool bench_open(struct bench *b, const struct bench_plan *plan, struct error *er
         b->prober = prober_create(p->threads);
         p->probe = b->prober != NULL;
     }
-    return open_peer(b, err) && open_draft(b, err) &&
+    return open_peers(b, err) && open_draft(b, err) &&
            open_subject(&b->subject, p, &b->target, p->rows[p->n_rows - 1], p->prompt, err);
 }
 
 void bench_close(struct bench *b)
 {
-    peer_close(b->peer);
+    for (int i = 0; i < b->n_peers; i++)
+        peer_close(b->peer[i]);
     subject_close(&b->subject);
     subject_close(&b->drafter);
     target_close(&b->target);
@@ -138,7 +146,8 @@ void bench_close(struct bench *b)
     prober_destroy(b->prober);
     for (int i = 0; i < b->n_items; i++) {
         free(b->item[i].ours);
-        free(b->item[i].theirs);
+        for (int e = 0; e < MAX_PEERS; e++)
+            free(b->item[i].theirs[e]);
     }
     for (int i = 0; i < PLACEMENTS; i++)
         cost_free(&b->cost[i]);

@@ -55,12 +55,27 @@ static bool start(struct peer *e, const struct peer_plan *p, struct error *err)
     return e->process > 0 || fail(err, "no new process: %s", strerror(errno));
 }
 
+// Nothing comes any more: how it ended. With the end of its input it does, if it has not already.
+static bool ended(struct peer *e, struct error *err)
+{
+    int status;
+    fclose(e->to);
+    e->to = NULL;
+    pid_t process = e->process;
+    e->process = 0;
+    if (waitpid(process, &status, 0) < 0)
+        return fail(err, "%s ended without an answer", e->program);
+    if (WIFSIGNALED(status))
+        return fail(err, "%s ended without an answer (%s)", e->program, strsignal(WTERMSIG(status)));
+    return fail(err, "%s ended without an answer (exit status %d)", e->program, WEXITSTATUS(status));
+}
+
 // The next line, without its end; an answer that says "error" is one.
 static bool answer(struct peer *e, struct error *err)
 {
     ssize_t n = getline(&e->line, &e->room, e->from);
     if (n < 0)
-        return fail(err, "%s ended without an answer", e->program);
+        return ended(e, err);
     e->line[strcspn(e->line, "\r\n")] = '\0';
     if (strncmp(e->line, "error ", 6) == 0)
         return fail(err, "%s", e->line + 6);

@@ -31,14 +31,18 @@ static struct bench_round_row round_row(const struct bench *b, const struct roun
     return row;
 }
 
-static struct bench_time_row time_row(const struct item *i, int round)
+// Of one item in one round, ours first; how many.
+static int put_times(struct bench_time_row *to, const struct bench *b, const struct item *i, int round)
 {
-    return (struct bench_time_row){ .round = round,
-                                    .what = measured_names[i->what],
-                                    .context = i->context,
-                                    .n = i->n,
-                                    .ns = (int64_t)i->ours[round],
-                                    .peer_ns = i->theirs != NULL ? (int64_t)i->theirs[round] : 0 };
+    struct bench_time_row row = { round, measured_names[i->what], i->context, i->n, 0, (int64_t)i->ours[round] };
+    int n = 0;
+    to[n++] = row;
+    for (int e = 0; e < b->n_peers && i->theirs[e] != NULL; e++) {
+        row.peer = e + 1;
+        row.ns = (int64_t)i->theirs[e][round];
+        to[n++] = row;
+    }
+    return n;
 }
 
 bool bench_store(const struct bench *b, struct store *s, struct error *err)
@@ -52,7 +56,8 @@ bool bench_store(const struct bench *b, struct store *s, struct error *err)
     struct bench_peak_row peak[MAX_PEAKS];
     struct bench_cost_row cost[PLACEMENTS];
     struct bench_round_row *round = xcalloc((size_t)b->n_rounds + 1, sizeof(*round));
-    struct bench_time_row *times = xcalloc((size_t)(b->n_rounds * b->n_items) + 1, sizeof(*times));
+    struct bench_time_row *times = xcalloc((size_t)(b->n_rounds * b->n_items * (1 + b->n_peers)) + 1, sizeof(*times));
+    const char *peer[MAX_PEERS];
     struct bench_operation_row *operation = xcalloc((size_t)b->n_operations + 1, sizeof(*operation));
     struct bench_row row = {
         .target = t->path,
@@ -63,7 +68,6 @@ bool bench_store(const struct bench *b, struct store *s, struct error *err)
         .draft = d != NULL ? d->path : NULL,
         .draft_hash = d != NULL ? draft_hash : NULL,
         .draft_activations = d != NULL ? activations_names[model_activations(d->model)] : NULL,
-        .peer = b->peer != NULL ? peer_name(b->peer) : NULL,
         .device = t->backend->name,
         .machine = b->machine,
         .revision = program_version(),
@@ -73,12 +77,15 @@ bool bench_store(const struct bench *b, struct store *s, struct error *err)
         .overhead_ns = b->overhead.n > 0 ? b->overhead.median : NAN,
         .overhead_low_ns = b->overhead.n > 0 ? b->overhead.low : NAN,
         .overhead_high_ns = b->overhead.n > 0 ? b->overhead.high : NAN,
+        .peer = peer,
         .peak = peak,
         .round = round,
         .time = times,
         .operation = operation,
         .cost = cost,
     };
+    for (; row.peers < b->n_peers; row.peers++)
+        peer[row.peers] = peer_name(b->peer[row.peers]);
     for (; row.peaks < b->n_peaks; row.peaks++)
         peak[row.peaks] =
             (struct bench_peak_row){ b->peak[row.peaks].kind, b->peak[row.peaks].isa, b->peak[row.peaks].per_second };
@@ -86,7 +93,7 @@ bool bench_store(const struct bench *b, struct store *s, struct error *err)
         round[row.rounds] = round_row(b, &b->round[row.rounds]);
     for (int r = 0; r < b->n_rounds; r++)
         for (int i = 0; i < b->n_items; i++)
-            times[row.times++] = time_row(&b->item[i], r);
+            row.times += put_times(times + row.times, b, &b->item[i], r);
     for (; row.operations < b->n_operations; row.operations++) {
         const struct operation *o = &b->operation[row.operations];
         operation[row.operations] =

@@ -77,8 +77,8 @@ static void print_head(const struct bench *b, FILE *to)
     fprintf(to, "device      %s\n", t->backend->name);
     fprintf(to, "machine     %s\n", b->machine);
     fprintf(to, "revision    %s\n", program_version());
-    if (b->peer != NULL)
-        fprintf(to, "beside      %s\n", peer_name(b->peer));
+    for (int i = 0; i < b->n_peers; i++)
+        fprintf(to, "beside      %s\n", peer_name(b->peer[i]));
     print_compute(b, to);
     print_rounds(b, to);
 }
@@ -137,20 +137,21 @@ static void print_passes(const struct bench *b, int context, enum placement p, F
             print_pass(b, &b->item[i], p, to);
 }
 
-static void print_compared(const struct bench *b, int context, enum placement p, FILE *to)
+static void print_compared(const struct bench *b, int peer, int context, enum placement p, FILE *to)
 {
     const struct item *one = one_row(b, context);
-    double ours = median_of(b, one, p), theirs = one != NULL ? bench_theirs(b, one, p).median : NAN;
+    const char *name = peer_name(b->peer[peer]);
+    double ours = median_of(b, one, p), theirs = one != NULL ? bench_theirs(b, one, peer, p).median : NAN;
     char a[7][32];
-    fprintf(to, "\nBeside %.*s, behind %d cached tokens, logits of every row\n", (int)strcspn(peer_name(b->peer), " "),
-            peer_name(b->peer), context);
+    fprintf(to, "\nBeside %.*s, behind %d cached tokens, logits of every row\n", (int)strcspn(name, " "), name,
+            context);
     fprintf(to, "%5s %8s %8s %14s %8s %8s %10s %8s\n", "n", "ours ms", "theirs", "theirs / ours", "from", "to",
             "c(n) ours", "theirs");
     for (int k = 0; k < b->n_items; k++) {
         const struct item *i = &b->item[k];
         if (i->what != A_PASS || i->context != context)
             continue;
-        struct spread us = bench_ours(b, i, p), them = bench_theirs(b, i, p), ratio = bench_ratio(b, i, p);
+        struct spread us = bench_ours(b, i, p), them = bench_theirs(b, i, peer, p), ratio = bench_ratio(b, i, peer, p);
         fprintf(to, "%5d %8s %8s %14s %8s %8s %10s %8s\n", i->n, digits(us.median / 1e6, a[0]),
                 digits(them.median / 1e6, a[1]), digits(ratio.median, a[2]), digits(ratio.low, a[3]),
                 digits(ratio.high, a[4]), digits(us.median / ours, a[5]), digits(them.median / theirs, a[6]));
@@ -172,11 +173,11 @@ static void print_others(const struct bench *b, enum placement p, FILE *to)
         fprintf(to, "\nA prompt of %d tokens: %s ms (%s to %s), %s tokens/s, %s GFLOP/s", i->n,
                 digits(s.median / 1e6, a[0]), digits(s.low / 1e6, a[1]), digits(s.high / 1e6, a[2]),
                 digits(1e9 * i->n / s.median, a[3]), digits(bench_prompt_flops(b) / s.median, a[4]));
-        if (i->theirs != NULL) {
-            struct spread ratio = bench_ratio(b, i, p);
-            fprintf(to, "\n    theirs %s ms, %s times ours (%s to %s)",
-                    digits(bench_theirs(b, i, p).median / 1e6, a[0]), digits(ratio.median, a[1]),
-                    digits(ratio.low, a[2]), digits(ratio.high, a[3]));
+        for (int e = 0; e < b->n_peers; e++) {
+            struct spread ratio = bench_ratio(b, i, e, p);
+            fprintf(to, "\n    %.*s: %s ms, %s times ours (%s to %s)", (int)strcspn(peer_name(b->peer[e]), " "),
+                    peer_name(b->peer[e]), digits(bench_theirs(b, i, e, p).median / 1e6, a[0]),
+                    digits(ratio.median, a[1]), digits(ratio.low, a[2]), digits(ratio.high, a[3]));
         }
     }
 }
@@ -260,8 +261,8 @@ void bench_table(const struct bench *b, FILE *to)
         print_placement(b, (enum placement)p, to);
         for (int c = 0; c < b->plan.n_contexts; c++) {
             print_passes(b, b->plan.context[c], (enum placement)p, to);
-            if (b->peer != NULL)
-                print_compared(b, b->plan.context[c], (enum placement)p, to);
+            for (int e = 0; e < b->n_peers; e++)
+                print_compared(b, e, b->plan.context[c], (enum placement)p, to);
         }
         print_others(b, (enum placement)p, to);
         print_cost(b, (enum placement)p, to);

@@ -23,15 +23,33 @@ static bool settle_cache(struct target *t, struct precision p, struct error *err
     return kv_fits(&shape, err);
 }
 
+static struct model *open_keeping(const struct target *t, struct precision p, int rows, struct error *err)
+{
+    char *kept;
+    struct model *m = model_open_keeping(t->path, t->backend, (enum activations)p.activations, rows, &kept, err);
+    if (m != NULL && kept != NULL)
+        fprintf(stderr, "%s\n", kept);
+    free(kept);
+    return m;
+}
+
 bool target_open(struct target *t, const char *name, const char *beside, int threads, struct precision p, int rows,
                  struct error *err)
+{
+    return target_open_with(t, name, beside, threads, p, rows, PACKED_NO, err);
+}
+
+bool target_open_with(struct target *t, const char *name, const char *beside, int threads, struct precision p, int rows,
+                      int packed, struct error *err)
 {
     *t = (struct target){ 0 };
     t->path = model_path(name, beside, err);
     if (t->path == NULL)
         return false;
     t->backend = backend_cpu(threads, err);
-    if (t->backend != NULL)
+    if (t->backend != NULL && packed == PACKED_KEEP)
+        t->model = open_keeping(t, p, rows, err);
+    else if (t->backend != NULL)
         t->model = model_open(t->path, t->backend, (enum activations)p.activations, rows, err);
     if (t->model == NULL || !settle_cache(t, p, err)) {
         target_close(t);

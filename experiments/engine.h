@@ -33,12 +33,18 @@ struct precision {
     int cache;       // enum kv_type
 };
 
+// Whether a model's packed weights are kept in a file beside it. Says nothing of what is computed.
+enum packed_how { PACKED_NO, PACKED_KEEP };
+
 // The flags of every command that opens a model.
 // clang-format off
 #define PRECISION_FLAGS(p) \
     { "activations", FLAG_CHOICE, &(p).activations, ACTIVATIONS_CHOICES, \
       "what products round their input to; preset: as the weights allow", 0, 0 }, \
     { "cache", FLAG_CHOICE, &(p).cache, KV_CHOICES, "element type of keys and values", 0, 0 }
+#define PACKED_FLAG(to) \
+    { "packed", FLAG_CHOICE, &(to), "no|keep", \
+      "keep: packed weights are read from a file beside the model,\nand written there if none fits; preset: no", 0, 0 }
 // clang-format on
 
 struct target { // start with { 0 }
@@ -55,6 +61,9 @@ struct target { // start with { 0 }
 // does for one slot. A missing or unknown tokenizer is no failure: target_needs_text makes it one where text is wanted.
 bool target_open(struct target *t, const char *name, const char *beside, int threads, struct precision p, int rows,
                  struct error *err);
+// As target_open; with PACKED_KEEP a line on stderr says what became of the file.
+bool target_open_with(struct target *t, const char *name, const char *beside, int threads, struct precision p, int rows,
+                      int packed, struct error *err);
 void target_close(struct target *t); // { 0 } is fine
 bool target_needs_text(const struct target *t, struct error *err);
 

@@ -26,6 +26,7 @@ struct generate {
     long long seed, tokens, context, threads;
     bool ignore_end, json, trace;
     struct precision precision;
+    int packed; // enum packed_how
     struct flag_texts stop;
     const char *model, *prompt;
 
@@ -266,7 +267,7 @@ static bool decode(struct generate *g, struct error *err)
 static bool generate(struct generate *g, struct error *err)
 {
     int length = 0;
-    if (!target_open(&g->target, g->model, NULL, (int)g->threads, g->precision, TARGET_ROWS, err) ||
+    if (!target_open_with(&g->target, g->model, NULL, (int)g->threads, g->precision, TARGET_ROWS, g->packed, err) ||
         (g->stop.n > 0 && !target_needs_text(&g->target, err)) ||
         !(g->ids != NULL ? read_ids(g, err) : read_prompt(g, err)) || !choose_length(g, &length, err) ||
         !pairing_open(&g->pairing, &g->target, NULL, 1, length, err))
@@ -348,6 +349,7 @@ int command_generate(int argc, char **argv)
         { "context", FLAG_INT, &g.context, "N", "tokens in all at most; preset: what the model was made for", 1, 1 << 24 },
         { "threads", FLAG_INT, &g.threads, "N", "preset: one for each processor", 1, 1024 },
         PRECISION_FLAGS(g.precision),
+        PACKED_FLAG(g.packed),
         { "chat", FLAG_TEXT, &g.chat, "auto|none|chatml", "how the prompt is put to the model: as its own chat template has it\n"
                                                           "(auto, the preset), or as it stands (none)", 0, 0 },
         { "system", FLAG_TEXT, &g.system, "TEXT", "the system message of the chat", 0, 0 },

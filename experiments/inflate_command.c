@@ -20,11 +20,14 @@ static const char about[] =
     "one says, so a drafter can be tried beside a large target where there is only a small one. Its speeds are of\n"
     "no real model: the file is marked as inflated, and inspect and every report say so. Logits are equal to\n"
     "rounding, which activations of int8 can make visible in a text; with four times the width (or as it is) they\n"
-    "are equal to the last bit. Numbers are copied in the model's own types; rows must remain a whole number of\n"
-    "blocks. A GGUF file becomes a GGUF file, a Hugging Face directory a directory. PATH must not exist yet.\n";
+    "are equal to the last bit. Numbers are copied in the model's own types, so width and hidden must be whole\n"
+    "numbers of their blocks (of 32 for q4_0 to q8_0, of 256 for q4_k to q6_k); heads stay as large as they are,\n"
+    "and as many or more of them share a key-value head. A GGUF file becomes a GGUF file, a Hugging Face directory\n"
+    "a directory. PATH must not exist yet.\n";
 
 static const char examples[] =
     "  speclab inflate smollm2-135m-instruct --width 2304 --hidden 2816 --heads 32 --kv-heads 8 --out 1b.gguf\n"
+    "  speclab inflate smollm2-135m-instruct --layers 60 --out deep.gguf\n"
     "  speclab generate 1b.gguf --drafter small:model=smollm2-135m-instruct 'What is a prime number?'\n";
 
 struct asked {

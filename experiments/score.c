@@ -28,6 +28,7 @@ struct score {
     bool answers;
     long long threads;
     struct precision precision;
+    int packed; // enum packed_how
 
     struct target target;
     struct kv_cache *cache; // made anew when a text is longer than all before it
@@ -285,6 +286,7 @@ int command_score(int argc, char **argv)
           0, 0 },
         { "threads", FLAG_INT, &s.threads, "N", "preset: one for each processor", 1, 1024 },
         PRECISION_FLAGS(s.precision),
+        PACKED_FLAG(s.packed),
         { 0 },
     };
     const struct usage u = { "score", "MODEL [FILE.jsonl]", about, flags, examples, 1, 2 };
@@ -301,8 +303,8 @@ int command_score(int argc, char **argv)
         return usage_fail(&u, "--chat: %s", err.text);
 
     const char *path = n > 1 && strcmp(operand[1], "-") != 0 ? operand[1] : NULL;
-    bool ok =
-        target_open(&s.target, operand[0], NULL, (int)s.threads, s.precision, STRETCH, &err) && make_logits(&s, &err);
+    bool ok = target_open_with(&s.target, operand[0], NULL, (int)s.threads, s.precision, STRETCH, s.packed, &err) &&
+              make_logits(&s, &err);
     clock_gettime(CLOCK_MONOTONIC, &from);
     ok = ok && (s.answers ? score_answers(&s, path != NULL ? path : "/dev/stdin", &err) : score_texts(&s, path, &err));
     clock_gettime(CLOCK_MONOTONIC, &to);

@@ -50,6 +50,10 @@ struct backend {
     // take (a tied embedding is both head and table) accept what prepare returns; unprepare gives back what it took.
     struct tensor (*prepare)(struct backend *b, struct tensor w, enum activations a, struct error *err);
     void (*unprepare)(struct backend *b, struct tensor w);
+    // For whoever keeps packed weights in a file. `packed` shows what prepare made, the same bytes on every machine of one
+    // layout; prepare with w.data NULL makes room and leaves it to the caller to fill.
+    int packed_layout; // changes when these bytes do; 0: there is nothing to keep
+    void *(*packed)(struct backend *b, struct tensor w, size_t *bytes);
 
     // out (n, m) = x (n, k) w (m, k)^T + bias, one order of summation for every n; several weights that read the same x
     // share its rounding and the round of threads.

@@ -139,6 +139,11 @@ static void timed_unprepare(struct backend *b, struct tensor w)
     inner_of(b)->unprepare(inner_of(b), w);
 }
 
+static void *timed_packed(struct backend *b, struct tensor w, size_t *bytes)
+{
+    return inner_of(b)->packed(inner_of(b), w, bytes);
+}
+
 // ---- products
 
 static void timed_matmul(struct backend *b, struct tensor x, const struct product *p, int count)
@@ -281,6 +286,7 @@ static const struct backend table = {
     .describe = timed_describe,
     .prepare = timed_prepare,
     .unprepare = timed_unprepare,
+    .packed = timed_packed,
     .matmul = timed_matmul,
     .gated = timed_gated,
     .add = timed_add,
@@ -300,6 +306,7 @@ struct backend *backend_timed(struct backend *inner)
     struct timed *t = xcalloc(1, sizeof(*t));
     t->backend = table;
     t->backend.name = inner->name;
+    t->backend.packed_layout = inner->packed_layout;
     t->inner = inner;
     return &t->backend;
 }

@@ -92,8 +92,8 @@ static bool whole_blocks(const struct inflating *f, const struct stored *t, cons
     if (width % block != 0)
         return fail(err,
                     "%s: tensor %s: its rows would have %" PRId64 " numbers, which are no whole number of the blocks "
-                    "of %d that %s has",
-                    path, t->name, width, block, t->type);
+                    "of %d that %s has (%" PRId64 " are)",
+                    path, t->name, width, block, t->type, (width + block - 1) / block * block);
     return true;
 }
 

@@ -10,6 +10,7 @@
 #include "kernels/backend.h"
 #include "models/block.h"
 #include "models/config.h"
+#include "models/kept.h"
 #include "models/kv_cache.h"
 #include "models/weights.h"
 
@@ -25,18 +26,47 @@ struct model {
     int rows;                 // of a pass, at most
     struct tensor x, last;    // (rows, width)
     struct tensor tapped;     // (rows, width * taps), made when first asked for
+    struct kept *kept;        // packed weights of an earlier time; NULL: nobody asked for them, or they were read
     struct tensor **prepared; // what unprepare is owed
     int n_prepared;
     size_t bytes, bytes_by_type[TYPES];
 };
+
+static void owe(struct model *m, struct tensor *to)
+{
+    m->prepared = xrealloc(m->prepared, (size_t)(m->n_prepared + 1) * sizeof(struct tensor *));
+    m->prepared[m->n_prepared++] = to;
+}
 
 static bool claim(struct model *m, struct tensor *to, struct tensor w, struct error *err)
 {
     *to = m->backend->prepare(m->backend, w, m->activations, err);
     if (to->data == NULL)
         return false;
-    m->prepared = xrealloc(m->prepared, (size_t)(m->n_prepared + 1) * sizeof(struct tensor *));
-    m->prepared[m->n_prepared++] = to;
+    owe(m, to);
+    return true;
+}
+
+// As claim, if what it would make was kept: then nobody looks at w's numbers.
+static bool claim_kept(struct model *m, struct tensor *to, struct tensor w)
+{
+    struct backend *b = m->backend;
+    struct error ignored;
+    struct tensor room = tensor_of(NULL, w.type, w.rows, w.width);
+    size_t bytes;
+    if (m->kept == NULL || !kept_is_usable(m->kept))
+        return false;
+    room = b->prepare(b, room, m->activations, &ignored);
+    if (room.packed == NULL)
+        return false;
+    void *packed = b->packed(b, room, &bytes);
+    if (!kept_has(m->kept, w, bytes) || !kept_read(m->kept, packed)) {
+        b->unprepare(b, room);
+        return false;
+    }
+    *to = room;
+    to->data = w.data;
+    owe(m, to);
     return true;
 }
 
@@ -50,10 +80,10 @@ static bool get_matrix(struct model *m, const char *name, int64_t rows, int64_t 
                        struct error *err)
 {
     struct tensor w;
-    if (!weights_get(m->weights, name, rows, width, &w, err))
+    if (!weights_look(m->weights, name, rows, width, &w, err))
         return false;
     count(m, w);
-    return claim(m, to, w, err);
+    return claim_kept(m, to, w) || (weights_get(m->weights, name, rows, width, &w, err) && claim(m, to, w, err));
 }
 
 // A vector as floats on the backend, whatever its type in the checkpoint.
@@ -174,8 +204,9 @@ static bool get_all(struct model *m, struct error *err)
             return false;
     if (!get_vector(m, "model.norm.weight", s->width, &m->norm, err))
         return false;
+    // Its rows are read as they are, too.
     if (!weights_get(m->weights, "model.embed_tokens.weight", s->vocab, s->width, &w, err) ||
-        !claim(m, &m->embedding, w, err))
+        !(claim_kept(m, &m->embedding, w) || claim(m, &m->embedding, w, err)))
         return false;
     if (!m->config.tied)
         return get_matrix(m, "lm_head.weight", s->vocab, s->width, &m->head, err);
@@ -191,7 +222,20 @@ static bool make(struct model *m, struct tensor *t, int64_t width, struct error 
     return t->data != NULL || fail(err, "%s: no room for a pass of %d rows", b->name, m->rows);
 }
 
-struct model *model_open(const char *path, struct backend *b, enum activations a, int rows, struct error *err)
+// After all have been claimed: what was not read is written for the next time.
+static void keep(struct model *m)
+{
+    struct packed_bytes *p = xcalloc((size_t)m->n_prepared, sizeof(*p));
+    for (int i = 0; i < m->n_prepared; i++) {
+        p[i].w = *m->prepared[i];
+        p[i].data = m->backend->packed(m->backend, p[i].w, &p[i].bytes);
+    }
+    kept_write(m->kept, p, (size_t)m->n_prepared);
+    free(p);
+}
+
+static struct model *open_model(const char *path, struct backend *b, enum activations a, int rows, char **kept,
+                                struct error *err)
 {
     struct model *m = xcalloc(1, sizeof(*m));
     m->backend = b;
@@ -210,16 +254,37 @@ struct model *model_open(const char *path, struct backend *b, enum activations a
                                          .context = c->context,
                                          .norm_eps = c->norm_eps };
         m->weights = weights_open(c, err);
+        if (m->weights != NULL && kept != NULL && b->packed_layout != 0)
+            m->kept = kept_open(c, m->weights, b->packed_layout);
         ok = m->weights != NULL && settle_activations(m, err) && get_all(m, err) && make(m, &m->x, c->width, err) &&
              make(m, &m->last, c->width, err);
         if (ok && !scratch_create(&m->scratch, b, &m->shape, rows))
             ok = fail(err, "%s: no room for a pass of %d rows", b->name, rows);
         ok = ok && b->sync(b, err);
     }
+    if (ok && m->kept != NULL) {
+        if (!kept_is_whole(m->kept))
+            keep(m);
+        *kept = kept_sentence(m->kept);
+    }
+    kept_close(m->kept);
+    m->kept = NULL;
     if (ok)
         return m;
     model_close(m);
     return NULL;
+}
+
+struct model *model_open(const char *path, struct backend *b, enum activations a, int rows, struct error *err)
+{
+    return open_model(path, b, a, rows, NULL, err);
+}
+
+struct model *model_open_keeping(const char *path, struct backend *b, enum activations a, int rows, char **kept,
+                                 struct error *err)
+{
+    *kept = NULL;
+    return open_model(path, b, a, rows, kept, err);
 }
 
 void model_close(struct model *m)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -279,7 +280,22 @@ static bool write_directory(const struct rewrite *r, const char *to, struct erro
     return ok;
 }
 
+// Before anything is written: a size too large by a slip would fill the disk for everyone else first.
+static bool has_room(const struct rewrite *r, const char *to, struct error *err)
+{
+    const char *slash = strrchr(to, '/');
+    char *directory = slash == NULL ? xstrdup(".") : slash == to ? xstrdup("/") : xstrndup(to, (size_t)(slash - to));
+    struct statvfs v;
+    bool known = statvfs(directory, &v) == 0 && v.f_blocks > 0; // some file systems have no number
+    free(directory);
+    double wanted = (double)putting_of(r).total, there = known ? (double)v.f_bavail * (double)v.f_frsize : 0;
+    return !known || wanted <= there ||
+           fail(err, "%s: no room: it would have %.1f MB, and %.1f MB are free there", to, wanted / 1e6, there / 1e6);
+}
+
 bool rewrite_write(const struct rewrite *r, const char *to, struct error *err)
 {
+    if (!has_room(r, to, err))
+        return false;
     return r->gguf ? write_gguf(r, to, err) : write_directory(r, to, err);
 }

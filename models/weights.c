@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/error.h"
 #include "core/memory.h"
@@ -319,22 +320,43 @@ static bool fail_missing(const struct weights *w, const char *name, struct error
     return false;
 }
 
-bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t width, struct tensor *to, struct error *err)
+static struct weight *find_fitting(struct weights *w, const char *name, int64_t rows, int64_t width, struct error *err)
 {
     struct weight *t = find(w, name);
-    if (t == NULL)
-        return fail_missing(w, name, err);
+    if (t == NULL) {
+        fail_missing(w, name, err);
+        return NULL;
+    }
     t->asked = true;
     if (t->tensor.rows != rows || t->tensor.width != width)
-        return fail(err, "%s: tensor %s: expected %" PRId64 " rows of %" PRId64 ", found %" PRId64 " of %" PRId64,
-                    t->file, t->stored, rows, width, t->tensor.rows, t->tensor.width);
-    if (!t->known && t->ggml >= 0)
-        return fail(err,
-                    "%s: tensor %s: its type, %s (%d), is not one of f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, "
-                    "q4_k, q5_k, q6_k",
-                    t->file, t->stored, t->type_name, t->ggml);
-    if (!t->known)
-        return fail(err, "%s: tensor %s: expected F32, F16 or BF16, found %s", t->file, t->stored, t->type_name);
+        fail(err, "%s: tensor %s: expected %" PRId64 " rows of %" PRId64 ", found %" PRId64 " of %" PRId64, t->file,
+             t->stored, rows, width, t->tensor.rows, t->tensor.width);
+    else if (!t->known && t->ggml >= 0)
+        fail(err,
+             "%s: tensor %s: its type, %s (%d), is not one of f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, "
+             "q4_k, q5_k, q6_k",
+             t->file, t->stored, t->type_name, t->ggml);
+    else if (!t->known)
+        fail(err, "%s: tensor %s: expected F32, F16 or BF16, found %s", t->file, t->stored, t->type_name);
+    else
+        return t;
+    return NULL;
+}
+
+bool weights_look(struct weights *w, const char *name, int64_t rows, int64_t width, struct tensor *to,
+                  struct error *err)
+{
+    struct weight *t = find_fitting(w, name, rows, width, err);
+    if (t != NULL)
+        *to = t->tensor;
+    return t != NULL;
+}
+
+bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t width, struct tensor *to, struct error *err)
+{
+    struct weight *t = find_fitting(w, name, rows, width, err);
+    if (t == NULL)
+        return false;
     if (!t->checked) {
         int64_t bad = row_not_finite(&t->tensor);
         if (bad >= 0)
@@ -389,6 +411,25 @@ uint64_t weights_hash(const struct weights *w)
         hash = mixed(hash, &t->tensor.width, sizeof(t->tensor.width));
         if (t->in_file != NULL)
             hash = mixed_sample(hash, t->in_file, t->bytes);
+    }
+    return hash;
+}
+
+uint64_t weights_stamp(const struct weights *w)
+{
+    uint64_t hash = 0xcbf29ce484222325;
+    const char *before = NULL;
+    for (size_t i = 0; i < w->n; i++) {
+        const char *file = w->weight[i].file;
+        struct stat st = { 0 };
+        if (file == before)
+            continue;
+        before = file;
+        if (stat(file, &st) != 0)
+            st.st_size = -1;
+        hash = mixed(hash, &st.st_size, sizeof(st.st_size));
+        hash = mixed(hash, &st.st_mtim.tv_sec, sizeof(st.st_mtim.tv_sec));
+        hash = mixed(hash, &st.st_mtim.tv_nsec, sizeof(st.st_mtim.tv_nsec));
     }
     return hash;
 }

@@ -20,9 +20,14 @@ void weights_close(struct weights *w);
 // scales included) is checked to be finite. The error names file, tensor, expected and found.
 bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t width, struct tensor *to,
                  struct error *err);
+// As weights_get, but of its numbers nothing is looked at, moved or promised: for whoever has them already.
+bool weights_look(struct weights *w, const char *name, int64_t rows, int64_t width, struct tensor *to,
+                  struct error *err);
 bool weights_has(const struct weights *w, const char *name);
 size_t weights_bytes(const struct weights *w);  // of all tensors in the files
 uint64_t weights_hash(const struct weights *w); // of names, shapes and a sample of the data: which weights a run used
+// Of the files' sizes and times: whether they are still the same.
+uint64_t weights_stamp(const struct weights *w);
 // Tensors of the checkpoint for inspect: i-th name, type name ("q4_1"), rows, width, bytes. false: no more.
 bool weights_list(const struct weights *w, size_t i, const char **name, const char **type, int64_t *rows,
                   int64_t *width, size_t *bytes);

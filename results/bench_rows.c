@@ -36,14 +36,13 @@ static bool put_head(struct store *s, const struct bench_row *r, int64_t *id, st
 {
     const char *const text[] = { r->target, r->target_hash, r->model_type, r->activations,
                                  r->cache,  r->draft,       r->draft_hash, r->draft_activations,
-                                 r->peer,   r->device,      r->machine,    r->revision,
-                                 r->started };
+                                 r->device, r->machine,     r->revision,   r->started };
     const double real[] = { r->overhead_ns, r->overhead_low_ns, r->overhead_high_ns };
     struct query *q = query_open(
         s,
         "INSERT INTO bench (target, target_hash, model_type, activations, cache, draft, draft_hash, draft_activations,"
-        " peer, device, machine, revision, started, overhead_ns, overhead_low_ns, overhead_high_ns, threads,"
-        " weight_bytes) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) RETURNING id");
+        " device, machine, revision, started, overhead_ns, overhead_low_ns, overhead_high_ns, threads, weight_bytes)"
+        " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) RETURNING id");
     put_texts(q, text, COUNT(text));
     put_reals(q, real, COUNT(real));
     query_put_int(q, r->threads);
@@ -51,6 +50,15 @@ static bool put_head(struct store *s, const struct bench_row *r, int64_t *id, st
     while (query_next(q))
         *id = query_int(q, 0);
     return query_close(q, err);
+}
+
+static bool put_peer(struct store *s, int64_t bench, int number, const char *name, struct error *err)
+{
+    struct query *q = query_open(s, "INSERT INTO bench_peer (bench, peer, name) VALUES (?,?,?)");
+    query_put_int(q, bench);
+    query_put_int(q, number);
+    query_put_text(q, name);
+    return perform(q, err);
 }
 
 static bool put_peak(struct store *s, int64_t bench, const struct bench_peak_row *r, struct error *err)
@@ -79,7 +87,7 @@ static bool put_round(struct store *s, int64_t bench, int number, const struct b
 }
 
 static const char time_sql[] =
-    "INSERT INTO bench_time (bench, round, what, context, n, ns, peer_ns) VALUES (?,?,?,?,?,?,nullif(?, 0))";
+    "INSERT INTO bench_time (bench, round, what, context, n, peer, ns) VALUES (?,?,?,?,?,?,?)";
 
 static bool put_time(struct store *s, int64_t bench, const struct bench_time_row *r, struct error *err)
 {
@@ -89,8 +97,8 @@ static bool put_time(struct store *s, int64_t bench, const struct bench_time_row
     query_put_text(q, r->what);
     query_put_int(q, r->context);
     query_put_int(q, r->n);
+    query_put_int(q, r->peer);
     query_put_int(q, r->ns);
-    query_put_int(q, r->peer_ns);
     return perform(q, err);
 }
 
@@ -129,6 +137,8 @@ static bool put_cost(struct store *s, int64_t bench, const struct bench_cost_row
 static bool put_all(struct store *s, const struct bench_row *r, int64_t *id, struct error *err)
 {
     bool ok = put_head(s, r, id, err);
+    for (int i = 0; i < r->peers && ok; i++)
+        ok = put_peer(s, *id, i + 1, r->peer[i], err);
     for (int i = 0; i < r->peaks && ok; i++)
         ok = put_peak(s, *id, &r->peak[i], err);
     for (int i = 0; i < r->rounds && ok; i++)
@@ -160,7 +170,7 @@ static bool read_points(struct store *s, int64_t bench, const char *placement, s
     struct cost_point *p = NULL;
     size_t n = 0, room = 0;
     struct query *q = query_open(s, "SELECT n, context, median_ns FROM bench_pass"
-                                    " WHERE what = 'pass' AND bench = ? AND placement = ?");
+                                    " WHERE what = 'pass' AND peer = 0 AND bench = ? AND placement = ?");
     query_put_int(q, bench);
     query_put_text(q, placement);
     while (query_next(q)) {

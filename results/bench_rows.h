@@ -23,7 +23,8 @@ struct bench_time_row {
     int round;
     const char *what; // "pass", "draft_step", "prompt"
     int context, n;
-    int64_t ns, peer_ns; // peer_ns 0: it was not asked
+    int peer; // 0: ours; otherwise the number of a peer, from 1
+    int64_t ns;
 };
 
 struct bench_operation_row {
@@ -42,17 +43,17 @@ struct bench_cost_row {
 struct bench_row {
     const char *target, *target_hash, *model_type, *activations, *cache;
     const char *draft, *draft_hash, *draft_activations; // NULL: there is none
-    const char *peer;                                   // NULL: none
     const char *device, *machine, *revision, *started;
     int threads;
     int64_t weight_bytes;
     double overhead_ns, overhead_low_ns, overhead_high_ns; // NAN: not measured
+    const char *const *peer;                               // names
     const struct bench_peak_row *peak;
     const struct bench_round_row *round;
     const struct bench_time_row *time;
     const struct bench_operation_row *operation;
     const struct bench_cost_row *cost;
-    int peaks, rounds, times, operations, costs;
+    int peers, peaks, rounds, times, operations, costs;
 };
 
 bool store_bench(struct store *s, const struct bench_row *r, int64_t *id, struct error *err); // one transaction

@@ -261,32 +261,79 @@ static void put_acceptance(struct text *out, const struct contest *c)
     }
 }
 
+// With fewer prompts an interval says little more than that it is one.
+enum { PROMPTS_OF_INTERVAL = 3 };
+
+// A speedup in at most four characters.
+static const char *short_figure(char *to, size_t room, double x)
+{
+    if (isnan(x))
+        snprintf(to, room, "-");
+    else if (x >= 9999.5)
+        snprintf(to, room, ">1e4");
+    else
+        snprintf(to, room, "%.*f", x < 9.995 ? 2 : x < 99.95 ? 1 : 0, x);
+    return to;
+}
+
+static void put_with_interval(struct text *out, const struct interval *x, bool enough)
+{
+    char value[32], low[32], high[32], s[80] = "";
+    if (enough && !isnan(x->low))
+        snprintf(s, sizeof(s), " [%s, %s]", short_figure(low, sizeof(low), x->low),
+                 short_figure(high, sizeof(high), x->high));
+    text_printf(out, "%5s%-13s", short_figure(value, sizeof(value), x->value), s);
+}
+
+static void end_line(struct text *out)
+{
+    while (out->n > 0 && out->s[out->n - 1] == ' ')
+        out->s[--out->n] = '\0';
+    text_puts(out, "\n");
+}
+
+static bool put_category(struct store *s, struct text *out, const struct contest *c, int category, int first, int last,
+                         bool intervals, struct error *err)
+{
+    const char *name = c->category[category];
+    const int64_t prompts = c->category_prompts[category];
+    size_t n = bytes_of(name, strlen(name), 18);
+    text_add(out, name, n);
+    text_printf(out, "%*s%6lld%s", 18 - characters_of(name, n), "", (long long)prompts, intervals ? "" : "   ");
+    for (int i = first; i < last; i++) {
+        struct interval speedup;
+        if (!speedup_read(s, c->run[i].run, name, &speedup, err))
+            return false;
+        if (intervals)
+            put_with_interval(out, &speedup, prompts >= PROMPTS_OF_INTERVAL);
+        else
+            put_figure(out, 7, speedup.value);
+    }
+    end_line(out);
+    return true;
+}
+
+// As many runs beside one another as there is room for.
 static bool put_categories(struct store *s, struct text *out, const struct contest *c, struct error *err)
 {
-    enum { AT_ONCE = 7 };
+    bool intervals = false;
+    for (int k = 0; k < c->n_categories; k++)
+        intervals |= c->category_prompts[k] >= PROMPTS_OF_INTERVAL;
+    const int at_once = intervals ? 3 : 7;
     int first = 0;
     while (first < c->n && c->run[first].baseline)
         first++;
-    for (; first < c->n && c->n_categories > 1; first += AT_ONCE) {
-        int last = first + AT_ONCE < c->n ? first + AT_ONCE : c->n;
-        text_puts(out, "\nSpeedup over none, by category\n                 prompts run");
+    for (; first < c->n && c->n_categories > 1; first += at_once) {
+        int last = first + at_once < c->n ? first + at_once : c->n;
+        text_puts(out, intervals ? "\nSpeedup over none, by category, with 95 % intervals by prompt\n"
+                                   "run              prompts"
+                                 : "\nSpeedup over none, by category\n                 prompts run");
         for (int i = first; i < last; i++)
-            text_printf(out, "%6d%s", i + 1, !c->run[i].lossless ? "*" : i + 1 < last ? " " : "");
-        text_puts(out, "\n");
-        for (int k = 0; k < c->n_categories; k++) {
-            const char *name = c->category[k];
-            size_t n = bytes_of(name, strlen(name), 18);
-            text_add(out, name, n);
-            text_printf(out, "%*s%6lld    ", 18 - characters_of(name, n), "", (long long)c->category_prompts[k]);
-            for (int i = first; i < last; i++) {
-                struct interval speedup;
-                if (!speedup_read(s, c->run[i].run, name, &speedup, err))
-                    return false;
-                put_figure(out, 6, speedup.value);
-                text_puts(out, i + 1 < last ? " " : "");
-            }
-            text_puts(out, "\n");
-        }
+            text_printf(out, intervals ? "%5d%-13s" : "%6d%-1s", i + 1, c->run[i].lossless ? "" : "*");
+        end_line(out);
+        for (int k = 0; k < c->n_categories; k++)
+            if (!put_category(s, out, c, k, first, last, intervals, err))
+                return false;
     }
     return true;
 }

@@ -1,7 +1,7 @@
 -- schema_bench.sql - what `speclab bench` measured: facts again, and one thing that is computed, the fitted cost model, because
 -- later predictions name it. Medians are the view bench_pass.
 --
--- Rounds count from 0. Placement: how the machine's processors and memory stood to one another (docs/results.md).
+-- Rounds count from 0. Placement: how the machine's processors and memory stood to one another (docs/performance.md).
 
 CREATE TABLE bench (                    -- one call of it
     id                INTEGER PRIMARY KEY,
@@ -14,7 +14,6 @@ CREATE TABLE bench (                    -- one call of it
     draft             TEXT,             -- NULL: there was no draft model
     draft_hash        TEXT,
     draft_activations TEXT,
-    peer              TEXT,             -- the engine beside which it ran, and its version; NULL: none
     device            TEXT NOT NULL,
     machine           TEXT NOT NULL,
     threads           INTEGER NOT NULL CHECK (threads >= 1),
@@ -25,6 +24,13 @@ CREATE TABLE bench (                    -- one call of it
     overhead_high_ns  REAL
 ) STRICT;
 CREATE INDEX bench_target ON bench (target_hash, activations, cache, threads);
+
+CREATE TABLE bench_peer (               -- engines that ran the same in the same rounds
+    bench INTEGER NOT NULL REFERENCES bench ON DELETE CASCADE,
+    peer  INTEGER NOT NULL CHECK (peer >= 1),
+    name  TEXT NOT NULL,                -- and version
+    PRIMARY KEY (bench, peer)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE bench_peak (               -- the most that the processor multiplies and adds, operands in registers
     bench      INTEGER NOT NULL REFERENCES bench ON DELETE CASCADE,
@@ -55,9 +61,9 @@ CREATE TABLE bench_time (               -- one measurement
     what    TEXT NOT NULL CHECK (what IN ('pass', 'draft_step', 'prompt')),
     context INTEGER NOT NULL CHECK (context >= 0),              -- cached tokens
     n       INTEGER NOT NULL CHECK (n >= 1),                    -- rows; tokens of the prompt
+    peer    INTEGER NOT NULL CHECK (peer >= 0),                 -- whose; 0: ours
     ns      INTEGER NOT NULL CHECK (ns > 0),                    -- a pass: with the logits of every row
-    peer_ns INTEGER CHECK (peer_ns > 0),                        -- of the peer; NULL: it was not asked
-    PRIMARY KEY (bench, round, what, context, n),
+    PRIMARY KEY (bench, round, what, context, n, peer),
     FOREIGN KEY (bench, round) REFERENCES bench_round ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 

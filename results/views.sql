@@ -234,27 +234,27 @@ GROUP BY r.id;
 
 DROP VIEW IF EXISTS bench_pass;
 CREATE VIEW bench_pass AS
--- What `bench` measured, over the rounds that count in each placement (or all rounds, of a bench in which none does): median,
--- quartiles and extremes of the time, of the peer's, and of the ratio peer / ours within each round. Quartiles go straight
--- from one measurement to the next: the weights 1 - |k - place| do that.
+-- What `bench` measured, of us (peer 0) and of each peer, over the rounds that count in each placement (or all rounds, of a bench
+-- in which none does): median, quartiles and extremes of the time, and of the ratio this / ours within each round. Quartiles go
+-- straight from one measurement to the next: the weights 1 - |k - place| do that.
 WITH counted AS (
-    SELECT t.bench, r.placement, t.what, t.context, t.n, t.ns, t.peer_ns, 1.0 * t.peer_ns / t.ns AS ratio
+    SELECT t.bench, r.placement, t.what, t.context, t.n, t.peer, t.ns, 1.0 * t.ns / o.ns AS ratio
     FROM bench_time AS t JOIN bench_round AS r ON r.bench = t.bench AND r.round = t.round
+    JOIN bench_time AS o ON (o.bench, o.round, o.what, o.context, o.n, o.peer) = (t.bench, t.round, t.what, t.context, t.n, 0)
     WHERE r.counts OR NOT EXISTS (SELECT * FROM bench_round AS o WHERE o.bench = t.bench AND o.counts)
 ), ranked AS (
     SELECT *, count(*) OVER same AS rounds, row_number() OVER (same ORDER BY ns) AS k,
-           row_number() OVER (same ORDER BY peer_ns) AS peer_k, row_number() OVER (same ORDER BY ratio) AS ratio_k
-    FROM counted WINDOW same AS (PARTITION BY bench, placement, what, context, n)
+           row_number() OVER (same ORDER BY ratio) AS ratio_k
+    FROM counted WINDOW same AS (PARTITION BY bench, placement, what, context, n, peer)
 ), placed AS (
     SELECT *, 1 + (rounds - 1) / 4.0 AS low, 1 + (rounds - 1) / 2.0 AS middle, 1 + (rounds - 1) * 3 / 4.0 AS high FROM ranked
 )
-SELECT bench, placement, what, context, n, rounds, sum(ns * max(0, 1 - abs(k - middle))) AS median_ns,
+SELECT bench, placement, what, context, n, peer, rounds, sum(ns * max(0, 1 - abs(k - middle))) AS median_ns,
        sum(ns * max(0, 1 - abs(k - low))) AS low_ns, sum(ns * max(0, 1 - abs(k - high))) AS high_ns, min(ns) AS least_ns,
-       max(ns) AS most_ns, sum(peer_ns * max(0, 1 - abs(peer_k - middle))) AS peer_median_ns,
-       sum(peer_ns * max(0, 1 - abs(peer_k - low))) AS peer_low_ns, sum(peer_ns * max(0, 1 - abs(peer_k - high))) AS peer_high_ns,
+       max(ns) AS most_ns,
        sum(ratio * max(0, 1 - abs(ratio_k - middle))) AS ratio, sum(ratio * max(0, 1 - abs(ratio_k - low))) AS ratio_low,
        sum(ratio * max(0, 1 - abs(ratio_k - high))) AS ratio_high
-FROM placed GROUP BY bench, placement, what, context, n;
+FROM placed GROUP BY bench, placement, what, context, n, peer;
 
 DROP VIEW IF EXISTS cost_of_pass;
 CREATE VIEW cost_of_pass AS
@@ -264,7 +264,7 @@ SELECT p.bench, p.placement, p.context, p.n, p.rounds, p.median_ns, p.median_ns 
        k.a + k.b * p.n + k.s * max(0, p.n - k.n0) + k.d * p.context + k.e * p.n * p.context AS hinge_ns,
        (k.a + k.b * p.n + k.s * max(0, p.n - k.n0) + k.d * p.context + k.e * p.n * p.context) / p.median_ns - 1 AS hinge_error
 FROM bench_pass AS p
-LEFT JOIN bench_pass AS one ON one.what = 'pass' AND one.n = 1
+LEFT JOIN bench_pass AS one ON one.what = 'pass' AND one.n = 1 AND one.peer = 0
       AND (one.bench, one.placement, one.context) = (p.bench, p.placement, p.context)
 LEFT JOIN cost AS k ON k.bench = p.bench AND k.placement = p.placement
-WHERE p.what = 'pass';
+WHERE p.what = 'pass' AND p.peer = 0;

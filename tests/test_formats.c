@@ -502,6 +502,38 @@ static void the_hash_sees_a_changed_weight(void **state)
 }
 
 // The formulas of reference and paper in double, without the float steps.
+// Hugging Face's tokenizers without a limit say "model_max_length": 1000000000000000019884624838656.
+static void a_whole_number_too_big_for_us_is_read_as_a_real(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"a\": 1000000000000000019884624838656, \"b\": -9223372036854775809, \"c\": "
+                               "9223372036854775807, \"d\": \"99999999999999999999 \\\" 99999999999999999999\", "
+                               "\"e\": [99999999999999999999,1], \"f\": 12345678901234567890123.5e-3}";
+    struct json *j = json_parse(text, sizeof(text) - 1, "text", &err);
+    assert_non_null(j);
+    const struct json *a = json_get(j, "a"), *b = json_get(j, "b"), *e = json_get(j, "e");
+    assert_true(!json_is_int(a) && json_is_number(a) && json_number(a) == 1e30);
+    assert_true(!json_is_int(b) && json_is_number(b) && json_number(b) == -0x1p63);
+    assert_true(json_is_int(json_get(j, "c")) && json_int(json_get(j, "c")) == INT64_MAX);
+    assert_string_equal(json_text(json_get(j, "d")), "99999999999999999999 \" 99999999999999999999");
+    assert_true(!json_is_int(json_at(e, 0)) && json_int(json_at(e, 1)) == 1);
+    json_free(j);
+    assert_null(json_parse("{\"a\": 99999999999999999999, x}", 30, "text", &err));
+    assert_non_null(strstr(err.text, "text:1:"));
+    assert_null(json_parse("1e999", 5, "text", &err));
+
+    char *hf = tiny_path("unlimited"), *path = xformat("%s/tokenizer_config.json", hf);
+    tiny_write_hf(hf,
+                  &(const struct tiny){
+                      .vocab = 64, .width = 32, .hidden = 32, .layers = 1, .heads = 1, .kv_heads = 1, .head_dim = 32 });
+    write_file(path, "{\"model_max_length\": 1000000000000000019884624838656}");
+    struct checkpoint c = checkpoint_open(hf);
+    assert_int_equal(c.config.width, 32);
+    checkpoint_close(&c);
+    free(path);
+    free(hf);
+}
+
 static void rope_follows_its_formulas(void **state)
 {
     (void)state;
@@ -606,6 +638,7 @@ int main(void)
         cmocka_unit_test(a_tensor_that_lies_crooked_is_moved),
         cmocka_unit_test(a_tensor_of_another_shape_or_name_is_refused),
         cmocka_unit_test(the_hash_sees_a_changed_weight),
+        cmocka_unit_test(a_whole_number_too_big_for_us_is_read_as_a_real),
         cmocka_unit_test(rope_follows_its_formulas),
         cmocka_unit_test(ends_and_templates_are_found_wherever_they_stand),
         cmocka_unit_test(the_demonstration_model_is_what_it_should_be),

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -343,6 +344,8 @@ static void what_cannot_be_had_is_one_sentence(void **state)
         { { 0 }, "nothing would become larger" },
         { { 64, 96, 4, 2, 2 }, "nothing would become larger" },
         { { .width = 100 }, "output.weight: its rows would have 100 numbers, which are no whole number" },
+        { { .width = 100 }, "of the blocks of 32 that q4_0 has (128 are)" },
+        { { .width = 1 << 22, .hidden = 1 << 22, .layers = 1000 }, "no room: it would have " },
         { { .hidden = 100 }, "blk.0.ffn_down.weight: its rows would have 100 numbers" },
     };
     struct tiny t = usual;
@@ -408,6 +411,43 @@ static void a_full_disk_leaves_nothing_behind(void **state)
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
         free(from);
         free(to);
+    }
+}
+
+// Killed half-way, here by the system at 100,000 bytes, one leaves nothing under the name that was asked for. What it does
+// leave the next try writes over, if it is a file; a directory is named.
+static void one_that_is_killed_leaves_no_half_model(void **state)
+{
+    (void)state;
+    static const struct rlimit little = { 100000, 100000 };
+    static const struct sizes sizes = { .width = 160, .layers = 9 };
+    for (int gguf = 0; gguf < 2; gguf++) {
+        char *from = tiny_path(gguf ? "q4.gguf" : "small_hf_f32"), *to = tiny_path(gguf ? "half.gguf" : "half"),
+             *part = xformat("%s.part", to);
+        int status;
+        fflush(NULL);
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            signal(SIGXFSZ, SIG_DFL);
+            if (setrlimit(RLIMIT_FSIZE, &little) == 0)
+                inflate_model(from, &sizes, to, cpu, NULL, &err);
+            _exit(0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ);
+        assert_int_not_equal(access(to, F_OK), 0);
+        assert_int_equal(access(part, F_OK), 0);
+        if (gguf) {
+            inflate(from, &sizes, to);
+            assert_true(distance(from, to) <= 1e-5);
+        } else {
+            assert_false(inflate_model(from, &sizes, to, cpu, NULL, &err));
+            assert_non_null(strstr(err.text, "half.part: cannot be made: File exists (left by an earlier try"));
+        }
+        free(from);
+        free(to);
+        free(part);
     }
 }
 
@@ -495,6 +535,9 @@ static void whoever_looks_is_told_that_it_is_inflated(void **state)
                          large, prompts, small);
     file_write(yaml, text);
     file_write(prompts, "{\"prompt\": \"the inning\"}\n");
+    s = child_run("run --dry-run %s --db %s", yaml, db);
+    says(s.out, "marked as inflated");
+    said_free(&s);
     s = child_run("run %s --db %s", yaml, db);
     said_insist(&s, "run");
     said_free(&s);
@@ -547,6 +590,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_had_is_one_sentence),
         cmocka_unit_test(tensors_that_nothing_is_known_of_are_not_made_larger),
         cmocka_unit_test(a_full_disk_leaves_nothing_behind),
+        cmocka_unit_test(one_that_is_killed_leaves_no_half_model),
         cmocka_unit_test(mistakes_are_one_sentence),
         cmocka_unit_test(whoever_looks_is_told_that_it_is_inflated),
     };

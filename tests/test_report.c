@@ -193,6 +193,28 @@ static void a_cache_that_is_not_f32_is_named(void **state)
     made_up_free(m);
 }
 
+// From three prompts of a kind on there is an interval, which holds the speedup, by prompts of that kind alone.
+static void categories_of_three_prompts_have_intervals(void **state)
+{
+    (void)state;
+    struct made_up *m = made_up_facts(4, 7, 1, 1);
+    for (int i = 0; i < m->n; i++)
+        m->sequence[i].row.category = m->sequence[i].row.prompt < 2 ? "few" : "many";
+    struct store *s = filled(m);
+    char *text = reported(s, (struct report_options){ 0 });
+    fits(text, 80);
+    says(text, "\nSpeedup over none, by category, with 95 % intervals by prompt\nrun              prompts    2");
+    const char *few = strstr(text, "\nfew                    2 "), *many = strstr(text, "\nmany                   5 ");
+    assert_true(few != NULL && many != NULL);
+    double value, low, high;
+    assert_int_equal(sscanf(many + 25, "%lf [%lf, %lf]", &value, &low, &high), 3);
+    assert_true(low <= value && value <= high);
+    assert_true(strchr(few, '[') > strchr(few + 1, '\n'));
+    free(text);
+    store_close(s);
+    made_up_free(m);
+}
+
 static void many_runs_and_great_numbers_keep_their_columns(void **state)
 {
     (void)state;
@@ -550,6 +572,7 @@ int main(void)
         TEST(the_table_has_the_views_numbers),
         TEST(long_names_are_folded),
         TEST(a_cache_that_is_not_f32_is_named),
+        TEST(categories_of_three_prompts_have_intervals),
         TEST(many_runs_and_great_numbers_keep_their_columns),
         TEST(sampled_texts_are_not_compared_unless_the_rule_is_match),
         TEST(an_experiment_without_texts_is_still_told),

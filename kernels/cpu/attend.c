@@ -6,7 +6,7 @@
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/vectors.h"
 
-enum { KEYS_AHEAD = 48 }; // positions; values are asked for while keys are read
+enum { KEYS_AHEAD = 48 };                                       // positions; values are asked for while keys are read
 enum { COLUMNS = 16, V = COLUMNS / W, ROOM = SPLIT + COLUMNS }; // positions handled together; a score row's floats
 #define UNROLL _Pragma("GCC unroll 16")
 
@@ -170,7 +170,7 @@ static void row_floats(float *to, enum type type, const uint8_t *row, int64_t fr
 
 // ---- scores
 
-// score rows (m, ROOM apart), sixteen positions each = q (hd, m) . keys (hd, COLUMNS)
+// score rows (m, ROOM apart), sixteen positions each = q (m, hd) . keys (hd, COLUMNS)
 INLINE void scores(int m, float *score, const float *q, const float *keys, int hd)
 {
     vf a[QUERIES][V];
@@ -185,7 +185,7 @@ INLINE void scores(int m, float *score, const float *q, const float *keys, int h
         vf k = load(keys + d * COLUMNS + v * W);
         UNROLL
         for (int i = 0; i < m; i++)
-            a[i][v] = mad(k, all(q[d * m + i]), a[i][v]);
+            a[i][v] = mad(k, all(q[i * hd + d]), a[i][v]);
     }
     UNROLL
     for (int i = 0; i < m; i++)
@@ -317,7 +317,7 @@ static int padded(int head_dim)
 
 struct work {
     int queries, padded;
-    float *q;     // tiles of (hd, m <= QUERIES)
+    float *q;     // (queries, hd), scaled
     float *keys;  // (hd, COLUMNS)
     float *value; // (COLUMNS, padded)
     float *score; // (queries, ROOM)
@@ -366,35 +366,34 @@ static int sparse_rows(const struct attend_call *c, int i, int from, int to, int
     return n;
 }
 
-static const uint8_t *cache_row(struct tensor t, int64_t row)
+static const uint8_t *key_row(const struct attend_call *c, int64_t row)
 {
-    return (const uint8_t *)t.data + (size_t)row * type_row_bytes(t.type, t.width);
+    return (const uint8_t *)c->keys.data + (size_t)row * c->row_bytes;
 }
 
-// Queries of rows from .. from + n of the block, scaled, in tiles.
+static const uint8_t *value_row(const struct attend_call *c, int64_t row)
+{
+    return (const uint8_t *)c->values.data + (size_t)row * c->row_bytes;
+}
+
 static void take_queries(const struct attend_call *c, struct attend_block b, int kv_head, struct work *w)
 {
     const int group = c->heads / c->kv_heads, hd = c->head_dim;
     const float scale = 1.0f / sqrtf((float)hd);
-    for (int first = 0; first < w->queries; first += QUERIES) {
-        int m = w->queries - first < QUERIES ? w->queries - first : QUERIES;
-        for (int i = 0; i < m; i++) {
-            int row = b.first + (first + i) / group, head = kv_head * group + (first + i) % group;
-            const float *q = c->q + ((int64_t)row * c->heads + head) * hd;
-            for (int d = 0; d < hd; d++)
-                w->q[first * hd + d * m + i] = q[d] * scale;
-        }
+    for (int r = 0; r < b.n; r++) { // the heads of a group lie side by side
+        const float *q = c->q + ((int64_t)(b.first + r) * c->heads + kv_head * group) * hd;
+        for (int d = 0; d < group * hd; d++)
+            w->q[r * group * hd + d] = q[d] * scale;
     }
 }
 
-// Asks memory for a head's part of positions from .. to: a cache was last read a whole pass ago.
-static void ask_rows(struct tensor t, int64_t base, int from, int to, int kv_head, int hd)
+// Asks memory for a head's part of rows `from` on: a cache was last read a whole pass ago.
+static void ask_rows(const uint8_t *row, int n, size_t row_bytes, size_t head_bytes, int kv_head)
 {
-    const size_t row = type_row_bytes(t.type, t.width), part = type_row_bytes(t.type, hd);
-    const uint8_t *at = (const uint8_t *)t.data + (size_t)(base + from) * row + (size_t)kv_head * part;
-    for (int i = from; i < to; i++, at += row)
-        for (size_t b = 0; b < part + 63; b += 64)
-            __builtin_prefetch(at + (b < part ? b : part - 1), 0, 2);
+    row += (size_t)kv_head * head_bytes;
+    for (int i = 0; i < n; i++, row += row_bytes)
+        for (size_t b = 0; b < head_bytes + 63; b += 64)
+            __builtin_prefetch(row + (b < head_bytes ? b : head_bytes - 1), 0, 2);
 }
 
 static void all_scores(const struct work *w, int hd, int column)
@@ -415,17 +414,16 @@ static void sparse_scores(const struct attend_call *c, const struct work *w, int
     for (int j = 0; j < n; j += COLUMNS) {
         const uint8_t *at[COLUMNS];
         for (int k = 0; k < COLUMNS; k++)
-            at[k] = cache_row(c->keys, row[j + k < n ? j + k : n - 1]);
+            at[k] = key_row(c, row[j + k < n ? j + k : n - 1]);
         turn_rows(w->keys, c->keys.type, at, (int64_t)kv_head * hd, hd);
         for (int h = 0; h < group; h++) {
-            const int query = r * group + h, tile = query / QUERIES * QUERIES;
-            const int m = w->queries - tile < QUERIES ? w->queries - tile : QUERIES;
-            const float *q = w->q + tile * hd + (query - tile);
+            const int query = r * group + h;
+            const float *q = w->q + query * hd;
             float one[COLUMNS] = { 0 };
             for (int v = 0; v < COLUMNS; v += W) {
                 vf a = { 0 };
                 for (int d = 0; d < hd; d++)
-                    a = mad(load(w->keys + d * COLUMNS + v), all(q[d * m]), a);
+                    a = mad(load(w->keys + d * COLUMNS + v), all(q[d]), a);
                 save(one + v, a);
             }
             int keep = n - j < COLUMNS ? n - j : COLUMNS;
@@ -440,7 +438,7 @@ static void take_values(const struct attend_call *c, const struct work *w, int k
 {
     const int hd = c->head_dim;
     for (int j = 0; j < n; j++) {
-        const uint8_t *at = cache_row(c->values, row[j]);
+        const uint8_t *at = value_row(c, row[j]);
         if (c->values.type == F32 && hd == w->padded) {
             value[j] = (const float *)at + kv_head * hd;
             continue;
@@ -481,14 +479,16 @@ static void stretch(const struct attend_call *c, struct attend_block b, int kv_h
     }
     densest = at_most(densest, start + SPLIT);
     common = at_most(common, start + SPLIT);
-    ask_rows(c->keys, base, start, at_most(start + KEYS_AHEAD, densest), kv_head, hd);
+    const size_t head_bytes = c->row_bytes / (size_t)c->kv_heads;
+    ask_rows(key_row(c, base + start), at_most(densest - start, KEYS_AHEAD), c->row_bytes, head_bytes, kv_head);
     take_queries(c, b, kv_head, w);
     for (int p = start; p < densest; p += COLUMNS) {
-        ask_rows(c->keys, base, p + KEYS_AHEAD, at_most(p + KEYS_AHEAD + COLUMNS, densest), kv_head, hd);
-        ask_rows(c->values, base, p, at_most(p + COLUMNS, densest), kv_head, hd);
+        const int next = p + KEYS_AHEAD;
+        ask_rows(key_row(c, base + next), at_most(densest - next, COLUMNS), c->row_bytes, head_bytes, kv_head);
+        ask_rows(value_row(c, base + p), at_most(densest - p, COLUMNS), c->row_bytes, head_bytes, kv_head);
         const uint8_t *at[COLUMNS];
         for (int k = 0; k < COLUMNS; k++)
-            at[k] = cache_row(c->keys, base + at_most(p + k, densest - 1));
+            at[k] = key_row(c, base + at_most(p + k, densest - 1));
         turn_rows(w->keys, c->keys.type, at, (int64_t)kv_head * hd, hd);
         all_scores(w, hd, p - start);
     }

@@ -22,6 +22,7 @@ struct attend_call {
     float *out;                 // (n, heads * head_dim)
     const float *q;             // (n, heads * head_dim)
     struct tensor keys, values; // (slots * length, kv_heads * head_dim) F32, BF16 or Q8_0
+    size_t row_bytes;           // of a row of either
     const struct layout *see;
     int heads, kv_heads, head_dim;
     const int32_t *positions, *dense; // (n) rows that a row sees; how many of them lie where their position says

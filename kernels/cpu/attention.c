@@ -147,7 +147,8 @@ void cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct te
     struct cpu *c = (struct cpu *)b;
     const int n = s->n, heads = (int)(q.width / head_dim), kv_heads = (int)(keys.width / head_dim);
     const int group = heads / kv_heads, rows = BLOCK_MOST / group > 1 ? BLOCK_MOST / group : 1;
-    assert(out.rows == n && q.rows == n && out.width == q.width && heads % kv_heads == 0 && keys.type == values.type);
+    assert(out.rows == n && q.rows == n && out.width == q.width && heads % kv_heads == 0 && keys.type == values.type &&
+           keys.width == values.width);
     assert(keys.type == F32 || keys.type == BF16 || (keys.type == Q8_0 && head_dim % 32 == 0));
     int32_t *positions = buffer_room(&c->views, (size_t)n * (2 * sizeof(int32_t) + sizeof(struct attend_block)));
     int32_t *dense = positions + n;
@@ -165,6 +166,7 @@ void cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct te
                                    .q = q.data,
                                    .keys = keys,
                                    .values = values,
+                                   .row_bytes = type_row_bytes(keys.type, keys.width),
                                    .see = s,
                                    .heads = heads,
                                    .kv_heads = kv_heads,

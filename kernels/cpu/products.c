@@ -399,9 +399,41 @@ static void run_int8(float *sums, const struct packed *w, const struct panel *pa
 
 // ---- floats
 
-// sums (panels, rows of the pass, PANEL) += the products of k numbers. weights: PANEL floats a k.
-INLINE void fmas(int m, int panels, float *sums, int64_t apart, const float *w, size_t panel_floats, int64_t k,
-                 const float *x)
+// Register v of number j of a panel's rows; high: j is odd.
+INLINE vf weight(enum type type, const uint8_t *w, int64_t j, bool high, int v)
+{
+    if (type == F16)
+        return halves(w + 2 * (j * PANEL + v * W));
+    if (type == F32)
+        return load((const float *)w + j * PANEL + v * W);
+    vu pair = load_bits(w + 4 * ((j >> 1) * PANEL + v * W));
+    return (vf)(high ? pair & 0xFFFF0000u : pair << 16);
+}
+
+// One k of m rows and so many panels.
+INLINE void fma_step(enum type type, int m, int panels, vf a[][MOST_FLOAT][V], const uint8_t *w, size_t panel_bytes,
+                     int64_t j, bool high, const float *x)
+{
+    vf b[PANELS][V];
+    UNROLL
+    for (int p = 0; p < panels; p++)
+        UNROLL
+    for (int v = 0; v < V; v++)
+        b[p][v] = weight(type, w + (size_t)p * panel_bytes, j, high, v);
+    UNROLL
+    for (int i = 0; i < m; i++) {
+        vf xi = all(x[j * m + i]);
+        UNROLL
+        for (int p = 0; p < panels; p++)
+            UNROLL
+        for (int v = 0; v < V; v++)
+            a[p][i][v] = mad(b[p][v], xi, a[p][i][v]);
+    }
+}
+
+// sums (panels, rows of the pass, PANEL) += the products of k numbers. next: what to ask memory for meanwhile, or NULL.
+INLINE void fmas(enum type type, int m, int panels, float *sums, int64_t apart, const uint8_t *w, size_t panel_bytes,
+                 int64_t k, const float *x, const uint8_t *const *next)
 {
     vf a[PANELS][MOST_FLOAT][V];
     UNROLL
@@ -411,23 +443,20 @@ INLINE void fmas(int m, int panels, float *sums, int64_t apart, const float *w, 
         UNROLL
     for (int v = 0; v < V; v++)
         a[p][i][v] = load(sums + p * apart + i * PANEL + v * W);
-    for (int64_t j = 0; j < k; j++) {
-        vf b[PANELS][V];
-        UNROLL
+    int64_t j = 0;
+    for (; j + 2 <= k; j += 2) {
         for (int p = 0; p < panels; p++)
-            UNROLL
-        for (int v = 0; v < V; v++)
-            b[p][v] = load(w + (size_t)p * panel_floats + (size_t)j * PANEL + v * W);
-        UNROLL
-        for (int i = 0; i < m; i++) {
-            vf xi = all(x[j * m + i]);
-            UNROLL
-            for (int p = 0; p < panels; p++)
-                UNROLL
-            for (int v = 0; v < V; v++)
-                a[p][i][v] = mad(b[p][v], xi, a[p][i][v]);
-        }
+            if (next[p] != NULL) {
+                const uint8_t *at = next[p] + j * PANEL * (type == F32 ? 4 : 2);
+                __builtin_prefetch(at, 0, 2);
+                if (type == F32)
+                    __builtin_prefetch(at + 64, 0, 2);
+            }
+        fma_step(type, m, panels, a, w, panel_bytes, j, false, x);
+        fma_step(type, m, panels, a, w, panel_bytes, j + 1, true, x);
     }
+    if (j < k)
+        fma_step(type, m, panels, a, w, panel_bytes, j, false, x);
     UNROLL
     for (int p = 0; p < panels; p++)
         UNROLL
@@ -437,17 +466,25 @@ INLINE void fmas(int m, int panels, float *sums, int64_t apart, const float *w, 
         save(sums + p * apart + i * PANEL + v * W, a[p][i][v]);
 }
 
+#define FMAS(T, M) \
+    if (panels == 2 && W == 16) \
+        fmas(T, M, 2, sums, apart, w, panel_bytes, k, x, next); \
+    else \
+        for (int p = 0; p < panels; p++) \
+            fmas(T, M, 1, sums + p * apart, apart, w + (size_t)p * panel_bytes, panel_bytes, k, x, next + p);
 #define FMAS_OF(M) \
     case M: \
-        if (panels == 2 && W == 16) \
-            fmas(M, 2, sums, apart, w, panel_floats, k, x); \
-        else \
-            for (int p = 0; p < panels; p++) \
-                fmas(M, 1, sums + p * apart, apart, w + (size_t)p * panel_floats, panel_floats, k, x); \
+        if (type == BF16) { \
+            FMAS(BF16, M) \
+        } else if (type == F16) { \
+            FMAS(F16, M) \
+        } else { \
+            FMAS(F32, M) \
+        } \
         break;
 
-static void fmas_of(int rows, int panels, float *sums, int64_t apart, const float *w, size_t panel_floats, int64_t k,
-                    const float *x)
+static void fmas_of(enum type type, int rows, int panels, float *sums, int64_t apart, const uint8_t *w,
+                    size_t panel_bytes, int64_t k, const float *x, const uint8_t *const *next)
 {
     switch (rows) {
         FMAS_OF(1)
@@ -530,43 +567,51 @@ static void spread_bf16(float (*to)[PANEL], const uint8_t *from, int n)
     }
 }
 
-// n numbers from `first` on of each panel as floats; where they are then, and how far panels are apart.
-static const float *spread(struct tile *t, const struct packed *w, const struct panel *panel, int count, int64_t first,
-                           int n, size_t *panel_floats)
+static const uint8_t *numbers(const struct packed *w, const struct panel *p, int64_t first)
 {
-    const size_t per_k = (size_t)type_facts[w->type].bytes * PANEL;
+    return type_is_quantised(w->type) ? p->data + w->quants + (size_t)(first / GROUP) * w->group
+                                      : p->data + (size_t)first * (size_t)type_facts[w->type].bytes * PANEL;
+}
+
+// n numbers from `first` on of each panel as floats into the tile.
+static void spread(struct tile *t, const struct packed *w, const struct panel *panel, int count, int64_t first, int n)
+{
     for (int p = 0; p < count; p++) {
-        const uint8_t *at = type_is_quantised(w->type) ? panel[p].data + w->quants + (size_t)(first / GROUP) * w->group
-                                                       : panel[p].data + (size_t)first * per_k;
-        ask(ahead(w, &panel[p], at), type_is_quantised(w->type) ? (size_t)(n / GROUP) * w->group : (size_t)n * per_k);
+        const uint8_t *at = numbers(w, &panel[p], first);
+        const size_t bytes = type_is_quantised(w->type) ? (size_t)(n / GROUP) * w->group : (size_t)n * 2 * PANEL;
+        ask(ahead(w, &panel[p], at), bytes);
         if (w->type == F16)
             spread_halves(t->spread[p], at, n);
         else if (w->type == BF16)
             spread_bf16(t->spread[p], at, n);
-        else if (w->type != F32) {
+        else {
             take_scales(t, p, w, panel[p].data, first / GROUP, n / GROUP);
             spread_quads(t->spread[p], w, at, t->scale[p], t->least[p], n / GROUP);
         }
     }
-    if (w->type == F32) {
-        *panel_floats = (size_t)(panel[count - 1].data - panel[0].data) / sizeof(float);
-        return (const float *)panel[0].data + first * PANEL;
-    }
-    *panel_floats = sizeof(t->spread[0]) / sizeof(float);
-    return t->spread[0][0];
 }
 
+// Weights of 16 bits are made floats in registers where one chunk reads them, and in the tile where several do.
 static void run_floats(float *sums, const struct packed *w, const struct panel *panel, int count,
                        const struct rounded *x, struct tile *t)
 {
+    const bool straight = w->type == F32 || (!type_is_quantised(w->type) && x->chunks <= 2);
+    const uint8_t *at = (const uint8_t *)t->spread[0];
+    size_t panel_bytes = straight ? (size_t)(panel[count - 1].data - panel[0].data) : sizeof(t->spread[0]);
     for (int64_t first = 0; first < w->k; first += SPREAD_AT_ONCE) {
         int n = (int)(w->k - first < SPREAD_AT_ONCE ? w->k - first : SPREAD_AT_ONCE);
-        size_t panel_floats;
-        const float *b = spread(t, w, panel, count, first, n, &panel_floats);
+        const uint8_t *next[PANELS] = { NULL, NULL };
+        if (straight) {
+            at = numbers(w, &panel[0], first);
+            for (int p = 0; p < count; p++)
+                next[p] = ahead(w, &panel[p], numbers(w, &panel[p], first));
+        } else
+            spread(t, w, panel, count, first, n);
         for (int c = 0; c < x->chunks; c++) {
             int64_t row = chunk_first(x, c), rows = chunk_first(x, c + 1) - row;
-            fmas_of((int)rows, count, sums + row * PANEL, x->n * PANEL, b, panel_floats, n,
-                    (const float *)x->data + row * x->words + first * rows);
+            fmas_of(straight ? w->type : F32, (int)rows, count, sums + row * PANEL, x->n * PANEL, at, panel_bytes, n,
+                    (const float *)x->data + row * x->words + first * rows, next);
+            next[0] = next[1] = NULL;
         }
     }
 }
@@ -651,6 +696,14 @@ static void run(float *sums, const struct packed *w, const struct panel *panel, 
         run_floats(sums, w, panel, count, x, t);
 }
 
+INLINE void copy_lanes(float *to, const float *from, int wide)
+{
+    if (wide == PANEL)
+        memcpy(to, from, PANEL * sizeof(float)); // of a size that the compiler knows
+    else
+        memcpy(to, from, (size_t)wide * sizeof(float));
+}
+
 static void put(float *out, int64_t m, int64_t first, int wide, const float *sums, int64_t n, const float *bias,
                 bool add)
 {
@@ -661,10 +714,13 @@ static void put(float *out, int64_t m, int64_t first, int wide, const float *sum
         float *to = out + i * m + first, part[PANEL];
         for (int l = 0; l < PANEL; l++)
             part[l] = sums[l] + offset[l];
-        if (add)
-            for (int l = 0; l < wide; l++)
-                part[l] = to[l] + part[l];
-        memcpy(to, part, (size_t)wide * sizeof(float));
+        if (add) {
+            float before[PANEL] = { 0 };
+            copy_lanes(before, to, wide);
+            for (int l = 0; l < PANEL; l++)
+                part[l] += before[l];
+        }
+        copy_lanes(to, part, wide);
     }
 }
 
@@ -676,7 +732,7 @@ static void put_gated(float *out, int64_t m, int64_t first, int wide, const floa
             vf g = load(gate + l);
             save(part + l, g / (all(1.0f) + exp_lanes(-g)) * load(up + l));
         }
-        memcpy(out + i * m + first, part, (size_t)wide * sizeof(float));
+        copy_lanes(out + i * m + first, part, wide);
     }
 }
 
