@@ -271,10 +271,34 @@ static int run_alike(struct cpu *c, struct tensor x, const struct product *p, in
     return n;
 }
 
+// Rows of a pass that are multiplied together: as many as stay in the second-level cache while panels go by.
+static int64_t rows_together(const struct cpu *c, struct tensor x)
+{
+    enum { ROOM = 640 * 1024 };
+    int64_t most = c->lanes->products->most[ROUND_INT8], rows = ROOM / (4 * x.width);
+    int64_t blocks = (x.rows + (rows > most ? rows : most) - 1) / (rows > most ? rows : most);
+    return blocks <= 1 ? x.rows : (x.rows + blocks * most - 1) / (blocks * most) * most;
+}
+
+static struct tensor some_rows(struct tensor t, int64_t first, int64_t n)
+{
+    return tensor_rows(t, first, t.rows - first < n ? t.rows - first : n);
+}
+
 void cpu_matmul(struct backend *b, struct tensor x, const struct product *p, int count)
 {
-    for (int done = 0; done < count;)
-        done += run_alike((struct cpu *)b, x, p + done, count - done);
+    struct cpu *c = (struct cpu *)b;
+    assert(count <= MAX_PRODUCTS);
+    const int64_t rows = rows_together(c, x);
+    for (int64_t first = 0; first < x.rows; first += rows) {
+        struct product part[MAX_PRODUCTS];
+        for (int i = 0; i < count; i++) {
+            part[i] = p[i];
+            part[i].out = some_rows(p[i].out, first, rows);
+        }
+        for (int done = 0; done < count;)
+            done += run_alike(c, some_rows(x, first, rows), part + done, count - done);
+    }
 }
 
 void cpu_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up)
@@ -292,6 +316,10 @@ void cpu_gated(struct backend *b, struct tensor out, struct tensor x, struct ten
         b->swiglu(b, out, out, other);
         return;
     }
-    j.x = round_rows(c, x, how);
-    run(c, &j, packed_of(gate)->panels);
+    const int64_t rows = rows_together(c, x);
+    for (int64_t first = 0; first < x.rows; first += rows) {
+        j.out = some_rows(out, first, rows);
+        j.x = round_rows(c, some_rows(x, first, rows), how);
+        run(c, &j, packed_of(gate)->panels);
+    }
 }
