@@ -10,6 +10,7 @@
 #include "core/memory.h"
 #include "drafters/drafter.h"
 #include "sampling/rng.h"
+#include "sampling/sampling.h"
 #include "verifier/verifier.h"
 
 struct sequence { // one slot's
@@ -149,6 +150,7 @@ bool decoder_start(struct decoder *d, const struct assignment *a, struct error *
     struct sequence *q = &d->sequence[slot];
     q->number = a->sequence;
     q->rng = philox_source(d->seed, (uint64_t)a->sequence);
+    q->rng.workers = verifier_setup(d->verifier)->sampling->workers;
     q->n = q->prompt = a->n;
     memcpy(q->token, a->prompt, (size_t)a->n * sizeof(int32_t));
     q->limit = a->limit;

@@ -159,16 +159,17 @@ static bool any(const double *w, int n)
 void grow_children(struct grower *g, int c, const float *row, const struct request *r)
 {
     const int wanted = grow_wanted(g, c), root = r->n - 1;
+    // An only child is drawn from the row as it is, whatever is said of siblings.
+    const bool distinct = g->o.distinct && wanted > 1;
     assert(g->o.pick != PICK_LIKELIEST);
-    for (int i = 0; i < g->vocab; i++)
+    for (int i = 0; distinct && i < g->vocab; i++)
         g->weight[i] = (double)row[i];
-    for (int k = 0; k < wanted && any(g->weight, g->vocab); k++) {
+    for (int k = 0; k < wanted && (!distinct || any(g->weight, g->vocab)); k++) {
         // A token's own place decides a coupled draw, as it decides the target's under `match`.
         struct address at = g->o.pick == PICK_COUPLED ? (struct address){ FOR_TOKEN, root + g->at[c].depth + 1, 0 }
                                                       : (struct address){ FOR_DRAFT, root, g->n };
-        int x = r->rng->pick(r->rng, g->weight, g->vocab, at);
-        // An only child is drawn from the row as it is, whatever is said of siblings.
-        bool distinct = g->o.distinct && wanted > 1;
+        int x = distinct ? r->rng->pick(r->rng, g->weight, g->vocab, at)
+                         : rng_pick_row(r->rng, row, g->vocab, at, g->weight);
         add(g, c, x, g->o.pick != PICK_DRAWN ? CHOSEN : distinct ? DRAWN_DISTINCT : DRAWN, 0);
         if (distinct)
             g->weight[x] = 0;

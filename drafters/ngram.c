@@ -31,13 +31,24 @@ static struct drafter *ngram_create(const struct drafter_env *env, const void *o
     return &g->drafter;
 }
 
-// Where the most recent earlier occurrence of the last m tokens ends; -1: there is none.
-static int last_match(const int32_t *token, int n, int m)
+// Where the most recent earlier occurrence of the last tokens ends, of as many of them as possible; -1: not even
+// `shortest` of them occurred. One walk back: whatever agrees with more of the end than all that came later is the most
+// recent that agrees with so much.
+static int last_match(const int32_t *token, int n, int longest, int shortest)
 {
-    for (int start = n - m - 1; start >= 0; start--)
-        if (memcmp(token + start, token + n - m, (size_t)m * sizeof(*token)) == 0)
-            return start + m;
-    return -1;
+    int found = -1, best = shortest - 1;
+    for (int end = n - 1; end > best && best < longest; end--) {
+        if (token[end - 1] != token[n - 1])
+            continue;
+        int m = 1;
+        while (m < longest && m < end && token[end - 1 - m] == token[n - 1 - m])
+            m++;
+        if (m > best) {
+            best = m;
+            found = end;
+        }
+    }
+    return found;
 }
 
 static bool ngram_propose(struct drafter *d, struct request *r, int n, struct error *err)
@@ -45,9 +56,8 @@ static bool ngram_propose(struct drafter *d, struct request *r, int n, struct er
     (void)err;
     const struct ngram *g = (struct ngram *)d;
     for (int i = 0; i < n; i++) {
-        int from = -1, most = g->o.tokens < r[i].depth ? g->o.tokens : r[i].depth;
-        for (int m = g->o.longest; m >= g->o.shortest && from < 0; m--)
-            from = last_match(r[i].token, r[i].n, m);
+        int most = g->o.tokens < r[i].depth ? g->o.tokens : r[i].depth;
+        int from = last_match(r[i].token, r[i].n, g->o.longest, g->o.shortest);
         if (from < 0)
             continue;
         int to = from + most < r[i].n ? from + most : r[i].n;

@@ -29,7 +29,7 @@ struct small_slot {
     struct rows q; // first: rows of the draft being judged
     struct grower grower;
     int *row;      // (candidates) pending row in our cache; -1: not evaluated
-    float **after; // (candidates) what each one's children were drawn from: (target's vocabulary)
+    float **after; // (candidates) if any are drawn: what each one's children were drawn from: (target's vocabulary)
 };
 
 struct small {
@@ -123,6 +123,7 @@ static bool make_room(struct small *g, const struct drafter_env *env, enum type 
         widest = g->grow.widths.v[d] > widest ? g->grow.widths.v[d] : widest;
     int padding = g->vocab - g->live < 16 ? g->vocab - g->live : 16;
     g->k = widest + padding < g->vocab ? widest + padding : g->vocab;
+    size_t width = (size_t)(g->vocab > g->target_vocab ? g->vocab : g->target_vocab);
     g->slot = xcalloc((size_t)env->slots, sizeof(*g->slot));
     for (int s = 0; s < env->slots; s++) {
         struct small_slot *q = &g->slot[s];
@@ -130,6 +131,8 @@ static bool make_room(struct small *g, const struct drafter_env *env, enum type 
         grower_create(&q->grower, &g->grow, g->vocab < g->target_vocab ? g->vocab : g->target_vocab);
         q->row = xcalloc(candidates, sizeof(*q->row));
         q->after = xcalloc(candidates, sizeof(*q->after));
+        for (size_t c = 0; c < candidates && g->grow.pick != PICK_LIKELIEST; c++) // not touched before it is needed
+            q->after[c] = xcalloc(width, sizeof(float));
     }
     g->token = xcalloc(rows, sizeof(int32_t));
     g->of = xcalloc(rows, sizeof(int32_t));
@@ -290,13 +293,10 @@ static bool feed_frontiers(struct small *g, struct request *r, int n, struct err
 static const float *row_after(struct small *g, struct small_slot *s, int c, int logit_row, const struct request *r)
 {
     int depth = s->grower.at[c].depth;
-    size_t width = (size_t)(g->vocab > g->target_vocab ? g->vocab : g->target_vocab);
     memcpy(g->path, r->token, (size_t)r->n * sizeof(int32_t));
     for (int at = c, i = r->n + depth - 1; at > 0; at = s->grower.at[at].parent, i--)
         g->path[i] = s->grower.at[at].token;
     struct path before = { r->n + depth, g->path };
-    if (s->after[c] == NULL)
-        s->after[c] = xcalloc(width, sizeof(float));
     g->backend->download(g->backend, s->after[c], tensor_rows(g->logits, logit_row, 1).data,
                          (size_t)g->vocab * sizeof(float));
     sampling_row(g->sampling, s->after[c], g->vocab, g->live, &before);

@@ -238,6 +238,7 @@ bool pairing_open(struct pairing *p, struct target *t, const char *beside, int s
     };
     if (!sampling_check(&p->sampling, t->live, err))
         return false;
+    p->sampling.workers = t->backend->workers(t->backend);
     p->drafter = drafter_create(p->type, &env, p->drafter_options, err);
     if (p->drafter == NULL)
         return false;

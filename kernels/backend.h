@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "core/tensor.h"
+#include "core/workers.h"
 
 struct error;
 
@@ -42,9 +43,14 @@ struct backend {
     void (*release)(struct backend *b, void *data);
     void (*upload)(struct backend *b, void *to, const void *host, size_t bytes);
     void (*download)(struct backend *b, void *host, const void *from, size_t bytes);
+    void *(*host)(struct backend *b, void *data); // the same memory as the host has it; NULL: it has to be downloaded
     bool (*sync)(struct backend *b, struct error *err);
     void (*destroy)(struct backend *b);
     const char *(*describe)(struct backend *b); // "avx512, 2 threads": goes into the results; borrowed
+
+    // Its threads on the host, idle between operations, for what is worked on there: rows of probabilities. Borrowed for
+    // its life; { 0 }: it has none.
+    struct workers (*workers)(struct backend *b);
 
     // A weight as this device likes it best: packed, repacked or uploaded once, when the model is opened. matmul and
     // take (a tied embedding is both head and table) accept what prepare returns; unprepare gives back what it took.

@@ -107,6 +107,11 @@ static void timed_download(struct backend *b, void *host, const void *data, size
     end(b, from, (struct about){ .operation = "download", .bytes = (double)bytes });
 }
 
+static void *timed_host(struct backend *b, void *data)
+{
+    return inner_of(b)->host(inner_of(b), data);
+}
+
 static bool timed_sync(struct backend *b, struct error *err)
 {
     struct timed *t = (struct timed *)b;
@@ -127,6 +132,11 @@ static void timed_destroy(struct backend *b)
 static const char *timed_describe(struct backend *b)
 {
     return inner_of(b)->describe(inner_of(b));
+}
+
+static struct workers timed_workers(struct backend *b)
+{
+    return inner_of(b)->workers(inner_of(b));
 }
 
 static struct tensor timed_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err)
@@ -281,9 +291,11 @@ static const struct backend table = {
     .release = timed_release,
     .upload = timed_upload,
     .download = timed_download,
+    .host = timed_host,
     .sync = timed_sync,
     .destroy = timed_destroy,
     .describe = timed_describe,
+    .workers = timed_workers,
     .prepare = timed_prepare,
     .unprepare = timed_unprepare,
     .packed = timed_packed,

@@ -1,19 +1,11 @@
 // dist.c - sums, and divisions by sums.
 #include "sampling/dist.h"
 
+#include "sampling/loops.h"
+
 double dist_sum(const double *w, int n)
 {
-    double sum = 0;
-    for (int i = 0; i < n; i++)
-        sum += w[i];
-    return sum;
-}
-
-// Divides rather than multiplies by 1 / by: a row with one entry left becomes exactly one-hot, and certain.
-static void divide(double *w, int n, double by)
-{
-    for (int i = 0; i < n; i++)
-        w[i] /= by;
+    return loops()->sum(w, n);
 }
 
 bool dist_normalize(double *w, int n)
@@ -21,15 +13,37 @@ bool dist_normalize(double *w, int n)
     double sum = dist_sum(w, n);
     if (!(sum > 0))
         return false;
-    divide(w, n, sum);
+    loops()->divide(w, n, sum);
     return true;
+}
+
+enum { AT_ONCE = 1024 };
+
+// to: (n), or room for AT_ONCE which is used again and again
+static double copy(double *to, bool whole, const float *row, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i += AT_ONCE)
+        sum += loops()->copy(whole ? to + i : to, row + i, n - i < AT_ONCE ? n - i : AT_ONCE);
+    return sum;
+}
+
+double dist_row_sum(const float *row, int n)
+{
+    double room[AT_ONCE];
+    return copy(room, false, row, n);
+}
+
+double dist_share(float entry, double sum)
+{
+    return (double)entry == sum ? 1 : (double)entry * (1 / sum);
 }
 
 void dist_from_row(double *to, const float *row, int n)
 {
-    for (int i = 0; i < n; i++)
-        to[i] = row[i];
-    dist_normalize(to, n);
+    double sum = copy(to, true, row, n);
+    if (sum > 0 && sum != 1)
+        loops()->divide(to, n, sum);
 }
 
 // What is left is summed, never taken to be 1 - p[x], which is all rounding when p[x] is nearly everything.
@@ -43,11 +57,9 @@ void dist_strike(double *p, int n, int x)
 
 void dist_residual(double *p, const double *q, int n)
 {
-    double left = 0;
-    for (int i = 0; i < n; i++)
-        left += p[i] > q[i] ? p[i] - q[i] : 0;
+    double left = loops()->excess(p, q, n);
     if (!(left > 0))
         return;
-    for (int i = 0; i < n; i++)
-        p[i] = p[i] > q[i] ? (p[i] - q[i]) / left : 0;
+    loops()->take_excess(p, q, n);
+    loops()->divide(p, n, left);
 }

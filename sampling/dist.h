@@ -1,10 +1,13 @@
 // dist.h - arithmetic on rows of probabilities, as every rule needs it. Rows here are double: (vocab).
-// Sums run in one fixed order, so a row's sum is a function of the row. Leviathan et al. 2023; the arithmetic rules
+// Sums run in one fixed order (sampling/loops.h), so a row's sum is a function of the row. Leviathan et al. 2023; the arithmetic rules
 // that make code match mathematics are in docs/exactness.md.
 #pragma once
 #include <stdbool.h>
 
 void dist_from_row(double *to, const float *row, int n); // copies and normalises
+// What dist_from_row would make of one entry, given the sum of all.
+double dist_row_sum(const float *row, int n);
+double dist_share(float entry, double sum);
 double dist_sum(const double *w, int n);
 bool dist_normalize(double *w, int n); // false, and unchanged: there is no mass
 // p without token x, renormalised: what is left of p after a CHOSEN child was refused. If nothing is left, p stays as

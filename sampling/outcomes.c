@@ -64,7 +64,7 @@ static int outcomes_pick(struct rng *self, const double *weight, int n, struct a
 
 void outcomes_begin(struct outcomes *o)
 {
-    *o = (struct outcomes){ .rng = { outcomes_coin, outcomes_pick, 0 } };
+    *o = (struct outcomes){ .rng = { outcomes_coin, outcomes_pick, 0, NULL } };
 }
 
 // The last decision that has a branch left takes it; those before it are replayed, those behind it are forgotten.

@@ -1,26 +1,41 @@
-// rng.c - Philox behind coin and pick: the one file that makes random numbers.
+// rng.c - Philox behind coin and pick: the one file that makes random numbers. Those of a race, one for each token of
+// the vocabulary, come in bulk from loops.c, bit for bit the same.
 #include "sampling/rng.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 #include <Random123/philox.h>
 
-enum { NODE_SHIFT = 19, PURPOSE_SHIFT = 29 }; // of word 0, as rng.h draws it
+#include "sampling/loops.h"
 
-static philox4x32_ctr_t philox_block(uint64_t seed, uint64_t sequence, struct address at, uint32_t block)
+enum { NODE_SHIFT = 19, PURPOSE_SHIFT = 29 }; // of word 0, as rng.h draws it
+enum { RUN = 4096, AT_ONCE = 512 };           // of a row: shared out, worked on
+
+static int length(int n, int stretch, int number)
+{
+    int left = n - number * stretch;
+    return left < stretch ? left : stretch;
+}
+
+static philox4x32_ctr_t counter_of(uint64_t sequence, struct address at, uint32_t block)
 {
     assert((uint32_t)at.purpose < 1u << (32 - PURPOSE_SHIFT));
     assert(at.node >= 0 && at.node < PHILOX_NODES);
     assert(block < PHILOX_INDICES / 2);
-    philox4x32_key_t key = { { (uint32_t)seed, (uint32_t)(seed >> 32) } };
-    philox4x32_ctr_t counter = { {
+    return (philox4x32_ctr_t){ {
         (uint32_t)at.purpose << PURPOSE_SHIFT | (uint32_t)at.node << NODE_SHIFT | block,
         (uint32_t)at.position,
         (uint32_t)sequence,
         (uint32_t)(sequence >> 32),
     } };
-    return philox4x32_R(10, counter, key);
+}
+
+static philox4x32_ctr_t philox_block(uint64_t seed, uint64_t sequence, struct address at, uint32_t block)
+{
+    philox4x32_key_t key = { { (uint32_t)seed, (uint32_t)(seed >> 32) } };
+    return philox4x32_R(10, counter_of(sequence, at, block), key);
 }
 
 // The 53 bits of one half of a block, as an integer: exact in a double.
@@ -45,18 +60,63 @@ static bool philox_coin(struct rng *self, double num, double den, struct address
     return philox_uniform(p->seed, p->sequence, at, 0) * den < num;
 }
 
-// The sum is taken in the order of the walk below, so the walk ends at exactly that sum, and u < 1 lands inside it.
-static int pick_by_inversion(const struct philox *p, const double *weight, int n, struct address at)
+// Weights as they come: doubles, or a row of floats that is written out a stretch at a time.
+struct weights {
+    const double *as_double; // NULL: as_float
+    const float *as_float;
+    int n;
+};
+
+// (n) from `from` on; room (n)
+static const double *weights_from(const struct weights *w, int from, int n, double *room, double *sum)
 {
-    double sum = 0, below = 0;
-    for (int i = 0; i < n; i++)
-        sum += weight[i];
+    if (w->as_double == NULL) {
+        *sum = loops()->copy(room, w->as_float + from, n);
+        return room;
+    }
+    *sum = loops()->sum(w->as_double + from, n);
+    return w->as_double + from;
+}
+
+struct sums {
+    const struct weights *weights;
+    double part[PHILOX_INDICES / AT_ONCE];
+};
+
+static void sum_up(void *of, int stretch)
+{
+    struct sums *s = of;
+    double room[AT_ONCE];
+    int n = s->weights->n;
+    for (int k = stretch * (RUN / AT_ONCE); k * AT_ONCE < n && k < (stretch + 1) * (RUN / AT_ONCE); k++)
+        weights_from(s->weights, k * AT_ONCE, length(n, AT_ONCE, k), room, &s->part[k]);
+}
+
+// A row is summed by parts. The walk passes over whole parts and then goes through one of them; where rounding would
+// lead it beyond, it ends at the last that has any weight.
+static int pick_by_inversion(const struct philox *p, const struct weights *w, struct address at)
+{
+    struct sums s;
+    double room[AT_ONCE], sum = 0, before = 0, below = 0;
+    int parts = (w->n + AT_ONCE - 1) / AT_ONCE, there = 0, last = -1;
+    assert(w->n <= PHILOX_INDICES);
+    s.weights = w;
+    workers_run(p->workers, (w->n + RUN - 1) / RUN, sum_up, &s);
+    for (int k = 0; k < parts; k++)
+        sum += s.part[k];
     double target = philox_uniform(p->seed, p->sequence, at, 0) * sum;
-    int last = -1;
+    for (int k = 0; k < parts && before <= target; k++)
+        if (s.part[k] > 0) {
+            there = k;
+            below = before;
+            before += s.part[k];
+        }
+    int n = length(w->n, AT_ONCE, there);
+    const double *weight = weights_from(w, there * AT_ONCE, n, room, &sum);
     for (int i = 0; i < n; i++) {
         if (!(weight[i] > 0))
             continue;
-        last = i;
+        last = there * AT_ONCE + i;
         below += weight[i];
         if (below > target)
             break;
@@ -65,43 +125,86 @@ static int pick_by_inversion(const struct philox *p, const double *weight, int n
     return last;
 }
 
-// Everyone runs at the speed of its weight, the first at the line wins. The uniform of index i is the same whatever the
-// weights, which is what makes two races alike. 1 - u is never formed: winners have u near 0, where a double has bits
-// to spare.
-static int pick_by_race(const struct philox *p, const double *weight, int n, struct address at)
+struct race {
+    const struct weights *weights;
+    struct block block; // of index 0
+    int winner[PHILOX_INDICES / RUN];
+    double time[PHILOX_INDICES / RUN]; // the winner's
+};
+
+// The fastest of one stretch.
+static void run(void *of, int stretch)
 {
-    int winner = -1;
+    struct race *r = of;
+    int winner = -1, end = stretch * RUN + length(r->weights->n, RUN, stretch);
     double best = INFINITY;
-    for (int i = 0; i < n; i += 2) {
-        bool runs[2] = { weight[i] > 0, i + 1 < n && weight[i + 1] > 0 };
-        if (!runs[0] && !runs[1])
+    for (int from = stretch * RUN; from < end; from += AT_ONCE) {
+        double u[AT_ONCE], room[AT_ONCE], sum;
+        int n = end - from < AT_ONCE ? end - from : AT_ONCE;
+        const double *w = weights_from(r->weights, from, n, room, &sum);
+        struct block block = r->block;
+        block.counter[0] += (uint32_t)from / 2;
+        if (!(sum > 0))
             continue;
-        philox4x32_ctr_t block = philox_block(p->seed, p->sequence, at, (uint32_t)i / 2);
-        for (int half = 0; half < 2; half++) {
-            if (!runs[half])
-                continue;
-            double w = weight[i + half];
-            double u = (bits53(block, (uint32_t)half) + 0.5) * 0x1p-53;
-            if (winner >= 0 && u >= best * w) // -log(1 - u) >= u: too late, and most need no logarithm to see it
-                continue;
-            double time = -log1p(-u) / w;
+        loops()->uniforms(u, n, block);
+        // -log(1 - u) >= u: most are too late, and need no logarithm to see it
+        for (int i = loops()->first_below(u, w, best, 0, n); i < n; i = loops()->first_below(u, w, best, i + 1, n)) {
+            double time = -log1p(-u[i]) / w[i];
             if (winner < 0 || time < best) {
                 best = time;
-                winner = i + half;
+                winner = from + i;
             }
         }
     }
-    assert(winner >= 0);
-    return winner;
+    r->winner[stretch] = winner;
+    r->time[stretch] = best;
+}
+
+// Everyone runs at the speed of its weight, the first at the line wins. The uniform of index i is the same whatever the
+// weights, which is what makes two races alike. 1 - u is never formed: winners have u near 0, where a double has bits
+// to spare.
+static int pick_by_race(const struct philox *p, const struct weights *w, struct address at)
+{
+    struct race r;
+    int first = -1, stretches = (w->n + RUN - 1) / RUN;
+    assert(w->n <= PHILOX_INDICES);
+    r.weights = w;
+    r.block = (struct block){ { (uint32_t)p->seed, (uint32_t)(p->seed >> 32) }, { 0 } };
+    memcpy(r.block.counter, counter_of(p->sequence, at, 0).v, sizeof(r.block.counter));
+    workers_run(p->workers, stretches, run, &r);
+    for (int s = 0; s < stretches; s++)
+        if (r.winner[s] >= 0 && (first < 0 || r.time[s] < r.time[first]))
+            first = s;
+    assert(first >= 0); // a row with no mass is nothing to pick from
+    return r.winner[first];
+}
+
+static int pick(struct rng *self, const struct weights *w, struct address at)
+{
+    const struct philox *p = (const struct philox *)self;
+    return at.purpose == FOR_TOKEN ? pick_by_race(p, w, at) : pick_by_inversion(p, w, at);
 }
 
 static int philox_pick(struct rng *self, const double *weight, int n, struct address at)
 {
-    const struct philox *p = (const struct philox *)self;
-    return at.purpose == FOR_TOKEN ? pick_by_race(p, weight, n, at) : pick_by_inversion(p, weight, n, at);
+    return pick(self, &(struct weights){ .as_double = weight, .n = n }, at);
+}
+
+static int philox_pick_row(struct rng *self, const float *weight, int n, struct address at)
+{
+    return pick(self, &(struct weights){ .as_float = weight, .n = n }, at);
+}
+
+int rng_pick_row(struct rng *r, const float *weight, int n, struct address at, double *work)
+{
+    if (r->pick_row != NULL)
+        return r->pick_row(r, weight, n, at);
+    for (int i = 0; i < n; i++)
+        work[i] = (double)weight[i];
+    return r->pick(r, work, n, at);
 }
 
 struct philox philox_source(uint64_t seed, uint64_t sequence)
 {
-    return (struct philox){ { philox_coin, philox_pick, 0 }, seed, sequence };
+    return (struct philox){ { philox_coin, philox_pick, 0, philox_pick_row }, seed, sequence, { 0 } };
 }

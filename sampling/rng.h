@@ -11,6 +11,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include "core/workers.h"
 
 enum purpose { FOR_DRAFT, FOR_ACCEPT, FOR_RESIDUAL, FOR_BONUS, FOR_TOKEN };
 
@@ -25,7 +26,12 @@ struct rng {
     bool (*coin)(struct rng *self, double num, double den, struct address at); // true with probability min(1, num/den)
     int (*pick)(struct rng *self, const double *weight, int n, struct address at); // i with probability weight[i] / sum
     int32_t root; // place of the step's root in its sequence, set by whoever runs the loop: what the
-};                // addresses of this step's drafter and rule give as position
+                  // addresses of this step's drafter and rule give as position
+    // pick from a row as models give it: the same answer, without writing it out in double. May be NULL.
+    int (*pick_row)(struct rng *self, const float *weight, int n, struct address at);
+};
+
+int rng_pick_row(struct rng *r, const float *weight, int n, struct address at, double *work); // work: (n)
 
 // coin answers false when num <= 0 (what is impossible never happens) and true when num >= den before it looks at a
 // uniform; otherwise u * den < num. pick at a FOR_TOKEN address is an exponential race: the i with the smallest
@@ -47,6 +53,7 @@ enum { PHILOX_NODES = 1 << 10, PHILOX_INDICES = 1 << 20 }; // node and index are
 struct philox {
     struct rng rng; // first: a struct philox is a struct rng
     uint64_t seed, sequence;
+    struct workers workers; // who works on a long row; { 0 } at first. No draw depends on it
 };
 struct philox philox_source(uint64_t seed, uint64_t sequence);
 

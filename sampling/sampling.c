@@ -1,14 +1,12 @@
 // sampling.c - reads which stages there are, and sends rows through them.
 #include "sampling/sampling.h"
 
-#include <assert.h>
-#include <float.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/settings.h"
+#include "sampling/logits.h"
 #include "sampling/stages.h"
 
 const struct stage *const stages[] = {
@@ -108,47 +106,10 @@ bool sampling_is_greedy(const struct sampling *s)
     return false;
 }
 
-// The largest logit, once every logit is a number or -INFINITY: NaN says nothing about its token and rules it out,
-// padding has no word to its name, +INFINITY is as large as a number can be.
-static float tidy(float *logit, int vocab, int live)
-{
-    float max = -INFINITY;
-    for (int i = 0; i < vocab; i++) {
-        if (i >= live || isnan(logit[i]))
-            logit[i] = -INFINITY;
-        else if (logit[i] > FLT_MAX)
-            logit[i] = FLT_MAX;
-        if (logit[i] > max)
-            max = logit[i];
-    }
-    return max;
-}
-
-// Where nothing is left to choose from (a model that overflowed, stages that ruled everything out) the row is one-hot
-// on token 0: wrong in the same way on every path, and plain to see in the text.
-static void softmax(float *row, int vocab)
-{
-    float max = tidy(row, vocab, vocab);
-    if (max == -INFINITY) {
-        memset(row, 0, (size_t)vocab * sizeof(*row));
-        row[0] = 1;
-        return;
-    }
-    double sum = 0;
-    for (int i = 0; i < vocab; i++) {
-        double e = exp((double)row[i] - max);
-        row[i] = (float)e;
-        sum += e;
-    }
-    for (int i = 0; i < vocab; i++)
-        row[i] = (float)(row[i] / sum);
-}
-
 void sampling_row(const struct sampling *s, float *row, int vocab, int live, const struct path *before)
 {
-    assert(vocab > 0 && live > 0 && live <= vocab);
-    tidy(row, vocab, live);
+    struct logits l = logits_of(row, vocab, live, s->workers);
     for (int k = 0; k < s->n; k++)
-        s->step[k].stage->apply(row, vocab, s->step[k].options, before);
-    softmax(row, vocab);
+        s->step[k].stage->apply(&l, s->step[k].options, before);
+    logits_softmax(&l);
 }

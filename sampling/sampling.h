@@ -11,8 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "core/options.h"
+#include "core/workers.h"
 
 struct error;
+struct logits;
 struct settings;
 struct text;
 
@@ -26,7 +28,7 @@ struct stage {
     const char *summary;
     const struct option *option; // its one value: the settings key of the stage's own name
     size_t options_size;
-    void (*apply)(float *logit, int vocab, const void *options, const struct path *before);
+    void (*apply)(struct logits *l, const void *options, const struct path *before);
 };
 
 extern const struct stage *const stages[]; // in the order in which they act; ends with NULL
@@ -39,6 +41,7 @@ struct sampling {
         const struct stage *stage;
         void *options; // owned
     } step[MAX_STAGES];
+    struct workers workers; // who works on a row; { 0 } at first. No bit depends on it
 };
 
 // From a mapping such as {temperature: 0.7, top_p: 0.95}; NULL or empty: temperature 1 and nothing else. A key that

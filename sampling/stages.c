@@ -1,24 +1,16 @@
 // stages.c - the steps from a model's logits to the logits that are sampled from.
 //
-// Each does what HF transformers' logits processor of the same name does. None of them sorts or
-// allocates: a row of 49,152 logits goes through for every node that a rule looks at. Logits that
-// come here are never NaN (sampling_row sees to that); a token that is ruled out has -INFINITY.
+// Each does what HF transformers' logits processor of the same name does. None of them sorts a row
+// or allocates: a row of 49,152 logits goes through for every node that a rule looks at. Logits that
+// come here are never NaN (logits_of sees to that); a token that is ruled out has -INFINITY.
 #include "sampling/stages.h"
 
-#include <assert.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
-enum { MAX_VOCAB = 1 << 20 }; // as many indices as an address has uniforms (sampling/rng.h)
-
-static float highest(const float *logit, int vocab)
-{
-    float max = -INFINITY;
-    for (int i = 0; i < vocab; i++)
-        if (logit[i] > max)
-            max = logit[i];
-    return max;
-}
+#include "sampling/logits.h"
+#include "sampling/loops.h"
 
 // repetition_penalty: every token that stands in the text so far becomes less likely, once, however often it stands
 // there (Keskar et al. 2019, CTRL).
@@ -27,19 +19,19 @@ struct repetition_penalty_options {
     double penalty;
 };
 
-static void penalize_repetition(float *logit, int vocab, const void *options, const struct path *before)
+static void penalize_repetition(struct logits *l, const void *options, const struct path *before)
 {
     float penalty = (float)((const struct repetition_penalty_options *)options)->penalty;
     uint64_t seen[MAX_VOCAB / 64]; // one bit a token
-    assert(vocab <= MAX_VOCAB);
-    memset(seen, 0, ((size_t)vocab + 63) / 64 * sizeof(*seen));
+    memset(seen, 0, ((size_t)l->n + 63) / 64 * sizeof(*seen));
 
     for (int i = 0; i < before->n; i++) {
         int x = before->token[i];
-        if (x < 0 || x >= vocab || (seen[x / 64] >> x % 64 & 1))
+        if (x < 0 || x >= l->n || (seen[x / 64] >> x % 64 & 1))
             continue; // a drafter's row may be narrower than the text's vocabulary
         seen[x / 64] |= UINT64_C(1) << x % 64;
-        logit[x] = logit[x] > 0 ? logit[x] / penalty : logit[x] * penalty;
+        float logit = logits_at(l, x);
+        logits_set(l, x, logit > 0 ? logit / penalty : logit * penalty);
     }
 }
 
@@ -49,54 +41,80 @@ struct logit_bias_options {
     struct pairs bias;
 };
 
-static void add_bias(float *logit, int vocab, const void *options, const struct path *before)
+static void add_bias(struct logits *l, const void *options, const struct path *before)
 {
     (void)before;
     const struct pairs *bias = &((const struct logit_bias_options *)options)->bias;
     for (int i = 0; i < bias->n; i++)
-        if (bias->key[i] >= 0 && bias->key[i] < vocab)
-            logit[bias->key[i]] += (float)bias->value[i];
+        if (bias->key[i] >= 0 && bias->key[i] < l->n)
+            logits_set(l, bias->key[i], logits_at(l, bias->key[i]) + (float)bias->value[i]);
 }
 
 // temperature: divides. 0 is the limit, all of it on the likeliest token, the lowest id among equals.
 
 // The likeliest is taken to 0 first, which a softmax does not notice: small temperatures then underflow to what is
 // impossible anyway, and nothing overflows.
-static void divide_by_temperature(float *logit, int vocab, const void *options, const struct path *before)
+static void divide_by_temperature(struct logits *l, const void *options, const struct path *before)
 {
     (void)before;
     double temperature = ((const struct temperature_options *)options)->temperature;
-    float max = highest(logit, vocab);
-    if (temperature == 1 || max == -INFINITY)
+    if (temperature == 1)
         return;
     if (temperature > 0) {
-        for (int i = 0; i < vocab; i++)
-            logit[i] = (float)(((double)logit[i] - max) / temperature);
+        logits_heat(l, fmin(1 / temperature, DBL_MAX));
         return;
     }
-    bool found = false;
-    for (int i = 0; i < vocab; i++) {
-        if (logit[i] == max && !found)
-            found = true;
-        else
-            logit[i] = -INFINITY;
-    }
+    logits_keep_likeliest(l);
 }
 
 // top_k and top_p keep the likeliest tokens until they weigh enough: k tokens of weight 1, or the share p of the
 // probability. Among equals the lowest ids are kept.
 
-typedef double weigh(float logit, float max);
+// The tokens that come into question, each with its weight: a few, or a row's stretches one after another.
+struct choice {
+    const struct logits *l;
+    double (*weigh)(double *to, const float *x, int n, float max);
+    float max;
+    int few; // 0: the whole row
+    float x[STRETCH];
+    double weight[STRETCH];
+};
 
-static double one_each(float logit, float max)
+static double one_each(double *to, const float *x, int n, float max)
 {
-    (void)logit, (void)max;
-    return 1;
+    (void)x, (void)max;
+    for (int i = 0; i < n; i++)
+        to[i] = 1;
+    return n;
 }
 
-static double by_probability(float logit, float max)
+// Those that are no more than `span` below the likeliest, if they are few and weigh enough.
+static bool choose_from_few(struct choice *c, float span, double enough)
 {
-    return exp((double)logit - max); // up to a factor that all share
+    int32_t place[STRETCH];
+    c->few = logits_from(c->l, c->max - span, place, STRETCH);
+    for (int i = 0; i < c->few; i++)
+        c->x[i] = c->l->x[place[i]];
+    if (c->few > 0 && c->weigh(c->weight, c->x, c->few, c->max) >= enough)
+        return true;
+    c->few = 0;
+    return false;
+}
+
+// Stretch number k of the tokens to choose from, with c->weight filled in; NULL: there are no more.
+static const float *tokens(struct choice *c, int k, int *n)
+{
+    if (c->few > 0) {
+        *n = c->few;
+        return k == 0 ? c->x : NULL;
+    }
+    int left = c->l->n - k * STRETCH;
+    if (left <= 0)
+        return NULL;
+    const float *x = c->l->x + k * STRETCH;
+    *n = c->l->most[k] == -INFINITY ? 0 : left < STRETCH ? left : STRETCH;
+    c->weigh(c->weight, x, *n, c->max);
+    return x;
 }
 
 // The bits of a float, so turned that they are ordered as the floats are; + 0 makes -0 the 0 that it equals.
@@ -108,61 +126,75 @@ static uint32_t ordered_bits(float x)
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-// A radix selection finds the logit at which to cut: each walk over the row weighs the tokens whose leading bits are
+static float of_ordered_bits(uint32_t bits)
+{
+    float x;
+    bits = bits & 0x80000000u ? bits ^ 0x80000000u : ~bits;
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+// A radix selection finds the logit at which to cut: each walk over the tokens weighs those whose leading bits are
 // those of the cut so far, in one bucket for each value of the next eleven bits, and sees in which bucket enough is
-// reached: `least`, or the share of the whole if that is more. Ids ascend within a bucket and buckets are added from
-// the top, so the sums are a function of the row.
-static void keep_likeliest(float *logit, int vocab, weigh *weight, double least, double share)
+// reached. Ids ascend within a bucket and buckets are added from the top, so the sums are a function of the row. *kept:
+// weight of what lies above the cut.
+static float find_cut(struct choice *c, double enough, double *kept)
 {
     static const struct {
         int shift, bits;
     } digit[] = { { 21, 11 }, { 10, 11 }, { 0, 10 } };
-    float max = highest(logit, vocab);
-    uint32_t cut = 0, known = 0;     // the bits of the cut, and which of them are known
-    double kept = 0, enough = least; // kept: weight of what lies above the cut
-
+    uint32_t cut = 0, known = 0; // the bits of the cut, and which of them are known
+    *kept = 0;
     for (int walk = 0; walk < 3; walk++) {
         double bucket[1 << 11] = { 0 };
-        for (int i = 0; i < vocab; i++) {
-            uint32_t bits = ordered_bits(logit[i]);
-            if ((bits & known) == cut && logit[i] > -INFINITY)
-                bucket[bits >> digit[walk].shift & ((1u << digit[walk].bits) - 1)] += weight(logit[i], max);
-        }
-        if (walk == 0) {
-            double whole = 0;
-            for (int b = (1 << 11) - 1; b >= 0; b--)
-                whole += bucket[b];
-            enough = fmax(least, share * whole);
-        }
-        int lowest = 0;
+        int n;
+        const float *x;
+        for (int k = 0; (x = tokens(c, k, &n)) != NULL; k++)
+            for (int i = 0; i < n; i++) {
+                uint32_t bits = ordered_bits(x[i]);
+                if ((bits & known) == cut && x[i] > -INFINITY)
+                    bucket[bits >> digit[walk].shift & ((1u << digit[walk].bits) - 1)] += c->weight[i];
+            }
+        int lowest = 0, b = (1 << digit[walk].bits) - 1;
         while (bucket[lowest] == 0) // at the latest the bucket of the likeliest weighs something
             lowest++;
-        int b = (1 << digit[walk].bits) - 1;
-        for (; b > lowest && kept + bucket[b] < enough; b--)
-            kept += bucket[b];
+        for (; b > lowest && *kept + bucket[b] < enough; b--)
+            *kept += bucket[b];
         cut |= (uint32_t)b << digit[walk].shift;
         known |= ((1u << digit[walk].bits) - 1) << digit[walk].shift;
     }
+    return of_ordered_bits(cut);
+}
 
-    for (int i = 0; i < vocab; i++) {
-        uint32_t bits = ordered_bits(logit[i]);
-        if (bits == cut && kept < enough)
-            kept += weight(logit[i], max);
-        else if (bits <= cut)
-            logit[i] = -INFINITY;
-    }
+// Most rows have their weight in few tokens, so these are tried first.
+static void keep_likeliest(struct choice *c, struct logits *l, double enough)
+{
+    double kept, weight;
+    c->l = l;
+    c->max = logits_largest(l);
+    if (!choose_from_few(c, 8, enough))
+        choose_from_few(c, 16, enough);
+    float cut = find_cut(c, enough, &kept);
+    int stay = 0; // of those at the cut
+    c->weigh(&weight, &cut, 1, c->max);
+    for (; stay < l->n && kept < enough; stay++)
+        kept += weight;
+    logits_drop_below(l, cut);
+    logits_drop_ties(l, cut, stay);
 }
 
 struct top_k_options {
     int k;
 };
 
-static void keep_top_k(float *logit, int vocab, const void *options, const struct path *before)
+static void keep_top_k(struct logits *l, const void *options, const struct path *before)
 {
     (void)before;
     int k = ((const struct top_k_options *)options)->k;
-    if (k > 0 && k < vocab && highest(logit, vocab) > -INFINITY)
-        keep_likeliest(logit, vocab, one_each, k, 0);
+    struct choice c;
+    c.weigh = one_each;
+    if (k > 0 && k < l->n && logits_largest(l) > -INFINITY)
+        keep_likeliest(&c, l, k);
 }
 
 struct top_p_options {
@@ -170,12 +202,14 @@ struct top_p_options {
 };
 
 // Holtzman et al. 2020: the smallest set of likeliest tokens that has the share p of the probability; never none.
-static void keep_top_p(float *logit, int vocab, const void *options, const struct path *before)
+static void keep_top_p(struct logits *l, const void *options, const struct path *before)
 {
     (void)before;
     double p = ((const struct top_p_options *)options)->p;
-    if (p < 1 && highest(logit, vocab) > -INFINITY)
-        keep_likeliest(logit, vocab, by_probability, 1, p); // the likeliest weighs 1, so it always stays
+    struct choice c;
+    c.weigh = loops()->weights;
+    if (p < 1 && logits_largest(l) > -INFINITY)
+        keep_likeliest(&c, l, fmax(1, p * logits_weight(l))); // the likeliest weighs 1, so it always stays
 }
 
 struct min_p_options {
@@ -183,14 +217,11 @@ struct min_p_options {
 };
 
 // Nguyen et al. 2024: what is at least p times as probable as the likeliest. Logits tell that without a softmax.
-static void keep_min_p(float *logit, int vocab, const void *options, const struct path *before)
+static void keep_min_p(struct logits *l, const void *options, const struct path *before)
 {
     (void)before;
     double p = ((const struct min_p_options *)options)->p;
-    double least = highest(logit, vocab) + log(p); // p = 0: -inf
-    for (int i = 0; i < vocab; i++)
-        if (logit[i] < least)
-            logit[i] = -INFINITY;
+    logits_drop_below(l, logits_largest(l) + log(p)); // p = 0: -inf
 }
 
 #define STAGE(NAME, FUNCTION, SUMMARY, TYPE, FIELD, PRESET, HELP, ...) \

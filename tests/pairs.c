@@ -83,6 +83,7 @@ struct pair *pair_open(const char *target, const char *draft, const char *drafte
     settings_free(s);
     read_options(p, drafter, draft);
     p->backend = backend_cpu(2, &err);
+    p->sampling.workers = p->backend->workers(p->backend);
     p->target = model_open(target, p->backend, ACTIVATIONS_F32, MAX_NODES, &err);
     if (p->target == NULL)
         fail_msg("%s", err.text);

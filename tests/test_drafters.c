@@ -195,6 +195,45 @@ static void a_draft_depends_on_the_text_and_on_nothing_else(void **unused)
             drive(pair_drafter(i), samplings[k]);
 }
 
+// Where the last m tokens of the text stood before, most recently; -1: nowhere.
+static int ends_before(const int32_t *token, int n, int m)
+{
+    for (int start = n - m - 1; start >= 0; start--)
+        if (memcmp(token + start, token + n - m, (size_t)m * sizeof(*token)) == 0)
+            return start + m;
+    return -1;
+}
+
+static void ngram_follows_the_longest_match_and_of_those_the_most_recent(void **unused)
+{
+    (void)unused;
+    struct error err;
+    struct ngram_options {
+        int longest, shortest, tokens;
+    };
+    for (int t = 0; t < 4000; t++) {
+        struct ngram_options o = { 1 + below(5), 1, 6 };
+        o.shortest = 1 + below(o.longest);
+        struct drafter_env env = { .slots = 1, .length = 64, .live = 4 };
+        struct drafter *d = drafter_create(drafter_named("ngram"), &env, &o, &err);
+        int32_t token[40], guess[8] = { 0 }, parent[8] = { -1 };
+        uint8_t drawn[8] = { 0 };
+        int n = 1 + below(40), from = -1;
+        for (int i = 0; i < n; i++)
+            token[i] = below(2 + t % 3);
+        struct draft draft = { .n = 1, .room = 7, .token = guess, .parent = parent, .drawn = drawn };
+        struct request r = { .n = n, .token = token, .draft = &draft, .depth = 6 };
+        assert_true(drafter_named("ngram")->propose(d, &r, 1, &err));
+        for (int m = o.longest; m >= o.shortest && from < 0; m--)
+            from = ends_before(token, n, m);
+        int guesses = from < 0 ? 0 : n - from < 6 ? n - from : 6;
+        assert_int_equal(draft.n, 1 + guesses);
+        for (int i = 0; i < guesses; i++)
+            assert_int_equal(guess[1 + i], token[from + i]);
+        drafter_destroy(d);
+    }
+}
+
 static void every_drafter_is_found_by_its_name(void **unused)
 {
     (void)unused;
@@ -216,6 +255,7 @@ int main(void)
     tiny_write_hf(draft_path, &t);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_draft_depends_on_the_text_and_on_nothing_else),
+        cmocka_unit_test(ngram_follows_the_longest_match_and_of_those_the_most_recent),
         cmocka_unit_test(every_drafter_is_found_by_its_name),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -180,6 +180,93 @@ static void races_go_to_the_smallest_time(void **state)
     }
 }
 
+// A real vocabulary's size: stretches that weigh nothing, one-hot rows, rows that end within a stretch.
+static void make_weights(double *w, int n, int which)
+{
+    for (int i = 0; i < n; i++) {
+        double u = philox_uniform(98, (uint64_t)which, (struct address){ FOR_DRAFT, which, 0 }, (uint32_t)i);
+        w[i] = which % 4 == 3 ? i == 4711 * which % n : u < 0.3 || (which % 2 && i / 5000 % 3) ? 0 : exp(-20 * u);
+    }
+}
+
+static void run_backwards(void *self, int jobs, void (*job)(void *of, int number), void *of)
+{
+    (void)self;
+    for (int i = jobs - 1; i >= 0; i--)
+        job(of, i);
+}
+
+static void in_long_rows_too_picks_invert_the_cumulative_sum(void **state)
+{
+    (void)state;
+    enum { N = 50001 };
+    double *w = xcalloc(N, sizeof(*w));
+    for (int which = 0; which < 12; which++) {
+        make_weights(w, N, which);
+        long double sum = 0;
+        for (int i = 0; i < N; i++)
+            sum += w[i];
+        struct philox s = philox_source(2, (uint64_t)which), shared = s;
+        shared.workers.run = run_backwards;
+        for (int t = 0; t < 200; t++) {
+            struct address at = { FOR_BONUS, t, 0 };
+            int x = s.rng.pick(&s.rng, w, N, at);
+            assert_int_equal(shared.rng.pick(&shared.rng, w, N, at), x);
+            long double target = philox_uniform(2, (uint64_t)which, at, 0) * sum, below = 0;
+            for (int i = 0; i < x; i++)
+                below += w[i];
+            assert_true(w[x] > 0 && below <= target + 1e-12 * sum && below + w[x] > target - 1e-12 * sum);
+        }
+    }
+    free(w);
+}
+
+static void a_row_of_floats_is_picked_from_as_its_doubles(void **state)
+{
+    (void)state;
+    static const int length[] = { 1, 7, 512, 513, 20001 };
+    float row[20001];
+    double w[20001], work[20001];
+    struct philox s = philox_source(4, 4);
+    for (int t = 0; t < 100; t++) {
+        int n = length[t % 5];
+        make_weights(w, n, t % 3);
+        for (int i = 0; i < n; i++)
+            w[i] = row[i] = (float)(w[i] + (i == t % n)); // at least one
+        struct address at = { t % 2 ? FOR_TOKEN : FOR_BONUS, t, 0 };
+        int x = s.rng.pick(&s.rng, w, n, at);
+        assert_int_equal(rng_pick_row(&s.rng, row, n, at, NULL), x);
+        struct philox plain = s; // one that knows doubles only
+        plain.rng.pick_row = NULL;
+        assert_int_equal(rng_pick_row(&plain.rng, row, n, at, work), x);
+    }
+}
+
+static void long_races_too_go_to_the_smallest_time_whoever_runs_them(void **state)
+{
+    (void)state;
+    enum { N = 50001 };
+    double *w = xcalloc(N, sizeof(*w));
+    struct philox alone = philox_source(7, 8), shared = alone;
+    shared.workers.run = run_backwards;
+    for (int t = 0; t < 24; t++) {
+        struct address at = { FOR_TOKEN, t, 0 };
+        int first = -1;
+        double best = INFINITY;
+        make_weights(w, N, t);
+        for (int i = 0; i < N; i++) {
+            if (!(w[i] > 0))
+                continue;
+            double u = philox_uniform(7, 8, at, (uint32_t)i) + 0x1p-54, time = -log1p(-u) / w[i];
+            if (time < best)
+                best = time, first = i;
+        }
+        assert_int_equal(alone.rng.pick(&alone.rng, w, N, at), first);
+        assert_int_equal(shared.rng.pick(&shared.rng, w, N, at), first);
+    }
+    free(w);
+}
+
 static void picks_come_as_weighted(void **state)
 {
     (void)state;
@@ -307,6 +394,9 @@ int main(void)
         cmocka_unit_test(coins_fall_as_weighted),
         cmocka_unit_test(picks_invert_the_cumulative_sum),
         cmocka_unit_test(races_go_to_the_smallest_time),
+        cmocka_unit_test(in_long_rows_too_picks_invert_the_cumulative_sum),
+        cmocka_unit_test(a_row_of_floats_is_picked_from_as_its_doubles),
+        cmocka_unit_test(long_races_too_go_to_the_smallest_time_whoever_runs_them),
         cmocka_unit_test(picks_come_as_weighted),
         cmocka_unit_test(the_same_weights_win_the_same_race),
         cmocka_unit_test(rows_that_agree_mostly_pick_the_same),

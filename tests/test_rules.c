@@ -235,7 +235,7 @@ static int logging_pick(struct rng *self, const double *weight, int n, struct ad
 // Decodes TEXT tokens behind token 0, with drafts that some other chance grew: of `nodes` nodes, of any shape.
 static void decode(const struct rule *rule, int nodes, uint64_t whim, struct logging *l, int32_t *text)
 {
-    *l = (struct logging){ { logging_coin, logging_pick, 0 }, philox_source(5, 9), 0, { { 0 } } };
+    *l = (struct logging){ { logging_coin, logging_pick, 0, NULL }, philox_source(5, 9), 0, { { 0 } } };
     struct judgement j = judgement_create(LAW_NODES, VOCAB);
     int32_t token[LAW_NODES], parent[LAW_NODES] = { -1 };
     uint8_t drawn[LAW_NODES] = { 0 };

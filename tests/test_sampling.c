@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/settings.h"
+#include "kernels/backend.h"
 #include "sampling/rng.h"
 #include "sampling/sampling.h"
 #include "tests/check.h"
@@ -466,6 +467,109 @@ static void among_equals_the_lowest_ids_stay(void **state)
     free(logit);
 }
 
+// Rows like a model's: a few likely tokens, a long tail; steep and flat, with some that are ruled out.
+static void make_large(float *logit, int n, int which)
+{
+    for (int i = 0; i < n; i++) {
+        double u = philox_uniform(8, (uint64_t)which, (struct address){ FOR_DRAFT, 0, 0 }, (uint32_t)i);
+        double x = which % 3 == 0 ? 3 * u : which % 3 == 1 ? -3 * log(u + 1e-9) : -6 * log(u + 1e-12);
+        logit[i] = (float)(which % 2 ? floor(64 * x) / 64 : x);
+    }
+}
+
+static void of_a_large_row_too_the_likeliest_stay(void **state)
+{
+    (void)state;
+    enum { LARGE = 49157 };
+    static const char *const stage[][2] = {
+        { "top_k", "40" },   { "top_k", "5000" }, { "top_p", "0.5" },     { "top_p", "0.9" },
+        { "top_p", "0.99" }, { "min_p", "0.05" }, { "temperature", "0" },
+    };
+    float *row = xcalloc(LARGE, sizeof(*row));
+    double *x = xcalloc(LARGE, sizeof(*x)), *p = xcalloc(LARGE, sizeof(*p));
+    int *id = xcalloc(LARGE, sizeof(*id));
+    for (int which = 0; which < 6; which++)
+        for (size_t i = 0; i < sizeof(stage) / sizeof(*stage); i++) {
+            struct sampling s = SAMPLING(stage[i][0], stage[i][1]);
+            double value = atof(stage[i][1]), above = 0;
+            int kept = 0;
+            make_large(row, LARGE, which);
+            for (int k = 0; k < LARGE; k++) {
+                x[k] = row[k];
+                id[k] = k;
+            }
+            sorted_by = x;
+            qsort(id, LARGE, sizeof(*id), likelier_first);
+            plain_softmax(p, x, LARGE);
+            if (strcmp(stage[i][0], "temperature") == 0)
+                kept = 1;
+            else if (strcmp(stage[i][0], "top_k") == 0)
+                kept = (int)value;
+            else if (strcmp(stage[i][0], "min_p") == 0)
+                while (kept < LARGE && p[id[kept]] >= value * p[id[0]])
+                    kept++;
+            else
+                for (; kept == 0 || above < value; kept++)
+                    above += p[id[kept]];
+            double mass = 0;
+            for (int k = 0; k < kept; k++)
+                mass += p[id[k]];
+            sampling_row(&s, row, LARGE, LARGE, NULL);
+            for (int k = 0; k < LARGE; k++) {
+                double wanted = k < kept ? p[id[k]] / mass : 0;
+                assert_true(fabs(row[id[k]] - wanted) <= 1e-6 * wanted + 1e-38);
+            }
+            sampling_free(&s);
+        }
+    free(row);
+    free(x);
+    free(p);
+    free(id);
+}
+
+// Takes jobs from behind.
+static void run_backwards(void *self, int jobs, void (*job)(void *of, int number), void *of)
+{
+    (void)self;
+    for (int i = jobs - 1; i >= 0; i--)
+        job(of, i);
+}
+
+static void no_bit_depends_on_who_works_on_a_row(void **state)
+{
+    (void)state;
+    enum { LARGE = 49157, LIVE = 49152 };
+    static const int32_t text[] = { 3, 4096, 40000, 3, 49151 };
+    float *alone = xcalloc(LARGE, sizeof(*alone)), *shared = xcalloc(LARGE, sizeof(*shared));
+    for (int how = 0; how < 5; how++) {
+        struct sampling s = how == 0   ? SAMPLING("temperature", "1")
+                            : how == 1 ? SAMPLING("temperature", "0")
+                            : how == 2 ? SAMPLING("temperature", "0.7", "top_p", "0.9")
+                            : how == 3 ? SAMPLING("temperature", "1.3", "top_k", "50", "min_p", "0.02")
+                                       : SAMPLING("repetition_penalty", "1.3", "temperature", "0.05");
+        for (int which = 0; which < 3; which++) {
+            make_large(alone, LARGE, which);
+            alone[77] = NAN;
+            s.workers = (struct workers){ 0 };
+            sampling_row(&s, alone, LARGE, LIVE, &(struct path){ 5, text });
+            for (int threads = 0; threads < 5; threads++) {
+                struct error err;
+                struct backend *b = threads > 0 ? backend_cpu(threads, &err) : NULL;
+                s.workers = b != NULL ? b->workers(b) : (struct workers){ run_backwards, NULL };
+                make_large(shared, LARGE, which);
+                shared[77] = NAN;
+                sampling_row(&s, shared, LARGE, LIVE, &(struct path){ 5, text });
+                assert_memory_equal(alone, shared, LARGE * sizeof(*alone));
+                if (b != NULL)
+                    b->destroy(b);
+            }
+        }
+        sampling_free(&s);
+    }
+    free(alone);
+    free(shared);
+}
+
 static void a_vocabulary_of_one_has_no_choice(void **state)
 {
     (void)state;
@@ -501,6 +605,8 @@ int main(void)
         cmocka_unit_test(a_dead_row_is_one_hot_on_token_0),
         cmocka_unit_test(infinity_is_the_largest_number),
         cmocka_unit_test(among_equals_the_lowest_ids_stay),
+        cmocka_unit_test(of_a_large_row_too_the_likeliest_stay),
+        cmocka_unit_test(no_bit_depends_on_who_works_on_a_row),
         cmocka_unit_test(a_vocabulary_of_one_has_no_choice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

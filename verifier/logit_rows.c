@@ -18,37 +18,43 @@ static struct path path_to(struct logit_rows *r, int node)
     return (struct path){ n, r->path };
 }
 
+// Where the host has node's logits: on their device, or brought here from it.
+static float *fetched(struct logit_rows *r, int node)
+{
+    void *logits = tensor_rows(r->logits, r->first + node, 1).data;
+    float *here = r->backend->host(r->backend, logits);
+    if (here != NULL)
+        return here;
+    here = r->copy + (size_t)node * (size_t)r->rows.vocab;
+    r->backend->download(r->backend, here, logits, (size_t)r->rows.vocab * sizeof(*here));
+    return here;
+}
+
 static const float *row(struct rows *self, int node)
 {
     struct logit_rows *r = (struct logit_rows *)self;
     assert(node >= 0 && node < r->request->draft->n);
-    size_t bytes = (size_t)r->rows.vocab * sizeof(float);
-    if (r->ready[node])
-        return r->buffer[node];
-    if (r->buffer[node] == NULL)
-        r->buffer[node] = xmalloc(bytes);
+    if (r->row[node] != NULL)
+        return r->row[node];
     struct path before = path_to(r, node);
-    r->backend->download(r->backend, r->buffer[node], tensor_rows(r->logits, r->first + node, 1).data, bytes);
-    sampling_row(r->sampling, r->buffer[node], r->rows.vocab, r->live, &before);
-    r->ready[node] = true;
-    return r->buffer[node];
+    float *to = fetched(r, node);
+    sampling_row(r->sampling, to, r->rows.vocab, r->live, &before);
+    return r->row[node] = to;
 }
 
 void logit_rows_create(struct logit_rows *r, struct backend *b, const struct sampling *s, int live, int vocab,
                        int nodes, int length)
 {
     *r = (struct logit_rows){ .rows = { vocab, row, NULL }, .backend = b, .sampling = s, .live = live, .room = nodes };
-    r->buffer = xcalloc((size_t)nodes, sizeof(*r->buffer));
-    r->ready = xcalloc((size_t)nodes, sizeof(*r->ready));
+    r->copy = xcalloc((size_t)nodes * (size_t)vocab, sizeof(*r->copy));
+    r->row = xcalloc((size_t)nodes, sizeof(*r->row));
     r->path = xcalloc((size_t)(length + nodes), sizeof(*r->path));
 }
 
 void logit_rows_destroy(struct logit_rows *r)
 {
-    for (int i = 0; i < r->room; i++)
-        free(r->buffer[i]);
-    free(r->buffer);
-    free(r->ready);
+    free(r->copy);
+    free(r->row);
     free(r->path);
     *r = (struct logit_rows){ 0 };
 }
@@ -58,6 +64,6 @@ void logit_rows_point(struct logit_rows *r, struct tensor logits, int first, con
     r->logits = logits;
     r->first = first;
     r->request = request;
-    memset(r->ready, 0, (size_t)r->room * sizeof(*r->ready));
+    memset(r->row, 0, (size_t)r->room * sizeof(*r->row));
     memcpy(r->path, request->token, (size_t)request->n * sizeof(*r->path));
 }

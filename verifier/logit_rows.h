@@ -1,8 +1,10 @@
 // logit_rows.h - rows of logits on a device as the probabilities that are sampled from.
 //
 // A row is fetched, and goes through the sampling stages, when it is first asked for: a rule visits a path and its
-// children's row, not the tree. The path before each node is put together from the sequence and the draft, so that
-// stages that look back see the draft's own tokens.
+// children's row, not the tree. Where the host has the device's memory, the logits themselves become probabilities:
+// after a pass all else has left the caches, and to write 200 KB anew would cost more than the work on them. The path
+// before each node is put together from the sequence and the draft, so that stages that look back see the draft's own
+// tokens.
 #pragma once
 #include <stdbool.h>
 #include "core/draft.h"
@@ -18,10 +20,10 @@ struct logit_rows {
     struct tensor logits; // (all rows of the pass, vocab)
     int first;            // where the draft's rows begin
     const struct request *request;
-    int room;       // nodes
-    float **buffer; // (room) host rows, made when first needed and kept
-    bool *ready;    // (room)
-    int32_t *path;  // (length + room)
+    int room;      // nodes
+    float **row;   // (room) probabilities of those that were asked for; NULL
+    float *copy;   // (room, vocab) for what has to be brought from a device; not touched, it costs no memory
+    int32_t *path; // (length + room)
 };
 
 void logit_rows_create(struct logit_rows *r, struct backend *b, const struct sampling *s, int live, int vocab,

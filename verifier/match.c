@@ -11,19 +11,21 @@
 // temperature 1 without any statistics. And a drafter that races with its own row at the same address guesses the
 // target's token with probability (1 - TV) / (1 + TV) or more, though neither knows the other's row (Daliri, Musco,
 // Suresh 2024).
-#include <stdlib.h>
-#include "core/memory.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
 #include "verifier/rule.h"
 
-// The draw decides between all siblings at one stroke. Put in words of one after another: how likely it is x given that
-// it is none of the siblings before. Takes x out of the row, so that a sibling that repeats it has no chance left.
-static double chance_of_next(double *p, double *left, int x)
+// The draw decides between all siblings at one stroke. Put in words of one after another: how likely it is child c's
+// token given that it is none of the siblings before. *left: of the row's sum, without those; a sibling that repeats
+// one of them has no chance.
+static double chance_of(const struct draft *d, int node, int c, const float *row, double *left)
 {
-    double chance = p[x] <= 0 ? 0 : p[x] >= *left ? 1 : p[x] / *left;
-    *left -= p[x];
-    p[x] = 0;
+    double p = (double)row[d->token[c]];
+    for (int s = draft_next_child(d, node, node); s < c; s = draft_next_child(d, node, s))
+        if (d->token[s] == d->token[c])
+            return 0;
+    double chance = p <= 0 ? 0 : p >= *left ? 1 : p / *left;
+    *left -= p;
     return chance;
 }
 
@@ -32,18 +34,17 @@ static void match_judge(const struct draft *d, struct rows *rows, const void *op
 {
     (void)options;
     int vocab = rows->vocab, depth = 0;
-    double *p = out->work;
 
     judgement_clear(out, d->n);
     for (int node = 0; node >= 0; depth++) {
-        dist_from_row(p, rows->row(rows, node), vocab);
-        int said = rng->pick(rng, p, vocab, (struct address){ FOR_TOKEN, rng->root + depth + 1, 0 });
+        const float *row = rows->row(rows, node);
+        int said = rng_pick_row(rng, row, vocab, (struct address){ FOR_TOKEN, rng->root + depth + 1, 0 }, out->work);
         judgement_add(out, node, said);
 
-        double left = 1;
         int c = draft_next_child(d, node, node);
+        double left = c >= 0 ? dist_row_sum(row, vocab) : 0;
         for (; c >= 0; c = draft_next_child(d, node, c)) {
-            out->trial_p[c] = chance_of_next(p, &left, d->token[c]);
+            out->trial_p[c] = chance_of(d, node, c, row, &left);
             out->trial_q[c] = 1;
             if (d->token[c] == said)
                 break;
@@ -56,8 +57,6 @@ static void match_judge(const struct draft *d, struct rows *rows, const void *op
 static void match_law(const struct draft *d, struct rows *rows, const void *options, double *end)
 {
     (void)options;
-    double *p = xcalloc((size_t)rows->vocab, sizeof(*p));
-
     end[0] = 1;
     for (int node = 1; node < d->n; node++)
         end[node] = 0;
@@ -65,13 +64,12 @@ static void match_law(const struct draft *d, struct rows *rows, const void *opti
         int c = draft_next_child(d, node, node);
         if (c < 0 || end[node] == 0)
             continue;
-        dist_from_row(p, rows->row(rows, node), rows->vocab);
-        for (double left = 1; c >= 0; c = draft_next_child(d, node, c)) {
-            end[c] = end[node] * chance_of_next(p, &left, d->token[c]);
+        const float *row = rows->row(rows, node);
+        for (double left = dist_row_sum(row, rows->vocab); c >= 0; c = draft_next_child(d, node, c)) {
+            end[c] = end[node] * chance_of(d, node, c, row, &left);
             end[node] -= end[c];
         }
     }
-    free(p);
 }
 
 const struct rule match_rule = {

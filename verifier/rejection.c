@@ -22,48 +22,81 @@
 #include "sampling/rng.h"
 #include "verifier/rule.h"
 
+// The target's row at a node. As long as nothing had to be taken out of it, and most often nothing has to be, it stays
+// as it came; from then on it is p.
+struct left {
+    int vocab;
+    const float *row; // (vocab) NULL: p
+    double sum;       // of row
+    double *p;        // (vocab)
+};
+
+static struct left left_of(const struct draft *d, int node, const float *row, double *p, int vocab)
+{
+    bool leaf = draft_next_child(d, node, node) < 0; // nobody asks for its sum
+    return (struct left){ vocab, row, leaf ? 0 : dist_row_sum(row, vocab), p };
+}
+
+static double left_at(const struct left *l, int x)
+{
+    return l->row != NULL ? dist_share(l->row[x], l->sum) : l->p[x];
+}
+
 // The row that child c of node was drawn from. It is made anew for each child: carried from child to child it is wrong
 // as soon as siblings are mixed. For DRAWN_DISTINCT no earlier sibling's token is in it, however that sibling came
 // about.
 static void row_drawn_from(const struct draft *d, int node, int c, double *q, int vocab)
 {
+    int first = draft_next_child(d, node, node);
     dist_from_row(q, d->q->row(d->q, node), vocab);
-    if (d->drawn[c] != DRAWN_DISTINCT)
+    if (d->drawn[c] != DRAWN_DISTINCT || c == first)
         return;
-    for (int s = draft_next_child(d, node, node); s < c; s = draft_next_child(d, node, s))
+    for (int s = first; s < c; s = draft_next_child(d, node, s))
         q[d->token[s]] = 0;
     dist_normalize(q, vocab);
 }
 
-// Child c stands with probability min(1, p[x] / measure): q[x], with q made ready, or 1 for what was chosen.
+// Child c stands with probability min(1, p[x] / measure): q[x], or 1 for what was chosen. q: (vocab) to work in.
 static double measure(const struct draft *d, int node, int c, double *q, int vocab)
 {
+    double m;
     if (d->drawn[c] == CHOSEN)
         return 1;
-    row_drawn_from(d, node, c, q, vocab);
-    assert(q[d->token[c]] > 0); // or it was not drawn from this row
-    return q[d->token[c]];
+    if (d->drawn[c] == DRAWN_DISTINCT && c != draft_next_child(d, node, node)) {
+        row_drawn_from(d, node, c, q, vocab);
+        m = q[d->token[c]];
+    } else {
+        const float *row = d->q->row(d->q, node);
+        m = dist_share(row[d->token[c]], dist_row_sum(row, vocab));
+    }
+    assert(m > 0); // or it was not drawn from this row
+    return m;
 }
 
-// Child c has fallen: p becomes what is left of it.
-static void fell(const struct draft *d, int c, double *p, const double *q, int vocab)
+// Child c of node has fallen: what is left without it.
+static void fell(const struct draft *d, int node, int c, struct left *l, double *q)
 {
-    if (d->drawn[c] == CHOSEN)
-        dist_strike(p, vocab, d->token[c]);
-    else
-        dist_residual(p, q, vocab);
+    if (l->row != NULL)
+        dist_from_row(l->p, l->row, l->vocab);
+    l->row = NULL;
+    if (d->drawn[c] == CHOSEN) {
+        dist_strike(l->p, l->vocab, d->token[c]);
+        return;
+    }
+    row_drawn_from(d, node, c, q, l->vocab);
+    dist_residual(l->p, q, l->vocab);
 }
 
-// The child of node that stands, or -1 with p left as what remains to sample from.
-static int child_that_stands(const struct draft *d, int node, double *p, double *q, int vocab, struct rng *rng,
+// The child of node that stands, or -1 with what remains to sample from.
+static int child_that_stands(const struct draft *d, int node, struct left *l, double *q, struct rng *rng,
                              struct judgement *out)
 {
     for (int c = draft_next_child(d, node, node); c >= 0; c = draft_next_child(d, node, c)) {
-        out->trial_p[c] = p[d->token[c]];
-        out->trial_q[c] = measure(d, node, c, q, vocab);
+        out->trial_p[c] = left_at(l, d->token[c]);
+        out->trial_q[c] = measure(d, node, c, q, l->vocab);
         if (rng->coin(rng, out->trial_p[c], out->trial_q[c], (struct address){ FOR_ACCEPT, rng->root, c }))
             return c;
-        fell(d, c, p, q, vocab);
+        fell(d, node, c, l, q);
     }
     return -1;
 }
@@ -74,11 +107,12 @@ static void rejection_judge(const struct draft *d, struct rows *rows, const void
     (void)options;
     int vocab = rows->vocab, node = 0;
     double *p = out->work, *q = p + vocab; // (vocab) each
+    struct left l;
 
     judgement_clear(out, d->n);
     for (;;) {
-        dist_from_row(p, rows->row(rows, node), vocab);
-        int child = child_that_stands(d, node, p, q, vocab, rng, out);
+        l = left_of(d, node, rows->row(rows, node), p, vocab);
+        int child = child_that_stands(d, node, &l, q, rng, out);
         if (child < 0)
             break;
         judgement_add(out, node, d->token[child]);
@@ -86,7 +120,7 @@ static void rejection_judge(const struct draft *d, struct rows *rows, const void
     }
     bool leaf = draft_next_child(d, node, node) < 0;
     struct address at = { leaf ? FOR_BONUS : FOR_RESIDUAL, rng->root, node };
-    judgement_add(out, node, rng->pick(rng, p, vocab, at));
+    judgement_add(out, node, l.row != NULL ? rng_pick_row(rng, l.row, vocab, at, p) : rng->pick(rng, p, vocab, at));
 }
 
 // The same walk with its coins as probabilities. end[node] first holds how often the path comes to node, and gives each
@@ -104,12 +138,12 @@ static void rejection_law(const struct draft *d, struct rows *rows, const void *
         int c = draft_next_child(d, node, node);
         if (c < 0 || end[node] == 0)
             continue;
-        dist_from_row(p, rows->row(rows, node), vocab);
+        struct left l = left_of(d, node, rows->row(rows, node), p, vocab);
         for (; c >= 0 && end[node] > 0; c = draft_next_child(d, node, c)) {
-            double x = p[d->token[c]], m = measure(d, node, c, q, vocab);
+            double x = left_at(&l, d->token[c]), m = measure(d, node, c, q, vocab);
             end[c] = x >= m ? end[node] : end[node] * (x / m);
             end[node] -= end[c];
-            fell(d, c, p, q, vocab);
+            fell(d, node, c, &l, q);
         }
     }
     free(p);

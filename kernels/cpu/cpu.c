@@ -111,6 +111,12 @@ static void cpu_copy(struct backend *b, void *to, const void *from, size_t bytes
     memcpy(to, from, bytes);
 }
 
+static void *cpu_host(struct backend *b, void *data)
+{
+    (void)b;
+    return data;
+}
+
 static bool cpu_sync(struct backend *b, struct error *err)
 {
     (void)b, (void)err;
@@ -120,6 +126,31 @@ static bool cpu_sync(struct backend *b, struct error *err)
 static const char *cpu_describe(struct backend *b)
 {
     return ((struct cpu *)b)->description;
+}
+
+// ---- the threads, lent
+
+struct lent {
+    void (*job)(void *of, int number);
+    void *of;
+};
+
+static void lent_job(void *self, int number, int thread)
+{
+    (void)thread;
+    const struct lent *l = self;
+    l->job(l->of, number);
+}
+
+static void run_on_threads(void *self, int jobs, void (*job)(void *of, int number), void *of)
+{
+    struct lent l = { job, of };
+    threads_run(self, jobs, lent_job, &l);
+}
+
+static struct workers cpu_workers(struct backend *b)
+{
+    return (struct workers){ run_on_threads, ((struct cpu *)b)->threads };
 }
 
 // ---- operations on rows
@@ -285,9 +316,11 @@ static const struct backend table = {
     .release = cpu_release,
     .upload = cpu_copy,
     .download = cpu_copy,
+    .host = cpu_host,
     .sync = cpu_sync,
     .destroy = cpu_destroy,
     .describe = cpu_describe,
+    .workers = cpu_workers,
     .prepare = cpu_prepare,
     .unprepare = cpu_unprepare,
     .packed_layout = PACKED_LAYOUT,

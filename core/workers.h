@@ -1,0 +1,20 @@
+// workers.h - whoever takes on numbered jobs: the threads that a device keeps on the host, or the caller alone.
+#pragma once
+#include <stddef.h>
+
+struct workers { // { 0 }: the caller alone
+    // Calls job(of, number) for each number 0 .. jobs - 1, in any order and at the same time; returns when all are
+    // done. Not to be called from within a job.
+    void (*run)(void *self, int jobs, void (*job)(void *of, int number), void *of);
+    void *self;
+};
+
+static inline void workers_run(struct workers w, int jobs, void (*job)(void *of, int number), void *of)
+{
+    if (w.run != NULL && jobs > 1) {
+        w.run(w.self, jobs, job, of);
+        return;
+    }
+    for (int i = 0; i < jobs; i++)
+        job(of, i);
+}

@@ -1,0 +1,221 @@
+#include "sampling/logits.h"
+
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "sampling/loops.h"
+
+// One piece of work on every stretch.
+struct work {
+    const struct loops *loops;
+    struct logits *l;
+    int live;
+    float max;
+    double by, sum[STRETCHES];
+    void (*one)(struct work *w, float *x, int n, int stretch);
+};
+
+static int stretches(int n)
+{
+    return (n + STRETCH - 1) / STRETCH;
+}
+
+static int length(const struct logits *l, int stretch)
+{
+    int left = l->n - stretch * STRETCH;
+    return left < STRETCH ? left : STRETCH;
+}
+
+static void work_on(void *of, int stretch)
+{
+    struct work *w = of;
+    w->one(w, w->l->x + stretch * STRETCH, length(w->l, stretch), stretch);
+}
+
+static void share(struct work *w)
+{
+    w->loops = loops();
+    workers_run(w->l->workers, stretches(w->l->n), work_on, w);
+}
+
+static void fill(float *x, int n, float value)
+{
+    for (int i = 0; i < n; i++)
+        x[i] = value;
+}
+
+static bool is_dead(const struct logits *l, int stretch)
+{
+    return l->most[stretch] == -INFINITY;
+}
+
+static void tidy(struct work *w, float *x, int n, int stretch)
+{
+    int live = w->live - stretch * STRETCH;
+    if (live < n)
+        fill(x + (live > 0 ? live : 0), n - (live > 0 ? live : 0), -INFINITY);
+    w->l->most[stretch] = live > 0 ? w->loops->tidy(x, n) : -INFINITY;
+}
+
+struct logits logits_of(float *x, int n, int live, struct workers workers)
+{
+    assert(n > 0 && n <= MAX_VOCAB && live > 0 && live <= n);
+    struct logits l = { .n = n, .x = x, .workers = workers };
+    struct work w = { .l = &l, .live = live, .one = tidy };
+    share(&w);
+    return l;
+}
+
+float logits_largest(const struct logits *l)
+{
+    float most = -INFINITY;
+    for (int s = 0; s < stretches(l->n); s++)
+        most = l->most[s] > most ? l->most[s] : most;
+    return most;
+}
+
+float logits_at(const struct logits *l, int i)
+{
+    return is_dead(l, i / STRETCH) ? -INFINITY : l->x[i];
+}
+
+void logits_set(struct logits *l, int i, float value)
+{
+    int s = i / STRETCH, n = length(l, s);
+    float *x = l->x + s * STRETCH, before = logits_at(l, i);
+    if (is_dead(l, s))
+        fill(x, n, -INFINITY);
+    l->x[i] = value > FLT_MAX ? FLT_MAX : value;
+    if (l->x[i] >= l->most[s])
+        l->most[s] = l->x[i];
+    else if (before == l->most[s])
+        l->most[s] = loops()->largest(x, n);
+}
+
+static void heat(struct work *w, float *x, int n, int stretch)
+{
+    float *most = &w->l->most[stretch];
+    if (*most == -INFINITY)
+        return;
+    w->loops->heat(x, n, w->max, w->by);
+    w->loops->heat(most, 1, w->max, w->by); // the same function of the same number
+}
+
+void logits_heat(struct logits *l, double by)
+{
+    struct work w = { .l = l, .max = logits_largest(l), .by = by, .one = heat };
+    share(&w);
+}
+
+static void drop_below(struct work *w, float *x, int n, int stretch)
+{
+    if (w->l->most[stretch] < w->by)
+        w->l->most[stretch] = -INFINITY;
+    else if (!is_dead(w->l, stretch))
+        w->loops->drop_below(x, n, w->by);
+}
+
+void logits_drop_below(struct logits *l, double least)
+{
+    struct work w = { .l = l, .by = least, .one = drop_below };
+    share(&w);
+}
+
+void logits_drop_ties(struct logits *l, float value, int stay)
+{
+    for (int s = 0; s < stretches(l->n); s++) {
+        int32_t place[STRETCH];
+        float *x = l->x + s * STRETCH;
+        if (is_dead(l, s) || l->most[s] < value)
+            continue;
+        int n = length(l, s), found = loops()->places_from(x, n, value, place, n);
+        for (int k = 0; k < found; k++)
+            if (x[place[k]] == value && stay-- <= 0)
+                x[place[k]] = -INFINITY;
+        if (l->most[s] == value && stay < 0)
+            l->most[s] = loops()->largest(x, n);
+    }
+}
+
+void logits_keep_likeliest(struct logits *l)
+{
+    float most = logits_largest(l);
+    for (int s = 0, found = 0; s < stretches(l->n) && most > -INFINITY; s++) {
+        if (l->most[s] != most || found++ > 0) {
+            l->most[s] = -INFINITY;
+            continue;
+        }
+        int32_t first = 0;
+        float *x = l->x + s * STRETCH;
+        loops()->places_from(x, length(l, s), most, &first, 1);
+        fill(x, length(l, s), -INFINITY);
+        x[first] = most;
+    }
+}
+
+int logits_from(const struct logits *l, float least, int32_t *place, int room)
+{
+    int found = 0;
+    for (int s = 0; s < stretches(l->n); s++) {
+        if (is_dead(l, s) || l->most[s] < least)
+            continue;
+        int some = loops()->places_from(l->x + s * STRETCH, length(l, s), least, place + found, room - found);
+        if (some > room - found)
+            return -1;
+        for (int k = 0; k < some; k++)
+            place[found + k] += s * STRETCH;
+        found += some;
+    }
+    return found;
+}
+
+static double total(const struct work *w)
+{
+    double sum = 0;
+    for (int s = 0; s < stretches(w->l->n); s++)
+        sum += w->sum[s];
+    return sum;
+}
+
+static void weigh(struct work *w, float *x, int n, int stretch)
+{
+    double weight[STRETCH];
+    w->sum[stretch] = is_dead(w->l, stretch) ? 0 : w->loops->weights(weight, x, n, w->max);
+}
+
+double logits_weight(const struct logits *l)
+{
+    struct work w = { .l = (struct logits *)l, .max = logits_largest(l), .one = weigh }; // reads only
+    share(&w);
+    return total(&w);
+}
+
+static void exponentials(struct work *w, float *x, int n, int stretch)
+{
+    if (is_dead(w->l, stretch))
+        memset(x, 0, (size_t)n * sizeof(*x));
+    w->sum[stretch] = is_dead(w->l, stretch) ? 0 : w->loops->exponentials(x, n, w->max);
+}
+
+static void scale(struct work *w, float *x, int n, int stretch)
+{
+    if (!is_dead(w->l, stretch))
+        w->loops->scale(x, n, w->by);
+}
+
+void logits_softmax(struct logits *l)
+{
+    struct work w = { .l = l, .max = logits_largest(l), .one = exponentials };
+    if (w.max == -INFINITY) {
+        memset(l->x, 0, (size_t)l->n * sizeof(*l->x));
+        l->x[0] = 1;
+        return;
+    }
+    share(&w);
+    w.by = 1 / total(&w);
+    w.one = scale;
+    if (w.by != 1)
+        share(&w);
+}

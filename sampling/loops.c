@@ -1,0 +1,544 @@
+// loops.c - as loops.h says. CMakeLists.txt compiles it for each instruction set, with LANES the name of it.
+#include "sampling/loops.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+// W: doubles of a register. Two registers in turn: a0 b0 a1 b1 ..
+#if defined(__AVX512F__)
+enum { W = 8 };
+#define FIRST_IN_TURN \
+    (vu) \
+    { \
+        0, 8, 1, 9, 2, 10, 3, 11 \
+    }
+#define LAST_IN_TURN \
+    (vu) \
+    { \
+        4, 12, 5, 13, 6, 14, 7, 15 \
+    }
+#elif defined(__AVX2__)
+enum { W = 4 };
+#define FIRST_IN_TURN \
+    (vu) \
+    { \
+        0, 4, 1, 5 \
+    }
+#define LAST_IN_TURN \
+    (vu) \
+    { \
+        2, 6, 3, 7 \
+    }
+#else
+enum { W = 2 };
+#define FIRST_IN_TURN \
+    (vu) \
+    { \
+        0, 2 \
+    }
+#define LAST_IN_TURN \
+    (vu) \
+    { \
+        1, 3 \
+    }
+#endif
+enum {
+    STEP = LOOP_STEP,
+    PARTS = STEP / W,
+    FLOATS = STEP / (2 * W)
+}; // registers that hold a step's doubles, its floats
+
+typedef double vd __attribute__((vector_size(8 * W)));
+typedef uint64_t vu __attribute__((vector_size(8 * W)));
+typedef float vf __attribute__((vector_size(8 * W)));
+typedef uint32_t vw __attribute__((vector_size(8 * W)));
+typedef float half __attribute__((vector_size(4 * W))); // as many floats as a register has doubles
+
+typedef double vd_any __attribute__((vector_size(8 * W), aligned(8), may_alias));
+typedef float vf_any __attribute__((vector_size(8 * W), aligned(4), may_alias));
+typedef float half_any __attribute__((vector_size(4 * W), aligned(4), may_alias));
+
+#define PASTE_(a, b) a##b
+#define PASTE(a, b) PASTE_(a, b)
+#define QUOTE_(a) #a
+#define QUOTE(a) QUOTE_(a)
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE vd load(const double *p)
+{
+    return *(const vd_any *)p;
+}
+
+INLINE void save(double *p, vd v)
+{
+    *(vd_any *)p = v;
+}
+
+INLINE vf load_floats(const float *p)
+{
+    return *(const vf_any *)p;
+}
+
+INLINE void save_floats(float *p, vf v)
+{
+    *(vf_any *)p = v;
+}
+
+INLINE vd widen(const float *p)
+{
+#if defined(__AVX512F__)
+    return (vd)_mm512_cvtps_pd(_mm256_loadu_ps(p)); // GCC 12 would do it in halves
+#else
+    return __builtin_convertvector((half) * (const half_any *)p, vd);
+#endif
+}
+
+INLINE void narrow(float *p, vd v)
+{
+    *(half_any *)p = __builtin_convertvector(v, half);
+}
+
+INLINE vd all(double x)
+{
+    return x - (vd){ 0 };
+}
+
+INLINE vf all_floats(float x)
+{
+    return x - (vf){ 0 };
+}
+
+INLINE vd only(vu where, vd v)
+{
+    return (vd)((vu)v & where);
+}
+
+INLINE vd choose(vu where, vd yes, vd no)
+{
+    return (vd)(((vu)yes & where) | ((vu)no & ~where));
+}
+
+INLINE vf choose_floats(vw where, vf yes, vf no)
+{
+    return (vf)(((vw)yes & where) | ((vw)no & ~where));
+}
+
+INLINE vd larger(vd a, vd b)
+{
+#if defined(__AVX512F__)
+    return (vd)_mm512_max_pd((__m512d)a, (__m512d)b);
+#elif defined(__AVX2__)
+    return (vd)_mm256_max_pd((__m256d)a, (__m256d)b);
+#else
+    return choose((vu)(a > b), a, b);
+#endif
+}
+
+// a * b + c, rounded once. Without an instruction for it the library's takes its time.
+INLINE vd fused(vd a, vd b, vd c)
+{
+#if defined(__AVX512F__)
+    return (vd)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+#elif defined(__AVX2__)
+    return (vd)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#else
+    return (vd){ fma(a[0], b[0], c[0]), fma(a[1], b[1], c[1]) };
+#endif
+}
+
+INLINE bool any(vu where)
+{
+#if defined(__AVX512F__)
+    return _mm512_test_epi64_mask((__m512i)where, (__m512i)where) != 0;
+#elif defined(__AVX2__)
+    return !_mm256_testz_si256((__m256i)where, (__m256i)where);
+#else
+    return (where[0] | where[1]) != 0;
+#endif
+}
+
+// ---- a row in steps
+
+// What a loop needs beside its row, and what it gathers.
+struct gathered {
+    vd part[PARTS]; // of a sum: element i of a step in place i
+    vf most;
+    vw numbers; // where nothing was NaN or INFINITY
+    double max, by;
+};
+
+typedef void step(float *x, struct gathered *g);
+
+// The last few elements go through a copy that is filled up with what adds nothing.
+INLINE void in_steps(float *x, int n, float filling, step *one, struct gathered *g)
+{
+    int i = 0;
+    for (; i + STEP <= n; i += STEP)
+        one(x + i, g);
+    if (i == n)
+        return;
+    float rest[STEP];
+    for (int k = 0; k < STEP; k++)
+        rest[k] = i + k < n ? x[i + k] : filling;
+    one(rest, g);
+    memcpy(x + i, rest, (size_t)(n - i) * sizeof(*x));
+}
+
+INLINE void read_in_steps(const float *x, int n, float filling, void (*one)(const float *x, struct gathered *g),
+                          struct gathered *g)
+{
+    int i = 0;
+    for (; i + STEP <= n; i += STEP)
+        one(x + i, g);
+    if (i == n)
+        return;
+    float rest[STEP];
+    for (int k = 0; k < STEP; k++)
+        rest[k] = i + k < n ? x[i + k] : filling;
+    one(rest, g);
+}
+
+INLINE double fold(const vd part[PARTS])
+{
+    double s[STEP];
+    memcpy(s, part, sizeof(s));
+    for (int n = STEP / 2; n > 0; n /= 2)
+        for (int i = 0; i < n; i++)
+            s[i] += s[i + n];
+    return s[0];
+}
+
+INLINE float highest(vf v)
+{
+    float s[2 * W], most = -INFINITY;
+    memcpy(s, &v, sizeof(s));
+    for (int i = 0; i < 2 * W; i++)
+        most = s[i] > most ? s[i] : most;
+    return most + 0.0f; // -0 and 0 are equals: whichever came first, 0
+}
+
+// ---- logits
+
+INLINE void largest_step(const float *x, struct gathered *g)
+{
+    for (int k = 0; k < FLOATS; k++) {
+        vf v = load_floats(x + 2 * W * k);
+        g->most = choose_floats((vw)(v > g->most), v, g->most);
+        g->numbers &= (vw)(v <= all_floats(FLT_MAX));
+    }
+}
+
+static float largest(const float *x, int n)
+{
+    struct gathered g = { .most = all_floats(-INFINITY) };
+    read_in_steps(x, n, -INFINITY, largest_step, &g);
+    return highest(g.most);
+}
+
+INLINE void tidy_step(float *x, struct gathered *g)
+{
+    (void)g;
+    for (int k = 0; k < FLOATS; k++) {
+        vf v = load_floats(x + 2 * W * k), most = all_floats(FLT_MAX);
+        v = choose_floats((vw)(v == v), v, all_floats(-INFINITY));
+        save_floats(x + 2 * W * k, choose_floats((vw)(v > most), most, v));
+    }
+}
+
+// A model in its right mind gives nothing to tidy, and then nothing is written.
+static float tidy(float *x, int n)
+{
+    struct gathered g = { .most = all_floats(-INFINITY), .numbers = ~(vw){ 0 } };
+    read_in_steps(x, n, -INFINITY, largest_step, &g);
+    if (!any((vu)~g.numbers))
+        return highest(g.most);
+    in_steps(x, n, -INFINITY, tidy_step, &g);
+    return largest(x, n);
+}
+
+INLINE void heat_step(float *x, struct gathered *g)
+{
+    for (int k = 0; k < PARTS; k++)
+        narrow(x + W * k, (widen(x + W * k) - all(g->max)) * all(g->by));
+}
+
+static void heat(float *x, int n, float max, double by)
+{
+    struct gathered g = { .max = (double)max, .by = by };
+    in_steps(x, n, max, heat_step, &g);
+}
+
+// 2^n e^r with |r| <= ln 2 / 2. n is rounded by adding 1.5 * 2^52, which leaves it in the last bits of the sum; ln 2 is
+// in two pieces, of which n times the first is exact. e^r = 1 + r g(r), g the polynomial of degree 9 through
+// (e^r - 1) / r at Chebyshev's points, so e^0 is 1. x <= 0; what is below 2^-127 is 0, so n > -128.
+INLINE vd exp_of(vd x)
+{
+    static const double g[] = { 0x1.0000000000006p+0,  0x1.0000000000001p-1,  0x1.5555555550d79p-3,
+                                0x1.5555555553d63p-5,  0x1.11111123c1f47p-7,  0x1.6c16c1788bd90p-10,
+                                0x1.a01994bd214e7p-13, 0x1.a019b90d2ae7ap-16, 0x1.72e1150d0c9b6p-19,
+                                0x1.289185613a3d6p-22 };
+    const vd least = all(-0x1.601e678fc457bp+6); // ln 2^-127
+    vu counts = (vu)(x >= least);
+    x = larger(x, least);
+    vd shifted = fused(x, all(0x1.71547652b82fep+0), all(0x1.8p52)), n = shifted - all(0x1.8p52);
+    vd r = fused(n, all(-0x1.ef35793c7673p-45), fused(n, all(-0x1.62e42fefa38p-1), x));
+    vd p = all(g[9]);
+    for (int k = 8; k >= 0; k--)
+        p = fused(p, r, all(g[k]));
+    p = fused(p, r, all(1));
+    return only(counts, (vd)((vu)p + ((vu)shifted << 52)));
+}
+
+INLINE void exponentials_step(float *x, struct gathered *g)
+{
+    for (int k = 0; k < PARTS; k++) {
+        vd e = exp_of(widen(x + W * k) - all(g->max));
+        narrow(x + W * k, e);
+        g->part[k] += e;
+    }
+}
+
+static double exponentials(float *x, int n, float max)
+{
+    struct gathered g = { .max = (double)max };
+    in_steps(x, n, -INFINITY, exponentials_step, &g);
+    return fold(g.part);
+}
+
+INLINE void weights_step(double *to, const float *x, double max, vd part[PARTS])
+{
+    for (int k = 0; k < PARTS; k++) {
+        vd e = exp_of(widen(x + W * k) - all(max));
+        save(to + W * k, e);
+        part[k] += e;
+    }
+}
+
+static double weights(double *to, const float *x, int n, float max)
+{
+    vd part[PARTS] = { 0 };
+    int i = 0;
+    for (; i + STEP <= n; i += STEP)
+        weights_step(to + i, x + i, (double)max, part);
+    if (i < n) {
+        float rest[STEP];
+        double e[STEP];
+        for (int k = 0; k < STEP; k++)
+            rest[k] = i + k < n ? x[i + k] : -INFINITY;
+        weights_step(e, rest, (double)max, part);
+        memcpy(to + i, e, (size_t)(n - i) * sizeof(*e));
+    }
+    return fold(part);
+}
+
+INLINE void scale_step(float *x, struct gathered *g)
+{
+    for (int k = 0; k < PARTS; k++) {
+        vd v = widen(x + W * k) * all(g->by);
+        narrow(x + W * k, only((vu)(v >= all(0x1p-127)), v));
+    }
+}
+
+static void scale(float *x, int n, double by)
+{
+    struct gathered g = { .by = by };
+    in_steps(x, n, 0, scale_step, &g);
+}
+
+INLINE void drop_below_step(float *x, struct gathered *g)
+{
+    for (int k = 0; k < PARTS; k++) {
+        vd v = widen(x + W * k);
+        narrow(x + W * k, choose((vu)(v < all(g->by)), all(-INFINITY), v));
+    }
+}
+
+static void drop_below(float *x, int n, double least)
+{
+    struct gathered g = { .by = least };
+    in_steps(x, n, 0, drop_below_step, &g);
+}
+
+static int places_from(const float *x, int n, float least, int32_t *place, int room)
+{
+    int found = 0;
+    for (int i = 0; i < n; i += STEP) {
+        if (n - i >= STEP) {
+            vw some = { 0 };
+            for (int k = 0; k < FLOATS; k++)
+                some |= (vw)(load_floats(x + i + 2 * W * k) >= all_floats(least));
+            if (!any((vu)some))
+                continue;
+        }
+        for (int k = i; k < n && k < i + STEP; k++)
+            if (x[k] >= least && found++ < room)
+                place[found - 1] = k;
+    }
+    return found;
+}
+
+// ---- probabilities
+
+static double copy(double *to, const float *from, int n)
+{
+    vd part[PARTS] = { 0 };
+    int i = 0;
+    for (; i + STEP <= n; i += STEP)
+        for (int k = 0; k < PARTS; k++) {
+            vd v = widen(from + i + W * k);
+            save(to + i + W * k, v);
+            part[k] += v;
+        }
+    for (int k = 0; i < n; i++, k++) {
+        to[i] = (double)from[i];
+        part[k / W][k % W] += to[i];
+    }
+    return fold(part);
+}
+
+static double sum(const double *w, int n)
+{
+    vd part[PARTS] = { 0 };
+    int i = 0;
+    for (; i + STEP <= n; i += STEP)
+        for (int k = 0; k < PARTS; k++)
+            part[k] += load(w + i + W * k);
+    for (int k = 0; i < n; i++, k++)
+        part[k / W][k % W] += w[i];
+    return fold(part);
+}
+
+// A row with one entry left becomes exactly one-hot, and certain; that takes a division, or this.
+INLINE vd share_of(vd v, vd whole, vd by)
+{
+    return choose((vu)(v == whole), all(1), v * by);
+}
+
+static void divide(double *w, int n, double whole)
+{
+    const double by = 1 / whole;
+    int i = 0;
+    for (; by <= DBL_MAX && i + W <= n; i += W)
+        save(w + i, share_of(load(w + i), all(whole), all(by)));
+    for (; by <= DBL_MAX && i < n; i++)
+        w[i] = w[i] == whole ? 1 : w[i] * by;
+    for (; i < n; i++) // so little that its inverse is no number
+        w[i] /= whole;
+}
+
+INLINE vd beyond(const double *p, const double *q)
+{
+    vd v = load(p) - load(q);
+    return only((vu)(v > all(0)), v);
+}
+
+static double excess(const double *p, const double *q, int n)
+{
+    vd part[PARTS] = { 0 };
+    int i = 0;
+    for (; i + STEP <= n; i += STEP)
+        for (int k = 0; k < PARTS; k++)
+            part[k] += beyond(p + i + W * k, q + i + W * k);
+    for (int k = 0; i < n; i++, k++)
+        part[k / W][k % W] += p[i] > q[i] ? p[i] - q[i] : 0;
+    return fold(part);
+}
+
+static void take_excess(double *p, const double *q, int n)
+{
+    int i = 0;
+    for (; i + W <= n; i += W)
+        save(p + i, beyond(p + i, q + i));
+    for (; i < n; i++)
+        p[i] = p[i] > q[i] ? p[i] - q[i] : 0;
+}
+
+// ---- chance
+
+// The products of the lower halves of two lanes; what stands in the upper halves does not count.
+INLINE vu product(vu a, uint32_t b)
+{
+    const vu factor = b + (vu){ 0 };
+#if defined(__AVX512F__)
+    return (vu)_mm512_mul_epu32((__m512i)a, (__m512i)factor);
+#elif defined(__AVX2__)
+    return (vu)_mm256_mul_epu32((__m256i)a, (__m256i)factor);
+#elif defined(__x86_64__)
+    return (vu)_mm_mul_epu32((__m128i)a, (__m128i)factor);
+#else
+    return (a & 0xffffffff) * factor;
+#endif
+}
+
+// (k + 1/2) * 2^-53, k the upper 53 bits. The two halves of k become doubles by standing in the last bits of 2^84 and
+// 2^52; their sum is exact.
+INLINE vd uniform_of(vu low, vu high)
+{
+    vu k = (high << 32 | (low & 0xffffffff)) >> 11;
+    vd upper = (vd)(k >> 32 | 0x4530000000000000) - all(0x1p84),
+       lower = (vd)((k & 0xffffffff) | 0x4330000000000000) - all(0x1p52);
+    return (upper + lower + all(0.5)) * all(0x1p-53);
+}
+
+static void uniforms(double *u, int n, struct block first)
+{
+    vu lane;
+    for (int k = 0; k < W; k++)
+        lane[k] = (uint64_t)k;
+    for (int i = 0; i < n; i += 2 * W) {
+        vu c0 = lane + (first.counter[0] + (uint32_t)i / 2), c1 = first.counter[1] + (vu){ 0 };
+        vu c2 = first.counter[2] + (vu){ 0 }, c3 = first.counter[3] + (vu){ 0 };
+        uint32_t k0 = first.key[0], k1 = first.key[1];
+        for (int round = 0; round < 10; round++) { // Salmon et al. 2011
+            vu a = product(c0, 0xD2511F53), b = product(c2, 0xCD9E8D57);
+            c0 = b >> 32 ^ c1 ^ k0;
+            c1 = b;
+            c2 = a >> 32 ^ c3 ^ k1;
+            c3 = a;
+            k0 += 0x9E3779B9;
+            k1 += 0xBB67AE85;
+        }
+        vd even = uniform_of(c0, c1), odd = uniform_of(c2, c3);
+        save(u + i, __builtin_shuffle(even, odd, FIRST_IN_TURN));
+        save(u + i + W, __builtin_shuffle(even, odd, LAST_IN_TURN));
+    }
+}
+
+static int first_below(const double *u, const double *w, double by, int from, int n)
+{
+    int i = from;
+    for (; i + STEP <= n; i += STEP) {
+        vu some = { 0 };
+        for (int k = 0; k < PARTS; k++)
+            some |= (vu)(load(u + i + W * k) < all(by) * load(w + i + W * k));
+        if (any(some))
+            break;
+    }
+    while (i < n && !(u[i] < by * w[i]))
+        i++;
+    return i;
+}
+
+extern const struct loops PASTE(loops_, LANES);
+const struct loops PASTE(loops_, LANES) = {
+    .name = QUOTE(LANES),
+    .tidy = tidy,
+    .largest = largest,
+    .heat = heat,
+    .exponentials = exponentials,
+    .weights = weights,
+    .scale = scale,
+    .drop_below = drop_below,
+    .places_from = places_from,
+    .copy = copy,
+    .sum = sum,
+    .divide = divide,
+    .excess = excess,
+    .take_excess = take_excess,
+    .uniforms = uniforms,
+    .first_below = first_below,
+};

@@ -1,0 +1,51 @@
+// loops.h - the loops over whole rows: logits, probabilities, uniforms. One source (loops.c), compiled once for each
+// instruction set, with the same bits in every one.
+//
+// Sums run in sixteen parts: element i goes to part i mod 16, in order, and the parts are folded in halves. Only
+// e^x has multiplications fused with additions, on every processor (without an instruction for it: slowly). So what a
+// loop answers is a function of its row, not of the width of registers. A loop works on a stretch of a row; whoever
+// cuts rows into stretches always cuts them alike.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { LOOP_STEP = 16 };
+
+struct block { // what Philox makes 128 bits of: sampling/rng.h
+    uint32_t key[2], counter[4];
+};
+
+struct loops {
+    const char *name; // "plain", "avx2", "avx512"
+
+    // Logits: (n) floats, in place; `max` is not below any of them.
+    // NaN becomes -INFINITY, INFINITY the largest number; answers the largest, -INFINITY where nothing else is.
+    float (*tidy)(float *x, int n);
+    float (*largest)(const float *x, int n);
+    void (*heat)(float *x, int n, float max, double by); // x := (x - max) * by
+    // x := e^(x - max), and the sum of these before they were rounded to floats. e^ is off by less than 1e-15 of itself;
+    // 0 where it is below 2^-127.
+    double (*exponentials)(float *x, int n, float max);
+    double (*weights)(double *to, const float *x, int n, float max); // the same, unrounded
+    void (*scale)(float *x, int n, double by);                       // x := x * by, 0 where that is below 2^-127
+    void (*drop_below)(float *x, int n, double least);               // x := -INFINITY where it is less
+    // Where x is `least` or more, ascending: how many there are. Those that are one too many are not written.
+    int (*places_from)(const float *x, int n, float least, int32_t *place, int room);
+
+    // Probabilities: (n) doubles.
+    double (*copy)(double *to, const float *from, int n); // and their sum
+    double (*sum)(const double *w, int n);
+    void (*divide)(double *w, int n, double whole);            // w := w * (1 / whole), 1 where w is the whole
+    double (*excess)(const double *p, const double *q, int n); // sum of (p - q)+
+    void (*take_excess)(double *p, const double *q, int n);    // p := (p - q)+
+
+    // The uniforms of a race (sampling/rng.h), from blocks `first` on whose counters differ in word 0 alone. u has room
+    // for n rounded up to LOOP_STEP.
+    void (*uniforms)(double *u, int n, struct block first);
+    // The first i from `from` on with u[i] < by * w[i]; n: there is none.
+    int (*first_below)(const double *u, const double *w, double by, int from, int n);
+};
+
+extern const struct loops *const all_loops[]; // the best first; ends with NULL
+bool loops_can(const struct loops *l);        // whether this processor can run them
+const struct loops *loops(void);              // the best that it can
