@@ -12,7 +12,10 @@
 
 #include "core/memory.h"
 
-enum { LOOKS = 300, SPINS = 4000 }; // a thread looks without pausing, then with pauses, then sleeps: after about 50 us
+enum {
+    LOOKS = 300,
+    SPINS = 4000
+}; // a thread looks without pausing, then with pauses, then sleeps: after 50 to 200 us, as long as its pauses are
 
 struct worker {
     struct threads *team;
