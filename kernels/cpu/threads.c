@@ -12,10 +12,8 @@
 
 #include "core/memory.h"
 
-enum {
-    LOOKS = 300,
-    SPINS = 4000
-}; // a thread looks without pausing, then with pauses, then sleeps: after 50 to 200 us, as long as its pauses are
+// A thread looks for work without pausing, then with pauses, then sleeps: after 50 to 200 us, as long as its pauses are.
+enum { LOOKS = 300, SPINS = 4000 };
 
 struct worker {
     struct threads *team;
