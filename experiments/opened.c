@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/settings.h"
+#include "experiments/bench_machine.h"
 #include "experiments/cells.h"
 #include "experiments/conversation.h"
 #include "kernels/backend.h"
@@ -62,30 +63,13 @@ static bool fits(struct opened *o, const struct prompt *p, struct error *err)
     return ok;
 }
 
-// The processor's own name, as /proc/cpuinfo has it.
-static char *processor(void)
-{
-    char line[256] = "", *name = NULL;
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    while (f != NULL && name == NULL && fgets(line, sizeof(line), f) != NULL) {
-        char *colon = strncmp(line, "model name", 10) == 0 ? strchr(line, ':') : NULL;
-        if (colon == NULL)
-            continue;
-        line[strcspn(line, "\n")] = '\0';
-        name = xstrdup(colon + 1 + strspn(colon + 1, " \t"));
-    }
-    if (f != NULL)
-        fclose(f);
-    return name != NULL ? name : xstrdup("unknown processor");
-}
-
 bool opened_open(struct opened *o, const struct experiment *e, int rows, struct error *err)
 {
     struct error why;
     *o = (struct opened){ .e = e };
     if (!target_open(&o->target, e->target, e->folder, e->threads, e->precision, rows, &why))
         return settings_fail(err, settings_get(e->file, "target"), "%s", why.text);
-    char *name = processor();
+    char *name = machine_processor();
     o->machine = xformat("%s, %s", name, o->target.backend->describe(o->target.backend));
     free(name);
     bool ok = settle_text(o, err) && settle_context(o, err);

@@ -150,6 +150,17 @@ void said_insist(const struct said *s, const char *what)
         fail_msg("%s: status %d, stderr: %s", what, s->status, s->err);
 }
 
+void child_refuses(int status, const char *with, const char *words)
+{
+    struct said s = child_run("%s", words);
+    const char *end = strchr(s.err, '\n');
+    print_message("%s", s.err);
+    if (s.status != status || strstr(s.err, with) == NULL || end == NULL || end[1] != '\0' || *s.out != '\0')
+        fail_msg("%s: expected status %d and one sentence with \"%s\", got status %d and: %s%s", words, status, with,
+                 s.status, s.err, s.out);
+    said_free(&s);
+}
+
 // ---- models
 
 struct models models;

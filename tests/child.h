@@ -19,7 +19,9 @@ struct said child_run_with(const char *input, const char *words, ...) __attribut
 struct said child_run_to(const char *out, const char *words, ...) __attribute__((format(printf, 2, 3)));
 void said_free(struct said *s);
 void said_insist(const struct said *s, const char *what); // that it did its work: status 0
-struct json *said_json(const struct said *s);             // stdout as one JSON value; the test fails if it is none
+// Runs words: the test fails unless that ends with this status, nothing on stdout, and one line on stderr that has `with`.
+void child_refuses(int status, const char *with, const char *words);
+struct json *said_json(const struct said *s); // stdout as one JSON value; the test fails if it is none
 
 // Models for the program to run on, in tiny_directory(): made and removed by a group's set-up and tear-down.
 struct models {

@@ -571,17 +571,6 @@ static void predictions_stay_near(void **state)
     free(reference);
 }
 
-static void said(int status, const char *with, const char *words)
-{
-    struct said s = child_run("%s", words);
-    const char *end = strchr(s.err, '\n');
-    print_message("%s", s.err);
-    if (s.status != status || strstr(s.err, with) == NULL || end == NULL || end[1] != '\0' || *s.out != '\0')
-        fail_msg("%s: expected status %d and one sentence with \"%s\", got status %d and: %s%s", words, status, with,
-                 s.status, s.err, s.out);
-    said_free(&s);
-}
-
 static void mistakes_are_one_sentence(void **state)
 {
     (void)state;
@@ -608,14 +597,14 @@ static void mistakes_are_one_sentence(void **state)
     char *gguf = tiny_path("from_f32.gguf"), *hf = tiny_path("hf_0");
     for (size_t i = 0; i < sizeof(mistakes) / sizeof(*mistakes); i++) {
         char *words = words_with(mistakes[i].words, gguf);
-        said(mistakes[i].status, mistakes[i].with, words);
+        child_refuses(mistakes[i].status, mistakes[i].with, words);
         free(words);
     }
     char *words = xformat("quantize %s --type q8_0 --out x", hf);
-    said(2, "hold no q8_0", words);
+    child_refuses(2, "hold no q8_0", words);
     free(words);
     words = xformat("quantize %s --type q8_0 --out %s", gguf, gguf);
-    said(1, "onto itself", words);
+    child_refuses(1, "onto itself", words);
     free(words);
     free(gguf);
     free(hf);

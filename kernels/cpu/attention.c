@@ -13,8 +13,6 @@ struct store_job {
     struct cpu *cpu;
     struct tensor q, k, v, angles, keys, values;
     const struct layout *see;
-    int64_t each;
-    float *turned; // (n, k.width)
 };
 
 static float *at(struct tensor t, int64_t row)
@@ -27,19 +25,17 @@ static uint8_t *cache_row(struct tensor t, int64_t row)
     return (uint8_t *)t.data + (size_t)row * type_row_bytes(t.type, t.width);
 }
 
-static void store_rows(void *self, int number, int thread)
+static void store_row(void *self, int64_t i, int thread)
 {
     const struct store_job *j = self;
     const struct attention *with = j->cpu->lanes->attention;
     const int hd = (int)j->angles.width;
+    const float *angles = at(j->angles, i);
     float *turned = buffer_room(&j->cpu->scratch[thread], (size_t)j->k.width * sizeof(float));
-    for (int64_t i = number * j->each; i < (number + 1) * j->each && i < j->q.rows; i++) {
-        const float *angles = at(j->angles, i);
-        with->turn(at(j->q, i), at(j->q, i), angles, j->q.width, hd);
-        with->turn(turned, at(j->k, i), angles, j->k.width, hd);
-        with->keep(cache_row(j->keys, j->see->place[i]), j->keys.type, turned, j->k.width);
-        with->keep(cache_row(j->values, j->see->place[i]), j->values.type, at(j->v, i), j->v.width);
-    }
+    with->turn(at(j->q, i), at(j->q, i), angles, j->q.width, hd);
+    with->turn(turned, at(j->k, i), angles, j->k.width, hd);
+    with->keep(cache_row(j->keys, j->see->place[i]), j->keys.type, turned, j->k.width);
+    with->keep(cache_row(j->values, j->see->place[i]), j->values.type, at(j->v, i), j->v.width);
 }
 
 void cpu_store(struct backend *b, struct tensor q, struct tensor k, struct tensor v, struct tensor angles,
@@ -51,9 +47,7 @@ void cpu_store(struct backend *b, struct tensor q, struct tensor k, struct tenso
     struct store_job j = {
         .cpu = c, .q = q, .k = k, .v = v, .angles = angles, .keys = keys, .values = values, .see = s
     };
-    int64_t shares = q.rows * (q.width + k.width + v.width) < SMALL / 4 ? 1 : 4 * threads_count(c->threads);
-    j.each = (q.rows + shares - 1) / shares;
-    threads_run(c->threads, (int)((q.rows + j.each - 1) / j.each), store_rows, &j);
+    cpu_each_row(c, q.rows, q.rows * (q.width + k.width + v.width), store_row, &j);
 }
 
 // Angles as HF transformers computes them: position * frequency rounded to float, then its cosine and sine.
@@ -181,7 +175,6 @@ void cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct te
                                                       (size_t)(head_dim + 2) * sizeof(float));
         j.call.heads_kept = heads;
     }
-    // A short text is done before a thread has woken.
     threads_run(c->threads, blocks * kv_heads * j.splits, attend_job, &j);
     if (j.splits > 1)
         threads_run(c->threads, n, join_job, &j);

@@ -155,35 +155,52 @@ static struct workers cpu_workers(struct backend *b)
 
 // ---- operations on rows
 
+// What is smaller than this, in floats touched, is not worth waking a thread for.
+enum { SMALL = 4096 };
+
+struct each_row {
+    void (*row)(void *job, int64_t i, int thread);
+    void *job;
+    int64_t rows, each; // of one share
+};
+
+static void each_row_job(void *self, int number, int thread)
+{
+    const struct each_row *e = self;
+    for (int64_t i = number * e->each; i < (number + 1) * e->each && i < e->rows; i++)
+        e->row(e->job, i, thread);
+}
+
+void cpu_each_row(struct cpu *c, int64_t rows, int64_t work, void (*row)(void *job, int64_t i, int thread), void *job)
+{
+    int64_t shares = work < SMALL ? 1 : 4 * threads_count(c->threads);
+    struct each_row e = { row, job, rows, (rows + shares - 1) / shares };
+    if (rows > 0)
+        threads_run(c->threads, (int)((rows + e.each - 1) / e.each), each_row_job, &e);
+}
+
 struct rows_job {
     struct cpu *cpu;
     struct tensor out, x, w;
-    const struct layout *see;
     float eps;
     const int32_t *row;
     int k;
     int32_t *token;
     float *log_p;
-    int64_t each; // rows of one job
     void (*one)(const struct rows_job *j, int64_t i);
 };
 
-static void rows_job(void *self, int number, int thread)
+static void rows_job(void *self, int64_t i, int thread)
 {
     (void)thread;
     const struct rows_job *j = self;
-    int64_t last = (number + 1) * j->each;
-    for (int64_t i = number * j->each; i < last && i < j->out.rows; i++)
-        j->one(j, i);
+    j->one(j, i);
 }
 
 static void for_rows(struct cpu *c, struct rows_job *j, int64_t work)
 {
     j->cpu = c;
-    int64_t shares = work < SMALL / 4 ? 1 : 4 * threads_count(c->threads);
-    j->each = (j->out.rows + shares - 1) / shares;
-    if (j->each > 0)
-        threads_run(c->threads, (int)((j->out.rows + j->each - 1) / j->each), rows_job, j);
+    cpu_each_row(c, j->out.rows, work, rows_job, j);
 }
 
 static float *at(struct tensor t, int64_t row)

@@ -31,10 +31,10 @@ struct cpu {
     char description[64];
 };
 
-// What is smaller than this, in floats touched, is not worth waking a thread for.
-enum { SMALL = 16384 };
-
 void *buffer_room(struct buffer *b, size_t bytes);
+
+// row(job, i, thread) for every i < rows, on all threads if `work`, in floats touched, is worth waking one.
+void cpu_each_row(struct cpu *c, int64_t rows, int64_t work, void (*row)(void *job, int64_t i, int thread), void *job);
 
 struct tensor cpu_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err);
 void cpu_unprepare(struct backend *b, struct tensor w);

@@ -81,24 +81,20 @@ static enum rounding rounding_for(const struct cpu *c, const struct packed *p)
 }
 
 struct round_job {
-    struct cpu *cpu;
+    const struct products *with;
     const float *x;
-    struct rounded *to;
+    const struct rounded *to;
     uint32_t *data;
-    int64_t each;
 };
 
-static void round_job(void *self, int number, int thread)
+static void round_job(void *self, int64_t i, int thread)
 {
     (void)thread;
     const struct round_job *j = self;
     const struct rounded *to = j->to;
-    for (int64_t i = number * j->each; i < (number + 1) * j->each && i < to->n; i++) {
-        int chunk = (int)(((i + 1) * to->chunks - 1) / to->n);
-        int64_t first = chunk_first(to, chunk), rows = chunk_first(to, chunk + 1) - first;
-        j->cpu->lanes->products->round(j->data + first * to->words, (int)(i - first), (int)rows, j->x + i * to->k,
-                                       to->k, to->how);
-    }
+    int chunk = (int)(((i + 1) * to->chunks - 1) / to->n);
+    int64_t first = chunk_first(to, chunk), rows = chunk_first(to, chunk + 1) - first;
+    j->with->round(j->data + first * to->words, (int)(i - first), (int)rows, j->x + i * to->k, to->k, to->how);
 }
 
 static struct rounded round_rows(struct cpu *c, struct tensor x, enum rounding how)
@@ -111,10 +107,8 @@ static struct rounded round_rows(struct cpu *c, struct tensor x, enum rounding h
         return r;
     }
     uint32_t *data = buffer_room(&c->rounded, (size_t)(n * words) * sizeof(uint32_t));
-    struct round_job j = { c, x.data, &r, data, 0 };
-    int64_t shares = n * k < SMALL / 4 ? 1 : 4 * threads_count(c->threads);
-    j.each = (n + shares - 1) / shares;
-    threads_run(c->threads, (int)((n + j.each - 1) / j.each), round_job, &j);
+    struct round_job j = { c->lanes->products, x.data, &r, data };
+    cpu_each_row(c, n, n * k, round_job, &j);
     r.data = data;
     return r;
 }
