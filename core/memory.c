@@ -30,6 +30,14 @@ void *xrealloc(void *p, size_t bytes)
     return had(realloc(p, bytes), bytes);
 }
 
+void *xaligned(size_t to, size_t bytes)
+{
+    void *p = NULL;
+    if (posix_memalign(&p, to, bytes) != 0)
+        p = NULL;
+    return memset(had(p, bytes), 0, bytes);
+}
+
 char *xstrdup(const char *s)
 {
     return xstrndup(s, strlen(s));

@@ -7,6 +7,7 @@
 void *xmalloc(size_t bytes);
 void *xcalloc(size_t n, size_t bytes);
 void *xrealloc(void *p, size_t bytes);
+void *xaligned(size_t to, size_t bytes); // zeros, at a multiple of a power of two; free() it
 char *xstrdup(const char *s);
 char *xstrndup(const char *s, size_t n);
 char *xformat(const char *format, ...) __attribute__((format(printf, 1, 2))); // a new string; free() it

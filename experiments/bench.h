@@ -30,6 +30,7 @@ struct peer_call {            // an engine to compare with
 struct bench_plan {            // as asked for
     const char *model, *draft; // draft NULL: none
     struct precision precision;
+    int packed;                   // enum packed_how
     int threads, repeats, prompt; // threads 0: all; prompt 0: none
     int n_rows, rows[MAX_ROWS];   // of passes, ascending
     int n_contexts, context[MAX_CONTEXTS];

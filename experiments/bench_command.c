@@ -85,6 +85,7 @@ int command_bench(int argc, char **argv)
           0 },
         { "threads", FLAG_INT, &threads, "N", "preset: one for each processor", 1, 1024 },
         PRECISION_FLAGS(p.precision),
+        PACKED_FLAG(p.packed),
         { "no-probe", FLAG_ON, &no_probe, NULL, "measure neither memory nor compute; every placement is one", 0, 0 },
         { "db", FLAG_TEXT, &db, "FILE", "put it into this database, too", 0, 0 },
         { "csv", FLAG_ON, &csv, NULL, "one row a measurement, placement and engine (peer 0: ours)", 0, 0 },

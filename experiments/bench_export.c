@@ -38,6 +38,8 @@ static struct json *model_json(const struct target *t)
     set_text(j, "activations", activations_names[model_activations(t->model)]);
     set_text(j, "cache", type_facts[t->cache].name);
     set_int(j, "bytes", (int64_t)model_bytes(t->model));
+    const char *inflated = model_config(t->model)->inflated;
+    json_set(j, "inflated_from", inflated != NULL ? json_new_text(inflated) : json_new_null());
     return j;
 }
 
@@ -281,13 +283,14 @@ static void put_times(FILE *to, const struct bench *b, const struct item *m, int
         fprintf(to, ",,");
     fprintf(to, isnan(memory) ? "," : ",%.9g", memory);
     put_spread(to, engine == 0 ? (struct spread){ 0 } : bench_ratio(b, m, engine - 1, p));
-    fprintf(to, "\r\n");
+    fprintf(to, ",%d\r\n", model_config(b->target.model)->inflated != NULL);
 }
 
 void bench_csv(const struct bench *b, FILE *to)
 {
     fprintf(to, "what,placement,context,n,peer,rounds,ns,low_quartile_ns,high_quartile_ns,least_ns,most_ns,c,flops,"
-                "bytes,read_bytes_per_second,ratio,low_quartile_ratio,high_quartile_ratio,least_ratio,most_ratio\r\n");
+                "bytes,read_bytes_per_second,ratio,low_quartile_ratio,high_quartile_ratio,least_ratio,most_ratio,"
+                "marked_inflated\r\n");
     for (int p = 0; p < PLACEMENTS; p++)
         for (int i = 0; i < b->n_items && b->counted[p] > 0; i++)
             for (int e = 0; e <= b->n_peers; e++)

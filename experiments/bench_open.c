@@ -19,13 +19,7 @@ static bool open_model(struct target *t, const struct bench_plan *p, const char 
     if (cpu == NULL)
         return false;
     t->backend = backend_timed(cpu);
-    t->model = model_open(t->path, t->backend, (enum activations)p->precision.activations, rows, err);
-    if (t->model == NULL)
-        return false;
-    struct kv_shape shape = model_kv_shape(t->model, 1, 1, 1);
-    t->cache = shape.type = kv_settle((enum kv_type)p->precision.cache);
-    t->live = model_shape(t->model)->vocab;
-    return kv_fits(&shape, err);
+    return target_open_model(t, p->precision, rows, p->packed, err);
 }
 
 // Contexts that were not asked for by number are left out where the model is too small for them; if none is left, there

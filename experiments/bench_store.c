@@ -72,6 +72,7 @@ bool bench_store(const struct bench *b, struct store *s, struct error *err)
         .machine = b->machine,
         .revision = program_version(),
         .started = b->started,
+        .marked_inflated = model_config(t->model)->inflated != NULL,
         .threads = b->plan.threads,
         .weight_bytes = (int64_t)model_bytes(t->model),
         .overhead_ns = b->overhead.n > 0 ? b->overhead.median : NAN,

@@ -67,7 +67,10 @@ static void print_rounds(const struct bench *b, FILE *to)
 static void print_head(const struct bench *b, FILE *to)
 {
     const struct target *t = &b->target;
+    const char *inflated = model_config(t->model)->inflated;
     fprintf(to, "model       %s\n", t->path);
+    if (inflated != NULL)
+        fprintf(to, "            marked as inflated: does the work of %s; its speed is of no real model\n", inflated);
     fprintf(to, "weights     %s, %.1f MB of them read by a pass; activations %s, cache %s\n", model_type(t->model),
             (double)model_bytes(t->model) / 1e6, activations_names[model_activations(t->model)],
             type_facts[t->cache].name);

@@ -23,14 +23,19 @@ static bool settle_cache(struct target *t, struct precision p, struct error *err
     return kv_fits(&shape, err);
 }
 
-static struct model *open_keeping(const struct target *t, struct precision p, int rows, struct error *err)
+bool target_open_model(struct target *t, struct precision p, int rows, int packed, struct error *err)
 {
-    char *kept;
-    struct model *m = model_open_keeping(t->path, t->backend, (enum activations)p.activations, rows, &kept, err);
-    if (m != NULL && kept != NULL)
+    char *kept = NULL;
+    t->model = packed == PACKED_KEEP
+                   ? model_open_keeping(t->path, t->backend, (enum activations)p.activations, rows, &kept, err)
+                   : model_open(t->path, t->backend, (enum activations)p.activations, rows, err);
+    if (t->model != NULL && kept != NULL)
         fprintf(stderr, "%s\n", kept);
     free(kept);
-    return m;
+    if (t->model == NULL || !settle_cache(t, p, err))
+        return false;
+    t->live = model_shape(t->model)->vocab;
+    return true;
 }
 
 bool target_open(struct target *t, const char *name, const char *beside, int threads, struct precision p, int rows,
@@ -47,15 +52,10 @@ bool target_open_with(struct target *t, const char *name, const char *beside, in
     if (t->path == NULL)
         return false;
     t->backend = backend_cpu(threads, err);
-    if (t->backend != NULL && packed == PACKED_KEEP)
-        t->model = open_keeping(t, p, rows, err);
-    else if (t->backend != NULL)
-        t->model = model_open(t->path, t->backend, (enum activations)p.activations, rows, err);
-    if (t->model == NULL || !settle_cache(t, p, err)) {
+    if (t->backend == NULL || !target_open_model(t, p, rows, packed, err)) {
         target_close(t);
         return false;
     }
-    t->live = model_shape(t->model)->vocab;
     t->tokenizer = tokenizer_open(model_config(t->model)->path, &t->no_tokenizer);
     if (t->tokenizer != NULL && tokenizer_size(t->tokenizer) < t->live)
         t->live = tokenizer_size(t->tokenizer);

@@ -64,6 +64,8 @@ bool target_open(struct target *t, const char *name, const char *beside, int thr
 // As target_open; with PACKED_KEEP a line on stderr says what became of the file.
 bool target_open_with(struct target *t, const char *name, const char *beside, int threads, struct precision p, int rows,
                       int packed, struct error *err);
+// The middle of it, for who brings path and backend: model, cache and live.
+bool target_open_model(struct target *t, struct precision p, int rows, int packed, struct error *err);
 void target_close(struct target *t); // { 0 } is fine
 bool target_needs_text(const struct target *t, struct error *err);
 

@@ -4,7 +4,7 @@
 WITH latest AS (
     SELECT max(id) AS id FROM bench GROUP BY target_hash, activations, cache, device, machine, threads
 )
-SELECT b.target, b.model_type AS type, b.activations, b.threads, p.placement, p.context, p.n,
+SELECT b.target, b.marked_inflated AS inflated, b.model_type AS type, b.activations, b.threads, p.placement, p.context, p.n,
        coalesce(substr(e.name, 1, instr(e.name || ' ', ' ') - 1), 'speclab') AS engine, p.rounds,
        round(p.median_ns / 1e6, 2) AS ms, round(p.median_ns / one.median_ns, 2) AS c,
        round(iif(p.peer > 0, p.ratio, NULL), 2) AS ratio, round(iif(p.peer > 0, p.ratio_low, NULL), 2) AS ratio_low,

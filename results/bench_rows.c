@@ -41,12 +41,13 @@ static bool put_head(struct store *s, const struct bench_row *r, int64_t *id, st
     struct query *q = query_open(
         s,
         "INSERT INTO bench (target, target_hash, model_type, activations, cache, draft, draft_hash, draft_activations,"
-        " device, machine, revision, started, overhead_ns, overhead_low_ns, overhead_high_ns, threads, weight_bytes)"
-        " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) RETURNING id");
+        " device, machine, revision, started, overhead_ns, overhead_low_ns, overhead_high_ns, threads, weight_bytes,"
+        " marked_inflated) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) RETURNING id");
     put_texts(q, text, COUNT(text));
     put_reals(q, real, COUNT(real));
     query_put_int(q, r->threads);
     query_put_int(q, r->weight_bytes);
+    query_put_int(q, r->marked_inflated);
     while (query_next(q))
         *id = query_int(q, 0);
     return query_close(q, err);

@@ -27,6 +27,7 @@ static const char *const migration[] = {
     schema_sql,
     "ALTER TABLE run ADD COLUMN cache TEXT NOT NULL DEFAULT 'f32'", // there was no other
     schema_bench_sql,
+    "ALTER TABLE bench ADD COLUMN marked_inflated INTEGER CHECK (marked_inflated IN (0, 1))", // NULL: nobody noted it
 };
 enum { WHOLE = 2 };
 enum { VERSION = sizeof(migration) / sizeof(migration[0]), OURS = 0x5350434C, PATIENCE_S = 5, KEPT = 32 };

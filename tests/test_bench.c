@@ -410,6 +410,42 @@ static void the_command_measures_what_it_is_asked_to(void **state)
     said_free(&s);
 }
 
+static void an_inflated_model_is_marked_everywhere(void **state)
+{
+    (void)state;
+    char *large = tiny_path("inflated.gguf"), *db = tiny_path("inflated.db");
+    struct said s = child_run("inflate %s --width 128 --out %s", models.gguf, large);
+    said_insist(&s, "inflate");
+    said_free(&s);
+    s = child_run("bench %s " QUICK " --packed keep --db %s", large, db);
+    said_insist(&s, "bench of an inflated model");
+    assert_non_null(strstr(s.out, "marked as inflated: does the work of "));
+    assert_non_null(strstr(s.err, "packed"));
+    said_free(&s);
+    s = child_run("bench %s " QUICK " --packed keep --json", large);
+    said_insist(&s, "bench --json");
+    struct json *j = said_json(&s);
+    assert_true(json_is_text(json_get(json_get(j, "model"), "inflated_from")));
+    json_free(j);
+    said_free(&s);
+    s = child_run("bench %s " QUICK " --csv", large);
+    said_insist(&s, "bench --csv");
+    assert_non_null(strstr(s.out, ",marked_inflated\r\n"));
+    assert_non_null(strstr(s.out, ",1\r\n"));
+    said_free(&s);
+    s = child_run("bench %s " QUICK " --db %s", models.gguf, db);
+    said_insist(&s, "bench of another");
+    assert_null(strstr(s.out, "inflated"));
+    said_free(&s);
+    struct error err;
+    struct store *store = store_open(db, &err);
+    assert_non_null(store);
+    assert_int_equal(made_up_ask(store, "SELECT marked_inflated FROM bench WHERE id = 1"), 1);
+    assert_int_equal(made_up_ask(store, "SELECT marked_inflated FROM bench WHERE id = 2"), 0);
+    store_close(store);
+    free(large), free(db);
+}
+
 static void the_command_says_it_in_a_table_and_in_a_database(void **state)
 {
     (void)state;
@@ -606,6 +642,7 @@ int main(void)
         cmocka_unit_test(what_is_stored_comes_back),
         cmocka_unit_test(the_command_measures_what_it_is_asked_to),
         cmocka_unit_test(the_command_says_it_in_a_table_and_in_a_database),
+        cmocka_unit_test(an_inflated_model_is_marked_everywhere),
         cmocka_unit_test(peers_are_run_beside_it),
         cmocka_unit_test(mistakes_are_one_sentence),
         cmocka_unit_test(a_made_model_is_the_same_each_time_and_runs),

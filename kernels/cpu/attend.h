@@ -12,7 +12,7 @@
 
 struct layout;
 
-enum { SPLIT = 512, BLOCK_MOST = 24 };
+enum { SPLIT = 512, BLOCK_MOST = 48 };
 
 struct attend_block { // rows first .. first + n of the pass
     int first, n;
@@ -36,18 +36,16 @@ struct attention {
     // One stretch of a block; with splits == 1 straight into out. work: attend_room() bytes at a multiple of 64.
     void (*stretch)(const struct attend_call *c, struct attend_block b, int kv_head, int split, void *work);
     void (*join)(const struct attend_call *c, int row, int head); // a row's stretches, in order
-    // A row of floats (n) as the cache has it.
-    void (*keep)(void *to, enum type type, const float *x, int64_t n);
-    // x (width), turned by angles (head_dim), into `to`
-    void (*turn)(float *to, const float *x, const float *angles, int64_t width, int head_dim);
 };
 
-// Bytes for `work` with so many queries (rows times heads that share a kv head).
+// Bytes for `work` with so many queries (rows times heads that share a kv head): keys, values, scores, sums, queries, and
+// two floats of each, as attend.c lays them out at most.
 static inline size_t attend_room(int queries, int head_dim)
 {
     size_t wide = ((size_t)head_dim + 15) / 16 * 16, q = (size_t)queries;
-    return 4 * (q * (size_t)head_dim + 16 + 16 * (size_t)head_dim + 16 * wide + q * (SPLIT + 16) + q * wide) + 64;
+    return sizeof(float) * (32 * (size_t)head_dim + 64 * wide + q * (SPLIT + 32 + wide + (size_t)head_dim + 2));
 }
+
 static inline float *attend_partial(const struct attend_call *c, int row, int head, int split)
 {
     int64_t of = (int64_t)(row - c->row0) * c->heads_kept + head - c->head0;

@@ -28,7 +28,7 @@ static uint8_t *cache_row(struct tensor t, int64_t row)
 static void store_row(void *self, int64_t i, int thread)
 {
     const struct store_job *j = self;
-    const struct attention *with = j->cpu->lanes->attention;
+    const struct lanes *with = j->cpu->lanes;
     const int hd = (int)j->angles.width;
     const float *angles = at(j->angles, i);
     float *turned = buffer_room(&j->cpu->scratch[thread], (size_t)j->k.width * sizeof(float));
@@ -135,12 +135,29 @@ static void join_job(void *self, int number, int thread)
         j->cpu->lanes->attention->join(&j->call, number, h);
 }
 
+// Rows to a block: as many as read a kv head's keys together, but fewer where that leaves threads idle. Turning the keys
+// of a block costs as much as four queries.
+static int rows_of_block(int n, int group, int jobs, int threads)
+{
+    enum { TURNING = 4 };
+    const int most = BLOCK_MOST / group > 1 ? BLOCK_MOST / group : 1;
+    int best = most < n ? most : n, least = INT32_MAX;
+    for (int rows = best; rows >= 1; rows--) {
+        int turns = ((n + rows - 1) / rows * jobs + threads - 1) / threads, cost = turns * (TURNING + rows * group);
+        if (cost < least) {
+            least = cost;
+            best = rows;
+        }
+    }
+    return best;
+}
+
 void cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor keys, struct tensor values,
                 const struct layout *s, int head_dim)
 {
     struct cpu *c = (struct cpu *)b;
     const int n = s->n, heads = (int)(q.width / head_dim), kv_heads = (int)(keys.width / head_dim);
-    const int group = heads / kv_heads, rows = BLOCK_MOST / group > 1 ? BLOCK_MOST / group : 1;
+    const int threads = threads_count(c->threads);
     assert(out.rows == n && q.rows == n && out.width == q.width && heads % kv_heads == 0 && keys.type == values.type &&
            keys.width == values.width);
     assert(keys.type == F32 || keys.type == BF16 || (keys.type == Q8_0 && head_dim % 32 == 0));
@@ -149,8 +166,11 @@ void cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct te
     struct attend_block *block = (struct attend_block *)(dense + n);
     look(s, positions, dense);
     int blocks = 0, most = 0;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         most = positions[i] > most ? positions[i] : most;
+    const int splits = (most + SPLIT - 1) / SPLIT,
+              rows = rows_of_block(n, heads / kv_heads, kv_heads * splits, threads);
+    for (int i = 0; i < n; i++) {
         if (blocks == 0 || block[blocks - 1].n == rows || s->slot[i] != s->slot[block[blocks - 1].first])
             block[blocks++] = (struct attend_block){ i, 0 };
         block[blocks - 1].n++;
@@ -167,10 +187,10 @@ void cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct te
                                    .head_dim = head_dim,
                                    .positions = positions,
                                    .dense = dense,
-                                   .splits = (most + SPLIT - 1) / SPLIT };
+                                   .splits = splits };
     // Few rows of long texts: the threads share the stretches.
-    if (j.call.splits > 1 && blocks * kv_heads < 4 * threads_count(c->threads)) {
-        j.splits = j.call.splits;
+    if (splits > 1 && blocks * kv_heads < 4 * threads) {
+        j.splits = splits;
         j.call.partial = buffer_room(&c->partial, (size_t)n * (size_t)heads * (size_t)j.splits *
                                                       (size_t)(head_dim + 2) * sizeof(float));
         j.call.heads_kept = heads;

@@ -171,9 +171,14 @@ static void each_row_job(void *self, int number, int thread)
         e->row(e->job, i, thread);
 }
 
+int cpu_shares(const struct cpu *c, int64_t work)
+{
+    return work < SMALL ? 1 : 4 * threads_count(c->threads);
+}
+
 void cpu_each_row(struct cpu *c, int64_t rows, int64_t work, void (*row)(void *job, int64_t i, int thread), void *job)
 {
-    int64_t shares = work < SMALL ? 1 : 4 * threads_count(c->threads);
+    const int64_t shares = cpu_shares(c, work);
     struct each_row e = { row, job, rows, (rows + shares - 1) / shares };
     if (rows > 0)
         threads_run(c->threads, (int)((rows + e.each - 1) / e.each), each_row_job, &e);

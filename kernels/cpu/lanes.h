@@ -19,6 +19,10 @@ struct lanes {
     void (*rmsnorm)(float *out, const float *x, const float *w, int64_t n, float eps);
     void (*swiglu)(float *out, const float *gate, const float *up, int64_t n); // up NULL: silu
     double (*sum_exp)(const float *x, int64_t n, float most);                  // sum of exp(x - most), in double
+    // A row of floats (n) as the cache has it: F32, BF16, or Q8_0.
+    void (*keep)(void *to, enum type type, const float *x, int64_t n);
+    // x (width), each head turned by angles (head_dim), into `to`
+    void (*turn)(float *to, const float *x, const float *angles, int64_t width, int head_dim);
 };
 
 // Each with what it needs: avx2 (x86-64-v3), with AVX-VNNI; avx512 (x86-64-v4), with AVX512-VNNI, with that and AVX512-BF16.

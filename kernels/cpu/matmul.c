@@ -80,21 +80,24 @@ static enum rounding rounding_for(const struct cpu *c, const struct packed *p)
     return ROUND_NONE;
 }
 
-struct round_job {
+struct round_job { // jobs: (chunks, parts of the width)
     const struct products *with;
     const float *x;
     const struct rounded *to;
     uint32_t *data;
+    int parts;
+    int64_t part; // numbers of a row
 };
 
-static void round_job(void *self, int64_t i, int thread)
+static void round_job(void *self, int number, int thread)
 {
     (void)thread;
     const struct round_job *j = self;
     const struct rounded *to = j->to;
-    int chunk = (int)(((i + 1) * to->chunks - 1) / to->n);
-    int64_t first = chunk_first(to, chunk), rows = chunk_first(to, chunk + 1) - first;
-    j->with->round(j->data + first * to->words, (int)(i - first), (int)rows, j->x + i * to->k, to->k, to->how);
+    const int64_t from = number % j->parts * j->part, first = chunk_first(to, number / j->parts);
+    const int rows = (int)(chunk_first(to, number / j->parts + 1) - first);
+    j->with->round(j->data + first * to->words, rows, j->x + first * to->k, to->k, from,
+                   from + j->part < to->k ? from + j->part : to->k, to->how);
 }
 
 static struct rounded round_rows(struct cpu *c, struct tensor x, enum rounding how)
@@ -107,8 +110,15 @@ static struct rounded round_rows(struct cpu *c, struct tensor x, enum rounding h
         return r;
     }
     uint32_t *data = buffer_room(&c->rounded, (size_t)(n * words) * sizeof(uint32_t));
-    struct round_job j = { c->lanes->products, x.data, &r, data };
-    cpu_each_row(c, n, n * k, round_job, &j);
+    int shares = cpu_shares(c, n * k), parts = (shares + r.chunks - 1) / r.chunks;
+    struct round_job j = { .with = c->lanes->products, .x = x.data, .to = &r, .data = data };
+    j.part = ((k + parts - 1) / parts + GROUP - 1) / GROUP * GROUP;
+    j.parts = (int)((k + j.part - 1) / j.part);
+    if (shares > 1)
+        threads_run(c->threads, r.chunks * j.parts, round_job, &j);
+    else
+        for (int i = 0; i < r.chunks * j.parts; i++)
+            round_job(&j, i, 0);
     r.data = data;
     return r;
 }

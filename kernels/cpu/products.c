@@ -2,10 +2,11 @@
 
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/vectors.h"
+#include "kernels/cpu/rounding.h"
+#include "kernels/cpu/unpack.h"
 
 // How far ahead of its use memory is asked for, into the second-level cache (docs/performance.md has what was tried).
-enum { AHEAD = 4096 };
-enum { V = PANEL / W }; // registers of a panel's width
+enum { AHEAD = 8192 };
 // Groups and single k that are unpacked at a time, to stay in the first-level cache.
 enum { GROUPS_AT_ONCE = 16, SPREAD_AT_ONCE = 128 };
 
@@ -18,12 +19,11 @@ enum { MOST_FLOAT = 6, MOST_INT = 4 };
 enum { MOST_FLOAT = 2, MOST_INT = 2 };
 #endif
 
-#define UNROLL _Pragma("GCC unroll 16")
-
-// What will be read so far behind `at` of panel p: the panel, then what follows it. NULL: nothing that is known.
-INLINE const uint8_t *ahead(const struct packed *w, const struct panel *p, const uint8_t *at)
+// What to ask memory for when the first `done` of k numbers of a panel are to be multiplied: as far along in it, scales and all,
+// and AHEAD bytes on, in this panel or in what follows it. NULL: nothing that is known.
+INLINE const uint8_t *ahead(const struct packed *w, const struct panel *p, int64_t done)
 {
-    size_t from = (size_t)(at - p->data) + AHEAD;
+    size_t from = w->panel * (size_t)done / (size_t)w->k + AHEAD;
     return from < w->panel ? p->data + from : p->then == NULL ? NULL : p->then + (from - w->panel);
 }
 
@@ -38,174 +38,6 @@ INLINE vf word_float(const int32_t *w)
     float f;
     memcpy(&f, w, sizeof(f));
     return all(f);
-}
-
-// ---- rounding
-
-INLINE float to_bf16(float x)
-{
-    uint32_t u;
-    memcpy(&u, &x, sizeof(u));
-    if ((u & 0x7FFFFFFF) > 0x7F800000)
-        return bits_to_float(u | 0x400000); // a NaN stays one
-    return bits_to_float((u + 0x7FFF + (u >> 16 & 1)) & 0xFFFF0000);
-}
-
-INLINE uint32_t high_half(float x)
-{
-    uint32_t u;
-    memcpy(&u, &x, sizeof(u));
-    return u >> 16;
-}
-
-INLINE int32_t sum_of_16(const int8_t *bytes)
-{
-#if defined(__x86_64__)
-    __m128i shifted = _mm_xor_si128(_mm_loadu_si128((const __m128i *)bytes), _mm_set1_epi8(-128)); // 0 .. 255
-    __m128i halves = _mm_sad_epu8(shifted, _mm_setzero_si128());
-    return _mm_cvtsi128_si32(_mm_add_epi64(halves, _mm_unpackhi_epi64(halves, halves))) - 16 * 128;
-#else
-    int32_t sum = 0;
-    for (int k = 0; k < 16; k++)
-        sum += bytes[k];
-    return sum;
-#endif
-}
-
-// 32 numbers as bytes with one scale: the largest becomes 127.
-INLINE void round_group(uint32_t *to, const float *x, int rows)
-{
-    vf most = { 0 };
-    for (int i = 0; i < GROUP; i += W)
-        most = larger(magnitude(load(x + i)), most);
-    float amax = largest(most), scale = amax / 127.0f, inverse = amax > 0 ? 127.0f / amax : 0;
-    const vf magic = all(0x1.8p23f);
-    int8_t bytes[GROUP];
-    UNROLL
-    for (int i = 0; i < GROUP; i += W) {
-        typedef int8_t vb __attribute__((vector_size(W)));
-        vb b = __builtin_convertvector(__builtin_convertvector(load(x + i) * all(inverse) + magic - magic, vi), vb);
-        memcpy(bytes + i, &b, sizeof(b));
-    }
-    const int32_t low = sum_of_16(bytes), high = sum_of_16(bytes + 16);
-    for (int t = 0; t < 8; t++)
-        memcpy(&to[t * rows], bytes + 4 * t, 4);
-    float weighed = scale * (float)(low + high);
-    to[8 * rows] = (uint32_t)(-128 * (low + high));
-    memcpy(&to[9 * rows], &scale, 4);
-    memcpy(&to[10 * rows], &weighed, 4);
-    to[11 * rows] = (uint32_t)(-128 * low);
-    to[12 * rows] = (uint32_t)(-128 * high);
-}
-
-static void round_row(uint32_t *chunk, int row, int rows, const float *x, int64_t k, enum rounding how)
-{
-    uint32_t *to = chunk + row;
-    switch (how) {
-    case ROUND_INT8:
-        for (int64_t g = 0; g < k / GROUP; g++)
-            round_group(to + g * INT8_WORDS * rows, x + g * GROUP, rows);
-        break;
-    case ROUND_PAIRS:
-        for (int64_t i = 0; i < k; i += 2)
-            to[i / 2 * rows] = high_half(to_bf16(x[i])) | high_half(i + 1 < k ? to_bf16(x[i + 1]) : 0) << 16;
-        break;
-    default:
-        for (int64_t i = 0; i < k; i++) {
-            float f = how == ROUND_BF16 ? to_bf16(x[i]) : x[i];
-            memcpy(&to[i * rows], &f, sizeof(f));
-        }
-    }
-}
-
-// ---- unpacking
-
-// Quad t of a group, register v of it. Numbers are moved to the top of their bytes (a 4-bit q becomes 16 q), which saves
-// shifts and makes one offset, 128, of the types' own; the scale is divided to match, which is exact.
-INLINE vu quad(int bits, const uint8_t *group, int t, int v)
-{
-    const int up = 8 - bits, at = v * W * 4;
-    if (bits == 8)
-        return load_bits(group + t * V * W * 4 + at);
-    vu q = load_bits(group + t % 4 * V * W * 4 + at);
-    q = (t < 4 ? q << up : up == 4 ? q : q >> (4 - up)) & (0x0F0F0F0Fu << up);
-    if (bits == 5)
-        q |= (load_bits(group + 256 + at) << (7 - t)) & 0x80808080u;
-    if (bits == 6)
-        q |= (load_bits(group + (t < 4 ? 256 : 320) + at) << (6 - 2 * (t % 4))) & 0xC0C0C0C0u;
-    return q;
-}
-
-// d * scale as the checkpoint's own formulas have it, then the exact division by `one`.
-INLINE void unpack_scales(enum type type, struct tile *t, int p, int g, const uint8_t *panel, int64_t group)
-{
-    const uint8_t *s = panel + packed_scales_at(type, group);
-    UNROLL
-    for (int v = 0; v < V; v++) {
-        const int at = v * W;
-        float *scale = t->scale[p][g][0] + at, *least = t->least[p][g] + at;
-        switch (type) {
-        case Q8_0:
-            save(scale, halves(s + 2 * at));
-            break;
-        case Q4_0:
-            save(scale, halves(s + 2 * at) * all(0x1p-4f));
-            break;
-        case Q5_0:
-            save(scale, halves(s + 2 * at) * all(0x1p-3f));
-            break;
-        case Q4_1:
-            save(scale, halves(s + 2 * at) * all(0x1p-4f));
-            save(least, halves(s + 32 + 2 * at));
-            break;
-        case Q5_1:
-            save(scale, halves(s + 2 * at) * all(0x1p-3f));
-            save(least, halves(s + 32 + 2 * at));
-            break;
-        case Q4_K:
-        case Q5_K: {
-            const uint8_t *d = panel + group / 8 * 320;
-            save(scale, halves(d + 2 * at) * unsigned_bytes(s + at) * all(type == Q4_K ? 0x1p-4f : 0x1p-3f));
-            save(least, -(halves(d + 32 + 2 * at) * unsigned_bytes(s + PANEL + at)));
-            break;
-        }
-        case Q6_K: {
-            vf d = halves(panel + group / 8 * 288 + 2 * at) * all(0x1p-2f);
-            save(scale, d * signed_bytes(s + at));
-            save(t->scale[p][g][1] + at, d * signed_bytes(s + PANEL + at));
-            break;
-        }
-        default:
-            break;
-        }
-    }
-}
-
-INLINE void scales_of_type(enum type type, struct tile *t, int p, const uint8_t *panel, int64_t first, int n)
-{
-    for (int g = 0; g < n; g++)
-        unpack_scales(type, t, p, g, panel, first + g);
-}
-
-// The scales of groups first .. first + n of a panel into the tile.
-static void take_scales(struct tile *t, int p, const struct packed *w, const uint8_t *panel, int64_t first, int n)
-{
-    switch (w->type) {
-#define SCALES_OF(T) \
-    case T: \
-        scales_of_type(T, t, p, panel, first, n); \
-        break;
-        SCALES_OF(Q8_0)
-        SCALES_OF(Q4_0)
-        SCALES_OF(Q4_1)
-        SCALES_OF(Q5_0)
-        SCALES_OF(Q5_1)
-        SCALES_OF(Q4_K)
-        SCALES_OF(Q5_K)
-        SCALES_OF(Q6_K)
-    default:
-        break;
-    }
 }
 
 // ---- whole numbers
@@ -296,10 +128,10 @@ INLINE void dots(struct form f, int m, float *sums, const uint8_t *group, size_t
         UNROLL
     for (int v = 0; v < V; v++)
         a[i][v] = load(sums + i * PANEL + v * W);
+    const uint8_t *end = next;
     for (int g = 0; g < groups; g++, group += apart, x += INT8_WORDS * m) {
-        for (size_t i = 0; i < bytes; i += 64)
-            __builtin_prefetch(next + i, 0, 2);
-        next += bytes;
+        for (end += bytes; next < end; next += 64)
+            __builtin_prefetch(next, 0, 2);
         if (f.halves) {
             dot_group(f, m, 0, 4, a, group, scale[g][0], x, 11);
             dot_group(f, m, 4, 4, a, group, scale[g][1], x, 12);
@@ -389,9 +221,9 @@ static void run_int8(float *sums, const struct packed *w, const struct panel *pa
             const int32_t *at = (const int32_t *)x->data + row * x->words + first * INT8_WORDS * rows;
             for (int p = 0; p < count; p++) {
                 const uint8_t *group = panel[p].data + w->quants + (size_t)first * w->group;
-                const uint8_t *next = c == 0 ? ahead(w, &panel[p], group) : NULL;
+                const uint8_t *next = c == 0 ? ahead(w, &panel[p], first * GROUP) : NULL;
                 dots_of((int)rows, w, t, p, sums + (p * x->n + row) * PANEL, group, n, at, next,
-                        next != NULL ? w->group : 0);
+                        next != NULL ? w->panel / (size_t)groups : 0);
             }
         }
     }
@@ -578,8 +410,7 @@ static void spread(struct tile *t, const struct packed *w, const struct panel *p
 {
     for (int p = 0; p < count; p++) {
         const uint8_t *at = numbers(w, &panel[p], first);
-        const size_t bytes = type_is_quantised(w->type) ? (size_t)(n / GROUP) * w->group : (size_t)n * 2 * PANEL;
-        ask(ahead(w, &panel[p], at), bytes);
+        ask(ahead(w, &panel[p], first), w->panel * (size_t)n / (size_t)w->k);
         if (w->type == F16)
             spread_halves(t->spread[p], at, n);
         else if (w->type == BF16)
@@ -604,7 +435,7 @@ static void run_floats(float *sums, const struct packed *w, const struct panel *
         if (straight) {
             at = numbers(w, &panel[0], first);
             for (int p = 0; p < count; p++)
-                next[p] = ahead(w, &panel[p], numbers(w, &panel[p], first));
+                next[p] = ahead(w, &panel[p], first);
         } else
             spread(t, w, panel, count, first, n);
         for (int c = 0; c < x->chunks; c++) {
@@ -673,7 +504,7 @@ static void run_pairs(float *sums, const struct packed *w, const struct panel *p
             for (int p = 0; p < count; p++) {
                 const uint8_t *at = panel[p].data + first * 64;
                 pairs_of((int)rows, sums + (p * x->n + row) * PANEL, at, n, x->data + row * x->words + first * rows,
-                         c == 0 ? ahead(w, &panel[p], at) : NULL);
+                         c == 0 ? ahead(w, &panel[p], 2 * first) : NULL);
             }
         }
     }
@@ -696,6 +527,8 @@ static void run(float *sums, const struct packed *w, const struct panel *panel, 
         run_floats(sums, w, panel, count, x, t);
 }
 
+enum { ROWS_AHEAD = 16 }; // rows of outputs that memory is asked for before they are written
+
 INLINE void copy_lanes(float *to, const float *from, int wide)
 {
     if (wide == PANEL)
@@ -712,6 +545,7 @@ static void put(float *out, int64_t m, int64_t first, int wide, const float *sum
         memcpy(offset, bias + first, (size_t)wide * sizeof(float));
     for (int64_t i = 0; i < n; i++, sums += PANEL) {
         float *to = out + i * m + first, part[PANEL];
+        __builtin_prefetch(to + (i + ROWS_AHEAD < n ? ROWS_AHEAD : 0) * m, 1, 3);
         for (int l = 0; l < PANEL; l++)
             part[l] = sums[l] + offset[l];
         if (add) {
@@ -727,12 +561,13 @@ static void put(float *out, int64_t m, int64_t first, int wide, const float *sum
 static void put_gated(float *out, int64_t m, int64_t first, int wide, const float *gate, const float *up, int64_t n)
 {
     for (int64_t i = 0; i < n; i++, gate += PANEL, up += PANEL) {
-        float part[PANEL];
+        float *to = out + i * m + first, part[PANEL];
+        __builtin_prefetch(to + (i + ROWS_AHEAD < n ? ROWS_AHEAD : 0) * m, 1, 3);
         for (int l = 0; l < PANEL; l += W) {
             vf g = load(gate + l);
             save(part + l, g / (all(1.0f) + exp_lanes(-g)) * load(up + l));
         }
-        copy_lanes(out + i * m + first, part, wide);
+        copy_lanes(to, part, wide);
     }
 }
 
@@ -741,7 +576,7 @@ const struct products PASTE(products_, LANES) = {
     .pairs = true,
 #endif
     .most = { MOST_FLOAT, MOST_FLOAT, MOST_FLOAT, MOST_INT },
-    .round = round_row,
+    .round = round_part,
     .run = run,
     .put = put,
     .put_gated = put_gated,

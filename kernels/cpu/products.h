@@ -44,8 +44,8 @@ struct panel {
 struct products {
     bool pairs; // bfloat16 weights and rows go through ROUND_PAIRS
     int most[ROUNDINGS];
-    // One row x (k) into its place, number `row` of `rows`, in a chunk
-    void (*round)(uint32_t *chunk, int row, int rows, const float *x, int64_t k, enum rounding how);
+    // The rows x (rows, k) of a chunk, numbers from .. to of each; from: a multiple of GROUP; to: that, or k
+    void (*round)(uint32_t *chunk, int rows, const float *x, int64_t k, int64_t from, int64_t to, enum rounding how);
     // sums (count, x->n, PANEL) = x times `count` panels, all packed alike
     void (*run)(float *sums, const struct packed *p, const struct panel *panel, int count, const struct rounded *x,
                 struct tile *t);

@@ -1,5 +1,6 @@
 #include "kernels/cpu/threads.h"
 
+#include <assert.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -14,26 +15,36 @@
 
 // A thread looks for work without pausing, then with pauses, then sleeps: after 50 to 200 us, as long as its pauses are.
 enum { LOOKS = 300, SPINS = 4000 };
+enum { JOB_BITS = 24, LINES = 128 }; // LINES: bytes that processors fetch together
+#define JOBS_MASK (((uint64_t)1 << JOB_BITS) - 1)
 
+// What threads write to one another lies in lines of its own, since a line takes as long to go from one processor to
+// another as some hundred operations: a round costs one there, with the work, and one back.
+//
+// A round's jobs are dealt out: thread i of n begins with the jobs i, i + n, i + 2n, ..., and whoever has no more of
+// his own takes from the others'. A ticket says which is next: (round << JOB_BITS | how many are gone). Tickets are not
+// set for a round: one of an earlier round says that nobody took any yet. Taking a job is one compare-and-swap, which
+// fails when the round is another, so that a thread which slept through a round cannot touch the next one's work.
 struct worker {
-    struct threads *team;
+    _Alignas(LINES) _Atomic uint64_t ticket;
+    _Alignas(LINES) _Atomic uint64_t finished; // jobs, since the beginning; written by this thread alone
+    _Alignas(LINES) struct threads *team;
     pthread_t thread;
     int number;
 };
 
-// A ticket is (round << 32 | next job). Taking a job is one compare-and-swap on it, which fails as soon as the round is
-// another, so that a thread which slept through a round cannot touch the next one's work with the old one's numbers. A
-// round ends when all its jobs are done; nobody waits for threads that took none.
 struct threads {
     int n;
-    _Atomic uint64_t ticket;
-    _Atomic int done, sleepers;
-    _Atomic uint32_t round; // what sleepers wait on
-    _Atomic bool over;
-    _Atomic int jobs;
+    struct worker *worker; // (n), the caller's first
+    uint64_t due;          // jobs of all rounds so far
+
+    _Alignas(LINES) _Atomic uint64_t start; // (round << JOB_BITS | jobs)
     void (*job)(void *self, int number, int thread);
     void *self;
-    struct worker *worker; // (n - 1)
+    _Atomic bool over;
+
+    _Alignas(LINES) _Atomic int sleepers;
+    _Atomic uint32_t bell; // what they wait on
 };
 
 static void relax(void)
@@ -48,42 +59,69 @@ static void futex(_Atomic uint32_t *word, int operation, uint32_t value)
     syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
 }
 
-static void take_jobs(struct threads *t, uint32_t round, int thread)
+// The next of the `count` jobs that were dealt to w in this round, or -1.
+static int take(struct worker *w, uint64_t start, int count)
 {
-    uint64_t ticket = atomic_load(&t->ticket);
-    while ((uint32_t)(ticket >> 32) == round && (int)(uint32_t)ticket < atomic_load(&t->jobs)) {
-        if (!atomic_compare_exchange_weak(&t->ticket, &ticket, ticket + 1))
-            continue;
-        t->job(t->self, (int)(uint32_t)ticket, thread);
-        atomic_fetch_add(&t->done, 1);
-        ticket = atomic_load(&t->ticket);
+    const uint64_t round = start & ~JOBS_MASK;
+    uint64_t ticket = atomic_load(&w->ticket);
+    for (;;) {
+        const uint64_t gone = (ticket & ~JOBS_MASK) == round ? ticket & JOBS_MASK : 0;
+        if ((ticket & ~JOBS_MASK) > round || gone >= (uint64_t)count)
+            return -1;
+        if (atomic_compare_exchange_weak(&w->ticket, &ticket, round | (gone + 1)))
+            return (int)gone;
     }
 }
 
-static uint32_t next_round(struct threads *t, uint32_t seen)
+static void take_jobs(struct threads *t, uint64_t start, int thread)
+{
+    const int jobs = (int)(start & JOBS_MASK);
+    uint64_t finished = 0;
+    for (int k = 0; k < t->n; k++) {
+        const int from = (thread + k) % t->n, count = (jobs + t->n - 1 - from) / t->n;
+        for (int i; (i = take(&t->worker[from], start, count)) >= 0; finished++)
+            t->job(t->self, from + i * t->n, thread);
+    }
+    if (finished > 0)
+        atomic_fetch_add(&t->worker[thread].finished, finished);
+}
+
+static uint64_t next_start(struct threads *t, uint64_t seen)
 {
     for (int spin = 0; spin < SPINS; spin++) {
-        uint32_t round = atomic_load(&t->round);
-        if (round != seen || atomic_load(&t->over))
-            return round;
+        uint64_t start = atomic_load(&t->start);
+        if (start != seen || atomic_load(&t->over))
+            return start;
         if (spin >= LOOKS)
             relax();
     }
     atomic_fetch_add(&t->sleepers, 1);
-    while (atomic_load(&t->round) == seen && !atomic_load(&t->over))
-        futex(&t->round, FUTEX_WAIT, seen);
+    for (;;) { // the bell is read first: whoever rings it has started a round before
+        uint32_t bell = atomic_load(&t->bell);
+        if (atomic_load(&t->start) != seen || atomic_load(&t->over))
+            break;
+        futex(&t->bell, FUTEX_WAIT, bell);
+    }
     atomic_fetch_sub(&t->sleepers, 1);
-    return atomic_load(&t->round);
+    return atomic_load(&t->start);
+}
+
+static void wake(struct threads *t)
+{
+    if (atomic_load(&t->sleepers) == 0)
+        return;
+    atomic_fetch_add(&t->bell, 1);
+    futex(&t->bell, FUTEX_WAKE, INT32_MAX);
 }
 
 static void *work(void *arg)
 {
     struct worker *w = arg;
-    for (uint32_t round = 0;;) {
-        round = next_round(w->team, round);
+    for (uint64_t start = 0;;) {
+        start = next_start(w->team, start);
         if (atomic_load(&w->team->over))
             return NULL;
-        take_jobs(w->team, round, w->number);
+        take_jobs(w->team, start, w->number);
     }
 }
 
@@ -98,15 +136,17 @@ int threads_available(void)
 
 struct threads *threads_create(int n)
 {
-    struct threads *t = xcalloc(1, sizeof(*t));
-    t->worker = xcalloc((size_t)n, sizeof(*t->worker));
-    t->n = 1;
-    for (int i = 1; i < n; i++) {
-        struct worker *w = &t->worker[i - 1];
-        *w = (struct worker){ .team = t, .number = i };
-        if (pthread_create(&w->thread, NULL, work, w) != 0)
-            break; // fewer threads do the same work
-        t->n++;
+    struct threads *t = xaligned(LINES, sizeof(*t));
+    t->worker = xaligned(LINES, (size_t)n * sizeof(*t->worker));
+    t->n = n;
+    for (int i = 0; i < n; i++) {
+        struct worker *w = &t->worker[i];
+        w->team = t;
+        w->number = i;
+        if (i > 0 && pthread_create(&w->thread, NULL, work, w) != 0) {
+            t->n = i; // fewer threads do the same work
+            break;
+        }
     }
     return t;
 }
@@ -116,9 +156,8 @@ void threads_destroy(struct threads *t)
     if (t == NULL)
         return;
     atomic_store(&t->over, true);
-    atomic_fetch_add(&t->round, 1);
-    futex(&t->round, FUTEX_WAKE, INT32_MAX);
-    for (int i = 0; i + 1 < t->n; i++)
+    wake(t);
+    for (int i = 1; i < t->n; i++)
         pthread_join(t->worker[i].thread, NULL);
     free(t->worker);
     free(t);
@@ -129,6 +168,14 @@ int threads_count(const struct threads *t)
     return t->n;
 }
 
+static uint64_t finished(const struct threads *t)
+{
+    uint64_t all = 0;
+    for (int i = 0; i < t->n; i++)
+        all += atomic_load(&t->worker[i].finished);
+    return all;
+}
+
 void threads_run(struct threads *t, int jobs, void (*job)(void *self, int number, int thread), void *self)
 {
     if (jobs <= 1 || t->n == 1) {
@@ -136,19 +183,15 @@ void threads_run(struct threads *t, int jobs, void (*job)(void *self, int number
             job(self, i, 0);
         return;
     }
-    uint32_t round = atomic_load(&t->round) + 1;
-    // First a ticket that nobody can take, so that a latecomer of the old round does not meet the new round's jobs.
-    atomic_store(&t->ticket, (uint64_t)round << 32 | INT32_MAX);
-    t->job = job;
+    assert((uint64_t)jobs <= JOBS_MASK);
+    const uint64_t start = ((atomic_load(&t->start) >> JOB_BITS) + 1) << JOB_BITS | (uint64_t)jobs;
+    t->job = job; // nobody reads these now: the jobs of the last round are done, and are read before one is
     t->self = self;
-    atomic_store(&t->done, 0);
-    atomic_store(&t->jobs, jobs);
-    atomic_store(&t->ticket, (uint64_t)round << 32);
-    atomic_store(&t->round, round);
-    if (atomic_load(&t->sleepers) > 0)
-        futex(&t->round, FUTEX_WAKE, t->n - 1);
-    take_jobs(t, round, 0);
-    for (int spin = 0; atomic_load(&t->done) < jobs; spin++)
+    t->due += (uint64_t)jobs;
+    atomic_store(&t->start, start);
+    wake(t);
+    take_jobs(t, start, 0);
+    for (int spin = 0; finished(t) < t->due; spin++)
         if (spin >= SPINS)
             sched_yield();
         else if (spin >= LOOKS)
