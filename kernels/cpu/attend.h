@@ -12,7 +12,7 @@
 
 struct layout;
 
-enum { SPLIT = 512, BLOCK_MOST = 48 };
+enum { SPLIT = 256, BLOCK_MOST = 48 };
 
 struct attend_block { // rows first .. first + n of the pass
     int first, n;
