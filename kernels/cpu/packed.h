@@ -10,7 +10,7 @@
 //     others   scales, up to a multiple of 64 bytes; then for each group of 32 k:
 //              q8_0      [8][16][4]     quads of k: number + 128
 //              4 bits    [4][16][4]     low half of a byte: k 0..15 of the group, high half: 16..31
-//              5, 6 bits                as 4 bits, then each row's 5th bits, 6th bits: see unpack in products.c
+//              5, 6 bits                as 4 bits, then each row's 5th bits, 6th bits: see quad() in unpack.h
 //     scales   q8_0 q4_0 q5_0: d[16] a group. q4_1 q5_1: d[16], m[16] a group. All halves.
 //              q4_k q5_k: for each 256 k: d[16], dmin[16] halves, and for each of the 8 groups scale[16], min[16] bytes.
 //              q6_k: d[16] halves, and for each group scale[2][16] signed bytes, for its first and its second 16 k.
