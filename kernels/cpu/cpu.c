@@ -327,7 +327,6 @@ static void cpu_destroy(struct backend *b)
     free(c->second.data);
     free(c->views.data);
     free(c->partial.data);
-    free(c->edge);
     threads_destroy(c->threads);
     free(c);
 }
@@ -374,7 +373,6 @@ struct backend *backend_cpu_with(int threads, const char *isa, struct error *err
     c->threads = threads_create(threads > 0 ? threads : threads_available());
     int n = threads_count(c->threads);
     c->scratch = xcalloc((size_t)n, sizeof(*c->scratch));
-    c->edge = xcalloc(64 * (size_t)n + 1, sizeof(*c->edge));
     snprintf(c->description, sizeof(c->description), "%s, %d thread%s", lanes->name, n, n == 1 ? "" : "s");
     return &c->backend;
 }

@@ -23,7 +23,6 @@ struct cpu {
     struct buffer *scratch; // (threads) each thread's own
     struct buffer rounded;  // a matmul's rows as it reads them
     struct buffer second;   // of gated, where it cannot be fused
-    int64_t *edge;          // (64 * threads + 1) where a matmul's pieces begin
     struct arena *arena;    // packed weights
     struct packed *before;  // the weight of the last matmul; NULL: none, or gone
     struct buffer views;    // attention: what each row of a pass sees, in numbers

@@ -131,11 +131,13 @@ struct products_job {
     int count;
     struct tensor out, up; // of gated; up.data NULL: no
     struct rounded x;
-    int together; // panels of one call
+    int together;        // panels of one call
+    int64_t units, each; // in all, and of a piece
     int pieces;
-    const int64_t *edge; // (pieces + 1) units
-    const uint8_t *next; // what is read after all this, if it goes on as last time; NULL: not known
-    size_t next_step;    // from one thread's part of it to the next one's
+    // What is read after all this, if it goes on as last time, piece by piece; NULL: not known
+    const uint8_t *next;
+    size_t next_piece; // bytes
+    int next_pieces;
 };
 
 static const struct packed *packed_of(struct tensor w)
@@ -154,7 +156,7 @@ static int wide(const struct packed *p, int64_t panel)
     return (int)(p->rows - panel * PANEL < PANEL ? p->rows - panel * PANEL : PANEL);
 }
 
-static void one_product(const struct products_job *j, const struct product *q, int64_t unit, bool last, float *sums,
+static void one_product(const struct products_job *j, const struct product *q, int64_t unit, float *sums,
                         struct tile *t)
 {
     const struct products *with = j->cpu->lanes->products;
@@ -164,6 +166,7 @@ static void one_product(const struct products_job *j, const struct product *q, i
     int count = 0;
     for (; count < j->together && first + count < p->panels; count++) {
         const uint8_t *data = p->data + (size_t)(first + count) * p->panel;
+        bool last = first + count + j->together >= p->panels;
         panel[count] = (struct panel){ data, last ? NULL : data + (size_t)j->together * p->panel };
     }
     with->run(sums, p, panel, count, &j->x, t);
@@ -172,11 +175,12 @@ static void one_product(const struct products_job *j, const struct product *q, i
                   q->bias.data, q->add);
 }
 
-static void one_gated(const struct products_job *j, int64_t at, bool last, float *sums, struct tile *t)
+static void one_gated(const struct products_job *j, int64_t at, float *sums, struct tile *t)
 {
     const struct products *with = j->cpu->lanes->products;
     const struct packed *gate = packed_of(j->product->w), *up = packed_of(j->up);
     const uint8_t *g = gate->data + (size_t)at * gate->panel, *u = up->data + (size_t)at * up->panel;
+    const bool last = at + 1 == gate->panels;
     const struct panel panel[PANELS] = { { g, last ? NULL : g + gate->panel }, { u, last ? NULL : u + up->panel } };
     float *second = sums + j->x.n * PANEL;
     if (gate->type == up->type)
@@ -202,50 +206,40 @@ static void products_job(void *self, int number, int thread)
     char *room = buffer_room(&j->cpu->scratch[thread], sums + sizeof(struct tile));
     struct tile *t = (struct tile *)room;
     float *sum = (float *)(room + sizeof(struct tile));
-    const int64_t from = j->edge[number], to = j->edge[number + 1];
+    const struct threads *threads = j->cpu->threads;
+    const int64_t from = number * j->each, to = from + j->each < j->units ? from + j->each : j->units;
     if (j->up.data != NULL)
         for (int64_t i = from; i < to; i++)
-            one_gated(j, i, i + 1 == to, sum, t);
+            one_gated(j, i, sum, t);
     int64_t before = 0;
     for (int p = 0; p < j->count && j->up.data == NULL; p++) {
         int64_t units = units_of(packed_of(j->product[p].w), j->together);
         for (int64_t i = from > before ? from - before : 0; i < units && i + before < to; i++)
-            one_product(j, &j->product[p], i, i + 1 == units || i + before + 1 == to, sum, t);
+            one_product(j, &j->product[p], i, sum, t);
         before += units;
     }
-    if (number >= j->pieces - threads_count(j->cpu->threads) && j->next != NULL)
-        ask_memory(j->next + (size_t)thread * j->next_step);
+    if (number + 1 == threads_first(threads, j->pieces, thread + 1) && j->next != NULL)
+        ask_memory(j->next + (size_t)threads_first(threads, j->next_pieces, thread) * j->next_piece);
 }
 
-// Pieces that shrink, so that memory is read in long runs, and a thread that was kept away from its processor leaves little
-// to wait for: a round of pieces takes half of what is left, down to one unit each.
-static int cut(struct cpu *c, int64_t units)
-{
-    const int64_t threads = threads_count(c->threads);
-    int n = 0;
-    int64_t at = 0;
-    c->edge[0] = 0;
-    while (at < units) {
-        int64_t left = units - at, share = left / (2 * threads);
-        for (int i = 0; i < threads && at < units; i++) {
-            at += share > 0 ? share : 1;
-            c->edge[++n] = at < units ? at : units;
-        }
-    }
-    return n;
-}
-
+// A thread reads its run of pieces in one stream, so they may be small: PIECE bytes if that leaves each thread eight.
 static void run(struct cpu *c, struct products_job *j, int64_t units)
 {
+    enum { PIECE = 32 << 10, PIECES = 8 };
     struct packed *p = j->product->w.packed;
+    const size_t unit = (size_t)j->together * p->panel;
+    const int64_t most = units / (PIECES * threads_count(c->threads)), whole = (int64_t)(PIECE / unit);
     j->cpu = c;
-    j->edge = c->edge;
-    j->pieces = cut(c, units);
+    j->units = units;
+    j->each = most < 1 || whole < 1 ? 1 : whole < most ? whole : most;
+    j->pieces = (int)((units + j->each - 1) / j->each);
     j->next = p->next.data;
-    j->next_step = p->next.step;
+    j->next_piece = p->next.piece;
+    j->next_pieces = p->next.pieces;
     if (c->before != NULL) {
         c->before->next.data = p->data;
-        c->before->next.step = (size_t)(j->edge[1] * j->together) * p->panel;
+        c->before->next.piece = (size_t)j->each * unit;
+        c->before->next.pieces = j->pieces;
     }
     c->before = p;
     threads_run(c->threads, j->pieces, products_job, j);

@@ -35,7 +35,8 @@ struct packed {
     // to ask memory for and nothing else: what stood there may be gone.
     struct {
         const uint8_t *data;
-        size_t step; // thread t: data + t * step
+        size_t piece; // bytes
+        int pieces;   // shared out as threads.h does
     } next;
 };
 

@@ -21,10 +21,10 @@ enum { JOB_BITS = 24, LINES = 128 }; // LINES: bytes that processors fetch toget
 // What threads write to one another lies in lines of its own, since a line takes as long to go from one processor to
 // another as some hundred operations: a round costs one there, with the work, and one back.
 //
-// A round's jobs are dealt out: thread i of n begins with the jobs i, i + n, i + 2n, ..., and whoever has no more of
-// his own takes from the others'. A ticket says which is next: (round << JOB_BITS | how many are gone). Tickets are not
-// set for a round: one of an earlier round says that nobody took any yet. Taking a job is one compare-and-swap, which
-// fails when the round is another, so that a thread which slept through a round cannot touch the next one's work.
+// A round's jobs are dealt out in runs, one to a thread (threads_first), and whoever has no more of his own takes from the
+// others'. A ticket says which is next: (round << JOB_BITS | how many of the run are gone). Tickets are not set for a
+// round: one of an earlier round says that nobody took any yet. Taking a job is one compare-and-swap, which fails when
+// the round is another, so that a thread which slept through a round cannot touch the next one's work.
 struct worker {
     _Alignas(LINES) _Atomic uint64_t ticket;
     _Alignas(LINES) _Atomic uint64_t finished; // jobs, since the beginning; written by this thread alone
@@ -59,6 +59,11 @@ static void futex(_Atomic uint32_t *word, int operation, uint32_t value)
     syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
 }
 
+int threads_first(const struct threads *t, int jobs, int thread)
+{
+    return (int)((int64_t)jobs * thread / t->n);
+}
+
 // The next of the `count` jobs that were dealt to w in this round, or -1.
 static int take(struct worker *w, uint64_t start, int count)
 {
@@ -78,9 +83,10 @@ static void take_jobs(struct threads *t, uint64_t start, int thread)
     const int jobs = (int)(start & JOBS_MASK);
     uint64_t finished = 0;
     for (int k = 0; k < t->n; k++) {
-        const int from = (thread + k) % t->n, count = (jobs + t->n - 1 - from) / t->n;
-        for (int i; (i = take(&t->worker[from], start, count)) >= 0; finished++)
-            t->job(t->self, from + i * t->n, thread);
+        const int whose = (thread + k) % t->n, first = threads_first(t, jobs, whose);
+        const int count = threads_first(t, jobs, whose + 1) - first;
+        for (int i; (i = take(&t->worker[whose], start, count)) >= 0; finished++)
+            t->job(t->self, first + i, thread);
     }
     if (finished > 0)
         atomic_fetch_add(&t->worker[thread].finished, finished);
