@@ -22,6 +22,7 @@ struct packed packed_shape(struct tensor w)
         p.panel = up_to_64(p.quants + (size_t)groups * p.group);
     } else
         p.panel = up_to_64((size_t)(w.width + w.width % 2) * PANEL * (size_t)type_facts[w.type].bytes);
+    p.along = p.panel * GROUP / (size_t)p.k;
     return p;
 }
 

@@ -30,6 +30,7 @@ struct packed {
     size_t quants; // where the numbers begin in a panel, behind the scales
     size_t group;  // bytes of 32 k's numbers
     size_t panel;  // bytes of a panel
+    size_t along;  // bytes of a panel for 32 k, scales and all
     uint8_t *data; // (panels, panel), at a multiple of 64
     // Where the threads began to read after this weight, the last time: asked for when this one is nearly done. Addresses
     // to ask memory for and nothing else: what stood there may be gone.

@@ -23,7 +23,7 @@ enum { MOST_FLOAT = 2, MOST_INT = 2 };
 // and AHEAD bytes on, in this panel or in what follows it. NULL: nothing that is known.
 INLINE const uint8_t *ahead(const struct packed *w, const struct panel *p, int64_t done)
 {
-    size_t from = w->panel * (size_t)done / (size_t)w->k + AHEAD;
+    size_t from = w->along * (size_t)(done / GROUP) + AHEAD;
     return from < w->panel ? p->data + from : p->then == NULL ? NULL : p->then + (from - w->panel);
 }
 
@@ -82,14 +82,20 @@ INLINE vi start(bool least, int32_t word)
 }
 
 // What the numbers of a type are: how many bits, whether a least is added to them, whether the halves of a group have
-// scales of their own.
+// scales of their own; whether scales and leasts are halves side by side, which are read from the panel as they are
+// needed, and not from a tile.
 struct form {
     int bits;
-    bool least, halves;
+    bool least, halves, plain;
 };
 
+static bool has_plain_scales(enum type type)
+{
+    return type == Q8_0 || type == Q4_0 || type == Q4_1 || type == Q5_0 || type == Q5_1;
+}
+
 // a += scale * the products of a group's quads first .. first + count. word: as in start().
-INLINE void dot_group(struct form f, int m, int first, int count, vf a[][V], const uint8_t *group, const float *scale,
+INLINE void dot_group(struct form f, int m, int first, int count, vf a[][V], const uint8_t *group, const vf *scale,
                       const int32_t *x, int word)
 {
     vi c[MOST_INT][V];
@@ -111,17 +117,33 @@ INLINE void dot_group(struct form f, int m, int first, int count, vf a[][V], con
     }
     UNROLL
     for (int v = 0; v < V; v++) {
-        vf d = load(scale + v * W);
         UNROLL
         for (int i = 0; i < m; i++)
-            a[i][v] = mad(__builtin_convertvector(c[i][v], vf), d * word_float(&x[9 * m + i]), a[i][v]);
+            a[i][v] = mad(__builtin_convertvector(c[i][v], vf), scale[v] * word_float(&x[9 * m + i]), a[i][v]);
     }
 }
 
-// next, bytes: what each group asks memory for meanwhile, so that requests are spread over the work; bytes 0: nothing.
-INLINE void dots(struct form f, int m, float *sums, const uint8_t *group, size_t apart, const float (*scale)[2][PANEL],
-                 const float (*least_of)[PANEL], int groups, const int32_t *x, const uint8_t *next, size_t bytes)
+// A group's scales of half h, or its leasts, in registers. plain: where they lie in the panel.
+INLINE void scales_in(vf d[V], struct form f, bool least, const uint8_t *plain, const float *tile)
 {
+    UNROLL
+    for (int v = 0; v < V; v++) {
+        if (!f.plain)
+            d[v] = load(tile + v * W);
+        else if (least)
+            d[v] = halves(plain + 32 + 2 * v * W);
+        else
+            d[v] = halves(plain + 2 * v * W) * all(1.0f / (float)(1 << (8 - f.bits)));
+    }
+}
+
+// plain: the scales of the first group, if they are. next, bytes: what each group asks memory for meanwhile, so that
+// requests are spread over the work; bytes 0: nothing.
+INLINE void dots(struct form f, int m, float *sums, const uint8_t *group, size_t apart, const uint8_t *plain,
+                 const float (*scale)[2][PANEL], const float (*least_of)[PANEL], int groups, const int32_t *x,
+                 const uint8_t *next, size_t bytes)
+{
+    vf d[V];
     vf a[MOST_INT][V];
     UNROLL
     for (int i = 0; i < m; i++)
@@ -132,20 +154,21 @@ INLINE void dots(struct form f, int m, float *sums, const uint8_t *group, size_t
     for (int g = 0; g < groups; g++, group += apart, x += INT8_WORDS * m) {
         for (end += bytes; next < end; next += 64)
             __builtin_prefetch(next, 0, 2);
+        scales_in(d, f, false, plain, scale[g][0]);
+        dot_group(f, m, 0, f.halves ? 4 : 8, a, group, d, x, f.halves ? 11 : 8);
         if (f.halves) {
-            dot_group(f, m, 0, 4, a, group, scale[g][0], x, 11);
-            dot_group(f, m, 4, 4, a, group, scale[g][1], x, 12);
-        } else
-            dot_group(f, m, 0, 8, a, group, scale[g][0], x, 8);
-        if (!f.least)
-            continue;
-        UNROLL
-        for (int v = 0; v < V; v++) {
-            vf l = load(least_of[g] + v * W);
-            UNROLL
-            for (int i = 0; i < m; i++)
-                a[i][v] = mad(l, word_float(&x[10 * m + i]), a[i][v]);
+            scales_in(d, f, false, plain, scale[g][1]);
+            dot_group(f, m, 4, 4, a, group, d, x, 12);
         }
+        if (f.least) {
+            scales_in(d, f, true, plain, least_of[g]);
+            UNROLL
+            for (int v = 0; v < V; v++)
+                UNROLL
+            for (int i = 0; i < m; i++)
+                a[i][v] = mad(d[v], word_float(&x[10 * m + i]), a[i][v]);
+        }
+        plain += f.least ? 64 : 32;
     }
     UNROLL
     for (int i = 0; i < m; i++)
@@ -155,34 +178,40 @@ INLINE void dots(struct form f, int m, float *sums, const uint8_t *group, size_t
 }
 
 #define DOTS(M, ...) \
-    dots((struct form){ __VA_ARGS__ }, M, sums, group, w->group, t->scale[p], t->least[p], groups, x, next, bytes)
+    dots((struct form){ __VA_ARGS__ }, M, sums, group, w->group, plain, t->scale[p], t->least[p], groups, x, next, \
+         bytes)
 #define DOTS_OF(M) \
     case M: \
         switch (w->type) { \
         case Q8_0: \
-            DOTS(M, 8, false, false); \
+            DOTS(M, 8, false, false, true); \
             break; \
         case Q4_0: \
-            DOTS(M, 4, false, false); \
+            DOTS(M, 4, false, false, true); \
             break; \
         case Q4_1: \
+            DOTS(M, 4, true, false, true); \
+            break; \
         case Q4_K: \
-            DOTS(M, 4, true, false); \
+            DOTS(M, 4, true, false, false); \
             break; \
         case Q5_0: \
-            DOTS(M, 5, false, false); \
+            DOTS(M, 5, false, false, true); \
+            break; \
+        case Q5_1: \
+            DOTS(M, 5, true, false, true); \
             break; \
         case Q6_K: \
-            DOTS(M, 6, false, true); \
+            DOTS(M, 6, false, true, false); \
             break; \
         default: \
-            DOTS(M, 5, true, false); \
+            DOTS(M, 5, true, false, false); \
             break; \
         } \
         break;
 
 static void dots_of(int rows, const struct packed *w, const struct tile *t, int p, float *sums, const uint8_t *group,
-                    int groups, const int32_t *x, const uint8_t *next, size_t bytes)
+                    const uint8_t *plain, int groups, const int32_t *x, const uint8_t *next, size_t bytes)
 {
     switch (rows) {
         DOTS_OF(1)
@@ -214,7 +243,7 @@ static void run_int8(float *sums, const struct packed *w, const struct panel *pa
     const int64_t groups = w->k / GROUP;
     for (int64_t first = 0; first < groups; first += GROUPS_AT_ONCE) {
         int n = (int)(groups - first < GROUPS_AT_ONCE ? groups - first : GROUPS_AT_ONCE);
-        for (int p = 0; p < count; p++)
+        for (int p = 0; p < count && !has_plain_scales(w->type); p++)
             take_scales(t, p, w, panel[p].data, first, n);
         for (int c = 0; c < x->chunks; c++) {
             int64_t row = chunk_first(x, c), rows = chunk_first(x, c + 1) - row;
@@ -222,8 +251,9 @@ static void run_int8(float *sums, const struct packed *w, const struct panel *pa
             for (int p = 0; p < count; p++) {
                 const uint8_t *group = panel[p].data + w->quants + (size_t)first * w->group;
                 const uint8_t *next = c == 0 ? ahead(w, &panel[p], first * GROUP) : NULL;
-                dots_of((int)rows, w, t, p, sums + (p * x->n + row) * PANEL, group, n, at, next,
-                        next != NULL ? w->panel / (size_t)groups : 0);
+                const uint8_t *plain = panel[p].data + packed_scales_at(w->type, first);
+                dots_of((int)rows, w, t, p, sums + (p * x->n + row) * PANEL, group, plain, n, at, next,
+                        next != NULL ? w->along : 0);
             }
         }
     }
@@ -365,18 +395,18 @@ static void spread_quads(float (*to)[PANEL], const struct packed *w, const uint8
     const size_t apart = w->group;
     switch (w->type) {
     case Q8_0:
-        return spread_form((struct form){ 8, false, false }, to, group, apart, scale, least, groups);
+        return spread_form((struct form){ 8, false, false, false }, to, group, apart, scale, least, groups);
     case Q4_0:
-        return spread_form((struct form){ 4, false, false }, to, group, apart, scale, least, groups);
+        return spread_form((struct form){ 4, false, false, false }, to, group, apart, scale, least, groups);
     case Q4_1:
     case Q4_K:
-        return spread_form((struct form){ 4, true, false }, to, group, apart, scale, least, groups);
+        return spread_form((struct form){ 4, true, false, false }, to, group, apart, scale, least, groups);
     case Q5_0:
-        return spread_form((struct form){ 5, false, false }, to, group, apart, scale, least, groups);
+        return spread_form((struct form){ 5, false, false, false }, to, group, apart, scale, least, groups);
     case Q6_K:
-        return spread_form((struct form){ 6, false, true }, to, group, apart, scale, least, groups);
+        return spread_form((struct form){ 6, false, true, false }, to, group, apart, scale, least, groups);
     default:
-        return spread_form((struct form){ 5, true, false }, to, group, apart, scale, least, groups);
+        return spread_form((struct form){ 5, true, false, false }, to, group, apart, scale, least, groups);
     }
 }
 
@@ -410,7 +440,7 @@ static void spread(struct tile *t, const struct packed *w, const struct panel *p
 {
     for (int p = 0; p < count; p++) {
         const uint8_t *at = numbers(w, &panel[p], first);
-        ask(ahead(w, &panel[p], first), w->panel * (size_t)n / (size_t)w->k);
+        ask(ahead(w, &panel[p], first), w->along * (size_t)(n / GROUP));
         if (w->type == F16)
             spread_halves(t->spread[p], at, n);
         else if (w->type == BF16)
