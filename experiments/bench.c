@@ -280,10 +280,11 @@ double bench_bytes(const struct bench *b, int n, int context)
 // The fastest way there is for what the products round their input to.
 double bench_peak(const struct bench *b)
 {
-    const char *kind = activations_names[model_activations(b->target.model)];
+    const enum activations a = model_activations(b->target.model);
     double most = 0;
-    for (int i = 0; i < b->n_peaks; i++)
-        if (strcmp(b->peak[i].kind, kind) == 0)
+    for (int i = 0; i < b->n_peaks; i++) // bfloat16 can be multiplied as floats, and is where that is faster
+        if (strcmp(b->peak[i].kind, activations_names[a]) == 0 ||
+            (a == ACTIVATIONS_BF16 && strcmp(b->peak[i].kind, activations_names[ACTIVATIONS_F32]) == 0))
             most = fmax(most, b->peak[i].per_second);
     return most;
 }

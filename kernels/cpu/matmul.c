@@ -102,16 +102,18 @@ static void round_job(void *self, int number, int thread)
 
 static struct rounded round_rows(struct cpu *c, struct tensor x, enum rounding how)
 {
-    int64_t k = x.width, n = x.rows, most = c->lanes->products->most[how];
+    const struct products *with = c->lanes->products;
+    const int64_t k = x.width, n = x.rows, most = with->most[how],
+                  chunks = n <= with->alone[how] ? 1 : (n + most - 1) / most;
     int64_t words = how == ROUND_INT8 ? k / GROUP * INT8_WORDS : how == ROUND_PAIRS ? (k + 1) / 2 : k;
-    struct rounded r = { .how = how, .n = n, .k = k, .words = words, .chunks = (int)((n + most - 1) / most) };
+    struct rounded r = { .how = how, .n = n, .k = k, .words = words, .chunks = (int)chunks };
     if (how == ROUND_NONE && n == 1) {
         r.data = x.data; // it is so already
         return r;
     }
     uint32_t *data = buffer_room(&c->rounded, (size_t)(n * words) * sizeof(uint32_t));
     int shares = cpu_shares(c, n * k), parts = (shares + r.chunks - 1) / r.chunks;
-    struct round_job j = { .with = c->lanes->products, .x = x.data, .to = &r, .data = data };
+    struct round_job j = { .with = with, .x = x.data, .to = &r, .data = data };
     j.part = ((k + parts - 1) / parts + GROUP - 1) / GROUP * GROUP;
     j.parts = (int)((k + j.part - 1) / j.part);
     if (shares > 1)

@@ -10,13 +10,14 @@ enum { AHEAD = 8192 };
 // Groups and single k that are unpacked at a time, to stay in the first-level cache.
 enum { GROUPS_AT_ONCE = 16, SPREAD_AT_ONCE = 128 };
 
-// Rows in registers together: sums, and for whole numbers the sums of a group beside them, must fit.
+// Rows in registers together: sums, and for whole numbers the sums of a group beside them, must fit. ONE_FLOAT: of one panel,
+// for passes of no more rows than that.
 #if defined(__AVX512F__)
-enum { MOST_FLOAT = 12, MOST_INT = 16 };
+enum { MOST_FLOAT = 12, ONE_FLOAT = 16, MOST_INT = 16 };
 #elif defined(__AVX2__)
-enum { MOST_FLOAT = 6, MOST_INT = 4 };
+enum { MOST_FLOAT = 6, ONE_FLOAT = 6, MOST_INT = 4 };
 #else
-enum { MOST_FLOAT = 2, MOST_INT = 2 };
+enum { MOST_FLOAT = 2, ONE_FLOAT = 2, MOST_INT = 2 };
 #endif
 
 // What to ask memory for when the first `done` of k numbers of a panel are to be multiplied: as far along in it, scales and all,
@@ -273,7 +274,7 @@ INLINE vf weight(enum type type, const uint8_t *w, int64_t j, bool high, int v)
 }
 
 // One k of m rows and so many panels.
-INLINE void fma_step(enum type type, int m, int panels, vf a[][MOST_FLOAT][V], const uint8_t *w, size_t panel_bytes,
+INLINE void fma_step(enum type type, int m, int panels, vf a[][ONE_FLOAT][V], const uint8_t *w, size_t panel_bytes,
                      int64_t j, bool high, const float *x)
 {
     vf b[PANELS][V];
@@ -297,7 +298,7 @@ INLINE void fma_step(enum type type, int m, int panels, vf a[][MOST_FLOAT][V], c
 INLINE void fmas(enum type type, int m, int panels, float *sums, int64_t apart, const uint8_t *w, size_t panel_bytes,
                  int64_t k, const float *x, const uint8_t *const *next)
 {
-    vf a[PANELS][MOST_FLOAT][V];
+    vf a[PANELS][ONE_FLOAT][V];
     UNROLL
     for (int p = 0; p < panels; p++)
         UNROLL
@@ -329,7 +330,7 @@ INLINE void fmas(enum type type, int m, int panels, float *sums, int64_t apart, 
 }
 
 #define FMAS(T, M) \
-    if (panels == 2 && W == 16) \
+    if (panels == 2 && W == 16 && M <= MOST_FLOAT) \
         fmas(T, M, 2, sums, apart, w, panel_bytes, k, x, next); \
     else \
         for (int p = 0; p < panels; p++) \
@@ -364,6 +365,10 @@ static void fmas_of(enum type type, int rows, int panels, float *sums, int64_t a
         FMAS_OF(10)
         FMAS_OF(11)
         FMAS_OF(12)
+        FMAS_OF(13)
+        FMAS_OF(14)
+        FMAS_OF(15)
+        FMAS_OF(16)
 #endif
     }
 }
@@ -606,6 +611,7 @@ const struct products PASTE(products_, LANES) = {
     .pairs = true,
 #endif
     .most = { MOST_FLOAT, MOST_FLOAT, MOST_FLOAT, MOST_INT },
+    .alone = { ONE_FLOAT, ONE_FLOAT, MOST_FLOAT, MOST_INT },
     .round = round_part,
     .run = run,
     .put = put,

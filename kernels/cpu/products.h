@@ -42,8 +42,8 @@ struct panel {
 };
 
 struct products {
-    bool pairs; // bfloat16 weights and rows go through ROUND_PAIRS
-    int most[ROUNDINGS];
+    bool pairs;                            // bfloat16 weights and rows go through ROUND_PAIRS
+    int most[ROUNDINGS], alone[ROUNDINGS]; // rows of a chunk; of one that is alone
     // The rows x (rows, k) of a chunk, numbers from .. to of each; from: a multiple of GROUP; to: that, or k
     void (*round)(uint32_t *chunk, int rows, const float *x, int64_t k, int64_t from, int64_t to, enum rounding how);
     // sums (count, x->n, PANEL) = x times `count` panels, all packed alike
