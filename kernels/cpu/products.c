@@ -6,7 +6,8 @@
 #include "kernels/cpu/unpack.h"
 
 // How far ahead of its use memory is asked for, into the second-level cache (docs/performance.md has what was tried).
-enum { AHEAD = 8192 };
+// Weights that become floats in a tile are asked for in bursts, and nearer.
+enum { AHEAD = 8192, AHEAD_OF_TILE = 4096 };
 // Groups and single k that are unpacked at a time, to stay in the first-level cache.
 enum { GROUPS_AT_ONCE = 16, SPREAD_AT_ONCE = 128 };
 
@@ -21,10 +22,10 @@ enum { MOST_FLOAT = 2, ONE_FLOAT = 2, MOST_INT = 2 };
 #endif
 
 // What to ask memory for when the first `done` of k numbers of a panel are to be multiplied: as far along in it, scales and all,
-// and AHEAD bytes on, in this panel or in what follows it. NULL: nothing that is known.
-INLINE const uint8_t *ahead(const struct packed *w, const struct panel *p, int64_t done)
+// and `by` bytes on, in this panel or in what follows it. NULL: nothing that is known.
+INLINE const uint8_t *ahead(const struct packed *w, const struct panel *p, int64_t done, size_t by)
 {
-    size_t from = w->along * (size_t)(done / GROUP) + AHEAD;
+    size_t from = w->along * (size_t)(done / GROUP) + by;
     return from < w->panel ? p->data + from : p->then == NULL ? NULL : p->then + (from - w->panel);
 }
 
@@ -251,7 +252,7 @@ static void run_int8(float *sums, const struct packed *w, const struct panel *pa
             const int32_t *at = (const int32_t *)x->data + row * x->words + first * INT8_WORDS * rows;
             for (int p = 0; p < count; p++) {
                 const uint8_t *group = panel[p].data + w->quants + (size_t)first * w->group;
-                const uint8_t *next = c == 0 ? ahead(w, &panel[p], first * GROUP) : NULL;
+                const uint8_t *next = c == 0 ? ahead(w, &panel[p], first * GROUP, AHEAD) : NULL;
                 const uint8_t *plain = panel[p].data + packed_scales_at(w->type, first);
                 dots_of((int)rows, w, t, p, sums + (p * x->n + row) * PANEL, group, plain, n, at, next,
                         next != NULL ? w->along : 0);
@@ -445,7 +446,7 @@ static void spread(struct tile *t, const struct packed *w, const struct panel *p
 {
     for (int p = 0; p < count; p++) {
         const uint8_t *at = numbers(w, &panel[p], first);
-        ask(ahead(w, &panel[p], first), w->along * (size_t)(n / GROUP));
+        ask(ahead(w, &panel[p], first, AHEAD_OF_TILE), w->along * (size_t)(n / GROUP));
         if (w->type == F16)
             spread_halves(t->spread[p], at, n);
         else if (w->type == BF16)
@@ -470,7 +471,7 @@ static void run_floats(float *sums, const struct packed *w, const struct panel *
         if (straight) {
             at = numbers(w, &panel[0], first);
             for (int p = 0; p < count; p++)
-                next[p] = ahead(w, &panel[p], first);
+                next[p] = ahead(w, &panel[p], first, AHEAD);
         } else
             spread(t, w, panel, count, first, n);
         for (int c = 0; c < x->chunks; c++) {
@@ -539,7 +540,7 @@ static void run_pairs(float *sums, const struct packed *w, const struct panel *p
             for (int p = 0; p < count; p++) {
                 const uint8_t *at = panel[p].data + first * 64;
                 pairs_of((int)rows, sums + (p * x->n + row) * PANEL, at, n, x->data + row * x->words + first * rows,
-                         c == 0 ? ahead(w, &panel[p], 2 * first) : NULL);
+                         c == 0 ? ahead(w, &panel[p], 2 * first, AHEAD) : NULL);
             }
         }
     }
