@@ -3,6 +3,7 @@
 #include <stdbool.h>
 
 #include "kernels/backend.h"
+#include "kernels/cpu/ask.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/vectors.h"
 #include "kernels/cpu/cached.h"
@@ -265,8 +266,7 @@ static void ask_rows(const uint8_t *row, int n, size_t row_bytes, size_t head_by
 {
     row += (size_t)kv_head * head_bytes;
     for (int i = 0; i < n; i++, row += row_bytes)
-        for (size_t b = 0; b < head_bytes; b += 64)
-            __builtin_prefetch(row + b, 0, 2);
+        ask_memory(row, head_bytes);
 }
 
 static int at_most(int a, int b)

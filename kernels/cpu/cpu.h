@@ -32,8 +32,8 @@ struct cpu {
 
 void *buffer_room(struct buffer *b, size_t bytes);
 
-// row(job, i, thread) for every i < rows, on all threads if `work`, in floats touched, is worth waking one.
-int cpu_shares(const struct cpu *c, int64_t work); // 1: not worth sharing
+int cpu_shares(const struct cpu *c, int64_t work); // of so many floats touched; 1: not worth waking a thread for
+// row(job, i, thread) for every i < rows, in cpu_shares(work) shares
 void cpu_each_row(struct cpu *c, int64_t rows, int64_t work, void (*row)(void *job, int64_t i, int thread), void *job);
 
 struct tensor cpu_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err);

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "kernels/cpu/arena.h"
+#include "kernels/cpu/ask.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/packed.h"
@@ -116,11 +117,7 @@ static struct rounded round_rows(struct cpu *c, struct tensor x, enum rounding h
     struct round_job j = { .with = with, .x = x.data, .to = &r, .data = data };
     j.part = ((k + parts - 1) / parts + GROUP - 1) / GROUP * GROUP;
     j.parts = (int)((k + j.part - 1) / j.part);
-    if (shares > 1)
-        threads_run(c->threads, r.chunks * j.parts, round_job, &j);
-    else
-        for (int i = 0; i < r.chunks * j.parts; i++)
-            round_job(&j, i, 0);
+    threads_run(c->threads, r.chunks * j.parts, round_job, &j);
     r.data = data;
     return r;
 }
@@ -194,15 +191,9 @@ static void one_gated(const struct products_job *j, int64_t at, float *sums, str
     with->put_gated(j->out.data, j->out.width, at * PANEL, wide(gate, at), sums, second, j->x.n);
 }
 
-static void ask_memory(const uint8_t *p)
-{
-    enum { START = 4096 };
-    for (int i = 0; i < START; i += 64)
-        __builtin_prefetch(p + i, 0, 2);
-}
-
 static void products_job(void *self, int number, int thread)
 {
+    enum { START = 4096 }; // bytes of what comes next
     const struct products_job *j = self;
     size_t sums = (size_t)(PANELS * j->x.n * PANEL) * sizeof(float);
     char *room = buffer_room(&j->cpu->scratch[thread], sums + sizeof(struct tile));
@@ -221,7 +212,7 @@ static void products_job(void *self, int number, int thread)
         before += units;
     }
     if (number + 1 == threads_first(threads, j->pieces, thread + 1) && j->next != NULL)
-        ask_memory(j->next + (size_t)threads_first(threads, j->next_pieces, thread) * j->next_piece);
+        ask_memory(j->next + (size_t)threads_first(threads, j->next_pieces, thread) * j->next_piece, START);
 }
 
 // A thread reads its run of pieces in one stream, so they may be small: PIECE bytes if that leaves each thread eight.

@@ -1,5 +1,6 @@
 #include "kernels/cpu/products.h"
 
+#include "kernels/cpu/ask.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/vectors.h"
 #include "kernels/cpu/rounding.h"
@@ -27,12 +28,6 @@ INLINE const uint8_t *ahead(const struct packed *w, const struct panel *p, int64
 {
     size_t from = w->along * (size_t)(done / GROUP) + by;
     return from < w->panel ? p->data + from : p->then == NULL ? NULL : p->then + (from - w->panel);
-}
-
-INLINE void ask(const uint8_t *p, size_t bytes)
-{
-    for (size_t i = 0; p != NULL && i < bytes; i += 64)
-        __builtin_prefetch(p + i, 0, 2);
 }
 
 INLINE vf word_float(const int32_t *w)
@@ -83,19 +78,6 @@ INLINE vi start(bool least, int32_t word)
     return from - (vi){ 0 };
 }
 
-// What the numbers of a type are: how many bits, whether a least is added to them, whether the halves of a group have
-// scales of their own; whether scales and leasts are halves side by side, which are read from the panel as they are
-// needed, and not from a tile.
-struct form {
-    int bits;
-    bool least, halves, plain;
-};
-
-static bool has_plain_scales(enum type type)
-{
-    return type == Q8_0 || type == Q4_0 || type == Q4_1 || type == Q5_0 || type == Q5_1;
-}
-
 // a += scale * the products of a group's quads first .. first + count. word: as in start().
 INLINE void dot_group(struct form f, int m, int first, int count, vf a[][V], const uint8_t *group, const vf *scale,
                       const int32_t *x, int word)
@@ -118,24 +100,21 @@ INLINE void dot_group(struct form f, int m, int first, int count, vf a[][V], con
         }
     }
     UNROLL
-    for (int v = 0; v < V; v++) {
+    for (int v = 0; v < V; v++)
         UNROLL
-        for (int i = 0; i < m; i++)
-            a[i][v] = mad(__builtin_convertvector(c[i][v], vf), scale[v] * word_float(&x[9 * m + i]), a[i][v]);
-    }
+    for (int i = 0; i < m; i++)
+        a[i][v] = mad(__builtin_convertvector(c[i][v], vf), scale[v] * word_float(&x[9 * m + i]), a[i][v]);
 }
 
-// A group's scales of half h, or its leasts, in registers. plain: where they lie in the panel.
+// A group's scales, or its leasts, in registers: from the panel, where they lie from `plain` on, or from the tile.
 INLINE void scales_in(vf d[V], struct form f, bool least, const uint8_t *plain, const float *tile)
 {
     UNROLL
     for (int v = 0; v < V; v++) {
         if (!f.plain)
             d[v] = load(tile + v * W);
-        else if (least)
-            d[v] = halves(plain + 32 + 2 * v * W);
         else
-            d[v] = halves(plain + 2 * v * W) * all(1.0f / (float)(1 << (8 - f.bits)));
+            d[v] = least ? plain_least(plain, v * W) : plain_scale(f, plain, v * W);
     }
 }
 
@@ -179,35 +158,22 @@ INLINE void dots(struct form f, int m, float *sums, const uint8_t *group, size_t
         save(sums + i * PANEL + v * W, a[i][v]);
 }
 
-#define DOTS(M, ...) \
-    dots((struct form){ __VA_ARGS__ }, M, sums, group, w->group, plain, t->scale[p], t->least[p], groups, x, next, \
-         bytes)
+#define DOTS(T, M) \
+    case T: \
+        dots(form_of(T), M, sums, group, w->group, plain, t->scale[p], t->least[p], groups, x, next, bytes); \
+        break;
 #define DOTS_OF(M) \
     case M: \
         switch (w->type) { \
-        case Q8_0: \
-            DOTS(M, 8, false, false, true); \
-            break; \
-        case Q4_0: \
-            DOTS(M, 4, false, false, true); \
-            break; \
-        case Q4_1: \
-            DOTS(M, 4, true, false, true); \
-            break; \
-        case Q4_K: \
-            DOTS(M, 4, true, false, false); \
-            break; \
-        case Q5_0: \
-            DOTS(M, 5, false, false, true); \
-            break; \
-        case Q5_1: \
-            DOTS(M, 5, true, false, true); \
-            break; \
-        case Q6_K: \
-            DOTS(M, 6, false, true, false); \
-            break; \
+            DOTS(Q8_0, M) \
+            DOTS(Q4_0, M) \
+            DOTS(Q4_1, M) \
+            DOTS(Q5_0, M) \
+            DOTS(Q5_1, M) \
+            DOTS(Q4_K, M) \
+            DOTS(Q5_K, M) \
+            DOTS(Q6_K, M) \
         default: \
-            DOTS(M, 5, true, false, false); \
             break; \
         } \
         break;
@@ -245,7 +211,7 @@ static void run_int8(float *sums, const struct packed *w, const struct panel *pa
     const int64_t groups = w->k / GROUP;
     for (int64_t first = 0; first < groups; first += GROUPS_AT_ONCE) {
         int n = (int)(groups - first < GROUPS_AT_ONCE ? groups - first : GROUPS_AT_ONCE);
-        for (int p = 0; p < count && !has_plain_scales(w->type); p++)
+        for (int p = 0; p < count && !form_of(w->type).plain; p++)
             take_scales(t, p, w, panel[p].data, first, n);
         for (int c = 0; c < x->chunks; c++) {
             int64_t row = chunk_first(x, c), rows = chunk_first(x, c + 1) - row;
@@ -398,21 +364,21 @@ INLINE void spread_form(struct form f, float (*to)[PANEL], const uint8_t *group,
 static void spread_quads(float (*to)[PANEL], const struct packed *w, const uint8_t *group,
                          const float (*scale)[2][PANEL], const float (*least)[PANEL], int groups)
 {
-    const size_t apart = w->group;
     switch (w->type) {
-    case Q8_0:
-        return spread_form((struct form){ 8, false, false, false }, to, group, apart, scale, least, groups);
-    case Q4_0:
-        return spread_form((struct form){ 4, false, false, false }, to, group, apart, scale, least, groups);
-    case Q4_1:
-    case Q4_K:
-        return spread_form((struct form){ 4, true, false, false }, to, group, apart, scale, least, groups);
-    case Q5_0:
-        return spread_form((struct form){ 5, false, false, false }, to, group, apart, scale, least, groups);
-    case Q6_K:
-        return spread_form((struct form){ 6, false, true, false }, to, group, apart, scale, least, groups);
+#define SPREAD_OF(T) \
+    case T: \
+        spread_form(form_of(T), to, group, w->group, scale, least, groups); \
+        break;
+        SPREAD_OF(Q8_0)
+        SPREAD_OF(Q4_0)
+        SPREAD_OF(Q4_1)
+        SPREAD_OF(Q5_0)
+        SPREAD_OF(Q5_1)
+        SPREAD_OF(Q4_K)
+        SPREAD_OF(Q5_K)
+        SPREAD_OF(Q6_K)
     default:
-        return spread_form((struct form){ 5, true, false, false }, to, group, apart, scale, least, groups);
+        break;
     }
 }
 
@@ -446,7 +412,7 @@ static void spread(struct tile *t, const struct packed *w, const struct panel *p
 {
     for (int p = 0; p < count; p++) {
         const uint8_t *at = numbers(w, &panel[p], first);
-        ask(ahead(w, &panel[p], first, AHEAD_OF_TILE), w->along * (size_t)(n / GROUP));
+        ask_memory(ahead(w, &panel[p], first, AHEAD_OF_TILE), w->along * (size_t)(n / GROUP));
         if (w->type == F16)
             spread_halves(t->spread[p], at, n);
         else if (w->type == BF16)
@@ -565,6 +531,12 @@ static void run(float *sums, const struct packed *w, const struct panel *panel, 
 
 enum { ROWS_AHEAD = 16 }; // rows of outputs that memory is asked for before they are written
 
+// Row i of n is being written, at `to`: the one that comes so much later is asked for.
+INLINE void ask_output(const float *to, int64_t i, int64_t n, int64_t m)
+{
+    __builtin_prefetch(to + (i + ROWS_AHEAD < n ? ROWS_AHEAD : 0) * m, 1, 3);
+}
+
 INLINE void copy_lanes(float *to, const float *from, int wide)
 {
     if (wide == PANEL)
@@ -581,7 +553,7 @@ static void put(float *out, int64_t m, int64_t first, int wide, const float *sum
         memcpy(offset, bias + first, (size_t)wide * sizeof(float));
     for (int64_t i = 0; i < n; i++, sums += PANEL) {
         float *to = out + i * m + first, part[PANEL];
-        __builtin_prefetch(to + (i + ROWS_AHEAD < n ? ROWS_AHEAD : 0) * m, 1, 3);
+        ask_output(to, i, n, m);
         for (int l = 0; l < PANEL; l++)
             part[l] = sums[l] + offset[l];
         if (add) {
@@ -598,7 +570,7 @@ static void put_gated(float *out, int64_t m, int64_t first, int wide, const floa
 {
     for (int64_t i = 0; i < n; i++, gate += PANEL, up += PANEL) {
         float *to = out + i * m + first, part[PANEL];
-        __builtin_prefetch(to + (i + ROWS_AHEAD < n ? ROWS_AHEAD : 0) * m, 1, 3);
+        ask_output(to, i, n, m);
         for (int l = 0; l < PANEL; l += W) {
             vf g = load(gate + l);
             save(part + l, g / (all(1.0f) + exp_lanes(-g)) * load(up + l));

@@ -91,9 +91,9 @@ static void round_sixteen(uint32_t *to, const float *x, int64_t k, int rows)
     const vf scale = (vf)most[0] / all(127.0f);
     const __mmask16 some = _mm512_cmp_ps_mask(most[0], (__m512)none, _CMP_GT_OQ);
     _mm512_storeu_ps(inverse, _mm512_maskz_div_ps(some, _mm512_set1_ps(127.0f), most[0]));
+    // byte[r]: of rows 2 r and 2 r + 1; in quarter q, quads q and q + 4 of one and of the other
     UNROLL
-    for (int r = 0; r < 8;
-         r++) { // bytes of rows 2 r and 2 r + 1: in quarter q, quads q and q + 4 of one and of the other
+    for (int r = 0; r < 8; r++) {
         __m512i pair[2];
         for (int i = 0; i < 2; i++) {
             const vf by = all(inverse[2 * r + i]);

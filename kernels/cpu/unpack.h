@@ -21,32 +21,57 @@ INLINE vu quad(int bits, const uint8_t *group, int t, int v)
     return q;
 }
 
+// What the numbers of a type are: how many bits, whether a least is added to them, whether the halves of a group have
+// scales of their own; whether scales and leasts are plain, halves side by side, which can be read from the panel as they
+// are needed.
+struct form {
+    int bits;
+    bool least, halves, plain;
+};
+
+INLINE struct form form_of(enum type type)
+{
+    switch (type) {
+    case Q8_0:
+        return (struct form){ 8, false, false, true };
+    case Q4_0:
+        return (struct form){ 4, false, false, true };
+    case Q4_1:
+        return (struct form){ 4, true, false, true };
+    case Q5_0:
+        return (struct form){ 5, false, false, true };
+    case Q5_1:
+        return (struct form){ 5, true, false, true };
+    case Q4_K:
+        return (struct form){ 4, true, false, false };
+    case Q6_K:
+        return (struct form){ 6, false, true, false };
+    default:
+        return (struct form){ 5, true, false, false }; // Q5_K
+    }
+}
+
+// W lanes of a group's plain scales, which lie from s on, divided as quad() asks for; and of its leasts.
+INLINE vf plain_scale(struct form f, const uint8_t *s, int lane)
+{
+    return halves(s + 2 * lane) * all(1.0f / (float)(1 << (8 - f.bits)));
+}
+
+INLINE vf plain_least(const uint8_t *s, int lane)
+{
+    return halves(s + 2 * PANEL + 2 * lane);
+}
+
 // d * scale as the checkpoint's own formulas have it, then the exact division by `one`.
 INLINE void unpack_scales(enum type type, struct tile *t, int p, int g, const uint8_t *panel, int64_t group)
 {
+    const struct form f = form_of(type);
     const uint8_t *s = panel + packed_scales_at(type, group);
     UNROLL
     for (int v = 0; v < V; v++) {
         const int at = v * W;
         float *scale = t->scale[p][g][0] + at, *least = t->least[p][g] + at;
         switch (type) {
-        case Q8_0:
-            save(scale, halves(s + 2 * at));
-            break;
-        case Q4_0:
-            save(scale, halves(s + 2 * at) * all(0x1p-4f));
-            break;
-        case Q5_0:
-            save(scale, halves(s + 2 * at) * all(0x1p-3f));
-            break;
-        case Q4_1:
-            save(scale, halves(s + 2 * at) * all(0x1p-4f));
-            save(least, halves(s + 32 + 2 * at));
-            break;
-        case Q5_1:
-            save(scale, halves(s + 2 * at) * all(0x1p-3f));
-            save(least, halves(s + 32 + 2 * at));
-            break;
         case Q4_K:
         case Q5_K: {
             const uint8_t *d = panel + group / 8 * 320;
@@ -61,7 +86,9 @@ INLINE void unpack_scales(enum type type, struct tile *t, int p, int g, const ui
             break;
         }
         default:
-            break;
+            save(scale, plain_scale(f, s, at));
+            if (f.least)
+                save(least, plain_least(s, at));
         }
     }
 }
