@@ -262,11 +262,18 @@ static int run_alike(struct cpu *c, struct tensor x, const struct product *p, in
     return n;
 }
 
-// Rows of a pass that are multiplied together: as many as stay in the second-level cache while panels go by.
-static int64_t rows_together(const struct cpu *c, struct tensor x)
+static size_t packed_bytes(struct tensor w)
 {
-    enum { ROOM = 640 * 1024 };
-    int64_t most = c->lanes->products->most[ROUND_INT8], rows = ROOM / (4 * x.width);
+    const struct packed *p = packed_of(w);
+    return (size_t)p->panels * p->panel;
+}
+
+// Rows of a pass that are multiplied together: as many as stay in the second-level cache while panels go by; more of them
+// where the panels are too many to stay near, and reading them again costs more than rows from further away do.
+static int64_t rows_together(const struct cpu *c, struct tensor x, size_t weights)
+{
+    enum { NEAR = 8 << 20, ROOM = 640 << 10, MORE = 5 << 20 };
+    int64_t most = c->lanes->products->most[ROUND_INT8], rows = (weights <= NEAR ? ROOM : MORE) / (4 * x.width);
     int64_t blocks = (x.rows + (rows > most ? rows : most) - 1) / (rows > most ? rows : most);
     return blocks <= 1 ? x.rows : (x.rows + blocks * most - 1) / (blocks * most) * most;
 }
@@ -280,7 +287,10 @@ void cpu_matmul(struct backend *b, struct tensor x, const struct product *p, int
 {
     struct cpu *c = (struct cpu *)b;
     assert(count <= MAX_PRODUCTS);
-    const int64_t rows = rows_together(c, x);
+    size_t weights = 0;
+    for (int i = 0; i < count; i++)
+        weights += packed_bytes(p[i].w);
+    const int64_t rows = rows_together(c, x, weights);
     for (int64_t first = 0; first < x.rows; first += rows) {
         struct product part[MAX_PRODUCTS];
         for (int i = 0; i < count; i++) {
@@ -307,7 +317,7 @@ void cpu_gated(struct backend *b, struct tensor out, struct tensor x, struct ten
         b->swiglu(b, out, out, other);
         return;
     }
-    const int64_t rows = rows_together(c, x);
+    const int64_t rows = rows_together(c, x, packed_bytes(gate) + packed_bytes(up));
     for (int64_t first = 0; first < x.rows; first += rows) {
         j.out = some_rows(out, first, rows);
         j.x = round_rows(c, some_rows(x, first, rows), how);
