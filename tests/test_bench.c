@@ -408,6 +408,10 @@ static void the_command_measures_what_it_is_asked_to(void **state)
     said_insist(&s, "bench --csv");
     assert_non_null(strstr(s.out, "\r\npass,unprobed,8,2,0,"));
     said_free(&s);
+    s = child_run("bench %s " QUICK " --prefill 0 --contexts 300",
+                  models.gguf); // the loop's prompt is a stretch all the same
+    said_insist(&s, "bench --prefill 0 --contexts 300");
+    said_free(&s);
 }
 
 static void an_inflated_model_is_marked_everywhere(void **state)
