@@ -40,3 +40,9 @@ int draft_deepest(const struct draft *d)
     }
     return deepest;
 }
+
+unsigned takes_beyond(unsigned takes, unsigned made)
+{
+    unsigned beyond = made & ~takes;
+    return takes & TAKES_TREES ? beyond & ~(unsigned)TAKES_CHAINS : beyond;
+}

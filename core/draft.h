@@ -38,6 +38,17 @@ enum drawn {        // how a node's token came from its parent's row of q
     DRAWN_DISTINCT, // at random from that row without the tokens of its earlier siblings
 };
 
+// Kinds of drafts: what a drafter makes under its options, what a rule takes. A draft of the root alone is of no kind, a
+// single chain is of no shape. A cell that pairs a rule with drafts it does not take is an error before anything runs.
+enum takes {
+    TAKES_CHOSEN = 1,
+    TAKES_DRAWN = 2,
+    TAKES_DISTINCT = 4, // siblings that are DRAWN_DISTINCT
+    TAKES_CHAINS = 8,   // several chains, which part at the root and are equally deep
+    TAKES_TREES = 16,   // any tree, such chains included
+};
+unsigned takes_beyond(unsigned takes, unsigned made); // of the kinds that are made, those that are not taken
+
 struct draft {
     int n, room;     // nodes there are, and may be
     int32_t *token;  // (room)

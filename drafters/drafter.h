@@ -55,7 +55,7 @@ struct drafter_type {
     void (*forget)(struct drafter *d, int slot); // the slot's sequence is over; may be NULL
     void (*destroy)(struct drafter *d);
     // Which drafts it makes under these options, as a rule's `takes`: a cell that pairs it with a rule that does not
-    // take them is an error before it runs. NULL: CHOSEN chains.
+    // take them is an error before it runs. NULL: chains of CHOSEN tokens.
     unsigned (*makes)(const void *options);
 };
 
@@ -63,5 +63,6 @@ extern const struct drafter_type *const drafter_types[];    // ends with NULL: d
 const struct drafter_type *drafter_named(const char *name); // NULL: none
 struct drafter *drafter_create(const struct drafter_type *type, const struct drafter_env *env, const void *options,
                                struct error *err);
-void drafter_settle(const struct drafter *d, struct settings *options); // puts what is settled into them
-void drafter_destroy(struct drafter *d);                                // NULL is fine
+unsigned drafter_makes(const struct drafter_type *type, const void *options); // enum takes
+void drafter_settle(const struct drafter *d, struct settings *options);       // puts what is settled into them
+void drafter_destroy(struct drafter *d);                                      // NULL is fine

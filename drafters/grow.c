@@ -79,14 +79,13 @@ int grow_asked(const struct grow_options *o)
 
 unsigned grow_makes(const struct grow_options *o)
 {
-    unsigned makes = 0; // TAKES_TREES 1, TAKES_DRAWN 2, TAKES_DISTINCT 4
-    bool tree = o->nodes > 0;
-    for (int d = 0; d < o->widths.n; d++)
+    bool chains = o->widths.n > 0 && o->widths.v[0] > 1, tree = o->nodes > 0;
+    for (int d = 1; d < o->widths.n; d++)
         tree = tree || o->widths.v[d] > 1;
-    makes |= tree ? 1u : 0;
-    if (o->pick == PICK_DRAWN)
-        makes |= tree && o->distinct ? 4u : 2u;
-    return makes;
+    unsigned shape = tree ? TAKES_TREES : chains ? TAKES_CHAINS : 0;
+    if (o->pick != PICK_DRAWN)
+        return shape | TAKES_CHOSEN;
+    return shape | (shape != 0 && o->distinct ? TAKES_DISTINCT : TAKES_DRAWN);
 }
 
 void grower_create(struct grower *g, const struct grow_options *o, int vocab)

@@ -64,7 +64,7 @@ int grow_nodes(const struct grow_options *o);      // most nodes of a draft, the
 int grow_frontier(const struct grow_options *o);   // most candidates of one frontier
 int grow_candidates(const struct grow_options *o); // most candidates in all, the root included
 int grow_asked(const struct grow_options *o);      // most whose rows are asked for in one draft, the root not counted
-unsigned grow_makes(const struct grow_options *o); // which drafts these are: enum takes of verifier/rule.h
+unsigned grow_makes(const struct grow_options *o); // which drafts these are: enum takes
 
 void grower_create(struct grower *g, const struct grow_options *o, int vocab);
 void grower_destroy(struct grower *g);

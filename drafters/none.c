@@ -18,6 +18,12 @@ static bool none_propose(struct drafter *d, struct request *r, int n, struct err
     return true;
 }
 
+static unsigned none_makes(const void *options)
+{
+    (void)options;
+    return 0; // any rule will do
+}
+
 static void none_destroy(struct drafter *d)
 {
     free(d);
@@ -29,4 +35,5 @@ const struct drafter_type none_drafter = {
     .create = none_create,
     .propose = none_propose,
     .destroy = none_destroy,
+    .makes = none_makes,
 };

@@ -44,3 +44,8 @@ void drafter_destroy(struct drafter *d)
     if (d != NULL)
         d->type->destroy(d);
 }
+
+unsigned drafter_makes(const struct drafter_type *type, const void *options)
+{
+    return type->makes != NULL ? type->makes(options) : TAKES_CHOSEN;
+}

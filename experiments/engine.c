@@ -198,13 +198,14 @@ static bool read_rule(struct pairing *p, const struct settings *s, struct error 
 
 static bool rule_takes_drafts(const struct pairing *p, const struct settings *rule, struct error *err)
 {
-    unsigned makes = p->type->makes != NULL ? p->type->makes(p->drafter_options) : 0;
-    unsigned beyond = makes & ~p->rule->takes;
+    unsigned beyond = takes_beyond(p->rule->takes, drafter_makes(p->type, p->drafter_options));
     if (beyond == 0)
         return true;
     const char *which = beyond & TAKES_TREES      ? "trees"
+                        : beyond & TAKES_CHAINS   ? "several chains"
                         : beyond & TAKES_DISTINCT ? "siblings drawn without replacement"
-                                                  : "drawn tokens";
+                        : beyond & TAKES_DRAWN    ? "drawn tokens"
+                                                  : "chosen tokens, which have no q";
     if (rule == NULL)
         return fail(err, "rule %s does not take %s, which drafter %s makes with these options", p->rule->name, which,
                     p->type->name);

@@ -17,9 +17,11 @@ static const struct {
     unsigned bit;
     const char *name, *said;
 } takes[] = {
-    { TAKES_TREES, "trees", "trees" },
+    { TAKES_CHOSEN, "chosen", "chosen tokens" },
     { TAKES_DRAWN, "drawn", "drawn tokens" },
     { TAKES_DISTINCT, "drawn_distinct", "siblings drawn without replacement" },
+    { TAKES_CHAINS, "chains", "several chains" },
+    { TAKES_TREES, "trees", "trees" },
 };
 enum { KINDS = sizeof(takes) / sizeof(takes[0]) };
 
@@ -80,12 +82,20 @@ static void print_options(const struct option *o)
 static void print_rule(const struct rule *r)
 {
     printf("  %s: %s\n", r->name, r->summary);
-    printf("      %s; takes chains%s", r->exact ? "exact" : "lossy: the text is not the target's",
-           r->takes == 0 ? " of chosen tokens" : "");
+    const char *between = r->exact ? "exact; takes " : "lossy: the text is not the target's; takes ";
+    printf("      ");
     for (int i = 0; i < KINDS; i++)
-        if (r->takes & takes[i].bit)
-            printf(", %s", takes[i].said);
-    printf("\n");
+        if (r->takes & takes[i].bit & (TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT)) {
+            printf("%s%s", between, takes[i].said);
+            between = ", ";
+        }
+    printf(": %s\n", r->takes & TAKES_TREES    ? "chains and trees"
+                     : r->takes & TAKES_CHAINS ? "one chain or several"
+                                               : "single chains");
+    if (r->optimal != NULL)
+        printf("      none accepts more: %s\n", r->optimal);
+    else if (r->exact)
+        printf("      not the most that could be accepted\n");
     print_options(r->options);
 }
 
@@ -156,6 +166,7 @@ static struct json *rule_json(const struct rule *r)
         if (r->takes & takes[i].bit)
             json_push(list, json_new_text(takes[i].name));
     json_set(j, "exact", json_new_bool(r->exact));
+    json_set(j, "optimal", r->optimal != NULL ? json_new_text(r->optimal) : json_new_null());
     json_set(j, "takes", list);
     return j;
 }

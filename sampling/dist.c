@@ -47,19 +47,31 @@ void dist_from_row(double *to, const float *row, int n)
 }
 
 // What is left is summed, never taken to be 1 - p[x], which is all rounding when p[x] is nearly everything.
-void dist_strike(double *p, int n, int x)
+double dist_strike(double *p, int n, int x)
 {
     double struck = p[x];
     p[x] = 0;
-    if (!dist_normalize(p, n))
+    double left = dist_sum(p, n);
+    if (left > 0)
+        loops()->divide(p, n, left);
+    else
         p[x] = struck;
+    return left;
 }
 
-void dist_residual(double *p, const double *q, int n)
+double dist_residual(double *p, const double *q, int n)
 {
     double left = loops()->excess(p, q, n);
     if (!(left > 0))
-        return;
+        return 0;
     loops()->take_excess(p, q, n);
     loops()->divide(p, n, left);
+    return left;
+}
+
+double dist_scaled_residual(double *p, double a, const double *q, int n)
+{
+    for (int i = 0; i < n && a != 1; i++)
+        p[i] *= a;
+    return dist_residual(p, q, n);
 }

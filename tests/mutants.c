@@ -6,7 +6,7 @@
 #include <string.h>
 #include "sampling/dist.h"
 #include "sampling/rng.h"
-#include "tests/law.h"
+#include "exact/law.h"
 
 #define MUTANT_NAME(name, says) says,
 const char *const flaw_names[FLAWS] = { MUTANTS(MUTANT_NAME) };
@@ -181,6 +181,6 @@ static void mutant_judge(const struct draft *d, struct rows *rows, const void *o
 const struct rule mutant_rule = {
     .name = "mutant",
     .summary = "rejection with a flaw",
-    .takes = TAKES_TREES | TAKES_DRAWN | TAKES_DISTINCT,
+    .takes = TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT | TAKES_TREES,
     .judge = mutant_judge,
 };

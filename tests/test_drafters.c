@@ -47,7 +47,7 @@ static void judge_by_dice(const struct draft *d, struct rows *p, const void *opt
 }
 
 static const struct rule dice = { .name = "dice",
-                                  .takes = TAKES_TREES | TAKES_DRAWN | TAKES_DISTINCT,
+                                  .takes = TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT | TAKES_TREES,
                                   .judge = judge_by_dice };
 
 struct told {
@@ -86,17 +86,18 @@ static void announce_prompt(struct pair *p, int slot, struct told *t)
 
 static void check_shape(const struct pair *p, const char *name, const struct draft *d, int room, int depth)
 {
-    unsigned makes = p->type->makes != NULL ? p->type->makes(p->options) : 0;
+    unsigned makes = drafter_makes(p->type, p->options);
     assert_true(d->n >= 1 && d->n <= room && d->n <= p->drafter->nodes);
     assert_true(draft_deepest(d) <= depth);
     for (int i = 1; i < d->n; i++) {
         assert_true(d->parent[i] >= 0 && d->parent[i] < i);
+        assert_true(d->drawn[i] != CHOSEN || makes & TAKES_CHOSEN);
         assert_true(d->drawn[i] != DRAWN || makes & TAKES_DRAWN || makes & TAKES_DISTINCT);
         assert_true(d->drawn[i] != DRAWN_DISTINCT || makes & TAKES_DISTINCT);
         for (int j = 1; j < i; j++) {
             if (d->parent[j] != d->parent[i])
                 continue;
-            assert_true(makes & TAKES_TREES);
+            assert_true(makes & TAKES_TREES || (makes & TAKES_CHAINS && d->parent[i] == 0));
             if (d->token[j] == d->token[i] && !(d->drawn[i] == DRAWN && d->drawn[j] == DRAWN))
                 fail_msg("%s: siblings %d and %d are both token %d", name, j, i, d->token[i]);
         }

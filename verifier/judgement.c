@@ -35,6 +35,17 @@ void judgement_clear(struct judgement *j, int nodes)
         j->trial_p[node] = j->trial_q[node] = NAN;
 }
 
+void judgement_path(struct judgement *j, const struct draft *d, int last, int32_t token)
+{
+    int at = draft_depth(d, last);
+    j->n = at + 1;
+    for (int node = last; node >= 0; node = d->parent[node]) {
+        j->node[at] = node;
+        j->token[at--] = token;
+        token = d->token[node];
+    }
+}
+
 void judgement_add(struct judgement *j, int node, int32_t token)
 {
     j->node[j->n] = node;

@@ -76,7 +76,8 @@ const struct rule match_rule = {
     .name = "match",
     .summary = "a guess stands if the target's own seeded draw says the same: one text for every drafter",
     .exact = true,
-    .takes = TAKES_TREES | TAKES_DRAWN | TAKES_DISTINCT,
+    .optimal = "drafts of chosen tokens alone",
+    .takes = TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT | TAKES_TREES,
     .law = match_law,
     .judge = match_judge,
 };

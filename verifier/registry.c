@@ -4,7 +4,13 @@
 
 #define RULES(RULE) \
     RULE(rejection) \
-    RULE(match)
+    RULE(match) \
+    RULE(block) \
+    RULE(traversal) \
+    RULE(spectr) \
+    RULE(multipath) \
+    RULE(typical) \
+    RULE(lenient)
 
 #define DECLARE(name) extern const struct rule name##_rule;
 RULES(DECLARE)

@@ -15,12 +15,14 @@
 //     DRAWN_DISTINCT  from q without the earlier siblings' tokens, renormalised
 //
 // and one node may mix them. A leaf has no children and draws from p itself: the bonus token.
-#include <assert.h>
+#include "verifier/rejection.h"
+
 #include <stdlib.h>
+
 #include "core/memory.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
-#include "verifier/rule.h"
+#include "verifier/drawn.h"
 
 // The target's row at a node. As long as nothing had to be taken out of it, and most often nothing has to be, it stays
 // as it came; from then on it is p.
@@ -42,37 +44,6 @@ static double left_at(const struct left *l, int x)
     return l->row != NULL ? dist_share(l->row[x], l->sum) : l->p[x];
 }
 
-// The row that child c of node was drawn from. It is made anew for each child: carried from child to child it is wrong
-// as soon as siblings are mixed. For DRAWN_DISTINCT no earlier sibling's token is in it, however that sibling came
-// about.
-static void row_drawn_from(const struct draft *d, int node, int c, double *q, int vocab)
-{
-    int first = draft_next_child(d, node, node);
-    dist_from_row(q, d->q->row(d->q, node), vocab);
-    if (d->drawn[c] != DRAWN_DISTINCT || c == first)
-        return;
-    for (int s = first; s < c; s = draft_next_child(d, node, s))
-        q[d->token[s]] = 0;
-    dist_normalize(q, vocab);
-}
-
-// Child c stands with probability min(1, p[x] / measure): q[x], or 1 for what was chosen. q: (vocab) to work in.
-static double measure(const struct draft *d, int node, int c, double *q, int vocab)
-{
-    double m;
-    if (d->drawn[c] == CHOSEN)
-        return 1;
-    if (d->drawn[c] == DRAWN_DISTINCT && c != draft_next_child(d, node, node)) {
-        row_drawn_from(d, node, c, q, vocab);
-        m = q[d->token[c]];
-    } else {
-        const float *row = d->q->row(d->q, node);
-        m = dist_share(row[d->token[c]], dist_row_sum(row, vocab));
-    }
-    assert(m > 0); // or it was not drawn from this row
-    return m;
-}
-
 // Child c of node has fallen: what is left without it.
 static void fell(const struct draft *d, int node, int c, struct left *l, double *q)
 {
@@ -83,17 +54,17 @@ static void fell(const struct draft *d, int node, int c, struct left *l, double 
         dist_strike(l->p, l->vocab, d->token[c]);
         return;
     }
-    row_drawn_from(d, node, c, q, l->vocab);
+    drawn_row(d, node, c, q, l->vocab);
     dist_residual(l->p, q, l->vocab);
 }
 
 // The child of node that stands, or -1 with what remains to sample from.
-static int child_that_stands(const struct draft *d, int node, struct left *l, double *q, struct rng *rng,
-                             struct judgement *out)
+static int child_that_stands(const struct draft *d, int node, struct left *l, double *q, double lenience,
+                             struct rng *rng, struct judgement *out)
 {
     for (int c = draft_next_child(d, node, node); c >= 0; c = draft_next_child(d, node, c)) {
-        out->trial_p[c] = left_at(l, d->token[c]);
-        out->trial_q[c] = measure(d, node, c, q, l->vocab);
+        out->trial_p[c] = lenience * left_at(l, d->token[c]);
+        out->trial_q[c] = drawn_measure(d, node, c, q, l->vocab);
         if (rng->coin(rng, out->trial_p[c], out->trial_q[c], (struct address){ FOR_ACCEPT, rng->root, c }))
             return c;
         fell(d, node, c, l, q);
@@ -101,10 +72,8 @@ static int child_that_stands(const struct draft *d, int node, struct left *l, do
     return -1;
 }
 
-static void rejection_judge(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                            struct judgement *out)
+void rejection_walk(const struct draft *d, struct rows *rows, double lenience, struct rng *rng, struct judgement *out)
 {
-    (void)options;
     int vocab = rows->vocab, node = 0;
     double *p = out->work, *q = p + vocab; // (vocab) each
     struct left l;
@@ -112,7 +81,7 @@ static void rejection_judge(const struct draft *d, struct rows *rows, const void
     judgement_clear(out, d->n);
     for (;;) {
         l = left_of(d, node, rows->row(rows, node), p, vocab);
-        int child = child_that_stands(d, node, &l, q, rng, out);
+        int child = child_that_stands(d, node, &l, q, lenience, rng, out);
         if (child < 0)
             break;
         judgement_add(out, node, d->token[child]);
@@ -125,9 +94,8 @@ static void rejection_judge(const struct draft *d, struct rows *rows, const void
 
 // The same walk with its coins as probabilities. end[node] first holds how often the path comes to node, and gives each
 // child its part as the child is tried; parents stand before their children, so one pass is enough.
-static void rejection_law(const struct draft *d, struct rows *rows, const void *options, double *end)
+void rejection_ends(const struct draft *d, struct rows *rows, double lenience, double *end)
 {
-    (void)options;
     int vocab = rows->vocab;
     double *p = xcalloc(2 * (size_t)vocab, sizeof(*p)), *q = p + vocab;
 
@@ -140,7 +108,7 @@ static void rejection_law(const struct draft *d, struct rows *rows, const void *
             continue;
         struct left l = left_of(d, node, rows->row(rows, node), p, vocab);
         for (; c >= 0 && end[node] > 0; c = draft_next_child(d, node, c)) {
-            double x = left_at(&l, d->token[c]), m = measure(d, node, c, q, vocab);
+            double x = lenience * left_at(&l, d->token[c]), m = drawn_measure(d, node, c, q, vocab);
             end[c] = x >= m ? end[node] : end[node] * (x / m);
             end[node] -= end[c];
             fell(d, node, c, &l, q);
@@ -149,11 +117,25 @@ static void rejection_law(const struct draft *d, struct rows *rows, const void *
     free(p);
 }
 
+static void rejection_judge(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
+                            struct judgement *out)
+{
+    (void)options;
+    rejection_walk(d, rows, 1, rng, out);
+}
+
+static void rejection_law(const struct draft *d, struct rows *rows, const void *options, double *end)
+{
+    (void)options;
+    rejection_ends(d, rows, 1, end);
+}
+
 const struct rule rejection_rule = {
     .name = "rejection",
     .summary = "token by token, siblings in turn: Leviathan's rule on chains, SpecInfer's and Sequoia's on trees",
     .exact = true,
-    .takes = TAKES_TREES | TAKES_DRAWN | TAKES_DISTINCT,
+    .optimal = "a single token (Leviathan et al. 2023), and any draft of chosen tokens alone",
+    .takes = TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT | TAKES_TREES,
     .law = rejection_law,
     .judge = rejection_judge,
 };

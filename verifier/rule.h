@@ -17,14 +17,16 @@ struct judgement judgement_create(int nodes, int vocab); // owns its arrays
 void judgement_destroy(struct judgement *j);
 void judgement_clear(struct judgement *j, int nodes);             // nothing yet, of a draft of so many nodes
 void judgement_add(struct judgement *j, int node, int32_t token); // and after node came token
-
-enum takes { TAKES_TREES = 1, TAKES_DRAWN = 2, TAKES_DISTINCT = 4 }; // every rule takes CHOSEN chains
+// All at once: the path of d from the root to node `last`, and `token` after it.
+void judgement_path(struct judgement *j, const struct draft *d, int last, int32_t token);
 
 struct rule {
     const char *name;
     const char *summary;
-    bool exact;     // the text has the target's distribution for every draft that tells the truth
-    unsigned takes; // enum takes; a cell that pairs it with other drafts is an error before it runs
+    bool exact; // the text has the target's distribution for every draft that tells the truth
+    const char
+        *optimal;   // for which drafts no exact rule accepts more on average, and who proved it; NULL: it is not known
+    unsigned takes; // enum takes
 
     // Given this draft, the probability that the path ends at each node: (nodes), sums to 1. One function gives
     // E[accepted], its variance and an exact test for every rule. It needs every row of p, so it runs when asked for.

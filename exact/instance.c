@@ -1,11 +1,11 @@
-// law.c - worlds small enough to walk through, the drafts that grow in them, and the sums over all that can happen.
-#include "tests/law.h"
+// instance.c - worlds small enough to walk through, and the drafts that grow in them.
+#include "exact/instance.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
+
 #include "core/memory.h"
-#include "sampling/outcomes.h"
+#include "sampling/rng.h"
 
 const char *const lie_names[LIES] = {
     [HONEST] = "honest",
@@ -35,8 +35,6 @@ static double uniform(uint64_t *state)
 {
     return (double)(splitmix(state) >> 11) * 0x1p-53;
 }
-
-enum family { DENSE, SPARSE, ONE_HOT, PEAKED, EQUAL, DISJOINT, TIES, ONE_ULP, FAMILIES };
 
 static void scale(float *row, int n)
 {
@@ -101,7 +99,7 @@ static void make_rows(float *p, float *q, int n, enum family family, uint64_t *s
     }
 }
 
-// The tables of an instance whose shape is set. family FAMILIES: each row another.
+// The tables of an instance whose shape is set.
 static void furnish(struct instance *in, enum way way, enum family family, uint64_t *state)
 {
     static const enum drawn drawn_in[] = {
@@ -148,11 +146,15 @@ static void shape_by_chance(struct instance *in, uint64_t *state)
         in->parent[k] = below(state, k);
 }
 
-struct instance instance_create(const int *widths, int levels, int vocab, enum way way, uint64_t seed)
+struct instance instance_create(const int *widths, int levels, int vocab, enum way way, enum family family,
+                                uint64_t seed)
 {
     struct instance in = { .vocab = vocab };
-    shape_by_widths(&in, widths, levels);
-    furnish(&in, way, FAMILIES, &seed);
+    if (levels > 0)
+        shape_by_widths(&in, widths, levels);
+    else
+        shape_by_chance(&in, &seed);
+    furnish(&in, way, family, &seed);
     return in;
 }
 
@@ -287,190 +289,4 @@ void instance_grow(const struct instance *in, struct rng *rng, int prefix, struc
     }
     if (in->lie == CHOSEN_AFTER_LATER)
         choose_after_later(in, g);
-}
-
-// ---- the law
-
-static bool is_path(const struct draft *d, const struct judgement *j)
-{
-    if (j->n < 1 || j->n > d->n || j->node[0] != 0)
-        return false;
-    for (int i = 1; i < j->n; i++)
-        if (d->parent[j->node[i]] != j->node[i - 1] || d->token[j->node[i]] != j->token[i - 1])
-            return false;
-    return true;
-}
-
-// Of rules that try one child after another: how likely it was that these trials fell out as they did.
-static double product_of_trials(const struct draft *d, const struct judgement *j)
-{
-    bool stood[LAW_NODES] = { false };
-    double product = 1;
-    for (int i = 1; i < j->n; i++)
-        stood[j->node[i]] = true;
-    for (int c = 1; c < d->n; c++) {
-        if (isnan(j->trial_p[c]))
-            continue;
-        double p = j->trial_p[c], q = j->trial_q[c], a = p <= 0 ? 0 : p >= q ? 1 : p / q;
-        product *= stood[c] ? a : 1 - a;
-    }
-    return product;
-}
-
-// Half the distance between the mass on texts of depth + 1 tokens, shorter outputs continued by the target, and the
-// target's own. mass (texts of up to depth + 1 tokens) is used up.
-static double distance_to_target(const struct instance *in, double *mass, double *own)
-{
-    int v = in->vocab;
-    double distance = 0;
-    own[0] = 1;
-    for (int s = 0; s < in->prefixes; s++) {
-        double sum = 0;
-        for (int x = 0; x < v; x++)
-            sum += in->p[s * v + x];
-        for (int x = 0; x < v; x++) {
-            double next = in->p[s * v + x] / sum;
-            mass[s * v + 1 + x] += mass[s] * next;
-            own[s * v + 1 + x] = own[s] * next;
-            if (s * v + 1 + x >= in->prefixes) // a text of full length
-                distance += fabs(mass[s * v + 1 + x] - own[s * v + 1 + x]) / 2;
-        }
-    }
-    return distance;
-}
-
-static bool same_draft(const struct growth *a, const struct growth *b)
-{
-    size_t n = (size_t)a->draft.n;
-    return a->draft.n == b->draft.n && memcmp(a->token, b->token, n * sizeof(a->token[0])) == 0 &&
-           memcmp(a->from, b->from, n * sizeof(a->from[0])) == 0;
-}
-
-struct finding law_examine(const struct instance *in, const struct rule *rule, const void *options)
-{
-    struct finding f = { .sound = true, .instances = 1 };
-    size_t texts = (size_t)in->prefixes * (size_t)in->vocab + 1;
-    double *mass = xcalloc(2 * texts, sizeof(*mass)), total = 0, accepted = 0;
-    double ended[LAW_NODES] = { 0 }, end[LAW_NODES];
-    struct judgement j = judgement_create(LAW_NODES, in->vocab);
-    struct growth g, seen = { .draft = { .n = 0 } }; // seen: the draft that end[] is the law of
-    struct outcomes o;
-
-    outcomes_begin(&o);
-    o.rng.root = 7;
-    while (outcomes_next(&o)) {
-        instance_grow(in, &o.rng, 0, &g);
-        rule->judge(&g.draft, &g.p.rows, options, &o.rng, &j);
-        double probability = outcomes_probability(&o);
-        total += probability;
-        if (!is_path(&g.draft, &j)) {
-            f.sound = false;
-            break;
-        }
-        size_t text = 0;
-        for (int i = 0; i < j.n; i++)
-            text = text * (size_t)in->vocab + 1 + (size_t)j.token[i];
-        mass[text] += probability;
-
-        if (rule->law == NULL)
-            continue;
-        if (!same_draft(&g, &seen)) {
-            rule->law(&g.draft, &g.p.rows, options, end);
-            seen = g;
-        }
-        int last = j.node[j.n - 1];
-        ended[g.from[last]] += probability;
-        accepted += probability * (j.n - 1);
-        for (int v = 0; v < g.draft.n; v++) {
-            ended[g.from[v]] -= probability * end[v];
-            accepted -= probability * end[v] * draft_depth(&g.draft, v);
-        }
-        f.trial_error = fmax(f.trial_error, fabs(product_of_trials(&g.draft, &j) - end[last]));
-    }
-    f.lost = fabs(1 - total);
-    f.distance = distance_to_target(in, mass, mass + texts);
-    f.accepted_error = fabs(accepted);
-    for (int k = 0; k < in->nodes; k++)
-        f.law_error = fmax(f.law_error, fabs(ended[k]));
-    f.repeated = o.repeated;
-    f.runs = o.runs;
-    outcomes_end(&o);
-    judgement_destroy(&j);
-    free(mass);
-    return f;
-}
-
-// ---- the sweep
-
-static void worse_of(struct finding *f, const struct finding *g)
-{
-    f->distance = fmax(f->distance, g->distance);
-    f->lost = fmax(f->lost, g->lost);
-    f->law_error = fmax(f->law_error, g->law_error);
-    f->accepted_error = fmax(f->accepted_error, g->accepted_error);
-    f->trial_error = fmax(f->trial_error, g->trial_error);
-    f->sound = f->sound && g->sound;
-    f->repeated += g->repeated;
-    f->instances += g->instances;
-    f->runs += g->runs;
-}
-
-struct shape {
-    int levels, widths[3];
-};
-
-static const struct shape shapes[] = {
-    { 1, { 1 } }, { 2, { 1, 1 } }, { 3, { 1, 1, 1 } },                                      // chains
-    { 1, { 2 } }, { 1, { 3 } },    { 2, { 1, 2 } },    { 3, { 2, 1, 1 } }, { 2, { 2, 2 } }, // trees
-    { 0, { 0 } },                                                                           // by chance
-};
-
-static bool takes(const struct rule *rule, const struct shape *s, enum way way)
-{
-    bool tree = s->levels == 0;
-    for (int l = 0; l < s->levels; l++)
-        tree = tree || s->widths[l] > 1;
-    if (tree && !(rule->takes & TAKES_TREES))
-        return false;
-    bool drawn = way == ALL_DRAWN || way == MIXED, distinct = way == ALL_DISTINCT || way == MIXED;
-    return (!drawn || rule->takes & TAKES_DRAWN) && (!distinct || rule->takes & TAKES_DISTINCT);
-}
-
-// A hundred instances of each kind where that is quick; where drafts are many, as many as there are families and one
-// more.
-enum { MOST_INSTANCES = 100, LEAST_INSTANCES = FAMILIES + 1, RUNS = 30000 };
-
-static int64_t estimated_runs(const struct instance *in)
-{
-    int64_t runs = 4 * in->vocab;
-    for (int k = 1; k < in->nodes; k++)
-        if (in->drawn[k] != CHOSEN || in->choice[k] == SAMPLED || in->choice[k] == SAMPLED_IF_LIKELY)
-            runs *= in->vocab;
-    return runs;
-}
-
-struct finding law_sweep(const struct rule *rule, const void *options, enum lie lie, double enough)
-{
-    struct finding worst = { .sound = true };
-    for (size_t s = 0; s < sizeof(shapes) / sizeof(*shapes); s++)
-        for (int way = 0; way < WAYS; way++)
-            for (int vocab = 2; vocab <= LAW_VOCAB && takes(rule, &shapes[s], (enum way)way); vocab++) {
-                int64_t spent = 0;
-                for (int i = 0; i < LEAST_INSTANCES || (i < MOST_INSTANCES && spent < RUNS); i++) {
-                    uint64_t state = (((uint64_t)s * 16 + (uint64_t)way) * 16 + (uint64_t)vocab) * 1024 + (uint64_t)i;
-                    struct instance in = { .vocab = vocab, .lie = lie };
-                    if (shapes[s].levels > 0)
-                        shape_by_widths(&in, shapes[s].widths, shapes[s].levels);
-                    else
-                        shape_by_chance(&in, &state);
-                    furnish(&in, (enum way)way, (enum family)(i % (FAMILIES + 1)), &state);
-                    spent += estimated_runs(&in);
-                    struct finding f = law_examine(&in, rule, options);
-                    worse_of(&worst, &f);
-                    instance_free(&in);
-                    if (worst.distance > enough)
-                        return worst;
-                }
-            }
-    return worst;
 }

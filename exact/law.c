@@ -1,0 +1,204 @@
+#include "exact/law.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "sampling/outcomes.h"
+
+// ---- the law
+
+static bool is_path(const struct draft *d, const struct judgement *j)
+{
+    if (j->n < 1 || j->n > d->n || j->node[0] != 0)
+        return false;
+    for (int i = 1; i < j->n; i++)
+        if (d->parent[j->node[i]] != j->node[i - 1] || d->token[j->node[i]] != j->token[i - 1])
+            return false;
+    return true;
+}
+
+// Of rules that try one child after another: how likely it was that these trials fell out as they did.
+static double product_of_trials(const struct draft *d, const struct judgement *j)
+{
+    bool stood[LAW_NODES] = { false };
+    double product = 1;
+    for (int i = 1; i < j->n; i++)
+        stood[j->node[i]] = true;
+    for (int c = 1; c < d->n; c++) {
+        if (isnan(j->trial_p[c]))
+            continue;
+        double p = j->trial_p[c], q = j->trial_q[c], a = p <= 0 ? 0 : p >= q ? 1 : p / q;
+        product *= stood[c] ? a : 1 - a;
+    }
+    return product;
+}
+
+// Half the distance between the mass on texts of depth + 1 tokens, shorter outputs continued by the target, and the
+// target's own. mass (texts of up to depth + 1 tokens) is used up.
+static double distance_to_target(const struct instance *in, double *mass, double *own)
+{
+    int v = in->vocab;
+    double distance = 0;
+    own[0] = 1;
+    for (int s = 0; s < in->prefixes; s++) {
+        double sum = 0;
+        for (int x = 0; x < v; x++)
+            sum += in->p[s * v + x];
+        for (int x = 0; x < v; x++) {
+            double next = in->p[s * v + x] / sum;
+            mass[s * v + 1 + x] += mass[s] * next;
+            own[s * v + 1 + x] = own[s] * next;
+            if (s * v + 1 + x >= in->prefixes) // a text of full length
+                distance += fabs(mass[s * v + 1 + x] - own[s * v + 1 + x]) / 2;
+        }
+    }
+    return distance;
+}
+
+static bool same_draft(const struct growth *a, const struct growth *b)
+{
+    size_t n = (size_t)a->draft.n;
+    return a->draft.n == b->draft.n && memcmp(a->token, b->token, n * sizeof(a->token[0])) == 0 &&
+           memcmp(a->from, b->from, n * sizeof(a->from[0])) == 0;
+}
+
+struct finding law_examine(const struct instance *in, const struct rule *rule, const void *options)
+{
+    struct finding f = { .sound = true, .instances = 1 };
+    size_t texts = (size_t)in->prefixes * (size_t)in->vocab + 1;
+    double *mass = xcalloc(2 * texts, sizeof(*mass)), total = 0, accepted = 0, said = 0;
+    double ended[LAW_NODES] = { 0 }, end[LAW_NODES];
+    struct judgement j = judgement_create(LAW_NODES, in->vocab);
+    struct growth g, seen = { .draft = { .n = 0 } }; // seen: the draft that end[] is the law of
+    struct outcomes o;
+
+    outcomes_begin(&o);
+    o.rng.root = 7;
+    while (outcomes_next(&o)) {
+        instance_grow(in, &o.rng, 0, &g);
+        rule->judge(&g.draft, &g.p.rows, options, &o.rng, &j);
+        double probability = outcomes_probability(&o);
+        total += probability;
+        said += probability * (j.n - 1);
+        if (!is_path(&g.draft, &j)) {
+            f.sound = false;
+            break;
+        }
+        size_t text = 0;
+        for (int i = 0; i < j.n; i++)
+            text = text * (size_t)in->vocab + 1 + (size_t)j.token[i];
+        mass[text] += probability;
+
+        if (rule->law == NULL)
+            continue;
+        if (!same_draft(&g, &seen)) {
+            rule->law(&g.draft, &g.p.rows, options, end);
+            seen = g;
+        }
+        int last = j.node[j.n - 1];
+        ended[g.from[last]] += probability;
+        accepted += probability * (j.n - 1);
+        for (int v = 0; v < g.draft.n; v++) {
+            ended[g.from[v]] -= probability * end[v];
+            accepted -= probability * end[v] * draft_depth(&g.draft, v);
+        }
+        f.trial_error = fmax(f.trial_error, fabs(product_of_trials(&g.draft, &j) - end[last]));
+    }
+    f.lost = fabs(1 - total);
+    f.distance = distance_to_target(in, mass, mass + texts);
+    f.accepted_error = fabs(accepted);
+    f.accepted = said;
+    for (int k = 0; k < in->nodes; k++)
+        f.law_error = fmax(f.law_error, fabs(ended[k]));
+    f.repeated = o.repeated;
+    f.runs = o.runs;
+    outcomes_end(&o);
+    judgement_destroy(&j);
+    free(mass);
+    return f;
+}
+
+// ---- the sweep
+
+static void worse_of(struct finding *f, const struct finding *g)
+{
+    f->distance = fmax(f->distance, g->distance);
+    f->lost = fmax(f->lost, g->lost);
+    f->law_error = fmax(f->law_error, g->law_error);
+    f->accepted_error = fmax(f->accepted_error, g->accepted_error);
+    f->trial_error = fmax(f->trial_error, g->trial_error);
+    f->sound = f->sound && g->sound;
+    f->repeated += g->repeated;
+    f->instances += g->instances;
+    f->runs += g->runs;
+}
+
+struct shape {
+    int levels, widths[LAW_DEPTH];
+};
+
+static const struct shape shapes[] = {
+    { 1, { 1 } },       { 2, { 1, 1 } }, { 3, { 1, 1, 1 } }, { 4, { 1, 1, 1, 1 } }, // chains
+    { 1, { 2 } },       { 1, { 3 } },    { 2, { 2, 1 } },    { 2, { 3, 1 } },       // several of them
+    { 3, { 2, 1, 1 } }, { 2, { 1, 2 } }, { 2, { 2, 2 } },    { 3, { 1, 2, 1 } },    // trees
+    { 0, { 0 } },                                                                   // by chance
+};
+
+static bool is_chain(const struct shape *s)
+{
+    bool chain = s->levels > 0;
+    for (int l = 0; l < s->levels; l++)
+        chain = chain && s->widths[l] == 1;
+    return chain;
+}
+
+static unsigned kinds(const struct shape *s, enum way way)
+{
+    static const unsigned of[] = { [ALL_CHOSEN] = TAKES_CHOSEN,
+                                   [ALL_DRAWN] = TAKES_DRAWN,
+                                   [ALL_DISTINCT] = TAKES_DISTINCT,
+                                   [MIXED] = TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT };
+    bool chains = s->levels > 0;
+    for (int l = 1; l < s->levels; l++)
+        chains = chains && s->widths[l] == 1;
+    return of[way] | (is_chain(s) ? 0 : chains ? TAKES_CHAINS : TAKES_TREES);
+}
+
+// How many drafts there are to be walked through, if every token is drawn.
+static int64_t drafts_of(const struct shape *s, int vocab)
+{
+    enum { BY_CHANCE = 5 }; // guesses, on average
+    int64_t drafts = 1;
+    int nodes = s->levels == 0 ? BY_CHANCE : 0;
+    for (int l = 0, level = 1; l < s->levels; l++)
+        nodes += level *= s->widths[l];
+    for (int k = 0; k < nodes; k++)
+        drafts *= vocab;
+    return drafts;
+}
+
+struct finding law_sweep(const struct rule *rule, const void *options, enum lie lie, struct effort e, double enough)
+{
+    struct finding worst = { .sound = true };
+    for (size_t s = 0; s < sizeof(shapes) / sizeof(*shapes); s++)
+        for (int way = 0; way < WAYS; way++)
+            for (int vocab = 2; vocab <= LAW_VOCAB; vocab++) {
+                const struct shape *shape = &shapes[s];
+                if (takes_beyond(rule->takes, kinds(shape, (enum way)way)) != 0 || drafts_of(shape, vocab) > e.drafts)
+                    continue;
+                for (int i = 0; i < (is_chain(shape) ? e.chains : e.trees); i++) {
+                    uint64_t seed = (((uint64_t)s * 16 + (uint64_t)way) * 16 + (uint64_t)vocab) * 65536 + (uint64_t)i;
+                    struct instance in = instance_create(shape->widths, shape->levels, vocab, (enum way)way,
+                                                         (enum family)(i % (FAMILIES + 1)), seed);
+                    in.lie = lie;
+                    struct finding f = law_examine(&in, rule, options);
+                    worse_of(&worst, &f);
+                    instance_free(&in);
+                    if (worst.distance > enough)
+                        return worst;
+                }
+            }
+    return worst;
+}
