@@ -70,3 +70,4 @@ bool decoder_has_room(const struct decoder *d);
 bool decoder_start(struct decoder *d, const struct assignment *a, struct error *err);
 bool decoder_step(struct decoder *d, struct error *err); // every live sequence, one pass
 int decoder_live(const struct decoder *d);
+int decoder_slot(const struct decoder *d, int64_t sequence); // of one that is live; -1: it is not

@@ -14,6 +14,12 @@ const char *const lie_names[LIES] = {
     [DISTINCT_AS_DRAWN] = "draws without the earlier siblings and calls it independent",
     [PRUNED_AS_DRAWN] = "draws and drops what came out unlikely",
     [CHOSEN_AFTER_LATER] = "chooses by what a later sibling was drawn as",
+    [TOP_AS_DRAWN] = "draws from the likeliest and reports the whole row",
+    [BEST_AS_DRAWN] = "draws two siblings and keeps the likelier",
+    [RANKED_AS_DRAWN] = "takes the likeliest in turn and calls them drawn",
+    [ROUNDED_AS_DRAWN] = "draws from a row of fewer bits than it reports",
+    [UNMAPPED_AS_DRAWN] = "reports its row by the numbers of its own vocabulary",
+    [PADDING_IN_ROW] = "never draws padding but reports a row with mass on it",
 };
 
 // ---- instances
@@ -224,24 +230,90 @@ static int chosen_token(const struct instance *in, int k, const struct growth *g
     }
 }
 
+static float to_bfloat16(float x)
+{
+    union {
+        float x;
+        uint32_t bits;
+    } u = { .x = x };
+    u.bits = (u.bits + 0x7fff + (u.bits >> 16 & 1)) & 0xffff0000;
+    return u.x;
+}
+
+// What a liar draws from, w (vocab), in place of the row that it reports.
+static void bend(enum lie lie, double *w, int vocab)
+{
+    int best = heaviest(w, vocab), second = best == 0 ? 1 : 0;
+    for (int x = 0; x < vocab; x++)
+        second = x != best && w[x] > w[second] ? x : second;
+    for (int x = 0; x < vocab; x++) {
+        if (lie == SHARPENED_AS_DRAWN)
+            w[x] *= w[x];
+        if (lie == TOP_AS_DRAWN && x != best && x != second)
+            w[x] = 0;
+        if (lie == ROUNDED_AS_DRAWN)
+            w[x] = to_bfloat16((float)w[x]);
+        if (lie == PADDING_IN_ROW && x == vocab - 1)
+            w[x] = 0;
+    }
+}
+
 static int drawn_token(const struct instance *in, int k, const struct growth *g, int parent, double *w, struct rng *rng)
 {
-    bool distinct = in->drawn[k] == DRAWN_DISTINCT || in->lie == DISTINCT_AS_DRAWN;
-    double left = 0, mean = 0;
-    for (int x = 0; x < in->vocab; x++) {
+    bool distinct = in->drawn[k] == DRAWN_DISTINCT || in->lie == DISTINCT_AS_DRAWN || in->lie == RANKED_AS_DRAWN;
+    double left = 0;
+    for (int x = 0; x < in->vocab; x++)
         if (distinct && is_earlier_sibling(&g->draft, parent, x))
             w[x] = 0;
-        if (in->lie == SHARPENED_AS_DRAWN)
-            w[x] *= w[x];
+    bend(in->lie, w, in->vocab);
+    for (int x = 0; x < in->vocab; x++)
         left += w[x];
-        mean += w[x] / in->vocab;
-    }
     if (left <= 0)
         return -1; // the siblings have used up the row
-    if (in->lie == LIKELIEST_AS_DRAWN)
+    if (in->lie == LIKELIEST_AS_DRAWN || in->lie == RANKED_AS_DRAWN)
         return heaviest(w, in->vocab);
     int x = rng->pick(rng, w, in->vocab, (struct address){ FOR_DRAFT, rng->root, k });
-    return in->lie == PRUNED_AS_DRAWN && w[x] < 0.7 * mean ? -1 : x;
+    if (in->lie == PRUNED_AS_DRAWN && w[x] < 0.7 * left / in->vocab)
+        return -1;
+    return in->lie == UNMAPPED_AS_DRAWN ? (x + 1) % in->vocab : x;
+}
+
+// Node k of the instance came out as x below parent, but a sibling that was drawn before stands in for both of them.
+static bool is_outdone(const struct instance *in, struct growth *g, int parent, int x)
+{
+    struct draft *d = &g->draft;
+    const float *q = in->q + g->prefix[parent] * in->vocab;
+    int s = draft_next_child(d, parent, parent);
+    if (s < 0 || d->drawn[s] != DRAWN || draft_next_child(d, s, s) >= 0)
+        return false;
+    if (q[x] > q[d->token[s]]) {
+        d->token[s] = x;
+        g->prefix[s] = g->prefix[parent] * in->vocab + 1 + x;
+    }
+    return true;
+}
+
+static bool is_unlikely(const struct instance *in, const struct growth *g, int node)
+{
+    const float *q = in->q + g->prefix[g->draft.parent[node]] * in->vocab;
+    return q[g->draft.token[node]] * (float)in->vocab < 0.7F;
+}
+
+// Whether the drafter is done with a text, for reasons that are no lie.
+static bool stops_at(const struct instance *in, const struct growth *g, int node)
+{
+    const struct draft *d = &g->draft;
+    if (node == 0)
+        return false;
+    if (in->lie == STOPS_AFTER_UNLIKELY)
+        return is_unlikely(in, g, node);
+    if (in->lie != LEAVES_BESIDE_UNLIKELY)
+        return false;
+    for (int s = draft_next_child(d, d->parent[node], d->parent[node]); s >= 0;
+         s = draft_next_child(d, d->parent[node], s))
+        if (s != node && is_unlikely(in, g, s))
+            return true;
+    return false;
 }
 
 // Every chosen leaf takes the token after that of a later sibling, where all the later ones were drawn independently.
@@ -275,13 +347,13 @@ void instance_grow(const struct instance *in, struct rng *rng, int prefix, struc
     for (int k = 1; k < in->nodes; k++) {
         int parent = at[in->parent[k]];
         at[k] = -1;
-        if (parent < 0)
+        if (parent < 0 || stops_at(in, g, parent))
             continue;
         double w[LAW_VOCAB];
         for (int x = 0; x < in->vocab; x++)
             w[x] = in->q[g->prefix[parent] * in->vocab + x];
         int x = in->drawn[k] == CHOSEN ? chosen_token(in, k, g, parent, w, rng) : drawn_token(in, k, g, parent, w, rng);
-        if (x < 0)
+        if (x < 0 || (in->lie == BEST_AS_DRAWN && in->drawn[k] == DRAWN && is_outdone(in, g, parent, x)))
             continue;
         at[k] = draft_add(&g->draft, parent, x, (enum drawn)in->drawn[k]);
         g->prefix[at[k]] = g->prefix[parent] * in->vocab + 1 + x;

@@ -24,7 +24,16 @@ enum lie { // what a drafter may do that it must not
     DISTINCT_AS_DRAWN,  // drawn without the earlier siblings, called independent
     PRUNED_AS_DRAWN,    // drawn, then dropped because it came out as something unlikely
     CHOSEN_AFTER_LATER, // chosen by what a sibling that stands later was drawn as
+    TOP_AS_DRAWN,       // drawn from the two likeliest, the whole row reported
+    BEST_AS_DRAWN,      // of two siblings that were drawn the likelier is kept
+    RANKED_AS_DRAWN,    // the likeliest that no sibling has, called a draw
+    ROUNDED_AS_DRAWN,   // drawn from the row rounded to bfloat16
+    UNMAPPED_AS_DRAWN,  // the row is in the numbers of the drafter's own vocabulary, the token in the target's
+    PADDING_IN_ROW,     // the last id is padding: never drawn, and yet there is mass on it in the row
     LIES,
+    // No lies, as these may be done: what comes below a token may depend on what it and its siblings are.
+    STOPS_AFTER_UNLIKELY = LIES, // nothing comes below a token that came out as something unlikely
+    LEAVES_BESIDE_UNLIKELY,      // nor below one with such a sibling
 };
 extern const char *const lie_names[LIES];
 

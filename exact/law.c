@@ -35,9 +35,7 @@ static double product_of_trials(const struct draft *d, const struct judgement *j
     return product;
 }
 
-// Half the distance between the mass on texts of depth + 1 tokens, shorter outputs continued by the target, and the
-// target's own. mass (texts of up to depth + 1 tokens) is used up.
-static double distance_to_target(const struct instance *in, double *mass, double *own)
+double law_distance(const struct instance *in, double *mass, double *own)
 {
     int v = in->vocab;
     double distance = 0;
@@ -107,7 +105,7 @@ struct finding law_examine(const struct instance *in, const struct rule *rule, c
         f.trial_error = fmax(f.trial_error, fabs(product_of_trials(&g.draft, &j) - end[last]));
     }
     f.lost = fabs(1 - total);
-    f.distance = distance_to_target(in, mass, mass + texts);
+    f.distance = law_distance(in, mass, mass + texts);
     f.accepted_error = fabs(accepted);
     f.accepted = said;
     for (int k = 0; k < in->nodes; k++)

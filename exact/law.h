@@ -24,6 +24,11 @@ struct finding {           // of one instance, or the worst of many
 
 struct finding law_examine(const struct instance *in, const struct rule *rule, const void *options);
 
+// Half the distance between the mass on texts of depth + 1 tokens, shorter outputs continued by the target, and the
+// target's own. Texts are numbered as prefixes are. mass: (texts of up to depth + 1 tokens) what was put out, and on
+// return continued; own: (the same) 0 on entry, the target's on return.
+double law_distance(const struct instance *in, double *mass, double *own);
+
 // How much is walked through: instances of each chain configuration and of each tree configuration (a shape, a way of
 // drawing, a vocabulary), the families of rows in turn; configurations of more than so many drafts are left out.
 struct effort {

@@ -77,6 +77,8 @@ static struct settings *cell_settings(const struct opened *o, struct cell cell, 
     settings_put(s, "limits", limits_settings(o));
     put_int(s, "seed", (long long)e->seed);
     put_text(record, "trials", e->trials ? "true" : "false");
+    if (e->expected) // a key that came later: cells without it are known by the hash they had
+        put_text(record, "expected", "true");
     settings_put(s, "record", record);
     settings_put(cells, "sampling", settings_copy(e->sampling.entry[cell.sampling].settings));
     settings_put(cells, "batch", settings_copy(e->batch.entry[cell.batch].settings));

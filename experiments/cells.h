@@ -48,6 +48,7 @@ struct experiment {
     uint64_t seed;
     int repeat;
     bool trials;     // a row for each guess that was looked at
+    bool expected;   // what each draft is worth to every rule
     bool none_added; // the file did not list `none`, by which all others are measured
     struct entries sampling, batch, rule, drafter;
 };

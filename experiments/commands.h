@@ -15,3 +15,4 @@ int command_prune(int argc, char **argv);
 int command_quantize(int argc, char **argv);
 int command_inflate(int argc, char **argv);
 int command_list(int argc, char **argv);
+int command_exact(int argc, char **argv);

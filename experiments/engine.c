@@ -255,6 +255,7 @@ bool pairing_open(struct pairing *p, struct target *t, const char *beside, int s
         .nodes = p->drafter->nodes,
         .live = t->live,
         .cache = t->cache,
+        .watch = p->watch,
     };
     if (p->rows > model_rows(t->model))
         fail(err, "%d slots with drafts of %d nodes by drafter %s need passes of %d rows, the target was opened for %d",

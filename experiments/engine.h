@@ -14,6 +14,7 @@
 #include "models/kv_cache.h"
 #include "models/tokenizer.h"
 #include "sampling/sampling.h"
+#include "verifier/verifier.h"
 
 struct backend;
 struct drafter;
@@ -89,8 +90,9 @@ struct pairing { // start with { 0 }; must stay where it is while open: the veri
     struct sampling sampling; // owned
     struct drafter *drafter;  // these two from pairing_open on
     struct verifier *verifier;
-    int rows; // of a pass: slots * the drafter's nodes. Set too when pairing_open fails because the
-};            // target was opened for fewer: open it for so many and try again
+    struct watch watch; // of its steps; set before pairing_open, { 0 }: nobody
+    int rows;           // of a pass: slots * the drafter's nodes. Set too when pairing_open fails because the
+};                      // target was opened for fewer: open it for so many and try again
 
 // Each a mapping with the key `kind` (sampling: of the stages' names); NULL: drafter none, rule rejection, temperature
 // 1. An unknown kind or option, and a rule that does not take what the drafter makes, are errors with file and line.

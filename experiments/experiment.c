@@ -216,7 +216,7 @@ static bool read_limits(struct experiment *e, struct error *err)
 
 static bool read_numbers(struct experiment *e, struct error *err)
 {
-    static const char *const keys[] = { "trials", NULL };
+    static const char *const keys[] = { "trials", "expected", NULL };
     const struct settings *seed = settings_get(e->file, "seed"), *record = settings_get(e->file, "record");
     long long v = 0;
     if (seed != NULL && !settings_int(seed, "seed", 0, LLONG_MAX, &v, err))
@@ -224,7 +224,8 @@ static bool read_numbers(struct experiment *e, struct error *err)
     e->seed = (uint64_t)v;
     e->repeat = 1;
     return read_int(e->file, "repeat", 1, MAX_REPEATS, &e->repeat, err) &&
-           (record == NULL || (is_map_of(record, "record", keys, err) && read_bool(record, "trials", &e->trials, err)));
+           (record == NULL || (is_map_of(record, "record", keys, err) && read_bool(record, "trials", &e->trials, err) &&
+                               read_bool(record, "expected", &e->expected, err)));
 }
 
 // ---- cells

@@ -10,6 +10,7 @@
 #include "decode/decode.h"
 #include "drafters/drafter.h"
 #include "experiments/cells.h"
+#include "experiments/expectation.h"
 #include "experiments/recorder.h"
 #include "models/model.h"
 
@@ -26,13 +27,21 @@ static bool open_contender(struct contender *c, struct opened *o, int *rows, str
                       e->sampling.entry[c->cell.sampling].settings, err))
         return false;
     struct error why;
+    c->recorder = recorder_create(batch, e->trials);
+    const bool expected = e->expected && !c->none;
+    if (expected)
+        c->pairing.watch = recorder_watch(c->recorder);
     bool ok = pairing_open(&c->pairing, &o->target, e->folder, batch, o->context, &why);
     *rows = c->pairing.rows;
     if (!ok) {
         const struct settings *given = e->drafter.entry[c->cell.drafter].given;
         return given != NULL ? settings_fail(err, given, "%s", why.text) : fail(err, "%s", why.text);
     }
-    c->recorder = recorder_create(batch, e->trials);
+    if (expected)
+        recorder_expects(c->recorder,
+                         expecter_create(c->pairing.rule, c->pairing.rule_options,
+                                         drafter_makes(c->pairing.type, c->pairing.drafter_options),
+                                         c->pairing.drafter->nodes, (int)model_shape(o->target.model)->vocab));
     c->decoder =
         decoder_create(c->pairing.verifier, c->pairing.drafter, batch, e->seed, recorder_listener(c->recorder), err);
     if (c->decoder == NULL)

@@ -21,6 +21,7 @@ static const struct {
     { "prune", "a smaller model from some of a model's layers", command_prune },
     { "quantize", "the model at another precision", command_quantize },
     { "inflate", "a larger model that computes the same function", command_inflate },
+    { "exact", "prove rules exact, and put a pair's texts to the test", command_exact },
     { "list", "drafters, rules and sampling stages with their options", command_list },
 };
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };

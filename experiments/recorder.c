@@ -10,6 +10,7 @@
 
 #include "core/draft.h"
 #include "core/memory.h"
+#include "experiments/expectation.h"
 #include "experiments/transcript.h"
 #include "verifier/rule.h"
 
@@ -20,15 +21,24 @@ struct recording { // of one sequence
     size_t n_steps, steps_room;
     struct trial_row *trial; // (n_trials) of all steps, one behind the other
     size_t n_trials, trials_room;
+    struct expected_row *expected; // (n_expected) likewise
+    size_t n_expected, expected_room;
     int32_t *token; // (n)
     int n;
     int64_t prefill_ns, decode_ns, wall_ns;
     const char *stop;
 };
 
+struct weighed { // a step's expectation, until the step is reported
+    const struct draft *draft;
+    struct expectation worth;
+};
+
 struct recorder {
     int slots;
     bool trials;
+    struct expecter *expecter;   // NULL: not asked for
+    struct weighed *weighed;     // (slots)
     struct recording *recording; // (slots)
 };
 
@@ -79,6 +89,33 @@ static void record_trials(struct recording *g, const struct step *s)
     }
 }
 
+static void weigh(void *self, const struct judged *j)
+{
+    struct recorder *r = self;
+    struct weighed *w = &r->weighed[j->request->slot];
+    w->draft = j->request->draft;
+    expect(r->expecter, j, &w->worth);
+}
+
+static const struct expectation *worth_of(const struct recorder *r, const struct step *s)
+{
+    for (int i = 0; i < r->slots && r->expecter != NULL; i++)
+        if (r->weighed[i].draft == s->draft)
+            return &r->weighed[i].worth;
+    return NULL;
+}
+
+static void record_expected(struct recording *g, const struct expectation *x)
+{
+    for (int i = 0; i < x->n; i++) {
+        if (g->n_expected == g->expected_room) {
+            g->expected_room = grown(g->expected_room, g->n_expected + 1);
+            g->expected = xrealloc(g->expected, g->expected_room * sizeof(*g->expected));
+        }
+        g->expected[g->n_expected++] = (struct expected_row){ x->by[i].rule, x->by[i].accepted, x->by[i].first };
+    }
+}
+
 static void record_step(void *self, const struct step *s)
 {
     struct recorder *r = self;
@@ -88,6 +125,9 @@ static void record_step(void *self, const struct step *s)
     size_t before = g->n_trials;
     if (r->trials)
         record_trials(g, s);
+    const struct expectation *x = worth_of(r, s);
+    if (x != NULL)
+        record_expected(g, x);
     if (g->n_steps == g->steps_room) {
         g->steps_room = grown(g->steps_room, g->n_steps + 1);
         g->step = xrealloc(g->step, g->steps_room * sizeof(*g->step));
@@ -96,8 +136,10 @@ static void record_step(void *self, const struct step *s)
         .drafted = s->draft->n - 1,
         .depth = draft_deepest(s->draft),
         .accepted = transcript_accepted(s),
-        .expected = NAN,
-        .variance = NAN,
+        .expected = x != NULL ? x->accepted : NAN,
+        .variance = x != NULL ? x->variance : NAN,
+        .stood = x != NULL ? x->stood : -1,
+        .n_by_rule = x != NULL ? x->n : 0,
         .propose_ns = s->propose_ns,
         .verify_ns = s->verify_ns,
         .advance_ns = s->advance_ns,
@@ -127,6 +169,7 @@ struct recorder *recorder_create(int slots, bool trials)
     r->slots = slots;
     r->trials = trials;
     r->recording = xcalloc((size_t)slots, sizeof(*r->recording));
+    r->weighed = xcalloc((size_t)slots, sizeof(*r->weighed));
     return r;
 }
 
@@ -137,15 +180,28 @@ void recorder_destroy(struct recorder *r)
     for (int i = 0; i < r->slots; i++) {
         free(r->recording[i].step);
         free(r->recording[i].trial);
+        free(r->recording[i].expected);
         free(r->recording[i].token);
     }
+    expecter_destroy(r->expecter);
     free(r->recording);
+    free(r->weighed);
     free(r);
 }
 
 struct listener recorder_listener(struct recorder *r)
 {
     return (struct listener){ record_step, record_end, r };
+}
+
+struct watch recorder_watch(struct recorder *r)
+{
+    return (struct watch){ .judged = weigh, .self = r };
+}
+
+void recorder_expects(struct recorder *r, struct expecter *e)
+{
+    r->expecter = e;
 }
 
 void recorder_expect(struct recorder *r, int64_t sequence)
@@ -157,7 +213,7 @@ void recorder_expect(struct recorder *r, int64_t sequence)
     struct recording *g = &r->recording[i];
     g->state = EXPECTED;
     g->sequence = sequence;
-    g->n_steps = g->n_trials = 0;
+    g->n_steps = g->n_trials = g->n_expected = 0;
 }
 
 int64_t recorder_take(struct recorder *r, struct sequence_row *to)
@@ -167,10 +223,12 @@ int64_t recorder_take(struct recorder *r, struct sequence_row *to)
         if (g->state != DONE)
             continue;
         g->state = FREE;
-        size_t trial = 0;
+        size_t trial = 0, expected = 0;
         for (size_t s = 0; s < g->n_steps; s++) { // only now do the trials stay where they are
             g->step[s].trial = g->trial != NULL ? g->trial + trial : NULL;
+            g->step[s].by_rule = g->expected != NULL ? g->expected + expected : NULL;
             trial += (size_t)g->step[s].n_trials;
+            expected += (size_t)g->step[s].n_by_rule;
         }
         *to = (struct sequence_row){
             .new_tokens = g->n,

@@ -3,6 +3,7 @@
 // A sequence and everything that belongs to it is one transaction, so that a runner killed at any moment leaves whole
 // sequences behind and nothing else.
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,8 +34,9 @@ static const char new_pair_sql[] = "INSERT INTO pair (experiment, started) VALUE
 static const char new_sequence_sql[] =
     "INSERT INTO sequence (run, pair, prompt, prompt_id, category, turn, repeat, prompt_tokens, new_tokens, steps, prefill_ns,"
     " decode_ns, wall_ns, tokens, text_hash, text, stop) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) RETURNING id";
-static const char new_step_sql[] = "INSERT INTO step VALUES (?,?,?,?,?,?,?,?,?,?,?,?)";
+static const char new_step_sql[] = "INSERT INTO step VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)";
 static const char new_trial_sql[] = "INSERT INTO trial VALUES (?,?,?,?,?,?,?,?,?,?)";
+static const char new_expected_sql[] = "INSERT INTO step_rule VALUES (?,?,?,?,?)";
 static const char turn_sql[] =
     "SELECT pair, tokens FROM sequence WHERE run = ? AND prompt = ? AND turn = ? AND repeat = ?"
     " ORDER BY id DESC LIMIT 1";
@@ -209,6 +211,17 @@ static bool new_trial(struct store *s, int64_t sequence, int step, const struct 
     return perform(q, err);
 }
 
+static bool new_expected(struct store *s, int64_t sequence, int step, const struct expected_row *r, struct error *err)
+{
+    struct query *q = query_again(s, new_expected_sql);
+    query_put_int(q, sequence);
+    query_put_int(q, step);
+    query_put_text(q, r->rule);
+    query_put_real(q, r->accepted);
+    query_put_real(q, r->first);
+    return perform(q, err);
+}
+
 // left: tokens of the text that earlier steps did not bring. A stop string may take back more than the last step
 // brought.
 static bool new_step(struct store *s, int64_t sequence, int step, const struct step_row *r, int left, struct error *err)
@@ -226,9 +239,12 @@ static bool new_step(struct store *s, int64_t sequence, int step, const struct s
     query_put_int(q, r->verify_ns);
     query_put_int(q, r->advance_ns);
     query_put_int(q, r->batch);
+    query_put_real(q, r->stood < 0 ? NAN : r->stood); // NULL
     bool well = perform(q, err);
     for (int i = 0; i < r->n_trials && well; i++)
         well = new_trial(s, sequence, step, &r->trial[i], err);
+    for (int i = 0; i < r->n_by_rule && well; i++)
+        well = new_expected(s, sequence, step, &r->by_rule[i], err);
     return well;
 }
 

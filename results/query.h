@@ -7,6 +7,7 @@
 //     return query_close(q, err);          // whatever failed on the way is said here
 #pragma once
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct error;
@@ -16,11 +17,12 @@ struct store;
 struct query *query_open(struct store *s, const char *sql); // one statement; never NULL
 // the same, prepared once: sql is a constant of the program
 struct query *query_again(struct store *s, const char *sql);
-void query_put_int(struct query *q, int64_t value);      // ?1, then ?2, ...
-void query_put_real(struct query *q, double value);      // NAN: NULL
-void query_put_text(struct query *q, const char *value); // NULL: NULL; copied
-bool query_next(struct query *q);                        // false: no more rows, or it failed
-bool query_close(struct query *q, struct error *err);    // false: it failed
+void query_put_int(struct query *q, int64_t value);                   // ?1, then ?2, ...
+void query_put_real(struct query *q, double value);                   // NAN: NULL
+void query_put_text(struct query *q, const char *value);              // NULL: NULL; copied
+void query_put_blob(struct query *q, const void *data, size_t bytes); // copied
+bool query_next(struct query *q);                                     // false: no more rows, or it failed
+bool query_close(struct query *q, struct error *err);                 // false: it failed
 
 const char *store_path(const struct store *s); // for messages
 
@@ -30,6 +32,8 @@ const char *query_column(const struct query *q, int at); // its name; borrowed u
 bool query_is_null(const struct query *q, int at);
 bool query_is_text(const struct query *q, int at);
 bool query_is_int(const struct query *q, int at);
-int64_t query_int(const struct query *q, int at);      // 0 for NULL
-double query_real(const struct query *q, int at);      // NAN for NULL
+int64_t query_int(const struct query *q, int at); // 0 for NULL
+double query_real(const struct query *q, int at); // NAN for NULL
+// bytes: as many as there are; borrowed until the next row
+const void *query_blob(const struct query *q, int at, size_t *bytes);
 const char *query_text(const struct query *q, int at); // "" for NULL; borrowed until the next row

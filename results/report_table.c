@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "results/query.h"
 #include "results/report_parts.h"
 #include "results/tally.h"
 
@@ -378,7 +379,44 @@ static void put_expected(struct text *out, const struct contest *c, int width)
                           : xformat("%.0f accepted, %.1f expected, z = %.1f", r->accepted_uncut, r->expected, r->z);
         put_line(out, c, i, width, words);
         free(words);
+        if (fabs(r->z) > 5)
+            put_line(out, c, i, width,
+                     "WARNING: more than 5 standard deviations: the rule does not do what its law says, or a guess was "
+                     "not drawn as its drafter says; see `speclab exact`");
     }
+}
+
+// What other rules would have accepted of the same drafts, where that was recorded.
+static bool put_by_rule(struct store *s, struct text *out, const struct contest *c, int width, struct error *err)
+{
+    bool any = false;
+    for (int i = 0; i < c->n; i++) {
+        struct text t = { 0 };
+        double bound = NAN, own = NAN;
+        struct query *q =
+            query_open(s, "SELECT rule, accepted, first FROM by_rule WHERE run = ? ORDER BY accepted DESC");
+        query_put_int(q, c->run[i].run);
+        while (query_next(q)) {
+            const char *rule = query_text(q, 0);
+            if (strcmp(rule, "(bound)") == 0)
+                bound = query_real(q, 2);
+            else
+                text_printf(&t, "%s%s %.3f", t.n > 0 ? ", " : "", rule, query_real(q, 1));
+            if (strncmp(rule, c->run[i].rule, strlen(rule)) == 0)
+                own = query_real(q, 2);
+        }
+        if (!isnan(own) && !isnan(bound))
+            text_printf(&t, "; anything at all %.3f, of at most %.3f", own, bound);
+        if (t.n > 0) {
+            text_puts(out, any ? "" : "\nAccepted a draft, of the very same drafts, under each rule\n");
+            put_line(out, c, i, width, t.s);
+            any = true;
+        }
+        free(t.s);
+        if (!query_close(q, err))
+            return false;
+    }
+    return true;
 }
 
 // ---- notes ----
@@ -448,6 +486,7 @@ bool report_contest(struct store *s, const struct contest *c, int which, int of,
             return false;
         put_texts(out, c, width);
         put_expected(out, c, width);
+        return put_by_rule(s, out, c, width, err);
     }
     return true;
 }

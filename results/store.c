@@ -20,7 +20,7 @@
 #include "core/memory.h"
 #include "results/query.h"
 
-extern const char schema_sql[], schema_bench_sql[], views_sql[];
+extern const char schema_sql[], schema_bench_sql[], schema_exact_sql[], views_sql[];
 
 // [v] takes a database of version v to version v + 1; an empty one, [0], to the version WHOLE.
 static const char *const migration[] = {
@@ -28,6 +28,7 @@ static const char *const migration[] = {
     "ALTER TABLE run ADD COLUMN cache TEXT NOT NULL DEFAULT 'f32'", // there was no other
     schema_bench_sql,
     "ALTER TABLE bench ADD COLUMN marked_inflated INTEGER CHECK (marked_inflated IN (0, 1))", // NULL: nobody noted it
+    schema_exact_sql,
 };
 enum { WHOLE = 2 };
 enum { VERSION = sizeof(migration) / sizeof(migration[0]), OURS = 0x5350434C, PATIENCE_S = 5, KEPT = 32 };
@@ -303,6 +304,11 @@ void query_put_text(struct query *q, const char *value)
     sqlite3_bind_text(q->statement, ++q->n, value, -1, SQLITE_TRANSIENT);
 }
 
+void query_put_blob(struct query *q, const void *data, size_t bytes)
+{
+    sqlite3_bind_blob64(q->statement, ++q->n, data, bytes, SQLITE_TRANSIENT);
+}
+
 bool query_next(struct query *q)
 {
     if (q->failed || q->ended) // SQLite would begin again
@@ -362,6 +368,13 @@ int64_t query_int(const struct query *q, int at)
 double query_real(const struct query *q, int at)
 {
     return query_is_null(q, at) ? NAN : sqlite3_column_double(q->statement, at);
+}
+
+const void *query_blob(const struct query *q, int at, size_t *bytes)
+{
+    const void *data = sqlite3_column_blob(q->statement, at);
+    *bytes = (size_t)sqlite3_column_bytes(q->statement, at);
+    return data;
 }
 
 const char *query_text(const struct query *q, int at)

@@ -41,14 +41,23 @@ struct trial_row {         // a guess that was looked at
     bool stood;
 };
 
+struct expected_row { // of the same draft, under a rule; "(bound)": what no exact rule can surpass
+    const char *rule; // a constant
+    double accepted;  // E[accepted | draft]; NAN: not known
+    double first;     // the chance that anything of it stands
+};
+
 struct step_row {
     int drafted, depth;                        // nodes without the root; depth of the deepest
     int accepted;                              // nodes that stood and are in the text (cut at an end of text or limit)
     double expected, variance;                 // E[accepted | draft], NAN when not recorded
+    int stood;                                 // nodes that stood, before the text's end cut them; -1: not recorded
     int64_t propose_ns, verify_ns, advance_ns; // of the whole batch
     int batch;                                 // sequences in the pass
     const struct trial_row *trial;
     int n_trials;
+    const struct expected_row *by_rule; // (n_by_rule) none unless expected is recorded
+    int n_by_rule;
 };
 
 struct sequence_row {

@@ -48,17 +48,28 @@ GROUP BY q.run, t.depth, t.rank;
 DROP VIEW IF EXISTS expected;
 CREATE VIEW expected AS
 -- Accepted tokens against what the rule's law expects of the drafts, where that was recorded. Before an end of text cuts
--- them: of a cut step the trials that stood are counted. z = (accepted - expected) / sqrt(variance) is N(0, 1) if the rule does
--- what its law says; |z| above 4 is a bug, or a temperature 0 run, which has no variance and must have no difference.
+-- them: step.stood, or, where that was not recorded, the trials that stood in a cut step. z = (accepted - expected) /
+-- sqrt(variance) is N(0, 1) if the rule does what its law says; |z| above 5 is a bug. A run at temperature 0 has no variance,
+-- and must have no difference.
 SELECT run, count(*) AS steps, sum(accepted) AS accepted_tokens, sum(expected) AS expected_tokens, sum(variance) AS variance,
        CASE WHEN sum(variance) > 0 THEN (sum(accepted) - sum(expected)) / sqrt(sum(variance)) END AS z
 FROM (SELECT q.run, t.expected, t.variance,
-             CASE WHEN t.tokens > t.accepted THEN t.accepted
+             CASE WHEN t.stood IS NOT NULL THEN t.stood
+                  WHEN t.tokens > t.accepted THEN t.accepted
                   ELSE max(t.accepted, (SELECT count(*) FROM trial AS g
                                         WHERE g.sequence = t.sequence AND g.step = t.step AND g.stood)) END AS accepted
       FROM step AS t JOIN sequence AS q ON q.id = t.sequence
       WHERE t.drafted > 0 AND t.expected IS NOT NULL)
 GROUP BY run;
+
+DROP VIEW IF EXISTS by_rule;
+CREATE VIEW by_rule AS
+-- What each rule would have accepted of the very drafts that a run recorded (record: {expected: true}), a draft. first: the
+-- chance that anything of a draft stands, which the row (bound) bounds for exact rules where it is known (known: of how many
+-- drafts). Drafts are those of a text that this run's own rule made: another rule would have gone another way.
+SELECT q.run, x.rule, count(*) AS drafts, avg(x.accepted) AS accepted, avg(x.first) AS first, count(x.first) AS known
+FROM step_rule AS x JOIN sequence AS q ON q.id = x.sequence
+GROUP BY q.run, x.rule;
 
 DROP VIEW IF EXISTS steps;
 CREATE VIEW steps AS

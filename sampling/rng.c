@@ -50,14 +50,27 @@ double philox_uniform(uint64_t seed, uint64_t sequence, struct address at, uint3
     return bits53(philox_block(seed, sequence, at, index / 2), index % 2) * 0x1p-53;
 }
 
-static bool philox_coin(struct rng *self, double num, double den, struct address at)
+struct counter philox_counter(uint64_t sequence, struct address at, uint32_t index)
 {
-    const struct philox *p = (const struct philox *)self;
+    struct counter c = { .half = index % 2 };
+    memcpy(c.word, counter_of(sequence, at, index / 2).v, sizeof(c.word));
+    return c;
+}
+
+bool rng_coin_of(double u, double num, double den)
+{
     if (num <= 0)
         return false;
     if (num >= den) // before the uniform: with num == den, u * den < num may fail in the last bit
         return true;
-    return philox_uniform(p->seed, p->sequence, at, 0) * den < num;
+    return u * den < num;
+}
+
+static bool philox_coin(struct rng *self, double num, double den, struct address at)
+{
+    const struct philox *p = (const struct philox *)self;
+    double u = num > 0 && num < den ? philox_uniform(p->seed, p->sequence, at, 0) : 0;
+    return rng_coin_of(u, num, den);
 }
 
 // Weights as they come: doubles, or a row of floats that is written out a stretch at a time.
@@ -94,17 +107,17 @@ static void sum_up(void *of, int stretch)
 
 // A row is summed by parts. The walk passes over whole parts and then goes through one of them; where rounding would
 // lead it beyond, it ends at the last that has any weight.
-static int pick_by_inversion(const struct philox *p, const struct weights *w, struct address at)
+static int pick_by_inversion(struct workers workers, const struct weights *w, double u)
 {
     struct sums s;
     double room[AT_ONCE], sum = 0, before = 0, below = 0;
     int parts = (w->n + AT_ONCE - 1) / AT_ONCE, there = 0, last = -1;
     assert(w->n <= PHILOX_INDICES);
     s.weights = w;
-    workers_run(p->workers, (w->n + RUN - 1) / RUN, sum_up, &s);
+    workers_run(workers, (w->n + RUN - 1) / RUN, sum_up, &s);
     for (int k = 0; k < parts; k++)
         sum += s.part[k];
-    double target = philox_uniform(p->seed, p->sequence, at, 0) * sum;
+    double target = u * sum;
     for (int k = 0; k < parts && before <= target; k++)
         if (s.part[k] > 0) {
             there = k;
@@ -127,10 +140,23 @@ static int pick_by_inversion(const struct philox *p, const struct weights *w, st
 
 struct race {
     const struct weights *weights;
-    struct block block; // of index 0
+    const double *given; // (n) uniforms of 53 bits; NULL: Philox's
+    struct block block;  // of index 0
     int winner[PHILOX_INDICES / RUN];
     double time[PHILOX_INDICES / RUN]; // the winner's
 };
+
+// u of indices [from, from + n), as rng.h says; room for n rounded up to LOOP_STEP.
+static void race_uniforms(const struct race *r, int from, int n, double *u)
+{
+    struct block block = r->block;
+    block.counter[0] += (uint32_t)from / 2;
+    if (r->given == NULL)
+        loops()->uniforms(u, n, block);
+    else
+        for (int i = 0; i < n; i++)
+            u[i] = r->given[from + i] + 0x1p-54;
+}
 
 // The fastest of one stretch.
 static void run(void *of, int stretch)
@@ -142,11 +168,9 @@ static void run(void *of, int stretch)
         double u[AT_ONCE], room[AT_ONCE], sum;
         int n = end - from < AT_ONCE ? end - from : AT_ONCE;
         const double *w = weights_from(r->weights, from, n, room, &sum);
-        struct block block = r->block;
-        block.counter[0] += (uint32_t)from / 2;
         if (!(sum > 0))
             continue;
-        loops()->uniforms(u, n, block);
+        race_uniforms(r, from, n, u);
         // -log(1 - u) >= u: most are too late, and need no logarithm to see it
         for (int i = loops()->first_below(u, w, best, 0, n); i < n; i = loops()->first_below(u, w, best, i + 1, n)) {
             double time = -log1p(-u[i]) / w[i];
@@ -163,26 +187,42 @@ static void run(void *of, int stretch)
 // Everyone runs at the speed of its weight, the first at the line wins. The uniform of index i is the same whatever the
 // weights, which is what makes two races alike. 1 - u is never formed: winners have u near 0, where a double has bits
 // to spare.
-static int pick_by_race(const struct philox *p, const struct weights *w, struct address at)
+static int pick_by_race(struct workers workers, struct race *r)
 {
-    struct race r;
-    int first = -1, stretches = (w->n + RUN - 1) / RUN;
-    assert(w->n <= PHILOX_INDICES);
-    r.weights = w;
-    r.block = (struct block){ { (uint32_t)p->seed, (uint32_t)(p->seed >> 32) }, { 0 } };
-    memcpy(r.block.counter, counter_of(p->sequence, at, 0).v, sizeof(r.block.counter));
-    workers_run(p->workers, stretches, run, &r);
+    int first = -1, n = r->weights->n, stretches = (n + RUN - 1) / RUN;
+    assert(n <= PHILOX_INDICES);
+    workers_run(workers, stretches, run, r);
     for (int s = 0; s < stretches; s++)
-        if (r.winner[s] >= 0 && (first < 0 || r.time[s] < r.time[first]))
+        if (r->winner[s] >= 0 && (first < 0 || r->time[s] < r->time[first]))
             first = s;
     assert(first >= 0); // a row with no mass is nothing to pick from
-    return r.winner[first];
+    return r->winner[first];
 }
 
 static int pick(struct rng *self, const struct weights *w, struct address at)
 {
     const struct philox *p = (const struct philox *)self;
-    return at.purpose == FOR_TOKEN ? pick_by_race(p, w, at) : pick_by_inversion(p, w, at);
+    if (at.purpose != FOR_TOKEN)
+        return pick_by_inversion(p->workers, w, philox_uniform(p->seed, p->sequence, at, 0));
+    struct race r;
+    r.weights = w;
+    r.given = NULL;
+    r.block = (struct block){ { (uint32_t)p->seed, (uint32_t)(p->seed >> 32) }, { 0 } };
+    memcpy(r.block.counter, counter_of(p->sequence, at, 0).v, sizeof(r.block.counter));
+    return pick_by_race(p->workers, &r);
+}
+
+int rng_pick_of(const double *u, const double *weight, int n, struct address at)
+{
+    const struct weights w = { .as_double = weight, .n = n };
+    const struct workers alone = { 0 };
+    if (at.purpose != FOR_TOKEN)
+        return pick_by_inversion(alone, &w, u[0]);
+    struct race r;
+    r.weights = &w;
+    r.given = u;
+    r.block = (struct block){ { 0 }, { 0 } };
+    return pick_by_race(alone, &r);
 }
 
 static int philox_pick(struct rng *self, const double *weight, int n, struct address at)

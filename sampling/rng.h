@@ -60,3 +60,15 @@ struct philox philox_source(uint64_t seed, uint64_t sequence);
 // The bits themselves, for known-answer tests and for devices that must agree: 53-bit uniform number `index` of an
 // address.
 double philox_uniform(uint64_t seed, uint64_t sequence, struct address at, uint32_t index);
+
+// Which draw that is: the words of its counter, as drawn above, and which half of their block: what a log of
+// draws compares.
+struct counter {
+    uint32_t word[4], half;
+};
+struct counter philox_counter(uint64_t sequence, struct address at, uint32_t index);
+
+// What coin and pick make of given uniforms, multiples of 2^-53 in [0, 1): the map that every source has in common.
+// u: one; at a FOR_TOKEN address (n), to which a race's half step is yet to be added.
+bool rng_coin_of(double u, double num, double den);
+int rng_pick_of(const double *u, const double *weight, int n, struct address at);

@@ -81,6 +81,7 @@ static void make_step(struct made_sequence *q, int n, int *left, uint64_t *state
     t->drafted = tree ? t->depth + below(state, 4) : t->depth;
     int stood = t->depth > 0 ? below(state, t->depth + 1) : 0;
     q->step_stood[n] = stood;
+    t->stood = n % 2 == 0 ? stood : -1; // where it was not noted, the trials say it
     t->accepted = stood < *left ? stood : *left;
     q->step_tokens[n] = stood < *left ? stood + 1 : *left;
     *left -= q->step_tokens[n];

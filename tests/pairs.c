@@ -102,8 +102,13 @@ struct pair *pair_open(const char *target, const char *draft, const char *drafte
     p->drafter = drafter_create(p->type, &env, p->options, &err);
     if (p->drafter == NULL)
         fail_msg("%s: %s", drafter, err.text);
+    p->rule = rule;
+    p->rule_options = xcalloc(1, rule->options_size + 1);
+    if (rule->options != NULL && !options_read(NULL, rule->name, rule->options, p->rule_options, &err))
+        fail_msg("%s", err.text);
     struct verifier_setup setup = { .target = p->target,
                                     .rule = rule,
+                                    .rule_options = p->rule_options,
                                     .sampling = &p->sampling,
                                     .taps = p->drafter->taps,
                                     .slots = slots,
@@ -121,6 +126,8 @@ void pair_close(struct pair *p)
     verifier_destroy(p->verifier);
     drafter_destroy(p->drafter);
     options_free(p->type->options, p->options);
+    options_free(p->rule->options, p->rule_options);
+    free(p->rule_options);
     sampling_free(&p->sampling);
     tokenizer_close(p->tokenizer);
     model_close(p->target);

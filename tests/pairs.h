@@ -21,6 +21,7 @@ struct pair { // one target with one drafter
     struct sampling sampling;
     void *options, *rule_options;
     const struct drafter_type *type;
+    const struct rule *rule; // with its presets
     struct drafter *drafter;
     struct verifier *verifier;
 };

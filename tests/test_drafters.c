@@ -4,6 +4,9 @@
 // A drafter is driven through steps of which some guesses stand and some do not. Before each step a fresh drafter, told
 // the whole text as a prompt, must propose what the driven one proposes. No wrong text would ever show the difference:
 // a drafter that keeps wrong rows of its cache only drafts worse.
+//
+// And every token that is said to be drawn must have been drawn from the very row that is reported: a witness stands
+// between the drafter and chance.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +18,7 @@
 #include "tests/check.h"
 #include "tests/pairs.h"
 #include "tests/tiny.h"
+#include "tests/witness.h"
 #include "verifier/rule.h"
 
 enum { LENGTH = 160, SLOTS = 2 };
@@ -134,6 +138,37 @@ static struct told told(uint64_t number, int n, int vocab)
     return t;
 }
 
+// Lets a drafter propose under the eyes of witnesses; the worst that they saw.
+static struct honesty propose_watched(const struct drafter_type *type, struct drafter *d, struct request *r, int n)
+{
+    static struct witness witness[SLOTS];
+    struct rng *source[SLOTS];
+    struct honesty worst = { 0, 0 };
+    struct error err;
+    for (int i = 0; i < n; i++) {
+        source[i] = r[i].rng;
+        witness_begin(&witness[i], source[i]);
+        r[i].rng = &witness[i].rng;
+    }
+    assert_true(type->propose(d, r, n, &err));
+    for (int i = 0; i < n; i++) {
+        struct honesty h = witness_compare(&witness[i], r[i].draft);
+        worst.distance = fmax(worst.distance, h.distance);
+        worst.strangers += h.strangers;
+        witness_end(&witness[i]);
+        r[i].rng = source[i];
+    }
+    return worst;
+}
+
+// What is held against a drafter's word; NULL: nothing is.
+static const char *refusal(struct honesty h)
+{
+    if (h.strangers > 0)
+        return "what it says it drew is not what it drew";
+    return h.distance <= 1e-12 ? NULL : "it draws from another row than it reports";
+}
+
 static void drive(const char *name, const char *sampling)
 {
     struct error err;
@@ -157,7 +192,9 @@ static void drive(const char *name, const char *sampling)
                 f[s] = request(&again[s], s, room, depth);
                 announce_prompt(fresh, s, &again[s]);
             }
-            assert_true(driven->type->propose(driven->drafter, r, SLOTS, &err));
+            const char *why = refusal(propose_watched(driven->type, driven->drafter, r, SLOTS));
+            if (why != NULL)
+                fail_msg("%s, %s: %s", name, sampling, why);
             assert_true(fresh->type->propose(fresh->drafter, f, SLOTS, &err));
             for (int s = 0; s < SLOTS; s++) {
                 check_shape(driven, name, &t[s].draft, room, depth);
@@ -194,6 +231,75 @@ static void a_draft_depends_on_the_text_and_on_nothing_else(void **unused)
     for (int i = 0; i < pair_count(); i++)
         for (size_t k = 0; k < sizeof(samplings) / sizeof(samplings[0]); k++)
             drive(pair_drafter(i), samplings[k]);
+}
+
+// ---- drafters that must not pass
+
+enum { PLANTED_VOCAB = 4 };
+
+enum planted_lie { SAYS_TRUE, OTHER_TEMPERATURE, FEWER_BITS, LIKELIEST, DROPPED, RENUMBERED, PLANTED_LIES };
+
+struct planted {
+    struct drafter drafter;
+    struct rows q;
+    enum planted_lie lie;
+};
+
+static const float *planted_row(struct rows *self, int node)
+{
+    static const float row[PLANTED_VOCAB] = { 0.1F, 0.2F, 0.3F, 0.4F };
+    (void)self, (void)node;
+    return row;
+}
+
+static bool planted_propose(struct drafter *d, struct request *r, int n, struct error *err)
+{
+    struct planted *p = (struct planted *)d;
+    (void)err;
+    for (int i = 0; i < n; i++) {
+        r[i].draft->q = &p->q;
+        for (int k = 0; k < 3; k++) {
+            double w[PLANTED_VOCAB];
+            for (int x = 0; x < PLANTED_VOCAB; x++) {
+                w[x] = planted_row(&p->q, 0)[x];
+                w[x] = p->lie == OTHER_TEMPERATURE ? w[x] * w[x]
+                       : p->lie == FEWER_BITS      ? round(w[x] * 256) / 256
+                                                   : w[x];
+            }
+            int token = 3;
+            if (p->lie != LIKELIEST)
+                token = r[i].rng->pick(r[i].rng, w, PLANTED_VOCAB, (struct address){ FOR_DRAFT, r[i].rng->root, k });
+            if (p->lie != DROPPED || token > 0)
+                draft_add(r[i].draft, 0, p->lie == RENUMBERED ? (token + 1) % PLANTED_VOCAB : token, DRAWN);
+        }
+    }
+    return true;
+}
+
+static void a_drafter_that_misstates_how_it_drew_is_refused(void **unused)
+{
+    (void)unused;
+    static const struct drafter_type type = { .name = "planted", .propose = planted_propose };
+    static const char *const expected[] = { [SAYS_TRUE] = NULL,
+                                            [OTHER_TEMPERATURE] = "it draws from another row than it reports",
+                                            [FEWER_BITS] = "it draws from another row than it reports",
+                                            [LIKELIEST] = "what it says it drew is not what it drew",
+                                            [DROPPED] = "what it says it drew is not what it drew",
+                                            [RENUMBERED] = "what it says it drew is not what it drew" };
+    for (int lie = 0; lie < PLANTED_LIES; lie++) {
+        struct planted p = { { .type = &type }, { PLANTED_VOCAB, planted_row, NULL }, (enum planted_lie)lie };
+        const char *why = NULL;
+        for (uint64_t seed = 0; seed < 20 && why == NULL; seed++) { // a draw is dropped now and then
+            static struct told t;
+            t = told(seed, 3, PLANTED_VOCAB);
+            struct request r = request(&t, 0, 8, 3);
+            why = refusal(propose_watched(&type, &p.drafter, &r, 1));
+        }
+        if (expected[lie] == NULL)
+            assert_null(why);
+        else
+            assert_string_equal(why, expected[lie]);
+    }
 }
 
 // Where the last m tokens of the text stood before, most recently; -1: nowhere.
@@ -256,6 +362,7 @@ int main(void)
     tiny_write_hf(draft_path, &t);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_draft_depends_on_the_text_and_on_nothing_else),
+        cmocka_unit_test(a_drafter_that_misstates_how_it_drew_is_refused),
         cmocka_unit_test(ngram_follows_the_longest_match_and_of_those_the_most_recent),
         cmocka_unit_test(every_drafter_is_found_by_its_name),
     };

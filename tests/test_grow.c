@@ -23,6 +23,7 @@ struct world {
     struct rows p, q;
     float p_row[TEXTS][VOCAB], q_row[TEXTS][VOCAB];
     int text[MAX_NODES]; // of each candidate, then of each node
+    bool lies;           // what is drawn is drawn from the squares of the row that is reported
 };
 
 static const float *p_row(struct rows *self, int node)
@@ -80,6 +81,14 @@ static void give_likeliest(struct grower *g, int c, const float *row)
     grow_likeliest(g, c, token, log_p, VOCAB, VOCAB);
 }
 
+// The row that children of a text are drawn from; room: (VOCAB)
+static const float *drawn_from(const struct world *w, int text, float *room)
+{
+    for (int x = 0; x < VOCAB; x++)
+        room[x] = w->q_row[text][x] * (w->lies ? w->q_row[text][x] : 1);
+    return room;
+}
+
 // How many rows were asked for.
 static int grow_draft(struct grower *g, const struct request *r, struct world *w)
 {
@@ -89,10 +98,11 @@ static int grow_draft(struct grower *g, const struct request *r, struct world *w
     for (bool more = g->n_frontier > 0; more; more = grow_level(g, r))
         for (int f = 0; f < g->n_frontier; f++, asked++) {
             int c = g->frontier[f], n = g->n;
+            float room[VOCAB];
             if (g->o.pick == PICK_LIKELIEST)
                 give_likeliest(g, c, w->q_row[w->text[c]]);
             else
-                grow_children(g, c, w->q_row[w->text[c]], r);
+                grow_children(g, c, drawn_from(w, w->text[c], room), r);
             for (int i = n; i < g->n; i++)
                 w->text[i] = w->text[c] * VOCAB + 1 + g->at[i].token;
         }
@@ -134,7 +144,9 @@ static struct request request(struct bench *b, struct rng *rng, int room, int de
     return (struct request){ 0, 1, &b->root, rng, &b->draft, depth };
 }
 
-static void check_law(const struct grow_options *o, const char *rule_name, int room, int depth, uint64_t seed)
+// Total variation between the text's law and the target's. No address comes twice.
+static double distance_of(const struct grow_options *o, const char *rule_name, int room, int depth, uint64_t seed,
+                          bool lies)
 {
     static struct world w;
     static struct bench b;
@@ -144,6 +156,7 @@ static void check_law(const struct grow_options *o, const char *rule_name, int r
     struct outcomes out;
     double expected[TEXTS] = { 0 }, found[TEXTS] = { 0 }, distance = 0;
     make_world(&w, seed);
+    w.lies = lies;
     go_on(&w, 0, 0, 1, expected);
     grower_create(&g, o, VOCAB);
     outcomes_begin(&out);
@@ -160,11 +173,17 @@ static void check_law(const struct grow_options *o, const char *rule_name, int r
     assert_int_equal(out.repeated, 0);
     for (int t = 0; t < TEXTS; t++)
         distance += fabs(expected[t] - found[t]) / 2;
-    if (!(distance < 1e-12))
-        fail_msg("%s, seed %d: the text's law is %g from the target's", rule_name, (int)seed, distance);
     outcomes_end(&out);
     grower_destroy(&g);
     judgement_destroy(&j);
+    return distance;
+}
+
+static void check_law(const struct grow_options *o, const char *rule_name, int room, int depth, uint64_t seed)
+{
+    double distance = distance_of(o, rule_name, room, depth, seed, false);
+    if (!(distance < 1e-12))
+        fail_msg("%s, seed %d: the text's law is %g from the target's", rule_name, (int)seed, distance);
 }
 
 static void whatever_grows_the_text_has_the_targets_law(void **unused)
@@ -196,6 +215,19 @@ static void whatever_grows_the_text_has_the_targets_law(void **unused)
                 check_law(&o, "rejection", MAX_NODES, DEPTH, seed);
                 check_law(&o, "match", 3, 2, seed);
             }
+}
+
+static void drawn_from_another_row_than_reported_it_has_not(void **unused)
+{
+    (void)unused;
+    double worst[2] = { 0, 0 };
+    for (int distinct = 0; distinct < 2; distinct++)
+        for (uint64_t seed = 0; seed < 20; seed++) {
+            struct grow_options o = { 2, { 2, { 2, 1 } }, 0, 8, PICK_DRAWN, distinct };
+            worst[distinct] = fmax(worst[distinct], distance_of(&o, "rejection", MAX_NODES, DEPTH, seed, true));
+            assert_true(distance_of(&o, "match", MAX_NODES, DEPTH, seed, true) < 1e-12); // it believes no one
+        }
+    assert_true(worst[0] > 1e-2 && worst[1] > 1e-2);
 }
 
 // What a cache must have room for. A best-first tree finds many more candidates than it asks after.
@@ -341,6 +373,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whatever_grows_the_text_has_the_targets_law),
+        cmocka_unit_test(drawn_from_another_row_than_reported_it_has_not),
         cmocka_unit_test(no_more_rows_are_asked_for_than_room_is_made_for),
         cmocka_unit_test(independent_siblings_may_repeat_and_distinct_ones_run_out),
         cmocka_unit_test(no_draw_has_the_address_of_another),

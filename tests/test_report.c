@@ -253,6 +253,7 @@ static void many_runs_and_great_numbers_keep_their_columns(void **state)
                                      .accepted = 20 * (run > 0),
                                      .expected = NAN,
                                      .variance = NAN,
+                                     .stood = -1,
                                      .verify_ns = run * run * run * 100000L + 1,
                                      .batch = 1 };
             struct sequence_row q = { .prompt = prompt,

@@ -469,9 +469,9 @@ static void a_text_cut_across_steps_still_adds_up(void **state)
     struct scene *c = *state;
     struct error err;
     struct step_row step[3] = {
-        { .drafted = 4, .depth = 4, .accepted = 3, .batch = 1, .expected = NAN, .variance = NAN },
-        { .drafted = 2, .depth = 2, .accepted = 2, .batch = 1, .expected = NAN, .variance = NAN },
-        { .drafted = 2, .depth = 2, .accepted = 1, .batch = 1, .expected = NAN, .variance = NAN }
+        { .drafted = 4, .depth = 4, .accepted = 3, .batch = 1, .expected = NAN, .variance = NAN, .stood = -1 },
+        { .drafted = 2, .depth = 2, .accepted = 2, .batch = 1, .expected = NAN, .variance = NAN, .stood = -1 },
+        { .drafted = 2, .depth = 2, .accepted = 1, .batch = 1, .expected = NAN, .variance = NAN, .stood = -1 }
     };
     int32_t token[5] = { 1, 2, 3, 4, 5 };
     struct sequence_row row = { .prompt = 50,

@@ -93,7 +93,9 @@ static void a_step_allocates_nothing(void **unused)
         for (int k = 0; k < 3; k++)
             for (int r = 0; rules[r] != NULL; r++) {
                 struct pair *p = pair_open(target_path, draft_path, pair_drafter(i), samplings[k], rules[r], 2, 64);
-                int tokens = 0, n = 1;
+                int tokens = 0, n = takes_beyond(rules[r]->takes, drafter_makes(p->type, p->options)) == 0;
+                if (n == 0)
+                    tokens = 90;                                   // not a pair
                 for (int tries = 0; n > 0 && tries < 8; tries++) { // each thread's scratch grows when it first has work
                     tokens = 0;
                     n = decode(p, &tokens);

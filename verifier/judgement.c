@@ -5,7 +5,8 @@
 #include "verifier/rule.h"
 
 // A draft of so many nodes is at most nodes - 1 deep. The rows to work in are touched as far as a rule goes, and pages
-// that are never touched cost no memory: a rule that walks down needs two, one that comes back up one for each level.
+// that are never touched cost no memory: a rule that walks down needs two, one that comes back up one for each level,
+// `multipath` two for each.
 struct judgement judgement_create(int nodes, int vocab)
 {
     size_t n = (size_t)nodes;
@@ -14,7 +15,7 @@ struct judgement judgement_create(int nodes, int vocab)
         .node = xcalloc(n, sizeof(int32_t)),
         .trial_p = xcalloc(n, sizeof(double)),
         .trial_q = xcalloc(n, sizeof(double)),
-        .work = xcalloc((n + 1) * (size_t)vocab, sizeof(double)),
+        .work = xcalloc((2 * n + 1) * (size_t)vocab, sizeof(double)),
     };
 }
 

@@ -10,7 +10,7 @@ struct judgement {
     int n;
     int32_t *token, *node;     // (nodes) as in struct advance
     double *trial_p, *trial_q; // (nodes) by what each node that was looked at was judged; NAN: it was not
-    double *work;              // (depth + 2, vocab) rows to work in: double, normalised on entry
+    double *work;              // (2 nodes + 1, vocab) rows to work in: double, whatever stands there
 };
 
 struct judgement judgement_create(int nodes, int vocab); // owns its arrays

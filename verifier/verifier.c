@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "core/error.h"
 #include "core/memory.h"
@@ -23,7 +24,15 @@ struct verifier {
     struct judgement *judgement;             // (slots)
     int32_t *token, *slot, *parent, *picked; // (rows) of a pass
     int stretch;
+    int64_t watched_ns;
 };
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
 
 static int stretch_of(const struct verifier_setup *s)
 {
@@ -138,13 +147,41 @@ bool verifier_prefill(struct verifier *v, int slot, const int32_t *token, int n,
     return true;
 }
 
+// Whoever looks on does so off the clock.
+static void tell_scored(struct verifier *v, const struct request *r, int first)
+{
+    const struct watch *w = &v->s.watch;
+    if (w->scored == NULL)
+        return;
+    int64_t from = now_ns();
+    w->scored(w->self, r, tensor_rows(v->logits, first, r->draft->n));
+    v->watched_ns += now_ns() - from;
+}
+
+static void tell_judged(struct verifier *v, const struct request *r, const struct judgement *j)
+{
+    const struct watch *w = &v->s.watch;
+    if (w->judged == NULL)
+        return;
+    int64_t from = now_ns();
+    w->judged(w->self, &(struct judged){ r, &v->p.rows, j });
+    v->watched_ns += now_ns() - from;
+}
+
+int64_t verifier_watched_ns(const struct verifier *v)
+{
+    return v->watched_ns;
+}
+
 // Judges request i, whose draft's rows begin at row `first` of the pass; the rows that stood go to picked[kept..].
 static int judge(struct verifier *v, const struct request *r, int i, int first, int kept, struct advance *a)
 {
     struct judgement *j = &v->judgement[i];
+    tell_scored(v, r, first);
     logit_rows_point(&v->p, v->logits, first, r);
     v->s.rule->judge(r->draft, &v->p.rows, v->s.rule_options, r->rng, j);
     assert(j->n >= 1 && j->node[0] == 0);
+    tell_judged(v, r, j);
     kv_keep(v->cache, r->slot, j->node, j->n);
     *a = (struct advance){ .slot = r->slot, .n = j->n, .token = j->token, .node = j->node };
     for (int k = 0; k < j->n; k++)
@@ -175,6 +212,7 @@ bool verifier_verify(struct verifier *v, const struct request *r, int n, struct 
     if (!v->backend->sync(v->backend, err)) // so that judging is not charged for the pass
         return false;
 
+    v->watched_ns = 0;
     for (int i = 0; i < n; i++)
         kept = judge(v, &r[i], i, first[i], kept, &a[i]);
     if (v->s.taps.n == 0)

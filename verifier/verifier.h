@@ -10,6 +10,20 @@ struct rule;
 struct sampling;
 struct verifier;
 
+// For whoever looks on, after a draft was judged and before anything else happens: the rows of p and q are those that it
+// was judged by. p: a row that nobody has asked for yet is made when it is asked for.
+struct judged {
+    const struct request *request;
+    struct rows *p;
+    const struct judgement *judgement;
+};
+struct watch {
+    // Before it is judged: logits of the draft's nodes as they came, (nodes, vocab) on the backend. May be NULL.
+    void (*scored)(void *self, const struct request *r, struct tensor logits);
+    void (*judged)(void *self, const struct judged *j); // may be NULL
+    void *self;
+};
+
 struct verifier_setup {
     struct model *target;
     const struct rule *rule;
@@ -19,6 +33,7 @@ struct verifier_setup {
     int slots, length, nodes; // nodes: most that a draft may have, the root included
     int live;                 // ids from here on are no tokens: they get probability 0
     enum type cache;          // element type of the target's keys and values
+    struct watch watch;       // { 0 }: nobody
 };
 
 struct verifier *verifier_create(const struct verifier_setup *s, struct error *err); // borrows what s points to
@@ -32,6 +47,7 @@ bool verifier_prefill(struct verifier *v, int slot, const int32_t *token, int n,
 // Scores all drafts in one pass, judges each, keeps what stood. a[i] answers r[i].
 bool verifier_verify(struct verifier *v, const struct request *r, int n, struct advance *a, struct error *err);
 
+int64_t verifier_watched_ns(const struct verifier *v); // of the last verify: time that whoever looked on took
 // What the last verify judged request i by; borrowed until the next.
 const struct judgement *verifier_judgement(const struct verifier *v, int i);
 

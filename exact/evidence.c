@@ -1,0 +1,346 @@
+// evidence.c - first what a token adds, then what the sums say.
+#include "exact/evidence.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stddef.h>
+
+#include "exact/mass.h"
+#include "exact/tails.h"
+
+const double evidence_stakes[STAKES] = { -1, -.3, -.1, -.03, -.01, .01, .03, .1, .3, 1 };
+const struct uniforms evidence_start = { { -1, -1, -1 } };
+
+enum { LEAST_EXPECTED = 5 }; // of tokens in a cell, for its count to be called nearly normal
+
+static const char *const order_names[ORDERS] = { "guided", "p", "id" };
+static const char *const part_names[] = { "first", "later", "bonus", "all" };
+static const char *const score_names[SCORES] = { "log q/p",  "q > p",  "q's best", "chosen", "p's best",
+                                                 "surprise", "bottom", "end",      "repeat" };
+
+// The greatest difference between two values of a function.
+static const double score_width[SCORES] = { 6, 1, 1, 1, 1, 8, 1, 1, 1 };
+
+// ---- one token
+
+static bool has_guide(const struct token_seen *t)
+{
+    return t->q || t->n_chosen > 0;
+}
+
+// The place of a token among the chosen, its first if there are several; n_chosen: not among them.
+static int place_of(const struct token_seen *t, int32_t token)
+{
+    int i = 0;
+    while (i < t->n_chosen && t->chosen[i] != token)
+        i++;
+    return i;
+}
+
+static double key(const struct token_seen *t, int32_t token)
+{
+    return (double)(t->q ? mass_ratio(t->p[token], t->q[token]) : t->p[token]);
+}
+
+// The mass before the token in the guided order: that of the order without the chosen, which are then moved to the end.
+static double before_guided(const struct token_seen *t, const struct mass *m)
+{
+    int place = place_of(t, t->token);
+    double own = key(t, t->token), before = place < t->n_chosen ? m->all : t->q ? m->by_ratio : m->by_p;
+    for (int i = 0; i < t->n_chosen; i++) {
+        int32_t c = t->chosen[i];
+        double k = key(t, c);
+        bool leaves = place < t->n_chosen ? i <= place : k < own || (k == own && c < t->token);
+        if (leaves && place_of(t, c) == i)
+            before -= (double)t->p[c];
+    }
+    return fmax(before, 0);
+}
+
+static struct uniforms uniforms_of(const struct token_seen *t, const struct mass *m)
+{
+    double before[ORDERS] = { before_guided(t, m), m->by_p, m->by_id }, own = t->u * (double)t->p[t->token];
+    struct uniforms u;
+    for (int i = 0; i < ORDERS; i++)
+        u.order[i] = fmin((before[i] + own) / m->all, 0x1.fffffffffffffp-1); // a rounded sum may reach 1
+    return u;
+}
+
+static int part_of(const struct token_seen *t)
+{
+    return t->bonus ? PART_BONUS : t->index > 0 ? PART_LATER : PART_FIRST;
+}
+
+static void add_uniforms(struct evidence *to, struct evidence_part *part, struct uniforms u, struct uniforms last)
+{
+    for (int i = 0; i < ORDERS; i++) {
+        to->cells[i][(int)(u.order[i] * CELLS)]++;
+        part->cells[i][(int)(u.order[i] * COARSE)]++;
+        if (last.order[i] >= 0)
+            to->squares[i][(int)(last.order[i] * SQUARE)][(int)(u.order[i] * SQUARE)]++;
+    }
+}
+
+// Of what p is sure there is nothing to learn; that its variance is 0 but for rounding is known before the token.
+static void add_score(struct evidence_part *part, enum score s, double g, double mean, double square)
+{
+    double variance = square - mean * mean;
+    if (variance <= 1e-12 * square)
+        return;
+    part->seen[s]++;
+    part->score[s] += g - mean;
+    part->variance[s] += variance;
+}
+
+static void add_bet(struct evidence_part *part, enum bet b, bool won, double chance)
+{
+    for (int i = 0; i < STAKES; i++) {
+        double lambda = evidence_stakes[i];
+        part->log_e[b][i] += (won ? lambda : 0) - log1p(chance * expm1(lambda));
+    }
+}
+
+static void add_event(struct evidence_part *part, enum score s, bool happened, double chance)
+{
+    add_score(part, s, happened ? 1 : 0, chance, chance);
+}
+
+// Functions that compare the token with another, if there is one.
+static void add_same(struct evidence_part *part, enum score s, const struct token_seen *t, int32_t other, double all)
+{
+    if (other >= 0 && other < t->vocab)
+        add_event(part, s, t->token == other, (double)t->p[other] / all);
+}
+
+static void add_of_p(struct evidence_part *part, const struct token_seen *t, const struct mass *m, struct mass_scale s,
+                     double by_p)
+{
+    double best = (double)t->p[m->p_best] / m->all, surprise = (double)mass_surprise(t->p[t->token], s);
+    add_event(part, SCORE_P_BEST, t->token == m->p_best, best);
+    add_bet(part, BET_P_BEST, t->token == m->p_best, best);
+    add_score(part, SCORE_SURPRISE, surprise, m->surprise / m->all, m->surprise_square / m->all);
+    add_event(part, SCORE_BOTTOM, by_p < .01, .01);
+    add_bet(part, BET_BOTTOM, by_p < .01, .01);
+    add_bet(part, BET_HALF, by_p < .5, .5);
+    add_same(part, SCORE_END, t, t->end, m->all);
+    add_same(part, SCORE_REPEAT, t, t->before, m->all);
+}
+
+static void add_of_q(struct evidence_part *part, const struct token_seen *t, const struct mass *m, struct mass_scale s)
+{
+    float p = t->p[t->token], q = t->q[t->token];
+    add_score(part, SCORE_LOG_RATIO, (double)mass_log_ratio(p, q, s), m->log_ratio / m->all,
+              m->log_ratio_square / m->all);
+    add_event(part, SCORE_ABOVE, mass_above(p, q, s), m->above / m->all);
+    add_event(part, SCORE_Q_BEST, t->token == m->q_best, (double)t->p[m->q_best] / m->all);
+}
+
+static void add_of_guide(struct evidence_part *part, const struct token_seen *t, const struct mass *m,
+                         struct mass_scale s)
+{
+    double chosen = 0, liked = m->above;
+    for (int i = 0; i < t->n_chosen; i++) {
+        int32_t c = t->chosen[i];
+        if (place_of(t, c) < i)
+            continue;
+        chosen += (double)t->p[c];
+        if (!(t->q && mass_above(t->p[c], t->q[c], s)))
+            liked += (double)t->p[c];
+    }
+    bool among = place_of(t, t->token) < t->n_chosen;
+    bool above = t->q && mass_above(t->p[t->token], t->q[t->token], s);
+    int32_t guess = t->n_chosen > 0 ? t->chosen[0] : m->q_best;
+    if (t->n_chosen > 0)
+        add_event(part, SCORE_CHOSEN, among, fmin(chosen / m->all, 1));
+    add_bet(part, BET_LIKED, among || above, liked / m->all);
+    add_bet(part, BET_GUESS, t->token == guess, (double)t->p[guess] / m->all);
+}
+
+static void check(const struct token_seen *t)
+{
+    assert(t->vocab > 0 && t->token >= 0 && t->token < t->vocab);
+    assert(t->u >= 0 && t->u < 1 && t->p_sum > 0 && (!t->q || t->q_sum > 0));
+    for (int i = 0; i < t->n_chosen; i++)
+        assert(t->chosen[i] >= 0 && t->chosen[i] < t->vocab);
+}
+
+struct uniforms evidence_add(struct evidence *to, const struct token_seen *t, struct uniforms last)
+{
+    check(t);
+    if (!(t->p[t->token] > 0)) {
+        to->impossible++;
+        return evidence_start;
+    }
+    struct mass_scale scale = { (float)(1 / t->p_sum), t->q ? (float)(t->p_sum / t->q_sum) : 1 };
+    struct mass m = mass_of(t->p, t->q, t->vocab, scale, t->token);
+    assert(fabs(m.all - t->p_sum) <= 1e-5 * m.all);
+    struct uniforms u = uniforms_of(t, &m);
+    struct evidence_part *part = &to->part[part_of(t)];
+    part->tokens++;
+    add_uniforms(to, part, u, last);
+    add_of_p(part, t, &m, scale, u.order[ORDER_P]);
+    if (t->q)
+        add_of_q(part, t, &m, scale);
+    if (has_guide(t)) {
+        part->guided++;
+        add_of_guide(part, t, &m, scale);
+    }
+    return u;
+}
+
+// ---- many
+
+static void add_doubles(double *to, const double *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] += from[i];
+}
+
+void evidence_join(struct evidence *to, const struct evidence *from)
+{
+    add_doubles((double *)to, (const double *)from, EVIDENCE_DOUBLES);
+}
+
+static struct evidence_part whole(const struct evidence *e)
+{
+    struct evidence_part all = e->part[0];
+    for (int i = 1; i < PARTS; i++)
+        add_doubles((double *)&all, (const double *)&e->part[i], sizeof(all) / sizeof(double));
+    return all;
+}
+
+double evidence_tokens(const struct evidence *e)
+{
+    return e->impossible + whole(e).tokens;
+}
+
+double evidence_log_e(const struct evidence *e)
+{
+    if (e->impossible > 0)
+        return INFINITY;
+    const struct evidence_part all = whole(e), *on[] = { &all, &e->part[PART_FIRST], &e->part[PART_BONUS] };
+    double most = -INFINITY, sum = 0;
+    for (int f = 0; f < 3; f++)
+        for (int i = 0; i < BETS * STAKES; i++)
+            most = fmax(most, on[f]->log_e[i / STAKES][i % STAKES]);
+    for (int f = 0; f < 3; f++)
+        for (int i = 0; i < BETS * STAKES; i++)
+            sum += exp(on[f]->log_e[i / STAKES][i % STAKES] - most);
+    return most + log(sum / EVIDENCE_BETS);
+}
+
+// ---- tests
+
+struct list {
+    struct exact_test *to;
+    int n, room;
+};
+
+static void list_add(struct list *l, struct exact_test t)
+{
+    t.p = pow(10, t.log10_p);
+    if (l->n < l->room)
+        l->to[l->n] = t;
+    l->n++;
+}
+
+static double total(const double *count, int n)
+{
+    double s = 0;
+    for (int i = 0; i < n; i++)
+        s += count[i];
+    return s;
+}
+
+static void test_impossible(struct list *l, const struct evidence *e)
+{
+    double tokens = evidence_tokens(e);
+    if (tokens > 0)
+        list_add(l, (struct exact_test){ "impossible", "p = 0", "all", e->impossible, 0,
+                                         e->impossible > 0 ? -INFINITY : 0, tokens });
+}
+
+static void test_ks(struct list *l, const double cells[CELLS], const char *of)
+{
+    double n = total(cells, CELLS), below = 0, most = 0;
+    if (n == 0)
+        return;
+    for (int i = 0; i < CELLS; i++) {
+        below += cells[i];
+        most = fmax(most, fabs(below / n - (i + 1.0) / CELLS));
+    }
+    list_add(l, (struct exact_test){ "KS", of, "all", most, 0, tail_kolmogorov(most, n), n });
+}
+
+static void test_cells(struct list *l, const double cells[COARSE], const char *of, const char *part)
+{
+    double n = total(cells, COARSE), expected = n / COARSE, chi = 0;
+    if (expected < LEAST_EXPECTED)
+        return;
+    for (int i = 0; i < COARSE; i++)
+        chi += (cells[i] - expected) * (cells[i] - expected) / expected;
+    list_add(l, (struct exact_test){ "chi-square", of, part, chi, 0, tail_chi_square(chi, COARSE - 1), n });
+}
+
+// Pairs overlap: each number is in two of them. What is left of the counts when a line's and a column's share is taken
+// away is made of products of a function of one number and a function of the next, each of mean 0; such products do not
+// correlate from pair to pair, and there are (SQUARE - 1)^2 of them.
+static void test_pairs(struct list *l, const double square[SQUARE][SQUARE], const char *of)
+{
+    double line[SQUARE] = { 0 }, column[SQUARE] = { 0 }, chi = 0;
+    for (int i = 0; i < SQUARE; i++)
+        for (int k = 0; k < SQUARE; k++) {
+            line[i] += square[i][k];
+            column[k] += square[i][k];
+        }
+    double n = total(line, SQUARE), expected = n / (SQUARE * SQUARE);
+    if (expected < LEAST_EXPECTED)
+        return;
+    for (int i = 0; i < SQUARE; i++)
+        for (int k = 0; k < SQUARE; k++) {
+            double d = square[i][k] - line[i] / SQUARE - column[k] / SQUARE + expected;
+            chi += d * d / expected;
+        }
+    double log10_p = tail_chi_square(chi, (SQUARE - 1) * (SQUARE - 1));
+    list_add(l, (struct exact_test){ "pairs", of, "all", chi, 0, log10_p, n });
+}
+
+// A normal tail promises too much of a sum of a few rare events, which has a Poisson law's tail. That of the signed
+// root of Bennett's exponent (Bennett 1962) does not: it is a Poisson tail's to a few percent, and the normal one again
+// when the variance is many times the square of a function's width.
+static double tail_of_sum(double s, double variance, double width)
+{
+    double x = fabs(s) * width / variance;
+    double h = x < 1e-3 ? x * x * (0.5 - x / 6 + x * x / 12) : (1 + x) * log1p(x) - x;
+    return tail_normal(sqrt(2 * variance * h) / width);
+}
+
+static void test_scores(struct list *l, const struct evidence_part *e, const char *part)
+{
+    for (int i = 0; i < SCORES; i++)
+        if (e->variance[i] > 0)
+            list_add(l, (struct exact_test){ "score", score_names[i], part, e->score[i] / sqrt(e->variance[i]), 0,
+                                             tail_of_sum(e->score[i], e->variance[i], score_width[i]), e->seen[i] });
+}
+
+static void test_part(struct list *l, const struct evidence_part *e, const char *part)
+{
+    for (int i = e->guided > 0 ? 0 : ORDER_P; i < ORDERS; i++)
+        test_cells(l, e->cells[i], order_names[i], part);
+    test_scores(l, e, part);
+}
+
+int evidence_tests(const struct evidence *e, struct exact_test *to, int room)
+{
+    struct list l = { to, 0, room };
+    const struct evidence_part all = whole(e);
+    test_impossible(&l, e);
+    for (int i = all.guided > 0 ? 0 : ORDER_P; i < ORDERS; i++) {
+        test_ks(&l, e->cells[i], order_names[i]);
+        test_pairs(&l, e->squares[i], order_names[i]);
+    }
+    test_part(&l, &all, part_names[PARTS]);
+    for (int i = 0; i < PARTS; i++)
+        test_part(&l, &e->part[i], part_names[i]);
+    return l.n;
+}

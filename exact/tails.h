@@ -1,0 +1,13 @@
+// tails.h - how often chance alone gives at least this much: tails of the three laws that the tests of evidence.h refer
+// to, as log10. A token that cannot be has a tail of 0, whose log10 is -INFINITY; what lies at 10^-400 is no double,
+// but its log10 is.
+#pragma once
+
+double tail_chi_square(double x, double freedom); // of x or more
+double tail_normal(double z);                     // of z or more, to either side
+double tail_kolmogorov(double d, double n);       // of a greatest distance of d or more between n points and their law
+double quantile_normal(double tail);              // the z that is exceeded, to one side, with this probability
+
+// Holm (1979): which of n tests may be believed if the chance of believing any one wrongly is to stay below a level.
+// Those with adjusted[i] below log10 of the level. The tests may depend on each other in any way. NAN is no test.
+void holm(double *adjusted, const double *log10_p, int n);

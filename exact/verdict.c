@@ -1,0 +1,125 @@
+#include "exact/verdict.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/memory.h"
+#include "exact/power.h"
+#include "exact/tails.h"
+
+const char *const answer_names[] = { "no bias found", "bias found", "no verdict" };
+
+bool verdict_is_certain(double log_e, double level)
+{
+    return log_e >= log(2 / level);
+}
+
+// ---- tests that the evidence does not have
+
+static bool independence(const struct observed *seen, struct exact_test *to)
+{
+    enum { LEAST_IN_A_CELL = 5 };
+    const double *cell = &seen->fell[0][0];
+    const int cells = SQUARE * SQUARE;
+    double n = 0, chi = 0;
+    for (int i = 0; i < cells; i++)
+        n += cell[i];
+    if (n < LEAST_IN_A_CELL * cells)
+        return false;
+    for (int i = 0; i < cells; i++)
+        chi += (cell[i] - n / cells) * (cell[i] - n / cells) / (n / cells);
+    double log10_p = tail_chi_square(chi, cells - 1);
+    *to = (struct exact_test){
+        "independence", "guess that fell, token that came", "all", chi, pow(10, log10_p), log10_p, n
+    };
+    return true;
+}
+
+static double z_of(const struct observed *seen)
+{
+    return seen->variance > 0 ? (seen->accepted - seen->expected) / sqrt(seen->variance) : NAN;
+}
+
+static bool acceptance(const struct observed *seen, struct exact_test *to)
+{
+    double z = z_of(seen);
+    if (isnan(z))
+        return false;
+    double log10_p = tail_normal(z);
+    *to = (struct exact_test){ "acceptance", "accepted less E[accepted | draft]", "all", z, pow(10, log10_p), log10_p,
+                               seen->steps };
+    return true;
+}
+
+// ---- families
+
+// Tests of some streams at once share a family's level.
+static void judge_family(struct verdict *v, int from)
+{
+    const int n = v->n - from;
+    double *p = xcalloc((size_t)n + 1, sizeof(*p)), *adjusted = xcalloc((size_t)n + 1, sizeof(*adjusted));
+    for (int i = 0; i < n; i++)
+        p[i] = v->row[from + i].test.log10_p;
+    holm(adjusted, p, n);
+    for (int i = 0; i < n; i++) {
+        struct finding_row *r = &v->row[from + i];
+        struct stream_verdict *s = &v->of[r->stream];
+        r->log10_adjusted = adjusted[i];
+        if (!isnan(adjusted[i]) && (s->worst == NULL || adjusted[i] < s->worst->log10_adjusted))
+            s->worst = r;
+    }
+    free(p);
+    free(adjusted);
+}
+
+static void add_tests(struct verdict *v, const struct observed *seen, int stream)
+{
+    struct exact_test test[EVIDENCE_TESTS];
+    int n = evidence_tests(&seen->of[stream], test, EVIDENCE_TESTS);
+    for (int i = 0; i < n; i++)
+        v->row[v->n++] = (struct finding_row){ stream, test[i], NAN };
+    v->of[stream].tokens = evidence_tokens(&seen->of[stream]);
+    v->of[stream].log_e = evidence_log_e(&seen->of[stream]);
+}
+
+static void add_one(struct verdict *v, int stream, bool (*make)(const struct observed *, struct exact_test *),
+                    const struct observed *seen)
+{
+    struct exact_test test;
+    if (make(seen, &test))
+        v->row[v->n++] = (struct finding_row){ stream, test, NAN };
+}
+
+static bool alarmed(const struct verdict *v, int stream, double log_e)
+{
+    const struct stream_verdict *s = &v->of[stream];
+    return verdict_is_certain(log_e, v->level) || (s->worst != NULL && s->worst->log10_adjusted < log10(v->level / 2));
+}
+
+void verdict_of(struct verdict *v, const struct observed *seen, double most_log_e, double level)
+{
+    *v = (struct verdict){ .level = level, .z_accepted = z_of(seen) };
+    add_tests(v, seen, THE_TEXT);
+    add_tests(v, seen, THE_DRAFTER);
+    add_one(v, THE_TEXT, acceptance, seen);
+    add_one(v, THE_DRAFTER, independence, seen);
+    const int tests = v->n;
+    judge_family(v, 0);
+    for (int stream = 0; stream < STREAMS; stream++)
+        if (stream != THE_TEXT && stream != THE_DRAFTER) {
+            const int from = v->n;
+            add_tests(v, seen, stream);
+            judge_family(v, from);
+        }
+    bool unseen = false;
+    for (int stream = 0; stream < STREAMS; stream++) {
+        v->of[stream].alarm =
+            alarmed(v, stream, stream == THE_TEXT ? fmax(most_log_e, v->of[stream].log_e) : v->of[stream].log_e);
+        unseen = unseen || v->of[stream].alarm != (stream >= THE_PLANTS);
+    }
+    v->tokens = v->of[THE_TEXT].tokens;
+    const struct power w = { level / 2, 0.999, tests };
+    v->visible_ks = power_visible(POWER_KS, v->tokens, w);
+    v->visible_e = power_visible(POWER_E, v->tokens, w);
+    v->answer = v->of[THE_TEXT].alarm || v->of[THE_DRAFTER].alarm ? BIAS_FOUND : unseen ? NO_VERDICT : NO_BIAS_FOUND;
+}

@@ -1,0 +1,115 @@
+#include "experiments/expectation.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "exact/transport.h"
+#include "sampling/dist.h"
+#include "verifier/rule.h"
+#include "verifier/verifier.h"
+
+struct expecter {
+    const struct rule *rule;
+    const void *options;
+    unsigned made;
+    void *preset[MAX_EXPECTATIONS]; // of rules[i]; owned
+    double *end;                    // (nodes)
+    double *p, *q;                  // (vocab)
+    int *order;                     // (vocab)
+};
+
+struct expecter *expecter_create(const struct rule *rule, const void *options, unsigned made, int nodes, int vocab)
+{
+    struct expecter *e = xcalloc(1, sizeof(*e));
+    *e = (struct expecter){ .rule = rule, .options = options, .made = made };
+    for (int i = 0; rules[i] != NULL; i++) {
+        assert(i + 1 < MAX_EXPECTATIONS);
+        e->preset[i] = xcalloc(1, rules[i]->options_size + 1);
+        if (rules[i]->options != NULL)
+            options_read(NULL, rules[i]->name, rules[i]->options, e->preset[i], NULL); // presets are valid
+    }
+    e->end = xcalloc((size_t)nodes, sizeof(*e->end));
+    e->p = xcalloc((size_t)vocab, sizeof(*e->p));
+    e->q = xcalloc((size_t)vocab, sizeof(*e->q));
+    e->order = xcalloc((size_t)vocab, sizeof(*e->order));
+    return e;
+}
+
+void expecter_destroy(struct expecter *e)
+{
+    if (e == NULL)
+        return;
+    for (int i = 0; rules[i] != NULL; i++) {
+        options_free(rules[i]->options, e->preset[i]);
+        free(e->preset[i]);
+    }
+    free(e->end);
+    free(e->p);
+    free(e->q);
+    free(e->order);
+    free(e);
+}
+
+static struct expected_by by_law(struct expecter *e, const struct rule *rule, const void *options,
+                                 const struct judged *j, double *square)
+{
+    const struct draft *d = j->request->draft;
+    struct expected_by by = { rule->name, 0, 0 };
+    rule->law(d, j->p, options, e->end);
+    *square = 0;
+    for (int v = 1; v < d->n; v++) {
+        const double depth = draft_depth(d, v);
+        by.accepted += e->end[v] * depth;
+        by.first += e->end[v];
+        *square += e->end[v] * depth * depth;
+    }
+    return by;
+}
+
+// Of the guesses for the first place: all chosen, or all independent draws from one row. NAN: it is not known for others.
+static double bound(struct expecter *e, const struct judged *j)
+{
+    const struct draft *d = j->request->draft;
+    const int vocab = j->p->vocab;
+    int token[MAX_NODES], k = 0, drawn = 0;
+    bool distinct = false;
+    for (int c = draft_next_child(d, 0, 0); c >= 0; c = draft_next_child(d, 0, c)) {
+        distinct = distinct || (k > 0 && d->drawn[c] == DRAWN_DISTINCT);
+        drawn += d->drawn[c] != CHOSEN;
+        token[k++] = d->token[c];
+    }
+    if (k == 0)
+        return 0;
+    if (distinct || (drawn != 0 && drawn != k))
+        return NAN;
+    dist_from_row(e->p, j->p->row(j->p, 0), vocab);
+    if (drawn == 0)
+        return transport_chosen(e->p, token, k);
+    dist_from_row(e->q, d->q->row(d->q, 0), vocab);
+    return transport_drawn(e->p, e->q, vocab, k, e->order);
+}
+
+void expect(struct expecter *e, const struct judged *j, struct expectation *to)
+{
+    double square;
+    *to = (struct expectation){ .accepted = NAN, .variance = NAN, .stood = j->judgement->n - 1 };
+    if (j->request->draft->n == 1) { // nothing was guessed, nothing is expected
+        to->accepted = to->variance = 0;
+        return;
+    }
+    for (int i = 0; rules[i] != NULL; i++) {
+        const bool own = rules[i] == e->rule;
+        if (rules[i]->law == NULL || takes_beyond(rules[i]->takes, e->made) != 0)
+            continue;
+        to->by[to->n] = by_law(e, rules[i], own ? e->options : e->preset[i], j, &square);
+        if (own) {
+            to->accepted = to->by[to->n].accepted;
+            to->variance = fmax(square - to->accepted * to->accepted, 0);
+        }
+        to->n++;
+    }
+    to->by[to->n++] = (struct expected_by){ "(bound)", NAN, bound(e, j) };
+}

@@ -1,0 +1,155 @@
+#include "results/exact_rows.h"
+
+#include <string.h>
+
+#include "core/error.h"
+
+#include "results/query.h"
+#include "results/store.h"
+
+#define NOW "strftime('%Y-%m-%dT%H:%M:%SZ', 'now')"
+
+static bool perform(struct query *q, struct error *err)
+{
+    while (query_next(q))
+        ;
+    return query_close(q, err);
+}
+
+bool store_exact_rule(struct store *s, const struct exact_rule_row *r, struct error *err)
+{
+    struct query *q = query_open(
+        s, "INSERT INTO exact_rule (rule, claimed, instances, outcomes, distance, law_error, found, revision, started)"
+           " VALUES (?,?,?,?,?,?,?,?," NOW ")");
+    query_put_text(q, r->rule);
+    query_put_int(q, r->claimed);
+    query_put_int(q, r->instances);
+    query_put_int(q, r->outcomes);
+    query_put_real(q, r->distance);
+    query_put_real(q, r->law_error);
+    query_put_text(q, r->found);
+    query_put_text(q, r->revision);
+    return perform(q, err);
+}
+
+// ---- sums
+
+static bool make_row(struct store *s, const struct exact_row *r, struct error *err)
+{
+    struct query *q = query_open(
+        s,
+        "INSERT INTO exact (experiment, cell, settings, target, drafter, rule, sampling, machine, revision, lossless,"
+        " batch, seed, sequences, tokens, steps, sums, started)"
+        " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,0,0,0,x''," NOW ") ON CONFLICT (experiment, cell) DO NOTHING");
+    const char *const text[] = { r->experiment, r->cell,     r->settings, r->target,  r->drafter,
+                                 r->rule,       r->sampling, r->machine,  r->revision };
+    for (size_t i = 0; i < sizeof(text) / sizeof(*text); i++)
+        query_put_text(q, text[i]);
+    query_put_int(q, r->lossless);
+    query_put_int(q, r->batch);
+    query_put_int(q, (int64_t)r->seed);
+    return perform(q, err);
+}
+
+bool store_exact(struct store *s, const struct exact_row *r, int64_t *id, struct exact_sums *sums, struct error *err)
+{
+    if (!make_row(s, r, err))
+        return false;
+    struct query *q = query_open(s, "SELECT id, sequences, tokens, steps, most_log_e, sums FROM exact"
+                                    " WHERE experiment = ? AND cell = ?");
+    query_put_text(q, r->experiment);
+    query_put_text(q, r->cell);
+    if (query_next(q)) {
+        size_t bytes;
+        const void *data = query_blob(q, 5, &bytes);
+        *id = query_int(q, 0);
+        if (bytes == sums->n * sizeof(*sums->sum)) {
+            memcpy(sums->sum, data, bytes);
+            sums->sequences = query_int(q, 1);
+            sums->tokens = query_int(q, 2);
+            sums->steps = query_int(q, 3);
+            sums->most_log_e = query_is_null(q, 4) ? 0 : query_real(q, 4);
+        }
+    }
+    return query_close(q, err);
+}
+
+bool store_exact_sums(struct store *s, int64_t id, const struct exact_sums *sums, struct error *err)
+{
+    struct query *q = query_again(s, "UPDATE exact SET sequences = ?, tokens = ?, steps = ?, most_log_e = ?, sums = ?,"
+                                     " finished = NULL, verdict = NULL WHERE id = ?");
+    query_put_int(q, sums->sequences);
+    query_put_int(q, sums->tokens);
+    query_put_int(q, sums->steps);
+    query_put_real(q, sums->most_log_e);
+    query_put_blob(q, sums->sum, sums->n * sizeof(*sums->sum));
+    query_put_int(q, id);
+    return perform(q, err);
+}
+
+// ---- the end
+
+static bool put_stream(struct store *s, int64_t id, const struct exact_stream_row *r, struct error *err)
+{
+    struct query *q =
+        query_open(s, "INSERT INTO exact_stream (exact, stream, tokens, log_e, alarm) VALUES (?,?,?,?,?)");
+    query_put_int(q, id);
+    query_put_text(q, r->stream);
+    query_put_int(q, r->tokens);
+    query_put_real(q, r->log_e);
+    query_put_int(q, r->alarm);
+    return perform(q, err);
+}
+
+static bool put_test(struct store *s, int64_t id, const struct exact_test_row *r, struct error *err)
+{
+    struct query *q = query_again(s, "INSERT INTO exact_test (exact, stream, kind, \"of\", part, tokens, statistic,"
+                                     " log10_p, log10_adjusted) VALUES (?,?,?,?,?,?,?,?,?)");
+    query_put_int(q, id);
+    query_put_text(q, r->stream);
+    query_put_text(q, r->kind);
+    query_put_text(q, r->of);
+    query_put_text(q, r->part);
+    query_put_int(q, r->tokens);
+    query_put_real(q, r->statistic);
+    query_put_real(q, r->log10_p);
+    query_put_real(q, r->log10_adjusted);
+    return perform(q, err);
+}
+
+static bool forget(struct store *s, const char *sql, int64_t id, struct error *err)
+{
+    struct query *q = query_open(s, sql);
+    query_put_int(q, id);
+    return perform(q, err);
+}
+
+static bool put_end(struct store *s, int64_t id, const struct exact_end_row *r, struct error *err)
+{
+    struct query *q =
+        query_open(s, "UPDATE exact SET level = ?, accepted = ?, expected = ?, z_accepted = ?, visible = ?,"
+                      " verdict = ?, finished = " NOW " WHERE id = ?");
+    const double real[] = { r->level, r->accepted, r->expected, r->z_accepted, r->visible };
+    for (size_t i = 0; i < sizeof(real) / sizeof(*real); i++)
+        query_put_real(q, real[i]);
+    query_put_text(q, r->verdict);
+    query_put_int(q, id);
+    bool ok = perform(q, err) && forget(s, "DELETE FROM exact_stream WHERE exact = ?", id, err) &&
+              forget(s, "DELETE FROM exact_test WHERE exact = ?", id, err);
+    for (int i = 0; i < r->streams && ok; i++)
+        ok = put_stream(s, id, &r->stream[i], err);
+    for (int i = 0; i < r->tests && ok; i++)
+        ok = put_test(s, id, &r->test[i], err);
+    return ok;
+}
+
+bool store_exact_end(struct store *s, int64_t id, const struct exact_end_row *r, struct error *err)
+{
+    if (!perform(query_open(s, "BEGIN IMMEDIATE"), err))
+        return false;
+    if (put_end(s, id, r, err) && perform(query_open(s, "COMMIT"), err))
+        return true;
+    struct error ignored;
+    perform(query_open(s, "ROLLBACK"), &ignored);
+    return false;
+}

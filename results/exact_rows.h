@@ -1,0 +1,53 @@
+// exact_rows.h - what `speclab exact` found, into the database (results/schema_exact.sql), and half-finished sums out of it.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct error;
+struct store;
+
+struct exact_rule_row {
+    const char *rule, *found, *revision;
+    bool claimed;
+    int64_t instances, outcomes;
+    double distance, law_error;
+};
+bool store_exact_rule(struct store *s, const struct exact_rule_row *r, struct error *err);
+
+struct exact_row {
+    const char *experiment, *cell, *settings, *target, *drafter, *rule, *sampling, *machine, *revision;
+    bool lossless;
+    int batch;
+    uint64_t seed;
+};
+struct exact_sums { // of sequences 0 .. sequences - 1
+    int64_t sequences, tokens, steps;
+    double most_log_e;
+    double *sum; // (n)
+    size_t n;
+};
+// Finds the cell's row, or makes it; sums are filled with what it has, zeros at first. A row whose sums are of another
+// size (an older speclab's) starts anew.
+bool store_exact(struct store *s, const struct exact_row *r, int64_t *id, struct exact_sums *sums, struct error *err);
+bool store_exact_sums(struct store *s, int64_t id, const struct exact_sums *sums, struct error *err);
+
+struct exact_stream_row {
+    const char *stream;
+    int64_t tokens;
+    double log_e;
+    bool alarm;
+};
+struct exact_test_row {
+    const char *stream, *kind, *of, *part;
+    int64_t tokens;
+    double statistic, log10_p, log10_adjusted;
+};
+struct exact_end_row {
+    double level, accepted, expected, z_accepted, visible;
+    const char *verdict;
+    const struct exact_stream_row *stream;
+    const struct exact_test_row *test;
+    int streams, tests;
+};
+bool store_exact_end(struct store *s, int64_t id, const struct exact_end_row *r, struct error *err); // one transaction
