@@ -9,6 +9,12 @@
 
 // ---- the law
 
+// The greater one, or NAN if either is: what cannot be compared must not pass for good.
+static double greater(double a, double b)
+{
+    return isnan(a) || a > b ? a : b;
+}
+
 static bool is_path(const struct draft *d, const struct judgement *j)
 {
     if (j->n < 1 || j->n > d->n || j->node[0] != 0)
@@ -102,14 +108,14 @@ struct finding law_examine(const struct instance *in, const struct rule *rule, c
             ended[g.from[v]] -= probability * end[v];
             accepted -= probability * end[v] * draft_depth(&g.draft, v);
         }
-        f.trial_error = fmax(f.trial_error, fabs(product_of_trials(&g.draft, &j) - end[last]));
+        f.trial_error = greater(f.trial_error, fabs(product_of_trials(&g.draft, &j) - end[last]));
     }
     f.lost = fabs(1 - total);
     f.distance = law_distance(in, mass, mass + texts);
     f.accepted_error = fabs(accepted);
     f.accepted = said;
     for (int k = 0; k < in->nodes; k++)
-        f.law_error = fmax(f.law_error, fabs(ended[k]));
+        f.law_error = greater(f.law_error, fabs(ended[k]));
     f.repeated = o.repeated;
     f.runs = o.runs;
     outcomes_end(&o);
@@ -122,11 +128,11 @@ struct finding law_examine(const struct instance *in, const struct rule *rule, c
 
 static void worse_of(struct finding *f, const struct finding *g)
 {
-    f->distance = fmax(f->distance, g->distance);
-    f->lost = fmax(f->lost, g->lost);
-    f->law_error = fmax(f->law_error, g->law_error);
-    f->accepted_error = fmax(f->accepted_error, g->accepted_error);
-    f->trial_error = fmax(f->trial_error, g->trial_error);
+    f->distance = greater(f->distance, g->distance);
+    f->lost = greater(f->lost, g->lost);
+    f->law_error = greater(f->law_error, g->law_error);
+    f->accepted_error = greater(f->accepted_error, g->accepted_error);
+    f->trial_error = greater(f->trial_error, g->trial_error);
     f->sound = f->sound && g->sound;
     f->repeated += g->repeated;
     f->instances += g->instances;

@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "exact/law.h"
 #include "exact/power.h"
+#include "experiments/bits_run.h"
 #include "experiments/command_line.h"
 #include "experiments/commands.h"
 #include "experiments/exact_run.h"
@@ -113,6 +114,25 @@ static int exact_texts(const struct usage *u, const char *file, const char *db, 
     return status != 0 ? status : worst == BIAS_FOUND ? FOUND : worst == NO_VERDICT ? UNDECIDED : 0;
 }
 
+static int exact_bits(const struct usage *u, const char *file, const char *db, int64_t tokens)
+{
+    struct error err;
+    struct experiment *e = experiment_load(file, &err);
+    if (e == NULL)
+        return usage_fail(u, "%s", err.text);
+    struct store *s = store_open(db, &err);
+    enum same worst = OTHERWISE;
+    catch_signals();
+    const struct bits_plan plan = { .tokens = tokens, .out = stdout, .stop = &stop };
+    bool ok = s != NULL && bits_run(e, s, &plan, &worst, &err);
+    store_close(s);
+    experiment_free(e);
+    if (!ok)
+        return command_fail(u, &err);
+    int status = command_done(u);
+    return status != 0 ? status : worst == OTHERWISE ? FOUND : worst == NEAR_TIES ? UNDECIDED : 0;
+}
+
 // ---- the command
 
 // "TV=0.01", or "0.01".
@@ -133,15 +153,17 @@ static bool read_level(const char *text, double *to)
 
 int command_exact(int argc, char **argv)
 {
-    enum { PRESET_TOKENS = 20000, FAMILY = 2 * EVIDENCE_TESTS + 2 };
-    bool rules_only = false;
+    enum { PRESET_TOKENS = 20000, PRESET_BITS = 2000, FAMILY = 2 * EVIDENCE_TESTS + 2 };
+    bool rules_only = false, bits = false;
     const char *db = NULL, *until = NULL, *level = "1e-6";
     long long tokens = 0, worlds = 200;
     const struct flag flags[] = {
         { "rules", FLAG_ON, &rules_only, NULL, "walk through every rule; no model is needed", 0, 0 },
+        { "bits", FLAG_ON, &bits, NULL,
+          "compare the logits of verifying passes with those of one\ntoken at a time, bit for bit", 0, 0 },
         { "worlds", FLAG_INT, &worlds, "N",
           "with --rules: small worlds of each kind of chain, a seventh\nof each kind of tree (200)", 1, 100000 },
-        { "tokens", FLAG_INT, &tokens, "N", "tokens to be judged of each cell (20000)", 1, 1000000000 },
+        { "tokens", FLAG_INT, &tokens, "N", "tokens to be judged of each cell (20000; --bits: 2000)", 1, 1000000000 },
         { "until", FLAG_TEXT, &until, "TV=D",
           "as many as show a bias of total variation D a token,\nmet head on, in 999 of 1,000 runs", 0, 0 },
         { "level", FLAG_TEXT, &level, "A", "chance of a false alarm that is allowed for (1e-6)", 0, 0 },
@@ -150,16 +172,18 @@ int command_exact(int argc, char **argv)
     };
     const struct usage u = {
         .name = "exact",
-        .operands = "--rules | FILE.yaml",
+        .operands = "--rules | [--bits] FILE.yaml",
         .about = "Shows that speculation does not change what the target says. --rules computes the law of what\n"
                  "every rule lets through, exactly. With an experiment's file the texts of its cells are decoded\n"
                  "and every token is put beside the distribution that it must have come from; the same rule once\n"
                  "more, and three wrong ones, are judged on the same drafts, to show what would have been seen.\n"
+                 "With --bits every row of logits that a text went by is computed once more, one token at a time.\n"
                  "Texts go on where the database has them. Exit status: 0 no bias found, 3 bias found, 4 no\n"
                  "verdict, as something wrong was not seen either: more tokens are needed.\n",
         .flags = flags,
-        .examples = "  speclab exact --rules\n  speclab exact experiments/exact.yaml --tokens 200000\n"
-                    "  speclab exact experiments/exact.yaml --until TV=0.01 --db exact.db\n",
+        .examples =
+            "  speclab exact --rules\n  speclab exact --bits experiments/exact.yaml\n  speclab exact experiments/exact.yaml --tokens 200000\n"
+            "  speclab exact experiments/exact.yaml --until TV=0.01 --db exact.db\n",
         .least = 0,
         .most = 1,
     };
@@ -169,10 +193,15 @@ int command_exact(int argc, char **argv)
         return status;
     struct exact_plan plan = { .out = stdout, .progress = stderr, .stop = &stop, .tokens = PRESET_TOKENS };
     double distance;
-    if (rules_only == (n == 1))
-        return usage_fail(&u, rules_only ? "--rules needs no file" : "expected an experiment's file, or --rules");
+    if (rules_only == (n == 1) || (rules_only && bits))
+        return usage_fail(&u, rules_only ? "--rules needs no file, and goes alone"
+                                         : "expected an experiment's file, or --rules");
     if (rules_only)
         return exact_rules(&u, worlds, db);
+    if (bits && until != NULL)
+        return usage_fail(&u, "--until is a bias's size; --bits has none to find");
+    if (bits)
+        return exact_bits(&u, operand[0], db != NULL ? db : "exact.db", tokens > 0 ? tokens : PRESET_BITS);
     if (tokens > 0 && until != NULL)
         return usage_fail(&u, "--tokens and --until both say how long; give one of them");
     if (!read_level(level, &plan.level))

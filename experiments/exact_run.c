@@ -1,19 +1,15 @@
 #include "experiments/exact_run.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/settings.h"
 #include "decode/decode.h"
 #include "drafters/drafter.h"
-#include "experiments/cells.h"
-#include "experiments/conversation.h"
+#include "experiments/exact_cell.h"
 #include "experiments/exact_report.h"
-#include "experiments/stop_strings.h"
 #include "models/model.h"
 #include "results/exact_rows.h"
 #include "revision.h"
@@ -23,17 +19,12 @@
 enum { AHEAD = 4 }; // texts to a slot that may be done before the one whose turn it is
 
 struct watched { // a cell while it is decoded
-    const struct experiment *e;
+    struct exact_cell c;
     const struct exact_plan *plan;
     struct store *store;
-    struct opened *opened;
-    struct cell cell;
-    int slots, room; // room: of done[]
-    struct pairing pairing;
+    int room; // of done[]
     struct observer *observer;
     struct decoder *decoder;
-    struct stop_strings strings;
-    struct stops stops;
     int64_t started; // texts that were begun; those joined: sums.sequences
     int64_t at[MAX_SLOTS];
     struct observed *done, total; // done: (room) texts that wait for one before them
@@ -92,20 +83,12 @@ static bool join(struct watched *w, struct error *err)
 
 static bool start_next(struct watched *w, struct error *err)
 {
-    const struct prompt *p = &w->e->prompts.prompt[w->started % w->e->prompts.n];
-    struct ids ids = { 0 };
-    bool ok = conversation_ids(&w->opened->target, &w->opened->chat, p, NULL, 0, &ids, err);
-    const struct assignment a = {
-        .sequence = w->started, .prompt = ids.id, .n = (int)ids.n, .limit = w->e->new_tokens, .stops = &w->stops
-    };
-    ok = ok && decoder_start(w->decoder, &a, err);
-    if (ok) {
-        const int slot = decoder_slot(w->decoder, w->started);
-        w->at[slot] = w->started;
-        observer_start(w->observer, slot, w->started++);
-    }
-    free(ids.id);
-    return ok;
+    int slot;
+    if (!exact_cell_start(&w->c, w->decoder, w->started, &slot, NULL, err))
+        return false;
+    w->at[slot] = w->started;
+    observer_start(w->observer, slot, w->started++);
+    return true;
 }
 
 static double now(void)
@@ -146,50 +129,23 @@ static bool decode_until_enough(struct watched *w, struct error *err)
 
 // ---- a cell
 
-static bool fail_at_drafter(const struct watched *w, const struct error *why, struct error *err)
-{
-    const struct settings *given = w->e->drafter.entry[w->cell.drafter].given;
-    return given != NULL ? settings_fail(err, given, "%s", why->text) : fail(err, "%s", why->text);
-}
-
-static bool open_pairing(struct watched *w, struct error *err)
-{
-    const struct experiment *e = w->e;
-    struct error why;
-    for (;;) {
-        const int had = model_rows(w->opened->target.model);
-        if (!pairing_read(&w->pairing, e->drafter.entry[w->cell.drafter].settings, e->rule.entry[w->cell.rule].settings,
-                          e->sampling.entry[w->cell.sampling].settings, err))
-            return false;
-        w->pairing.watch = (struct watch){ .judged = judged, .self = w };
-        if (pairing_open(&w->pairing, &w->opened->target, e->folder, w->slots, w->opened->context, &why))
-            return true;
-        const int rows = w->pairing.rows;
-        pairing_close(&w->pairing);
-        if (rows <= had)
-            return fail_at_drafter(w, &why, err);
-        opened_close(w->opened);
-        if (!opened_open(w->opened, e, rows, err))
-            return false;
-    }
-}
-
 static bool find_row(struct watched *w, struct error *err)
 {
-    const struct experiment *e = w->e;
-    struct identity identity = cell_identity(w->opened, w->cell, w->pairing.drafter);
+    const struct experiment *e = w->c.e;
+    const struct cell cell = w->c.cell;
+    struct identity identity = cell_identity(w->c.opened, cell, w->c.pairing.drafter);
     const struct exact_row row = {
         .experiment = e->name,
         .cell = identity.hash,
         .settings = identity.settings,
         .target = e->target,
-        .drafter = e->drafter.entry[w->cell.drafter].shown,
-        .rule = e->rule.entry[w->cell.rule].shown,
-        .sampling = e->sampling.entry[w->cell.sampling].shown,
-        .machine = w->opened->machine,
+        .drafter = e->drafter.entry[cell.drafter].shown,
+        .rule = e->rule.entry[cell.rule].shown,
+        .sampling = e->sampling.entry[cell.sampling].shown,
+        .machine = w->c.opened->machine,
         .revision = SPECLAB_REVISION,
-        .lossless = w->pairing.rule->exact,
-        .batch = w->slots,
+        .lossless = w->c.pairing.rule->exact,
+        .batch = w->c.slots,
         .seed = e->seed,
     };
     w->sums = (struct exact_sums){ .sum = (double *)&w->total, .n = OBSERVED_DOUBLES };
@@ -200,25 +156,22 @@ static bool find_row(struct watched *w, struct error *err)
 
 static bool open_cell(struct watched *w, struct error *err)
 {
-    if (!open_pairing(w, err) || !find_row(w, err))
+    if (!exact_cell_open(&w->c, (struct watch){ .judged = judged, .self = w }, err) || !find_row(w, err))
         return false;
     const struct observer_setup setup = {
-        .rule = w->pairing.rule,
-        .rule_options = w->pairing.rule_options,
-        .slots = w->slots,
-        .nodes = w->pairing.drafter->nodes,
-        .vocab = (int)model_shape(w->opened->target.model)->vocab,
-        .end = w->opened->n_end > 0 ? w->opened->end[0] : -1,
-        .seed = w->e->seed,
+        .rule = w->c.pairing.rule,
+        .rule_options = w->c.pairing.rule_options,
+        .slots = w->c.slots,
+        .nodes = w->c.pairing.drafter->nodes,
+        .vocab = (int)model_shape(w->c.opened->target.model)->vocab,
+        .end = w->c.opened->n_end > 0 ? w->c.opened->end[0] : -1,
+        .seed = w->c.e->seed,
     };
     w->observer = observer_create(&setup);
-    w->room = AHEAD * w->slots;
+    w->room = AHEAD * w->c.slots;
     w->done = xcalloc((size_t)w->room, sizeof(*w->done));
     w->is_done = xcalloc((size_t)w->room, sizeof(*w->is_done));
-    w->strings = (struct stop_strings){ w->opened->target.tokenizer, w->e->n_stop, (const char *const *)w->e->stop };
-    w->stops =
-        (struct stops){ w->opened->n_end, w->opened->end, w->e->n_stop > 0 ? stop_strings_find : NULL, &w->strings };
-    w->decoder = decoder_create(w->pairing.verifier, w->pairing.drafter, w->slots, w->e->seed,
+    w->decoder = decoder_create(w->c.pairing.verifier, w->c.pairing.drafter, w->c.slots, w->c.e->seed,
                                 (struct listener){ .done = done, .self = w }, err);
     return w->decoder != NULL;
 }
@@ -227,7 +180,7 @@ static void close_cell(struct watched *w)
 {
     decoder_destroy(w->decoder);
     observer_destroy(w->observer);
-    pairing_close(&w->pairing);
+    exact_cell_close(&w->c);
     free(w->done);
     free(w->is_done);
     free(w);
@@ -237,9 +190,9 @@ static bool run_cell(struct watched *w, enum answer *answer, struct error *err)
 {
     if (!open_cell(w, err))
         return false;
-    fprintf(w->plan->out, "%s, %s, %s%s\n", w->e->drafter.entry[w->cell.drafter].shown,
-            w->e->rule.entry[w->cell.rule].shown, w->e->sampling.entry[w->cell.sampling].shown,
-            w->pairing.rule->exact ? "" : " (LOSSY: a bias is what it is made of)");
+    fprintf(w->plan->out, "%s, %s, %s%s\n", w->c.e->drafter.entry[w->c.cell.drafter].shown,
+            w->c.e->rule.entry[w->c.cell.rule].shown, w->c.e->sampling.entry[w->c.cell.sampling].shown,
+            w->c.pairing.rule->exact ? "" : " (LOSSY: a bias is what it is made of)");
     fflush(w->plan->out);
     if (!decode_until_enough(w, err))
         return false;
@@ -252,30 +205,33 @@ static bool run_cell(struct watched *w, enum answer *answer, struct error *err)
     return ok;
 }
 
+struct all {
+    const struct experiment *e;
+    struct store *store;
+    const struct exact_plan *plan;
+    enum answer worst;
+};
+
+static bool one_of_all(void *self, struct opened *opened, struct cell cell, struct error *err)
+{
+    struct all *all = self;
+    struct watched *w = xcalloc(1, sizeof(*w));
+    *w = (struct watched){ .c = { .e = all->e, .opened = opened, .cell = cell },
+                           .plan = all->plan,
+                           .store = all->store };
+    enum answer answer = NO_VERDICT;
+    bool ok = run_cell(w, &answer, err);
+    if (ok && all->worst != BIAS_FOUND && answer != NO_BIAS_FOUND)
+        all->worst = answer;
+    close_cell(w);
+    return ok;
+}
+
 bool exact_run(const struct experiment *e, struct store *s, const struct exact_plan *plan, enum answer *worst,
                struct error *err)
 {
-    struct opened opened;
-    if (!opened_open(&opened, e, TARGET_ROWS, err))
-        return false;
-    bool ok = true;
-    int cells = 0;
-    *worst = NO_BIAS_FOUND;
-    for (int g = 0; g < groups(e) && ok; g++)
-        for (int k = 0; k < e->rule.n * e->drafter.n && ok; k++) {
-            const struct cell cell = { g / e->batch.n, g % e->batch.n, k / e->drafter.n, k % e->drafter.n };
-            if (experiment_is_none(e, cell.drafter))
-                continue;
-            struct watched *w = xcalloc(1, sizeof(*w));
-            *w = (struct watched){ .e = e, .plan = plan, .store = s, .opened = &opened, .cell = cell };
-            w->slots = experiment_batch(e, cell.batch);
-            enum answer answer = NO_VERDICT;
-            ok = run_cell(w, &answer, err);
-            if (ok && *worst != BIAS_FOUND && answer != NO_BIAS_FOUND)
-                *worst = answer;
-            close_cell(w);
-            cells++;
-        }
-    opened_close(&opened);
-    return ok && (cells > 0 || fail(err, "%s: there is no drafter but `none`, and nothing to test", e->path));
+    struct all all = { e, s, plan, NO_BIAS_FOUND };
+    bool ok = each_exact_cell(e, one_of_all, &all, err);
+    *worst = all.worst;
+    return ok;
 }

@@ -32,6 +32,23 @@ bool store_exact_rule(struct store *s, const struct exact_rule_row *r, struct er
     return perform(q, err);
 }
 
+bool store_exact_bits(struct store *s, const struct exact_bits_row *r, struct error *err)
+{
+    const char *const text[] = { r->experiment, r->cell,     r->settings, r->target,   r->drafter,
+                                 r->rule,       r->sampling, r->machine,  r->revision, r->verdict };
+    const int64_t count[] = { r->rows, r->different, r->ties, r->turned, r->bugs };
+    struct query *q = query_open(
+        s, "INSERT INTO exact_bits (experiment, cell, settings, target, drafter, rule, sampling, machine, revision,"
+           " verdict, compared, different, ties, turned, bugs, largest, started)"
+           " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?," NOW ")");
+    for (size_t i = 0; i < sizeof(text) / sizeof(*text); i++)
+        query_put_text(q, text[i]);
+    for (size_t i = 0; i < sizeof(count) / sizeof(*count); i++)
+        query_put_int(q, count[i]);
+    query_put_real(q, r->largest);
+    return perform(q, err);
+}
+
 // ---- sums
 
 static bool make_row(struct store *s, const struct exact_row *r, struct error *err)

@@ -43,6 +43,13 @@ struct exact_test_row {
     int64_t tokens;
     double statistic, log10_p, log10_adjusted;
 };
+struct exact_bits_row {
+    const char *experiment, *cell, *settings, *target, *drafter, *rule, *sampling, *machine, *revision, *verdict;
+    int64_t rows, different, ties, turned, bugs;
+    double largest;
+};
+bool store_exact_bits(struct store *s, const struct exact_bits_row *r, struct error *err);
+
 struct exact_end_row {
     double level, accepted, expected, z_accepted, visible;
     const char *verdict;

@@ -67,6 +67,27 @@ CREATE TABLE exact_test (
     PRIMARY KEY (exact, stream, kind, "of", part)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE exact_bits (               -- logits of verifying passes beside those of one token at a time (experiments/bits_run.h)
+    id         INTEGER PRIMARY KEY,
+    experiment TEXT NOT NULL,
+    cell       TEXT NOT NULL,           -- as run.cell
+    settings   TEXT NOT NULL,
+    target     TEXT NOT NULL,
+    drafter    TEXT NOT NULL,
+    rule       TEXT NOT NULL,
+    sampling   TEXT NOT NULL,
+    machine    TEXT NOT NULL,
+    revision   TEXT NOT NULL,
+    started    TEXT NOT NULL,
+    compared   INTEGER NOT NULL,        -- rows
+    different  INTEGER NOT NULL,        -- of these, not the same in every bit
+    largest    REAL NOT NULL,           -- difference between two logits
+    ties       INTEGER NOT NULL,        -- of the different: the first two are nearer than twice the row's largest difference
+    turned     INTEGER NOT NULL,        -- of the different: the likeliest token is another
+    bugs       INTEGER NOT NULL,        -- of the turned: no ties
+    verdict    TEXT NOT NULL
+) STRICT;
+
 -- With `record: {expected: true}`: what a step's draft was worth. Beside step.expected and step.variance, which are of the rule
 -- that judged it.
 

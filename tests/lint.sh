@@ -43,6 +43,7 @@ may models core kernels
 may drafters core sampling kernels models
 may verifier core sampling kernels models
 may decode core sampling drafters verifier
+may exact core sampling drafters verifier decode models kernels
 may results core
 
 # Rules and drafters toss no coins of their own.

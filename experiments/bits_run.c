@@ -1,0 +1,322 @@
+#include "experiments/bits_run.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/settings.h"
+#include "experiments/exact_cell.h"
+#include "drafters/drafter.h"
+#include "kernels/backend.h"
+#include "models/kv_cache.h"
+#include "models/model.h"
+#include "results/exact_rows.h"
+#include "revision.h"
+#include "verifier/rule.h"
+#include "verifier/verifier.h"
+
+enum { STRETCH = 256 }; // a prompt goes in by stretches of so many tokens, as in verifier.c
+
+struct compared {
+    int64_t rows, different; // of logits; those of which any bit differs
+    double largest;          // difference between two logits of one place
+    int64_t ties;            // rows whose first two are nearer to one another than twice the row's largest difference
+    int64_t turned;          // rows whose likeliest token differs
+    int64_t bugs;            // of these, such as are no tie
+    int64_t sequence;        // the first turned row: its text, and place in it; -1: there is none
+    int place;
+};
+
+struct bits {
+    struct exact_cell c;
+    const struct bits_plan *plan;
+    struct kv_cache *cache; // what is fed one by one
+    struct tensor one;      // (1, vocab)
+    float **scored;         // (slots) (nodes, vocab) logits of the drafts of this step
+    float *mine;            // (vocab) logits of one row, on the host
+    int64_t of[MAX_SLOTS];  // the text in each slot
+    int64_t started;
+    struct compared seen;
+    struct error failed; // of a pass within a callback
+    bool ok;
+};
+
+const char *const same_names[] = { "the same bits", "differ, but at ties only", "differ: a bug" };
+
+// ---- one by one
+
+// n tokens behind the slot's text.
+static bool feed(struct bits *b, int slot, const int32_t *token, int n, struct states *out, struct error *err)
+{
+    int32_t slots[STRETCH], parent[STRETCH], kept[STRETCH];
+    for (int i = 0; i < n; i++) {
+        slots[i] = slot;
+        parent[i] = i - 1;
+        kept[i] = i;
+    }
+    const struct pass pass = { n, token, slots, parent };
+    struct model *m = b->c.opened->target.model;
+    if (!model_forward(m, b->cache, &pass, NULL, out, err) || !model_backend(m)->sync(model_backend(m), err))
+        return false;
+    kv_keep(b->cache, slot, kept, n);
+    return true;
+}
+
+static bool feed_prompt(struct bits *b, int slot, const int32_t *token, int n, struct error *err)
+{
+    struct states ignored;
+    bool ok = true;
+    kv_cut(b->cache, slot, 0);
+    for (int i = 0; i < n && ok; i += STRETCH)
+        ok = feed(b, slot, token + i, n - i < STRETCH ? n - i : STRETCH, &ignored, err);
+    return ok;
+}
+
+static void download(struct bits *b, float *to, struct tensor from)
+{
+    struct backend *k = b->c.opened->target.backend;
+    k->download(k, to, from.data, (size_t)from.rows * (size_t)from.width * sizeof(*to));
+}
+
+static bool logits_after(struct bits *b, int slot, int32_t token, struct error *err)
+{
+    struct states states;
+    if (!feed(b, slot, &token, 1, &states, err))
+        return false;
+    model_logits(b->c.opened->target.model, b->one, states.last);
+    struct backend *k = b->c.opened->target.backend;
+    if (!k->sync(k, err))
+        return false;
+    download(b, b->mine, b->one);
+    return true;
+}
+
+// ---- row beside row
+
+static int likeliest(const float *x, int n, float *next)
+{
+    int best = 0;
+    *next = -INFINITY;
+    for (int i = 1; i < n; i++)
+        if (x[i] > x[best]) {
+            *next = x[best];
+            best = i;
+        } else if (x[i] > *next)
+            *next = x[i];
+    return best;
+}
+
+static void compare(struct compared *c, const float *one, const float *verified, int vocab, int64_t sequence, int place)
+{
+    c->rows++;
+    if (memcmp(one, verified, (size_t)vocab * sizeof(*one)) == 0)
+        return;
+    double largest = 0;
+    float next, ignored;
+    for (int i = 0; i < vocab; i++)
+        largest = fmax(largest, fabs((double)one[i] - (double)verified[i]));
+    const int a = likeliest(one, vocab, &next), b = likeliest(verified, vocab, &ignored);
+    const bool tie = (double)one[a] - (double)next <= 2 * largest;
+    c->different++;
+    c->ties += tie;
+    c->largest = fmax(c->largest, largest);
+    if (a == b)
+        return;
+    if (c->turned++ == 0) {
+        c->sequence = sequence;
+        c->place = place;
+    }
+    c->bugs += !tie;
+}
+
+// ---- on the way
+
+static void scored(void *self, const struct request *r, struct tensor logits)
+{
+    struct bits *b = self;
+    download(b, b->scored[r->slot], logits);
+}
+
+static int slot_of(const struct bits *b, int64_t sequence)
+{
+    int slot = 0;
+    while (b->of[slot] != sequence)
+        slot++;
+    return slot;
+}
+
+// The text goes on as it was emitted, whatever one by one would have said: after a difference it is compared all the same.
+static void stepped(void *self, const struct step *s)
+{
+    struct bits *b = self;
+    const int slot = slot_of(b, s->sequence), vocab = (int)b->one.width;
+    for (int i = 0; i < s->advance->n && b->ok; i++) {
+        const int node = s->advance->node[i];
+        b->ok = logits_after(b, slot, s->draft->token[node], &b->failed);
+        if (b->ok)
+            compare(&b->seen, b->mine, b->scored[slot] + (size_t)node * (size_t)vocab, vocab, s->sequence,
+                    s->position + i + 1);
+    }
+}
+
+static void done(void *self, const struct ending *e)
+{
+    (void)self, (void)e;
+}
+
+static bool start_next(struct bits *b, struct decoder *d, struct error *err)
+{
+    struct ids ids = { 0 };
+    int slot;
+    bool ok =
+        exact_cell_start(&b->c, d, b->started, &slot, &ids, err) && feed_prompt(b, slot, ids.id, (int)ids.n - 1, err);
+    if (ok)
+        b->of[slot] = b->started++;
+    free(ids.id);
+    return ok;
+}
+
+static bool decode_until_enough(struct bits *b, struct decoder *d, struct error *err)
+{
+    bool ok = true;
+    while (ok && b->seen.rows < b->plan->tokens) {
+        while (ok && decoder_has_room(d))
+            ok = start_next(b, d, err);
+        ok = ok && (b->plan->stop == NULL || *b->plan->stop == 0 || fail(err, "interrupted")) && decoder_step(d, err);
+        if (ok && !b->ok)
+            ok = fail(err, "%s", b->failed.text);
+    }
+    return ok;
+}
+
+// ---- a cell
+
+static bool open_bits(struct bits *b, struct error *err)
+{
+    const struct watch watch = { .scored = scored, .self = b };
+    if (!exact_cell_open(&b->c, watch, err))
+        return false;
+    struct opened *o = b->c.opened;
+    struct model *m = o->target.model;
+    const int vocab = model_shape(m)->vocab;
+    struct kv_shape shape = model_kv_shape(m, b->c.slots, o->context + 1, STRETCH);
+    shape.type = o->target.cache;
+    b->cache = kv_create(o->target.backend, &shape, err);
+    b->one = tensor_of(o->target.backend->alloc(o->target.backend, (size_t)vocab * sizeof(float)), F32, 1, vocab);
+    if (b->cache == NULL || b->one.data == NULL)
+        return b->cache == NULL ? false : fail(err, "no room for a row of logits");
+    b->mine = xcalloc((size_t)vocab, sizeof(*b->mine));
+    b->scored = xcalloc((size_t)b->c.slots, sizeof(*b->scored));
+    for (int i = 0; i < b->c.slots; i++)
+        b->scored[i] = xcalloc((size_t)b->c.pairing.drafter->nodes * (size_t)vocab, sizeof(**b->scored));
+    b->seen.sequence = -1;
+    b->ok = true;
+    return true;
+}
+
+static void close_bits(struct bits *b)
+{
+    struct backend *k = b->c.opened->target.backend;
+    kv_destroy(b->cache);
+    if (b->one.data != NULL)
+        k->release(k, b->one.data);
+    for (int i = 0; i < b->c.slots && b->scored != NULL; i++)
+        free(b->scored[i]);
+    free(b->scored);
+    free(b->mine);
+    exact_cell_close(&b->c);
+    free(b);
+}
+
+static enum same verdict(const struct compared *c)
+{
+    return c->different == 0 ? SAME_BITS : c->bugs == 0 ? NEAR_TIES : OTHERWISE;
+}
+
+static void print(const struct bits *b)
+{
+    const struct experiment *e = b->c.e;
+    const struct compared *c = &b->seen;
+    FILE *to = b->plan->out;
+    fprintf(to, "%s, %s, %s, batch %d\n  %lld rows of logits of verifying passes beside those of one token at a time: ",
+            e->drafter.entry[b->c.cell.drafter].shown, e->rule.entry[b->c.cell.rule].shown,
+            e->sampling.entry[b->c.cell.sampling].shown, b->c.slots, (long long)c->rows);
+    if (c->different == 0)
+        fprintf(to, "every bit is the same\n");
+    else
+        fprintf(
+            to,
+            "%lld differ, by %.3g at most;\n  in %lld of them the first two are nearer than that (ties); the likeliest "
+            "token differs in %lld, %lld of which are no ties\n",
+            (long long)c->different, c->largest, (long long)c->ties, (long long)c->turned, (long long)c->bugs);
+    if (c->turned > 0)
+        fprintf(to, "  the first of these: text %lld, place %d\n", (long long)c->sequence, c->place);
+    fprintf(to, "  Verdict: %s.\n", same_names[verdict(c)]);
+    fflush(to);
+}
+
+static bool keep(const struct bits *b, struct store *s, struct error *err)
+{
+    const struct experiment *e = b->c.e;
+    const struct compared *c = &b->seen;
+    struct identity identity = cell_identity(b->c.opened, b->c.cell, b->c.pairing.drafter);
+    const struct exact_bits_row row = {
+        .experiment = e->name,
+        .cell = identity.hash,
+        .settings = identity.settings,
+        .target = e->target,
+        .drafter = e->drafter.entry[b->c.cell.drafter].shown,
+        .rule = e->rule.entry[b->c.cell.rule].shown,
+        .sampling = e->sampling.entry[b->c.cell.sampling].shown,
+        .machine = b->c.opened->machine,
+        .revision = SPECLAB_REVISION,
+        .verdict = same_names[verdict(c)],
+        .rows = c->rows,
+        .different = c->different,
+        .ties = c->ties,
+        .turned = c->turned,
+        .bugs = c->bugs,
+        .largest = c->largest,
+    };
+    bool ok = store_exact_bits(s, &row, err);
+    identity_free(&identity);
+    return ok;
+}
+
+struct all {
+    const struct experiment *e;
+    struct store *store;
+    const struct bits_plan *plan;
+    enum same worst;
+};
+
+static bool one_of_all(void *self, struct opened *opened, struct cell cell, struct error *err)
+{
+    struct all *all = self;
+    struct bits *b = xcalloc(1, sizeof(*b));
+    *b = (struct bits){ .c = { .e = all->e, .opened = opened, .cell = cell }, .plan = all->plan };
+    bool ok = open_bits(b, err);
+    struct decoder *d = !ok ? NULL
+                            : decoder_create(b->c.pairing.verifier, b->c.pairing.drafter, b->c.slots, all->e->seed,
+                                             (struct listener){ stepped, done, b }, err);
+    ok = ok && d != NULL && decode_until_enough(b, d, err);
+    decoder_destroy(d);
+    if (ok) {
+        print(b);
+        all->worst = verdict(&b->seen) > all->worst ? verdict(&b->seen) : all->worst;
+        ok = keep(b, all->store, err);
+    }
+    close_bits(b);
+    return ok;
+}
+
+bool bits_run(const struct experiment *e, struct store *s, const struct bits_plan *plan, enum same *worst,
+              struct error *err)
+{
+    struct all all = { e, s, plan, SAME_BITS };
+    bool ok = each_exact_cell(e, one_of_all, &all, err);
+    *worst = all.worst;
+    return ok;
+}
