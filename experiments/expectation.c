@@ -57,7 +57,7 @@ static struct expected_by by_law(struct expecter *e, const struct rule *rule, co
                                  const struct judged *j, double *square)
 {
     const struct draft *d = j->request->draft;
-    struct expected_by by = { rule->name, 0, 0 };
+    struct expected_by by = { rule->exact, rule->name, 0, 0 };
     rule->law(d, j->p, options, e->end);
     *square = 0;
     for (int v = 1; v < d->n; v++) {
@@ -111,5 +111,5 @@ void expect(struct expecter *e, const struct judged *j, struct expectation *to)
         }
         to->n++;
     }
-    to->by[to->n++] = (struct expected_by){ "(bound)", NAN, bound(e, j) };
+    to->by[to->n++] = (struct expected_by){ true, "(bound)", NAN, bound(e, j) };
 }

@@ -1,6 +1,7 @@
 // expectation.h - what a draft was worth before chance was asked: E[accepted | draft] under the rule that judged it, under
 // every other rule that takes such drafts, and the most that any could have had.
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 
 struct judged;
@@ -9,6 +10,7 @@ struct rule;
 enum { MAX_EXPECTATIONS = 16 }; // rules of verifier/registry.c, and one
 
 struct expected_by {
+    bool lossless;
     const char *rule;       // "(bound)": what no exact rule can surpass (exact/transport.h)
     double accepted, first; // E[accepted]; the chance that anything of it stands. The bound is on `first` alone
 };

@@ -112,7 +112,8 @@ static void record_expected(struct recording *g, const struct expectation *x)
             g->expected_room = grown(g->expected_room, g->n_expected + 1);
             g->expected = xrealloc(g->expected, g->expected_room * sizeof(*g->expected));
         }
-        g->expected[g->n_expected++] = (struct expected_row){ x->by[i].rule, x->by[i].accepted, x->by[i].first };
+        g->expected[g->n_expected++] =
+            (struct expected_row){ x->by[i].rule, x->by[i].lossless, x->by[i].accepted, x->by[i].first };
     }
 }
 

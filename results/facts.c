@@ -36,7 +36,7 @@ static const char new_sequence_sql[] =
     " decode_ns, wall_ns, tokens, text_hash, text, stop) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) RETURNING id";
 static const char new_step_sql[] = "INSERT INTO step VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)";
 static const char new_trial_sql[] = "INSERT INTO trial VALUES (?,?,?,?,?,?,?,?,?,?)";
-static const char new_expected_sql[] = "INSERT INTO step_rule VALUES (?,?,?,?,?)";
+static const char new_expected_sql[] = "INSERT INTO step_rule VALUES (?,?,?,?,?,?)";
 static const char turn_sql[] =
     "SELECT pair, tokens FROM sequence WHERE run = ? AND prompt = ? AND turn = ? AND repeat = ?"
     " ORDER BY id DESC LIMIT 1";
@@ -217,6 +217,7 @@ static bool new_expected(struct store *s, int64_t sequence, int step, const stru
     query_put_int(q, sequence);
     query_put_int(q, step);
     query_put_text(q, r->rule);
+    query_put_int(q, r->lossless);
     query_put_real(q, r->accepted);
     query_put_real(q, r->first);
     return perform(q, err);

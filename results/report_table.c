@@ -394,21 +394,21 @@ static bool put_by_rule(struct store *s, struct text *out, const struct contest 
         struct text t = { 0 };
         double bound = NAN, own = NAN;
         struct query *q =
-            query_open(s, "SELECT rule, accepted, first FROM by_rule WHERE run = ? ORDER BY accepted DESC");
+            query_open(s, "SELECT rule, accepted, first, lossless FROM by_rule WHERE run = ? ORDER BY accepted DESC");
         query_put_int(q, c->run[i].run);
         while (query_next(q)) {
             const char *rule = query_text(q, 0);
             if (strcmp(rule, "(bound)") == 0)
                 bound = query_real(q, 2);
             else
-                text_printf(&t, "%s%s %.3f", t.n > 0 ? ", " : "", rule, query_real(q, 1));
+                text_printf(&t, "%s%s%s %.3f", t.n > 0 ? ", " : "", rule, query_int(q, 3) ? "" : "*", query_real(q, 1));
             if (strncmp(rule, c->run[i].rule, strlen(rule)) == 0)
                 own = query_real(q, 2);
         }
         if (!isnan(own) && !isnan(bound))
             text_printf(&t, "; anything at all %.3f, of at most %.3f", own, bound);
         if (t.n > 0) {
-            text_puts(out, any ? "" : "\nAccepted a draft, of the very same drafts, under each rule\n");
+            text_puts(out, any ? "" : "\nAccepted a draft, of the very same drafts, under each rule (* lossy)\n");
             put_line(out, c, i, width, t.s);
             any = true;
         }

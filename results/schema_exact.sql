@@ -97,6 +97,7 @@ CREATE TABLE step_rule (                -- the same draft under every rule that 
     sequence INTEGER NOT NULL,
     step     INTEGER NOT NULL,
     rule     TEXT NOT NULL,             -- with its presets, but for the run's own; (bound): what no exact rule can surpass
+    lossless INTEGER NOT NULL CHECK (lossless IN (0, 1)),
     accepted REAL,                      -- E[accepted | draft]; NULL: not known
     first    REAL,                      -- the chance that anything of it stands
     PRIMARY KEY (sequence, step, rule),

@@ -43,6 +43,7 @@ struct trial_row {         // a guess that was looked at
 
 struct expected_row { // of the same draft, under a rule; "(bound)": what no exact rule can surpass
     const char *rule; // a constant
+    bool lossless;    // the rule is exact
     double accepted;  // E[accepted | draft]; NAN: not known
     double first;     // the chance that anything of it stands
 };

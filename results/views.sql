@@ -67,9 +67,9 @@ CREATE VIEW by_rule AS
 -- What each rule would have accepted of the very drafts that a run recorded (record: {expected: true}), a draft. first: the
 -- chance that anything of a draft stands, which the row (bound) bounds for exact rules where it is known (known: of how many
 -- drafts). Drafts are those of a text that this run's own rule made: another rule would have gone another way.
-SELECT q.run, x.rule, count(*) AS drafts, avg(x.accepted) AS accepted, avg(x.first) AS first, count(x.first) AS known
+SELECT q.run, x.rule, x.lossless, count(*) AS drafts, avg(x.accepted) AS accepted, avg(x.first) AS first, count(x.first) AS known
 FROM step_rule AS x JOIN sequence AS q ON q.id = x.sequence
-GROUP BY q.run, x.rule;
+GROUP BY q.run, x.rule, x.lossless;
 
 DROP VIEW IF EXISTS steps;
 CREATE VIEW steps AS
