@@ -85,6 +85,7 @@ struct finding law_examine(const struct instance *in, const struct rule *rule, c
         rule->judge(&g.draft, &g.p.rows, options, &o.rng, &j);
         double probability = outcomes_probability(&o);
         total += probability;
+        f.empty += j.empty > 0 ? probability : 0;
         said += probability * (j.n - 1);
         if (!is_path(&g.draft, &j)) {
             f.sound = false;
@@ -130,6 +131,7 @@ static void worse_of(struct finding *f, const struct finding *g)
 {
     f->distance = greater(f->distance, g->distance);
     f->lost = greater(f->lost, g->lost);
+    f->empty = greater(f->empty, g->empty);
     f->law_error = greater(f->law_error, g->law_error);
     f->accepted_error = greater(f->accepted_error, g->accepted_error);
     f->trial_error = greater(f->trial_error, g->trial_error);

@@ -16,6 +16,7 @@ struct finding {           // of one instance, or the worst of many
     double law_error;      // largest |how often the path ended at a node - what rule.law says|, summed over drafts
     double accepted_error; // |E[accepted] from judging - from rule.law|
     double trial_error;    // largest |product of a run's trials - rule.law at the node where it ended|
+    double empty;          // probability of runs in which nothing was left of a residual
     double accepted;       // E[accepted], of one instance
     bool sound;            // node[] was a path of the draft from the root, and token[] its tokens
     int repeated;          // addresses that came twice in a run

@@ -35,7 +35,8 @@ static bool walk_through(const struct rule *r, long long worlds, struct store *s
         return false;
     }
     struct finding f = law_sweep(r, options, HONEST, effort, r->exact ? rounding : 0.01);
-    const bool exact = f.sound && f.distance <= rounding && f.lost <= rounding && f.repeated == 0,
+    const bool exact =
+                   f.sound && f.distance <= rounding && f.lost <= rounding && f.empty <= rounding && f.repeated == 0,
                law = f.law_error <= rounding && f.accepted_error <= rounding;
     row.found = r->exact ? (exact && law ? "exact" : "wrong") : exact ? "wrong" : "lossy, as it says";
     row.instances = f.instances;

@@ -156,7 +156,7 @@ static bool find_row(struct watched *w, struct error *err)
 
 static bool open_cell(struct watched *w, struct error *err)
 {
-    if (!exact_cell_open(&w->c, (struct watch){ .judged = judged, .self = w }, err) || !find_row(w, err))
+    if (!find_row(w, err))
         return false;
     const struct observer_setup setup = {
         .rule = w->c.pairing.rule,
@@ -186,14 +186,24 @@ static void close_cell(struct watched *w)
     free(w);
 }
 
+static void print_head(const struct watched *w, const char *more)
+{
+    fprintf(w->plan->out, "%s, %s, %s%s\n", w->c.e->drafter.entry[w->c.cell.drafter].shown,
+            w->c.e->rule.entry[w->c.cell.rule].shown, w->c.e->sampling.entry[w->c.cell.sampling].shown, more);
+    fflush(w->plan->out);
+}
+
 static bool run_cell(struct watched *w, enum answer *answer, struct error *err)
 {
+    if (!exact_cell_open(&w->c, (struct watch){ .judged = judged, .self = w }, err))
+        return false;
+    if (sampling_is_greedy(&w->c.pairing.sampling)) {
+        print_head(w, ": every token is certain, nothing to test; see --bits");
+        return true;
+    }
     if (!open_cell(w, err))
         return false;
-    fprintf(w->plan->out, "%s, %s, %s%s\n", w->c.e->drafter.entry[w->c.cell.drafter].shown,
-            w->c.e->rule.entry[w->c.cell.rule].shown, w->c.e->sampling.entry[w->c.cell.sampling].shown,
-            w->c.pairing.rule->exact ? "" : " (LOSSY: a bias is what it is made of)");
-    fflush(w->plan->out);
+    print_head(w, w->c.pairing.rule->exact ? "" : " (LOSSY: a bias is what it is made of)");
     if (!decode_until_enough(w, err))
         return false;
     struct verdict *v = xcalloc(1, sizeof(*v));
@@ -210,6 +220,7 @@ struct all {
     struct store *store;
     const struct exact_plan *plan;
     enum answer worst;
+    int judged; // cells
 };
 
 static bool one_of_all(void *self, struct opened *opened, struct cell cell, struct error *err)
@@ -219,8 +230,9 @@ static bool one_of_all(void *self, struct opened *opened, struct cell cell, stru
     *w = (struct watched){ .c = { .e = all->e, .opened = opened, .cell = cell },
                            .plan = all->plan,
                            .store = all->store };
-    enum answer answer = NO_VERDICT;
+    enum answer answer = NO_BIAS_FOUND;
     bool ok = run_cell(w, &answer, err);
+    all->judged += w->id != 0;
     if (ok && all->worst != BIAS_FOUND && answer != NO_BIAS_FOUND)
         all->worst = answer;
     close_cell(w);
@@ -230,8 +242,12 @@ static bool one_of_all(void *self, struct opened *opened, struct cell cell, stru
 bool exact_run(const struct experiment *e, struct store *s, const struct exact_plan *plan, enum answer *worst,
                struct error *err)
 {
-    struct all all = { e, s, plan, NO_BIAS_FOUND };
+    struct all all = { e, s, plan, NO_BIAS_FOUND, 0 };
     bool ok = each_exact_cell(e, one_of_all, &all, err);
     *worst = all.worst;
-    return ok;
+    return ok && (all.judged > 0 ||
+                  fail(err,
+                       "%s: at temperature 0 every token is certain, and there is no distribution to test; --bits "
+                       "compares the logits",
+                       e->path));
 }

@@ -39,7 +39,7 @@ static const char *refusal(const struct rule *rule, struct finding *f)
         return "it takes no draft that is walked through";
     if (!f->sound)
         return "what it puts out is no path of the draft";
-    if (!(f->distance <= ROUNDING) || !(f->lost <= ROUNDING))
+    if (!(f->distance <= ROUNDING) || !(f->lost <= ROUNDING) || !(f->empty <= ROUNDING))
         return "the text has not the target's law";
     if (!(f->law_error <= ROUNDING) || !(f->accepted_error <= ROUNDING))
         return "it ends elsewhere than its own law says";
@@ -54,9 +54,10 @@ static void exact_rules_keep_the_law_of_the_target(void **state)
         if (!rules[i]->exact)
             continue;
         const char *why = refusal(rules[i], &f);
-        print_message("%s: %lld instances, %lld outcomes: distance %.1e, lost %.1e, law %.1e, accepted %.1e\n",
-                      rules[i]->name, (long long)f.instances, (long long)f.runs, f.distance, f.lost, f.law_error,
-                      f.accepted_error);
+        print_message(
+            "%s: %lld instances, %lld outcomes: distance %.1e, lost %.1e, empty %.1e, law %.1e, accepted %.1e\n",
+            rules[i]->name, (long long)f.instances, (long long)f.runs, f.distance, f.lost, f.empty, f.law_error,
+            f.accepted_error);
         if (why != NULL)
             fail_msg("%s calls itself exact, but %s", rules[i]->name, why);
     }

@@ -31,7 +31,7 @@ void judgement_destroy(struct judgement *j)
 
 void judgement_clear(struct judgement *j, int nodes)
 {
-    j->n = 0;
+    j->n = j->empty = 0;
     for (int node = 0; node < nodes; node++)
         j->trial_p[node] = j->trial_q[node] = NAN;
 }

@@ -158,14 +158,17 @@ static void follow(struct chain *c, const struct draft *d, struct rows *rows, do
 }
 
 // The chance that it ends at the chain's node i, given that it did not end behind it; left: (vocab) may be c->p's own row i.
-static double ends(struct chain *c, int i)
+static double ends(struct chain *c, int i, int *empty)
 {
     const double b = c->share[i];
     if (i == c->depth)
         return b;
     const double left =
         dist_scaled_residual(c->p + (size_t)i * (size_t)c->vocab, b, c->q + (size_t)i * (size_t)c->vocab, c->vocab);
-    return left > 0 ? left / (left + (1 - b)) : b == 1 ? 1 : 0;
+    if (left > 0)
+        return left / (left + (1 - b));
+    *empty += b == 1;
+    return b == 1 ? 1 : 0;
 }
 
 static void multipath_judge(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
@@ -176,7 +179,7 @@ static void multipath_judge(const struct draft *d, struct rows *rows, const void
     judgement_clear(out, d->n);
     follow(&c, d, rows, out->work, out);
     int i = c.depth;
-    while (!rng->coin(rng, ends(&c, i), 1, (struct address){ FOR_ACCEPT, rng->root, c.node[i] }))
+    while (!rng->coin(rng, ends(&c, i, &out->empty), 1, (struct address){ FOR_ACCEPT, rng->root, c.node[i] }))
         i--;
     const int node = c.node[i];
     struct address at = { i == c.depth ? FOR_BONUS : FOR_RESIDUAL, rng->root, node };
@@ -189,12 +192,13 @@ static void multipath_law(const struct draft *d, struct rows *rows, const void *
 {
     (void)options;
     struct chain c;
+    int ignored = 0;
     double *work = xcalloc((2 * (size_t)draft_deepest(d) + 1) * (size_t)rows->vocab, sizeof(*work)), reach = 1;
     for (int node = 0; node < d->n; node++)
         end[node] = 0;
     follow(&c, d, rows, work, NULL);
     for (int i = c.depth; i >= 0; i--) {
-        end[c.node[i]] = reach * ends(&c, i);
+        end[c.node[i]] = reach * ends(&c, i, &ignored);
         reach -= end[c.node[i]];
     }
     free(work);

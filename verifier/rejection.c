@@ -44,18 +44,17 @@ static double left_at(const struct left *l, int x)
     return l->row != NULL ? dist_share(l->row[x], l->sum) : l->p[x];
 }
 
-// Child c of node has fallen: what is left without it.
-static void fell(const struct draft *d, int node, int c, struct left *l, double *q)
+// Child c of node has fallen: what is left without it. false: nothing is, and p stays as it was.
+static bool fell(const struct draft *d, int node, int c, struct left *l, double *q)
 {
     if (l->row != NULL)
         dist_from_row(l->p, l->row, l->vocab);
     l->row = NULL;
     if (d->drawn[c] == CHOSEN) {
-        dist_strike(l->p, l->vocab, d->token[c]);
-        return;
+        return dist_strike(l->p, l->vocab, d->token[c]) > 0;
     }
     drawn_row(d, node, c, q, l->vocab);
-    dist_residual(l->p, q, l->vocab);
+    return dist_residual(l->p, q, l->vocab) > 0;
 }
 
 // The child of node that stands, or -1 with what remains to sample from.
@@ -67,7 +66,7 @@ static int child_that_stands(const struct draft *d, int node, struct left *l, do
         out->trial_q[c] = drawn_measure(d, node, c, q, l->vocab);
         if (rng->coin(rng, out->trial_p[c], out->trial_q[c], (struct address){ FOR_ACCEPT, rng->root, c }))
             return c;
-        fell(d, node, c, l, q);
+        out->empty += !fell(d, node, c, l, q);
     }
     return -1;
 }

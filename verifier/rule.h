@@ -9,6 +9,7 @@
 struct judgement {
     int n;
     int32_t *token, *node;     // (nodes) as in struct advance
+    int empty;                 // residuals in which nothing was left after a fall: rounding alone can bring that about
     double *trial_p, *trial_q; // (nodes) by what each node that was looked at was judged; NAN: it was not
     double *work;              // (2 nodes + 1, vocab) rows to work in: double, whatever stands there
 };

@@ -70,20 +70,20 @@ static struct node look_at(const struct draft *d, struct rows *rows, int node, d
     return tried_by(p, q, rows->vocab, k);
 }
 
-// What is left of p when none stood. Rounding alone can leave nothing; p stays as it was then.
-static void none_stood(const struct node *n, double *p, const double *q, int vocab)
+// What is left of p when none stood. false: nothing is (rounding alone can bring that about), and p stays as it was.
+static bool none_stood(const struct node *n, double *p, const double *q, int vocab)
 {
     if (n->beta <= 0)
-        return;
+        return true;
     const double by = one_of(n->beta, n->k) / n->beta;
     double left = 0;
     for (int i = 0; i < vocab; i++)
         left += fmax(p[i] - fmin(p[i] / n->rho, q[i]) * by, 0);
     if (left <= 0)
-        return;
+        return false;
     for (int i = 0; i < vocab; i++)
         p[i] = fmax(p[i] - fmin(p[i] / n->rho, q[i]) * by, 0);
-    dist_normalize(p, vocab);
+    return dist_normalize(p, vocab);
 }
 
 static double chance(const struct node *n, const double *p, const double *q, int x)
@@ -112,7 +112,7 @@ static void spectr_judge(const struct draft *d, struct rows *rows, const void *o
                 stands = c;
         }
         if (stands < 0) {
-            none_stood(&n, p, q, vocab);
+            out->empty += !none_stood(&n, p, q, vocab);
             judgement_path(out, d, node, rng->pick(rng, p, vocab, (struct address){ FOR_RESIDUAL, rng->root, node }));
             return;
         }

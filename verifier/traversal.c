@@ -57,7 +57,11 @@ static double without(const struct visit *v, int node, int c, double a, double *
     }
     if (left > 0)
         return left / (left + (1 - a)); // the brackets matter: at a = 1 this is 1 to the last bit
-    return a == 1 ? 1 : 0;              // at a = 1 rounding alone can bring it about, and p stays as it was
+    if (a != 1)
+        return 0;
+    if (v->out != NULL)
+        v->out->empty++;
+    return 1; // p stays as it was
 }
 
 // How much of a goes down to child c.
