@@ -305,22 +305,12 @@ static void test_pairs(struct list *l, const double square[SQUARE][SQUARE], cons
     list_add(l, (struct exact_test){ "pairs", of, "all", chi, 0, log10_p, n });
 }
 
-// A normal tail promises too much of a sum of a few rare events, which has a Poisson law's tail. That of the signed
-// root of Bennett's exponent (Bennett 1962) does not: it is a Poisson tail's to a few percent, and the normal one again
-// when the variance is many times the square of a function's width.
-static double tail_of_sum(double s, double variance, double width)
-{
-    double x = fabs(s) * width / variance;
-    double h = x < 1e-3 ? x * x * (0.5 - x / 6 + x * x / 12) : (1 + x) * log1p(x) - x;
-    return tail_normal(sqrt(2 * variance * h) / width);
-}
-
 static void test_scores(struct list *l, const struct evidence_part *e, const char *part)
 {
     for (int i = 0; i < SCORES; i++)
         if (e->variance[i] > 0)
             list_add(l, (struct exact_test){ "score", score_names[i], part, e->score[i] / sqrt(e->variance[i]), 0,
-                                             tail_of_sum(e->score[i], e->variance[i], score_width[i]), e->seen[i] });
+                                             tail_sum(e->score[i], e->variance[i], score_width[i]), e->seen[i] });
 }
 
 static void test_part(struct list *l, const struct evidence_part *e, const char *part)

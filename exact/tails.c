@@ -132,3 +132,10 @@ void holm(double *adjusted, const double *log10_p, int n)
     }
     free(by_size);
 }
+
+double tail_sum(double s, double variance, double width)
+{
+    double x = fabs(s) * width / variance;
+    double h = x < 1e-3 ? x * x * (0.5 - x / 6 + x * x / 12) : (1 + x) * log1p(x) - x;
+    return tail_normal(sqrt(2 * variance * h) / width);
+}

@@ -40,21 +40,14 @@ static double z_of(const struct observed *seen)
     return seen->variance > 0 ? (seen->accepted - seen->expected) / sqrt(seen->variance) : NAN;
 }
 
-// As evidence.c's tail_of_sum: where a guess hardly ever falls, one that does is many standard deviations and no wonder.
-static double tail_of_accepted(const struct observed *seen)
-{
-    const double width = fmax(seen->drafted / seen->steps, 1); // the most that a step's acceptance can be off
-    const double x = fabs(seen->accepted - seen->expected) * width / seen->variance;
-    const double h = x < 1e-3 ? x * x * (0.5 - x / 6 + x * x / 12) : (1 + x) * log1p(x) - x;
-    return tail_normal(sqrt(2 * seen->variance * h) / width);
-}
-
 static bool acceptance(const struct observed *seen, struct exact_test *to)
 {
     double z = z_of(seen);
     if (isnan(z))
         return false;
-    double log10_p = tail_of_accepted(seen);
+    const double width = fmax(seen->drafted / seen->steps, 1); // what a step can be off by, of drafts that are alike
+    // where a guess hardly ever falls, one that does is many standard deviations, and no wonder
+    double log10_p = tail_sum(seen->accepted - seen->expected, seen->variance, width);
     *to = (struct exact_test){ "acceptance", "accepted less E[accepted | draft]", "all", z, pow(10, log10_p), log10_p,
                                seen->steps };
     return true;
