@@ -28,10 +28,15 @@ static void print_conclusion(FILE *to, const struct verdict *v)
     fprintf(to, "  Verdict: %s.", answer_names[v->answer]);
     if (v->answer == NO_VERDICT && v->of[THE_CONTROL].alarm)
         fprintf(to, " The control is not clean, so the test itself is in doubt.");
-    else if (v->answer == NO_VERDICT)
+    else if (v->answer == NO_VERDICT) {
+        const char *before = " Planted and not seen: ";
         for (int k = THE_PLANTS; k < STREAMS; k++)
-            if (!v->of[k].alarm)
-                fprintf(to, " %s, planted, was not seen: more tokens are needed.", stream_name(k));
+            if (!v->of[k].alarm) {
+                fprintf(to, "%s%s", before, stream_name(k));
+                before = ", ";
+            }
+        fprintf(to, ". More tokens are needed.");
+    }
     fprintf(to, "\n");
 }
 
@@ -46,11 +51,14 @@ void exact_print(FILE *to, const struct verdict *v, const struct observed *seen,
     if (!isnan(v->z_accepted))
         fprintf(to, "  Accepted a step: %.4f; from the drafts and the rule's law: %.4f (%+.1f standard deviations)\n",
                 seen->accepted / seen->steps, seen->expected / seen->steps, v->z_accepted);
-    fprintf(
-        to,
-        "  So many tokens show a bias of total variation %.4f a token (Kolmogorov and Smirnov's test), %.4f (the bet),\n"
-        "  met head on, in 999 of 1,000 runs\n",
-        v->visible_ks, v->visible_e);
+    if (isinf(v->visible_ks) || isinf(v->visible_e))
+        fprintf(to, "  So few tokens show no bias for sure, of whatever size\n");
+    else
+        fprintf(
+            to,
+            "  So many tokens show a bias of total variation %.4f a token (Kolmogorov and Smirnov's test), %.4f (the "
+            "bet),\n  met head on, in 999 of 1,000 runs\n",
+            v->visible_ks, v->visible_e);
     print_conclusion(to, v);
 }
 
