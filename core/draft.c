@@ -43,6 +43,6 @@ int draft_deepest(const struct draft *d)
 
 unsigned takes_beyond(unsigned takes, unsigned made)
 {
-    unsigned beyond = made & ~takes;
+    unsigned beyond = made & ~takes & ~(unsigned)SHARES_CHANCE;
     return takes & TAKES_TREES ? beyond & ~(unsigned)TAKES_CHAINS : beyond;
 }

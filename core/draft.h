@@ -46,6 +46,8 @@ enum takes {
     TAKES_DISTINCT = 4, // siblings that are DRAWN_DISTINCT
     TAKES_CHAINS = 8,   // several chains, which part at the root and are equally deep
     TAKES_TREES = 16,   // any tree, such chains included
+    SHARES_CHANCE =
+        32, // of what is made: tokens picked by the very draws by which `match` will pick; any rule may take them
 };
 unsigned takes_beyond(unsigned takes, unsigned made); // of the kinds that are made, those that are not taken
 

@@ -84,7 +84,7 @@ unsigned grow_makes(const struct grow_options *o)
         tree = tree || o->widths.v[d] > 1;
     unsigned shape = tree ? TAKES_TREES : chains ? TAKES_CHAINS : 0;
     if (o->pick != PICK_DRAWN)
-        return shape | TAKES_CHOSEN;
+        return shape | TAKES_CHOSEN | (o->pick == PICK_COUPLED ? SHARES_CHANCE : 0);
     return shape | (shape != 0 && o->distinct ? TAKES_DISTINCT : TAKES_DRAWN);
 }
 

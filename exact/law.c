@@ -68,6 +68,15 @@ static bool same_draft(const struct growth *a, const struct growth *b)
            memcmp(a->from, b->from, n * sizeof(a->from[0])) == 0;
 }
 
+// All outcomes of a draft are in: how often it ended at each node, less what the law says of that.
+static void close_draft(struct finding *f, double *ended, int nodes)
+{
+    for (int k = 0; k < nodes; k++) {
+        f->law_error = greater(f->law_error, fabs(ended[k]));
+        ended[k] = 0;
+    }
+}
+
 struct finding law_examine(const struct instance *in, const struct rule *rule, const void *options)
 {
     struct finding f = { .sound = true, .instances = 1 };
@@ -99,6 +108,7 @@ struct finding law_examine(const struct instance *in, const struct rule *rule, c
         if (rule->law == NULL)
             continue;
         if (!same_draft(&g, &seen)) {
+            close_draft(&f, ended, in->nodes); // outcomes of one draft come one after the other
             rule->law(&g.draft, &g.p.rows, options, end);
             seen = g;
         }
@@ -115,8 +125,7 @@ struct finding law_examine(const struct instance *in, const struct rule *rule, c
     f.distance = law_distance(in, mass, mass + texts);
     f.accepted_error = fabs(accepted);
     f.accepted = said;
-    for (int k = 0; k < in->nodes; k++)
-        f.law_error = greater(f.law_error, fabs(ended[k]));
+    close_draft(&f, ended, in->nodes);
     f.repeated = o.repeated;
     f.runs = o.runs;
     outcomes_end(&o);

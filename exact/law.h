@@ -13,7 +13,7 @@
 struct finding {           // of one instance, or the worst of many
     double distance;       // total variation between the law of the output and the target's
     double lost;           // |1 - the probability of all outcomes together|
-    double law_error;      // largest |how often the path ended at a node - what rule.law says|, summed over drafts
+    double law_error;      // largest |how often the path ended at a node - what rule.law says|, of any draft
     double accepted_error; // |E[accepted] from judging - from rule.law|
     double trial_error;    // largest |product of a run's trials - rule.law at the node where it ended|
     double empty;          // probability of runs in which nothing was left of a residual

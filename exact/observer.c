@@ -113,7 +113,7 @@ static void see_tokens(struct observer *o, struct observed_text *t, int stream, 
         s.before = d->token[node];
         s.end = o->s.end;
         s.bonus = draft_next_child(d, node, node) < 0;
-        s.u = uniform(o, t, stream, (struct address){ FOR_TOKEN, j->request->n + i, 0 }, 0);
+        s.u = uniform(o, t, stream, (struct address){ FOR_TOKEN, j->request->n, i }, 0);
         t->last[stream] = evidence_add(&t->seen.of[stream], &s, t->last[stream]);
     }
 }
@@ -196,6 +196,7 @@ static void see_acceptance(struct observer *o, struct observed_text *t, const st
     double mean = 0, square = 0;
     t->seen.steps++;
     t->seen.drafted += d->n - 1;
+    t->seen.deepest = fmax(t->seen.deepest, draft_deepest(d));
     if (o->s.rule->law == NULL)
         return;
     o->s.rule->law(d, j->p, o->s.rule_options, o->end);
@@ -214,7 +215,8 @@ static void judge_once_more(struct observer *o, struct observed_text *t, int str
     const bool again = stream == THE_CONTROL;
     const struct rule *rule = again ? o->s.rule : planted[stream - THE_PLANTS];
     struct philox source = philox_source(key(o, stream), (uint64_t)t->sequence);
-    source.rng.root = j->request->rng->root;
+    // not the run's root: what this judge says goes nowhere, and `match` would draw for the same places in the next step
+    source.rng.root = (int32_t)t->seen.steps * MAX_NODES;
     rule->judge(j->request->draft, j->p, again ? o->s.rule_options : NULL, &source.rng, &o->judgement);
     see_tokens(o, t, stream, j, &o->judgement);
 }
@@ -238,8 +240,10 @@ void observed_join(struct observed *to, const struct observed *from)
 {
     double *sum = (double *)to;
     const double *more = (const double *)from;
+    const double deepest = fmax(to->deepest, from->deepest);
     for (size_t i = 0; i < OBSERVED_DOUBLES; i++)
         sum[i] += more[i];
+    to->deepest = deepest;
 }
 
 void observer_take(struct observer *o, int slot, struct observed *to)

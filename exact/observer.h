@@ -28,6 +28,7 @@ struct observed {
     struct evidence of[STREAMS];
     double fell[SQUARE][SQUARE]; // uniform of the guess that fell, of the token that came instead
     double steps, drafted, accepted, expected, variance;
+    double deepest; // draft; no sum: the greatest
 };
 enum { OBSERVED_DOUBLES = sizeof(struct observed) / sizeof(double) };
 

@@ -11,7 +11,7 @@ const char *const answer_names[] = { "no bias found", "bias found", "no verdict"
 
 bool verdict_is_certain(double log_e, double level)
 {
-    return log_e >= log(2 / level);
+    return log_e >= log(4 / level);
 }
 
 // ---- tests that the evidence does not have
@@ -45,7 +45,7 @@ static bool acceptance(const struct observed *seen, struct exact_test *to)
     double z = z_of(seen);
     if (isnan(z))
         return false;
-    const double width = fmax(seen->drafted / seen->steps, 1); // what a step can be off by, of drafts that are alike
+    const double width = fmax(seen->deepest, 1); // what a step can be off by
     // where a guess hardly ever falls, one that does is many standard deviations, and no wonder
     double log10_p = tail_sum(seen->accepted - seen->expected, seen->variance, width);
     *to = (struct exact_test){ "acceptance", "accepted less E[accepted | draft]", "all", z, pow(10, log10_p), log10_p,

@@ -267,6 +267,11 @@ bool pairing_open(struct pairing *p, struct target *t, const char *beside, int s
     return p->verifier != NULL;
 }
 
+bool pairing_shares_chance(const struct pairing *p)
+{
+    return p->rule == rule_named("match") && (drafter_makes(p->type, p->drafter_options) & SHARES_CHANCE) != 0;
+}
+
 void pairing_shut(struct pairing *p)
 {
     verifier_destroy(p->verifier);

@@ -100,5 +100,7 @@ bool pairing_read(struct pairing *p, const struct settings *drafter, const struc
                   const struct settings *sampling, struct error *err);
 // beside: folder that a draft model's relative name starts from. length: of a sequence, at most. Borrows t.
 bool pairing_open(struct pairing *p, struct target *t, const char *beside, int slots, int length, struct error *err);
+// Drafter and rule use the same draws, on purpose: what is said of drafts and chance elsewhere does not hold.
+bool pairing_shares_chance(const struct pairing *p);
 void pairing_shut(struct pairing *p);  // drafter and verifier; it may be opened again
 void pairing_close(struct pairing *p); // everything; { 0 } is fine

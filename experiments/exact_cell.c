@@ -41,6 +41,11 @@ bool exact_cell_open(struct exact_cell *c, struct watch watch, struct error *err
     c->slots = experiment_batch(c->e, c->cell.batch);
     if (!open_pairing(c, watch, err))
         return false;
+    if (watch.judged != NULL && pairing_shares_chance(&c->pairing))
+        return fail(
+            err,
+            "rule match with guesses picked by its own draws (pick: coupled): such guesses know what the text will "
+            "say, so nothing here applies to them; that texts equal those of none is what shows this pair");
     const struct experiment *e = c->e;
     c->strings = (struct stop_strings){ c->opened->target.tokenizer, e->n_stop, (const char *const *)e->stop };
     c->stops =

@@ -34,11 +34,11 @@ static bool walk_through(const struct rule *r, long long worlds, struct store *s
         free(options);
         return false;
     }
-    struct finding f = law_sweep(r, options, HONEST, effort, r->exact ? rounding : 0.01);
+    struct finding f = law_sweep(r, options, HONEST, effort, r->exact ? rounding : 2); // lossy ones to the end
     const bool exact =
                    f.sound && f.distance <= rounding && f.lost <= rounding && f.empty <= rounding && f.repeated == 0,
                law = f.law_error <= rounding && f.accepted_error <= rounding;
-    row.found = r->exact ? (exact && law ? "exact" : "wrong") : exact ? "wrong" : "lossy, as it says";
+    row.found = !law || !f.sound || r->exact != exact ? "wrong" : exact ? "exact" : "lossy, as it says";
     row.instances = f.instances;
     row.outcomes = f.runs;
     row.distance = f.distance;

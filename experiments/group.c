@@ -28,7 +28,7 @@ static bool open_contender(struct contender *c, struct opened *o, int *rows, str
         return false;
     struct error why;
     c->recorder = recorder_create(batch, e->trials);
-    const bool expected = e->expected && !c->none;
+    const bool expected = e->expected && !c->none && !pairing_shares_chance(&c->pairing);
     if (expected)
         c->pairing.watch = recorder_watch(c->recorder);
     bool ok = pairing_open(&c->pairing, &o->target, e->folder, batch, o->context, &why);

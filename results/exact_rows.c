@@ -57,7 +57,7 @@ static bool make_row(struct store *s, const struct exact_row *r, struct error *e
         s,
         "INSERT INTO exact (experiment, cell, settings, target, drafter, rule, sampling, machine, revision, lossless,"
         " batch, seed, sequences, tokens, steps, sums, started)"
-        " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,0,0,0,x''," NOW ") ON CONFLICT (experiment, cell) DO NOTHING");
+        " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,0,0,0,x''," NOW ") ON CONFLICT (experiment, cell, revision) DO NOTHING");
     const char *const text[] = { r->experiment, r->cell,     r->settings, r->target,  r->drafter,
                                  r->rule,       r->sampling, r->machine,  r->revision };
     for (size_t i = 0; i < sizeof(text) / sizeof(*text); i++)
@@ -73,9 +73,10 @@ bool store_exact(struct store *s, const struct exact_row *r, int64_t *id, struct
     if (!make_row(s, r, err))
         return false;
     struct query *q = query_open(s, "SELECT id, sequences, tokens, steps, most_log_e, sums FROM exact"
-                                    " WHERE experiment = ? AND cell = ?");
+                                    " WHERE experiment = ? AND cell = ? AND revision = ?");
     query_put_text(q, r->experiment);
     query_put_text(q, r->cell);
+    query_put_text(q, r->revision);
     if (query_next(q)) {
         size_t bytes;
         const void *data = query_blob(q, 5, &bytes);

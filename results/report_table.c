@@ -379,7 +379,10 @@ static void put_expected(struct text *out, const struct contest *c, int width)
                           : xformat("%.0f accepted, %.1f expected, z = %.1f", r->accepted_uncut, r->expected, r->z);
         put_line(out, c, i, width, words);
         free(words);
-        if (fabs(r->z) > 5)
+        // of few events z is no normal variable: a fall of chance 1 in 500 is 22 standard deviations, and no wonder
+        enum { LEAST_VARIANCE = 25 };
+        const double deviation = (r->accepted_uncut - r->expected) / r->z;
+        if (fabs(r->z) > 5 && deviation * deviation >= LEAST_VARIANCE)
             put_line(out, c, i, width,
                      "WARNING: more than 5 standard deviations: the rule does not do what its law says, or a guess was "
                      "not drawn as its drafter says; see `speclab exact`");

@@ -42,7 +42,7 @@ CREATE TABLE exact (                    -- one cell of an experiment, watched (e
     z_accepted REAL,                    -- accepted less expected, in standard deviations
     visible    REAL,                    -- smallest total variation that the tests would have shown with power 0.999
     verdict    TEXT,                    -- no bias found, bias found, no verdict
-    UNIQUE (experiment, cell)
+    UNIQUE (experiment, cell, revision) -- sums of another revision may be other sums
 ) STRICT;
 
 CREATE TABLE exact_stream (             -- the text, the control, the drafter, and what was planted

@@ -155,7 +155,7 @@ static void cells_are_judged_and_stored(void **state)
 static void too_few_tokens_are_no_verdict(void **state)
 {
     (void)state;
-    expect_status("one.yaml", "few.db", "--tokens 60", UNDECIDED, "more tokens are needed");
+    expect_status("one.yaml", "few.db", "--tokens 60", UNDECIDED, "More tokens are needed");
     assert_int_equal(ask_of("few.db", "SELECT count(*) FROM exact WHERE verdict = 'no verdict'"), 1);
 }
 
@@ -288,7 +288,7 @@ static void interrupted_texts_come_to_the_same_sums(void **state)
     static const char *const files[] = { "one.yaml", "three.yaml" }, *const whole[] = { "one.db", "three.db" };
     for (int batch = 0; batch < 2; batch++) {
         int64_t began = now_us();
-        expect_status(files[batch], whole[batch], "--tokens 600", UNDECIDED, "more tokens");
+        expect_status(files[batch], whole[batch], "--tokens 600", UNDECIDED, "More tokens");
         int64_t took = now_us() - began;
         for (int number = SIGKILL, k = 0; k < 2; k++, number = SIGTERM) {
             char *db = xformat("cut%d%d.db", batch, k);
@@ -312,14 +312,14 @@ static void interrupted_texts_come_to_the_same_sums(void **state)
 static void what_is_finished_is_not_decoded_again_but_goes_on(void **state)
 {
     (void)state;
-    expect_status("three.yaml", "again.db", "--tokens 300", UNDECIDED, "more tokens");
+    expect_status("three.yaml", "again.db", "--tokens 300", UNDECIDED, "More tokens");
     struct kept first = kept_in("again.db");
-    expect_status("three.yaml", "again.db", "--tokens 200", UNDECIDED, "more tokens");
+    expect_status("three.yaml", "again.db", "--tokens 200", UNDECIDED, "More tokens");
     struct kept second = kept_in("again.db");
     assert_int_equal(second.sequences, first.sequences);
     assert_memory_equal(first.sums, second.sums, first.bytes);
     assert_int_equal(ask_of("again.db", "SELECT count(*) FROM exact_stream"), STREAMS);
-    expect_status("three.yaml", "again.db", "--tokens 600", UNDECIDED, "more tokens");
+    expect_status("three.yaml", "again.db", "--tokens 600", UNDECIDED, "More tokens");
     expect_the_same("again.db", "three.db");
     free(first.sums);
     free(second.sums);
