@@ -38,8 +38,9 @@ enum drawn {        // how a node's token came from its parent's row of q
     DRAWN_DISTINCT, // at random from that row without the tokens of its earlier siblings
 };
 
-// Kinds of drafts: what a drafter makes under its options, what a rule takes. A draft of the root alone is of no kind, a
-// single chain is of no shape. A cell that pairs a rule with drafts it does not take is an error before anything runs.
+// Kinds of drafts: what a drafter makes under its options, what a rule takes. A draft of the root alone is of no kind,
+// a single chain is of no shape. A cell that pairs a rule with drafts it does not take is an error before anything
+// runs.
 enum takes {
     TAKES_CHOSEN = 1,
     TAKES_DRAWN = 2,

@@ -1,6 +1,6 @@
-// instance.h - a world small enough to walk through: a row of p and a row of q for every text of up to a few tokens of a
-// tiny vocabulary, and the shape of a draft with a way of drawing for each node. Drafts are grown from q with whatever
-// source of chance is given, by drafters that keep their word or break it.
+// instance.h - a world small enough to walk through: a row of p and a row of q for every text of up to a few tokens of
+// a tiny vocabulary, and the shape of a draft with a way of drawing for each node. Drafts are grown from q with
+// whatever source of chance is given, by drafters that keep their word or break it.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,8 +39,8 @@ extern const char *const lie_names[LIES];
 
 enum way { ALL_CHOSEN, ALL_DRAWN, ALL_DISTINCT, MIXED, WAYS }; // of drawing the nodes of a draft
 
-// Of rows, p's and q's together: with zeros, certain, peaked, equal, of disjoint support, with ties, one unit in the last
-// place apart. ANY_ROWS: each row another.
+// Of rows, p's and q's together: with zeros, certain, peaked, equal, of disjoint support, with ties, one unit in the
+// last place apart. ANY_ROWS: each row another.
 enum family { DENSE, SPARSE, ONE_HOT, PEAKED, EQUAL, DISJOINT, TIES, ONE_ULP, FAMILIES, ANY_ROWS = FAMILIES };
 
 struct instance {
@@ -53,8 +53,8 @@ struct instance {
     float *p, *q; // (prefixes, vocab)
 };
 
-// widths {2, 1} is a root with two children with one child each; levels 0: a tree by chance, of up to seven guesses. The
-// same seed gives the same instance. instance_free frees it.
+// widths {2, 1} is a root with two children with one child each; levels 0: a tree by chance, of up to seven guesses.
+// The same seed gives the same instance. instance_free frees it.
 struct instance instance_create(const int *widths, int levels, int vocab, enum way way, enum family family,
                                 uint64_t seed);
 void instance_free(struct instance *in);

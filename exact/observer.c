@@ -164,8 +164,8 @@ static int cell(const double *w, int vocab, int x, double u)
     return at < SQUARE ? at : SQUARE - 1;
 }
 
-// Under rejection a single drawn guess that fell has the law (q - p)+, and what came instead (p - q)+, each given that it
-// fell, and neither knows of the other: chance that drafter and rule share shows here.
+// Under rejection a single drawn guess that fell has the law (q - p)+, and what came instead (p - q)+, each given that
+// it fell, and neither knows of the other: chance that drafter and rule share shows here.
 static void see_what_fell(struct observer *o, struct observed_text *t, const struct judged *j)
 {
     const struct draft *d = j->request->draft;
@@ -215,7 +215,8 @@ static void judge_once_more(struct observer *o, struct observed_text *t, int str
     const bool again = stream == THE_CONTROL;
     const struct rule *rule = again ? o->s.rule : planted[stream - THE_PLANTS];
     struct philox source = philox_source(key(o, stream), (uint64_t)t->sequence);
-    // not the run's root: what this judge says goes nowhere, and `match` would draw for the same places in the next step
+    // not the run's root: what this judge says goes nowhere, and `match` would draw for the same places in the next
+    // step
     source.rng.root = (int32_t)t->seen.steps * MAX_NODES;
     rule->judge(j->request->draft, j->p, again ? o->s.rule_options : NULL, &source.rng, &o->judgement);
     see_tokens(o, t, stream, j, &o->judgement);

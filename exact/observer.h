@@ -1,6 +1,7 @@
 // observer.h - looks on while a text is decoded, and gathers what shows whether it is drawn from the target.
 //
-// Of each step it takes the draft, the rows p and q and what the rule decided (verifier.h: struct judged), and keeps sums:
+// Of each step it takes the draft, the rows p and q and what the rule decided (verifier.h: struct judged), and keeps
+// sums:
 //
 //     the text       every token beside the row of p at its node (evidence.h)
 //     the control    the same rule on the same drafts and rows once more, with chance of its own

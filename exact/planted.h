@@ -1,8 +1,8 @@
 // planted.h - rules that are wrong on purpose, to show that what watches real ones would see it.
 //
-// Each is a mistake that somebody has made (docs/exactness.md), judged beside the real rule on the real run's drafts and
-// rows, with chance of its own; nothing of it reaches the text. All walk down as `rejection` does, whatever the rule is
-// that they stand beside.
+// Each is a mistake that somebody has made (docs/exactness.md), judged beside the real rule on the real run's drafts
+// and rows, with chance of its own; nothing of it reaches the text. All walk down as `rejection` does, whatever the
+// rule is that they stand beside.
 #pragma once
 #include "verifier/rule.h"
 

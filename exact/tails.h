@@ -5,9 +5,9 @@
 
 double tail_chi_square(double x, double freedom); // of x or more
 double tail_normal(double z);                     // of z or more, to either side
-// Of a sum s of many independent parts of mean 0, none of them beyond width: a normal tail promises too much of few rare
-// events, whose law is Poisson's. That of the signed root of Bennett's exponent (Bennett 1962) does not: it is a Poisson tail's
-// to a few percent, and the normal one again where the variance is many times the square of the width.
+// Of a sum s of many independent parts of mean 0, none of them beyond width: a normal tail promises too much of few
+// rare events, whose law is Poisson's. That of the signed root of Bennett's exponent (Bennett 1962) does not: it is a
+// Poisson tail's to a few percent, and the normal one again where the variance is many times the square of the width.
 double tail_sum(double s, double variance, double width);
 double tail_kolmogorov(double d, double n); // of a greatest distance of d or more between n points and their law
 double quantile_normal(double tail);        // the z that is exceeded, to one side, with this probability

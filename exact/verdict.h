@@ -1,9 +1,9 @@
 // verdict.h - what the sums of an observer come to: is the text the target's, and would it have been seen if not?
 //
-// One false alarm in 1 / level runs is allowed for: a quarter of it goes to each of two bets, on the text and on the drafter's
-// guesses, of which the first is looked at all the time, and half to the tests, all of which share it (Holm 1979) and are looked
-// at once, at a length fixed before. Whoever goes on after "no verdict" takes another look, and spends that half once more. The control and each plant
-// are judged by the same marks, each for itself.
+// One false alarm in 1 / level runs is allowed for: a quarter of it goes to each of two bets, on the text and on the
+// drafter's guesses, of which the first is looked at all the time, and half to the tests, all of which share it (Holm
+// 1979) and are looked at once, at a length fixed before. Whoever goes on after "no verdict" takes another look, and
+// spends that half once more. The control and each plant are judged by the same marks, each for itself.
 #pragma once
 #include <stdbool.h>
 #include "exact/observer.h"

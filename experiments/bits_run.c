@@ -147,7 +147,8 @@ static int slot_of(const struct bits *b, int64_t sequence)
     return slot;
 }
 
-// The text goes on as it was emitted, whatever one by one would have said: after a difference it is compared all the same.
+// The text goes on as it was emitted, whatever one by one would have said: after a difference it is compared all the
+// same.
 static void stepped(void *self, const struct step *s)
 {
     struct bits *b = self;

@@ -21,7 +21,8 @@ enum same {
 };
 extern const char *const same_names[];
 
-// Every cell but those of `none`. Beside each text a cache of the target is fed the same tokens one by one (a prompt by the
-// same stretches), and each row of logits on the text's way compared with the verifying pass's: every bit. worst: of all cells.
+// Every cell but those of `none`. Beside each text a cache of the target is fed the same tokens one by one (a prompt by
+// the same stretches), and each row of logits on the text's way compared with the verifying pass's: every bit. worst:
+// of all cells.
 bool bits_run(const struct experiment *e, struct store *s, const struct bits_plan *plan, enum same *worst,
               struct error *err);

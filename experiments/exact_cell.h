@@ -22,8 +22,8 @@ struct exact_cell { // start with { 0 }; must stay where it is while open
 // watch: of the pairing's steps.
 bool exact_cell_open(struct exact_cell *c, struct watch watch, struct error *err);
 void exact_cell_close(struct exact_cell *c);
-// Starts text number `number` of a decoder on the cell's pairing: the first turn of a prompt, which come round again and again
-// with other chance. *slot: where it is; ids (NULL: not wanted): its prompt, appended.
+// Starts text number `number` of a decoder on the cell's pairing: the first turn of a prompt, which come round again
+// and again with other chance. *slot: where it is; ids (NULL: not wanted): its prompt, appended.
 bool exact_cell_start(const struct exact_cell *c, struct decoder *d, int64_t number, int *slot, struct ids *ids,
                       struct error *err);
 

@@ -63,8 +63,8 @@ static bool is_enough(const struct watched *w)
     return w->sums.tokens >= w->plan->tokens || is_certain(w);
 }
 
-// Texts are joined in the order of their numbers, whichever was done first: the bet is watched, and an order that depended
-// on how texts came out would not be fair.
+// Texts are joined in the order of their numbers, whichever was done first: the bet is watched, and an order that
+// depended on how texts came out would not be fair.
 static bool join(struct watched *w, struct error *err)
 {
     bool ok = true;

@@ -17,7 +17,7 @@ struct exact_plan {
     const volatile int *stop; // as experiment_run's
 };
 
-// Every cell but those of `none`, one after the other, on the first turns of its prompts, over and over with other chance.
-// What is in the database is gone on with. worst: BIAS_FOUND if any cell's, else NO_VERDICT if any cell's.
+// Every cell but those of `none`, one after the other, on the first turns of its prompts, over and over with other
+// chance. What is in the database is gone on with. worst: BIAS_FOUND if any cell's, else NO_VERDICT if any cell's.
 bool exact_run(const struct experiment *e, struct store *s, const struct exact_plan *plan, enum answer *worst,
                struct error *err);

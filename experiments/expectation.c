@@ -69,7 +69,8 @@ static struct expected_by by_law(struct expecter *e, const struct rule *rule, co
     return by;
 }
 
-// Of the guesses for the first place: all chosen, or all independent draws from one row. NAN: it is not known for others.
+// Of the guesses for the first place: all chosen, or all independent draws from one row. NAN: it is not known for
+// others.
 static double bound(struct expecter *e, const struct judged *j)
 {
     const struct draft *d = j->request->draft;

@@ -1,5 +1,5 @@
-// expectation.h - what a draft was worth before chance was asked: E[accepted | draft] under the rule that judged it, under
-// every other rule that takes such drafts, and the most that any could have had.
+// expectation.h - what a draft was worth before chance was asked: E[accepted | draft] under the rule that judged it,
+// under every other rule that takes such drafts, and the most that any could have had.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,5 @@
-// exact_rows.h - what `speclab exact` found, into the database (results/schema_exact.sql), and half-finished sums out of it.
+// exact_rows.h - what `speclab exact` found, into the database (results/schema_exact.sql), and half-finished sums out
+// of it.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

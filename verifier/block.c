@@ -7,11 +7,12 @@
 //     the text ends at the largest i whose coin of chance h_i comes up, else at 0
 //     what follows is drawn from (b_i p_i - q_i)+, and from p_k if all of it stood
 //
-// which is what traversal.c does on a chain: b is what it hands down, h what is left when the child was given up. It looks at
-// the last token first and stops at the first coin that comes up, so rows of tokens before it are not asked for in vain.
+// which is what traversal.c does on a chain: b is what it hands down, h what is left when the child was given up. It
+// looks at the last token first and stops at the first coin that comes up, so rows of tokens before it are not asked
+// for in vain.
 //
-// E[accepted] is the sum over i of E[b_i]; rejection's is that of the product of the min(1, p / q), each of which is at most
-// b_i. No rule that looks at one chain accepts more (theorem 2 of the paper).
+// E[accepted] is the sum over i of E[b_i]; rejection's is that of the product of the min(1, p / q), each of which is at
+// most b_i. No rule that looks at one chain accepts more (theorem 2 of the paper).
 #include "verifier/traversal.h"
 
 const struct rule block_rule = {

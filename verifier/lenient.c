@@ -1,8 +1,8 @@
 // lenient.c - LOSSY: rejection that is easier on the drafter (Leviathan et al. 2023, appendix on lenience).
 //
-// A guess x drawn from q stands with probability min(1, l p[x] / q[x]), l > 1, one that was chosen with min(1, l p[x]); what follows one that
-// fell is drawn as in rejection. The text's law is no longer the target's: at a single node with one drawn child it is
-// min(q, l p) + (1 - sum min(q, l p)) (p - q)+ / sum (p - q)+.
+// A guess x drawn from q stands with probability min(1, l p[x] / q[x]), l > 1, one that was chosen with min(1, l p[x]);
+// what follows one that fell is drawn as in rejection. The text's law is no longer the target's: at a single node with
+// one drawn child it is min(q, l p) + (1 - sum min(q, l p)) (p - q)+ / sum (p - q)+.
 #include <stddef.h>
 
 #include "verifier/rejection.h"

@@ -1,21 +1,22 @@
-// multipath.c - the largest of several independent chains, judged as a block (Thomas and Pal 2026, arXiv 2602.16961; the form
-// below is our derivation of "select a path, then verify it by the skewed draft it has become").
+// multipath.c - the largest of several independent chains, judged as a block (Thomas and Pal 2026, arXiv 2602.16961;
+// the form below is our derivation of "select a path, then verify it by the skewed draft it has become").
 //
 // The draft is k chains that begin at the root, each drawn on its own from q. At every text s the tokens are put in a
-// strict order that does not depend on the draft: by p(x | s) / q(x | s), ascending, of equals the lower id first. That orders
-// chains as a dictionary does; the largest is kept. Kept chains are not distributed as q. Let [s] be all chains
+// strict order that does not depend on the draft: by p(x | s) / q(x | s), ascending, of equals the lower id first. That
+// orders chains as a dictionary does; the largest is kept. Kept chains are not distributed as q. Let [s] be all chains
 // that begin with s, and of the mass of q on chains
 //
 //     L(s) = what lies below [s],   U(s) = that and [s] itself;    for the empty text 0 and 1
 //
-// The largest of k falls into [s] with probability U(s)^k - L(s)^k, so given that it begins with s its next token is x with
+// The largest of k falls into [s] with probability U(s)^k - L(s)^k, so given that it begins with s its next token is x
+// with
 //
 //     q'(x | s) = (U(sx)^k - L(sx)^k) / (U(s)^k - L(s)^k) = q(x | s) G(U(sx), L(sx)) / G(U(s), L(s))
 //     G(U, L) = U^(k-1) + U^(k-2) L + ... + L^(k-1)
 //
-// where the second form has no differences of nearly equal numbers (the first is off by 0.4 % at a depth of 13 and has no value at
-// 17). The kept chain is thus a chain drawn from the rows q', and `block` with q' in q's place is exact for it. Tokens with a high p / q win
-// the selection, so q' is nearer to p than q is.
+// where the second form has no differences of nearly equal numbers (the first is off by 0.4 % at a depth of 13 and has
+// no value at 17). The kept chain is thus a chain drawn from the rows q', and `block` with q' in q's place is exact for
+// it. Tokens with a high p / q win the selection, so q' is nearer to p than q is.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +45,8 @@ static int only_child(const struct draft *d, int node)
     return draft_next_child(d, node, node);
 }
 
-// The first node of the largest chain, by what stands behind the root: chains that agree go on side by side, at[], until they part.
-// p, q: (vocab) to work in.
+// The first node of the largest chain, by what stands behind the root: chains that agree go on side by side, at[],
+// until they part. p, q: (vocab) to work in.
 static int largest(const struct draft *d, struct rows *rows, double *p, double *q)
 {
     int first[MAX_NODES], at[MAX_NODES], n = 0, parent = 0;
@@ -157,7 +158,8 @@ static void follow(struct chain *c, const struct draft *d, struct rows *rows, do
     }
 }
 
-// The chance that it ends at the chain's node i, given that it did not end behind it; left: (vocab) may be c->p's own row i.
+// The chance that it ends at the chain's node i, given that it did not end behind it; left: (vocab) may be c->p's own
+// row i.
 static double ends(struct chain *c, int i, int *empty)
 {
     const double b = c->share[i];

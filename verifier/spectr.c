@@ -1,5 +1,5 @@
-// spectr.c - K-SEQ at every node (Sun et al. 2023, SpecTr, arXiv 2310.15141, section 4): k guesses drawn independently from one
-// row are tried against the same p, and only then is something taken out of it.
+// spectr.c - K-SEQ at every node (Sun et al. 2023, SpecTr, arXiv 2310.15141, section 4): k guesses drawn independently
+// from one row are tried against the same p, and only then is something taken out of it.
 //
 // For k children of a node, all drawn from q:
 //
@@ -7,14 +7,14 @@
 //     child c stands with probability min(1, p[x] / (rho q[x])), one after the other
 //     if none stands, the next token is drawn from  p - min(p / rho, q) (1 - (1 - beta)^k) / beta
 //
-// Exact: a child that is tried stands and is x with probability min(p / rho, q)(x), whatever happened before, as all are drawn
-// alike and tried against the same p. So x comes out through one of them with probability min(p / rho, q)(x) (1 + (1 - beta) + ... +
-// (1 - beta)^(k-1)), which is what is taken from p at the end; rho is such that nothing below 0 is left. Every rho between
-// the smallest and k does it, so finding it to some digits is enough. It accepts with probability 1 - (1 - beta)^k, at
-// least 1 - 1/e of what any rule could (the paper's theorem 1).
+// Exact: a child that is tried stands and is x with probability min(p / rho, q)(x), whatever happened before, as all
+// are drawn alike and tried against the same p. So x comes out through one of them with probability min(p / rho, q)(x)
+// (1 + (1 - beta) + ... + (1 - beta)^(k-1)), which is what is taken from p at the end; rho is such that nothing below 0
+// is left. Every rho between the smallest and k does it, so finding it to some digits is enough. It accepts with
+// probability 1 - (1 - beta)^k, at least 1 - 1/e of what any rule could (the paper's theorem 1).
 //
-// The paper has one level; going on at the child that stood, with its own row, is as in rejection. A child that stood says
-// nothing about the draws below it.
+// The paper has one level; going on at the child that stood, with its own row, is as in rejection. A child that stood
+// says nothing about the draws below it.
 #include <math.h>
 #include <stdlib.h>
 

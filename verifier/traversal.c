@@ -1,8 +1,9 @@
-// traversal.c - judge a whole tree from its leaves up: a guess that would have fallen can be saved by what comes after it.
+// traversal.c - judge a whole tree from its leaves up: a guess that would have fallen can be saved by what comes after
+// it.
 //
-// Rejection decides about a token before it looks at the ones behind it. Here a node hands down to its child how much of
-// the target's mass may still go through it, a, and only when the child's whole subtree has found no place to stop is that
-// child given up. With p the target's row at node v, or what is left of it:
+// Rejection decides about a token before it looks at the ones behind it. Here a node hands down to its child how much
+// of the target's mass may still go through it, a, and only when the child's whole subtree has found no place to stop
+// is that child given up. With p the target's row at node v, or what is left of it:
 //
 //     visit(v, a, p):
 //         for each child c of v, with token x drawn from q, in turn:
@@ -13,18 +14,19 @@
 //
 // beginning with visit(root, 1, the target's row at the root).
 //
-// Why the text has the target's distribution. Claim: visit(v, a, p) says the text s with measure a p(s_1) p(s_2 | s_1) ...,
-// so it stops somewhere with probability a. By induction over the subtree: without children it is true by the last line.
-// With one child, the child's subtree says what begins with x with measure sum_x q(x) min(1, a p(x) / q(x)) = min(a p, q)(x),
-// and is given up with probability 1 - sum min(a p, q) = (1 - a) + S, whatever is in it. Then v has S / (S + 1 - a) of that, which is
-// S, to say w / S: together min(a p, q) + (a p - q)+ = a p. That the child was given up says nothing about its siblings,
-// because by the claim its chance depends on its own token alone, not on what hangs below it; so the step repeats with
-// the (a, p) that are left. At the root a is 1 and stays 1.
+// Why the text has the target's distribution. Claim: visit(v, a, p) says the text s with measure a p(s_1) p(s_2 | s_1)
+// ..., so it stops somewhere with probability a. By induction over the subtree: without children it is true by the last
+// line. With one child, the child's subtree says what begins with x with measure sum_x q(x) min(1, a p(x) / q(x)) =
+// min(a p, q)(x), and is given up with probability 1 - sum min(a p, q) = (1 - a) + S, whatever is in it. Then v has S /
+// (S + 1 - a) of that, which is S, to say w / S: together min(a p, q) + (a p - q)+ = a p. That the child was given up
+// says nothing about its siblings, because by the claim its chance depends on its own token alone, not on what hangs
+// below it; so the step repeats with the (a, p) that are left. At the root a is 1 and stays 1.
 //
-// On a chain this is block verification (Sun et al. 2024, arXiv 2403.10444): h = S / (S + 1 - b) is the last line for a node
-// whose child was given up. No rule that looks at one chain accepts more (their theorem 2). On trees it is what Weng et al. 2025
-// (arXiv 2505.12398) call traversal verification; the derivation above is our own, and optimality is claimed for
-// chains only. CHOSEN children are the case q = 1 at x: for drafts of nothing else, it accepts as much as rejection does.
+// On a chain this is block verification (Sun et al. 2024, arXiv 2403.10444): h = S / (S + 1 - b) is the last line for a
+// node whose child was given up. No rule that looks at one chain accepts more (their theorem 2). On trees it is what
+// Weng et al. 2025 (arXiv 2505.12398) call traversal verification; the derivation above is our own, and optimality is
+// claimed for chains only. CHOSEN children are the case q = 1 at x: for drafts of nothing else, it accepts as much as
+// rejection does.
 #include "verifier/traversal.h"
 
 #include <stdlib.h>
@@ -108,7 +110,8 @@ void traversal_judge(const struct draft *d, struct rows *rows, const void *optio
     judgement_path(out, d, last, out->token[0]);
 }
 
-// The same with its coins as probabilities. reach: how often judging comes to node at all; answers how often it gives it up.
+// The same with its coins as probabilities. reach: how often judging comes to node at all; answers how often it gives
+// it up.
 static double law(const struct visit *v, int node, double a, double reach, double *p)
 {
     int c = draft_next_child(v->draft, node, node);

@@ -1,9 +1,9 @@
 // typical.c - LOSSY: Medusa's typical acceptance (Cai et al. 2024, arXiv 2401.10774, section 2.3.1).
 //
-// A guess x stands if the target finds it likely enough for a row of that entropy: p[x] > min(epsilon, delta e^(-H(p))). No chance
-// is in it, nor any q. Of a tree the deepest node whose whole path stands is taken; of several, the one whose path the target finds
-// likeliest. What follows is drawn from the target's row there. The text's law is not the target's: likely tokens
-// come more often than they should, unlikely ones less.
+// A guess x stands if the target finds it likely enough for a row of that entropy: p[x] > min(epsilon, delta
+// e^(-H(p))). No chance is in it, nor any q. Of a tree the deepest node whose whole path stands is taken; of several,
+// the one whose path the target finds likeliest. What follows is drawn from the target's row there. The text's law is
+// not the target's: likely tokens come more often than they should, unlikely ones less.
 //
 // Presets are those of Medusa's code: epsilon 0.09 (posterior_threshold), delta 0.3 (posterior_alpha).
 #include <math.h>

@@ -10,8 +10,8 @@ struct rule;
 struct sampling;
 struct verifier;
 
-// For whoever looks on, after a draft was judged and before anything else happens: the rows of p and q are those that it
-// was judged by. p: a row that nobody has asked for yet is made when it is asked for.
+// For whoever looks on, after a draft was judged and before anything else happens: the rows of p and q are those that
+// it was judged by. p: a row that nobody has asked for yet is made when it is asked for.
 struct judged {
     const struct request *request;
     struct rows *p;
