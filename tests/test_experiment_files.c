@@ -146,7 +146,7 @@ static void bad_experiments_are_refused_with_line_and_column(void **state)
         { HEAD "limits: {ignore_end: yes}\n", "x.yaml:4:22: ignore_end: expected true or false, found \"yes\"" },
         { HEAD "limits: {stop: \"\"}\n", "x.yaml:4:16: stop: expected a text, found an empty one" },
         { HEAD "limits: {stop: [a, [b]]}\n", "x.yaml:4:20: stop: expected a text, found a list" },
-        { HEAD "record: {trails: true}\n", "x.yaml:4:10: record has no key \"trails\" (it has: trials)" },
+        { HEAD "record: {trails: true}\n", "x.yaml:4:10: record has no key \"trails\" (it has: trials, expected)" },
         { "name: x\ntarget: target.gguf\nprompts: {file: p.jsonl}\n",
           "x.yaml:2:9: target: expected a mapping (model, device, activations, cache), found target.gguf" },
         { "name: x\ntarget: {model: target.gguf, device: abacus}\nprompts: {file: p.jsonl}\n",
