@@ -55,14 +55,6 @@ void bisect_put_out(struct survey *s, const struct outcome *o, double share)
     s->mass[text] += s->probability * share;
 }
 
-uint64_t bisect_dice(struct survey *s) // splitmix64
-{
-    uint64_t z = s->dice += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
 // ---- cells
 
 struct cell {
@@ -112,7 +104,7 @@ static bool edge_on_the_way(struct survey *s, const struct cell *c, uint64_t *k,
 {
     uint64_t to[BISECT_PLACES];
     for (int i = 0; i < s->places; i++) {
-        uint64_t by_chance = bisect_dice(s), width = c->high[i] - c->low[i];
+        uint64_t by_chance = splitmix(&s->dice), width = c->high[i] - c->low[i];
         to[i] = corner ? (by_chance >> 63 ? c->high[i] : c->low[i]) : c->low[i] + by_chance % (width + 1);
     }
     struct outcome there = bisect_ask(s, to);

@@ -25,5 +25,4 @@ struct survey { // of one instance
 
 struct outcome bisect_ask(struct survey *s, const uint64_t *k);
 void bisect_put_out(struct survey *s, const struct outcome *o, double share); // so much of the draft's probability
-uint64_t bisect_dice(struct survey *s);
-void bisect_race(struct survey *s, uint64_t *k, int depth, double share); // from this depth on; k is used up
+void bisect_race(struct survey *s, uint64_t *k, int depth, double share);     // from this depth on; k is used up

@@ -46,7 +46,7 @@ static void check_race(struct survey *s, uint64_t *k, int depth, const double *r
     int first = -1;
     double best = INFINITY, second = INFINITY;
     for (int i = 0; i < s->in->vocab; i++) {
-        u[i] = bisect_dice(s) >> 11;
+        u[i] = splitmix(&s->dice) >> 11;
         double time = ratio[i] > 0 ? time_of(u[i]) / ratio[i] : INFINITY;
         second = fmin(second, fmax(time, best));
         if (time < best)

@@ -24,7 +24,7 @@ const char *const lie_names[LIES] = {
 
 // ---- instances
 
-static uint64_t splitmix(uint64_t *state)
+uint64_t splitmix(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;

@@ -59,6 +59,9 @@ struct instance instance_create(const int *widths, int levels, int vocab, enum w
                                 uint64_t seed);
 void instance_free(struct instance *in);
 
+// Numbers by chance for worlds and places to look at, never for a draw: splitmix64 (Steele, Lea, Flood 2014).
+uint64_t splitmix(uint64_t *state);
+
 // A draft of an instance, grown with some source of chance, and rows to judge it against.
 struct table_rows {
     struct rows rows;

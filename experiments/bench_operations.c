@@ -14,6 +14,7 @@
 #include "experiments/bench.h"
 #include "experiments/bench_parts.h"
 #include "models/model.h"
+#include "verifier/verifier.h"
 
 enum { ROLES = 16, TOKENS = 48, MOST_PASSES = 9 };
 
@@ -164,9 +165,9 @@ static bool decode(struct bench *b, struct pairing *p, int prompt, double *besid
 bool bench_overhead(struct bench *b, struct error *err)
 {
     double beside[TOKENS];
-    int n = 0, prompt = b->plan.context[0] < 1               ? 1
-                        : b->plan.context[0] < BENCH_STRETCH ? b->plan.context[0]
-                                                             : BENCH_STRETCH;
+    int n = 0, prompt = b->plan.context[0] < 1                  ? 1
+                        : b->plan.context[0] < VERIFIER_STRETCH ? b->plan.context[0]
+                                                                : VERIFIER_STRETCH;
     if (prompt + TOKENS > model_shape(b->target.model)->context)
         return true;
     struct account *bare = xcalloc(1, sizeof(*bare));

@@ -8,6 +8,7 @@
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
+#include "verifier/verifier.h"
 
 enum { PENDING = 64 }; // rows by which a context's cache is filled, and a cache's least: as for drafts
 
@@ -30,7 +31,7 @@ static int smaller(int a, int b)
 
 int subject_rows(const struct subject_plan *p)
 {
-    return larger(larger(p->rows, PENDING), p->prompt > 0 ? BENCH_STRETCH : 0);
+    return larger(larger(p->rows, PENDING), p->prompt > 0 ? VERIFIER_STRETCH : 0);
 }
 
 // Rows behind the cache's prefix, of other tokens each time.
@@ -65,7 +66,7 @@ static struct kv_cache *cache_of(struct subject *s, int length, int pending, enu
 static void make_tokens(struct subject *s)
 {
     int rows = subject_rows(&(struct subject_plan){ .rows = s->rows, .prompt = s->prompt });
-    int n = larger(rows, BENCH_STRETCH) + PENDING;
+    int n = larger(rows, VERIFIER_STRETCH) + PENDING;
     uint32_t x = 1, vocab = (uint32_t)model_shape(s->model)->vocab;
     s->token = xcalloc((size_t)n, sizeof(int32_t));
     s->slot = xcalloc((size_t)n, sizeof(int32_t));
@@ -89,7 +90,7 @@ bool subject_open(struct subject *s, struct model *m, const struct subject_plan 
         tensor_of(s->backend->alloc(s->backend, (size_t)(p->rows * vocab) * sizeof(float)), F32, p->rows, vocab);
     bool ok = s->logits.data != NULL || fail(err, "%s: no room for the logits of %d rows", s->backend->name, p->rows);
     if (ok && p->prompt > 0) {
-        s->prompt_cache = cache_of(s, p->prompt, smaller(p->prompt, BENCH_STRETCH), p->cache, err);
+        s->prompt_cache = cache_of(s, p->prompt, smaller(p->prompt, VERIFIER_STRETCH), p->cache, err);
         ok = s->prompt_cache != NULL;
     }
     for (int i = 0; ok && i < p->n_contexts; i++) {
@@ -154,7 +155,7 @@ bool subject_prompt(struct subject *s, int64_t *ns, struct error *err)
     struct states states;
     kv_cut(s->prompt_cache, 0, 0);
     int64_t from = now_ns();
-    if (!take_in(s, s->prompt_cache, s->prompt, BENCH_STRETCH, &states, err))
+    if (!take_in(s, s->prompt_cache, s->prompt, VERIFIER_STRETCH, &states, err))
         return false;
     model_logits(s->model, tensor_rows(s->logits, 0, 1), tensor_rows(states.last, states.last.rows - 1, 1));
     if (!s->backend->sync(s->backend, err))

@@ -12,7 +12,7 @@ struct error;
 struct kv_cache;
 struct model;
 
-enum { MAX_CONTEXTS = 16, BENCH_STRETCH = 256 }; // a prompt goes in by stretches of so many rows, as in verifier.c
+enum { MAX_CONTEXTS = 16 };
 
 struct subject {             // start with { 0 }
     struct backend *backend; // borrowed

@@ -17,8 +17,6 @@
 #include "verifier/rule.h"
 #include "verifier/verifier.h"
 
-enum { STRETCH = 256 }; // a prompt goes in by stretches of so many tokens, as in verifier.c
-
 struct compared {
     int64_t rows, different; // of logits; those of which any bit differs
     double largest;          // difference between two logits of one place
@@ -50,7 +48,7 @@ const char *const same_names[] = { "the same bits", "differ, but at ties only", 
 // n tokens behind the slot's text.
 static bool feed(struct bits *b, int slot, const int32_t *token, int n, struct states *out, struct error *err)
 {
-    int32_t slots[STRETCH], parent[STRETCH], kept[STRETCH];
+    int32_t slots[VERIFIER_STRETCH], parent[VERIFIER_STRETCH], kept[VERIFIER_STRETCH];
     for (int i = 0; i < n; i++) {
         slots[i] = slot;
         parent[i] = i - 1;
@@ -69,8 +67,8 @@ static bool feed_prompt(struct bits *b, int slot, const int32_t *token, int n, s
     struct states ignored;
     bool ok = true;
     kv_cut(b->cache, slot, 0);
-    for (int i = 0; i < n && ok; i += STRETCH)
-        ok = feed(b, slot, token + i, n - i < STRETCH ? n - i : STRETCH, &ignored, err);
+    for (int i = 0; i < n && ok; i += VERIFIER_STRETCH)
+        ok = feed(b, slot, token + i, n - i < VERIFIER_STRETCH ? n - i : VERIFIER_STRETCH, &ignored, err);
     return ok;
 }
 
@@ -202,7 +200,7 @@ static bool open_bits(struct bits *b, struct error *err)
     struct opened *o = b->c.opened;
     struct model *m = o->target.model;
     const int vocab = model_shape(m)->vocab;
-    struct kv_shape shape = model_kv_shape(m, b->c.slots, o->context + 1, STRETCH);
+    struct kv_shape shape = model_kv_shape(m, b->c.slots, o->context + 1, VERIFIER_STRETCH);
     shape.type = o->target.cache;
     b->cache = kv_create(o->target.backend, &shape, err);
     b->one = tensor_of(o->target.backend->alloc(o->target.backend, (size_t)vocab * sizeof(float)), F32, 1, vocab);

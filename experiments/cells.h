@@ -99,6 +99,10 @@ struct identity cell_identity(const struct opened *o, struct cell cell, const st
 void identity_free(struct identity *i);
 char *cell_prompts(const struct opened *o); // "prompts.jsonl 0123456789abcdef"; free() it
 
+// A cell's pairing: what the file says of it, and that opened. What is wrong with its drafter is said with the place in the file.
+bool cell_read(struct pairing *p, const struct experiment *e, struct cell cell, struct error *err);
+bool cell_open(struct pairing *p, struct opened *o, struct cell cell, struct error *err); // p->rows as pairing_open
+
 // ---- groups
 
 struct group {           // start with { 0 }

@@ -3,35 +3,25 @@
 #include <stdlib.h>
 
 #include "core/error.h"
-#include "core/settings.h"
 #include "decode/decode.h"
 #include "experiments/conversation.h"
 #include "models/model.h"
 
-static bool fail_at_drafter(const struct exact_cell *c, const struct error *why, struct error *err)
-{
-    const struct settings *given = c->e->drafter.entry[c->cell.drafter].given;
-    return given != NULL ? settings_fail(err, given, "%s", why->text) : fail(err, "%s", why->text);
-}
-
 static bool open_pairing(struct exact_cell *c, struct watch watch, struct error *err)
 {
-    const struct experiment *e = c->e;
-    struct error why;
     for (;;) {
         const int had = model_rows(c->opened->target.model);
-        if (!pairing_read(&c->pairing, e->drafter.entry[c->cell.drafter].settings, e->rule.entry[c->cell.rule].settings,
-                          e->sampling.entry[c->cell.sampling].settings, err))
+        if (!cell_read(&c->pairing, c->e, c->cell, err))
             return false;
         c->pairing.watch = watch;
-        if (pairing_open(&c->pairing, &c->opened->target, e->folder, c->slots, c->opened->context, &why))
+        if (cell_open(&c->pairing, c->opened, c->cell, err))
             return true;
         const int rows = c->pairing.rows;
         pairing_close(&c->pairing);
         if (rows <= had)
-            return fail_at_drafter(c, &why, err);
+            return false;
         opened_close(c->opened);
-        if (!opened_open(c->opened, e, rows, err))
+        if (!opened_open(c->opened, c->e, rows, err))
             return false;
     }
 }

@@ -1,6 +1,5 @@
 // exact_command.c - `speclab exact`: rules walked through, and an experiment's texts put to the test.
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include "experiments/commands.h"
 #include "experiments/exact_run.h"
 #include "experiments/experiment.h"
+#include "experiments/interrupt.h"
 #include "results/exact_rows.h"
 #include "results/store.h"
 #include "revision.h"
@@ -76,23 +76,7 @@ static int exact_rules(const struct usage *u, long long worlds, const char *db)
 
 // ---- texts
 
-static volatile int stop;
-
-static void ask_to_stop(int signal_number)
-{
-    stop = 1;
-    signal(signal_number, SIG_DFL);
-}
-
-static void catch_signals(void)
-{
-    struct sigaction a = { .sa_handler = ask_to_stop };
-    sigemptyset(&a.sa_mask);
-    sigaction(SIGINT, &a, NULL);
-    sigaction(SIGTERM, &a, NULL);
-}
-
-static int exact_texts(const struct usage *u, const char *file, const char *db, const struct exact_plan *plan)
+static int exact_texts(const struct usage *u, const char *file, const char *db, struct exact_plan *plan)
 {
     struct error err;
     struct experiment *e = experiment_load(file, &err);
@@ -100,11 +84,11 @@ static int exact_texts(const struct usage *u, const char *file, const char *db, 
         return usage_fail(u, "%s", err.text);
     struct store *s = store_open(db, &err);
     enum answer worst = NO_VERDICT;
-    catch_signals();
+    plan->stop = interrupt_catch();
     bool ok = s != NULL && exact_run(e, s, plan, &worst, &err);
     store_close(s);
     experiment_free(e);
-    if (!ok && stop != 0) {
+    if (!ok && *plan->stop != 0) {
         fprintf(stderr,
                 "speclab exact: interrupted; what was judged is in %s, and the same command goes on from there\n", db);
         return 1;
@@ -123,8 +107,7 @@ static int exact_bits(const struct usage *u, const char *file, const char *db, i
         return usage_fail(u, "%s", err.text);
     struct store *s = store_open(db, &err);
     enum same worst = OTHERWISE;
-    catch_signals();
-    const struct bits_plan plan = { .tokens = tokens, .out = stdout, .stop = &stop };
+    const struct bits_plan plan = { .tokens = tokens, .out = stdout, .stop = interrupt_catch() };
     bool ok = s != NULL && bits_run(e, s, &plan, &worst, &err);
     store_close(s);
     experiment_free(e);
@@ -192,7 +175,7 @@ int command_exact(int argc, char **argv)
     int n, status = usage_read(&u, argc, argv, &operand, &n);
     if (status != GO_ON)
         return status;
-    struct exact_plan plan = { .out = stdout, .progress = stderr, .stop = &stop, .tokens = PRESET_TOKENS };
+    struct exact_plan plan = { .out = stdout, .progress = stderr, .tokens = PRESET_TOKENS };
     double distance;
     if (rules_only == (n == 1) || (rules_only && bits))
         return usage_fail(&u, rules_only ? "--rules needs no file, and goes alone"

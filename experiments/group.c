@@ -19,24 +19,36 @@ int groups(const struct experiment *e)
     return e->sampling.n * e->batch.n;
 }
 
+bool cell_read(struct pairing *p, const struct experiment *e, struct cell cell, struct error *err)
+{
+    return pairing_read(p, e->drafter.entry[cell.drafter].settings, e->rule.entry[cell.rule].settings,
+                        e->sampling.entry[cell.sampling].settings, err);
+}
+
+bool cell_open(struct pairing *p, struct opened *o, struct cell cell, struct error *err)
+{
+    const struct experiment *e = o->e;
+    const struct settings *given = e->drafter.entry[cell.drafter].given;
+    struct error why;
+    if (pairing_open(p, &o->target, e->folder, experiment_batch(e, cell.batch), o->context, &why))
+        return true;
+    return given != NULL ? settings_fail(err, given, "%s", why.text) : fail(err, "%s", why.text);
+}
+
 static bool open_contender(struct contender *c, struct opened *o, int *rows, struct error *err)
 {
     const struct experiment *e = o->e;
     int batch = experiment_batch(e, c->cell.batch);
-    if (!pairing_read(&c->pairing, e->drafter.entry[c->cell.drafter].settings, e->rule.entry[c->cell.rule].settings,
-                      e->sampling.entry[c->cell.sampling].settings, err))
+    if (!cell_read(&c->pairing, e, c->cell, err))
         return false;
-    struct error why;
     c->recorder = recorder_create(batch, e->trials);
     const bool expected = e->expected && !c->none && !pairing_shares_chance(&c->pairing);
     if (expected)
         c->pairing.watch = recorder_watch(c->recorder);
-    bool ok = pairing_open(&c->pairing, &o->target, e->folder, batch, o->context, &why);
+    bool ok = cell_open(&c->pairing, o, c->cell, err);
     *rows = c->pairing.rows;
-    if (!ok) {
-        const struct settings *given = e->drafter.entry[c->cell.drafter].given;
-        return given != NULL ? settings_fail(err, given, "%s", why.text) : fail(err, "%s", why.text);
-    }
+    if (!ok)
+        return false;
     if (expected)
         recorder_expects(c->recorder,
                          expecter_create(c->pairing.rule, c->pairing.rule_options,

@@ -1,6 +1,5 @@
 // run_command.c - `speclab run` and `speclab report`: an experiment's file into a database, and out of it again.
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,28 +10,11 @@
 #include "experiments/command_line.h"
 #include "experiments/commands.h"
 #include "experiments/experiment.h"
+#include "experiments/interrupt.h"
 #include "results/report.h"
 #include "results/store.h"
 
 // ---- run
-
-// sig_atomic_t is an int here, and experiment_run takes one.
-static volatile int stop;
-
-// The first signal ends the run where it leaves whole sequences behind; the second is not caught any more.
-static void ask_to_stop(int signal_number)
-{
-    stop = 1;
-    signal(signal_number, SIG_DFL);
-}
-
-static void catch_signals(void)
-{
-    struct sigaction a = { .sa_handler = ask_to_stop };
-    sigemptyset(&a.sa_mask);
-    sigaction(SIGINT, &a, NULL);
-    sigaction(SIGTERM, &a, NULL);
-}
 
 static bool exists(const char *path)
 {
@@ -58,14 +40,14 @@ static int run(const struct usage *u, const struct experiment *e, const char *db
     struct store *s = store_open(db, &err);
     if (s == NULL)
         return command_fail(u, &err);
-    catch_signals();
-    bool ok = experiment_run(e, s, stderr, &stop, &err);
+    const volatile int *stop = interrupt_catch();
+    bool ok = experiment_run(e, s, stderr, stop, &err);
     store_close(s);
     if (ok) {
         fprintf(stderr, "Results are in %s; `speclab report --db %s` shows them.\n", db, db);
         return 0;
     }
-    if (stop != 0) {
+    if (*stop != 0) {
         fprintf(stderr,
                 "speclab run: interrupted; what is finished is in %s, and the same command goes on from there\n", db);
         return 1;

@@ -9,13 +9,6 @@
 #include "results/query.h"
 #include "results/store.h"
 
-static bool perform(struct query *q, struct error *err)
-{
-    while (query_next(q))
-        ;
-    return query_close(q, err);
-}
-
 static void put_texts(struct query *q, const char *const *text, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -59,7 +52,7 @@ static bool put_peer(struct store *s, int64_t bench, int number, const char *nam
     query_put_int(q, bench);
     query_put_int(q, number);
     query_put_text(q, name);
-    return perform(q, err);
+    return query_perform(q, err);
 }
 
 static bool put_peak(struct store *s, int64_t bench, const struct bench_peak_row *r, struct error *err)
@@ -69,7 +62,7 @@ static bool put_peak(struct store *s, int64_t bench, const struct bench_peak_row
     query_put_text(q, r->kind);
     query_put_text(q, r->isa);
     query_put_real(q, r->per_second);
-    return perform(q, err);
+    return query_perform(q, err);
 }
 
 static bool put_round(struct store *s, int64_t bench, int number, const struct bench_round_row *r, struct error *err)
@@ -84,7 +77,7 @@ static bool put_round(struct store *s, int64_t bench, int number, const struct b
     query_put_int(q, r->counts);
     query_put_text(q, r->placement);
     put_reals(q, real, COUNT(real));
-    return perform(q, err);
+    return query_perform(q, err);
 }
 
 static const char time_sql[] =
@@ -100,7 +93,7 @@ static bool put_time(struct store *s, int64_t bench, const struct bench_time_row
     query_put_int(q, r->n);
     query_put_int(q, r->peer);
     query_put_int(q, r->ns);
-    return perform(q, err);
+    return query_perform(q, err);
 }
 
 static const char operation_sql[] =
@@ -117,7 +110,7 @@ static bool put_operation(struct store *s, int64_t bench, const struct bench_ope
     query_put_int(q, r->calls);
     query_put_real(q, r->bytes);
     query_put_real(q, r->flops);
-    return perform(q, err);
+    return query_perform(q, err);
 }
 
 static bool put_cost(struct store *s, int64_t bench, const struct bench_cost_row *r, struct error *err)
@@ -132,7 +125,7 @@ static bool put_cost(struct store *s, int64_t bench, const struct bench_cost_row
     query_put_text(q, r->placement);
     query_put_text(q, cost_form_names[c->form]);
     put_reals(q, real, COUNT(real));
-    return perform(q, err);
+    return query_perform(q, err);
 }
 
 static bool put_all(struct store *s, const struct bench_row *r, int64_t *id, struct error *err)
@@ -156,11 +149,11 @@ static bool put_all(struct store *s, const struct bench_row *r, int64_t *id, str
 bool store_bench(struct store *s, const struct bench_row *r, int64_t *id, struct error *err)
 {
     struct error ignored;
-    if (!perform(query_open(s, "BEGIN IMMEDIATE"), err))
+    if (!query_perform(query_open(s, "BEGIN IMMEDIATE"), err))
         return false;
-    if (put_all(s, r, id, err) && perform(query_open(s, "COMMIT"), err))
+    if (put_all(s, r, id, err) && query_perform(query_open(s, "COMMIT"), err))
         return true;
-    perform(query_open(s, "ROLLBACK"), &ignored); // SQLite may have done so by itself
+    query_perform(query_open(s, "ROLLBACK"), &ignored); // SQLite may have done so by itself
     return false;
 }
 

@@ -7,20 +7,11 @@
 #include "results/query.h"
 #include "results/store.h"
 
-#define NOW "strftime('%Y-%m-%dT%H:%M:%SZ', 'now')"
-
-static bool perform(struct query *q, struct error *err)
-{
-    while (query_next(q))
-        ;
-    return query_close(q, err);
-}
-
 bool store_exact_rule(struct store *s, const struct exact_rule_row *r, struct error *err)
 {
     struct query *q = query_open(
         s, "INSERT INTO exact_rule (rule, claimed, instances, outcomes, distance, law_error, found, revision, started)"
-           " VALUES (?,?,?,?,?,?,?,?," NOW ")");
+           " VALUES (?,?,?,?,?,?,?,?," QUERY_NOW ")");
     query_put_text(q, r->rule);
     query_put_int(q, r->claimed);
     query_put_int(q, r->instances);
@@ -29,7 +20,7 @@ bool store_exact_rule(struct store *s, const struct exact_rule_row *r, struct er
     query_put_real(q, r->law_error);
     query_put_text(q, r->found);
     query_put_text(q, r->revision);
-    return perform(q, err);
+    return query_perform(q, err);
 }
 
 bool store_exact_bits(struct store *s, const struct exact_bits_row *r, struct error *err)
@@ -40,13 +31,13 @@ bool store_exact_bits(struct store *s, const struct exact_bits_row *r, struct er
     struct query *q = query_open(
         s, "INSERT INTO exact_bits (experiment, cell, settings, target, drafter, rule, sampling, machine, revision,"
            " verdict, compared, different, ties, turned, bugs, largest, started)"
-           " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?," NOW ")");
+           " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?," QUERY_NOW ")");
     for (size_t i = 0; i < sizeof(text) / sizeof(*text); i++)
         query_put_text(q, text[i]);
     for (size_t i = 0; i < sizeof(count) / sizeof(*count); i++)
         query_put_int(q, count[i]);
     query_put_real(q, r->largest);
-    return perform(q, err);
+    return query_perform(q, err);
 }
 
 // ---- sums
@@ -57,7 +48,8 @@ static bool make_row(struct store *s, const struct exact_row *r, struct error *e
         s,
         "INSERT INTO exact (experiment, cell, settings, target, drafter, rule, sampling, machine, revision, lossless,"
         " batch, seed, sequences, tokens, steps, sums, started)"
-        " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,0,0,0,x''," NOW ") ON CONFLICT (experiment, cell, revision) DO NOTHING");
+        " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,0,0,0,x''," QUERY_NOW
+        ") ON CONFLICT (experiment, cell, revision) DO NOTHING");
     const char *const text[] = { r->experiment, r->cell,     r->settings, r->target,  r->drafter,
                                  r->rule,       r->sampling, r->machine,  r->revision };
     for (size_t i = 0; i < sizeof(text) / sizeof(*text); i++)
@@ -65,7 +57,7 @@ static bool make_row(struct store *s, const struct exact_row *r, struct error *e
     query_put_int(q, r->lossless);
     query_put_int(q, r->batch);
     query_put_int(q, (int64_t)r->seed);
-    return perform(q, err);
+    return query_perform(q, err);
 }
 
 bool store_exact(struct store *s, const struct exact_row *r, int64_t *id, struct exact_sums *sums, struct error *err)
@@ -102,7 +94,7 @@ bool store_exact_sums(struct store *s, int64_t id, const struct exact_sums *sums
     query_put_real(q, sums->most_log_e);
     query_put_blob(q, sums->sum, sums->n * sizeof(*sums->sum));
     query_put_int(q, id);
-    return perform(q, err);
+    return query_perform(q, err);
 }
 
 // ---- the end
@@ -116,7 +108,7 @@ static bool put_stream(struct store *s, int64_t id, const struct exact_stream_ro
     query_put_int(q, r->tokens);
     query_put_real(q, r->log_e);
     query_put_int(q, r->alarm);
-    return perform(q, err);
+    return query_perform(q, err);
 }
 
 static bool put_test(struct store *s, int64_t id, const struct exact_test_row *r, struct error *err)
@@ -132,27 +124,27 @@ static bool put_test(struct store *s, int64_t id, const struct exact_test_row *r
     query_put_real(q, r->statistic);
     query_put_real(q, r->log10_p);
     query_put_real(q, r->log10_adjusted);
-    return perform(q, err);
+    return query_perform(q, err);
 }
 
 static bool forget(struct store *s, const char *sql, int64_t id, struct error *err)
 {
     struct query *q = query_open(s, sql);
     query_put_int(q, id);
-    return perform(q, err);
+    return query_perform(q, err);
 }
 
 static bool put_end(struct store *s, int64_t id, const struct exact_end_row *r, struct error *err)
 {
     struct query *q =
         query_open(s, "UPDATE exact SET level = ?, accepted = ?, expected = ?, z_accepted = ?, visible = ?,"
-                      " verdict = ?, finished = " NOW " WHERE id = ?");
+                      " verdict = ?, finished = " QUERY_NOW " WHERE id = ?");
     const double real[] = { r->level, r->accepted, r->expected, r->z_accepted, r->visible };
     for (size_t i = 0; i < sizeof(real) / sizeof(*real); i++)
         query_put_real(q, real[i]);
     query_put_text(q, r->verdict);
     query_put_int(q, id);
-    bool ok = perform(q, err) && forget(s, "DELETE FROM exact_stream WHERE exact = ?", id, err) &&
+    bool ok = query_perform(q, err) && forget(s, "DELETE FROM exact_stream WHERE exact = ?", id, err) &&
               forget(s, "DELETE FROM exact_test WHERE exact = ?", id, err);
     for (int i = 0; i < r->streams && ok; i++)
         ok = put_stream(s, id, &r->stream[i], err);
@@ -163,11 +155,11 @@ static bool put_end(struct store *s, int64_t id, const struct exact_end_row *r, 
 
 bool store_exact_end(struct store *s, int64_t id, const struct exact_end_row *r, struct error *err)
 {
-    if (!perform(query_open(s, "BEGIN IMMEDIATE"), err))
+    if (!query_perform(query_open(s, "BEGIN IMMEDIATE"), err))
         return false;
-    if (put_end(s, id, r, err) && perform(query_open(s, "COMMIT"), err))
+    if (put_end(s, id, r, err) && query_perform(query_open(s, "COMMIT"), err))
         return true;
     struct error ignored;
-    perform(query_open(s, "ROLLBACK"), &ignored);
+    query_perform(query_open(s, "ROLLBACK"), &ignored);
     return false;
 }

@@ -14,8 +14,6 @@
 #include "results/store.h"
 
 // Statements, known to query_again by their address.
-#define NOW "strftime('%Y-%m-%dT%H:%M:%SZ', 'now')"
-
 static const char begin_sql[] = "BEGIN IMMEDIATE";
 static const char commit_sql[] = "COMMIT";
 static const char rollback_sql[] = "ROLLBACK";
@@ -24,13 +22,13 @@ static const char find_run_sql[] =
 static const char new_run_sql[] =
     "INSERT INTO run (experiment, cell, peers, settings, target, target_hash, model_type, activations, cache, drafter, drafter_kind,"
     " drafter_hash, rule, sampling, prompts, device, machine, revision, lossless, marked_inflated, seed, batch, started)"
-    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?," NOW ") RETURNING id";
+    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?," QUERY_NOW ") RETURNING id";
 static const char go_on_sql[] =
     "UPDATE run SET device = device || iif(instr(', ' || device || ', ', ', ' || ?2 || ', '), '', ', ' || ?2),"
     " machine = machine || iif(instr(', ' || machine || ', ', ', ' || ?3 || ', '), '', ', ' || ?3),"
     " revision = revision || iif(instr(', ' || revision || ', ', ', ' || ?4 || ', '), '', ', ' || ?4) WHERE id = ?1";
-static const char finish_sql[] = "UPDATE run SET finished = " NOW " WHERE id = ?";
-static const char new_pair_sql[] = "INSERT INTO pair (experiment, started) VALUES (?, " NOW ") RETURNING id";
+static const char finish_sql[] = "UPDATE run SET finished = " QUERY_NOW " WHERE id = ?";
+static const char new_pair_sql[] = "INSERT INTO pair (experiment, started) VALUES (?, " QUERY_NOW ") RETURNING id";
 static const char new_sequence_sql[] =
     "INSERT INTO sequence (run, pair, prompt, prompt_id, category, turn, repeat, prompt_tokens, new_tokens, steps, prefill_ns,"
     " decode_ns, wall_ns, tokens, text_hash, text, stop) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) RETURNING id";
@@ -45,13 +43,6 @@ static const char pace_sql[] =
     " WHERE target_hash = ? AND activations = ? AND cache = ? AND drafter = ? AND new_tokens > 0)"
     " SELECT ns FROM pace ORDER BY ns LIMIT 1 OFFSET (SELECT count(*) / 2 FROM pace)";
 
-static bool perform(struct query *q, struct error *err)
-{
-    while (query_next(q))
-        ;
-    return query_close(q, err);
-}
-
 // Performs an INSERT ... RETURNING id.
 static bool perform_new(struct query *q, int64_t *id, struct error *err)
 {
@@ -63,7 +54,7 @@ static bool perform_new(struct query *q, int64_t *id, struct error *err)
 
 static bool begin(struct store *s, struct error *err)
 {
-    return perform(query_again(s, begin_sql), err);
+    return query_perform(query_again(s, begin_sql), err);
 }
 
 // Ends a transaction. What failed leaves nothing behind, and the error that said so stays: SQLite may have rolled back
@@ -71,9 +62,9 @@ static bool begin(struct store *s, struct error *err)
 static bool end(struct store *s, bool well, struct error *err)
 {
     struct error ignored;
-    if (well && perform(query_again(s, commit_sql), err))
+    if (well && query_perform(query_again(s, commit_sql), err))
         return true;
-    perform(query_again(s, rollback_sql), &ignored);
+    query_perform(query_again(s, rollback_sql), &ignored);
     return false;
 }
 
@@ -132,7 +123,7 @@ static bool find_or_make_run(struct store *s, const struct run_row *r, int64_t *
     query_put_text(q, r->device);
     query_put_text(q, r->machine);
     query_put_text(q, r->revision);
-    return perform(q, err);
+    return query_perform(q, err);
 }
 
 bool store_run(struct store *s, const struct run_row *r, int64_t *id, struct error *err)
@@ -144,7 +135,7 @@ bool store_run_finished(struct store *s, int64_t run, struct error *err)
 {
     struct query *q = query_again(s, finish_sql);
     query_put_int(q, run);
-    return perform(q, err);
+    return query_perform(q, err);
 }
 
 bool store_new_pair(struct store *s, const char *experiment, int64_t *pair, struct error *err)
@@ -208,7 +199,7 @@ static bool new_trial(struct store *s, int64_t sequence, int step, const struct 
     query_put_real(q, t->p);
     query_put_real(q, t->q);
     query_put_int(q, t->stood);
-    return perform(q, err);
+    return query_perform(q, err);
 }
 
 static bool new_expected(struct store *s, int64_t sequence, int step, const struct expected_row *r, struct error *err)
@@ -220,7 +211,7 @@ static bool new_expected(struct store *s, int64_t sequence, int step, const stru
     query_put_int(q, r->lossless);
     query_put_real(q, r->accepted);
     query_put_real(q, r->first);
-    return perform(q, err);
+    return query_perform(q, err);
 }
 
 // left: tokens of the text that earlier steps did not bring. A stop string may take back more than the last step
@@ -241,7 +232,7 @@ static bool new_step(struct store *s, int64_t sequence, int step, const struct s
     query_put_int(q, r->advance_ns);
     query_put_int(q, r->batch);
     query_put_real(q, r->stood < 0 ? NAN : r->stood); // NULL
-    bool well = perform(q, err);
+    bool well = query_perform(q, err);
     for (int i = 0; i < r->n_trials && well; i++)
         well = new_trial(s, sequence, step, &r->trial[i], err);
     for (int i = 0; i < r->n_by_rule && well; i++)

@@ -22,6 +22,8 @@ void query_put_real(struct query *q, double value);                   // NAN: NU
 void query_put_text(struct query *q, const char *value);              // NULL: NULL; copied
 void query_put_blob(struct query *q, const void *data, size_t bytes); // copied
 bool query_next(struct query *q);                                     // false: no more rows, or it failed
+#define QUERY_NOW "strftime('%Y-%m-%dT%H:%M:%SZ', 'now')"             // as results have it: ISO 8601, UTC
+bool query_perform(struct query *q, struct error *err);               // all its rows, unseen, and query_close
 bool query_close(struct query *q, struct error *err);                 // false: it failed
 
 const char *store_path(const struct store *s); // for messages

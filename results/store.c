@@ -335,6 +335,13 @@ bool query_close(struct query *q, struct error *err)
     return well;
 }
 
+bool query_perform(struct query *q, struct error *err)
+{
+    while (query_next(q))
+        ;
+    return query_close(q, err);
+}
+
 int query_columns(const struct query *q)
 {
     return sqlite3_column_count(q->statement);

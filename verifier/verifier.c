@@ -11,9 +11,6 @@
 #include "verifier/logit_rows.h"
 #include "verifier/rule.h"
 
-// A prompt goes in by stretches of this many tokens.
-enum { STRETCH = 256 };
-
 struct verifier {
     struct verifier_setup s;
     struct backend *backend;
@@ -36,7 +33,7 @@ static int64_t now_ns(void)
 
 static int stretch_of(const struct verifier_setup *s)
 {
-    return STRETCH < model_rows(s->target) ? STRETCH : model_rows(s->target);
+    return VERIFIER_STRETCH < model_rows(s->target) ? VERIFIER_STRETCH : model_rows(s->target);
 }
 
 static struct kv_shape cache_shape(const struct verifier_setup *s)

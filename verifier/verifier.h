@@ -24,6 +24,8 @@ struct watch {
     void *self;
 };
 
+enum { VERIFIER_STRETCH = 256 }; // a prompt goes in by stretches of so many tokens, if passes may have so many rows
+
 struct verifier_setup {
     struct model *target;
     const struct rule *rule;

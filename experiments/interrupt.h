@@ -1,0 +1,6 @@
+// interrupt.h - a command that may be stopped, and leaves whole sequences behind.
+#pragma once
+
+// From now on the first SIGINT or SIGTERM makes *the answer 1, which whoever decodes looks at between steps; the second is not
+// caught any more. What it points to is there before that, and 0.
+const volatile int *interrupt_catch(void);
