@@ -2,7 +2,8 @@
 // the form below is our derivation of "select a path, then verify it by the skewed draft it has become").
 //
 // The draft is k chains that begin at the root, each drawn on its own from q. At every text s the tokens are put in a
-// strict order that does not depend on the draft: by p(x | s) / q(x | s), ascending, of equals the lower id first. That
+// strict order that does not depend on the draft: by p(x | s) / q(x | s), ascending, of equals the lower id first (as
+// floats: any order will do, and one of 32 bits is sorted in three passes). That
 // orders chains as a dictionary does; the largest is kept. Kept chains are not distributed as q. Let [s] be all chains
 // that begin with s, and of the mass of q on chains
 //
@@ -28,16 +29,14 @@
 
 // ---- which chain is kept
 
-static double ratio(double p, double q) // q > 0, or it was not drawn
+// Where token x stands in the order of a text whose rows are p and q: the bits of p / q, which ascend with it, then the
+// id. Only what has q > 0 is drawn.
+static uint64_t place(const double *p, const double *q, int x)
 {
-    return p / q;
-}
-
-// Whether token x comes before y in the order of a text whose rows are p and q.
-static bool before(const double *p, const double *q, int x, int y)
-{
-    double a = ratio(p[x], q[x]), b = ratio(p[y], q[y]);
-    return a < b || (a == b && x < y);
+    const float ratio = (float)(p[x] / q[x]);
+    uint32_t bits;
+    memcpy(&bits, &ratio, sizeof(bits));
+    return (uint64_t)bits << 32 | (uint32_t)x;
 }
 
 static int only_child(const struct draft *d, int node)
@@ -57,7 +56,7 @@ static int largest(const struct draft *d, struct rows *rows, double *p, double *
         dist_from_row(p, rows->row(rows, parent), rows->vocab);
         dist_from_row(q, d->q->row(d->q, parent), rows->vocab);
         for (int i = 1; i < n; i++)
-            if (before(p, q, d->token[at[most]], d->token[at[i]]))
+            if (place(p, q, d->token[at[i]]) > place(p, q, d->token[at[most]]))
                 most = i;
         const int token = d->token[at[most]];
         for (int i = 0; i < n; i++)
@@ -86,16 +85,42 @@ static double gap(struct band b, int k) // (high^k - low^k) / (high - low)
 }
 
 struct order {
-    const double *p, *q;
-    int *token; // (vocab) those with q > 0, ascending
+    uint64_t *place, *other; // (vocab) of those with q > 0, ascending; to work in
     int n;
 };
 
-static int compare(const void *a, const void *b, void *order)
+static int token_of(uint64_t place)
 {
-    const struct order *o = order;
-    const int x = *(const int *)a, y = *(const int *)b;
-    return x == y ? 0 : before(o->p, o->q, x, y) ? -1 : 1;
+    return (int)(uint32_t)place;
+}
+
+// By the bits of the ratio, 11 at a time, the lowest first; ids ascend already, and what is equal keeps its order.
+static void sort(struct order *o)
+{
+    enum { BITS = 11, FROM = 32, TO = 64 };
+    for (int shift = FROM; shift < TO; shift += BITS) {
+        int end[1 << BITS] = { 0 }, sum = 0;
+        for (int i = 0; i < o->n; i++)
+            end[o->place[i] >> shift & ((1 << BITS) - 1)]++;
+        for (int k = 0; k < 1 << BITS; k++) {
+            sum += end[k];
+            end[k] = sum - end[k];
+        }
+        for (int i = 0; i < o->n; i++)
+            o->other[end[o->place[i] >> shift & ((1 << BITS) - 1)]++] = o->place[i];
+        uint64_t *sorted = o->other;
+        o->other = o->place;
+        o->place = sorted;
+    }
+}
+
+static void put_in_order(struct order *o, const double *p, const double *q, int vocab)
+{
+    o->n = 0;
+    for (int x = 0; x < vocab; x++)
+        if (q[x] > 0)
+            o->place[o->n++] = place(p, q, x);
+    sort(o);
 }
 
 // q := q' for a text of this band, and the band of the text with token x behind it.
@@ -105,7 +130,7 @@ static struct band skew(const struct order *o, double *q, struct band b, int k, 
     struct band of_x = b;
     double below = 0;
     for (int i = 0; i < o->n; i++) {
-        const int y = o->token[i];
+        const int y = token_of(o->place[i]);
         const struct band of_y = { b.low + width * below, b.low + width * (below + q[y]) };
         below += q[y];
         if (y == x)
@@ -124,7 +149,7 @@ struct chain {
     double *p, *q;           // (depth, vocab) the target's rows, and those that the chain was drawn from
 };
 
-// work: (2 depth + 1, vocab)
+// work: (2 depth + 2, vocab)
 static void follow(struct chain *c, const struct draft *d, struct rows *rows, double *work, struct judgement *out)
 {
     const int vocab = rows->vocab;
@@ -132,9 +157,9 @@ static void follow(struct chain *c, const struct draft *d, struct rows *rows, do
     *c = (struct chain){ .vocab = vocab, .depth = draft_deepest(d), .share = { 1 } };
     for (int i = draft_next_child(d, 0, 0); i >= 0; i = draft_next_child(d, 0, i))
         c->k++;
-    c->p = work + vocab;
+    c->p = work + 2 * (size_t)vocab;
     c->q = c->p + (size_t)c->depth * (size_t)vocab;
-    struct order o = { .token = (int *)work };
+    struct order o = { .place = (uint64_t *)work, .other = (uint64_t *)work + vocab };
     int next = c->depth > 0 ? largest(d, rows, c->p, c->q) : -1;
     for (int i = 0; i < c->depth; i++, next = only_child(d, next)) {
         assert(next >= 0); // every chain is as deep as every other: the rule takes nothing else
@@ -142,11 +167,7 @@ static void follow(struct chain *c, const struct draft *d, struct rows *rows, do
         double *p = c->p + (size_t)i * (size_t)vocab, *q = c->q + (size_t)i * (size_t)vocab;
         dist_from_row(p, rows->row(rows, parent), vocab);
         dist_from_row(q, d->q->row(d->q, parent), vocab);
-        o.p = p, o.q = q, o.n = 0;
-        for (int y = 0; y < vocab; y++)
-            if (q[y] > 0)
-                o.token[o.n++] = y;
-        qsort_r(o.token, (size_t)o.n, sizeof(*o.token), compare, &o);
+        put_in_order(&o, p, q, vocab);
         band = skew(&o, q, band, c->k, x);
         const double through = c->share[i] * p[x];
         c->node[i + 1] = next;
@@ -195,7 +216,7 @@ static void multipath_law(const struct draft *d, struct rows *rows, const void *
     (void)options;
     struct chain c;
     int ignored = 0;
-    double *work = xcalloc((2 * (size_t)draft_deepest(d) + 1) * (size_t)rows->vocab, sizeof(*work)), reach = 1;
+    double *work = xcalloc((2 * (size_t)draft_deepest(d) + 2) * (size_t)rows->vocab, sizeof(*work)), reach = 1;
     for (int node = 0; node < d->n; node++)
         end[node] = 0;
     follow(&c, d, rows, work, NULL);
