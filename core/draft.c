@@ -46,3 +46,16 @@ unsigned takes_beyond(unsigned takes, unsigned made)
     unsigned beyond = made & ~takes & ~(unsigned)SHARES_CHANCE;
     return takes & TAKES_TREES ? beyond & ~(unsigned)TAKES_CHAINS : beyond;
 }
+
+bool draft_is_path(const struct draft *d, const int32_t *node, const int32_t *token, int n, int vocab)
+{
+    if (n < 1 || n > d->n || node[0] != 0)
+        return false;
+    for (int i = 0; i < n; i++)
+        if (node[i] < 0 || node[i] >= d->n || token[i] < 0 || token[i] >= vocab)
+            return false;
+    for (int i = 1; i < n; i++)
+        if (d->parent[node[i]] != node[i - 1] || d->token[node[i]] != token[i - 1])
+            return false;
+    return true;
+}

@@ -64,6 +64,8 @@ int draft_add(struct draft *d, int parent, int32_t token, enum drawn how); // th
 int draft_next_child(const struct draft *d, int parent, int after); // the first child behind node `after`; -1: no more
 int draft_depth(const struct draft *d, int node);                   // 0 for the root
 int draft_deepest(const struct draft *d);                           // depth of the deepest node
+// Whether node, token (n), as in struct advance, go from the root down, each token the next node's, the last one free.
+bool draft_is_path(const struct draft *d, const int32_t *node, const int32_t *token, int n, int vocab);
 
 struct request {
     int slot; // which of the sequences being decoded; keys any state of theirs

@@ -3,8 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "core/draft.h"
 #include "core/error.h"
 #include "core/memory.h"
@@ -42,13 +42,6 @@ const char *stop_name(enum stop_reason why)
 {
     static const char *const names[] = { "end", "string", "limit", "context" };
     return names[why];
-}
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 struct decoder *decoder_create(struct verifier *v, struct drafter *d, int slots, uint64_t seed,
@@ -165,12 +158,12 @@ bool decoder_start(struct decoder *d, const struct assignment *a, struct error *
     q->stops = a->stops;
     q->decode_ns = 0;
     q->live = true;
-    int64_t began = now_ns();
+    int64_t began = clock_ns();
     if (!prefill(d, slot, err)) {
         forget(d, slot);
         return false;
     }
-    q->began_ns = now_ns();
+    q->began_ns = clock_ns();
     q->prefill_ns = q->began_ns - began;
     return true;
 }
@@ -261,7 +254,7 @@ static void finish(struct decoder *d, int slot, int64_t now)
 bool decoder_step(struct decoder *d, struct error *err)
 {
     struct drafter *g = d->drafter;
-    int64_t t[5] = { now_ns() };
+    int64_t t[5] = { clock_ns() };
     int n = requests_of_live(d), told = 0;
     bool live[MAX_SLOTS];
 
@@ -269,10 +262,10 @@ bool decoder_step(struct decoder *d, struct error *err)
         return true;
     if (!g->type->propose(g, d->request, n, err))
         return false;
-    t[1] = now_ns();
+    t[1] = clock_ns();
     if (!verifier_verify(d->verifier, d->request, n, d->advance, err))
         return false;
-    t[2] = now_ns();
+    t[2] = clock_ns();
     t[0] += verifier_watched_ns(d->verifier); // as if it had not been: every difference of these is without it
     t[1] += verifier_watched_ns(d->verifier);
     for (int i = 0; i < n; i++) {
@@ -286,7 +279,7 @@ bool decoder_step(struct decoder *d, struct error *err)
     }
     if (told > 0 && g->type->advance != NULL && !g->type->advance(g, d->told, told, err))
         return false;
-    t[3] = now_ns();
+    t[3] = clock_ns();
     for (int i = 0; i < n; i++)
         d->sequence[d->request[i].slot].decode_ns += (t[3] - t[0]) / n;
     for (int i = 0; i < n; i++)

@@ -34,22 +34,11 @@ static bool same(const struct outcome *a, const struct outcome *b)
     return a->n == b->n && memcmp(a->token, b->token, size) == 0 && memcmp(a->node, b->node, size) == 0;
 }
 
-static bool is_path(const struct survey *s, const struct outcome *o)
-{
-    const struct draft *d = &s->growth.draft;
-    bool path = o->n > 0 && o->n <= d->n && o->node[0] == 0;
-    for (int i = 0; path && i < o->n; i++)
-        path = o->token[i] >= 0 && o->token[i] < s->in->vocab && o->node[i] >= 0 && o->node[i] < d->n;
-    for (int i = 1; path && i < o->n; i++)
-        path = d->parent[o->node[i]] == o->node[i - 1] && d->token[o->node[i]] == o->token[i - 1];
-    return path;
-}
-
 void bisect_put_out(struct survey *s, const struct outcome *o, double share)
 {
     size_t text = 0;
     s->found.cells++;
-    s->found.sound = s->found.sound && is_path(s, o);
+    s->found.sound = s->found.sound && draft_is_path(&s->growth.draft, o->node, o->token, o->n, s->in->vocab);
     for (int i = 0; s->found.sound && i < o->n; i++)
         text = text * (size_t)s->in->vocab + 1 + (size_t)o->token[i];
     s->mass[text] += s->probability * share;

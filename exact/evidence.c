@@ -11,8 +11,6 @@
 const double evidence_stakes[STAKES] = { -1, -.3, -.1, -.03, -.01, .01, .03, .1, .3, 1 };
 const struct uniforms evidence_start = { { -1, -1, -1 } };
 
-enum { LEAST_EXPECTED = 5 }; // of tokens in a cell, for its count to be called nearly normal
-
 static const char *const order_names[ORDERS] = { "guided", "p", "id" };
 static const char *const part_names[] = { "first", "later", "bonus", "all" };
 static const char *const score_names[SCORES] = { "log q/p",  "q > p",  "q's best", "chosen", "p's best",
@@ -190,7 +188,7 @@ struct uniforms evidence_add(struct evidence *to, const struct token_seen *t, st
 
 // ---- many
 
-static void add_doubles(double *to, const double *from, size_t n)
+void evidence_sum(double *to, const double *from, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         to[i] += from[i];
@@ -198,14 +196,14 @@ static void add_doubles(double *to, const double *from, size_t n)
 
 void evidence_join(struct evidence *to, const struct evidence *from)
 {
-    add_doubles((double *)to, (const double *)from, EVIDENCE_DOUBLES);
+    evidence_sum((double *)to, (const double *)from, EVIDENCE_DOUBLES);
 }
 
 static struct evidence_part whole(const struct evidence *e)
 {
     struct evidence_part all = e->part[0];
     for (int i = 1; i < PARTS; i++)
-        add_doubles((double *)&all, (const double *)&e->part[i], sizeof(all) / sizeof(double));
+        evidence_sum((double *)&all, (const double *)&e->part[i], sizeof(all) / sizeof(double));
     return all;
 }
 
@@ -274,12 +272,11 @@ static void test_ks(struct list *l, const double cells[CELLS], const char *of)
 
 static void test_cells(struct list *l, const double cells[COARSE], const char *of, const char *part)
 {
-    double n = total(cells, COARSE), expected = n / COARSE, chi = 0;
-    if (expected < LEAST_EXPECTED)
+    double n = total(cells, COARSE), chi;
+    if (n < LEAST_EXPECTED * COARSE)
         return;
-    for (int i = 0; i < COARSE; i++)
-        chi += (cells[i] - expected) * (cells[i] - expected) / expected;
-    list_add(l, (struct exact_test){ "chi-square", of, part, chi, 0, tail_chi_square(chi, COARSE - 1), n });
+    const double log10_p = tail_even(cells, COARSE, &chi);
+    list_add(l, (struct exact_test){ "chi-square", of, part, chi, 0, log10_p, n });
 }
 
 // Pairs overlap: each number is in two of them. What is left of the counts when a line's and a column's share is taken

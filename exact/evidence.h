@@ -20,6 +20,7 @@
 // must be independent of all else.
 #pragma once
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 // A token, beside what it must have come from.
@@ -110,7 +111,8 @@ extern const struct uniforms evidence_start; // stands for those of a token befo
 // last: those of the token before it. Returns its own. Looks at each entry of its rows once; keeps nothing.
 struct uniforms evidence_add(struct evidence *to, const struct token_seen *t, struct uniforms last);
 void evidence_join(struct evidence *to, const struct evidence *from);
-double evidence_tokens(const struct evidence *e); // the impossible ones too
+void evidence_sum(double *to, const double *from, size_t n); // the same of any such sums: to[i] += from[i]
+double evidence_tokens(const struct evidence *e);            // the impossible ones too
 
 // log of the mean of all bets; INFINITY if something impossible was seen. To watch it while a text grows keep the
 // greatest it has been, over sequences joined in an order that does not depend on how they came out.
@@ -130,4 +132,5 @@ struct exact_test {
 // "pairs" asks if a uniform number depends on the one before it. A score's p-value is not the normal one but, when
 // functions are seldom other than they mostly are, somewhat greater (evidence.c).
 int evidence_tests(const struct evidence *e, struct exact_test *to, int room);
+enum { LEAST_EXPECTED = 5 }; // of tokens in a cell, for its count to be called nearly normal
 enum { EVIDENCE_TESTS = 1 + ORDERS + ORDERS * (1 + PARTS) + ORDERS + SCORES * (1 + PARTS) }; // there are at most

@@ -15,16 +15,6 @@ static double greater(double a, double b)
     return isnan(a) || a > b ? a : b;
 }
 
-static bool is_path(const struct draft *d, const struct judgement *j)
-{
-    if (j->n < 1 || j->n > d->n || j->node[0] != 0)
-        return false;
-    for (int i = 1; i < j->n; i++)
-        if (d->parent[j->node[i]] != j->node[i - 1] || d->token[j->node[i]] != j->token[i - 1])
-            return false;
-    return true;
-}
-
 // Of rules that try one child after another: how likely it was that these trials fell out as they did.
 static double product_of_trials(const struct draft *d, const struct judgement *j)
 {
@@ -68,68 +58,86 @@ static bool same_draft(const struct growth *a, const struct growth *b)
            memcmp(a->from, b->from, n * sizeof(a->from[0])) == 0;
 }
 
-// All outcomes of a draft are in: how often it ended at each node, less what the law says of that.
-static void close_draft(struct finding *f, double *ended, int nodes)
+// What a rule says of itself, beside what it did.
+struct word {
+    const struct rule *rule;
+    const void *options;
+    struct growth seen;                      // the draft that end[] is the law of
+    double end[LAW_NODES], ended[LAW_NODES]; // ended: how often it ended at each node, less what the law says of that
+    double accepted;                         // likewise
+};
+
+// All outcomes of a draft are in.
+static void close_draft(struct word *w, struct finding *f)
 {
-    for (int k = 0; k < nodes; k++) {
-        f->law_error = greater(f->law_error, fabs(ended[k]));
-        ended[k] = 0;
+    for (int k = 0; k < LAW_NODES; k++) {
+        f->law_error = greater(f->law_error, fabs(w->ended[k]));
+        w->ended[k] = 0;
     }
+}
+
+static void hear(struct word *w, struct finding *f, struct growth *g, const struct judgement *j, double probability)
+{
+    if (w->rule->law == NULL)
+        return;
+    if (!same_draft(g, &w->seen)) {
+        close_draft(w, f); // outcomes of one draft come one after the other
+        w->rule->law(&g->draft, &g->p.rows, w->options, w->end);
+        w->seen = *g;
+    }
+    const int last = j->node[j->n - 1];
+    w->ended[g->from[last]] += probability;
+    w->accepted += probability * (j->n - 1);
+    for (int v = 0; v < g->draft.n; v++) {
+        w->ended[g->from[v]] -= probability * w->end[v];
+        w->accepted -= probability * w->end[v] * draft_depth(&g->draft, v);
+    }
+    f->trial_error = greater(f->trial_error, fabs(product_of_trials(&g->draft, j) - w->end[last]));
+}
+
+static size_t text_of(const struct judgement *j, int vocab)
+{
+    size_t text = 0;
+    for (int i = 0; i < j->n; i++)
+        text = text * (size_t)vocab + 1 + (size_t)j->token[i];
+    return text;
 }
 
 struct finding law_examine(const struct instance *in, const struct rule *rule, const void *options)
 {
     struct finding f = { .sound = true, .instances = 1 };
-    size_t texts = (size_t)in->prefixes * (size_t)in->vocab + 1;
-    double *mass = xcalloc(2 * texts, sizeof(*mass)), total = 0, accepted = 0, said = 0;
-    double ended[LAW_NODES] = { 0 }, end[LAW_NODES];
+    const size_t texts = (size_t)in->prefixes * (size_t)in->vocab + 1;
+    double *mass = xcalloc(2 * texts, sizeof(*mass)), total = 0;
+    struct word *w = xcalloc(1, sizeof(*w));
     struct judgement j = judgement_create(LAW_NODES, in->vocab);
-    struct growth g, seen = { .draft = { .n = 0 } }; // seen: the draft that end[] is the law of
+    struct growth g;
     struct outcomes o;
 
+    *w = (struct word){ .rule = rule, .options = options };
     outcomes_begin(&o);
     o.rng.root = 7;
     while (outcomes_next(&o)) {
         instance_grow(in, &o.rng, 0, &g);
         rule->judge(&g.draft, &g.p.rows, options, &o.rng, &j);
-        double probability = outcomes_probability(&o);
+        f.sound = draft_is_path(&g.draft, j.node, j.token, j.n, in->vocab);
+        if (!f.sound)
+            break;
+        const double probability = outcomes_probability(&o);
         total += probability;
         f.empty += j.empty > 0 ? probability : 0;
-        said += probability * (j.n - 1);
-        if (!is_path(&g.draft, &j)) {
-            f.sound = false;
-            break;
-        }
-        size_t text = 0;
-        for (int i = 0; i < j.n; i++)
-            text = text * (size_t)in->vocab + 1 + (size_t)j.token[i];
-        mass[text] += probability;
-
-        if (rule->law == NULL)
-            continue;
-        if (!same_draft(&g, &seen)) {
-            close_draft(&f, ended, in->nodes); // outcomes of one draft come one after the other
-            rule->law(&g.draft, &g.p.rows, options, end);
-            seen = g;
-        }
-        int last = j.node[j.n - 1];
-        ended[g.from[last]] += probability;
-        accepted += probability * (j.n - 1);
-        for (int v = 0; v < g.draft.n; v++) {
-            ended[g.from[v]] -= probability * end[v];
-            accepted -= probability * end[v] * draft_depth(&g.draft, v);
-        }
-        f.trial_error = greater(f.trial_error, fabs(product_of_trials(&g.draft, &j) - end[last]));
+        f.accepted += probability * (j.n - 1);
+        mass[text_of(&j, in->vocab)] += probability;
+        hear(w, &f, &g, &j, probability);
     }
+    close_draft(w, &f);
     f.lost = fabs(1 - total);
     f.distance = law_distance(in, mass, mass + texts);
-    f.accepted_error = fabs(accepted);
-    f.accepted = said;
-    close_draft(&f, ended, in->nodes);
+    f.accepted_error = fabs(w->accepted);
     f.repeated = o.repeated;
     f.runs = o.runs;
     outcomes_end(&o);
     judgement_destroy(&j);
+    free(w);
     free(mass);
     return f;
 }

@@ -239,11 +239,8 @@ void observer_judged(void *self, const struct judged *j)
 
 void observed_join(struct observed *to, const struct observed *from)
 {
-    double *sum = (double *)to;
-    const double *more = (const double *)from;
     const double deepest = fmax(to->deepest, from->deepest);
-    for (size_t i = 0; i < OBSERVED_DOUBLES; i++)
-        sum[i] += more[i];
+    evidence_sum((double *)to, (const double *)from, OBSERVED_DOUBLES);
     to->deepest = deepest;
 }
 

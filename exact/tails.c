@@ -58,6 +58,18 @@ double tail_chi_square(double x, double freedom)
 }
 
 // The square of a normal variable is a chi-square one with one degree of freedom.
+double tail_even(const double *count, int cells, double *chi)
+{
+    double n = 0;
+    *chi = 0;
+    for (int i = 0; i < cells; i++)
+        n += count[i];
+    const double expected = n / cells;
+    for (int i = 0; i < cells; i++)
+        *chi += (count[i] - expected) * (count[i] - expected) / expected;
+    return tail_chi_square(*chi, cells - 1);
+}
+
 double tail_normal(double z)
 {
     return tail_chi_square(z * z, 1);

@@ -4,7 +4,9 @@
 #pragma once
 
 double tail_chi_square(double x, double freedom); // of x or more
-double tail_normal(double z);                     // of z or more, to either side
+// Of counts of so many cells that are equally likely: as far from even as these, or farther. chi: the statistic.
+double tail_even(const double *count, int cells, double *chi);
+double tail_normal(double z); // of z or more, to either side
 // Of a sum s of many independent parts of mean 0, none of them beyond width: a normal tail promises too much of few
 // rare events, whose law is Poisson's. That of the signed root of Bennett's exponent (Bennett 1962) does not: it is a
 // Poisson tail's to a few percent, and the normal one again where the variance is many times the square of the width.

@@ -18,17 +18,14 @@ bool verdict_is_certain(double log_e, double level)
 
 static bool independence(const struct observed *seen, struct exact_test *to)
 {
-    enum { LEAST_IN_A_CELL = 5 };
     const double *cell = &seen->fell[0][0];
     const int cells = SQUARE * SQUARE;
-    double n = 0, chi = 0;
+    double n = 0, chi;
     for (int i = 0; i < cells; i++)
         n += cell[i];
-    if (n < LEAST_IN_A_CELL * cells)
+    if (n < LEAST_EXPECTED * cells)
         return false;
-    for (int i = 0; i < cells; i++)
-        chi += (cell[i] - n / cells) * (cell[i] - n / cells) / (n / cells);
-    double log10_p = tail_chi_square(chi, cells - 1);
+    const double log10_p = tail_even(cell, cells, &chi);
     *to = (struct exact_test){
         "independence", "guess that fell, token that came", "all", chi, pow(10, log10_p), log10_p, n
     };

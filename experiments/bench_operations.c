@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "core/memory.h"
 #include "core/settings.h"
 #include "decode/decode.h"
@@ -17,13 +17,6 @@
 #include "verifier/verifier.h"
 
 enum { ROLES = 16, TOKENS = 48, MOST_PASSES = 9 };
-
-static double now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
 
 // ---- by operation
 
@@ -142,13 +135,13 @@ static double pass_ns(const struct backend *t)
 static bool decode_steps(struct bench *b, struct decoder *d, double *beside, int *n, struct error *err)
 {
     for (*n = 0; decoder_live(d) > 0 && *n < TOKENS; (*n)++) {
-        double from = now_ns();
+        double from = (double)clock_ns();
         timed_begin(b->target.backend);
         bool ok = decoder_step(d, err);
         timed_end(b->target.backend);
         if (!ok)
             return false;
-        beside[*n] = now_ns() - from - pass_ns(b->target.backend);
+        beside[*n] = (double)clock_ns() - from - pass_ns(b->target.backend);
     }
     return true;
 }

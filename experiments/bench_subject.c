@@ -1,8 +1,8 @@
 #include "experiments/bench_subject.h"
 
 #include <stdlib.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
@@ -11,13 +11,6 @@
 #include "verifier/verifier.h"
 
 enum { PENDING = 64 }; // rows by which a context's cache is filled, and a cache's least: as for drafts
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 static int larger(int a, int b)
 {
@@ -121,13 +114,13 @@ void subject_close(struct subject *s)
 bool subject_pass(struct subject *s, int n, int which, int64_t *ns, struct error *err)
 {
     struct states states;
-    int64_t from = now_ns();
+    int64_t from = clock_ns();
     if (!forward(s, s->cache[which], n, &states, err))
         return false;
     model_logits(s->model, tensor_rows(s->logits, 0, n), states.last);
     if (!s->backend->sync(s->backend, err))
         return false;
-    *ns = now_ns() - from;
+    *ns = clock_ns() - from;
     kv_keep(s->cache[which], 0, NULL, 0);
     return true;
 }
@@ -138,14 +131,14 @@ bool subject_step(struct subject *s, int which, int64_t *ns, struct error *err)
     struct tensor logits = tensor_rows(s->logits, 0, 1);
     int32_t token;
     float log_p;
-    int64_t from = now_ns();
+    int64_t from = clock_ns();
     if (!forward(s, s->cache[which], 1, &states, err))
         return false;
     model_logits(s->model, logits, states.last);
     s->backend->best(s->backend, logits, 1, &token, &log_p);
     if (!s->backend->sync(s->backend, err))
         return false;
-    *ns = now_ns() - from;
+    *ns = clock_ns() - from;
     kv_keep(s->cache[which], 0, NULL, 0);
     return true;
 }
@@ -154,12 +147,12 @@ bool subject_prompt(struct subject *s, int64_t *ns, struct error *err)
 {
     struct states states;
     kv_cut(s->prompt_cache, 0, 0);
-    int64_t from = now_ns();
+    int64_t from = clock_ns();
     if (!take_in(s, s->prompt_cache, s->prompt, VERIFIER_STRETCH, &states, err))
         return false;
     model_logits(s->model, tensor_rows(s->logits, 0, 1), tensor_rows(states.last, states.last.rows - 1, 1));
     if (!s->backend->sync(s->backend, err))
         return false;
-    *ns = now_ns() - from;
+    *ns = clock_ns() - from;
     return true;
 }

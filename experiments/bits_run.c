@@ -1,8 +1,6 @@
 #include "experiments/bits_run.h"
 
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
@@ -17,16 +15,6 @@
 #include "verifier/rule.h"
 #include "verifier/verifier.h"
 
-struct compared {
-    int64_t rows, different; // of logits; those of which any bit differs
-    double largest;          // difference between two logits of one place
-    int64_t ties;            // rows whose first two are nearer to one another than twice the row's largest difference
-    int64_t turned;          // rows whose likeliest token differs
-    int64_t bugs;            // of these, such as are no tie
-    int64_t sequence;        // the first turned row: its text, and place in it; -1: there is none
-    int place;
-};
-
 struct bits {
     struct exact_cell c;
     const struct bits_plan *plan;
@@ -40,8 +28,6 @@ struct bits {
     struct error failed; // of a pass within a callback
     bool ok;
 };
-
-const char *const same_names[] = { "the same bits", "differ, but at ties only", "differ: a bug" };
 
 // ---- one by one
 
@@ -91,44 +77,6 @@ static bool logits_after(struct bits *b, int slot, int32_t token, struct error *
     return true;
 }
 
-// ---- row beside row
-
-static int likeliest(const float *x, int n, float *next)
-{
-    int best = 0;
-    *next = -INFINITY;
-    for (int i = 1; i < n; i++)
-        if (x[i] > x[best]) {
-            *next = x[best];
-            best = i;
-        } else if (x[i] > *next)
-            *next = x[i];
-    return best;
-}
-
-static void compare(struct compared *c, const float *one, const float *verified, int vocab, int64_t sequence, int place)
-{
-    c->rows++;
-    if (memcmp(one, verified, (size_t)vocab * sizeof(*one)) == 0)
-        return;
-    double largest = 0;
-    float next, ignored;
-    for (int i = 0; i < vocab; i++)
-        largest = fmax(largest, fabs((double)one[i] - (double)verified[i]));
-    const int a = likeliest(one, vocab, &next), b = likeliest(verified, vocab, &ignored);
-    const bool tie = (double)one[a] - (double)next <= 2 * largest;
-    c->different++;
-    c->ties += tie;
-    c->largest = fmax(c->largest, largest);
-    if (a == b)
-        return;
-    if (c->turned++ == 0) {
-        c->sequence = sequence;
-        c->place = place;
-    }
-    c->bugs += !tie;
-}
-
 // ---- on the way
 
 static void scored(void *self, const struct request *r, struct tensor logits)
@@ -155,8 +103,8 @@ static void stepped(void *self, const struct step *s)
         const int node = s->advance->node[i];
         b->ok = logits_after(b, slot, s->draft->token[node], &b->failed);
         if (b->ok)
-            compare(&b->seen, b->mine, b->scored[slot] + (size_t)node * (size_t)vocab, vocab, s->sequence,
-                    s->position + i + 1);
+            compared_add(&b->seen, b->mine, b->scored[slot] + (size_t)node * (size_t)vocab, vocab, s->sequence,
+                         s->position + i + 1);
     }
 }
 
@@ -210,7 +158,7 @@ static bool open_bits(struct bits *b, struct error *err)
     b->scored = xcalloc((size_t)b->c.slots, sizeof(*b->scored));
     for (int i = 0; i < b->c.slots; i++)
         b->scored[i] = xcalloc((size_t)b->c.pairing.drafter->nodes * (size_t)vocab, sizeof(**b->scored));
-    b->seen.sequence = -1;
+    b->seen = compared_nothing(rounding_limit(model_activations(m), o->target.cache));
     b->ok = true;
     return true;
 }
@@ -229,11 +177,6 @@ static void close_bits(struct bits *b)
     free(b);
 }
 
-static enum same verdict(const struct compared *c)
-{
-    return c->different == 0 ? SAME_BITS : c->bugs == 0 ? NEAR_TIES : OTHERWISE;
-}
-
 static void print(const struct bits *b)
 {
     const struct experiment *e = b->c.e;
@@ -247,12 +190,16 @@ static void print(const struct bits *b)
     else
         fprintf(
             to,
-            "%lld differ, by %.3g at most;\n  in %lld of them the first two are nearer than that (ties); the likeliest "
-            "token differs in %lld, %lld of which are no ties\n",
-            (long long)c->different, c->largest, (long long)c->ties, (long long)c->turned, (long long)c->bugs);
-    if (c->turned > 0)
-        fprintf(to, "  the first of these: text %lld, place %d\n", (long long)c->sequence, c->place);
-    fprintf(to, "  Verdict: %s.\n", same_names[verdict(c)]);
+            "%lld differ, by %.3g at most, which\n  is %.3g of that row's spread (rounding, as the target is set: up "
+            "to %g); %lld by more than rounding does. In %lld of them the\n  first two are near enough to turn; the "
+            "likeliest token differs in %lld\n",
+            (long long)c->different, c->largest, c->share, c->limit, (long long)c->bugs, (long long)c->ties,
+            (long long)c->turned);
+    if (c->first.sequence >= 0)
+        fprintf(to, "  The first: text %lld, place %d, logits off by %.3g, the first two %.3g apart: a %s\n",
+                (long long)c->first.sequence, c->first.place, c->first.moved, c->first.apart,
+                c->first.bug ? "bug" : "tie");
+    fprintf(to, "  Verdict: %s.\n", same_names[compared_same(c)]);
     fflush(to);
 }
 
@@ -271,7 +218,7 @@ static bool keep(const struct bits *b, struct store *s, struct error *err)
         .sampling = e->sampling.entry[b->c.cell.sampling].shown,
         .machine = b->c.opened->machine,
         .revision = SPECLAB_REVISION,
-        .verdict = same_names[verdict(c)],
+        .verdict = same_names[compared_same(c)],
         .rows = c->rows,
         .different = c->different,
         .ties = c->ties,
@@ -304,7 +251,7 @@ static bool one_of_all(void *self, struct opened *opened, struct cell cell, stru
     decoder_destroy(d);
     if (ok) {
         print(b);
-        all->worst = verdict(&b->seen) > all->worst ? verdict(&b->seen) : all->worst;
+        all->worst = compared_same(&b->seen) > all->worst ? compared_same(&b->seen) : all->worst;
         ok = keep(b, all->store, err);
     }
     close_bits(b);

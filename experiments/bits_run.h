@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include "experiments/compared.h"
 
 struct error;
 struct experiment;
@@ -13,13 +14,6 @@ struct bits_plan {
     FILE *out;
     const volatile int *stop; // as experiment_run's
 };
-
-enum same {
-    SAME_BITS,
-    NEAR_TIES, // rows differ, but the likeliest token only where the first two are nearer than that
-    OTHERWISE, // it differs elsewhere, too: a bug
-};
-extern const char *const same_names[];
 
 // Every cell but those of `none`. Beside each text a cache of the target is fed the same tokens one by one (a prompt by
 // the same stretches), and each row of logits on the text's way compared with the verifying pass's: every bit. worst:

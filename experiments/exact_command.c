@@ -24,10 +24,10 @@ enum { FOUND = 3, UNDECIDED = 4 }; // exit statuses beside 0, 1, 2
 
 static const double rounding = 1e-12;
 
-// worlds: of each chain configuration; of each tree, which has more drafts, a seventh.
+// worlds: of each chain configuration; of each tree, which has more drafts, a sixth.
 static bool walk_through(const struct rule *r, long long worlds, struct store *s, bool *wrong, struct error *err)
 {
-    const struct effort effort = { .chains = (int)worlds, .trees = (int)(worlds + 6) / 7, .drafts = 700 };
+    const struct effort effort = { .chains = (int)worlds, .trees = (int)(worlds + 5) / 6, .drafts = 700 };
     void *options = r->options != NULL ? xcalloc(1, r->options_size) : NULL;
     struct exact_rule_row row = { .rule = r->name, .revision = SPECLAB_REVISION, .claimed = r->exact };
     if (options != NULL && !options_read(NULL, r->name, r->options, options, err)) {
@@ -135,66 +135,78 @@ static bool read_level(const char *text, double *to)
     return end != text && *end == '\0' && *to > 0 && *to < 1;
 }
 
+static const char about[] =
+    "Shows that speculation does not change what the target says. --rules computes the law of what\n"
+    "every rule lets through, exactly. With an experiment's file the texts of its cells are decoded\n"
+    "and every token is put beside the distribution that it must have come from; the same rule once\n"
+    "more, and three wrong ones, are judged on the same drafts, to show what would have been seen.\n"
+    "With --bits every row of logits that a text went by is computed once more, one token at a time.\n"
+    "Texts go on where the database has them. Exit status: 0 no bias found, 3 bias found, 4 no\n"
+    "verdict, as something wrong was not seen either: more tokens are needed.\n";
+
+static const char examples[] = "  speclab exact --rules\n  speclab exact --bits experiments/exact.yaml\n"
+                               "  speclab exact experiments/exact.yaml --tokens 200000\n"
+                               "  speclab exact experiments/exact.yaml --until TV=0.01 --db exact.db\n";
+
+struct asked { // on the command line
+    bool rules, bits;
+    const char *db, *until, *level;
+    long long tokens, worlds;
+};
+
+// What a plan needs of --tokens, --until and --level. Answers 0, or the exit status.
+static int plan_of(const struct usage *u, const struct asked *a, struct exact_plan *plan)
+{
+    enum { PRESET_TOKENS = 20000, FAMILY = 2 * EVIDENCE_TESTS + 2 };
+    double distance;
+    *plan = (struct exact_plan){ .out = stdout, .progress = stderr, .tokens = PRESET_TOKENS };
+    if (a->tokens > 0 && a->until != NULL)
+        return usage_fail(u, "--tokens and --until both say how long; give one of them");
+    if (!read_level(a->level, &plan->level))
+        return usage_fail(u, "--level %s: expected a number between 0 and 1", a->level);
+    if (a->until != NULL && !read_distance(a->until, &distance))
+        return usage_fail(u, "--until %s: expected a total variation between 0 and 1, as in TV=0.01", a->until);
+    if (a->tokens > 0)
+        plan->tokens = a->tokens;
+    if (a->until != NULL)
+        plan->tokens =
+            (int64_t)ceil(power_tokens(POWER_KS, distance, (struct power){ plan->level / 2, 0.999, FAMILY }));
+    return 0;
+}
+
 int command_exact(int argc, char **argv)
 {
-    enum { PRESET_TOKENS = 20000, PRESET_BITS = 2000, FAMILY = 2 * EVIDENCE_TESTS + 2 };
-    bool rules_only = false, bits = false;
-    const char *db = NULL, *until = NULL, *level = "1e-6";
-    long long tokens = 0, worlds = 200;
+    enum { PRESET_BITS = 2000 };
+    struct asked a = { .level = "1e-6", .worlds = 200 };
     const struct flag flags[] = {
-        { "rules", FLAG_ON, &rules_only, NULL, "walk through every rule; no model is needed", 0, 0 },
-        { "bits", FLAG_ON, &bits, NULL,
+        { "rules", FLAG_ON, &a.rules, NULL, "walk through every rule; no model is needed", 0, 0 },
+        { "bits", FLAG_ON, &a.bits, NULL,
           "compare the logits of verifying passes with those of one\ntoken at a time, bit for bit", 0, 0 },
-        { "worlds", FLAG_INT, &worlds, "N",
-          "with --rules: small worlds of each kind of chain, a seventh\nof each kind of tree (200)", 1, 100000 },
-        { "tokens", FLAG_INT, &tokens, "N", "tokens to be judged of each cell (20000; --bits: 2000)", 1, 1000000000 },
-        { "until", FLAG_TEXT, &until, "TV=D",
+        { "worlds", FLAG_INT, &a.worlds, "N",
+          "with --rules: small worlds of each kind of chain, a sixth\nof each kind of tree (200)", 1, 100000 },
+        { "tokens", FLAG_INT, &a.tokens, "N", "tokens to be judged of each cell (20000; --bits: 2000)", 1, 1000000000 },
+        { "until", FLAG_TEXT, &a.until, "TV=D",
           "as many as show a bias of total variation D a token,\nmet head on, in 999 of 1,000 runs", 0, 0 },
-        { "level", FLAG_TEXT, &level, "A", "chance of a false alarm that is allowed for (1e-6)", 0, 0 },
-        { "db", FLAG_TEXT, &db, "FILE", "database (exact.db; with --rules: none)", 0, 0 },
+        { "level", FLAG_TEXT, &a.level, "A", "chance of a false alarm that is allowed for (1e-6)", 0, 0 },
+        { "db", FLAG_TEXT, &a.db, "FILE", "database (exact.db; with --rules: none)", 0, 0 },
         { 0 },
     };
-    const struct usage u = {
-        .name = "exact",
-        .operands = "--rules | [--bits] FILE.yaml",
-        .about = "Shows that speculation does not change what the target says. --rules computes the law of what\n"
-                 "every rule lets through, exactly. With an experiment's file the texts of its cells are decoded\n"
-                 "and every token is put beside the distribution that it must have come from; the same rule once\n"
-                 "more, and three wrong ones, are judged on the same drafts, to show what would have been seen.\n"
-                 "With --bits every row of logits that a text went by is computed once more, one token at a time.\n"
-                 "Texts go on where the database has them. Exit status: 0 no bias found, 3 bias found, 4 no\n"
-                 "verdict, as something wrong was not seen either: more tokens are needed.\n",
-        .flags = flags,
-        .examples =
-            "  speclab exact --rules\n  speclab exact --bits experiments/exact.yaml\n  speclab exact experiments/exact.yaml --tokens 200000\n"
-            "  speclab exact experiments/exact.yaml --until TV=0.01 --db exact.db\n",
-        .least = 0,
-        .most = 1,
-    };
+    const struct usage u = { "exact", "--rules | [--bits] FILE.yaml", about, flags, examples, 0, 1 };
     char **operand;
     int n, status = usage_read(&u, argc, argv, &operand, &n);
     if (status != GO_ON)
         return status;
-    struct exact_plan plan = { .out = stdout, .progress = stderr, .tokens = PRESET_TOKENS };
-    double distance;
-    if (rules_only == (n == 1) || (rules_only && bits))
-        return usage_fail(&u, rules_only ? "--rules needs no file, and goes alone"
-                                         : "expected an experiment's file, or --rules");
-    if (rules_only)
-        return exact_rules(&u, worlds, db);
-    if (bits && until != NULL)
+    if (a.rules == (n == 1) || (a.rules && a.bits))
+        return usage_fail(&u, a.rules ? "--rules needs no file, and goes alone"
+                                      : "expected an experiment's file, or --rules");
+    if (a.rules)
+        return exact_rules(&u, a.worlds, a.db);
+    if (a.bits && a.until != NULL)
         return usage_fail(&u, "--until is a bias's size; --bits has none to find");
-    if (bits)
-        return exact_bits(&u, operand[0], db != NULL ? db : "exact.db", tokens > 0 ? tokens : PRESET_BITS);
-    if (tokens > 0 && until != NULL)
-        return usage_fail(&u, "--tokens and --until both say how long; give one of them");
-    if (!read_level(level, &plan.level))
-        return usage_fail(&u, "--level %s: expected a number between 0 and 1", level);
-    if (until != NULL && !read_distance(until, &distance))
-        return usage_fail(&u, "--until %s: expected a total variation between 0 and 1, as in TV=0.01", until);
-    if (tokens > 0)
-        plan.tokens = tokens;
-    if (until != NULL)
-        plan.tokens = (int64_t)ceil(power_tokens(POWER_KS, distance, (struct power){ plan.level / 2, 0.999, FAMILY }));
-    return exact_texts(&u, operand[0], db != NULL ? db : "exact.db", &plan);
+    const char *db = a.db != NULL ? a.db : "exact.db";
+    if (a.bits)
+        return exact_bits(&u, operand[0], db, a.tokens > 0 ? a.tokens : PRESET_BITS);
+    struct exact_plan plan;
+    status = plan_of(&u, &a, &plan);
+    return status != 0 ? status : exact_texts(&u, operand[0], db, &plan);
 }

@@ -2,8 +2,8 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "decode/decode.h"
@@ -91,19 +91,12 @@ static bool start_next(struct watched *w, struct error *err)
     return true;
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 static void tell(struct watched *w)
 {
     enum { SECONDS = 10 };
-    if (w->plan->progress == NULL || now() - w->told < SECONDS)
+    if (w->plan->progress == NULL || clock_seconds() - w->told < SECONDS)
         return;
-    w->told = now();
+    w->told = clock_seconds();
     fprintf(w->plan->progress, "  %lld of %lld tokens judged, bet at 10^%.1f\n", (long long)w->sums.tokens,
             (long long)w->plan->tokens, evidence_log_e(&w->total.of[THE_TEXT]) / log(10));
 }
@@ -117,7 +110,7 @@ static bool decode_until_enough(struct watched *w, struct error *err)
 {
     bool ok = true;
     w->started = w->sums.sequences;
-    w->told = now();
+    w->told = clock_seconds();
     while (ok && !is_enough(w)) {
         while (ok && decoder_has_room(w->decoder) && w->started < w->sums.sequences + w->room)
             ok = start_next(w, err);

@@ -2,9 +2,9 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "models/config.h"
@@ -19,22 +19,15 @@ char *making_path(const char *given)
     return xstrndup(given, n);
 }
 
-static int64_t now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 void making_begin(struct making *m)
 {
-    *m = (struct making){ .terminal = isatty(STDERR_FILENO), .began_ns = now() };
+    *m = (struct making){ .terminal = isatty(STDERR_FILENO), .began_ns = clock_ns() };
 }
 
 static void show(void *of, size_t done, size_t total)
 {
     struct making *m = of;
-    int64_t at = now();
+    int64_t at = clock_ns();
     if (!m->terminal || at - m->shown_ns < 100000000) // ten times a second
         return;
     m->shown_ns = at;
@@ -50,7 +43,7 @@ double making_end(struct making *m)
 {
     if (m->shown_ns != 0)
         fprintf(stderr, "\r\033[K");
-    return (double)(now() - m->began_ns) / 1e9;
+    return (double)(clock_ns() - m->began_ns) / 1e9;
 }
 
 bool making_look(const char *path, struct made *to, struct error *err)

@@ -1,28 +1,21 @@
 // progress.c - draws the bar, or writes the lines, and says how long it may still take.
 // The rate and the time left are of this process: what was in the database before has cost it nothing.
 #include "experiments/progress.h"
+#include "core/clock.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { BAR = 20, TERMINAL_NS = 100000000 };
 #define PLAIN_NS INT64_C(10000000000)
 
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 void progress_begin(struct progress *p, FILE *to, int64_t total)
 {
     const char *term = getenv("TERM"), *no_colour = getenv("NO_COLOR");
-    *p = (struct progress){ .to = to, .total = total, .began_ns = now_ns() };
+    *p = (struct progress){ .to = to, .total = total, .began_ns = clock_ns() };
     p->terminal = to != NULL && isatty(fileno(to)) && term != NULL && strcmp(term, "dumb") != 0;
     p->colour = p->terminal && (no_colour == NULL || *no_colour == '\0');
     p->shown_ns = p->began_ns;
@@ -100,7 +93,7 @@ static void draw(struct progress *p, const char *line)
 
 void progress_tick(struct progress *p, const char *what)
 {
-    int64_t now = now_ns();
+    int64_t now = clock_ns();
     if (p->to == NULL || now - p->shown_ns < (p->terminal ? (int64_t)TERMINAL_NS : PLAIN_NS))
         return;
     char line[512];

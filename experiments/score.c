@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "experiments/command_line.h"
@@ -261,9 +261,8 @@ static const char examples[] =
     "  echo '{\"text\": \"The cat sat on the mat.\"}' | speclab score smollm2-135m-instruct\n"
     "  speclab score smollm2-135m-instruct --answers answers.jsonl --activations int8 --cache q8_0 > /dev/null\n";
 
-static void print_sum(const struct score *s, const struct timespec *from, const struct timespec *to)
+static void print_sum(const struct score *s, double seconds)
 {
-    double seconds = (double)(to->tv_sec - from->tv_sec) + (double)(to->tv_nsec - from->tv_nsec) / 1e9;
     const char *what = s->answers ? "answers" : "texts";
     if (s->scored == 0)
         fprintf(stderr, "%lld %s, nothing scored: %s\n", (long long)s->texts, what,
@@ -291,7 +290,6 @@ int command_score(int argc, char **argv)
     };
     const struct usage u = { "score", "MODEL [FILE.jsonl]", about, flags, examples, 1, 2 };
     struct error err;
-    struct timespec from, to;
     struct chat_format known;
     char **operand;
     int n, status = usage_read(&u, argc, argv, &operand, &n);
@@ -305,12 +303,11 @@ int command_score(int argc, char **argv)
     const char *path = n > 1 && strcmp(operand[1], "-") != 0 ? operand[1] : NULL;
     bool ok = target_open_with(&s.target, operand[0], NULL, (int)s.threads, s.precision, STRETCH, s.packed, &err) &&
               make_logits(&s, &err);
-    clock_gettime(CLOCK_MONOTONIC, &from);
+    const double from = clock_seconds();
     ok = ok && (s.answers ? score_answers(&s, path != NULL ? path : "/dev/stdin", &err) : score_texts(&s, path, &err));
-    clock_gettime(CLOCK_MONOTONIC, &to);
     status = ok ? 0 : command_fail(&u, &err);
     if (ok)
-        print_sum(&s, &from, &to);
+        print_sum(&s, clock_seconds() - from);
     close_all(&s);
     return status != 0 ? status : command_done(&u);
 }

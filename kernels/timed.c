@@ -3,8 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
@@ -28,13 +28,6 @@ struct about {
     int products;
     double bytes, flops;
 };
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 static struct backend *inner_of(struct backend *b)
 {
@@ -60,7 +53,7 @@ static struct timed_entry *entry_of(struct timed *t, const struct about *a)
 // 0: nothing is counted.
 static int64_t begin(struct backend *b)
 {
-    return ((struct timed *)b)->counts ? now_ns() : 0;
+    return ((struct timed *)b)->counts ? clock_ns() : 0;
 }
 
 static void end(struct backend *b, int64_t from, struct about a)
@@ -73,7 +66,7 @@ static void end(struct backend *b, int64_t from, struct about a)
         t->failed = true;
         t->err = err;
     }
-    int64_t to = now_ns();
+    int64_t to = clock_ns();
     struct timed_entry *e = entry_of(t, &a);
     e->calls++;
     e->ns += to - from;

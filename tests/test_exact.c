@@ -1,5 +1,6 @@
 // test_exact.c - `speclab exact` as a person meets it, on little models: what it prints, what it stores, with which status
 // it ends, and that a text put to the test is the same text whenever the work was interrupted.
+#include "core/clock.h"
 #include "tests/check.h"
 
 #include <fcntl.h>
@@ -10,7 +11,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -247,20 +247,13 @@ static pid_t start(const char *file, const char *db, const char *tokens)
     return pid;
 }
 
-static int64_t now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
 // Sends the signal after so many microseconds, unless it has ended; true: it was cut off.
 static bool cut_off(pid_t pid, int64_t us, int number)
 {
-    const int64_t until = now_us() + us;
+    const int64_t until = clock_ns() / 1000 + us;
     int status = 0;
     pid_t gone = 0;
-    while (now_us() < until && (gone = waitpid(pid, &status, WNOHANG)) == 0)
+    while (clock_ns() / 1000 < until && (gone = waitpid(pid, &status, WNOHANG)) == 0)
         usleep(500);
     if (gone == 0) {
         kill(pid, number);
@@ -287,9 +280,9 @@ static void interrupted_texts_come_to_the_same_sums(void **state)
     (void)state;
     static const char *const files[] = { "one.yaml", "three.yaml" }, *const whole[] = { "one.db", "three.db" };
     for (int batch = 0; batch < 2; batch++) {
-        int64_t began = now_us();
+        int64_t began = clock_ns() / 1000;
         expect_status(files[batch], whole[batch], "--tokens 600", UNDECIDED, "More tokens");
-        int64_t took = now_us() - began;
+        int64_t took = clock_ns() / 1000 - began;
         for (int number = SIGKILL, k = 0; k < 2; k++, number = SIGTERM) {
             char *db = xformat("cut%d%d.db", batch, k);
             int cuts = 0, amid = 0; // each go has longer than the last, so that there is an end to it

@@ -1,5 +1,6 @@
 // test_killed.c - a runner that is killed at any moment loses nothing but what was under way, and goes on to the same
 // texts.
+#include "core/clock.h"
 #include "tests/check.h"
 
 #include <stdlib.h>
@@ -7,7 +8,6 @@
 #include <stdio.h>
 #include <sys/time.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #include "core/error.h"
 #include "experiments/cells.h"
@@ -68,13 +68,6 @@ static void expect_the_same_texts(struct store *a, struct store *b)
     assert_true(query_close(q, &err));
 }
 
-static int64_t now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
 // In a child: runs the experiment and leaves. 0: it came to its end.
 static pid_t start_run(const char *db)
 {
@@ -95,10 +88,10 @@ static pid_t start_run(const char *db)
 // Kills it after so many microseconds, unless it has ended; true: it was killed.
 static bool kill_after(pid_t pid, int64_t us)
 {
-    int64_t until = now_us() + us;
+    int64_t until = clock_ns() / 1000 + us;
     int status = 0;
     pid_t gone = 0;
-    while (now_us() < until && (gone = waitpid(pid, &status, WNOHANG)) == 0)
+    while (clock_ns() / 1000 < until && (gone = waitpid(pid, &status, WNOHANG)) == 0)
         usleep(500);
     if (gone == 0) {
         kill(pid, SIGKILL);
@@ -121,9 +114,9 @@ static void a_killed_runner_resumes_to_the_same_texts(void **state)
 {
     (void)state;
     write_file("long.yaml", LONG_BODY);
-    int64_t began = now_us();
+    int64_t began = clock_ns() / 1000;
     assert_false(kill_after(start_run("whole.db"), INT64_C(600000000)));
-    int64_t whole_us = now_us() - began;
+    int64_t whole_us = clock_ns() / 1000 - began;
     struct store *whole = open_store("whole.db");
     expect_all_of_it(whole);
     assert_int_equal(ask(whole, "SELECT count(*) FROM sequence"), LONG_SEQUENCES);

@@ -2,8 +2,8 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
@@ -23,13 +23,6 @@ struct verifier {
     int stretch;
     int64_t watched_ns;
 };
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 static int stretch_of(const struct verifier_setup *s)
 {
@@ -150,9 +143,9 @@ static void tell_scored(struct verifier *v, const struct request *r, int first)
     const struct watch *w = &v->s.watch;
     if (w->scored == NULL)
         return;
-    int64_t from = now_ns();
+    int64_t from = clock_ns();
     w->scored(w->self, r, tensor_rows(v->logits, first, r->draft->n));
-    v->watched_ns += now_ns() - from;
+    v->watched_ns += clock_ns() - from;
 }
 
 static void tell_judged(struct verifier *v, const struct request *r, const struct judgement *j)
@@ -160,9 +153,9 @@ static void tell_judged(struct verifier *v, const struct request *r, const struc
     const struct watch *w = &v->s.watch;
     if (w->judged == NULL)
         return;
-    int64_t from = now_ns();
+    int64_t from = clock_ns();
     w->judged(w->self, &(struct judged){ r, &v->p.rows, j });
-    v->watched_ns += now_ns() - from;
+    v->watched_ns += clock_ns() - from;
 }
 
 int64_t verifier_watched_ns(const struct verifier *v)

@@ -3,8 +3,8 @@
 // Each loop keeps so many sums going that every unit always has one that is ready. Instructions are chosen at run
 // time; a compiler for another processor sees only the plain loop.
 #include <stdint.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "kernels/cpu/probe.h"
 #include "kernels/cpu/threads.h"
 
@@ -79,13 +79,6 @@ LOOP(int8_avx2vnni, "avx2,avxvnni", __m256i, _mm256_set1_epi32(k), DOT256, ADD25
 LOOP(int8_avx2, "avx2", __m256i, _mm256_set1_epi32(k), MADD256, ADD256I)
 #endif
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 static void job(void *self, int number, int thread)
 {
     (void)thread;
@@ -101,9 +94,9 @@ static double rate(struct threads *t, struct loop *l)
     double most = 0;
     l->sink = sink;
     for (int i = 0; i < TRIES; i++) {
-        double from = now();
+        double from = clock_seconds();
         threads_run(t, jobs, job, l);
-        double got = jobs * l->operations / (now() - from);
+        double got = jobs * l->operations / (clock_seconds() - from);
         most = got > most ? got : most;
     }
     return most;

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "core/memory.h"
 #include "kernels/cpu/threads.h"
 
@@ -79,13 +79,6 @@ static size_t modest_share(void)
     return (size_t)share / PIECE * PIECE;
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 static int ascending(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -113,11 +106,11 @@ struct probe prober_read(struct prober *p, int threads, double seconds)
 {
     struct threads *t = threads == 1 ? p->one : p->all;
     struct probe got = { .bytes = p->bytes, .threads = threads_count(t) };
-    double pass[MAX_PASSES], from = now();
-    for (; got.passes < MAX_PASSES && (got.passes < 3 || now() - from < seconds); got.passes++) {
-        double began = now();
+    double pass[MAX_PASSES], from = clock_seconds();
+    for (; got.passes < MAX_PASSES && (got.passes < 3 || clock_seconds() - from < seconds); got.passes++) {
+        double began = clock_seconds();
         threads_run(t, (int)(p->bytes / PIECE), sum, p);
-        pass[got.passes] = now() - began;
+        pass[got.passes] = clock_seconds() - began;
     }
     qsort(pass, (size_t)got.passes, sizeof(*pass), ascending);
     got.bytes_per_second = (double)p->bytes / pass[0];

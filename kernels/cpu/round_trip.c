@@ -7,8 +7,8 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "kernels/cpu/probe.h"
 
 enum { TURNS = 5000, TRIES = 40 };
@@ -19,13 +19,6 @@ struct game {
     _Alignas(128) _Atomic bool ready, over;
     int processor; // the partner's
 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 static void stay_on(int processor)
 {
@@ -53,7 +46,7 @@ static void *partner(void *arg)
 static bool wait_for(struct game *g, int ball, double end)
 {
     for (int looks = 1; atomic_load_explicit(&g->ball, memory_order_acquire) != ball; looks++)
-        if (looks % 4096 == 0 && now() > end)
+        if (looks % 4096 == 0 && clock_seconds() > end)
             return false;
     return true;
 }
@@ -65,15 +58,15 @@ static double play(int processor, double end)
     pthread_t thread;
     if (pthread_create(&thread, NULL, partner, &g) != 0)
         return INFINITY;
-    while (!atomic_load(&g.ready) && now() < end)
+    while (!atomic_load(&g.ready) && clock_seconds() < end)
         sched_yield();
-    double from = now();
+    double from = clock_seconds();
     bool whole = true;
     for (int i = 0; i < TURNS && whole; i++) {
         atomic_store_explicit(&g.ball, 2 * i + 1, memory_order_release);
         whole = wait_for(&g, 2 * i + 2, end);
     }
-    double took = now() - from;
+    double took = clock_seconds() - from;
     atomic_store(&g.over, true);
     pthread_join(thread, NULL);
     return whole ? took / TURNS : INFINITY;
@@ -90,9 +83,9 @@ double probe_round_trip(void)
             processor[n++] = i;
     if (n < 2)
         return NAN;
-    double least = INFINITY, end = now() + PATIENCE;
+    double least = INFINITY, end = clock_seconds() + PATIENCE;
     stay_on(processor[0]);
-    for (int try = 0; try < TRIES && now() < end; try++)
+    for (int try = 0; try < TRIES && clock_seconds() < end; try++)
         least = fmin(least, play(processor[1], end));
     pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
     return isfinite(least) ? least * 1e9 : NAN;
