@@ -57,7 +57,6 @@ double tail_chi_square(double x, double freedom)
     return (x < a + 1 ? log1p(-lower_gamma(a, x)) : log_upper_gamma(a, x)) / log(10);
 }
 
-// The square of a normal variable is a chi-square one with one degree of freedom.
 double tail_even(const double *count, int cells, double *chi)
 {
     double n = 0;
@@ -70,6 +69,7 @@ double tail_even(const double *count, int cells, double *chi)
     return tail_chi_square(*chi, cells - 1);
 }
 
+// The square of a normal variable is a chi-square one with one degree of freedom.
 double tail_normal(double z)
 {
     return tail_chi_square(z * z, 1);
