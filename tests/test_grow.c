@@ -89,6 +89,15 @@ static const float *drawn_from(const struct world *w, int text, float *room)
     return room;
 }
 
+static struct grow_shape shape_of(const struct grow_options *o)
+{
+    struct error err;
+    struct grow_shape s;
+    if (!grow_shape(&s, o, "test", NULL, &err))
+        fail_msg("%s", err.text);
+    return s;
+}
+
 // How many rows were asked for.
 static int grow_draft(struct grower *g, const struct request *r, struct world *w)
 {
@@ -99,7 +108,7 @@ static int grow_draft(struct grower *g, const struct request *r, struct world *w
         for (int f = 0; f < g->n_frontier; f++, asked++) {
             int c = g->frontier[f], n = g->n;
             float room[VOCAB];
-            if (g->o.pick == PICK_LIKELIEST)
+            if (g->shape->o.pick == PICK_LIKELIEST)
                 give_likeliest(g, c, w->q_row[w->text[c]]);
             else
                 grow_children(g, c, drawn_from(w, w->text[c], room), r);
@@ -151,14 +160,15 @@ static double distance_of(const struct grow_options *o, const char *rule_name, i
     static struct world w;
     static struct bench b;
     const struct rule *rule = rule_named(rule_name);
-    struct judgement j = judgement_create(grow_nodes(o), VOCAB);
+    const struct grow_shape shape = shape_of(o);
+    struct judgement j = judgement_create(shape.nodes, VOCAB);
     struct grower g;
     struct outcomes out;
     double expected[TEXTS] = { 0 }, found[TEXTS] = { 0 }, distance = 0;
     make_world(&w, seed);
     w.lies = lies;
     go_on(&w, 0, 0, 1, expected);
-    grower_create(&g, o, VOCAB);
+    grower_create(&g, &shape, VOCAB);
     outcomes_begin(&out);
     while (outcomes_next(&out)) {
         struct request r = request(&b, &out.rng, room, depth);
@@ -196,12 +206,13 @@ static void whatever_grows_the_text_has_the_targets_law(void **unused)
     for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++)
         for (int pick = PICK_DRAWN; pick <= PICK_COUPLED; pick++)
             for (int distinct = 0; distinct < 2; distinct++) {
-                struct grow_options o = { 2, widths[i], 0, 8, pick, distinct };
-                if (!grow_check(&o, "test", &err))
+                struct grow_options o = { 2, widths[i], 0, 8, pick, distinct, NULL };
+                struct grow_shape shape;
+                if (!grow_shape(&shape, &o, "test", NULL, &err))
                     continue;
                 for (uint64_t seed = 0; seed < (i >= 4 ? 2u : 20u); seed++) {
                     check_law(&o, "rejection", MAX_NODES, DEPTH, seed);
-                    check_law(&o, "rejection", grow_nodes(&o) - 1, DEPTH, seed);
+                    check_law(&o, "rejection", shape.nodes - 1, DEPTH, seed);
                     check_law(&o, "rejection", MAX_NODES, 1, seed);
                     check_law(&o, "rejection", 1, 0, seed);
                     if (pick == PICK_DRAWN)
@@ -211,9 +222,20 @@ static void whatever_grows_the_text_has_the_targets_law(void **unused)
     for (uint64_t seed = 0; seed < 20; seed++)
         for (int tokens = 1; tokens <= DEPTH; tokens++)
             for (int nodes = 1; nodes <= 20; nodes += 6) {
-                struct grow_options o = { tokens, { 0 }, nodes, 8, PICK_LIKELIEST, true }; // more than there are tokens
+                struct grow_options o = {
+                    tokens, { 0 }, nodes, 8, PICK_LIKELIEST, true, NULL
+                }; // more than there are tokens
                 check_law(&o, "rejection", MAX_NODES, DEPTH, seed);
                 check_law(&o, "match", 3, 2, seed);
+            }
+    for (uint64_t seed = 0; seed < 20; seed++)
+        for (int pick = PICK_DRAWN; pick <= PICK_LIKELIEST; pick++)
+            for (int distinct = 0; distinct < 2; distinct++) {
+                struct grow_options o = { 4, { 0 }, 0, 8, pick, distinct, (char[]){ "[[0], [1], [1, 0], [0, 0]]" } };
+                check_law(&o, "rejection", MAX_NODES, DEPTH, seed);
+                check_law(&o, "traversal", MAX_NODES, DEPTH, seed);
+                check_law(&o, "rejection", 4, DEPTH, seed);
+                check_law(&o, "rejection", MAX_NODES, 1, seed);
             }
 }
 
@@ -223,7 +245,7 @@ static void drawn_from_another_row_than_reported_it_has_not(void **unused)
     double worst[2] = { 0, 0 };
     for (int distinct = 0; distinct < 2; distinct++)
         for (uint64_t seed = 0; seed < 20; seed++) {
-            struct grow_options o = { 2, { 2, { 2, 1 } }, 0, 8, PICK_DRAWN, distinct };
+            struct grow_options o = { 2, { 2, { 2, 1 } }, 0, 8, PICK_DRAWN, distinct, NULL };
             worst[distinct] = fmax(worst[distinct], distance_of(&o, "rejection", MAX_NODES, DEPTH, seed, true));
             assert_true(distance_of(&o, "match", MAX_NODES, DEPTH, seed, true) < 1e-12); // it believes no one
         }
@@ -237,23 +259,25 @@ static void no_more_rows_are_asked_for_than_room_is_made_for(void **unused)
     static struct world w;
     static struct bench b;
     const struct grow_options shapes[] = {
-        { 3, { 0 }, 0, 8, PICK_LIKELIEST, true },
-        { 1, { 0 }, 0, 8, PICK_LIKELIEST, true },
-        { 4, { 3, { 3, 2, 1 } }, 0, 8, PICK_LIKELIEST, true },
-        { 3, { 0 }, 9, 2, PICK_LIKELIEST, true },
-        { 1, { 0 }, 9, 3, PICK_LIKELIEST, true },
+        { 3, { 0 }, 0, 8, PICK_LIKELIEST, true, NULL },
+        { 1, { 0 }, 0, 8, PICK_LIKELIEST, true, NULL },
+        { 4, { 3, { 3, 2, 1 } }, 0, 8, PICK_LIKELIEST, true, NULL },
+        { 3, { 0 }, 9, 2, PICK_LIKELIEST, true, NULL },
+        { 1, { 0 }, 9, 3, PICK_LIKELIEST, true, NULL },
+        { 1, { 0 }, 0, 8, PICK_LIKELIEST, true, (char[]){ "[[0], [1], [2], [1, 0], [0, 0], [0, 0, 2], [0, 1]]" } },
     };
-    const int most[] = { 2, 0, 9, 4, 0 };
+    const int most[] = { 2, 0, 9, 4, 0, 3 };
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         struct grower g;
         make_world(&w, 5);
         for (int t = 0; t < TEXTS; t++)
             for (int x = 0; x < VOCAB; x++)
                 w.q_row[t][x] += 1; // every row has tokens enough
-        grower_create(&g, &shapes[i], VOCAB);
+        const struct grow_shape shape = shape_of(&shapes[i]);
+        grower_create(&g, &shape, VOCAB);
         struct request r = request(&b, NULL, MAX_NODES, DEPTH);
         assert_int_equal(grow_draft(&g, &r, &w), 1 + most[i]);
-        assert_int_equal(grow_asked(&shapes[i]), most[i]);
+        assert_int_equal(shape.asked, most[i]);
         grower_destroy(&g);
     }
 }
@@ -264,12 +288,13 @@ static void independent_siblings_may_repeat_and_distinct_ones_run_out(void **unu
     static struct world w;
     static struct bench b;
     for (int distinct = 0; distinct < 2; distinct++) {
-        struct grow_options o = { 1, { 1, { 3 } }, 0, 8, PICK_DRAWN, distinct };
+        const struct grow_options o = { 1, { 1, { 3 } }, 0, 8, PICK_DRAWN, distinct, NULL };
+        const struct grow_shape shape = shape_of(&o);
         struct grower g;
         struct outcomes out;
         make_world(&w, 1);
         memcpy(w.q_row[0], (float[VOCAB]){ 0.5f, 0, 0.5f }, sizeof(w.q_row[0]));
-        grower_create(&g, &o, VOCAB);
+        grower_create(&g, &shape, VOCAB);
         outcomes_begin(&out);
         int repeated = 0;
         double all = 0;
@@ -312,11 +337,12 @@ static void no_draw_has_the_address_of_another(void **unused)
     static struct world w;
     static struct bench b;
     static const int32_t text[] = { 1, 2, 0, 1, 1 };
-    struct grow_options o = { 0, { 3, { 2, 2, 2 } }, 0, 8, PICK_DRAWN, false };
+    const struct grow_options o = { 0, { 3, { 2, 2, 2 } }, 0, 8, PICK_DRAWN, false, NULL };
+    const struct grow_shape shape = shape_of(&o);
     struct grower g;
     struct log l = { .rng = { .pick = first_possible } };
     make_world(&w, 3);
-    grower_create(&g, &o, VOCAB);
+    grower_create(&g, &shape, VOCAB);
     for (int root = 0; root < 5; root++) {
         struct request r = request(&b, &l.rng, MAX_NODES, DEPTH);
         r.token = text;
@@ -342,12 +368,13 @@ static void a_best_first_tree_keeps_the_likeliest_texts(void **unused)
     for (uint64_t seed = 0; seed < 40; seed++)
         for (int nodes = 1; nodes <= 39; nodes += 2) {
             // nothing is left out of a frontier
-            struct grow_options o = { DEPTH, { 0 }, nodes, 27, PICK_LIKELIEST, true };
+            const struct grow_options o = { DEPTH, { 0 }, nodes, 27, PICK_LIKELIEST, true, NULL };
+            const struct grow_shape shape = shape_of(&o);
             struct grower g;
             double score[40] = { 1 };
             int above = 0;
             make_world(&w, seed);
-            grower_create(&g, &o, VOCAB);
+            grower_create(&g, &shape, VOCAB);
             struct request r = request(&b, NULL, MAX_NODES, DEPTH);
             grow_draft(&g, &r, &w);
             assert_int_equal(b.draft.n, 1 + nodes);
@@ -369,9 +396,68 @@ static void a_best_first_tree_keeps_the_likeliest_texts(void **unused)
         }
 }
 
+// Each node of a fixed tree is the token of its rank after its parent, whatever the order of the paths.
+static void a_fixed_tree_has_the_likeliest_of_its_ranks(void **unused)
+{
+    (void)unused;
+    static struct world w;
+    static struct bench b;
+    const int parents[] = { -1, 0, 0, 1, 1, 2, 4 }, ranks[] = { 0, 0, 2, 0, 1, 2, 1 };
+    const struct grow_options o = {
+        4, { 0 }, 0, 8, PICK_LIKELIEST, true, (char[]){ "[[2, 2], [0], [0, 1, 1], [0, 1], [2], [0, 0]]" }
+    };
+    const struct grow_shape shape = shape_of(&o);
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        struct grower g;
+        make_world(&w, seed);
+        grower_create(&g, &shape, VOCAB);
+        struct request r = request(&b, NULL, MAX_NODES, DEPTH);
+        grow_draft(&g, &r, &w);
+        assert_int_equal(b.draft.n, 7);
+        for (int node = 1; node < 7; node++) {
+            const float *row = w.q_row[w.text[parents[node]]];
+            int above = 0;
+            for (int x = 0; x < VOCAB; x++)
+                above += row[x] > row[b.token[node]] || (row[x] == row[b.token[node]] && x < b.token[node]);
+            assert_int_equal(b.parent[node], parents[node]);
+            assert_int_equal(b.drawn[node], CHOSEN);
+            assert_int_equal(above, ranks[node]);
+        }
+        grower_destroy(&g);
+    }
+}
+
+static void options_that_do_not_go_together_are_refused(void **unused)
+{
+    (void)unused;
+    char gaps[] = "[[0], [2]]", orphan[] = "[[0], [1, 0]]", unknown[] = "eagle_26";
+    const struct {
+        struct grow_options o;
+        const char *says;
+    } wrong[] = {
+        { { 4, { 1, { 2 } }, 9, 8, PICK_LIKELIEST, true, NULL }, "test: widths, nodes and tree are different trees; " },
+        { { 4, { 1, { 2 } }, 0, 8, PICK_LIKELIEST, true, gaps }, "test: widths, nodes and tree are different trees; " },
+        { { 4, { 0 }, 9, 8, PICK_DRAWN, true, NULL }, "test: a best-first tree (nodes: 9) keeps the likeliest" },
+        { { 4, { 0 }, 0, 8, PICK_DRAWN, true, gaps }, "test: this tree leaves out some of the likeliest tokens" },
+        { { 4, { 0 }, 0, 8, PICK_COUPLED, true, gaps }, "test: pick: coupled has one token for each place" },
+        { { 4, { 0 }, 0, 8, PICK_LIKELIEST, true, orphan }, "test: tree: path [1, 0]: its beginning" },
+        { { 4, { 0 }, 0, 8, PICK_LIKELIEST, true, unknown }, "test: tree: eagle_26 is no published tree (eagle_25, " },
+        { { 64, { 2, { 64, 64 } }, 0, 8, PICK_LIKELIEST, true, NULL }, "test: a draft of 513 nodes; at most 512 fit" },
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        struct grow_shape s;
+        struct error err = { "" };
+        assert_false(grow_shape(&s, &wrong[i].o, "test", NULL, &err));
+        if (strncmp(err.text, wrong[i].says, strlen(wrong[i].says)) != 0)
+            fail_msg("%s", err.text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_fixed_tree_has_the_likeliest_of_its_ranks),
+        cmocka_unit_test(options_that_do_not_go_together_are_refused),
         cmocka_unit_test(whatever_grows_the_text_has_the_targets_law),
         cmocka_unit_test(drawn_from_another_row_than_reported_it_has_not),
         cmocka_unit_test(no_more_rows_are_asked_for_than_room_is_made_for),

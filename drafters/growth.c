@@ -1,0 +1,182 @@
+#include "drafters/growth.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "drafters/drafter.h"
+#include "kernels/backend.h"
+#include "sampling/sampling.h"
+
+static const float *q_row(struct rows *self, int node)
+{
+    // Shapes that draw are not pruned, so candidates and nodes are numbered alike.
+    const struct growth_slot *s = (struct growth_slot *)self;
+    assert(s->after[node] != NULL);
+    return s->after[node];
+}
+
+static void create_slot(struct growth *g, struct growth_slot *s)
+{
+    const size_t candidates = (size_t)g->shape.candidates;
+    const int most = g->target_id != NULL || g->vocab > g->target_vocab ? g->target_vocab : g->vocab;
+    const size_t width = (size_t)(g->vocab > g->target_vocab ? g->vocab : g->target_vocab);
+    s->q = (struct rows){ g->target_vocab, q_row, NULL };
+    grower_create(&s->grower, &g->shape, most);
+    s->row = xcalloc(candidates, sizeof(*s->row));
+    s->after = xcalloc(candidates, sizeof(*s->after));
+    for (size_t c = 0; c < candidates && g->shape.o.pick != PICK_LIKELIEST; c++) // not touched before it is needed
+        s->after[c] = xcalloc(width, sizeof(float));
+}
+
+// How many of the likeliest may have to be passed over: ids that are no tokens. Nobody has more of them that are likely.
+static int padding(const struct growth *g)
+{
+    enum { LIKELY = 16 };
+    int n = 0;
+    while (n < LIKELY && n < g->vocab &&
+           (g->target_id != NULL ? g->target_id[g->vocab - 1 - n] : g->vocab - 1 - n) >= g->live)
+        n++;
+    return n;
+}
+
+bool growth_create(struct growth *g, const struct grow_shape *shape, const struct drafter_env *env, int vocab,
+                   const int32_t *target_id, int live, struct error *err)
+{
+    *g = (struct growth){ .shape = *shape, .env = *env, .vocab = vocab, .target_id = target_id, .live = live };
+    g->target_vocab = env->target != NULL ? model_shape(env->target)->vocab : vocab;
+    const size_t frontier = (size_t)shape->frontier * (size_t)env->slots;
+    g->k = shape->widest + padding(g) < vocab ? shape->widest + padding(g) : vocab;
+    g->slot = xcalloc((size_t)env->slots, sizeof(*g->slot));
+    for (int s = 0; s < env->slots; s++)
+        create_slot(g, &g->slot[s]);
+    g->best = xcalloc(frontier * (size_t)g->k, sizeof(int32_t));
+    g->best_log_p = xcalloc(frontier * (size_t)g->k, sizeof(float));
+    g->host = xcalloc((size_t)vocab, sizeof(float));
+    g->path = xcalloc((size_t)env->length + (size_t)shape->candidates + 1, sizeof(int32_t));
+    void *logits = env->backend->alloc(env->backend, frontier * (size_t)vocab * sizeof(float));
+    g->logits = tensor_of(logits, F32, (int64_t)frontier, vocab);
+    return logits != NULL || fail(err, "%s: no room for the logits of a draft", env->backend->name);
+}
+
+void growth_destroy(struct growth *g)
+{
+    if (g->env.backend == NULL)
+        return;
+    for (int s = 0; g->slot != NULL && s < g->env.slots; s++) {
+        for (int c = 0; c < g->shape.candidates; c++)
+            free(g->slot[s].after[c]);
+        free(g->slot[s].after);
+        free(g->slot[s].row);
+        grower_destroy(&g->slot[s].grower);
+    }
+    g->env.backend->release(g->env.backend, g->logits.data);
+    free(g->slot);
+    free(g->best);
+    free(g->best_log_p);
+    free(g->host);
+    free(g->path);
+}
+
+int growth_begin(struct growth *g, const struct request *r, int n, struct request *live)
+{
+    int m = 0;
+    for (int i = 0; i < n; i++) {
+        struct growth_slot *s = &g->slot[r[i].slot];
+        grow_begin(&s->grower, &r[i]);
+        for (int c = 0; c < s->grower.room; c++)
+            s->row[c] = -1;
+        if (s->grower.n_frontier > 0)
+            live[m++] = r[i];
+    }
+    return m;
+}
+
+// A row of the drafter's logits as one of the target's: what the drafter has no id for is impossible.
+static void download(struct growth *g, float *to, int row)
+{
+    float *own = g->target_id != NULL ? g->host : to;
+    g->env.backend->download(g->env.backend, own, tensor_rows(g->logits, row, 1).data,
+                             (size_t)g->vocab * sizeof(float));
+    if (g->target_id == NULL)
+        return;
+    for (int x = 0; x < g->target_vocab; x++)
+        to[x] = -INFINITY;
+    for (int x = 0; x < g->vocab; x++)
+        to[g->target_id[x]] = own[x];
+}
+
+// The probabilities after candidate c, by the same stages that the target's rows go through: kept as row c of q.
+static const float *row_after(struct growth *g, struct growth_slot *s, int c, int row, const struct request *r)
+{
+    int depth = s->grower.at[c].depth;
+    memcpy(g->path, r->token, (size_t)r->n * sizeof(int32_t));
+    for (int at = c, i = r->n + depth - 1; at > 0; at = s->grower.at[at].parent, i--)
+        g->path[i] = s->grower.at[at].token;
+    struct path before = { r->n + depth, g->path };
+    download(g, s->after[c], row);
+    sampling_row(g->env.sampling, s->after[c], g->target_id != NULL ? g->target_vocab : g->vocab, g->live, &before);
+    return s->after[c];
+}
+
+static void to_target(const struct growth *g, int rows)
+{
+    for (int i = 0; g->target_id != NULL && i < rows * g->k; i++)
+        g->best[i] = g->target_id[g->best[i]];
+}
+
+bool growth_children(struct growth *g, const struct request *r, int n, const int *first, int stride, struct error *err)
+{
+    struct backend *b = g->env.backend;
+    const bool likeliest = g->shape.o.pick == PICK_LIKELIEST;
+    if (likeliest)
+        b->best(b, g->logits, g->k, g->best, g->best_log_p);
+    if (!b->sync(b, err))
+        return false;
+    if (likeliest)
+        to_target(g, (int)g->logits.rows);
+    for (int i = 0; i < n; i++) {
+        struct growth_slot *s = &g->slot[r[i].slot];
+        for (int f = 0; f < s->grower.n_frontier; f++) {
+            const int c = s->grower.frontier[f], row = first[i] + f * stride;
+            if (likeliest)
+                grow_likeliest(&s->grower, c, g->best + (size_t)row * (size_t)g->k,
+                               g->best_log_p + (size_t)row * (size_t)g->k, g->k, g->live);
+            else
+                grow_children(&s->grower, c, row_after(g, s, c, row, &r[i]), &r[i]);
+        }
+    }
+    return true;
+}
+
+int growth_level(struct growth *g, const struct request *r, int n)
+{
+    int wanted = 0;
+    for (int i = 0; i < n; i++) {
+        struct grower *grower = &g->slot[r[i].slot].grower;
+        if (grower->n_frontier > 0 && grow_level(grower, &r[i]))
+            wanted += grower->n_frontier;
+    }
+    return wanted;
+}
+
+void growth_end(struct growth *g, const struct request *r, int n)
+{
+    for (int i = 0; i < n; i++) {
+        struct growth_slot *s = &g->slot[r[i].slot];
+        grow_end(&s->grower, r[i].draft);
+        r[i].draft->q = &s->q;
+    }
+}
+
+int growth_candidate(const struct growth *g, int slot, int node)
+{
+    const struct grower *grower = &g->slot[slot].grower;
+    int c = 1;
+    while (grower->at[c].node != node)
+        c++;
+    return c;
+}

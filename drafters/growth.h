@@ -1,0 +1,50 @@
+// growth.h - the drafts of several sequences, grown level by level from logits that a drafter computes.
+//
+// What drafters with rows of logits share: the growers, the rows that tokens were drawn from, and the vocabulary of a
+// drafter that is not the target's. grow.h decides the shape; where logits come from is the drafter's business.
+//
+//     begin -> logits of the roots -> { children -> level -> logits of the frontiers }* -> end
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include "core/draft.h"
+#include "core/tensor.h"
+#include "drafters/drafter.h"
+#include "drafters/grow.h"
+
+struct error;
+
+struct growth_slot {
+    struct rows q; // first: rows of the draft being judged
+    struct grower grower;
+    int *row;      // (candidates) the drafter's own, as its pending row in a cache; -1 when a draft begins
+    float **after; // (candidates) if any are drawn: what each one's children were drawn from: (target's vocabulary)
+};
+
+struct growth {
+    struct grow_shape shape;
+    struct drafter_env env;
+    int vocab, target_vocab;  // of the rows of logits; of the target's
+    const int32_t *target_id; // (vocab) of the drafter's ids, ascending, borrowed; NULL: they are the target's own
+    int live;                 // ids of the target from here on are no tokens
+    struct growth_slot *slot; // (env.slots)
+    struct tensor logits;     // (slots * frontier, vocab) on env.backend; the drafter sets its rows
+    int k;                    // likeliest tokens asked for: the widest family, and what may be no tokens
+    int32_t *best;            // (slots * frontier, k)
+    float *best_log_p;
+    float *host;   // (vocab) a row on its way from the drafter's ids to the target's
+    int32_t *path; // (length + candidates)
+};
+
+// Of rows over `vocab` ids; target_id as above. live: of the target's ids. false: err says why; growth_destroy is fine then.
+bool growth_create(struct growth *g, const struct grow_shape *shape, const struct drafter_env *env, int vocab,
+                   const int32_t *target_id, int live, struct error *err);
+void growth_destroy(struct growth *g);
+
+// The requests that guesses can be made for go to live (n): how many. The others' drafts stay as they are.
+int growth_begin(struct growth *g, const struct request *r, int n, struct request *live);
+// Children of every frontier candidate: of request i's number f the row of logits is first[i] + f stride.
+bool growth_children(struct growth *g, const struct request *r, int n, const int *first, int stride, struct error *err);
+int growth_level(struct growth *g, const struct request *r, int n); // candidates whose rows are wanted next; 0: no more
+void growth_end(struct growth *g, const struct request *r, int n);
+int growth_candidate(const struct growth *g, int slot, int node); // which candidate became this node of the last draft
