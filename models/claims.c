@@ -1,0 +1,161 @@
+#include "models/claims.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "models/block.h"
+#include "models/kept.h"
+#include "models/model.h"
+#include "models/weights.h"
+
+static void owe(struct tensor ***list, int *n, struct tensor *to)
+{
+    *list = xrealloc(*list, (size_t)(*n + 1) * sizeof(**list));
+    (*list)[(*n)++] = to;
+}
+
+static bool prepare(struct claims *c, struct tensor *to, struct tensor w, struct error *err)
+{
+    *to = c->backend->prepare(c->backend, w, c->activations, err);
+    if (to->data == NULL)
+        return false;
+    owe(&c->matrix, &c->matrices, to);
+    return true;
+}
+
+// As prepare, if what it would make was kept: then nobody looks at w's numbers.
+static bool read_kept(struct claims *c, struct tensor *to, struct tensor w)
+{
+    struct backend *b = c->backend;
+    struct error ignored;
+    struct tensor room = tensor_of(NULL, w.type, w.rows, w.width);
+    size_t bytes;
+    if (c->kept == NULL || !kept_is_usable(c->kept))
+        return false;
+    room = b->prepare(b, room, c->activations, &ignored);
+    if (room.packed == NULL)
+        return false;
+    void *packed = b->packed(b, room, &bytes);
+    if (!kept_has(c->kept, w, bytes) || !kept_read(c->kept, packed)) {
+        b->unprepare(b, room);
+        return false;
+    }
+    *to = room;
+    to->data = w.data;
+    owe(&c->matrix, &c->matrices, to);
+    return true;
+}
+
+void claim_count(struct claims *c, struct tensor w)
+{
+    c->bytes += tensor_bytes(w);
+    c->bytes_by_type[w.type] += tensor_bytes(w);
+}
+
+bool claim_matrix(struct claims *c, const char *name, int64_t rows, int64_t width, struct tensor *to, struct error *err)
+{
+    struct tensor w;
+    if (!weights_look(c->weights, name, rows, width, &w, err))
+        return false;
+    claim_count(c, w);
+    return read_kept(c, to, w) || (weights_get(c->weights, name, rows, width, &w, err) && prepare(c, to, w, err));
+}
+
+bool claim_table(struct claims *c, const char *name, int64_t rows, int64_t width, struct tensor *to, struct error *err)
+{
+    struct tensor w;
+    return weights_get(c->weights, name, rows, width, &w, err) && (read_kept(c, to, w) || prepare(c, to, w, err));
+}
+
+bool claim_vector(struct claims *c, const char *name, int64_t width, struct tensor *to, struct error *err)
+{
+    struct backend *b = c->backend;
+    struct tensor w;
+    if (!weights_get(c->weights, name, 1, width, &w, err))
+        return false;
+    struct tensor there = tensor_of(b->alloc(b, tensor_bytes(w)), w.type, 1, width);
+    *to = tensor_of(b->alloc(b, (size_t)width * sizeof(float)), F32, 1, width);
+    owe(&c->vector, &c->vectors, to);
+    if (there.data != NULL && to->data != NULL) {
+        b->upload(b, there.data, w.data, tensor_bytes(w));
+        b->take(b, *to, there, &(const int32_t){ 0 });
+    }
+    b->release(b, there.data);
+    claim_count(c, w);
+    return to->data != NULL || fail(err, "%s: no room for %s", b->name, name);
+}
+
+// ---- a decoder layer
+
+struct part {
+    const char *name;
+    struct tensor *to;
+    int64_t rows, width; // rows 1: a vector
+    bool bias;
+};
+
+static bool claim_part(struct claims *c, const struct block_claim *what, const struct part *p, struct error *err)
+{
+    char name[160];
+    snprintf(name, sizeof(name), "%s%s", what->prefix, p->name);
+    if (p->bias && (what->biases == NO_BIASES || (what->biases == BIASES_THERE_ARE && !weights_has(c->weights, name))))
+        return true;
+    return p->rows == 1 ? claim_vector(c, name, p->width, p->to, err)
+                        : claim_matrix(c, name, p->rows, p->width, p->to, err);
+}
+
+bool claim_block(struct claims *c, const struct block_claim *what, const struct model_shape *s, struct block *to,
+                 struct error *err)
+{
+    const int64_t heads = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim;
+    const struct part parts[] = {
+        { "input_layernorm.weight", &to->input_norm, 1, s->width, false },
+        { "self_attn.q_proj.weight", &to->q, heads, what->in, false },
+        { "self_attn.k_proj.weight", &to->k, kv, what->in, false },
+        { "self_attn.v_proj.weight", &to->v, kv, what->in, false },
+        { "self_attn.o_proj.weight", &to->o, s->width, heads, false },
+        { "self_attn.q_proj.bias", &to->q_bias, 1, heads, true },
+        { "self_attn.k_proj.bias", &to->k_bias, 1, kv, true },
+        { "self_attn.v_proj.bias", &to->v_bias, 1, kv, true },
+        { "self_attn.o_proj.bias", &to->o_bias, 1, s->width, true },
+        { "post_attention_layernorm.weight", &to->ffn_norm, 1, s->width, false },
+        { "mlp.gate_proj.weight", &to->gate, s->hidden, s->width, false },
+        { "mlp.up_proj.weight", &to->up, s->hidden, s->width, false },
+        { "mlp.down_proj.weight", &to->down, s->width, s->hidden, false },
+    };
+    for (size_t i = what->input_norm ? 0 : 1; i < sizeof(parts) / sizeof(parts[0]); i++)
+        if (!claim_part(c, what, &parts[i], err))
+            return false;
+    return true;
+}
+
+// ---- the end
+
+void claims_keep(struct claims *c)
+{
+    if (kept_is_whole(c->kept))
+        return;
+    struct packed_bytes *p = xcalloc((size_t)c->matrices, sizeof(*p));
+    for (int i = 0; i < c->matrices; i++) {
+        p[i].w = *c->matrix[i];
+        p[i].data = c->backend->packed(c->backend, p[i].w, &p[i].bytes);
+    }
+    kept_write(c->kept, p, (size_t)c->matrices);
+    free(p);
+}
+
+void claims_release(struct claims *c)
+{
+    for (int i = 0; i < c->matrices; i++)
+        c->backend->unprepare(c->backend, *c->matrix[i]);
+    for (int i = 0; i < c->vectors; i++)
+        c->backend->release(c->backend, c->vector[i]->data);
+    free(c->matrix);
+    free(c->vector);
+    c->matrix = c->vector = NULL;
+    c->matrices = c->vectors = 0;
+}
