@@ -35,7 +35,7 @@ bool config_add_end(struct model_config *c, const char *file, const char *key, i
 }
 
 // What no format's reader can see alone. Keys are named as the format at hand calls them.
-static bool check(const struct model_config *c, const char *file, struct error *err)
+bool config_check(const struct model_config *c, const char *file, struct error *err)
 {
     bool g = c->gguf;
     if (c->heads % c->kv_heads != 0)
@@ -75,7 +75,7 @@ bool config_read(const char *path, struct model_config *to, struct error *err)
         ok = config_from_gguf(path, to, err);
     if (ok) {
         char *file = to->gguf ? xstrdup(path) : xformat("%s/config.json", path);
-        ok = check(to, file, err);
+        ok = config_check(to, file, err);
         free(file);
     }
     if (!ok)

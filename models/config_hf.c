@@ -9,6 +9,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "models/config_parts.h"
+#include "models/fields.h"
 #include "models/files.h"
 
 struct source {
@@ -18,92 +19,16 @@ struct source {
     struct error *err;
 };
 
-// "expected ..., found what stands there".
-static bool refuse(struct source *s, const char *key, const char *expected, const struct json *found)
+static struct fields fields_of(const struct source *s)
 {
-    char *text = found != NULL ? json_write(found) : xstrdup("nothing");
-    fail(s->err, "%s: %s: expected %s, found %.200s", s->path, key, expected, text);
-    free(text);
-    return false;
+    return (struct fields){ s->path, "", s->config, s->err };
 }
 
-static bool read_int(struct source *s, const char *key, bool needed, int least, int most, int *to)
+// "expected ..., found what stands there", in config.json.
+static bool refuse(const struct source *s, const char *key, const char *expected, const struct json *found)
 {
-    const struct json *v = json_get(s->config, key);
-    if (json_is_null(v) && !needed)
-        return true;
-    if (!json_is_int(v) || json_int(v) < least || json_int(v) > most) {
-        char expected[64];
-        snprintf(expected, sizeof(expected), "an integer from %d to %d", least, most);
-        return refuse(s, key, expected, v);
-    }
-    *to = (int)json_int(v);
-    return true;
-}
-
-static bool read_bool(struct source *s, const char *key, bool *to)
-{
-    const struct json *v = json_get(s->config, key);
-    if (json_is_null(v))
-        return true;
-    if (!json_is_bool(v))
-        return refuse(s, key, "true or false", v);
-    *to = json_bool(v);
-    return true;
-}
-
-// A number of some object of the configuration, which stands there as `where`.
-static bool read_real(struct source *s, const struct json *object, const char *where, const char *key, bool needed,
-                      double *to)
-{
-    const struct json *v = json_get(object, key);
-    if (json_is_null(v) && !needed)
-        return true;
-    if (!json_is_number(v)) {
-        char name[128];
-        snprintf(name, sizeof(name), "%s%s%s", where, *where != '\0' ? "." : "", key);
-        return refuse(s, name, "a number", v);
-    }
-    *to = json_number(v);
-    return true;
-}
-
-// Settings that we would have to ignore: only the value that changes nothing is accepted, and null.
-static bool refuse_what_we_do_not_compute(struct source *s)
-{
-    static const struct {
-        const char *key, *inert; // the value as JSON
-    } settings[] = {
-        { "hidden_act", "\"silu\"" },
-        { "mlp_bias", "false" },
-        { "sliding_window", "null" },
-        { "partial_rotary_factor", "1" },
-        { "attn_logit_softcapping", "null" },
-        { "final_logit_softcapping", "null" },
-        { "quantization_config", "null" },
-        { "compression_config", "null" },
-        { "num_experts", "0" },
-        { "num_local_experts", "0" },
-        { "pretraining_tp", "1" },
-        { "rope_interleaved", "false" },
-        { "is_encoder_decoder", "false" },
-    };
-    for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
-        const struct json *v = json_get(s->config, settings[i].key);
-        if (json_is_null(v))
-            continue;
-        char *text = json_write(v);
-        bool same = strcmp(text, settings[i].inert) == 0 ||
-                    (json_is_number(v) && *settings[i].inert != 'n' && json_number(v) == atof(settings[i].inert));
-        free(text);
-        if (!same)
-            return refuse(s, settings[i].key, settings[i].inert, v);
-    }
-    const struct json *types = json_get(s->config, "layer_types");
-    for (size_t i = 0; i < json_count(types); i++)
-        if (strcmp(json_text(json_at(types, i)), "full_attention") != 0)
-            return refuse(s, "layer_types", "\"full_attention\" for every layer", types);
-    return true;
+    const struct fields f = fields_of(s);
+    return fields_refuse(&f, key, expected, found);
 }
 
 static bool read_architecture(struct source *s, struct model_config *c)
@@ -118,82 +43,10 @@ static bool read_architecture(struct source *s, struct model_config *c)
     return true;
 }
 
-static bool read_sizes(struct source *s, struct model_config *c)
+static bool read_layers(struct source *s, struct model_config *c)
 {
-    c->context = 2048; // LlamaConfig's own
-    double eps = 1e-6;
-    if (!read_int(s, "num_hidden_layers", true, 1, MOST_LAYERS, &c->layers) ||
-        !read_int(s, "hidden_size", true, 1, MOST_SIZE, &c->width) ||
-        !read_int(s, "intermediate_size", true, 1, MOST_SIZE, &c->hidden) ||
-        !read_int(s, "vocab_size", true, 1, MOST_VOCAB, &c->vocab) ||
-        !read_int(s, "max_position_embeddings", false, 1, MOST_CONTEXT, &c->context) ||
-        !read_int(s, "num_attention_heads", true, 1, MOST_HEADS, &c->heads))
-        return false;
-    c->kv_heads = c->heads;
-    c->head_dim = c->width / c->heads;
-    if (json_is_null(json_get(s->config, "head_dim")) && c->width % c->heads != 0)
-        return refuse(s, "num_attention_heads", "a divisor of hidden_size, as there is no head_dim",
-                      json_get(s->config, "num_attention_heads"));
-    if (!read_int(s, "num_key_value_heads", false, 1, MOST_HEADS, &c->kv_heads) ||
-        !read_int(s, "head_dim", false, 2, MOST_SIZE, &c->head_dim) || !read_bool(s, "tie_word_embeddings", &c->tied) ||
-        !read_bool(s, "attention_bias", &c->attention_bias) ||
-        !read_real(s, s->config, "", "rms_norm_eps", false, &eps))
-        return false;
-    c->norm_eps = (float)eps;
-    return true;
-}
-
-// transformers 4 says rope_theta and rope_scaling, transformers 5 rope_parameters with both in it.
-static bool read_rope(struct source *s, struct model_config *c)
-{
-    const struct json *new = json_get(s->config, "rope_parameters"), *old = json_get(s->config, "rope_scaling");
-    if (!json_is_null(new) && !json_is_null(old))
-        return refuse(s, "rope_scaling", "nothing beside rope_parameters", old);
-    const char *where = json_is_null(new) ? "rope_scaling" : "rope_parameters";
-    const struct json *rope = json_is_null(new) ? old : new;
-    if (!json_is_null(rope) && !json_is_object(rope))
-        return refuse(s, where, "an object", rope);
-
-    c->rope_theta = 10000;
-    if (!read_real(s, s->config, "", "rope_theta", false, &c->rope_theta))
-        return false;
-    double outer = c->rope_theta, part = 1;
-    if (!read_real(s, rope, where, "rope_theta", false, &c->rope_theta) ||
-        !read_real(s, rope, where, "partial_rotary_factor", false, &part))
-        return false;
-    if (!json_is_null(json_get(s->config, "rope_theta")) && outer != c->rope_theta)
-        return refuse(s, "rope_theta", "the same in rope_parameters", json_get(s->config, "rope_theta"));
-    if (part != 1)
-        return refuse(s, "partial_rotary_factor", "1", json_get(rope, "partial_rotary_factor"));
-
-    const struct json *type = json_get(rope, "rope_type");
-    if (json_is_null(type))
-        type = json_get(rope, "type");
-    const char *name = json_is_text(type) ? json_text(type) : "default";
-    bool per_layer = json_get(rope, "full_attention") != NULL || json_get(rope, "sliding_attention") != NULL;
-    if ((!json_is_null(type) && !json_is_text(type)) || per_layer)
-        return refuse(s, where, "one rope for all layers, with a rope_type", rope);
-    if (strcmp(name, "default") == 0)
-        return true;
-    if (!read_real(s, rope, where, "factor", true, &c->rope_factor))
-        return false;
-    if (strcmp(name, "linear") == 0) {
-        c->rope_scaling = ROPE_LINEAR;
-        return true;
-    }
-    if (strcmp(name, "llama3") != 0)
-        return refuse(s, where, "a rope_type of default, linear or llama3", type);
-    double original = 0;
-    if (!read_real(s, rope, where, "low_freq_factor", true, &c->rope_low) ||
-        !read_real(s, rope, where, "high_freq_factor", true, &c->rope_high) ||
-        !read_real(s, rope, where, "original_max_position_embeddings", true, &original))
-        return false;
-    if (!(original >= 1 && original <= MOST_CONTEXT))
-        return refuse(s, "original_max_position_embeddings", "a number of positions",
-                      json_get(rope, "original_max_position_embeddings"));
-    c->rope_original = (int)original;
-    c->rope_scaling = ROPE_LLAMA3;
-    return true;
+    const struct fields f = fields_of(s);
+    return config_from_json(&f, c);
 }
 
 // The id of a token's text, -1 if tokenizer.json has none.
@@ -335,9 +188,9 @@ bool config_from_directory(const char *directory, struct model_config *to, struc
               read_file(directory, "generation_config.json", false, &s.generation_path, &s.generation, err) &&
               read_file(directory, "tokenizer_config.json", false, &s.tokenizer_path, &s.tokenizer, err) &&
               read_file(directory, "tokenizer.json", false, &s.tokens_path, &s.tokens, err) &&
-              read_architecture(&s, to) && refuse_what_we_do_not_compute(&s) && read_sizes(&s, to) &&
-              read_rope(&s, to) && read_ends(&s, to) && read_beginning(&s, to) && read_template(&s, directory, to) &&
-              read_mark(&s, CONFIG_INFLATED_HF, &to->inflated) && read_mark(&s, CONFIG_QUANTISED_HF, &to->quantised);
+              read_architecture(&s, to) && read_layers(&s, to) && read_ends(&s, to) && read_beginning(&s, to) &&
+              read_template(&s, directory, to) && read_mark(&s, CONFIG_INFLATED_HF, &to->inflated) &&
+              read_mark(&s, CONFIG_QUANTISED_HF, &to->quantised);
     json_free(s.config);
     json_free(s.generation);
     json_free(s.tokenizer);

@@ -2,6 +2,8 @@
 #pragma once
 #include "models/config.h"
 
+struct fields;
+
 // Larger models than these do not exist; smaller numbers keep every product of two sizes far from overflow.
 enum {
     MOST_LAYERS = 1024,
@@ -14,6 +16,9 @@ enum {
 // Each fills what its format says; config_read() then checks what holds for every format.
 bool config_from_gguf(const char *path, struct model_config *to, struct error *err);
 bool config_from_directory(const char *path, struct model_config *to, struct error *err);
+// Sizes, norms, biases and rope alone, from an object that has them as config.json does.
+bool config_from_json(const struct fields *f, struct model_config *to);
+bool config_check(const struct model_config *c, const char *file, struct error *err); // what holds for every format
 
 // One more id that ends a text, as `key` of `file` has it; ids that are there already are not added again.
 bool config_add_end(struct model_config *c, const char *file, const char *key, int64_t id, struct error *err);

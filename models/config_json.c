@@ -1,0 +1,132 @@
+// config_json.c - what a Llama's layers are, from the JSON that transformers' LlamaConfig writes: a model's config.json, or the
+// object in a speculator's that says the same of its own layers.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "models/config_parts.h"
+#include "models/fields.h"
+
+// Settings that we would have to ignore: only the value that changes nothing is accepted, and null.
+static bool refuse_what_we_do_not_compute(const struct fields *f)
+{
+    static const struct {
+        const char *key, *inert; // the value as JSON
+    } settings[] = {
+        { "hidden_act", "\"silu\"" },
+        { "mlp_bias", "false" },
+        { "sliding_window", "null" },
+        { "partial_rotary_factor", "1" },
+        { "attn_logit_softcapping", "null" },
+        { "final_logit_softcapping", "null" },
+        { "quantization_config", "null" },
+        { "compression_config", "null" },
+        { "num_experts", "0" },
+        { "num_local_experts", "0" },
+        { "pretraining_tp", "1" },
+        { "rope_interleaved", "false" },
+        { "is_encoder_decoder", "false" },
+    };
+    for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
+        const struct json *v = json_get(f->object, settings[i].key);
+        if (json_is_null(v))
+            continue;
+        char *text = json_write(v);
+        bool same = strcmp(text, settings[i].inert) == 0 ||
+                    (json_is_number(v) && *settings[i].inert != 'n' && json_number(v) == atof(settings[i].inert));
+        free(text);
+        if (!same)
+            return fields_refuse(f, settings[i].key, settings[i].inert, v);
+    }
+    const struct json *types = json_get(f->object, "layer_types");
+    for (size_t i = 0; i < json_count(types); i++)
+        if (strcmp(json_text(json_at(types, i)), "full_attention") != 0)
+            return fields_refuse(f, "layer_types", "\"full_attention\" for every layer", types);
+    return true;
+}
+
+static bool read_sizes(const struct fields *f, struct model_config *c)
+{
+    c->context = 2048; // LlamaConfig's own
+    double eps = 1e-6;
+    if (!fields_int(f, "num_hidden_layers", true, 1, MOST_LAYERS, &c->layers) ||
+        !fields_int(f, "hidden_size", true, 1, MOST_SIZE, &c->width) ||
+        !fields_int(f, "intermediate_size", true, 1, MOST_SIZE, &c->hidden) ||
+        !fields_int(f, "vocab_size", true, 1, MOST_VOCAB, &c->vocab) ||
+        !fields_int(f, "max_position_embeddings", false, 1, MOST_CONTEXT, &c->context) ||
+        !fields_int(f, "num_attention_heads", true, 1, MOST_HEADS, &c->heads))
+        return false;
+    c->kv_heads = c->heads;
+    c->head_dim = c->width / c->heads;
+    if (json_is_null(json_get(f->object, "head_dim")) && c->width % c->heads != 0)
+        return fields_refuse(f, "num_attention_heads", "a divisor of hidden_size, as there is no head_dim",
+                             json_get(f->object, "num_attention_heads"));
+    if (!fields_int(f, "num_key_value_heads", false, 1, MOST_HEADS, &c->kv_heads) ||
+        !fields_int(f, "head_dim", false, 2, MOST_SIZE, &c->head_dim) ||
+        !fields_bool(f, "tie_word_embeddings", &c->tied) || !fields_bool(f, "attention_bias", &c->attention_bias) ||
+        !fields_real(f, "rms_norm_eps", false, &eps))
+        return false;
+    c->norm_eps = (float)eps;
+    return true;
+}
+
+// transformers 4 says rope_theta and rope_scaling, transformers 5 rope_parameters with both in it.
+static bool read_rope(const struct fields *f, struct model_config *c)
+{
+    const struct json *new = json_get(f->object, "rope_parameters"), *old = json_get(f->object, "rope_scaling");
+    if (!json_is_null(new) && !json_is_null(old))
+        return fields_refuse(f, "rope_scaling", "nothing beside rope_parameters", old);
+    const char *where = json_is_null(new) ? "rope_scaling" : "rope_parameters";
+    const struct json *rope = json_is_null(new) ? old : new;
+    if (!json_is_null(rope) && !json_is_object(rope))
+        return fields_refuse(f, where, "an object", rope);
+    const struct fields of_rope = { f->path, where, rope, f->err };
+
+    c->rope_theta = 10000;
+    if (!fields_real(f, "rope_theta", false, &c->rope_theta))
+        return false;
+    double outer = c->rope_theta, part = 1;
+    if (!fields_real(&of_rope, "rope_theta", false, &c->rope_theta) ||
+        !fields_real(&of_rope, "partial_rotary_factor", false, &part))
+        return false;
+    if (!json_is_null(json_get(f->object, "rope_theta")) && outer != c->rope_theta)
+        return fields_refuse(f, "rope_theta", "the same in rope_parameters", json_get(f->object, "rope_theta"));
+    if (part != 1)
+        return fields_refuse(f, "partial_rotary_factor", "1", json_get(rope, "partial_rotary_factor"));
+
+    const struct json *type = json_get(rope, "rope_type");
+    if (json_is_null(type))
+        type = json_get(rope, "type");
+    const char *name = json_is_text(type) ? json_text(type) : "default";
+    bool per_layer = json_get(rope, "full_attention") != NULL || json_get(rope, "sliding_attention") != NULL;
+    if ((!json_is_null(type) && !json_is_text(type)) || per_layer)
+        return fields_refuse(f, where, "one rope for all layers, with a rope_type", rope);
+    if (strcmp(name, "default") == 0)
+        return true;
+    if (!fields_real(&of_rope, "factor", true, &c->rope_factor))
+        return false;
+    if (strcmp(name, "linear") == 0) {
+        c->rope_scaling = ROPE_LINEAR;
+        return true;
+    }
+    if (strcmp(name, "llama3") != 0)
+        return fields_refuse(f, where, "a rope_type of default, linear or llama3", type);
+    double original = 0;
+    if (!fields_real(&of_rope, "low_freq_factor", true, &c->rope_low) ||
+        !fields_real(&of_rope, "high_freq_factor", true, &c->rope_high) ||
+        !fields_real(&of_rope, "original_max_position_embeddings", true, &original))
+        return false;
+    if (!(original >= 1 && original <= MOST_CONTEXT))
+        return fields_refuse(f, "original_max_position_embeddings", "a number of positions",
+                             json_get(rope, "original_max_position_embeddings"));
+    c->rope_original = (int)original;
+    c->rope_scaling = ROPE_LLAMA3;
+    return true;
+}
+
+bool config_from_json(const struct fields *f, struct model_config *to)
+{
+    return refuse_what_we_do_not_compute(f) && read_sizes(f, to) && read_rope(f, to);
+}
