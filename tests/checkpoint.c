@@ -1,6 +1,7 @@
 #include "tests/checkpoint.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "core/error.h"
 #include "tests/check.h"
@@ -27,6 +28,13 @@ struct tensor checkpoint_tensor(const struct checkpoint *o, const char *name, in
     if (!weights_get(o->weights, name, rows, width, &t, &err))
         fail_msg("%s", err.text);
     return t;
+}
+
+void assert_says(const struct error *err, const char *path, const char *words)
+{
+    print_message("%s\n", err->text);
+    if (strstr(err->text, path) == NULL || strstr(err->text, words) == NULL)
+        fail_msg("expected a sentence about %s with \"%s\"", path, words);
 }
 
 struct text checkpoint_bytes(const char *path)

@@ -165,14 +165,6 @@ void child_refuses(int status, const char *with, const char *words)
 
 struct models models;
 
-void file_write(const char *path, const char *text)
-{
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
-}
-
 char *words_with(const char *words, const char *model)
 {
     const char *hole = strstr(words, "%s");

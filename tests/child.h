@@ -19,7 +19,8 @@ struct said child_run_with(const char *input, const char *words, ...) __attribut
 struct said child_run_to(const char *out, const char *words, ...) __attribute__((format(printf, 2, 3)));
 void said_free(struct said *s);
 void said_insist(const struct said *s, const char *what); // that it did its work: status 0
-// Runs words: the test fails unless that ends with this status, nothing on stdout, and one line on stderr that has `with`.
+// Runs words: the test fails unless that ends with this status, nothing on stdout, and one line on stderr that has
+// `with`.
 void child_refuses(int status, const char *with, const char *words);
 struct json *said_json(const struct said *s); // stdout as one JSON value; the test fails if it is none
 
@@ -32,6 +33,5 @@ struct models {
 extern struct models models;
 int models_make(void **state);
 int models_remove(void **state);
-void file_write(const char *path, const char *text);
 // words with the model's path in place of the first %s; free() it
 char *words_with(const char *words, const char *model);

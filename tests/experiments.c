@@ -1,6 +1,5 @@
 #include "tests/experiments.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,15 +8,13 @@
 #include "results/query.h"
 #include "results/store.h"
 #include "tests/check.h"
+#include "tests/files.h"
 #include "tests/tiny.h"
 
 void write_bytes(const char *name, const char *bytes, size_t n)
 {
     char *path = tiny_path(name);
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
+    file_write_bytes(path, bytes, n);
     free(path);
 }
 
@@ -56,6 +53,18 @@ int remove_files(void **state)
     (void)state;
     tiny_clean();
     return 0;
+}
+
+void write_blocks(const char *name)
+{
+    struct tiny t = tiny_usual;
+    char *path = tiny_path(name);
+    t.type = Q8_0;
+    t.heads = 2;
+    t.kv_heads = 1;
+    t.head_dim = 32;
+    tiny_write_gguf(path, &t);
+    free(path);
 }
 
 struct experiment *load(const char *text)

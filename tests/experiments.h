@@ -11,6 +11,7 @@ int make_files(void **state); // target.gguf, draft.gguf, talks.jsonl, ...: a gr
 int remove_files(void **state);
 void write_bytes(const char *name, const char *bytes, size_t n);
 void write_file(const char *name, const char *text);
+void write_blocks(const char *name); // a model whose weights are quantised and whose heads are whole blocks
 struct experiment *load(const char *text);
 struct store *open_store(const char *name);
 void run(const char *text, struct store *s);

@@ -1,6 +1,5 @@
 #include "tests/pairs.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +10,7 @@
 #include "kernels/backend.h"
 #include "models/tokenizer.h"
 #include "tests/check.h"
+#include "tests/tiny.h"
 #include "verifier/rule.h"
 
 static const char *const lines[] = {
@@ -54,6 +54,42 @@ int pair_count(void)
 const char *pair_drafter(int i)
 {
     return i < LINES ? lines[i] : unnamed(i - LINES);
+}
+
+char *pair_target, *pair_draft;
+
+static struct tiny make_target(void)
+{
+    tiny_write_hf(pair_target = tiny_path("target"), &tiny_usual);
+    struct tiny draft = tiny_usual;
+    draft.layers = 1;
+    return draft;
+}
+
+int pair_models_make(void **state)
+{
+    (void)state;
+    struct tiny draft = make_target();
+    tiny_write_gguf(pair_draft = tiny_path("draft.gguf"), &draft);
+    return 0;
+}
+
+int pair_models_make_strangers(void **state)
+{
+    (void)state;
+    struct tiny draft = make_target();
+    draft.seed = 99;
+    tiny_write_hf(pair_draft = tiny_path("draft"), &draft);
+    return 0;
+}
+
+int pair_models_remove(void **state)
+{
+    (void)state;
+    free(pair_target);
+    free(pair_draft);
+    tiny_clean();
+    return 0;
 }
 
 static void read_options(struct pair *p, const char *line, const char *draft)

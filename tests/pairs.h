@@ -14,6 +14,12 @@ struct rule;
 int pair_count(void);
 const char *pair_drafter(int i); // "small:model=%s,tokens=4"
 
+// The two models, in tiny_directory(): made and removed by a group's set-up and tear-down.
+extern char *pair_target, *pair_draft;        // paths
+int pair_models_make(void **state);           // the draft model is the target's first layer: it is right now and then
+int pair_models_make_strangers(void **state); // it has weights of its own
+int pair_models_remove(void **state);
+
 struct pair { // one target with one drafter
     struct backend *backend;
     struct model *target;

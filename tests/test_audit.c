@@ -1,20 +1,16 @@
 // test_audit.c - every draw of whole texts through the real loop, with real drafters and rules: none comes twice, each
 // is where it should be, and none depends on the batch; and whatever breaks that is found out.
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
-#include "core/memory.h"
 #include "exact/audit.h"
 #include "tests/check.h"
 #include "tests/pairs.h"
+#include "tests/sharing.h"
 #include "tests/tiny.h"
 #include "verifier/rule.h"
 
 enum { TEXTS = 5, LIMIT = 24, LENGTH = 96, SEED = 21 };
-
-static char *target_path, *draft_path;
 
 // Prompts of several lengths. What a text is called is its first token.
 static const int prompt_length[TEXTS] = { 1, 5, 30, 2, 17 };
@@ -80,25 +76,6 @@ static bool propose(struct drafter *d, struct request *r, int n, struct error *e
     return ok;
 }
 
-struct sharing {
-    struct rng rng; // first
-    struct rng *of;
-};
-
-static bool sharing_coin(struct rng *self, double num, double den, struct address at)
-{
-    struct rng *of = ((struct sharing *)self)->of;
-    return of->coin(of, num, den, at);
-}
-
-static int sharing_pick(struct rng *self, const double *weight, int n, struct address at)
-{
-    struct rng *of = ((struct sharing *)self)->of;
-    if (at.purpose == FOR_RESIDUAL)
-        at = (struct address){ FOR_DRAFT, at.position, at.node + 1 }; // of the child, on a chain
-    return of->pick(of, weight, n, at);
-}
-
 static void judge(const struct draft *d, struct rows *rows, const void *options, struct rng *rng, struct judgement *out)
 {
     int i = 0;
@@ -107,7 +84,7 @@ static void judge(const struct draft *d, struct rows *rows, const void *options,
     assert_true(i < ear.n);
     struct philox source = source_of(&ear.heard[i]);
     struct listening to = audit_listen(&ear.audit, &source, ear.heard[i].text, ear.heard[i].root, ASKED_BY_RULE);
-    struct sharing shared = { { sharing_coin, sharing_pick, to.rng.root, NULL }, &to.rng };
+    struct sharing shared = sharing_source(&to.rng, FOR_DRAFT);
     ear.rule->judge(d, rows, options, ear.wrong == NOISE_IS_SHARED ? &shared.rng : &to.rng, out);
 }
 
@@ -147,7 +124,7 @@ static struct audit listen(const char *drafter, const char *rule, struct order o
     ear.rule = rule_named(rule);
     ear.wrong = wrong;
     ear.audit = (struct audit){ 0 };
-    struct pair *p = pair_open(target_path, draft_path, drafter, "{temperature: 1}", &overheard, o.slots, LENGTH);
+    struct pair *p = pair_open(pair_target, pair_draft, drafter, "{temperature: 1}", &overheard, o.slots, LENGTH);
     ear.type = p->drafter->type;
     struct drafter_type type = *ear.type;
     type.propose = propose;
@@ -338,13 +315,7 @@ static void no_two_draws_have_a_counter_in_common(void **state)
 
 int main(void)
 {
-    struct tiny t = tiny_usual;
-    target_path = xformat("%s/target", tiny_directory());
-    tiny_write_hf(target_path, &t);
-    make_prompts(t.vocab);
-    t.layers = 1; // the target's own first layer: it is right now and then
-    draft_path = xformat("%s/draft.gguf", tiny_directory());
-    tiny_write_gguf(draft_path, &t);
+    make_prompts(tiny_usual.vocab);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_draw_comes_twice_and_none_depends_on_the_batch),
         cmocka_unit_test(streams_of_batch_rows_are_found_out),
@@ -352,9 +323,5 @@ int main(void)
         cmocka_unit_test(noise_that_drafts_and_corrects_is_found_out),
         cmocka_unit_test(no_two_draws_have_a_counter_in_common),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    free(target_path);
-    free(draft_path);
-    tiny_clean();
-    return failed;
+    return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
 }

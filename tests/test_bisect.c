@@ -1,17 +1,14 @@
 // test_bisect.c - the law of rules seen from outside; and flaws in the use of uniforms, which no enumeration of
 // decisions can see, are found out.
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "core/memory.h"
 #include "exact/bisect.h"
 #include "exact/law.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
 #include "tests/boxes.h"
 #include "tests/check.h"
+#include "tests/sharing.h"
 
 #define ROUNDING 1e-14
 enum { INSTANCES = 200, TREES = 120 };
@@ -228,29 +225,10 @@ static void races_that_are_none_are_found_out(void **state)
 
 // Rejection that draws what follows a guess that fell at the address by which it fell: M43 as a rule. A rule's
 // addresses give it away (struct finding: repeated); a kernel has none to look at.
-struct sharing {
-    struct rng rng; // first
-    struct rng *of;
-};
-
-static bool sharing_coin(struct rng *self, double num, double den, struct address at)
-{
-    struct rng *of = ((struct sharing *)self)->of;
-    return of->coin(of, num, den, at);
-}
-
-static int sharing_pick(struct rng *self, const double *weight, int n, struct address at)
-{
-    struct rng *of = ((struct sharing *)self)->of;
-    if (at.purpose == FOR_RESIDUAL)
-        at = (struct address){ FOR_ACCEPT, at.position, at.node + 1 };
-    return of->pick(of, weight, n, at);
-}
-
 static void sharing_judge(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
                           struct judgement *out)
 {
-    struct sharing s = { { sharing_coin, sharing_pick, rng->root, NULL }, rng };
+    struct sharing s = sharing_source(rng, FOR_ACCEPT);
     rule_named("rejection")->judge(d, p, options, &s.rng, out);
 }
 

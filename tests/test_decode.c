@@ -1,5 +1,4 @@
 // test_decode.c - the loop: whatever is drafted, however many slots there are, the text is the target's own.
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +6,7 @@
 #include "core/memory.h"
 #include "sampling/rng.h"
 #include "tests/check.h"
+#include "tests/numbers.h"
 #include "tests/pairs.h"
 #include "tests/saying.h"
 #include "tests/tiny.h"
@@ -14,7 +14,6 @@
 
 enum { LENGTH = 128, LIMIT = 40 };
 
-static char *target_path, *draft_path;
 static struct prompts_given prompts;
 
 // Prompts of several lengths, the shortest a single token.
@@ -35,7 +34,7 @@ static void make_prompts(int vocab)
 static struct saying_setup setup(const char *drafter, const char *sampling, const char *rule, int slots)
 {
     return (
-        struct saying_setup){ target_path, draft_path, &prompts, drafter, sampling, rule, NULL, slots, LIMIT, LENGTH };
+        struct saying_setup){ pair_target, pair_draft, &prompts, drafter, sampling, rule, NULL, slots, LIMIT, LENGTH };
 }
 
 static void against_none(const char *sampling, const char *rule, const struct stops *stops, int limit)
@@ -124,7 +123,7 @@ static void stop_strings_cut_the_text_where_they_begin(void **unused)
                                             "small:model=%s,widths=[3,2,1]" };
     for (int i = 0; i < 3; i++) {
         s.drafter = drafters[i];
-        s.draft = target_path;
+        s.draft = pair_target;
         s.slots = 2;
         struct saying *other = say(&s);
         same_text(plain, other, &s);
@@ -145,7 +144,7 @@ static void a_drafter_that_is_the_target_is_always_right(void **unused)
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct saying_setup s = setup(cases[i][0], cases[i][1], cases[i][2], 3);
-        s.draft = target_path;
+        s.draft = pair_target;
         struct saying *own = say(&s);
         if (own->accepted != own->drafted)
             fail_msg("%s, %s, %s: %d of %d accepted", s.drafter, s.sampling, s.rule, own->accepted, own->drafted);
@@ -200,8 +199,7 @@ static void a_draft_vocabulary_of_another_size_changes_no_text(void **unused)
 }
 
 // A prompt goes into both caches by stretches of 256. The drafter is the target: where either cache had a wrong row at
-// the
-// edge of a stretch, guesses would fall.
+// the edge of a stretch, guesses would fall.
 static void prompts_at_the_edges_of_a_stretch_are_taken_in_whole(void **unused)
 {
     (void)unused;
@@ -252,7 +250,7 @@ static void as_many_slots_as_there_may_be_are_all_drafted_for(void **unused)
     (void)unused;
     struct error err;
     struct crowd crowd = { 0 };
-    struct pair *p = pair_open(target_path, target_path, "small:model=%s,tokens=1", "{temperature: 0}",
+    struct pair *p = pair_open(pair_target, pair_target, "small:model=%s,tokens=1", "{temperature: 0}",
                                rule_named("rejection"), MAX_SLOTS, 32);
     struct decoder *d = decoder_create(p->verifier, p->drafter, MAX_SLOTS, 0,
                                        (struct listener){ all_of_it_stood, count_one, &crowd }, &err);
@@ -269,14 +267,6 @@ static void as_many_slots_as_there_may_be_are_all_drafted_for(void **unused)
     pair_close(p);
 }
 
-static int likeliest(const float *x, int n)
-{
-    int best = 0;
-    for (int v = 1; v < n; v++)
-        best = x[v] > x[best] ? v : best;
-    return best;
-}
-
 // Two slots with the same tree. In the first one the tree's second branch is the target's own text, in the other its
 // first.
 static void the_features_of_an_advance_are_the_states_that_predicted_its_tokens(void **unused)
@@ -285,7 +275,7 @@ static void the_features_of_an_advance_are_the_states_that_predicted_its_tokens(
     struct error err;
     struct saying_setup s = setup("none", "{temperature: 0}", "rejection", 1);
     struct saying *plain = say(&s);
-    struct pair *p = pair_open(target_path, draft_path, "none", "{temperature: 0}", rule_named("rejection"), 2, LENGTH);
+    struct pair *p = pair_open(pair_target, pair_draft, "none", "{temperature: 0}", rule_named("rejection"), 2, LENGTH);
     const struct model_shape *shape = model_shape(p->target);
     struct verifier_setup with = *verifier_setup(p->verifier);
     with.taps = (struct taps){ 2, { 0, FINAL_STATE } };
@@ -322,7 +312,7 @@ static void the_features_of_an_advance_are_the_states_that_predicted_its_tokens(
             assert_memory_equal(row, embedded, (size_t)shape->width * sizeof(float));
             model_logits(p->target, tensor_of(logits, F32, 1, shape->vocab),
                          tensor_of(row + shape->width, F32, 1, shape->width));
-            assert_int_equal(likeliest(logits, with.live), a[i].token[k]);
+            assert_int_equal(row_best(logits, with.live), a[i].token[k]);
             assert_int_equal(a[i].token[k], plain->token[2][k]);
             free(embedded);
         }
@@ -342,7 +332,7 @@ static void a_prompt_that_fills_the_context_is_refused(void **unused)
 {
     (void)unused;
     struct error err;
-    struct pair *p = pair_open(target_path, draft_path, "none", "{temperature: 0}", rule_named("rejection"), 1, 16);
+    struct pair *p = pair_open(pair_target, pair_draft, "none", "{temperature: 0}", rule_named("rejection"), 1, 16);
     struct decoder *d = decoder_create(p->verifier, p->drafter, 1, 0, (struct listener){ .done = nothing }, &err);
     int32_t token[16] = { 0 };
     assert_false(decoder_start(d, &(struct assignment){ 0, token, 16, 4, NULL }, &err));
@@ -355,13 +345,7 @@ static void a_prompt_that_fills_the_context_is_refused(void **unused)
 
 int main(void)
 {
-    struct tiny t = tiny_usual;
-    target_path = xformat("%s/target", tiny_directory());
-    tiny_write_hf(target_path, &t);
-    make_prompts(t.vocab);
-    t.layers = 1; // the target's own first layer: it is right now and then
-    draft_path = xformat("%s/draft.gguf", tiny_directory());
-    tiny_write_gguf(draft_path, &t);
+    make_prompts(tiny_usual.vocab);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(greedy_text_is_nones_text_for_every_drafter_tree_and_slot_count),
         cmocka_unit_test(seed_coupled_text_is_nones_text_at_temperature_one),
@@ -376,9 +360,5 @@ int main(void)
         cmocka_unit_test(the_features_of_an_advance_are_the_states_that_predicted_its_tokens),
         cmocka_unit_test(a_prompt_that_fills_the_context_is_refused),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    free(target_path);
-    free(draft_path);
-    tiny_clean();
-    return failed;
+    return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
 }

@@ -8,22 +8,17 @@
 // And every token that is said to be drawn must have been drawn from the very row that is reported: a witness stands
 // between the drafter and chance.
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
-#include "core/memory.h"
 #include "sampling/rng.h"
 #include "tests/check.h"
 #include "tests/pairs.h"
-#include "tests/tiny.h"
 #include "tests/witness.h"
 #include "verifier/rule.h"
 
 enum { LENGTH = 160, SLOTS = 2 };
 
-static char *target_path, *draft_path;
 static uint64_t state;
 
 static int below(int n)
@@ -172,8 +167,8 @@ static const char *refusal(struct honesty h)
 static void drive(const char *name, const char *sampling)
 {
     struct error err;
-    struct pair *driven = pair_open(target_path, draft_path, name, sampling, &dice, SLOTS, LENGTH);
-    struct pair *fresh = pair_open(target_path, draft_path, name, sampling, &dice, SLOTS, LENGTH);
+    struct pair *driven = pair_open(pair_target, pair_draft, name, sampling, &dice, SLOTS, LENGTH);
+    struct pair *fresh = pair_open(pair_target, pair_draft, name, sampling, &dice, SLOTS, LENGTH);
     int vocab = model_shape(driven->target)->vocab;
     static struct told t[SLOTS], again[SLOTS];
     for (int round = 0; round < 2; round++) { // the second time in slots that were used before
@@ -353,22 +348,11 @@ static void every_drafter_is_found_by_its_name(void **unused)
 
 int main(void)
 {
-    struct tiny t = tiny_usual;
-    target_path = xformat("%s/target", tiny_directory());
-    tiny_write_hf(target_path, &t);
-    t.seed = 99;
-    t.layers = 1;
-    draft_path = xformat("%s/draft", tiny_directory());
-    tiny_write_hf(draft_path, &t);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_draft_depends_on_the_text_and_on_nothing_else),
         cmocka_unit_test(a_drafter_that_misstates_how_it_drew_is_refused),
         cmocka_unit_test(ngram_follows_the_longest_match_and_of_those_the_most_recent),
         cmocka_unit_test(every_drafter_is_found_by_its_name),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    free(target_path);
-    free(draft_path);
-    tiny_clean();
-    return failed;
+    return cmocka_run_group_tests(tests, pair_models_make_strangers, pair_models_remove);
 }

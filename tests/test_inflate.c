@@ -19,6 +19,7 @@
 #include "tests/check.h"
 #include "tests/checkpoint.h"
 #include "tests/child.h"
+#include "tests/files.h"
 #include "tests/runner.h"
 #include "tests/tiny.h"
 
@@ -414,8 +415,8 @@ static void a_full_disk_leaves_nothing_behind(void **state)
     }
 }
 
-// Killed half-way, here by the system at 100,000 bytes, one leaves nothing under the name that was asked for. What it does
-// leave the next try writes over, if it is a file; a directory is named.
+// Killed half-way, here by the system at 100,000 bytes, one leaves nothing under the name that was asked for. What it
+// does leave the next try writes over, if it is a file; a directory is named.
 static void one_that_is_killed_leaves_no_half_model(void **state)
 {
     (void)state;

@@ -18,6 +18,7 @@
 #include "tests/check.h"
 #include "tests/checkpoint.h"
 #include "tests/child.h"
+#include "tests/files.h"
 #include "tests/runner.h"
 #include "tests/tiny.h"
 

@@ -14,6 +14,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "tests/child.h"
+#include "tests/files.h"
 #include "tests/tiny.h"
 
 static void refused(const struct said *s, int status, const char *with, const char *what)

@@ -5,260 +5,20 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "core/options.h"
 #include "exact/observer.h"
 #include "exact/tails.h"
 #include "exact/verdict.h"
 #include "sampling/rng.h"
 #include "tests/check.h"
+#include "tests/language.h"
 #include "verifier/rejection.h"
 #include "verifier/rule.h"
 #include "verifier/verifier.h"
 
-// ---- a language
-
-enum { VOCAB = 12, NODES = 16, END = VOCAB - 1 };
-
-// What comes next depends on the last token. p: what is said; q: what the drafter thinks is said; lie: what it draws from
-// when it does not tell the truth, q at temperature 2/3.
-static float language[VOCAB][VOCAB], guessed[VOCAB][VOCAB], lie[VOCAB][VOCAB];
-
-static double chance(int i, int k, int purpose)
-{
-    return philox_uniform(2, 7, (struct address){ (enum purpose)purpose, i, k }, 0);
-}
-
-static void normalize(float *row)
-{
-    double sum = 0;
-    for (int i = 0; i < VOCAB; i++)
-        sum += (double)row[i];
-    for (int i = 0; i < VOCAB; i++)
-        row[i] = (float)((double)row[i] / sum);
-}
-
-static double overlap_of(int row)
-{
-    double both = 0;
-    for (int i = 0; i < VOCAB; i++)
-        both += fmin((double)language[row][i], (double)guessed[row][i]);
-    return both;
-}
-
-// Each row has a token that is never said, of which the drafter knows nothing.
-static int make_language(void **state)
-{
-    (void)state;
-    double least = 1, most = 0;
-    for (int i = 0; i < VOCAB; i++) {
-        for (int k = 0; k < VOCAB; k++) {
-            const double says = chance(i, k, FOR_TOKEN), thinks = chance(i, k, FOR_DRAFT);
-            language[i][k] = (float)exp(7 * says);
-            guessed[i][k] = (float)exp(7 * (0.6 * says + 0.4 * thinks));
-        }
-        language[i][(i + 3) % VOCAB] = 0;
-        normalize(language[i]);
-        normalize(guessed[i]);
-        for (int k = 0; k < VOCAB; k++)
-            lie[i][k] = powf(guessed[i][k], 1.5F);
-        normalize(lie[i]);
-        least = fmin(least, overlap_of(i));
-        most = fmax(most, overlap_of(i));
-    }
-    print_message("a row of q overlaps with that of p by %.2f to %.2f\n", least, most);
-    assert_true(least > 0.4 && most < 0.9);
-    return 0;
-}
-
-struct table_rows {
-    struct rows rows;
-    const float (*table)[VOCAB];
-    const struct draft *draft;
-};
-
-static const float *table_row(struct rows *self, int node)
-{
-    const struct table_rows *t = (const struct table_rows *)self;
-    return t->table[t->draft->token[node]];
-}
-
-// ---- drafts
-
-enum shape {
-    DRAWN_CHAIN,   // three draws
-    DISTINCT_TREE, // of widths 3, 2
-    CHOSEN_CHAIN,  // the likeliest of q, three deep
-    CHOSEN_TREE,   // the two likeliest, and the likeliest below each
-    DRAWN_CHAINS,  // two that part at the root, two deep
-    NO_DRAFT,
-};
-
-static int likeliest(const float *row, int but)
-{
-    int best = but == 0 ? 1 : 0;
-    for (int i = 0; i < VOCAB; i++)
-        if (i != but && row[i] > row[best])
-            best = i;
-    return best;
-}
-
-// The drafter says that it draws from guessed; `from` is what it does draw from.
-static int draw_below(struct draft *d, int parent, const float (*from)[VOCAB], enum drawn how, struct rng *rng)
-{
-    double w[VOCAB];
-    for (int i = 0; i < VOCAB; i++)
-        w[i] = (double)from[d->token[parent]][i];
-    for (int s = draft_next_child(d, parent, parent); s >= 0 && how == DRAWN_DISTINCT;
-         s = draft_next_child(d, parent, s))
-        w[d->token[s]] = 0;
-    int token = rng->pick(rng, w, VOCAB, (struct address){ FOR_DRAFT, rng->root, d->n });
-    return draft_add(d, parent, token, how);
-}
-
-static int choose_below(struct draft *d, int parent, int but)
-{
-    return draft_add(d, parent, likeliest(guessed[d->token[parent]], but), CHOSEN);
-}
-
-static void grow(struct draft *d, enum shape shape, const float (*from)[VOCAB], struct rng *rng)
-{
-    int at = 0, first;
-    switch (shape) {
-    case DRAWN_CHAIN:
-        for (int i = 0; i < 3; i++)
-            at = draw_below(d, at, from, DRAWN, rng);
-        break;
-    case DISTINCT_TREE:
-        for (int i = 0; i < 3; i++)
-            draw_below(d, 0, from, DRAWN_DISTINCT, rng);
-        for (int i = 0; i < 6; i++)
-            draw_below(d, 1 + i / 2, from, DRAWN_DISTINCT, rng);
-        break;
-    case CHOSEN_CHAIN:
-        for (int i = 0; i < 3; i++)
-            at = choose_below(d, at, -1);
-        break;
-    case CHOSEN_TREE:
-        first = choose_below(d, 0, -1);
-        at = choose_below(d, 0, d->token[first]);
-        choose_below(d, first, -1);
-        choose_below(d, at, -1);
-        break;
-    case DRAWN_CHAINS:
-        for (int i = 0; i < 4; i++)
-            draw_below(d, i < 2 ? 0 : i - 1, from, DRAWN, rng);
-        break;
-    case NO_DRAFT:
-        break;
-    }
-}
-
-// ---- texts
-
-struct told {                          // how texts come about
-    const struct rule *rule, *seen_as; // seen_as: what the observer is told; NULL: the truth
-    enum shape shape;
-    const float (*from)[VOCAB]; // what drafts are drawn from; NULL: guessed
-    bool shares_chance;         // what comes for a guess that fell is picked by the guess's own number
-    int texts, tokens;          // tokens of each, or up to a step more
-};
-
-struct writer {
-    const struct told *told;
-    struct observer *observer;
-    void *options;
-    uint64_t seed;
-};
-
-// A source of which what replaces a guess is picked by the number that the guess was picked by.
-struct sharing {
-    struct rng rng;
-    struct philox source;
-};
-
-static bool sharing_coin(struct rng *self, double num, double den, struct address at)
-{
-    struct sharing *s = (struct sharing *)self;
-    return s->source.rng.coin(&s->source.rng, num, den, at);
-}
-
-static int sharing_pick(struct rng *self, const double *weight, int n, struct address at)
-{
-    struct sharing *s = (struct sharing *)self;
-    if (at.purpose == FOR_RESIDUAL)
-        at = (struct address){ FOR_DRAFT, at.position, at.node + 1 }; // in a chain the guess below stands next
-    return s->source.rng.pick(&s->source.rng, weight, n, at);
-}
-
-static struct writer writer_open(const struct told *told, uint64_t seed)
-{
-    const struct rule *rule = told->seen_as != NULL ? told->seen_as : told->rule;
-    struct writer w = { .told = told, .seed = seed };
-    if (rule->options != NULL) {
-        w.options = xcalloc(1, rule->options_size);
-        assert_true(options_read(NULL, rule->name, rule->options, w.options, NULL));
-    }
-    const struct observer_setup setup = {
-        .rule = rule, .rule_options = w.options, .slots = 2, .nodes = NODES, .vocab = VOCAB, .end = END, .seed = seed
-    };
-    w.observer = observer_create(&setup);
-    return w;
-}
-
-static void writer_close(struct writer *w)
-{
-    observer_destroy(w->observer);
-    free(w->options);
-}
-
-// One text, into `to`.
-static void write_text(struct writer *w, int64_t sequence, struct observed *to)
-{
-    const struct told *told = w->told;
-    int32_t token[NODES], parent[NODES] = { -1 };
-    uint8_t drawn[NODES] = { 0 };
-    int32_t *text = xcalloc((size_t)told->tokens + NODES + 1, sizeof(*text));
-    struct judgement j = judgement_create(NODES, VOCAB);
-    struct philox honest = philox_source(w->seed, (uint64_t)sequence);
-    struct sharing sharing = { { .coin = sharing_coin, .pick = sharing_pick }, honest };
-    struct rng *rng = told->shares_chance ? &sharing.rng : &honest.rng;
-    observer_start(w->observer, 1, sequence);
-    for (int n = 1; n <= told->tokens;) {
-        struct draft d = { 1, NODES, token, parent, drawn, NULL };
-        struct table_rows p = { { VOCAB, table_row, NULL }, language, &d },
-                          q = { { VOCAB, table_row, NULL }, guessed, &d };
-        const struct request r = { .slot = 1, .n = n, .token = text, .rng = rng, .draft = &d, .depth = 9 };
-        token[0] = text[n - 1];
-        rng->root = n - 1;
-        d.q = &q.rows;
-        grow(&d, told->shape, told->from != NULL ? told->from : guessed, rng);
-        told->rule->judge(&d, &p.rows, w->options, rng, &j);
-        observer_judged(w->observer, &(struct judged){ &r, &p.rows, &j });
-        memcpy(text + n, j.token, (size_t)j.n * sizeof(*text));
-        n += j.n;
-    }
-    observer_take(w->observer, 1, to);
-    judgement_destroy(&j);
-    free(text);
-}
-
-// All texts in their order, watched as experiments/exact_run.c does; answers the most that the bet has been.
-static double write_all(const struct told *told, uint64_t seed, struct observed *to)
-{
-    struct writer w = writer_open(told, seed);
-    double most = 0;
-    for (int i = 0; i < told->texts; i++) {
-        write_text(&w, i, to);
-        most = fmax(most, evidence_log_e(&to->of[THE_TEXT]));
-    }
-    writer_close(&w);
-    return most;
-}
-
 static void judge(const struct told *told, uint64_t seed, double level, struct verdict *v)
 {
     struct observed *seen = xcalloc(1, sizeof(*seen));
-    double most = write_all(told, seed, seen);
+    double most = language_write(told, seed, seen);
     verdict_of(v, seen, most, level);
     free(seen);
 }
@@ -296,7 +56,7 @@ static struct alarms alarms_of(const struct told *told, int runs)
     struct verdict *v = xcalloc(1, sizeof(*v));
     for (int run = 0; run < runs; run++) {
         *seen = (struct observed){ 0 };
-        double most = write_all(told, 1000 + (uint64_t)run, seen);
+        double most = language_write(told, 1000 + (uint64_t)run, seen);
         verdict_of(v, seen, most, 0.05);
         a.text += v->of[THE_TEXT].alarm;
         a.drafter += v->of[THE_DRAFTER].alarm;
@@ -432,7 +192,7 @@ static void a_drafter_that_reports_a_wrong_q_is_found_out(void **state)
     for (int tree = 0; tree < 2; tree++) {
         const struct told told = { .rule = rule_named("rejection"),
                                    .shape = tree ? DISTINCT_TREE : DRAWN_CHAIN,
-                                   .from = lie,
+                                   .from = language_lie,
                                    .texts = 4,
                                    .tokens = 500 };
         struct verdict *v = judged("a drafter of temperature 2/3", &told, 1);
@@ -474,7 +234,7 @@ static void a_token_that_cannot_be_is_proof(void **state)
     const struct told told = { .rule = &gullible, .seen_as = rule_named("rejection"), .texts = 1, .tokens = 300 };
     struct observed *seen = xcalloc(1, sizeof(*seen));
     struct verdict *v = xcalloc(1, sizeof(*v));
-    double most = write_all(&told, 1, seen);
+    double most = language_write(&told, 1, seen);
     assert_true(seen->of[THE_TEXT].impossible > 0);
     assert_true(isinf(most) && most > 0);
     verdict_of(v, seen, most, 1e-300);
@@ -484,7 +244,7 @@ static void a_token_that_cannot_be_is_proof(void **state)
     // One such token among a thousand that are right, and none of the bets.
     const struct told right = { .rule = rule_named("rejection"), .texts = 1, .tokens = 1000 };
     *seen = (struct observed){ 0 };
-    most = write_all(&right, 1, seen);
+    most = language_write(&right, 1, seen);
     seen->of[THE_TEXT].impossible++;
     verdict_of(v, seen, most, 1e-300);
     assert_int_equal(v->answer, BIAS_FOUND);
@@ -511,7 +271,7 @@ static void accepted_tokens_are_what_the_law_expects(void **state)
         const struct told told = { .rule = rule_named(in[i].rule), .shape = in[i].shape, .texts = 4, .tokens = 500 };
         struct observed *seen = xcalloc(1, sizeof(*seen));
         struct verdict *v = xcalloc(1, sizeof(*v));
-        verdict_of(v, seen, write_all(&told, 1, seen), 1e-6);
+        verdict_of(v, seen, language_write(&told, 1, seen), 1e-6);
         print_message("%s, shape %d: %.4f accepted a step, %.4f expected, z %.2f\n", in[i].rule, in[i].shape,
                       seen->accepted / seen->steps, seen->expected / seen->steps, v->z_accepted);
         assert_true(seen->variance > 50 && fabs(v->z_accepted) < 4);
@@ -521,8 +281,8 @@ static void accepted_tokens_are_what_the_law_expects(void **state)
     }
 }
 
-// A thousand steps of three guesses that the target would nearly always have made: that one fell has a chance of 1 in 500,
-// though it is 22 standard deviations. Three that fell are another matter.
+// A thousand steps of three guesses that the target would nearly always have made: that one fell has a chance of 1 in
+// 500, though it is 22 standard deviations. Three that fell are another matter.
 static void a_rare_fall_is_no_proof(void **state)
 {
     (void)state;
@@ -562,10 +322,10 @@ static void two_halves_are_the_whole(void **state)
     struct observed *sum = xcalloc(4, sizeof(*sum)), *one_by_one = sum + 1, *half = sum + 2;
     struct writer w = writer_open(&told, 3);
     for (int i = 0; i < 20; i++) {
-        write_text(&w, i, sum);
-        write_text(&w, i, &half[i / 10]);
+        writer_write(&w, i, sum);
+        writer_write(&w, i, &half[i / 10]);
         struct observed *text = xcalloc(1, sizeof(*text));
-        write_text(&w, i, text);
+        writer_write(&w, i, text);
         observed_join(one_by_one, text);
         free(text);
     }
@@ -583,9 +343,9 @@ static void slots_do_not_know_of_each_other(void **state)
     const struct told told = { .rule = rule_named("rejection"), .tokens = 100 };
     struct observed *a = xcalloc(3, sizeof(*a));
     struct writer w = writer_open(&told, 3);
-    write_text(&w, 5, a);
+    writer_write(&w, 5, a);
     observer_start(w.observer, 0, 6);
-    write_text(&w, 5, a + 1);
+    writer_write(&w, 5, a + 1);
     observer_take(w.observer, 0, a + 2);
     writer_close(&w);
     assert_memory_equal(a, a + 1, sizeof(*a));
@@ -618,5 +378,5 @@ int main(void)
         cmocka_unit_test(slots_do_not_know_of_each_other),
         cmocka_unit_test(streams_have_names),
     };
-    return cmocka_run_group_tests(tests, make_language, NULL);
+    return cmocka_run_group_tests(tests, language_make, NULL);
 }

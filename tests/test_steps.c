@@ -1,16 +1,13 @@
 // test_steps.c - a step allocates nothing: memory is sized when drafter and verifier are made, and what a pass has to
 // grow it grows once. The linker sends every allocation of ours through the functions here (CMakeLists.txt).
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
 #include "tests/check.h"
 #include "tests/pairs.h"
-#include "tests/tiny.h"
 #include "verifier/rule.h"
 
-static char *target_path, *draft_path;
 static bool counts;
 static int allocations;
 
@@ -92,7 +89,7 @@ static void a_step_allocates_nothing(void **unused)
     for (int i = 0; i < pair_count(); i++)
         for (int k = 0; k < 3; k++)
             for (int r = 0; rules[r] != NULL; r++) {
-                struct pair *p = pair_open(target_path, draft_path, pair_drafter(i), samplings[k], rules[r], 2, 64);
+                struct pair *p = pair_open(pair_target, pair_draft, pair_drafter(i), samplings[k], rules[r], 2, 64);
                 int tokens = 0, n = takes_beyond(rules[r]->takes, drafter_makes(p->type, p->options)) == 0;
                 if (n == 0)
                     tokens = 90;                                   // not a pair
@@ -109,20 +106,9 @@ static void a_step_allocates_nothing(void **unused)
 
 int main(void)
 {
-    struct tiny t = tiny_usual;
-    target_path = xformat("%s/target", tiny_directory());
-    tiny_write_hf(target_path, &t);
-    t.seed = 99;
-    t.layers = 1;
-    draft_path = xformat("%s/draft", tiny_directory());
-    tiny_write_hf(draft_path, &t);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(allocations_are_seen),
         cmocka_unit_test(a_step_allocates_nothing),
     };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    free(target_path);
-    free(draft_path);
-    tiny_clean();
-    return failed;
+    return cmocka_run_group_tests(tests, pair_models_make_strangers, pair_models_remove);
 }

@@ -17,6 +17,7 @@
 #include "results/report.h"
 #include "results/store.h"
 #include "tests/check.h"
+#include "tests/files.h"
 #include "tests/made_up.h"
 
 static char folder[64];
@@ -58,14 +59,6 @@ static void refuses(const char *name, const char *because)
         fail_msg("%s was opened", name);
     if (strstr(err.text, because) == NULL || strstr(err.text, name) == NULL)
         fail_msg("\"%s\" says neither %s nor %s", err.text, name, because);
-}
-
-static void write_file(const char *name, const void *bytes, size_t n)
-{
-    FILE *f = fopen(name, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
 }
 
 static char *read_file(const char *name, size_t *n)
@@ -111,7 +104,7 @@ static void a_new_database_is_made_and_opened_again(void **state)
 static void an_empty_file_becomes_a_database(void **state)
 {
     (void)state;
-    write_file(path, "", 0);
+    file_write_bytes(path, "", 0);
     struct store *s = opened();
     assert_int_equal(made_up_ask(s, "SELECT count(*) FROM run"), 0);
     store_close(s);
@@ -136,11 +129,11 @@ static void what_is_no_database_of_ours_is_refused(void **state)
     char *pipe = xformat("%s/pipe", folder);
     refuses(folder, "is a folder");
     refuses(missing, "there is no folder");
-    write_file(text, "hello", 5);
+    file_write_bytes(text, "hello", 5);
     refuses(text, "not an SQLite database");
     char *long_text = xcalloc(1, 100000);
     memset(long_text, 'x', 100000);
-    write_file(text, long_text, 100000);
+    file_write_bytes(text, long_text, 100000);
     refuses(text, "not an SQLite database");
     assert_int_equal(mkfifo(pipe, 0600), 0);
     refuses(pipe, "not a regular file");
@@ -323,7 +316,7 @@ static void nothing_is_made_where_nothing_may_be(void **state)
     chmod(folder, 0555);
     as_nobody(cannot_be_opened);
     chmod(folder, 0755);
-    write_file(path, "", 0);
+    file_write_bytes(path, "", 0);
     chmod(path, 0444);
     as_nobody(cannot_be_opened);
 }
@@ -546,7 +539,7 @@ static void a_damaged_database_is_no_reason_to_crash(void **state)
         }
         if (round % 5 == 4)
             length = (size_t)((seed >> 40) % n);
-        write_file(path, damaged, length);
+        file_write_bytes(path, damaged, length);
         s = store_open(path, &err);
         bool well = s != NULL && report_write(s, &(struct report_options){ .format = round % 3 }, out, &err);
         struct stored_turn turn = { 0 };

@@ -41,6 +41,19 @@ const struct tiny tiny_small = { .vocab = 270,
                                  .tokenizer = true,
                                  .type = BF16 };
 
+const struct tiny tiny_blocks = {
+    .vocab = 288,
+    .width = 256,
+    .hidden = 80,
+    .layers = 2,
+    .heads = 4,
+    .kv_heads = 2,
+    .head_dim = 16,
+    .sharp = true,
+    .tokenizer = true,
+    .seed = 11,
+};
+
 static void insist(bool ok, const struct error *err)
 {
     if (ok)

@@ -33,6 +33,8 @@ enum { TINY_TOKENS = 270 };          // 3 special ones (ChatML's), 256 bytes (by
 extern const struct tiny tiny_usual; // vocab 288, width 64, 3 layers, 4 heads on 2; with tokenizer, sharp, F32
 // Small enough that every length of its files can be tried; rows are a multiple of GGUF\'s alignment.
 extern const struct tiny tiny_small;
+// With tokenizer, sharp, F32: rows of 256 and of 64 are whole blocks of 32, those of down, 80, are none.
+extern const struct tiny tiny_blocks;
 
 // Directories are made where they are missing. A failure ends the test program with a sentence.
 void tiny_write_hf(const char *directory, const struct tiny *t);
