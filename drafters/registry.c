@@ -7,7 +7,10 @@
 #define DRAFTERS(DRAFTER) \
     DRAFTER(none) \
     DRAFTER(ngram) \
-    DRAFTER(small)
+    DRAFTER(small) \
+    DRAFTER(medusa) \
+    DRAFTER(eagle) \
+    DRAFTER(eagle3)
 
 #define DECLARE(name) extern const struct drafter_type name##_drafter;
 #define LIST(name) &name##_drafter,

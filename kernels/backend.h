@@ -81,6 +81,8 @@ struct backend {
     // out[i] = x[row[i]]: embeddings, features
     void (*place)(struct backend *b, struct tensor out, int column, struct tensor x);
     // out[i][column ..] = x[i]: states laid side by side
+    void (*cut)(struct backend *b, struct tensor out, struct tensor x, int column);
+    // out[i] = x[i][column ..]: one of them again
     void (*move)(struct backend *b, struct tensor x, int to, const int32_t *row, int n);
     // x[to + i] = x[row[i]], rows ascending and >= to + i: kv_keep
     void (*best)(struct backend *b, struct tensor logits, int k, int32_t *token, float *log_p);

@@ -265,6 +265,13 @@ static void timed_place(struct backend *b, struct tensor out, int column, struct
     end(b, from, (struct about){ .operation = "place" });
 }
 
+static void timed_cut(struct backend *b, struct tensor out, struct tensor x, int column)
+{
+    int64_t from = begin(b);
+    inner_of(b)->cut(inner_of(b), out, x, column);
+    end(b, from, (struct about){ .operation = "cut" });
+}
+
 static void timed_move(struct backend *b, struct tensor x, int to, const int32_t *row, int n)
 {
     int64_t from = begin(b);
@@ -302,6 +309,7 @@ static const struct backend table = {
     .attend = timed_attend,
     .take = timed_take,
     .place = timed_place,
+    .cut = timed_cut,
     .move = timed_move,
     .best = timed_best,
 };

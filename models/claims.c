@@ -8,9 +8,35 @@
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "models/block.h"
+#include "models/config.h"
 #include "models/kept.h"
 #include "models/model.h"
 #include "models/weights.h"
+
+static enum type main_type(const struct weights *w)
+{
+    const char *name, *type;
+    int64_t rows, width;
+    size_t bytes, by_type[TYPES] = { 0 };
+    int most = 0;
+    for (size_t i = 0; weights_list(w, i, &name, &type, &rows, &width, &bytes); i++)
+        for (int t = 0; t < TYPES; t++)
+            if (strcmp(type_facts[t].name, type) == 0)
+                by_type[t] += bytes;
+    for (int t = 1; t < TYPES; t++)
+        if (by_type[t] > by_type[most])
+            most = t;
+    return (enum type)most;
+}
+
+bool claims_settle(struct claims *c, const char *path, struct error *err)
+{
+    const enum type type = main_type(c->weights);
+    c->activations = activations_settle(c->activations, type);
+    return c->activations != ACTIVATIONS_INT8 || type_is_quantised(type) ||
+           fail(err, "activations: int8 is for quantised weights; those of %s are %s (expected bf16 or f32)", path,
+                type_facts[type].name);
+}
 
 static void owe(struct tensor ***list, int *n, struct tensor *to)
 {
@@ -87,6 +113,22 @@ bool claim_vector(struct claims *c, const char *name, int64_t width, struct tens
     b->release(b, there.data);
     claim_count(c, w);
     return to->data != NULL || fail(err, "%s: no room for %s", b->name, name);
+}
+
+bool claim_rope(struct claims *c, const struct model_config *config, const float *divisors, struct tensor *to,
+                struct error *err)
+{
+    struct backend *b = c->backend;
+    const int half = config->head_dim / 2;
+    const size_t bytes = (size_t)half * sizeof(float);
+    float *frequency = xcalloc((size_t)half, sizeof(float));
+    config_rope(config, divisors, frequency);
+    *to = tensor_of(b->alloc(b, bytes), F32, 1, half);
+    owe(&c->vector, &c->vectors, to);
+    if (to->data != NULL)
+        b->upload(b, to->data, frequency, bytes);
+    free(frequency);
+    return to->data != NULL || fail(err, "%s: no room for rope's frequencies", b->name);
 }
 
 // ---- a decoder layer

@@ -9,6 +9,7 @@ struct backend;
 struct block;
 struct error;
 struct kept;
+struct model_config;
 struct model_shape;
 struct weights;
 
@@ -23,12 +24,19 @@ struct claims {
     int matrices, vectors;
 };
 
+// Before anything is claimed: PRESET becomes what the type that most of the bytes have allows; int8 is an error where that is
+// not quantised. path: of the checkpoint, for messages.
+bool claims_settle(struct claims *c, const char *path, struct error *err);
+
 // Each goes to *to, which must stay where it is until claims_release. false: err names file, tensor, expected and found.
 bool claim_matrix(struct claims *c, const char *name, int64_t rows, int64_t width, struct tensor *to,
                   struct error *err);
 bool claim_vector(struct claims *c, const char *name, int64_t width, struct tensor *to, struct error *err);
 // A matrix whose rows are read as they are, too: an embedding. It is not counted among the bytes that a pass reads.
 bool claim_table(struct claims *c, const char *name, int64_t rows, int64_t width, struct tensor *to, struct error *err);
+// Rope's inverse frequencies (1, head_dim / 2), from what the configuration says. divisors: as config_rope's.
+bool claim_rope(struct claims *c, const struct model_config *config, const float *divisors, struct tensor *to,
+                struct error *err);
 // A tensor that claim_table gave is read in every pass, too: as the head.
 void claim_count(struct claims *c, struct tensor w);
 

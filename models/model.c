@@ -48,47 +48,14 @@ static bool get_block(struct model *m, int layer, struct error *err)
 
 static bool get_rope(struct model *m, struct error *err)
 {
-    struct backend *b = m->backend;
-    int half = m->shape.head_dim / 2;
+    const int half = m->shape.head_dim / 2;
     struct tensor divisors = { 0 };
     if (m->config.rope_scaling == ROPE_TABLE && !weights_get(m->weights, "rope_freqs.weight", 1, half, &divisors, err))
         return false;
     if (divisors.data != NULL && divisors.type != F32)
         return fail(err, "%s: rope_freqs.weight: expected type f32, found %s", m->config.path,
                     type_facts[divisors.type].name);
-    float *frequency = xcalloc((size_t)half, sizeof(float));
-    config_rope(&m->config, divisors.data, frequency);
-    m->shape.inverse_frequency = tensor_of(b->alloc(b, (size_t)half * sizeof(float)), F32, 1, half);
-    if (m->shape.inverse_frequency.data != NULL)
-        b->upload(b, m->shape.inverse_frequency.data, frequency, (size_t)half * sizeof(float));
-    free(frequency);
-    return m->shape.inverse_frequency.data != NULL || fail(err, "%s: no room for rope's frequencies", b->name);
-}
-
-// The type that most of the checkpoint's bytes have.
-static enum type main_type(const struct model *m)
-{
-    const char *name, *type;
-    int64_t rows, width;
-    size_t bytes, by_type[TYPES] = { 0 };
-    int most = 0;
-    for (size_t i = 0; weights_list(m->weights, i, &name, &type, &rows, &width, &bytes); i++)
-        for (int t = 0; t < TYPES; t++)
-            if (strcmp(type_facts[t].name, type) == 0)
-                by_type[t] += bytes;
-    for (int t = 1; t < TYPES; t++)
-        if (by_type[t] > by_type[most])
-            most = t;
-    return (enum type)most;
-}
-
-static bool settle_activations(struct model *m, struct error *err)
-{
-    enum type type = main_type(m);
-    m->claims.activations = activations_settle(m->claims.activations, type);
-    return m->claims.activations != ACTIVATIONS_INT8 || type_is_quantised(type) ||
-           fail(err, "activations: int8 is for quantised weights; those of %s are %s (expected bf16 or f32)",
-                m->config.path, type_facts[type].name);
+    return claim_rope(&m->claims, &m->config, divisors.data, &m->shape.inverse_frequency, err);
 }
 
 static bool get_all(struct model *m, struct error *err)
@@ -140,8 +107,8 @@ static struct model *open_model(const char *path, struct backend *b, enum activa
         m->claims = (struct claims){ .backend = b, .weights = m->weights, .activations = a };
         if (m->weights != NULL && kept != NULL && b->packed_layout != 0)
             m->claims.kept = kept_open(c, m->weights, b->packed_layout);
-        ok = m->weights != NULL && settle_activations(m, err) && get_all(m, err) && make(m, &m->x, c->width, err) &&
-             make(m, &m->last, c->width, err);
+        ok = m->weights != NULL && claims_settle(&m->claims, c->path, err) && get_all(m, err) &&
+             make(m, &m->x, c->width, err) && make(m, &m->last, c->width, err);
         if (ok && !scratch_create(&m->scratch, b, &m->shape, rows))
             ok = fail(err, "%s: no room for a pass of %d rows", b->name, rows);
         ok = ok && b->sync(b, err);
@@ -176,7 +143,6 @@ void model_close(struct model *m)
         return;
     struct backend *b = m->backend;
     claims_release(&m->claims);
-    b->release(b, m->shape.inverse_frequency.data);
     b->release(b, m->x.data);
     b->release(b, m->last.data);
     b->release(b, m->tapped.data);

@@ -1,9 +1,7 @@
 // weights.c - one list of tensors under Hugging Face's names, whichever format they lie in.
 #include "models/weights.h"
 
-#include <ctype.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -37,61 +35,6 @@ struct weights {
     size_t n;
     struct weight *weight; // (n) sorted by name
 };
-
-static const struct {
-    const char *gguf, *hf;
-} outer_names[] = {
-    { "token_embd.weight", "model.embed_tokens.weight" },
-    { "output_norm.weight", "model.norm.weight" },
-    { "output.weight", "lm_head.weight" },
-}, layer_names[] = {
-    { "attn_norm", "input_layernorm" },
-    { "attn_q", "self_attn.q_proj" },
-    { "attn_k", "self_attn.k_proj" },
-    { "attn_v", "self_attn.v_proj" },
-    { "attn_output", "self_attn.o_proj" },
-    { "attn_q_norm", "self_attn.q_norm" },
-    { "attn_k_norm", "self_attn.k_norm" },
-    { "ffn_norm", "post_attention_layernorm" },
-    { "ffn_gate", "mlp.gate_proj" },
-    { "ffn_up", "mlp.up_proj" },
-    { "ffn_down", "mlp.down_proj" },
-};
-
-// blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight; a name we do not know stays as it is.
-char *weights_name(const char *name)
-{
-    for (size_t i = 0; i < sizeof(outer_names) / sizeof(*outer_names); i++)
-        if (strcmp(name, outer_names[i].gguf) == 0)
-            return xstrdup(outer_names[i].hf);
-    int layer, end = 0;
-    bool numbered = strncmp(name, "blk.", 4) == 0 && isdigit((unsigned char)name[4]) &&
-                    (name[4] != '0' || name[5] == '.') && strspn(name + 4, "0123456789") <= 6;
-    if (!numbered || sscanf(name, "blk.%d.%n", &layer, &end) != 1 || end == 0)
-        return xstrdup(name);
-    const char *part = name + end, *dot = strrchr(part, '.');
-    for (size_t i = 0; dot != NULL && i < sizeof(layer_names) / sizeof(*layer_names); i++)
-        if (strlen(layer_names[i].gguf) == (size_t)(dot - part) &&
-            strncmp(part, layer_names[i].gguf, (size_t)(dot - part)) == 0)
-            return xformat("model.layers.%d.%s%s", layer, layer_names[i].hf, dot);
-    return xstrdup(name);
-}
-
-char *weights_gguf_name(const char *name)
-{
-    for (size_t i = 0; i < sizeof(outer_names) / sizeof(*outer_names); i++)
-        if (strcmp(name, outer_names[i].hf) == 0)
-            return xstrdup(outer_names[i].gguf);
-    int layer, end = 0;
-    if (sscanf(name, "model.layers.%d.%n", &layer, &end) != 1 || end == 0)
-        return xstrdup(name);
-    for (size_t i = 0; i < sizeof(layer_names) / sizeof(*layer_names); i++) {
-        size_t n = strlen(layer_names[i].hf);
-        if (strncmp(name + end, layer_names[i].hf, n) == 0 && name[end + (int)n] == '.')
-            return xformat("blk.%d.%s%s", layer, layer_names[i].gguf, name + end + n);
-    }
-    return xstrdup(name);
-}
 
 static bool ends_with(const char *s, const char *end)
 {
@@ -143,18 +86,21 @@ bool weights_type(const char *dtype, enum type *to)
     return false;
 }
 
-static bool find_safetensors(struct weights *w, const struct model_config *c, struct error *err)
+// rename: as weights_open_files'; NULL: names stay as they are.
+static bool find_safetensors(struct weights *w, weights_renamed *rename, struct error *err)
 {
-    w->safetensors = safetensors_open(c->path, err);
+    w->safetensors = safetensors_open(w->path, err);
     if (w->safetensors == NULL)
         return false;
-    w->n = safetensors_count(w->safetensors);
-    w->weight = xcalloc(w->n, sizeof(*w->weight));
-    for (size_t i = 0; i < w->n; i++) {
+    w->weight = xcalloc(safetensors_count(w->safetensors), sizeof(*w->weight));
+    for (size_t i = 0; i < safetensors_count(w->safetensors); i++) {
         const struct safetensor *t = safetensors_at(w->safetensors, i);
-        struct weight *to = &w->weight[i];
+        char *name = rename != NULL ? rename(t->name) : xstrdup(t->name);
+        if (name == NULL)
+            continue;
+        struct weight *to = &w->weight[w->n++];
         enum type type = F32;
-        to->name = xstrdup(t->name);
+        to->name = name;
         to->stored = xstrdup(t->name);
         to->file = safetensors_file(w->safetensors, t->file);
         to->known = weights_type(t->dtype, &type);
@@ -176,12 +122,9 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct weight *)a)->name, ((const struct weight *)b)->name);
 }
 
-struct weights *weights_open(const struct model_config *c, struct error *err)
+// ok: all were found. Sorted, and no two of the same name.
+static struct weights *opened(struct weights *w, bool ok, struct error *err)
 {
-    struct weights *w = xcalloc(1, sizeof(*w));
-    w->path = xstrdup(c->path);
-    w->head_dim = c->head_dim;
-    bool ok = c->gguf ? find_gguf(w, c, err) : find_safetensors(w, c, err);
     if (ok && w->n != 0)
         qsort(w->weight, w->n, sizeof(*w->weight), by_name);
     for (size_t i = 1; i < w->n && ok; i++)
@@ -193,6 +136,21 @@ struct weights *weights_open(const struct model_config *c, struct error *err)
         return NULL;
     }
     return w;
+}
+
+struct weights *weights_open(const struct model_config *c, struct error *err)
+{
+    struct weights *w = xcalloc(1, sizeof(*w));
+    w->path = xstrdup(c->path);
+    w->head_dim = c->head_dim;
+    return opened(w, c->gguf ? find_gguf(w, c, err) : find_safetensors(w, NULL, err), err);
+}
+
+struct weights *weights_open_files(const char *path, weights_renamed *rename, struct error *err)
+{
+    struct weights *w = xcalloc(1, sizeof(*w));
+    w->path = xstrdup(path);
+    return opened(w, find_safetensors(w, rename, err), err);
 }
 
 void weights_close(struct weights *w)
@@ -220,6 +178,16 @@ static struct weight *find(const struct weights *w, const char *name)
 bool weights_has(const struct weights *w, const char *name)
 {
     return find(w, name) != NULL;
+}
+
+bool weights_shape(const struct weights *w, const char *name, int64_t *rows, int64_t *width)
+{
+    const struct weight *t = find(w, name);
+    if (t == NULL)
+        return false;
+    *rows = t->tensor.rows;
+    *width = t->tensor.width;
+    return true;
 }
 
 // The first of n numbers, `step` bytes apart, whose exponent is all ones (infinite, not a number); -1: all are finite.
@@ -368,6 +336,51 @@ bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t widt
         t->checked = true;
     }
     *to = t->tensor;
+    return true;
+}
+
+static int64_t whole_at(const struct weight *t, size_t size, int64_t i)
+{
+    const uint8_t *at = (const uint8_t *)t->in_file + (size_t)i * size;
+    int64_t eight;
+    int32_t four;
+    if (size == sizeof(eight)) {
+        memcpy(&eight, at, sizeof(eight));
+        return eight;
+    }
+    if (size == sizeof(four)) {
+        memcpy(&four, at, sizeof(four));
+        return four;
+    }
+    return *at;
+}
+
+bool weights_whole(struct weights *w, const char *name, int64_t n, int64_t least, int64_t most, int64_t *to,
+                   struct error *err)
+{
+    static const struct {
+        const char *type;
+        size_t size;
+    } types[] = { { "I64", 8 }, { "I32", 4 }, { "U8", 1 }, { "BOOL", 1 } };
+    struct weight *t = find(w, name);
+    size_t size = 0;
+    if (t == NULL)
+        return fail_missing(w, name, err);
+    for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+        if (strcmp(types[i].type, t->type_name) == 0)
+            size = types[i].size;
+    t->asked = true;
+    if (size == 0)
+        return fail(err, "%s: tensor %s: expected I64, I32, U8 or BOOL, found %s", t->file, t->stored, t->type_name);
+    if (t->tensor.rows * t->tensor.width != n)
+        return fail(err, "%s: tensor %s: expected %" PRId64 " numbers, found %" PRId64, t->file, t->stored, n,
+                    t->tensor.rows * t->tensor.width);
+    for (int64_t i = 0; i < n; i++) {
+        to[i] = whole_at(t, size, i);
+        if (to[i] < least || to[i] > most)
+            return fail(err, "%s: tensor %s: number %" PRId64 ": expected %" PRId64 " to %" PRId64 ", found %" PRId64,
+                        t->file, t->stored, i, least, most, to[i]);
+    }
     return true;
 }
 

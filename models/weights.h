@@ -14,6 +14,10 @@ struct model_config;
 struct weights;
 
 struct weights *weights_open(const struct model_config *c, struct error *err);
+// Of files that are no model: a speculator's, a .safetensors file or a directory with one or with shards. rename: a tensor's
+// stored name as it is to be known, on the heap; NULL: it is left out.
+typedef char *weights_renamed(const char *stored);
+struct weights *weights_open_files(const char *path, weights_renamed *rename, struct error *err);
 void weights_close(struct weights *w);
 
 // The tensor, which must have this shape (rows 1 for a vector) and a type of core/tensor.h; every float in it (block
@@ -24,6 +28,11 @@ bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t widt
 bool weights_look(struct weights *w, const char *name, int64_t rows, int64_t width, struct tensor *to,
                   struct error *err);
 bool weights_has(const struct weights *w, const char *name);
+// rows and width of a tensor of any type; false: there is none.
+bool weights_shape(const struct weights *w, const char *name, int64_t *rows, int64_t *width);
+// n whole numbers or truth values (I64, I32, U8, BOOL), each from least to most.
+bool weights_whole(struct weights *w, const char *name, int64_t n, int64_t least, int64_t most, int64_t *to,
+                   struct error *err);
 size_t weights_bytes(const struct weights *w);  // of all tensors in the files
 uint64_t weights_hash(const struct weights *w); // of names, shapes and a sample of the data: which weights a run used
 // Of the files' sizes and times: whether they are still the same.

@@ -10,6 +10,7 @@
 #include "kernels/backend.h"
 #include "models/tokenizer.h"
 #include "tests/check.h"
+#include "tests/heads.h"
 #include "tests/tiny.h"
 #include "verifier/rule.h"
 
@@ -25,6 +26,17 @@ static const char *const lines[] = {
     "small:model=%s,widths=[3,2,1],distinct=false",
     "small:model=%s,widths=[2,2,2],pick=likeliest",
     "small:model=%s,nodes=9,top=3,tokens=4,pick=likeliest",
+    "small:model=%s,tree=eagle_25,pick=likeliest",
+    "medusa:weights=%s.medusa,tokens=3",
+    "medusa:weights=%s.medusa,tree=mc_sim_7b_63,pick=likeliest",
+    "medusa:weights=%s.medusa,widths=[2,2,1],distinct=false",
+    "eagle:weights=%s.eagle",
+    "eagle:weights=%s.eagle,tree=eagle_25,pick=likeliest",
+    "eagle:weights=%s.eagle,nodes=59,top=10,tokens=6,pick=likeliest",
+    "eagle:weights=%s.eagle,widths=[3,2,1]",
+    "eagle3:weights=%s.eagle3,tokens=3",
+    "eagle3:weights=%s.eagle3,nodes=12,top=4,tokens=4,pick=likeliest",
+    "eagle3:weights=%s.eagle3,widths=[2,2,2],distinct=false",
 };
 
 enum { LINES = sizeof(lines) / sizeof(lines[0]) };
@@ -58,6 +70,20 @@ const char *pair_drafter(int i)
 
 char *pair_target, *pair_draft;
 
+void pair_heads_make(const char *target, const char *draft)
+{
+    const struct head_shape s = head_shape_of(target);
+    static const struct {
+        const char *name;
+        void (*write)(const char *, const struct head_shape *);
+    } kinds[] = { { "medusa", heads_write_medusa }, { "eagle", heads_write_eagle }, { "eagle3", heads_write_eagle3 } };
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+        char *directory = xformat("%s.%s", draft, kinds[i].name);
+        kinds[i].write(directory, &s);
+        free(directory);
+    }
+}
+
 static struct tiny make_target(void)
 {
     tiny_write_hf(pair_target = tiny_path("target"), &tiny_usual);
@@ -71,6 +97,7 @@ int pair_models_make(void **state)
     (void)state;
     struct tiny draft = make_target();
     tiny_write_gguf(pair_draft = tiny_path("draft.gguf"), &draft);
+    pair_heads_make(pair_target, pair_draft);
     return 0;
 }
 
@@ -80,6 +107,7 @@ int pair_models_make_strangers(void **state)
     struct tiny draft = make_target();
     draft.seed = 99;
     tiny_write_hf(pair_draft = tiny_path("draft"), &draft);
+    pair_heads_make(pair_target, pair_draft);
     return 0;
 }
 

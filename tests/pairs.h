@@ -9,7 +9,8 @@
 
 struct rule;
 
-// Every way in which the registry's drafters are tested, as on the command line; %s is where a draft model's path goes.
+// Every way in which the registry's drafters are tested, as on the command line; %s is where a draft model's path goes, or
+// with an ending that of a head (pair_heads_make).
 // A drafter that no line names is tested with its presets, and fails the test if it cannot be made from them.
 int pair_count(void);
 const char *pair_drafter(int i); // "small:model=%s,tokens=4"
@@ -19,6 +20,8 @@ extern char *pair_target, *pair_draft;        // paths
 int pair_models_make(void **state);           // the draft model is the target's first layer: it is right now and then
 int pair_models_make_strangers(void **state); // it has weights of its own
 int pair_models_remove(void **state);
+// Heads of random weights for a target: directories named as the draft model with .medusa, .eagle and .eagle3 behind it.
+void pair_heads_make(const char *target, const char *draft);
 
 struct pair { // one target with one drafter
     struct backend *backend;

@@ -498,6 +498,9 @@ static void place_take_and_move_put_rows_where_they_belong(void **unused)
         c->place(c, floats(wide, 4, 9), 3, floats(some, 4, 6));
         for (int i = 0; i < 4; i++)
             assert_memory_equal(wide + i * 9 + 3, some + i * 6, 6 * sizeof(float));
+        float again[4 * 6];
+        c->cut(c, floats(again, 4, 6), floats(wide, 4, 9), 3);
+        assert_memory_equal(again, some, sizeof(some));
         const int32_t kept[] = { 10, 13, 14, 40 };
         float *before = xmalloc(180 * 6 * sizeof(float));
         memcpy(before, cache, 180 * 6 * sizeof(float));

@@ -77,6 +77,7 @@ static void smollm2_says_the_same_whatever_is_drafted(void **unused)
     draft_path = xformat("%s/pruned.gguf", tiny_directory());
     if (!prune_model(target_path, keep, n, draft_path, &err))
         fail_msg("%s", err.text);
+    pair_heads_make(target_path, draft_path);
     read_prompts();
     against_none("{temperature: 0}", "rejection");
     against_none("{temperature: 1}", "match");

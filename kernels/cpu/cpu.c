@@ -275,6 +275,14 @@ static void cpu_place(struct backend *b, struct tensor out, int column, struct t
         memcpy(at(out, i) + column, at(x, i), (size_t)x.width * sizeof(float));
 }
 
+static void cpu_cut(struct backend *b, struct tensor out, struct tensor x, int column)
+{
+    (void)b;
+    assert(out.rows == x.rows && column + out.width <= x.width);
+    for (int64_t i = 0; i < out.rows; i++)
+        memcpy(at(out, i), at(x, i) + column, (size_t)out.width * sizeof(float));
+}
+
 static void cpu_move(struct backend *b, struct tensor x, int to, const int32_t *row, int n)
 {
     (void)b;
@@ -356,6 +364,7 @@ static const struct backend table = {
     .attend = cpu_attend,
     .take = cpu_take,
     .place = cpu_place,
+    .cut = cpu_cut,
     .move = cpu_move,
     .best = cpu_best,
 };

@@ -1,0 +1,341 @@
+// eagle.c - a head of one layer that reads the target's states: EAGLE-1, EAGLE-2 and EAGLE-3 (models/eagle.h).
+//
+// Every token of the text but the first has a row in the head's cache, computed from the target's own state that predicted
+// it: `advance` brings both, so a step's tokens are one pass, whatever was guessed. Guesses are pending rows that read the
+// head's state of the row before; none is ever kept, since the text's rows must be made of the target's states.
+//
+// EAGLE-1 is a fixed tree (tree: eagle_25), EAGLE-2 a best-first one: its total_token is nodes + 1, its depth tokens - 1,
+// its top_k top. Both choose tokens; chains and trees by widths may be drawn, with the head's rows for q.
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "drafters/drafter.h"
+#include "drafters/growth.h"
+#include "kernels/backend.h"
+#include "models/eagle.h"
+#include "models/kv_cache.h"
+#include "models/paths.h"
+
+enum { STRETCH = 256 }; // tokens of certain text in one pass
+
+struct eagle_options {
+    char *weights;
+    struct grow_options grow;
+    int activations, cache;              // enum activations, enum kv_type
+    int layer_ids, norm_before_residual; // enum layer_ids, enum tri; EAGLE-3 alone
+};
+
+struct eagle_drafter {
+    struct drafter drafter; // first
+    struct backend *backend;
+    struct eagle *head;
+    struct kv_cache *cache;
+    struct growth growth;
+    int asked; // guesses of a slot that have a state, at most
+    struct tensor
+        states; // (slots * (asked + 1), width) the root's and the guesses' of each slot, in the order of their rows
+    struct tensor before;                         // (rows, width) of the rows that those of a pass follow
+    struct tensor root;                           // (slots, width) of the requests at hand
+    struct tensor features;                       // (rows, of the target) gathered for a pass
+    int32_t *token, *of, *parent, *from, *picked; // (rows) of a pass
+    int *first;                                   // (slots) where a request's rows begin
+    int rows;                                     // of a pass, at most
+};
+
+static int state_of(const struct eagle_drafter *g, int slot, int row)
+{
+    return slot * (g->asked + 1) + 1 + row; // row -1: the root
+}
+
+// ---- creation
+
+static bool make(struct eagle_drafter *g, struct tensor *t, int64_t rows, int64_t width, struct error *err)
+{
+    void *data = g->backend->alloc(g->backend, (size_t)(rows * width) * sizeof(float));
+    *t = tensor_of(data, F32, rows, width);
+    return data != NULL || fail(err, "%s: no room for the states of an EAGLE head", g->backend->name);
+}
+
+static bool open_head(struct eagle_drafter *g, const struct drafter_env *env, const struct eagle_options *o,
+                      enum head_kind kind, struct error *err)
+{
+    const struct eagle_setup setup = { .kind = kind,
+                                       .activations = (enum activations)o->activations,
+                                       .layer_ids = (enum layer_ids)o->layer_ids,
+                                       .norm_before_residual = (enum tri)o->norm_before_residual,
+                                       .rows = g->rows };
+    if (env->backend != env->target_backend)
+        return fail(err, "drafter %s: its head reads the target's states, and must be on the target's device",
+                    kind == HEAD_EAGLE ? "eagle" : "eagle3");
+    char *path = model_path(o->weights, env->beside, err);
+    if (path != NULL)
+        g->head = eagle_open(path, env->target, g->backend, &setup, err);
+    free(path);
+    return g->head != NULL;
+}
+
+static bool make_room(struct eagle_drafter *g, const struct drafter_env *env, enum type cache, struct error *err)
+{
+    const int64_t width = eagle_width(g->head), slots = env->slots;
+    const int pending = g->asked > STRETCH ? g->asked : STRETCH;
+    struct kv_shape kv = eagle_kv_shape(g->head, env->slots, env->length + g->asked, pending);
+    kv.type = cache;
+    g->cache = kv_create(g->backend, &kv, err);
+    g->drafter.taps = eagle_taps(g->head);
+    g->drafter.bytes = eagle_bytes(g->head) + (g->cache != NULL ? kv_bytes(&kv) : 0);
+    g->token = xcalloc((size_t)g->rows, sizeof(int32_t));
+    g->of = xcalloc((size_t)g->rows, sizeof(int32_t));
+    g->parent = xcalloc((size_t)g->rows, sizeof(int32_t));
+    g->from = xcalloc((size_t)g->rows, sizeof(int32_t));
+    g->picked = xcalloc((size_t)pending, sizeof(int32_t));
+    g->first = xcalloc((size_t)env->slots, sizeof(int));
+    return g->cache != NULL && make(g, &g->states, slots * (g->asked + 1), width, err) &&
+           make(g, &g->before, g->rows, width, err) && make(g, &g->root, slots, width, err) &&
+           make(g, &g->features, g->rows, (int64_t)g->drafter.taps.n * model_shape(env->target)->width, err);
+}
+
+static void eagle_destroy(struct drafter *d)
+{
+    struct eagle_drafter *g = (struct eagle_drafter *)d;
+    struct tensor *room[] = { &g->states, &g->before, &g->root, &g->features };
+    growth_destroy(&g->growth);
+    for (size_t i = 0; i < sizeof(room) / sizeof(*room); i++)
+        g->backend->release(g->backend, room[i]->data);
+    kv_destroy(g->cache);
+    eagle_close(g->head);
+    free(g->token);
+    free(g->of);
+    free(g->parent);
+    free(g->from);
+    free(g->picked);
+    free(g->first);
+    free(g);
+}
+
+static struct drafter *create(const struct drafter_env *env, const struct eagle_options *o, enum head_kind kind,
+                              struct error *err)
+{
+    struct grow_shape shape;
+    if (!grow_shape(&shape, &o->grow, kind == HEAD_EAGLE ? "drafter eagle" : "drafter eagle3", env->beside, err))
+        return NULL;
+    struct eagle_drafter *g = xcalloc(1, sizeof(*g));
+    const int frontier = shape.frontier * env->slots, certain = shape.nodes * env->slots;
+    const enum type cache = kv_settle((enum kv_type)o->cache);
+    g->backend = env->backend;
+    g->asked = shape.asked;
+    g->drafter.nodes = shape.nodes;
+    g->rows = frontier > certain ? frontier : certain;
+    g->rows = g->rows > STRETCH ? g->rows : STRETCH;
+    if (open_head(g, env, o, kind, err) &&
+        growth_create(&g->growth, &shape, env, eagle_vocab(g->head), eagle_target_id(g->head), env->live, err) &&
+        make_room(g, env, cache, err)) {
+        g->drafter.weights = eagle_hash(g->head);
+        g->drafter.settled[0] = (struct settled){ "activations", activations_names[eagle_activations(g->head)] };
+        g->drafter.settled[1] = (struct settled){ "cache", type_facts[cache].name };
+        return &g->drafter;
+    }
+    eagle_destroy(&g->drafter);
+    return NULL;
+}
+
+// ---- what is certain
+
+// Tokens from[0..n) of one advance, at the end of a pass that has `rows` already.
+static int add_certain(struct eagle_drafter *g, const struct advance *a, int from, int rows)
+{
+    int n = a->n - from < g->rows - rows ? a->n - from : g->rows - rows;
+    if (n > STRETCH)
+        n = STRETCH;
+    for (int i = 0; i < n; i++) {
+        g->token[rows + i] = a->token[from + i];
+        g->of[rows + i] = a->slot;
+        g->parent[rows + i] = i - 1;
+        g->picked[i] = from + i;
+    }
+    g->backend->take(g->backend, tensor_rows(g->features, rows, n), a->features, g->picked);
+    return n;
+}
+
+static void keep_certain(struct eagle_drafter *g, int slot, int n, struct tensor last)
+{
+    for (int i = 0; i < n; i++)
+        g->picked[i] = i;
+    kv_keep(g->cache, slot, g->picked, n);
+    g->backend->place(g->backend, tensor_rows(g->states, state_of(g, slot, -1), 1), 0, last);
+}
+
+// One pass over as much of the advances as fits; done[i]: tokens of advance i that are through.
+static bool feed(struct eagle_drafter *g, const struct advance *a, int n, int *done, bool *more, struct error *err)
+{
+    int rows = 0, fed[MAX_SLOTS];
+    struct tensor out;
+    for (int i = 0; i < n; i++) {
+        fed[i] = done[i] < a[i].n ? add_certain(g, &a[i], done[i], rows) : 0;
+        rows += fed[i];
+    }
+    *more = rows > 0;
+    if (rows == 0)
+        return true;
+    const struct pass pass = { rows, g->token, g->of, g->parent };
+    if (!eagle_forward(g->head, g->cache, &pass, tensor_rows(g->features, 0, rows), false, &out, err) ||
+        !g->backend->sync(g->backend, err))
+        return false;
+    for (int i = 0, at = 0; i < n; at += fed[i], i++) {
+        if (fed[i] > 0)
+            keep_certain(g, a[i].slot, fed[i], tensor_rows(out, at + fed[i] - 1, 1));
+        done[i] += fed[i];
+    }
+    return true;
+}
+
+static bool eagle_advance(struct drafter *d, const struct advance *a, int n, struct error *err)
+{
+    struct eagle_drafter *g = (struct eagle_drafter *)d;
+    int done[MAX_SLOTS] = { 0 };
+    for (int i = 0; i < n; i++)
+        kv_keep(g->cache, a[i].slot, NULL, 0); // the guesses' rows
+    for (bool more = true; more;)
+        if (!feed(g, a, n, done, &more, err))
+            return false;
+    return true;
+}
+
+// ---- guesses
+
+// The rows of all requests' frontiers, one pass.
+static bool feed_frontiers(struct eagle_drafter *g, const struct request *r, int n, struct error *err)
+{
+    struct tensor out;
+    int rows = 0;
+    for (int i = 0; i < n; i++) {
+        struct growth_slot *s = &g->growth.slot[r[i].slot];
+        const int pending = kv_pending(g->cache, r[i].slot);
+        g->first[i] = rows;
+        for (int f = 0; f < s->grower.n_frontier; f++, rows++) {
+            const struct candidate *c = &s->grower.at[s->grower.frontier[f]];
+            const int after = c->parent == 0 ? -1 : s->row[c->parent];
+            g->token[rows] = c->token;
+            g->of[rows] = r[i].slot;
+            g->parent[rows] = after;
+            g->from[rows] = state_of(g, r[i].slot, after);
+            s->row[s->grower.frontier[f]] = pending + f;
+        }
+    }
+    struct tensor before = tensor_rows(g->before, 0, rows);
+    const struct pass pass = { rows, g->token, g->of, g->parent };
+    g->backend->take(g->backend, before, g->states, g->from);
+    if (!eagle_forward(g->head, g->cache, &pass, before, true, &out, err))
+        return false;
+    for (int i = 0; i < n; i++) {
+        const struct growth_slot *s = &g->growth.slot[r[i].slot];
+        const int count = s->grower.n_frontier;
+        if (count > 0)
+            g->backend->place(g->backend,
+                              tensor_rows(g->states, state_of(g, r[i].slot, s->row[s->grower.frontier[0]]), count), 0,
+                              tensor_rows(out, g->first[i], count));
+    }
+    g->growth.logits.rows = rows;
+    eagle_logits(g->head, g->growth.logits, out);
+    return true;
+}
+
+static bool eagle_propose(struct drafter *d, struct request *r, int n, struct error *err)
+{
+    struct eagle_drafter *g = (struct eagle_drafter *)d;
+    struct request known[MAX_SLOTS], live[MAX_SLOTS];
+    int k = 0, wanted;
+    for (int i = 0; i < n; i++)
+        if (kv_length(g->cache, r[i].slot) > 0) // a text of one token has no state yet
+            known[k++] = r[i];
+    const int m = growth_begin(&g->growth, known, k, live);
+    if (m == 0)
+        return true;
+    for (int i = 0; i < m; i++) {
+        g->first[i] = i;
+        g->from[i] = state_of(g, live[i].slot, -1);
+    }
+    struct tensor root = tensor_rows(g->root, 0, m);
+    g->backend->take(g->backend, root, g->states, g->from);
+    g->growth.logits.rows = m;
+    eagle_logits(g->head, g->growth.logits, root);
+    do {
+        if (!growth_children(&g->growth, live, m, g->first, 1, err))
+            return false;
+        wanted = growth_level(&g->growth, live, m);
+    } while (wanted > 0 && feed_frontiers(g, live, m, err));
+    growth_end(&g->growth, live, m);
+    return wanted == 0;
+}
+
+static void eagle_forget(struct drafter *d, int slot)
+{
+    kv_cut(((struct eagle_drafter *)d)->cache, slot, 0);
+}
+
+// ---- two drafters
+
+static unsigned eagle_makes(const void *options)
+{
+    return grow_makes(&((const struct eagle_options *)options)->grow);
+}
+
+static struct drafter *eagle_create(const struct drafter_env *env, const void *options, struct error *err)
+{
+    return create(env, options, HEAD_EAGLE, err);
+}
+
+static struct drafter *eagle3_create(const struct drafter_env *env, const void *options, struct error *err)
+{
+    return create(env, options, HEAD_EAGLE3, err);
+}
+
+// clang-format off
+#define HEAD_OPTIONS \
+    { "weights", OPTION_PATH, offsetof(struct eagle_options, weights), NULL, "the head: a folder with config.json and its tensors", 0, 0, NULL }, \
+    GROW_OPTIONS(struct eagle_options, grow), \
+    { "activations", OPTION_CHOICE, offsetof(struct eagle_options, activations), "preset", \
+      "what its products round their input to; preset: as its weights allow", 0, 0, ACTIVATIONS_CHOICES }, \
+    { "cache", OPTION_CHOICE, offsetof(struct eagle_options, cache), "preset", \
+      "element type of its keys and values", 0, 0, KV_CHOICES }
+
+static const struct option eagle_options[] = {
+    HEAD_OPTIONS,
+    { 0 },
+};
+
+static const struct option eagle3_options[] = {
+    HEAD_OPTIONS,
+    { "layer_ids", OPTION_CHOICE, offsetof(struct eagle_options, layer_ids), "entered",
+      "what ids of layers in its configuration mean: states entering, or leaving a layer", 0, 0, "entered|left" },
+    { "norm_before_residual", OPTION_CHOICE, offsetof(struct eagle_options, norm_before_residual), "checkpoint",
+      "what attention is added to is normed; said here for configurations that do not", 0, 0, "checkpoint|true|false" },
+    { 0 },
+};
+// clang-format on
+
+const struct drafter_type eagle_drafter = {
+    .name = "eagle",
+    .summary = "a layer on the target's last state: EAGLE-1's fixed tree, EAGLE-2's best-first one, or drawn",
+    .options = eagle_options,
+    .options_size = sizeof(struct eagle_options),
+    .create = eagle_create,
+    .propose = eagle_propose,
+    .advance = eagle_advance,
+    .forget = eagle_forget,
+    .destroy = eagle_destroy,
+    .makes = eagle_makes,
+};
+
+const struct drafter_type eagle3_drafter = {
+    .name = "eagle3",
+    .summary = "a layer on states of three of the target's layers, with a vocabulary of its own: EAGLE-3",
+    .options = eagle3_options,
+    .options_size = sizeof(struct eagle_options),
+    .create = eagle3_create,
+    .propose = eagle_propose,
+    .advance = eagle_advance,
+    .forget = eagle_forget,
+    .destroy = eagle_destroy,
+    .makes = eagle_makes,
+};

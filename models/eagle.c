@@ -1,0 +1,373 @@
+#include "models/eagle.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "models/block.h"
+#include "models/claims.h"
+#include "models/eagle_parts.h"
+#include "models/kv_cache.h"
+#include "models/weights.h"
+
+struct eagle {
+    struct head files;
+    struct eagle_config config;
+    const struct model *target;
+    struct backend *backend;
+    struct claims claims;
+    struct model_shape shape;
+    struct tensor fc, fc_bias, embedding, head; // data NULL: no bias, the target's embedding, the target's head
+    struct tensor hidden_norm, norm;            // EAGLE-3
+    struct tensor fc_norm[MAX_TAPS];            // one over all, or one for each state; data NULL: none
+    struct block *block;                        // (layers)
+    int32_t *target_id;                         // (draft_vocab); NULL
+    struct scratch scratch;
+    struct tensor embedded, state;   // (rows, width)
+    struct tensor pair, wide, piece; // (rows, 2 width), (rows, taps * the target's width), (rows, the target's width)
+    int rows;
+    uint64_t hash;
+};
+
+// ---- opening
+
+static bool is_eagle3(const struct eagle *e)
+{
+    return e->files.kind == HEAD_EAGLE3;
+}
+
+static bool claim_optional(struct eagle *e, const char *name, int64_t width, struct tensor *to, struct error *err)
+{
+    return !weights_has(e->files.weights, name) || claim_vector(&e->claims, name, width, to, err);
+}
+
+static bool claim_layers(struct eagle *e, struct error *err)
+{
+    e->block = xcalloc((size_t)e->shape.layers, sizeof(*e->block));
+    for (int l = 0; l < e->shape.layers; l++) {
+        char prefix[32];
+        snprintf(prefix, sizeof(prefix), "layers.%d.", l);
+        const struct block_claim what = {
+            .prefix = prefix,
+            .in = is_eagle3(e) && l == 0 ? 2 * e->shape.width : e->shape.width,
+            .input_norm = is_eagle3(e) || l > 0,
+            .biases = BIASES_THERE_ARE,
+        };
+        if (!claim_block(&e->claims, &what, &e->shape, &e->block[l], err))
+            return false;
+    }
+    return true;
+}
+
+static bool claim_fc_norms(struct eagle *e, struct error *err)
+{
+    const int n = e->config.taps.n, width = model_shape(e->target)->width;
+    if (e->config.norm_before_fc)
+        return claim_vector(&e->claims, "input_norm.weight", (int64_t)n * width, &e->fc_norm[0], err);
+    for (int i = 0; e->config.fc_norm && i < n; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "fc_norm.%d.weight", i);
+        if (!claim_vector(&e->claims, name, width, &e->fc_norm[i], err))
+            return false;
+    }
+    return true;
+}
+
+static bool claim_eagle3(struct eagle *e, struct error *err)
+{
+    struct claims *c = &e->claims;
+    const int64_t width = e->shape.width;
+    return claim_matrix(c, "fc.weight", width, (int64_t)e->config.taps.n * model_shape(e->target)->width, &e->fc,
+                        err) &&
+           claim_vector(c, "layers.0.hidden_norm.weight", width, &e->hidden_norm, err) &&
+           claim_vector(c, "norm.weight", width, &e->norm, err) && claim_fc_norms(e, err);
+}
+
+static bool claim_eagle(struct eagle *e, struct error *err)
+{
+    return claim_matrix(&e->claims, "fc.weight", e->shape.width, 2 * (int64_t)e->shape.width, &e->fc, err) &&
+           claim_optional(e, "fc.bias", e->shape.width, &e->fc_bias, err);
+}
+
+// The embedding and the head: its own where it brings one, else the target's, if that fits.
+static bool claim_ends(struct eagle *e, struct error *err)
+{
+    const struct model_shape *target = model_shape(e->target);
+    const struct weights *w = e->files.weights;
+    if (weights_has(w, "embed_tokens.weight")) {
+        if (!claim_table(&e->claims, "embed_tokens.weight", e->config.layers.vocab, e->shape.width, &e->embedding, err))
+            return false;
+    } else if (e->shape.width != target->width)
+        return fail(err, "%s: there is no tensor embed_tokens.weight, and the target's embedding is %d wide, not %d",
+                    e->files.path, target->width, e->shape.width);
+    if (weights_has(w, "lm_head.weight"))
+        return claim_matrix(&e->claims, "lm_head.weight", e->config.draft_vocab, e->shape.width, &e->head, err);
+    return (e->shape.width == target->width && e->config.draft_vocab == target->vocab) ||
+           fail(err, "%s: there is no tensor lm_head.weight, and the target's head does not fit", e->files.path);
+}
+
+// d2t holds how far each id is from the target's; t2d which of the target's ids are there.
+static bool read_vocabulary(struct eagle *e, struct error *err)
+{
+    struct weights *w = e->files.weights;
+    const int n = e->config.draft_vocab, all = e->config.layers.vocab;
+    if (!weights_has(w, "d2t"))
+        return n == all ||
+               fail(err, "%s: a vocabulary of %d of %d tokens, and no tensor d2t says which", e->files.path, n, all);
+    int64_t *offset = xcalloc((size_t)n, sizeof(*offset)), *there = xcalloc((size_t)all, sizeof(*there));
+    bool ok = weights_whole(w, "d2t", n, -n, all, offset, err);
+    const bool mask = ok && weights_has(w, "t2d");
+    ok = ok && (!mask || weights_whole(w, "t2d", all, 0, 1, there, err));
+    e->target_id = xcalloc((size_t)n, sizeof(*e->target_id));
+    for (int i = 0; i < n && ok; i++) {
+        const int64_t id = i + offset[i], before = i > 0 ? e->target_id[i - 1] : -1;
+        ok = id > before && id < all;
+        if (!ok)
+            fail(err, "%s: tensor d2t: number %d: expected an id from %lld to %d, found %lld", e->files.path, i,
+                 (long long)before + 1, all - 1, (long long)id);
+        else if (mask && there[id] == 0)
+            ok = fail(err, "%s: tensors d2t and t2d disagree about token %lld", e->files.path, (long long)id);
+        else
+            e->target_id[i] = (int32_t)id;
+    }
+    free(offset);
+    free(there);
+    return ok;
+}
+
+// A head is run as it was made, or not at all.
+static bool refuse_what_is_left(const struct eagle *e, struct error *err)
+{
+    static const char *const idle[] = { "d2t", "t2d", "verifier_lm_head.weight", "verifier_norm.weight" };
+    const char *name;
+    for (size_t i = 0; (name = weights_unused(e->files.weights, i)) != NULL; i++) {
+        bool known = false;
+        for (size_t k = 0; k < sizeof(idle) / sizeof(*idle); k++)
+            known = known || strcmp(name, idle[k]) == 0;
+        if (!known)
+            return fail(err, "%s: tensor %s: %s has no such thing that we compute", e->files.path, name,
+                        head_kinds[e->files.kind]);
+    }
+    return true;
+}
+
+static bool make(struct eagle *e, struct tensor *t, int64_t width, struct error *err)
+{
+    void *data = e->backend->alloc(e->backend, (size_t)e->rows * (size_t)width * sizeof(float));
+    *t = tensor_of(data, F32, e->rows, width);
+    return data != NULL || fail(err, "%s: no room for a pass of %d rows of an EAGLE head", e->backend->name, e->rows);
+}
+
+static bool make_room(struct eagle *e, struct error *err)
+{
+    const int64_t width = e->shape.width, of_target = model_shape(e->target)->width;
+    return (scratch_create(&e->scratch, e->backend, &e->shape, e->rows) ||
+            fail(err, "%s: no room for a pass of %d rows of an EAGLE head", e->backend->name, e->rows)) &&
+           make(e, &e->embedded, width, err) && make(e, &e->state, width, err) && make(e, &e->pair, 2 * width, err) &&
+           (e->fc_norm[0].data == NULL ||
+            (make(e, &e->wide, e->config.taps.n * of_target, err) && make(e, &e->piece, of_target, err)));
+}
+
+static bool load(struct eagle *e, struct error *err)
+{
+    const struct model_config *c = &e->config.layers;
+    e->shape = (struct model_shape){ .layers = c->layers,
+                                     .width = c->width,
+                                     .heads = c->heads,
+                                     .kv_heads = c->kv_heads,
+                                     .head_dim = c->head_dim,
+                                     .hidden = c->hidden,
+                                     .vocab = c->vocab,
+                                     .context = c->context,
+                                     .norm_eps = c->norm_eps };
+    return claim_rope(&e->claims, c, NULL, &e->shape.inverse_frequency, err) &&
+           (is_eagle3(e) ? claim_eagle3(e, err) : claim_eagle(e, err)) && claim_layers(e, err) && claim_ends(e, err) &&
+           read_vocabulary(e, err) && refuse_what_is_left(e, err) && make_room(e, err) &&
+           e->backend->sync(e->backend, err);
+}
+
+struct eagle *eagle_open(const char *path, const struct model *target, struct backend *b, const struct eagle_setup *s,
+                         struct error *err)
+{
+    struct eagle *e = xcalloc(1, sizeof(*e));
+    e->target = target;
+    e->backend = b;
+    e->rows = s->rows;
+    bool ok = head_open(&e->files, path, s->kind, s->kind == HEAD_EAGLE ? "drafter eagle" : "drafter eagle3", err);
+    if (ok) {
+        e->claims = (struct claims){ .backend = b, .weights = e->files.weights, .activations = s->activations };
+        e->hash = weights_hash(e->files.weights);
+        ok = eagle_config_read(&e->config, &e->files, model_shape(target), s, err) &&
+             claims_settle(&e->claims, path, err) && load(e, err);
+    }
+    if (ok)
+        return e;
+    eagle_close(e);
+    return NULL;
+}
+
+void eagle_close(struct eagle *e)
+{
+    if (e == NULL)
+        return;
+    struct tensor *room[] = { &e->embedded, &e->state, &e->pair, &e->wide, &e->piece };
+    claims_release(&e->claims);
+    for (size_t i = 0; i < sizeof(room) / sizeof(*room); i++)
+        e->backend->release(e->backend, room[i]->data);
+    scratch_destroy(&e->scratch, e->backend);
+    head_close(&e->files);
+    free(e->block);
+    free(e->target_id);
+    free(e);
+}
+
+// ---- facts
+
+struct taps eagle_taps(const struct eagle *e)
+{
+    return e->config.taps;
+}
+
+int eagle_width(const struct eagle *e)
+{
+    return e->shape.width;
+}
+
+int eagle_vocab(const struct eagle *e)
+{
+    return e->config.draft_vocab;
+}
+
+const int32_t *eagle_target_id(const struct eagle *e)
+{
+    return e->target_id;
+}
+
+uint64_t eagle_hash(const struct eagle *e)
+{
+    return e->hash;
+}
+
+enum activations eagle_activations(const struct eagle *e)
+{
+    return e->claims.activations;
+}
+
+size_t eagle_bytes(const struct eagle *e)
+{
+    return e->claims.bytes + model_scratch_bytes(&e->shape, e->rows) + 2 * tensor_bytes(e->pair);
+}
+
+struct kv_shape eagle_kv_shape(const struct eagle *e, int slots, int length, int pending)
+{
+    return (struct kv_shape){ .layers = e->shape.layers,
+                              .width = e->shape.kv_heads * e->shape.head_dim,
+                              .head_dim = e->shape.head_dim,
+                              .slots = slots,
+                              .length = length,
+                              .pending = pending,
+                              .type = F32 };
+}
+
+// ---- a pass
+
+static void embed(struct eagle *e, struct tensor out, const int32_t *token)
+{
+    if (e->embedding.data != NULL)
+        e->backend->take(e->backend, out, e->embedding, token);
+    else
+        model_embed(e->target, out, token);
+}
+
+// The target's states as fc reads them.
+static struct tensor normed(struct eagle *e, struct tensor f)
+{
+    struct backend *b = e->backend;
+    if (e->fc_norm[0].data == NULL)
+        return f;
+    struct tensor wide = tensor_rows(e->wide, 0, f.rows), piece = tensor_rows(e->piece, 0, f.rows);
+    if (e->config.norm_before_fc) {
+        b->rmsnorm(b, wide, f, e->fc_norm[0], e->shape.norm_eps);
+        return wide;
+    }
+    const int width = (int)piece.width;
+    for (int i = 0; i < e->config.taps.n; i++) {
+        b->cut(b, piece, f, i * width);
+        b->rmsnorm(b, piece, piece, e->fc_norm[i], e->shape.norm_eps);
+        b->place(b, wide, i * width, piece);
+    }
+    return wide;
+}
+
+// x = fc [E(token); f]; attention reads x as it is.
+static struct tensor begin_eagle(struct eagle *e, struct tensor x, struct tensor embedded, struct tensor f)
+{
+    struct backend *b = e->backend;
+    struct tensor pair = tensor_rows(e->pair, 0, x.rows);
+    const struct product fc = { .out = x, .w = e->fc, .bias = e->fc_bias };
+    b->place(b, pair, 0, embedded);
+    b->place(b, pair, (int)x.width, f);
+    b->matmul(b, pair, &fc, 1);
+    return x;
+}
+
+// x = g, or its norm; attention reads [rms E(token); rms g].
+static struct tensor begin_eagle3(struct eagle *e, struct tensor x, struct tensor embedded, struct tensor f, bool own)
+{
+    struct backend *b = e->backend;
+    struct tensor pair = tensor_rows(e->pair, 0, x.rows);
+    if (own)
+        b->place(b, x, 0, f);
+    else
+        multiply(b, x, normed(e, f), e->fc);
+    b->rmsnorm(b, embedded, embedded, e->block[0].input_norm, e->shape.norm_eps);
+    b->place(b, pair, 0, embedded);
+    b->rmsnorm(b, embedded, x, e->hidden_norm, e->shape.norm_eps);
+    b->place(b, pair, (int)x.width, embedded);
+    if (e->config.norm_before_residual)
+        b->place(b, x, 0, embedded);
+    return pair;
+}
+
+bool eagle_forward(struct eagle *e, struct kv_cache *c, const struct pass *p, struct tensor f, bool own,
+                   struct tensor *out, struct error *err)
+{
+    (void)err;
+    struct backend *b = e->backend;
+    assert(p->n >= 1 && p->n <= e->rows && f.rows == p->n);
+    struct tensor x = tensor_rows(e->state, 0, p->n), embedded = tensor_rows(e->embedded, 0, p->n);
+    scratch_fit(&e->scratch, p->n);
+    const struct layout *see = kv_admit(c, p);
+    block_angles(b, &e->shape, see, &e->scratch);
+    embed(e, embedded, p->token);
+    struct tensor input = is_eagle3(e) ? begin_eagle3(e, x, embedded, f, own) : begin_eagle(e, x, embedded, f);
+    for (int l = 0; l < e->shape.layers; l++) {
+        if (l > 0) {
+            b->rmsnorm(b, e->scratch.h, x, e->block[l].input_norm, e->shape.norm_eps);
+            input = e->scratch.h;
+        }
+        block_forward(b, &e->block[l], &e->shape, l, c, see, &e->scratch, x, input);
+    }
+    if (e->config.norm_output)
+        b->rmsnorm(b, x, x, e->norm, e->shape.norm_eps);
+    *out = x;
+    return true;
+}
+
+void eagle_logits(struct eagle *e, struct tensor out, struct tensor states)
+{
+    struct backend *b = e->backend;
+    struct tensor x = states;
+    if (is_eagle3(e) && !e->config.norm_output) {
+        x = tensor_rows(e->embedded, 0, states.rows);
+        b->rmsnorm(b, x, states, e->norm, e->shape.norm_eps);
+    }
+    if (e->head.data != NULL)
+        multiply(b, out, x, e->head);
+    else
+        model_logits(e->target, out, x);
+}

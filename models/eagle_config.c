@@ -1,0 +1,111 @@
+// eagle_config.c - what an EAGLE head's configuration says, and what has to fit the target.
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "models/config_parts.h"
+#include "models/eagle_parts.h"
+#include "models/fields.h"
+#include "models/weights.h"
+
+// Layers that the original reads where nothing is said: streams entering 2, L / 2 and L - 3.
+static bool usual_layers(struct eagle_config *c, int layers, const char *path, struct error *err)
+{
+    const int id[] = { 2, layers / 2, layers - 3 };
+    if (layers < 7)
+        return fail(err,
+                    "%s: an EAGLE-3 head reads layers 2, L / 2 and L - 3; the target's %d layers have no three such",
+                    path, layers);
+    c->taps.n = 3;
+    memcpy(c->taps.layer, id, sizeof(id));
+    return true;
+}
+
+static bool read_layer_ids(struct eagle_config *c, const struct fields *f, int layers, enum layer_ids ids)
+{
+    const struct json *outer = json_get(f->object, "eagle_config");
+    const struct json *list = json_get(json_is_null(outer) ? f->object : outer, "eagle_aux_hidden_state_layer_ids");
+    if (json_is_null(list))
+        return usual_layers(c, layers, f->path, f->err);
+    if (!json_is_array(list) || json_count(list) < 1 || json_count(list) > MAX_TAPS)
+        return fields_refuse(f, "eagle_aux_hidden_state_layer_ids", "a list of 1 to 8 layers", list);
+    c->taps.n = (int)json_count(list);
+    for (int i = 0; i < c->taps.n; i++) {
+        const struct json *v = json_at(list, (size_t)i);
+        const int64_t id = json_is_int(v) ? json_int(v) + (ids == LAYERS_LEFT) : -1;
+        if (id < 0 || id > layers)
+            return fail(f->err, "%s: eagle_aux_hidden_state_layer_ids: layer %lld, and the target has %d", f->path,
+                        (long long)json_int(v), layers);
+        c->taps.layer[i] = (int)id;
+    }
+    return true;
+}
+
+static bool read_norms(struct eagle_config *c, const struct fields *f, bool speculators, enum tri said)
+{
+    const struct json *given = json_get(f->object, "norm_before_residual");
+    if (!fields_bool(f, "norm_before_residual", &c->norm_before_residual) ||
+        !fields_bool(f, "norm_before_fc", &c->norm_before_fc) || !fields_bool(f, "fc_norm", &c->fc_norm) ||
+        !fields_bool(f, "norm_output", &c->norm_output))
+        return false;
+    if (c->norm_before_fc && c->fc_norm)
+        return fields_refuse(f, "fc_norm", "false beside norm_before_fc", json_get(f->object, "fc_norm"));
+    if (said != BY_CHECKPOINT)
+        c->norm_before_residual = said == SAID_TRUE;
+    else if (speculators && json_is_null(given))
+        return fail(f->err,
+                    "%s: norm_before_residual is not there, and programs disagree about what that means; say "
+                    "norm_before_residual: true or false",
+                    f->path);
+    return true;
+}
+
+static bool read_layers(struct eagle_config *c, const struct head *h, struct error *err)
+{
+    const struct json *inner = json_get(h->config, "transformer_layer_config");
+    const struct fields f = { h->config_path, h->speculators ? "transformer_layer_config" : "",
+                              h->speculators ? inner : h->config, err };
+    if (h->speculators && !json_is_object(inner))
+        return fail(err, "%s: transformer_layer_config: expected an object", h->config_path);
+    const struct json *family = json_get(f.object, "model_type");
+    if (!json_is_null(family) && strcmp(json_text(family), "llama") != 0)
+        return fields_refuse(&f, "model_type", "\"llama\"", family);
+    c->layers.path = h->path;
+    if (!config_from_json(&f, &c->layers) || !config_check(&c->layers, h->config_path, err))
+        return false;
+    if (!json_is_null(json_get(f.object, "qkv_bias")))
+        return fields_bool(&f, "qkv_bias", &c->layers.attention_bias);
+    return true;
+}
+
+// The width that its matrices have must be the target's: an EAGLE head's own, an EAGLE-3 head's so many times.
+static bool fits(struct eagle_config *c, const struct head *h, const struct model_shape *target, struct error *err)
+{
+    const bool first = h->kind == HEAD_EAGLE;
+    int64_t rows, width;
+    if (c->layers.vocab != target->vocab)
+        return fail(err, "%s: a head for %d tokens, and the target has %d", h->path, c->layers.vocab, target->vocab);
+    if (!weights_shape(h->weights, "fc.weight", &rows, &width))
+        return fail(err, "%s: there is no tensor fc.weight", h->path);
+    if (first ? c->layers.width != target->width : width != (int64_t)c->taps.n * target->width)
+        return fail(err, "%s: a head for targets of width %lld, and this one has %d", h->path,
+                    (long long)(first ? c->layers.width : width / c->taps.n), target->width);
+    return true;
+}
+
+bool eagle_config_read(struct eagle_config *c, const struct head *h, const struct model_shape *target,
+                       const struct eagle_setup *s, struct error *err)
+{
+    *c = (struct eagle_config){ .taps = { 1, { FINAL_STATE } } };
+    if (h->config == NULL)
+        return fail(err, "%s: there is no config.json beside it", h->path);
+    if (!read_layers(c, h, err))
+        return false;
+    const struct fields f = { h->config_path, "", h->config, err };
+    c->draft_vocab = c->layers.vocab;
+    if (h->kind == HEAD_EAGLE3 && (!fields_int(&f, "draft_vocab_size", false, 1, c->layers.vocab, &c->draft_vocab) ||
+                                   !read_layer_ids(c, &f, target->layers, s->layer_ids) ||
+                                   !read_norms(c, &f, h->speculators, s->norm_before_residual)))
+        return false;
+    return fits(c, h, target, err);
+}

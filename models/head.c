@@ -1,0 +1,111 @@
+#include "models/head.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "models/files.h"
+#include "models/weights.h"
+
+const char *const head_kinds[] = { "a Medusa head", "an EAGLE head", "an EAGLE-3 head" };
+
+// Whoever saved a head put it into something now and then.
+static char *own_name(const char *stored)
+{
+    static const struct {
+        const char *from, *to;
+    } begins[] = {
+        { "medusa_head.", "" },       { "medusa_heads.", "" }, { "model.midlayer.", "layers.0." },
+        { "midlayer.", "layers.0." }, { "fusion_fc.", "fc." }, { "model.", "" },
+    };
+    for (size_t i = 0; i < sizeof(begins) / sizeof(*begins); i++) {
+        const size_t n = strlen(begins[i].from);
+        if (strncmp(stored, begins[i].from, n) == 0)
+            return xformat("%s%s", begins[i].to, stored + n);
+    }
+    return xstrdup(stored);
+}
+
+static bool read_config(struct head *h, struct error *err)
+{
+    const char *slash = strrchr(h->path, '/');
+    h->config_path = file_is_directory(h->path) ? xformat("%s/config.json", h->path)
+                     : slash != NULL            ? xformat("%.*s/config.json", (int)(slash - h->path), h->path)
+                                                : xstrdup("config.json");
+    if (!file_exists(h->config_path)) {
+        free(h->config_path);
+        h->config_path = NULL;
+        return true;
+    }
+    h->config = json_read(h->config_path, err);
+    return h->config != NULL && (json_is_object(h->config) || fail(err, "%s: expected a JSON object", h->config_path));
+}
+
+// Of a directory Medusa's own file, if there is one.
+static char *file_of(const char *path)
+{
+    static const char *const names[] = { "medusa_lm_head.safetensors", "medusa_lm_head.pt" };
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names) && file_is_directory(path); i++) {
+        char *file = xformat("%s/%s", path, names[i]);
+        if (file_exists(file))
+            return file;
+        free(file);
+    }
+    return xstrdup(path);
+}
+
+// Kinds that are told by their configuration alone, and are not computed here.
+static bool refuse_others(const struct head *h, struct error *err)
+{
+    const struct json *type = json_get(h->config, "speculators_model_type");
+    if (!json_is_null(type) && strcmp(json_text(type), "eagle") != 0 && strcmp(json_text(type), "eagle3") != 0)
+        return fail(err, "%s: speculators_model_type: expected eagle or eagle3, found %.100s", h->config_path,
+                    json_is_text(type) ? json_text(type) : "no text");
+    if (json_get(h->config, "dflash_config") != NULL)
+        return fail(err, "%s: a DFlash head; expected Medusa's, EAGLE's or EAGLE-3's", h->config_path);
+    return true;
+}
+
+static bool find_kind(struct head *h, struct error *err)
+{
+    const struct weights *w = h->weights;
+    if (weights_has(w, "0.0.linear.weight") || weights_has(w, "blocks.0.layers.0.weight"))
+        h->kind = HEAD_MEDUSA;
+    else if (weights_has(w, "fc.weight") && weights_has(w, "layers.0.hidden_norm.weight"))
+        h->kind = HEAD_EAGLE3;
+    else if (weights_has(w, "fc.weight") && weights_has(w, "layers.0.self_attn.q_proj.weight"))
+        h->kind = HEAD_EAGLE;
+    else
+        return fail(
+            err,
+            "%s: neither a Medusa head (there is no tensor 0.0.linear.weight or blocks.0.layers.0.weight) nor an "
+            "EAGLE head (no fc.weight with layers.0.* or midlayer.*)",
+            h->path);
+    return true;
+}
+
+bool head_open(struct head *h, const char *path, enum head_kind wanted, const char *what, struct error *err)
+{
+    *h = (struct head){ .path = xstrdup(path) };
+    char *file = file_of(path);
+    bool ok = read_config(h, err) && refuse_others(h, err) &&
+              (h->weights = weights_open_files(file, own_name, err)) != NULL && find_kind(h, err);
+    free(file);
+    h->speculators = !json_is_null(json_get(h->config, "speculators_model_type"));
+    if (ok && h->kind != wanted)
+        ok = fail(err, "%s: expected %s, found %s in %s", what, head_kinds[wanted], head_kinds[h->kind], path);
+    if (!ok)
+        head_close(h);
+    return ok;
+}
+
+void head_close(struct head *h)
+{
+    weights_close(h->weights);
+    json_free(h->config);
+    free(h->config_path);
+    free(h->path);
+    *h = (struct head){ 0 };
+}

@@ -1,0 +1,29 @@
+// head.h - the files of a speculator that reads a target's hidden states: which kind it is, its configuration, its
+// tensors. What the numbers mean is medusa.h's and eagle.h's business.
+//
+// As published: Medusa (FasterDecoding/Medusa; converted for vLLM; inside a fine-tuned model, as Medusa-2 is), EAGLE-1 and
+// EAGLE-2 (whose heads are alike) and EAGLE-3 (SafeAILab/EAGLE), and the `speculators` form of EAGLE-1 and EAGLE-3
+// (vllm-project/speculators). safetensors or PyTorch's .pt and .bin.
+#pragma once
+#include <stdbool.h>
+
+struct error;
+struct json;
+struct weights;
+
+enum head_kind { HEAD_MEDUSA, HEAD_EAGLE, HEAD_EAGLE3 };
+extern const char *const head_kinds[]; // "a Medusa head", "an EAGLE head", "an EAGLE-3 head"
+
+struct head {
+    enum head_kind kind;
+    bool speculators;        // config is theirs
+    char *path;              // as it was named; owned, as the others are
+    char *config_path;       // of config.json; NULL: there is none
+    struct json *config;     // NULL: there is none
+    struct weights *weights; // under EAGLE's and Medusa's own names: fc.weight, layers.0.*, 0.0.linear.weight
+};
+
+// path: a directory, or a file with the tensors, beside which config.json may lie. wanted: refused, by the name of what it
+// is, if it is another kind. what: "drafter eagle", for messages.
+bool head_open(struct head *h, const char *path, enum head_kind wanted, const char *what, struct error *err);
+void head_close(struct head *h);

@@ -1,0 +1,226 @@
+#include "models/medusa.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "models/claims.h"
+#include "models/head.h"
+#include "models/model.h"
+#include "models/weights.h"
+
+enum { MOST_HEADS = 16, MOST_LAYERS = 8 };
+
+struct medusa_head {
+    struct tensor w[MOST_LAYERS], b[MOST_LAYERS]; // (width, width); (1, width), data NULL: none
+    struct tensor out;                            // (vocab, width); data NULL: the target's
+};
+
+struct medusa {
+    struct head files;
+    const struct model *target;
+    struct backend *backend;
+    struct claims claims;
+    struct medusa_head head[MOST_HEADS];
+    int heads, layers, width, vocab;
+    int32_t *target_id; // (vocab); NULL
+    bool one_out;       // all heads have the first one's
+    struct tensor z, h; // (rows, width)
+    uint64_t hash;
+};
+
+// ---- names
+
+struct names { // of one form
+    const char *weight, *bias, *out;
+};
+static const struct names medusa_names = { "%d.%d.linear.weight", "%d.%d.linear.bias", "%d.%d.weight" };
+static const struct names vllm_names = { "blocks.%d.layers.%d.weight", "blocks.%d.layers.%d.bias",
+                                         "lm_heads.%d.weight" };
+
+static const char *name_of(char room[64], const char *form, int head, int layer)
+{
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    snprintf(room, 64, form, head, layer);
+#pragma GCC diagnostic pop
+    return room;
+}
+
+static void count(struct medusa *m, const struct names *names)
+{
+    char name[64];
+    while (m->heads < MOST_HEADS && weights_has(m->files.weights, name_of(name, names->weight, m->heads, 0)))
+        m->heads++;
+    while (m->layers < MOST_LAYERS && weights_has(m->files.weights, name_of(name, names->weight, 0, m->layers)))
+        m->layers++;
+}
+
+// ---- tensors
+
+// A shortened vocabulary: which of the target's ids each row of logits is.
+static bool read_map(struct medusa *m, struct error *err)
+{
+    const int live = model_shape(m->target)->vocab;
+    if (!weights_has(m->files.weights, "token_map"))
+        return true;
+    int64_t *id = xcalloc((size_t)m->vocab, sizeof(*id));
+    m->target_id = xcalloc((size_t)m->vocab, sizeof(*m->target_id));
+    bool ok = weights_whole(m->files.weights, "token_map", m->vocab, 0, live - 1, id, err);
+    for (int i = 0; i < m->vocab; i++)
+        m->target_id[i] = (int32_t)id[i];
+    free(id);
+    return ok;
+}
+
+static bool claim_head(struct medusa *m, const struct names *names, int head, bool own_out, struct error *err)
+{
+    struct medusa_head *to = &m->head[head];
+    char name[64];
+    for (int l = 0; l < m->layers; l++) {
+        if (!claim_matrix(&m->claims, name_of(name, names->weight, head, l), m->width, m->width, &to->w[l], err))
+            return false;
+        if (weights_has(m->files.weights, name_of(name, names->bias, head, l)) &&
+            !claim_vector(&m->claims, name, m->width, &to->b[l], err))
+            return false;
+    }
+    return !own_out || (head > 0 && m->one_out) ||
+           claim_matrix(&m->claims, name_of(name, names->out, head, m->layers), m->vocab, m->width, &to->out, err);
+}
+
+static bool fits(struct medusa *m, const struct names *names, bool own_out, struct error *err)
+{
+    const struct model_shape *s = model_shape(m->target);
+    int64_t rows, width = 0;
+    char name[64];
+    if (weights_shape(m->files.weights, name_of(name, names->weight, 0, 0), &rows, &width) && width != s->width)
+        return fail(err, "%s: a head for targets of width %lld, and this one has %d", m->files.path, (long long)width,
+                    s->width);
+    m->width = s->width;
+    m->vocab = s->vocab;
+    if (!own_out)
+        return true;
+    if (!weights_shape(m->files.weights, name_of(name, names->out, 0, m->layers), &rows, &width))
+        return fail(err, "%s: there is no tensor %s", m->files.path, name);
+    const bool shortened = weights_has(m->files.weights, "token_map");
+    if (shortened ? rows > s->vocab : rows != s->vocab)
+        return fail(err, "%s: a head for %lld tokens, and the target has %d", m->files.path, (long long)rows, s->vocab);
+    m->vocab = (int)rows;
+    return read_map(m, err);
+}
+
+static bool make_room(struct medusa *m, int rows, struct error *err)
+{
+    struct tensor *to[] = { &m->z, &m->h };
+    for (int i = 0; i < 2; i++) {
+        void *data = m->backend->alloc(m->backend, (size_t)rows * (size_t)m->width * sizeof(float));
+        *to[i] = tensor_of(data, F32, rows, m->width);
+        if (data == NULL)
+            return fail(err, "%s: no room for %d rows of a Medusa head", m->backend->name, rows);
+    }
+    return true;
+}
+
+static bool load(struct medusa *m, int rows, struct error *err)
+{
+    const bool vllm = weights_has(m->files.weights, "blocks.0.layers.0.weight");
+    const struct names *names = vllm ? &vllm_names : &medusa_names;
+    char name[64];
+    count(m, names);
+    const bool own_out = weights_has(m->files.weights, name_of(name, names->out, 0, m->layers));
+    m->one_out = vllm && !weights_has(m->files.weights, name_of(name, names->out, 1, m->layers));
+    if (!fits(m, names, own_out, err))
+        return false;
+    for (int h = 0; h < m->heads; h++)
+        if (!claim_head(m, names, h, own_out, err))
+            return false;
+    return make_room(m, rows, err) && m->backend->sync(m->backend, err);
+}
+
+struct medusa *medusa_open(const char *path, const struct model *target, struct backend *b, enum activations a,
+                           int rows, struct error *err)
+{
+    struct medusa *m = xcalloc(1, sizeof(*m));
+    m->target = target;
+    m->backend = b;
+    bool ok = head_open(&m->files, path, HEAD_MEDUSA, "drafter medusa", err);
+    if (ok) {
+        m->claims = (struct claims){ .backend = b, .weights = m->files.weights, .activations = a };
+        m->hash = weights_hash(m->files.weights);
+        ok = claims_settle(&m->claims, path, err) && load(m, rows, err);
+    }
+    if (ok)
+        return m;
+    medusa_close(m);
+    return NULL;
+}
+
+void medusa_close(struct medusa *m)
+{
+    if (m == NULL)
+        return;
+    claims_release(&m->claims);
+    m->backend->release(m->backend, m->z.data);
+    m->backend->release(m->backend, m->h.data);
+    head_close(&m->files);
+    free(m->target_id);
+    free(m);
+}
+
+// ---- facts
+
+int medusa_heads(const struct medusa *m)
+{
+    return m->heads;
+}
+
+int medusa_vocab(const struct medusa *m)
+{
+    return m->vocab;
+}
+
+const int32_t *medusa_target_id(const struct medusa *m)
+{
+    return m->target_id;
+}
+
+uint64_t medusa_hash(const struct medusa *m)
+{
+    return m->hash;
+}
+
+enum activations medusa_activations(const struct medusa *m)
+{
+    return m->claims.activations;
+}
+
+size_t medusa_bytes(const struct medusa *m)
+{
+    return m->claims.bytes + tensor_bytes(m->z) + tensor_bytes(m->h);
+}
+
+// ---- the heads
+
+void medusa_logits(struct medusa *m, int head, struct tensor out, struct tensor states)
+{
+    const struct medusa_head *w = &m->head[head];
+    struct backend *b = m->backend;
+    assert(head >= 0 && head < m->heads && states.width == m->width && states.rows <= m->z.rows);
+    struct tensor z = tensor_rows(m->z, 0, states.rows), h = tensor_rows(m->h, 0, states.rows);
+    b->place(b, z, 0, states);
+    for (int l = 0; l < m->layers; l++) {
+        const struct product p = { .out = h, .w = w->w[l], .bias = w->b[l] };
+        b->matmul(b, z, &p, 1);
+        b->swiglu(b, h, h, (struct tensor){ 0 });
+        b->add(b, z, h);
+    }
+    const struct tensor own = m->one_out ? m->head[0].out : w->out;
+    if (own.data != NULL)
+        multiply(b, out, z, own);
+    else
+        model_logits(m->target, out, z);
+}

@@ -1,0 +1,62 @@
+// weight_names.c - the same tensor's name in GGUF and in Hugging Face's checkpoints.
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "models/weights.h"
+
+static const struct {
+    const char *gguf, *hf;
+} outer_names[] = {
+    { "token_embd.weight", "model.embed_tokens.weight" },
+    { "output_norm.weight", "model.norm.weight" },
+    { "output.weight", "lm_head.weight" },
+}, layer_names[] = {
+    { "attn_norm", "input_layernorm" },
+    { "attn_q", "self_attn.q_proj" },
+    { "attn_k", "self_attn.k_proj" },
+    { "attn_v", "self_attn.v_proj" },
+    { "attn_output", "self_attn.o_proj" },
+    { "attn_q_norm", "self_attn.q_norm" },
+    { "attn_k_norm", "self_attn.k_norm" },
+    { "ffn_norm", "post_attention_layernorm" },
+    { "ffn_gate", "mlp.gate_proj" },
+    { "ffn_up", "mlp.up_proj" },
+    { "ffn_down", "mlp.down_proj" },
+};
+
+// blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight; a name we do not know stays as it is.
+char *weights_name(const char *name)
+{
+    for (size_t i = 0; i < sizeof(outer_names) / sizeof(*outer_names); i++)
+        if (strcmp(name, outer_names[i].gguf) == 0)
+            return xstrdup(outer_names[i].hf);
+    int layer, end = 0;
+    bool numbered = strncmp(name, "blk.", 4) == 0 && isdigit((unsigned char)name[4]) &&
+                    (name[4] != '0' || name[5] == '.') && strspn(name + 4, "0123456789") <= 6;
+    if (!numbered || sscanf(name, "blk.%d.%n", &layer, &end) != 1 || end == 0)
+        return xstrdup(name);
+    const char *part = name + end, *dot = strrchr(part, '.');
+    for (size_t i = 0; dot != NULL && i < sizeof(layer_names) / sizeof(*layer_names); i++)
+        if (strlen(layer_names[i].gguf) == (size_t)(dot - part) &&
+            strncmp(part, layer_names[i].gguf, (size_t)(dot - part)) == 0)
+            return xformat("model.layers.%d.%s%s", layer, layer_names[i].hf, dot);
+    return xstrdup(name);
+}
+
+char *weights_gguf_name(const char *name)
+{
+    for (size_t i = 0; i < sizeof(outer_names) / sizeof(*outer_names); i++)
+        if (strcmp(name, outer_names[i].hf) == 0)
+            return xstrdup(outer_names[i].gguf);
+    int layer, end = 0;
+    if (sscanf(name, "model.layers.%d.%n", &layer, &end) != 1 || end == 0)
+        return xstrdup(name);
+    for (size_t i = 0; i < sizeof(layer_names) / sizeof(*layer_names); i++) {
+        size_t n = strlen(layer_names[i].hf);
+        if (strncmp(name + end, layer_names[i].hf, n) == 0 && name[end + (int)n] == '.')
+            return xformat("blk.%d.%s%s", layer, layer_names[i].gguf, name + end + n);
+    }
+    return xstrdup(name);
+}
