@@ -67,13 +67,23 @@ int draft_deepest(const struct draft *d);                           // depth of 
 // Whether node, token (n), as in struct advance, go from the root down, each token the next node's, the last one free.
 bool draft_is_path(const struct draft *d, const int32_t *node, const int32_t *token, int n, int vocab);
 
+// What a text says next, for a drafter that is asked how well it would have guessed (`speclab heads`): its draft is then
+// this very chain, as deep as its drafts go, and of each token it says how many others it found likelier.
+enum { NOT_ASKED = -1 };
+struct forced {
+    int n;
+    const int32_t *token; // (n) behind the root
+    int *rank;            // (n) 0: the likeliest, of equals the lowest id; the vocabulary's size: it has no such token
+};
+
 struct request {
     int slot; // which of the sequences being decoded; keys any state of theirs
     int n;
-    const int32_t *token; // (n) the whole sequence, the root last
-    struct rng *rng;      // the only source of chance, the drafter's included
-    struct draft *draft;  // holds the root; the drafter grows it
-    int depth;            // a guess deeper than this cannot be used: the text would be over. May be 0
+    const int32_t *token;        // (n) the whole sequence, the root last
+    struct rng *rng;             // the only source of chance, the drafter's included
+    struct draft *draft;         // holds the root; the drafter grows it
+    int depth;                   // a guess deeper than this cannot be used: the text would be over. May be 0
+    const struct forced *forced; // NULL, but for a drafter that is examined; one without rows of its own lets rank be
 };
 
 // token[i] came after draft node node[i], and row i of features is the target's hidden state at

@@ -136,6 +136,8 @@ static int deepest(const struct grower *g, const struct request *r)
 {
     const struct grow_shape *s = g->shape;
     const int most = levels(s) < r->depth ? levels(s) : r->depth;
+    if (r->forced != NULL)
+        return most < r->forced->n ? most : r->forced->n;
     if (s->o.nodes > 0)
         return most;
     int64_t n = 1, level = 1;
@@ -153,6 +155,7 @@ static int deepest(const struct grower *g, const struct request *r)
 void grow_begin(struct grower *g, const struct request *r)
 {
     g->n = 1;
+    g->forced = r->forced != NULL;
     g->at[0] = (struct candidate){ .parent = -1, .token = r->draft->token[0], .node = 0 };
     g->frontier[0] = 0;
     g->n_frontier = deepest(g, r) > 0 ? 1 : 0;
@@ -165,6 +168,8 @@ int grow_wanted(const struct grower *g, int c)
     int k = 0;
     if (depth >= levels(s))
         return 0;
+    if (g->forced)
+        return 1;
     if (s->tree.n == 0)
         k = s->o.nodes > 0 ? s->o.top : width(s, depth);
     for (int node = 1; node < s->tree.n; node++)
@@ -229,6 +234,12 @@ void grow_likeliest(struct grower *g, int c, const int32_t *token, const float *
         if (fixed >= 0)
             add(g, c, token[i], CHOSEN, fixed, g->at[c].score + (double)(log_p[i] < 0 ? log_p[i] : 0));
     }
+}
+
+void grow_forced(struct grower *g, int c, int32_t token)
+{
+    assert(g->forced);
+    add(g, c, token, CHOSEN, 0, 0);
 }
 
 // The m best of candidates order[0..n) by score, the earlier one among equals (so that no child outranks its parent),

@@ -72,6 +72,7 @@ struct grower {
     struct candidate *at; // (room)
     int *frontier;        // (room) candidates whose rows are wanted next
     int n_frontier;
+    bool forced;    // the draft is the chain that the request says
     int *order;     // (room) work
     double *weight; // (vocab) work
 };
@@ -94,6 +95,8 @@ void grow_children(struct grower *g, int c, const float *row, const struct reque
 // The same for CHOSEN children, from the k likeliest tokens and their log-probabilities: as many as grow_wanted says, and
 // as many more as may be no tokens (live).
 void grow_likeliest(struct grower *g, int c, const int32_t *token, const float *log_p, int k, int live);
+// The same for a forced draft: the text's own next token.
+void grow_forced(struct grower *g, int c, int32_t token);
 int grow_wanted(const struct grower *g, int c); // the likeliest tokens that c's children are among; 0: it has none
 bool grow_level(struct grower *g, const struct request *r); // false: nothing more to ask
 void grow_end(struct grower *g, struct draft *d);

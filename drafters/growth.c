@@ -122,6 +122,28 @@ static const float *row_after(struct growth *g, struct growth_slot *s, int c, in
     return s->after[c];
 }
 
+static int32_t id_of(const struct growth *g, int x)
+{
+    return g->target_id != NULL ? g->target_id[x] : x;
+}
+
+// How many tokens the drafter finds likelier than the text's own, and goes on from that.
+static void force(struct growth *g, struct growth_slot *s, int row, const struct request *r)
+{
+    const int c = s->grower.frontier[0], depth = s->grower.at[c].depth;
+    const int32_t token = r->forced->token[depth];
+    int above = 0, x = 0;
+    g->env.backend->download(g->env.backend, g->host, tensor_rows(g->logits, row, 1).data,
+                             (size_t)g->vocab * sizeof(float));
+    while (x < g->vocab && id_of(g, x) != token)
+        x++;
+    for (int i = 0; x < g->vocab && i < g->vocab; i++)
+        if (id_of(g, i) < g->live)
+            above += g->host[i] > g->host[x] || (g->host[i] == g->host[x] && i < x);
+    r->forced->rank[depth] = x < g->vocab ? above : g->target_vocab;
+    grow_forced(&s->grower, c, token);
+}
+
 static void to_target(const struct growth *g, int rows)
 {
     for (int i = 0; g->target_id != NULL && i < rows * g->k; i++)
@@ -142,7 +164,9 @@ bool growth_children(struct growth *g, const struct request *r, int n, const int
         struct growth_slot *s = &g->slot[r[i].slot];
         for (int f = 0; f < s->grower.n_frontier; f++) {
             const int c = s->grower.frontier[f], row = first[i] + f * stride;
-            if (likeliest)
+            if (s->grower.forced)
+                force(g, s, row, &r[i]);
+            else if (likeliest)
                 grow_likeliest(&s->grower, c, g->best + (size_t)row * (size_t)g->k,
                                g->best_log_p + (size_t)row * (size_t)g->k, g->k, g->live);
             else

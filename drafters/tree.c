@@ -160,6 +160,68 @@ bool tree_read(const char *text, const char *beside, struct tree *to, struct err
     return ok;
 }
 
+static struct path path_of(const struct tree *t, int node)
+{
+    struct path p = { .n = t->node[node].depth };
+    for (int i = p.n - 1; i >= 0; i--, node = t->node[node].parent)
+        p.rank[i] = (signed char)t->node[node].rank;
+    return p;
+}
+
+// The best path that is not there yet and whose beginning is; its product, 0: there is none.
+static double next_best(const struct tree *t, const double *product, const double *share, int depth, int ranks,
+                        struct path *best)
+{
+    double most = 0;
+    for (int node = 0; node < t->n; node++) {
+        const int d = t->node[node].depth, rank = tree_children(t, node); // ranks are taken in order
+        if (d >= depth || rank >= ranks || product[node] * share[d * ranks + rank] <= most)
+            continue;
+        most = product[node] * share[d * ranks + rank];
+        *best = path_of(t, node);
+        best->rank[best->n++] = (signed char)rank;
+    }
+    return most;
+}
+
+void tree_best(const double *share, int depth, int ranks, int nodes, struct tree *to)
+{
+    struct paths paths = { 0, xcalloc(MAX_NODES, sizeof(*paths.path)) };
+    struct tree *t = xcalloc(1, sizeof(*t)); // in the order in which nodes are found
+    double product[MAX_NODES] = { 1 };
+    struct error ignored;
+    assert(depth <= TREE_DEPTH && ranks <= TREE_RANKS && nodes < MAX_NODES);
+    t->n = 1;
+    t->node[0] = (struct tree_node){ -1, 0, 0 };
+    while (t->n <= nodes) {
+        struct path p;
+        product[t->n] = next_best(t, product, share, depth, ranks, &p);
+        if (product[t->n] <= 0)
+            break;
+        t->node[t->n] = (struct tree_node){ (short)find(t, &p, p.n - 1), p.rank[p.n - 1], (short)p.n };
+        t->n++;
+        paths.path[paths.n++] = p;
+    }
+    make_tree(&paths, "tree", to, &ignored); // cannot fail: beginnings are there
+    free(paths.path);
+    free(t);
+}
+
+char *tree_write(const struct tree *t)
+{
+    char path[TREE_DEPTH * 4 + 2], *text = xstrdup("[");
+    for (int node = 1; node < t->n; node++) {
+        const struct path p = path_of(t, node);
+        write_path(&p, path, sizeof(path));
+        char *longer = xformat("%s%s%s", text, node > 1 ? ", " : "", path);
+        free(text);
+        text = longer;
+    }
+    char *closed = xformat("%s]", text);
+    free(text);
+    return closed;
+}
+
 int tree_deepest(const struct tree *t)
 {
     return t->n > 0 ? t->node[t->n - 1].depth : 0;

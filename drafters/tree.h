@@ -25,6 +25,11 @@ extern const struct published_tree published_trees[]; // ends with { NULL, NULL 
 // or as "tree" in an object, as `speclab heads` writes it). beside: folder that relative names start from; may be NULL.
 // Paths may stand in any order; each one's beginning must be there.
 bool tree_read(const char *text, const char *beside, struct tree *to, struct error *err);
+// The tree of `nodes` guesses that reaches deepest on average, if a guess of rank r after d tokens that stood is right with
+// probability share[d * ranks + r], whatever stands there: of every path the product, best first (Cai et al. 2024, section
+// 2.3.3). Fewer nodes where there are no more paths of a positive product. Never a sibling before a likelier one.
+void tree_best(const double *share, int depth, int ranks, int nodes, struct tree *to);
+char *tree_write(const struct tree *t); // as a JSON list of paths; free() it
 int tree_deepest(const struct tree *t);
 int tree_children(const struct tree *t, int node); // how many
 bool tree_has_gaps(const struct tree *t);          // siblings whose ranks are not 0, 1, 2, ...: such can only be chosen

@@ -22,6 +22,7 @@ static const struct {
     { "quantize", "the model at another precision", command_quantize },
     { "inflate", "a larger model that computes the same function", command_inflate },
     { "exact", "prove rules exact, and put a pair's texts to the test", command_exact },
+    { "heads", "how well drafters guess texts that are known, by depth and rank", command_heads },
     { "list", "drafters, rules and sampling stages with their options", command_list },
 };
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };

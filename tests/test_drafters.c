@@ -65,7 +65,7 @@ static struct request request(struct told *t, int slot, int room, int depth)
     t->node_token[0] = t->token[t->n - 1];
     t->node_parent[0] = -1;
     t->node_drawn[0] = CHOSEN;
-    return (struct request){ slot, t->n, t->token, &t->rng.rng, &t->draft, depth };
+    return (struct request){ slot, t->n, t->token, &t->rng.rng, &t->draft, depth, NULL };
 }
 
 static void announce_prompt(struct pair *p, int slot, struct told *t)

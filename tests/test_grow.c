@@ -150,7 +150,7 @@ static struct request request(struct bench *b, struct rng *rng, int room, int de
     b->token[0] = b->root = 1;
     b->parent[0] = -1;
     b->drawn[0] = CHOSEN;
-    return (struct request){ 0, 1, &b->root, rng, &b->draft, depth };
+    return (struct request){ 0, 1, &b->root, rng, &b->draft, depth, NULL };
 }
 
 // Total variation between the text's law and the target's. No address comes twice.

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "drafters/tree.h"
+#include "exact/instance.h"
 #include "tests/check.h"
 
 // Nodes on each level, as the papers' repositories have them.
@@ -124,13 +125,76 @@ static void what_is_no_tree_is_refused(void **unused)
     }
 }
 
+// Of all trees of n guesses, two deep and three wide, none reaches deeper than tree_best's.
+static double reached(const struct tree *t, const double *share, int ranks)
+{
+    double product[MAX_NODES] = { 1 }, sum = 0;
+    for (int node = 1; node < t->n; node++) {
+        const struct tree_node *a = &t->node[node];
+        product[node] = product[a->parent] * share[(a->depth - 1) * ranks + a->rank];
+        sum += product[node];
+    }
+    return sum;
+}
+
+static void no_tree_reaches_deeper_than_the_best_one(void **unused)
+{
+    (void)unused;
+    enum { RANKS = 3, PATHS = RANKS + RANKS * RANKS };
+    uint64_t dice = 1;
+    for (int round = 0; round < 20; round++) {
+        double share[2 * RANKS];
+        for (int i = 0; i < 2 * RANKS; i++) // the likelier more often
+            share[i] = (double)(splitmix(&dice) >> 11) * 0x1p-53 / (1 + i % RANKS) / (1 + i % RANKS);
+        for (int d = 0; d < 2; d++)
+            for (int r = 1; r < RANKS; r++)
+                if (share[d * RANKS + r] > share[d * RANKS + r - 1])
+                    share[d * RANKS + r] = share[d * RANKS + r - 1];
+        double best[PATHS + 1] = { 0 };
+        for (int set = 0; set < 1 << PATHS; set++) {
+            double sum = 0;
+            int n = 0;
+            bool whole = true;
+            for (int i = 0; i < PATHS; i++) {
+                if (!(set >> i & 1))
+                    continue;
+                const int parent = (i - RANKS) / RANKS;
+                n++;
+                sum += i < RANKS ? share[i] : share[parent] * share[RANKS + (i - RANKS) % RANKS];
+                whole = whole && (i < RANKS || (set >> parent & 1));
+            }
+            if (whole && sum > best[n])
+                best[n] = sum;
+        }
+        for (int n = 1; n <= PATHS; n++) {
+            static struct tree t, again;
+            struct error err;
+            tree_best(share, 2, RANKS, n, &t);
+            assert_int_equal(t.n, n + 1);
+            assert_true(reached(&t, share, RANKS) > best[n] * (1 - 1e-12));
+            char *text = tree_write(&t);
+            assert_true(tree_read(text, NULL, &again, &err));
+            assert_memory_equal(&t, &again, sizeof(t));
+            free(text);
+        }
+    }
+}
+
+static void what_never_happens_is_in_no_tree(void **unused)
+{
+    (void)unused;
+    static struct tree t;
+    const double share[] = { 0.5, 0.2, 0, 0 };
+    tree_best(share, 2, 2, 9, &t);
+    assert_int_equal(t.n, 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_trees_are_as_published),
-        cmocka_unit_test(a_list_may_stand_in_any_order),
-        cmocka_unit_test(a_file_has_a_list_or_an_object_with_it),
-        cmocka_unit_test(what_is_no_tree_is_refused),
+        cmocka_unit_test(published_trees_are_as_published),         cmocka_unit_test(a_list_may_stand_in_any_order),
+        cmocka_unit_test(a_file_has_a_list_or_an_object_with_it),   cmocka_unit_test(what_is_no_tree_is_refused),
+        cmocka_unit_test(no_tree_reaches_deeper_than_the_best_one), cmocka_unit_test(what_never_happens_is_in_no_tree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

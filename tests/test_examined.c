@@ -1,0 +1,155 @@
+// test_examined.c - `speclab heads`: how well drafters guess texts that are known, and the tree that follows.
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "drafters/tree.h"
+#include "experiments/experiment.h"
+#include "experiments/heads_run.h"
+#include "tests/check.h"
+#include "tests/child.h"
+#include "tests/experiments.h"
+#include "tests/pairs.h"
+#include "tests/tiny.h"
+
+#define HEAD \
+    "name: examined\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: talks.jsonl, chat: chatml}\n" \
+    "limits: {new_tokens: 24, context: 320}\nseed: 5\n"
+#define CELLS(sampling, drafter) HEAD "cells:\n  sampling: [" sampling "]\n  drafter: [" drafter "]\n"
+
+static bool keep(void *self, const char *shown, const struct heads_seen *seen, struct error *err)
+{
+    (void)shown, (void)err;
+    *(struct heads_seen *)self = *seen;
+    return true;
+}
+
+static struct heads_seen examined(const char *text, int64_t tokens)
+{
+    struct error err;
+    struct heads_seen seen = { .depth = -1 };
+    FILE *nowhere = fopen("/dev/null", "we");
+    const struct heads_plan plan = { .tokens = tokens, .out = nowhere, .each = keep, .self = &seen };
+    struct experiment *e = load(text);
+    if (!heads_run(e, &plan, &err))
+        fail_msg("%s", err.text);
+    experiment_free(e);
+    fclose(nowhere);
+    return seen;
+}
+
+static void a_target_that_drafts_for_itself_is_always_right(void **unused)
+{
+    (void)unused;
+    const struct heads_seen s =
+        examined(CELLS("{temperature: 0}", "{kind: small, model: target.gguf, tokens: 4}"), 100);
+    assert_int_equal(s.depth, 4);
+    assert_int_equal(s.places[0], 100);
+    for (int d = 0; d < 4; d++) {
+        assert_true(s.places[d] > 80 && s.places[d] <= 100);
+        assert_int_equal(s.ranked[d][0], s.places[d]);
+    }
+}
+
+// A model that reads the text itself finds at one place what it finds when it is asked from the place before: depths differ
+// by the first place of each text alone. Whoever went on from another token, or another row, would find something else.
+static void what_it_finds_deeper_is_what_it_finds_from_there(void **unused)
+{
+    (void)unused;
+    const struct heads_seen s =
+        examined(CELLS("{temperature: 1}", "{kind: small, model: draft.gguf, tokens: 3, pick: likeliest}"), 2 * 24);
+    int64_t found = 0;
+    assert_int_equal(s.depth, 3);
+    for (int d = 0; d + 1 < 3; d++) {
+        assert_int_equal(s.places[d] - s.places[d + 1], s.texts);
+        for (int r = 0; r < HEADS_RANKS; r++) {
+            assert_true(s.ranked[d][r] >= s.ranked[d + 1][r]);
+            found += s.ranked[d][r];
+        }
+    }
+    assert_true(found > 0 && s.ranked[0][0] < s.places[0]);
+}
+
+static void every_head_answers_as_deep_as_its_drafts_go(void **unused)
+{
+    (void)unused;
+    char *target = tiny_path("target.gguf"), *draft = tiny_path("draft.gguf");
+    pair_heads_make(target, draft);
+    static const char *const drafters[] = {
+        "{kind: medusa, weights: draft.gguf.medusa, tokens: 3}",
+        "{kind: medusa, weights: draft.gguf.medusa, tree: mc_sim_7b_63, pick: likeliest}",
+        "{kind: eagle, weights: draft.gguf.eagle, nodes: 9, top: 3, tokens: 4, pick: likeliest}",
+        "{kind: eagle3, weights: draft.gguf.eagle3, widths: [2, 2]}",
+    };
+    const int depth[] = { 3, 4, 4, 2 };
+    for (int i = 0; i < 4; i++) {
+        char *text = xformat(HEAD "cells:\n  sampling: [{temperature: 1}]\n  drafter: [%s]\n", drafters[i]);
+        const struct heads_seen s = examined(text, 60);
+        assert_int_equal(s.depth, depth[i]);
+        assert_int_equal(s.places[0], 60);
+        assert_true(i == 3 ? s.unknown > 0 && s.unknown < 60 : s.unknown == 0); // two tokens of three it does not know
+        free(text);
+    }
+    free(target);
+    free(draft);
+}
+
+static void a_lookup_has_nothing_to_examine(void **unused)
+{
+    (void)unused;
+    const struct heads_seen s = examined(CELLS("{temperature: 0}", "ngram"), 50);
+    assert_int_equal(s.depth, -1); // nothing was told
+}
+
+static void the_command_writes_a_tree_that_a_drafter_reads(void **unused)
+{
+    (void)unused;
+    if (!child_is_there())
+        skip();
+    struct error err;
+    write_file("one.yaml", CELLS("{temperature: 1}", "{kind: small, model: draft.gguf, tokens: 3, pick: likeliest}"));
+    struct said s =
+        child_run("heads %s/one.yaml --tokens 40 --tree 9 --out %s/tree.json", tiny_directory(), tiny_directory());
+    said_insist(&s, "heads");
+    assert_non_null(strstr(s.out, "The tree of 9 guesses that goes deepest: [[0], "));
+    said_free(&s);
+    static struct tree t;
+    char *path = tiny_path("tree.json");
+    if (!tree_read(path, NULL, &t, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(t.n, 10);
+    free(path);
+    const struct heads_seen seen =
+        examined(CELLS("{temperature: 1}", "{kind: small, model: draft.gguf, tree: tree.json, pick: likeliest}"), 20);
+    assert_int_equal(seen.depth, tree_deepest(&t));
+}
+
+static void mistakes_are_said_in_a_sentence(void **unused)
+{
+    (void)unused;
+    if (!child_is_there())
+        skip();
+    write_file("two.yaml", CELLS("{temperature: 1}, {temperature: 0}", "{kind: small, model: draft.gguf}"));
+    write_file("plain.yaml", CELLS("{temperature: 1}", "none"));
+    child_refuses(2, "FILE.yaml", "heads");
+    child_refuses(2, "--tree", "heads x.yaml --tree 0");
+    child_refuses(2, "absent.yaml", "heads absent.yaml");
+    char *none = words_with("heads %s/plain.yaml", tiny_directory());
+    child_refuses(1, "no drafter but `none`", none);
+    free(none);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_target_that_drafts_for_itself_is_always_right),
+        cmocka_unit_test(what_it_finds_deeper_is_what_it_finds_from_there),
+        cmocka_unit_test(every_head_answers_as_deep_as_its_drafts_go),
+        cmocka_unit_test(a_lookup_has_nothing_to_examine),
+        cmocka_unit_test(the_command_writes_a_tree_that_a_drafter_reads),
+        cmocka_unit_test(mistakes_are_said_in_a_sentence),
+    };
+    return cmocka_run_group_tests(tests, make_files, remove_files);
+}
