@@ -12,6 +12,7 @@
 #include "experiments/command_line.h"
 #include "experiments/commands.h"
 #include "experiments/engine.h"
+#include "experiments/inspect_head.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/probe.h"
 #include "models/kv_cache.h"
@@ -29,6 +30,7 @@ struct kind { // tensors of one type
 
 struct inspect {
     long long context, threads;
+    const char *target; // of a head; NULL: it is a model that is inspected
     bool json, tensors, no_probe;
     struct precision precision;
 
@@ -368,9 +370,12 @@ static void print_json(const struct inspect *in)
 static const char about[] =
     "Says what a checkpoint is: its shape, tokenizer and chat, its tensors by type, what its cache takes, what a pass of\n"
     "one token computes and reads, and, with the speed of memory measured on the spot (about two seconds), how many\n"
-    "tokens a second that allows. Every weight is checked; one that is missing, misshapen or not a number is an error.\n";
+    "tokens a second that allows. Every weight is checked; one that is missing, misshapen or not a number is an error.\n"
+    "With --target it is a speculator's head that is named (Medusa's, EAGLE's or EAGLE-3's): says which kind, what it\n"
+    "reads of that model, and whether it fits. Of neither the weights are read then.\n";
 
 static const char examples[] = "  speclab inspect smollm2-135m-instruct\n"
+                               "  speclab inspect EAGLE3-LLaMA3.1-Instruct-8B --target Llama-3.1-8B-Instruct\n"
                                "  speclab inspect target.gguf --context 4096 --json --no-probe\n";
 
 int command_inspect(int argc, char **argv)
@@ -382,6 +387,7 @@ int command_inspect(int argc, char **argv)
         { "tensors", FLAG_ON, &in.tensors, NULL, "list them all, under Hugging Face's names", 0, 0 },
         { "threads", FLAG_INT, &in.threads, "N", "that read memory; preset: one for each processor", 1, 1024 },
         PRECISION_FLAGS(in.precision),
+        { "target", FLAG_TEXT, &in.target, "MODEL", "of a head: the model that it is for", 0, 0 },
         { "no-probe", FLAG_ON, &in.no_probe, NULL, "do not measure memory", 0, 0 },
         { "json", FLAG_ON, &in.json, NULL, "one object, all numbers in full", 0, 0 },
         { 0 },
@@ -393,7 +399,9 @@ int command_inspect(int argc, char **argv)
     if (status != GO_ON)
         return status;
 
-    if (!gather(&in, operand[0], &err)) {
+    if (in.target != NULL) {
+        status = inspect_head(operand[0], in.target, in.json, &err) ? 0 : command_fail(&u, &err);
+    } else if (!gather(&in, operand[0], &err)) {
         status = command_fail(&u, &err);
     } else if (in.json) {
         print_json(&in);

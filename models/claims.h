@@ -16,6 +16,7 @@ struct weights;
 struct claims {
     struct backend *backend; // borrowed, as the next two are
     struct weights *weights;
+    bool looking;      // names, shapes and types are checked and nothing else: no number is read, no backend needed
     struct kept *kept; // packed weights of an earlier time; NULL: nobody asked for them
     enum activations activations;
     size_t bytes, bytes_by_type[TYPES]; // of what was claimed, but for tables

@@ -36,8 +36,10 @@ static bool read_architecture(struct source *s, struct model_config *c)
     const struct json *family = json_get(s->config, "model_type"), *classes = json_get(s->config, "architectures");
     if (strcmp(json_text(family), "llama") != 0)
         return refuse(s, "model_type", "\"llama\"", family);
-    if (!json_is_null(classes) &&
-        (json_count(classes) != 1 || strcmp(json_text(json_at(classes, 0)), "LlamaForCausalLM") != 0))
+    const char *class = json_text(json_at(classes, 0));
+    // Medusa-2 trains the model along with its heads, and stores both in one directory.
+    if (!json_is_null(classes) && (json_count(classes) != 1 ||
+                                   (strcmp(class, "LlamaForCausalLM") != 0 && strcmp(class, "MedusaModelLlama") != 0)))
         return refuse(s, "architectures", "[\"LlamaForCausalLM\"]", classes);
     snprintf(c->architecture, sizeof(c->architecture), "llama");
     return true;

@@ -17,7 +17,8 @@
 struct eagle {
     struct head files;
     struct eagle_config config;
-    const struct model *target;
+    const struct model *target;   // NULL: it is only looked at
+    const struct model_shape *of; // the target's
     struct backend *backend;
     struct claims claims;
     struct model_shape shape;
@@ -65,7 +66,7 @@ static bool claim_layers(struct eagle *e, struct error *err)
 
 static bool claim_fc_norms(struct eagle *e, struct error *err)
 {
-    const int n = e->config.taps.n, width = model_shape(e->target)->width;
+    const int n = e->config.taps.n, width = e->of->width;
     if (e->config.norm_before_fc)
         return claim_vector(&e->claims, "input_norm.weight", (int64_t)n * width, &e->fc_norm[0], err);
     for (int i = 0; e->config.fc_norm && i < n; i++) {
@@ -81,8 +82,7 @@ static bool claim_eagle3(struct eagle *e, struct error *err)
 {
     struct claims *c = &e->claims;
     const int64_t width = e->shape.width;
-    return claim_matrix(c, "fc.weight", width, (int64_t)e->config.taps.n * model_shape(e->target)->width, &e->fc,
-                        err) &&
+    return claim_matrix(c, "fc.weight", width, (int64_t)e->config.taps.n * e->of->width, &e->fc, err) &&
            claim_vector(c, "layers.0.hidden_norm.weight", width, &e->hidden_norm, err) &&
            claim_vector(c, "norm.weight", width, &e->norm, err) && claim_fc_norms(e, err);
 }
@@ -96,7 +96,7 @@ static bool claim_eagle(struct eagle *e, struct error *err)
 // The embedding and the head: its own where it brings one, else the target's, if that fits.
 static bool claim_ends(struct eagle *e, struct error *err)
 {
-    const struct model_shape *target = model_shape(e->target);
+    const struct model_shape *target = e->of;
     const struct weights *w = e->files.weights;
     if (weights_has(w, "embed_tokens.weight")) {
         if (!claim_table(&e->claims, "embed_tokens.weight", e->config.layers.vocab, e->shape.width, &e->embedding, err))
@@ -164,7 +164,7 @@ static bool make(struct eagle *e, struct tensor *t, int64_t width, struct error 
 
 static bool make_room(struct eagle *e, struct error *err)
 {
-    const int64_t width = e->shape.width, of_target = model_shape(e->target)->width;
+    const int64_t width = e->shape.width, of_target = e->of->width;
     return (scratch_create(&e->scratch, e->backend, &e->shape, e->rows) ||
             fail(err, "%s: no room for a pass of %d rows of an EAGLE head", e->backend->name, e->rows)) &&
            make(e, &e->embedded, width, err) && make(e, &e->state, width, err) && make(e, &e->pair, 2 * width, err) &&
@@ -186,8 +186,8 @@ static bool load(struct eagle *e, struct error *err)
                                      .norm_eps = c->norm_eps };
     return claim_rope(&e->claims, c, NULL, &e->shape.inverse_frequency, err) &&
            (is_eagle3(e) ? claim_eagle3(e, err) : claim_eagle(e, err)) && claim_layers(e, err) && claim_ends(e, err) &&
-           read_vocabulary(e, err) && refuse_what_is_left(e, err) && make_room(e, err) &&
-           e->backend->sync(e->backend, err);
+           read_vocabulary(e, err) && refuse_what_is_left(e, err) &&
+           (e->claims.looking || (make_room(e, err) && e->backend->sync(e->backend, err)));
 }
 
 struct eagle *eagle_open(const char *path, const struct model *target, struct backend *b, const struct eagle_setup *s,
@@ -195,19 +195,40 @@ struct eagle *eagle_open(const char *path, const struct model *target, struct ba
 {
     struct eagle *e = xcalloc(1, sizeof(*e));
     e->target = target;
+    e->of = model_shape(target);
     e->backend = b;
     e->rows = s->rows;
     bool ok = head_open(&e->files, path, s->kind, s->kind == HEAD_EAGLE ? "drafter eagle" : "drafter eagle3", err);
     if (ok) {
         e->claims = (struct claims){ .backend = b, .weights = e->files.weights, .activations = s->activations };
         e->hash = weights_hash(e->files.weights);
-        ok = eagle_config_read(&e->config, &e->files, model_shape(target), s, err) &&
-             claims_settle(&e->claims, path, err) && load(e, err);
+        ok = eagle_config_read(&e->config, &e->files, e->of, s, err) && claims_settle(&e->claims, path, err) &&
+             load(e, err);
     }
     if (ok)
         return e;
     eagle_close(e);
     return NULL;
+}
+
+bool eagle_fits(const char *path, const struct model_shape *target, const struct eagle_setup *s,
+                struct head_facts *facts, struct error *err)
+{
+    struct eagle *e = xcalloc(1, sizeof(*e));
+    e->of = target;
+    bool ok = head_open(&e->files, path, s->kind, "inspect", err);
+    e->claims = (struct claims){ .weights = e->files.weights, .looking = true };
+    ok = ok && eagle_config_read(&e->config, &e->files, target, s, err) && load(e, err);
+    *facts =
+        (struct head_facts){ .vocab = e->config.draft_vocab,
+                             .width = e->shape.width,
+                             .own_head = e->files.weights != NULL && weights_has(e->files.weights, "lm_head.weight"),
+                             .own_embedding =
+                                 e->files.weights != NULL && weights_has(e->files.weights, "embed_tokens.weight"),
+                             .taps = e->config.taps,
+                             .bytes = e->claims.bytes };
+    eagle_close(e);
+    return ok;
 }
 
 void eagle_close(struct eagle *e)
@@ -216,9 +237,10 @@ void eagle_close(struct eagle *e)
         return;
     struct tensor *room[] = { &e->embedded, &e->state, &e->pair, &e->wide, &e->piece };
     claims_release(&e->claims);
-    for (size_t i = 0; i < sizeof(room) / sizeof(*room); i++)
+    for (size_t i = 0; e->backend != NULL && i < sizeof(room) / sizeof(*room); i++)
         e->backend->release(e->backend, room[i]->data);
-    scratch_destroy(&e->scratch, e->backend);
+    if (e->backend != NULL)
+        scratch_destroy(&e->scratch, e->backend);
     head_close(&e->files);
     free(e->block);
     free(e->target_id);

@@ -35,6 +35,8 @@ struct eagle_setup {
 // not, is an error that says both numbers.
 struct eagle *eagle_open(const char *path, const struct model *target, struct backend *b, const struct eagle_setup *s,
                          struct error *err);
+bool eagle_fits(const char *path, const struct model_shape *target, const struct eagle_setup *s,
+                struct head_facts *facts, struct error *err);
 void eagle_close(struct eagle *e); // NULL is fine
 
 struct taps eagle_taps(const struct eagle *e); // the states of the target that it reads

@@ -6,7 +6,9 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "models/eagle.h"
 #include "models/files.h"
+#include "models/medusa.h"
 #include "models/weights.h"
 
 const char *const head_kinds[] = { "a Medusa head", "an EAGLE head", "an EAGLE-3 head" };
@@ -18,7 +20,7 @@ static char *own_name(const char *stored)
         const char *from, *to;
     } begins[] = {
         { "medusa_head.", "" },       { "medusa_heads.", "" }, { "model.midlayer.", "layers.0." },
-        { "midlayer.", "layers.0." }, { "fusion_fc.", "fc." }, { "model.", "" },
+        { "midlayer.", "layers.0." }, { "fusion_fc.", "fc." }, { "transformer.", "layers.0." }, { "model.", "" },
     };
     for (size_t i = 0; i < sizeof(begins) / sizeof(*begins); i++) {
         const size_t n = strlen(begins[i].from);
@@ -94,11 +96,26 @@ bool head_open(struct head *h, const char *path, enum head_kind wanted, const ch
               (h->weights = weights_open_files(file, own_name, err)) != NULL && find_kind(h, err);
     free(file);
     h->speculators = !json_is_null(json_get(h->config, "speculators_model_type"));
-    if (ok && h->kind != wanted)
+    if (ok && what != NULL && h->kind != wanted)
         ok = fail(err, "%s: expected %s, found %s in %s", what, head_kinds[wanted], head_kinds[h->kind], path);
     if (!ok)
         head_close(h);
     return ok;
+}
+
+bool head_fits(const char *path, const struct model_shape *target, enum head_kind *kind, struct head_facts *facts,
+               struct error *err)
+{
+    struct head h;
+    if (!head_open(&h, path, HEAD_MEDUSA, NULL, err))
+        return false;
+    *kind = h.kind;
+    head_close(&h);
+    if (*kind == HEAD_MEDUSA)
+        return medusa_fits(path, target, facts, err);
+    // Of what an option can say there is always one that can be run; which is right only its accuracy shows.
+    const struct eagle_setup setup = { .kind = *kind, .norm_before_residual = SAID_TRUE };
+    return eagle_fits(path, target, &setup, facts, err);
 }
 
 void head_close(struct head *h)

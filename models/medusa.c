@@ -22,14 +22,15 @@ struct medusa_head {
 
 struct medusa {
     struct head files;
-    const struct model *target;
+    const struct model *target;   // NULL: it is only looked at
+    const struct model_shape *of; // the target's
     struct backend *backend;
     struct claims claims;
     struct medusa_head head[MOST_HEADS];
     int heads, layers, width, vocab;
-    int32_t *target_id; // (vocab); NULL
-    bool one_out;       // all heads have the first one's
-    struct tensor z, h; // (rows, width)
+    int32_t *target_id;    // (vocab); NULL
+    bool own_out, one_out; // W_out is not the target's; all heads have the first one's
+    struct tensor z, h;    // (rows, width)
     uint64_t hash;
 };
 
@@ -65,7 +66,7 @@ static void count(struct medusa *m, const struct names *names)
 // A shortened vocabulary: which of the target's ids each row of logits is.
 static bool read_map(struct medusa *m, struct error *err)
 {
-    const int live = model_shape(m->target)->vocab;
+    const int live = m->of->vocab;
     if (!weights_has(m->files.weights, "token_map"))
         return true;
     int64_t *id = xcalloc((size_t)m->vocab, sizeof(*id));
@@ -94,7 +95,7 @@ static bool claim_head(struct medusa *m, const struct names *names, int head, bo
 
 static bool fits(struct medusa *m, const struct names *names, bool own_out, struct error *err)
 {
-    const struct model_shape *s = model_shape(m->target);
+    const struct model_shape *s = m->of;
     int64_t rows, width = 0;
     char name[64];
     if (weights_shape(m->files.weights, name_of(name, names->weight, 0, 0), &rows, &width) && width != s->width)
@@ -131,14 +132,14 @@ static bool load(struct medusa *m, int rows, struct error *err)
     const struct names *names = vllm ? &vllm_names : &medusa_names;
     char name[64];
     count(m, names);
-    const bool own_out = weights_has(m->files.weights, name_of(name, names->out, 0, m->layers));
+    const bool own_out = m->own_out = weights_has(m->files.weights, name_of(name, names->out, 0, m->layers));
     m->one_out = vllm && !weights_has(m->files.weights, name_of(name, names->out, 1, m->layers));
     if (!fits(m, names, own_out, err))
         return false;
     for (int h = 0; h < m->heads; h++)
         if (!claim_head(m, names, h, own_out, err))
             return false;
-    return make_room(m, rows, err) && m->backend->sync(m->backend, err);
+    return m->claims.looking || (make_room(m, rows, err) && m->backend->sync(m->backend, err));
 }
 
 struct medusa *medusa_open(const char *path, const struct model *target, struct backend *b, enum activations a,
@@ -146,6 +147,7 @@ struct medusa *medusa_open(const char *path, const struct model *target, struct 
 {
     struct medusa *m = xcalloc(1, sizeof(*m));
     m->target = target;
+    m->of = model_shape(target);
     m->backend = b;
     bool ok = head_open(&m->files, path, HEAD_MEDUSA, "drafter medusa", err);
     if (ok) {
@@ -159,13 +161,32 @@ struct medusa *medusa_open(const char *path, const struct model *target, struct 
     return NULL;
 }
 
+bool medusa_fits(const char *path, const struct model_shape *target, struct head_facts *facts, struct error *err)
+{
+    struct medusa *m = xcalloc(1, sizeof(*m));
+    m->of = target;
+    bool ok = head_open(&m->files, path, HEAD_MEDUSA, "inspect", err);
+    m->claims = (struct claims){ .weights = m->files.weights, .looking = true };
+    ok = ok && load(m, 0, err);
+    *facts = (struct head_facts){ .heads = m->heads,
+                                  .vocab = m->vocab,
+                                  .width = m->width,
+                                  .own_head = m->own_out,
+                                  .taps = { 1, { FINAL_STATE } },
+                                  .bytes = m->claims.bytes };
+    medusa_close(m);
+    return ok;
+}
+
 void medusa_close(struct medusa *m)
 {
     if (m == NULL)
         return;
     claims_release(&m->claims);
-    m->backend->release(m->backend, m->z.data);
-    m->backend->release(m->backend, m->h.data);
+    if (m->backend != NULL) {
+        m->backend->release(m->backend, m->z.data);
+        m->backend->release(m->backend, m->h.data);
+    }
     head_close(&m->files);
     free(m->target_id);
     free(m);

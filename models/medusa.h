@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "core/tensor.h"
+#include "models/head.h"
 
 struct backend;
 struct error;
@@ -19,6 +20,7 @@ struct model;
 // target's is an error that says both.
 struct medusa *medusa_open(const char *path, const struct model *target, struct backend *b, enum activations a,
                            int rows, struct error *err);
+bool medusa_fits(const char *path, const struct model_shape *target, struct head_facts *facts, struct error *err);
 void medusa_close(struct medusa *m); // NULL is fine
 int medusa_heads(const struct medusa *m);
 int medusa_vocab(const struct medusa *m); // of its rows of logits

@@ -1,0 +1,8 @@
+// inspect_head.h - `speclab inspect HEAD --target MODEL`: what a speculator's head is, and whether it fits.
+#pragma once
+#include <stdbool.h>
+
+struct error;
+
+// Of neither a number is read but those of a reduced vocabulary: checkpoints of any size are answered at once.
+bool inspect_head(const char *head, const char *target, bool json, struct error *err);
