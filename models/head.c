@@ -19,8 +19,13 @@ static char *own_name(const char *stored)
     static const struct {
         const char *from, *to;
     } begins[] = {
-        { "medusa_head.", "" },       { "medusa_heads.", "" }, { "model.midlayer.", "layers.0." },
-        { "midlayer.", "layers.0." }, { "fusion_fc.", "fc." }, { "transformer.", "layers.0." }, { "model.", "" },
+        { "medusa_head.", "" },
+        { "medusa_heads.", "" },
+        { "model.midlayer.", "layers.0." },
+        { "midlayer.", "layers.0." },
+        { "fusion_fc.", "fc." },
+        { "transformer.", "layers.0." },
+        { "model.", "" },
     };
     for (size_t i = 0; i < sizeof(begins) / sizeof(*begins); i++) {
         const size_t n = strlen(begins[i].from);
