@@ -32,14 +32,18 @@ static void create_slot(struct growth *g, struct growth_slot *s)
         s->after[c] = xcalloc(width, sizeof(float));
 }
 
+static int32_t id_of(const struct growth *g, int x)
+{
+    return g->target_id != NULL ? g->target_id[x] : x;
+}
+
 // How many of the likeliest may have to be passed over: ids that are no tokens. Nobody has more of them that are likely.
 static int padding(const struct growth *g)
 {
     enum { LIKELY = 16 };
     int n = 0;
-    while (n < LIKELY && n < g->vocab &&
-           (g->target_id != NULL ? g->target_id[g->vocab - 1 - n] : g->vocab - 1 - n) >= g->live)
-        n++;
+    for (int x = g->vocab - 1; x >= 0 && n < LIKELY; x--)
+        n += id_of(g, x) >= g->live;
     return n;
 }
 
@@ -120,11 +124,6 @@ static const float *row_after(struct growth *g, struct growth_slot *s, int c, in
     download(g, s->after[c], row);
     sampling_row(g->env.sampling, s->after[c], g->target_id != NULL ? g->target_vocab : g->vocab, g->live, &before);
     return s->after[c];
-}
-
-static int32_t id_of(const struct growth *g, int x)
-{
-    return g->target_id != NULL ? g->target_id[x] : x;
 }
 
 // How many tokens the drafter finds likelier than the text's own, and goes on from that.

@@ -25,7 +25,7 @@ struct growth {
     struct grow_shape shape;
     struct drafter_env env;
     int vocab, target_vocab;  // of the rows of logits; of the target's
-    const int32_t *target_id; // (vocab) of the drafter's ids, ascending, borrowed; NULL: they are the target's own
+    const int32_t *target_id; // (vocab) of the drafter's ids, no two alike, borrowed; NULL: they are the target's own
     int live;                 // ids of the target from here on are no tokens
     struct growth_slot *slot; // (env.slots)
     struct tensor logits;     // (slots * frontier, vocab) on env.backend; the drafter sets its rows

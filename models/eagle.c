@@ -41,11 +41,6 @@ static bool is_eagle3(const struct eagle *e)
     return e->files.kind == HEAD_EAGLE3;
 }
 
-static bool claim_optional(struct eagle *e, const char *name, int64_t width, struct tensor *to, struct error *err)
-{
-    return !weights_has(e->files.weights, name) || claim_vector(&e->claims, name, width, to, err);
-}
-
 static bool claim_layers(struct eagle *e, struct error *err)
 {
     e->block = xcalloc((size_t)e->shape.layers, sizeof(*e->block));
@@ -60,6 +55,11 @@ static bool claim_layers(struct eagle *e, struct error *err)
         };
         if (!claim_block(&e->claims, &what, &e->shape, &e->block[l], err))
             return false;
+        char bias[64];
+        snprintf(bias, sizeof(bias), "%sself_attn.q_proj.bias", prefix);
+        if (e->config.layers.attention_bias && !weights_has(e->files.weights, bias))
+            return fail(err, "%s: there is no tensor %s, and %s says that there are biases", e->files.path, bias,
+                        e->files.config_path);
     }
     return true;
 }
@@ -89,8 +89,13 @@ static bool claim_eagle3(struct eagle *e, struct error *err)
 
 static bool claim_eagle(struct eagle *e, struct error *err)
 {
+    const bool there = weights_has(e->files.weights, "fc.bias");
+    if (e->config.fc_bias == SAID_TRUE && !there)
+        return fail(err, "%s: there is no tensor fc.bias, and %s says that there is", e->files.path,
+                    e->files.config_path);
     return claim_matrix(&e->claims, "fc.weight", e->shape.width, 2 * (int64_t)e->shape.width, &e->fc, err) &&
-           claim_optional(e, "fc.bias", e->shape.width, &e->fc_bias, err);
+           (!there || e->config.fc_bias == SAID_FALSE ||
+            claim_vector(&e->claims, "fc.bias", e->shape.width, &e->fc_bias, err));
 }
 
 // The embedding and the head: its own where it brings one, else the target's, if that fits.
@@ -133,6 +138,12 @@ static bool read_vocabulary(struct eagle *e, struct error *err)
             ok = fail(err, "%s: tensors d2t and t2d disagree about token %lld", e->files.path, (long long)id);
         else
             e->target_id[i] = (int32_t)id;
+    }
+    for (int k = 0, i = 0; k < all && ok && mask; k++) {
+        while (i < n && e->target_id[i] < k)
+            i++;
+        if (there[k] != 0 && (i == n || e->target_id[i] != k))
+            ok = fail(err, "%s: tensors d2t and t2d disagree about token %d", e->files.path, k);
     }
     free(offset);
     free(there);

@@ -83,10 +83,14 @@ static bool fits(struct eagle_config *c, const struct head *h, const struct mode
 {
     const bool first = h->kind == HEAD_EAGLE;
     int64_t rows, width;
+    const int64_t of_target = target->width;
     if (c->layers.vocab != target->vocab)
         return fail(err, "%s: a head for %d tokens, and the target has %d", h->path, c->layers.vocab, target->vocab);
     if (!weights_shape(h->weights, "fc.weight", &rows, &width))
         return fail(err, "%s: there is no tensor fc.weight", h->path);
+    if (!first && width % of_target == 0 && width / of_target != c->taps.n && c->layers.width == target->width)
+        return fail(err, "%s: fc.weight reads the states of %lld layers, and %s names %d", h->path,
+                    (long long)(width / of_target), h->config_path, c->taps.n);
     if (first ? c->layers.width != target->width : width != (int64_t)c->taps.n * target->width)
         return fail(err, "%s: a head for targets of width %lld, and this one has %d", h->path,
                     (long long)(first ? c->layers.width : width / c->taps.n), target->width);
@@ -103,6 +107,12 @@ bool eagle_config_read(struct eagle_config *c, const struct head *h, const struc
         return false;
     const struct fields f = { h->config_path, "", h->config, err };
     c->draft_vocab = c->layers.vocab;
+    const char *bias = h->speculators ? "fusion_bias" : "bias";
+    bool said = false;
+    if (!fields_bool(&f, bias, &said))
+        return false;
+    if (!json_is_null(json_get(h->config, bias)))
+        c->fc_bias = said ? SAID_TRUE : SAID_FALSE;
     if (h->kind == HEAD_EAGLE3 && (!fields_int(&f, "draft_vocab_size", false, 1, c->layers.vocab, &c->draft_vocab) ||
                                    !read_layer_ids(c, &f, target->layers, s->layer_ids) ||
                                    !read_norms(c, &f, h->speculators, s->norm_before_residual)))

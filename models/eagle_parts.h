@@ -7,6 +7,7 @@ struct eagle_config {
     struct model_config layers; // path borrowed
     int draft_vocab;
     struct taps taps;
+    enum tri fc_bias;          // EAGLE: what is said of fc's bias
     bool norm_before_residual; // EAGLE-3: what attention is added to
     bool norm_before_fc;       // one norm over the states side by side
     bool fc_norm;              // one for each of them

@@ -1,8 +1,10 @@
 #include "models/medusa.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -71,9 +73,15 @@ static bool read_map(struct medusa *m, struct error *err)
         return true;
     int64_t *id = xcalloc((size_t)m->vocab, sizeof(*id));
     m->target_id = xcalloc((size_t)m->vocab, sizeof(*m->target_id));
-    bool ok = weights_whole(m->files.weights, "token_map", m->vocab, 0, live - 1, id, err);
-    for (int i = 0; i < m->vocab; i++)
+    bool ok = weights_whole(m->files.weights, "token_map", m->vocab, 0, live - 1, id, err),
+         *seen = xcalloc((size_t)live, 1);
+    for (int i = 0; i < m->vocab && ok; i++) {
+        ok = !seen[id[i]] ||
+             fail(err, "%s: tensor token_map: token %lld stands there twice", m->files.path, (long long)id[i]);
+        seen[id[i]] = true;
         m->target_id[i] = (int32_t)id[i];
+    }
+    free(seen);
     free(id);
     return ok;
 }
@@ -107,11 +115,31 @@ static bool fits(struct medusa *m, const struct names *names, bool own_out, stru
         return true;
     if (!weights_shape(m->files.weights, name_of(name, names->out, 0, m->layers), &rows, &width))
         return fail(err, "%s: there is no tensor %s", m->files.path, name);
-    const bool shortened = weights_has(m->files.weights, "token_map");
+    int64_t one, mapped = 0;
+    const bool shortened = weights_shape(m->files.weights, "token_map", &one, &mapped);
+    if (shortened && mapped != rows)
+        return fail(err, "%s: output for %lld tokens beside a token_map of %lld; expected as many", m->files.path,
+                    (long long)rows, (long long)mapped);
     if (shortened ? rows > s->vocab : rows != s->vocab)
         return fail(err, "%s: a head for %lld tokens, and the target has %d", m->files.path, (long long)rows, s->vocab);
     m->vocab = (int)rows;
     return read_map(m, err);
+}
+
+// What belongs to heads and was not asked for: one is missing before it, or it has a layer more than the first. Beside the
+// heads of a Medusa-2 model the model itself may stand.
+static bool refuse_what_is_left(const struct medusa *m, struct error *err)
+{
+    const bool model = weights_has(m->files.weights, "embed_tokens.weight");
+    const char *name;
+    for (size_t i = 0; (name = weights_unused(m->files.weights, i)) != NULL; i++) {
+        const bool of_heads =
+            isdigit((unsigned char)*name) || strncmp(name, "blocks.", 7) == 0 || strncmp(name, "lm_heads.", 9) == 0;
+        if (of_heads || !model)
+            return fail(err, "%s: tensor %s: %d heads of %d layers, as head 0 has them, have no such thing",
+                        m->files.path, name, m->heads, m->layers);
+    }
+    return true;
 }
 
 static bool make_room(struct medusa *m, int rows, struct error *err)
@@ -139,7 +167,17 @@ static bool load(struct medusa *m, int rows, struct error *err)
     for (int h = 0; h < m->heads; h++)
         if (!claim_head(m, names, h, own_out, err))
             return false;
+    if (!refuse_what_is_left(m, err))
+        return false;
     return m->claims.looking || (make_room(m, rows, err) && m->backend->sync(m->backend, err));
+}
+
+// vLLM's converter may write a factor for the logits.
+static bool is_plain(const struct medusa *m, struct error *err)
+{
+    const struct json *scale = json_get(m->files.config, "logit_scale");
+    return json_is_null(scale) || json_number(scale) == 1 ||
+           fail(err, "%s: logit_scale: expected 1, found %g", m->files.config_path, json_number(scale));
 }
 
 struct medusa *medusa_open(const char *path, const struct model *target, struct backend *b, enum activations a,
@@ -149,7 +187,7 @@ struct medusa *medusa_open(const char *path, const struct model *target, struct 
     m->target = target;
     m->of = model_shape(target);
     m->backend = b;
-    bool ok = head_open(&m->files, path, HEAD_MEDUSA, "drafter medusa", err);
+    bool ok = head_open(&m->files, path, HEAD_MEDUSA, "drafter medusa", err) && is_plain(m, err);
     if (ok) {
         m->claims = (struct claims){ .backend = b, .weights = m->files.weights, .activations = a };
         m->hash = weights_hash(m->files.weights);
