@@ -15,6 +15,7 @@
 #include "models/safetensors.h"
 #include "tests/check.h"
 #include "tests/files.h"
+#include "tests/tiny.h"
 
 enum { MOST = 64 };
 
@@ -147,6 +148,57 @@ void heads_write_eagle(const char *directory, const struct head_shape *s)
     finish(c, directory, config);
     free(config);
     free(numbers);
+}
+
+// In place of the last one's numbers: a model's own tensor, column i times scale[i] (NULL: as it is).
+static void copy(struct contents *c, const struct tiny *from, const char *name, const float *scale)
+{
+    int64_t rows, width;
+    char *full = xformat("model.%s", name);
+    float *value = tiny_tensor(from, full, &rows, &width);
+    struct safetensor *t = add(c, "F32", sizeof(float), rows > 1 ? rows : 0, width, name);
+    for (int64_t i = 0; i < rows * width; i++)
+        ((float *)(uintptr_t)t->data)[i] = value[i] * (scale != NULL ? scale[i % width] : 1);
+    free(value);
+    free(full);
+}
+
+void heads_write_eagle_of(const char *directory, const struct tiny *target)
+{
+    static const char *const parts[] = { "self_attn.o_proj.weight", "mlp.gate_proj.weight", "mlp.up_proj.weight",
+                                         "mlp.down_proj.weight", "post_attention_layernorm.weight" };
+    struct contents *c = xcalloc(1, sizeof(*c));
+    int64_t rows, width;
+    float *embedding = tiny_tensor(target, "model.embed_tokens.weight", &rows, &width);
+    float *norm = tiny_tensor(target, "model.layers.0.input_layernorm.weight", &(int64_t){ 0 }, &(int64_t){ 0 });
+    double squares = 0;
+    for (int64_t i = 0; i < rows * width; i++)
+        squares += (double)embedding[i] * (double)embedding[i] / (double)(rows * width);
+    for (int64_t i = 0; i < width; i++)
+        norm[i] /= (float)sqrt(squares);
+    float *fc = (float *)(uintptr_t)add(c, "F32", sizeof(float), width, 2 * width, "fc.weight")->data;
+    for (int64_t i = 0; i < width; i++)
+        fc[i * 2 * width + i] = 1;
+    copy(c, target, "layers.0.self_attn.q_proj.weight", norm);
+    copy(c, target, "layers.0.self_attn.k_proj.weight", norm);
+    copy(c, target, "layers.0.self_attn.v_proj.weight", norm);
+    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+        char *name = xformat("layers.0.%s", parts[i]);
+        copy(c, target, name, NULL);
+        free(name);
+    }
+    const struct head_shape s = { .width = target->width,
+                                  .vocab = target->vocab,
+                                  .heads = target->heads,
+                                  .kv_heads = target->kv_heads,
+                                  .head_dim = target->head_dim,
+                                  .hidden = target->hidden };
+    char *numbers = layer_json(&s), *config = xformat("{\"bias\": false, %s}", numbers);
+    finish(c, directory, config);
+    free(config);
+    free(numbers);
+    free(embedding);
+    free(norm);
 }
 
 static void vocabulary(struct contents *c, const struct head_shape *s)

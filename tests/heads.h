@@ -19,3 +19,7 @@ struct head_shape head_shape_of(
 void heads_write_medusa(const char *directory, const struct head_shape *s);
 void heads_write_eagle(const char *directory, const struct head_shape *s);
 void heads_write_eagle3(const char *directory, const struct head_shape *s);
+// An EAGLE head that is a little model's own layer, reading the token alone: of a model of one layer nearly the model itself
+// (the norms before attention and head, which EAGLE has not, are a factor that is about the same for every token).
+struct tiny;
+void heads_write_eagle_of(const char *directory, const struct tiny *target);

@@ -11,6 +11,7 @@
 #include "tests/check.h"
 #include "tests/child.h"
 #include "tests/experiments.h"
+#include "tests/heads.h"
 #include "tests/pairs.h"
 #include "tests/tiny.h"
 
@@ -96,6 +97,29 @@ static void every_head_answers_as_deep_as_its_drafts_go(void **unused)
     free(draft);
 }
 
+// Among 288 tokens a guess by chance is right once in 288.
+static void a_head_made_of_the_targets_layer_is_mostly_right(void **unused)
+{
+    (void)unused;
+    struct tiny one = tiny_usual;
+    one.layers = 1;
+    char *target = tiny_path("one"), *head = tiny_path("one.eagle");
+    tiny_write_hf(target, &one);
+    heads_write_eagle_of(head, &one);
+    const struct heads_seen s =
+        examined("name: examined\ntarget: {model: one}\nthreads: 1\nprompts: {file: talks.jsonl, chat: chatml}\n"
+                 "limits: {new_tokens: 24, context: 320}\ncells:\n  sampling: [{temperature: 0}]\n"
+                 "  drafter: [{kind: eagle, weights: one.eagle, tokens: 3, pick: likeliest}]\n",
+                 150);
+    for (int d = 0; d < 3; d++) {
+        print_message("    after %d right ones: %lld of %lld right\n", d, (long long)s.ranked[d][0],
+                      (long long)s.places[d]);
+        assert_true(s.ranked[d][0] * 4 > s.places[d]);
+    }
+    free(target);
+    free(head);
+}
+
 static void a_lookup_has_nothing_to_examine(void **unused)
 {
     (void)unused;
@@ -147,6 +171,7 @@ int main(void)
         cmocka_unit_test(a_target_that_drafts_for_itself_is_always_right),
         cmocka_unit_test(what_it_finds_deeper_is_what_it_finds_from_there),
         cmocka_unit_test(every_head_answers_as_deep_as_its_drafts_go),
+        cmocka_unit_test(a_head_made_of_the_targets_layer_is_mostly_right),
         cmocka_unit_test(a_lookup_has_nothing_to_examine),
         cmocka_unit_test(the_command_writes_a_tree_that_a_drafter_reads),
         cmocka_unit_test(mistakes_are_said_in_a_sentence),
