@@ -241,6 +241,16 @@ FROM run AS r LEFT JOIN steps AS s ON s.run = r.id AND r.drafter_kind <> 'none'
 LEFT JOIN acceptance AS a ON a.run = r.id AND s.trees = 0
 GROUP BY r.id;
 
+DROP VIEW IF EXISTS medusa;
+CREATE VIEW medusa AS
+-- The Medusa paper's names (Cai et al. 2024, section 3), over paired sequences. acceleration_rate: new tokens / steps.
+-- overhead: time of a step / time of a step of `none`. speedup = acceleration_rate / overhead.
+SELECT run, acceleration_rate, overhead, acceleration_rate / overhead AS speedup
+FROM (SELECT p.run, 1.0 * sum(q.new_tokens) / nullif(sum(q.steps), 0) AS acceleration_rate,
+             (1.0 * sum(q.decode_ns) / nullif(sum(q.steps), 0)) / (1.0 * sum(n.decode_ns) / nullif(sum(n.steps), 0)) AS overhead
+      FROM paired AS p JOIN sequence AS q ON q.id = p.sequence JOIN sequence AS n ON n.id = p.none
+      GROUP BY p.run);
+
 -- ---- what passes cost ----
 
 DROP VIEW IF EXISTS bench_pass;

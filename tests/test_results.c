@@ -122,6 +122,7 @@ static void a_run_of_none_has_no_acceptance(void **state)
         "SELECT acceptance_rate FROM run_summary WHERE run = ?",
         "SELECT speedup FROM run_summary WHERE run = ?",
         "SELECT tau FROM eagle WHERE run = ?",
+        "SELECT overhead FROM medusa WHERE run = ?",
         "SELECT rate FROM acceptance WHERE run = ?",
         "SELECT z FROM expected WHERE run = ?",
     };
@@ -246,7 +247,7 @@ static void speedup_is_of_paired_sequences_only(void **state)
 {
     struct scene *c = *state;
     for (int run = 0; run < MADE_RUNS; run++) {
-        double sum[4] = { 0 }, whole[4] = { 0 }, log_sum = 0, prompts = 0, alone = 0;
+        double sum[4] = { 0 }, whole[4] = { 0 }, steps[2] = { 0 }, log_sum = 0, prompts = 0, alone = 0;
         if (run == NONE || run == PAIR_NONE)
             continue;
         for (int64_t prompt = 0; prompt < 7; prompt++) {
@@ -263,6 +264,8 @@ static void speedup_is_of_paired_sequences_only(void **state)
                 own[1] += (double)q->row.decode_ns;
                 own[2] += n->row.new_tokens;
                 own[3] += (double)n->row.decode_ns;
+                steps[0] += q->row.n_steps;
+                steps[1] += n->row.n_steps;
                 whole[0] += q->row.new_tokens;
                 whole[1] += (double)(q->row.decode_ns + q->row.prefill_ns);
                 whole[2] += n->row.new_tokens;
@@ -278,6 +281,10 @@ static void speedup_is_of_paired_sequences_only(void **state)
         near(ask(c, run, "SELECT speedup FROM speed WHERE run = ?"), sum[0] / sum[1] / (sum[2] / sum[3]));
         near(ask(c, run, "SELECT end_to_end_speedup FROM speed WHERE run = ?"),
              whole[0] / whole[1] / (whole[2] / whole[3]));
+        near(ask(c, run, "SELECT acceleration_rate FROM medusa WHERE run = ?"), sum[0] / steps[0]);
+        near(ask(c, run, "SELECT overhead FROM medusa WHERE run = ?"), sum[1] / steps[0] / (sum[3] / steps[1]));
+        near(ask(c, run, "SELECT speedup FROM medusa WHERE run = ?"),
+             sum[0] / steps[0] / (sum[1] / steps[0] / (sum[3] / steps[1])));
         near(ask(c, run, "SELECT speedup_geometric FROM speed WHERE run = ?"), exp(log_sum / prompts));
         near(ask(c, run, "SELECT paired_prompts FROM speed WHERE run = ?"), prompts);
         near(ask(c, run, "SELECT unpaired_sequences FROM speed WHERE run = ?"), alone);
