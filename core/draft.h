@@ -68,7 +68,7 @@ int draft_deepest(const struct draft *d);                           // depth of 
 bool draft_is_path(const struct draft *d, const int32_t *node, const int32_t *token, int n, int vocab);
 
 // What a text says next, for a drafter that is asked how well it would have guessed (`speclab heads`): its draft is then
-// this very chain, as deep as its drafts go, and of each token it says how many others it found likelier.
+// this very chain, as far as its drafts go and have room, and of each token it says how many others it found likelier.
 enum { NOT_ASKED = -1 };
 struct forced {
     int n;

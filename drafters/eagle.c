@@ -54,6 +54,7 @@ static bool make(struct eagle_drafter *g, struct tensor *t, int64_t rows, int64_
 {
     void *data = g->backend->alloc(g->backend, (size_t)(rows * width) * sizeof(float));
     *t = tensor_of(data, F32, rows, width);
+    g->drafter.bytes += tensor_bytes(*t);
     return data != NULL || fail(err, "%s: no room for the states of an EAGLE head", g->backend->name);
 }
 
@@ -83,7 +84,7 @@ static bool make_room(struct eagle_drafter *g, const struct drafter_env *env, en
     kv.type = cache;
     g->cache = kv_create(g->backend, &kv, err);
     g->drafter.taps = eagle_taps(g->head);
-    g->drafter.bytes = eagle_bytes(g->head) + (g->cache != NULL ? kv_bytes(&kv) : 0);
+    g->drafter.bytes = g->growth.bytes + eagle_bytes(g->head) + (g->cache != NULL ? kv_bytes(&kv) : 0);
     g->token = xcalloc((size_t)g->rows, sizeof(int32_t));
     g->of = xcalloc((size_t)g->rows, sizeof(int32_t));
     g->parent = xcalloc((size_t)g->rows, sizeof(int32_t));
@@ -133,6 +134,8 @@ static struct drafter *create(const struct drafter_env *env, const struct eagle_
         g->drafter.weights = eagle_hash(g->head);
         g->drafter.settled[0] = (struct settled){ "activations", activations_names[eagle_activations(g->head)] };
         g->drafter.settled[1] = (struct settled){ "cache", type_facts[cache].name };
+        if (g->growth.tree != NULL)
+            g->drafter.settled[2] = (struct settled){ "tree", g->growth.tree };
         return &g->drafter;
     }
     eagle_destroy(&g->drafter);

@@ -9,7 +9,7 @@
 #include "core/memory.h"
 #include "sampling/rng.h"
 
-static int levels(const struct grow_shape *s)
+int grow_levels(const struct grow_shape *s)
 {
     return s->tree.n > 0 ? tree_deepest(&s->tree) : s->o.widths.n > 0 ? s->o.widths.n : s->o.tokens;
 }
@@ -47,7 +47,7 @@ static void measure_levels(struct grow_shape *s)
 {
     int64_t n = 1, level = 1;
     s->frontier = 1;
-    for (int d = 0; d < levels(s) && n <= MAX_NODES; d++) {
+    for (int d = 0; d < grow_levels(s) && n <= MAX_NODES; d++) {
         if (d > 0) {
             s->frontier = level > s->frontier ? (int)level : s->frontier;
             s->asked += (int)level;
@@ -135,7 +135,7 @@ void grower_destroy(struct grower *g)
 static int deepest(const struct grower *g, const struct request *r)
 {
     const struct grow_shape *s = g->shape;
-    const int most = levels(s) < r->depth ? levels(s) : r->depth;
+    const int most = grow_levels(s) < r->depth ? grow_levels(s) : r->depth;
     if (r->forced != NULL)
         return most < r->forced->n ? most : r->forced->n;
     if (s->o.nodes > 0)
@@ -166,7 +166,7 @@ int grow_wanted(const struct grower *g, int c)
     const struct grow_shape *s = g->shape;
     const int depth = g->at[c].depth;
     int k = 0;
-    if (depth >= levels(s))
+    if (depth >= grow_levels(s))
         return 0;
     if (g->forced)
         return 1;

@@ -81,6 +81,7 @@ struct grower {
 // tree_read's.
 bool grow_shape(struct grow_shape *to, const struct grow_options *o, const char *what, const char *beside,
                 struct error *err);
+int grow_levels(const struct grow_shape *s);       // how deep its drafts go
 unsigned grow_makes(const struct grow_options *o); // which drafts these are: enum takes
 
 void grower_create(struct grower *g, const struct grow_shape *shape, int vocab); // shape: borrowed

@@ -53,6 +53,7 @@ bool growth_create(struct growth *g, const struct grow_shape *shape, const struc
     *g = (struct growth){ .shape = *shape, .env = *env, .vocab = vocab, .target_id = target_id, .live = live };
     g->target_vocab = env->target != NULL ? model_shape(env->target)->vocab : vocab;
     const size_t frontier = (size_t)shape->frontier * (size_t)env->slots;
+    g->tree = shape->tree.n > 0 ? tree_write(&shape->tree) : NULL;
     g->k = shape->widest + padding(g) < vocab ? shape->widest + padding(g) : vocab;
     g->slot = xcalloc((size_t)env->slots, sizeof(*g->slot));
     for (int s = 0; s < env->slots; s++)
@@ -62,6 +63,9 @@ bool growth_create(struct growth *g, const struct grow_shape *shape, const struc
     g->host = xcalloc((size_t)vocab, sizeof(float));
     g->path = xcalloc((size_t)env->length + (size_t)shape->candidates + 1, sizeof(int32_t));
     void *logits = env->backend->alloc(env->backend, frontier * (size_t)vocab * sizeof(float));
+    g->bytes = frontier * (size_t)vocab * sizeof(float);
+    if (shape->o.pick != PICK_LIKELIEST)
+        g->bytes += (size_t)env->slots * (size_t)shape->candidates * (size_t)g->target_vocab * sizeof(float);
     g->logits = tensor_of(logits, F32, (int64_t)frontier, vocab);
     return logits != NULL || fail(err, "%s: no room for the logits of a draft", env->backend->name);
 }
@@ -78,6 +82,7 @@ void growth_destroy(struct growth *g)
         grower_destroy(&g->slot[s].grower);
     }
     g->env.backend->release(g->env.backend, g->logits.data);
+    free(g->tree);
     free(g->slot);
     free(g->best);
     free(g->best_log_p);

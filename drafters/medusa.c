@@ -30,11 +30,6 @@ struct medusa_drafter {
     int *first;                // (slots) row of each one's logits
 };
 
-static int deepest(const struct grow_shape *s)
-{
-    return s->tree.n > 0 ? tree_deepest(&s->tree) : s->o.widths.n > 0 ? s->o.widths.n : s->o.tokens;
-}
-
 static bool make(struct tensor *t, const struct drafter_env *env, struct error *err)
 {
     const int64_t width = model_shape(env->target)->width;
@@ -70,8 +65,8 @@ static bool open_heads(struct medusa_drafter *m, const struct drafter_env *env, 
     free(path);
     if (m->heads == NULL)
         return false;
-    if (deepest(shape) > medusa_heads(m->heads))
-        return fail(err, "drafter medusa: a draft %d deep needs as many heads, and %s has %d", deepest(shape),
+    if (grow_levels(shape) > medusa_heads(m->heads))
+        return fail(err, "drafter medusa: a draft %d deep needs as many heads, and %s has %d", grow_levels(shape),
                     o->weights, medusa_heads(m->heads));
     return true;
 }
@@ -97,8 +92,10 @@ static struct drafter *medusa_drafter_create(const struct drafter_env *env, cons
     m->drafter.nodes = shape.nodes;
     m->drafter.taps = (struct taps){ 1, { FINAL_STATE } };
     m->drafter.weights = medusa_hash(m->heads);
-    m->drafter.bytes = medusa_bytes(m->heads);
+    m->drafter.bytes = medusa_bytes(m->heads) + m->growth.bytes + tensor_bytes(m->state) + tensor_bytes(m->live);
     m->drafter.settled[0] = (struct settled){ "activations", activations_names[medusa_activations(m->heads)] };
+    if (m->growth.tree != NULL)
+        m->drafter.settled[1] = (struct settled){ "tree", m->growth.tree };
     return &m->drafter;
 }
 

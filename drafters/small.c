@@ -87,7 +87,8 @@ static bool make_room(struct small *g, const struct drafter_env *env, const stru
         return false;
     g->state = tensor_of(g->backend->alloc(g->backend, (size_t)env->slots * (size_t)width * sizeof(float)), F32,
                          env->slots, width);
-    g->drafter.bytes = model_bytes(g->model) + model_scratch_bytes(model_shape(g->model), (int)rows) + kv_bytes(&kv);
+    g->drafter.bytes =
+        g->growth.bytes + model_bytes(g->model) + model_scratch_bytes(model_shape(g->model), (int)rows) + kv_bytes(&kv);
     g->token = xcalloc(rows, sizeof(int32_t));
     g->of = xcalloc(rows, sizeof(int32_t));
     g->parent = xcalloc(rows, sizeof(int32_t));
@@ -124,6 +125,8 @@ static struct drafter *small_create(const struct drafter_env *env, const void *o
     if (open_model(g, env, o, shape.frontier * env->slots, err) && make_room(g, env, &shape, cache, err)) {
         g->drafter.settled[0] = (struct settled){ "activations", activations_names[model_activations(g->model)] };
         g->drafter.settled[1] = (struct settled){ "cache", type_facts[cache].name };
+        if (g->growth.tree != NULL)
+            g->drafter.settled[2] = (struct settled){ "tree", g->growth.tree };
         return &g->drafter;
     }
     small_destroy(&g->drafter);

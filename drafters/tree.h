@@ -27,7 +27,8 @@ extern const struct published_tree published_trees[]; // ends with { NULL, NULL 
 bool tree_read(const char *text, const char *beside, struct tree *to, struct error *err);
 // The tree of `nodes` guesses that reaches deepest on average, if a guess of rank r after d tokens that stood is right with
 // probability share[d * ranks + r], whatever stands there: of every path the product, best first (Cai et al. 2024, section
-// 2.3.3). Fewer nodes where there are no more paths of a positive product. Never a sibling before a likelier one.
+// 2.3.3), a sibling only behind all likelier ones: the best there is where shares do not rise with the rank. Fewer nodes
+// where none with a positive product is left.
 void tree_best(const double *share, int depth, int ranks, int nodes, struct tree *to);
 char *tree_write(const struct tree *t); // as a JSON list of paths; free() it
 int tree_deepest(const struct tree *t);

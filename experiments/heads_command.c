@@ -10,6 +10,7 @@
 #include "drafters/tree.h"
 #include "experiments/command_line.h"
 #include "experiments/commands.h"
+#include "experiments/cells.h"
 #include "experiments/experiment.h"
 #include "experiments/heads_run.h"
 #include "experiments/interrupt.h"
@@ -65,18 +66,20 @@ static bool best_tree(void *self, const char *shown, const struct heads_seen *se
     json_set(j, "drafter", json_new_text(shown));
     json_set(j, "places", json_new_int(seen->places[0]));
     json_set(j, "share", all);
-    bool ok = true;
+    bool ok;
     if (w->nodes > 0) {
         tree_best(share, seen->depth, HEADS_RANKS, (int)w->nodes, &tree);
+        if (tree.n == 1) {
+            json_free(j);
+            return fail(err, "%s: its likeliest token was never right, and no tree follows from that", shown);
+        }
         char *paths = tree_write(&tree);
         printf("  The tree of %d guesses that goes deepest: %s\n", tree.n - 1, paths);
         json_set(j, "tree", json_parse(paths, strlen(paths), "tree", err));
         free(paths);
     }
-    if (w->out != NULL && w->written++ > 0)
-        ok = fail(err, "--out %s: the experiment has several drafters and samplings, and a file has room for one",
-                  w->out);
-    ok = ok && (w->out == NULL || write_file(w->out, j, err));
+    w->written++;
+    ok = w->out == NULL || write_file(w->out, j, err);
     json_free(j);
     return ok;
 }
@@ -103,7 +106,15 @@ int command_heads(int argc, char **argv)
     const struct heads_plan plan = {
         .tokens = tokens, .out = stdout, .stop = interrupt_catch(), .each = best_tree, .self = &w
     };
-    const bool ok = heads_run(e, &plan, &err);
+    int drafters = 0;
+    for (int d = 0; d < e->drafter.n; d++)
+        drafters += !experiment_is_none(e, d);
+    bool ok = w.out == NULL || drafters * e->sampling.n <= 1 ||
+              fail(&err, "--out %s: %s has %d drafters and %d samplings, and a file has room for one of each", w.out,
+                   operand[0], drafters, e->sampling.n);
+    ok = ok && heads_run(e, &plan, &err);
+    if (ok && w.out != NULL && w.written == 0)
+        ok = fail(&err, "--out %s: nothing to write: no drafter has rows of its own", w.out);
     experiment_free(e);
     return ok ? command_done(&u) : command_fail(&u, &err);
 }

@@ -10,6 +10,7 @@
 #include "experiments/exact_cell.h"
 #include "models/model.h"
 #include "sampling/rng.h"
+#include "sampling/sampling.h"
 #include "verifier/verifier.h"
 
 struct heads {
@@ -117,11 +118,14 @@ static void forget(struct heads *h)
 static bool examine(struct heads *h, struct error *err)
 {
     bool ok = true;
-    for (int n = h->prompt; n < h->n && ok && h->seen.places[0] < h->plan->tokens; n++)
+    for (int n = h->prompt; n < h->n && ok && h->seen.places[0] < h->plan->tokens; n++) {
         ok = (h->plan->stop == NULL || *h->plan->stop == 0 || fail(err, "interrupted")) && read_up_to(h, n, err) &&
-             ask(h, n, err) && (h->asked || n > h->prompt + 1);
+             ask(h, n, err);
+        if (!h->asked && n > h->prompt) // behind a single token a head has no state yet
+            break;
+    }
     forget(h);
-    return ok || !h->asked;
+    return ok;
 }
 
 // ---- a drafter
@@ -170,10 +174,13 @@ static bool run_cell(struct heads *h, struct error *err)
     h->draft.parent = xcalloc((size_t)nodes, sizeof(int32_t));
     h->draft.drawn = xcalloc((size_t)nodes, sizeof(uint8_t));
     bool ok = true, more = true;
-    for (int64_t number = 0; ok && more; number++) {
+    // Without chance a prompt says the same again.
+    const int64_t most = sampling_is_greedy(&h->c.pairing.sampling) ? h->c.e->prompts.n : INT64_MAX;
+    for (int64_t number = 0; ok && more && number < most; number++) {
         ok = write_text(h, number, err) && examine(h, err);
         h->seen.texts++;
-        more = h->asked && h->seen.places[0] < h->plan->tokens;
+        const bool too_short = h->n <= h->prompt + 1 && number + 1 < h->c.e->prompts.n; // to know whether it answers
+        more = (h->asked || too_short) && h->seen.places[0] < h->plan->tokens;
     }
     if (ok)
         print(h);

@@ -399,9 +399,12 @@ int command_inspect(int argc, char **argv)
     if (status != GO_ON)
         return status;
 
+    const bool gathered = in.target == NULL && gather(&in, operand[0], &err);
     if (in.target != NULL) {
         status = inspect_head(operand[0], in.target, in.json, &err) ? 0 : command_fail(&u, &err);
-    } else if (!gather(&in, operand[0], &err)) {
+    } else if (in.model == NULL && inspect_is_head(operand[0])) {
+        status = usage_fail(&u, "%s: a head, which is for some model: say which with --target MODEL", operand[0]);
+    } else if (!gathered) {
         status = command_fail(&u, &err);
     } else if (in.json) {
         print_json(&in);

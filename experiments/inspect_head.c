@@ -51,6 +51,18 @@ static void print_json(const char *path, const char *target, enum head_kind kind
     json_free(j);
 }
 
+bool inspect_is_head(const char *name)
+{
+    struct error ignored;
+    struct head h;
+    char *path = model_path(name, NULL, &ignored);
+    const bool is = path != NULL && head_open(&h, path, HEAD_MEDUSA, NULL, &ignored);
+    if (is)
+        head_close(&h);
+    free(path);
+    return is;
+}
+
 bool inspect_head(const char *head, const char *target, bool json, struct error *err)
 {
     char *path = model_path(head, NULL, err), *of = path != NULL ? model_path(target, NULL, err) : NULL;

@@ -5,4 +5,6 @@
 struct error;
 
 // Of neither a number is read but those of a reduced vocabulary: checkpoints of any size are answered at once.
+// Whether this is a head: who inspects it as a model has forgotten --target.
+bool inspect_is_head(const char *name);
 bool inspect_head(const char *head, const char *target, bool json, struct error *err);

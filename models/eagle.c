@@ -212,7 +212,7 @@ struct eagle *eagle_open(const char *path, const struct model *target, struct ba
     bool ok = head_open(&e->files, path, s->kind, s->kind == HEAD_EAGLE ? "drafter eagle" : "drafter eagle3", err);
     if (ok) {
         e->claims = (struct claims){ .backend = b, .weights = e->files.weights, .activations = s->activations };
-        e->hash = weights_hash(e->files.weights);
+        e->hash = head_hash(&e->files);
         ok = eagle_config_read(&e->config, &e->files, e->of, s, err) && claims_settle(&e->claims, path, err) &&
              load(e, err);
     }
@@ -292,7 +292,11 @@ enum activations eagle_activations(const struct eagle *e)
 
 size_t eagle_bytes(const struct eagle *e)
 {
-    return e->claims.bytes + model_scratch_bytes(&e->shape, e->rows) + 2 * tensor_bytes(e->pair);
+    const struct tensor room[] = { e->embedding, e->embedded, e->state, e->pair, e->wide, e->piece };
+    size_t bytes = e->claims.bytes + model_scratch_bytes(&e->shape, e->rows);
+    for (size_t i = 0; i < sizeof(room) / sizeof(*room); i++)
+        bytes += room[i].data != NULL ? tensor_bytes(room[i]) : 0;
+    return bytes;
 }
 
 struct kv_shape eagle_kv_shape(const struct eagle *e, int slots, int length, int pending)

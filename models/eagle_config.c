@@ -24,7 +24,13 @@ static bool usual_layers(struct eagle_config *c, int layers, const char *path, s
 static bool read_layer_ids(struct eagle_config *c, const struct fields *f, int layers, enum layer_ids ids)
 {
     const struct json *outer = json_get(f->object, "eagle_config");
-    const struct json *list = json_get(json_is_null(outer) ? f->object : outer, "eagle_aux_hidden_state_layer_ids");
+    const struct json *inner = json_get(outer, "eagle_aux_hidden_state_layer_ids"),
+                      *own = json_get(f->object, "eagle_aux_hidden_state_layer_ids");
+    const struct json *list = json_is_null(inner) ? own : inner;
+    if (!json_is_null(outer) && !json_is_object(outer))
+        return fields_refuse(f, "eagle_config", "an object", outer);
+    if (!json_is_null(inner) && !json_is_null(own))
+        return fields_refuse(f, "eagle_aux_hidden_state_layer_ids", "nothing beside that of eagle_config", own);
     if (json_is_null(list))
         return usual_layers(c, layers, f->path, f->err);
     if (!json_is_array(list) || json_count(list) < 1 || json_count(list) > MAX_TAPS)
@@ -32,11 +38,13 @@ static bool read_layer_ids(struct eagle_config *c, const struct fields *f, int l
     c->taps.n = (int)json_count(list);
     for (int i = 0; i < c->taps.n; i++) {
         const struct json *v = json_at(list, (size_t)i);
-        const int64_t id = json_is_int(v) ? json_int(v) + (ids == LAYERS_LEFT) : -1;
-        if (id < 0 || id > layers)
+        const int most = ids == LAYERS_LEFT ? layers - 1 : layers;
+        if (!json_is_int(v))
+            return fields_refuse(f, "eagle_aux_hidden_state_layer_ids", "a list of layers' numbers", list);
+        if (json_int(v) < 0 || json_int(v) > most)
             return fail(f->err, "%s: eagle_aux_hidden_state_layer_ids: layer %lld, and the target has %d", f->path,
                         (long long)json_int(v), layers);
-        c->taps.layer[i] = (int)id;
+        c->taps.layer[i] = (int)json_int(v) + (ids == LAYERS_LEFT);
     }
     return true;
 }

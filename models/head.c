@@ -100,7 +100,11 @@ bool head_open(struct head *h, const char *path, enum head_kind wanted, const ch
     bool ok = read_config(h, err) && refuse_others(h, err) &&
               (h->weights = weights_open_files(file, own_name, err)) != NULL && find_kind(h, err);
     free(file);
-    h->speculators = !json_is_null(json_get(h->config, "speculators_model_type"));
+    const char *said = json_text(json_get(h->config, "speculators_model_type"));
+    h->speculators = *said != '\0';
+    if (ok && h->speculators && h->kind != (strcmp(said, "eagle3") == 0 ? HEAD_EAGLE3 : HEAD_EAGLE))
+        ok = fail(err, "%s: speculators_model_type: it says %s, and the tensors are those of %s", h->config_path, said,
+                  head_kinds[h->kind]);
     if (ok && what != NULL && h->kind != wanted)
         ok = fail(err, "%s: expected %s, found %s in %s", what, head_kinds[wanted], head_kinds[h->kind], path);
     if (!ok)
@@ -121,6 +125,17 @@ bool head_fits(const char *path, const struct model_shape *target, enum head_kin
     // Of what an option can say there is always one that can be run; which is right only its accuracy shows.
     const struct eagle_setup setup = { .kind = *kind, .norm_before_residual = SAID_TRUE };
     return eagle_fits(path, target, &setup, facts, err);
+}
+
+// FNV-1a.
+uint64_t head_hash(const struct head *h)
+{
+    uint64_t hash = weights_hash(h->weights);
+    char *text = h->config != NULL ? json_write(h->config) : xstrdup("");
+    for (const char *at = text; *at != '\0'; at++)
+        hash = (hash ^ (unsigned char)*at) * 0x100000001b3;
+    free(text);
+    return hash;
 }
 
 void head_close(struct head *h)

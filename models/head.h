@@ -7,6 +7,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include "models/model.h"
 
 struct error;
@@ -43,3 +44,4 @@ bool head_fits(const char *path, const struct model_shape *target, enum head_kin
 // is, if it is another kind. what: "drafter eagle", for messages; NULL: any kind will do.
 bool head_open(struct head *h, const char *path, enum head_kind wanted, const char *what, struct error *err);
 void head_close(struct head *h);
+uint64_t head_hash(const struct head *h); // of its tensors and of all that its configuration says

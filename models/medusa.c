@@ -11,6 +11,7 @@
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "models/claims.h"
+#include "models/fields.h"
 #include "models/head.h"
 #include "models/model.h"
 #include "models/weights.h"
@@ -154,8 +155,19 @@ static bool make_room(struct medusa *m, int rows, struct error *err)
     return true;
 }
 
+// vLLM's converter may write a factor for the logits.
+static bool is_plain(const struct medusa *m, struct error *err)
+{
+    const struct fields f = { m->files.config_path, "", m->files.config, err };
+    const struct json *scale = json_get(m->files.config, "logit_scale");
+    return json_is_null(scale) || (json_is_number(scale) && json_number(scale) == 1) ||
+           fields_refuse(&f, "logit_scale", "1", scale);
+}
+
 static bool load(struct medusa *m, int rows, struct error *err)
 {
+    if (!is_plain(m, err))
+        return false;
     const bool vllm = weights_has(m->files.weights, "blocks.0.layers.0.weight");
     const struct names *names = vllm ? &vllm_names : &medusa_names;
     char name[64];
@@ -172,14 +184,6 @@ static bool load(struct medusa *m, int rows, struct error *err)
     return m->claims.looking || (make_room(m, rows, err) && m->backend->sync(m->backend, err));
 }
 
-// vLLM's converter may write a factor for the logits.
-static bool is_plain(const struct medusa *m, struct error *err)
-{
-    const struct json *scale = json_get(m->files.config, "logit_scale");
-    return json_is_null(scale) || json_number(scale) == 1 ||
-           fail(err, "%s: logit_scale: expected 1, found %g", m->files.config_path, json_number(scale));
-}
-
 struct medusa *medusa_open(const char *path, const struct model *target, struct backend *b, enum activations a,
                            int rows, struct error *err)
 {
@@ -187,10 +191,10 @@ struct medusa *medusa_open(const char *path, const struct model *target, struct 
     m->target = target;
     m->of = model_shape(target);
     m->backend = b;
-    bool ok = head_open(&m->files, path, HEAD_MEDUSA, "drafter medusa", err) && is_plain(m, err);
+    bool ok = head_open(&m->files, path, HEAD_MEDUSA, "drafter medusa", err);
     if (ok) {
         m->claims = (struct claims){ .backend = b, .weights = m->files.weights, .activations = a };
-        m->hash = weights_hash(m->files.weights);
+        m->hash = head_hash(&m->files);
         ok = claims_settle(&m->claims, path, err) && load(m, rows, err);
     }
     if (ok)

@@ -9,8 +9,11 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "models/config.h"
+#include "models/files.h"
+#include "models/finite.h"
 #include "models/gguf.h"
 #include "models/safetensors.h"
+#include "models/torch.h"
 
 struct weight {
     char *name;       // Hugging Face's
@@ -29,8 +32,9 @@ struct weight {
 
 struct weights {
     char *path;
-    struct gguf *gguf; // one of the two
+    struct gguf *gguf; // one of the three
     struct safetensors *safetensors;
+    struct torch *torch;
     int head_dim;
     size_t n;
     struct weight *weight; // (n) sorted by name
@@ -86,6 +90,25 @@ bool weights_type(const char *dtype, enum type *to)
     return false;
 }
 
+static void add_tensor(struct weights *w, const struct safetensor *t, const char *file, char *name)
+{
+    struct weight *to = &w->weight[w->n++];
+    enum type type = F32;
+    to->name = name;
+    to->stored = xstrdup(t->name);
+    to->file = file;
+    to->known = weights_type(t->dtype, &type);
+    to->ggml = -1;
+    to->type_name = to->known ? type_facts[type].name : t->dtype;
+    to->in_file = t->data;
+    to->bytes = t->bytes;
+    int64_t rows = 1;
+    for (int d = 0; d + 1 < t->dims; d++)
+        if (__builtin_mul_overflow(rows, t->dim[d], &rows))
+            rows = 0; // can only be a tensor without elements
+    to->tensor = tensor_of((void *)(uintptr_t)t->data, type, rows, t->dims > 0 ? t->dim[t->dims - 1] : 1);
+}
+
 // rename: as weights_open_files'; NULL: names stay as they are.
 static bool find_safetensors(struct weights *w, weights_renamed *rename, struct error *err)
 {
@@ -96,25 +119,42 @@ static bool find_safetensors(struct weights *w, weights_renamed *rename, struct 
     for (size_t i = 0; i < safetensors_count(w->safetensors); i++) {
         const struct safetensor *t = safetensors_at(w->safetensors, i);
         char *name = rename != NULL ? rename(t->name) : xstrdup(t->name);
-        if (name == NULL)
-            continue;
-        struct weight *to = &w->weight[w->n++];
-        enum type type = F32;
-        to->name = name;
-        to->stored = xstrdup(t->name);
-        to->file = safetensors_file(w->safetensors, t->file);
-        to->known = weights_type(t->dtype, &type);
-        to->ggml = -1;
-        to->type_name = to->known ? type_facts[type].name : t->dtype;
-        to->in_file = t->data;
-        to->bytes = t->bytes;
-        int64_t rows = 1;
-        for (int d = 0; d + 1 < t->dims; d++)
-            if (__builtin_mul_overflow(rows, t->dim[d], &rows))
-                rows = 0; // can only be a tensor without elements
-        to->tensor = tensor_of((void *)(uintptr_t)t->data, type, rows, t->dims > 0 ? t->dim[t->dims - 1] : 1);
+        if (name != NULL)
+            add_tensor(w, t, safetensors_file(w->safetensors, t->file), name);
     }
     return true;
+}
+
+static bool find_torch(struct weights *w, weights_renamed *rename, struct error *err)
+{
+    w->torch = torch_open(w->path, err);
+    if (w->torch == NULL)
+        return false;
+    w->weight = xcalloc(torch_count(w->torch), sizeof(*w->weight));
+    for (size_t i = 0; i < torch_count(w->torch); i++) {
+        const struct safetensor *t = torch_at(w->torch, i);
+        char *name = rename(t->name);
+        if (name != NULL)
+            add_tensor(w, t, torch_file(w->torch, t->file), name);
+    }
+    return true;
+}
+
+// A directory that has both is read as safetensors.
+static bool is_torch(const char *path)
+{
+    static const char *const names[] = { "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
+                                         "pytorch_model.bin.index.json" };
+    if (!file_is_directory(path))
+        return !ends_with(path, ".safetensors");
+    for (int i = 0; i < 4; i++) {
+        char *file = xformat("%s/%s", path, names[i]);
+        const bool there = file_exists(file);
+        free(file);
+        if (there)
+            return i >= 2;
+    }
+    return false;
 }
 
 static int by_name(const void *a, const void *b)
@@ -150,7 +190,7 @@ struct weights *weights_open_files(const char *path, weights_renamed *rename, st
 {
     struct weights *w = xcalloc(1, sizeof(*w));
     w->path = xstrdup(path);
-    return opened(w, find_safetensors(w, rename, err), err);
+    return opened(w, is_torch(path) ? find_torch(w, rename, err) : find_safetensors(w, rename, err), err);
 }
 
 void weights_close(struct weights *w)
@@ -165,6 +205,7 @@ void weights_close(struct weights *w)
     free(w->weight);
     gguf_close(w->gguf);
     safetensors_close(w->safetensors);
+    torch_close(w->torch);
     free(w->path);
     free(w);
 }
@@ -188,57 +229,6 @@ bool weights_shape(const struct weights *w, const char *name, int64_t *rows, int
     *rows = t->tensor.rows;
     *width = t->tensor.width;
     return true;
-}
-
-// The first of n numbers, `step` bytes apart, whose exponent is all ones (infinite, not a number); -1: all are finite.
-static int64_t first_not_finite_16(const uint8_t *at, int64_t n, size_t step, uint16_t exponent)
-{
-    for (int64_t i = 0; i < n; i++, at += step) {
-        uint16_t bits;
-        memcpy(&bits, at, sizeof(bits));
-        if ((bits & exponent) == exponent)
-            return i;
-    }
-    return -1;
-}
-
-static int64_t first_not_finite_32(const uint8_t *at, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, at + 4 * i, sizeof(bits));
-        if ((bits & 0x7f800000) == 0x7f800000)
-            return i;
-    }
-    return -1;
-}
-
-// The row that holds a number that is not finite; -1: none does. Of a block only its scale can be one, and its minimum
-// where it has one: what else it holds are integers.
-static int64_t row_not_finite(const struct tensor *t)
-{
-    enum { F16_EXPONENT = 0x7c00, BF16_EXPONENT = 0x7f80 };
-    static const struct {
-        int n, at[2]; // float16 numbers of a block, and their places
-    } scales[TYPES] = {
-        [Q8_0] = { 1, { 0 } },    [Q4_0] = { 1, { 0 } },    [Q4_1] = { 2, { 0, 2 } }, [Q5_0] = { 1, { 0 } },
-        [Q5_1] = { 2, { 0, 2 } }, [Q4_K] = { 2, { 0, 2 } }, [Q5_K] = { 2, { 0, 2 } }, [Q6_K] = { 1, { 208 } },
-    };
-    int64_t elements = t->rows * t->width, bad = -1;
-    if (t->type == F32)
-        bad = first_not_finite_32(t->data, elements);
-    else if (t->type == F16)
-        bad = first_not_finite_16(t->data, elements, 2, F16_EXPONENT);
-    else if (t->type == BF16)
-        bad = first_not_finite_16(t->data, elements, 2, BF16_EXPONENT);
-    else {
-        const struct type_facts *f = &type_facts[t->type];
-        for (int i = 0; i < scales[t->type].n && bad < 0; i++)
-            bad = first_not_finite_16((const uint8_t *)t->data + scales[t->type].at[i], elements / f->block,
-                                      (size_t)f->bytes, F16_EXPONENT);
-        bad = bad < 0 ? bad : bad * f->block;
-    }
-    return bad < 0 ? -1 : bad / t->width;
 }
 
 // Moves rows (or a bias's numbers) from llama.cpp's order to Hugging Face's: of a head of size d, row 2i + s belongs at
@@ -326,7 +316,7 @@ bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t widt
     if (t == NULL)
         return false;
     if (!t->checked) {
-        int64_t bad = row_not_finite(&t->tensor);
+        int64_t bad = tensor_not_finite(&t->tensor);
         if (bad >= 0)
             return fail(err, "%s: tensor %s: row %" PRId64 " holds a number that is not finite", t->file, t->stored,
                         bad);

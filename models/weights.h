@@ -14,7 +14,7 @@ struct model_config;
 struct weights;
 
 struct weights *weights_open(const struct model_config *c, struct error *err);
-// Of files that are no model: a speculator's, a .safetensors file or a directory with one or with shards. rename: a tensor's
+// Of files that are no model: a speculator's, a .safetensors, .pt or .bin file, or a directory with one or with shards. rename: a tensor's
 // stored name as it is to be known, on the heap; NULL: it is left out.
 typedef char *weights_renamed(const char *stored);
 struct weights *weights_open_files(const char *path, weights_renamed *rename, struct error *err);

@@ -8,6 +8,8 @@
 #include "drafters/tree.h"
 #include "experiments/experiment.h"
 #include "experiments/heads_run.h"
+#include "models/files.h"
+#include "results/store.h"
 #include "tests/check.h"
 #include "tests/child.h"
 #include "tests/experiments.h"
@@ -150,6 +152,40 @@ static void the_command_writes_a_tree_that_a_drafter_reads(void **unused)
     assert_int_equal(seen.depth, tree_deepest(&t));
 }
 
+// What a file says is part of what a cell is, not what the file is called: a run with another tree or another configuration
+// of a head is another run, and two names for one tree are one.
+static void what_files_say_is_part_of_a_cell(void **unused)
+{
+    (void)unused;
+    static const char tree_cell[] =
+        CELLS("{temperature: 0}", "{kind: small, model: draft.gguf, tree: t.json, pick: likeliest}");
+    static const char same_cell[] =
+        CELLS("{temperature: 0}", "{kind: small, model: draft.gguf, tree: \"[[1], [0]]\", pick: likeliest}");
+    static const char head_cell[] = CELLS("{temperature: 0}", "{kind: eagle, weights: draft.gguf.eagle, tokens: 1}");
+    struct store *s = open_store("cells.db");
+    write_file("t.json", "[[0], [0, 0]]");
+    run(tree_cell, s);
+    run(tree_cell, s);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE drafter_kind = 'small'"), 1);
+    write_file("t.json", "[[0], [1]]");
+    run(tree_cell, s);
+    run(same_cell, s);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE drafter_kind = 'small'"), 2);
+    run(head_cell, s);
+    char *config = tiny_path("draft.gguf.eagle/config.json"), *text = file_text(config, NULL, &(struct error){ "" });
+    char *changed = xformat("{\"rope_theta\": 500000.0, %s", strchr(text, '{') + 1);
+    run(head_cell, s);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE drafter_kind = 'eagle'"), 1);
+    write_file("draft.gguf.eagle/config.json", changed);
+    run(head_cell, s);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE drafter_kind = 'eagle'"), 2);
+    write_file("draft.gguf.eagle/config.json", text);
+    store_close(s);
+    free(config);
+    free(text);
+    free(changed);
+}
+
 static void mistakes_are_said_in_a_sentence(void **unused)
 {
     (void)unused;
@@ -163,6 +199,32 @@ static void mistakes_are_said_in_a_sentence(void **unused)
     char *none = words_with("heads %s/plain.yaml", tiny_directory());
     child_refuses(1, "no drafter but `none`", none);
     free(none);
+    char *two = words_with("heads %s/two.yaml --out x.json", tiny_directory());
+    child_refuses(1, "1 drafters and 2 samplings", two);
+    free(two);
+    write_file("lookup.yaml", CELLS("{temperature: 1}", "ngram"));
+    struct said s = child_run("heads %s/lookup.yaml --out %s/x.json", tiny_directory(), tiny_directory());
+    assert_int_equal(s.status, 1);
+    assert_non_null(strstr(s.err, "nothing to write: no drafter has rows of its own"));
+    said_free(&s);
+    char *head = words_with("inspect %s/draft.gguf.eagle", tiny_directory());
+    child_refuses(2, "say which with --target MODEL", head);
+    free(head);
+}
+
+// A prompt of one token has no state behind it that a head could read: the next place has one.
+static void a_prompt_of_one_token_is_no_lookup(void **unused)
+{
+    (void)unused;
+    write_file("short.jsonl", "{\"question_id\": 1, \"category\": \"x\", \"input_ids\": [40]}\n");
+    const struct heads_seen s =
+        examined("name: examined\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: short.jsonl, chat: none}\n"
+                 "limits: {new_tokens: 24, context: 320, ignore_end: true}\ncells:\n  sampling: [{temperature: 0}]\n"
+                 "  drafter: [{kind: medusa, weights: draft.gguf.medusa, tokens: 2}]\n",
+                 500);
+    assert_int_equal(s.texts, 1); // and without chance it is not read twice
+    assert_int_equal(s.places[0], 23);
+    assert_int_equal(s.places[1], 22);
 }
 
 int main(void)
@@ -174,7 +236,9 @@ int main(void)
         cmocka_unit_test(a_head_made_of_the_targets_layer_is_mostly_right),
         cmocka_unit_test(a_lookup_has_nothing_to_examine),
         cmocka_unit_test(the_command_writes_a_tree_that_a_drafter_reads),
+        cmocka_unit_test(what_files_say_is_part_of_a_cell),
         cmocka_unit_test(mistakes_are_said_in_a_sentence),
+        cmocka_unit_test(a_prompt_of_one_token_is_no_lookup),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }

@@ -1,0 +1,55 @@
+#include "models/finite.h"
+
+#include <stdint.h>
+#include <string.h>
+
+// The first of n numbers, `step` bytes apart, whose exponent is all ones (infinite, not a number); -1: all are finite.
+static int64_t first_not_finite_16(const uint8_t *at, int64_t n, size_t step, uint16_t exponent)
+{
+    for (int64_t i = 0; i < n; i++, at += step) {
+        uint16_t bits;
+        memcpy(&bits, at, sizeof(bits));
+        if ((bits & exponent) == exponent)
+            return i;
+    }
+    return -1;
+}
+
+static int64_t first_not_finite_32(const uint8_t *at, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, at + 4 * i, sizeof(bits));
+        if ((bits & 0x7f800000) == 0x7f800000)
+            return i;
+    }
+    return -1;
+}
+
+// Of a block only its scale can be one, and its minimum where it has one: what else it holds
+// are integers.
+int64_t tensor_not_finite(const struct tensor *t)
+{
+    enum { F16_EXPONENT = 0x7c00, BF16_EXPONENT = 0x7f80 };
+    static const struct {
+        int n, at[2]; // float16 numbers of a block, and their places
+    } scales[TYPES] = {
+        [Q8_0] = { 1, { 0 } },    [Q4_0] = { 1, { 0 } },    [Q4_1] = { 2, { 0, 2 } }, [Q5_0] = { 1, { 0 } },
+        [Q5_1] = { 2, { 0, 2 } }, [Q4_K] = { 2, { 0, 2 } }, [Q5_K] = { 2, { 0, 2 } }, [Q6_K] = { 1, { 208 } },
+    };
+    int64_t elements = t->rows * t->width, bad = -1;
+    if (t->type == F32)
+        bad = first_not_finite_32(t->data, elements);
+    else if (t->type == F16)
+        bad = first_not_finite_16(t->data, elements, 2, F16_EXPONENT);
+    else if (t->type == BF16)
+        bad = first_not_finite_16(t->data, elements, 2, BF16_EXPONENT);
+    else {
+        const struct type_facts *f = &type_facts[t->type];
+        for (int i = 0; i < scales[t->type].n && bad < 0; i++)
+            bad = first_not_finite_16((const uint8_t *)t->data + scales[t->type].at[i], elements / f->block,
+                                      (size_t)f->bytes, F16_EXPONENT);
+        bad = bad < 0 ? bad : bad * f->block;
+    }
+    return bad < 0 ? -1 : bad / t->width;
+}
