@@ -13,6 +13,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "models/files.h"
+#include "models/weight_map.h"
 
 enum { LONGEST_HEADER = 100000000 }; // the limit of the safetensors library
 
@@ -210,59 +211,18 @@ static void sort(struct safetensors *s)
         qsort(s->tensor, s->n, sizeof(*s->tensor), by_name);
 }
 
-// Which file of the index a name stands for, opened when first met; -1: refused.
-static int shard_named(struct safetensors *s, const char *directory, const char *index, const struct json *name,
-                       struct error *err)
+static bool read_files(struct safetensors *s, const char *directory, const char *index, struct error *err)
 {
-    const char *file = json_text(name);
-    if (!json_is_text(name) || *file == '\0' || strlen(file) != json_text_length(name) || strchr(file, '/') != NULL ||
-        strcmp(file, "..") == 0 || strcmp(file, ".") == 0) {
-        fail(err, "%s: weight_map: expected the name of a file beside the index, found \"%s\"", index, file);
-        return -1;
+    struct weight_map *map = weight_map_read(index, err);
+    bool ok = map != NULL;
+    for (size_t i = 0; ok && i < weight_map_files(map); i++)
+        ok = read_file(s, add_file(s, xformat("%s/%s", directory, weight_map_file(map, i))), err);
+    if (ok) {
+        sort(s);
+        ok = weight_map_keep(map, directory, index, s->tensor, &s->n, err);
     }
-    size_t length = strlen(directory) + 1;
-    for (int i = 0; i < s->files; i++)
-        if (strcmp(s->file[i].path + length, file) == 0)
-            return i;
-    int i = add_file(s, xformat("%s/%s", directory, file));
-    return read_file(s, i, err) ? i : -1;
-}
-
-// Every tensor of the index must be in the file that the index names for it. A file may hold more: those are dropped.
-static bool check_index(struct safetensors *s, const char *directory, const char *index, const struct json *map,
-                        struct error *err)
-{
-    if (!json_is_object(map) || json_count(map) == 0)
-        return fail(err, "%s: expected an object \"weight_map\" with the names of tensors", index);
-    for (void *at = json_first(map); at != NULL; at = json_next(map, at))
-        if (shard_named(s, directory, index, json_value(at), err) < 0)
-            return false;
-
-    size_t kept = 0;
-    bool *found = xcalloc(s->n, sizeof(*found));
-    for (size_t i = 0; i < s->n; i++) {
-        const struct json *file = json_get(map, s->tensor[i].name);
-        found[i] =
-            json_is_text(file) && strcmp(s->file[s->tensor[i].file].path + strlen(directory) + 1, json_text(file)) == 0;
-        kept += found[i];
-    }
-    bool ok = kept == json_count(map);
-    kept = 0;
-    for (size_t i = 0; i < s->n; i++)
-        if (found[i])
-            s->tensor[kept++] = s->tensor[i];
-        else
-            free((void *)(uintptr_t)s->tensor[i].name);
-    s->n = kept;
-    free(found);
-    sort(s);
-    if (ok)
-        return true;
-    for (void *at = json_first(map); at != NULL; at = json_next(map, at))
-        if (safetensors_find(s, json_key(at)) == NULL)
-            return fail(err, "%s: tensor %s should be in %s/%s, and is not", index, json_key(at), directory,
-                        json_text(json_value(at)));
-    return fail(err, "%s: its weight_map and the files disagree", index);
+    weight_map_close(map);
+    return ok;
 }
 
 static bool open_directory(struct safetensors *s, const char *directory, struct error *err)
@@ -271,9 +231,7 @@ static bool open_directory(struct safetensors *s, const char *directory, struct 
     char *single = xformat("%s/model.safetensors", directory);
     bool ok;
     if (file_exists(index)) {
-        struct json *j = json_read(index, err);
-        ok = j != NULL && check_index(s, directory, index, json_get(j, "weight_map"), err);
-        json_free(j);
+        ok = read_files(s, directory, index, err);
     } else if (file_exists(single)) {
         ok = read_file(s, add_file(s, xstrdup(single)), err);
     } else {

@@ -42,41 +42,6 @@ static void sort(struct torch *t)
         qsort(t->tensors.at, t->tensors.n, sizeof(*t->tensors.at), by_name);
 }
 
-// Says which tensors are where the index has them: all of the index's are, or it fails. Both lists are sorted.
-static bool find_listed(const struct torch *t, const struct weight_map *map, const char *directory, const char *index,
-                        bool *listed, struct error *err)
-{
-    const struct torch_tensors *have = &t->tensors;
-    size_t i = 0;
-    for (size_t k = 0; k < weight_map_count(map); k++) {
-        const char *name = weight_map_name(map, k);
-        size_t place = weight_map_place(map, k);
-        bool found = false;
-        while (i < have->n && strcmp(have->at[i].name, name) < 0)
-            i++;
-        for (; i < have->n && strcmp(have->at[i].name, name) == 0; i++) {
-            listed[i] = (size_t)have->at[i].file == place;
-            found = found || listed[i];
-        }
-        if (!found)
-            return fail(err, "%s: tensor %s should be in %s/%s, and is not", index, name, directory,
-                        weight_map_file(map, place));
-    }
-    return true;
-}
-
-// A file may hold more than the index says: what it does not list is dropped.
-static void keep(struct torch *t, const bool *listed)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < t->tensors.n; i++)
-        if (listed[i])
-            t->tensors.at[kept++] = t->tensors.at[i];
-        else
-            free((void *)(uintptr_t)t->tensors.at[i].name);
-    t->tensors.n = kept;
-}
-
 static bool read_files(struct torch *t, const char *directory, const char *index, struct error *err)
 {
     struct weight_map *map = weight_map_read(index, err);
@@ -85,10 +50,7 @@ static bool read_files(struct torch *t, const char *directory, const char *index
         ok = read_file(t, xformat("%s/%s", directory, weight_map_file(map, i)), err);
     if (ok) {
         sort(t);
-        bool *listed = xcalloc(t->tensors.n, sizeof(*listed));
-        ok = find_listed(t, map, directory, index, listed, err);
-        keep(t, listed);
-        free(listed);
+        ok = weight_map_keep(map, directory, index, t->tensors.at, &t->tensors.n, err);
     }
     weight_map_close(map);
     return ok;

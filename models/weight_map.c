@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "models/safetensors.h"
 
 struct member { // names are borrowed from the JSON
     const char *name, *file;
@@ -107,4 +108,40 @@ const char *weight_map_name(const struct weight_map *m, size_t i)
 size_t weight_map_place(const struct weight_map *m, size_t i)
 {
     return m->tensor[i].place;
+}
+
+// Both lists are sorted.
+static bool find_listed(const struct weight_map *m, const char *directory, const char *index,
+                        const struct safetensor *tensor, size_t n, bool *listed, struct error *err)
+{
+    size_t i = 0;
+    for (size_t k = 0; k < m->n; k++) {
+        const char *name = m->tensor[k].name;
+        bool found = false;
+        while (i < n && strcmp(tensor[i].name, name) < 0)
+            i++;
+        for (; i < n && strcmp(tensor[i].name, name) == 0; i++) {
+            listed[i] = (size_t)tensor[i].file == m->tensor[k].place;
+            found = found || listed[i];
+        }
+        if (!found)
+            return fail(err, "%s: tensor %s should be in %s/%s, and is not", index, name, directory, m->tensor[k].file);
+    }
+    return true;
+}
+
+bool weight_map_keep(const struct weight_map *m, const char *directory, const char *index, struct safetensor *tensor,
+                     size_t *n, struct error *err)
+{
+    bool *listed = xcalloc(*n, sizeof(*listed));
+    const bool ok = find_listed(m, directory, index, tensor, *n, listed, err);
+    size_t kept = 0;
+    for (size_t i = 0; i < *n; i++)
+        if (listed[i])
+            tensor[kept++] = tensor[i];
+        else
+            free((void *)(uintptr_t)tensor[i].name);
+    *n = kept;
+    free(listed);
+    return ok;
 }
