@@ -52,10 +52,9 @@ static int state_of(const struct eagle_drafter *g, int slot, int row)
 
 static bool make(struct eagle_drafter *g, struct tensor *t, int64_t rows, int64_t width, struct error *err)
 {
-    void *data = g->backend->alloc(g->backend, (size_t)(rows * width) * sizeof(float));
-    *t = tensor_of(data, F32, rows, width);
+    *t = rows_on(g->backend, rows, width);
     g->drafter.bytes += tensor_bytes(*t);
-    return data != NULL || fail(err, "%s: no room for the states of an EAGLE head", g->backend->name);
+    return t->data != NULL || fail(err, "%s: no room for the states of an EAGLE head", g->backend->name);
 }
 
 static bool open_head(struct eagle_drafter *g, const struct drafter_env *env, const struct eagle_options *o,
@@ -172,7 +171,6 @@ static void keep_certain(struct eagle_drafter *g, int slot, int n, struct tensor
 static bool feed(struct eagle_drafter *g, const struct advance *a, int n, int *done, bool *more, struct error *err)
 {
     int rows = 0, fed[MAX_SLOTS];
-    struct tensor out;
     for (int i = 0; i < n; i++) {
         fed[i] = done[i] < a[i].n ? add_certain(g, &a[i], done[i], rows) : 0;
         rows += fed[i];
@@ -181,8 +179,8 @@ static bool feed(struct eagle_drafter *g, const struct advance *a, int n, int *d
     if (rows == 0)
         return true;
     const struct pass pass = { rows, g->token, g->of, g->parent };
-    if (!eagle_forward(g->head, g->cache, &pass, tensor_rows(g->features, 0, rows), false, &out, err) ||
-        !g->backend->sync(g->backend, err))
+    const struct tensor out = eagle_forward(g->head, g->cache, &pass, tensor_rows(g->features, 0, rows), false);
+    if (!g->backend->sync(g->backend, err))
         return false;
     for (int i = 0, at = 0; i < n; at += fed[i], i++) {
         if (fed[i] > 0)
@@ -207,29 +205,15 @@ static bool eagle_advance(struct drafter *d, const struct advance *a, int n, str
 // ---- guesses
 
 // The rows of all requests' frontiers, one pass.
-static bool feed_frontiers(struct eagle_drafter *g, const struct request *r, int n, struct error *err)
+static void feed_frontiers(struct eagle_drafter *g, const struct request *r, int n)
 {
-    struct tensor out;
-    int rows = 0;
-    for (int i = 0; i < n; i++) {
-        struct growth_slot *s = &g->growth.slot[r[i].slot];
-        const int pending = kv_pending(g->cache, r[i].slot);
-        g->first[i] = rows;
-        for (int f = 0; f < s->grower.n_frontier; f++, rows++) {
-            const struct candidate *c = &s->grower.at[s->grower.frontier[f]];
-            const int after = c->parent == 0 ? -1 : s->row[c->parent];
-            g->token[rows] = c->token;
-            g->of[rows] = r[i].slot;
-            g->parent[rows] = after;
-            g->from[rows] = state_of(g, r[i].slot, after);
-            s->row[s->grower.frontier[f]] = pending + f;
-        }
-    }
+    const int rows = growth_rows(&g->growth, r, n, g->cache, g->first, g->token, g->of, g->parent);
+    for (int i = 0; i < rows; i++)
+        g->from[i] = state_of(g, g->of[i], g->parent[i]);
     struct tensor before = tensor_rows(g->before, 0, rows);
     const struct pass pass = { rows, g->token, g->of, g->parent };
     g->backend->take(g->backend, before, g->states, g->from);
-    if (!eagle_forward(g->head, g->cache, &pass, before, true, &out, err))
-        return false;
+    const struct tensor out = eagle_forward(g->head, g->cache, &pass, before, true);
     for (int i = 0; i < n; i++) {
         const struct growth_slot *s = &g->growth.slot[r[i].slot];
         const int count = s->grower.n_frontier;
@@ -240,14 +224,13 @@ static bool feed_frontiers(struct eagle_drafter *g, const struct request *r, int
     }
     g->growth.logits.rows = rows;
     eagle_logits(g->head, g->growth.logits, out);
-    return true;
 }
 
 static bool eagle_propose(struct drafter *d, struct request *r, int n, struct error *err)
 {
     struct eagle_drafter *g = (struct eagle_drafter *)d;
     struct request known[MAX_SLOTS], live[MAX_SLOTS];
-    int k = 0, wanted;
+    int k = 0;
     for (int i = 0; i < n; i++)
         if (kv_length(g->cache, r[i].slot) > 0) // a text of one token has no state yet
             known[k++] = r[i];
@@ -262,13 +245,15 @@ static bool eagle_propose(struct drafter *d, struct request *r, int n, struct er
     g->backend->take(g->backend, root, g->states, g->from);
     g->growth.logits.rows = m;
     eagle_logits(g->head, g->growth.logits, root);
-    do {
+    for (bool more = true; more;) {
         if (!growth_children(&g->growth, live, m, g->first, 1, err))
             return false;
-        wanted = growth_level(&g->growth, live, m);
-    } while (wanted > 0 && feed_frontiers(g, live, m, err));
+        more = growth_level(&g->growth, live, m) > 0;
+        if (more)
+            feed_frontiers(g, live, m);
+    }
     growth_end(&g->growth, live, m);
-    return wanted == 0;
+    return true;
 }
 
 static void eagle_forget(struct drafter *d, int slot)

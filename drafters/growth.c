@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "drafters/drafter.h"
 #include "kernels/backend.h"
+#include "models/kv_cache.h"
 #include "sampling/sampling.h"
 
 static const float *q_row(struct rows *self, int node)
@@ -54,7 +55,8 @@ bool growth_create(struct growth *g, const struct grow_shape *shape, const struc
     g->target_vocab = env->target != NULL ? model_shape(env->target)->vocab : vocab;
     const size_t frontier = (size_t)shape->frontier * (size_t)env->slots;
     g->tree = shape->tree.n > 0 ? tree_write(&shape->tree) : NULL;
-    g->k = shape->widest + padding(g) < vocab ? shape->widest + padding(g) : vocab;
+    g->k = shape->widest + padding(g);
+    g->k = g->k < vocab ? g->k : vocab;
     g->slot = xcalloc((size_t)env->slots, sizeof(*g->slot));
     for (int s = 0; s < env->slots; s++)
         create_slot(g, &g->slot[s]);
@@ -62,12 +64,11 @@ bool growth_create(struct growth *g, const struct grow_shape *shape, const struc
     g->best_log_p = xcalloc(frontier * (size_t)g->k, sizeof(float));
     g->host = xcalloc((size_t)vocab, sizeof(float));
     g->path = xcalloc((size_t)env->length + (size_t)shape->candidates + 1, sizeof(int32_t));
-    void *logits = env->backend->alloc(env->backend, frontier * (size_t)vocab * sizeof(float));
-    g->bytes = frontier * (size_t)vocab * sizeof(float);
+    g->logits = rows_on(env->backend, (int64_t)frontier, vocab);
+    g->bytes = tensor_bytes(g->logits);
     if (shape->o.pick != PICK_LIKELIEST)
         g->bytes += (size_t)env->slots * (size_t)shape->candidates * (size_t)g->target_vocab * sizeof(float);
-    g->logits = tensor_of(logits, F32, (int64_t)frontier, vocab);
-    return logits != NULL || fail(err, "%s: no room for the logits of a draft", env->backend->name);
+    return g->logits.data != NULL || fail(err, "%s: no room for the logits of a draft", env->backend->name);
 }
 
 void growth_destroy(struct growth *g)
@@ -189,6 +190,25 @@ int growth_level(struct growth *g, const struct request *r, int n)
             wanted += grower->n_frontier;
     }
     return wanted;
+}
+
+int growth_rows(struct growth *g, const struct request *r, int n, const struct kv_cache *cache, int *first,
+                int32_t *token, int32_t *slot, int32_t *parent)
+{
+    int rows = 0;
+    for (int i = 0; i < n; i++) {
+        struct growth_slot *s = &g->slot[r[i].slot];
+        const int pending = kv_pending(cache, r[i].slot);
+        first[i] = rows;
+        for (int f = 0; f < s->grower.n_frontier; f++, rows++) {
+            const struct candidate *c = &s->grower.at[s->grower.frontier[f]];
+            token[rows] = c->token;
+            slot[rows] = r[i].slot;
+            parent[rows] = c->parent == 0 ? -1 : s->row[c->parent];
+            s->row[s->grower.frontier[f]] = pending + f;
+        }
+    }
+    return rows;
 }
 
 void growth_end(struct growth *g, const struct request *r, int n)

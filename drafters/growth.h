@@ -13,6 +13,7 @@
 #include "drafters/grow.h"
 
 struct error;
+struct kv_cache;
 
 struct growth_slot {
     struct rows q; // first: rows of the draft being judged
@@ -48,5 +49,9 @@ int growth_begin(struct growth *g, const struct request *r, int n, struct reques
 // Children of every frontier candidate: of request i's number f the row of logits is first[i] + f stride.
 bool growth_children(struct growth *g, const struct request *r, int n, const int *first, int stride, struct error *err);
 int growth_level(struct growth *g, const struct request *r, int n); // candidates whose rows are wanted next; 0: no more
+// The frontiers' candidates as the rows of a pass behind the pending rows of cache, request i's from first[i] on; each one's row
+// is noted (growth_slot.row). Returns how many.
+int growth_rows(struct growth *g, const struct request *r, int n, const struct kv_cache *cache, int *first,
+                int32_t *token, int32_t *slot, int32_t *parent);
 void growth_end(struct growth *g, const struct request *r, int n);
 int growth_candidate(const struct growth *g, int slot, int node); // which candidate became this node of the last draft

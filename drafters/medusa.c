@@ -32,9 +32,7 @@ struct medusa_drafter {
 
 static bool make(struct tensor *t, const struct drafter_env *env, struct error *err)
 {
-    const int64_t width = model_shape(env->target)->width;
-    *t = tensor_of(env->backend->alloc(env->backend, (size_t)(env->slots * width) * sizeof(float)), F32, env->slots,
-                   width);
+    *t = rows_on(env->backend, env->slots, model_shape(env->target)->width);
     return t->data != NULL || fail(err, "%s: no room for the states of %d texts", env->backend->name, env->slots);
 }
 

@@ -85,8 +85,7 @@ static bool make_room(struct small *g, const struct drafter_env *env, const stru
     if (g->cache == NULL ||
         !growth_create(&g->growth, shape, env, g->vocab, NULL, env->live < g->vocab ? env->live : g->vocab, err))
         return false;
-    g->state = tensor_of(g->backend->alloc(g->backend, (size_t)env->slots * (size_t)width * sizeof(float)), F32,
-                         env->slots, width);
+    g->state = rows_on(g->backend, env->slots, width);
     g->drafter.bytes =
         g->growth.bytes + model_bytes(g->model) + model_scratch_bytes(model_shape(g->model), (int)rows) + kv_bytes(&kv);
     g->token = xcalloc(rows, sizeof(int32_t));
@@ -206,19 +205,7 @@ static bool feed_roots(struct small *g, struct request *r, int n, struct error *
 static bool feed_frontiers(struct small *g, struct request *r, int n, struct error *err)
 {
     struct states states;
-    int rows = 0;
-    for (int i = 0; i < n; i++) {
-        struct growth_slot *s = &g->growth.slot[r[i].slot];
-        int pending = kv_pending(g->cache, r[i].slot);
-        g->first[i] = rows;
-        for (int f = 0; f < s->grower.n_frontier; f++, rows++) {
-            const struct candidate *c = &s->grower.at[s->grower.frontier[f]];
-            g->token[rows] = c->token;
-            g->of[rows] = r[i].slot;
-            g->parent[rows] = c->parent == 0 ? -1 : s->row[c->parent];
-            s->row[s->grower.frontier[f]] = pending + f;
-        }
-    }
+    const int rows = growth_rows(&g->growth, r, n, g->cache, g->first, g->token, g->of, g->parent);
     struct pass pass = { rows, g->token, g->of, g->parent };
     if (!model_forward(g->model, g->cache, &pass, NULL, &states, err))
         return false;

@@ -79,8 +79,7 @@ bool subject_open(struct subject *s, struct model *m, const struct subject_plan 
     int64_t vocab = model_shape(m)->vocab;
     *s = (struct subject){ .backend = model_backend(m), .model = m, .rows = p->rows, .prompt = p->prompt };
     make_tokens(s);
-    s->logits =
-        tensor_of(s->backend->alloc(s->backend, (size_t)(p->rows * vocab) * sizeof(float)), F32, p->rows, vocab);
+    s->logits = rows_on(s->backend, p->rows, vocab);
     bool ok = s->logits.data != NULL || fail(err, "%s: no room for the logits of %d rows", s->backend->name, p->rows);
     if (ok && p->prompt > 0) {
         s->prompt_cache = cache_of(s, p->prompt, smaller(p->prompt, VERIFIER_STRETCH), p->cache, err);

@@ -7,6 +7,7 @@
 #include "core/settings.h"
 #include "experiments/exact_cell.h"
 #include "drafters/drafter.h"
+#include "experiments/interrupt.h"
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
@@ -131,7 +132,7 @@ static bool decode_until_enough(struct bits *b, struct decoder *d, struct error 
     while (ok && b->seen.rows < b->plan->tokens) {
         while (ok && decoder_has_room(d))
             ok = start_next(b, d, err);
-        ok = ok && (b->plan->stop == NULL || *b->plan->stop == 0 || fail(err, "interrupted")) && decoder_step(d, err);
+        ok = ok && interrupt_is_none(b->plan->stop, err) && decoder_step(d, err);
         if (ok && !b->ok)
             ok = fail(err, "%s", b->failed.text);
     }
@@ -151,7 +152,7 @@ static bool open_bits(struct bits *b, struct error *err)
     struct kv_shape shape = model_kv_shape(m, b->c.slots, o->context + 1, VERIFIER_STRETCH);
     shape.type = o->target.cache;
     b->cache = kv_create(o->target.backend, &shape, err);
-    b->one = tensor_of(o->target.backend->alloc(o->target.backend, (size_t)vocab * sizeof(float)), F32, 1, vocab);
+    b->one = rows_on(o->target.backend, 1, vocab);
     if (b->cache == NULL || b->one.data == NULL)
         return b->cache == NULL ? false : fail(err, "no room for a row of logits");
     b->mine = xcalloc((size_t)vocab, sizeof(*b->mine));

@@ -10,6 +10,7 @@
 #include "drafters/drafter.h"
 #include "experiments/exact_cell.h"
 #include "experiments/exact_report.h"
+#include "experiments/interrupt.h"
 #include "models/model.h"
 #include "results/exact_rows.h"
 #include "revision.h"
@@ -101,11 +102,6 @@ static void tell(struct watched *w)
             (long long)w->plan->tokens, evidence_log_e(&w->total.of[THE_TEXT]) / log(10));
 }
 
-static bool goes_on(const struct watched *w, struct error *err)
-{
-    return w->plan->stop == NULL || *w->plan->stop == 0 || fail(err, "interrupted");
-}
-
 static bool decode_until_enough(struct watched *w, struct error *err)
 {
     bool ok = true;
@@ -114,7 +110,7 @@ static bool decode_until_enough(struct watched *w, struct error *err)
     while (ok && !is_enough(w)) {
         while (ok && decoder_has_room(w->decoder) && w->started < w->sums.sequences + w->room)
             ok = start_next(w, err);
-        ok = ok && goes_on(w, err) && decoder_step(w->decoder, err) && join(w, err);
+        ok = ok && interrupt_is_none(w->plan->stop, err) && decoder_step(w->decoder, err) && join(w, err);
         tell(w);
     }
     return ok;

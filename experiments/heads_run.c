@@ -8,6 +8,7 @@
 #include "decode/decode.h"
 #include "drafters/drafter.h"
 #include "experiments/exact_cell.h"
+#include "experiments/interrupt.h"
 #include "models/model.h"
 #include "sampling/rng.h"
 #include "sampling/sampling.h"
@@ -44,7 +45,7 @@ static bool write_text(struct heads *h, int64_t number, struct error *err)
         h->n = h->prompt = (int)prompt.n;
     }
     while (ok && decoder_live(d) > 0)
-        ok = (h->plan->stop == NULL || *h->plan->stop == 0 || fail(err, "interrupted")) && decoder_step(d, err);
+        ok = interrupt_is_none(h->plan->stop, err) && decoder_step(d, err);
     decoder_destroy(d);
     free(prompt.id);
     return ok;
@@ -119,8 +120,7 @@ static bool examine(struct heads *h, struct error *err)
 {
     bool ok = true;
     for (int n = h->prompt; n < h->n && ok && h->seen.places[0] < h->plan->tokens; n++) {
-        ok = (h->plan->stop == NULL || *h->plan->stop == 0 || fail(err, "interrupted")) && read_up_to(h, n, err) &&
-             ask(h, n, err);
+        ok = interrupt_is_none(h->plan->stop, err) && read_up_to(h, n, err) && ask(h, n, err);
         if (!h->asked && n > h->prompt) // behind a single token a head has no state yet
             break;
     }

@@ -69,7 +69,7 @@ bool inspect_head(const char *head, const char *target, bool json, struct error 
     struct model_config c = { 0 };
     bool ok = of != NULL && config_read(of, &c, err);
     if (ok) {
-        const struct model_shape shape = { .layers = c.layers, .width = c.width, .vocab = c.vocab };
+        const struct model_shape shape = model_shape_of(&c);
         enum head_kind kind;
         struct head_facts facts;
         ok = head_fits(path, &shape, &kind, &facts, err);

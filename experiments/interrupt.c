@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <stddef.h>
 
+#include "core/error.h"
+
 // sig_atomic_t is an int here, and those who look take one.
 static volatile int stop;
 
@@ -19,4 +21,9 @@ const volatile int *interrupt_catch(void)
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
     return &stop;
+}
+
+bool interrupt_is_none(const volatile int *answer, struct error *err)
+{
+    return answer == NULL || *answer == 0 || fail(err, "interrupted");
 }

@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "experiments/conversation.h"
+#include "experiments/interrupt.h"
 #include "experiments/recorder.h"
 #include "experiments/talk.h"
 #include "results/store.h"
@@ -27,11 +28,6 @@ static int64_t sequence_number(const struct prompt *p, int turn, int repeat)
 {
     assert(p->number < MAX_PROMPTS && turn < MAX_TURNS && repeat < MAX_REPEATS);
     return (int64_t)p->number << 14 | (int64_t)turn << 8 | repeat;
-}
-
-static bool goes_on(const struct runner *r, struct error *err)
-{
-    return r->stop == NULL || *r->stop == 0 || fail(err, "interrupted");
 }
 
 // ---- one contender
@@ -56,7 +52,7 @@ static bool warm_up(const struct runner *r, struct contender *c, const struct pr
     };
     ok = ok && decoder_start(c->decoder, &a, err);
     while (ok && decoder_live(c->decoder) > 0)
-        ok = goes_on(r, err) && decoder_step(c->decoder, err);
+        ok = interrupt_is_none(r->stop, err) && decoder_step(c->decoder, err);
     free(ids.id);
     c->warm = ok;
     return ok;
@@ -133,7 +129,7 @@ static bool run_contender(struct runner *r, struct contender *c, struct talk *ta
     bool ok = start_turns(r, c, talk, o, err);
     while (ok && decoder_live(c->decoder) > 0) {
         progress_tick(&r->progress, what);
-        ok = goes_on(r, err) && decoder_step(c->decoder, err) && keep_turns(r, c, talk, o, err) &&
+        ok = interrupt_is_none(r->stop, err) && decoder_step(c->decoder, err) && keep_turns(r, c, talk, o, err) &&
              start_turns(r, c, talk, o, err);
     }
     free(what);

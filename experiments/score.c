@@ -59,7 +59,7 @@ static bool make_logits(struct score *s, struct error *err)
     struct backend *b = s->target.backend;
     int64_t vocab = model_shape(s->target.model)->vocab;
     s->row = xmalloc((size_t)vocab * sizeof(*s->row));
-    s->logits = tensor_of(b->alloc(b, (size_t)(STRETCH * vocab) * sizeof(float)), F32, STRETCH, vocab);
+    s->logits = rows_on(b, STRETCH, vocab);
     return s->logits.data != NULL ||
            fail(err, "%s: no room for %d rows of %lld logits", b->name, STRETCH, (long long)vocab);
 }

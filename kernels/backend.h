@@ -89,6 +89,12 @@ struct backend {
     // (n, k) the k likeliest of each row, ties to the lowest id: what trees grow from
 };
 
+// Room for rows of floats; data NULL: there is none.
+static inline struct tensor rows_on(struct backend *b, int64_t rows, int64_t width)
+{
+    return tensor_of(b->alloc(b, (size_t)(rows * width) * sizeof(float)), F32, rows, width);
+}
+
 // out = x w^T
 static inline void multiply(struct backend *b, struct tensor out, struct tensor x, struct tensor w)
 {

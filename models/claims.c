@@ -114,7 +114,7 @@ bool claim_vector(struct claims *c, const char *name, int64_t width, struct tens
     if (!weights_get(c->weights, name, 1, width, &w, err))
         return false;
     struct tensor there = tensor_of(b->alloc(b, tensor_bytes(w)), w.type, 1, width);
-    *to = tensor_of(b->alloc(b, (size_t)width * sizeof(float)), F32, 1, width);
+    *to = rows_on(b, 1, width);
     owe(&c->vector, &c->vectors, to);
     if (there.data != NULL && to->data != NULL) {
         b->upload(b, there.data, w.data, tensor_bytes(w));

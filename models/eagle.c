@@ -168,9 +168,9 @@ static bool refuse_what_is_left(const struct eagle *e, struct error *err)
 
 static bool make(struct eagle *e, struct tensor *t, int64_t width, struct error *err)
 {
-    void *data = e->backend->alloc(e->backend, (size_t)e->rows * (size_t)width * sizeof(float));
-    *t = tensor_of(data, F32, e->rows, width);
-    return data != NULL || fail(err, "%s: no room for a pass of %d rows of an EAGLE head", e->backend->name, e->rows);
+    *t = rows_on(e->backend, e->rows, width);
+    return t->data != NULL ||
+           fail(err, "%s: no room for a pass of %d rows of an EAGLE head", e->backend->name, e->rows);
 }
 
 static bool make_room(struct eagle *e, struct error *err)
@@ -186,15 +186,7 @@ static bool make_room(struct eagle *e, struct error *err)
 static bool load(struct eagle *e, struct error *err)
 {
     const struct model_config *c = &e->config.layers;
-    e->shape = (struct model_shape){ .layers = c->layers,
-                                     .width = c->width,
-                                     .heads = c->heads,
-                                     .kv_heads = c->kv_heads,
-                                     .head_dim = c->head_dim,
-                                     .hidden = c->hidden,
-                                     .vocab = c->vocab,
-                                     .context = c->context,
-                                     .norm_eps = c->norm_eps };
+    e->shape = model_shape_of(c);
     return claim_rope(&e->claims, c, NULL, &e->shape.inverse_frequency, err) &&
            (is_eagle3(e) ? claim_eagle3(e, err) : claim_eagle(e, err)) && claim_layers(e, err) && claim_ends(e, err) &&
            read_vocabulary(e, err) && refuse_what_is_left(e, err) &&
@@ -370,10 +362,8 @@ static struct tensor begin_eagle3(struct eagle *e, struct tensor x, struct tenso
     return pair;
 }
 
-bool eagle_forward(struct eagle *e, struct kv_cache *c, const struct pass *p, struct tensor f, bool own,
-                   struct tensor *out, struct error *err)
+struct tensor eagle_forward(struct eagle *e, struct kv_cache *c, const struct pass *p, struct tensor f, bool own)
 {
-    (void)err;
     struct backend *b = e->backend;
     assert(p->n >= 1 && p->n <= e->rows && f.rows == p->n);
     struct tensor x = tensor_rows(e->state, 0, p->n), embedded = tensor_rows(e->embedded, 0, p->n);
@@ -391,8 +381,7 @@ bool eagle_forward(struct eagle *e, struct kv_cache *c, const struct pass *p, st
     }
     if (e->config.norm_output)
         b->rmsnorm(b, x, x, e->norm, e->shape.norm_eps);
-    *out = x;
-    return true;
+    return x;
 }
 
 void eagle_logits(struct eagle *e, struct tensor out, struct tensor states)

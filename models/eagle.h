@@ -49,7 +49,6 @@ enum activations eagle_activations(const struct eagle *e); // never PRESET
 size_t eagle_bytes(const struct eagle *e);                 // of its weights and of a pass
 struct kv_shape eagle_kv_shape(const struct eagle *e, int slots, int length, int pending);
 
-// f: (n, taps.n * the target's width) of the target, or (n, width) its own. out: (n, width), borrowed until the next pass.
-bool eagle_forward(struct eagle *e, struct kv_cache *c, const struct pass *p, struct tensor f, bool own,
-                   struct tensor *out, struct error *err);
+// f: (n, taps.n * the target's width) of the target, or (n, width) its own. Returns (n, width), borrowed until the next pass.
+struct tensor eagle_forward(struct eagle *e, struct kv_cache *c, const struct pass *p, struct tensor f, bool own);
 void eagle_logits(struct eagle *e, struct tensor out, struct tensor states); // (n, vocab) of what eagle_forward left

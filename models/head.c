@@ -127,13 +127,11 @@ bool head_fits(const char *path, const struct model_shape *target, enum head_kin
     return eagle_fits(path, target, &setup, facts, err);
 }
 
-// FNV-1a.
 uint64_t head_hash(const struct head *h)
 {
     uint64_t hash = weights_hash(h->weights);
     char *text = h->config != NULL ? json_write(h->config) : xstrdup("");
-    for (const char *at = text; *at != '\0'; at++)
-        hash = (hash ^ (unsigned char)*at) * 0x100000001b3;
+    hash = weights_mixed(hash, text, strlen(text));
     free(text);
     return hash;
 }

@@ -147,9 +147,8 @@ static bool make_room(struct medusa *m, int rows, struct error *err)
 {
     struct tensor *to[] = { &m->z, &m->h };
     for (int i = 0; i < 2; i++) {
-        void *data = m->backend->alloc(m->backend, (size_t)rows * (size_t)m->width * sizeof(float));
-        *to[i] = tensor_of(data, F32, rows, m->width);
-        if (data == NULL)
+        *to[i] = rows_on(m->backend, rows, m->width);
+        if (to[i]->data == NULL)
             return fail(err, "%s: no room for %d rows of a Medusa head", m->backend->name, rows);
     }
     return true;

@@ -81,7 +81,7 @@ static bool get_all(struct model *m, struct error *err)
 static bool make(struct model *m, struct tensor *t, int64_t width, struct error *err)
 {
     struct backend *b = m->backend;
-    *t = tensor_of(b->alloc(b, (size_t)m->rows * (size_t)width * sizeof(float)), F32, m->rows, width);
+    *t = rows_on(b, m->rows, width);
     return t->data != NULL || fail(err, "%s: no room for a pass of %d rows", b->name, m->rows);
 }
 
@@ -94,15 +94,7 @@ static struct model *open_model(const char *path, struct backend *b, enum activa
     bool ok = config_read(path, &m->config, err);
     if (ok) {
         const struct model_config *c = &m->config;
-        m->shape = (struct model_shape){ .layers = c->layers,
-                                         .width = c->width,
-                                         .heads = c->heads,
-                                         .kv_heads = c->kv_heads,
-                                         .head_dim = c->head_dim,
-                                         .hidden = c->hidden,
-                                         .vocab = c->vocab,
-                                         .context = c->context,
-                                         .norm_eps = c->norm_eps };
+        m->shape = model_shape_of(c);
         m->weights = weights_open(c, err);
         m->claims = (struct claims){ .backend = b, .weights = m->weights, .activations = a };
         if (m->weights != NULL && kept != NULL && b->packed_layout != 0)
@@ -151,6 +143,19 @@ void model_close(struct model *m)
     config_free(&m->config);
     free(m->block);
     free(m);
+}
+
+struct model_shape model_shape_of(const struct model_config *c)
+{
+    return (struct model_shape){ .layers = c->layers,
+                                 .width = c->width,
+                                 .heads = c->heads,
+                                 .kv_heads = c->kv_heads,
+                                 .head_dim = c->head_dim,
+                                 .hidden = c->hidden,
+                                 .vocab = c->vocab,
+                                 .context = c->context,
+                                 .norm_eps = c->norm_eps };
 }
 
 const struct model_shape *model_shape(const struct model *m)

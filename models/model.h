@@ -52,6 +52,7 @@ struct model *model_open_keeping(const char *path, struct backend *b, enum activ
                                  struct error *err);
 void model_close(struct model *m);
 const struct model_shape *model_shape(const struct model *m);
+struct model_shape model_shape_of(const struct model_config *c); // without rope's frequencies
 const struct model_config *model_config(const struct model *m);
 struct backend *model_backend(const struct model *m);
 int model_rows(const struct model *m);     // of a pass, at most

@@ -382,8 +382,7 @@ size_t weights_bytes(const struct weights *w)
     return bytes;
 }
 
-// FNV-1a.
-static uint64_t mixed(uint64_t hash, const void *bytes, size_t n)
+uint64_t weights_mixed(uint64_t hash, const void *bytes, size_t n)
 {
     const uint8_t *b = bytes;
     for (size_t i = 0; i < n; i++)
@@ -396,11 +395,11 @@ static uint64_t mixed_sample(uint64_t hash, const uint8_t *at, size_t n)
 {
     enum { END = 4096, PLACES = 64, PLACE = 256 };
     if (n <= 2 * END + PLACES * PLACE)
-        return mixed(hash, at, n);
-    hash = mixed(hash, at, END);
+        return weights_mixed(hash, at, n);
+    hash = weights_mixed(hash, at, END);
     for (size_t i = 0; i < PLACES; i++)
-        hash = mixed(hash, at + (n - PLACE) / PLACES * i, PLACE);
-    return mixed(hash, at + n - END, END);
+        hash = weights_mixed(hash, at + (n - PLACE) / PLACES * i, PLACE);
+    return weights_mixed(hash, at + n - END, END);
 }
 
 uint64_t weights_hash(const struct weights *w)
@@ -408,10 +407,10 @@ uint64_t weights_hash(const struct weights *w)
     uint64_t hash = 0xcbf29ce484222325;
     for (size_t i = 0; i < w->n; i++) {
         const struct weight *t = &w->weight[i];
-        hash = mixed(hash, t->name, strlen(t->name) + 1);
-        hash = mixed(hash, t->type_name, strlen(t->type_name) + 1);
-        hash = mixed(hash, &t->tensor.rows, sizeof(t->tensor.rows));
-        hash = mixed(hash, &t->tensor.width, sizeof(t->tensor.width));
+        hash = weights_mixed(hash, t->name, strlen(t->name) + 1);
+        hash = weights_mixed(hash, t->type_name, strlen(t->type_name) + 1);
+        hash = weights_mixed(hash, &t->tensor.rows, sizeof(t->tensor.rows));
+        hash = weights_mixed(hash, &t->tensor.width, sizeof(t->tensor.width));
         if (t->in_file != NULL)
             hash = mixed_sample(hash, t->in_file, t->bytes);
     }
@@ -430,9 +429,9 @@ uint64_t weights_stamp(const struct weights *w)
         before = file;
         if (stat(file, &st) != 0)
             st.st_size = -1;
-        hash = mixed(hash, &st.st_size, sizeof(st.st_size));
-        hash = mixed(hash, &st.st_mtim.tv_sec, sizeof(st.st_mtim.tv_sec));
-        hash = mixed(hash, &st.st_mtim.tv_nsec, sizeof(st.st_mtim.tv_nsec));
+        hash = weights_mixed(hash, &st.st_size, sizeof(st.st_size));
+        hash = weights_mixed(hash, &st.st_mtim.tv_sec, sizeof(st.st_mtim.tv_sec));
+        hash = weights_mixed(hash, &st.st_mtim.tv_nsec, sizeof(st.st_mtim.tv_nsec));
     }
     return hash;
 }

@@ -33,7 +33,8 @@ bool weights_shape(const struct weights *w, const char *name, int64_t *rows, int
 // n whole numbers or truth values (I64, I32, U8, BOOL), each from least to most.
 bool weights_whole(struct weights *w, const char *name, int64_t n, int64_t least, int64_t most, int64_t *to,
                    struct error *err);
-size_t weights_bytes(const struct weights *w);  // of all tensors in the files
+size_t weights_bytes(const struct weights *w);                      // of all tensors in the files
+uint64_t weights_mixed(uint64_t hash, const void *bytes, size_t n); // a hash, with so many bytes more in it (FNV-1a)
 uint64_t weights_hash(const struct weights *w); // of names, shapes and a sample of the data: which weights a run used
 // Of the files' sizes and times: whether they are still the same.
 uint64_t weights_stamp(const struct weights *w);

@@ -354,12 +354,9 @@ struct reading { // of rows, one after another
 static struct tensor read_rows(struct reading *r, int n, const int32_t *parent, struct tensor f, bool own)
 {
     static const int32_t slot[CERTAIN];
-    struct error err;
-    struct tensor out;
     const struct pass p = { n, r->token + r->n, slot, parent };
     const int vocab = eagle_vocab(r->head);
-    if (!eagle_forward(r->head, r->cache, &p, f, own, &out, &err))
-        fail_msg("%s", err.text);
+    const struct tensor out = eagle_forward(r->head, r->cache, &p, f, own);
     eagle_logits(r->head, tensor_of(r->logits + r->n * vocab, F32, n, vocab), out);
     r->n += n;
     return out;
