@@ -2,7 +2,7 @@
 // first, where they can be found, so that what was changed in a pickle gets as far as the pickle's reader.
 //
 //     clang -g -O1 -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -I. fuzz/fuzz_torch.c \
-//         models/{pickle,pickle_opcodes,shown,torch_archive,torch_state,utf8,zip,zip_end}.c \
+//         models/{pickle,pickle_opcodes,shown,tensor_list,torch_archive,torch_state,utf8,zip,zip_end}.c \
 //         core/{error,memory}.c
 //
 // Good first inputs, with which `./run fuzz` begins:
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "models/torch_parts.h"
+#include "models/torch.h"
 #include "models/zip.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n);
@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n);
 static void use(const struct mapping *file)
 {
     struct error err = { "" };
-    struct torch_tensors tensors = { 0 };
+    struct tensor_list tensors = { 0 };
     bool ok = torch_read("file", file, 0, &tensors, &err);
     if (!ok && strncmp(err.text, "file: ", 6) != 0)
         abort();
@@ -34,9 +34,7 @@ static void use(const struct mapping *file)
         for (size_t k = 0; k < t->bytes && k < 4096; k++) // of a storage that many may share
             sum = sum ^ ((const uint8_t *)t->data)[k] ^ ((const uint8_t *)t->data)[t->bytes - 1 - k];
     }
-    for (size_t i = 0; i < tensors.n; i++)
-        free((void *)(uintptr_t)tensors.at[i].name);
-    free(tensors.at);
+    tensor_list_free(&tensors);
 }
 
 static uint32_t number(const uint8_t *at, size_t n)

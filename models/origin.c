@@ -9,7 +9,7 @@
 #include "core/memory.h"
 #include "models/config.h"
 #include "models/gguf.h"
-#include "models/safetensors.h"
+#include "models/shards.h"
 #include "models/weights.h"
 
 static const char *const role_names[ROLES] = {
@@ -132,17 +132,17 @@ bool origin_open(struct origin *o, const struct model_config *c, struct error *e
     if (c->gguf)
         o->gguf = gguf_open(c->path, err);
     else
-        o->safetensors = safetensors_open(c->path, err);
-    if (o->gguf == NULL && o->safetensors == NULL)
+        o->shards = shards_open(c->path, err);
+    if (o->gguf == NULL && o->shards == NULL)
         return false;
-    o->n = c->gguf ? gguf_tensors(o->gguf) : safetensors_count(o->safetensors);
+    o->n = c->gguf ? gguf_tensors(o->gguf) : shards_count(o->shards);
     o->tensor = xcalloc(o->n, sizeof(*o->tensor));
     for (size_t i = 0; i < o->n; i++) {
         struct stored *t = &o->tensor[i];
         if (c->gguf)
             take_gguf(t, gguf_tensor_at(o->gguf, i));
         else
-            take_safetensor(t, safetensors_at(o->safetensors, i));
+            take_safetensor(t, shards_at(o->shards, i));
         t->role = role_named(t->known, &t->layer);
     }
     return true;
@@ -156,7 +156,7 @@ void origin_close(struct origin *o)
     }
     free(o->tensor);
     gguf_close(o->gguf);
-    safetensors_close(o->safetensors);
+    shards_close(o->shards);
     *o = (struct origin){ 0 };
 }
 

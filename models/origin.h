@@ -11,7 +11,7 @@
 struct error;
 struct gguf;
 struct model_config;
-struct safetensors;
+struct shards;
 
 // Vectors come first, then matrices.
 enum role {
@@ -54,7 +54,7 @@ struct stored {
 struct origin {
     const struct model_config *config; // borrowed
     struct gguf *gguf;                 // one of the two
-    struct safetensors *safetensors;
+    struct shards *shards;
     size_t n;
     struct stored *tensor; // (n) in the order of the file, or by name
 };

@@ -1,8 +1,6 @@
-// safetensors.c - reads safetensors files.
+// safetensors.c - reads a safetensors file.
 //
 //     u64 n | n bytes of JSON: {"name": {"dtype": "BF16", "shape": [r, c], "data_offsets": [begin, end]}, ...} | bytes
-//
-// A model is one file, or several that model.safetensors.index.json lists: {"weight_map": {"name": "file", ...}}.
 #include "models/safetensors.h"
 
 #include <inttypes.h>
@@ -13,21 +11,8 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "models/files.h"
-#include "models/weight_map.h"
 
 enum { LONGEST_HEADER = 100000000 }; // the limit of the safetensors library
-
-struct shard {
-    char *path;
-    struct mapping file;
-};
-
-struct safetensors {
-    int files;
-    struct shard *file; // (files)
-    size_t n, room;
-    struct safetensor *tensor; // (n) sorted by name; the names are owned
-};
 
 static const struct dtype {
     const char *name;
@@ -45,11 +30,6 @@ static const struct dtype *dtype_named(const char *name)
         if (strcmp(dtypes[i].name, name) == 0)
             return &dtypes[i];
     return NULL;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct safetensor *)a)->name, ((const struct safetensor *)b)->name);
 }
 
 static int by_place(const void *a, const void *b)
@@ -140,160 +120,46 @@ static bool check_regions(const char *path, struct safetensor *t, size_t n, cons
     return true;
 }
 
-static struct safetensor *append(struct safetensors *s, const char *name)
+static bool read_tensors(const char *path, int number, const struct json *header, const uint8_t *start, size_t room,
+                         struct tensor_list *to, struct error *err)
 {
-    if (s->n == s->room) {
-        s->room = grown(s->room, s->n + 1);
-        s->tensor = xrealloc(s->tensor, s->room * sizeof(*s->tensor));
-    }
-    s->tensor[s->n] = (struct safetensor){ .name = xstrdup(name) };
-    return &s->tensor[s->n++];
-}
-
-static bool read_tensors(struct safetensors *s, int file, const struct json *header, const uint8_t *start, size_t room,
-                         struct error *err)
-{
-    const char *path = s->file[file].path;
     if (!json_is_object(header))
         return fail(err, "%s: expected a JSON object in the header", path);
-    size_t first = s->n;
+    const size_t first = to->n;
     for (void *at = json_first(header); at != NULL; at = json_next(header, at)) {
         if (strcmp(json_key(at), "__metadata__") == 0) {
             if (!check_metadata(path, json_value(at), err))
                 return false;
             continue;
         }
-        struct safetensor *t = append(s, json_key(at));
-        t->file = file;
+        struct safetensor *t = tensor_list_add(to, xstrdup(json_key(at)), number);
         if (!read_tensor(path, t->name, json_value(at), start, room, t, err))
             return false;
     }
-    return check_regions(path, s->tensor + first, s->n - first, start, room, err);
+    return check_regions(path, to->at + first, to->n - first, start, room, err);
 }
 
-// Adds the tensors of one file.
-static bool read_file(struct safetensors *s, int file, struct error *err)
+bool safetensors_read(const char *path, const struct mapping *file, int number, struct tensor_list *to,
+                      struct error *err)
 {
-    struct shard *f = &s->file[file];
-    if (!file_map(f->path, &f->file, err))
-        return false;
-    const uint8_t *at = f->file.at;
-    size_t size = f->file.n;
+    const uint8_t *at = file->at;
+    const size_t size = file->n;
     uint64_t n;
     if (size < sizeof(n))
-        return fail(err, "%s: not a safetensors file: it has only %zu bytes", f->path, size);
+        return fail(err, "%s: not a safetensors file: it has only %zu bytes", path, size);
     memcpy(&n, at, sizeof(n));
     if (n > LONGEST_HEADER)
         return fail(err, "%s: not a safetensors file: its header would have %" PRIu64 " bytes, and %d are allowed",
-                    f->path, n, LONGEST_HEADER);
+                    path, n, LONGEST_HEADER);
     if (n > size - sizeof(n))
-        return fail(err, "%s: the file ends too early: a header of %" PRIu64 " bytes does not fit into %zu", f->path, n,
+        return fail(err, "%s: the file ends too early: a header of %" PRIu64 " bytes does not fit into %zu", path, n,
                     size);
     if (n == 0 || at[sizeof(n)] != '{')
-        return fail(err, "%s: not a safetensors file: the header does not begin with '{'", f->path);
+        return fail(err, "%s: not a safetensors file: the header does not begin with '{'", path);
 
-    struct json *header = json_parse((const char *)at + sizeof(n), (size_t)n, f->path, err);
-    bool ok = header != NULL && read_tensors(s, file, header, at + sizeof(n) + n, size - sizeof(n) - (size_t)n, err);
+    struct json *header = json_parse((const char *)at + sizeof(n), (size_t)n, path, err);
+    const bool ok =
+        header != NULL && read_tensors(path, number, header, at + sizeof(n) + n, size - sizeof(n) - (size_t)n, to, err);
     json_free(header);
     return ok;
-}
-
-static int add_file(struct safetensors *s, char *path)
-{
-    s->file = xrealloc(s->file, (size_t)(s->files + 1) * sizeof(*s->file));
-    s->file[s->files] = (struct shard){ .path = path };
-    return s->files++;
-}
-
-static void sort(struct safetensors *s)
-{
-    if (s->n != 0)
-        qsort(s->tensor, s->n, sizeof(*s->tensor), by_name);
-}
-
-static bool read_files(struct safetensors *s, const char *directory, const char *index, struct error *err)
-{
-    struct weight_map *map = weight_map_read(index, err);
-    bool ok = map != NULL;
-    for (size_t i = 0; ok && i < weight_map_files(map); i++)
-        ok = read_file(s, add_file(s, xformat("%s/%s", directory, weight_map_file(map, i))), err);
-    if (ok) {
-        sort(s);
-        ok = weight_map_keep(map, directory, index, s->tensor, &s->n, err);
-    }
-    weight_map_close(map);
-    return ok;
-}
-
-static bool open_directory(struct safetensors *s, const char *directory, struct error *err)
-{
-    char *index = xformat("%s/model.safetensors.index.json", directory);
-    char *single = xformat("%s/model.safetensors", directory);
-    bool ok;
-    if (file_exists(index)) {
-        ok = read_files(s, directory, index, err);
-    } else if (file_exists(single)) {
-        ok = read_file(s, add_file(s, xstrdup(single)), err);
-    } else {
-        char *pickled = xformat("%s/pytorch_model.bin", directory);
-        ok = fail(err, "%s: there is neither model.safetensors nor model.safetensors.index.json%s", directory,
-                  file_exists(pickled) ? "; pytorch_model.bin must be converted to safetensors first" : "");
-        free(pickled);
-    }
-    free(single);
-    free(index);
-    return ok;
-}
-
-struct safetensors *safetensors_open(const char *path, struct error *err)
-{
-    struct safetensors *s = xcalloc(1, sizeof(*s));
-    bool ok = file_is_directory(path) ? open_directory(s, path, err) : read_file(s, add_file(s, xstrdup(path)), err);
-    if (!ok) {
-        safetensors_close(s);
-        return NULL;
-    }
-    sort(s);
-    return s;
-}
-
-void safetensors_close(struct safetensors *s)
-{
-    if (s == NULL)
-        return;
-    for (size_t i = 0; i < s->n; i++)
-        free((void *)(uintptr_t)s->tensor[i].name);
-    for (int i = 0; i < s->files; i++) {
-        file_unmap(&s->file[i].file);
-        free(s->file[i].path);
-    }
-    free(s->tensor);
-    free(s->file);
-    free(s);
-}
-
-size_t safetensors_count(const struct safetensors *s)
-{
-    return s->n;
-}
-
-const struct safetensor *safetensors_at(const struct safetensors *s, size_t i)
-{
-    return i < s->n ? &s->tensor[i] : NULL;
-}
-
-const struct safetensor *safetensors_find(const struct safetensors *s, const char *name)
-{
-    struct safetensor wanted = { .name = name };
-    return s->n == 0 ? NULL : bsearch(&wanted, s->tensor, s->n, sizeof(wanted), by_name);
-}
-
-int safetensors_files(const struct safetensors *s)
-{
-    return s->files;
-}
-
-const char *safetensors_file(const struct safetensors *s, int file)
-{
-    return file >= 0 && file < s->files ? s->file[file].path : NULL;
 }

@@ -1,34 +1,16 @@
-// safetensors.h - safetensors files, one or the shards that model.safetensors.index.json lists, mapped.
+// safetensors.h - a safetensors file, read from its mapping or written.
 //
-// Checked when opened: header length and JSON, known types, sizes that match shapes, regions that neither
+// Checked when read: header length and JSON, known types, sizes that match shapes, regions that neither
 // overlap nor leave holes, the file's end; all arithmetic guarded against overflow.
 // https://github.com/huggingface/safetensors (format section of its README).
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include "models/files.h"
+#include "models/tensor_list.h"
 
-struct error;
-struct safetensors;
-
-struct safetensor {
-    const char *name;
-    const char *dtype; // "F32", "BF16", "I64", ... as in the file
-    int dims;
-    int64_t dim[8];
-    const void *data; // mapped, borrowed; alignment is the file's
-    size_t bytes;
-    int file; // which shard
-};
-
-struct safetensors *safetensors_open(const char *path, struct error *err); // a .safetensors file or a model directory
-void safetensors_close(struct safetensors *s);
-size_t safetensors_count(const struct safetensors *s);
-const struct safetensor *safetensors_at(const struct safetensors *s, size_t i); // sorted by name
-const struct safetensor *safetensors_find(const struct safetensors *s, const char *name);
-int safetensors_files(const struct safetensors *s);
-const char *safetensors_file(const struct safetensors *s, int file); // path of a shard
+// Adds its tensors, with `number` as their file; their data are borrowed from the mapping. After a failure the list may
+// hold some of them.
+bool safetensors_read(const char *path, const struct mapping *file, int number, struct tensor_list *to,
+                      struct error *err);
 
 // Writing one file: names and data are borrowed for the call. metadata_json: an object of texts, or NULL.
 bool safetensors_write(const char *path, const struct safetensor *t, size_t n, const char *metadata_json,

@@ -1,8 +1,6 @@
-// torch_parts.h - from one mapped file of torch.save to its archive and its tensors; for torch.c, torch_archive.c and
-// torch_state.c alone.
+// torch_parts.h - a file of torch.save as an archive; for torch_archive.c and torch_state.c alone.
 #pragma once
 #include "models/files.h"
-#include "models/safetensors.h"
 #include "models/zip.h"
 
 struct pickle;
@@ -22,11 +20,3 @@ bool torch_archive_open(const char *path, const struct mapping *file, struct tor
 void torch_archive_close(struct torch_archive *a);
 const struct zip_entry *torch_archive_find(const struct torch_archive *a,
                                            const char *name); // in its folder; NULL: none
-
-struct torch_tensors {
-    size_t n, room;
-    struct safetensor *at; // (n) the names are owned
-};
-
-// Adds the tensors of a file, sorted by name, with `number` as their file; their data are borrowed from the mapping.
-bool torch_read(const char *path, const struct mapping *file, int number, struct torch_tensors *to, struct error *err);

@@ -13,6 +13,7 @@
 #include "core/memory.h"
 #include "models/pickle.h"
 #include "models/shown.h"
+#include "models/torch.h"
 #include "models/torch_parts.h"
 #include "models/utf8.h"
 
@@ -276,24 +277,15 @@ static bool read_tensor(const struct state *s, const struct pickle_value *value,
     return true;
 }
 
-static struct safetensor *append(struct torch_tensors *to, const struct pickle_value *name, int number)
-{
-    if (to->n == to->room) {
-        to->room = grown(to->room, to->n + 1);
-        to->at = xrealloc(to->at, to->room * sizeof(*to->at));
-    }
-    to->at[to->n] = (struct safetensor){ .name = xstrndup(name->text, name->n), .file = number };
-    return &to->at[to->n++];
-}
-
-bool torch_read(const char *path, const struct mapping *file, int number, struct torch_tensors *to, struct error *err)
+bool torch_read(const char *path, const struct mapping *file, int number, struct tensor_list *to, struct error *err)
 {
     struct state s = { .err = err };
     if (!torch_archive_open(path, file, &s.archive, err))
         return false;
     bool ok = find_state(&s) && list_tensors(&s);
     for (size_t i = 0; ok && i < s.n; i++)
-        ok = read_tensor(&s, &s.tensor[i]->value, append(to, &s.tensor[i]->key, number));
+        ok = read_tensor(&s, &s.tensor[i]->value,
+                         tensor_list_add(to, xstrndup(s.tensor[i]->key.text, s.tensor[i]->key.n), number));
     free(s.tensor);
     torch_archive_close(&s.archive);
     return ok;

@@ -12,8 +12,7 @@
 #include "models/files.h"
 #include "models/finite.h"
 #include "models/gguf.h"
-#include "models/safetensors.h"
-#include "models/torch.h"
+#include "models/shards.h"
 
 struct weight {
     char *name;       // Hugging Face's
@@ -32,9 +31,8 @@ struct weight {
 
 struct weights {
     char *path;
-    struct gguf *gguf; // one of the three
-    struct safetensors *safetensors;
-    struct torch *torch;
+    struct gguf *gguf; // one of the two
+    struct shards *shards;
     int head_dim;
     size_t n;
     struct weight *weight; // (n) sorted by name
@@ -110,51 +108,19 @@ static void add_tensor(struct weights *w, const struct safetensor *t, const char
 }
 
 // rename: as weights_open_files'; NULL: names stay as they are.
-static bool find_safetensors(struct weights *w, weights_renamed *rename, struct error *err)
+static bool find_shards(struct weights *w, weights_renamed *rename, struct error *err)
 {
-    w->safetensors = safetensors_open(w->path, err);
-    if (w->safetensors == NULL)
+    w->shards = shards_open(w->path, err);
+    if (w->shards == NULL)
         return false;
-    w->weight = xcalloc(safetensors_count(w->safetensors), sizeof(*w->weight));
-    for (size_t i = 0; i < safetensors_count(w->safetensors); i++) {
-        const struct safetensor *t = safetensors_at(w->safetensors, i);
+    w->weight = xcalloc(shards_count(w->shards), sizeof(*w->weight));
+    for (size_t i = 0; i < shards_count(w->shards); i++) {
+        const struct safetensor *t = shards_at(w->shards, i);
         char *name = rename != NULL ? rename(t->name) : xstrdup(t->name);
         if (name != NULL)
-            add_tensor(w, t, safetensors_file(w->safetensors, t->file), name);
+            add_tensor(w, t, shards_file(w->shards, t->file), name);
     }
     return true;
-}
-
-static bool find_torch(struct weights *w, weights_renamed *rename, struct error *err)
-{
-    w->torch = torch_open(w->path, err);
-    if (w->torch == NULL)
-        return false;
-    w->weight = xcalloc(torch_count(w->torch), sizeof(*w->weight));
-    for (size_t i = 0; i < torch_count(w->torch); i++) {
-        const struct safetensor *t = torch_at(w->torch, i);
-        char *name = rename(t->name);
-        if (name != NULL)
-            add_tensor(w, t, torch_file(w->torch, t->file), name);
-    }
-    return true;
-}
-
-// A directory that has both is read as safetensors.
-static bool is_torch(const char *path)
-{
-    static const char *const names[] = { "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
-                                         "pytorch_model.bin.index.json" };
-    if (!file_is_directory(path))
-        return !ends_with(path, ".safetensors");
-    for (int i = 0; i < 4; i++) {
-        char *file = xformat("%s/%s", path, names[i]);
-        const bool there = file_exists(file);
-        free(file);
-        if (there)
-            return i >= 2;
-    }
-    return false;
 }
 
 static int by_name(const void *a, const void *b)
@@ -183,14 +149,14 @@ struct weights *weights_open(const struct model_config *c, struct error *err)
     struct weights *w = xcalloc(1, sizeof(*w));
     w->path = xstrdup(c->path);
     w->head_dim = c->head_dim;
-    return opened(w, c->gguf ? find_gguf(w, c, err) : find_safetensors(w, NULL, err), err);
+    return opened(w, c->gguf ? find_gguf(w, c, err) : find_shards(w, NULL, err), err);
 }
 
 struct weights *weights_open_files(const char *path, weights_renamed *rename, struct error *err)
 {
     struct weights *w = xcalloc(1, sizeof(*w));
     w->path = xstrdup(path);
-    return opened(w, is_torch(path) ? find_torch(w, rename, err) : find_safetensors(w, rename, err), err);
+    return opened(w, find_shards(w, rename, err), err);
 }
 
 void weights_close(struct weights *w)
@@ -204,8 +170,7 @@ void weights_close(struct weights *w)
     }
     free(w->weight);
     gguf_close(w->gguf);
-    safetensors_close(w->safetensors);
-    torch_close(w->torch);
+    shards_close(w->shards);
     free(w->path);
     free(w);
 }

@@ -62,6 +62,25 @@ void pickled_tensor(struct text *t, const struct pickled_tensor *v)
     text_add(t, ")RtR", 4);
 }
 
+const char *pickled_storage(const char *dtype, size_t *size)
+{
+    static const struct {
+        const char *dtype, *storage;
+        size_t size;
+    } types[] = { { "F32", "FloatStorage", 4 },
+                  { "F16", "HalfStorage", 2 },
+                  { "BF16", "BFloat16Storage", 2 },
+                  { "I64", "LongStorage", 8 },
+                  { "BOOL", "BoolStorage", 1 } };
+    for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+        if (strcmp(types[i].dtype, dtype) == 0) {
+            *size = types[i].size;
+            return types[i].storage;
+        }
+    fail_msg("archive.c knows no %s", dtype);
+    return NULL;
+}
+
 // Bit by bit, as the polynomial is divided; models/zip.c does it by halves of bytes.
 static uint32_t crc32(const uint8_t *at, size_t n)
 {

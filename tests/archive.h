@@ -20,6 +20,8 @@ struct pickled_tensor {
     int64_t stride[10];
 };
 void pickled_tensor(struct text *t, const struct pickled_tensor *v);
+// PyTorch's storage of elements that safetensors calls F32, F16, BF16, I64 or BOOL, and the bytes of each.
+const char *pickled_storage(const char *dtype, size_t *size);
 
 // A ZIP archive as torch writes it: sizes stand behind an entry and in the directory, data at a multiple of 64.
 struct archive {

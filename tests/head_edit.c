@@ -11,6 +11,7 @@
 #include "core/memory.h"
 #include "exact/instance.h"
 #include "models/safetensors.h"
+#include "models/shards.h"
 #include "tests/check.h"
 #include "tests/files.h"
 
@@ -55,12 +56,12 @@ struct head_edit *head_edit_open(const char *directory)
     e->weights = xformat("%s/model.safetensors", directory);
     e->config_path = xformat("%s/config.json", directory);
     e->config = json_read(e->config_path, &err);
-    struct safetensors *file = safetensors_open(e->weights, &err);
+    struct shards *file = shards_open(e->weights, &err);
     if (e->config == NULL || file == NULL)
         fail_msg("%s", err.text);
-    for (size_t i = 0; i < safetensors_count(file); i++)
-        put(e, safetensors_at(file, i), safetensors_at(file, i)->data);
-    safetensors_close(file);
+    for (size_t i = 0; i < shards_count(file); i++)
+        put(e, shards_at(file, i), shards_at(file, i)->data);
+    shards_close(file);
     return e;
 }
 

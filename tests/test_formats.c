@@ -10,6 +10,7 @@
 #include "models/config.h"
 #include "models/gguf.h"
 #include "models/safetensors.h"
+#include "models/shards.h"
 #include "models/weights.h"
 #include "tests/check.h"
 #include "tests/checkpoint.h"
@@ -101,21 +102,21 @@ static void a_safetensors_file_gives_back_what_was_written(void **state)
         { .name = "scalar", .dtype = "F32", .dims = 0, .data = matrix, .bytes = 4 },
     };
     assert_true(safetensors_write(path, t, 4, "{\"format\":\"pt\"}", &err));
-    struct safetensors *s = safetensors_open(path, &err);
+    struct shards *s = shards_open(path, &err);
     if (s == NULL)
         fail_msg("%s", err.text);
-    assert_int_equal(safetensors_count(s), 4);
-    assert_string_equal(safetensors_at(s, 0)->name, "a"); // sorted
-    assert_string_equal(safetensors_at(s, 3)->name, "z");
-    const struct safetensor *z = safetensors_find(s, "z");
+    assert_int_equal(shards_count(s), 4);
+    assert_string_equal(shards_at(s, 0)->name, "a"); // sorted
+    assert_string_equal(shards_at(s, 3)->name, "z");
+    const struct safetensor *z = shards_find(s, "z");
     assert_true(z->dims == 2 && z->dim[0] == 2 && z->dim[1] == 3);
     assert_string_equal(z->dtype, "F32");
     assert_memory_equal(z->data, matrix, sizeof(matrix));
-    assert_memory_equal(safetensors_find(s, "a")->data, ids, sizeof(ids));
-    assert_int_equal(safetensors_find(s, "empty")->bytes, 0);
-    assert_null(safetensors_find(s, "b"));
-    assert_int_equal(safetensors_files(s), 1);
-    safetensors_close(s);
+    assert_memory_equal(shards_find(s, "a")->data, ids, sizeof(ids));
+    assert_int_equal(shards_find(s, "empty")->bytes, 0);
+    assert_null(shards_find(s, "b"));
+    assert_int_equal(shards_files(s), 1);
+    shards_close(s);
     free(path);
 }
 
@@ -266,20 +267,20 @@ static void shards_hold_what_one_file_holds(void **state)
     tiny_write_hf(one, &t);
     t.shards = 3;
     tiny_write_hf(many, &t);
-    struct safetensors *a = safetensors_open(one, &err), *b = safetensors_open(many, &err);
+    struct shards *a = shards_open(one, &err), *b = shards_open(many, &err);
     if (a == NULL || b == NULL)
         fail_msg("%s", err.text);
-    assert_int_equal(safetensors_files(a), 1);
-    assert_int_equal(safetensors_files(b), 3);
-    assert_int_equal(safetensors_count(a), safetensors_count(b));
-    for (size_t i = 0; i < safetensors_count(a); i++) {
-        const struct safetensor *x = safetensors_at(a, i), *y = safetensors_at(b, i);
+    assert_int_equal(shards_files(a), 1);
+    assert_int_equal(shards_files(b), 3);
+    assert_int_equal(shards_count(a), shards_count(b));
+    for (size_t i = 0; i < shards_count(a); i++) {
+        const struct safetensor *x = shards_at(a, i), *y = shards_at(b, i);
         assert_string_equal(x->name, y->name);
         assert_int_equal(x->bytes, y->bytes);
         assert_memory_equal(x->data, y->data, x->bytes);
     }
-    safetensors_close(a);
-    safetensors_close(b);
+    shards_close(a);
+    shards_close(b);
     free(one);
     free(many);
 }
@@ -426,15 +427,15 @@ static void a_tensor_that_lies_crooked_is_moved(void **state)
     char *directory = tiny_path("crooked");
     tiny_write_hf(directory, &t);
     char *path = xformat("%s/model.safetensors", directory);
-    struct safetensors *s = safetensors_open(path, &err);
-    size_t n = safetensors_count(s);
+    struct shards *s = shards_open(path, &err);
+    size_t n = shards_count(s);
     struct safetensor *list = xcalloc(n + 1, sizeof(*list));
     list[0] = (struct safetensor){ .name = "odd", .dtype = "U8", .dims = 1, .dim = { 3 }, .data = "abc", .bytes = 3 };
     for (size_t i = 0; i < n; i++)
-        list[i + 1] = *safetensors_at(s, i);
+        list[i + 1] = *shards_at(s, i);
     char *other = xformat("%s/other", directory);
     assert_true(safetensors_write(other, list, n + 1, NULL, &err));
-    safetensors_close(s);
+    shards_close(s);
     assert_int_equal(rename(other, path), 0);
 
     struct checkpoint o = checkpoint_open(directory);

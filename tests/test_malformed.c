@@ -10,7 +10,7 @@
 #include "core/memory.h"
 #include "models/config.h"
 #include "models/gguf.h"
-#include "models/safetensors.h"
+#include "models/shards.h"
 #include "models/weights.h"
 #include "tests/check.h"
 #include "tests/checkpoint.h"
@@ -307,38 +307,38 @@ static void a_safetensors_file_with_one_fault_is_refused(void **state)
     char *path = tiny_path("fault.safetensors");
     for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
         write_safetensors(path, strlen(faults[i].header), faults[i].header, faults[i].data);
-        assert_null(safetensors_open(path, &err));
+        assert_null(shards_open(path, &err));
         assert_says(&err, path, faults[i].words);
     }
     write_safetensors(path, 3, "{}", 0);
-    assert_null(safetensors_open(path, &err));
+    assert_null(shards_open(path, &err));
     assert_says(&err, path, "a header of 3 bytes does not fit");
     write_safetensors(path, 100000001, "{}", 0);
-    assert_null(safetensors_open(path, &err));
+    assert_null(shards_open(path, &err));
     assert_says(&err, path, "100000000 are allowed");
     write_safetensors(path, ~0ULL, "{}", 0);
-    assert_null(safetensors_open(path, &err));
+    assert_null(shards_open(path, &err));
     assert_says(&err, path, "would have 18446744073709551615 bytes");
     write_safetensors(path, 0, "", 0);
-    assert_null(safetensors_open(path, &err));
+    assert_null(shards_open(path, &err));
     assert_says(&err, path, "does not begin with '{'");
     file_write_bytes(path, "1234", 4);
-    assert_null(safetensors_open(path, &err));
+    assert_null(shards_open(path, &err));
     assert_says(&err, path, "only 4 bytes");
 
     // A file without tensors is a file; nesting that would exhaust the stack is not.
     write_safetensors(path, 8, "{}      ", 0);
-    struct safetensors *s = safetensors_open(path, &err);
+    struct shards *s = shards_open(path, &err);
     assert_non_null(s);
-    assert_int_equal(safetensors_count(s), 0);
-    assert_null(safetensors_find(s, "a"));
-    safetensors_close(s);
+    assert_int_equal(shards_count(s), 0);
+    assert_null(shards_find(s, "a"));
+    shards_close(s);
     struct text deep = { 0 };
     text_puts(&deep, "{\"a\":");
     for (int i = 0; i < 100000; i++)
         text_puts(&deep, "[");
     write_safetensors(path, deep.n, deep.s, 0);
-    assert_null(safetensors_open(path, &err));
+    assert_null(shards_open(path, &err));
     assert_says(&err, path, "not valid JSON");
     free(deep.s);
     free(path);
@@ -368,13 +368,13 @@ static void an_index_with_one_fault_is_refused(void **state)
     tiny_write_hf(directory, &tiny_small);
     for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
         file_write_bytes(index, faults[i].index, strlen(faults[i].index));
-        assert_null(safetensors_open(directory, &err));
+        assert_null(shards_open(directory, &err));
         assert_says(&err, directory, faults[i].words);
     }
     unlink(index);
     char *single = xformat("%s/model.safetensors", directory);
     unlink(single);
-    assert_null(safetensors_open(directory, &err));
+    assert_null(shards_open(directory, &err));
     assert_says(&err, directory, "neither model.safetensors nor");
     free(single);
     free(index);

@@ -10,6 +10,7 @@
 #include "models/medusa.h"
 #include "models/model.h"
 #include "models/safetensors.h"
+#include "models/shards.h"
 #include "tests/check.h"
 #include "tests/files.h"
 #include "tests/heads.h"
@@ -21,15 +22,15 @@ enum { MOST = 96 };
 static void write_both(const char *model, const char *heads, const char *to)
 {
     struct error err;
-    struct safetensors *m = safetensors_open(model, &err), *h = safetensors_open(heads, &err);
+    struct shards *m = shards_open(model, &err), *h = shards_open(heads, &err);
     assert_true(m != NULL && h != NULL);
     struct safetensor all[MOST];
-    size_t n = 0, own = safetensors_count(m);
-    assert_true(own + safetensors_count(h) <= MOST);
+    size_t n = 0, own = shards_count(m);
+    assert_true(own + shards_count(h) <= MOST);
     for (size_t i = 0; i < own; i++)
-        all[n++] = *safetensors_at(m, i);
-    for (size_t i = 0; i < safetensors_count(h); i++) {
-        all[n] = *safetensors_at(h, i);
+        all[n++] = *shards_at(m, i);
+    for (size_t i = 0; i < shards_count(h); i++) {
+        all[n] = *shards_at(h, i);
         all[n].name = xformat("medusa_head.%s", all[n].name);
         n++;
     }
@@ -52,8 +53,8 @@ static void write_both(const char *model, const char *heads, const char *to)
     free(file);
     free(from);
     free(config);
-    safetensors_close(m);
-    safetensors_close(h);
+    shards_close(m);
+    shards_close(h);
 }
 
 static void one_directory_is_a_target_and_its_heads(void **unused)

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "models/pickle.h"
-#include "models/torch.h"
+#include "models/shards.h"
 #include "tests/archive.h"
 #include "tests/check.h"
 #include "tests/checkpoint.h"
@@ -59,13 +59,13 @@ static void start(void)
 #define TENSOR(...) (op("}"), text("t"), tensor((struct pickled_tensor){ __VA_ARGS__ }), op("s."))
 #define WHOLE .elements = 6, .dims = 2, .dim = { 2, 3 }
 
-static struct torch *open_pickle(const char *path)
+static struct shards *open_pickle(const char *path)
 {
     struct archive a = archive_of(&bytes, 24);
     archive_end(&a);
     file_write_bytes(path, a.bytes.s, a.bytes.n);
     archive_free(&a);
-    return torch_open(path, &err);
+    return shards_open(path, &err);
 }
 
 // What is not to be done.
@@ -331,9 +331,9 @@ static void a_pickle_with_one_fault_is_refused(void **state)
     }
     start();
     TENSOR(WHOLE);
-    struct torch *t = open_pickle(path); // and without a fault it is taken
+    struct shards *t = open_pickle(path); // and without a fault it is taken
     assert_non_null(t);
-    torch_close(t);
+    shards_close(t);
     free(path);
 }
 
@@ -383,12 +383,12 @@ static void opens_beside(const char *path, void (*rest)(void))
     text("rest");
     rest();
     op("u.");
-    struct torch *t = open_pickle(path);
+    struct shards *t = open_pickle(path);
     if (t == NULL)
         fail_msg("%s", err.text);
-    assert_int_equal(torch_count(t), 1);
-    assert_int_equal(torch_find(t, "t")->bytes, 24);
-    torch_close(t);
+    assert_int_equal(shards_count(t), 1);
+    assert_int_equal(shards_find(t, "t")->bytes, 24);
+    shards_close(t);
 }
 
 static void doubled(void) // (((..., ...), (..., ...)), ...): of 2^200 leaves
@@ -448,10 +448,10 @@ static void what_is_no_dictionary_is_passed_over(void **state)
     text("t");
     tensor((struct pickled_tensor){ WHOLE });
     op("su.");
-    struct torch *t = open_pickle(path);
+    struct shards *t = open_pickle(path);
     assert_non_null(t);
-    assert_int_equal(torch_count(t), 1);
-    torch_close(t);
+    assert_int_equal(shards_count(t), 1);
+    shards_close(t);
     free(path);
 }
 

@@ -1,17 +1,15 @@
 // test_pickled_heads.c - heads in PyTorch's files are the heads they are in safetensors.
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "models/head.h"
-#include "models/safetensors.h"
-#include "tests/archive.h"
 #include "tests/check.h"
 #include "tests/files.h"
 #include "tests/heads.h"
+#include "tests/pickled.h"
 #include "tests/tiny.h"
 
 static const struct head_shape shape = { .width = 64,
@@ -23,42 +21,6 @@ static const struct head_shape shape = { .width = 64,
                                          .hidden = 96,
                                          .medusa_heads = 3,
                                          .seed = 3 };
-
-// The tensors of a directory as torch.save writes a state_dict, all in one storage; f32 alone.
-static void pickle_tensors(const char *directory, const char *to)
-{
-    enum { OF_STORAGE = 2 };
-    struct error err;
-    struct safetensors *s = safetensors_open(directory, &err);
-    if (s == NULL)
-        fail_msg("%s", err.text);
-    struct text p = { 0 };
-    int64_t elements = 0, at = 0;
-    for (size_t i = 0; i < safetensors_count(s); i++)
-        elements += (int64_t)(safetensors_at(s, i)->bytes / sizeof(float));
-    text_add(&p, "\x80\x02}(", 4);
-    for (size_t i = 0; i < safetensors_count(s); i++) {
-        const struct safetensor *t = safetensors_at(s, i);
-        struct pickled_tensor v = { .elements = elements, .offset = at, .dims = t->dims };
-        for (int d = 0; d < t->dims; d++)
-            v.dim[d] = t->dim[d];
-        pickled_text(&p, t->name);
-        pickled_tensor(&p, &v);
-        at += (int64_t)(t->bytes / sizeof(float));
-    }
-    text_add(&p, "u.", 2);
-    struct archive a = archive_of(&p, (size_t)elements * sizeof(float));
-    char *data = a.bytes.s + a.entry[OF_STORAGE].data;
-    for (size_t i = 0; i < safetensors_count(s); i++) {
-        memcpy(data, safetensors_at(s, i)->data, safetensors_at(s, i)->bytes);
-        data += safetensors_at(s, i)->bytes;
-    }
-    archive_end(&a);
-    file_write_bytes(to, a.bytes.s, a.bytes.n);
-    archive_free(&a);
-    free(p.s);
-    safetensors_close(s);
-}
 
 static void a_pickled_head_is_the_same_head(void **unused)
 {
@@ -79,7 +41,7 @@ static void a_pickled_head_is_the_same_head(void **unused)
         struct head a, b;
         list[i].write(plain, &shape);
         assert_int_equal(mkdir(pickled, 0777), 0);
-        pickle_tensors(plain, file);
+        pickled_checkpoint(plain, file);
         if (!head_open(&a, plain, list[i].kind, "test", &err))
             fail_msg("%s", err.text);
         char *text = json_write(a.config);

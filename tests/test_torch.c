@@ -12,7 +12,8 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "models/torch.h"
+#include "models/safetensors.h"
+#include "models/shards.h"
 #include "tests/archive.h"
 #include "tests/check.h"
 #include "tests/checkpoint.h"
@@ -23,9 +24,9 @@
 
 static struct error err;
 
-static struct torch *opened(const char *path)
+static struct shards *opened(const char *path)
 {
-    struct torch *t = torch_open(path, &err);
+    struct shards *t = shards_open(path, &err);
     if (t == NULL)
         fail_msg("%s", err.text);
     return t;
@@ -50,23 +51,23 @@ static void assert_hex(const void *bytes, size_t n, const char *hex)
     }
 }
 
-static void assert_tensors(const struct torch *t, const struct json *expected)
+static void assert_tensors(const struct shards *t, const struct json *expected)
 {
     size_t i = 0;
-    assert_int_equal(torch_count(t), json_count(expected));
+    assert_int_equal(shards_count(t), json_count(expected));
     for (void *at = json_first(expected); at != NULL; at = json_next(expected, at), i++) { // sorted, as ours
-        const struct safetensor *s = torch_at(t, i);
+        const struct safetensor *s = shards_at(t, i);
         const struct json *shape = json_get(json_value(at), "shape");
         assert_string_equal(s->name, json_key(at));
-        assert_ptr_equal(torch_find(t, s->name), s);
+        assert_ptr_equal(shards_find(t, s->name), s);
         assert_string_equal(s->dtype, json_text(json_get(json_value(at), "dtype")));
         assert_int_equal(s->dims, json_count(shape));
         for (int d = 0; d < s->dims; d++)
             assert_int_equal(s->dim[d], json_int(json_at(shape, (size_t)d)));
         assert_hex(s->data, s->bytes, json_text(json_get(json_value(at), "hex")));
     }
-    assert_null(torch_at(t, i));
-    assert_null(torch_find(t, "there is no such tensor"));
+    assert_null(shards_at(t, i));
+    assert_null(shards_find(t, "there is no such tensor"));
 }
 
 static void every_tensor_is_the_one_that_torch_loads(void **state)
@@ -75,10 +76,10 @@ static void every_tensor_is_the_one_that_torch_loads(void **state)
     struct json *all, *read = golden("read", &all);
     for (void *at = json_first(read); at != NULL; at = json_next(read, at)) {
         char *path = xformat(FOLDER "/%s", json_key(at));
-        struct torch *t = opened(path);
+        struct shards *t = opened(path);
         assert_tensors(t, json_value(at));
-        print_message("%s: %zu tensors\n", json_key(at), torch_count(t));
-        torch_close(t);
+        print_message("%s: %zu tensors\n", json_key(at), shards_count(t));
+        shards_close(t);
         free(path);
     }
     json_free(all);
@@ -90,7 +91,7 @@ static void what_is_no_dictionary_of_plain_tensors_is_refused(void **state)
     struct json *all, *refused = golden("refused", &all);
     for (void *at = json_first(refused); at != NULL; at = json_next(refused, at)) {
         char *path = xformat(FOLDER "/%s", json_key(at));
-        assert_null(torch_open(path, &err));
+        assert_null(shards_open(path, &err));
         assert_says(&err, path, json_text(json_value(at)));
         free(path);
     }
@@ -100,37 +101,37 @@ static void what_is_no_dictionary_of_plain_tensors_is_refused(void **state)
 static void tensors_that_share_a_storage_share_its_bytes(void **state)
 {
     (void)state;
-    struct torch *t = opened(FOLDER "/shared.pt");
-    const uint8_t *all = torch_find(t, "all")->data;
-    assert_ptr_equal(torch_find(t, "again")->data, all);
-    assert_ptr_equal(torch_find(t, "tail")->data, all + 4 * 12);
-    assert_ptr_equal(torch_find(t, "one")->data, all + 4 * 23);
-    assert_ptr_not_equal(torch_find(t, "other")->data, all);
-    torch_close(t);
+    struct shards *t = opened(FOLDER "/shared.pt");
+    const uint8_t *all = shards_find(t, "all")->data;
+    assert_ptr_equal(shards_find(t, "again")->data, all);
+    assert_ptr_equal(shards_find(t, "tail")->data, all + 4 * 12);
+    assert_ptr_equal(shards_find(t, "one")->data, all + 4 * 23);
+    assert_ptr_not_equal(shards_find(t, "other")->data, all);
+    shards_close(t);
 }
 
 static void a_folder_is_opened_by_its_index_or_its_file(void **state)
 {
     (void)state;
-    struct torch *t = opened(FOLDER "/sharded");
-    assert_int_equal(torch_files(t), 2);
-    assert_string_equal(torch_file(t, 1), FOLDER "/sharded/pytorch_model-00002-of-00002.bin");
-    assert_int_equal(torch_find(t, "b")->file, 1);
-    assert_int_equal(torch_find(t, "c")->file, 0);
-    assert_null(torch_find(t, "unlisted"));
-    assert_null(torch_file(t, 2));
-    torch_close(t);
+    struct shards *t = opened(FOLDER "/sharded");
+    assert_int_equal(shards_files(t), 2);
+    assert_string_equal(shards_file(t, 1), FOLDER "/sharded/pytorch_model-00002-of-00002.bin");
+    assert_int_equal(shards_find(t, "b")->file, 1);
+    assert_int_equal(shards_find(t, "c")->file, 0);
+    assert_null(shards_find(t, "unlisted"));
+    assert_null(shards_file(t, 2));
+    shards_close(t);
 
     char *folder = tiny_path("single"), *file = xformat("%s/pytorch_model.bin", folder);
     struct text bytes = checkpoint_bytes(FOLDER "/model.pt");
     assert_int_equal(mkdir(folder, 0777), 0);
-    assert_null(torch_open(folder, &err));
-    assert_says(&err, folder, "there is neither pytorch_model.bin nor pytorch_model.bin.index.json");
+    assert_null(shards_open(folder, &err));
+    assert_says(&err, folder, "there is neither model.safetensors nor pytorch_model.bin, nor an index of either");
     file_write_bytes(file, bytes.s, bytes.n);
     t = opened(folder);
-    assert_int_equal(torch_count(t), 1);
-    assert_string_equal(torch_file(t, 0), file);
-    torch_close(t);
+    assert_int_equal(shards_count(t), 1);
+    assert_string_equal(shards_file(t, 0), file);
+    shards_close(t);
     free(bytes.s);
     free(file);
     free(folder);
@@ -142,20 +143,20 @@ static void a_checkpoint_written_as_safetensors_is_the_same(void **state)
     static const char *const files[] = { "module.pt", "dtypes.pt", "shared.pt", "shapes.pt" };
     for (size_t k = 0; k < sizeof(files) / sizeof(*files); k++) {
         char *from = xformat(FOLDER "/%s", files[k]), *to = tiny_path("converted.safetensors");
-        struct torch *t = opened(from);
-        assert_true(safetensors_write(to, torch_at(t, 0), torch_count(t), NULL, &err));
-        struct safetensors *s = safetensors_open(to, &err);
+        struct shards *t = opened(from);
+        assert_true(safetensors_write(to, shards_at(t, 0), shards_count(t), NULL, &err));
+        struct shards *s = shards_open(to, &err);
         assert_non_null(s);
-        assert_int_equal(safetensors_count(s), torch_count(t));
-        for (size_t i = 0; i < torch_count(t); i++) {
-            const struct safetensor *a = torch_at(t, i), *b = safetensors_at(s, i);
+        assert_int_equal(shards_count(s), shards_count(t));
+        for (size_t i = 0; i < shards_count(t); i++) {
+            const struct safetensor *a = shards_at(t, i), *b = shards_at(s, i);
             assert_string_equal(a->name, b->name);
             assert_string_equal(a->dtype, b->dtype);
             assert_true(a->dims == b->dims && memcmp(a->dim, b->dim, sizeof(a->dim)) == 0 && a->bytes == b->bytes);
             assert_memory_equal(a->data, b->data, a->bytes);
         }
-        safetensors_close(s);
-        torch_close(t);
+        shards_close(s);
+        shards_close(t);
         free(from);
         free(to);
     }
@@ -181,9 +182,9 @@ static void zip64_is_read_where_it_is_used(void **state)
         struct archive a = archive_of(&p, 24);
         zip64 ? archive_end64(&a) : archive_end(&a);
         file_write_bytes(path, a.bytes.s, a.bytes.n);
-        struct torch *t = opened(path);
-        assert_int_equal(torch_find(t, "t")->bytes, 24);
-        torch_close(t);
+        struct shards *t = opened(path);
+        assert_int_equal(shards_find(t, "t")->bytes, 24);
+        shards_close(t);
         archive_free(&a);
     }
     free(p.s);
@@ -229,15 +230,15 @@ static void gigabytes_are_opened_without_being_read(void **state)
     write_sparse(path, &a, a.entry[OF_STORAGE].data, gap);
 
     long before = pages_touched();
-    struct torch *t = opened(path);
+    struct shards *t = opened(path);
     long touched = pages_touched() - before;
     print_message("%ld pages of %lld were touched\n", touched, (long long)gap / 4096);
     assert_true(touched < 1000);
-    const struct safetensor *s = torch_find(t, "t");
+    const struct safetensor *s = shards_find(t, "t");
     assert_int_equal(s->bytes, 24);
     for (size_t i = 0; i < s->bytes; i++)
         assert_int_equal(((const uint8_t *)s->data)[i], 0);
-    torch_close(t);
+    shards_close(t);
     archive_free(&a);
     free(p.s);
     free(path);

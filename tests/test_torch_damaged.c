@@ -8,7 +8,7 @@
 #include "core/memory.h"
 #include "models/files.h"
 #include "models/pickle.h"
-#include "models/torch_parts.h"
+#include "models/torch.h"
 #include "models/zip.h"
 #include "tests/archive.h"
 #include "tests/check.h"
@@ -23,18 +23,16 @@ static bool use(const struct text *bytes)
     uint8_t *copy = xmalloc(bytes->n);
     memcpy(copy, bytes->s, bytes->n);
     struct mapping file = { copy, bytes->n };
-    struct torch_tensors tensors = { 0 };
+    struct tensor_list tensors = { 0 };
     *err.text = '\0';
     bool ok = torch_read("a file", &file, 0, &tensors, &err);
     if (!ok && strstr(err.text, "a file: ") == NULL)
         fail_msg("expected a sentence about the file, found \"%s\"", err.text);
     volatile uint8_t sum = 0;
-    for (size_t i = 0; i < tensors.n; i++) {
-        for (size_t k = 0; ok && k < tensors.at[i].bytes; k++)
+    for (size_t i = 0; ok && i < tensors.n; i++)
+        for (size_t k = 0; k < tensors.at[i].bytes; k++)
             sum ^= ((const uint8_t *)tensors.at[i].data)[k];
-        free((void *)(uintptr_t)tensors.at[i].name);
-    }
-    free(tensors.at);
+    tensor_list_free(&tensors);
     free(copy);
     return ok;
 }

@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "models/files.h"
-#include "models/torch.h"
+#include "models/shards.h"
 #include "models/zip.h"
 #include "tests/archive.h"
 #include "tests/check.h"
@@ -294,7 +294,7 @@ static void an_archive_with_one_fault_is_refused(void **state)
         begin();
         faults[i].make();
         file_write_bytes(path, a.bytes.s, a.bytes.n);
-        assert_null(torch_open(path, &err));
+        assert_null(shards_open(path, &err));
         assert_says(&err, path, faults[i].words);
         archive_free(&a);
     }
@@ -324,11 +324,11 @@ static void an_archive_that_is_only_unusual_is_read(void **state)
         begin();
         make[i]();
         file_write_bytes(path, a.bytes.s, a.bytes.n);
-        struct torch *t = torch_open(path, &err);
+        struct shards *t = shards_open(path, &err);
         if (t == NULL)
             fail_msg("number %zu: %s", i, err.text);
-        assert_int_equal(torch_find(t, "t")->bytes, 24);
-        torch_close(t);
+        assert_int_equal(shards_find(t, "t")->bytes, 24);
+        shards_close(t);
         archive_free(&a);
     }
     free(path);
@@ -357,19 +357,19 @@ static void a_file_that_is_no_archive_is_told_apart(void **state)
     };
     for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
         file_write_bytes(path, files[i].bytes, files[i].n);
-        assert_null(torch_open(path, &err));
+        assert_null(shards_open(path, &err));
         assert_says(&err, path, files[i].words);
     }
     file_write_bytes(path, "", 0);
-    assert_null(torch_open(path, &err));
+    assert_null(shards_open(path, &err));
     assert_says(&err, path, "the file is empty");
-    assert_null(torch_open("/nonexistent.bin", &err));
+    assert_null(shards_open("/nonexistent.bin", &err));
     assert_says(&err, "/nonexistent.bin", "No such file");
     a = (struct archive){ 0 };
     archive_add(&a, "data.pkl", "x", 1);
     archive_end(&a);
     file_write_bytes(path, a.bytes.s, a.bytes.n);
-    assert_null(torch_open(path, &err));
+    assert_null(shards_open(path, &err));
     assert_says(&err, path, "all of it in a folder, found data.pkl outside");
     archive_free(&a);
     free(path);
@@ -414,15 +414,15 @@ static void an_index_with_one_fault_is_refused(void **state)
     archive_free(&a);
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         file_write(index, wrong[i].index);
-        assert_null(torch_open(folder, &err));
+        assert_null(shards_open(folder, &err));
         assert_says(&err, folder, wrong[i].words);
     }
     file_write(index, "{\"weight_map\":{\"t\":\"b.bin\"}}");
-    struct torch *t = torch_open(folder, &err);
+    struct shards *t = shards_open(folder, &err);
     assert_non_null(t);
-    assert_int_equal(torch_files(t), 1);
-    torch_close(t);
-    torch_close(NULL);
+    assert_int_equal(shards_files(t), 1);
+    shards_close(t);
+    shards_close(NULL);
     free(index);
     free(folder);
 }
