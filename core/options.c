@@ -100,6 +100,13 @@ static bool read_one(const struct settings *s, const struct option *o, void *fie
     case OPTION_PAIRS:
         return read_pairs(s, o, field, err);
     case OPTION_TEXT:
+        if (s->kind == SETTINGS_LIST) {
+            struct text line = { 0 };
+            settings_write(s, &line);
+            *(char **)field = line.s;
+            return true;
+        }
+        // fall through
     case OPTION_PATH:
         if (!settings_text(s, o->name, &text, err))
             return false;

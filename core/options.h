@@ -11,8 +11,8 @@ enum option_type {
     OPTION_INT = 1, // int
     OPTION_REAL,    // double
     OPTION_BOOL,    // bool
-    OPTION_TEXT,    // char *, owned by the options struct; NULL when neither given nor preset
-    OPTION_PATH,    // char *, likewise; a model or file name, resolved by whoever opens it
+    OPTION_TEXT,    // char *, owned by the options struct; NULL when neither given nor preset; of a list its one line
+    OPTION_PATH,    // char *, owned likewise; a model or file name, resolved by whoever opens it
     OPTION_CHOICE,  // int, the number of the word in `choices`
     OPTION_INTS,    // struct ints
     OPTION_PAIRS,   // struct pairs: a mapping from token id to a number

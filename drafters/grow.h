@@ -41,7 +41,7 @@ struct grow_options {
     { "top", OPTION_INT, offsetof(type, member.top), "8", "of a best-first tree: children below a node, nodes of a frontier", 1, 64, NULL }, \
     { "pick", OPTION_CHOICE, offsetof(type, member.pick), "drawn", "how tokens are picked (coupled: as `match` will)", 0, 0, "drawn|likeliest|coupled" }, \
     { "distinct", OPTION_BOOL, offsetof(type, member.distinct), "true", "siblings drawn without replacement", 0, 0, NULL }, \
-    { "tree", OPTION_TEXT, offsetof(type, member.tree), "", "a fixed tree: a published one's name, \"[[0], [0, 0], [1]]\" or a .json file", 0, 0, NULL }
+    { "tree", OPTION_TEXT, offsetof(type, member.tree), "", "a fixed tree: a published one's name, a list of paths as in [[0], [0, 0], [1]], or a .json file", 0, 0, NULL }
 
 // What the options come to; made once, by whoever creates a drafter.
 struct grow_shape {

@@ -61,6 +61,16 @@ static struct settings *pairs(const struct settings *map)
     }
 }
 
+// As options_read has it: a list that is told as a text is one.
+static struct settings *one_line(const struct settings *given)
+{
+    struct text t = { 0 };
+    settings_write(given, &t);
+    struct settings *s = settings_scalar(t.s);
+    free(t.s);
+    return s;
+}
+
 static struct settings *value(const struct settings *given, enum option_type type)
 {
     switch (type) {
@@ -72,8 +82,9 @@ static struct settings *value(const struct settings *given, enum option_type typ
         return whole_numbers(given);
     case OPTION_PAIRS:
         return pairs(given);
-    case OPTION_BOOL:
     case OPTION_TEXT:
+        return given->kind == SETTINGS_LIST ? one_line(given) : settings_scalar(given->text);
+    case OPTION_BOOL:
     case OPTION_PATH:
     case OPTION_CHOICE:
         break;

@@ -399,6 +399,11 @@ int command_inspect(int argc, char **argv)
     if (status != GO_ON)
         return status;
 
+    if (in.target != NULL && (in.tensors || in.context != 0 || in.threads != 0))
+        return usage_fail(&u, "%s: of a head, beside --target, only --json can be asked for, found %s", operand[0],
+                          in.tensors        ? "--tensors"
+                          : in.context != 0 ? "--context"
+                                            : "--threads");
     const bool gathered = in.target == NULL && gather(&in, operand[0], &err);
     if (in.target != NULL) {
         status = inspect_head(operand[0], in.target, in.json, &err) ? 0 : command_fail(&u, &err);

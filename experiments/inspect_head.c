@@ -7,6 +7,8 @@
 #include "core/json.h"
 #include "models/config.h"
 #include "models/head.h"
+#include "models/model.h"
+#include "models/origin.h"
 #include "models/paths.h"
 
 static const char *const kind_names[] = { "medusa", "eagle", "eagle3" }; // the drafters that run them
@@ -63,20 +65,30 @@ bool inspect_is_head(const char *name)
     return is;
 }
 
+// The target's shape, if all that a model of its configuration needs is there: a head's directory is none, and says that it
+// is a llama.
+static bool read_target(const char *path, struct model_shape *to, struct error *err)
+{
+    struct model_config c = { 0 };
+    struct origin o = { 0 };
+    bool ok = config_read(path, &c, err);
+    if (ok)
+        ok = origin_open(&o, &c, err) && origin_complete(&o, err);
+    *to = model_shape_of(&c);
+    origin_close(&o);
+    config_free(&c);
+    return ok;
+}
+
 bool inspect_head(const char *head, const char *target, bool json, struct error *err)
 {
     char *path = model_path(head, NULL, err), *of = path != NULL ? model_path(target, NULL, err) : NULL;
-    struct model_config c = { 0 };
-    bool ok = of != NULL && config_read(of, &c, err);
-    if (ok) {
-        const struct model_shape shape = model_shape_of(&c);
-        enum head_kind kind;
-        struct head_facts facts;
-        ok = head_fits(path, &shape, &kind, &facts, err);
-        if (ok)
-            (json ? print_json : print_text)(path, of, kind, &facts);
-        config_free(&c);
-    }
+    struct model_shape shape;
+    struct head_facts facts;
+    enum head_kind kind;
+    const bool ok = of != NULL && read_target(of, &shape, err) && head_fits(path, &shape, &kind, &facts, err);
+    if (ok)
+        (json ? print_json : print_text)(path, of, kind, &facts);
     free(path);
     free(of);
     return ok;

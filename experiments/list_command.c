@@ -31,7 +31,7 @@ static const char *type_name(enum option_type type)
         [OPTION_INT] = "whole number",
         [OPTION_REAL] = "number",
         [OPTION_BOOL] = "true or false",
-        [OPTION_TEXT] = "text",
+        [OPTION_TEXT] = "text or list",
         [OPTION_PATH] = "path",
         [OPTION_CHOICE] = "one of",
         [OPTION_INTS] = "list of whole numbers",

@@ -370,7 +370,7 @@ static void an_answer_is_scored_behind_its_prompt(void **state)
     (void)state;
     static const char *const answer[] = { "wx y<|im_end|>", "z", "hello" };
     char *arguments = xformat("%s --chat chatml --tokens 1 ab", models.gguf), *prompt[3], *own[3];
-    struct json *j = generated(arguments), *hand[3], *got[4];
+    struct json *j = generated(arguments), *hand[3], *got[4] = { NULL };
     prompt[0] = json_write(json_get(j, "prompt_ids"));
     struct text lines = { 0 };
     text_printf(&lines, "{\"ids\": %s}\n", prompt[0]);

@@ -161,6 +161,8 @@ static void what_files_say_is_part_of_a_cell(void **unused)
         CELLS("{temperature: 0}", "{kind: small, model: draft.gguf, tree: t.json, pick: likeliest}");
     static const char same_cell[] =
         CELLS("{temperature: 0}", "{kind: small, model: draft.gguf, tree: \"[[1], [0]]\", pick: likeliest}");
+    static const char listed_cell[] =
+        CELLS("{temperature: 0}", "{kind: small, model: draft.gguf, tree: [[0], [1]], pick: likeliest}");
     static const char head_cell[] = CELLS("{temperature: 0}", "{kind: eagle, weights: draft.gguf.eagle, tokens: 1}");
     struct store *s = open_store("cells.db");
     write_file("t.json", "[[0], [0, 0]]");
@@ -170,6 +172,7 @@ static void what_files_say_is_part_of_a_cell(void **unused)
     write_file("t.json", "[[0], [1]]");
     run(tree_cell, s);
     run(same_cell, s);
+    run(listed_cell, s);
     assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE drafter_kind = 'small'"), 2);
     run(head_cell, s);
     char *config = tiny_path("draft.gguf.eagle/config.json"), *text = file_text(config, NULL, &(struct error){ "" });
@@ -209,6 +212,12 @@ static void mistakes_are_said_in_a_sentence(void **unused)
     said_free(&s);
     char *head = words_with("inspect %s/draft.gguf.eagle", tiny_directory());
     child_refuses(2, "say which with --target MODEL", head);
+    char *itself = xformat("%s --target %s/draft.gguf.eagle", head, tiny_directory());
+    child_refuses(1, "there is no tensor model.layers.0.input_layernorm.weight", itself);
+    free(itself);
+    char *more = xformat("%s --target %s/target.gguf --tensors", head, tiny_directory());
+    child_refuses(2, "only --json can be asked for, found --tensors", more);
+    free(more);
     free(head);
 }
 
