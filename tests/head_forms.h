@@ -32,7 +32,7 @@ void form_medusa_layers(const char *directory);
 void form_medusa_one(const char *directory);
 void form_medusa_shared(const char *directory);
 void form_medusa_vllm(const char *directory);
-int64_t form_medusa_mapped(int i); // the target's id for token i of its vocabulary
+int64_t form_medusa_mapped(int i);              // the target's id for token i of its vocabulary
 void form_eagle3_silent(const char *directory); // form_eagle3_speculators without norm_before_residual
 // An EAGLE-3 head with one of the newer norms, opened, to be given what else that needs.
 struct head_edit *form_eagle3_with(const char *directory, const char *key);
