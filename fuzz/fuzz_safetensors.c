@@ -17,7 +17,7 @@ static void use(const struct mapping *file)
     struct error err = { "" };
     struct tensor_list list = { 0 };
     const bool ok = safetensors_read("file", file, 0, &list, &err);
-    if (!ok && strncmp(err.text, "file: ", 6) != 0)
+    if (!ok && strncmp(err.text, "file:", 5) != 0)
         abort();
     tensor_list_sort(&list);
     volatile uint8_t sum = 0;
