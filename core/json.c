@@ -39,8 +39,11 @@ static bool fail_at(struct error *err, const char *what, int line, const json_er
 static bool is_too_big(const char *s, size_t n)
 {
     char digits[24];
-    size_t sign = n > 0 && *s == '-';
-    if (n <= sign + 18 || strspn(s + sign, "0123456789") < n - sign)
+    const size_t sign = n > 0 && *s == '-';
+    size_t end = sign; // the text may end with the number, without a NUL
+    while (end < n && s[end] >= '0' && s[end] <= '9')
+        end++;
+    if (n <= sign + 18 || end < n)
         return false;
     if (n >= sizeof(digits))
         return true;

@@ -36,6 +36,15 @@ static void a_whole_number_too_big_for_us_is_read_as_a_real(void **state)
     assert_non_null(strstr(err.text, "text:1:"));
     assert_null(json_parse("1e999", 5, "text", &err));
 
+    // Nothing is read behind the end of a text that ends with such a number.
+    enum { DIGITS = 20 };
+    char *digits = xmalloc(DIGITS);
+    memset(digits, '9', DIGITS);
+    j = json_parse(digits, DIGITS, "text", &err);
+    assert_true(json_is_number(j) && !json_is_int(j));
+    json_free(j);
+    free(digits);
+
     char *hf = tiny_path("unlimited"), *path = xformat("%s/tokenizer_config.json", hf);
     tiny_write_hf(hf,
                   &(const struct tiny){
