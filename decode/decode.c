@@ -26,6 +26,8 @@ struct sequence { // one slot's
     int kept; // tokens of the last advance that are in the text
 };
 
+enum { PROPOSE, VERIFY, ADVANCE, PHASES }; // of a step, as the target's device stamps their beginnings; PHASES: its end
+
 struct decoder {
     struct verifier *verifier;
     struct drafter *drafter;
@@ -231,13 +233,14 @@ static bool append(struct decoder *d, struct sequence *q, const struct advance *
     return live;
 }
 
-static void report(struct decoder *d, int i, int n, const int64_t *t)
+// t: what its phases took, the whole batch's.
+static void report(struct decoder *d, int i, int n, const int64_t t[PHASES])
 {
     const struct request *r = &d->request[i];
     struct sequence *q = &d->sequence[r->slot];
     if (d->listener.step != NULL) {
-        struct step s = { q->number, r->n - 1,    r->draft,    &d->advance[i], verifier_judgement(d->verifier, i),
-                          q->kept,   t[1] - t[0], t[2] - t[1], t[3] - t[2],    n };
+        struct step s = { q->number, r->n - 1,   r->draft,  &d->advance[i], verifier_judgement(d->verifier, i),
+                          q->kept,   t[PROPOSE], t[VERIFY], t[ADVANCE],     n };
         d->listener.step(d->listener.self, &s);
     }
 }
@@ -254,20 +257,18 @@ static void finish(struct decoder *d, int slot, int64_t now)
 bool decoder_step(struct decoder *d, struct error *err)
 {
     struct drafter *g = d->drafter;
-    int64_t t[5] = { clock_ns() };
     int n = requests_of_live(d), told = 0;
     bool live[MAX_SLOTS];
 
     if (n == 0)
         return true;
+    verifier_stamp(d->verifier, PROPOSE);
     if (!g->type->propose(g, d->request, n, err))
         return false;
-    t[1] = clock_ns();
+    verifier_stamp(d->verifier, VERIFY);
     if (!verifier_verify(d->verifier, d->request, n, d->advance, err))
         return false;
-    t[2] = clock_ns();
-    t[0] += verifier_watched_ns(d->verifier); // as if it had not been: every difference of these is without it
-    t[1] += verifier_watched_ns(d->verifier);
+    verifier_stamp(d->verifier, ADVANCE);
     for (int i = 0; i < n; i++) {
         struct sequence *q = &d->sequence[d->request[i].slot];
         live[i] = append(d, q, &d->advance[i]);
@@ -279,13 +280,21 @@ bool decoder_step(struct decoder *d, struct error *err)
     }
     if (told > 0 && g->type->advance != NULL && !g->type->advance(g, d->told, told, err))
         return false;
-    t[3] = clock_ns();
+    verifier_stamp(d->verifier, PHASES);
+    if (!verifier_settle(d->verifier, err))
+        return false;
+    int64_t t[PHASES], all = 0, now = clock_ns();
+    for (int i = 0; i < PHASES; i++) {
+        t[i] = verifier_between(d->verifier, i, i + 1);
+        t[i] -= i == VERIFY ? verifier_watched_ns(d->verifier) : 0; // as if nobody had looked on
+        all += t[i];
+    }
     for (int i = 0; i < n; i++)
-        d->sequence[d->request[i].slot].decode_ns += (t[3] - t[0]) / n;
+        d->sequence[d->request[i].slot].decode_ns += all / n;
     for (int i = 0; i < n; i++)
         report(d, i, n, t);
     for (int i = 0; i < n; i++)
         if (!live[i])
-            finish(d, d->request[i].slot, t[3]);
+            finish(d, d->request[i].slot, now);
     return true;
 }

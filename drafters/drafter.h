@@ -20,6 +20,7 @@ struct tokenizer;
 struct drafter_env {                   // what a drafter may borrow for its whole life
     struct backend *backend;           // its own; the states that advance brings are on the target's,
     struct backend *target_backend;    // which may be another
+    struct devices *devices;           // where else a model of its own may be put; NULL: nowhere
     const struct model *target;        // shape, embedding and head; NULL in tests that need no model
     const struct tokenizer *tokenizer; // the target's; NULL: it has none, vocabularies are compared by size alone
     const struct sampling *sampling;

@@ -10,6 +10,7 @@
 #include "drafters/drafter.h"
 #include "drafters/growth.h"
 #include "kernels/backend.h"
+#include "kernels/devices.h"
 #include "models/kv_cache.h"
 #include "models/paths.h"
 #include "models/tokenizer.h"
@@ -17,7 +18,7 @@
 enum { STRETCH = 256 }; // tokens of certain text in one pass
 
 struct small_options {
-    char *model;
+    char *model, *device;
     struct grow_options grow;
     int activations, cache; // enum activations, enum kv_type
 };
@@ -100,7 +101,8 @@ static void small_destroy(struct drafter *d)
 {
     struct small *g = (struct small *)d;
     growth_destroy(&g->growth);
-    g->backend->release(g->backend, g->state.data);
+    if (g->backend != NULL)
+        g->backend->release(g->backend, g->state.data);
     kv_destroy(g->cache);
     model_close(g->model);
     free(g->token);
@@ -111,6 +113,16 @@ static void small_destroy(struct drafter *d)
     free(g);
 }
 
+static struct backend *backend_for(const struct drafter_env *env, const char *device, struct error *err)
+{
+    if (device == NULL)
+        return env->backend;
+    if (env->devices != NULL)
+        return devices_get(env->devices, device, err);
+    fail(err, "drafter small: device: there is none here but the target's, found \"%s\"", device);
+    return NULL;
+}
+
 static struct drafter *small_create(const struct drafter_env *env, const void *options, struct error *err)
 {
     const struct small_options *o = options;
@@ -118,10 +130,12 @@ static struct drafter *small_create(const struct drafter_env *env, const void *o
     if (!grow_shape(&shape, &o->grow, "drafter small", env->beside, err))
         return NULL;
     struct small *g = xcalloc(1, sizeof(*g));
-    g->backend = env->backend;
+    struct drafter_env own = *env;
+    g->backend = own.backend = backend_for(env, o->device, err);
     g->drafter.nodes = shape.nodes;
     enum type cache = kv_settle((enum kv_type)o->cache);
-    if (open_model(g, env, o, shape.frontier * env->slots, err) && make_room(g, env, &shape, cache, err)) {
+    if (g->backend != NULL && open_model(g, &own, o, shape.frontier * env->slots, err) &&
+        make_room(g, &own, &shape, cache, err)) {
         g->drafter.settled[0] = (struct settled){ "activations", activations_names[model_activations(g->model)] };
         g->drafter.settled[1] = (struct settled){ "cache", type_facts[cache].name };
         if (g->growth.tree != NULL)
@@ -280,6 +294,8 @@ static const struct option small_options[] = {
       "what its products round their input to; preset: as its weights allow", 0, 0, ACTIVATIONS_CHOICES },
     { "cache", OPTION_CHOICE, offsetof(struct small_options, cache), "preset",
       "element type of its keys and values", 0, 0, KV_CHOICES },
+    { "device", OPTION_TEXT, offsetof(struct small_options, device), "",
+      "where it runs: cpu, cuda or cuda:1; preset: where the target does", 0, 0, NULL },
     { 0 },
 };
 // clang-format on

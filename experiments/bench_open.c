@@ -8,6 +8,8 @@
 #include "experiments/bench_peer.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/threads.h"
+#include "kernels/devices.h"
+#include "kernels/timed.h"
 #include "models/model.h"
 #include "models/paths.h"
 
@@ -15,11 +17,11 @@
 static bool open_model(struct target *t, const struct bench_plan *p, const char *name, int rows, struct error *err)
 {
     t->path = model_path(name, NULL, err);
-    struct backend *cpu = t->path != NULL ? backend_cpu(p->threads, err) : NULL;
-    if (cpu == NULL)
+    if (t->path == NULL)
         return false;
-    t->backend = backend_timed(cpu);
-    return target_open_model(t, p->precision, rows, p->packed, err);
+    t->devices = devices_create(p->threads, backend_timed);
+    t->backend = devices_get(t->devices, p->precision.device, err);
+    return t->backend != NULL && target_open_model(t, p->precision, rows, p->packed, err);
 }
 
 // Contexts that were not asked for by number are left out where the model is too small for them; if none is left, there

@@ -9,6 +9,7 @@
 #include "core/settings.h"
 #include "drafters/drafter.h"
 #include "kernels/backend.h"
+#include "kernels/devices.h"
 #include "models/model.h"
 #include "models/paths.h"
 #include "verifier/rule.h"
@@ -51,7 +52,8 @@ bool target_open_with(struct target *t, const char *name, const char *beside, in
     t->path = model_path(name, beside, err);
     if (t->path == NULL)
         return false;
-    t->backend = backend_cpu(threads, err);
+    t->devices = devices_create(threads, NULL);
+    t->backend = devices_get(t->devices, p.device, err);
     if (t->backend == NULL || !target_open_model(t, p, rows, packed, err)) {
         target_close(t);
         return false;
@@ -66,8 +68,7 @@ void target_close(struct target *t)
 {
     tokenizer_close(t->tokenizer);
     model_close(t->model);
-    if (t->backend != NULL)
-        t->backend->destroy(t->backend);
+    devices_destroy(t->devices);
     free(t->path);
     *t = (struct target){ 0 };
 }
@@ -229,6 +230,7 @@ bool pairing_open(struct pairing *p, struct target *t, const char *beside, int s
     struct drafter_env env = {
         .backend = t->backend,
         .target_backend = t->backend,
+        .devices = t->devices,
         .target = t->model,
         .tokenizer = t->tokenizer,
         .sampling = &p->sampling,
@@ -239,7 +241,11 @@ bool pairing_open(struct pairing *p, struct target *t, const char *beside, int s
     };
     if (!sampling_check(&p->sampling, t->live, err))
         return false;
-    p->sampling.workers = t->backend->workers(t->backend);
+    // Rows of probabilities are worked on by the host's threads, wherever the logits come from.
+    struct backend *host = devices_get(t->devices, "cpu", err);
+    if (host == NULL)
+        return false;
+    p->sampling.workers = host->workers(host);
     p->drafter = drafter_create(p->type, &env, p->drafter_options, err);
     if (p->drafter == NULL)
         return false;

@@ -17,6 +17,7 @@
 #include "verifier/verifier.h"
 
 struct backend;
+struct devices;
 struct drafter;
 struct drafter_type;
 struct model;
@@ -27,11 +28,12 @@ struct verifier;
 // rows: enough for any one draft (MAX_NODES), and for fast prompts
 enum { TARGET_ROWS = 512, TARGET_ENDS = MAX_ENDS + 1 };
 
-// How exactly a model computes and remembers, as a person asks for it; { 0 }: the presets. Opened, it is definite:
-// model_activations, target.cache.
+// Where and how exactly a model computes and remembers, as a person asks for it; { 0 }: the presets. Opened, it is
+// definite: model_activations, target.cache.
 struct precision {
-    int activations; // enum activations
-    int cache;       // enum kv_type
+    const char *device; // as devices_get has it; NULL: cpu
+    int activations;    // enum activations
+    int cache;          // enum kv_type
 };
 
 // Whether a model's packed weights are kept in a file beside it. Says nothing of what is computed.
@@ -40,6 +42,7 @@ enum packed_how { PACKED_NO, PACKED_KEEP };
 // The flags of every command that opens a model.
 // clang-format off
 #define PRECISION_FLAGS(p) \
+    { "device", FLAG_TEXT, &(p).device, "NAME", "cpu, cuda or cuda:1; preset: cpu", 0, 0 }, \
     { "activations", FLAG_CHOICE, &(p).activations, ACTIVATIONS_CHOICES, \
       "what products round their input to; preset: as the weights allow", 0, 0 }, \
     { "cache", FLAG_CHOICE, &(p).cache, KV_CHOICES, "element type of keys and values", 0, 0 }
@@ -50,7 +53,8 @@ enum packed_how { PACKED_NO, PACKED_KEEP };
 
 struct target { // start with { 0 }
     char *path; // where the name was found; owned
-    struct backend *backend;
+    struct devices *devices;
+    struct backend *backend; // the device that the model is on
     struct model *model;
     struct tokenizer *tokenizer; // NULL: none that we can read; no_tokenizer says why
     struct error no_tokenizer;

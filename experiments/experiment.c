@@ -17,6 +17,7 @@
 #include "drafters/drafter.h"
 #include "experiments/cells.h"
 #include "experiments/yaml.h"
+#include "kernels/devices.h"
 #include "models/paths.h"
 #include "verifier/rule.h"
 
@@ -133,16 +134,24 @@ static bool read_name(struct experiment *e, struct error *err)
     return true;
 }
 
+static bool read_device(const struct settings *s, char **to, struct error *err)
+{
+    if (!read_text(s, "target", "device", "cpu", to, err))
+        return false;
+    return device_name_is_valid(*to) ||
+           settings_fail(err, settings_get(s, "device"), "device: expected cpu, cuda or cuda:1, found \"%s\"", *to);
+}
+
 static bool read_target(struct experiment *e, struct error *err)
 {
     static const char *const keys[] = { "model", "device", "activations", "cache", NULL };
-    static const char *const devices[] = { "cpu", NULL };
     const struct settings *s;
     if (!needs(e->file, "an experiment", "target", &s, err) || !is_map_of(s, "target", keys, err) ||
-        !read_text(s, "target", "model", NULL, &e->target, err) || !read_word(s, "device", devices, &e->device, err) ||
+        !read_text(s, "target", "model", NULL, &e->target, err) || !read_device(s, &e->device, err) ||
         !read_choice(s, "activations", activations_names, &e->precision.activations, err) ||
         !read_choice(s, "cache", kv_type_names, &e->precision.cache, err))
         return false;
+    e->precision.device = e->device;
     struct error why;
     char *path = model_path(e->target, e->folder, &why);
     free(path);

@@ -14,6 +14,7 @@
 #include "experiments/engine.h"
 #include "experiments/inspect_head.h"
 #include "kernels/backend.h"
+#include "kernels/devices.h"
 #include "kernels/cpu/probe.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
@@ -43,6 +44,7 @@ struct inspect {
     struct error no_tokenizer;
     struct chat_format chat;
     struct error no_chat; // text empty: there is one
+    struct devices *devices;
     struct backend *backend;
     struct model *model; // NULL: it cannot be run, no_model says why
     struct error no_model;
@@ -120,7 +122,8 @@ static bool gather(struct inspect *in, const char *name, struct error *err)
         in->chat.kind = CHAT_NONE;
     else
         in->no_chat.text[0] = '\0';
-    in->backend = backend_cpu((int)in->threads, err);
+    in->devices = devices_create((int)in->threads, NULL);
+    in->backend = devices_get(in->devices, in->precision.device, err);
     if (in->backend == NULL)
         return false;
     in->model = model_open(in->config.path, in->backend, (enum activations)in->precision.activations, 1, &in->no_model);
@@ -130,8 +133,7 @@ static bool gather(struct inspect *in, const char *name, struct error *err)
 static void forget(struct inspect *in)
 {
     model_close(in->model);
-    if (in->backend != NULL)
-        in->backend->destroy(in->backend);
+    devices_destroy(in->devices);
     tokenizer_close(in->tokenizer);
     weights_close(in->weights);
     config_free(&in->config);

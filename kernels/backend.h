@@ -15,8 +15,8 @@
 
 struct error;
 
-// Who may look at whom in one pass. Built once per pass by kv_admit, uploaded once to fixed addresses (a captured graph
-// finds them again), used by every layer.
+// Who may look at whom in one pass. Built once per pass by kv_admit, in the host's memory; a device of its own takes a copy
+// of it the first time it sees a pass's number.
 // A row sees its slot's whole prefix, and of the slot's pending rows those whose bit is set.
 struct layout {
     int n, words;
@@ -26,6 +26,7 @@ struct layout {
     const int32_t *place;      // (n) cache row that receives this row's key and value
     const int32_t *position;   // (n) angle for rope: prefix + depth in the tree
     const uint64_t *ancestors; // (n, words) bit j: pending row j, itself included
+    uint64_t pass;             // a number that no other pass on this backend has; 0: it has none
 };
 
 // One weight's share of a matmul.
@@ -34,10 +35,11 @@ struct product {
     struct tensor bias;   // (1, m); data NULL: none
     bool add;             // out += ..: a residual stream
 };
-enum { MAX_PRODUCTS = 4 };
+enum { MAX_PRODUCTS = 4, MAX_STAMPS = 8 };
 
 struct backend {
     const char *name; // "cpu", "cuda"
+    uint64_t passes;  // so many were numbered: layout.pass
 
     void *(*alloc)(struct backend *b, size_t bytes); // NULL: no room
     void (*release)(struct backend *b, void *data);
@@ -48,10 +50,20 @@ struct backend {
     void (*destroy)(struct backend *b);
     const char *(*describe)(struct backend *b); // "avx512, 2 threads": goes into the results; borrowed
 
+    // Notes, under a number below MAX_STAMPS, the moment at which all that is queued so far is done; between two of them lie
+    // so many nanoseconds, by the device's own clock, which is known after the next sync().
+    void (*stamp)(struct backend *b, int number);
+    int64_t (*between)(struct backend *b, int from, int to);
+    // Its memory, where it has its own; false: it has the host's.
+    bool (*memory)(struct backend *b, size_t *free_bytes, size_t *all);
+
     // Its threads on the host, idle between operations, for what is worked on there: rows of probabilities. Borrowed for
     // its life; { 0 }: it has none.
     struct workers (*workers)(struct backend *b);
 
+    // What products with such weights round their input to here, PRESET being the device's choice; the answer PRESET: it
+    // cannot do what was wanted.
+    enum activations (*rounds_to)(struct backend *b, enum activations wanted, enum type weights);
     // A weight as this device likes it best: packed, repacked or uploaded once, when the model is opened. matmul and
     // take (a tied embedding is both head and table) accept what prepare returns; unprepare gives back what it took.
     struct tensor (*prepare)(struct backend *b, struct tensor w, enum activations a, struct error *err);

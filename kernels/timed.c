@@ -127,6 +127,26 @@ static const char *timed_describe(struct backend *b)
     return inner_of(b)->describe(inner_of(b));
 }
 
+static void timed_stamp(struct backend *b, int number)
+{
+    inner_of(b)->stamp(inner_of(b), number);
+}
+
+static int64_t timed_between(struct backend *b, int from, int to)
+{
+    return inner_of(b)->between(inner_of(b), from, to);
+}
+
+static bool timed_memory(struct backend *b, size_t *free_bytes, size_t *all)
+{
+    return inner_of(b)->memory(inner_of(b), free_bytes, all);
+}
+
+static enum activations timed_rounds_to(struct backend *b, enum activations wanted, enum type weights)
+{
+    return inner_of(b)->rounds_to(inner_of(b), wanted, weights);
+}
+
 static struct workers timed_workers(struct backend *b)
 {
     return inner_of(b)->workers(inner_of(b));
@@ -295,6 +315,10 @@ static const struct backend table = {
     .sync = timed_sync,
     .destroy = timed_destroy,
     .describe = timed_describe,
+    .stamp = timed_stamp,
+    .between = timed_between,
+    .memory = timed_memory,
+    .rounds_to = timed_rounds_to,
     .workers = timed_workers,
     .prepare = timed_prepare,
     .unprepare = timed_unprepare,

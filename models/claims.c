@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
+#include "kernels/room.h"
 #include "models/block.h"
 #include "models/config.h"
 #include "models/kept.h"
@@ -29,10 +30,25 @@ static enum type main_type(const struct weights *w)
     return (enum type)most;
 }
 
+static bool has_room(const struct claims *c, const char *path, struct error *err)
+{
+    char *what = xformat("the weights of %s", path);
+    const bool room = c->backend == NULL || room_for(c->backend, weights_bytes(c->weights), what, err);
+    free(what);
+    return room;
+}
+
 bool claims_settle(struct claims *c, const char *path, struct error *err)
 {
+    if (!has_room(c, path, err))
+        return false;
     const enum type type = main_type(c->weights);
-    c->activations = activations_settle(c->activations, type);
+    const enum activations wanted = c->activations;
+    c->activations =
+        c->backend != NULL ? c->backend->rounds_to(c->backend, wanted, type) : activations_settle(wanted, type);
+    if (c->activations == ACTIVATIONS_PRESET)
+        return fail(err, "activations: %s: %s does without them (expected f32 or bf16)", activations_names[wanted],
+                    c->backend->name);
     return c->activations != ACTIVATIONS_INT8 || type_is_quantised(type) ||
            fail(err, "activations: int8 is for quantised weights; those of %s are %s (expected bf16 or f32)", path,
                 type_facts[type].name);

@@ -26,7 +26,7 @@ struct claims {
 };
 
 // Before anything is claimed: PRESET becomes what the type that most of the bytes have allows; int8 is an error where that is
-// not quantised. path: of the checkpoint, for messages.
+// not quantised, and so are weights for which the device has no room. path: of the checkpoint, for messages.
 bool claims_settle(struct claims *c, const char *path, struct error *err);
 
 // Each goes to *to, which must stay where it is until claims_release. false: err names file, tensor, expected and found.

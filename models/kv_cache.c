@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
+#include "kernels/room.h"
 #include "models/model.h"
 
 struct slot {
@@ -58,6 +59,11 @@ struct kv_cache *kv_create(struct backend *b, const struct kv_shape *shape, stru
             shape->slots, shape->length);
         return NULL;
     }
+    char *what = xformat("a cache of %d slots of %d tokens", shape->slots, shape->length);
+    const bool room = room_for(b, kv_bytes(shape), what, err);
+    free(what);
+    if (!room)
+        return NULL;
     struct kv_cache *c = xcalloc(1, sizeof(*c));
     c->backend = b;
     c->shape = *shape;
@@ -138,8 +144,15 @@ const struct layout *kv_admit(struct kv_cache *c, const struct pass *p)
         c->position[i] = s->prefix + s->depth[row];
         memcpy(c->ancestors + (size_t)i * words, own, words * sizeof(*own));
     }
-    c->layout = (struct layout){ p->n,         c->words, c->shape.length, c->slot_of,
-                                 c->prefix_of, c->place, c->position,     c->ancestors };
+    c->layout = (struct layout){ .n = p->n,
+                                 .words = c->words,
+                                 .length = c->shape.length,
+                                 .slot = c->slot_of,
+                                 .prefix = c->prefix_of,
+                                 .place = c->place,
+                                 .position = c->position,
+                                 .ancestors = c->ancestors,
+                                 .pass = ++c->backend->passes };
     return &c->layout;
 }
 

@@ -154,6 +154,23 @@ static void device_move(struct backend *b, struct tensor x, int to, const int32_
     memcpy(row_of(x, to), moved, (size_t)n * sizeof(moved[0]));
 }
 
+static void device_stamp(struct backend *b, int number)
+{
+    (void)b, (void)number;
+}
+
+static int64_t device_between(struct backend *b, int from, int to)
+{
+    (void)b;
+    return to - from;
+}
+
+static bool device_memory(struct backend *b, size_t *free_bytes, size_t *all)
+{
+    (void)b, (void)free_bytes, (void)all;
+    return false;
+}
+
 // ---- the model
 
 struct model *table_model_create(struct table t, int rows, bool on_device, enum flaw flaw)
@@ -165,6 +182,9 @@ struct model *table_model_create(struct table t, int rows, bool on_device, enum 
                                    .download = device_download,
                                    .host = device_host,
                                    .sync = device_sync,
+                                   .stamp = device_stamp,
+                                   .between = device_between,
+                                   .memory = device_memory,
                                    .take = device_take,
                                    .move = device_move };
     m->shape = (struct model_shape){ .layers = LAYERS, .width = 1, .vocab = t.vocab, .context = TABLE_TEXT };

@@ -11,9 +11,11 @@
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "tests/check.h"
+#include "tests/emulated.h"
+#include "tests/far.h"
 #include "tests/reference.h"
 
-static struct backend *backends[6];
+static struct backend *backends[9];
 static int n_backends;
 
 static uint64_t state = 1;
@@ -37,6 +39,12 @@ static float *uniforms(int64_t n)
     for (int64_t i = 0; i < n; i++)
         x[i] = uniform();
     return x;
+}
+
+// Whether this backend's products can round their input so.
+static bool rounds(struct backend *b, enum activations a, enum type weights)
+{
+    return b->rounds_to(b, a, weights) == a;
 }
 
 static struct tensor floats(float *x, int64_t rows, int64_t width)
@@ -179,9 +187,9 @@ static void matmul_agrees_with_plain_loops_in_double(void **unused)
                 const int *size = sizes[i / 3];
                 enum activations a = (enum activations)(ACTIVATIONS_F32 + i % 3);
                 int n = size[0], m = size[1], k = size[2] / type_facts[t].block * type_facts[t].block;
-                if (k == 0)
-                    continue;
                 struct backend *c = backends[b];
+                if (k == 0 || !rounds(c, a, (enum type)t))
+                    continue;
                 float *x = uniforms(n * k), *seen = uniforms(n * k), *out = uniforms(n * m), *w = uniforms(m * k);
                 uint8_t *blocked = blocks((enum type)t, m, k);
                 double *expected = xcalloc((size_t)(n * m), sizeof(double));
@@ -210,6 +218,8 @@ static void products_of_one_input_take_bias_and_residual(void **unused)
     for (int b = 0; b < n_backends; b++)
         for (int a = ACTIVATIONS_F32; a <= ACTIVATIONS_INT8; a++) {
             struct backend *c = backends[b];
+            if (!rounds(c, (enum activations)a, Q4_1))
+                continue;
             float *x = uniforms(N * K), *w = uniforms(M * K), *bias = uniforms(M), *start = uniforms(N * M);
             float *one = uniforms(N * M), *two = uniforms(N * L), *plain = uniforms(N * M), *other = uniforms(N * L);
             float *wide = uniforms(L * K);
@@ -258,6 +268,8 @@ static void a_row_has_the_same_bits_in_every_matmul_that_contains_it(void **unus
         for (int t = 0; t < TYPES; t++)
             for (int a = ACTIVATIONS_F32; a <= ACTIVATIONS_INT8; a++) {
                 struct backend *c = backends[b];
+                if (!rounds(c, (enum activations)a, (enum type)t))
+                    continue;
                 int k = type_facts[t].block == 1 ? 133 : 768;
                 float *x = uniforms(MOST * k), *one = uniforms(MOST * M), *many = uniforms(MOST * M);
                 uint8_t *blocked = blocks((enum type)t, M, k);
@@ -348,7 +360,7 @@ static void set_scene(struct scene *s, int length)
                 s->ancestors[2 * n + w] = s->ancestors[2 * at + w];
             s->ancestors[2 * n + i / 64] |= 1ull << i % 64;
         }
-    s->see = (struct layout){ n, 2, length, s->slot, s->prefix, s->place, s->position, s->ancestors };
+    s->see = (struct layout){ n, 2, length, s->slot, s->prefix, s->place, s->position, s->ancestors, 0 };
 }
 
 static void check_attention(struct backend *c, const struct layout *see, const int heads[3], enum type type)
@@ -541,6 +553,22 @@ static void best_gives_the_likeliest_with_ties_to_the_lowest_id(void **unused)
         }
 }
 
+// The kernels of the GPU on one that is emulated, and on a real one where there is one.
+static void add_gpus(void)
+{
+    struct error err;
+#if defined(EMULATED_DEVICE)
+    struct backend *emulated = backend_emulated(0, &err);
+    assert_non_null(emulated);
+    backends[n_backends++] = emulated;
+#endif
+    struct backend *gpu = backend_cuda(0, &err);
+    if (gpu == NULL)
+        printf("not on this machine: %s\n", err.text);
+    else
+        backends[n_backends++] = backend_far(gpu);
+}
+
 int main(void)
 {
     static const char *const isa[] = { "plain", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16" };
@@ -553,6 +581,7 @@ int main(void)
         else
             backends[n_backends++] = b;
     }
+    add_gpus();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_expand_to_what_gguf_py_makes_of_them),
         cmocka_unit_test(matmul_agrees_with_plain_loops_in_double),

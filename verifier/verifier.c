@@ -158,6 +158,21 @@ static void tell_judged(struct verifier *v, const struct request *r, const struc
     v->watched_ns += clock_ns() - from;
 }
 
+void verifier_stamp(struct verifier *v, int number)
+{
+    v->backend->stamp(v->backend, number);
+}
+
+bool verifier_settle(struct verifier *v, struct error *err)
+{
+    return v->backend->sync(v->backend, err);
+}
+
+int64_t verifier_between(struct verifier *v, int from, int to)
+{
+    return v->backend->between(v->backend, from, to);
+}
+
 int64_t verifier_watched_ns(const struct verifier *v)
 {
     return v->watched_ns;

@@ -49,7 +49,12 @@ bool verifier_prefill(struct verifier *v, int slot, const int32_t *token, int n,
 // Scores all drafts in one pass, judges each, keeps what stood. a[i] answers r[i].
 bool verifier_verify(struct verifier *v, const struct request *r, int n, struct advance *a, struct error *err);
 
-int64_t verifier_watched_ns(const struct verifier *v); // of the last verify: time that whoever looked on took
+// Moments of a step on the target's device, by its own clock: what was queued before is done at each. Known after
+// verifier_settle, which waits for it.
+void verifier_stamp(struct verifier *v, int number);
+bool verifier_settle(struct verifier *v, struct error *err);
+int64_t verifier_between(struct verifier *v, int from, int to); // nanoseconds
+int64_t verifier_watched_ns(const struct verifier *v);          // of the last verify: time that whoever looked on took
 // What the last verify judged request i by; borrowed until the next.
 const struct judgement *verifier_judgement(const struct verifier *v, int i);
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
@@ -121,6 +122,31 @@ static bool cpu_sync(struct backend *b, struct error *err)
 {
     (void)b, (void)err;
     return true;
+}
+
+// Nothing is queued: a moment is now.
+static void cpu_stamp(struct backend *b, int number)
+{
+    assert(number >= 0 && number < MAX_STAMPS);
+    ((struct cpu *)b)->stamp[number] = clock_ns();
+}
+
+static int64_t cpu_between(struct backend *b, int from, int to)
+{
+    const struct cpu *c = (const struct cpu *)b;
+    return c->stamp[to] - c->stamp[from];
+}
+
+static bool cpu_memory(struct backend *b, size_t *free_bytes, size_t *all)
+{
+    (void)b, (void)free_bytes, (void)all;
+    return false;
+}
+
+static enum activations cpu_rounds_to(struct backend *b, enum activations wanted, enum type weights)
+{
+    (void)b;
+    return activations_settle(wanted, weights);
 }
 
 static const char *cpu_describe(struct backend *b)
@@ -349,6 +375,10 @@ static const struct backend table = {
     .sync = cpu_sync,
     .destroy = cpu_destroy,
     .describe = cpu_describe,
+    .stamp = cpu_stamp,
+    .between = cpu_between,
+    .memory = cpu_memory,
+    .rounds_to = cpu_rounds_to,
     .workers = cpu_workers,
     .prepare = cpu_prepare,
     .unprepare = cpu_unprepare,

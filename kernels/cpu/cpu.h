@@ -28,6 +28,7 @@ struct cpu {
     struct buffer views;    // attention: what each row of a pass sees, in numbers
     struct buffer partial;  // and stretches of long texts
     char description[64];
+    int64_t stamp[MAX_STAMPS];
 };
 
 void *buffer_room(struct buffer *b, size_t bytes);

@@ -1,0 +1,68 @@
+# cuda.cmake - the GPU's kernels: compiled by nvcc where it is found, and once more by the C++ compiler for a GPU that is
+# emulated on the host, in which tests run them.
+#
+# Without nvcc kernels/nocuda.c says so to whoever asks for the device. Without a C++ compiler the emulated tests are left
+# out. nvcc is called as a program of its own, not as a language of CMake's: so all that is linked is linked as C.
+
+set(SPECLAB_CUDA auto CACHE STRING "kernels for NVIDIA GPUs: auto (if nvcc is found), on, off")
+set(SPECLAB_CUDA_ARCHITECTURES "80;90" CACHE STRING "compute capabilities to compile for, without the dot")
+file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu)
+
+# No contraction, as everywhere: kernels say where they fuse. -O3 in every preset: they are checked elsewhere.
+set(cuda_flags -std=c++20 -O3 --fmad=false -I${CMAKE_SOURCE_DIR} -Xcompiler=-Wall)
+foreach(capability ${SPECLAB_CUDA_ARCHITECTURES})
+    list(APPEND cuda_flags -gencode=arch=compute_${capability},code=sm_${capability})
+endforeach()
+list(GET SPECLAB_CUDA_ARCHITECTURES -1 capability) # and for what comes after the last of them
+list(APPEND cuda_flags -gencode=arch=compute_${capability},code=compute_${capability})
+if(SPECLAB_WERROR)
+    list(APPEND cuda_flags -Werror=all-warnings)
+endif()
+
+# Whether it compiles at all: it needs a C++ compiler that it knows.
+set(cuda_works FALSE)
+if(NOT SPECLAB_CUDA STREQUAL off)
+    find_program(NVCC nvcc HINTS ENV CUDA_PATH PATH_SUFFIXES bin PATHS /usr/local/cuda/bin)
+    if(NVCC)
+        get_filename_component(nvcc ${NVCC} REALPATH)
+        get_filename_component(cuda_home ${nvcc}/../.. ABSOLUTE)
+        find_library(CUDART_STATIC cudart_static HINTS ${cuda_home}/lib64 ${cuda_home}/targets/x86_64-linux/lib
+                     ${cuda_home}/targets/sbsa-linux/lib)
+        file(WRITE ${CMAKE_BINARY_DIR}/cuda_probe.cu "#include <cuda_runtime.h>\n__global__ void probe() {}\n")
+        execute_process(COMMAND ${NVCC} ${cuda_flags} -c cuda_probe.cu -o cuda_probe.o WORKING_DIRECTORY ${CMAKE_BINARY_DIR}
+                        RESULT_VARIABLE status OUTPUT_VARIABLE said ERROR_VARIABLE said)
+        if(status EQUAL 0 AND CUDART_STATIC)
+            set(cuda_works TRUE)
+        else()
+            message(STATUS "CUDA is left out: ${NVCC} does not compile for compute capabilities "
+                           "${SPECLAB_CUDA_ARCHITECTURES}, or there is no libcudart_static.a: ${said}")
+        endif()
+    endif()
+    if(SPECLAB_CUDA STREQUAL on AND NOT cuda_works)
+        message(FATAL_ERROR "SPECLAB_CUDA is on, and no nvcc that works was found (looked on PATH and in /usr/local/cuda/bin)")
+    endif()
+endif()
+
+if(cuda_works)
+    message(STATUS "CUDA: ${NVCC}, for compute capabilities ${SPECLAB_CUDA_ARCHITECTURES}")
+    file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/cuda)
+    foreach(source ${cuda_sources})
+        get_filename_component(name ${source} NAME_WE)
+        set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
+        add_custom_command(OUTPUT ${object} DEPENDS ${source} DEPFILE ${object}.d VERBATIM
+                           COMMAND ${NVCC} ${cuda_flags} -MD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
+                           COMMENT "Compiling ${name}.cu")
+        target_sources(kernels PRIVATE ${object})
+        set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+    endforeach()
+    target_link_libraries(kernels PUBLIC ${CUDART_STATIC} ${CMAKE_DL_LIBS} Threads::Threads rt stdc++)
+else()
+    target_sources(kernels PRIVATE ${CMAKE_SOURCE_DIR}/kernels/nocuda.c)
+endif()
+
+include(CheckLanguage)
+check_language(CXX)
+if(CMAKE_CXX_COMPILER AND EXISTS ${CMAKE_SOURCE_DIR}/kernels/cuda/emulated/emulated.cpp)
+    enable_language(CXX)
+    add_subdirectory(${CMAKE_SOURCE_DIR}/kernels/cuda/emulated emulated)
+endif()

@@ -1,0 +1,111 @@
+# phases.sh - what gpu/check and gpu/bench are made of: phases, each under a time limit, whose output is kept. To be sourced.
+#
+#   results NAME SECONDS         keeps NAME.log and NAME.txt in $OUT, or build/gpu-results; all phases together may take so long
+#   phase NAME SECONDS WORDS...  runs a command or a function of the script; what it prints goes to the log as it comes
+#   finish                       the summary, a line for each phase. Status 0: every phase that could run passed
+#
+# A phase that fails does not stop the others. Status 77 says that it could not run here, and why is its last line. Lines
+# that begin with { are measurements: they go to NAME.jsonl, also those of a phase that failed or ran out of time.
+# Few files, as a lent machine gives few back: eight.
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+kept=${OUT:-$here/build/gpu-results}
+export here kept
+
+say() { printf 'gpu: %s\n' "$*" >&2; }
+
+results() {
+    word=$1 end=$((SECONDS + $2)) failed=0
+    export word
+    mkdir -p "$kept"
+    : >"$kept/$word.log"
+    : >"$kept/$word.txt"
+    : >"$kept/$word.jsonl"
+}
+
+phase() {
+    local name=$1 limit=$2 left=$((end - SECONDS)) began=$EPOCHREALTIME log=$kept/$word.log at status line
+    shift 2
+    if [ "$left" -lt 3 ]; then
+        line="not run: no time is left"
+        failed=1
+    else
+        [ "$limit" -le "$left" ] || limit=$left
+        printf '\n==== %s: %s\n' "$name" "$*" >>"$log"
+        at=$(($(wc -c <"$log") + 1))
+        # shellcheck disable=SC2046
+        export -f $(compgen -A function)
+        timeout -k 5 "$limit" bash -c '"$@"' "$name" "$@" </dev/null >>"$log" 2>&1
+        status=$?
+        tail -c "+$at" "$log" | grep '^{' >>"$kept/$word.jsonl"
+        case $status in
+        0) line=passed ;;
+        77) line="skipped: $(tail -n 1 "$log")" ;;
+        124 | 137) line="stopped after $limit s" failed=1 ;;
+        *) line="failed, status $status" failed=1 ;;
+        esac
+        case $status in
+        0 | 77) ;;
+        *) tail -c "+$at" "$log" | grep -v '^{' | tail -n 12 | cut -c 1-300 | sed "s/^/    $name: /" ;;
+        esac
+    fi
+    printf '%-14s %6.1f s  %s\n' "$name" "$(awk "BEGIN { print $EPOCHREALTIME - $began }")" "$line" | tee -a "$kept/$word.txt"
+}
+
+finish() {
+    if [ "$failed" = 0 ]; then
+        printf 'gpu %s: every phase that could run passed; logs in %s\n' "$word" "$kept" | tee -a "$kept/$word.txt"
+    else
+        printf 'gpu %s: not every phase passed; logs in %s\n' "$word" "$kept" | tee -a "$kept/$word.txt"
+    fi
+    return "$failed"
+}
+
+# ---- what both need of the machine
+
+# "90" of an H100: the first GPU's. Nothing: there is none.
+capability() {
+    command -v nvidia-smi >/dev/null || return 0
+    nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d ' .' | grep -E '^[0-9]+$' || true
+}
+
+needs_gpu() {
+    export PATH=$PATH:/usr/local/cuda/bin
+    capability=$(capability)
+    export capability
+    [ -n "$capability" ] || { say "expected an NVIDIA GPU that nvidia-smi knows, found none: nothing was run"; exit 77; }
+}
+
+machine() {
+    nvidia-smi --query-gpu=name,memory.total,memory.free,driver_version,compute_cap,clocks.max.sm,clocks.max.mem --format=csv
+    nvcc --version | tail -n 2
+    uname -sr
+    nproc
+}
+
+# The packages of gpu/carry, unpacked beside the system, which they must not change. A pkg-config that finds them there.
+unpack_carried() {
+    local root=$here/build/carried deb
+    [ -e "$here/build/carry" ] || return 0
+    if [ ! -e "$root/complete" ]; then
+        rm -rf "$root"
+        mkdir -p "$root"
+        for deb in "$here"/build/carry/*.deb; do dpkg -x "$deb" "$root" || return 1; done
+        cat >"$root/pkg-config" <<WRAPPER
+#!/bin/sh
+LD_LIBRARY_PATH=$root/usr/lib/x86_64-linux-gnu PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 \\
+PKG_CONFIG_ALLOW_SYSTEM_LIBS=1 PKG_CONFIG_LIBDIR=$root/usr/lib/x86_64-linux-gnu/pkgconfig \\
+exec $root/usr/bin/pkgconf "\$@"
+WRAPPER
+        chmod +x "$root/pkg-config"
+        touch "$root/complete"
+    fi
+    export PKG_CONFIG=$root/pkg-config CMAKE_PREFIX_PATH=$root/usr
+}
+
+# build/gpu: as released, its kernels for this GPU alone.
+build() {
+    unpack_carried || { echo "the packages in build/carry could not be unpacked"; return 1; }
+    cmake -S "$here" --preset release -B "$here/build/gpu" -G Ninja -DSPECLAB_CUDA=on "-DSPECLAB_CUDA_ARCHITECTURES=$capability" &&
+        cmake --build "$here/build/gpu"
+}

@@ -1,0 +1,100 @@
+// best.cu - the likeliest of each row, ties to the lowest id, and the logarithms of their probabilities.
+//
+// A number and its id become one key of 64 bits that grows as the number does and, among equals, as the id falls. A row's
+// k largest keys are found by k passes of a block over the row, each for the largest key below the one before it: rows are
+// some 100 kB, so all passes but the first read them from the cache nearby.
+#include "kernels/cuda/cuda.h"
+
+#include <string.h>
+
+namespace DEVICE_SPACE {
+
+enum { THREADS = 1024, WARPS = THREADS / WARP };
+
+static __device__ uint64_t key_of(float x, int id)
+{
+    const uint32_t u = __float_as_uint(x == 0 ? 0.0f : x); // -0 is 0
+    const uint32_t ordered = u >> 31 ? ~u : u | 0x80000000;
+    return (uint64_t)ordered << 32 | (uint32_t)~id;
+}
+
+static __device__ float number_of(uint64_t key)
+{
+    const uint32_t ordered = (uint32_t)(key >> 32);
+    return __uint_as_float(ordered >> 31 ? ordered & 0x7FFFFFFF : ~ordered);
+}
+
+// The largest of the threads' keys, in every thread.
+static __device__ uint64_t largest(uint64_t key, uint64_t *of_warp)
+{
+    for (int step = WARP / 2; step > 0; step /= 2) {
+        const uint64_t other = __shfl_xor_sync(0xFFFFFFFF, (unsigned long long)key, step);
+        key = other > key ? other : key;
+    }
+    __syncthreads(); // of_warp may still be read
+    if (threadIdx.x % WARP == 0)
+        of_warp[threadIdx.x / WARP] = key;
+    __syncthreads();
+    for (int i = 0; i < WARPS; i++)
+        key = of_warp[i] > key ? of_warp[i] : key;
+    return key;
+}
+
+// logits (rows, vocab); token, log_p (rows, k)
+static __global__ void best_kernel(const float *logits, int64_t vocab, int k, int32_t *token, float *log_p)
+{
+    __shared__ uint64_t of_warp[WARPS];
+    __shared__ double sums[WARPS];
+    const float *x = logits + blockIdx.x * vocab;
+    uint64_t below = ~0ull;
+    double log_total = 0;
+    for (int r = 0; r < k; r++) {
+        uint64_t best = 0;
+        for (int64_t v = threadIdx.x; v < vocab; v += THREADS) {
+            const uint64_t key = key_of(x[v], (int)v);
+            best = key < below && key > best ? key : best;
+        }
+        below = best = largest(best, of_warp);
+        const float value = number_of(best);
+        if (r == 0) { // sum of exp(x - most), each thread's in order, then lanes and warps by trees
+            double total = 0;
+            for (int64_t v = threadIdx.x; v < vocab; v += THREADS)
+                total += (double)expf(x[v] - value);
+            for (int step = WARP / 2; step > 0; step /= 2)
+                total += __shfl_xor_sync(0xFFFFFFFF, total, step);
+            if (threadIdx.x % WARP == 0)
+                sums[threadIdx.x / WARP] = total;
+            __syncthreads();
+            total = 0;
+            for (int i = 0; i < WARPS; i++)
+                total += sums[i];
+            log_total = log(total) + (double)value;
+        }
+        if (threadIdx.x == 0) {
+            token[(int64_t)blockIdx.x * k + r] = (int32_t)~(uint32_t)best;
+            log_p[(int64_t)blockIdx.x * k + r] = (float)((double)value - log_total);
+        }
+    }
+}
+
+void cuda_best(struct backend *b, struct tensor logits, int k, int32_t *token, float *log_p)
+{
+    struct cuda *c = (struct cuda *)b;
+    assert(k >= 1 && k <= logits.width && logits.type == F32);
+    const size_t n = (size_t)logits.rows * (size_t)k, bytes = n * (sizeof(int32_t) + sizeof(float));
+    uint8_t *room = (uint8_t *)cuda_room(c, &c->best, bytes, "best");
+    if (room == NULL) {
+        memset(token, 0, n * sizeof(*token)); // sync() will say what happened
+        memset(log_p, 0, n * sizeof(*log_p));
+        return;
+    }
+    int32_t *ids = (int32_t *)room;
+    float *values = (float *)(room + n * sizeof(int32_t));
+    LAUNCH(best_kernel, (int)logits.rows, THREADS, 0, c->stream, (const float *)logits.data, logits.width, k, ids,
+           values);
+    cuda_launched(c, "best");
+    b->download(b, token, ids, n * sizeof(*token));
+    b->download(b, log_p, values, n * sizeof(*log_p));
+}
+
+} // namespace DEVICE_SPACE

@@ -1,0 +1,267 @@
+// cuda.cu - the device, its memory, its one stream, and the table of operations.
+#include "kernels/cuda/cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+namespace DEVICE_SPACE {
+
+void cuda_note(struct cuda *c, cudaError_t e, const char *what)
+{
+    if (e == cudaSuccess || c->failed)
+        return;
+    c->failed = true;
+    fail(&c->err, "cuda:%d: %s: %s (%s)", c->device, what, cudaGetErrorString(e), cudaGetErrorName(e));
+}
+
+void cuda_launched(struct cuda *c, const char *what)
+{
+    cuda_note(c, cudaGetLastError(), what);
+}
+
+// ---- memory
+
+static void *cuda_alloc(struct backend *b, size_t bytes)
+{
+    struct cuda *c = (struct cuda *)b;
+    void *p = NULL;
+    const cudaError_t e = cudaMalloc(&p, bytes != 0 ? bytes : 16);
+    if (e == cudaErrorMemoryAllocation) {
+        cudaGetLastError(); // it is said by whoever asked, and not again at the next sync()
+        return NULL;
+    }
+    cuda_note(c, e, "memory");
+    return e == cudaSuccess ? p : NULL;
+}
+
+static void cuda_release(struct backend *b, void *data)
+{
+    if (data != NULL)
+        cuda_note((struct cuda *)b, cudaFree(data), "giving memory back"); // waits for what is queued
+}
+
+static void cuda_upload(struct backend *b, void *to, const void *host, size_t bytes)
+{
+    struct cuda *c = (struct cuda *)b;
+    // From pageable memory: the bytes are the driver's own when this returns.
+    cuda_note(c, cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, c->stream), "upload");
+}
+
+static void cuda_download(struct backend *b, void *host, const void *from, size_t bytes)
+{
+    struct cuda *c = (struct cuda *)b;
+    cuda_note(c, cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, c->stream), "download");
+    cuda_note(c, cudaStreamSynchronize(c->stream), "download");
+}
+
+static void *cuda_host(struct backend *b, void *data)
+{
+    (void)b, (void)data;
+    return NULL;
+}
+
+static bool cuda_sync(struct backend *b, struct error *err)
+{
+    struct cuda *c = (struct cuda *)b;
+    cuda_note(c, cudaStreamSynchronize(c->stream), "waiting for the device");
+    if (!c->failed)
+        return true;
+    c->failed = false;
+    *err = c->err;
+    return false;
+}
+
+static void cuda_stamp(struct backend *b, int number)
+{
+    struct cuda *c = (struct cuda *)b;
+    assert(number >= 0 && number < MAX_STAMPS);
+    cuda_note(c, cudaEventRecord(c->stamp[number], c->stream), "noting the time");
+}
+
+static int64_t cuda_between(struct backend *b, int from, int to)
+{
+    struct cuda *c = (struct cuda *)b;
+    float ms = 0;
+    cuda_note(c, cudaEventElapsedTime(&ms, c->stamp[from], c->stamp[to]), "reading the time");
+    return (int64_t)((double)ms * 1e6);
+}
+
+static bool cuda_memory(struct backend *b, size_t *free_bytes, size_t *all)
+{
+    struct cuda *c = (struct cuda *)b;
+    const cudaError_t e = cudaMemGetInfo(free_bytes, all);
+    cuda_note(c, e, "asking for free memory");
+    return e == cudaSuccess;
+}
+
+void *cuda_room(struct cuda *c, struct space *s, size_t bytes, const char *what)
+{
+    if (bytes <= s->bytes)
+        return s->data;
+    cuda_release(&c->backend, s->data); // what is queued has used it when this returns
+    s->bytes = 0;
+    s->data = cuda_alloc(&c->backend, bytes);
+    if (s->data == NULL) {
+        cuda_note(c, cudaErrorMemoryAllocation, what);
+        return NULL;
+    }
+    s->bytes = bytes;
+    return s->data;
+}
+
+// ---- a pass's layout
+
+const struct layout *cuda_see(struct cuda *c, const struct layout *s)
+{
+    if (s->pass != 0 && s->pass == c->pass)
+        return &c->see;
+    const size_t n = (size_t)s->n, words = n * (size_t)s->words * sizeof(uint64_t), ids = n * sizeof(int32_t);
+    const size_t bytes = words + 4 * ids;
+    uint8_t *to = (uint8_t *)cuda_room(c, &c->layout, bytes, "the layout of a pass");
+    const int32_t *const from[] = { s->slot, s->prefix, s->place, s->position };
+    c->pass = s->pass;
+    c->see = *s;
+    if (to == NULL)
+        return &c->see;
+    uint8_t *host = (uint8_t *)xmalloc(bytes);
+    memcpy(host, s->ancestors, words);
+    for (int i = 0; i < 4; i++)
+        memcpy(host + words + (size_t)i * ids, from[i], ids);
+    cuda_upload(&c->backend, to, host, bytes);
+    free(host);
+    c->see.ancestors = (const uint64_t *)to;
+    c->see.slot = (const int32_t *)(to + words);
+    c->see.prefix = c->see.slot + n;
+    c->see.place = c->see.prefix + n;
+    c->see.position = c->see.place + n;
+    return &c->see;
+}
+
+// ---- life
+
+static const char *cuda_describe(struct backend *b)
+{
+    return ((struct cuda *)b)->description;
+}
+
+static struct workers cuda_workers(struct backend *b)
+{
+    (void)b;
+    struct workers none = { NULL, NULL };
+    return none;
+}
+
+static void *cuda_packed(struct backend *b, struct tensor w, size_t *bytes)
+{
+    (void)b, (void)w;
+    *bytes = 0;
+    return NULL;
+}
+
+static enum activations cuda_rounds_to(struct backend *b, enum activations wanted, enum type weights)
+{
+    (void)b;
+    if (wanted == ACTIVATIONS_PRESET)
+        return weights == F32 || weights == F16 ? ACTIVATIONS_F32 : ACTIVATIONS_BF16;
+    return wanted == ACTIVATIONS_INT8 ? ACTIVATIONS_PRESET : wanted;
+}
+
+static void cuda_destroy(struct backend *b)
+{
+    struct cuda *c = (struct cuda *)b;
+    struct space *const all[] = { &c->layout, &c->rounded, &c->partial, &c->best };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        cuda_release(b, all[i]->data);
+    for (int i = 0; i < MAX_STAMPS; i++)
+        if (c->stamp[i] != NULL)
+            cudaEventDestroy(c->stamp[i]);
+    if (c->stream != NULL)
+        cudaStreamDestroy(c->stream);
+    free(c);
+}
+
+static struct backend table(void)
+{
+    struct backend b = {};
+    b.name = "cuda";
+    b.alloc = cuda_alloc;
+    b.release = cuda_release;
+    b.upload = cuda_upload;
+    b.download = cuda_download;
+    b.host = cuda_host;
+    b.sync = cuda_sync;
+    b.destroy = cuda_destroy;
+    b.describe = cuda_describe;
+    b.stamp = cuda_stamp;
+    b.between = cuda_between;
+    b.memory = cuda_memory;
+    b.workers = cuda_workers;
+    b.rounds_to = cuda_rounds_to;
+    b.prepare = cuda_prepare;
+    b.unprepare = cuda_unprepare;
+    b.packed_layout = 0;
+    b.packed = cuda_packed;
+    b.matmul = cuda_matmul;
+    b.gated = cuda_gated;
+    b.add = cuda_add;
+    b.rmsnorm = cuda_rmsnorm;
+    b.swiglu = cuda_swiglu;
+    b.angles = cuda_angles;
+    b.store = cuda_store;
+    b.attend = cuda_attend;
+    b.take = cuda_take;
+    b.place = cuda_place;
+    b.cut = cuda_cut;
+    b.move = cuda_move;
+    b.best = cuda_best;
+    return b;
+}
+
+static struct backend *fail_on(int device, cudaError_t e, const char *what, struct error *err)
+{
+    fail(err, "device cuda:%d: %s: %s (%s)", device, what, cudaGetErrorString(e), cudaGetErrorName(e));
+    return NULL;
+}
+
+} // namespace DEVICE_SPACE
+
+using namespace DEVICE_SPACE;
+
+#if defined(EMULATED)
+#define backend_cuda backend_emulated
+#endif
+
+extern "C" struct backend *backend_cuda(int device, struct error *err)
+{
+    int devices = 0;
+    cudaError_t e = cudaGetDeviceCount(&devices);
+    if (e != cudaSuccess)
+        return fail_on(device, e, "there is no GPU that can be used", err);
+    if (device < 0 || device >= devices) {
+        fail(err, "device cuda:%d: expected one of the %d here, from cuda:0 on", device, devices);
+        return NULL;
+    }
+    cudaDeviceProp p;
+    if ((e = cudaSetDevice(device)) != cudaSuccess || (e = cudaGetDeviceProperties(&p, device)) != cudaSuccess)
+        return fail_on(device, e, "it cannot be used", err);
+    if (p.major < 8) {
+        fail(err, "device cuda:%d: %s has compute capability %d.%d; expected 8.0 or later", device, p.name, p.major,
+             p.minor);
+        return NULL;
+    }
+    struct cuda *c = (struct cuda *)xcalloc(1, sizeof(*c));
+    c->backend = table();
+    c->device = device;
+    c->processors = p.multiProcessorCount;
+    e = cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
+    for (int i = 0; i < MAX_STAMPS && e == cudaSuccess; i++)
+        e = cudaEventCreate(&c->stamp[i]);
+    if (e != cudaSuccess) {
+        cuda_destroy(&c->backend);
+        return fail_on(device, e, "no stream, or no events on it", err);
+    }
+    snprintf(c->description, sizeof(c->description), "%.80s (cuda:%d), compute capability %d.%d, %d multiprocessors", p.name,
+             device, p.major, p.minor, p.multiProcessorCount);
+    return &c->backend;
+}

@@ -1,0 +1,74 @@
+// cuda.h - the backend on an NVIDIA GPU, as its own files know it. For .cu files alone.
+//
+// One stream; operations are queued on it in order. Tensors of a pass are floats in the device's memory, as on the CPU;
+// what a matmul rounds its input to is made anew for each input (round.cu). Weights lie as prepare.cu packs them.
+#pragma once
+#include <assert.h>
+#include <stddef.h>
+
+#include "kernels/cuda/device.h"
+extern "C" {
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/tensor.h"
+#include "kernels/backend.h"
+}
+
+namespace DEVICE_SPACE
+{
+
+struct space { // memory of the device's that grows and is kept; what was in it is lost when it grows
+    void *data;
+    size_t bytes;
+};
+
+struct cuda {
+    struct backend backend; // first
+    int device, processors; // of the device: streaming multiprocessors
+    cudaStream_t stream;
+    cudaEvent_t stamp[MAX_STAMPS];
+    bool failed; // something went wrong since the last sync()
+    struct error err;
+    char description[160];
+    struct space layout;  // the pass's, as uploaded
+    uint64_t pass;        // which pass that is; 0: none
+    struct layout see;    // its arrays, on the device
+    struct space rounded; // round.cu
+    struct space partial; // attend.cu: splits before they are joined
+    struct space best;    // best.cu: before it is downloaded
+};
+
+// Notes what went wrong, if anything did; the first thing since the last sync() stays. what: "matmul".
+void cuda_note(struct cuda *c, cudaError_t e, const char *what);
+// After a launch.
+void cuda_launched(struct cuda *c, const char *what);
+// At least so many bytes; NULL if there are none, and that is noted.
+void *cuda_room(struct cuda *c, struct space *s, size_t bytes, const char *what);
+// The layout with its arrays on the device: uploaded if it is another pass's than the last one's.
+const struct layout *cuda_see(struct cuda *c, const struct layout *s);
+
+static inline int blocks_for(int64_t n, int each)
+{
+    return (int)((n + each - 1) / each);
+}
+
+// The operations, as backend.h has them.
+struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err);
+void cuda_unprepare(struct backend *b, struct tensor w);
+void cuda_matmul(struct backend *b, struct tensor x, const struct product *p, int count);
+void cuda_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up);
+void cuda_add(struct backend *b, struct tensor out, struct tensor x);
+void cuda_rmsnorm(struct backend *b, struct tensor out, struct tensor x, struct tensor w, float eps);
+void cuda_swiglu(struct backend *b, struct tensor out, struct tensor gate, struct tensor up);
+void cuda_angles(struct backend *b, struct tensor out, const struct layout *s, struct tensor inverse_frequency);
+void cuda_store(struct backend *b, struct tensor q, struct tensor k, struct tensor v, struct tensor angles,
+                struct tensor keys, struct tensor values, const struct layout *s);
+void cuda_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor keys, struct tensor values,
+                 const struct layout *s, int head_dim);
+void cuda_take(struct backend *b, struct tensor out, struct tensor x, const int32_t *row);
+void cuda_place(struct backend *b, struct tensor out, int column, struct tensor x);
+void cuda_cut(struct backend *b, struct tensor out, struct tensor x, int column);
+void cuda_move(struct backend *b, struct tensor x, int to, const int32_t *row, int n);
+void cuda_best(struct backend *b, struct tensor logits, int k, int32_t *token, float *log_p);
+
+} // namespace DEVICE_SPACE

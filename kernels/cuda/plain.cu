@@ -1,0 +1,91 @@
+// plain.cu - products with rows of weights as they stand in the checkpoint, every type, number by number: what the
+// packed products are compared with, and the way of weights in floats, which have no smaller exact form.
+//
+// A warp for an output row, its lanes over k, then a tree over the lanes. The columns a warp has at once share the
+// weights and nothing else.
+#include "kernels/cuda/packed.h"
+#include "kernels/cuda/unpack.h"
+
+namespace DEVICE_SPACE
+{
+
+enum { THREADS = 256, ROWS = THREADS / 32, COLUMNS = 8 };
+
+struct plain {
+    float *out;          // (n, m)
+    const float *x;      // (n, k)
+    const uint8_t *rows; // (m, row bytes)
+    const float *bias;   // (m) or NULL
+    int64_t m, k, row_bytes;
+    int n;
+    bool add;
+};
+
+template <enum type T, int C>
+static __global__ void __launch_bounds__(THREADS) plain_kernel(const __grid_constant__ struct plain p)
+{
+    const int lane = threadIdx.x % WARP, first = blockIdx.x * C;
+    const int64_t r = (int64_t)blockIdx.y * ROWS + threadIdx.x / WARP;
+    if (r >= p.m)
+        return;
+    const uint8_t *row = p.rows + r * p.row_bytes;
+    const float *x[C];
+    UNROLL
+    for (int i = 0; i < C; i++) // columns that are not there repeat the last one
+        x[i] = p.x + (first + i < p.n ? first + i : p.n - 1) * p.k;
+    float sum[C] = {};
+    UNROLL_BY(C == 1 ? 8 : 2)
+    for (int64_t k = lane; k < p.k; k += WARP) {
+        const float w = value_at(T, row, k);
+        UNROLL
+        for (int i = 0; i < C; i++)
+            sum[i] = fmaf(w, x[i][k], sum[i]);
+    }
+    UNROLL
+    for (int i = 0; i < C; i++) {
+        const float all = warp_sum(sum[i]);
+        if (lane == 0 && first + i < p.n)
+            finish(p.out + (first + i) * p.m + r, all, p.bias != NULL ? p.bias + r : NULL, p.add);
+    }
+}
+
+template <enum type T> static void run(struct cuda *c, const struct plain &p)
+{
+    const dim3 one(1, (unsigned)blocks_for(p.m, ROWS)), many((unsigned)blocks_for(p.n, COLUMNS), one.y);
+    if (p.n == 1) {
+        auto *kernel = plain_kernel<T, 1>;
+        LAUNCH(kernel, one, THREADS, 0, c->stream, p);
+    } else {
+        auto *kernel = plain_kernel<T, COLUMNS>;
+        LAUNCH(kernel, many, THREADS, 0, c->stream, p);
+    }
+    cuda_launched(c, "matmul");
+}
+
+void plain_run(struct cuda *c, float *out, const float *x, int n, const uint8_t *rows, enum type type, int64_t m,
+               int64_t k, const float *bias, bool add)
+{
+    const struct plain p = { out, x, rows, bias, m, k, (int64_t)type_row_bytes(type, k), n, add };
+    switch (type) {
+#define RUN(T) \
+    case T: \
+        run<T>(c, p); \
+        break;
+        RUN(F32)
+        RUN(F16)
+        RUN(BF16)
+        RUN(Q8_0)
+        RUN(Q4_0)
+        RUN(Q4_1)
+        RUN(Q5_0)
+        RUN(Q5_1)
+        RUN(Q4_K)
+        RUN(Q5_K)
+        RUN(Q6_K)
+#undef RUN
+    case TYPES:
+        break;
+    }
+}
+
+} // namespace DEVICE_SPACE

@@ -1,0 +1,245 @@
+// prepare.cu - weights, uploaded once and packed on the device into what skinny.cu reads (packed.h).
+//
+// Raw rows go up in panels of at most 64 MB; kernels take numbers and scales out of their blocks one by one (unpack.h).
+// Nothing is lost: a number unpacks to exactly what its block stands for.
+#include <stdlib.h>
+
+#include "kernels/cuda/packed.h"
+#include "kernels/cuda/unpack.h"
+
+namespace DEVICE_SPACE
+{
+
+enum { THREADS = 256, PANEL_BYTES = 64 << 20 };
+
+// Tiles from `first` on, whose raw rows lie at `raw`: those there are; the rest of a tile is zeros.
+struct panel {
+    struct packed p;
+    const uint8_t *raw; // (rows, row bytes)
+    int64_t row_bytes;
+    int first, tiles, rows;
+};
+
+__device__ static uint32_t stored(const struct packed *p, const uint8_t *row, int64_t k)
+{
+    if (form_bits(p->form) == 16)
+        return bits_at(row + 2 * k);
+    const int in = (int)(k % block_numbers(p->type));
+    const int q = whole_at(p->type, row + k / block_numbers(p->type) * block_bytes(p->type), in);
+    return p->form == FORM_INT8 ? q & 0xFF : q + p->zero;
+}
+
+// A thread for each lane of each unit of each tile.
+static __global__ void pack_numbers(const __grid_constant__ struct panel w)
+{
+    const struct packed *p = &w.p;
+    const int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    const int lane = (int)(at % WARP), unit = (int)(at / WARP % p->units), bits = form_bits(p->form);
+    const int64_t tile = at / WARP / p->units; // of the panel
+    if (tile >= w.tiles)
+        return;
+    uint32_t word[8] = {};
+    for (int i = 0; i < form_unit(p->form) / 2; i++) { // i = 8 j + 2 a + e
+        const int j = i / 8, a = i / 2 % 4, e = i % 2;
+        const int64_t r = tile * TILE + lane / 4 + 8 * (a % 2);
+        const int64_t k = (int64_t)unit * form_unit(p->form) + 16 * j + 4 * (lane % 4) + 2 * (a / 2) + e;
+        const uint32_t q = r >= w.rows || k >= p->k ? p->zero : stored(p, w.raw + r * w.row_bytes, k);
+        word[(4 * j + a) * bits / 16] |= q << ((4 * j + a) * bits % 16 + 16 * e);
+    }
+    const int loads = form_loads(p->form);
+    uint4 *to = p->quants + ((w.first + tile) * p->units + unit) * loads * WARP + lane;
+    for (int l = 0; l < loads; l++)
+        to[l * WARP] = make_uint4(word[4 * l], word[4 * l + 1], word[4 * l + 2], word[4 * l + 3]);
+}
+
+__device__ static struct said said_in(const struct panel &w, int64_t r, int64_t k)
+{
+    const struct packed *p = &w.p;
+    if (r >= w.rows || k >= p->k)
+        return { 0, 0, 0, 0 };
+    const int numbers = block_numbers(p->type);
+    return said_at(p->type, w.raw + r * w.row_bytes + k / numbers * block_bytes(p->type), (int)(k % numbers));
+}
+
+// A thread for each pair of rows g and g + 8 of each unit of each tile.
+static __global__ void pack_scales(const __grid_constant__ struct panel w)
+{
+    const struct packed *p = &w.p;
+    const int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    const int g = (int)(at % 8), unit = (int)(at / 8 % p->units), words = scale_words(p->scaling);
+    const int64_t tile = at / 8 / p->units, k = (int64_t)unit * form_unit(p->form);
+    if (tile >= w.tiles)
+        return;
+    uint32_t word[4] = {}, super[2] = {};
+    for (int i = 0; i < 4; i++) { // i = 2 group + high
+        const int group = i / 2, high = i % 2;
+        const int64_t r = tile * TILE + g + 8 * high;
+        const struct said s = said_in(w, r, k + GROUP * group);
+        switch (p->scaling) {
+        case SCALING_HALF:
+            word[group] |= (uint32_t)s.d << 16 * high;
+            break;
+        case SCALING_LEAST:
+            word[i] = s.d | (uint32_t)s.m << 16;
+            break;
+        case SCALING_SUPER:
+            word[group] |= (uint32_t)(s.scale | s.least << 8) << 16 * high;
+            super[high] = s.d | (uint32_t)s.m << 16;
+            break;
+        case SCALING_SIXTEENTHS:
+            word[group] |= (uint32_t)(s.scale | said_in(w, r, k + GROUP * group + 16).scale << 8) << 16 * high;
+            super[0] |= group == 0 ? (uint32_t)s.d << 16 * high : 0;
+            break;
+        case SCALING_NONE:
+            break;
+        }
+    }
+    for (int i = 0; i < words; i++)
+        p->scales[(((w.first + tile) * p->units + unit) * 8 + g) * words + i] = word[i];
+    for (int i = 0; i < super_words(p->scaling) && unit % 4 == 0; i++)
+        p->supers[(((w.first + tile) * (p->units / 4) + unit / 4) * 8 + g) * super_words(p->scaling) + i] = super[i];
+}
+
+static enum scaling scaling_of(enum type type)
+{
+    switch (type) {
+    case Q8_0:
+    case Q4_0:
+    case Q5_0:
+        return SCALING_HALF;
+    case Q4_1:
+    case Q5_1:
+        return SCALING_LEAST;
+    case Q4_K:
+    case Q5_K:
+        return SCALING_SUPER;
+    case Q6_K:
+        return SCALING_SIXTEENTHS;
+    default:
+        return SCALING_NONE;
+    }
+}
+
+static enum form form_of(enum type type)
+{
+    switch (type) {
+    case F32:
+        return FORM_RAW;
+    case F16:
+        return FORM_F16;
+    case BF16:
+        return FORM_BF16;
+    case Q4_0:
+    case Q4_1:
+    case Q4_K:
+        return FORM_INT4;
+    default:
+        return FORM_INT8;
+    }
+}
+
+// Bytes of its parts, one behind the other.
+struct parts {
+    size_t quants, scales, supers;
+};
+
+static struct parts parts_of(const struct packed *p, struct tensor w)
+{
+    if (p->form == FORM_RAW)
+        return { tensor_bytes(w), 0, 0 };
+    const size_t units = (size_t)p->tiles * (size_t)p->units;
+    return { units * (size_t)form_loads(p->form) * WARP * sizeof(uint4),
+             units * 8 * (size_t)scale_words(p->scaling) * sizeof(uint32_t),
+             units / 4 * 8 * (size_t)super_words(p->scaling) * sizeof(uint32_t) };
+}
+
+static cudaError_t pack(struct cuda *c, const struct packed *p, struct tensor w, int rows, uint8_t *room)
+{
+    const size_t row_bytes = type_row_bytes(w.type, w.width);
+    for (int64_t first = 0; first < w.rows; first += rows) {
+        const int count = (int)(w.rows - first < rows ? w.rows - first : rows);
+        const struct panel part = { *p, room, (int64_t)row_bytes, (int)(first / TILE), blocks_for(count, TILE), count };
+        const cudaError_t e = cudaMemcpyAsync(room, (const uint8_t *)w.data + (size_t)first * row_bytes,
+                                              (size_t)count * row_bytes, cudaMemcpyHostToDevice, c->stream);
+        if (e != cudaSuccess)
+            return e;
+        const int64_t units = (int64_t)part.tiles * p->units;
+        LAUNCH(pack_numbers, blocks_for(units * WARP, THREADS), THREADS, 0, c->stream, part);
+        if (p->scales != NULL)
+            LAUNCH(pack_scales, blocks_for(units * 8, THREADS), THREADS, 0, c->stream, part);
+    }
+    const cudaError_t e = cudaGetLastError();
+    return e != cudaSuccess ? e : cudaStreamSynchronize(c->stream);
+}
+
+static void *device_memory(size_t bytes)
+{
+    void *p = NULL;
+    if (cudaMalloc(&p, bytes != 0 ? bytes : 16) == cudaSuccess)
+        return p;
+    cudaGetLastError(); // it is said here
+    return NULL;
+}
+
+struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err)
+{
+    struct cuda *c = (struct cuda *)b;
+    struct tensor none = {};
+    struct packed p = {};
+    assert(w.data != NULL && a != ACTIVATIONS_PRESET && w.rows < INT32_MAX - TILE);
+    if (a == ACTIVATIONS_INT8) {
+        fail(err, "cuda: products round to f32 or bf16 here, not int8");
+        return none;
+    }
+    p.type = w.type;
+    p.activations = a;
+    p.form = form_of(w.type);
+    p.scaling = scaling_of(w.type);
+    p.rows = w.rows;
+    p.k = w.width;
+    p.tiles = blocks_for(w.rows, TILE);
+    p.units = blocks_for(w.width, form_unit(p.form));
+    p.zero = w.type == Q4_0 ? 8 : 0;
+    const struct parts parts = parts_of(&p, w);
+    const size_t bytes = parts.quants + parts.scales + parts.supers, row_bytes = type_row_bytes(w.type, w.width);
+    uint8_t *to = (uint8_t *)device_memory(bytes), *room = NULL;
+    cudaError_t e = cudaSuccess;
+    if (p.form == FORM_RAW) {
+        p.raw = to;
+        if (to != NULL)
+            e = cudaMemcpyAsync(to, w.data, bytes, cudaMemcpyHostToDevice, c->stream);
+    } else {
+        const size_t tile = TILE * row_bytes, panel = PANEL_BYTES / tile * TILE,
+                     most = panel > 0 ? panel : (size_t)TILE;
+        const int rows = (int)(most < (size_t)w.rows ? most : (size_t)w.rows);
+        p.quants = (uint4 *)to;
+        p.scales = parts.scales != 0 ? (uint32_t *)(to + parts.quants) : NULL;
+        p.supers = parts.supers != 0 ? (uint32_t *)(to + parts.quants + parts.scales) : NULL;
+        room = to != NULL ? (uint8_t *)device_memory((size_t)rows * row_bytes) : NULL;
+        if (room != NULL)
+            e = pack(c, &p, w, rows, room);
+        cudaFree(room);
+    }
+    if (to == NULL || (p.form != FORM_RAW && room == NULL) || e != cudaSuccess) {
+        cudaFree(to);
+        if (e != cudaSuccess)
+            fail(err, "cuda:%d: uploading weights: %s (%s)", c->device, cudaGetErrorString(e), cudaGetErrorName(e));
+        else
+            fail(err, "cuda:%d: no room for %zu MB of packed weights", c->device, (bytes + (1 << 20) - 1) >> 20);
+        return none;
+    }
+    struct packed *kept = (struct packed *)xcalloc(1, sizeof(*kept));
+    *kept = p;
+    w.data = to;
+    w.packed = kept;
+    return w;
+}
+
+void cuda_unprepare(struct backend *b, struct tensor w)
+{
+    if (w.packed != NULL)
+        cuda_note((struct cuda *)b, cudaFree(w.data), "giving weights back"); // waits for what is queued
+    free(w.packed);
+}
+
+} // namespace DEVICE_SPACE

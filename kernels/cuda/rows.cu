@@ -1,0 +1,152 @@
+// rows.cu - operations on rows of floats: sums, norms, gates, and rows put elsewhere. A row is a block's, whatever the
+// pass has beside it.
+#include "kernels/cuda/cuda.h"
+
+namespace DEVICE_SPACE {
+
+enum { THREADS = 256 };
+
+static float *floats(struct tensor t)
+{
+    return (float *)t.data;
+}
+
+// ---- out += x
+
+static __global__ void add_kernel(float *out, const float *x, int64_t n, int64_t width, bool one)
+{
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS)
+        out[i] += x[one ? i % width : i];
+}
+
+static int grid_for(const struct cuda *c, int64_t n) // of kernels that go on in strides
+{
+    const int64_t most = 8 * (int64_t)c->processors, blocks = (n + THREADS - 1) / THREADS;
+    return (int)(blocks < most ? blocks : most);
+}
+
+void cuda_add(struct backend *b, struct tensor out, struct tensor x)
+{
+    struct cuda *c = (struct cuda *)b;
+    assert(out.width == x.width && (x.rows == out.rows || x.rows == 1) && out.type == F32 && x.type == F32);
+    const int64_t n = out.rows * out.width;
+    LAUNCH(add_kernel, grid_for(c, n), THREADS, 0, c->stream, floats(out), floats(x), n, out.width, x.rows == 1);
+    cuda_launched(c, "add");
+}
+
+// ---- out = x / rms(x) * w
+
+// The squares of a thread's numbers, k = thread, thread + 256, .., then a tree over lanes and one over warps.
+static __global__ void rmsnorm_kernel(float *out, const float *x, const float *w, int64_t width, float eps)
+{
+    __shared__ float of_warp[THREADS / WARP];
+    const float *row = x + blockIdx.x * width;
+    float squares = 0;
+    for (int64_t k = threadIdx.x; k < width; k += THREADS)
+        squares = fmaf(row[k], row[k], squares);
+    squares = warp_sum(squares);
+    if (threadIdx.x % WARP == 0)
+        of_warp[threadIdx.x / WARP] = squares;
+    __syncthreads();
+    float total = 0;
+    for (int i = 0; i < THREADS / WARP; i++)
+        total += of_warp[i];
+    const float scale = 1.0f / sqrtf(total / (float)width + eps);
+    for (int64_t k = threadIdx.x; k < width; k += THREADS)
+        out[blockIdx.x * width + k] = row[k] * scale * w[k];
+}
+
+void cuda_rmsnorm(struct backend *b, struct tensor out, struct tensor x, struct tensor w, float eps)
+{
+    struct cuda *c = (struct cuda *)b;
+    assert(out.width == x.width && out.rows == x.rows && w.rows == 1 && w.width == x.width && w.type == F32);
+    LAUNCH(rmsnorm_kernel, (int)x.rows, THREADS, 0, c->stream, floats(out), floats(x), floats(w), x.width, eps);
+    cuda_launched(c, "rmsnorm");
+}
+
+// ---- out = silu(gate) * up
+
+static __global__ void swiglu_kernel(float *out, const float *gate, const float *up, int64_t n)
+{
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS) {
+        const float g = silu(gate[i]);
+        out[i] = up != nullptr ? g * up[i] : g;
+    }
+}
+
+void cuda_swiglu(struct backend *b, struct tensor out, struct tensor gate, struct tensor up)
+{
+    struct cuda *c = (struct cuda *)b;
+    assert(out.width == gate.width && out.rows == gate.rows);
+    assert(up.data == NULL || (up.width == gate.width && up.rows == gate.rows));
+    const int64_t n = out.rows * out.width;
+    LAUNCH(swiglu_kernel, grid_for(c, n), THREADS, 0, c->stream, floats(out), floats(gate), floats(up), n);
+    cuda_launched(c, "swiglu");
+}
+
+// ---- rows put elsewhere
+
+// to[i][to_column + k] = from[i][from_column + k]
+static __global__ void columns_kernel(float *to, int64_t to_width, int to_column, const float *from, int64_t from_width,
+                                      int from_column, int64_t width)
+{
+    for (int64_t k = threadIdx.x; k < width; k += THREADS)
+        to[blockIdx.x * to_width + to_column + k] = from[blockIdx.x * from_width + from_column + k];
+}
+
+void cuda_place(struct backend *b, struct tensor out, int column, struct tensor x)
+{
+    struct cuda *c = (struct cuda *)b;
+    assert(out.rows == x.rows && column + x.width <= out.width);
+    LAUNCH(columns_kernel, (int)x.rows, THREADS, 0, c->stream, floats(out), out.width, column, floats(x), x.width, 0,
+           x.width);
+    cuda_launched(c, "place");
+}
+
+void cuda_cut(struct backend *b, struct tensor out, struct tensor x, int column)
+{
+    struct cuda *c = (struct cuda *)b;
+    assert(out.rows == x.rows && column + out.width <= x.width);
+    LAUNCH(columns_kernel, (int)out.rows, THREADS, 0, c->stream, floats(out), out.width, 0, floats(x), x.width, column,
+           out.width);
+    cuda_launched(c, "cut");
+}
+
+// A launch's share of row numbers, which travel with it.
+enum { SHARE = 512 };
+struct row_numbers {
+    int32_t row[SHARE];
+};
+
+// Rows move down over one another, so a thread carries its bytes from row to row in their order.
+template <typename unit>
+static __global__ void move_kernel(unit *x, int64_t units, int to, const __grid_constant__ struct row_numbers numbers,
+                                   int n)
+{
+    const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    for (int i = 0; i < n && k < units; i++)
+        x[(int64_t)(to + i) * units + k] = x[(int64_t)numbers.row[i] * units + k];
+}
+
+void cuda_move(struct backend *b, struct tensor x, int to, const int32_t *row, int n)
+{
+    struct cuda *c = (struct cuda *)b;
+    const int64_t bytes = (int64_t)type_row_bytes(x.type, x.width);
+    for (int i = 0; i < n; i++)
+        assert(row[i] >= to + i && (i == 0 || row[i] > row[i - 1]));
+    for (int first = 0; first < n; first += SHARE) {
+        struct row_numbers numbers;
+        const int count = n - first < SHARE ? n - first : SHARE;
+        for (int i = 0; i < count; i++)
+            numbers.row[i] = row[first + i];
+        if (bytes % 16 == 0)
+            LAUNCH(move_kernel<uint4>, blocks_for(bytes / 16, THREADS), THREADS, 0, c->stream, (uint4 *)x.data,
+                   bytes / 16, to + first, numbers, count);
+        else
+            LAUNCH(move_kernel<uint16_t>, blocks_for(bytes / 2, THREADS), THREADS, 0, c->stream, (uint16_t *)x.data,
+                   bytes / 2, to + first, numbers, count);
+    }
+    cuda_launched(c, "move");
+}
+
+} // namespace DEVICE_SPACE

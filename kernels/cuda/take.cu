@@ -1,0 +1,90 @@
+// take.cu - rows of a table as floats: of rows as they stand in a checkpoint or a pass, or of a packed weight, which
+// are read out of its tiles. Row numbers come from the host and travel with the launch.
+#include "kernels/cuda/packed.h"
+#include "kernels/cuda/unpack.h"
+
+namespace DEVICE_SPACE
+{
+
+enum { THREADS = 256, SHARE = 512 };
+
+struct rows_to_take {
+    float *out; // (count, width)
+    int64_t width;
+    int row[SHARE];
+};
+
+static __global__ void take_kernel(const __grid_constant__ struct rows_to_take t, const uint8_t *x, enum type type,
+                                   int64_t row_bytes)
+{
+    const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (k < t.width)
+        t.out[blockIdx.y * t.width + k] = value_at(type, x + t.row[blockIdx.y] * row_bytes, k);
+}
+
+template <int SCALING> __device__ static float scaled(const struct packed *p, int64_t r, int64_t k, float q)
+{
+    const int64_t tile = r / TILE, unit = k / form_unit(p->form);
+    const uint32_t *scale = p->scales + ((tile * p->units + unit) * 8 + r % 8) * scale_words(SCALING);
+    const uint32_t *super = p->supers + ((tile * (p->units / 4) + unit / 4) * 8 + r % 8) * super_words(SCALING);
+    const struct line line =
+        line_of<SCALING>(scale, super, (int)(k / GROUP % 2), (int)(r % TILE / 8), (int)(k % GROUP / 16));
+    return q * line.scale + line.offset;
+}
+
+__device__ static float packed_value(const struct packed *p, int64_t r, int64_t k)
+{
+    const struct placed at = placed(p, r, k);
+    const uint32_t bits = ((const uint32_t *)(p->quants + at.load))[at.word] >> at.shift;
+    if (p->form == FORM_BF16)
+        return bf16_to_float((uint16_t)bits);
+    if (p->form == FORM_F16)
+        return half_to_float((uint16_t)bits);
+    const float q = p->form == FORM_INT8 ? (float)(int8_t)bits : (float)((int)(bits & 15) - p->zero);
+    switch (p->scaling) {
+    case SCALING_HALF:
+        return scaled<SCALING_HALF>(p, r, k, q);
+    case SCALING_LEAST:
+        return scaled<SCALING_LEAST>(p, r, k, q);
+    case SCALING_SUPER:
+        return scaled<SCALING_SUPER>(p, r, k, q);
+    case SCALING_SIXTEENTHS:
+        return scaled<SCALING_SIXTEENTHS>(p, r, k, q);
+    default:
+        return q;
+    }
+}
+
+static __global__ void take_packed_kernel(const __grid_constant__ struct rows_to_take t,
+                                          const __grid_constant__ struct packed p)
+{
+    const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (k < t.width)
+        t.out[blockIdx.y * t.width + k] = packed_value(&p, t.row[blockIdx.y], k);
+}
+
+void cuda_take(struct backend *b, struct tensor out, struct tensor x, const int32_t *row)
+{
+    struct cuda *c = (struct cuda *)b;
+    const struct packed *p = (const struct packed *)x.packed;
+    assert(out.width == x.width && out.type == F32);
+    struct rows_to_take t;
+    t.width = out.width;
+    for (int64_t first = 0; first < out.rows; first += SHARE) {
+        const int count = (int)(out.rows - first < SHARE ? out.rows - first : (int64_t)SHARE);
+        t.out = (float *)out.data + first * out.width;
+        for (int i = 0; i < count; i++) {
+            t.row[i] = row[first + i];
+            assert(t.row[i] >= 0 && t.row[i] < x.rows);
+        }
+        const dim3 grid((unsigned)blocks_for(out.width, THREADS), (unsigned)count);
+        if (p == NULL || p->form == FORM_RAW)
+            LAUNCH(take_kernel, grid, THREADS, 0, c->stream, t, (const uint8_t *)x.data, x.type,
+                   (int64_t)type_row_bytes(x.type, x.width));
+        else
+            LAUNCH(take_packed_kernel, grid, THREADS, 0, c->stream, t, *p);
+    }
+    cuda_launched(c, "take");
+}
+
+} // namespace DEVICE_SPACE

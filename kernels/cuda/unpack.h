@@ -1,0 +1,130 @@
+// unpack.h - GGUF's blocks of numbers, one number at a time: whole number, scale and offset. For what is done once
+// (packing), rarely (taking rows) or to compare with (plain.cu). For .cu files alone.
+//
+// Layouts: ggml's block_q4_0 and its relatives (ggml-common.h), as kernels/cpu/expand.h has them.
+#pragma once
+#include "kernels/cuda/packed.h"
+
+namespace DEVICE_SPACE
+{
+
+__host__ __device__ constexpr int block_numbers(enum type type)
+{
+    return type == Q4_K || type == Q5_K || type == Q6_K ? 256 : type == F32 || type == F16 || type == BF16 ? 1 : 32;
+}
+
+__host__ __device__ constexpr int block_bytes(enum type type)
+{
+    switch (type) {
+    case F32:
+        return 4;
+    case Q8_0:
+        return 34;
+    case Q4_0:
+        return 18;
+    case Q4_1:
+        return 20;
+    case Q5_0:
+        return 22;
+    case Q5_1:
+        return 24;
+    case Q4_K:
+        return 144;
+    case Q5_K:
+        return 176;
+    case Q6_K:
+        return 210;
+    default:
+        return 2;
+    }
+}
+
+__device__ inline uint16_t bits_at(const uint8_t *p)
+{
+    return (uint16_t)(p[0] | p[1] << 8);
+}
+
+// The whole number i of a block: what is multiplied by its scale.
+__device__ inline int whole_at(enum type type, const uint8_t *b, int i)
+{
+    const int low = i % 16, top = i % 32 / 16; // of the formats with blocks of 32: low half of a byte, high half
+    switch (type) {
+    case Q8_0:
+        return (int8_t)b[2 + i];
+    case Q4_0:
+        return (b[2 + low] >> 4 * top & 15) - 8;
+    case Q4_1:
+        return b[4 + low] >> 4 * top & 15;
+    case Q5_0:
+        return ((b[6 + low] >> 4 * top & 15) | (b[2 + i / 8] >> i % 8 & 1) << 4) - 16;
+    case Q5_1:
+        return (b[8 + low] >> 4 * top & 15) | (b[4 + i / 8] >> i % 8 & 1) << 4;
+    case Q4_K:
+        return b[16 + i / 64 * 32 + i % 32] >> 4 * (i / 32 % 2) & 15;
+    case Q5_K:
+        return (b[48 + i / 64 * 32 + i % 32] >> 4 * (i / 32 % 2) & 15) | (b[16 + i % 32] >> i / 32 & 1) << 4;
+    case Q6_K: {
+        const int half = i / 128, g = i % 128 / 32, j = i % 32;
+        const int four = b[64 * half + 32 * (g & 1) + j] >> 4 * (g / 2) & 15;
+        return (four | (b[128 + 32 * half + j] >> 2 * g & 3) << 4) - 32;
+    }
+    default:
+        return 0;
+    }
+}
+
+// What a block says of the scale of its number i, as it says it.
+struct said {
+    uint16_t d, m;        // halves: scale, and least or its scale
+    uint8_t scale, least; // of the group, where d and m are for a block of 256
+};
+
+__device__ inline struct said said_at(enum type type, const uint8_t *b, int i)
+{
+    switch (type) {
+    case Q4_1:
+    case Q5_1:
+        return { bits_at(b), bits_at(b + 2), 0, 0 };
+    case Q4_K:
+    case Q5_K: { // eight 6-bit scales and leasts in 12 bytes
+        const uint8_t *s = b + 4;
+        const int j = i / 32;
+        const uint8_t scale = (uint8_t)(j < 4 ? s[j] & 63 : (s[j + 4] & 15) | s[j - 4] >> 6 << 4);
+        const uint8_t least = (uint8_t)(j < 4 ? s[j + 4] & 63 : s[j + 4] >> 4 | s[j] >> 6 << 4);
+        return { bits_at(b), bits_at(b + 2), scale, least };
+    }
+    case Q6_K:
+        return { bits_at(b + 208), 0, b[192 + i / 16], 0 };
+    default:
+        return { bits_at(b), 0, 0, 0 };
+    }
+}
+
+// The number k of a row, as kernels/cpu/expand.h rounds it.
+__device__ inline float value_at(enum type type, const uint8_t *row, int64_t k)
+{
+    if (type == F32)
+        return ((const float *)row)[k];
+    if (type == F16)
+        return half_to_float(bits_at(row + 2 * k));
+    if (type == BF16)
+        return bf16_to_float(bits_at(row + 2 * k));
+    const uint8_t *b = row + k / block_numbers(type) * block_bytes(type);
+    const int i = (int)(k % block_numbers(type));
+    const struct said s = said_at(type, b, i);
+    const float q = (float)whole_at(type, b, i), d = half_to_float(s.d), m = half_to_float(s.m);
+    switch (type) {
+    case Q4_1:
+    case Q5_1:
+        return q * d + m;
+    case Q4_K:
+    case Q5_K:
+        return q * (d * (float)s.scale) + -(m * (float)s.least);
+    case Q6_K:
+        return q * (d * (float)(int8_t)s.scale);
+    default:
+        return q * d;
+    }
+}
+
+} // namespace DEVICE_SPACE

@@ -1,0 +1,13 @@
+// emulated.h - the CUDA backend on a GPU that is not there: the kernels' own sources, run on the host (kernels/cuda/emulated).
+// Only where EMULATED_DEVICE is defined: the build had a C++ compiler.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+struct backend;
+struct error;
+
+struct backend *backend_emulated(int device, struct error *err);
+void emulated_memory_limit(size_t bytes);    // what it has
+void emulated_fail_next(int calls_from_now); // one of the next calls of the runtime fails
+int64_t emulated_launches(void);             // kernels so far
