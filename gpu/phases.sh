@@ -1,8 +1,9 @@
 # phases.sh - what gpu/check and gpu/bench are made of: phases, each under a time limit, whose output is kept. To be sourced.
 #
 #   results NAME SECONDS         keeps NAME.log and NAME.txt in $OUT, or build/gpu-results; all phases together may take so long
-#   phase NAME SECONDS WORDS...  runs a command or a function of the script; what it prints goes to the log as it comes
-#   finish                       the summary, a line for each phase. Status 0: every phase that could run passed
+#   phase NAME SECONDS WORDS...  runs a command or a function of the script; what it prints goes to the log as it comes. Its
+#                                limit, which is less where little time is left, is PHASE_SECONDS to it
+#   finish                       the last line of the summary. Status 0: every phase that could run passed
 #
 # A phase that fails does not stop the others. Status 77 says that it could not run here, and why is its last line. Lines
 # that begin with { are measurements: they go to NAME.jsonl, also those of a phase that failed or ran out of time.
@@ -35,7 +36,7 @@ phase() {
         at=$(($(wc -c <"$log") + 1))
         # shellcheck disable=SC2046
         export -f $(compgen -A function)
-        timeout -k 5 "$limit" bash -c '"$@"' "$name" "$@" </dev/null >>"$log" 2>&1
+        PHASE_SECONDS=$limit timeout -k 5 "$limit" bash -o pipefail -c '"$@"' "$name" "$@" </dev/null >>"$log" 2>&1
         status=$?
         tail -c "+$at" "$log" | grep '^{' >>"$kept/$word.jsonl"
         case $status in
@@ -53,11 +54,10 @@ phase() {
 }
 
 finish() {
-    if [ "$failed" = 0 ]; then
-        printf 'gpu %s: every phase that could run passed; logs in %s\n' "$word" "$kept" | tee -a "$kept/$word.txt"
-    else
-        printf 'gpu %s: not every phase passed; logs in %s\n' "$word" "$kept" | tee -a "$kept/$word.txt"
-    fi
+    local found="every phase that could run passed"
+    [ "$failed" = 0 ] || found="not every phase passed"
+    printf 'gpu %s: %s; logs in %s\n' "$word" "$found" "$kept" | tee -a "$kept/$word.txt"
+    [ -s "$kept/$word.jsonl" ] || rm -f "$kept/$word.jsonl"
     return "$failed"
 }
 
@@ -104,8 +104,9 @@ WRAPPER
 }
 
 # build/gpu: as released, its kernels for this GPU alone.
-build() {
+build() {                        # build TARGET...
     unpack_carried || { echo "the packages in build/carry could not be unpacked"; return 1; }
-    cmake -S "$here" --preset release -B "$here/build/gpu" -G Ninja -DSPECLAB_CUDA=on "-DSPECLAB_CUDA_ARCHITECTURES=$capability" &&
-        cmake --build "$here/build/gpu"
+    cmake -S "$here" --preset release -B "$here/build/gpu" -G Ninja -DSPECLAB_CUDA=on \
+        "-DSPECLAB_CUDA_ARCHITECTURES=$capability" &&
+        cmake --build "$here/build/gpu" --target "$@"
 }

@@ -21,7 +21,8 @@ static void must(cudaError_t e, const char *what)
     exit(e == cudaErrorNoDevice || e == cudaErrorInsufficientDriver ? 77 : 1);
 }
 
-// n: a whole number of rounds of all threads. Every word is looked at, and none is what is looked for: so nothing is written, and no load can be left out.
+// n: a whole number of rounds of all threads. Every word is looked at, and none is what is looked for: so nothing is
+// written, and no load can be left out.
 static __global__ void __launch_bounds__(THREADS) read_kernel(const uint4 *from, size_t n, uint32_t *never)
 {
     uint32_t all = 0;
@@ -107,20 +108,22 @@ int main(void)
     must(cudaMemset(y, 0x22, bytes), "memory");
 
     double read = 0, copy = 2 * (double)bytes / median_seconds([&] {
-                         must(cudaMemcpyAsync(y, x, bytes, cudaMemcpyDeviceToDevice, stream), "a copy");
-                     });
+                                must(cudaMemcpyAsync(y, x, bytes, cudaMemcpyDeviceToDevice, stream), "a copy");
+                            });
     for (int blocks = 1; blocks <= 32; blocks *= 2) { // of each multiprocessor
         const int grid = blocks * device.multiProcessorCount;
         const size_t round = (size_t)grid * THREADS * LOADS, m = n / round * round; // the kernels do whole rounds
         const double b = (double)(m * sizeof(uint4));
         if (m == 0)
             break;
-        read = std::max(read, b / median_seconds([&] { read_kernel<<<grid, THREADS, 0, stream>>>(x, m, (uint32_t *)y); }));
+        read =
+            std::max(read, b / median_seconds([&] { read_kernel<<<grid, THREADS, 0, stream>>>(x, m, (uint32_t *)y); }));
         copy = std::max(copy, 2 * b / median_seconds([&] { copy_kernel<<<grid, THREADS, 0, stream>>>(y, x, m); }));
     }
-    printf("{\"engine\": \"probe\", \"what\": \"bandwidth\", \"device\": \"%s\", \"processors\": %d, \"l2\": %d, \"copy\": %.6g, "
-           "\"read\": %.6g, \"bytes\": %zu}\n",
-           device.name, device.multiProcessorCount, device.l2CacheSize, copy, read, bytes);
+    printf(
+        "{\"engine\": \"probe\", \"what\": \"bandwidth\", \"device\": \"%s\", \"processors\": %d, \"l2\": %d, \"copy\": %.6g, "
+        "\"read\": %.6g, \"bytes\": %zu}\n",
+        device.name, device.multiProcessorCount, device.l2CacheSize, copy, read, bytes);
     printf("{\"engine\": \"probe\", \"what\": \"empty kernel of a graph\", \"seconds\": %.4g}\n", seconds_of_a_node());
     return 0;
 }

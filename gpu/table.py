@@ -45,7 +45,8 @@ def main(paths):
     copy = max((r["copy"] for r in bandwidths), default=0)
     device = next((r["device"] for r in bandwidths if "device" in r), "the device")
     if read:
-        print(f"{device}: reads {read / 1e12:.3g} TB/s, copies {copy / 1e12:.3g} TB/s (read and written). Shares are of the former.\n")
+        print(f"{device}: reads {read / 1e12:.3g} TB/s, copies {copy / 1e12:.3g} TB/s (read and written). Shares are of "
+              "the former.\n")
     for r in records:
         if "seconds" in r and r["engine"] == "probe":
             print(f"{r['what']}: {shown(r['seconds'])}\n")

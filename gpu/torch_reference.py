@@ -240,7 +240,7 @@ def main():
             of_model = time.monotonic() + (until - time.monotonic()) / left
             model = model_of(name, device)
             for how in hows:
-                jobs = [(n, c) for n in a.rows for c in a.contexts] if how == "eager" else [(n, c) for c in a.contexts for n in a.rows]
+                jobs = [(n, c) for c in a.contexts for n in a.rows]
                 Subject(name, how, model, device, clock, of_model - time.monotonic()).measure_all(jobs)
             del model
             if device.type == "cuda":

@@ -382,8 +382,8 @@ def unmet(kernels):
 
 def table(kernels):
     head = ["kernel", "arch", "registers", "shared", "spills", "HMMA", "LDG.128", "LDG.64", "LDG.32", "less"]
-    rows = [[f"{k.source.split('.')[0]}: {k.name}", k.arch, k.registers, k.shared, k.count("LDL", "STL"), k.count(*MATRIX), k.loads(128), k.loads(64),
-             k.loads(32), k.loads(16) + k.loads(8)] for k in kernels]
+    rows = [[f"{k.source.split('.')[0]}: {k.name}", k.arch, k.registers, k.shared, k.count("LDL", "STL"), k.count(*MATRIX),
+             k.loads(128), k.loads(64), k.loads(32), k.loads(16) + k.loads(8)] for k in kernels]
     wide = [max(len(str(r[i])) for r in [head] + rows) for i in range(len(head))]
     for r in [head] + rows:
         print("  ".join(str(c).ljust(w) if i < 2 else str(c).rjust(w) for i, (c, w) in enumerate(zip(r, wide))).rstrip())
@@ -428,7 +428,7 @@ def files_of(arguments):
     """(files, whether they are all there is)"""
     if not arguments:
         return sorted(glob.glob(os.path.join(HERE, "kernels", "cuda", "*.cu"))), True
-    if len(arguments) == 1 and os.path.isdir(arguments[0]):
+    if len(arguments) == 1 and not os.path.splitext(arguments[0])[1]:
         files = sorted(glob.glob(os.path.join(arguments[0], "*.o")))
         if not files:
             raise Refused(f"{arguments[0]}: expected objects that nvcc made, found none: nothing was looked at", 77)

@@ -139,6 +139,12 @@ static void read_options(struct pair *p, const char *line, const char *draft)
 struct pair *pair_open(const char *target, const char *draft, const char *drafter, const char *sampling,
                        const struct rule *rule, int slots, int length)
 {
+    return pair_open_on(NULL, target, draft, drafter, sampling, rule, slots, length);
+}
+
+struct pair *pair_open_on(pair_device *open, const char *target, const char *draft, const char *drafter,
+                          const char *sampling, const struct rule *rule, int slots, int length)
+{
     struct error err;
     struct pair *p = xcalloc(1, sizeof(*p));
     struct settings *s = yaml_parse(sampling, strlen(sampling), "sampling", &err);
@@ -146,7 +152,9 @@ struct pair *pair_open(const char *target, const char *draft, const char *drafte
         fail_msg("%s", err.text);
     settings_free(s);
     read_options(p, drafter, draft);
-    p->backend = backend_cpu(2, &err);
+    p->backend = open != NULL ? open(&err) : backend_cpu(2, &err);
+    if (p->backend == NULL)
+        fail_msg("%s", err.text);
     p->sampling.workers = p->backend->workers(p->backend);
     p->target = model_open(target, p->backend, ACTIVATIONS_F32, MAX_NODES, &err);
     if (p->target == NULL)

@@ -7,6 +7,8 @@
 #include "sampling/sampling.h"
 #include "verifier/verifier.h"
 
+struct backend;
+struct error;
 struct rule;
 
 // Every way in which the registry's drafters are tested, as on the command line; %s is where a draft model's path goes, or
@@ -36,6 +38,10 @@ struct pair { // one target with one drafter
 };
 
 // sampling: as in YAML's flow style, "{temperature: 1, top_p: 0.9}". draft: path of the draft model.
+// On another device than the CPU: opened by `open`, which tests/gpus.h has. NULL: the CPU.
+typedef struct backend *pair_device(struct error *err);
+struct pair *pair_open_on(pair_device *open, const char *target, const char *draft, const char *drafter,
+                          const char *sampling, const struct rule *rule, int slots, int length);
 struct pair *pair_open(const char *target, const char *draft, const char *drafter, const char *sampling,
                        const struct rule *rule, int slots, int length);
 void pair_close(struct pair *p);

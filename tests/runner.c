@@ -13,10 +13,16 @@ struct runner runner_open_as(const char *path, int threads, const char *isa, int
                              enum type cache)
 {
     struct error err;
-    struct runner r = { 0 };
-    r.backend = backend_cpu_with(threads, isa, &err);
-    if (r.backend == NULL)
+    struct backend *b = backend_cpu_with(threads, isa, &err);
+    if (b == NULL)
         fail_msg("%s", err.text);
+    return runner_open_on(b, path, slots, a, cache);
+}
+
+struct runner runner_open_on(struct backend *b, const char *path, int slots, enum activations a, enum type cache)
+{
+    struct error err;
+    struct runner r = { .backend = b };
     r.model = model_open(path, r.backend, a, RUNNER_ROWS, &err);
     if (r.model == NULL)
         fail_msg("%s", err.text);
@@ -25,6 +31,8 @@ struct runner runner_open_as(const char *path, int threads, const char *isa, int
     r.cache = kv_create(r.backend, &shape, &err);
     r.vocab = model_shape(r.model)->vocab;
     r.logits = xmalloc((size_t)RUNNER_ROWS * (size_t)r.vocab * sizeof(float));
+    r.on_device = rows_on(b, RUNNER_ROWS, r.vocab);
+    assert_non_null(r.on_device.data);
     return r;
 }
 
@@ -36,6 +44,7 @@ struct runner runner_open(const char *path, int threads, const char *isa, int sl
 void runner_close(struct runner *r)
 {
     kv_destroy(r->cache);
+    r->backend->release(r->backend, r->on_device.data);
     model_close(r->model);
     r->backend->destroy(r->backend);
     free(r->logits);
@@ -52,8 +61,12 @@ static void pass(struct runner *r, int n, const int32_t *token, const int32_t *s
     struct pass p = { n, token, slot != NULL ? slot : zeros, parent != NULL ? parent : chain };
     if (!model_forward(r->model, r->cache, &p, NULL, &states, &err))
         fail_msg("%s", err.text);
-    if (logits)
-        model_logits(r->model, tensor_of(r->logits, F32, n, r->vocab), states.last);
+    if (!logits)
+        return;
+    model_logits(r->model, tensor_rows(r->on_device, 0, n), states.last);
+    r->backend->download(r->backend, r->logits, r->on_device.data, (size_t)n * (size_t)r->vocab * sizeof(float));
+    if (!r->backend->sync(r->backend, &err))
+        fail_msg("%s", err.text);
 }
 
 const float *runner_pass(struct runner *r, int n, const int32_t *token, const int32_t *slot, const int32_t *parent)

@@ -8,7 +8,8 @@ struct runner {
     struct model *model;
     struct kv_cache *cache;
     int vocab;
-    float *logits; // (rows, vocab) of the last pass
+    float *logits;           // (rows, vocab) of the last pass
+    struct tensor on_device; // the same, where the backend has them
 };
 
 enum { RUNNER_ROWS = 600, RUNNER_LENGTH = 2304 };
@@ -17,6 +18,8 @@ struct runner runner_open(const char *path, int threads, const char *isa, int sl
 // The same with what rows are rounded to, and the cache's type.
 struct runner runner_open_as(const char *path, int threads, const char *isa, int slots, enum activations a,
                              enum type cache);
+// On any backend, which is the runner's from then on.
+struct runner runner_open_on(struct backend *b, const char *path, int slots, enum activations a, enum type cache);
 void runner_close(struct runner *r);
 // A pass; logits of every row, borrowed until the next. slot NULL: all in slot 0; parent NULL: a chain behind the
 // prefix.

@@ -2,6 +2,7 @@
 #pragma once
 #include <stdint.h>
 #include "decode/decode.h"
+#include "tests/pairs.h"
 
 enum { SAYING_LENGTH = 640, SAYING_PROMPTS = 8 };
 
@@ -17,6 +18,7 @@ struct saying_setup {
     const char *drafter, *sampling, *rule;
     const struct stops *stops;
     int slots, limit, length; // length: of the cache
+    pair_device *device;      // NULL: the CPU
 };
 
 struct saying {                       // what became of each prompt

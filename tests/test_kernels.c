@@ -1,5 +1,7 @@
 // test_kernels.c - every operation of every backend against plain loops in double, and the bits of a row against
 // themselves: alone, among others, with other threads.
+//
+//     test_kernels [cpu|emulated|cuda [small]]     one kind of device alone; small: shapes for a checker that is slow
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,6 +18,7 @@
 #include "tests/reference.h"
 
 static struct backend *backends[9];
+static bool small[9]; // where a kernel is slow, large shapes are left out
 static int n_backends;
 
 static uint64_t state = 1;
@@ -188,7 +191,7 @@ static void matmul_agrees_with_plain_loops_in_double(void **unused)
                 enum activations a = (enum activations)(ACTIVATIONS_F32 + i % 3);
                 int n = size[0], m = size[1], k = size[2] / type_facts[t].block * type_facts[t].block;
                 struct backend *c = backends[b];
-                if (k == 0 || !rounds(c, a, (enum type)t))
+                if (k == 0 || !rounds(c, a, (enum type)t) || (small[b] && n * k > 10000))
                     continue;
                 float *x = uniforms(n * k), *seen = uniforms(n * k), *out = uniforms(n * m), *w = uniforms(m * k);
                 uint8_t *blocked = blocks((enum type)t, m, k);
@@ -271,13 +274,16 @@ static void a_row_has_the_same_bits_in_every_matmul_that_contains_it(void **unus
                 if (!rounds(c, (enum activations)a, (enum type)t))
                     continue;
                 int k = type_facts[t].block == 1 ? 133 : 768;
+                const int most = small[b] ? 66 : MOST;
                 float *x = uniforms(MOST * k), *one = uniforms(MOST * M), *many = uniforms(MOST * M);
                 uint8_t *blocked = blocks((enum type)t, M, k);
                 struct tensor w = prepared(c, blocked, (enum type)t, M, k, (enum activations)a);
-                for (int i = 0; i < MOST; i++)
+                for (int i = 0; i < most; i++)
                     multiply(c, floats(one + i * M, 1, M), floats(x + i * k, 1, k), w);
-                for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-                    int n = counts[i], from = (int)(next() % (uint64_t)(MOST - n + 1));
+                for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && counts[i] <= most; i++) {
+                    if (small[b] && i % 3 != 1)
+                        continue;
+                    int n = counts[i], from = (int)(next() % (uint64_t)(most - n + 1));
                     multiply(c, floats(many, n, M), floats(x + from * k, n, k), w);
                     if (memcmp(many, one + from * M, (size_t)(n * M) * sizeof(float)) != 0)
                         fail_msg("%s %s %s: rows of %d differ from rows alone", c->describe(c), type_facts[t].name,
@@ -553,27 +559,37 @@ static void best_gives_the_likeliest_with_ties_to_the_lowest_id(void **unused)
         }
 }
 
+static bool wanted(const char *only, const char *device)
+{
+    return only == NULL || strcmp(only, device) == 0;
+}
+
 // The kernels of the GPU on one that is emulated, and on a real one where there is one.
-static void add_gpus(void)
+static void add_gpus(const char *only, bool few)
 {
     struct error err;
 #if defined(EMULATED_DEVICE)
-    struct backend *emulated = backend_emulated(0, &err);
-    assert_non_null(emulated);
-    backends[n_backends++] = emulated;
+    if (wanted(only, "emulated")) {
+        small[n_backends] = true;
+        backends[n_backends++] = backend_emulated(0, &err);
+    }
 #endif
+    if (!wanted(only, "cuda"))
+        return;
     struct backend *gpu = backend_cuda(0, &err);
+    small[n_backends] = few;
     if (gpu == NULL)
         printf("not on this machine: %s\n", err.text);
     else
         backends[n_backends++] = backend_far(gpu);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     static const char *const isa[] = { "plain", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16" };
     static const int threads[] = { 1, 2, 3, 1, 2, 2 };
-    for (int i = 0; i < 6; i++) {
+    const char *only = argc > 1 ? argv[1] : NULL;
+    for (int i = 0; i < 6 && wanted(only, "cpu"); i++) {
         struct error err;
         struct backend *b = backend_cpu_with(threads[i], isa[i], &err);
         if (b == NULL)
@@ -581,7 +597,9 @@ int main(void)
         else
             backends[n_backends++] = b;
     }
-    add_gpus();
+    add_gpus(only, argc > 2);
+    if (n_backends == 0)
+        return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_expand_to_what_gguf_py_makes_of_them),
         cmocka_unit_test(matmul_agrees_with_plain_loops_in_double),

@@ -1,7 +1,7 @@
 // attend_mma.cu - attention on tensor cores, for caches of BF16 and the head widths that models mostly have.
 //
-// A query, and a weight of a value, are each two BF16 numbers, what is left of the first in the second, so that products
-// are as good as floats'. Sixteen queries are the rows of an MMA: rows of the pass times the heads that share a kv head.
+// A float is three BF16 numbers, each what the one before left over, so products of queries with keys and of weights with
+// values are exact, as the sums are the MMA's. Sixteen queries are the rows of an MMA: rows of the pass times the heads that share a kv head.
 // A warp takes KEYS positions of the block's split, and loads keys and values from the cache straight into the registers
 // where the MMA wants them: which element of a head is which of the MMA's columns is free, so every lane loads whole
 // vectors. Nothing is staged, and a key is read once for all queries of the block.
@@ -22,11 +22,12 @@ constexpr int THREADS = 128, WARPS = THREADS / WARP, KEYS = 64, TILES = SPLIT / 
 // A block's shared memory; SIXTEENS of queries. Rows are padded to keep lanes in different banks.
 template <int HD, int SIXTEENS> struct mma_room {
     static constexpr int QUERIES = 16 * SIXTEENS, Q_WIDTH = HD == 128 ? 160 : 96, SUM_WIDTH = HD + 8;
-    alignas(16) uint16_t q[PLANES][QUERIES][Q_WIDTH]; // scaled: BF16, and what is left of it, twice
+    alignas(16) uint16_t q[PLANES][QUERIES][Q_WIDTH]; // scaled
     alignas(16) float sums[TILES][QUERIES][SUM_WIDTH];
     float most[TILES][QUERIES], total[TILES][QUERIES];
     int32_t place[WARPS][KEYS];
     int positions[QUERIES], dense[QUERIES]; // (rows)
+    struct share share;
 };
 
 struct view { // what a warp does at a time: a tile for some queries
@@ -34,6 +35,25 @@ struct view { // what a warp does at a time: a tile for some queries
     int first, m;          // queries
     bool shared;           // some query does not see all of them
 };
+
+// The leading halves of two floats, as BF16, and what is left of them: three times, and nothing is left.
+static __device__ inline uint32_t take_plane(float *x, float *y)
+{
+    const uint32_t a = __float_as_uint(*x) & 0xFFFF0000, b = __float_as_uint(*y) & 0xFFFF0000;
+    *x -= __uint_as_float(a);
+    *y -= __uint_as_float(b);
+    return a >> 16 | b;
+}
+
+// So that what is worked out of x, or read from memory, is not kept in registers from before: they are few.
+static __device__ inline void forget(float &x)
+{
+#if !defined(EMULATED)
+    asm volatile("" : "+f"(x)::"memory");
+#else
+    (void)x;
+#endif
+}
 
 // ---- scores
 
@@ -59,7 +79,7 @@ static __device__ inline void take_scores(float (&s)[SIXTEENS][2 * STEPS][4], co
         }
 #pragma unroll
         for (int n = 0; n < SIXTEENS; n++) {
-            if (16 * n >= v.m)
+            if (n > 0 && 16 * n >= v.m)
                 continue;
             const int last = v.first + v.m - 1, u = min(v.first + 16 * n + g, last), w = min(v.first + 16 * n + g + 8, last);
 #pragma unroll
@@ -93,22 +113,9 @@ static __device__ inline void take_scores(float (&s)[SIXTEENS][2 * STEPS][4], co
 
 // ---- exponents
 
-// Two exponents as BF16 and what is left of them, ties going up. Returns the sum of what they are then: what is lost is
-// lost from the weights and from what they are divided by. A NaN shows in the sum.
-static __device__ inline float split_pair(float x, float y, uint32_t *high, uint32_t *low)
-{
-    const uint32_t a = (__float_as_uint(x) + 0x8000) & 0xFFFF0000, b = (__float_as_uint(y) + 0x8000) & 0xFFFF0000;
-    const float left = x - __uint_as_float(a), over = y - __uint_as_float(b);
-    const uint32_t c = (__float_as_uint(left) + 0x8000) & 0xFFFF0000, d = (__float_as_uint(over) + 0x8000) & 0xFFFF0000;
-    *high = a >> 16 | b;
-    *low = c >> 16 | d;
-    return (x - (left - __uint_as_float(c))) + (y - (over - __uint_as_float(d)));
-}
-
-// Scores to exponents, and these to what the MMA multiplies values with: of sixteen queries, two to a lane.
+// Scores of sixteen queries to exponents, in their place. A lane has two queries' and a quarter of the keys.
 template <int HD, int SIXTEENS>
-static __device__ inline void take_exponents(const float (&s)[2 * STEPS][4], uint32_t (&high)[STEPS][4],
-                                             uint32_t (&low)[STEPS][4], mma_room<HD, SIXTEENS> *room, int heads, int sixteen,
+static __device__ inline void take_exponents(float (&s)[2 * STEPS][4], mma_room<HD, SIXTEENS> *room, int heads, int sixteen,
                                              const struct view &v)
 {
     const int g = (int)threadIdx.x % WARP / 4, t = (int)threadIdx.x % 4;
@@ -124,11 +131,10 @@ static __device__ inline void take_exponents(const float (&s)[2 * STEPS][4], uin
         most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFF, most, 1));
         most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFF, most, 2));
 #pragma unroll
-        for (int k = 0; k < 2 * STEPS; k++) {
-            const int at = 8 * k + 2 * t, to = half + 2 * (k % 2);
-            const float x = at < seen ? expf(s[k][2 * half] - most) : 0;
-            const float y = at + 1 < seen ? expf(s[k][2 * half + 1] - most) : 0;
-            total += split_pair(x, y, &high[k / 2][to], &low[k / 2][to]);
+        for (int k = 0; k < 4 * STEPS; k++) {
+            float &x = s[k / 2][2 * half + k % 2];
+            x = expf(k / 2 * 8 + 2 * t + k % 2 < seen ? x - most : -INFINITY);
+            total += x;
         }
         total += __shfl_xor_sync(0xFFFFFFFF, total, 1);
         total += __shfl_xor_sync(0xFFFFFFFF, total, 2);
@@ -155,8 +161,7 @@ template <> struct of_lane<2> {
 // sums = weights . values, columns `column` to column + 8 E. Lane (g, t) loads of four values of a step the elements from
 // E g on: one for each of E MMAs, whose columns 2 t and 2 t + 1 it then has. Returns whether a number is not finite.
 template <int E, int HD, int SIXTEENS>
-static __device__ inline bool take_values(const uint32_t (&high)[SIXTEENS][STEPS][4],
-                                          const uint32_t (&low)[SIXTEENS][STEPS][4], const uint8_t *values,
+static __device__ inline bool take_values(float (&weight)[SIXTEENS][2 * STEPS][4], const uint8_t *values,
                                           uint32_t row_bytes, mma_room<HD, SIXTEENS> *room, const int32_t *place,
                                           const struct view &v, int column)
 {
@@ -173,6 +178,19 @@ static __device__ inline bool take_values(const uint32_t (&high)[SIXTEENS][STEPS
         for (int i = 0; i < 4; i++)
             value[i].all = *(const vector *)(values + 2 * (column + E * g) +
                                              (uint64_t)(uint32_t)place[16 * step + 2 * t + i % 2 + i / 2 * 8] * row_bytes);
+        uint32_t part[SIXTEENS][PLANES][4];
+#pragma unroll
+        for (int n = 0; n < SIXTEENS; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                float &x_was = weight[n][2 * step + i / 2][i % 2 * 2], &y_was = weight[n][2 * step + i / 2][i % 2 * 2 + 1];
+                forget(x_was);
+                forget(y_was);
+                float x = x_was, y = y_was;
+#pragma unroll
+                for (int plane = 0; plane < PLANES; plane++)
+                    part[n][plane][i] = take_plane(&x, &y);
+            }
 #pragma unroll
         for (int j = 0; j < E; j++) {
             const int p = j / 2;
@@ -184,10 +202,10 @@ static __device__ inline bool take_values(const uint32_t (&high)[SIXTEENS][STEPS
             }
 #pragma unroll
             for (int n = 0; n < SIXTEENS; n++)
-                if (16 * n < v.m) {
-                    mma_bf16(sum[n][j], low[n][step], b[0], b[1]);
-                    mma_bf16(sum[n][j], high[n][step], b[0], b[1]);
-                }
+#pragma unroll
+                for (int plane = PLANES - 1; plane >= 0; plane--)
+                    if (n == 0 || 16 * n < v.m)
+                        mma_bf16(sum[n][j], part[n][plane], b[0], b[1]);
         }
     }
     bool strange = false;
@@ -218,9 +236,9 @@ static __device__ inline bool take_values(const uint32_t (&high)[SIXTEENS][STEPS
 // A tile for a row of the block, or ALL. Returns whether it has to be done again row by row: a value that is not finite
 // and that some row does not see would be 0 times that for it.
 template <int HD, int SIXTEENS>
-static __device__ inline bool take_tile(const struct attend_call &c, const struct share &a, mma_room<HD, SIXTEENS> *room,
-                                        int tile, int row)
+static __device__ inline bool take_tile(const struct attend_call &c, mma_room<HD, SIXTEENS> *room, int tile, int row)
 {
+    const struct share &a = room->share;
     const int lane = (int)threadIdx.x % WARP;
     int32_t *place = room->place[threadIdx.x / WARP];
     int longest = 0, least = INT32_MAX;
@@ -250,20 +268,23 @@ static __device__ inline bool take_tile(const struct attend_call &c, const struc
     const size_t offset = (size_t)a.base * c.row_bytes + (size_t)a.kv_head * HD * sizeof(uint16_t);
     const uint8_t *values = c.values + offset;
     float s[SIXTEENS][2 * STEPS][4];
-    uint32_t high[SIXTEENS][STEPS][4], low[SIXTEENS][STEPS][4];
     take_scores<HD, SIXTEENS>(s, c.keys + offset, (uint32_t)c.row_bytes, room, place, v);
 #pragma unroll
     for (int n = 0; n < SIXTEENS; n++)
         if (16 * n < v.m)
-            take_exponents<HD, SIXTEENS>(s[n], high[n], low[n], room, a.heads, n, v);
+            take_exponents<HD, SIXTEENS>(s[n], room, a.heads, n, v);
     bool strange = false;
+    // Loops, though but one of them goes round twice: what is left of one is not to be in registers in the next.
+    int column = 0;
 #pragma unroll 1
-    for (int column = 0; column + 64 <= HD; column += 64)
-        strange |= take_values<8, HD, SIXTEENS>(high, low, values, (uint32_t)c.row_bytes, room, place, v, column);
-    if (HD % 64 >= 32)
-        strange |= take_values<4, HD, SIXTEENS>(high, low, values, (uint32_t)c.row_bytes, room, place, v, HD / 64 * 64);
-    if (HD % 32 != 0)
-        strange |= take_values<2, HD, SIXTEENS>(high, low, values, (uint32_t)c.row_bytes, room, place, v, HD / 32 * 32);
+    for (; column + 64 <= c.head_dim; column += 64)
+        strange |= take_values<8, HD, SIXTEENS>(s, values, (uint32_t)c.row_bytes, room, place, v, column);
+#pragma unroll 1
+    for (; HD % 64 >= 32 && column + 32 <= c.head_dim; column += 32)
+        strange |= take_values<4, HD, SIXTEENS>(s, values, (uint32_t)c.row_bytes, room, place, v, column);
+#pragma unroll 1
+    for (; HD % 32 >= 16 && column + 16 <= c.head_dim; column += 16)
+        strange |= take_values<2, HD, SIXTEENS>(s, values, (uint32_t)c.row_bytes, room, place, v, column);
     return __any_sync(0xFFFFFFFF, strange && row == ALL && v.shared) != 0;
 }
 
@@ -298,25 +319,25 @@ static __device__ inline void join_tiles(const struct attend_call &c, const stru
 }
 
 template <int HD, int SIXTEENS>
-static __global__ void __launch_bounds__(THREADS, SIXTEENS == 1 ? 4 : 2) mma_kernel(const struct attend_call c)
+static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct attend_call c)
 {
     typedef mma_room<HD, SIXTEENS> room_type;
     DYNAMIC_SHARED(room_type, room);
-    const struct share a = share_of(c);
     const int warp = (int)threadIdx.x / WARP;
+    const struct share a = share_of(c);
+    if (threadIdx.x == 0)
+        room->share = a;
     int longest = 0;
     for (int i = (int)threadIdx.x; i < a.rows; i += THREADS) {
         room->positions[i] = positions_of(c, a.first + i);
         room->dense[i] = dense_of(c, a.first + i);
     }
-    for (int at = (int)threadIdx.x; at < a.rows * a.heads * HD; at += THREADS) {
-        const int u = at / HD, d = at % HD;
-        const int64_t of = (int64_t)(a.first + u / a.heads) * c.heads + a.head + u % a.heads;
-        float x = c.q[of * HD + d] * c.scale;
-        for (int plane = 0; plane < PLANES; plane++) {
-            room->q[plane][u][d] = float_to_bf16(x);
-            x -= bf16_to_float(room->q[plane][u][d]);
-        }
+    for (int at = (int)threadIdx.x; at < a.rows * a.heads * (HD / 2); at += THREADS) {
+        const int u = at / (HD / 2), d = at % (HD / 2) * 2;
+        const float *q = c.q + ((int64_t)(a.first + u / a.heads) * c.heads + a.head + u % a.heads) * HD + d;
+        float x = q[0] * c.scale, y = q[1] * c.scale;
+        for (int plane = 0; plane < PLANES; plane++)
+            *(uint32_t *)&room->q[plane][u][d] = take_plane(&x, &y);
     }
     __syncthreads();
     for (int i = 0; i < a.rows; i++)
@@ -324,16 +345,15 @@ static __global__ void __launch_bounds__(THREADS, SIXTEENS == 1 ? 4 : 2) mma_ker
     if (longest <= a.start)
         return;
     // Tiles, or where rows differ their rows, are dealt to the warps in turn.
-    for (int tile = 0, dealt = 0; tile < TILES && a.start + tile * KEYS < longest; tile++) {
-        const int from = a.start + tile * KEYS, end = from + KEYS;
+    for (int tile = 0, dealt = 0; tile < TILES && room->share.start + tile * KEYS < longest; tile++) {
+        const int from = room->share.start + tile * KEYS, end = from + KEYS, rows = room->share.rows;
         bool together = true;
-        for (int i = 0; i < a.rows; i++)
+        for (int i = 0; i < rows; i++)
             together = together && min(room->positions[i], end) <= max(room->dense[i], from);
-        for (int i = together ? ALL : 0, last = together ? ALL : a.rows - 1; i <= last; i++, dealt++)
-            if (dealt % WARPS == warp)
-                for (int row = i, until = i; row <= until; row++)
-                    if (take_tile<HD, SIXTEENS>(c, a, room, tile, row))
-                        until = a.rows - 1;
+        for (int i = together ? ALL : 0, until = together ? 0 : rows; i < until; i++)
+            if ((dealt + (together ? 0 : i)) % WARPS == warp && take_tile<HD, SIXTEENS>(c, room, tile, i))
+                until = room->share.rows;
+        dealt += together ? 1 : room->share.rows;
     }
     __syncthreads();
     join_tiles<HD, SIXTEENS>(c, a, room);

@@ -1,0 +1,275 @@
+// test_cuda.c - whole models and the loop on a GPU: the emulated one everywhere, a real one where there is one. Logits beside
+// the CPU's; a row's bits alone, among others and on a path through a tree; texts of every drafter beside none's.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "models/kv_cache.h"
+#include "tests/check.h"
+#include "tests/emulated.h"
+#include "tests/gpus.h"
+#include "tests/pairs.h"
+#include "tests/runner.h"
+#include "tests/saying.h"
+#include "tests/tiny.h"
+
+static struct gpu_here gpu[MAX_GPUS_HERE];
+static int gpus;
+
+static uint64_t state = 7;
+
+static int32_t any(int below)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (int32_t)((state >> 33) % (uint64_t)below);
+}
+
+static char *model_of(enum type type)
+{
+    struct tiny t = type_is_quantised(type) ? tiny_blocks : tiny_usual;
+    if (type_facts[type].block == 256)
+        t.width = t.hidden = 256, t.heads = 4, t.kv_heads = 2, t.head_dim = 64;
+    t.type = type;
+    char *path = xformat("%s/%s.gguf", tiny_directory(), type_facts[type].name);
+    tiny_write_gguf(path, &t);
+    return path;
+}
+
+static struct runner on(const struct gpu_here *g, const char *path, enum activations a, enum type cache)
+{
+    struct error err;
+    struct backend *b = g->open(&err);
+    if (b == NULL)
+        fail_msg("%s", err.text);
+    return runner_open_on(b, path, 2, a, cache);
+}
+
+// ---- logits beside the CPU's
+
+static void check_logits(const struct gpu_here *g, enum type type, enum activations a, enum type cache, double most)
+{
+    enum { TEXT = 24 };
+    char *path = model_of(type);
+    struct runner cpu = runner_open_as(path, 1, NULL, 2, a, cache), there = on(g, path, a, cache);
+    int32_t token[TEXT];
+    for (int i = 0; i < TEXT; i++)
+        token[i] = any(cpu.vocab);
+    const float *p = runner_pass(&cpu, TEXT, token, NULL, NULL), *q = runner_pass(&there, TEXT, token, NULL, NULL);
+    double difference = 0, largest = 0;
+    for (int i = 0; i < TEXT * cpu.vocab; i++) {
+        difference = fmax(difference, fabs((double)p[i] - (double)q[i]));
+        largest = fmax(largest, fabs((double)p[i]));
+    }
+    print_message("    %s, %s, activations %s, cache %s: max |difference| / max |logit| %.1e\n", g->name,
+                  type_facts[type].name, activations_names[a], type_facts[cache].name, difference / largest);
+    if (!(difference <= most * largest))
+        fail_msg("%g is more than %g", difference / largest, most);
+    runner_close(&cpu);
+    runner_close(&there);
+    free(path);
+}
+
+static void logits_are_the_cpus_but_for_rounding(void **unused)
+{
+    (void)unused;
+    for (int g = 0; g < gpus; g++) {
+        check_logits(&gpu[g], F32, ACTIVATIONS_F32, F32, 1e-5);
+        check_logits(&gpu[g], F16, ACTIVATIONS_F32, F32, 1e-5);
+        check_logits(&gpu[g], BF16, ACTIVATIONS_F32, F32, 1e-5);
+        check_logits(&gpu[g], Q8_0, ACTIVATIONS_F32, F32, 1e-5);
+        check_logits(&gpu[g], Q4_K, ACTIVATIONS_F32, F32, 1e-5);
+        // What is nearly a half is rounded to one side here and to the other there.
+        check_logits(&gpu[g], BF16, ACTIVATIONS_BF16, BF16, 2e-2);
+        check_logits(&gpu[g], Q4_1, ACTIVATIONS_BF16, BF16, 2e-2);
+        check_logits(&gpu[g], Q6_K, ACTIVATIONS_BF16, Q8_0, 2e-2);
+    }
+}
+
+// ---- bits
+
+static void same(const float *a, const float *b, int vocab, const char *what, int n)
+{
+    if (memcmp(a, b, (size_t)vocab * sizeof(float)) != 0)
+        fail_msg("%s, %d rows: the logits of a row are not the bits it has alone", what, n);
+}
+
+// Behind the slot's prefix.
+static float *one_by_one(struct runner *r, const int32_t *token, int n)
+{
+    float *to = xmalloc((size_t)n * (size_t)r->vocab * sizeof(float));
+    const int32_t row = 0;
+    for (int i = 0; i < n; i++) {
+        memcpy(to + i * r->vocab, runner_pass(r, 1, token + i, NULL, NULL), (size_t)r->vocab * sizeof(float));
+        kv_keep(r->cache, 0, &row, 1);
+    }
+    return to;
+}
+
+static void check_bits(const struct gpu_here *g, enum type type, enum activations a, enum type cache)
+{
+    enum { PREFIX = 250, TREE = 70, TEXT = PREFIX + 20, PROMPT = 33 }; // the tree lies across the end of a split of 256
+    char *path = model_of(type);
+    struct runner r = on(g, path, a, cache);
+    int32_t prompt[PREFIX], token[TREE], parent[TREE], text[TEXT + 1], kept[TREE];
+    for (int i = 0; i < PREFIX; i++)
+        prompt[i] = any(r.vocab);
+    for (int i = 0; i < TREE; i++) {
+        token[i] = any(r.vocab);
+        parent[i] = i == 0 ? -1 : i < 12 ? i - 1 : any(i);
+    }
+    runner_feed(&r, 0, prompt, PREFIX);
+    float *tree = xmalloc((size_t)TREE * (size_t)r.vocab * sizeof(float));
+    memcpy(tree, runner_pass(&r, TREE, token, NULL, parent), (size_t)TREE * (size_t)r.vocab * sizeof(float));
+    int depth = 0;
+    for (int at = TREE - 1; at >= 0; at = parent[at])
+        depth++;
+    for (int at = TREE - 1, i = depth - 1; at >= 0; at = parent[at], i--)
+        kept[i] = at;
+    depth = depth < TEXT - PREFIX ? depth : TEXT - PREFIX;
+    memcpy(text, prompt, sizeof(prompt));
+    for (int i = 0; i < depth; i++)
+        text[PREFIX + i] = token[kept[i]];
+    kv_keep(r.cache, 0, kept, depth);
+    text[PREFIX + depth] = any(r.vocab);
+    float *after = xmalloc((size_t)r.vocab * sizeof(float));
+    memcpy(after, runner_pass(&r, 1, text + PREFIX + depth, NULL, NULL), (size_t)r.vocab * sizeof(float));
+
+    kv_cut(r.cache, 0, PREFIX);
+    float *alone = one_by_one(&r, text + PREFIX, depth + 1);
+    for (int i = 0; i < depth; i++)
+        same(tree + kept[i] * r.vocab, alone + i * r.vocab, r.vocab, "a path through a tree", TREE);
+    same(after, alone + depth * r.vocab, r.vocab, "behind a kept path", 1);
+    kv_cut(r.cache, 0, 0);
+    float *first = one_by_one(&r, text, PROMPT);
+    kv_cut(r.cache, 0, 0);
+    const float *chain = runner_pass(&r, PROMPT, text, NULL, NULL);
+    for (int i = 0; i < PROMPT; i++)
+        same(chain + i * r.vocab, first + i * r.vocab, r.vocab, "a prompt", PROMPT);
+    free(tree);
+    free(after);
+    free(alone);
+    free(first);
+    runner_close(&r);
+    free(path);
+}
+
+static void a_row_has_its_bits_in_prompts_chains_and_trees(void **unused)
+{
+    (void)unused;
+    for (int g = 0; g < gpus; g++) {
+        check_bits(&gpu[g], BF16, ACTIVATIONS_BF16, BF16);
+        check_bits(&gpu[g], Q4_0, ACTIVATIONS_F32, F32);
+    }
+}
+
+// ---- texts
+
+static struct prompts_given prompts;
+
+static void against_none(const struct gpu_here *g, const char *sampling, const char *rule)
+{
+    struct saying_setup s = { .target = pair_target,
+                              .draft = pair_draft,
+                              .prompts = &prompts,
+                              .drafter = "none",
+                              .sampling = sampling,
+                              .rule = rule,
+                              .slots = 1,
+                              .limit = 6,
+                              .length = 64,
+                              .device = g->open };
+    struct saying *plain = say(&s);
+    s.slots = 2;
+    for (int i = 0; i < pair_count(); i++) {
+        s.drafter = pair_drafter(i);
+        struct saying *other = say(&s);
+        same_text(plain, other, &s);
+        free(other);
+    }
+    free(plain);
+}
+
+static void texts_of_every_drafter_are_nones(void **unused)
+{
+    (void)unused;
+    prompts.n = 2;
+    for (int i = 0; i < prompts.n; i++) {
+        prompts.length[i] = 5 + 9 * i;
+        for (int k = 0; k < prompts.length[i]; k++)
+            prompts.token[i][k] = any(60);
+    }
+    for (int g = 0; g < gpus; g++) {
+        against_none(&gpu[g], "{temperature: 0}", "rejection");
+        against_none(&gpu[g], "{temperature: 1}", "match");
+    }
+}
+
+// ---- what goes wrong
+
+static void what_does_not_fit_is_said_before_it_is_tried(void **unused)
+{
+    (void)unused;
+#if defined(EMULATED_DEVICE)
+    struct error err = { "" };
+    char *path = model_of(BF16);
+    emulated_memory_limit(66 << 20);
+    struct backend *b = backend_emulated(0, &err);
+    struct model *m = model_open(path, b, ACTIVATIONS_BF16, 8, &err);
+    if (m == NULL)
+        fail_msg("%s", err.text);
+    struct kv_shape shape = model_kv_shape(m, 4, 1 << 16, 8);
+    assert_null(kv_create(b, &shape, &err));
+    assert_non_null(strstr(err.text, "cuda: no room for a cache of 4 slots of 65536 tokens: "));
+    assert_non_null(strstr(err.text, " MB are needed, and "));
+    model_close(m);
+    b->destroy(b);
+    emulated_memory_limit(64 << 20);
+    b = backend_emulated(0, &err);
+    assert_null(model_open(path, b, ACTIVATIONS_BF16, 8, &err));
+    assert_non_null(strstr(err.text, "cuda: no room for the weights of "));
+    emulated_memory_limit((size_t)4 << 30);
+    assert_null(model_open(path, b, ACTIVATIONS_INT8, 8, &err));
+    assert_non_null(strstr(err.text, "activations: int8: cuda does without them"));
+    b->destroy(b);
+    free(path);
+#endif
+}
+
+static void a_failure_on_the_device_is_said_at_the_next_sync(void **unused)
+{
+    (void)unused;
+#if defined(EMULATED_DEVICE)
+    struct error err = { "" };
+    struct backend *b = backend_emulated(0, &err);
+    struct tensor x = rows_on(b, 4, 64), y = rows_on(b, 4, 64);
+    emulated_fail_next(1);
+    b->add(b, x, y);
+    b->add(b, x, y);
+    assert_false(b->sync(b, &err));
+    assert_non_null(strstr(err.text, "cuda:0: add: "));
+    assert_true(b->sync(b, &err)); // said once
+    b->release(b, x.data);
+    b->release(b, y.data);
+    b->destroy(b);
+#endif
+}
+
+int main(void)
+{
+    gpus = gpus_here(gpu);
+    if (gpus == 0)
+        return 77;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_are_the_cpus_but_for_rounding),
+        cmocka_unit_test(a_row_has_its_bits_in_prompts_chains_and_trees),
+        cmocka_unit_test_setup_teardown(texts_of_every_drafter_are_nones, pair_models_make, pair_models_remove),
+        cmocka_unit_test(what_does_not_fit_is_said_before_it_is_tried),
+        cmocka_unit_test(a_failure_on_the_device_is_said_at_the_next_sync),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    tiny_clean();
+    return failed;
+}
