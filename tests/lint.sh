@@ -52,7 +52,7 @@ grep -nE '\b(rand|random|drand48|srand)\(' -r --include='*.[ch]' core sampling k
 # Versions differ in taste: Debian 12's is the one that counts.
 case $(clang-format --version 2>/dev/null) in
 *"version 14."*)
-    n=$(git ls-files '*.c' '*.h' | xargs clang-format --dry-run 2>&1 | grep -c 'warning:')
+    n=$(git ls-files '*.c' '*.h' '*.cu' '*.cpp' | xargs clang-format --dry-run 2>&1 | grep -c 'warning:')
     [ "$n" = 0 ] || offence "clang-format would change $n places"
     ;;
 *) echo "lint: formatting was not looked at: clang-format 14 is not here" ;;

@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-namespace DEVICE_SPACE {
+namespace DEVICE_SPACE
+{
 
 enum { THREADS = 1024, WARPS = THREADS / WARP };
 
@@ -71,7 +72,7 @@ static __global__ void best_kernel(const float *logits, int64_t vocab, int k, in
             log_total = log(total) + (double)value;
         }
         if (threadIdx.x == 0) {
-            token[(int64_t)blockIdx.x * k + r] = (int32_t)~(uint32_t)best;
+            token[(int64_t)blockIdx.x * k + r] = (int32_t) ~(uint32_t)best;
             log_p[(int64_t)blockIdx.x * k + r] = (float)((double)value - log_total);
         }
     }

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-namespace DEVICE_SPACE {
+namespace DEVICE_SPACE
+{
 
 void cuda_note(struct cuda *c, cudaError_t e, const char *what)
 {
@@ -261,7 +262,7 @@ extern "C" struct backend *backend_cuda(int device, struct error *err)
         cuda_destroy(&c->backend);
         return fail_on(device, e, "no stream, or no events on it", err);
     }
-    snprintf(c->description, sizeof(c->description), "%.80s (cuda:%d), compute capability %d.%d, %d multiprocessors", p.name,
-             device, p.major, p.minor, p.multiProcessorCount);
+    snprintf(c->description, sizeof(c->description), "%.80s (cuda:%d), compute capability %d.%d, %d multiprocessors",
+             p.name, device, p.major, p.minor, p.multiProcessorCount);
     return &c->backend;
 }

@@ -2,7 +2,8 @@
 // pass has beside it.
 #include "kernels/cuda/cuda.h"
 
-namespace DEVICE_SPACE {
+namespace DEVICE_SPACE
+{
 
 enum { THREADS = 256 };
 
