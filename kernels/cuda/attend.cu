@@ -1,13 +1,14 @@
 // attend.cu - attention for every shape and cache, and the join of its splits.
 //
-// The kernel here is the plain one: scores and values in float, one sum of a score or of a value to a thread, its terms in
-// the order of elements or of positions. Keys and values pass through shared memory as floats, read once for the queries
-// that see them in the same place. attend_mma.cu has the shapes that models mostly have.
+// The kernel here is the plain one: a thread has one sum at a time, a score's over the elements of a head or a value's
+// over positions, in their order. Keys and values pass through shared memory as floats, read once for the queries that
+// see them in the same place. attend_mma.cu has what models mostly ask for.
 #include "kernels/cuda/attend.h"
 
 #include <math.h>
 
-namespace DEVICE_SPACE {
+namespace DEVICE_SPACE
+{
 
 constexpr int THREADS = 256, QUERIES = 8;
 
@@ -178,8 +179,8 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct atte
 // One (row, head) to a block. The largest score decides the scale; splits come in their order.
 static __global__ void join_kernel(const struct attend_call c)
 {
-    DYNAMIC_SHARED(float, by);         // (splits) a split's weight
-    float *const of = by + c.splits;   // (splits) its sum of exponents
+    DYNAMIC_SHARED(float, by);       // (splits) a split's weight
+    float *const of = by + c.splits; // (splits) its sum of exponents
     const int i = (int)blockIdx.x / c.heads, head = (int)blockIdx.x % c.heads, hd = c.head_dim;
     const int splits = (positions_of(c, i) + SPLIT - 1) / SPLIT, stride = hd + 2;
     if (splits <= 1)

@@ -3,35 +3,37 @@
 // A block takes rows of one slot that stand together, heads that share a kv head, and a split: SPLIT positions. Splits
 // begin at multiples of SPLIT whoever looks, and what they come to is joined in their order.
 //
-// A row sees its slot's prefix and then its own ancestors, wherever those lie. Its positions are these in order, so a path
-// through a tree has the sums of a chain. Up to `dense` of them lie where their position says, so that rows can share
-// what is read; the others are found by a row's bits.
+// A row sees its slot's prefix and then its own ancestors, wherever those lie. Its positions are these in order, so a
+// path through a tree has the sums of a chain. The first `dense` of them lie where their position says, and rows share
+// what is read there; the others are found by a row's bits.
 #pragma once
 #include "kernels/cuda/cuda.h"
 
-namespace DEVICE_SPACE {
+namespace DEVICE_SPACE
+{
 
 constexpr int SPLIT = 256;
 
 struct attend_call {
-    float *out;                  // (n, heads * head_dim)
-    const float *q;              // (n, heads * head_dim)
+    float *out;                   // (n, heads * head_dim)
+    const float *q;               // (n, heads * head_dim)
     const uint8_t *keys, *values; // (slots * length, kv_heads * head_dim) of the cache's type
-    size_t row_bytes;            // of a row of either
-    int n, words, length;        // as struct layout has them
+    size_t row_bytes;             // of a row of either
+    int n, words, length;         // as struct layout has them
     const int32_t *slot, *prefix; // (n)
-    const uint64_t *ancestors;   // (n, words)
+    const uint64_t *ancestors;    // (n, words)
     int heads, kv_heads, head_dim;
-    float scale;     // of scores
-    int rows;        // of a block, at most
-    int row_blocks;  // blocks that the rows come to
-    int portion;     // heads of a block, at most
-    int portions;    // blocks that the heads of a kv head come to
-    int splits;      // that the longest row has
-    float *partial;  // (n, heads, splits, head_dim + 2): sums, largest score, sum of exponents; of rows with several splits
+    float scale;    // of scores
+    int rows;       // of a block, at most
+    int row_blocks; // blocks that the rows come to
+    int portion;    // heads of a block, at most
+    int portions;   // blocks that the heads of a kv head come to
+    int splits;     // that the longest row has
+    float *
+        partial; // (n, heads, splits, head_dim + 2): sums, largest score, sum of exponents; of rows with several splits
 };
 
-struct share { // what a block takes
+struct share {                // what a block takes
     int first, rows;          // of the pass
     int kv_head, head, heads; // heads from `head` on
     int64_t base;             // the slot's first row in the cache
@@ -126,8 +128,8 @@ __device__ inline float *partial_of(const struct attend_call &c, int i, int head
 }
 
 // What a split of (row, head) comes to at element d: the result if the row has no other, else a share of it.
-__device__ inline void put_sum(const struct attend_call &c, int i, int head, int d, int positions, float sum, float most,
-                               float total)
+__device__ inline void put_sum(const struct attend_call &c, int i, int head, int d, int positions, float sum,
+                               float most, float total)
 {
     if (positions <= SPLIT) {
         c.out[((int64_t)i * c.heads + head) * c.head_dim + d] = sum * (1.0f / total);

@@ -5,7 +5,8 @@
 // part of q beside a part of k or v.
 #include "kernels/cuda/cuda.h"
 
-namespace DEVICE_SPACE {
+namespace DEVICE_SPACE
+{
 
 enum { THREADS = 256 };
 
@@ -33,10 +34,10 @@ void cuda_angles(struct backend *b, struct tensor out, const struct layout *s, s
     cuda_launched(c, "angles");
 }
 
-struct kept { // keys or values: rows of a pass, and of the cache
-    const float *x;    // (n, width)
-    uint8_t *cache;    // (slots * length, width) of this type
-    size_t row_bytes;  // of a row of the cache
+struct kept {         // keys or values: rows of a pass, and of the cache
+    const float *x;   // (n, width)
+    uint8_t *cache;   // (slots * length, width) of this type
+    size_t row_bytes; // of a row of the cache
     enum type type;
 };
 
