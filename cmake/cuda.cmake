@@ -1,6 +1,7 @@
 # cuda.cmake - the GPU's kernels: compiled by nvcc where it is found, and once more by the C++ compiler for a GPU that is
 # emulated on the host, in which tests run them.
 #
+# The dev preset leaves nvcc out: it has nothing to sanitize there, and release compiles the same with the same warnings.
 # Without nvcc kernels/nocuda.c says so to whoever asks for the device. Without a C++ compiler the emulated tests are left
 # out. nvcc is called as a program of its own, not as a language of CMake's: so all that is linked is linked as C.
 
@@ -9,15 +10,12 @@ set(SPECLAB_CUDA_ARCHITECTURES "80;90" CACHE STRING "compute capabilities to com
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu)
 
 # No contraction, as everywhere: kernels say where they fuse. -O3 in every preset: they are checked elsewhere.
-set(cuda_flags -std=c++20 -O3 --fmad=false -I${CMAKE_SOURCE_DIR} -Xcompiler=-Wall)
+set(cuda_flags -std=c++20 -O3 --fmad=false -I${CMAKE_SOURCE_DIR} -Xcompiler=-Wall -Werror=all-warnings)
 foreach(capability ${SPECLAB_CUDA_ARCHITECTURES})
     list(APPEND cuda_flags -gencode=arch=compute_${capability},code=sm_${capability})
 endforeach()
 list(GET SPECLAB_CUDA_ARCHITECTURES -1 capability) # and for what comes after the last of them
 list(APPEND cuda_flags -gencode=arch=compute_${capability},code=compute_${capability})
-if(SPECLAB_WERROR)
-    list(APPEND cuda_flags -Werror=all-warnings)
-endif()
 
 # Whether it compiles at all: it needs a C++ compiler that it knows.
 set(cuda_works FALSE)

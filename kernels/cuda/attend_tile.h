@@ -43,17 +43,6 @@ static __device__ inline uint32_t take_plane(float *x, float *y)
     return a >> 16 | b;
 }
 
-// The compiler is to think x and memory anew here: what it would keep of them for the next columns is more than there are
-// registers.
-static __device__ inline void forget(float &x)
-{
-#if !defined(EMULATED)
-    asm volatile("" : "+f"(x)::"memory");
-#else
-    (void)x;
-#endif
-}
-
 // ---- scores
 
 // s (SIXTEENS of m queries, KEYS) = q . keys. Lane (g, t) loads of a chunk of 32 elements those from 8 t on, of key g:

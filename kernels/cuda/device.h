@@ -115,4 +115,15 @@ __device__ inline uint4 load_weights(const uint4 *at)
 #endif
 }
 
+// The compiler is to think x and memory anew here: what it would keep of them for the next columns is more than there
+// are registers.
+__device__ inline void forget(float &x)
+{
+#if !defined(EMULATED)
+    asm volatile("" : "+f"(x)::"memory");
+#else
+    (void)x;
+#endif
+}
+
 } // namespace DEVICE_SPACE
