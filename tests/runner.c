@@ -22,10 +22,16 @@ struct runner runner_open_as(const char *path, int threads, const char *isa, int
 struct runner runner_open_on(struct backend *b, const char *path, int slots, enum activations a, enum type cache)
 {
     struct error err;
-    struct runner r = { .backend = b };
-    r.model = model_open(path, r.backend, a, RUNNER_ROWS, &err);
-    if (r.model == NULL)
+    struct model *m = model_open(path, b, a, RUNNER_ROWS, &err);
+    if (m == NULL)
         fail_msg("%s", err.text);
+    return runner_of(b, m, slots, cache);
+}
+
+struct runner runner_of(struct backend *b, struct model *m, int slots, enum type cache)
+{
+    struct error err;
+    struct runner r = { .backend = b, .model = m };
     struct kv_shape shape = model_kv_shape(r.model, slots, RUNNER_LENGTH, RUNNER_ROWS);
     shape.type = cache;
     r.cache = kv_create(r.backend, &shape, &err);

@@ -20,6 +20,8 @@ struct runner runner_open_as(const char *path, int threads, const char *isa, int
                              enum type cache);
 // On any backend, which is the runner's from then on.
 struct runner runner_open_on(struct backend *b, const char *path, int slots, enum activations a, enum type cache);
+// Of a model that was opened for RUNNER_ROWS rows; both are the runner's from then on.
+struct runner runner_of(struct backend *b, struct model *m, int slots, enum type cache);
 void runner_close(struct runner *r);
 // A pass; logits of every row, borrowed until the next. slot NULL: all in slot 0; parent NULL: a chain behind the
 // prefix.

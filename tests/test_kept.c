@@ -41,17 +41,14 @@ enum { TOKENS = 7 };
 static float *logits_of(const char *path, enum activations a, bool timed, char **said)
 {
     static const int32_t token[TOKENS] = { 5, 99, 17, 203, 17, 5, 250 };
-    struct runner r = { .backend = backend_cpu(2, &err) };
+    struct backend *b = backend_cpu(2, &err);
     if (timed)
-        r.backend = backend_timed(r.backend);
-    r.model = said != NULL ? model_open_keeping(path, r.backend, a, RUNNER_ROWS, said, &err)
-                           : model_open(path, r.backend, a, RUNNER_ROWS, &err);
-    if (r.model == NULL)
+        b = backend_timed(b);
+    struct model *m = said != NULL ? model_open_keeping(path, b, a, RUNNER_ROWS, said, &err)
+                                   : model_open(path, b, a, RUNNER_ROWS, &err);
+    if (m == NULL)
         fail_msg("%s", err.text);
-    struct kv_shape shape = model_kv_shape(r.model, 1, RUNNER_LENGTH, RUNNER_ROWS);
-    r.cache = kv_create(r.backend, &shape, &err);
-    r.vocab = model_shape(r.model)->vocab;
-    r.logits = xmalloc((size_t)RUNNER_ROWS * (size_t)r.vocab * sizeof(float));
+    struct runner r = runner_of(b, m, 1, F32);
     size_t bytes = (size_t)TOKENS * (size_t)r.vocab * sizeof(float);
     float *copy = xmalloc(bytes);
     memcpy(copy, runner_pass(&r, TOKENS, token, NULL, NULL), bytes);
