@@ -33,7 +33,7 @@ static enum type main_type(const struct weights *w)
 static bool has_room(const struct claims *c, const char *path, struct error *err)
 {
     char *what = xformat("the weights of %s", path);
-    const bool room = c->backend == NULL || room_for(c->backend, weights_bytes(c->weights), what, err);
+    const bool room = room_for(c->backend, weights_bytes(c->weights), what, err);
     free(what);
     return room;
 }
@@ -44,8 +44,7 @@ bool claims_settle(struct claims *c, const char *path, struct error *err)
         return false;
     const enum type type = main_type(c->weights);
     const enum activations wanted = c->activations;
-    c->activations =
-        c->backend != NULL ? c->backend->rounds_to(c->backend, wanted, type) : activations_settle(wanted, type);
+    c->activations = c->backend->rounds_to(c->backend, wanted, type);
     if (c->activations == ACTIVATIONS_PRESET)
         return fail(err, "activations: %s: %s does without them (expected f32 or bf16)", activations_names[wanted],
                     c->backend->name);

@@ -81,6 +81,24 @@ const float *runner_pass(struct runner *r, int n, const int32_t *token, const in
     return r->logits;
 }
 
+float *runner_one_by_one(struct runner *r, const int32_t *token, int n)
+{
+    float *to = xmalloc((size_t)n * (size_t)r->vocab * sizeof(float));
+    const int32_t row = 0;
+    for (int i = 0; i < n; i++) {
+        memcpy(to + (size_t)i * (size_t)r->vocab, runner_pass(r, 1, token + i, NULL, NULL),
+               (size_t)r->vocab * sizeof(float));
+        kv_keep(r->cache, 0, &row, 1);
+    }
+    return to;
+}
+
+void runner_same_bits(const float *a, const float *b, int vocab, const char *what, int n)
+{
+    if (memcmp(a, b, (size_t)vocab * sizeof(float)) != 0)
+        fail_msg("%s, %d rows: the logits of a row are not the bits it has alone", what, n);
+}
+
 void runner_feed(struct runner *r, int slot, const int32_t *token, int n)
 {
     static int32_t slots[RUNNER_ROWS], row[RUNNER_ROWS];

@@ -26,5 +26,10 @@ void runner_close(struct runner *r);
 // A pass; logits of every row, borrowed until the next. slot NULL: all in slot 0; parent NULL: a chain behind the
 // prefix.
 const float *runner_pass(struct runner *r, int n, const int32_t *token, const int32_t *slot, const int32_t *parent);
+// The logits after each token of a text behind slot 0's prefix, one row a pass; free() them. What everything else is
+// compared with.
+float *runner_one_by_one(struct runner *r, const int32_t *token, int n);
+// Ends the test if a row's logits are not the bits it has alone. what, n: for the sentence.
+void runner_same_bits(const float *a, const float *b, int vocab, const char *what, int n);
 // Feeds a certain stretch into a slot and keeps it.
 void runner_feed(struct runner *r, int slot, const int32_t *token, int n);

@@ -90,24 +90,6 @@ static void logits_are_the_cpus_but_for_rounding(void **unused)
 
 // ---- bits
 
-static void same(const float *a, const float *b, int vocab, const char *what, int n)
-{
-    if (memcmp(a, b, (size_t)vocab * sizeof(float)) != 0)
-        fail_msg("%s, %d rows: the logits of a row are not the bits it has alone", what, n);
-}
-
-// Behind the slot's prefix.
-static float *one_by_one(struct runner *r, const int32_t *token, int n)
-{
-    float *to = xmalloc((size_t)n * (size_t)r->vocab * sizeof(float));
-    const int32_t row = 0;
-    for (int i = 0; i < n; i++) {
-        memcpy(to + i * r->vocab, runner_pass(r, 1, token + i, NULL, NULL), (size_t)r->vocab * sizeof(float));
-        kv_keep(r->cache, 0, &row, 1);
-    }
-    return to;
-}
-
 static void check_bits(const struct gpu_here *g, enum type type, enum activations a, enum type cache)
 {
     enum { PREFIX = 250, TREE = 70, TEXT = PREFIX + 20, PROMPT = 33 }; // the tree lies across the end of a split of 256
@@ -138,16 +120,16 @@ static void check_bits(const struct gpu_here *g, enum type type, enum activation
     memcpy(after, runner_pass(&r, 1, text + PREFIX + depth, NULL, NULL), (size_t)r.vocab * sizeof(float));
 
     kv_cut(r.cache, 0, PREFIX);
-    float *alone = one_by_one(&r, text + PREFIX, depth + 1);
+    float *alone = runner_one_by_one(&r, text + PREFIX, depth + 1);
     for (int i = 0; i < depth; i++)
-        same(tree + kept[i] * r.vocab, alone + i * r.vocab, r.vocab, "a path through a tree", TREE);
-    same(after, alone + depth * r.vocab, r.vocab, "behind a kept path", 1);
+        runner_same_bits(tree + kept[i] * r.vocab, alone + i * r.vocab, r.vocab, "a path through a tree", TREE);
+    runner_same_bits(after, alone + depth * r.vocab, r.vocab, "behind a kept path", 1);
     kv_cut(r.cache, 0, 0);
-    float *first = one_by_one(&r, text, PROMPT);
+    float *first = runner_one_by_one(&r, text, PROMPT);
     kv_cut(r.cache, 0, 0);
     const float *chain = runner_pass(&r, PROMPT, text, NULL, NULL);
     for (int i = 0; i < PROMPT; i++)
-        same(chain + i * r.vocab, first + i * r.vocab, r.vocab, "a prompt", PROMPT);
+        runner_same_bits(chain + i * r.vocab, first + i * r.vocab, r.vocab, "a prompt", PROMPT);
     free(tree);
     free(after);
     free(alone);

@@ -13,8 +13,8 @@
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "tests/check.h"
-#include "tests/emulated.h"
 #include "tests/far.h"
+#include "tests/gpus.h"
 #include "tests/reference.h"
 
 static struct backend *backends[9];
@@ -564,24 +564,20 @@ static bool wanted(const char *only, const char *device)
     return only == NULL || strcmp(only, device) == 0;
 }
 
-// The kernels of the GPU on one that is emulated, and on a real one where there is one.
+// A GPU that is emulated is slow; a real one has memory of its own, and is handed what lies with the host.
 static void add_gpus(const char *only, bool few)
 {
     struct error err;
-#if defined(EMULATED_DEVICE)
-    if (wanted(only, "emulated")) {
-        small[n_backends] = true;
-        backends[n_backends++] = backend_emulated(0, &err);
-    }
-#endif
-    if (!wanted(only, "cuda"))
-        return;
-    struct backend *gpu = backend_cuda(0, &err);
-    small[n_backends] = few;
-    if (gpu == NULL)
-        printf("not on this machine: %s\n", err.text);
-    else
-        backends[n_backends++] = backend_far(gpu);
+    struct gpu_here gpu[MAX_GPUS_HERE];
+    const int n = gpus_here(gpu);
+    for (int i = 0; i < n; i++)
+        if (wanted(only, gpu[i].name)) {
+            const bool emulated = strcmp(gpu[i].name, "emulated") == 0;
+            struct backend *b = gpu[i].open(&err);
+            assert_non_null(b);
+            small[n_backends] = emulated || few;
+            backends[n_backends++] = emulated ? b : backend_far(b);
+        }
 }
 
 int main(int argc, char **argv)

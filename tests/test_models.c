@@ -150,26 +150,6 @@ static char *tiny_file(enum type type, int width)
     return path;
 }
 
-static void same_bits(const float *a, const float *b, int vocab, const char *what, int n)
-{
-    if (memcmp(a, b, (size_t)vocab * sizeof(float)) != 0)
-        fail_msg("%s, %d rows: the logits of a row are not the bits it has alone", what, n);
-}
-
-// The logits after each token of a text, one row a pass: what everything else is compared with.
-static float *one_by_one(struct runner *r, const int32_t *token, int n)
-{
-    float *to = xmalloc((size_t)n * (size_t)r->vocab * sizeof(float));
-    const int32_t row = 0;
-    kv_cut(r->cache, 0, 0);
-    for (int i = 0; i < n; i++) {
-        memcpy(to + (size_t)i * (size_t)r->vocab, runner_pass(r, 1, token + i, NULL, NULL),
-               (size_t)r->vocab * sizeof(float));
-        kv_keep(r->cache, 0, &row, 1);
-    }
-    return to;
-}
-
 // What a model may be run with; the last two only where weights are whole numbers, q8_0 where a head has blocks.
 static const struct way {
     enum activations activations;
@@ -194,12 +174,14 @@ static void a_row_has_the_same_bits_alone_and_among_up_to_sixty_four(void **unus
             int32_t token[TEXT];
             for (int i = 0; i < TEXT; i++)
                 token[i] = any_token(r.vocab);
-            float *alone = one_by_one(&r, token, TEXT);
+            kv_cut(r.cache, 0, 0);
+            float *alone = runner_one_by_one(&r, token, TEXT);
             for (int n = 2; n <= 64; n += n < 18 ? 1 : 7 + t % 3) {
                 kv_cut(r.cache, 0, FROM);
                 const float *logits = runner_pass(&r, n, token + FROM, NULL, NULL);
                 for (int i = 0; i < n; i++)
-                    same_bits(logits + i * r.vocab, alone + (FROM + i) * r.vocab, r.vocab, type_facts[t].name, n);
+                    runner_same_bits(logits + i * r.vocab, alone + (FROM + i) * r.vocab, r.vocab, type_facts[t].name,
+                                     n);
             }
             free(alone);
             runner_close(&r);
@@ -216,14 +198,15 @@ static void check_prompts_and_slots(struct way way)
     static int32_t token[TEXT], many[128], slot[128], parent[128];
     for (int i = 0; i < TEXT; i++)
         token[i] = any_token(r.vocab);
-    float *alone = one_by_one(&r, token, TEXT);
+    kv_cut(r.cache, 0, 0);
+    float *alone = runner_one_by_one(&r, token, TEXT);
 
     kv_cut(r.cache, 0, 0); // a prompt of 2,000, by stretches of 600
     for (int at = 0; at < TEXT; at += RUNNER_ROWS) {
         int n = TEXT - at < RUNNER_ROWS ? TEXT - at : RUNNER_ROWS;
         const float *logits = runner_pass(&r, n, token + at, NULL, NULL);
         for (int i = 0; i < n; i++)
-            same_bits(logits + i * r.vocab, alone + (at + i) * r.vocab, r.vocab, "prompt", n);
+            runner_same_bits(logits + i * r.vocab, alone + (at + i) * r.vocab, r.vocab, "prompt", n);
         kv_cut(r.cache, 0, at);
         runner_feed(&r, 0, token + at, n);
     }
@@ -239,7 +222,8 @@ static void check_prompts_and_slots(struct way way)
     const float *logits = runner_pass(&other, 128, many, slot, parent);
     for (int s = 0; s < 4; s++)
         for (int i = 0; i < 32; i++)
-            same_bits(logits + (32 * s + i) * r.vocab, alone + (100 * s + 7 + i) * r.vocab, r.vocab, "slots", 128);
+            runner_same_bits(logits + (32 * s + i) * r.vocab, alone + (100 * s + 7 + i) * r.vocab, r.vocab, "slots",
+                             128);
     free(alone);
     runner_close(&r);
     runner_close(&other);
@@ -286,11 +270,12 @@ static void check_paths(enum type type, struct way way)
         memcpy(next, runner_pass(&r, 1, &after, NULL, NULL), (size_t)r.vocab * sizeof(float));
 
         text[prefix + depth] = after;
-        float *alone = one_by_one(&r, text, prefix + depth + 1);
+        kv_cut(r.cache, 0, 0);
+        float *alone = runner_one_by_one(&r, text, prefix + depth + 1);
         for (n = 0; n < depth; n++)
-            same_bits(tree + kept[n] * r.vocab, alone + (prefix + n) * r.vocab, r.vocab, "tree", NODES);
+            runner_same_bits(tree + kept[n] * r.vocab, alone + (prefix + n) * r.vocab, r.vocab, "tree", NODES);
         // as if it had been written plainly
-        same_bits(next, alone + (prefix + depth) * r.vocab, r.vocab, "after a kept path", 1);
+        runner_same_bits(next, alone + (prefix + depth) * r.vocab, r.vocab, "after a kept path", 1);
         free(tree), free(next), free(alone);
     }
     runner_close(&r);

@@ -199,7 +199,7 @@ static __global__ void join_kernel(const struct attend_call c)
         total = fmaf(by[s], of[s], total);
     for (int d = (int)threadIdx.x; d < hd; d += (int)blockDim.x) {
         float sum = 0;
-#pragma unroll 8
+        UNROLL_BY(8)
         for (int s = 0; s < splits; s++)
             sum = fmaf(by[s], p[(int64_t)s * stride + d], sum);
         c.out[((int64_t)i * c.heads + head) * hd + d] = sum * (1.0f / total);

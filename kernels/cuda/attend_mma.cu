@@ -48,20 +48,20 @@ static __device__ inline bool take_tile(const struct attend_call &c, mma_room<HD
     const uint8_t *values = c.values + offset;
     float s[SIXTEENS][2 * STEPS][4];
     take_scores<HD, SIXTEENS>(s, c.keys + offset, (uint32_t)c.row_bytes, room, place, v);
-#pragma unroll
+    UNROLL
     for (int n = 0; n < SIXTEENS; n++)
         if (16 * n < v.m)
             take_exponents<HD, SIXTEENS>(s[n], room, a.heads, n, v);
     bool strange = false;
     // Loops, though but one of them goes round twice: what is left of one is not to be in registers in the next.
     int column = 0;
-#pragma unroll 1
+    UNROLL_BY(1)
     for (; column + 64 <= c.head_dim; column += 64)
         strange |= take_values<8, HD, SIXTEENS>(s, values, (uint32_t)c.row_bytes, room, place, v, column);
-#pragma unroll 1
+    UNROLL_BY(1)
     for (; HD % 64 >= 32 && column + 32 <= c.head_dim; column += 32)
         strange |= take_values<4, HD, SIXTEENS>(s, values, (uint32_t)c.row_bytes, room, place, v, column);
-#pragma unroll 1
+    UNROLL_BY(1)
     for (; HD % 32 >= 16 && column + 16 <= c.head_dim; column += 16)
         strange |= take_values<2, HD, SIXTEENS>(s, values, (uint32_t)c.row_bytes, room, place, v, column);
     return __any_sync(0xFFFFFFFF, strange && row == ALL && v.shared) != 0;
@@ -141,6 +141,23 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct att
 
 // ---- launches
 
+template <int HD, int SIXTEENS> static void grant(struct cuda *c)
+{
+    static_assert(sizeof(mma_room<HD, SIXTEENS>) <= 99 << 10, "what every device from 8.0 on has");
+    cuda_note(c,
+              cudaFuncSetAttribute(mma_kernel<HD, SIXTEENS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   (int)sizeof(mma_room<HD, SIXTEENS>)),
+              "shared memory for attention");
+}
+
+void attend_grant(struct cuda *c)
+{
+    grant<64, 1>(c), grant<64, 2>(c);
+    grant<80, 1>(c), grant<80, 2>(c);
+    grant<96, 1>(c), grant<96, 2>(c);
+    grant<128, 1>(c), grant<128, 2>(c);
+}
+
 bool attend_has_mma(enum type type, int head_dim)
 {
     return type == BF16 && (head_dim == 64 || head_dim == 80 || head_dim == 96 || head_dim == 128);
@@ -149,12 +166,7 @@ bool attend_has_mma(enum type type, int head_dim)
 template <int HD, int SIXTEENS> static void launch(struct cuda *c, const struct attend_call &call)
 {
     const size_t bytes = sizeof(mma_room<HD, SIXTEENS>);
-    static_assert(sizeof(mma_room<HD, SIXTEENS>) <= 99 << 10, "what every device from 8.0 on has");
     const dim3 grid((unsigned)call.row_blocks, (unsigned)(call.kv_heads * call.portions), (unsigned)call.splits);
-    if (bytes > 48 << 10)
-        cuda_note(
-            c, cudaFuncSetAttribute(mma_kernel<HD, SIXTEENS>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
-            "attend");
     LAUNCH((mma_kernel<HD, SIXTEENS>), grid, THREADS, bytes, c->stream, call);
     cuda_launched(c, "attend");
 }

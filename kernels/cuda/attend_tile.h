@@ -53,33 +53,33 @@ static __device__ inline void take_scores(float (&s)[SIXTEENS][2 * STEPS][4], co
                                           const struct view &v)
 {
     const int g = (int)threadIdx.x % WARP / 4, t = (int)threadIdx.x % 4;
-#pragma unroll
+    UNROLL
     for (int step = 0; step < STEPS; step++) {
         uint4 key[2][HD / 32];
         uint2 rest[2] = {};
-#pragma unroll
+        UNROLL
         for (int i = 0; i < 2; i++) {
             const uint8_t *row = keys + (uint64_t)(uint32_t)place[16 * step + 8 * i + g] * row_bytes;
-#pragma unroll
+            UNROLL
             for (int chunk = 0; chunk < HD / 32; chunk++)
                 key[i][chunk] = *(const uint4 *)(row + 64 * chunk + 16 * t);
             if (HD % 32 != 0)
                 rest[i] = *(const uint2 *)(row + 64 * (HD / 32) + 8 * t);
         }
-#pragma unroll
+        UNROLL
         for (int n = 0; n < SIXTEENS; n++) {
             if (n > 0 && 16 * n >= v.m)
                 continue;
             const int last = v.first + v.m - 1, u = min(v.first + 16 * n + g, last),
                       w = min(v.first + 16 * n + g + 8, last);
-#pragma unroll
+            UNROLL
             for (int i = 0; i < 2; i++)
-#pragma unroll
-                for (int e = 0; e < 4; e++)
-                    s[n][2 * step + i][e] = 0;
-#pragma unroll
+                UNROLL
+            for (int e = 0; e < 4; e++)
+                s[n][2 * step + i][e] = 0;
+            UNROLL
             for (int plane = PLANES - 1; plane >= 0; plane--) { // the small ones first: they round little
-#pragma unroll
+                UNROLL
                 for (int chunk = 0; chunk < HD / 32; chunk++) {
                     const uint4 x = *(const uint4 *)&room->q[plane][u][32 * chunk + 8 * t];
                     const uint4 y = *(const uint4 *)&room->q[plane][w][32 * chunk + 8 * t];
@@ -109,18 +109,18 @@ static __device__ inline void take_exponents(float (&s)[2 * STEPS][4], mma_room<
                                              int sixteen, const struct view &v)
 {
     const int g = (int)threadIdx.x % WARP / 4, t = (int)threadIdx.x % 4;
-#pragma unroll
+    UNROLL
     for (int half = 0; half < 2; half++) {
         const int u = 16 * sixteen + g + 8 * half;
         const int seen = u < v.m ? room->positions[(v.first + u) / heads] - v.from : 0;
         float most = -INFINITY, total = 0;
-#pragma unroll
+        UNROLL
         for (int k = 0; k < 4 * STEPS; k++)
             if (k / 2 * 8 + 2 * t + k % 2 < seen)
                 most = fmaxf(most, s[k / 2][2 * half + k % 2]);
         most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFF, most, 1));
         most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFF, most, 2));
-#pragma unroll
+        UNROLL
         for (int k = 0; k < 4 * STEPS; k++) {
             float &x = s[k / 2][2 * half + k % 2];
             x = expf(k / 2 * 8 + 2 * t + k % 2 < seen ? x - most : -INFINITY);
@@ -162,63 +162,63 @@ static __device__ inline bool take_values(float (&weight)[SIXTEENS][2 * STEPS][4
     } value[4];
     const int g = (int)threadIdx.x % WARP / 4, t = (int)threadIdx.x % 4;
     float sum[SIXTEENS][E][4] = {};
-#pragma unroll
+    UNROLL
     for (int step = 0; step < STEPS; step++) {
-#pragma unroll
+        UNROLL
         for (int i = 0; i < 4; i++)
             value[i].all =
                 *(const vector *)(values + 2 * (column + E * g) +
                                   (uint64_t)(uint32_t)place[16 * step + 2 * t + i % 2 + i / 2 * 8] * row_bytes);
         uint32_t part[SIXTEENS][PLANES][4];
-#pragma unroll
+        UNROLL
         for (int n = 0; n < SIXTEENS; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                float *pair = &weight[n][2 * step + i / 2][i % 2 * 2];
-                forget(pair[0]);
-                forget(pair[1]);
-                float x = pair[0], y = pair[1];
-#pragma unroll
-                for (int plane = 0; plane < PLANES; plane++)
-                    part[n][plane][i] = take_plane(&x, &y);
-            }
-#pragma unroll
+            UNROLL
+        for (int i = 0; i < 4; i++) {
+            float *pair = &weight[n][2 * step + i / 2][i % 2 * 2];
+            forget(pair[0]);
+            forget(pair[1]);
+            float x = pair[0], y = pair[1];
+            UNROLL
+            for (int plane = 0; plane < PLANES; plane++)
+                part[n][plane][i] = take_plane(&x, &y);
+        }
+        UNROLL
         for (int j = 0; j < E; j++) {
             const int p = j / 2;
             uint32_t b[2];
-#pragma unroll
+            UNROLL
             for (int i = 0; i < 2; i++) {
                 const uint32_t x = value[2 * i].pair[p], y = value[2 * i + 1].pair[p];
                 b[i] = j % 2 == 0 ? (x & 0xFFFF) | y << 16 : x >> 16 | (y & 0xFFFF0000);
             }
-#pragma unroll
+            UNROLL
             for (int n = 0; n < SIXTEENS; n++)
-#pragma unroll
-                for (int plane = PLANES - 1; plane >= 0; plane--)
-                    if (n == 0 || 16 * n < v.m)
-                        mma_bf16(sum[n][j], part[n][plane], b[0], b[1]);
+                UNROLL
+            for (int plane = PLANES - 1; plane >= 0; plane--)
+                if (n == 0 || 16 * n < v.m)
+                    mma_bf16(sum[n][j], part[n][plane], b[0], b[1]);
         }
     }
     bool strange = false;
-#pragma unroll
+    UNROLL
     for (int n = 0; n < SIXTEENS; n++)
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const int u = 16 * n + g + 8 * half;
-            if (u >= v.m)
-                continue;
-            float4 *to = (float4 *)&room->sums[v.tile][v.first + u][column + 2 * E * t];
-#pragma unroll
-            for (int j = 0; j < 2 * E; j += 4) {
-                float x[4];
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    x[e] = sum[n][(j + e) % E][2 * half + (j + e) / E];
-                    strange = strange || !(fabsf(x[e]) < INFINITY);
-                }
-                to[j / 4] = make_float4(x[0], x[1], x[2], x[3]);
+        UNROLL
+    for (int half = 0; half < 2; half++) {
+        const int u = 16 * n + g + 8 * half;
+        if (u >= v.m)
+            continue;
+        float4 *to = (float4 *)&room->sums[v.tile][v.first + u][column + 2 * E * t];
+        UNROLL
+        for (int j = 0; j < 2 * E; j += 4) {
+            float x[4];
+            UNROLL
+            for (int e = 0; e < 4; e++) {
+                x[e] = sum[n][(j + e) % E][2 * half + (j + e) / E];
+                strange = strange || !(fabsf(x[e]) < INFINITY);
             }
+            to[j / 4] = make_float4(x[0], x[1], x[2], x[3]);
         }
+    }
     return strange;
 }
 

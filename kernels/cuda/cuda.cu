@@ -125,12 +125,13 @@ const struct layout *cuda_see(struct cuda *c, const struct layout *s)
     c->see = *s;
     if (to == NULL)
         return &c->see;
-    uint8_t *host = (uint8_t *)xmalloc(bytes);
+    if (bytes > c->host_bytes)
+        c->host = xrealloc(c->host, c->host_bytes = bytes);
+    uint8_t *host = (uint8_t *)c->host;
     memcpy(host, s->ancestors, words);
     for (int i = 0; i < 4; i++)
         memcpy(host + words + (size_t)i * ids, from[i], ids);
     cuda_upload(&c->backend, to, host, bytes);
-    free(host);
     c->see.ancestors = (const uint64_t *)to;
     c->see.slot = (const int32_t *)(to + words);
     c->see.prefix = c->see.slot + n;
@@ -153,13 +154,6 @@ static struct workers cuda_workers(struct backend *b)
     return none;
 }
 
-static void *cuda_packed(struct backend *b, struct tensor w, size_t *bytes)
-{
-    (void)b, (void)w;
-    *bytes = 0;
-    return NULL;
-}
-
 static enum activations cuda_rounds_to(struct backend *b, enum activations wanted, enum type weights)
 {
     (void)b;
@@ -179,6 +173,7 @@ static void cuda_destroy(struct backend *b)
             cudaEventDestroy(c->stamp[i]);
     if (c->stream != NULL)
         cudaStreamDestroy(c->stream);
+    free(c->host);
     free(c);
 }
 
@@ -201,8 +196,6 @@ static struct backend table(void)
     b.rounds_to = cuda_rounds_to;
     b.prepare = cuda_prepare;
     b.unprepare = cuda_unprepare;
-    b.packed_layout = 0;
-    b.packed = cuda_packed;
     b.matmul = cuda_matmul;
     b.gated = cuda_gated;
     b.add = cuda_add;
@@ -262,6 +255,7 @@ extern "C" struct backend *backend_cuda(int device, struct error *err)
         cuda_destroy(&c->backend);
         return fail_on(device, e, "no stream, or no events on it", err);
     }
+    attend_grant(c);
     snprintf(c->description, sizeof(c->description), "%.80s (cuda:%d), compute capability %d.%d, %d multiprocessors",
              p.name, device, p.major, p.minor, p.multiProcessorCount);
     return &c->backend;

@@ -30,6 +30,8 @@ struct cuda {
     bool failed; // something went wrong since the last sync()
     struct error err;
     char description[160];
+    void *host; // where a pass's layout is put together before it is uploaded
+    size_t host_bytes;
     struct space layout;  // the pass's, as uploaded
     uint64_t pass;        // which pass that is; 0: none
     struct layout see;    // its arrays, on the device
@@ -51,6 +53,16 @@ static inline int blocks_for(int64_t n, int each)
 {
     return (int)((n + each - 1) / each);
 }
+
+// Row numbers that travel with a launch, in shares of so many.
+enum { ROW_NUMBERS = 512 };
+struct row_numbers {
+    int n;
+    int32_t row[ROW_NUMBERS];
+};
+struct row_numbers row_numbers_of(const int32_t *row, int64_t n); // the first of n
+
+void attend_grant(struct cuda *c); // attend_mma.cu: shared memory for its kernels, once
 
 // The operations, as backend.h has them.
 struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err);

@@ -27,6 +27,16 @@
     type *const name = reinterpret_cast<type *>(shared_memory_)
 #endif
 
+// Loops whose turns are to be written out; the compiler for the host is left alone.
+#if defined(EMULATED)
+#define UNROLL
+#define UNROLL_BY(n)
+#else
+#define UNROLL _Pragma("unroll")
+#define UNROLL_PRAGMA(text) _Pragma(#text)
+#define UNROLL_BY(n) UNROLL_PRAGMA(unroll(n)) // times
+#endif
+
 namespace DEVICE_SPACE
 {
 

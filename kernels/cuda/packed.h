@@ -21,15 +21,6 @@
 #pragma once
 #include "kernels/cuda/cuda.h"
 
-#if defined(EMULATED)
-#define UNROLL
-#define UNROLL_BY(n)
-#else
-#define UNROLL _Pragma("unroll")
-#define UNROLL_PRAGMA(text) _Pragma(#text)
-#define UNROLL_BY(n) UNROLL_PRAGMA(unroll(n)) // times
-#endif
-
 namespace DEVICE_SPACE
 {
 

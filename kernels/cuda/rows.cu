@@ -113,19 +113,21 @@ void cuda_cut(struct backend *b, struct tensor out, struct tensor x, int column)
     cuda_launched(c, "cut");
 }
 
-// A launch's share of row numbers, which travel with it.
-enum { SHARE = 512 };
-struct row_numbers {
-    int32_t row[SHARE];
-};
+struct row_numbers row_numbers_of(const int32_t *row, int64_t n)
+{
+    struct row_numbers to;
+    to.n = (int)(n < ROW_NUMBERS ? n : (int64_t)ROW_NUMBERS);
+    for (int i = 0; i < to.n; i++)
+        to.row[i] = row[i];
+    return to;
+}
 
 // Rows move down over one another, so a thread carries its bytes from row to row in their order.
 template <typename unit>
-static __global__ void move_kernel(unit *x, int64_t units, int to, const __grid_constant__ struct row_numbers numbers,
-                                   int n)
+static __global__ void move_kernel(unit *x, int64_t units, int to, const __grid_constant__ struct row_numbers numbers)
 {
     const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    for (int i = 0; i < n && k < units; i++)
+    for (int i = 0; i < numbers.n && k < units; i++)
         x[(int64_t)(to + i) * units + k] = x[(int64_t)numbers.row[i] * units + k];
 }
 
@@ -135,17 +137,14 @@ void cuda_move(struct backend *b, struct tensor x, int to, const int32_t *row, i
     const int64_t bytes = (int64_t)type_row_bytes(x.type, x.width);
     for (int i = 0; i < n; i++)
         assert(row[i] >= to + i && (i == 0 || row[i] > row[i - 1]));
-    for (int first = 0; first < n; first += SHARE) {
-        struct row_numbers numbers;
-        const int count = n - first < SHARE ? n - first : SHARE;
-        for (int i = 0; i < count; i++)
-            numbers.row[i] = row[first + i];
+    for (int first = 0; first < n; first += ROW_NUMBERS) {
+        const struct row_numbers numbers = row_numbers_of(row + first, n - first);
         if (bytes % 16 == 0)
             LAUNCH(move_kernel<uint4>, blocks_for(bytes / 16, THREADS), THREADS, 0, c->stream, (uint4 *)x.data,
-                   bytes / 16, to + first, numbers, count);
+                   bytes / 16, to + first, numbers);
         else
             LAUNCH(move_kernel<uint16_t>, blocks_for(bytes / 2, THREADS), THREADS, 0, c->stream, (uint16_t *)x.data,
-                   bytes / 2, to + first, numbers, count);
+                   bytes / 2, to + first, numbers);
     }
     cuda_launched(c, "move");
 }

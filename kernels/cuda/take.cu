@@ -6,12 +6,12 @@
 namespace DEVICE_SPACE
 {
 
-enum { THREADS = 256, SHARE = 512 };
+enum { THREADS = 256 };
 
 struct rows_to_take {
     float *out; // (count, width)
     int64_t width;
-    int row[SHARE];
+    struct row_numbers numbers;
 };
 
 static __global__ void take_kernel(const __grid_constant__ struct rows_to_take t, const uint8_t *x, enum type type,
@@ -19,7 +19,7 @@ static __global__ void take_kernel(const __grid_constant__ struct rows_to_take t
 {
     const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (k < t.width)
-        t.out[blockIdx.y * t.width + k] = value_at(type, x + t.row[blockIdx.y] * row_bytes, k);
+        t.out[blockIdx.y * t.width + k] = value_at(type, x + t.numbers.row[blockIdx.y] * row_bytes, k);
 }
 
 template <int SCALING> __device__ static float scaled(const struct packed *p, int64_t r, int64_t k, float q)
@@ -60,7 +60,7 @@ static __global__ void take_packed_kernel(const __grid_constant__ struct rows_to
 {
     const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (k < t.width)
-        t.out[blockIdx.y * t.width + k] = packed_value(&p, t.row[blockIdx.y], k);
+        t.out[blockIdx.y * t.width + k] = packed_value(&p, t.numbers.row[blockIdx.y], k);
 }
 
 void cuda_take(struct backend *b, struct tensor out, struct tensor x, const int32_t *row)
@@ -70,14 +70,12 @@ void cuda_take(struct backend *b, struct tensor out, struct tensor x, const int3
     assert(out.width == x.width && out.type == F32);
     struct rows_to_take t;
     t.width = out.width;
-    for (int64_t first = 0; first < out.rows; first += SHARE) {
-        const int count = (int)(out.rows - first < SHARE ? out.rows - first : (int64_t)SHARE);
+    for (int64_t i = 0; i < out.rows; i++)
+        assert(row[i] >= 0 && row[i] < x.rows);
+    for (int64_t first = 0; first < out.rows; first += ROW_NUMBERS) {
         t.out = (float *)out.data + first * out.width;
-        for (int i = 0; i < count; i++) {
-            t.row[i] = row[first + i];
-            assert(t.row[i] >= 0 && t.row[i] < x.rows);
-        }
-        const dim3 grid((unsigned)blocks_for(out.width, THREADS), (unsigned)count);
+        t.numbers = row_numbers_of(row + first, out.rows - first);
+        const dim3 grid((unsigned)blocks_for(out.width, THREADS), (unsigned)t.numbers.n);
         if (p == NULL || p->form == FORM_RAW)
             LAUNCH(take_kernel, grid, THREADS, 0, c->stream, t, (const uint8_t *)x.data, x.type,
                    (int64_t)type_row_bytes(x.type, x.width));
