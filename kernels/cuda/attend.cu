@@ -4,6 +4,7 @@
 // over positions, in their order. Keys and values pass through shared memory as floats, read once for the queries that
 // see them in the same place. attend_mma.cu has what models mostly ask for.
 #include "kernels/cuda/attend.h"
+#include "kernels/cuda/round.h"
 
 #include <math.h>
 
@@ -176,33 +177,39 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct atte
 
 // ---- the join
 
-// One (row, head) to a block. The largest score decides the scale; splits come in their order.
-static __global__ void join_kernel(const struct attend_call c)
+// One (row, head) to a block. The largest score decides the scale; splits come in their order. Rows beyond n are there for
+// the planes alone.
+static __global__ void join_kernel(const struct attend_call c, const struct rounding left)
 {
     DYNAMIC_SHARED(float, by);       // (splits) a split's weight
     float *const of = by + c.splits; // (splits) its sum of exponents
     const int i = (int)blockIdx.x / c.heads, head = (int)blockIdx.x % c.heads, hd = c.head_dim;
-    const int splits = (positions_of(c, i) + SPLIT - 1) / SPLIT, stride = hd + 2;
-    if (splits <= 1)
-        return;
+    const int splits = i < c.n ? (positions_of(c, i) + SPLIT - 1) / SPLIT : 0, stride = hd + 2;
     const float *p = partial_of(c, i, head, 0);
+    float *out = c.out + ((int64_t)i * c.heads + head) * hd;
     float most = -INFINITY, total = 0;
-    for (int s = (int)threadIdx.x % WARP; s < splits; s += WARP)
-        most = fmaxf(most, p[(int64_t)s * stride + hd]);
-    most = warp_most(most);
-    for (int s = (int)threadIdx.x; s < splits; s += (int)blockDim.x) {
-        by[s] = expf(p[(int64_t)s * stride + hd] - most);
-        of[s] = p[(int64_t)s * stride + hd + 1];
+    if (splits > 1) {
+        for (int s = (int)threadIdx.x % WARP; s < splits; s += WARP)
+            most = fmaxf(most, p[(int64_t)s * stride + hd]);
+        most = warp_most(most);
+        for (int s = (int)threadIdx.x; s < splits; s += (int)blockDim.x) {
+            by[s] = expf(p[(int64_t)s * stride + hd] - most);
+            of[s] = p[(int64_t)s * stride + hd + 1];
+        }
+        __syncthreads();
+        for (int s = 0; s < splits; s++)
+            total = fmaf(by[s], of[s], total);
     }
-    __syncthreads();
-    for (int s = 0; s < splits; s++)
-        total = fmaf(by[s], of[s], total);
     for (int d = (int)threadIdx.x; d < hd; d += (int)blockDim.x) {
         float sum = 0;
-        UNROLL_BY(8)
-        for (int s = 0; s < splits; s++)
-            sum = fmaf(by[s], p[(int64_t)s * stride + d], sum);
-        c.out[((int64_t)i * c.heads + head) * hd + d] = sum * (1.0f / total);
+        if (splits > 1) {
+            UNROLL_BY(8)
+            for (int s = 0; s < splits; s++)
+                sum = fmaf(by[s], p[(int64_t)s * stride + d], sum);
+            out[d] = sum = sum * (1.0f / total);
+        } else if (splits == 1)
+            sum = out[d];
+        round_number(left, i, (int64_t)head * hd + d, sum);
     }
 }
 
@@ -283,10 +290,15 @@ void cuda_attend(struct backend *b, struct tensor out, struct tensor q, struct t
         attend_mma(c, call, s);
     else
         attend_plain(c, call, s, keys.type);
-    if (call.splits > 1)
-        LAUNCH(join_kernel, s->n * call.heads, head_dim <= 64 ? 64 : 128, 2 * (size_t)call.splits * sizeof(float),
-               c->stream, call);
+    struct rounding left = {};
+    const bool planes =
+        head_dim % WARP == 0 && out.width == round_width(out.width) && rounding_for(c, s->n, out.width, &left);
+    if (call.splits > 1 || planes)
+        LAUNCH(join_kernel, (planes ? left.tiles * 8 : s->n) * call.heads, head_dim <= 64 ? 64 : 128,
+               2 * (size_t)call.splits * sizeof(float), c->stream, call, left);
     cuda_launched(c, "attend");
+    if (planes)
+        rounding_is(c, out);
 }
 
 } // namespace DEVICE_SPACE

@@ -18,6 +18,7 @@ void cuda_note(struct cuda *c, cudaError_t e, const char *what)
 
 void cuda_launched(struct cuda *c, const char *what)
 {
+    c->made.x = NULL;
     cuda_note(c, cudaGetLastError(), what);
 }
 
@@ -38,13 +39,17 @@ static void *cuda_alloc(struct backend *b, size_t bytes)
 
 static void cuda_release(struct backend *b, void *data)
 {
-    if (data != NULL)
-        cuda_note((struct cuda *)b, cudaFree(data), "giving memory back"); // waits for what is queued
+    struct cuda *c = (struct cuda *)b;
+    if (data == NULL)
+        return;
+    c->made.x = NULL;
+    cuda_note(c, cudaFree(data), "giving memory back"); // waits for what is queued
 }
 
 static void cuda_upload(struct backend *b, void *to, const void *host, size_t bytes)
 {
     struct cuda *c = (struct cuda *)b;
+    c->made.x = NULL;
     // From pageable memory: the bytes are the driver's own when this returns.
     cuda_note(c, cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, c->stream), "upload");
 }
@@ -165,7 +170,8 @@ static enum activations cuda_rounds_to(struct backend *b, enum activations wante
 static void cuda_destroy(struct backend *b)
 {
     struct cuda *c = (struct cuda *)b;
-    struct space *const all[] = { &c->layout, &c->rounded, &c->partial, &c->best };
+    struct space *const all[] = { &c->layout, &c->rounded[0], &c->rounded[1], &c->floats,
+                                  &c->gate,   &c->partial,    &c->best };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         cuda_release(b, all[i]->data);
     for (int i = 0; i < MAX_STAMPS; i++)

@@ -22,6 +22,22 @@ struct space { // memory of the device's that grows and is kept; what was in it 
     size_t bytes;
 };
 
+// Planes of bfloat16 that add up to a tensor: one, or three, the largest first (round.h). 8 rows and 32 k make a tile of
+// 512 bytes, a lane's eight numbers side by side: k = 4 t .. + 3 and 16 + 4 t .. + 3 of row g.
+struct rounded {
+    int n, tiles;      // of eight rows, zeros beyond n: 1, 2 or a multiple of 4
+    int blocks;        // of 32 k, an even number of them
+    const uint4 *data; // (blocks, tiles, planes, lanes); NULL: there are none
+    const float *sums; // (blocks, 2, 8 * tiles): of each row's 16 k, for weights with offsets
+};
+
+struct made {      // the planes that there are
+    const void *x; // of the tensor that lies there; NULL: of none
+    int64_t rows, width;
+    struct rounded one, three;
+    int turn; // which room they are in
+};
+
 struct cuda {
     struct backend backend; // first
     int device, processors; // of the device: streaming multiprocessors
@@ -32,17 +48,21 @@ struct cuda {
     char description[160];
     void *host; // where a pass's layout is put together before it is uploaded
     size_t host_bytes;
-    struct space layout;  // the pass's, as uploaded
-    uint64_t pass;        // which pass that is; 0: none
-    struct layout see;    // its arrays, on the device
-    struct space rounded; // round.cu
-    struct space partial; // attend.cu: splits before they are joined
-    struct space best;    // best.cu: before it is downloaded
+    struct space layout;      // the pass's, as uploaded
+    uint64_t pass;            // which pass that is; 0: none
+    struct layout see;        // its arrays, on the device
+    int read_one, read_three; // weights whose products read one plane, three
+    struct made made;
+    struct space rounded[2]; // round.cu
+    struct space floats;     // round.cu: for weights that are not packed
+    struct space gate;       // matmul.cu: gates and ups of two kinds
+    struct space partial;    // attend.cu: splits before they are joined
+    struct space best;       // best.cu: before it is downloaded
 };
 
 // Notes what went wrong, if anything did; the first thing since the last sync() stays. what: "matmul".
 void cuda_note(struct cuda *c, cudaError_t e, const char *what);
-// After a launch.
+// After a launch. Whatever planes there were may be another's now.
 void cuda_launched(struct cuda *c, const char *what);
 // At least so many bytes; NULL if there are none, and that is noted.
 void *cuda_room(struct cuda *c, struct space *s, size_t bytes, const char *what);

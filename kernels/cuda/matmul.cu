@@ -1,5 +1,6 @@
-// matmul.cu - products of one input: what has to be rounded how, and which kernel takes it from there.
-#include "kernels/cuda/packed.h"
+// matmul.cu - products of one input: what has to be rounded how, which kernel takes it from there, and what can go in one
+// launch.
+#include "kernels/cuda/round.h"
 
 namespace DEVICE_SPACE
 {
@@ -12,20 +13,39 @@ static void want(struct wanted *w, const struct packed *p)
         *(wants_three(p) ? &w->three : &w->one) = true;
 }
 
-static void one_product(struct cuda *c, struct tensor x, const struct inputs *in, const struct product *q)
+static void from_rows(struct cuda *c, struct tensor x, const struct inputs *in, const struct product *q)
 {
     const struct packed *p = packed_of(q->w);
-    float *out = (float *)q->out.data;
-    const float *bias = (const float *)q->bias.data;
-    assert(q->out.rows == x.rows && q->out.width == p->rows && p->k == x.width);
-    assert(q->out.type == F32 && x.type == F32);
-    if (p->form == FORM_RAW) {
-        plain_run(c, out, wants_three(p) ? (const float *)x.data : in->floats, (int)x.rows, p->raw, p->type, p->rows,
-                  p->k, bias, q->add);
-        return;
+    plain_run(c, (float *)q->out.data, wants_three(p) ? (const float *)x.data : in->floats, (int)x.rows, p->raw,
+              p->type, p->rows, p->k, (const float *)q->bias.data, q->add);
+}
+
+static struct part part_of(const struct product *q)
+{
+    return { *packed_of(q->w), (float *)q->out.data, (const float *)q->bias.data, q->add };
+}
+
+// Weights that are alike share a launch.
+static void run(struct cuda *c, struct tensor x, const struct inputs *in, const struct product *p, int count)
+{
+    bool done[MAX_PRODUCTS] = {};
+    for (int i = 0; i < count; i++) {
+        const struct packed *w = packed_of(p[i].w);
+        assert(p[i].out.rows == x.rows && p[i].out.width == w->rows && w->k == x.width);
+        assert(p[i].out.type == F32 && x.type == F32);
+        if (w->form == FORM_RAW)
+            from_rows(c, x, in, &p[i]);
+        else if (!done[i]) {
+            struct skinny s = {};
+            s.x = wants_three(w) ? in->three : in->one;
+            for (int j = i; j < count; j++)
+                if (!done[j] && packed_alike(w, packed_of(p[j].w))) {
+                    s.part[s.count++] = part_of(&p[j]);
+                    done[j] = true;
+                }
+            skinny_run(c, &s);
+        }
     }
-    const struct skinny s = { { *p, {} }, wants_three(p) ? in->three : in->one, out, bias, q->add };
-    skinny_run(c, &s, false);
 }
 
 void cuda_matmul(struct backend *b, struct tensor x, const struct product *p, int count)
@@ -36,10 +56,11 @@ void cuda_matmul(struct backend *b, struct tensor x, const struct product *p, in
     assert(count <= MAX_PRODUCTS);
     for (int i = 0; i < count; i++)
         want(&wanted, packed_of(p[i].w));
-    if (x.rows == 0 || !round_input(c, x, wanted, 0, &in))
+    if (x.rows == 0 || !round_input(c, x, wanted, &in))
         return;
-    for (int i = 0; i < count; i++)
-        one_product(c, x, &in, &p[i]);
+    const struct made made = c->made; // x's planes, which are still there afterwards
+    run(c, x, &in, p, count);
+    c->made = made;
 }
 
 void cuda_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up)
@@ -50,23 +71,28 @@ void cuda_gated(struct backend *b, struct tensor out, struct tensor x, struct te
     struct inputs in = {};
     assert(out.rows == x.rows && gate.rows == out.width && up.rows == out.width && gate.width == x.width);
     assert(up.width == x.width && out.type == F32 && x.type == F32);
-    const bool alike = g->type == u->type && g->activations == u->activations && g->form != FORM_RAW;
     want(&wanted, g);
     want(&wanted, u);
-    if (x.rows == 0 || !round_input(c, x, wanted, alike ? 0 : tensor_bytes(out), &in))
+    if (x.rows == 0 || !round_input(c, x, wanted, &in))
         return;
-    if (alike) {
-        const struct skinny s = { { *g, *u }, wants_three(g) ? in.three : in.one, (float *)out.data, NULL, false };
-        skinny_run(c, &s, true);
-        return;
-    }
-    struct product p[2] = {}; // weights of two kinds
+    struct product p[2] = {};
     p[0].out = out;
     p[0].w = gate;
-    p[1].out = tensor_of(in.extra, F32, out.rows, out.width);
     p[1].w = up;
-    one_product(c, x, &in, &p[0]);
-    one_product(c, x, &in, &p[1]);
+    if (g->form != FORM_RAW && packed_alike(g, u)) {
+        const struct skinny s = { wants_three(g) ? in.three : in.one, 2, { part_of(&p[0]), part_of(&p[1]) } };
+        struct rounding left = {};
+        const bool planes = out.width == round_width(out.width) && rounding_for(c, out.rows, out.width, &left);
+        skinny_gated(c, &s, &left);
+        if (planes)
+            rounding_is(c, out);
+        return;
+    }
+    float *room = (float *)cuda_room(c, &c->gate, tensor_bytes(out), "gates");
+    if (room == NULL)
+        return;
+    p[1].out = tensor_of(room, F32, out.rows, out.width);
+    run(c, x, &in, p, 2);
     cuda_swiglu(b, out, out, p[1].out);
 }
 

@@ -123,16 +123,7 @@ __device__ inline struct line line_of(const uint32_t *scale, const uint32_t *sup
         return { 1, 0 };
 }
 
-// ---- input, as round.cu leaves it
-
-// Planes of bfloat16 that add up to x: one, or three, the largest first. 8 rows and 32 k make a tile of 512 bytes, a
-// lane's eight numbers side by side: k = 4 t .. + 3 and 16 + 4 t .. + 3 of row g.
-struct rounded {
-    int n, tiles;      // of eight rows, zeros beyond n: 1, 2 or a multiple of 4
-    int blocks;        // of 32 k, an even number of them
-    const uint4 *data; // (blocks, tiles, planes, lanes)
-    const float *sums; // (blocks, 8 * tiles): of each row's 32 k, for weights with offsets
-};
+// ---- input
 
 struct wanted { // which forms of an input
     bool one, three, floats;
@@ -141,7 +132,6 @@ struct wanted { // which forms of an input
 struct inputs {
     struct rounded one, three; // a plane of bfloat16; three
     const float *floats;       // (n, k), rounded to bfloat16 and made floats again
-    float *extra;              // behind them: as many bytes as were asked for
 };
 
 static inline bool wants_three(const struct packed *p)
@@ -149,21 +139,36 @@ static inline bool wants_three(const struct packed *p)
     return p->activations != ACTIVATIONS_BF16;
 }
 
-// round.cu. false: there is no room, and that is noted.
-bool round_input(struct cuda *c, struct tensor x, struct wanted w, size_t extra, struct inputs *to);
+// round.cu: planes of x, unless there are some. false: there is no room, and that is noted.
+bool round_input(struct cuda *c, struct tensor x, struct wanted w, struct inputs *to);
 
 // ---- products
 
-struct skinny {         // one launch of skinny.cu
-    struct packed w[2]; // the second one: gated
-    struct rounded x;
+struct rounding; // round.h
+
+struct part { // one weight's share of a launch
+    struct packed w;
     float *out;        // (n, rows)
     const float *bias; // (rows) or NULL
     bool add;
 };
 
-void skinny_run(struct cuda *c, const struct skinny *s, bool gated);
-// plain.cu: from raw rows on the device. x: (n, k) as it is to be multiplied; out, bias: as in struct skinny
+struct skinny { // one launch of skinny.cu: of weights that are alike
+    struct rounded x;
+    int count; // of parts
+    struct part part[MAX_PRODUCTS];
+};
+
+// Whether one launch can have both.
+static inline bool packed_alike(const struct packed *a, const struct packed *b)
+{
+    return a->form == b->form && a->scaling == b->scaling && wants_three(a) == wants_three(b) && a->k == b->k;
+}
+
+void skinny_run(struct cuda *c, const struct skinny *s);
+// part[0].out = silu(x w0^T) * (x w1^T), w0 and w1 being part[0] and part[1]'s; leaves planes of it, if there is a place.
+void skinny_gated(struct cuda *c, const struct skinny *s, const struct rounding *left);
+// plain.cu: from raw rows on the device. x: (n, k) as it is to be multiplied; out, bias: as in struct part
 void plain_run(struct cuda *c, float *out, const float *x, int n, const uint8_t *rows, enum type type, int64_t m,
                int64_t k, const float *bias, bool add);
 

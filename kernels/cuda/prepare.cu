@@ -181,6 +181,12 @@ static void *device_memory(size_t bytes)
     return NULL;
 }
 
+static void count_readers(struct cuda *c, const struct packed *p, int more)
+{
+    if (p->form != FORM_RAW)
+        *(wants_three(p) ? &c->read_three : &c->read_one) += more;
+}
+
 struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err)
 {
     struct cuda *c = (struct cuda *)b;
@@ -230,6 +236,7 @@ struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations 
     }
     struct packed *kept = (struct packed *)xcalloc(1, sizeof(*kept));
     *kept = p;
+    count_readers(c, kept, 1);
     w.data = to;
     w.packed = kept;
     return w;
@@ -237,8 +244,11 @@ struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations 
 
 void cuda_unprepare(struct backend *b, struct tensor w)
 {
-    if (w.packed != NULL)
-        cuda_note((struct cuda *)b, cudaFree(w.data), "giving weights back"); // waits for what is queued
+    struct cuda *c = (struct cuda *)b;
+    if (w.packed == NULL)
+        return;
+    count_readers(c, packed_of(w), -1);
+    cuda_note(c, cudaFree(w.data), "giving weights back"); // waits for what is queued
     free(w.packed);
 }
 

@@ -1,66 +1,20 @@
-// round.cu - the input of products, as the matrix instruction reads it: planes of bfloat16, laid out like the weights
-// (packed.h).
+// round.cu - planes of a tensor that nobody left planes of, and which planes there are.
 //
-// Activations that are rounded to bfloat16 are one plane. Those that are not are three: a float's 24 bits are cut into
-// eight, eight and eight, which is exact, and products with the three parts are added up, the smallest first.
-#include "kernels/cuda/packed.h"
+// A product's input is mostly what the operation before it made, and that one has left its planes (round.h): they are
+// known by the tensor's place and shape until any other operation runs.
+#include "kernels/cuda/round.h"
 
 namespace DEVICE_SPACE
 {
 
 enum { THREADS = 256 };
 
-// The top eight bits of a float's 24; nothing is rounded, so nothing gets too large. Infinities and NaNs stay so.
-__device__ static uint16_t top(float x)
+// A number to a thread, zeros beyond the rows and the width.
+static __global__ void round_kernel(const struct rounding to, const float *x, int n, int64_t width, int64_t padded)
 {
-    return (uint16_t)(__float_as_uint(x) >> 16);
-}
-
-__device__ static bool is_number(float x)
-{
-    return (__float_as_uint(x) & 0x7F800000) != 0x7F800000;
-}
-
-// A warp for a tile of 8 rows and 32 k.
-template <int PLANES>
-static __global__ void round_kernel(uint4 *to, float *sums, const float *x, int n, int64_t k, int tiles, int blocks)
-{
-    const int64_t unit = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / WARP;
-    const int lane = threadIdx.x % WARP;
-    if (unit >= (int64_t)tiles * blocks)
-        return;
-    const int block = (int)(unit / tiles), row = (int)(unit % tiles) * 8 + lane / 4;
-    uint32_t words[PLANES][4] = {};
-    float sum = 0;
-    UNROLL
-    for (int i = 0; i < 8; i++) {
-        const int64_t at = (int64_t)block * GROUP + i / 4 * 16 + lane % 4 * 4 + i % 4;
-        float v = row < n && at < k ? x[row * k + at] : 0;
-        uint16_t part[PLANES];
-        if constexpr (PLANES == 1) {
-            part[0] = float_to_bf16(v);
-            v = bf16_to_float(part[0]);
-        } else if (is_number(v)) {
-            const float middle = v - bf16_to_float(top(v)), last = middle - bf16_to_float(top(middle));
-            part[0] = top(v);
-            part[1] = top(middle);
-            part[2] = top(last);
-        } else {
-            part[0] = float_to_bf16(v);
-            part[1] = part[2] = 0;
-        }
-        sum += v;
-        UNROLL
-        for (int p = 0; p < PLANES; p++)
-            words[p][i / 2] |= (uint32_t)part[p] << 16 * (i % 2);
-    }
-    UNROLL
-    for (int p = 0; p < PLANES; p++)
-        to[(unit * PLANES + p) * WARP + lane] = make_uint4(words[p][0], words[p][1], words[p][2], words[p][3]);
-    sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);
-    sum += __shfl_xor_sync(0xFFFFFFFF, sum, 2);
-    if (lane % 4 == 0)
-        sums[(int64_t)block * tiles * 8 + row] = sum;
+    const int64_t row = blockIdx.y, k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (k / WARP * WARP < padded)
+        round_number(to, row, k, row < n && k < width ? x[row * width + k] : 0);
 }
 
 static __global__ void round_floats_kernel(float *to, const float *x, int64_t n)
@@ -75,39 +29,82 @@ static size_t whole(size_t bytes) // pieces begin at whole sectors
     return (bytes + 255) / 256 * 256;
 }
 
-bool round_input(struct cuda *c, struct tensor x, struct wanted w, size_t extra, struct inputs *to)
+// Room for planes of one kind behind *at; where they are read and where they are left.
+static void lay(uint8_t **at, int planes, struct rounded *read, struct planes *left)
 {
-    const int needed = blocks_for(x.rows, 8), tiles = needed <= 2 ? needed : blocks_for(needed, 4) * 4,
-              blocks = 2 * blocks_for(x.width, 2 * GROUP);
-    const size_t units = (size_t)tiles * (size_t)blocks, plane = units * WARP * sizeof(uint4);
-    const size_t sums = whole(units * 8 * sizeof(float)), floats = whole((size_t)(x.rows * x.width) * sizeof(float));
+    const size_t units = (size_t)read->tiles * (size_t)read->blocks;
+    left->data = (uint16_t *)*at;
+    left->sums = (float *)(*at + units * (size_t)planes * WARP * sizeof(uint4));
+    read->data = (const uint4 *)left->data;
+    read->sums = left->sums;
+    *at += units * (size_t)planes * WARP * sizeof(uint4) + whole(units * 2 * 8 * sizeof(float));
+}
+
+// The other room than the last time's: an operation may read that and leave this.
+static bool make_room(struct cuda *c, int64_t rows, int64_t width, bool one, bool three, struct rounding *to)
+{
+    const int needed = blocks_for(rows, 8);
+    struct rounded r = {};
+    r.n = (int)rows;
+    r.tiles = needed <= 2 ? needed : blocks_for(needed, 4) * 4;
+    r.blocks = (int)(round_width(width) / GROUP);
+    const size_t units = (size_t)r.tiles * (size_t)r.blocks, plane = units * WARP * sizeof(uint4);
     const size_t bytes =
-        (w.one ? plane + sums : 0) + (w.three ? 3 * plane + sums : 0) + (w.floats ? floats : 0) + extra;
-    uint8_t *at = (uint8_t *)cuda_room(c, &c->rounded, bytes, "the input of products");
-    if (at == NULL && bytes != 0)
+        (one + 3 * (size_t)three) * plane + (one + (size_t)three) * whole(units * 2 * 8 * sizeof(float));
+    struct space *space = &c->rounded[c->made.turn = !c->made.turn];
+    uint8_t *at = (uint8_t *)cuda_room(c, space, bytes, "the input of products");
+    *to = {};
+    to->tiles = r.tiles;
+    c->made.x = NULL;
+    if (at == NULL)
         return false;
-    const float *from = (const float *)x.data;
-    const int grid = blocks_for((int64_t)units * WARP, THREADS), n = (int)x.rows;
-    if (w.one) {
-        to->one = { n, tiles, blocks, (uint4 *)at, (float *)(at + plane) };
-        LAUNCH(round_kernel<1>, grid, THREADS, 0, c->stream, (uint4 *)at, (float *)(at + plane), from, n, x.width,
-               tiles, blocks);
-        at += plane + sums;
+    c->made.one = c->made.three = r;
+    if (one)
+        lay(&at, 1, &c->made.one, &to->one);
+    if (three)
+        lay(&at, 3, &c->made.three, &to->three);
+    return true;
+}
+
+bool rounding_for(struct cuda *c, int64_t rows, int64_t width, struct rounding *to)
+{
+    *to = {};
+    return (c->read_one != 0 || c->read_three != 0) && rows > 0 &&
+           make_room(c, rows, width, c->read_one != 0, c->read_three != 0, to);
+}
+
+void rounding_is(struct cuda *c, struct tensor x)
+{
+    c->made.x = x.data;
+    c->made.rows = x.rows;
+    c->made.width = x.width;
+}
+
+bool round_input(struct cuda *c, struct tensor x, struct wanted w, struct inputs *to)
+{
+    const struct made *made = &c->made;
+    const bool there = made->x == x.data && made->rows == x.rows && made->width == x.width &&
+                       (made->one.data != NULL || !w.one) && (made->three.data != NULL || !w.three);
+    if ((w.one || w.three) && !there) {
+        struct rounding left;
+        if (!make_room(c, x.rows, x.width, w.one, w.three, &left))
+            return false;
+        const int64_t padded = round_width(x.width);
+        const dim3 grid((unsigned)blocks_for(padded, THREADS), (unsigned)left.tiles * 8);
+        LAUNCH(round_kernel, grid, THREADS, 0, c->stream, left, (const float *)x.data, (int)x.rows, x.width, padded);
+        cuda_launched(c, "rounding the input of products");
+        rounding_is(c, x);
     }
-    if (w.three) {
-        to->three = { n, tiles, blocks, (uint4 *)at, (float *)(at + 3 * plane) };
-        LAUNCH(round_kernel<3>, grid, THREADS, 0, c->stream, (uint4 *)at, (float *)(at + 3 * plane), from, n, x.width,
-               tiles, blocks);
-        at += 3 * plane + sums;
-    }
+    to->one = made->one;
+    to->three = made->three;
     if (w.floats) {
-        to->floats = (float *)at;
-        LAUNCH(round_floats_kernel, blocks_for(x.rows * x.width, THREADS), THREADS, 0, c->stream, (float *)at, from,
-               x.rows * x.width);
-        at += floats;
+        const int64_t n = x.rows * x.width;
+        float *at = (float *)cuda_room(c, &c->floats, (size_t)n * sizeof(float), "the input of products");
+        if (at == NULL)
+            return false;
+        LAUNCH(round_floats_kernel, blocks_for(n, THREADS), THREADS, 0, c->stream, at, (const float *)x.data, n);
+        to->floats = at;
     }
-    to->extra = (float *)at;
-    cuda_launched(c, "rounding the input of products");
     return true;
 }
 

@@ -1,6 +1,6 @@
 // rows.cu - operations on rows of floats: sums, norms, gates, and rows put elsewhere. A row is a block's, whatever the
 // pass has beside it.
-#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/round.h"
 
 namespace DEVICE_SPACE
 {
@@ -37,32 +37,45 @@ void cuda_add(struct backend *b, struct tensor out, struct tensor x)
 
 // ---- out = x / rms(x) * w
 
-// The squares of a thread's numbers, k = thread, thread + 256, .., then a tree over lanes and one over warps.
-static __global__ void rmsnorm_kernel(float *out, const float *x, const float *w, int64_t width, float eps)
+// The squares of a thread's numbers, k = thread, thread + 256, .., then a tree over lanes and a sum over warps. Rows beyond
+// n, and numbers beyond the width, are there for the planes alone.
+static __global__ void rmsnorm_kernel(float *out, const float *x, const float *w, int n, int64_t width, float eps,
+                                      const struct rounding left, int64_t padded)
 {
     __shared__ float of_warp[THREADS / WARP];
     const float *row = x + blockIdx.x * width;
-    float squares = 0;
-    for (int64_t k = threadIdx.x; k < width; k += THREADS)
+    const bool real = (int)blockIdx.x < n;
+    float squares = 0, total = 0;
+    for (int64_t k = threadIdx.x; real && k < width; k += THREADS)
         squares = fmaf(row[k], row[k], squares);
     squares = warp_sum(squares);
     if (threadIdx.x % WARP == 0)
         of_warp[threadIdx.x / WARP] = squares;
     __syncthreads();
-    float total = 0;
     for (int i = 0; i < THREADS / WARP; i++)
         total += of_warp[i];
     const float scale = 1.0f / sqrtf(total / (float)width + eps);
-    for (int64_t k = threadIdx.x; k < width; k += THREADS)
-        out[blockIdx.x * width + k] = row[k] * scale * w[k];
+    for (int64_t first = 0; first < padded; first += THREADS) {
+        const int64_t k = first + threadIdx.x;
+        float y = 0;
+        if (real && k < width)
+            out[blockIdx.x * width + k] = y = row[k] * scale * w[k];
+        if (k / WARP * WARP < padded)
+            round_number(left, blockIdx.x, k, y);
+    }
 }
 
 void cuda_rmsnorm(struct backend *b, struct tensor out, struct tensor x, struct tensor w, float eps)
 {
     struct cuda *c = (struct cuda *)b;
     assert(out.width == x.width && out.rows == x.rows && w.rows == 1 && w.width == x.width && w.type == F32);
-    LAUNCH(rmsnorm_kernel, (int)x.rows, THREADS, 0, c->stream, floats(out), floats(x), floats(w), x.width, eps);
+    struct rounding left;
+    const bool planes = rounding_for(c, x.rows, x.width, &left);
+    LAUNCH(rmsnorm_kernel, planes ? left.tiles * 8 : (int)x.rows, THREADS, 0, c->stream, floats(out), floats(x),
+           floats(w), (int)x.rows, x.width, eps, left, planes ? round_width(x.width) : x.width);
     cuda_launched(c, "rmsnorm");
+    if (planes)
+        rounding_is(c, out);
 }
 
 // ---- out = silu(gate) * up

@@ -8,6 +8,7 @@
 // Weights go from memory straight to registers, a few units ahead; the input comes from the caches, by ordinary loads,
 // since whoever makes it may one day run at the same time. Registers are what there is least of: ptxas -v must show no
 // spills, and loops are left rolled where it would.
+#include "kernels/cuda/round.h"
 #include "kernels/cuda/unit.h"
 
 namespace DEVICE_SPACE
@@ -15,9 +16,29 @@ namespace DEVICE_SPACE
 
 enum { THREADS = 256 };
 
+// One launch: weights that are alike, side by side, or a gate and its up.
+template <int WEIGHTS> struct work {
+    struct skinny s;
+    struct rounding left; // gated: planes of what comes out
+};
+
+// The part of a block, and which of its tiles.
+struct place {
+    int part, tile;
+};
+
+template <int WEIGHTS> __device__ inline struct place place_of(const struct skinny &s)
+{
+    struct place p = { 0, (int)blockIdx.y };
+    while (WEIGHTS == 1 && p.tile >= s.part[p.part].w.tiles)
+        p.tile -= s.part[p.part++].w.tiles;
+    return p;
+}
+
 // The sums of the slices, in their order, and what becomes of them.
 template <int COLUMNS, int WEIGHTS>
-__device__ inline void put(const struct skinny &s, const float sum[WEIGHTS][COLUMNS][4], int slice, int lane, int first)
+__device__ inline void put(const struct work<WEIGHTS> &k, const float sum[WEIGHTS][COLUMNS][4], int slice, int lane,
+                           int first)
 {
     __shared__ float part[SLICES][WEIGHTS][COLUMNS * 4][32];
     UNROLL
@@ -27,12 +48,13 @@ __device__ inline void put(const struct skinny &s, const float sum[WEIGHTS][COLU
             part[slice][v][i][lane] = sum[v][i / 4][i % 4];
     }
     __syncthreads();
+    const struct place at = place_of<WEIGHTS>(k.s); // anew: there were no registers to keep it in
+    const struct part &p = k.s.part[at.part];
     for (int o = threadIdx.x; o < COLUMNS * 8 * TILE; o += THREADS) {
         const int n = o / TILE, r = o % TILE; // of the block's outputs
         const int i = n / 8 * 4 + r / 8 * 2 + n % 2, l = r % 8 * 4 + n % 8 / 2;
-        const int64_t out_n = first * 8 + n, out_m = (int64_t)blockIdx.y * TILE + r;
-        if (out_n >= s.x.n || out_m >= s.w[0].rows)
-            continue;
+        const int64_t out_n = first * 8 + n, out_m = (int64_t)at.tile * TILE + r;
+        const bool real = out_n < k.s.x.n && out_m < p.w.rows;
         float total[WEIGHTS];
         UNROLL
         for (int v = 0; v < WEIGHTS; v++) {
@@ -41,18 +63,22 @@ __device__ inline void put(const struct skinny &s, const float sum[WEIGHTS][COLU
             for (int of = 1; of < SLICES; of++)
                 total[v] += part[of][v][i][l];
         }
-        float *out = s.out + out_n * s.w[0].rows + out_m;
-        if constexpr (WEIGHTS == 2)
-            *out = silu(total[0]) * total[1];
-        else
-            finish(out, total[0], s.bias != NULL ? s.bias + out_m : NULL, s.add);
+        float *out = p.out + out_n * p.w.rows + out_m;
+        if constexpr (WEIGHTS == 2) {
+            const float y = silu(total[0]) * total[1];
+            if (real)
+                *out = y;
+            round_number(k.left, out_n, out_m, y); // rows beyond n are zeros, as their input is
+        } else if (real)
+            finish(out, total[0], p.bias != NULL ? p.bias + out_m : NULL, p.add);
     }
 }
 
 // Blocks that share a multiprocessor: two, if they can do with 128 registers a thread.
-__host__ __device__ constexpr int blocks_of(int form, int planes, int columns, int weights)
+__host__ __device__ constexpr int blocks_of(int form, int scaling, int planes, int columns, int weights)
 {
-    return columns * weights < 8 || (form == FORM_BF16 && planes == 1) ? 2 : 1;
+    const bool many = scaling == SCALING_LEAST || (planes > 1 && form_bits(form) < 16); // are in use anyway
+    return columns * weights < (many ? 4 : 8) || (form == FORM_BF16 && planes == 1) ? 2 : 1;
 }
 
 // Units that are on their way while one is multiplied: fewer where that takes long.
@@ -62,14 +88,17 @@ __host__ __device__ constexpr int ahead_of(int columns, int weights, int planes)
 }
 
 template <int FORM, int SCALING, int PLANES, int COLUMNS, int WEIGHTS>
-static __global__ void __launch_bounds__(THREADS, blocks_of(FORM, PLANES, COLUMNS, WEIGHTS))
-    skinny_kernel(const __grid_constant__ struct skinny s)
+static __global__ void __launch_bounds__(THREADS, blocks_of(FORM, SCALING, PLANES, COLUMNS, WEIGHTS))
+    skinny_kernel(const __grid_constant__ struct work<WEIGHTS> k)
 {
     using unit_ahead = struct ahead<FORM, SCALING>;
     constexpr int AHEAD = ahead_of(COLUMNS, WEIGHTS, PLANES), BLOCKS = form_unit(FORM) / GROUP;
-    const int lane = threadIdx.x % WARP, slice = threadIdx.x / WARP, units = s.w[0].units;
+    const int lane = threadIdx.x % WARP, slice = threadIdx.x / WARP;
     const int first = blockIdx.x * COLUMNS; // of the tiles of eight rows of x
-    const int from = blockIdx.y * units;
+    const struct rounded &input = k.s.x;
+    const struct place at = place_of<WEIGHTS>(k.s);
+    const struct part *const part = &k.s.part[at.part];
+    const int units = part->w.units, from = at.tile * units;
     unit_ahead ring[AHEAD][WEIGHTS] = {};
     float sum[WEIGHTS][COLUMNS][4] = {};
     UNROLL
@@ -77,12 +106,12 @@ static __global__ void __launch_bounds__(THREADS, blocks_of(FORM, PLANES, COLUMN
         UNROLL
         for (int v = 0; v < WEIGHTS; v++)
             if (slice + i * SLICES < units)
-                fetch(&ring[i][v], s.w[v], from + slice + i * SLICES, lane);
+                fetch(&ring[i][v], part[v].w, from + slice + i * SLICES, lane);
     }
 
-    const uint4 *x = s.x.data + first * PLANES * WARP + lane;
-    const float *sums = s.x.sums + first * 8 + lane % 4 * 2;
-    const uint32_t minus = 0xC300C300 + (uint32_t)s.w[0].zero * 0x00010001; // -128 - zero
+    const uint4 *x = input.data + first * PLANES * WARP + lane;
+    const float *sums = input.sums + first * 8 + lane % 4 * 2;
+    const uint32_t minus = 0xC300C300 + (uint32_t)part->w.zero * 0x00010001; // -128 - zero
     UNROLL_BY(COLUMNS * WEIGHTS > 1 ? 1 : PLANES == 1 ? AHEAD : 2)
     for (int unit = slice; unit < units; unit += SLICES) {
         unit_ahead now[WEIGHTS];
@@ -93,12 +122,12 @@ static __global__ void __launch_bounds__(THREADS, blocks_of(FORM, PLANES, COLUMN
             for (int i = 1; i < AHEAD; i++)
                 ring[i - 1][v] = ring[i][v];
             if (unit + AHEAD * SLICES < units)
-                fetch(&ring[AHEAD - 1][v], s.w[v], from + unit + AHEAD * SLICES, lane);
+                fetch(&ring[AHEAD - 1][v], part[v].w, from + unit + AHEAD * SLICES, lane);
         }
         UNROLL_BY(COLUMNS * WEIGHTS * PLANES >= 12 ? 1 : BLOCKS)
         for (int b = 0; b < BLOCKS; b++) {
             const int block = unit * BLOCKS + b;
-            const uint4 *of_block = x + (int64_t)block * (s.x.tiles * PLANES * WARP);
+            const uint4 *of_block = x + (int64_t)block * (input.tiles * PLANES * WARP);
             uint32_t a[WEIGHTS][2][2][4];
             UNROLL
             for (int v = 0; v < WEIGHTS; v++) {
@@ -113,7 +142,7 @@ static __global__ void __launch_bounds__(THREADS, blocks_of(FORM, PLANES, COLUMN
                 for (int p = 0; p < PLANES; p++)
                     planes[p] = of_block[(c * PLANES + p) * WARP];
                 if constexpr (has_offset(SCALING))
-                    of_x = *(const float2 *)(sums + block * (s.x.tiles * 8) + c * 8);
+                    of_x = sums_of(sums + block * (2 * 8 * input.tiles) + c * 8, 8 * input.tiles);
                 UNROLL
                 for (int v = 0; v < WEIGHTS; v++)
                     add_block<FORM, SCALING, PLANES>(sum[v][c], a[v], planes, now[v], of_x);
@@ -123,65 +152,88 @@ static __global__ void __launch_bounds__(THREADS, blocks_of(FORM, PLANES, COLUMN
                 next_block(&now[v]);
         }
     }
-    put<COLUMNS, WEIGHTS>(s, sum, slice, lane, first);
+    put<COLUMNS, WEIGHTS>(k, sum, slice, lane, first);
 }
 
 // ---- the choice of a kernel
 
 template <int FORM, int SCALING, int PLANES, int COLUMNS, int WEIGHTS>
-static void launch(struct cuda *c, const struct skinny *s)
+static void launch(struct cuda *c, const struct work<WEIGHTS> &k)
 {
+    int tiles = 0;
+    for (int i = 0; i < (WEIGHTS == 2 ? 1 : k.s.count); i++)
+        tiles += k.s.part[i].w.tiles;
     // Blocks of the same weights are neighbours: the second one finds them in the cache.
-    const dim3 grid((unsigned)(s->x.tiles / COLUMNS), (unsigned)s->w[0].tiles);
+    const dim3 grid((unsigned)(k.s.x.tiles / COLUMNS), (unsigned)tiles);
     auto *kernel = skinny_kernel<FORM, SCALING, PLANES, COLUMNS, WEIGHTS>;
-    LAUNCH(kernel, grid, THREADS, 0, c->stream, *s);
+    LAUNCH(kernel, grid, THREADS, 0, c->stream, k);
 }
 
-template <int FORM, int SCALING, int PLANES>
-static void choose_columns(struct cuda *c, const struct skinny *s, bool gated)
+template <int FORM, int SCALING, int PLANES> static void choose_columns(struct cuda *c, const struct work<2> &k)
 {
-    const int tiles = s->x.tiles;
-    if (gated)
-        tiles == 1   ? launch<FORM, SCALING, PLANES, 1, 2>(c, s)
-        : tiles == 2 ? launch<FORM, SCALING, PLANES, 2, 2>(c, s)
-                     : launch<FORM, SCALING, PLANES, 4, 2>(c, s);
+    const int tiles = k.s.x.tiles;
+    tiles == 1   ? launch<FORM, SCALING, PLANES, 1>(c, k)
+    : tiles == 2 ? launch<FORM, SCALING, PLANES, 2>(c, k)
+                 : launch<FORM, SCALING, PLANES, 4>(c, k);
+}
+
+template <int FORM, int SCALING, int PLANES> static void choose_columns(struct cuda *c, const struct work<1> &k)
+{
+    const int tiles = k.s.x.tiles;
+    tiles == 1       ? launch<FORM, SCALING, PLANES, 1>(c, k)
+    : tiles == 2     ? launch<FORM, SCALING, PLANES, 2>(c, k)
+    : tiles % 8 != 0 ? launch<FORM, SCALING, PLANES, 4>(c, k)
+                     : launch<FORM, SCALING, PLANES, 8>(c, k);
+}
+
+template <int FORM, int SCALING, typename work_type> static void choose_planes(struct cuda *c, const work_type &k)
+{
+    if (wants_three(&k.s.part[0].w))
+        choose_columns<FORM, SCALING, 3>(c, k);
     else
-        tiles == 1       ? launch<FORM, SCALING, PLANES, 1, 1>(c, s)
-        : tiles == 2     ? launch<FORM, SCALING, PLANES, 2, 1>(c, s)
-        : tiles % 8 != 0 ? launch<FORM, SCALING, PLANES, 4, 1>(c, s)
-                         : launch<FORM, SCALING, PLANES, 8, 1>(c, s);
+        choose_columns<FORM, SCALING, 1>(c, k);
 }
 
-template <int FORM, int SCALING> static void choose_planes(struct cuda *c, const struct skinny *s, bool gated)
+template <typename work_type> static void choose(struct cuda *c, const work_type &k)
 {
-    if (wants_three(&s->w[0]))
-        choose_columns<FORM, SCALING, 3>(c, s, gated);
-    else
-        choose_columns<FORM, SCALING, 1>(c, s, gated);
-}
-
-void skinny_run(struct cuda *c, const struct skinny *s, bool gated)
-{
-    const struct packed *p = &s->w[0];
+    const struct packed *p = &k.s.part[0].w;
     if (p->form == FORM_BF16)
-        choose_planes<FORM_BF16, SCALING_NONE>(c, s, gated);
+        choose_planes<FORM_BF16, SCALING_NONE>(c, k);
     else if (p->form == FORM_F16)
-        choose_planes<FORM_F16, SCALING_NONE>(c, s, gated);
+        choose_planes<FORM_F16, SCALING_NONE>(c, k);
     else if (p->form == FORM_INT8 && p->scaling == SCALING_HALF)
-        choose_planes<FORM_INT8, SCALING_HALF>(c, s, gated);
+        choose_planes<FORM_INT8, SCALING_HALF>(c, k);
     else if (p->form == FORM_INT8 && p->scaling == SCALING_LEAST)
-        choose_planes<FORM_INT8, SCALING_LEAST>(c, s, gated);
+        choose_planes<FORM_INT8, SCALING_LEAST>(c, k);
     else if (p->form == FORM_INT8 && p->scaling == SCALING_SUPER)
-        choose_planes<FORM_INT8, SCALING_SUPER>(c, s, gated);
+        choose_planes<FORM_INT8, SCALING_SUPER>(c, k);
     else if (p->form == FORM_INT8)
-        choose_planes<FORM_INT8, SCALING_SIXTEENTHS>(c, s, gated);
+        choose_planes<FORM_INT8, SCALING_SIXTEENTHS>(c, k);
     else if (p->scaling == SCALING_HALF)
-        choose_planes<FORM_INT4, SCALING_HALF>(c, s, gated);
+        choose_planes<FORM_INT4, SCALING_HALF>(c, k);
     else if (p->scaling == SCALING_LEAST)
-        choose_planes<FORM_INT4, SCALING_LEAST>(c, s, gated);
+        choose_planes<FORM_INT4, SCALING_LEAST>(c, k);
     else
-        choose_planes<FORM_INT4, SCALING_SUPER>(c, s, gated);
+        choose_planes<FORM_INT4, SCALING_SUPER>(c, k);
     cuda_launched(c, "matmul");
+}
+
+void skinny_run(struct cuda *c, const struct skinny *s)
+{
+    const struct work<1> k = {
+        *s,
+        {
+        }
+    };
+    choose(c, k);
+}
+
+void skinny_gated(struct cuda *c, const struct skinny *s, const struct rounding *left)
+{
+    const struct work<2> k = {
+        *s, *left
+    };
+    choose(c, k);
 }
 
 } // namespace DEVICE_SPACE

@@ -122,6 +122,13 @@ template <int FORM> __device__ inline void weights_of(uint32_t a[2][4], const ui
 
 // ---- sums
 
+// Two rows' sums of 32 k: of both sixteens, which lie so far apart.
+__device__ inline float2 sums_of(const float *sums, int apart)
+{
+    const float2 a = *(const float2 *)sums, b = *(const float2 *)(sums + apart);
+    return make_float2(a.x + b.x, a.y + b.y);
+}
+
 // sum (16, 8) += the product of 32 k: from zero, the smallest parts first, and then once the scale.
 template <int FORM, int SCALING, int PLANES>
 __device__ inline void add_block(float sum[4], uint32_t a[2][2][4], const uint4 x[PLANES],
