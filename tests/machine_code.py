@@ -7,8 +7,10 @@
 
 The disassembler is NVIDIA's own nvdisasm: that of the PATH, of the toolkit, or the pinned one of PyPI, put into build/. No
 kernel but those of ALLOWED may have a stack frame or touch local memory (LDL, STL: spilled registers, arrays indexed at run
-time). DEMANDS says which must read their weights sixteen bytes at a time and use the tensor cores. Before that, if there is
-nvcc, the script judges kernels made for the purpose, five of which offend: a check that lets those pass is worth nothing.
+time). DEMANDS says which must read their weights sixteen bytes at a time and use the tensor cores. From compute capability
+9.0 on every kernel but those of ALONE must wait for the one before it (ACQBULK) before it touches memory, weights apart.
+Before that, if there is nvcc, the script judges kernels made for the purpose, seven of which offend: a check that lets those
+pass is worth nothing.
 
 Prints one table (shared: bytes known when compiled, on sm_90 with the 1024 that the system keeps for itself; less: loads
 of one or two bytes), then a sentence for each offence. Exit status: 0 none, 1 offences, 2 called wrongly, 77 there is no nvcc
@@ -44,6 +46,9 @@ ALLOWED = [
     (r"pack_(numbers|scales)", 32, "index a few words at run time, once for each weight, when a model is opened"),
 ]
 
+# Kernels that no other overlaps: launched with LAUNCH, not QUEUE.
+ALONE = r"pack_(numbers|scales)"
+
 NVDISASM = "nvidia-cuda-nvdisasm==13.5.37"  # reads what every nvcc up to 13.5 makes
 NVDISASM_HASHES = [
     "d3fdbdd49fa53e2e4aacd3db8259d052bd2b049ececdcb69e92e083c6728e7ca",  # x86_64
@@ -57,6 +62,7 @@ using namespace DEVICE_SPACE;
 __global__ void skinny_right(float *out, const uint4 *w, const uint32_t *x, int k)
 {
     float d[4] = {};
+    in_turn();
     for (int i = threadIdx.x; i < k; i += 32) {
         const uint4 v = load_weights(w + i);
         const uint32_t a[4] = { v.x, v.y, v.z, v.w };
@@ -68,6 +74,7 @@ __global__ void skinny_right(float *out, const uint4 *w, const uint32_t *x, int 
 __global__ void skinny_by_words(float *out, const uint32_t *w, const uint32_t *x, int k)
 {
     float d[4] = {};
+    in_turn();
     for (int i = threadIdx.x; i < k; i += 32) {
         const uint32_t a[4] = { w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3] };
         mma_bf16(d, a, x[i], x[i + 1]);
@@ -78,6 +85,7 @@ __global__ void skinny_by_words(float *out, const uint32_t *w, const uint32_t *x
 __global__ void skinny_half_by_words(float *out, const uint4 *w, const uint32_t *x, int k)
 {
     float d[4] = {};
+    in_turn();
     for (int i = threadIdx.x; i < k; i += 32) {
         const uint4 v = load_weights(w + 2 * i);
         uint32_t low, high;
@@ -91,6 +99,7 @@ __global__ void skinny_half_by_words(float *out, const uint4 *w, const uint32_t 
 __global__ void skinny_without_tensor_cores(float *out, const uint4 *w, const float *x, int k)
 {
     float d = 0;
+    in_turn();
     for (int i = threadIdx.x; i < k; i += 32) {
         const uint4 v = load_weights(w + i);
         d += (float)v.x * x[i] + (float)v.y + (float)v.z + (float)v.w;
@@ -101,6 +110,7 @@ __global__ void skinny_without_tensor_cores(float *out, const uint4 *w, const fl
 __global__ void __launch_bounds__(1024, 2) spilling(float *out, const float *x, int k)
 {
     float d[96];
+    in_turn();
 #pragma unroll
     for (int j = 0; j < 96; j++)
         d[j] = x[j * 32 + threadIdx.x];
@@ -116,9 +126,22 @@ __global__ void __launch_bounds__(1024, 2) spilling(float *out, const float *x, 
 __global__ void stacked(float *out, const int *at, int k)
 {
     float d[16] = {};
+    in_turn();
     for (int i = 0; i < k; i++)
         d[at[i] & 15] += 1;
     out[threadIdx.x] = d[at[threadIdx.x] & 15];
+}
+
+__global__ void hasty(float *out, const float *x)
+{
+    const float early = x[threadIdx.x];
+    in_turn();
+    out[threadIdx.x] = early;
+}
+
+__global__ void never_waiting(float *out, const float *x)
+{
+    out[threadIdx.x] = x[threadIdx.x];
 }
 """
 PLANTED_DEMANDS = [(r"skinny", "HMMA.16816.F32.BF16", True)]
@@ -129,6 +152,8 @@ PLANTED_OFFENCES = {  # kernel: words of what must be said of it
     "skinny_without_tensor_cores": ["expected HMMA"],
     "spilling": ["expected no local memory"],
     "stacked": ["expected no local memory"],
+    "hasty": ["before it waits for the kernel before it"],
+    "never_waiting": ["expected it to wait"],
 }
 
 
@@ -145,6 +170,7 @@ class Kernel:
         self.source, self.arch, self.mangled = source, arch, mangled
         self.name = mangled
         self.registers = self.frame = self.shared = 0
+        self.early = None  # those of its opcodes that stand before it waits for the kernel before it; None: it does not
         self.opcodes = collections.Counter()  # "LDG.E.NA.LTC256B.128.CONSTANT"
 
     def count(self, *words):
@@ -338,6 +364,8 @@ def read_cubin(nvdisasm, b, path, source):
         elif m := SECTION.match(line):
             now = kernels.setdefault(m[1], Kernel(source, arch, m[1]))
         elif now is not None and (m := INSTRUCTION.match(line)):
+            if m[1] == "ACQBULK" and now.early is None:
+                now.early = now.opcodes.copy()
             now.opcodes[m[1]] += 1
     empty = [name for name, k in kernels.items() if not k.opcodes]
     if empty:
@@ -369,6 +397,22 @@ def offences_of(k, demands):
         if streams and narrow:
             yield ("expected weights by loads of 16 bytes, found narrower ones: " +
                    ", ".join(f"{op} {n} times" for op, n in sorted(narrow.items())))
+
+
+TOUCHES = re.compile(r"LDG|LD\b|ST\b|STG|ATOM|RED|LDGSTS|UBLK|UTMA")  # memory that other kernels may have written
+
+
+def haste_of(k):
+    """Offences against the order of kernels, on GPUs where one may begin before the one before it has ended."""
+    if int(re.sub(r"\D", "", k.arch)) < 90 or re.match(ALONE, k.name):
+        return
+    if k.early is None:
+        yield "expected it to wait for the kernel before it (ACQBULK: wait_for_previous), found nothing of the kind"
+        return
+    streams = any(s and re.match(name, k.name) for name, _, s in DEMANDS)
+    early = [op for op in k.early if TOUCHES.match(op) and not (streams and op.split(".")[0] == "LDG")]
+    if early:
+        yield f"expected no memory to be touched before it waits for the kernel before it, found {', '.join(sorted(early))}"
 
 
 def unmet(kernels):
@@ -415,8 +459,8 @@ def check_planted(nvcc, nvdisasm, to):
     for r in refused:
         raise Refused(r)
     for k in kernels:
-        said = list(offences_of(k, PLANTED_DEMANDS))
-        expected = PLANTED_OFFENCES[k.name]
+        said = list(offences_of(k, PLANTED_DEMANDS)) + list(haste_of(k))
+        expected = PLANTED_OFFENCES[k.name] if k.arch != "sm_80" or k.name not in ("hasty", "never_waiting") else []
         if len(said) != len(expected) or any(words not in s for words, s in zip(expected, said)):
             raise Refused(f"planted kernel {k.name}, {k.arch}: expected to say {expected or 'nothing'} of it, found "
                           f"{said or 'nothing'}: this script no longer sees what it is for")
@@ -452,7 +496,7 @@ def main(arguments):
         kernels, said = looked_at(nvcc, nvdisasm, files, to)
     kernels.sort(key=lambda k: (k.source, k.arch, k.name))
     table(kernels)
-    said += [f"{k.source.split('.')[0]}: {k.name}, {k.arch}: {o}" for k in kernels for o in offences_of(k, DEMANDS)]
+    said += [f"{k.source.split('.')[0]}: {k.name}, {k.arch}: {o}" for k in kernels for o in [*offences_of(k, DEMANDS), *haste_of(k)]]
     if whole:
         said += unmet(kernels)
     for s in said:

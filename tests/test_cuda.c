@@ -189,6 +189,38 @@ static void texts_of_every_drafter_are_nones(void **unused)
     }
 }
 
+// ---- launches
+
+#if defined(EMULATED_DEVICE)
+// Kernels of a pass of n rows.
+static int64_t launches_of(int layers, int n)
+{
+    struct tiny t = tiny_usual;
+    t.width = 128, t.hidden = 192, t.heads = 4, t.kv_heads = 2, t.head_dim = 32, t.layers = layers, t.type = BF16;
+    char *path = xformat("%s/%d-layers.gguf", tiny_directory(), layers);
+    tiny_write_gguf(path, &t);
+    struct error err;
+    struct runner r = runner_open_on(backend_emulated(0, &err), path, 1, ACTIVATIONS_BF16, BF16);
+    const int32_t token[4] = { 1, 2, 3, 4 };
+    const int64_t before = emulated_launches();
+    runner_pass(&r, n, token, NULL, NULL);
+    const int64_t launches = emulated_launches() - before;
+    runner_close(&r);
+    free(path);
+    return launches;
+}
+#endif
+
+// Two norms, qkv, store, attention and its join, o, gate with up, down: what is rounded is rounded by who made it.
+static void a_layer_is_nine_launches(void **unused)
+{
+    (void)unused;
+#if defined(EMULATED_DEVICE)
+    for (int n = 1; n <= 4; n += 3)
+        assert_int_equal(launches_of(3, n) - launches_of(2, n), 9);
+#endif
+}
+
 // ---- what goes wrong
 
 static void what_does_not_fit_is_said_before_it_is_tried(void **unused)
@@ -248,6 +280,7 @@ int main(void)
         cmocka_unit_test(logits_are_the_cpus_but_for_rounding),
         cmocka_unit_test(a_row_has_its_bits_in_prompts_chains_and_trees),
         cmocka_unit_test_setup_teardown(texts_of_every_drafter_are_nones, pair_models_make, pair_models_remove),
+        cmocka_unit_test(a_layer_is_nine_launches),
         cmocka_unit_test(what_does_not_fit_is_said_before_it_is_tried),
         cmocka_unit_test(a_failure_on_the_device_is_said_at_the_next_sync),
     };

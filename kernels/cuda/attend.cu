@@ -113,6 +113,7 @@ static __device__ void exponents(float *score, int count, float *most, float *to
 template <enum type TYPE>
 static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct attend_call c, int tile)
 {
+    in_turn();
     DYNAMIC_SHARED(float, room);
     __shared__ int positions[QUERIES]; // (rows)
     __shared__ int seen[QUERIES];      // (rows) positions of the split
@@ -181,6 +182,7 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct atte
 // the planes alone.
 static __global__ void join_kernel(const struct attend_call c, const struct rounding left)
 {
+    in_turn();
     DYNAMIC_SHARED(float, by);       // (splits) a split's weight
     float *const of = by + c.splits; // (splits) its sum of exponents
     const int i = (int)blockIdx.x / c.heads, head = (int)blockIdx.x % c.heads, hd = c.head_dim;
@@ -246,11 +248,11 @@ static void attend_plain(struct cuda *c, struct attend_call call, const struct l
     const size_t bytes = plain_bytes(call.head_dim, tile);
     const dim3 grid((unsigned)call.row_blocks, (unsigned)(call.kv_heads * call.portions), (unsigned)call.splits);
     if (type == F32)
-        LAUNCH(plain_kernel<F32>, grid, THREADS, bytes, c->stream, call, tile);
+        QUEUE(c, plain_kernel<F32>, grid, THREADS, bytes, call, tile);
     else if (type == BF16)
-        LAUNCH(plain_kernel<BF16>, grid, THREADS, bytes, c->stream, call, tile);
+        QUEUE(c, plain_kernel<BF16>, grid, THREADS, bytes, call, tile);
     else
-        LAUNCH(plain_kernel<Q8_0>, grid, THREADS, bytes, c->stream, call, tile);
+        QUEUE(c, plain_kernel<Q8_0>, grid, THREADS, bytes, call, tile);
     cuda_launched(c, "attend");
 }
 
@@ -294,8 +296,8 @@ void cuda_attend(struct backend *b, struct tensor out, struct tensor q, struct t
     const bool planes =
         head_dim % WARP == 0 && out.width == round_width(out.width) && rounding_for(c, s->n, out.width, &left);
     if (call.splits > 1 || planes)
-        LAUNCH(join_kernel, (planes ? left.tiles * 8 : s->n) * call.heads, head_dim <= 64 ? 64 : 128,
-               2 * (size_t)call.splits * sizeof(float), c->stream, call, left);
+        QUEUE(c, join_kernel, (planes ? left.tiles * 8 : s->n) * call.heads, head_dim <= 64 ? 64 : 128,
+              2 * (size_t)call.splits * sizeof(float), call, left);
     cuda_launched(c, "attend");
     if (planes)
         rounding_is(c, out);

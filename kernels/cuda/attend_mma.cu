@@ -101,6 +101,7 @@ static __device__ inline void join_tiles(const struct attend_call &c, const stru
 template <int HD, int SIXTEENS>
 static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct attend_call c)
 {
+    in_turn();
     typedef mma_room<HD, SIXTEENS> room_type;
     DYNAMIC_SHARED(room_type, room);
     const int warp = (int)threadIdx.x / WARP;
@@ -167,7 +168,7 @@ template <int HD, int SIXTEENS> static void launch(struct cuda *c, const struct 
 {
     const size_t bytes = sizeof(mma_room<HD, SIXTEENS>);
     const dim3 grid((unsigned)call.row_blocks, (unsigned)(call.kv_heads * call.portions), (unsigned)call.splits);
-    LAUNCH((mma_kernel<HD, SIXTEENS>), grid, THREADS, bytes, c->stream, call);
+    QUEUE(c, (mma_kernel<HD, SIXTEENS>), grid, THREADS, bytes, call);
     cuda_launched(c, "attend");
 }
 

@@ -44,6 +44,7 @@ static __device__ uint64_t largest(uint64_t key, uint64_t *of_warp)
 // logits (rows, vocab); token, log_p (rows, k)
 static __global__ void best_kernel(const float *logits, int64_t vocab, int k, int32_t *token, float *log_p)
 {
+    in_turn();
     __shared__ uint64_t of_warp[WARPS];
     __shared__ double sums[WARPS];
     const float *x = logits + blockIdx.x * vocab;
@@ -91,8 +92,7 @@ void cuda_best(struct backend *b, struct tensor logits, int k, int32_t *token, f
     }
     int32_t *ids = (int32_t *)room;
     float *values = (float *)(room + n * sizeof(int32_t));
-    LAUNCH(best_kernel, (int)logits.rows, THREADS, 0, c->stream, (const float *)logits.data, logits.width, k, ids,
-           values);
+    QUEUE(c, best_kernel, (int)logits.rows, THREADS, 0, (const float *)logits.data, logits.width, k, ids, values);
     cuda_launched(c, "best");
     b->download(b, token, ids, n * sizeof(*token));
     b->download(b, log_p, values, n * sizeof(*log_p));

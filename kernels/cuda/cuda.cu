@@ -254,6 +254,7 @@ extern "C" struct backend *backend_cuda(int device, struct error *err)
     c->backend = table();
     c->device = device;
     c->processors = p.multiProcessorCount;
+    c->overlaps = p.major >= 9;
     e = cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
     for (int i = 0; i < MAX_STAMPS && e == cudaSuccess; i++)
         e = cudaEventCreate(&c->stamp[i]);

@@ -42,6 +42,7 @@ struct cuda {
     struct backend backend; // first
     int device, processors; // of the device: streaming multiprocessors
     cudaStream_t stream;
+    bool overlaps; // a kernel may begin before the one before it has ended: from compute capability 9.0 on
     cudaEvent_t stamp[MAX_STAMPS];
     bool failed; // something went wrong since the last sync()
     struct error err;
@@ -64,6 +65,30 @@ struct cuda {
 void cuda_note(struct cuda *c, cudaError_t e, const char *what);
 // After a launch. Whatever planes there were may be another's now.
 void cuda_launched(struct cuda *c, const char *what);
+// QUEUE(c, kernel, grid, block, bytes of dynamic shared memory, arguments): of kernels that wait for the one before
+// themselves (device.h).
+#if defined(EMULATED)
+#define QUEUE(c, kernel, grid, block, shared, ...) LAUNCH(kernel, grid, block, shared, (c)->stream, __VA_ARGS__)
+#else
+template <typename... parameters, typename... arguments>
+static inline void queue(struct cuda *c, void (*kernel)(parameters...), dim3 grid, dim3 block, size_t shared,
+                         const arguments &...a)
+{
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t l = {};
+    l.gridDim = grid;
+    l.blockDim = block;
+    l.dynamicSmemBytes = shared;
+    l.stream = c->stream;
+    l.attrs = &early;
+    l.numAttrs = c->overlaps ? 1 : 0;
+    cudaLaunchKernelEx(&l, kernel, a...); // cuda_launched() asks what became of it
+}
+#define QUEUE(c, kernel, grid, block, shared, ...) queue(c, kernel, dim3(grid), dim3(block), shared, __VA_ARGS__)
+#endif
+
 // At least so many bytes; NULL if there are none, and that is noted.
 void *cuda_room(struct cuda *c, struct space *s, size_t bytes, const char *what);
 // The layout with its arrays on the device: uploaded if it is another pass's than the last one's.

@@ -19,7 +19,8 @@
 #else
 #define DEVICE_SPACE cuda_device
 #include <cuda_fp16.h>
-// Kernel, grid, block, bytes of dynamic shared memory, stream, arguments.
+// Kernel, grid, block, bytes of dynamic shared memory, stream, arguments: begins when all that was queued before is done.
+// cuda.h has QUEUE, which lets it begin sooner.
 #define LAUNCH(kernel, grid, block, shared, stream, ...) kernel<<<(grid), (block), (shared), (stream)>>>(__VA_ARGS__)
 // The dynamic shared memory of a kernel, as an array of this type.
 #define DYNAMIC_SHARED(type, name) \
@@ -123,6 +124,32 @@ __device__ inline uint4 load_weights(const uint4 *at)
                  : "l"(at));
     return v;
 #endif
+}
+
+// Kernels that are queued with QUEUE begin while the one before is still at work: its last blocks leave processors idle, and
+// the first weights take a while to come. So before it reads or writes anything that another kernel writes, and be it only
+// to overwrite it, every such kernel waits until the one before is done and all it wrote can be seen; that one had waited
+// likewise, so everything before it is done, too. PTX ISA, griddepcontrol; CUDA programming guide, "programmatic dependent
+// launch".
+__device__ inline void let_next_begin()
+{
+#if !defined(EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+__device__ inline void wait_for_previous()
+{
+#if !defined(EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// The first statement of a kernel that has nothing to do beforehand.
+__device__ inline void in_turn()
+{
+    let_next_begin();
+    wait_for_previous();
 }
 
 // The compiler is to think x and memory anew here: what it would keep of them for the next columns is more than there

@@ -24,6 +24,7 @@ struct plain {
 template <enum type T, int C>
 static __global__ void __launch_bounds__(THREADS) plain_kernel(const __grid_constant__ struct plain p)
 {
+    in_turn();
     const int lane = threadIdx.x % WARP, first = blockIdx.x * C;
     const int64_t r = (int64_t)blockIdx.y * ROWS + threadIdx.x / WARP;
     if (r >= p.m)
@@ -54,10 +55,10 @@ template <enum type T> static void run(struct cuda *c, const struct plain &p)
     const dim3 one(1, (unsigned)blocks_for(p.m, ROWS)), many((unsigned)blocks_for(p.n, COLUMNS), one.y);
     if (p.n == 1) {
         auto *kernel = plain_kernel<T, 1>;
-        LAUNCH(kernel, one, THREADS, 0, c->stream, p);
+        QUEUE(c, kernel, one, THREADS, 0, p);
     } else {
         auto *kernel = plain_kernel<T, COLUMNS>;
-        LAUNCH(kernel, many, THREADS, 0, c->stream, p);
+        QUEUE(c, kernel, many, THREADS, 0, p);
     }
     cuda_launched(c, "matmul");
 }

@@ -13,6 +13,7 @@ enum { THREADS = 256 };
 // Angles as HF transformers computes them: position * frequency rounded to float, then its cosine and sine.
 static __global__ void angles_kernel(float *out, const int32_t *position, const float *frequency, int n, int half)
 {
+    in_turn();
     const int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     const int64_t i = at / half;
     const int d = (int)(at % half);
@@ -29,8 +30,8 @@ void cuda_angles(struct backend *b, struct tensor out, const struct layout *s, s
     const int half = (int)inverse_frequency.width;
     assert(out.rows == s->n && out.width == 2 * half && out.type == F32 && inverse_frequency.type == F32);
     const struct layout *d = cuda_see(c, s);
-    LAUNCH(angles_kernel, blocks_for((int64_t)s->n * half, THREADS), THREADS, 0, c->stream, (float *)out.data,
-           d->position, (const float *)inverse_frequency.data, s->n, half);
+    QUEUE(c, angles_kernel, blocks_for((int64_t)s->n * half, THREADS), THREADS, 0, (float *)out.data, d->position,
+          (const float *)inverse_frequency.data, s->n, half);
     cuda_launched(c, "angles");
 }
 
@@ -83,6 +84,7 @@ static __device__ void keep(const struct kept &to, int64_t row, int at, int widt
 // A block: some of a row's pairs of q, its keys, its values, each a whole number of warps.
 static __global__ void store_kernel(const struct store_call s)
 {
+    in_turn();
     const int64_t i = blockIdx.x;
     const float *angles = s.angles + i * s.head_dim;
     const int half = s.head_dim / 2, pairs = s.q_width / 2;
@@ -127,7 +129,7 @@ void cuda_store(struct backend *b, struct tensor q, struct tensor k, struct tens
     call.keys = { (const float *)k.data, (uint8_t *)keys.data, type_row_bytes(keys.type, k.width), keys.type };
     call.values = { (const float *)v.data, (uint8_t *)values.data, type_row_bytes(values.type, v.width), values.type };
     const int64_t threads = (q.width / 2 + WARP - 1) / WARP * WARP + 2 * ((k.width + WARP - 1) / WARP * WARP);
-    LAUNCH(store_kernel, dim3((unsigned)s->n, (unsigned)blocks_for(threads, THREADS)), THREADS, 0, c->stream, call);
+    QUEUE(c, store_kernel, dim3((unsigned)s->n, (unsigned)blocks_for(threads, THREADS)), THREADS, 0, call);
     cuda_launched(c, "store");
 }
 

@@ -12,6 +12,7 @@ enum { THREADS = 256 };
 // A number to a thread, zeros beyond the rows and the width.
 static __global__ void round_kernel(const struct rounding to, const float *x, int n, int64_t width, int64_t padded)
 {
+    in_turn();
     const int64_t row = blockIdx.y, k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (k / WARP * WARP < padded)
         round_number(to, row, k, row < n && k < width ? x[row * width + k] : 0);
@@ -19,6 +20,7 @@ static __global__ void round_kernel(const struct rounding to, const float *x, in
 
 static __global__ void round_floats_kernel(float *to, const float *x, int64_t n)
 {
+    in_turn();
     const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i < n)
         to[i] = bf16_to_float(float_to_bf16(x[i]));
@@ -91,7 +93,7 @@ bool round_input(struct cuda *c, struct tensor x, struct wanted w, struct inputs
             return false;
         const int64_t padded = round_width(x.width);
         const dim3 grid((unsigned)blocks_for(padded, THREADS), (unsigned)left.tiles * 8);
-        LAUNCH(round_kernel, grid, THREADS, 0, c->stream, left, (const float *)x.data, (int)x.rows, x.width, padded);
+        QUEUE(c, round_kernel, grid, THREADS, 0, left, (const float *)x.data, (int)x.rows, x.width, padded);
         cuda_launched(c, "rounding the input of products");
         rounding_is(c, x);
     }
@@ -102,7 +104,7 @@ bool round_input(struct cuda *c, struct tensor x, struct wanted w, struct inputs
         float *at = (float *)cuda_room(c, &c->floats, (size_t)n * sizeof(float), "the input of products");
         if (at == NULL)
             return false;
-        LAUNCH(round_floats_kernel, blocks_for(n, THREADS), THREADS, 0, c->stream, at, (const float *)x.data, n);
+        QUEUE(c, round_floats_kernel, blocks_for(n, THREADS), THREADS, 0, at, (const float *)x.data, n);
         to->floats = at;
     }
     return true;

@@ -16,6 +16,7 @@ static float *floats(struct tensor t)
 
 static __global__ void add_kernel(float *out, const float *x, int64_t n, int64_t width, bool one)
 {
+    in_turn();
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS)
         out[i] += x[one ? i % width : i];
 }
@@ -31,7 +32,7 @@ void cuda_add(struct backend *b, struct tensor out, struct tensor x)
     struct cuda *c = (struct cuda *)b;
     assert(out.width == x.width && (x.rows == out.rows || x.rows == 1) && out.type == F32 && x.type == F32);
     const int64_t n = out.rows * out.width;
-    LAUNCH(add_kernel, grid_for(c, n), THREADS, 0, c->stream, floats(out), floats(x), n, out.width, x.rows == 1);
+    QUEUE(c, add_kernel, grid_for(c, n), THREADS, 0, floats(out), floats(x), n, out.width, x.rows == 1);
     cuda_launched(c, "add");
 }
 
@@ -42,6 +43,7 @@ void cuda_add(struct backend *b, struct tensor out, struct tensor x)
 static __global__ void rmsnorm_kernel(float *out, const float *x, const float *w, int n, int64_t width, float eps,
                                       const struct rounding left, int64_t padded)
 {
+    in_turn();
     __shared__ float of_warp[THREADS / WARP];
     const float *row = x + blockIdx.x * width;
     const bool real = (int)blockIdx.x < n;
@@ -71,8 +73,8 @@ void cuda_rmsnorm(struct backend *b, struct tensor out, struct tensor x, struct 
     assert(out.width == x.width && out.rows == x.rows && w.rows == 1 && w.width == x.width && w.type == F32);
     struct rounding left;
     const bool planes = rounding_for(c, x.rows, x.width, &left);
-    LAUNCH(rmsnorm_kernel, planes ? left.tiles * 8 : (int)x.rows, THREADS, 0, c->stream, floats(out), floats(x),
-           floats(w), (int)x.rows, x.width, eps, left, planes ? round_width(x.width) : x.width);
+    QUEUE(c, rmsnorm_kernel, planes ? left.tiles * 8 : (int)x.rows, THREADS, 0, floats(out), floats(x), floats(w),
+          (int)x.rows, x.width, eps, left, planes ? round_width(x.width) : x.width);
     cuda_launched(c, "rmsnorm");
     if (planes)
         rounding_is(c, out);
@@ -82,6 +84,7 @@ void cuda_rmsnorm(struct backend *b, struct tensor out, struct tensor x, struct 
 
 static __global__ void swiglu_kernel(float *out, const float *gate, const float *up, int64_t n)
 {
+    in_turn();
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS) {
         const float g = silu(gate[i]);
         out[i] = up != nullptr ? g * up[i] : g;
@@ -94,7 +97,7 @@ void cuda_swiglu(struct backend *b, struct tensor out, struct tensor gate, struc
     assert(out.width == gate.width && out.rows == gate.rows);
     assert(up.data == NULL || (up.width == gate.width && up.rows == gate.rows));
     const int64_t n = out.rows * out.width;
-    LAUNCH(swiglu_kernel, grid_for(c, n), THREADS, 0, c->stream, floats(out), floats(gate), floats(up), n);
+    QUEUE(c, swiglu_kernel, grid_for(c, n), THREADS, 0, floats(out), floats(gate), floats(up), n);
     cuda_launched(c, "swiglu");
 }
 
@@ -104,6 +107,7 @@ void cuda_swiglu(struct backend *b, struct tensor out, struct tensor gate, struc
 static __global__ void columns_kernel(float *to, int64_t to_width, int to_column, const float *from, int64_t from_width,
                                       int from_column, int64_t width)
 {
+    in_turn();
     for (int64_t k = threadIdx.x; k < width; k += THREADS)
         to[blockIdx.x * to_width + to_column + k] = from[blockIdx.x * from_width + from_column + k];
 }
@@ -112,8 +116,7 @@ void cuda_place(struct backend *b, struct tensor out, int column, struct tensor 
 {
     struct cuda *c = (struct cuda *)b;
     assert(out.rows == x.rows && column + x.width <= out.width);
-    LAUNCH(columns_kernel, (int)x.rows, THREADS, 0, c->stream, floats(out), out.width, column, floats(x), x.width, 0,
-           x.width);
+    QUEUE(c, columns_kernel, (int)x.rows, THREADS, 0, floats(out), out.width, column, floats(x), x.width, 0, x.width);
     cuda_launched(c, "place");
 }
 
@@ -121,8 +124,8 @@ void cuda_cut(struct backend *b, struct tensor out, struct tensor x, int column)
 {
     struct cuda *c = (struct cuda *)b;
     assert(out.rows == x.rows && column + out.width <= x.width);
-    LAUNCH(columns_kernel, (int)out.rows, THREADS, 0, c->stream, floats(out), out.width, 0, floats(x), x.width, column,
-           out.width);
+    QUEUE(c, columns_kernel, (int)out.rows, THREADS, 0, floats(out), out.width, 0, floats(x), x.width, column,
+          out.width);
     cuda_launched(c, "cut");
 }
 
@@ -139,6 +142,7 @@ struct row_numbers row_numbers_of(const int32_t *row, int64_t n)
 template <typename unit>
 static __global__ void move_kernel(unit *x, int64_t units, int to, const __grid_constant__ struct row_numbers numbers)
 {
+    in_turn();
     const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     for (int i = 0; i < numbers.n && k < units; i++)
         x[(int64_t)(to + i) * units + k] = x[(int64_t)numbers.row[i] * units + k];
@@ -153,11 +157,11 @@ void cuda_move(struct backend *b, struct tensor x, int to, const int32_t *row, i
     for (int first = 0; first < n; first += ROW_NUMBERS) {
         const struct row_numbers numbers = row_numbers_of(row + first, n - first);
         if (bytes % 16 == 0)
-            LAUNCH(move_kernel<uint4>, blocks_for(bytes / 16, THREADS), THREADS, 0, c->stream, (uint4 *)x.data,
-                   bytes / 16, to + first, numbers);
+            QUEUE(c, move_kernel<uint4>, blocks_for(bytes / 16, THREADS), THREADS, 0, (uint4 *)x.data, bytes / 16,
+                  to + first, numbers);
         else
-            LAUNCH(move_kernel<uint16_t>, blocks_for(bytes / 2, THREADS), THREADS, 0, c->stream, (uint16_t *)x.data,
-                   bytes / 2, to + first, numbers);
+            QUEUE(c, move_kernel<uint16_t>, blocks_for(bytes / 2, THREADS), THREADS, 0, (uint16_t *)x.data, bytes / 2,
+                  to + first, numbers);
     }
     cuda_launched(c, "move");
 }

@@ -91,6 +91,7 @@ template <int FORM, int SCALING, int PLANES, int COLUMNS, int WEIGHTS>
 static __global__ void __launch_bounds__(THREADS, blocks_of(FORM, SCALING, PLANES, COLUMNS, WEIGHTS))
     skinny_kernel(const __grid_constant__ struct work<WEIGHTS> k)
 {
+    let_next_begin();
     using unit_ahead = struct ahead<FORM, SCALING>;
     constexpr int AHEAD = ahead_of(COLUMNS, WEIGHTS, PLANES), BLOCKS = form_unit(FORM) / GROUP;
     const int lane = threadIdx.x % WARP, slice = threadIdx.x / WARP;
@@ -109,6 +110,7 @@ static __global__ void __launch_bounds__(THREADS, blocks_of(FORM, SCALING, PLANE
                 fetch(&ring[i][v], part[v].w, from + slice + i * SLICES, lane);
     }
 
+    wait_for_previous(); // weights are nobody's output
     const uint4 *x = input.data + first * PLANES * WARP + lane;
     const float *sums = input.sums + first * 8 + lane % 4 * 2;
     const uint32_t minus = 0xC300C300 + (uint32_t)part->w.zero * 0x00010001; // -128 - zero
@@ -166,7 +168,7 @@ static void launch(struct cuda *c, const struct work<WEIGHTS> &k)
     // Blocks of the same weights are neighbours: the second one finds them in the cache.
     const dim3 grid((unsigned)(k.s.x.tiles / COLUMNS), (unsigned)tiles);
     auto *kernel = skinny_kernel<FORM, SCALING, PLANES, COLUMNS, WEIGHTS>;
-    LAUNCH(kernel, grid, THREADS, 0, c->stream, k);
+    QUEUE(c, kernel, grid, THREADS, 0, k);
 }
 
 template <int FORM, int SCALING, int PLANES> static void choose_columns(struct cuda *c, const struct work<2> &k)

@@ -17,6 +17,7 @@ struct rows_to_take {
 static __global__ void take_kernel(const __grid_constant__ struct rows_to_take t, const uint8_t *x, enum type type,
                                    int64_t row_bytes)
 {
+    in_turn();
     const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (k < t.width)
         t.out[blockIdx.y * t.width + k] = value_at(type, x + t.numbers.row[blockIdx.y] * row_bytes, k);
@@ -58,6 +59,7 @@ __device__ static float packed_value(const struct packed *p, int64_t r, int64_t 
 static __global__ void take_packed_kernel(const __grid_constant__ struct rows_to_take t,
                                           const __grid_constant__ struct packed p)
 {
+    in_turn();
     const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (k < t.width)
         t.out[blockIdx.y * t.width + k] = packed_value(&p, t.numbers.row[blockIdx.y], k);
@@ -77,10 +79,10 @@ void cuda_take(struct backend *b, struct tensor out, struct tensor x, const int3
         t.numbers = row_numbers_of(row + first, out.rows - first);
         const dim3 grid((unsigned)blocks_for(out.width, THREADS), (unsigned)t.numbers.n);
         if (p == NULL || p->form == FORM_RAW)
-            LAUNCH(take_kernel, grid, THREADS, 0, c->stream, t, (const uint8_t *)x.data, x.type,
-                   (int64_t)type_row_bytes(x.type, x.width));
+            QUEUE(c, take_kernel, grid, THREADS, 0, t, (const uint8_t *)x.data, x.type,
+                  (int64_t)type_row_bytes(x.type, x.width));
         else
-            LAUNCH(take_packed_kernel, grid, THREADS, 0, c->stream, t, *p);
+            QUEUE(c, take_packed_kernel, grid, THREADS, 0, t, *p);
     }
     cuda_launched(c, "take");
 }
