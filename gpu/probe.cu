@@ -60,6 +60,14 @@ static __global__ void empty_kernel()
 {
 }
 
+static __global__ void waiting_kernel() // as those of kernels/cuda do
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 static cudaStream_t stream;
 static cudaEvent_t from_event, to_event;
 
@@ -79,16 +87,41 @@ template <typename work> static double median_seconds(work run)
     return ms[RUNS / 2] * 1e-3;
 }
 
-static double seconds_of_a_node(void)
+static void queue_empty(void)
+{
+    for (int i = 0; i < NODES; i++)
+        empty_kernel<<<1, 32, 0, stream>>>();
+}
+
+static void queue_waiting(void)
+{
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t l = {};
+    l.gridDim = dim3(1);
+    l.blockDim = dim3(32);
+    l.stream = stream;
+    l.attrs = &early;
+    l.numAttrs = 1;
+    for (int i = 0; i < NODES; i++)
+        must(cudaLaunchKernelEx(&l, waiting_kernel), "a launch");
+}
+
+static double seconds_in_a_graph(void (*queue)(void))
 {
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "a graph");
-    for (int i = 0; i < NODES; i++)
-        empty_kernel<<<1, 32, 0, stream>>>();
+    queue();
     must(cudaStreamEndCapture(stream, &graph), "a graph");
     must(cudaGraphInstantiate(&exec, graph, 0), "a graph");
-    return median_seconds([&] { cudaGraphLaunch(exec, stream); }) / NODES;
+    return median_seconds([&] { must(cudaGraphLaunch(exec, stream), "a graph"); }) / NODES;
+}
+
+static void print_seconds(const char *what, double seconds)
+{
+    printf("{\"engine\": \"probe\", \"what\": \"%s\", \"seconds\": %.4g}\n", what, seconds);
 }
 
 int main(void)
@@ -124,6 +157,12 @@ int main(void)
         "{\"engine\": \"probe\", \"what\": \"bandwidth\", \"device\": \"%s\", \"processors\": %d, \"l2\": %d, \"copy\": %.6g, "
         "\"read\": %.6g, \"bytes\": %zu}\n",
         device.name, device.multiProcessorCount, device.l2CacheSize, copy, read, bytes);
-    printf("{\"engine\": \"probe\", \"what\": \"empty kernel of a graph\", \"seconds\": %.4g}\n", seconds_of_a_node());
+    fflush(stdout);
+    print_seconds("empty kernel", median_seconds(queue_empty) / NODES);
+    print_seconds("empty kernel of a graph", seconds_in_a_graph(queue_empty));
+    if (device.major >= 9) {
+        print_seconds("empty kernel that begins early", median_seconds(queue_waiting) / NODES);
+        print_seconds("empty kernel of a graph that begins early", seconds_in_a_graph(queue_waiting));
+    }
     return 0;
 }
