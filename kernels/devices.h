@@ -13,7 +13,9 @@ struct devices *devices_create(int threads, struct backend *(*wrap)(struct backe
 // Destroys their backends: models and caches on them must be gone. NULL is fine.
 void devices_destroy(struct devices *d);
 
-// "cpu" (NULL is, too), "cuda" (which is cuda:0) or "cuda:1", "cuda:2", ..
+// "cpu" (NULL is, too), "cuda" (which is cuda:0) or "cuda:1", "cuda:2", ..; "cublas" and "cublas:1", ..: the same GPUs, with
+// products by cuBLAS, to compare with: another backend, which may be open beside the first.
+#define DEVICE_NAMES "cpu, cuda, cuda:N, cublas or cublas:N"
 bool device_name_is_valid(const char *name);
 // Borrowed until devices_destroy; the same backend whenever the same device is meant. NULL: err says why there is none.
 struct backend *devices_get(struct devices *d, const char *name, struct error *err);

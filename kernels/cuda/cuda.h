@@ -22,6 +22,8 @@ struct space { // memory of the device's that grows and is kept; what was in it 
     size_t bytes;
 };
 
+struct blas; // blas.cu
+
 struct cuda {
     struct backend backend; // first
     int device, processors; // of the device: streaming multiprocessors
@@ -29,8 +31,9 @@ struct cuda {
     cudaEvent_t stamp[MAX_STAMPS];
     bool failed; // something went wrong since the last sync()
     struct error err;
-    char description[160];
-    void *host; // where a pass's layout is put together before it is uploaded
+    char description[240];
+    struct blas *blas; // NULL: products are our own
+    void *host;        // where a pass's layout is put together before it is uploaded
     size_t host_bytes;
     struct space layout;  // the pass's, as uploaded
     uint64_t pass;        // which pass that is; 0: none
