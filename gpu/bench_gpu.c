@@ -2,14 +2,14 @@
 //
 //     bench_gpu kernels|passes [DEVICES [little]]      DEVICES: cuda,cublas; little: shapes for a try on the CPU
 //
-// Prints a line of JSON for each measurement (gpu/bench says what is in it). Weights are random numbers of the right type and
-// shape; every matrix has memory of its own, and kernels go round through more of them than a cache holds. Times are the
-// device's own (backend.stamp), medians. Passes are models/block.c's, as in every run; of Qwen3 the norms of q and k, which
-// read nothing, are left out.
+// Prints a line of JSON for each measurement (gpu/bench says what is in it). Weights are random numbers of the right
+// type and shape; every matrix has memory of its own, and kernels go round through more of them than a cache holds.
+// Times are the device's own (backend.stamp), medians. Passes are models/block.c's, as in every run; of Qwen3 the norms
+// of q and k, which read nothing, are left out.
 //
-// Each device is an engine: "cublas" is this program with products by cuBLAS, of bf16 weights alone. Kernels take turns, so
-// that all see the same clocks; of passes one engine is measured after the other, model by model. An engine that fails is
-// left out from there on, and the exit status is 1.
+// Each device is an engine: "cublas" is this program with products by cuBLAS, of bf16 weights alone. Kernels take
+// turns, so that all see the same clocks; of passes one engine is measured after the other, model by model. An engine
+// that fails is left out from there on, and the exit status is 1.
 #include "gpu/bench_gpu.h"
 
 #include <stdio.h>

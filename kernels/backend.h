@@ -5,8 +5,8 @@
 // pass free of error handling. Shapes are checked by assert() in every backend.
 //
 // The arithmetic for one output of one row never depends on what else is in the pass: not on n, not on the other
-// rows, not on threads. tests/test_kernels.c holds every backend to that, bit by bit, but the one that says it `varies`:
-// whose products are a library's.
+// rows, not on threads. tests/test_kernels.c holds every backend to that, bit by bit, but the one that says it
+// `varies`: its products are a library's.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

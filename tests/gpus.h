@@ -1,5 +1,5 @@
-// gpus.h - the devices, besides the CPU, that tests can run on here: the emulated GPU, and a real one, each with our own
-// products and with a library's.
+// gpus.h - the devices, besides the CPU, that tests can run on here: the emulated GPU, and a real one, each with our
+// own products and with a library's.
 #pragma once
 #include <stdbool.h>
 

@@ -1,14 +1,14 @@
 // blas.cu - products by cuBLAS: what our own are to be measured against, a float32 reference on the GPU, and arithmetic
 // that is not the same for every n, for whoever wants to see what that does to texts.
 //
-// All products go through cublasGemmEx, whatever n is; it chooses a kernel by shape, through cublasLt inside. So a row's
-// bits depend on how many rows are beside it (backend.varies). cuBLAS and cublasLt are 600 MB together: they are loaded
-// when such a device is opened, not linked.
+// All products go through cublasGemmEx, whatever n is; it chooses a kernel by shape, through cublasLt inside. So a
+// row's bits depend on how many rows are beside it (backend.varies). cuBLAS and cublasLt are 600 MB together: they are
+// loaded when such a device is opened, not linked.
 //
-// Weights lie as in the checkpoint (FORM_RAW). bf16 with bf16 activations: bf16 by bf16, summed in float. Everything else
-// is float by float, without TF32: cuBLAS has no product of f32 by 16-bit numbers, so f16 weights, and bf16 weights under
-// f32 activations, are made f32 when they are prepared: exactly, in twice the memory. (f16 by f16 would round the input to
-// f16, which is none of `activations`.)
+// Weights lie as in the checkpoint (FORM_RAW). bf16 with bf16 activations: bf16 by bf16, summed in float. Everything
+// else is float by float, without TF32: cuBLAS has no product of f32 by 16-bit numbers, so f16 weights, and bf16
+// weights under f32 activations, are made f32 when they are prepared: exactly, in twice the memory. (f16 by f16 would
+// round the input to f16, which is none of `activations`.)
 #include "kernels/cuda/blas.h"
 
 #include <dlfcn.h>
@@ -197,8 +197,8 @@ static bool round_for(struct cuda *c, struct tensor x, const struct product *p, 
     return true;
 }
 
-// Rows one behind the other are columns to cuBLAS, and a matrix its transpose. out (n, m) = x (n, k) w (m, k)^T is to it
-// out' (m, n) = w (m, k) x' (k, n), where it sees w as w' (k, m), hence transposed; a column of w' and of x' has k
+// Rows one behind the other are columns to cuBLAS, and a matrix its transpose. out (n, m) = x (n, k) w (m, k)^T is to
+// it out' (m, n) = w (m, k) x' (k, n), where it sees w as w' (k, m), hence transposed; a column of w' and of x' has k
 // numbers, one of out' has m.
 static void one_product(struct cuda *c, struct tensor x, const struct input *in, const struct product *q)
 {

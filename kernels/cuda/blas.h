@@ -6,8 +6,8 @@
 namespace DEVICE_SPACE
 {
 
-// Loads cuBLAS and turns c into such a backend, which is otherwise complete. false: err says what is missing; nothing is
-// left behind, and c is as it was.
+// Loads cuBLAS and turns c into such a backend, which is otherwise complete. false: err says what is missing; nothing
+// is left behind, and c is as it was.
 bool blas_open(struct cuda *c, struct error *err);
 void blas_close(struct cuda *c); // before its stream; nothing to do where there is none
 

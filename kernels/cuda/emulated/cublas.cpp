@@ -1,5 +1,5 @@
-// cublas.cpp - a stand-in for the few functions of cuBLAS that blas.cu calls: plain loops in float, with the semantics that
-// cuBLAS's manual gives them: matrices are columns one behind the other, so many numbers apart, transposed or not.
+// cublas.cpp - a stand-in for the few functions of cuBLAS that blas.cu calls: plain loops in float, with the semantics
+// that cuBLAS's manual gives them: matrices are columns one behind the other, so many numbers apart, transposed or not.
 //
 // Of cuBLAS it has the one property that everything above must live with, too: sums are taken in another order where n
 // is more than one, so a row does not have the same bits in every pass.
