@@ -295,7 +295,7 @@ static const struct option small_options[] = {
     { "cache", OPTION_CHOICE, offsetof(struct small_options, cache), "preset",
       "element type of its keys and values", 0, 0, KV_CHOICES },
     { "device", OPTION_TEXT, offsetof(struct small_options, device), "",
-      "where it runs: cpu, cuda or cuda:1; preset: where the target does", 0, 0, NULL },
+      "where it runs: " DEVICE_NAMES "; preset: where the target does", 0, 0, NULL },
     { 0 },
 };
 // clang-format on

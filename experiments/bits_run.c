@@ -200,6 +200,10 @@ static void print(const struct bits *b)
         fprintf(to, "  The first: text %lld, place %d, logits off by %.3g, the first two %.3g apart: a %s\n",
                 (long long)c->first.sequence, c->first.place, c->first.moved, c->first.apart,
                 c->first.bug ? "bug" : "tie");
+    if (b->c.opened->target.backend->varies)
+        fprintf(to,
+                "  (Device %s: a row's bits depend on what is beside it in the pass; equal ones are not promised.)\n",
+                e->device);
     fprintf(to, "  Verdict: %s.\n", same_names[compared_same(c)]);
     fflush(to);
 }

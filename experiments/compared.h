@@ -7,7 +7,8 @@
 // On SmolLM2-135M (Q4_1, 199 places) other instructions for the same sums move rows by at most 3e-5 of their spread
 // with f32 activations, by 0.46 with int8; rounding the cache to bf16 by 0.05, or 0.15 with bf16 activations. One wrong
 // token in the cache moves them by 0.21 in the median, a lost row by 0.14. Hence: with f32 a bug is told from rounding, with
-// bf16 and int8 a coarse one is. Any difference is one more than this engine's CPU backend makes.
+// bf16 and int8 a coarse one is. Any difference is one more than this engine's backends make, but for
+// those that say so (backend.varies).
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -139,7 +139,7 @@ static bool read_device(const struct settings *s, char **to, struct error *err)
     if (!read_text(s, "target", "device", "cpu", to, err))
         return false;
     return device_name_is_valid(*to) ||
-           settings_fail(err, settings_get(s, "device"), "device: expected cpu, cuda or cuda:1, found \"%s\"", *to);
+           settings_fail(err, settings_get(s, "device"), "device: expected " DEVICE_NAMES ", found \"%s\"", *to);
 }
 
 static bool read_target(struct experiment *e, struct error *err)

@@ -5,7 +5,8 @@
 // pass free of error handling. Shapes are checked by assert() in every backend.
 //
 // The arithmetic for one output of one row never depends on what else is in the pass: not on n, not on the other
-// rows, not on threads. tests/test_kernels.c holds every backend to that, bit by bit.
+// rows, not on threads. tests/test_kernels.c holds every backend to that, bit by bit, but the one that says it
+// `varies`: its products are a library's.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,7 +39,8 @@ struct product {
 enum { MAX_PRODUCTS = 4, MAX_STAMPS = 8 };
 
 struct backend {
-    const char *name; // "cpu", "cuda"
+    const char *name; // "cpu", "cuda", "cublas"
+    bool varies;      // bits of a row depend on what is beside it in the pass
     uint64_t passes;  // so many were numbered: layout.pass
 
     void *(*alloc)(struct backend *b, size_t bytes); // NULL: no room
@@ -118,3 +120,5 @@ struct backend *backend_cpu(int threads, struct error *err); // threads 0: one f
 // The same with one instruction set, for tests and benchmarks: "plain", "avx2", "avx512"; NULL: the best there is.
 struct backend *backend_cpu_with(int threads, const char *isa, struct error *err);
 struct backend *backend_cuda(int device, struct error *err); // fails in builds without CUDA
+// The same, but products are cuBLAS's, of weights in floats alone: to compare with. It varies.
+struct backend *backend_cublas(int device, struct error *err);

@@ -12,7 +12,7 @@ enum { MAX_GPUS = 16 };
 struct devices {
     int threads;
     struct backend *(*wrap)(struct backend *b); // NULL: nothing
-    struct backend *cpu, *gpu[MAX_GPUS];
+    struct backend *cpu, *gpu[MAX_GPUS], *by_cublas[MAX_GPUS];
 };
 
 struct devices *devices_create(int threads, struct backend *(*wrap)(struct backend *b))
@@ -23,47 +23,74 @@ struct devices *devices_create(int threads, struct backend *(*wrap)(struct backe
     return d;
 }
 
+static void close_one(struct backend *b)
+{
+    if (b != NULL)
+        b->destroy(b);
+}
+
 void devices_destroy(struct devices *d)
 {
     if (d == NULL)
         return;
-    for (int i = 0; i < MAX_GPUS; i++)
-        if (d->gpu[i] != NULL)
-            d->gpu[i]->destroy(d->gpu[i]);
-    if (d->cpu != NULL)
-        d->cpu->destroy(d->cpu);
+    for (int i = 0; i < MAX_GPUS; i++) {
+        close_one(d->gpu[i]);
+        close_one(d->by_cublas[i]);
+    }
+    close_one(d->cpu);
     free(d);
 }
 
-// The number of the GPU; -1: the CPU; -2: no name of a device.
-static int number_of(const char *name)
+struct place {
+    enum { NOWHERE, ON_CPU, ON_GPU, BY_CUBLAS } kind;
+    int number; // the GPU's
+};
+
+// What "cuda" and "cuda:1" say behind "cuda"; -1: nothing that is a GPU's number.
+static int number_of(const char *rest)
 {
-    if (name == NULL || strcmp(name, "cpu") == 0)
-        return -1;
-    if (strcmp(name, "cuda") == 0)
+    if (*rest == '\0')
         return 0;
-    if (strncmp(name, "cuda:", 5) != 0 || name[5] < '0' || name[5] > '9')
-        return -2;
+    if (rest[0] != ':' || rest[1] < '0' || rest[1] > '9')
+        return -1;
     char *end;
-    const long n = strtol(name + 5, &end, 10);
-    return *end == '\0' && n < MAX_GPUS ? (int)n : -2;
+    const long n = strtol(rest + 1, &end, 10);
+    return *end == '\0' && n < MAX_GPUS ? (int)n : -1;
+}
+
+static struct place place_of(const char *name)
+{
+    struct place at = { ON_CPU, 0 };
+    if (name == NULL || strcmp(name, "cpu") == 0)
+        return at;
+    if (strncmp(name, "cuda", 4) == 0)
+        at = (struct place){ ON_GPU, number_of(name + 4) };
+    else if (strncmp(name, "cublas", 6) == 0)
+        at = (struct place){ BY_CUBLAS, number_of(name + 6) };
+    else
+        at.number = -1;
+    return at.number < 0 ? (struct place){ NOWHERE, 0 } : at;
 }
 
 bool device_name_is_valid(const char *name)
 {
-    return number_of(name) != -2;
+    return place_of(name).kind != NOWHERE;
 }
 
 struct backend *devices_get(struct devices *d, const char *name, struct error *err)
 {
-    const int n = number_of(name);
-    if (n == -2) {
-        fail(err, "device: expected cpu, cuda or cuda:0 to cuda:%d, found \"%s\"", MAX_GPUS - 1, name);
+    const struct place at = place_of(name);
+    if (at.kind == NOWHERE) {
+        fail(err, "device: expected " DEVICE_NAMES " (N up to %d), found \"%s\"", MAX_GPUS - 1, name);
         return NULL;
     }
-    struct backend **at = n < 0 ? &d->cpu : &d->gpu[n];
-    if (*at != NULL)
-        return *at;
-    struct backend *b = n < 0 ? backend_cpu(d->threads, err) : backend_cuda(n, err);
-    return *at = b != NULL && d->wrap != NULL ? d->wrap(b) : b;
+    struct backend **to = at.kind == ON_CPU   ? &d->cpu
+                          : at.kind == ON_GPU ? &d->gpu[at.number]
+                                              : &d->by_cublas[at.number];
+    if (*to != NULL)
+        return *to;
+    struct backend *b = at.kind == ON_CPU   ? backend_cpu(d->threads, err)
+                        : at.kind == ON_GPU ? backend_cuda(at.number, err)
+                                            : backend_cublas(at.number, err);
+    return *to = b != NULL && d->wrap != NULL ? d->wrap(b) : b;
 }

@@ -343,6 +343,7 @@ struct backend *backend_timed(struct backend *inner)
     struct timed *t = xcalloc(1, sizeof(*t));
     t->backend = table;
     t->backend.name = inner->name;
+    t->backend.varies = inner->varies;
     t->backend.packed_layout = inner->packed_layout;
     t->inner = inner;
     return &t->backend;

@@ -154,6 +154,7 @@ CREATE VIEW texts AS
 -- Each sequence against the one of `none` it is paired with: is the text the same, token by token? first_difference: the
 -- first position (from 0) at which they part; where one begins with the whole of the other, the length of the shorter.
 -- At temperature 0, and with the rule `match` at any, a lossless run must be equal everywhere; else texts are other samples.
+-- On a device `cublas`, whose bits depend on the pass (run.machine says so), it may part from none's where two tokens tie.
 -- Turns after one that differs were asked with another history. same_rule: that run of `none` had the same rule.
 SELECT p.run, q.id AS sequence, q.prompt, q.prompt_id, q.turn, q.repeat, n.id AS none, m.rule = r.rule AS same_rule,
        q.tokens = n.tokens AS equal,

@@ -295,6 +295,7 @@ struct backend *backend_far(struct backend *inner)
     struct far *f = xcalloc(1, sizeof(*f));
     f->backend = table;
     f->backend.name = inner->name;
+    f->backend.varies = inner->varies;
     f->inner = inner;
     return &f->backend;
 }

@@ -11,6 +11,11 @@ static struct backend *open_emulated(struct error *err)
 {
     return backend_emulated(0, err);
 }
+
+static struct backend *open_emulated_cublas(struct error *err)
+{
+    return backend_emulated_cublas(0, err);
+}
 #endif
 
 static struct backend *open_cuda(struct error *err)
@@ -18,19 +23,32 @@ static struct backend *open_cuda(struct error *err)
     return backend_cuda(0, err);
 }
 
+static struct backend *open_cublas(struct error *err)
+{
+    return backend_cublas(0, err);
+}
+
 int gpus_here(struct gpu_here to[MAX_GPUS_HERE])
 {
-    int n = 0;
-    struct error err;
+    static const struct gpu_here all[] = {
 #if defined(EMULATED_DEVICE)
-    to[n++] = (struct gpu_here){ "emulated", open_emulated };
+        { .name = "emulated", .open = open_emulated, .emulated = true },
+        { .name = "emulated-cublas", .open = open_emulated_cublas, .emulated = true },
 #endif
-    struct backend *b = backend_cuda(0, &err);
-    if (b == NULL) {
-        printf("not on this machine: %s\n", err.text);
-        return n;
+        { .name = "cuda", .open = open_cuda },
+        { .name = "cublas", .open = open_cublas },
+    };
+    int n = 0;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        struct error err;
+        struct backend *b = all[i].open(&err);
+        if (b == NULL) {
+            printf("not on this machine: %s\n", err.text);
+            continue;
+        }
+        to[n] = all[i];
+        to[n++].varies = b->varies;
+        b->destroy(b);
     }
-    b->destroy(b);
-    to[n++] = (struct gpu_here){ "cuda", open_cuda };
     return n;
 }

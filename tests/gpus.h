@@ -1,12 +1,16 @@
-// gpus.h - the devices, besides the CPU, that tests can run on here: the emulated GPU, and a real one.
+// gpus.h - the devices, besides the CPU, that tests can run on here: the emulated GPU, and a real one, each with our
+// own products and with a library's.
 #pragma once
+#include <stdbool.h>
 
 struct backend;
 struct error;
 
-enum { MAX_GPUS_HERE = 2 };
+enum { MAX_GPUS_HERE = 4 };
 struct gpu_here {
-    const char *name; // "emulated", "cuda"
+    const char *name; // "emulated", "emulated-cublas", "cuda", "cublas"
     struct backend *(*open)(struct error *err);
+    bool emulated; // hence slow, and in the host's memory
+    bool varies;   // as backend.varies: nothing for tests of bits
 };
 int gpus_here(struct gpu_here to[MAX_GPUS_HERE]); // how many; says on stdout what is not on this machine

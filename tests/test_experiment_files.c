@@ -150,7 +150,7 @@ static void bad_experiments_are_refused_with_line_and_column(void **state)
         { "name: x\ntarget: target.gguf\nprompts: {file: p.jsonl}\n",
           "x.yaml:2:9: target: expected a mapping (model, device, activations, cache), found target.gguf" },
         { "name: x\ntarget: {model: target.gguf, device: abacus}\nprompts: {file: p.jsonl}\n",
-          "x.yaml:2:38: device: expected cpu, cuda or cuda:1, found \"abacus\"" },
+          "x.yaml:2:38: device: expected cpu, cuda, cuda:N, cublas or cublas:N, found \"abacus\"" },
         { "name: x\ntarget: {model: target.gguf, activations: f8}\nprompts: {file: p.jsonl}\n",
           "x.yaml:2:43: activations: expected one of preset, f32, bf16, int8, found \"f8\"" },
         { "name: x\ntarget: {model: target.gguf, cache: q4_0}\nprompts: {file: p.jsonl}\n",

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cuda/blas.h"
+
 namespace DEVICE_SPACE
 {
 
@@ -170,6 +172,7 @@ static enum activations cuda_rounds_to(struct backend *b, enum activations wante
 static void cuda_destroy(struct backend *b)
 {
     struct cuda *c = (struct cuda *)b;
+    blas_close(c);
     struct space *const all[] = { &c->layout, &c->rounded[0], &c->rounded[1], &c->floats,
                                   &c->gate,   &c->partial,    &c->best };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
@@ -218,35 +221,28 @@ static struct backend table(void)
     return b;
 }
 
-static struct backend *fail_on(int device, cudaError_t e, const char *what, struct error *err)
+static struct cuda *fail_on(const char *name, int device, cudaError_t e, const char *what, struct error *err)
 {
-    fail(err, "device cuda:%d: %s: %s (%s)", device, what, cudaGetErrorString(e), cudaGetErrorName(e));
+    fail(err, "device %s:%d: %s: %s (%s)", name, device, what, cudaGetErrorString(e), cudaGetErrorName(e));
     return NULL;
 }
 
-} // namespace DEVICE_SPACE
-
-using namespace DEVICE_SPACE;
-
-#if defined(EMULATED)
-#define backend_cuda backend_emulated
-#endif
-
-extern "C" struct backend *backend_cuda(int device, struct error *err)
+// name: what it was asked for as.
+static struct cuda *open_device(const char *name, int device, struct error *err)
 {
     int devices = 0;
     cudaError_t e = cudaGetDeviceCount(&devices);
     if (e != cudaSuccess)
-        return fail_on(device, e, "there is no GPU that can be used", err);
+        return fail_on(name, device, e, "there is no GPU that can be used", err);
     if (device < 0 || device >= devices) {
-        fail(err, "device cuda:%d: expected one of the %d here, from cuda:0 on", device, devices);
+        fail(err, "device %s:%d: expected one of the %d here, from %s:0 on", name, device, devices, name);
         return NULL;
     }
     cudaDeviceProp p;
     if ((e = cudaSetDevice(device)) != cudaSuccess || (e = cudaGetDeviceProperties(&p, device)) != cudaSuccess)
-        return fail_on(device, e, "it cannot be used", err);
+        return fail_on(name, device, e, "it cannot be used", err);
     if (p.major < 8) {
-        fail(err, "device cuda:%d: %s has compute capability %d.%d; expected 8.0 or later", device, p.name, p.major,
+        fail(err, "device %s:%d: %s has compute capability %d.%d; expected 8.0 or later", name, device, p.name, p.major,
              p.minor);
         return NULL;
     }
@@ -260,10 +256,34 @@ extern "C" struct backend *backend_cuda(int device, struct error *err)
         e = cudaEventCreate(&c->stamp[i]);
     if (e != cudaSuccess) {
         cuda_destroy(&c->backend);
-        return fail_on(device, e, "no stream, or no events on it", err);
+        return fail_on(name, device, e, "no stream, or no events on it", err);
     }
     attend_grant(c);
     snprintf(c->description, sizeof(c->description), "%.80s (cuda:%d), compute capability %d.%d, %d multiprocessors",
              p.name, device, p.major, p.minor, p.multiProcessorCount);
-    return &c->backend;
+    return c;
+}
+
+} // namespace DEVICE_SPACE
+
+using namespace DEVICE_SPACE;
+
+#if defined(EMULATED)
+#define backend_cuda backend_emulated
+#define backend_cublas backend_emulated_cublas
+#endif
+
+extern "C" struct backend *backend_cuda(int device, struct error *err)
+{
+    struct cuda *c = open_device("cuda", device, err);
+    return c != NULL ? &c->backend : NULL;
+}
+
+extern "C" struct backend *backend_cublas(int device, struct error *err)
+{
+    struct cuda *c = open_device("cublas", device, err);
+    if (c == NULL || blas_open(c, err))
+        return c != NULL ? &c->backend : NULL;
+    cuda_destroy(&c->backend);
+    return NULL;
 }

@@ -38,6 +38,8 @@ struct made {      // the planes that there are
     int turn; // which room they are in
 };
 
+struct blas; // blas.cu
+
 struct cuda {
     struct backend backend; // first
     int device, processors; // of the device: streaming multiprocessors
@@ -46,8 +48,9 @@ struct cuda {
     cudaEvent_t stamp[MAX_STAMPS];
     bool failed; // something went wrong since the last sync()
     struct error err;
-    char description[160];
-    void *host; // where a pass's layout is put together before it is uploaded
+    char description[240];
+    struct blas *blas; // NULL: products are our own
+    void *host;        // where a pass's layout is put together before it is uploaded
     size_t host_bytes;
     struct space layout;      // the pass's, as uploaded
     uint64_t pass;            // which pass that is; 0: none

@@ -199,7 +199,7 @@ struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations 
     }
     p.type = w.type;
     p.activations = a;
-    p.form = form_of(w.type);
+    p.form = c->blas != NULL ? FORM_RAW : form_of(w.type);
     p.scaling = scaling_of(w.type);
     p.rows = w.rows;
     p.k = w.width;

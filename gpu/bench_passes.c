@@ -1,0 +1,183 @@
+// bench_passes.c - passes of a whole model's shape, from states in place of tokens and over a prefix of random numbers.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "gpu/bench_gpu.h"
+#include "kernels/backend.h"
+#include "kernels/room.h"
+#include "models/block.h"
+#include "models/kv_cache.h"
+
+enum { MOST_LAYERS = 64, STRETCH = 512, N_CONTEXTS = 3 };
+static const int contexts[N_CONTEXTS] = { 1024, 8192, 32768 };
+
+struct network {
+    struct engine *e;
+    struct backend *b; // its
+    struct model_shape shape;
+    struct block block[MOST_LAYERS];
+    struct tensor norm, head, x, last, logits;
+    struct scratch scratch;
+    size_t bytes; // of weights that a pass reads
+};
+
+static struct tensor counted(struct network *n, const struct stock *s, int64_t m, int64_t k)
+{
+    n->bytes += tensor_bytes(tensor_of(NULL, s->type, m, k));
+    return matrix(n->e, s, m, k);
+}
+
+static struct tensor ones(struct backend *b, int64_t width)
+{
+    const struct tensor t = rows_on(b, 1, width);
+    float *numbers = xmalloc((size_t)width * sizeof(*numbers));
+    for (int64_t i = 0; i < width; i++)
+        numbers[i] = 1;
+    b->upload(b, t.data, numbers, (size_t)width * sizeof(*numbers));
+    free(numbers);
+    return t;
+}
+
+static void build(struct network *n, struct engine *e, const struct model_shape *s, enum type type)
+{
+    struct backend *b = e->b;
+    const struct stock stock = stock_of(type, s);
+    const int64_t heads = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim;
+    *n = (struct network){ .e = e, .b = b, .shape = *s };
+    n->shape.norm_eps = 1e-5f;
+    for (int l = 0; l < s->layers; l++)
+        n->block[l] = (struct block){ .input_norm = ones(b, s->width),
+                                      .ffn_norm = ones(b, s->width),
+                                      .q = counted(n, &stock, heads, s->width),
+                                      .k = counted(n, &stock, kv, s->width),
+                                      .v = counted(n, &stock, kv, s->width),
+                                      .o = counted(n, &stock, s->width, heads),
+                                      .gate = counted(n, &stock, s->hidden, s->width),
+                                      .up = counted(n, &stock, s->hidden, s->width),
+                                      .down = counted(n, &stock, s->width, s->hidden) };
+    n->norm = ones(b, s->width);
+    n->head = counted(n, &stock, s->vocab, s->width);
+    free(stock.blocks);
+    n->shape.inverse_frequency = ones(b, s->head_dim / 2);
+    n->x = rows_on(b, MOST_ROWS, s->width);
+    n->last = rows_on(b, MOST_ROWS, s->width);
+    n->logits = rows_on(b, MOST_ROWS, s->vocab);
+    scratch_create(&n->scratch, b, &n->shape, MOST_ROWS);
+}
+
+static void pull_down(struct network *n)
+{
+    struct backend *b = n->b;
+    for (int l = 0; l < n->shape.layers; l++) {
+        const struct block *w = &n->block[l];
+        const struct tensor all[] = { w->q, w->k, w->v, w->o, w->gate, w->up, w->down };
+        for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+            b->unprepare(b, all[i]);
+        b->release(b, w->input_norm.data);
+        b->release(b, w->ffn_norm.data);
+    }
+    b->unprepare(b, n->head);
+    const struct tensor all[] = { n->norm, n->shape.inverse_frequency, n->x, n->last, n->logits };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        b->release(b, all[i].data);
+    scratch_destroy(&n->scratch, b);
+}
+
+// The pass of models/model.c, from states in place of tokens.
+static void forward(struct network *n, struct kv_cache *c, int count)
+{
+    struct backend *b = n->b;
+    int32_t token[MOST_ROWS] = { 0 }, slot[MOST_ROWS] = { 0 }, parent[MOST_ROWS];
+    for (int i = 0; i < count; i++)
+        parent[i] = i - 1;
+    const struct pass p = { count, token, slot, parent };
+    const struct tensor x = tensor_rows(n->x, 0, count), last = tensor_rows(n->last, 0, count);
+    scratch_fit(&n->scratch, count);
+    const struct layout *see = kv_admit(c, &p);
+    block_angles(b, &n->shape, see, &n->scratch);
+    for (int l = 0; l < n->shape.layers; l++) {
+        b->rmsnorm(b, n->scratch.h, x, n->block[l].input_norm, n->shape.norm_eps);
+        block_forward(b, &n->block[l], &n->shape, l, c, see, &n->scratch, x, n->scratch.h);
+    }
+    b->rmsnorm(b, last, x, n->norm, n->shape.norm_eps);
+    multiply(b, tensor_rows(n->logits, 0, count), last, n->head);
+}
+
+// A prefix of so many rows of random numbers, which nobody computed.
+static void fill(const struct network *n, struct kv_cache *c, int context)
+{
+    int32_t zeros[STRETCH] = { 0 }, row[STRETCH], parent[STRETCH];
+    const struct tensor keys = kv_keys(c, 0);
+    const size_t bytes = (size_t)context * type_row_bytes(keys.type, keys.width);
+    uint8_t *numbers = random_blocks(keys.type, bytes);
+    for (int l = 0; l < n->shape.layers; l++) {
+        n->b->upload(n->b, kv_keys(c, l).data, numbers, bytes);
+        n->b->upload(n->b, kv_values(c, l).data, numbers, bytes);
+    }
+    free(numbers);
+    for (int i = 0; i < STRETCH; i++) {
+        row[i] = i;
+        parent[i] = i - 1;
+    }
+    for (int left = context; left > 0; left -= STRETCH) {
+        const struct pass p = { left < STRETCH ? left : STRETCH, zeros, zeros, parent };
+        kv_admit(c, &p);
+        kv_keep(c, 0, row, p.n);
+    }
+}
+
+static void time_passes(struct network *n, const char *model, enum type type, int context)
+{
+    struct backend *b = n->b;
+    struct error err;
+    const struct kv_shape shape = { .layers = n->shape.layers,
+                                    .width = n->shape.kv_heads * n->shape.head_dim,
+                                    .head_dim = n->shape.head_dim,
+                                    .slots = 1,
+                                    .length = context + MOST_ROWS,
+                                    .pending = STRETCH,
+                                    .type = BF16 };
+    struct kv_cache *c = kv_create(b, &shape, &err);
+    if (c == NULL) {
+        fprintf(stderr, "bench_gpu: %s of %s, context %d is left out: %s\n", model, n->e->name, context, err.text);
+        return;
+    }
+    fill(n, c, context);
+    const size_t cache = (size_t)context * 2 * (size_t)shape.layers * type_row_bytes(BF16, shape.width);
+    float *states = xcalloc((size_t)MOST_ROWS * (size_t)n->shape.width, sizeof(float));
+    for (int64_t i = 0; i < (int64_t)MOST_ROWS * n->shape.width; i++)
+        states[i] = (float)((i * 2654435761u) % 1000) / 500.0f - 1;
+    for (int r = 0; r < N_ROWS && !n->e->failed; r++) {
+        const int rows = bench_rows[r];
+        int64_t ns[TIMES];
+        for (int t = -2; t < TIMES && !n->e->failed; t++) {
+            b->upload(b, n->x.data, states, (size_t)rows * (size_t)n->shape.width * sizeof(float));
+            b->stamp(b, 0);
+            forward(n, c, rows);
+            b->stamp(b, 1);
+            kv_cut(c, 0, context);
+            if (engine_well(n->e) && t >= 0)
+                ns[t] = b->between(b, 0, 1);
+        }
+        if (!n->e->failed)
+            printf("{\"engine\": \"%s\", \"what\": \"%s %s\", \"rows\": %d, \"context\": %d, \"seconds\": %.9g, "
+                   "\"bytes\": %zu}\n",
+                   n->e->name, model, type_facts[type].name, rows, context, median_seconds(ns, TIMES),
+                   n->bytes + cache);
+        fflush(stdout);
+    }
+    free(states);
+    kv_destroy(c);
+}
+
+void passes(struct engine *e, const struct model_size *of, enum type type, bool few)
+{
+    static struct network n;
+    build(&n, e, &of->shape, type);
+    for (int i = 0; i < N_CONTEXTS && !e->failed; i++)
+        time_passes(&n, of->name, type, few ? contexts[i] / 64 : contexts[i]);
+    pull_down(&n);
+}
