@@ -181,8 +181,9 @@ static void matmul_agrees_with_plain_loops_in_double(void **unused)
 {
     (void)unused;
     static const int sizes[][3] = {
-        { 1, 7, 5 },     { 3, 17, 33 }, { 5, 64, 256 },  { 2, 3, 512 },    { 9, 40, 100 },
-        { 64, 33, 288 }, { 1, 1, 1 },   { 12, 16, 768 }, { 13, 48, 1056 }, { 25, 20, 2048 }
+        { 1, 7, 5 },      { 3, 17, 33 },    { 5, 64, 256 },  { 2, 3, 512 },    { 9, 40, 100 },
+        { 64, 33, 288 },  { 1, 1, 1 },      { 12, 16, 768 }, { 13, 48, 1056 }, { 25, 20, 2048 },
+        { 130, 150, 64 }, { 65, 150, 256 }, { 96, 70, 544 }, { 200, 20, 32 },  { 65, 37, 1536 },
     };
     for (int b = 0; b < n_backends; b++)
         for (int t = 0; t < TYPES; t++)
@@ -191,7 +192,7 @@ static void matmul_agrees_with_plain_loops_in_double(void **unused)
                 enum activations a = (enum activations)(ACTIVATIONS_F32 + i % 3);
                 int n = size[0], m = size[1], k = size[2] / type_facts[t].block * type_facts[t].block;
                 struct backend *c = backends[b];
-                if (k == 0 || !rounds(c, a, (enum type)t) || (small[b] && n * k > 10000))
+                if (k == 0 || !rounds(c, a, (enum type)t) || (small[b] && n * k > 20000 && n < 65))
                     continue;
                 float *x = uniforms(n * k), *seen = uniforms(n * k), *out = uniforms(n * m), *w = uniforms(m * k);
                 uint8_t *blocked = blocks((enum type)t, m, k);
@@ -292,6 +293,65 @@ static void a_row_has_the_same_bits_in_every_matmul_that_contains_it(void **unus
                 c->unprepare(c, w);
                 free(x), free(one), free(many), free(blocked);
             }
+}
+
+// A product with all that comes after it, of n rows: 0 plain, 1 added to out with a bias, 2 gated.
+static void some_product(struct backend *c, int what, float *out, float *x, int n, const struct tensor w[2], float *bias)
+{
+    const struct tensor to = floats(out, n, w[0].rows), of = floats(x, n, w[0].width);
+    const struct product p = { .out = to, .w = w[0], .bias = floats(bias, 1, w[0].rows), .add = true };
+    if (what == 0)
+        multiply(c, to, of, w[0]);
+    else if (what == 1)
+        c->matmul(c, of, &p, 1);
+    else
+        c->gated(c, to, of, w[0], w[1]);
+}
+
+static void check_long_pass(struct backend *c, enum type type, enum activations a, const int size[3])
+{
+    const int n = size[0], m = size[1], k = (size[2] + type_facts[type].block - 1) / type_facts[type].block *
+                                            type_facts[type].block;
+    float *x = uniforms(n * k), *bias = uniforms(m), *start = uniforms(n * m);
+    float *at_once = uniforms(n * m), *in_shares = uniforms(n * m);
+    uint8_t *gate = blocks(type, m, k), *up = blocks(type, m, k);
+    const struct tensor w[2] = { prepared(c, gate, type, m, k, a), prepared(c, up, type, m, k, a) };
+    for (int what = 0; what < 3; what++)
+        for (int share = 64; share > 0; share -= 63) { // all rows, and some of them alone
+            const size_t bytes = (size_t)(n * m) * sizeof(float);
+            memcpy(at_once, start, bytes);
+            some_product(c, what, at_once, x, n, w, bias);
+            memcpy(in_shares, share == 1 ? at_once : start, bytes);
+            for (int i = 0; i < n; i += share == 1 ? 61 : share) {
+                memcpy(in_shares + i * m, start + i * m, (size_t)(share < n - i ? share : n - i) * (size_t)m * 4);
+                some_product(c, what, in_shares + i * m, x + i * k, share < n - i ? share : n - i, w, bias);
+            }
+            if (memcmp(at_once, in_shares, bytes) != 0)
+                fail_msg("%s %s %s: n %d m %d k %d, %s: rows differ from rows in passes of %d", c->describe(c),
+                         type_facts[type].name, activations_names[a], n, m, k,
+                         what == 0   ? "plain"
+                         : what == 1 ? "bias and add"
+                                     : "gated",
+                         share);
+        }
+    c->unprepare(c, w[0]), c->unprepare(c, w[1]);
+    free(x), free(bias), free(start), free(at_once), free(in_shares), free(gate), free(up);
+}
+
+// Large passes take other kernels on a GPU, and of these others than enough blocks for all its processors.
+static void long_passes_have_the_bits_of_short_ones(void **unused)
+{
+    (void)unused;
+    static const int sizes[][3] = { { 130, 150, 576 }, { 65, 37, 32 },    { 96, 70, 1536 },
+                                    { 200, 20, 64 },   { 1300, 1300, 96 } };
+    for (int b = 0; b < n_backends; b++)
+        for (int t = 0; t < TYPES; t++)
+            for (int a = ACTIVATIONS_F32; a <= ACTIVATIONS_INT8; a++)
+                for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+                    const bool large = sizes[i][0] > 1000, gpu = strcmp(backends[b]->name, "cuda") == 0;
+                    if (rounds(backends[b], (enum activations)a, (enum type)t) && (!large || (gpu && !small[b])))
+                        check_long_pass(backends[b], (enum type)t, (enum activations)a, sizes[i]);
+                }
 }
 
 static void operations_on_rows_agree_with_plain_loops(void **unused)
@@ -601,6 +661,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(matmul_agrees_with_plain_loops_in_double),
         cmocka_unit_test(products_of_one_input_take_bias_and_residual),
         cmocka_unit_test(a_row_has_the_same_bits_in_every_matmul_that_contains_it),
+        cmocka_unit_test(long_passes_have_the_bits_of_short_ones),
         cmocka_unit_test(operations_on_rows_agree_with_plain_loops),
         cmocka_unit_test(swiglu_holds_at_the_ends_of_the_range),
         cmocka_unit_test(attention_over_trees_agrees_with_plain_loops),

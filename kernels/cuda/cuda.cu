@@ -256,6 +256,7 @@ extern "C" struct backend *backend_cuda(int device, struct error *err)
         return fail_on(device, e, "no stream, or no events on it", err);
     }
     attend_grant(c);
+    wide_grant(c);
     snprintf(c->description, sizeof(c->description), "%.80s (cuda:%d), compute capability %d.%d, %d multiprocessors",
              p.name, device, p.major, p.minor, p.multiProcessorCount);
     return &c->backend;

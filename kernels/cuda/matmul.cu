@@ -12,6 +12,11 @@ static void want(struct wanted *w, const struct packed *p)
         *(wants_three(p) ? &w->three : &w->one) = true;
 }
 
+static void run(struct cuda *c, const struct skinny *s, bool gated)
+{
+    s->x.n > WIDE_FROM ? wide_run(c, s, gated) : skinny_run(c, s, gated);
+}
+
 static void one_product(struct cuda *c, struct tensor x, const struct inputs *in, const struct product *q)
 {
     const struct packed *p = packed_of(q->w);
@@ -25,7 +30,7 @@ static void one_product(struct cuda *c, struct tensor x, const struct inputs *in
         return;
     }
     const struct skinny s = { { *p, {} }, wants_three(p) ? in->three : in->one, out, bias, q->add };
-    skinny_run(c, &s, false);
+    run(c, &s, false);
 }
 
 void cuda_matmul(struct backend *b, struct tensor x, const struct product *p, int count)
@@ -57,7 +62,7 @@ void cuda_gated(struct backend *b, struct tensor out, struct tensor x, struct te
         return;
     if (alike) {
         const struct skinny s = { { *g, *u }, wants_three(g) ? in.three : in.one, (float *)out.data, NULL, false };
-        skinny_run(c, &s, true);
+        run(c, &s, true);
         return;
     }
     struct product p[2] = {}; // weights of two kinds

@@ -154,7 +154,7 @@ bool round_input(struct cuda *c, struct tensor x, struct wanted w, size_t extra,
 
 // ---- products
 
-struct skinny {         // one launch of skinny.cu
+struct skinny {         // one launch of skinny.cu or wide.cu
     struct packed w[2]; // the second one: gated
     struct rounded x;
     float *out;        // (n, rows)
@@ -163,6 +163,10 @@ struct skinny {         // one launch of skinny.cu
 };
 
 void skinny_run(struct cuda *c, const struct skinny *s, bool gated);
+// wide.cu, with the same bits: for inputs of more rows than a block of skinny.cu has, which would be read anew for each
+// sixteen rows of weights, the weights for each so many rows of x.
+enum { WIDE_FROM = 64 };
+void wide_run(struct cuda *c, const struct skinny *s, bool gated);
 // plain.cu: from raw rows on the device. x: (n, k) as it is to be multiplied; out, bias: as in struct skinny
 void plain_run(struct cuda *c, float *out, const float *x, int n, const uint8_t *rows, enum type type, int64_t m,
                int64_t k, const float *bias, bool add);
