@@ -19,7 +19,7 @@
 #include "models/kv_cache.h"
 #include "models/model.h"
 
-enum { MOST_ROWS = 64, MOST_LAYERS = 64, TIMES = 15, STRETCH = 512 };
+enum { MOST_ROWS = 64, PROMPT = 512, MOST_LAYERS = 64, TIMES = 15, STRETCH = 512 }; // rows: of passes, of kernels
 
 struct model_size {
     const char *name;
@@ -37,7 +37,7 @@ static const struct model_size sizes[] = {
 static const struct model_size little = {
     "little", { .layers = 2, .width = 128, .heads = 4, .kv_heads = 2, .head_dim = 64, .hidden = 256, .vocab = 512 }
 };
-static const int rows[] = { 1, 4, 8, 16, 32, 64 }, contexts[] = { 1024, 8192, 32768 };
+static const int rows[] = { 1, 4, 8, 16, 32, 64, PROMPT }, contexts[] = { 1024, 8192, 32768 };
 enum { N_ROWS = sizeof(rows) / sizeof(rows[0]), N_CONTEXTS = sizeof(contexts) / sizeof(contexts[0]) };
 
 static void insist(bool well, const struct error *err)
@@ -117,7 +117,7 @@ static void kernel(const struct stock *s, const char *model, const char *name, i
     copies = copies < MOST_COPIES ? copies : MOST_COPIES;
     for (int i = 0; i < copies; i++)
         w[i] = matrix(s, m, k);
-    const struct tensor x = rows_on(b, MOST_ROWS, k), out = rows_on(b, MOST_ROWS, m);
+    const struct tensor x = rows_on(b, PROMPT, k), out = rows_on(b, PROMPT, m);
     uint8_t *numbers = random_blocks(F32, tensor_bytes(x));
     for (size_t i = 0; i < tensor_bytes(x); i += 4)
         numbers[i + 3] = (uint8_t)((numbers[i + 3] & 0x80) | 0x3E);
@@ -293,7 +293,7 @@ static void time_passes(struct network *n, const char *model, enum type type, in
     float *states = xcalloc((size_t)MOST_ROWS * (size_t)n->shape.width, sizeof(float));
     for (int64_t i = 0; i < (int64_t)MOST_ROWS * n->shape.width; i++)
         states[i] = (float)((i * 2654435761u) % 1000) / 500.0f - 1;
-    for (int r = 0; r < N_ROWS; r++) {
+    for (int r = 0; r < N_ROWS && rows[r] <= MOST_ROWS; r++) {
         int64_t ns[TIMES];
         for (int t = -2; t < TIMES; t++) {
             b->upload(b, n->x.data, states, (size_t)rows[r] * (size_t)n->shape.width * sizeof(float));

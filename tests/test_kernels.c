@@ -296,7 +296,8 @@ static void a_row_has_the_same_bits_in_every_matmul_that_contains_it(void **unus
 }
 
 // A product of n rows: 0 plain, 1 with bias and residual, 2 gated.
-static void some_product(struct backend *c, int what, float *out, float *x, int n, const struct tensor w[2], float *bias)
+static void some_product(struct backend *c, int what, float *out, float *x, int n, const struct tensor w[2],
+                         float *bias)
 {
     const struct tensor to = floats(out, n, w[0].rows), of = floats(x, n, w[0].width);
     const struct product p = { .out = to, .w = w[0], .bias = floats(bias, 1, w[0].rows), .add = true };
@@ -345,8 +346,8 @@ static void long_passes_have_the_bits_of_short_ones(void **unused)
             for (int a = ACTIVATIONS_F32; a <= ACTIVATIONS_INT8; a++)
                 for (int i = 0; i < 5 && rounds(backends[b], (enum activations)a, (enum type)t); i++)
                     for (int what = 0; what < 3; what++) {
-                        const bool skip = small[b] ? i == 4 || (i > 0 && (t + a + i) % 3 != what) :
-                                                     i == 4 && strcmp(backends[b]->name, "cuda") != 0;
+                        const bool skip = small[b] ? i == 4 || (i > 0 && (t + a + i) % 3 != what)
+                                                   : i == 4 && strcmp(backends[b]->name, "cuda") != 0;
                         if (!skip)
                             check_long_pass(backends[b], (enum type)t, (enum activations)a, sizes[i], what);
                     }

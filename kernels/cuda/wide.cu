@@ -16,7 +16,7 @@ namespace DEVICE_SPACE
 enum {
     MOST_SHARED = (99 << 10) - 64, // bytes: what a block can have on every device from 8.0 on, less a corner
     MOST_STAGES = 4,
-    BAND = 8, // blocks
+    BAND = 8, // blocks: see corner_of
 };
 
 template <int FORM, int SCALING, int PLANES, int SIDE> struct alignas(16) stage {
@@ -59,7 +59,8 @@ struct source {
 template <int SIDE>
 __device__ inline struct source source_of(const struct skinny &s, bool gated, const struct corner &corner)
 {
-    const int warp = threadIdx.x / WARP, tile = min(corner.row + (warp >> gated), s.w[0].tiles - 1); // there are no more
+    const int warp = threadIdx.x / WARP,
+              tile = min(corner.row + (warp >> gated), s.w[0].tiles - 1); // there are no more
     return { gated ? warp % 2 : 0, tile * s.w[0].units, corner.column, s.x.tiles - corner.column };
 }
 
@@ -96,8 +97,7 @@ __device__ inline void send(struct stage<FORM, SCALING, PLANES, SIDE> *to, const
 
 // What lanes have of a tile of rows.
 template <int FORM, int SCALING, int PLANES, int SIDE>
-__device__ inline struct ahead<FORM, SCALING> taken(const struct stage<FORM, SCALING, PLANES, SIDE> &from, int tile)
-{
+__device__ inline struct ahead<FORM, SCALING> taken(const struct stage<FORM, SCALING, PLANES, SIDE> &from, int tile) {
     const int lane = threadIdx.x % WARP;
     struct ahead<FORM, SCALING> w;
     UNROLL
@@ -112,14 +112,34 @@ __device__ inline struct ahead<FORM, SCALING> taken(const struct stage<FORM, SCA
     return w;
 }
 
+// Outputs of a warp: of two tiles of rows, so many of x, as the matrix instruction has them.
+template <int COLUMNS>
+struct of_warp {
+    float at[2][COLUMNS][4];
+    __device__ inline void fill(float x)
+    {
+        UNROLL
+        for (int i = 0; i < 8 * COLUMNS; i++)
+            at[i / 4 / COLUMNS][i / 4 % COLUMNS][i % 4] = x;
+    }
+    __device__ inline void add(const struct of_warp &x)
+    {
+        UNROLL
+        for (int i = 0; i < 8 * COLUMNS; i++)
+            at[i / 4 / COLUMNS][i / 4 % COLUMNS][i % 4] += x.at[i / 4 / COLUMNS][i / 4 % COLUMNS][i % 4];
+    }
+};
+
 // sum += the products of a unit; row, column: the warp's first tiles of the block's.
 template <int FORM, int SCALING, int PLANES, int SIDE>
-__device__ inline void multiply(float (&sum)[2][SIDE / 16][4], const struct stage<FORM, SCALING, PLANES, SIDE> &from,
+__device__ inline void multiply(struct of_warp<SIDE / 16> *sum, const struct stage<FORM, SCALING, PLANES, SIDE> &from,
                                 int row, int column, uint32_t minus)
 {
     constexpr int BLOCKS = form_unit(FORM) / GROUP;
     const int lane = threadIdx.x % WARP;
-    struct ahead<FORM, SCALING> w[2] = { taken(from, row), taken(from, row + 1) };
+    struct ahead<FORM, SCALING> w[2] = {
+        taken(from, row), taken(from, row + 1)
+    };
     UNROLL_BY(1)
     for (int b = 0; b < BLOCKS; b++) {
         uint32_t a[2][2][2][4];
@@ -139,7 +159,7 @@ __device__ inline void multiply(float (&sum)[2][SIDE / 16][4], const struct stag
                 of_x = *(const float2 *)&from.sums[b * SIDE + (column + c) * 8 + lane % 4 * 2];
             UNROLL
             for (int r = 0; r < 2; r++)
-                add_block<FORM, SCALING, PLANES>(sum[r][c], a[r], planes, w[r], of_x);
+                add_block<FORM, SCALING, PLANES>(sum->at[r][c], a[r], planes, w[r], of_x);
         }
         next_block(&w[0]);
         next_block(&w[1]);
@@ -154,16 +174,28 @@ __device__ inline int unit_after(int unit, int units)
     return unit + SLICES < units ? unit + SLICES : unit % SLICES + 1;
 }
 
-// Outputs as they are put together in shared memory: (SIDE of x, SIDE of weights), rows padded to keep lanes in different
-// banks.
-template <int SIDE> struct sums_of {
+// Outputs of a block, in shared memory: (SIDE of x, SIDE of weights), rows padded to keep lanes in different banks.
+template <int SIDE> struct of_block {
     float at[SIDE][SIDE + 4];
 };
 
-// All that the block has made. Warps write whole rows of the output, and a few at a time are read where they are added to:
-// one by one they would be waited for. Gated, a tile's other weight is sixteen columns further.
 template <int SIDE>
-__device__ inline void put(const struct skinny &s, const struct sums_of<SIDE> &sums, const struct corner &corner,
+__device__ inline void collect(struct of_block<SIDE> *to, const struct of_warp<SIDE / 16> &total, int row, int column)
+{
+    const int lane = threadIdx.x % WARP;
+    UNROLL
+    for (int r = 0; r < 2; r++)
+        UNROLL
+    for (int c = 0; c < SIDE / 16; c++)
+        UNROLL
+    for (int i = 0; i < 4; i++)
+        to->at[(column + c) * 8 + lane % 4 * 2 + i % 2][(row + r) * TILE + lane / 4 + i / 2 * 8] = total.at[r][c][i];
+}
+
+// What becomes of the sums, as in finish(). Warps write stretches of the output's rows; where there is something to add to,
+// several at a time are read, since one by one each would be waited for. Gated, a tile's other weight is the next tile.
+template <int SIDE>
+__device__ inline void put(const struct skinny &s, const struct of_block<SIDE> &sums, const struct corner &corner,
                            bool gated)
 {
     enum { TIMES = 8 };
@@ -196,7 +228,9 @@ __device__ inline void put(const struct skinny &s, const struct sums_of<SIDE> &s
 }
 
 template <int FORM, int SCALING, int PLANES, int SIDE>
-static __global__ void __launch_bounds__(SIDE * 2, SIDE == 128 ? 1 : PLANES == 1 ? 3 : 2)
+static __global__ void __launch_bounds__(SIDE * 2, SIDE == 128   ? 1
+                                                   : PLANES == 1 ? 3
+                                                                 : 2)
     wide_kernel(const __grid_constant__ struct skinny s, bool gated)
 {
     using one = struct stage<FORM, SCALING, PLANES, SIDE>;
@@ -212,10 +246,9 @@ static __global__ void __launch_bounds__(SIDE * 2, SIDE == 128 ? 1 : PLANES == 1
     const int row = warp / 2 * 2, column = warp % 2 * COLUMNS;
     const bool has = corner.row + (row >> gated) < s.w[0].tiles && corner.column + column < s.x.tiles;
     const uint32_t minus = 0xC300C300 + (uint32_t)s.w[0].zero * 0x00010001; // -128 - zero
-    float sum[2][COLUMNS][4] = {}, total[2][COLUMNS][4];
-    UNROLL
-    for (int i = 0; i < 8 * COLUMNS; i++)
-        total[i / 4 / COLUMNS][i / 4 % COLUMNS][i % 4] = -0.0f; // which plus x is x, whatever its sign
+    struct of_warp<COLUMNS> sum, total;
+    sum.fill(0);
+    total.fill(-0.0f);      // which plus x is x, whatever its sign
     int unit = 0, next = 0; // to be multiplied, to be sent
     UNROLL_BY(1)
     for (int i = 1 - STAGES, from = 1; i < units; i++, from = from == STAGES - 1 ? 0 : from + 1) {
@@ -223,7 +256,7 @@ static __global__ void __launch_bounds__(SIDE * 2, SIDE == 128 ? 1 : PLANES == 1
             wait_for_copies<STAGES - 2>();
             __syncthreads(); // so all are done with the stage before this one, too, which is filled again
         }
-        forget(source.unit);
+        forget(source.unit); // addresses are computed from it here: kept they would cost registers
         forget(source.x);
         if (i + STAGES - 1 < units)
             send(&ring[from == 0 ? STAGES - 1 : from - 1], s, source, next);
@@ -232,41 +265,28 @@ static __global__ void __launch_bounds__(SIDE * 2, SIDE == 128 ? 1 : PLANES == 1
         if (i < 0)
             continue;
         if (has)
-            multiply(sum, ring[from], row, column, minus);
+            multiply(&sum, ring[from], row, column, minus);
         if (unit + SLICES >= units) { // the slice ends
-            UNROLL
-            for (int i = 0; i < 8 * COLUMNS; i++) {
-                float &of = sum[i / 4 / COLUMNS][i / 4 % COLUMNS][i % 4];
-                total[i / 4 / COLUMNS][i / 4 % COLUMNS][i % 4] += of;
-                of = 0;
-            }
+            total.add(sum);
+            sum.fill(0);
         }
         unit = unit_after(unit, units);
     }
-    if (units < SLICES) { // slices without units are zeros, which show where the sum is -0
-        UNROLL
-        for (int i = 0; i < 8 * COLUMNS; i++)
-            total[i / 4 / COLUMNS][i / 4 % COLUMNS][i % 4] += 0.0f;
-    }
+    if (units < SLICES)
+        total.add(sum); // slices without units are zeros, which show where the sum is -0
     __syncthreads();
-    struct sums_of<SIDE> *sums = (struct sums_of<SIDE> *)ring;
-    if (has) {
-        UNROLL
-        for (int i = 0; i < 8 * COLUMNS; i++) { // as of an MMA's result
-            const int r = i / 4 / COLUMNS, c = i / 4 % COLUMNS, lane = threadIdx.x % WARP;
-            sums->at[(column + c) * 8 + lane % 4 * 2 + i % 2][(row + r) * TILE + lane / 4 + i % 4 / 2 * 8] =
-                total[r][c][i % 4];
-        }
-    }
+    struct of_block<SIDE> *all = (struct of_block<SIDE> *)ring;
+    if (has)
+        collect<SIDE>(all, total, row, column);
     __syncthreads();
-    put<SIDE>(s, *sums, kept, gated);
+    put<SIDE>(s, *all, kept, gated);
 }
 
 // ---- the choice of a kernel
 
 template <int FORM, int SCALING, int PLANES, int SIDE> constexpr size_t shared_bytes()
 {
-    constexpr size_t one = sizeof(struct stage<FORM, SCALING, PLANES, SIDE>), sums = sizeof(struct sums_of<SIDE>);
+    constexpr size_t one = sizeof(struct stage<FORM, SCALING, PLANES, SIDE>), sums = sizeof(struct of_block<SIDE>);
     return stages_of(one) * one > sums ? stages_of(one) * one : sums;
 }
 
