@@ -32,7 +32,7 @@ static const struct model_size sizes[] = {
 static const struct model_size little = {
     "little", { .layers = 2, .width = 128, .heads = 4, .kv_heads = 2, .head_dim = 64, .hidden = 256, .vocab = 512 }
 };
-const int bench_rows[N_ROWS] = { 1, 4, 8, 16, 32, 64 };
+const int bench_rows[N_ROWS + 1] = { 1, 4, 8, 16, 32, 64, PROMPT };
 
 // ---- numbers
 
@@ -136,8 +136,8 @@ static void lay_out(struct matrices *a, struct engine *e, const struct stock *s,
     *a = (struct matrices){ .e = e };
     for (; a->copies < copies && a->copies < MOST_COPIES && !e->failed; a->copies += !e->failed)
         a->w[a->copies] = matrix(e, s, m, k);
-    a->x = rows_on(e->b, MOST_ROWS, k);
-    a->out = rows_on(e->b, MOST_ROWS, m);
+    a->x = rows_on(e->b, PROMPT, k);
+    a->out = rows_on(e->b, PROMPT, m);
     uint8_t *numbers = random_blocks(F32, tensor_bytes(a->x));
     for (size_t i = 0; i < tensor_bytes(a->x); i += 4)
         numbers[i + 3] = (uint8_t)((numbers[i + 3] & 0x80) | 0x3E);
@@ -175,7 +175,7 @@ static void kernel(struct engine *engine, int n, const struct stock *s, const ch
     for (int i = 0; i < n; i++)
         if (takes(&engine[i], s->type))
             lay_out(&all[count++], &engine[i], s, m, k);
-    for (int r = 0; r < N_ROWS; r++) {
+    for (int r = 0; r <= N_ROWS; r++) {
         for (int t = -2; t < TIMES; t++)
             for (int i = 0; i < count; i++)
                 once(&all[i], bench_rows[r], t);

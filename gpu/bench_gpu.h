@@ -19,8 +19,13 @@ struct model_size {
     struct model_shape shape;
 };
 
-enum { MAX_ENGINES = 4, MOST_ROWS = 64, TIMES = 15, N_ROWS = 6 };
-extern const int bench_rows[N_ROWS];
+enum { MAX_ENGINES = 4, TIMES = 15 };
+enum {
+    MOST_ROWS = 64,
+    PROMPT = 512,
+    N_ROWS = 6
+}; // rows of passes; and of kernels, which are timed with a prompt's as well
+extern const int bench_rows[N_ROWS + 1];
 
 // So many bytes of random blocks with small scales; free() them.
 uint8_t *random_blocks(enum type type, size_t bytes);

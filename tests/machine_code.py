@@ -7,10 +7,10 @@
 
 The disassembler is NVIDIA's own nvdisasm: that of the PATH, of the toolkit, or the pinned one of PyPI, put into build/. No
 kernel but those of ALLOWED may have a stack frame or touch local memory (LDL, STL: spilled registers, arrays indexed at run
-time). DEMANDS says which must read their weights sixteen bytes at a time and use the tensor cores. From compute capability
-9.0 on every kernel but those of ALONE must wait for the one before it (ACQBULK) before it touches memory, weights apart.
-Before that, if there is nvcc, the script judges kernels made for the purpose, seven of which offend: a check that lets those
-pass is worth nothing.
+time). DEMANDS says which must read their weights sixteen bytes at a time, to registers or to shared memory, and use the tensor
+cores. From compute capability 9.0 on every kernel but those of ALONE must wait for the one before it (ACQBULK) before it touches
+memory, weights apart. Before that, if there is nvcc, the script judges kernels made for the purpose, nine of which offend: a check
+that lets those pass is worth nothing.
 
 Prints one table (shared: bytes known when compiled, on sm_90 with the 1024 that the system keeps for itself; less: loads
 of one or two bytes), then a sentence for each offence. Exit status: 0 none, 1 offences, 2 called wrongly, 77 there is no nvcc
@@ -31,12 +31,14 @@ HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ARCHITECTURES = ["sm_80", "sm_90"]
 FLAGS = ["-std=c++20", "-O3", "--fmad=false", "-I", HERE]  # as CMakeLists.txt has them
 
-# Kernels that are there for speed: (what their names begin with, instruction they must have or None, whether they stream
-# weights). The name is without namespace. In all of kernels/cuda each row must fit a kernel, so that no demand is lost
-# when something is renamed.
+# Kernels that are there for speed: (what their names begin with, instruction they must have or None, where they stream
+# weights to: IN_REGISTERS, IN_SHARED memory or None). The name is without namespace. In all of kernels/cuda each row must
+# fit a kernel, so that no demand is lost when something is renamed.
+IN_REGISTERS, IN_SHARED = "registers", "shared memory"
 DEMANDS = [
-    (r"skinny", "HMMA.16816.F32.BF16", True),
-    (r"mma_kernel", "HMMA.16816.F32.BF16", False),
+    (r"skinny", "HMMA.16816.F32.BF16", IN_REGISTERS),
+    (r"wide_", "HMMA.16816.F32.BF16", IN_SHARED),
+    (r"mma_kernel", "HMMA.16816.F32.BF16", None),
 ]
 
 # Kernels that may use local memory: (what their names begin with, bytes of stack frame at most, why). A row that is not
@@ -107,6 +109,55 @@ __global__ void skinny_without_tensor_cores(float *out, const uint4 *w, const fl
     out[threadIdx.x] = d;
 }
 
+__global__ void wide_right(float *out, const uint4 *w, const uint32_t *x, int k)
+{
+    __shared__ uint4 ring[2][32];
+    float d[4] = {};
+    in_turn();
+    for (int i = 0; i < k; i++) {
+        copy_ahead(&ring[i % 2][threadIdx.x], w + 32 * i + threadIdx.x);
+        close_copies();
+        wait_for_copies<1>();
+        const uint4 v = ring[(i + 1) % 2][threadIdx.x];
+        const uint32_t a[4] = { v.x, v.y, v.z, v.w };
+        mma_bf16(d, a, x[i], x[i + 1]);
+    }
+    out[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
+}
+
+__global__ void wide_half_by_words(float *out, const uint4 *w, const uint32_t *x, int k)
+{
+    __shared__ uint4 ring[2][32];
+    float d[4] = {};
+    in_turn();
+    for (int i = 0; i < k; i++) {
+        copy_ahead(&ring[0][threadIdx.x], w + 32 * i + threadIdx.x);
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
+                     :: "r"((uint32_t)__cvta_generic_to_shared(&ring[1][threadIdx.x])), "l"(w + i) : "memory");
+        close_copies();
+        wait_for_copies<0>();
+        const uint4 v = ring[0][threadIdx.x], u = ring[1][threadIdx.x];
+        const uint32_t a[4] = { v.x, v.y, v.z, v.w };
+        mma_bf16(d, a, x[i], u.x);
+    }
+    out[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
+}
+
+__global__ void wide_by_registers(float *out, const uint4 *w, const uint32_t *x, int k)
+{
+    __shared__ uint4 ring[2][32];
+    float d[4] = {};
+    in_turn();
+    for (int i = 0; i < k; i++) {
+        ring[i % 2][threadIdx.x] = load_weights(w + 32 * i + threadIdx.x);
+        __syncthreads();
+        const uint4 v = ring[i % 2][threadIdx.x ^ 1];
+        const uint32_t a[4] = { v.x, v.y, v.z, v.w };
+        mma_bf16(d, a, x[i], x[i + 1]);
+    }
+    out[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
+}
+
 __global__ void __launch_bounds__(1024, 2) spilling(float *out, const float *x, int k)
 {
     float d[96];
@@ -144,12 +195,15 @@ __global__ void never_waiting(float *out, const float *x)
     out[threadIdx.x] = x[threadIdx.x];
 }
 """
-PLANTED_DEMANDS = [(r"skinny", "HMMA.16816.F32.BF16", True)]
+PLANTED_DEMANDS = [(r"skinny", "HMMA.16816.F32.BF16", IN_REGISTERS), (r"wide_", "HMMA.16816.F32.BF16", IN_SHARED)]
 PLANTED_OFFENCES = {  # kernel: words of what must be said of it
     "skinny_right": [],
     "skinny_by_words": ["none that passes the first cache by"],
     "skinny_half_by_words": ["found narrower ones"],
     "skinny_without_tensor_cores": ["expected HMMA"],
+    "wide_right": [],
+    "wide_half_by_words": ["found others"],
+    "wide_by_registers": ["expected weights by copies"],
     "spilling": ["expected no local memory"],
     "stacked": ["expected no local memory"],
     "hasty": ["before it waits for the kernel before it"],
@@ -185,6 +239,10 @@ class Kernel:
         """Those that pass the first cache by: device.h's load_weights, cp.async.cg. {opcode: count}"""
         return {op: n for op, n in self.opcodes.items()
                 if op.startswith("LDG.") and ".NA" in op or op.startswith("LDGSTS.") and ".BYPASS" in op}
+
+    def copies(self):
+        """Loads to shared memory: device.h's copy_ahead. {opcode: count}"""
+        return {op: n for op, n in self.opcodes.items() if op.split(".")[0] == "LDGSTS"}
 
 
 MATRIX = ("HMMA", "IMMA", "QMMA", "HGMMA", "IGMMA", "QGMMA")
@@ -389,14 +447,20 @@ def offences_of(k, demands):
         if instruction and not k.opcodes[instruction]:
             other = ", ".join(op for op in k.opcodes if op.split(".")[0] in MATRIX) or "no matrix instruction"
             yield f"expected {instruction}, found {other}"
-        weights = k.weight_loads()
-        if streams and not weights:
+        weights, copies = k.weight_loads(), k.copies()
+        if streams == IN_REGISTERS and not weights:
             yield (f"expected weights by loads of 16 bytes, found {k.loads(128)} such loads and none that passes the first "
                    "cache by (load_weights)")
         narrow = {op: n for op, n in weights.items() if width_of(op) != 128}
-        if streams and narrow:
+        if streams == IN_REGISTERS and narrow:
             yield ("expected weights by loads of 16 bytes, found narrower ones: " +
                    ", ".join(f"{op} {n} times" for op, n in sorted(narrow.items())))
+        if streams == IN_SHARED and not copies:
+            yield "expected weights by copies of 16 bytes to shared memory (copy_ahead), found none"
+        other = {op: n for op, n in copies.items() if width_of(op) != 128 or ".BYPASS" not in op}
+        if streams == IN_SHARED and other:
+            yield ("expected copies of 16 bytes that pass the first cache by, found others: " +
+                   ", ".join(f"{op} {n} times" for op, n in sorted(other.items())))
 
 
 TOUCHES = re.compile(r"LDG|LD\b|ST\b|STG|ATOM|RED|LDGSTS|UBLK|UTMA")  # memory that other kernels may have written

@@ -185,8 +185,9 @@ static void matmul_agrees_with_plain_loops_in_double(void **unused)
 {
     (void)unused;
     static const int sizes[][3] = {
-        { 1, 7, 5 },     { 3, 17, 33 }, { 5, 64, 256 },  { 2, 3, 512 },    { 9, 40, 100 },
-        { 64, 33, 288 }, { 1, 1, 1 },   { 12, 16, 768 }, { 13, 48, 1056 }, { 25, 20, 2048 }
+        { 1, 7, 5 },      { 3, 17, 33 },    { 5, 64, 256 },  { 2, 3, 512 },    { 9, 40, 100 },
+        { 64, 33, 288 },  { 1, 1, 1 },      { 12, 16, 768 }, { 13, 48, 1056 }, { 25, 20, 2048 },
+        { 130, 150, 64 }, { 65, 150, 256 }, { 96, 70, 544 }, { 200, 20, 32 },  { 65, 37, 1536 },
     };
     for (int b = 0; b < n_backends; b++)
         for (int t = 0; t < TYPES; t++)
@@ -195,7 +196,7 @@ static void matmul_agrees_with_plain_loops_in_double(void **unused)
                 enum activations a = (enum activations)(ACTIVATIONS_F32 + i % 3);
                 int n = size[0], m = size[1], k = size[2] / type_facts[t].block * type_facts[t].block;
                 struct backend *c = backends[b];
-                if (k == 0 || !rounds(c, a, (enum type)t) || (small[b] && n * k > 10000))
+                if (k == 0 || !rounds(c, a, (enum type)t) || (small[b] && n * k > 20000 && n < 65))
                     continue;
                 float *x = uniforms(n * k), *seen = uniforms(n * k), *out = uniforms(n * m), *w = uniforms(m * k);
                 uint8_t *blocked = blocks((enum type)t, m, k);
@@ -371,6 +372,65 @@ static void where_bits_vary_the_device_says_so(void **unused)
         c->unprepare(c, weight);
         free(x), free(w), free(one), free(many);
     }
+}
+
+// A product of n rows: 0 plain, 1 with bias and residual, 2 gated.
+static void some_product(struct backend *c, int what, float *out, float *x, int n, const struct tensor w[2],
+                         float *bias)
+{
+    const struct tensor to = floats(out, n, w[0].rows), of = floats(x, n, w[0].width);
+    const struct product p = { .out = to, .w = w[0], .bias = floats(bias, 1, w[0].rows), .add = true };
+    if (what == 0)
+        multiply(c, to, of, w[0]);
+    else if (what == 1)
+        c->matmul(c, of, &p, 1);
+    else
+        c->gated(c, to, of, w[0], w[1]);
+}
+
+static void check_long_pass(struct backend *c, enum type type, enum activations a, const int size[3], int what)
+{
+    static const char *const names[] = { "plain", "with bias and residual", "gated" };
+    const int block = type_facts[type].block, n = size[0], m = size[1], k = (size[2] + block - 1) / block * block;
+    float *x = uniforms(n * k), *bias = uniforms(m), *start = uniforms(n * m);
+    float *at_once = uniforms(n * m), *short_pass = uniforms(64 * m);
+    uint8_t *gate = blocks(type, m, k), *up = blocks(type, m, k);
+    const struct tensor w[2] = { prepared(c, gate, type, m, k, a), prepared(c, up, type, m, k, a) };
+    memcpy(at_once, start, (size_t)(n * m) * sizeof(float));
+    some_product(c, what, at_once, x, n, w, bias);
+    for (int share = 64; share > 0; share -= 63) // all rows, and some of them alone
+        for (int i = 0; i < n; i += share == 1 ? 61 : share) {
+            const int rows = share < n - i ? share : n - i;
+            const size_t bytes = (size_t)(rows * m) * sizeof(float);
+            memcpy(short_pass, start + i * m, bytes);
+            some_product(c, what, short_pass, x + i * k, rows, w, bias);
+            if (memcmp(at_once + i * m, short_pass, bytes) != 0)
+                fail_msg("%s %s %s, n %d m %d k %d, %s: rows from %d on differ from those of a pass of %d",
+                         c->describe(c), type_facts[type].name, activations_names[a], n, m, k, names[what], i, rows);
+        }
+    c->unprepare(c, w[0]), c->unprepare(c, w[1]);
+    free(x), free(bias), free(start), free(at_once), free(short_pass), free(gate), free(up);
+}
+
+// On a GPU long passes have kernels of their own, and so have those with blocks enough for all its processors: of the
+// emulated one's four the first two sizes here have, and of no real one's but the last.
+static void long_passes_have_the_bits_of_short_ones(void **unused)
+{
+    (void)unused;
+    static const int sizes[][3] = {
+        { 260, 20, 576 }, { 130, 150, 64 }, { 65, 37, 32 }, { 96, 18, 1536 }, { 1300, 1300, 96 }
+    };
+    for (int b = 0; b < n_backends; b++)
+        for (int t = 0; t < TYPES; t++)
+            for (int a = ACTIVATIONS_F32; a <= ACTIVATIONS_INT8; a++)
+                for (int i = 0; i < 5 && !backends[b]->varies && rounds(backends[b], (enum activations)a, (enum type)t);
+                     i++)
+                    for (int what = 0; what < 3; what++) {
+                        const bool skip = small[b] ? i == 4 || (i > 0 && (t + a + i) % 3 != what)
+                                                   : i == 4 && strcmp(backends[b]->name, "cuda") != 0;
+                        if (!skip)
+                            check_long_pass(backends[b], (enum type)t, (enum activations)a, sizes[i], what);
+                    }
 }
 
 static void operations_on_rows_agree_with_plain_loops(void **unused)
@@ -681,6 +741,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(products_of_floats_take_bias_residual_and_gate),
         cmocka_unit_test(a_row_has_the_same_bits_in_every_matmul_that_contains_it),
         cmocka_unit_test(where_bits_vary_the_device_says_so),
+        cmocka_unit_test(long_passes_have_the_bits_of_short_ones),
         cmocka_unit_test(operations_on_rows_agree_with_plain_loops),
         cmocka_unit_test(swiglu_holds_at_the_ends_of_the_range),
         cmocka_unit_test(attention_over_trees_agrees_with_plain_loops),

@@ -227,6 +227,8 @@ static void products_read_what_is_there_now(void **unused)
 {
     (void)unused;
     for (int g = 0; g < gpus; g++) {
+        if (gpu[g].varies) // it keeps no planes
+            continue;
         check(&gpu[g], BF16, ACTIVATIONS_BF16);
         check(&gpu[g], BF16, ACTIVATIONS_F32);
         check(&gpu[g], Q4_1, ACTIVATIONS_BF16); // whose sums of the input are read, too
@@ -239,6 +241,8 @@ static void a_target_and_a_drafter_may_differ(void **unused)
 {
     (void)unused;
     for (int g = 0; g < gpus; g++) {
+        if (gpu[g].varies)
+            continue;
         struct error err;
         struct backend *b = gpu[g].open(&err);
         if (b == NULL)

@@ -259,6 +259,7 @@ static struct cuda *open_device(const char *name, int device, struct error *err)
         return fail_on(name, device, e, "no stream, or no events on it", err);
     }
     attend_grant(c);
+    wide_grant(c);
     snprintf(c->description, sizeof(c->description), "%.80s (cuda:%d), compute capability %d.%d, %d multiprocessors",
              p.name, device, p.major, p.minor, p.multiProcessorCount);
     return c;

@@ -111,6 +111,7 @@ struct row_numbers {
 struct row_numbers row_numbers_of(const int32_t *row, int64_t n); // the first of n
 
 void attend_grant(struct cuda *c); // attend_mma.cu: shared memory for its kernels, once
+void wide_grant(struct cuda *c);   // wide.cu: so too
 
 // The operations, as backend.h has them.
 struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err);

@@ -152,12 +152,55 @@ __device__ inline void in_turn()
     wait_for_previous();
 }
 
+// Sixteen bytes of the device's memory on their way to shared memory, past registers and the first cache. They have come,
+// for the thread that sent them, when it has waited; for others after a barrier.
+__device__ inline void copy_ahead(void *to, const void *from)
+{
+#if defined(EMULATED)
+    emulated_copy_ahead(to, from);
+#else
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                 :
+                 : "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from)
+                 : "memory");
+#endif
+}
+
+// What was sent since the last call, perhaps nothing, is a group.
+__device__ inline void close_copies()
+{
+#if defined(EMULATED)
+    emulated_close_copies();
+#else
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Waits for all groups of this thread's but the last N.
+template <int N> __device__ inline void wait_for_copies()
+{
+#if defined(EMULATED)
+    emulated_wait_for_copies(N);
+#else
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+#endif
+}
+
 // The compiler is to think x and memory anew here: what it would keep of them for the next columns is more than there
 // are registers.
 __device__ inline void forget(float &x)
 {
 #if !defined(EMULATED)
     asm volatile("" : "+f"(x)::"memory");
+#else
+    (void)x;
+#endif
+}
+
+__device__ inline void forget(int &x)
+{
+#if !defined(EMULATED)
+    asm volatile("" : "+r"(x)::"memory");
 #else
     (void)x;
 #endif

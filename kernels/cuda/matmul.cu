@@ -25,7 +25,13 @@ static struct part part_of(const struct product *q)
     return { *packed_of(q->w), (float *)q->out.data, (const float *)q->bias.data, q->add };
 }
 
-// Weights that are alike share a launch.
+static void long_pass(struct cuda *c, const struct rounded &x, const struct product *p)
+{
+    const struct wide s = { { *packed_of(p->w), {} }, x, (float *)p->out.data, (const float *)p->bias.data, p->add };
+    wide_run(c, &s, false);
+}
+
+// Weights that are alike share a launch, unless the pass is long: then there is enough to do in each.
 static void run(struct cuda *c, struct tensor x, const struct inputs *in, const struct product *p, int count)
 {
     bool done[MAX_PRODUCTS] = {};
@@ -35,6 +41,8 @@ static void run(struct cuda *c, struct tensor x, const struct inputs *in, const 
         assert(p[i].out.type == F32 && x.type == F32);
         if (w->form == FORM_RAW)
             from_rows(c, x, in, &p[i]);
+        else if (x.rows > WIDE_FROM)
+            long_pass(c, wants_three(w) ? in->three : in->one, &p[i]);
         else if (!done[i]) {
             struct skinny s = {};
             s.x = wants_three(w) ? in->three : in->one;
@@ -79,7 +87,13 @@ void cuda_gated(struct backend *b, struct tensor out, struct tensor x, struct te
     p[0].out = out;
     p[0].w = gate;
     p[1].w = up;
-    if (g->form != FORM_RAW && packed_alike(g, u)) {
+    const bool alike = g->form != FORM_RAW && packed_alike(g, u);
+    if (alike && x.rows > WIDE_FROM) {
+        const struct wide s = { { *g, *u }, wants_three(g) ? in.three : in.one, (float *)out.data, NULL, false };
+        wide_run(c, &s, true);
+        return;
+    }
+    if (alike) {
         const struct skinny s = { wants_three(g) ? in.three : in.one, 2, { part_of(&p[0]), part_of(&p[1]) } };
         struct rounding left = {};
         const bool planes = out.width == round_width(out.width) && rounding_for(c, out.rows, out.width, &left);

@@ -168,6 +168,18 @@ static inline bool packed_alike(const struct packed *a, const struct packed *b)
 void skinny_run(struct cuda *c, const struct skinny *s);
 // part[0].out = silu(x w0^T) * (x w1^T), w0 and w1 being part[0] and part[1]'s; leaves planes of it, if there is a place.
 void skinny_gated(struct cuda *c, const struct skinny *s, const struct rounding *left);
+
+// wide.cu, with the same bits: for inputs of more rows than a block of skinny.cu has, which would be read anew for each
+// sixteen rows of weights, the weights for each so many rows of x.
+enum { WIDE_FROM = 64 };
+struct wide {           // one launch
+    struct packed w[2]; // the second one: gated
+    struct rounded x;
+    float *out;        // (n, rows)
+    const float *bias; // (rows) or NULL
+    bool add;
+};
+void wide_run(struct cuda *c, const struct wide *s, bool gated);
 // plain.cu: from raw rows on the device. x: (n, k) as it is to be multiplied; out, bias: as in struct part
 void plain_run(struct cuda *c, float *out, const float *x, int n, const uint8_t *rows, enum type type, int64_t m,
                int64_t k, const float *bias, bool add);

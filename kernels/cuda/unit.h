@@ -120,6 +120,20 @@ template <int FORM> __device__ inline void weights_of(uint32_t a[2][4], const ui
     }
 }
 
+// Calls f with every form and scaling that weights have.
+template <typename F> static inline void every_form(F f)
+{
+    f.template operator()<FORM_BF16, SCALING_NONE>();
+    f.template operator()<FORM_F16, SCALING_NONE>();
+    f.template operator()<FORM_INT8, SCALING_HALF>();
+    f.template operator()<FORM_INT8, SCALING_LEAST>();
+    f.template operator()<FORM_INT8, SCALING_SUPER>();
+    f.template operator()<FORM_INT8, SCALING_SIXTEENTHS>();
+    f.template operator()<FORM_INT4, SCALING_HALF>();
+    f.template operator()<FORM_INT4, SCALING_LEAST>();
+    f.template operator()<FORM_INT4, SCALING_SUPER>();
+}
+
 // ---- sums
 
 // Two rows' sums of 32 k: of both sixteens, which lie so far apart.

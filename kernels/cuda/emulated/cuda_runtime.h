@@ -275,6 +275,11 @@ uint64_t emulated_exchange(enum emulated_wait what, unsigned mask, uint64_t x, i
 int emulated_source(enum emulated_wait what, int argument, int width);
 // As mma_bf16 in device.h.
 void emulated_mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
+// As copy_ahead, close_copies and wait_for_copies in device.h. In every second block copies come at once, in the others no
+// sooner than they must: what is overwritten too early shows in the ones, what is not waited for in the others.
+void emulated_copy_ahead(void *to, const void *from);
+void emulated_close_copies(void);
+void emulated_wait_for_copies(int but);
 
 inline void __syncthreads(void)
 {

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <stdarg.h>
@@ -84,6 +85,16 @@ struct mma { // what a lane brings
     uint32_t b[2];
 };
 
+struct copies { // of a thread: on their way, the oldest first
+    struct copy {
+        void *to;
+        const void *from;
+        int group;
+    };
+    std::deque<copy> left;
+    int group; // that is open
+};
+
 static struct device {
     // The launch.
     const char *kernel;
@@ -110,6 +121,8 @@ static struct device {
     struct stack *free[MAX_THREADS + 1];
     int free_count, stacks;
     size_t shared_bytes;
+    bool copies_wait; // those of this block, until they must come
+    struct copies copies[MAX_THREADS];
 } g;
 
 uint3 threadIdx, blockIdx;
@@ -542,6 +555,32 @@ void emulated_mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1
     emulated_exchange(EMULATED_MMA, 0xFFFFFFFF, (uintptr_t)&m, 0);
 }
 
+// ---- copies that a thread does not wait for
+
+void emulated_copy_ahead(void *to, const void *from)
+{
+    if (((uintptr_t)to | (uintptr_t)from) % 16 != 0)
+        die("cp.async of 16 bytes from %p to %p: expected multiples of 16", from, to);
+    if (!g.copies_wait)
+        memcpy(to, from, 16);
+    else {
+        struct copies &c = g.copies[g.now - g.thread];
+        c.left.push_back({ to, from, c.group });
+    }
+}
+
+void emulated_close_copies(void)
+{
+    g.copies[g.now - g.thread].group++;
+}
+
+void emulated_wait_for_copies(int but)
+{
+    struct copies &c = g.copies[g.now - g.thread];
+    for (; !c.left.empty() && c.left.front().group < c.group - but; c.left.pop_front())
+        memcpy(c.left.front().to, c.left.front().from, 16);
+}
+
 // ---- blocks
 
 // Those that wait for it need not wait any longer.
@@ -587,6 +626,9 @@ static void block_run(int64_t number)
     if (g.shared_bytes)
         memset(emulated_shared, 0xFF, g.shared_bytes);
     block_order(number);
+    g.copies_wait = number % 2 != 0;
+    for (int t = 0; t < g.n; t++)
+        g.copies[t].left.clear();
     g.alive = g.n;
     for (int w = 0; w < g.warps; w++) {
         const int lanes = g.n - w * WARP;
