@@ -213,6 +213,7 @@ static void one_product(struct cuda *c, struct tensor x, const struct input *in,
     const float one = 1, before = q->add ? 1 : 0;
     assert(q->out.rows == x.rows && q->out.width == p->rows && p->k == x.width && p->form == FORM_RAW);
     assert(q->out.type == F32 && x.type == F32);
+    cuda_use(c);
     note(c,
          c->blas->f.gemm(c->blas->handle, OP_T, OP_N, m, n, k, &one, p->raw, type, k, from, type, k, &before,
                          q->out.data, NUMBERS_F32, m, bf16 ? COMPUTE_F32 : COMPUTE_F32_PEDANTIC, ALGORITHM_DEFAULT),

@@ -10,6 +10,19 @@
 namespace DEVICE_SPACE
 {
 
+static cudaError_t use_device(int device)
+{
+    static thread_local int used = -1;
+    const cudaError_t e = used == device ? cudaSuccess : cudaSetDevice(device);
+    used = e == cudaSuccess ? device : used;
+    return e;
+}
+
+void cuda_use(const struct cuda *c)
+{
+    use_device(c->device); // it was possible when it was opened
+}
+
 void cuda_note(struct cuda *c, cudaError_t e, const char *what)
 {
     if (e == cudaSuccess || c->failed)
@@ -30,6 +43,7 @@ static void *cuda_alloc(struct backend *b, size_t bytes)
 {
     struct cuda *c = (struct cuda *)b;
     void *p = NULL;
+    cuda_use(c);
     const cudaError_t e = cudaMalloc(&p, bytes != 0 ? bytes : 16);
     if (e == cudaErrorMemoryAllocation) {
         cudaGetLastError(); // it is said by whoever asked, and not again at the next sync()
@@ -98,6 +112,7 @@ static int64_t cuda_between(struct backend *b, int from, int to)
 static bool cuda_memory(struct backend *b, size_t *free_bytes, size_t *all)
 {
     struct cuda *c = (struct cuda *)b;
+    cuda_use(c);
     const cudaError_t e = cudaMemGetInfo(free_bytes, all);
     cuda_note(c, e, "asking for free memory");
     return e == cudaSuccess;
@@ -239,7 +254,7 @@ static struct cuda *open_device(const char *name, int device, struct error *err)
         return NULL;
     }
     cudaDeviceProp p;
-    if ((e = cudaSetDevice(device)) != cudaSuccess || (e = cudaGetDeviceProperties(&p, device)) != cudaSuccess)
+    if ((e = use_device(device)) != cudaSuccess || (e = cudaGetDeviceProperties(&p, device)) != cudaSuccess)
         return fail_on(name, device, e, "it cannot be used", err);
     if (p.major < 8) {
         fail(err, "device %s:%d: %s has compute capability %d.%d; expected 8.0 or later", name, device, p.name, p.major,

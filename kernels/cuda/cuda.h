@@ -64,6 +64,9 @@ struct cuda {
     struct space best;       // best.cu: before it is downloaded
 };
 
+// Makes the device the one that this thread's calls are about: a process may have several. Before whatever takes memory
+// or launches.
+void cuda_use(const struct cuda *c);
 // Notes what went wrong, if anything did; the first thing since the last sync() stays. what: "matmul".
 void cuda_note(struct cuda *c, cudaError_t e, const char *what);
 // After a launch. Whatever planes there were may be another's now.
@@ -71,7 +74,8 @@ void cuda_launched(struct cuda *c, const char *what);
 // QUEUE(c, kernel, grid, block, bytes of dynamic shared memory, arguments): of kernels that wait for the one before
 // themselves (device.h).
 #if defined(EMULATED)
-#define QUEUE(c, kernel, grid, block, shared, ...) LAUNCH(kernel, grid, block, shared, (c)->stream, __VA_ARGS__)
+#define QUEUE(c, kernel, grid, block, shared, ...) \
+    (cuda_use(c), LAUNCH(kernel, grid, block, shared, (c)->stream, __VA_ARGS__))
 #else
 template <typename... parameters, typename... arguments>
 static inline void queue(struct cuda *c, void (*kernel)(parameters...), dim3 grid, dim3 block, size_t shared,
@@ -87,6 +91,7 @@ static inline void queue(struct cuda *c, void (*kernel)(parameters...), dim3 gri
     l.stream = c->stream;
     l.attrs = &early;
     l.numAttrs = c->overlaps ? 1 : 0;
+    cuda_use(c);
     cudaLaunchKernelEx(&l, kernel, a...); // cuda_launched() asks what became of it
 }
 #define QUEUE(c, kernel, grid, block, shared, ...) queue(c, kernel, dim3(grid), dim3(block), shared, __VA_ARGS__)

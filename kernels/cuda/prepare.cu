@@ -193,6 +193,7 @@ struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations 
     struct tensor none = {};
     struct packed p = {};
     assert(w.data != NULL && a != ACTIVATIONS_PRESET && w.rows < INT32_MAX - TILE);
+    cuda_use(c);
     if (a == ACTIVATIONS_INT8) {
         fail(err, "cuda: products round to f32 or bf16 here, not int8");
         return none;
