@@ -144,6 +144,7 @@ static void a_row_has_its_bits_in_prompts_chains_and_trees(void **unused)
     for (int g = 0; g < gpus; g++) {
         check_bits(&gpu[g], BF16, ACTIVATIONS_BF16, BF16);
         check_bits(&gpu[g], Q4_0, ACTIVATIONS_F32, F32);
+        check_bits(&gpu[g], F32, ACTIVATIONS_F32, F32);
     }
 }
 
@@ -174,19 +175,64 @@ static void against_none(const struct gpu_here *g, const char *sampling, const c
     free(plain);
 }
 
-static void texts_of_every_drafter_are_nones(void **unused)
+static int make_texts(void **unused)
 {
-    (void)unused;
     prompts.n = 2;
     for (int i = 0; i < prompts.n; i++) {
         prompts.length[i] = 5 + 9 * i;
         for (int k = 0; k < prompts.length[i]; k++)
             prompts.token[i][k] = any(60);
     }
+    return pair_models_make_bf16(unused);
+}
+
+static void texts_of_every_drafter_are_nones(void **unused)
+{
+    (void)unused;
     for (int g = 0; g < gpus; g++) {
         against_none(&gpu[g], "{temperature: 0}", "rejection");
         against_none(&gpu[g], "{temperature: 1}", "match");
     }
+}
+
+static struct backend *open_cpu(struct error *err)
+{
+    return backend_cpu(1, err);
+}
+
+// Where the draft model is changes what it costs, and nothing else: tokens that a seed couples to are the same as well.
+static void a_draft_model_on_another_device_gives_nones_texts(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *sampling, *rule, *drafter;
+    } cases[] = {
+        { "{temperature: 0}", "rejection", "small:model=%s,nodes=9,top=3,tokens=4,pick=likeliest" },
+        { "{temperature: 1}", "match", "small:model=%s,tokens=3,pick=coupled" },
+        { "{temperature: 1}", "match", "small:model=%s,widths=[2,2,1]" },
+    };
+    for (int g = 0; g < gpus; g++)
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+            for (int swapped = 0; swapped < 2; swapped++) {
+                struct saying_setup s = { .target = pair_target,
+                                          .draft = pair_draft,
+                                          .prompts = &prompts,
+                                          .drafter = "none",
+                                          .sampling = cases[i].sampling,
+                                          .rule = cases[i].rule,
+                                          .slots = 2,
+                                          .limit = 6,
+                                          .length = 64,
+                                          .device = swapped ? open_cpu : gpu[g].open };
+                struct saying *plain = say(&s);
+                s.drafter = cases[i].drafter;
+                s.draft_device = swapped ? gpu[g].open : open_cpu;
+                struct saying *other = say(&s);
+                same_text(plain, other, &s);
+                assert_true(other->drafted > 0);
+                free(plain);
+                free(other);
+            }
 }
 
 // ---- what goes wrong
@@ -247,7 +293,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_are_the_cpus_but_for_rounding),
         cmocka_unit_test(a_row_has_its_bits_in_prompts_chains_and_trees),
-        cmocka_unit_test_setup_teardown(texts_of_every_drafter_are_nones, pair_models_make, pair_models_remove),
+        cmocka_unit_test_setup_teardown(texts_of_every_drafter_are_nones, make_texts, pair_models_remove),
+        cmocka_unit_test_setup_teardown(a_draft_model_on_another_device_gives_nones_texts, make_texts,
+                                        pair_models_remove),
         cmocka_unit_test(what_does_not_fit_is_said_before_it_is_tried),
         cmocka_unit_test(a_failure_on_the_device_is_said_at_the_next_sync),
     };
