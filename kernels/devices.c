@@ -1,5 +1,6 @@
 #include "kernels/devices.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@ struct devices {
     int threads;
     struct backend *(*wrap)(struct backend *b); // NULL: nothing
     struct backend *cpu, *gpu[MAX_GPUS];
+    char gpu_name[MAX_GPUS][16];
 };
 
 struct devices *devices_create(int threads, struct backend *(*wrap)(struct backend *b))
@@ -20,6 +22,8 @@ struct devices *devices_create(int threads, struct backend *(*wrap)(struct backe
     struct devices *d = xcalloc(1, sizeof(*d));
     d->threads = threads;
     d->wrap = wrap;
+    for (int i = 0; i < MAX_GPUS; i++)
+        snprintf(d->gpu_name[i], sizeof(d->gpu_name[i]), "cuda:%d", i);
     return d;
 }
 
@@ -49,21 +53,28 @@ static int number_of(const char *name)
     return *end == '\0' && n < MAX_GPUS ? (int)n : -2;
 }
 
-bool device_name_is_valid(const char *name)
+bool device_name_check(const char *name, const char *what, struct error *err)
 {
-    return number_of(name) != -2;
+    return number_of(name) != -2 ||
+           fail(err, "%s: expected cpu, cuda or cuda:0 to cuda:%d, found \"%s\"", what, MAX_GPUS - 1, name);
 }
 
 struct backend *devices_get(struct devices *d, const char *name, struct error *err)
 {
-    const int n = number_of(name);
-    if (n == -2) {
-        fail(err, "device: expected cpu, cuda or cuda:0 to cuda:%d, found \"%s\"", MAX_GPUS - 1, name);
+    if (!device_name_check(name, "device", err))
         return NULL;
-    }
+    const int n = number_of(name);
     struct backend **at = n < 0 ? &d->cpu : &d->gpu[n];
     if (*at != NULL)
         return *at;
     struct backend *b = n < 0 ? backend_cpu(d->threads, err) : backend_cuda(n, err);
     return *at = b != NULL && d->wrap != NULL ? d->wrap(b) : b;
+}
+
+const char *devices_name(const struct devices *d, const struct backend *b)
+{
+    for (int i = 0; i < MAX_GPUS; i++)
+        if (d->gpu[i] == b)
+            return d->gpu_name[i];
+    return "cpu";
 }
