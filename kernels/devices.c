@@ -14,7 +14,7 @@ struct devices {
     int threads;
     struct backend *(*wrap)(struct backend *b); // NULL: nothing
     struct backend *cpu, *gpu[MAX_GPUS];
-    char gpu_name[MAX_GPUS][16];
+    char gpu_name[MAX_GPUS][24];
 };
 
 struct devices *devices_create(int threads, struct backend *(*wrap)(struct backend *b))
