@@ -90,19 +90,21 @@ static void logits_are_the_cpus_but_for_rounding(void **unused)
 
 // ---- bits
 
-static void check_bits(const struct gpu_here *g, enum type type, enum activations a, enum type cache)
+enum { ACROSS = 250 }; // tokens before a tree, so that it lies across the end of a split of 256
+
+static void check_bits(const struct gpu_here *g, enum type type, enum activations a, enum type cache, int before)
 {
-    enum { PREFIX = 250, TREE = 70, TEXT = PREFIX + 20, PROMPT = 33 }; // the tree lies across the end of a split of 256
+    enum { TREE = 70, MORE = 20, PROMPT = 33 };
     char *path = model_of(type);
     struct runner r = on(g, path, a, cache);
-    int32_t prompt[PREFIX], token[TREE], parent[TREE], text[TEXT + 1], kept[TREE];
-    for (int i = 0; i < PREFIX; i++)
-        prompt[i] = any(r.vocab);
+    int32_t token[TREE], parent[TREE], text[ACROSS + MORE + 1], kept[TREE];
+    for (int i = 0; i < ACROSS; i++)
+        text[i] = any(r.vocab);
     for (int i = 0; i < TREE; i++) {
         token[i] = any(r.vocab);
         parent[i] = i == 0 ? -1 : i < 12 ? i - 1 : any(i);
     }
-    runner_feed(&r, 0, prompt, PREFIX);
+    runner_feed(&r, 0, text, before);
     float *tree = xmalloc((size_t)TREE * (size_t)r.vocab * sizeof(float));
     memcpy(tree, runner_pass(&r, TREE, token, NULL, parent), (size_t)TREE * (size_t)r.vocab * sizeof(float));
     int depth = 0;
@@ -110,17 +112,16 @@ static void check_bits(const struct gpu_here *g, enum type type, enum activation
         depth++;
     for (int at = TREE - 1, i = depth - 1; at >= 0; at = parent[at], i--)
         kept[i] = at;
-    depth = depth < TEXT - PREFIX ? depth : TEXT - PREFIX;
-    memcpy(text, prompt, sizeof(prompt));
+    depth = depth < MORE ? depth : MORE;
     for (int i = 0; i < depth; i++)
-        text[PREFIX + i] = token[kept[i]];
+        text[before + i] = token[kept[i]];
     kv_keep(r.cache, 0, kept, depth);
-    text[PREFIX + depth] = any(r.vocab);
+    text[before + depth] = any(r.vocab);
     float *after = xmalloc((size_t)r.vocab * sizeof(float));
-    memcpy(after, runner_pass(&r, 1, text + PREFIX + depth, NULL, NULL), (size_t)r.vocab * sizeof(float));
+    memcpy(after, runner_pass(&r, 1, text + before + depth, NULL, NULL), (size_t)r.vocab * sizeof(float));
 
-    kv_cut(r.cache, 0, PREFIX);
-    float *alone = runner_one_by_one(&r, text + PREFIX, depth + 1);
+    kv_cut(r.cache, 0, before);
+    float *alone = runner_one_by_one(&r, text + before, depth + 1);
     for (int i = 0; i < depth; i++)
         runner_same_bits(tree + kept[i] * r.vocab, alone + i * r.vocab, r.vocab, "a path through a tree", TREE);
     runner_same_bits(after, alone + depth * r.vocab, r.vocab, "behind a kept path", 1);
@@ -142,9 +143,9 @@ static void a_row_has_its_bits_in_prompts_chains_and_trees(void **unused)
 {
     (void)unused;
     for (int g = 0; g < gpus; g++) {
-        check_bits(&gpu[g], BF16, ACTIVATIONS_BF16, BF16);
-        check_bits(&gpu[g], Q4_0, ACTIVATIONS_F32, F32);
-        check_bits(&gpu[g], F32, ACTIVATIONS_F32, F32);
+        check_bits(&gpu[g], BF16, ACTIVATIONS_BF16, BF16, ACROSS);
+        check_bits(&gpu[g], Q4_0, ACTIVATIONS_F32, F32, ACROSS);
+        check_bits(&gpu[g], F32, ACTIVATIONS_F32, F32, 9);
     }
 }
 
