@@ -40,7 +40,10 @@ struct drafter {                     // every drafter's own struct begins with t
     struct taps taps;                // hidden states of the target that advance() is to bring; set by create
     int nodes;                       // most nodes that a draft of its will have, the root included; set by create
     uint64_t weights;                // model_hash of its own weights; 0: it has none
-    size_t bytes; // of memory that create took, weights included, for the dry run; 0: next to nothing
+    // Memory that create took, for the dry run, weights included: on its backend (NULL: it has no other than the target's),
+    // and in the host's besides. 0: next to nothing.
+    struct backend *backend;
+    size_t bytes, host_bytes;
     struct settled settled[MAX_SETTLED]; // set by create; behind the last one option is NULL
 };
 

@@ -83,6 +83,7 @@ static bool make_room(struct eagle_drafter *g, const struct drafter_env *env, en
     kv.type = cache;
     g->cache = kv_create(g->backend, &kv, err);
     g->drafter.taps = eagle_taps(g->head);
+    g->drafter.host_bytes = g->growth.host_bytes;
     g->drafter.bytes = g->growth.bytes + eagle_bytes(g->head) + (g->cache != NULL ? kv_bytes(&kv) : 0);
     g->token = xcalloc((size_t)g->rows, sizeof(int32_t));
     g->of = xcalloc((size_t)g->rows, sizeof(int32_t));

@@ -67,7 +67,7 @@ bool growth_create(struct growth *g, const struct grow_shape *shape, const struc
     g->logits = rows_on(env->backend, (int64_t)frontier, vocab);
     g->bytes = tensor_bytes(g->logits);
     if (shape->o.pick != PICK_LIKELIEST)
-        g->bytes += (size_t)env->slots * (size_t)shape->candidates * (size_t)g->target_vocab * sizeof(float);
+        g->host_bytes = (size_t)env->slots * (size_t)shape->candidates * (size_t)g->target_vocab * sizeof(float);
     return g->logits.data != NULL || fail(err, "%s: no room for the logits of a draft", env->backend->name);
 }
 

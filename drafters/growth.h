@@ -33,10 +33,10 @@ struct growth {
     int k;                    // likeliest tokens asked for: the widest family, and what may be no tokens
     int32_t *best;            // (slots * frontier, k)
     float *best_log_p;
-    char *tree;    // the fixed tree as a list of paths, whatever it was named by; NULL: there is none
-    size_t bytes;  // that growth_create took
-    float *host;   // (vocab) a row on its way from the drafter's ids to the target's
-    int32_t *path; // (length + candidates)
+    char *tree;               // the fixed tree as a list of paths, whatever it was named by; NULL: there is none
+    size_t bytes, host_bytes; // that growth_create took
+    float *host;              // (vocab) a row on its way from the drafter's ids to the target's
+    int32_t *path;            // (length + candidates)
 };
 
 // Of rows over `vocab` ids; target_id as above. live: of the target's ids. false: err says why; growth_destroy is fine then.

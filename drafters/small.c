@@ -58,9 +58,10 @@ static bool open_model(struct small *g, const struct drafter_env *env, const str
     char *path = model_path(o->model, env->beside, err);
     if (path == NULL)
         return false;
+    struct error why;
     g->model =
-        model_open(path, g->backend, (enum activations)o->activations, frontier > STRETCH ? frontier : STRETCH, err);
-    bool ok = g->model != NULL;
+        model_open(path, g->backend, (enum activations)o->activations, frontier > STRETCH ? frontier : STRETCH, &why);
+    bool ok = g->model != NULL || fail(err, "drafter small: %s", why.text);
     if (ok) {
         const struct model_shape *s = model_shape(g->model);
         g->vocab = s->vocab;
@@ -82,13 +83,16 @@ static bool make_room(struct small *g, const struct drafter_env *env, const stru
     const int64_t width = model_shape(g->model)->width;
     struct kv_shape kv = model_kv_shape(g->model, env->slots, env->length + shape->asked, pending);
     kv.type = cache;
-    g->cache = kv_create(g->backend, &kv, err);
-    if (g->cache == NULL ||
-        !growth_create(&g->growth, shape, env, g->vocab, NULL, env->live < g->vocab ? env->live : g->vocab, err))
+    struct error why;
+    g->cache = kv_create(g->backend, &kv, &why);
+    if (g->cache == NULL)
+        return fail(err, "drafter small: %s", why.text);
+    if (!growth_create(&g->growth, shape, env, g->vocab, NULL, env->live < g->vocab ? env->live : g->vocab, err))
         return false;
     g->state = rows_on(g->backend, env->slots, width);
     g->drafter.bytes =
         g->growth.bytes + model_bytes(g->model) + model_scratch_bytes(model_shape(g->model), (int)rows) + kv_bytes(&kv);
+    g->drafter.host_bytes = g->growth.host_bytes;
     g->token = xcalloc(rows, sizeof(int32_t));
     g->of = xcalloc(rows, sizeof(int32_t));
     g->parent = xcalloc(rows, sizeof(int32_t));
@@ -117,10 +121,13 @@ static struct backend *backend_for(const struct drafter_env *env, const char *de
 {
     if (device == NULL)
         return env->backend;
-    if (env->devices != NULL)
-        return devices_get(env->devices, device, err);
-    fail(err, "drafter small: device: there is none here but the target's, found \"%s\"", device);
-    return NULL;
+    struct error why;
+    struct backend *b = NULL;
+    if (env->devices == NULL)
+        fail(err, "drafter small: device: there is none here but the target's, found \"%s\"", device);
+    else if ((b = devices_get(env->devices, device, &why)) == NULL)
+        fail(err, "drafter small: %s", why.text);
+    return b;
 }
 
 static struct drafter *small_create(const struct drafter_env *env, const void *options, struct error *err)
@@ -131,7 +138,7 @@ static struct drafter *small_create(const struct drafter_env *env, const void *o
         return NULL;
     struct small *g = xcalloc(1, sizeof(*g));
     struct drafter_env own = *env;
-    g->backend = own.backend = backend_for(env, o->device, err);
+    g->backend = own.backend = g->drafter.backend = backend_for(env, o->device, err);
     g->drafter.nodes = shape.nodes;
     enum type cache = kv_settle((enum kv_type)o->cache);
     if (g->backend != NULL && open_model(g, &own, o, shape.frontier * env->slots, err) &&

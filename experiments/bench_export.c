@@ -10,6 +10,7 @@
 #include "experiments/bench_peer.h"
 #include "experiments/command_line.h"
 #include "kernels/backend.h"
+#include "kernels/devices.h"
 #include "models/model.h"
 
 static void set_text(struct json *j, const char *key, const char *value)
@@ -232,7 +233,7 @@ void bench_json(const struct bench *b, FILE *to)
     struct json *j = json_new_object();
     json_set(j, "model", model_json(&b->target));
     json_set(j, "draft", b->draft.model != NULL ? model_json(&b->draft) : json_new_null());
-    set_text(j, "device", b->target.backend->name);
+    set_text(j, "device", devices_name(b->target.devices, b->target.backend));
     set_text(j, "machine", b->machine);
     set_text(j, "revision", program_version());
     set_text(j, "started", b->started);

@@ -123,6 +123,10 @@ bool bench_open(struct bench *b, const struct bench_plan *plan, struct error *er
     char *name = machine_processor();
     b->machine = xformat("%s, %s", name, b->target.backend->describe(b->target.backend));
     free(name);
+    size_t unused, own;
+    if (b->target.backend->memory(b->target.backend, &unused,
+                                  &own)) // what is probed is the host's: it limits nothing there
+        p->probe = false;
     if (p->probe) {
         b->prober = prober_create(p->threads);
         p->probe = b->prober != NULL;

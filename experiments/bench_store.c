@@ -8,6 +8,7 @@
 #include "experiments/bench_parts.h"
 #include "experiments/bench_peer.h"
 #include "kernels/backend.h"
+#include "kernels/devices.h"
 #include "models/model.h"
 #include "results/bench_rows.h"
 #include "results/store.h"
@@ -68,7 +69,7 @@ bool bench_store(const struct bench *b, struct store *s, struct error *err)
         .draft = d != NULL ? d->path : NULL,
         .draft_hash = d != NULL ? draft_hash : NULL,
         .draft_activations = d != NULL ? activations_names[model_activations(d->model)] : NULL,
-        .device = t->backend->name,
+        .device = devices_name(t->devices, t->backend),
         .machine = b->machine,
         .revision = program_version(),
         .started = b->started,

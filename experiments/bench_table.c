@@ -9,6 +9,7 @@
 #include "experiments/bench_peer.h"
 #include "experiments/command_line.h"
 #include "kernels/backend.h"
+#include "kernels/devices.h"
 #include "models/model.h"
 
 enum { SHOWN = 6 }; // columns of the table by operation
@@ -77,7 +78,7 @@ static void print_head(const struct bench *b, FILE *to)
     if (b->draft.model != NULL)
         fprintf(to, "draft       %s (%s, activations %s)\n", b->draft.path, model_type(b->draft.model),
                 activations_names[model_activations(b->draft.model)]);
-    fprintf(to, "device      %s\n", t->backend->name);
+    fprintf(to, "device      %s\n", devices_name(t->devices, t->backend));
     fprintf(to, "machine     %s\n", b->machine);
     fprintf(to, "revision    %s\n", program_version());
     for (int i = 0; i < b->n_peers; i++)

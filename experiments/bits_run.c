@@ -221,7 +221,7 @@ static bool keep(const struct bits *b, struct store *s, struct error *err)
         .drafter = e->drafter.entry[b->c.cell.drafter].shown,
         .rule = e->rule.entry[b->c.cell.rule].shown,
         .sampling = e->sampling.entry[b->c.cell.sampling].shown,
-        .machine = b->c.opened->machine,
+        .machine = identity.machine,
         .revision = SPECLAB_REVISION,
         .verdict = same_names[compared_same(c)],
         .rows = c->rows,

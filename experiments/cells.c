@@ -20,6 +20,7 @@
 #include "drafters/drafter.h"
 #include "experiments/cells.h"
 #include "experiments/hash.h"
+#include "kernels/backend.h"
 #include "models/model.h"
 
 static void put_text(struct settings *map, const char *key, const char *text)
@@ -122,6 +123,9 @@ struct identity cell_identity(const struct opened *o, struct cell cell, const st
     if (d->weights != 0)
         write_hash(d->weights, id.drafter_hash);
     id.settings = own.s;
+    const bool apart = d->backend != NULL && d->backend != o->target.backend;
+    id.machine =
+        apart ? xformat("%s; drafter on %s", o->machine, d->backend->describe(d->backend)) : xstrdup(o->machine);
     free(shared.s);
     return id;
 }
@@ -129,7 +133,8 @@ struct identity cell_identity(const struct opened *o, struct cell cell, const st
 void identity_free(struct identity *i)
 {
     free(i->settings);
-    i->settings = NULL;
+    free(i->machine);
+    i->settings = i->machine = NULL;
 }
 
 char *cell_prompts(const struct opened *o)

@@ -93,6 +93,7 @@ struct identity {             // by what a cell is known in the database
     char *settings;           // an experiment's file of this one cell, on one line, every preset settled
     char hash[17], peers[17]; // peers: without drafter and rule
     char target_hash[17], drafter_hash[17];
+    char *machine; // the processor, the target's device, and the drafter's where it has one of its own
 };
 
 struct identity cell_identity(const struct opened *o, struct cell cell, const struct drafter *d);

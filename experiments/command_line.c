@@ -14,6 +14,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "kernels/devices.h"
 #include "revision.h"
 
 enum { MAX_FLAGS = 48, HELP_COLUMN = 28 };
@@ -166,6 +167,7 @@ static int take_choice(const struct usage *u, const struct flag *f, const char *
 static int take_flag(const struct usage *u, const struct flag *f, const char *value)
 {
     struct flag_texts *texts = f->to;
+    struct error why;
     long long least = f->least, most = f->most;
     if (least == 0 && most == 0)
         least = LLONG_MIN, most = LLONG_MAX;
@@ -183,6 +185,9 @@ static int take_flag(const struct usage *u, const struct flag *f, const char *va
     case FLAG_TEXT:
         *(const char **)f->to = value;
         return GO_ON;
+    case FLAG_DEVICE:
+        *(const char **)f->to = value;
+        return device_name_check(value, "--device", &why) ? GO_ON : usage_fail(u, "%s", why.text);
     case FLAG_TEXTS:
         if (texts->n == (int)(sizeof(texts->text) / sizeof(texts->text[0])))
             return usage_fail(u, "--%s can be given %d times at most", f->name, texts->n);

@@ -12,6 +12,7 @@ enum flag_kind {
     FLAG_INT,    // long long, from least to most
     FLAG_TEXT,   // const char *, into argv; the last one given counts
     FLAG_TEXTS,  // struct flag_texts: may be given several times
+    FLAG_DEVICE, // const char *, into argv: cpu, cuda or cuda:1
     FLAG_CHOICE, // int: the number of the word among those of `argument`, which | parts
 };
 

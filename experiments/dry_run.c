@@ -12,12 +12,15 @@
 #include "experiments/experiment.h"
 #include "experiments/progress.h"
 #include "experiments/talk.h"
+#include "kernels/backend.h"
+#include "kernels/devices.h"
 #include "models/config.h"
 #include "models/model.h"
 #include "results/query.h"
 #include "results/store.h"
 #include "verifier/verifier.h"
 
+enum { MAX_NEEDS = 32 };       // devices
 #define ASSUMED_BANDWIDTH 10e9 // bytes a second
 
 struct plan {
@@ -28,8 +31,13 @@ struct plan {
     struct text cells; // the table, to come behind the summary
     int64_t turns;     // to be decoded
     double ns;
-    bool guessed;                   // some of the time is by bandwidth, not experience
-    size_t most_bytes, cache_bytes; // of the largest group: caches, logits and drafters; the target's caches
+    bool guessed; // some of the time is by bandwidth, not experience
+    // Of the group that wants most of a device: caches, logits and drafters; the target's caches.
+    struct need {
+        struct backend *backend; // the first is the target's
+        size_t bytes, caches;
+    } need[MAX_NEEDS];
+    int needs;
 };
 
 static bool find_run(const struct plan *p, struct contender *c, struct error *err)
@@ -84,24 +92,49 @@ static bool add_cell(struct plan *p, struct contender *c, struct error *err)
     return true;
 }
 
+static struct need *need_on(struct need need[MAX_NEEDS], int *n, struct backend *b)
+{
+    int i = 0;
+    while (i < *n && need[i].backend != b)
+        i++;
+    if (i == *n && *n < MAX_NEEDS)
+        need[(*n)++] = (struct need){ .backend = b };
+    return &need[i < MAX_NEEDS ? i : MAX_NEEDS - 1];
+}
+
+// What a pairing takes, by device.
+static void add_needs(const struct target *t, const struct pairing *of, struct need need[MAX_NEEDS], int *n)
+{
+    struct error none; // the host's backend is open
+    const struct verifier_setup *v = verifier_setup(of->verifier);
+    const struct drafter *d = of->drafter;
+    struct need *on = need_on(need, n, t->backend);
+    on->bytes += verifier_bytes(v);
+    on->caches += verifier_cache_bytes(v);
+    if (d->bytes > 0)
+        need_on(need, n, d->backend != NULL ? d->backend : t->backend)->bytes += d->bytes;
+    if (d->host_bytes > 0)
+        need_on(need, n, devices_get(t->devices, "cpu", &none))->bytes += d->host_bytes;
+}
+
 static bool add_group(struct plan *p, int number, struct error *err)
 {
     struct group g;
     if (!group_open(&g, number, &p->opened, err))
         return false;
-    size_t bytes = 0, caches = 0;
+    struct need need[MAX_NEEDS];
+    int needs = 0;
     bool ok = true;
     text_printf(&p->cells, "\n%s, batch %s\n", p->e->sampling.entry[g.sampling].shown,
                 p->e->batch.entry[g.batch].shown);
     for (int i = 0; i < g.n && ok; i++) {
         ok = find_run(p, &g.contender[i], err) && add_cell(p, &g.contender[i], err);
-        const struct verifier_setup *v = verifier_setup(g.contender[i].pairing.verifier);
-        bytes += verifier_bytes(v) + g.contender[i].pairing.drafter->bytes;
-        caches += verifier_cache_bytes(v);
+        add_needs(&p->opened.target, &g.contender[i].pairing, need, &needs);
     }
-    if (bytes > p->most_bytes) {
-        p->most_bytes = bytes;
-        p->cache_bytes = caches;
+    for (int i = 0; i < needs; i++) {
+        struct need *most = need_on(p->need, &p->needs, need[i].backend);
+        if (need[i].bytes > most->bytes)
+            *most = need[i];
     }
     group_close(&g);
     return ok;
@@ -112,6 +145,36 @@ static double megabytes(size_t bytes)
     return (double)bytes / 1e6;
 }
 
+// " of the 85899 on cuda:0": for a device with memory of its own, or where there is more than one.
+static void print_place(const struct plan *p, struct backend *b)
+{
+    size_t free_bytes, all;
+    const bool own = b->memory(b, &free_bytes, &all);
+    if (own)
+        fprintf(p->out, " of the %.0f", megabytes(all));
+    if (own || p->needs > 1)
+        fprintf(p->out, " on %s", devices_name(p->opened.target.devices, b));
+    fprintf(p->out, ": ");
+}
+
+static void print_memory(const struct plan *p)
+{
+    const struct target *t = &p->opened.target;
+    const struct need *n = &p->need[0]; // the target's device
+    const size_t weights = model_bytes(t->model),
+                 scratch = model_scratch_bytes(model_shape(t->model), model_rows(t->model));
+    fprintf(p->out, "memory   %.0f MB", megabytes(weights + scratch + n->bytes));
+    print_place(p, t->backend);
+    fprintf(p->out, "weights %.1f, scratch %.1f; of a group %s caches %.1f, logits and drafters %.1f\n",
+            megabytes(weights), megabytes(scratch), type_facts[t->cache].name, megabytes(n->caches),
+            megabytes(n->bytes - n->caches));
+    for (int i = 1; i < p->needs; i++) {
+        fprintf(p->out, "         %.1f MB", megabytes(p->need[i].bytes));
+        print_place(p, p->need[i].backend);
+        fprintf(p->out, "drafters\n");
+    }
+}
+
 static void print_summary(const struct plan *p)
 {
     const struct experiment *e = p->e;
@@ -119,7 +182,6 @@ static void print_summary(const struct plan *p)
     int n = groups(e) * e->rule.n * e->drafter.n;
     char time[32];
     progress_time((int64_t)p->ns, time, sizeof(time));
-    size_t scratch = model_scratch_bytes(model_shape(m), model_rows(m));
 
     fprintf(p->out, "%s: %d cells, %d prompts of %d turns, %d %s\n", e->name, n, e->prompts.n, experiment_turns(e),
             e->repeat, e->repeat == 1 ? "repeat" : "repeats");
@@ -131,10 +193,7 @@ static void print_summary(const struct plan *p)
             "         at most %d new tokens a turn, context %d\n",
             e->prompts_file, p->opened.chat.kind == CHAT_CHATML ? "chatml" : "none",
             (double)p->opened.tokens / e->prompts.n, p->opened.longest, e->new_tokens, p->opened.context);
-    fprintf(
-        p->out, "memory   %.0f MB: weights %.1f, scratch %.1f; of a group %s caches %.1f, logits and drafters %.1f\n",
-        megabytes(model_bytes(m) + scratch + p->most_bytes), megabytes(model_bytes(m)), megabytes(scratch),
-        type_facts[p->opened.target.cache].name, megabytes(p->cache_bytes), megabytes(p->most_bytes - p->cache_bytes));
+    print_memory(p);
     if (p->turns == 0)
         fprintf(p->out, "time     none: everything is in the database\n");
     else

@@ -43,7 +43,7 @@ enum packed_how { PACKED_NO, PACKED_KEEP };
 // The flags of every command that opens a model.
 // clang-format off
 #define PRECISION_FLAGS(p) \
-    { "device", FLAG_TEXT, &(p).device, "NAME", DEVICE_NAMES "; preset: cpu", 0, 0 }, \
+    { "device", FLAG_DEVICE, &(p).device, "NAME", DEVICE_NAMES "; preset: cpu", 0, 0 }, \
     { "activations", FLAG_CHOICE, &(p).activations, ACTIVATIONS_CHOICES, \
       "what products round their input to; preset: as the weights allow", 0, 0 }, \
     { "cache", FLAG_CHOICE, &(p).cache, KV_CHOICES, "element type of keys and values", 0, 0 }

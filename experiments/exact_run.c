@@ -131,7 +131,7 @@ static bool find_row(struct watched *w, struct error *err)
         .drafter = e->drafter.entry[cell.drafter].shown,
         .rule = e->rule.entry[cell.rule].shown,
         .sampling = e->sampling.entry[cell.sampling].shown,
-        .machine = w->c.opened->machine,
+        .machine = identity.machine,
         .revision = SPECLAB_REVISION,
         .lossless = w->c.pairing.rule->exact,
         .batch = w->c.slots,

@@ -136,10 +136,10 @@ static bool read_name(struct experiment *e, struct error *err)
 
 static bool read_device(const struct settings *s, char **to, struct error *err)
 {
+    struct error why;
     if (!read_text(s, "target", "device", "cpu", to, err))
         return false;
-    return device_name_is_valid(*to) ||
-           settings_fail(err, settings_get(s, "device"), "device: expected " DEVICE_NAMES ", found \"%s\"", *to);
+    return device_name_check(*to, "device", &why) || settings_fail(err, settings_get(s, "device"), "%s", why.text);
 }
 
 static bool read_target(struct experiment *e, struct error *err)

@@ -53,6 +53,8 @@ struct inspect {
     size_t cache_bytes;                     // of one token
     double flops, weight_bytes, pass_bytes; // of one token at the context asked for
     struct probe probe;
+    bool own_memory; // of the device
+    size_t free_bytes, all_bytes;
 };
 
 // ---- gathered
@@ -96,6 +98,9 @@ static bool measure(struct inspect *in, struct error *err)
     in->flops = pass_flops(&in->config, in->context);
     in->weight_bytes = (double)model_bytes(in->model);
     in->pass_bytes = in->weight_bytes + (double)in->cache_bytes * (double)in->context;
+    in->own_memory = in->backend->memory(in->backend, &in->free_bytes, &in->all_bytes);
+    if (in->own_memory)
+        in->no_probe = true; // what can be probed is the host's
     if (!in->no_probe)
         in->probe = probe_read_bandwidth((int)in->threads);
     return true;
@@ -235,6 +240,9 @@ static void print_limit(const struct inspect *in)
 {
     const struct probe *p = &in->probe;
     char a[32], b[32];
+    if (in->own_memory)
+        printf("memory      %s, of which %s are free beside the model: %s\n", amount((double)in->all_bytes, "B", a),
+               amount((double)in->free_bytes, "B", b), in->backend->describe(in->backend));
     if (in->model == NULL || in->no_probe)
         return;
     if (p->bytes_per_second == 0) {
@@ -349,6 +357,13 @@ static void pass_json(const struct inspect *in, struct json *j)
     json_set(memory, "seconds_per_token", json_new_number(known ? in->pass_bytes / p->bytes_per_second : NAN));
     json_set(memory, "tokens_per_second", json_new_number(known ? p->bytes_per_second / in->pass_bytes : NAN));
     json_set(j, "memory", in->no_probe ? json_new_null() : memory);
+    struct json *own = json_new_object();
+    json_set(own, "device", json_new_text(in->backend->describe(in->backend)));
+    json_set(own, "bytes", json_new_int((int64_t)in->all_bytes));
+    json_set(own, "free_bytes", json_new_int((int64_t)in->free_bytes));
+    json_set(j, "device_memory", in->own_memory ? own : json_new_null());
+    if (!in->own_memory)
+        json_free(own);
     if (in->no_probe)
         json_free(memory);
 }

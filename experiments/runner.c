@@ -35,7 +35,7 @@ static bool find_row(struct runner *r, const struct group *g, struct contender *
         .sampling = e->sampling.entry[c->cell.sampling].shown,
         .drafter_kind = c->pairing.type->name,
         .device = e->device,
-        .machine = r->opened.machine,
+        .machine = c->identity.machine,
         .revision = SPECLAB_REVISION,
         .target_hash = c->identity.target_hash,
         .drafter_hash = c->identity.drafter_hash[0] != '\0' ? c->identity.drafter_hash : NULL,

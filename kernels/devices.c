@@ -1,5 +1,6 @@
 #include "kernels/devices.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@ struct devices {
     int threads;
     struct backend *(*wrap)(struct backend *b); // NULL: nothing
     struct backend *cpu, *gpu[MAX_GPUS], *by_cublas[MAX_GPUS];
+    char gpu_name[MAX_GPUS][24], cublas_name[MAX_GPUS][24];
 };
 
 struct devices *devices_create(int threads, struct backend *(*wrap)(struct backend *b))
@@ -20,6 +22,10 @@ struct devices *devices_create(int threads, struct backend *(*wrap)(struct backe
     struct devices *d = xcalloc(1, sizeof(*d));
     d->threads = threads;
     d->wrap = wrap;
+    for (int i = 0; i < MAX_GPUS; i++) {
+        snprintf(d->gpu_name[i], sizeof(d->gpu_name[i]), "cuda:%d", i);
+        snprintf(d->cublas_name[i], sizeof(d->cublas_name[i]), "cublas:%d", i);
+    }
     return d;
 }
 
@@ -72,18 +78,17 @@ static struct place place_of(const char *name)
     return at.number < 0 ? (struct place){ NOWHERE, 0 } : at;
 }
 
-bool device_name_is_valid(const char *name)
+bool device_name_check(const char *name, const char *what, struct error *err)
 {
-    return place_of(name).kind != NOWHERE;
+    return place_of(name).kind != NOWHERE ||
+           fail(err, "%s: expected " DEVICE_NAMES " (N up to %d), found \"%s\"", what, MAX_GPUS - 1, name);
 }
 
 struct backend *devices_get(struct devices *d, const char *name, struct error *err)
 {
     const struct place at = place_of(name);
-    if (at.kind == NOWHERE) {
-        fail(err, "device: expected " DEVICE_NAMES " (N up to %d), found \"%s\"", MAX_GPUS - 1, name);
+    if (!device_name_check(name, "device", err))
         return NULL;
-    }
     struct backend **to = at.kind == ON_CPU   ? &d->cpu
                           : at.kind == ON_GPU ? &d->gpu[at.number]
                                               : &d->by_cublas[at.number];
@@ -93,4 +98,12 @@ struct backend *devices_get(struct devices *d, const char *name, struct error *e
                         : at.kind == ON_GPU ? backend_cuda(at.number, err)
                                             : backend_cublas(at.number, err);
     return *to = b != NULL && d->wrap != NULL ? d->wrap(b) : b;
+}
+
+const char *devices_name(const struct devices *d, const struct backend *b)
+{
+    for (int i = 0; i < MAX_GPUS; i++)
+        if (d->gpu[i] == b || d->by_cublas[i] == b)
+            return d->gpu[i] == b ? d->gpu_name[i] : d->cublas_name[i];
+    return "cpu";
 }

@@ -17,9 +17,17 @@
 
 enum { MAX_WORDS = 64 };
 
+static const char *program = SPECLAB;
+
 bool child_is_there(void)
 {
-    return *SPECLAB != '\0' && access(SPECLAB, X_OK) == 0;
+    return *program != '\0' && access(program, X_OK) == 0;
+}
+
+bool child_use(const char *another)
+{
+    program = another != NULL ? another : SPECLAB;
+    return child_is_there();
 }
 
 static void give_up(const char *what)
@@ -32,7 +40,7 @@ static void give_up(const char *what)
 static void split(char *line, char *word[MAX_WORDS + 1])
 {
     int n = 0;
-    word[n++] = (char *)(uintptr_t)SPECLAB;
+    word[n++] = (char *)(uintptr_t)program;
     for (char *c = line + strspn(line, " "); *c != '\0' && n < MAX_WORDS; c += strspn(c, " ")) {
         char *to = c;
         word[n++] = c;
@@ -89,7 +97,7 @@ static struct said run(const char *input, const char *out_path, const char *word
         dup2(fileno(in), 0);
         dup2(to, 1);
         dup2(fileno(err), 2);
-        execv(SPECLAB, word);
+        execv(program, word);
         _exit(127);
     }
     int status;

@@ -84,27 +84,39 @@ void pair_heads_make(const char *target, const char *draft)
     }
 }
 
-static struct tiny make_target(void)
+static struct tiny make_target(enum type type)
 {
-    tiny_write_hf(pair_target = tiny_path("target"), &tiny_usual);
-    struct tiny draft = tiny_usual;
-    draft.layers = 1;
-    return draft;
+    struct tiny t = tiny_usual;
+    t.type = type;
+    tiny_write_hf(pair_target = tiny_path("target"), &t);
+    t.layers = 1;
+    return t;
 }
 
-int pair_models_make(void **state)
+static int make_pair(enum type type)
 {
-    (void)state;
-    struct tiny draft = make_target();
+    struct tiny draft = make_target(type);
     tiny_write_gguf(pair_draft = tiny_path("draft.gguf"), &draft);
     pair_heads_make(pair_target, pair_draft);
     return 0;
 }
 
+int pair_models_make(void **state)
+{
+    (void)state;
+    return make_pair(F32);
+}
+
+int pair_models_make_bf16(void **state)
+{
+    (void)state;
+    return make_pair(BF16);
+}
+
 int pair_models_make_strangers(void **state)
 {
     (void)state;
-    struct tiny draft = make_target();
+    struct tiny draft = make_target(F32);
     draft.seed = 99;
     tiny_write_hf(pair_draft = tiny_path("draft"), &draft);
     pair_heads_make(pair_target, pair_draft);
@@ -139,11 +151,20 @@ static void read_options(struct pair *p, const char *line, const char *draft)
 struct pair *pair_open(const char *target, const char *draft, const char *drafter, const char *sampling,
                        const struct rule *rule, int slots, int length)
 {
-    return pair_open_on(NULL, target, draft, drafter, sampling, rule, slots, length);
+    return pair_open_on(NULL, NULL, target, draft, drafter, sampling, rule, slots, length);
 }
 
-struct pair *pair_open_on(pair_device *open, const char *target, const char *draft, const char *drafter,
-                          const char *sampling, const struct rule *rule, int slots, int length)
+static struct backend *opened_by(pair_device *open)
+{
+    struct error err;
+    struct backend *b = open != NULL ? open(&err) : backend_cpu(2, &err);
+    if (b == NULL)
+        fail_msg("%s", err.text);
+    return b;
+}
+
+struct pair *pair_open_on(pair_device *target_on, pair_device *draft_on, const char *target, const char *draft,
+                          const char *drafter, const char *sampling, const struct rule *rule, int slots, int length)
 {
     struct error err;
     struct pair *p = xcalloc(1, sizeof(*p));
@@ -152,9 +173,8 @@ struct pair *pair_open_on(pair_device *open, const char *target, const char *dra
         fail_msg("%s", err.text);
     settings_free(s);
     read_options(p, drafter, draft);
-    p->backend = open != NULL ? open(&err) : backend_cpu(2, &err);
-    if (p->backend == NULL)
-        fail_msg("%s", err.text);
+    p->backend = opened_by(target_on);
+    p->draft_backend = draft_on != NULL ? opened_by(draft_on) : NULL;
     p->sampling.workers = p->backend->workers(p->backend);
     p->target = model_open(target, p->backend, ACTIVATIONS_F32, MAX_NODES, &err);
     if (p->target == NULL)
@@ -163,7 +183,7 @@ struct pair *pair_open_on(pair_device *open, const char *target, const char *dra
     p->tokenizer = tokenizer_open(target, &err);
     if (p->tokenizer != NULL && tokenizer_size(p->tokenizer) < live)
         live = tokenizer_size(p->tokenizer);
-    struct drafter_env env = { .backend = p->backend,
+    struct drafter_env env = { .backend = p->draft_backend != NULL ? p->draft_backend : p->backend,
                                .target_backend = p->backend,
                                .target = p->target,
                                .tokenizer = p->tokenizer,
@@ -204,6 +224,8 @@ void pair_close(struct pair *p)
     tokenizer_close(p->tokenizer);
     model_close(p->target);
     p->backend->destroy(p->backend);
+    if (p->draft_backend != NULL)
+        p->draft_backend->destroy(p->draft_backend);
     free(p->options);
     free(p);
 }

@@ -39,8 +39,8 @@ struct saying *say(const struct saying_setup *s)
     struct saying *to = xcalloc(1, sizeof(*to));
     to->setup = s;
     const struct prompts_given *g = s->prompts;
-    struct pair *p =
-        pair_open_on(s->device, s->target, s->draft, s->drafter, s->sampling, rule_named(s->rule), s->slots, s->length);
+    struct pair *p = pair_open_on(s->device, s->draft_device, s->target, s->draft, s->drafter, s->sampling,
+                                  rule_named(s->rule), s->slots, s->length);
     struct decoder *d =
         decoder_create(p->verifier, p->drafter, s->slots, 21, (struct listener){ on_step, on_done, to }, &err);
     assert_non_null(d);

@@ -17,8 +17,9 @@ struct saying_setup {
     const struct prompts_given *prompts;
     const char *drafter, *sampling, *rule;
     const struct stops *stops;
-    int slots, limit, length; // length: of the cache
-    pair_device *device;      // NULL: the CPU
+    int slots, limit, length;  // length: of the cache
+    pair_device *device;       // NULL: the CPU
+    pair_device *draft_device; // NULL: the same
 };
 
 struct saying {                       // what became of each prompt

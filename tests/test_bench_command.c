@@ -57,6 +57,49 @@ static void the_command_measures_what_it_is_asked_to(void **state)
     said_free(&s);
 }
 
+// What can be probed is the host's, and is no limit of a GPU's.
+static void on_a_gpu_nothing_of_the_host_is_measured(void **state)
+{
+    (void)state;
+    if (!child_use(SPECLAB_EMULATED)) {
+        child_use(NULL);
+        return;
+    }
+    struct said s = child_run(
+        "bench %s --device cuda:1 --repeats 1 --rows 1 --contexts 8 --prefill 4 --threads 1 --json", models.draft);
+    said_insist(&s, "bench --device cuda:1");
+    struct json *j = said_json(&s);
+    assert_string_equal(json_text(json_get(j, "device")), "cuda:1");
+    assert_non_null(strstr(json_text(json_get(j, "machine")), "emulated GPU (cuda:1), compute capability "));
+    assert_int_equal(json_count(json_get(j, "peaks")), 0);
+    assert_int_equal(json_count(json_get(j, "measured")), 2);
+    for (size_t i = 0; i < 2; i++)
+        assert_true(json_number(json_at(json_get(json_at(json_get(j, "measured"), i), "ns"), 0)) > 0);
+    assert_string_equal(json_text(json_get(json_at(json_get(j, "placements"), 0), "placement")), "unprobed");
+    json_free(j);
+    said_free(&s);
+
+    s = child_run("inspect %s --device cuda --json", models.draft);
+    said_insist(&s, "inspect --device cuda");
+    j = said_json(&s);
+    const struct json *memory = json_get(j, "device_memory");
+    assert_true(json_int(json_get(memory, "bytes")) == (int64_t)4 << 30);
+    assert_true(json_int(json_get(memory, "free_bytes")) < (int64_t)4 << 30);
+    json_free(j);
+    said_free(&s);
+    static const char *const refused[][2] = {
+        { "activations: int8: cuda does without them (expected f32 or bf16)",
+          "generate %s --device cuda --activations int8 x" },
+        { "device cuda:9: expected one of the 2 here, from cuda:0 on", "generate %s --device cuda:9 x" },
+    };
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        char *words = words_with(refused[i][1], models.draft);
+        child_refuses(1, refused[i][0], words);
+        free(words);
+    }
+    child_use(NULL);
+}
+
 static void an_inflated_model_is_marked_everywhere(void **state)
 {
     (void)state;
@@ -269,6 +312,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_command_measures_what_it_is_asked_to),
         cmocka_unit_test(the_command_says_it_in_a_table_and_in_a_database),
+        cmocka_unit_test(on_a_gpu_nothing_of_the_host_is_measured),
         cmocka_unit_test(an_inflated_model_is_marked_everywhere),
         cmocka_unit_test(peers_are_run_beside_it),
         cmocka_unit_test(mistakes_are_one_sentence),

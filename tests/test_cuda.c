@@ -97,19 +97,21 @@ static void logits_are_the_cpus_but_for_rounding(void **unused)
 
 // ---- bits
 
-static void check_bits(const struct gpu_here *g, enum type type, enum activations a, enum type cache)
+enum { ACROSS = 250 }; // tokens before a tree, so that it lies across the end of a split of 256
+
+static void check_bits(const struct gpu_here *g, enum type type, enum activations a, enum type cache, int before)
 {
-    enum { PREFIX = 250, TREE = 70, TEXT = PREFIX + 20, PROMPT = 33 }; // the tree lies across the end of a split of 256
+    enum { TREE = 70, MORE = 20, PROMPT = 33 };
     char *path = model_of(type);
     struct runner r = on(g, path, a, cache);
-    int32_t prompt[PREFIX], token[TREE], parent[TREE], text[TEXT + 1], kept[TREE];
-    for (int i = 0; i < PREFIX; i++)
-        prompt[i] = any(r.vocab);
+    int32_t token[TREE], parent[TREE], text[ACROSS + MORE + 1], kept[TREE];
+    for (int i = 0; i < ACROSS; i++)
+        text[i] = any(r.vocab);
     for (int i = 0; i < TREE; i++) {
         token[i] = any(r.vocab);
         parent[i] = i == 0 ? -1 : i < 12 ? i - 1 : any(i);
     }
-    runner_feed(&r, 0, prompt, PREFIX);
+    runner_feed(&r, 0, text, before);
     float *tree = xmalloc((size_t)TREE * (size_t)r.vocab * sizeof(float));
     memcpy(tree, runner_pass(&r, TREE, token, NULL, parent), (size_t)TREE * (size_t)r.vocab * sizeof(float));
     int depth = 0;
@@ -117,17 +119,16 @@ static void check_bits(const struct gpu_here *g, enum type type, enum activation
         depth++;
     for (int at = TREE - 1, i = depth - 1; at >= 0; at = parent[at], i--)
         kept[i] = at;
-    depth = depth < TEXT - PREFIX ? depth : TEXT - PREFIX;
-    memcpy(text, prompt, sizeof(prompt));
+    depth = depth < MORE ? depth : MORE;
     for (int i = 0; i < depth; i++)
-        text[PREFIX + i] = token[kept[i]];
+        text[before + i] = token[kept[i]];
     kv_keep(r.cache, 0, kept, depth);
-    text[PREFIX + depth] = any(r.vocab);
+    text[before + depth] = any(r.vocab);
     float *after = xmalloc((size_t)r.vocab * sizeof(float));
-    memcpy(after, runner_pass(&r, 1, text + PREFIX + depth, NULL, NULL), (size_t)r.vocab * sizeof(float));
+    memcpy(after, runner_pass(&r, 1, text + before + depth, NULL, NULL), (size_t)r.vocab * sizeof(float));
 
-    kv_cut(r.cache, 0, PREFIX);
-    float *alone = runner_one_by_one(&r, text + PREFIX, depth + 1);
+    kv_cut(r.cache, 0, before);
+    float *alone = runner_one_by_one(&r, text + before, depth + 1);
     for (int i = 0; i < depth; i++)
         runner_same_bits(tree + kept[i] * r.vocab, alone + i * r.vocab, r.vocab, "a path through a tree", TREE);
     runner_same_bits(after, alone + depth * r.vocab, r.vocab, "behind a kept path", 1);
@@ -151,8 +152,9 @@ static void a_row_has_its_bits_in_prompts_chains_and_trees(void **unused)
     for (int g = 0; g < gpus; g++) {
         if (gpu[g].varies)
             continue;
-        check_bits(&gpu[g], BF16, ACTIVATIONS_BF16, BF16);
-        check_bits(&gpu[g], Q4_0, ACTIVATIONS_F32, F32);
+        check_bits(&gpu[g], BF16, ACTIVATIONS_BF16, BF16, ACROSS);
+        check_bits(&gpu[g], Q4_0, ACTIVATIONS_F32, F32, ACROSS);
+        check_bits(&gpu[g], F32, ACTIVATIONS_F32, F32, 9);
     }
 }
 
@@ -193,10 +195,15 @@ static void against_none(const struct gpu_here *g, const char *sampling, const c
     free(plain);
 }
 
+static int make_texts(void **unused)
+{
+    make_prompts();
+    return pair_models_make_bf16(unused);
+}
+
 static void texts_of_every_drafter_are_nones(void **unused)
 {
     (void)unused;
-    make_prompts();
     for (int g = 0; g < gpus; g++) {
         if (gpu[g].varies)
             continue;
@@ -266,6 +273,64 @@ static void a_layer_is_nine_launches(void **unused)
     for (int n = 1; n <= 4; n += 3)
         assert_int_equal(launches_of(3, n) - launches_of(2, n), 9);
 #endif
+}
+
+#if defined(EMULATED_DEVICE)
+static struct backend *open_second(struct error *err)
+{
+    return backend_emulated(1, err);
+}
+#endif
+
+static struct backend *open_cpu(struct error *err)
+{
+    return backend_cpu(1, err);
+}
+
+static void with_draft_model_on(const struct saying_setup *about, const char *drafter,
+                                struct backend *(*device)(struct error *err))
+{
+    struct saying_setup s = *about;
+    struct saying *plain = say(&s);
+    s.drafter = drafter;
+    s.draft_device = device;
+    struct saying *other = say(&s);
+    same_text(plain, other, &s);
+    assert_true(other->drafted > 0);
+    free(plain);
+    free(other);
+}
+
+// Where the draft model is changes what it costs, and nothing else: tokens that a seed couples to are the same as well.
+static void a_draft_model_on_another_device_gives_nones_texts(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *sampling, *rule, *drafter;
+    } cases[] = {
+        { "{temperature: 0}", "rejection", "small:model=%s,nodes=9,top=3,tokens=4,pick=likeliest" },
+        { "{temperature: 1}", "match", "small:model=%s,tokens=3,pick=coupled" },
+        { "{temperature: 1}", "match", "small:model=%s,widths=[2,2,1]" },
+    };
+    for (int g = 0; g < gpus; g++)
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]) && !gpu[g].varies; i++) {
+            struct saying_setup s = { .target = pair_target,
+                                      .draft = pair_draft,
+                                      .prompts = &prompts,
+                                      .drafter = "none",
+                                      .sampling = cases[i].sampling,
+                                      .rule = cases[i].rule,
+                                      .slots = 2,
+                                      .limit = 6,
+                                      .length = 64,
+                                      .device = gpu[g].open };
+            with_draft_model_on(&s, cases[i].drafter, open_cpu);
+#if defined(EMULATED_DEVICE)
+            with_draft_model_on(&s, cases[i].drafter, open_second);
+#endif
+            s.device = open_cpu;
+            with_draft_model_on(&s, cases[i].drafter, gpu[g].open);
+        }
 }
 
 // ---- what goes wrong
@@ -369,9 +434,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_are_the_cpus_but_for_rounding),
         cmocka_unit_test(a_row_has_its_bits_in_prompts_chains_and_trees),
-        cmocka_unit_test_setup_teardown(texts_of_every_drafter_are_nones, pair_models_make, pair_models_remove),
         cmocka_unit_test(a_layer_is_nine_launches),
         cmocka_unit_test_setup_teardown(greedy_texts_by_cublas_are_the_cpus, pair_models_make, pair_models_remove),
+        cmocka_unit_test_setup_teardown(texts_of_every_drafter_are_nones, make_texts, pair_models_remove),
+        cmocka_unit_test_setup_teardown(a_draft_model_on_another_device_gives_nones_texts, make_texts,
+                                        pair_models_remove),
         cmocka_unit_test(what_does_not_fit_is_said_before_it_is_tried),
         cmocka_unit_test(what_cublas_lacks_or_refuses_is_said),
         cmocka_unit_test(a_failure_on_the_device_is_said_at_the_next_sync),

@@ -34,7 +34,7 @@ static void make_prompts(int vocab)
 static struct saying_setup setup(const char *drafter, const char *sampling, const char *rule, int slots)
 {
     return (struct saying_setup){ pair_target, pair_draft, &prompts, drafter, sampling, rule,
-                                  NULL,        slots,      LIMIT,    LENGTH,  NULL };
+                                  NULL,        slots,      LIMIT,    LENGTH,  NULL,     NULL };
 }
 
 static void against_none(const char *sampling, const char *rule, const struct stops *stops, int limit)
@@ -213,8 +213,8 @@ static void prompts_at_the_edges_of_a_stretch_are_taken_in_whole(void **unused)
     tiny_write_hf(path, &t);
     static const char *const drafters[] = { "small:model=%s,tokens=5", "small:model=%s,widths=[2,1],pick=likeliest" };
     for (int i = 0; i < 2; i++) {
-        struct saying_setup s = { path, path, &edges, drafters[i], "{temperature: 0}", "rejection", NULL,
-                                  3,    12,   528,    NULL };
+        struct saying_setup s = { path, path, &edges, drafters[i], "{temperature: 0}", "rejection", NULL, 3,
+                                  12,   528,  NULL,   NULL };
         struct saying *own = say(&s);
         for (int k = 0; k < edges.n; k++)
             assert_int_equal(own->n[k], 12);

@@ -341,6 +341,60 @@ static void a_dry_run_counts_the_cache_by_its_type(void **state)
     }
 }
 
+static void a_dry_run_counts_memory_by_device(void **state)
+{
+    (void)state;
+#if defined(EMULATED_DEVICE)
+    // Weights of three layers and of one; 2 x 3 layers x 3 drafters x 2 slots x some 200 rows x 32 numbers of 4 bytes; 2 x 1
+    // layer for each draft model.
+    static const struct {
+        const char *target, *draft, *lines[3];
+    } cases[] = {
+        { "cpu", "cpu", { "memory   3 MB: weights 0.5, scratch 1.1; of a group f32 caches ", NULL } },
+        { "cuda", "cuda:0", { "memory   3 MB of the 4295 on cuda:0: weights 0.5, ", " MB on cpu: drafters\n", NULL } },
+        { "cuda:1", "cpu", { " of the 4295 on cuda:1: weights 0.5, ", " MB on cpu: drafters\n", NULL } },
+        { "cpu", "cuda", { " on cpu: weights 0.5, ", " MB of the 4295 on cuda:0: drafters\n", NULL } },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct error err = { "" };
+        char *out = NULL, *text = xformat("name: dry\ntarget: {model: target.gguf, device: %s}\nthreads: 1\n"
+                                          "prompts: {file: p.jsonl, chat: none}\nlimits: {context: 200}\ncells:\n"
+                                          "  drafter: [{kind: small, model: draft.gguf, device: %s}]\n",
+                                          cases[i].target, cases[i].draft);
+        size_t n = 0;
+        FILE *to = open_memstream(&out, &n);
+        struct experiment *e = load(text);
+        if (!experiment_dry_run(e, NULL, to, &err))
+            fail_msg("%s", err.text);
+        fclose(to);
+        for (int k = 0; cases[i].lines[k] != NULL; k++)
+            if (strstr(out, cases[i].lines[k]) == NULL)
+                fail_msg("expected \"%s\": %s", cases[i].lines[k], out);
+        experiment_free(e);
+        free(text);
+        free(out);
+    }
+#endif
+}
+
+static void a_run_names_the_drafters_device(void **state)
+{
+    (void)state;
+#if defined(EMULATED_DEVICE)
+    struct store *s = open_store("apart.db");
+    run("name: apart\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: p.jsonl, chat: none}\n"
+        "limits: {context: 200, new_tokens: 3}\n"
+        "cells: {drafter: [{kind: small, model: draft.gguf, tokens: 2, device: cuda}]}\n",
+        s);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE device = 'cpu' AND"
+                            " machine LIKE '%; drafter on emulated GPU (cuda:0), compute capability %'"),
+                     1);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE machine NOT LIKE '%emulated%'"), 1); // none's
+    assert_int_equal(ask(s, "SELECT count(*) FROM texts WHERE NOT equal"), 0);
+    store_close(s);
+#endif
+}
+
 static void the_smoke_experiment_runs(void **state)
 {
     (void)state;
@@ -399,6 +453,8 @@ int main(void)
         cmocka_unit_test(stop_strings_end_texts_in_the_same_place_for_every_drafter),
         cmocka_unit_test(a_dry_run_tells_what_is_done_and_changes_nothing),
         cmocka_unit_test(a_dry_run_counts_the_cache_by_its_type),
+        cmocka_unit_test(a_dry_run_counts_memory_by_device),
+        cmocka_unit_test(a_run_names_the_drafters_device),
         cmocka_unit_test(the_smoke_experiment_runs),
         cmocka_unit_test(the_prompt_set_is_what_its_readme_says),
     };

@@ -49,7 +49,9 @@ static void read_prompts(void)
 
 static void against_none(const char *sampling, const char *rule)
 {
-    struct saying_setup s = { target_path, draft_path, &prompts, "none", sampling, rule, NULL, 1, LIMIT, 192, NULL };
+    struct saying_setup s = {
+        target_path, draft_path, &prompts, "none", sampling, rule, NULL, 1, LIMIT, 192, NULL, NULL
+    };
     struct saying *plain = say(&s);
     for (int i = 0; i < pair_count(); i++) {
         s.drafter = pair_drafter(i);

@@ -66,6 +66,7 @@ static void cuda_upload(struct backend *b, void *to, const void *host, size_t by
 {
     struct cuda *c = (struct cuda *)b;
     c->made.x = NULL;
+    cuda_use(c);
     // From pageable memory: the bytes are the driver's own when this returns.
     cuda_note(c, cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, c->stream), "upload");
 }
@@ -73,6 +74,7 @@ static void cuda_upload(struct backend *b, void *to, const void *host, size_t by
 static void cuda_download(struct backend *b, void *host, const void *from, size_t bytes)
 {
     struct cuda *c = (struct cuda *)b;
+    cuda_use(c);
     cuda_note(c, cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, c->stream), "download");
     cuda_note(c, cudaStreamSynchronize(c->stream), "download");
 }

@@ -1,0 +1,205 @@
+// device.cpp - the runtime's errors, devices, streams and events.
+#include <stdio.h>
+#include <time.h>
+
+#include "runtime.h"
+
+struct emulated_gpu::emulated_event {
+    int device;
+    double recorded; // ms; 0: never
+};
+
+inline namespace emulated_gpu
+{
+
+// ---- errors
+
+pthread_mutex_t held::lock = PTHREAD_MUTEX_INITIALIZER;
+static int fail_in;
+static thread_local cudaError_t last;
+
+cudaError_t note(cudaError_t e)
+{
+    if (e != cudaSuccess)
+        last = e;
+    return e;
+}
+
+bool fails(void)
+{
+    held lock;
+    if (fail_in <= 0 || --fail_in != 0)
+        return false;
+    last = cudaErrorInvalidValue;
+    return true;
+}
+
+cudaError_t done(void)
+{
+    return fails() ? cudaErrorInvalidValue : cudaSuccess;
+}
+
+extern "C" void emulated_fail_next(int calls_from_now)
+{
+    held lock;
+    fail_in = calls_from_now;
+}
+
+static const struct {
+    cudaError_t e;
+    const char *name, *string;
+} errors[] = {
+    { cudaSuccess, "cudaSuccess", "no error" },
+    { cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument" },
+    { cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory" },
+    { cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy" },
+    { cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal" },
+    { cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle" },
+};
+
+const char *cudaGetErrorName(cudaError_t e)
+{
+    for (const auto &known : errors)
+        if (known.e == e)
+            return known.name;
+    return "unrecognized error code";
+}
+
+const char *cudaGetErrorString(cudaError_t e)
+{
+    for (const auto &known : errors)
+        if (known.e == e)
+            return known.string;
+    return "unrecognized error code";
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    fails();
+    const cudaError_t e = last;
+    last = cudaSuccess;
+    return e;
+}
+
+// ---- devices
+
+static thread_local int device;
+
+int device_now(void)
+{
+    return device;
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    if (fails())
+        return cudaErrorInvalidValue;
+    *count = DEVICES;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int to)
+{
+    if (fails())
+        return cudaErrorInvalidValue;
+    if (to < 0 || to >= DEVICES)
+        return note(cudaErrorInvalidDevice);
+    device = to;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int of)
+{
+    if (fails())
+        return cudaErrorInvalidValue;
+    if (of < 0 || of >= DEVICES)
+        return note(cudaErrorInvalidDevice);
+    *p = {};
+    snprintf(p->name, sizeof(p->name), "emulated GPU");
+    p->totalGlobalMem = memory_limit();
+    p->sharedMemPerBlock = SHARED_DEFAULT;
+    p->sharedMemPerBlockOptin = SHARED_MOST;
+    p->sharedMemPerMultiprocessor = 228 << 10;
+    p->reservedSharedMemPerBlock = 1 << 10;
+    p->regsPerBlock = p->regsPerMultiprocessor = 1 << 16;
+    p->warpSize = WARP;
+    p->maxThreadsPerBlock = MAX_THREADS;
+    p->maxThreadsPerMultiProcessor = 2048;
+    p->maxBlocksPerMultiProcessor = 32;
+    p->major = 9;
+    p->multiProcessorCount = 4;
+    p->l2CacheSize = 1 << 20;
+    return cudaSuccess;
+}
+
+// ---- streams
+
+cudaError_t stream_touch(cudaStream_t s)
+{
+    if (!s)
+        return cudaSuccess;
+    s->operations++;
+    return s->device == device ? cudaSuccess : note(cudaErrorInvalidResourceHandle);
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
+{
+    if (fails())
+        return cudaErrorInvalidValue;
+    *s = new emulated_stream{ device, 0 };
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t s)
+{
+    delete s;
+    return done();
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t s)
+{
+    if (s)
+        s->operations++; // from any device
+    return done();
+}
+
+// ---- events
+
+cudaError_t cudaEventCreate(cudaEvent_t *e)
+{
+    if (fails())
+        return cudaErrorInvalidValue;
+    *e = new emulated_event{ device, 0 };
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t e)
+{
+    delete e;
+    return done();
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
+{
+    if (fails())
+        return cudaErrorInvalidValue;
+    const int of = s ? s->device : device;
+    if (e->device != of)
+        return note(cudaErrorInvalidResourceHandle);
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    e->recorded = (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
+{
+    if (fails())
+        return cudaErrorInvalidValue;
+    if (from->recorded == 0 || to->recorded == 0)
+        return note(cudaErrorInvalidResourceHandle);
+    *ms = (float)(to->recorded - from->recorded);
+    return cudaSuccess;
+}
+
+} // namespace emulated_gpu

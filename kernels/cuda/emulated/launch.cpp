@@ -1,0 +1,160 @@
+// launch.cpp - launches: their blocks, one after another.
+#include <stdlib.h>
+
+#include "runtime.h"
+
+inline namespace emulated_gpu
+{
+
+// ---- blocks
+
+static uint32_t random_below(uint32_t n) // enough to shuffle by
+{
+    g.random = g.random * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((g.random >> 32) * n >> 32);
+}
+
+static void swap(uint8_t *x, uint8_t *y)
+{
+    const uint8_t z = *x;
+    *x = *y;
+    *y = z;
+}
+
+// Of eight blocks one has its threads backwards, one forwards, and the others anyhow.
+static void block_order(int64_t number)
+{
+    const bool backwards = number % 8 == 0, forwards = number % 8 == 4;
+    g.evenly = number % 3 == 2;
+    g.flip = backwards ? WARP - 1 : forwards ? 0 : (int)random_below(WARP);
+    for (int w = 0; w < g.warps; w++)
+        g.warp_order[w] = (uint8_t)(backwards ? g.warps - 1 - w : w);
+    if (!backwards && !forwards)
+        for (int w = g.warps - 1; w > 0; w--)
+            swap(&g.warp_order[w], &g.warp_order[random_below((uint32_t)w + 1)]);
+    if (!g.evenly) { // the last that is put in is the first that is taken
+        g.flip ^= WARP - 1;
+        for (int w = 0; w < g.warps / 2; w++)
+            swap(&g.warp_order[w], &g.warp_order[g.warps - 1 - w]);
+    }
+}
+
+static void block_run(int64_t number)
+{
+    if (g.shared_bytes)
+        memset(emulated_shared, 0xFF, g.shared_bytes);
+    block_order(number);
+    copies_init(number);
+    g.alive = g.n;
+    for (int w = 0; w < g.warps; w++) {
+        const int lanes = g.n - w * WARP;
+        g.warp[w].alive = lanes >= WARP ? 0xFFFFFFFF : (1u << lanes) - 1;
+        g.warp[w].waiting = 0;
+    }
+    g.front = g.end = 0;
+    ready_put_all([](struct thread *) { return true; });
+    threads_begin();
+}
+
+static void block_init(dim3 block)
+{
+    g.n = (int)(block.x * block.y * block.z);
+    g.warps = (g.n + WARP - 1) / WARP;
+    int t = 0;
+    for (unsigned z = 0; z < block.z; z++)
+        for (unsigned y = 0; y < block.y; y++)
+            for (unsigned x = 0; x < block.x; x++, t++)
+                g.thread[t] = { { x, y, z }, t % WARP, t / WARP, NULL, EMULATED_NONE };
+}
+
+// As many bytes as the launch has, so that AddressSanitizer sees one that is past them.
+static void shared_init(size_t bytes)
+{
+    if (emulated_shared && bytes == g.shared_bytes)
+        return;
+    free(emulated_shared);
+    void *p = NULL;
+    if (posix_memalign(&p, 128, bytes) != 0)
+        die("no memory for %zu bytes of shared memory", bytes);
+    emulated_shared = (uint8_t *)p;
+    g.shared_bytes = bytes;
+}
+
+// ---- launches
+
+static struct {
+    const void *kernel;
+    int device;
+    size_t shared; // bytes
+} granted[512];
+static int grants;
+
+cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute a, int value)
+{
+    if (fails())
+        return cudaErrorInvalidValue;
+    if (a != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > SHARED_MOST)
+        return note(cudaErrorInvalidValue);
+    held lock;
+    int i = 0;
+    while (i < grants && (granted[i].kernel != kernel || granted[i].device != device_now()))
+        i++;
+    if (i == (int)(sizeof(granted) / sizeof(granted[0])))
+        die("shared memory is granted to more than %d kernels", i);
+    granted[i] = { kernel, device_now(), (size_t)value };
+    grants += i == grants;
+    return cudaSuccess;
+}
+
+static size_t shared_most(const void *kernel)
+{
+    for (int i = 0; i < grants; i++)
+        if (granted[i].kernel == kernel && granted[i].device == device_now())
+            return granted[i].shared;
+    return SHARED_DEFAULT;
+}
+
+void emulated_run(const char *name, const void *kernel, dim3 grid, dim3 block, size_t shared, cudaStream_t s,
+                  void (*body)(void *p), void *p)
+{
+    if (fails() || stream_touch(s) != cudaSuccess)
+        return;
+    if (g.now)
+        die("%s: a kernel starts a kernel", name);
+    held lock;
+    const uint64_t threads = (uint64_t)block.x * block.y * block.z;
+    if (threads == 0 || threads > MAX_THREADS || block.z > 64)
+        die("%s: a block of (%u, %u, %u) threads: from 1 to %d, and at most 64 in z", name, block.x, block.y, block.z,
+            MAX_THREADS);
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > INT_MAX || grid.y > 65535 || grid.z > 65535)
+        die("%s: a grid of (%u, %u, %u) blocks: at least 1 each, and at most 65535 in y and z", name, grid.x, grid.y,
+            grid.z);
+    const size_t most = shared_most(kernel);
+    if (shared > most)
+        die("%s: %zu bytes of dynamic shared memory, and %zu were granted (cudaFuncSetAttribute)", name, shared, most);
+    g.kernel = name;
+    g.body = body;
+    g.p = p;
+    g.running = true;
+    shared_init(shared);
+    block_init(block);
+    blockDim = block;
+    gridDim = grid;
+    // Every second launch has its blocks backwards.
+    const int64_t blocks = (int64_t)grid.x * grid.y * grid.z;
+    for (int64_t i = 0; i < blocks; i++) {
+        const int64_t b = g.launches % 2 ? blocks - 1 - i : i;
+        blockIdx = { (unsigned)(b % grid.x), (unsigned)(b / grid.x % grid.y), (unsigned)(b / grid.x / grid.y) };
+        block_run(g.launches + i);
+    }
+    g.running = false;
+    g.launches++;
+}
+
+extern "C" int64_t emulated_launches(void)
+{
+    held lock;
+    return g.launches;
+}
+
+} // namespace emulated_gpu

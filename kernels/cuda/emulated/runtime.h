@@ -1,0 +1,39 @@
+// runtime.h - what the runtime's calls share, launches among them: one lock, and how they fail.
+#pragma once
+#include <pthread.h>
+
+#include "gpu.h"
+
+struct emulated_gpu::emulated_stream {
+    int device;
+    int64_t operations; // touched by each, so that one on a stream that was destroyed is found
+};
+
+inline namespace emulated_gpu
+{
+
+enum { DEVICES = 2 };
+enum { SHARED_DEFAULT = 48 << 10, SHARED_MOST = 227 << 10 }; // bytes
+
+struct held { // the lock, as long as there is one of these
+    static pthread_mutex_t lock;
+    held()
+    {
+        pthread_mutex_lock(&lock);
+    }
+    ~held()
+    {
+        pthread_mutex_unlock(&lock);
+    }
+};
+
+// Every call asks first whether it is the one that is to fail.
+bool fails(void);
+cudaError_t note(cudaError_t e); // for cudaGetLastError
+cudaError_t done(void);          // of a call that has nothing more to do
+// What is queued on a stream, from the device that cudaSetDevice named: that has to be the stream's own.
+cudaError_t stream_touch(cudaStream_t s);
+int device_now(void);
+size_t memory_limit(void);
+
+} // namespace emulated_gpu

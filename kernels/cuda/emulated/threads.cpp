@@ -1,0 +1,120 @@
+// threads.cpp - who is next.
+//
+// Those that are ready are a queue, taken from its end (so that a warp gets as far as it can) or, for some blocks, from
+// its front (so that all get on evenly). Who becomes ready together is put in forwards, backwards or shuffled.
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "gpu.h"
+
+inline namespace emulated_gpu
+{
+
+struct gpu g;
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+int emulated_lane;
+uint8_t *emulated_shared;
+
+const char *wait_name(enum emulated_wait w)
+{
+    static const char *const name[] = {
+        "nothing",         "__syncthreads", "__syncwarp", "__shfl_sync",
+        "__shfl_xor_sync", "__ballot_sync", "__any_sync", "mma",
+    };
+    return name[w];
+}
+
+void die(const char *format, ...)
+{
+    va_list a;
+    va_start(a, format);
+    fflush(stdout);
+    fprintf(stderr, "emulated GPU: ");
+    if (g.running)
+        fprintf(stderr, "%s, block (%u, %u, %u): ", g.kernel, blockIdx.x, blockIdx.y, blockIdx.z);
+    vfprintf(stderr, format, a);
+    fprintf(stderr, "\n");
+    va_end(a);
+    abort();
+}
+
+static void deadlock(void)
+{
+    int first[EMULATED_MMA + 1], count[EMULATED_MMA + 1] = {};
+    for (int t = g.n - 1; t >= 0; t--) {
+        const enum emulated_wait w = g.thread[t].waits;
+        first[w] = t;
+        count[w]++;
+    }
+    fflush(stdout);
+    for (int w = EMULATED_NONE + 1; w <= EMULATED_MMA; w++) {
+        if (count[w] == 0)
+            continue;
+        const struct thread *t = &g.thread[first[w]];
+        fprintf(stderr, "emulated GPU: %d of %d threads wait in %s, the first (%u, %u, %u)", count[w], g.n,
+                wait_name((enum emulated_wait)w), t->index.x, t->index.y, t->index.z);
+        if (w >= EMULATED_SYNC)
+            fprintf(stderr, ", lane %d of warp %d, with mask %08x", t->lane, t->warp, g.warp[t->warp].mask[t->lane]);
+        fprintf(stderr, "\n");
+    }
+    const int ended = count[EMULATED_NONE];
+    if (ended)
+        fprintf(stderr, "emulated GPU: %d of %d threads have ended\n", ended, g.n);
+    die("nobody can go on: threads wait for others that never come to the same place with the same mask");
+}
+
+static inline struct thread *ready_take(void)
+{
+    if (g.front == g.end)
+        deadlock();
+    return &g.thread[g.ready[(g.evenly ? g.front++ : --g.end) % MAX_THREADS]];
+}
+
+static inline void thread_enter(struct thread *t)
+{
+    g.now = t;
+    threadIdx = t->index;
+    emulated_lane = t->lane;
+}
+
+void thread_wait(struct thread *t, enum emulated_wait what)
+{
+    t->waits = what;
+    t->stack = g.current;
+    struct thread *next = ready_take();
+    g.now = next;
+    stack_switch(next->stack ? next->stack : stack_free());
+    thread_enter(t);
+    t->stack = NULL;
+}
+
+void run_threads(void)
+{
+    for (;;) {
+        struct thread *t = g.now; // not begun
+        thread_enter(t);
+        g.body(g.p);
+        waits_without(t);
+        struct stack *to = &g.host;
+        if (g.alive) {
+            g.now = ready_take();
+            if (!g.now->stack)
+                continue;
+            to = g.now->stack;
+        }
+        g.free[g.free_count++] = g.current;
+        stack_switch(to);
+    }
+}
+
+void threads_begin(void)
+{
+    g.now = ready_take();
+    g.current = &g.host;
+    stack_switch(stack_free());
+    g.now = NULL;
+}
+
+} // namespace emulated_gpu

@@ -1,0 +1,144 @@
+// waits.cpp - what threads wait in: the barrier of a block, and exchanges within a warp.
+#include "gpu.h"
+
+inline namespace emulated_gpu
+{
+
+static struct thread *caller(enum emulated_wait what)
+{
+    if (!g.now)
+        die("%s outside of a kernel", wait_name(what));
+    return g.now;
+}
+
+// ---- barriers
+
+static void barrier_open(void)
+{
+    g.at_barrier = 0;
+    ready_put_all([](struct thread *t) {
+        if (t->waits != EMULATED_BARRIER)
+            return false;
+        t->waits = EMULATED_NONE;
+        return true;
+    });
+}
+
+void emulated_barrier(void)
+{
+    struct thread *t = caller(EMULATED_BARRIER);
+    if (++g.at_barrier == g.alive)
+        barrier_open();
+    else
+        thread_wait(t, EMULATED_BARRIER);
+}
+
+// ---- exchanges
+
+int emulated_source(enum emulated_wait what, int argument, int width)
+{
+    if (width < 1 || width > WARP || (width & (width - 1)))
+        die("%s with a width of %d", wait_name(what), width);
+    const int lane = emulated_lane, first = lane & ~(width - 1), last = first + width - 1;
+    if (what == EMULATED_SHUFFLE)
+        return first | (argument & (width - 1));
+    const int from = lane ^ (argument & (WARP - 1));
+    return from > last ? lane : from;
+}
+
+static void exchange_answer(struct warp *w, enum emulated_wait what, unsigned lanes)
+{
+    unsigned votes = 0;
+    uint64_t answer = 0;
+    switch (what) {
+    case EMULATED_SYNC:
+        return;
+    case EMULATED_MMA:
+        if (lanes != 0xFFFFFFFF)
+            die("mma with lanes %08x only: it needs all 32", lanes);
+        warp_mma(w);
+        return;
+    case EMULATED_BALLOT:
+    case EMULATED_ANY:
+        for (unsigned l = lanes; l; l &= l - 1)
+            votes |= (unsigned)w->x[__builtin_ctz(l)] << __builtin_ctz(l);
+        answer = what == EMULATED_BALLOT ? votes : votes != 0;
+        for (unsigned l = lanes; l; l &= l - 1)
+            w->answer[__builtin_ctz(l)] = answer;
+        return;
+    default:
+        for (unsigned l = lanes; l; l &= l - 1) {
+            const int lane = __builtin_ctz(l), source = w->source[lane];
+            w->answer[lane] = lanes >> source & 1 ? w->x[source] : UINT64_MAX; // nobody's: a NaN, or -1
+        }
+        return;
+    }
+}
+
+// If all who are left of this mask wait with it: their answers, and those but `self` are ready.
+static bool exchange_complete(struct warp *w, unsigned mask, struct thread *self)
+{
+    const unsigned lanes = mask & w->alive;
+    if ((w->waiting & lanes) != lanes)
+        return false;
+    const int one = __builtin_ctz(lanes);
+    for (unsigned l = lanes; l; l &= l - 1) {
+        const int lane = __builtin_ctz(l);
+        if (w->mask[lane] != mask)
+            return false; // it may come here later
+        if (w->what[lane] != w->what[one])
+            die("warp %d, mask %08x: lane %d waits in %s, lane %d in %s", (int)(w - g.warp), mask, one,
+                wait_name(w->what[one]), lane, wait_name(w->what[lane]));
+    }
+    exchange_answer(w, w->what[one], lanes);
+    w->waiting &= ~lanes;
+    struct thread *const first = &g.thread[(w - g.warp) * WARP];
+    for (int i = 0; i < WARP; i++) {
+        struct thread *t = first + (i ^ g.flip);
+        if (!(lanes >> (i ^ g.flip) & 1))
+            continue;
+        t->waits = EMULATED_NONE;
+        if (t != self)
+            ready_put((int)(t - g.thread));
+    }
+    return true;
+}
+
+uint64_t emulated_exchange(enum emulated_wait what, unsigned mask, uint64_t x, int source)
+{
+    struct thread *t = caller(what);
+    const int lane = t->lane;
+    struct warp *w = &g.warp[t->warp];
+    if (!(mask >> lane & 1))
+        die("lane %d of warp %d comes to %s with mask %08x, in which it is not", lane, t->warp, wait_name(what), mask);
+    w->waiting |= 1u << lane;
+    w->mask[lane] = mask;
+    w->what[lane] = what;
+    w->x[lane] = x;
+    w->source[lane] = source;
+    if (!exchange_complete(w, mask, t))
+        thread_wait(t, what);
+    return w->answer[lane];
+}
+
+void emulated_mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    const struct mma m = { d, a, { b0, b1 } };
+    emulated_exchange(EMULATED_MMA, 0xFFFFFFFF, (uintptr_t)&m, 0);
+}
+
+void waits_without(struct thread *t)
+{
+    struct warp *w = &g.warp[t->warp];
+    w->alive &= ~(1u << t->lane);
+    g.alive--;
+    if (g.at_barrier && g.at_barrier == g.alive)
+        barrier_open();
+    for (unsigned l = w->waiting; l; l &= l - 1) {
+        const int lane = __builtin_ctz(l);
+        if ((w->waiting >> lane & 1) && (w->mask[lane] >> t->lane & 1))
+            exchange_complete(w, w->mask[lane], NULL);
+    }
+}
+
+} // namespace emulated_gpu
