@@ -1,6 +1,7 @@
 // dist.h - arithmetic on rows of probabilities, as every rule needs it. Rows here are double: (vocab).
-// Sums run in one fixed order (sampling/loops.h), so a row's sum is a function of the row. Leviathan et al. 2023; the arithmetic rules
-// that make code match mathematics are in docs/exactness.md.
+// Probabilities are whole numbers of 2^-52 (core/grid.h): sums are exact, in whatever order, and what was normalised adds up
+// to 1, not nearly to 1. Leviathan et al. 2023; the arithmetic rules that make code match mathematics are in
+// docs/exactness.md.
 #pragma once
 #include <stdbool.h>
 

@@ -13,7 +13,8 @@ struct work {
     struct logits *l;
     int live;
     float max;
-    double by, sum[STRETCHES];
+    double by;
+    struct exact_sum sum[STRETCHES];
     void (*one)(struct work *w, float *x, int n, int stretch);
 };
 
@@ -173,16 +174,17 @@ int logits_from(const struct logits *l, float least, int32_t *place, int room)
 
 static double total(const struct work *w)
 {
-    double sum = 0;
+    struct exact_sum sum = { 0, 0 };
     for (int s = 0; s < stretches(w->l->n); s++)
-        sum += w->sum[s];
-    return sum;
+        sum = grid_sum(sum, w->sum[s]);
+    return grid_total(sum);
 }
 
 static void weigh(struct work *w, float *x, int n, int stretch)
 {
     double weight[STRETCH];
-    w->sum[stretch] = is_dead(w->l, stretch) ? 0 : w->loops->weights(weight, x, n, w->max);
+    const struct exact_sum none = { 0, 0 };
+    w->sum[stretch] = is_dead(w->l, stretch) ? none : w->loops->weights(weight, x, n, w->max);
 }
 
 double logits_weight(const struct logits *l)
@@ -196,7 +198,8 @@ static void exponentials(struct work *w, float *x, int n, int stretch)
 {
     if (is_dead(w->l, stretch))
         memset(x, 0, (size_t)n * sizeof(*x));
-    w->sum[stretch] = is_dead(w->l, stretch) ? 0 : w->loops->exponentials(x, n, w->max);
+    const struct exact_sum none = { 0, 0 };
+    w->sum[stretch] = is_dead(w->l, stretch) ? none : w->loops->exponentials(x, n, w->max);
 }
 
 static void scale(struct work *w, float *x, int n, int stretch)
@@ -216,6 +219,5 @@ void logits_softmax(struct logits *l)
     share(&w);
     w.by = 1 / total(&w);
     w.one = scale;
-    if (w.by != 1)
-        share(&w);
+    share(&w);
 }

@@ -150,6 +150,19 @@ INLINE vd fused(vd a, vd b, vd c)
 #endif
 }
 
+// grid_of() of each.
+INLINE vd on_grid(vd v)
+{
+    return v + all(1) - all(1);
+}
+
+// grid_below() of each.
+INLINE vd below_on_grid(vd v)
+{
+    const vd near = on_grid(v);
+    return near - only((vu)(near > v), all(0x1p-52));
+}
+
 INLINE bool any(vu where)
 {
 #if defined(__AVX512F__)
@@ -165,7 +178,7 @@ INLINE bool any(vu where)
 
 // What a loop needs beside its row, and what it gathers.
 struct gathered {
-    vd part[PARTS]; // of a sum: element i of a step in place i
+    vd part[PARTS], rest[PARTS]; // of a sum: element i of a step in place i
     vf most;
     vw numbers; // where nothing was NaN or INFINITY
     double max, by;
@@ -293,54 +306,69 @@ INLINE vd exp_of(vd x)
     return only(counts, (vd)((vu)p + ((vu)shifted << 52)));
 }
 
+// As grid_cut() of each.
+INLINE void add_exactly(vd e, vd *part, vd *rest)
+{
+    const vd whole = e + all(0x1.8p20) - all(0x1.8p20), left = e - whole;
+    *part += whole;
+    *rest += left + all(0x1.8p-13) - all(0x1.8p-13);
+}
+
 INLINE void exponentials_step(float *x, struct gathered *g)
 {
     for (int k = 0; k < PARTS; k++) {
         vd e = exp_of(widen(x + W * k) - all(g->max));
         narrow(x + W * k, e);
-        g->part[k] += e;
+        add_exactly(e, &g->part[k], &g->rest[k]);
     }
 }
 
-static double exponentials(float *x, int n, float max)
+static struct exact_sum exponentials(float *x, int n, float max)
 {
     struct gathered g = { .max = (double)max };
     in_steps(x, n, -INFINITY, exponentials_step, &g);
-    return fold(g.part);
+    return (struct exact_sum){ fold(g.part), fold(g.rest) };
 }
 
-INLINE void weights_step(double *to, const float *x, double max, vd part[PARTS])
+INLINE void weights_step(double *to, const float *x, struct gathered *g)
 {
     for (int k = 0; k < PARTS; k++) {
-        vd e = exp_of(widen(x + W * k) - all(max));
+        vd e = exp_of(widen(x + W * k) - all(g->max));
         save(to + W * k, e);
-        part[k] += e;
+        add_exactly(e, &g->part[k], &g->rest[k]);
     }
 }
 
-static double weights(double *to, const float *x, int n, float max)
+static struct exact_sum weights(double *to, const float *x, int n, float max)
 {
-    vd part[PARTS] = { 0 };
+    struct gathered g = { .max = (double)max };
     int i = 0;
     for (; i + STEP <= n; i += STEP)
-        weights_step(to + i, x + i, (double)max, part);
+        weights_step(to + i, x + i, &g);
     if (i < n) {
         float rest[STEP];
         double e[STEP];
         for (int k = 0; k < STEP; k++)
             rest[k] = i + k < n ? x[i + k] : -INFINITY;
-        weights_step(e, rest, (double)max, part);
+        weights_step(e, rest, &g);
         memcpy(to + i, e, (size_t)(n - i) * sizeof(*e));
     }
-    return fold(part);
+    return (struct exact_sum){ fold(g.part), fold(g.rest) };
+}
+
+static void multiply(double *w, int n, double by)
+{
+    int i = 0;
+    for (; i + W <= n; i += W)
+        save(w + i, on_grid(load(w + i) * all(by)));
+    for (; i < n; i++)
+        w[i] = grid_of(w[i] * by);
 }
 
 INLINE void scale_step(float *x, struct gathered *g)
 {
-    for (int k = 0; k < PARTS; k++) {
-        vd v = widen(x + W * k) * all(g->by);
-        narrow(x + W * k, only((vu)(v >= all(0x1p-127)), v));
-    }
+    for (int k = 0; k < PARTS; k++)
+        narrow(x + W * k, on_grid(widen(x + W * k) * all(g->by)));
 }
 
 static void scale(float *x, int n, double by)
@@ -389,12 +417,12 @@ static double copy(double *to, const float *from, int n)
     int i = 0;
     for (; i + STEP <= n; i += STEP)
         for (int k = 0; k < PARTS; k++) {
-            vd v = widen(from + i + W * k);
+            vd v = on_grid(widen(from + i + W * k));
             save(to + i + W * k, v);
             part[k] += v;
         }
     for (int k = 0; i < n; i++, k++) {
-        to[i] = (double)from[i];
+        to[i] = grid_of((double)from[i]);
         part[k / W][k % W] += to[i];
     }
     return fold(part);
@@ -415,7 +443,7 @@ static double sum(const double *w, int n)
 // A row with one entry left becomes exactly one-hot, and certain; that takes a division, or this.
 INLINE vd share_of(vd v, vd whole, vd by)
 {
-    return choose((vu)(v == whole), all(1), v * by);
+    return choose((vu)(v == whole), all(1), below_on_grid(v * by));
 }
 
 static void divide(double *w, int n, double whole)
@@ -425,9 +453,26 @@ static void divide(double *w, int n, double whole)
     for (; by <= DBL_MAX && i + W <= n; i += W)
         save(w + i, share_of(load(w + i), all(whole), all(by)));
     for (; by <= DBL_MAX && i < n; i++)
-        w[i] = w[i] == whole ? 1 : w[i] * by;
+        w[i] = w[i] == whole ? 1 : grid_below(w[i] * by);
     for (; i < n; i++) // so little that its inverse is no number
-        w[i] /= whole;
+        w[i] = grid_below(w[i] / whole);
+}
+
+// The first of the largest.
+static int heaviest(const double *w, int n)
+{
+    vd most = all(0);
+    double largest = 0;
+    int i = 0;
+    for (; i + W <= n; i += W)
+        most = larger(most, load(w + i));
+    for (int k = 0; k < W; k++)
+        largest = most[k] > largest ? most[k] : largest;
+    for (; i < n; i++)
+        largest = w[i] > largest ? w[i] : largest;
+    for (i = 0; i < n - 1 && w[i] != largest;)
+        i++;
+    return i;
 }
 
 INLINE vd beyond(const double *p, const double *q)
@@ -532,11 +577,13 @@ const struct loops PASTE(loops_, LANES) = {
     .exponentials = exponentials,
     .weights = weights,
     .scale = scale,
+    .multiply = multiply,
     .drop_below = drop_below,
     .places_from = places_from,
     .copy = copy,
     .sum = sum,
     .divide = divide,
+    .heaviest = heaviest,
     .excess = excess,
     .take_excess = take_excess,
     .uniforms = uniforms,

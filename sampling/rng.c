@@ -8,6 +8,7 @@
 #include <string.h>
 #include <Random123/philox.h>
 
+#include "core/grid.h"
 #include "sampling/loops.h"
 
 enum { NODE_SHIFT = 19, PURPOSE_SHIFT = 29 }; // of word 0, as rng.h draws it
@@ -173,7 +174,7 @@ static void run(void *of, int stretch)
         race_uniforms(r, from, n, u);
         // -log(1 - u) >= u: most are too late, and need no logarithm to see it
         for (int i = loops()->first_below(u, w, best, 0, n); i < n; i = loops()->first_below(u, w, best, i + 1, n)) {
-            double time = -log1p(-u[i]) / w[i];
+            double time = grid_wait(u[i]) / w[i];
             if (winner < 0 || time < best) {
                 best = time;
                 winner = from + i;

@@ -36,8 +36,8 @@ int rng_pick_row(struct rng *r, const float *weight, int n, struct address at, d
 // coin answers false when num <= 0 (what is impossible never happens) and true when num >= den before it looks at a
 // uniform; otherwise u * den < num. pick at a FOR_TOKEN address is an exponential race: the i with the smallest
 // -log(1 - u_i) / weight[i], u_i from (address, i), so that two weightings that agree mostly pick the same i (Daliri,
-// Musco, Suresh 2024). Every other pick inverts the cumulative sum, taken in double in one fixed order. An index of
-// zero weight is never returned.
+// Musco, Suresh 2024). Every other pick inverts the cumulative sum, which is exact where weights are probabilities on
+// their grid (core/grid.h). An index of zero weight is never returned.
 //
 // Philox4x32-10 (Salmon et al. 2011) from Random123. The key is the seed, the counter says what the draw is for:
 //

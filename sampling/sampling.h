@@ -53,7 +53,7 @@ bool sampling_check(const struct sampling *s, int live, struct error *err);
 bool sampling_is_greedy(const struct sampling *s); // temperature 0: for reports, never for a second path
 
 // The one function that plain decoding, acceptance, residual, bonus and drafters all go through: logits in, the
-// probabilities that are sampled from out (they sum to 1 up to float rounding; sums are taken in double). live: ids
+// probabilities that are sampled from out (they sum to 1 up to float rounding, and are whole numbers of 2^-52). live: ids
 // from here on are padding rows of the model that no tokenizer knows, and get probability 0; vocab if there are none. A
 // logit that is NaN gets probability 0 too; a row in which nothing is left is one-hot on token 0, on every path alike.
 void sampling_row(const struct sampling *s, float *row, int vocab, int live, const struct path *before);

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/grid.h"
 #include "sampling/logits.h"
 #include "sampling/loops.h"
 
@@ -73,19 +74,19 @@ static void divide_by_temperature(struct logits *l, const void *options, const s
 // The tokens that come into question, each with its weight: a few, or a row's stretches one after another.
 struct choice {
     const struct logits *l;
-    double (*weigh)(double *to, const float *x, int n, float max);
+    struct exact_sum (*weigh)(double *to, const float *x, int n, float max);
     float max;
     int few; // 0: the whole row
     float x[STRETCH];
     double weight[STRETCH];
 };
 
-static double one_each(double *to, const float *x, int n, float max)
+static struct exact_sum one_each(double *to, const float *x, int n, float max)
 {
     (void)x, (void)max;
     for (int i = 0; i < n; i++)
         to[i] = 1;
-    return n;
+    return (struct exact_sum){ n, 0 };
 }
 
 // Those that are no more than `span` below the likeliest, if they are few and weigh enough.
@@ -95,7 +96,7 @@ static bool choose_from_few(struct choice *c, float span, double enough)
     c->few = logits_from(c->l, c->max - span, place, STRETCH);
     for (int i = 0; i < c->few; i++)
         c->x[i] = c->l->x[place[i]];
-    if (c->few > 0 && c->weigh(c->weight, c->x, c->few, c->max) >= enough)
+    if (c->few > 0 && grid_total(c->weigh(c->weight, c->x, c->few, c->max)) >= enough)
         return true;
     c->few = 0;
     return false;
@@ -136,30 +137,31 @@ static float of_ordered_bits(uint32_t bits)
 
 // A radix selection finds the logit at which to cut: each walk over the tokens weighs those whose leading bits are
 // those of the cut so far, in one bucket for each value of the next eleven bits, and sees in which bucket enough is
-// reached. Ids ascend within a bucket and buckets are added from the top, so the sums are a function of the row. *kept:
-// weight of what lies above the cut.
-static float find_cut(struct choice *c, double enough, double *kept)
+// reached. Sums are exact, so the row alone decides. *kept: weight of what lies above the cut.
+static float find_cut(struct choice *c, double enough, struct exact_sum *kept)
 {
     static const struct {
         int shift, bits;
     } digit[] = { { 21, 11 }, { 10, 11 }, { 0, 10 } };
     uint32_t cut = 0, known = 0; // the bits of the cut, and which of them are known
-    *kept = 0;
+    const struct exact_sum none = { 0, 0 };
+    *kept = none;
     for (int walk = 0; walk < 3; walk++) {
-        double bucket[1 << 11] = { 0 };
+        struct exact_sum bucket[1 << 11] = { { 0, 0 } };
         int n;
         const float *x;
         for (int k = 0; (x = tokens(c, k, &n)) != NULL; k++)
             for (int i = 0; i < n; i++) {
                 uint32_t bits = ordered_bits(x[i]);
+                struct exact_sum *b = &bucket[bits >> digit[walk].shift & ((1u << digit[walk].bits) - 1)];
                 if ((bits & known) == cut && x[i] > -INFINITY)
-                    bucket[bits >> digit[walk].shift & ((1u << digit[walk].bits) - 1)] += c->weight[i];
+                    *b = grid_sum(*b, grid_cut(c->weight[i]));
             }
         int lowest = 0, b = (1 << digit[walk].bits) - 1;
-        while (bucket[lowest] == 0) // at the latest the bucket of the likeliest weighs something
+        while (bucket[lowest].whole == 0 && bucket[lowest].rest == 0) // the likeliest's weighs something
             lowest++;
-        for (; b > lowest && *kept + bucket[b] < enough; b--)
-            *kept += bucket[b];
+        for (; b > lowest && grid_total(grid_sum(*kept, bucket[b])) < enough; b--)
+            *kept = grid_sum(*kept, bucket[b]);
         cut |= (uint32_t)b << digit[walk].shift;
         known |= ((1u << digit[walk].bits) - 1) << digit[walk].shift;
     }
@@ -169,16 +171,17 @@ static float find_cut(struct choice *c, double enough, double *kept)
 // Most rows have their weight in few tokens, so these are tried first.
 static void keep_likeliest(struct choice *c, struct logits *l, double enough)
 {
-    double kept, weight;
+    struct exact_sum kept, of_one;
+    double weight;
     c->l = l;
     c->max = logits_largest(l);
     if (!choose_from_few(c, 8, enough))
         choose_from_few(c, 16, enough);
     float cut = find_cut(c, enough, &kept);
     int stay = 0; // of those at the cut
-    c->weigh(&weight, &cut, 1, c->max);
-    for (; stay < l->n && kept < enough; stay++)
-        kept += weight;
+    of_one = c->weigh(&weight, &cut, 1, c->max);
+    for (; stay < l->n && grid_total(kept) < enough; stay++)
+        kept = grid_sum(kept, of_one);
     logits_drop_below(l, cut);
     logits_drop_ties(l, cut, stay);
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "core/grid.h"
 #include "core/memory.h"
 #include "sampling/loops.h"
 #include "sampling/rng.h"
@@ -31,20 +32,22 @@ static void some_logits(float *x, int n, uint32_t which)
     }
 }
 
+// Probabilities, of which so many do not add up to 2.
 static void some_weights(double *w, int n, uint32_t which)
 {
     for (int i = 0; i < n; i++) {
         double u = uniform(which, (uint32_t)i);
-        w[i] = u < 0.2 ? 0 : u < 0.25 ? 0x1p-140 * u : u < 0.5 ? 1e-9 * u : u * u;
+        w[i] = grid_of(u < 0.2 ? 0 : u < 0.25 ? 0x1p-40 * u : u < 0.5 ? 1e-9 * u : u * u * 0x1p-11);
     }
 }
 
 // What every loop makes of the same rows, one behind the other.
 struct answers {
     float tidied[MOST], heated[MOST], exponentials[MOST], scaled[MOST], dropped[MOST], largest[2];
-    double weights[MOST], copied[MOST], divided[MOST], tiny[MOST], left[MOST], u[MOST + LOOP_STEP], sum[5];
+    double weights[MOST], copied[MOST], divided[MOST], tiny[MOST], left[MOST], u[MOST + LOOP_STEP];
+    double multiplied[MOST], sum[7];
     int32_t place[MOST];
-    int found[4];
+    int found[5];
 };
 
 static void answer(const struct loops *l, int n, struct answers *a)
@@ -60,16 +63,21 @@ static void answer(const struct loops *l, int n, struct answers *a)
     a->largest[1] = l->largest(a->heated, n);
     memcpy(a->exponentials, a->heated, floats);
     memcpy(a->dropped, a->heated, floats);
-    a->sum[0] = l->weights(a->weights, a->heated, n, 10);
+    struct exact_sum e = l->weights(a->weights, a->heated, n, 10);
+    a->sum[0] = e.whole, a->sum[5] = e.rest;
     a->found[0] = l->places_from(a->heated, n, 5, a->place, n / 8);
     l->heat(a->heated, n, 10, 1 / 0.7);
-    a->sum[1] = l->exponentials(a->exponentials, n, 10);
+    e = l->exponentials(a->exponentials, n, 10);
+    a->sum[1] = e.whole, a->sum[6] = e.rest;
     memcpy(a->scaled, a->exponentials, floats);
-    l->scale(a->scaled, n, 1 / a->sum[1]);
+    l->scale(a->scaled, n, 1 / (e.whole + e.rest));
     l->drop_below(a->dropped, n, -3.25);
-    a->sum[2] = l->copy(a->copied, a->exponentials, n);
+    a->sum[2] = l->copy(a->copied, a->scaled, n);
     some_weights(w, n, 30);
     some_weights(q, n, 40);
+    memcpy(a->multiplied, w, doubles);
+    l->multiply(a->multiplied, n, 0.7);
+    a->found[4] = l->heaviest(w, n);
     a->sum[3] = l->sum(w, n);
     memcpy(a->divided, w, doubles);
     l->divide(a->divided, n, a->sum[3]);
@@ -102,16 +110,26 @@ static void every_instruction_set_gives_the_same_bits(void **state)
     free(other);
 }
 
-// The order that loops.h promises, element by element.
-static double in_sixteen_parts(const double *w, int n)
+// In the order of ids, and backwards: the order makes no difference.
+static double summed(const double *w, int n)
 {
-    double part[16] = { 0 };
-    for (int i = 0; i < n; i++)
-        part[i % 16] += w[i];
-    for (int half = 8; half > 0; half /= 2)
-        for (int i = 0; i < half; i++)
-            part[i] += part[i + half];
-    return part[0];
+    double sum = 0, backwards = 0;
+    for (int i = 0; i < n; i++) {
+        sum += w[i];
+        backwards += w[n - 1 - i];
+    }
+    assert_true(sum == backwards);
+    return sum;
+}
+
+static double below_on_grid(double x)
+{
+    return floor(x * 0x1p52) * 0x1p-52;
+}
+
+static double on_grid(double x) // by whole numbers
+{
+    return nearbyint(x * 0x1p52) * 0x1p-52;
 }
 
 static void loops_do_what_they_say(void **state)
@@ -136,11 +154,11 @@ static void loops_do_what_they_say(void **state)
                 assert_int_equal(a->place[found - 1], i);
             assert_true(a->heated[i] == (float)(((double)x[i] - 10) * (1 / 0.7)));
             assert_true(a->dropped[i] == (x[i] < -3.25 ? -INFINITY : x[i]));
-            assert_true(a->exponentials[i] == (float)a->weights[i] && a->copied[i] == a->exponentials[i]);
-            double scaled = a->exponentials[i] * (1 / a->sum[1]);
-            assert_true(a->scaled[i] == (float)(scaled < 0x1p-127 ? 0 : scaled));
-            assert_true(w[i] == 0 || fabs(a->divided[i] - w[i] / a->sum[3]) <= 2 * DBL_EPSILON * a->divided[i]);
-            assert_true(a->tiny[i] == w[i] * 0x1p-1060 / 0x1p-1060);
+            assert_true(a->exponentials[i] == (float)a->weights[i] && a->copied[i] == on_grid(a->scaled[i]));
+            assert_true(a->scaled[i] == (float)on_grid(a->exponentials[i] * (1 / (a->sum[1] + a->sum[6]))));
+            assert_true(a->multiplied[i] == on_grid(w[i] * 0.7));
+            assert_true(w[i] == 0 || a->divided[i] == (w[i] == a->sum[3] ? 1 : below_on_grid(w[i] * (1 / a->sum[3]))));
+            assert_true(a->tiny[i] == below_on_grid(w[i] * 0x1p-1060 / 0x1p-1060));
             assert_true(a->left[i] == left[i]);
             assert_true(a->u[i] == philox_uniform((uint64_t)6 << 32 | 5, (uint64_t)10 << 32 | 9,
                                                   (struct address){ FOR_DRAFT, 8, 0 }, 14 + (uint32_t)i) +
@@ -149,9 +167,22 @@ static void loops_do_what_they_say(void **state)
         assert_memory_equal(a->tidied, tidied, (size_t)n * sizeof(*tidied));
         assert_true(a->largest[0] == most);
         assert_int_equal(a->found[0], found);
-        assert_true(a->sum[0] == in_sixteen_parts(a->weights, n) && a->sum[1] == a->sum[0]);
-        assert_true(a->sum[2] == in_sixteen_parts(a->copied, n) && a->sum[3] == in_sixteen_parts(w, n));
-        assert_true(a->sum[4] == in_sixteen_parts(left, n));
+        double whole[70], rest[70];
+        long double weight = 0;
+        for (int i = 0; i < n; i++) {
+            whole[i] = nearbyint(a->weights[i] * 0x1p32) * 0x1p-32;
+            rest[i] = nearbyint((a->weights[i] - whole[i]) * 0x1p65) * 0x1p-65;
+            weight += (long double)a->weights[i];
+        }
+        assert_true(a->sum[0] == summed(whole, n) && a->sum[5] == summed(rest, n));
+        assert_true(a->sum[1] == a->sum[0] && a->sum[6] == a->sum[5]);
+        assert_true(fabsl((long double)a->sum[0] + (long double)a->sum[5] - weight) <= 70 * 0x1p-66L);
+        assert_true(a->sum[2] == summed(a->copied, n) && a->sum[3] == summed(w, n));
+        assert_true(a->sum[4] == summed(left, n));
+        int heaviest = 0;
+        for (int i = 1; i < n; i++)
+            heaviest = w[i] > w[heaviest] ? i : heaviest;
+        assert_int_equal(a->found[4], heaviest);
         static const double by[] = { 1e-3, 1, INFINITY };
         for (int k = 0; k < 3; k++) {
             int i = k == 1 ? n / 3 : k == 2 ? 1 : 0;
@@ -197,6 +228,25 @@ static void exp_is_exact_at_its_ends(void **state)
         assert_true(e[i] == 0);
 }
 
+// Of u as races have them, down to the least, and of those next to 1.
+static void waiting_times_are_off_by_less_than_1e_15(void **state)
+{
+    (void)state;
+    enum { N = 1000000 };
+    double worst = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        double u = uniform(70, i) + 0x1p-54;
+        u = i % 4 == 1 ? ldexp(u, -(int)(i % 53)) : i % 4 == 2 ? 1 - ldexp(u, -(int)(i % 50)) : u;
+        u = i == 0 ? 0x1p-54 : i == 1 ? 1 - 0x1p-53 : i == 2 ? 1 - 0x1.6a09e667f3bcdp-1 : u;
+        if (u <= 0 || u >= 1)
+            continue;
+        const long double exact = -log1pl(-(long double)u);
+        worst = fmax(worst, (double)fabsl(((long double)grid_wait(u) - exact) / exact));
+    }
+    print_message("largest relative error of -log(1 - u): %.2e\n", worst);
+    assert_true(worst < 1e-15);
+}
+
 // Certain, not nearly certain: a division by multiplication must not lose that.
 static void what_is_the_whole_row_becomes_1(void **state)
 {
@@ -216,6 +266,7 @@ int main(void)
         cmocka_unit_test(loops_do_what_they_say),
         cmocka_unit_test(exp_is_off_by_less_than_1e_15),
         cmocka_unit_test(exp_is_exact_at_its_ends),
+        cmocka_unit_test(waiting_times_are_off_by_less_than_1e_15),
         cmocka_unit_test(what_is_the_whole_row_becomes_1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

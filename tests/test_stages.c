@@ -119,8 +119,8 @@ static void assert_same_row(const float *row, const double *p, int n)
 {
     double sum = 0;
     for (int i = 0; i < n; i++) {
-        assert_true(fabs(row[i] - p[i]) <= 1e-6 * p[i] + 1e-38);
-        assert_true(p[i] > 0 ? row[i] > 0 || p[i] < 1e-37 : row[i] == 0); // floats end where doubles do not
+        assert_true(fabs(row[i] - p[i]) <= 1e-6 * p[i] + 0x1p-53);
+        assert_true(p[i] > 0 ? row[i] > 0 || p[i] < 0x1.001p-53 : row[i] == 0); // floats end where doubles do not
         sum += row[i];
     }
     assert_true(fabs(sum - 1) < 1e-5);
@@ -169,7 +169,7 @@ static void temperature_divides(void **state)
             plain_row(&o, x, p, VOCAB);
             sampling_row(&s, row, VOCAB, VOCAB, NULL);
             for (int k = 0; k < VOCAB; k++) // logits are floats: their rounding is worth |x / t| * 2^-24
-                assert_true(fabs(row[k] - p[k]) <= (1e-6 + 240 / t[i] * 0x1p-23) * p[k] + 1e-38);
+                assert_true(fabs(row[k] - p[k]) <= (1e-6 + 240 / t[i] * 0x1p-23) * p[k] + 0x1p-53);
         }
         sampling_free(&s);
     }
