@@ -2,9 +2,10 @@
 //
 // Probabilities are whole numbers of 2^-52, in doubles: a sum of up to 2^53 of those is exact, so it is the same in
 // whatever order it is taken, and reductions are free to have one of their own. What is left are functions of single
-// numbers, written here in additions, multiplications and divisions alone, each rounded once (no compiler of this
-// project contracts), for C and for CUDA.
+// numbers, written here in operations that are rounded once each (no compiler of this project contracts), for C and for
+// CUDA.
 #pragma once
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -54,6 +55,42 @@ GRID_FUNCTION struct exact_sum grid_sum(struct exact_sum a, struct exact_sum b)
 GRID_FUNCTION double grid_total(struct exact_sum s)
 {
     return s.whole + s.rest;
+}
+
+// 2^n e^r with |r| <= ln 2 / 2. n is rounded by adding 1.5 * 2^52, which leaves it in the last bits of the sum; ln 2 is
+// in two pieces, of which n times the first is exact. e^r = 1 + r g(r), g the polynomial of degree 9 through
+// (e^r - 1) / r at Chebyshev's points, so e^0 is 1. Its coefficients, from that of r^0 on; 1 / ln 2; the pieces of ln 2;
+// the least x, ln 2^-127.
+#define GRID_EXP_SERIES \
+    { \
+        0x1.0000000000006p+0, 0x1.0000000000001p-1, 0x1.5555555550d79p-3, 0x1.5555555553d63p-5, 0x1.11111123c1f47p-7, \
+            0x1.6c16c1788bd90p-10, 0x1.a01994bd214e7p-13, 0x1.a019b90d2ae7ap-16, 0x1.72e1150d0c9b6p-19, \
+            0x1.289185613a3d6p-22 \
+    }
+#define GRID_EXP_PER_LN2 0x1.71547652b82fep+0
+#define GRID_EXP_LN2 0x1.62e42fefa38p-1
+#define GRID_EXP_LN2_REST 0x1.ef35793c7673p-45
+#define GRID_EXP_LEAST (-0x1.601e678fc457bp+6)
+
+// e^x for x <= 0, off by less than 1e-15 of itself; what is below 2^-127 is 0. The one function here that fuses
+// multiplications with additions. sampling/loops.c does the same to many at once.
+GRID_FUNCTION double grid_exp(double x)
+{
+    const double g[] = GRID_EXP_SERIES;
+    if (!(x >= GRID_EXP_LEAST))
+        return 0;
+    const double shifted = fma(x, GRID_EXP_PER_LN2, 0x1.8p52), n = shifted - 0x1.8p52;
+    const double r = fma(n, -GRID_EXP_LN2_REST, fma(n, -GRID_EXP_LN2, x));
+    double p = g[9];
+    for (int k = 8; k >= 0; k--)
+        p = fma(p, r, g[k]);
+    p = fma(p, r, 1.0);
+    uint64_t bits, by;
+    memcpy(&bits, &p, sizeof(bits));
+    memcpy(&by, &shifted, sizeof(by));
+    bits += by << 52;
+    memcpy(&p, &bits, sizeof(p));
+    return p;
 }
 
 // -log(1 - u) for 0 < u <= 1, off by less than 1e-15 of itself. 1 - u is y + c with y a double; y is m 2^e with m

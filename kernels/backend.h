@@ -15,6 +15,7 @@
 #include "core/workers.h"
 
 struct error;
+struct row_stages;
 
 // Who may look at whom in one pass. Built once per pass by kv_admit, in the host's memory; a device of its own takes a copy
 // of it the first time it sees a pass's number.
@@ -101,6 +102,9 @@ struct backend {
     // x[to + i] = x[row[i]], rows ascending and >= to + i: kv_keep
     void (*best)(struct backend *b, struct tensor logits, int k, int32_t *token, float *log_p);
     // (n, k) the k likeliest of each row, ties to the lowest id: what trees grow from
+    // Logits (n, vocab) become probabilities where they lie, the bits being sampling_row's; ids from live on are no tokens.
+    // NULL: rows are made on the host, which has them.
+    void (*probabilities)(struct backend *b, struct tensor logits, int live, const struct row_stages *s);
 };
 
 // Room for rows of floats; data NULL: there is none.

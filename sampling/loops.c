@@ -285,20 +285,15 @@ static void heat(float *x, int n, float max, double by)
     in_steps(x, n, max, heat_step, &g);
 }
 
-// 2^n e^r with |r| <= ln 2 / 2. n is rounded by adding 1.5 * 2^52, which leaves it in the last bits of the sum; ln 2 is
-// in two pieces, of which n times the first is exact. e^r = 1 + r g(r), g the polynomial of degree 9 through
-// (e^r - 1) / r at Chebyshev's points, so e^0 is 1. x <= 0; what is below 2^-127 is 0, so n > -128.
+// grid_exp() of each.
 INLINE vd exp_of(vd x)
 {
-    static const double g[] = { 0x1.0000000000006p+0,  0x1.0000000000001p-1,  0x1.5555555550d79p-3,
-                                0x1.5555555553d63p-5,  0x1.11111123c1f47p-7,  0x1.6c16c1788bd90p-10,
-                                0x1.a01994bd214e7p-13, 0x1.a019b90d2ae7ap-16, 0x1.72e1150d0c9b6p-19,
-                                0x1.289185613a3d6p-22 };
-    const vd least = all(-0x1.601e678fc457bp+6); // ln 2^-127
+    static const double g[] = GRID_EXP_SERIES;
+    const vd least = all(GRID_EXP_LEAST);
     vu counts = (vu)(x >= least);
     x = larger(x, least);
-    vd shifted = fused(x, all(0x1.71547652b82fep+0), all(0x1.8p52)), n = shifted - all(0x1.8p52);
-    vd r = fused(n, all(-0x1.ef35793c7673p-45), fused(n, all(-0x1.62e42fefa38p-1), x));
+    vd shifted = fused(x, all(GRID_EXP_PER_LN2), all(0x1.8p52)), n = shifted - all(0x1.8p52);
+    vd r = fused(n, all(-GRID_EXP_LN2_REST), fused(n, all(-GRID_EXP_LN2), x));
     vd p = all(g[9]);
     for (int k = 8; k >= 0; k--)
         p = fused(p, r, all(g[k]));

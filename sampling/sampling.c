@@ -1,6 +1,7 @@
 // sampling.c - reads which stages there are, and sends rows through them.
 #include "sampling/sampling.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "core/error.h"
@@ -104,6 +105,15 @@ bool sampling_is_greedy(const struct sampling *s)
         if (s->step[k].stage == &temperature_stage)
             return ((const struct temperature_options *)s->step[k].options)->temperature == 0;
     return false;
+}
+
+bool sampling_stages(const struct sampling *s, struct row_stages *to)
+{
+    *to = (struct row_stages){ .heat = 1, .top_p = 1, .below = -INFINITY };
+    for (int k = 0; k < s->n; k++)
+        if (!stage_settle(s->step[k].stage, s->step[k].options, to))
+            return false;
+    return true;
 }
 
 void sampling_row(const struct sampling *s, float *row, int vocab, int live, const struct path *before)

@@ -15,6 +15,7 @@
 
 struct error;
 struct logits;
+struct row_stages;
 struct settings;
 struct text;
 
@@ -51,6 +52,9 @@ void sampling_free(struct sampling *s);
 // What only the vocabulary can tell: token ids that it does not have are an error. live: as for sampling_row.
 bool sampling_check(const struct sampling *s, int live, struct error *err);
 bool sampling_is_greedy(const struct sampling *s); // temperature 0: for reports, never for a second path
+
+// What a device may do to a row in the host's stead. false: the text before it has a say, or a bias.
+bool sampling_stages(const struct sampling *s, struct row_stages *to);
 
 // The one function that plain decoding, acceptance, residual, bonus and drafters all go through: logits in, the
 // probabilities that are sampled from out (they sum to 1 up to float rounding, and are whole numbers of 2^-52). live: ids

@@ -55,6 +55,11 @@ static void add_bias(struct logits *l, const void *options, const struct path *b
 
 // The likeliest is taken to 0 first, which a softmax does not notice: small temperatures then underflow to what is
 // impossible anyway, and nothing overflows.
+static double heat_of(double temperature)
+{
+    return fmin(1 / temperature, DBL_MAX);
+}
+
 static void divide_by_temperature(struct logits *l, const void *options, const struct path *before)
 {
     (void)before;
@@ -62,7 +67,7 @@ static void divide_by_temperature(struct logits *l, const void *options, const s
     if (temperature == 1)
         return;
     if (temperature > 0) {
-        logits_heat(l, fmin(1 / temperature, DBL_MAX));
+        logits_heat(l, heat_of(temperature));
         return;
     }
     logits_keep_likeliest(l);
@@ -246,3 +251,21 @@ STAGE(top_p, keep_top_p, "keeps the likeliest tokens that make up a share of the
       "the share; 1: all", .least = 0, .most = 1)
 STAGE(min_p, keep_min_p, "keeps tokens at least so probable as a share of the likeliest", OPTION_REAL, p, "0",
       "the share; 0: all", .least = 0, .most = 1)
+
+bool stage_settle(const struct stage *stage, const void *options, struct row_stages *to)
+{
+    if (stage == &repetition_penalty_stage)
+        return ((const struct repetition_penalty_options *)options)->penalty == 1;
+    if (stage == &logit_bias_stage)
+        return ((const struct logit_bias_options *)options)->bias.n == 0;
+    if (stage == &temperature_stage) {
+        const double temperature = ((const struct temperature_options *)options)->temperature;
+        to->heat = temperature > 0 ? heat_of(temperature) : 0;
+    } else if (stage == &top_k_stage)
+        to->top_k = ((const struct top_k_options *)options)->k;
+    else if (stage == &top_p_stage)
+        to->top_p = ((const struct top_p_options *)options)->p;
+    else
+        to->below = log(((const struct min_p_options *)options)->p);
+    return true;
+}

@@ -36,6 +36,10 @@ static const float *row(struct rows *self, int node)
     assert(node >= 0 && node < r->request->draft->n);
     if (r->row[node] != NULL)
         return r->row[node];
+    if (r->on_device) {
+        r->backend->probabilities(r->backend, tensor_rows(r->logits, r->first + node, 1), r->live, &r->stages);
+        return r->row[node] = fetched(r, node);
+    }
     struct path before = path_to(r, node);
     float *to = fetched(r, node);
     sampling_row(r->sampling, to, r->rows.vocab, r->live, &before);
@@ -46,6 +50,7 @@ void logit_rows_create(struct logit_rows *r, struct backend *b, const struct sam
                        int nodes, int length)
 {
     *r = (struct logit_rows){ .rows = { vocab, row, NULL }, .backend = b, .sampling = s, .live = live, .room = nodes };
+    r->on_device = b->probabilities != NULL && sampling_stages(s, &r->stages);
     r->copy = xcalloc((size_t)nodes * (size_t)vocab, sizeof(*r->copy));
     r->row = xcalloc((size_t)nodes, sizeof(*r->row));
     r->path = xcalloc((size_t)(length + nodes), sizeof(*r->path));

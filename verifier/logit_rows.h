@@ -1,13 +1,14 @@
 // logit_rows.h - rows of logits on a device as the probabilities that are sampled from.
 //
-// A row is fetched, and goes through the sampling stages, when it is first asked for: a rule visits a path and its
-// children's row, not the tree. Where the host has the device's memory, the logits themselves become probabilities:
+// A row goes through the sampling stages, where it is if its device can do that, and is fetched, when it is first asked
+// for: a rule visits a path and its children's row, not the tree. Where the host has the device's memory, the logits themselves become probabilities:
 // after a pass all else has left the caches, and to write 200 KB anew would cost more than the work on them. The path
 // before each node is put together from the sequence and the draft, so that stages that look back see the draft's own
 // tokens.
 #pragma once
 #include <stdbool.h>
 #include "core/draft.h"
+#include "core/row_stages.h"
 
 struct backend;
 struct sampling;
@@ -17,6 +18,8 @@ struct logit_rows {
     struct backend *backend;
     const struct sampling *sampling;
     int live;
+    bool on_device; // the device makes probabilities of logits, by these
+    struct row_stages stages;
     struct tensor logits; // (all rows of the pass, vocab)
     int first;            // where the draft's rows begin
     const struct request *request;

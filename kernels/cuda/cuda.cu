@@ -235,6 +235,7 @@ static struct backend table(void)
     b.cut = cuda_cut;
     b.move = cuda_move;
     b.best = cuda_best;
+    b.probabilities = cuda_probabilities;
     return b;
 }
 

@@ -1,0 +1,116 @@
+// test_probabilities.c - rows of probabilities as a device makes them: bit for bit those of the host.
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/row_stages.h"
+#include "kernels/backend.h"
+#include "sampling/rng.h"
+#include "tests/check.h"
+#include "tests/gpus.h"
+#include "tests/stages.h"
+
+enum { MOST = 5000, ROWS = 3, KINDS = 7 };
+
+static struct gpu_here gpu[MAX_GPUS_HERE];
+static int gpus;
+
+// Logits of every kind: spread out, close together, with ties, with few that count, with what is no number, all ruled out.
+static void some_logits(float *x, int n, int kind, uint32_t which)
+{
+    for (int i = 0; i < n; i++) {
+        const double u = philox_uniform(8, which, (struct address){ FOR_DRAFT, kind, 0 }, (uint32_t)i);
+        x[i] = kind == 0   ? (float)(-3 * log(u + 1e-12))
+               : kind == 1 ? (float)u
+               : kind == 2 ? (float)floor(6 * u)
+               : kind == 3 ? (float)(i % 50 == 7 ? 4 * u : -30 * u - 20)
+               : kind == 4 ? (u < 0.1     ? NAN
+                              : u < 0.2   ? -INFINITY
+                              : u > 0.999 ? INFINITY
+                                          : (float)(8 * u))
+               : kind == 5 ? (u < 0.5 ? -INFINITY : NAN)
+                           : (u < 0.3   ? -0.0f
+                              : u < 0.6 ? 0
+                                        : (float)-u);
+    }
+}
+
+static void check(const struct gpu_here *g, struct backend *b, const struct sampling *s, int n, int live, int kind)
+{
+    struct row_stages wanted;
+    float *here = xmalloc(ROWS * MOST * sizeof(*here)), *there = xmalloc(ROWS * MOST * sizeof(*there));
+    const struct tensor logits = rows_on(b, ROWS, n);
+    const size_t bytes = (size_t)ROWS * (size_t)n * sizeof(*here);
+    assert_true(sampling_stages(s, &wanted));
+    for (uint32_t i = 0; i < ROWS; i++)
+        some_logits(here + (int)i * n, n, kind, (uint32_t)n + i);
+    b->upload(b, logits.data, here, bytes);
+    b->probabilities(b, logits, live, &wanted);
+    b->download(b, there, logits.data, bytes);
+    for (int i = 0; i < ROWS; i++) {
+        sampling_row(s, here + i * n, n, live, &(struct path){ 0, NULL });
+        for (int k = 0; k < n; k++)
+            if (memcmp(&here[i * n + k], &there[i * n + k], sizeof(*here)) != 0)
+                fail_msg("%s: logits of kind %d, %d of %d tokens, token %d: %a there, %a here", g->name, kind, live, n,
+                         k, (double)there[i * n + k], (double)here[i * n + k]);
+    }
+    b->release(b, logits.data);
+    free(here), free(there);
+}
+
+static void probabilities_have_the_hosts_bits(void **unused)
+{
+    (void)unused;
+    static const int sizes[][2] = { { 1, 1 }, { 5, 3 }, { 1000, 1000 }, { 4097, 4000 } };
+    for (int g = 0; g < gpus; g++) {
+        struct error err;
+        struct backend *b = gpu[g].open(&err);
+        if (b == NULL)
+            fail_msg("%s", err.text);
+        for (int how = 0; how < 10; how++) {
+            struct sampling s = how == 0   ? SAMPLING("temperature", "1")
+                                : how == 1 ? SAMPLING("temperature", "0", "top_p", "0.3")
+                                : how == 2 ? SAMPLING("temperature", "0.7", "top_p", "0.9")
+                                : how == 3 ? SAMPLING("temperature", "1.3", "top_k", "50", "min_p", "0.02")
+                                : how == 4 ? SAMPLING("top_k", "1")
+                                : how == 5 ? SAMPLING("top_p", "0", "repetition_penalty", "1")
+                                : how == 6 ? SAMPLING("temperature", "1e-300", "min_p", "1")
+                                : how == 7 ? SAMPLING("top_k", "700", "top_p", "0.99")
+                                : how == 8 ? SAMPLING("temperature", "30", "top_p", "0.5")
+                                           : SAMPLING("min_p", "0.3");
+            for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+                for (int kind = 0; kind < KINDS; kind++)
+                    check(&gpu[g], b, &s, sizes[i][0], sizes[i][1], kind);
+            sampling_free(&s);
+        }
+        if (!b->sync(b, &err))
+            fail_msg("%s", err.text);
+        b->destroy(b);
+    }
+}
+
+static void what_needs_the_text_is_left_to_the_host(void **unused)
+{
+    (void)unused;
+    struct row_stages wanted;
+    struct sampling penalty = SAMPLING("temperature", "0.7", "repetition_penalty", "1.1"), none = { 0 };
+    assert_false(sampling_stages(&penalty, &wanted));
+    assert_true(sampling_stages(&none, &wanted));
+    assert_true(wanted.heat == 1 && wanted.top_k == 0 && wanted.top_p == 1 && wanted.below == -INFINITY);
+    sampling_free(&penalty);
+}
+
+int main(void)
+{
+    gpus = gpus_here(gpu);
+    if (gpus == 0)
+        return 77;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(probabilities_have_the_hosts_bits),
+        cmocka_unit_test(what_needs_the_text_is_left_to_the_host),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
