@@ -64,6 +64,8 @@ bool growth_create(struct growth *g, const struct grow_shape *shape, const struc
     g->best_log_p = xcalloc(frontier * (size_t)g->k, sizeof(float));
     g->host = xcalloc((size_t)vocab, sizeof(float));
     g->path = xcalloc((size_t)env->length + (size_t)shape->candidates + 1, sizeof(int32_t));
+    g->on_device = target_id == NULL && env->backend->probabilities != NULL && env->sampling != NULL &&
+                   sampling_stages(env->sampling, &g->stages);
     g->logits = rows_on(env->backend, (int64_t)frontier, vocab);
     g->bytes = tensor_bytes(g->logits);
     if (shape->o.pick != PICK_LIKELIEST)
@@ -123,6 +125,12 @@ static void download(struct growth *g, float *to, int row)
 static const float *row_after(struct growth *g, struct growth_slot *s, int c, int row, const struct request *r)
 {
     int depth = s->grower.at[c].depth;
+    if (g->on_device) {
+        const struct tensor logits = tensor_rows(g->logits, row, 1);
+        g->env.backend->probabilities(g->env.backend, logits, g->live, &g->stages);
+        g->env.backend->download(g->env.backend, s->after[c], logits.data, tensor_bytes(logits));
+        return s->after[c];
+    }
     memcpy(g->path, r->token, (size_t)r->n * sizeof(int32_t));
     for (int at = c, i = r->n + depth - 1; at > 0; at = s->grower.at[at].parent, i--)
         g->path[i] = s->grower.at[at].token;

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include "core/draft.h"
 #include "core/tensor.h"
+#include "core/row_stages.h"
 #include "drafters/drafter.h"
 #include "drafters/grow.h"
 
@@ -30,8 +31,10 @@ struct growth {
     int live;                 // ids of the target from here on are no tokens
     struct growth_slot *slot; // (env.slots)
     struct tensor logits;     // (slots * frontier, vocab) on env.backend; the drafter sets its rows
-    int k;                    // likeliest tokens asked for: the widest family, and what may be no tokens
-    int32_t *best;            // (slots * frontier, k)
+    bool on_device;           // makes probabilities of its rows itself, by these
+    struct row_stages stages;
+    int k;         // likeliest tokens asked for: the widest family, and what may be no tokens
+    int32_t *best; // (slots * frontier, k)
     float *best_log_p;
     char *tree;               // the fixed tree as a list of paths, whatever it was named by; NULL: there is none
     size_t bytes, host_bytes; // that growth_create took

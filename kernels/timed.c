@@ -306,6 +306,13 @@ static void timed_best(struct backend *b, struct tensor logits, int k, int32_t *
     end(b, from, (struct about){ .operation = "best" });
 }
 
+static void timed_probabilities(struct backend *b, struct tensor logits, int live, const struct row_stages *s)
+{
+    int64_t from = begin(b);
+    inner_of(b)->probabilities(inner_of(b), logits, live, s);
+    end(b, from, (struct about){ .operation = "probabilities" });
+}
+
 static const struct backend table = {
     .alloc = timed_alloc,
     .release = timed_release,
@@ -344,6 +351,7 @@ struct backend *backend_timed(struct backend *inner)
     t->backend = table;
     t->backend.name = inner->name;
     t->backend.varies = inner->varies;
+    t->backend.probabilities = inner->probabilities != NULL ? timed_probabilities : NULL;
     t->backend.packed_layout = inner->packed_layout;
     t->inner = inner;
     return &t->backend;
