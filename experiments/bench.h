@@ -64,6 +64,12 @@ struct operation { // a part of a pass: bench_operations.c
     double bytes, flops; // of products and attention; 0 for others
 };
 
+enum { OVERHEADS = 3 };
+struct overhead {               // of a step of plain decoding, ns
+    const char *how;            // "greedy"
+    struct spread outside, all; // its pass; with it. n 0: not measured
+};
+
 struct bench { // start with { 0 }
     struct bench_plan plan;
     struct target target, draft; // target's backend keeps account; draft.model NULL: there is none
@@ -83,8 +89,8 @@ struct bench { // start with { 0 }
 
     int n_operations;
     struct operation *operation;
-    struct spread overhead;       // ns of a step of decoding outside its pass; n 0: not measured
-    struct cost cost[PLACEMENTS]; // of passes; form COST_NONE: no rounds in that placement
+    struct overhead overhead[OVERHEADS]; // the first one greedy
+    struct cost cost[PLACEMENTS];        // of passes; form COST_NONE: no rounds in that placement
 };
 
 // Opens everything and fits the plan to the model.

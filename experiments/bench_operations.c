@@ -132,7 +132,7 @@ static double pass_ns(const struct backend *t)
     return sum;
 }
 
-static bool decode_steps(struct bench *b, struct decoder *d, double *beside, int *n, struct error *err)
+static bool decode_steps(struct bench *b, struct decoder *d, double *beside, double *all, int *n, struct error *err)
 {
     for (*n = 0; decoder_live(d) > 0 && *n < TOKENS; (*n)++) {
         double from = (double)clock_ns();
@@ -141,42 +141,68 @@ static bool decode_steps(struct bench *b, struct decoder *d, double *beside, int
         timed_end(b->target.backend);
         if (!ok)
             return false;
-        beside[*n] = (double)clock_ns() - from - pass_ns(b->target.backend);
+        all[*n] = (double)clock_ns() - from;
+        beside[*n] = all[*n] - pass_ns(b->target.backend);
     }
     return true;
 }
 
-static bool decode(struct bench *b, struct pairing *p, int prompt, double *beside, int *n, struct error *err)
+static bool decode(struct bench *b, struct pairing *p, int prompt, double *beside, double *all, int *n,
+                   struct error *err)
 {
     struct decoder *d = decoder_create(p->verifier, p->drafter, 1, 0, (struct listener){ .done = done }, err);
     const struct assignment text = { .prompt = b->subject.token, .n = prompt, .limit = TOKENS };
-    bool ok = d != NULL && decoder_start(d, &text, err) && decode_steps(b, d, beside, n, err);
+    bool ok = d != NULL && decoder_start(d, &text, err) && decode_steps(b, d, beside, all, n, err);
     decoder_destroy(d);
+    return ok;
+}
+
+// Of steps with this temperature and rule. bare: what a pass takes beside its operations.
+static bool measure(struct bench *b, const char *temperature, const char *rule, double bare, int prompt,
+                    struct overhead *to, struct error *err)
+{
+    double beside[TOKENS], all[TOKENS];
+    int n = 0;
+    struct pairing pairing = { 0 };
+    struct settings *sampling = settings_map(), *judge = settings_map();
+    settings_put(sampling, "temperature", settings_scalar(temperature));
+    settings_put(judge, "kind", settings_scalar(rule));
+    const bool ok = pairing_read(&pairing, NULL, judge, sampling, err) &&
+                    pairing_open(&pairing, &b->target, NULL, 1, prompt + TOKENS, err) &&
+                    decode(b, &pairing, prompt, beside, all, &n, err);
+    for (int i = 0; i < n; i++)
+        beside[i] -= bare;
+    if (ok) {
+        to->outside = spread_of(beside, n);
+        to->all = spread_of(all, n);
+    }
+    pairing_close(&pairing);
+    settings_free(sampling);
+    settings_free(judge);
     return ok;
 }
 
 bool bench_overhead(struct bench *b, struct error *err)
 {
-    double beside[TOKENS];
-    int n = 0, prompt = b->plan.context[0] < 1                  ? 1
-                        : b->plan.context[0] < VERIFIER_STRETCH ? b->plan.context[0]
-                                                                : VERIFIER_STRETCH;
+    static const struct {
+        const char *how, *temperature, *rule;
+    } steps[OVERHEADS] = {
+        { "greedy", "0", "rejection" },
+        { "sampled, rejection", "1", "rejection" },
+        { "sampled, match", "1", "match" },
+    };
+    const int prompt = b->plan.context[0] < 1                  ? 1
+                       : b->plan.context[0] < VERIFIER_STRETCH ? b->plan.context[0]
+                                                               : VERIFIER_STRETCH;
     if (prompt + TOKENS > model_shape(b->target.model)->context)
         return true;
     struct account *bare = xcalloc(1, sizeof(*bare));
-    struct pairing pairing = { 0 };
-    struct settings *greedy = settings_map();
-    settings_put(greedy, "temperature", settings_scalar("0"));
-    bool ok = account_passes(bare, b, 1, 0, err) && pairing_read(&pairing, NULL, NULL, greedy, err) &&
-              pairing_open(&pairing, &b->target, NULL, 1, prompt + TOKENS, err) &&
-              decode(b, &pairing, prompt, beside, &n, err);
-    double pass = spread_of(bare->between, bare->passes).median;
-    for (int i = 0; i < n; i++)
-        beside[i] -= pass;
-    if (ok)
-        b->overhead = spread_of(beside, n);
-    pairing_close(&pairing);
-    settings_free(greedy);
+    bool ok = account_passes(bare, b, 1, 0, err);
+    const double pass = ok ? spread_of(bare->between, bare->passes).median : 0;
+    for (int i = 0; i < OVERHEADS && ok; i++) {
+        b->overhead[i].how = steps[i].how;
+        ok = measure(b, steps[i].temperature, steps[i].rule, pass, prompt, &b->overhead[i], err);
+    }
     free(bare);
     return ok;
 }

@@ -278,8 +278,12 @@ void bench_table(const struct bench *b, FILE *to)
     for (int c = 0; c < b->plan.n_contexts; c++)
         print_operations(b, b->plan.context[c], to);
     char a[3][32];
-    if (b->overhead.n > 0)
-        fprintf(to, "\nA step of plain decoding, outside its pass: %s us (%s to %s)\n",
-                digits(b->overhead.median / 1e3, a[0]), digits(b->overhead.low / 1e3, a[1]),
-                digits(b->overhead.high / 1e3, a[2]));
+    for (int i = 0; i < OVERHEADS; i++) {
+        const struct overhead *o = &b->overhead[i];
+        if (o->outside.n > 0)
+            fprintf(to, "%sA step of plain decoding (%s), outside its pass: %s us (%s to %s), %.2g %% of it\n",
+                    i == 0 ? "\n" : "", o->how, digits(o->outside.median / 1e3, a[0]),
+                    digits(o->outside.low / 1e3, a[1]), digits(o->outside.high / 1e3, a[2]),
+                    100 * o->outside.median / o->all.median);
+    }
 }

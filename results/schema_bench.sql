@@ -19,7 +19,7 @@ CREATE TABLE bench (                    -- one call of it
     threads           INTEGER NOT NULL CHECK (threads >= 1),
     revision          TEXT NOT NULL,    -- of speclab
     started           TEXT NOT NULL,    -- ISO 8601, UTC
-    overhead_ns       REAL,             -- of a step of plain decoding, outside its pass: median; NULL: not measured
+    overhead_ns       REAL,             -- of a step of plain greedy decoding, outside its pass: median; NULL: not measured
     overhead_low_ns   REAL,             -- and quartiles
     overhead_high_ns  REAL
 ) STRICT;
