@@ -15,7 +15,9 @@
 #include "core/workers.h"
 
 struct error;
+struct judging;
 struct row_stages;
+struct ruling;
 
 // Who may look at whom in one pass. Built once per pass by kv_admit, in the host's memory; a device of its own takes a copy
 // of it the first time it sees a pass's number.
@@ -105,6 +107,8 @@ struct backend {
     // Logits (n, vocab) become probabilities where they lie, the bits being sampling_row's; ids from live on are no tokens.
     // NULL: rows are made on the host, which has them.
     void (*probabilities)(struct backend *b, struct tensor logits, int live, const struct row_stages *s);
+    // A draft is judged where its rows are; the answer is verifier/'s to the bit. Waits for it. NULL: the host judges.
+    void (*judge)(struct backend *b, const struct judging *j, struct ruling *to);
 };
 
 // Room for rows of floats; data NULL: there is none.

@@ -313,6 +313,13 @@ static void timed_probabilities(struct backend *b, struct tensor logits, int liv
     end(b, from, (struct about){ .operation = "probabilities" });
 }
 
+static void timed_judge(struct backend *b, const struct judging *j, struct ruling *to)
+{
+    int64_t from = begin(b);
+    inner_of(b)->judge(inner_of(b), j, to);
+    end(b, from, (struct about){ .operation = "judge" });
+}
+
 static const struct backend table = {
     .alloc = timed_alloc,
     .release = timed_release,
@@ -352,6 +359,7 @@ struct backend *backend_timed(struct backend *inner)
     t->backend.name = inner->name;
     t->backend.varies = inner->varies;
     t->backend.probabilities = inner->probabilities != NULL ? timed_probabilities : NULL;
+    t->backend.judge = inner->judge != NULL ? timed_judge : NULL;
     t->backend.packed_layout = inner->packed_layout;
     t->inner = inner;
     return &t->backend;

@@ -11,8 +11,7 @@
 #include "core/grid.h"
 #include "sampling/loops.h"
 
-enum { NODE_SHIFT = 19, PURPOSE_SHIFT = 29 }; // of word 0, as rng.h draws it
-enum { RUN = 4096, AT_ONCE = 512 };           // of a row: shared out, worked on
+enum { RUN = 4096, AT_ONCE = 512 }; // of a row: shared out, worked on
 
 static int length(int n, int stretch, int number)
 {
@@ -22,11 +21,11 @@ static int length(int n, int stretch, int number)
 
 static philox4x32_ctr_t counter_of(uint64_t sequence, struct address at, uint32_t block)
 {
-    assert((uint32_t)at.purpose < 1u << (32 - PURPOSE_SHIFT));
+    assert((uint32_t)at.purpose < 1u << (32 - GRID_PURPOSE_SHIFT));
     assert(at.node >= 0 && at.node < PHILOX_NODES);
     assert(block < PHILOX_INDICES / 2);
     return (philox4x32_ctr_t){ {
-        (uint32_t)at.purpose << PURPOSE_SHIFT | (uint32_t)at.node << NODE_SHIFT | block,
+        grid_word0(at.purpose, at.node, block),
         (uint32_t)at.position,
         (uint32_t)sequence,
         (uint32_t)(sequence >> 32),
@@ -248,4 +247,9 @@ int rng_pick_row(struct rng *r, const float *weight, int n, struct address at, d
 struct philox philox_source(uint64_t seed, uint64_t sequence)
 {
     return (struct philox){ { philox_coin, philox_pick, 0, philox_pick_row }, seed, sequence, { 0 } };
+}
+
+const struct philox *philox_of(const struct rng *r)
+{
+    return r->coin == philox_coin ? (const struct philox *)r : NULL;
 }

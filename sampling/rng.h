@@ -11,9 +11,8 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include "core/grid.h" // enum purpose
 #include "core/workers.h"
-
-enum purpose { FOR_DRAFT, FOR_ACCEPT, FOR_RESIDUAL, FOR_BONUS, FOR_TOKEN };
 
 // position is the root's place in the sequence, so that no address comes twice however trees follow one another
 // (node 3 may stand at position 12 in two successive steps); for FOR_TOKEN it is the token's own place, and node is 0.
@@ -55,6 +54,7 @@ struct philox {
     uint64_t seed, sequence;
     struct workers workers; // who works on a long row; { 0 } at first. No draw depends on it
 };
+const struct philox *philox_of(const struct rng *r); // NULL: it is another source
 struct philox philox_source(uint64_t seed, uint64_t sequence);
 
 // The bits themselves, for known-answer tests and for devices that must agree: 53-bit uniform number `index` of an

@@ -41,5 +41,7 @@ const struct rule lenient_rule = {
     .law = lenient_law,
     .options = options,
     .options_size = sizeof(struct lenient),
+    .body = BODY_REJECTION,
+    .lenience = lenience_of,
     .judge = lenient_judge,
 };

@@ -37,7 +37,8 @@ static const float *row(struct rows *self, int node)
     if (r->row[node] != NULL)
         return r->row[node];
     if (r->on_device) {
-        r->backend->probabilities(r->backend, tensor_rows(r->logits, r->first + node, 1), r->live, &r->stages);
+        if (!r->made)
+            r->backend->probabilities(r->backend, tensor_rows(r->logits, r->first + node, 1), r->live, &r->stages);
         return r->row[node] = fetched(r, node);
     }
     struct path before = path_to(r, node);
@@ -69,6 +70,16 @@ void logit_rows_point(struct logit_rows *r, struct tensor logits, int first, con
     r->logits = logits;
     r->first = first;
     r->request = request;
+    r->made = false;
     memset(r->row, 0, (size_t)r->room * sizeof(*r->row));
     memcpy(r->path, request->token, (size_t)request->n * sizeof(*r->path));
+}
+
+struct tensor logit_rows_make(struct logit_rows *r)
+{
+    const struct tensor rows = tensor_rows(r->logits, r->first, r->request->draft->n);
+    assert(r->on_device && !r->made);
+    r->backend->probabilities(r->backend, rows, r->live, &r->stages);
+    r->made = true;
+    return rows;
 }

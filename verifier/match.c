@@ -79,5 +79,6 @@ const struct rule match_rule = {
     .optimal = "drafts of chosen tokens alone",
     .takes = TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT | TAKES_TREES,
     .law = match_law,
+    .body = BODY_MATCH,
     .judge = match_judge,
 };

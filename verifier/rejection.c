@@ -136,5 +136,6 @@ const struct rule rejection_rule = {
     .optimal = "a single token (Leviathan et al. 2023), and any draft of chosen tokens alone",
     .takes = TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT | TAKES_TREES,
     .law = rejection_law,
+    .body = BODY_REJECTION,
     .judge = rejection_judge,
 };

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include "core/draft.h"
+#include "core/judging.h"
 #include "core/options.h"
 
 struct judgement {
@@ -35,6 +36,10 @@ struct rule {
     void (*law)(const struct draft *d, struct rows *p, const void *options, double *end);
     const struct option *options; // NULL: it has none
     size_t options_size;
+    // Of which a device has a body of its own, with the same answers (core/judging.h); BODY_NONE: of none. lenience: of
+    // rejection's, NULL: 1.
+    enum body body;
+    double (*lenience)(const void *options);
     void (*judge)(const struct draft *d, struct rows *p, const void *options, struct rng *rng, struct judgement *out);
 };
 

@@ -8,6 +8,7 @@
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
+#include "sampling/rng.h"
 #include "verifier/logit_rows.h"
 #include "verifier/rule.h"
 
@@ -178,14 +179,54 @@ int64_t verifier_watched_ns(const struct verifier *v)
     return v->watched_ns;
 }
 
+// Whether the device can judge this draft: it makes the rows, it has the rule, nothing was drawn from rows of the host's.
+static bool judged_there(const struct verifier *v, const struct request *r)
+{
+    const struct draft *d = r->draft;
+    bool chosen = true;
+    for (int node = 1; node < d->n; node++)
+        chosen = chosen && d->drawn[node] == CHOSEN;
+    // A guess of `match` stands however it came about.
+    return v->backend->judge != NULL && v->p.on_device && philox_of(r->rng) != NULL &&
+           (v->s.rule->body == BODY_MATCH || (v->s.rule->body == BODY_REJECTION && chosen));
+}
+
+static void judge_there(struct verifier *v, const struct request *r, struct judgement *j)
+{
+    const struct draft *d = r->draft;
+    const struct rule *rule = v->s.rule;
+    const struct philox *chance = philox_of(r->rng);
+    const struct judging all = {
+        .body = rule->body,
+        .lenience = rule->lenience != NULL ? rule->lenience(v->s.rule_options) : 1,
+        .n = d->n,
+        .token = d->token,
+        .parent = d->parent,
+        .drawn = d->drawn,
+        .p = logit_rows_make(&v->p),
+        .seed = chance->seed,
+        .sequence = chance->sequence,
+        .root = chance->rng.root,
+    };
+    struct ruling to = { 0, 0, j->token, j->node, j->trial_p, j->trial_q };
+    v->backend->judge(v->backend, &all, &to);
+    j->n = to.n;
+    j->empty = to.empty;
+}
+
 // Judges request i, whose draft's rows begin at row `first` of the pass; the rows that stood go to picked[kept..].
 static int judge(struct verifier *v, const struct request *r, int i, int first, int kept, struct advance *a)
 {
     struct judgement *j = &v->judgement[i];
     tell_scored(v, r, first);
     logit_rows_point(&v->p, v->logits, first, r);
-    v->s.rule->judge(r->draft, &v->p.rows, v->s.rule_options, r->rng, j);
-    assert(j->n >= 1 && j->node[0] == 0);
+    if (judged_there(v, r))
+        judge_there(v, r, j);
+    else
+        v->s.rule->judge(r->draft, &v->p.rows, v->s.rule_options, r->rng, j);
+    if (j->n == 0) // the device failed, and the next sync says so
+        return -1;
+    assert(j->node[0] == 0);
     tell_judged(v, r, j);
     kv_keep(v->cache, r->slot, j->node, j->n);
     *a = (struct advance){ .slot = r->slot, .n = j->n, .token = j->token, .node = j->node };
@@ -219,7 +260,8 @@ bool verifier_verify(struct verifier *v, const struct request *r, int n, struct 
 
     v->watched_ns = 0;
     for (int i = 0; i < n; i++)
-        kept = judge(v, &r[i], i, first[i], kept, &a[i]);
+        if ((kept = judge(v, &r[i], i, first[i], kept, &a[i])) < 0)
+            return !v->backend->sync(v->backend, err) ? false : fail(err, "the device did not judge a draft");
     if (v->s.taps.n == 0)
         return true;
     v->features.rows = kept;

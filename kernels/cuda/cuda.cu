@@ -191,7 +191,7 @@ static void cuda_destroy(struct backend *b)
     struct cuda *c = (struct cuda *)b;
     blas_close(c);
     struct space *const all[] = { &c->layout, &c->rounded[0], &c->rounded[1], &c->floats,
-                                  &c->gate,   &c->partial,    &c->best };
+                                  &c->gate,   &c->partial,    &c->judge,      &c->best };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         cuda_release(b, all[i]->data);
     for (int i = 0; i < MAX_STAMPS; i++)
@@ -236,6 +236,7 @@ static struct backend table(void)
     b.move = cuda_move;
     b.best = cuda_best;
     b.probabilities = cuda_probabilities;
+    b.judge = cuda_judge;
     return b;
 }
 

@@ -61,6 +61,7 @@ struct cuda {
     struct space floats;     // round.cu: for weights that are not packed
     struct space gate;       // matmul.cu: gates and ups of two kinds
     struct space partial;    // attend.cu: splits before they are joined
+    struct space judge;      // judge.cu: a draft, rows to work in, the answer
     struct space best;       // best.cu: before it is downloaded
 };
 
@@ -136,6 +137,7 @@ void cuda_place(struct backend *b, struct tensor out, int column, struct tensor 
 void cuda_cut(struct backend *b, struct tensor out, struct tensor x, int column);
 void cuda_move(struct backend *b, struct tensor x, int to, const int32_t *row, int n);
 void cuda_probabilities(struct backend *b, struct tensor logits, int live, const struct row_stages *s);
+void cuda_judge(struct backend *b, const struct judging *j, struct ruling *to);
 void cuda_best(struct backend *b, struct tensor logits, int k, int32_t *token, float *log_p);
 
 } // namespace DEVICE_SPACE

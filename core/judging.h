@@ -1,0 +1,27 @@
+// judging.h - what a device is told to judge a draft by, and what it answers (kernels/backend.h: judge). The rules
+// themselves are in verifier/; a device has some of them once more, with the same answers bit for bit.
+#pragma once
+#include <stdint.h>
+#include "core/tensor.h"
+
+enum body { BODY_NONE, BODY_REJECTION, BODY_MATCH }; // of which rule a device has one; lenient's is rejection's
+
+struct judging {
+    enum body body;
+    double lenience; // rejection's: 1
+    // The draft, as in struct draft.
+    int n;
+    const int32_t *token, *parent; // (n)
+    const uint8_t *drawn;          // (n)
+    // Probabilities on the device, (n, vocab); q data NULL: nothing was drawn.
+    struct tensor p, q;
+    // Philox's stream, and the root's place (sampling/rng.h).
+    uint64_t seed, sequence;
+    int32_t root;
+};
+
+struct ruling { // as struct judgement has it
+    int n, empty;
+    int32_t *token, *node;     // (nodes)
+    double *trial_p, *trial_q; // (nodes)
+};
