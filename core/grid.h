@@ -57,6 +57,23 @@ GRID_FUNCTION double grid_total(struct exact_sum s)
     return s.whole + s.rest;
 }
 
+// The bits of a float, so turned that they are ordered as floats are; -0 is the 0 that it equals. And back.
+GRID_FUNCTION uint32_t grid_ordered(float x)
+{
+    uint32_t bits;
+    x += 0.0f;
+    memcpy(&bits, &x, sizeof(bits));
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+GRID_FUNCTION float grid_of_ordered(uint32_t bits)
+{
+    float x;
+    bits = bits & 0x80000000u ? bits ^ 0x80000000u : ~bits;
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
 // 2^n e^r with |r| <= ln 2 / 2. n is rounded by adding 1.5 * 2^52, which leaves it in the last bits of the sum; ln 2 is
 // in two pieces, of which n times the first is exact. e^r = 1 + r g(r), g the polynomial of degree 9 through
 // (e^r - 1) / r at Chebyshev's points, so e^0 is 1. Its coefficients, from that of r^0 on; 1 / ln 2; the pieces of ln 2;

@@ -20,11 +20,8 @@ struct model_size {
 };
 
 enum { MAX_ENGINES = 4, TIMES = 15 };
-enum {
-    MOST_ROWS = 64,
-    PROMPT = 512,
-    N_ROWS = 6
-}; // rows of passes; and of kernels, which are timed with a prompt's as well
+enum { MOST_ROWS = 64, PROMPT = 512, N_ROWS = 6 };
+// Rows of passes; and of kernels, which are timed with a prompt's as well.
 extern const int bench_rows[N_ROWS + 1];
 
 // So many bytes of random blocks with small scales; free() them.

@@ -123,23 +123,6 @@ static const float *tokens(struct choice *c, int k, int *n)
     return x;
 }
 
-// The bits of a float, so turned that they are ordered as the floats are; + 0 makes -0 the 0 that it equals.
-static uint32_t ordered_bits(float x)
-{
-    uint32_t bits;
-    x += 0.0f;
-    memcpy(&bits, &x, sizeof(bits));
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-
-static float of_ordered_bits(uint32_t bits)
-{
-    float x;
-    bits = bits & 0x80000000u ? bits ^ 0x80000000u : ~bits;
-    memcpy(&x, &bits, sizeof(x));
-    return x;
-}
-
 // A radix selection finds the logit at which to cut: each walk over the tokens weighs those whose leading bits are
 // those of the cut so far, in one bucket for each value of the next eleven bits, and sees in which bucket enough is
 // reached. Sums are exact, so the row alone decides. *kept: weight of what lies above the cut.
@@ -157,7 +140,7 @@ static float find_cut(struct choice *c, double enough, struct exact_sum *kept)
         const float *x;
         for (int k = 0; (x = tokens(c, k, &n)) != NULL; k++)
             for (int i = 0; i < n; i++) {
-                uint32_t bits = ordered_bits(x[i]);
+                uint32_t bits = grid_ordered(x[i]);
                 struct exact_sum *b = &bucket[bits >> digit[walk].shift & ((1u << digit[walk].bits) - 1)];
                 if ((bits & known) == cut && x[i] > -INFINITY)
                     *b = grid_sum(*b, grid_cut(c->weight[i]));
@@ -170,7 +153,7 @@ static float find_cut(struct choice *c, double enough, struct exact_sum *kept)
         cut |= (uint32_t)b << digit[walk].shift;
         known |= ((1u << digit[walk].bits) - 1) << digit[walk].shift;
     }
-    return of_ordered_bits(cut);
+    return grid_of_ordered(cut);
 }
 
 // Most rows have their weight in few tokens, so these are tried first.

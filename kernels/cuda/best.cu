@@ -4,6 +4,7 @@
 // k largest keys are found by k passes of a block over the row, each for the largest key below the one before it: rows are
 // some 100 kB, so all passes but the first read them from the cache nearby.
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/reduce.h"
 
 #include <string.h>
 
@@ -11,35 +12,6 @@ namespace DEVICE_SPACE
 {
 
 enum { THREADS = 1024, WARPS = THREADS / WARP };
-
-static __device__ uint64_t key_of(float x, int id)
-{
-    const uint32_t u = __float_as_uint(x == 0 ? 0.0f : x); // -0 is 0
-    const uint32_t ordered = u >> 31 ? ~u : u | 0x80000000;
-    return (uint64_t)ordered << 32 | (uint32_t)~id;
-}
-
-static __device__ float number_of(uint64_t key)
-{
-    const uint32_t ordered = (uint32_t)(key >> 32);
-    return __uint_as_float(ordered >> 31 ? ordered & 0x7FFFFFFF : ~ordered);
-}
-
-// The largest of the threads' keys, in every thread.
-static __device__ uint64_t largest(uint64_t key, uint64_t *of_warp)
-{
-    for (int step = WARP / 2; step > 0; step /= 2) {
-        const uint64_t other = __shfl_xor_sync(0xFFFFFFFF, (unsigned long long)key, step);
-        key = other > key ? other : key;
-    }
-    __syncthreads(); // of_warp may still be read
-    if (threadIdx.x % WARP == 0)
-        of_warp[threadIdx.x / WARP] = key;
-    __syncthreads();
-    for (int i = 0; i < WARPS; i++)
-        key = of_warp[i] > key ? of_warp[i] : key;
-    return key;
-}
 
 // logits (rows, vocab); token, log_p (rows, k)
 static __global__ void best_kernel(const float *logits, int64_t vocab, int k, int32_t *token, float *log_p)
@@ -56,24 +28,17 @@ static __global__ void best_kernel(const float *logits, int64_t vocab, int k, in
             const uint64_t key = key_of(x[v], (int)v);
             best = key < below && key > best ? key : best;
         }
-        below = best = largest(best, of_warp);
+        below = best = block_most<WARPS>(best, of_warp);
         const float value = number_of(best);
         if (r == 0) { // sum of exp(x - most), each thread's in order, then lanes and warps by trees
             double total = 0;
             for (int64_t v = threadIdx.x; v < vocab; v += THREADS)
                 total += (double)expf(x[v] - value);
-            for (int step = WARP / 2; step > 0; step /= 2)
-                total += __shfl_xor_sync(0xFFFFFFFF, total, step);
-            if (threadIdx.x % WARP == 0)
-                sums[threadIdx.x / WARP] = total;
-            __syncthreads();
-            total = 0;
-            for (int i = 0; i < WARPS; i++)
-                total += sums[i];
+            total = block_sum<WARPS>(total, sums);
             log_total = log(total) + (double)value;
         }
         if (threadIdx.x == 0) {
-            token[(int64_t)blockIdx.x * k + r] = (int32_t) ~(uint32_t)best;
+            token[(int64_t)blockIdx.x * k + r] = id_of(best);
             log_p[(int64_t)blockIdx.x * k + r] = (float)((double)value - log_total);
         }
     }

@@ -61,7 +61,7 @@ struct functions { // each answers a status
 struct blas {
     struct functions f;
     void *handle, *workspace;
-    struct space input, up; // x as products read it; the second half of gated
+    struct space input; // x in bfloat16
 };
 
 // It stays loaded: libraries of CUDA's leave things behind that outlive whoever closes them.
@@ -156,46 +156,43 @@ static struct tensor blas_prepare(struct backend *b, struct tensor w, enum activ
 
 // ---- products
 
+static __global__ void to_bf16_kernel(uint16_t *to, const float *x, int64_t n)
+{
+    in_turn();
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i < n)
+        to[i] = float_to_bf16(x[i]);
+}
+
 struct input { // x (n, k) as products read it; NULL: none of them does
     const float *rounded;
     const uint16_t *bf16;
 };
 
-static __global__ void round_kernel(float *rounded, uint16_t *bf16, const float *x, int64_t n)
-{
-    in_turn();
-    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (i >= n)
-        return;
-    const uint16_t v = float_to_bf16(x[i]);
-    if (bf16 != NULL)
-        bf16[i] = v;
-    if (rounded != NULL)
-        rounded[i] = bf16_to_float(v);
-}
-
 // false: there is no room, and that is noted.
 static bool round_for(struct cuda *c, struct tensor x, const struct product *p, int count, struct input *to)
 {
-    bool rounded = false, bf16 = false;
+    struct wanted wanted = {};
+    struct inputs in = {};
+    bool bf16 = false;
     for (int i = 0; i < count; i++) {
         const struct packed *w = packed_of(p[i].w);
         bf16 = bf16 || w->type == BF16;
-        rounded = rounded || (w->type == F32 && w->activations == ACTIVATIONS_BF16);
+        wanted.floats = wanted.floats || (w->type == F32 && w->activations == ACTIVATIONS_BF16);
     }
-    if (!rounded && !bf16)
+    if (!round_input(c, x, wanted, &in))
+        return false;
+    to->rounded = in.floats;
+    if (!bf16)
         return true;
     const int64_t n = x.rows * x.width;
-    const size_t floats = (((size_t)n * sizeof(float)) + 255) / 256 * 256; // pieces begin at whole sectors
-    uint8_t *const room =
-        (uint8_t *)cuda_room(c, &c->blas->input, floats + (size_t)n * sizeof(uint16_t), "the input of products");
+    uint16_t *const room =
+        (uint16_t *)cuda_room(c, &c->blas->input, (size_t)n * sizeof(uint16_t), "the input of products");
     if (room == NULL)
         return false;
-    float *const r = rounded ? (float *)room : NULL;
-    uint16_t *const h = bf16 ? (uint16_t *)(room + floats) : NULL;
-    QUEUE(c, round_kernel, blocks_for(n, THREADS), THREADS, 0, r, h, (const float *)x.data, n);
+    QUEUE(c, to_bf16_kernel, blocks_for(n, THREADS), THREADS, 0, room, (const float *)x.data, n);
     cuda_launched(c, "rounding the input of products");
-    *to = { r, h };
+    to->bf16 = room;
     return true;
 }
 
@@ -233,21 +230,6 @@ static void blas_matmul(struct backend *b, struct tensor x, const struct product
         one_product(c, x, &in, &p[i]);
 }
 
-static void blas_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up)
-{
-    struct cuda *c = (struct cuda *)b;
-    void *const second = cuda_room(c, &c->blas->up, tensor_bytes(out), "products that are multiplied");
-    struct product p[2] = {};
-    if (second == NULL)
-        return;
-    p[0].out = out;
-    p[0].w = gate;
-    p[1].out = tensor_of(second, F32, out.rows, out.width);
-    p[1].w = up;
-    blas_matmul(b, x, p, 2);
-    cuda_swiglu(b, out, out, p[1].out);
-}
-
 // ---- life
 
 bool blas_open(struct cuda *c, struct error *err)
@@ -279,7 +261,6 @@ bool blas_open(struct cuda *c, struct error *err)
     c->backend.varies = true;
     c->backend.prepare = blas_prepare;
     c->backend.matmul = blas_matmul;
-    c->backend.gated = blas_gated;
     const size_t n = strlen(c->description);
     snprintf(c->description + n, sizeof(c->description) - n,
              ", products by cuBLAS %d.%d (not the same bits for every n)", major, minor);
@@ -294,7 +275,6 @@ void blas_close(struct cuda *c)
     if (s->handle != NULL)
         s->f.destroy(s->handle);
     c->backend.release(&c->backend, s->input.data);
-    c->backend.release(&c->backend, s->up.data);
     c->backend.release(&c->backend, s->workspace);
     c->blas = NULL;
     free(s);

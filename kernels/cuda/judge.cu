@@ -5,11 +5,11 @@
 // matter, draws have addresses. What each rule does, and why it is right, is said where it is specified: verifier/rejection.c,
 // verifier/match.c, sampling/dist.c, sampling/rng.c.
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/reduce.h"
 extern "C" {
 #include "core/draft.h"
 #include "core/judging.h"
 }
-#include "core/grid.h"
 
 #include <math.h>
 #include <string.h>
@@ -38,40 +38,17 @@ struct call {
 };
 
 struct room {
-    double of_warp[WARPS], part[THREADS], value;
+    double of_warp[WARPS], part[THREADS];
     int place_of_warp[WARPS], place;
 };
 
 // ---- over the block, the same in every thread
 
-__device__ static double other_lane(double x, int step)
-{
-    unsigned long long bits;
-    memcpy(&bits, &x, sizeof(bits));
-    bits = __shfl_xor_sync(0xFFFFFFFF, bits, step);
-    memcpy(&x, &bits, sizeof(x));
-    return x;
-}
-
-__device__ static double sum_of(double x, struct room *room) // of numbers on the grid: exact
-{
-    for (int step = WARP / 2; step > 0; step /= 2)
-        x += other_lane(x, step);
-    __syncthreads();
-    if (threadIdx.x % WARP == 0)
-        room->of_warp[threadIdx.x / WARP] = x;
-    __syncthreads();
-    x = 0;
-    for (int i = 0; i < WARPS; i++)
-        x += room->of_warp[i];
-    return x;
-}
-
 // The least number's place, the first of equals; -1: nobody has one.
 __device__ static int first_of_least(double x, int place, struct room *room)
 {
     for (int step = WARP / 2; step > 0; step /= 2) {
-        const double y = other_lane(x, step);
+        const double y = __shfl_xor_sync(0xFFFFFFFF, x, step);
         const int other = __shfl_xor_sync(0xFFFFFFFF, place, step);
         if (other >= 0 && (place < 0 || y < x || (y == x && other < place)))
             x = y, place = other;
@@ -99,7 +76,7 @@ __device__ static double row_sum(const struct call &c, const float *row, struct 
     double sum = 0;
     for (int i = threadIdx.x; i < c.vocab; i += THREADS)
         sum += grid_of((double)row[i]);
-    return sum_of(sum, room);
+    return block_sum<WARPS>(sum, room->of_warp);
 }
 
 __device__ static double share(double entry, double sum)
@@ -120,7 +97,7 @@ __device__ static void share_out(const struct call &c, double *w, double whole, 
         if (place < 0 || -x < least)
             least = -x, place = i;
     }
-    const double missing = 1 - sum_of(sum, room);
+    const double missing = 1 - block_sum<WARPS>(sum, room->of_warp);
     place = first_of_least(least, place, room);
     if (threadIdx.x == 0 && missing != 0)
         w[place] += missing;
@@ -132,7 +109,7 @@ __device__ static void from_row(const struct call &c, double *to, const float *r
     double sum = 0;
     for (int i = threadIdx.x; i < c.vocab; i += THREADS)
         sum += to[i] = grid_of((double)row[i]);
-    sum = sum_of(sum, room);
+    sum = block_sum<WARPS>(sum, room->of_warp);
     __syncthreads();
     if (sum > 0 && sum != 1)
         share_out(c, to, sum, room);
@@ -144,7 +121,7 @@ __device__ static bool strike(const struct call &c, double *p, int x, struct roo
     double sum = 0;
     for (int i = threadIdx.x; i < c.vocab; i += THREADS)
         sum += i != x ? p[i] : 0;
-    sum = sum_of(sum, room);
+    sum = block_sum<WARPS>(sum, room->of_warp);
     if (!(sum > 0))
         return false;
     if (threadIdx.x == 0)
@@ -160,7 +137,7 @@ __device__ static bool residual(const struct call &c, double *p, const double *q
     double sum = 0;
     for (int i = threadIdx.x; i < c.vocab; i += THREADS)
         sum += p[i] > q[i] ? p[i] - q[i] : 0;
-    sum = sum_of(sum, room);
+    sum = block_sum<WARPS>(sum, room->of_warp);
     if (!(sum > 0))
         return false;
     for (int i = threadIdx.x; i < c.vocab; i += THREADS)
@@ -188,7 +165,7 @@ __device__ static int pick(const struct call &c, const float *row, const double 
     double part = 0;
     for (int i = from; i < from + each && i < c.vocab; i++)
         part += w != NULL ? w[i] : grid_of((double)row[i]);
-    const double sum = sum_of(part, room);
+    const double sum = block_sum<WARPS>(part, room->of_warp);
     room->part[threadIdx.x] = part;
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -287,7 +264,7 @@ __device__ static void drawn_row(const struct call &c, int node, int child, stru
     double sum = 0;
     for (int i = threadIdx.x; i < c.vocab; i += THREADS)
         sum += c.row[i];
-    sum = sum_of(sum, room);
+    sum = block_sum<WARPS>(sum, room->of_warp);
     if (sum > 0)
         share_out(c, c.row, sum, room);
 }

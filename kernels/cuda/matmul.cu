@@ -71,42 +71,47 @@ void cuda_matmul(struct backend *b, struct tensor x, const struct product *p, in
     c->made = made;
 }
 
+// Of weights that can go in one launch.
+static void gated_alike(struct cuda *c, struct tensor out, struct tensor x, const struct product p[2])
+{
+    const struct packed *g = packed_of(p[0].w), *u = packed_of(p[1].w);
+    struct wanted wanted = {};
+    struct inputs in = {};
+    want(&wanted, g);
+    if (x.rows == 0 || !round_input(c, x, wanted, &in))
+        return;
+    const struct rounded &input = wants_three(g) ? in.three : in.one;
+    if (x.rows > WIDE_FROM) {
+        const struct wide s = { { *g, *u }, input, (float *)out.data, NULL, false };
+        wide_run(c, &s, true);
+        return;
+    }
+    const struct skinny s = { input, 2, { part_of(&p[0]), part_of(&p[1]) } };
+    struct rounding left = {};
+    const bool planes = out.width == round_width(out.width) && rounding_for(c, out.rows, out.width, &left);
+    skinny_gated(c, &s, &left);
+    if (planes)
+        rounding_is(c, out);
+}
+
 void cuda_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up)
 {
     struct cuda *c = (struct cuda *)b;
-    const struct packed *g = packed_of(gate), *u = packed_of(up);
-    struct wanted wanted = {};
-    struct inputs in = {};
     assert(out.rows == x.rows && gate.rows == out.width && up.rows == out.width && gate.width == x.width);
     assert(up.width == x.width && out.type == F32 && x.type == F32);
-    want(&wanted, g);
-    want(&wanted, u);
-    if (x.rows == 0 || !round_input(c, x, wanted, &in))
-        return;
     struct product p[2] = {};
     p[0].out = out;
     p[0].w = gate;
     p[1].w = up;
-    const bool alike = g->form != FORM_RAW && packed_alike(g, u);
-    if (alike && x.rows > WIDE_FROM) {
-        const struct wide s = { { *g, *u }, wants_three(g) ? in.three : in.one, (float *)out.data, NULL, false };
-        wide_run(c, &s, true);
-        return;
-    }
-    if (alike) {
-        const struct skinny s = { wants_three(g) ? in.three : in.one, 2, { part_of(&p[0]), part_of(&p[1]) } };
-        struct rounding left = {};
-        const bool planes = out.width == round_width(out.width) && rounding_for(c, out.rows, out.width, &left);
-        skinny_gated(c, &s, &left);
-        if (planes)
-            rounding_is(c, out);
+    if (packed_of(gate)->form != FORM_RAW && packed_alike(packed_of(gate), packed_of(up))) {
+        gated_alike(c, out, x, p);
         return;
     }
     float *room = (float *)cuda_room(c, &c->gate, tensor_bytes(out), "gates");
     if (room == NULL)
         return;
     p[1].out = tensor_of(room, F32, out.rows, out.width);
-    run(c, x, &in, p, 2);
+    b->matmul(b, x, p, 2);
     cuda_swiglu(b, out, out, p[1].out);
 }
 

@@ -5,10 +5,10 @@
 // a radix selection (sampling/stages.c says how), the sum of e^x, and the division by it; rows are some 100 to 600 kB, so all
 // but the first time they come from the cache.
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/reduce.h"
 extern "C" {
 #include "core/row_stages.h"
 }
-#include "core/grid.h"
 
 #include <float.h>
 
@@ -19,7 +19,7 @@ enum { THREADS = 512, WARPS = THREADS / WARP, BUCKETS = 1 << 11 };
 
 struct room {
     struct exact_sum bucket[BUCKETS];
-    struct exact_sum sums[WARPS];
+    double sums[WARPS];
     uint64_t keys[WARPS];
     uint32_t cut;
     int stay;
@@ -31,73 +31,6 @@ struct row {
     int n;
     struct room *room;
 };
-
-// ---- over the block, the same in every thread
-
-__device__ static uint64_t most_of(uint64_t key, struct room *room)
-{
-    for (int step = WARP / 2; step > 0; step /= 2) {
-        const uint64_t other = __shfl_xor_sync(0xFFFFFFFF, (unsigned long long)key, step);
-        key = other > key ? other : key;
-    }
-    __syncthreads();
-    if (threadIdx.x % WARP == 0)
-        room->keys[threadIdx.x / WARP] = key;
-    __syncthreads();
-    for (int i = 0; i < WARPS; i++)
-        key = room->keys[i] > key ? room->keys[i] : key;
-    return key;
-}
-
-__device__ static double other_lane(double x, int step)
-{
-    unsigned long long bits;
-    memcpy(&bits, &x, sizeof(bits));
-    bits = __shfl_xor_sync(0xFFFFFFFF, bits, step);
-    memcpy(&x, &bits, sizeof(x));
-    return x;
-}
-
-__device__ static struct exact_sum sum_of(struct exact_sum s, struct room *room)
-{
-    for (int step = WARP / 2; step > 0; step /= 2) {
-        const struct exact_sum other = { other_lane(s.whole, step), other_lane(s.rest, step) };
-        s = grid_sum(s, other);
-    }
-    __syncthreads();
-    if (threadIdx.x % WARP == 0)
-        room->sums[threadIdx.x / WARP] = s;
-    __syncthreads();
-    struct exact_sum all = { 0, 0 };
-    for (int i = 0; i < WARPS; i++)
-        all = grid_sum(all, room->sums[i]);
-    return all;
-}
-
-// ---- numbers
-
-// The bits of a float, so turned that they are ordered as the floats are; -0 is 0.
-__device__ static uint32_t ordered(float x)
-{
-    const uint32_t bits = __float_as_uint(x + 0.0f);
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-
-__device__ static float of_ordered(uint32_t bits)
-{
-    return __uint_as_float(bits & 0x80000000u ? bits ^ 0x80000000u : ~bits);
-}
-
-// The largest as it is ordered, and below that the complement of the first place where it stands.
-__device__ static uint64_t largest(const struct row &r)
-{
-    uint64_t best = 0;
-    for (int i = threadIdx.x; i < r.n; i += THREADS) {
-        const uint64_t key = (uint64_t)ordered(r.x[i]) << 32 | (uint32_t)~i;
-        best = key > best ? key : best;
-    }
-    return most_of(best, r.room);
-}
 
 __device__ static double heated(float x, float most, double by)
 {
@@ -178,7 +111,7 @@ __device__ static void keep_likeliest(const struct row &r, float most, double en
         __syncthreads();
         const uint32_t cut = room->cut;
         for (int i = threadIdx.x; i < r.n; i += THREADS) {
-            const uint32_t key = ordered(r.x[i]);
+            const uint32_t key = grid_ordered(r.x[i]);
             if ((key & known) != cut || !(r.x[i] > -INFINITY))
                 continue;
             struct exact_sum *b = &room->bucket[key >> shift[walk] & mask];
@@ -192,7 +125,7 @@ __device__ static void keep_likeliest(const struct row &r, float most, double en
         known |= mask << shift[walk];
         __syncthreads();
     }
-    const float cut = of_ordered(room->cut);
+    const float cut = grid_of_ordered(room->cut);
     if (threadIdx.x == 0) {
         const struct exact_sum one = weight_of(cut, most, by_count);
         struct exact_sum kept = room->kept;
@@ -207,12 +140,19 @@ __device__ static void keep_likeliest(const struct row &r, float most, double en
     __syncthreads();
 }
 
-__device__ static struct exact_sum weigh(const struct row &r, float most)
+__device__ static double total_of(struct exact_sum s, struct room *room)
+{
+    s.whole = block_sum<WARPS>(s.whole, room->sums);
+    s.rest = block_sum<WARPS>(s.rest, room->sums);
+    return grid_total(s);
+}
+
+__device__ static double weigh(const struct row &r, float most)
 {
     struct exact_sum sum = { 0, 0 };
     for (int i = threadIdx.x; i < r.n; i += THREADS)
         sum = grid_sum(sum, weight_of(r.x[i], most, false));
-    return sum_of(sum, r.room);
+    return total_of(sum, r.room);
 }
 
 __device__ static void softmax(const struct row &r, float most)
@@ -223,7 +163,7 @@ __device__ static void softmax(const struct row &r, float most)
         r.x[i] = (float)e;
         sum = grid_sum(sum, grid_cut(e));
     }
-    const double by = 1 / grid_total(sum_of(sum, r.room));
+    const double by = 1 / total_of(sum, r.room);
     for (int i = threadIdx.x; i < r.n; i += THREADS)
         r.x[i] = (float)grid_of((double)r.x[i] * by);
 }
@@ -236,13 +176,17 @@ static __global__ void __launch_bounds__(THREADS, 1)
     in_turn();
     tidy(r, live);
     __syncthreads();
-    const uint64_t key = largest(r);
-    const int first = (int)~(uint32_t)key;
-    float most = of_ordered((uint32_t)(key >> 32));
+    uint64_t likeliest = 0;
+    for (int i = threadIdx.x; i < n; i += THREADS) {
+        const uint64_t key = key_of(r.x[i], i);
+        likeliest = key > likeliest ? key : likeliest;
+    }
+    likeliest = block_most<WARPS>(likeliest, room.keys);
+    float most = number_of(likeliest);
     if (most == -INFINITY || s.heat == 0) { // nothing to choose from: token 0; or the likeliest
         __syncthreads();
         for (int i = threadIdx.x; i < n; i += THREADS)
-            r.x[i] = i == (most == -INFINITY ? 0 : first) ? 1.0f : 0.0f;
+            r.x[i] = i == (most == -INFINITY ? 0 : id_of(likeliest)) ? 1.0f : 0.0f;
         return;
     }
     if (s.heat != 1) {
@@ -253,7 +197,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
     if (s.top_k > 0 && s.top_k < n)
         keep_likeliest(r, most, s.top_k, true);
     if (s.top_p < 1) {
-        const double enough = s.top_p * grid_total(weigh(r, most));
+        const double enough = s.top_p * weigh(r, most);
         keep_likeliest(r, most, enough > 1 ? enough : 1, false);
     }
     for (int i = threadIdx.x; i < n; i += THREADS)

@@ -105,6 +105,7 @@ bool round_input(struct cuda *c, struct tensor x, struct wanted w, struct inputs
         if (at == NULL)
             return false;
         QUEUE(c, round_floats_kernel, blocks_for(n, THREADS), THREADS, 0, at, (const float *)x.data, n);
+        cuda_note(c, cudaGetLastError(), "rounding the input of products"); // planes stay as they are
         to->floats = at;
     }
     return true;

@@ -188,53 +188,34 @@ template <int FORM, int SCALING, int PLANES> static void choose_columns(struct c
                      : launch<FORM, SCALING, PLANES, 8>(c, k);
 }
 
-template <int FORM, int SCALING, typename work_type> static void choose_planes(struct cuda *c, const work_type &k)
-{
-    if (wants_three(&k.s.part[0].w))
-        choose_columns<FORM, SCALING, 3>(c, k);
-    else
-        choose_columns<FORM, SCALING, 1>(c, k);
-}
-
-template <typename work_type> static void choose(struct cuda *c, const work_type &k)
+template <int WEIGHTS> static void choose(struct cuda *c, const struct work<WEIGHTS> &k)
 {
     const struct packed *p = &k.s.part[0].w;
-    if (p->form == FORM_BF16)
-        choose_planes<FORM_BF16, SCALING_NONE>(c, k);
-    else if (p->form == FORM_F16)
-        choose_planes<FORM_F16, SCALING_NONE>(c, k);
-    else if (p->form == FORM_INT8 && p->scaling == SCALING_HALF)
-        choose_planes<FORM_INT8, SCALING_HALF>(c, k);
-    else if (p->form == FORM_INT8 && p->scaling == SCALING_LEAST)
-        choose_planes<FORM_INT8, SCALING_LEAST>(c, k);
-    else if (p->form == FORM_INT8 && p->scaling == SCALING_SUPER)
-        choose_planes<FORM_INT8, SCALING_SUPER>(c, k);
-    else if (p->form == FORM_INT8)
-        choose_planes<FORM_INT8, SCALING_SIXTEENTHS>(c, k);
-    else if (p->scaling == SCALING_HALF)
-        choose_planes<FORM_INT4, SCALING_HALF>(c, k);
-    else if (p->scaling == SCALING_LEAST)
-        choose_planes<FORM_INT4, SCALING_LEAST>(c, k);
-    else
-        choose_planes<FORM_INT4, SCALING_SUPER>(c, k);
+    every_form([&]<int FORM, int SCALING>() {
+        if (p->form != FORM || p->scaling != SCALING)
+            return;
+        if (wants_three(p))
+            choose_columns<FORM, SCALING, 3>(c, k);
+        else
+            choose_columns<FORM, SCALING, 1>(c, k);
+    });
     cuda_launched(c, "matmul");
 }
 
 void skinny_run(struct cuda *c, const struct skinny *s)
 {
-    const struct work<1> k = {
-        *s,
-        {
-        }
+    struct work<1> k = {
     };
+    k.s = *s;
     choose(c, k);
 }
 
 void skinny_gated(struct cuda *c, const struct skinny *s, const struct rounding *left)
 {
-    const struct work<2> k = {
-        *s, *left
+    struct work<2> k = {
     };
+    k.s = *s;
+    k.left = *left;
     choose(c, k);
 }
 
