@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "kernels/backend.h"
+#include "tests/check.h"
 #include "tests/emulated.h"
 
 #if defined(EMULATED_DEVICE)
@@ -51,4 +52,21 @@ int gpus_here(struct gpu_here to[MAX_GPUS_HERE])
         b->destroy(b);
     }
     return n;
+}
+
+struct backend *gpu_open(const struct gpu_here *g)
+{
+    struct error err;
+    struct backend *b = g->open(&err);
+    if (b == NULL)
+        fail_msg("%s", err.text);
+    return b;
+}
+
+void gpu_close(struct backend *b)
+{
+    struct error err;
+    if (!b->sync(b, &err))
+        fail_msg("%s", err.text);
+    b->destroy(b);
 }

@@ -13,4 +13,6 @@ struct gpu_here {
     bool emulated; // hence slow, and in the host's memory
     bool varies;   // as backend.varies: nothing for tests of bits
 };
-int gpus_here(struct gpu_here to[MAX_GPUS_HERE]); // how many; says on stdout what is not on this machine
+int gpus_here(struct gpu_here to[MAX_GPUS_HERE]);   // how many; says on stdout what is not on this machine
+struct backend *gpu_open(const struct gpu_here *g); // or the test has failed
+void gpu_close(struct backend *b);                  // which must have nothing to complain of

@@ -40,10 +40,7 @@ static char *model_of(enum type type)
 
 static struct runner on(const struct gpu_here *g, const char *path, enum activations a, enum type cache)
 {
-    struct error err;
-    struct backend *b = g->open(&err);
-    if (b == NULL)
-        fail_msg("%s", err.text);
+    struct backend *b = gpu_open(g);
     return runner_open_on(b, path, 2, a, cache);
 }
 

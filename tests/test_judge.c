@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/judging.h"
 #include "core/memory.h"
+#include "exact/instance.h"
 #include "kernels/backend.h"
 #include "sampling/rng.h"
 #include "tests/check.h"
@@ -23,10 +24,7 @@ static uint64_t state = 17;
 
 static uint64_t next(void)
 {
-    uint64_t z = state += 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
+    return splitmix(&state);
 }
 
 static int any(int below)
@@ -142,10 +140,7 @@ static void the_device_answers_as_the_host(void **unused)
     };
     static struct scene s;
     for (int g = 0; g < gpus; g++) {
-        struct error err;
-        struct backend *b = gpu[g].open(&err);
-        if (b == NULL)
-            fail_msg("%s", err.text);
+        struct backend *b = gpu_open(&gpu[g]);
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
             for (int k = 0; k < drafts; k++) {
                 some_scene(&s, cases[i].draws);
@@ -153,9 +148,7 @@ static void the_device_answers_as_the_host(void **unused)
                 check(b, gpu[g].name, &s, cases[i].body, cases[i].lenience, rule_named(cases[i].rule), &here);
                 judgement_destroy(&here);
             }
-        if (!b->sync(b, &err))
-            fail_msg("%s", err.text);
-        b->destroy(b);
+        gpu_close(b);
     }
 }
 

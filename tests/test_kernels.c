@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "exact/instance.h"
 #include "kernels/backend.h"
 #include "tests/check.h"
 #include "tests/far.h"
@@ -29,10 +30,7 @@ static uint64_t state = 1;
 
 static uint64_t next(void)
 {
-    uint64_t z = state += 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
+    return splitmix(&state);
 }
 
 static float uniform(void)

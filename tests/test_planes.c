@@ -204,10 +204,7 @@ static void check_attention(const struct bench *k, int n, int prefix, int head_d
 static void check(const struct gpu_here *g, enum type type, enum activations a)
 {
     static const int rows[] = { 1, 3, 8, 9, 17, MOST_ROWS };
-    struct error err;
-    struct backend *b = g->open(&err);
-    if (b == NULL)
-        fail_msg("%s", err.text);
+    struct backend *b = gpu_open(g);
     const struct bench k = { b, weights(b, type, a, M, WIDTH), weights(b, type, a, M, 2 * WIDTH),
                              rows_on(b, MOST_ROWS, M), g->name };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -218,9 +215,7 @@ static void check(const struct gpu_here *g, enum type type, enum activations a)
     }
     b->release(b, k.out.data);
     b->unprepare(b, k.w), b->unprepare(b, k.hidden);
-    if (!b->sync(b, &err))
-        fail_msg("%s", err.text);
-    b->destroy(b);
+    gpu_close(b);
 }
 
 static void products_read_what_is_there_now(void **unused)
@@ -243,10 +238,7 @@ static void a_target_and_a_drafter_may_differ(void **unused)
     for (int g = 0; g < gpus; g++) {
         if (gpu[g].varies)
             continue;
-        struct error err;
-        struct backend *b = gpu[g].open(&err);
-        if (b == NULL)
-            fail_msg("%s", err.text);
+        struct backend *b = gpu_open(&gpu[g]);
         const struct bench k = { b, weights(b, BF16, ACTIVATIONS_BF16, M, WIDTH),
                                  weights(b, F16, ACTIVATIONS_F32, M, 2 * WIDTH), rows_on(b, MOST_ROWS, M),
                                  gpu[g].name };
@@ -255,7 +247,7 @@ static void a_target_and_a_drafter_may_differ(void **unused)
         check_attention(&k, 9, 10, 64);
         b->release(b, k.out.data);
         b->unprepare(b, k.w), b->unprepare(b, k.hidden);
-        b->destroy(b);
+        gpu_close(b);
     }
 }
 

@@ -66,10 +66,7 @@ static void probabilities_have_the_hosts_bits(void **unused)
     (void)unused;
     static const int sizes[][2] = { { 1, 1 }, { 5, 3 }, { 1000, 1000 }, { 4097, 4000 } };
     for (int g = 0; g < gpus; g++) {
-        struct error err;
-        struct backend *b = gpu[g].open(&err);
-        if (b == NULL)
-            fail_msg("%s", err.text);
+        struct backend *b = gpu_open(&gpu[g]);
         for (int how = 0; how < 10; how++) {
             struct sampling s = how == 0   ? SAMPLING("temperature", "1")
                                 : how == 1 ? SAMPLING("temperature", "0", "top_p", "0.3")
@@ -86,9 +83,7 @@ static void probabilities_have_the_hosts_bits(void **unused)
                     check(&gpu[g], b, &s, sizes[i][0], sizes[i][1], kind);
             sampling_free(&s);
         }
-        if (!b->sync(b, &err))
-            fail_msg("%s", err.text);
-        b->destroy(b);
+        gpu_close(b);
     }
 }
 
