@@ -58,6 +58,22 @@ struct draft {
     int32_t *parent; // (room) parent[0] = -1
     uint8_t *drawn;  // (room) enum drawn; one draft may mix them
     struct rows *q;  // row i: what the DRAWN children of node i were drawn from; NULL: nothing was drawn
+    // Not NULL: the guesses are in the memory of the target's device, where the drafter made them, and the host has not seen
+    // them; here is the root alone. The verifier brings them with its decision, fills in the fields above, and sets this to
+    // NULL.
+    const struct draft_there *there;
+};
+
+// A draft on a device. The host knows how many nodes it can have, not what they are.
+struct draft_there {
+    int most;                      // nodes, the root included: as many rows does it get in the pass
+    const int32_t *n;              // (1) nodes there are: 1 to most
+    const int32_t *token, *parent; // (most) as above; behind the last node token 0 and parent -1
+    const uint8_t *drawn;          // (most)
+    struct tensor q;               // (any, vocab) F32; data NULL: nothing was drawn
+    const int32_t *q_row;          // (most) which row of q the children of a node were drawn from
+    const int32_t *tag;            // (most) a number that the drafter wants to know of each node
+    int32_t *tag_here;             // (most) on the host: filled in by the verifier too
 };
 
 int draft_add(struct draft *d, int parent, int32_t token, enum drawn how); // the new node; -1: no room

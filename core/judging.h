@@ -4,16 +4,20 @@
 #include <stdint.h>
 #include "core/tensor.h"
 
+struct draft_there; // core/draft.h
+
 enum body { BODY_NONE, BODY_REJECTION, BODY_MATCH }; // of which rule a device has one; lenient's is rejection's
 
 struct judging {
     enum body body;
     double lenience; // rejection's: 1
-    // The draft, as in struct draft.
+    // The draft: as struct draft has it on the host, or one on the device, which comes back with the ruling; then n is the
+    // most nodes that it can have.
     int n;
     const int32_t *token, *parent; // (n)
     const uint8_t *drawn;          // (n)
-    // Probabilities on the device, (n, vocab); q data NULL: nothing was drawn.
+    const struct draft_there *there;
+    // Probabilities on the device: (n, vocab). q: of a draft of the host's, row i being node i's; data NULL: nothing was drawn.
     struct tensor p, q;
     // Philox's stream, and the root's place (sampling/rng.h).
     uint64_t seed, sequence;
@@ -24,4 +28,8 @@ struct ruling { // as struct judgement has it
     int n, empty;
     int32_t *token, *node;     // (nodes)
     double *trial_p, *trial_q; // (nodes)
+    // Of a draft on the device: what was there, for as many nodes as there were; else not touched.
+    int nodes;
+    int32_t *draft_token, *draft_parent, *tag; // (most)
+    uint8_t *drawn;                            // (most)
 };

@@ -337,7 +337,7 @@ void instance_grow(const struct instance *in, struct rng *rng, int prefix, struc
     int at[LAW_NODES] = { 0 }; // where each node of the instance is in the draft; -1: it is not
     g->q = (struct table_rows){ { in->vocab, table_row, NULL }, in->q, g->prefix, 0 };
     g->p = (struct table_rows){ { in->vocab, table_row, NULL }, in->p, g->prefix, 0 };
-    g->draft = (struct draft){ 1, LAW_NODES, g->token, g->parent, g->drawn, &g->q.rows };
+    g->draft = (struct draft){ 1, LAW_NODES, g->token, g->parent, g->drawn, &g->q.rows, NULL };
     g->token[0] = 0;
     g->parent[0] = -1;
     g->drawn[0] = CHOSEN;

@@ -107,8 +107,9 @@ struct backend {
     // Logits (n, vocab) become probabilities where they lie, the bits being sampling_row's; ids from live on are no tokens.
     // NULL: rows are made on the host, which has them.
     void (*probabilities)(struct backend *b, struct tensor logits, int live, const struct row_stages *s);
-    // A draft is judged where its rows are; the answer is verifier/'s to the bit. Waits for it. NULL: the host judges.
-    void (*judge)(struct backend *b, const struct judging *j, struct ruling *to);
+    // n drafts are judged where their rows are, all at once; the answers are verifier/'s to the bit. Waits for them: one read.
+    // A ruling of no tokens: the device failed, and sync says so. NULL: the host judges.
+    void (*judge)(struct backend *b, const struct judging *j, struct ruling *to, int n);
 };
 
 // Room for rows of floats; data NULL: there is none.

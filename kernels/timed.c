@@ -313,10 +313,10 @@ static void timed_probabilities(struct backend *b, struct tensor logits, int liv
     end(b, from, (struct about){ .operation = "probabilities" });
 }
 
-static void timed_judge(struct backend *b, const struct judging *j, struct ruling *to)
+static void timed_judge(struct backend *b, const struct judging *j, struct ruling *to, int n)
 {
     int64_t from = begin(b);
-    inner_of(b)->judge(inner_of(b), j, to);
+    inner_of(b)->judge(inner_of(b), j, to, n);
     end(b, from, (struct about){ .operation = "judge" });
 }
 

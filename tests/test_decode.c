@@ -297,7 +297,7 @@ static void the_features_of_an_advance_are_the_states_that_predicted_its_tokens(
         token[i][right] = text[0];
         token[i][right + 2] = text[1];
         token[i][3 - right] = token[i][5 - right] = text[0] == 9 ? 8 : 9;
-        draft[i] = (struct draft){ 5, 5, token[i], parent, drawn, NULL };
+        draft[i] = (struct draft){ 5, 5, token[i], parent, drawn, NULL, NULL };
         r[i] = (struct request){ i, prompts.length[2], prompts.token[2], &rng.rng, &draft[i], 4, NULL };
     }
     assert_true(verifier_verify(v, r, 2, a, &err));

@@ -61,7 +61,7 @@ struct told {
 static struct request request(struct told *t, int slot, int room, int depth)
 {
     t->rng.rng.root = t->n - 1;
-    t->draft = (struct draft){ 1, room, t->node_token, t->node_parent, t->node_drawn, NULL };
+    t->draft = (struct draft){ 1, room, t->node_token, t->node_parent, t->node_drawn, NULL, NULL };
     t->node_token[0] = t->token[t->n - 1];
     t->node_parent[0] = -1;
     t->node_drawn[0] = CHOSEN;

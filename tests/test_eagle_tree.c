@@ -101,7 +101,7 @@ static void draft(struct bench *b, const struct grow_options *o, uint64_t seed,
     if (!grow_shape(&b->shape, o, "test", NULL, &err))
         fail_msg("%s", err.text);
     grower_create(&b->grower, &b->shape, VOCAB);
-    b->draft = (struct draft){ 1, MAX_NODES, b->token, b->parent, b->drawn, NULL };
+    b->draft = (struct draft){ 1, MAX_NODES, b->token, b->parent, b->drawn, NULL, NULL };
     b->token[0] = root;
     b->parent[0] = -1;
     const struct request r = { .n = 1, .token = &root, .draft = &b->draft, .depth = DEEPEST };

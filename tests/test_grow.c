@@ -146,7 +146,7 @@ struct bench {
 
 static struct request request(struct bench *b, struct rng *rng, int room, int depth)
 {
-    b->draft = (struct draft){ 1, room, b->token, b->parent, b->drawn, NULL };
+    b->draft = (struct draft){ 1, room, b->token, b->parent, b->drawn, NULL, NULL };
     b->token[0] = b->root = 1;
     b->parent[0] = -1;
     b->drawn[0] = CHOSEN;

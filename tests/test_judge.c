@@ -73,7 +73,7 @@ static void some_scene(struct scene *s, bool draws)
 {
     const int vocab = any(4) == 0 ? 1 + any(MOST_VOCAB) : 2 + any(12), n = 1 + any(MOST_NODES);
     const bool alike = any(3) > 0;
-    s->draft = (struct draft){ 1, MOST_NODES, s->token, s->parent, s->drawn, draws ? &s->q.rows : NULL };
+    s->draft = (struct draft){ 1, MOST_NODES, s->token, s->parent, s->drawn, draws ? &s->q.rows : NULL, NULL };
     s->token[0] = 0, s->parent[0] = -1, s->drawn[0] = CHOSEN;
     s->p.rows = (struct rows){ vocab, table_row, NULL };
     s->q.rows = (struct rows){ vocab, table_row, NULL };
@@ -110,10 +110,19 @@ static void check(struct backend *b, const char *device, const struct scene *s, 
     b->upload(b, q.data, s->q.p, tensor_bytes(q));
     int32_t token[MOST_NODES], node[MOST_NODES];
     double trial_p[MOST_NODES], trial_q[MOST_NODES];
-    struct ruling there = { 0, 0, token, node, trial_p, trial_q };
-    const struct judging j = { body, lenience, d->n,        d->token,        d->parent,      d->drawn,
-                               p,    q,        chance.seed, chance.sequence, chance.rng.root };
-    b->judge(b, &j, &there);
+    struct ruling there = { .token = token, .node = node, .trial_p = trial_p, .trial_q = trial_q };
+    const struct judging j = { .body = body,
+                               .lenience = lenience,
+                               .n = d->n,
+                               .token = d->token,
+                               .parent = d->parent,
+                               .drawn = d->drawn,
+                               .p = p,
+                               .q = q,
+                               .seed = chance.seed,
+                               .sequence = chance.sequence,
+                               .root = chance.rng.root };
+    b->judge(b, &j, &there, 1);
     const size_t ids = (size_t)here->n * sizeof(int32_t), trials = (size_t)d->n * sizeof(double);
     if (there.n != here->n || memcmp(token, here->token, ids) != 0 || memcmp(node, here->node, ids) != 0)
         fail_msg("%s, %s: a draft of %d nodes of %d tokens ends otherwise there", device, rule->name, d->n, vocab);

@@ -208,8 +208,8 @@ static void judge_there(struct verifier *v, const struct request *r, struct judg
         .sequence = chance->sequence,
         .root = chance->rng.root,
     };
-    struct ruling to = { 0, 0, j->token, j->node, j->trial_p, j->trial_q };
-    v->backend->judge(v->backend, &all, &to);
+    struct ruling to = { .token = j->token, .node = j->node, .trial_p = j->trial_p, .trial_q = j->trial_q };
+    v->backend->judge(v->backend, &all, &to, 1);
     j->n = to.n;
     j->empty = to.empty;
 }

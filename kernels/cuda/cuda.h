@@ -137,7 +137,7 @@ void cuda_place(struct backend *b, struct tensor out, int column, struct tensor 
 void cuda_cut(struct backend *b, struct tensor out, struct tensor x, int column);
 void cuda_move(struct backend *b, struct tensor x, int to, const int32_t *row, int n);
 void cuda_probabilities(struct backend *b, struct tensor logits, int live, const struct row_stages *s);
-void cuda_judge(struct backend *b, const struct judging *j, struct ruling *to);
+void cuda_judge(struct backend *b, const struct judging *j, struct ruling *to, int n);
 void cuda_best(struct backend *b, struct tensor logits, int k, int32_t *token, float *log_p);
 
 } // namespace DEVICE_SPACE

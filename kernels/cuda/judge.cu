@@ -359,7 +359,7 @@ static __global__ void __launch_bounds__(THREADS, 1) match_kernel(const struct c
 
 // ---- launches
 
-void cuda_judge(struct backend *b, const struct judging *j, struct ruling *to)
+static void judge_one(struct backend *b, const struct judging *j, struct ruling *to)
 {
     struct cuda *c = (struct cuda *)b;
     const int vocab = (int)j->p.width;
@@ -405,6 +405,12 @@ void cuda_judge(struct backend *b, const struct judging *j, struct ruling *to)
     memcpy(to->node, a.node, (size_t)a.n * sizeof(int32_t));
     memcpy(to->trial_p, a.trial_p, n * sizeof(double));
     memcpy(to->trial_q, a.trial_q, n * sizeof(double));
+}
+
+void cuda_judge(struct backend *b, const struct judging *j, struct ruling *to, int n)
+{
+    for (int i = 0; i < n; i++)
+        judge_one(b, &j[i], &to[i]);
 }
 
 } // namespace DEVICE_SPACE
