@@ -174,7 +174,7 @@ void writer_write(struct writer *w, int64_t sequence, struct observed *to)
     struct rng *rng = told->shares_chance ? &sharing.rng : &honest.rng;
     observer_start(w->observer, 1, sequence);
     for (int n = 1; n <= told->tokens;) {
-        struct draft d = { 1, NODES, token, parent, drawn, NULL };
+        struct draft d = { 1, NODES, token, parent, drawn, NULL, NULL };
         struct table_rows p = { { VOCAB, table_row, NULL }, language, &d },
                           q = { { VOCAB, table_row, NULL }, guessed, &d };
         const struct request r = { .slot = 1, .n = n, .token = text, .rng = rng, .draft = &d, .depth = 9 };

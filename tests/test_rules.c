@@ -244,7 +244,7 @@ static void decode(const struct rule *rule, int nodes, uint64_t whim, int32_t *t
     int n = 1;
     text[0] = 0;
     while (n < TEXT) {
-        struct draft d = { 1, LAW_NODES, token, parent, drawn, NULL };
+        struct draft d = { 1, LAW_NODES, token, parent, drawn, NULL, NULL };
         struct language_rows rows = { { VOCAB, language_row, NULL }, &d };
         token[0] = text[n - 1];
         source.rng.root = n - 1;
