@@ -179,7 +179,7 @@ static bool feed(struct eagle_drafter *g, const struct advance *a, int n, int *d
     *more = rows > 0;
     if (rows == 0)
         return true;
-    const struct pass pass = { rows, g->token, g->of, g->parent };
+    const struct pass pass = { .n = rows, .token = g->token, .slot = g->of, .parent = g->parent };
     const struct tensor out = eagle_forward(g->head, g->cache, &pass, tensor_rows(g->features, 0, rows), false);
     if (!g->backend->sync(g->backend, err))
         return false;
@@ -205,26 +205,40 @@ static bool eagle_advance(struct drafter *d, const struct advance *a, int n, str
 
 // ---- guesses
 
+// The states of the rows that those of a pass follow.
+static struct tensor states_before(struct eagle_drafter *g, const struct pass *p)
+{
+    const struct tensor before = tensor_rows(g->before, 0, p->n);
+    struct rows_there there[MAX_SLOTS];
+    int n = 0;
+    if (p->n_there > 0) {
+        const struct rows_there *parents = growth_parents(&g->growth, &n);
+        for (int i = 0; i < n; i++) {
+            there[i] = parents[i];
+            there[i].base = state_of(g, p->slot[parents[i].first], 0);
+        }
+        g->backend->take_there(g->backend, before, g->states, there, n);
+        return before;
+    }
+    for (int i = 0; i < p->n; i++)
+        g->from[i] = state_of(g, p->slot[i], p->parent[i]);
+    g->backend->take(g->backend, before, g->states, g->from);
+    return before;
+}
+
 // The rows of all requests' frontiers, one pass.
 static void feed_frontiers(struct eagle_drafter *g, const struct request *r, int n)
 {
-    const int rows = growth_rows(&g->growth, r, n, g->cache, g->first, g->token, g->of, g->parent);
-    for (int i = 0; i < rows; i++)
-        g->from[i] = state_of(g, g->of[i], g->parent[i]);
-    struct tensor before = tensor_rows(g->before, 0, rows);
-    const struct pass pass = { rows, g->token, g->of, g->parent };
-    g->backend->take(g->backend, before, g->states, g->from);
-    const struct tensor out = eagle_forward(g->head, g->cache, &pass, before, true);
+    const struct pass pass = growth_rows(&g->growth, r, n, g->cache, g->first, g->token, g->of, g->parent);
+    const struct tensor out = eagle_forward(g->head, g->cache, &pass, states_before(g, &pass), true);
     for (int i = 0; i < n; i++) {
-        const struct growth_slot *s = &g->growth.slot[r[i].slot];
-        const int count = s->grower.n_frontier;
+        int count;
+        const int row = growth_pending(&g->growth, r[i].slot, &count);
         if (count > 0)
-            g->backend->place(g->backend,
-                              tensor_rows(g->states, state_of(g, r[i].slot, s->row[s->grower.frontier[0]]), count), 0,
+            g->backend->place(g->backend, tensor_rows(g->states, state_of(g, r[i].slot, row), count), 0,
                               tensor_rows(out, g->first[i], count));
     }
-    g->growth.logits.rows = rows;
-    eagle_logits(g->head, g->growth.logits, out);
+    eagle_logits(g->head, growth_logits(&g->growth, pass.n), out);
 }
 
 static bool eagle_propose(struct drafter *d, struct request *r, int n, struct error *err)
@@ -244,8 +258,7 @@ static bool eagle_propose(struct drafter *d, struct request *r, int n, struct er
     }
     struct tensor root = tensor_rows(g->root, 0, m);
     g->backend->take(g->backend, root, g->states, g->from);
-    g->growth.logits.rows = m;
-    eagle_logits(g->head, g->growth.logits, root);
+    eagle_logits(g->head, growth_logits(&g->growth, m), root);
     for (bool more = true; more;) {
         if (!growth_children(&g->growth, live, m, g->first, 1, err))
             return false;

@@ -14,10 +14,9 @@ int grow_levels(const struct grow_shape *s)
     return s->tree.n > 0 ? tree_deepest(&s->tree) : s->o.widths.n > 0 ? s->o.widths.n : s->o.tokens;
 }
 
-// Of a shape without paths.
-static int width(const struct grow_shape *s, int depth)
+int grow_width(const struct grow_shape *s, int depth)
 {
-    return s->o.widths.n > 0 ? s->o.widths.v[depth] : 1;
+    return s->o.nodes > 0 ? s->o.top : s->o.widths.n > 0 ? s->o.widths.v[depth] : 1;
 }
 
 static bool check(const struct grow_shape *s, const char *what, struct error *err)
@@ -52,9 +51,9 @@ static void measure_levels(struct grow_shape *s)
             s->frontier = level > s->frontier ? (int)level : s->frontier;
             s->asked += (int)level;
         }
-        level *= width(s, d);
+        level *= grow_width(s, d);
         n += level;
-        s->widest = width(s, d) > s->widest ? width(s, d) : s->widest;
+        s->widest = grow_width(s, d) > s->widest ? grow_width(s, d) : s->widest;
     }
     s->nodes = s->candidates = n > MAX_NODES ? MAX_NODES + 1 : (int)n;
 }
@@ -130,11 +129,8 @@ void grower_destroy(struct grower *g)
     *g = (struct grower){ 0 };
 }
 
-// How deep this draft goes: the shape's levels, as far as guesses can be used, and for shapes that are not
-// pruned, as far as the draft has room for whole levels.
-static int deepest(const struct grower *g, const struct request *r)
+int grow_deepest(const struct grow_shape *s, const struct request *r)
 {
-    const struct grow_shape *s = g->shape;
     const int most = grow_levels(s) < r->depth ? grow_levels(s) : r->depth;
     if (r->forced != NULL)
         return most < r->forced->n ? most : r->forced->n;
@@ -143,7 +139,7 @@ static int deepest(const struct grower *g, const struct request *r)
     int64_t n = 1, level = 1;
     for (int d = 0, node = 1; d < most; d++) {
         if (s->tree.n == 0)
-            n += level *= width(s, d);
+            n += level *= grow_width(s, d);
         for (; node < s->tree.n && s->tree.node[node].depth == d + 1; node++)
             n++;
         if (n > r->draft->room)
@@ -158,7 +154,7 @@ void grow_begin(struct grower *g, const struct request *r)
     g->forced = r->forced != NULL;
     g->at[0] = (struct candidate){ .parent = -1, .token = r->draft->token[0], .node = 0 };
     g->frontier[0] = 0;
-    g->n_frontier = deepest(g, r) > 0 ? 1 : 0;
+    g->n_frontier = grow_deepest(g->shape, r) > 0 ? 1 : 0;
 }
 
 int grow_wanted(const struct grower *g, int c)
@@ -171,7 +167,7 @@ int grow_wanted(const struct grower *g, int c)
     if (g->forced)
         return 1;
     if (s->tree.n == 0)
-        k = s->o.nodes > 0 ? s->o.top : width(s, depth);
+        k = grow_width(s, depth);
     for (int node = 1; node < s->tree.n; node++)
         if (s->tree.node[node].parent == g->at[c].fixed)
             k = s->tree.node[node].rank + 1;
@@ -265,7 +261,7 @@ bool grow_level(struct grower *g, const struct request *r)
     int depth = g->at[g->frontier[0]].depth + 1, n = 0, first = g->n;
     while (first > 1 && g->at[first - 1].depth == depth)
         first--;
-    if (depth < deepest(g, r))
+    if (depth < grow_deepest(g->shape, r))
         for (int c = first; c < g->n; c++)
             if (grow_wanted(g, c) > 0)
                 g->frontier[n++] = c;

@@ -12,6 +12,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include "core/growing.h"
 #include "core/options.h"
 #include "drafters/tree.h"
 
@@ -19,8 +20,6 @@ struct backend;
 struct draft;
 struct request;
 struct rng;
-
-enum pick { PICK_DRAWN, PICK_LIKELIEST, PICK_COUPLED };
 
 struct grow_options {
     int tokens;         // depth of a chain, or of a best-first tree
@@ -81,7 +80,11 @@ struct grower {
 // tree_read's.
 bool grow_shape(struct grow_shape *to, const struct grow_options *o, const char *what, const char *beside,
                 struct error *err);
-int grow_levels(const struct grow_shape *s);       // how deep its drafts go
+int grow_levels(const struct grow_shape *s);           // how deep its drafts go
+int grow_width(const struct grow_shape *s, int depth); // children of a node there, of a shape without paths
+// How deep this draft goes: the shape's levels, as far as guesses can be used, and for shapes that are not pruned, as far as
+// the draft has room for whole levels.
+int grow_deepest(const struct grow_shape *s, const struct request *r);
 unsigned grow_makes(const struct grow_options *o); // which drafts these are: enum takes
 
 void grower_create(struct grower *g, const struct grow_shape *shape, int vocab); // shape: borrowed

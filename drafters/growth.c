@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "drafters/drafter.h"
+#include "drafters/growth_there.h"
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "sampling/sampling.h"
@@ -17,15 +18,20 @@ static const float *q_row(struct rows *self, int node)
     // Shapes that draw are not pruned, so candidates and nodes are numbered alike.
     const struct growth_slot *s = (struct growth_slot *)self;
     assert(s->after[node] != NULL);
+    if (s->growth->is_there)
+        growth_there_row(s->growth, s->number, node, s->after[node]);
     return s->after[node];
 }
 
-static void create_slot(struct growth *g, struct growth_slot *s)
+static void create_slot(struct growth *g, int number)
 {
+    struct growth_slot *s = &g->slot[number];
     const size_t candidates = (size_t)g->shape.candidates;
     const int most = g->target_id != NULL || g->vocab > g->target_vocab ? g->target_vocab : g->vocab;
     const size_t width = (size_t)(g->vocab > g->target_vocab ? g->vocab : g->target_vocab);
     s->q = (struct rows){ g->target_vocab, q_row, NULL };
+    s->growth = g;
+    s->number = number;
     grower_create(&s->grower, &g->shape, most);
     s->row = xcalloc(candidates, sizeof(*s->row));
     s->after = xcalloc(candidates, sizeof(*s->after));
@@ -59,18 +65,20 @@ bool growth_create(struct growth *g, const struct grow_shape *shape, const struc
     g->k = g->k < vocab ? g->k : vocab;
     g->slot = xcalloc((size_t)env->slots, sizeof(*g->slot));
     for (int s = 0; s < env->slots; s++)
-        create_slot(g, &g->slot[s]);
+        create_slot(g, s);
     g->best = xcalloc(frontier * (size_t)g->k, sizeof(int32_t));
     g->best_log_p = xcalloc(frontier * (size_t)g->k, sizeof(float));
     g->host = xcalloc((size_t)vocab, sizeof(float));
     g->path = xcalloc((size_t)env->length + (size_t)shape->candidates + 1, sizeof(int32_t));
-    g->on_device = target_id == NULL && env->backend->probabilities != NULL && env->sampling != NULL &&
-                   sampling_stages(env->sampling, &g->stages);
+    g->staged =
+        env->backend->probabilities != NULL && env->sampling != NULL && sampling_stages(env->sampling, &g->stages);
     g->logits = rows_on(env->backend, (int64_t)frontier, vocab);
     g->bytes = tensor_bytes(g->logits);
     if (shape->o.pick != PICK_LIKELIEST)
         g->host_bytes = (size_t)env->slots * (size_t)shape->candidates * (size_t)g->target_vocab * sizeof(float);
-    return g->logits.data != NULL || fail(err, "%s: no room for the logits of a draft", env->backend->name);
+    if (g->logits.data == NULL)
+        return fail(err, "%s: no room for the logits of a draft", env->backend->name);
+    return growth_there_create(g, err);
 }
 
 void growth_destroy(struct growth *g)
@@ -84,6 +92,7 @@ void growth_destroy(struct growth *g)
         free(g->slot[s].row);
         grower_destroy(&g->slot[s].grower);
     }
+    growth_there_destroy(g);
     g->env.backend->release(g->env.backend, g->logits.data);
     free(g->tree);
     free(g->slot);
@@ -96,6 +105,14 @@ void growth_destroy(struct growth *g)
 int growth_begin(struct growth *g, const struct request *r, int n, struct request *live)
 {
     int m = 0;
+    g->is_there = growth_there_takes(g, r, n);
+    for (int i = 0; i < n && g->is_there; i++)
+        if (grow_deepest(&g->shape, &r[i]) > 0)
+            live[m++] = r[i];
+    if (g->is_there) {
+        growth_there_begin(g, live, m);
+        return m;
+    }
     for (int i = 0; i < n; i++) {
         struct growth_slot *s = &g->slot[r[i].slot];
         grow_begin(&s->grower, &r[i]);
@@ -121,14 +138,18 @@ static void download(struct growth *g, float *to, int row)
         to[g->target_id[x]] = own[x];
 }
 
+// The device makes probabilities of all rows at once; several candidates may share one.
+static bool made_there(const struct growth *g, const struct request *r)
+{
+    return g->staged && g->target_id == NULL && r->forced == NULL && g->shape.o.pick != PICK_LIKELIEST;
+}
+
 // The probabilities after candidate c, by the same stages that the target's rows go through: kept as row c of q.
 static const float *row_after(struct growth *g, struct growth_slot *s, int c, int row, const struct request *r)
 {
     int depth = s->grower.at[c].depth;
-    if (g->on_device) {
-        const struct tensor logits = tensor_rows(g->logits, row, 1);
-        g->env.backend->probabilities(g->env.backend, logits, g->live, &g->stages);
-        g->env.backend->download(g->env.backend, s->after[c], logits.data, tensor_bytes(logits));
+    if (made_there(g, r)) {
+        download(g, s->after[c], row);
         return s->after[c];
     }
     memcpy(g->path, r->token, (size_t)r->n * sizeof(int32_t));
@@ -163,12 +184,24 @@ static void to_target(const struct growth *g, int rows)
         g->best[i] = g->target_id[g->best[i]];
 }
 
+struct tensor growth_logits(struct growth *g, int rows)
+{
+    g->logits.rows = rows;
+    return g->is_there ? growth_there_logits(g, rows) : g->logits;
+}
+
 bool growth_children(struct growth *g, const struct request *r, int n, const int *first, int stride, struct error *err)
 {
     struct backend *b = g->env.backend;
+    if (g->is_there) {
+        growth_there_children(g, first, stride);
+        return true;
+    }
     const bool likeliest = g->shape.o.pick == PICK_LIKELIEST;
     if (likeliest)
         b->best(b, g->logits, g->k, g->best, g->best_log_p);
+    if (made_there(g, r))
+        b->probabilities(b, g->logits, g->live, &g->stages);
     if (!b->sync(b, err))
         return false;
     if (likeliest)
@@ -192,6 +225,8 @@ bool growth_children(struct growth *g, const struct request *r, int n, const int
 int growth_level(struct growth *g, const struct request *r, int n)
 {
     int wanted = 0;
+    if (g->is_there)
+        return growth_there_level(g);
     for (int i = 0; i < n; i++) {
         struct grower *grower = &g->slot[r[i].slot].grower;
         if (grower->n_frontier > 0 && grow_level(grower, &r[i]))
@@ -200,10 +235,12 @@ int growth_level(struct growth *g, const struct request *r, int n)
     return wanted;
 }
 
-int growth_rows(struct growth *g, const struct request *r, int n, const struct kv_cache *cache, int *first,
-                int32_t *token, int32_t *slot, int32_t *parent)
+struct pass growth_rows(struct growth *g, const struct request *r, int n, const struct kv_cache *cache, int *first,
+                        int32_t *token, int32_t *slot, int32_t *parent)
 {
     int rows = 0;
+    if (g->is_there)
+        return growth_there_rows(g, r, cache, first, token, slot, parent);
     for (int i = 0; i < n; i++) {
         struct growth_slot *s = &g->slot[r[i].slot];
         const int pending = kv_pending(cache, r[i].slot);
@@ -216,23 +253,41 @@ int growth_rows(struct growth *g, const struct request *r, int n, const struct k
             s->row[s->grower.frontier[f]] = pending + f;
         }
     }
-    return rows;
+    return (struct pass){ .n = rows, .token = token, .slot = slot, .parent = parent };
+}
+
+const struct rows_there *growth_parents(const struct growth *g, int *n)
+{
+    *n = g->there->n_level;
+    return g->there->parents;
+}
+
+int growth_pending(const struct growth *g, int slot, int *n)
+{
+    const struct growth_slot *s = &g->slot[slot];
+    if (g->is_there)
+        return growth_there_pending(g, slot, n);
+    *n = s->grower.n_frontier;
+    return *n > 0 ? s->row[s->grower.frontier[0]] : 0;
 }
 
 void growth_end(struct growth *g, const struct request *r, int n)
 {
-    for (int i = 0; i < n; i++) {
-        struct growth_slot *s = &g->slot[r[i].slot];
-        grow_end(&s->grower, r[i].draft);
-        r[i].draft->q = &s->q;
-    }
+    for (int i = 0; i < n; i++)
+        r[i].draft->q = &g->slot[r[i].slot].q;
+    if (g->is_there)
+        growth_there_end(g, r);
+    for (int i = 0; i < n && !g->is_there; i++)
+        grow_end(&g->slot[r[i].slot].grower, r[i].draft);
 }
 
-int growth_candidate(const struct growth *g, int slot, int node)
+int growth_row(const struct growth *g, int slot, int node)
 {
-    const struct grower *grower = &g->slot[slot].grower;
+    const struct growth_slot *s = &g->slot[slot];
+    if (g->is_there)
+        return g->there->draft[slot].tag_here[node];
     int c = 1;
-    while (grower->at[c].node != node)
+    while (s->grower.at[c].node != node)
         c++;
-    return c;
+    return s->row[c];
 }

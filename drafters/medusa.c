@@ -117,8 +117,7 @@ static bool medusa_propose(struct drafter *d, struct request *r, int n, struct e
     struct tensor states = tensor_rows(m->live, 0, count);
     b->take(b, states, m->state, m->slot);
     do {
-        m->growth.logits.rows = count;
-        medusa_logits(m->heads, depth++, m->growth.logits, states);
+        medusa_logits(m->heads, depth++, growth_logits(&m->growth, count), states);
         if (!growth_children(&m->growth, live, count, m->first, 0, err))
             return false;
     } while (growth_level(&m->growth, live, count) > 0);

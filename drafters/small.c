@@ -186,7 +186,7 @@ static bool feed_prompt(struct small *g, const struct advance *a, struct error *
         int n = feed(g, a->slot, a->sequence, a->length - 1, 0);
         if (n <= 0)
             return true;
-        struct pass pass = { n, g->token, g->of, g->parent };
+        const struct pass pass = { .n = n, .token = g->token, .slot = g->of, .parent = g->parent };
         if (!model_forward(g->model, g->cache, &pass, NULL, &states, err))
             return false;
         keep(g, a->slot, n);
@@ -206,7 +206,7 @@ static bool feed_roots(struct small *g, struct request *r, int n, struct error *
         }
         if (rows == 0)
             return true;
-        struct pass pass = { rows, g->token, g->of, g->parent };
+        const struct pass pass = { .n = rows, .token = g->token, .slot = g->of, .parent = g->parent };
         if (!model_forward(g->model, g->cache, &pass, NULL, &states, err))
             return false;
         for (int i = 0, at = 0; i < n; at += fed[i], i++) {
@@ -226,12 +226,10 @@ static bool feed_roots(struct small *g, struct request *r, int n, struct error *
 static bool feed_frontiers(struct small *g, struct request *r, int n, struct error *err)
 {
     struct states states;
-    const int rows = growth_rows(&g->growth, r, n, g->cache, g->first, g->token, g->of, g->parent);
-    struct pass pass = { rows, g->token, g->of, g->parent };
+    const struct pass pass = growth_rows(&g->growth, r, n, g->cache, g->first, g->token, g->of, g->parent);
     if (!model_forward(g->model, g->cache, &pass, NULL, &states, err))
         return false;
-    g->growth.logits.rows = rows;
-    model_logits(g->model, g->growth.logits, states.last);
+    model_logits(g->model, growth_logits(&g->growth, pass.n), states.last);
     return true;
 }
 
@@ -247,8 +245,7 @@ static bool small_propose(struct drafter *d, struct request *r, int n, struct er
         return false;
     for (int i = 0; i < m; i++)
         g->first[i] = i;
-    g->growth.logits.rows = m;
-    model_logits(g->model, g->growth.logits, tensor_rows(g->state, 0, m));
+    model_logits(g->model, growth_logits(&g->growth, m), tensor_rows(g->state, 0, m));
     do {
         if (!growth_children(&g->growth, live, m, g->first, 1, err))
             return false;
@@ -263,7 +260,7 @@ static void keep_path(struct small *g, const struct advance *a)
 {
     int n = 0;
     for (int i = 1; i < a->n; i++) {
-        const int row = g->growth.slot[a->slot].row[growth_candidate(&g->growth, a->slot, a->node[i])];
+        const int row = growth_row(&g->growth, a->slot, a->node[i]);
         if (row < 0)
             break;
         g->picked[n++] = row;

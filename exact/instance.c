@@ -24,14 +24,6 @@ const char *const lie_names[LIES] = {
 
 // ---- instances
 
-uint64_t splitmix(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
-}
-
 static int below(uint64_t *state, int n)
 {
     return (int)(splitmix(state) % (uint64_t)n);

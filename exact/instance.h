@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "core/draft.h"
+#include "core/splitmix.h"
 
 enum { LAW_NODES = 8, LAW_VOCAB = 5, LAW_DEPTH = 4 };
 
@@ -58,9 +59,6 @@ struct instance {
 struct instance instance_create(const int *widths, int levels, int vocab, enum way way, enum family family,
                                 uint64_t seed);
 void instance_free(struct instance *in);
-
-// Numbers by chance for worlds and places to look at, never for a draw: splitmix64 (Steele, Lea, Flood 2014).
-uint64_t splitmix(uint64_t *state);
 
 // A draft of an instance, grown with some source of chance, and rows to judge it against.
 struct table_rows {

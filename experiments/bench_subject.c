@@ -30,7 +30,9 @@ int subject_rows(const struct subject_plan *p)
 // Rows behind the cache's prefix, of other tokens each time.
 static bool forward(struct subject *s, struct kv_cache *c, int n, struct states *out, struct error *err)
 {
-    const struct pass pass = { n, s->token + kv_length(c, 0) % PENDING, s->slot, s->parent };
+    const struct pass pass = {
+        .n = n, .token = s->token + kv_length(c, 0) % PENDING, .slot = s->slot, .parent = s->parent
+    };
     return model_forward(s->model, c, &pass, NULL, out, err);
 }
 

@@ -41,7 +41,7 @@ static bool feed(struct bits *b, int slot, const int32_t *token, int n, struct s
         parent[i] = i - 1;
         kept[i] = i;
     }
-    const struct pass pass = { n, token, slots, parent };
+    const struct pass pass = { .n = n, .token = token, .slot = slots, .parent = parent };
     struct model *m = b->c.opened->target.model;
     if (!model_forward(m, b->cache, &pass, NULL, out, err) || !model_backend(m)->sync(model_backend(m), err))
         return false;

@@ -85,7 +85,7 @@ static bool score_stretch(struct score *s, const int32_t *id, int n, int first, 
         kept[i] = i;
     }
     struct states states;
-    struct pass pass = { n, id, slot, parent };
+    struct pass pass = { .n = n, .token = id, .slot = slot, .parent = parent };
     if (!model_forward(s->target.model, s->cache, &pass, NULL, &states, err))
         return false;
     struct tensor logits = tensor_rows(s->logits, 0, n - first);

@@ -15,6 +15,10 @@
 #include "core/workers.h"
 
 struct error;
+struct growing_level;
+struct growing_request;
+struct growing_shape;
+struct grown;
 struct judging;
 struct row_stages;
 struct ruling;
@@ -31,6 +35,20 @@ struct layout {
     const int32_t *position;   // (n) angle for rope: prefix + depth in the tree
     const uint64_t *ancestors; // (n, words) bit j: pending row j, itself included
     uint64_t pass;             // a number that no other pass on this backend has; 0: it has none
+    // Rows of which the host knows less than the device: for those, position and ancestors here are bounds, and the device
+    // puts in what parent says.
+    const struct rows_there *there;
+    int n_there;
+};
+
+// Rows of a pass, of one slot, whose tokens the host has not seen: the drafter's device has put them into its memory.
+struct rows_there {
+    int first, n;         // rows first .. first + n
+    const int32_t *token; // (n)
+    const int32_t
+        *parent;  // of the slot's pending rows from the first on, those before this pass included: the pending row
+                  // that each of them follows; -1: the prefix. NULL where nobody asks
+    int64_t base; // added to token, where it numbers rows of some table
 };
 
 // One weight's share of a matmul.
@@ -96,6 +114,8 @@ struct backend {
                    const struct layout *s, int head_dim);
     void (*take)(struct backend *b, struct tensor out, struct tensor x, const int32_t *row);
     // out[i] = x[row[i]]: embeddings, features
+    void (*take_there)(struct backend *b, struct tensor out, struct tensor x, const struct rows_there *r, int n);
+    // the same by numbers on the device: out[first + i] = x[base + token[i]]; NULL: no pass has such rows
     void (*place)(struct backend *b, struct tensor out, int column, struct tensor x);
     // out[i][column ..] = x[i]: states laid side by side
     void (*cut)(struct backend *b, struct tensor out, struct tensor x, int column);
@@ -110,12 +130,29 @@ struct backend {
     // n drafts are judged where their rows are, all at once; the answers are verifier/'s to the bit. Waits for them: one read.
     // A ruling of no tokens: the device failed, and sync says so. NULL: the host judges.
     void (*judge)(struct backend *b, const struct judging *j, struct ruling *to, int n);
+    // Drafts grow where the logits are (core/growing.h), and the host waits for nothing. create: NULL: no room. All NULL: they
+    // grow on the host.
+    struct grown *(*grow_create)(struct backend *b, const struct growing_shape *s);
+    void (*grow_destroy)(struct backend *b, struct grown *g);
+    void (*grow_begin)(struct backend *b, struct grown *g, const struct growing_request *r,
+                       int n); // of different slots
+    void (*grow_level)(struct backend *b, struct grown *g, const struct growing_level *l);
+    void (*grow_end)(struct backend *b, struct grown *g);
 };
 
 // Room for rows of floats; data NULL: there is none.
 static inline struct tensor rows_on(struct backend *b, int64_t rows, int64_t width)
 {
     return tensor_of(b->alloc(b, (size_t)(rows * width) * sizeof(float)), F32, rows, width);
+}
+
+// Rows of a table by the tokens of a pass, of which some may be there.
+static inline void take_tokens(struct backend *b, struct tensor out, struct tensor x, const int32_t *token,
+                               const struct rows_there *r, int n)
+{
+    b->take(b, out, x, token);
+    if (n > 0)
+        b->take_there(b, out, x, r, n);
 }
 
 // out = x w^T

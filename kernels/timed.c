@@ -320,6 +320,44 @@ static void timed_judge(struct backend *b, const struct judging *j, struct rulin
     end(b, from, (struct about){ .operation = "judge" });
 }
 
+static void timed_take_there(struct backend *b, struct tensor out, struct tensor x, const struct rows_there *r, int n)
+{
+    int64_t from = begin(b);
+    inner_of(b)->take_there(inner_of(b), out, x, r, n);
+    end(b, from, (struct about){ .operation = "take" });
+}
+
+static struct grown *timed_grow_create(struct backend *b, const struct growing_shape *s)
+{
+    return inner_of(b)->grow_create(inner_of(b), s);
+}
+
+static void timed_grow_destroy(struct backend *b, struct grown *g)
+{
+    inner_of(b)->grow_destroy(inner_of(b), g);
+}
+
+static void timed_grow_begin(struct backend *b, struct grown *g, const struct growing_request *r, int n)
+{
+    int64_t from = begin(b);
+    inner_of(b)->grow_begin(inner_of(b), g, r, n);
+    end(b, from, (struct about){ .operation = "grow" });
+}
+
+static void timed_grow_level(struct backend *b, struct grown *g, const struct growing_level *l)
+{
+    int64_t from = begin(b);
+    inner_of(b)->grow_level(inner_of(b), g, l);
+    end(b, from, (struct about){ .operation = "grow" });
+}
+
+static void timed_grow_end(struct backend *b, struct grown *g)
+{
+    int64_t from = begin(b);
+    inner_of(b)->grow_end(inner_of(b), g);
+    end(b, from, (struct about){ .operation = "grow" });
+}
+
 static const struct backend table = {
     .alloc = timed_alloc,
     .release = timed_release,
@@ -360,6 +398,14 @@ struct backend *backend_timed(struct backend *inner)
     t->backend.varies = inner->varies;
     t->backend.probabilities = inner->probabilities != NULL ? timed_probabilities : NULL;
     t->backend.judge = inner->judge != NULL ? timed_judge : NULL;
+    t->backend.take_there = inner->take_there != NULL ? timed_take_there : NULL;
+    if (inner->grow_create != NULL) {
+        t->backend.grow_create = timed_grow_create;
+        t->backend.grow_destroy = timed_grow_destroy;
+        t->backend.grow_begin = timed_grow_begin;
+        t->backend.grow_level = timed_grow_level;
+        t->backend.grow_end = timed_grow_end;
+    }
     t->backend.packed_layout = inner->packed_layout;
     t->inner = inner;
     return &t->backend;

@@ -304,12 +304,12 @@ struct kv_shape eagle_kv_shape(const struct eagle *e, int slots, int length, int
 
 // ---- a pass
 
-static void embed(struct eagle *e, struct tensor out, const int32_t *token)
+static void embed(struct eagle *e, struct tensor out, const struct pass *p)
 {
     if (e->embedding.data != NULL)
-        e->backend->take(e->backend, out, e->embedding, token);
+        take_tokens(e->backend, out, e->embedding, p->token, p->there, p->n_there);
     else
-        model_embed(e->target, out, token);
+        model_embed(e->target, out, p);
 }
 
 // The target's states as fc reads them.
@@ -370,7 +370,7 @@ struct tensor eagle_forward(struct eagle *e, struct kv_cache *c, const struct pa
     scratch_fit(&e->scratch, p->n);
     const struct layout *see = kv_admit(c, p);
     block_angles(b, &e->shape, see, &e->scratch);
-    embed(e, embedded, p->token);
+    embed(e, embedded, p);
     struct tensor input = is_eagle3(e) ? begin_eagle3(e, x, embedded, f, own) : begin_eagle(e, x, embedded, f);
     for (int l = 0; l < e->shape.layers; l++) {
         if (l > 0) {

@@ -123,6 +123,18 @@ void kv_destroy(struct kv_cache *c)
     free(c);
 }
 
+// What such a row sees at most: all that is pending up to itself.
+static void admit_unseen(const struct rows_there *r, struct kv_cache *c, const struct pass *p)
+{
+    for (int i = r->first; i < r->first + r->n; i++) {
+        const int row = c->place[i] - p->slot[i] * c->shape.length - c->prefix_of[i];
+        uint64_t *own = c->ancestors + (size_t)i * (size_t)c->words;
+        for (int w = 0; w < c->words; w++)
+            own[w] = row >= 64 * w + 63 ? ~0ull : row >= 64 * w ? (2ull << row % 64) - 1 : 0;
+        c->position[i] = c->prefix_of[i] + row;
+    }
+}
+
 const struct layout *kv_admit(struct kv_cache *c, const struct pass *p)
 {
     const size_t words = (size_t)c->words;
@@ -144,6 +156,8 @@ const struct layout *kv_admit(struct kv_cache *c, const struct pass *p)
         c->position[i] = s->prefix + s->depth[row];
         memcpy(c->ancestors + (size_t)i * words, own, words * sizeof(*own));
     }
+    for (int i = 0; i < p->n_there; i++)
+        admit_unseen(&p->there[i], c, p);
     c->layout = (struct layout){ .n = p->n,
                                  .words = c->words,
                                  .length = c->shape.length,
@@ -152,7 +166,9 @@ const struct layout *kv_admit(struct kv_cache *c, const struct pass *p)
                                  .place = c->place,
                                  .position = c->position,
                                  .ancestors = c->ancestors,
-                                 .pass = ++c->backend->passes };
+                                 .pass = ++c->backend->passes,
+                                 .there = p->there,
+                                 .n_there = p->n_there };
     return &c->layout;
 }
 

@@ -258,7 +258,7 @@ bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, co
     scratch_fit(&m->scratch, p->n);
     const struct layout *see = kv_admit(c, p);
     block_angles(b, &m->shape, see, &m->scratch);
-    model_embed(m, x, p->token);
+    model_embed(m, x, p);
     for (int l = 0; l < m->shape.layers; l++) {
         tap(m, taps, l, x);
         b->rmsnorm(b, m->scratch.h, x, m->block[l].input_norm, m->shape.norm_eps);
@@ -272,9 +272,9 @@ bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, co
     return true;
 }
 
-void model_embed(const struct model *m, struct tensor out, const int32_t *token)
+void model_embed(const struct model *m, struct tensor out, const struct pass *p)
 {
-    m->backend->take(m->backend, out, m->embedding, token);
+    take_tokens(m->backend, out, m->embedding, p->token, p->there, p->n_there);
 }
 
 void model_logits(const struct model *m, struct tensor out, struct tensor state)

@@ -13,6 +13,7 @@ struct kv_cache;
 struct kv_shape;
 struct model;
 struct model_config;
+struct rows_there;
 
 struct model_shape {
     int layers, width, heads, kv_heads, head_dim, hidden, vocab, context;
@@ -26,6 +27,9 @@ struct pass {
     const int32_t *token;  // (n)
     const int32_t *slot;   // (n)
     const int32_t *parent; // (n) pending row of the slot that this row follows; -1: its prefix
+    // Rows whose tokens and parents are on the device alone (kernels/backend.h); above they have any token, and parent -1.
+    const struct rows_there *there;
+    int n_there;
 };
 
 // Which hidden states a pass leaves behind: the residual stream entering layer layer[i] (0: the embedding; the number
@@ -70,5 +74,5 @@ bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, co
                    struct states *out, struct error *err);
 
 // Apart from the pass, so that a prompt computes none, and a drafter can lend the target's own.
-void model_embed(const struct model *m, struct tensor out, const int32_t *token); // (n, width)
+void model_embed(const struct model *m, struct tensor out, const struct pass *p); // (n, width) of its tokens
 void model_logits(const struct model *m, struct tensor out, struct tensor state); // (n, vocab)

@@ -64,7 +64,9 @@ static void pass(struct runner *r, int n, const int32_t *token, const int32_t *s
     struct states states;
     for (int i = 0; i < n; i++)
         chain[i] = i - 1;
-    struct pass p = { n, token, slot != NULL ? slot : zeros, parent != NULL ? parent : chain };
+    struct pass p = {
+        .n = n, .token = token, .slot = slot != NULL ? slot : zeros, .parent = parent != NULL ? parent : chain
+    };
     if (!model_forward(r->model, r->cache, &p, NULL, &states, &err))
         fail_msg("%s", err.text);
     if (!logits)

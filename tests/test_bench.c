@@ -202,7 +202,7 @@ static void run_chain(struct backend *b, int n, float *logits)
     struct kv_cache *c = kv_create(b, &shape, &err);
     assert_non_null(c);
     struct states states;
-    const struct pass pass = { n, token, slot, parent };
+    const struct pass pass = { .n = n, .token = token, .slot = slot, .parent = parent };
     int64_t vocab = model_shape(m)->vocab;
     struct tensor out = tensor_of(b->alloc(b, (size_t)(n * vocab) * sizeof(float)), F32, n, vocab);
     assert_true(model_forward(m, c, &pass, NULL, &states, &err));

@@ -109,7 +109,7 @@ struct reading { // of rows, one after another
 static struct tensor read_rows(struct reading *r, int n, const int32_t *parent, struct tensor f, bool own)
 {
     static const int32_t slot[CERTAIN];
-    const struct pass p = { n, r->token + r->n, slot, parent };
+    const struct pass p = { .n = n, .token = r->token + r->n, .slot = slot, .parent = parent };
     const int vocab = eagle_vocab(r->head);
     const struct tensor out = eagle_forward(r->head, r->cache, &p, f, own);
     eagle_logits(r->head, tensor_of(r->logits + r->n * vocab, F32, n, vocab), out);

@@ -506,7 +506,7 @@ static void set_scene(struct scene *s, int length)
                 s->ancestors[2 * n + w] = s->ancestors[2 * at + w];
             s->ancestors[2 * n + i / 64] |= 1ull << i % 64;
         }
-    s->see = (struct layout){ n, 2, length, s->slot, s->prefix, s->place, s->position, s->ancestors, 0 };
+    s->see = (struct layout){ n, 2, length, s->slot, s->prefix, s->place, s->position, s->ancestors, 0, NULL, 0 };
 }
 
 static void check_attention(struct backend *c, const struct layout *see, const int heads[3], enum type type)

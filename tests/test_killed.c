@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 
 #include "core/error.h"
+#include "core/splitmix.h"
 #include "experiments/cells.h"
 #include "experiments/experiment.h"
 #include "results/query.h"
@@ -100,14 +101,6 @@ static bool kill_after(pid_t pid, int64_t us)
     bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     assert_true(killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
     return killed;
-}
-
-static uint64_t splitmix(uint64_t *state)
-{
-    uint64_t z = *state += UINT64_C(0x9E3779B97F4A7C15);
-    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
-    return z ^ z >> 31;
 }
 
 static void a_killed_runner_resumes_to_the_same_texts(void **state)

@@ -302,12 +302,12 @@ static void taps_bring_the_states_between_layers(void **unused)
     struct taps taps = { 3, { 0, FINAL_STATE, s->layers } };
     struct states states;
     struct error err;
-    struct pass p = { 3, token, slot, parent };
+    struct pass p = { .n = 3, .token = token, .slot = slot, .parent = parent };
     assert_true(model_forward(r.model, r.cache, &p, &taps, &states, &err));
     assert_int_equal(states.tapped.rows, 3);
     assert_int_equal(states.tapped.width, 3 * s->width);
     float *embedded = xcalloc(3 * (size_t)s->width, sizeof(float));
-    model_embed(r.model, tensor_of(embedded, F32, 3, s->width), token);
+    model_embed(r.model, tensor_of(embedded, F32, 3, s->width), &(struct pass){ .n = 3, .token = token });
     for (int i = 0; i < 3; i++) {
         const float *row = (const float *)states.tapped.data + i * 3 * s->width;
         assert_memory_equal(row, embedded + i * s->width, (size_t)s->width * sizeof(float));

@@ -183,7 +183,7 @@ static void check_attention(const struct bench *k, int n, int prefix, int head_d
         row[i] = i, parent[i] = i - 1;
     for (int at = 0; at < prefix + n;) {
         const int left = prefix - at, m = left <= 0 ? n : left < MOST_ROWS ? left : MOST_ROWS;
-        const struct pass p = { m, zeros, zeros, parent };
+        const struct pass p = { .n = m, .token = zeros, .slot = zeros, .parent = parent };
         const struct layout *see = kv_admit(c, &p);
         b->angles(b, tensor_rows(angles, 0, m), see, frequency);
         b->store(b, tensor_rows(q, 0, m), tensor_rows(key, 0, m), tensor_rows(value, 0, m), tensor_rows(angles, 0, m),

@@ -65,21 +65,18 @@ void logit_rows_destroy(struct logit_rows *r)
     *r = (struct logit_rows){ 0 };
 }
 
-void logit_rows_point(struct logit_rows *r, struct tensor logits, int first, const struct request *request)
+void logit_rows_make(struct logit_rows *r, struct tensor logits)
+{
+    assert(r->on_device);
+    r->backend->probabilities(r->backend, logits, r->live, &r->stages);
+}
+
+void logit_rows_point(struct logit_rows *r, struct tensor logits, int first, const struct request *request, bool made)
 {
     r->logits = logits;
     r->first = first;
     r->request = request;
-    r->made = false;
+    r->made = made;
     memset(r->row, 0, (size_t)r->room * sizeof(*r->row));
     memcpy(r->path, request->token, (size_t)request->n * sizeof(*r->path));
-}
-
-struct tensor logit_rows_make(struct logit_rows *r)
-{
-    const struct tensor rows = tensor_rows(r->logits, r->first, r->request->draft->n);
-    assert(r->on_device && !r->made);
-    r->backend->probabilities(r->backend, rows, r->live, &r->stages);
-    r->made = true;
-    return rows;
 }

@@ -20,7 +20,7 @@ struct logit_rows {
     int live;
     bool on_device; // the device makes probabilities of logits, by these
     struct row_stages stages;
-    bool made;            // it has made all of them
+    bool made;            // it has made all of the draft's
     struct tensor logits; // (all rows of the pass, vocab)
     int first;            // where the draft's rows begin
     const struct request *request;
@@ -33,6 +33,7 @@ struct logit_rows {
 void logit_rows_create(struct logit_rows *r, struct backend *b, const struct sampling *s, int live, int vocab,
                        int nodes, int length);
 void logit_rows_destroy(struct logit_rows *r);
-// The device makes probabilities of all rows of the draft that was pointed at: (nodes, vocab). Only where it can.
-struct tensor logit_rows_make(struct logit_rows *r);
-void logit_rows_point(struct logit_rows *r, struct tensor logits, int first, const struct request *request);
+// The device makes probabilities of these rows of logits. Only where it can.
+void logit_rows_make(struct logit_rows *r, struct tensor logits);
+// The rows of a request's draft, which begin at row `first`. made: the device has made probabilities of them.
+void logit_rows_point(struct logit_rows *r, struct tensor logits, int first, const struct request *request, bool made);

@@ -21,6 +21,12 @@ struct verifier {
     struct logit_rows p;
     struct judgement *judgement;             // (slots)
     int32_t *token, *slot, *parent, *picked; // (rows) of a pass
+    struct states states;                    // of the pass that was scored last
+    int first[MAX_SLOTS];                    // where each draft's rows begin in it
+    // Drafts that are on the device: their rows of the pass, and what is judged there; (slots) each.
+    struct rows_there *there;
+    struct judging *judging;
+    struct ruling *ruling;
     int stretch;
     int64_t watched_ns;
 };
@@ -85,6 +91,9 @@ struct verifier *verifier_create(const struct verifier_setup *s, struct error *e
     v->slot = xcalloc(most, sizeof(int32_t));
     v->parent = xcalloc(most, sizeof(int32_t));
     v->picked = xcalloc(most, sizeof(int32_t));
+    v->there = xcalloc((size_t)s->slots, sizeof(*v->there));
+    v->judging = xcalloc((size_t)s->slots, sizeof(*v->judging));
+    v->ruling = xcalloc((size_t)s->slots, sizeof(*v->ruling));
     if (ok)
         return v;
     verifier_destroy(v);
@@ -106,6 +115,9 @@ void verifier_destroy(struct verifier *v)
     free(v->slot);
     free(v->parent);
     free(v->picked);
+    free(v->there);
+    free(v->judging);
+    free(v->ruling);
     free(v);
 }
 
@@ -130,33 +142,12 @@ bool verifier_prefill(struct verifier *v, int slot, const int32_t *token, int n,
         v->parent[i] = i - 1;
         v->picked[i] = i;
     }
-    struct pass pass = { count, token + from, v->slot, v->parent };
+    const struct pass pass = { .n = count, .token = token + from, .slot = v->slot, .parent = v->parent };
     if (!model_forward(v->s.target, v->cache, &pass, &v->s.taps, &states, err) || !v->backend->sync(v->backend, err))
         return false;
     kv_keep(v->cache, slot, v->picked, count);
     a->features = states.tapped;
     return true;
-}
-
-// Whoever looks on does so off the clock.
-static void tell_scored(struct verifier *v, const struct request *r, int first)
-{
-    const struct watch *w = &v->s.watch;
-    if (w->scored == NULL)
-        return;
-    int64_t from = clock_ns();
-    w->scored(w->self, r, tensor_rows(v->logits, first, r->draft->n));
-    v->watched_ns += clock_ns() - from;
-}
-
-static void tell_judged(struct verifier *v, const struct request *r, const struct judgement *j)
-{
-    const struct watch *w = &v->s.watch;
-    if (w->judged == NULL)
-        return;
-    int64_t from = clock_ns();
-    w->judged(w->self, &(struct judged){ r, &v->p.rows, j });
-    v->watched_ns += clock_ns() - from;
 }
 
 void verifier_stamp(struct verifier *v, int number)
@@ -179,96 +170,212 @@ int64_t verifier_watched_ns(const struct verifier *v)
     return v->watched_ns;
 }
 
+// ---- looking on, off the clock
+
+static void tell_scored(struct verifier *v, const struct request *r, int first)
+{
+    const struct watch *w = &v->s.watch;
+    if (w->scored == NULL)
+        return;
+    int64_t from = clock_ns();
+    w->scored(w->self, r, tensor_rows(v->logits, first, r->draft->n));
+    v->watched_ns += clock_ns() - from;
+}
+
+static void tell_judged(struct verifier *v, const struct request *r, const struct judgement *j)
+{
+    const struct watch *w = &v->s.watch;
+    if (w->judged == NULL)
+        return;
+    int64_t from = clock_ns();
+    w->judged(w->self, &(struct judged){ r, &v->p.rows, j });
+    v->watched_ns += clock_ns() - from;
+}
+
+// ---- drafts that are on the device
+
+static int rows_of(const struct draft *d)
+{
+    return d->there != NULL ? d->there->most : d->n;
+}
+
+// Brings a draft for whoever looks on, or for a rule that the device does not have.
+static void fetch(struct verifier *v, struct draft *d)
+{
+    struct backend *b = v->backend;
+    const struct draft_there *t = d->there;
+    int32_t n;
+    if (t == NULL)
+        return;
+    b->download(b, &n, t->n, sizeof(n));
+    d->n = n >= 1 && n <= t->most ? n : 1; // a device that failed says so at the next sync
+    const size_t ids = (size_t)d->n * sizeof(int32_t);
+    b->download(b, d->token, t->token, ids);
+    b->download(b, d->parent, t->parent, ids);
+    b->download(b, t->tag_here, t->tag, ids);
+    b->download(b, d->drawn, t->drawn, (size_t)d->n);
+}
+
 // Whether the device can judge this draft: it makes the rows, it has the rule, nothing was drawn from rows of the host's.
 static bool judged_there(const struct verifier *v, const struct request *r)
 {
     const struct draft *d = r->draft;
-    bool chosen = true;
-    for (int node = 1; node < d->n; node++)
-        chosen = chosen && d->drawn[node] == CHOSEN;
+    bool known = true;
+    for (int node = 1; node < d->n && d->there == NULL; node++)
+        known = known && d->drawn[node] == CHOSEN;
     // A guess of `match` stands however it came about.
-    return v->backend->judge != NULL && v->p.on_device && philox_of(r->rng) != NULL &&
-           (v->s.rule->body == BODY_MATCH || (v->s.rule->body == BODY_REJECTION && chosen));
+    return d->there == NULL && v->backend->judge != NULL && v->p.on_device && philox_of(r->rng) != NULL &&
+           v->s.rule->body != BODY_NONE && (known || v->s.rule->body == BODY_MATCH);
 }
 
-static void judge_there(struct verifier *v, const struct request *r, struct judgement *j)
+// Draft i, whose rows of probabilities are p, as the device is told of it.
+static void put_to_device(struct verifier *v, const struct request *r, int i, struct tensor p, int at)
 {
     const struct draft *d = r->draft;
     const struct rule *rule = v->s.rule;
     const struct philox *chance = philox_of(r->rng);
-    const struct judging all = {
-        .body = rule->body,
-        .lenience = rule->lenience != NULL ? rule->lenience(v->s.rule_options) : 1,
-        .n = d->n,
-        .token = d->token,
-        .parent = d->parent,
-        .drawn = d->drawn,
-        .p = logit_rows_make(&v->p),
-        .seed = chance->seed,
-        .sequence = chance->sequence,
-        .root = chance->rng.root,
-    };
-    struct ruling to = { .token = j->token, .node = j->node, .trial_p = j->trial_p, .trial_q = j->trial_q };
-    v->backend->judge(v->backend, &all, &to, 1);
-    j->n = to.n;
-    j->empty = to.empty;
+    struct judgement *j = &v->judgement[i];
+    v->judging[at] = (struct judging){ .body = rule->body,
+                                       .lenience = rule->lenience != NULL ? rule->lenience(v->s.rule_options) : 1,
+                                       .n = rows_of(d),
+                                       .token = d->token,
+                                       .parent = d->parent,
+                                       .drawn = d->drawn,
+                                       .there = d->there,
+                                       .p = p,
+                                       .seed = chance->seed,
+                                       .sequence = chance->sequence,
+                                       .root = chance->rng.root };
+    v->ruling[at] = (struct ruling){ .token = j->token, .node = j->node, .trial_p = j->trial_p, .trial_q = j->trial_q };
+    if (d->there != NULL) {
+        v->ruling[at].draft_token = d->token;
+        v->ruling[at].draft_parent = d->parent;
+        v->ruling[at].drawn = d->drawn;
+        v->ruling[at].tag = d->there->tag_here;
+    }
 }
 
-// Judges request i, whose draft's rows begin at row `first` of the pass; the rows that stood go to picked[kept..].
-static int judge(struct verifier *v, const struct request *r, int i, int first, int kept, struct advance *a)
+// All drafts that the device can judge. there[i]: whether it has judged draft i.
+static void judge_there(struct verifier *v, const struct request *r, int n, bool *there)
+{
+    int at = 0, last = 0;
+    for (int i = 0; i < n; i++)
+        at += there[i] = judged_there(v, &r[i]);
+    const bool all = at == n;
+    if (at == 0)
+        return;
+    if (all)
+        logit_rows_make(&v->p, v->logits);
+    at = 0;
+    for (int i = 0; i < n; i++)
+        if (there[i]) {
+            const struct tensor p = tensor_rows(v->logits, v->first[i], rows_of(r[i].draft));
+            if (!all)
+                logit_rows_make(&v->p, p);
+            put_to_device(v, &r[i], i, p, at++);
+        }
+    v->backend->judge(v->backend, v->judging, v->ruling, at);
+    for (int i = 0; i < n; i++)
+        if (there[i]) {
+            const struct ruling *from = &v->ruling[last++];
+            v->judgement[i].n = from->n;
+            v->judgement[i].empty = from->empty;
+            if (r[i].draft->there != NULL)
+                r[i].draft->n = from->nodes;
+        }
+}
+
+// ---- a step
+
+bool verifier_score(struct verifier *v, const struct request *r, int n, struct error *err)
+{
+    int rows = 0, there = 0;
+
+    for (int i = 0; i < n; i++) { // one pass: the drafts' own arrays, end to end
+        const struct draft *d = r[i].draft;
+        assert(rows_of(d) >= d->n && d->n >= 1 && rows_of(d) <= v->s.nodes);
+        v->first[i] = rows;
+        if (d->there != NULL)
+            v->there[there++] = (struct rows_there){
+                .first = rows, .n = d->there->most, .token = d->there->token, .parent = d->there->parent
+            };
+        for (int k = 0; k < rows_of(d); k++, rows++) {
+            v->token[rows] = k < d->n ? d->token[k] : 0;
+            v->parent[rows] = k < d->n ? d->parent[k] : -1; // node numbers are the slot's pending rows
+            v->slot[rows] = r[i].slot;
+        }
+    }
+    const struct pass pass = {
+        .n = rows, .token = v->token, .slot = v->slot, .parent = v->parent, .there = v->there, .n_there = there
+    };
+    if (!model_forward(v->s.target, v->cache, &pass, &v->s.taps, &v->states, err))
+        return false;
+    v->logits.rows = rows;
+    model_logits(v->s.target, v->logits, v->states.last);
+    return true;
+}
+
+// Tells, keeps what stood of draft i, and notes its rows in picked[kept..]. Answers how many there are then.
+static int keep(struct verifier *v, const struct request *r, int i, bool made, int kept, struct advance *a)
 {
     struct judgement *j = &v->judgement[i];
-    tell_scored(v, r, first);
-    logit_rows_point(&v->p, v->logits, first, r);
-    if (judged_there(v, r))
-        judge_there(v, r, j);
-    else
+    logit_rows_point(&v->p, v->logits, v->first[i], r, made);
+    if (!made)
         v->s.rule->judge(r->draft, &v->p.rows, v->s.rule_options, r->rng, j);
-    if (j->n == 0) // the device failed, and the next sync says so
-        return -1;
     assert(j->node[0] == 0);
+    r->draft->there = NULL;
     tell_judged(v, r, j);
     kv_keep(v->cache, r->slot, j->node, j->n);
     *a = (struct advance){ .slot = r->slot, .n = j->n, .token = j->token, .node = j->node };
     for (int k = 0; k < j->n; k++)
-        v->picked[kept++] = first + j->node[k];
+        v->picked[kept++] = v->first[i] + j->node[k];
     return kept;
+}
+
+// Before logits become probabilities. there[i]: the device is to judge draft i.
+static bool look_on(struct verifier *v, const struct request *r, int n, struct error *err)
+{
+    v->watched_ns = 0;
+    for (int i = 0; i < n; i++)
+        if (v->s.watch.scored != NULL || !judged_there(v, &r[i]))
+            fetch(v, r[i].draft);
+    if (v->s.watch.scored == NULL)
+        return true;
+    if (!v->backend->sync(v->backend, err))
+        return false;
+    for (int i = 0; i < n; i++)
+        tell_scored(v, &r[i], v->first[i]);
+    return true;
+}
+
+bool verifier_judge(struct verifier *v, const struct request *r, int n, struct advance *a, struct error *err)
+{
+    bool there[MAX_SLOTS] = { false };
+    int kept = 0, of_host = 0;
+    if (!look_on(v, r, n, err))
+        return false;
+    judge_there(v, r, n, there);
+    for (int i = 0; i < n; i++) {
+        of_host += !there[i];
+        if (there[i] && v->judgement[i].n == 0)
+            return !v->backend->sync(v->backend, err) ? false : fail(err, "the device did not judge a draft");
+    }
+    if (of_host > 0 && !v->backend->sync(v->backend, err))
+        return false;
+    for (int i = 0; i < n; i++)
+        kept = keep(v, &r[i], i, there[i], kept, &a[i]);
+    if (v->s.taps.n == 0)
+        return true;
+    v->features.rows = kept;
+    v->backend->take(v->backend, v->features, v->states.tapped, v->picked);
+    for (int i = 0, at = 0; i < n; at += a[i].n, i++)
+        a[i].features = tensor_rows(v->features, at, a[i].n);
+    return true;
 }
 
 bool verifier_verify(struct verifier *v, const struct request *r, int n, struct advance *a, struct error *err)
 {
-    struct states states;
-    int first[MAX_SLOTS], rows = 0, kept = 0;
-
-    for (int i = 0; i < n; i++) { // one pass: the drafts' own arrays, end to end
-        const struct draft *d = r[i].draft;
-        assert(d->n >= 1 && d->n <= v->s.nodes);
-        first[i] = rows;
-        for (int k = 0; k < d->n; k++, rows++) {
-            v->token[rows] = d->token[k];
-            v->parent[rows] = d->parent[k]; // node numbers are the slot's pending rows
-            v->slot[rows] = r[i].slot;
-        }
-    }
-    struct pass pass = { rows, v->token, v->slot, v->parent };
-    if (!model_forward(v->s.target, v->cache, &pass, &v->s.taps, &states, err))
-        return false;
-    v->logits.rows = rows;
-    model_logits(v->s.target, v->logits, states.last);
-    if (!v->backend->sync(v->backend, err)) // so that judging is not charged for the pass
-        return false;
-
-    v->watched_ns = 0;
-    for (int i = 0; i < n; i++)
-        if ((kept = judge(v, &r[i], i, first[i], kept, &a[i])) < 0)
-            return !v->backend->sync(v->backend, err) ? false : fail(err, "the device did not judge a draft");
-    if (v->s.taps.n == 0)
-        return true;
-    v->features.rows = kept;
-    v->backend->take(v->backend, v->features, states.tapped, v->picked);
-    for (int i = 0, at = 0; i < n; at += a[i].n, i++)
-        a[i].features = tensor_rows(v->features, at, a[i].n);
-    return true;
+    return verifier_score(v, r, n, err) && verifier_judge(v, r, n, a, err);
 }
 
 const struct judgement *verifier_judgement(const struct verifier *v, int i)

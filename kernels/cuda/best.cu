@@ -1,8 +1,8 @@
 // best.cu - the likeliest of each row, ties to the lowest id, and the logarithms of their probabilities.
 //
-// A number and its id become one key of 64 bits that grows as the number does and, among equals, as the id falls. A row's
-// k largest keys are found by k passes of a block over the row, each for the largest key below the one before it: rows are
-// some 100 kB, so all passes but the first read them from the cache nearby.
+// A number and its id become one key of 64 bits that grows as the number does and, among equals, as the id falls. Each thread
+// of a block knows the largest key of its share of the row; the largest of those is the row's, and then the one whose it was
+// looks through its share again.
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/reduce.h"
 
@@ -13,6 +13,18 @@ namespace DEVICE_SPACE
 
 enum { THREADS = 1024, WARPS = THREADS / WARP };
 
+// Of a thread's share of a row the largest key below this one.
+__device__ static uint64_t largest_below(const float *x, int64_t vocab, uint64_t below)
+{
+    uint64_t best = 0;
+    UNROLL_BY(8)
+    for (int64_t v = threadIdx.x; v < vocab; v += THREADS) {
+        const uint64_t key = key_of(x[v], (int)v);
+        best = key < below && key > best ? key : best;
+    }
+    return best;
+}
+
 // logits (rows, vocab); token, log_p (rows, k)
 static __global__ void best_kernel(const float *logits, int64_t vocab, int k, int32_t *token, float *log_p)
 {
@@ -20,15 +32,11 @@ static __global__ void best_kernel(const float *logits, int64_t vocab, int k, in
     __shared__ uint64_t of_warp[WARPS];
     __shared__ double sums[WARPS];
     const float *x = logits + blockIdx.x * vocab;
-    uint64_t below = ~0ull;
+    uint64_t own = largest_below(x, vocab, ~0ull);
     double log_total = 0;
     for (int r = 0; r < k; r++) {
-        uint64_t best = 0;
-        for (int64_t v = threadIdx.x; v < vocab; v += THREADS) {
-            const uint64_t key = key_of(x[v], (int)v);
-            best = key < below && key > best ? key : best;
-        }
-        below = best = block_most<WARPS>(best, of_warp);
+        const uint64_t best = block_most<WARPS>(own, of_warp);
+        own = own == best ? largest_below(x, vocab, best) : own;
         const float value = number_of(best);
         if (r == 0) { // sum of exp(x - most), each thread's in order, then lanes and warps by trees
             double total = 0;
@@ -44,10 +52,16 @@ static __global__ void best_kernel(const float *logits, int64_t vocab, int k, in
     }
 }
 
+void best_queue(struct cuda *c, struct tensor logits, int k, int32_t *token, float *log_p)
+{
+    assert(k >= 1 && k <= logits.width && logits.type == F32);
+    QUEUE(c, best_kernel, (int)logits.rows, THREADS, 0, (const float *)logits.data, logits.width, k, token, log_p);
+    cuda_launched(c, "best");
+}
+
 void cuda_best(struct backend *b, struct tensor logits, int k, int32_t *token, float *log_p)
 {
     struct cuda *c = (struct cuda *)b;
-    assert(k >= 1 && k <= logits.width && logits.type == F32);
     const size_t n = (size_t)logits.rows * (size_t)k, bytes = n * (sizeof(int32_t) + sizeof(float));
     uint8_t *room = (uint8_t *)cuda_room(c, &c->best, bytes, "best");
     if (room == NULL) {
@@ -57,8 +71,7 @@ void cuda_best(struct backend *b, struct tensor logits, int k, int32_t *token, f
     }
     int32_t *ids = (int32_t *)room;
     float *values = (float *)(room + n * sizeof(int32_t));
-    QUEUE(c, best_kernel, (int)logits.rows, THREADS, 0, (const float *)logits.data, logits.width, k, ids, values);
-    cuda_launched(c, "best");
+    best_queue(c, logits, k, ids, values);
     b->download(b, token, ids, n * sizeof(*token));
     b->download(b, log_p, values, n * sizeof(*log_p));
 }

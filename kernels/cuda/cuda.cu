@@ -161,6 +161,7 @@ const struct layout *cuda_see(struct cuda *c, const struct layout *s)
     c->see.prefix = c->see.slot + n;
     c->see.place = c->see.prefix + n;
     c->see.position = c->see.place + n;
+    admit_there(c, &c->see);
     return &c->see;
 }
 
@@ -231,12 +232,18 @@ static struct backend table(void)
     b.store = cuda_store;
     b.attend = cuda_attend;
     b.take = cuda_take;
+    b.take_there = cuda_take_there;
     b.place = cuda_place;
     b.cut = cuda_cut;
     b.move = cuda_move;
     b.best = cuda_best;
     b.probabilities = cuda_probabilities;
     b.judge = cuda_judge;
+    b.grow_create = cuda_grow_create;
+    b.grow_destroy = cuda_grow_destroy;
+    b.grow_begin = cuda_grow_begin;
+    b.grow_level = cuda_grow_level;
+    b.grow_end = cuda_grow_end;
     return b;
 }
 

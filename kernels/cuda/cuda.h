@@ -102,6 +102,7 @@ static inline void queue(struct cuda *c, void (*kernel)(parameters...), dim3 gri
 void *cuda_room(struct cuda *c, struct space *s, size_t bytes, const char *what);
 // The layout with its arrays on the device: uploaded if it is another pass's than the last one's.
 const struct layout *cuda_see(struct cuda *c, const struct layout *s);
+void admit_there(struct cuda *c, const struct layout *see); // admit.cu: puts into it what only the device knows
 
 static inline int blocks_for(int64_t n, int each)
 {
@@ -118,6 +119,8 @@ struct row_numbers row_numbers_of(const int32_t *row, int64_t n); // the first o
 
 void attend_grant(struct cuda *c); // attend_mma.cu: shared memory for its kernels, once
 void wide_grant(struct cuda *c);   // wide.cu: so too
+// best.cu: token, log_p (rows, k) on the device.
+void best_queue(struct cuda *c, struct tensor logits, int k, int32_t *token, float *log_p);
 
 // The operations, as backend.h has them.
 struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err);
@@ -133,11 +136,17 @@ void cuda_store(struct backend *b, struct tensor q, struct tensor k, struct tens
 void cuda_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor keys, struct tensor values,
                  const struct layout *s, int head_dim);
 void cuda_take(struct backend *b, struct tensor out, struct tensor x, const int32_t *row);
+void cuda_take_there(struct backend *b, struct tensor out, struct tensor x, const struct rows_there *r, int n);
 void cuda_place(struct backend *b, struct tensor out, int column, struct tensor x);
 void cuda_cut(struct backend *b, struct tensor out, struct tensor x, int column);
 void cuda_move(struct backend *b, struct tensor x, int to, const int32_t *row, int n);
 void cuda_probabilities(struct backend *b, struct tensor logits, int live, const struct row_stages *s);
 void cuda_judge(struct backend *b, const struct judging *j, struct ruling *to, int n);
+struct grown *cuda_grow_create(struct backend *b, const struct growing_shape *s);
+void cuda_grow_destroy(struct backend *b, struct grown *g);
+void cuda_grow_begin(struct backend *b, struct grown *g, const struct growing_request *r, int n);
+void cuda_grow_level(struct backend *b, struct grown *g, const struct growing_level *l);
+void cuda_grow_end(struct backend *b, struct grown *g);
 void cuda_best(struct backend *b, struct tensor logits, int k, int32_t *token, float *log_p);
 
 } // namespace DEVICE_SPACE

@@ -87,4 +87,50 @@ void cuda_take(struct backend *b, struct tensor out, struct tensor x, const int3
     cuda_launched(c, "take");
 }
 
+// Numbers that lie on the device, of as many stretches as travel with a launch. A block's row is looked for among them.
+enum { STRETCHES = 64 };
+struct stretches {
+    int n;
+    struct rows_there of[STRETCHES];
+};
+
+static __global__ void take_there_kernel(const __grid_constant__ struct stretches s, float *out, int64_t width,
+                                         const uint8_t *x, enum type type, int64_t row_bytes,
+                                         const __grid_constant__ struct packed p)
+{
+    in_turn();
+    const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    int i = (int)blockIdx.y, at = 0;
+    while (i >= s.of[at].n)
+        i -= s.of[at++].n;
+    const int64_t row = s.of[at].base + s.of[at].token[i];
+    if (k < width)
+        out[(s.of[at].first + i) * width + k] =
+            x != NULL ? value_at(type, x + row * row_bytes, k) : packed_value(&p, row, k);
+}
+
+void cuda_take_there(struct backend *b, struct tensor out, struct tensor x, const struct rows_there *r, int n)
+{
+    struct cuda *c = (struct cuda *)b;
+    const struct packed *p = (const struct packed *)x.packed;
+    const struct packed none = {};
+    const bool plain = p == NULL || p->form == FORM_RAW;
+    assert(out.width == x.width && out.type == F32);
+    for (int from = 0; from < n; from += STRETCHES) {
+        struct stretches s;
+        int rows = 0;
+        for (s.n = 0; s.n < STRETCHES && from + s.n < n; s.n++) {
+            s.of[s.n] = r[from + s.n];
+            rows += s.of[s.n].n;
+            assert(s.of[s.n].first + s.of[s.n].n <= out.rows);
+        }
+        const dim3 grid((unsigned)blocks_for(out.width, THREADS), (unsigned)rows);
+        if (rows > 0)
+            QUEUE(c, take_there_kernel, grid, THREADS, 0, s, (float *)out.data, out.width,
+                  plain ? (const uint8_t *)x.data : NULL, x.type, (int64_t)type_row_bytes(x.type, x.width),
+                  plain ? none : *p);
+    }
+    cuda_launched(c, "take");
+}
+
 } // namespace DEVICE_SPACE

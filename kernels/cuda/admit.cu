@@ -1,0 +1,48 @@
+// admit.cu - who may look at whom, where only the device knows: rows of drafts that grew there get their positions and
+// ancestors from the parents that are there (models/kv_cache.c: kv_admit does it for the others).
+#include "kernels/cuda/cuda.h"
+
+namespace DEVICE_SPACE
+{
+
+enum { THREADS = 128, STRETCHES = 64 };
+
+struct stretches {
+    int n, words, length;
+    const int32_t *slot, *prefix, *place; // of the pass's rows
+    int32_t *position;
+    uint64_t *ancestors; // (rows, words)
+    struct rows_there of[STRETCHES];
+};
+
+// A stretch is a block's. Row r of the slot's pending ones sees itself, and what its parents see.
+static __global__ void admit_kernel(const __grid_constant__ struct stretches s)
+{
+    in_turn();
+    const struct rows_there &there = s.of[blockIdx.x];
+    for (int i = there.first + (int)threadIdx.x; i < there.first + there.n; i += THREADS) {
+        uint64_t *own = s.ancestors + (int64_t)i * s.words;
+        int depth = -1;
+        for (int w = 0; w < s.words; w++)
+            own[w] = 0;
+        for (int row = s.place[i] - s.slot[i] * s.length - s.prefix[i]; row >= 0; row = there.parent[row], depth++)
+            own[row / 64] |= (uint64_t)1 << row % 64;
+        s.position[i] = s.prefix[i] + depth;
+    }
+}
+
+void admit_there(struct cuda *c, const struct layout *see)
+{
+    struct stretches s;
+    s.words = see->words, s.length = see->length;
+    s.slot = see->slot, s.prefix = see->prefix, s.place = see->place;
+    s.position = (int32_t *)see->position, s.ancestors = (uint64_t *)see->ancestors;
+    for (int from = 0; from < see->n_there; from += STRETCHES) {
+        for (s.n = 0; s.n < STRETCHES && from + s.n < see->n_there; s.n++)
+            s.of[s.n] = see->there[from + s.n];
+        QUEUE(c, admit_kernel, s.n, THREADS, 0, s);
+    }
+    cuda_launched(c, "the layout of a pass");
+}
+
+} // namespace DEVICE_SPACE

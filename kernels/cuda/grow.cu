@@ -1,0 +1,550 @@
+// grow.cu - drafts that grow where the logits are: drafters/grow.c and growth.c once more, candidate for candidate. The host
+// knows how many rows each level has at most, and nothing else.
+//
+// A level is: the likeliest of each row (best.cu), or rows of probabilities and draws from them (a block a row); then a block a
+// slot adds the children and picks whose rows are wanted next. Who is better is settled by counting those that are better
+// still: there are some hundred candidates, and no order in which threads come could matter.
+#include "kernels/cuda/chance.h"
+#include "kernels/cuda/cuda.h"
+extern "C" {
+#include "core/growing.h"
+#include "core/row_stages.h"
+}
+
+#include <math.h>
+
+namespace DEVICE_SPACE
+{
+
+enum { THREADS = 512, WARPS = THREADS / WARP, SIBLINGS = 64 };
+
+struct forest { // what kernels know
+    enum pick pick;
+    bool distinct, uneven; // uneven: a row may have fewer tokens than its candidate wants children
+    int nodes, top, vocab, live, k, candidates, frontier, asked, draft_nodes;
+    const int16_t *first, *rank, *child;
+    const int32_t *target_id;
+    const struct growing_request *request;
+    int32_t *n, *n_frontier; // (slots)
+    int32_t *at, *children;  // (slots, frontier) which candidate; how many children it gets
+    int32_t *parent, *token, *family, *row, *q_row, *node; // (slots, candidates)
+    uint8_t *how;                                          // (slots, candidates) enum drawn
+    double *score;                                         // (slots, candidates)
+    int32_t *next_token, *next_parent;                     // as struct grown has them
+    int32_t *draft_n, *draft_token, *draft_parent, *tag, *draft_q_row;
+    uint8_t *drawn;
+};
+
+struct level { // struct growing_level, as it travels with a launch
+    int depth, stride, q_row, pending, room, width;
+    const float *q;      // (rows, width)
+    const int32_t *best; // (rows, k)
+    const float *log_p;
+    int16_t first[MAX_SLOTS];
+};
+
+struct grove {          // the host's: where everything is
+    struct grown grown; // first
+    struct forest forest;
+    void *room;
+    struct growing_request *request; // (slots)
+    int32_t *best;                   // (slots * frontier, k)
+    float *log_p;
+    int slots, requests;
+};
+
+// ---- what a candidate may have
+
+__device__ static int family_of(const struct forest &t, int slot, int f)
+{
+    return t.family[slot * t.candidates + t.at[slot * t.frontier + f]];
+}
+
+__device__ static int family_size(const struct forest &t, int family)
+{
+    return t.first[family + 1] - t.first[family];
+}
+
+__device__ static int row_of(const struct level &l, int request, int f)
+{
+    return l.first[request] + f * l.stride;
+}
+
+__device__ static void put(const struct forest &t, int slot, int c, int parent, int32_t token, int how, int family,
+                           double score)
+{
+    const int at = slot * t.candidates + c;
+    t.parent[at] = parent;
+    t.token[at] = token;
+    t.how[at] = (uint8_t)how;
+    t.family[at] = family;
+    t.score[at] = score;
+    t.row[at] = t.q_row[at] = -1;
+}
+
+// ---- beginning
+
+static __global__ void begin_kernel(const __grid_constant__ struct forest t)
+{
+    in_turn();
+    const struct growing_request r = t.request[blockIdx.x];
+    put(t, r.slot, 0, 0, r.token, CHOSEN, 0, 0);
+    t.n[r.slot] = 1;
+    t.at[r.slot * t.frontier] = 0;
+    t.n_frontier[r.slot] = r.deepest > 0 ? 1 : 0;
+}
+
+// ---- the next level
+
+// Whether candidate a goes before b.
+__device__ static bool better(const double *score, int a, int b)
+{
+    return score[a] > score[b] || (score[a] == score[b] && a < b);
+}
+
+// Which of candidates from .. to stay in the frontier, at depth `depth`: one by one, in their order or, if there are too
+// many, the best first. Answers how many, in every thread.
+__device__ static int pick_frontier(const struct forest &t, const struct growing_request &r, int depth, int from,
+                                    int to, double *of_warp)
+{
+    const double *score = t.score + r.slot * t.candidates;
+    const int32_t *family = t.family + r.slot * t.candidates;
+    const bool goes_on = depth<r.deepest, crowded = t.nodes> 0 && to - from > t.top;
+    double count = 0;
+    for (int c = from + (int)threadIdx.x; c < to && goes_on; c += THREADS) {
+        if (family_size(t, family[c]) == 0)
+            continue;
+        int before = 0;
+        for (int other = from; other < to; other++)
+            if (family_size(t, family[other]) > 0)
+                before += crowded ? better(score, other, c) : other < c;
+        if (crowded && before >= t.top)
+            continue;
+        t.at[r.slot * t.frontier + before] = c;
+        count++;
+    }
+    return (int)block_sum<WARPS>(count, of_warp);
+}
+
+// The frontier's rows: what passes are made of, and where they will stand.
+__device__ static void place_frontier(const struct forest &t, const struct level &l, int slot, int count)
+{
+    const int32_t *at = t.at + slot * t.frontier;
+    if (threadIdx.x == 0)
+        t.n_frontier[slot] = count;
+    for (int f = (int)threadIdx.x; f < l.room; f += THREADS) {
+        const bool there = f < count;
+        const int c = slot * t.candidates + (there ? at[f] : 0);
+        t.next_token[slot * t.frontier + f] = there ? t.token[c] : 0;
+        t.next_parent[slot * t.asked + l.pending + f] = there ? t.row[slot * t.candidates + t.parent[c]] : -1;
+    }
+    __syncthreads(); // rows of parents were read: of another level, but of this array
+    for (int f = (int)threadIdx.x; f < count; f += THREADS)
+        t.row[slot * t.candidates + at[f]] = l.pending + f;
+}
+
+__device__ static void next_frontier(const struct forest &t, const struct level &l, const struct growing_request &r,
+                                     int from, int to, double *of_warp)
+{
+    __syncthreads(); // the frontier's candidates were read
+    const int count = pick_frontier(t, r, l.depth + 1, from, to, of_warp);
+    if (threadIdx.x == 0)
+        t.n[r.slot] = to;
+    place_frontier(t, l, r.slot, count);
+}
+
+// ---- children that are chosen
+
+// Children of the frontier's candidate f of a request, from the likeliest of its row. Writes them from candidate `at` on,
+// unless that is negative; says how many.
+__device__ static int choose(const struct forest &t, const struct level &l, int request, int slot, int f, int at)
+{
+    const int c = t.at[slot * t.frontier + f], family = t.family[slot * t.candidates + c];
+    const int64_t row = (int64_t)row_of(l, request, f) * t.k;
+    const double score = t.score[slot * t.candidates + c];
+    int member = t.first[family], rank = 0, n = 0;
+    for (int i = 0; i < t.k && member < t.first[family + 1]; i++) {
+        const int id = l.best[row + i], token = t.target_id != NULL ? t.target_id[id] : id;
+        if (token >= t.live)
+            continue;
+        if (rank++ != t.rank[member])
+            continue;
+        const float log_p = l.log_p[row + i];
+        if (at >= 0)
+            put(t, slot, at + n, c, token, CHOSEN, t.child[member], score + (double)(log_p < 0 ? log_p : 0));
+        member++;
+        n++;
+    }
+    return n;
+}
+
+static __global__ void __launch_bounds__(THREADS, 1)
+    choose_kernel(const __grid_constant__ struct forest t, const __grid_constant__ struct level l)
+{
+    __shared__ int begin[GROWING_FRONTIER + 1];
+    __shared__ double of_warp[WARPS];
+    in_turn();
+    const struct growing_request r = t.request[blockIdx.x];
+    const int n = t.n[r.slot], frontier = t.n_frontier[r.slot];
+    for (int f = (int)threadIdx.x; f < frontier; f += THREADS)
+        begin[f + 1] = choose(t, l, (int)blockIdx.x, r.slot, f, -1);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        begin[0] = n;
+        for (int f = 0; f < frontier; f++)
+            begin[f + 1] += begin[f];
+    }
+    __syncthreads();
+    for (int f = (int)threadIdx.x; f < frontier; f += THREADS)
+        choose(t, l, (int)blockIdx.x, r.slot, f, begin[f]);
+    __syncthreads();
+    next_frontier(t, l, r, n, begin[frontier], of_warp);
+}
+
+// ---- children that are drawn
+
+// Rows of the drafter's ids as rows of the target's: what it has no id for is impossible.
+static __global__ void spread_kernel(float *to, int width, const float *from, int from_width, const int32_t *target_id)
+{
+    in_turn();
+    to += (int64_t)blockIdx.x * width;
+    from += (int64_t)blockIdx.x * from_width;
+    for (int x = (int)threadIdx.x; x < width; x += THREADS)
+        to[x] = -INFINITY;
+    __syncthreads();
+    for (int x = (int)threadIdx.x; x < from_width; x += THREADS) {
+        const int id = target_id != NULL ? target_id[x] : x;
+        if (id < width)
+            to[id] = from[x];
+    }
+}
+
+__device__ static int wanted(const struct forest &t, int slot, int f)
+{
+    const int size = family_size(t, family_of(t, slot, f));
+    return size < t.vocab ? size : t.vocab;
+}
+
+// Without replacement a row gives no more tokens than it has.
+static __global__ void __launch_bounds__(THREADS, 1)
+    count_kernel(const __grid_constant__ struct forest t, const __grid_constant__ struct level l)
+{
+    __shared__ double of_warp[WARPS];
+    in_turn();
+    const int slot = t.request[blockIdx.y].slot, f = (int)blockIdx.x;
+    if (f >= t.n_frontier[slot])
+        return;
+    const float *q = l.q + (int64_t)row_of(l, (int)blockIdx.y, f) * l.width;
+    double has = 0;
+    for (int i = (int)threadIdx.x; i < l.width; i += THREADS)
+        has += q[i] > 0;
+    has = block_sum<WARPS>(has, of_warp);
+    const int most = wanted(t, slot, f);
+    if (threadIdx.x == 0)
+        t.children[slot * t.frontier + f] = most > 1 && has < most ? (int)has : most;
+}
+
+__device__ static int children_of(const struct forest &t, int slot, int f)
+{
+    return t.uneven ? t.children[slot * t.frontier + f] : wanted(t, slot, f);
+}
+
+struct urn { // a row without what was drawn from it
+    const float *q;
+    const int32_t *out;
+    int n;
+};
+
+__device__ static double entry_of(const struct urn *u, int i)
+{
+    for (int k = 0; k < u->n; k++)
+        if (u->out[k] == i)
+            return 0;
+    return (double)u->q[i];
+}
+
+__device__ static struct chance chance_of(const struct growing_request &r)
+{
+    const struct chance c = { r.seed, r.sequence, r.root };
+    return c;
+}
+
+// A candidate's children from its row: a block.
+static __global__ void __launch_bounds__(THREADS, 1)
+    draw_kernel(const __grid_constant__ struct forest t, const __grid_constant__ struct level l)
+{
+    __shared__ struct chance_room<THREADS> room;
+    __shared__ int32_t out[SIBLINGS];
+    in_turn();
+    const struct growing_request r = t.request[blockIdx.y];
+    const int f = (int)blockIdx.x, row = row_of(l, (int)blockIdx.y, f);
+    if (f >= t.n_frontier[r.slot])
+        return;
+    const int c = t.at[r.slot * t.frontier + f], family = family_of(t, r.slot, f);
+    const bool distinct = t.distinct && wanted(t, r.slot, f) > 1;
+    struct urn urn = { l.q + (int64_t)row * l.width, out, 0 };
+    int at = t.n[r.slot];
+    for (int before = 0; before < f; before++)
+        at += children_of(t, r.slot, before);
+    for (int k = 0, n = children_of(t, r.slot, f); k < n; k++) {
+        const int x = pick(&urn, l.width, chance_of(r), FOR_DRAFT, at + k, room);
+        if (threadIdx.x == 0) {
+            out[k] = x;
+            put(t, r.slot, at + k, c, x, distinct ? DRAWN_DISTINCT : DRAWN, t.child[t.first[family] + k], 0);
+        }
+        urn.n += distinct;
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        t.q_row[r.slot * t.candidates + c] = l.q_row + row;
+}
+
+// The one token that `match` would draw from this row at this place.
+static __global__ void __launch_bounds__(THREADS, 1)
+    couple_kernel(const __grid_constant__ struct forest t, const __grid_constant__ struct level l)
+{
+    __shared__ struct chance_room<THREADS> room;
+    in_turn();
+    const struct growing_request r = t.request[blockIdx.x];
+    if (t.n_frontier[r.slot] == 0)
+        return;
+    const float *q = l.q + (int64_t)row_of(l, (int)blockIdx.x, 0) * l.width;
+    const int x = race(q, l.width, chance_of(r), r.root + l.depth + 1, room);
+    if (threadIdx.x == 0)
+        put(t, r.slot, t.n[r.slot], t.at[r.slot * t.frontier], x, CHOSEN, t.child[t.first[family_of(t, r.slot, 0)]], 0);
+}
+
+static __global__ void __launch_bounds__(THREADS, 1)
+    level_kernel(const __grid_constant__ struct forest t, const __grid_constant__ struct level l)
+{
+    __shared__ double of_warp[WARPS];
+    in_turn();
+    const struct growing_request r = t.request[blockIdx.x];
+    const int n = t.n[r.slot];
+    int to = n;
+    for (int f = 0; f < t.n_frontier[r.slot]; f++)
+        to += children_of(t, r.slot, f);
+    next_frontier(t, l, r, n, to, of_warp);
+}
+
+// ---- the draft
+
+// Candidates become nodes: all of them, or the best, in their order. node: (candidates), -1: it is none.
+__device__ static void number(const struct forest &t, const struct growing_request &r, int n, int32_t *node, int *nodes)
+{
+    const double *score = t.score + r.slot * t.candidates;
+    const int least = t.nodes < r.room - 1 ? t.nodes : r.room - 1, keep = t.nodes > 0 && least < n - 1 ? least : n - 1;
+    for (int c = 1 + (int)threadIdx.x; c < n; c += THREADS) {
+        int before = 0;
+        for (int other = 1; other < n && keep < n - 1; other++)
+            before += better(score, other, c);
+        node[c] = keep == n - 1 || before < keep ? 1 : -1;
+    }
+    if (threadIdx.x == 0) {
+        node[0] = 0;
+        *nodes = keep + 1;
+    }
+    __syncthreads();
+}
+
+static __global__ void __launch_bounds__(THREADS, 1) end_kernel(const __grid_constant__ struct forest t)
+{
+    __shared__ int32_t kept[GROWING_CANDIDATES];
+    __shared__ int nodes;
+    in_turn();
+    const struct growing_request r = t.request[blockIdx.x];
+    const int n = t.n[r.slot], from = r.slot * t.candidates, to = r.slot * t.draft_nodes;
+    number(t, r, n, kept, &nodes);
+    for (int c = (int)threadIdx.x; c < n; c += THREADS) {
+        int at = c == 0 ? 0 : 1;
+        for (int other = 1; other < c; other++)
+            at += kept[other] > 0;
+        t.node[from + c] = kept[c] >= 0 ? at : -1;
+    }
+    __syncthreads();
+    for (int c = (int)threadIdx.x; c < n; c += THREADS) {
+        const int node = t.node[from + c];
+        if (node < 0)
+            continue;
+        t.draft_token[to + node] = t.token[from + c];
+        t.draft_parent[to + node] = c == 0 ? -1 : t.node[from + t.parent[from + c]];
+        t.drawn[to + node] = t.how[from + c];
+        t.tag[to + node] = t.row[from + c];
+        t.draft_q_row[to + node] = t.q_row[from + c];
+    }
+    for (int node = nodes + (int)threadIdx.x; node < t.draft_nodes; node += THREADS) {
+        t.draft_token[to + node] = 0;
+        t.draft_parent[to + node] = t.tag[to + node] = t.draft_q_row[to + node] = -1;
+        t.drawn[to + node] = CHOSEN;
+    }
+    if (threadIdx.x == 0)
+        t.draft_n[r.slot] = nodes;
+}
+
+// ---- life
+
+// Arrays in one piece of memory, one behind the other.
+struct piece {
+    uint8_t *data; // NULL: only measured
+    size_t bytes;
+};
+
+template <typename T> static T *carve(struct piece *p, size_t n)
+{
+    T *to = (T *)(p->data != NULL ? p->data + p->bytes : NULL);
+    p->bytes += (n * sizeof(T) + 15) / 16 * 16;
+    return to;
+}
+
+static void lay_out(struct grove *g, struct piece *p, const struct growing_shape *s)
+{
+    struct forest *t = &g->forest;
+    const size_t slots = (size_t)s->slots, all = slots * (size_t)s->candidates, level = slots * (size_t)s->frontier;
+    const size_t nodes = slots * (size_t)s->draft_nodes, members = (size_t)s->first[s->families];
+    t->first = carve<int16_t>(p, (size_t)s->families + 1);
+    t->rank = carve<int16_t>(p, members);
+    t->child = carve<int16_t>(p, members);
+    t->target_id = s->target_id != NULL ? carve<int32_t>(p, (size_t)s->row_vocab) : NULL;
+    t->request = carve<struct growing_request>(p, slots);
+    t->score = carve<double>(p, all);
+    int32_t **const of_slots[] = { &t->n, &t->n_frontier, &t->draft_n };
+    int32_t **const of_levels[] = { &t->at, &t->children, &t->next_token };
+    int32_t **const of_candidates[] = { &t->parent, &t->token, &t->family, &t->row, &t->q_row, &t->node };
+    int32_t **const of_nodes[] = { &t->draft_token, &t->draft_parent, &t->tag, &t->draft_q_row };
+    for (int32_t **to : of_slots)
+        *to = carve<int32_t>(p, slots);
+    for (int32_t **to : of_levels)
+        *to = carve<int32_t>(p, level);
+    for (int32_t **to : of_candidates)
+        *to = carve<int32_t>(p, all);
+    for (int32_t **to : of_nodes)
+        *to = carve<int32_t>(p, nodes);
+    t->next_parent = carve<int32_t>(p, slots * (size_t)(s->asked > 0 ? s->asked : 1));
+    t->how = carve<uint8_t>(p, all);
+    t->drawn = carve<uint8_t>(p, nodes);
+    g->best = carve<int32_t>(p, level * (size_t)s->k);
+    g->log_p = carve<float>(p, level * (size_t)s->k);
+}
+
+static bool has_families(const struct growing_shape *s)
+{
+    for (int f = 0; f < s->families; f++)
+        if (s->first[f + 1] - s->first[f] > 1)
+            return true;
+    return false;
+}
+
+struct grown *cuda_grow_create(struct backend *b, const struct growing_shape *s)
+{
+    assert(s->candidates <= GROWING_CANDIDATES && s->frontier <= GROWING_FRONTIER && s->slots <= MAX_SLOTS);
+    struct grove *g = (struct grove *)xcalloc(1, sizeof(*g));
+    struct piece p = { NULL, 0 };
+    lay_out(g, &p, s);
+    g->room = b->alloc(b, p.bytes);
+    if (g->room == NULL) {
+        free(g);
+        return NULL;
+    }
+    p.data = (uint8_t *)g->room;
+    p.bytes = 0;
+    lay_out(g, &p, s);
+    struct forest *t = &g->forest;
+    t->pick = s->pick;
+    t->distinct = s->distinct;
+    t->uneven = s->pick == PICK_DRAWN && s->distinct && has_families(s);
+    t->nodes = s->nodes, t->top = s->top;
+    t->vocab = s->vocab, t->live = s->live, t->k = s->k;
+    t->candidates = s->candidates, t->frontier = s->frontier, t->asked = s->asked, t->draft_nodes = s->draft_nodes;
+    const size_t members = (size_t)s->first[s->families] * sizeof(int16_t);
+    b->upload(b, (void *)t->first, s->first, ((size_t)s->families + 1) * sizeof(int16_t));
+    b->upload(b, (void *)t->rank, s->rank, members);
+    b->upload(b, (void *)t->child, s->child, members);
+    if (s->target_id != NULL)
+        b->upload(b, (void *)t->target_id, s->target_id, (size_t)s->row_vocab * sizeof(int32_t));
+    g->slots = s->slots;
+    g->grown.token = t->next_token;
+    g->grown.parent = t->next_parent;
+    g->grown.n = t->draft_n;
+    g->grown.draft_token = t->draft_token;
+    g->grown.draft_parent = t->draft_parent;
+    g->grown.q_row = t->draft_q_row;
+    g->grown.tag = t->tag;
+    g->grown.drawn = t->drawn;
+    return &g->grown;
+}
+
+void cuda_grow_destroy(struct backend *b, struct grown *grown)
+{
+    struct grove *g = (struct grove *)grown;
+    if (g == NULL)
+        return;
+    b->release(b, g->room);
+    free(g);
+}
+
+// ---- launches
+
+void cuda_grow_begin(struct backend *b, struct grown *grown, const struct growing_request *r, int n)
+{
+    struct cuda *c = (struct cuda *)b;
+    struct grove *g = (struct grove *)grown;
+    assert(n >= 1 && n <= g->slots);
+    g->requests = n;
+    b->upload(b, (void *)g->forest.request, r, (size_t)n * sizeof(*r));
+    QUEUE(c, begin_kernel, n, 1, 0, g->forest);
+    cuda_launched(c, "growing a draft");
+}
+
+// Rows of probabilities, where the drafts will have them.
+static void make_rows(struct cuda *c, const struct growing_level *l, const int32_t *target_id)
+{
+    assert(l->q.rows == l->logits.rows);
+    if (l->q.data != l->logits.data)
+        QUEUE(c, spread_kernel, (int)l->q.rows, THREADS, 0, (float *)l->q.data, (int)l->q.width,
+              (const float *)l->logits.data, (int)l->logits.width, target_id);
+    cuda_probabilities(&c->backend, l->q, l->live, l->stages);
+}
+
+static void draw_level(struct cuda *c, struct grove *g, const struct growing_level *wanted, const struct level &l)
+{
+    const dim3 rows((unsigned)wanted->width, (unsigned)g->requests);
+    make_rows(c, wanted, g->forest.target_id);
+    if (g->forest.uneven)
+        QUEUE(c, count_kernel, rows, THREADS, 0, g->forest, l);
+    if (g->forest.pick == PICK_COUPLED)
+        QUEUE(c, couple_kernel, g->requests, THREADS, 0, g->forest, l);
+    else
+        QUEUE(c, draw_kernel, rows, THREADS, 0, g->forest, l);
+    QUEUE(c, level_kernel, g->requests, THREADS, 0, g->forest, l);
+}
+
+void cuda_grow_level(struct backend *b, struct grown *grown, const struct growing_level *wanted)
+{
+    struct cuda *c = (struct cuda *)b;
+    struct grove *g = (struct grove *)grown;
+    struct level l = {};
+    assert(wanted->room <= g->forest.frontier && wanted->pending + wanted->room <= g->forest.asked);
+    l.depth = wanted->depth, l.stride = wanted->stride, l.q_row = wanted->q_row;
+    l.pending = wanted->pending, l.room = wanted->room;
+    l.width = (int)wanted->q.width;
+    l.q = (const float *)wanted->q.data;
+    l.best = g->best, l.log_p = g->log_p;
+    for (int i = 0; i < g->requests; i++)
+        l.first[i] = wanted->first[i];
+    if (g->forest.pick == PICK_LIKELIEST) {
+        best_queue(c, wanted->logits, g->forest.k, g->best, g->log_p);
+        QUEUE(c, choose_kernel, g->requests, THREADS, 0, g->forest, l);
+    } else
+        draw_level(c, g, wanted, l);
+    cuda_launched(c, "growing a draft");
+}
+
+void cuda_grow_end(struct backend *b, struct grown *grown)
+{
+    struct cuda *c = (struct cuda *)b;
+    struct grove *g = (struct grove *)grown;
+    QUEUE(c, end_kernel, g->requests, THREADS, 0, g->forest);
+    cuda_launched(c, "growing a draft");
+}
+
+} // namespace DEVICE_SPACE

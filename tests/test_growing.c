@@ -1,0 +1,320 @@
+// test_growing.c - drafts that grow on a device: those of the host, node for node, whose tokens the host does not see before
+// they are done. Requests differ in depth and room, rows in how many tokens they have, candidates in how many are as likely.
+//
+//     test_growing [N]     so many drafts of each shape on each device, instead of a few
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/growing.h"
+#include "core/memory.h"
+#include "core/splitmix.h"
+#include "drafters/growth.h"
+#include "drafters/growth_there.h"
+#include "kernels/backend.h"
+#include "models/kv_cache.h"
+#include "models/model.h"
+#include "sampling/rng.h"
+#include "sampling/sampling.h"
+#include "tests/check.h"
+#include "tests/gpus.h"
+#include "tests/stages.h"
+#include "tests/tiny.h"
+
+enum { SLOTS = 3, ROOM = 128, LENGTH = 40, MOST_VOCAB = 288, LEVELS = 17 };
+
+static struct gpu_here gpu[MAX_GPUS_HERE];
+static int gpus, times = 2;
+
+static uint64_t state = 5;
+
+static int any(int below)
+{
+    return (int)(splitmix(&state) % (uint64_t)below);
+}
+
+// ---- what is compared
+
+struct grown_draft {
+    struct draft draft;
+    int32_t token[ROOM], parent[ROOM], row[ROOM];
+    uint8_t drawn[ROOM];
+    float q[ROOM][MOST_VOCAB]; // what each node's children were drawn from, where any were
+};
+
+struct trial { // a few sequences and their logits, which are the same for whoever grows
+    int n;     // requests
+    struct philox chance[SLOTS];
+    struct request request[SLOTS];
+    int32_t text[SLOTS][LENGTH];
+    uint64_t logits; // their seed
+    bool ties, shared_rows;
+};
+
+static void some_trial(struct trial *t, bool shared_rows)
+{
+    *t = (struct trial){ .n = 1 + any(SLOTS), .logits = splitmix(&state), .ties = any(2) == 0 };
+    t->shared_rows = shared_rows;
+    for (int i = 0; i < t->n; i++) {
+        t->chance[i] = philox_source(splitmix(&state), splitmix(&state) >> 32);
+        t->request[i] = (struct request){ .slot = (i + any(2)) % SLOTS, .n = 1 + any(LENGTH), .token = t->text[i] };
+        for (int before = 0; before < i; before++)
+            if (t->request[before].slot == t->request[i].slot)
+                t->request[i].slot = (t->request[i].slot + 1) % SLOTS, before = -1;
+        t->request[i].depth = any(4) == 0 ? any(5) : LEVELS;
+        t->chance[i].rng.root = t->request[i].n - 1;
+        for (int k = 0; k < t->request[i].n; k++)
+            t->text[i][k] = any(99);
+    }
+}
+
+// Logits after candidate f of a level, of request i. Whole numbers, if there are to be ties.
+static void some_logits(const struct trial *t, int level, int i, int f, float *x, int n)
+{
+    uint64_t at = t->logits + (uint64_t)(1000 * level + 100 * i) + (t->shared_rows ? 0 : (uint64_t)f);
+    splitmix(&at);
+    for (int k = 0; k < n; k++) {
+        const double u = (double)(splitmix(&at) >> 11) * 0x1p-53;
+        x[k] = (float)(t->ties ? floor(5 * u) : -4 * log(u + 1e-9));
+    }
+}
+
+static void fill(const struct trial *t, struct growth *g, int level, const struct request *r, int m, const int *first,
+                 const int *count)
+{
+    static float x[SLOTS * ROOM * MOST_VOCAB];
+    int rows = 0;
+    for (int i = 0; i < m; i++)
+        for (int f = 0; f < (t->shared_rows ? 1 : count[i]); f++, rows++) {
+            int which = 0;
+            while (t->request[which].slot != r[i].slot)
+                which++;
+            some_logits(t, level, which, f, x + (first[i] + f) * g->vocab, g->vocab);
+        }
+    const struct tensor to = growth_logits(g, rows);
+    g->env.backend->upload(g->env.backend, to.data, x, tensor_bytes(to));
+}
+
+// A pending row as level and place on it: on the host levels have as many rows as they have candidates.
+struct numbering {
+    int first[LEVELS][SLOTS];
+    int levels;
+};
+
+static int32_t place_of(const struct numbering *n, int slot, int32_t row)
+{
+    int level = n->levels - 1;
+    if (row < 0)
+        return -1;
+    while (n->first[level][slot] > row)
+        level--;
+    return 1000 * level + row - n->first[level][slot];
+}
+
+static void bring(struct backend *b, struct draft *d)
+{
+    const struct draft_there *t = d->there;
+    int32_t n = 0;
+    b->download(b, &n, t->n, sizeof(n));
+    assert_true(n >= 1 && n <= t->most && t->most <= d->room);
+    const size_t ids = (size_t)n * sizeof(int32_t);
+    d->n = n;
+    b->download(b, d->token, t->token, ids);
+    b->download(b, d->parent, t->parent, ids);
+    b->download(b, t->tag_here, t->tag, ids);
+    b->download(b, d->drawn, t->drawn, (size_t)n);
+    int32_t rest[ROOM];
+    b->download(b, rest, t->token, (size_t)t->most * sizeof(int32_t));
+    for (int i = n; i < t->most; i++)
+        assert_int_equal(rest[i], 0); // rows that go through the pass for nothing
+    d->there = NULL;
+}
+
+static void grow(struct growth *g, struct kv_cache *cache, const struct trial *t, struct grown_draft *to, bool there)
+{
+    static int32_t token[SLOTS * ROOM], slot[SLOTS * ROOM], parent[SLOTS * ROOM];
+    struct error err;
+    struct request all[SLOTS], r[SLOTS];
+    struct numbering rows = { .levels = 0 };
+    int first[SLOTS], count[SLOTS];
+    for (int i = 0; i < t->n; i++) {
+        struct grown_draft *d = &to[i];
+        all[i] = t->request[i];
+        d->draft = (struct draft){ 1, d->draft.room, d->token, d->parent, d->drawn, NULL, NULL };
+        d->token[0] = t->text[i][all[i].n - 1], d->parent[0] = -1, d->drawn[0] = CHOSEN;
+        all[i].draft = &d->draft;
+        all[i].rng = (struct rng *)&t->chance[i].rng;
+    }
+    const int m = growth_begin(g, all, t->n, r);
+    assert_true(g->is_there == there);
+    for (int i = 0; i < m; i++)
+        first[i] = i, count[i] = 1;
+    for (int level = 0; m > 0; level++) {
+        fill(t, g, level, r, m, first, count);
+        assert_true(growth_children(g, r, m, first, t->shared_rows ? 0 : 1, &err));
+        if (growth_level(g, r, m) == 0)
+            break;
+        for (int i = 0; i < m && !t->shared_rows; i++)
+            rows.first[rows.levels][r[i].slot] = kv_pending(cache, r[i].slot);
+        rows.levels += !t->shared_rows;
+        if (t->shared_rows)
+            continue;
+        const struct pass pass = growth_rows(g, r, m, cache, first, token, slot, parent);
+        for (int i = 0; i < m; i++)
+            count[i] = (i + 1 < m ? first[i + 1] : pass.n) - first[i];
+        kv_admit(cache, &pass);
+    }
+    if (m > 0)
+        growth_end(g, r, m);
+    for (int i = 0; i < m; i++) {
+        struct grown_draft *d = &to[i];
+        while (d->draft.token != r[i].draft->token)
+            d++;
+        if (there)
+            bring(g->env.backend, &d->draft);
+        for (int node = 1; node < d->draft.n; node++) {
+            d->row[node] = place_of(&rows, r[i].slot, t->shared_rows ? -1 : growth_row(g, r[i].slot, node));
+            if (d->drawn[node] != CHOSEN)
+                memcpy(d->q[d->parent[node]], d->draft.q->row(d->draft.q, d->parent[node]),
+                       (size_t)g->target_vocab * sizeof(float));
+        }
+    }
+    for (int s = 0; s < SLOTS; s++)
+        kv_cut(cache, s, 0);
+}
+
+static void same_drafts(const struct grown_draft *a, const struct grown_draft *b, int n, int vocab, const char *what)
+{
+    for (int i = 0; i < n; i++) {
+        const size_t nodes = (size_t)a[i].draft.n, ids = nodes * sizeof(int32_t);
+        if (a[i].draft.n != b[i].draft.n || memcmp(a[i].token, b[i].token, ids) != 0 ||
+            memcmp(a[i].parent, b[i].parent, ids) != 0 || memcmp(a[i].drawn, b[i].drawn, nodes) != 0)
+            fail_msg("%s: draft %d of %d nodes here, %d there, or of other nodes", what, i, a[i].draft.n, b[i].draft.n);
+        for (int node = 1; node < a[i].draft.n; node++) {
+            if (a[i].row[node] != b[i].row[node])
+                fail_msg("%s: draft %d: node %d is row %d here, %d there", what, i, node, a[i].row[node],
+                         b[i].row[node]);
+            const int parent = a[i].parent[node];
+            if (a[i].drawn[node] != CHOSEN &&
+                memcmp(a[i].q[parent], b[i].q[parent], (size_t)vocab * sizeof(float)) != 0)
+                fail_msg("%s: draft %d: node %d was drawn from another row there", what, i, node);
+        }
+    }
+}
+
+// ---- shapes
+
+struct shape {
+    const char *what;
+    struct grow_options o;
+    bool shared_rows; // as Medusa's
+};
+
+// clang-format off
+static const struct shape shapes[] = {
+    { "a chain, drawn", { .tokens = 4, .pick = PICK_DRAWN, .distinct = true }, false },
+    { "a chain, likeliest", { .tokens = 6, .pick = PICK_LIKELIEST }, false },
+    { "a chain, coupled", { .tokens = 3, .pick = PICK_COUPLED }, false },
+    { "one token", { .tokens = 1, .pick = PICK_DRAWN }, false },
+    { "a tree, drawn", { .widths = { 3, { 4, 3, 2 } }, .pick = PICK_DRAWN, .distinct = true }, false },
+    { "a tree, drawn with replacement", { .widths = { 3, { 3, 2, 2 } }, .pick = PICK_DRAWN }, false },
+    { "a tree, likeliest", { .widths = { 3, { 3, 3, 2 } }, .pick = PICK_LIKELIEST }, false },
+    { "best first", { .tokens = 5, .nodes = 20, .top = 4, .pick = PICK_LIKELIEST }, false },
+    { "best first, EAGLE-2's", { .tokens = 6, .nodes = 59, .top = 10, .pick = PICK_LIKELIEST }, false },
+    { "EAGLE-1's tree", { .pick = PICK_LIKELIEST, .tree = "eagle_25" }, false },
+    { "Medusa's tree", { .pick = PICK_LIKELIEST, .tree = "mc_sim_7b_63" }, true },
+    { "a tree of shared rows, drawn", { .widths = { 2, { 2, 2 } }, .pick = PICK_DRAWN, .distinct = true }, true },
+};
+// clang-format on
+
+struct world { // on one device: a target for its vocabulary, a cache for its numbers of rows
+    const char *name;
+    struct backend *b;
+    struct model *target;
+    struct kv_cache *cache;
+};
+
+struct vocabulary {
+    int own; // ids of the drafter
+    const int32_t *target_id;
+};
+
+static void check(struct world *w, const struct shape *s, const struct vocabulary *v, struct sampling *sampling,
+                  int most)
+{
+    const int live = v->target_id == NULL && v->own < most ? v->own : most; // as drafters say it
+    static struct grown_draft here[SLOTS], there[SLOTS];
+    struct grow_shape shape;
+    struct error err;
+    struct growth of_host, of_device;
+    struct backend *b = w->b, full = *b;
+    const struct drafter_env env = {
+        .backend = b, .target_backend = b, .target = w->target, .sampling = sampling, .slots = SLOTS, .length = LENGTH
+    };
+    assert_true(grow_shape(&shape, &s->o, s->what, NULL, &err));
+    assert_true(growth_create(&of_device, &shape, &env, v->own, v->target_id, live, &err));
+    b->grow_create = NULL;
+    assert_true(growth_create(&of_host, &shape, &env, v->own, v->target_id, live, &err));
+    b->grow_create = full.grow_create;
+    for (int k = 0; k < times; k++) {
+        struct trial t;
+        some_trial(&t, s->shared_rows);
+        for (int i = 0; i < t.n; i++)
+            here[i].draft.room = there[i].draft.room = any(3) == 0 ? 1 + any(shape.nodes) : shape.nodes;
+        grow(&of_host, w->cache, &t, here, false);
+        grow(&of_device, w->cache, &t, there, true);
+        same_drafts(here, there, t.n, of_host.target_vocab, s->what);
+    }
+    growth_destroy(&of_host);
+    growth_destroy(&of_device);
+}
+
+static void drafts_are_the_hosts(void **unused)
+{
+    (void)unused;
+    static int32_t few[MOST_VOCAB];
+    char *path = tiny_path("target.gguf");
+    tiny_write_gguf(path, &tiny_usual);
+    for (int x = 0; x < 100; x++)
+        few[x] = 2 * x + x / 7;
+    const struct vocabulary vocabularies[] = { { MOST_VOCAB, NULL }, { 100, few }, { 200, NULL } };
+    struct sampling samplings[] = { SAMPLING("temperature", "1"), SAMPLING("temperature", "0.7", "top_p", "0.8"),
+                                    SAMPLING("top_k", "2"), SAMPLING("temperature", "0") };
+    for (int g = 0; g < gpus; g++) {
+        struct error err;
+        if (gpu[g].varies)
+            continue; // its kernels are the same
+        struct world w = { gpu[g].name, gpu_open(&gpu[g]), NULL, NULL };
+        const struct kv_shape kv = { 1, 32, 32, SLOTS, 600, 512, F32 };
+        w.target = model_open(path, w.b, ACTIVATIONS_F32, 8, &err);
+        w.cache = kv_create(w.b, &kv, &err);
+        assert_true(w.target != NULL && w.cache != NULL);
+        for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
+            for (size_t v = 0; v < 3; v++)
+                for (size_t how = 0; how < 4; how++)
+                    if (shapes[i].o.pick != PICK_LIKELIEST || how == 0)
+                        check(&w, &shapes[i], &vocabularies[v], &samplings[how], i % 2 == 0 ? MOST_VOCAB : 190);
+        kv_destroy(w.cache);
+        model_close(w.target);
+        gpu_close(w.b);
+    }
+    for (size_t how = 0; how < 4; how++)
+        sampling_free(&samplings[how]);
+    free(path);
+}
+
+int main(int argc, char **argv)
+{
+    gpus = gpus_here(gpu);
+    if (gpus == 0)
+        return 77;
+    if (argc > 1)
+        times = atoi(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drafts_are_the_hosts),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    tiny_clean();
+    return failed;
+}
