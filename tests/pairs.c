@@ -148,6 +148,16 @@ static void read_options(struct pair *p, const char *line, const char *draft)
     free(text);
 }
 
+bool pair_fits(const char *drafter, const struct rule *rule)
+{
+    struct pair p = { 0 };
+    read_options(&p, drafter, "");
+    const bool fits = takes_beyond(rule->takes, drafter_makes(p.type, p.options)) == 0;
+    options_free(p.type->options, p.options);
+    free(p.options);
+    return fits;
+}
+
 struct pair *pair_open(const char *target, const char *draft, const char *drafter, const char *sampling,
                        const struct rule *rule, int slots, int length)
 {

@@ -17,6 +17,8 @@ struct rule;
 int pair_count(void);
 const char *pair_drafter(int i); // "small:model=%s,tokens=4"
 
+bool pair_fits(const char *drafter, const struct rule *rule); // the rule takes its drafts
+
 // The two models, in tiny_directory(): made and removed by a group's set-up and tear-down.
 extern char *pair_target, *pair_draft; // paths
 int pair_models_make(void **state);    // the draft model is the target's first layer: it is right now and then

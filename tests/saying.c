@@ -1,5 +1,6 @@
 #include "tests/saying.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,33 @@
 #include "tests/pairs.h"
 #include "verifier/rule.h"
 
+// FNV-1a.
+static uint64_t summed(uint64_t sum, const void *data, size_t bytes)
+{
+    for (const uint8_t *at = data; bytes > 0; at++, bytes--)
+        sum = (sum ^ *at) * 0x100000001B3;
+    return sum;
+}
+
+static uint64_t sum_of(uint64_t sum, const struct step *s)
+{
+    const struct draft *d = s->draft;
+    const size_t nodes = (size_t)d->n, said = (size_t)s->advance->n;
+    const int all[] = { s->position, d->n, s->advance->n, s->kept, s->judgement->empty };
+    sum = summed(sum, all, sizeof(all));
+    sum = summed(sum, d->token, nodes * sizeof(*d->token));
+    sum = summed(sum, d->parent, nodes * sizeof(*d->parent));
+    sum = summed(sum, d->drawn, nodes);
+    sum = summed(sum, s->advance->token, said * sizeof(*s->advance->token));
+    sum = summed(sum, s->advance->node, said * sizeof(*s->advance->node));
+    for (int node = 0; node < d->n; node++)
+        if (!isnan(s->judgement->trial_p[node])) { // a NaN has several bit patterns
+            sum = summed(sum, &s->judgement->trial_p[node], sizeof(double));
+            sum = summed(sum, &s->judgement->trial_q[node], sizeof(double));
+        }
+    return sum;
+}
+
 static void on_step(void *self, const struct step *s)
 {
     struct saying *to = self;
@@ -16,6 +44,7 @@ static void on_step(void *self, const struct step *s)
     int n = s->position + 1, left = of->limit - (n - of->prompts->length[s->sequence]), space = of->length - n;
     assert_true(draft_deepest(s->draft) < (left < space ? left : space)); // deeper guesses cannot be used
     to->steps++;
+    to->what_happened[s->sequence] = sum_of(to->what_happened[s->sequence], s);
     to->drafted += s->draft->n - 1;
     to->accepted += s->advance->n - 1;
     to->kept += s->kept;

@@ -28,6 +28,7 @@ struct saying {                       // what became of each prompt
     int32_t token[SAYING_PROMPTS][SAYING_LENGTH];
     enum stop_reason why[SAYING_PROMPTS];
     int steps, accepted, drafted, kept;
+    uint64_t what_happened[SAYING_PROMPTS]; // a sum of every draft, decision and trial, in order
     int64_t decode_ns;
 };
 

@@ -1,0 +1,108 @@
+// test_there.c - steps whose drafts, rows and decisions are a device's beside the same steps with the host deciding, on the same
+// device: every draft, every trial and every token must be the same, for every drafter and rule, in batches whose sequences end
+// at different times.
+//
+//     test_there [N]     every rule with every drafter, and texts of N tokens: 10^5 steps and more, for a GPU
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "core/splitmix.h"
+#include "kernels/backend.h"
+#include "tests/check.h"
+#include "tests/gpus.h"
+#include "tests/pairs.h"
+#include "tests/saying.h"
+#include "verifier/rule.h"
+
+static struct gpu_here gpu[MAX_GPUS_HERE];
+static int gpus, limit = 4;
+static bool all;
+
+static const struct gpu_here *at_hand;
+
+// The same device, with nothing decided on it.
+static struct backend *open_undecided(struct error *err)
+{
+    struct backend *b = at_hand->open(err);
+    b->grow_create = NULL;
+    b->judge = NULL;
+    b->probabilities = NULL;
+    return b;
+}
+
+static const struct prompts_given *prompts(void)
+{
+    static struct prompts_given p = { .n = 4, .length = { 6, 1, 9, 3 } };
+    uint64_t state = 3;
+    for (int i = 0; i < p.n; i++)
+        for (int k = 0; k < p.length[i]; k++)
+            p.token[i][k] = (int32_t)(splitmix(&state) % 250);
+    return &p;
+}
+
+static int steps;
+
+static void check(const char *drafter, const struct rule *rule, const char *sampling)
+{
+    const struct saying_setup there = { .target = pair_target,
+                                        .draft = pair_draft,
+                                        .prompts = prompts(),
+                                        .drafter = drafter,
+                                        .sampling = sampling,
+                                        .rule = rule->name,
+                                        .slots = 2,
+                                        .limit = limit,
+                                        .length = 512,
+                                        .device = at_hand->open };
+    struct saying_setup here = there;
+    here.device = open_undecided;
+    struct saying *a = say(&here), *b = say(&there);
+    same_text(a, b, &there);
+    for (int i = 0; i < there.prompts->n; i++)
+        if (a->what_happened[i] != b->what_happened[i])
+            fail_msg("%s: %s, %s, %s: the steps of prompt %d are not the host's", at_hand->name, drafter, rule->name,
+                     sampling, i);
+    assert_true(b->steps == a->steps && b->drafted == a->drafted);
+    steps += b->steps;
+    free(a);
+    free(b);
+}
+
+static void steps_are_the_hosts(void **unused)
+{
+    (void)unused;
+    static const char *const samplings[] = { "{temperature: 1}", "{temperature: 0.8, top_p: 0.9}", "{temperature: 0}" };
+    int number = 0;
+    for (int g = 0; g < gpus; g++) {
+        at_hand = &gpu[g];
+        if (gpu[g].varies) // bits may differ from run to run, and the kernels in question are the same
+            continue;
+        steps = 0;
+        for (int i = 0; i < pair_count(); i++)
+            for (int k = 0, fits = 0, turn = number++; rules[k] != NULL; k++) {
+                if (rules[k]->body == BODY_NONE || !pair_fits(pair_drafter(i), rules[k]))
+                    continue;
+                if (all || fits == turn % 3)
+                    check(pair_drafter(i), rules[k], samplings[turn % 5 == 4 ? 2 : turn % 2]);
+                fits++;
+            }
+        print_message("    %s: %d steps of sequences, of each draft, trial and token the host's\n", at_hand->name,
+                      steps);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    gpus = gpus_here(gpu);
+    if (gpus == 0)
+        return 77;
+    if (argc > 1) {
+        all = true;
+        limit = atoi(argv[1]);
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(steps_are_the_hosts, pair_models_make_bf16, pair_models_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
