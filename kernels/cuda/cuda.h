@@ -135,7 +135,7 @@ void cuda_attend(struct backend *b, struct tensor out, struct tensor q, struct t
 void cuda_take(struct backend *b, struct tensor out, struct tensor x, const int32_t *row);
 void cuda_place(struct backend *b, struct tensor out, int column, struct tensor x);
 void cuda_cut(struct backend *b, struct tensor out, struct tensor x, int column);
-void cuda_move(struct backend *b, struct tensor x, int to, const int32_t *row, int n);
+void cuda_move(struct backend *b, const struct tensor *x, int count, int to, const int32_t *row, int n);
 void cuda_probabilities(struct backend *b, struct tensor logits, int live, const struct row_stages *s);
 void cuda_judge(struct backend *b, const struct judging *j, struct ruling *to, int n);
 void cuda_best(struct backend *b, struct tensor logits, int k, int32_t *token, float *log_p);
