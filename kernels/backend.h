@@ -120,8 +120,8 @@ struct backend {
     // out[i][column ..] = x[i]: states laid side by side
     void (*cut)(struct backend *b, struct tensor out, struct tensor x, int column);
     // out[i] = x[i][column ..]: one of them again
-    void (*move)(struct backend *b, struct tensor x, int to, const int32_t *row, int n);
-    // x[to + i] = x[row[i]], rows ascending and >= to + i: kv_keep
+    void (*move)(struct backend *b, const struct tensor *x, int count, int to, const int32_t *row, int n);
+    // x[to + i] = x[row[i]] in each of count tensors of one type and width, rows ascending and >= to + i: kv_keep
     void (*best)(struct backend *b, struct tensor logits, int k, int32_t *token, float *log_p);
     // (n, k) the k likeliest of each row, ties to the lowest id: what trees grow from
     // Logits (n, vocab) become probabilities where they lie, the bits being sampling_row's; ids from live on are no tokens.

@@ -292,10 +292,10 @@ static void timed_cut(struct backend *b, struct tensor out, struct tensor x, int
     end(b, from, (struct about){ .operation = "cut" });
 }
 
-static void timed_move(struct backend *b, struct tensor x, int to, const int32_t *row, int n)
+static void timed_move(struct backend *b, const struct tensor *x, int count, int to, const int32_t *row, int n)
 {
     int64_t from = begin(b);
-    inner_of(b)->move(inner_of(b), x, to, row, n);
+    inner_of(b)->move(inner_of(b), x, count, to, row, n);
     end(b, from, (struct about){ .operation = "move" });
 }
 

@@ -21,6 +21,7 @@ struct kv_cache {
     struct kv_shape shape;
     int words;                    // of 64 pending rows
     struct tensor *keys, *values; // (layers) each (slots * length, width)
+    struct tensor *of_slot;       // (2 layers) the same of the slot whose rows are to move
     struct slot *slot;            // (slots)
     struct layout layout;         // points to the arrays below, with room for slots * pending rows
     int32_t *slot_of, *prefix_of, *place, *position, *moved;
@@ -70,6 +71,7 @@ struct kv_cache *kv_create(struct backend *b, const struct kv_shape *shape, stru
     c->words = (shape->pending + 63) / 64;
     c->keys = xcalloc((size_t)shape->layers, sizeof(*c->keys));
     c->values = xcalloc((size_t)shape->layers, sizeof(*c->values));
+    c->of_slot = xcalloc(2 * (size_t)shape->layers, sizeof(*c->of_slot));
     c->slot = xcalloc((size_t)shape->slots, sizeof(*c->slot));
     int64_t rows = (int64_t)shape->slots * shape->length;
     size_t bytes = (size_t)rows * type_row_bytes(shape->type, shape->width);
@@ -113,6 +115,7 @@ void kv_destroy(struct kv_cache *c)
     }
     free(c->keys);
     free(c->values);
+    free(c->of_slot);
     free(c->slot);
     free(c->slot_of);
     free(c->prefix_of);
@@ -210,11 +213,11 @@ void kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n)
         c->moved[i - first] = s->prefix + row[i];
     }
     for (int l = 0; first < n && l < c->shape.layers; l++) {
-        struct tensor k = tensor_rows(c->keys[l], (int64_t)slot * c->shape.length, c->shape.length);
-        struct tensor v = tensor_rows(c->values[l], (int64_t)slot * c->shape.length, c->shape.length);
-        c->backend->move(c->backend, k, s->prefix + first, c->moved, n - first);
-        c->backend->move(c->backend, v, s->prefix + first, c->moved, n - first);
+        c->of_slot[2 * l] = tensor_rows(c->keys[l], (int64_t)slot * c->shape.length, c->shape.length);
+        c->of_slot[2 * l + 1] = tensor_rows(c->values[l], (int64_t)slot * c->shape.length, c->shape.length);
     }
+    if (first < n)
+        c->backend->move(c->backend, c->of_slot, 2 * c->shape.layers, s->prefix + first, c->moved, n - first);
     s->prefix += n;
     s->pending = 0;
 }

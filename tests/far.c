@@ -244,12 +244,16 @@ static void far_cut(struct backend *b, struct tensor out, struct tensor x, int c
     drop(in, from);
 }
 
-static void far_move(struct backend *b, struct tensor x, int to, const int32_t *row, int n)
+static void far_move(struct backend *b, const struct tensor *x, int count, int to, const int32_t *row, int n)
 {
     struct backend *in = inner_of(b);
-    const struct tensor there = sent(in, x);
-    in->move(in, there, to, row, n);
-    fetch(in, there, x);
+    struct tensor *there = xcalloc((size_t)count, sizeof(*there));
+    for (int i = 0; i < count; i++)
+        there[i] = sent(in, x[i]);
+    in->move(in, there, count, to, row, n);
+    for (int i = 0; i < count; i++)
+        fetch(in, there[i], x[i]);
+    free(there);
 }
 
 static void far_best(struct backend *b, struct tensor logits, int k, int32_t *token, float *log_p)

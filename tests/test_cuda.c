@@ -272,6 +272,30 @@ static void a_layer_is_nine_launches(void **unused)
 #endif
 }
 
+static void rows_of_all_layers_move_in_one_launch(void **unused)
+{
+    (void)unused;
+#if defined(EMULATED_DEVICE)
+    struct error err;
+    struct backend *b = backend_emulated(0, &err);
+    const struct kv_shape shape = { 30, 64, 32, 2, 40, 8, BF16 };
+    const int32_t token[6] = { 0 }, slot[6] = { 1, 1, 1, 1, 1, 1 }, parent[6] = { -1, 0, 0, 1, 2, 3 };
+    const struct pass p = { 6, token, slot, parent };
+    struct kv_cache *c = kv_create(b, &shape, &err);
+    assert_non_null(c);
+    int64_t before = emulated_launches();
+    kv_admit(c, &p);
+    kv_keep(c, 1, (const int32_t[]){ 0, 2, 4 }, 3);
+    assert_int_equal(emulated_launches() - before, 1);
+    before = emulated_launches();
+    kv_admit(c, &p);
+    kv_keep(c, 1, (const int32_t[]){ 0, 1 }, 2); // they lie where they belong
+    assert_int_equal(emulated_launches() - before, 0);
+    kv_destroy(c);
+    gpu_close(b);
+#endif
+}
+
 #if defined(EMULATED_DEVICE)
 static struct backend *open_second(struct error *err)
 {
@@ -432,6 +456,7 @@ int main(void)
         cmocka_unit_test(logits_are_the_cpus_but_for_rounding),
         cmocka_unit_test(a_row_has_its_bits_in_prompts_chains_and_trees),
         cmocka_unit_test(a_layer_is_nine_launches),
+        cmocka_unit_test(rows_of_all_layers_move_in_one_launch),
         cmocka_unit_test_setup_teardown(greedy_texts_by_cublas_are_the_cpus, pair_models_make, pair_models_remove),
         cmocka_unit_test_setup_teardown(texts_of_every_drafter_are_nones, make_texts, pair_models_remove),
         cmocka_unit_test_setup_teardown(a_draft_model_on_another_device_gives_nones_texts, make_texts,

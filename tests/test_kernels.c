@@ -642,12 +642,12 @@ static void a_cache_of_fewer_bits_keeps_what_its_type_can(void **unused)
         }
 }
 
-static void place_take_and_move_put_rows_where_they_belong(void **unused)
+static void place_take_and_cut_put_rows_where_they_belong(void **unused)
 {
     (void)unused;
     for (int b = 0; b < n_backends; b++) {
         struct backend *c = backends[b];
-        float *x = uniforms(80 * 6), *cache = uniforms(180 * 6), wide[4 * 9] = { 0 };
+        float *x = uniforms(80 * 6), wide[4 * 9] = { 0 };
         const int32_t row[] = { 5, 0, 5, 79 };
         float some[4 * 6];
         c->take(c, floats(some, 4, 6), floats(x, 80, 6), row);
@@ -659,13 +659,42 @@ static void place_take_and_move_put_rows_where_they_belong(void **unused)
         float again[4 * 6];
         c->cut(c, floats(again, 4, 6), floats(wide, 4, 9), 3);
         assert_memory_equal(again, some, sizeof(some));
-        const int32_t kept[] = { 10, 13, 14, 40 };
-        float *before = xmalloc(180 * 6 * sizeof(float));
-        memcpy(before, cache, 180 * 6 * sizeof(float));
-        c->move(c, floats(cache, 180, 6), 10, kept, 4);
-        for (int i = 0; i < 4; i++)
-            assert_memory_equal(cache + (10 + i) * 6, before + kept[i] * 6, 6 * sizeof(float));
-        free(x), free(cache), free(before);
+        free(x);
+    }
+}
+
+// Rows from TO on in count tensors that lie one behind the other; what is below them, and behind, stays.
+static void check_move(struct backend *c, int count, int rows, int width, int n)
+{
+    enum { TO = 10 };
+    const size_t each = (size_t)rows * (size_t)width, all = (size_t)count * each * sizeof(float);
+    float *x = uniforms((int64_t)count * rows * width), *before = xmalloc(all);
+    struct tensor *t = xcalloc((size_t)count, sizeof(*t));
+    int32_t *kept = xcalloc((size_t)n, sizeof(*kept));
+    memcpy(before, x, all);
+    for (int k = 0; k < count; k++)
+        t[k] = floats(x + (size_t)k * each, rows, width);
+    for (int i = 0; i < n; i++)
+        kept[i] = TO + i + (i + 2) / 3;
+    c->move(c, t, count, TO, kept, n);
+    for (int k = 0; k < count; k++)
+        for (int r = 0; r < rows; r++) {
+            const int was = r >= TO && r < TO + n ? kept[r - TO] : r;
+            const size_t at = (size_t)k * each;
+            assert_memory_equal(x + at + (size_t)(r * width), before + at + (size_t)(was * width),
+                                (size_t)width * sizeof(float));
+        }
+    free(x), free(before), free(t), free(kept);
+}
+
+// More tensors, and more rows, than go with a launch anywhere; rows of whole sixteens of bytes and others.
+static void rows_of_many_tensors_move_down(void **unused)
+{
+    (void)unused;
+    for (int b = 0; b < n_backends; b++) {
+        check_move(backends[b], 1, 40, 6, 4);
+        check_move(backends[b], 200, 900, 2, 600);
+        check_move(backends[b], 200, 30, 4, 9);
     }
 }
 
@@ -749,7 +778,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(attention_over_long_texts_and_small_caches),
         cmocka_unit_test(a_cache_of_fewer_bits_keeps_what_its_type_can),
         cmocka_unit_test(store_turns_by_the_position_and_puts_rows_in_their_places),
-        cmocka_unit_test(place_take_and_move_put_rows_where_they_belong),
+        cmocka_unit_test(place_take_and_cut_put_rows_where_they_belong),
+        cmocka_unit_test(rows_of_many_tensors_move_down),
         cmocka_unit_test(best_gives_the_likeliest_with_ties_to_the_lowest_id),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -145,7 +145,7 @@ static void check_makers(const struct bench *k, int n, enum type type, enum acti
         else if (writer == 4)
             b->cut(b, h, wide, 7);
         else if (writer == 5)
-            b->move(b, h, 0, (const int32_t[]){ n - 1 }, 1);
+            b->move(b, &h, 1, 0, (const int32_t[]){ n - 1 }, 1);
         else if (writer == 6)
             b->upload(b, h.data, fresh, (size_t)n * WIDTH * sizeof(float));
         else

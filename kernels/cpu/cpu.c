@@ -309,14 +309,18 @@ static void cpu_cut(struct backend *b, struct tensor out, struct tensor x, int c
         memcpy(at(out, i), at(x, i) + column, (size_t)out.width * sizeof(float));
 }
 
-static void cpu_move(struct backend *b, struct tensor x, int to, const int32_t *row, int n)
+static void cpu_move(struct backend *b, const struct tensor *x, int count, int to, const int32_t *row, int n)
 {
     (void)b;
-    size_t bytes = type_row_bytes(x.type, x.width);
-    for (int i = 0; i < n; i++) {
-        assert(row[i] >= to + i && (i == 0 || row[i] > row[i - 1]));
-        if (row[i] != to + i)
-            memcpy((char *)x.data + (size_t)(to + i) * bytes, (char *)x.data + (size_t)row[i] * bytes, bytes);
+    for (int k = 0; k < count; k++) {
+        const size_t bytes = type_row_bytes(x[k].type, x[k].width);
+        char *data = x[k].data;
+        assert(x[k].type == x[0].type && x[k].width == x[0].width);
+        for (int i = 0; i < n; i++) {
+            assert(row[i] >= to + i && (i == 0 || row[i] > row[i - 1]));
+            if (row[i] != to + i)
+                memcpy(data + (size_t)(to + i) * bytes, data + (size_t)row[i] * bytes, bytes);
+        }
     }
 }
 

@@ -139,7 +139,7 @@ void cuda_take(struct backend *b, struct tensor out, struct tensor x, const int3
 void cuda_take_there(struct backend *b, struct tensor out, struct tensor x, const struct rows_there *r, int n);
 void cuda_place(struct backend *b, struct tensor out, int column, struct tensor x);
 void cuda_cut(struct backend *b, struct tensor out, struct tensor x, int column);
-void cuda_move(struct backend *b, struct tensor x, int to, const int32_t *row, int n);
+void cuda_move(struct backend *b, const struct tensor *x, int count, int to, const int32_t *row, int n);
 void cuda_probabilities(struct backend *b, struct tensor logits, int live, const struct row_stages *s);
 void cuda_judge(struct backend *b, const struct judging *j, struct ruling *to, int n);
 struct grown *cuda_grow_create(struct backend *b, const struct growing_shape *s);

@@ -138,30 +138,55 @@ struct row_numbers row_numbers_of(const int32_t *row, int64_t n)
     return to;
 }
 
+// The rows of as many tensors as travel with a launch, whose parameters stay below 4 KiB.
+enum { TENSORS = 192 };
+struct rows_to_move {
+    int64_t units; // of a row
+    int to;
+    struct row_numbers numbers;
+    void *x[TENSORS];
+};
+static_assert(sizeof(struct rows_to_move) < 4096, "what every device takes");
+
 // Rows move down over one another, so a thread carries its bytes from row to row in their order.
-template <typename unit>
-static __global__ void move_kernel(unit *x, int64_t units, int to, const __grid_constant__ struct row_numbers numbers)
+template <typename unit> static __global__ void move_kernel(const __grid_constant__ struct rows_to_move m)
 {
     in_turn();
     const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    for (int i = 0; i < numbers.n && k < units; i++)
-        x[(int64_t)(to + i) * units + k] = x[(int64_t)numbers.row[i] * units + k];
+    unit *const x = (unit *)m.x[blockIdx.y];
+    for (int i = 0; i < m.numbers.n && k < m.units; i++)
+        x[(m.to + i) * m.units + k] = x[m.numbers.row[i] * m.units + k];
 }
 
-void cuda_move(struct backend *b, struct tensor x, int to, const int32_t *row, int n)
+// Of tensors from `first` on.
+static int tensors_to_move(struct rows_to_move *m, const struct tensor *x, int first, int count)
+{
+    int n = 0;
+    for (; n < TENSORS && first + n < count; n++) {
+        assert(x[first + n].type == x[0].type && x[first + n].width == x[0].width);
+        m->x[n] = x[first + n].data;
+    }
+    return n;
+}
+
+void cuda_move(struct backend *b, const struct tensor *x, int count, int to, const int32_t *row, int n)
 {
     struct cuda *c = (struct cuda *)b;
-    const int64_t bytes = (int64_t)type_row_bytes(x.type, x.width);
+    const int64_t bytes = (int64_t)type_row_bytes(x[0].type, x[0].width), unit = bytes % 16 == 0 ? 16 : 2;
+    struct rows_to_move m;
+    m.units = bytes / unit;
     for (int i = 0; i < n; i++)
         assert(row[i] >= to + i && (i == 0 || row[i] > row[i - 1]));
     for (int first = 0; first < n; first += ROW_NUMBERS) {
-        const struct row_numbers numbers = row_numbers_of(row + first, n - first);
-        if (bytes % 16 == 0)
-            QUEUE(c, move_kernel<uint4>, blocks_for(bytes / 16, THREADS), THREADS, 0, (uint4 *)x.data, bytes / 16,
-                  to + first, numbers);
-        else
-            QUEUE(c, move_kernel<uint16_t>, blocks_for(bytes / 2, THREADS), THREADS, 0, (uint16_t *)x.data, bytes / 2,
-                  to + first, numbers);
+        m.to = to + first;
+        m.numbers = row_numbers_of(row + first, n - first);
+        for (int at = 0; at < count; at += TENSORS) {
+            const dim3 grid((unsigned)blocks_for(m.units, THREADS), (unsigned)tensors_to_move(&m, x, at, count));
+            if (unit == 16)
+                QUEUE(c, move_kernel<uint4>, grid, THREADS, 0, m);
+            else
+                QUEUE(c, move_kernel<uint16_t>, grid, THREADS, 0, m);
+        }
     }
     cuda_launched(c, "move");
 }
