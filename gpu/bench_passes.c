@@ -93,7 +93,7 @@ static void forward(struct network *n, struct kv_cache *c, int count)
     int32_t token[MOST_ROWS] = { 0 }, slot[MOST_ROWS] = { 0 }, parent[MOST_ROWS];
     for (int i = 0; i < count; i++)
         parent[i] = i - 1;
-    const struct pass p = { count, token, slot, parent };
+    const struct pass p = { .n = count, .token = token, .slot = slot, .parent = parent };
     const struct tensor x = tensor_rows(n->x, 0, count), last = tensor_rows(n->last, 0, count);
     scratch_fit(&n->scratch, count);
     const struct layout *see = kv_admit(c, &p);
@@ -123,7 +123,7 @@ static void fill(const struct network *n, struct kv_cache *c, int context)
         parent[i] = i - 1;
     }
     for (int left = context; left > 0; left -= STRETCH) {
-        const struct pass p = { left < STRETCH ? left : STRETCH, zeros, zeros, parent };
+        const struct pass p = { .n = left < STRETCH ? left : STRETCH, .token = zeros, .slot = zeros, .parent = parent };
         kv_admit(c, &p);
         kv_keep(c, 0, row, p.n);
     }
