@@ -1,9 +1,10 @@
-// chance.h - rows of probabilities and draws from them, by the threads of a block: sampling/dist.c and sampling/rng.c once
-// more, with their answers bit for bit. For .cu files alone.
+// chance.h - rows of probabilities and draws from them, by the threads of a block: sampling/dist.c and sampling/rng.c
+// once more, with their answers bit for bit. For .cu files alone.
 //
-// Why they are the same: what is done to single numbers is core/grid.h's, sums are exact, so their order does not matter,
-// and a draw has an address. All threads of a block call these functions together, with the same arguments, and have the
-// same answers. What they read was written before a barrier; what they write can be read by all when they return.
+// Why they are the same: what is done to single numbers is core/grid.h's, sums are exact, so their order does not
+// matter, and a draw has an address. All threads of a block call these functions together, with the same arguments, and
+// have the same answers. What they read was written before a barrier; what they write can be read by all when they
+// return.
 #pragma once
 #include <math.h>
 
@@ -70,9 +71,9 @@ __device__ inline double row_sum(const number *row, int vocab, struct chance_roo
     return block_sum<THREADS / WARP>(sum, room.of_warp);
 }
 
-__device__ inline double share(double entry, double sum)
+__device__ inline double share(double entry, double whole, double by) // by: 1 / whole
 {
-    return entry == sum ? 1 : grid_below(entry * (1 / sum));
+    return entry == whole ? 1 : grid_below(entry * by);
 }
 
 // w := w / whole; what is missing of 1 goes to the first of the largest.
@@ -83,7 +84,7 @@ __device__ inline void share_out(double *w, int vocab, double whole, struct chan
     double sum = 0, least = 1;
     int place = -1;
     for (int i = threadIdx.x; i < vocab; i += THREADS) {
-        const double x = w[i] == whole ? 1 : grid_below(w[i] * by);
+        const double x = share(w[i], whole, by);
         w[i] = x;
         sum += x;
         if (place < 0 || -x < least)
