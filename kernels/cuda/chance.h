@@ -108,6 +108,26 @@ __device__ inline void from_row(double *to, const float *row, int vocab, struct 
         share_out(to, vocab, sum, room);
 }
 
+// What from_row would make of entry x.
+template <int THREADS>
+__device__ inline double from_row_at(const float *row, int vocab, int x, struct chance_room<THREADS> &room)
+{
+    const double whole = row_sum(row, vocab, room), by = 1 / whole;
+    if (!(whole > 0) || whole == 1)
+        return entry_of(row, x);
+    double sum = 0, least = 1;
+    int place = -1;
+    for (int i = threadIdx.x; i < vocab; i += THREADS) {
+        const double w = share(entry_of(row, i), whole, by);
+        sum += w;
+        if (place < 0 || -w < least)
+            least = -w, place = i;
+    }
+    const double missing = 1 - block_sum<THREADS / WARP>(sum, room.of_warp);
+    place = first_of_least(least, place, room);
+    return share(entry_of(row, x), whole, by) + (x == place ? missing : 0);
+}
+
 // p without token x. Answers how much is left; 0: nothing is, and p stays as it was.
 template <int THREADS> __device__ inline double strike(double *p, int vocab, int x, struct chance_room<THREADS> &room)
 {

@@ -1,5 +1,5 @@
 // judge.cu - drafts judged where the logits are, with the answers of verifier/ bit for bit: `rejection` (and `lenient`)
-// and `match`. All drafts of a call share one launch, one way there and one way back.
+// and `match`; for whole trees traversal.cu. All drafts of a call share one launch, one way there and one way back.
 //
 // Why the answers are the same is said in chance.h; what each rule does, and why it is right, where it is specified:
 // verifier/rejection.c, verifier/match.c.
@@ -147,10 +147,30 @@ static struct answer answer_at(const struct judging *j, uint8_t *at)
     return a;
 }
 
-// Rejection works in two rows.
+// Rows of p of which something is left, at most: a node's is kept while the way down goes through a child that is not
+// its first, and the last one is that of a node with children where it is. Of a draft on the device no more is known than
+// how many nodes it can have; two of them for each row, then.
+static int rows_left(const struct judging *j)
+{
+    if (j->body != BODY_TRAVERSAL)
+        return j->body == BODY_REJECTION ? 1 : 0;
+    if (j->there != NULL)
+        return j->n / 2;
+    int16_t kept[MAX_NODES] = { 0 }, most = 0;
+    bool has_child[MAX_NODES] = { false };
+    for (int i = 1; i < j->n; i++) {
+        const int parent = j->parent[i];
+        kept[i] = (int16_t)(kept[parent] + has_child[parent]);
+        has_child[parent] = true;
+        most = kept[parent] > most ? kept[parent] : most;
+    }
+    return 1 + most;
+}
+
 static size_t row_bytes(const struct judging *j)
 {
-    return j->body == BODY_REJECTION ? 2 * (size_t)j->p.width * sizeof(double) : 0;
+    const int left = rows_left(j);
+    return (size_t)(left + (left > 0)) * (size_t)j->p.width * sizeof(double);
 }
 
 static struct parcel parcel_of(const struct judging *j, int n)
@@ -247,7 +267,9 @@ static void unpack(const struct judging *j, uint8_t *at, struct ruling *to)
 
 static void queue_body(struct cuda *c, enum body body, int n, const struct call *calls)
 {
-    if (body == BODY_MATCH)
+    if (body == BODY_TRAVERSAL)
+        queue_traversal(c, n, calls);
+    else if (body == BODY_MATCH)
         QUEUE(c, match_kernel, n, JUDGES, 0, calls);
     else
         QUEUE(c, rejection_kernel, n, JUDGES, 0, calls);

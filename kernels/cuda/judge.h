@@ -35,11 +35,14 @@ struct call { // a draft that is to be judged, as struct judging has it
     const uint8_t *drawn;
     const int32_t *tag, *q_row; // q_row: NULL: a node's own
     const float *p, *q;
-    double *q_work, *left; // (vocab) a row that was drawn from; what is left of a row of p
+    double *q_work, *left; // (vocab) a row that was drawn from; (any, vocab) what is left of rows of p
     double lenience;
     struct chance chance;
     struct answer out;
 };
+
+// Launches: one block for each of n calls.
+void queue_traversal(struct cuda *c, int n, const struct call *calls); // traversal.cu
 
 struct tree { // in shared memory
     int32_t token[MAX_NODES];
