@@ -6,7 +6,8 @@
 
 struct draft_there; // core/draft.h
 
-enum body { BODY_NONE, BODY_REJECTION, BODY_MATCH }; // of which rule a device has one; lenient's is rejection's
+// Of which rule a device has one; lenient's is rejection's, block's is traversal's.
+enum body { BODY_NONE, BODY_REJECTION, BODY_MATCH, BODY_TRAVERSAL };
 
 struct judging {
     enum body body;

@@ -22,5 +22,6 @@ const struct rule block_rule = {
     .optimal = "single chains (Sun et al. 2024, theorem 2)",
     .takes = TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT,
     .law = traversal_law,
+    .body = BODY_TRAVERSAL,
     .judge = traversal_judge,
 };

@@ -145,5 +145,6 @@ const struct rule traversal_rule = {
     .optimal = "single chains (as `block`), and any draft of chosen tokens alone",
     .takes = TAKES_CHOSEN | TAKES_TREES | TAKES_DRAWN | TAKES_DISTINCT,
     .law = traversal_law,
+    .body = BODY_TRAVERSAL,
     .judge = traversal_judge,
 };

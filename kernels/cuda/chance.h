@@ -1,9 +1,10 @@
-// chance.h - rows of probabilities and draws from them, by the threads of a block: sampling/dist.c and sampling/rng.c once
-// more, with their answers bit for bit. For .cu files alone.
+// chance.h - rows of probabilities and draws from them, by the threads of a block: sampling/dist.c and sampling/rng.c
+// once more, with their answers bit for bit. For .cu files alone.
 //
-// Why they are the same: what is done to single numbers is core/grid.h's, sums are exact, so their order does not matter,
-// and a draw has an address. All threads of a block call these functions together, with the same arguments, and have the
-// same answers. What they read was written before a barrier; what they write can be read by all when they return.
+// Why they are the same: what is done to single numbers is core/grid.h's, sums are exact, so their order does not
+// matter, and a draw has an address. All threads of a block call these functions together, with the same arguments, and
+// have the same answers. What they read was written before a barrier; what they write can be read by all when they
+// return.
 #pragma once
 #include <math.h>
 
@@ -70,9 +71,9 @@ __device__ inline double row_sum(const number *row, int vocab, struct chance_roo
     return block_sum<THREADS / WARP>(sum, room.of_warp);
 }
 
-__device__ inline double share(double entry, double sum)
+__device__ inline double share(double entry, double whole, double by) // by: 1 / whole
 {
-    return entry == sum ? 1 : grid_below(entry * (1 / sum));
+    return entry == whole ? 1 : grid_below(entry * by);
 }
 
 // w := w / whole; what is missing of 1 goes to the first of the largest.
@@ -83,7 +84,7 @@ __device__ inline void share_out(double *w, int vocab, double whole, struct chan
     double sum = 0, least = 1;
     int place = -1;
     for (int i = threadIdx.x; i < vocab; i += THREADS) {
-        const double x = w[i] == whole ? 1 : grid_below(w[i] * by);
+        const double x = share(w[i], whole, by);
         w[i] = x;
         sum += x;
         if (place < 0 || -x < least)
@@ -105,6 +106,26 @@ __device__ inline void from_row(double *to, const float *row, int vocab, struct 
     sum = block_sum<THREADS / WARP>(sum, room.of_warp);
     if (sum > 0 && sum != 1)
         share_out(to, vocab, sum, room);
+}
+
+// What from_row would make of entry x.
+template <int THREADS>
+__device__ inline double from_row_at(const float *row, int vocab, int x, struct chance_room<THREADS> &room)
+{
+    const double whole = row_sum(row, vocab, room), by = 1 / whole;
+    if (!(whole > 0) || whole == 1)
+        return entry_of(row, x);
+    double sum = 0, least = 1;
+    int place = -1;
+    for (int i = threadIdx.x; i < vocab; i += THREADS) {
+        const double w = share(entry_of(row, i), whole, by);
+        sum += w;
+        if (place < 0 || -w < least)
+            least = -w, place = i;
+    }
+    const double missing = 1 - block_sum<THREADS / WARP>(sum, room.of_warp);
+    place = first_of_least(least, place, room);
+    return share(entry_of(row, x), whole, by) + (x == place ? missing : 0);
 }
 
 // p without token x. Answers how much is left; 0: nothing is, and p stays as it was.

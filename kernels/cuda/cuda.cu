@@ -135,6 +135,20 @@ void *cuda_room(struct cuda *c, struct space *s, size_t bytes, const char *what)
     return s->data;
 }
 
+void *cuda_host_room(struct cuda *c, struct space *s, size_t bytes, const char *what)
+{
+    if (bytes <= s->bytes)
+        return s->data;
+    cuda_use(c);
+    cuda_note(c, cudaFreeHost(s->data), what); // copies have been waited for
+    s->bytes = 0;
+    s->data = NULL;
+    const cudaError_t e = cudaMallocHost(&s->data, bytes);
+    cuda_note(c, e, what);
+    s->bytes = e == cudaSuccess ? bytes : 0;
+    return e == cudaSuccess ? s->data : NULL;
+}
+
 // ---- a pass's layout
 
 const struct layout *cuda_see(struct cuda *c, const struct layout *s)
@@ -195,6 +209,7 @@ static void cuda_destroy(struct backend *b)
                                   &c->gate,   &c->partial,    &c->judge,      &c->best };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         cuda_release(b, all[i]->data);
+    cudaFreeHost(c->ruling.data);
     for (int i = 0; i < MAX_STAMPS; i++)
         if (c->stamp[i] != NULL)
             cudaEventDestroy(c->stamp[i]);

@@ -61,7 +61,8 @@ struct cuda {
     struct space floats;     // round.cu: for weights that are not packed
     struct space gate;       // matmul.cu: gates and ups of two kinds
     struct space partial;    // attend.cu: splits before they are joined
-    struct space judge;      // judge.cu: a draft, rows to work in, the answer
+    struct space judge;      // judge.cu: drafts, answers, rows to work in
+    struct space ruling;     // judge.cu: the host's, pinned: what goes up and comes back
     struct space best;       // best.cu: before it is downloaded
 };
 
@@ -100,6 +101,8 @@ static inline void queue(struct cuda *c, void (*kernel)(parameters...), dim3 gri
 
 // At least so many bytes; NULL if there are none, and that is noted.
 void *cuda_room(struct cuda *c, struct space *s, size_t bytes, const char *what);
+// The same of the host's memory, pinned: a copy to it or from it needs no other on the way.
+void *cuda_host_room(struct cuda *c, struct space *s, size_t bytes, const char *what);
 // The layout with its arrays on the device: uploaded if it is another pass's than the last one's.
 const struct layout *cuda_see(struct cuda *c, const struct layout *s);
 void admit_there(struct cuda *c, const struct layout *see); // admit.cu: puts into it what only the device knows

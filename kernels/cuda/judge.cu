@@ -1,237 +1,304 @@
-// judge.cu - drafts judged where the logits are: `rejection` (and `lenient`) and `match`, with the answers of verifier/ bit for
-// bit. A draft is a block's; its threads share the rows, and what is decided is decided by numbers that all of them have.
+// judge.cu - drafts judged where the logits are, with the answers of verifier/ bit for bit: `rejection` (and `lenient`)
+// and `match`; for whole trees traversal.cu. All drafts of a call share one launch, one way there and one way back.
 //
 // Why the answers are the same is said in chance.h; what each rule does, and why it is right, where it is specified:
 // verifier/rejection.c, verifier/match.c.
-#include "kernels/cuda/chance.h"
-#include "kernels/cuda/cuda.h"
-extern "C" {
-#include "core/draft.h"
-#include "core/judging.h"
-}
+#include "kernels/cuda/judge.h"
 
 #include <string.h>
 
 namespace DEVICE_SPACE
 {
 
-enum { THREADS = 512 };
-typedef struct chance_room<THREADS> room;
-
-struct answer { // on the device
-    int n, empty;
-    int32_t token[MAX_NODES], node[MAX_NODES];
-    double trial_p[MAX_NODES], trial_q[MAX_NODES];
-};
-
-struct call {
-    int n, vocab;
-    const int32_t *token, *parent;
-    const uint8_t *drawn;
-    const float *p, *q; // (n, vocab)
-    double *left, *row; // (vocab) each, to work in
-    double lenience;
-    struct chance chance;
-    struct answer *out;
-};
-
-// ---- drafts
-
-__device__ static int next_child(const struct call &c, int parent, int after)
-{
-    for (int i = after + 1; i < c.n; i++)
-        if (c.parent[i] == parent)
-            return i;
-    return -1;
-}
-
 __device__ static void add(const struct call &c, int node, int token)
 {
     if (threadIdx.x == 0) {
-        c.out->node[c.out->n] = node;
-        c.out->token[c.out->n++] = token;
-    }
-}
-
-__device__ static void begin(const struct call &c)
-{
-    if (threadIdx.x == 0)
-        c.out->n = c.out->empty = 0;
-    for (int i = threadIdx.x; i < c.n; i += THREADS)
-        c.out->trial_p[i] = c.out->trial_q[i] = NAN;
-    __syncthreads();
-}
-
-__device__ static void note(const struct call &c, int node, double p, double q)
-{
-    if (threadIdx.x == 0) {
-        c.out->trial_p[node] = p;
-        c.out->trial_q[node] = q;
+        c.out.node[c.out.decided->n] = node;
+        c.out.token[c.out.decided->n++] = token;
     }
 }
 
 // ---- rejection
 
-// The row that a child was drawn from, into c.row.
-__device__ static void drawn_row(const struct call &c, int node, int child, room &r)
+// Child of node has fallen: c.left is what is left without it. Until the first does, it is the row as it came.
+__device__ static void fell(const struct call &c, const struct tree &t, int node, int child, judge_room &room)
 {
-    const int first = next_child(c, node, node);
-    from_row(c.row, c.q + (int64_t)node * c.vocab, c.vocab, r);
-    if (c.drawn[child] != DRAWN_DISTINCT || child == first)
-        return;
-    __syncthreads();
+    double left;
+    if (child == t.child[node])
+        from_row(c.left, row_of(c, node), c.vocab, room);
+    if (t.drawn[child] == CHOSEN)
+        left = strike(c.left, c.vocab, t.token[child], room);
+    else {
+        drawn_row(c, t, node, child, room);
+        left = scaled_residual(c.left, 1, c.q_work, c.vocab, room);
+    }
     if (threadIdx.x == 0)
-        for (int s = first; s < child; s = next_child(c, node, s))
-            c.row[c.token[s]] = 0;
-    __syncthreads();
-    const double sum = row_sum(c.row, c.vocab, r);
-    if (sum > 0)
-        share_out(c.row, c.vocab, sum, r);
+        c.out.decided->empty += !(left > 0);
 }
 
-__device__ static double drawn_measure(const struct call &c, int node, int child, room &r)
+// The child of node that stands, or -1.
+__device__ static int child_that_stands(const struct call &c, const struct tree &t, int node, judge_room &room)
 {
-    if (c.drawn[child] == CHOSEN)
-        return 1;
-    if (c.drawn[child] == DRAWN_DISTINCT && child != next_child(c, node, node)) {
-        drawn_row(c, node, child, r);
-        return c.row[c.token[child]];
+    const float *row = row_of(c, node);
+    const int first = t.child[node];
+    const double sum = first < 0 ? 0 : row_sum(row, c.vocab, room), by = 1 / sum;
+    for (int child = first; child >= 0; child = t.next[child]) {
+        const int x = t.token[child];
+        const double p = c.lenience * (child == first ? share(entry_of(row, x), sum, by) : c.left[x]);
+        const double q = drawn_measure(c, t, node, child, room);
+        note(c, child, p, q);
+        if (coin(p, q, c.chance, FOR_ACCEPT, child))
+            return child;
+        fell(c, t, node, child, room);
     }
-    const float *row = c.q + (int64_t)node * c.vocab;
-    return share(entry_of(row, c.token[child]), row_sum(row, c.vocab, r));
+    return -1;
 }
 
-static __global__ void __launch_bounds__(THREADS, 1) rejection_kernel(const struct call c)
+static __global__ void __launch_bounds__(JUDGES, 1) rejection_kernel(const struct call *calls)
 {
-    __shared__ room r;
+    __shared__ judge_room room;
+    __shared__ struct tree t;
     in_turn();
-    begin(c);
-    for (int node = 0;;) {
-        const float *row = c.p + (int64_t)node * c.vocab;
-        int child = next_child(c, node, node);
-        const bool leaf = child < 0;
-        const double sum = leaf ? 0 : row_sum(row, c.vocab, r);
-        bool whole = true; // p is the row as it came; then c.left
-        for (; child >= 0; child = next_child(c, node, child)) {
-            const int x = c.token[child];
-            const double p = c.lenience * (whole ? share(entry_of(row, x), sum) : c.left[x]);
-            const double q = drawn_measure(c, node, child, r);
-            note(c, child, p, q);
-            if (coin(p, q, c.chance, FOR_ACCEPT, child))
-                break;
-            __syncthreads(); // all have read c.left
-            if (whole)
-                from_row(c.left, row, c.vocab, r);
-            whole = false;
-            __syncthreads();
-            bool left;
-            if (c.drawn[child] == CHOSEN)
-                left = strike(c.left, c.vocab, x, r) > 0;
-            else {
-                drawn_row(c, node, child, r);
-                left = scaled_residual(c.left, 1, c.row, c.vocab, r) > 0;
-            }
-            if (threadIdx.x == 0)
-                c.out->empty += !left;
-        }
-        if (child < 0) {
-            const enum purpose purpose = leaf ? FOR_BONUS : FOR_RESIDUAL;
-            add(c, node,
-                whole ? pick(row, c.vocab, c.chance, purpose, node, r)
-                      : pick(c.left, c.vocab, c.chance, purpose, node, r));
-            return;
-        }
-        add(c, node, c.token[child]);
-        node = child;
-    }
+    const struct call c = call_of_block(calls);
+    begin(c, t);
+    int node = 0;
+    for (int child; (child = child_that_stands(c, t, node, room)) >= 0; node = child)
+        add(c, node, t.token[child]);
+    add(c, node,
+        t.child[node] < 0 ? pick(row_of(c, node), c.vocab, c.chance, FOR_BONUS, node, room)
+                          : pick(c.left, c.vocab, c.chance, FOR_RESIDUAL, node, room));
 }
 
 // ---- match
 
 // How likely it is child's token, given that it is none of the siblings before; *left: of the row's sum, without those.
-__device__ static double chance_of(const struct call &c, int node, int child, const float *row, double *left)
+__device__ static double chance_of(const struct tree &t, int node, int child, const float *row, double *left)
 {
-    const double p = (double)row[c.token[child]];
-    for (int s = next_child(c, node, node); s < child; s = next_child(c, node, s))
-        if (c.token[s] == c.token[child])
+    const double p = (double)row[t.token[child]];
+    for (int s = t.child[node]; s < child; s = t.next[s])
+        if (t.token[s] == t.token[child])
             return 0;
     const double chance = p <= 0 ? 0 : p >= *left ? 1 : p / *left;
     *left -= p;
     return chance;
 }
 
-static __global__ void __launch_bounds__(THREADS, 1) match_kernel(const struct call c)
+static __global__ void __launch_bounds__(JUDGES, 1) match_kernel(const struct call *calls)
 {
-    __shared__ room r;
+    __shared__ judge_room room;
+    __shared__ struct tree t;
     in_turn();
-    begin(c);
-    for (int node = 0, depth = 0; node >= 0; depth++) {
-        const float *row = c.p + (int64_t)node * c.vocab;
-        const int said = race(row, c.vocab, c.chance, c.chance.root + depth + 1, r);
+    const struct call c = call_of_block(calls);
+    begin(c, t);
+    for (int node = 0, place = c.chance.root + 1; node >= 0; place++) {
+        const float *row = row_of(c, node);
+        const int said = race(row, c.vocab, c.chance, place, room);
         add(c, node, said);
-        int child = next_child(c, node, node);
-        double left = child >= 0 ? row_sum(row, c.vocab, r) : 0;
-        for (; child >= 0; child = next_child(c, node, child)) {
-            note(c, child, chance_of(c, node, child, row, &left), 1);
-            if (c.token[child] == said)
+        int child = t.child[node];
+        double left = child >= 0 ? row_sum(row, c.vocab, room) : 0;
+        for (; child >= 0; child = t.next[child]) {
+            note(c, child, chance_of(t, node, child, row, &left), 1);
+            if (t.token[child] == said)
                 break;
         }
         node = child;
     }
 }
 
-// ---- launches
+// ---- there and back
 
-static void judge_one(struct backend *b, const struct judging *j, struct ruling *to)
+// Everything of a call in one piece of memory: calls, drafts of the host's, answers, rows to work in. The first two go
+// up in one copy, the answers come back in one, from and to pinned memory.
+struct parcel {
+    size_t drafts, answers, rows, bytes; // where they begin; in all
+};
+
+static size_t rounded_up(size_t bytes)
 {
-    struct cuda *c = (struct cuda *)b;
-    const int vocab = (int)j->p.width;
-    const size_t n = (size_t)j->n, ids = n * sizeof(int32_t), draft = (2 * ids + n + 15) / 16 * 16;
-    const size_t bytes = draft + sizeof(struct answer) + 2 * (size_t)vocab * sizeof(double);
-    assert(j->n >= 1 && j->n <= MAX_NODES && j->p.rows == j->n && (j->q.data == NULL || j->q.width == vocab));
-    assert(vocab <= 1 << 20);
-    uint8_t *room = (uint8_t *)cuda_room(c, &c->judge, bytes, "judging");
-    to->n = to->empty = 0;
-    if (room == NULL)
+    return (bytes + 15) / 16 * 16;
+}
+
+static size_t draft_bytes(const struct judging *j)
+{
+    return j->there == NULL ? rounded_up((size_t)j->n * (2 * sizeof(int32_t) + 1)) : 0;
+}
+
+static size_t answer_bytes(const struct judging *j)
+{
+    const size_t trials = 2 * sizeof(double), ids = 2 * sizeof(int32_t), draft = 3 * sizeof(int32_t) + 1;
+    return rounded_up(sizeof(struct decided) + (size_t)j->n * (trials + ids + (j->there != NULL ? draft : 0)));
+}
+
+static struct answer answer_at(const struct judging *j, uint8_t *at)
+{
+    const size_t n = (size_t)j->n;
+    struct answer a = {};
+    a.decided = (struct decided *)at;
+    a.trial_p = (double *)(at + sizeof(struct decided));
+    a.trial_q = a.trial_p + n;
+    a.token = (int32_t *)(a.trial_q + n);
+    a.node = a.token + n;
+    if (j->there == NULL)
+        return a;
+    a.draft_token = a.node + n;
+    a.draft_parent = a.draft_token + n;
+    a.tag = a.draft_parent + n;
+    a.drawn = (uint8_t *)(a.tag + n);
+    return a;
+}
+
+// Rows of p of which something is left, at most: a node's is kept while the way down goes through a child that is not
+// its first, and the last one is that of a node with children where it is. Of a draft on the device no more is known than
+// how many nodes it can have; two of them for each row, then.
+static int rows_left(const struct judging *j)
+{
+    if (j->body != BODY_TRAVERSAL)
+        return j->body == BODY_REJECTION ? 1 : 0;
+    if (j->there != NULL)
+        return j->n / 2;
+    int16_t kept[MAX_NODES] = { 0 }, most = 0;
+    bool has_child[MAX_NODES] = { false };
+    for (int i = 1; i < j->n; i++) {
+        const int parent = j->parent[i];
+        kept[i] = (int16_t)(kept[parent] + has_child[parent]);
+        has_child[parent] = true;
+        most = kept[parent] > most ? kept[parent] : most;
+    }
+    return 1 + most;
+}
+
+static size_t row_bytes(const struct judging *j)
+{
+    const int left = rows_left(j);
+    return (size_t)(left + (left > 0)) * (size_t)j->p.width * sizeof(double);
+}
+
+static struct parcel parcel_of(const struct judging *j, int n)
+{
+    struct parcel p = {};
+    p.drafts = rounded_up((size_t)n * sizeof(struct call));
+    size_t drafts = 0, answers = 0, rows = 0;
+    for (int i = 0; i < n; i++) {
+        drafts += draft_bytes(&j[i]);
+        answers += answer_bytes(&j[i]);
+        rows += row_bytes(&j[i]);
+    }
+    p.answers = p.drafts + drafts;
+    p.rows = p.answers + answers;
+    p.bytes = p.rows + rows;
+    return p;
+}
+
+static void check(const struct judging *j, const struct judging *first)
+{
+    const struct draft_there *d = j->there;
+    assert(j->n >= 1 && j->n <= MAX_NODES && j->p.rows == j->n && j->p.width <= 1 << 20);
+    assert(j->body != BODY_NONE && j->body == first->body && j->lenience == first->lenience);
+    assert(d != NULL || j->q.data == NULL || j->q.width == j->p.width);
+    assert(d == NULL || (d->most == j->n && (d->q.data == NULL || d->q.width == j->p.width)));
+    (void)d, (void)first; // where nothing is asserted
+}
+
+// draft, answer, rows: where those are on the device.
+static struct call call_of(const struct judging *j, uint8_t *draft, uint8_t *answer, uint8_t *rows)
+{
+    const struct draft_there *d = j->there;
+    struct call c = {};
+    c.most = j->n;
+    c.vocab = (int)j->p.width;
+    c.p = (const float *)j->p.data;
+    c.q_work = (double *)rows;
+    c.left = c.q_work + c.vocab;
+    c.lenience = j->lenience;
+    c.chance = { j->seed, j->sequence, j->root };
+    c.out = answer_at(j, answer);
+    if (d == NULL) {
+        c.token = (const int32_t *)draft;
+        c.parent = c.token + j->n;
+        c.drawn = (const uint8_t *)(c.parent + j->n);
+        c.q = (const float *)j->q.data;
+        return c;
+    }
+    c.n = d->n;
+    c.token = d->token;
+    c.parent = d->parent;
+    c.drawn = d->drawn;
+    c.tag = d->tag;
+    c.q_row = d->q_row;
+    c.q = (const float *)d->q.data;
+    return c;
+}
+
+static void pack(const struct judging *j, int n, struct parcel p, uint8_t *here, uint8_t *there)
+{
+    for (int i = 0; i < n; i++) {
+        const struct call call = call_of(&j[i], there + p.drafts, there + p.answers, there + p.rows);
+        memcpy(here + (size_t)i * sizeof(call), &call, sizeof(call));
+        if (j[i].there == NULL) {
+            const size_t nodes = (size_t)j[i].n, ids = nodes * sizeof(int32_t);
+            memcpy(here + p.drafts, j[i].token, ids);
+            memcpy(here + p.drafts + ids, j[i].parent, ids);
+            memcpy(here + p.drafts + 2 * ids, j[i].drawn, nodes);
+        }
+        p.drafts += draft_bytes(&j[i]);
+        p.answers += answer_bytes(&j[i]);
+        p.rows += row_bytes(&j[i]);
+    }
+}
+
+static void unpack(const struct judging *j, uint8_t *at, struct ruling *to)
+{
+    const struct answer a = answer_at(j, at);
+    const size_t n = (size_t)a.decided->n, nodes = (size_t)a.decided->nodes;
+    to->n = a.decided->n;
+    to->empty = a.decided->empty;
+    memcpy(to->token, a.token, n * sizeof(int32_t));
+    memcpy(to->node, a.node, n * sizeof(int32_t));
+    memcpy(to->trial_p, a.trial_p, nodes * sizeof(double));
+    memcpy(to->trial_q, a.trial_q, nodes * sizeof(double));
+    if (j->there == NULL)
         return;
-    uint8_t staged[MAX_NODES * 9 + 16];
-    memcpy(staged, j->token, ids);
-    memcpy(staged + ids, j->parent, ids);
-    memcpy(staged + 2 * ids, j->drawn, n);
-    b->upload(b, room, staged, 2 * ids + n);
-    struct call call = {};
-    call.n = j->n;
-    call.vocab = vocab;
-    call.token = (const int32_t *)room;
-    call.parent = call.token + n;
-    call.drawn = room + 2 * ids;
-    call.out = (struct answer *)(room + draft);
-    call.left = (double *)(room + draft + sizeof(struct answer));
-    call.row = call.left + vocab;
-    call.p = (const float *)j->p.data;
-    call.q = (const float *)j->q.data;
-    call.lenience = j->lenience;
-    call.chance = { j->seed, j->sequence, j->root };
-    if (j->body == BODY_MATCH)
-        QUEUE(c, match_kernel, 1, THREADS, 0, call);
+    to->nodes = a.decided->nodes;
+    memcpy(to->draft_token, a.draft_token, nodes * sizeof(int32_t));
+    memcpy(to->draft_parent, a.draft_parent, nodes * sizeof(int32_t));
+    memcpy(to->tag, a.tag, nodes * sizeof(int32_t));
+    memcpy(to->drawn, a.drawn, nodes);
+}
+
+static void queue_body(struct cuda *c, enum body body, int n, const struct call *calls)
+{
+    if (body == BODY_TRAVERSAL)
+        queue_traversal(c, n, calls);
+    else if (body == BODY_MATCH)
+        QUEUE(c, match_kernel, n, JUDGES, 0, calls);
     else
-        QUEUE(c, rejection_kernel, 1, THREADS, 0, call);
+        QUEUE(c, rejection_kernel, n, JUDGES, 0, calls);
     cuda_launched(c, "judging");
-    struct answer a;
-    a.n = a.empty = 0;
-    b->download(b, &a, call.out, sizeof(a));
-    to->n = a.n;
-    to->empty = a.empty;
-    memcpy(to->token, a.token, (size_t)a.n * sizeof(int32_t));
-    memcpy(to->node, a.node, (size_t)a.n * sizeof(int32_t));
-    memcpy(to->trial_p, a.trial_p, n * sizeof(double));
-    memcpy(to->trial_q, a.trial_q, n * sizeof(double));
 }
 
 void cuda_judge(struct backend *b, const struct judging *j, struct ruling *to, int n)
 {
-    for (int i = 0; i < n; i++)
-        judge_one(b, &j[i], &to[i]);
+    struct cuda *c = (struct cuda *)b;
+    assert(n >= 1);
+    for (int i = 0; i < n; i++) {
+        check(&j[i], j);
+        to[i].n = to[i].empty = to[i].nodes = 0;
+    }
+    struct parcel p = parcel_of(j, n);
+    uint8_t *there = (uint8_t *)cuda_room(c, &c->judge, p.bytes, "judging");
+    uint8_t *here = (uint8_t *)cuda_host_room(c, &c->ruling, p.rows, "judging");
+    if (there == NULL || here == NULL)
+        return;
+    pack(j, n, p, here, there);
+    b->upload(b, there, here, p.answers);
+    if (c->failed) // addresses may not be there
+        return;
+    queue_body(c, j->body, n, (const struct call *)there);
+    b->download(b, here + p.answers, there + p.answers, p.rows - p.answers);
+    for (int i = 0; i < n && !c->failed; i++) {
+        unpack(&j[i], here + p.answers, &to[i]);
+        p.answers += answer_bytes(&j[i]);
+    }
 }
 
 } // namespace DEVICE_SPACE

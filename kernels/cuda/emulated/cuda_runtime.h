@@ -38,8 +38,9 @@ void emulated_memory_limit(size_t bytes);
 // The runtime call so many from now returns cudaErrorInvalidValue; 1: the next one; 0: none. A launch is a call too,
 // and does nothing when it fails. What frees or destroys does so all the same.
 void emulated_fail_next(int calls_from_now);
-// Kernels launched so far.
+// Kernels launched so far; cudaStreamSynchronize so far.
 int64_t emulated_launches(void);
+int64_t emulated_syncs(void);
 }
 
 inline namespace emulated_gpu
@@ -146,6 +147,9 @@ enum cudaMemcpyKind {
 // cudaErrorInvalidValue.
 cudaError_t cudaMalloc(void **p, size_t bytes);
 cudaError_t cudaFree(void *p);
+// The host's memory, pinned.
+cudaError_t cudaMallocHost(void **p, size_t bytes);
+cudaError_t cudaFreeHost(void *p);
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t s = NULL);
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t s = NULL);

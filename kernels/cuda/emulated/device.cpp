@@ -156,8 +156,20 @@ cudaError_t cudaStreamDestroy(cudaStream_t s)
     return done();
 }
 
+static int64_t syncs;
+
+extern "C" int64_t emulated_syncs(void)
+{
+    held lock;
+    return syncs;
+}
+
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
+    {
+        held lock;
+        syncs++;
+    }
     if (s)
         s->operations++; // from any device
     return done();
