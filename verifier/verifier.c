@@ -224,7 +224,7 @@ static bool judged_there(const struct verifier *v, const struct request *r)
     for (int node = 1; node < d->n && d->there == NULL; node++)
         known = known && d->drawn[node] == CHOSEN;
     // A guess of `match` stands however it came about.
-    return d->there == NULL && v->backend->judge != NULL && v->p.on_device && philox_of(r->rng) != NULL &&
+    return v->backend->judge != NULL && v->p.on_device && philox_of(r->rng) != NULL &&
            v->s.rule->body != BODY_NONE && (known || v->s.rule->body == BODY_MATCH);
 }
 
