@@ -224,8 +224,8 @@ static bool judged_there(const struct verifier *v, const struct request *r)
     for (int node = 1; node < d->n && d->there == NULL; node++)
         known = known && d->drawn[node] == CHOSEN;
     // A guess of `match` stands however it came about.
-    return v->backend->judge != NULL && v->p.on_device && philox_of(r->rng) != NULL &&
-           v->s.rule->body != BODY_NONE && (known || v->s.rule->body == BODY_MATCH);
+    return v->backend->judge != NULL && v->p.on_device && philox_of(r->rng) != NULL && v->s.rule->body != BODY_NONE &&
+           (known || v->s.rule->body == BODY_MATCH);
 }
 
 // Draft i, whose rows of probabilities are p, as the device is told of it.
