@@ -52,6 +52,11 @@ double dist_share(float entry, double sum)
     return w;
 }
 
+void dist_copy(double *to, const float *row, int n)
+{
+    copy(to, true, row, n);
+}
+
 void dist_from_row(double *to, const float *row, int n)
 {
     double sum = copy(to, true, row, n);

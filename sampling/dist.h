@@ -5,6 +5,7 @@
 #pragma once
 #include <stdbool.h>
 
+void dist_copy(double *to, const float *row, int n);
 void dist_from_row(double *to, const float *row, int n); // copies and normalises
 // What dist_from_row would make of one entry, given the sum of all.
 double dist_row_sum(const float *row, int n);

@@ -19,41 +19,85 @@
 
 #include <stdlib.h>
 
+#include "core/grid.h"
 #include "core/memory.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
 #include "verifier/drawn.h"
 
-// The target's row at a node. As long as nothing had to be taken out of it, and most often nothing has to be, it stays
-// as it came; from then on it is p.
+// The target's row at a node, or what is left of it. As long as nothing but chosen tokens fell, and most often nothing else
+// did, it stays as it came: those tokens are as if struck out, and the sum is that of the others. From the first fall of one
+// that was drawn on it is p.
 struct left {
-    int vocab;
+    const struct draft *draft;
+    int node, vocab;
     const float *row; // (vocab) NULL: p
-    double sum;       // of row
+    double sum;       // of row, without what fell; exact
+    int fallen;       // the last child that did; the node itself: none
+    int last;         // a token that fell and stays: there is no other left; -1
     double *p;        // (vocab)
 };
 
 static struct left left_of(const struct draft *d, int node, const float *row, double *p, int vocab)
 {
     bool leaf = draft_next_child(d, node, node) < 0; // nobody asks for its sum
-    return (struct left){ vocab, row, leaf ? 0 : dist_row_sum(row, vocab), p };
+    return (struct left){ d, node, vocab, row, leaf ? 0 : dist_row_sum(row, vocab), node, -1, p };
+}
+
+static bool is_struck(const struct left *l, int x)
+{
+    for (int s = draft_next_child(l->draft, l->node, l->node); s >= 0 && s <= l->fallen && x != l->last;
+         s = draft_next_child(l->draft, l->node, s))
+        if (l->draft->token[s] == x)
+            return true;
+    return false;
 }
 
 static double left_at(const struct left *l, int x)
 {
-    return l->row != NULL ? dist_share(l->row[x], l->sum) : l->p[x];
+    if (l->row == NULL)
+        return l->p[x];
+    return is_struck(l, x) ? 0 : dist_share(l->row[x], l->sum);
 }
 
-// Child c of node has fallen: what is left without it. false: nothing is, and p stays as it was.
-static bool fell(const struct draft *d, int node, int c, struct left *l, double *q)
+// The row without what fell, as p; its sum is as it is.
+static void write_out(struct left *l)
 {
-    if (l->row != NULL)
-        dist_from_row(l->p, l->row, l->vocab);
-    l->row = NULL;
-    if (d->drawn[c] == CHOSEN) {
-        return dist_strike(l->p, l->vocab, d->token[c]) > 0;
+    dist_copy(l->p, l->row, l->vocab);
+    for (int s = l->node; s < l->fallen;) {
+        s = draft_next_child(l->draft, l->node, s);
+        if (l->draft->token[s] != l->last)
+            l->p[l->draft->token[s]] = 0;
     }
-    drawn_row(d, node, c, q, l->vocab);
+    l->row = NULL;
+}
+
+// A chosen token has fallen: out of the sum, if anything is left then.
+static bool chosen_fell(struct left *l, int c)
+{
+    const int x = l->draft->token[c];
+    if (l->row == NULL)
+        return dist_strike(l->p, l->vocab, x) > 0;
+    const double mass = is_struck(l, x) ? 0 : grid_of((double)l->row[x]);
+    const bool others = l->sum > mass;
+    if (others)
+        l->sum -= mass;
+    else
+        l->last = x;
+    l->fallen = c;
+    return others;
+}
+
+// Child c has fallen: what is left without it. false: nothing is, and p stays as it was.
+static bool fell(struct left *l, int c, double *q)
+{
+    if (l->draft->drawn[c] == CHOSEN)
+        return chosen_fell(l, c);
+    if (l->row != NULL) {
+        write_out(l);
+        dist_normalize(l->p, l->vocab);
+    }
+    drawn_row(l->draft, l->node, c, q, l->vocab);
     return dist_residual(l->p, q, l->vocab) > 0;
 }
 
@@ -66,7 +110,7 @@ static int child_that_stands(const struct draft *d, int node, struct left *l, do
         out->trial_q[c] = drawn_measure(d, node, c, q, l->vocab);
         if (rng->coin(rng, out->trial_p[c], out->trial_q[c], (struct address){ FOR_ACCEPT, rng->root, c }))
             return c;
-        out->empty += !fell(d, node, c, l, q);
+        out->empty += !fell(l, c, q);
     }
     return -1;
 }
@@ -88,7 +132,9 @@ void rejection_walk(const struct draft *d, struct rows *rows, double lenience, s
     }
     bool leaf = draft_next_child(d, node, node) < 0;
     struct address at = { leaf ? FOR_BONUS : FOR_RESIDUAL, rng->root, node };
-    judgement_add(out, node, l.row != NULL ? rng_pick_row(rng, l.row, vocab, at, p) : rng->pick(rng, p, vocab, at));
+    if (!leaf && l.row != NULL)
+        write_out(&l);
+    judgement_add(out, node, leaf ? rng_pick_row(rng, l.row, vocab, at, p) : rng->pick(rng, p, vocab, at));
 }
 
 // The same walk with its coins as probabilities. end[node] first holds how often the path comes to node, and gives each
@@ -110,7 +156,7 @@ void rejection_ends(const struct draft *d, struct rows *rows, double lenience, d
             double x = lenience * left_at(&l, d->token[c]), m = drawn_measure(d, node, c, q, vocab);
             end[c] = x >= m ? end[node] : end[node] * (x / m);
             end[node] -= end[c];
-            fell(d, node, c, &l, q);
+            fell(&l, c, q);
         }
     }
     free(p);

@@ -35,6 +35,21 @@ __device__ inline double entry_of(const double *row, int i)
     return row[i];
 }
 
+// A row without some of its tokens.
+struct row_without {
+    const float *row;
+    const int32_t *out; // (n)
+    int n;
+};
+
+__device__ inline double entry_of(const struct row_without *r, int i)
+{
+    for (int k = 0; k < r->n; k++)
+        if (r->out[k] == i)
+            return 0;
+    return entry_of(r->row, i);
+}
+
 // The least number's place, the first of equals; -1: nobody has one. place: -1: this thread has none.
 template <int THREADS> __device__ inline int first_of_least(double x, int place, struct chance_room<THREADS> &room)
 {

@@ -249,20 +249,6 @@ __device__ static int children_of(const struct forest &t, int slot, int f)
     return t.uneven ? t.children[slot * t.frontier + f] : wanted(t, slot, f);
 }
 
-struct urn { // a row without what was drawn from it
-    const float *q;
-    const int32_t *out;
-    int n;
-};
-
-__device__ static double entry_of(const struct urn *u, int i)
-{
-    for (int k = 0; k < u->n; k++)
-        if (u->out[k] == i)
-            return 0;
-    return (double)u->q[i];
-}
-
 __device__ static struct chance chance_of(const struct growing_request &r)
 {
     const struct chance c = { r.seed, r.sequence, r.root };
@@ -282,17 +268,17 @@ static __global__ void __launch_bounds__(THREADS, 1)
         return;
     const int c = t.at[r.slot * t.frontier + f], family = family_of(t, r.slot, f);
     const bool distinct = t.distinct && wanted(t, r.slot, f) > 1;
-    struct urn urn = { l.q + (int64_t)row * l.width, out, 0 };
+    struct row_without left = { l.q + (int64_t)row * l.width, out, 0 };
     int at = t.n[r.slot];
     for (int before = 0; before < f; before++)
         at += children_of(t, r.slot, before);
     for (int k = 0, n = children_of(t, r.slot, f); k < n; k++) {
-        const int x = pick(&urn, l.width, chance_of(r), FOR_DRAFT, at + k, room);
+        const int x = pick(&left, l.width, chance_of(r), FOR_DRAFT, at + k, room);
         if (threadIdx.x == 0) {
             out[k] = x;
             put(t, r.slot, at + k, c, x, distinct ? DRAWN_DISTINCT : DRAWN, t.child[t.first[family] + k], 0);
         }
-        urn.n += distinct;
+        left.n += distinct;
         __syncthreads();
     }
     if (threadIdx.x == 0)

@@ -20,36 +20,98 @@ __device__ static void add(const struct call &c, int node, int token)
 
 // ---- rejection
 
-// Child of node has fallen: c.left is what is left without it. Until the first does, it is the row as it came.
-__device__ static void fell(const struct call &c, const struct tree &t, int node, int child, judge_room &room)
+// What is left of a node's row: verifier/rejection.c's struct left. While `whole`, it is the row without the tokens out[0 .. n),
+// and sum is theirs; then it is c.left.
+struct left {
+    bool whole;
+    double sum;
+    int n, last; // last: a token that fell and stays; -1
+    int32_t out[MAX_NODES];
+};
+
+__device__ static bool is_out(const struct left &l, int x)
 {
-    double left;
-    if (child == t.child[node])
-        from_row(c.left, row_of(c, node), c.vocab, room);
-    if (t.drawn[child] == CHOSEN)
-        left = strike(c.left, c.vocab, t.token[child], room);
-    else {
+    for (int i = 0; i < l.n; i++)
+        if (l.out[i] == x)
+            return true;
+    return false;
+}
+
+__device__ static double left_at(const struct call &c, const struct left &l, const float *row, int x)
+{
+    return !l.whole ? c.left[x] : is_out(l, x) ? 0 : share(entry_of(row, x), l.sum, 1 / l.sum);
+}
+
+// A chosen token falls out of the row: one thread. false: nothing else is left, and it stays.
+__device__ static bool chosen_falls(struct left &l, const float *row, int x)
+{
+    const double mass = is_out(l, x) ? 0 : entry_of(row, x);
+    if (x != l.last && l.sum > mass) {
+        l.sum -= mass;
+        l.out[l.n++] = x;
+        return true;
+    }
+    l.last = x;
+    return false;
+}
+
+// The row without what fell, into c.left.
+__device__ static void write_out(const struct call &c, struct left &l, const float *row, judge_room &room)
+{
+    const struct row_without r = { row, l.out, l.n };
+    for (int i = threadIdx.x; i < c.vocab; i += JUDGES)
+        c.left[i] = entry_of(&r, i);
+    const double sum = row_sum(c.left, c.vocab, room);
+    if (sum != 1)
+        share_out(c.left, c.vocab, sum, room);
+    if (threadIdx.x == 0)
+        l.whole = false;
+    __syncthreads();
+}
+
+// Child of node has fallen.
+__device__ static void fell(const struct call &c, const struct tree &t, int node, int child, struct left &l,
+                            judge_room &room)
+{
+    const float *row = row_of(c, node);
+    bool left;
+    __syncthreads(); // all have read l
+    if (t.drawn[child] == CHOSEN && l.whole) {
+        left = threadIdx.x == 0 && chosen_falls(l, row, t.token[child]);
+        __syncthreads();
+    } else if (t.drawn[child] == CHOSEN) {
+        left = strike(c.left, c.vocab, t.token[child], room) > 0;
+    } else {
+        if (l.whole)
+            write_out(c, l, row, room);
         drawn_row(c, t, node, child, room);
-        left = scaled_residual(c.left, 1, c.q_work, c.vocab, room);
+        left = scaled_residual(c.left, 1, c.q_work, c.vocab, room) > 0;
     }
     if (threadIdx.x == 0)
-        c.out.decided->empty += !(left > 0);
+        c.out.decided->empty += !left;
 }
 
 // The child of node that stands, or -1.
-__device__ static int child_that_stands(const struct call &c, const struct tree &t, int node, judge_room &room)
+__device__ static int child_that_stands(const struct call &c, const struct tree &t, int node, struct left &l,
+                                        judge_room &room)
 {
     const float *row = row_of(c, node);
-    const int first = t.child[node];
-    const double sum = first < 0 ? 0 : row_sum(row, c.vocab, room), by = 1 / sum;
-    for (int child = first; child >= 0; child = t.next[child]) {
-        const int x = t.token[child];
-        const double p = c.lenience * (child == first ? share(entry_of(row, x), sum, by) : c.left[x]);
+    const double sum = t.child[node] < 0 ? 0 : row_sum(row, c.vocab, room);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        l.whole = true;
+        l.sum = sum;
+        l.n = 0;
+        l.last = -1;
+    }
+    __syncthreads();
+    for (int child = t.child[node]; child >= 0; child = t.next[child]) {
+        const double p = c.lenience * left_at(c, l, row, t.token[child]);
         const double q = drawn_measure(c, t, node, child, room);
         note(c, child, p, q);
         if (coin(p, q, c.chance, FOR_ACCEPT, child))
             return child;
-        fell(c, t, node, child, room);
+        fell(c, t, node, child, l, room);
     }
     return -1;
 }
@@ -58,14 +120,17 @@ static __global__ void __launch_bounds__(JUDGES, 1) rejection_kernel(const struc
 {
     __shared__ judge_room room;
     __shared__ struct tree t;
+    __shared__ struct left l;
     in_turn();
     const struct call c = call_of_block(calls);
     begin(c, t);
     int node = 0;
-    for (int child; (child = child_that_stands(c, t, node, room)) >= 0; node = child)
+    for (int child; (child = child_that_stands(c, t, node, l, room)) >= 0; node = child)
         add(c, node, t.token[child]);
+    const struct row_without r = { row_of(c, node), l.out, l.n };
     add(c, node,
-        t.child[node] < 0 ? pick(row_of(c, node), c.vocab, c.chance, FOR_BONUS, node, room)
+        t.child[node] < 0 ? pick(r.row, c.vocab, c.chance, FOR_BONUS, node, room)
+        : l.whole         ? pick(&r, c.vocab, c.chance, FOR_RESIDUAL, node, room)
                           : pick(c.left, c.vocab, c.chance, FOR_RESIDUAL, node, room));
 }
 
