@@ -205,8 +205,8 @@ static void cuda_destroy(struct backend *b)
 {
     struct cuda *c = (struct cuda *)b;
     blas_close(c);
-    struct space *const all[] = { &c->layout, &c->rounded[0], &c->rounded[1], &c->floats,
-                                  &c->gate,   &c->partial,    &c->judge,      &c->best };
+    struct space *const all[] = { &c->layout,  &c->rounded[0], &c->rounded[1], &c->floats, &c->gate,
+                                  &c->partial, &c->judge,      &c->best,       &c->parts };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         cuda_release(b, all[i]->data);
     cudaFreeHost(c->ruling.data);

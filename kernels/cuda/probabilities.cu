@@ -1,16 +1,12 @@
 // probabilities.cu - rows of logits become rows of probabilities, bit for bit as sampling/ makes them on the host: the same
 // functions of single numbers (core/grid.h), and sums that are exact, so that it does not matter who adds what first.
 //
-// A row is a block's. It goes over the row once for each of: the largest, temperature, top_k's and top_p's three walks of
-// a radix selection (sampling/stages.c says how), the sum of e^x, and the division by it; rows are some 100 to 600 kB, so all
-// but the first time they come from the cache.
+// Where tokens are ruled out by their order (top_k, top_p), a row is a block's; for the others there is softmax.cu. It goes
+// over the row once for each of: the largest, temperature, top_k's and top_p's three walks of a radix selection
+// (sampling/stages.c says how), the sum of e^x, and the division by it; rows are some 100 to 600 kB, so all but the first
+// time they come from the cache.
 #include "kernels/cuda/cuda.h"
-#include "kernels/cuda/reduce.h"
-extern "C" {
-#include "core/row_stages.h"
-}
-
-#include <float.h>
+#include "kernels/cuda/probabilities.h"
 
 namespace DEVICE_SPACE
 {
@@ -32,24 +28,7 @@ struct row {
     struct room *room;
 };
 
-__device__ static double heated(float x, float most, double by)
-{
-    return ((double)x - (double)most) * by;
-}
-
 // ---- stages
-
-// NaN and padding are ruled out, INFINITY is as large as a number can be.
-__device__ static void tidy(const struct row &r, int live)
-{
-    for (int i = threadIdx.x; i < r.n; i += THREADS) {
-        const float x = r.x[i];
-        if (i >= live || !(x == x))
-            r.x[i] = -INFINITY;
-        else if (x > FLT_MAX)
-            r.x[i] = FLT_MAX;
-    }
-}
 
 __device__ static struct exact_sum weight_of(float x, float most, bool by_count)
 {
@@ -174,26 +153,22 @@ static __global__ void __launch_bounds__(THREADS, 1)
     __shared__ struct room room;
     const struct row r = { logits + (int64_t)blockIdx.x * n, n, &room };
     in_turn();
-    tidy(r, live);
-    __syncthreads();
     uint64_t likeliest = 0;
     for (int i = threadIdx.x; i < n; i += THREADS) {
+        r.x[i] = tidied(r.x[i], i < live);
         const uint64_t key = key_of(r.x[i], i);
         likeliest = key > likeliest ? key : likeliest;
     }
     likeliest = block_most<WARPS>(likeliest, room.keys);
     float most = number_of(likeliest);
-    if (most == -INFINITY || s.heat == 0) { // nothing to choose from: token 0; or the likeliest
-        __syncthreads();
+    if (is_certain(most, s)) {
         for (int i = threadIdx.x; i < n; i += THREADS)
-            r.x[i] = i == (most == -INFINITY ? 0 : id_of(likeliest)) ? 1.0f : 0.0f;
+            r.x[i] = i == certain_token(likeliest) ? 1.0f : 0.0f;
         return;
     }
-    if (s.heat != 1) {
-        for (int i = threadIdx.x; i < n; i += THREADS)
-            r.x[i] = (float)heated(r.x[i], most, s.heat);
-        most = (float)heated(most, most, s.heat);
-    }
+    for (int i = threadIdx.x; i < n && s.heat != 1; i += THREADS)
+        r.x[i] = heated(r.x[i], most, s.heat);
+    most = heated(most, most, s.heat);
     if (s.top_k > 0 && s.top_k < n)
         keep_likeliest(r, most, s.top_k, true);
     if (s.top_p < 1) {
@@ -201,7 +176,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
         keep_likeliest(r, most, enough > 1 ? enough : 1, false);
     }
     for (int i = threadIdx.x; i < n; i += THREADS)
-        if ((double)r.x[i] < (double)most + s.below)
+        if (is_below(r.x[i], most, s))
             r.x[i] = -INFINITY;
     softmax(r, most);
 }
@@ -212,7 +187,10 @@ void cuda_probabilities(struct backend *b, struct tensor logits, int live, const
     assert(logits.type == F32 && live > 0 && live <= logits.width && logits.width <= 1 << 20);
     if (logits.rows == 0)
         return;
-    QUEUE(c, probabilities_kernel, (int)logits.rows, THREADS, 0, (float *)logits.data, (int)logits.width, live, *s);
+    if ((s->top_k > 0 && s->top_k < logits.width) || s->top_p < 1)
+        QUEUE(c, probabilities_kernel, (int)logits.rows, THREADS, 0, (float *)logits.data, (int)logits.width, live, *s);
+    else
+        softmax_queue(c, logits, live, s);
     cuda_launched(c, "probabilities");
 }
 
