@@ -127,9 +127,10 @@ struct backend {
     // Logits (n, vocab) become probabilities where they lie, the bits being sampling_row's; ids from live on are no tokens.
     // NULL: rows are made on the host, which has them.
     void (*probabilities)(struct backend *b, struct tensor logits, int live, const struct row_stages *s);
-    // n drafts are judged where their rows are, all at once; the answers are verifier/'s to the bit. Waits for them: one read.
-    // A ruling of no tokens: the device failed, and sync says so. NULL: the host judges.
-    void (*judge)(struct backend *b, const struct judging *j, struct ruling *to, int n);
+    // n drafts are judged where their rows are, all at once; the answers are verifier/'s to the bit, and ruled waits for them:
+    // one read. j, of both: the same. A ruling of no tokens: the device failed, and sync says so. NULL: the host judges.
+    void (*judge)(struct backend *b, const struct judging *j, int n);
+    void (*ruled)(struct backend *b, const struct judging *j, struct ruling *to, int n);
     // Drafts grow where the logits are (core/growing.h), and the host waits for nothing. create: NULL: no room. All NULL: they
     // grow on the host.
     struct grown *(*grow_create)(struct backend *b, const struct growing_shape *s);

@@ -313,10 +313,17 @@ static void timed_probabilities(struct backend *b, struct tensor logits, int liv
     end(b, from, (struct about){ .operation = "probabilities" });
 }
 
-static void timed_judge(struct backend *b, const struct judging *j, struct ruling *to, int n)
+static void timed_judge(struct backend *b, const struct judging *j, int n)
 {
     int64_t from = begin(b);
-    inner_of(b)->judge(inner_of(b), j, to, n);
+    inner_of(b)->judge(inner_of(b), j, n);
+    end(b, from, (struct about){ .operation = "judge" });
+}
+
+static void timed_ruled(struct backend *b, const struct judging *j, struct ruling *to, int n)
+{
+    int64_t from = begin(b);
+    inner_of(b)->ruled(inner_of(b), j, to, n);
     end(b, from, (struct about){ .operation = "judge" });
 }
 
@@ -398,6 +405,7 @@ struct backend *backend_timed(struct backend *inner)
     t->backend.varies = inner->varies;
     t->backend.probabilities = inner->probabilities != NULL ? timed_probabilities : NULL;
     t->backend.judge = inner->judge != NULL ? timed_judge : NULL;
+    t->backend.ruled = inner->judge != NULL ? timed_ruled : NULL;
     t->backend.take_there = inner->take_there != NULL ? timed_take_there : NULL;
     if (inner->grow_create != NULL) {
         t->backend.grow_create = timed_grow_create;

@@ -256,7 +256,8 @@ static void judge_batch(struct backend *b, const struct kind *k, int n)
         judging[i] = ask(b, &asked[i], k, any(2) == 0);
         ruling[i] = asked[i].ruling;
     }
-    b->judge(b, judging, ruling, n);
+    b->judge(b, judging, n);
+    b->ruled(b, judging, ruling, n);
     for (int i = 0; i < n; i++)
         asked[i].ruling = ruling[i];
 }
@@ -318,7 +319,7 @@ static void rows_have_room(void **unused)
             struct backend *b = gpu_open(&gpu[g]);
             comb(&a->scene);
             struct judging j = ask(b, a, k, i % 2 == 0);
-            b->judge(b, &j, &a->ruling, 1);
+            b->judge(b, &j, 1), b->ruled(b, &j, &a->ruling, 1);
             check(gpu[g].name, k->rule, a);
             done(b, a);
             gpu_close(b);
@@ -356,7 +357,7 @@ static void a_device_that_fails_rules_nothing(void **unused)
         some_scene(&asked[0].scene, true, false);
         struct judging j = ask(b, &asked[0], &kinds[1], false);
         emulated_fail_next(k);
-        b->judge(b, &j, &asked[0].ruling, 1);
+        b->judge(b, &j, 1), b->ruled(b, &j, &asked[0].ruling, 1);
         emulated_fail_next(0);
         failed = asked[0].ruling.n == 0;
         calls += failed;

@@ -23,6 +23,8 @@ struct verifier {
     int32_t *token, *slot, *parent, *picked; // (rows) of a pass
     struct states states;                    // of the pass that was scored last
     int first[MAX_SLOTS];                    // where each draft's rows begin in it
+    bool judged_there[MAX_SLOTS];            // the device was told to judge this one
+    int n_there;                             // how many those are
     // Drafts that are on the device: their rows of the pass, and what is judged there; (slots) each.
     struct rows_there *there;
     struct judging *judging;
@@ -255,34 +257,44 @@ static void put_to_device(struct verifier *v, const struct request *r, int i, st
     }
 }
 
-// All drafts that the device can judge. there[i]: whether it has judged draft i.
-static void judge_there(struct verifier *v, const struct request *r, int n, bool *there)
+// The device is to judge all drafts that it can.
+static void judge_there(struct verifier *v, const struct request *r, int n)
 {
-    int at = 0, last = 0;
+    v->n_there = 0;
     for (int i = 0; i < n; i++)
-        at += there[i] = judged_there(v, &r[i]);
-    const bool all = at == n;
-    if (at == 0)
+        v->n_there += v->judged_there[i] = judged_there(v, &r[i]);
+    const bool all = v->n_there == n;
+    if (v->n_there == 0)
         return;
     if (all)
         logit_rows_make(&v->p, v->logits);
-    at = 0;
-    for (int i = 0; i < n; i++)
-        if (there[i]) {
+    for (int i = 0, at = 0; i < n; i++)
+        if (v->judged_there[i]) {
             const struct tensor p = tensor_rows(v->logits, v->first[i], rows_of(r[i].draft));
             if (!all)
                 logit_rows_make(&v->p, p);
             put_to_device(v, &r[i], i, p, at++);
         }
-    v->backend->judge(v->backend, v->judging, v->ruling, at);
-    for (int i = 0; i < n; i++)
-        if (there[i]) {
-            const struct ruling *from = &v->ruling[last++];
+    v->backend->judge(v->backend, v->judging, v->n_there);
+}
+
+// Waits for what it says. false: it failed.
+static bool ruled(struct verifier *v, const struct request *r, int n, struct error *err)
+{
+    if (v->n_there == 0)
+        return true;
+    v->backend->ruled(v->backend, v->judging, v->ruling, v->n_there);
+    for (int i = 0, at = 0; i < n; i++)
+        if (v->judged_there[i]) {
+            const struct ruling *from = &v->ruling[at++];
+            if (from->n == 0)
+                return v->backend->sync(v->backend, err) ? fail(err, "the device did not judge a draft") : false;
             v->judgement[i].n = from->n;
             v->judgement[i].empty = from->empty;
             if (r[i].draft->there != NULL)
                 r[i].draft->n = from->nodes;
         }
+    return true;
 }
 
 // ---- a step
@@ -312,12 +324,15 @@ bool verifier_score(struct verifier *v, const struct request *r, int n, struct e
         return false;
     v->logits.rows = rows;
     model_logits(v->s.target, v->logits, v->states.last);
+    if (v->s.watch.scored == NULL)
+        judge_there(v, r, n);
     return true;
 }
 
 // Tells, keeps what stood of draft i, and notes its rows in picked[kept..]. Answers how many there are then.
-static int keep(struct verifier *v, const struct request *r, int i, bool made, int kept, struct advance *a)
+static int keep(struct verifier *v, const struct request *r, int i, int kept, struct advance *a)
 {
+    const bool made = v->judged_there[i];
     struct judgement *j = &v->judgement[i];
     logit_rows_point(&v->p, v->logits, v->first[i], r, made);
     if (!made)
@@ -332,38 +347,34 @@ static int keep(struct verifier *v, const struct request *r, int i, bool made, i
     return kept;
 }
 
-// Before logits become probabilities. there[i]: the device is to judge draft i.
+// Whoever wants to see logits sees them before they become probabilities, with the drafts.
 static bool look_on(struct verifier *v, const struct request *r, int n, struct error *err)
 {
-    v->watched_ns = 0;
-    for (int i = 0; i < n; i++)
-        if (v->s.watch.scored != NULL || !judged_there(v, &r[i]))
-            fetch(v, r[i].draft);
     if (v->s.watch.scored == NULL)
         return true;
+    for (int i = 0; i < n; i++)
+        fetch(v, r[i].draft);
     if (!v->backend->sync(v->backend, err))
         return false;
     for (int i = 0; i < n; i++)
         tell_scored(v, &r[i], v->first[i]);
+    judge_there(v, r, n);
     return true;
 }
 
 bool verifier_judge(struct verifier *v, const struct request *r, int n, struct advance *a, struct error *err)
 {
-    bool there[MAX_SLOTS] = { false };
-    int kept = 0, of_host = 0;
-    if (!look_on(v, r, n, err))
-        return false;
-    judge_there(v, r, n, there);
-    for (int i = 0; i < n; i++) {
-        of_host += !there[i];
-        if (there[i] && v->judgement[i].n == 0)
-            return !v->backend->sync(v->backend, err) ? false : fail(err, "the device did not judge a draft");
-    }
-    if (of_host > 0 && !v->backend->sync(v->backend, err))
+    int kept = 0;
+    v->watched_ns = 0;
+    if (!look_on(v, r, n, err) || !ruled(v, r, n, err))
         return false;
     for (int i = 0; i < n; i++)
-        kept = keep(v, &r[i], i, there[i], kept, &a[i]);
+        if (!v->judged_there[i])
+            fetch(v, r[i].draft);
+    if (v->n_there < n && !v->backend->sync(v->backend, err)) // judging is not charged for the pass
+        return false;
+    for (int i = 0; i < n; i++)
+        kept = keep(v, &r[i], i, kept, &a[i]);
     if (v->s.taps.n == 0)
         return true;
     v->features.rows = kept;

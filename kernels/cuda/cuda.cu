@@ -254,6 +254,7 @@ static struct backend table(void)
     b.best = cuda_best;
     b.probabilities = cuda_probabilities;
     b.judge = cuda_judge;
+    b.ruled = cuda_ruled;
     b.grow_create = cuda_grow_create;
     b.grow_destroy = cuda_grow_destroy;
     b.grow_begin = cuda_grow_begin;

@@ -147,7 +147,8 @@ void cuda_place(struct backend *b, struct tensor out, int column, struct tensor 
 void cuda_cut(struct backend *b, struct tensor out, struct tensor x, int column);
 void cuda_move(struct backend *b, const struct tensor *x, int count, int to, const int32_t *row, int n);
 void cuda_probabilities(struct backend *b, struct tensor logits, int live, const struct row_stages *s);
-void cuda_judge(struct backend *b, const struct judging *j, struct ruling *to, int n);
+void cuda_judge(struct backend *b, const struct judging *j, int n);
+void cuda_ruled(struct backend *b, const struct judging *j, struct ruling *to, int n);
 struct grown *cuda_grow_create(struct backend *b, const struct growing_shape *s);
 void cuda_grow_destroy(struct backend *b, struct grown *g);
 void cuda_grow_begin(struct backend *b, struct grown *g, const struct growing_request *r, int n);

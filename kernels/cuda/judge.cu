@@ -341,25 +341,32 @@ static void queue_body(struct cuda *c, enum body body, int n, const struct call 
     cuda_launched(c, "judging");
 }
 
-void cuda_judge(struct backend *b, const struct judging *j, struct ruling *to, int n)
+void cuda_judge(struct backend *b, const struct judging *j, int n)
 {
     struct cuda *c = (struct cuda *)b;
     assert(n >= 1);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         check(&j[i], j);
-        to[i].n = to[i].empty = to[i].nodes = 0;
-    }
-    struct parcel p = parcel_of(j, n);
+    const struct parcel p = parcel_of(j, n);
     uint8_t *there = (uint8_t *)cuda_room(c, &c->judge, p.bytes, "judging");
     uint8_t *here = (uint8_t *)cuda_host_room(c, &c->ruling, p.rows, "judging");
     if (there == NULL || here == NULL)
         return;
     pack(j, n, p, here, there);
     b->upload(b, there, here, p.answers);
-    if (c->failed) // addresses may not be there
-        return;
-    queue_body(c, j->body, n, (const struct call *)there);
-    b->download(b, here + p.answers, there + p.answers, p.rows - p.answers);
+    if (!c->failed) // else addresses may not be there
+        queue_body(c, j->body, n, (const struct call *)there);
+}
+
+void cuda_ruled(struct backend *b, const struct judging *j, struct ruling *to, int n)
+{
+    struct cuda *c = (struct cuda *)b;
+    struct parcel p = parcel_of(j, n);
+    uint8_t *here = (uint8_t *)c->ruling.data;
+    for (int i = 0; i < n; i++)
+        to[i].n = to[i].empty = to[i].nodes = 0;
+    if (!c->failed)
+        b->download(b, here + p.answers, (uint8_t *)c->judge.data + p.answers, p.rows - p.answers);
     for (int i = 0; i < n && !c->failed; i++) {
         unpack(&j[i], here + p.answers, &to[i]);
         p.answers += answer_bytes(&j[i]);
