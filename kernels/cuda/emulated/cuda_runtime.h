@@ -40,6 +40,8 @@ void emulated_memory_limit(size_t bytes);
 void emulated_fail_next(int calls_from_now);
 // Kernels launched so far.
 int64_t emulated_launches(void);
+// Calls of cudaStreamSynchronize so far.
+int64_t emulated_syncs(void);
 }
 
 inline namespace emulated_gpu
@@ -108,6 +110,7 @@ enum cudaError_t {
     cudaErrorInvalidMemcpyDirection = 21,
     cudaErrorInvalidDevice = 101,
     cudaErrorInvalidResourceHandle = 400,
+    cudaErrorNotReady = 600,
 };
 const char *cudaGetErrorName(cudaError_t e);
 const char *cudaGetErrorString(cudaError_t e);
@@ -135,6 +138,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s);
 cudaError_t cudaEventCreate(cudaEvent_t *e);
 cudaError_t cudaEventDestroy(cudaEvent_t e);
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s = NULL);
+// cudaErrorNotReady: the host has not waited for the stream since one of them was recorded; a device might be behind it.
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
 
 enum cudaMemcpyKind {
