@@ -21,6 +21,8 @@ struct verifier {
     struct logit_rows p;
     struct judgement *judgement;             // (slots)
     int32_t *token, *slot, *parent, *picked; // (rows) of a pass
+    struct states states;                    // of the pass that was scored last
+    int first[MAX_SLOTS];                    // where each draft's rows begin in it
     int stretch;
     int64_t watched_ns;
 };
@@ -164,6 +166,11 @@ void verifier_stamp(struct verifier *v, int number)
     v->backend->stamp(v->backend, number);
 }
 
+bool verifier_queues(const struct verifier *v)
+{
+    return v->backend->queues;
+}
+
 bool verifier_settle(struct verifier *v, struct error *err)
 {
     return v->backend->sync(v->backend, err);
@@ -235,15 +242,14 @@ static int judge(struct verifier *v, const struct request *r, int i, int first, 
     return kept;
 }
 
-bool verifier_verify(struct verifier *v, const struct request *r, int n, struct advance *a, struct error *err)
+bool verifier_score(struct verifier *v, const struct request *r, int n, struct error *err)
 {
-    struct states states;
-    int first[MAX_SLOTS], rows = 0, kept = 0;
+    int rows = 0;
 
     for (int i = 0; i < n; i++) { // one pass: the drafts' own arrays, end to end
         const struct draft *d = r[i].draft;
         assert(d->n >= 1 && d->n <= v->s.nodes);
-        first[i] = rows;
+        v->first[i] = rows;
         for (int k = 0; k < d->n; k++, rows++) {
             v->token[rows] = d->token[k];
             v->parent[rows] = d->parent[k]; // node numbers are the slot's pending rows
@@ -251,24 +257,35 @@ bool verifier_verify(struct verifier *v, const struct request *r, int n, struct 
         }
     }
     struct pass pass = { rows, v->token, v->slot, v->parent };
-    if (!model_forward(v->s.target, v->cache, &pass, &v->s.taps, &states, err))
+    if (!model_forward(v->s.target, v->cache, &pass, &v->s.taps, &v->states, err))
         return false;
     v->logits.rows = rows;
-    model_logits(v->s.target, v->logits, states.last);
+    model_logits(v->s.target, v->logits, v->states.last);
+    return true;
+}
+
+bool verifier_judge(struct verifier *v, const struct request *r, int n, struct advance *a, struct error *err)
+{
+    int kept = 0;
     if (!v->backend->sync(v->backend, err)) // so that judging is not charged for the pass
         return false;
 
     v->watched_ns = 0;
     for (int i = 0; i < n; i++)
-        if ((kept = judge(v, &r[i], i, first[i], kept, &a[i])) < 0)
+        if ((kept = judge(v, &r[i], i, v->first[i], kept, &a[i])) < 0)
             return !v->backend->sync(v->backend, err) ? false : fail(err, "the device did not judge a draft");
     if (v->s.taps.n == 0)
         return true;
     v->features.rows = kept;
-    v->backend->take(v->backend, v->features, states.tapped, v->picked);
+    v->backend->take(v->backend, v->features, v->states.tapped, v->picked);
     for (int i = 0, at = 0; i < n; at += a[i].n, i++)
         a[i].features = tensor_rows(v->features, at, a[i].n);
     return true;
+}
+
+bool verifier_verify(struct verifier *v, const struct request *r, int n, struct advance *a, struct error *err)
+{
+    return verifier_score(v, r, n, err) && verifier_judge(v, r, n, a, err);
 }
 
 const struct judgement *verifier_judgement(const struct verifier *v, int i)

@@ -46,12 +46,17 @@ const struct verifier_setup *verifier_setup(const struct verifier *v);
 // token is left, which is the first root.
 bool verifier_prefill(struct verifier *v, int slot, const int32_t *token, int n, struct advance *a, struct error *err);
 
-// Scores all drafts in one pass, judges each, keeps what stood. a[i] answers r[i].
+// Scores all drafts in one pass, which a device may still be at when this returns.
+bool verifier_score(struct verifier *v, const struct request *r, int n, struct error *err);
+// Waits for the scores, judges each draft, keeps what stood. a[i] answers r[i], which are the requests that were scored.
+bool verifier_judge(struct verifier *v, const struct request *r, int n, struct advance *a, struct error *err);
+// Both at once.
 bool verifier_verify(struct verifier *v, const struct request *r, int n, struct advance *a, struct error *err);
 
-// Moments of a step on the target's device, by its own clock: what was queued before is done at each. Known after
-// verifier_settle, which waits for it.
+// Moments of a step on the target's device, by its own clock: what was queued before is done at each. Where the device
+// queues, they are known once a later wait is over: verifier_judge's, or verifier_settle.
 void verifier_stamp(struct verifier *v, int number);
+bool verifier_queues(const struct verifier *v);
 bool verifier_settle(struct verifier *v, struct error *err);
 int64_t verifier_between(struct verifier *v, int from, int to); // nanoseconds
 int64_t verifier_watched_ns(const struct verifier *v);          // of the last verify: time that whoever looked on took
