@@ -168,21 +168,18 @@ static void keep_certain(struct eagle_drafter *g, int slot, int n, struct tensor
     g->backend->place(g->backend, tensor_rows(g->states, state_of(g, slot, -1), 1), 0, last);
 }
 
-// One pass over as much of the advances as fits; done[i]: tokens of advance i that are through.
-static bool feed(struct eagle_drafter *g, const struct advance *a, int n, int *done, bool *more, struct error *err)
+// One pass over as much of the advances as fits; done[i]: tokens of advance i that are through. false: all were.
+static bool feed(struct eagle_drafter *g, const struct advance *a, int n, int *done)
 {
     int rows = 0, fed[MAX_SLOTS];
     for (int i = 0; i < n; i++) {
         fed[i] = done[i] < a[i].n ? add_certain(g, &a[i], done[i], rows) : 0;
         rows += fed[i];
     }
-    *more = rows > 0;
     if (rows == 0)
-        return true;
+        return false;
     const struct pass pass = { .n = rows, .token = g->token, .slot = g->of, .parent = g->parent };
     const struct tensor out = eagle_forward(g->head, g->cache, &pass, tensor_rows(g->features, 0, rows), false);
-    if (!g->backend->sync(g->backend, err))
-        return false;
     for (int i = 0, at = 0; i < n; at += fed[i], i++) {
         if (fed[i] > 0)
             keep_certain(g, a[i].slot, fed[i], tensor_rows(out, at + fed[i] - 1, 1));
@@ -193,13 +190,13 @@ static bool feed(struct eagle_drafter *g, const struct advance *a, int n, int *d
 
 static bool eagle_advance(struct drafter *d, const struct advance *a, int n, struct error *err)
 {
+    (void)err;
     struct eagle_drafter *g = (struct eagle_drafter *)d;
     int done[MAX_SLOTS] = { 0 };
     for (int i = 0; i < n; i++)
         kv_keep(g->cache, a[i].slot, NULL, 0); // the guesses' rows
-    for (bool more = true; more;)
-        if (!feed(g, a, n, done, &more, err))
-            return false;
+    while (feed(g, a, n, done))
+        ;
     return true;
 }
 

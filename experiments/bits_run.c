@@ -16,18 +16,22 @@
 #include "verifier/rule.h"
 #include "verifier/verifier.h"
 
+struct said { // of a slot in one step: what was fed and stood, and nodes of the draft
+    int n, place;
+    int32_t token[MAX_NODES], node[MAX_NODES];
+};
+
 struct bits {
     struct exact_cell c;
     const struct bits_plan *plan;
     struct kv_cache *cache; // what is fed one by one
     struct tensor one;      // (1, vocab)
     float **scored;         // (slots) (nodes, vocab) logits of the drafts of this step
+    struct said *said;      // (slots) in this step; n 0: it was not in it
     float *mine;            // (vocab) logits of one row, on the host
     int64_t of[MAX_SLOTS];  // the text in each slot
     int64_t started;
     struct compared seen;
-    struct error failed; // of a pass within a callback
-    bool ok;
 };
 
 // ---- one by one
@@ -86,27 +90,32 @@ static void scored(void *self, const struct request *r, struct tensor logits)
     download(b, b->scored[r->slot], logits);
 }
 
-static int slot_of(const struct bits *b, int64_t sequence)
+// The step is not over, and the model is in use: comparing waits until it is.
+static void judged(void *self, const struct judged *j)
 {
-    int slot = 0;
-    while (b->of[slot] != sequence)
-        slot++;
-    return slot;
+    struct said *said = &((struct bits *)self)->said[j->request->slot];
+    said->n = j->judgement->n;
+    said->place = j->request->n;
+    for (int i = 0; i < said->n; i++) {
+        said->node[i] = j->judgement->node[i];
+        said->token[i] = j->request->draft->token[said->node[i]];
+    }
 }
 
 // The text goes on as it was emitted, whatever one by one would have said: after a difference it is compared all the
 // same.
-static void stepped(void *self, const struct step *s)
+static bool compare(struct bits *b, int slot, struct error *err)
 {
-    struct bits *b = self;
-    const int slot = slot_of(b, s->sequence), vocab = (int)b->one.width;
-    for (int i = 0; i < s->advance->n && b->ok; i++) {
-        const int node = s->advance->node[i];
-        b->ok = logits_after(b, slot, s->draft->token[node], &b->failed);
-        if (b->ok)
-            compared_add(&b->seen, b->mine, b->scored[slot] + (size_t)node * (size_t)vocab, vocab, s->sequence,
-                         s->position + i + 1);
+    struct said *said = &b->said[slot];
+    const int vocab = (int)b->one.width;
+    for (int i = 0; i < said->n; i++) {
+        if (!logits_after(b, slot, said->token[i], err))
+            return false;
+        compared_add(&b->seen, b->mine, b->scored[slot] + (size_t)said->node[i] * (size_t)vocab, vocab, b->of[slot],
+                     said->place + i);
     }
+    said->n = 0;
+    return true;
 }
 
 static void done(void *self, const struct ending *e)
@@ -133,8 +142,8 @@ static bool decode_until_enough(struct bits *b, struct decoder *d, struct error 
         while (ok && decoder_has_room(d))
             ok = start_next(b, d, err);
         ok = ok && interrupt_is_none(b->plan->stop, err) && decoder_step(d, err);
-        if (ok && !b->ok)
-            ok = fail(err, "%s", b->failed.text);
+        for (int slot = 0; slot < b->c.slots && ok; slot++)
+            ok = compare(b, slot, err);
     }
     return ok;
 }
@@ -143,7 +152,7 @@ static bool decode_until_enough(struct bits *b, struct decoder *d, struct error 
 
 static bool open_bits(struct bits *b, struct error *err)
 {
-    const struct watch watch = { .scored = scored, .self = b };
+    const struct watch watch = { scored, judged, b };
     if (!exact_cell_open(&b->c, watch, err))
         return false;
     struct opened *o = b->c.opened;
@@ -156,11 +165,11 @@ static bool open_bits(struct bits *b, struct error *err)
     if (b->cache == NULL || b->one.data == NULL)
         return b->cache == NULL ? false : fail(err, "no room for a row of logits");
     b->mine = xcalloc((size_t)vocab, sizeof(*b->mine));
+    b->said = xcalloc((size_t)b->c.slots, sizeof(*b->said));
     b->scored = xcalloc((size_t)b->c.slots, sizeof(*b->scored));
     for (int i = 0; i < b->c.slots; i++)
         b->scored[i] = xcalloc((size_t)b->c.pairing.drafter->nodes * (size_t)vocab, sizeof(**b->scored));
     b->seen = compared_nothing(rounding_limit(model_activations(m), o->target.cache));
-    b->ok = true;
     return true;
 }
 
@@ -173,6 +182,7 @@ static void close_bits(struct bits *b)
     for (int i = 0; i < b->c.slots && b->scored != NULL; i++)
         free(b->scored[i]);
     free(b->scored);
+    free(b->said);
     free(b->mine);
     exact_cell_close(&b->c);
     free(b);
@@ -251,7 +261,7 @@ static bool one_of_all(void *self, struct opened *opened, struct cell cell, stru
     bool ok = open_bits(b, err);
     struct decoder *d = !ok ? NULL
                             : decoder_create(b->c.pairing.verifier, b->c.pairing.drafter, b->c.slots, all->e->seed,
-                                             (struct listener){ stepped, done, b }, err);
+                                             (struct listener){ .done = done }, err);
     ok = ok && d != NULL && decode_until_enough(b, d, err);
     decoder_destroy(d);
     if (ok) {

@@ -29,7 +29,7 @@ struct recording { // of one sequence
     const char *stop;
 };
 
-struct weighed { // a step's expectation, until the step is reported
+struct weighed { // a step's expectation, until the step is reported; then of the next that has its draft in this place
     const struct draft *draft;
     struct expectation worth;
 };
@@ -37,8 +37,9 @@ struct weighed { // a step's expectation, until the step is reported
 struct recorder {
     int slots;
     bool trials;
-    struct expecter *expecter;   // NULL: not asked for
-    struct weighed *weighed;     // (slots)
+    struct expecter *expecter; // NULL: not asked for
+    struct weighed *weighed;   // (n_weighed)
+    int n_weighed;
     struct recording *recording; // (slots)
 };
 
@@ -89,20 +90,23 @@ static void record_trials(struct recording *g, const struct step *s)
     }
 }
 
+static struct expectation *worth_of(const struct recorder *r, const struct draft *d)
+{
+    for (int i = 0; i < r->n_weighed; i++)
+        if (r->weighed[i].draft == d)
+            return &r->weighed[i].worth;
+    return NULL;
+}
+
 static void weigh(void *self, const struct judged *j)
 {
     struct recorder *r = self;
-    struct weighed *w = &r->weighed[j->request->slot];
-    w->draft = j->request->draft;
-    expect(r->expecter, j, &w->worth);
-}
-
-static const struct expectation *worth_of(const struct recorder *r, const struct step *s)
-{
-    for (int i = 0; i < r->slots && r->expecter != NULL; i++)
-        if (r->weighed[i].draft == s->draft)
-            return &r->weighed[i].worth;
-    return NULL;
+    const struct draft *d = j->request->draft;
+    if (worth_of(r, d) == NULL) {
+        r->weighed = xrealloc(r->weighed, (size_t)(r->n_weighed + 1) * sizeof(*r->weighed));
+        r->weighed[r->n_weighed++].draft = d;
+    }
+    expect(r->expecter, j, worth_of(r, d));
 }
 
 static void record_expected(struct recording *g, const struct expectation *x)
@@ -126,7 +130,7 @@ static void record_step(void *self, const struct step *s)
     size_t before = g->n_trials;
     if (r->trials)
         record_trials(g, s);
-    const struct expectation *x = worth_of(r, s);
+    const struct expectation *x = worth_of(r, s->draft);
     if (x != NULL)
         record_expected(g, x);
     if (g->n_steps == g->steps_room) {
@@ -170,7 +174,6 @@ struct recorder *recorder_create(int slots, bool trials)
     r->slots = slots;
     r->trials = trials;
     r->recording = xcalloc((size_t)slots, sizeof(*r->recording));
-    r->weighed = xcalloc((size_t)slots, sizeof(*r->weighed));
     return r;
 }
 

@@ -57,12 +57,13 @@ struct product {
     struct tensor bias;   // (1, m); data NULL: none
     bool add;             // out += ..: a residual stream
 };
-enum { MAX_PRODUCTS = 4, MAX_STAMPS = 8 };
+enum { MAX_PRODUCTS = 4, MAX_STAMPS = 24 };
 
 struct backend {
     const char *name; // "cpu", "cuda", "cublas"
     bool varies;      // bits of a row depend on what is beside it in the pass
-    uint64_t passes;  // so many were numbered: layout.pass
+    bool queues; // operations are done after they return, while the host goes on; else they are done when they return
+    uint64_t passes; // so many were numbered: layout.pass
 
     void *(*alloc)(struct backend *b, size_t bytes); // NULL: no room
     void (*release)(struct backend *b, void *data);

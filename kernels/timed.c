@@ -403,6 +403,7 @@ struct backend *backend_timed(struct backend *inner)
     t->backend = table;
     t->backend.name = inner->name;
     t->backend.varies = inner->varies;
+    t->backend.queues = inner->queues;
     t->backend.probabilities = inner->probabilities != NULL ? timed_probabilities : NULL;
     t->backend.judge = inner->judge != NULL ? timed_judge : NULL;
     t->backend.ruled = inner->judge != NULL ? timed_ruled : NULL;

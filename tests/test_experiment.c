@@ -395,6 +395,37 @@ static void a_run_names_the_drafters_device(void **state)
 #endif
 }
 
+static void expect_worth_beside_its_step(const char *device)
+{
+    char *db = xformat("worth_%s.db", device);
+    char *text = xformat(
+        "name: worth\ntarget: {model: target.gguf, device: %s}\nthreads: 1\nprompts: {file: short.jsonl, chat: none}\n"
+        "limits: {context: 200, new_tokens: 9, ignore_end: true}\nrecord: {expected: true}\n"
+        "cells: {sampling: {temperature: 1}, batch: 2, drafter: [{kind: small, model: draft.gguf, tokens: 3}]}\n",
+        device);
+    struct store *s = open_store(db);
+    run(text, s);
+    assert_true(ask(s, "SELECT count(*) FROM step WHERE drafted > 0 AND stood = 0") > 1);
+    assert_true(ask(s, "SELECT count(*) FROM step WHERE drafted > 0 AND stood > 0") > 1);
+    assert_int_equal(ask(s, "SELECT count(*) FROM step WHERE drafted > 0 AND stood IS NULL"), 0);
+    assert_int_equal(ask(s, "SELECT count(*) FROM step WHERE stood IS NOT NULL AND accepted <> min(stood, tokens)"), 0);
+    assert_int_equal(ask(s, "SELECT count(*) FROM step WHERE stood IS NOT NULL AND expected > depth"), 0);
+    store_close(s);
+    free(text);
+    free(db);
+}
+
+// On a GPU steps are recorded when later ones have been judged.
+static void what_a_draft_was_worth_is_recorded_with_its_own_step(void **state)
+{
+    (void)state;
+    write_file("short.jsonl", "{\"prompt\": \"abc\"}\n{\"prompt\": \"xyx\"}\n{\"prompt\": \"1 2\"}\n");
+    expect_worth_beside_its_step("cpu");
+#if defined(EMULATED_DEVICE)
+    expect_worth_beside_its_step("cuda");
+#endif
+}
+
 static void the_smoke_experiment_runs(void **state)
 {
     (void)state;
@@ -455,6 +486,7 @@ int main(void)
         cmocka_unit_test(a_dry_run_counts_the_cache_by_its_type),
         cmocka_unit_test(a_dry_run_counts_memory_by_device),
         cmocka_unit_test(a_run_names_the_drafters_device),
+        cmocka_unit_test(what_a_draft_was_worth_is_recorded_with_its_own_step),
         cmocka_unit_test(the_smoke_experiment_runs),
         cmocka_unit_test(the_prompt_set_is_what_its_readme_says),
     };

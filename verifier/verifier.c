@@ -157,6 +157,11 @@ void verifier_stamp(struct verifier *v, int number)
     v->backend->stamp(v->backend, number);
 }
 
+bool verifier_queues(const struct verifier *v)
+{
+    return v->backend->queues;
+}
+
 bool verifier_settle(struct verifier *v, struct error *err)
 {
     return v->backend->sync(v->backend, err);

@@ -53,9 +53,10 @@ bool verifier_judge(struct verifier *v, const struct request *r, int n, struct a
 // Both at once.
 bool verifier_verify(struct verifier *v, const struct request *r, int n, struct advance *a, struct error *err);
 
-// Moments of a step on the target's device, by its own clock: what was queued before is done at each. Known after
-// verifier_settle, which waits for it.
+// Moments of a step on the target's device, by its own clock: what was queued before is done at each. Where the device
+// queues, they are known once a later wait is over: verifier_judge's, or verifier_settle.
 void verifier_stamp(struct verifier *v, int number);
+bool verifier_queues(const struct verifier *v);
 bool verifier_settle(struct verifier *v, struct error *err);
 int64_t verifier_between(struct verifier *v, int from, int to); // nanoseconds
 int64_t verifier_watched_ns(const struct verifier *v);          // of the last verify: time that whoever looked on took

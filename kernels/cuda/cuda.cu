@@ -223,6 +223,7 @@ static struct backend table(void)
 {
     struct backend b = {};
     b.name = "cuda";
+    b.queues = true;
     b.alloc = cuda_alloc;
     b.release = cuda_release;
     b.upload = cuda_upload;

@@ -6,7 +6,9 @@
 
 struct emulated_gpu::emulated_event {
     int device;
-    double recorded; // ms; 0: never
+    double recorded;     // ms; 0: never
+    cudaStream_t stream; // where it was
+    int64_t operation;   // as which of the stream's
 };
 
 inline namespace emulated_gpu
@@ -55,6 +57,7 @@ static const struct {
     { cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy" },
     { cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal" },
     { cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle" },
+    { cudaErrorNotReady, "cudaErrorNotReady", "device not ready" },
 };
 
 const char *cudaGetErrorName(cudaError_t e)
@@ -146,7 +149,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
 {
     if (fails())
         return cudaErrorInvalidValue;
-    *s = new emulated_stream{ device, 0 };
+    *s = new emulated_stream{ device, 0, 0 };
     return cudaSuccess;
 }
 
@@ -171,7 +174,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
         syncs++;
     }
     if (s)
-        s->operations++; // from any device
+        s->waited_for = ++s->operations; // from any device
     return done();
 }
 
@@ -181,7 +184,7 @@ cudaError_t cudaEventCreate(cudaEvent_t *e)
 {
     if (fails())
         return cudaErrorInvalidValue;
-    *e = new emulated_event{ device, 0 };
+    *e = new emulated_event{ device, 0, nullptr, 0 };
     return cudaSuccess;
 }
 
@@ -201,7 +204,15 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     e->recorded = (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+    e->stream = s;
+    e->operation = s ? ++s->operations : 0;
     return cudaSuccess;
+}
+
+// Whether the device may not have come to it yet, for all that the host knows.
+static bool is_ahead(cudaEvent_t e)
+{
+    return e->stream && e->operation > e->stream->waited_for;
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
@@ -210,6 +221,8 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
         return cudaErrorInvalidValue;
     if (from->recorded == 0 || to->recorded == 0)
         return note(cudaErrorInvalidResourceHandle);
+    if (is_ahead(from) || is_ahead(to))
+        return cudaErrorNotReady;
     *ms = (float)(to->recorded - from->recorded);
     return cudaSuccess;
 }

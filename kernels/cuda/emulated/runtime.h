@@ -7,6 +7,7 @@
 struct emulated_gpu::emulated_stream {
     int device;
     int64_t operations; // touched by each, so that one on a stream that was destroyed is found
+    int64_t waited_for; // of them: all that the host may know to be done
 };
 
 inline namespace emulated_gpu
