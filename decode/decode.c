@@ -8,25 +8,26 @@
 #include "core/draft.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "decode/steps.h"
 #include "drafters/drafter.h"
 #include "sampling/rng.h"
 #include "sampling/sampling.h"
 #include "verifier/verifier.h"
 
-struct sequence { // one slot's
-    bool live;
+struct sequence {    // one slot's
+    bool live, over; // over: its text is, and nobody has been told
     int64_t number;
     struct philox rng;
     int32_t *token; // (length + nodes) prompt and text; a slot's cache holds all of it but the last
     int n, prompt, limit;
     const struct stops *stops;
-    struct draft draft;
     int64_t prefill_ns, decode_ns, began_ns;
     enum stop_reason why;
-    int kept; // tokens of the last advance that are in the text
 };
 
-enum { PROPOSE, VERIFY, ADVANCE, PHASES }; // of a step, as the target's device stamps their beginnings; PHASES: its end
+// Moments of a step, as the target's device stamps them. From SCORED to JUDGE earlier steps are reported: what that takes
+// beyond the pass is nobody's time.
+enum { PROPOSE, VERIFY, SCORED, JUDGE, ADVANCE, END, MOMENTS };
 
 struct decoder {
     struct verifier *verifier;
@@ -38,6 +39,7 @@ struct decoder {
     struct request request[MAX_SLOTS];
     struct advance advance[MAX_SLOTS];
     struct advance told[MAX_SLOTS]; // those of sequences that go on: the others' drafter is told to forget
+    struct steps steps;
 };
 
 const char *stop_name(enum stop_reason why)
@@ -64,14 +66,9 @@ struct decoder *decoder_create(struct verifier *v, struct drafter *d, int slots,
     c->seed = seed;
     c->listener = listener;
     c->sequence = xcalloc((size_t)slots, sizeof(*c->sequence));
-    size_t nodes = (size_t)c->nodes;
-    for (int i = 0; i < slots; i++) {
-        struct sequence *q = &c->sequence[i];
-        q->token = xcalloc((size_t)c->length + nodes + 1, sizeof(int32_t));
-        q->draft.token = xcalloc(nodes, sizeof(int32_t));
-        q->draft.parent = xcalloc(nodes, sizeof(int32_t));
-        q->draft.drawn = xcalloc(nodes, sizeof(uint8_t));
-    }
+    for (int i = 0; i < slots; i++)
+        c->sequence[i].token = xcalloc((size_t)(c->length + c->nodes) + 1, sizeof(int32_t));
+    steps_create(&c->steps, slots, c->nodes);
     return c;
 }
 
@@ -87,10 +84,8 @@ void decoder_destroy(struct decoder *d)
                 d->drafter->type->forget(d->drafter, i);
         }
         free(q->token);
-        free(q->draft.token);
-        free(q->draft.parent);
-        free(q->draft.drawn);
     }
+    steps_destroy(&d->steps);
     free(d->sequence);
     free(d);
 }
@@ -159,9 +154,12 @@ bool decoder_start(struct decoder *d, const struct assignment *a, struct error *
     q->limit = a->limit;
     q->stops = a->stops;
     q->decode_ns = 0;
+    if (!verifier_settle(d->verifier, err)) // what is still queued is no time of this prompt's
+        return false;
     q->live = true;
+    q->over = false;
     int64_t began = clock_ns();
-    if (!prefill(d, slot, err)) {
+    if (!prefill(d, slot, err) || !verifier_settle(d->verifier, err)) {
         forget(d, slot);
         return false;
     }
@@ -171,30 +169,35 @@ bool decoder_start(struct decoder *d, const struct assignment *a, struct error *
 }
 
 // A request and a bare root for each live slot.
-static int requests_of_live(struct decoder *d)
+static int requests_of_live(struct decoder *d, struct noted_step *s)
 {
-    int n = 0;
+    s->n = 0;
     for (int i = 0; i < d->slots; i++) {
         struct sequence *q = &d->sequence[i];
+        struct note *to = &s->of[s->n];
+        struct draft *draft = &to->draft;
         if (!q->live)
             continue;
         int left = q->limit - (q->n - q->prompt), space = d->length - q->n; // new tokens wanted; places for them
         int cache = space + 1;                                              // rows: the root's and the guesses'
-        q->draft.n = 1;
-        q->draft.room = d->nodes < cache ? d->nodes : cache;
-        q->draft.token[0] = q->token[q->n - 1];
-        q->draft.parent[0] = -1;
-        q->draft.drawn[0] = CHOSEN;
-        q->draft.q = NULL;
-        q->rng.rng.root = q->n - 1;
-        d->request[n++] = (struct request){ .slot = i,
-                                            .n = q->n,
-                                            .token = q->token,
-                                            .rng = &q->rng.rng,
-                                            .draft = &q->draft,
-                                            .depth = (left < space ? left : space) - 1 };
+        to->sequence = q->number;
+        to->slot = i;
+        to->position = q->rng.rng.root = q->n - 1;
+        draft->n = 1;
+        draft->room = d->nodes < cache ? d->nodes : cache;
+        draft->token[0] = q->token[q->n - 1];
+        draft->parent[0] = -1;
+        draft->drawn[0] = CHOSEN;
+        draft->q = NULL;
+        draft->there = NULL;
+        d->request[s->n++] = (struct request){ .slot = i,
+                                               .n = q->n,
+                                               .token = q->token,
+                                               .rng = &q->rng.rng,
+                                               .draft = draft,
+                                               .depth = (left < space ? left : space) - 1 };
     }
-    return n;
+    return s->n;
 }
 
 static bool ends_text(const struct stops *s, int32_t token)
@@ -205,20 +208,19 @@ static bool ends_text(const struct stops *s, int32_t token)
     return false;
 }
 
-// Adds what was said to the text, as far as the text goes; false: it is over.
-static bool append(struct decoder *d, struct sequence *q, const struct advance *a)
+// Adds what was said to the text, as far as the text goes: how many tokens more it has.
+static int append(struct decoder *d, struct sequence *q, const struct advance *a)
 {
-    bool live = true;
     int before = q->n;
-    for (int i = 0; i < a->n && live; i++) {
+    for (int i = 0; i < a->n && !q->over; i++) {
         q->token[q->n++] = a->token[i];
         int new = q->n - q->prompt;
         if (ends_text(q->stops, a->token[i])) {
             q->why = STOP_TOKEN;
-            live = false;
+            q->over = true;
         } else if (new >= q->limit || q->n >= d->length) {
             q->why = new >= q->limit ? STOP_LIMIT : STOP_CONTEXT;
-            live = false;
+            q->over = true;
         }
     }
     if (q->stops != NULL && q->stops->string != NULL) {
@@ -226,22 +228,73 @@ static bool append(struct decoder *d, struct sequence *q, const struct advance *
         if (stay > 0) {
             q->n = q->prompt + stay;
             q->why = STOP_STRING;
-            live = false;
+            q->over = true;
         }
     }
-    q->kept = q->n > before ? q->n - before : 0; // a stop string may have begun in an earlier step
-    return live;
+    return q->n > before ? q->n - before : 0; // a stop string may have begun in an earlier step
 }
 
-// t: what its phases took, the whole batch's.
-static void report(struct decoder *d, int i, int n, const int64_t t[PHASES])
+// What the drafter is to be told: the advances of sequences that go on.
+static int append_all(struct decoder *d, struct noted_step *s)
 {
-    const struct request *r = &d->request[i];
-    struct sequence *q = &d->sequence[r->slot];
-    if (d->listener.step != NULL) {
-        struct step s = { q->number, r->n - 1,   r->draft,  &d->advance[i], verifier_judgement(d->verifier, i),
-                          q->kept,   t[PROPOSE], t[VERIFY], t[ADVANCE],     n };
-        d->listener.step(d->listener.self, &s);
+    int told = 0;
+    for (int i = 0; i < s->n; i++) {
+        struct sequence *q = &d->sequence[s->of[i].slot];
+        s->of[i].kept = append(d, q, &d->advance[i]);
+        if (q->over)
+            continue;
+        d->told[told] = d->advance[i];
+        d->told[told].sequence = q->token;
+        d->told[told++].length = q->n;
+    }
+    return told;
+}
+
+// ---- whoever listens
+
+static void stamp(struct decoder *d, const struct noted_step *s, int moment)
+{
+    verifier_stamp(d->verifier, s->number * MOMENTS + moment);
+}
+
+static int64_t lasted(struct decoder *d, const struct noted_step *s, int from, int to)
+{
+    return verifier_between(d->verifier, s->number * MOMENTS + from, s->number * MOMENTS + to);
+}
+
+// Judgements and rows are the next step's soon.
+static void note(struct decoder *d, struct noted_step *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        note_judgement(&s->of[i], verifier_judgement(d->verifier, i));
+        s->of[i].draft.q = NULL;
+    }
+    s->watched_ns = verifier_watched_ns(d->verifier);
+    steps_note(&d->steps);
+}
+
+static void report(struct decoder *d, const struct noted_step *s)
+{
+    const int64_t propose = lasted(d, s, PROPOSE, VERIFY), advance = lasted(d, s, ADVANCE, END);
+    int64_t verify = lasted(d, s, VERIFY, SCORED) + lasted(d, s, JUDGE, ADVANCE);
+    verify -= s->watched_ns; // as if nobody had looked on
+    for (int i = 0; i < s->n; i++)
+        d->sequence[s->of[i].slot].decode_ns += (propose + verify + advance) / s->n;
+    for (int i = 0; i < s->n && d->listener.step != NULL; i++) {
+        const struct note *of = &s->of[i];
+        const struct judgement *j = &of->judgement;
+        const struct advance a = { .slot = of->slot, .n = j->n, .token = j->token, .node = j->node };
+        const struct step step = { of->sequence, of->position, &of->draft, &a,      j,
+                                   of->kept,     propose,      verify,     advance, s->n };
+        d->listener.step(d->listener.self, &step);
+    }
+}
+
+static void report_all_but(struct decoder *d, int last)
+{
+    while (d->steps.n > last) {
+        report(d, steps_oldest(&d->steps));
+        steps_drop(&d->steps);
     }
 }
 
@@ -254,47 +307,60 @@ static void finish(struct decoder *d, int slot, int64_t now)
     forget(d, slot);
 }
 
-bool decoder_step(struct decoder *d, struct error *err)
+// Waits until the times of all steps are known. Nothing is under way then, and a text that is over can be told to be.
+static bool settle(struct decoder *d, struct error *err)
 {
-    struct drafter *g = d->drafter;
-    int n = requests_of_live(d), told = 0;
-    bool live[MAX_SLOTS];
-
-    if (n == 0)
-        return true;
-    verifier_stamp(d->verifier, PROPOSE);
-    if (!g->type->propose(g, d->request, n, err))
-        return false;
-    verifier_stamp(d->verifier, VERIFY);
-    if (!verifier_verify(d->verifier, d->request, n, d->advance, err))
-        return false;
-    verifier_stamp(d->verifier, ADVANCE);
-    for (int i = 0; i < n; i++) {
-        struct sequence *q = &d->sequence[d->request[i].slot];
-        live[i] = append(d, q, &d->advance[i]);
-        if (live[i]) {
-            d->told[told] = d->advance[i];
-            d->told[told].sequence = q->token;
-            d->told[told++].length = q->n;
-        }
-    }
-    if (told > 0 && g->type->advance != NULL && !g->type->advance(g, d->told, told, err))
-        return false;
-    verifier_stamp(d->verifier, PHASES);
     if (!verifier_settle(d->verifier, err))
         return false;
-    int64_t t[PHASES], all = 0, now = clock_ns();
-    for (int i = 0; i < PHASES; i++) {
-        t[i] = verifier_between(d->verifier, i, i + 1);
-        t[i] -= i == VERIFY ? verifier_watched_ns(d->verifier) : 0; // as if nobody had looked on
-        all += t[i];
-    }
-    for (int i = 0; i < n; i++)
-        d->sequence[d->request[i].slot].decode_ns += all / n;
-    for (int i = 0; i < n; i++)
-        report(d, i, n, t);
-    for (int i = 0; i < n; i++)
-        if (!live[i])
-            finish(d, d->request[i].slot, now);
+    const int64_t now = clock_ns();
+    report_all_but(d, 0);
+    if (!verifier_settle(d->verifier, err)) // the times could not be read
+        return false;
+    for (int i = 0; i < d->slots; i++)
+        if (d->sequence[i].live && d->sequence[i].over)
+            finish(d, i, now);
     return true;
+}
+
+// ---- a step
+
+static bool score(struct decoder *d, const struct noted_step *s, struct error *err)
+{
+    stamp(d, s, PROPOSE);
+    if (!d->drafter->type->propose(d->drafter, d->request, s->n, err))
+        return false;
+    stamp(d, s, VERIFY);
+    if (!verifier_score(d->verifier, d->request, s->n, err))
+        return false;
+    stamp(d, s, SCORED);
+    return true;
+}
+
+static bool judge(struct decoder *d, const struct noted_step *s, struct error *err)
+{
+    stamp(d, s, JUDGE);
+    if (!verifier_judge(d->verifier, d->request, s->n, d->advance, err))
+        return false;
+    stamp(d, s, ADVANCE);
+    return true;
+}
+
+bool decoder_step(struct decoder *d, struct error *err)
+{
+    const struct drafter_type *type = d->drafter->type;
+    struct noted_step *s = steps_at_hand(&d->steps);
+    if (requests_of_live(d, s) == 0)
+        return true;
+    if (!score(d, s, err))
+        return false;
+    report_all_but(d, 1); // when the last step was judged, the device had done all before it
+    if (!judge(d, s, err))
+        return false;
+    const int told = append_all(d, s);
+    if (told > 0 && type->advance != NULL && !type->advance(d->drafter, d->told, told, err))
+        return false;
+    stamp(d, s, END);
+    note(d, s);
+    // Where nothing is queued, the times are known at once.
+    return (told == s->n && verifier_queues(d->verifier)) || settle(d, err);
 }

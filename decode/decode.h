@@ -20,9 +20,9 @@ const char *stop_name(enum stop_reason why); // "end", "string", "limit", "conte
 
 struct step { // what one step did for one sequence; for whoever keeps records
     int64_t sequence;
-    int position; // of the root in the sequence
-    const struct draft *draft;
-    const struct advance *advance; // as the rule gave it
+    int position;                  // of the root in the sequence
+    const struct draft *draft;     // the very one that was judged, but without q
+    const struct advance *advance; // as the rule gave it, without features
     const struct judgement *judgement;
     int kept; // tokens of advance that are in the text: fewer than advance->n where the text ended
     int64_t propose_ns, verify_ns, advance_ns; // of the whole batch
@@ -40,6 +40,9 @@ struct ending {
 };
 
 // Called within decoder_step, outside the clocks. Everything is borrowed for the call.
+//
+// On a device that queues, a step is reported while the device is at the pass of the second step after it: whoever
+// listens must leave the models alone. Of a sequence all steps come in order, and then its end.
 struct listener {
     void (*step)(void *self, const struct step *s); // may be NULL
     void (*done)(void *self, const struct ending *e);
@@ -61,9 +64,10 @@ struct assignment {            // one sequence to decode
     const struct stops *stops; // borrowed until it is done; NULL: nothing but the limit
 };
 
+// Borrows verifier and drafter. Of the decoders on one device only one may have live sequences: they share its stamps.
 struct decoder *decoder_create(struct verifier *v, struct drafter *d, int slots, uint64_t seed,
-                               struct listener listener, struct error *err); // borrows verifier and drafter
-void decoder_destroy(struct decoder *d);
+                               struct listener listener, struct error *err);
+void decoder_destroy(struct decoder *d); // of sequences that have not ended nothing more is reported
 
 bool decoder_has_room(const struct decoder *d);
 // Takes in the prompt. One that leaves no room for a new token in the cache's length is an error.

@@ -179,6 +179,7 @@ struct model *table_model_create(struct table t, int rows, bool on_device, enum 
 {
     struct model *m = xcalloc(1, sizeof(*m));
     m->backend = (struct backend){ .name = "table",
+                                   .queues = on_device,
                                    .alloc = device_alloc,
                                    .release = device_release,
                                    .download = device_download,
