@@ -70,6 +70,16 @@ static void check(const char *drafter, const struct rule *rule, const char *samp
     free(b);
 }
 
+// Rules that take such drafts, those included that the device does not have.
+static int rules_for(const char *drafter, const struct rule **to)
+{
+    int n = 0;
+    for (int k = 0; rules[k] != NULL; k++)
+        if (pair_fits(drafter, rules[k]))
+            to[n++] = rules[k];
+    return n;
+}
+
 static void steps_are_the_hosts(void **unused)
 {
     (void)unused;
@@ -84,14 +94,13 @@ static void steps_are_the_hosts(void **unused)
         if (all && real > 0 && gpu[g].emulated) // it would take days
             continue;
         steps = 0;
-        for (int i = 0; i < pair_count(); i++)
-            for (int k = 0, fits = 0, turn = number++; rules[k] != NULL; k++) {
-                if (rules[k]->body == BODY_NONE || !pair_fits(pair_drafter(i), rules[k]))
-                    continue;
-                if (all || fits == turn % 3)
-                    check(pair_drafter(i), rules[k], samplings[turn % 5 == 4 ? 2 : turn % 2]);
-                fits++;
-            }
+        for (int i = 0; i < pair_count(); i++, number++) {
+            const struct rule *fit[16];
+            const int n = rules_for(pair_drafter(i), fit);
+            for (int k = 0; k < n; k++)
+                if (all || k == number % n)
+                    check(pair_drafter(i), fit[k], samplings[number % 5 == 4 ? 2 : number % 2]);
+        }
         print_message("    %s: %d steps of sequences, of each draft, trial and token the host's\n", at_hand->name,
                       steps);
     }
