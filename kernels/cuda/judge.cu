@@ -213,8 +213,8 @@ static struct answer answer_at(const struct judging *j, uint8_t *at)
 }
 
 // Rows of p of which something is left, at most: a node's is kept while the way down goes through a child that is not
-// its first, and the last one is that of a node with children where it is. Of a draft on the device no more is known than
-// how many nodes it can have; two of them for each row, then.
+// its first, and the last one is that of a node with children where it is. Of a draft on the device no more is known
+// than how many nodes it can have; two of them for each row, then.
 static int rows_left(const struct judging *j)
 {
     if (j->body != BODY_TRAVERSAL)
@@ -260,7 +260,8 @@ static void check(const struct judging *j, const struct judging *first)
     assert(j->n >= 1 && j->n <= MAX_NODES && j->p.rows == j->n && j->p.width <= 1 << 20);
     assert(j->body != BODY_NONE && j->body == first->body && j->lenience == first->lenience);
     assert(d != NULL || j->q.data == NULL || j->q.width == j->p.width);
-    assert(d == NULL || (d->most == j->n && (d->q.data == NULL || d->q.width == j->p.width)));
+    assert(d == NULL || (d->most == j->n && d->tag != NULL));
+    assert(d == NULL || d->q.data == NULL || (d->q.width == j->p.width && d->q_row != NULL));
     (void)d, (void)first; // where nothing is asserted
 }
 

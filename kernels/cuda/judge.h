@@ -1,7 +1,7 @@
 // judge.h - a draft as a block of threads judges it. For .cu files alone.
 //
-// Each block has a draft. It is copied to shared memory first, with who comes after whom among siblings; what is decided
-// is decided by numbers that all threads have, so they go the same way, and one of them writes it down.
+// Each block has a draft. It is copied to shared memory first, with who comes after whom among siblings; what is
+// decided is decided by numbers that all threads have, so they go the same way, and one of them writes it down.
 #pragma once
 #include "kernels/cuda/chance.h"
 #include "kernels/cuda/cuda.h"
@@ -30,7 +30,7 @@ struct answer { // what comes back of a draft: struct ruling, in one piece of me
 
 struct call { // a draft that is to be judged, as struct judging has it
     int most, vocab;
-    const int32_t *n; // NULL: most
+    const int32_t *n; // NULL: most, and the draft is the host's
     const int32_t *token, *parent;
     const uint8_t *drawn;
     const int32_t *tag, *q_row; // q_row: NULL: a node's own
@@ -46,8 +46,8 @@ void queue_traversal(struct cuda *c, int n, const struct call *calls); // traver
 
 struct tree { // in shared memory
     int32_t token[MAX_NODES];
-    int16_t parent[MAX_NODES], child[MAX_NODES],
-        next[MAX_NODES]; // the first child, the next sibling; -1: there is none
+    int16_t parent[MAX_NODES];
+    int16_t child[MAX_NODES], next[MAX_NODES]; // the first child, the next sibling; -1: there is none
     uint8_t drawn[MAX_NODES];
 };
 
@@ -89,7 +89,7 @@ __device__ inline void begin(const struct call &c, struct tree &t)
         t.parent[i] = (int16_t)c.parent[i];
         t.drawn[i] = c.drawn[i];
         c.out.trial_p[i] = c.out.trial_q[i] = NAN;
-        if (c.tag == NULL)
+        if (c.n == NULL)
             continue;
         c.out.draft_token[i] = c.token[i];
         c.out.draft_parent[i] = c.parent[i];

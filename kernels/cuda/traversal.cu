@@ -1,9 +1,9 @@
 // traversal.cu - a whole tree judged from its leaves up, and a chain as `block` judges it: verifier/traversal.c, which
 // says what is done and why it is right.
 //
-// The recursion's stack is the path from the root: where it came from is a node's parent, and how much there was is kept
-// by node. A row is worked on no sooner than a child has fallen, so the way down only reads, and a row has to be kept
-// beneath another only where the way down goes through a later child. On a chain that is nowhere.
+// The recursion's stack is the path from the root: where it came from is a node's parent, and how much there was is
+// kept by node. A row is worked on no sooner than a child has fallen, so the way down only reads, and a row has to be
+// kept beneath another only where the way down goes through a later child. On a chain that is nowhere.
 #include "kernels/cuda/judge.h"
 
 namespace DEVICE_SPACE
