@@ -83,7 +83,8 @@ static int rules_for(const char *drafter, const struct rule **to)
 static void steps_are_the_hosts(void **unused)
 {
     (void)unused;
-    static const char *const samplings[] = { "{temperature: 1}", "{temperature: 0.8, top_p: 0.9}", "{temperature: 0}" };
+    static const char *const samplings[] = { "{temperature: 1}", "{temperature: 0.8, top_p: 0.9}", "{temperature: 1}",
+                                             "{temperature: 1, repetition_penalty: 1.2}", "{temperature: 0}" };
     int number = 0, real = 0;
     for (int g = 0; g < gpus; g++)
         real += !gpu[g].emulated;
@@ -99,7 +100,7 @@ static void steps_are_the_hosts(void **unused)
             const int n = rules_for(pair_drafter(i), fit);
             for (int k = 0; k < n; k++)
                 if (all || k == number % n)
-                    check(pair_drafter(i), fit[k], samplings[number % 5 == 4 ? 2 : number % 2]);
+                    check(pair_drafter(i), fit[k], samplings[number % 5]);
         }
         print_message("    %s: %d steps of sequences, of each draft, trial and token the host's\n", at_hand->name,
                       steps);
