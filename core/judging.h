@@ -23,6 +23,10 @@ struct judging {
     // Philox's stream, and the root's place (sampling/rng.h).
     uint64_t seed, sequence;
     int32_t root;
+    // Uniforms in place of Philox's, for whoever wants to know what a device makes of them (exact/bisect.h): of each node's coin,
+    // then of a draw from what is left there, then from a row as it is, (3, n); of a race for each depth's tokens, (n, vocab), to
+    // which the half step is added. NULL: Philox's.
+    const double *given;
 };
 
 struct ruling { // as struct judgement has it

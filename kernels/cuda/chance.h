@@ -22,6 +22,8 @@ template <int THREADS> struct chance_room { // shared memory of a block
 struct chance { // Philox's stream, and the root's place (sampling/rng.h)
     uint64_t seed, sequence;
     int32_t root;
+    const double *given; // uniforms in its place (core/judging.h), of a draft of so many nodes; NULL
+    int nodes;
 };
 
 // An entry of a row as rows come, or as they are worked on.
@@ -184,6 +186,8 @@ __device__ inline double scaled_residual(double *p, double a, const double *q, i
 
 __device__ inline double uniform(const struct chance &c, enum purpose purpose, int node)
 {
+    if (c.given != NULL)
+        return c.given[(purpose == FOR_ACCEPT ? 0 : purpose == FOR_RESIDUAL ? 1 : 2) * c.nodes + node];
     return grid_bits53(c.seed, grid_word0(purpose, node, 0), c.root, c.sequence, 0) * 0x1p-53;
 }
 
@@ -246,8 +250,10 @@ __device__ inline int race(const number *row, int vocab, const struct chance &c,
         UNROLL
         for (int half = 0; half < 2; half++) {
             const int i = 2 * pair + half;
-            const double u = (grid_bits53(c.seed, word0, place, c.sequence, half) + 0.5) * 0x1p-53;
             const double w = i < vocab ? entry_of(row, i) : 0;
+            const double u = c.given == NULL ? (grid_bits53(c.seed, word0, place, c.sequence, half) + 0.5) * 0x1p-53
+                             : i < vocab     ? c.given[(int64_t)(place - c.root - 1) * vocab + i] + 0x1p-54
+                                             : 1;
             if (!(u < best * w)) // -log(1 - u) >= u: too late, or w is 0
                 continue;
             const double time = grid_wait(u) / w;

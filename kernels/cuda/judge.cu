@@ -183,9 +183,20 @@ static size_t rounded_up(size_t bytes)
     return (bytes + 15) / 16 * 16;
 }
 
+static size_t uniforms_given(const struct judging *j)
+{
+    return j->given != NULL ? (size_t)j->n * (j->body == BODY_MATCH ? (size_t)j->p.width : 3) : 0;
+}
+
+static size_t given_bytes(const struct judging *j)
+{
+    return rounded_up(uniforms_given(j) * sizeof(double));
+}
+
+// Behind what is given.
 static size_t draft_bytes(const struct judging *j)
 {
-    return j->there == NULL ? rounded_up((size_t)j->n * (2 * sizeof(int32_t) + 1)) : 0;
+    return given_bytes(j) + (j->there == NULL ? rounded_up((size_t)j->n * (2 * sizeof(int32_t) + 1)) : 0);
 }
 
 static size_t answer_bytes(const struct judging *j)
@@ -276,7 +287,8 @@ static struct call call_of(const struct judging *j, uint8_t *draft, uint8_t *ans
     c.q_work = (double *)rows;
     c.left = c.q_work + c.vocab;
     c.lenience = j->lenience;
-    c.chance = { j->seed, j->sequence, j->root };
+    c.chance = { j->seed, j->sequence, j->root, j->given != NULL ? (const double *)draft : NULL, j->n };
+    draft += given_bytes(j);
     c.out = answer_at(j, answer);
     if (d == NULL) {
         c.token = (const int32_t *)draft;
@@ -300,11 +312,14 @@ static void pack(const struct judging *j, int n, struct parcel p, uint8_t *here,
     for (int i = 0; i < n; i++) {
         const struct call call = call_of(&j[i], there + p.drafts, there + p.answers, there + p.rows);
         memcpy(here + (size_t)i * sizeof(call), &call, sizeof(call));
+        if (j[i].given != NULL)
+            memcpy(here + p.drafts, j[i].given, uniforms_given(&j[i]) * sizeof(double));
         if (j[i].there == NULL) {
             const size_t nodes = (size_t)j[i].n, ids = nodes * sizeof(int32_t);
-            memcpy(here + p.drafts, j[i].token, ids);
-            memcpy(here + p.drafts + ids, j[i].parent, ids);
-            memcpy(here + p.drafts + 2 * ids, j[i].drawn, nodes);
+            uint8_t *to = here + p.drafts + given_bytes(&j[i]);
+            memcpy(to, j[i].token, ids);
+            memcpy(to + ids, j[i].parent, ids);
+            memcpy(to + 2 * ids, j[i].drawn, nodes);
         }
         p.drafts += draft_bytes(&j[i]);
         p.answers += answer_bytes(&j[i]);
