@@ -86,8 +86,8 @@ static void pull_down(struct network *n)
     scratch_destroy(&n->scratch, b);
 }
 
-// The pass of models/model.c, from states in place of tokens.
-static void forward(struct network *n, struct kv_cache *c, int count)
+// The pass of models/model.c, from states in place of tokens. whole: the layers are queued at once, where the device can.
+static void forward(struct network *n, struct kv_cache *c, int count, bool whole)
 {
     struct backend *b = n->b;
     int32_t token[MOST_ROWS] = { 0 }, slot[MOST_ROWS] = { 0 }, parent[MOST_ROWS];
@@ -96,13 +96,16 @@ static void forward(struct network *n, struct kv_cache *c, int count)
     const struct pass p = { .n = count, .token = token, .slot = slot, .parent = parent };
     const struct tensor x = tensor_rows(n->x, 0, count), last = tensor_rows(n->last, 0, count);
     scratch_fit(&n->scratch, count);
-    const struct layout *see = kv_admit(c, &p);
-    block_angles(b, &n->shape, see, &n->scratch);
-    for (int l = 0; l < n->shape.layers; l++) {
-        b->rmsnorm(b, n->scratch.h, x, n->block[l].input_norm, n->shape.norm_eps);
-        block_forward(b, &n->block[l], &n->shape, l, c, see, &n->scratch, x, n->scratch.h);
+    const struct layout *see = kv_admit(c, &p, p.n);
+    const struct routine routine = { .see = see, .whose = n, .cache = c };
+    for (bool done = whole && replayed(b, &routine); !done; done = !whole || remembered(b)) {
+        block_angles(b, &n->shape, see, &n->scratch);
+        for (int l = 0; l < n->shape.layers; l++) {
+            b->rmsnorm(b, n->scratch.h, x, n->block[l].input_norm, n->shape.norm_eps);
+            block_forward(b, &n->block[l], &n->shape, l, c, see, &n->scratch, x, n->scratch.h);
+        }
+        b->rmsnorm(b, last, x, n->norm, n->shape.norm_eps);
     }
-    b->rmsnorm(b, last, x, n->norm, n->shape.norm_eps);
     multiply(b, tensor_rows(n->logits, 0, count), last, n->head);
 }
 
@@ -124,11 +127,44 @@ static void fill(const struct network *n, struct kv_cache *c, int context)
     }
     for (int left = context; left > 0; left -= STRETCH) {
         const struct pass p = { .n = left < STRETCH ? left : STRETCH, .token = zeros, .slot = zeros, .parent = parent };
-        kv_admit(c, &p);
+        kv_admit(c, &p, p.n);
         kv_keep(c, 0, row, p.n);
     }
 }
 
+struct subject { // what is timed: passes behind a context
+    const char *model;
+    enum type type;
+    int context;
+    struct kv_cache *c;
+    const float *states; // (MOST_ROWS, width)
+};
+
+static void time_rows(struct network *n, const struct subject *s, int rows, bool whole)
+{
+    struct backend *b = n->b;
+    int64_t ns[TIMES];
+    for (int t = -2; t < TIMES && !n->e->failed; t++) {
+        b->upload(b, n->x.data, s->states, (size_t)rows * (size_t)n->shape.width * sizeof(float));
+        b->stamp(b, 0);
+        forward(n, s->c, rows, whole);
+        b->stamp(b, 1);
+        kv_cut(s->c, 0, s->context);
+        if (engine_well(n->e) && t >= 0)
+            ns[t] = b->between(b, 0, 1);
+    }
+    if (n->e->failed)
+        return;
+    const struct tensor keys = kv_keys(s->c, 0);
+    const size_t cache = (size_t)s->context * 2 * (size_t)n->shape.layers * type_row_bytes(keys.type, keys.width);
+    printf("{\"engine\": \"%s%s\", \"what\": \"%s %s\", \"rows\": %d, \"context\": %d, \"seconds\": %.9g, "
+           "\"bytes\": %zu}\n",
+           n->e->name, whole || b->replay == NULL ? "" : " one by one", s->model, type_facts[s->type].name, rows,
+           s->context, median_seconds(ns, TIMES), n->bytes + cache);
+    fflush(stdout);
+}
+
+// Where layers can be queued at once (CUDA graphs), so and launch by launch.
 static void time_passes(struct network *n, const char *model, enum type type, int context)
 {
     struct backend *b = n->b;
@@ -146,29 +182,13 @@ static void time_passes(struct network *n, const char *model, enum type type, in
         return;
     }
     fill(n, c, context);
-    const size_t cache = (size_t)context * 2 * (size_t)shape.layers * type_row_bytes(BF16, shape.width);
     float *states = xcalloc((size_t)MOST_ROWS * (size_t)n->shape.width, sizeof(float));
     for (int64_t i = 0; i < (int64_t)MOST_ROWS * n->shape.width; i++)
         states[i] = (float)((i * 2654435761u) % 1000) / 500.0f - 1;
-    for (int r = 0; r < N_ROWS && !n->e->failed; r++) {
-        const int rows = bench_rows[r];
-        int64_t ns[TIMES];
-        for (int t = -2; t < TIMES && !n->e->failed; t++) {
-            b->upload(b, n->x.data, states, (size_t)rows * (size_t)n->shape.width * sizeof(float));
-            b->stamp(b, 0);
-            forward(n, c, rows);
-            b->stamp(b, 1);
-            kv_cut(c, 0, context);
-            if (engine_well(n->e) && t >= 0)
-                ns[t] = b->between(b, 0, 1);
-        }
-        if (!n->e->failed)
-            printf("{\"engine\": \"%s\", \"what\": \"%s %s\", \"rows\": %d, \"context\": %d, \"seconds\": %.9g, "
-                   "\"bytes\": %zu}\n",
-                   n->e->name, model, type_facts[type].name, rows, context, median_seconds(ns, TIMES),
-                   n->bytes + cache);
-        fflush(stdout);
-    }
+    const struct subject s = { model, type, context, c, states };
+    for (int r = 0; r < N_ROWS; r++)
+        for (int whole = b->replay != NULL; whole >= 0; whole--)
+            time_rows(n, &s, bench_rows[r], whole == 1);
     free(states);
     kv_destroy(c);
 }

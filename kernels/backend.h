@@ -25,13 +25,15 @@ struct ruling;
 
 // Who may look at whom in one pass. Built once per pass by kv_admit, in the host's memory; a device of its own takes a copy
 // of it the first time it sees a pass's number.
-// A row sees its slot's whole prefix, and of the slot's pending rows those whose bit is set.
+// A row sees its slot's whole prefix, and of the slot's pending rows those whose bit is set. Behind all others there may be
+// rows of padding (bucket): what they are is nobody's business, but they see nothing, so attention makes zeros of them, and
+// nothing of them is kept.
 struct layout {
     int n, words;
     int length;                // cache rows of a slot: slot s begins at row s * length
-    const int32_t *slot;       // (n)
+    const int32_t *slot;       // (n) -1: padding
     const int32_t *prefix;     // (n) rows of the slot's prefix
-    const int32_t *place;      // (n) cache row that receives this row's key and value
+    const int32_t *place;      // (n) cache row that receives this row's key and value; -1: none
     const int32_t *position;   // (n) angle for rope: prefix + depth in the tree
     const uint64_t *ancestors; // (n, words) bit j: pending row j, itself included
     uint64_t pass;             // a number that no other pass on this backend has; 0: it has none
@@ -59,6 +61,15 @@ struct product {
 };
 enum { MAX_PRODUCTS = 4, MAX_STAMPS = 24 };
 
+// A routine is a stretch of operations that comes again and again. What decides which operations they are, all of it but
+// what stands in the memory that they read:
+enum { ROUTINE_FACTS = 10 };
+struct routine {
+    const struct layout *see;  // of their pass
+    const void *whose, *cache; // as long as these live, all their memory stays where it is
+    int fact[ROUTINE_FACTS];   // what else there is
+};
+
 struct backend {
     const char *name; // "cpu", "cuda", "cublas"
     bool varies;      // bits of a row depend on what is beside it in the pass
@@ -84,6 +95,15 @@ struct backend {
     // Its threads on the host, idle between operations, for what is worked on there: rows of probabilities. Borrowed for
     // its life; { 0 }: it has none.
     struct workers (*workers)(struct backend *b);
+
+    // So many rows a pass of n is best queued as, n or more: with padding there are fewer kinds of passes. NULL: n.
+    int (*bucket)(struct backend *b, int n);
+    // A routine can be queued at once, as it was remembered:
+    //     for (bool done = replayed(b, &r); !done; done = remembered(b))
+    //         its operations, none of which waits or brings anything to the device or from it
+    // replay true: it is queued. remember false: it is not, and has to be gone through again. NULL: nothing is remembered.
+    bool (*replay)(struct backend *b, const struct routine *r);
+    bool (*remember)(struct backend *b);
 
     // What products with such weights round their input to here, PRESET being the device's choice; the answer PRESET: it
     // cannot do what was wanted.
@@ -155,6 +175,21 @@ static inline void take_tokens(struct backend *b, struct tensor out, struct tens
     b->take(b, out, x, token);
     if (n > 0)
         b->take_there(b, out, x, r, n);
+}
+
+static inline int rows_queued(struct backend *b, int n)
+{
+    return b->bucket != NULL ? b->bucket(b, n) : n;
+}
+
+static inline bool replayed(struct backend *b, const struct routine *r)
+{
+    return b->replay != NULL && b->replay(b, r);
+}
+
+static inline bool remembered(struct backend *b)
+{
+    return b->remember == NULL || b->remember(b);
 }
 
 // out = x w^T

@@ -28,7 +28,7 @@ struct eagle {
     struct block *block;                        // (layers)
     int32_t *target_id;                         // (draft_vocab); NULL
     struct scratch scratch;
-    struct tensor embedded, state;   // (rows, width)
+    struct tensor embedded, state;   // (rows, width), here and below with padding
     struct tensor pair, wide, piece; // (rows, 2 width), (rows, taps * the target's width), (rows, the target's width)
     int rows;
     uint64_t hash;
@@ -168,7 +168,7 @@ static bool refuse_what_is_left(const struct eagle *e, struct error *err)
 
 static bool make(struct eagle *e, struct tensor *t, int64_t width, struct error *err)
 {
-    *t = rows_on(e->backend, e->rows, width);
+    *t = rows_on(e->backend, rows_queued(e->backend, e->rows), width);
     return t->data != NULL ||
            fail(err, "%s: no room for a pass of %d rows of an EAGLE head", e->backend->name, e->rows);
 }
@@ -176,7 +176,7 @@ static bool make(struct eagle *e, struct tensor *t, int64_t width, struct error 
 static bool make_room(struct eagle *e, struct error *err)
 {
     const int64_t width = e->shape.width, of_target = e->of->width;
-    return (scratch_create(&e->scratch, e->backend, &e->shape, e->rows) ||
+    return (scratch_create(&e->scratch, e->backend, &e->shape, rows_queued(e->backend, e->rows)) ||
             fail(err, "%s: no room for a pass of %d rows of an EAGLE head", e->backend->name, e->rows)) &&
            make(e, &e->embedded, width, err) && make(e, &e->state, width, err) && make(e, &e->pair, 2 * width, err) &&
            (e->fc_norm[0].data == NULL ||
@@ -332,27 +332,32 @@ static struct tensor normed(struct eagle *e, struct tensor f)
     return wide;
 }
 
-// x = fc [E(token); f]; attention reads x as it is.
-static struct tensor begin_eagle(struct eagle *e, struct tensor x, struct tensor embedded, struct tensor f)
+// The caller's states to where the layers begin with them. EAGLE: the pair's second half. EAGLE-3: x = g.
+static void take_states(struct eagle *e, struct tensor x, struct tensor pair, struct tensor f, bool own)
 {
     struct backend *b = e->backend;
-    struct tensor pair = tensor_rows(e->pair, 0, x.rows);
+    if (!is_eagle3(e))
+        b->place(b, pair, (int)x.width, f);
+    else if (own)
+        b->place(b, x, 0, f);
+    else
+        multiply(b, x, normed(e, f), e->fc);
+}
+
+// x = fc [E(token); f]; attention reads x as it is.
+static struct tensor begin_eagle(struct eagle *e, struct tensor x, struct tensor embedded, struct tensor pair)
+{
+    struct backend *b = e->backend;
     const struct product fc = { .out = x, .w = e->fc, .bias = e->fc_bias };
     b->place(b, pair, 0, embedded);
-    b->place(b, pair, (int)x.width, f);
     b->matmul(b, pair, &fc, 1);
     return x;
 }
 
 // x = g, or its norm; attention reads [rms E(token); rms g].
-static struct tensor begin_eagle3(struct eagle *e, struct tensor x, struct tensor embedded, struct tensor f, bool own)
+static struct tensor begin_eagle3(struct eagle *e, struct tensor x, struct tensor embedded, struct tensor pair)
 {
     struct backend *b = e->backend;
-    struct tensor pair = tensor_rows(e->pair, 0, x.rows);
-    if (own)
-        b->place(b, x, 0, f);
-    else
-        multiply(b, x, normed(e, f), e->fc);
     b->rmsnorm(b, embedded, embedded, e->block[0].input_norm, e->shape.norm_eps);
     b->place(b, pair, 0, embedded);
     b->rmsnorm(b, embedded, x, e->hidden_norm, e->shape.norm_eps);
@@ -362,16 +367,12 @@ static struct tensor begin_eagle3(struct eagle *e, struct tensor x, struct tenso
     return pair;
 }
 
-struct tensor eagle_forward(struct eagle *e, struct kv_cache *c, const struct pass *p, struct tensor f, bool own)
+static void run_layers(struct eagle *e, struct kv_cache *c, const struct layout *see, struct tensor x)
 {
     struct backend *b = e->backend;
-    assert(p->n >= 1 && p->n <= e->rows && f.rows == p->n);
-    struct tensor x = tensor_rows(e->state, 0, p->n), embedded = tensor_rows(e->embedded, 0, p->n);
-    scratch_fit(&e->scratch, p->n);
-    const struct layout *see = kv_admit(c, p);
+    struct tensor embedded = tensor_rows(e->embedded, 0, x.rows), pair = tensor_rows(e->pair, 0, x.rows);
     block_angles(b, &e->shape, see, &e->scratch);
-    embed(e, embedded, p);
-    struct tensor input = is_eagle3(e) ? begin_eagle3(e, x, embedded, f, own) : begin_eagle(e, x, embedded, f);
+    struct tensor input = is_eagle3(e) ? begin_eagle3(e, x, embedded, pair) : begin_eagle(e, x, embedded, pair);
     for (int l = 0; l < e->shape.layers; l++) {
         if (l > 0) {
             b->rmsnorm(b, e->scratch.h, x, e->block[l].input_norm, e->shape.norm_eps);
@@ -381,6 +382,20 @@ struct tensor eagle_forward(struct eagle *e, struct kv_cache *c, const struct pa
     }
     if (e->config.norm_output)
         b->rmsnorm(b, x, x, e->norm, e->shape.norm_eps);
+}
+
+struct tensor eagle_forward(struct eagle *e, struct kv_cache *c, const struct pass *p, struct tensor f, bool own)
+{
+    struct backend *b = e->backend;
+    const int rows = rows_queued(b, p->n);
+    assert(p->n >= 1 && p->n <= e->rows && f.rows == p->n);
+    struct tensor x = tensor_rows(e->state, 0, p->n); // rows of padding have what was there
+    scratch_fit(&e->scratch, rows);
+    const struct routine routine = { .see = kv_admit(c, p, rows), .whose = e, .cache = c };
+    embed(e, tensor_rows(e->embedded, 0, p->n), p);
+    take_states(e, x, tensor_rows(e->pair, 0, p->n), f, own);
+    for (bool done = replayed(b, &routine); !done; done = remembered(b))
+        run_layers(e, c, routine.see, tensor_rows(e->state, 0, rows));
     return x;
 }
 

@@ -23,7 +23,7 @@ struct kv_cache {
     struct tensor *keys, *values; // (layers) each (slots * length, width)
     struct tensor *of_slot;       // (2 layers) the same of the slot whose rows are to move
     struct slot *slot;            // (slots)
-    struct layout layout;         // points to the arrays below, with room for slots * pending rows
+    struct layout layout;         // points to the arrays below, with room for slots * pending rows and padding
     int32_t *slot_of, *prefix_of, *place, *position, *moved;
     uint64_t *ancestors;
 };
@@ -91,7 +91,7 @@ struct kv_cache *kv_create(struct backend *b, const struct kv_shape *shape, stru
         c->slot[s].depth = xcalloc((size_t)shape->pending, sizeof(int32_t));
         c->slot[s].ancestors = xcalloc((size_t)shape->pending * (size_t)c->words, sizeof(uint64_t));
     }
-    size_t most = (size_t)shape->slots * (size_t)shape->pending;
+    size_t most = (size_t)rows_queued(b, shape->slots * shape->pending);
     c->slot_of = xcalloc(most, sizeof(int32_t));
     c->prefix_of = xcalloc(most, sizeof(int32_t));
     c->place = xcalloc(most, sizeof(int32_t));
@@ -138,9 +138,10 @@ static void admit_unseen(const struct rows_there *r, struct kv_cache *c, const s
     }
 }
 
-const struct layout *kv_admit(struct kv_cache *c, const struct pass *p)
+const struct layout *kv_admit(struct kv_cache *c, const struct pass *p, int rows)
 {
     const size_t words = (size_t)c->words;
+    assert(rows >= p->n);
     for (int i = 0; i < p->n; i++) {
         struct slot *s = &c->slot[p->slot[i]];
         int row = s->pending++, parent = p->parent[i];
@@ -161,7 +162,12 @@ const struct layout *kv_admit(struct kv_cache *c, const struct pass *p)
     }
     for (int i = 0; i < p->n_there; i++)
         admit_unseen(&p->there[i], c, p);
-    c->layout = (struct layout){ .n = p->n,
+    for (int i = p->n; i < rows; i++) {
+        c->slot_of[i] = c->place[i] = -1;
+        c->prefix_of[i] = c->position[i] = 0;
+        memset(c->ancestors + (size_t)i * words, 0, words * sizeof(*c->ancestors));
+    }
+    c->layout = (struct layout){ .n = rows,
                                  .words = c->words,
                                  .length = c->shape.length,
                                  .slot = c->slot_of,

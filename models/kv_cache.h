@@ -40,9 +40,9 @@ size_t kv_bytes(const struct kv_shape *shape); // what kv_create would allocate
 
 // Admits a pass: its rows become pending, and from parent[] alone follow their places, positions
 // and what they see. For model_forward, and for drafters with layers of their own. Rows of one slot stand in a pass in
-// the order of their pending numbers. The layout is borrowed until the next kv_admit. A pass that does not fit is a
-// bug: kv_room asks first.
-const struct layout *kv_admit(struct kv_cache *c, const struct pass *p);
+// the order of their pending numbers. rows: what the pass is queued as (rows_queued): behind its own are rows of padding.
+// The layout is borrowed until the next kv_admit. A pass that does not fit is a bug: kv_room asks first.
+const struct layout *kv_admit(struct kv_cache *c, const struct pass *p, int rows);
 struct tensor kv_keys(struct kv_cache *c, int layer); // (slots * length, width)
 struct tensor kv_values(struct kv_cache *c, int layer);
 

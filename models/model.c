@@ -25,7 +25,7 @@ struct model {
     struct block *block;                 // (layers)
     struct scratch scratch;
     int rows;              // of a pass, at most
-    struct tensor x, last; // (rows, width)
+    struct tensor x, last; // (rows, width), here and below with padding
     struct tensor tapped;  // (rows, width * taps), made when first asked for
 };
 
@@ -81,7 +81,7 @@ static bool get_all(struct model *m, struct error *err)
 static bool make(struct model *m, struct tensor *t, int64_t width, struct error *err)
 {
     struct backend *b = m->backend;
-    *t = rows_on(b, m->rows, width);
+    *t = rows_on(b, rows_queued(b, m->rows), width);
     return t->data != NULL || fail(err, "%s: no room for a pass of %d rows", b->name, m->rows);
 }
 
@@ -101,7 +101,7 @@ static struct model *open_model(const char *path, struct backend *b, enum activa
             m->claims.kept = kept_open(c, m->weights, b->packed_layout);
         ok = m->weights != NULL && claims_settle(&m->claims, c->path, err) && get_all(m, err) &&
              make(m, &m->x, c->width, err) && make(m, &m->last, c->width, err);
-        if (ok && !scratch_create(&m->scratch, b, &m->shape, rows))
+        if (ok && !scratch_create(&m->scratch, b, &m->shape, rows_queued(b, rows)))
             ok = fail(err, "%s: no room for a pass of %d rows", b->name, rows);
         ok = ok && b->sync(b, err);
     }
@@ -242,23 +242,11 @@ static bool make_tapped(struct model *m, int taps, struct error *err)
     return make(m, &m->tapped, (int64_t)taps * m->shape.width, err);
 }
 
-bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, const struct taps *taps,
-                   struct states *out, struct error *err)
+static void run_layers(struct model *m, struct kv_cache *c, const struct layout *see, const struct taps *taps,
+                       struct tensor x, struct tensor last)
 {
-    static const struct taps none;
     struct backend *b = m->backend;
-    assert(p->n >= 1 && p->n <= m->rows);
-    if (taps == NULL)
-        taps = &none;
-    if (taps->n > 0 && !make_tapped(m, taps->n, err))
-        return false;
-
-    struct tensor x = tensor_rows(m->x, 0, p->n), last = tensor_rows(m->last, 0, p->n);
-    m->tapped.rows = p->n;
-    scratch_fit(&m->scratch, p->n);
-    const struct layout *see = kv_admit(c, p);
     block_angles(b, &m->shape, see, &m->scratch);
-    model_embed(m, x, p);
     for (int l = 0; l < m->shape.layers; l++) {
         tap(m, taps, l, x);
         b->rmsnorm(b, m->scratch.h, x, m->block[l].input_norm, m->shape.norm_eps);
@@ -267,8 +255,40 @@ bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, co
     tap(m, taps, m->shape.layers, x);
     b->rmsnorm(b, last, x, m->norm, m->shape.norm_eps);
     tap(m, taps, FINAL_STATE, last);
-    out->last = last;
-    out->tapped = taps->n > 0 ? m->tapped : (struct tensor){ 0 };
+}
+
+static struct routine routine_of(const struct model *m, const struct kv_cache *c, const struct layout *see,
+                                 const struct taps *taps)
+{
+    struct routine r = { .see = see, .whose = m, .cache = c, .fact = { taps->n } };
+    _Static_assert((int)MAX_TAPS < (int)ROUTINE_FACTS, "all taps are facts");
+    for (int i = 0; i < taps->n; i++)
+        r.fact[1 + i] = taps->layer[i];
+    return r;
+}
+
+bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, const struct taps *taps,
+                   struct states *out, struct error *err)
+{
+    static const struct taps none;
+    struct backend *b = m->backend;
+    const int rows = rows_queued(b, p->n);
+    assert(p->n >= 1 && p->n <= m->rows);
+    if (taps == NULL)
+        taps = &none;
+    if (taps->n > 0 && !make_tapped(m, taps->n, err))
+        return false;
+
+    struct tensor x = tensor_rows(m->x, 0, rows), last = tensor_rows(m->last, 0, rows);
+    m->tapped.rows = rows;
+    scratch_fit(&m->scratch, rows);
+    const struct layout *see = kv_admit(c, p, rows);
+    const struct routine routine = routine_of(m, c, see, taps);
+    model_embed(m, tensor_rows(x, 0, p->n), p); // rows of padding have what was there
+    for (bool done = replayed(b, &routine); !done; done = remembered(b))
+        run_layers(m, c, see, taps, x, last);
+    out->last = tensor_rows(last, 0, p->n);
+    out->tapped = taps->n > 0 ? tensor_rows(m->tapped, 0, p->n) : (struct tensor){ 0 };
     return true;
 }
 

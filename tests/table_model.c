@@ -362,7 +362,7 @@ bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, co
                    struct states *out, struct error *err)
 {
     (void)err;
-    const struct layout *l = kv_admit(c, p);
+    const struct layout *l = kv_admit(c, p, p->n);
     for (int i = 0; i < p->n; i++)
         look(m, c, l, p, i);
     for (int i = 0; i < p->n; i++) // the next stretch of a prompt goes on behind this one

@@ -284,11 +284,11 @@ static void rows_of_all_layers_move_in_one_launch(void **unused)
     struct kv_cache *c = kv_create(b, &shape, &err);
     assert_non_null(c);
     int64_t before = emulated_launches();
-    kv_admit(c, &p);
+    kv_admit(c, &p, p.n);
     kv_keep(c, 1, (const int32_t[]){ 0, 2, 4 }, 3);
     assert_int_equal(emulated_launches() - before, 1);
     before = emulated_launches();
-    kv_admit(c, &p);
+    kv_admit(c, &p, p.n);
     kv_keep(c, 1, (const int32_t[]){ 0, 1 }, 2); // they lie where they belong
     assert_int_equal(emulated_launches() - before, 0);
     kv_destroy(c);

@@ -163,7 +163,7 @@ static void grow(struct growth *g, struct kv_cache *cache, const struct trial *t
         const struct pass pass = growth_rows(g, r, m, cache, first, token, slot, parent);
         for (int i = 0; i < m; i++)
             count[i] = (i + 1 < m ? first[i + 1] : pass.n) - first[i];
-        kv_admit(cache, &pass);
+        kv_admit(cache, &pass, pass.n);
     }
     if (m > 0)
         growth_end(g, r, m);

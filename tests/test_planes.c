@@ -184,7 +184,7 @@ static void check_attention(const struct bench *k, int n, int prefix, int head_d
     for (int at = 0; at < prefix + n;) {
         const int left = prefix - at, m = left <= 0 ? n : left < MOST_ROWS ? left : MOST_ROWS;
         const struct pass p = { .n = m, .token = zeros, .slot = zeros, .parent = parent };
-        const struct layout *see = kv_admit(c, &p);
+        const struct layout *see = kv_admit(c, &p, m);
         b->angles(b, tensor_rows(angles, 0, m), see, frequency);
         b->store(b, tensor_rows(q, 0, m), tensor_rows(key, 0, m), tensor_rows(value, 0, m), tensor_rows(angles, 0, m),
                  kv_keys(c, 0), kv_values(c, 0), see);

@@ -41,8 +41,8 @@ void admit_there(struct cuda *c, const struct layout *see)
         for (s.n = 0; s.n < STRETCHES && from + s.n < see->n_there; s.n++)
             s.of[s.n] = see->there[from + s.n];
         QUEUE(c, admit_kernel, s.n, THREADS, 0, s);
+        cuda_launched(c, "the layout of a pass");
     }
-    cuda_launched(c, "the layout of a pass");
 }
 
 } // namespace DEVICE_SPACE

@@ -120,9 +120,15 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct atte
     __shared__ int dense[QUERIES];     // (rows) how many of them lie where they say
     __shared__ int32_t place[WARP];    // (tile)
     __shared__ float most[QUERIES], total[QUERIES];
-    const struct share a = share_of(c);
+    __shared__ struct share a;
+    const struct share share = share_of(c);
+    if (share.rows == 0)
+        return;
     const struct plain_room r = plain_room(room, c.head_dim);
-    const int hd = c.head_dim, thread = (int)threadIdx.x, queries = a.rows * a.heads;
+    const int hd = c.head_dim, thread = (int)threadIdx.x, queries = share.rows * share.heads;
+    if (thread == 0)
+        a = share; // registers are short
+    __syncthreads();
     if (thread < a.rows) {
         positions[thread] = positions_of(c, a.first + thread);
         seen[thread] = min(positions[thread] - a.start, SPLIT);
@@ -132,7 +138,7 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct atte
     int longest = 0;
     for (int i = 0; i < a.rows; i++)
         longest = max(longest, seen[i]);
-    if (longest == 0)
+    if (longest == 0 && a.start > 0)
         return;
     for (int at = thread; at < queries * hd; at += THREADS) {
         const int u = at / hd;
@@ -171,7 +177,7 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct atte
     }
     for (int at = thread; at < queries * hd; at += THREADS) {
         const int u = at / hd, row = u / a.heads;
-        if (seen[row] > 0)
+        if (seen[row] > 0 || a.start == 0)
             put_sum(c, a.first + row, a.head + u % a.heads, at % hd, positions[row], r.sums[at], most[u], total[u]);
     }
 }
@@ -217,33 +223,33 @@ static __global__ void join_kernel(const struct attend_call c, const struct roun
 
 // ---- launches
 
-void attend_divide(struct attend_call *c, const struct layout *s, int queries)
+void attend_divide(struct attend_call *c, int runs, int queries)
 {
     const int group = c->heads / c->kv_heads;
     c->portion = group < queries ? group : queries;
     c->portions = (group + c->portion - 1) / c->portion;
     c->rows = queries / group > 1 ? queries / group : 1;
-    c->row_blocks = 0;
-    for (int i = 0; i < s->n; i++)
-        c->row_blocks += i % c->rows == 0 || s->slot[i] != s->slot[i - 1];
+    const int most = blocks_for(c->n, c->rows) + runs - 1; // a run that begins between two multiples is one more
+    c->row_blocks = most < c->n ? most : c->n;
 }
 
-// Positions that the pass's longest row sees.
-static int most_positions(const struct layout *s)
+struct reach attend_reach(const struct layout *s)
 {
-    int most = 0;
+    struct reach to = { 0, 0 };
     for (int i = 0; i < s->n; i++) {
         int positions = s->prefix[i];
         for (int w = 0; w < s->words; w++)
             positions += __builtin_popcountll(s->ancestors[(int64_t)i * s->words + w]);
-        most = positions > most ? positions : most;
+        const int splits = blocks_for(positions, SPLIT);
+        to.splits = splits > to.splits ? splits : to.splits;
+        to.runs += s->slot[i] >= 0 && (i == 0 || s->slot[i] != s->slot[i - 1]);
     }
-    return most;
+    return to;
 }
 
-static void attend_plain(struct cuda *c, struct attend_call call, const struct layout *s, enum type type)
+static void attend_plain(struct cuda *c, struct attend_call call, int runs, enum type type)
 {
-    attend_divide(&call, s, QUERIES);
+    attend_divide(&call, runs, QUERIES);
     const int tile = call.head_dim <= 192 ? WARP : WARP / 2; // to stay below 48 KiB
     const size_t bytes = plain_bytes(call.head_dim, tile);
     const dim3 grid((unsigned)call.row_blocks, (unsigned)(call.kv_heads * call.portions), (unsigned)call.splits);
@@ -281,7 +287,8 @@ void cuda_attend(struct backend *b, struct tensor out, struct tensor q, struct t
     call.kv_heads = (int)(keys.width / head_dim);
     call.head_dim = head_dim;
     call.scale = 1.0f / sqrtf((float)head_dim);
-    call.splits = (most_positions(s) + SPLIT - 1) / SPLIT;
+    const struct reach reach = c->reach.splits > 0 ? c->reach : attend_reach(s);
+    call.splits = reach.splits;
     if (call.splits > 1) {
         const size_t sums = (size_t)s->n * (size_t)call.heads * (size_t)call.splits;
         call.partial = (float *)cuda_room(c, &c->partial, sums * (size_t)(head_dim + 2) * sizeof(float), "attend");
@@ -289,9 +296,9 @@ void cuda_attend(struct backend *b, struct tensor out, struct tensor q, struct t
             return;
     }
     if (attend_has_mma(keys.type, head_dim))
-        attend_mma(c, call, s);
+        attend_mma(c, call, reach.runs);
     else
-        attend_plain(c, call, s, keys.type);
+        attend_plain(c, call, reach.runs, keys.type);
     struct rounding left = {};
     const bool planes =
         head_dim % WARP == 0 && out.width == round_width(out.width) && rounding_for(c, s->n, out.width, &left);

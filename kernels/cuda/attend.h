@@ -25,28 +25,28 @@ struct attend_call {
     int heads, kv_heads, head_dim;
     float scale;    // of scores
     int rows;       // of a block, at most
-    int row_blocks; // blocks that the rows come to
+    int row_blocks; // blocks that the rows come to, at most
     int portion;    // heads of a block, at most
     int portions;   // blocks that the heads of a kv head come to
-    int splits;     // that the longest row has
+    int splits;     // that the longest row has, at most
     float *
         partial; // (n, heads, splits, head_dim + 2): sums, largest score, sum of exponents; of rows with several splits
 };
 
 struct share {                // what a block takes
-    int first, rows;          // of the pass
+    int first, rows;          // of the pass; no rows: nothing is left for it
     int kv_head, head, heads; // heads from `head` on
     int64_t base;             // the slot's first row in the cache
     int start;                // first position
 };
 
-// A block's rows begin at multiples of c.rows, and where another slot's begin.
+// A block's rows begin at multiples of c.rows, and where another slot's begin. Padding goes with whoever is before it.
 __device__ inline bool begins(const struct attend_call &c, int i)
 {
-    return i < c.n && (i % c.rows == 0 || c.slot[i] != c.slot[i - 1]);
+    return i < c.n && (i % c.rows == 0 || (c.slot[i] != c.slot[i - 1] && c.slot[i] >= 0));
 }
 
-// The first row of row block `number`. Every lane of a warp asks together.
+// The first row of row block `number`; n: there are not so many. Every lane of a warp asks together.
 __device__ inline int first_row(const struct attend_call &c, int number)
 {
     if (c.row_blocks == (c.n + c.rows - 1) / c.rows)
@@ -70,12 +70,12 @@ __device__ inline struct share share_of(const struct attend_call &c)
     struct share a;
     const int group = c.heads / c.kv_heads, portion = (int)blockIdx.y % c.portions;
     a.first = first_row(c, (int)blockIdx.x);
-    for (a.rows = 1; a.first + a.rows < c.n && !begins(c, a.first + a.rows);)
+    for (a.rows = 0; a.first + a.rows < c.n && (a.rows == 0 || !begins(c, a.first + a.rows));)
         a.rows++;
     a.kv_head = (int)blockIdx.y / c.portions;
     a.head = a.kv_head * group + portion * c.portion;
     a.heads = min(c.portion, group - portion * c.portion);
-    a.base = (int64_t)c.slot[a.first] * c.length;
+    a.base = (int64_t)c.slot[min(a.first, c.n - 1)] * c.length;
     a.start = (int)blockIdx.z * SPLIT;
     return a;
 }
@@ -127,12 +127,13 @@ __device__ inline float *partial_of(const struct attend_call &c, int i, int head
     return c.partial + (((int64_t)i * c.heads + head) * c.splits + split) * (c.head_dim + 2);
 }
 
-// What a split of (row, head) comes to at element d: the result if the row has no other, else a share of it.
+// What a split of (row, head) comes to at element d: the result if the row has no other, else a share of it. Of a row that
+// sees nothing the first is put as well: zeros.
 __device__ inline void put_sum(const struct attend_call &c, int i, int head, int d, int positions, float sum,
                                float most, float total)
 {
     if (positions <= SPLIT) {
-        c.out[((int64_t)i * c.heads + head) * c.head_dim + d] = sum * (1.0f / total);
+        c.out[((int64_t)i * c.heads + head) * c.head_dim + d] = positions > 0 ? sum * (1.0f / total) : 0;
         return;
     }
     float *p = partial_of(c, i, head, (int)blockIdx.z);
@@ -143,11 +144,11 @@ __device__ inline void put_sum(const struct attend_call &c, int i, int head, int
     }
 }
 
-// Sets what a block takes that has room for so many queries, rows times heads. s: the host's.
-void attend_divide(struct attend_call *c, const struct layout *s, int queries);
+// Sets what a block takes that has room for so many queries, rows times heads. runs: of rows of one slot.
+void attend_divide(struct attend_call *c, int runs, int queries);
 
 // The same on tensor cores (attend_mma.cu): whether there is such a form; and its launch, of a call not yet divided.
 bool attend_has_mma(enum type type, int head_dim);
-void attend_mma(struct cuda *c, struct attend_call call, const struct layout *s);
+void attend_mma(struct cuda *c, struct attend_call call, int runs);
 
 } // namespace DEVICE_SPACE

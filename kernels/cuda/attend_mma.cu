@@ -92,7 +92,7 @@ static __device__ inline void join_tiles(const struct attend_call &c, const stru
         float sum = 0;
         for (int tile = 0; tile * KEYS < seen; tile++)
             sum = fmaf(by[tile][u], room->sums[tile][u][d], sum);
-        if (seen > 0)
+        if (seen > 0 || a.start == 0)
             put_sum(c, a.first + row, a.head + u % a.heads, d, room->positions[row], sum, room->total[1][u],
                     room->total[0][u]);
     }
@@ -106,6 +106,8 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct att
     DYNAMIC_SHARED(room_type, room);
     const int warp = (int)threadIdx.x / WARP;
     const struct share a = share_of(c);
+    if (a.rows == 0)
+        return;
     if (threadIdx.x == 0)
         room->share = a;
     int longest = 0;
@@ -123,7 +125,7 @@ static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct att
     __syncthreads();
     for (int i = 0; i < a.rows; i++)
         longest = max(longest, room->positions[i]);
-    if (longest <= a.start)
+    if (longest <= a.start && a.start > 0)
         return;
     // Tiles, or where rows differ their rows, are dealt to the warps in turn.
     for (int tile = 0, dealt = 0; tile < TILES && room->share.start + tile * KEYS < longest; tile++) {
@@ -173,28 +175,28 @@ template <int HD, int SIXTEENS> static void launch(struct cuda *c, const struct 
 }
 
 // More queries to a block read a key less often; fewer leave fewer processors idle. No bit depends on it.
-template <int HD> static void choose(struct cuda *c, struct attend_call call, const struct layout *s)
+template <int HD> static void choose(struct cuda *c, struct attend_call call, int runs)
 {
-    attend_divide(&call, s, 32);
+    attend_divide(&call, runs, 32);
     if (call.row_blocks * call.kv_heads * call.portions * call.splits >= 2 * c->processors) {
         launch<HD, 2>(c, call);
         return;
     }
-    attend_divide(&call, s, 16);
+    attend_divide(&call, runs, 16);
     launch<HD, 1>(c, call);
 }
 
-void attend_mma(struct cuda *c, struct attend_call call, const struct layout *s)
+void attend_mma(struct cuda *c, struct attend_call call, int runs)
 {
     assert(((uintptr_t)call.keys | (uintptr_t)call.values | call.row_bytes) % 16 == 0);
     if (call.head_dim == 64)
-        choose<64>(c, call, s);
+        choose<64>(c, call, runs);
     else if (call.head_dim == 80)
-        choose<80>(c, call, s);
+        choose<80>(c, call, runs);
     else if (call.head_dim == 96)
-        choose<96>(c, call, s);
+        choose<96>(c, call, runs);
     else
-        choose<128>(c, call, s);
+        choose<128>(c, call, runs);
 }
 
 } // namespace DEVICE_SPACE

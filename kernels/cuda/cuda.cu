@@ -59,6 +59,7 @@ static void cuda_release(struct backend *b, void *data)
     if (data == NULL)
         return;
     c->made.x = NULL;
+    c->releases++;
     cuda_note(c, cudaFree(data), "giving memory back"); // waits for what is queued
 }
 
@@ -213,6 +214,7 @@ static void cuda_destroy(struct backend *b)
     for (int i = 0; i < MAX_STAMPS; i++)
         if (c->stamp[i] != NULL)
             cudaEventDestroy(c->stamp[i]);
+    graphs_destroy(c->graphs);
     if (c->stream != NULL)
         cudaStreamDestroy(c->stream);
     free(c->host);
@@ -236,6 +238,9 @@ static struct backend table(void)
     b.between = cuda_between;
     b.memory = cuda_memory;
     b.workers = cuda_workers;
+    b.bucket = cuda_bucket;
+    b.replay = cuda_replay;
+    b.remember = cuda_remember;
     b.rounds_to = cuda_rounds_to;
     b.prepare = cuda_prepare;
     b.unprepare = cuda_unprepare;
@@ -294,6 +299,7 @@ static struct cuda *open_device(const char *name, int device, struct error *err)
     c->device = device;
     c->processors = p.multiProcessorCount;
     c->overlaps = p.major >= 9;
+    c->graphs = graphs_create();
     e = cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
     for (int i = 0; i < MAX_STAMPS && e == cudaSuccess; i++)
         e = cudaEventCreate(&c->stamp[i]);

@@ -25,7 +25,7 @@ struct space { // memory of the device's that grows and is kept; what was in it 
 // Planes of bfloat16 that add up to a tensor: one, or three, the largest first (round.h). 8 rows and 32 k make a tile of
 // 512 bytes, a lane's eight numbers side by side: k = 4 t .. + 3 and 16 + 4 t .. + 3 of row g.
 struct rounded {
-    int n, tiles;      // of eight rows, zeros beyond n: 1, 2 or a multiple of 4
+    int n, tiles;      // of eight rows, 1, 2 or a multiple of 4; nobody reads an output of those beyond n
     int blocks;        // of 32 k, an even number of them
     const uint4 *data; // (blocks, tiles, planes, lanes); NULL: there are none
     const float *sums; // (blocks, 2, 8 * tiles): of each row's 16 k, for weights with offsets
@@ -38,7 +38,13 @@ struct made {      // the planes that there are
     int turn; // which room they are in
 };
 
-struct blas; // blas.cu
+struct reach {  // what attention's launches depend on besides the number of rows; more than there is does no harm
+    int splits; // of the longest row
+    int runs;   // of rows of one slot
+};
+
+struct blas;   // blas.cu
+struct graphs; // graphs.cu
 
 struct cuda {
     struct backend backend; // first
@@ -57,6 +63,9 @@ struct cuda {
     struct layout see;        // its arrays, on the device
     int read_one, read_three; // weights whose products read one plane, three
     struct made made;
+    struct graphs *graphs;
+    struct reach reach;      // in a routine that may be queued again: for which passes; splits 0: for the one at hand
+    uint64_t releases;       // of memory that a graph may know
     struct space rounded[2]; // round.cu
     struct space floats;     // round.cu: for weights that are not packed
     struct space gate;       // matmul.cu: gates and ups of two kinds
@@ -127,8 +136,14 @@ void wide_grant(struct cuda *c);   // wide.cu: so too
 void softmax_queue(struct cuda *c, struct tensor logits, int live, const struct row_stages *s);
 // best.cu: token, log_p (rows, k) on the device.
 void best_queue(struct cuda *c, struct tensor logits, int k, int32_t *token, float *log_p);
+struct reach attend_reach(const struct layout *s);
+struct graphs *graphs_create(void);
+void graphs_destroy(struct graphs *g); // NULL is fine
 
 // The operations, as backend.h has them.
+int cuda_bucket(struct backend *b, int n);
+bool cuda_replay(struct backend *b, const struct routine *r);
+bool cuda_remember(struct backend *b);
 struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err);
 void cuda_unprepare(struct backend *b, struct tensor w);
 void cuda_matmul(struct backend *b, struct tensor x, const struct product *p, int count);

@@ -249,6 +249,7 @@ void cuda_unprepare(struct backend *b, struct tensor w)
     if (w.packed == NULL)
         return;
     count_readers(c, packed_of(w), -1);
+    c->releases++;
     cuda_note(c, cudaFree(w.data), "giving weights back"); // waits for what is queued
     free(w.packed);
 }

@@ -81,11 +81,11 @@ static __device__ void keep(const struct kept &to, int64_t row, int at, int widt
         ((float *)cache)[at] = x;
 }
 
-// A block: some of a row's pairs of q, its keys, its values, each a whole number of warps.
+// A block: some of a row's pairs of q, its keys, its values, each a whole number of warps. Of padding nothing is kept.
 static __global__ void store_kernel(const struct store_call s)
 {
     in_turn();
-    const int64_t i = blockIdx.x;
+    const int64_t i = blockIdx.x, place = s.place[i];
     const float *angles = s.angles + i * s.head_dim;
     const int half = s.head_dim / 2, pairs = s.q_width / 2;
     const int for_q = (pairs + WARP - 1) / WARP * WARP, for_k = (s.width + WARP - 1) / WARP * WARP;
@@ -100,14 +100,16 @@ static __global__ void store_kernel(const struct store_call s)
         return;
     }
     at -= for_q;
+    if (place < 0)
+        return;
     if (at < for_k) {
         const float *k = s.keys.x + i * s.width;
-        keep(s.keys, s.place[i], at, s.width, at < s.width ? turned(k, angles, at, s.head_dim) : 0);
+        keep(s.keys, place, at, s.width, at < s.width ? turned(k, angles, at, s.head_dim) : 0);
         return;
     }
     at -= for_k;
     if (at < for_k)
-        keep(s.values, s.place[i], at, s.width, at < s.width ? s.values.x[i * s.width + at] : 0);
+        keep(s.values, place, at, s.width, at < s.width ? s.values.x[i * s.width + at] : 0);
 }
 
 void cuda_store(struct backend *b, struct tensor q, struct tensor k, struct tensor v, struct tensor angles,

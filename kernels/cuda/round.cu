@@ -42,13 +42,18 @@ static void lay(uint8_t **at, int planes, struct rounded *read, struct planes *l
     *at += units * (size_t)planes * WARP * sizeof(uint4) + whole(units * 2 * 8 * sizeof(float));
 }
 
+static int tiles_for(int64_t rows)
+{
+    const int needed = blocks_for(rows, 8);
+    return needed <= 2 ? needed : blocks_for(needed, 4) * 4;
+}
+
 // The other room than the last time's: an operation may read that and leave this.
 static bool make_room(struct cuda *c, int64_t rows, int64_t width, bool one, bool three, struct rounding *to)
 {
-    const int needed = blocks_for(rows, 8);
     struct rounded r = {};
     r.n = (int)rows;
-    r.tiles = needed <= 2 ? needed : blocks_for(needed, 4) * 4;
+    r.tiles = tiles_for(rows);
     r.blocks = (int)(round_width(width) / GROUP);
     const size_t units = (size_t)r.tiles * (size_t)r.blocks, plane = units * WARP * sizeof(uint4);
     const size_t bytes =
@@ -82,11 +87,13 @@ void rounding_is(struct cuda *c, struct tensor x)
     c->made.width = x.width;
 }
 
+// Those of more rows do for the first of them: a pass's without its padding.
 bool round_input(struct cuda *c, struct tensor x, struct wanted w, struct inputs *to)
 {
     const struct made *made = &c->made;
-    const bool there = made->x == x.data && made->rows == x.rows && made->width == x.width &&
-                       (made->one.data != NULL || !w.one) && (made->three.data != NULL || !w.three);
+    const bool there = made->x == x.data && made->rows >= x.rows && made->one.tiles == tiles_for(x.rows) &&
+                       made->width == x.width && (made->one.data != NULL || !w.one) &&
+                       (made->three.data != NULL || !w.three);
     if ((w.one || w.three) && !there) {
         struct rounding left;
         if (!make_room(c, x.rows, x.width, w.one, w.three, &left))
@@ -99,6 +106,7 @@ bool round_input(struct cuda *c, struct tensor x, struct wanted w, struct inputs
     }
     to->one = made->one;
     to->three = made->three;
+    to->one.n = to->three.n = (int)x.rows;
     if (w.floats) {
         const int64_t n = x.rows * x.width;
         float *at = (float *)cuda_room(c, &c->floats, (size_t)n * sizeof(float), "the input of products");

@@ -68,7 +68,7 @@ __device__ inline void put(const struct work<WEIGHTS> &k, const float sum[WEIGHT
             const float y = silu(total[0]) * total[1];
             if (real)
                 *out = y;
-            round_number(k.left, out_n, out_m, y); // rows beyond n are zeros, as their input is
+            round_number(k.left, out_n, out_m, y); // of rows beyond n as well: zeros, if their input is
         } else if (real)
             finish(out, total[0], p.bias != NULL ? p.bias + out_m : NULL, p.add);
     }

@@ -93,6 +93,22 @@ static bool lies_well(struct matrix m, int rows)
     return (m.op == OP_N || m.op == OP_T) && m.ld >= (rows > 1 ? rows : 1);
 }
 
+// One thread does it all.
+static void gemm_kernel(struct matrix left, struct matrix right, int m, int n, int k, float scale, float before,
+                        float *c, int ldc)
+{
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++) {
+            float sum = 0;
+            for (int64_t l = 0; l < k; l++) {
+                const int64_t at_k = n == 1 ? l : k - 1 - l;
+                sum = fmaf(at(left, i, at_k), at(right, at_k, j), sum);
+            }
+            float *const to = c + j * ldc + i;
+            *to = before != 0 ? scale * sum + before * *to : scale * sum; // what is there may be no number
+        }
+}
+
 static int gemm(void *h, int op_a, int op_b, int m, int n, int k, const void *alpha, const void *a, int type_a, int lda,
                 const void *b, int type_b, int ldb, const void *beta, void *c, int type_c, int ldc, int compute, int)
 {
@@ -108,16 +124,7 @@ static int gemm(void *h, int op_a, int op_b, int m, int n, int k, const void *al
         return NOT_SUPPORTED;
     if (fails > 0 && --fails == 0)
         return EXECUTION_FAILED;
-    for (int64_t j = 0; j < n; j++)
-        for (int64_t i = 0; i < m; i++) {
-            float sum = 0;
-            for (int64_t l = 0; l < k; l++) {
-                const int64_t at_k = n == 1 ? l : k - 1 - l;
-                sum = fmaf(at(left, i, at_k), at(right, at_k, j), sum);
-            }
-            float *const to = (float *)c + j * ldc + i;
-            *to = before != 0 ? scale * sum + before * *to : scale * sum; // what is there may be no number
-        }
+    LAUNCH(gemm_kernel, 1, 1, 0, ((struct handle *)h)->stream, left, right, m, n, k, scale, before, (float *)c, ldc);
     return SUCCESS;
 }
 

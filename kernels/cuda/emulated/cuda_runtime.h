@@ -6,9 +6,9 @@
 // memory is malloc's, so that AddressSanitizer knows it. Mistakes that a GPU would pass over in silence end the program
 // with a sentence.
 //
-// Everything is done when the call returns; streams and events are there, and have nothing to wait for. Names and
-// signatures are CUDA's; only what is used is here, and what else a kernel wants is to be added. All of it lies in a
-// namespace that needs no name, so that one program can hold this and the real runtime.
+// Everything is done when the call returns, but what a stream captures; streams and events are there, and have nothing to
+// wait for. Names and signatures are CUDA's; only what is used is here, and what else a kernel wants is to be added. All of
+// it lies in a namespace that needs no name, so that one program can hold this and the real runtime.
 #pragma once
 #include <limits.h>
 #include <math.h>
@@ -38,9 +38,11 @@ void emulated_memory_limit(size_t bytes);
 // The runtime call so many from now returns cudaErrorInvalidValue; 1: the next one; 0: none. A launch is a call too,
 // and does nothing when it fails. What frees or destroys does so all the same.
 void emulated_fail_next(int calls_from_now);
-// Kernels launched so far; cudaStreamSynchronize so far.
+// Kernels and graphs launched so far: a graph is one, whatever is in it. cudaStreamSynchronize so far.
 int64_t emulated_launches(void);
 int64_t emulated_syncs(void);
+// Graphs, and what was made of them to be launched, that nobody has destroyed.
+int64_t emulated_graphs(void);
 }
 
 inline namespace emulated_gpu
@@ -109,7 +111,11 @@ enum cudaError_t {
     cudaErrorInvalidMemcpyDirection = 21,
     cudaErrorInvalidDevice = 101,
     cudaErrorInvalidResourceHandle = 400,
+    cudaErrorIllegalState = 401,
     cudaErrorNotReady = 600,
+    cudaErrorStreamCaptureUnsupported = 900,
+    cudaErrorStreamCaptureInvalidated = 901,
+    cudaErrorStreamCaptureWrongThread = 908,
 };
 const char *cudaGetErrorName(cudaError_t e);
 const char *cudaGetErrorString(cudaError_t e);
@@ -140,6 +146,21 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s = NULL);
 // cudaErrorNotReady: the host has not waited for the stream since one of them was recorded; a device might be behind it.
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
 
+// Between BeginCapture and EndCapture launches on the stream are written down, with their arguments as they are then, and
+// not run. What the device's memory is taken and given back by, waiting, and copies from or to the host come to
+// cudaErrorStreamCaptureUnsupported in the thread that captures, and the capture to nothing. A thread captures one stream at a time.
+typedef struct emulated_graph *cudaGraph_t;
+typedef struct emulated_graph_exec *cudaGraphExec_t;
+enum cudaStreamCaptureMode {
+    cudaStreamCaptureModeThreadLocal = 1,
+};
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g);
+cudaError_t cudaGraphDestroy(cudaGraph_t g);
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *e, cudaGraph_t g, unsigned long long flags);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t e);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s);
+
 enum cudaMemcpyKind {
     cudaMemcpyHostToDevice = 1,
     cudaMemcpyDeviceToHost = 2,
@@ -168,17 +189,28 @@ template <typename T> cudaError_t cudaFuncSetAttribute(T *kernel, cudaFuncAttrib
 {
     return cudaFuncSetAttribute((const void *)kernel, a, value);
 }
-// body is called once for every thread, with p.
-void emulated_run(const char *name, const void *kernel, dim3 grid, dim3 block, size_t shared, cudaStream_t s,
-                  void (*body)(void *p), void *p);
+// Of a kernel: body is called once for every thread, with p, which has all its arguments, so many bytes.
+struct emulated_work {
+    const char *name;
+    const void *kernel;
+    dim3 grid, block;
+    size_t shared;
+    void (*body)(void *p);
+    void *p;
+    size_t bytes;
+};
+void emulated_run(const struct emulated_work &w, cudaStream_t s);
 
 template <typename... P>
 void emulated_launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, cudaStream_t s,
                      std::type_identity_t<P>... p)
 {
-    auto thread = [&] { kernel(p...); };
-    emulated_run(
-        name, (const void *)kernel, grid, block, shared, s, [](void *t) { (*(decltype(thread) *)t)(); }, &thread);
+    auto thread = [=] { kernel(p...); };
+    using T = decltype(thread);
+    static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 16, "what a launch takes along is bytes");
+    const struct emulated_work w = { name,   (const void *)kernel,         grid,    block,
+                                     shared, [](void *t) { (*(T *)t)(); }, &thread, sizeof(thread) };
+    emulated_run(w, s);
 }
 
 // ---- barriers, and exchanges within a warp

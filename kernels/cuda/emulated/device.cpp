@@ -57,7 +57,14 @@ static const struct {
     { cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy" },
     { cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal" },
     { cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle" },
+    { cudaErrorIllegalState, "cudaErrorIllegalState", "the operation cannot be performed in the present state" },
     { cudaErrorNotReady, "cudaErrorNotReady", "device not ready" },
+    { cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+      "operation not permitted when stream is capturing" },
+    { cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+      "operation failed due to a previous error during capture" },
+    { cudaErrorStreamCaptureWrongThread, "cudaErrorStreamCaptureWrongThread",
+      "attempt to terminate a thread-local capture sequence from another thread" },
 };
 
 const char *cudaGetErrorName(cudaError_t e)
@@ -149,7 +156,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
 {
     if (fails())
         return cudaErrorInvalidValue;
-    *s = new emulated_stream{ device, 0, 0 };
+    *s = new emulated_stream{ device, 0, 0, NULL, false };
     return cudaSuccess;
 }
 
@@ -175,7 +182,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
     }
     if (s)
         s->waited_for = ++s->operations; // from any device
-    return done();
+    return s && s->capturing && capture_forbids() ? cudaErrorStreamCaptureUnsupported : done();
 }
 
 // ---- events

@@ -54,7 +54,7 @@ struct gpu {
     void (*body)(void *p);
     void *p;
     bool running;
-    int64_t launches;
+    int64_t kernels; // that have run
     // The block: n threads.
     int n, warps, alive, at_barrier, votes;
     enum emulated_wait barrier; // what those at_barrier wait in

@@ -114,47 +114,68 @@ static size_t shared_most(const void *kernel)
     return SHARED_DEFAULT;
 }
 
-void emulated_run(const char *name, const void *kernel, dim3 grid, dim3 block, size_t shared, cudaStream_t s,
-                  void (*body)(void *p), void *p)
+static void launch_check(const struct emulated_work &w)
+{
+    const uint64_t threads = (uint64_t)w.block.x * w.block.y * w.block.z;
+    if (threads == 0 || threads > MAX_THREADS || w.block.z > 64)
+        die("%s: a block of (%u, %u, %u) threads: from 1 to %d, and at most 64 in z", w.name, w.block.x, w.block.y,
+            w.block.z, MAX_THREADS);
+    if (w.grid.x == 0 || w.grid.y == 0 || w.grid.z == 0 || w.grid.x > INT_MAX || w.grid.y > 65535 || w.grid.z > 65535)
+        die("%s: a grid of (%u, %u, %u) blocks: at least 1 each, and at most 65535 in y and z", w.name, w.grid.x,
+            w.grid.y, w.grid.z);
+    const size_t most = shared_most(w.kernel);
+    if (w.shared > most)
+        die("%s: %zu bytes of dynamic shared memory, and %zu were granted (cudaFuncSetAttribute)", w.name, w.shared,
+            most);
+}
+
+void launch_run(const struct emulated_work &w)
+{
+    g.kernel = w.name;
+    g.body = w.body;
+    g.p = w.p;
+    g.running = true;
+    shared_init(w.shared);
+    block_init(w.block);
+    blockDim = w.block;
+    gridDim = w.grid;
+    // Every second kernel has its blocks backwards.
+    const int64_t blocks = (int64_t)w.grid.x * w.grid.y * w.grid.z;
+    for (int64_t i = 0; i < blocks; i++) {
+        const int64_t b = g.kernels % 2 ? blocks - 1 - i : i;
+        blockIdx = { (unsigned)(b % w.grid.x), (unsigned)(b / w.grid.x % w.grid.y),
+                     (unsigned)(b / w.grid.x / w.grid.y) };
+        block_run(g.kernels + i);
+    }
+    g.running = false;
+    g.kernels++;
+}
+
+static int64_t launches;
+
+void launch_count(void)
+{
+    launches++;
+}
+
+void emulated_run(const struct emulated_work &w, cudaStream_t s)
 {
     if (fails() || stream_touch(s) != cudaSuccess)
         return;
     if (g.now)
-        die("%s: a kernel starts a kernel", name);
+        die("%s: a kernel starts a kernel", w.name);
     held lock;
-    const uint64_t threads = (uint64_t)block.x * block.y * block.z;
-    if (threads == 0 || threads > MAX_THREADS || block.z > 64)
-        die("%s: a block of (%u, %u, %u) threads: from 1 to %d, and at most 64 in z", name, block.x, block.y, block.z,
-            MAX_THREADS);
-    if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > INT_MAX || grid.y > 65535 || grid.z > 65535)
-        die("%s: a grid of (%u, %u, %u) blocks: at least 1 each, and at most 65535 in y and z", name, grid.x, grid.y,
-            grid.z);
-    const size_t most = shared_most(kernel);
-    if (shared > most)
-        die("%s: %zu bytes of dynamic shared memory, and %zu were granted (cudaFuncSetAttribute)", name, shared, most);
-    g.kernel = name;
-    g.body = body;
-    g.p = p;
-    g.running = true;
-    shared_init(shared);
-    block_init(block);
-    blockDim = block;
-    gridDim = grid;
-    // Every second launch has its blocks backwards.
-    const int64_t blocks = (int64_t)grid.x * grid.y * grid.z;
-    for (int64_t i = 0; i < blocks; i++) {
-        const int64_t b = g.launches % 2 ? blocks - 1 - i : i;
-        blockIdx = { (unsigned)(b % grid.x), (unsigned)(b / grid.x % grid.y), (unsigned)(b / grid.x / grid.y) };
-        block_run(g.launches + i);
-    }
-    g.running = false;
-    g.launches++;
+    launch_check(w);
+    if (capture_takes(s, w))
+        return;
+    launch_count();
+    launch_run(w);
 }
 
 extern "C" int64_t emulated_launches(void)
 {
     held lock;
-    return g.launches;
+    return launches;
 }
 
 } // namespace emulated_gpu

@@ -32,6 +32,8 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
     if (fails())
         return cudaErrorInvalidValue;
     *p = NULL;
+    if (capture_forbids())
+        return cudaErrorStreamCaptureUnsupported;
     if (bytes == 0)
         return cudaSuccess;
     held lock;
@@ -46,6 +48,8 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
 
 cudaError_t cudaFree(void *p)
 {
+    if (capture_forbids())
+        return cudaErrorStreamCaptureUnsupported;
     if (p) {
         held lock;
         struct allocation **link = &allocations;
@@ -118,6 +122,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
     if (!to_device && !from_device)
         return note(cudaErrorInvalidMemcpyDirection);
+    if (capture_forbids()) // of copies within the device's memory nobody makes graphs
+        return cudaErrorStreamCaptureUnsupported;
     if (side_of(to, bytes) != (to_device ? DEVICE : HOST) || side_of(from, bytes) != (from_device ? DEVICE : HOST))
         return note(cudaErrorInvalidValue);
     memcpy(to, from, bytes);
@@ -131,6 +137,8 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t s)
     const cudaError_t e = stream_touch(s);
     if (e != cudaSuccess || bytes == 0)
         return e;
+    if (capture_forbids()) // it is not, but nobody makes graphs of it
+        return cudaErrorStreamCaptureUnsupported;
     if (side_of(to, bytes) != DEVICE)
         return note(cudaErrorInvalidValue);
     memset(to, value, bytes);

@@ -6,8 +6,10 @@
 
 struct emulated_gpu::emulated_stream {
     int device;
-    int64_t operations; // touched by each, so that one on a stream that was destroyed is found
-    int64_t waited_for; // of them: all that the host may know to be done
+    int64_t operations;               // touched by each, so that one on a stream that was destroyed is found
+    int64_t waited_for;               // of them: all that the host may know to be done
+    struct emulated_graph *capturing; // NULL: it does not
+    bool spoilt;                      // what was forbidden was done
 };
 
 inline namespace emulated_gpu
@@ -36,5 +38,17 @@ cudaError_t done(void);          // of a call that has nothing more to do
 cudaError_t stream_touch(cudaStream_t s);
 int device_now(void);
 size_t memory_limit(void);
+
+// ---- launch.cpp
+
+void launch_run(const struct emulated_work &w); // the lock is held
+void launch_count(void);                        // so too: the host has launched something
+
+// ---- graphs.cpp
+
+// Whether the stream captures; then this was written down, or cannot be.
+bool capture_takes(cudaStream_t s, const struct emulated_work &w);
+// Whether this thread captures, so that what it is about to do is forbidden; that is noted.
+bool capture_forbids(void);
 
 } // namespace emulated_gpu
