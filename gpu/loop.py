@@ -34,7 +34,8 @@ PROMPTS = os.path.join(HERE, "..", "experiments", "data", "prompts.jsonl")
 # EAGLE-1's tree, drafters/tree_published.c's eagle_25: a digit is a rank.
 TREE = "0 1 2 3 00 01 02 10 11 20 21 30 000 001 002 010 011 020 021 100 0000 0001 0002 00000 00001".split()
 TOKENS_A_STEP = 3.3
-SLOTS, PROMPT, TEXTS, TOKENS, CONTEXT = [1, 4, 16, 64], 128, 64, 64, 1024
+SLOTS, PROMPT, TEXTS, CONTEXT = [1, 4, 16, 64], 128, 64, 1024
+TOKENS = {"texts": 48, "replayed": 64}
 
 
 # ---- what is run
@@ -75,7 +76,7 @@ def write_experiment(folder, how, device, model, drafter, little):
     with open(os.path.join(HERE, "loop.yaml" if how == "texts" else "replayed.yaml")) as f:
         text = f.read()
     words = {"MODEL": os.path.abspath(model), "DEVICE": device, "PROMPTS": prompts, "CHAT": "none" if little else "auto",
-             "DRAFTER": os.path.abspath(drafter), "TOKENS": str(12 if little else TOKENS), "CONTEXT": str(448 if little else CONTEXT),
+             "DRAFTER": os.path.abspath(drafter), "TOKENS": str(12 if little else TOKENS[how]), "CONTEXT": str(448 if little else CONTEXT),
              "SLOTS": str([1, 2, 4] if little else SLOTS), "RATE": str(rate_for(TOKENS_A_STEP)),
              "TREE": json.dumps([[int(rank) for rank in path] for path in TREE])}
     for word, value in words.items():
