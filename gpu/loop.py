@@ -104,7 +104,7 @@ def decode(speclab, experiment, database, seconds):
 # ---- what came out
 
 CELLS = """
-SELECT s.run, s.drafter, s.drafter_kind, s.rule, s.lossless, s.marked_inflated, s.sampling, s.batch, s.device, s.finished,
+SELECT s.run, s.drafter, s.drafter_kind, s.rule, s.lossless, s.marked_inflated, s.sampling, s.batch, s.machine, s.finished,
        s.tokens_per_s, s.tokens_per_step, s.speedup, avg(t.propose_ns) / 1e9 AS propose, avg(t.verify_ns) / 1e9 AS verify,
        avg(t.advance_ns) / 1e9 AS advance, avg(t.drafted) AS drafted, avg(t.depth) AS depth, avg(t.tokens) AS tokens,
        (SELECT avg(prompt_tokens + new_tokens / 2.0) FROM sequence WHERE run = s.run) AS context
@@ -194,7 +194,7 @@ def record(name, cell, passes):
     phases = {phase: cell[phase] for phase in ("propose", "verify", "advance")}
     stamped, rest = sum(phases.values()), cell["rest"]
     known = sum_of(passes.values())
-    keep = ("rule", "sampling", "device", "tokens_per_s", "tokens_per_step", "speedup")
+    keep = ("rule", "sampling", "machine", "tokens_per_s", "tokens_per_step", "speedup")
     return {"engine": "loop", "what": name, "drafter": cell["drafter_kind"], "slots": cell["batch"],
             **{key: cell[key] for key in keep},
             "lossy": not cell["lossless"], "inflated": bool(cell["marked_inflated"]), "finished": bool(cell["finished"]),

@@ -65,7 +65,8 @@ def loop_line(r):
 
 
 def print_loop(records):
-    print("The loop. tokens/s: in brackets with what lies between steps. passes: those of a step, measured alone; overhead: what "
+    machines = "; ".join(dict.fromkeys(r["machine"] for r in records))
+    print(f"The loop, on {machines}. tokens/s: in brackets with what lies between steps. passes: those of a step, measured alone; overhead: what "
           "a step takes beyond them, and in which part. *: LOSSY, for timing alone.\n")
     print_table([["what", "sampling", "slots", "drafter", "tokens/s", "tokens a step", "speedup", "step", "passes", "overhead",
                   "propose", "verify", "advance", "between steps"]] + [loop_line(r) for r in records])
