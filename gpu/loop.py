@@ -2,10 +2,10 @@
 """loop.py - the whole loop on a device, at several numbers of slots, and what its steps are made of.
 
     gpu/loop.py texts    SPECLAB BENCH DEVICE MODEL SMALL SECONDS [little]    gpu/loop.yaml, drafted by the model SMALL
-    gpu/loop.py replayed SPECLAB BENCH DEVICE MODEL HEAD SECONDS [little]     gpu/replayed.yaml, drafted by the EAGLE-3 head
+    gpu/loop.py replayed SPECLAB BENCH DEVICE MODEL HEAD SECONDS [little]     gpu/replayed.yaml, by the EAGLE-3 head
 
-SPECLAB is the program, BENCH gpu/bench_gpu.c's. `SPECLAB run` decodes, for 7/10 of SECONDS at most; what is finished then
-counts. `BENCH steps` measures passes of as many rows alone. little: few slots and tokens, for a try.
+SPECLAB is the program, BENCH gpu/bench_gpu.c's. `SPECLAB run` decodes, for 7/10 of SECONDS at most; what is finished
+then counts. `BENCH steps` measures passes of as many rows alone. little: few slots and tokens, for a try.
 
 Prints a line of JSON for each cell (times in seconds, of steps in which every slot is taken, means):
 
@@ -75,8 +75,9 @@ def write_experiment(folder, how, device, model, drafter, little):
         write_prompts(f, how, 4 if little else TEXTS)
     with open(os.path.join(HERE, "loop.yaml" if how == "texts" else "replayed.yaml")) as f:
         text = f.read()
-    words = {"MODEL": os.path.abspath(model), "DEVICE": device, "PROMPTS": prompts, "CHAT": "none" if little else "auto",
-             "DRAFTER": os.path.abspath(drafter), "TOKENS": str(12 if little else TOKENS[how]), "CONTEXT": str(448 if little else CONTEXT),
+    words = {"MODEL": os.path.abspath(model), "DRAFTER": os.path.abspath(drafter), "DEVICE": device, "PROMPTS": prompts,
+             "CHAT": "none" if little else "auto", "TOKENS": str(12 if little else TOKENS[how]),
+             "CONTEXT": str(448 if little else CONTEXT),
              "SLOTS": str([1, 2, 4] if little else SLOTS), "RATE": str(rate_for(TOKENS_A_STEP)),
              "TREE": json.dumps([[int(rank) for rank in path] for path in TREE])}
     for word, value in words.items():
@@ -104,17 +105,20 @@ def decode(speclab, experiment, database, seconds):
 # ---- what came out
 
 CELLS = """
-SELECT s.run, s.drafter, s.drafter_kind, s.rule, s.lossless, s.marked_inflated, s.sampling, s.batch, s.machine, s.finished,
-       s.tokens_per_s, s.tokens_per_step, s.speedup, avg(t.propose_ns) / 1e9 AS propose, avg(t.verify_ns) / 1e9 AS verify,
-       avg(t.advance_ns) / 1e9 AS advance, avg(t.drafted) AS drafted, avg(t.depth) AS depth, avg(t.tokens) AS tokens,
+SELECT s.run, s.drafter_kind, s.rule, s.lossless, s.marked_inflated, s.sampling, s.batch, s.machine, s.finished,
+       s.tokens_per_s, s.tokens_per_step, s.speedup, avg(t.propose_ns) / 1e9 AS propose,
+       avg(t.verify_ns) / 1e9 AS verify, avg(t.advance_ns) / 1e9 AS advance, avg(t.drafted) AS drafted,
+       avg(t.depth) AS depth, avg(t.tokens) AS tokens,
        (SELECT avg(prompt_tokens + new_tokens / 2.0) FROM sequence WHERE run = s.run) AS context
 FROM run_summary AS s JOIN sequence AS q ON q.run = s.run JOIN step AS t ON t.sequence = q.id
 WHERE t.batch = s.batch GROUP BY s.run ORDER BY s.run"""
 
 # Of those that were started last and ended first of their bunch: nothing came between their steps but the loop itself.
 REST = """
-SELECT sum(q.wall_ns - (SELECT sum(propose_ns + verify_ns + advance_ns) FROM step WHERE sequence = q.id)) / 1e9 / sum(q.steps)
-FROM sequence AS q JOIN (SELECT pair, max(prompt) AS last, min(steps) AS least FROM sequence WHERE run = ? GROUP BY pair) AS p
+SELECT sum(q.wall_ns - (SELECT sum(propose_ns + verify_ns + advance_ns) FROM step WHERE sequence = q.id)) / 1e9
+       / sum(q.steps)
+FROM sequence AS q JOIN
+     (SELECT pair, max(prompt) AS last, min(steps) AS least FROM sequence WHERE run = ? GROUP BY pair) AS p
      ON p.pair = q.pair AND p.last = q.prompt AND p.least = q.steps
 WHERE q.run = ?"""
 
@@ -196,9 +200,9 @@ def record(name, cell, passes):
     known = sum_of(passes.values())
     keep = ("rule", "sampling", "machine", "tokens_per_s", "tokens_per_step", "speedup")
     return {"engine": "loop", "what": name, "drafter": cell["drafter_kind"], "slots": cell["batch"],
-            **{key: cell[key] for key in keep},
-            "lossy": not cell["lossless"], "inflated": bool(cell["marked_inflated"]), "finished": bool(cell["finished"]),
-            "drafted": cell["drafted"], "step": stamped + (rest or 0), **phases, "rest": rest,
+            **{key: cell[key] for key in keep}, "lossy": not cell["lossless"],
+            "inflated": bool(cell["marked_inflated"]), "finished": bool(cell["finished"]), "drafted": cell["drafted"],
+            "step": stamped + (rest or 0), **phases, "rest": rest,
             "wall_tokens_per_s": None if rest is None else cell["batch"] * cell["tokens"] / (stamped + rest),
             "passes": passes, "overhead": None if known is None else stamped + (rest or 0) - known}
 
@@ -232,8 +236,8 @@ def main(how, speclab, bench, device, model, drafter, seconds, little):
         well = bool(cells) and report(how, bench, device, model, drafter, cells, end)
         left = [f"{c['drafter_kind']} at {c['sampling']}, {c['batch']} slots" for c in cells if not c["finished"]]
     if status is None:
-        print("left out for lack of time: what comes behind " + (f"{cells[-1]['sampling']}, {cells[-1]['batch']} slots" if
-              cells else "the beginning") + "".join(f"; part of {one}" for one in left))
+        last = f"{cells[-1]['sampling']}, {cells[-1]['batch']} slots" if cells else "the beginning"
+        print(f"left out for lack of time: what comes behind {last}" + "".join(f"; part of {one}" for one in left))
     return 0 if well and status == 0 else 1
 
 

@@ -1,11 +1,13 @@
-# loop.sh - `./run gpu bench loop`: the loop at 1, 4, 16 and 64 slots (gpu/loop.py) on SmolLM2, on SmolLM2 inflated to about 1B
-# and 8B parameters, and with replayed acceptance on a made Llama-8B with an EAGLE-3 head, all in bf16. To be sourced by gpu/bench.
+# loop.sh - `./run gpu bench loop`: the loop at 1, 4, 16 and 64 slots (gpu/loop.py) on SmolLM2, on SmolLM2 inflated to
+# about 1B and 8B parameters, and with replayed acceptance on a made Llama-8B with an EAGLE-3 head, all in bf16. To be
+# sourced by gpu/bench.
 #
 #     ./run gpu bench loop             on the GPU of this machine; SmolLM2 as ./run gpu carry model brings it
-#     ./run gpu bench loop try DEVICE  the same phases with little models, with the programs of build/release: cpu, or cuda,
-#                                      which is the emulated GPU then; phases may take five times as long
+#     ./run gpu bench loop try DEVICE  the same phases with little models, with the programs of build/release: cpu, or
+#                                      cuda, which is the emulated GPU then; phases may take five times as long
 #
-# Models are made where they are measured, in memory or on the disk, and are gone afterwards. What weighs most comes first.
+# Models are made where they are measured, in memory or on the disk, and are gone afterwards. What weighs most comes
+# first.
 # shellcheck shell=bash disable=SC2154
 
 few='' times=1 device=cuda speclab=$built/speclab

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """table.py - one table of what `gpu/bench` measured: gpu/table.py bench.jsonl ...
 
-What the loop did (gpu/loop.py) is a table of its own. Else a time is shown as the share of the floor in it: the bytes that must be read, at the bandwidth that reading was measured at on
-this device, over the time. 100 % is a pass that only reads. Engines are columns; a pass or kernel that several measured
-stands in one row. No bandwidth, no shares: then times alone are shown.
+What the loop did (gpu/loop.py) is a table of its own. Else a time is shown as the share of the floor in it: the bytes
+that must be read, at the bandwidth that reading was measured at on this device, over the time. 100 % is a pass that only
+reads. Engines are columns; a pass or kernel that several measured stands in one row. No bandwidth, no shares: then times
+alone are shown.
 """
 import json
 import sys
@@ -66,10 +67,10 @@ def loop_line(r):
 
 def print_loop(records):
     machines = "; ".join(dict.fromkeys(r["machine"] for r in records))
-    print(f"The loop, on {machines}. tokens/s: in brackets with what lies between steps. passes: those of a step, measured alone; overhead: what "
-          "a step takes beyond them, and in which part. *: LOSSY, for timing alone.\n")
-    print_table([["what", "sampling", "slots", "drafter", "tokens/s", "tokens a step", "speedup", "step", "passes", "overhead",
-                  "propose", "verify", "advance", "between steps"]] + [loop_line(r) for r in records])
+    print(f"The loop, on {machines}. tokens/s: in brackets with what lies between steps. passes: those of a step, "
+          "measured alone; overhead: what a step takes beyond them, and in which part. *: LOSSY, for timing alone.\n")
+    print_table([["what", "sampling", "slots", "drafter", "tokens/s", "tokens a step", "speedup", "step", "passes",
+                  "overhead", "propose", "verify", "advance", "between steps"]] + [loop_line(r) for r in records])
     print()
 
 
