@@ -6,12 +6,12 @@
 
 struct draft_there; // core/draft.h
 
-// Of which rule a device has one; lenient's is rejection's, block's is traversal's.
+// Of which rule a device has one; lenient's and replayed's are rejection's, block's is traversal's.
 enum body { BODY_NONE, BODY_REJECTION, BODY_MATCH, BODY_TRAVERSAL };
 
 struct judging {
     enum body body;
-    double lenience; // rejection's: 1
+    double lenience, rate; // rejection's: 1, 0; a guess stands with probability min(1, lenience p / q + rate)
     // The draft: as struct draft has it on the host, or one on the device, which comes back with the ruling; then n is the
     // most nodes that it can have.
     int n;

@@ -13,7 +13,7 @@ static void judge_leniently(const struct draft *d, struct rows *rows, const void
                             struct judgement *out)
 {
     (void)options;
-    rejection_walk(d, rows, lenience, rng, out);
+    rejection_walk(d, rows, (struct standing){ lenience, 0 }, rng, out);
 }
 
 // q^(3/4), normalised.

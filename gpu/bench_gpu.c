@@ -1,6 +1,7 @@
 // bench_gpu.c - what kernels and passes cost on a device, with weights that nobody has to bring: for `./run gpu bench`.
 //
 //     bench_gpu kernels|passes [DEVICES [little]]      DEVICES: cuda,cublas; little: shapes for a try on the CPU
+//     bench_gpu steps ...                              bench_steps.c
 //
 // Prints a line of JSON for each measurement (gpu/bench says what is in it). Weights are random numbers of the right
 // type and shape; every matrix has memory of its own, and kernels go round through more of them than a cache holds.
@@ -209,8 +210,11 @@ int main(int argc, char **argv)
     static const enum type types[] = { BF16, Q8_0, Q4_0 };
     const bool few = argc > 3 && strcmp(argv[3], "little") == 0,
                of_kernels = argc > 1 && strcmp(argv[1], "kernels") == 0;
+    if (argc > 1 && strcmp(argv[1], "steps") == 0)
+        return bench_steps(argc - 2, argv + 2);
     if (argc < 2 || argc > 4 || (argc > 3 && !few) || (!of_kernels && strcmp(argv[1], "passes") != 0)) {
-        fprintf(stderr, "bench_gpu: expected kernels or passes, then devices (cuda,cublas), then perhaps little\n");
+        fprintf(stderr,
+                "bench_gpu: expected kernels or passes, then devices (cuda,cublas), then perhaps little; or steps\n");
         return 2;
     }
     struct engine engine[MAX_ENGINES];

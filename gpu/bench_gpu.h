@@ -1,4 +1,4 @@
-// bench_gpu.h - what kernels (bench_gpu.c) and passes (bench_passes.c) are measured with.
+// bench_gpu.h - what kernels (bench_gpu.c), passes (bench_passes.c) and those of a step (bench_steps.c) are measured with.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,3 +41,6 @@ bool engine_well(struct engine *e);
 
 // Of one engine, as the weights of two need not fit. few: contexts for a try on the CPU.
 void passes(struct engine *e, const struct model_size *of, enum type type, bool few);
+
+// argv: the words behind `steps`. Answers the exit status.
+int bench_steps(int argc, char **argv);

@@ -103,6 +103,15 @@ WRAPPER
     export PKG_CONFIG=$root/pkg-config CMAKE_PREFIX_PATH=$root/usr
 }
 
+# SmolLM2, out of the two parts of ./run gpu carry model; 77: it was not brought.
+carried_model() {                # carried_model TO
+    [ -e "$here/build/carry-model-1/part" ] && [ -e "$here/build/carry-model-2/part" ] ||
+        { echo "SmolLM2 was not brought (./run gpu carry model)"; return 77; }
+    cat "$here"/build/carry-model-[12]/part >"$1" || { echo "SmolLM2 could not be put together in $1"; return 1; }
+    [ "$(sha256sum "$1" | cut -d ' ' -f 1)" = "$(cat "$here/build/carry/model.sha256")" ] ||
+        { echo "expected the two parts to be the file of build/carry/model.sha256, found another"; return 1; }
+}
+
 # build/gpu: as released, its kernels for this GPU alone.
 build() {                        # build TARGET...
     unpack_carried || { echo "the packages in build/carry could not be unpacked"; return 1; }

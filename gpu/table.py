@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """table.py - one table of what `gpu/bench` measured: gpu/table.py bench.jsonl ...
 
-A time is shown as the share of the floor in it: the bytes that must be read, at the bandwidth that reading was measured at on
-this device, over the time. 100 % is a pass that only reads. Engines are columns; a pass or kernel that several measured
-stands in one row. No bandwidth, no shares: then times alone are shown.
+What the loop did (gpu/loop.py) is a table of its own. Else a time is shown as the share of the floor in it: the bytes
+that must be read, at the bandwidth that reading was measured at on this device, over the time. 100 % is a pass that only
+reads. Engines are columns; a pass or kernel that several measured stands in one row. No bandwidth, no shares: then times
+alone are shown.
 """
 import json
 import sys
@@ -38,8 +39,46 @@ def cell(r, read):
     return f"{100 * r['bytes'] / read / r['seconds']:.0f} % ({shown(r['seconds'])})"
 
 
+def print_table(lines):
+    for i, line in enumerate(lines):
+        print("| " + " | ".join(line) + " |")
+        if i == 0:
+            print("|" + "---|" * len(line))
+
+
+def part(r, phase):
+    alone = r["passes"][phase]
+    return "" if alone is None else signed(r[phase] - alone)
+
+
+def signed(seconds):
+    return "" if seconds is None else ("-" if seconds < 0 else "") + shown(abs(seconds))
+
+
+def loop_line(r):
+    passes = None if None in r["passes"].values() else sum(r["passes"].values())
+    marks = ("*" if r["lossy"] else "") + ("" if r["finished"] else " (part)")
+    pace = r["wall_tokens_per_s"]
+    return [r["what"] + (" (inflated)" if r["inflated"] else ""), r["sampling"], str(r["slots"]), r["drafter"] + marks,
+            f"{r['tokens_per_s']:.0f}" + ("" if pace is None else f" ({pace:.0f})"), f"{r['tokens_per_step']:.2f}",
+            "" if r["speedup"] is None else f"{r['speedup']:.2f}", shown(r["step"]), signed(passes),
+            signed(r["overhead"]), *(part(r, phase) for phase in ("propose", "verify", "advance")), signed(r["rest"])]
+
+
+def print_loop(records):
+    machines = "; ".join(dict.fromkeys(r["machine"] for r in records))
+    print(f"The loop, on {machines}. tokens/s: in brackets with what lies between steps. passes: those of a step, "
+          "measured alone; overhead: what a step takes beyond them, and in which part. *: LOSSY, for timing alone.\n")
+    print_table([["what", "sampling", "slots", "drafter", "tokens/s", "tokens a step", "speedup", "step", "passes",
+                  "overhead", "propose", "verify", "advance", "between steps"]] + [loop_line(r) for r in records])
+    print()
+
+
 def main(paths):
     records = list(records_of(paths))
+    loop = [r for r in records if r["engine"] == "loop"]
+    if loop:
+        print_loop(loop)
     bandwidths = [r for r in records if r["what"] == "bandwidth"]
     read = max((r["read"] for r in bandwidths), default=0)
     copy = max((r["copy"] for r in bandwidths), default=0)
@@ -57,8 +96,8 @@ def main(paths):
             engines.add(r["engine"])
     engines = [e for e in ORDER if e in engines] + sorted(engines - set(ORDER))
     if not rows:
-        print("nothing was measured")
-        return 1
+        print("nothing else was measured" if loop else "nothing was measured")
+        return 0 if loop else 1
     lines = [["what", "context", "n", "floor"] + engines]
     # Passes before kernels: in the order in which they came, which is by model, then contexts and rows.
     places = {what: i for i, what in enumerate(dict.fromkeys(k[0] for k in rows))}
@@ -67,10 +106,7 @@ def main(paths):
         of_ours = next(by[e] for e in engines if e in by)
         floor = shown(of_ours["bytes"] / read) if read and of_ours.get("bytes") else ""
         lines.append([*map(str, key), floor] + [cell(by.get(e), read) for e in engines])
-    for i, line in enumerate(lines):
-        print("| " + " | ".join(line) + " |")
-        if i == 0:
-            print("|" + "---|" * len(line))
+    print_table(lines)
     return 0
 
 

@@ -8,6 +8,7 @@
 #include "core/memory.h"
 #include "models/files.h"
 #include "models/gguf.h"
+#include "models/made_parts.h"
 #include "models/quantise.h"
 #include "models/rewrite.h"
 
@@ -21,18 +22,13 @@ const struct made_shape made_shapes[] = {
     { 0 },
 };
 
-struct planned {
-    bool vector; // of ones
-    int64_t rows, width;
-};
-
 struct maker {
     const struct made_shape *shape;
     enum type type;
     uint64_t seed;
     const struct watch *watch;
     size_t n, bytes;
-    struct planned *tensor; // (n)
+    struct made_tensor *tensor; // (n)
     struct gguf_writer *file;
 };
 
@@ -55,12 +51,16 @@ static void fill(float *row, int64_t n, uint64_t stream)
     }
 }
 
-static bool put(void *of, size_t i, struct part *to, struct error *err)
+uint64_t made_stream(uint64_t seed, size_t tensor)
 {
-    struct maker *m = of;
-    const struct planned *t = &m->tensor[i];
+    return mixed(seed * 0x10001 + tensor);
+}
+
+bool made_put(const struct made_tensor *t, enum type type, uint64_t stream, struct part *to, struct error *err)
+{
+    const enum type as = t->vector ? F32 : type;
     float *row = xcalloc((size_t)t->width, sizeof(*row));
-    size_t bytes = type_row_bytes(t->vector ? F32 : m->type, t->width);
+    size_t bytes = type_row_bytes(as, t->width);
     void *packed = xmalloc(bytes);
     bool ok = true;
     for (int64_t r = 0; r < t->rows && ok && !part_failed(to); r++) {
@@ -68,15 +68,21 @@ static bool put(void *of, size_t i, struct part *to, struct error *err)
             for (int64_t k = 0; k < t->width; k++)
                 row[k] = 1;
         else
-            fill(row, t->width, mixed(m->seed * 0x10001 + i) + (uint64_t)(r * t->width));
-        ok = quantise_row(t->vector ? F32 : m->type, row, t->width, packed) ||
-             fail(err, "a made row cannot be %s", type_facts[m->type].name);
+            fill(row, t->width, stream + (uint64_t)(r * t->width));
+        ok = quantise_row(as, row, t->width, packed) || fail(err, "a made row cannot be %s", type_facts[as].name);
         part_write(to, packed, bytes);
     }
-    if (m->watch != NULL)
-        m->watch->progress(m->watch->of, part_bytes(to), m->bytes);
     free(row);
     free(packed);
+    return ok;
+}
+
+static bool put(void *of, size_t i, struct part *to, struct error *err)
+{
+    struct maker *m = of;
+    const bool ok = made_put(&m->tensor[i], m->type, made_stream(m->seed, i), to, err);
+    if (m->watch != NULL)
+        m->watch->progress(m->watch->of, part_bytes(to), m->bytes);
     return ok;
 }
 
@@ -88,7 +94,7 @@ static void plan(struct maker *m, const char *name, int64_t rows, int64_t width)
     size_t bytes = (size_t)rows * type_row_bytes(type, width);
     gguf_write_tensor(m->file, name, vector ? 1 : 2, dim, type_facts[type].ggml, NULL, bytes);
     m->tensor = xrealloc(m->tensor, (m->n + 1) * sizeof(*m->tensor));
-    m->tensor[m->n++] = (struct planned){ vector, rows, width };
+    m->tensor[m->n++] = (struct made_tensor){ vector, rows, width };
     m->bytes += bytes;
 }
 

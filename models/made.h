@@ -1,4 +1,5 @@
-// made.h - a model of some shape whose weights are chance: for measuring, where what it says does not matter.
+// made.h - a model of some shape, or a head for one, whose weights are chance: for measuring, where what it says does
+// not matter.
 //
 // A GGUF file that other engines load as well: Llama's tensors, matrices of one type, the embedding included, and no
 // vocabulary but its size. Weights are nearly normal with a standard deviation of 0.02, as untrained models have, so
@@ -22,3 +23,9 @@ extern const struct made_shape made_shapes[]; // ends with { 0 }
 // type: one that quantise_to has. `to` must not exist yet; after a failure it does not exist either.
 bool made_write(const struct made_shape *s, enum type type, uint64_t seed, const char *to, const struct watch *watch,
                 struct error *err);
+
+// An EAGLE-3 head for the model at `target`, as such heads are published: a directory with config.json and
+// model.safetensors, its one layer of the target's shape, its vocabulary every so-many-th of the target's ids. type: F32
+// or BF16. `to` as above.
+bool made_eagle3_write(const char *target, int draft_vocab, enum type type, uint64_t seed, const char *to,
+                       struct error *err);

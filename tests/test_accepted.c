@@ -107,6 +107,60 @@ static void laws_on_chains_are_the_closed_forms(void **state)
     assert_true(worst <= ROUNDING);
 }
 
+// ---- a rule of which the shape says all
+
+static const int forked[] = { 2, 2 };
+
+// Of the i-th sibling, from 0: rate (1 - rate)^i of the chance that its parent is reached.
+static double by_replay(const struct draft *d, double rate)
+{
+    double reached[LAW_NODES] = { 1 }, sum = 0;
+    for (int v = 1; v < d->n; v++) {
+        reached[v] = reached[d->parent[v]] * rate;
+        for (int s = draft_next_child(d, d->parent[v], d->parent[v]); s < v; s = draft_next_child(d, d->parent[v], s))
+            reached[v] *= 1 - rate;
+        sum += reached[v];
+    }
+    return sum;
+}
+
+static void replayed_accepts_what_the_shape_says(void **state)
+{
+    (void)state;
+    const struct rule *r = rule_named("replayed");
+    double worst = 0;
+    for (int seed = 0; seed < 2000; seed++) {
+        const double rate = seed % 11 / 10.0;
+        struct instance in = instance_create(forked, seed % 3, 2 + seed / 3 % 4, (enum way)(seed % WAYS),
+                                             (enum family)(seed % (FAMILIES + 1)), (uint64_t)seed);
+        struct philox source = philox_source((uint64_t)seed, 0);
+        struct growth g;
+        double end[LAW_NODES], sum = 0;
+        instance_grow(&in, &source.rng, 0, &g);
+        r->law(&g.draft, &g.p.rows, &rate, end);
+        for (int v = 0; v < g.draft.n; v++)
+            sum += end[v] * draft_depth(&g.draft, v);
+        worst = fmax(worst, fabs(sum - by_replay(&g.draft, rate)));
+        instance_free(&in);
+    }
+    assert_true(worst <= ROUNDING);
+}
+
+// Its coins fall as its law says, and what it names of each trial multiplies to that.
+static void replayed_ends_where_its_law_says(void **state)
+{
+    (void)state;
+    const double rate = 0.3;
+    for (int seed = 0; seed < 60; seed++) {
+        struct instance in =
+            instance_create(forked, 1 + seed % 2, 2 + seed % 2, (enum way)(seed % WAYS), ANY_ROWS, (uint64_t)seed);
+        const struct finding f = law_examine(&in, rule_named("replayed"), &rate);
+        assert_true(f.sound && f.repeated == 0 && f.lost <= ROUNDING);
+        assert_true(f.law_error <= ROUNDING && f.accepted_error <= ROUNDING && f.trial_error <= ROUNDING);
+        instance_free(&in);
+    }
+}
+
 // ---- one rule beside another
 
 static void block_accepts_no_less_than_rejection(void **state)
@@ -202,6 +256,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(laws_on_chains_are_the_closed_forms),
+        cmocka_unit_test(replayed_accepts_what_the_shape_says),
+        cmocka_unit_test(replayed_ends_where_its_law_says),
         cmocka_unit_test(block_accepts_no_less_than_rejection),
         cmocka_unit_test(traversal_accepts_no_less_than_rejection),
         cmocka_unit_test(no_rule_accepts_more_than_transport_allows),

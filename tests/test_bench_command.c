@@ -303,6 +303,43 @@ static void a_made_model_is_the_same_each_time_and_runs(void **state)
     free(b);
 }
 
+static void a_made_head_fits_its_model_and_runs(void **state)
+{
+    (void)state;
+    char *folder = tiny_path("made-head");
+    const char *types[] = { "bf16", "f32" };
+    for (int i = 0; i < 2; i++) {
+        struct said s =
+            child_run("make eagle3:of=%s,draft_vocab=90,type=%s --out %s-%d", models.gguf, types[i], folder, i);
+        said_insist(&s, "make eagle3");
+        said_free(&s);
+        s = child_run("inspect %s-%d --target %s", folder, i, models.gguf);
+        said_insist(&s, "inspect of a made head");
+        assert_non_null(strstr(s.out, "an EAGLE-3 head"));
+        assert_non_null(strstr(s.out, ": it fits"));
+        assert_non_null(strstr(s.out, "90 tokens"));
+        said_free(&s);
+        s = child_run("generate %s --drafter eagle3:weights=%s-%d,widths=[2,2] --rule replayed:rate=1 --tokens 12 "
+                      "--ignore-end --ids '[1, 2, 3]'",
+                      models.gguf, folder, i);
+        said_insist(&s, "generate with a made head");
+        assert_non_null(strstr(s.err, "12 tokens in 4 steps")); // each has two guesses that stand, and one more
+        said_free(&s);
+    }
+    char *words = xformat("make eagle3:of=%s,draft_vocab=90 --out %s-0", models.gguf, folder);
+    child_refuses(1, "is there already", words);
+    free(words);
+    words = xformat("make eagle3:of=%s,draft_vocab=100000 --out %s-2", models.gguf, folder);
+    child_refuses(1, "draft_vocab is 100000", words);
+    free(words);
+    words = xformat("make eagle3:of=%s,draft_vocab=9 --out /nowhere/head", models.gguf);
+    child_refuses(1, "/nowhere/head", words);
+    free(words);
+    child_refuses(2, "needs the option \"of\"", "make eagle3 --out x");
+    child_refuses(1, "no such model", "make eagle3:of=nowhere --out x");
+    free(folder);
+}
+
 int main(void)
 {
     if (!child_is_there()) {
@@ -317,6 +354,7 @@ int main(void)
         cmocka_unit_test(peers_are_run_beside_it),
         cmocka_unit_test(mistakes_are_one_sentence),
         cmocka_unit_test(a_made_model_is_the_same_each_time_and_runs),
+        cmocka_unit_test(a_made_head_fits_its_model_and_runs),
     };
     return cmocka_run_group_tests(tests, models_make, models_remove);
 }

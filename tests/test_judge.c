@@ -117,9 +117,15 @@ struct asked { // of a device: to judge a scene
 struct kind { // of judging
     const char *rule;
     enum body body;
-    double lenience;
+    double lenience, rate;
     bool draws, chain;
 };
+
+// lenient's and replayed's are one number each; nobody else looks.
+static const void *options_of(const struct kind *k)
+{
+    return k->rate > 0 ? &k->rate : &k->lenience;
+}
 
 static struct tensor uploaded(struct backend *b, const float *from, int rows, int vocab)
 {
@@ -181,7 +187,7 @@ static struct judging ask(struct backend *b, struct asked *a, const struct kind 
     a->chance = philox_source(next(), next() >> 32);
     a->chance.rng.root = any(5000);
     a->here = judgement_create(MOST_NODES, a->scene.p.rows.vocab);
-    rule_named(k->rule)->judge(d, &a->scene.p.rows, &k->lenience, &a->chance.rng, &a->here);
+    rule_named(k->rule)->judge(d, &a->scene.p.rows, options_of(k), &a->chance.rng, &a->here);
     a->q.data = a->there.q.data = a->arrays = NULL;
     if (there)
         put_there(b, a);
@@ -198,6 +204,7 @@ static struct judging ask(struct backend *b, struct asked *a, const struct kind 
                                  .drawn = a->drawn };
     return (struct judging){ .body = k->body,
                              .lenience = k->lenience,
+                             .rate = k->rate,
                              .n = there ? a->there.most : d->n,
                              .token = there ? NULL : d->token,
                              .parent = there ? NULL : d->parent,
@@ -263,10 +270,11 @@ static void judge_batch(struct backend *b, const struct kind *k, int n)
 }
 
 static const struct kind kinds[] = {
-    { "rejection", BODY_REJECTION, 1, false, false }, { "rejection", BODY_REJECTION, 1, true, false },
-    { "lenient", BODY_REJECTION, 1.25, true, false }, { "match", BODY_MATCH, 1, true, false },
-    { "block", BODY_TRAVERSAL, 1, false, true },      { "block", BODY_TRAVERSAL, 1, true, true },
-    { "traversal", BODY_TRAVERSAL, 1, false, false }, { "traversal", BODY_TRAVERSAL, 1, true, false },
+    { "rejection", BODY_REJECTION, 1, 0, false, false }, { "rejection", BODY_REJECTION, 1, 0, true, false },
+    { "lenient", BODY_REJECTION, 1.25, 0, true, false }, { "replayed", BODY_REJECTION, 0, 0.7, false, false },
+    { "replayed", BODY_REJECTION, 0, 0.6, true, false }, { "match", BODY_MATCH, 1, 0, true, false },
+    { "block", BODY_TRAVERSAL, 1, 0, false, true },      { "block", BODY_TRAVERSAL, 1, 0, true, true },
+    { "traversal", BODY_TRAVERSAL, 1, 0, false, false }, { "traversal", BODY_TRAVERSAL, 1, 0, true, false },
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
@@ -290,8 +298,12 @@ static void the_device_answers_as_the_host(void **unused)
 static void rules_name_the_bodies_that_answer_as_they_do(void **unused)
 {
     (void)unused;
-    for (int i = 0; i < KINDS; i++)
-        assert_int_equal(rule_named(kinds[i].rule)->body, kinds[i].body);
+    for (int i = 0; i < KINDS; i++) {
+        const struct rule *r = rule_named(kinds[i].rule);
+        assert_int_equal(r->body, kinds[i].body);
+        assert_true((r->lenience != NULL ? r->lenience(options_of(&kinds[i])) : 1) == kinds[i].lenience);
+        assert_true((r->rate != NULL ? r->rate(options_of(&kinds[i])) : 0) == kinds[i].rate);
+    }
 }
 
 // Each node has two children, and only the second has some of its own; all tokens are as likely.

@@ -143,7 +143,7 @@ static void judge_too_leniently(const struct draft *d, struct rows *p, const voi
                                 struct judgement *out)
 {
     (void)options;
-    rejection_walk(d, p, 1.25, rng, out);
+    rejection_walk(d, p, (struct standing){ 1.25, 0 }, rng, out);
 }
 
 // All of a chain stands, the impossible too.
@@ -161,7 +161,7 @@ static void judge_everything_to_stand(const struct draft *d, struct rows *p, con
 static void law_of_rejection(const struct draft *d, struct rows *p, const void *options, double *end)
 {
     (void)options;
-    rejection_ends(d, p, 1, end);
+    rejection_ends(d, p, (struct standing){ 1, 0 }, end);
 }
 
 static const struct rule too_lenient = { .name = "rejection", .law = law_of_rejection, .judge = judge_too_leniently };

@@ -25,12 +25,12 @@ static double lenience_of(const void *o)
 static void lenient_judge(const struct draft *d, struct rows *rows, const void *o, struct rng *rng,
                           struct judgement *out)
 {
-    rejection_walk(d, rows, lenience_of(o), rng, out);
+    rejection_walk(d, rows, (struct standing){ lenience_of(o), 0 }, rng, out);
 }
 
 static void lenient_law(const struct draft *d, struct rows *rows, const void *o, double *end)
 {
-    rejection_ends(d, rows, lenience_of(o), end);
+    rejection_ends(d, rows, (struct standing){ lenience_of(o), 0 }, end);
 }
 
 const struct rule lenient_rule = {

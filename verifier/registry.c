@@ -10,7 +10,8 @@
     RULE(spectr) \
     RULE(multipath) \
     RULE(typical) \
-    RULE(lenient)
+    RULE(lenient) \
+    RULE(replayed)
 
 #define DECLARE(name) extern const struct rule name##_rule;
 RULES(DECLARE)

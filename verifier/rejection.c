@@ -102,12 +102,13 @@ static bool fell(struct left *l, int c, double *q)
 }
 
 // The child of node that stands, or -1 with what remains to sample from.
-static int child_that_stands(const struct draft *d, int node, struct left *l, double *q, double lenience,
+static int child_that_stands(const struct draft *d, int node, struct left *l, double *q, struct standing s,
                              struct rng *rng, struct judgement *out)
 {
     for (int c = draft_next_child(d, node, node); c >= 0; c = draft_next_child(d, node, c)) {
-        out->trial_p[c] = lenience * left_at(l, d->token[c]);
-        out->trial_q[c] = drawn_measure(d, node, c, q, l->vocab);
+        const double m = drawn_measure(d, node, c, q, l->vocab);
+        out->trial_p[c] = s.lenience * left_at(l, d->token[c]) + s.rate * m;
+        out->trial_q[c] = m;
         if (rng->coin(rng, out->trial_p[c], out->trial_q[c], (struct address){ FOR_ACCEPT, rng->root, c }))
             return c;
         out->empty += !fell(l, c, q);
@@ -115,7 +116,7 @@ static int child_that_stands(const struct draft *d, int node, struct left *l, do
     return -1;
 }
 
-void rejection_walk(const struct draft *d, struct rows *rows, double lenience, struct rng *rng, struct judgement *out)
+void rejection_walk(const struct draft *d, struct rows *rows, struct standing s, struct rng *rng, struct judgement *out)
 {
     int vocab = rows->vocab, node = 0;
     double *p = out->work, *q = p + vocab; // (vocab) each
@@ -124,7 +125,7 @@ void rejection_walk(const struct draft *d, struct rows *rows, double lenience, s
     judgement_clear(out, d->n);
     for (;;) {
         l = left_of(d, node, rows->row(rows, node), p, vocab);
-        int child = child_that_stands(d, node, &l, q, lenience, rng, out);
+        int child = child_that_stands(d, node, &l, q, s, rng, out);
         if (child < 0)
             break;
         judgement_add(out, node, d->token[child]);
@@ -139,7 +140,7 @@ void rejection_walk(const struct draft *d, struct rows *rows, double lenience, s
 
 // The same walk with its coins as probabilities. end[node] first holds how often the path comes to node, and gives each
 // child its part as the child is tried; parents stand before their children, so one pass is enough.
-void rejection_ends(const struct draft *d, struct rows *rows, double lenience, double *end)
+void rejection_ends(const struct draft *d, struct rows *rows, struct standing s, double *end)
 {
     int vocab = rows->vocab;
     double *p = xcalloc(2 * (size_t)vocab, sizeof(*p)), *q = p + vocab;
@@ -153,7 +154,8 @@ void rejection_ends(const struct draft *d, struct rows *rows, double lenience, d
             continue;
         struct left l = left_of(d, node, rows->row(rows, node), p, vocab);
         for (; c >= 0 && end[node] > 0; c = draft_next_child(d, node, c)) {
-            double x = lenience * left_at(&l, d->token[c]), m = drawn_measure(d, node, c, q, vocab);
+            const double m = drawn_measure(d, node, c, q, vocab);
+            const double x = s.lenience * left_at(&l, d->token[c]) + s.rate * m;
             end[c] = x >= m ? end[node] : end[node] * (x / m);
             end[node] -= end[c];
             fell(&l, c, q);
@@ -166,13 +168,13 @@ static void rejection_judge(const struct draft *d, struct rows *rows, const void
                             struct judgement *out)
 {
     (void)options;
-    rejection_walk(d, rows, 1, rng, out);
+    rejection_walk(d, rows, (struct standing){ 1, 0 }, rng, out);
 }
 
 static void rejection_law(const struct draft *d, struct rows *rows, const void *options, double *end)
 {
     (void)options;
-    rejection_ends(d, rows, 1, end);
+    rejection_ends(d, rows, (struct standing){ 1, 0 }, end);
 }
 
 const struct rule rejection_rule = {

@@ -36,10 +36,10 @@ struct rule {
     void (*law)(const struct draft *d, struct rows *p, const void *options, double *end);
     const struct option *options; // NULL: it has none
     size_t options_size;
-    // Of which a device has a body of its own, with the same answers (core/judging.h); BODY_NONE: of none. lenience: of
-    // rejection's, NULL: 1.
+    // Of which a device has a body of its own, with the same answers (core/judging.h); BODY_NONE: of none. lenience, rate:
+    // of rejection's; NULL: 1, 0.
     enum body body;
-    double (*lenience)(const void *options);
+    double (*lenience)(const void *options), (*rate)(const void *options);
     void (*judge)(const struct draft *d, struct rows *p, const void *options, struct rng *rng, struct judgement *out);
 };
 

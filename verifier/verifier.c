@@ -244,6 +244,7 @@ static void put_to_device(struct verifier *v, const struct request *r, int i, st
     struct judgement *j = &v->judgement[i];
     v->judging[at] = (struct judging){ .body = rule->body,
                                        .lenience = rule->lenience != NULL ? rule->lenience(v->s.rule_options) : 1,
+                                       .rate = rule->rate != NULL ? rule->rate(v->s.rule_options) : 0,
                                        .n = rows_of(d),
                                        .token = d->token,
                                        .parent = d->parent,

@@ -1,5 +1,5 @@
-// judge.cu - drafts judged where the logits are, with the answers of verifier/ bit for bit: `rejection` (and `lenient`)
-// and `match`; for whole trees traversal.cu. All drafts of a call share one launch, one way there and one way back.
+// judge.cu - drafts judged where the logits are, with the answers of verifier/ bit for bit: `rejection` (and `lenient`,
+// `replayed`) and `match`; for whole trees traversal.cu. All drafts of a call share one launch, one way there and one way back.
 //
 // Why the answers are the same is said in chance.h; what each rule does, and why it is right, where it is specified:
 // verifier/rejection.c, verifier/match.c.
@@ -106,8 +106,8 @@ __device__ static int child_that_stands(const struct call &c, const struct tree 
     }
     __syncthreads();
     for (int child = t.child[node]; child >= 0; child = t.next[child]) {
-        const double p = c.lenience * left_at(c, l, row, t.token[child]);
         const double q = drawn_measure(c, t, node, child, room);
+        const double p = c.lenience * left_at(c, l, row, t.token[child]) + c.rate * q;
         note(c, child, p, q);
         if (coin(p, q, c.chance, FOR_ACCEPT, child))
             return child;
@@ -269,7 +269,7 @@ static void check(const struct judging *j, const struct judging *first)
 {
     const struct draft_there *d = j->there;
     assert(j->n >= 1 && j->n <= MAX_NODES && j->p.rows == j->n && j->p.width <= 1 << 20);
-    assert(j->body != BODY_NONE && j->body == first->body && j->lenience == first->lenience);
+    assert(j->body != BODY_NONE && j->body == first->body && j->lenience == first->lenience && j->rate == first->rate);
     assert(d != NULL || j->q.data == NULL || j->q.width == j->p.width);
     assert(d == NULL || (d->most == j->n && d->tag != NULL));
     assert(d == NULL || d->q.data == NULL || (d->q.width == j->p.width && d->q_row != NULL));
@@ -287,6 +287,7 @@ static struct call call_of(const struct judging *j, uint8_t *draft, uint8_t *ans
     c.q_work = (double *)rows;
     c.left = c.q_work + c.vocab;
     c.lenience = j->lenience;
+    c.rate = j->rate;
     c.chance = { j->seed, j->sequence, j->root, j->given != NULL ? (const double *)draft : NULL, j->n };
     draft += given_bytes(j);
     c.out = answer_at(j, answer);

@@ -36,7 +36,7 @@ struct call { // a draft that is to be judged, as struct judging has it
     const int32_t *tag, *q_row; // q_row: NULL: a node's own
     const float *p, *q;
     double *q_work, *left; // (vocab) a row that was drawn from; (any, vocab) what is left of rows of p
-    double lenience;
+    double lenience, rate;
     struct chance chance;
     struct answer out;
 };

@@ -1,0 +1,120 @@
+# loop.sh - `./run gpu bench loop`: the loop at 1, 4, 16 and 64 slots (gpu/loop.py) on SmolLM2, on SmolLM2 inflated to
+# about 1B and 8B parameters, and with replayed acceptance on a made Llama-8B with an EAGLE-3 head, all in bf16. To be
+# sourced by gpu/bench.
+#
+#     ./run gpu bench loop             on the GPU of this machine; SmolLM2 as ./run gpu carry model brings it
+#     ./run gpu bench loop try DEVICE  the same phases with little models, with the programs of build/release: cpu, or
+#                                      cuda, which is the emulated GPU then; phases may take five times as long
+#
+# Models are made where they are measured, in memory or on the disk, and are gone afterwards. What weighs most comes
+# first.
+# shellcheck shell=bash disable=SC2154
+
+few='' times=1 device=cuda speclab=$built/speclab
+case $# in
+0) ;;
+2)
+    [ "$1" = try ] || { say "bench loop what? try DEVICE, or nothing"; exit 2; }
+    built=$here/build/release few=little times=5 device=$2 speclab=$built/speclab BENCH=$built/bench_gpu
+    [ "$device" = cpu ] || { speclab+=_emulated BENCH+=_emulated; }
+    ;;
+*) say "bench loop what? try DEVICE, or nothing"; exit 2 ;;
+esac
+in_memory=/dev/shm/speclab-loop.$$ on_disk=$built/loop.$$
+export few device speclab in_memory on_disk
+
+# A folder for so many GB of models: in memory if they fit.
+folder_for() {                   # folder_for GB
+    local folder free
+    rm -rf "$in_memory" "$on_disk" # of a phase that was stopped
+    for folder in "$in_memory" "$on_disk"; do
+        mkdir -p "$folder" 2>/dev/null || continue
+        free=$(df --output=avail -B G "$folder" | tail -n 1 | tr -dc 0-9)
+        [ "${free:-0}" -lt "$1" ] || { echo "$folder"; return 0; }
+        rmdir "$folder"
+    done
+    return 1
+}
+
+# run_in GB FUNCTION WORDS...: a function in such a folder, which is removed behind it.
+run_in() {
+    local size=$1 status
+    shift
+    [ -z "$few" ] || size=1
+    [ -x "$speclab" ] && [ -x "$BENCH" ] || { echo "$speclab and $BENCH are not built"; return 1; }
+    work=$(folder_for "$size") || { echo "expected $size GB of room in /dev/shm or $built, found less"; return 77; }
+    trap 'rm -rf "$work"' EXIT
+    "$@"
+    status=$?
+    rm -rf "$work"
+    return "$status"
+}
+
+# What is left of the phase's time, less what it takes to say so.
+measured() {                     # measured texts|replayed MODEL DRAFTER
+    local left=$((PHASE_SECONDS - SECONDS - 7))
+    echo "made in $SECONDS s, in $work"
+    [ "$left" -ge 10 ] || { echo "no time is left to measure"; return 1; }
+    # shellcheck disable=SC2086
+    "$here/gpu/loop.py" "$1" "$speclab" "$BENCH" "$device" "$2" "$3" "$left" $few
+}
+
+replayed() {
+    local shape=llama-8b:type=bf16 ids=32000
+    [ -z "$few" ] || shape+=,layers=1,width=64,heads=4,kv_heads=2,head_dim=16,hidden=96,vocab=300,context=512 ids=200
+    "$speclab" make "$shape" --out "$work/llama-8b-bf16.gguf" &&
+        "$speclab" make "eagle3:of=$work/llama-8b-bf16.gguf,draft_vocab=$ids" --out "$work/eagle3" &&
+        measured replayed "$work/llama-8b-bf16.gguf" "$work/eagle3"
+}
+
+# SmolLM2 in bf16, as $work/smollm2.gguf.
+smollm2() {
+    if [ -n "$few" ]; then
+        "$built/write_tiny" "$work/carried.gguf"
+    else
+        carried_model "$work/carried.gguf"
+    fi || return
+    "$speclab" quantize "$work/carried.gguf" --type bf16 --out "$work/smollm2.gguf"
+}
+
+small() {
+    local keep=0-11,13,15,17,19-29
+    [ -z "$few" ] || keep=0,2
+    smollm2 || return
+    "$speclab" prune "$work/smollm2.gguf" --keep "$keep" --out "$work/pruned.gguf" &&
+        measured texts "$work/smollm2.gguf" "$work/pruned.gguf"
+}
+
+# With SmolLM2 itself as draft model, which is never wrong there: what a perfect draft of its size is worth.
+inflated() {                     # inflated NAME SIZES...
+    local name=$1
+    shift
+    smollm2 || return
+    "$speclab" inflate "$work/smollm2.gguf" "$@" --out "$work/$name.gguf" &&
+        measured texts "$work/$name.gguf" "$work/smollm2.gguf"
+}
+
+# 4 and 16 times as wide: their logits are SmolLM2's to the last bit.
+sizes_1b=(--width 2304 --hidden 2816 --heads 32 --kv-heads 8)
+sizes_8b=(--width 9216 --hidden 7680 --heads 32 --kv-heads 8)
+if [ -n "$few" ]; then
+    sizes_1b=(--width 128) sizes_8b=(--width 256 --hidden 192)
+else
+    needs_gpu
+fi
+results loop $((520 * times))
+if [ -n "$few" ]; then
+    phase build 500 cmake --build "$built" --target "$(basename "$speclab")" "$(basename "$BENCH")" write_tiny
+else
+    phase machine 20 machine
+    phase build 200 build speclab bench_gpu
+fi
+phase replayed $((190 * times)) run_in 18 replayed
+phase smollm2 $((70 * times)) run_in 1 small
+phase smollm2-1b $((90 * times)) run_in 4 inflated smollm2-1b "${sizes_1b[@]}"
+phase smollm2-8b $((170 * times)) run_in 19 inflated smollm2-8b "${sizes_8b[@]}"
+finish
+status=$?
+rm -rf "$in_memory" "$on_disk"
+[ ! -e "$kept/loop.jsonl" ] || python3 "$here/gpu/table.py" "$kept/loop.jsonl" | tee "$kept/loop.md"
+exit $status
