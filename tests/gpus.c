@@ -54,6 +54,20 @@ int gpus_here(struct gpu_here to[MAX_GPUS_HERE])
     return n;
 }
 
+int gpus_of_bits(struct gpu_here to[MAX_GPUS_HERE], bool long_run)
+{
+    struct gpu_here all[MAX_GPUS_HERE];
+    const int found = gpus_here(all);
+    bool real = false;
+    int n = 0;
+    for (int i = 0; i < found; i++)
+        real = real || (!all[i].emulated && !all[i].varies);
+    for (int i = 0; i < found; i++)
+        if (!all[i].varies && !(long_run && real && all[i].emulated))
+            to[n++] = all[i];
+    return n;
+}
+
 struct backend *gpu_open(const struct gpu_here *g)
 {
     struct error err;

@@ -283,8 +283,6 @@ static void drafts_are_the_hosts(void **unused)
                                     SAMPLING("top_k", "2"), SAMPLING("temperature", "0") };
     for (int g = 0; g < gpus; g++) {
         struct error err;
-        if (gpu[g].varies)
-            continue; // its kernels are the same
         struct world w = { gpu[g].name, gpu_open(&gpu[g]), NULL, NULL };
         const struct kv_shape kv = { 1, 32, 32, SLOTS, 600, 512, F32 };
         w.target = model_open(path, w.b, ACTIVATIONS_F32, 8, &err);
@@ -306,7 +304,7 @@ static void drafts_are_the_hosts(void **unused)
 
 int main(int argc, char **argv)
 {
-    gpus = gpus_here(gpu);
+    gpus = gpus_of_bits(gpu, argc > 1);
     if (gpus == 0)
         return 77;
     if (argc > 1)

@@ -85,15 +85,9 @@ static void steps_are_the_hosts(void **unused)
     (void)unused;
     static const char *const samplings[] = { "{temperature: 1}", "{temperature: 0.8, top_p: 0.9}", "{temperature: 1}",
                                              "{temperature: 1, repetition_penalty: 1.2}", "{temperature: 0}" };
-    int number = 0, real = 0;
-    for (int g = 0; g < gpus; g++)
-        real += !gpu[g].emulated;
+    int number = 0;
     for (int g = 0; g < gpus; g++) {
         at_hand = &gpu[g];
-        if (gpu[g].varies) // bits may differ from run to run, and the kernels in question are the same
-            continue;
-        if (all && real > 0 && gpu[g].emulated) // it would take days
-            continue;
         steps = 0;
         for (int i = 0; i < pair_count(); i++, number++) {
             const struct rule *fit[16];
@@ -109,7 +103,7 @@ static void steps_are_the_hosts(void **unused)
 
 int main(int argc, char **argv)
 {
-    gpus = gpus_here(gpu);
+    gpus = gpus_of_bits(gpu, argc > 1);
     if (gpus == 0)
         return 77;
     if (argc > 1) {
