@@ -31,15 +31,29 @@ static struct drafter *ngram_create(const struct drafter_env *env, const void *o
     return &g->drafter;
 }
 
+// Where the last x before `end` ends; 0: nowhere. Stretches of equal length without it are passed by as a whole: of a long text
+// nearly all is, and this is what a lookup costs.
+static int end_of_last(const int32_t *token, int end, int32_t x)
+{
+    enum { STRETCH = 32 };
+    for (bool there = false; end >= STRETCH; end -= STRETCH) {
+        for (int i = end - STRETCH; i < end; i++)
+            there |= token[i] == x;
+        if (there)
+            break;
+    }
+    while (end > 0 && token[end - 1] != x)
+        end--;
+    return end;
+}
+
 // Where the most recent earlier occurrence of the last tokens ends, of as many of them as possible; -1: not even
 // `shortest` of them occurred. One walk back: whatever agrees with more of the end than all that came later is the most
 // recent that agrees with so much.
 static int last_match(const int32_t *token, int n, int longest, int shortest)
 {
     int found = -1, best = shortest - 1;
-    for (int end = n - 1; end > best && best < longest; end--) {
-        if (token[end - 1] != token[n - 1])
-            continue;
+    for (int end = n; best < longest && (end = end_of_last(token, end - 1, token[n - 1])) > best;) {
         int m = 1;
         while (m < longest && m < end && token[end - 1 - m] == token[n - 1 - m])
             m++;
