@@ -15,6 +15,7 @@
 //
 //     The target says "cat ran off":   advance.n = 3, token = cat ran off, node = 0 1 4
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 #include "core/tensor.h"
 
@@ -59,14 +60,16 @@ struct draft {
     uint8_t *drawn;  // (room) enum drawn; one draft may mix them
     struct rows *q;  // row i: what the DRAWN children of node i were drawn from; NULL: nothing was drawn
     // Not NULL: the guesses are in the memory of the target's device, where the drafter made them, and the host has not seen
-    // them; here is the root alone. The verifier brings them with its decision, fills in the fields above, and sets this to
-    // NULL.
+    // them; here is the root alone. The verifier brings them with its decision, or before it for whoever looks on, fills in the
+    // fields above, and sets this to NULL when all is decided.
     const struct draft_there *there;
 };
 
 // A draft on a device. The host knows how many nodes it can have, not what they are.
 struct draft_there {
     int most;                      // nodes, the root included: as many rows does it get in the pass
+    int deepest;                   // levels below the root, at most
+    bool branches;                 // nodes may have siblings
     const int32_t *n;              // (1) nodes there are: 1 to most
     const int32_t *token, *parent; // (most) as above; behind the last node token 0 and parent -1
     const uint8_t *drawn;          // (most)

@@ -56,7 +56,7 @@ struct growing_request {
 struct growing_level {
     int depth, width;     // of the candidates at hand; how many a request has at most
     struct tensor logits; // (rows, row_vocab): of request i's candidate f at row first[i] + f * stride
-    const int16_t *first; // (requests)
+    const int32_t *first; // (requests)
     int stride;           // 1; 0: all candidates of a request share a row
     struct tensor q;      // (rows, vocab of the target) becomes what was drawn from; may lie where the logits do
     int q_row;            // what its first row is called in the drafts

@@ -78,7 +78,8 @@ bool growth_create(struct growth *g, const struct grow_shape *shape, const struc
         g->host_bytes = (size_t)env->slots * (size_t)shape->candidates * (size_t)g->target_vocab * sizeof(float);
     if (g->logits.data == NULL)
         return fail(err, "%s: no room for the logits of a draft", env->backend->name);
-    return growth_there_create(g, err);
+    growth_there_create(g);
+    return true;
 }
 
 void growth_destroy(struct growth *g)

@@ -2,8 +2,8 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "core/error.h"
 #include "core/growing.h"
 #include "core/memory.h"
 #include "models/kv_cache.h"
@@ -107,15 +107,16 @@ static struct grown *create_grown(struct growth *g)
     return to;
 }
 
-bool growth_there_create(struct growth *g, struct error *err)
+void growth_there_create(struct growth *g)
 {
     if (!can(g))
-        return true;
+        return;
     const size_t slots = (size_t)g->env.slots, levels = (size_t)grow_levels(&g->shape) + 1;
     struct growth_there *t = g->there = xcalloc(1, sizeof(*t));
     t->request = xcalloc(slots, sizeof(*t->request));
     t->draft = xcalloc(slots, sizeof(*t->draft));
     t->tag = xcalloc(slots * (size_t)g->shape.nodes, sizeof(*t->tag));
+    t->brought = xcalloc(slots * (size_t)g->shape.nodes, sizeof(*t->brought));
     t->rows = xcalloc(slots, sizeof(*t->rows));
     t->parents = xcalloc(slots, sizeof(*t->parents));
     t->first = xcalloc(slots, sizeof(*t->first));
@@ -127,10 +128,11 @@ bool growth_there_create(struct growth *g, struct error *err)
     if (ok && g->shape.o.pick != PICK_LIKELIEST) {
         t->q = rows_on(g->env.backend, g->env.slots * (1 + g->shape.asked), g->target_vocab);
         t->in_place = g->target_id == NULL && g->vocab == g->target_vocab;
-        g->bytes += tensor_bytes(t->q);
         ok = t->q.data != NULL;
+        g->bytes += ok ? tensor_bytes(t->q) : 0;
     }
-    return ok || fail(err, "%s: no room for drafts of %d slots", g->env.backend->name, g->env.slots);
+    if (!ok) // then they grow on the host
+        growth_there_destroy(g);
 }
 
 void growth_there_destroy(struct growth *g)
@@ -144,12 +146,14 @@ void growth_there_destroy(struct growth *g)
     free(t->request);
     free(t->draft);
     free(t->tag);
+    free(t->brought);
     free(t->rows);
     free(t->parents);
     free(t->first);
     free(t->room);
     free(t->nodes);
     free(t);
+    g->there = NULL;
 }
 
 // ---- a draft
@@ -206,7 +210,7 @@ void growth_there_children(struct growth *g, const int *first, int stride)
                                .pending = t->pending,
                                .room = room_below(g) };
     for (int i = 0; i < t->requests; i++)
-        t->first[i] = (int16_t)first[i];
+        t->first[i] = first[i];
     l.logits = t->in_place ? tensor_rows(t->q, t->q_rows, t->n_rows) : tensor_rows(g->logits, 0, t->n_rows);
     if (t->q.data != NULL) {
         l.q = tensor_rows(t->q, t->q_rows, t->n_rows);
@@ -281,25 +285,33 @@ void growth_there_end(struct growth *g, const struct request *r)
     g->env.backend->grow_end(g->env.backend, t->grown);
     for (int i = 0; i < t->requests; i++) {
         const size_t at = (size_t)r[i].slot * (size_t)g->shape.nodes;
-        t->draft[r[i].slot] = (struct draft_there){ .most = most_nodes(g, &t->request[i]),
-                                                    .n = grown->n + r[i].slot,
-                                                    .token = grown->draft_token + at,
-                                                    .parent = grown->draft_parent + at,
-                                                    .drawn = grown->drawn + at,
-                                                    .q = t->q,
-                                                    .q_row = grown->q_row + at,
-                                                    .tag = grown->tag + at,
-                                                    .tag_here = t->tag + at };
+        t->draft[r[i].slot] =
+            (struct draft_there){ .most = most_nodes(g, &t->request[i]),
+                                  .deepest = t->request[i].deepest,
+                                  .branches = (grow_makes(&g->shape.o) & (TAKES_TREES | TAKES_CHAINS)) != 0,
+                                  .n = grown->n + r[i].slot,
+                                  .token = grown->draft_token + at,
+                                  .parent = grown->draft_parent + at,
+                                  .drawn = grown->drawn + at,
+                                  .q = t->q,
+                                  .q_row = grown->q_row + at,
+                                  .tag = grown->tag + at,
+                                  .tag_here = t->tag + at };
         r[i].draft->there = &t->draft[r[i].slot];
+        memset(t->brought + at, 0, (size_t)g->shape.nodes);
     }
 }
 
 void growth_there_row(const struct growth *g, int slot, int node, float *to)
 {
-    const struct growth_there *t = g->there;
+    struct growth_there *t = g->there;
     struct backend *b = g->env.backend;
-    int32_t row;
-    b->download(b, &row, t->grown->q_row + (size_t)slot * (size_t)g->shape.nodes + node, sizeof(row));
-    assert(row >= 0);
+    const size_t at = (size_t)slot * (size_t)g->shape.nodes + (size_t)node;
+    int32_t row = 0; // of a device that fails, any
+    if (t->brought[at])
+        return;
+    t->brought[at] = true;
+    b->download(b, &row, t->grown->q_row + at, sizeof(row));
+    assert(row >= 0 && row < t->q_rows);
     b->download(b, to, tensor_rows(t->q, row, 1).data, (size_t)g->target_vocab * sizeof(*to));
 }

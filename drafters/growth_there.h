@@ -10,17 +10,18 @@ struct growth_there {
     int requests;                       //
     struct draft_there *draft;          // (slots)
     int32_t *tag;                       // (slots, nodes) of the drafts, when they were judged: a node's pending row
+    bool *brought;                      // (slots, nodes) of q: the rows that the host has
     struct rows_there *rows, *parents;  // (slots) of the level at hand: its tokens; their parents' pending rows
     int n_level;                        // requests that it has rows of
     int *room, *nodes;                  // (levels + 1) of a request: rows of a level, at most; nodes down to it
-    int16_t *first;                     // (slots)
+    int32_t *first;                     // (slots)
     struct tensor q;                    // (slots * (1 + asked), vocab of the target) of drafts that are drawn
     bool in_place;                      // logits are put where q is to be
     int depth, pending, q_rows, n_rows; // of the level at hand: depth, first pending row, its first row of q, its rows
 };
 
-// g->there; NULL: no device does it. false: it could, but has no room.
-bool growth_there_create(struct growth *g, struct error *err);
+// g->there; NULL: no device does it, or it has no room.
+void growth_there_create(struct growth *g);
 void growth_there_destroy(struct growth *g);
 
 bool growth_there_takes(const struct growth *g, const struct request *r, int n); // whether these can grow there

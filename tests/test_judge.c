@@ -159,8 +159,17 @@ static void put_there(struct backend *b, struct asked *a)
     b->upload(b, (uint8_t *)a->arrays + sizeof(array), drawn, sizeof(drawn));
     const int32_t(*there)[MOST_NODES + 2] = a->arrays;
     a->there = (struct draft_there){
-        most, there[0], there[1], there[2], (const uint8_t *)there[5], .q_row = there[3], .tag = there[4]
+        .most = most,
+        .deepest = draft_deepest(d),
+        .n = there[0],
+        .token = there[1],
+        .parent = there[2],
+        .drawn = (const uint8_t *)there[5],
+        .q_row = there[3],
+        .tag = there[4],
     };
+    for (int i = 1; i < d->n; i++)
+        a->there.branches = a->there.branches || draft_next_child(d, d->parent[i], i) >= 0;
     a->p = uploaded(b, a->scene.p.p, most, vocab);
     if (d->q == NULL)
         return;

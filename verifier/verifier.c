@@ -211,7 +211,7 @@ static void fetch(struct verifier *v, struct draft *d)
 {
     struct backend *b = v->backend;
     const struct draft_there *t = d->there;
-    int32_t n;
+    int32_t n = 1;
     if (t == NULL)
         return;
     b->download(b, &n, t->n, sizeof(n));
@@ -358,8 +358,12 @@ static bool look_on(struct verifier *v, const struct request *r, int n, struct e
 {
     if (v->s.watch.scored == NULL)
         return true;
+    if (!v->backend->sync(v->backend, err))
+        return false;
+    const int64_t from = clock_ns();
     for (int i = 0; i < n; i++)
         fetch(v, r[i].draft);
+    v->watched_ns += clock_ns() - from;
     if (!v->backend->sync(v->backend, err))
         return false;
     for (int i = 0; i < n; i++)

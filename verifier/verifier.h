@@ -46,7 +46,7 @@ const struct verifier_setup *verifier_setup(const struct verifier *v);
 // token is left, which is the first root.
 bool verifier_prefill(struct verifier *v, int slot, const int32_t *token, int n, struct advance *a, struct error *err);
 
-// Scores all drafts in one pass, which a device may still be at when this returns.
+// Scores all drafts in one pass, which a device may still be at when this returns, and where it can do that judges them.
 bool verifier_score(struct verifier *v, const struct request *r, int n, struct error *err);
 // Waits for the scores, judges each draft, keeps what stood. a[i] answers r[i], which are the requests that were scored.
 bool verifier_judge(struct verifier *v, const struct request *r, int n, struct advance *a, struct error *err);

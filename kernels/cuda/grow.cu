@@ -40,15 +40,14 @@ struct level { // struct growing_level, as it travels with a launch
     const float *q;      // (rows, width)
     const int32_t *best; // (rows, k)
     const float *log_p;
-    int16_t first[MAX_SLOTS];
+    int32_t first[MAX_SLOTS];
 };
 
 struct grove {          // the host's: where everything is
     struct grown grown; // first
     struct forest forest;
     void *room;
-    struct growing_request *request; // (slots)
-    int32_t *best;                   // (slots * frontier, k)
+    int32_t *best; // (slots * frontier, k)
     float *log_p;
     int slots, requests;
 };
@@ -91,7 +90,7 @@ static __global__ void begin_kernel(const __grid_constant__ struct forest t)
     put(t, r.slot, 0, 0, r.token, CHOSEN, 0, 0);
     t.n[r.slot] = 1;
     t.at[r.slot * t.frontier] = 0;
-    t.n_frontier[r.slot] = r.deepest > 0 ? 1 : 0;
+    t.n_frontier[r.slot] = 1;
 }
 
 // ---- the next level
@@ -423,6 +422,8 @@ static bool has_families(const struct growing_shape *s)
 struct grown *cuda_grow_create(struct backend *b, const struct growing_shape *s)
 {
     assert(s->candidates <= GROWING_CANDIDATES && s->frontier <= GROWING_FRONTIER && s->slots <= MAX_SLOTS);
+    for (int f = 0; f < s->families; f++)
+        assert(s->pick == PICK_LIKELIEST || s->first[f + 1] - s->first[f] <= SIBLINGS);
     struct grove *g = (struct grove *)xcalloc(1, sizeof(*g));
     struct piece p = { NULL, 0 };
     lay_out(g, &p, s);

@@ -225,13 +225,15 @@ static struct answer answer_at(const struct judging *j, uint8_t *at)
 
 // Rows of p of which something is left, at most: a node's is kept while the way down goes through a child that is not
 // its first, and the last one is that of a node with children where it is. Of a draft on the device no more is known
-// than how many nodes it can have; two of them for each row, then.
+// than how many nodes and levels it can have: two nodes and a level for each row, then.
 static int rows_left(const struct judging *j)
 {
     if (j->body != BODY_TRAVERSAL)
         return j->body == BODY_REJECTION ? 1 : 0;
+    if (j->there != NULL && !j->there->branches)
+        return 1;
     if (j->there != NULL)
-        return j->n / 2;
+        return j->n / 2 < j->there->deepest ? j->n / 2 : j->there->deepest;
     int16_t kept[MAX_NODES] = { 0 }, most = 0;
     bool has_child[MAX_NODES] = { false };
     for (int i = 1; i < j->n; i++) {

@@ -25,8 +25,8 @@ struct stretch {
 __device__ static struct stretch stretch_of_block(const struct call &c)
 {
     struct stretch s;
-    s.x = c.x + (int64_t)blockIdx.y * c.n;
-    s.from = (int)blockIdx.x * c.each;
+    s.x = c.x + (int64_t)blockIdx.x * c.n;
+    s.from = (int)blockIdx.y * c.each;
     s.to = min(s.from + c.each, c.n);
     return s;
 }
@@ -46,14 +46,14 @@ static __global__ void __launch_bounds__(THREADS) most_kernel(const struct call 
     }
     likeliest = block_most<WARPS>(likeliest, of_warp);
     if (threadIdx.x == 0)
-        c.key[blockIdx.y * c.stretches + blockIdx.x] = likeliest;
+        c.key[(int64_t)blockIdx.x * c.stretches + blockIdx.y] = likeliest;
 }
 
 __device__ static uint64_t likeliest_of(const struct call &c)
 {
     uint64_t key = 0;
     for (int i = 0; i < c.stretches; i++)
-        key = max((unsigned long long)key, (unsigned long long)c.key[blockIdx.y * c.stretches + i]);
+        key = max((unsigned long long)key, (unsigned long long)c.key[(int64_t)blockIdx.x * c.stretches + i]);
     return key;
 }
 
@@ -81,7 +81,7 @@ static __global__ void __launch_bounds__(THREADS) weigh_kernel(const struct call
     sum.whole = block_sum<WARPS>(sum.whole, of_warp);
     sum.rest = block_sum<WARPS>(sum.rest, of_warp);
     if (threadIdx.x == 0)
-        c.sum[blockIdx.y * c.stretches + blockIdx.x] = sum;
+        c.sum[(int64_t)blockIdx.x * c.stretches + blockIdx.y] = sum;
 }
 
 static __global__ void __launch_bounds__(THREADS) share_kernel(const struct call c)
@@ -92,7 +92,7 @@ static __global__ void __launch_bounds__(THREADS) share_kernel(const struct call
         return;
     struct exact_sum sum = { 0, 0 };
     for (int i = 0; i < c.stretches; i++)
-        sum = grid_sum(sum, c.sum[blockIdx.y * c.stretches + i]);
+        sum = grid_sum(sum, c.sum[(int64_t)blockIdx.x * c.stretches + i]);
     const double by = 1 / grid_total(sum);
     for (int i = s.from + (int)threadIdx.x; i < s.to; i += THREADS)
         s.x[i] = (float)grid_of((double)s.x[i] * by);
@@ -114,7 +114,7 @@ void softmax_queue(struct cuda *c, struct tensor logits, int live, const struct 
     call.x = (float *)logits.data;
     call.live = live;
     call.s = *s;
-    const dim3 grid((unsigned)call.stretches, (unsigned)rows);
+    const dim3 grid((unsigned)rows, (unsigned)call.stretches); // y ends at 65,535
     QUEUE(c, most_kernel, grid, THREADS, 0, call);
     QUEUE(c, weigh_kernel, grid, THREADS, 0, call);
     QUEUE(c, share_kernel, grid, THREADS, 0, call);

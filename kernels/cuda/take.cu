@@ -1,5 +1,5 @@
 // take.cu - rows of a table as floats: of rows as they stand in a checkpoint or a pass, or of a packed weight, which
-// are read out of its tiles. Row numbers come from the host and travel with the launch.
+// are read out of its tiles. Row numbers come from the host and travel with the launch, or lie on the device already.
 #include "kernels/cuda/packed.h"
 #include "kernels/cuda/unpack.h"
 
