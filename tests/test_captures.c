@@ -142,6 +142,27 @@ static void what_was_known_before_is_no_part_of_a_routine(void **unused)
     product_close(&p);
 }
 
+// Planes lie in two rooms, by turns. What is done between two routines may be an odd number of them.
+static void a_routine_finds_its_rooms_as_large_as_it_left_them(void **unused)
+{
+    (void)unused;
+    struct product_of p = product_open();
+    struct backend *b = p.b;
+    const struct tensor wide = rows_on(b, 1, 4 * K), by = rows_on(b, 1, 4 * K), narrow = tensor_of(by.data, F32, 1, K);
+    for (int time = 0; time < 2; time++) {
+        const struct layout see = one_row(b);
+        const struct routine r = { .see = &see, .whose = &p };
+        for (bool done = replayed(b, &r); !done; done = remembered(b)) {
+            b->rmsnorm(b, p.x, p.x, narrow, 1e-5f);
+            b->rmsnorm(b, wide, wide, by, 1e-5f);
+        }
+        b->rmsnorm(b, p.x, p.x, narrow, 1e-5f);
+    }
+    assert_int_equal(couple_graphs(), 1);
+    b->release(b, wide.data), b->release(b, by.data);
+    product_close(&p);
+}
+
 static void what_was_not_captured_is_not_known(void **unused)
 {
     (void)unused;
@@ -212,6 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(where_a_graph_cannot_be_had_passes_are_queued),
         cmocka_unit_test(what_was_known_before_is_no_part_of_a_routine),
+        cmocka_unit_test(a_routine_finds_its_rooms_as_large_as_it_left_them),
         cmocka_unit_test(what_was_not_captured_is_not_known),
         cmocka_unit_test(what_cannot_be_captured_is_gone_through_again),
     };
