@@ -11,9 +11,7 @@
 #include "tests/emulated.h"
 #include "tests/tiny.h"
 
-enum { WIDE = 128, SHORT = 64 };
-
-const struct taps couple_taps = { 2, { 0, 1 } };
+enum { WIDE = 128, SHORT = 64, TAPS = 2 };
 
 int32_t couple_any(int below)
 {
@@ -106,12 +104,13 @@ static void open_side(struct couple_side *s, struct backend *b, const char *path
 {
     struct error err;
     s->b = b;
+    s->taps = (struct taps){ TAPS, { 0, 1 } };
     s->m = model_open(path, b, a, COUPLE_ROWS, &err);
     if (s->m == NULL)
         fail_msg("%s", err.text);
     const int width = model_shape(s->m)->width;
     couple_new_cache(s, cache);
-    s->logits = rows_on(b, COUPLE_ROWS, COUPLE_VOCAB);
+    s->logits = rows_on(b, COUPLE_ROWS + 1, COUPLE_VOCAB);
     s->gated = rows_on(b, COUPLE_ROWS, WIDE);
     s->gate = weight(b, a, width, 1);
     s->up = weight(b, a, width, 2);
@@ -127,7 +126,7 @@ struct couple couple_open(const struct gpu_here *g, struct backend *b[2], const 
     struct couple c = { .g = g };
     for (int i = 0; i < 2; i++) {
         open_side(&c.side[i], b[i], path, a, cache);
-        c.numbers = (size_t)(COUPLE_VOCAB + (1 + couple_taps.n) * model_shape(c.side[i].m)->width + WIDE);
+        c.numbers = (size_t)(COUPLE_VOCAB + (1 + TAPS) * model_shape(c.side[i].m)->width + WIDE);
         c.side[i].got = xmalloc(COUPLE_ROWS * c.numbers * sizeof(float));
     }
     return c;
@@ -227,8 +226,11 @@ void couple_run(struct couple_side *s, const struct rows *r)
     struct error err;
     struct states states;
     const struct pass p = pass_of(r);
+    const struct tensor behind = tensor_rows(s->logits, r->n, 1); // them
+    float untouched[COUPLE_VOCAB] = { 5, 6, 7 }, still[COUPLE_VOCAB];
+    s->b->upload(s->b, behind.data, untouched, sizeof(untouched));
     const int64_t before = couple_launches();
-    if (!model_forward(s->m, s->c, &p, &couple_taps, &states, &err))
+    if (!model_forward(s->m, s->c, &p, &s->taps, &states, &err))
         fail_msg("%s", err.text);
     s->launches = couple_launches() - before;
     const struct tensor all[] = { tensor_rows(s->logits, 0, r->n), states.last, states.tapped,
@@ -242,6 +244,8 @@ void couple_run(struct couple_side *s, const struct rows *r)
         s->b->download(s->b, to, all[i].data, tensor_bytes(all[i]));
         to += all[i].rows * all[i].width;
     }
+    s->b->download(s->b, still, behind.data, sizeof(still));
+    assert_memory_equal(still, untouched, sizeof(still));
     if (!s->b->sync(s->b, &err))
         fail_msg("%s", err.text);
 }

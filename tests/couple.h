@@ -12,6 +12,7 @@ struct couple_side {
     struct backend *b; // borrowed
     struct model *m;
     struct kv_cache *c;
+    struct taps taps;
     struct tensor logits, gate, up, gated;
     int64_t launches, of_logits; // of the last pass
     float *got;                  // logits, last and tapped states, and what gated makes of the last ones
@@ -29,7 +30,6 @@ struct rows { // of a pass
 };
 
 enum kind { FIRST, CAPTURED, REPLAYED }; // of passes
-extern const struct taps couple_taps;    // of all of them
 
 int32_t couple_any(int below);
 // What an emulated device counts; 0: there is none.

@@ -94,13 +94,10 @@ static void a_pass_has_its_bits_however_it_is_queued(void **unused)
 
 // ---- what a graph may not outlive
 
-static void three_times(struct couple *c)
+static void three_times(struct couple *c, int n)
 {
-    for (int kind = FIRST; kind <= REPLAYED; kind++) {
-        const struct rows r = rows_of(4, 0);
-        couple_both(c, &r, (enum kind)kind);
-        couple_keep_path(c, &r, 0, 0, 4);
-    }
+    for (int kind = FIRST; kind <= REPLAYED; kind++)
+        pass_of_slots(c, n, 1, (enum kind)kind);
 }
 
 // Rooms that grow lie elsewhere, and another cache or model may lie where one was.
@@ -112,19 +109,17 @@ static void a_graph_ends_with_the_memory_that_it_knows(void **unused)
         struct backend *b[2];
         couple_devices_open(&gpu[g], b);
         struct couple c = couple_open(&gpu[g], b, path, ACTIVATIONS_BF16, BF16);
-        three_times(&c);
-        const struct rows prompt = rows_of(150, 0);
-        couple_both(&c, &prompt, FIRST);
-        couple_cut(&c, 0, 7);
-        three_times(&c);
+        three_times(&c, 64); // rooms for them grow with the first, and do for the second
+        couple_behind(&c, 0, 150, FIRST);
+        three_times(&c, 4);
         for (int i = 0; i < 2; i++) {
             kv_destroy(c.side[i].c);
             couple_new_cache(&c.side[i], BF16);
         }
-        three_times(&c);
+        three_times(&c, 4);
         couple_close(&c);
         c = couple_open(&gpu[g], b, path, ACTIVATIONS_BF16, BF16);
-        three_times(&c);
+        three_times(&c, 4);
         couple_close(&c);
         couple_devices_close(b);
         free(path);
@@ -176,9 +171,45 @@ static void weights_of_another_kind_come_later(void **unused)
         if (gpu[g].varies) // it leaves nothing for products, so nothing changes
             couple_behind(&c, 0, 4, CAPTURED);
         else
-            three_times(&c);
+            three_times(&c, 4);
         b[0]->unprepare(b[0], later[0]), b[1]->unprepare(b[1], later[1]);
         couple_close(&c);
+        couple_devices_close(b);
+        free(path);
+    }
+}
+
+static void swap_caches(struct couple *c, struct kv_cache *other[2])
+{
+    for (int i = 0; i < 2; i++) {
+        struct kv_cache *was = c->side[i].c;
+        c->side[i].c = other[i];
+        other[i] = was;
+    }
+}
+
+// Of each other, by turns.
+static void caches_models_and_taps_have_graphs_of_their_own(void **unused)
+{
+    (void)unused;
+    for (int g = 0; g < gpus; g++) {
+        char *path = couple_model(BF16, 1, 64);
+        struct backend *b[2];
+        couple_devices_open(&gpu[g], b);
+        struct couple c = couple_open(&gpu[g], b, path, ACTIVATIONS_BF16, BF16),
+                      d = couple_open(&gpu[g], b, path, ACTIVATIONS_BF16, BF16);
+        struct kv_cache *other[2] = { d.side[0].c, d.side[1].c };
+        for (int kind = FIRST; kind <= REPLAYED; kind++) {
+            couple_behind(&c, 0, 4, (enum kind)kind);
+            swap_caches(&c, other);
+            couple_behind(&c, 0, 4, (enum kind)kind);
+            swap_caches(&c, other);
+            couple_behind(&d, 0, 4, (enum kind)kind);
+            c.side[0].taps = c.side[1].taps = (struct taps){ 2, { 1, 0 } };
+            couple_behind(&c, 0, 4, (enum kind)kind);
+            c.side[0].taps = c.side[1].taps = d.side[0].taps;
+        }
+        couple_close(&c), couple_close(&d);
         couple_devices_close(b);
         free(path);
     }
@@ -336,6 +367,7 @@ int main(void)
         cmocka_unit_test(a_graph_ends_with_the_memory_that_it_knows),
         cmocka_unit_test(two_models_share_a_device),
         cmocka_unit_test(weights_of_another_kind_come_later),
+        cmocka_unit_test(caches_models_and_taps_have_graphs_of_their_own),
         cmocka_unit_test(the_graphs_used_last_are_kept),
         cmocka_unit_test(passes_of_eagles_heads_are_remembered),
     };
