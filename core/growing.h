@@ -43,6 +43,7 @@ struct grown { // in the device's memory; a backend's own begins with it
     const int32_t *n;                                        // (slots)
     const int32_t *draft_token, *draft_parent, *q_row, *tag; // (slots, draft_nodes)
     const uint8_t *drawn;                                    // (slots, draft_nodes)
+    size_t bytes;                                            // that it took there
 };
 
 struct growing_request {

@@ -72,14 +72,15 @@ bool growth_create(struct growth *g, const struct grow_shape *shape, const struc
     g->path = xcalloc((size_t)env->length + (size_t)shape->candidates + 1, sizeof(int32_t));
     g->staged =
         env->backend->probabilities != NULL && env->sampling != NULL && sampling_stages(env->sampling, &g->stages);
-    g->logits = rows_on(env->backend, (int64_t)frontier, vocab);
-    g->bytes = tensor_bytes(g->logits);
     if (shape->o.pick != PICK_LIKELIEST)
         g->host_bytes = (size_t)env->slots * (size_t)shape->candidates * (size_t)g->target_vocab * sizeof(float);
-    if (g->logits.data == NULL)
-        return fail(err, "%s: no room for the logits of a draft", env->backend->name);
     growth_there_create(g);
-    return true;
+    g->logits = growth_there_room(g, (int)frontier);
+    if (g->logits.data == NULL) {
+        g->logits = g->own_logits = rows_on(env->backend, (int64_t)frontier, vocab);
+        g->bytes += tensor_bytes(g->logits);
+    }
+    return g->logits.data != NULL || fail(err, "%s: no room for the logits of a draft", env->backend->name);
 }
 
 void growth_destroy(struct growth *g)
@@ -94,7 +95,7 @@ void growth_destroy(struct growth *g)
         grower_destroy(&g->slot[s].grower);
     }
     growth_there_destroy(g);
-    g->env.backend->release(g->env.backend, g->logits.data);
+    g->env.backend->release(g->env.backend, g->own_logits.data);
     free(g->tree);
     free(g->slot);
     free(g->best);

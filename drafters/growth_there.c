@@ -129,9 +129,10 @@ void growth_there_create(struct growth *g)
         t->q = rows_on(g->env.backend, g->env.slots * (1 + g->shape.asked), g->target_vocab);
         t->in_place = g->target_id == NULL && g->vocab == g->target_vocab;
         ok = t->q.data != NULL;
-        g->bytes += ok ? tensor_bytes(t->q) : 0;
     }
-    if (!ok) // then they grow on the host
+    if (ok)
+        g->bytes += t->grown->bytes + (t->q.data != NULL ? tensor_bytes(t->q) : 0);
+    else // then they grow on the host
         growth_there_destroy(g);
 }
 
@@ -154,6 +155,15 @@ void growth_there_destroy(struct growth *g)
     free(t->nodes);
     free(t);
     g->there = NULL;
+}
+
+struct tensor growth_there_room(const struct growth *g, int rows)
+{
+    const struct growth_there *t = g->there;
+    if (t == NULL || !t->in_place)
+        return (struct tensor){ 0 };
+    assert(rows <= t->q.rows);
+    return tensor_rows(t->q, 0, rows);
 }
 
 // ---- a draft

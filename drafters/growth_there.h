@@ -23,6 +23,8 @@ struct growth_there {
 // g->there; NULL: no device does it, or it has no room.
 void growth_there_create(struct growth *g);
 void growth_there_destroy(struct growth *g);
+// Room for the logits of a level's rows, also where drafts grow on the host, if there is some; data NULL: there is not.
+struct tensor growth_there_room(const struct growth *g, int rows);
 
 bool growth_there_takes(const struct growth *g, const struct request *r, int n); // whether these can grow there
 void growth_there_begin(struct growth *g, const struct request *r, int n);

@@ -151,6 +151,7 @@ struct backend {
     // n drafts are judged where their rows are, all at once; the answers are verifier/'s to the bit, and ruled waits for them:
     // one read. j, of both: the same. A ruling of no tokens: the device failed, and sync says so. NULL: the host judges.
     void (*judge)(struct backend *b, const struct judging *j, int n);
+    size_t (*judge_bytes)(struct backend *b, const struct judging *j); // that one such draft takes, of no data
     void (*ruled)(struct backend *b, const struct judging *j, struct ruling *to, int n);
     // Drafts grow where the logits are (core/growing.h), and the host waits for nothing. create: NULL: no room. All NULL: they
     // grow on the host.

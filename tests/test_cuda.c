@@ -354,6 +354,37 @@ static void a_draft_model_on_another_device_gives_nones_texts(void **unused)
         }
 }
 
+// ---- uploads
+
+// What is uploaded is what was there when it was, however much is on its way and whatever is there next.
+static void uploads_take_what_is_there_at_once(void **unused)
+{
+    (void)unused;
+    enum { TIMES = 40, MOST = 300000 };
+    static const size_t numbers[] = { MOST, 3, 70001, 1, MOST };
+    float *host = xcalloc(MOST, sizeof(*host));
+    for (int g = 0; g < gpus; g++) {
+        struct backend *b = gpu_open(&gpu[g]);
+        struct tensor x[TIMES];
+        for (int i = 0; i < TIMES; i++) {
+            const size_t n = numbers[i % 5];
+            x[i] = rows_on(b, 1, (int64_t)n);
+            for (size_t k = 0; k < n; k++)
+                host[k] = (float)(i + 1) + (float)k * 0x1p-20f;
+            b->upload(b, x[i].data, host, n * sizeof(*host));
+        }
+        for (int i = 0; i < TIMES; i++) {
+            const size_t n = numbers[i % 5];
+            b->download(b, host, x[i].data, n * sizeof(*host));
+            for (size_t k = 0; k < n; k++)
+                assert_true(host[k] == (float)(i + 1) + (float)k * 0x1p-20f);
+            b->release(b, x[i].data);
+        }
+        gpu_close(b);
+    }
+    free(host);
+}
+
 // ---- what goes wrong
 
 static void what_does_not_fit_is_said_before_it_is_tried(void **unused)
@@ -428,6 +459,26 @@ static void what_cublas_lacks_or_refuses_is_said(void **unused)
 #endif
 }
 
+static void a_failed_copy_is_said_once(void **unused)
+{
+    (void)unused;
+#if defined(EMULATED_DEVICE)
+    struct error err = { "" };
+    struct backend *b = backend_emulated(0, &err);
+    struct tensor x = rows_on(b, 4, 64), y = rows_on(b, 4, 64);
+    float numbers[4 * 64] = { 0 };
+    emulated_fail_next(1);
+    b->upload(b, x.data, numbers, sizeof(numbers));
+    assert_false(b->sync(b, &err));
+    assert_non_null(strstr(err.text, "cuda:0: upload: invalid argument"));
+    b->add(b, x, y);
+    assert_true(b->sync(b, &err));
+    b->release(b, x.data);
+    b->release(b, y.data);
+    b->destroy(b);
+#endif
+}
+
 static void a_failure_on_the_device_is_said_at_the_next_sync(void **unused)
 {
     (void)unused;
@@ -463,6 +514,8 @@ int main(void)
                                         pair_models_remove),
         cmocka_unit_test(what_does_not_fit_is_said_before_it_is_tried),
         cmocka_unit_test(what_cublas_lacks_or_refuses_is_said),
+        cmocka_unit_test(uploads_take_what_is_there_at_once),
+        cmocka_unit_test(a_failed_copy_is_said_once),
         cmocka_unit_test(a_failure_on_the_device_is_said_at_the_next_sync),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 // test_judge.c - drafts judged on a device: the answers of verifier/, token for token and bit for bit.
 //
-//     test_judge [N]     so many random drafts for each rule and device, instead of a hundred
+//     test_judge [N [SEED]]     so many random drafts for each kind of judging and device, instead of a hundred; others
+//                               with another seed
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -264,6 +265,17 @@ static struct asked asked[MOST_DRAFTS];
 static struct judging judging[MOST_DRAFTS];
 static struct ruling ruling[MOST_DRAFTS];
 
+// No draft of as many nodes takes more than one of which only that is known, but for what its arrays are rounded up to.
+static void check_bytes(struct backend *b, const struct judging *j, bool chain)
+{
+    const struct draft_there any_draft = { .most = j->n, .deepest = j->n - 1, .branches = !chain };
+    const struct judging most = { .body = j->body, .n = j->n, .there = &any_draft, .p = j->p };
+    const size_t bytes = b->judge_bytes(b, j), bound = b->judge_bytes(b, &most);
+    if (bytes > bound + 16)
+        fail_msg("a draft of %d nodes of %d tokens, %s, body %d: %zu bytes, more than %zu", j->n, (int)j->p.width,
+                 j->there != NULL ? "there" : "here", (int)j->body, bytes, bound);
+}
+
 // Any n drafts, each of the host's or the device's, are judged in one call.
 static void judge_batch(struct backend *b, const struct kind *k, int n)
 {
@@ -271,6 +283,7 @@ static void judge_batch(struct backend *b, const struct kind *k, int n)
         some_scene(&asked[i].scene, k->draws, k->chain);
         judging[i] = ask(b, &asked[i], k, any(2) == 0);
         ruling[i] = asked[i].ruling;
+        check_bytes(b, &judging[i], k->chain);
     }
     b->judge(b, judging, n);
     b->ruled(b, judging, ruling, n);
@@ -408,11 +421,13 @@ static void philox_is_philox(void **unused)
 
 int main(int argc, char **argv)
 {
-    gpus = gpus_here(gpu);
+    gpus = gpus_of_bits(gpu, argc > 1);
     if (gpus == 0)
         return 77;
     if (argc > 1)
         drafts = atoi(argv[1]);
+    if (argc > 2)
+        state = strtoull(argv[2], NULL, 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(philox_is_philox),
         cmocka_unit_test(the_device_answers_as_the_host),

@@ -1,4 +1,6 @@
 // test_probabilities.c - rows of probabilities as a device makes them: bit for bit those of the host.
+//
+//     test_probabilities [N [SEED]]     so many times as many rows on each device; others with another seed
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,13 +18,14 @@
 enum { MOST = 5000, ROWS = 3, KINDS = 7 };
 
 static struct gpu_here gpu[MAX_GPUS_HERE];
-static int gpus;
+static int gpus, times = 1;
+static uint64_t seed = 8;
 
 // Logits of every kind: spread out, close together, with ties, with few that count, with what is no number, all ruled out.
 static void some_logits(float *x, int n, int kind, uint32_t which)
 {
     for (int i = 0; i < n; i++) {
-        const double u = philox_uniform(8, which, (struct address){ FOR_DRAFT, kind, 0 }, (uint32_t)i);
+        const double u = philox_uniform(seed, which, (struct address){ FOR_DRAFT, kind, 0 }, (uint32_t)i);
         x[i] = kind == 0   ? (float)(-3 * log(u + 1e-12))
                : kind == 1 ? (float)u
                : kind == 2 ? (float)floor(6 * u)
@@ -38,7 +41,8 @@ static void some_logits(float *x, int n, int kind, uint32_t which)
     }
 }
 
-static void check(const struct gpu_here *g, struct backend *b, const struct sampling *s, int n, int live, int kind)
+static void check(const struct gpu_here *g, struct backend *b, const struct sampling *s, int n, int live, int kind,
+                  int time)
 {
     struct row_stages wanted;
     float *here = xmalloc(ROWS * MOST * sizeof(*here)), *there = xmalloc(ROWS * MOST * sizeof(*there));
@@ -46,7 +50,7 @@ static void check(const struct gpu_here *g, struct backend *b, const struct samp
     const size_t bytes = (size_t)ROWS * (size_t)n * sizeof(*here);
     assert_true(sampling_stages(s, &wanted));
     for (uint32_t i = 0; i < ROWS; i++)
-        some_logits(here + (int)i * n, n, kind, (uint32_t)n + i);
+        some_logits(here + (int)i * n, n, kind, (uint32_t)(n + 10000 * time) + i);
     b->upload(b, logits.data, here, bytes);
     b->probabilities(b, logits, live, &wanted);
     b->download(b, there, logits.data, bytes);
@@ -79,8 +83,8 @@ static void probabilities_have_the_hosts_bits(void **unused)
                                 : how == 8 ? SAMPLING("temperature", "30", "top_p", "0.5")
                                            : SAMPLING("min_p", "0.3");
             for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-                for (int kind = 0; kind < KINDS; kind++)
-                    check(&gpu[g], b, &s, sizes[i][0], sizes[i][1], kind);
+                for (int kind = 0; kind < KINDS * times; kind++)
+                    check(&gpu[g], b, &s, sizes[i][0], sizes[i][1], kind % KINDS, kind / KINDS);
             sampling_free(&s);
         }
         gpu_close(b);
@@ -98,11 +102,15 @@ static void what_needs_the_text_is_left_to_the_host(void **unused)
     sampling_free(&penalty);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    gpus = gpus_here(gpu);
+    gpus = gpus_of_bits(gpu, argc > 1);
     if (gpus == 0)
         return 77;
+    if (argc > 1)
+        times = atoi(argv[1]);
+    if (argc > 2)
+        seed = strtoull(argv[2], NULL, 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(probabilities_have_the_hosts_bits),
         cmocka_unit_test(what_needs_the_text_is_left_to_the_host),

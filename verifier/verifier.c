@@ -52,10 +52,26 @@ size_t verifier_cache_bytes(const struct verifier_setup *s)
     return kv_bytes(&shape);
 }
 
+// Of a device that judges drafts of as many nodes, in whatever form.
+static size_t judging_bytes(const struct verifier_setup *s)
+{
+    struct backend *b = model_backend(s->target);
+    const struct draft_there d = { .most = s->nodes,
+                                   .deepest = s->nodes - 1,
+                                   .branches = (s->rule->takes & (TAKES_TREES | TAKES_CHAINS)) != 0 };
+    const struct judging j = { .body = s->rule->body,
+                               .n = s->nodes,
+                               .there = &d,
+                               .p = tensor_of(NULL, F32, s->nodes, model_shape(s->target)->vocab) };
+    return b->judge_bytes != NULL && j.body != BODY_NONE ? (size_t)s->slots * b->judge_bytes(b, &j) : 0;
+}
+
 size_t verifier_bytes(const struct verifier_setup *s)
 {
-    return verifier_cache_bytes(s) +
-           (size_t)s->slots * (size_t)s->nodes * (size_t)model_shape(s->target)->vocab * sizeof(float);
+    const size_t rows = (size_t)s->slots * (size_t)s->nodes;
+    const struct model_shape *shape = model_shape(s->target);
+    const size_t numbers = (size_t)shape->vocab + (size_t)s->taps.n * (size_t)shape->width;
+    return verifier_cache_bytes(s) + rows * numbers * sizeof(float) + judging_bytes(s);
 }
 
 static bool make(struct tensor *t, struct backend *b, int64_t rows, int64_t width)

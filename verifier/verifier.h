@@ -64,5 +64,5 @@ int64_t verifier_watched_ns(const struct verifier *v);          // of the last v
 const struct judgement *verifier_judgement(const struct verifier *v, int i);
 
 void verifier_forget(struct verifier *v, int slot);
-size_t verifier_bytes(const struct verifier_setup *s);       // of cache and logits that create would allocate
+size_t verifier_bytes(const struct verifier_setup *s);       // that create and the steps take, at most, on its device
 size_t verifier_cache_bytes(const struct verifier_setup *s); // of these the cache's

@@ -25,7 +25,10 @@ void cuda_use(const struct cuda *c)
 
 void cuda_note(struct cuda *c, cudaError_t e, const char *what)
 {
-    if (e == cudaSuccess || c->failed)
+    if (e == cudaSuccess)
+        return;
+    cudaGetLastError(); // it is said once
+    if (c->failed)
         return;
     c->failed = true;
     fail(&c->err, "cuda:%d: %s: %s (%s)", c->device, what, cudaGetErrorString(e), cudaGetErrorName(e));
@@ -46,29 +49,47 @@ static void *cuda_alloc(struct backend *b, size_t bytes)
     cuda_use(c);
     const cudaError_t e = cudaMalloc(&p, bytes != 0 ? bytes : 16);
     if (e == cudaErrorMemoryAllocation) {
-        cudaGetLastError(); // it is said by whoever asked, and not again at the next sync()
+        cudaGetLastError(); // whoever asked says it
         return NULL;
     }
     cuda_note(c, e, "memory");
     return e == cudaSuccess ? p : NULL;
 }
 
-static void cuda_release(struct backend *b, void *data)
+static void give_back(struct cuda *c, void *data)
 {
-    struct cuda *c = (struct cuda *)b;
     if (data == NULL)
         return;
     c->made.x = NULL;
-    c->releases++;
     cuda_note(c, cudaFree(data), "giving memory back"); // waits for what is queued
 }
 
+static void cuda_release(struct backend *b, void *data)
+{
+    struct cuda *c = (struct cuda *)b;
+    c->releases += data != NULL;
+    give_back(c, data);
+}
+
+static void wait(struct cuda *c, const char *what)
+{
+    cuda_note(c, cudaStreamSynchronize(c->stream), what);
+    c->ring.used = 0;
+}
+
+// By way of the ring while it has room; else from pageable memory: the bytes are the driver's own when this returns, which
+// may have had to wait for the device.
 static void cuda_upload(struct backend *b, void *to, const void *host, size_t bytes)
 {
     struct cuda *c = (struct cuda *)b;
     c->made.x = NULL;
     cuda_use(c);
-    // From pageable memory: the bytes are the driver's own when this returns.
+    if (bytes <= RING - c->ring.used) {
+        uint8_t *at = c->ring.data + c->ring.used;
+        memcpy(at, host, bytes);
+        host = at;
+        c->ring.used += (bytes + 15) / 16 * 16;
+    }
     cuda_note(c, cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, c->stream), "upload");
 }
 
@@ -77,7 +98,7 @@ static void cuda_download(struct backend *b, void *host, const void *from, size_
     struct cuda *c = (struct cuda *)b;
     cuda_use(c);
     cuda_note(c, cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, c->stream), "download");
-    cuda_note(c, cudaStreamSynchronize(c->stream), "download");
+    wait(c, "download");
 }
 
 static void *cuda_host(struct backend *b, void *data)
@@ -89,7 +110,7 @@ static void *cuda_host(struct backend *b, void *data)
 static bool cuda_sync(struct backend *b, struct error *err)
 {
     struct cuda *c = (struct cuda *)b;
-    cuda_note(c, cudaStreamSynchronize(c->stream), "waiting for the device");
+    wait(c, "waiting for the device");
     if (!c->failed)
         return true;
     c->failed = false;
@@ -121,13 +142,20 @@ static bool cuda_memory(struct backend *b, size_t *free_bytes, size_t *all)
     return e == cudaSuccess;
 }
 
+// By half again, so that a few times are enough, or by no more than it must.
 void *cuda_room(struct cuda *c, struct space *s, size_t bytes, const char *what)
 {
     if (bytes <= s->bytes)
         return s->data;
-    cuda_release(&c->backend, s->data); // what is queued has used it when this returns
+    const size_t more = s->bytes + s->bytes / 2;
+    give_back(c, s->data); // what is queued has used it when this returns
+    c->releases += s->data != NULL && !s->apart;
     s->bytes = 0;
-    s->data = cuda_alloc(&c->backend, bytes);
+    s->data = NULL;
+    if (more > bytes && (s->data = cuda_alloc(&c->backend, more)) != NULL)
+        bytes = more;
+    if (s->data == NULL)
+        s->data = cuda_alloc(&c->backend, bytes);
     if (s->data == NULL) {
         cuda_note(c, cudaErrorMemoryAllocation, what);
         return NULL;
@@ -205,12 +233,15 @@ static enum activations cuda_rounds_to(struct backend *b, enum activations wante
 static void cuda_destroy(struct backend *b)
 {
     struct cuda *c = (struct cuda *)b;
+    if (c->stream != NULL)
+        cudaStreamSynchronize(c->stream);
     blas_close(c);
     struct space *const all[] = { &c->layout,  &c->rounded[0], &c->rounded[1], &c->floats, &c->gate,
                                   &c->partial, &c->judge,      &c->best,       &c->parts };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         cuda_release(b, all[i]->data);
     cudaFreeHost(c->ruling.data);
+    cudaFreeHost(c->ring.data);
     for (int i = 0; i < MAX_STAMPS; i++)
         if (c->stamp[i] != NULL)
             cudaEventDestroy(c->stamp[i]);
@@ -259,6 +290,7 @@ static struct backend table(void)
     b.move = cuda_move;
     b.best = cuda_best;
     b.probabilities = cuda_probabilities;
+    b.judge_bytes = cuda_judge_bytes;
     b.judge = cuda_judge;
     b.ruled = cuda_ruled;
     b.grow_create = cuda_grow_create;
@@ -300,12 +332,15 @@ static struct cuda *open_device(const char *name, int device, struct error *err)
     c->processors = p.multiProcessorCount;
     c->overlaps = p.major >= 9;
     c->graphs = graphs_create();
+    c->judge.apart = c->best.apart = c->parts.apart = true;
     e = cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
+    if (e == cudaSuccess)
+        e = cudaMallocHost((void **)&c->ring.data, RING);
     for (int i = 0; i < MAX_STAMPS && e == cudaSuccess; i++)
         e = cudaEventCreate(&c->stamp[i]);
     if (e != cudaSuccess) {
         cuda_destroy(&c->backend);
-        return fail_on(name, device, e, "no stream, or no events on it", err);
+        return fail_on(name, device, e, "no stream, no pinned memory, or no events", err);
     }
     attend_grant(c);
     wide_grant(c);

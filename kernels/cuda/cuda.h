@@ -20,7 +20,14 @@ namespace DEVICE_SPACE
 struct space { // memory of the device's that grows and is kept; what was in it is lost when it grows
     void *data;
     size_t bytes;
+    bool apart; // no routine's operations look at it
 };
+
+struct ring { // pinned memory of the host's, from which uploads go: a copy from there waits for nothing on the device
+    uint8_t *data;
+    size_t used; // by copies that may not be done
+};
+enum { RING = 4 << 20 };
 
 // Planes of bfloat16 that add up to a tensor: one, or three, the largest first (round.h). 8 rows and 32 k make a tile of
 // 512 bytes, a lane's eight numbers side by side: k = 4 t .. + 3 and 16 + 4 t .. + 3 of row g.
@@ -58,6 +65,7 @@ struct cuda {
     struct blas *blas; // NULL: products are our own
     void *host;        // where a pass's layout is put together before it is uploaded
     size_t host_bytes;
+    struct ring ring;
     struct space layout;      // the pass's, as uploaded
     uint64_t pass;            // which pass that is; 0: none
     struct layout see;        // its arrays, on the device
@@ -109,7 +117,7 @@ static inline void queue(struct cuda *c, void (*kernel)(parameters...), dim3 gri
 #define QUEUE(c, kernel, grid, block, shared, ...) queue(c, kernel, dim3(grid), dim3(block), shared, __VA_ARGS__)
 #endif
 
-// At least so many bytes; NULL if there are none, and that is noted.
+// At least so many bytes, and more if it has to grow; NULL if there are none, and that is noted.
 void *cuda_room(struct cuda *c, struct space *s, size_t bytes, const char *what);
 // The same of the host's memory, pinned: a copy to it or from it needs no other on the way.
 void *cuda_host_room(struct cuda *c, struct space *s, size_t bytes, const char *what);
@@ -162,6 +170,7 @@ void cuda_place(struct backend *b, struct tensor out, int column, struct tensor 
 void cuda_cut(struct backend *b, struct tensor out, struct tensor x, int column);
 void cuda_move(struct backend *b, const struct tensor *x, int count, int to, const int32_t *row, int n);
 void cuda_probabilities(struct backend *b, struct tensor logits, int live, const struct row_stages *s);
+size_t cuda_judge_bytes(struct backend *b, const struct judging *j);
 void cuda_judge(struct backend *b, const struct judging *j, int n);
 void cuda_ruled(struct backend *b, const struct judging *j, struct ruling *to, int n);
 struct grown *cuda_grow_create(struct backend *b, const struct growing_shape *s);

@@ -53,12 +53,12 @@ int cuda_bucket(struct backend *b, int n)
 }
 
 // 1, 2, 3, 4, 6, 8, 12, 16, 24, ..: at most a third of them is in vain.
-static int splits_for(int splits)
+static int at_least(int n)
 {
     int most = 1;
-    while (most < splits)
+    while (most < n)
         most *= 2;
-    return most >= 4 && most / 4 * 3 >= splits ? most / 4 * 3 : most;
+    return most >= 4 && most / 4 * 3 >= n ? most / 4 * 3 : most;
 }
 
 static struct key key_of(const struct cuda *c, const struct routine *r)
@@ -71,7 +71,8 @@ static struct key key_of(const struct cuda *c, const struct routine *r)
     k.words = r->see->words;
     k.length = r->see->length;
     k.reach = attend_reach(r->see);
-    k.reach.splits = splits_for(k.reach.splits);
+    k.reach.splits = at_least(k.reach.splits);
+    k.reach.runs = at_least(k.reach.runs);
     k.planes = (c->read_one != 0) + 2 * (c->read_three != 0);
     return k;
 }

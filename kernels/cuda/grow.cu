@@ -449,6 +449,7 @@ struct grown *cuda_grow_create(struct backend *b, const struct growing_shape *s)
     if (s->target_id != NULL)
         b->upload(b, (void *)t->target_id, s->target_id, (size_t)s->row_vocab * sizeof(int32_t));
     g->slots = s->slots;
+    g->grown.bytes = p.bytes;
     g->grown.token = t->next_token;
     g->grown.parent = t->next_parent;
     g->grown.n = t->draft_n;

@@ -230,6 +230,8 @@ static int rows_left(const struct judging *j)
 {
     if (j->body != BODY_TRAVERSAL)
         return j->body == BODY_REJECTION ? 1 : 0;
+    if (j->n == 1) // there is no child
+        return 0;
     if (j->there != NULL && !j->there->branches)
         return 1;
     if (j->there != NULL)
@@ -358,6 +360,12 @@ static void queue_body(struct cuda *c, enum body body, int n, const struct call 
     else
         QUEUE(c, rejection_kernel, n, JUDGES, 0, calls);
     cuda_launched(c, "judging");
+}
+
+size_t cuda_judge_bytes(struct backend *b, const struct judging *j)
+{
+    (void)b;
+    return parcel_of(j, 1).bytes;
 }
 
 void cuda_judge(struct backend *b, const struct judging *j, int n)

@@ -179,6 +179,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
     {
         held lock;
         syncs++;
+        if (s)
+            uploads_end(s);
     }
     if (s)
         s->waited_for = ++s->operations; // from any device

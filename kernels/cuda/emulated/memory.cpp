@@ -1,4 +1,7 @@
-// memory.cpp - the devices' memory, which is the heap, and copies to it and from it.
+// memory.cpp - the devices' memory, which is the heap, pinned memory, and copies from one to another.
+//
+// Copies are made at once. What lies in pinned memory and was to be uploaded must nonetheless stay as it is until the host
+// has waited: a GPU may read it then only.
 #include <stdlib.h>
 
 #include "runtime.h"
@@ -52,6 +55,7 @@ cudaError_t cudaFree(void *p)
         return cudaErrorStreamCaptureUnsupported;
     if (p) {
         held lock;
+        uploads_end(NULL); // it waits for the device
         struct allocation **link = &allocations;
         while (*link && (*link)->at != p)
             link = &(*link)->next;
@@ -66,7 +70,62 @@ cudaError_t cudaFree(void *p)
     return done();
 }
 
-// Not among the allocations: it is the host's, and LeakSanitizer misses what nobody holds.
+// ---- pinned memory
+
+struct pinned {       // not held by its address: LeakSanitizer is to miss what nobody else holds
+    uintptr_t before; // one byte before it
+    size_t bytes;
+    struct pinned *next;
+};
+static struct pinned *all_pinned;
+
+struct upload { // that may be under way
+    const uint8_t *from;
+    uint8_t *was;
+    size_t bytes;
+    cudaStream_t stream;
+    struct upload *next;
+};
+static struct upload *uploads;
+
+static bool is_pinned(const void *p)
+{
+    const uintptr_t at = (uintptr_t)p;
+    for (const struct pinned *k = all_pinned; k; k = k->next)
+        if (at > k->before && at - k->before <= k->bytes)
+            return true;
+    return false;
+}
+
+static void upload_begins(const void *from, size_t bytes, cudaStream_t s)
+{
+    held lock;
+    if (!is_pinned(from))
+        return;
+    uint8_t *was = (uint8_t *)malloc(bytes);
+    if (!was)
+        die("no memory for %zu bytes of pinned memory once more", bytes);
+    memcpy(was, from, bytes);
+    uploads = new upload{ (const uint8_t *)from, was, bytes, s, uploads };
+}
+
+void uploads_end(cudaStream_t s)
+{
+    struct upload **link = &uploads;
+    while (*link) {
+        struct upload *const u = *link;
+        if (s && u->stream != s) {
+            link = &u->next;
+            continue;
+        }
+        if (memcmp(u->from, u->was, u->bytes) != 0)
+            die("pinned memory was written to while its %zu bytes may not yet have been uploaded", u->bytes);
+        *link = u->next;
+        free(u->was);
+        delete u;
+    }
+}
+
 cudaError_t cudaMallocHost(void **p, size_t bytes)
 {
     if (fails())
@@ -77,11 +136,26 @@ cudaError_t cudaMallocHost(void **p, size_t bytes)
     if (posix_memalign(p, 256, bytes) != 0)
         return note(cudaErrorMemoryAllocation);
     memset(*p, 0xFF, bytes);
+    held lock;
+    all_pinned = new pinned{ (uintptr_t)*p - 1, bytes, all_pinned };
     return cudaSuccess;
 }
 
 cudaError_t cudaFreeHost(void *p)
 {
+    {
+        held lock;
+        struct pinned **link = &all_pinned;
+        while (p && *link && (*link)->before != (uintptr_t)p - 1)
+            link = &(*link)->next;
+        if (struct pinned *const k = p ? *link : NULL) {
+            for (const struct upload *u = uploads; u; u = u->next)
+                if ((uintptr_t)u->from > k->before && (uintptr_t)u->from - k->before <= k->bytes)
+                    die("pinned memory is given back while its %zu bytes may not yet have been uploaded", u->bytes);
+            *link = k->next;
+            delete k;
+        }
+    }
     free(p);
     return done();
 }
@@ -127,6 +201,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     if (side_of(to, bytes) != (to_device ? DEVICE : HOST) || side_of(from, bytes) != (from_device ? DEVICE : HOST))
         return note(cudaErrorInvalidValue);
     memcpy(to, from, bytes);
+    if (!from_device)
+        upload_begins(from, bytes, s);
     return cudaSuccess;
 }
 

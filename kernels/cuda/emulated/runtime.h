@@ -39,6 +39,11 @@ cudaError_t stream_touch(cudaStream_t s);
 int device_now(void);
 size_t memory_limit(void);
 
+// ---- memory.cpp
+
+// The host has waited for a stream, or, NULL, for all; the lock is held. What was in pinned memory must be there still.
+void uploads_end(cudaStream_t s);
+
 // ---- launch.cpp
 
 void launch_run(const struct emulated_work &w); // the lock is held
