@@ -56,6 +56,7 @@ typedef double vd __attribute__((vector_size(8 * W)));
 typedef uint64_t vu __attribute__((vector_size(8 * W)));
 typedef float vf __attribute__((vector_size(8 * W)));
 typedef uint32_t vw __attribute__((vector_size(8 * W)));
+typedef int32_t vi __attribute__((vector_size(8 * W)));
 typedef float half __attribute__((vector_size(4 * W))); // as many floats as a register has doubles
 
 typedef double vd_any __attribute__((vector_size(8 * W), aligned(8), may_alias));
@@ -524,25 +525,45 @@ INLINE vd uniform_of(vu low, vu high)
     return (upper + lower + all(0.5)) * all(0x1p-53);
 }
 
+// Philox (Salmon et al. 2011), of W blocks at once.
+enum { ROUNDS = 10 };
+struct philox {
+    vu counter[4], k0[ROUNDS], k1[ROUNDS]; // of the first W blocks; of each round
+};
+
+INLINE void philox_begin(struct philox *p, struct block first)
+{
+    for (int k = 0; k < 4; k++)
+        p->counter[k] = first.counter[k] + (vu){ 0 };
+    for (int k = 0; k < W; k++)
+        p->counter[0][k] += (uint64_t)k;
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        p->k0[round] = first.key[0] + round * 0x9E3779B9 + (vu){ 0 };
+        p->k1[round] = first.key[1] + round * 0xBB67AE85 + (vu){ 0 };
+    }
+}
+
+// Blocks number .. number + W - 1 from the first on: word k of each in the lower halves of c[k].
+INLINE void philox(vu c[4], const struct philox *p, uint32_t number)
+{
+    c[0] = p->counter[0] + number, c[1] = p->counter[1], c[2] = p->counter[2], c[3] = p->counter[3];
+    for (int round = 0; round < ROUNDS; round++) {
+        const vu a = product(c[0], 0xD2511F53), b = product(c[2], 0xCD9E8D57);
+        c[0] = b >> 32 ^ c[1] ^ p->k0[round];
+        c[1] = b;
+        c[2] = a >> 32 ^ c[3] ^ p->k1[round];
+        c[3] = a;
+    }
+}
+
 static void uniforms(double *u, int n, struct block first)
 {
-    vu lane;
-    for (int k = 0; k < W; k++)
-        lane[k] = (uint64_t)k;
+    struct philox p;
+    philox_begin(&p, first);
     for (int i = 0; i < n; i += 2 * W) {
-        vu c0 = lane + (first.counter[0] + (uint32_t)i / 2), c1 = first.counter[1] + (vu){ 0 };
-        vu c2 = first.counter[2] + (vu){ 0 }, c3 = first.counter[3] + (vu){ 0 };
-        uint32_t k0 = first.key[0], k1 = first.key[1];
-        for (int round = 0; round < 10; round++) { // Salmon et al. 2011
-            vu a = product(c0, 0xD2511F53), b = product(c2, 0xCD9E8D57);
-            c0 = b >> 32 ^ c1 ^ k0;
-            c1 = b;
-            c2 = a >> 32 ^ c3 ^ k1;
-            c3 = a;
-            k0 += 0x9E3779B9;
-            k1 += 0xBB67AE85;
-        }
-        vd even = uniform_of(c0, c1), odd = uniform_of(c2, c3);
+        vu c[4];
+        philox(c, &p, (uint32_t)i / 2);
+        vd even = uniform_of(c[0], c[1]), odd = uniform_of(c[2], c[3]);
         save(u + i, __builtin_shuffle(even, odd, FIRST_IN_TURN));
         save(u + i + W, __builtin_shuffle(even, odd, LAST_IN_TURN));
     }
@@ -561,6 +582,45 @@ static int first_below(const double *u, const double *w, double by, int from, in
     while (i < n && !(u[i] < by * w[i]))
         i++;
     return i;
+}
+
+// Which of 2 W are, by the upper 24 bits of u, which a float holds. What is lost to rounding, and by the grid, which makes
+// of w at most w + 2^-53, is made good for.
+INLINE vw early_of(vf w, vu c1, vu c3, vf by, vf more)
+{
+    const vw upper = (vw)((c1 & 0xffffffff) | c3 << 32) >> 8; // in the order of indices
+    return (vw)(__builtin_convertvector((vi)upper, vf) <= w * by + more);
+}
+
+static int early(const float *w, int n, struct block first, double bound, int32_t *index)
+{
+    const double most = bound < 0x1p80 ? bound : 0x1p80; // far beyond what makes every w early
+    const vf by = all_floats((float)(most * 0x1.00001p24)), more = all_floats((float)(most * 0x1.1p-29));
+    struct philox p;
+    int found = 0;
+    philox_begin(&p, first);
+    for (int i = 0; i < n; i += 2 * W) {
+        float rest[2 * W] = { 0 };
+        vf row;
+        if (n - i >= 2 * W) {
+            row = load_floats(w + i);
+        } else {
+            memcpy(rest, w + i, (size_t)(n - i) * sizeof(*rest));
+            row = load_floats(rest);
+        }
+        const vw runs = (vw)(row > all_floats(0));
+        if (!any((vu)runs))
+            continue;
+        vu c[4];
+        philox(c, &p, (uint32_t)i / 2);
+        const vw where = runs & early_of(row, c[1], c[3], by, more);
+        if (!any((vu)where))
+            continue;
+        for (int k = 0; k < 2 * W && i + k < n; k++)
+            if (where[k] != 0)
+                index[found++] = i + k;
+    }
+    return found;
 }
 
 extern const struct loops PASTE(loops_, LANES);
@@ -583,4 +643,5 @@ const struct loops PASTE(loops_, LANES) = {
     .take_excess = take_excess,
     .uniforms = uniforms,
     .first_below = first_below,
+    .early = early,
 };

@@ -53,6 +53,9 @@ struct loops {
     void (*uniforms)(double *u, int n, struct block first);
     // The first i from `from` on with u[i] < by * w[i]; n: there is none.
     int (*first_below)(const double *u, const double *w, double by, int from, int n);
+    // Of a row of n floats, ascending in index (room for n): all i with u[i] < bound * w[i], w on the grid, and some that nearly
+    // are; no uniform is made for it. Answers how many.
+    int (*early)(const float *w, int n, struct block first, double bound, int32_t *index);
 };
 
 extern const struct loops *const all_loops[]; // the best first; ends with NULL

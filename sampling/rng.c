@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 #include <Random123/philox.h>
@@ -140,8 +141,9 @@ static int pick_by_inversion(struct workers workers, const struct weights *w, do
 
 struct race {
     const struct weights *weights;
-    const double *given; // (n) uniforms of 53 bits; NULL: Philox's
-    struct block block;  // of index 0
+    const double *given;    // (n) uniforms of 53 bits; NULL: Philox's
+    struct block block;     // of index 0
+    _Atomic uint64_t bound; // the bits of a time that the winner's is not above: of a row of floats
     int winner[PHILOX_INDICES / RUN];
     double time[PHILOX_INDICES / RUN]; // the winner's
 };
@@ -184,6 +186,86 @@ static void run(void *of, int stretch)
     r->time[stretch] = best;
 }
 
+// ---- the same over a row of floats, where few need a uniform of all bits to see that they are too late
+
+// A little more than a time: who is as fast must not be lost to rounding.
+static double time_bound(double time)
+{
+    return time * (1 + 0x1p-40);
+}
+
+static double bound_of(struct race *r)
+{
+    const uint64_t bits = atomic_load_explicit(&r->bound, memory_order_relaxed);
+    double bound;
+    memcpy(&bound, &bits, sizeof(bound));
+    return bound;
+}
+
+// Times are not negative, so their bits are in the order of the numbers.
+static void lower_bound(struct race *r, double to)
+{
+    uint64_t bits, was = atomic_load_explicit(&r->bound, memory_order_relaxed);
+    memcpy(&bits, &to, sizeof(bits));
+    while (bits < was &&
+           !atomic_compare_exchange_weak_explicit(&r->bound, &was, bits, memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+// INFINITY: it is later than the bound, or never comes.
+static double time_of(const struct race *r, int i, double bound)
+{
+    struct block b = r->block;
+    b.counter[0] += (uint32_t)i / 2;
+    const philox4x32_ctr_t counter = { { b.counter[0], b.counter[1], b.counter[2], b.counter[3] } };
+    const philox4x32_key_t key = { { b.key[0], b.key[1] } };
+    const double u = (bits53(philox4x32_R(10, counter, key), (uint32_t)i % 2) + 0.5) * 0x1p-53;
+    const double w = grid_of((double)r->weights->as_float[i]);
+    return u < bound * w ? grid_wait(u) / w : INFINITY; // -log(1 - u) >= u
+}
+
+// Before anybody has come to the line, of so many from `from` on the one with the largest weight sets the bound.
+static void set_pace(struct race *r, int from, int n)
+{
+    const float *w = r->weights->as_float + from, most = loops()->largest(w, n);
+    int i = 0;
+    while (w[i] != most)
+        i++;
+    if (grid_of((double)most) > 0)
+        lower_bound(r, time_bound(time_of(r, from + i, INFINITY)));
+}
+
+// The fastest of one stretch, if it may be the fastest of all.
+static void run_row(void *of, int stretch)
+{
+    struct race *r = of;
+    int winner = -1, end = stretch * RUN + length(r->weights->n, RUN, stretch);
+    double best = INFINITY;
+    for (int from = stretch * RUN; from < end; from += AT_ONCE) {
+        int32_t index[AT_ONCE];
+        const int n = end - from < AT_ONCE ? end - from : AT_ONCE;
+        struct block block = r->block;
+        block.counter[0] += (uint32_t)from / 2;
+        if (bound_of(r) == INFINITY)
+            set_pace(r, from, n);
+        const double bound = bound_of(r);
+        const int found = bound < INFINITY ? loops()->early(r->weights->as_float + from, n, block, bound, index) : 0;
+        for (int k = 0; k < found; k++) {
+            const double time = time_of(r, from + index[k], bound);
+            if (time < best) {
+                best = time;
+                winner = from + index[k];
+            }
+        }
+        if (time_bound(best) < bound)
+            lower_bound(r, time_bound(best));
+    }
+    r->winner[stretch] = winner;
+    r->time[stretch] = best;
+}
+
+// ---- whoever wins
+
 // Everyone runs at the speed of its weight, the first at the line wins. The uniform of index i is the same whatever the
 // weights, which is what makes two races alike. 1 - u is never formed: winners have u near 0, where a double has bits
 // to spare.
@@ -191,7 +273,8 @@ static int pick_by_race(struct workers workers, struct race *r)
 {
     int first = -1, n = r->weights->n, stretches = (n + RUN - 1) / RUN;
     assert(n <= PHILOX_INDICES);
-    workers_run(workers, stretches, run, r);
+    atomic_init(&r->bound, 0x7FF0000000000000); // INFINITY
+    workers_run(workers, stretches, r->weights->as_float != NULL && r->given == NULL ? run_row : run, r);
     for (int s = 0; s < stretches; s++)
         if (r->winner[s] >= 0 && (first < 0 || r->time[s] < r->time[first]))
             first = s;

@@ -47,8 +47,9 @@ struct answers {
     double weights[MOST], copied[MOST], divided[MOST], tiny[MOST], left[MOST], u[MOST + LOOP_STEP];
     double multiplied[MOST], sum[7];
     int32_t place[MOST];
-    int found[5];
+    int found[5], early[4], early_at[4][MOST];
 };
+static const double bounds[4] = { 1e-3, 30, 2e6, 1e300 };
 
 static void answer(const struct loops *l, int n, struct answers *a)
 {
@@ -92,6 +93,8 @@ static void answer(const struct loops *l, int n, struct answers *a)
     a->found[1] = l->first_below(a->u, w, 1e-3, 0, n);
     a->found[2] = l->first_below(a->u, w, 1, n / 3, n);
     a->found[3] = l->first_below(a->u, w, INFINITY, 1, n);
+    for (int k = 0; k < 4; k++)
+        a->early[k] = l->early(a->scaled, n, (struct block){ { 5, 6 }, { 7, 8, 9, 10 } }, bounds[k], a->early_at[k]);
 }
 
 static void every_instruction_set_gives_the_same_bits(void **state)
@@ -183,6 +186,17 @@ static void loops_do_what_they_say(void **state)
         for (int i = 1; i < n; i++)
             heaviest = w[i] > w[heaviest] ? i : heaviest;
         assert_int_equal(a->found[4], heaviest);
+        for (int k = 0; k < 4; k++) {
+            int at = 0;
+            for (int i = 0; i < n; i++) {
+                const bool found_it = at < a->early[k] && a->early_at[k][at] == i;
+                const double line = bounds[k] * on_grid((double)a->scaled[i]);
+                assert_true(found_it || !(a->u[i] < line));
+                assert_true(!found_it || a->u[i] < 1.0001 * line + 0x1p-23 + bounds[k] * 0x1p-52);
+                at += found_it;
+            }
+            assert_int_equal(at, a->early[k]);
+        }
         static const double by[] = { 1e-3, 1, INFINITY };
         for (int k = 0; k < 3; k++) {
             int i = k == 1 ? n / 3 : k == 2 ? 1 : 0;

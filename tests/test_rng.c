@@ -247,6 +247,7 @@ static void long_races_too_go_to_the_smallest_time_whoever_runs_them(void **stat
     (void)state;
     enum { N = 50001 };
     double *w = xcalloc(N, sizeof(*w));
+    float *row = xcalloc(N, sizeof(*row));
     struct philox alone = philox_source(7, 8), shared = alone;
     shared.workers.run = run_backwards;
     for (int t = 0; t < 24; t++) {
@@ -255,6 +256,8 @@ static void long_races_too_go_to_the_smallest_time_whoever_runs_them(void **stat
         double best = INFINITY;
         make_weights(w, N, t);
         for (int i = 0; i < N; i++) {
+            row[i] = (float)w[i];
+            w[i] = grid_of((double)row[i]);
             if (!(w[i] > 0))
                 continue;
             double u = philox_uniform(7, 8, at, (uint32_t)i) + 0x1p-54, time = -log1p(-u) / w[i];
@@ -263,8 +266,11 @@ static void long_races_too_go_to_the_smallest_time_whoever_runs_them(void **stat
         }
         assert_int_equal(alone.rng.pick(&alone.rng, w, N, at), first);
         assert_int_equal(shared.rng.pick(&shared.rng, w, N, at), first);
+        assert_int_equal(alone.rng.pick_row(&alone.rng, row, N, at), first);
+        assert_int_equal(shared.rng.pick_row(&shared.rng, row, N, at), first);
     }
     free(w);
+    free(row);
 }
 
 static void picks_come_as_weighted(void **state)
