@@ -80,7 +80,7 @@ struct cuda {
     struct space partial;    // attend.cu: splits before they are joined
     struct space judge;      // judge.cu: drafts, answers, rows to work in
     struct space ruling;     // judge.cu: the host's, pinned: what goes up and comes back
-    struct space parts;      // softmax.cu: what blocks found of their parts of rows
+    struct space parts;      // probabilities.cu: what blocks found in their stretches of rows
     struct space best;       // best.cu: before it is downloaded
 };
 
@@ -140,8 +140,6 @@ struct row_numbers row_numbers_of(const int32_t *row, int64_t n); // the first o
 
 void attend_grant(struct cuda *c); // attend_mma.cu: shared memory for its kernels, once
 void wide_grant(struct cuda *c);   // wide.cu: so too
-// softmax.cu: probabilities, where there is neither top_k nor top_p.
-void softmax_queue(struct cuda *c, struct tensor logits, int live, const struct row_stages *s);
 // best.cu: token, log_p (rows, k) on the device.
 void best_queue(struct cuda *c, struct tensor logits, int k, int32_t *token, float *log_p);
 struct reach attend_reach(const struct layout *s);

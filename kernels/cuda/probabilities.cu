@@ -1,196 +1,161 @@
 // probabilities.cu - rows of logits become rows of probabilities, bit for bit as sampling/ makes them on the host: the same
 // functions of single numbers (core/grid.h), and sums that are exact, so that it does not matter who adds what first.
 //
-// Where tokens are ruled out by their order (top_k, top_p), a row is a block's; for the others there is softmax.cu. It goes
-// over the row once for each of: the largest, temperature, top_k's and top_p's three walks of a radix selection
-// (sampling/stages.c says how), the sum of e^x, and the division by it; rows are some 100 to 600 kB, so all but the first
-// time they come from the cache.
-#include "kernels/cuda/cuda.h"
-#include "kernels/cuda/probabilities.h"
+// The launches: the largest of each row; three walks for top_k, three for top_p (select.h); e^x and its sum; the division by
+// it. Rows are some 100 to 600 kB, so all but the first time they come from the cache.
+#include "kernels/cuda/select.h"
 
 namespace DEVICE_SPACE
 {
 
-enum { THREADS = 512, WARPS = THREADS / WARP, BUCKETS = 1 << 11 };
+enum { MOST_STRETCHES = 32 };
 
-struct room {
-    struct exact_sum bucket[BUCKETS];
-    double sums[WARPS];
-    uint64_t keys[WARPS];
-    uint32_t cut;
-    int stay;
-    struct exact_sum kept;
-};
-
-struct row {
-    float *x;
-    int n;
-    struct room *room;
-};
-
-// ---- stages
-
-__device__ static struct exact_sum weight_of(float x, float most, bool by_count)
+// The largest, and its id; what is no number and what is no token is ruled out on the way. Buckets are emptied.
+static __global__ void __launch_bounds__(ROW_THREADS) most_kernel(const __grid_constant__ struct rows_call c)
 {
-    const struct exact_sum one = { 1, 0 };
-    return by_count ? one : grid_cut(grid_exp((double)x - (double)most));
-}
-
-// One thread: the bucket in which enough is reached, from the last one down; what lies above it is added to kept.
-__device__ static int find_bucket(struct room *room, int buckets, double enough)
-{
-    struct exact_sum kept = room->kept;
-    int lowest = 0, b = buckets - 1;
-    while (lowest < b && room->bucket[lowest].whole == 0 && room->bucket[lowest].rest == 0)
-        lowest++;
-    for (; b > lowest && grid_total(grid_sum(kept, room->bucket[b])) < enough; b--)
-        kept = grid_sum(kept, room->bucket[b]);
-    room->kept = kept;
-    return b;
-}
-
-// Of those that equal the cut the first room->stay stay.
-__device__ static void drop_ties(const struct row &r, float cut)
-{
-    int before = 0;
-    for (int first = 0; first < r.n; first += THREADS) {
-        const int i = first + (int)threadIdx.x;
-        const bool tie = i < r.n && r.x[i] == cut;
-        const uint32_t ties = __ballot_sync(0xFFFFFFFF, tie);
-        __syncthreads();
-        if (threadIdx.x % WARP == 0)
-            r.room->keys[threadIdx.x / WARP] = (uint64_t)__popc(ties);
-        __syncthreads();
-        int number = before + __popc(ties & ((1u << threadIdx.x % WARP) - 1));
-        for (int w = 0; w < WARPS; w++) {
-            number += w < (int)threadIdx.x / WARP ? (int)r.room->keys[w] : 0;
-            before += (int)r.room->keys[w];
-        }
-        if (tie && number >= r.room->stay)
-            r.x[i] = -INFINITY;
-    }
-}
-
-// The likeliest until they weigh enough; among equals the lowest ids.
-__device__ static void keep_likeliest(const struct row &r, float most, double enough, bool by_count)
-{
-    const int shift[] = { 21, 10, 0 }, bits[] = { 11, 11, 10 };
-    struct room *room = r.room;
-    uint32_t known = 0;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        room->cut = 0;
-        room->kept.whole = room->kept.rest = 0;
-    }
-    UNROLL
-    for (int walk = 0; walk < 3; walk++) {
-        const uint32_t mask = (1u << bits[walk]) - 1;
-        for (int b = threadIdx.x; b < BUCKETS; b += THREADS)
-            room->bucket[b].whole = room->bucket[b].rest = 0;
-        __syncthreads();
-        const uint32_t cut = room->cut;
-        for (int i = threadIdx.x; i < r.n; i += THREADS) {
-            const uint32_t key = grid_ordered(r.x[i]);
-            if ((key & known) != cut || !(r.x[i] > -INFINITY))
-                continue;
-            struct exact_sum *b = &room->bucket[key >> shift[walk] & mask];
-            const struct exact_sum w = weight_of(r.x[i], most, by_count);
-            atomicAdd(&b->whole, w.whole);
-            atomicAdd(&b->rest, w.rest);
-        }
-        __syncthreads();
-        if (threadIdx.x == 0)
-            room->cut = cut | (uint32_t)find_bucket(room, (int)mask + 1, enough) << shift[walk];
-        known |= mask << shift[walk];
-        __syncthreads();
-    }
-    const float cut = grid_of_ordered(room->cut);
-    if (threadIdx.x == 0) {
-        const struct exact_sum one = weight_of(cut, most, by_count);
-        struct exact_sum kept = room->kept;
-        for (room->stay = 0; room->stay < r.n && grid_total(kept) < enough; room->stay++)
-            kept = grid_sum(kept, one);
-    }
-    for (int i = threadIdx.x; i < r.n; i += THREADS)
-        if (r.x[i] < cut)
-            r.x[i] = -INFINITY;
-    __syncthreads();
-    drop_ties(r, cut);
-    __syncthreads();
-}
-
-__device__ static double total_of(struct exact_sum s, struct room *room)
-{
-    s.whole = block_sum<WARPS>(s.whole, room->sums);
-    s.rest = block_sum<WARPS>(s.rest, room->sums);
-    return grid_total(s);
-}
-
-__device__ static double weigh(const struct row &r, float most)
-{
-    struct exact_sum sum = { 0, 0 };
-    for (int i = threadIdx.x; i < r.n; i += THREADS)
-        sum = grid_sum(sum, weight_of(r.x[i], most, false));
-    return total_of(sum, r.room);
-}
-
-__device__ static void softmax(const struct row &r, float most)
-{
-    struct exact_sum sum = { 0, 0 };
-    for (int i = threadIdx.x; i < r.n; i += THREADS) {
-        const double e = grid_exp((double)r.x[i] - (double)most);
-        r.x[i] = (float)e;
-        sum = grid_sum(sum, grid_cut(e));
-    }
-    const double by = 1 / total_of(sum, r.room);
-    for (int i = threadIdx.x; i < r.n; i += THREADS)
-        r.x[i] = (float)grid_of((double)r.x[i] * by);
-}
-
-static __global__ void __launch_bounds__(THREADS, 1)
-    probabilities_kernel(float *logits, int n, int live, const struct row_stages s)
-{
-    __shared__ struct room room;
-    const struct row r = { logits + (int64_t)blockIdx.x * n, n, &room };
+    __shared__ uint64_t of_warp[ROW_WARPS];
     in_turn();
+    const struct stretch s = stretch_of_block(c);
     uint64_t likeliest = 0;
-    for (int i = threadIdx.x; i < n; i += THREADS) {
-        r.x[i] = tidied(r.x[i], i < live);
-        const uint64_t key = key_of(r.x[i], i);
+    for (int i = s.from + (int)threadIdx.x; i < s.to; i += ROW_THREADS) {
+        const float x = tidied(s.x[i], i < c.live);
+        s.x[i] = x;
+        const uint64_t key = key_of(x, i);
         likeliest = key > likeliest ? key : likeliest;
     }
-    likeliest = block_most<WARPS>(likeliest, room.keys);
-    float most = number_of(likeliest);
-    if (is_certain(most, s)) {
-        for (int i = threadIdx.x; i < n; i += THREADS)
-            r.x[i] = i == certain_token(likeliest) ? 1.0f : 0.0f;
+    likeliest = block_most<ROW_WARPS>(likeliest, of_warp);
+    if (threadIdx.x == 0)
+        c.key[(int64_t)blockIdx.x * c.stretches + blockIdx.y] = likeliest;
+    const int number = (int)blockIdx.y * ROW_THREADS + (int)threadIdx.x;
+    for (int k = 0; k < c.selections; k++)
+        for (int b = number; b < (WALKS - 1) * BUCKETS; b += c.stretches * ROW_THREADS) {
+            struct exact_sum *bucket = buckets_of(c.selection[k], 0) + b;
+            bucket->whole = bucket->rest = 0;
+        }
+}
+
+// The first walk of a selection finds the row as whoever comes before it leaves it: heated, by the first of all; without
+// what the first selection ruled out.
+static __global__ void __launch_bounds__(ROW_THREADS)
+    walk_kernel(const __grid_constant__ struct rows_call c, int number, int walk)
+{
+    __shared__ struct select_room room;
+    in_turn();
+    const struct stretch s = stretch_of_block(c);
+    const float most = number_of(likeliest_of(c)), top = heated(most, most, c.s.heat);
+    if (is_certain(most, c.s))
+        return;
+    for (int i = s.from + (int)threadIdx.x; i < s.to && number == 0 && walk == 0 && c.s.heat != 1; i += ROW_THREADS)
+        s.x[i] = heated(s.x[i], most, c.s.heat);
+    if (number > 0 && walk == 0)
+        rule_out(c, c.selection[number - 1], s, top, room);
+    __syncthreads();
+    walk_stretch(c, c.selection[number], walk, s, top, room);
+}
+
+// e^x, and their sum; or, where there is nothing to choose from, the row itself.
+static __global__ void __launch_bounds__(ROW_THREADS) weigh_kernel(const __grid_constant__ struct rows_call c)
+{
+    __shared__ struct select_room room;
+    __shared__ double of_warp[ROW_WARPS];
+    in_turn();
+    const struct stretch s = stretch_of_block(c);
+    const uint64_t likeliest = likeliest_of(c);
+    const float most = number_of(likeliest);
+    if (is_certain(most, c.s)) {
+        for (int i = s.from + (int)threadIdx.x; i < s.to; i += ROW_THREADS)
+            s.x[i] = i == certain_token(likeliest) ? 1.0f : 0.0f;
         return;
     }
-    for (int i = threadIdx.x; i < n && s.heat != 1; i += THREADS)
-        r.x[i] = heated(r.x[i], most, s.heat);
-    most = heated(most, most, s.heat);
-    if (s.top_k > 0 && s.top_k < n)
-        keep_likeliest(r, most, s.top_k, true);
-    if (s.top_p < 1) {
-        const double enough = s.top_p * weigh(r, most);
-        keep_likeliest(r, most, enough > 1 ? enough : 1, false);
+    const float top = heated(most, most, c.s.heat);
+    if (c.selections > 0)
+        rule_out(c, c.selection[c.selections - 1], s, top, room);
+    struct exact_sum sum = { 0, 0 };
+    for (int i = s.from + (int)threadIdx.x; i < s.to; i += ROW_THREADS) {
+        const float x = c.selections > 0 ? s.x[i] : heated(s.x[i], most, c.s.heat);
+        const double e = is_below(x, top, c.s) ? 0 : grid_exp((double)x - (double)top);
+        s.x[i] = (float)e;
+        sum = grid_sum(sum, grid_cut(e));
     }
-    for (int i = threadIdx.x; i < n; i += THREADS)
-        if (is_below(r.x[i], most, s))
-            r.x[i] = -INFINITY;
-    softmax(r, most);
+    sum.whole = block_sum<ROW_WARPS>(sum.whole, of_warp);
+    sum.rest = block_sum<ROW_WARPS>(sum.rest, of_warp);
+    if (threadIdx.x == 0)
+        c.sum[(int64_t)blockIdx.x * c.stretches + blockIdx.y] = sum;
+}
+
+static __global__ void __launch_bounds__(ROW_THREADS) share_kernel(const __grid_constant__ struct rows_call c)
+{
+    in_turn();
+    const struct stretch s = stretch_of_block(c);
+    if (is_certain(number_of(likeliest_of(c)), c.s))
+        return;
+    struct exact_sum sum = { 0, 0 };
+    for (int i = 0; i < c.stretches; i++)
+        sum = grid_sum(sum, c.sum[(int64_t)blockIdx.x * c.stretches + i]);
+    const double by = 1 / grid_total(sum);
+    for (int i = s.from + (int)threadIdx.x; i < s.to; i += ROW_THREADS)
+        s.x[i] = (float)grid_of((double)s.x[i] * by);
+}
+
+static void add_selection(struct rows_call *c, bool by_count, double enough)
+{
+    struct selection *s = &c->selection[c->selections++];
+    s->by_count = by_count;
+    s->enough = enough;
+}
+
+// Where what blocks find is put; false: there is no room.
+static bool make_room(struct cuda *c, struct rows_call *call, int rows)
+{
+    const size_t parts = (size_t)rows * (size_t)call->stretches, of_part = sizeof(*call->sum) + sizeof(*call->key);
+    const size_t buckets = (size_t)rows * (WALKS - 1) * BUCKETS, counts = parts * LAST_BUCKETS;
+    const size_t of_selection = buckets * sizeof(struct exact_sum) + counts * sizeof(uint32_t);
+    uint8_t *at =
+        (uint8_t *)cuda_room(c, &c->parts, (size_t)call->selections * of_selection + parts * of_part, "probabilities");
+    if (at == NULL)
+        return false;
+    for (int k = 0; k < call->selections; k++, at += of_selection) {
+        call->selection[k].bucket = (struct exact_sum *)at;
+        call->selection[k].count = (uint32_t *)(at + buckets * sizeof(struct exact_sum));
+    }
+    call->sum = (struct exact_sum *)at;
+    call->key = (uint64_t *)(call->sum + parts);
+    return true;
+}
+
+static void queue_rows(struct cuda *c, struct rows_call call, int rows)
+{
+    const int fill = 2 * c->processors / rows;
+    call.stretches = fill < 1 ? 1 : fill < MOST_STRETCHES ? fill : MOST_STRETCHES;
+    call.each = (call.n + call.stretches - 1) / call.stretches;
+    if (!make_room(c, &call, rows))
+        return;
+    const dim3 grid((unsigned)rows, (unsigned)call.stretches);
+    QUEUE(c, most_kernel, grid, ROW_THREADS, 0, call);
+    for (int k = 0; k < call.selections; k++)
+        for (int walk = 0; walk < WALKS; walk++)
+            QUEUE(c, walk_kernel, grid, ROW_THREADS, 0, call, k, walk);
+    QUEUE(c, weigh_kernel, grid, ROW_THREADS, 0, call);
+    QUEUE(c, share_kernel, grid, ROW_THREADS, 0, call);
 }
 
 void cuda_probabilities(struct backend *b, struct tensor logits, int live, const struct row_stages *s)
 {
     struct cuda *c = (struct cuda *)b;
     assert(logits.type == F32 && live > 0 && live <= logits.width && logits.width <= 1 << 20);
-    if (logits.rows == 0)
-        return;
-    if ((s->top_k > 0 && s->top_k < logits.width) || s->top_p < 1)
-        QUEUE(c, probabilities_kernel, (int)logits.rows, THREADS, 0, (float *)logits.data, (int)logits.width, live, *s);
-    else
-        softmax_queue(c, logits, live, s);
+    struct rows_call call = {};
+    call.n = (int)logits.width;
+    call.live = live;
+    call.s = *s;
+    if (s->top_k > 0 && s->top_k < call.n)
+        add_selection(&call, true, s->top_k);
+    if (s->top_p < 1)
+        add_selection(&call, false, s->top_p);
+    const int64_t most = 2 * c->processors; // rows at a time: more would not be done sooner, and need room
+    for (int64_t i = 0; i < logits.rows; i += most) {
+        call.x = (float *)logits.data + i * logits.width;
+        queue_rows(c, call, (int)(logits.rows - i < most ? logits.rows - i : most));
+    }
     cuda_launched(c, "probabilities");
 }
 

@@ -1,6 +1,9 @@
-// probabilities.h - what becomes of single logits (sampling/stages.c), for the kernels that make probabilities of rows.
-// For .cu files alone.
+// probabilities.h - rows of logits on their way to probabilities: what their kernels share. For .cu files alone.
+//
+// A row is dealt out to several blocks, as there are fewer rows than processors; what they find in their stretches of it is
+// put together exactly, so it does not matter how many they are.
 #pragma once
+#include "kernels/cuda/cuda.h"
 #include "kernels/cuda/reduce.h"
 extern "C" {
 #include "core/row_stages.h"
@@ -11,6 +14,51 @@ extern "C" {
 
 namespace DEVICE_SPACE
 {
+
+enum { ROW_THREADS = 256, ROW_WARPS = ROW_THREADS / WARP }; // of a block
+
+// Tokens that are ruled out by their order: top_k, top_p. select.h says how they are found.
+enum { WALKS = 3, BUCKETS = 1 << 11, LAST_BUCKETS = 1 << 10 };
+struct selection {
+    bool by_count;            // a token weighs 1; else e^x
+    double enough;            // the likeliest stay until they weigh so much: as much in all, or as a share of the whole
+    struct exact_sum *bucket; // (rows, WALKS - 1, BUCKETS)
+    uint32_t *count;          // (rows, stretches, LAST_BUCKETS)
+};
+
+struct rows_call {
+    float *x; // (rows, n)
+    int n, live, stretches, each;
+    struct row_stages s;
+    uint64_t *key;         // (rows, stretches) of the largest
+    struct exact_sum *sum; // (rows, stretches) of e^x
+    int selections;        // in this order
+    struct selection selection[2];
+};
+
+struct stretch { // of its row, a block's
+    float *x;
+    int from, to;
+};
+
+__device__ inline struct stretch stretch_of_block(const struct rows_call &c)
+{
+    struct stretch s;
+    s.x = c.x + (int64_t)blockIdx.x * c.n;
+    s.from = (int)blockIdx.y * c.each;
+    s.to = min(s.from + c.each, c.n);
+    return s;
+}
+
+__device__ inline uint64_t likeliest_of(const struct rows_call &c)
+{
+    uint64_t key = 0;
+    for (int i = 0; i < c.stretches; i++)
+        key = max((unsigned long long)key, (unsigned long long)c.key[(int64_t)blockIdx.x * c.stretches + i]);
+    return key;
+}
+
+// ---- what becomes of single logits (sampling/stages.c)
 
 // What is no number or no token is ruled out, INFINITY is as large as a number can be.
 __device__ inline float tidied(float x, bool live)
