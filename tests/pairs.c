@@ -186,7 +186,8 @@ struct pair *pair_open_on(pair_device *target_on, pair_device *draft_on, const c
     p->backend = opened_by(target_on);
     p->draft_backend = draft_on != NULL ? opened_by(draft_on) : NULL;
     p->sampling.workers = p->backend->workers(p->backend);
-    p->target = model_open(target, p->backend, ACTIVATIONS_F32, MAX_NODES, &err);
+    const int rows = slots * 64; // nobody's drafts have more nodes
+    p->target = model_open(target, p->backend, ACTIVATIONS_F32, rows > MAX_NODES ? rows : MAX_NODES, &err);
     if (p->target == NULL)
         fail_msg("%s", err.text);
     int live = model_shape(p->target)->vocab;

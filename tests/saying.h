@@ -4,7 +4,7 @@
 #include "decode/decode.h"
 #include "tests/pairs.h"
 
-enum { SAYING_LENGTH = 640, SAYING_PROMPTS = 8 };
+enum { SAYING_LENGTH = 640, SAYING_PROMPTS = 144 };
 
 struct prompts_given { // what is asked
     int n;             // prompts

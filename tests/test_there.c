@@ -31,28 +31,31 @@ static struct backend *open_undecided(struct error *err)
     return b;
 }
 
-static const struct prompts_given *prompts(void)
+static const struct prompts_given *prompts(int n)
 {
-    static struct prompts_given p = { .length = { 6, 1, 9, 3, 20, 2, 11, 7 } };
-    p.n = all ? 8 : 4;
+    static struct prompts_given p;
+    static const int length[] = { 6, 1, 9, 3, 20, 2, 11, 7 };
+    p.n = n;
     uint64_t state = 3;
-    for (int i = 0; i < p.n; i++)
+    for (int i = 0; i < n; i++) {
+        p.length[i] = length[i % 8];
         for (int k = 0; k < p.length[i]; k++)
             p.token[i][k] = (int32_t)(splitmix(&state) % 250);
+    }
     return &p;
 }
 
 static int steps;
 
-static void check(const char *drafter, const struct rule *rule, const char *sampling)
+static void check(const char *drafter, const struct rule *rule, const char *sampling, int sequences, int slots)
 {
     const struct saying_setup there = { .target = pair_target,
                                         .draft = pair_draft,
-                                        .prompts = prompts(),
+                                        .prompts = prompts(sequences),
                                         .drafter = drafter,
                                         .sampling = sampling,
                                         .rule = rule->name,
-                                        .slots = all ? 5 : 2,
+                                        .slots = slots,
                                         .limit = limit,
                                         .length = 512,
                                         .device = at_hand->open };
@@ -94,11 +97,26 @@ static void steps_are_the_hosts(void **unused)
             const int n = rules_for(pair_drafter(i), fit);
             for (int k = 0; k < n; k++)
                 if (all || k == number % n)
-                    check(pair_drafter(i), fit[k], samplings[number % 5]);
+                    check(pair_drafter(i), fit[k], samplings[number % 5], all ? 8 : 4, all ? 5 : 2);
         }
         print_message("    %s: %d steps of sequences, of each draft, trial and token the host's\n", at_hand->name,
                       steps);
     }
+}
+
+// Thousands of rows a pass.
+static void many_sequences_with_large_trees_too(void **unused)
+{
+    (void)unused;
+    const int was = limit;
+    limit = all ? limit : 2;
+    for (int g = 0; g < gpus; g++) {
+        at_hand = &gpu[g];
+        for (int i = 0; i < pair_count(); i++)
+            if (strstr(pair_drafter(i), "eagle:") != NULL && strstr(pair_drafter(i), "nodes=59") != NULL)
+                check(pair_drafter(i), rule_named("traversal"), "{temperature: 1}", SAYING_PROMPTS, 140);
+    }
+    limit = was;
 }
 
 int main(int argc, char **argv)
@@ -112,6 +130,7 @@ int main(int argc, char **argv)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(steps_are_the_hosts, pair_models_make_bf16, pair_models_remove),
+        cmocka_unit_test_setup_teardown(many_sequences_with_large_trees_too, pair_models_make_bf16, pair_models_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
