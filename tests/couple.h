@@ -6,7 +6,7 @@
 #include "models/model.h"
 #include "tests/gpus.h"
 
-enum { COUPLE_SLOTS = 2, COUPLE_LENGTH = 1700, COUPLE_ROWS = 320, COUPLE_VOCAB = 40 };
+enum { COUPLE_SLOTS = 2, COUPLE_LENGTH = 1700, COUPLE_ROWS = 576, COUPLE_VOCAB = 40 };
 
 struct couple_side {
     struct backend *b; // borrowed

@@ -31,13 +31,28 @@ static void pass_of_slots(struct couple *c, int n, int slots, enum kind kind)
             couple_cut(c, slot, couple_any(100));
 }
 
+static void forget_all(struct couple *c)
+{
+    for (int slot = 0; slot < 2; slot++)
+        couple_cut(c, slot, 0);
+}
+
+// 65 and 110 are 128; 513 are too many.
+static void check_many_rows(struct couple *c)
+{
+    for (int k = FIRST; k <= REPLAYED + 1; k++, forget_all(c))
+        pass_of_slots(c, k <= REPLAYED ? 65 : 110, 2, k <= REPLAYED ? (enum kind)k : REPLAYED);
+    for (int k = 0; k < 2; k++, forget_all(c))
+        pass_of_slots(c, 513, 2, FIRST);
+}
+
 static void check_buckets(struct couple *c, bool few)
 {
     static const int counts[][2] = {
         { 64, 57 }, { 33, 40 }, { 9, 16 }, { 7, 8 }, { 5, 6 }, { 4, 0 }, { 3, 0 }, { 2, 0 }
     };
-    pass_of_slots(c, 65, 2, FIRST); // a prompt's: it is not remembered
-    pass_of_slots(c, 65, 2, FIRST);
+    if (!few)
+        check_many_rows(c);
     for (size_t i = few ? 2 : 0; i < sizeof(counts) / sizeof(*counts); i++) {
         for (int k = FIRST; k <= REPLAYED; k++) {
             pass_of_slots(c, counts[i][0], 1, (enum kind)k);

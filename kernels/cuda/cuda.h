@@ -32,7 +32,7 @@ enum { RING = 4 << 20 };
 // Planes of bfloat16 that add up to a tensor: one, or three, the largest first (round.h). 8 rows and 32 k make a tile of
 // 512 bytes, a lane's eight numbers side by side: k = 4 t .. + 3 and 16 + 4 t .. + 3 of row g.
 struct rounded {
-    int n, tiles;      // of eight rows, 1, 2 or a multiple of 4; nobody reads an output of those beyond n
+    int n, tiles;      // of eight rows: 1, 2, 4 or a multiple of 8; nobody reads an output of those beyond n
     int blocks;        // of 32 k, an even number of them
     const uint4 *data; // (blocks, tiles, planes, lanes); NULL: there are none
     const float *sums; // (blocks, 2, 8 * tiles): of each row's 16 k, for weights with offsets

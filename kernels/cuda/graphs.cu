@@ -16,7 +16,7 @@ namespace DEVICE_SPACE
 {
 
 enum { MOST_GRAPHS = 64 };
-enum { MOST_ROWS = 64 }; // of a pass: longer ones are prompts, where a launch costs little and padding much
+enum { MOST_ROWS = 512 }; // of a pass: in longer ones a launch costs little
 
 struct key {
     const void *whose, *cache;
@@ -43,13 +43,13 @@ struct graphs {
 
 // ---- what passes have in common
 
-// Products take rows by eights, so up to eight of them cost the same; attention does not.
+// Products take rows by eights, and from 65 on (wide.cu) by 64, so up to as many cost the same; attention does not.
 int cuda_bucket(struct backend *b, int n)
 {
     (void)b;
     if (n <= 4 || n > MOST_ROWS)
         return n;
-    return n <= 6 ? 6 : (n + 7) / 8 * 8;
+    return n <= 6 ? 6 : n <= 64 ? (n + 7) / 8 * 8 : (n + 63) / 64 * 64;
 }
 
 // 1, 2, 3, 4, 6, 8, 12, 16, 24, ..: at most a third of them is in vain.

@@ -42,10 +42,11 @@ static void lay(uint8_t **at, int planes, struct rounded *read, struct planes *l
     *at += units * (size_t)planes * WARP * sizeof(uint4) + whole(units * 2 * 8 * sizeof(float));
 }
 
+// As the kernels of products take them; so a pass's rows and its padding (cuda_bucket) are as many tiles as the rows alone.
 static int tiles_for(int64_t rows)
 {
     const int needed = blocks_for(rows, 8);
-    return needed <= 2 ? needed : blocks_for(needed, 4) * 4;
+    return needed <= 2 ? needed : needed <= 8 ? blocks_for(needed, 4) * 4 : blocks_for(needed, 8) * 8;
 }
 
 // The other room than the last time's: an operation may read that and leave this.
