@@ -130,9 +130,7 @@ void growth_there_create(struct growth *g)
         t->in_place = g->target_id == NULL && g->vocab == g->target_vocab;
         ok = t->q.data != NULL;
     }
-    if (ok)
-        g->bytes += t->grown->bytes + (t->q.data != NULL ? tensor_bytes(t->q) : 0);
-    else // then they grow on the host
+    if (!ok) // then they grow on the host
         growth_there_destroy(g);
 }
 
@@ -155,6 +153,12 @@ void growth_there_destroy(struct growth *g)
     free(t->nodes);
     free(t);
     g->there = NULL;
+}
+
+size_t growth_there_bytes(const struct growth *g)
+{
+    const struct growth_there *t = g->there;
+    return t != NULL ? t->grown->bytes + (t->q.data != NULL ? tensor_bytes(t->q) : 0) : 0;
 }
 
 struct tensor growth_there_room(const struct growth *g, int rows)

@@ -23,6 +23,7 @@ struct growth_there {
 // g->there; NULL: no device does it, or it has no room.
 void growth_there_create(struct growth *g);
 void growth_there_destroy(struct growth *g);
+size_t growth_there_bytes(const struct growth *g); // that it took there
 // Room for the logits of a level's rows, also where drafts grow on the host, if there is some; data NULL: there is not.
 struct tensor growth_there_room(const struct growth *g, int rows);
 

@@ -32,10 +32,10 @@ struct plan {
     int64_t turns;     // to be decoded
     double ns;
     bool guessed; // some of the time is by bandwidth, not experience
-    // Of the group that wants most of a device: caches, logits and drafters; the target's caches.
+    // Of the group that wants most of a device.
     struct need {
-        struct backend *backend; // the first is the target's
-        size_t bytes, caches;
+        struct backend *backend;       // the first is the target's
+        size_t bytes, caches, judging; // all; of these the target's caches, the room that all judge in
     } need[MAX_NEEDS];
     int needs;
 };
@@ -110,6 +110,11 @@ static void add_needs(const struct target *t, const struct pairing *of, struct n
     const struct drafter *d = of->drafter;
     struct need *on = need_on(need, n, t->backend);
     on->bytes += verifier_bytes(v);
+    const size_t judging = verifier_judging_bytes(v);
+    if (judging > on->judging) {
+        on->bytes += judging - on->judging;
+        on->judging = judging;
+    }
     on->caches += verifier_cache_bytes(v);
     if (d->bytes > 0)
         need_on(need, n, d->backend != NULL ? d->backend : t->backend)->bytes += d->bytes;

@@ -313,6 +313,11 @@ static void timed_probabilities(struct backend *b, struct tensor logits, int liv
     end(b, from, (struct about){ .operation = "probabilities" });
 }
 
+static size_t timed_judge_bytes(struct backend *b, const struct judging *j)
+{
+    return inner_of(b)->judge_bytes(inner_of(b), j);
+}
+
 static void timed_judge(struct backend *b, const struct judging *j, int n)
 {
     int64_t from = begin(b);
@@ -405,6 +410,7 @@ struct backend *backend_timed(struct backend *inner)
     t->backend.varies = inner->varies;
     t->backend.queues = inner->queues;
     t->backend.probabilities = inner->probabilities != NULL ? timed_probabilities : NULL;
+    t->backend.judge_bytes = inner->judge != NULL ? timed_judge_bytes : NULL;
     t->backend.judge = inner->judge != NULL ? timed_judge : NULL;
     t->backend.ruled = inner->judge != NULL ? timed_ruled : NULL;
     t->backend.take_there = inner->take_there != NULL ? timed_take_there : NULL;

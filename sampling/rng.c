@@ -212,8 +212,8 @@ static void lower_bound(struct race *r, double to)
         ;
 }
 
-// INFINITY: it is later than the bound, or never comes.
-static double time_of(const struct race *r, int i, double bound)
+// false: it is later than the bound, or never comes.
+static bool comes(const struct race *r, int i, double bound, double *time)
 {
     struct block b = r->block;
     b.counter[0] += (uint32_t)i / 2;
@@ -221,18 +221,35 @@ static double time_of(const struct race *r, int i, double bound)
     const philox4x32_key_t key = { { b.key[0], b.key[1] } };
     const double u = (bits53(philox4x32_R(10, counter, key), (uint32_t)i % 2) + 0.5) * 0x1p-53;
     const double w = grid_of((double)r->weights->as_float[i]);
-    return u < bound * w ? grid_wait(u) / w : INFINITY; // -log(1 - u) >= u
+    *time = grid_wait(u) / w;
+    return u < bound * w; // -log(1 - u) >= u
 }
 
 // Before anybody has come to the line, of so many from `from` on the one with the largest weight sets the bound.
 static void set_pace(struct race *r, int from, int n)
 {
     const float *w = r->weights->as_float + from, most = loops()->largest(w, n);
+    double time;
     int i = 0;
     while (w[i] != most)
         i++;
-    if (grid_of((double)most) > 0)
-        lower_bound(r, time_bound(time_of(r, from + i, INFINITY)));
+    if (comes(r, from + i, INFINITY, &time))
+        lower_bound(r, time_bound(time));
+}
+
+// Of so many from `from` on those that may come within the bound, in index, room (n): how many. The bound is INFINITY where
+// nobody runs, or where, once in 2^53, u is 1 for whoever should have set it.
+static int who_may_come(const struct race *r, int from, int n, double bound, int32_t *index)
+{
+    struct block block = r->block;
+    block.counter[0] += (uint32_t)from / 2;
+    if (bound < INFINITY)
+        return loops()->early(r->weights->as_float + from, n, block, bound, index);
+    int found = 0;
+    for (int i = 0; i < n; i++)
+        if (r->weights->as_float[from + i] > 0)
+            index[found++] = i;
+    return found;
 }
 
 // The fastest of one stretch, if it may be the fastest of all.
@@ -244,15 +261,13 @@ static void run_row(void *of, int stretch)
     for (int from = stretch * RUN; from < end; from += AT_ONCE) {
         int32_t index[AT_ONCE];
         const int n = end - from < AT_ONCE ? end - from : AT_ONCE;
-        struct block block = r->block;
-        block.counter[0] += (uint32_t)from / 2;
         if (bound_of(r) == INFINITY)
             set_pace(r, from, n);
         const double bound = bound_of(r);
-        const int found = bound < INFINITY ? loops()->early(r->weights->as_float + from, n, block, bound, index) : 0;
+        const int found = who_may_come(r, from, n, bound, index);
         for (int k = 0; k < found; k++) {
-            const double time = time_of(r, from + index[k], bound);
-            if (time < best) {
+            double time;
+            if (comes(r, from + index[k], bound, &time) && (winner < 0 || time < best)) {
                 best = time;
                 winner = from + index[k];
             }

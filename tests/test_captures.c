@@ -131,6 +131,25 @@ static void product_is_right(const struct product_of *p, bool known, int call)
     assert_memory_equal(got, expected, sizeof(got));
 }
 
+// A room that grows lies elsewhere.
+static void a_room_that_grows_ends_graphs(void **unused)
+{
+    (void)unused;
+    struct product_of p = product_open();
+    struct backend *b = p.b;
+    for (int i = 0; i < 2; i++)
+        product_is_right(&p, false, 0);
+    assert_int_equal(couple_graphs(), 1);
+    const struct tensor wide = rows_on(b, 64, 40 * K), by = rows_on(b, 1, 40 * K);
+    for (int i = 0; i < 2; i++) // both rooms for planes
+        b->rmsnorm(b, wide, wide, by, 1e-5f);
+    for (int i = 0; i < 3; i++)
+        product_is_right(&p, false, 0);
+    b->release(b, wide.data);
+    b->release(b, by.data);
+    product_close(&p);
+}
+
 static void what_was_known_before_is_no_part_of_a_routine(void **unused)
 {
     (void)unused;
@@ -232,6 +251,7 @@ int main(void)
     gpus_here(gpu); // the first is emulated
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(where_a_graph_cannot_be_had_passes_are_queued),
+        cmocka_unit_test(a_room_that_grows_ends_graphs),
         cmocka_unit_test(what_was_known_before_is_no_part_of_a_routine),
         cmocka_unit_test(a_routine_finds_its_rooms_as_large_as_it_left_them),
         cmocka_unit_test(what_was_not_captured_is_not_known),

@@ -19,6 +19,7 @@
 #include "sampling/rng.h"
 #include "sampling/sampling.h"
 #include "tests/check.h"
+#include "tests/emulated.h"
 #include "tests/gpus.h"
 #include "tests/stages.h"
 #include "tests/tiny.h"
@@ -45,6 +46,29 @@ struct grown_draft {
     float q[ROOM][MOST_VOCAB]; // what each node's children were drawn from, where any were
 };
 
+struct foreign { // chance that a device does not know
+    struct rng rng;
+    struct rng *of;
+};
+
+static bool foreign_coin(struct rng *self, double num, double den, struct address at)
+{
+    struct rng *of = ((struct foreign *)self)->of;
+    return of->coin(of, num, den, at);
+}
+
+static int foreign_pick(struct rng *self, const double *weight, int n, struct address at)
+{
+    struct rng *of = ((struct foreign *)self)->of;
+    return of->pick(of, weight, n, at);
+}
+
+static int foreign_pick_row(struct rng *self, const float *weight, int n, struct address at)
+{
+    struct rng *of = ((struct foreign *)self)->of;
+    return of->pick_row(of, weight, n, at);
+}
+
 struct trial { // a few sequences and their logits, which are the same for whoever grows
     int n;     // requests
     struct philox chance[SLOTS];
@@ -52,6 +76,7 @@ struct trial { // a few sequences and their logits, which are the same for whoev
     int32_t text[SLOTS][LENGTH];
     uint64_t logits; // their seed
     bool ties, shared_rows;
+    bool foreign; // chance
 };
 
 static void some_trial(struct trial *t, bool shared_rows)
@@ -140,6 +165,7 @@ static void grow(struct growth *g, struct kv_cache *cache, const struct trial *t
     struct request all[SLOTS], r[SLOTS];
     struct numbering rows = { .levels = 0 };
     int first[SLOTS], count[SLOTS];
+    struct foreign foreign[SLOTS];
     for (int i = 0; i < t->n; i++) {
         struct grown_draft *d = &to[i];
         all[i] = t->request[i];
@@ -147,6 +173,9 @@ static void grow(struct growth *g, struct kv_cache *cache, const struct trial *t
         d->token[0] = t->text[i][all[i].n - 1], d->parent[0] = -1, d->drawn[0] = CHOSEN;
         all[i].draft = &d->draft;
         all[i].rng = (struct rng *)&t->chance[i].rng;
+        foreign[i] = (struct foreign){ { foreign_coin, foreign_pick, all[i].rng->root, foreign_pick_row }, all[i].rng };
+        if (t->foreign)
+            all[i].rng = &foreign[i].rng;
     }
     const int m = growth_begin(g, all, t->n, r);
     assert_true(g->is_there == there);
@@ -268,9 +297,52 @@ static void check(struct world *w, const struct shape *s, const struct vocabular
         grow(&of_host, w->cache, &t, here, false);
         grow(&of_device, w->cache, &t, there, true);
         same_drafts(here, there, t.n, of_host.target_vocab, s->what);
+        t.foreign = true; // so it goes on on the host, where the device's rows were
+        grow(&of_device, w->cache, &t, there, false);
+        same_drafts(here, there, t.n, of_host.target_vocab, s->what);
     }
     growth_destroy(&of_host);
     growth_destroy(&of_device);
+}
+
+// Where there is no room for them to grow there they grow on the host; and what less memory was enough for, more is.
+static void drafts_grow_somewhere_where_there_is_room(void **unused)
+{
+    (void)unused;
+#if defined(EMULATED_DEVICE)
+    static int32_t few[100];
+    char *path = tiny_path("target.gguf");
+    tiny_write_gguf(path, &tiny_usual);
+    for (int x = 0; x < 100; x++)
+        few[x] = 2 * x;
+    struct sampling sampling = SAMPLING("temperature", "1");
+    struct error err;
+    struct backend *b = gpu_open(&gpu[0]);
+    struct model *target = model_open(path, b, ACTIVATIONS_F32, 8, &err);
+    const struct drafter_env env = {
+        .backend = b, .target_backend = b, .target = target, .sampling = &sampling, .slots = SLOTS, .length = LENGTH
+    };
+    struct grow_shape shape;
+    size_t free_bytes, all;
+    int here = 0, there = 0;
+    assert_true(gpu[0].emulated && grow_shape(&shape, &shapes[4].o, shapes[4].what, NULL, &err));
+    assert_true(b->memory(b, &free_bytes, &all));
+    for (size_t more = 0; there < 3; more += 1000) {
+        struct growth g;
+        emulated_memory_limit(all - free_bytes + more);
+        const bool ok = growth_create(&g, &shape, &env, 100, few, MOST_VOCAB, &err);
+        assert_true(ok || here + there == 0);
+        here += ok && g.there == NULL;
+        there += ok && g.there != NULL;
+        growth_destroy(&g);
+    }
+    assert_true(here > 0);
+    emulated_memory_limit(all);
+    model_close(target);
+    gpu_close(b);
+    sampling_free(&sampling);
+    free(path);
+#endif
 }
 
 static void drafts_are_the_hosts(void **unused)
@@ -316,6 +388,7 @@ int main(int argc, char **argv)
         state = strtoull(argv[2], NULL, 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drafts_are_the_hosts),
+        cmocka_unit_test(drafts_grow_somewhere_where_there_is_room),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     printf("%ld drafts of %ld nodes were compared\n", compared, nodes_compared);

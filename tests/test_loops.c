@@ -187,7 +187,16 @@ static void loops_do_what_they_say(void **state)
             heaviest = w[i] > w[heaviest] ? i : heaviest;
         assert_int_equal(a->found[4], heaviest);
         for (int k = 0; k < 4; k++) {
-            int at = 0;
+            int at = 0, one[70];
+            const struct block first = { { 5, 6 }, { 7, 8, 9, 10 } };
+            for (int i = 0; i < n; i++) { // just within the bound
+                const double p = on_grid((double)a->scaled[i]);
+                const int many = p > 0 ? loops()->early(a->scaled, n, first, a->u[i] * (1 + 1e-9) / p, one) : 0;
+                int number = 0;
+                while (number < many && one[number] != i)
+                    number++;
+                assert_true(p == 0 || number < many);
+            }
             for (int i = 0; i < n; i++) {
                 const bool found_it = at < a->early[k] && a->early_at[k][at] == i;
                 const double line = bounds[k] * on_grid((double)a->scaled[i]);

@@ -79,7 +79,7 @@ static void probabilities_have_the_hosts_bits(void **unused)
     static const int sizes[][2] = { { 1, 1 }, { 5, 3 }, { 1000, 1000 }, { 4097, 4000 } };
     for (int g = 0; g < gpus; g++) {
         struct backend *b = gpu_open(&gpu[g]);
-        for (int how = 0; how < 10; how++) {
+        for (int how = 0; how < 13; how++) {
             struct sampling s = how == 0   ? SAMPLING("temperature", "1")
                                 : how == 1 ? SAMPLING("temperature", "0", "top_p", "0.3")
                                 : how == 2 ? SAMPLING("temperature", "0.7", "top_p", "0.9")
@@ -89,7 +89,12 @@ static void probabilities_have_the_hosts_bits(void **unused)
                                 : how == 6 ? SAMPLING("temperature", "1e-300", "min_p", "1")
                                 : how == 7 ? SAMPLING("temperature", "0.8", "top_k", "900", "top_p", "0.99")
                                 : how == 8 ? SAMPLING("temperature", "30", "top_p", "0.5")
-                                           : SAMPLING("min_p", "0.3");
+                                : how == 9 ? SAMPLING("min_p", "0.3")
+                                : how == 10 // so deep that the last bits of sums count
+                                    ? SAMPLING("temperature", "0.3", "top_p", "0.999999999999999")
+                                    : how == 11
+                                          ? SAMPLING("temperature", "0.5", "top_p", "0.99999999999")
+                                          : SAMPLING("temperature", "0.8", "top_k", "4000", "top_p", "0.9999999999999");
             for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
                 for (int kind = 0; kind < KINDS * times; kind++)
                     check(&gpu[g], b, &s, sizes[i][0], sizes[i][1], kind % KINDS, kind / KINDS);

@@ -273,6 +273,35 @@ static void long_races_too_go_to_the_smallest_time_whoever_runs_them(void **stat
     free(row);
 }
 
+// Where the grid makes more of a weight than it is, or nothing, and one weight may be nearly all.
+static void races_of_the_least_weights_go_to_the_smallest_time(void **state)
+{
+    (void)state;
+    enum { N = 9000 };
+    float *row = xcalloc(N, sizeof(*row));
+    struct philox s = philox_source(9, 8);
+    for (int t = 0; t < 60; t++) {
+        const int n = N - 50 * t;
+        struct address at = { FOR_TOKEN, t, 0 };
+        int first = -1;
+        double best = INFINITY;
+        for (int i = 0; i < n; i++) {
+            const double u = philox_uniform(97, (uint64_t)t, (struct address){ FOR_DRAFT, 0, 0 }, (uint32_t)i);
+            row[i] = (float)(t % 3 == 0   ? exp(-200 * u)
+                             : t % 3 == 1 ? 0x1p-53 * (0.9 + 4 * u * u)
+                                          : (i == 77 * t ? 0x1p-50 : 0x1p-54 * (1 + 2 * u)));
+        }
+        for (int i = 0; i < n; i++) {
+            const double w = grid_of((double)row[i]), u = philox_uniform(9, 8, at, (uint32_t)i) + 0x1p-54;
+            const double time = grid_wait(u) / w;
+            if (w > 0 && time < best)
+                best = time, first = i;
+        }
+        assert_int_equal(s.rng.pick_row(&s.rng, row, n, at), first);
+    }
+    free(row);
+}
+
 static void picks_come_as_weighted(void **state)
 {
     (void)state;
@@ -402,6 +431,7 @@ int main(void)
         cmocka_unit_test(races_go_to_the_smallest_time),
         cmocka_unit_test(in_long_rows_too_picks_invert_the_cumulative_sum),
         cmocka_unit_test(a_row_of_floats_is_picked_from_as_its_doubles),
+        cmocka_unit_test(races_of_the_least_weights_go_to_the_smallest_time),
         cmocka_unit_test(long_races_too_go_to_the_smallest_time_whoever_runs_them),
         cmocka_unit_test(picks_come_as_weighted),
         cmocka_unit_test(the_same_weights_win_the_same_race),

@@ -52,8 +52,8 @@ size_t verifier_cache_bytes(const struct verifier_setup *s)
     return kv_bytes(&shape);
 }
 
-// Of a device that judges drafts of as many nodes, in whatever form.
-static size_t judging_bytes(const struct verifier_setup *s)
+// Of drafts of as many nodes, in whatever form.
+size_t verifier_judging_bytes(const struct verifier_setup *s)
 {
     struct backend *b = model_backend(s->target);
     const struct draft_there d = { .most = s->nodes,
@@ -71,7 +71,7 @@ size_t verifier_bytes(const struct verifier_setup *s)
     const size_t rows = (size_t)s->slots * (size_t)s->nodes;
     const struct model_shape *shape = model_shape(s->target);
     const size_t numbers = (size_t)shape->vocab + (size_t)s->taps.n * (size_t)shape->width;
-    return verifier_cache_bytes(s) + rows * numbers * sizeof(float) + judging_bytes(s);
+    return verifier_cache_bytes(s) + rows * numbers * sizeof(float);
 }
 
 static bool make(struct tensor *t, struct backend *b, int64_t rows, int64_t width)

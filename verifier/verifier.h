@@ -64,5 +64,6 @@ int64_t verifier_watched_ns(const struct verifier *v);          // of the last v
 const struct judgement *verifier_judgement(const struct verifier *v, int i);
 
 void verifier_forget(struct verifier *v, int slot);
-size_t verifier_bytes(const struct verifier_setup *s);       // that create and the steps take, at most, on its device
-size_t verifier_cache_bytes(const struct verifier_setup *s); // of these the cache's
+size_t verifier_bytes(const struct verifier_setup *s);         // that create takes, on the target's device
+size_t verifier_judging_bytes(const struct verifier_setup *s); // that judging takes there, at most: all share one room
+size_t verifier_cache_bytes(const struct verifier_setup *s);   // of these the cache's

@@ -73,18 +73,20 @@ static void cuda_release(struct backend *b, void *data)
 
 static void wait(struct cuda *c, const char *what)
 {
-    cuda_note(c, cudaStreamSynchronize(c->stream), what);
-    c->ring.used = 0;
+    const cudaError_t e = cudaStreamSynchronize(c->stream);
+    cuda_note(c, e, what);
+    if (e == cudaSuccess)
+        c->ring.used = 0;
 }
 
-// By way of the ring while it has room; else from pageable memory: the bytes are the driver's own when this returns, which
+// By way of the ring while it has room, and not into a graph, which would read there whenever it is launched; else from pageable memory: the bytes are the driver's own when this returns, which
 // may have had to wait for the device.
 static void cuda_upload(struct backend *b, void *to, const void *host, size_t bytes)
 {
     struct cuda *c = (struct cuda *)b;
     c->made.x = NULL;
     cuda_use(c);
-    if (bytes <= RING - c->ring.used) {
+    if (bytes <= RING - c->ring.used && !graphs_capturing(c->graphs)) {
         uint8_t *at = c->ring.data + c->ring.used;
         memcpy(at, host, bytes);
         host = at;
@@ -142,12 +144,12 @@ static bool cuda_memory(struct backend *b, size_t *free_bytes, size_t *all)
     return e == cudaSuccess;
 }
 
-// By half again, so that a few times are enough, or by no more than it must.
+// What graphs know grows by half again, so that a few times are enough, or by no more than it must.
 void *cuda_room(struct cuda *c, struct space *s, size_t bytes, const char *what)
 {
     if (bytes <= s->bytes)
         return s->data;
-    const size_t more = s->bytes + s->bytes / 2;
+    const size_t more = s->apart ? 0 : s->bytes + s->bytes / 2;
     give_back(c, s->data); // what is queued has used it when this returns
     c->releases += s->data != NULL && !s->apart;
     s->bytes = 0;
@@ -303,6 +305,7 @@ static struct backend table(void)
 
 static struct cuda *fail_on(const char *name, int device, cudaError_t e, const char *what, struct error *err)
 {
+    cudaGetLastError(); // it is said once
     fail(err, "device %s:%d: %s: %s (%s)", name, device, what, cudaGetErrorString(e), cudaGetErrorName(e));
     return NULL;
 }

@@ -145,6 +145,7 @@ void best_queue(struct cuda *c, struct tensor logits, int k, int32_t *token, flo
 struct reach attend_reach(const struct layout *s);
 struct graphs *graphs_create(void);
 void graphs_destroy(struct graphs *g); // NULL is fine
+bool graphs_capturing(const struct graphs *g);
 
 // The operations, as backend.h has them.
 int cuda_bucket(struct backend *b, int n);

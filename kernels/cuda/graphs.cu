@@ -130,6 +130,11 @@ void graphs_destroy(struct graphs *g)
     free(g);
 }
 
+bool graphs_capturing(const struct graphs *g)
+{
+    return g->capturing;
+}
+
 // ---- a routine
 
 // What went wrong with a graph has not gone wrong with the pass.

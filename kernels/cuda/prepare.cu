@@ -229,6 +229,7 @@ struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations 
     }
     if (to == NULL || (p.form != FORM_RAW && room == NULL) || e != cudaSuccess) {
         cudaFree(to);
+        cudaGetLastError(); // it is said here
         if (e != cudaSuccess)
             fail(err, "cuda:%d: uploading weights: %s (%s)", c->device, cudaGetErrorString(e), cudaGetErrorName(e));
         else

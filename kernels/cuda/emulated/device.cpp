@@ -179,7 +179,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s)
     {
         held lock;
         syncs++;
-        if (s)
+        if (s && !s->capturing)
             uploads_end(s);
     }
     if (s)

@@ -114,7 +114,7 @@ void uploads_end(cudaStream_t s)
     struct upload **link = &uploads;
     while (*link) {
         struct upload *const u = *link;
-        if (s && u->stream != s) {
+        if (s ? u->stream != s : u->stream && u->stream->device != device_now()) {
             link = &u->next;
             continue;
         }
@@ -196,6 +196,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
     if (!to_device && !from_device)
         return note(cudaErrorInvalidMemcpyDirection);
+    if (s && s->capturing && !from_device && is_pinned(from))
+        die("a graph is made that uploads what pinned memory holds whenever it is launched");
     if (capture_forbids()) // of copies within the device's memory nobody makes graphs
         return cudaErrorStreamCaptureUnsupported;
     if (side_of(to, bytes) != (to_device ? DEVICE : HOST) || side_of(from, bytes) != (from_device ? DEVICE : HOST))

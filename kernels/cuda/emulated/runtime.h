@@ -41,7 +41,7 @@ size_t memory_limit(void);
 
 // ---- memory.cpp
 
-// The host has waited for a stream, or, NULL, for all; the lock is held. What was in pinned memory must be there still.
+// The host has waited for a stream, or, NULL, for all of the device; the lock is held. What was in pinned memory must be there still.
 void uploads_end(cudaStream_t s);
 
 // ---- launch.cpp
