@@ -76,11 +76,13 @@ bool growth_create(struct growth *g, const struct grow_shape *shape, const struc
         g->host_bytes = (size_t)env->slots * (size_t)shape->candidates * (size_t)g->target_vocab * sizeof(float);
     growth_there_create(g);
     g->logits = growth_there_room(g, (int)frontier);
-    if (g->logits.data == NULL)
-        g->logits = g->own_logits = rows_on(env->backend, (int64_t)frontier, vocab);
-    if (g->logits.data == NULL && g->there != NULL) { // then they grow on the host
-        growth_there_destroy(g);
-        g->logits = g->own_logits = rows_on(env->backend, (int64_t)frontier, vocab);
+    if (g->logits.data == NULL) {
+        g->own_logits = rows_on(env->backend, (int64_t)frontier, vocab);
+        if (g->own_logits.data == NULL && g->there != NULL) { // then they grow on the host
+            growth_there_destroy(g);
+            g->own_logits = rows_on(env->backend, (int64_t)frontier, vocab);
+        }
+        g->logits = g->own_logits;
     }
     g->bytes += tensor_bytes(g->own_logits) + growth_there_bytes(g);
     return g->logits.data != NULL || fail(err, "%s: no room for the logits of a draft", env->backend->name);

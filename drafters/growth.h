@@ -38,7 +38,7 @@ struct growth {
     int live;                   // ids of the target from here on are no tokens
     struct growth_slot *slot;   // (env.slots)
     struct tensor logits;       // (slots * frontier, vocab) on env.backend: those of the level at hand
-    struct tensor own_logits;   // where there lies; data NULL: within another's room
+    struct tensor own_logits;   // where they lie; data NULL: in the room of `there`
     struct growth_there *there; // NULL: drafts grow on the host alone
     bool is_there;              // the drafts at hand grow on the device
     bool staged;                // the device makes probabilities of its rows itself, by these

@@ -148,13 +148,18 @@ struct race {
     double time[PHILOX_INDICES / RUN]; // the winner's
 };
 
+static struct block block_of(const struct race *r, int index)
+{
+    struct block b = r->block;
+    b.counter[0] += (uint32_t)index / 2;
+    return b;
+}
+
 // u of indices [from, from + n), as rng.h says; room for n rounded up to LOOP_STEP.
 static void race_uniforms(const struct race *r, int from, int n, double *u)
 {
-    struct block block = r->block;
-    block.counter[0] += (uint32_t)from / 2;
     if (r->given == NULL)
-        loops()->uniforms(u, n, block);
+        loops()->uniforms(u, n, block_of(r, from));
     else
         for (int i = 0; i < n; i++)
             u[i] = r->given[from + i] + 0x1p-54;
@@ -215,8 +220,7 @@ static void lower_bound(struct race *r, double to)
 // false: it is later than the bound, or never comes.
 static bool comes(const struct race *r, int i, double bound, double *time)
 {
-    struct block b = r->block;
-    b.counter[0] += (uint32_t)i / 2;
+    const struct block b = block_of(r, i);
     const philox4x32_ctr_t counter = { { b.counter[0], b.counter[1], b.counter[2], b.counter[3] } };
     const philox4x32_key_t key = { { b.key[0], b.key[1] } };
     const double u = (bits53(philox4x32_R(10, counter, key), (uint32_t)i % 2) + 0.5) * 0x1p-53;
@@ -241,10 +245,8 @@ static void set_pace(struct race *r, int from, int n)
 // nobody runs, or where, once in 2^53, u is 1 for whoever should have set it.
 static int who_may_come(const struct race *r, int from, int n, double bound, int32_t *index)
 {
-    struct block block = r->block;
-    block.counter[0] += (uint32_t)from / 2;
     if (bound < INFINITY)
-        return loops()->early(r->weights->as_float + from, n, block, bound, index);
+        return loops()->early(r->weights->as_float + from, n, block_of(r, from), bound, index);
     int found = 0;
     for (int i = 0; i < n; i++)
         if (r->weights->as_float[from + i] > 0)
