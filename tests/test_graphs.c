@@ -80,19 +80,36 @@ static void check_long_texts(struct couple *c)
         couple_behind(c, texts[i].length, 5 + (int)i % 2, texts[i].kind);
 }
 
+struct bench { // a couple, the devices it is on, its file
+    char *path;
+    struct backend *b[2];
+    struct couple c;
+};
+
+static struct bench bench_open(const struct gpu_here *g, enum type type, int layers, int head_dim, enum activations a,
+                               enum type cache)
+{
+    struct bench t = { .path = couple_model(type, layers, head_dim) };
+    couple_devices_open(g, t.b);
+    t.c = couple_open(g, t.b, t.path, a, cache);
+    return t;
+}
+
+static void bench_close(struct bench *t)
+{
+    couple_close(&t->c);
+    couple_devices_close(t->b);
+    free(t->path);
+}
+
 // few: no passes of many rows, where they are slow and nothing new.
 static void check_model(const struct gpu_here *g, enum type type, int head_dim, enum activations a, enum type cache,
                         bool few)
 {
-    char *path = couple_model(type, 2, head_dim);
-    struct backend *b[2];
-    couple_devices_open(g, b);
-    struct couple c = couple_open(g, b, path, a, cache);
-    check_buckets(&c, few);
-    check_long_texts(&c);
-    couple_close(&c);
-    couple_devices_close(b);
-    free(path);
+    struct bench t = bench_open(g, type, 2, head_dim, a, cache);
+    check_buckets(&t.c, few);
+    check_long_texts(&t.c);
+    bench_close(&t);
 }
 
 static void a_pass_has_its_bits_however_it_is_queued(void **unused)
@@ -120,24 +137,19 @@ static void a_graph_ends_with_the_memory_that_it_knows(void **unused)
 {
     (void)unused;
     for (int g = 0; g < gpus; g++) {
-        char *path = couple_model(BF16, 2, 64);
-        struct backend *b[2];
-        couple_devices_open(&gpu[g], b);
-        struct couple c = couple_open(&gpu[g], b, path, ACTIVATIONS_BF16, BF16);
-        three_times(&c, 64); // rooms for them grow with the first, and do for the second
-        couple_behind(&c, 0, 150, FIRST);
-        three_times(&c, 4);
+        struct bench t = bench_open(&gpu[g], BF16, 2, 64, ACTIVATIONS_BF16, BF16);
+        three_times(&t.c, 64); // rooms for them grow with the first, and do for the second
+        couple_behind(&t.c, 0, 150, FIRST);
+        three_times(&t.c, 4);
         for (int i = 0; i < 2; i++) {
-            kv_destroy(c.side[i].c);
-            couple_new_cache(&c.side[i], BF16);
+            kv_destroy(t.c.side[i].c);
+            couple_new_cache(&t.c.side[i], BF16);
         }
-        three_times(&c, 4);
-        couple_close(&c);
-        c = couple_open(&gpu[g], b, path, ACTIVATIONS_BF16, BF16);
-        three_times(&c, 4);
-        couple_close(&c);
-        couple_devices_close(b);
-        free(path);
+        three_times(&t.c, 4);
+        couple_close(&t.c);
+        t.c = couple_open(&gpu[g], t.b, t.path, ACTIVATIONS_BF16, BF16);
+        three_times(&t.c, 4);
+        bench_close(&t);
     }
 }
 
@@ -171,26 +183,22 @@ static void weights_of_another_kind_come_later(void **unused)
 {
     (void)unused;
     for (int g = 0; g < gpus; g++) {
-        char *path = couple_model(BF16, 2, 64);
-        struct backend *b[2];
-        couple_devices_open(&gpu[g], b);
-        struct couple c = couple_open(&gpu[g], b, path, ACTIVATIONS_BF16, BF16);
+        struct bench t = bench_open(&gpu[g], BF16, 2, 64, ACTIVATIONS_BF16, BF16);
+        struct backend *const *b = t.b;
         struct error err;
         float x[64] = { 0 };
         const struct rows r = rows_of(4, 0);
-        couple_both(&c, &r, FIRST);
-        couple_cut(&c, 0, 0);
+        couple_both(&t.c, &r, FIRST);
+        couple_cut(&t.c, 0, 0);
         struct tensor later[2];
         for (int i = 0; i < 2; i++)
             later[i] = b[i]->prepare(b[i], tensor_of(x, BF16, 1, 64), ACTIVATIONS_F32, &err);
         if (gpu[g].varies) // it leaves nothing for products, so nothing changes
-            couple_behind(&c, 0, 4, CAPTURED);
+            couple_behind(&t.c, 0, 4, CAPTURED);
         else
-            three_times(&c, 4);
+            three_times(&t.c, 4);
         b[0]->unprepare(b[0], later[0]), b[1]->unprepare(b[1], later[1]);
-        couple_close(&c);
-        couple_devices_close(b);
-        free(path);
+        bench_close(&t);
     }
 }
 
@@ -240,29 +248,24 @@ static void the_graphs_used_last_are_kept(void **unused)
     for (int g = 0; g < gpus; g++) {
         if (gpu[g].varies)
             continue; // there it is the same
-        char *path = couple_model(BF16, 1, 16);
-        struct backend *b[2];
-        couple_devices_open(&gpu[g], b);
-        struct couple c = couple_open(&gpu[g], b, path, ACTIVATIONS_BF16, BF16);
-        couple_fill(&c, lengths[0]);
-        couple_behind(&c, lengths[0], 100, FIRST); // so rooms have grown
+        struct bench t = bench_open(&gpu[g], BF16, 1, 16, ACTIVATIONS_BF16, BF16);
+        couple_fill(&t.c, lengths[0]);
+        couple_behind(&t.c, lengths[0], 100, FIRST); // so rooms have grown
         for (int i = 0; i < LENGTHS * COUNTS; i++) {
-            couple_behind(&c, lengths[i / COUNTS], counts[i % COUNTS], FIRST);
-            couple_behind(&c, lengths[i / COUNTS], counts[i % COUNTS], CAPTURED);
+            couple_behind(&t.c, lengths[i / COUNTS], counts[i % COUNTS], FIRST);
+            couple_behind(&t.c, lengths[i / COUNTS], counts[i % COUNTS], CAPTURED);
             if (i == KEPT / 2) {
-                couple_fill(&c, lengths[0]);
-                couple_behind(&c, lengths[0], counts[0], REPLAYED);
+                couple_fill(&t.c, lengths[0]);
+                couple_behind(&t.c, lengths[0], counts[0], REPLAYED);
             }
         }
-        couple_behind(&c, lengths[LENGTHS - 1], counts[COUNTS - 1], REPLAYED);
+        couple_behind(&t.c, lengths[LENGTHS - 1], counts[COUNTS - 1], REPLAYED);
         if (gpu[g].emulated)
             assert_int_equal(couple_graphs(), KEPT);
-        couple_fill(&c, lengths[0]);
-        couple_behind(&c, lengths[0], counts[0], REPLAYED);
-        couple_behind(&c, lengths[0], counts[1], FIRST);
-        couple_close(&c);
-        couple_devices_close(b);
-        free(path);
+        couple_fill(&t.c, lengths[0]);
+        couple_behind(&t.c, lengths[0], counts[0], REPLAYED);
+        couple_behind(&t.c, lengths[0], counts[1], FIRST);
+        bench_close(&t);
     }
 }
 
