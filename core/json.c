@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/digest.h"
 #include "core/error.h"
 #include "core/memory.h"
 
@@ -208,6 +209,34 @@ double json_number(const struct json *j)
 bool json_bool(const struct json *j)
 {
     return is(j, JSON_TRUE);
+}
+
+void json_drop(struct json *object, const char *key)
+{
+    if (json_is_object(object))
+        json_object_del(inner(object), key);
+}
+
+void json_digest(const struct json *j, struct digest *d)
+{
+    digest_int(d, j == NULL ? -1 : (int64_t)json_typeof(inner(j)));
+    if (json_is_text(j))
+        digest_text_n(d, json_text(j), json_text_length(j));
+    else if (json_is_int(j))
+        digest_int(d, json_int(j));
+    else if (json_is_number(j)) {
+        int64_t bits;
+        const double v = json_number(j);
+        memcpy(&bits, &v, sizeof(bits));
+        digest_int(d, bits);
+    } else if (json_is_array(j) || json_is_object(j))
+        digest_int(d, (int64_t)json_count(j));
+    for (size_t i = 0; json_is_array(j) && i < json_count(j); i++)
+        json_digest(json_at(j, i), d);
+    for (void *at = json_first(j); at != NULL; at = json_next(j, at)) {
+        digest_text(d, json_key(at));
+        json_digest(json_value(at), d);
+    }
 }
 
 void *json_first(const struct json *object)

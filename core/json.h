@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct digest;
 struct error;
 struct json; // any JSON value; values inside another are borrowed from it
 
@@ -31,6 +32,10 @@ size_t json_text_length(const struct json *j);
 int64_t json_int(const struct json *j);   // 0 if no integer
 double json_number(const struct json *j); // of an integer or real
 bool json_bool(const struct json *j);
+
+void json_drop(struct json *object, const char *key); // no error if there is no such key
+// Adds the value and all in it: kinds, texts, numbers, members in their order.
+void json_digest(const struct json *j, struct digest *d);
 
 // Walks the members of an object, in the order of the text:
 //     for (void *at = json_first(o); at; at = json_next(o, at)) use(json_key(at), json_value(at));

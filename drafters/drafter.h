@@ -39,7 +39,7 @@ struct drafter {                     // every drafter's own struct begins with t
     const struct drafter_type *type; // set by drafter_create
     struct taps taps;                // hidden states of the target that advance() is to bring; set by create
     int nodes;                       // most nodes that a draft of its will have, the root included; set by create
-    uint64_t weights;                // model_hash of its own weights; 0: it has none
+    struct hash identity;            // of its own weights and configuration (model_identity, head_hash); none: { 0 }
     // Memory that create took, for the dry run, weights included: on its backend (NULL: it has no other than the target's),
     // and in the host's besides. 0: next to nothing.
     struct backend *backend;

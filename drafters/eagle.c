@@ -131,7 +131,7 @@ static struct drafter *create(const struct drafter_env *env, const struct eagle_
     if (open_head(g, env, o, kind, err) &&
         growth_create(&g->growth, &shape, env, eagle_vocab(g->head), eagle_target_id(g->head), env->live, err) &&
         make_room(g, env, cache, err)) {
-        g->drafter.weights = eagle_hash(g->head);
+        g->drafter.identity = eagle_hash(g->head);
         g->drafter.settled[0] = (struct settled){ "activations", activations_names[eagle_activations(g->head)] };
         g->drafter.settled[1] = (struct settled){ "cache", type_facts[cache].name };
         if (g->growth.tree != NULL)

@@ -89,7 +89,7 @@ static struct drafter *medusa_drafter_create(const struct drafter_env *env, cons
     m->first = xcalloc((size_t)env->slots, sizeof(*m->first));
     m->drafter.nodes = shape.nodes;
     m->drafter.taps = (struct taps){ 1, { FINAL_STATE } };
-    m->drafter.weights = medusa_hash(m->heads);
+    m->drafter.identity = medusa_hash(m->heads);
     m->drafter.host_bytes = m->growth.host_bytes;
     m->drafter.bytes = medusa_bytes(m->heads) + m->growth.bytes + tensor_bytes(m->state) + tensor_bytes(m->live);
     m->drafter.settled[0] = (struct settled){ "activations", activations_names[medusa_activations(m->heads)] };

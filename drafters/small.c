@@ -65,7 +65,7 @@ static bool open_model(struct small *g, const struct drafter_env *env, const str
     if (ok) {
         const struct model_shape *s = model_shape(g->model);
         g->vocab = s->vocab;
-        g->drafter.weights = model_hash(g->model);
+        g->drafter.identity = model_identity(g->model);
         if (s->context < env->length)
             ok = fail(err, "drafter small: %s has a context of %d tokens; %d are asked for (limits: context)", path,
                       s->context, env->length);

@@ -31,8 +31,8 @@ static void set_number(struct json *j, const char *key, double value)
 static struct json *model_json(const struct target *t)
 {
     struct json *j = json_new_object();
-    char hash[17];
-    snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)model_hash(t->model));
+    char hash[HASH_TEXT];
+    hash_write(model_hash(t->model), hash);
     set_text(j, "path", t->path);
     set_text(j, "hash", hash);
     set_text(j, "type", model_type(t->model));

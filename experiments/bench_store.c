@@ -49,10 +49,10 @@ static int put_times(struct bench_time_row *to, const struct bench *b, const str
 bool bench_store(const struct bench *b, struct store *s, struct error *err)
 {
     const struct target *t = &b->target, *d = b->draft.model != NULL ? &b->draft : NULL;
-    char hash[17], draft_hash[17] = "";
-    snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)model_hash(t->model));
+    char hash[HASH_TEXT], draft_hash[HASH_TEXT] = "";
+    hash_write(model_hash(t->model), hash);
     if (d != NULL)
-        snprintf(draft_hash, sizeof(draft_hash), "%016llx", (unsigned long long)model_hash(d->model));
+        hash_write(model_hash(d->model), draft_hash);
 
     struct bench_peak_row peak[MAX_PEAKS];
     struct bench_cost_row cost[PLACEMENTS];

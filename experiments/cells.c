@@ -1,14 +1,14 @@
 // cells.c - by what a cell is known.
 //
 // The hash that makes a cell a cell is taken over everything that text or timing depend on: the resolved settings
-// (threads, device and precision among them: a preset of precision is settled once its model is open), the weights of
-// target and drafter, what the checkpoint says of chats and ends, the bytes of the prompt file. So a changed model or
-// prompt file is another cell and runs anew. Not in it:
+// (threads, device and precision among them: a preset of precision is settled once its model is open), all that was read of
+// the checkpoints of target and drafter (every byte of their weights, and what their readers of configuration, tokenizer and
+// chat template were handed: models/identity.h), the bytes of the prompt file. A draft tree that a file brought is in the
+// settings, node by node. So a changed model or prompt file is another cell and runs anew. Not in it:
 //
 //     repeat, limit, per_category   more of the same: raised, they add sequences to the cell. A prompt is known by its
 //                                   place in the file, which they do not change
-//     machine, revision             a run may be gone on with elsewhere; its row then lists both. What is compared is
-//                                   compared within pairs, which never span two processes
+//     machine, revision             the row says them, and a run is gone on with under others only as environment.h says
 //
 // The settings are themselves an experiment's file of this one cell: `speclab run` reads them back.
 #include <stdio.h>
@@ -19,7 +19,6 @@
 #include "core/settings.h"
 #include "drafters/drafter.h"
 #include "experiments/cells.h"
-#include "experiments/hash.h"
 #include "kernels/backend.h"
 #include "models/model.h"
 
@@ -93,40 +92,37 @@ static struct settings *cell_settings(const struct opened *o, struct cell cell, 
     return s;
 }
 
-// What the settings name and the hash has to see. The chat's system prompt and the ends of a text come with the
-// checkpoint.
-static uint64_t contents(const struct opened *o, uint64_t drafter_weights)
+// What the settings name, and what stands in them.
+static void write_identity(const struct opened *o, struct hash drafter, const struct settings *s, char to[HASH_TEXT])
 {
-    uint64_t in[3] = { model_hash(o->target.model), o->e->prompts.hash, drafter_weights };
-    uint64_t h = hash_more(HASH_START, in, sizeof(in));
-    h = hash_more(h, o->end, (size_t)o->n_end * sizeof(*o->end));
-    return o->chat.system != NULL ? hash_more(h, o->chat.system, strlen(o->chat.system)) : h;
-}
-
-static void write_hash(uint64_t h, char to[17])
-{
-    snprintf(to, 17, "%016llx", (unsigned long long)h);
+    struct text text = { 0 };
+    struct digest *d = digest_begin();
+    settings_write(s, &text);
+    digest_hash(d, o->identity);
+    digest_hash(d, o->e->prompts.hash);
+    digest_hash(d, drafter);
+    digest_text_n(d, text.s, text.n);
+    hash_write(digest_end(d), to);
+    free(text.s);
 }
 
 struct identity cell_identity(const struct opened *o, struct cell cell, const struct drafter *d)
 {
     struct identity id = { 0 };
-    struct text own = { 0 }, shared = { 0 };
-    struct settings *s = cell_settings(o, cell, d), *t = cell_settings(o, cell, NULL);
+    struct text own = { 0 };
+    struct settings *s = cell_settings(o, cell, d), *shared = cell_settings(o, cell, NULL);
+    write_identity(o, d->identity, s, id.hash);
+    write_identity(o, (struct hash){ 0 }, shared, id.peers);
+    hash_write(o->weights, id.target_hash);
+    if (!hash_is_none(d->identity))
+        hash_write(d->identity, id.drafter_hash);
     settings_write(s, &own);
-    settings_write(t, &shared);
-    settings_free(s);
-    settings_free(t);
-    write_hash(hash_more(contents(o, d->weights), own.s, own.n), id.hash);
-    write_hash(hash_more(contents(o, 0), shared.s, shared.n), id.peers);
-    write_hash(model_hash(o->target.model), id.target_hash);
-    if (d->weights != 0)
-        write_hash(d->weights, id.drafter_hash);
     id.settings = own.s;
+    settings_free(s);
+    settings_free(shared);
     const bool apart = d->backend != NULL && d->backend != o->target.backend;
     id.machine =
         apart ? xformat("%s; drafter on %s", o->machine, d->backend->describe(d->backend)) : xstrdup(o->machine);
-    free(shared.s);
     return id;
 }
 
@@ -140,6 +136,7 @@ void identity_free(struct identity *i)
 char *cell_prompts(const struct opened *o)
 {
     const char *slash = strrchr(o->e->prompts_file, '/');
-    return xformat("%s %016llx", slash != NULL ? slash + 1 : o->e->prompts_file,
-                   (unsigned long long)o->e->prompts.hash);
+    char hash[HASH_TEXT];
+    hash_write(o->e->prompts.hash, hash);
+    return xformat("%s %s", slash != NULL ? slash + 1 : o->e->prompts_file, hash);
 }

@@ -7,6 +7,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include "core/digest.h"
 #include "experiments/engine.h"
 #include "experiments/prompts.h"
 
@@ -70,6 +71,8 @@ char *sampling_shown(const struct settings *settings);
 struct opened { // start with { 0 }
     const struct experiment *e;
     struct target target;
+    struct hash weights;     // of the target's
+    struct hash identity;    // of all that was read of it: weights, configuration, tokenizer
     struct chat_format chat; // of prompts that are put into one
     int context;
     int n_end;
@@ -89,10 +92,11 @@ struct cell { // which entry of each list
     int sampling, batch, rule, drafter;
 };
 
-struct identity {             // by what a cell is known in the database
-    char *settings;           // an experiment's file of this one cell, on one line, every preset settled
-    char hash[17], peers[17]; // peers: without drafter and rule
-    char target_hash[17], drafter_hash[17];
+struct identity {                           // by what a cell is known in the database
+    char *settings;                         // an experiment's file of this one cell, on one line, every preset settled
+    char hash[HASH_TEXT], peers[HASH_TEXT]; // peers: without drafter and rule
+    char target_hash[HASH_TEXT];            // of the target's weights
+    char drafter_hash[HASH_TEXT];           // of the drafter's own weights and configuration; "": it has none
     char *machine; // the processor, the target's device, and the drafter's where it has one of its own
 };
 

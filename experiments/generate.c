@@ -191,8 +191,8 @@ static struct json *how_json(const struct generate *g)
     struct json *j = json_new_object(), *stop = json_new_array();
     for (int i = 0; i < g->stop.n; i++)
         json_push(stop, json_new_text(g->stop.text[i]));
-    char hash[17];
-    snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)model_hash(t->model));
+    char hash[HASH_TEXT];
+    hash_write(model_hash(t->model), hash);
     json_set(j, "model", json_new_text(t->path));
     json_set(j, "model_hash", json_new_text(hash));
     json_set(j, "type", json_new_text(model_type(t->model)));

@@ -63,6 +63,16 @@ static bool fits(struct opened *o, const struct prompt *p, struct error *err)
     return ok;
 }
 
+// All that was read of the target. Its tokenizer reads more than its configuration does, where there is one that we know.
+static void identify(struct opened *o)
+{
+    struct digest *d = digest_begin();
+    digest_hash(d, model_identity(o->target.model));
+    digest_hash(d, o->target.tokenizer != NULL ? tokenizer_hash(o->target.tokenizer) : (struct hash){ 0 });
+    o->identity = digest_end(d);
+    o->weights = model_hash(o->target.model);
+}
+
 bool opened_open(struct opened *o, const struct experiment *e, int rows, struct error *err)
 {
     struct error why;
@@ -72,6 +82,7 @@ bool opened_open(struct opened *o, const struct experiment *e, int rows, struct 
     char *name = machine_processor();
     o->machine = xformat("%s, %s", name, o->target.backend->describe(o->target.backend));
     free(name);
+    identify(o);
     bool ok = settle_text(o, err) && settle_context(o, err);
     for (int i = 0; i < e->prompts.n && ok; i++)
         ok = fits(o, &e->prompts.prompt[i], err);

@@ -23,7 +23,6 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "experiments/hash.h"
 
 struct row { // a line of the file, while it is read
     const char *path;
@@ -381,7 +380,7 @@ static bool read_file(struct prompts *to, struct error *err)
     struct text text = { 0 };
     bool ok = read_bytes(to->path, &text, err) && read_lines(to->path, &text, to, err) && ids_differ(to, err);
     if (ok)
-        to->hash = hash_more(HASH_START, text.s, text.n);
+        to->hash = hash_of(text.s, text.n);
     else
         prompts_free(to);
     free(text.s);

@@ -5,6 +5,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include "core/digest.h"
 
 struct error;
 
@@ -29,7 +30,7 @@ struct prompt {
 
 struct prompts {
     char *path;
-    uint64_t hash; // of the file's bytes
+    struct hash hash; // of the file's bytes
     int n;
     struct prompt *prompt; // (n)
     bool answered;         // each has an answer

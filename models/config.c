@@ -65,14 +65,16 @@ bool config_check(const struct model_config *c, const char *file, struct error *
 bool config_read(const char *path, struct model_config *to, struct error *err)
 {
     *to = (struct model_config){ .path = xstrdup(path), .bos = -1 };
+    struct digest *d = digest_begin();
     size_t n = strlen(path);
     bool ok;
     if (file_is_directory(path))
-        ok = config_from_directory(path, to, err);
+        ok = config_from_directory(path, d, to, err);
     else if (n > 12 && strcmp(path + n - 12, ".safetensors") == 0)
         ok = fail(err, "%s: these are weights alone; name the directory, which has config.json too", path);
     else
-        ok = config_from_gguf(path, to, err);
+        ok = config_from_gguf(path, d, to, err);
+    to->hash = digest_end(d);
     if (ok) {
         char *file = to->gguf ? xstrdup(path) : xformat("%s/config.json", path);
         ok = config_check(to, file, err);

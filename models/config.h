@@ -5,6 +5,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include "core/digest.h"
 
 struct error;
 
@@ -35,6 +36,7 @@ struct model_config {
     bool add_bos;             // the tokenizer puts it before every text
     char *chat_template;      // Jinja, as the checkpoint has it; NULL: none; owned
     char *inflated;           // the model that it does the work of, made larger (models/inflate.h); NULL: none; owned
+    struct hash hash;         // of all that its readers were handed (models/identity.h)
     char *quantised; // the model whose numbers these are, in other types (models/quantise.h); NULL: none; owned
 };
 

@@ -7,6 +7,7 @@
 #include "core/memory.h"
 #include "models/config_parts.h"
 #include "models/gguf.h"
+#include "models/identity.h"
 
 // Whose keys begin with the architecture's name: "llama.block_count".
 struct source {
@@ -297,11 +298,12 @@ static bool read_mark(struct source *s, const char *key, char **to)
     return *to != NULL || gguf_find(s->g, key) == NULL || fail(s->err, "%s: %s: expected a text", s->path, key);
 }
 
-bool config_from_gguf(const char *path, struct model_config *to, struct error *err)
+bool config_from_gguf(const char *path, struct digest *d, struct model_config *to, struct error *err)
 {
     struct gguf *g = gguf_open(path, err);
     if (g == NULL)
         return false;
+    identity_gguf(g, d);
     struct source s = { .g = g, .path = path, .err = err };
     to->gguf = true;
     bool ok = read_architecture(&s) && refuse_what_we_do_not_compute(&s) && read_sizes(&s, to) && read_rope(&s, to) &&

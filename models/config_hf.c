@@ -11,6 +11,7 @@
 #include "models/config_parts.h"
 #include "models/fields.h"
 #include "models/files.h"
+#include "models/identity.h"
 
 struct source {
     char *path;                                            // of config.json
@@ -140,12 +141,13 @@ static bool read_beginning(struct source *s, struct model_config *c)
     return true;
 }
 
-static bool read_template(struct source *s, const char *directory, struct model_config *c)
+static bool read_template(struct source *s, const char *directory, struct digest *d, struct model_config *c)
 {
     char *path = xformat("%s/chat_template.jinja", directory);
     bool there = file_exists(path);
     if (there)
         c->chat_template = file_text(path, NULL, s->err);
+    digest_text(d, c->chat_template);
     free(path);
     if (there)
         return c->chat_template != NULL;
@@ -169,29 +171,27 @@ static bool read_mark(struct source *s, const char *key, char **to)
     return *to != NULL || json_is_null(v) || refuse(s, key, "a text", v);
 }
 
-static bool read_file(const char *directory, const char *name, bool needed, char **path, struct json **to,
-                      struct error *err)
+static bool read_file(const char *directory, const char *name, bool needed, struct digest *d, char **path,
+                      struct json **to, struct error *err)
 {
     *path = xformat("%s/%s", directory, name);
     if (!file_exists(*path) && needed)
         return fail(err, "%s: there is no %s: not a model directory", directory, name);
     if (!file_exists(*path))
         return true;
-    *to = json_read(*path, err);
-    if (*to != NULL && !json_is_object(*to))
-        return fail(err, "%s: expected a JSON object", *path);
+    *to = identity_json(*path, d, err);
     return *to != NULL;
 }
 
-bool config_from_directory(const char *directory, struct model_config *to, struct error *err)
+bool config_from_directory(const char *directory, struct digest *d, struct model_config *to, struct error *err)
 {
     struct source s = { .err = err };
-    bool ok = read_file(directory, "config.json", true, &s.path, &s.config, err) &&
-              read_file(directory, "generation_config.json", false, &s.generation_path, &s.generation, err) &&
-              read_file(directory, "tokenizer_config.json", false, &s.tokenizer_path, &s.tokenizer, err) &&
-              read_file(directory, "tokenizer.json", false, &s.tokens_path, &s.tokens, err) &&
+    bool ok = read_file(directory, "config.json", true, d, &s.path, &s.config, err) &&
+              read_file(directory, "generation_config.json", false, d, &s.generation_path, &s.generation, err) &&
+              read_file(directory, "tokenizer_config.json", false, d, &s.tokenizer_path, &s.tokenizer, err) &&
+              read_file(directory, "tokenizer.json", false, d, &s.tokens_path, &s.tokens, err) &&
               read_architecture(&s, to) && read_layers(&s, to) && read_ends(&s, to) && read_beginning(&s, to) &&
-              read_template(&s, directory, to) && read_mark(&s, CONFIG_INFLATED_HF, &to->inflated) &&
+              read_template(&s, directory, d, to) && read_mark(&s, CONFIG_INFLATED_HF, &to->inflated) &&
               read_mark(&s, CONFIG_QUANTISED_HF, &to->quantised);
     json_free(s.config);
     json_free(s.generation);

@@ -2,6 +2,7 @@
 #pragma once
 #include "models/config.h"
 
+struct digest;
 struct fields;
 
 // Larger models than these do not exist; smaller numbers keep every product of two sizes far from overflow.
@@ -13,9 +14,10 @@ enum {
     MOST_VOCAB = 1 << 20
 }; // as many draws as an address of chance has (sampling/rng.h)
 
-// Each fills what its format says; config_read() then checks what holds for every format.
-bool config_from_gguf(const char *path, struct model_config *to, struct error *err);
-bool config_from_directory(const char *path, struct model_config *to, struct error *err);
+// Each fills what its format says, and adds all that it was handed to d; config_read() then checks what holds for every
+// format.
+bool config_from_gguf(const char *path, struct digest *d, struct model_config *to, struct error *err);
+bool config_from_directory(const char *path, struct digest *d, struct model_config *to, struct error *err);
 // Sizes, norms, biases and rope alone, from an object that has them as config.json does.
 bool config_from_json(const struct fields *f, struct model_config *to);
 bool config_check(const struct model_config *c, const char *file, struct error *err); // what holds for every format

@@ -31,7 +31,7 @@ struct eagle {
     struct tensor embedded, state;   // (rows, width), here and below with padding
     struct tensor pair, wide, piece; // (rows, 2 width), (rows, taps * the target's width), (rows, the target's width)
     int rows;
-    uint64_t hash;
+    struct hash hash;
 };
 
 // ---- opening
@@ -272,7 +272,7 @@ const int32_t *eagle_target_id(const struct eagle *e)
     return e->target_id;
 }
 
-uint64_t eagle_hash(const struct eagle *e)
+struct hash eagle_hash(const struct eagle *e)
 {
     return e->hash;
 }

@@ -59,6 +59,21 @@ bool file_is_directory(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+bool file_make_folders(const char *path)
+{
+    char *s = xstrdup(path), *last = strrchr(s, '/');
+    for (char *slash = strchr(s + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(s, 0777); // it may be there, and a later one says if it could not be made
+        if (slash == last)
+            break;
+        *slash = '/';
+    }
+    bool ok = last == NULL || last == s || file_is_directory(s);
+    free(s);
+    return ok;
+}
+
 char *file_text(const char *path, size_t *n, struct error *err)
 {
     struct mapping m;

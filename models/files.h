@@ -15,6 +15,7 @@ void file_unmap(struct mapping *m);
 
 bool file_exists(const char *path); // anything at all, followed through links
 bool file_is_directory(const char *path);
+bool file_make_folders(const char *path); // those that a file of this path lies in; false: one is not there even so
 char *file_text(const char *path, size_t *n, struct error *err); // a whole small file and a NUL; free() it
 
 // A file being written, as path.part until it is complete. Writes cannot fail one by one: the first thing that went

@@ -29,6 +29,7 @@ struct gguf {
     struct gguf_tensor *tensor;         // (tensors) likewise
     const struct gguf_string **by_key;  // (values) their first members, sorted
     const struct gguf_string **by_name; // (tensors) likewise
+    bool *hidden;                       // (values)
 };
 
 // Bytes of a scalar; 0: a string or an array.
@@ -163,6 +164,7 @@ static bool read_values(struct gguf *g, struct gguf_cursor *c)
 {
     g->value = xcalloc(g->values, sizeof(*g->value));
     g->by_key = xcalloc(g->values, sizeof(*g->by_key));
+    g->hidden = xcalloc(g->values, sizeof(*g->hidden));
     for (size_t i = 0; i < g->values; i++) {
         if (!take_value(c, i, &g->value[i]))
             return false;
@@ -308,6 +310,7 @@ void gguf_close(struct gguf *g)
     if (g == NULL)
         return;
     file_unmap(&g->file);
+    free(g->hidden);
     free(g->by_name);
     free(g->by_key);
     free(g->tensor);
@@ -333,7 +336,13 @@ const struct gguf_value *gguf_value_at(const struct gguf *g, size_t i)
 
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
 {
-    return (const struct gguf_value *)find(g->by_key, g->values, key);
+    const struct gguf_value *v = (const struct gguf_value *)find(g->by_key, g->values, key);
+    return v != NULL && !g->hidden[v - g->value] ? v : NULL;
+}
+
+void gguf_hide(struct gguf *g, size_t i)
+{
+    g->hidden[i] = true;
 }
 
 size_t gguf_tensors(const struct gguf *g)

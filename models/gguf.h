@@ -59,7 +59,8 @@ const char *gguf_path(const struct gguf *g);
 
 size_t gguf_values(const struct gguf *g);
 const struct gguf_value *gguf_value_at(const struct gguf *g, size_t i);
-const struct gguf_value *gguf_find(const struct gguf *g, const char *key); // NULL: no such key
+const struct gguf_value *gguf_find(const struct gguf *g, const char *key); // NULL: no such key, or hidden
+void gguf_hide(struct gguf *g, size_t i); // value i is there for gguf_value_at alone (models/identity.h)
 size_t gguf_tensors(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i);
 const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name); // NULL: no such tensor

@@ -8,6 +8,7 @@
 #include "core/memory.h"
 #include "models/eagle.h"
 #include "models/files.h"
+#include "models/identity.h"
 #include "models/medusa.h"
 #include "models/weights.h"
 
@@ -46,8 +47,10 @@ static bool read_config(struct head *h, struct error *err)
         h->config_path = NULL;
         return true;
     }
-    h->config = json_read(h->config_path, err);
-    return h->config != NULL && (json_is_object(h->config) || fail(err, "%s: expected a JSON object", h->config_path));
+    struct digest *d = digest_begin();
+    h->config = identity_json(h->config_path, d, err);
+    h->config_hash = digest_end(d);
+    return h->config != NULL;
 }
 
 // Of a directory Medusa's own file, if there is one.
@@ -127,13 +130,12 @@ bool head_fits(const char *path, const struct model_shape *target, enum head_kin
     return eagle_fits(path, target, &setup, facts, err);
 }
 
-uint64_t head_hash(const struct head *h)
+struct hash head_hash(const struct head *h)
 {
-    uint64_t hash = weights_hash(h->weights);
-    char *text = h->config != NULL ? json_write(h->config) : xstrdup("");
-    hash = weights_mixed(hash, text, strlen(text));
-    free(text);
-    return hash;
+    struct digest *d = digest_begin();
+    digest_hash(d, weights_hash(h->weights));
+    digest_hash(d, h->config_hash);
+    return digest_end(d);
 }
 
 void head_close(struct head *h)

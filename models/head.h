@@ -23,6 +23,7 @@ struct head {
     char *path;              // as it was named; owned, as the others are
     char *config_path;       // of config.json; NULL: there is none
     struct json *config;     // NULL: there is none
+    struct hash config_hash; // of what is in it
     struct weights *weights; // under EAGLE's and Medusa's own names: fc.weight, layers.0.*, 0.0.linear.weight
 };
 
@@ -44,4 +45,4 @@ bool head_fits(const char *path, const struct model_shape *target, enum head_kin
 // is, if it is another kind. what: "drafter eagle", for messages; NULL: any kind will do.
 bool head_open(struct head *h, const char *path, enum head_kind wanted, const char *what, struct error *err);
 void head_close(struct head *h);
-uint64_t head_hash(const struct head *h); // of its tensors and of all that its configuration says
+struct hash head_hash(const struct head *h); // of its tensors and of all that its reader was handed

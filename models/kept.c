@@ -14,14 +14,14 @@
 #include "models/files.h"
 #include "models/weights.h"
 
-enum { VERSION = 1, PAGE = 4096, CHUNK = 1 << 18 };
+enum { VERSION = 2, PAGE = 4096, CHUNK = 1 << 18 };
 
 struct head { // of the file, in this machine's order of bytes
     char magic[8];
     uint32_t order, version, layout, entries;
-    uint64_t hash, stamp; // of the weights; of the checkpoint's files
-    uint64_t bytes;       // of the whole file
-    uint64_t sum;         // of this, with 0 here, and of the entries, which follow
+    struct hash hash, stamp; // of the weights; of the checkpoint's files
+    uint64_t bytes;          // of the whole file
+    uint64_t sum;            // of this, with 0 here, and of the entries, which follow
 };
 
 struct entry {
@@ -127,7 +127,7 @@ static bool read_head(struct kept *k)
         return refuse(k, "it is no file of packed weights");
     if (h.order != mine->order || h.version != mine->version || h.layout != mine->layout)
         return refuse(k, "it was made by another version of speclab");
-    if (h.hash != mine->hash || h.stamp != mine->stamp)
+    if (!hash_equal(h.hash, mine->hash) || !hash_equal(h.stamp, mine->stamp))
         return refuse(k, "the model's files have changed since");
     if (h.bytes != (uint64_t)st.st_size || h.entries > (h.bytes - sizeof(h)) / sizeof(struct entry))
         return refuse(k, "it is damaged: it is not as long as it says");

@@ -34,7 +34,7 @@ struct medusa {
     int32_t *target_id;    // (vocab); NULL
     bool own_out, one_out; // W_out is not the target's; all heads have the first one's
     struct tensor z, h;    // (rows, width)
-    uint64_t hash;
+    struct hash hash;
 };
 
 // ---- names
@@ -250,7 +250,7 @@ const int32_t *medusa_target_id(const struct medusa *m)
     return m->target_id;
 }
 
-uint64_t medusa_hash(const struct medusa *m)
+struct hash medusa_hash(const struct medusa *m)
 {
     return m->hash;
 }

@@ -26,7 +26,7 @@ int medusa_heads(const struct medusa *m);
 int medusa_vocab(const struct medusa *m); // of its rows of logits
 const int32_t *medusa_target_id(
     const struct medusa *m); // (vocab) of a shortened vocabulary, in any order; NULL: ids are the target's
-uint64_t medusa_hash(const struct medusa *m);                // which weights these are
+struct hash medusa_hash(const struct medusa *m);             // which weights these are
 enum activations medusa_activations(const struct medusa *m); // never PRESET
 size_t medusa_bytes(const struct medusa *m);
 

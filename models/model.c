@@ -190,9 +190,17 @@ size_t model_scratch_bytes(const struct model_shape *s, int rows)
     return floats * (size_t)rows * sizeof(float);
 }
 
-uint64_t model_hash(const struct model *m)
+struct hash model_hash(const struct model *m)
 {
     return weights_hash(m->weights);
+}
+
+struct hash model_identity(const struct model *m)
+{
+    struct digest *d = digest_begin();
+    digest_hash(d, weights_hash(m->weights));
+    digest_hash(d, m->config.hash);
+    return digest_end(d);
 }
 
 const char *model_type(const struct model *m)

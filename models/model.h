@@ -5,6 +5,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include "core/digest.h"
 #include "core/tensor.h"
 
 struct backend;
@@ -62,7 +63,8 @@ struct backend *model_backend(const struct model *m);
 int model_rows(const struct model *m);     // of a pass, at most
 size_t model_bytes(const struct model *m); // of the weights that a pass reads
 size_t model_scratch_bytes(const struct model_shape *s, int rows);
-uint64_t model_hash(const struct model *m);                // which weights these are
+struct hash model_hash(const struct model *m);             // of its weights, every byte (weights_hash)
+struct hash model_identity(const struct model *m);         // of these and all that its configuration says
 const char *model_type(const struct model *m);             // "q4_1": the type most of the bytes have
 enum activations model_activations(const struct model *m); // never PRESET
 // a tensor of the checkpoint that nothing reads; NULL: no more

@@ -39,6 +39,11 @@ char *model_cache(void)
     return cache("speclab/models");
 }
 
+char *weights_cache(void)
+{
+    return cache("speclab/weights");
+}
+
 static char *hugging_face_cache(void)
 {
     if (setting("HF_HUB_CACHE", false) != NULL)

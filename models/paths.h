@@ -10,4 +10,5 @@
 struct error;
 // free() it; NULL: not found. beside may be NULL
 char *model_path(const char *name, const char *beside, struct error *err);
-char *model_cache(void); // the folder for bare names; free() it
+char *model_cache(void);   // the folder for bare names; free() it
+char *weights_cache(void); // the folder in which hashes of weights are remembered (weights_hash.c); likewise

@@ -10,6 +10,7 @@
 #include "core/memory.h"
 #include "models/files.h"
 #include "models/gguf.h"
+#include "models/identity.h"
 #include "models/letters.h"
 #include "models/nfc.h"
 #include "models/tokenizer_parts.h"
@@ -28,11 +29,13 @@ void ids_add(struct ids *ids, int32_t id)
 
 static struct tokenizer *open_json(const char *path, struct error *err)
 {
-    struct json *j = json_read(path, err);
-    if (j == NULL)
-        return NULL;
-    struct tokenizer *t = tokenizer_from_json(j, path, err);
+    struct digest *d = digest_begin();
+    struct json *j = identity_json(path, d, err);
+    struct hash hash = digest_end(d);
+    struct tokenizer *t = j != NULL ? tokenizer_from_json(j, path, err) : NULL;
     json_free(j);
+    if (t != NULL)
+        t->hash = hash;
     return t;
 }
 
@@ -56,8 +59,13 @@ static struct tokenizer *open_gguf(const char *path, struct error *err)
     struct gguf *g = gguf_open(path, err);
     if (g == NULL)
         return NULL;
+    struct digest *d = digest_begin();
+    identity_gguf(g, d);
+    struct hash hash = digest_end(d);
     struct tokenizer *t = tokenizer_from_gguf(g, err);
     gguf_close(g);
+    if (t != NULL)
+        t->hash = hash;
     return t;
 }
 
@@ -68,6 +76,11 @@ struct tokenizer *tokenizer_open(const char *path, struct error *err)
     size_t n = strlen(path);
     bool json = n >= 5 && strcmp(path + n - 5, ".json") == 0;
     return json ? open_json(path, err) : open_gguf(path, err);
+}
+
+struct hash tokenizer_hash(const struct tokenizer *t)
+{
+    return t->hash;
 }
 
 void tokenizer_close(struct tokenizer *t)

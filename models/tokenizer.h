@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "core/digest.h"
 
 struct error;
 struct tokenizer;
@@ -21,6 +22,7 @@ void ids_add(struct ids *ids, int32_t id);
 // unknown pre-tokenizers) are errors that say what was found and what is known.
 struct tokenizer *tokenizer_open(const char *path, struct error *err);
 void tokenizer_close(struct tokenizer *t);
+struct hash tokenizer_hash(const struct tokenizer *t); // of all that its reader was handed (models/identity.h)
 
 int tokenizer_size(const struct tokenizer *t); // ids are 0 .. size - 1
 // Of a token's text as the checkpoint writes it: "<|im_end|>", and " the" in byte letters ("Ġthe"); -1: none.

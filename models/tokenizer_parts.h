@@ -1,5 +1,6 @@
 // tokenizer_parts.h - a tokenizer from the inside, for the files that make one.
 #pragma once
+#include "core/digest.h"
 #include "models/added.h"
 #include "models/bpe.h"
 #include "models/pretokenize.h"
@@ -12,6 +13,7 @@ struct json;
 
 struct tokenizer {
     char *name; // of the file, for messages; owned
+    struct hash hash;
     struct vocabulary vocabulary;
     struct added raw, normal; // looked for in the text as it is, and after it was normalised
     bool nfc;

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "core/error.h"
 #include "core/memory.h"
@@ -13,30 +12,7 @@
 #include "models/finite.h"
 #include "models/gguf.h"
 #include "models/shards.h"
-
-struct weight {
-    char *name;       // Hugging Face's
-    char *stored;     // the file's own
-    const char *file; // borrowed from the format's reader
-    const char *type_name;
-    bool known;          // a type of core/tensor.h
-    int ggml;            // GGUF's number of the type; -1: not from GGUF
-    const void *in_file; // (bytes) mapped; NULL: a type of GGUF whose size we do not know
-    size_t bytes;
-    struct tensor tensor; // what weights_get hands out: mapped, or `ours`
-    int heads;            // rows lie permuted, head by head; 0: they do not
-    void *ours;           // rows in order, or data moved to where they are aligned; NULL: neither was needed
-    bool asked, checked;
-};
-
-struct weights {
-    char *path;
-    struct gguf *gguf; // one of the two
-    struct shards *shards;
-    int head_dim;
-    size_t n;
-    struct weight *weight; // (n) sorted by name
-};
+#include "models/weights_parts.h"
 
 static bool ends_with(const char *s, const char *end)
 {
@@ -345,60 +321,6 @@ size_t weights_bytes(const struct weights *w)
     for (size_t i = 0; i < w->n; i++)
         bytes += w->weight[i].bytes;
     return bytes;
-}
-
-uint64_t weights_mixed(uint64_t hash, const void *bytes, size_t n)
-{
-    const uint8_t *b = bytes;
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ b[i]) * 0x100000001b3;
-    return hash;
-}
-
-// The ends of a tensor and places between them: enough to tell a fine-tuned model from its origin.
-static uint64_t mixed_sample(uint64_t hash, const uint8_t *at, size_t n)
-{
-    enum { END = 4096, PLACES = 64, PLACE = 256 };
-    if (n <= 2 * END + PLACES * PLACE)
-        return weights_mixed(hash, at, n);
-    hash = weights_mixed(hash, at, END);
-    for (size_t i = 0; i < PLACES; i++)
-        hash = weights_mixed(hash, at + (n - PLACE) / PLACES * i, PLACE);
-    return weights_mixed(hash, at + n - END, END);
-}
-
-uint64_t weights_hash(const struct weights *w)
-{
-    uint64_t hash = 0xcbf29ce484222325;
-    for (size_t i = 0; i < w->n; i++) {
-        const struct weight *t = &w->weight[i];
-        hash = weights_mixed(hash, t->name, strlen(t->name) + 1);
-        hash = weights_mixed(hash, t->type_name, strlen(t->type_name) + 1);
-        hash = weights_mixed(hash, &t->tensor.rows, sizeof(t->tensor.rows));
-        hash = weights_mixed(hash, &t->tensor.width, sizeof(t->tensor.width));
-        if (t->in_file != NULL)
-            hash = mixed_sample(hash, t->in_file, t->bytes);
-    }
-    return hash;
-}
-
-uint64_t weights_stamp(const struct weights *w)
-{
-    uint64_t hash = 0xcbf29ce484222325;
-    const char *before = NULL;
-    for (size_t i = 0; i < w->n; i++) {
-        const char *file = w->weight[i].file;
-        struct stat st = { 0 };
-        if (file == before)
-            continue;
-        before = file;
-        if (stat(file, &st) != 0)
-            st.st_size = -1;
-        hash = weights_mixed(hash, &st.st_size, sizeof(st.st_size));
-        hash = weights_mixed(hash, &st.st_mtim.tv_sec, sizeof(st.st_mtim.tv_sec));
-        hash = weights_mixed(hash, &st.st_mtim.tv_nsec, sizeof(st.st_mtim.tv_nsec));
-    }
-    return hash;
 }
 
 bool weights_list(const struct weights *w, size_t i, const char **name, const char **type, int64_t *rows,

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "core/digest.h"
 #include "core/tensor.h"
 
 struct error;
@@ -33,11 +34,12 @@ bool weights_shape(const struct weights *w, const char *name, int64_t *rows, int
 // n whole numbers or truth values (I64, I32, U8, BOOL), each from least to most.
 bool weights_whole(struct weights *w, const char *name, int64_t n, int64_t least, int64_t most, int64_t *to,
                    struct error *err);
-size_t weights_bytes(const struct weights *w);                      // of all tensors in the files
-uint64_t weights_mixed(uint64_t hash, const void *bytes, size_t n); // a hash, with so many bytes more in it (FNV-1a)
-uint64_t weights_hash(const struct weights *w); // of names, shapes and a sample of the data: which weights a run used
+size_t weights_bytes(const struct weights *w); // of all tensors in the files
+// Of names, types, shapes and every byte of every tensor: which weights a run used (weights_hash.c). Of large checkpoints it is
+// remembered beside the model cache, until a file's identity, size, times or a sample of its data change.
+struct hash weights_hash(const struct weights *w);
 // Of the files' sizes and times: whether they are still the same.
-uint64_t weights_stamp(const struct weights *w);
+struct hash weights_stamp(const struct weights *w);
 // Tensors of the checkpoint for inspect: i-th name, type name ("q4_1"), rows, width, bytes. false: no more.
 bool weights_list(const struct weights *w, size_t i, const char **name, const char **type, int64_t *rows,
                   int64_t *width, size_t *bytes);

@@ -18,6 +18,7 @@ jansson.h core/json.c
 Random123/philox.h sampling/rng.c
 pcre2.h models/pattern.c
 utf8proc.h models/nfc.c
+xxhash.h core/digest.c
 DOORS
 
 # Arrows go down only.

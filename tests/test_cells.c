@@ -12,7 +12,7 @@
 #include "tests/tiny.h"
 
 // Hashes of every cell, and of its peers, in the experiment's order; free() both.
-static int hashes(const char *text, char (**hash)[17], char (**peers)[17])
+static int hashes(const char *text, char (**hash)[HASH_TEXT], char (**peers)[HASH_TEXT])
 {
     struct error err = { "" };
     struct experiment *e = load(text);
@@ -27,8 +27,8 @@ static int hashes(const char *text, char (**hash)[17], char (**peers)[17])
         if (!group_open(&g, k, &o, &err))
             fail_msg("%s", err.text);
         for (int i = 0; i < g.n; i++, n++) {
-            memcpy((*hash)[n], g.contender[i].identity.hash, 17);
-            memcpy((*peers)[n], g.contender[i].identity.peers, 17);
+            memcpy((*hash)[n], g.contender[i].identity.hash, HASH_TEXT);
+            memcpy((*peers)[n], g.contender[i].identity.peers, HASH_TEXT);
         }
         group_close(&g);
     }
@@ -45,7 +45,7 @@ static int hashes(const char *text, char (**hash)[17], char (**peers)[17])
 static void every_list_under_cells_multiplies(void **state)
 {
     (void)state;
-    char(*hash)[17], (*peers)[17];
+    char(*hash)[HASH_TEXT], (*peers)[HASH_TEXT];
     int n = hashes("name: x\n" BODY CELLS, &hash, &peers);
     assert_int_equal(n, 16);
     for (int i = 0; i < n; i++)
@@ -104,7 +104,7 @@ static void a_cell_is_known_by_what_it_means(void **state)
           "cells: {drafter: {kind: ngram, longest: 2}}\n",
           false },
     };
-    char(*hash)[17], (*peers)[17], (*other)[17], (*others_peers)[17];
+    char(*hash)[HASH_TEXT], (*peers)[HASH_TEXT], (*other)[HASH_TEXT], (*others_peers)[HASH_TEXT];
     assert_int_equal(hashes(usual, &hash, &peers), 2);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int n = hashes(cases[i].text, &other, &others_peers);
@@ -124,7 +124,7 @@ static void a_changed_model_or_prompt_file_is_another_cell(void **state)
     (void)state;
     static const char text[] = "name: x\ntarget: {model: target.gguf}\nprompts: {file: changing.jsonl, chat: none}\n"
                                "cells: {drafter: {kind: small, model: changing.gguf}}\n";
-    char(*hash)[3][17] = xcalloc(3, sizeof(*hash)), (*h)[17], (*peers)[17];
+    char(*hash)[3][HASH_TEXT] = xcalloc(3, sizeof(*hash)), (*h)[HASH_TEXT], (*peers)[HASH_TEXT];
     struct tiny t = tiny_usual;
     char *draft = tiny_path("changing.gguf");
     t.layers = 1;
@@ -133,9 +133,9 @@ static void a_changed_model_or_prompt_file_is_another_cell(void **state)
         tiny_write_gguf(draft, &t);
         write_file("changing.jsonl", i == 2 ? "{\"prompt\": \"abd\"}\n" : "{\"prompt\": \"abc\"}\n");
         assert_int_equal(hashes(text, &h, &peers), 2);
-        memcpy(hash[i][0], h[0], 17); // none
-        memcpy(hash[i][1], h[1], 17); // small
-        memcpy(hash[i][2], peers[1], 17);
+        memcpy(hash[i][0], h[0], HASH_TEXT); // none
+        memcpy(hash[i][1], h[1], HASH_TEXT); // small
+        memcpy(hash[i][2], peers[1], HASH_TEXT);
         assert_string_equal(peers[0], peers[1]);
         free(h);
         free(peers);
@@ -151,15 +151,15 @@ static void a_changed_model_or_prompt_file_is_another_cell(void **state)
 }
 
 // The hash of `small`, and of `none` beside it, with these words in the target's and in the drafter's braces.
-static void hash_with(const char *model, const char *target, const char *drafter, char to[2][17])
+static void hash_with(const char *model, const char *target, const char *drafter, char to[2][HASH_TEXT])
 {
-    char(*hash)[17], (*peers)[17];
+    char(*hash)[HASH_TEXT], (*peers)[HASH_TEXT];
     char *text = xformat("name: x\ntarget: {model: %s%s}\nthreads: 1\nprompts: {file: talks.jsonl, chat: none}\n"
                          "cells: {drafter: [none, {kind: small, model: %s%s}]}\n",
                          model, target, model, drafter);
     assert_int_equal(hashes(text, &hash, &peers), 2);
-    memcpy(to[0], hash[1], 17);
-    memcpy(to[1], hash[0], 17);
+    memcpy(to[0], hash[1], HASH_TEXT);
+    memcpy(to[1], hash[0], HASH_TEXT);
     free(hash);
     free(peers);
     free(text);
@@ -187,7 +187,7 @@ static void a_preset_is_the_cell_that_it_settles_to(void **state)
         { "blocks.gguf", "", ", cache: q8_0", false, true },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        char preset[2][17], said[2][17];
+        char preset[2][HASH_TEXT], said[2][HASH_TEXT];
         hash_with(cases[i].model, "", "", preset);
         hash_with(cases[i].model, cases[i].target, cases[i].drafter, said);
         if ((strcmp(preset[0], said[0]) == 0) != cases[i].same)
@@ -200,7 +200,7 @@ static void a_preset_is_the_cell_that_it_settles_to(void **state)
 static void more_nodes_than_a_usual_pass_has_rows_open_the_target_anew(void **state)
 {
     (void)state;
-    char(*hash)[17], (*peers)[17];
+    char(*hash)[HASH_TEXT], (*peers)[HASH_TEXT];
     int n = hashes("name: x\n" BODY "cells: {batch: 40, drafter: [{kind: small, model: draft.gguf, widths: [4, 4]}, "
                    "{kind: ngram, tokens: 30}]}\n",
                    &hash, &peers);

@@ -61,7 +61,7 @@ static void a_pickled_target_is_the_same_target(void **unused)
         t.tied = list[i].tied;
         make_both(&t, name, &plain, &pickled);
         struct runner a = runner_open(plain, 1, NULL, 1), b = runner_open(pickled, 1, NULL, 1);
-        assert_true(model_hash(a.model) == model_hash(b.model));
+        assert_true(hash_equal(model_hash(a.model), model_hash(b.model)));
         const int32_t token[] = { 1, 77, 5, 200, 31 };
         const float *p = runner_pass(&a, 5, token, NULL, NULL), *q = runner_pass(&b, 5, token, NULL, NULL);
         assert_memory_equal(p, q, 5 * (size_t)a.vocab * sizeof(float));
