@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/settings.h"
+#include "experiments/environment.h"
 #include "experiments/exact_cell.h"
 #include "drafters/drafter.h"
 #include "experiments/interrupt.h"
@@ -12,7 +13,6 @@
 #include "models/kv_cache.h"
 #include "models/model.h"
 #include "results/exact_rows.h"
-#include "revision.h"
 #include "verifier/rule.h"
 #include "verifier/verifier.h"
 
@@ -232,7 +232,7 @@ static bool keep(const struct bits *b, struct store *s, struct error *err)
         .rule = e->rule.entry[b->c.cell.rule].shown,
         .sampling = e->sampling.entry[b->c.cell.sampling].shown,
         .machine = identity.machine,
-        .revision = SPECLAB_REVISION,
+        .revision = speclab_revision(),
         .verdict = same_names[compared_same(c)],
         .rows = c->rows,
         .different = c->different,

@@ -121,16 +121,18 @@ struct identity cell_identity(const struct opened *o, struct cell cell, const st
     settings_free(s);
     settings_free(shared);
     const bool apart = d->backend != NULL && d->backend != o->target.backend;
-    id.machine =
-        apart ? xformat("%s; drafter on %s", o->machine, d->backend->describe(d->backend)) : xstrdup(o->machine);
+    const char *target = o->target.backend->describe(o->target.backend);
+    id.arithmetic = apart ? xformat("%s; drafter on %s", target, d->backend->describe(d->backend)) : xstrdup(target);
+    id.machine = xformat("%s, %s", o->processor, id.arithmetic);
     return id;
 }
 
 void identity_free(struct identity *i)
 {
     free(i->settings);
+    free(i->arithmetic);
     free(i->machine);
-    i->settings = i->machine = NULL;
+    i->settings = i->arithmetic = i->machine = NULL;
 }
 
 char *cell_prompts(const struct opened *o)

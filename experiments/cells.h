@@ -50,6 +50,7 @@ struct experiment {
     int repeat;
     bool trials;     // a row for each guess that was looked at
     bool expected;   // what each draft is worth to every rule
+    bool mix;        // not of the file but of the command: runs may go on where bits may differ (results/environment.h)
     bool none_added; // the file did not list `none`, by which all others are measured
     struct entries sampling, batch, rule, drafter;
 };
@@ -77,7 +78,7 @@ struct opened { // start with { 0 }
     int context;
     int n_end;
     int32_t end[TARGET_ENDS]; // ids that end a text
-    char *machine;            // "AMD EPYC 7B13, avx2, 2 threads"
+    char *processor;          // "AMD EPYC 7B13"
     int longest;              // tokens of the longest first turn
     int64_t tokens;           // of all first turns
 };
@@ -97,7 +98,8 @@ struct identity {                           // by what a cell is known in the da
     char hash[HASH_TEXT], peers[HASH_TEXT]; // peers: without drafter and rule
     char target_hash[HASH_TEXT];            // of the target's weights
     char drafter_hash[HASH_TEXT];           // of the drafter's own weights and configuration; "": it has none
-    char *machine; // the processor, the target's device, and the drafter's where it has one of its own
+    char *arithmetic; // "avx2, 2 threads": the target's device, and the drafter's where it has one of its own
+    char *machine;    // that behind the processor
 };
 
 struct identity cell_identity(const struct opened *o, struct cell cell, const struct drafter *d);
@@ -120,9 +122,10 @@ struct contender { // a cell, ready to run
     struct cell cell;
     struct pairing pairing;
     struct identity identity;
-    bool none;   // the drafter is `none`
-    bool warm;   // it has decoded something
-    int64_t run; // its row; 0: it has none yet
+    bool none;    // the drafter is `none`
+    bool warm;    // it has decoded something
+    bool entered; // its run's row says where and with which revision
+    int64_t run;  // its row; 0: it has none yet
     struct decoder *decoder;
     struct recorder *recorder;
 };

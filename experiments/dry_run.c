@@ -190,9 +190,10 @@ static void print_summary(const struct plan *p)
 
     fprintf(p->out, "%s: %d cells, %d prompts of %d turns, %d %s\n", e->name, n, e->prompts.n, experiment_turns(e),
             e->repeat, e->repeat == 1 ? "repeat" : "repeats");
-    fprintf(p->out, "target   %s: %s weights, %s activations, %s cache, on %s%s\n         %s\n", e->target,
+    fprintf(p->out, "target   %s: %s weights, %s activations, %s cache, on %s%s\n         %s, %s\n", e->target,
             model_type(m), activations_names[model_activations(m)], type_facts[p->opened.target.cache].name, e->device,
-            model_config(m)->inflated != NULL ? "; marked as inflated" : "", p->opened.machine);
+            model_config(m)->inflated != NULL ? "; marked as inflated" : "", p->opened.processor,
+            p->opened.target.backend->describe(p->opened.target.backend));
     fprintf(p->out,
             "prompts  %s, chat %s, first turns of %.0f tokens, the longest of %d;\n"
             "         at most %d new tokens a turn, context %d\n",

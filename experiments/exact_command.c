@@ -11,12 +11,12 @@
 #include "experiments/bits_run.h"
 #include "experiments/command_line.h"
 #include "experiments/commands.h"
+#include "experiments/environment.h"
 #include "experiments/exact_run.h"
 #include "experiments/experiment.h"
 #include "experiments/interrupt.h"
 #include "results/exact_rows.h"
 #include "results/store.h"
-#include "revision.h"
 
 enum { FOUND = 3, UNDECIDED = 4 }; // exit statuses beside 0, 1, 2
 
@@ -29,7 +29,7 @@ static bool walk_through(const struct rule *r, long long worlds, struct store *s
 {
     const struct effort effort = { .chains = (int)worlds, .trees = (int)(worlds + 5) / 6, .drafts = 700 };
     void *options = r->options != NULL ? xcalloc(1, r->options_size) : NULL;
-    struct exact_rule_row row = { .rule = r->name, .revision = SPECLAB_REVISION, .claimed = r->exact };
+    struct exact_rule_row row = { .rule = r->name, .revision = speclab_revision(), .claimed = r->exact };
     if (options != NULL && !options_read(NULL, r->name, r->options, options, err)) {
         free(options);
         return false;

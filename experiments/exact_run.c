@@ -1,3 +1,4 @@
+#include "experiments/environment.h"
 #include "experiments/exact_run.h"
 
 #include <math.h>
@@ -13,7 +14,6 @@
 #include "experiments/interrupt.h"
 #include "models/model.h"
 #include "results/exact_rows.h"
-#include "revision.h"
 #include "verifier/rule.h"
 #include "verifier/verifier.h"
 
@@ -132,7 +132,7 @@ static bool find_row(struct watched *w, struct error *err)
         .rule = e->rule.entry[cell.rule].shown,
         .sampling = e->sampling.entry[cell.sampling].shown,
         .machine = identity.machine,
-        .revision = SPECLAB_REVISION,
+        .revision = speclab_revision(),
         .lossless = w->c.pairing.rule->exact,
         .batch = w->c.slots,
         .seed = e->seed,

@@ -12,6 +12,7 @@
 #include "experiments/command_line.h"
 #include "experiments/commands.h"
 #include "experiments/engine.h"
+#include "experiments/environment.h"
 #include "experiments/printer.h"
 #include "experiments/transcript.h"
 #include "kernels/backend.h"
@@ -211,7 +212,7 @@ static struct json *how_json(const struct generate *g)
     json_set(j, "backend", json_new_text(t->backend->name));
     json_set(j, "device", json_new_text(t->backend->describe(t->backend)));
     json_set(j, "version", json_new_text(SPECLAB_VERSION));
-    json_set(j, "revision", json_new_text(SPECLAB_REVISION));
+    json_set(j, "revision", json_new_text(speclab_revision()));
     return j;
 }
 

@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "experiments/conversation.h"
+#include "experiments/environment.h"
 #include "experiments/interrupt.h"
 #include "experiments/recorder.h"
 #include "experiments/talk.h"
@@ -199,6 +200,8 @@ static bool run_in_turn(struct occasion *o, struct runner *r, struct group *g, s
     for (int c = 0; c < g->n; c++)
         if (takes_part(o, g, c))
             order[n++] = c;
+    for (int k = 0; k < n && ok; k++)
+        ok = environment_enter(r, &g->contender[order[k]], err);
     for (int k = 0; k < n && ok; k++)
         if (!g->contender[order[k]].warm)
             ok = warm_up(r, &g->contender[order[k]], o->talk[0][0].prompt, err);

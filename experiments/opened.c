@@ -79,9 +79,7 @@ bool opened_open(struct opened *o, const struct experiment *e, int rows, struct 
     *o = (struct opened){ .e = e };
     if (!target_open(&o->target, e->target, e->folder, e->threads, e->precision, rows, &why))
         return settings_fail(err, settings_get(e->file, "target"), "%s", why.text);
-    char *name = machine_processor();
-    o->machine = xformat("%s, %s", name, o->target.backend->describe(o->target.backend));
-    free(name);
+    o->processor = machine_processor();
     identify(o);
     bool ok = settle_text(o, err) && settle_context(o, err);
     for (int i = 0; i < e->prompts.n && ok; i++)
@@ -94,6 +92,6 @@ bool opened_open(struct opened *o, const struct experiment *e, int rows, struct 
 void opened_close(struct opened *o)
 {
     target_close(&o->target);
-    free(o->machine);
+    free(o->processor);
     *o = (struct opened){ 0 };
 }

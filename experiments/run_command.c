@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "experiments/cells.h"
 #include "experiments/command_line.h"
 #include "experiments/commands.h"
 #include "experiments/experiment.h"
@@ -58,11 +59,14 @@ static int run(const struct usage *u, const struct experiment *e, const char *db
 int command_run(int argc, char **argv)
 {
     const char *db = "results.db";
-    bool dry = false;
+    bool dry = false, mix = false;
     const struct flag flags[] = {
         { "db", FLAG_TEXT, &db, "FILE", "database for the results (results.db)", 0, 0 },
         { "dry-run", FLAG_ON, &dry, NULL,
           "only show the cells, what is done of them, memory\nand an estimate of the time", 0, 0 },
+        { "mix", FLAG_ON, &mix, NULL,
+          "go on with runs that have texts of another revision or\ninstruction set; bits may differ, both are noted", 0,
+          0 },
         { 0 },
     };
     const struct usage u = {
@@ -84,6 +88,7 @@ int command_run(int argc, char **argv)
     struct experiment *e = experiment_load(operand[0], &err);
     if (e == NULL)
         return usage_fail(&u, "%s", err.text);
+    e->mix = mix;
     status = dry ? dry_run(&u, e, db) : run(&u, e, db);
     experiment_free(e);
     return status;

@@ -11,13 +11,13 @@
 #include "core/memory.h"
 #include "core/settings.h"
 #include "drafters/drafter.h"
+#include "experiments/environment.h"
 #include "experiments/experiment.h"
 #include "experiments/occasion.h"
 #include "models/config.h"
 #include "models/model.h"
 #include "results/query.h"
 #include "results/store.h"
-#include "revision.h"
 #include "verifier/rule.h"
 
 static bool find_row(struct runner *r, const struct group *g, struct contender *c, struct error *err)
@@ -36,7 +36,7 @@ static bool find_row(struct runner *r, const struct group *g, struct contender *
         .drafter_kind = c->pairing.type->name,
         .device = e->device,
         .machine = c->identity.machine,
-        .revision = SPECLAB_REVISION,
+        .revision = speclab_revision(),
         .target_hash = c->identity.target_hash,
         .drafter_hash = c->identity.drafter_hash[0] != '\0' ? c->identity.drafter_hash : NULL,
         .prompts = prompts,

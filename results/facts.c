@@ -23,10 +23,6 @@ static const char new_run_sql[] =
     "INSERT INTO run (experiment, cell, peers, settings, target, target_hash, model_type, activations, cache, drafter, drafter_kind,"
     " drafter_hash, rule, sampling, prompts, device, machine, revision, lossless, marked_inflated, seed, batch, started)"
     " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?," QUERY_NOW ") RETURNING id";
-static const char go_on_sql[] =
-    "UPDATE run SET device = device || iif(instr(', ' || device || ', ', ', ' || ?2 || ', '), '', ', ' || ?2),"
-    " machine = machine || iif(instr(', ' || machine || ', ', ', ' || ?3 || ', '), '', ', ' || ?3),"
-    " revision = revision || iif(instr(', ' || revision || ', ', ', ' || ?4 || ', '), '', ', ' || ?4) WHERE id = ?1";
 static const char finish_sql[] = "UPDATE run SET finished = " QUERY_NOW " WHERE id = ?";
 static const char new_pair_sql[] = "INSERT INTO pair (experiment, started) VALUES (?, " QUERY_NOW ") RETURNING id";
 static const char new_sequence_sql[] =
@@ -116,14 +112,7 @@ static bool find_or_make_run(struct store *s, const struct run_row *r, int64_t *
 {
     if (!find_run(s, r, id, err))
         return false;
-    if (*id == 0)
-        return new_run(s, r, id, err);
-    struct query *q = query_again(s, go_on_sql);
-    query_put_int(q, *id);
-    query_put_text(q, r->device);
-    query_put_text(q, r->machine);
-    query_put_text(q, r->revision);
-    return query_perform(q, err);
+    return *id != 0 || new_run(s, r, id, err);
 }
 
 bool store_run(struct store *s, const struct run_row *r, int64_t *id, struct error *err)

@@ -25,7 +25,7 @@ CREATE TABLE run (                      -- one cell of an experiment: enough to 
     prompts         TEXT NOT NULL,      -- name and hash of the file
     seed            INTEGER NOT NULL,   -- 64 bits, read as signed
     batch           INTEGER NOT NULL CHECK (batch >= 1),
-    device          TEXT NOT NULL,      -- device, machine, revision: all of them, if a run was gone on with elsewhere
+    device          TEXT NOT NULL,      -- machine, revision: all of them, if a run was gone on with elsewhere (environment)
     machine         TEXT NOT NULL,
     revision        TEXT NOT NULL,      -- of speclab
     started         TEXT NOT NULL,      -- ISO 8601, UTC

@@ -20,7 +20,7 @@
 #include "core/memory.h"
 #include "results/query.h"
 
-extern const char schema_sql[], schema_bench_sql[], schema_exact_sql[], views_sql[];
+extern const char schema_sql[], schema_bench_sql[], schema_exact_sql[], schema_environment_sql[], views_sql[];
 
 // [v] takes a database of version v to version v + 1; an empty one, [0], to the version WHOLE.
 static const char *const migration[] = {
@@ -29,6 +29,7 @@ static const char *const migration[] = {
     schema_bench_sql,
     "ALTER TABLE bench ADD COLUMN marked_inflated INTEGER CHECK (marked_inflated IN (0, 1))", // NULL: nobody noted it
     schema_exact_sql,
+    schema_environment_sql,
 };
 enum { WHOLE = 2 };
 enum { VERSION = sizeof(migration) / sizeof(migration[0]), OURS = 0x5350434C, PATIENCE_S = 5, KEPT = 32 };

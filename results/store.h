@@ -86,7 +86,7 @@ bool store_read_only(const struct store *s);
 bool store_claim(struct store *s, const char *experiment, struct error *err);
 
 // Finds the cell's row in its experiment, or makes it. A found one must have the same settings (a hash clash is an
-// error), weights and prompts; another device, machine or revision is added to what the row says.
+// error), weights and prompts. Under which machine and revision it goes on is environment.h's.
 bool store_run(struct store *s, const struct run_row *r, int64_t *id, struct error *err);
 bool store_run_finished(struct store *s, int64_t run, struct error *err);
 bool store_new_pair(struct store *s, const char *experiment, int64_t *pair, struct error *err);

@@ -89,7 +89,7 @@ static void a_new_database_is_made_and_opened_again(void **state)
     (void)state;
     struct store *s = opened();
     assert_false(store_read_only(s));
-    assert_int_equal(made_up_ask(s, "SELECT user_version FROM pragma_user_version"), 5);
+    assert_int_equal(made_up_ask(s, "SELECT user_version FROM pragma_user_version"), 6);
     assert_int_equal(made_up_ask(s, "SELECT application_id FROM pragma_application_id"), 0x5350434C);
     assert_int_equal(made_up_ask(s, "SELECT journal_mode = 'wal' FROM pragma_journal_mode"), 1);
     assert_int_equal(made_up_ask(s, "SELECT foreign_keys FROM pragma_foreign_keys"), 1);
@@ -146,7 +146,7 @@ static void what_is_no_database_of_ours_is_refused(void **state)
     s = opened();
     made_up_ask(s, "PRAGMA user_version = 9");
     store_close(s);
-    refuses(path, "newer speclab (schema version 9; this one knows 5)");
+    refuses(path, "newer speclab (schema version 9; this one knows 6)");
     free(long_text);
     free(missing);
     free(text);
@@ -204,7 +204,7 @@ static void an_older_database_is_brought_up_to_date(void **state)
     make_older(s);
     store_close(s);
     s = opened();
-    assert_int_equal(made_up_ask(s, "SELECT user_version FROM pragma_user_version"), 5);
+    assert_int_equal(made_up_ask(s, "SELECT user_version FROM pragma_user_version"), 6);
     assert_int_equal(made_up_ask(s, columns), before);
     assert_int_equal(made_up_ask(s, "SELECT count(*) FROM run_summary WHERE cache = 'f32'"), MADE_RUNS);
     store_close(s);

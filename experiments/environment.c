@@ -1,0 +1,42 @@
+#include "experiments/environment.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/digest.h"
+#include "core/error.h"
+#include "experiments/occasion.h"
+#include "models/files.h"
+#include "results/environment.h"
+#include "revision.h"
+
+// Two programs that were built of other changes to one revision are two.
+const char *speclab_revision(void)
+{
+    static char revision[sizeof(SPECLAB_REVISION) + 16];
+    const bool known = strchr(SPECLAB_REVISION, '+') == NULL && strcmp(SPECLAB_REVISION, "unknown") != 0;
+    struct mapping program = { 0 };
+    struct error ignored;
+    if (known || revision[0] != '\0')
+        return known ? SPECLAB_REVISION : revision;
+    char hash[HASH_TEXT] = "";
+    if (file_map("/proc/self/exe", &program, &ignored))
+        hash_write(hash_of(program.at, program.n), hash);
+    file_unmap(&program);
+    snprintf(revision, sizeof(revision), "%s %.12s", SPECLAB_REVISION, hash);
+    return revision;
+}
+
+bool environment_enter(struct runner *r, struct contender *c, struct error *err)
+{
+    const struct environment e = { r->opened.processor, c->identity.arithmetic, speclab_revision() };
+    char *changed;
+    if (c->entered)
+        return true;
+    c->entered = store_environment(r->store, c->run, &e, r->e->mix, &changed, err);
+    if (changed != NULL)
+        progress_line(&r->progress, "%s", changed);
+    free(changed);
+    return c->entered;
+}

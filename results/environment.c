@@ -1,0 +1,99 @@
+#include "results/environment.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "results/query.h"
+#include "results/store.h"
+
+// Statements, known to query_again by their address.
+static const char last_sql[] =
+    "SELECT processor, arithmetic, environment.revision, (SELECT count(*) FROM sequence WHERE run = ?1), drafter, rule"
+    " FROM environment JOIN run ON run.id = run WHERE run = ?1 ORDER BY environment.id DESC LIMIT 1";
+static const char forget_sql[] = "DELETE FROM environment WHERE run = ?";
+static const char note_sql[] =
+    "INSERT INTO environment (run, since, processor, arithmetic, revision) VALUES (?, " QUERY_NOW ", ?, ?, ?)";
+// The run names each once, in the order in which they came.
+static const char name_sql[] =
+    "UPDATE run SET"
+    " machine = (SELECT group_concat(m, '; ') FROM (SELECT processor || ', ' || arithmetic AS m FROM environment"
+    " WHERE run = ?1 GROUP BY m ORDER BY min(id))),"
+    " revision = (SELECT group_concat(revision, ', ') FROM (SELECT revision FROM environment"
+    " WHERE run = ?1 GROUP BY revision ORDER BY min(id)))"
+    " WHERE id = ?1";
+
+struct last { // the run's last environment; texts 0: nothing hangs on it
+    char *processor, *arithmetic, *revision, *drafter, *rule;
+    int64_t texts;
+};
+
+static bool read_last(struct store *s, int64_t run, struct last *to, struct error *err)
+{
+    struct query *q = query_again(s, last_sql);
+    query_put_int(q, run);
+    while (query_next(q)) {
+        char **const text[] = { &to->processor, &to->arithmetic, &to->revision };
+        for (int i = 0; i < 3; i++)
+            *text[i] = xstrdup(query_text(q, i));
+        to->texts = query_int(q, 3);
+        to->drafter = xstrdup(query_text(q, 4));
+        to->rule = xstrdup(query_text(q, 5));
+    }
+    return query_close(q, err);
+}
+
+static void free_last(struct last *l)
+{
+    free(l->processor);
+    free(l->arithmetic);
+    free(l->revision);
+    free(l->drafter);
+    free(l->rule);
+}
+
+static bool note(struct store *s, int64_t run, const struct environment *e, bool anew, struct error *err)
+{
+    if (anew) {
+        struct query *q = query_again(s, forget_sql);
+        query_put_int(q, run);
+        if (!query_perform(q, err))
+            return false;
+    }
+    struct query *q = query_again(s, note_sql);
+    query_put_int(q, run);
+    query_put_text(q, e->processor);
+    query_put_text(q, e->arithmetic);
+    query_put_text(q, e->revision);
+    if (!query_perform(q, err))
+        return false;
+    q = query_again(s, name_sql);
+    query_put_int(q, run);
+    return query_perform(q, err);
+}
+
+bool store_environment(struct store *s, int64_t run, const struct environment *e, bool mix, char **changed,
+                       struct error *err)
+{
+    struct last l = { 0 };
+    *changed = NULL;
+    bool ok = read_last(s, run, &l, err);
+    const bool first = l.texts == 0, processor = !first && strcmp(l.processor, e->processor) != 0;
+    const bool bits = !first && (strcmp(l.arithmetic, e->arithmetic) != 0 || strcmp(l.revision, e->revision) != 0);
+    if (ok && bits && !mix)
+        ok = fail(
+            err,
+            "%s: run %lld (%s, %s) has %lld texts of revision %s with %s; this is revision %s with %s, and bits may "
+            "differ: --mix goes on all the same and notes both, another --db begins anew",
+            store_path(s), (long long)run, l.drafter, l.rule, (long long)l.texts, l.revision, l.arithmetic, e->revision,
+            e->arithmetic);
+    if (ok && (bits || processor))
+        *changed =
+            xformat("run %lld (%s, %s) goes on with revision %s, %s, %s; before: %s, %s, %s", (long long)run, l.drafter,
+                    l.rule, e->revision, e->processor, e->arithmetic, l.revision, l.processor, l.arithmetic);
+    if (ok && (first || bits || processor))
+        ok = note(s, run, e, first, err);
+    free_last(&l);
+    return ok;
+}

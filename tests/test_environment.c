@@ -1,0 +1,149 @@
+// test_environment.c - a run that is gone on with elsewhere says so, and where bits may differ only if it is told to.
+#include "tests/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "experiments/cells.h"
+#include "experiments/environment.h"
+#include "experiments/experiment.h"
+#include "results/query.h"
+#include "results/store.h"
+#include "tests/experiments.h"
+#include "tests/tiny.h"
+
+#define TEXT \
+    "name: x\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: talks.jsonl, chat: chatml}\n" \
+    "limits: {new_tokens: 6, context: 300}\ncells: {drafter: [none, ngram]}\n"
+
+static char *said; // what the last run said of its progress
+
+static bool runs(struct store *s, const char *text, bool mix, struct error *err)
+{
+    struct experiment *e = load(text);
+    size_t n;
+    free(said);
+    FILE *to = open_memstream(&said, &n);
+    e->mix = mix;
+    bool ok = experiment_run(e, s, to, NULL, err);
+    fclose(to);
+    experiment_free(e);
+    return ok;
+}
+
+static void does(struct store *s, const char *sql)
+{
+    struct error err = { "" };
+    struct query *q = query_open(s, sql);
+    if (!query_perform(q, &err))
+        fail_msg("%s: %s", sql, err.text);
+}
+
+static void must_say(const char *text, const char *what)
+{
+    if (strstr(text, what) == NULL)
+        fail_msg("expected \"%s\" in: %s", what, text);
+}
+
+static void a_run_notes_where_its_texts_were_decoded(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    struct store *s = open_store("noted.db");
+    assert_true(runs(s, TEXT, false, &err));
+    assert_int_equal(ask(s, "SELECT count(*) FROM environment"), 2);
+    assert_int_equal(
+        ask(s, "SELECT count(*) FROM environment JOIN run ON run.id = run WHERE machine = processor || ', ' ||"
+               " arithmetic AND run.revision = environment.revision AND arithmetic LIKE '%, 1 thread'"),
+        2);
+    assert_true(runs(s, TEXT, false, &err)); // nothing is lacking, nothing is noted
+    assert_int_equal(ask(s, "SELECT count(*) FROM environment"), 2);
+    store_close(s);
+}
+
+// What was decoded is of another revision: whoever only looks, or has everything, is not told.
+static void another_revision_is_refused_where_texts_would_be_mixed(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    struct store *s = open_store("mixed.db");
+    assert_true(runs(s, TEXT, false, &err));
+    does(s, "UPDATE environment SET revision = 'older'");
+    does(s, "UPDATE run SET revision = 'older'");
+    assert_true(runs(s, TEXT, false, &err));
+    assert_int_equal(ask(s, "SELECT count(*) FROM environment"), 2);
+
+    does(s, "DELETE FROM sequence WHERE run = 2 AND prompt = 2");
+    const int64_t texts = ask(s, "SELECT count(*) FROM sequence");
+    assert_false(runs(s, TEXT, false, &err));
+    must_say(err.text, "texts of revision older with ");
+    must_say(err.text, "--mix goes on all the same");
+    must_say(err.text, speclab_revision());
+    assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), texts);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE revision = 'older'"), 2);
+
+    assert_true(runs(s, TEXT, true, &err));
+    must_say(said, "goes on with revision ");
+    must_say(said, "before: older, ");
+    assert_int_equal(ask(s, "SELECT count(*) FROM sequence WHERE run = 2"), TURNS);
+    assert_int_equal(ask(s, "SELECT count(*) FROM environment"), 4);
+    char *both = xformat("SELECT count(*) FROM run WHERE revision = 'older, %s'", speclab_revision());
+    assert_int_equal(ask(s, both), 2);
+    free(both);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE machine LIKE '%;%'"), 0); // one machine, once
+    store_close(s);
+}
+
+static void another_instruction_set_is_refused_and_another_processor_is_said(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    struct store *s = open_store("other.db");
+    assert_true(runs(s, TEXT, false, &err));
+    does(s, "UPDATE environment SET arithmetic = 'sse7, 1 thread'");
+    does(s, "DELETE FROM sequence WHERE run = 1 AND prompt = 0");
+    assert_false(runs(s, TEXT, false, &err));
+    must_say(err.text, "with sse7, 1 thread; this is");
+
+    does(s,
+         "UPDATE environment SET arithmetic = (SELECT replace(machine, processor || ', ', '') FROM run WHERE id = run),"
+         " processor = 'Another CPU'");
+    assert_true(runs(s, TEXT, false, &err));
+    must_say(said, "before: ");
+    must_say(said, "Another CPU");
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE machine LIKE 'Another CPU, %; %'"),
+                     1); // none's alone was gone on with
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE machine LIKE '%;%'"), 1);
+    assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), 2 * TURNS);
+    store_close(s);
+}
+
+static void a_run_without_texts_may_begin_anywhere(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    struct store *s = open_store("begun.db");
+    assert_true(runs(s, TEXT, false, &err));
+    does(s, "UPDATE environment SET revision = 'older', arithmetic = 'sse7, 1 thread'");
+    does(s, "DELETE FROM sequence");
+    assert_true(runs(s, TEXT, false, &err));
+    assert_int_equal(ask(s, "SELECT count(*) FROM environment WHERE revision <> 'older'"), 2);
+    assert_int_equal(ask(s, "SELECT count(*) FROM environment"), 2);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE revision LIKE '%older%' OR machine LIKE '%sse7%'"), 0);
+    store_close(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_notes_where_its_texts_were_decoded),
+        cmocka_unit_test(another_revision_is_refused_where_texts_would_be_mixed),
+        cmocka_unit_test(another_instruction_set_is_refused_and_another_processor_is_said),
+        cmocka_unit_test(a_run_without_texts_may_begin_anywhere),
+    };
+    const int failed = cmocka_run_group_tests(tests, make_files, remove_files);
+    free(said);
+    return failed;
+}
