@@ -1,0 +1,684 @@
+"""make_rules.py - every rule of verifier/ once more, in fractions, from the formulas of the papers (docs/exactness.md).
+
+Writes rules.json: drafts with their rows of p and q, and for each rule the chance of every answer (where the path ends
+and which token follows) given the draft, computed exactly, and what the rule answers under given chance, token for
+token. Nothing of speclab is used. The standard library alone:
+
+    python -B make_rules.py rules.json
+
+Rows are whole numbers of 1/64 that add up to 64, so that they are the same in floats. A draw whose uniform is within
+1e-9 of a boundary is left out, but for cases that are made to sit on one ("given"): there all numbers are exact.
+"""
+
+import itertools
+import json
+import math
+import random
+import sys
+from fractions import Fraction as F
+
+from chance import ACCEPT, BONUS, RESIDUAL, Given, Philox, coin, invert
+
+CHOSEN, DRAWN, DISTINCT = range(3)
+ONE = 64
+NEAR = F(1, 10**9)
+
+
+class Draft:
+    def __init__(self, token, parent, drawn, p, q):
+        self.token, self.parent, self.drawn = token, parent, drawn
+        self.p = [[F(x, ONE) for x in row] for row in p]
+        self.q = [[F(x, ONE) for x in row] for row in q]
+        self.n = len(token)
+
+    def children(self, node):
+        return [c for c in range(self.n) if self.parent[c] == node]
+
+    def path(self, node):
+        return [] if node < 0 else self.path(self.parent[node]) + [node]
+
+    def measure_row(self, c):
+        """The row that child c was drawn from: q, without the tokens of earlier siblings if it is distinct from them."""
+        node = self.parent[c]
+        if self.drawn[c] == CHOSEN:
+            return [F(x == self.token[c]) for x in range(len(self.p[0]))]
+        q = list(self.q[node])
+        if self.drawn[c] == DISTINCT:
+            for s in self.children(node):
+                if s < c:
+                    q[self.token[s]] = F(0)
+            whole = sum(q)
+            q = [x / whole for x in q]
+        return q
+
+
+def normal(row):
+    whole = sum(row)
+    return [x / whole for x in row]
+
+
+def residual(p, q):
+    left = [max(a - b, F(0)) for a, b in zip(p, q)]
+    return (normal(left), True) if sum(left) > 0 else (p, False)
+
+
+# ---- laws: {(last node, token that follows): chance}, given the draft
+
+
+def add(law, node, row, chance):
+    for x, w in enumerate(row):
+        if w > 0 and chance > 0:
+            law[node, x] = law.get((node, x), F(0)) + chance * w
+
+
+def rejection_law(d, options, stands):
+    law = {}
+
+    def go(node, reach):
+        p = d.p[node]
+        for c in d.children(node):
+            q = d.measure_row(c)
+            s = stands(p[d.token[c]], q[d.token[c]], options)
+            go(c, reach * s)
+            reach *= 1 - s
+            p, _ = residual(p, q)
+        add(law, node, p, reach)
+
+    go(0, F(1))
+    return law
+
+
+def of_rejection(p, q, options):
+    return min(F(1), p / q)
+
+
+def of_lenient(p, q, options):
+    return min(F(1), options["lenience"] * p / q)
+
+
+def of_replayed(p, q, options):
+    return options["rate"]
+
+
+def typical_end(d, options):
+    """Where it ends, and {child: (its p, the threshold)} of the children that it looked at."""
+    stands, trials, best = {0: 0.0}, {}, 0
+    for node in range(d.n):
+        if node not in stands:
+            continue
+        entropy = -sum(float(x) * math.log(float(x)) for x in d.p[node] if x > 0)
+        soft = float(options["delta"]) * math.exp(-entropy)
+        least = min(float(options["epsilon"]), soft)
+        for c in d.children(node):
+            x = d.p[node][d.token[c]]
+            trials[c] = (float(x), least)
+            if least == soft and abs(float(x) - least) < 1e-9 and entropy != 0:
+                raise Unsure
+            if float(x) > least:
+                stands[c] = stands[node] + math.log(float(x))
+    for node in sorted(stands):
+        deeper = len(d.path(node)) - len(d.path(best))
+        if deeper > 0 or (deeper == 0 and stands[node] > stands[best] + 1e-12):
+            best = node
+    return best, trials
+
+
+def typical_law(d, options):
+    law, (end, _) = {}, typical_end(d, options)
+    add(law, end, d.p[end], F(1))
+    return law
+
+
+def match_law(d, options):
+    law = {}
+
+    def go(node, reach):
+        for x, w in enumerate(d.p[node]):
+            same = [c for c in d.children(node) if d.token[c] == x]
+            if same:
+                go(same[0], reach * w)
+            else:
+                add(law, node, [w * (y == x) for y in range(len(d.p[node]))], reach)
+
+    go(0, F(1))
+    return law
+
+
+def chain_terms(d, nodes, q):
+    """Sun et al. 2024, arXiv 2403.10444: b_i, h_i and what follows i tokens, along the chain `nodes` drawn from rows q."""
+    k = len(nodes) - 1
+    b = [F(1)]
+    for i in range(1, k + 1):
+        x = d.token[nodes[i]]
+        b.append(min(F(1), b[-1] * d.p[nodes[i - 1]][x] / q[i - 1][x]))
+    h, follows = [], []
+    for i in range(k):
+        p = [b[i] * x for x in d.p[nodes[i]]]
+        left = [max(x - y, F(0)) for x, y in zip(p, q[i])]
+        mass = sum(left)
+        h.append(F(1) if i == 0 else mass / (mass + 1 - b[i]) if mass + 1 - b[i] > 0 else F(1))
+        follows.append(normal(left) if mass > 0 else d.p[nodes[i]])
+    return b, h + [b[k] if k > 0 else F(1)], follows + [d.p[nodes[k]]]
+
+
+def from_the_end(law, nodes, h, follows):
+    reach = F(1)
+    for i in reversed(range(len(nodes))):
+        add(law, nodes[i], follows[i], reach * h[i])
+        reach *= 1 - h[i]
+    assert reach == 0
+    return law
+
+
+def whole_chain(d):
+    return d.path(d.n - 1)
+
+
+def block_law(d, options):
+    nodes = whole_chain(d)
+    q = [d.measure_row(c) for c in nodes[1:]]
+    _, h, follows = chain_terms(d, nodes, q)
+    return from_the_end({}, nodes, h, follows)
+
+
+def traversal_visit(d, node, a, stop):
+    """The lemma of docs/exactness.md; stop(node, a, row) gives what is left after the node's own chance to stop."""
+    p = d.p[node]
+    for c in d.children(node):
+        q = d.measure_row(c)
+        x = d.token[c]
+        down = min(F(1), a * p[x] / q[x])
+        if down > 0 and traversal_visit(d, c, down, stop):
+            return True
+        w = [max(a * y - z, F(0)) for y, z in zip(p, q)]
+        mass = sum(w)
+        if mass > 0:
+            a, p = mass / (mass + 1 - a), normal(w)
+        elif a < 1:
+            a = F(0)
+        if a == 0:
+            break
+    return stop(node, a, p)
+
+
+def traversal_law(d, options):
+    law, reach = {}, [F(1)]
+
+    def stop(node, a, p):
+        add(law, node, p, reach[0] * a)
+        reach[0] *= 1 - a
+        return False
+
+    traversal_visit(d, 0, F(1), stop)
+    return law
+
+
+def spectr_terms(d, node):
+    p, q, k = d.p[node], d.q[node], len(d.children(node))
+
+    def beta(r):
+        return sum(min(x / r, y) for x, y in zip(p, q))
+
+    def fits(r):
+        return 1 - (1 - beta(r)) ** k <= r * beta(r)
+
+    low, high = F(1), F(1) if fits(F(1)) else F(k)
+    while high - low > F(1, 2**44):
+        middle = (low + high) / 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    b = beta(high)
+    by = (1 - (1 - b) ** k) / b if b > 0 else F(k)
+    return high, [max(x - min(x / high, y) * by, F(0)) for x, y in zip(p, q)]
+
+
+def spectr_law(d, options):
+    law = {}
+
+    def go(node, reach):
+        if not d.children(node):
+            return add(law, node, d.p[node], reach)
+        rho, left = spectr_terms(d, node)
+        for c in d.children(node):
+            x = d.token[c]
+            s = min(F(1), d.p[node][x] / (rho * d.q[node][x]))
+            go(c, reach * s)
+            reach *= 1 - s
+        add(law, node, normal(left) if sum(left) > F(1, 2**40) else d.p[node], reach)
+
+    go(0, F(1))
+    return law
+
+
+def multipath_terms(d, rows):
+    """Kept chain, and the rows that it was drawn from, by counting: every chain that there could be, in the order of
+    the dictionary, and the chance that the largest of k is this one. rows(text): p and q after any text."""
+    leaves = [n for n in range(1, d.n) if not d.children(n)]
+    k, depth, vocab = len(d.children(0)), len(d.path(leaves[0])) - 1, len(d.p[0])
+
+    def key(chain):
+        out = []
+        for i, x in enumerate(chain):
+            p, q = rows(chain[:i])
+            out.append((p[x] / q[x], x))
+        return out
+
+    def text(leaf):
+        return tuple(d.token[n] for n in d.path(leaf)[1:])
+
+    kept = max(leaves, key=lambda leaf: (key(text(leaf)), -leaf))
+    chains = []
+    for chain in itertools.product(range(vocab), repeat=depth):
+        mass = F(1)
+        for i, x in enumerate(chain):
+            mass *= rows(chain[:i])[1][x]
+        if mass > 0:
+            chains.append((key(chain), chain, mass))
+    chains.sort()
+    largest, below = {}, F(0)
+    for _, chain, mass in chains:
+        largest[chain] = (below + mass) ** k - below**k
+        below += mass
+    assert below == 1
+    nodes, skewed = d.path(kept), []
+    for i in range(depth):
+        s = text(kept)[:i]
+        of = [sum(m for c, m in largest.items() if c[: i + 1] == s + (x,)) for x in range(vocab)]
+        skewed.append(normal(of))
+    return nodes, skewed
+
+
+def multipath_law(d, options):
+    if d.n == 1:
+        return match_law(d, options)
+    nodes, skewed = multipath_terms(d, options["rows"])
+    _, h, follows = chain_terms(d, nodes, skewed)
+    return from_the_end({}, nodes, h, follows)
+
+
+LAWS = {
+    "rejection": lambda d, o: rejection_law(d, o, of_rejection),
+    "lenient": lambda d, o: rejection_law(d, o, of_lenient),
+    "replayed": lambda d, o: rejection_law(d, o, of_replayed),
+    "typical": typical_law, "match": match_law, "block": block_law, "traversal": traversal_law,
+    "spectr": spectr_law, "multipath": multipath_law,
+}  # fmt: skip
+
+
+# ---- what a rule answers under given chance: last node, token, {node: (p, q) of its trial}
+
+
+class Unsure(Exception):
+    """A draw that another order of roundings might decide otherwise."""
+
+
+class Draws:
+    empty = None  # residuals in which nothing was left, of rules that say so
+
+    def __init__(self, source, exact):
+        self.source, self.exact = source, exact
+
+    def coin(self, node, num, den):
+        u = self.source.uniform(ACCEPT, node) if 0 < num < den else F(0)
+        if 0 < num < den and not self.exact and abs(u - F(num) / F(den)) < NEAR:
+            raise Unsure
+        return coin(u, num, den)
+
+    def pick(self, row, purpose, node):
+        x, near = invert(self.source.uniform(purpose, node), row)
+        if near < NEAR and not self.exact:
+            raise Unsure
+        return x
+
+
+def purpose_at(d, node):
+    return RESIDUAL if d.children(node) else BONUS
+
+
+def rejection_judge(d, options, draws, numerator):
+    node, trials, draws.empty = 0, {}, 0
+    while True:
+        p = d.p[node]
+        for c in d.children(node):
+            q = d.measure_row(c)
+            x = d.token[c]
+            trials[c] = (numerator(p[x], q[x], options), q[x])
+            if draws.coin(c, *trials[c]):
+                node = c
+                break
+            p, left = residual(p, q)
+            draws.empty += not left
+        else:
+            return node, draws.pick(p, purpose_at(d, node), node), trials
+
+
+def typical_judge(d, options, draws):
+    end, trials = typical_end(d, options)
+    return end, draws.pick(d.p[end], purpose_at(d, end), end), trials
+
+
+def match_judge(d, options, draws):
+    node, trials, root = 0, {}, draws.source.root
+    while True:
+        x, gap = draws.source.race(d.p[node], root + len(d.path(node)))
+        if gap < 1e-9:
+            raise Unsure
+        left, tokens = F(1), []
+        for c in d.children(node):
+            w = F(0) if d.token[c] in tokens else d.p[node][d.token[c]]
+            trials[c] = (w / left if w > 0 else F(0), F(1))
+            left -= w
+            tokens.append(d.token[c])
+            if d.token[c] == x:
+                node = c
+                break
+        else:
+            return node, x, trials
+
+
+def last_coin_first(d, draws, nodes, q):
+    b, h, follows = chain_terms(d, nodes, q)
+    trials = {}
+    for i in range(1, len(nodes)):
+        x = d.token[nodes[i]]
+        trials[nodes[i]] = (b[i - 1] * d.p[nodes[i - 1]][x], q[i - 1][x])
+    i = len(nodes) - 1
+    while not draws.coin(nodes[i], h[i], F(1)):
+        i -= 1
+    return nodes[i], draws.pick(follows[i], purpose_at(d, nodes[i]), nodes[i]), trials
+
+
+def block_judge(d, options, draws):
+    nodes = whole_chain(d)
+    at, x, trials = last_coin_first(d, draws, nodes, [d.measure_row(c) for c in nodes[1:]])
+    dead = [i for i in range(1, len(nodes)) if trials[nodes[i]][0] == 0]  # nobody looks behind what cannot be reached
+    return at, x, {n: t for n, t in trials.items() if not dead or nodes.index(n) <= dead[0]}
+
+
+def multipath_judge(d, options, draws):
+    if d.n == 1:
+        return 0, draws.pick(d.p[0], BONUS, 0), {}
+    nodes, skewed = multipath_terms(d, options["rows"])
+    return last_coin_first(d, draws, nodes, skewed)
+
+
+def traversal_judge(d, options, draws):
+    answer = []
+
+    def stop(node, a, p):
+        if not draws.coin(node, a, F(1)):
+            return False
+        answer.append((node, draws.pick(p, purpose_at(d, node), node)))
+        return True
+
+    traversal_visit(d, 0, F(1), stop)
+    return answer[0] + (None,)
+
+
+def spectr_judge(d, options, draws):
+    node, trials = 0, {}
+    while d.children(node):
+        rho, left = spectr_terms(d, node)
+        for c in d.children(node):
+            trials[c] = (d.p[node][d.token[c]], rho * d.q[node][d.token[c]])
+            if draws.coin(c, *trials[c]):
+                node = c
+                break
+        else:
+            row = normal(left) if sum(left) > F(1, 2**40) else d.p[node]
+            return node, draws.pick(row, RESIDUAL, node), trials
+    return node, draws.pick(d.p[node], BONUS, node), trials
+
+
+JUDGES = {
+    "rejection": lambda d, o, c: rejection_judge(d, o, c, lambda p, q, o: p),
+    "lenient": lambda d, o, c: rejection_judge(d, o, c, lambda p, q, o: o["lenience"] * p),
+    "replayed": lambda d, o, c: rejection_judge(d, o, c, lambda p, q, o: o["rate"] * q),
+    "typical": typical_judge, "match": match_judge, "block": block_judge, "traversal": traversal_judge,
+    "spectr": spectr_judge, "multipath": multipath_judge,
+}  # fmt: skip
+
+
+# ---- drafts
+
+
+def row(dice, vocab, family):
+    if family == "one-hot":
+        hot = dice.randrange(vocab)
+        return [ONE * (x == hot) for x in range(vocab)]
+    if family == "ties":
+        return {2: [32, 32], 3: [16, 32, 16], 4: [16] * 4, 5: [8, 16, 16, 16, 8]}[vocab]
+    cuts = sorted(dice.choices(range(ONE + 1), k=vocab - 1) if family == "zeros" else dice.sample(range(1, ONE), vocab - 1))
+    out = [b - a for a, b in zip([0] + cuts, cuts + [ONE])]
+    if family == "peaked":
+        out = [1] * vocab
+        out[dice.randrange(vocab)] += ONE - vocab
+    if family == "zeros" and vocab > 2:
+        x = dice.randrange(vocab)
+        out[(x + 1) % vocab] += out[x]
+        out[x] = 0
+    return out
+
+
+FAMILIES = ["dense", "zeros", "peaked", "ties", "one-hot", "same"]
+SHAPES = {  # parents
+    "chain 1": [-1, 0], "chain 2": [-1, 0, 1], "chain 3": [-1, 0, 1, 2], "root": [-1],
+    "two": [-1, 0, 0], "three": [-1, 0, 0, 0], "two by two": [-1, 0, 0, 1, 1, 2, 2],
+    "odd": [-1, 0, 0, 1, 2, 2, 4, 4], "two chains": [-1, 0, 0, 1, 2, 3, 4], "three chains": [-1, 0, 0, 0, 1, 2, 3],
+}  # fmt: skip
+
+
+def draft(dice, vocab, shape, family, hows):
+    """hows: kinds of draws to choose from. Rows belong to texts: nodes that spell the same have the same."""
+    parent = SHAPES[shape]
+    by_text = {}
+
+    def rows(text):
+        if text not in by_text:
+            p = row(dice, vocab, dice.choice(FAMILIES[:5]) if family == "any" else "dense" if family == "same" else family)
+            q = row(dice, vocab, "dense" if family in ("one-hot", "any") else family)
+            by_text[text] = (p, list(p) if family == "same" else q)
+        return by_text[text]
+
+    token, drawn, text = [0], [CHOSEN], [()]
+    for c in range(1, len(parent)):
+        p, q = rows(text[parent[c]])
+        how = dice.choice(hows)
+        earlier = [token[s] for s in range(1, c) if parent[s] == parent[c]]
+        can = [x for x in range(vocab) if q[x] > 0 and not (how == DISTINCT and x in earlier)]
+        if how == CHOSEN or not can:
+            how, can = (CHOSEN, list(range(vocab)))
+        token.append(dice.choices(can, [q[x] if how else 1 for x in can])[0])
+        drawn.append(how)
+        text.append(text[parent[c]] + (token[c],))
+    for t in text:
+        rows(t)
+    d = Draft(token, parent, drawn, [by_text[t][0] for t in text], [by_text[t][1] for t in text])
+    return d, lambda t: tuple([F(x, ONE) for x in r] for r in rows(t))
+
+
+ANY = [CHOSEN, DRAWN, DISTINCT]
+TREES = ["root", "chain 1", "chain 3", "two", "three", "two by two", "odd"]
+TAKES = {
+    "rejection": (TREES, ANY), "lenient": (TREES, ANY), "replayed": (TREES, ANY), "typical": (TREES, ANY),
+    "match": (TREES, ANY), "traversal": (TREES, ANY), "block": (["root", "chain 1", "chain 2", "chain 3"], ANY),
+    "spectr": (["chain 2", "two", "three", "two by two"], [DRAWN]),
+    "multipath": (["chain 1", "chain 3", "two", "three", "two chains", "three chains"], [DRAWN]),
+}  # fmt: skip
+OPTIONS = {
+    "lenient": [{"lenience": "1.1"}, {"lenience": "1.5"}, {"lenience": "4"}, {"lenience": "1"}],
+    "replayed": [{"rate": "0.7"}, {"rate": "0.25"}, {"rate": "0"}, {"rate": "1"}],
+    "typical": [{"epsilon": "0.09", "delta": "0.3"}, {"epsilon": "0.25", "delta": "1"}, {"epsilon": "1", "delta": "0.6"},
+                {"epsilon": "0", "delta": "0.3"}, {"epsilon": "1", "delta": "1"}],
+}  # fmt: skip
+
+
+def values(options, rows=None):
+    return {**{k: F(v) for k, v in options.items()}, "rows": rows}
+
+
+def number(x):
+    return float("%.13g" % x)
+
+
+def case(rule, options, d, rows, seeds):
+    o = values(options, rows)
+    vocab = len(d.p[0])
+    law = LAWS[rule](d, o)
+    assert sum(law.values()) == 1
+    judged = []
+    for seed in seeds:
+        sequence, root = seed * 7919 + (seed % 3 << 33), 5 + seed % 11
+        draws = Draws(Philox(seed, sequence, root), False)
+        try:
+            last, x, trials = JUDGES[rule](d, o, draws)
+        except Unsure:
+            continue
+        judged.append([seed, sequence, root, last, x, draws.empty])
+        if trials is not None and len(judged) <= 2:
+            judged[-1].append([[c, number(t[0]), number(t[1])] for c, t in sorted(trials.items())])
+    return {
+        "rule": rule, "options": options, "vocab": vocab, "token": d.token, "parent": d.parent, "drawn": d.drawn,
+        "p": [[int(x * ONE) for x in r] for r in d.p], "q": [[int(x * ONE) for x in r] for r in d.q],
+        "law": [[node, x, number(w)] for (node, x), w in sorted(law.items())], "judged": judged,
+    }  # fmt: skip
+
+
+def on_the_edge(rule, options, token, parent, drawn, p, q, edges):
+    """edges: {(purpose, node): u} and what a reader of the formula expects: (last node, token)."""
+    d = Draft(token, parent, drawn, p, q)
+    c = case(rule, options, d, None, [])
+    c["given"] = []
+    for u, expected in edges:
+        draws = Draws(Given(u), True)
+        last, x, _ = JUDGES[rule](d, values(options), draws)
+        assert (last, x) == expected, (rule, u, (last, x), expected)
+        c["given"].append([last, x, draws.empty, [[a, n, float(v)] for (a, n), v in u.items()]])
+    return c
+
+
+def edges():
+    ulp = F(1, 2**53)
+    half, quarter = F(1, 2), F(1, 4)
+    one = ([0, 1], [-1, 0])
+    p, q = [[16, 16, 32], [32, 16, 16]], [[16, 32, 16], [0, 0, 64]]
+    # p / q at token 1 is 1/2; of (p - q)+ only token 2 is left. Behind it 1/2, 1/4, 1/4.
+    walk = [
+        ({(ACCEPT, 1): half, (RESIDUAL, 0): F(0)}, (0, 2)),
+        ({(ACCEPT, 1): half - ulp, (BONUS, 1): half - ulp}, (1, 0)),
+        ({(ACCEPT, 1): half - ulp, (BONUS, 1): half}, (1, 1)),
+        ({(ACCEPT, 1): half - ulp, (BONUS, 1): half + quarter}, (1, 2)),
+        ({(ACCEPT, 1): F(0), (BONUS, 1): 1 - ulp}, (1, 2)),
+    ]
+    yield on_the_edge("rejection", {}, *one, [0, DRAWN], p, q, walk)
+    # block and traversal: b = 1/2, then (p - q)+ has 1/4 .. h_0 is 1, so its coin is never tossed.
+    yield on_the_edge("block", {}, *one, [0, DRAWN], p, q, walk)
+    yield on_the_edge("traversal", {}, *one, [0, DRAWN], p, q, walk)
+    # lenience 1.5: 1.5 * 16 / 32 is 3/4, and (p - q)+ is what it was; lenience 2: it always stands.
+    at = half + quarter
+    lenient = [({(ACCEPT, 1): at, (RESIDUAL, 0): F(0)}, (0, 2)), ({(ACCEPT, 1): at - ulp, (BONUS, 1): F(0)}, (1, 0))]
+    yield on_the_edge("lenient", {"lenience": "1.5"}, *one, [0, DRAWN], p, q, lenient)
+    yield on_the_edge("lenient", {"lenience": "2"}, *one, [0, DRAWN], p, q, [({(BONUS, 1): F(0)}, (1, 0))])
+    # rate 1/4 whatever p and q are: at p = 0, at p = q (nothing is left: p stays), of a chosen one-hot likewise.
+    for rows in ([[32, 0, 32], [32, 16, 16]], q), ([[16, 32, 16], [32, 16, 16]], q):
+        at = quarter
+        fallen = 2 if rows[0][0][1] == 0 else 1
+        yield on_the_edge(
+            "replayed", {"rate": "0.25"}, *one, [0, DRAWN], *rows,
+            [({(ACCEPT, 1): at - ulp, (BONUS, 1): F(0)}, (1, 0)), ({(ACCEPT, 1): at, (RESIDUAL, 0): half}, (0, fallen))],
+        )  # fmt: skip
+    hot = [[0, 64, 0]] * 4
+    yield on_the_edge(
+        "replayed", {"rate": "0.25"}, [0, 1, 1, 0], [-1, 0, 0, 0], [0, CHOSEN, CHOSEN, CHOSEN], hot, hot,
+        [({(ACCEPT, 1): half, (ACCEPT, 2): half, (ACCEPT, 3): half, (RESIDUAL, 0): half}, (0, 1)),
+         ({(ACCEPT, 1): half, (ACCEPT, 2): F(0), (BONUS, 2): half}, (2, 1))],
+    )  # fmt: skip
+    # typical: p = epsilon does not stand, p above it does; at entropy 0 the threshold is delta.
+    flat, end = [16, 16, 16, 16], [0, 32, 16, 16]
+    t = {"epsilon": "0.25", "delta": "1"}
+    yield on_the_edge("typical", t, [0, 0, 1], [-1, 0, 0], [0, 0, 0], [[16, 32, 8, 8], end, end], [flat] * 3,
+                      [({(RESIDUAL, 0): quarter, (BONUS, 2): quarter}, (2, 1))])  # fmt: skip
+    for delta, last in ("1", 0), ("0.5", 1):
+        hot = [[0, 64, 0, 0], [64, 0, 0, 0]]
+        yield on_the_edge("typical", {"epsilon": "1", "delta": delta}, [0, 1], [-1, 0], [0, 0], hot, [flat] * 2,
+                          [({(RESIDUAL, 0): half, (BONUS, 1): half}, (last, 1 - last))])  # fmt: skip
+    # typical: two paths of two, 1/2 * 1/4 and 1/4 * 1/2: the first; 1/2 * 1/4 and 1/4 * 3/4: the second; a longer one of 1/64
+    # each is taken before both.
+    t = {"epsilon": "0.01", "delta": "1"}
+    top, a, b = [32, 16, 15, 1], [16, 32, 8, 8], [8, 32, 16, 8]
+    parent, token, none = [-1, 0, 0, 1, 2], [0, 0, 1, 0, 1], [0] * 5
+    yield on_the_edge("typical", t, token, parent, none, [top, a, b, end, flat], [flat] * 5,
+                      [({(BONUS, 3): quarter}, (3, 1))])  # fmt: skip
+    yield on_the_edge("typical", t, token, parent, none, [top, a, [4, 48, 4, 8], end, flat], [flat] * 5,
+                      [({(BONUS, 4): quarter}, (4, 1))])  # fmt: skip
+    yield on_the_edge("typical", t, [0, 0, 1, 0, 3, 3, 3], [-1, 0, 0, 1, 0, 4, 5], [0] * 7,
+                      [top, a, b, end, [1, 1, 61, 1], [1, 1, 61, 1], flat], [flat] * 7,
+                      [({(BONUS, 6): quarter}, (6, 1))])  # fmt: skip
+
+
+# ---- what the twin itself must do: summed over all drafts that can be drawn, an exact rule gives p
+
+
+def lossless(rule, k, depth, dice):
+    vocab, rows = 3, {}
+
+    def at(text):
+        if text not in rows:
+            rows[text] = (row(dice, vocab, dice.choice(FAMILIES[:5])), row(dice, vocab, "dense"))
+        return rows[text]
+
+    parent = [-1] + [0] * k + [i for i in range(1, k * (depth - 1) + 1)]
+    total = {}
+    for tokens in itertools.product(range(vocab), repeat=k * depth):
+        token, text, chance = [0] + list(tokens), [()], F(1)
+        for c in range(1, len(parent)):
+            chance *= F(at(text[parent[c]])[1][token[c]], ONE)
+            text.append(text[parent[c]] + (token[c],))
+        d = Draft(token, parent, [CHOSEN] + [DRAWN] * (k * depth), [at(t)[0] for t in text], [at(t)[1] for t in text])
+        o = {"rows": lambda t: tuple([F(x, ONE) for x in r] for r in at(t))}
+        for (node, x), w in LAWS[rule](d, o).items():
+            said = text[node] + (x,)
+            total[said] = total.get(said, F(0)) + chance * w
+    worst = F(0)
+    for s in itertools.product(range(vocab), repeat=depth + 1):
+        def p_of(text, begun):
+            out = F(1)
+            for i in range(begun, len(text)):
+                out *= F(at(text[:i])[0][text[i]], ONE)
+            return out
+        got = sum(total.get(s[:i], F(0)) * p_of(s, i) for i in range(1, depth + 2))
+        worst = max(worst, abs(got - p_of(s, 0)))
+    return worst
+
+
+def main():
+    dice = random.Random(19)
+    for rule, k, depth in [("rejection", 2, 1), ("rejection", 1, 3), ("match", 2, 1), ("block", 1, 3), ("traversal", 2, 2),
+                           ("spectr", 2, 1), ("spectr", 3, 1), ("multipath", 2, 2), ("multipath", 3, 1)]:  # fmt: skip
+        worst = lossless(rule, k, depth, dice)
+        assert worst < (F(1, 10**11) if rule == "spectr" else F(1, 10**30)), (rule, k, depth, float(worst))
+    assert lossless("spectr", 2, 1, dice) < F(1, 10**11)
+    cases = list(edges())
+    for rule, (shapes, hows) in TAKES.items():
+        options = OPTIONS.get(rule, [{}])
+        number_of = 0
+        for shape in shapes:
+            for family in FAMILIES + ["any"]:
+                vocab = 3 + number_of % 3
+                d, rows = draft(dice, vocab, shape, family, hows if number_of % 2 else [hows[number_of // 2 % len(hows)]])
+                if shape == "root" and family != "dense":
+                    continue
+                seeds = range(1 + number_of, 7 + number_of)
+                number_of += 1
+                try:
+                    cases.append(case(rule, options[number_of % len(options)], d, rows, seeds))
+                except Unsure:  # a threshold of `typical` that is met to the last digit
+                    pass
+    with open(sys.argv[1], "w") as f:
+        f.write('{"one": %d, "cases": [\n' % ONE)
+        f.write(",\n".join(json.dumps(c, separators=(",", ":")) for c in cases))
+        f.write("\n]}\n")
+    print(len(cases), "cases,", sum(len(c["judged"]) for c in cases), "answers under Philox")
+
+
+if __name__ == "__main__":
+    main()

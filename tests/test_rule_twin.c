@@ -1,0 +1,324 @@
+// test_rule_twin.c - every rule against a twin in Python that was written from the papers' formulas, in fractions.
+//
+// tests/cases/make_rules.py knows nothing of this program. For drafts that it made up it says how probable every answer
+// is (where the path ends and which token follows), what the answer is under Philox's numbers, token for token, and what
+// it is where a uniform sits on a boundary. So neither a rule and its own law, nor rules and the one enumeration that
+// judges them, can err together. The lossy rules, whose text has no law to be held against, have no other judge.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "core/settings.h"
+#include "sampling/outcomes.h"
+#include "tests/check.h"
+#include "tests/numbers.h"
+#include "tests/stages.h"
+#include "verifier/rule.h"
+
+enum { NODES = 8, VOCAB = 5, OPTIONS = 2 };
+
+// ---- a case of the file
+
+struct table { // rows of p or q
+    struct rows rows;
+    float row[NODES][VOCAB];
+};
+
+struct scene {
+    const struct json *json;
+    const struct rule *rule;
+    void *options;
+    int vocab;
+    struct table p, q;
+    struct draft draft;
+    int32_t token[NODES], parent[NODES];
+    uint8_t drawn[NODES];
+    struct judgement out;
+};
+
+static double number(const struct json *list, int i)
+{
+    return json_number(json_at(list, (size_t)i));
+}
+
+static int whole(const struct json *list, int i)
+{
+    return (int)json_int(json_at(list, (size_t)i));
+}
+
+static const struct json *get(const struct scene *c, const char *key)
+{
+    const struct json *j = json_get(c->json, key);
+    assert_non_null(j);
+    return j;
+}
+
+static const float *row_of(struct rows *self, int node)
+{
+    return ((struct table *)self)->row[node];
+}
+
+static void fill(struct table *t, const struct json *rows, int one, int vocab)
+{
+    t->rows = (struct rows){ vocab, row_of, NULL };
+    for (int node = 0; node < (int)json_count(rows); node++)
+        for (int x = 0; x < vocab; x++)
+            t->row[node][x] = (float)whole(json_at(rows, (size_t)node), x) / (float)one;
+}
+
+static void *options_of(const struct rule *rule, const struct json *given)
+{
+    const char *pair[2 * OPTIONS + 1] = { NULL };
+    struct error err;
+    int n = 0;
+    if (rule->options == NULL)
+        return NULL;
+    for (void *at = json_first(given); at != NULL; at = json_next(given, at)) {
+        assert_true(n < 2 * OPTIONS);
+        pair[n++] = json_key(at);
+        pair[n++] = json_text(json_value(at));
+    }
+    struct settings *s = stages_mapping(pair);
+    void *options = xcalloc(1, rule->options_size);
+    if (!options_read(s, rule->name, rule->options, options, &err))
+        fail_msg("%s", err.text);
+    settings_free(s);
+    return options;
+}
+
+static void open_case(struct scene *c, const struct json *json, int one)
+{
+    *c = (struct scene){ .json = json, .rule = rule_named(json_text(json_get(json, "rule"))) };
+    assert_non_null(c->rule);
+    c->vocab = (int)json_int(get(c, "vocab"));
+    const int n = (int)json_count(get(c, "token"));
+    assert_true(c->vocab <= VOCAB && n <= NODES);
+    fill(&c->p, get(c, "p"), one, c->vocab);
+    fill(&c->q, get(c, "q"), one, c->vocab);
+    for (int node = 0; node < n; node++) {
+        c->token[node] = whole(get(c, "token"), node);
+        c->parent[node] = whole(get(c, "parent"), node);
+        c->drawn[node] = (uint8_t)whole(get(c, "drawn"), node);
+    }
+    c->draft = (struct draft){ n, NODES, c->token, c->parent, c->drawn, &c->q.rows, NULL };
+    c->options = options_of(c->rule, get(c, "options"));
+    c->out = judgement_create(NODES, VOCAB);
+}
+
+static void close_case(struct scene *c)
+{
+    if (c->options != NULL)
+        options_free(c->rule->options, c->options);
+    free(c->options);
+    judgement_destroy(&c->out);
+}
+
+static void each_case(void (*look)(struct scene *c))
+{
+    struct error err;
+    char *path = xformat("%s/rules.json", CASES);
+    struct json *all = json_read(path, &err);
+    if (all == NULL)
+        fail_msg("%s", err.text);
+    const struct json *cases = json_get(all, "cases");
+    assert_true(json_count(cases) > 300);
+    for (size_t i = 0; i < json_count(cases); i++) {
+        struct scene c;
+        open_case(&c, json_at(cases, i), (int)json_int(json_get(all, "one")));
+        look(&c);
+        close_case(&c);
+    }
+    json_free(all);
+    free(path);
+}
+
+// ---- what it answers
+
+static void judge(struct scene *c, struct rng *rng)
+{
+    c->rule->judge(&c->draft, &c->p.rows, c->options, rng, &c->out);
+    assert_true(draft_is_path(&c->draft, c->out.node, c->out.token, c->out.n, c->vocab));
+}
+
+static int last_node(const struct scene *c)
+{
+    return c->out.node[c->out.n - 1];
+}
+
+static int last_token(const struct scene *c)
+{
+    return c->out.token[c->out.n - 1];
+}
+
+// rho is found to nine digits, and another one that is large enough would do as well (spectr.c).
+static double exactness(const struct scene *c)
+{
+    return strcmp(c->rule->name, "spectr") == 0 ? 1e-8 : 1e-12;
+}
+
+static void hold_against_the_law(struct scene *c)
+{
+    double said[NODES][VOCAB] = { { 0 } }, ends[NODES] = { 0 }, law[NODES];
+    struct outcomes o;
+    outcomes_begin(&o);
+    while (outcomes_next(&o)) {
+        judge(c, &o.rng);
+        said[last_node(c)][last_token(c)] += outcomes_probability(&o);
+    }
+    outcomes_end(&o);
+    const struct json *expected = get(c, "law");
+    for (size_t i = 0; i < json_count(expected); i++) {
+        const struct json *one = json_at(expected, i);
+        said[whole(one, 0)][whole(one, 1)] -= number(one, 2);
+        ends[whole(one, 0)] += number(one, 2);
+    }
+    c->rule->law(&c->draft, &c->p.rows, c->options, law);
+    for (int node = 0; node < c->draft.n; node++) {
+        near(law[node], ends[node], exactness(c));
+        for (int x = 0; x < c->vocab; x++)
+            if (fabs(said[node][x]) > exactness(c))
+                fail_msg("%s, node %d, token %d: off by %g", c->rule->name, node, x, said[node][x]);
+    }
+}
+
+static void every_answer_has_the_chance_that_the_papers_give_it(void **state)
+{
+    (void)state;
+    each_case(hold_against_the_law);
+}
+
+// answer: where it ends, the token, and how often nothing was left (null: the twin does not say).
+static void hold_against_the_answer(const struct scene *c, const struct json *answer, int from)
+{
+    const int last = whole(answer, from), token = whole(answer, from + 1);
+    if (last_node(c) != last || last_token(c) != token)
+        fail_msg("%s ends at node %d with token %d; the twin at %d with %d", c->rule->name, last_node(c), last_token(c),
+                 last, token);
+    if (json_is_int(json_at(answer, (size_t)from + 2)))
+        assert_int_equal(c->out.empty, whole(answer, from + 2));
+}
+
+// Of every node what it was judged by; of one that was not looked at, nothing.
+static void hold_against_trials(const struct scene *c, const struct json *trials)
+{
+    size_t k = 0;
+    for (int node = 1; node < c->draft.n; node++) {
+        const struct json *one = json_at(trials, k);
+        if (one == NULL || whole(one, 0) != node) {
+            if (!isnan(c->out.trial_p[node]))
+                fail_msg("%s looked at node %d; the twin did not", c->rule->name, node);
+            continue;
+        }
+        near(c->out.trial_p[node], number(one, 1), exactness(c));
+        near(c->out.trial_q[node], number(one, 2), exactness(c));
+        k++;
+    }
+    assert_int_equal(k, json_count(trials));
+}
+
+static void judge_under_philox(struct scene *c)
+{
+    const struct json *judged = get(c, "judged");
+    for (size_t i = 0; i < json_count(judged); i++) {
+        const struct json *one = json_at(judged, i);
+        struct philox source = philox_source((uint64_t)json_int(json_at(one, 0)), (uint64_t)json_int(json_at(one, 1)));
+        source.rng.root = whole(one, 2);
+        judge(c, &source.rng);
+        hold_against_the_answer(c, one, 3);
+        if (json_count(one) > 6)
+            hold_against_trials(c, json_at(one, 6));
+    }
+}
+
+static void the_same_chance_gives_the_same_tokens(void **state)
+{
+    (void)state;
+    each_case(judge_under_philox);
+}
+
+// ---- where a uniform sits on a boundary
+
+struct given {
+    struct rng rng;
+    const struct json *u; // [purpose, node, u] of each
+};
+
+static double given_at(const struct rng *self, struct address at)
+{
+    const struct given *g = (const struct given *)self;
+    for (size_t i = 0; i < json_count(g->u); i++) {
+        const struct json *one = json_at(g->u, i);
+        if (whole(one, 0) == (int)at.purpose && whole(one, 1) == at.node)
+            return number(one, 2);
+    }
+    fail_msg("nobody was to ask for purpose %d at node %d", (int)at.purpose, at.node);
+    return NAN;
+}
+
+static bool given_coin(struct rng *self, double num, double den, struct address at)
+{
+    return rng_coin_of(num > 0 && num < den ? given_at(self, at) : 0, num, den);
+}
+
+static int given_pick(struct rng *self, const double *weight, int n, struct address at)
+{
+    const double u = given_at(self, at);
+    return rng_pick_of(&u, weight, n, at);
+}
+
+static int on_the_edge;
+
+static void judge_by_given_numbers(struct scene *c)
+{
+    const struct json *given = json_get(c->json, "given");
+    for (size_t i = 0; i < json_count(given); i++, on_the_edge++) {
+        const struct json *one = json_at(given, i);
+        struct given g = { { given_coin, given_pick, 0, NULL }, json_at(one, 3) };
+        judge(c, &g.rng);
+        hold_against_the_answer(c, one, 0);
+    }
+}
+
+static void equalities_and_ties_are_decided_as_the_formulas_say(void **state)
+{
+    (void)state;
+    on_the_edge = 0;
+    each_case(judge_by_given_numbers);
+    assert_true(on_the_edge >= 30);
+}
+
+// ---- every rule has a twin
+
+static int seen[64];
+
+static void count_rule(struct scene *c)
+{
+    for (int i = 0; rules[i]; i++)
+        seen[i] += rules[i] == c->rule;
+}
+
+static void every_rule_has_a_twin(void **state)
+{
+    (void)state;
+    memset(seen, 0, sizeof(seen));
+    each_case(count_rule);
+    for (int i = 0; rules[i]; i++)
+        if (seen[i] < 20)
+            fail_msg("%s: %d cases in tests/cases/rules.json; write its twin in make_rules.py", rules[i]->name,
+                     seen[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_answer_has_the_chance_that_the_papers_give_it),
+        cmocka_unit_test(the_same_chance_gives_the_same_tokens),
+        cmocka_unit_test(equalities_and_ties_are_decided_as_the_formulas_say),
+        cmocka_unit_test(every_rule_has_a_twin),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
