@@ -1,0 +1,206 @@
+// test_view_twin.c - every published number against a twin in Python that adds up rows by plain loops.
+//
+// tests/cases/make_views.py made up the rows of views_facts.sql and says in views.json what every view of
+// results/views.sql, in every column, and every question of results/ must answer about them. It has read docs/results.md
+// and no SQL. A view or a column that it does not know is a failure: its definition is to be written twice.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "results/query.h"
+#include "results/store.h"
+#include "tests/check.h"
+
+struct scene {
+    char folder[64];
+    char *path;
+    struct store *s;
+    struct json *golden;
+};
+
+static void perform(struct store *s, const char *sql)
+{
+    struct error err;
+    if (!query_perform(query_open(s, sql), &err))
+        fail_msg("%s: %s", sql, err.text);
+}
+
+static void put_facts(struct store *s)
+{
+    char *path = xformat("%s/views_facts.sql", CASES), *line = NULL;
+    size_t room = 0;
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    perform(s, "PRAGMA synchronous = OFF"); // nothing here needs to outlive a power cut
+    perform(s, "BEGIN");
+    while (getline(&line, &room, f) > 0)
+        perform(s, line);
+    perform(s, "COMMIT");
+    (void)fclose(f);
+    free(line);
+    free(path);
+}
+
+static int set_up(void **state)
+{
+    struct scene *c = xcalloc(1, sizeof(*c));
+    struct error err;
+    strcpy(c->folder, "/tmp/speclab-view-twin-XXXXXX");
+    assert_non_null(mkdtemp(c->folder));
+    c->path = xformat("%s/results.db", c->folder);
+    c->s = store_open(c->path, &err);
+    assert_non_null(c->s);
+    put_facts(c->s);
+    char *path = xformat("%s/views.json", CASES);
+    c->golden = json_read(path, &err);
+    if (c->golden == NULL)
+        fail_msg("%s", err.text);
+    free(path);
+    *state = c;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct scene *c = *state;
+    store_close(c->s);
+    unlink(c->path);
+    rmdir(c->folder);
+    free(c->path);
+    json_free(c->golden);
+    free(c);
+    return 0;
+}
+
+// ---- a table of answers
+
+static bool agrees(const struct query *q, int column, const struct json *expected)
+{
+    if (json_is_null(expected))
+        return query_is_null(q, column);
+    if (query_is_null(q, column))
+        return false;
+    if (json_is_text(expected))
+        return query_is_text(q, column) && strcmp(query_text(q, column), json_text(expected)) == 0;
+    if (json_is_int(expected) && query_is_int(q, column))
+        return query_int(q, column) == json_int(expected);
+    const double a = query_real(q, column), b = json_number(expected);
+    return !query_is_text(q, column) && fabs(a - b) <= 1e-9 * fmax(1e-3, fabs(b));
+}
+
+static void hold_row(const char *what, const struct query *q, const struct json *expected, int row)
+{
+    for (int i = 0; i < query_columns(q); i++)
+        if (!agrees(q, i, json_at(expected, (size_t)i))) {
+            char *said = json_write(json_at(expected, (size_t)i));
+            fail_msg("%s, row %d, %s: %s; the twin says %s", what, row, query_column(q, i),
+                     query_is_null(q, i) ? "NULL" : query_text(q, i), said);
+        }
+}
+
+static void hold_columns(const char *what, const struct query *q, const struct json *columns, bool named)
+{
+    assert_int_equal(query_columns(q), json_count(columns));
+    for (int i = 0; i < query_columns(q) && named; i++)
+        if (strcmp(query_column(q, i), json_text(json_at(columns, (size_t)i))) != 0)
+            fail_msg("%s: column %s; the twin has %s", what, query_column(q, i),
+                     json_text(json_at(columns, (size_t)i)));
+}
+
+// named: its columns have names of their own.
+static void hold_table(const char *what, struct query *q, const struct json *expected, bool named)
+{
+    const struct json *rows = json_get(expected, "rows");
+    const int n = (int)json_count(rows);
+    struct error err;
+    int row = 0;
+    hold_columns(what, q, json_get(expected, "columns"), named);
+    for (; query_next(q); row++) {
+        if (row >= n)
+            fail_msg("%s: more than the twin's %d rows", what, n);
+        hold_row(what, q, json_at(rows, (size_t)row), row);
+    }
+    if (!query_close(q, &err))
+        fail_msg("%s: %s", what, err.text);
+    if (row != n)
+        fail_msg("%s: %d rows; the twin has %d", what, row, n);
+}
+
+// ---- the views
+
+static void every_view_says_in_every_column_what_plain_loops_say(void **state)
+{
+    struct scene *c = *state;
+    const struct json *views = json_get(c->golden, "views");
+    for (void *at = json_first(views); at != NULL; at = json_next(views, at)) {
+        const char *order = json_text(json_get(json_value(at), "order"));
+        char *sql = xformat("SELECT * FROM %s ORDER BY %s", json_key(at), order);
+        hold_table(json_key(at), query_open(c->s, sql), json_value(at), true);
+        free(sql);
+    }
+}
+
+static void every_view_has_a_twin(void **state)
+{
+    struct scene *c = *state;
+    const struct json *views = json_get(c->golden, "views");
+    struct error err;
+    size_t n = 0;
+    struct query *q = query_open(c->s, "SELECT name FROM sqlite_master WHERE type = 'view'");
+    for (; query_next(q); n++)
+        if (json_get(views, query_text(q, 0)) == NULL)
+            fail_msg("the view %s: write its twin in tests/cases/make_views.py", query_text(q, 0));
+    assert_true(query_close(q, &err));
+    assert_int_equal(n, json_count(views));
+}
+
+// ---- the questions in files
+
+extern const char bench_cost_sql[], by_category_sql[], losing_prompts_sql[], verify_cost_sql[], answers_sql[];
+
+static void questions_in_files_answer_what_plain_loops_answer(void **state)
+{
+    struct scene *c = *state;
+    static const struct {
+        const char *name, *sql;
+    } question[] = {
+        { "bench_cost", bench_cost_sql },
+        { "by_category", by_category_sql },
+        { "losing_prompts", losing_prompts_sql },
+        { "verify_cost", verify_cost_sql },
+    };
+    const struct json *questions = json_get(c->golden, "questions");
+    for (size_t i = 0; i < sizeof(question) / sizeof(question[0]); i++)
+        hold_table(question[i].name, query_open(c->s, question[i].sql), json_get(questions, question[i].name), true);
+    assert_int_equal(json_count(questions), sizeof(question) / sizeof(question[0]) + 1); // and answers
+}
+
+// It reads the prompt file by a function that only the program sqlite3 has; here it is given the file's text.
+static void answers_are_put_beside_the_lines_of_the_prompt_file(void **state)
+{
+    struct scene *c = *state;
+    static const char reads[] = "readfile('experiments/data/prompts.jsonl')";
+    const char *at = strstr(answers_sql, reads);
+    assert_non_null(at);
+    char *sql = xformat("%.*s?1%s", (int)(at - answers_sql), answers_sql, at + strlen(reads));
+    struct query *q = query_open(c->s, sql);
+    query_put_text(q, json_text(json_get(c->golden, "prompts")));
+    hold_table("answers", q, json_get(json_get(c->golden, "questions"), "answers"), false);
+    free(sql);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_view_says_in_every_column_what_plain_loops_say),
+        cmocka_unit_test(every_view_has_a_twin),
+        cmocka_unit_test(questions_in_files_answer_what_plain_loops_answer),
+        cmocka_unit_test(answers_are_put_beside_the_lines_of_the_prompt_file),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
