@@ -1,0 +1,256 @@
+"""make_statistics.py - quantiles, intervals, tails, sample sizes and fits with forty digits or in fractions.
+
+Writes statistics.json. Formulas: docs/results.md (intervals), docs/exactness.md, the comments of exact/tails.h and
+exact/power.h; least squares as normal equations in fractions. Needs mpmath:
+
+    python -B make_statistics.py statistics.json
+"""
+
+import json
+import random
+import sys
+from fractions import Fraction as F
+
+from mpmath import betainc, erfc, erfinv, exp, expm1, findroot, gammainc, inf, log, log1p, log10, mp, mpf, nsum, sqrt
+
+mp.dps = 40
+dice = random.Random(23)
+
+
+def number(x):
+    return float("%.16g" % float(x))
+
+
+# ---- Student's t, and intervals that use it
+
+
+def quantile_t(p, freedom):
+    p, v = mpf(p), mpf(freedom)
+    if p == 0.5:
+        return mpf(0)
+    if p < 0.5:
+        return -quantile_t(1 - p, freedom)
+    # of the two tails, 2 (1 - p) = I_x(v / 2, 1 / 2) with x = v / (v + t^2); by halving, in log t
+    low, high = mpf(-60), mpf(60)
+    for _ in range(160):
+        middle = (low + high) / 2
+        t = exp(middle)
+        tails = betainc(v / 2, mpf(1) / 2, 0, v / (v + t * t), regularized=True)
+        low, high = (middle, high) if tails > 2 * (1 - p) else (low, middle)
+    return exp((low + high) / 2)
+
+
+def quantiles():
+    out = []
+    for p in 0.975, 0.5, 0.51, 0.75, 0.9, 0.999999, 0.025, 1e-6, 0.3:
+        for freedom in 1, 2, 3, 4, 9, 79, 480, 5000, 2.5:
+            out.append([p, freedom, number(quantile_t(p, freedom))])
+    return out
+
+
+def t975(n):
+    return quantile_t("0.975", n - 1)
+
+
+def of_sums(a, b):
+    a, b = [F(x) for x in a], [F(x) for x in b]
+    ratio, n = sum(a) / sum(b), len(a)
+    if n < 2:
+        return [number(ratio), None, None]
+    squares = sum((x - ratio * y) ** 2 for x, y in zip(a, b)) / sum(b) ** 2
+    half = t975(n) * sqrt(mpf(n) / (n - 1) * mpf(squares.numerator) / squares.denominator)
+    r = mpf(ratio.numerator) / ratio.denominator
+    return [number(r), number(r - half), number(r + half)]
+
+
+def of_ratios(a, b, c, d):
+    a, b, c, d = ([F(x) for x in v] for v in (a, b, c, d))
+    A, B, C, D = (sum(v) for v in (a, b, c, d))
+    ratio, n = (A / B) / (C / D), len(a)
+    if n < 2:
+        return [number(ratio), None, None]
+    squares = sum((w / A - x / B - y / C + z / D) ** 2 for w, x, y, z in zip(a, b, c, d))
+    half = t975(n) * sqrt(mpf(n) / (n - 1) * mpf(squares.numerator) / squares.denominator)
+    r = mpf(ratio.numerator) / ratio.denominator
+    return [number(r), number(r * exp(-half)), number(r * exp(half))]
+
+
+def intervals():
+    out = []
+    for n in 1, 2, 3, 5, 24, 80:
+        for spread in 0.02, 0.4, 3.0:
+            length = [dice.randrange(20, 400) for _ in range(n)]
+            rows = []
+            for scale in 2.5, 1.0, 1.0, 7.0:
+                rows.append([float("%.6g" % (x * scale * 2 ** dice.gauss(0, spread))) for x in length])
+            out.append({"rows": rows, "sums": of_sums(rows[0], rows[1]), "ratios": of_ratios(*rows)})
+    zero = [[1.0, 0.0, 5.0], [2.0, 3.0, 4.0], [1.0, 1.0, 0.0], [2.0, 0.0, 2.0]]  # prompts of no tokens, of no time
+    out.append({"rows": zero, "sums": of_sums(zero[0], zero[1]), "ratios": of_ratios(*zero)})
+    return out
+
+
+# ---- tails
+
+
+def log10_normal(z):
+    return log10(erfc(abs(mpf(z)) / sqrt(2)))
+
+
+def chi_square(x, v):
+    return log10(gammainc(mpf(v) / 2, mpf(x) / 2, inf, regularized=True))
+
+
+def tails():
+    chi = [[x, v, number(chi_square(x, v))] for v in (1, 2, 7, 31, 49, 63, 1023) for x in (0.25, 1, v - 1, v, v + 2, 2 * v, 9 * v) if x > 0]
+    even = []
+    for cells, n in (2, 40), (32, 500), (64, 320), (64, 5000):
+        count = [0] * cells
+        for _ in range(n):
+            count[min(dice.randrange(cells), dice.randrange(cells + 3))] += 1
+        expected = F(n, cells)
+        stat = sum((x - expected) ** 2 / expected for x in count)
+        even.append([count, number(stat), number(chi_square(mpf(stat.numerator) / stat.denominator, cells - 1))])
+    sums = []
+    for s, variance, width in ((3, 1, 1), (-3, 1, 1), (0.5, 40, 1), (25, 40, 1), (400, 1e4, 6), (2, 1e-3, 1), (1e-5, 3, 8), (1, 1e-6, 2),
+                               (70, 50, 0.01), (0, 1, 1)):  # fmt: skip
+        x = abs(mpf(s)) * mpf(width) / mpf(variance)
+        h = (1 + x) * log1p(x) - x
+        sums.append([s, variance, width, number(log10_normal(sqrt(2 * mpf(variance) * h) / mpf(width)))])
+    smirnov = []
+    for n in 10, 100, 5000, 1000000:
+        for x in 0.4, 0.8, 0.95, 1.0, 1.05, 1.5, 3.0, 6.0:
+            d = float("%.6g" % (x / n**0.5))
+            y = sqrt(mpf(n)) * mpf(d)
+            y += 1 / (6 * sqrt(mpf(n))) + (y - 1) / (4 * mpf(n))  # Vrbik 2018
+            smirnov.append([d, n, number(log10(2 * nsum(lambda k: (-1) ** (int(k) - 1) * exp(-2 * k * k * y * y), [1, 60], method="direct")))])
+    normal = [[tail, number(normal_quantile(tail))] for tail in (0.9, 0.5, 0.31, 0.05, 0.0005, 1e-9, 1e-60, 1e-290)]
+    return {"chi": chi, "even": even, "sum": sums, "kolmogorov": smirnov, "normal": normal}
+
+
+def normal_quantile(tail):
+    if tail >= 1e-5:
+        return sqrt(2) * erfinv(1 - 2 * mpf(tail))
+    return findroot(lambda z: log(erfc(z / sqrt(2)) / 2) - log(mpf(tail)), sqrt(-2 * log(mpf(tail))))
+
+
+# ---- sample sizes
+
+
+def sizes():
+    stakes = ["-1", "-.3", "-.1", "-.03", "-.01", ".01", ".03", ".1", ".3", "1"]
+    out = []
+    for alpha, power, tests in ("1e-6", "0.999", 1), ("0.05", "0.9", 80), ("1e-3", "0.5", 12):
+        for size in "0.3", "0.05", "0.012", "0.8":
+            d = min(mpf(size), mpf("0.5"))
+            a, b = mpf(alpha), normal_quantile(1 - mpf(power))
+            score = (normal_quantile(a / tests / 2) + b) ** 2 / (4 * d**2)
+            ks = (sqrt(log(2 * tests / a) / 2) + b / 2) ** 2 / d**2
+            best = inf
+            for stake in stakes:
+                s = mpf(stake)
+                mean, spread = s * (mpf("0.5") + d) - log1p(expm1(s) / 2), abs(s) * sqrt(mpf("0.25") - d**2)
+                if mean > 0:  # n mean - b spread sqrt(n) = log(150 / alpha)
+                    goal = log(150 / a)
+                    root = (b * spread + sqrt((b * spread) ** 2 + 4 * mean * goal)) / (2 * mean)
+                    best = min(best, root**2)
+            out.append([float(alpha), float(power), tests, float(size), number(score), number(ks), number(best) if best < inf else None])
+    return out
+
+
+# ---- what a pass costs
+
+
+def least_squares(points, terms):
+    """Coefficients that make the sum of the squares of (sum of coefficient x term / ns - 1) least, in fractions."""
+    rows = [[F(t(n, c)) / ns for t in terms] for n, c, ns in points]
+    k = len(terms)
+    m = [[sum(r[i] * r[j] for r in rows) for j in range(k)] + [sum(r[i] for r in rows)] for i in range(k)]
+    for i in range(k):
+        pivot = next(r for r in range(i, k) if m[r][i] != 0)
+        m[i], m[pivot] = m[pivot], m[i]
+        m[i] = [x / m[i][i] for x in m[i]]
+        for r in range(k):
+            if r != i:
+                m[r] = [x - m[r][i] * y for x, y in zip(m[r], m[i])]
+    fit = [m[i][k] for i in range(k)]
+    errors = [sum(f * x for f, x in zip(fit, r)) - 1 for r in rows]
+    return fit, sum(e * e for e in errors) / len(errors), max(abs(e) for e in errors)
+
+
+def hinge(points):
+    ns = sorted({n for n, _, _ in points})
+    contexts = sorted({c for _, c, _ in points})
+    flat, slope = [lambda n, c: 1], [lambda n, c: n] if len(ns) > 1 else []
+    behind = [lambda n, c: c] if len(contexts) > 1 else []
+    both = [lambda n, c: n * c] if len(contexts) > 1 and len(ns) > 1 else []
+    fit, square, most = least_squares(points, flat + slope + behind + both)
+    found = [(square, F(ns[0]), fit, most, False)]
+    for low, high in zip(ns, ns[1:]) if len(ns) >= 4 else []:
+        for quarter in range(4):
+            n0 = low + F(quarter * (high - low), 4)
+            if n0 > ns[0]:
+                over = [lambda n, c, n0=n0: max(F(0), n - n0)]
+                fit, square, most = least_squares(points, flat + slope + over + behind + both)
+                found.append((square, n0, fit, most, True))
+    square, n0, fit, most, bent = min(found, key=lambda f: f[0])
+    close = [f for f in found if f[1] != n0 and f[0] < square * F(101, 100)]
+    assert not close, "another hinge does nearly as well"
+    fit = list(fit)
+    names = ["a"] + ["b"] * bool(slope) + ["s"] * bent + ["d"] * bool(behind) + ["e"] * bool(both)
+    of = {k: F(0) for k in "absde"}
+    of.update(zip(names, fit))
+    return of, n0, square, most
+
+
+def table(points, n, c):
+    """Straight from point to point, and on beyond the last two."""
+    def along(pairs, x):
+        pairs = sorted(pairs)
+        if len(pairs) == 1:
+            return pairs[0][1]
+        (x0, y0), (x1, y1) = next(((a, b) for a, b in zip(pairs, pairs[1:]) if x <= b[0]), (pairs[-2], pairs[-1]))
+        return y0 + F(x - x0) * (y1 - y0) / (x1 - x0)
+    return along([(k, along([(m, F(ns)) for m, kk, ns in points if kk == k], n)) for k in {k for _, k, _ in points}], c)
+
+
+def fits():
+    out = []
+    for ns, contexts, bend, noise in (([1, 2, 4, 8, 16, 32], [0, 512, 2048], 8, 0.01), ([1, 2, 3, 4, 6, 8, 16, 32, 64], [128], 5, 0.03),
+                                      ([1, 2, 4, 8, 16], [0, 100], 6.5, 0.02), ([1, 4, 9], [0, 300], 99, 0.02), ([2, 7], [64], 99, 0),
+                                      ([1, 2, 4, 8, 16, 32], [0, 512], 12, 0.15),
+                                      ([1, 2, 4, 8, 16, 32], [0, 512, 1024], 8, 0.07)):  # fmt: skip
+        points = []
+        for n in ns:
+            for c in contexts:
+                t = 4e6 + 3e4 * n + 3e5 * max(0, n - bend) + 700 * c + 60 * n * c
+                points.append((n, c, int(t * dice.uniform(1 - noise, 1 + noise))))
+        dice.shuffle(points)
+        of, n0, square, most = hinge(points)
+        between = []
+        for c in contexts:
+            at = sorted((n, ns) for n, cc, ns in points if cc == c)
+            for (n1, y1), (n2, y2), (n3, y3) in zip(at, at[1:], at[2:]):
+                between.append((y1 + F(n2 - n1, n3 - n1) * (y3 - y1)) / y2 - 1)
+        asked = [(n, c, number(table(points, n, c))) for n, c in ((1, 0), (3, 64), (5.5, 700), (40, 3000), (0.5, 10))]
+        step = [(c, int(2e5 + 90 * c * dice.uniform(0.9, 1.1))) for c in contexts]
+        terms = [lambda n, c: 1] + ([lambda n, c: c] if len(step) > 1 else [])
+        line, _, step_most = least_squares([(1, c, ns) for c, ns in step], terms)
+        out.append({
+            "points": points, "n0": number(n0), **{k: number(v) for k, v in of.items()}, "rms": number(sqrt(mpf(square.numerator) / square.denominator)),
+            "most": number(most), "form": "hinge" if most <= F(1, 20) else "table",
+            "table_rms": number(sqrt(mpf(float(sum(e * e for e in between) / len(between))))) if between else 0,
+            "table_most": number(max(abs(e) for e in between)) if between else 0, "table": asked,
+            "step": step, "step_a": number(line[0]), "step_d": number(line[1]) if len(line) > 1 else 0, "step_most": number(step_most)})  # fmt: skip
+    assert any(f["rms"] < 0.05 < f["most"] for f in out)  # one bad point is enough for the table
+    return out
+
+
+def main():
+    parts = {"quantile_t": quantiles(), "intervals": intervals(), "tails": tails(), "sizes": sizes(), "fits": fits()}
+    with open(sys.argv[1], "w") as f:
+        f.write("{" + ",\n".join("%s: %s" % (json.dumps(k), json.dumps(v, separators=(",", ":"))) for k, v in parts.items()) + "}\n")
+    print({k: len(v) for k, v in parts.items()})
+
+
+if __name__ == "__main__":
+    main()
