@@ -3,6 +3,7 @@
 //     test_probabilities [N [SEED]]     so many times as many rows on each device; others with another seed
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,7 +87,7 @@ static void probabilities_have_the_hosts_bits(void **unused)
                                 : how == 3 ? SAMPLING("temperature", "1.3", "top_k", "50", "min_p", "0.02")
                                 : how == 4 ? SAMPLING("top_k", "1")
                                 : how == 5 ? SAMPLING("top_p", "0", "repetition_penalty", "1")
-                                : how == 6 ? SAMPLING("temperature", "1e-300", "min_p", "1")
+                                : how == 6 ? SAMPLING("temperature", "1e-310", "min_p", "1")
                                 : how == 7 ? SAMPLING("temperature", "0.8", "top_k", "900", "top_p", "0.99")
                                 : how == 8 ? SAMPLING("temperature", "30", "top_p", "0.5")
                                 : how == 9 ? SAMPLING("min_p", "0.3")
@@ -100,6 +101,35 @@ static void probabilities_have_the_hosts_bits(void **unused)
                     check(&gpu[g], b, &s, sizes[i][0], sizes[i][1], kind % KINDS, kind / KINDS);
             sampling_free(&s);
         }
+        gpu_close(b);
+    }
+}
+
+// Logits that are the floats on both sides of min_p's threshold, at temperatures that leave them as they are.
+static void min_ps_threshold_is_the_hosts_double(void **unused)
+{
+    (void)unused;
+    for (int g = 0; g < gpus; g++) {
+        struct backend *b = gpu_open(&gpu[g]);
+        const struct tensor logits = rows_on(b, 1, 4);
+        for (int i = 1; i < 20; i++) {
+            char text[16];
+            snprintf(text, sizeof(text), "0.%02d", 5 * i);
+            struct sampling s = SAMPLING("min_p", text);
+            struct row_stages wanted;
+            const double least = log(atof(text));
+            const float near = (float)least, under = (double)near < least ? near : nextafterf(near, -INFINITY);
+            float row[4] = { nextafterf(under, INFINITY), 0, under, -50 };
+            assert_true(sampling_stages(&s, &wanted));
+            b->upload(b, logits.data, row, sizeof(row));
+            b->probabilities(b, logits, 4, &wanted);
+            b->download(b, row, logits.data, sizeof(row));
+            if (!(row[0] > 0 && row[1] > 0 && row[2] == 0 && row[3] == 0))
+                fail_msg("%s, min_p %s: %g %g %g %g", gpu[g].name, text, (double)row[0], (double)row[1],
+                         (double)row[2], (double)row[3]);
+            sampling_free(&s);
+        }
+        b->release(b, logits.data);
         gpu_close(b);
     }
 }
@@ -126,6 +156,7 @@ int main(int argc, char **argv)
         seed = strtoull(argv[2], NULL, 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(probabilities_have_the_hosts_bits),
+        cmocka_unit_test(min_ps_threshold_is_the_hosts_double),
         cmocka_unit_test(what_needs_the_text_is_left_to_the_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

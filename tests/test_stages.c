@@ -211,6 +211,42 @@ static void min_p_keeps_a_share_of_the_likeliest(void **state)
     }
 }
 
+// The threshold is a double: where it lies between two floats the lower one goes and the upper one stays, however close.
+// Rounded to a float it would let a logit just below it pass, for half of all shares.
+static void min_p_cuts_between_two_neighbouring_floats(void **state)
+{
+    (void)state;
+    int rounds_down = 0;
+    for (int i = 1; i < 100; i++) {
+        char text[16];
+        snprintf(text, sizeof(text), "0.%02d", i);
+        const double least = 3 + log(atof(text));
+        const float near = (float)least, under = (double)near < least ? near : nextafterf(near, -INFINITY),
+                    over = nextafterf(under, INFINITY);
+        struct sampling s = SAMPLING("min_p", text);
+        float row[4] = { over, 3, under, -50 };
+        rounds_down += near == under;
+        sampling_row(&s, row, 4, 4, NULL);
+        assert_true(row[0] > 0 && row[1] > 0 && row[2] == 0 && row[3] == 0);
+        sampling_free(&s);
+    }
+    assert_true(rounds_down > 20);
+}
+
+// 1 / 1e-310 is no double: the likeliest tokens, which are taken to 0 first, would become NaN and be ruled out.
+static void the_smallest_temperatures_keep_the_likeliest(void **state)
+{
+    (void)state;
+    static const char *const t[] = { "1e-300", "1e-308", "5e-309", "1e-310", "4.9406564584124654e-324" };
+    for (int i = 0; i < 5; i++) {
+        struct sampling s = SAMPLING("temperature", t[i]);
+        float row[4] = { 3, 4, 1, 4 };
+        sampling_row(&s, row, 4, 4, NULL);
+        assert_true(row[0] == 0 && row[1] == 0.5F && row[2] == 0 && row[3] == 0.5F); // the limit, but for ties
+        sampling_free(&s);
+    }
+}
+
 static void stages_work_on_what_earlier_ones_left(void **state)
 {
     (void)state;
@@ -274,6 +310,8 @@ int main(void)
         cmocka_unit_test(top_k_keeps_exactly_k),
         cmocka_unit_test(top_p_keeps_the_smallest_set_with_the_mass),
         cmocka_unit_test(min_p_keeps_a_share_of_the_likeliest),
+        cmocka_unit_test(min_p_cuts_between_two_neighbouring_floats),
+        cmocka_unit_test(the_smallest_temperatures_keep_the_likeliest),
         cmocka_unit_test(stages_work_on_what_earlier_ones_left),
         cmocka_unit_test(a_token_is_penalized_once_however_often_it_came),
         cmocka_unit_test(a_drafts_own_tokens_are_penalized),
