@@ -85,6 +85,48 @@ static void rope_follows_its_formulas(void **state)
     }
 }
 
+// tests/cases/make_rope.py: a frequency that is a bit off is an angle that is off by a thousand times that at position 1,000.
+static void rope_has_torchs_bits(void **state)
+{
+    (void)state;
+    char *path = xformat("%s/rope.json", CASES);
+    struct json *j = json_read(path, &err);
+    if (j == NULL)
+        fail_msg("%s", err.text);
+    const struct json *cases = json_get(j, "cases");
+    int rows = 0, wrong = 0;
+    for (size_t k = 0; k < json_count(cases); k++) {
+        const struct json *c = json_at(cases, k), *bits = json_get(c, "bits");
+        const char *scaling = json_text(json_get(c, "scaling"));
+        const bool llama3 = strcmp(scaling, "llama3") == 0, linear = strcmp(scaling, "linear") == 0;
+        const struct model_config config = {
+            .head_dim = (int)json_int(json_get(c, "dim")),
+            .rope_theta = json_number(json_get(c, "base")),
+            .rope_scaling = llama3 ? ROPE_LLAMA3 : linear ? ROPE_LINEAR : ROPE_PLAIN,
+            .rope_factor = llama3 || linear ? json_number(json_get(c, "factor")) : 1,
+            .rope_low = llama3 ? json_number(json_get(c, "low")) : 0,
+            .rope_high = llama3 ? json_number(json_get(c, "high")) : 0,
+            .rope_original = llama3 ? (int)json_int(json_get(c, "original")) : 0,
+        };
+        float f[128];
+        assert_int_equal(json_count(bits), config.head_dim / 2);
+        config_rope(&config, NULL, f);
+        for (size_t i = 0; i < json_count(bits); i++, rows++) {
+            uint32_t here;
+            memcpy(&here, &f[i], sizeof(here));
+            if (here == (uint32_t)json_int(json_at(bits, i)))
+                continue;
+            wrong++;
+            print_message("%s, base %g, heads of %d, number %zu: %a here, %d units off\n", scaling, config.rope_theta,
+                          config.head_dim, i, (double)f[i], (int)(here - (uint32_t)json_int(json_at(bits, i))));
+        }
+    }
+    assert_true(rows > 800);
+    assert_int_equal(wrong, 0);
+    json_free(j);
+    free(path);
+}
+
 static void ends_and_templates_are_found_wherever_they_stand(void **state)
 {
     (void)state;
@@ -154,6 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_whole_number_too_big_for_us_is_read_as_a_real),
         cmocka_unit_test(rope_follows_its_formulas),
+        cmocka_unit_test(rope_has_torchs_bits),
         cmocka_unit_test(ends_and_templates_are_found_wherever_they_stand),
         cmocka_unit_test(the_demonstration_model_is_what_it_should_be),
     };
