@@ -1,8 +1,10 @@
 // test_pieces.c - what a tokenizer is made of: cutting, patterns, normal form, merging.
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/memory.h"
 #include "models/bpe.h"
 #include "models/letters.h"
@@ -214,6 +216,64 @@ static void a_long_group_is_matched_on_the_heap(void **state)
     free(out.s);
 }
 
+struct cut_pieces { // as they come, held against a list
+    const char *family;
+    const struct json *expected;
+    size_t n;
+};
+
+static void expect_piece(void *to, const char *s, size_t n)
+{
+    struct cut_pieces *c = to;
+    const struct json *one = json_at(c->expected, c->n);
+    if (one == NULL || json_text_length(one) != n || memcmp(json_text(one), s, n) != 0)
+        fail_msg("%s: piece %zu is \"%.*s\", not \"%s\"", c->family, c->n, (int)n, s, one != NULL ? json_text(one) : "nothing");
+    c->n++;
+}
+
+// tests/cases/make_families.py: Hugging Face's own, for every name that there is.
+static void every_family_cuts_as_its_models_tokenizer_does(void **state)
+{
+    (void)state;
+    bool whole;
+    struct pretokenizer none = { 0 };
+    assert_false(pretokenizer_family(&none, "", 0, &whole, &err)); // names all that there are
+    const char *names = strchr(err.text, '(');
+    assert_non_null(names);
+    int known = 1, files = 0;
+    for (const char *at = names; *at != '\0'; at++)
+        known += *at == ',';
+    FILE *f = fopen(CASES "/families.jsonl", "re");
+    assert_non_null(f);
+    char *line = NULL;
+    size_t room = 0;
+    for (ssize_t n; (n = getline(&line, &room, f)) > 0; files++) {
+        struct error why;
+        struct json *j = json_parse(line, (size_t)n, "families.jsonl", &why);
+        assert_non_null(j);
+        const struct json *name = json_get(j, "name"), *pieces = json_get(j, "pieces");
+        struct pretokenizer p = { 0 };
+        struct text text = { 0 };
+        assert_non_null(strstr(names, json_text(name)));
+        if (!pretokenizer_family(&p, json_text(name), json_text_length(name), &whole, &why))
+            fail_msg("%s", why.text);
+        assert_int_equal(whole, json_bool(json_get(j, "whole")));
+        for (size_t i = 0; i < json_count(pieces); i++)
+            text_add(&text, json_text(json_at(pieces, i)), json_text_length(json_at(pieces, i)));
+        struct cut_pieces to = { json_text(name), pieces, 0 };
+        struct cutting *c = cutting_begin(&p, expect_piece, &to);
+        assert_true(cutting_text(c, text.s, text.n, &why));
+        assert_int_equal(to.n, json_count(pieces));
+        cutting_end(c);
+        pretokenizer_free(&p);
+        free(text.s);
+        json_free(j);
+    }
+    assert_int_equal(files, known); // a name that is new needs a line there
+    free(line);
+    fclose(f);
+}
+
 static void an_unknown_family_is_refused_with_the_known_ones(void **state)
 {
     (void)state;
@@ -370,6 +430,7 @@ int main(void)
         cmocka_unit_test(what_ruby_and_perl_read_differently_is_refused),
         cmocka_unit_test(a_pattern_that_runs_away_is_stopped),
         cmocka_unit_test(a_long_group_is_matched_on_the_heap),
+        cmocka_unit_test(every_family_cuts_as_its_models_tokenizer_does),
         cmocka_unit_test(an_unknown_family_is_refused_with_the_known_ones),
         cmocka_unit_test(every_byte_has_a_letter_of_its_own),
         cmocka_unit_test(normal_form_is_hugging_faces),
