@@ -78,6 +78,38 @@ static void the_length_of_the_context_ends_a_text_at_the_same_token(void **unuse
     against_none("{temperature: 0}", "rejection", NULL, LENGTH * 2);
 }
 
+// A prompt of 12 in a context of 20 has 8 places: a limit that is met there too is the reason, as all of it was said, and an
+// end of text at that place comes before both.
+static void at_the_last_place_of_the_context_the_limit_is_the_reason(void **unused)
+{
+    (void)unused;
+    static struct prompts_given one = { .n = 1, .length = { 12 } };
+    static const struct {
+        int limit, n;
+        enum stop_reason why;
+    } cases[] = { { 7, 7, STOP_LIMIT }, { 8, 8, STOP_LIMIT }, { 9, 8, STOP_CONTEXT }, { 100, 8, STOP_CONTEXT } };
+    static const char *const drafters[] = { "none", "ngram", "small:model=%s,tokens=6,pick=likeliest",
+                                            "small:model=%s,widths=[3,2,1]" };
+    for (int k = 0; k < 12; k++)
+        one.token[0][k] = 7 * k % 5;
+    for (int d = 0; d < 4; d++)
+        for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+            struct saying_setup s = setup(drafters[d], "{temperature: 1}", "match", 1);
+            s.prompts = &one;
+            s.limit = cases[i].limit;
+            s.length = 20;
+            struct saying *said = say(&s);
+            assert_int_equal(said->n[0], cases[i].n);
+            assert_int_equal(said->why[0], cases[i].why);
+            const struct stops last = { .n = 1, .token = &said->token[0][cases[i].n - 1] };
+            s.stops = &last;
+            struct saying *ended = say(&s);
+            assert_int_equal(ended->why[0], STOP_TOKEN);
+            free(said);
+            free(ended);
+        }
+}
+
 static void tokens_that_end_a_text_end_it(void **unused)
 {
     (void)unused;
@@ -352,6 +384,7 @@ int main(void)
         cmocka_unit_test(greedy_text_is_nones_text_for_every_drafter_tree_and_slot_count),
         cmocka_unit_test(seed_coupled_text_is_nones_text_at_temperature_one),
         cmocka_unit_test(the_length_of_the_context_ends_a_text_at_the_same_token),
+        cmocka_unit_test(at_the_last_place_of_the_context_the_limit_is_the_reason),
         cmocka_unit_test(tokens_that_end_a_text_end_it),
         cmocka_unit_test(stop_strings_cut_the_text_where_they_begin),
         cmocka_unit_test(a_drafter_that_is_the_target_is_always_right),
