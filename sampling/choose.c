@@ -6,7 +6,7 @@
 extern const struct loops loops_plain, loops_avx2, loops_avx512;
 
 const struct loops *const all_loops[] = {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(PLAIN_LOOPS_ALONE)
     &loops_avx512, &loops_avx2,
 #endif
     &loops_plain, NULL
@@ -14,7 +14,7 @@ const struct loops *const all_loops[] = {
 
 bool loops_can(const struct loops *l)
 {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(PLAIN_LOOPS_ALONE)
     if (l == &loops_avx512)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&

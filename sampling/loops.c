@@ -556,6 +556,18 @@ INLINE void philox(vu c[4], const struct philox *p, uint32_t number)
     }
 }
 
+INLINE vd in_turn(vd a, vd b, vu which)
+{
+#if defined(__clang__) // has no such builtin; it compiles the fuzz targets
+    vd to;
+    for (int i = 0; i < W; i++)
+        to[i] = which[i] < W ? a[which[i]] : b[which[i] - W];
+    return to;
+#else
+    return __builtin_shuffle(a, b, which);
+#endif
+}
+
 static void uniforms(double *u, int n, struct block first)
 {
     struct philox p;
@@ -564,8 +576,8 @@ static void uniforms(double *u, int n, struct block first)
         vu c[4];
         philox(c, &p, (uint32_t)i / 2);
         vd even = uniform_of(c[0], c[1]), odd = uniform_of(c[2], c[3]);
-        save(u + i, __builtin_shuffle(even, odd, FIRST_IN_TURN));
-        save(u + i + W, __builtin_shuffle(even, odd, LAST_IN_TURN));
+        save(u + i, in_turn(even, odd, FIRST_IN_TURN));
+        save(u + i + W, in_turn(even, odd, LAST_IN_TURN));
     }
 }
 

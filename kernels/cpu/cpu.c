@@ -1,8 +1,11 @@
 // cpu.c - the table of operations on the CPU: shapes, shares of work for the threads, and the choice of
 // instruction set. The arithmetic is in lanes.c.
 #include <assert.h>
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(PLAIN_LOOPS_ALONE)
 #include <cpuid.h>
+#define EVERY_ISA 1
+#else
+#define EVERY_ISA 0
 #endif
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +21,7 @@
 #include "kernels/cpu/packed.h"
 #include "kernels/cpu/threads.h"
 
-#if defined(__x86_64__)
+#if EVERY_ISA
 // Leaf 7, subleaf 1, EAX bit 4; GCC 12 has no name for it.
 static bool has_avx_vnni(void)
 {
@@ -28,7 +31,7 @@ static bool has_avx_vnni(void)
 #endif
 
 static const struct lanes *const all_lanes[] = { // the best first
-#if defined(__x86_64__)
+#if EVERY_ISA
     &lanes_avx512_bf16, &lanes_avx512_vnni,
     &lanes_avx512,      &lanes_avx2_vnni,
     &lanes_avx2,
@@ -39,7 +42,7 @@ static const struct lanes *const all_lanes[] = { // the best first
 // Whether this processor can run them at all.
 static bool can(const struct lanes *l)
 {
-#if defined(__x86_64__)
+#if EVERY_ISA
     __builtin_cpu_init();
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
     bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -64,7 +67,7 @@ static bool can(const struct lanes *l)
 // docs/performance.md), so they do without.
 static bool is_worth_it(const struct lanes *l)
 {
-#if defined(__x86_64__)
+#if EVERY_ISA
     return l != &lanes_avx512_bf16 || __builtin_cpu_is("amd");
 #else
     return l != NULL;

@@ -8,7 +8,7 @@
 #include "kernels/cpu/probe.h"
 #include "kernels/cpu/threads.h"
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(PLAIN_LOOPS_ALONE)
 #include <immintrin.h>
 #endif
 
@@ -55,7 +55,7 @@ static float plain(void)
     return a[0][0];
 }
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(PLAIN_LOOPS_ALONE)
 #define FMA512(a) (a) = _mm512_fmadd_ps((a), _mm512_set1_ps(0.999f), _mm512_set1_ps(0.5f))
 #define DOT_BF16(a) \
     (a) = _mm512_dpbf16_ps((a), (__m512bh)_mm512_set1_epi32(0x3f003f00), (__m512bh)_mm512_set1_epi32(0x3e803e80))
@@ -108,7 +108,7 @@ static double rate(struct threads *t, struct loop *l)
 static int loops(struct loop to[MAX_PEAKS])
 {
     int n = 0;
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(PLAIN_LOOPS_ALONE)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f")) {
         to[n++] = (struct loop){ "f32", "avx512", f32_avx512, OPERATIONS(16), NULL };

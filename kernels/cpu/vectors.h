@@ -130,7 +130,7 @@ INLINE float fold(vf v)
     v += __builtin_shuffle(v, (vi){ 4, 5, 6, 7, 0, 1, 2, 3 });
     v += __builtin_shuffle(v, (vi){ 2, 3, 0, 1, 6, 7, 4, 5 });
 #else
-    v += __builtin_shuffle(v, (vi){ 2, 3, 0, 1 });
+    v += (vf){ v[2], v[3], v[0], v[1] };
 #endif
     return v[0] + v[1];
 }
@@ -158,7 +158,7 @@ INLINE float largest(vf v)
     v = larger(v, __builtin_shuffle(v, (vi){ 4, 5, 6, 7, 0, 1, 2, 3 }));
     v = larger(v, __builtin_shuffle(v, (vi){ 2, 3, 0, 1, 6, 7, 4, 5 }));
 #else
-    v = larger(v, __builtin_shuffle(v, (vi){ 2, 3, 0, 1 }));
+    v = larger(v, (vf){ v[2], v[3], v[0], v[1] });
 #endif
     return v[0] > v[1] ? v[0] : v[1];
 }
