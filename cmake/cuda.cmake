@@ -60,7 +60,7 @@ endif()
 
 include(CheckLanguage)
 check_language(CXX)
-if(CMAKE_CXX_COMPILER AND EXISTS ${CMAKE_SOURCE_DIR}/kernels/cuda/emulated/launch.cpp)
+if(SPECLAB_EVERY_ISA AND CMAKE_CXX_COMPILER AND EXISTS ${CMAKE_SOURCE_DIR}/kernels/cuda/emulated/launch.cpp)
     enable_language(CXX)
     add_subdirectory(${CMAKE_SOURCE_DIR}/kernels/cuda/emulated emulated)
 endif()

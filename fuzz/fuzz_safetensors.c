@@ -1,42 +1,110 @@
-// fuzz_safetensors.c - any bytes at all as a safetensors file; every byte that a tensor claims is read.
+// fuzz_safetensors.c - any bytes at all as a safetensors file, by itself and beside another one in a directory with an
+// index; every byte that a tensor claims is read.
 //
-//     clang -g -O1 -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -I. fuzz/fuzz_safetensors.c \
-//         models/{files,safetensors,tensor_list}.c core/{error,json,memory}.c -ljansson
-#include <stddef.h>
-#include <stdint.h>
+// Input: the index, then the file.
+// reader: models/safetensors.c models/tensor_list.c models/weight_map.c models/shards.c
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
+#include "core/tensor.h"
+#include "fuzz/fuzz.h"
 #include "models/safetensors.h"
+#include "models/weights.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n);
+static const struct fuzz_file files[] = { { "model.safetensors.index.json", FUZZ_JSON },
+                                          { "one.safetensors", FUZZ_SAFETENSORS },
+                                          { NULL, FUZZ_TEXT } };
+static const char *const words[] = { "weight_map",
+                                     "__metadata__",
+                                     "dtype",
+                                     "shape",
+                                     "data_offsets",
+                                     "one.safetensors",
+                                     "two.safetensors",
+                                     "three.safetensors",
+                                     "../one.safetensors",
+                                     ".",
+                                     "a",
+                                     "b",
+                                     "c",
+                                     "d",
+                                     "F64",
+                                     "F32",
+                                     "F16",
+                                     "BF16",
+                                     "I64",
+                                     "I32",
+                                     "U8",
+                                     "BOOL",
+                                     "F4",
+                                     "F6_E2M3",
+                                     "F8_E5M2",
+                                     "C64",
+                                     NULL };
 
 static void use(const struct mapping *file)
 {
     struct error err = { "" };
     struct tensor_list list = { 0 };
     const bool ok = safetensors_read("file", file, 0, &list, &err);
-    if (!ok && strncmp(err.text, "file:", 5) != 0)
-        abort();
+    insist(ok || strncmp(err.text, "file:", 5) == 0);
     tensor_list_sort(&list);
     volatile uint8_t sum = 0;
     for (size_t i = 0; ok && i < list.n; i++) {
-        if (i > 0 && strcmp(list.at[i - 1].name, list.at[i].name) >= 0)
-            abort();
+        insist(i == 0 || strcmp(list.at[i - 1].name, list.at[i].name) < 0);
         for (size_t k = 0; k < list.at[i].bytes; k++)
-            sum ^= ((const uint8_t *)list.at[i].data)[k];
+            sum = sum ^ ((const uint8_t *)list.at[i].data)[k];
     }
     tensor_list_free(&list);
 }
 
+static char *own_name(const char *stored)
+{
+    return *stored == '-' ? NULL : strdup(stored);
+}
+
+static void use_directory(void)
+{
+    struct error err = { "" };
+    struct weights *w = weights_open_files(fuzz_folder(), own_name, &err);
+    const char *name, *type;
+    int64_t rows, width, whole[64];
+    size_t bytes;
+    insist(w != NULL || *err.text != '\0');
+    for (size_t i = 0; w != NULL && weights_list(w, i, &name, &type, &rows, &width, &bytes); i++) {
+        struct tensor t;
+        insist(weights_has(w, name));
+        weights_get(w, name, rows, width, &t, &err);
+        if (rows * width <= 64)
+            weights_whole(w, name, rows * width, 0, 100, whole, &err);
+    }
+    weights_close(w);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
 {
-    uint8_t *file = malloc(n != 0 ? n : 1);
-    if (file == NULL)
-        abort();
-    memcpy(file, input, n);
-    use(&(struct mapping){ .at = file, .n = n });
+    struct fuzz_slice part[2];
+    fuzz_split(input, n, part, 2);
+    uint8_t *file = malloc(part[1].n != 0 ? part[1].n : 1); // to its end and not a byte further
+    insist(file != NULL);
+    if (part[1].n > 0)
+        memcpy(file, part[1].at, part[1].n);
+    use(&(struct mapping){ .at = file, .n = part[1].n });
     free(file);
+
+    static const char two[] =
+        "\x40\0\0\0\0\0\0\0{\"b\":{\"dtype\":\"I64\",\"shape\":[2],\"data_offsets\":[0,16]}}         "
+        "\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0";
+    if (part[0].n > 0) {
+        fuzz_write_files(input, n, files);
+        fuzz_write("two.safetensors", two, sizeof(two));
+        use_directory();
+    }
     return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned seed)
+{
+    return fuzz_change(data, n, most, seed, files, words);
 }

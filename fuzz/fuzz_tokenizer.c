@@ -1,11 +1,8 @@
 // fuzz_tokenizer.c - any bytes at all as a tokenizer.json, and any text through what comes of it. The file ends at the
 // first NUL, the text begins behind it.
 //
-//     clang -g -O1 -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -I. fuzz/fuzz_tokenizer.c \
-//         models/{files,gguf,gguf_cursor,gguf_value,utf8,letters,vocabulary,bpe,pattern,newer,nfc,pretokenize,added}.c \
-//         models/tokenizer{,_decode,_gguf,_json}.c core/{error,json,memory,tensor}.c -lpcre2-8 -lutf8proc -ljansson -lm
-//
-// Good first inputs: tests/cases/tokenizer_*/tokenizer.json, each with a NUL and a line of its .jsonl behind it.
+// reader: models/tokenizer_json.c models/tokenizer.c models/tokenizer_decode.c models/added.c models/vocabulary.c
+// reader: models/bpe.c models/pretokenize.c models/pattern.c models/newer.c models/nfc.c models/letters.c models/utf8.c
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -15,17 +12,63 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "fuzz/fuzz.h"
 #include "models/tokenizer.h"
 #include "models/tokenizer_parts.h"
 #include "models/utf8.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n);
-
-static void insist(bool holds)
-{
-    if (!holds)
-        abort();
-}
+static const struct fuzz_file files[] = { { "tokenizer.json", FUZZ_JSON }, { "text", FUZZ_TEXT }, { NULL, FUZZ_TEXT } };
+static const char *const words[] = { "BPE",
+                                     "ByteLevel",
+                                     "Digits",
+                                     "Isolated",
+                                     "NFC",
+                                     "Regex",
+                                     "Removed",
+                                     "Sequence",
+                                     "Split",
+                                     "String",
+                                     "add_prefix_space",
+                                     "added_tokens",
+                                     "behavior",
+                                     "byte_fallback",
+                                     "content",
+                                     "continuing_subword_prefix",
+                                     "decoder",
+                                     "decoders",
+                                     "dropout",
+                                     "end_of_word_suffix",
+                                     "fuse_unk",
+                                     "id",
+                                     "ignore_merges",
+                                     "individual_digits",
+                                     "invert",
+                                     "lstrip",
+                                     "merges",
+                                     "model",
+                                     "normalized",
+                                     "normalizer",
+                                     "normalizers",
+                                     "pattern",
+                                     "pre_tokenizer",
+                                     "pretokenizers",
+                                     "rstrip",
+                                     "single_word",
+                                     "special",
+                                     "type",
+                                     "unk_token",
+                                     "use_regex",
+                                     "vocab",
+                                     "(?i:'s|'t)|\\p{L}+|\\s+(?!\\S)",
+                                     "[^\\s\\p{N}]{1,3}",
+                                     "[a-z&&[^b]]",
+                                     "(?<=x)y*",
+                                     "\\h|(a)\\1",
+                                     "\\p{Nd}",
+                                     "a b",
+                                     "#version: 0.2",
+                                     "a\xCC\x88",
+                                     NULL };
 
 static void use(const struct tokenizer *t, const char *text, size_t n)
 {
@@ -62,4 +105,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     tokenizer_close(t);
     json_free(j);
     return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned seed)
+{
+    return fuzz_change(data, n, most, seed, files, words);
 }

@@ -1,12 +1,9 @@
 // fuzz_torch.c - any bytes at all as a file of torch.save; bytes that tensors claim are read. Sums are put right
 // first, where they can be found, so that what was changed in a pickle gets as far as the pickle's reader.
 //
-//     clang -g -O1 -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -I. fuzz/fuzz_torch.c \
-//         models/{pickle,pickle_opcodes,shown,tensor_list,torch_archive,torch_state,utf8,zip,zip_end}.c \
-//         core/{error,memory}.c
-//
-// Good first inputs, with which `./run fuzz` begins:
 // seeds: tests/cases/torch
+// reader: models/pickle.c models/pickle_opcodes.c models/torch_archive.c models/torch_state.c models/zip.c models/zip_end.c
+// reader: models/shown.c models/tensor_list.c
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,23 +11,20 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "fuzz/fuzz.h"
 #include "models/torch.h"
 #include "models/zip.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n);
 
 static void use(const struct mapping *file)
 {
     struct error err = { "" };
     struct tensor_list tensors = { 0 };
     bool ok = torch_read("file", file, 0, &tensors, &err);
-    if (!ok && strncmp(err.text, "file: ", 6) != 0)
-        abort();
+    insist(ok || strncmp(err.text, "file: ", 6) == 0);
     volatile uint8_t sum = 0;
     for (size_t i = 0; ok && i < tensors.n; i++) {
         const struct safetensor *t = &tensors.at[i];
-        if (i > 0 && strcmp(t[-1].name, t->name) >= 0)
-            abort();
+        insist(i == 0 || strcmp(t[-1].name, t->name) < 0);
         for (size_t k = 0; k < t->bytes && k < 4096; k++) // of a storage that many may share
             sum = sum ^ ((const uint8_t *)t->data)[k] ^ ((const uint8_t *)t->data)[t->bytes - 1 - k];
     }
@@ -63,8 +57,7 @@ static void put_sums_right(uint8_t *file, size_t n)
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
 {
     uint8_t *file = malloc(n != 0 ? n : 1);
-    if (file == NULL)
-        abort();
+    insist(file != NULL);
     memcpy(file, input, n);
     put_sums_right(file, n);
     use(&(struct mapping){ file, n });

@@ -1,0 +1,101 @@
+// fuzz_config.c - any texts at all as what a Hugging Face directory says of its model.
+//
+// Input: the files below, one behind the other.
+// reader: models/config_hf.c models/config_json.c models/config.c models/fields.c
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "fuzz/fuzz.h"
+#include "models/config.h"
+#include "models/model.h"
+
+static const struct fuzz_file files[] = {
+    { "config.json", FUZZ_JSON },    { "generation_config.json", FUZZ_JSON }, { "tokenizer_config.json", FUZZ_JSON },
+    { "tokenizer.json", FUZZ_JSON }, { "chat_template.jinja", FUZZ_TEXT },    { NULL, FUZZ_TEXT },
+};
+static const char *const words[] = { "llama",
+                                     "linear",
+                                     "llama3",
+                                     "default",
+                                     "yarn",
+                                     "rope_scaling",
+                                     "rope_parameters",
+                                     "rope_type",
+                                     "type",
+                                     "factor",
+                                     "low_freq_factor",
+                                     "high_freq_factor",
+                                     "original_max_position_embeddings",
+                                     "partial_rotary_factor",
+                                     "rope_theta",
+                                     "sliding_attention",
+                                     "full_attention",
+                                     "layer_types",
+                                     "head_dim",
+                                     "num_key_value_heads",
+                                     "num_attention_heads",
+                                     "hidden_size",
+                                     "hidden_act",
+                                     "sliding_window",
+                                     "mlp_bias",
+                                     "attention_bias",
+                                     "tie_word_embeddings",
+                                     "rms_norm_eps",
+                                     "model_type",
+                                     "architectures",
+                                     "LlamaForCausalLM",
+                                     "MedusaModelLlama",
+                                     "eos_token_id",
+                                     "bos_token_id",
+                                     "eos_token",
+                                     "bos_token",
+                                     "add_bos_token",
+                                     "content",
+                                     "added_tokens",
+                                     "id",
+                                     "post_processor",
+                                     "processors",
+                                     "TemplateProcessing",
+                                     "single",
+                                     "SpecialToken",
+                                     "chat_template",
+                                     "template",
+                                     "name",
+                                     "speclab_inflated_from",
+                                     "speclab_quantised_from",
+                                     "<|im_end|>",
+                                     "<|endoftext|>",
+                                     "<s>",
+                                     NULL };
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
+{
+    struct model_config c;
+    struct error err = { "" };
+    fuzz_write_files(input, n, files);
+    if (!config_read(fuzz_folder(), &c, &err)) {
+        insist(strncmp(err.text, fuzz_folder(), strlen(fuzz_folder())) == 0 && c.path == NULL);
+        return 0;
+    }
+    insist(c.heads > 0 && c.kv_heads > 0 && c.heads % c.kv_heads == 0 && c.head_dim % 2 == 0 && c.vocab > 0);
+    insist(c.bos >= -1 && c.bos < c.vocab && (c.bos >= 0 || !c.add_bos));
+    for (int i = 0; i < c.n_end; i++)
+        insist(c.end[i] >= 0 && c.end[i] < c.vocab);
+    const struct model_shape shape = model_shape_of(&c);
+    insist(shape.width == c.width && model_scratch_bytes(&shape, 1) > 0);
+    float *frequency = xcalloc((size_t)c.head_dim, sizeof(*frequency));
+    config_rope(&c, NULL, frequency);
+    for (int i = 0; i < c.head_dim / 2; i++)
+        insist(isfinite(frequency[i]));
+    free(frequency);
+    config_free(&c);
+    return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned seed)
+{
+    return fuzz_change(data, n, most, seed, files, words);
+}

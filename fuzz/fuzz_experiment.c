@@ -1,0 +1,232 @@
+// fuzz_experiment.c - any bytes at all as an experiment's file, with a tree beside it. What is accepted can be written as
+// settings, read again, and is the same then.
+//
+// Input: the YAML file, then a tree in JSON. The model and the prompts that it may name are there.
+// reader: experiments/experiment.c experiments/yaml.c experiments/entries.c core/settings.c core/options.c drafters/tree.c
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/settings.h"
+#include "drafters/tree.h"
+#include "experiments/cells.h"
+#include "experiments/experiment.h"
+#include "experiments/yaml.h"
+#include "fuzz/fuzz.h"
+#include "models/utf8.h"
+
+static const struct fuzz_file files[] = { { "x.yaml", FUZZ_WORDS }, { "tree.json", FUZZ_JSON }, { NULL, FUZZ_TEXT } };
+static const char *const words[] = { "name",
+                                     "target",
+                                     "threads",
+                                     "prompts",
+                                     "limits",
+                                     "seed",
+                                     "repeat",
+                                     "record",
+                                     "cells",
+                                     "model",
+                                     "device",
+                                     "cpu",
+                                     "cuda",
+                                     "activations",
+                                     "cache",
+                                     "f32",
+                                     "bf16",
+                                     "int8",
+                                     "q8_0",
+                                     "preset",
+                                     "file",
+                                     "limit",
+                                     "per_category",
+                                     "chat",
+                                     "auto",
+                                     "none",
+                                     "chatml",
+                                     "new_tokens",
+                                     "context",
+                                     "ignore_end",
+                                     "stop",
+                                     "trials",
+                                     "expected",
+                                     "sampling",
+                                     "batch",
+                                     "rule",
+                                     "drafter",
+                                     "kind",
+                                     "ngram",
+                                     "small",
+                                     "medusa",
+                                     "eagle",
+                                     "eagle3",
+                                     "rejection",
+                                     "match",
+                                     "block",
+                                     "traversal",
+                                     "spectr",
+                                     "multipath",
+                                     "typical",
+                                     "lenient",
+                                     "replayed",
+                                     "rate",
+                                     "temperature",
+                                     "top_p",
+                                     "top_k",
+                                     "min_p",
+                                     "typical_p",
+                                     "repetition",
+                                     "frequency",
+                                     "presence",
+                                     "bias",
+                                     "order",
+                                     "tokens",
+                                     "longest",
+                                     "widths",
+                                     "pick",
+                                     "drawn",
+                                     "likeliest",
+                                     "coupled",
+                                     "distinct",
+                                     "nodes",
+                                     "top",
+                                     "tree",
+                                     "tree.json",
+                                     "tree.txt",
+                                     "mc_sim_7b_63",
+                                     "eagle_25",
+                                     "true",
+                                     "false",
+                                     "null",
+                                     "0",
+                                     "1",
+                                     "-1",
+                                     "2147483648",
+                                     "1e999",
+                                     "nan",
+                                     "0.5",
+                                     "{}",
+                                     "[]",
+                                     "[[0], [0, 0], [1]]",
+                                     "\"\"",
+                                     "{11: -2.5, 198: 1}",
+                                     "&a",
+                                     "*a",
+                                     "<<: 1",
+                                     "!!int 1",
+                                     "--- ",
+                                     "? a",
+                                     "|\n  a",
+                                     "talks.jsonl",
+                                     "target.gguf",
+                                     "\t",
+                                     "\xC3\xA4",
+                                     NULL };
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    static const char talks[] = "{\"id\": \"a\", \"category\": \"talk\", \"turns\": [\"one two\", \"and again\"]}\n"
+                                "{\"id\": \"b\", \"prompt\": \"a b c\"}\n{\"id\": \"d\", \"input_ids\": [75, 104]}\n";
+    (void)argc, (void)argv;
+    fuzz_write("talks.jsonl", talks, sizeof(talks) - 1);
+    fuzz_write("target.gguf", "GGUF", 4); // that it is there is all that is looked at
+    return 0;
+}
+
+// Settings on one line, read as YAML, are the same settings.
+static void check_settings(const struct settings *s)
+{
+    struct text one = { 0 }, two = { 0 };
+    struct error err = { "" };
+    settings_write(s, &one);
+    struct settings *again = yaml_parse(one.s, one.n, "again", &err);
+    insist(again != NULL);
+    settings_write(again, &two);
+    insist(strcmp(one.s, two.s) == 0);
+    settings_free(again);
+    free(one.s);
+    free(two.s);
+}
+
+static void check_entries(const struct entries *all)
+{
+    insist(all->n > 0);
+    for (int i = 0; i < all->n; i++) {
+        insist(*all->entry[i].shown != '\0');
+        check_settings(all->entry[i].settings);
+    }
+}
+
+static void use_experiment(const char *path)
+{
+    struct error err = { "" };
+    struct experiment *e = experiment_load(path, &err);
+    insist(e != NULL || *err.text != '\0');
+    if (e == NULL)
+        return;
+    check_settings(e->file);
+    check_entries(&e->sampling);
+    check_entries(&e->batch);
+    check_entries(&e->rule);
+    check_entries(&e->drafter);
+    for (int i = 0; i < e->batch.n; i++)
+        insist(experiment_batch(e, i) >= 1);
+    insist(e->new_tokens >= 1 && e->context >= 2 && e->repeat >= 1 && e->threads >= 1 && e->prompts.n >= 1);
+    insist(experiment_turns(e) >= e->prompts.n && groups(e) == e->sampling.n * e->batch.n);
+    experiment_free(e);
+}
+
+static void use_tree(const char *name)
+{
+    struct tree tree, again;
+    struct error err = { "" };
+    if (!tree_read(name, fuzz_folder(), &tree, &err)) {
+        insist(*err.text != '\0');
+        return;
+    }
+    insist(tree.n > 1 && tree.n <= MAX_NODES && tree_deepest(&tree) <= TREE_DEPTH);
+    for (int i = 1; i < tree.n; i++)
+        insist(tree.node[i].parent >= 0 && tree.node[i].parent < i && tree.node[i].rank < TREE_RANKS &&
+               tree.node[i].depth == tree.node[tree.node[i].parent].depth + 1);
+    char *text = tree_write(&tree);
+    insist(tree_read(text, NULL, &again, &err) && again.n == tree.n);
+    insist(memcmp(again.node, tree.node, (size_t)tree.n * sizeof(tree.node[0])) == 0);
+    insist(tree_has_gaps(&again) == tree_has_gaps(&tree));
+    free(text);
+}
+
+// The first line once more, as the command line has it: "small:model=PATH,widths=[4,2]".
+static void use_words(const uint8_t *at, size_t n)
+{
+    const uint8_t *end = n > 0 ? memchr(at, '\n', n) : NULL;
+    struct error err = { "" };
+    char *line = xstrndup(n > 0 ? (const char *)at : "", end != NULL ? (size_t)(end - at) : n);
+    struct settings *s = settings_inline(line, "--drafter", &err);
+    struct pairing p = { 0 };
+    insist(s != NULL || *err.text != '\0');
+    if (s != NULL && pairing_read(&p, s, NULL, NULL, &err)) {
+        if (utf8_valid(line, strlen(line)) == strlen(line)) // the command line may have bytes that YAML has not
+            check_settings(s);
+        pairing_close(&p);
+    }
+    settings_free(s);
+    free(line);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
+{
+    struct fuzz_slice part[2];
+    char *path = fuzz_path(files[0].name);
+    fuzz_split(input, n, part, 2);
+    fuzz_write_files(input, n, files);
+    use_experiment(path);
+    use_tree(files[1].name);
+    use_words(part[0].at, part[0].n);
+    free(path);
+    return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned seed)
+{
+    return fuzz_change(data, n, most, seed, files, words);
+}

@@ -1,0 +1,133 @@
+// fuzz_head.c - any configuration and any safetensors file at all as a speculator, held against a target: Medusa's heads,
+// EAGLE's and EAGLE-3's, as published and as `speculators` writes them.
+//
+// Input: config.json, then the tensors.
+// reader: models/head.c models/eagle_config.c models/config_json.c models/fields.c
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "fuzz/fuzz.h"
+#include "models/eagle.h"
+#include "models/head.h"
+#include "models/medusa.h"
+#include "models/model.h"
+
+static const struct fuzz_file files[] = { { "config.json", FUZZ_JSON },
+                                          { "model.safetensors", FUZZ_SAFETENSORS },
+                                          { NULL, FUZZ_TEXT } };
+static const char *const words[] = { "speculators_model_type",
+                                     "eagle",
+                                     "eagle3",
+                                     "medusa",
+                                     "dflash_config",
+                                     "transformer_layer_config",
+                                     "eagle_config",
+                                     "eagle_aux_hidden_state_layer_ids",
+                                     "norm_before_residual",
+                                     "norm_before_fc",
+                                     "fc_norm",
+                                     "norm_output",
+                                     "draft_vocab_size",
+                                     "bias",
+                                     "fusion_bias",
+                                     "qkv_bias",
+                                     "model_type",
+                                     "llama",
+                                     "num_hidden_layers",
+                                     "hidden_size",
+                                     "medusa_num_heads",
+                                     "medusa_num_layers",
+                                     "rope_scaling",
+                                     "rope_parameters",
+                                     "rope_type",
+                                     "linear",
+                                     "llama3",
+                                     "factor",
+                                     "low_freq_factor",
+                                     "high_freq_factor",
+                                     "original_max_position_embeddings",
+                                     "rope_theta",
+                                     "partial_rotary_factor",
+                                     "layer_types",
+                                     "full_attention",
+                                     "head_dim",
+                                     "attention_bias",
+                                     "shape",
+                                     "dtype",
+                                     "data_offsets",
+                                     "0.0.linear.weight",
+                                     "0.0.linear.bias",
+                                     "0.1.weight",
+                                     "blocks.0.layers.0.weight",
+                                     "lm_heads.0.weight",
+                                     "token_map",
+                                     "fc.weight",
+                                     "fc.bias",
+                                     "layers.0.hidden_norm.weight",
+                                     "layers.0.self_attn.q_proj.weight",
+                                     "midlayer.hidden_norm.weight",
+                                     "d2t",
+                                     "t2d",
+                                     "lm_head.weight",
+                                     "norm.weight",
+                                     "embed_tokens.weight",
+                                     "fc_norm.0.weight",
+                                     "F32",
+                                     "F16",
+                                     "BF16",
+                                     "I64",
+                                     "BOOL",
+                                     NULL };
+
+// The targets of the heads that write_seeds.c makes, and one that has no three layers to read.
+static const struct model_shape targets[] = {
+    { .layers = 8, .width = 8, .heads = 2, .kv_heads = 1, .head_dim = 4, .hidden = 8, .vocab = 24, .context = 512 },
+    { .layers = 3, .width = 8, .heads = 2, .kv_heads = 1, .head_dim = 4, .hidden = 8, .vocab = 24, .context = 512 },
+};
+
+static void check(const struct head_facts *f, enum head_kind kind, const struct model_shape *t)
+{
+    insist((kind == HEAD_MEDUSA) == (f->heads > 0));
+    insist(f->vocab >= 1 && f->vocab <= t->vocab && f->width >= 1);
+    insist(f->taps.n >= 1 && f->taps.n <= MAX_TAPS);
+    for (int i = 0; i < f->taps.n; i++)
+        insist(f->taps.layer[i] >= FINAL_STATE && f->taps.layer[i] <= t->layers);
+}
+
+static void use(const char *path)
+{
+    struct error err = { "" };
+    for (size_t i = 0; i < sizeof(targets) / sizeof(*targets); i++) {
+        struct head_facts facts = { 0 };
+        struct head h;
+        enum head_kind kind;
+        const bool fits = head_fits(path, &targets[i], &kind, &facts, &err);
+        insist(fits || *err.text != '\0');
+        if (fits)
+            check(&facts, kind, &targets[i]);
+        if (head_open(&h, path, HEAD_EAGLE3, "head", &err)) {
+            const struct eagle_setup silent = { .kind = HEAD_EAGLE3, .layer_ids = LAYERS_LEFT };
+            insist(h.kind == HEAD_EAGLE3);
+            head_hash(&h);
+            head_close(&h);
+            if (eagle_fits(path, &targets[i], &silent, &facts, &err))
+                check(&facts, HEAD_EAGLE3, &targets[i]);
+        }
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
+{
+    char *file = fuzz_path(files[1].name);
+    fuzz_write_files(input, n, files);
+    use(n > 0 && input[n - 1] % 2 != 0 ? file : fuzz_folder());
+    free(file);
+    return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned seed)
+{
+    return fuzz_change(data, n, most, seed, files, words);
+}

@@ -1,0 +1,182 @@
+// fuzz_kept.c - any bytes at all as a file of packed weights beside the model that it may be of.
+//
+// Input: a byte of flags that say which sums and marks are put right first, so that what was changed gets further than the
+// first check; then the file. With no flag set nothing passes but what was written.
+// reader: models/kept.c
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "fuzz/fuzz.h"
+#include "models/config.h"
+#include "models/kept.h"
+#include "models/weights.h"
+
+enum { LAYOUT = 7, MATRICES = 4 };
+enum { MARKS = 1, LENGTH = 2, DATA = 4, LIST = 8, MISSING = 16 }; // flags
+
+static struct model_config config;
+static struct weights *weights;
+static struct packed_bytes packed[MATRICES];
+static uint8_t *genuine;
+static size_t genuine_bytes;
+
+// ---- the file as models/kept.c has it; checked against a file of its own when the program begins
+
+struct head {
+    char magic[8];
+    uint32_t order, version, layout, entries;
+    uint64_t hash, stamp, bytes, sum;
+};
+
+struct entry {
+    uint64_t type;
+    int64_t rows, width;
+    uint64_t at, bytes, sum;
+};
+
+static void add(uint64_t lane[8], const uint8_t *b, size_t n)
+{
+    for (; n >= 64; n -= 64, b += 64)
+        for (int i = 0; i < 8; i++) {
+            uint64_t word;
+            memcpy(&word, b + 8 * i, 8);
+            lane[i] = (lane[i] ^ word) * 0x9e3779b97f4a7c15;
+        }
+    for (size_t i = 0; i < n; i++)
+        lane[i % 8] = (lane[i % 8] ^ b[i]) * 0x9e3779b97f4a7c15;
+}
+
+static uint64_t sum_of(const uint64_t lane[8])
+{
+    uint64_t x = 0;
+    for (int i = 0; i < 8; i++) {
+        x = (x ^ lane[i]) * 0x9e3779b97f4a7c15;
+        x ^= x >> 29;
+    }
+    return x;
+}
+
+static void put_right(uint8_t *file, size_t n, int flags)
+{
+    struct head h;
+    if (n < sizeof(h))
+        return;
+    memcpy(&h, file, sizeof(h));
+    if (flags & MARKS)
+        memcpy(&h, genuine, offsetof(struct head, bytes)), memcpy(&h.entries, file + offsetof(struct head, entries), 4);
+    if (flags & LENGTH)
+        h.bytes = n;
+    const size_t fit = (n - sizeof(h)) / sizeof(struct entry), entries = h.entries < fit ? h.entries : fit;
+    for (size_t i = 0; i < entries && (flags & DATA) != 0; i++) {
+        struct entry e;
+        uint64_t lane[8] = { 0 };
+        memcpy(&e, file + sizeof(h) + i * sizeof(e), sizeof(e));
+        if (e.at > n || e.bytes > n - e.at)
+            continue;
+        add(lane, file + e.at, e.bytes);
+        e.sum = sum_of(lane);
+        memcpy(file + sizeof(h) + i * sizeof(e), &e, sizeof(e));
+    }
+    if (flags & LIST) {
+        uint64_t lane[8] = { 0 };
+        h.sum = 0;
+        add(lane, (const uint8_t *)&h, sizeof(h));
+        add(lane, file + sizeof(h), entries * sizeof(struct entry));
+        h.sum = sum_of(lane);
+    }
+    memcpy(file, &h, sizeof(h));
+}
+
+// ---- the model, and what its file is when all is well
+
+static void find_matrices(void)
+{
+    struct error err;
+    const char *name, *type;
+    int64_t rows, width;
+    size_t bytes;
+    int n = 0;
+    for (size_t i = 0; n < MATRICES && weights_list(weights, i, &name, &type, &rows, &width, &bytes); i++) {
+        struct tensor t;
+        if (rows > 1 && weights_get(weights, name, rows, width, &t, &err)) // as good as packed: any bytes will do
+            packed[n++] = (struct packed_bytes){ t, t.data, bytes < 300 ? bytes : 300 };
+    }
+    insist(n == MATRICES);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc;
+    struct error err = { "" };
+    size_t n;
+    char *from = fuzz_made((*argv)[0], "tiny.gguf"), *path = fuzz_path("tiny.gguf"),
+         *beside = fuzz_path("tiny.gguf.packed");
+    uint8_t *model = fuzz_read(from, &n);
+    fuzz_write("tiny.gguf", model, n);
+    insist(config_read(path, &config, &err));
+    insist((weights = weights_open(&config, &err)) != NULL);
+    find_matrices();
+    struct kept *k = kept_open(&config, weights, LAYOUT);
+    kept_write(k, packed, MATRICES);
+    kept_close(k);
+    genuine = fuzz_read(beside, &genuine_bytes);
+    uint8_t *same = xmalloc(genuine_bytes);
+    memcpy(same, genuine, genuine_bytes);
+    put_right(same, genuine_bytes, MARKS | LENGTH | DATA | LIST);
+    insist(memcmp(same, genuine, genuine_bytes) == 0); // else the file's layout has changed, and should here
+    free(same);
+    free(model);
+    free(from);
+    free(path);
+    free(beside);
+    return 0;
+}
+
+static void use(int flags)
+{
+    struct kept *k = kept_open(&config, weights, LAYOUT);
+    char *sentence;
+    int read = 0;
+    for (; read < MATRICES && kept_has(k, packed[read].w, packed[read].bytes); read++) {
+        uint8_t *to = malloc(packed[read].bytes); // so many and not a byte more
+        const bool ok = kept_read(k, to);
+        insist(!ok || (flags & (DATA | LIST)) == (DATA | LIST) ||
+               memcmp(to, packed[read].data, packed[read].bytes) == 0);
+        free(to);
+        if (!ok)
+            break;
+    }
+    insist(kept_is_usable(k) || !kept_is_whole(k));
+    sentence = kept_sentence(k);
+    insist(*sentence != '\0');
+    free(sentence);
+    if (!kept_is_whole(k)) {
+        kept_write(k, packed, MATRICES);
+        sentence = kept_sentence(k);
+        free(sentence);
+        kept_close(k);
+        k = kept_open(&config, weights, LAYOUT); // the new one is whole
+        for (int i = 0; i < MATRICES; i++) {
+            uint8_t to[300];
+            insist(kept_has(k, packed[i].w, packed[i].bytes) && kept_read(k, to));
+        }
+        insist(kept_is_whole(k));
+    }
+    kept_close(k);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
+{
+    const int flags = n > 0 ? input[0] : MISSING;
+    uint8_t *file = xmalloc(n + 1);
+    if (n > 1) {
+        memcpy(file, input + 1, n - 1);
+        put_right(file, n - 1, flags);
+    }
+    fuzz_write("tiny.gguf.packed", file, (flags & MISSING) != 0 || n <= 1 ? 0 : n - 1);
+    use(flags);
+    free(file);
+    return 0;
+}

@@ -1,0 +1,103 @@
+// fuzz_prompts.c - any bytes at all as a file of prompts, with and without answers, and as lines of token ids.
+//
+// reader: experiments/prompts.c experiments/json_lines.c core/json.c
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "experiments/json_lines.h"
+#include "experiments/prompts.h"
+#include "fuzz/fuzz.h"
+#include "models/tokenizer.h"
+
+static const struct fuzz_file files[] = { { "prompts.jsonl", FUZZ_JSON_LINES }, { NULL, FUZZ_TEXT } };
+static const char *const words[] = { "turns",   "messages", "input_ids", "prompt",    "question",    "role",
+                                     "content", "system",   "user",      "assistant", "question_id", "id",
+                                     "task_id", "category", "answer",    "reference", "entry_point", "ids",
+                                     "text",    "\xC3\xA4", NULL };
+
+static void check(const struct prompts *p)
+{
+    for (int i = 0; i < p->n; i++) {
+        const struct prompt *q = &p->prompt[i];
+        insist(q->line > 0 && *q->id != '\0' && q->n_turns >= 1 && q->n_turns <= MAX_TURNS);
+        insist((q->ids != NULL) == (q->n_ids > 0) && (q->ids == NULL) == (q->turn != NULL));
+        for (int k = 0; k < q->n_turns && q->turn != NULL; k++)
+            insist(*q->turn[k] != '\0');
+        insist(!p->answered || (q->n_answers >= 1 && q->n_answers <= q->n_turns));
+        for (int k = 0; k < i; k++)
+            insist(strcmp(p->prompt[k].id, q->id) != 0);
+    }
+}
+
+static void use_prompts(const char *path)
+{
+    struct prompts p;
+    struct error err = { "" };
+    int all = 0;
+    for (int limit = 0; limit < 2; limit++)
+        for (int per_category = 0; per_category < 2; per_category++) {
+            if (!prompts_read(path, limit, per_category, &p, &err)) {
+                insist(strncmp(err.text, path, strlen(path)) == 0 && all == 0);
+                continue;
+            }
+            insist(all == 0 || p.n <= all);
+            insist(limit == 0 || p.n <= limit);
+            all = all == 0 ? p.n : all;
+            check(&p);
+            prompts_free(&p);
+        }
+    if (prompts_read_answered(path, &p, &err)) {
+        insist(p.n == all);
+        check(&p);
+        prompts_free(&p);
+    }
+}
+
+static void use_lines(const char *path)
+{
+    struct json_lines l;
+    struct error err = { "" };
+    struct ids ids = { 0 };
+    insist(json_lines_open(&l, path, &err));
+    long line = 0;
+    while (json_lines_next(&l, &err)) {
+        insist(l.line > line && json_is_object(l.object));
+        line = l.line;
+        char *text = json_write(l.object);
+        struct json *again = json_parse(text, strlen(text), "again", &err);
+        insist(again != NULL);
+        char *twice = json_write(again);
+        insist(strcmp(text, twice) == 0);
+        json_free(again);
+        free(text);
+        free(twice);
+        const size_t before = ids.n;
+        if (!json_lines_ids(&l, "input_ids", 100, &ids, &err))
+            insist(strncmp(err.text, path, strlen(path)) == 0);
+        for (size_t i = before; i < ids.n; i++)
+            insist(ids.id[i] >= 0 && ids.id[i] < 100);
+    }
+    insist(!l.failed || strncmp(err.text, path, strlen(path)) == 0);
+    json_lines_close(&l);
+    free(ids.id);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
+{
+    char *path = fuzz_path(files[0].name);
+    fuzz_write(files[0].name, input, n);
+    if (n > 0) {
+        use_prompts(path);
+        use_lines(path);
+    }
+    free(path);
+    return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned seed)
+{
+    return fuzz_change(data, n, most, seed, files, words);
+}
