@@ -136,7 +136,7 @@ static bool read_tensors(const char *path, int number, const struct json *header
         if (!read_tensor(path, t->name, json_value(at), start, room, t, err))
             return false;
     }
-    return check_regions(path, to->at + first, to->n - first, start, room, err);
+    return check_regions(path, to->n > 0 ? to->at + first : NULL, to->n - first, start, room, err);
 }
 
 bool safetensors_read(const char *path, const struct mapping *file, int number, struct tensor_list *to,
