@@ -10,8 +10,9 @@
 #include "drafters/drafter.h"
 #include "experiments/cells.h"
 #include "experiments/experiment.h"
+#include "experiments/occasion.h"
+#include "experiments/plan.h"
 #include "experiments/progress.h"
-#include "experiments/talk.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
 #include "models/config.h"
@@ -65,20 +66,30 @@ static bool pace(const struct plan *p, const struct contender *c, double *ns, st
     return err->text[0] == '\0';
 }
 
-static bool add_cell(struct plan *p, struct contender *c, struct error *err)
+// What is due of a group: conversations that each contender has, and turns that it will decode, beside others too.
+static bool count_due(const struct plan *p, const struct group *g, int *done, int *turns, struct error *err)
 {
-    int done = 0, turns = 0;
-    double ns;
+    int batch = experiment_batch(p->e, g->batch);
     for (int repeat = 0; repeat < p->e->repeat; repeat++)
-        for (int i = 0; i < p->e->prompts.n; i++) {
-            struct talk t;
-            bool ok = talk_open(&t, &p->opened, p->store, c->run, &p->e->prompts.prompt[i], repeat, err);
-            done += ok && talk_is_over(&t);
-            turns += t.prompt->n_turns - t.turn;
-            talk_close(&t);
+        for (int first = 0; first < p->e->prompts.n; first += batch) {
+            struct occasion o = occasion_at(p->e, batch, repeat, first);
+            bool ok = occasion_open(&o, &p->opened, p->store, g, err);
+            for (int c = 0; c < g->n && ok; c++) {
+                done[c] += o.n - occasion_lacks(&o, c);
+                for (int i = 0; i < o.n; i++)
+                    if (o.due[c * o.n + i].from != PLAN_NOTHING)
+                        turns[c] += p->e->prompts.prompt[first + i].n_turns - o.due[c * o.n + i].from;
+            }
+            occasion_close(&o, g);
             if (!ok)
                 return false;
         }
+    return true;
+}
+
+static bool add_cell(struct plan *p, struct contender *c, int done, int turns, struct error *err)
+{
+    double ns;
     if (!pace(p, c, &ns, err))
         return false;
     if (ns == 0 && turns > 0) {
@@ -132,8 +143,12 @@ static bool add_group(struct plan *p, int number, struct error *err)
     bool ok = true;
     text_printf(&p->cells, "\n%s, batch %s\n", p->e->sampling.entry[g.sampling].shown,
                 p->e->batch.entry[g.batch].shown);
+    for (int i = 0; i < g.n && ok; i++)
+        ok = find_run(p, &g.contender[i], err);
+    int *done = xcalloc((size_t)g.n, sizeof(*done)), *turns = xcalloc((size_t)g.n, sizeof(*turns));
+    ok = ok && count_due(p, &g, done, turns, err);
     for (int i = 0; i < g.n && ok; i++) {
-        ok = find_run(p, &g.contender[i], err) && add_cell(p, &g.contender[i], err);
+        ok = add_cell(p, &g.contender[i], done[i], turns[i], err);
         add_needs(&p->opened.target, &g.contender[i].pairing, need, &needs);
     }
     for (int i = 0; i < needs; i++) {
@@ -141,6 +156,8 @@ static bool add_group(struct plan *p, int number, struct error *err)
         if (need[i].bytes > most->bytes)
             *most = need[i];
     }
+    free(done);
+    free(turns);
     group_close(&g);
     return ok;
 }

@@ -1,9 +1,6 @@
 // occasion.c - who takes part, in which order, from which turn on; and the decoding itself.
 //
-// What is in the database is not decoded again. Two exceptions keep comparisons fair. `none` is run again beside
-// whatever is missing, from the first turn that is. And with a batch of more than one, all who take part decode the
-// conversations that anyone lacks, all of them and from their first turns on: the time of a pass depends on how many
-// sequences are in it.
+// What is decoded follows from what the database has, and plan.c alone says it.
 //
 // The number of a decode, which names its stream of chance, is made of prompt, turn and repeat alone: with the rule
 // `match` every cell says the same, and a text does not depend on when, beside what or after which interruption it was
@@ -18,6 +15,7 @@
 #include "experiments/conversation.h"
 #include "experiments/environment.h"
 #include "experiments/interrupt.h"
+#include "experiments/plan.h"
 #include "experiments/recorder.h"
 #include "experiments/talk.h"
 #include "results/store.h"
@@ -80,12 +78,21 @@ static bool start_turn(const struct runner *r, struct contender *c, struct talk 
     return ok;
 }
 
+static bool goes_back(const struct runner *r, struct talk *talk, const struct due *due, int n, struct error *err)
+{
+    for (int i = 0; i < n; i++)
+        if (due[i].from != PLAN_NOTHING && !talk_go_on(&talk[i], &r->opened, due[i].from, err))
+            return false;
+    return true;
+}
+
 // A conversation has one turn under way at a time, and there is a slot for each.
-static bool start_turns(const struct runner *r, struct contender *c, struct talk *talk, const struct occasion *o,
-                        struct error *err)
+static bool start_turns(const struct runner *r, struct contender *c, struct talk *talk, const struct due *due,
+                        const struct occasion *o, struct error *err)
 {
     for (int i = 0; i < o->n; i++)
-        if (!talk[i].under_way && !talk_is_over(&talk[i]) && !start_turn(r, c, &talk[i], o->repeat, err))
+        if (due[i].from != PLAN_NOTHING && !talk[i].under_way && !talk_is_over(&talk[i]) &&
+            !start_turn(r, c, &talk[i], o->repeat, err))
             return false;
     return true;
 }
@@ -103,10 +110,8 @@ static bool keep_turn(struct runner *r, const struct contender *c, struct talk *
     row->prompt_tokens = t->prompt_tokens;
     t->under_way = false;
     r->progress.tokens += row->new_tokens;
-    bool ok = talk_answered(t, &r->opened, row->token, row->new_tokens, &row->text, err) &&
-              store_sequence(r->store, c->run, row, err);
-    r->cut = r->cut || t->cut;
-    return ok;
+    return talk_answered(t, &r->opened, row->token, row->new_tokens, &row->text, err) &&
+           store_sequence(r->store, c->run, row, err);
 }
 
 static bool keep_turns(struct runner *r, const struct contender *c, struct talk *talk, const struct occasion *o,
@@ -123,15 +128,15 @@ static bool keep_turns(struct runner *r, const struct contender *c, struct talk 
     return true;
 }
 
-static bool run_contender(struct runner *r, struct contender *c, struct talk *talk, const struct occasion *o,
-                          struct error *err)
+static bool run_contender(struct runner *r, struct contender *c, struct talk *talk, const struct due *due,
+                          const struct occasion *o, struct error *err)
 {
     char *what = label(r, c);
-    bool ok = start_turns(r, c, talk, o, err);
+    bool ok = goes_back(r, talk, due, o->n, err) && start_turns(r, c, talk, due, o, err);
     while (ok && decoder_live(c->decoder) > 0) {
         progress_tick(&r->progress, what);
         ok = interrupt_is_none(r->stop, err) && decoder_step(c->decoder, err) && keep_turns(r, c, talk, o, err) &&
-             start_turns(r, c, talk, o, err);
+             start_turns(r, c, talk, due, o, err);
     }
     free(what);
     return ok;
@@ -139,58 +144,73 @@ static bool run_contender(struct runner *r, struct contender *c, struct talk *ta
 
 // ---- all of them
 
-static bool open_talks(struct occasion *o, const struct runner *r, const struct group *g, struct error *err)
+static const struct contender *none_of(const struct group *g, const struct contender *c)
 {
-    o->talk = xcalloc((size_t)g->n, sizeof(*o->talk));
-    o->lacks = xcalloc((size_t)g->n, sizeof(*o->lacks));
-    for (int c = 0; c < g->n; c++) {
-        o->talk[c] = xcalloc((size_t)o->n, sizeof(**o->talk));
-        for (int i = 0; i < o->n; i++) {
-            struct talk *t = &o->talk[c][i];
-            if (!talk_open(t, &r->opened, r->store, g->contender[c].run, &r->e->prompts.prompt[o->first + i], o->repeat,
-                           err))
-                return false;
-            o->lacks[c] = o->lacks[c] || !talk_is_over(t);
-        }
+    const struct contender *none = g->contender;
+    while (!none->none || none->cell.rule != c->cell.rule)
+        none++;
+    return none;
+}
+
+static bool take_up(struct occasion *o, const struct opened *opened, struct store *s, const struct group *g,
+                    struct history *history, struct error *err)
+{
+    for (int k = 0; k < g->n * o->n; k++) {
+        const struct contender *c = &g->contender[k / o->n];
+        const struct prompt *p = &opened->e->prompts.prompt[o->first + k % o->n];
+        if (!talk_open(&o->talk[k], opened, s, c->run, none_of(g, c)->run, p, o->repeat, &history[k], err))
+            return false;
     }
     return true;
 }
 
-static void close_talks(struct occasion *o, const struct group *g)
+struct occasion occasion_at(const struct experiment *e, int batch, int repeat, int first)
 {
-    for (int c = 0; c < g->n && o->talk[c] != NULL; c++) {
-        for (int i = 0; i < o->n; i++)
-            talk_close(&o->talk[c][i]);
-        free(o->talk[c]);
-    }
-    free(o->talk);
-    free(o->lacks);
+    int left = e->prompts.n - first;
+    return (
+        struct occasion){ first / batch + repeat, repeat, first, left < batch ? left : batch, batch, 0, NULL, NULL };
 }
 
-// The first turn of conversation i that anyone lacks; beyond the last if nobody does.
-static int first_turn_missing(const struct occasion *o, const struct group *g, int i)
+bool occasion_open(struct occasion *o, const struct opened *opened, struct store *s, const struct group *g,
+                   struct error *err)
 {
-    int turn = o->talk[0][i].prompt->n_turns;
+    size_t all = (size_t)g->n * (size_t)o->n;
+    o->talk = xcalloc(all, sizeof(*o->talk));
+    o->due = xcalloc(all, sizeof(*o->due));
+    struct history *history = xcalloc(all, sizeof(*history));
+    int *none = xcalloc((size_t)g->n, sizeof(*none));
     for (int c = 0; c < g->n; c++)
-        if (o->talk[c][i].turn < turn)
-            turn = o->talk[c][i].turn;
-    return turn;
+        none[c] = (int)(none_of(g, &g->contender[c]) - g->contender);
+    bool ok = take_up(o, opened, s, g, history, err);
+    if (ok)
+        plan_turns(&(struct stored){ o->batch, g->n, o->n, none, history }, o->due);
+    free(history);
+    free(none);
+    return ok;
 }
 
-static bool takes_part(const struct occasion *o, const struct group *g, int c)
+void occasion_close(struct occasion *o, const struct group *g)
 {
-    return o->lacks[c] || g->contender[c].none;
+    for (int k = 0; k < g->n * o->n; k++)
+        talk_close(&o->talk[k]);
+    free(o->talk);
+    free(o->due);
 }
 
-static void rewind_talks(struct occasion *o, const struct group *g, int batch)
+static bool takes_part(const struct occasion *o, int c)
 {
-    for (int i = 0; i < o->n; i++) {
-        int turn = first_turn_missing(o, g, i);
-        bool lacking = turn < o->talk[0][i].prompt->n_turns;
-        for (int c = 0; c < g->n && lacking; c++)
-            if (takes_part(o, g, c) && (batch > 1 || g->contender[c].none))
-                talk_rewind(&o->talk[c][i], batch > 1 ? 0 : turn);
-    }
+    for (int i = 0; i < o->n; i++)
+        if (o->due[c * o->n + i].from != PLAN_NOTHING)
+            return true;
+    return false;
+}
+
+int occasion_lacks(const struct occasion *o, int c)
+{
+    int n = 0;
+    for (int i = 0; i < o->n; i++)
+        n += o->due[c * o->n + i].lacks;
+    return n;
 }
 
 static bool run_in_turn(struct occasion *o, struct runner *r, struct group *g, struct error *err)
@@ -198,34 +218,38 @@ static bool run_in_turn(struct occasion *o, struct runner *r, struct group *g, s
     int n = 0, *order = xcalloc((size_t)g->n, sizeof(*order));
     bool ok = true;
     for (int c = 0; c < g->n; c++)
-        if (takes_part(o, g, c))
+        if (takes_part(o, c))
             order[n++] = c;
     for (int k = 0; k < n && ok; k++)
         ok = environment_enter(r, &g->contender[order[k]], err);
     for (int k = 0; k < n && ok; k++)
         if (!g->contender[order[k]].warm)
-            ok = warm_up(r, &g->contender[order[k]], o->talk[0][0].prompt, err);
-    ok = ok && store_new_pair(r->store, r->e->name, &o->pair, err);
+            ok = warm_up(r, &g->contender[order[k]], o->talk[0].prompt, err);
+    ok = ok && (n == 0 || store_new_pair(r->store, r->e->name, &o->pair, err));
     for (int k = 0; k < n && ok; k++) {
         int c = order[(k + o->number) % n];
-        ok = run_contender(r, &g->contender[c], o->talk[c], o, err);
-        progress_did(&r->progress, ok && o->lacks[c] ? o->n : 0);
+        ok = run_contender(r, &g->contender[c], &o->talk[c * o->n], &o->due[c * o->n], o, err);
+        progress_did(&r->progress, ok ? occasion_lacks(o, c) : 0);
     }
     free(order);
     return ok;
 }
 
+static bool any_is_full(const struct occasion *o, const struct group *g)
+{
+    for (int k = 0; k < g->n * o->n; k++)
+        if (o->talk[k].full)
+            return true;
+    return false;
+}
+
 bool occasion_run(struct occasion *o, struct runner *r, struct group *g, struct error *err)
 {
-    bool ok = open_talks(o, r, g, err), lacking = false;
-    for (int c = 0; c < g->n && ok; c++) {
-        lacking = lacking || o->lacks[c];
-        progress_skip(&r->progress, o->lacks[c] ? 0 : o->n);
-    }
-    if (ok && lacking) {
-        rewind_talks(o, g, experiment_batch(r->e, g->batch));
-        ok = run_in_turn(o, r, g, err);
-    }
-    close_talks(o, g);
+    bool ok = occasion_open(o, &r->opened, r->store, g, err);
+    for (int c = 0; c < g->n && ok; c++)
+        progress_skip(&r->progress, o->n - occasion_lacks(o, c));
+    ok = ok && run_in_turn(o, r, g, err);
+    r->full = r->full || any_is_full(o, g);
+    occasion_close(o, g);
     return ok;
 }

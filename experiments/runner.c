@@ -2,8 +2,8 @@
 //
 // Group by group (cells that differ only in drafter or rule), repeat by repeat, bunch by bunch of prompts (as many as
 // the batch has slots) there is an occasion, on which the cells that lack something decode the bunch back to back, in
-// an order that rotates from occasion to occasion. Where nothing is lacking, nothing runs. A killed run loses the
-// sequences that were under way and no others: each is one transaction, made when it is done.
+// an order that rotates from occasion to occasion. Where nothing is lacking, nothing runs: plan.h says what is. A killed
+// run loses the sequences that were under way and no others: each is one transaction, made when it is done.
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,12 +87,7 @@ static bool run_occasions(struct runner *r, struct group *g, struct error *err)
     int batch = experiment_batch(r->e, g->batch), prompts = r->e->prompts.n;
     for (int repeat = 0; repeat < r->e->repeat; repeat++)
         for (int first = 0; first < prompts; first += batch) {
-            struct occasion o = {
-                .number = first / batch + repeat,
-                .repeat = repeat,
-                .first = first,
-                .n = prompts - first < batch ? prompts - first : batch,
-            };
+            struct occasion o = occasion_at(r->e, batch, repeat, first);
             if (!occasion_run(&o, r, g, err))
                 return false;
         }
@@ -136,7 +131,7 @@ bool experiment_run(const struct experiment *e, struct store *s, FILE *progress,
     for (int g = 0; g < groups(e) && ok; g++)
         ok = run_group(&r, g, err);
     progress_end(&r.progress);
-    if (r.cut)
+    if (r.full)
         progress_line(&r.progress, "conversations whose next turn did not fit the context of %d ended before it",
                       r.opened.context);
     opened_close(&r.opened);

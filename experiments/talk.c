@@ -1,5 +1,5 @@
 // talk.c - a conversation is a chain: each turn is asked with the answers before it, so what was stored is taken up in
-// order and the first turn that is missing is where it goes on.
+// order. Whether the next turn fits the context follows from those answers, and is never remembered.
 #include "experiments/talk.h"
 
 #include <assert.h>
@@ -8,11 +8,12 @@
 #include "core/memory.h"
 #include "experiments/cells.h"
 #include "experiments/conversation.h"
+#include "experiments/plan.h"
 #include "results/store.h"
 
 bool talk_is_over(const struct talk *t)
 {
-    return t->turn == t->prompt->n_turns;
+    return t->full || t->turn == t->prompt->n_turns;
 }
 
 bool talk_ids(const struct talk *t, const struct opened *o, struct ids *to, struct error *err)
@@ -21,16 +22,14 @@ bool talk_ids(const struct talk *t, const struct opened *o, struct ids *to, stru
 }
 
 // Every first turn fits: opened_open saw to that.
-static bool end_if_full(struct talk *t, const struct opened *o, struct error *err)
+static bool look_for_room(struct talk *t, const struct opened *o, struct error *err)
 {
-    if (talk_is_over(t) || t->turn == 0)
+    t->full = false;
+    if (t->turn == 0 || t->turn == t->prompt->n_turns)
         return true;
     struct ids ids = { 0 };
     bool ok = talk_ids(t, o, &ids, err);
-    if (ok && ids.n >= (size_t)o->context) {
-        t->turn = t->prompt->n_turns;
-        t->cut = true;
-    }
+    t->full = ok && ids.n >= (size_t)o->context;
     free(ids.id);
     return ok;
 }
@@ -47,31 +46,41 @@ bool talk_answered(struct talk *t, const struct opened *o, const int32_t *token,
     int turn = t->turn;
     take_answer(t, o, token, n);
     *text = t->answer[turn];
-    return end_if_full(t, o, err);
+    return look_for_room(t, o, err);
 }
 
-bool talk_open(struct talk *t, const struct opened *o, struct store *s, int64_t run, const struct prompt *p, int repeat,
-               struct error *err)
+// A turn that does not follow from the answers before it is noted down and not taken up: its text answers another one.
+static bool take_up(struct talk *t, const struct opened *o, struct store *s, int64_t run, int64_t none, int turn,
+                    int repeat, struct history *to, struct error *err)
+{
+    struct stored_turn stored;
+    if (!store_turn(s, run, t->prompt->number, turn, repeat, &stored, err))
+        return false;
+    to->turn[turn].pair = stored.found ? stored.pair : 0;
+    if (history_answers(to) == turn + 1)
+        take_answer(t, o, stored.token, stored.n);
+    free(stored.token);
+    return !stored.found || store_beside(s, run, none, t->prompt->number, turn, repeat, &to->turn[turn].beside, err);
+}
+
+bool talk_open(struct talk *t, const struct opened *o, struct store *s, int64_t run, int64_t none,
+               const struct prompt *p, int repeat, struct history *to, struct error *err)
 {
     *t = (struct talk){ .prompt = p, .answer = xcalloc((size_t)p->n_turns, sizeof(*t->answer)) };
-    bool ok = true, found = s != NULL && run != 0;
-    while (ok && found && !talk_is_over(t)) {
-        struct stored_turn stored;
-        ok = store_turn(s, run, p->number, t->turn, repeat, &stored, err);
-        found = ok && stored.found;
-        if (found)
-            take_answer(t, o, stored.token, stored.n);
-        free(stored.token);
-    }
-    return ok && end_if_full(t, o, err);
+    *to = (struct history){ .n_turns = p->n_turns };
+    bool ok = true;
+    for (int turn = 0; turn < p->n_turns && s != NULL && run != 0 && ok; turn++)
+        ok = take_up(t, o, s, run, none, turn, repeat, to, err);
+    ok = ok && look_for_room(t, o, err);
+    to->full = t->full;
+    return ok;
 }
 
-void talk_rewind(struct talk *t, int turn)
+bool talk_go_on(struct talk *t, const struct opened *o, int turn, struct error *err)
 {
-    if (turn < t->turn) {
-        t->turn = turn;
-        t->cut = false;
-    }
+    assert(turn <= t->turn);
+    t->turn = turn;
+    return look_for_room(t, o, err);
 }
 
 void talk_close(struct talk *t)

@@ -5,6 +5,7 @@
 #include "models/tokenizer.h"
 
 struct error;
+struct history;
 struct opened;
 struct prompt;
 struct store;
@@ -12,19 +13,20 @@ struct store;
 struct talk { // start with { 0 }
     const struct prompt *prompt;
     char **answer;     // (n_turns) of the turns up to `turn`
-    int turn;          // the next one; n_turns: the conversation is over
-    bool cut;          // it ended because its next turn did not fit the context
+    int turn;          // the next one
+    bool full;         // it does not fit the context: asked anew wherever `turn` changes
     bool under_way;    // that turn is being decoded
     int prompt_tokens; // of it
 };
 
-// run 0: nothing is stored. s NULL likewise.
-bool talk_open(struct talk *t, const struct opened *o, struct store *s, int64_t run, const struct prompt *p, int repeat,
-               struct error *err);
+// Takes up what `run` has of the conversation, and notes it down for the plan. run 0: nothing is stored. s NULL
+// likewise. none: the run by which this one is measured.
+bool talk_open(struct talk *t, const struct opened *o, struct store *s, int64_t run, int64_t none,
+               const struct prompt *p, int repeat, struct history *to, struct error *err);
 void talk_close(struct talk *t);
 bool talk_is_over(const struct talk *t);
-// Has turns from this one on decoded again; no later than its next.
-void talk_rewind(struct talk *t, int turn);
+// Goes on from this turn, of those that have been answered or the next.
+bool talk_go_on(struct talk *t, const struct opened *o, int turn, struct error *err);
 // The tokens of its next turn, appended.
 bool talk_ids(const struct talk *t, const struct opened *o, struct ids *to, struct error *err);
 // The next turn's answer is these tokens: goes on to the turn after, if that fits the context. The text is the talk's

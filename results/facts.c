@@ -34,6 +34,10 @@ static const char new_expected_sql[] = "INSERT INTO step_rule VALUES (?,?,?,?,?,
 static const char turn_sql[] =
     "SELECT pair, tokens FROM sequence WHERE run = ? AND prompt = ? AND turn = ? AND repeat = ?"
     " ORDER BY id DESC LIMIT 1";
+static const char beside_sql[] =
+    "SELECT EXISTS (SELECT 1 FROM sequence AS q JOIN sequence AS n"
+    " ON n.pair = q.pair AND n.prompt = q.prompt AND n.turn = q.turn AND n.repeat = q.repeat"
+    " WHERE q.run = ?1 AND n.run = ?2 AND q.prompt = ?3 AND q.turn = ?4 AND q.repeat = ?5)";
 static const char pace_sql[] =
     "WITH pace AS (SELECT decode_ns / new_tokens AS ns FROM sequence JOIN run ON run.id = run"
     " WHERE target_hash = ? AND activations = ? AND cache = ? AND drafter = ? AND new_tokens > 0)"
@@ -280,6 +284,19 @@ bool store_turn(struct store *s, int64_t run, int64_t prompt, int turn, int repe
         to->pair = query_int(q, 0);
     }
     return query_close(q, err) && well;
+}
+
+bool store_beside(struct store *s, int64_t run, int64_t none, int64_t prompt, int turn, int repeat, bool *is,
+                  struct error *err)
+{
+    struct query *q = query_again(s, beside_sql);
+    query_put_int(q, run);
+    query_put_int(q, none);
+    query_put_int(q, prompt);
+    query_put_int(q, turn);
+    query_put_int(q, repeat);
+    *is = query_next(q) && query_int(q, 0) != 0;
+    return query_close(q, err);
 }
 
 int64_t store_pace(struct store *s, const char *target_hash, const char *activations, const char *cache,

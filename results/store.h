@@ -102,6 +102,9 @@ struct stored_turn {
 };
 bool store_turn(struct store *s, int64_t run, int64_t prompt, int turn, int repeat, struct stored_turn *to,
                 struct error *err);
+// Whether, in any pair, a sequence of that turn stands beside one of the run `none`.
+bool store_beside(struct store *s, int64_t run, int64_t none, int64_t prompt, int turn, int repeat, bool *is,
+                  struct error *err);
 
 // How long such cells took for a token, for the dry run's estimate: median decode ns a new token; 0: never run.
 int64_t store_pace(struct store *s, const char *target_hash, const char *activations, const char *cache,

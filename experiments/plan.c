@@ -1,0 +1,89 @@
+// plan.c - from what is stored to what is due. plan.h says what holds of it.
+#include "experiments/plan.h"
+
+int history_answers(const struct history *h)
+{
+    int n = 0;
+    while (n < h->n_turns && h->turn[n].pair != 0 && (n == 0 || h->turn[n].pair >= h->turn[n - 1].pair))
+        n++;
+    return n;
+}
+
+bool history_is_over(const struct history *h)
+{
+    return h->full || history_answers(h) == h->n_turns;
+}
+
+static const struct history *history_of(const struct stored *s, int cell, int i)
+{
+    return &s->history[cell * s->n + i];
+}
+
+static int first_lacking(const struct stored *s, int cell, int i)
+{
+    const struct history *h = history_of(s, cell, i), *none = history_of(s, s->none[cell], i);
+    int answers = history_answers(h), partners = history_is_over(none) ? history_answers(none) : none->n_turns;
+    for (int turn = 0; turn < answers && turn < partners; turn++)
+        if (!h->turn[turn].beside)
+            return turn;
+    return history_is_over(h) ? PLAN_NOTHING : answers;
+}
+
+// One sequence at a time: `none` comes along from the first turn that is lacking, if its conversation gets there.
+static void bring_none(const struct stored *s, struct due *due)
+{
+    for (int cell = 0; cell < s->cells; cell++)
+        for (int i = 0; i < s->n; i++) {
+            const struct due *d = &due[cell * s->n + i];
+            struct due *none = &due[s->none[cell] * s->n + i];
+            bool earlier = none->from == PLAN_NOTHING || d->from < none->from;
+            if (d->lacks && earlier && d->from < history_answers(history_of(s, s->none[cell], i)))
+                none->from = d->from;
+        }
+}
+
+static bool lacks_anything(const struct stored *s, const struct due *due, int cell)
+{
+    for (int i = 0; i < s->n; i++)
+        if (due[cell * s->n + i].lacks)
+            return true;
+    return false;
+}
+
+static bool takes_part(const struct stored *s, const struct due *due, int cell)
+{
+    for (int other = 0; other < s->cells; other++)
+        if ((other == cell || s->none[other] == cell) && lacks_anything(s, due, other))
+            return true;
+    return false;
+}
+
+static bool is_lacked(const struct stored *s, const struct due *due, int i)
+{
+    for (int cell = 0; cell < s->cells; cell++)
+        if (due[cell * s->n + i].lacks)
+            return true;
+    return false;
+}
+
+static void begin_anew(const struct stored *s, struct due *due)
+{
+    for (int cell = 0; cell < s->cells; cell++) {
+        bool part = takes_part(s, due, cell);
+        for (int i = 0; i < s->n; i++)
+            due[cell * s->n + i].from = part && is_lacked(s, due, i) ? 0 : PLAN_NOTHING;
+    }
+}
+
+void plan_turns(const struct stored *s, struct due *due)
+{
+    for (int cell = 0; cell < s->cells; cell++)
+        for (int i = 0; i < s->n; i++) {
+            int from = first_lacking(s, cell, i);
+            due[cell * s->n + i] = (struct due){ from, from != PLAN_NOTHING };
+        }
+    if (s->batch > 1)
+        begin_anew(s, due);
+    else
+        bring_none(s, due);
+}
