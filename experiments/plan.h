@@ -6,6 +6,8 @@
 // A turn counts as an answer if it is stored and was decoded behind the answers before it. Pairs have rising numbers
 // and a conversation goes on behind the latest answers that it has, so: if its latest sequence is of no earlier pair than
 // that of the turn before it. A turn behind a missing one, or behind one that has been decoded again since, is no answer.
+// (Of a turn that was decoded several times somebody may delete one sequence and not the others. What was decoded behind
+// that one is not found out.)
 //
 // A cell lacks a turn that is no answer, unless the conversation is over before it: the next turn does not fit the
 // context behind the answers so far. And it lacks a turn that never ran beside its `none`, in one pair, unless none's
