@@ -110,8 +110,8 @@ static void hear_end(void *self, const struct ending *e)
     h->ends++;
     assert_int_equal(e->n, LIMIT);
     assert_int_equal(e->prefill_ns, PASS + ADVANCING);
-    assert_int_equal(e->decode_ns, LIMIT * (PROPOSING + PASS) + LIMIT * (JUDGING + APPENDING) +
-                                       (LIMIT - 1) * ADVANCING);
+    assert_int_equal(e->decode_ns,
+                     LIMIT * (PROPOSING + PASS) + LIMIT * (JUDGING + APPENDING) + (LIMIT - 1) * ADVANCING);
 }
 
 // One text of LIMIT tokens, a token a step.

@@ -102,7 +102,9 @@ static void rope_has_torchs_bits(void **state)
         const struct model_config config = {
             .head_dim = (int)json_int(json_get(c, "dim")),
             .rope_theta = json_number(json_get(c, "base")),
-            .rope_scaling = llama3 ? ROPE_LLAMA3 : linear ? ROPE_LINEAR : ROPE_PLAIN,
+            .rope_scaling = llama3   ? ROPE_LLAMA3
+                            : linear ? ROPE_LINEAR
+                                     : ROPE_PLAIN,
             .rope_factor = llama3 || linear ? json_number(json_get(c, "factor")) : 1,
             .rope_low = llama3 ? json_number(json_get(c, "low")) : 0,
             .rope_high = llama3 ? json_number(json_get(c, "high")) : 0,

@@ -227,7 +227,8 @@ static void expect_piece(void *to, const char *s, size_t n)
     struct cut_pieces *c = to;
     const struct json *one = json_at(c->expected, c->n);
     if (one == NULL || json_text_length(one) != n || memcmp(json_text(one), s, n) != 0)
-        fail_msg("%s: piece %zu is \"%.*s\", not \"%s\"", c->family, c->n, (int)n, s, one != NULL ? json_text(one) : "nothing");
+        fail_msg("%s: piece %zu is \"%.*s\", not \"%s\"", c->family, c->n, (int)n, s,
+                 one != NULL ? json_text(one) : "nothing");
     c->n++;
 }
 

@@ -125,8 +125,8 @@ static void min_ps_threshold_is_the_hosts_double(void **unused)
             b->probabilities(b, logits, 4, &wanted);
             b->download(b, row, logits.data, sizeof(row));
             if (!(row[0] > 0 && row[1] > 0 && row[2] == 0 && row[3] == 0))
-                fail_msg("%s, min_p %s: %g %g %g %g", gpu[g].name, text, (double)row[0], (double)row[1],
-                         (double)row[2], (double)row[3]);
+                fail_msg("%s, min_p %s: %g %g %g %g", gpu[g].name, text, (double)row[0], (double)row[1], (double)row[2],
+                         (double)row[3]);
             sampling_free(&s);
         }
         b->release(b, logits.data);
