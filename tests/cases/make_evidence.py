@@ -1,0 +1,292 @@
+"""make_evidence.py - what texts of a few hundred tokens come to under the tests and bets of `speclab exact`, done slowly.
+
+Writes evidence.json: texts over little rows, and what docs/exactness.md, section 6, and the comments of exact/evidence.h
+and exact/verdict.h make of them: the mean of all bets, every test with its statistic and p-value, Holm's correction and the
+verdict. Orders are lists that are sorted, means are sums over the vocabulary. Needs mpmath:
+
+    python -B make_evidence.py evidence.json
+"""
+
+import json
+import math
+import random
+import sys
+from fractions import Fraction as F
+
+from mpmath import erfc, exp, gammainc, inf, log1p, log10, mp, mpf, nsum, sqrt
+
+mp.dps = 60
+dice = random.Random(31)
+ONE, VOCAB, END = 64, 6, 5
+STAKES = [F(s) for s in "-1 -.3 -.1 -.03 -.01 .01 .03 .1 .3 1".split()]
+CELLS, COARSE, SQUARE = 1024, 32, 8
+WIDTH = {"log q/p": 6, "surprise": 8}  # between a function's least and greatest values; 1 of events
+
+
+def row(zeros=False):
+    cuts = sorted(dice.choices(range(ONE + 1), k=VOCAB - 1) if zeros else dice.sample(range(1, ONE), VOCAB - 1))
+    return [b - a for a, b in zip([0] + cuts, cuts + [ONE])]
+
+
+ROWS = [row() for _ in range(8)] + [row(True) for _ in range(4)] + [[8, 8, 16, 16, 8, 8], [0, 0, 64, 0, 0, 0]]
+
+
+# ---- one token: [row of p, row of q or -1, chosen tokens, token, index, bonus, u, begins]
+
+
+def text(n, bias):
+    out = []
+    for i in range(n):
+        p, q = dice.randrange(len(ROWS)), dice.choice([-1, 0, 1, 2, 9])
+        chosen = dice.sample(range(VOCAB), dice.randrange(1, 3)) if dice.random() < 0.3 else []
+        bonus = int(dice.random() < 0.2)
+        if bonus:
+            q, chosen = -1, []
+        weights = list(ROWS[p])
+        if bias and q >= 0 and dice.random() < bias:  # now and then a token of the drafter's, where the target might have said it
+            weights = [b if a > 0 else 0 for a, b in zip(ROWS[p], ROWS[q])]
+            weights = weights if sum(weights) else ROWS[p]
+        token = dice.choices(range(VOCAB), weights)[0]
+        out.append([p, q, chosen, token, 0 if bonus else dice.randrange(3), bonus, dice.randrange(2**30) / 2**30, int(i in (0, 300))])
+    return out
+
+
+def before(order, p, token):
+    """The mass of the tokens that stand before this one in an order, which is a key by token."""
+    return sum(p[v] for v in range(VOCAB) if order(v) < order(token))
+
+
+def best(w):
+    return max(range(VOCAB), key=lambda v: (w[v], -v))
+
+
+class Part:
+    def __init__(self):
+        self.tokens = self.guided = 0
+        self.cells = {o: [0] * COARSE for o in ORDERS}
+        self.scores = {}  # function: [tokens, sum, variance]
+        self.bets = {}  # (event, stake): log
+
+
+ORDERS = ["guided", "p", "id"]
+
+
+class Evidence:
+    def __init__(self):
+        self.impossible = 0
+        self.cells = {o: [0] * CELLS for o in ORDERS}
+        self.squares = {o: [[0] * SQUARE for _ in range(SQUARE)] for o in ORDERS}
+        self.part = {k: Part() for k in ("all", "first", "later", "bonus")}
+
+    def add_text(self, tokens):
+        last = said = None
+        for p, q, chosen, token, index, bonus, u, begins in tokens:
+            if begins:
+                last = said = None
+            p, q = [F(x, ONE) for x in ROWS[p]], [F(x, ONE) for x in ROWS[q]] if q >= 0 else None
+            last = self.add(p, q, chosen, token, index, bonus, F(u), last, said)
+            said = token
+
+    def add(self, p, q, chosen, token, index, bonus, u, last, said):
+        if p[token] == 0:
+            self.impossible += 1
+            return None
+
+        def guide(v):
+            if v in chosen:
+                return (1, -chosen.index(v))
+            return (0, (q[v] / p[v] if q else p[v]) if p[v] > 0 else 0, v)
+
+        orders = {"guided": guide, "p": lambda v: (p[v], v), "id": lambda v: v}
+        uniform = {o: before(k, p, token) + u * p[token] for o, k in orders.items()}
+        parts = [self.part["all"], self.part["bonus" if bonus else "later" if index else "first"]]
+        for o, x in uniform.items():
+            for n in CELLS, COARSE, SQUARE:
+                assert abs(x * n - round(x * n)) > F(1, 10**7) or x == 0, "beside a cell's edge"
+            self.cells[o][int(x * CELLS)] += 1
+            if last:
+                self.squares[o][int(last[o] * SQUARE)][int(x * SQUARE)] += 1
+            for part in parts:
+                part.cells[o][int(x * COARSE)] += 1
+        functions = {"p's best": lambda v: v == best(p), "surprise": lambda v: min(8, -math.log(p[v])), "end": lambda v: v == END}
+        if said is not None:
+            functions["repeat"] = lambda v: v == said
+        if q:
+            functions["log q/p"] = lambda v: max(-3, min(3, math.log(q[v] / p[v]))) if q[v] > 0 else -3
+            functions["q > p"] = lambda v: q[v] > p[v]
+            functions["q's best"] = lambda v: v == best(q)
+        if chosen:
+            functions["chosen"] = lambda v: v in chosen
+        low = uniform["p"]
+        events = {"p's best": (token == best(p), p[best(p)]), "bottom": (low < F(1, 100), F(1, 100)), "half": (low < F(1, 2), F(1, 2))}
+        if q or chosen:
+            liked = [v for v in range(VOCAB) if v in chosen or q and q[v] > p[v]]
+            first = chosen[0] if chosen else best(q)
+            events["liked"] = (token in liked, sum(p[v] for v in liked))
+            events["guess"] = (token == first, p[first])
+        for part in parts:
+            part.tokens += 1
+            part.guided += bool(q or chosen)
+            for name, g in functions.items():
+                values = {v: float(g(v)) for v in range(VOCAB) if p[v] > 0}
+                mean = sum(float(p[v]) * g for v, g in values.items())
+                variance = sum(float(p[v]) * (g - mean) ** 2 for v, g in values.items())
+                if variance > 1e-9:
+                    self.score(part, name, values[token] - mean, variance)
+            self.score(part, "bottom", float(low < F(1, 100)) - 0.01, 0.0099)
+            for name, (won, chance) in events.items():
+                for stake in STAKES:
+                    s = float(stake)
+                    factor = math.exp(s * won) / (float(chance) * math.exp(s) + 1 - float(chance))
+                    part.bets[name, stake] = part.bets.get((name, stake), 0.0) + math.log(factor)
+        return uniform
+
+    @staticmethod
+    def score(part, name, surplus, variance):
+        s = part.scores.setdefault(name, [0, 0.0, 0.0])
+        s[0] += 1
+        s[1] += surplus
+        s[2] += variance
+
+    def log_e(self):
+        if self.impossible:
+            return math.inf
+        bets = []
+        for part in "all", "first", "bonus":
+            for event in "p's best", "bottom", "half", "liked", "guess":
+                bets += [math.exp(self.part[part].bets.get((event, s), 0.0)) for s in STAKES]
+        return math.log(sum(bets) / len(bets))
+
+    def tests(self):
+        """[kind, of, part, statistic, log10 of p, tokens]"""
+        whole = self.part["all"]
+        n = whole.tokens
+        out = [["impossible", "p = 0", "all", self.impossible, -math.inf if self.impossible else 0.0, n + self.impossible]]
+        for o in ORDERS if whole.guided else ORDERS[1:]:
+            below, most = 0, F(0)
+            for i, count in enumerate(self.cells[o]):
+                below += count
+                most = max(most, abs(F(below, n) - F(i + 1, CELLS)))
+            out.append(["KS", o, "all", float(most), kolmogorov(most, n), n])
+            pairs = sum(map(sum, self.squares[o]))
+            expected = F(pairs, SQUARE**2)
+            if expected >= 5:
+                s = self.squares[o]
+                line, column = [F(sum(r)) for r in s], [F(sum(r[k] for r in s)) for k in range(SQUARE)]
+                chi = sum((s[i][k] - line[i] / SQUARE - column[k] / SQUARE + expected) ** 2 / expected for i in range(SQUARE) for k in range(SQUARE))
+                out.append(["pairs", o, "all", float(chi), chi_square(chi, (SQUARE - 1) ** 2), pairs])
+        for name, part in self.part.items():
+            for o in ORDERS if part.guided else ORDERS[1:]:
+                if part.tokens >= 5 * COARSE:
+                    chi = even(part.cells[o])
+                    out.append(["chi-square", o, name, float(chi), chi_square(chi, COARSE - 1), part.tokens])
+            for f, (seen, s, variance) in part.scores.items():
+                out.append(["score", f, name, s / math.sqrt(variance), bennett(s, variance, WIDTH.get(f, 1)), seen])
+        return out
+
+
+def even(count):
+    expected = F(sum(count), len(count))
+    return sum((x - expected) ** 2 / expected for x in count)
+
+
+def chi_square(chi, freedom):
+    return float(log10(gammainc(mpf(freedom) / 2, mpf(chi.numerator) / chi.denominator / 2, inf, regularized=True)))
+
+
+def kolmogorov(d, n):
+    x = sqrt(mpf(n)) * mpf(d.numerator) / d.denominator
+    x += 1 / (6 * sqrt(mpf(n))) + (x - 1) / (4 * mpf(n))
+    return float(log10(2 * nsum(lambda k: (-1) ** (int(k) - 1) * exp(-2 * k * k * x * x), [1, 80], method="direct")))
+
+
+def bennett(s, variance, width):
+    x = abs(mpf(s)) * width / mpf(variance)
+    h = (1 + x) * log1p(x) - x
+    return float(log10(erfc(sqrt(mpf(variance) * h) / width)))
+
+
+# ---- a verdict
+
+
+def holm(tests):
+    """log10 of what each p-value has to be read as when all of them are looked at."""
+    order = sorted(range(len(tests)), key=lambda i: tests[i][4])
+    out, most = [0.0] * len(tests), -math.inf
+    for k, i in enumerate(order):
+        most = max(most, min(0.0, tests[i][4] + math.log10(len(tests) - k)))
+        out[i] = most
+    return out
+
+
+def verdict(level, streams, most_log_e, acceptance, fell):
+    """streams: the evidence of text, drafter, control and plants. A quarter of the level for each bet, half for the tests."""
+    deepest, accepted, expected, variance = acceptance
+    mine = [["text"] + t for t in streams["text"].tests()] + [["drafter"] + t for t in streams["drafter"].tests()]
+    z = (accepted - expected) / math.sqrt(variance)
+    mine.append(["text", "acceptance", "accepted less E[accepted | draft]", "all", z, bennett(accepted - expected, variance, max(deepest, 1)), 0])
+    if sum(map(sum, fell)) >= 5 * SQUARE**2:
+        chi = even([x for r in fell for x in r])
+        mine.append(["drafter", "independence", "guess that fell, token that came", "all", float(chi), chi_square(chi, SQUARE**2 - 1), 0])
+    adjusted = holm([t[1:] for t in mine])
+    alarm = {}
+    for name in streams:
+        if name in ("text", "drafter"):
+            worst = [a for t, a in zip(mine, adjusted) if t[0] == name]
+        else:
+            worst = holm(streams[name].tests())
+        bet = streams[name].log_e()
+        if name == "text":
+            bet = max(bet, most_log_e)
+        alarm[name] = bet >= math.log(4 / level) or min(worst) < math.log10(level / 2)
+    bias = alarm["text"] or alarm["drafter"]
+    clear = not alarm["control"] and alarm["plants"]
+    answer = "bias found" if bias else "no bias found" if clear else "no verdict"
+    rows = [t[:4] + [finite(a)] for t, a in zip(mine, adjusted)]
+    return {"answer": answer, "alarm": {k: bool(v) for k, v in alarm.items()}, "rows": rows, "z": z}
+
+
+def finite(x):
+    return x if math.isfinite(x) else None
+
+
+def main():
+    texts = {"fair": text(700, 0), "biased": text(700, 0.9), "slightly": text(520, 0.35), "short": text(40, 0), "impossible": text(345, 0)}
+    texts["impossible"][7][0], texts["impossible"][7][3] = 13, 1
+    found, seen = {}, {}
+    for name, tokens in texts.items():
+        e = seen[name] = Evidence()
+        e.add_text(tokens)
+        found[name] = {"tokens": tokens, "log_e": finite(e.log_e()), "tests": [t[:4] + [finite(t[4])] + t[5:] for t in e.tests()]}
+    fell = [[dice.randrange(4, 9) for _ in range(SQUARE)] for _ in range(SQUARE)]
+    verdicts = []
+    some = {k: seen[n] for k, n in zip(("text", "drafter", "control", "plants"), "fair fair fair biased".split())}
+    far = (4, 352, 305.5, 90.0)  # what is accepted is the worst of the tests, and seen or not at levels about twice that
+    worst = 10 ** min(r[4] for r in verdict(0.01, some, 0.0, far, fell)["rows"])
+    assert 1e-4 < worst < 0.02, worst
+    for level, names, most, acceptance, cells in (
+        (0.01, "fair fair fair biased", 0.0, (4, 310, 305.5, 90.0), fell),
+        (0.01, "biased fair fair biased", 0.0, (4, 310, 305.5, 90.0), fell),
+        (0.01, "fair fair fair fair", 0.0, (4, 310, 305.5, 90.0), fell),
+        (0.01, "fair fair biased biased", 0.0, (4, 310, 305.5, 90.0), fell),
+        (0.01, "fair biased fair biased", 0.0, (4, 310, 305.5, 90.0), fell),
+        (0.01, "fair fair fair biased", 5.99, (4, 310, 305.5, 90.0), fell),  # log(4 / level) is 5.9915
+        (0.01, "fair fair fair biased", 5.992, (4, 310, 305.5, 90.0), fell),
+        (0.05, "short short short biased", 0.0, (1, 30, 12.0, 9.0), [[1] * SQUARE] * SQUARE),
+        (0.05, "slightly fair fair biased", 0.0, (3, 200, 201.0, 40.0), fell),
+        (worst / 0.55, "fair fair fair biased", 0.0, far, fell),
+        (worst / 0.45, "fair fair fair biased", 0.0, far, fell),
+        (0.05, "fair fair fair impossible", 0.0, (3, 206, 201.0, 40.0), fell),
+    ):
+        of = dict(zip(("text", "drafter", "control", "plants"), names.split()))
+        v = verdict(level, {k: seen[n] for k, n in of.items()}, most, acceptance, cells)
+        verdicts.append({"level": level, "of": of, "most_log_e": most, "acceptance": acceptance, "fell": cells, **v})
+    with open(sys.argv[1], "w") as f:
+        f.write('{"one": %d, "vocab": %d, "end": %d, "rows": %s,\n"texts": {\n' % (ONE, VOCAB, END, json.dumps(ROWS)))
+        f.write(",\n".join("%s: %s" % (json.dumps(k), json.dumps(t, separators=(",", ":"))) for k, t in found.items()))
+        f.write('},\n"verdicts": [\n' + ",\n".join(json.dumps(v, separators=(",", ":")) for v in verdicts) + "]}\n")
+    print({k: (t["log_e"], len(t["tests"])) for k, t in found.items()}, [v["answer"] for v in verdicts])
+
+
+if __name__ == "__main__":
+    main()
