@@ -14,6 +14,7 @@
 #include "core/memory.h"
 #include "results/query.h"
 #include "results/store.h"
+#include "results/tally.h"
 #include "tests/check.h"
 
 struct scene {
@@ -194,12 +195,93 @@ static void answers_are_put_beside_the_lines_of_the_prompt_file(void **state)
     free(sql);
 }
 
+// ---- what a report gathers of them
+
+// Of a list of numbers, null being NAN.
+static void hold_number(const char *what, double a, const struct json *expected)
+{
+    assert_non_null(expected);
+    const double b = json_is_null(expected) ? NAN : json_number(expected);
+    if (!(isnan(a) && isnan(b)) && !(fabs(a - b) <= 1e-9 * fmax(1e-3, fabs(b))))
+        fail_msg("%s: %.17g; the twin says %.17g", what, a, b);
+}
+
+static void hold_interval(const char *what, struct interval i, const struct json *expected)
+{
+    hold_number(what, i.value, json_at(expected, 0));
+    hold_number(what, i.low, json_at(expected, 1));
+    hold_number(what, i.high, json_at(expected, 2));
+}
+
+static void hold_run(struct store *s, const struct contest *c, const struct tally *t, const struct json *expected)
+{
+    const struct json *first = json_get(expected, "first");
+    struct error err;
+    assert_int_equal(t->run, json_int(json_get(expected, "run")));
+    hold_interval("speedup", t->speedup, json_get(expected, "speedup"));
+    for (int i = 0; i < c->n_categories; i++) {
+        struct interval of;
+        assert_true(speedup_read(s, t->run, c->category[i], &of, &err));
+        hold_interval(c->category[i], of, json_at(json_get(expected, "by_category"), (size_t)i));
+    }
+    assert_int_equal(t->compared, json_int(json_get(expected, "compared")));
+    assert_int_equal(t->equal, json_int(json_get(expected, "equal")));
+    assert_int_equal(t->first_prompt == NULL, json_is_null(first));
+    if (t->first_prompt != NULL) {
+        assert_string_equal(t->first_prompt, json_text(json_at(first, 0)));
+        assert_int_equal(t->first_turn, json_int(json_at(first, 1)));
+        assert_int_equal(t->first_position, json_int(json_at(first, 2)));
+    }
+    for (size_t i = 0; i < POSITIONS; i++) {
+        hold_number("rate", t->rate[i], json_at(json_get(expected, "rate"), i));
+        hold_number("conditional", t->conditional[i], json_at(json_get(expected, "conditional"), i));
+        hold_number("by_rank", t->by_rank[i], json_at(json_get(expected, "by_rank"), i));
+    }
+    hold_number("expected", t->expected, json_get(expected, "expected"));
+    hold_number("accepted_uncut", t->accepted_uncut, json_get(expected, "accepted"));
+    hold_number("z", t->z, json_get(expected, "z"));
+}
+
+static void hold_contest(struct store *s, const struct contest *c, const struct json *expected)
+{
+    const struct json *categories = json_get(expected, "categories"), *runs = json_get(expected, "runs");
+    assert_string_equal(c->experiment, json_text(json_get(expected, "experiment")));
+    assert_string_equal(c->peers, json_text(json_get(expected, "peers")));
+    assert_string_equal(c->limits, json_text(json_get(expected, "limits")));
+    assert_int_equal(c->greedy, json_bool(json_get(expected, "greedy")));
+    assert_int_equal(c->n_prompts, json_int(json_get(expected, "n_prompts")));
+    assert_int_equal(c->turns, json_int(json_get(expected, "turns")));
+    assert_int_equal(c->repeats, json_int(json_get(expected, "repeats")));
+    assert_int_equal(c->n_categories, json_count(categories));
+    for (int i = 0; i < c->n_categories; i++) {
+        assert_string_equal(c->category[i], json_text(json_at(json_at(categories, (size_t)i), 0)));
+        assert_int_equal(c->category_prompts[i], json_int(json_at(json_at(categories, (size_t)i), 1)));
+    }
+    assert_int_equal(c->n, json_count(runs));
+    for (int i = 0; i < c->n; i++)
+        hold_run(s, c, &c->run[i], json_at(runs, (size_t)i));
+}
+
+static void a_report_gathers_what_plain_loops_gather(void **state)
+{
+    struct scene *c = *state;
+    const struct json *expected = json_get(c->golden, "contests");
+    struct contests all;
+    struct error err;
+    assert_true(contests_read(c->s, NULL, &all, &err));
+    assert_int_equal(all.n, json_count(expected));
+    for (int i = 0; i < all.n; i++)
+        hold_contest(c->s, &all.contest[i], json_at(expected, (size_t)i));
+    contests_free(&all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_view_says_in_every_column_what_plain_loops_say),
         cmocka_unit_test(every_view_has_a_twin),
         cmocka_unit_test(questions_in_files_answer_what_plain_loops_answer),
+        cmocka_unit_test(a_report_gathers_what_plain_loops_gather),
         cmocka_unit_test(answers_are_put_beside_the_lines_of_the_prompt_file),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

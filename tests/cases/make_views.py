@@ -29,7 +29,7 @@ def put(table, **row):
 def run(id, experiment, peers, drafter, rule, **more):
     kind = drafter.split("(")[0]
     row = dict(
-        id=id, experiment=experiment, cell="c%d" % id, peers=peers, settings="{}", target="toy", target_hash="0123",
+        id=id, experiment=experiment, cell="c%d" % id, peers=peers, settings="{drafter: {}, limits: {tokens: 8, context: 40}, seed: -5}" if peers == "A" else "{}", target="toy", target_hash="0123",
         model_type="q4_1", activations="int8", cache="f32", drafter=drafter, drafter_kind=kind,
         drafter_hash=None if kind in ("none", "ngram") else "77", rule=rule, lossless=int("typical" not in rule),
         marked_inflated=0, sampling="temperature=1", prompts="p.jsonl ab", seed=-5, batch=1, device="cpu", machine="m",
@@ -146,7 +146,10 @@ def conversation(r, pair, prompt, repeat, turns=2, cut_at=None):
         if r == LOSSY:
             n += dice.randrange(-1, 3)
         stop = "context" if cut_at == turn else "limit"
-        sequence(r, pair, prompt, turn, repeat, said(r, prompt, turn, n), stop, DRAFTS.get(r), r in (TREE, LOSSY))
+        text = said(r, prompt, turn, n)
+        if r == LOOKUP and (prompt, turn, repeat) in ((3, 1, 0), (3, 0, 1)) or r == LOOKUP_B and prompt > 0:
+            text[2 + turn] = 97
+        sequence(r, pair, prompt, turn, repeat, text, stop, DRAFTS.get(r), r in (TREE, LOSSY))
         if cut_at == turn:
             return
 
@@ -167,7 +170,7 @@ pair(11)  # a cell that was added later, with none again beside it: prompt 0 has
 for r in NONE, MATCH:
     conversation(r, 11, 0, 0, turns=1)
     conversation(r, 11, 0, 1, turns=1)
-FACTS["sequence"][-1]["category"] = "zz"  # the file was changed
+next(s for s in FACTS["sequence"] if s["run"] == MATCH and s["prompt"] == 3)["category"] = "zz"  # the file was changed
 pair(12)  # ended before none had its turn
 sequence(LOOKUP, 12, 5, 0, 0, said(LOOKUP, 5, 0, 6), "end", chain)
 sequence(NONE_B, 12, 5, 0, 0, said(NONE_B, 5, 0, 6), "end")  # other peers
@@ -700,12 +703,83 @@ def answers_question(answers):
     return out
 
 
+# ---- what a report gathers (results/tally.h)
+
+
+def quantile_t(freedom):
+    """Student's 97.5 % by the finite series (Abramowitz and Stegun 26.7.3, 26.7.4), by halving."""
+    def both_sides(t):
+        angle = math.atan(t / math.sqrt(freedom))
+        term, total_of, k = (math.cos(angle), 0.0, 1) if freedom % 2 else (1.0, 0.0, 0)
+        while k <= freedom - 2:
+            total_of += term
+            term *= math.cos(angle) ** 2 * (k + 1) / (k + 2)
+            k += 2
+        if freedom % 2 == 0:
+            return math.sin(angle) * total_of
+        return 2 / math.pi * (angle + math.sin(angle) * total_of)
+
+    low, high = 0.0, 20.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if both_sides(middle) < 0.95 else (low, middle)
+    return low
+
+
+assert abs(quantile_t(1) - 12.7062047) < 1e-6 and abs(quantile_t(2) - 4.30265273) < 1e-7 and abs(quantile_t(9) - 2.26215716) < 1e-7
+
+
+def interval(prompts):
+    """The speedup of docs/results.md with its interval, a prompt being an observation."""
+    four = [[p[k] for p in prompts] for k in ("new_tokens", "decode_ns", "none_new_tokens", "none_decode_ns")]
+    a, b, c, d = (sum(v) for v in four)
+    if not prompts or min(a, b, c, d) <= 0:
+        return [None, None, None]
+    value, n = (a / b) / (c / d), len(prompts)
+    if n < 2:
+        return [value, None, None]
+    squares = sum((w / a - x / b - y / c + z / d) ** 2 for w, x, y, z in zip(*four))
+    half = quantile_t(n - 1) * math.sqrt(n / (n - 1) * squares)
+    return [value, value * math.exp(-half), value * math.exp(half)]
+
+
+def contests(v, prompts):
+    out = []
+    for first in runs:
+        mine = [r for r in runs if (r["experiment"], r["peers"]) == (first["experiment"], first["peers"])]
+        if first is not mine[0]:
+            continue
+        own = [s for r in mine for s in run_sequences(r["id"])]
+        names = sorted({s["category"] for s in own if s["category"]}, key=lambda c: min(s["prompt"] for s in own if s["category"] == c))
+        greedy = first["sampling"] == "temperature=0"
+        c = dict(experiment=first["experiment"], peers=first["peers"], greedy=greedy, n_prompts=len({s["prompt"] for s in own}),
+                 limits="tokens: 8, context: 40" if first["peers"] == "A" else "", turns=max(s["turn"] for s in own) + 1,
+                 repeats=max(s["repeat"] for s in own) + 1,
+                 categories=[[k, len({s["prompt"] for s in own if s["category"] == k})] for k in names], runs=[])  # fmt: skip
+        for r in sorted(mine, key=lambda r: (r["drafter_kind"] != "none", r["id"])):
+            mine_of = {k: [x for x in v[k] if x["run"] == r["id"]] for k in v}
+            asked = [p for p in prompts if p["run"] == r["id"]]
+            texts_of = [x for x in mine_of["texts"] if greedy or x["same_rule"]]
+            parted = sorted(((x["prompt"], x["turn"], x["repeat"]), x) for x in texts_of if not x["equal"])
+            e = mine_of["expected"][0] if mine_of["expected"] else {}
+            by_depth = {a["depth"]: a for a in mine_of["acceptance"]}
+            by_rank = {a["rank"]: a["rate"] for a in mine_of["by_rank"] if a["depth"] == 1}
+            c["runs"].append(dict(
+                run=r["id"], speedup=interval(asked), by_category=[interval([p for p in asked if p["category"] == k]) for k in names],
+                compared=len(texts_of), equal=sum(x["equal"] for x in texts_of),
+                first=[parted[0][1]["prompt_id"], parted[0][1]["turn"], parted[0][1]["first_difference"]] if parted else None,
+                rate=[by_depth.get(d, {}).get("rate") for d in range(1, 9)], conditional=[by_depth.get(d, {}).get("conditional_rate") for d in range(1, 9)],
+                by_rank=[by_rank.get(k) for k in range(8)], expected=e.get("expected_tokens"), accepted=e.get("accepted_tokens"), z=e.get("z")))  # fmt: skip
+        out.append(c)
+    return out
+
+
 def main():
     v = {}
     v["outcome"] = view("outcome", ["run", "depth", "accepted", "cut"], outcome())
     v["acceptance"] = view("acceptance", ["run", "depth"], acceptance())
-    view("acceptance_by_rank", ["run", "depth", "rank"], acceptance_by_rank())
-    view("expected", ["run"], expected())
+    v["by_rank"] = view("acceptance_by_rank", ["run", "depth", "rank"], acceptance_by_rank())
+    v["expected"] = view("expected", ["run"], expected())
     view("by_rule", ["run", "rule", "lossless"], by_rule())
     v["steps"] = view("steps", ["run"], steps_view())
     v["timing"] = view("timing", ["run"], timing(v["steps"]))
@@ -741,11 +815,12 @@ def main():
                 f.write("INSERT INTO %s (%s) VALUES %s\n" % (table, ", ".join(rows[0]), values))
     with open(sys.argv[2], "w") as f:
         f.write('{"prompts": %s,\n' % json.dumps("\n".join(json.dumps(p, separators=(",", ":")) for p in PROMPTS) + "\n"))
-        for part, last in (("views", ","), ("questions", "}")):
+        for part, last in (("views", ","), ("questions", ",")):
             f.write('"%s": {\n' % part)
             tables = VIEWS if part == "views" else QUESTIONS
             f.write(",\n".join("%s: %s" % (json.dumps(k), json.dumps(t, separators=(",", ":"))) for k, t in tables.items()))
             f.write("\n}%s\n" % last)
+        f.write('"contests": [\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in contests(v, prompts)) + "\n]}\n")
     print(len(sequences), "texts,", len(steps), "steps,", sum(len(t["rows"]) for t in VIEWS.values()), "rows of", len(VIEWS), "views")
 
 
