@@ -13,11 +13,13 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/settings.h"
+#include "experiments/expectation.h"
 #include "sampling/outcomes.h"
 #include "tests/check.h"
 #include "tests/numbers.h"
 #include "tests/stages.h"
 #include "verifier/rule.h"
+#include "verifier/verifier.h"
 
 enum { NODES = 8, VOCAB = 5, LONG = 1100, OPTIONS = 2 };
 
@@ -136,7 +138,7 @@ static void each_case(bool in_long, void (*look)(struct scene *c))
     const struct json *cases = json_get(all, "cases");
     assert_true(json_count(cases) > 300);
     for (size_t i = 0; i < json_count(cases); i++) {
-        open_case(&c, json_at(cases, i), (int)json_int(json_get(all, "one")), in_long);
+        open_case(&c, json_at(cases, i), (int)json_int(json_get(json_at(cases, i), "one")), in_long);
         look(&c);
         close_case(&c);
     }
@@ -312,6 +314,69 @@ static void equalities_and_ties_are_decided_as_the_formulas_say(void **state)
     assert_true(on_the_edge >= 30);
 }
 
+// ---- what a draft is worth
+
+static unsigned kinds_of(const struct draft *d)
+{
+    static const unsigned kind[] = { TAKES_CHOSEN, TAKES_DRAWN, TAKES_DISTINCT };
+    int leaf = -1;
+    bool chains = true, branches = false;
+    unsigned made = 0;
+    for (int node = 0; node < d->n; node++) {
+        const int child = draft_next_child(d, node, node);
+        const bool several = child >= 0 && draft_next_child(d, node, child) >= 0;
+        made |= node > 0 ? kind[d->drawn[node]] : 0;
+        branches = branches || several;
+        chains = chains && !(several && node > 0) && (child >= 0 || leaf < 0 || draft_depth(d, node) == leaf);
+        leaf = child < 0 ? draft_depth(d, node) : leaf;
+    }
+    return made | (!branches ? 0 : chains ? TAKES_CHAINS : TAKES_TREES);
+}
+
+static void agree(double a, const struct json *expected, const char *rule)
+{
+    const double b = json_is_null(expected) ? NAN : json_number(expected);
+    if (!(isnan(a) && isnan(b)) && !(fabs(a - b) <= (strcmp(rule, "spectr") == 0 ? 1e-8 : 1e-12)))
+        fail_msg("%s: %.17g is expected; the twin says %.17g", rule, a, b);
+}
+
+static int drafts_weighed;
+
+static void weigh(struct scene *c)
+{
+    const struct json *expected = json_get(c->json, "expected");
+    struct request request = { .draft = &c->draft };
+    struct expectation got;
+    if (expected == NULL)
+        return;
+    drafts_weighed++;
+    c->out.n = 1;
+    struct expecter *e = expecter_create(c->rule, c->options, kinds_of(&c->draft), NODES, c->vocab);
+    expect(e, &(struct judged){ &request, &c->p.rows, &c->out }, &got);
+    assert_int_equal(got.n, json_count(expected));
+    for (int i = 0; i < got.n; i++) {
+        const char *name = got.by[i].rule;
+        const struct json *by = json_get(expected, name);
+        if (by == NULL)
+            fail_msg("%s: the twin does not expect anything of it", name);
+        agree(got.by[i].accepted, json_at(by, 0), name);
+        agree(got.by[i].first, json_at(by, 1), name);
+        if (json_count(by) > 2) {
+            agree(got.accepted, json_at(by, 0), name);
+            agree(got.variance, json_at(by, 2), name);
+        }
+    }
+    expecter_destroy(e);
+}
+
+static void drafts_are_worth_what_the_laws_of_the_twin_say(void **state)
+{
+    (void)state;
+    drafts_weighed = 0;
+    each_case(false, weigh);
+    assert_true(drafts_weighed > 50);
+}
+
 // ---- every rule has a twin
 
 static int seen[64];
@@ -340,6 +405,7 @@ int main(void)
         cmocka_unit_test(the_same_chance_gives_the_same_tokens),
         cmocka_unit_test(long_rows_are_judged_like_short_ones),
         cmocka_unit_test(equalities_and_ties_are_decided_as_the_formulas_say),
+        cmocka_unit_test(drafts_are_worth_what_the_laws_of_the_twin_say),
         cmocka_unit_test(every_rule_has_a_twin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

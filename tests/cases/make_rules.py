@@ -6,7 +6,8 @@ token. Nothing of speclab is used. The standard library alone:
 
     python -B make_rules.py rules.json
 
-Rows are whole numbers of 1/64 that add up to 64, so that they are the same in floats. A draw whose uniform is within
+Rows are whole numbers of 1/64 that add up to 64, so that they are the same in floats, or of 2^-24 that nearly add up to 2^24, as
+what a softmax gives: those are divided by their sum. A draw whose uniform is within
 1e-9 of a boundary is left out, but for cases that are made to sit on one ("given"): there all numbers are exact.
 """
 
@@ -27,8 +28,8 @@ NEAR = F(1, 10**9)
 class Draft:
     def __init__(self, token, parent, drawn, p, q):
         self.token, self.parent, self.drawn = token, parent, drawn
-        self.p = [[F(x, ONE) for x in row] for row in p]
-        self.q = [[F(x, ONE) for x in row] for row in q]
+        self.rows = {"p": p, "q": q}
+        self.p, self.q = ([[F(x, sum(row)) for x in row] for row in rows] for rows in (p, q))
         self.n = len(token)
 
     def children(self, node):
@@ -442,6 +443,9 @@ JUDGES = {
 
 
 def row(dice, vocab, family):
+    if family == "softmax":
+        e = [math.exp(dice.gauss(0, 2)) for _ in range(vocab)]
+        return [int(x / sum(e) * 2**24) for x in e]
     if family == "one-hot":
         hot = dice.randrange(vocab)
         return [ONE * (x == hot) for x in range(vocab)]
@@ -459,7 +463,7 @@ def row(dice, vocab, family):
     return out
 
 
-FAMILIES = ["dense", "zeros", "peaked", "ties", "one-hot", "same"]
+FAMILIES = ["dense", "zeros", "peaked", "ties", "one-hot", "same", "softmax"]
 SHAPES = {  # parents
     "chain 1": [-1, 0], "chain 2": [-1, 0, 1], "chain 3": [-1, 0, 1, 2], "root": [-1],
     "two": [-1, 0, 0], "three": [-1, 0, 0, 0], "two by two": [-1, 0, 0, 1, 1, 2, 2],
@@ -493,7 +497,7 @@ def draft(dice, vocab, shape, family, hows):
     for t in text:
         rows(t)
     d = Draft(token, parent, drawn, [by_text[t][0] for t in text], [by_text[t][1] for t in text])
-    return d, lambda t: tuple([F(x, ONE) for x in r] for r in rows(t))
+    return d, lambda t: tuple([F(x, sum(r)) for x in r] for r in rows(t))
 
 
 ANY = [CHOSEN, DRAWN, DISTINCT]
@@ -536,11 +540,52 @@ def case(rule, options, d, rows, seeds):
         judged.append([seed, sequence, root, last, x, draws.empty])
         if trials is not None and len(judged) <= 2:
             judged[-1].append([[c, number(t[0]), number(t[1])] for c, t in sorted(trials.items())])
+    asked = {"expected": worth(rule, o, d, rows)} if d.n > 1 and len(seeds) and seeds[0] % 3 == 0 else {}
     return {
-        "rule": rule, "options": options, "vocab": vocab, "token": d.token, "parent": d.parent, "drawn": d.drawn,
-        "p": [[int(x * ONE) for x in r] for r in d.p], "q": [[int(x * ONE) for x in r] for r in d.q],
+        **asked, "rule": rule, "options": options, "vocab": vocab, "token": d.token, "parent": d.parent, "drawn": d.drawn,
+        "one": ONE if sum(d.rows["p"][0]) == ONE else 2**24, **d.rows,
         "law": [[node, x, number(w)] for (node, x), w in sorted(law.items())], "judged": judged,
     }  # fmt: skip
+
+
+# ---- what a draft is worth under every rule that takes it (experiments/expectation.h)
+
+
+PRESETS = {"lenient": {"lenience": F("1.1")}, "replayed": {"rate": F("0.7")}, "typical": {"epsilon": F("0.09"), "delta": F("0.3")}}
+
+
+def worth(rule, options, d, rows):
+    """{rule: [E[accepted], chance that anything stands]}; the own rule has the variance too."""
+    kinds = {d.drawn[c] for c in range(1, d.n)}
+    branches = any(len(d.children(c)) > 1 for c in range(d.n))
+    depths = {len(d.path(c)) for c in range(d.n) if not d.children(c)}
+    chains = len(depths) == 1 and all(len(d.children(c)) < 2 for c in range(1, d.n))
+    out = {}
+    for other, law in LAWS.items():
+        if other == "block" and branches or other in ("spectr", "multipath") and kinds != {DRAWN} or other == "multipath" and not (chains and rows):
+            continue
+        o = options if other == rule else {**PRESETS.get(other, {}), "rows": rows}
+        by_depth = {}
+        for (node, _), w in law(d, o).items():
+            by_depth[len(d.path(node)) - 1] = by_depth.get(len(d.path(node)) - 1, F(0)) + w
+        accepted = sum(k * w for k, w in by_depth.items())
+        out[other] = [number(accepted), number(1 - by_depth.get(0, F(0)))]
+        if other == rule:
+            out[other].append(number(sum(k * k * w for k, w in by_depth.items()) - accepted**2))
+    first = d.children(0)
+    how = [DRAWN if c == first[0] and d.drawn[c] == DISTINCT else d.drawn[c] for c in first]  # of one alone it is the same
+    if set(how) in ({CHOSEN}, {DRAWN}):
+        vocab, least = range(len(d.p[0])), F(1)
+        for size in range(len(d.p[0]) + 1):  # no coupling of p with the guesses beats any set of tokens
+            for held in itertools.combinations(vocab, size):
+                inside = F(all(d.token[c] in held for c in first))
+                if d.drawn[first[0]] != CHOSEN:
+                    inside = sum(d.q[0][x] for x in held) ** len(first)
+                least = min(least, sum(d.p[0][x] for x in held) + 1 - inside)
+        out["(bound)"] = [None, number(least)]
+    else:
+        out["(bound)"] = [None, None]
+    return out
 
 
 def on_the_edge(rule, options, token, parent, drawn, p, q, edges):
