@@ -13,6 +13,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "results/query.h"
+#include "results/report.h"
 #include "results/store.h"
 #include "results/tally.h"
 #include "tests/check.h"
@@ -275,6 +276,152 @@ static void a_report_gathers_what_plain_loops_gather(void **state)
     contests_free(&all);
 }
 
+// ---- what is exported
+
+static bool same_number(const struct json *a, const struct json *b)
+{
+    return fabs(json_number(a) - json_number(b)) <= 1e-9 * fmax(1e-3, fabs(json_number(b)));
+}
+
+static bool same(const struct json *a, const struct json *b)
+{
+    bool all = json_count(a) == json_count(b);
+    if (json_is_object(b)) {
+        for (void *at = json_first(b); at != NULL; at = json_next(b, at))
+            all = all && json_get(a, json_key(at)) != NULL && same(json_get(a, json_key(at)), json_value(at));
+        return all && json_is_object(a);
+    }
+    if (json_is_array(b)) {
+        for (size_t i = 0; i < json_count(b); i++)
+            all = all && same(json_at(a, i), json_at(b, i));
+        return all && json_is_array(a);
+    }
+    if (json_is_text(b))
+        return json_is_text(a) && strcmp(json_text(a), json_text(b)) == 0;
+    if (json_is_number(b))
+        return json_is_number(a) && same_number(a, b);
+    return json_is_null(a) && json_is_null(b);
+}
+
+static void hold_json(const char *what, const struct json *a, const struct json *expected)
+{
+    if (same(a, expected))
+        return;
+    char *said = json_write(a), *wanted = json_write(expected);
+    fail_msg("%s:\n%s\nthe twin says\n%s", what, said, wanted);
+}
+
+// The report in this format; *n bytes of it, free() them.
+static char *exported(struct scene *c, enum report_format format, size_t *n)
+{
+    struct error err;
+    char *text = NULL;
+    FILE *f = open_memstream(&text, n);
+    const struct report_options o = { .format = format, .directory = c->folder };
+    if (!report_write(c->s, &o, f, &err))
+        fail_msg("%s", err.text);
+    (void)fclose(f);
+    return text;
+}
+
+static const struct json *run_of(const struct json *contests, int64_t run)
+{
+    for (size_t i = 0; i < json_count(contests); i++) {
+        const struct json *runs = json_get(json_at(contests, i), "runs");
+        for (size_t k = 0; k < json_count(runs); k++)
+            if (json_int(json_get(json_at(runs, k), "run")) == run)
+                return json_at(runs, k);
+    }
+    fail_msg("the twin has no run %d", (int)run);
+    return NULL;
+}
+
+// A list of the numbers as far as there are any.
+static void hold_rates(const char *what, const struct json *a, const struct json *expected)
+{
+    size_t n = 0;
+    while (n < json_count(expected) && !json_is_null(json_at(expected, n)))
+        n++;
+    assert_int_equal(json_count(a), n);
+    for (size_t i = 0; i < n; i++)
+        hold_json(what, json_at(a, i), json_at(expected, i));
+}
+
+// Yes and no are 1 and 0 in the database.
+static void hold_column(const char *name, const struct json *a, const struct json *expected)
+{
+    if (json_is_bool(a))
+        assert_int_equal(json_bool(a), json_int(expected));
+    else
+        hold_json(name, a, expected);
+}
+
+static void hold_line(const struct scene *c, const struct json *line, const struct json *summary,
+                      const struct json *columns)
+{
+    const struct json *run = run_of(json_get(c->golden, "contests"), json_int(json_get(line, "run"))),
+                      *speedup = json_get(run, "speedup");
+    for (size_t i = 0; i < json_count(columns); i++) {
+        const char *name = json_text(json_at(columns, i));
+        if (json_get(line, name) == NULL)
+            fail_msg("the column %s is not exported", name);
+        hold_column(name, json_get(line, name), json_at(summary, i));
+    }
+    hold_json("speedup_low", json_get(line, "speedup_low"), json_at(speedup, 1));
+    hold_json("speedup_high", json_get(line, "speedup_high"), json_at(speedup, 2));
+    hold_rates("rate", json_get(line, "acceptance_by_position"), json_get(run, "rate"));
+    hold_rates("conditional", json_get(line, "conditional_acceptance_by_position"), json_get(run, "conditional"));
+}
+
+static void json_lines_have_the_numbers_of_plain_loops(void **state)
+{
+    struct scene *c = *state;
+    const struct json *view = json_get(json_get(c->golden, "views"), "run_summary"), *rows = json_get(view, "rows");
+    struct error err;
+    size_t n, lines = 0;
+    char *text = exported(c, REPORT_JSONL, &n);
+    for (char *at = text, *end; (end = strchr(at, '\n')) != NULL; at = end + 1, lines++) {
+        struct json *line = json_parse_line(at, (size_t)(end - at), "export", (int)lines + 1, &err);
+        const struct json *summary = NULL;
+        assert_non_null(line);
+        for (size_t i = 0; i < json_count(rows); i++)
+            if (json_int(json_at(json_at(rows, i), 0)) == json_int(json_get(line, "run")))
+                summary = json_at(rows, i);
+        assert_non_null(summary);
+        hold_line(c, line, summary, json_get(view, "columns"));
+        json_free(line);
+    }
+    assert_int_equal(lines, json_count(rows));
+    free(text);
+}
+
+static void answer_files_have_the_numbers_of_plain_loops(void **state)
+{
+    struct scene *c = *state;
+    const struct json *files = json_get(c->golden, "answer_files");
+    struct error err;
+    size_t n;
+    free(exported(c, REPORT_SPEC_BENCH, &n));
+    for (void *at = json_first(files); at != NULL; at = json_next(files, at)) {
+        char *path = xformat("%s/%s.jsonl", c->folder, json_key(at)), *line = NULL;
+        size_t room = 0, lines = 0;
+        FILE *f = fopen(path, "r");
+        if (f == NULL)
+            fail_msg("there is no %s", path);
+        for (ssize_t length; (length = getline(&line, &room, f)) > 0; lines++) {
+            struct json *j = json_parse_line(line, (size_t)length, path, (int)lines + 1, &err);
+            assert_non_null(j);
+            hold_json(json_key(at), j, json_at(json_value(at), lines));
+            json_free(j);
+        }
+        assert_int_equal(lines, json_count(json_value(at)));
+        (void)fclose(f);
+        unlink(path);
+        free(line);
+        free(path);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -282,6 +429,8 @@ int main(void)
         cmocka_unit_test(every_view_has_a_twin),
         cmocka_unit_test(questions_in_files_answer_what_plain_loops_answer),
         cmocka_unit_test(a_report_gathers_what_plain_loops_gather),
+        cmocka_unit_test(json_lines_have_the_numbers_of_plain_loops),
+        cmocka_unit_test(answer_files_have_the_numbers_of_plain_loops),
         cmocka_unit_test(answers_are_put_beside_the_lines_of_the_prompt_file),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -11,6 +11,7 @@ no SQL is read or run. The standard library alone:
 import json
 import math
 import random
+import re
 import sys
 from decimal import ROUND_HALF_UP, Decimal
 
@@ -774,6 +775,33 @@ def contests(v, prompts):
     return out
 
 
+# ---- what is exported
+
+
+def answer_files(answers):
+    """Spec-Bench's answer files by their names: a line a prompt, a choice a repeat, an entry a turn."""
+    out = {}
+    for r in runs:
+        name = re.sub("[^A-Za-z0-9._]+", "-", "%s-run%d-%s-%s" % (r["experiment"], r["id"], r["drafter"], r["rule"])).strip("-")
+        lines = []
+        own = [a for a in answers if a["run"] == r["id"]]
+        for prompt in sorted({a["prompt"] for a in own}):
+            asked = [a for a in own if a["prompt"] == prompt]
+            choices = []
+            for repeat in sorted({a["repeat"] for a in asked}):
+                turns = sorted((a for a in asked if a["repeat"] == repeat), key=lambda a: a["turn"])
+                choices.append({
+                    "index": repeat, "turns": [SEQUENCE[a["sequence"]]["tokens"] if a["text"] is None else a["text"] for a in turns],
+                    "decoding_steps": [a["steps"] for a in turns], "new_tokens": [a["new_tokens"] for a in turns],
+                    "wall_time": [a["wall_ns"] / 1e9 for a in turns],
+                    "accept_lengths": [t["tokens"] for a in turns for t in STEPS_OF[a["sequence"]]]})  # fmt: skip
+            first = min(asked, key=lambda a: (a["repeat"], a["turn"]))
+            lines.append({"question_id": first["prompt_id"], "category": first["category"], "answer_id": name + "-" + first["prompt_id"],
+                          "model_id": name, "choices": choices, "tstamp": 1767225600})  # fmt: skip
+        out[name] = lines
+    return out
+
+
 def main():
     v = {}
     v["outcome"] = view("outcome", ["run", "depth", "accepted", "cut"], outcome())
@@ -820,6 +848,7 @@ def main():
             tables = VIEWS if part == "views" else QUESTIONS
             f.write(",\n".join("%s: %s" % (json.dumps(k), json.dumps(t, separators=(",", ":"))) for k, t in tables.items()))
             f.write("\n}%s\n" % last)
+        f.write('"answer_files": {\n' + ",\n".join("%s: %s" % (json.dumps(k), json.dumps(a, separators=(",", ":"))) for k, a in answer_files(answers).items()) + "\n},\n")
         f.write('"contests": [\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in contests(v, prompts)) + "\n]}\n")
     print(len(sequences), "texts,", len(steps), "steps,", sum(len(t["rows"]) for t in VIEWS.values()), "rows of", len(VIEWS), "views")
 
