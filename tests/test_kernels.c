@@ -570,6 +570,29 @@ static void attention_over_long_texts_and_small_caches(void **unused)
         }
 }
 
+// Prefixes for which the rows' positions end right before, at and behind a multiple of 256.
+static void attention_where_a_split_ends(void **unused)
+{
+    (void)unused;
+    enum { LENGTH = 530 };
+    static const int heads[3] = { 2, 1, 32 }, prefixes[] = { 254, 255, 256, 510, 511, 512 };
+    for (int b = 0; b < n_backends; b++)
+        for (size_t k = 0; k < sizeof(prefixes) / sizeof(prefixes[0]); k += small[b] ? 4 : 1) {
+            struct scene s;
+            set_scene(&s, LENGTH);
+            struct layout see = s.see;
+            see.n = 3;
+            for (int i = 0; i < see.n; i++) {
+                s.place[i] += prefixes[k] - s.prefix[i];
+                s.position[i] += prefixes[k] - s.prefix[i];
+                s.prefix[i] = prefixes[k];
+            }
+            check_attention(backends[b], &see, heads, F32);
+            check_attention(backends[b], &see, heads, BF16);
+            check_attention(backends[b], &see, heads, Q8_0);
+        }
+}
+
 static void store_turns_by_the_position_and_puts_rows_in_their_places(void **unused)
 {
     (void)unused;
@@ -776,6 +799,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(swiglu_holds_at_the_ends_of_the_range),
         cmocka_unit_test(attention_over_trees_agrees_with_plain_loops),
         cmocka_unit_test(attention_over_long_texts_and_small_caches),
+        cmocka_unit_test(attention_where_a_split_ends),
         cmocka_unit_test(a_cache_of_fewer_bits_keeps_what_its_type_can),
         cmocka_unit_test(store_turns_by_the_position_and_puts_rows_in_their_places),
         cmocka_unit_test(place_take_and_cut_put_rows_where_they_belong),
