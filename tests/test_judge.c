@@ -17,7 +17,7 @@
 #include "tests/gpus.h"
 #include "verifier/rule.h"
 
-enum { MOST_NODES = 24, MOST_VOCAB = 1500, MOST_DRAFTS = 5 };
+enum { FEW_NODES = 24, MOST_NODES = 66, MOST_VOCAB = 1500, MOST_DRAFTS = 5 };
 
 static struct gpu_here gpu[MAX_GPUS_HERE];
 static int gpus, drafts = 100;
@@ -73,13 +73,15 @@ struct scene {
 // A tree, or a chain, whose drawn tokens are possible. alike: q is near p, so that paths become long.
 static void some_scene(struct scene *s, bool draws, bool chain)
 {
-    const int vocab = any(4) == 0 ? 1 + any(MOST_VOCAB) : 2 + any(12), n = 1 + any(MOST_NODES);
+    static const int many[] = { 31, 32, 33, 63, 64, 65, MOST_NODES }; // nodes, now and then
+    const int n = any(12) == 0 ? many[any(7)] : 1 + any(FEW_NODES);
+    const int vocab = n <= FEW_NODES && any(4) == 0 ? 1 + any(MOST_VOCAB) : 2 + any(12);
     const bool alike = any(3) > 0;
     s->draft = (struct draft){ 1, MOST_NODES, s->token, s->parent, s->drawn, draws ? &s->q.rows : NULL, NULL };
     s->token[0] = 0, s->parent[0] = -1, s->drawn[0] = CHOSEN;
     s->p.rows = (struct rows){ vocab, table_row, NULL };
     s->q.rows = (struct rows){ vocab, table_row, NULL };
-    for (int i = 0; i < MOST_NODES; i++) {
+    for (int i = 0; i < n; i++) {
         some_row(s->p.p + i * vocab, vocab);
         some_row(s->q.p + i * vocab, vocab);
         for (int x = 0; x < vocab && alike; x++)
@@ -139,7 +141,7 @@ static struct tensor uploaded(struct backend *b, const float *from, int rows, in
 static void put_there(struct backend *b, struct asked *a)
 {
     const struct draft *d = &a->scene.draft;
-    const int vocab = a->scene.p.rows.vocab, most = d->n + any(MOST_NODES - d->n + 1), rows = most + any(3);
+    const int vocab = a->scene.p.rows.vocab, most = d->n + any((d->n < FEW_NODES ? FEW_NODES : MOST_NODES) - d->n + 1), rows = most + any(3);
     int32_t array[5][MOST_NODES + 2];
     uint8_t drawn[MOST_NODES] = { 0 };
     for (int i = 0; i < rows; i++) // q_row: an order of all rows
