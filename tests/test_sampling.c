@@ -152,51 +152,71 @@ static void make_large(float *logit, int n, int which)
     }
 }
 
-static void of_a_large_row_too_the_likeliest_stay(void **state)
+static const char *const large_stages[][2] = {
+    { "top_k", "40" },   { "top_k", "5000" }, { "top_p", "0.5" },     { "top_p", "0.9" },
+    { "top_p", "0.99" }, { "min_p", "0.05" }, { "temperature", "0" },
+};
+enum { LARGE_STAGES = sizeof(large_stages) / sizeof(*large_stages) };
+
+// One stage on a row of n, against a sorted list.
+static void check_large(const char *name, const char *value_text, int n, int which)
 {
-    (void)state;
-    enum { LARGE = 49157 };
-    static const char *const stage[][2] = {
-        { "top_k", "40" },   { "top_k", "5000" }, { "top_p", "0.5" },     { "top_p", "0.9" },
-        { "top_p", "0.99" }, { "min_p", "0.05" }, { "temperature", "0" },
-    };
-    float *row = xcalloc(LARGE, sizeof(*row));
-    double *x = xcalloc(LARGE, sizeof(*x)), *p = xcalloc(LARGE, sizeof(*p));
-    int *id = xcalloc(LARGE, sizeof(*id));
-    for (int which = 0; which < 6; which++)
-        for (size_t i = 0; i < sizeof(stage) / sizeof(*stage); i++) {
-            struct sampling s = SAMPLING(stage[i][0], stage[i][1]);
-            double value = atof(stage[i][1]), above = 0;
-            int kept = 0;
-            make_large(row, LARGE, which);
-            for (int k = 0; k < LARGE; k++)
-                x[k] = row[k];
-            sort_ids(id, x, LARGE);
-            plain_softmax(p, x, LARGE);
-            if (strcmp(stage[i][0], "temperature") == 0)
-                kept = 1;
-            else if (strcmp(stage[i][0], "top_k") == 0)
-                kept = (int)value;
-            else if (strcmp(stage[i][0], "min_p") == 0)
-                while (kept < LARGE && p[id[kept]] >= value * p[id[0]])
-                    kept++;
-            else
-                for (; kept == 0 || above < value; kept++)
-                    above += p[id[kept]];
-            double mass = 0;
-            for (int k = 0; k < kept; k++)
-                mass += p[id[k]];
-            sampling_row(&s, row, LARGE, LARGE, NULL);
-            for (int k = 0; k < LARGE; k++) {
-                double wanted = k < kept ? p[id[k]] / mass : 0;
-                assert_true(fabs(row[id[k]] - wanted) <= 1e-6 * wanted + 0x1p-53);
-            }
-            sampling_free(&s);
-        }
+    float *row = xcalloc((size_t)n, sizeof(*row));
+    double *x = xcalloc((size_t)n, sizeof(*x)), *p = xcalloc((size_t)n, sizeof(*p));
+    int *id = xcalloc((size_t)n, sizeof(*id));
+    struct sampling s = SAMPLING(name, value_text);
+    double value = atof(value_text), above = 0, mass = 0;
+    int kept = 0;
+    make_large(row, n, which);
+    for (int k = 0; k < n; k++)
+        x[k] = row[k];
+    sort_ids(id, x, n);
+    plain_softmax(p, x, n);
+    if (strcmp(name, "temperature") == 0)
+        kept = 1;
+    else if (strcmp(name, "top_k") == 0)
+        kept = (int)value < n ? (int)value : n;
+    else if (strcmp(name, "min_p") == 0)
+        while (kept < n && p[id[kept]] >= value * p[id[0]])
+            kept++;
+    else
+        for (; kept == 0 || above < value; kept++)
+            above += p[id[kept]];
+    for (int k = 0; k < kept; k++)
+        mass += p[id[k]];
+    sampling_row(&s, row, n, n, NULL);
+    for (int k = 0; k < n; k++) {
+        double wanted = k < kept ? p[id[k]] / mass : 0;
+        if (!(fabs(row[id[k]] - wanted) <= 1e-6 * wanted + 0x1p-53))
+            fail_msg("%s %s, %d tokens, row %d: number %d has %g, not %g", name, value_text, n, which, k,
+                     (double)row[id[k]], wanted);
+    }
+    sampling_free(&s);
     free(row);
     free(x);
     free(p);
     free(id);
+}
+
+static void of_a_large_row_too_the_likeliest_stay(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 6; which++)
+        for (int i = 0; i < LARGE_STAGES; i++)
+            check_large(large_stages[i][0], large_stages[i][1], 49157, which);
+}
+
+// A row is worked on by stretches of 4,096, and as many tokens are looked at as a few.
+static void rows_around_a_stretch_are_like_any(void **state)
+{
+    (void)state;
+    static const int sizes[] = { 4095, 4096, 4097, 8192, 8193 };
+    static const char *const how[][2] = { { "top_k", "4095" },  { "top_k", "4096" }, { "top_k", "4097" },
+                                             { "top_p", "0.999" }, { "min_p", "0.3" },  { "temperature", "0" } };
+    for (int which = 0; which < 4; which++)
+        for (int n = 0; n < 5; n++)
+            for (int i = 0; i < 6; i++)
+                check_large(how[i][0], how[i][1], sizes[n], which);
 }
 
 // Takes jobs from behind.
@@ -312,6 +332,7 @@ int main(void)
         cmocka_unit_test(infinity_is_the_largest_number),
         cmocka_unit_test(among_equals_the_lowest_ids_stay),
         cmocka_unit_test(of_a_large_row_too_the_likeliest_stay),
+        cmocka_unit_test(rows_around_a_stretch_are_like_any),
         cmocka_unit_test(no_bit_depends_on_who_works_on_a_row),
         cmocka_unit_test(no_bit_depends_on_the_order_of_tokens),
         cmocka_unit_test(a_vocabulary_of_one_has_no_choice),
