@@ -5,6 +5,7 @@
 #include <string.h>
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/settings.h"
 #include "kernels/backend.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
@@ -49,13 +50,41 @@ static void minus_zero_ties_with_zero(void **state)
     sampling_free(&s);
 }
 
-static void penalties_act_at_temperature_0_too(void **state)
+// What was the largest logit is so no more, or another has become it. Whatever looks for the largest then must find token 1:
+// a row of which nothing is left would be one-hot on token 0.
+static void stages_behind_a_penalty_find_the_largest_that_is_left(void **state)
 {
     (void)state;
-    struct sampling s = SAMPLING("temperature", "0", "repetition_penalty", "2");
-    float row[] = { 3, 4, 1 };
+    static const char *const stage[][2] = {
+        { "temperature", "0" }, { "top_k", "1" }, { "top_p", "0.1" }, { "min_p", "1" }, { "temperature", "1e-3" }
+    };
+    static const int32_t text[] = { 2 };
+    for (int i = 0; i < 5; i++) {
+        struct sampling down = SAMPLING("repetition_penalty", "2", stage[i][0], stage[i][1]);
+        float row[] = { 1, 3, 4, 2 };
+        sampling_row(&down, row, 4, 4, &(struct path){ 1, text });
+        assert_one_hot(row, 4, 1);
+        sampling_free(&down);
+
+        struct settings *m = stages_mapping((const char *const[]){ stage[i][0], stage[i][1], NULL }),
+                        *bias = settings_map();
+        settings_put(bias, "1", settings_scalar("9"));
+        settings_put(m, "logit_bias", bias);
+        struct sampling up = stages_read(m);
+        float other[] = { 1, 0, 4, 2 };
+        sampling_row(&up, other, 4, 4, NULL);
+        assert_one_hot(other, 4, 1);
+        sampling_free(&up);
+    }
+}
+
+static void a_penalty_beyond_the_range_of_floats_is_the_largest_number(void **state)
+{
+    (void)state;
+    struct sampling s = SAMPLING("repetition_penalty", "0.01");
+    float row[] = { 5, 3e38f, 1e38f };
     sampling_row(&s, row, 3, 3, &(struct path){ 1, (const int32_t[]){ 1 } });
-    assert_one_hot(row, 3, 0);
+    assert_one_hot(row, 3, 1);
     sampling_free(&s);
 }
 
@@ -324,7 +353,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(temperature_0_is_one_hot_on_the_lowest_of_the_likeliest),
         cmocka_unit_test(minus_zero_ties_with_zero),
-        cmocka_unit_test(penalties_act_at_temperature_0_too),
+        cmocka_unit_test(stages_behind_a_penalty_find_the_largest_that_is_left),
+        cmocka_unit_test(a_penalty_beyond_the_range_of_floats_is_the_largest_number),
         cmocka_unit_test(a_tiny_temperature_is_nearly_0_and_no_overflow),
         cmocka_unit_test(padding_gets_nothing),
         cmocka_unit_test(nan_rules_its_token_out),
