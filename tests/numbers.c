@@ -16,6 +16,11 @@ void near(double a, double b, double within)
         fail_msg("%.17g is not %.17g", a, b);
 }
 
+double worse(double a, double b)
+{
+    return isnan(a) || b <= a ? a : b;
+}
+
 double row_sum(const float *w, int n)
 {
     double s = 0;

@@ -8,6 +8,7 @@
 #include "exact/transport.h"
 #include "sampling/rng.h"
 #include "tests/check.h"
+#include "tests/numbers.h"
 
 #define ROUNDING 1e-12
 
@@ -98,9 +99,9 @@ static void laws_on_chains_are_the_closed_forms(void **state)
         struct growth g;
         instance_grow(&in, &source.rng, 0, &g);
         int n = places(&in, &g, c);
-        worst = fmax(worst, fabs(by_law(rule_named("rejection"), &g) - by_rejection(c, n)));
+        worst = worse(worst, fabs(by_law(rule_named("rejection"), &g) - by_rejection(c, n)));
         if (n > 0)
-            worst = fmax(worst, fabs(by_law(rule_named("block"), &g) - by_block(c, n, in.vocab)));
+            worst = worse(worst, fabs(by_law(rule_named("block"), &g) - by_block(c, n, in.vocab)));
         instance_free(&in);
     }
     print_message("20000 chains: rejection's and block's E[accepted | draft] off their closed forms by %.1e\n", worst);
@@ -140,7 +141,7 @@ static void replayed_accepts_what_the_shape_says(void **state)
         r->law(&g.draft, &g.p.rows, &rate, end);
         for (int v = 0; v < g.draft.n; v++)
             sum += end[v] * draft_depth(&g.draft, v);
-        worst = fmax(worst, fabs(sum - by_replay(&g.draft, rate)));
+        worst = worse(worst, fabs(sum - by_replay(&g.draft, rate)));
         instance_free(&in);
     }
     assert_true(worst <= ROUNDING);

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "sampling/rng.h"
 #include "tests/check.h"
+#include "tests/numbers.h"
 #include "tests/pairs.h"
 #include "tests/witness.h"
 #include "verifier/rule.h"
@@ -148,7 +149,7 @@ static struct honesty propose_watched(const struct drafter_type *type, struct dr
     assert_true(type->propose(d, r, n, &err));
     for (int i = 0; i < n; i++) {
         struct honesty h = witness_compare(&witness[i], r[i].draft);
-        worst.distance = fmax(worst.distance, h.distance);
+        worst.distance = worse(worst.distance, h.distance);
         worst.strangers += h.strangers;
         witness_end(&witness[i]);
         r[i].rng = source[i];

@@ -14,6 +14,7 @@
 #include "drafters/grow.h"
 #include "exact/instance.h"
 #include "tests/check.h"
+#include "tests/numbers.h"
 
 enum { VOCAB = 64, DEEPEST = 8 };
 
@@ -146,7 +147,7 @@ static double check_case(const struct json *j)
         if (b.token[node] != at(tokens, node - 1) || b.parent[node] != at(parents, node - 1))
             fail_msg("case %d: node %d is token %d below %d (%.7f), the original's %d below %d (%.7f)", seed, node,
                      b.token[node], b.parent[node], ours, at(tokens, node - 1), at(parents, node - 1), score);
-        worst = fmax(worst, fabs(ours - score));
+        worst = worse(worst, fabs(ours - score));
     }
     grower_destroy(&b.grower);
     return worst;
@@ -166,7 +167,7 @@ static void best_first_trees_are_eagles(void **unused)
             near_ties++; // the original's own rounding decided
             continue;
         }
-        worst = fmax(worst, check_case(json_at(cases, i)));
+        worst = worse(worst, check_case(json_at(cases, i)));
     }
     printf("    %d trees, %d near-ties left out; scores differ by at most %.2g\n", CASES_THERE_ARE, near_ties, worst);
     assert_true(worst <= 1e-5);

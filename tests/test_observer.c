@@ -311,7 +311,7 @@ static void a_rare_fall_is_no_proof(void **state)
 static void near(const double *a, const double *b, double within)
 {
     for (size_t i = 0; i < OBSERVED_DOUBLES; i++)
-        if (fabs(a[i] - b[i]) > within * fmax(1, fabs(b[i])))
+        if (!(fabs(a[i] - b[i]) <= within * fmax(1, fabs(b[i]))))
             fail_msg("number %zu of the sums is %.17g, not %.17g", i, a[i], b[i]);
 }
 

@@ -8,6 +8,7 @@
 #include "core/memory.h"
 #include "sampling/dist.h"
 #include "tests/mutants.h"
+#include "tests/numbers.h"
 
 static bool pass_coin(struct rng *self, double num, double den, struct address at)
 {
@@ -84,7 +85,7 @@ struct honesty witness_compare(const struct witness *w, const struct draft *d)
         }
         double *q = xcalloc((size_t)g->n, sizeof(*q));
         declared_row(d, node, q, g->n);
-        h.distance = fmax(h.distance, distance(q, g->weight, g->n));
+        h.distance = worse(h.distance, distance(q, g->weight, g->n));
         free(q);
     }
     h.strangers += w->n > drawn ? w->n - drawn : 0;
