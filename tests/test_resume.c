@@ -13,6 +13,8 @@
 #include "core/memory.h"
 #include "core/splitmix.h"
 #include "experiments/experiment.h"
+#include "experiments/occasion.h"
+#include "experiments/recorder.h"
 #include "results/query.h"
 #include "results/store.h"
 #include "tests/experiments.h"
@@ -254,21 +256,21 @@ static void an_answer_behind_a_missing_one_is_not_gone_on_from(void **state)
 
 // ---- whatever is missing
 
-enum { MOST_ROWS = 64 };
+enum { MOST_SEQUENCES = 64 };
 
 static int samples = 6; // of each kind in each world; the command line may ask for more
 
-struct rows {
+struct sequences {
     int n;
-    int64_t id[MOST_ROWS];
+    int64_t id[MOST_SEQUENCES];
 };
 
-static struct rows rows_of(struct store *s, const char *sql)
+static struct sequences sequences_of(struct store *s, const char *sql)
 {
     struct error err = { "" };
-    struct rows r = { 0 };
+    struct sequences r = { 0 };
     struct query *q = query_open(s, sql);
-    while (query_next(q) && r.n < MOST_ROWS)
+    while (query_next(q) && r.n < MOST_SEQUENCES)
         r.id[r.n++] = query_int(q, 0);
     assert_true(query_close(q, &err));
     return r;
@@ -304,7 +306,7 @@ static int64_t due_for(struct store *s, int64_t id, int batch)
     return n;
 }
 
-static void without_each_one(const struct world *w, struct store *s, const struct rows *all)
+static void without_each_one(const struct world *w, struct store *s, const struct sequences *all)
 {
     for (int k = 0; k < all->n; k++) {
         put_back(s);
@@ -317,7 +319,7 @@ static void without_each_one(const struct world *w, struct store *s, const struc
     }
 }
 
-static void without_some(const struct world *w, struct store *s, const struct rows *all, uint64_t *chance)
+static void without_some(const struct world *w, struct store *s, const struct sequences *all, uint64_t *chance)
 {
     for (int round = 0; round < samples; round++) {
         put_back(s);
@@ -334,13 +336,13 @@ static void without_some(const struct world *w, struct store *s, const struct ro
 }
 
 // As a runner leaves it that is killed behind its k-th sequence; now and then the one that goes on is killed, too.
-static void killed_behind_each(const struct world *w, struct store *s, const struct rows *all, uint64_t *chance)
+static void killed_behind_each(const struct world *w, struct store *s, const struct sequences *all, uint64_t *chance)
 {
     for (int k = 0; k < all->n; k++) {
         put_back(s);
         delete_behind(s, all->id[k]);
         resume_to_the_whole(w, s);
-        struct rows more = rows_of(s, "SELECT id FROM sequence ORDER BY id");
+        struct sequences more = sequences_of(s, "SELECT id FROM sequence ORDER BY id");
         if (k % 3 != 0)
             continue;
         delete_behind(s, more.id[splitmix(chance) % (uint64_t)more.n]);
@@ -367,7 +369,7 @@ static void whatever_is_missing_is_decoded_again_and_nothing_else(void **state)
         int turns[PROMPTS][CELLS], prompt, cell;
         struct store *s = w.seed != 0 ? run_whole(&w, turns) : find_world(&w, 1, &prompt, &cell);
         remember(s);
-        struct rows all = rows_of(s, "SELECT id FROM sequence ORDER BY id");
+        struct sequences all = sequences_of(s, "SELECT id FROM sequence ORDER BY id");
         without_each_one(&w, s, &all);
         without_some(&w, s, &all, &chance);
         killed_behind_each(&w, s, &all, &chance);
@@ -456,6 +458,118 @@ static void a_dry_run_counts_what_the_run_then_decodes(void **state)
     }
 }
 
+// ---- what is decoded besides
+
+enum { MOST_ENDINGS = 64 };
+
+static struct {
+    int n, cell[MOST_ENDINGS], tokens[MOST_ENDINGS];
+} ended; // all that decoders came to the end of, wanted or not
+
+struct counted { // a listener before the recorder's
+    struct listener to;
+    int cell;
+};
+
+static void pass_step(void *self, const struct step *s)
+{
+    struct counted *c = self;
+    c->to.step(c->to.self, s);
+}
+
+static void count_end(void *self, const struct ending *e)
+{
+    struct counted *c = self;
+    assert_true(ended.n < MOST_ENDINGS);
+    ended.cell[ended.n] = c->cell;
+    ended.tokens[ended.n++] = e->n;
+    c->to.done(c->to.self, e);
+}
+
+// The group's decoders again, with a counter before each recorder.
+static void count_endings(struct group *g, const struct experiment *e, struct store *s, struct counted counted[CELLS])
+{
+    struct error err = { "" };
+    assert_int_equal(g->n, CELLS);
+    for (int i = 0; i < CELLS; i++) {
+        struct contender *c = &g->contender[i];
+        counted[i] = (struct counted){ recorder_listener(c->recorder), i };
+        decoder_destroy(c->decoder);
+        c->decoder = decoder_create(c->pairing.verifier, c->pairing.drafter, experiment_batch(e, g->batch), e->seed,
+                                    (struct listener){ pass_step, count_end, &counted[i] }, &err);
+        assert_non_null(c->decoder);
+        char *sql = xformat("SELECT id FROM run WHERE cell = '%s'", c->identity.hash);
+        c->run = ask(s, sql);
+        free(sql);
+        assert_int_equal(c->run, i + 1);
+    }
+}
+
+static void occasion_with(struct runner *r, struct group *g, int first)
+{
+    struct error err = { "" };
+    struct occasion o = occasion_at(r->e, 1, 0, first);
+    ended.n = 0;
+    if (!occasion_run(&o, r, g, &err))
+        fail_msg("%s", err.text);
+}
+
+// First so many throw-away decodes, each of another cell; then what goes into the database, and nothing else.
+static void expect_warm_ups(struct store *s, int n, const int cells[], int64_t stored_before)
+{
+    assert_int_equal(ended.n - n, ask(s, "SELECT count(*) FROM sequence") - stored_before);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(ended.cell[i], cells[i]);
+        assert_true(ended.tokens[i] <= 8);
+    }
+    for (int c = 0; c < CELLS; c++) {
+        int of_cell = 0;
+        for (int i = n; i < ended.n; i++)
+            of_cell += ended.cell[i] == c;
+        char *sql =
+            xformat("SELECT count(*) FROM sequence WHERE run = %d AND pair = (SELECT max(id) FROM pair)", c + 1);
+        assert_int_equal(of_cell, ask(s, sql));
+        free(sql);
+    }
+}
+
+// The first decode of a process is slower: it grows buffers, and touches pages.
+static void whoever_takes_part_is_warmed_up_once_and_before_anything_counts(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    struct world w = { 0, "match", THREE, 1, 400, 1 };
+    int turns[PROMPTS][CELLS];
+    struct store *s = run_whole(&w, turns);
+    char *text = text_of(&w);
+    struct experiment *e = load(text);
+    struct runner r = { .e = e, .store = s };
+    struct group g;
+    struct counted counted[CELLS];
+    assert_true(opened_open(&r.opened, e, TARGET_ROWS, &err));
+    assert_true(group_open(&g, 0, &r.opened, &err));
+    progress_begin(&r.progress, NULL, 0);
+    count_endings(&g, e, s, counted);
+
+    occasion_with(&r, &g, 0); // all is there
+    assert_int_equal(ended.n, 0);
+    delete_turns(s, NGRAM, 0, 0);
+    int64_t stored = ask(s, "SELECT count(*) FROM sequence");
+    occasion_with(&r, &g, 0);
+    expect_warm_ups(s, 2, (int[]){ NONE, NGRAM }, stored);
+    delete_turns(s, NONE, 1, 0); // of all three only the third is cold
+    stored = ask(s, "SELECT count(*) FROM sequence");
+    occasion_with(&r, &g, 1);
+    expect_warm_ups(s, 1, (int[]){ SMALL }, stored);
+    assert_int_equal(ended.n, 1 + CELLS * MOST_TURNS);
+
+    group_close(&g);
+    opened_close(&r.opened);
+    experiment_free(e);
+    free(text);
+    store_close(s);
+}
+
 static int make_talks(void **state)
 {
     (void)state;
@@ -485,6 +599,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(whatever_is_missing_is_decoded_again_and_nothing_else),
         cmocka_unit_test(a_run_that_goes_on_says_what_one_at_a_stretch_says),
         cmocka_unit_test(a_dry_run_counts_what_the_run_then_decodes),
+        cmocka_unit_test(whoever_takes_part_is_warmed_up_once_and_before_anything_counts),
     };
     return cmocka_run_group_tests(tests, make_talks, remove_files);
 }
