@@ -1,5 +1,5 @@
-// test_killed.c - a runner that is killed at any moment loses nothing but what was under way, and goes on to the same
-// texts.
+// test_killed.c - a runner that is killed at any moment loses nothing but what was under way, and goes on to what an
+// uninterrupted one has: the same texts in the same steps, each compared with the same of its `none`.
 #include "core/clock.h"
 #include "tests/check.h"
 
@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 
 #include "core/error.h"
+#include "core/memory.h"
 #include "core/splitmix.h"
 #include "experiments/cells.h"
 #include "experiments/experiment.h"
@@ -18,56 +19,101 @@
 #include "tests/experiments.h"
 #include "tests/tiny.h"
 
-// ---- dying
+// ---- what it has to come to
 
+// Texts end at letters and at the context: conversations differ in length, and at temperature 1 by drafter.
 #define LONG_BODY \
-    "name: long\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: talks.jsonl, chat: chatml}\n" \
-    "limits: {new_tokens: 40, context: 480, ignore_end: true}\nseed: 11\nrepeat: 2\nrecord: {trials: true}\n" \
-    "cells:\n  sampling: [{temperature: 0}, {temperature: 1}]\n  batch: [1, 2]\n  drafter: [none, ngram, " \
-    "{kind: small, model: draft.gguf, tokens: 3}]\n"
-enum { LONG_RUNS = 12, LONG_SEQUENCES = LONG_RUNS * TURNS * 2 };
+    "name: long\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: long.jsonl, chat: none}\n" \
+    "limits: {new_tokens: 40, context: 70, ignore_end: true, stop: [a, e, i, o, t, n, r, s]}\nseed: 11\nrepeat: 2\n" \
+    "record: {trials: true}\ncells:\n  sampling: [{temperature: 0}, {temperature: 1}]\n  batch: [1, 2]\n" \
+    "  drafter: [none, ngram, {kind: small, model: draft.gguf, tokens: 3}]\n"
 
-// Every prompt, turn and repeat of every cell is there, once or more, and each is a whole sequence.
-static void expect_all_of_it(struct store *s)
-{
-    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE finished IS NOT NULL"), LONG_RUNS);
-    assert_int_equal(ask(s, "SELECT count(*) FROM (SELECT DISTINCT run, prompt, turn, repeat FROM sequence)"),
-                     LONG_SEQUENCES);
-    assert_int_equal(
-        ask(s, "SELECT count(*) FROM sequence AS q WHERE steps <> (SELECT count(*) FROM step WHERE sequence = q.id)"),
-        0);
-    assert_int_equal(
-        ask(s,
-            "SELECT count(*) FROM sequence AS q WHERE new_tokens <> (SELECT sum(tokens) FROM step WHERE sequence = q.id)"),
-        0);
-    assert_int_equal(ask(s, "SELECT count(*) FROM pragma_foreign_key_check"), 0);
-    // Only `none` is ever run again with one sequence at a time.
-    assert_int_equal(ask(s, "SELECT count(*) FROM (SELECT 1 FROM sequence JOIN run ON run.id = run WHERE batch = 1 AND"
-                            " drafter_kind <> 'none' GROUP BY run, prompt, turn, repeat HAVING count(*) > 1)"),
-                     0);
-}
+static const char long_talks[] = "{\"id\": \"a\", \"turns\": [\"one two one two one\", \"and again\", \"enough\"]}\n"
+                                 "{\"id\": \"b\", \"turns\": [\"ping\", \"pong\", \"ping\"]}\n"
+                                 "{\"id\": \"c\", \"prompt\": \"x = x + 1\"}\n"
+                                 "{\"id\": \"d\", \"turns\": [\"a b c a b c\", \"d e f\"]}\n"
+                                 "{\"id\": \"e\", \"turns\": [\"1, 2, 3\", \"4\", \"5\"]}\n";
 
-// The texts of a database, as one hash for each cell, prompt, turn and repeat; several of the same must be equal.
-static void expect_the_same_texts(struct store *a, struct store *b)
+static void perform(struct store *s, char *sql) // owned
 {
-    static const char texts[] =
-        "SELECT cell, prompt, turn, repeat, min(tokens), max(tokens) FROM sequence JOIN run ON run.id = run"
-        " GROUP BY cell, prompt, turn, repeat ORDER BY cell, prompt, turn, repeat";
     struct error err = { "" };
-    struct query *p = query_open(a, texts), *q = query_open(b, texts);
-    int n = 0;
-    for (; query_next(p) && query_next(q); n++) {
-        assert_string_equal(query_text(p, 0), query_text(q, 0));
-        for (int i = 1; i < 4; i++)
-            assert_int_equal(query_int(p, i), query_int(q, i));
-        assert_string_equal(query_text(p, 4), query_text(p, 5));
-        assert_string_equal(query_text(p, 4), query_text(q, 4));
-        assert_string_equal(query_text(q, 4), query_text(q, 5));
-    }
-    assert_int_equal(n, LONG_SEQUENCES);
-    assert_true(query_close(p, &err));
-    assert_true(query_close(q, &err));
+    if (!query_perform(query_open(s, sql), &err))
+        fail_msg("%s: %s", sql, err.text);
+    free(sql);
 }
+
+static void expect_none(struct store *s, const char *what, const char *sql)
+{
+    int64_t n = ask(s, sql);
+    if (n != 0)
+        fail_msg("%s: %lld", what, (long long)n);
+}
+
+// Whatever a killed runner left: whole sequences, and nothing else.
+static void expect_sound(struct store *s)
+{
+    expect_none(s, "offences against the file's format",
+                "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check <> 'ok'");
+    expect_none(s, "rows that belong to nothing", "SELECT count(*) FROM pragma_foreign_key_check");
+    expect_none(s, "sequences without all their steps",
+                "SELECT count(*) FROM sequence AS q WHERE steps <> (SELECT count(*) FROM step WHERE sequence = q.id)"
+                " OR new_tokens <> (SELECT coalesce(sum(tokens), 0) FROM step WHERE sequence = q.id)");
+    expect_none(s, "sequences that are in their pair twice",
+                "SELECT count(*) FROM (SELECT 1 FROM sequence GROUP BY run, prompt, turn, repeat, pair"
+                " HAVING count(*) > 1)");
+}
+
+// Of `main`, or of another database that is attached: each text once, however often it was decoded, with its steps and
+// how many trials they had; each comparison with none's; and what the report says of a run's texts.
+static void make_views(struct store *s, const char *of)
+{
+    perform(s,
+            xformat("CREATE TEMP VIEW %s_texts AS SELECT DISTINCT r.cell, q.prompt, q.turn, q.repeat, q.prompt_id,"
+                    " q.category, q.prompt_tokens, q.tokens, q.text_hash, q.text, q.stop, q.steps,"
+                    " (SELECT group_concat(drafted || ' ' || depth || ' ' || accepted || ' ' || tokens || ' ' ||"
+                    "   (SELECT count(*) FROM %s.trial AS t WHERE t.sequence = p.sequence AND t.step = p.step), ', ')"
+                    "  FROM (SELECT * FROM %s.step WHERE sequence = q.id ORDER BY step) AS p)"
+                    " FROM %s.sequence AS q JOIN %s.run AS r ON r.id = q.run",
+                    of, of, of, of, of));
+    perform(s, xformat("CREATE TEMP VIEW %s_sides AS SELECT DISTINCT r.cell, q.prompt, q.turn, q.repeat, t.same_rule,"
+                       " t.equal, t.first_difference FROM %s.texts AS t JOIN %s.sequence AS q ON q.id = t.sequence"
+                       " JOIN %s.run AS r ON r.id = q.run",
+                       of, of, of, of));
+    perform(s, xformat("CREATE TEMP VIEW %s_runs AS SELECT r.cell, r.peers, r.settings, r.finished IS NOT NULL,"
+                       " u.prompts, u.compared_texts > 0, u.equal_texts = u.compared_texts"
+                       " FROM %s.run_summary AS u JOIN %s.run AS r ON r.id = u.run",
+                       of, of, of));
+}
+
+static void expect_the_same(struct store *s, const char *what)
+{
+    char *sql = xformat("SELECT (SELECT count(*) FROM (SELECT * FROM main_%s EXCEPT SELECT * FROM whole_%s)) +"
+                        " (SELECT count(*) FROM (SELECT * FROM whole_%s EXCEPT SELECT * FROM main_%s))",
+                        what, what, what, what);
+    expect_none(s, what, sql);
+    free(sql);
+}
+
+static void expect_what_the_whole_has(struct store *s)
+{
+    char *path = tiny_path("whole.db");
+    perform(s, xformat("ATTACH '%s' AS whole", path));
+    free(path);
+    make_views(s, "main");
+    make_views(s, "whole");
+    expect_sound(s);
+    expect_none(s, "runs that are not finished", "SELECT count(*) FROM run WHERE finished IS NULL");
+    expect_the_same(s, "texts");
+    expect_the_same(s, "sides");
+    expect_the_same(s, "runs");
+    // One at a time nothing is decoded again that stood beside none's.
+    expect_none(s, "sequences that were decoded again for nothing",
+                "SELECT count(*) FROM (SELECT 1 FROM paired AS p JOIN sequence AS q ON q.id = p.sequence JOIN run AS r"
+                " ON r.id = q.run WHERE r.batch = 1 AND p.none IS NOT NULL GROUP BY q.run, q.prompt, q.turn, q.repeat"
+                " HAVING count(*) > 1)");
+}
+
+// ---- dying
 
 // In a child: runs the experiment and leaves. 0: it came to its end.
 static pid_t start_run(const char *db)
@@ -103,49 +149,59 @@ static bool kill_after(pid_t pid, int64_t us)
     return killed;
 }
 
-static void a_killed_runner_resumes_to_the_same_texts(void **state)
+static int kills = 12;         // the command line may ask for more
+static uint64_t chance = 2024; // and for others
+
+// Kills at moments spread evenly over the time that a whole run takes. What goes on is sometimes killed, too.
+static void a_killed_runner_resumes_to_what_an_uninterrupted_one_has(void **state)
 {
     (void)state;
+    write_file("long.jsonl", long_talks);
     write_file("long.yaml", LONG_BODY);
     int64_t began = clock_ns() / 1000;
     assert_false(kill_after(start_run("whole.db"), INT64_C(600000000)));
-    int64_t whole_us = clock_ns() / 1000 - began;
+    uint64_t whole_us = (uint64_t)(clock_ns() / 1000 - began);
     struct store *whole = open_store("whole.db");
-    expect_all_of_it(whole);
-    assert_int_equal(ask(whole, "SELECT count(*) FROM sequence"), LONG_SEQUENCES);
-    assert_int_equal(ask(whole, "SELECT count(*) FROM paired WHERE none IS NULL"), 0);
+    expect_sound(whole);
+    expect_none(whole, "unfinished runs", "SELECT count(*) FROM run WHERE finished IS NULL");
+    int64_t sequences = ask(whole, "SELECT count(*) FROM sequence");
+    assert_int_equal(ask(whole, "SELECT count(*) FROM run"), 12);
+    // Here and there a cell's conversation is over before none's, or after.
+    int64_t apart = ask(whole, "SELECT count(*) FROM paired WHERE none IS NULL");
+    store_close(whole);
 
-    uint64_t chance = 2024;
-    int killed = 0, completed = 0, middle = 0;
-    for (int attempt = 0; attempt == 0 || killed < 20; attempt++) {
-        char db[32];
-        snprintf(db, sizeof(db), "killed%d.db", attempt);
-        while (killed < 20) {
-            if (!kill_after(start_run(db), 1000 + (int64_t)(splitmix(&chance) % (uint64_t)(whole_us / 5))))
+    int killed = 0, again = 0, middle = 0, empty = 0, completed = 0;
+    int64_t more = 0;
+    while (killed < kills) {
+        const int before = killed;
+        while (killed < kills && (killed == before || splitmix(&chance) % 3 == 0)) {
+            if (!kill_after(start_run("killed.db"), (int64_t)(splitmix(&chance) % whole_us)))
                 break;
+            again += killed > before;
             killed++;
-            struct store *s = open_store(db); // what it left behind is whole
-            assert_int_equal(ask(s, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check <> 'ok'"), 0);
-            assert_int_equal(
-                ask(s,
-                    "SELECT count(*) FROM sequence AS q WHERE steps <> (SELECT count(*) FROM step WHERE sequence = q.id)"),
-                0);
-            middle +=
-                ask(s,
-                    "SELECT count(*) FROM (SELECT 1 FROM sequence WHERE prompt = 0 GROUP BY run, repeat HAVING max(turn) < 2)") >
-                0;
+            struct store *s = open_store("killed.db");
+            expect_sound(s);
+            middle += ask(s, "SELECT count(*) FROM pair") > 0 &&
+                      ask(s, "SELECT count(DISTINCT run) FROM sequence WHERE pair = (SELECT max(id) FROM pair)") < 3;
+            empty += ask(s, "SELECT count(*) FROM sequence") == 0;
             store_close(s);
         }
-        assert_false(kill_after(start_run(db), INT64_C(600000000)));
-        struct store *s = open_store(db);
-        expect_all_of_it(s);
-        expect_the_same_texts(whole, s);
+        assert_false(kill_after(start_run("killed.db"), INT64_C(600000000)));
+        struct store *s = open_store("killed.db");
+        expect_what_the_whole_has(s);
+        more += ask(s, "SELECT count(*) FROM sequence") - sequences;
         store_close(s);
+        char *path = tiny_path("killed.db");
+        remove(path);
+        free(path);
         completed++;
     }
-    print_message("killed %d times, %d of them in the middle of a conversation; completed %d times, %.1f s each\n",
-                  killed, middle, completed, (double)whole_us / 1e6);
-    store_close(whole);
+    print_message(
+        "killed %d times (%d while it went on, %d within a pair, %d before its first sequence), gone on with and"
+        " compared %d times: 0 differences. A whole run: %.2f s, %lld sequences, %lld without a partner; %.1f"
+        " more where it was killed\n",
+        killed, again, middle, empty, completed, (double)whole_us / 1e6, (long long)sequences, (long long)apart,
+        (double)more / completed);
 }
 
 static volatile int stop_now;
@@ -166,30 +222,29 @@ static void an_interrupted_run_leaves_a_consistent_database_and_goes_on(void **s
     int interrupted = 0;
     for (;;) {
         stop_now = 0;
-        setitimer(ITIMER_REAL, &(struct itimerval){ .it_value = { 0, 300000 } }, NULL);
+        setitimer(ITIMER_REAL, &(struct itimerval){ .it_value = { 0, 150000 } }, NULL);
         if (experiment_run(e, s, NULL, &stop_now, &err))
             break;
         assert_string_equal(err.text, "interrupted");
-        assert_int_equal(
-            ask(s,
-                "SELECT count(*) FROM sequence AS q WHERE steps <> (SELECT count(*) FROM step WHERE sequence = q.id)"),
-            0);
+        expect_sound(s);
         if (++interrupted == 4)
             signal(SIGALRM, SIG_IGN);
     }
     setitimer(ITIMER_REAL, &(struct itimerval){ 0 }, NULL);
-    expect_all_of_it(s);
-    struct store *whole = open_store("whole.db");
-    expect_the_same_texts(whole, s);
-    store_close(whole);
+    expect_what_the_whole_has(s);
     experiment_free(e);
     store_close(s);
 }
 
-int main(void)
+// test_killed [KILLS [SEED]]
+int main(int argc, char **argv)
 {
+    if (argc > 1)
+        kills = atoi(argv[1]);
+    if (argc > 2)
+        chance = strtoull(argv[2], NULL, 10);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_killed_runner_resumes_to_the_same_texts),
+        cmocka_unit_test(a_killed_runner_resumes_to_what_an_uninterrupted_one_has),
         cmocka_unit_test(an_interrupted_run_leaves_a_consistent_database_and_goes_on),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
