@@ -458,6 +458,31 @@ static void a_dry_run_counts_what_the_run_then_decodes(void **state)
     }
 }
 
+// ---- what a run says of itself
+
+// `finished` is for whoever reads the database: a run that was, and lacks something again, is not until that is there.
+static void a_run_that_lacks_something_again_is_not_finished(void **state)
+{
+    (void)state;
+    struct world w = { 0, "match", THREE, 1, 400, 1 };
+    int turns[PROMPTS][CELLS];
+    struct store *s = run_whole(&w, turns);
+    remember(s);
+    delete_turns(s, SMALL, 1, 2);
+    struct error err = { "" };
+    int stop = 1;
+    char *text = text_of(&w);
+    struct experiment *e = load(text);
+    assert_false(experiment_run(e, s, NULL, &stop, &err));
+    assert_string_equal(err.text, "interrupted");
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE id = 3 AND finished IS NULL"), 1);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE finished IS NULL"), 1); // nor the partner's
+    resume_to_the_whole(&w, s);
+    experiment_free(e);
+    free(text);
+    store_close(s);
+}
+
 // ---- what is decoded besides
 
 enum { MOST_ENDINGS = 64 };
@@ -599,6 +624,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(whatever_is_missing_is_decoded_again_and_nothing_else),
         cmocka_unit_test(a_run_that_goes_on_says_what_one_at_a_stretch_says),
         cmocka_unit_test(a_dry_run_counts_what_the_run_then_decodes),
+        cmocka_unit_test(a_run_that_lacks_something_again_is_not_finished),
         cmocka_unit_test(whoever_takes_part_is_warmed_up_once_and_before_anything_counts),
     };
     return cmocka_run_group_tests(tests, make_talks, remove_files);
