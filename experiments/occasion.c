@@ -246,8 +246,10 @@ static bool any_is_full(const struct occasion *o, const struct group *g)
 bool occasion_run(struct occasion *o, struct runner *r, struct group *g, struct error *err)
 {
     bool ok = occasion_open(o, &r->opened, r->store, g, err);
-    for (int c = 0; c < g->n && ok; c++)
+    for (int c = 0; c < g->n && ok; c++) {
         progress_skip(&r->progress, o->n - occasion_lacks(o, c));
+        ok = occasion_lacks(o, c) == 0 || store_run_unfinished(r->store, g->contender[c].run, err);
+    }
     ok = ok && run_in_turn(o, r, g, err);
     r->full = r->full || any_is_full(o, g);
     occasion_close(o, g);

@@ -24,6 +24,7 @@ static const char new_run_sql[] =
     " drafter_hash, rule, sampling, prompts, device, machine, revision, lossless, marked_inflated, seed, batch, started)"
     " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?," QUERY_NOW ") RETURNING id";
 static const char finish_sql[] = "UPDATE run SET finished = " QUERY_NOW " WHERE id = ?";
+static const char unfinish_sql[] = "UPDATE run SET finished = NULL WHERE id = ? AND finished IS NOT NULL";
 static const char new_pair_sql[] = "INSERT INTO pair (experiment, started) VALUES (?, " QUERY_NOW ") RETURNING id";
 static const char new_sequence_sql[] =
     "INSERT INTO sequence (run, pair, prompt, prompt_id, category, turn, repeat, prompt_tokens, new_tokens, steps, prefill_ns,"
@@ -127,6 +128,13 @@ bool store_run(struct store *s, const struct run_row *r, int64_t *id, struct err
 bool store_run_finished(struct store *s, int64_t run, struct error *err)
 {
     struct query *q = query_again(s, finish_sql);
+    query_put_int(q, run);
+    return query_perform(q, err);
+}
+
+bool store_run_unfinished(struct store *s, int64_t run, struct error *err)
+{
+    struct query *q = query_again(s, unfinish_sql);
     query_put_int(q, run);
     return query_perform(q, err);
 }

@@ -89,6 +89,7 @@ bool store_claim(struct store *s, const char *experiment, struct error *err);
 // error), weights and prompts. Under which machine and revision it goes on is environment.h's.
 bool store_run(struct store *s, const struct run_row *r, int64_t *id, struct error *err);
 bool store_run_finished(struct store *s, int64_t run, struct error *err);
+bool store_run_unfinished(struct store *s, int64_t run, struct error *err); // something of it is lacking again
 bool store_new_pair(struct store *s, const char *experiment, int64_t *pair, struct error *err);
 bool store_sequence(struct store *s, int64_t run, const struct sequence_row *q, struct error *err); // one transaction
 
