@@ -71,6 +71,7 @@ bool talk_open(struct talk *t, const struct opened *o, struct store *s, int64_t 
     bool ok = true;
     for (int turn = 0; turn < p->n_turns && s != NULL && run != 0 && ok; turn++)
         ok = take_up(t, o, s, run, none, turn, repeat, to, err);
+    assert(!ok || t->turn == history_answers(to));
     ok = ok && look_for_room(t, o, err);
     to->full = t->full;
     return ok;
