@@ -11,6 +11,7 @@
 #include "experiments/cells.h"
 #include "experiments/experiment.h"
 #include "experiments/yaml.h"
+#include "models/utf8.h"
 #include "results/store.h"
 #include "tests/experiments.h"
 #include "tests/tiny.h"
@@ -107,6 +108,35 @@ static void good_yaml_keeps_its_places(void **state)
     free(u.s);
     settings_free(s);
     settings_free(again);
+}
+
+static void every_character_is_written_so_that_it_reads_back(void **state)
+{
+    (void)state;
+    static const unsigned others[] = { 0x2027, 0x2028, 0x2029, 0x202A, 0xD7FF, 0xE000,
+                                       0xFEFF, 0xFFFD, 0xFFFE, 0xFFFF, 0x1F600 };
+    const unsigned low = 0x400, n = low - 1 + sizeof(others) / sizeof(others[0]);
+    for (unsigned i = 0; i < n; i++) {
+        const unsigned c = i < low - 1 ? i + 1 : others[i - (low - 1)];
+        char one[8], text[32];
+        one[utf8_put(c, one)] = '\0';
+        for (int form = 0; form < 3; form++) {
+            struct error err = { "" };
+            struct text t = { 0 };
+            snprintf(text, sizeof(text), form == 0 ? "a%sb" : form == 1 ? "%s" : "a %s", one);
+            struct settings *s = settings_list(), *again;
+            settings_append(s, settings_scalar(text));
+            settings_write(s, &t);
+            again = yaml_parse(t.s, t.n, "f", &err);
+            if (again == NULL)
+                fail_msg("U+%04X: %s: %s", c, t.s, err.text);
+            assert_int_equal(again->n, 1);
+            assert_string_equal(again->item[0]->text, text);
+            settings_free(s);
+            settings_free(again);
+            free(t.s);
+        }
+    }
 }
 
 // ---- bad experiments
@@ -420,6 +450,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_yaml_is_refused_with_line_and_column),
         cmocka_unit_test(good_yaml_keeps_its_places),
+        cmocka_unit_test(every_character_is_written_so_that_it_reads_back),
         cmocka_unit_test(bad_experiments_are_refused_with_line_and_column),
         cmocka_unit_test(what_only_the_model_knows_is_refused_before_anything_runs),
         cmocka_unit_test(every_published_shape_of_prompts_is_read),
