@@ -208,16 +208,33 @@ bool settings_text(const struct settings *s, const char *key, const char **to, s
 
 // ---- one line
 
+// Bytes of the character at t if it may not stand in a YAML file as it is, or ends a line there: control characters, U+0080 to
+// U+009F, U+2028 and U+2029, U+FFFE and U+FFFF. 0: it may.
+static int unwritable(const char *t, unsigned *code)
+{
+    const unsigned char *c = (const unsigned char *)t;
+    *code = c[0];
+    if (c[0] < 0x20 || c[0] == 0x7F)
+        return 1;
+    *code = c[0] == 0xC2 ? c[1] : 0;
+    if (*code >= 0x80 && *code <= 0x9F)
+        return 2;
+    const bool three = (c[0] == 0xE2 || c[0] == 0xEF) && (c[1] & 0xC0) == 0x80 && (c[2] & 0xC0) == 0x80;
+    *code = three ? (c[0] & 0xFu) << 12 | (c[1] & 0x3Fu) << 6 | (c[2] & 0x3Fu) : 0;
+    return *code == 0x2028 || *code == 0x2029 || *code == 0xFFFE || *code == 0xFFFF ? 3 : 0;
+}
+
 // A scalar that would read as something else in flow style is quoted.
 static bool plain(const struct settings *s)
 {
     const char *t = s->text;
+    unsigned code;
     if (s->quoted || *t == '\0' || isspace((unsigned char)*t) || isspace((unsigned char)t[strlen(t) - 1]) ||
         strchr("-?:!&*|>%@`'\"#", *t))
         if (!(*t == '-' && isdigit((unsigned char)t[1])) || s->quoted)
             return false;
     for (; *t != '\0'; t++)
-        if (strchr(",[]{}:#\"\\", *t) != NULL || (unsigned char)*t < 0x20)
+        if (strchr(",[]{}:#\"\\", *t) != NULL || unwritable(t, &code) > 0)
             return false;
     return true;
 }
@@ -229,13 +246,17 @@ static void write_text(const struct settings *s, struct text *out)
         return;
     }
     text_puts(out, "\"");
-    for (const char *t = s->text; *t != '\0'; t++)
-        if (*t == '"' || *t == '\\')
+    for (const char *t = s->text; *t != '\0';) {
+        unsigned code;
+        const int bytes = unwritable(t, &code);
+        if (bytes > 0)
+            text_printf(out, code < 0x100 ? "\\x%02X" : "\\u%04X", code);
+        else if (*t == '"' || *t == '\\')
             text_printf(out, "\\%c", *t);
-        else if ((unsigned char)*t < 0x20)
-            text_printf(out, "\\x%02X", (unsigned char)*t);
         else
             text_add(out, t, 1);
+        t += bytes > 0 ? bytes : 1;
+    }
     text_puts(out, "\"");
 }
 
