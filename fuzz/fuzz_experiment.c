@@ -78,7 +78,7 @@ static const char *const words[] = { "name",
                                      "repetition",
                                      "frequency",
                                      "presence",
-                                     "bias",
+                                     "logit_bias",
                                      "order",
                                      "tokens",
                                      "longest",
@@ -113,6 +113,14 @@ static const char *const words[] = { "name",
                                      "&a",
                                      "*a",
                                      "<<: 1",
+                                     "shortest",
+                                     "lenience",
+                                     "epsilon",
+                                     "delta",
+                                     "layer_ids",
+                                     "norm_before_residual",
+                                     "weights",
+                                     "checkpoint",
                                      "!!int 1",
                                      "--- ",
                                      "? a",
@@ -192,6 +200,23 @@ static void use_tree(const char *name)
     insist(tree_read(text, NULL, &again, &err) && again.n == tree.n);
     insist(memcmp(again.node, tree.node, (size_t)tree.n * sizeof(tree.node[0])) == 0);
     insist(tree_has_gaps(&again) == tree_has_gaps(&tree));
+    for (int i = 0; i < tree.n; i++)
+        insist(tree_children(&tree, i) < TREE_RANKS * 2);
+    free(text);
+}
+
+// As `speclab heads` makes one of what it counted: any shares at all.
+static void use_shares(const uint8_t *at, size_t n)
+{
+    double share[4 * 8] = { 0 };
+    struct tree best, again;
+    struct error err;
+    for (size_t i = 0; i < n && i < 4 * 8; i++)
+        share[i] = at[i] / 255.0;
+    tree_best(share, 4, 8, n > 0 ? at[n - 1] % 64 + 1 : 1, &best);
+    insist(best.n >= 1 && best.n <= 65 && !tree_has_gaps(&best));
+    char *text = tree_write(&best);
+    insist(best.n == 1 || (tree_read(text, NULL, &again, &err) && again.n == best.n));
     free(text);
 }
 
@@ -204,6 +229,7 @@ static void use_words(const uint8_t *at, size_t n)
     struct settings *s = settings_inline(line, "--drafter", &err);
     struct pairing p = { 0 };
     insist(s != NULL || *err.text != '\0');
+    use_tree(line);
     if (s != NULL && pairing_read(&p, s, NULL, NULL, &err)) {
         if (utf8_valid(line, strlen(line)) == strlen(line)) // the command line may have bytes that YAML has not
             check_settings(s);
@@ -221,6 +247,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     fuzz_write_files(input, n, files);
     use_experiment(path);
     use_tree(files[1].name);
+    use_shares(part[1].at, part[1].n);
     use_words(part[0].at, part[0].n);
     free(path);
     return 0;

@@ -85,6 +85,37 @@ static void use_lines(const char *path)
     free(ids.id);
 }
 
+static size_t walk(const struct json *j)
+{
+    size_t n = 1;
+    for (size_t i = 0; json_is_array(j) && i < json_count(j); i++)
+        n += walk(json_at(j, i));
+    for (void *at = json_first(j); at != NULL; at = json_next(j, at)) {
+        insist(json_get(j, json_key(at)) == json_value(at));
+        n += walk(json_value(at));
+    }
+    insist(json_is_number(j) || json_number(j) == 0);
+    insist(json_is_bool(j) || !json_bool(j));
+    insist(json_is_text(j) || json_text_length(j) == 0);
+    return n;
+}
+
+// The whole of it as one value.
+static void use_json(const char *path)
+{
+    struct error err = { "" };
+    struct json *j = json_read(path, &err), *again;
+    insist(j != NULL || strncmp(err.text, path, strlen(path)) == 0);
+    if (j == NULL)
+        return;
+    char *text = json_write(j);
+    again = json_parse(text, strlen(text), "again", &err);
+    insist(again != NULL && walk(again) == walk(j));
+    json_free(again);
+    json_free(j);
+    free(text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
 {
     char *path = fuzz_path(files[0].name);
@@ -92,6 +123,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     if (n > 0) {
         use_prompts(path);
         use_lines(path);
+        use_json(path);
     }
     free(path);
     return 0;

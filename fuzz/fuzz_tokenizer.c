@@ -2,7 +2,7 @@
 // first NUL, the text begins behind it.
 //
 // reader: models/tokenizer_json.c models/tokenizer.c models/tokenizer_decode.c models/added.c models/vocabulary.c
-// reader: models/bpe.c models/pretokenize.c models/pattern.c models/newer.c models/nfc.c models/letters.c models/utf8.c
+// reader: models/bpe.c models/pretokenize.c models/pattern.c models/nfc.c models/letters.c models/utf8.c
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "core/json.h"
 #include "core/memory.h"
 #include "fuzz/fuzz.h"
 #include "models/tokenizer.h"
@@ -93,17 +92,41 @@ static void use(const struct tokenizer *t, const char *text, size_t n)
     }
 }
 
+static struct tokenizer *made; // to be told from
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc;
+    struct error err;
+    struct fuzz_slice part[2];
+    size_t n;
+    char *path = fuzz_made((*argv)[0], "tokenizer/made");
+    uint8_t *bytes = fuzz_read(path, &n);
+    fuzz_split(bytes, n, part, 2);
+    fuzz_write(files[0].name, part[0].at, part[0].n);
+    insist((made = tokenizer_open(fuzz_folder(), &err)) != NULL);
+    free(bytes);
+    free(path);
+    return 0;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
 {
-    const uint8_t *nul = n > 0 ? memchr(input, 0, n) : NULL;
-    size_t file = nul != NULL ? (size_t)(nul - input) : n;
-    struct error err;
-    struct json *j = json_parse((const char *)input, file, "fuzz", &err);
-    struct tokenizer *t = j != NULL ? tokenizer_from_json(j, "fuzz", &err) : NULL;
-    if (t != NULL && nul != NULL)
-        use(t, (const char *)nul + 1, n - file - 1);
+    struct fuzz_slice part[2];
+    struct error err = { "" };
+    fuzz_split(input, n, part, 2);
+    fuzz_write(files[0].name, part[0].at, part[0].n);
+    char *path = part[1].n % 2 != 0 ? fuzz_path(files[0].name) : xstrdup(fuzz_folder());
+    struct tokenizer *t = tokenizer_open(path, &err);
+    insist(t != NULL || strncmp(err.text, path, strlen(path)) == 0);
+    if (t != NULL)
+        use(t, (const char *)part[1].at, part[1].n);
+    if (t != NULL)
+        insist(tokenizer_same(t, made, &err) == tokenizer_same(made, t, &err));
+    if (t != NULL)
+        insist(tokenizer_id(t, "a") >= -1 && tokenizer_id(t, "a") < tokenizer_size(t));
     tokenizer_close(t);
-    json_free(j);
+    free(path);
     return 0;
 }
 

@@ -241,6 +241,39 @@ static void put_tokenizer(const char *name, struct json *j, const char *text)
     json_free(j);
 }
 
+static void put_changed(const char *name, const char *path, const char *value);
+
+// Each as the pattern of a Split: what the two kinds of patterns have in common, and what is refused.
+static void write_patterns(void)
+{
+    static const char *const patterns[] = { "\\\\d+|\\\\s*[^\\\\s\\\\d]",
+                                            "(a|b)+?c{1,2}",
+                                            "[\\\\p{L}-z]+|\\\\P{Nd}",
+                                            "[\\\\D]",
+                                            "\\\\x41|\\\\u00e9|\\\\x{1F600}",
+                                            "(?=a)",
+                                            "[a[b]]",
+                                            "a{,2}",
+                                            "\\\\pL",
+                                            "\\\\q",
+                                            "(*F)",
+                                            "a++b{2}+",
+                                            "\\\\p{^L}",
+                                            "\\\\",
+                                            "((a*)*)*b",
+                                            "(?:" };
+    for (size_t i = 0; i < sizeof(patterns) / sizeof(*patterns); i++) {
+        char *value =
+                 xformat("{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"%s\"},"
+                         "\"behavior\":\"%s\",\"invert\":%s},{\"type\":\"ByteLevel\"}]}",
+                         patterns[i], i % 2 ? "Isolated" : "Removed", i % 4 < 2 ? "false" : "true"),
+             *name = xformat("pattern_%zu", i);
+        put_changed(name, "pre_tokenizer", value);
+        free(value);
+        free(name);
+    }
+}
+
 static const char words_text[] = " the cat's aa 12 3\n\n <|x|> \xC3\xA9 e\xCC\x81 \xE4\xBD\xA0\xE5\xA5\xBD  .";
 
 static void put_changed(const char *name, const char *path, const char *value)
@@ -283,6 +316,9 @@ static void write_tokenizers(void)
     put_changed("unknown", "model.unk_token", "\"the\"");
     put_changed("fused", "model.fuse_unk", "true");
     put_changed("whole", "model.ignore_merges", "true");
+    put_changed("twice", "added_tokens", "[{\"id\":260,\"content\":\"x\"},{\"id\":261,\"content\":\"x\"}]");
+    put_changed("spaced", "pre_tokenizer", "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}");
+    write_patterns();
 }
 
 // ---- experiments, prompts, templates, trees
@@ -316,10 +352,16 @@ static void write_words(void)
           "  drafter: [{kind: small, model: target.gguf, widths: [3, 2, 1], pick: drawn, distinct: true}]\n" },
         { "experiment", "file",
           "name: file\ntarget: {model: target.gguf}\nprompts: {file: talks.jsonl}\ncells:\n  rule: rejection\n"
-          "  sampling: {temperature: 1, bias: {11: -2.5, 198: 1}}\n"
-          "  drafter:\n  - {kind: medusa, heads: target.gguf, tree: tree.json}\n  - {kind: small, model: target.gguf, tokens: 2, "
+          "  sampling: {temperature: 1, logit_bias: {11: -2.5, 198: 1}}\n"
+          "  drafter:\n  - {kind: medusa, weights: target.gguf, tree: tree.json}\n  - {kind: small, model: target.gguf, tokens: 2, "
           "nodes: 8}\n" },
         { "experiment", "inline", "small:model=target.gguf,widths=[4,2],pick=drawn\n" },
+        { "experiment", "published", "mc_sim_7b_63\n" },
+        { "experiment", "paths", "[[0], [0, 0], [1]]\n" },
+        { "experiment", "listed",
+          "name: listed\ntarget: {model: target.gguf}\nprompts: {file: talks.jsonl}\nlimits: {stop: \"\\x85\"}\ncells:\n"
+          "  rule: {kind: lenient, lenience: 1.5}\n  drafter: {kind: eagle3, weights: target.gguf, tree: [[0], [0, 0], [1]], "
+          "pick: likeliest}\n" },
         { "experiment", "quoted", "ngram:longest=\"3\",tokens=8\n" },
         { "experiment", "typical",
           "name: 'typical'\ntarget:\n  model: \"target.gguf\"\nprompts:\n  file: talks.jsonl\ncells:\n  rule:\n  - {kind: typical}\n"
