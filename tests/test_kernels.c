@@ -774,7 +774,7 @@ static void add_gpus(const char *only, bool few)
 int main(int argc, char **argv)
 {
     static const char *const isa[] = { "plain", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16" };
-    static const int threads[] = { 1, 2, 3, 1, 2, 2 };
+    static const int threads[] = { 3, 2, 3, 1, 2, 2 };
     const char *only = argc > 1 ? argv[1] : NULL;
     for (int i = 0; i < 6 && wanted(only, "cpu"); i++) {
         struct error err;
