@@ -198,9 +198,7 @@ static void take_the_last(const struct draft *d, struct rows *p, const void *opt
     }
 }
 
-static const struct rule taking = { .name = "last",
-                                    .takes = TAKES_CHOSEN | TAKES_TREES,
-                                    .judge = take_the_last };
+static const struct rule taking = { .name = "last", .takes = TAKES_CHOSEN | TAKES_TREES, .judge = take_the_last };
 
 struct draft_room {
     struct draft draft;
@@ -220,7 +218,11 @@ static void grow(struct draft_room *to, int n, int nodes)
     to->drawn[0] = CHOSEN;
     for (int i = 1; i < nodes; i++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
-        draft_add(&to->draft, (state >> 40 & 1) || (n == 193 && i < 100) || (n == 192 && i > 64) ? i - 1 : (int)((state >> 33) % (uint64_t)i), (i * 7 + n) % WIDE, CHOSEN);
+        draft_add(&to->draft,
+                  (state >> 40 & 1) || (n == 193 && i < 100) || (n == 192 && i > 64)
+                      ? i - 1
+                      : (int)((state >> 33) % (uint64_t)i),
+                  (i * 7 + n) % WIDE, CHOSEN);
     }
 }
 
@@ -267,7 +269,8 @@ static void check_pass(struct verifier *v, struct scored *s, const struct size s
         const int n = size[i].text, nodes = size[i].nodes;
         compute_tree(&tree[i], n);
         for (int node = 0; node < nodes; node++)
-            expect_logits(s->logits[i] + (size_t)node * WIDE, node == 0 ? n - 1 : TEXT + node, "a draft", n, nodes, node);
+            expect_logits(s->logits[i] + (size_t)node * WIDE, node == 0 ? n - 1 : TEXT + node, "a draft", n, nodes,
+                          node);
         const int last = a[i].node[a[i].n - 1], behind = n + a[i].n;
         memcpy(tree[i].path, plain.text, (size_t)n * sizeof(int32_t));
         memcpy(tree[i].path + n, a[i].token, (size_t)a[i].n * sizeof(int32_t));
@@ -287,7 +290,7 @@ static void logits_are_those_of_plain_loops_at_every_boundary(void **unused)
 {
     (void)unused;
     static const struct size sizes[][2] = {
-        { { 1, 65 }, { 2, 31 } },    { { 255, 32 }, { 256, 33 } },  { { 257, 64 }, { 254, 2 } },
+        { { 1, 65 }, { 2, 31 } },     { { 255, 32 }, { 256, 33 } }, { { 257, 64 }, { 254, 2 } },
         { { 511, 63 }, { 512, 65 } }, { { 513, 64 }, { 480, 33 } }, { { 192, 130 }, { 193, 129 } },
     };
     static struct scored scored;

@@ -141,7 +141,8 @@ static struct tensor uploaded(struct backend *b, const float *from, int rows, in
 static void put_there(struct backend *b, struct asked *a)
 {
     const struct draft *d = &a->scene.draft;
-    const int vocab = a->scene.p.rows.vocab, most = d->n + any((d->n < FEW_NODES ? FEW_NODES : MOST_NODES) - d->n + 1), rows = most + any(3);
+    const int vocab = a->scene.p.rows.vocab, most = d->n + any((d->n < FEW_NODES ? FEW_NODES : MOST_NODES) - d->n + 1),
+              rows = most + any(3);
     int32_t array[5][MOST_NODES + 2];
     uint8_t drawn[MOST_NODES] = { 0 };
     for (int i = 0; i < rows; i++) // q_row: an order of all rows

@@ -79,7 +79,8 @@ struct expected {
     int top, tokens; // of a best-first tree, which is pruned; 0: drafts are all that was evaluated
     // Of the step at hand. most: where the draft does not say whether its last accepted token was evaluated.
     int target, least, most, logits;
-    int certain[TEXTS]; // rows that this text's next step has to evaluate besides the draft's: the root, and what was not
+    int certain
+        [TEXTS]; // rows that this text's next step has to evaluate besides the draft's: the root, and what was not
     int doubtful[TEXTS];
     int advanced[TEXTS]; // tokens of this step, if the text goes on
     bool over[TEXTS];
@@ -153,11 +154,12 @@ static void start(struct decoder *d, const char *drafter, struct expected *x, in
     for (int i = 0; i < texts[text].prompt; i++)
         token[i] = i * (i + text) % 11 + 3;
     begin_counting();
-    assert_true(decoder_start(d, &(struct assignment){ text, token, texts[text].prompt, texts[text].limit, NULL }, &err));
+    assert_true(
+        decoder_start(d, &(struct assignment){ text, token, texts[text].prompt, texts[text].limit, NULL }, &err));
     const int rows = texts[text].prompt - 1, own = x->way == OWN_MODEL || x->way == ON_FEATURES ? rows : 0;
     if (count.rows[TARGET] != rows || count.rows[DRAFTER] != own || count.logits[TARGET] + count.logits[DRAFTER] != 0)
-        fail_msg("%s: a prompt of %d: %d rows in the target, %d in the drafter's model, not %d and %d; %d of logits", drafter,
-                 texts[text].prompt, count.rows[TARGET], count.rows[DRAFTER], rows, own,
+        fail_msg("%s: a prompt of %d: %d rows in the target, %d in the drafter's model, not %d and %d; %d of logits",
+                 drafter, texts[text].prompt, count.rows[TARGET], count.rows[DRAFTER], rows, own,
                  count.logits[TARGET] + count.logits[DRAFTER]);
     x->certain[text] = 1;
 }
@@ -193,8 +195,8 @@ static enum way way_of(const char *name)
     static const struct {
         const char *name;
         enum way way;
-    } ways[] = { { "none", LOOKUP },   { "ngram", LOOKUP },      { "small", OWN_MODEL },
-                 { "medusa", HEADS },  { "eagle", ON_FEATURES }, { "eagle3", ON_FEATURES } };
+    } ways[] = { { "none", LOOKUP },  { "ngram", LOOKUP },      { "small", OWN_MODEL },
+                 { "medusa", HEADS }, { "eagle", ON_FEATURES }, { "eagle3", ON_FEATURES } };
     for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
         if (strcmp(ways[i].name, name) == 0)
             return ways[i].way;

@@ -241,7 +241,7 @@ static void rows_around_a_stretch_are_like_any(void **state)
     (void)state;
     static const int sizes[] = { 4095, 4096, 4097, 8192, 8193 };
     static const char *const how[][2] = { { "top_k", "4095" },  { "top_k", "4096" }, { "top_k", "4097" },
-                                             { "top_p", "0.999" }, { "min_p", "0.3" },  { "temperature", "0" } };
+                                          { "top_p", "0.999" }, { "min_p", "0.3" },  { "temperature", "0" } };
     for (int which = 0; which < 4; which++)
         for (int n = 0; n < 5; n++)
             for (int i = 0; i < 6; i++)
