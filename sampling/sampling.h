@@ -1,7 +1,8 @@
 // sampling.h - from logits to the distribution we actually sample from.
 //
-// Target and drafter rows go through the same stages in one fixed order, HF transformers': repetition_penalty,
-// logit_bias, temperature, top_k, top_p, min_p (in the file's order, temperature 0 before a penalty would silence it).
+// Target and drafter rows go through the same stages in one fixed order: repetition_penalty, logit_bias, temperature,
+// top_k, top_p, min_p (in the file's order, temperature 0 before a penalty would silence it). It is HF transformers' but
+// for the bias, which there acts before the penalty (SequenceBiasLogitsProcessor, 5.23.0).
 // A row is a function of the whole text before it, the tokens of the same draft included: stages that look back
 // (repetition penalties) are given the path. A stage rewrites logits in place and rules a token out by
 // -INFINITY. Temperature 0 rules out all but the likeliest (ties: the lowest id), so greedy decoding is
