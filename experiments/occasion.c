@@ -78,7 +78,7 @@ static bool start_turn(const struct runner *r, struct contender *c, struct talk 
     return ok;
 }
 
-static bool goes_back(const struct runner *r, struct talk *talk, const struct due *due, int n, struct error *err)
+static bool go_back(const struct runner *r, struct talk *talk, const struct due *due, int n, struct error *err)
 {
     for (int i = 0; i < n; i++)
         if (due[i].from != PLAN_NOTHING && !talk_go_on(&talk[i], &r->opened, due[i].from, err))
@@ -132,7 +132,7 @@ static bool run_contender(struct runner *r, struct contender *c, struct talk *ta
                           const struct occasion *o, struct error *err)
 {
     char *what = label(r, c);
-    bool ok = goes_back(r, talk, due, o->n, err) && start_turns(r, c, talk, due, o, err);
+    bool ok = go_back(r, talk, due, o->n, err) && start_turns(r, c, talk, due, o, err);
     while (ok && decoder_live(c->decoder) > 0) {
         progress_tick(&r->progress, what);
         ok = interrupt_is_none(r->stop, err) && decoder_step(c->decoder, err) && keep_turns(r, c, talk, o, err) &&
@@ -167,8 +167,13 @@ static bool take_up(struct occasion *o, const struct opened *opened, struct stor
 struct occasion occasion_at(const struct experiment *e, int batch, int repeat, int first)
 {
     int left = e->prompts.n - first;
-    return (
-        struct occasion){ first / batch + repeat, repeat, first, left < batch ? left : batch, batch, 0, NULL, NULL };
+    return (struct occasion){
+        .number = first / batch + repeat,
+        .repeat = repeat,
+        .first = first,
+        .n = left < batch ? left : batch,
+        .batch = batch,
+    };
 }
 
 bool occasion_open(struct occasion *o, const struct opened *opened, struct store *s, const struct group *g,

@@ -232,6 +232,9 @@ static void what_ran_without_its_none_runs_beside_it(void **state)
         delete_turns(s, NONE, 0, 1);
         resume_to_the_whole(&w, s);
         assert_int_equal(decoded_anew(s), CELLS * (batch == 1 ? MOST_TURNS - 1 : MOST_TURNS));
+        // As if that had been killed when `none` alone was done: that it stands in another pair does not help.
+        perform(s, "DELETE FROM sequence WHERE run > 1 AND pair = (SELECT max(id) FROM pair)");
+        resume_to_the_whole(&w, s);
         expect_none(s, "unpaired sequences of a turn that never ran beside none",
                     "SELECT count(*) FROM (SELECT 1 FROM paired JOIN sequence AS q ON q.id = sequence"
                     " GROUP BY q.run, q.prompt, q.turn HAVING count(none) = 0)");
@@ -339,6 +342,12 @@ static void without_some(const struct world *w, struct store *s, const struct se
                     delete_row(s, all->id[k]);
         }
         resume_to_the_whole(w, s);
+        struct sequences more =
+            sequences_of(s, "SELECT id FROM sequence WHERE pair > (SELECT max(id) FROM kept_pair) ORDER BY id");
+        if (more.n > 1) { // killed while it made that good
+            delete_behind(s, more.id[splitmix(chance) % (uint64_t)(more.n - 1)]);
+            resume_to_the_whole(w, s);
+        }
     }
     expect_nothing_due(w, s);
 }
