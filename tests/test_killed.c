@@ -166,6 +166,16 @@ static void a_killed_runner_resumes_to_what_an_uninterrupted_one_has(void **stat
     expect_none(whole, "unfinished runs", "SELECT count(*) FROM run WHERE finished IS NULL");
     int64_t sequences = ask(whole, "SELECT count(*) FROM sequence");
     assert_int_equal(ask(whole, "SELECT count(*) FROM run"), 12);
+    // Repeats are other samples; at temperature 0 there are none.
+    static const char repeats[] =
+        "SELECT count(*) FROM sequence AS a JOIN sequence AS b ON b.run = a.run AND b.prompt ="
+        " a.prompt AND b.turn = a.turn AND b.repeat = 1 JOIN run ON run.id = a.run WHERE"
+        " a.repeat = 0 AND a.tokens <> b.tokens AND sampling ";
+    char *sampled = xformat("%s = 'temperature=1'", repeats), *greedy = xformat("%s = 'temperature=0'", repeats);
+    assert_true(ask(whole, sampled) > 0);
+    assert_int_equal(ask(whole, greedy), 0);
+    free(sampled);
+    free(greedy);
     // Here and there a cell's conversation is over before none's, or after.
     int64_t apart = ask(whole, "SELECT count(*) FROM paired WHERE none IS NULL");
     store_close(whole);
