@@ -132,10 +132,10 @@ static pid_t start_run(const char *db)
     _exit(ok ? 0 : 1);
 }
 
-// Kills it after so many microseconds, unless it has ended; true: it was killed.
-static bool kill_after(pid_t pid, int64_t us)
+// Kills it after so many microseconds, unless it has ended; true: it was killed. took_us grows by how long it ran.
+static bool kill_after(pid_t pid, int64_t us, int64_t *took_us)
 {
-    int64_t until = clock_ns() / 1000 + us;
+    int64_t began = clock_ns() / 1000, until = began + us;
     int status = 0;
     pid_t gone = 0;
     while (clock_ns() / 1000 < until && (gone = waitpid(pid, &status, WNOHANG)) == 0)
@@ -144,6 +144,7 @@ static bool kill_after(pid_t pid, int64_t us)
         kill(pid, SIGKILL);
         assert_int_equal(waitpid(pid, &status, 0), pid);
     }
+    *took_us += clock_ns() / 1000 - began;
     bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     assert_true(killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
     return killed;
@@ -152,15 +153,15 @@ static bool kill_after(pid_t pid, int64_t us)
 static int kills = 12;         // the command line may ask for more
 static uint64_t chance = 2024; // and for others
 
-// Kills at moments spread evenly over the time that a whole run takes. What goes on is sometimes killed, too.
+// Kills at moments spread evenly over the time that a whole run takes, as the one before it took: the machine may be
+// busier at times. What goes on is sometimes killed, too.
 static void a_killed_runner_resumes_to_what_an_uninterrupted_one_has(void **state)
 {
     (void)state;
     write_file("long.jsonl", long_talks);
     write_file("long.yaml", LONG_BODY);
-    int64_t began = clock_ns() / 1000;
-    assert_false(kill_after(start_run("whole.db"), INT64_C(600000000)));
-    uint64_t whole_us = (uint64_t)(clock_ns() / 1000 - began);
+    int64_t whole_us = 0;
+    assert_false(kill_after(start_run("whole.db"), INT64_C(600000000), &whole_us));
     struct store *whole = open_store("whole.db");
     expect_sound(whole);
     expect_none(whole, "unfinished runs", "SELECT count(*) FROM run WHERE finished IS NULL");
@@ -184,8 +185,9 @@ static void a_killed_runner_resumes_to_what_an_uninterrupted_one_has(void **stat
     int64_t more = 0;
     while (killed < kills) {
         const int before = killed;
+        int64_t took_us = 0;
         while (killed < kills && (killed == before || splitmix(&chance) % 3 == 0)) {
-            if (!kill_after(start_run("killed.db"), (int64_t)(splitmix(&chance) % whole_us)))
+            if (!kill_after(start_run("killed.db"), (int64_t)(splitmix(&chance) % (uint64_t)whole_us), &took_us))
                 break;
             again += killed > before;
             killed++;
@@ -196,7 +198,8 @@ static void a_killed_runner_resumes_to_what_an_uninterrupted_one_has(void **stat
             empty += ask(s, "SELECT count(*) FROM sequence") == 0;
             store_close(s);
         }
-        assert_false(kill_after(start_run("killed.db"), INT64_C(600000000)));
+        assert_false(kill_after(start_run("killed.db"), INT64_C(600000000), &took_us));
+        whole_us = took_us;
         struct store *s = open_store("killed.db");
         expect_what_the_whole_has(s);
         more += ask(s, "SELECT count(*) FROM sequence") - sequences;
