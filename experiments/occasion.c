@@ -78,6 +78,7 @@ static bool start_turn(const struct runner *r, struct contender *c, struct talk 
     return ok;
 }
 
+// What is not due is over.
 static bool go_back(const struct runner *r, struct talk *talk, const struct due *due, int n, struct error *err)
 {
     for (int i = 0; i < n; i++)
@@ -87,12 +88,11 @@ static bool go_back(const struct runner *r, struct talk *talk, const struct due 
 }
 
 // A conversation has one turn under way at a time, and there is a slot for each.
-static bool start_turns(const struct runner *r, struct contender *c, struct talk *talk, const struct due *due,
-                        const struct occasion *o, struct error *err)
+static bool start_turns(const struct runner *r, struct contender *c, struct talk *talk, const struct occasion *o,
+                        struct error *err)
 {
     for (int i = 0; i < o->n; i++)
-        if (due[i].from != PLAN_NOTHING && !talk[i].under_way && !talk_is_over(&talk[i]) &&
-            !start_turn(r, c, &talk[i], o->repeat, err))
+        if (!talk[i].under_way && !talk_is_over(&talk[i]) && !start_turn(r, c, &talk[i], o->repeat, err))
             return false;
     return true;
 }
@@ -132,11 +132,11 @@ static bool run_contender(struct runner *r, struct contender *c, struct talk *ta
                           const struct occasion *o, struct error *err)
 {
     char *what = label(r, c);
-    bool ok = go_back(r, talk, due, o->n, err) && start_turns(r, c, talk, due, o, err);
+    bool ok = go_back(r, talk, due, o->n, err) && start_turns(r, c, talk, o, err);
     while (ok && decoder_live(c->decoder) > 0) {
         progress_tick(&r->progress, what);
         ok = interrupt_is_none(r->stop, err) && decoder_step(c->decoder, err) && keep_turns(r, c, talk, o, err) &&
-             start_turns(r, c, talk, due, o, err);
+             start_turns(r, c, talk, o, err);
     }
     free(what);
     return ok;
