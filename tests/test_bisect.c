@@ -272,9 +272,26 @@ static void given_uniforms_decide_as_philoxs_do(void **state)
     }
 }
 
+// As exact/law.c has it: what cannot be compared must not pass for good.
+static void a_measure_that_is_no_number_is_the_worst(void **state)
+{
+    (void)state;
+    const struct bisected good = { .sound = true, .instances = 1 };
+    for (int i = 0; i < 4; i++)
+        for (int first = 0; first < 2; first++) {
+            struct bisected bad = good, worst = { .instances = 0 };
+            *(i == 0 ? &bad.distance : i == 1 ? &bad.lost : i == 2 ? &bad.impossible : &bad.bend) = NAN;
+            bisect_worse_of(&worst, first ? &bad : &good);
+            bisect_worse_of(&worst, first ? &good : &bad);
+            assert_true(isnan(worst.distance) == (i == 0) && isnan(worst.lost) == (i == 1));
+            assert_true(isnan(worst.impossible) == (i == 2) && isnan(worst.bend) == (i == 3));
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_measure_that_is_no_number_is_the_worst),
         cmocka_unit_test(rules_keep_the_law_seen_from_outside),
         cmocka_unit_test(boxes_that_do_not_tell_have_the_same_law),
         cmocka_unit_test(rules_that_are_not_exact_are_found_out),
