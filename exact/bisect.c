@@ -194,7 +194,7 @@ struct bisected bisect_examine(const struct instance *in, struct black_box *box)
     s.found.distance = law_distance(in, s.mass, own);
     for (size_t i = 0; i < texts; i++)
         if (own[i] == 0)
-            s.found.impossible = fmax(s.found.impossible, s.mass[i]);
+            s.found.impossible = law_greater(s.found.impossible, s.mass[i]);
     judgement_destroy(&s.out);
     free(s.mass);
     free(own);
@@ -203,10 +203,10 @@ struct bisected bisect_examine(const struct instance *in, struct black_box *box)
 
 void bisect_worse_of(struct bisected *worst, const struct bisected *one)
 {
-    worst->distance = fmax(worst->distance, one->distance);
-    worst->lost = fmax(worst->lost, one->lost);
-    worst->impossible = fmax(worst->impossible, one->impossible);
-    worst->bend = fmax(worst->bend, one->bend);
+    worst->distance = law_greater(worst->distance, one->distance);
+    worst->lost = law_greater(worst->lost, one->lost);
+    worst->impossible = law_greater(worst->impossible, one->impossible);
+    worst->bend = law_greater(worst->bend, one->bend);
     worst->sound = (worst->instances == 0 || worst->sound) && one->sound;
     worst->turns = one->turns > worst->turns ? one->turns : worst->turns;
     worst->surprises += one->surprises;

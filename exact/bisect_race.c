@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "exact/bisect_parts.h"
+#include "exact/law.h"
 
 static double time_of(uint64_t k)
 {
@@ -68,7 +69,7 @@ static void measure_race(struct survey *s, uint64_t *k, int depth, double *ratio
     for (int i = 0; i < vocab; i++) {
         ratio[i] = i == heaviest ? 1 : ratio_to(s, k, depth, heaviest, i, at[0]);
         for (int t = 1; i != heaviest && t < 3; t++)
-            s->found.bend = fmax(s->found.bend, fabs(ratio[i] - ratio_to(s, k, depth, heaviest, i, at[t])));
+            s->found.bend = law_greater(s->found.bend, fabs(ratio[i] - ratio_to(s, k, depth, heaviest, i, at[t])));
     }
     for (int t = 0; t < BISECT_CHECKS; t++)
         check_race(s, k, depth, ratio);

@@ -9,8 +9,7 @@
 
 // ---- the law
 
-// The greater one, or NAN if either is: what cannot be compared must not pass for good.
-static double greater(double a, double b)
+double law_greater(double a, double b)
 {
     return isnan(a) || a > b ? a : b;
 }
@@ -71,7 +70,7 @@ struct word {
 static void close_draft(struct word *w, struct finding *f)
 {
     for (int k = 0; k < LAW_NODES; k++) {
-        f->law_error = greater(f->law_error, fabs(w->ended[k]));
+        f->law_error = law_greater(f->law_error, fabs(w->ended[k]));
         w->ended[k] = 0;
     }
 }
@@ -92,7 +91,7 @@ static void hear(struct word *w, struct finding *f, struct growth *g, const stru
         w->ended[g->from[v]] -= probability * w->end[v];
         w->accepted -= probability * w->end[v] * draft_depth(&g->draft, v);
     }
-    f->trial_error = greater(f->trial_error, fabs(product_of_trials(&g->draft, j) - w->end[last]));
+    f->trial_error = law_greater(f->trial_error, fabs(product_of_trials(&g->draft, j) - w->end[last]));
 }
 
 static size_t text_of(const struct judgement *j, int vocab)
@@ -146,12 +145,12 @@ struct finding law_examine(const struct instance *in, const struct rule *rule, c
 
 static void worse_of(struct finding *f, const struct finding *g)
 {
-    f->distance = greater(f->distance, g->distance);
-    f->lost = greater(f->lost, g->lost);
-    f->empty = greater(f->empty, g->empty);
-    f->law_error = greater(f->law_error, g->law_error);
-    f->accepted_error = greater(f->accepted_error, g->accepted_error);
-    f->trial_error = greater(f->trial_error, g->trial_error);
+    f->distance = law_greater(f->distance, g->distance);
+    f->lost = law_greater(f->lost, g->lost);
+    f->empty = law_greater(f->empty, g->empty);
+    f->law_error = law_greater(f->law_error, g->law_error);
+    f->accepted_error = law_greater(f->accepted_error, g->accepted_error);
+    f->trial_error = law_greater(f->trial_error, g->trial_error);
     f->sound = f->sound && g->sound;
     f->repeated += g->repeated;
     f->instances += g->instances;

@@ -25,6 +25,9 @@ struct finding {           // of one instance, or the worst of many
 
 struct finding law_examine(const struct instance *in, const struct rule *rule, const void *options);
 
+// The greater one, or NAN if either is: what cannot be compared must not pass for good.
+double law_greater(double a, double b);
+
 // Half the distance between the mass on texts of depth + 1 tokens, shorter outputs continued by the target, and the
 // target's own. Texts are numbered as prefixes are. mass: (texts of up to depth + 1 tokens) what was put out, and on
 // return continued; own: (the same) 0 on entry, the target's on return.
