@@ -65,6 +65,36 @@ static void greedy_text_is_nones_text_for_every_drafter_tree_and_slot_count(void
     against_none("{temperature: 0}", "match", NULL, LIMIT);
 }
 
+// Every rule that calls itself exact, over drafts of every kind that it takes, where p is one token of 288.
+static void greedy_text_is_nones_text_under_every_exact_rule(void **unused)
+{
+    (void)unused;
+    static struct prompts_given few;
+    few = prompts;
+    few.n = 3;
+    struct saying_setup s = setup("none", "{temperature: 0}", "rejection", 1);
+    s.prompts = &few;
+    s.limit = 14;
+    struct saying *plain = say(&s);
+    s.slots = 2;
+    for (int r = 0; rules[r] != NULL; r++) {
+        int fit = 0, accepted = 0;
+        for (int i = 0; i < pair_count() && rules[r]->exact; i++) {
+            s.drafter = pair_drafter(i);
+            s.rule = rules[r]->name;
+            if (!pair_fits(s.drafter, rules[r]))
+                continue;
+            struct saying *other = say(&s);
+            same_text(plain, other, &s);
+            fit += other->drafted > 0;
+            accepted += other->accepted;
+            free(other);
+        }
+        assert_true(!rules[r]->exact || (fit > 2 && accepted > 10));
+    }
+    free(plain);
+}
+
 static void seed_coupled_text_is_nones_text_at_temperature_one(void **unused)
 {
     (void)unused;
@@ -382,6 +412,7 @@ int main(void)
     make_prompts(tiny_usual.vocab);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(greedy_text_is_nones_text_for_every_drafter_tree_and_slot_count),
+        cmocka_unit_test(greedy_text_is_nones_text_under_every_exact_rule),
         cmocka_unit_test(seed_coupled_text_is_nones_text_at_temperature_one),
         cmocka_unit_test(the_length_of_the_context_ends_a_text_at_the_same_token),
         cmocka_unit_test(at_the_last_place_of_the_context_the_limit_is_the_reason),

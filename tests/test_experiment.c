@@ -198,6 +198,7 @@ static void a_run_says_in_which_precision_it_was(void **state)
         free(sql);
     }
     assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), 3 * CASES_HERE * TURNS);
+    assert_int_equal(ask(s, "SELECT count(*) FROM texts"), 2 * CASES_HERE * TURNS);
     assert_int_equal(ask(s, "SELECT count(*) FROM texts WHERE NOT equal"), 0); // to the bit in every precision
     assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE drafter = 'small(model=quantised.gguf)' AND settings LIKE"
                             " '%, activations: int8, cache: f32}}}'"),
@@ -390,6 +391,7 @@ static void a_run_names_the_drafters_device(void **state)
                             " machine LIKE '%; drafter on emulated GPU (cuda:0), compute capability %'"),
                      1);
     assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE machine NOT LIKE '%emulated%'"), 1); // none's
+    assert_true(ask(s, "SELECT count(*) FROM texts") > 0);
     assert_int_equal(ask(s, "SELECT count(*) FROM texts WHERE NOT equal"), 0);
     store_close(s);
 #endif
