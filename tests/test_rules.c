@@ -147,6 +147,114 @@ static void chosen_drafts_end_where_they_would_under_match(void **state)
     }
 }
 
+// ---- a vocabulary that is long
+
+enum { LONG = 700 };
+
+struct long_rows { // rows of a growth, their tokens far apart among others that are impossible
+    struct rows rows;
+    float row[LAW_NODES][LONG];
+};
+
+static const float *long_row(struct rows *self, int node)
+{
+    return ((struct long_rows *)self)->row[node];
+}
+
+// Where token x of the few is: in their order, on both sides of 64, 256 and 512.
+static int far_apart(int x)
+{
+    static const int place[LAW_VOCAB] = { 63, 64, 255, 256, 512 };
+    return place[x];
+}
+
+static void lengthen(struct long_rows *to, struct rows *from, int nodes)
+{
+    *to = (struct long_rows){ { LONG, long_row, NULL }, { { 0 } } };
+    for (int node = 0; node < nodes; node++)
+        for (int x = 0; x < from->vocab; x++)
+            to->row[node][far_apart(x)] = from->row(from, node)[x];
+}
+
+static void near_or_both_none(double a, double b, const char *rule)
+{
+    if (!(fabs(a - b) <= ROUNDING) && !(isnan(a) && isnan(b)))
+        fail_msg("%s: %.17g among a few tokens, %.17g among many", rule, a, b);
+}
+
+// Its law, what it says of each trial and where it ends: for the same coins, which fall by their addresses.
+static void compare_long(const struct rule *rule, const void *options, struct growth *g, uint64_t seed)
+{
+    static struct long_rows p, q;
+    struct philox source = philox_source(seed, 1);
+    struct judgement few = judgement_create(LAW_NODES, LAW_VOCAB), many = judgement_create(LAW_NODES, LONG);
+    struct draft d = g->draft;
+    int32_t token[LAW_NODES];
+    double of_few[LAW_NODES] = { 0 }, of_many[LAW_NODES] = { 0 };
+    lengthen(&p, &g->p.rows, d.n);
+    lengthen(&q, &g->q.rows, d.n);
+    for (int node = 0; node < d.n; node++)
+        token[node] = node == 0 ? 0 : far_apart(d.token[node]);
+    d.token = token;
+    d.q = g->draft.q != NULL ? &q.rows : NULL;
+    if (rule->law != NULL) {
+        rule->law(&g->draft, &g->p.rows, options, of_few);
+        rule->law(&d, &p.rows, options, of_many);
+    }
+    rule->judge(&g->draft, &g->p.rows, options, &source.rng, &few);
+    rule->judge(&d, &p.rows, options, &source.rng, &many);
+    const bool by_picks = strcmp(rule->name, "match") == 0; // which token a pick gives depends on its number
+    for (int node = 0; node < d.n; node++) {
+        near_or_both_none(of_few[node], of_many[node], rule->name);
+        if (!by_picks)
+            near_or_both_none(few.trial_p[node], many.trial_p[node], rule->name);
+        if (!by_picks)
+            near_or_both_none(few.trial_q[node], many.trial_q[node], rule->name);
+    }
+    for (int i = 0; i < few.n && !by_picks; i++) {
+        assert_int_equal(many.n, few.n);
+        assert_int_equal(many.node[i], few.node[i]);
+        if (i + 1 < few.n)
+            assert_int_equal(many.token[i], far_apart(few.token[i]));
+    }
+    assert_true(p.row[many.node[many.n - 1]][many.token[many.n - 1]] > 0 || many.empty > 0 || !rule->exact);
+    judgement_destroy(&few);
+    judgement_destroy(&many);
+}
+
+static void no_rule_minds_where_in_a_long_vocabulary_tokens_are(void **state)
+{
+    (void)state;
+    static const int widths[][3] = { { 1, 1, 1 }, { 2, 1, 1 }, { 2, 2, 1 } }; // a chain, chains, a tree
+    static const unsigned shape[] = { 0, TAKES_CHAINS, TAKES_TREES };
+    for (int r = 0; rules[r] != NULL; r++) {
+        void *options = presets(rules[r]);
+        int compared = 0;
+        for (int seed = 0; seed < 360; seed++) {
+            const enum way way = (enum way)(seed % WAYS);
+            const int kind = seed / WAYS % 3;
+            const unsigned made = (way == ALL_CHOSEN  ? TAKES_CHOSEN
+                                   : way == ALL_DRAWN ? TAKES_DRAWN
+                                                      : TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT) |
+                                  shape[kind];
+            if (takes_beyond(rules[r]->takes, made) != 0)
+                continue;
+            struct instance in = instance_create(widths[kind], kind == 2 ? 2 : 3, 2 + seed / 12 % 4, way,
+                                                 (enum family)(seed / 12 % (FAMILIES + 1)), (uint64_t)seed);
+            struct philox source = philox_source((uint64_t)seed, 0);
+            struct growth g;
+            instance_grow(&in, &source.rng, 0, &g);
+            compare_long(rules[r], options, &g, (uint64_t)seed);
+            instance_free(&in);
+            compared++;
+        }
+        if (compared < 20)
+            fail_msg("%s: only %d drafts were looked at", rules[r]->name, compared);
+        options_free(rules[r]->options, options);
+        free(options);
+    }
+}
+
 static void only_rows_on_the_path_are_asked_for(void **state)
 {
     (void)state;
@@ -308,6 +416,7 @@ int main(void)
         cmocka_unit_test(rules_that_are_not_exact_are_found_out),
         cmocka_unit_test(trials_multiply_to_the_law),
         cmocka_unit_test(chosen_drafts_end_where_they_would_under_match),
+        cmocka_unit_test(no_rule_minds_where_in_a_long_vocabulary_tokens_are),
         cmocka_unit_test(only_rows_on_the_path_are_asked_for),
         cmocka_unit_test(distinct_siblings_lose_the_token_that_fell),
         cmocka_unit_test(a_draft_of_the_root_alone_is_a_plain_draw),
