@@ -1,5 +1,5 @@
-// fuzz_gguf.c - any bytes at all as a GGUF model: configuration, tokenizer, weights, hash; and the same values and tensors
-// written again.
+// fuzz_gguf.c - any bytes at all as a GGUF model: configuration, tokenizer, weights, hash; a pass through it; and the same
+// values and tensors written again.
 //
 // reader: models/gguf.c models/gguf_cursor.c models/gguf_value.c models/config_gguf.c models/config.c models/weights.c
 // reader: models/weight_names.c models/tokenizer_gguf.c
@@ -12,8 +12,11 @@
 #include "core/memory.h"
 #include "core/tensor.h"
 #include "fuzz/fuzz.h"
+#include "kernels/backend.h"
 #include "models/config.h"
 #include "models/gguf.h"
+#include "models/kv_cache.h"
+#include "models/model.h"
 #include "models/tokenizer.h"
 #include "models/weights.h"
 
@@ -123,6 +126,55 @@ static void use_model(const char *path)
     config_free(&c);
 }
 
+// Logits of the first of n rows; free() them. NULL: it cannot be opened, or run.
+static float *first_logits(const char *path, struct backend *b, int n)
+{
+    struct error err = { "" };
+    struct model *m = model_open(path, b, ACTIVATIONS_PRESET, n, &err);
+    insist(m != NULL || *err.text != '\0');
+    if (m == NULL)
+        return NULL;
+    const int vocab = model_shape(m)->vocab;
+    const int32_t token[2] = { vocab - 1, 0 }, slot[2] = { 0 }, parent[2] = { -1, 0 };
+    struct kv_shape shape = model_kv_shape(m, 1, 4, 2);
+    struct kv_cache *c = kv_create(b, &shape, &err);
+    const struct pass pass = { .n = n, .token = token, .slot = slot, .parent = parent };
+    const size_t bytes = (size_t)vocab * sizeof(float);
+    struct tensor out = tensor_of(b->alloc(b, (size_t)n * bytes), F32, n, vocab);
+    struct states states;
+    insist(c != NULL && out.data != NULL);
+    float *logits = NULL;
+    if (model_forward(m, c, &pass, NULL, &states, &err)) {
+        model_logits(m, out, states.last);
+        insist(b->sync(b, &err));
+        logits = xmalloc(bytes);
+        memcpy(logits, out.data, bytes);
+    }
+    b->release(b, out.data);
+    kv_destroy(c);
+    model_close(m);
+    return logits;
+}
+
+// Whatever the file's numbers are, a row has the same bits in a longer pass.
+static void use_forward(const char *path)
+{
+    static struct backend *b;
+    struct error err;
+    struct model_config c;
+    if (!config_read(path, &c, &err))
+        return;
+    if (b == NULL)
+        insist((b = backend_cpu(1, &err)) != NULL);
+    float *one = first_logits(path, b, 1), *two = first_logits(path, b, 2);
+    insist((one == NULL) == (two == NULL));
+    for (int i = 0; one != NULL && i < c.vocab; i++)
+        insist(memcmp(&one[i], &two[i], sizeof(*one)) == 0 || (isnan(one[i]) && isnan(two[i])));
+    free(one);
+    free(two);
+    config_free(&c);
+}
+
 static void use_tokenizer(const char *path)
 {
     static const char text[] = " the <|im_start|>and\n12 \xC3\xA9<|im_end|>";
@@ -151,6 +203,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     }
     gguf_close(g);
     use_model(path);
+    use_forward(path);
     free(path);
     return 0;
 }

@@ -3,12 +3,14 @@
 //
 // Input: config.json, then the tensors.
 // reader: models/head.c models/eagle_config.c models/config_json.c models/fields.c
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
 #include "fuzz/fuzz.h"
+#include "kernels/backend.h"
 #include "models/eagle.h"
 #include "models/head.h"
 #include "models/medusa.h"
@@ -96,6 +98,56 @@ static void check(const struct head_facts *f, enum head_kind kind, const struct 
         insist(f->taps.layer[i] >= FINAL_STATE && f->taps.layer[i] <= t->layers);
 }
 
+static struct backend *backend;
+static struct model *target; // of the first shape
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    struct error err = { "" };
+    (void)argc;
+    char *path = fuzz_made((*argv)[0], "target.gguf");
+    insist((backend = backend_cpu(1, &err)) != NULL);
+    target = model_open(path, backend, ACTIVATIONS_F32, 1, &err);
+    if (target == NULL)
+        fprintf(stderr, "%s\n", err.text);
+    insist(target != NULL && model_shape(target)->width == targets[0].width &&
+           model_shape(target)->layers == targets[0].layers);
+    free(path);
+    return 0;
+}
+
+static void check_ids(const int32_t *id, int n)
+{
+    for (int i = 0; id != NULL && i < n; i++)
+        insist(id[i] >= 0 && id[i] < targets[0].vocab);
+}
+
+// What fits can be opened, unless a number in it is not one.
+static void open_it(const char *path, enum head_kind kind)
+{
+    struct error err = { "" };
+    if (kind == HEAD_MEDUSA) {
+        struct medusa *m = medusa_open(path, target, backend, ACTIVATIONS_F32, 1, &err);
+        insist(m != NULL || *err.text != '\0');
+        if (m != NULL) {
+            check_ids(medusa_target_id(m), medusa_vocab(m));
+            medusa_hash(m);
+        }
+        medusa_close(m);
+        return;
+    }
+    const struct eagle_setup setup = {
+        .kind = kind, .activations = ACTIVATIONS_F32, .norm_before_residual = SAID_TRUE, .rows = 1
+    };
+    struct eagle *e = eagle_open(path, target, backend, &setup, &err);
+    insist(e != NULL || *err.text != '\0');
+    if (e != NULL) {
+        check_ids(eagle_target_id(e), eagle_vocab(e));
+        insist(eagle_vocab(e) <= targets[0].vocab && eagle_bytes(e) > 0);
+    }
+    eagle_close(e);
+}
+
 static void use(const char *path)
 {
     struct error err = { "" };
@@ -107,6 +159,8 @@ static void use(const char *path)
         insist(fits || *err.text != '\0');
         if (fits)
             check(&facts, kind, &targets[i]);
+        if (fits && i == 0)
+            open_it(path, kind);
         if (head_open(&h, path, HEAD_EAGLE3, "head", &err)) {
             const struct eagle_setup silent = { .kind = HEAD_EAGLE3, .layer_ids = LAYERS_LEFT };
             insist(h.kind == HEAD_EAGLE3);

@@ -1,6 +1,6 @@
 // write_seeds.c - the inputs that fuzz targets begin with, made by what tests write their files with: write_seeds FOLDER
 //
-// FOLDER/NAME/* are inputs of fuzz_NAME; FOLDER/tiny.gguf and FOLDER/results.db are what two of them change.
+// FOLDER/NAME/* are inputs of fuzz_NAME; FOLDER/{tiny.gguf,target.gguf,results.db} are what some of them need beside.
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -461,9 +461,28 @@ static struct json *layer_ids(void)
     return list;
 }
 
+static void write_target(void)
+{
+    const struct tiny t = { .vocab = VOCAB,
+                            .width = WIDTH,
+                            .hidden = 8,
+                            .layers = LAYERS,
+                            .heads = 2,
+                            .kv_heads = 1,
+                            .head_dim = 4,
+                            .type = F32 };
+    char *path = tiny_path("head_target.gguf");
+    tiny_write_gguf(path, &t);
+    struct text bytes = checkpoint_bytes(path);
+    put(".", "target.gguf", bytes.s, bytes.n);
+    free(bytes.s);
+    free(path);
+}
+
 static void write_heads(void)
 {
     char *directory = tiny_path("head");
+    write_target();
     for (int form = 0; form < 4; form++) {
         static const char *const names[][3] = { { "medusa", "eagle", "eagle3" },
                                                 { "medusa_shared", "eagle_shared", "eagle3_shared" },
