@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/memory.h"
 #include "fuzz/fuzz.h"
 #include "models/torch.h"
 #include "models/zip.h"
@@ -50,6 +51,7 @@ static void put_sums_right(uint8_t *file, size_t n)
             continue;
         uint32_t crc = zip_crc(file + data, size);
         memcpy(file + at + 16, &crc, sizeof(crc));
+        memcpy(file + begin + 14, &crc, sizeof(crc));
         sums++;
     }
 }
@@ -63,4 +65,177 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     use(&(struct mapping){ file, n });
     free(file);
     return 0;
+}
+
+// ---- changes: an entry of the archive, mostly the pickle, is changed as a pickle is, and the archive put together again
+
+#define SNIPPET(literal) \
+    { \
+        literal, sizeof(literal) - 1 \
+    }
+static const struct snippet {
+    const char *at;
+    size_t n;
+} snippets[] = { SNIPPET("("),
+                 SNIPPET(")"),
+                 SNIPPET("]"),
+                 SNIPPET("}"),
+                 SNIPPET("t"),
+                 SNIPPET("R"),
+                 SNIPPET("u"),
+                 SNIPPET("e"),
+                 SNIPPET("a"),
+                 SNIPPET("s"),
+                 SNIPPET("b"),
+                 SNIPPET("Q"),
+                 SNIPPET("0"),
+                 SNIPPET("1"),
+                 SNIPPET("2"),
+                 SNIPPET("."),
+                 SNIPPET("N"),
+                 SNIPPET("\x88"),
+                 SNIPPET("\x85"),
+                 SNIPPET("\x86"),
+                 SNIPPET("\x87"),
+                 SNIPPET("\x93"),
+                 SNIPPET("\x94"),
+                 SNIPPET("K\x01"),
+                 SNIPPET("K\xff"),
+                 SNIPPET("M\x01\x01"),
+                 SNIPPET("J\xff\xff\xff\xff"),
+                 SNIPPET("J\xff\xff\xff\x7f"),
+                 SNIPPET("\x8a\x01\x05"),
+                 SNIPPET("\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f"),
+                 SNIPPET("X\x01\0\0\0a"),
+                 SNIPPET("X\x01\0\0\0000"),
+                 SNIPPET("h\x00"),
+                 SNIPPET("h\x05"),
+                 SNIPPET("q\x00"),
+                 SNIPPET("j\xff\0\0\0"),
+                 SNIPPET("r\0\0\0\0"),
+                 SNIPPET("ctorch\nFloatStorage\n"),
+                 SNIPPET("ctorch\nHalfStorage\n"),
+                 SNIPPET("ctorch._utils\n_rebuild_tensor_v2\n"),
+                 SNIPPET("ctorch._utils\n_rebuild_parameter\n"),
+                 SNIPPET("ccollections\nOrderedDict\n"),
+                 SNIPPET("cposix\nsystem\n") };
+
+static void change_pickle(const uint8_t *at, size_t n, struct text *to)
+{
+    const size_t where = n > 0 ? fuzz_below(n) : 0, what = fuzz_below(6);
+    const struct snippet *new = &snippets[fuzz_below(sizeof(snippets) / sizeof(*snippets))];
+    if (what == 0 || n == 0) {
+        uint8_t *room = xmalloc(n + 32);
+        if (n > 0)
+            memcpy(room, at, n);
+        const size_t length = LLVMFuzzerMutate(room, n, n + 32);
+        text_add(to, (const char *)room, length);
+        free(room);
+        return;
+    }
+    size_t gone = what == 1 ? 0 : what == 2 ? new->n : 1 + fuzz_below(8); // put in, put over, left out, twice
+    gone = gone < n - where ? gone : n - where;
+    text_add(to, (const char *)at, where);
+    if (what < 3)
+        text_add(to, new->at, new->n);
+    if (what == 4)
+        text_add(to, (const char *)at + where, gone);
+    if (what == 5) { // something of it from elsewhere
+        const size_t from = fuzz_below(n), length = 1 + fuzz_below(n - from < 40 ? n - from : 40);
+        text_add(to, (const char *)at + from, length);
+    }
+    text_add(to, (const char *)at + where + (what == 4 ? 0 : gone), n - where - (what == 4 ? 0 : gone));
+}
+
+static void put(struct text *t, size_t at, uint32_t v, size_t bytes)
+{
+    memcpy(t->s + at, &v, bytes);
+}
+
+enum { ENTRIES = 64 };
+struct entry {
+    const uint8_t *central;
+    size_t central_n, begin, data, n;
+};
+
+// How many; 0: no archive whose entries are told by their first 4 GiB.
+static size_t find_entries(const uint8_t *file, size_t n, struct entry *e)
+{
+    size_t found = 0;
+    for (size_t at = 0; at + 46 <= n && found < ENTRIES; at++) {
+        struct entry *to = &e[found];
+        if (memcmp(file + at, "PK\1\2", 4) != 0)
+            continue;
+        to->central = file + at;
+        to->central_n = 46 + number(file + at + 28, 2) + number(file + at + 30, 2) + number(file + at + 32, 2);
+        to->begin = number(file + at + 42, 4);
+        to->n = number(file + at + 20, 4);
+        if (to->central_n > n - at || to->begin > n || n - to->begin < 30)
+            return 0;
+        to->data = to->begin + 30 + number(file + to->begin + 26, 2) + number(file + to->begin + 28, 2);
+        if (to->data > n || to->n > n - to->data)
+            return 0;
+        found++;
+    }
+    return found;
+}
+
+static bool change_archive(const uint8_t *file, size_t n, struct text *to)
+{
+    struct entry e[ENTRIES];
+    size_t begin[ENTRIES], bytes[ENTRIES];
+    const size_t entries = find_entries(file, n, e);
+    if (entries == 0)
+        return false;
+    size_t which = fuzz_below(entries);
+    for (size_t i = 0; i < entries && fuzz_below(4) > 0; i++) {
+        const size_t name = number(e[i].central + 28, 2);
+        if (name >= 8 && memcmp(e[i].central + 46 + name - 8, "data.pkl", 8) == 0)
+            which = i;
+    }
+    for (size_t i = 0; i < entries; i++) {
+        begin[i] = to->n;
+        text_add(to, (const char *)file + e[i].begin, e[i].data - e[i].begin);
+        const size_t data = to->n;
+        if (i == which)
+            change_pickle(file + e[i].data, e[i].n, to);
+        else if (e[i].n > 0)
+            text_add(to, (const char *)file + e[i].data, e[i].n);
+        bytes[i] = to->n - data;
+        put(to, begin[i] + 18, (uint32_t)bytes[i], 4);
+        put(to, begin[i] + 22, (uint32_t)bytes[i], 4);
+    }
+    const size_t directory = to->n;
+    for (size_t i = 0; i < entries; i++) {
+        const size_t at = to->n;
+        text_add(to, (const char *)e[i].central, e[i].central_n);
+        put(to, at + 20, (uint32_t)bytes[i], 4);
+        put(to, at + 24, (uint32_t)bytes[i], 4);
+        put(to, at + 42, (uint32_t)begin[i], 4);
+    }
+    const size_t end = to->n;
+    text_add(to, "PK\5\6\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 22);
+    put(to, end + 8, (uint32_t)entries, 2);
+    put(to, end + 10, (uint32_t)entries, 2);
+    put(to, end + 12, (uint32_t)(end - directory), 4);
+    put(to, end + 16, (uint32_t)directory, 4);
+    return true;
+}
+
+// Sums are put right when it is run: an entry's own header may leave them open.
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned seed)
+{
+    struct text to = { 0 };
+    fuzz_seed(seed);
+    if (fuzz_below(5) == 0)
+        return LLVMFuzzerMutate(data, n, most);
+    if (!change_archive(data, n, &to)) {
+        to.n = 0;
+        change_pickle(data, n, &to); // as older files are: pickles one behind the other
+    }
+    const size_t length = to.n < most ? to.n : most;
+    if (length > 0)
+        memcpy(data, to.s, length);
+    free(to.s);
+    return length;
 }
