@@ -33,12 +33,15 @@ static void add_stat(struct digest *d, const char *file, bool where)
     digest_int(d, st.st_ctim.tv_nsec);
 }
 
+// Which tensor lies in which file, too: an index may name another of two files that have it.
 static void add_files(struct digest *d, const struct weights *w, bool where)
 {
     const char *before = NULL;
     for (size_t i = 0; i < w->n; i++) {
-        if (w->weight[i].file != before)
+        if (w->weight[i].file != before) {
+            digest_int(d, (int64_t)i);
             add_stat(d, w->weight[i].file, where);
+        }
         before = w->weight[i].file;
     }
 }

@@ -538,14 +538,19 @@ static void a_model_whose_rope_was_patched_is_not_the_one_that_ran(void **state)
 
 enum { LARGE = 80 << 20 };
 
-static void write_large(const char *path)
+// A file of one header and zeros that are nowhere.
+static void write_hollow(const char *path, const char *head, off_t bytes)
 {
-    static const char head[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[20971520],\"data_offsets\":[0,83886080]}}";
-    const uint64_t n = sizeof(head) - 1;
+    const uint64_t n = strlen(head);
     int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0666);
     assert_true(fd >= 0 && write(fd, &n, 8) == 8 && write(fd, head, n) == (ssize_t)n);
-    assert_int_equal(ftruncate(fd, 8 + (off_t)n + LARGE), 0); // zeros that are nowhere
+    assert_int_equal(ftruncate(fd, 8 + (off_t)n + bytes), 0);
     assert_int_equal(close(fd), 0);
+}
+
+static void write_large(const char *path)
+{
+    write_hollow(path, "{\"a\":{\"dtype\":\"F32\",\"shape\":[20971520],\"data_offsets\":[0,83886080]}}", LARGE);
 }
 
 static struct hash hash_now(const char *path)
@@ -620,6 +625,42 @@ static void a_hash_is_remembered_until_the_file_is_another(void **state)
     free(path);
 }
 
+// Two shards have a tensor of one name, and differ in a byte of it that no sample sees: the index says which of them it is.
+static void a_hash_is_of_the_tensors_that_the_index_names(void **state)
+{
+    (void)state;
+    static const char index[] =
+        "{\"weight_map\":{\"a\":\"1.safetensors\",\"x\":\"%d.safetensors\",\"y\":\"2.safetensors\"}}";
+    char *folder = tiny_path("sharded"), *one = tiny_path("sharded/1.safetensors"),
+         *two = tiny_path("sharded/2.safetensors"), *map = tiny_path("sharded/model.safetensors.index.json"),
+         *cache = tiny_path("cache");
+    struct hash of[2];
+    setenv("XDG_CACHE_HOME", cache, 1);
+    assert_int_equal(mkdir(folder, 0777), 0);
+    write_hollow(one,
+                 "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+                 "\"x\":{\"dtype\":\"F32\",\"shape\":[20971520],\"data_offsets\":[4,83886084]}}",
+                 LARGE + 4);
+    write_hollow(two,
+                 "{\"x\":{\"dtype\":\"F32\",\"shape\":[20971520],\"data_offsets\":[0,83886080]},"
+                 "\"y\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[83886080,83886084]}}",
+                 LARGE + 4);
+    poke(two, 5000003, 1);
+    for (int i = 0; i < 2; i++) {
+        char *text = xformat(index, i + 1);
+        write_all(map, text, strlen(text));
+        of[i] = hash_now(folder);
+        free(text);
+    }
+    assert_false(hash_equal(of[0], of[1]));
+    unsetenv("XDG_CACHE_HOME");
+    free(folder);
+    free(one);
+    free(two);
+    free(map);
+    free(cache);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -630,6 +671,7 @@ int main(void)
         cmocka_unit_test(every_byte_of_the_weights_counts),
         cmocka_unit_test(a_model_whose_rope_was_patched_is_not_the_one_that_ran),
         cmocka_unit_test(a_hash_is_remembered_until_the_file_is_another),
+        cmocka_unit_test(a_hash_is_of_the_tensors_that_the_index_names),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }
