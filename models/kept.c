@@ -138,7 +138,7 @@ static bool read_head(struct kept *k)
     return true;
 }
 
-struct kept *kept_open(const struct model_config *c, const struct weights *w, int layout)
+struct kept *kept_open(const struct model_config *c, struct weights *w, int layout)
 {
     struct kept *k = xcalloc(1, sizeof(*k));
     k->path = xformat(c->gguf ? "%s.packed" : "%s/model.packed", c->path);

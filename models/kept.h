@@ -15,7 +15,7 @@ struct model_config;
 struct weights;
 
 // Never fails: there may be no such file, or one that does not fit. layout: backend.h's packed_layout.
-struct kept *kept_open(const struct model_config *c, const struct weights *w, int layout);
+struct kept *kept_open(const struct model_config *c, struct weights *w, int layout);
 void kept_close(struct kept *k);           // NULL is fine
 bool kept_is_usable(const struct kept *k); // there may be something to read
 bool kept_is_whole(const struct kept *k);  // everything so far came from the file

@@ -36,8 +36,9 @@ bool weights_whole(struct weights *w, const char *name, int64_t n, int64_t least
                    struct error *err);
 size_t weights_bytes(const struct weights *w); // of all tensors in the files
 // Of names, types, shapes and every byte of every tensor: which weights a run used (weights_hash.c). Of large checkpoints it is
-// remembered beside the model cache, until a file's identity, size, times or a sample of its data change.
-struct hash weights_hash(const struct weights *w);
+// remembered beside the model cache, until a file's identity, size, times or a sample of its data change. Taken once of what was
+// opened.
+struct hash weights_hash(struct weights *w);
 // Of the files' sizes and times: whether they are still the same.
 struct hash weights_stamp(const struct weights *w);
 // Tensors of the checkpoint for inspect: i-th name, type name ("q4_1"), rows, width, bytes. false: no more.

@@ -124,7 +124,7 @@ static void remember(const char *path, struct hash h)
     part_end(p, &ignored);
 }
 
-struct hash weights_hash(const struct weights *w)
+static struct hash find_hash(const struct weights *w)
 {
     if (weights_bytes(w) < SMALL)
         return hash_tensors(w, add_all);
@@ -136,4 +136,12 @@ struct hash weights_hash(const struct weights *w)
     }
     free(path);
     return h;
+}
+
+struct hash weights_hash(struct weights *w)
+{
+    if (!w->hashed)
+        w->hash = find_hash(w);
+    w->hashed = true;
+    return w->hash;
 }

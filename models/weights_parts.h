@@ -2,6 +2,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
+#include "core/digest.h"
 #include "core/tensor.h"
 
 struct gguf;
@@ -29,4 +30,6 @@ struct weights {
     int head_dim;
     size_t n;
     struct weight *weight; // (n) sorted by name
+    bool hashed;
+    struct hash hash; // of all of them, once it was asked for
 };

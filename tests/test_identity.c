@@ -661,6 +661,26 @@ static void a_hash_is_of_the_tensors_that_the_index_names(void **state)
     free(cache);
 }
 
+// Gigabytes are not read again for whoever asks next, whether a hash can be remembered or not.
+static void a_hash_is_taken_once_of_what_was_opened(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    char *path = tiny_path("large.safetensors"), *none = tiny_path("large.safetensors/none");
+    setenv("XDG_CACHE_HOME", none, 1);
+    write_large(path);
+    struct weights *w = weights_open_files(path, NULL, &err);
+    assert_non_null(w);
+    const struct hash first = weights_hash(w);
+    poke(path, 5000003, 1);
+    assert_true(hash_equal(weights_hash(w), first));
+    weights_close(w);
+    assert_false(hash_equal(hash_now(path), first));
+    unsetenv("XDG_CACHE_HOME");
+    free(none);
+    free(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -672,6 +692,7 @@ int main(void)
         cmocka_unit_test(a_model_whose_rope_was_patched_is_not_the_one_that_ran),
         cmocka_unit_test(a_hash_is_remembered_until_the_file_is_another),
         cmocka_unit_test(a_hash_is_of_the_tensors_that_the_index_names),
+        cmocka_unit_test(a_hash_is_taken_once_of_what_was_opened),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }
