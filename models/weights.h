@@ -35,9 +35,9 @@ bool weights_shape(const struct weights *w, const char *name, int64_t *rows, int
 bool weights_whole(struct weights *w, const char *name, int64_t n, int64_t least, int64_t most, int64_t *to,
                    struct error *err);
 size_t weights_bytes(const struct weights *w); // of all tensors in the files
-// Of names, types, shapes and every byte of every tensor: which weights a run used (weights_hash.c). Of large checkpoints it is
-// remembered beside the model cache, until a file's identity, size, times or a sample of its data change. Taken once of what was
-// opened.
+// Of names, types, shapes and every byte of every tensor: which weights a run used (weights_hash.c). Taken once of what was
+// opened; of large checkpoints it is remembered beside the model cache, until a file's identity, size, times or a sample of its
+// data change.
 struct hash weights_hash(struct weights *w);
 // Of the files' sizes and times: whether they are still the same.
 struct hash weights_stamp(const struct weights *w);

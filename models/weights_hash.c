@@ -3,10 +3,15 @@
 // Reading gigabytes takes seconds from memory and minutes from a disk, so the answer is remembered, in a file of its own under
 // ~/.cache/speclab/weights. The file's name is a hash of all that says that nothing has changed: of each of the checkpoint's files
 // device, number, size, time of change and of writing, of each tensor its name, type, shape and a sample of its data. So
-// whatever changes is looked up under another name. Nothing depends on the folder: without it the hash is taken anew.
+// whatever changes is looked up under another name. What was written to shortly before its hash was taken may have changed since
+// and its times not: the tick of a clock is coarse, and a page that is mapped and dirty is written to unseen until it has gone
+// to the disk. Such a hash is taken again. Nothing depends on the folder: without it the hash is taken anew.
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/memory.h"
@@ -15,7 +20,10 @@
 #include "models/weights.h"
 #include "models/weights_parts.h"
 
-enum { SMALL = 64 << 20 }; // bytes that are read sooner than looked up
+enum {
+    SMALL = 64 << 20, // bytes that are read sooner than looked up
+    SETTLED = 60,     // seconds: dirty pages are on the disk after 30, and 5
+};
 
 static void add_stat(struct digest *d, const char *file, bool where)
 {
@@ -102,18 +110,35 @@ static char *place_of(const struct weights *w)
     return path;
 }
 
-static bool recall(const char *path, struct hash *to)
+static int64_t last_change(const struct weights *w)
+{
+    int64_t last = 0;
+    for (size_t i = 0; i < w->n; i++) {
+        struct stat st;
+        if (i > 0 && w->weight[i].file == w->weight[i - 1].file)
+            continue;
+        if (stat(w->weight[i].file, &st) == 0 && st.st_ctim.tv_sec > last)
+            last = st.st_ctim.tv_sec;
+    }
+    return last;
+}
+
+// The time of the file is when its hash began to be taken.
+static bool recall(const char *path, int64_t changed, struct hash *to)
 {
     struct error ignored;
+    struct stat st;
     size_t n;
-    char *text = file_exists(path) ? file_text(path, &n, &ignored) : NULL;
+    bool settled = stat(path, &st) == 0 && st.st_mtim.tv_sec - changed >= SETTLED;
+    char *text = settled ? file_text(path, &n, &ignored) : NULL;
     bool ok = text != NULL && hash_read(text, n, to);
     free(text);
     return ok;
 }
 
-static void remember(const char *path, struct hash h)
+static void remember(const char *path, struct timespec begun, struct hash h)
 {
+    const struct timespec times[2] = { begun, begun };
     struct error ignored;
     char text[HASH_TEXT];
     struct part *p = file_make_folders(path) ? part_begin(path, &ignored) : NULL;
@@ -121,7 +146,8 @@ static void remember(const char *path, struct hash h)
         return;
     hash_write(h, text);
     part_write(p, text, HASH_TEXT - 1);
-    part_end(p, &ignored);
+    if (part_end(p, &ignored) && utimensat(AT_FDCWD, path, times, 0) != 0)
+        unlink(path);
 }
 
 static struct hash find_hash(const struct weights *w)
@@ -129,10 +155,12 @@ static struct hash find_hash(const struct weights *w)
     if (weights_bytes(w) < SMALL)
         return hash_tensors(w, add_all);
     struct hash h;
+    struct timespec begun;
+    clock_gettime(CLOCK_REALTIME, &begun);
     char *path = place_of(w);
-    if (!recall(path, &h)) {
+    if (!recall(path, last_change(w), &h)) {
         h = hash_tensors(w, add_all);
-        remember(path, h);
+        remember(path, begun, h);
     }
     free(path);
     return h;

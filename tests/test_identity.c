@@ -5,7 +5,9 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/digest.h"
@@ -583,6 +585,16 @@ static int remembered(char **one)
     return n;
 }
 
+// The file's times as they are after a while in which nothing wrote to the model.
+static void let_a_while_pass(const char *path)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    now.tv_sec += 100;
+    const struct timespec times[2] = { now, now };
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
 static void a_hash_is_remembered_until_the_file_is_another(void **state)
 {
     (void)state;
@@ -596,9 +608,11 @@ static void a_hash_is_remembered_until_the_file_is_another(void **state)
     assert_int_equal(remembered(&place), 1);
     assert_true(hash_equal(hash_now(path), first));
     assert_int_equal(remembered(&place), 1);
-    write_all(place, fake, 32); // it is looked up: what stands there is believed
+    write_all(place, fake, 32);
+    let_a_while_pass(place); // it is looked up: what stands there is believed
     assert_true(hash_equal(hash_now(path), told));
     write_all(place, fake, 31); // unless it is no hash
+    let_a_while_pass(place);
     assert_true(hash_equal(hash_now(path), first));
     assert_true(hash_equal(hash_now(path), first));
 
@@ -625,6 +639,27 @@ static void a_hash_is_remembered_until_the_file_is_another(void **state)
     free(path);
 }
 
+// A file's times do not say that it was written to twice within their tick, or through a mapping whose page was dirty already.
+static void a_hash_of_what_was_just_written_is_not_relied_upon(void **state)
+{
+    (void)state;
+    char *path = tiny_path("large.safetensors"), *cache = tiny_path("cache");
+    setenv("XDG_CACHE_HOME", cache, 1);
+    write_large(path);
+    int fd = open(path, O_RDWR);
+    unsigned char *at = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(at != MAP_FAILED);
+    at[5000003] = 1;
+    const struct hash first = hash_now(path);
+    at[5000003] = 2;
+    assert_false(hash_equal(hash_now(path), first));
+    munmap(at, LARGE);
+    close(fd);
+    unsetenv("XDG_CACHE_HOME");
+    free(cache);
+    free(path);
+}
+
 // Two shards have a tensor of one name, and differ in a byte of it that no sample sees: the index says which of them it is.
 static void a_hash_is_of_the_tensors_that_the_index_names(void **state)
 {
@@ -633,9 +668,11 @@ static void a_hash_is_of_the_tensors_that_the_index_names(void **state)
         "{\"weight_map\":{\"a\":\"1.safetensors\",\"x\":\"%d.safetensors\",\"y\":\"2.safetensors\"}}";
     char *folder = tiny_path("sharded"), *one = tiny_path("sharded/1.safetensors"),
          *two = tiny_path("sharded/2.safetensors"), *map = tiny_path("sharded/model.safetensors.index.json"),
-         *cache = tiny_path("cache");
+         *cache = tiny_path("cache"), *place = NULL;
     struct hash of[2];
     setenv("XDG_CACHE_HOME", cache, 1);
+    while (remembered(&place) > 0)
+        assert_int_equal(unlink(place), 0);
     assert_int_equal(mkdir(folder, 0777), 0);
     write_hollow(one,
                  "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
@@ -651,9 +688,12 @@ static void a_hash_is_of_the_tensors_that_the_index_names(void **state)
         write_all(map, text, strlen(text));
         of[i] = hash_now(folder);
         free(text);
+        assert_int_equal(remembered(&place), i + 1);
+        let_a_while_pass(place);
     }
     assert_false(hash_equal(of[0], of[1]));
     unsetenv("XDG_CACHE_HOME");
+    free(place);
     free(folder);
     free(one);
     free(two);
@@ -691,6 +731,7 @@ int main(void)
         cmocka_unit_test(every_byte_of_the_weights_counts),
         cmocka_unit_test(a_model_whose_rope_was_patched_is_not_the_one_that_ran),
         cmocka_unit_test(a_hash_is_remembered_until_the_file_is_another),
+        cmocka_unit_test(a_hash_of_what_was_just_written_is_not_relied_upon),
         cmocka_unit_test(a_hash_is_of_the_tensors_that_the_index_names),
         cmocka_unit_test(a_hash_is_taken_once_of_what_was_opened),
     };
