@@ -124,7 +124,8 @@ struct contender { // a cell, ready to run
     struct identity identity;
     bool none;    // the drafter is `none`
     bool warm;    // it has decoded something
-    bool entered; // its run's row says where and with which revision
+    bool entered; // it may go on here (environment.h)
+    bool noted;   // its run's row says where and with which revision
     int64_t run;  // its row; 0: it has none yet
     struct decoder *decoder;
     struct recorder *recorder;

@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "experiments/occasion.h"
 #include "models/files.h"
-#include "results/environment.h"
 #include "revision.h"
 
 // Two programs that were built of other changes to one revision are two.
@@ -28,9 +27,14 @@ const char *speclab_revision(void)
     return revision;
 }
 
+struct environment environment_of(const struct runner *r, const struct contender *c)
+{
+    return (struct environment){ r->opened.processor, c->identity.arithmetic, speclab_revision() };
+}
+
 bool environment_enter(struct runner *r, struct contender *c, struct error *err)
 {
-    const struct environment e = { r->opened.processor, c->identity.arithmetic, speclab_revision() };
+    const struct environment e = environment_of(r, c);
     char *changed;
     if (c->entered)
         return true;

@@ -1,6 +1,7 @@
 // environment.h - which speclab this is and where it runs, for the rows of results.
 #pragma once
 #include <stdbool.h>
+#include "results/environment.h"
 
 struct contender;
 struct error;
@@ -10,6 +11,8 @@ struct runner;
 // program's file. A constant.
 const char *speclab_revision(void);
 
-// To be called before a cell decodes anything: its run's row notes the environment (results/environment.h), and what is other
-// than before is said.
+// Under what a cell's texts are decoded; its texts are the runner's and the contender's.
+struct environment environment_of(const struct runner *r, const struct contender *c);
+// To be called before a cell decodes anything: what is other than before is said, and refused where bits may differ
+// (results/environment.h).
 bool environment_enter(struct runner *r, struct contender *c, struct error *err);

@@ -97,10 +97,11 @@ static bool start_turns(const struct runner *r, struct contender *c, struct talk
     return true;
 }
 
-static bool keep_turn(struct runner *r, const struct contender *c, struct talk *t, const struct occasion *o,
+static bool keep_turn(struct runner *r, struct contender *c, struct talk *t, const struct occasion *o,
                       struct sequence_row *row, struct error *err)
 {
     const struct prompt *p = t->prompt;
+    const struct environment here = environment_of(r, c);
     row->prompt = p->number;
     row->prompt_id = p->id;
     row->category = p->category;
@@ -108,13 +109,16 @@ static bool keep_turn(struct runner *r, const struct contender *c, struct talk *
     row->repeat = o->repeat;
     row->pair = o->pair;
     row->prompt_tokens = t->prompt_tokens;
+    row->under = c->noted ? NULL : &here;
     t->under_way = false;
     r->progress.tokens += row->new_tokens;
-    return talk_answered(t, &r->opened, row->token, row->new_tokens, &row->text, err) &&
-           store_sequence(r->store, c->run, row, err);
+    bool ok = talk_answered(t, &r->opened, row->token, row->new_tokens, &row->text, err) &&
+              store_sequence(r->store, c->run, row, err);
+    c->noted = c->noted || ok;
+    return ok;
 }
 
-static bool keep_turns(struct runner *r, const struct contender *c, struct talk *talk, const struct occasion *o,
+static bool keep_turns(struct runner *r, struct contender *c, struct talk *talk, const struct occasion *o,
                        struct error *err)
 {
     struct sequence_row row;

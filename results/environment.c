@@ -12,9 +12,12 @@
 static const char last_sql[] =
     "SELECT processor, arithmetic, environment.revision, (SELECT count(*) FROM sequence WHERE run = ?1), drafter, rule"
     " FROM environment JOIN run ON run.id = run WHERE run = ?1 ORDER BY environment.id DESC LIMIT 1";
-static const char forget_sql[] = "DELETE FROM environment WHERE run = ?";
+static const char forget_sql[] =
+    "DELETE FROM environment WHERE run = ?1 AND NOT EXISTS (SELECT 1 FROM sequence WHERE run = ?1)";
 static const char note_sql[] =
-    "INSERT INTO environment (run, since, processor, arithmetic, revision) VALUES (?, " QUERY_NOW ", ?, ?, ?)";
+    "INSERT INTO environment (run, since, processor, arithmetic, revision)"
+    " SELECT ?1, (SELECT started FROM pair WHERE id = ?2), ?3, ?4, ?5 WHERE (?3, ?4, ?5) IS NOT"
+    " (SELECT processor, arithmetic, revision FROM environment WHERE run = ?1 ORDER BY id DESC LIMIT 1)";
 // The run names each once, in the order in which they came.
 static const char name_sql[] =
     "UPDATE run SET"
@@ -53,16 +56,15 @@ static void free_last(struct last *l)
     free(l->rule);
 }
 
-static bool note(struct store *s, int64_t run, const struct environment *e, bool anew, struct error *err)
+bool store_note_environment(struct store *s, int64_t run, int64_t pair, const struct environment *e, struct error *err)
 {
-    if (anew) {
-        struct query *q = query_again(s, forget_sql);
-        query_put_int(q, run);
-        if (!query_perform(q, err))
-            return false;
-    }
-    struct query *q = query_again(s, note_sql);
+    struct query *q = query_again(s, forget_sql);
     query_put_int(q, run);
+    if (!query_perform(q, err))
+        return false;
+    q = query_again(s, note_sql);
+    query_put_int(q, run);
+    query_put_int(q, pair);
     query_put_text(q, e->processor);
     query_put_text(q, e->arithmetic);
     query_put_text(q, e->revision);
@@ -82,18 +84,15 @@ bool store_environment(struct store *s, int64_t run, const struct environment *e
     const bool first = l.texts == 0, processor = !first && strcmp(l.processor, e->processor) != 0;
     const bool bits = !first && (strcmp(l.arithmetic, e->arithmetic) != 0 || strcmp(l.revision, e->revision) != 0);
     if (ok && bits && !mix)
-        ok = fail(
-            err,
-            "%s: run %lld (%s, %s) has %lld texts of revision %s with %s; this is revision %s with %s, and bits may "
-            "differ: --mix goes on all the same and notes both, another --db begins anew",
-            store_path(s), (long long)run, l.drafter, l.rule, (long long)l.texts, l.revision, l.arithmetic, e->revision,
-            e->arithmetic);
+        ok = fail(err,
+                  "%s: run %lld (%s, %s) has %lld %s of revision %s with %s; this is revision %s with %s, and bits may "
+                  "differ: --mix goes on all the same and notes both, another --db begins anew",
+                  store_path(s), (long long)run, l.drafter, l.rule, (long long)l.texts, l.texts == 1 ? "text" : "texts",
+                  l.revision, l.arithmetic, e->revision, e->arithmetic);
     if (ok && (bits || processor))
         *changed =
             xformat("run %lld (%s, %s) goes on with revision %s, %s, %s; before: %s, %s, %s", (long long)run, l.drafter,
                     l.rule, e->revision, e->processor, e->arithmetic, l.revision, l.processor, l.arithmetic);
-    if (ok && (first || bits || processor))
-        ok = note(s, run, e, first, err);
     free_last(&l);
     return ok;
 }

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "results/environment.h"
 #include "results/query.h"
 #include "results/store.h"
 
@@ -245,6 +246,8 @@ static bool whole_sequence(struct store *s, int64_t run, const struct sequence_r
 {
     int64_t id;
     int left = r->new_tokens;
+    if (r->under != NULL && !store_note_environment(s, run, r->pair, r->under, err))
+        return false;
     if (!new_sequence(s, run, r, &id, err))
         return false;
     for (int i = 0; i < r->n_steps; i++) {

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct environment;
 struct error;
 struct store;
 
@@ -76,6 +77,7 @@ struct sequence_row {
     const char *stop;     // "end", "string", "limit", "context"
     const struct step_row *step;
     int n_steps;
+    const struct environment *under; // (results/environment.h) noted with it; NULL: the same as the run's last sequence
 };
 
 struct store *store_open(const char *path, struct error *err); // creates or migrates; an error names file and cause

@@ -20,6 +20,8 @@
 
 static char *said; // what the last run said of its progress
 
+static const volatile int *stop; // of the next run; NULL: nothing stops it
+
 static bool runs(struct store *s, const char *text, bool mix, struct error *err)
 {
     struct experiment *e = load(text);
@@ -27,7 +29,7 @@ static bool runs(struct store *s, const char *text, bool mix, struct error *err)
     free(said);
     FILE *to = open_memstream(&said, &n);
     e->mix = mix;
-    bool ok = experiment_run(e, s, to, NULL, err);
+    bool ok = experiment_run(e, s, to, stop, err);
     fclose(to);
     experiment_free(e);
     return ok;
@@ -120,6 +122,34 @@ static void another_instruction_set_is_refused_and_another_processor_is_said(voi
     store_close(s);
 }
 
+// Stopped after it has been let in, and before its first text: what is noted is still what texts there are came from.
+static void what_brought_no_text_is_not_noted(void **state)
+{
+    (void)state;
+    static const int at_once = 1;
+    struct error err = { "" };
+    struct store *s = open_store("stopped.db");
+    assert_true(runs(s, TEXT, false, &err));
+    does(s, "UPDATE environment SET revision = 'older', processor = 'Another CPU'");
+    does(s, "UPDATE run SET revision = 'older'");
+    does(s, "DELETE FROM sequence WHERE run = 2 AND prompt = 2");
+    stop = &at_once;
+    assert_false(runs(s, TEXT, true, &err));
+    stop = NULL;
+    must_say(err.text, "interrupted");
+    must_say(said, "before: older, ");
+    assert_int_equal(ask(s, "SELECT count(*) FROM environment"), 2);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE revision = 'older'"), 2);
+    assert_false(runs(s, TEXT, false, &err)); // and is asked for again
+    assert_true(runs(s, TEXT, true, &err));
+    assert_int_equal(ask(s, "SELECT count(*) FROM environment"), 4);
+    // Pairs from `since` on, it says.
+    assert_int_equal(ask(s, "SELECT count(*) FROM environment AS e WHERE since <> (SELECT started FROM pair WHERE id ="
+                            " (SELECT max(pair) FROM sequence WHERE run = e.run)) AND revision <> 'older'"),
+                     0);
+    store_close(s);
+}
+
 static void a_run_without_texts_may_begin_anywhere(void **state)
 {
     (void)state;
@@ -141,6 +171,7 @@ int main(void)
         cmocka_unit_test(a_run_notes_where_its_texts_were_decoded),
         cmocka_unit_test(another_revision_is_refused_where_texts_would_be_mixed),
         cmocka_unit_test(another_instruction_set_is_refused_and_another_processor_is_said),
+        cmocka_unit_test(what_brought_no_text_is_not_noted),
         cmocka_unit_test(a_run_without_texts_may_begin_anywhere),
     };
     const int failed = cmocka_run_group_tests(tests, make_files, remove_files);

@@ -397,6 +397,9 @@ static void a_run_is_found_again_and_gone_on_with(void **state)
         assert_int_equal(store_environment(c->s, id, &of[i], false, &changed, &err), i == 0);
         assert_true(i == 0 || store_environment(c->s, id, &of[i], true, &changed, &err));
         assert_int_equal(changed != NULL, i > 0);
+        assert_true(store_note_environment(c->s, id, 1, &of[i], &err));
+        assert_true(store_note_environment(c->s, id, 1, &of[i], &err)); // it is already
+        near(ask(c, TREE, "SELECT count(*) FROM environment WHERE run = ?"), i + 1);
         near(ask(c, TREE, sql), 1);
         near(ask(c, TREE, "SELECT machine = 'AMD EPYC, avx2, 2 threads' FROM run WHERE id = ?"), 1);
         free(changed);
