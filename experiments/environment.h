@@ -8,7 +8,7 @@ struct error;
 struct runner;
 
 // "48af27e08199"; of a program with changes that no revision has, "48af27e08199+changes 0f3a9c2b71d4", the latter a hash of the
-// program's file. A constant.
+// program's file; likewise "+debug" of one that is not built as released. A constant.
 const char *speclab_revision(void);
 
 // Under what a cell's texts are decoded; its texts are the runner's and the contender's.

@@ -3,12 +3,14 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/error.h"
 #include "core/memory.h"
 #include "experiments/cells.h"
 #include "experiments/environment.h"
 #include "experiments/experiment.h"
+#include "models/files.h"
 #include "results/query.h"
 #include "results/store.h"
 #include "tests/experiments.h"
@@ -165,6 +167,62 @@ static void a_run_without_texts_may_begin_anywhere(void **state)
     store_close(s);
 }
 
+// What cmake/revision.cmake says of the folder "source"; free() it.
+static char *revision_of(const char *build)
+{
+    struct error err = { "" };
+    char *to = tiny_path("revision.h"), *source = tiny_path("source");
+    char *command = xformat("cmake -DSOURCE=%s -DTO=%s -DVERSION=1 -DBUILD=%s -P " SOURCE "/cmake/revision.cmake",
+                            source, to, build);
+    assert_int_equal(system(command), 0);
+    char *text = file_text(to, NULL, &err), *at = text != NULL ? strstr(text, "REVISION \"") : NULL;
+    assert_non_null(at);
+    char *revision = xformat("%.*s", (int)strcspn(at + 10, "\""), at + 10);
+    free(text);
+    free(command);
+    free(source);
+    free(to);
+    return revision;
+}
+
+static void in_source(const char *command)
+{
+    char *all = xformat("cd %s/source && (%s) >&2", tiny_directory(), command);
+    assert_int_equal(system(all), 0);
+    free(all);
+}
+
+// Twelve digits stand for what git has of them, built as released, and for nothing else.
+static void a_revision_says_what_no_commit_has(void **state)
+{
+    (void)state;
+    char *folder, *clean, *other;
+    if (system("git --version >&2") != 0)
+        skip();
+    folder = tiny_path("source");
+    assert_int_equal(mkdir(folder, 0777), 0);
+    in_source("git init -q && touch a.c && git add a.c && git -c user.name=x -c user.email=x@x commit -q -m x");
+    clean = revision_of("Release");
+    assert_int_equal(strlen(clean), 12);
+    static const struct {
+        const char *command, *build, *mark;
+    } as[] = { { "touch notes.txt", "Release", "" },
+               { "true", "Debug", "+debug" },
+               { "mkdir b && touch b/new.c", "Release", "+changes" },
+               { "rm b/new.c", "Release", "" },
+               { "echo >>a.c", "Release", "+changes" },
+               { "true", "Debug", "+changes+debug" } };
+    for (size_t i = 0; i < sizeof(as) / sizeof(*as); i++) {
+        in_source(as[i].command);
+        other = revision_of(as[i].build);
+        assert_memory_equal(other, clean, 12);
+        assert_string_equal(other + 12, as[i].mark);
+        free(other);
+    }
+    free(clean);
+    free(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +231,7 @@ int main(void)
         cmocka_unit_test(another_instruction_set_is_refused_and_another_processor_is_said),
         cmocka_unit_test(what_brought_no_text_is_not_noted),
         cmocka_unit_test(a_run_without_texts_may_begin_anywhere),
+        cmocka_unit_test(a_revision_says_what_no_commit_has),
     };
     const int failed = cmocka_run_group_tests(tests, make_files, remove_files);
     free(said);
