@@ -14,16 +14,42 @@
 
 // Where a model is from, what else may be done with it, what others do with it. Nothing here changes a text or a time.
 static const char *const of_config[] = {
-    "_name_or_path", "transformers_version", "torch_dtype", "dtype",        "use_cache",   "initializer_range",
-    "pad_token_id",  "attention_dropout",    "auto_map",    "model_format", "return_dict", NULL,
+    "_name_or_path",
+    "transformers_version",
+    "torch_dtype",
+    "dtype",
+    "use_cache",
+    "initializer_range",
+    "pad_token_id",
+    "attention_dropout",
+    "auto_map",
+    "model_format",
+    "return_dict",
+    "_attn_implementation_autoset",
+    "_commit_hash",
+    "transformers.js_config",
+    "unsloth_fixed",
+    "unsloth_version",
+    NULL,
 };
 static const char *const of_generation[] = {
     "_from_model_config", "transformers_version", "do_sample",      "temperature",  "top_k",        "top_p", "min_p",
     "repetition_penalty", "max_length",           "max_new_tokens", "pad_token_id", "bos_token_id", NULL,
 };
 static const char *const of_tokenizer_config[] = {
-    "tokenizer_class",   "model_max_length", "clean_up_tokenization_spaces", "padding_side", "truncation_side",
-    "model_input_names", "name_or_path",     "special_tokens_map_file",      NULL,
+    "tokenizer_class",
+    "model_max_length",
+    "clean_up_tokenization_spaces",
+    "padding_side",
+    "truncation_side",
+    "model_input_names",
+    "name_or_path",
+    "special_tokens_map_file",
+    "tokenizer_file",
+    "extra_special_tokens",
+    "backend",
+    "is_local",
+    NULL,
 };
 static const char *const of_tokenizer[] = { "version", "truncation", "padding", NULL };
 

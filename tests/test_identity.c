@@ -427,6 +427,39 @@ static void every_key_of_a_directory_is_another_cell_or_means_nothing(void **sta
     free(directory);
 }
 
+// What transformers (4.39 to 5) and those who train with it write when they save what they loaded.
+static void a_model_that_was_saved_anew_is_the_same_cell(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *more;
+    } saved[] = {
+        { "config.json", "\"_name_or_path\":\"a\",\"transformers_version\":\"4.51.3\",\"use_cache\":true,"
+                         "\"_attn_implementation_autoset\":true,\"_commit_hash\":null,\"dtype\":\"bfloat16\","
+                         "\"transformers.js_config\":{\"dtype\":\"q4\"},\"unsloth_fixed\":true,"
+                         "\"unsloth_version\":\"2025.3.19\"" },
+        { "generation_config.json", "\"_from_model_config\":true,\"transformers_version\":\"5.0.0\",\"top_p\":0.9" },
+        { "tokenizer_config.json", "\"extra_special_tokens\":{},\"backend\":\"tokenizers\",\"is_local\":true,"
+                                   "\"tokenizer_file\":null,\"padding_side\":\"right\",\"name_or_path\":\"a\"" },
+    };
+    struct error err = { "" };
+    char before[HASH_TEXT];
+    snprintf(target, sizeof(target), "hf");
+    usual(before);
+    for (size_t i = 0; i < sizeof(saved) / sizeof(*saved); i++) {
+        char *path = xformat("%s/hf/%s", tiny_directory(), saved[i].file);
+        size_t n;
+        char *text = file_text(path, &n, &err), *more = xformat("{%s,%s", saved[i].more, text + 1);
+        write_all(path, more, strlen(more));
+        must_be(now(before), true, saved[i].file);
+        write_all(path, text, n);
+        free(more);
+        free(text);
+        free(path);
+    }
+    snprintf(target, sizeof(target), "target.gguf");
+}
+
 static void every_key_of_a_head_is_another_cell_or_means_nothing(void **state)
 {
     (void)state;
@@ -727,6 +760,7 @@ int main(void)
         cmocka_unit_test(every_key_of_a_gguf_file_is_another_cell_or_means_nothing),
         cmocka_unit_test(what_means_nothing_is_not_handed_out),
         cmocka_unit_test(every_key_of_a_directory_is_another_cell_or_means_nothing),
+        cmocka_unit_test(a_model_that_was_saved_anew_is_the_same_cell),
         cmocka_unit_test(every_key_of_a_head_is_another_cell_or_means_nothing),
         cmocka_unit_test(every_byte_of_the_weights_counts),
         cmocka_unit_test(a_model_whose_rope_was_patched_is_not_the_one_that_ran),
