@@ -180,3 +180,27 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     free(file);
     return 0;
 }
+
+// A number of the head or of the list, a byte of a tensor, the file's end, or the flags.
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned seed)
+{
+    const size_t list = 1 + sizeof(struct head), tensors = list + MATRICES * sizeof(struct entry);
+    fuzz_seed(seed);
+    const size_t what = fuzz_below(8);
+    if (n < tensors || what == 0)
+        return LLVMFuzzerMutate(data, n, most);
+    if (what == 1)
+        data[0] = (uint8_t)fuzz_below(32);
+    else if (what == 2)
+        return fuzz_below(2) == 0 ? fuzz_below(n) : n - fuzz_below(200);
+    else if (what < 6)
+        LLVMFuzzerMutate(data + 1 + fuzz_below((tensors - 1) / 8) * 8, 8, 8);
+    else {
+        struct entry e;
+        memcpy(&e, data + list + fuzz_below(MATRICES) * sizeof(e), sizeof(e));
+        const size_t at = 1 + (size_t)(e.at < n ? e.at : 0) + fuzz_below(300);
+        if (at < n)
+            data[at] ^= (uint8_t)(1 << fuzz_below(8));
+    }
+    return n;
+}
