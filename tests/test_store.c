@@ -565,6 +565,26 @@ static void a_damaged_database_is_no_reason_to_crash(void **state)
     free(damaged);
 }
 
+// A run that is found by its names when they are listed, and not when it is asked for by them: they go on behind a NUL, or an
+// index says something else than its table.
+static void a_run_that_its_own_names_do_not_find_is_said_to_be_damage(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    struct store *s = opened();
+    store_some(s);
+    assert_true(query_perform(query_open(s, "UPDATE run SET peers = peers || char(0) || 'x'"), &err));
+    FILE *out = fopen("/dev/null", "w");
+    for (int format = REPORT_TABLE; format <= REPORT_JSONL; format++) {
+        err.text[0] = '\0';
+        assert_false(report_write(s, &(struct report_options){ .format = (enum report_format)format }, out, &err));
+        assert_non_null(strstr(err.text, "the database is damaged"));
+        assert_non_null(strstr(err.text, path));
+    }
+    fclose(out);
+    store_close(s);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -585,6 +605,7 @@ int main(void)
         TEST(a_full_disk_is_said_and_leaves_what_was_stored),
         TEST(a_file_that_may_not_grow_is_said_and_leaves_what_was_stored),
         TEST(a_damaged_database_is_no_reason_to_crash),
+        TEST(a_run_that_its_own_names_do_not_find_is_said_to_be_damage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
