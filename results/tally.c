@@ -224,7 +224,8 @@ static bool read_contest(struct store *s, struct contest *c, struct error *err)
         query_again(s, "SELECT target, model_type, activations, cache, sampling, prompts, settings, batch, seed"
                        " FROM run WHERE experiment = ? AND peers = ? ORDER BY id LIMIT 1");
     put_contest(q, c);
-    if (query_next(q)) {
+    const bool found = query_next(q);
+    if (found) {
         char **const text[] = { &c->target, &c->model_type, &c->activations, &c->cache, &c->sampling, &c->prompts };
         for (int i = 0; i < 6; i++)
             *text[i] = xstrdup(query_text(q, i));
@@ -235,6 +236,8 @@ static bool read_contest(struct store *s, struct contest *c, struct error *err)
     }
     if (!query_close(q, err))
         return false;
+    if (!found) // a NUL within a name, or an index that disagrees with its table
+        return fail(err, "%s: the database is damaged: no run goes by the names of one", store_path(s));
     q = query_again(s, "SELECT count(DISTINCT prompt), coalesce(max(turn) + 1, 0), coalesce(max(repeat) + 1, 0)"
                        " FROM sequence JOIN run ON run.id = run WHERE experiment = ? AND peers = ?");
     put_contest(q, c);
