@@ -362,7 +362,7 @@ static void write_words(void)
         { "experiment", "published", "mc_sim_7b_63\n" },
         { "experiment", "paths", "[[0], [0, 0], [1]]\n" },
         { "experiment", "listed",
-          "name: listed\ntarget: {model: target.gguf}\nprompts: {file: talks.jsonl}\nlimits: {stop: \"\\x85\"}\ncells:\n"
+          "name: listed\ntarget: {model: target.gguf}\nprompts: {file: talks.jsonl}\nlimits: {stop: \"\\x7F\\x85\\u2028\"}\ncells:\n"
           "  rule: {kind: lenient, lenience: 1.5}\n  drafter: {kind: eagle3, weights: target.gguf, tree: [[0], [0, 0], [1]], "
           "pick: likeliest}\n" },
         { "experiment", "quoted", "ngram:longest=\"3\",tokens=8\n" },
@@ -438,10 +438,10 @@ static void put_head(const char *name, const char *directory)
 }
 
 // An EAGLE-3 head in the form of `speculators`, with one of its keys set.
-static void put_eagle3_with(const char *key, struct json *value)
+static void put_eagle3_with(const char *name, const char *key, struct json *value)
 {
     struct head_shape s = small_head();
-    char *directory = tiny_path(key);
+    char *directory = tiny_path(name);
     s.speculators = true;
     heads_write_eagle3(directory, &s);
     struct head_edit *e = head_edit_open(directory);
@@ -452,14 +452,14 @@ static void put_eagle3_with(const char *key, struct json *value)
     if (strcmp(key, "norm_before_fc") == 0)
         head_edit_floats(e, 0, 3 * WIDTH, 1, "input_norm.weight");
     head_edit_close(e);
-    put_head(key, directory);
+    put_head(name, directory);
     free(directory);
 }
 
-static struct json *layer_ids(void)
+static struct json *layer_ids(int n)
 {
     struct json *list = json_new_array();
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < n; i++)
         json_push(list, json_new_int(i));
     return list;
 }
@@ -507,15 +507,16 @@ static void write_heads(void)
         free(of_eagle);
         free(of_eagle3);
     }
-    put_eagle3_with("fc_norm", json_new_bool(true));
-    put_eagle3_with("norm_before_fc", json_new_bool(true));
-    put_eagle3_with("norm_output", json_new_bool(true));
-    put_eagle3_with("norm_before_residual", json_new_null());
-    put_eagle3_with("eagle_aux_hidden_state_layer_ids", layer_ids());
-    put_eagle3_with("dflash_config", json_new_null());
+    put_eagle3_with("fc_norm", "fc_norm", json_new_bool(true));
+    put_eagle3_with("norm_before_fc", "norm_before_fc", json_new_bool(true));
+    put_eagle3_with("norm_output", "norm_output", json_new_bool(true));
+    put_eagle3_with("norm_before_residual", "norm_before_residual", json_new_null());
+    put_eagle3_with("layers", "eagle_aux_hidden_state_layer_ids", layer_ids(3));
+    put_eagle3_with("most_layers", "eagle_aux_hidden_state_layer_ids", layer_ids(8));
+    put_eagle3_with("dflash_config", "dflash_config", json_new_null());
     struct json *inner = json_new_object();
-    json_set(inner, "eagle_aux_hidden_state_layer_ids", layer_ids());
-    put_eagle3_with("eagle_config", inner);
+    json_set(inner, "eagle_aux_hidden_state_layer_ids", layer_ids(3));
+    put_eagle3_with("eagle_config", "eagle_config", inner);
     free(directory);
 }
 
