@@ -18,7 +18,7 @@
 #include "tests/witness.h"
 #include "verifier/rule.h"
 
-enum { LENGTH = 160, SLOTS = 2 };
+enum { LENGTH = 300, SLOTS = 2 };
 
 static uint64_t state;
 
@@ -165,19 +165,21 @@ static const char *refusal(struct honesty h)
     return h.distance <= 1e-12 ? NULL : "it draws from another row than it reports";
 }
 
-static void drive(const char *name, const char *sampling)
+// shortest: of the prompts; 0: of a few tokens or some more.
+static void drive(const char *name, const char *sampling, int shortest, int rounds, int steps)
 {
     struct error err;
-    struct pair *driven = pair_open(pair_target, pair_draft, name, sampling, &dice, SLOTS, LENGTH);
-    struct pair *fresh = pair_open(pair_target, pair_draft, name, sampling, &dice, SLOTS, LENGTH);
+    const int length = shortest > 0 ? LENGTH : 160;
+    struct pair *driven = pair_open(pair_target, pair_draft, name, sampling, &dice, SLOTS, length);
+    struct pair *fresh = pair_open(pair_target, pair_draft, name, sampling, &dice, SLOTS, length);
     int vocab = model_shape(driven->target)->vocab;
     static struct told t[SLOTS], again[SLOTS];
-    for (int round = 0; round < 2; round++) { // the second time in slots that were used before
+    for (int round = 0; round < rounds; round++) { // the second time in slots that were used before
         for (int s = 0; s < SLOTS; s++) {
-            t[s] = told((uint64_t)(10 * round + s), 3 + below(40), vocab);
+            t[s] = told((uint64_t)(10 * round + s), shortest > 0 ? shortest + s : 3 + below(40), vocab);
             announce_prompt(driven, s, &t[s]);
         }
-        for (int step = 0; step < 8; step++) {
+        for (int step = 0; step < steps; step++) {
             struct request r[SLOTS], f[SLOTS];
             struct advance a[SLOTS];
             int room = below(4) > 0 ? driven->drafter->nodes : 1 + below(driven->drafter->nodes),
@@ -226,7 +228,23 @@ static void a_draft_depends_on_the_text_and_on_nothing_else(void **unused)
                                              "{repetition_penalty: 1.3, temperature: 0.8, top_p: 0.9}" };
     for (int i = 0; i < pair_count(); i++)
         for (size_t k = 0; k < sizeof(samplings) / sizeof(samplings[0]); k++)
-            drive(pair_drafter(i), samplings[k]);
+            drive(pair_drafter(i), samplings[k], 0, 2, 8);
+}
+
+// A prompt comes by stretches of 256: a drafter that was told 254 tokens and then a few at a time has to know what one knows
+// that was told them all, by two stretches.
+static void and_on_nothing_else_where_a_stretch_ends(void **unused)
+{
+    (void)unused;
+    static const char *const drafters[] = {
+        "ngram:longest=2,tokens=3",
+        "small:model=%s,widths=[2,1]",
+        "medusa:weights=%s.medusa,tokens=3",
+        "eagle:weights=%s.eagle",
+        "eagle3:weights=%s.eagle3,nodes=6,top=3,tokens=3,pick=likeliest",
+    };
+    for (size_t i = 0; i < sizeof(drafters) / sizeof(drafters[0]); i++)
+        drive(drafters[i], "{temperature: 1.0}", 254, 1, 5);
 }
 
 // ---- drafters that must not pass
@@ -351,6 +369,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_draft_depends_on_the_text_and_on_nothing_else),
+        cmocka_unit_test(and_on_nothing_else_where_a_stretch_ends),
         cmocka_unit_test(a_drafter_that_misstates_how_it_drew_is_refused),
         cmocka_unit_test(ngram_follows_the_longest_match_and_of_those_the_most_recent),
         cmocka_unit_test(every_drafter_is_found_by_its_name),
