@@ -7,8 +7,11 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "experiments/engine.h"
+#include "models/chat.h"
 #include "models/config.h"
 #include "models/gguf.h"
+#include "models/tokenizer.h"
 #include "tests/check.h"
 #include "tests/checkpoint.h"
 #include "tests/files.h"
@@ -325,6 +328,63 @@ static void each_number_of_a_model_is_read_from_both_formats(void **unused)
     free(file);
 }
 
+// ---- what comes of it
+
+// A target opened: a prompt's ids, what stands behind others, and what ends a text.
+static void expect_target(const char *path, int first, const int32_t *ends, int n)
+{
+    static const struct chat_format chat = { .kind = CHAT_CHATML, .end = "<|im_start|>" };
+    struct target t = { 0 };
+    struct ids ids = { 0 };
+    int32_t end[TARGET_ENDS];
+    if (!target_open(&t, path, NULL, 1, (struct precision){ 0 }, 8, &err) ||
+        !target_encode(&t, "ab", 2, false, &ids, &err))
+        fail_msg("%s", err.text);
+    const int32_t a = TINY_FIRST_BYTE + 'a', b = TINY_FIRST_BYTE + 'b';
+    const int begins = first >= 0;
+    assert_int_equal(ids.n, 2 + begins);
+    assert_true(!begins || ids.id[0] == first);
+    assert_true(ids.id[begins] == a && ids.id[begins + 1] == b);
+    assert_true(target_append(&t, "a", 1, &ids, &err)); // behind others there is no beginning
+    assert_true(ids.n == (size_t)(3 + begins) && ids.id[ids.n - 1] == a);
+    assert_int_equal(target_ends(&t, NULL, end), n);
+    assert_memory_equal(end, ends, (size_t)n * sizeof(*end));
+    assert_int_equal(target_ends(&t, &chat, end), n + 1); // the chat's own, which the checkpoint does not name
+    assert_int_equal(end[n], TINY_IM_START);
+    free(ids.id);
+    target_close(&t);
+}
+
+static void a_target_begins_and_ends_texts_as_its_checkpoint_says(void **unused)
+{
+    (void)unused;
+    static const int32_t ends[] = { 77, TINY_IM_END, TINY_ENDOFTEXT };
+    char *good = good_gguf(), *with = tiny_path("with.gguf"), *directory = tiny_path("begins");
+    char *tokenizer = xformat("%s/tokenizer_config.json", directory);
+    tiny_write_hf(directory, &tiny_small);
+    for (int adds = 0; adds < 2; adds++) {
+        const struct key keys[] = { { "tokenizer.ggml.bos_token_id", U32, TINY_IM_END, NULL },
+                                    { "tokenizer.ggml.eos_token_id", U32, 77, NULL },
+                                    { "tokenizer.ggml.eot_token_id", U32, TINY_IM_END, NULL },
+                                    { "tokenizer.ggml.add_bos_token", BOOL, adds, NULL },
+                                    { 0 } };
+        struct model_config c = gguf_says(good, keys);
+        config_free(&c);
+        expect_target(with, adds ? TINY_IM_END : -1, ends, 3);
+        char *says = xformat("{\"bos_token\": \"<|im_end|>\", \"add_bos_token\": %s}", adds ? "true" : "false");
+        char *generation = xformat("%s/generation_config.json", directory);
+        file_write(tokenizer, says);
+        file_write(generation, "{\"eos_token_id\": [77, 2]}");
+        expect_target(directory, adds ? TINY_IM_END : -1, ends, 3);
+        free(says);
+        free(generation);
+    }
+    free(good);
+    free(with);
+    free(directory);
+    free(tokenizer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -333,6 +393,7 @@ int main(void)
         cmocka_unit_test(each_key_that_names_a_token_is_read_from_gguf),
         cmocka_unit_test(each_file_that_names_a_token_is_read_from_a_directory),
         cmocka_unit_test(each_number_of_a_model_is_read_from_both_formats),
+        cmocka_unit_test(a_target_begins_and_ends_texts_as_its_checkpoint_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
