@@ -186,12 +186,12 @@ static void each_key_that_names_a_token_is_read_from_gguf(void **unused)
 
 // ---- a Hugging Face directory
 
-// config.json of a directory with a few keys more; those that are there already are written over.
-static void change_config(const char *directory, const char *keys)
+// A file of a directory with a few keys more; those that are there already are written over.
+static void change(const char *directory, const char *file, const char *keys)
 {
-    char *path = xformat("%s/config.json", directory);
+    char *path = xformat("%s/%s", directory, file);
     struct text was = checkpoint_bytes(path);
-    struct json *to = json_parse(was.s, was.n, "config", &err), *with = json_parse(keys, strlen(keys), "keys", &err);
+    struct json *to = json_parse(was.s, was.n, file, &err), *with = json_parse(keys, strlen(keys), "keys", &err);
     assert_non_null(to);
     assert_non_null(with);
     for (void *at = json_first(with); at != NULL; at = json_next(with, at)) {
@@ -226,7 +226,7 @@ static void each_file_that_names_a_token_is_read_from_a_directory(void **unused)
     tiny_write_hf(directory, &tiny_small);
     for (int i = 0; i < 3; i++)
         path[i] = xformat("%s/%s", directory, files[i]);
-    change_config(directory, "{\"bos_token_id\": 41, \"eos_token_id\": [42, 43]}");
+    change(directory, "config.json", "{\"bos_token_id\": 41, \"eos_token_id\": [42, 43]}");
     file_write(path[0], "{\"bos_token_id\": 1, \"eos_token_id\": 44}");
     file_write(path[1], "{\"bos_token\": \"<|endoftext|>\", \"eos_token\": \"<|im_start|>\", \"add_bos_token\": true}");
     struct model_config c = hf_says(directory);
@@ -248,13 +248,55 @@ static void each_file_that_names_a_token_is_read_from_a_directory(void **unused)
     config_free(&c);
 
     unlink(path[0]);
-    change_config(directory, "{\"bos_token_id\": null, \"eos_token_id\": 269}");
+    change(directory, "config.json", "{\"bos_token_id\": null, \"eos_token_id\": 269}");
     c = hf_says(directory);
     assert_true(!c.add_bos && c.bos == -1 && c.n_end == 1 && c.end[0] == 269);
     config_free(&c);
     for (int i = 0; i < 3; i++)
         free(path[i]);
     free(directory);
+}
+
+// tokenizer.json may have a template that puts a token first: then that one begins a text, whatever is named elsewhere; but
+// add_bos_token has the last word.
+static void a_template_of_the_tokenizer_says_what_begins_a_text(void **unused)
+{
+    (void)unused;
+#define PIECE "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}"
+#define TOKEN "{\"SpecialToken\": {\"id\": \"<|im_end|>\", \"type_id\": 0}}"
+#define TEMPLATE(SINGLE) \
+    "{\"type\": \"TemplateProcessing\", \"single\": [" SINGLE "], \"pair\": [], \"special_tokens\": {}}"
+#define ROW(PROCESSORS) "{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\"}" PROCESSORS "]}"
+    static const struct {
+        const char *post, *tokenizer;
+        bool adds;
+        int bos;
+    } cases[] = {
+        { "null", "{}", false, 41 },
+        { "null", "{\"add_bos_token\": true}", true, 41 },
+        { TEMPLATE(TOKEN ", " PIECE), "{}", true, TINY_IM_END },
+        { TEMPLATE(TOKEN ", " PIECE), "{\"bos_token\": \"<|endoftext|>\"}", true, TINY_IM_END },
+        { TEMPLATE(TOKEN ", " PIECE), "{\"bos_token\": \"<|endoftext|>\", \"add_bos_token\": false}", false,
+          TINY_ENDOFTEXT },
+        { TEMPLATE(PIECE ", " TOKEN), "{}", false, 41 },
+        { ROW(", " TEMPLATE(TOKEN ", " PIECE)), "{}", true, TINY_IM_END },
+        { ROW(""), "{}", false, 41 },
+    };
+    char *directory = tiny_path("template"), *tokenizer = xformat("%s/tokenizer_config.json", directory);
+    tiny_write_hf(directory, &tiny_small);
+    change(directory, "config.json", "{\"bos_token_id\": 41}");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char *post = xformat("{\"post_processor\": %s}", cases[i].post);
+        change(directory, "tokenizer.json", post);
+        file_write(tokenizer, cases[i].tokenizer);
+        struct model_config c = hf_says(directory);
+        if (c.add_bos != cases[i].adds || c.bos != cases[i].bos)
+            fail_msg("case %zu: begins with bos: %d, %d; not %d, %d", i, c.add_bos, c.bos, cases[i].adds, cases[i].bos);
+        config_free(&c);
+        free(post);
+    }
+    free(directory);
+    free(tokenizer);
 }
 
 // ---- sizes and numbers, in both
@@ -392,6 +434,7 @@ int main(void)
         cmocka_unit_test(files_that_do_not_say_begin_with_bos_where_llama_cpp_does),
         cmocka_unit_test(each_key_that_names_a_token_is_read_from_gguf),
         cmocka_unit_test(each_file_that_names_a_token_is_read_from_a_directory),
+        cmocka_unit_test(a_template_of_the_tokenizer_says_what_begins_a_text),
         cmocka_unit_test(each_number_of_a_model_is_read_from_both_formats),
         cmocka_unit_test(a_target_begins_and_ends_texts_as_its_checkpoint_says),
     };
