@@ -21,8 +21,8 @@ struct typical {
 };
 
 static const struct option options[] = {
-    { "epsilon", OPTION_REAL, offsetof(struct typical, epsilon), "0.09", "a guess of more than this probability always stands", 0,
-      1, NULL },
+    { "epsilon", OPTION_REAL, offsetof(struct typical, epsilon), "0.09",
+      "a guess of more than this probability always stands", 0, 1, NULL },
     { "delta", OPTION_REAL, offsetof(struct typical, delta), "0.3", "and one of delta e^-entropy, where that is less",
       0, 1, NULL },
     { 0 },
