@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/error.h"
 #include "core/memory.h"
+#include "core/settings.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
 #include "tests/check.h"
@@ -138,11 +140,38 @@ static void a_law_leaves_no_node_out(void **state)
             }
 }
 
+static void options_reach_as_far_as_they_say(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *rule, *option, *least, *most, *below, *above;
+    } cases[] = { { "typical", "epsilon", "0", "1", "-0.01", "1.01" },
+                  { "typical", "delta", "0", "1", "-0.01", "1.01" },
+                  { "lenient", "lenience", "1", "1000", "0.99", "1001" },
+                  { "replayed", "rate", "0", "1", "-0.01", "1.01" } };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct rule *rule = rule_named(cases[i].rule);
+        const char *const values[] = { cases[i].least, cases[i].most, cases[i].below, cases[i].above };
+        for (int k = 0; k < 4; k++) {
+            struct error err = { "" };
+            struct settings *m = settings_map();
+            void *options = xcalloc(1, rule->options_size);
+            settings_put(m, cases[i].option, settings_scalar(values[k]));
+            assert_int_equal(options_read(m, rule->name, rule->options, options, &err), k < 2);
+            if (k < 2)
+                options_free(rule->options, options);
+            free(options);
+            settings_free(m);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_left_of_nothing_is_p_and_is_counted),
         cmocka_unit_test(a_law_leaves_no_node_out),
+        cmocka_unit_test(options_reach_as_far_as_they_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
