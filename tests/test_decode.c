@@ -149,11 +149,18 @@ static void tokens_that_end_a_text_end_it(void **unused)
     struct stops stops = { .n = 2, .token = ends };
     s.stops = &stops;
     struct saying *ended = say(&s);
-    assert_true(ended->n[1] <= 10 && ended->why[1] == STOP_TOKEN);
-    int32_t last = ended->token[1][ended->n[1] - 1];
-    assert_true(last == ends[0] || last == ends[1]);
-    for (int k = 0; k < ended->n[1]; k++)
-        assert_int_equal(ended->token[1][k], plain->token[1][k]);
+    int by[2] = { 0 };
+    for (int i = 0; i < prompts.n; i++) { // what was said without them, up to the first of either
+        int n = 0, which = -1;
+        for (; n < plain->n[i] && which < 0; n++)
+            which = plain->token[i][n] == ends[0] ? 0 : plain->token[i][n] == ends[1] ? 1 : -1;
+        assert_int_equal(ended->n[i], n);
+        assert_int_equal(ended->why[i], which >= 0 ? STOP_TOKEN : plain->why[i]);
+        assert_memory_equal(ended->token[i], plain->token[i], (size_t)n * sizeof(int32_t));
+        if (which >= 0)
+            by[which]++;
+    }
+    assert_true(by[0] > 0 && by[1] > 0);
     against_none("{temperature: 1}", "match", &stops, LIMIT);
     free(plain);
     free(ended);
@@ -177,10 +184,21 @@ static void stop_strings_cut_the_text_where_they_begin(void **unused)
     struct saying_setup s = setup("none", "{temperature: 1}", "match", 1);
     s.stops = &stops;
     struct saying *plain = say(&s);
+    s.stops = NULL;
+    struct saying *free_one = say(&s);
+    s.stops = &stops;
     int stopped = 0;
-    for (int i = 0; i < prompts.n; i++)
-        stopped += plain->why[i] == STOP_STRING;
-    assert_true(stopped > 0);
+    for (int i = 0; i < prompts.n; i++) { // what is said without them, up to there
+        int n = 1;
+        while (n < free_one->n[i] && (free_one->token[i][n - 1] + free_one->token[i][n]) % 23 != 0)
+            n++;
+        assert_int_equal(plain->n[i], n);
+        assert_int_equal(plain->why[i], n < free_one->n[i] ? STOP_STRING : free_one->why[i]);
+        assert_memory_equal(plain->token[i], free_one->token[i], (size_t)n * sizeof(int32_t));
+        stopped += n < free_one->n[i];
+    }
+    assert_true(stopped > 1);
+    free(free_one);
     static const char *const drafters[] = { "ngram", "small:model=%s,tokens=6,pick=likeliest",
                                             "small:model=%s,widths=[3,2,1]" };
     for (int i = 0; i < 3; i++) {
