@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "drafters/drafter.h"
 #include "experiments/cells.h"
+#include "experiments/environment.h"
 #include "experiments/experiment.h"
 #include "experiments/occasion.h"
 #include "experiments/plan.h"
@@ -87,7 +88,19 @@ static bool count_due(const struct plan *p, const struct group *g, int *done, in
     return true;
 }
 
-static bool add_cell(struct plan *p, struct contender *c, int done, int turns, struct error *err)
+// What will be said of going on here, or why it will be refused.
+static void add_environment(struct plan *p, const struct contender *c)
+{
+    const struct environment e = { p->opened.processor, c->identity.arithmetic, speclab_revision() };
+    struct error why;
+    char *changed;
+    bool ok = store_environment(p->store, c->run, &e, p->e->mix, &changed, &why);
+    if (!ok || changed != NULL)
+        text_printf(&p->cells, "      %s\n", ok ? changed : why.text);
+    free(changed);
+}
+
+static bool add_cell(struct plan *p, const struct contender *c, int done, int turns, struct error *err)
 {
     double ns;
     if (!pace(p, c, &ns, err))
@@ -100,6 +113,8 @@ static bool add_cell(struct plan *p, struct contender *c, int done, int turns, s
     p->ns += ns * turns * p->e->new_tokens;
     text_printf(&p->cells, "  %s  %5d of %-5d  %s, %s\n", c->identity.hash, done, p->e->prompts.n * p->e->repeat,
                 p->e->drafter.entry[c->cell.drafter].shown, p->e->rule.entry[c->cell.rule].shown);
+    if (turns > 0 && c->run != 0)
+        add_environment(p, c);
     return true;
 }
 

@@ -167,6 +167,45 @@ static void a_run_without_texts_may_begin_anywhere(void **state)
     store_close(s);
 }
 
+// What the dry run says; free() it.
+static char *plan_of(struct store *s, bool mix)
+{
+    struct error err = { "" };
+    struct experiment *e = load(TEXT);
+    char *plan;
+    size_t n;
+    FILE *to = open_memstream(&plan, &n);
+    e->mix = mix;
+    assert_true(experiment_dry_run(e, s, to, &err));
+    fclose(to);
+    experiment_free(e);
+    return plan;
+}
+
+// Before groups that come first have run for hours.
+static void a_dry_run_says_what_will_be_refused(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    struct store *s = open_store("planned.db");
+    assert_true(runs(s, TEXT, false, &err));
+    does(s, "UPDATE environment SET revision = 'older'");
+    char *finished = plan_of(s, false);
+    does(s, "DELETE FROM sequence WHERE run = 2 AND prompt = 2");
+    char *refused = plan_of(s, false), *mixed = plan_of(s, true);
+    assert_null(strstr(finished, "older"));
+    must_say(refused, "run 1 (none, ");
+    must_say(refused, "run 2 (ngram, ");
+    must_say(refused, "--mix");
+    must_say(mixed, "before: older, ");
+    assert_null(strstr(mixed, "--mix"));
+    assert_int_equal(ask(s, "SELECT count(*) FROM environment WHERE revision <> 'older'"), 0);
+    free(finished);
+    free(refused);
+    free(mixed);
+    store_close(s);
+}
+
 // What cmake/revision.cmake says of the folder "source"; free() it.
 static char *revision_of(const char *build)
 {
@@ -231,6 +270,7 @@ int main(void)
         cmocka_unit_test(another_instruction_set_is_refused_and_another_processor_is_said),
         cmocka_unit_test(what_brought_no_text_is_not_noted),
         cmocka_unit_test(a_run_without_texts_may_begin_anywhere),
+        cmocka_unit_test(a_dry_run_says_what_will_be_refused),
         cmocka_unit_test(a_revision_says_what_no_commit_has),
     };
     const int failed = cmocka_run_group_tests(tests, make_files, remove_files);
