@@ -20,6 +20,26 @@
 #include "results/store.h"
 #include "verifier/rule.h"
 
+// A new run with the settings of one that is there: something has changed in a file that they name, and it is said.
+static bool say_what_is_new(struct runner *r, const struct contender *c, struct error *err)
+{
+    static const char sql[] =
+        "SELECT r.drafter, r.rule, was.id, CASE"
+        " WHEN length(was.cell) <> length(r.cell) THEN 'that is of an older speclab, which knew cells by less'"
+        " WHEN was.prompts <> r.prompts THEN 'the prompts are others'"
+        " WHEN was.target_hash <> r.target_hash THEN 'the target''s weights are others'"
+        " WHEN was.drafter_hash IS NOT r.drafter_hash THEN 'the drafter''s weights or configuration are others'"
+        " ELSE 'the target''s configuration, tokenizer or chat template is another' END"
+        " FROM run AS r JOIN run AS was ON was.experiment = r.experiment AND was.settings = r.settings AND was.id < r.id"
+        " WHERE r.id = ? AND NOT EXISTS (SELECT 1 FROM sequence WHERE run = r.id) ORDER BY was.id DESC LIMIT 1";
+    struct query *q = query_again(r->store, sql);
+    query_put_int(q, c->run);
+    while (query_next(q))
+        progress_line(&r->progress, "run %lld (%s, %s) is not run %lld gone on with: %s", (long long)c->run,
+                      query_text(q, 0), query_text(q, 1), (long long)query_int(q, 2), query_text(q, 3));
+    return query_close(q, err);
+}
+
 static bool find_row(struct runner *r, const struct group *g, struct contender *c, struct error *err)
 {
     const struct experiment *e = r->e;
@@ -48,7 +68,7 @@ static bool find_row(struct runner *r, const struct group *g, struct contender *
         .seed = e->seed,
         .batch = experiment_batch(e, g->batch),
     };
-    bool ok = store_run(r->store, &row, &c->run, err);
+    bool ok = store_run(r->store, &row, &c->run, err) && say_what_is_new(r, c, err);
     free(prompts);
     return ok;
 }

@@ -167,6 +167,44 @@ static void a_run_without_texts_may_begin_anywhere(void **state)
     store_close(s);
 }
 
+// Everything is decoded once more: the sentence says what of the files made it so.
+static void a_cell_whose_files_are_others_says_so(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "name: x\ntarget: {model: patched.gguf}\nthreads: 1\nprompts: {file: p.jsonl, chat: none}\n"
+        "limits: {new_tokens: 4}\n";
+    struct error err = { "" };
+    struct tiny t = tiny_usual;
+    char *path = tiny_path("patched.gguf");
+    struct store *s = open_store("patched.db");
+    tiny_write_gguf(path, &t);
+    assert_true(runs(s, text, false, &err));
+    assert_null(strstr(said, "anew"));
+    t.theta = 500;
+    tiny_write_gguf(path, &t);
+    assert_true(runs(s, text, false, &err));
+    must_say(
+        said,
+        "run 2 (none, rejection) is not run 1 gone on with: the target's configuration, tokenizer or chat template "
+        "is another");
+    t.seed++;
+    tiny_write_gguf(path, &t);
+    assert_true(runs(s, text, false, &err));
+    must_say(said, "run 3 (none, rejection) is not run 2 gone on with: the target's weights are others");
+    assert_true(runs(s, text, false, &err)); // it is known by then
+    assert_null(strstr(said, "is not run"));
+    write_file("p.jsonl", "{\"id\": \"q\", \"prompt\": \"Hello, you\"}\n");
+    assert_true(runs(s, text, false, &err));
+    must_say(said, "run 4 (none, rejection) is not run 3 gone on with: the prompts are others");
+    // Before version 6 cells had other hashes.
+    does(s, "UPDATE run SET cell = substr(cell, 1, 15) || id");
+    assert_true(runs(s, text, false, &err));
+    must_say(said, "run 5 (none, rejection) is not run 4 gone on with: that is of an older speclab");
+    store_close(s);
+    free(path);
+}
+
 // What the dry run says; free() it.
 static char *plan_of(struct store *s, bool mix)
 {
@@ -270,6 +308,7 @@ int main(void)
         cmocka_unit_test(another_instruction_set_is_refused_and_another_processor_is_said),
         cmocka_unit_test(what_brought_no_text_is_not_noted),
         cmocka_unit_test(a_run_without_texts_may_begin_anywhere),
+        cmocka_unit_test(a_cell_whose_files_are_others_says_so),
         cmocka_unit_test(a_dry_run_says_what_will_be_refused),
         cmocka_unit_test(a_revision_says_what_no_commit_has),
     };
