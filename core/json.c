@@ -217,6 +217,27 @@ void json_drop(struct json *object, const char *key)
         json_object_del(inner(object), key);
 }
 
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(json_key(*(void *const *)a), json_key(*(void *const *)b));
+}
+
+// The order of an object's keys means nothing.
+static void digest_members(const struct json *object, struct digest *d)
+{
+    size_t n = 0;
+    void **member = xcalloc(json_count(object), sizeof(*member));
+    for (void *at = json_first(object); at != NULL; at = json_next(object, at))
+        member[n++] = at;
+    if (n > 1)
+        qsort(member, n, sizeof(*member), by_key);
+    for (size_t i = 0; i < n; i++) {
+        digest_text(d, json_key(member[i]));
+        json_digest(json_value(member[i]), d);
+    }
+    free(member);
+}
+
 void json_digest(const struct json *j, struct digest *d)
 {
     digest_int(d, j == NULL ? -1 : (int64_t)json_typeof(inner(j)));
@@ -233,10 +254,8 @@ void json_digest(const struct json *j, struct digest *d)
         digest_int(d, (int64_t)json_count(j));
     for (size_t i = 0; json_is_array(j) && i < json_count(j); i++)
         json_digest(json_at(j, i), d);
-    for (void *at = json_first(j); at != NULL; at = json_next(j, at)) {
-        digest_text(d, json_key(at));
-        json_digest(json_value(at), d);
-    }
+    if (json_is_object(j))
+        digest_members(j, d);
 }
 
 void *json_first(const struct json *object)

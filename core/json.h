@@ -34,7 +34,7 @@ double json_number(const struct json *j); // of an integer or real
 bool json_bool(const struct json *j);
 
 void json_drop(struct json *object, const char *key); // no error if there is no such key
-// Adds the value and all in it: kinds, texts, numbers, members in their order.
+// Adds the value and all in it: kinds, texts, numbers, lists in their order, members of objects in that of their keys.
 void json_digest(const struct json *j, struct digest *d);
 
 // Walks the members of an object, in the order of the text:
