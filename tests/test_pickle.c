@@ -521,10 +521,31 @@ static void too_much_of_anything_is_refused(void **state)
     free(zeros);
 }
 
+// As Python reads it.
+static void nothing_put_into_an_empty_dictionary_leaves_it_as_it_is(void **state)
+{
+    (void)state;
+    char *path = tiny_path("nothing.pt");
+    start();
+    op("}(u");
+    text("t");
+    tensor((struct pickled_tensor){ WHOLE });
+    op("s.");
+    snprintf(err.text, sizeof(err.text), "no sentence");
+    struct shards *s = open_pickle(path);
+    if (s == NULL)
+        fail_msg("%s", err.text);
+    assert_int_equal(shards_count(s), 1);
+    assert_string_equal(shards_at(s, 0)->name, "t");
+    shards_close(s);
+    free(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pickle_with_one_fault_is_refused),
+        cmocka_unit_test(nothing_put_into_an_empty_dictionary_leaves_it_as_it_is),
         cmocka_unit_test(opcodes_that_no_state_dict_needs_are_refused),
         cmocka_unit_test(no_opcode_reaches_below_the_stack),
         cmocka_unit_test(what_is_deep_or_in_itself_costs_no_more_than_its_bytes),
