@@ -168,6 +168,8 @@ bool pickle_fill_dict(struct pickle_machine *m, size_t n)
         return pickle_refuse(m, "expected keys and values in turn, found %zu of them", n);
     if (top->kind != PICKLE_DICT)
         return pickle_refuse(m, "expected a dictionary to be filled, found %s", pickle_kind_name(top));
+    if (n == 0)
+        return true;
     void *pair = extended(m, p->pair, &p->pair_room, p->pairs, n / 2, sizeof(*p->pair));
     if (pair == NULL)
         return false;
