@@ -54,3 +54,6 @@ size_t fuzz_change(uint8_t *data, size_t n, size_t most, unsigned seed, const st
         .experiment = "e", .cell = "0", .settings = "{}", .target = "t", .drafter = "d", .rule = "r", .sampling = "s", \
         .machine = "m", .revision = "v", .lossless = true, .batch = 1, .seed = 1 \
     }
+
+// When the model was written whose packed weights fuzz_kept and write_seeds have.
+#define FUZZ_THEN ((const struct timespec[2]){ { 1000000000, 0 }, { 1000000000, 0 } })

@@ -1,7 +1,7 @@
 // write_seeds.c - the inputs that fuzz targets begin with, made by what tests write their files with: write_seeds FOLDER
 //
 // FOLDER/NAME/* are inputs of fuzz_NAME; FOLDER/{tiny.gguf,target.gguf,results.db} are what some of them need beside.
-#include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -529,6 +529,8 @@ static void write_kept(void)
     char *path = tiny_path("kept.gguf"), *beside = xformat("%s.packed", path), *from = xformat("%s/tiny.gguf", folder);
     struct text model = checkpoint_bytes(from), t = { 0 };
     file_write_bytes(path, model.s, model.n);
+    if (utimensat(AT_FDCWD, path, FUZZ_THEN, 0) != 0)
+        perror(path);
     must(config_read(path, &c, &err), &err);
     struct weights *w = weights_open(&c, &err);
     must(w != NULL, &err);
