@@ -585,6 +585,24 @@ static void a_run_that_its_own_names_do_not_find_is_said_to_be_damage(void **sta
     store_close(s);
 }
 
+// Depths are counted up to the deepest: one that no draft can have would be counted up to for ever.
+static void a_depth_that_cannot_be_does_not_keep_a_report_from_ending(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    struct store *s = opened();
+    store_some(s);
+    assert_true(query_perform(query_open(s, "PRAGMA ignore_check_constraints = 1"), &err));
+    assert_true(query_perform(query_open(s, "UPDATE step SET depth = 9223372036854775807"), &err));
+    FILE *out = fopen("/dev/null", "w");
+    alarm(120); // which ends the program
+    for (int format = REPORT_TABLE; format <= REPORT_JSONL; format++)
+        report_write(s, &(struct report_options){ .format = (enum report_format)format }, out, &err);
+    alarm(0);
+    fclose(out);
+    store_close(s);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -606,6 +624,7 @@ int main(void)
         TEST(a_file_that_may_not_grow_is_said_and_leaves_what_was_stored),
         TEST(a_damaged_database_is_no_reason_to_crash),
         TEST(a_run_that_its_own_names_do_not_find_is_said_to_be_damage),
+        TEST(a_depth_that_cannot_be_does_not_keep_a_report_from_ending),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
