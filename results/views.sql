@@ -20,7 +20,7 @@ CREATE VIEW acceptance AS
 -- conditional_rate = accepted / tried; tried: drafts with `depth - 1` tokens accepted that had a node at this depth, without
 -- those where the text ended right there. Of a tree the node need not hang below the accepted one: see acceptance_by_rank.
 WITH RECURSIVE place(depth) AS (
-    SELECT 1 UNION ALL SELECT depth + 1 FROM place WHERE depth < (SELECT max(depth) FROM step)
+    SELECT 1 UNION ALL SELECT depth + 1 FROM place WHERE depth < (SELECT min(max(depth), 512) FROM step) -- a draft's most nodes
 ), counted AS (
     SELECT o.run, p.depth, sum(o.drafts) AS drafts,
            coalesce(sum(o.drafts) FILTER (WHERE o.depth >= p.depth), 0) AS drafts_this_deep,
