@@ -65,8 +65,8 @@ static void every_fact_of_a_sequence_is_in_its_column(void **state)
     const struct step_row steps[] = { { 5, 3, 2, 1.25, 0.5, 2, 1001, 1002, 1003, 3, trials, 2, rules, 3 },
                                       { 0, 0, 0, NAN, NAN, -1, 2001, 2002, 2003, 2, NULL, 0, NULL, 0 } };
     const int32_t token[] = { 71, 80, 81, 82 };
-    struct sequence_row q = { 6,    "prompt six", "talk", 1,     2,        0,       13,    4,
-                              3001, 3002,         3003,   token, "a text", "limit", steps, 2 };
+    struct sequence_row q = { 6,    "prompt six", "talk", 1,        2,       0,     13, 4,   3001,
+                              3002, 3003,         token,  "a text", "limit", steps, 2,  NULL };
     assert_true(store_run(s, &run, &id, &err) && store_new_pair(s, "e", &pair, &err));
     q.pair = pair;
     if (!store_sequence(s, id, &q, &err))
@@ -123,7 +123,9 @@ static void a_step_that_cannot_be_stored_takes_its_sequence_with_it(void **state
         const struct step_row step = {
             5, 3, 0, 1.25, 0.5, 0, 1, 1, 1, 1, k ? trials : NULL, k ? 3 : 0, k ? NULL : twice, k ? 0 : 3
         };
-        const struct sequence_row q = { 6, "p", NULL, 0, 0, pair, 13, 1, 1, 1, 1, token, NULL, "limit", &step, 1 };
+        const struct sequence_row q = {
+            6, "p", NULL, 0, 0, pair, 13, 1, 1, 1, 1, token, NULL, "limit", &step, 1, NULL
+        };
         assert_false(store_sequence(s, id, &q, &err));
         assert_non_null(strstr(err.text, "constraint"));
         assert_true(made_up_ask(s, "SELECT count(*) FROM sequence") + made_up_ask(s, "SELECT count(*) FROM step") == 0);
