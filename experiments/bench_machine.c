@@ -123,18 +123,36 @@ double load_foreign(const struct load *begun)
     return fmax(0, (now.busy - begun->busy) - (now.own - begun->own)) / wall;
 }
 
+// The value of a line "name : value" if it has this name. line: without its end.
+static const char *value_of(const char *line, const char *name)
+{
+    const size_t n = strlen(name);
+    const char *colon = strchr(line, ':');
+    return colon != NULL && strncmp(line, name, n) == 0 && strspn(line + n, " \t") == (size_t)(colon - line) - n
+               ? colon + 1 + strspn(colon + 1, " \t")
+               : NULL;
+}
+
+// The first processor's block.
 char *machine_processor(void)
 {
-    char line[256] = "", *name = NULL;
+    char line[256], name[200] = "unknown processor", family[16] = "", model[16] = "";
     FILE *f = fopen("/proc/cpuinfo", "r");
-    while (f != NULL && name == NULL && fgets(line, sizeof(line), f) != NULL) {
-        char *colon = strncmp(line, "model name", 10) == 0 ? strchr(line, ':') : NULL;
-        if (colon == NULL)
-            continue;
+    const struct {
+        const char *key;
+        char *to;
+        size_t n;
+    } fact[] = { { "model name", name, sizeof(name) },
+                 { "cpu family", family, sizeof(family) },
+                 { "model", model, sizeof(model) } };
+    while (f != NULL && fgets(line, sizeof(line), f) != NULL && line[0] != '\n') {
         line[strcspn(line, "\n")] = '\0';
-        name = xstrdup(colon + 1 + strspn(colon + 1, " \t"));
+        for (size_t i = 0; i < sizeof(fact) / sizeof(*fact); i++)
+            if (value_of(line, fact[i].key) != NULL)
+                snprintf(fact[i].to, fact[i].n, "%s", value_of(line, fact[i].key));
     }
     if (f != NULL)
         fclose(f);
-    return name != NULL ? name : xstrdup("unknown processor");
+    return family[0] != '\0' && model[0] != '\0' ? xformat("%s (family %s, model %s)", name, family, model)
+                                                 : xstrdup(name);
 }

@@ -34,4 +34,6 @@ struct load load_begin(const pid_t *group, int n);
 // Processors' worth: 0.08 is 8 % of one. NAN: too short a time to tell, for the kernel counts in hundredths of a second.
 double load_foreign(const struct load *begun);
 
-char *machine_processor(void); // "Intel(R) Xeon(R) Processor", as /proc/cpuinfo has it; free() it
+// "AMD EPYC (family 26, model 2)", as /proc/cpuinfo has it; free() it. The name alone may stand for several generations where
+// the machine is a virtual one.
+char *machine_processor(void);
