@@ -381,6 +381,9 @@ static void write_words(void)
         { "database", "bytes", "!20 1\n!4100 255\n" },
         { "database", "magic", "!0 1\n" },
         { "database", "nulls", "UPDATE sequence SET text = NULL, category = NULL\nUPDATE step SET expected = NULL\n" },
+        // Of a length that fuzz_database makes tables of.
+        { "database", "depth", "UPDATE step SET depth = 9223372036854775807\n" },
+        { "database", "names", "UPDATE run SET peers = peers || char(0) || 'x' \n" },
         { "database", "differ", "UPDATE sequence SET text = 'x', tokens = '[1]' WHERE id % 3 = 0\n" },
     };
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
