@@ -6,7 +6,9 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/row_stages.h"
 #include "sampling/logits.h"
+#include "sampling/loops.h"
 #include "sampling/rng.h"
 #include "core/settings.h"
 #include "sampling/sampling.h"
@@ -166,6 +168,48 @@ static void stages_that_change_nothing_change_no_bit(void **state)
     sampling_free(&none);
 }
 
+static void a_device_is_told_what_the_stages_say(void **state)
+{
+    (void)state;
+    struct row_stages to;
+    struct sampling s = SAMPLING("temperature", "0", "top_k", "7", "top_p", "0.75", "min_p", "0.125");
+    assert_true(sampling_stages(&s, &to));
+    assert_true(to.heat == 0 && to.top_k == 7 && to.top_p == 0.75 && fabs(to.below - log(0.125)) < 1e-15);
+    sampling_free(&s);
+    s = SAMPLING("temperature", "0.25");
+    assert_true(sampling_stages(&s, &to));
+    assert_true(to.heat == 4 && to.top_k == 0 && to.top_p == 1 && to.below == -INFINITY);
+    sampling_free(&s);
+    s = SAMPLING("repetition_penalty", "1");
+    assert_true(sampling_stages(&s, &to) && to.heat == 1);
+    sampling_free(&s);
+    s = SAMPLING("repetition_penalty", "1.1");
+    assert_false(sampling_stages(&s, &to)); // it looks back at the text
+    sampling_free(&s);
+    s = with_bias("temperature", "1", (const char *const[]){ "2", "1", NULL });
+    assert_false(sampling_stages(&s, &to));
+    sampling_free(&s);
+    s = with_bias("temperature", "1", (const char *const[]){ NULL });
+    assert_true(sampling_stages(&s, &to));
+    sampling_free(&s);
+}
+
+static void uniforms_fill_whole_steps_and_no_more(void **state)
+{
+    (void)state;
+    const struct block first = { { 1, 2 }, { 3, 4, 5, 6 } };
+    for (int i = 0; all_loops[i] != NULL; i++)
+        for (int n = 1; n <= 3 * LOOP_STEP && loops_can(all_loops[i]); n++) {
+            const int room = (n + LOOP_STEP - 1) / LOOP_STEP * LOOP_STEP;
+            double u[5 * LOOP_STEP];
+            for (int k = 0; k < 5 * LOOP_STEP; k++)
+                u[k] = 7;
+            all_loops[i]->uniforms(u, n, first);
+            for (int k = 0; k < 5 * LOOP_STEP; k++)
+                assert_true(k < n ? u[k] >= 0 && u[k] < 1 : k < room || u[k] == 7);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -176,6 +220,8 @@ int main(void)
         cmocka_unit_test(a_bias_must_name_tokens_that_there_are),
         cmocka_unit_test(a_dead_row_goes_through_every_stage),
         cmocka_unit_test(stages_that_change_nothing_change_no_bit),
+        cmocka_unit_test(a_device_is_told_what_the_stages_say),
+        cmocka_unit_test(uniforms_fill_whole_steps_and_no_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
