@@ -29,7 +29,7 @@ static size_t genuine_bytes;
 struct head {
     char magic[8];
     uint32_t order, version, layout, entries;
-    uint64_t hash, stamp, bytes, sum;
+    uint64_t hash[2], stamp[2], bytes, sum;
 };
 
 struct entry {
