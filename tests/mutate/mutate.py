@@ -13,6 +13,7 @@ import json
 import multiprocessing
 import os
 import re
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -36,9 +37,9 @@ def squeezed(text):
     return re.sub(r"\s+", " ", text).strip()
 
 
-def name_all(file, found):
+def name_all(path, file, found):
     """Names that outlive moved lines: file, function, source line, before, after, and which of those that are alike."""
-    with open(os.path.join(REPO, file), "rb") as f:
+    with open(path, "rb") as f:
         text = f.read()
     count = collections.Counter()
     for i, m in enumerate(found):
@@ -54,7 +55,7 @@ def name_all(file, found):
 def mutants_of(tree, file):
     path = os.path.join(tree.src, file)
     found = sql.mutants_of(path) if file.endswith(".sql") else operators.mutants_of(path, tree.arguments(file))
-    return name_all(file, found)
+    return name_all(path, file, found)
 
 
 def sample(mutants, n, seed):
@@ -144,13 +145,12 @@ class Worker:
             if self.objects(m.file) == original and not self.sanitized:
                 return {"state": "equivalent"}
             units, left_out, total = [], 0, 0.0
-            for unit in sorted(self.reach.reaching(m), key=lambda u: u[2]):
-                total += unit[2]
-                if total <= self.budget:
-                    units.append(unit)
-                else:
+            for unit in self.order(m, self.reach.reaching(m)):
+                if units and total + unit[2] > self.budget:
                     left_out += 1
-            units = self.order(m, units)
+                else:
+                    units.append(unit)
+                    total += unit[2] + 0.05
             if not units:
                 return {"state": "uncovered"}
             sh(archive, self.tree.build)
@@ -200,10 +200,20 @@ def sound(src):
         return False
 
 
-def work(number, sanitized, budget, queue):
+class Given:
+    """In place of Reach: the programs that were named, of which nothing is known."""
+    def __init__(self, programs):
+        self.units = [(p, "", 10.0) for p in programs.split(",")]
+
+    def reaching(self, mutant):
+        return self.units
+
+
+def work(number, sanitized, budget, tests, queue):
     tree = Tree(f"sanitized{number}", SANITIZED) if sanitized else Tree(f"worker{number}")
     tree.read()
-    worker = Worker(tree, Reach(), sanitized, budget)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))    # what was planted is taken back
+    worker = Worker(tree, Given(tests) if tests else Reach(), sanitized, budget if not tests else float("inf"))
     revision = sh(["git", "rev-parse", "--short", "HEAD"], REPO).stdout.strip()
     while (m := queue.get()) is not None:
         start = time.time()
@@ -255,7 +265,9 @@ def main():
     ask.add_argument("--survivors", action="store_true", help="print those that lived so far, run nothing")
     ask.add_argument("--summary", action="store_true", help="print the table so far, run nothing")
     ask.add_argument("--budget", type=float, default=60, metavar="S",
-                     help="seconds of tests a mutant; the longest that reach it are left out (60)")
+                     help="seconds of tests a mutant; of those that reach it the likely and the cheap ones stay (60)")
+    ask.add_argument("--tests", metavar="A,B,..", help="run these programs, whether they reach the mutant or not")
+    ask.add_argument("--as-built", action="store_true", help="sources and tests as they were when the trees were built last")
     ask.add_argument("--workers", type=int, default=os.cpu_count(), metavar="N", help="build trees that work side by side")
     a = ask.parse_args()
 
@@ -264,13 +276,12 @@ def main():
         files += sorted(glob.glob(f"{f}/*.c", root_dir=REPO) + glob.glob(f"{f}/*.sql", root_dir=REPO)) if f in FOLDERS else [f]
     os.makedirs(OUT, exist_ok=True)
     trees = [Tree(f"worker{i}") for i in range(1, a.workers + 1)]
-    if not (a.survivors or a.summary):
+    if not (a.survivors or a.summary or a.as_built):
         for tree in trees[:1] if a.list else trees:
             say("building", os.path.relpath(tree.src, REPO))
             tree.set_up()
-        reach = Reach()
-        if not a.list:
-            reach.find_out(say)
+        if not a.list and not a.tests:
+            Reach().find_out(say)
     trees[0].read()
     mutants = [m for f in files for m in mutants_of(trees[0], f)]
     if a.sample:
@@ -299,7 +310,7 @@ def main():
     queue = multiprocessing.Queue()
     for m in sorted(todo, key=lambda m: files.index(m.file)):
         queue.put(m)
-    hands = [multiprocessing.Process(target=work, args=(i, a.sanitized, a.budget, queue)) for i in range(1, a.workers + 1)]
+    hands = [multiprocessing.Process(target=work, args=(i, a.sanitized, a.budget, a.tests, queue)) for i in range(1, a.workers + 1)]
     for h in hands:
         queue.put(None)
         h.start()

@@ -185,7 +185,7 @@ class Reader:
         if name in CALLS and self.source(children[0]) == name:
             self.replace(children[0], CALLS[name], "other function", where)
         args = list(c.get_arguments())
-        for x, y in zip(args, args[1:]) if "alloc" not in name else ():
+        for x, y in zip(args, args[1:]) if not re.search(r"alloc|^fm(in|ax)f?$", name) else ():
             if x.type.get_canonical().spelling == y.type.get_canonical().spelling and self.source(x) != self.source(y):
                 between = self.text[x.extent.end.offset:y.extent.start.offset].decode()
                 self.add(x.extent.start.offset, y.extent.end.offset, self.source(y) + between + self.source(x),

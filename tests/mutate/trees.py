@@ -24,7 +24,7 @@ def sh(command, cwd, **more):
 
 
 def tracked():
-    return [f for f in sh(["git", "ls-files"], REPO).stdout.split("\n") if f and os.path.isfile(os.path.join(REPO, f))]
+    return [f for f in sh(["git", "ls-files", "--cached", "--others", "--exclude-standard"], REPO).stdout.split("\n") if f and os.path.isfile(os.path.join(REPO, f))]
 
 
 class Tree:
@@ -32,7 +32,8 @@ class Tree:
         self.src = os.path.join(OUT, name)
         self.build = os.path.join(self.src, "build")
         self.options, self.linked, self.started = options, linked, {}
-        self.env = dict(os.environ, CCACHE_BASEDIR=self.src, CCACHE_NOHASHDIR="true")
+        self.env = dict(os.environ, CCACHE_BASEDIR=self.src, CCACHE_NOHASHDIR="true",
+                        GIT_CEILING_DIRECTORIES=OUT)    # no revision: it would make every commit another program
 
     def set_up(self):
         """Sources as they are in the repository now, and all that is built of them."""
