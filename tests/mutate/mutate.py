@@ -22,11 +22,12 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import operators
 import sql
-from trees import FOLDERS, OUT, REPO, SANITIZED, Reach, Tree, sh
+from trees import FOLDERS, OUT, REPO, Reach, Tree, sh
 
 RESULTS = os.path.join(OUT, "results.jsonl")
 EXPLAINED = os.path.join(REPO, "tests/mutate/explained.txt")
 OPEN = ("lived", "uncovered")
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]    # of the mutated file; what is allocated is watched everywhere
 
 
 def say(*words):
@@ -125,7 +126,7 @@ class Worker:
                 to.write("extern const char %s[];\nconst char %s[] = {%s0};\n" %
                          ((re.sub(r"\W", "_", os.path.basename(file)),) * 2 + ("".join("%d," % b for b in f.read()),)))
         for command in self.tree.compile[file]:
-            if subprocess.run(command, cwd=self.tree.build, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode:
+            if subprocess.run(command + SANITIZERS * self.sanitized, cwd=self.tree.build, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode:
                 return False
         return True
 
@@ -168,7 +169,10 @@ class Worker:
         for program, name, seconds in units:
             for p in self.tree.needs(program)[::-1]:
                 if p not in linked:
-                    if sh(self.tree.link[p], self.tree.build).returncode != 0:
+                    link = self.tree.link[p]
+                    if self.sanitized:
+                        link = link.replace(" -o ", " " + " ".join(SANITIZERS) + " -o ", 1)
+                    if sh(link, self.tree.build).returncode != 0:
                         return {"state": "invalid"}
                     linked.add(p)
             limit = (5 * seconds + 2) * (20 if self.sanitized else 1)
@@ -210,7 +214,7 @@ class Given:
 
 
 def work(number, sanitized, budget, tests, queue):
-    tree = Tree(f"sanitized{number}", SANITIZED) if sanitized else Tree(f"worker{number}")
+    tree = Tree(f"worker{number}")
     tree.read()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))    # what was planted is taken back
     worker = Worker(tree, Given(tests) if tests else Reach(), sanitized, budget if not tests else float("inf"))
@@ -261,7 +265,7 @@ def main():
     ask.add_argument("--only", metavar="ID", action="append", help="this mutant (file#number), whether it has a result or not")
     ask.add_argument("--list", action="store_true", help="print the mutants, run nothing")
     ask.add_argument("--open", action="store_true", help="run again those that lived")
-    ask.add_argument("--sanitized", action="store_true", help="run those that lived under the sanitizers")
+    ask.add_argument("--sanitized", action="store_true", help="run those that lived once more, the mutated file under the sanitizers")
     ask.add_argument("--survivors", action="store_true", help="print those that lived so far, run nothing")
     ask.add_argument("--summary", action="store_true", help="print the table so far, run nothing")
     ask.add_argument("--budget", type=float, default=60, metavar="S",
@@ -302,10 +306,6 @@ def main():
         todo = [m for m in mutants if m.key in known and known[m.key]["state"] in OPEN and m.key not in reasons]
     else:
         todo = [m for m in mutants if m.key not in known]
-    if a.sanitized:
-        for i in range(1, a.workers + 1):
-            say("building under sanitizers", i)
-            Tree(f"sanitized{i}", SANITIZED).set_up()
     say(f"{len(todo)} mutants to run, {len(mutants) - len(todo)} are done")
     queue = multiprocessing.Queue()
     for m in sorted(todo, key=lambda m: files.index(m.file)):

@@ -14,8 +14,6 @@ REPO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 OUT = os.path.join(REPO, "build", "mutate")
 FOLDERS = ["verifier", "decode", "sampling", "results", "drafters", "experiments"]
 PLAIN = ["-DCMAKE_BUILD_TYPE=None", "-DCMAKE_C_FLAGS=-O2", "-DCMAKE_CXX_FLAGS=-O2"]
-# As the dev preset, so that ccache has most of it.
-SANITIZED = ["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O1 -g", "-DSPECLAB_WERROR=ON", "-DSPECLAB_SANITIZE=ON"]
 
 
 def sh(command, cwd, **more):
