@@ -184,7 +184,7 @@ static void put_legend(struct text *out, const struct contest *c, int width)
         if (r->inflated)
             text_puts(&t, " - INFLATED TARGET");
         if (!r->finished)
-            text_printf(&t, " - UNFINISHED, %lld texts so far", (long long)r->sequences);
+            text_printf(&t, " - UNFINISHED, %lld text%s so far", (long long)r->sequences, r->sequences == 1 ? "" : "s");
         put_line(out, c, i, width, t.s);
         free(t.s);
     }

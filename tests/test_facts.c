@@ -82,7 +82,8 @@ static void every_fact_of_a_sequence_is_in_its_column(void **state)
         s,
         "SELECT count(*) = 1 FROM sequence WHERE prompt = 6 AND prompt_id = 'prompt six' AND category = 'talk' AND turn = 1 AND"
         " repeat = 2 AND prompt_tokens = 13 AND new_tokens = 4 AND steps = 2 AND prefill_ns = 3001 AND decode_ns = 3002 AND"
-        " wall_ns = 3003 AND tokens = '[71,80,81,82]' AND text = 'a text' AND stop = 'limit'");
+        " wall_ns = 3003 AND tokens = '[71,80,81,82]' AND text = 'a text' AND stop = 'limit'"
+        " AND text_hash = '3215ec0c50699c91'"); // FNV-1a, by Python
     holds(
         s,
         "SELECT count(*) = 1 FROM step WHERE step = 0 AND drafted = 5 AND depth = 3 AND accepted = 2 AND tokens = 3 AND"
@@ -123,9 +124,7 @@ static void a_step_that_cannot_be_stored_takes_its_sequence_with_it(void **state
         const struct step_row step = {
             5, 3, 0, 1.25, 0.5, 0, 1, 1, 1, 1, k ? trials : NULL, k ? 3 : 0, k ? NULL : twice, k ? 0 : 3
         };
-        const struct sequence_row q = {
-            6, "p", NULL, 0, 0, pair, 13, 1, 1, 1, 1, token, NULL, "limit", &step, 1, NULL
-        };
+        const struct sequence_row q = { 6, "p", NULL, 0, 0, pair, 0, 1, 1, 1, 1, token, NULL, "limit", &step, 1, NULL };
         assert_false(store_sequence(s, id, &q, &err));
         assert_non_null(strstr(err.text, "constraint"));
         assert_true(made_up_ask(s, "SELECT count(*) FROM sequence") + made_up_ask(s, "SELECT count(*) FROM step") == 0);

@@ -12,11 +12,14 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "models/files.h"
 #include "results/query.h"
 #include "results/report.h"
 #include "results/store.h"
 #include "results/tally.h"
 #include "tests/check.h"
+
+static bool write_golden;
 
 struct scene {
     char folder[64];
@@ -422,8 +425,48 @@ static void answer_files_have_the_numbers_of_plain_loops(void **state)
     }
 }
 
-int main(void)
+// ---- how it reads
+
+// Both widths, one behind the other.
+static char *reads(struct store *s)
 {
+    struct error err;
+    char *text = NULL;
+    size_t n;
+    FILE *out = open_memstream(&text, &n);
+    for (int width = 80; width >= 64; width -= 16)
+        if (!report_write(s, &(struct report_options){ .width = width }, out, &err))
+            fail_msg("%s", err.text);
+    fclose(out);
+    return text;
+}
+
+// The numbers are the twin's business. Where they stand, and the words around them, a person has read (report.txt).
+static void a_report_reads_as_a_person_has_read_it(void **state)
+{
+    struct scene *c = *state;
+    struct error err;
+    char *path = xformat("%s/report.txt", CASES), *now = reads(c->s);
+    if (write_golden) {
+        FILE *f = fopen(path, "w");
+        assert_true(f != NULL && fputs(now, f) >= 0 && fclose(f) == 0);
+    }
+    char *golden = file_text(path, NULL, &err);
+    assert_non_null(golden);
+    size_t line = 1, at = 0;
+    for (; now[at] != '\0' && now[at] == golden[at]; at++)
+        line += now[at] == '\n';
+    if (strcmp(now, golden) != 0)
+        fail_msg("line %zu of report.txt is another: %.80s", line, now + at);
+    free(golden);
+    free(now);
+    free(path);
+}
+
+// With a word `write` report.txt is written anew, for a person to read what became of it.
+int main(int argc, char **argv)
+{
+    write_golden = argc == 2 && strcmp(argv[1], "write") == 0;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_view_says_in_every_column_what_plain_loops_say),
         cmocka_unit_test(every_view_has_a_twin),
@@ -432,6 +475,7 @@ int main(void)
         cmocka_unit_test(json_lines_have_the_numbers_of_plain_loops),
         cmocka_unit_test(answer_files_have_the_numbers_of_plain_loops),
         cmocka_unit_test(answers_are_put_beside_the_lines_of_the_prompt_file),
+        cmocka_unit_test(a_report_reads_as_a_person_has_read_it),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
