@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "results/exact_rows.h"
 #include "results/report.h"
 #include "results/statistics.h"
 #include "results/store.h"
@@ -190,6 +191,22 @@ static void a_question_that_fails_is_an_error_of_the_export(void **state)
     }
 }
 
+static void what_cannot_be_stored_is_an_error(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    double sum[1] = { 0 };
+    struct exact_sums sums = { .sum = sum, .n = 1 };
+    const struct exact_row row = { "e", "c", "s", "t", "d", "r", "t=1", "m", "v", true, 1, 1 };
+    int64_t id = 0;
+    assert_true(store_exact(s, &row, &id, &sums, &err) && id != 0);
+    made_up_ask(s, "DROP TABLE exact_test");
+    made_up_ask(s, "DROP TABLE exact_stream");
+    made_up_ask(s, "DROP TABLE exact");
+    assert_false(store_exact(s, &row, &id, &sums, &err));
+    assert_non_null(strstr(err.text, "exact"));
+}
+
 // Student's t of one degree of freedom is Cauchy's: tan(pi (0.975 - 0.5)).
 static void two_prompts_have_an_interval_and_nothing_has_none(void **state)
 {
@@ -214,6 +231,7 @@ int main(void)
         cmocka_unit_test(an_answer_file_that_cannot_be_written_is_said_and_does_not_stay),
         cmocka_unit_test(one_experiment_of_several_is_exported_alone),
         cmocka_unit_test(a_question_that_fails_is_an_error_of_the_export),
+        cmocka_unit_test(what_cannot_be_stored_is_an_error),
         cmocka_unit_test(two_prompts_have_an_interval_and_nothing_has_none),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
