@@ -131,13 +131,14 @@ bool claim_vector(struct claims *c, const char *name, int64_t width, struct tens
     struct tensor there = tensor_of(b->alloc(b, tensor_bytes(w)), w.type, 1, width);
     *to = rows_on(b, 1, width);
     owe(&c->vector, &c->vectors, to);
-    if (there.data != NULL && to->data != NULL) {
+    const bool room = there.data != NULL && to->data != NULL;
+    if (room) {
         b->upload(b, there.data, w.data, tensor_bytes(w));
         b->take(b, *to, there, &(const int32_t){ 0 });
     }
     b->release(b, there.data);
     claim_count(c, w);
-    return to->data != NULL || fail(err, "%s: no room for %s", b->name, name);
+    return room || fail(err, "%s: no room for %s", b->name, name);
 }
 
 bool claim_rope(struct claims *c, const struct model_config *config, const float *divisors, struct tensor *to,
