@@ -284,7 +284,8 @@ enum activations eagle_activations(const struct eagle *e)
 
 size_t eagle_bytes(const struct eagle *e)
 {
-    const struct tensor room[] = { e->embedding, e->embedded, e->state, e->pair, e->wide, e->piece };
+    // Rows of the embedding and of the state are among a model's scratch.
+    const struct tensor room[] = { e->embedding, e->pair, e->wide, e->piece };
     size_t bytes = e->claims.bytes + model_scratch_bytes(&e->shape, e->rows);
     for (size_t i = 0; i < sizeof(room) / sizeof(*room); i++)
         bytes += room[i].data != NULL ? tensor_bytes(room[i]) : 0;
