@@ -157,6 +157,10 @@ static void start(struct decoder *d, const char *drafter, struct expected *x, in
     assert_true(
         decoder_start(d, &(struct assignment){ text, token, texts[text].prompt, texts[text].limit, NULL }, &err));
     const int rows = texts[text].prompt - 1, own = x->way == OWN_MODEL || x->way == ON_FEATURES ? rows : 0;
+    // Shorter than 256: one pass of each, whatever the drafts are made for.
+    if (count.passes[TARGET] != (rows > 0) || count.passes[DRAFTER] != (own > 0))
+        fail_msg("%s: a prompt of %d in %d passes of the target, %d of the drafter's model", drafter,
+                 texts[text].prompt, count.passes[TARGET], count.passes[DRAFTER]);
     if (count.rows[TARGET] != rows || count.rows[DRAFTER] != own || count.logits[TARGET] + count.logits[DRAFTER] != 0)
         fail_msg("%s: a prompt of %d: %d rows in the target, %d in the drafter's model, not %d and %d; %d of logits",
                  drafter, texts[text].prompt, count.rows[TARGET], count.rows[DRAFTER], rows, own,
