@@ -266,7 +266,7 @@ static void no_more_rows_are_asked_for_than_room_is_made_for(void **unused)
         { 1, { 0 }, 9, 3, PICK_LIKELIEST, true, NULL },
         { 1, { 0 }, 0, 8, PICK_LIKELIEST, true, (char[]){ "[[0], [1], [2], [1, 0], [0, 0], [0, 0, 2], [0, 1]]" } },
     };
-    const int most[] = { 2, 0, 9, 4, 0, 3 };
+    const int most[] = { 2, 0, 9, 4, 0, 3 }, widest[] = { 1, 1, 3, 2, 3, 3 };
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         struct grower g;
         make_world(&w, 5);
@@ -278,6 +278,7 @@ static void no_more_rows_are_asked_for_than_room_is_made_for(void **unused)
         struct request r = request(&b, NULL, MAX_NODES, DEPTH);
         assert_int_equal(grow_draft(&g, &r, &w), 1 + most[i]);
         assert_int_equal(shape.asked, most[i]);
+        assert_int_equal(shape.widest, widest[i]); // so many of the likeliest tokens are asked for
         grower_destroy(&g);
     }
 }
@@ -427,6 +428,29 @@ static void a_fixed_tree_has_the_likeliest_of_its_ranks(void **unused)
     }
 }
 
+// A row may have fewer tokens left than a family wants: what lies behind its k is another row's.
+static void no_more_children_than_likeliest_tokens_are_given(void **unused)
+{
+    (void)unused;
+    static struct bench b;
+    const int32_t token[] = { 2, 7, 0, 1, 3 };
+    const float log_p[] = { -1, -2, -3, -4, -5 };
+    const struct grow_options o = { 4, { 1, { 4 } }, 0, 8, PICK_LIKELIEST, true, NULL };
+    const struct grow_shape shape = shape_of(&o);
+    for (int k = 0; k <= 5; k++) {
+        struct grower g;
+        struct request r = request(&b, NULL, MAX_NODES, DEPTH);
+        grower_create(&g, &shape, 8);
+        grow_begin(&g, &r);
+        grow_likeliest(&g, 0, token, log_p, k, 5); // 7 is no token
+        const int expected = k == 0 ? 0 : k == 1 ? 1 : k - 1;
+        assert_int_equal(g.n, 1 + expected);
+        for (int c = 1; c < g.n; c++)
+            assert_int_equal(g.at[c].token, token[c == 1 ? 0 : c]);
+        grower_destroy(&g);
+    }
+}
+
 static void options_that_do_not_go_together_are_refused(void **unused)
 {
     (void)unused;
@@ -457,6 +481,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fixed_tree_has_the_likeliest_of_its_ranks),
+        cmocka_unit_test(no_more_children_than_likeliest_tokens_are_given),
         cmocka_unit_test(options_that_do_not_go_together_are_refused),
         cmocka_unit_test(whatever_grows_the_text_has_the_targets_law),
         cmocka_unit_test(drawn_from_another_row_than_reported_it_has_not),
