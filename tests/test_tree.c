@@ -180,6 +180,21 @@ static void no_tree_reaches_deeper_than_the_best_one(void **unused)
     }
 }
 
+// Nothing is deeper than the shares that are known, whatever lies behind them in memory.
+static void the_best_tree_is_as_deep_as_shares_are_known(void **unused)
+{
+    (void)unused;
+    static struct tree t;
+    const double share[] = { 0.5, 0.4, 0.3, 0.2, 1, 1, 1, 1 };
+    tree_best(share, 2, 2, 20, &t);
+    assert_int_equal(t.n, 7);
+    assert_int_equal(tree_deepest(&t), 2);
+    tree_best(share, 1, 2, 20, &t);
+    assert_int_equal(t.n, 3);
+    assert_int_equal(tree_deepest(&t), 1);
+    assert_int_equal(tree_deepest(&(struct tree){ 0 }), 0);
+}
+
 static void what_never_happens_is_in_no_tree(void **unused)
 {
     (void)unused;
@@ -192,9 +207,13 @@ static void what_never_happens_is_in_no_tree(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_trees_are_as_published),         cmocka_unit_test(a_list_may_stand_in_any_order),
-        cmocka_unit_test(a_file_has_a_list_or_an_object_with_it),   cmocka_unit_test(what_is_no_tree_is_refused),
-        cmocka_unit_test(no_tree_reaches_deeper_than_the_best_one), cmocka_unit_test(what_never_happens_is_in_no_tree),
+        cmocka_unit_test(published_trees_are_as_published),
+        cmocka_unit_test(a_list_may_stand_in_any_order),
+        cmocka_unit_test(a_file_has_a_list_or_an_object_with_it),
+        cmocka_unit_test(what_is_no_tree_is_refused),
+        cmocka_unit_test(no_tree_reaches_deeper_than_the_best_one),
+        cmocka_unit_test(what_never_happens_is_in_no_tree),
+        cmocka_unit_test(the_best_tree_is_as_deep_as_shares_are_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
