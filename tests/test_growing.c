@@ -158,6 +158,16 @@ static void bring(struct backend *b, struct draft *d)
     d->there = NULL;
 }
 
+// Levels that grew on the host, and how often a device made probabilities of one's rows.
+static int levels_here, probabilities;
+static void (*made_by)(struct backend *b, struct tensor logits, int live, const struct row_stages *s);
+
+static void count_probabilities(struct backend *b, struct tensor logits, int live, const struct row_stages *s)
+{
+    probabilities++;
+    made_by(b, logits, live, s);
+}
+
 static void grow(struct growth *g, struct kv_cache *cache, const struct trial *t, struct grown_draft *to, bool there)
 {
     static int32_t token[SLOTS * ROOM], slot[SLOTS * ROOM], parent[SLOTS * ROOM];
@@ -184,7 +194,9 @@ static void grow(struct growth *g, struct kv_cache *cache, const struct trial *t
     for (int level = 0; m > 0; level++) {
         fill(t, g, level, r, m, first, count);
         assert_true(growth_children(g, r, m, first, t->shared_rows ? 0 : 1, &err));
-        if (growth_level(g, r, m) == 0)
+        levels_here += !there;
+        const int wanted = growth_level(g, r, m);
+        if (wanted == 0)
             break;
         for (int i = 0; i < m && !t->shared_rows; i++)
             rows.first[rows.levels][r[i].slot] = kv_pending(cache, r[i].slot);
@@ -192,6 +204,11 @@ static void grow(struct growth *g, struct kv_cache *cache, const struct trial *t
         if (t->shared_rows)
             continue;
         const struct pass pass = growth_rows(g, r, m, cache, first, token, slot, parent);
+        assert_int_equal(wanted, pass.n);
+        assert_true((pass.n_there > 0) == there);
+        for (int k = 0; k < pass.n_there; k++) // of a row of which the device knows more than the host
+            for (int row = pass.there[k].first; row < pass.there[k].first + pass.there[k].n; row++)
+                assert_int_equal(pass.parent[row], -1);
         for (int i = 0; i < m; i++)
             count[i] = (i + 1 < m ? first[i + 1] : pass.n) - first[i];
         kv_admit(cache, &pass, pass.n);
@@ -202,6 +219,7 @@ static void grow(struct growth *g, struct kv_cache *cache, const struct trial *t
         struct grown_draft *d = &to[i];
         while (d->draft.token != r[i].draft->token)
             d++;
+        assert_true(there == (d->draft.there != NULL) && (!there || d->draft.n == 1)); // or the host has made one, too
         if (there)
             bring(g->env.backend, &d->draft);
         for (int node = 1; node < d->draft.n; node++) {
@@ -256,6 +274,7 @@ static const struct shape shapes[] = {
     { "best first, EAGLE-2's", { .tokens = 6, .nodes = 59, .top = 10, .pick = PICK_LIKELIEST }, false },
     { "EAGLE-1's tree", { .pick = PICK_LIKELIEST, .tree = "eagle_25" }, false },
     { "Medusa's tree", { .pick = PICK_LIKELIEST, .tree = "mc_sim_7b_63" }, true },
+    { "a fixed tree, drawn", { .pick = PICK_DRAWN, .distinct = true, .tree = "[[0], [1], [2], [0, 0], [0, 1], [1, 0]]" }, false },
     { "a tree of shared rows, drawn", { .widths = { 2, { 2, 2 } }, .pick = PICK_DRAWN, .distinct = true }, true },
 };
 // clang-format on
@@ -289,6 +308,9 @@ static void check(struct world *w, const struct shape *s, const struct vocabular
     b->grow_create = NULL;
     assert_true(growth_create(&of_host, &shape, &env, v->own, v->target_id, live, &err));
     b->grow_create = full.grow_create;
+    probabilities = levels_here = 0;
+    made_by = full.probabilities;
+    b->probabilities = count_probabilities;
     for (int k = 0; k < times; k++) {
         struct trial t;
         some_trial(&t, s->shared_rows);
@@ -301,6 +323,9 @@ static void check(struct world *w, const struct shape *s, const struct vocabular
         grow(&of_device, w->cache, &t, there, false);
         same_drafts(here, there, t.n, of_host.target_vocab, s->what);
     }
+    // Where it can, the device makes them, wherever the drafts grow.
+    assert_int_equal(probabilities, s->o.pick != PICK_LIKELIEST && v->target_id == NULL ? levels_here : 0);
+    b->probabilities = made_by;
     growth_destroy(&of_host);
     growth_destroy(&of_device);
 }
@@ -334,6 +359,7 @@ static void drafts_grow_somewhere_where_there_is_room(void **unused)
         assert_true(ok || here + there == 0);
         here += ok && g.there == NULL;
         there += ok && g.there != NULL;
+        assert_true(g.there == NULL || g.there->q.data != NULL);
         growth_destroy(&g);
     }
     assert_true(here > 0);
@@ -348,12 +374,16 @@ static void drafts_grow_somewhere_where_there_is_room(void **unused)
 static void drafts_are_the_hosts(void **unused)
 {
     (void)unused;
-    static int32_t few[MOST_VOCAB];
+    static int32_t few[100], backwards[MOST_VOCAB];
     char *path = tiny_path("target.gguf");
     tiny_write_gguf(path, &tiny_usual);
     for (int x = 0; x < 100; x++)
-        few[x] = 2 * x + x / 7;
-    const struct vocabulary vocabularies[] = { { MOST_VOCAB, NULL }, { 100, few }, { 200, NULL } };
+        few[x] = 1 + 2 * x + x / 7; // not the first, of which nothing is left from the row before
+    for (int x = 0; x < MOST_VOCAB; x++)
+        backwards[x] = MOST_VOCAB - 1 - x;
+    const struct vocabulary vocabularies[] = {
+        { MOST_VOCAB, NULL }, { 100, few }, { 200, NULL }, { MOST_VOCAB, backwards }
+    };
     struct sampling samplings[] = { SAMPLING("temperature", "1"), SAMPLING("temperature", "0.7", "top_p", "0.8"),
                                     SAMPLING("top_k", "2"), SAMPLING("temperature", "0") };
     for (int g = 0; g < gpus; g++) {
@@ -364,9 +394,9 @@ static void drafts_are_the_hosts(void **unused)
         w.cache = kv_create(w.b, &kv, &err);
         assert_true(w.target != NULL && w.cache != NULL);
         for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
-            for (size_t v = 0; v < 3; v++)
-                for (size_t how = 0; how < 4; how++)
-                    if (shapes[i].o.pick != PICK_LIKELIEST || how == 0)
+            for (size_t v = 0; v < 4; v++)
+                for (size_t how = 0; how < (v < 3 ? 4 : 1); how++)
+                    if (v < 3 ? shapes[i].o.pick != PICK_LIKELIEST || how == 0 : i % 4 == 0)
                         check(&w, &shapes[i], &vocabularies[v], &samplings[how], i % 2 == 0 ? MOST_VOCAB : 190);
         kv_destroy(w.cache);
         model_close(w.target);
@@ -374,6 +404,39 @@ static void drafts_are_the_hosts(void **unused)
     }
     for (size_t how = 0; how < 4; how++)
         sampling_free(&samplings[how]);
+    free(path);
+}
+
+// A device has no texts, so what looks back at them keeps drafts on the host; but the likeliest tokens are those of the logits.
+static void drafts_grow_where_the_stages_are(void **unused)
+{
+    (void)unused;
+    char *path = tiny_path("target.gguf");
+    tiny_write_gguf(path, &tiny_usual);
+    struct sampling plain = SAMPLING("temperature", "1"), penalised = SAMPLING("repetition_penalty", "1.3");
+    struct error err;
+    struct backend *b = gpu_open(&gpu[0]);
+    struct model *target = model_open(path, b, ACTIVATIONS_F32, 8, &err);
+    assert_non_null(target);
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
+        for (int k = 0; k < 2; k++) {
+            const struct drafter_env env = { .backend = b,
+                                             .target_backend = b,
+                                             .target = target,
+                                             .sampling = k == 0 ? &plain : &penalised,
+                                             .slots = SLOTS,
+                                             .length = LENGTH };
+            struct grow_shape shape;
+            struct growth g;
+            assert_true(grow_shape(&shape, &shapes[i].o, shapes[i].what, NULL, &err));
+            assert_true(growth_create(&g, &shape, &env, MOST_VOCAB, NULL, MOST_VOCAB, &err));
+            assert_true((g.there != NULL) == (k == 0 || shapes[i].o.pick == PICK_LIKELIEST));
+            growth_destroy(&g);
+        }
+    model_close(target);
+    gpu_close(b);
+    sampling_free(&plain);
+    sampling_free(&penalised);
     free(path);
 }
 
@@ -389,6 +452,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drafts_are_the_hosts),
         cmocka_unit_test(drafts_grow_somewhere_where_there_is_room),
+        cmocka_unit_test(drafts_grow_where_the_stages_are),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     printf("%ld drafts of %ld nodes were compared\n", compared, nodes_compared);
