@@ -365,6 +365,14 @@ static void every_drafter_is_found_by_its_name(void **unused)
     assert_null(drafter_named("no such drafter"));
 }
 
+// Of no drafts a rule need take any kind: a baseline for every rule.
+static void plain_decoding_asks_nothing_of_a_rule(void **unused)
+{
+    (void)unused;
+    assert_int_equal(drafter_makes(drafter_named("none"), NULL), 0);
+    assert_int_equal(takes_beyond(0, drafter_makes(drafter_named("none"), NULL)), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -373,6 +381,7 @@ int main(void)
         cmocka_unit_test(a_drafter_that_misstates_how_it_drew_is_refused),
         cmocka_unit_test(ngram_follows_the_longest_match_and_of_those_the_most_recent),
         cmocka_unit_test(every_drafter_is_found_by_its_name),
+        cmocka_unit_test(plain_decoding_asks_nothing_of_a_rule),
     };
     return cmocka_run_group_tests(tests, pair_models_make_strangers, pair_models_remove);
 }
