@@ -10,6 +10,7 @@
 #include "core/memory.h"
 #include "core/settings.h"
 #include "drafters/drafter.h"
+#include "drafters/growth.h"
 #include "drafters/tree.h"
 #include "kernels/backend.h"
 #include "models/tokenizer.h"
@@ -29,6 +30,8 @@ static struct {
     size_t bytes, packed;       // held now; of matrices, as their files have them
     int n, allocations, refuse; // refuse: the allocation of this number, from 0
 } book;
+
+static struct backend real; // as it was opened
 
 static void *book_alloc(struct backend *b, size_t bytes)
 {
@@ -68,7 +71,7 @@ static void book_open(struct backend *b)
 {
     memset(&book, 0, sizeof(book));
     book.refuse = -1;
-    book.real = *b;
+    book.real = real;
     b->alloc = book_alloc;
     b->release = book_release;
     b->prepare = book_prepare;
@@ -77,10 +80,10 @@ static void book_open(struct backend *b)
 
 static void book_close(struct backend *b)
 {
-    b->alloc = book.real.alloc;
-    b->release = book.real.release;
-    b->prepare = book.real.prepare;
-    b->unprepare = book.real.unprepare;
+    b->alloc = real.alloc;
+    b->release = real.release;
+    b->prepare = real.prepare;
+    b->unprepare = real.unprepare;
 }
 
 // ---- drafters
@@ -92,6 +95,7 @@ static int open_target(void **state)
     if (pair_models_make(state) != 0)
         return -1;
     target = pair_open(pair_target, pair_draft, "none", "{temperature: 1}", rule_named("rejection"), SLOTS, LENGTH);
+    real = *target->backend;
     return 0;
 }
 
@@ -207,6 +211,39 @@ static void what_finds_no_room_is_an_error_and_gives_back_what_it_took(void **un
             book_close(target->backend);
         }
         assert_true(refused > 4);
+    }
+}
+
+// ---- the likeliest tokens
+
+// As many as the widest family has, and as many more as may be no tokens, but at most 16, and not more than there are ids: each
+// costs a device its time.
+static void no_more_likeliest_tokens_are_asked_for_than_may_be_wanted(void **unused)
+{
+    (void)unused;
+    enum { IDS = 60 };
+    static int32_t every_fourth[IDS];
+    static const struct {
+        int vocab, live, k;
+        bool own_ids;
+    } cases[] = {
+        { 288, 288, 5, false },  { 288, 287, 6, false },  { 288, 280, 13, false },
+        { 288, 272, 21, false }, { 288, 200, 21, false }, { 6, 3, 6, false },
+        { IDS, 240, 5, true },   { IDS, 236, 6, true },   { IDS, 229, 7, true },
+    };
+    const struct drafter_env env = usual_env();
+    const struct grow_options o = { .widths = { 2, { 2, 5 } }, .pick = PICK_LIKELIEST };
+    struct grow_shape shape;
+    struct error err;
+    assert_true(grow_shape(&shape, &o, "test", NULL, &err));
+    for (int x = 0; x < IDS; x++)
+        every_fourth[x] = 4 * x;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct growth g;
+        assert_true(growth_create(&g, &shape, &env, cases[i].vocab, cases[i].own_ids ? every_fourth : NULL,
+                                  cases[i].live, &err));
+        assert_int_equal(g.k, cases[i].k);
+        growth_destroy(&g);
     }
 }
 
@@ -330,6 +367,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_drafter_says_what_memory_it_takes),
         cmocka_unit_test(what_finds_no_room_is_an_error_and_gives_back_what_it_took),
+        cmocka_unit_test(no_more_likeliest_tokens_are_asked_for_than_may_be_wanted),
         cmocka_unit_test(weights_that_are_not_there_are_an_error),
         cmocka_unit_test(a_head_is_on_the_targets_device),
         cmocka_unit_test(a_draft_model_fits_the_target),
