@@ -90,7 +90,7 @@ static bool make_room(struct small *g, const struct drafter_env *env, const stru
     if (!growth_create(&g->growth, shape, env, g->vocab, NULL, env->live < g->vocab ? env->live : g->vocab, err))
         return false;
     g->state = rows_on(g->backend, env->slots, width);
-    g->drafter.bytes = g->growth.bytes + model_bytes(g->model) + tensor_bytes(g->state) +
+    g->drafter.bytes = g->growth.bytes + model_bytes(g->model) + model_table_bytes(g->model) + tensor_bytes(g->state) +
                        model_scratch_bytes(model_shape(g->model), (int)rows) + kv_bytes(&kv);
     g->drafter.host_bytes = g->growth.host_bytes;
     g->token = xcalloc(rows, sizeof(int32_t));

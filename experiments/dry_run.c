@@ -198,7 +198,7 @@ static void print_memory(const struct plan *p)
 {
     const struct target *t = &p->opened.target;
     const struct need *n = &p->need[0]; // the target's device
-    const size_t weights = model_bytes(t->model),
+    const size_t weights = model_bytes(t->model) + model_table_bytes(t->model),
                  scratch = model_scratch_bytes(model_shape(t->model), model_rows(t->model));
     fprintf(p->out, "memory   %.0f MB", megabytes(weights + scratch + n->bytes));
     print_place(p, t->backend);

@@ -183,6 +183,11 @@ size_t model_bytes(const struct model *m)
     return m->claims.bytes;
 }
 
+size_t model_table_bytes(const struct model *m)
+{
+    return m->config.tied ? 0 : tensor_bytes(m->embedding);
+}
+
 size_t model_scratch_bytes(const struct model_shape *s, int rows)
 {
     size_t floats = 3 * (size_t)s->width + 2 * (size_t)s->heads * (size_t)s->head_dim +

@@ -60,8 +60,9 @@ const struct model_shape *model_shape(const struct model *m);
 struct model_shape model_shape_of(const struct model_config *c); // without rope's frequencies
 const struct model_config *model_config(const struct model *m);
 struct backend *model_backend(const struct model *m);
-int model_rows(const struct model *m);     // of a pass, at most
-size_t model_bytes(const struct model *m); // of the weights that a pass reads
+int model_rows(const struct model *m);           // of a pass, at most
+size_t model_bytes(const struct model *m);       // of the weights that a pass reads
+size_t model_table_bytes(const struct model *m); // of an embedding that is not the head as well
 size_t model_scratch_bytes(const struct model_shape *s, int rows);
 struct hash model_hash(const struct model *m);             // of its weights, every byte (weights_hash)
 struct hash model_identity(const struct model *m);         // of these and all that its configuration says

@@ -150,12 +150,10 @@ static bool has(const char *drafter, const char *option)
 
 // ---- memory
 
-// What is not counted: the table of the draft model's embedding, of which a pass reads a row a token; frequencies of rope.
+// What is not counted: frequencies of rope.
 static size_t uncounted(const char *drafter)
 {
-    const size_t table = (size_t)tiny_usual.vocab * (size_t)tiny_usual.width * sizeof(float),
-                 rope = (size_t)tiny_usual.head_dim / 2 * sizeof(float);
-    return is(drafter, "small") ? table + rope : is(drafter, "eagle") ? rope : 0;
+    return is(drafter, "small") || is(drafter, "eagle") ? (size_t)tiny_usual.head_dim / 2 * sizeof(float) : 0;
 }
 
 static void a_drafter_says_what_memory_it_takes(void **unused)
