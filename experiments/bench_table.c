@@ -95,7 +95,7 @@ static void print_placement(const struct bench *b, enum placement p, FILE *to)
     char a[4][32];
     fprintf(to, "\nPlacement %s: %d rounds", placement_names[p], b->counted[p]);
     for (int i = 0; i < b->n_rounds; i++) {
-        bool here = b->round[i].placement == p;
+        bool here = b->round[i].placement == p && (b->round[i].counts || b->none_counts);
         one[i] = here ? b->round[i].after.one / 1e9 : NAN;
         trip[i] = here ? b->round[i].after.round_trip : NAN;
     }
