@@ -76,7 +76,8 @@ static void print_flag(const struct flag *f)
 
 static int print_help(const struct usage *u)
 {
-    printf("Usage: speclab %s [OPTION...] %s\n\n%s\n", u->name, u->operands, u->about);
+    printf("Usage: speclab %s [OPTION...]%s%s\n\n%s\n", u->name, *u->operands != '\0' ? " " : "", u->operands,
+           u->about);
     for (const struct flag *f = u->flags; f->name != NULL; f++)
         print_flag(f);
     print_flag(&(struct flag){ .name = "help", .help = "this text" });
