@@ -122,8 +122,10 @@ static int make_head(const struct usage *u, const struct settings *said, const c
     struct error err;
     struct making making;
     struct head_options o;
-    if (!options_read(said, "eagle3", head_options, &o, &err))
+    if (!options_read(said, "eagle3", head_options, &o, &err)) {
+        options_free(head_options, &o);
         return usage_fail(u, "%s", err.text);
+    }
     const enum type type = head_types[o.type];
     char *of = model_path(o.of, NULL, &err), *to = making_path(given);
     making_begin(&making);
