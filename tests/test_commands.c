@@ -156,6 +156,11 @@ static void a_trace_tells_each_draft_whole(void **state)
             standing += json_bool(json_at(stood, k));
         assert_int_equal(json_count(json_get(step, "out")), (size_t)standing + 1);
         assert_int_equal(json_int(json_at(json_get(d, "parents"), 0)), -1);
+        for (size_t k = 0; k < n; k++) { // of the root there is nothing to say
+            const struct json *drawn = json_at(json_get(d, "drawn"), k);
+            assert_true(k == 0 ? json_is_null(drawn) : strcmp(json_text(drawn), "drawn_distinct") == 0);
+            assert_true(k != 0 || json_is_null(json_at(json_get(d, "p"), k)));
+        }
     }
     json_free(j);
     free(arguments);
@@ -514,6 +519,255 @@ static void a_pruned_model_is_a_draft_model(void **state)
     }
 }
 
+static void a_system_message_is_put_before_the_prompt(void **state)
+{
+    (void)state;
+    char *arguments = xformat("%s --system 'Be brief' --tokens 1 ab", models.gguf);
+    struct json *j = generated(arguments);
+    char *said = json_write(json_get(j, "prompt_ids"));
+    char *ids =
+        ids_of("<|im_start|>system\nBe brief<|im_end|>\n<|im_start|>user\nab<|im_end|>\n<|im_start|>assistant\n", "");
+    char *list = xformat("[%s]", ids);
+    assert_string_equal(said, list);
+    free(list);
+    free(ids);
+    free(said);
+    json_free(j);
+    free(arguments);
+}
+
+static void generate_says_how_it_was_asked(void **state)
+{
+    (void)state;
+    char *arguments =
+        xformat("%s --seed 7 --temperature 0.5 --top-k 20 --rule match --drafter ngram:longest=2 --stop zzzz "
+                "--ignore-end --chat none abc",
+                models.gguf);
+    struct json *j = generated(arguments);
+    assert_int_equal(json_count(json_get(j, "new_ids")), 128); // as --help says
+    static const char *const keys[] = { "drafter",    "rule", "lossless", "sampling",    "seed",  "tokens",
+                                        "ignore_end", "stop", "chat",     "activations", "cache", "type" };
+    static const char *const values[] = { "{\"kind\":\"ngram\",\"longest\":2,\"shortest\":1,\"tokens\":8}",
+                                          "{\"kind\":\"match\"}",
+                                          "true",
+                                          "{\"temperature\":0.5,\"top_k\":20}",
+                                          "7",
+                                          "128",
+                                          "true",
+                                          "[\"zzzz\"]",
+                                          "\"none\"",
+                                          "\"f32\"",
+                                          "\"f32\"",
+                                          "\"f32\"" };
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        char *value = json_write(json_get(json_get(j, "settings"), keys[i]));
+        if (strcmp(value, values[i]) != 0)
+            fail_msg("%s: expected %s, found %s", keys[i], values[i], value);
+        free(value);
+    }
+    json_free(j);
+    free(arguments);
+}
+
+// A cache made for a short text is too short for the next one.
+static void a_text_scores_the_same_behind_shorter_ones(void **state)
+{
+    (void)state;
+    struct text alone = { 0 }, both = { 0 };
+    struct json *x[1], *y[3];
+    for (int i = 0; i < 400; i++)
+        text_printf(&alone, i == 0 ? "{\"ids\":[%d" : i + 1 < 400 ? ",%d" : ",%d]}\n", i * i % 251);
+    text_printf(&both, "{\"ids\":[3,4]}\n%s{\"ids\":[3,4]}\n", alone.s);
+    struct said a = child_run_with(alone.s, "score %s", models.gguf),
+                b = child_run_with(both.s, "score %s", models.gguf);
+    said_insist(&a, "score of one text");
+    said_insist(&b, "score of three texts");
+    assert_int_equal(lines_of(&a, x, 1), 1);
+    assert_int_equal(lines_of(&b, y, 3), 3);
+    char *one = json_write(x[0]), *same = json_write(y[1]), *first = json_write(y[0]), *last = json_write(y[2]);
+    assert_string_equal(one, same);
+    assert_string_equal(first, last);
+    free(one), free(same), free(first), free(last);
+    json_free(x[0]);
+    for (int i = 0; i < 3; i++)
+        json_free(y[i]);
+    said_free(&a);
+    said_free(&b);
+    free(alone.s);
+    free(both.s);
+}
+
+// The first token's logit is thousands above all others, or below them: the sum is still one of numbers.
+static void one_logit_far_from_the_others_is_scored(void **state)
+{
+    (void)state;
+    struct tiny t = tiny_usual;
+    char *path = tiny_path("far"), *file = xformat("%s/model.safetensors", path);
+    uint64_t header;
+    float row[64];
+    tiny_write_hf(path, &t);
+    FILE *f = fopen(file, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fread(&header, sizeof(header), 1, f), 1);
+    char *names = xcalloc(header + 1, 1);
+    assert_int_equal(fread(names, 1, header, f), header);
+    const char *head = strstr(names, "\"lm_head.weight\"");
+    assert_non_null(head);
+    assert_int_equal(strncmp(strstr(head, "\"data_offsets\":["), "\"data_offsets\":[0,", 18), 0);
+    assert_int_equal(fread(row, sizeof(float), 64, f), 64);
+    for (int i = 0; i < 64; i++)
+        row[i] *= 1e4f;
+    assert_int_equal(fseek(f, (long)(sizeof(header) + header), SEEK_SET), 0);
+    assert_int_equal(fwrite(row, sizeof(float), 64, f), 64);
+    fclose(f);
+    struct said s = child_run_with("{\"ids\":[9,0,8,0,7,0,6,0,5,0,4,0,3,0,2,0,11,0,12,0]}\n", "score %s", path);
+    said_insist(&s, "score");
+    struct json *line[1];
+    assert_int_equal(lines_of(&s, line, 1), 1);
+    const struct json *list = json_get(line[0], "logprobs");
+    int certain = 0, never = 0;
+    for (size_t i = 0; i < json_count(list); i += 2) { // of token 0
+        assert_true(json_is_number(json_at(list, i)));
+        certain += json_number(json_at(list, i)) == 0;
+        never += json_number(json_at(list, i)) < -1000;
+    }
+    assert_true(certain > 0 && never > 0 && certain + never == 10);
+    json_free(line[0]);
+    said_free(&s);
+    free(names);
+    free(file);
+    free(path);
+}
+
+static void answers_to_ids_need_no_chat_that_is_known(void **state)
+{
+    (void)state;
+    struct tiny t = tiny_usual;
+    char *odd = tiny_path("unknown-chat"), *file = xformat("%s/tokenizer_config.json", odd);
+    tiny_write_hf(odd, &t);
+    FILE *f = fopen(file, "w");
+    assert_true(f != NULL && fputs("{\"chat_template\": \"{{ odd }}\"}", f) >= 0 && fclose(f) == 0);
+    struct said s = child_run_with("{\"input_ids\": [9, 8, 7], \"answer\": \"hello\"}\n", "score --answers %s", odd);
+    said_insist(&s, "score --answers of ids");
+    said_free(&s);
+    s = child_run_with("{\"prompt\": \"ab\", \"answer\": \"hello\"}\n", "score --answers %s", odd);
+    assert_int_equal(s.status, 1);
+    assert_non_null(strstr(s.err, "chat: none"));
+    said_free(&s);
+    free(file);
+    free(odd);
+}
+
+// What memory allows: bytes of a pass by bytes a second, said in both ways.
+static void inspect_says_what_memory_allows(void **state)
+{
+    (void)state;
+    struct said s = child_run("inspect %s --threads 1 --context 10", models.gguf);
+    said_insist(&s, "inspect");
+    const char *memory = strstr(s.out, "\nmemory      "), *limit = strstr(s.out, "\nlimit       ");
+    assert_true(memory != NULL && limit != NULL);
+    double speed, milliseconds, tokens;
+    char unit;
+    int threads;
+    assert_int_equal(sscanf(memory, " memory %lf %cB/s read by %d threads", &speed, &unit, &threads), 3);
+    assert_int_equal(sscanf(limit, " limit %lf ms a token, %lf tokens/s", &milliseconds, &tokens), 2);
+    assert_int_equal(threads, 1);
+    assert_true(unit == 'G' || unit == 'M' || unit == 'k');
+    const double seconds = (517888 + 10 * 768) / (speed * (unit == 'G' ? 1e9 : unit == 'M' ? 1e6 : 1e3));
+    assert_true(fabs(milliseconds / 1e3 / seconds - 1) < 0.02); // of three digits each
+    assert_true(fabs(tokens * seconds - 1) < 0.02);
+    said_free(&s);
+}
+
+static void what_is_not_there_is_one_sentence(void **state)
+{
+    (void)state;
+    struct tiny t = tiny_usual;
+    char *empty = tiny_path("no-weights"), *file = xformat("%s/model.safetensors", empty);
+    tiny_write_hf(empty, &t);
+    remove(file);
+    char *words[] = {
+        xformat("inspect %s --no-probe", empty),         xformat("inspect %s --no-probe --device cuda:15", models.gguf),
+        xformat("generate %s -", models.mute),           xformat("generate %s --tokens ' 5' x", models.gguf),
+        xformat("generate %s --seed '' x", models.gguf), xformat("generate %s --threads 1025 x", models.gguf),
+        xformat("inspect %s --json=yes", models.gguf),   xformat("inspect %s --help=yes", models.gguf)
+    };
+    child_refuses(1, "no-weights", words[0]);
+    child_refuses(1, "cuda", words[1]);
+    child_refuses(1, "tokenizer", words[2]);
+    child_refuses(2, "--tokens: expected a whole number from 1 to 16777216, found \" 5\"", words[3]);
+    child_refuses(2, "--seed: expected a whole number from 0", words[4]);
+    child_refuses(2, "--threads: expected a whole number from 1 to 1024, found \"1025\"", words[5]);
+    child_refuses(2, "--json takes no value", words[6]);
+    child_refuses(2, "there is no option --help=yes", words[7]);
+    child_refuses(2, "--tree: expected a whole number from 1 to 511, found \"512\"", "heads x.yaml --tree 512");
+    child_refuses(2, "draft_vocab: expected a whole number from 1 to 16777216",
+                  "make eagle3:of=x,draft_vocab=16777217 --out x");
+    child_refuses(2, "there is no command \"anything\"; speclab --help lists them", "anything");
+    child_refuses(2, "there is no command \"ilst\"; did you mean list?", "ilst");
+    child_refuses(2, "/no/such.db: there is no such database; `speclab run FILE.yaml --db /no/such.db` makes it",
+                  "report --db /no/such.db");
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        free(words[i]);
+    free(file);
+    free(empty);
+}
+
+// Commands that write a model say what is in it: as inspect counts, and reckoned from its shape.
+static void models_that_are_written_are_as_asked_for(void **state)
+{
+    (void)state;
+    char *made = tiny_path("made.gguf"), *large = tiny_path("large"), *q8 = tiny_path("q8.gguf"),
+         *again = tiny_path("again.gguf");
+    struct said s = child_run("make smollm2-135m:layers=2,width=64,heads=4,kv_heads=2,head_dim=16,hidden=96,vocab=320,"
+                              "context=77,type=f32 --out %s",
+                              made);
+    said_insist(&s, "make");
+    said_free(&s);
+    s = child_run("inspect %s --no-probe --json", made);
+    struct json *j = said_json(&s);
+    const char *keys[] = { "layers", "width", "heads", "kv_heads", "head_dim", "hidden", "vocab", "context" };
+    const int values[] = { 2, 64, 4, 2, 16, 96, 320, 77 };
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(json_int(json_get(j, keys[i])), values[i]);
+    json_free(j);
+    said_free(&s);
+    // 147,904 numbers of tiny_usual; twice the width, its matrices have twice the rows or columns, or both: 4 layers
+    // of q, o 128x64, k, v 32x128, three of 128x128 and two norms of 128; head and table of 288x128, a last norm.
+    s = child_run("inflate %s --width 128 --layers 4 --out %s", models.hf, large);
+    said_insist(&s, "inflate");
+    const double numbers = 4 * (2 * 128 * 64 + 2 * 32 * 128 + 3 * 128 * 128 + 2 * 128) + 2 * 288 * 128 + 128;
+    char *line = xformat("%s: %.1f million parameters, %.1f MB, in ", large, numbers / 1e6, 4 * numbers / 1e6);
+    assert_int_equal(strncmp(s.out, line, strlen(line)), 0);
+    assert_non_null(strstr(s.out, "\nwidth 128 (64), hidden 128 (128), 4 heads on 2 (4 on 2), 4 layers (3)\n"));
+    free(line);
+    said_free(&s);
+    // 3 layers of 7 matrices, head and table.
+    s = child_run("quantize %s --type q8_0 --out %s", models.gguf, q8);
+    said_insist(&s, "quantize");
+    assert_non_null(strstr(s.out, "\n23 matrices are q8_0 now\n"));
+    said_free(&s);
+    s = child_run("quantize %s --type q8_0 --out %s", q8, again);
+    said_insist(&s, "quantize of what is quantised");
+    assert_non_null(strstr(s.out, "\n0 matrices are q8_0 now, 23 were before\n"));
+    said_free(&s);
+    free(made), free(large), free(q8), free(again);
+}
+
+static void a_model_made_without_anyone_being_told_is_no_success(void **state)
+{
+    (void)state;
+    char *made = tiny_path("untold.gguf");
+    struct said s = child_run_to("/dev/full",
+                                 "make smollm2-135m:layers=1,width=64,heads=4,kv_heads=2,head_dim=16,hidden=96,"
+                                 "vocab=320,type=f32 --out %s",
+                                 made);
+    assert_int_equal(s.status, 1);
+    assert_non_null(strstr(s.err, "cannot write to stdout"));
+    said_free(&s);
+    free(made);
+}
+
 int main(void)
 {
     if (!child_is_there()) {
@@ -536,6 +790,15 @@ int main(void)
         cmocka_unit_test(generate_says_in_which_precision),
         cmocka_unit_test(inspect_counts_what_a_pass_costs),
         cmocka_unit_test(a_pruned_model_is_a_draft_model),
+        cmocka_unit_test(a_system_message_is_put_before_the_prompt),
+        cmocka_unit_test(generate_says_how_it_was_asked),
+        cmocka_unit_test(a_text_scores_the_same_behind_shorter_ones),
+        cmocka_unit_test(one_logit_far_from_the_others_is_scored),
+        cmocka_unit_test(answers_to_ids_need_no_chat_that_is_known),
+        cmocka_unit_test(inspect_says_what_memory_allows),
+        cmocka_unit_test(what_is_not_there_is_one_sentence),
+        cmocka_unit_test(models_that_are_written_are_as_asked_for),
+        cmocka_unit_test(a_model_made_without_anyone_being_told_is_no_success),
     };
     return cmocka_run_group_tests(tests, models_make, models_remove);
 }

@@ -121,6 +121,7 @@ static void coarser_precision_rounds_farther(void **unused)
     assert_true(rounding_limit(ACTIVATIONS_F32, F32) < rounding_limit(ACTIVATIONS_F32, BF16));
     assert_true(rounding_limit(ACTIVATIONS_F32, BF16) < rounding_limit(ACTIVATIONS_BF16, F32));
     assert_true(rounding_limit(ACTIVATIONS_BF16, Q8_0) < rounding_limit(ACTIVATIONS_INT8, F32));
+    assert_true(rounding_limit(ACTIVATIONS_F32, Q8_0) == rounding_limit(ACTIVATIONS_BF16, F32)); // as coarse as another
 }
 
 int main(void)

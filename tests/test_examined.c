@@ -29,18 +29,30 @@ static bool keep(void *self, const char *shown, const struct heads_seen *seen, s
     return true;
 }
 
-static struct heads_seen examined(const char *text, int64_t tokens)
+// said: NULL, or what was printed; free() it
+static struct heads_seen examined_and_said(const char *text, int64_t tokens, char **said)
 {
     struct error err;
     struct heads_seen seen = { .depth = -1 };
-    FILE *nowhere = fopen("/dev/null", "we");
-    const struct heads_plan plan = { .tokens = tokens, .out = nowhere, .each = keep, .self = &seen };
+    FILE *out = tmpfile();
+    assert_non_null(out);
+    const struct heads_plan plan = { .tokens = tokens, .out = out, .each = keep, .self = &seen };
     struct experiment *e = load(text);
     if (!heads_run(e, &plan, &err))
         fail_msg("%s", err.text);
     experiment_free(e);
-    fclose(nowhere);
+    if (said != NULL) {
+        *said = xcalloc(1, 1 << 14);
+        rewind(out);
+        assert_true(fread(*said, 1, (1 << 14) - 1, out) < (1 << 14) - 1);
+    }
+    fclose(out);
     return seen;
+}
+
+static struct heads_seen examined(const char *text, int64_t tokens)
+{
+    return examined_and_said(text, tokens, NULL);
 }
 
 static void a_target_that_drafts_for_itself_is_always_right(void **unused)
@@ -120,6 +132,58 @@ static void a_head_made_of_the_targets_layer_is_mostly_right(void **unused)
     }
     free(target);
     free(head);
+}
+
+// The table from what was counted. EAGLE-3's head knows a third of the vocabulary, and is right now and then.
+static void the_table_is_of_what_was_counted(void **unused)
+{
+    (void)unused;
+    static const char *const drafters[] = {
+        "{kind: small, model: draft.gguf, tokens: 3, pick: likeliest}",
+        "{kind: small, model: draft.gguf, tokens: 3, pick: coupled}",
+        "{kind: eagle3, weights: draft.gguf.eagle3, tokens: 2}",
+    };
+    int64_t unknown = 0;
+    double right = 0;
+    for (int i = 0; i < 3; i++) {
+        char *text = xformat(HEAD "cells:\n  sampling: [{temperature: 1}]\n  drafter: [%s]\n", drafters[i]), *said;
+        const struct heads_seen s = examined_and_said(text, 200, &said);
+        const char *table = strchr(said, '\n') + 1;
+        struct text expected = { 0 };
+        text_printf(
+            &expected,
+            "  %lld places of %lld texts of the target's own; share of those where its token was among the so many\n"
+            "  likeliest, after so many right ones (n-alpha: n right ones were the drafter's own states)\n"
+            "  right  places    1       2       3       4       5      10\n",
+            (long long)s.places[0], (long long)s.texts);
+        double chain = 0, reached = 1;
+        for (int d = 0; d < s.depth; d++) {
+            static const int columns[] = { 1, 2, 3, 4, 5, 10 };
+            text_printf(&expected, "  %5d %7lld", d, (long long)s.places[d]);
+            for (int c = 0; c < 6; c++) {
+                int64_t among = 0;
+                for (int r = 0; r < columns[c]; r++)
+                    among += s.ranked[d][r];
+                text_printf(&expected, "  %.4f", (double)among / (double)s.places[d]);
+            }
+            text_puts(&expected, "\n");
+            reached *= (double)s.ranked[d][0] / (double)s.places[d];
+            chain += reached;
+        }
+        text_printf(&expected,
+                    "  A chain of the likeliest would go %.2f tokens deep on average, were these independent.\n",
+                    chain);
+        if (s.unknown > 0)
+            text_printf(&expected, "  Of %.2f %% of the places its vocabulary has no such token.\n",
+                        (double)s.unknown / (double)s.places[0] * 100);
+        assert_string_equal(table, expected.s);
+        unknown += s.unknown;
+        right += chain;
+        free(expected.s);
+        free(said);
+        free(text);
+    }
+    assert_true(unknown > 0 && right > 0.1);
 }
 
 static void a_lookup_has_nothing_to_examine(void **unused)
@@ -236,6 +300,21 @@ static void a_prompt_of_one_token_is_no_lookup(void **unused)
     assert_int_equal(s.places[1], 22);
 }
 
+// One token behind a prompt of one: whether the head answers is known with the second prompt alone.
+static void a_text_too_short_to_know_is_not_the_last_one(void **unused)
+{
+    (void)unused;
+    write_file("shorter.jsonl", "{\"question_id\": 1, \"category\": \"x\", \"input_ids\": [40]}\n"
+                                "{\"question_id\": 2, \"category\": \"x\", \"input_ids\": [40, 41]}\n");
+    const struct heads_seen s = examined(
+        "name: examined\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: shorter.jsonl, chat: none}\n"
+        "limits: {new_tokens: 1, context: 320, ignore_end: true}\ncells:\n  sampling: [{temperature: 0}]\n"
+        "  drafter: [{kind: medusa, weights: draft.gguf.medusa, tokens: 2}]\n",
+        500);
+    assert_int_equal(s.texts, 2);
+    assert_int_equal(s.places[0], 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,11 +322,13 @@ int main(void)
         cmocka_unit_test(what_it_finds_deeper_is_what_it_finds_from_there),
         cmocka_unit_test(every_head_answers_as_deep_as_its_drafts_go),
         cmocka_unit_test(a_head_made_of_the_targets_layer_is_mostly_right),
+        cmocka_unit_test(the_table_is_of_what_was_counted),
         cmocka_unit_test(a_lookup_has_nothing_to_examine),
         cmocka_unit_test(the_command_writes_a_tree_that_a_drafter_reads),
         cmocka_unit_test(what_files_say_is_part_of_a_cell),
         cmocka_unit_test(mistakes_are_said_in_a_sentence),
         cmocka_unit_test(a_prompt_of_one_token_is_no_lookup),
+        cmocka_unit_test(a_text_too_short_to_know_is_not_the_last_one),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }
