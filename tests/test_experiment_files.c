@@ -67,6 +67,10 @@ static void bad_yaml_is_refused_with_line_and_column(void **state)
         { "a: \xE2\x82", 5, "f:1:4: expected UTF-8 text, found the byte 0xE2" },
         { "a: \x1B[31m\n", 0, "f:1:4: expected text, found a control character (U+001B)" },
         { "a: 1\r\nb: \x07\r\n", 0, "f:2:4: expected text, found a control character (U+0007)" },
+        { "a: 1\rb: \x07\r", 0, "f:2:4: expected text, found a control character (U+0007)" },
+        { "a: 1\rb: 2\rc: d: e\r", 0, "f:3:5: not valid YAML: mapping values are not allowed in this context" },
+        { "a:\n  \tb: 1\n", 0, "f:2:3: not valid YAML: a tab where spaces are expected" },
+        { "\xEF\xBB", 2, "f:1:1: expected UTF-8 text, found the byte 0xEF" },
         { "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]\n", 0,
           "f:1:33: nested more than 32 deep" },
         { "a: @x\n", 0,
@@ -75,10 +79,13 @@ static void bad_yaml_is_refused_with_line_and_column(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct error err = { "" };
         size_t n = cases[i].n > 0 ? cases[i].n : strlen(cases[i].text);
-        struct settings *s = yaml_parse(cases[i].text, n, "f", &err);
+        char *exact = xmalloc(n); // no byte more than there are
+        memcpy(exact, cases[i].text, n);
+        struct settings *s = yaml_parse(exact, n, "f", &err);
         if (s != NULL)
             fail_msg("taken for good: %s", cases[i].text);
         expect_message(err.text, cases[i].message, cases[i].text);
+        free(exact);
     }
 }
 
@@ -108,6 +115,32 @@ static void good_yaml_keeps_its_places(void **state)
     free(u.s);
     settings_free(s);
     settings_free(again);
+
+    static const char nearly[] = "\xEF\xBB\xBC: 1\n"; // U+FEFC, a letter, where a byte order mark is U+FEFF
+    s = yaml_parse(nearly, sizeof(nearly) - 1, "f", &err);
+    assert_non_null(settings_get(s, "\xEF\xBB\xBC"));
+    settings_free(s);
+}
+
+static void a_file_of_four_mebibytes_is_read_and_none_of_a_byte_more(void **state)
+{
+    (void)state;
+    enum { MOST = 4 << 20 };
+    struct error err = { "" };
+    char *path = tiny_path("large.yaml"), *text = xmalloc(MOST + 1);
+    memset(text, '#', MOST + 1);
+    memcpy(text, "a: 1\n", 5);
+    write_bytes("large.yaml", text, MOST);
+    struct settings *s = yaml_read(path, &err);
+    if (s == NULL)
+        fail_msg("%s", err.text);
+    assert_string_equal(settings_get(s, "a")->text, "1");
+    settings_free(s);
+    write_bytes("large.yaml", text, MOST + 1);
+    assert_null(yaml_read(path, &err));
+    expect_message(err.text, "large.yaml: expected a YAML file, found more than 4 MiB", "a byte more");
+    free(path);
+    free(text);
 }
 
 static void every_character_is_written_so_that_it_reads_back(void **state)
@@ -199,6 +232,8 @@ static void bad_experiments_are_refused_with_line_and_column(void **state)
           "x.yaml:3:17: file: expected a text, found nothing" },
         { "name: \"a\\nb\"\ntarget: {model: target.gguf}\nprompts: {file: p.jsonl}\n",
           "x.yaml:1:7: name: expected one line, found a control character in it" },
+        { "name: \"a\\x1Fb\"\ntarget: {model: target.gguf}\nprompts: {file: p.jsonl}\n",
+          "x.yaml:1:7: name: expected one line, found a control character in it" },
         { HEAD "cells: {drafters: [none]}\n",
           "x.yaml:4:9: cells has no key \"drafters\" (it has: sampling, batch, rule, drafter)" },
         { HEAD "cells: {drafter: []}\n",
@@ -233,6 +268,7 @@ static void bad_experiments_are_refused_with_line_and_column(void **state)
         expect_message(err.text, cases[i].message, cases[i].text);
     }
     free(path);
+    experiment_free(NULL); // as free()
 }
 
 static void what_only_the_model_knows_is_refused_before_anything_runs(void **state)
@@ -450,6 +486,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_yaml_is_refused_with_line_and_column),
         cmocka_unit_test(good_yaml_keeps_its_places),
+        cmocka_unit_test(a_file_of_four_mebibytes_is_read_and_none_of_a_byte_more),
         cmocka_unit_test(every_character_is_written_so_that_it_reads_back),
         cmocka_unit_test(bad_experiments_are_refused_with_line_and_column),
         cmocka_unit_test(what_only_the_model_knows_is_refused_before_anything_runs),
