@@ -199,6 +199,29 @@ static void a_run_that_is_interrupted_says_so_and_stores_nothing(void **state)
     experiment_free(e);
 }
 
+// A draft token that is picked by the rule's own draws knows what the text will say. What comes behind it does not change that.
+static void a_pair_that_shares_its_draws_is_refused(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    enum same worst;
+    struct experiment *e =
+        load("name: shared\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: talks.jsonl, chat: chatml}\n"
+             "limits: {new_tokens: 10, context: 320}\ncells:\n  sampling: [{temperature: 1}]\n  rule: [match]\n"
+             "  drafter: [none, {kind: small, model: draft.gguf, pick: coupled}, {kind: ngram, tokens: 3}]\n");
+    struct store *s = open_store("shared.db");
+    FILE *out = tmpfile();
+    const struct bits_plan plan = { .tokens = TOKENS, .out = out };
+    assert_false(bits_run(e, s, &plan, &worst, &err));
+    assert_non_null(strstr(err.text, "rule match"));
+    assert_non_null(strstr(err.text, "pick: coupled"));
+    assert_int_equal(ftell(out), 0);
+    assert_int_equal(ask(s, "SELECT count(*) FROM exact_bits"), 0);
+    fclose(out);
+    store_close(s);
+    experiment_free(e);
+}
+
 // ---- the command, which has the real counting
 
 static void the_command_finds_the_same_bits(void **state)
@@ -221,6 +244,7 @@ int main(void)
         cmocka_unit_test(every_token_of_every_text_is_compared),
         cmocka_unit_test(what_differs_is_printed_and_stored),
         cmocka_unit_test(a_run_that_is_interrupted_says_so_and_stores_nothing),
+        cmocka_unit_test(a_pair_that_shares_its_draws_is_refused),
         cmocka_unit_test(the_command_finds_the_same_bits),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);

@@ -6,8 +6,10 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/settings.h"
 #include "experiments/cells.h"
 #include "experiments/experiment.h"
+#include "experiments/yaml.h"
 #include "tests/experiments.h"
 #include "tests/tiny.h"
 
@@ -119,6 +121,30 @@ static void a_cell_is_known_by_what_it_means(void **state)
     free(peers);
 }
 
+static void what_the_sampling_is_has_one_spelling(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *shown;
+    } cases[] = {
+        { "{top_k: 05}", "temperature=1, top_k=5" },
+        { "{top_k: 5, temperature: 0.50}", "temperature=0.5, top_k=5" },
+        { "{logit_bias: {11: 1.50, 3: -2e0, 200: 0.1}}", "logit_bias={3: -2, 11: 1.5, 200: 0.1}, temperature=1" },
+        { "{logit_bias: {200: 0.1, 11: 7, 3: -2, 011: 1.5}}", "logit_bias={3: -2, 11: 1.5, 200: 0.1}, temperature=1" },
+        { "{logit_bias: {0: -0.0}}", "logit_bias={0: 0}, temperature=1" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct error err = { "" };
+        struct settings *given = yaml_parse(cases[i].text, strlen(cases[i].text), "f", &err);
+        struct settings *full = sampling_settings(given);
+        char *shown = sampling_shown(full);
+        assert_string_equal(shown, cases[i].shown);
+        free(shown);
+        settings_free(full);
+        settings_free(given);
+    }
+}
+
 static void a_changed_model_or_prompt_file_is_another_cell(void **state)
 {
     (void)state;
@@ -214,6 +240,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_list_under_cells_multiplies),
         cmocka_unit_test(a_cell_is_known_by_what_it_means),
+        cmocka_unit_test(what_the_sampling_is_has_one_spelling),
         cmocka_unit_test(a_changed_model_or_prompt_file_is_another_cell),
         cmocka_unit_test(a_preset_is_the_cell_that_it_settles_to),
         cmocka_unit_test(more_nodes_than_a_usual_pass_has_rows_open_the_target_anew),
