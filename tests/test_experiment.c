@@ -62,7 +62,12 @@ static void a_step_is_recorded_as_it_was_judged(void **state)
     assert_int_equal(t[0].node, 1);
     assert_int_equal(t[0].rank, 0);
     assert_true(t[0].stood);
-    assert_true(t[0].q == 0.4);
+    assert_true(t[0].p == 0.5 && t[1].p == 0.25 && t[2].p == 0.125);
+    assert_true(t[0].q == 0.4 && t[1].q == 0.5 && t[2].q == 0.75);
+    assert_int_equal(row.step[0].propose_ns, 1);
+    assert_int_equal(row.step[0].verify_ns, 2);
+    assert_int_equal(row.step[0].advance_ns, 3);
+    assert_int_equal(row.step[0].batch, 1);
     assert_int_equal(t[1].node, 3);
     assert_false(t[1].stood);
     assert_int_equal(t[2].node, 4);
