@@ -310,6 +310,27 @@ static void a_read_only_file_is_read(void **state)
     chmod(path, 0644);
 }
 
+static void is_too_old(void)
+{
+    struct error err = { "" };
+    struct store *s = store_open(path, &err);
+    check(s == NULL && strstr(err.text, "is read-only and has the older schema version 5 (6 is needed)") != NULL,
+          "refused as too old", &err);
+}
+
+static void an_older_database_that_may_not_be_written_is_refused(void **state)
+{
+    (void)state;
+    struct store *s = opened();
+    made_up_ask(s, "PRAGMA user_version = 5");
+    store_close(s);
+    chmod(path, 0444);
+    chmod(folder, 0555);
+    as_nobody(is_too_old);
+    chmod(folder, 0777);
+    chmod(path, 0644);
+}
+
 static void nothing_is_made_where_nothing_may_be(void **state)
 {
     (void)state;
@@ -616,6 +637,7 @@ int main(void)
         TEST(every_view_begins_with_its_definition),
         TEST(facts_that_cannot_be_are_refused),
         TEST(a_read_only_file_is_read),
+        TEST(an_older_database_that_may_not_be_written_is_refused),
         TEST(nothing_is_made_where_nothing_may_be),
         TEST(an_experiment_is_run_by_one_process),
         TEST(a_database_that_another_writes_to_is_waited_for_and_then_named),
