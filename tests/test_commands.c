@@ -1,15 +1,20 @@
 // test_commands.c - the program as a person meets it: what it prints, where, and with which status.
 #include "tests/check.h"
 
+#include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
 #include "drafters/drafter.h"
+#include "models/files.h"
 #include "sampling/sampling.h"
 #include "tests/child.h"
 #include "tests/tiny.h"
@@ -560,7 +565,9 @@ static void generate_says_how_it_was_asked(void **state)
                                           "\"f32\"",
                                           "\"f32\"" };
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        char *value = json_write(json_get(json_get(j, "settings"), keys[i]));
+        const struct json *said = json_get(json_get(j, "settings"), keys[i]);
+        assert_non_null(said);
+        char *value = json_write(said);
         if (strcmp(value, values[i]) != 0)
             fail_msg("%s: expected %s, found %s", keys[i], values[i], value);
         free(value);
@@ -654,6 +661,11 @@ static void answers_to_ids_need_no_chat_that_is_known(void **state)
     assert_int_equal(s.status, 1);
     assert_non_null(strstr(s.err, "chat: none"));
     said_free(&s);
+    s = child_run_with("ab", "generate %s --tokens 1 -", odd); // nor is a prompt from stdin taken without one
+    assert_int_equal(s.status, 1);
+    assert_string_equal(s.out, "");
+    assert_non_null(strstr(s.err, "chat: none"));
+    said_free(&s);
     free(file);
     free(odd);
 }
@@ -689,7 +701,7 @@ static void what_is_not_there_is_one_sentence(void **state)
     char *words[] = {
         xformat("inspect %s --no-probe", empty),         xformat("inspect %s --no-probe --device cuda:15", models.gguf),
         xformat("generate %s -", models.mute),           xformat("generate %s --tokens ' 5' x", models.gguf),
-        xformat("generate %s --seed '' x", models.gguf), xformat("generate %s --threads 1025 x", models.gguf),
+        xformat("generate %s --seed '' x", models.gguf), xstrdup("generate no-such-model --threads 1025 x"),
         xformat("inspect %s --json=yes", models.gguf),   xformat("inspect %s --help=yes", models.gguf)
     };
     child_refuses(1, "no-weights", words[0]);
@@ -768,6 +780,67 @@ static void a_model_made_without_anyone_being_told_is_no_success(void **state)
     free(made);
 }
 
+// Whether the process has a handler of its own for the signal, as the kernel says.
+static bool catches(pid_t pid, int number)
+{
+    unsigned long long caught = 0;
+    char *path = xformat("/proc/%d/status", (int)pid), line[256];
+    FILE *f = fopen(path, "r");
+    while (f != NULL && fgets(line, sizeof(line), f) != NULL)
+        if (sscanf(line, "SigCgt: %llx", &caught) == 1)
+            break;
+    if (f != NULL)
+        fclose(f);
+    free(path);
+    return (caught >> (number - 1) & 1) != 0;
+}
+
+static void a_run_that_is_interrupted_says_how_it_goes_on(void **state)
+{
+    (void)state;
+    char *yaml = tiny_path("long.yaml"), *prompts = tiny_path("many.jsonl"), *db = tiny_path("long.db"),
+         *said = tiny_path("said");
+    FILE *f = fopen(yaml, "w");
+    assert_non_null(f);
+    fprintf(f,
+            "name: long\ntarget: {model: %s}\nthreads: 1\nprompts: {file: %s, chat: none}\n"
+            "limits: {new_tokens: 400, context: 500, ignore_end: true}\ncells:\n  sampling: [{temperature: 1}]\n"
+            "  drafter: [none]\n",
+            models.gguf, prompts);
+    fclose(f);
+    f = fopen(prompts, "w");
+    assert_non_null(f);
+    for (int i = 0; i < 400; i++) // minutes of work: it is not at its end before it hears of us
+        fprintf(f, "{\"id\": \"%d\", \"prompt\": \"abc %d\"}\n", i, i);
+    fclose(f);
+    fflush(NULL);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        int to = open(said, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+        dup2(to, 1);
+        dup2(to, 2);
+        execl(SPECLAB, SPECLAB, "run", yaml, "--db", db, (char *)NULL);
+        _exit(127);
+    }
+    int status = 0;
+    pid_t gone = 0;
+    while (!catches(pid, SIGINT) && (gone = waitpid(pid, &status, WNOHANG)) == 0)
+        usleep(2000);
+    if (gone == 0) {
+        kill(pid, SIGINT);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+    }
+    struct error err;
+    char *text = file_text(said, NULL, &err);
+    char *expected =
+        xformat("speclab run: interrupted; what is finished is in %s, and the same command goes on from there\n", db);
+    assert_non_null(text);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 1 || strstr(text, expected) == NULL)
+        fail_msg("status %d: %s", status, text);
+    free(expected), free(text), free(said), free(db), free(prompts), free(yaml);
+}
+
 int main(void)
 {
     if (!child_is_there()) {
@@ -799,6 +872,7 @@ int main(void)
         cmocka_unit_test(what_is_not_there_is_one_sentence),
         cmocka_unit_test(models_that_are_written_are_as_asked_for),
         cmocka_unit_test(a_model_made_without_anyone_being_told_is_no_success),
+        cmocka_unit_test(a_run_that_is_interrupted_says_how_it_goes_on),
     };
     return cmocka_run_group_tests(tests, models_make, models_remove);
 }
