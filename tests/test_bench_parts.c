@@ -26,6 +26,17 @@
 #include "tests/tiny.h"
 #include "verifier/verifier.h"
 
+static int listed(const char *folder)
+{
+    int n = 0;
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;)
+        n += e->d_name[0] != '.';
+    if (d != NULL)
+        closedir(d);
+    return n;
+}
+
 // ---- rounds, as another engine sees them
 
 enum { ITEMS = 4, PEERS = 2 };
@@ -206,21 +217,10 @@ static void a_plan_is_fitted_to_the_model(void **state)
     assert_int_equal(subject_rows(&(struct subject_plan){ .rows = 300, .prompt = 1 }), 300);
 }
 
-static int tasks(void)
-{
-    int n = 0;
-    DIR *d = opendir("/proc/self/task");
-    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;)
-        n += e->d_name[0] != '.';
-    if (d != NULL)
-        closedir(d);
-    return n;
-}
-
 static void memory_is_probed_by_the_threads_of_the_plan(void **state)
 {
     (void)state;
-    const int before = tasks();
+    const int before = listed("/proc/self/task");
     struct error err = { "" };
     struct bench b;
     struct bench_plan p = little(1, 8);
@@ -233,9 +233,10 @@ static void memory_is_probed_by_the_threads_of_the_plan(void **state)
     const struct surroundings s = surroundings_probe(b.prober, 1);
     assert_true(s.one > 0 && s.all == s.one);
     bench_close(&b);
-    for (int i = 0; i < 1000 && tasks() != before; i++) // a thread that was joined may be listed a little longer
+    for (int i = 0; i < 1000 && listed("/proc/self/task") != before;
+         i++) // a thread that was joined may be listed a little longer
         usleep(1000);
-    assert_int_equal(tasks(), before); // the prober's threads are gone with it
+    assert_int_equal(listed("/proc/self/task"), before); // the prober's threads are gone with it
 }
 
 // ---- when the device fails
@@ -334,12 +335,12 @@ static int next_descriptor(void)
 static void refuses_to_open(const char *const *words, const char *why)
 {
     struct error err = { "" };
-    const int context = 8, fd = next_descriptor();
+    const int context = 8, open_files = listed("/proc/self/fd");
     const struct peer_plan p = { .words = words, .called = "it", .model = "m", .n_contexts = 1, .context = &context };
     assert_null(peer_open(&p, &err));
     assert_string_equal(err.text, why);
-    assert_int_equal(next_descriptor(), fd);          // its pipes are closed
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); // and it was waited for
+    assert_int_equal(listed("/proc/self/fd"), open_files); // its pipes are closed
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);      // and it was waited for
 }
 
 static void an_engine_that_cannot_be_used_is_told_of_and_cleared_away(void **state)
@@ -361,14 +362,14 @@ static void an_engine_that_cannot_be_used_is_told_of_and_cleared_away(void **sta
     for (int pipes = 0; pipes < 2; pipes++) {
         struct rlimit few = usual;
         struct error err = { "" };
-        const int fd = next_descriptor();
+        const int fd = next_descriptor(), open_files = listed("/proc/self/fd");
         few.rlim_cur = (rlim_t)(fd + 2 * pipes);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
         struct peer *e = peer_open(&(struct peer_plan){ .words = words, .called = "it", .model = "m" }, &err);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
         assert_null(e);
         assert_string_equal(err.text, SAYS "no pipe: Too many open files");
-        assert_int_equal(next_descriptor(), fd);
+        assert_int_equal(listed("/proc/self/fd"), open_files);
     }
 }
 
@@ -377,7 +378,7 @@ static void an_engine_says_seconds_and_is_waited_for(void **state)
     (void)state;
     struct error err = { "" };
     int64_t ns = 0;
-    const int fd = next_descriptor();
+    const int open_files = listed("/proc/self/fd");
     const char *const good[] = { "sh", "-c",
                                  "while read w r; do case $w in open) printf 'ready it 1.0\\r\\n';; pass) echo 0.25;;"
                                  " prompt) echo error no prompt;; esac; done; sleep 0.1",
@@ -393,7 +394,7 @@ static void an_engine_says_seconds_and_is_waited_for(void **state)
     assert_string_equal(err.text, "no prompt");
     peer_close(e);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-    assert_int_equal(next_descriptor(), fd);
+    assert_int_equal(listed("/proc/self/fd"), open_files);
 }
 
 // ---- the machine

@@ -208,7 +208,7 @@ static void crowded(struct bench *b)
     }
     b->operation = xcalloc(3, sizeof(*b->operation));
     for (int i = 0; i < 3; i++)
-        b->operation[b->n_operations++] = (struct operation){ 300 + i, 8, "all", 1e7 * (i + 1), 1, 2, 3 };
+        b->operation[b->n_operations++] = (struct operation){ 300 + i, 8, "all", 2.0 * (i + 1), 1, 2, 3 };
     b->cost[PLACED_D] = (struct cost){ .form = COST_HINGE, .a = 1e8, .step_a = NAN, .step_d = NAN, .step_most = NAN };
 }
 
