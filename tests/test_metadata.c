@@ -393,6 +393,15 @@ static void expect_target(const char *path, int first, const int32_t *ends, int 
     assert_memory_equal(end, ends, (size_t)n * sizeof(*end));
     assert_int_equal(target_ends(&t, &chat, end), n + 1); // the chat's own, which the checkpoint does not name
     assert_int_equal(end[n], TINY_IM_START);
+    for (int i = 0; i < n; i++) { // and one that the checkpoint names already is there once
+        size_t bytes;
+        const char *name = tokenizer_token(t.tokenizer, ends[i], &bytes);
+        char *known = xstrndup(name, bytes);
+        const struct chat_format again = { .kind = CHAT_CHATML, .end = known };
+        assert_int_equal(target_ends(&t, &again, end), n);
+        assert_memory_equal(end, ends, (size_t)n * sizeof(*end));
+        free(known);
+    }
     free(ids.id);
     target_close(&t);
 }

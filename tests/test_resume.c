@@ -507,6 +507,7 @@ enum { MOST_ENDINGS = 64 };
 
 static struct {
     int n, cell[MOST_ENDINGS], tokens[MOST_ENDINGS];
+    int64_t number[MOST_ENDINGS]; // of the stream of chance
 } ended; // all that decoders came to the end of, wanted or not
 
 struct counted { // a listener before the recorder's
@@ -525,6 +526,7 @@ static void count_end(void *self, const struct ending *e)
     struct counted *c = self;
     assert_true(ended.n < MOST_ENDINGS);
     ended.cell[ended.n] = c->cell;
+    ended.number[ended.n] = e->sequence;
     ended.tokens[ended.n++] = e->n;
     c->to.done(c->to.self, e);
 }
@@ -564,6 +566,13 @@ static void expect_warm_ups(struct store *s, int n, const int cells[], int64_t s
     for (int i = 0; i < n; i++) {
         assert_int_equal(ended.cell[i], cells[i]);
         assert_true(ended.tokens[i] <= 8);
+    }
+    for (int i = n; i < ended.n; i++) { // a text's chance is its prompt's, turn's and repeat's, in every version
+        char *sql = xformat("SELECT count(*) FROM sequence WHERE run = %d AND pair = (SELECT max(id) FROM pair) AND"
+                            " prompt * 16384 + turn * 256 + repeat = %lld",
+                            ended.cell[i] + 1, (long long)ended.number[i]);
+        assert_int_equal(ask(s, sql), 1);
+        free(sql);
     }
     for (int c = 0; c < CELLS; c++) {
         int of_cell = 0;
