@@ -30,6 +30,8 @@ bool cell_open(struct pairing *p, struct opened *o, struct cell cell, struct err
     const struct experiment *e = o->e;
     const struct settings *given = e->drafter.entry[cell.drafter].given;
     struct error why;
+    if (!sampling_check(&p->sampling, o->target.live, &why))
+        return settings_fail(err, e->sampling.entry[cell.sampling].given, "%s", why.text);
     if (pairing_open(p, &o->target, e->folder, experiment_batch(e, cell.batch), o->context, &why))
         return true;
     return given != NULL ? settings_fail(err, given, "%s", why.text) : fail(err, "%s", why.text);

@@ -284,6 +284,8 @@ static void what_only_the_model_knows_is_refused_before_anything_runs(void **sta
         { "name: x\ntarget: {model: target.gguf}\nprompts: {file: ids.jsonl}\n",
           "ids.jsonl:1: input_ids[1]: expected an id below 270, where the target's vocabulary ends, found 270" },
         { DRAFTER "{kind: small, model: nowhere.gguf}\n", NULL },
+        { HEAD "cells: {sampling: [{logit_bias: {5000: 1}}, {temperature: 0}]}\n",
+          "x.yaml:4:20: logit_bias: token 5000: the vocabulary has the ids 0 to 269" },
         { "name: x\ntarget: {model: target.gguf, activations: int8}\nprompts: {file: p.jsonl, chat: none}\n",
           "x.yaml:2:9: activations: int8 is for quantised weights; those of target.gguf are f32 (expected bf16 or f32)" },
         { "name: x\ntarget: {model: target.gguf, cache: q8_0}\nprompts: {file: p.jsonl, chat: none}\n",
