@@ -278,6 +278,10 @@ static void decoding_takes_back_what_encoding_did(void **state)
         said_free(&ids);
         said_free(&text);
     }
+    struct said bad = child_run_with("{\"text\":\"a\"}\n\n{\"text\": \"a\" 5}\n", "tokenize %s", models.gguf);
+    assert_int_equal(bad.status, 1);
+    assert_non_null(strstr(bad.err, "stdin:3:14: not valid JSON")); // its own line and column
+    said_free(&bad);
     struct said plain = child_run_with("{\"text\":\"<|im_end|>\"}\n", "tokenize --no-special %s", models.gguf);
     struct said whole = child_run_with("{\"text\":\"<|im_end|>\"}\n", "tokenize %s", models.gguf);
     assert_true(strlen(plain.out) > strlen(whole.out));

@@ -57,12 +57,14 @@ static void a_run_notes_where_its_texts_were_decoded(void **state)
     struct error err = { "" };
     struct store *s = open_store("noted.db");
     assert_true(runs(s, TEXT, false, &err));
+    must_say(said, "2 cells, 10 conversations decoded, 0 were there already\n");
     assert_int_equal(ask(s, "SELECT count(*) FROM environment"), 2);
     assert_int_equal(
         ask(s, "SELECT count(*) FROM environment JOIN run ON run.id = run WHERE machine = processor || ', ' ||"
                " arithmetic AND run.revision = environment.revision AND arithmetic LIKE '%, 1 thread'"),
         2);
     assert_true(runs(s, TEXT, false, &err)); // nothing is lacking, nothing is noted
+    must_say(said, "2 cells, 0 conversations decoded, 10 were there already\n");
     assert_int_equal(ask(s, "SELECT count(*) FROM environment"), 2);
     store_close(s);
 }
@@ -149,6 +151,23 @@ static void what_brought_no_text_is_not_noted(void **state)
     assert_int_equal(ask(s, "SELECT count(*) FROM environment AS e WHERE since <> (SELECT started FROM pair WHERE id ="
                             " (SELECT max(pair) FROM sequence WHERE run = e.run)) AND revision <> 'older'"),
                      0);
+    store_close(s);
+}
+
+static void a_run_whose_texts_cannot_be_kept_fails(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    struct store *s = open_store("kept.db");
+    does(s, "CREATE TRIGGER no BEFORE INSERT ON sequence WHEN new.prompt = 2 BEGIN SELECT RAISE(ABORT, 'nothing is"
+            " kept'); END");
+    assert_false(runs(s, TEXT, false, &err));
+    must_say(err.text, "nothing is kept");
+    assert_int_equal(ask(s, "SELECT count(*) FROM sequence WHERE prompt >= 2"), 0);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE finished IS NOT NULL"), 0);
+    does(s, "DROP TRIGGER no");
+    assert_true(runs(s, TEXT, false, &err));
+    assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), 2 * TURNS);
     store_close(s);
 }
 
@@ -307,6 +326,7 @@ int main(void)
         cmocka_unit_test(another_revision_is_refused_where_texts_would_be_mixed),
         cmocka_unit_test(another_instruction_set_is_refused_and_another_processor_is_said),
         cmocka_unit_test(what_brought_no_text_is_not_noted),
+        cmocka_unit_test(a_run_whose_texts_cannot_be_kept_fails),
         cmocka_unit_test(a_run_without_texts_may_begin_anywhere),
         cmocka_unit_test(a_cell_whose_files_are_others_says_so),
         cmocka_unit_test(a_dry_run_says_what_will_be_refused),
