@@ -508,7 +508,7 @@ enum { MOST_ENDINGS = 64 };
 static struct {
     int n, cell[MOST_ENDINGS], tokens[MOST_ENDINGS];
     int64_t number[MOST_ENDINGS]; // of the stream of chance
-} ended; // all that decoders came to the end of, wanted or not
+} ended;                          // all that decoders came to the end of, wanted or not
 
 struct counted { // a listener before the recorder's
     struct listener to;
