@@ -254,6 +254,10 @@ static void ids_need_no_tokenizer(void **state)
     json_free(both);
     json_free(j);
     said_free(&s);
+    s = child_run("generate %s --tokens 5 abc", models.mute); // and text does
+    assert_true(s.status != 0);
+    assert_non_null(strstr(s.err, "no text without a tokenizer: "));
+    said_free(&s);
     free(arguments);
 }
 
