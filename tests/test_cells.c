@@ -35,6 +35,7 @@ static int hashes(const char *text, char (**hash)[HASH_TEXT], char (**peers)[HAS
         group_close(&g);
     }
     opened_close(&o);
+    opened_close(&o); // whoever could not open it anew has it closed already
     experiment_free(e);
     return n;
 }
