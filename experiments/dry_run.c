@@ -91,7 +91,7 @@ static bool count_due(const struct plan *p, const struct group *g, int *done, in
 // What will be said of going on here, or why it will be refused.
 static void add_environment(struct plan *p, const struct contender *c)
 {
-    const struct environment e = { p->opened.processor, c->identity.arithmetic, speclab_revision() };
+    const struct environment e = environment_of(&p->opened, c);
     struct error why;
     char *changed;
     bool ok = store_environment(p->store, c->run, &e, p->e->mix, &changed, &why);

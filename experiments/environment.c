@@ -27,14 +27,14 @@ const char *speclab_revision(void)
     return revision;
 }
 
-struct environment environment_of(const struct runner *r, const struct contender *c)
+struct environment environment_of(const struct opened *o, const struct contender *c)
 {
-    return (struct environment){ r->opened.processor, c->identity.arithmetic, speclab_revision() };
+    return (struct environment){ o->processor, c->identity.arithmetic, speclab_revision() };
 }
 
 bool environment_enter(struct runner *r, struct contender *c, struct error *err)
 {
-    const struct environment e = environment_of(r, c);
+    const struct environment e = environment_of(&r->opened, c);
     char *changed;
     if (c->entered)
         return true;

@@ -101,7 +101,7 @@ static bool keep_turn(struct runner *r, struct contender *c, struct talk *t, con
                       struct sequence_row *row, struct error *err)
 {
     const struct prompt *p = t->prompt;
-    const struct environment here = environment_of(r, c);
+    const struct environment here = environment_of(&r->opened, c);
     row->prompt = p->number;
     row->prompt_id = p->id;
     row->category = p->category;
