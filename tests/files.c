@@ -1,8 +1,12 @@
 #include "tests/files.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "core/error.h"
+#include "core/memory.h"
+#include "models/files.h"
 #include "tests/check.h"
 
 void file_write(const char *path, const char *text)
@@ -16,4 +20,24 @@ void file_write_bytes(const char *path, const void *bytes, size_t n)
     assert_non_null(f);
     assert_int_equal(fwrite(bytes, 1, n, f), n);
     assert_int_equal(fclose(f), 0);
+}
+
+void file_hold_golden(const char *name, const char *text, bool write)
+{
+    struct error err;
+    char *path = xformat("%s/%s", CASES, name);
+    if (write)
+        file_write(path, text);
+    char *golden = file_text(path, NULL, &err);
+    assert_non_null(golden);
+    size_t line = 1, begin = 0;
+    for (size_t at = 0; text[at] != '\0' && text[at] == golden[at]; at++)
+        if (text[at] == '\n') {
+            line++;
+            begin = at + 1;
+        }
+    if (strcmp(text, golden) != 0)
+        fail_msg("line %zu of %s is another: %.*s", line, name, (int)strcspn(text + begin, "\n"), text + begin);
+    free(golden);
+    free(path);
 }

@@ -12,11 +12,11 @@
 #include "experiments/bench_parts.h"
 #include "experiments/bench_peer.h"
 #include "experiments/command_line.h"
-#include "models/files.h"
 #include "models/model.h"
 #include "results/store.h"
 #include "tests/check.h"
 #include "tests/child.h"
+#include "tests/files.h"
 #include "tests/made_up.h"
 #include "tests/numbers.h"
 #include "tests/tiny.h"
@@ -252,22 +252,9 @@ static char *reads(void)
 static void a_bench_reads_as_a_person_has_read_it(void **state)
 {
     (void)state;
-    struct error err;
-    char *path = xformat("%s/bench.txt", CASES), *now = reads();
-    if (write_golden) {
-        FILE *f = fopen(path, "w");
-        assert_true(f != NULL && fputs(now, f) >= 0 && fclose(f) == 0);
-    }
-    char *golden = file_text(path, NULL, &err);
-    assert_non_null(golden);
-    size_t line = 1, at = 0;
-    for (; now[at] != '\0' && now[at] == golden[at]; at++)
-        line += now[at] == '\n';
-    if (strcmp(now, golden) != 0)
-        fail_msg("line %zu of bench.txt is another: %.80s", line, now + at);
-    free(golden);
+    char *now = reads();
+    file_hold_golden("bench.txt", now, write_golden);
     free(now);
-    free(path);
 }
 
 // ---- what the numbers are

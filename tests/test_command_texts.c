@@ -10,6 +10,7 @@
 #include "core/memory.h"
 #include "models/files.h"
 #include "tests/child.h"
+#include "tests/files.h"
 #include "tests/heads.h"
 #include "tests/tiny.h"
 
@@ -131,27 +132,11 @@ static char *said_now(void)
 static void commands_say_what_a_person_has_read(void **state)
 {
     (void)state;
-    struct error err;
     make_more();
     make_heads();
-    char *path = xformat("%s/commands.txt", CASES), *now = said_now();
-    if (write_golden) {
-        FILE *f = fopen(path, "w");
-        assert_true(f != NULL && fputs(now, f) >= 0 && fclose(f) == 0);
-    }
-    char *golden = file_text(path, NULL, &err);
-    assert_non_null(golden);
-    size_t line = 1, at = 0, begin = 0;
-    for (; now[at] != '\0' && now[at] == golden[at]; at++)
-        if (now[at] == '\n') {
-            line++;
-            begin = at + 1;
-        }
-    if (strcmp(now, golden) != 0)
-        fail_msg("line %zu of commands.txt is another: %.*s", line, (int)strcspn(now + begin, "\n"), now + begin);
-    free(golden);
+    char *now = said_now();
+    file_hold_golden("commands.txt", now, write_golden);
     free(now);
-    free(path);
 }
 
 // With a word `write` commands.txt is written anew, for a person to read what became of it.

@@ -12,12 +12,12 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "models/files.h"
 #include "results/query.h"
 #include "results/report.h"
 #include "results/store.h"
 #include "results/tally.h"
 #include "tests/check.h"
+#include "tests/files.h"
 
 static bool write_golden;
 
@@ -445,22 +445,9 @@ static char *reads(struct store *s)
 static void a_report_reads_as_a_person_has_read_it(void **state)
 {
     struct scene *c = *state;
-    struct error err;
-    char *path = xformat("%s/report.txt", CASES), *now = reads(c->s);
-    if (write_golden) {
-        FILE *f = fopen(path, "w");
-        assert_true(f != NULL && fputs(now, f) >= 0 && fclose(f) == 0);
-    }
-    char *golden = file_text(path, NULL, &err);
-    assert_non_null(golden);
-    size_t line = 1, at = 0;
-    for (; now[at] != '\0' && now[at] == golden[at]; at++)
-        line += now[at] == '\n';
-    if (strcmp(now, golden) != 0)
-        fail_msg("line %zu of report.txt is another: %.80s", line, now + at);
-    free(golden);
+    char *now = reads(c->s);
+    file_hold_golden("report.txt", now, write_golden);
     free(now);
-    free(path);
 }
 
 // With a word `write` report.txt is written anew, for a person to read what became of it.
