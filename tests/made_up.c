@@ -211,3 +211,9 @@ double made_up_ask(struct store *s, const char *sql)
         fail_msg("%s: %s", sql, err.text);
     return x;
 }
+
+void made_up_holds(struct store *s, const char *sql)
+{
+    if (made_up_ask(s, sql) != 1)
+        fail_msg("not so: %s", sql);
+}

@@ -37,3 +37,4 @@ void made_up_free(struct made_up *m);
 bool made_up_store(struct made_up *m, struct store *s, struct error *err);
 // The first column of the only row that a question has; NAN: it has none.
 double made_up_ask(struct store *s, const char *sql);
+void made_up_holds(struct store *s, const char *sql); // fails the test if that is not 1
