@@ -21,6 +21,7 @@
 #include "models/weights.h"
 #include "results/store.h"
 #include "tests/experiments.h"
+#include "tests/files.h"
 #include "tests/heads.h"
 #include "tests/tiny.h"
 
@@ -315,14 +316,6 @@ static char *changed(const char *scalar)
     return strpbrk(scalar, ".eE") != NULL ? xformat("%.17g", atof(scalar) * 1.5) : xformat("%ld", atol(scalar) + 1);
 }
 
-static void write_all(const char *path, const char *text, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(text, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
-}
-
 // Of a long file's scalars one in `every`.
 static void flip_json(const char *folder, const char *name, int every)
 {
@@ -340,7 +333,7 @@ static void flip_json(const char *folder, const char *name, int every)
         char *old = xstrndup(text + v.at, v.n), *new = changed(old);
         char *all = xformat("%.*s%s%s", (int)v.at, text, new, text + v.at + v.n);
         char *what = xformat("%s: %s in place of %s, in %s", name, new, old, v.top);
-        write_all(path, all, strlen(all));
+        file_write_bytes(path, all, strlen(all));
         must_be(now(before), identity_ignores(name, v.top), what);
         free(what);
         free(all);
@@ -350,10 +343,10 @@ static void flip_json(const char *folder, const char *name, int every)
     assert_int_equal(count[REFUSED] + count[OTHER] + count[SAME], (number + every - 1) / every);
     // a key that nobody knows
     char *more = xformat("{\"what_nobody_knows\":1,%s", text + 1);
-    write_all(path, more, strlen(more));
+    file_write_bytes(path, more, strlen(more));
     assert_int_equal(now(before), OTHER);
     free(more);
-    write_all(path, text, n);
+    file_write_bytes(path, text, n);
     assert_int_equal(now(before), SAME);
     count[SAME]--;
     free(text);
@@ -382,9 +375,9 @@ static void exchange(const char *folder, const char *name, const char *a, const 
     memcpy(new + place_of(text, a), for_a, strlen(for_a));
     memcpy(new + place_of(text, b), for_b, strlen(for_b));
     usual(before);
-    write_all(path, new, n);
+    file_write_bytes(path, new, n);
     assert_int_equal(now(before), OTHER);
-    write_all(path, text, n);
+    file_write_bytes(path, text, n);
     free(text);
     free(new);
     free(path);
@@ -417,10 +410,10 @@ static void every_key_of_a_directory_is_another_cell_or_means_nothing(void **sta
     // A template in a file of its own stands for the other.
     char before[HASH_TEXT], *template = xformat("%s/chat_template.jinja", directory);
     usual(before);
-    write_all(template, "<|im_start|>a", 13);
+    file_write_bytes(template, "<|im_start|>a", 13);
     assert_int_equal(now(before), OTHER);
     usual(before);
-    write_all(template, "<|im_start|>b", 13);
+    file_write_bytes(template, "<|im_start|>b", 13);
     assert_int_equal(now(before), OTHER);
     snprintf(target, sizeof(target), "target.gguf");
     free(template);
@@ -450,17 +443,17 @@ static void a_model_that_was_saved_anew_is_the_same_cell(void **state)
         char *path = xformat("%s/hf/%s", tiny_directory(), saved[i].file);
         size_t n;
         char *text = file_text(path, &n, &err), *more = xformat("{%s,%s", saved[i].more, text + 1);
-        write_all(path, more, strlen(more));
+        file_write_bytes(path, more, strlen(more));
         must_be(now(before), true, saved[i].file);
         // It sorts the keys of objects, whose order means nothing.
         char *first = xformat("{\"own\":{\"a\":1,\"b\":2},%s", text + 1),
              *last = xformat("%.*s,\"own\":{\"b\":2,\"a\":1}}", (int)(strrchr(text, '}') - text), text);
         char own[HASH_TEXT];
-        write_all(path, first, strlen(first));
+        file_write_bytes(path, first, strlen(first));
         usual(own);
-        write_all(path, last, strlen(last));
+        file_write_bytes(path, last, strlen(last));
         must_be(now(own), true, saved[i].file);
-        write_all(path, text, n);
+        file_write_bytes(path, text, n);
         free(first);
         free(last);
         free(more);
@@ -651,10 +644,10 @@ static void a_hash_is_remembered_until_the_file_is_another(void **state)
     assert_int_equal(remembered(&place), 1);
     assert_true(hash_equal(hash_now(path), first));
     assert_int_equal(remembered(&place), 1);
-    write_all(place, fake, 32);
+    file_write_bytes(place, fake, 32);
     let_a_while_pass(place); // it is looked up: what stands there is believed
     assert_true(hash_equal(hash_now(path), told));
-    write_all(place, fake, 31); // unless it is no hash
+    file_write_bytes(place, fake, 31); // unless it is no hash
     let_a_while_pass(place);
     assert_true(hash_equal(hash_now(path), first));
     assert_true(hash_equal(hash_now(path), first));
@@ -728,7 +721,7 @@ static void a_hash_is_of_the_tensors_that_the_index_names(void **state)
     poke(two, 5000003, 1);
     for (int i = 0; i < 2; i++) {
         char *text = xformat(index, i + 1);
-        write_all(map, text, strlen(text));
+        file_write_bytes(map, text, strlen(text));
         of[i] = hash_now(folder);
         free(text);
         assert_int_equal(remembered(&place), i + 1);
