@@ -179,7 +179,7 @@ static bool put_answers(struct store *s, int64_t run, const char *model, struct 
 {
     struct json *line = NULL, *choices = NULL;
     struct choice choice = { 0 };
-    int64_t prompt = -1, repeat = -1;
+    int64_t prompt = 0, repeat = 0;
     bool well = true;
     struct query *q =
         query_again(s, "SELECT a.prompt, a.repeat, a.prompt_id, a.category, coalesce(a.text, q.tokens), a.steps,"
@@ -188,11 +188,11 @@ static bool put_answers(struct store *s, int64_t run, const char *model, struct 
                        " WHERE a.run = ? ORDER BY a.prompt, a.repeat, a.turn");
     query_put_int(q, run);
     while (well && query_next(q)) {
-        if (query_int(q, 0) != prompt) {
+        bool next = line == NULL || query_int(q, 0) != prompt; // no number is none: a damaged database may have any
+        if (next) {
             if (line != NULL)
                 put_json(out, line);
             prompt = query_int(q, 0);
-            repeat = -1;
             line = json_new_object();
             choices = json_new_array();
             char *answer = xformat("%s-%s", model, query_text(q, 2));
@@ -204,7 +204,7 @@ static bool put_answers(struct store *s, int64_t run, const char *model, struct 
             json_set(line, "tstamp", json_new_int(query_int(q, 9)));
             free(answer);
         }
-        if (query_int(q, 1) != repeat) {
+        if (next || query_int(q, 1) != repeat) {
             repeat = query_int(q, 1);
             choice = new_choice(repeat);
             json_push(choices, choice.whole);

@@ -177,6 +177,28 @@ static void one_experiment_of_several_is_exported_alone(void **state)
     made_up_ask(s, "UPDATE run SET experiment = 'made up'");
 }
 
+// Of a damaged database a repeat and a prompt may have any number, those among them by which a program could mean none.
+static void a_prompt_or_repeat_may_have_any_number(void **state)
+{
+    (void)state;
+    made_up_ask(s, "PRAGMA ignore_check_constraints = 1");
+    const char *const numbers[] = { "repeat", "prompt" };
+    for (int i = 0; i < 2; i++) {
+        char *there = xformat("UPDATE sequence SET %s = -1 WHERE %s = 0", numbers[i], numbers[i]);
+        char *back = xformat("UPDATE sequence SET %s = 0 WHERE %s = -1", numbers[i], numbers[i]);
+        char *plain = answer_files();
+        made_up_ask(s, there);
+        char *files = answer_files();
+        assert_string_equal(files, plain);
+        made_up_ask(s, back);
+        free(plain);
+        free(files);
+        free(there);
+        free(back);
+    }
+    made_up_ask(s, "PRAGMA ignore_check_constraints = 0");
+}
+
 static void a_question_that_fails_is_an_error_of_the_export(void **state)
 {
     (void)state;
@@ -230,6 +252,7 @@ int main(void)
         cmocka_unit_test(answer_files_have_plain_names),
         cmocka_unit_test(an_answer_file_that_cannot_be_written_is_said_and_does_not_stay),
         cmocka_unit_test(one_experiment_of_several_is_exported_alone),
+        cmocka_unit_test(a_prompt_or_repeat_may_have_any_number),
         cmocka_unit_test(a_question_that_fails_is_an_error_of_the_export),
         cmocka_unit_test(what_cannot_be_stored_is_an_error),
         cmocka_unit_test(two_prompts_have_an_interval_and_nothing_has_none),
