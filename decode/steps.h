@@ -6,7 +6,7 @@
 #pragma once
 #include <stdint.h>
 #include "core/draft.h"
-#include "verifier/rule.h"
+#include "verifier/rules/rule.h"
 
 // The one at hand, the one that the device may still be at, and the one that it has done.
 enum { STEPS_NOTED = 3 };

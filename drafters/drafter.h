@@ -2,7 +2,7 @@
 //
 // A drafter may be wrong, slow or silent; as long as it says truly how it drew, it never changes the text, only its
 // speed. The one promise it makes: a draft depends on the advances so far and on nothing else, in particular not on
-// earlier drafts that came to nothing. tests/test_drafters.c holds every registered drafter to that, because no wrong
+// earlier drafts that came to nothing. tests/unit/test_drafters.c holds every registered drafter to that, because no wrong
 // output would ever show it.
 //
 //     create -> per slot: { advance (prompt)+ -> { propose -> advance }* -> forget }* -> destroy

@@ -8,12 +8,12 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "drafters/drafter.h"
-#include "drafters/growth.h"
+#include "drafters/draft_batch.h"
 #include "kernels/backend.h"
 #include "kernels/devices.h"
 #include "models/kv_cache.h"
 #include "models/paths.h"
-#include "models/tokenizer.h"
+#include "tokenizers/tokenizer.h"
 
 enum { STRETCH = 256 }; // tokens of certain text in one pass
 

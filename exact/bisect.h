@@ -29,7 +29,7 @@
 #pragma once
 #include "exact/instance.h"
 #include "sampling/rng.h"
-#include "verifier/rule.h"
+#include "verifier/rules/rule.h"
 
 enum { BISECT_BITS = 53, BISECT_ROOT = 7, BISECT_PLACES = LAW_NODES * LAW_VOCAB };
 

@@ -8,7 +8,7 @@
 // variation between the two laws is rounding, 1e-12, on every instance; the smallest flaw worth the name shows at 1e-3.
 #pragma once
 #include "exact/instance.h"
-#include "verifier/rule.h"
+#include "verifier/rules/rule.h"
 
 struct finding {           // of one instance, or the worst of many
     double distance;       // total variation between the law of the output and the target's

@@ -7,8 +7,8 @@
 #include "core/memory.h"
 #include "sampling/dist.h"
 #include "sampling/rng.h"
-#include "verifier/drawn.h"
-#include "verifier/rule.h"
+#include "verifier/rules/proposal.h"
+#include "verifier/rules/rule.h"
 #include "verifier/verifier.h"
 
 struct observed_text {

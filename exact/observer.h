@@ -5,7 +5,7 @@
 //
 //     the text       every token beside the row of p at its node (evidence.h)
 //     the control    the same rule on the same drafts and rows once more, with chance of its own
-//     plants         rules that are wrong on purpose, likewise (planted.h): were they not seen, nothing would be
+//     plants         rules that are wrong on purpose, likewise (negative_controls.h): were they not seen, nothing would be
 //     the drafter    every drawn guess beside the row of q that it says it was drawn from
 //     independence   where a single drawn guess fell and another token came: given the rows, one says nothing of the other
 //     acceptance     accepted tokens beside E[accepted | draft] from rule.law, and the variance
@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "exact/evidence.h"
-#include "exact/planted.h"
+#include "exact/negative_controls.h"
 
 struct judged;
 struct observer;

@@ -3,7 +3,7 @@
 // The hash that makes a cell a cell is taken over everything that text or timing depend on: the resolved settings
 // (threads, device and precision among them: a preset of precision is settled once its model is open), all that was read of
 // the checkpoints of target and drafter (every byte of their weights, and what their readers of configuration, tokenizer and
-// chat template were handed: models/identity.h), the bytes of the prompt file. A draft tree that a file brought is in the
+// chat template were handed: formats/identity.h), the bytes of the prompt file. A draft tree that a file brought is in the
 // settings, node by node. So a changed model or prompt file is another cell and runs anew. Not in it:
 //
 //     repeat, limit, per_category   more of the same: raised, they add sequences to the cell. A prompt is known by its

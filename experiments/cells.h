@@ -1,15 +1,15 @@
 // cells.h - an experiment as its file spells it out, and the cells that follow from it.
 //
 //     experiment   what the file says, checked and completed (experiment.c)
-//     opened       with its target: what only the model can say is settled too (opened.c)
+//     opened       with its target: what only the model can say is settled too (loaded_experiment.c)
 //     cell         one choice from each list under `cells`: one row of `run` in the database (cells.c)
 //     group        the cells that differ only in drafter or rule; they are run side by side (group.c)
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #include "core/digest.h"
-#include "experiments/engine.h"
-#include "experiments/prompts.h"
+#include "engine/engine.h"
+#include "engine/prompts.h"
 
 struct contender;
 struct drafter;
@@ -60,7 +60,7 @@ bool experiment_is_none(const struct experiment *e, int drafter);
 int experiment_turns(const struct experiment *e);     // of all prompts
 bool experiment_has_text(const struct experiment *e); // a prompt that needs a tokenizer
 
-// The entries' canonical settings (entries.c). table: the plugin's options. Numbers are written in one way, presets are
+// The entries' canonical settings (canonical_settings.c). table: the plugin's options. Numbers are written in one way, presets are
 // filled in, options stand in the table's order: what means the same reads the same.
 struct settings *entry_settings(const char *kind, const struct settings *given, const struct option *table);
 char *entry_shown(const struct settings *settings, const struct option *table);

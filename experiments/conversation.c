@@ -1,78 +1,93 @@
-// conversation.c - a prompt's turn as the tokens that the target reads: what came before it, the model's own answers
-// included, and what the user says now.
+// conversation.c - a conversation is a chain: each turn is asked with the answers before it, so what was stored is taken up in
+// order. Whether the next turn fits the context follows from those answers, and is never remembered.
 #include "experiments/conversation.h"
 
+#include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
-#include "experiments/engine.h"
-#include "experiments/prompts.h"
+#include "experiments/cells.h"
+#include "engine/prompt_tokens.h"
+#include "experiments/plan.h"
+#include "results/store.h"
 
-// Every message up to this turn's; returns how many. message: room for 2 + n_history + 2 * turns.
-static int messages(const struct prompt *p, char *const *answer, int turn, struct message *message)
+bool talk_is_over(const struct talk *t)
 {
-    int n = 0;
-    if (p->system != NULL)
-        message[n++] = (struct message){ "system", p->system };
-    for (int i = 0; i < p->n_history; i++)
-        message[n++] = (struct message){ p->history_role[i], p->history_content[i] };
-    for (int t = 0; t <= turn; t++) {
-        message[n++] = (struct message){ "user", p->turn[t] };
-        if (t < turn)
-            message[n++] = (struct message){ "assistant", answer[t] };
-    }
-    return n;
+    return t->full || t->turn == t->prompt->n_turns;
 }
 
-// Without a chat format a conversation is its texts, each on a line of its own.
-static void join(const struct message *m, int n, struct text *to)
+bool talk_ids(const struct talk *t, const struct opened *o, struct ids *to, struct error *err)
 {
-    for (int i = 0; i < n; i++)
-        text_printf(to, "%s%s", i > 0 ? "\n" : "", m[i].content);
+    return conversation_ids(&o->target, &o->chat, t->prompt, t->answer, t->turn, to, err);
 }
 
-static bool given_ids(const struct target *target, const struct prompt *p, struct ids *to, struct error *err)
+// Every first turn fits: opened_open saw to that.
+static bool look_for_room(struct talk *t, const struct opened *o, struct error *err)
 {
-    for (int i = 0; i < p->n_ids; i++) {
-        if (p->ids[i] >= target->live)
-            return fail(err,
-                        "%s:%d: input_ids[%d]: expected an id below %d, where the target's vocabulary ends, found %d",
-                        p->path, p->line, i, target->live, p->ids[i]);
-        ids_add(to, p->ids[i]);
-    }
-    return true;
+    t->full = false;
+    if (t->turn == 0 || t->turn == t->prompt->n_turns)
+        return true;
+    struct ids ids = { 0 };
+    bool ok = talk_ids(t, o, &ids, err);
+    t->full = ok && ids.n >= (size_t)o->context;
+    free(ids.id);
+    return ok;
 }
 
-bool conversation_ids(const struct target *target, const struct chat_format *chat, const struct prompt *p,
-                      char *const *answer, int turn, struct ids *to, struct error *err)
+static void take_answer(struct talk *t, const struct opened *o, const int32_t *token, int n)
 {
-    if (p->ids != NULL)
-        return given_ids(target, p, to, err);
-    struct text text = { 0 };
-    struct message *m = xcalloc((size_t)p->n_history + 2 * (size_t)p->n_turns + 2, sizeof(*m));
-    int n = messages(p, answer, turn, m);
-    if (p->raw || chat->kind == CHAT_NONE)
-        join(m, n, &text);
-    else
-        chat_render(chat, m, n, &text);
-    free(m);
-    struct error why;
-    // Special tokens are read as such in plain text too: `chat: none` is how one brings a template of one's own.
-    bool ok = target_encode(target, text.s, text.n, true, to, &why);
-    free(text.s);
-    return ok || fail(err, "%s:%d: prompt %s, turn %d: %s", p->path, p->line, p->id, turn, why.text);
+    free(t->answer[t->turn]);
+    t->answer[t->turn++] = conversation_text(&o->target, token, n);
 }
 
-char *conversation_text(const struct target *t, const int32_t *token, int n)
+bool talk_answered(struct talk *t, const struct opened *o, const int32_t *token, int n, const char **text,
+                   struct error *err)
 {
-    if (t->tokenizer == NULL)
-        return NULL;
-    struct decoding hold = { 0 };
-    struct text text = { 0 };
-    text_puts(&text, "");
-    tokenizer_decode(t->tokenizer, token, (size_t)n, false, &hold, &text);
-    tokenizer_decode_end(&hold, &text);
-    return text.s;
+    int turn = t->turn;
+    take_answer(t, o, token, n);
+    *text = t->answer[turn];
+    return look_for_room(t, o, err);
+}
+
+// A turn that does not follow from the answers before it is noted down and not taken up: its text answers another one.
+static bool take_up(struct talk *t, const struct opened *o, struct store *s, int64_t run, int64_t none, int turn,
+                    int repeat, struct history *to, struct error *err)
+{
+    struct stored_turn stored;
+    if (!store_turn(s, run, t->prompt->number, turn, repeat, &stored, err))
+        return false;
+    to->turn[turn].pair = stored.found ? stored.pair : 0;
+    if (history_answers(to) == turn + 1)
+        take_answer(t, o, stored.token, stored.n);
+    free(stored.token);
+    return !stored.found || store_beside(s, run, none, t->prompt->number, turn, repeat, &to->turn[turn].beside, err);
+}
+
+bool talk_open(struct talk *t, const struct opened *o, struct store *s, int64_t run, int64_t none,
+               const struct prompt *p, int repeat, struct history *to, struct error *err)
+{
+    *t = (struct talk){ .prompt = p, .answer = xcalloc((size_t)p->n_turns, sizeof(*t->answer)) };
+    *to = (struct history){ .n_turns = p->n_turns };
+    bool ok = true;
+    for (int turn = 0; turn < p->n_turns && s != NULL && run != 0 && ok; turn++)
+        ok = take_up(t, o, s, run, none, turn, repeat, to, err);
+    assert(!ok || t->turn == history_answers(to));
+    ok = ok && look_for_room(t, o, err);
+    to->full = t->full;
+    return ok;
+}
+
+bool talk_go_on(struct talk *t, const struct opened *o, int turn, struct error *err)
+{
+    assert(turn <= t->turn);
+    t->turn = turn;
+    return look_for_room(t, o, err);
+}
+
+void talk_close(struct talk *t)
+{
+    for (int i = 0; t->answer != NULL && i < t->prompt->n_turns; i++)
+        free(t->answer[i]);
+    free(t->answer);
+    *t = (struct talk){ 0 };
 }

@@ -6,8 +6,8 @@
 
 #include "core/digest.h"
 #include "core/error.h"
-#include "experiments/occasion.h"
-#include "models/files.h"
+#include "experiments/paired_run.h"
+#include "formats/file.h"
 #include "revision.h"
 
 // Two programs that were built of other changes to one revision are two.

@@ -8,7 +8,7 @@
 #include "core/memory.h"
 #include "exact/transport.h"
 #include "sampling/dist.h"
-#include "verifier/rule.h"
+#include "verifier/rules/rule.h"
 #include "verifier/verifier.h"
 
 struct expecter {

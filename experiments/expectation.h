@@ -7,7 +7,7 @@
 struct judged;
 struct rule;
 
-enum { MAX_EXPECTATIONS = 16 }; // rules of verifier/registry.c, and one
+enum { MAX_EXPECTATIONS = 16 }; // rules of verifier/rules/registry.c, and one
 
 struct expected_by {
     bool lossless;

@@ -19,7 +19,7 @@
 #include "experiments/yaml.h"
 #include "kernels/devices.h"
 #include "models/paths.h"
-#include "verifier/rule.h"
+#include "verifier/rules/rule.h"
 
 enum { MAX_STOPS = 16, MAX_THREADS = 1024, MAX_CONTEXT = 1 << 24 };
 

@@ -1,6 +1,6 @@
 // plan.h - what is decoded next: a function of what is stored and of nothing else. No model, no file, no database.
 //
-// It is asked for one occasion (occasion.h): some conversations, and the cells of a group, each with the `none` by which
+// It is asked for one occasion (paired_run.h): some conversations, and the cells of a group, each with the `none` by which
 // it is measured. It says for every cell and conversation from which turn on it is decoded, to its end, in one new pair.
 //
 // A turn counts as an answer if it is stored and was decoded behind the answers before it. Pairs have rising numbers
@@ -14,7 +14,7 @@
 // own conversation is over before it: a run that ends between the two leaves one without the other, and neither could be
 // compared.
 //
-// What holds of every plan, whatever was interrupted, deleted or added (tests/test_plan.c carries plans out):
+// What holds of every plan, whatever was interrupted, deleted or added (tests/experiments/test_plan.c carries plans out):
 //   - When all of it is stored, nothing is lacking, and the next plan is empty.
 //   - Every turn that is decoded is decoded by the cell's `none` in the same pair, unless none's conversation is over
 //     before it.
@@ -26,7 +26,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include "experiments/prompts.h"
+#include "engine/prompts.h"
 
 enum { PLAN_NOTHING = -1 };
 

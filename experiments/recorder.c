@@ -11,8 +11,8 @@
 #include "core/draft.h"
 #include "core/memory.h"
 #include "experiments/expectation.h"
-#include "experiments/transcript.h"
-#include "verifier/rule.h"
+#include "engine/transcript.h"
+#include "verifier/rules/rule.h"
 
 struct recording { // of one sequence
     enum { FREE, EXPECTED, DONE } state;

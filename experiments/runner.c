@@ -13,12 +13,12 @@
 #include "drafters/drafter.h"
 #include "experiments/environment.h"
 #include "experiments/experiment.h"
-#include "experiments/occasion.h"
+#include "experiments/paired_run.h"
 #include "models/config.h"
 #include "models/model.h"
 #include "results/query.h"
 #include "results/store.h"
-#include "verifier/rule.h"
+#include "verifier/rules/rule.h"
 
 // A new run with the settings of one that is there: something has changed in a file that they name, and it is said.
 static bool say_what_is_new(struct runner *r, const struct contender *c, struct error *err)

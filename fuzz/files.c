@@ -8,7 +8,7 @@
 
 #include "core/memory.h"
 #include "fuzz/fuzz.h"
-#include "models/files.h"
+#include "formats/file.h"
 
 void insist(bool holds)
 {
@@ -103,7 +103,7 @@ void fuzz_write_files(const uint8_t *input, size_t n, const struct fuzz_file *fi
         fuzz_write(file[i].name, slice[i].at, slice[i].n);
 }
 
-// ---- in place of models/files.h's: a mapping ends with a page, a copy with its last byte, and who reads further is seen
+// ---- in place of formats/file.h's: a mapping ends with a page, a copy with its last byte, and who reads further is seen
 
 bool __real_file_map(const char *path, struct mapping *to, struct error *err);
 bool __wrap_file_map(const char *path, struct mapping *to, struct error *err);

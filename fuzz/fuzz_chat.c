@@ -1,14 +1,14 @@
 // fuzz_chat.c - any text at all as a chat template, and conversations of any text put into what it is taken for.
 //
 // Input: the format that is wanted, the template (empty: none), a first message and a second one.
-// reader: models/chat.c
+// reader: tokenizers/chat_template.c
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
 #include "fuzz/fuzz.h"
-#include "models/chat.h"
+#include "tokenizers/chat_template.h"
 
 static const struct fuzz_file files[] = {
     { "wanted", FUZZ_WORDS }, { "template", FUZZ_WORDS }, { "first", FUZZ_TEXT },

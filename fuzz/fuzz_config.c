@@ -1,7 +1,7 @@
 // fuzz_config.c - any texts at all as what a Hugging Face directory says of its model.
 //
 // Input: the files below, one behind the other.
-// reader: models/config_hf.c models/config_json.c models/config.c models/fields.c
+// reader: models/config_hf.c models/config_json.c models/config.c formats/json_fields.c
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 // settings, read again, and is the same then.
 //
 // Input: the YAML file, then a tree in JSON. The model and the prompts that it may name are there.
-// reader: experiments/experiment.c experiments/yaml.c experiments/entries.c core/settings.c core/options.c drafters/tree.c
+// reader: experiments/experiment.c experiments/yaml.c experiments/canonical_settings.c core/settings.c core/options.c drafters/tree.c
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@
 #include "experiments/experiment.h"
 #include "experiments/yaml.h"
 #include "fuzz/fuzz.h"
-#include "models/utf8.h"
+#include "formats/utf8.h"
 
 static const struct fuzz_file files[] = { { "x.yaml", FUZZ_WORDS }, { "tree.json", FUZZ_JSON }, { NULL, FUZZ_TEXT } };
 static const char *const words[] = { "name",

@@ -1,8 +1,8 @@
 // fuzz_gguf.c - any bytes at all as a GGUF model: configuration, tokenizer, weights, hash; a pass through it; and the same
 // values and tensors written again.
 //
-// reader: models/gguf.c models/gguf_cursor.c models/gguf_value.c models/config_gguf.c models/config.c models/weights.c
-// reader: models/weight_names.c models/tokenizer_gguf.c
+// reader: formats/gguf.c formats/gguf_cursor.c formats/gguf_value.c models/config_gguf.c models/config.c models/weights.c
+// reader: models/weight_names.c tokenizers/tokenizer_gguf.c
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,10 +14,10 @@
 #include "fuzz/fuzz.h"
 #include "kernels/backend.h"
 #include "models/config.h"
-#include "models/gguf.h"
+#include "formats/gguf.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
-#include "models/tokenizer.h"
+#include "tokenizers/tokenizer.h"
 #include "models/weights.h"
 
 // ---- what is done with it

@@ -2,7 +2,7 @@
 // EAGLE's and EAGLE-3's, as published and as `speculators` writes them.
 //
 // Input: config.json, then the tensors.
-// reader: models/head.c models/eagle_config.c models/config_json.c models/fields.c
+// reader: models/head.c models/eagle_config.c models/config_json.c formats/json_fields.c
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

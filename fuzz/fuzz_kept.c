@@ -2,7 +2,7 @@
 //
 // Input: a byte of flags that say which sums and marks are put right first, so that what was changed gets further than the
 // first check; then the file. With no flag set nothing passes but what was written.
-// reader: models/kept.c
+// reader: models/packed_cache.c
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "core/memory.h"
 #include "fuzz/fuzz.h"
 #include "models/config.h"
-#include "models/kept.h"
+#include "models/packed_cache.h"
 #include "models/weights.h"
 
 enum { LAYOUT = 7, MATRICES = 4 };
@@ -24,7 +24,7 @@ static struct packed_bytes packed[MATRICES];
 static uint8_t *genuine;
 static size_t genuine_bytes;
 
-// ---- the file as models/kept.c has it; checked against a file of its own when the program begins
+// ---- the file as models/packed_cache.c has it; checked against a file of its own when the program begins
 
 struct head {
     char magic[8];

@@ -1,16 +1,16 @@
 // fuzz_prompts.c - any bytes at all as a file of prompts, with and without answers, and as lines of token ids.
 //
-// reader: experiments/prompts.c experiments/json_lines.c core/json.c
+// reader: engine/prompts.c commands/json_lines.c core/json.c
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
-#include "experiments/json_lines.h"
-#include "experiments/prompts.h"
+#include "commands/json_lines.h"
+#include "engine/prompts.h"
 #include "fuzz/fuzz.h"
-#include "models/tokenizer.h"
+#include "tokenizers/tokenizer.h"
 
 static const struct fuzz_file files[] = { { "prompts.jsonl", FUZZ_JSON_LINES }, { NULL, FUZZ_TEXT } };
 static const char *const words[] = { "turns",   "messages", "input_ids", "prompt",    "question",    "role",

@@ -2,14 +2,14 @@
 // index; every byte that a tensor claims is read.
 //
 // Input: the index, then the file.
-// reader: models/safetensors.c models/tensor_list.c models/weight_map.c models/shards.c
+// reader: formats/safetensors.c formats/tensor_list.c formats/weight_map.c formats/shards.c
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
 #include "core/tensor.h"
 #include "fuzz/fuzz.h"
-#include "models/safetensors.h"
+#include "formats/safetensors.h"
 #include "models/weights.h"
 
 static const struct fuzz_file files[] = { { "model.safetensors.index.json", FUZZ_JSON },

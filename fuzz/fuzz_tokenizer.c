@@ -1,8 +1,8 @@
 // fuzz_tokenizer.c - any bytes at all as a tokenizer.json, and any text through what comes of it. The file ends at the
 // first NUL, the text begins behind it.
 //
-// reader: models/tokenizer_json.c models/tokenizer.c models/tokenizer_decode.c models/added.c models/vocabulary.c
-// reader: models/bpe.c models/pretokenize.c models/pattern.c models/nfc.c models/letters.c models/utf8.c
+// reader: tokenizers/tokenizer_json.c tokenizers/tokenizer.c tokenizers/tokenizer_decode.c tokenizers/added_tokens.c tokenizers/vocabulary.c
+// reader: tokenizers/bpe.c tokenizers/pretokenize.c tokenizers/pattern.c tokenizers/nfc.c tokenizers/byte_alphabet.c formats/utf8.c
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,9 +12,9 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "fuzz/fuzz.h"
-#include "models/tokenizer.h"
-#include "models/tokenizer_parts.h"
-#include "models/utf8.h"
+#include "tokenizers/tokenizer.h"
+#include "tokenizers/tokenizer_parts.h"
+#include "formats/utf8.h"
 
 static const struct fuzz_file files[] = { { "tokenizer.json", FUZZ_JSON }, { "text", FUZZ_TEXT }, { NULL, FUZZ_TEXT } };
 static const char *const words[] = { "BPE",

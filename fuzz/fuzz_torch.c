@@ -2,8 +2,8 @@
 // first, where they can be found, so that what was changed in a pickle gets as far as the pickle's reader.
 //
 // seeds: tests/cases/torch
-// reader: models/pickle.c models/pickle_opcodes.c models/torch_archive.c models/torch_state.c models/zip.c models/zip_end.c
-// reader: models/shown.c models/tensor_list.c
+// reader: formats/pickle.c formats/pickle_opcodes.c formats/torch_archive.c formats/torch_state.c formats/zip.c formats/zip_end.c
+// reader: formats/printable.c formats/tensor_list.c
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,8 +13,8 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "fuzz/fuzz.h"
-#include "models/torch.h"
-#include "models/zip.h"
+#include "formats/torch.h"
+#include "formats/zip.h"
 
 static void use(const struct mapping *file)
 {

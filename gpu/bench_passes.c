@@ -7,7 +7,7 @@
 #include "core/memory.h"
 #include "gpu/bench_gpu.h"
 #include "kernels/backend.h"
-#include "kernels/room.h"
+#include "kernels/capacity.h"
 #include "models/block.h"
 #include "models/kv_cache.h"
 

@@ -41,7 +41,7 @@ TOKENS = {"texts": 48, "replayed": 64}
 # ---- what is run
 
 def worth(rate):
-    """Tokens a step of TREE where each guess stands with this probability: the law of verifier/replayed.c."""
+    """Tokens a step of TREE where each guess stands with this probability: the law of verifier/rules/synthetic.c."""
     reached = {"": 1.0}
     for path in sorted(TREE, key=len):
         reached[path] = reached[path[:-1]] * rate * (1 - rate) ** int(path[-1])

@@ -104,7 +104,7 @@ else
 fi
 results loop $((520 * times))
 if [ -n "$few" ]; then
-    phase build 500 cmake --build "$built" --target "$(basename "$speclab")" "$(basename "$BENCH")" write_tiny
+    phase build 500 cmake --build "$built" --target "$(basename "$speclab")" "$(basename "$BENCH")" write_small_model
 else
     phase machine 20 machine
     phase build 200 build speclab bench_gpu

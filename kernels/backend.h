@@ -5,7 +5,7 @@
 // pass free of error handling. Shapes are checked by assert() in every backend.
 //
 // The arithmetic for one output of one row never depends on what else is in the pass: not on n, not on the other
-// rows, not on threads. tests/test_kernels.c holds every backend to that, bit by bit, but the one that says it
+// rows, not on threads. tests/device/test_kernels.c holds every backend to that, bit by bit, but the one that says it
 // `varies`: its products are a library's.
 #pragma once
 #include <stdbool.h>
@@ -153,7 +153,7 @@ struct backend {
     void (*judge)(struct backend *b, const struct judging *j, int n);
     size_t (*judge_bytes)(struct backend *b, const struct judging *j); // that one such draft takes, of no data
     void (*ruled)(struct backend *b, const struct judging *j, struct ruling *to, int n);
-    // Drafts grow where the logits are (core/growing.h), and the host waits for nothing. create: NULL: no room. All NULL: they
+    // Drafts grow where the logits are (core/device_drafting.h), and the host waits for nothing. create: NULL: no room. All NULL: they
     // grow on the host.
     struct grown *(*grow_create)(struct backend *b, const struct growing_shape *s);
     void (*grow_destroy)(struct backend *b, struct grown *g);

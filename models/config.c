@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "models/config_parts.h"
-#include "models/files.h"
+#include "formats/file.h"
 
 bool config_ends_by_name(const char *s, size_t n)
 {

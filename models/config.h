@@ -35,9 +35,11 @@ struct model_config {
     int bos;                  // -1: none
     bool add_bos;             // the tokenizer puts it before every text
     char *chat_template;      // Jinja, as the checkpoint has it; NULL: none; owned
-    char *inflated;           // the model that it does the work of, made larger (models/inflate.h); NULL: none; owned
-    struct hash hash;         // of all that its readers were handed (models/identity.h)
-    char *quantised; // the model whose numbers these are, in other types (models/quantise.h); NULL: none; owned
+    char
+        *inflated; // the model that it does the work of, made larger (commands/checkpoint/inflate.h); NULL: none; owned
+    struct hash hash; // of all that its readers were handed (formats/identity.h)
+    char *
+        quantised; // the model whose numbers these are, in other types (commands/checkpoint/quantise.h); NULL: none; owned
 };
 
 bool config_read(const char *path, struct model_config *to, struct error *err);

@@ -6,8 +6,8 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "models/config_parts.h"
-#include "models/gguf.h"
-#include "models/identity.h"
+#include "formats/gguf.h"
+#include "formats/identity.h"
 
 // Whose keys begin with the architecture's name: "llama.block_count".
 struct source {

@@ -9,9 +9,9 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "models/config_parts.h"
-#include "models/fields.h"
-#include "models/files.h"
-#include "models/identity.h"
+#include "formats/json_fields.h"
+#include "formats/file.h"
+#include "formats/identity.h"
 
 struct source {
     char *path;                                            // of config.json

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "models/config_parts.h"
-#include "models/fields.h"
+#include "formats/json_fields.h"
 
 // Settings that we would have to ignore: only the value that changes nothing is accepted, and null.
 static bool refuse_what_we_do_not_compute(const struct fields *f)

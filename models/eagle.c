@@ -9,7 +9,7 @@
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "models/block.h"
-#include "models/claims.h"
+#include "models/tensor_loading.h"
 #include "models/eagle_parts.h"
 #include "models/kv_cache.h"
 #include "models/weights.h"

@@ -5,7 +5,7 @@
 #include "core/json.h"
 #include "models/config_parts.h"
 #include "models/eagle_parts.h"
-#include "models/fields.h"
+#include "formats/json_fields.h"
 #include "models/weights.h"
 
 // Layers that the original reads where nothing is said: streams entering 2, L / 2 and L - 3.

@@ -7,8 +7,8 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "models/eagle.h"
-#include "models/files.h"
-#include "models/identity.h"
+#include "formats/file.h"
+#include "formats/identity.h"
 #include "models/medusa.h"
 #include "models/weights.h"
 

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
-#include "kernels/room.h"
+#include "kernels/capacity.h"
 #include "models/model.h"
 
 struct slot {

@@ -9,9 +9,9 @@
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "models/block.h"
-#include "models/claims.h"
+#include "models/tensor_loading.h"
 #include "models/config.h"
-#include "models/kept.h"
+#include "models/packed_cache.h"
 #include "models/kv_cache.h"
 #include "models/weights.h"
 

@@ -51,7 +51,7 @@ struct states {           // borrowed from the model until its next pass
 // keeps its own copy of nothing that can stay mapped; backend is borrowed for the model's life. a: PRESET is settled by
 // the type that most of the weights have; int8 is an error for a model without quantised weights.
 struct model *model_open(const char *path, struct backend *b, enum activations a, int rows, struct error *err);
-// The same, with its packed weights in a file beside it (models/kept.h): read if they are there and fit, otherwise made and
+// The same, with its packed weights in a file beside it (models/packed_cache.h): read if they are there and fit, otherwise made and
 // written, which may fail without harm. *kept: a sentence that says which; free() it; NULL: the backend has nothing to keep.
 struct model *model_open_keeping(const char *path, struct backend *b, enum activations a, int rows, char **kept,
                                  struct error *err);

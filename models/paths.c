@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "models/files.h"
+#include "formats/file.h"
 
 static const char *home(void)
 {

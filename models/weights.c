@@ -8,10 +8,10 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "models/config.h"
-#include "models/files.h"
+#include "formats/file.h"
 #include "models/finite.h"
-#include "models/gguf.h"
-#include "models/shards.h"
+#include "formats/gguf.h"
+#include "formats/shards.h"
 #include "models/weights_parts.h"
 
 static bool ends_with(const char *s, const char *end)

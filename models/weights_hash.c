@@ -15,7 +15,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "models/files.h"
+#include "formats/file.h"
 #include "models/paths.h"
 #include "models/weights.h"
 #include "models/weights_parts.h"

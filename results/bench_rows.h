@@ -44,7 +44,7 @@ struct bench_row {
     const char *target, *target_hash, *model_type, *activations, *cache;
     const char *draft, *draft_hash, *draft_activations; // NULL: there is none
     const char *device, *machine, *revision, *started;
-    bool marked_inflated; // the target is an inflated model (models/inflate.h)
+    bool marked_inflated; // the target is an inflated model (commands/checkpoint/inflate.h)
     int threads;
     int64_t weight_bytes;
     double overhead_ns, overhead_low_ns, overhead_high_ns; // NAN: not measured

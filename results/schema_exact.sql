@@ -67,7 +67,7 @@ CREATE TABLE exact_test (
     PRIMARY KEY (exact, stream, kind, "of", part)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE exact_bits (               -- logits of verifying passes beside those of one token at a time (experiments/bits_run.h)
+CREATE TABLE exact_bits (               -- logits of verifying passes beside those of one token at a time (commands/exact/bits_run.h)
     id         INTEGER PRIMARY KEY,
     experiment TEXT NOT NULL,
     cell       TEXT NOT NULL,           -- as run.cell

@@ -2,7 +2,7 @@
 //
 // Both ratios are linearised: a sum's relative error is the sum of what each prompt adds to it, so a prompt's influence
 // on the result is a difference of its shares. Cochran, Sampling Techniques, 3rd ed., section 6.4 (with n - 1 for n,
-// and t for z). What promises 95 % covers the truth 95.1 and 95.3 % of 4,000 times in tests/test_statistics.c.
+// and t for z). What promises 95 % covers the truth 95.1 and 95.3 % of 4,000 times in tests/results/test_statistics.c.
 #include "results/statistics.h"
 
 #include <assert.h>

@@ -29,7 +29,7 @@ struct run_row {            // one cell of an experiment; enough to run it again
     const char *activations;                        // "int8": settled, never "preset"
     const char *cache;                              // "f32": of its elements
     bool lossless;                                  // the rule is exact
-    bool marked_inflated;                           // the target is an inflated model (models/inflate.h)
+    bool marked_inflated;                           // the target is an inflated model (commands/checkpoint/inflate.h)
     uint64_t seed;
     int batch;
 };

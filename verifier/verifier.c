@@ -10,7 +10,7 @@
 #include "models/kv_cache.h"
 #include "sampling/rng.h"
 #include "verifier/logit_rows.h"
-#include "verifier/rule.h"
+#include "verifier/rules/rule.h"
 
 struct verifier {
     struct verifier_setup s;

@@ -1,10 +1,10 @@
-// attention.c - rope, the cache's rows, and attention's shares for the threads. The inner loops are in attend.c.
+// attention.c - rope, the cache's rows, and attention's shares for the threads. The inner loops are in attention_kernels.c.
 #include <assert.h>
 #include <math.h>
 
-#include "kernels/cpu/attend.h"
+#include "kernels/cpu/attention_kernels.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/threads.h"
 
 // ---- rope and the cache

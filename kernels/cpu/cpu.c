@@ -1,5 +1,5 @@
 // cpu.c - the table of operations on the CPU: shapes, shares of work for the threads, and the choice of
-// instruction set. The arithmetic is in lanes.c.
+// instruction set. The arithmetic is in row_kernels.c.
 #include <assert.h>
 #if defined(__x86_64__) && !defined(PLAIN_LOOPS_ALONE)
 #include <cpuid.h>
@@ -17,7 +17,7 @@
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/packed.h"
 #include "kernels/cpu/threads.h"
 

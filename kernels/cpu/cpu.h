@@ -1,5 +1,5 @@
 // cpu.h - what the files of the CPU backend share: cpu.c has the table and the operations on rows, matmul.c packed
-// weights and products, attention in attend.c.
+// weights and products, attention in attention_kernels.c.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

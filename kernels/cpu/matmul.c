@@ -1,5 +1,5 @@
 // matmul.c - rows times packed weights: packing, rounding of the rows, and the shares of the threads. The inner loops are
-// in products.c.
+// in matmul_kernels.c.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,11 +7,11 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "kernels/cpu/arena.h"
-#include "kernels/cpu/ask.h"
+#include "kernels/cpu/prefetch.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/packed.h"
-#include "kernels/cpu/products.h"
+#include "kernels/cpu/matmul_kernels.h"
 #include "kernels/cpu/threads.h"
 
 // ---- packing

@@ -1,7 +1,7 @@
 // rounding.h - rows of the pass as products take them: floats, bfloat16, or bytes with a scale to each group. A part of
-// products.c, whose vector types it uses: it is compiled once for each instruction set.
+// matmul_kernels.c, whose vector types it uses: it is compiled once for each instruction set.
 #pragma once
-#include "kernels/cpu/products.h"
+#include "kernels/cpu/matmul_kernels.h"
 
 INLINE float to_bf16(float x)
 {

@@ -1,7 +1,7 @@
-// unpack.h - packed numbers and their scales in registers. A part of products.c, whose vector types it uses: it is compiled
+// unpack.h - packed numbers and their scales in registers. A part of matmul_kernels.c, whose vector types it uses: it is compiled
 // once for each instruction set.
 #pragma once
-#include "kernels/cpu/products.h"
+#include "kernels/cpu/matmul_kernels.h"
 
 enum { V = PANEL / W }; // registers of a panel's width
 

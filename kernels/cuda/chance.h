@@ -22,7 +22,7 @@ template <int THREADS> struct chance_room { // shared memory of a block
 struct chance { // Philox's stream, and the root's place (sampling/rng.h)
     uint64_t seed, sequence;
     int32_t root;
-    const double *given; // uniforms in its place (core/judging.h), of a draft of so many nodes; NULL
+    const double *given; // uniforms in its place (core/device_verification.h), of a draft of so many nodes; NULL
     int nodes;
 };
 

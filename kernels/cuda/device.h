@@ -2,7 +2,7 @@
 // machine instructions that C++ has no name for. For .cu files alone.
 //
 // The same sources are compiled twice: by nvcc for a GPU, and by g++ for a GPU that is not there
-// (kernels/cuda/emulated/), in which tests run every kernel on the host. What is machine code in the one is plain C++ in
+// (tests/device/emulated/), in which tests run every kernel on the host. What is machine code in the one is plain C++ in
 // the other, and only here.
 //
 // Arithmetic: nvcc is told not to contract (CMakeLists.txt), so what is one rounding is written fmaf. Nothing here may

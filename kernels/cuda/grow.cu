@@ -1,4 +1,4 @@
-// grow.cu - drafts that grow where the logits are: drafters/grow.c and growth.c once more, candidate for candidate. The host
+// grow.cu - drafts that grow where the logits are: drafters/tree_builder.c and draft_batch.c once more, candidate for candidate. The host
 // knows how many rows each level has at most, and nothing else.
 //
 // A level is: the likeliest of each row (best.cu), or rows of probabilities and draws from them (a block a row); then a block a
@@ -7,7 +7,7 @@
 #include "kernels/cuda/chance.h"
 #include "kernels/cuda/cuda.h"
 extern "C" {
-#include "core/growing.h"
+#include "core/device_drafting.h"
 #include "core/row_stages.h"
 }
 

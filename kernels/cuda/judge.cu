@@ -2,7 +2,7 @@
 // `replayed`) and `match`; for whole trees traversal.cu. All drafts of a call share one launch, one way there and one way back.
 //
 // Why the answers are the same is said in chance.h; what each rule does, and why it is right, where it is specified:
-// verifier/rejection.c, verifier/match.c.
+// verifier/rules/rejection.c, verifier/rules/match.c.
 #include "kernels/cuda/judge.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ __device__ static void add(const struct call &c, int node, int token)
 
 // ---- rejection
 
-// What is left of a node's row: verifier/rejection.c's struct left. While `whole`, it is the row without the tokens out[0 .. n),
+// What is left of a node's row: verifier/rules/rejection.c's struct left. While `whole`, it is the row without the tokens out[0 .. n),
 // and sum is theirs; then it is c.left.
 struct left {
     bool whole;

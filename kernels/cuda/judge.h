@@ -7,7 +7,7 @@
 #include "kernels/cuda/cuda.h"
 extern "C" {
 #include "core/draft.h"
-#include "core/judging.h"
+#include "core/device_verification.h"
 }
 
 namespace DEVICE_SPACE
@@ -121,7 +121,7 @@ __device__ inline void note(const struct call &c, int node, double p, double q)
     }
 }
 
-// ---- what was drawn: verifier/drawn.c
+// ---- what was drawn: verifier/rules/proposal.c
 
 __device__ inline const float *drawn_from(const struct call &c, int node)
 {

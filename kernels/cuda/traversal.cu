@@ -1,4 +1,4 @@
-// traversal.cu - a whole tree judged from its leaves up, and a chain as `block` judges it: verifier/traversal.c, which
+// traversal.cu - a whole tree judged from its leaves up, and a chain as `block` judges it: verifier/rules/traversal.c, which
 // says what is done and why it is right.
 //
 // The recursion's stack is the path from the root: where it came from is a node's parent, and how much there was is

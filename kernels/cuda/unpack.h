@@ -1,7 +1,7 @@
 // unpack.h - GGUF's blocks of numbers, one number at a time: whole number, scale and offset. For what is done once
 // (packing), rarely (taking rows) or to compare with (plain.cu). For .cu files alone.
 //
-// Layouts: ggml's block_q4_0 and its relatives (ggml-common.h), as kernels/cpu/expand.h has them.
+// Layouts: ggml's block_q4_0 and its relatives (ggml-common.h), as kernels/cpu/dequantize.h has them.
 #pragma once
 #include "kernels/cuda/packed.h"
 
@@ -100,7 +100,7 @@ __device__ inline struct said said_at(enum type type, const uint8_t *b, int i)
     }
 }
 
-// The number k of a row, as kernels/cpu/expand.h rounds it.
+// The number k of a row, as kernels/cpu/dequantize.h rounds it.
 __device__ inline float value_at(enum type type, const uint8_t *row, int64_t k)
 {
     if (type == F32)

@@ -18,8 +18,8 @@ vllm-project+speculators/repo.  What runs, of the commits below:
     medusa_vllm, medusa_one                    written out below, as vLLM's vllm/model_executor/models/medusa.py has them (one: of
                                                original_lm_head)
 
-The target is tests/tiny.c's with the numbers of TARGET; of it only the embedding and the head are needed.  Weights of a
-head are tests/heads.c's: a tensor's numbers follow from SEED and its name, see `made`.  A head reads a chain of 5 certain
+The target is tests/support/small_model.c's with the numbers of TARGET; of it only the embedding and the head are needed.  Weights of a
+head are tests/support/small_heads.c's: a tensor's numbers follow from SEED and its name, see `made`.  A head reads a chain of 5 certain
 tokens with made-up features, then two guesses that follow the last of them and one that follows the second guess, with
 the head's own states.  `rows` are the logits of these 8 rows; of a Medusa head, for each of its heads those of 3 states.
 """
@@ -84,7 +84,7 @@ def numbers(name, count):
 
 
 def made(name, rows, width, about=0):
-    """tests/heads.c's `floats`; rows 0: a vector."""
+    """tests/support/small_heads.c's `floats`; rows 0: a vector."""
     f = np.float32
     size = f(1.7) / np.sqrt(f(width)) if rows else f(0.2)
     v = f(about) + size * numbers(name, max(rows, 1) * width)

@@ -277,7 +277,7 @@ def main():
 
     files = []
     for f in a.file:
-        files += sorted(glob.glob(f"{f}/*.c", root_dir=REPO) + glob.glob(f"{f}/*.sql", root_dir=REPO)) if f in FOLDERS else [f]
+        files += sorted(g for kind in ("c", "sql") for g in glob.glob(f"{f}/**/*.{kind}", root_dir=REPO, recursive=True)) if f in FOLDERS else [f]
     os.makedirs(OUT, exist_ok=True)
     trees = [Tree(f"worker{i}") for i in range(1, a.workers + 1)]
     if not (a.survivors or a.summary or a.as_built):

@@ -1,5 +1,6 @@
 """Build trees for mutants: copies of the sources with a build each, in build/mutate; which test reaches which line."""
 import hashlib
+import glob
 import json
 import os
 import re
@@ -12,7 +13,7 @@ import time
 
 REPO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OUT = os.path.join(REPO, "build", "mutate")
-FOLDERS = ["verifier", "decode", "sampling", "results", "drafters", "experiments"]
+FOLDERS = ["verifier", "decode", "sampling", "results", "drafters", "engine", "experiments", "commands"]
 PLAIN = ["-DCMAKE_BUILD_TYPE=None", "-DCMAKE_C_FLAGS=-O2", "-DCMAKE_CXX_FLAGS=-O2"]
 
 
@@ -87,8 +88,8 @@ class Tree:
             self.link[program] = self.ninja(program)[-1]
 
     def programs(self):
-        return sorted(f[:-2] for f in os.listdir(os.path.join(self.src, "tests")) if re.fullmatch(r"test_[a-z0-9_]*\.c", f)
-                      and f != "test_support.c")
+        files = glob.glob("tests/*/test_*.c", root_dir=self.src)
+        return sorted(os.path.basename(f)[:-2] for f in files)
 
     def needs(self, program):
         """The program itself, and what it starts."""

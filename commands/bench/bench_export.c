@@ -1,0 +1,315 @@
+// bench_export.c - the same for programs: everything that was measured as one JSON object, and the passes as CSV.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/json.h"
+#include "core/memory.h"
+#include "commands/bench/bench.h"
+#include "commands/bench/bench_parts.h"
+#include "commands/bench/bench_peer.h"
+#include "commands/command_line.h"
+#include "kernels/backend.h"
+#include "kernels/devices.h"
+#include "models/model.h"
+
+static void set_text(struct json *j, const char *key, const char *value)
+{
+    json_set(j, key, json_new_text(value));
+}
+
+static void set_int(struct json *j, const char *key, int64_t value)
+{
+    json_set(j, key, json_new_int(value));
+}
+
+static void set_number(struct json *j, const char *key, double value)
+{
+    json_set(j, key, json_new_number(value));
+}
+
+static struct json *model_json(const struct target *t)
+{
+    struct json *j = json_new_object();
+    char hash[HASH_TEXT];
+    hash_write(model_hash(t->model), hash);
+    set_text(j, "path", t->path);
+    set_text(j, "hash", hash);
+    set_text(j, "type", model_type(t->model));
+    set_text(j, "activations", activations_names[model_activations(t->model)]);
+    set_text(j, "cache", type_facts[t->cache].name);
+    set_int(j, "bytes", (int64_t)model_bytes(t->model));
+    const char *inflated = model_config(t->model)->inflated;
+    json_set(j, "inflated_from", inflated != NULL ? json_new_text(inflated) : json_new_null());
+    return j;
+}
+
+static struct json *spread_json(struct spread s)
+{
+    struct json *j = json_new_object();
+    set_int(j, "rounds", s.n);
+    set_number(j, "median", s.median);
+    set_number(j, "low_quartile", s.low);
+    set_number(j, "high_quartile", s.high);
+    set_number(j, "least", s.least);
+    set_number(j, "most", s.most);
+    return j;
+}
+
+static struct json *overheads_json(const struct bench *b)
+{
+    struct json *list = json_new_array();
+    for (int i = 0; i < OVERHEADS && b->overhead[i].outside.n > 0; i++) {
+        struct json *o = json_new_object();
+        set_text(o, "how", b->overhead[i].how);
+        json_set(o, "outside_ns", spread_json(b->overhead[i].outside));
+        json_set(o, "step_ns", spread_json(b->overhead[i].all));
+        json_push(list, o);
+    }
+    return list;
+}
+
+static struct json *surroundings_json(const struct surroundings *s)
+{
+    struct json *j = json_new_object();
+    set_number(j, "bytes_per_second", s->all);
+    set_number(j, "bytes_per_second_one_thread", s->one);
+    set_number(j, "round_trip_ns", s->round_trip);
+    return j;
+}
+
+static struct json *rounds_json(const struct bench *b)
+{
+    struct json *list = json_new_array();
+    for (int i = 0; i < b->n_rounds; i++) {
+        const struct round *r = &b->round[i];
+        struct json *j = json_new_object();
+        json_set(j, "counts", json_new_bool(r->counts));
+        set_text(j, "placement", placement_names[r->placement]);
+        set_number(j, "foreign", r->foreign);
+        json_set(j, "before", b->plan.probe ? surroundings_json(&r->before) : json_new_null());
+        json_set(j, "after", b->plan.probe ? surroundings_json(&r->after) : json_new_null());
+        json_push(list, j);
+    }
+    return list;
+}
+
+static struct json *numbers_json(const double *x, int n)
+{
+    struct json *list = json_new_array();
+    for (int i = 0; i < n; i++)
+        json_push(list, json_new_number(x[i]));
+    return list;
+}
+
+static struct json *items_json(const struct bench *b)
+{
+    struct json *list = json_new_array();
+    for (int i = 0; i < b->n_items; i++) {
+        const struct item *m = &b->item[i];
+        struct json *j = json_new_object();
+        set_text(j, "what", measured_names[m->what]);
+        set_int(j, "n", m->n);
+        set_int(j, "context", m->context);
+        if (m->what == A_PASS) {
+            set_number(j, "flops", bench_flops(b, m->n, m->context));
+            set_number(j, "bytes", bench_bytes(b, m->n, m->context));
+        }
+        json_set(j, "ns", numbers_json(m->ours, b->n_rounds));
+        struct json *peers = json_new_array();
+        for (int e = 0; e < b->n_peers && m->theirs[e] != NULL; e++)
+            json_push(peers, numbers_json(m->theirs[e], b->n_rounds));
+        json_set(j, "peers_ns", peers);
+        json_push(list, j);
+    }
+    return list;
+}
+
+static struct json *cost_json(const struct cost *c)
+{
+    struct json *j = json_new_object(), *hinge = json_new_object(), *table = json_new_object();
+    set_text(j, "form", cost_form_names[c->form]);
+    set_number(hinge, "a", c->a);
+    set_number(hinge, "b", c->b);
+    set_number(hinge, "s", c->s);
+    set_number(hinge, "n0", c->n0);
+    set_number(hinge, "d", c->d);
+    set_number(hinge, "e", c->e);
+    set_number(hinge, "largest_error", c->hinge_most);
+    set_number(hinge, "rms_error", c->hinge_rms);
+    set_number(table, "largest_error", c->table_most);
+    set_number(table, "rms_error", c->table_rms);
+    if (!isnan(c->step_a)) {
+        struct json *step = json_new_object();
+        set_number(step, "a", c->step_a);
+        set_number(step, "d", c->step_d);
+        set_number(step, "largest_error", c->step_most);
+        json_set(j, "draft_step", step);
+    }
+    json_set(j, "hinge", hinge);
+    json_set(j, "table", table);
+    return j;
+}
+
+static struct json *peers_json(const struct bench *b, const struct item *m, enum placement p)
+{
+    struct json *list = json_new_array();
+    for (int e = 0; e < b->n_peers && m->theirs[e] != NULL; e++) {
+        struct json *j = json_new_object();
+        json_set(j, "ns", spread_json(bench_theirs(b, m, e, p)));
+        json_set(j, "over_ours", spread_json(bench_ratio(b, m, e, p)));
+        json_push(list, j);
+    }
+    return list;
+}
+
+static struct json *medians_json(const struct bench *b, enum placement p)
+{
+    struct json *list = json_new_array();
+    for (int i = 0; i < b->n_items; i++) {
+        const struct item *m = &b->item[i], *one = bench_item(b, A_PASS, 1, m->context);
+        struct spread ours = bench_ours(b, m, p);
+        struct json *j = json_new_object();
+        set_text(j, "what", measured_names[m->what]);
+        set_int(j, "n", m->n);
+        set_int(j, "context", m->context);
+        json_set(j, "ns", spread_json(ours));
+        set_number(j, "c", m->what == A_PROMPT || one == NULL ? NAN : ours.median / bench_ours(b, one, p).median);
+        set_number(j, "predicted_ns", m->what == A_PASS ? cost_ns(&b->cost[p], m->n, m->context) : NAN);
+        if (m->what == A_PASS) {
+            set_number(j, "flops_per_second", 1e9 * bench_flops(b, m->n, m->context) / ours.median);
+            set_number(j, "share_of_peak",
+                       bench_peak(b) > 0 ? 1e9 * bench_flops(b, m->n, m->context) / ours.median / bench_peak(b) : NAN);
+            set_number(j, "bytes_per_second", 1e9 * bench_bytes(b, m->n, m->context) / ours.median);
+            set_number(j, "share_of_read",
+                       1e9 * bench_bytes(b, m->n, m->context) / ours.median / bench_memory(b, p).median);
+        }
+        json_set(j, "peers", peers_json(b, m, p));
+        json_push(list, j);
+    }
+    return list;
+}
+
+static struct json *placements_json(const struct bench *b)
+{
+    struct json *list = json_new_array();
+    for (int p = 0; p < PLACEMENTS; p++) {
+        bool asked_for = p == PLACED_S || p == PLACED_D;
+        if (b->counted[p] == 0 && !(asked_for && b->plan.probe))
+            continue;
+        struct json *j = json_new_object();
+        set_text(j, "placement", placement_names[p]);
+        set_int(j, "rounds", b->counted[p]);
+        if (b->counted[p] > 0) {
+            json_set(j, "read_bytes_per_second", spread_json(bench_memory(b, (enum placement)p)));
+            json_set(j, "medians", medians_json(b, (enum placement)p));
+            json_set(j, "cost", cost_json(&b->cost[p]));
+        }
+        json_push(list, j);
+    }
+    return list;
+}
+
+static struct json *operations_json(const struct bench *b)
+{
+    struct json *list = json_new_array();
+    for (int i = 0; i < b->n_operations; i++) {
+        const struct operation *o = &b->operation[i];
+        struct json *j = json_new_object();
+        set_int(j, "n", o->n);
+        set_int(j, "context", o->context);
+        set_text(j, "operation", o->name);
+        set_number(j, "ns", o->ns);
+        set_int(j, "calls", o->calls);
+        set_number(j, "bytes", o->bytes);
+        set_number(j, "flops", o->flops);
+        json_push(list, j);
+    }
+    return list;
+}
+
+static struct json *peaks_json(const struct bench *b)
+{
+    struct json *list = json_new_array();
+    for (int i = 0; i < b->n_peaks; i++) {
+        struct json *j = json_new_object();
+        set_text(j, "kind", b->peak[i].kind);
+        set_text(j, "isa", b->peak[i].isa);
+        set_number(j, "per_second", b->peak[i].per_second);
+        json_push(list, j);
+    }
+    return list;
+}
+
+void bench_json(const struct bench *b, FILE *to)
+{
+    struct json *j = json_new_object();
+    json_set(j, "model", model_json(&b->target));
+    json_set(j, "draft", b->draft.model != NULL ? model_json(&b->draft) : json_new_null());
+    set_text(j, "device", devices_name(b->target.devices, b->target.backend));
+    set_text(j, "machine", b->machine);
+    set_text(j, "revision", program_version());
+    set_text(j, "started", b->started);
+    set_int(j, "threads", b->plan.threads);
+    struct json *peers = json_new_array();
+    for (int i = 0; i < b->n_peers; i++)
+        json_push(peers, json_new_text(peer_name(b->peer[i])));
+    json_set(j, "peers", peers);
+    json_set(j, "peaks", peaks_json(b));
+    json_set(j, "none_counts", json_new_bool(b->none_counts));
+    json_set(j, "rounds", rounds_json(b));
+    json_set(j, "placements", placements_json(b));
+    json_set(j, "measured", items_json(b));
+    json_set(j, "operations", operations_json(b));
+    const struct spread greedy = b->overhead[0].outside;
+    json_set(j, "overhead_ns", greedy.n > 0 ? spread_json(greedy) : json_new_null());
+    json_set(j, "overheads", overheads_json(b));
+    char *line = json_write(j);
+    fprintf(to, "%s\n", line);
+    free(line);
+    json_free(j);
+}
+
+// ---- CSV (RFC 4180); no field of it needs quotes
+
+static void put_spread(FILE *to, struct spread s)
+{
+    if (s.n == 0)
+        fprintf(to, ",,,,,");
+    else
+        fprintf(to, ",%.9g,%.9g,%.9g,%.9g,%.9g", s.median, s.low, s.high, s.least, s.most);
+}
+
+// Of an engine, 0: ours; ratio: its time / ours.
+static void put_times(FILE *to, const struct bench *b, const struct item *m, int engine, enum placement p)
+{
+    const struct item *one = bench_item(b, A_PASS, 1, m->context);
+    bool has_c = m->what != A_PROMPT && one != NULL;
+    struct spread took = engine == 0 ? bench_ours(b, m, p) : bench_theirs(b, m, engine - 1, p);
+    double unit = !has_c        ? NAN
+                  : engine == 0 ? bench_ours(b, one, p).median
+                                : bench_theirs(b, one, engine - 1, p).median;
+    double memory = bench_memory(b, p).median;
+    fprintf(to, "%s,%s,%d,%d,%d,%d", measured_names[m->what], placement_names[p], m->context, m->n, engine, took.n);
+    put_spread(to, took);
+    fprintf(to, has_c ? ",%.6g" : ",", took.median / unit);
+    if (m->what == A_PASS)
+        fprintf(to, ",%.9g,%.9g", bench_flops(b, m->n, m->context), bench_bytes(b, m->n, m->context));
+    else
+        fprintf(to, ",,");
+    fprintf(to, isnan(memory) ? "," : ",%.9g", memory);
+    put_spread(to, engine == 0 ? (struct spread){ 0 } : bench_ratio(b, m, engine - 1, p));
+    fprintf(to, ",%d\r\n", model_config(b->target.model)->inflated != NULL);
+}
+
+void bench_csv(const struct bench *b, FILE *to)
+{
+    fprintf(to, "what,placement,context,n,peer,rounds,ns,low_quartile_ns,high_quartile_ns,least_ns,most_ns,c,flops,"
+                "bytes,read_bytes_per_second,ratio,low_quartile_ratio,high_quartile_ratio,least_ratio,most_ratio,"
+                "marked_inflated\r\n");
+    for (int p = 0; p < PLACEMENTS; p++)
+        for (int i = 0; i < b->n_items && b->counted[p] > 0; i++)
+            for (int e = 0; e <= b->n_peers; e++)
+                if (e == 0 || b->item[i].theirs[e - 1] != NULL)
+                    put_times(to, b, &b->item[i], e, (enum placement)p);
+}

@@ -1,0 +1,159 @@
+#include "commands/bench/bench_subject.h"
+
+#include <stdlib.h>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "models/kv_cache.h"
+#include "models/model.h"
+#include "verifier/verifier.h"
+
+enum { PENDING = 64 }; // rows by which a context's cache is filled, and a cache's least: as for drafts
+
+static int larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+static int smaller(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+int subject_rows(const struct subject_plan *p)
+{
+    return larger(larger(p->rows, PENDING), p->prompt > 0 ? VERIFIER_STRETCH : 0);
+}
+
+// Rows behind the cache's prefix, of other tokens each time.
+static bool forward(struct subject *s, struct kv_cache *c, int n, struct states *out, struct error *err)
+{
+    const struct pass pass = {
+        .n = n, .token = s->token + kv_length(c, 0) % PENDING, .slot = s->slot, .parent = s->parent
+    };
+    return model_forward(s->model, c, &pass, NULL, out, err);
+}
+
+// So many tokens into an empty cache; the states of the last stretch are left.
+static bool take_in(struct subject *s, struct kv_cache *c, int tokens, int stretch, struct states *out,
+                    struct error *err)
+{
+    out->last.rows = 0;
+    for (int from = 0; from < tokens; from += stretch) {
+        int n = smaller(stretch, tokens - from);
+        if (!forward(s, c, n, out, err) || !s->backend->sync(s->backend, err))
+            return false;
+        kv_keep(c, 0, s->kept, n);
+    }
+    return true;
+}
+
+static struct kv_cache *cache_of(struct subject *s, int length, int pending, enum type type, struct error *err)
+{
+    struct kv_shape shape = model_kv_shape(s->model, 1, length, pending);
+    shape.type = type;
+    return kv_create(s->backend, &shape, err);
+}
+
+// For passes anywhere, and for a prompt of one stretch even where none is measured: bench_overhead() decodes behind one.
+static void make_tokens(struct subject *s)
+{
+    int rows = subject_rows(&(struct subject_plan){ .rows = s->rows, .prompt = s->prompt });
+    int n = larger(rows, VERIFIER_STRETCH) + PENDING;
+    uint32_t x = 1, vocab = (uint32_t)model_shape(s->model)->vocab;
+    s->token = xcalloc((size_t)n, sizeof(int32_t));
+    s->slot = xcalloc((size_t)n, sizeof(int32_t));
+    s->parent = xcalloc((size_t)n, sizeof(int32_t));
+    s->kept = xcalloc((size_t)n, sizeof(int32_t));
+    for (int i = 0; i < n; i++) {
+        x = x * 1664525u + 1013904223u;
+        s->token[i] = (int32_t)((x >> 8) % vocab);
+        s->parent[i] = i - 1;
+        s->kept[i] = i;
+    }
+}
+
+bool subject_open(struct subject *s, struct model *m, const struct subject_plan *p, struct error *err)
+{
+    struct states ignored;
+    int64_t vocab = model_shape(m)->vocab;
+    *s = (struct subject){ .backend = model_backend(m), .model = m, .rows = p->rows, .prompt = p->prompt };
+    make_tokens(s);
+    s->logits = rows_on(s->backend, p->rows, vocab);
+    bool ok = s->logits.data != NULL || fail(err, "%s: no room for the logits of %d rows", s->backend->name, p->rows);
+    if (ok && p->prompt > 0) {
+        s->prompt_cache = cache_of(s, p->prompt, smaller(p->prompt, VERIFIER_STRETCH), p->cache, err);
+        ok = s->prompt_cache != NULL;
+    }
+    for (int i = 0; ok && i < p->n_contexts; i++) {
+        int c = p->context[i], pending = larger(p->rows, smaller(PENDING, c));
+        s->context[s->n_contexts++] = c;
+        s->cache[i] = cache_of(s, c + p->rows, pending, p->cache, err);
+        ok = s->cache[i] != NULL && take_in(s, s->cache[i], c, smaller(pending, PENDING), &ignored, err);
+    }
+    if (!ok)
+        subject_close(s);
+    return ok;
+}
+
+void subject_close(struct subject *s)
+{
+    for (int i = 0; i < s->n_contexts; i++)
+        kv_destroy(s->cache[i]);
+    kv_destroy(s->prompt_cache);
+    if (s->logits.data != NULL)
+        s->backend->release(s->backend, s->logits.data);
+    free(s->token);
+    free(s->slot);
+    free(s->parent);
+    free(s->kept);
+    *s = (struct subject){ 0 };
+}
+
+bool subject_pass(struct subject *s, int n, int which, int64_t *ns, struct error *err)
+{
+    struct states states;
+    int64_t from = clock_ns();
+    if (!forward(s, s->cache[which], n, &states, err))
+        return false;
+    model_logits(s->model, tensor_rows(s->logits, 0, n), states.last);
+    if (!s->backend->sync(s->backend, err))
+        return false;
+    *ns = clock_ns() - from;
+    kv_keep(s->cache[which], 0, NULL, 0);
+    return true;
+}
+
+bool subject_step(struct subject *s, int which, int64_t *ns, struct error *err)
+{
+    struct states states;
+    struct tensor logits = tensor_rows(s->logits, 0, 1);
+    int32_t token;
+    float log_p;
+    int64_t from = clock_ns();
+    if (!forward(s, s->cache[which], 1, &states, err))
+        return false;
+    model_logits(s->model, logits, states.last);
+    s->backend->best(s->backend, logits, 1, &token, &log_p);
+    if (!s->backend->sync(s->backend, err))
+        return false;
+    *ns = clock_ns() - from;
+    kv_keep(s->cache[which], 0, NULL, 0);
+    return true;
+}
+
+bool subject_prompt(struct subject *s, int64_t *ns, struct error *err)
+{
+    struct states states;
+    kv_cut(s->prompt_cache, 0, 0);
+    int64_t from = clock_ns();
+    if (!take_in(s, s->prompt_cache, s->prompt, VERIFIER_STRETCH, &states, err))
+        return false;
+    model_logits(s->model, tensor_rows(s->logits, 0, 1), tensor_rows(states.last, states.last.rows - 1, 1));
+    if (!s->backend->sync(s->backend, err))
+        return false;
+    *ns = clock_ns() - from;
+    return true;
+}

@@ -1,0 +1,236 @@
+// convert.c - a Hugging Face directory as a GGUF file: llama.cpp's names, its order of q and k rows, its metadata.
+//
+// What it writes is read back and compared with what it was made from, before anyone is told that it is there.
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "models/config_parts.h"
+#include "formats/file.h"
+#include "formats/gguf.h"
+#include "commands/checkpoint/source.h"
+#include "commands/checkpoint/quantise_parts.h"
+#include "tokenizers/tokenizer.h"
+#include "tokenizers/tokenizer_parts.h"
+#include "models/weights.h"
+
+// ---- tensors
+
+static struct fresh *add(struct quantising *q, char *name, struct tensor from, enum type to, bool vector, int heads)
+{
+    struct rewrite *r = &q->rewrite;
+    struct fresh *f = &r->tensor[r->n];
+    *f = (struct fresh){ .name = name, .dims = vector ? 1 : 2, .dim = { vector ? from.width : from.rows, from.width } };
+    f->ggml = type_facts[to].ggml;
+    f->bytes = (size_t)from.rows * type_row_bytes(to, from.width);
+    q->job[r->n++] = (struct conversion){ .from = from, .to = to, .heads = heads };
+    return f;
+}
+
+// What each of rope's frequencies is divided by, as GGUF has Llama 3's scaling.
+static float *divisors(const struct model_config *c)
+{
+    struct model_config plain = *c;
+    plain.rope_scaling = ROPE_PLAIN;
+    int half = c->head_dim / 2;
+    float *divide = xmalloc((size_t)c->head_dim * sizeof(*divide)), *scaled = divide + half;
+    config_rope(&plain, NULL, divide);
+    config_rope(c, NULL, scaled);
+    for (int i = 0; i < half; i++)
+        divide[i] /= scaled[i];
+    return divide;
+}
+
+static bool is_dropped(const struct stored *t, const struct model_config *c)
+{
+    return t->role == ROLE_ROPE || (t->role == ROLE_HEAD && c->tied); // nothing reads them
+}
+
+static bool plan_tensor(struct quantising *q, const struct stored *t, struct error *err)
+{
+    const struct model_config *c = q->config;
+    bool bias = t->role >= ROLE_Q_BIAS && t->role <= ROLE_O_BIAS;
+    if (t->role == ROLE_OTHER || t->layer >= c->layers)
+        return fail(err, "%s: tensor %s: a GGUF file of this family has no place for it", c->path, t->name);
+    if (bias && !c->attention_bias)
+        return fail(err, "%s: tensor %s: config.json says that there are no biases (attention_bias)", c->path, t->name);
+    int heads = t->role == ROLE_Q || t->role == ROLE_Q_BIAS   ? c->heads
+                : t->role == ROLE_K || t->role == ROLE_K_BIAS ? c->kv_heads
+                                                              : 0;
+    bool vector = !role_is_matrix(t->role);
+    enum type type = vector ? F32 : quantised_type(q, t->tensor, t->name);
+    if (heads == 0 && type == t->tensor.type && !vector)
+        add(q, weights_gguf_name(t->name), t->tensor, type, vector, heads)->data = t->tensor.data;
+    else
+        add(q, weights_gguf_name(t->name), t->tensor, type, vector, heads);
+    return true;
+}
+
+// ---- tokenizer
+
+static bool read_tokenizer(struct quantising *q, struct error *err)
+{
+    static const char *const others[] = { "tokenizer.model", "vocab.json" };
+    const char *directory = q->config->path;
+    char *path = xformat("%s/tokenizer.json", directory);
+    bool ok = true;
+    if (file_exists(path)) {
+        struct json *j = json_read(path, err);
+        q->tokenizer = j != NULL ? tokenizer_from_json(j, path, err) : NULL;
+        ok = q->tokenizer != NULL && tokenizer_fits_gguf(q->tokenizer, j, &q->pre, err);
+        json_free(j);
+    }
+    free(path);
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others) && q->tokenizer == NULL && ok; i++) {
+        path = xformat("%s/%s", directory, others[i]);
+        if (file_exists(path))
+            ok = fail(err, "%s: there is no tokenizer.json beside it, and only that can go into a GGUF file", path);
+        free(path);
+    }
+    if (ok && q->tokenizer != NULL && tokenizer_size(q->tokenizer) > q->config->vocab)
+        ok = fail(err, "%s: its tokenizer has %d tokens and the model %d rows for them, which a GGUF file cannot say",
+                  directory, tokenizer_size(q->tokenizer), q->config->vocab);
+    return ok;
+}
+
+bool convert_plan(struct quantising *q, const struct origin *o, struct error *err)
+{
+    if (!origin_complete(o, err) || !read_tokenizer(q, err))
+        return false;
+    const struct model_config *c = q->config;
+    q->rewrite.tensor = xcalloc(o->n + 1, sizeof(*q->rewrite.tensor));
+    q->job = xcalloc(o->n + 1, sizeof(*q->job));
+    if (c->rope_scaling == ROPE_LLAMA3) {
+        q->divide = divisors(c);
+        struct tensor t = tensor_of(q->divide, F32, 1, c->head_dim / 2);
+        add(q, xstrdup("rope_freqs.weight"), t, F32, true, 0)->data = q->divide;
+    }
+    for (size_t i = 0; i < o->n; i++)
+        if (!is_dropped(&o->tensor[i], c) && !plan_tensor(q, &o->tensor[i], err))
+            return false;
+    return true;
+}
+
+void convert_forget(struct quantising *q)
+{
+    free(q->divide);
+    tokenizer_close(q->tokenizer);
+}
+
+// ---- metadata
+
+static void write_sizes(struct gguf_writer *w, const struct model_config *c)
+{
+    gguf_write_int(w, "llama.block_count", GGUF_U32, c->layers);
+    gguf_write_int(w, "llama.context_length", GGUF_U32, c->context);
+    gguf_write_int(w, "llama.embedding_length", GGUF_U32, c->width);
+    gguf_write_int(w, "llama.feed_forward_length", GGUF_U32, c->hidden);
+    gguf_write_int(w, "llama.attention.head_count", GGUF_U32, c->heads);
+    gguf_write_int(w, "llama.attention.head_count_kv", GGUF_U32, c->kv_heads);
+    gguf_write_int(w, "llama.attention.key_length", GGUF_U32, c->head_dim);
+    gguf_write_int(w, "llama.attention.value_length", GGUF_U32, c->head_dim);
+    gguf_write_int(w, "llama.rope.dimension_count", GGUF_U32, c->head_dim);
+    gguf_write_real(w, "llama.rope.freq_base", (float)c->rope_theta);
+    gguf_write_real(w, "llama.attention.layer_norm_rms_epsilon", c->norm_eps);
+    gguf_write_int(w, "llama.vocab_size", GGUF_U32, c->vocab);
+    if (c->rope_scaling == ROPE_LINEAR) {
+        gguf_write_text(w, "llama.rope.scaling.type", "linear");
+        gguf_write_real(w, "llama.rope.scaling.factor", (float)c->rope_factor);
+    }
+}
+
+// Ids that end a text: those that a reader does not know by their tokens' names need a key, of which there are three.
+static void write_ends(struct gguf_writer *w, const struct quantising *q)
+{
+    static const char *const keys[] = { "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                        "tokenizer.ggml.eom_token_id" };
+    const struct model_config *c = q->config;
+    size_t k = 0;
+    for (int i = 0; i < c->n_end && k < sizeof(keys) / sizeof(*keys); i++) {
+        size_t n = 0;
+        const char *s = q->tokenizer != NULL ? tokenizer_token(q->tokenizer, c->end[i], &n) : NULL;
+        if (k == 0 || s == NULL || !config_ends_by_name(s, n))
+            gguf_write_int(w, keys[k++], GGUF_U32, c->end[i]);
+    }
+}
+
+void convert_metadata(void *of, struct gguf_writer *w)
+{
+    const struct quantising *q = of;
+    const struct model_config *c = q->config;
+    struct setting s[3];
+    size_t n = settings_of_type(q->type, q->mark, s);
+    gguf_write_text(w, "general.architecture", "llama");
+    gguf_write_text(w, "general.type", "model");
+    gguf_write_text(w, "general.name", rewrite_base(c->path));
+    for (size_t i = 0; i < n; i++)
+        if (s[i].type == GGUF_STRING)
+            gguf_write_text(w, s[i].key, s[i].text);
+        else
+            gguf_write_int(w, s[i].key, s[i].type, s[i].number);
+    if (c->inflated != NULL)
+        gguf_write_text(w, CONFIG_INFLATED_GGUF, c->inflated);
+    write_sizes(w, c);
+    if (q->tokenizer != NULL)
+        tokenizer_write_gguf(q->tokenizer, q->pre, w);
+    write_ends(w, q);
+    if (c->bos >= 0)
+        gguf_write_int(w, "tokenizer.ggml.bos_token_id", GGUF_U32, c->bos);
+    gguf_write_bool(w, "tokenizer.ggml.add_bos_token", c->add_bos);
+    gguf_write_bool(w, "tokenizer.ggml.add_space_prefix", false);
+    if (c->chat_template != NULL)
+        gguf_write_text(w, "tokenizer.chat_template", c->chat_template);
+}
+
+// ---- read back
+
+static bool same_ends(const struct model_config *a, const struct model_config *b)
+{
+    bool same = a->n_end == b->n_end;
+    for (int i = 0; i < a->n_end && same; i++) {
+        int k = 0;
+        while (k < b->n_end && b->end[k] != a->end[i])
+            k++;
+        same = k < b->n_end;
+    }
+    return same;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+static bool agrees(const struct quantising *q, const struct model_config *c, struct error *err)
+{
+    const struct model_config *from = q->config;
+    const char *what = NULL;
+    if (!same_ends(from, c))
+        what = "the tokens that end a text";
+    else if (from->bos != c->bos || from->add_bos != c->add_bos)
+        what = "the token that begins a text";
+    else if (!same_text(from->chat_template, c->chat_template))
+        what = "the chat template";
+    else if (from->tied != c->tied || from->attention_bias != c->attention_bias || from->norm_eps != c->norm_eps)
+        what = "the shape of the model";
+    return what == NULL || fail(err, "%s: a GGUF file of it would not say the same of %s", from->path, what);
+}
+
+bool convert_agrees(const struct quantising *q, const char *made, struct error *err)
+{
+    struct model_config c = { 0 };
+    bool ok = config_read(made, &c, err) && agrees(q, &c, err);
+    config_free(&c);
+    if (ok && q->tokenizer != NULL) {
+        struct tokenizer *t = tokenizer_open(made, err);
+        ok = t != NULL && (tokenizer_alike(q->tokenizer, t) ||
+                           fail(err, "%s: a GGUF file of it would cut some texts otherwise", q->config->path));
+        tokenizer_close(t);
+    }
+    if (!ok)
+        unlink(made);
+    return ok;
+}

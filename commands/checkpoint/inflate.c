@@ -1,0 +1,174 @@
+#include "commands/checkpoint/inflate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "models/config_parts.h"
+#include "formats/gguf.h"
+#include "commands/checkpoint/inflate_parts.h"
+#include "commands/checkpoint/source.h"
+
+// ---- sizes
+
+// A size that was asked for, or the model's own where none was.
+static bool settle(const char *what, int own, int *wanted, struct error *err)
+{
+    if (*wanted == 0)
+        *wanted = own;
+    return *wanted >= own || fail(err, "%s %d: the model has %d, and only becomes larger", what, *wanted, own);
+}
+
+static bool heads_fit(const struct model_config *c, const struct sizes *s, struct error *err)
+{
+    int group = c->heads / c->kv_heads, larger = s->heads / s->kv_heads;
+    if (s->heads % s->kv_heads != 0)
+        return fail(err, "heads %d: expected a whole multiple of the %d heads for keys and values", s->heads,
+                    s->kv_heads);
+    if (larger < group)
+        return fail(err, "heads %d: on %d for keys and values they are groups of %d, and the model's are of %d",
+                    s->heads, s->kv_heads, larger, group);
+    if ((int64_t)s->heads * c->head_dim > MOST_SIZE)
+        return fail(err, "heads %d: with %d numbers each, at most %d can be had", s->heads, c->head_dim,
+                    MOST_SIZE / c->head_dim);
+    return true;
+}
+
+bool inflate_settle(const struct model_config *c, struct sizes *s, const char *to, struct error *err)
+{
+    if (!settle("width", c->width, &s->width, err) || !settle("hidden", c->hidden, &s->hidden, err) ||
+        !settle("heads", c->heads, &s->heads, err) || !settle("kv-heads", c->kv_heads, &s->kv_heads, err) ||
+        !settle("layers", c->layers, &s->layers, err) || !heads_fit(c, s, err))
+        return false;
+    if (s->width == c->width && s->hidden == c->hidden && s->heads == c->heads && s->kv_heads == c->kv_heads &&
+        s->layers == c->layers)
+        return fail(err, "nothing would become larger: the model has width %d, hidden %d, %d heads on %d and %d layers",
+                    c->width, c->hidden, c->heads, c->kv_heads, c->layers);
+    bool gguf = rewrite_names_gguf(to);
+    if (c->gguf && !gguf)
+        return fail(err, "%s: a GGUF file becomes a GGUF file: expected a name that ends with .gguf", to);
+    if (!c->gguf && gguf)
+        return fail(err, "%s: a directory becomes a directory (speclab quantize makes a GGUF file of either)", to);
+    return true;
+}
+
+bool inflate_is_exact(const struct model_config *c, const struct sizes *s)
+{
+    int64_t w = c->width;
+    while (w < s->width)
+        w *= 4;
+    return w == s->width;
+}
+
+// ---- settings
+
+static char *mark_of(const struct model_config *c)
+{
+    if (c->inflated != NULL) // of a model that was inflated twice, the first is the one whose texts these are
+        return xstrdup(c->inflated);
+    return xformat("%.200s (width %d, hidden %d, %d heads on %d, %d layers)", rewrite_base(c->path), c->width,
+                   c->hidden, c->heads, c->kv_heads, c->layers);
+}
+
+static void write_metadata(void *of, struct gguf_writer *w)
+{
+    const struct inflating *f = of;
+    const struct model_config *l = f->large;
+    const struct {
+        const char *key;
+        int value;
+    } numbers[] = {
+        { "block_count", l->layers },
+        { "embedding_length", l->width },
+        { "feed_forward_length", l->hidden },
+        { "attention.head_count", l->heads },
+        { "attention.head_count_kv", l->kv_heads },
+        { "attention.key_length", l->head_dim }, // without these, heads are as wide as the model divided by them
+        { "attention.value_length", l->head_dim },
+        { "rope.dimension_count", l->head_dim },
+    };
+    enum { NUMBERS = sizeof(numbers) / sizeof(*numbers) };
+    struct setting s[NUMBERS + 3];
+    char *key[NUMBERS + 1];
+    for (int i = 0; i < NUMBERS; i++) {
+        key[i] = xformat("%s.%s", l->architecture, numbers[i].key);
+        s[i] = (struct setting){ key[i], GGUF_U32, numbers[i].value, 0, NULL };
+    }
+    key[NUMBERS] = xformat("%s.attention.layer_norm_rms_epsilon", l->architecture);
+    s[NUMBERS] = (struct setting){ key[NUMBERS], GGUF_F32, 0, l->norm_eps, NULL };
+    s[NUMBERS + 1] = (struct setting){ CONFIG_INFLATED_GGUF, GGUF_STRING, 0, 0, l->inflated };
+    struct gguf_string name = { "model", 5 };
+    gguf_text(f->rewrite.from->gguf, "general.name", &name);
+    char *renamed = xformat("%.*s%s", (int)(name.n < 4096 ? name.n : 4096), name.s,
+                            f->small->inflated == NULL ? " (inflated)" : "");
+    s[NUMBERS + 2] = (struct setting){ "general.name", GGUF_STRING, 0, 0, renamed };
+    rewrite_settings(w, f->rewrite.from->gguf, s, NUMBERS + 3);
+    for (int i = 0; i <= NUMBERS; i++)
+        free(key[i]);
+    free(renamed);
+}
+
+static void change_config(void *of, struct json *config)
+{
+    const struct inflating *f = of;
+    const struct model_config *l = f->large;
+    json_set(config, "hidden_size", json_new_int(l->width));
+    json_set(config, "intermediate_size", json_new_int(l->hidden));
+    json_set(config, "num_attention_heads", json_new_int(l->heads));
+    json_set(config, "num_key_value_heads", json_new_int(l->kv_heads));
+    json_set(config, "num_hidden_layers", json_new_int(l->layers));
+    json_set(config, "head_dim", json_new_int(l->head_dim));
+    json_set(config, "rms_norm_eps", json_new_number((double)l->norm_eps));
+    json_set(config, CONFIG_INFLATED_HF, json_new_text(l->inflated));
+    int *source = xcalloc((size_t)l->layers, sizeof(*source));
+    for (int i = 0; i < l->layers; i++)
+        source[i] = i % f->small->layers;
+    rewrite_layer_lists(config, f->small->layers, source, l->layers);
+    free(source);
+}
+
+// ---- the model
+
+static struct model_config enlarged(const struct model_config *c, const struct sizes *s)
+{
+    struct model_config l = *c;
+    l.width = s->width;
+    l.hidden = s->hidden;
+    l.heads = s->heads;
+    l.kv_heads = s->kv_heads;
+    l.layers = s->layers;
+    l.norm_eps = (float)((double)c->norm_eps * c->width / s->width);
+    return l;
+}
+
+bool inflate_model(const char *from, const struct sizes *wanted, const char *to, struct backend *b,
+                   const struct watch *watch, struct error *err)
+{
+    struct model_config c;
+    struct origin o;
+    struct sizes s = *wanted;
+    if (!config_read(from, &c, err))
+        return false;
+    bool ok = inflate_settle(&c, &s, to, err) && rewrite_is_free(from, to, err) && origin_open(&o, &c, err);
+    if (ok) {
+        struct model_config large = enlarged(&c, &s);
+        large.inflated = mark_of(&c);
+        struct inflating f = { .small = &c, .large = &large, .backend = b };
+        f.rewrite = (struct rewrite){ .from = &o,
+                                      .gguf = c.gguf,
+                                      .metadata = write_metadata,
+                                      .config = change_config,
+                                      .put = inflate_put,
+                                      .of = &f,
+                                      .watch = watch };
+        ok = origin_complete(&o, err) && inflate_plan(&f, &o, err) && rewrite_write(&f.rewrite, to, err);
+        rewrite_free(&f.rewrite);
+        free(f.job);
+        free(large.inflated);
+        origin_close(&o);
+    }
+    config_free(&c);
+    return ok;
+}

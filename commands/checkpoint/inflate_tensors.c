@@ -1,0 +1,229 @@
+// inflate_tensors.c - which number of a larger tensor is which of the smaller one.
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "commands/checkpoint/inflate_parts.h"
+#include "commands/checkpoint/source.h"
+
+struct growth { // a tensor to be made larger
+    struct tensor from;
+    enum role role;
+    bool silent; // of an added layer, and writes into the residual stream: all zeros
+};
+
+enum { ZEROS = -1 };
+
+// ---- rows
+
+// The head of the smaller model that head i is, or is a copy of: key-value head j's own are the first of its group.
+static int64_t source_head(const struct inflating *f, int64_t i)
+{
+    const struct model_config *s = f->small, *l = f->large;
+    int group = s->heads / s->kv_heads, larger = l->heads / l->kv_heads;
+    return i / larger % s->kv_heads * group + i % larger % group;
+}
+
+// Row i of the larger tensor in the smaller one, or ZEROS. A bias has a row for each number.
+static int64_t source_row(const struct inflating *f, const struct growth *g, int64_t i)
+{
+    const struct model_config *s = f->small;
+    int64_t d = s->head_dim;
+    switch (g->role) {
+    case ROLE_Q:
+    case ROLE_Q_BIAS:
+        return source_head(f, i / d) * d + i % d;
+    case ROLE_K:
+    case ROLE_V:
+    case ROLE_K_BIAS:
+    case ROLE_V_BIAS:
+        return i / d % s->kv_heads * d + i % d;
+    case ROLE_GATE:
+    case ROLE_UP:
+        return i % s->hidden;
+    case ROLE_O:
+    case ROLE_DOWN:
+    case ROLE_O_BIAS:
+        return i < s->width && !g->silent ? i : ZEROS;
+    default: // the embedding and the head: a row for each token
+        return i;
+    }
+}
+
+// ---- columns
+
+struct stretch { // of a row: numbers from .. from + n of the smaller one stand at `to`; all else is zeros
+    int64_t to, from, n;
+};
+
+// (n) Of o, which reads heads, each group has a stretch of its own; all else has one, at the beginning. free() it.
+static struct stretch *stretches(const struct inflating *f, const struct growth *g, int *n)
+{
+    const struct model_config *s = f->small, *l = f->large;
+    int64_t before = s->heads / s->kv_heads * s->head_dim, after = l->heads / l->kv_heads * s->head_dim;
+    bool apart = g->role == ROLE_O && before != after;
+    *n = apart ? s->kv_heads : 1;
+    struct stretch *p = xcalloc((size_t)*n, sizeof(*p));
+    for (int i = 0; i < *n; i++)
+        p[i] = apart ? (struct stretch){ i * after, i * before, before } : (struct stretch){ 0, 0, g->from.width };
+    return p;
+}
+
+// Blocks cannot be cut.
+static bool whole_blocks(const struct inflating *f, const struct stored *t, const struct growth *g, int64_t width,
+                         struct error *err)
+{
+    int block = type_facts[g->from.type].block, n;
+    struct stretch *p = stretches(f, g, &n);
+    bool apart = false;
+    for (int i = 0; i < n; i++)
+        apart |= p[i].to % block != 0 || p[i].from % block != 0 || p[i].n % block != 0;
+    free(p);
+    const char *path = f->small->path;
+    if (apart)
+        return fail(err,
+                    "%s: tensor %s: %s has blocks of %d numbers, and %d heads of %d, which must stay together, are "
+                    "no whole number of them: no head can be added",
+                    path, t->name, t->type, block, f->small->heads / f->small->kv_heads, f->small->head_dim);
+    if (width % block != 0)
+        return fail(err,
+                    "%s: tensor %s: its rows would have %" PRId64 " numbers, which are no whole number of the blocks "
+                    "of %d that %s has (%" PRId64 " are)",
+                    path, t->name, width, block, t->type, (width + block - 1) / block * block);
+    return true;
+}
+
+// ---- written
+
+static void put_row(const uint8_t *row, enum type type, const struct stretch *p, int n, int64_t width, struct part *to)
+{
+    int64_t at = 0;
+    for (int i = 0; i < n; i++) {
+        part_zeros(to, type_row_bytes(type, p[i].to - at));
+        part_write(to, row + type_row_bytes(type, p[i].from), type_row_bytes(type, p[i].n));
+        at = p[i].to + p[i].n;
+    }
+    part_zeros(to, type_row_bytes(type, width - at));
+}
+
+// Gains: as floats, since they are no round numbers any more.
+static void put_norm(const struct inflating *f, const struct growth *g, struct part *to)
+{
+    int64_t w = g->from.width;
+    float *x = xcalloc((size_t)f->large->width, sizeof(*x));
+    f->backend->take(f->backend, tensor_of(x, F32, 1, w), g->from, &(const int32_t){ 0 });
+    double factor = sqrt((double)w / f->large->width);
+    for (int64_t i = 0; i < w; i++)
+        x[i] = (float)(x[i] * factor);
+    part_write(to, x, (size_t)f->large->width * sizeof(*x));
+    free(x);
+}
+
+static bool is_norm(enum role r)
+{
+    return r == ROLE_NORM || r == ROLE_FFN_NORM || r == ROLE_LAST_NORM;
+}
+
+bool inflate_put(void *of, size_t i, struct part *to, struct error *err)
+{
+    (void)err;
+    const struct inflating *f = of;
+    const struct growth *g = &f->job[i];
+    int64_t rows, width;
+    int n;
+    role_shape(g->role, f->large, &rows, &width);
+    if (is_norm(g->role)) {
+        put_norm(f, g, to);
+        return true;
+    }
+    struct growth of_rows = *g;
+    if (!role_is_matrix(g->role)) { // a bias
+        rows = width;
+        width = 1;
+        of_rows.from = tensor_of(g->from.data, g->from.type, g->from.width, 1);
+    }
+    struct stretch *p = stretches(f, &of_rows, &n);
+    const struct tensor *t = &of_rows.from;
+    for (int64_t r = 0; r < rows && !part_failed(to); r++) {
+        int64_t from = source_row(f, g, r);
+        if (from == ZEROS)
+            part_zeros(to, type_row_bytes(t->type, width));
+        else
+            put_row((const uint8_t *)t->data + (size_t)from * type_row_bytes(t->type, t->width), t->type, p, n, width,
+                    to);
+    }
+    free(p);
+    return true;
+}
+
+// ---- planned
+
+// Whether the larger tensor has other bytes than the smaller one.
+static bool changes(const struct inflating *f, const struct stored *t, const struct growth *g)
+{
+    int64_t rows, width;
+    role_shape(t->role, f->large, &rows, &width);
+    return g->silent || rows != t->tensor.rows || width != t->tensor.width;
+}
+
+static bool add(struct inflating *f, const struct origin *o, size_t i, char *name, bool added, struct error *err)
+{
+    const struct stored *t = &o->tensor[i];
+    struct rewrite *r = &f->rewrite;
+    struct fresh *to = &r->tensor[r->n];
+    struct growth *g = &f->job[r->n++];
+    *to = rewrite_same(o, i, name);
+    *g = (struct growth){ .from = t->tensor, .role = t->role };
+    g->silent = added && (t->role == ROLE_O || t->role == ROLE_DOWN || t->role == ROLE_O_BIAS);
+    if (t->role == ROLE_ROPE || !changes(f, t, g))
+        return true;
+    int64_t rows, width;
+    role_shape(t->role, f->large, &rows, &width);
+    bool norm = is_norm(t->role), matrix = role_is_matrix(t->role);
+    if (!norm && !matrix && type_facts[t->tensor.type].block != 1)
+        return fail(err, "%s: tensor %s: expected a bias of f32, f16 or bf16, found %s", f->small->path, t->name,
+                    t->type);
+    if (matrix && !whole_blocks(f, t, g, width, err))
+        return false;
+    if (norm && o->gguf == NULL)
+        to->dtype = "F32";
+    else if (norm)
+        to->ggml = type_facts[F32].ggml;
+    to->dims = matrix ? 2 : 1;
+    to->dim[0] = matrix ? rows : width;
+    to->dim[1] = width;
+    to->bytes = (size_t)rows * type_row_bytes(norm ? F32 : t->tensor.type, width);
+    to->data = NULL;
+    return true;
+}
+
+bool inflate_plan(struct inflating *f, const struct origin *o, struct error *err)
+{
+    const char *before = o->gguf != NULL ? "blk." : "model.layers.";
+    int layers = f->small->layers, most = (f->large->layers + layers - 1) / layers;
+    f->rewrite.tensor = xcalloc(o->n * (size_t)most, sizeof(*f->rewrite.tensor));
+    f->job = xcalloc(o->n * (size_t)most, sizeof(*f->job));
+    for (size_t i = 0; i < o->n; i++) {
+        const struct stored *t = &o->tensor[i];
+        if (t->layer >= layers)
+            return fail(err, "%s: tensor %s: the model has layers 0 to %d", f->small->path, t->name, layers - 1);
+        if (t->role == ROLE_OTHER)
+            return fail(err, "%s: tensor %s: nothing is known of what it does, so that it cannot be made larger",
+                        f->small->path, t->name);
+        if (!add(f, o, i, xstrdup(t->name), false, err))
+            return false;
+    }
+    for (int layer = layers; layer < f->large->layers; layer++)
+        for (size_t i = 0; i < o->n; i++) {
+            int number;
+            const char *rest = layer_of_name(o->tensor[i].name, before, &number);
+            if (rest != NULL && number == layer % layers &&
+                !add(f, o, i, xformat("%s%d%s", before, layer, rest), true, err))
+                return false;
+        }
+    return true;
+}

@@ -1,0 +1,205 @@
+#include "commands/checkpoint/prune.h"
+
+#include <ctype.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "models/config.h"
+#include "formats/gguf.h"
+#include "commands/checkpoint/source.h"
+#include "commands/checkpoint/writer.h"
+
+// A layer's number at *s, which moves on; -1: there is none. So large that it is out of any range: still a number.
+static int number(const char **s)
+{
+    int v = -1;
+    for (; isdigit((unsigned char)**s); (*s)++)
+        v = v < 0 ? **s - '0' : v < 100000 ? v * 10 + (**s - '0') : v;
+    return v;
+}
+
+int *prune_parse(const char *list, int layers, int *n, struct error *err)
+{
+    int *keep = xcalloc((size_t)layers, sizeof(*keep));
+    int last = -1;
+    *n = 0;
+    for (const char *s = list;; s++) {
+        int from = number(&s), to = from;
+        if (from >= 0 && *s == '-') {
+            s++;
+            to = number(&s);
+        }
+        if (from < 0 || to < 0 || (*s != ',' && *s != '\0'))
+            fail(err, "layers \"%s\": expected numbers and ranges such as 0-3,26-29", list);
+        else if (from >= layers || to >= layers)
+            fail(err, "layers \"%s\": the model has layers 0 to %d", list, layers - 1);
+        else if (to < from || from <= last)
+            fail(err, "layers \"%s\": expected ascending numbers, found %d after %d", list, to < from ? to : from,
+                 to < from ? from : last);
+        else {
+            while (from <= to)
+                keep[(*n)++] = from++;
+            last = to;
+            if (*s == '\0')
+                return keep;
+            continue;
+        }
+        free(keep);
+        return NULL;
+    }
+}
+
+// The numbers as prune_parse reads them.
+static char *as_ranges(const int *keep, int n)
+{
+    struct text t = { 0 };
+    for (int i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && keep[end] == keep[end - 1] + 1;)
+            end++;
+        text_printf(&t, "%s%d", i != 0 ? "," : "", keep[i]);
+        if (end - i > 1)
+            text_printf(&t, "-%d", keep[end - 1]);
+    }
+    return t.s;
+}
+
+// The tensors that stay, under their new numbers.
+static void choose_tensors(struct rewrite *r, const struct origin *o, const int *keep, int n)
+{
+    const char *before = o->gguf != NULL ? "blk." : "model.layers.";
+    r->tensor = xcalloc(o->n, sizeof(*r->tensor));
+    for (size_t i = 0; i < o->n; i++) {
+        int layer, at = 0;
+        const char *rest = layer_of_name(o->tensor[i].name, before, &layer);
+        while (rest != NULL && at < n && keep[at] != layer)
+            at++;
+        if (rest == NULL)
+            r->tensor[r->n++] = rewrite_same(o, i, xstrdup(o->tensor[i].name));
+        else if (at < n)
+            r->tensor[r->n++] = rewrite_same(o, i, xformat("%s%d%s", before, at, rest));
+    }
+}
+
+// ---- settings
+
+struct pruning {
+    const struct origin *from;
+    const int *keep;
+    int n;
+};
+
+// A list with one number for each layer, such as the key-value heads in some files.
+static void copy_of_layers(struct gguf_writer *w, const struct gguf_value *v, const int *keep, int n)
+{
+    size_t size = v->raw_bytes / (size_t)v->n;
+    uint8_t *raw = xmalloc((size_t)n * size);
+    for (int i = 0; i < n; i++)
+        memcpy(raw + (size_t)i * size, v->raw + (size_t)keep[i] * size, size);
+    struct gguf_value kept = *v;
+    kept.n = (uint64_t)n;
+    kept.raw = raw;
+    kept.raw_bytes = (size_t)n * size;
+    gguf_write_copy(w, &kept);
+    free(raw);
+}
+
+static bool is_of_layers(const struct gguf_value *v, const struct model_config *c)
+{
+    static const char *const keys[] = { "attention.head_count", "attention.head_count_kv", "feed_forward_length" };
+    bool found = false;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys) && !found; i++) {
+        char *key = xformat("%s.%s", c->architecture, keys[i]);
+        found = gguf_key_is(v, key) && v->type == GGUF_ARRAY && v->n == (uint64_t)c->layers;
+        free(key);
+    }
+    return found;
+}
+
+static void write_metadata(void *of, struct gguf_writer *w)
+{
+    const struct pruning *p = of;
+    const struct gguf *g = p->from->gguf;
+    char *blocks = xformat("%s.block_count", p->from->config->architecture);
+    char *ranges = as_ranges(p->keep, p->n);
+    struct gguf_string name = { "model", 5 };
+    gguf_text(g, "general.name", &name);
+    char *renamed = xformat("%.*s (layers %s)", (int)(name.n < 4096 ? name.n : 4096), name.s, ranges);
+    if (gguf_find(g, "general.name") == NULL)
+        gguf_write_text(w, "general.name", renamed);
+    for (size_t i = 0; i < gguf_values(g); i++) {
+        const struct gguf_value *v = gguf_value_at(g, i);
+        if (gguf_key_is(v, blocks))
+            gguf_write_int(w, blocks, v->type, p->n);
+        else if (gguf_key_is(v, "general.name"))
+            gguf_write_text(w, "general.name", renamed);
+        else if (is_of_layers(v, p->from->config))
+            copy_of_layers(w, v, p->keep, p->n);
+        else
+            gguf_write_copy(w, v);
+    }
+    free(renamed);
+    free(ranges);
+    free(blocks);
+}
+
+static void change_config(void *of, struct json *config)
+{
+    const struct pruning *p = of;
+    json_set(config, "num_hidden_layers", json_new_int(p->n));
+    rewrite_layer_lists(config, p->from->config->layers, p->keep, p->n);
+}
+
+// ---- the model
+
+static bool check_layers(const struct model_config *c, const int *keep, int n, struct error *err)
+{
+    if (n <= 0)
+        return fail(err, "%s: no layer is to be kept", c->path);
+    for (int i = 0; i < n; i++)
+        if (keep[i] < 0 || keep[i] >= c->layers)
+            return fail(err, "%s: there is no layer %d; the model has layers 0 to %d", c->path, keep[i], c->layers - 1);
+        else if (i > 0 && keep[i] <= keep[i - 1])
+            return fail(err, "%s: expected ascending layers, found %d after %d", c->path, keep[i], keep[i - 1]);
+    return true;
+}
+
+// Else the smaller model would be as broken as the larger one, and not say so.
+static bool has_layers(const struct origin *o, const int *keep, int n, struct error *err)
+{
+    for (int i = 0; i < n; i++) {
+        size_t k = 0;
+        while (k < o->n && (o->tensor[k].role != ROLE_NORM || o->tensor[k].layer != keep[i]))
+            k++;
+        if (k == o->n)
+            return fail(err, "%s: layer %d is to be kept, and its tensors are missing", o->config->path, keep[i]);
+    }
+    return true;
+}
+
+static bool prune(const struct model_config *c, const int *keep, int n, const char *to, struct error *err)
+{
+    struct origin o;
+    if (!origin_open(&o, c, err))
+        return false;
+    struct pruning p = { &o, keep, n };
+    struct rewrite r = { .from = &o, .gguf = c->gguf, .metadata = write_metadata, .config = change_config, .of = &p };
+    choose_tensors(&r, &o, keep, n);
+    bool ok = has_layers(&o, keep, n, err) && rewrite_write(&r, to, err);
+    rewrite_free(&r);
+    origin_close(&o);
+    return ok;
+}
+
+bool prune_model(const char *from, const int *keep, int n, const char *to, struct error *err)
+{
+    struct model_config c;
+    if (!config_read(from, &c, err))
+        return false;
+    bool ok = check_layers(&c, keep, n, err) && rewrite_is_free(from, to, err) && prune(&c, keep, n, to, err);
+    config_free(&c);
+    return ok;
+}

@@ -1,0 +1,204 @@
+#include "commands/checkpoint/source.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "models/config.h"
+#include "formats/gguf.h"
+#include "formats/shards.h"
+#include "models/weights.h"
+
+static const char *const role_names[ROLES] = {
+    [ROLE_NORM] = "input_layernorm.weight",
+    [ROLE_FFN_NORM] = "post_attention_layernorm.weight",
+    [ROLE_LAST_NORM] = "model.norm.weight",
+    [ROLE_Q_BIAS] = "self_attn.q_proj.bias",
+    [ROLE_K_BIAS] = "self_attn.k_proj.bias",
+    [ROLE_V_BIAS] = "self_attn.v_proj.bias",
+    [ROLE_O_BIAS] = "self_attn.o_proj.bias",
+    [ROLE_Q] = "self_attn.q_proj.weight",
+    [ROLE_K] = "self_attn.k_proj.weight",
+    [ROLE_V] = "self_attn.v_proj.weight",
+    [ROLE_O] = "self_attn.o_proj.weight",
+    [ROLE_GATE] = "mlp.gate_proj.weight",
+    [ROLE_UP] = "mlp.up_proj.weight",
+    [ROLE_DOWN] = "mlp.down_proj.weight",
+    [ROLE_EMBEDDING] = "model.embed_tokens.weight",
+    [ROLE_HEAD] = "lm_head.weight",
+};
+
+static bool is_of_layers(enum role r)
+{
+    return r < ROLES && r != ROLE_LAST_NORM && r != ROLE_EMBEDDING && r != ROLE_HEAD;
+}
+
+bool role_is_matrix(enum role r)
+{
+    return r >= ROLE_Q && r < ROLES;
+}
+
+const char *layer_of_name(const char *name, const char *before, int *layer)
+{
+    size_t n = strlen(before);
+    const char *s = name + n;
+    if (strncmp(name, before, n) != 0 || !isdigit((unsigned char)*s) || (*s == '0' && isdigit((unsigned char)s[1])))
+        return NULL;
+    int v = 0;
+    for (; isdigit((unsigned char)*s); s++)
+        v = v < 100000 ? v * 10 + (*s - '0') : v; // out of any range, and still a number
+    *layer = v;
+    return s;
+}
+
+enum role role_named(const char *name, int *layer)
+{
+    const char *rest = layer_of_name(name, "model.layers.", layer);
+    bool layered = rest != NULL && *rest == '.';
+    if (!layered)
+        *layer = -1;
+    for (int r = 0; r < ROLES; r++)
+        if (is_of_layers((enum role)r) == layered && strcmp(layered ? rest + 1 : name, role_names[r]) == 0)
+            return (enum role)r;
+    const char *rope = strstr(name, "rotary_emb.inv_freq"); // older checkpoints carry them
+    return rope != NULL || strcmp(name, "rope_freqs.weight") == 0 ? ROLE_ROPE : ROLE_OTHER;
+}
+
+void role_shape(enum role r, const struct model_config *c, int64_t *rows, int64_t *width)
+{
+    int64_t q = (int64_t)c->heads * c->head_dim, kv = (int64_t)c->kv_heads * c->head_dim;
+    const int64_t shape[ROLES][2] = {
+        [ROLE_NORM] = { 1, c->width },
+        [ROLE_FFN_NORM] = { 1, c->width },
+        [ROLE_LAST_NORM] = { 1, c->width },
+        [ROLE_Q_BIAS] = { 1, q },
+        [ROLE_K_BIAS] = { 1, kv },
+        [ROLE_V_BIAS] = { 1, kv },
+        [ROLE_O_BIAS] = { 1, c->width },
+        [ROLE_Q] = { q, c->width },
+        [ROLE_K] = { kv, c->width },
+        [ROLE_V] = { kv, c->width },
+        [ROLE_O] = { c->width, q },
+        [ROLE_GATE] = { c->hidden, c->width },
+        [ROLE_UP] = { c->hidden, c->width },
+        [ROLE_DOWN] = { c->width, c->hidden },
+        [ROLE_EMBEDDING] = { c->vocab, c->width },
+        [ROLE_HEAD] = { c->vocab, c->width },
+    };
+    *rows = shape[r][0];
+    *width = shape[r][1];
+}
+
+static void take_gguf(struct stored *to, const struct gguf_tensor *t)
+{
+    to->name = xstrndup(t->name.s, t->name.n);
+    to->known = weights_name(to->name);
+    to->readable = t->known;
+    to->ggml = t->ggml_type;
+    to->type = t->known ? type_facts[t->tensor.type].name : gguf_type_name(t->ggml_type);
+    to->bytes = t->bytes;
+    to->dims = t->dims;
+    for (int d = 0; d < t->dims; d++)
+        to->dim[d] = (int64_t)t->dim[t->dims - 1 - d];
+    to->tensor =
+        t->known ? t->tensor : tensor_of(NULL, F32, (int64_t)(t->dim[1] * t->dim[2] * t->dim[3]), (int64_t)t->dim[0]);
+}
+
+static void take_safetensor(struct stored *to, const struct safetensor *t)
+{
+    enum type type = F32;
+    to->name = xstrdup(t->name);
+    to->known = xstrdup(t->name);
+    to->readable = weights_type(t->dtype, &type);
+    to->ggml = -1;
+    to->dtype = t->dtype;
+    to->type = to->readable ? type_facts[type].name : t->dtype;
+    to->bytes = t->bytes;
+    to->dims = t->dims;
+    int64_t rows = t->bytes > 0 ? 1 : 0, width = t->dims > 0 ? t->dim[t->dims - 1] : 1;
+    for (int d = 0; d + 1 < t->dims && rows > 0; d++)
+        rows *= t->dim[d]; // the file holds them all: no overflow
+    for (int d = 0; d < t->dims; d++)
+        to->dim[d] = t->dim[d];
+    to->tensor = tensor_of((void *)(uintptr_t)t->data, type, rows, width);
+}
+
+bool origin_open(struct origin *o, const struct model_config *c, struct error *err)
+{
+    *o = (struct origin){ .config = c };
+    if (c->gguf)
+        o->gguf = gguf_open(c->path, err);
+    else
+        o->shards = shards_open(c->path, err);
+    if (o->gguf == NULL && o->shards == NULL)
+        return false;
+    o->n = c->gguf ? gguf_tensors(o->gguf) : shards_count(o->shards);
+    o->tensor = xcalloc(o->n, sizeof(*o->tensor));
+    for (size_t i = 0; i < o->n; i++) {
+        struct stored *t = &o->tensor[i];
+        if (c->gguf)
+            take_gguf(t, gguf_tensor_at(o->gguf, i));
+        else
+            take_safetensor(t, shards_at(o->shards, i));
+        t->role = role_named(t->known, &t->layer);
+    }
+    return true;
+}
+
+void origin_close(struct origin *o)
+{
+    for (size_t i = 0; i < o->n; i++) {
+        free(o->tensor[i].name);
+        free(o->tensor[i].known);
+    }
+    free(o->tensor);
+    gguf_close(o->gguf);
+    shards_close(o->shards);
+    *o = (struct origin){ 0 };
+}
+
+// Biases are there or not; the head is there unless it is the embedding.
+static bool is_needed(enum role r, const struct model_config *c)
+{
+    bool bias = r >= ROLE_Q_BIAS && r <= ROLE_O_BIAS;
+    return bias ? c->attention_bias && !c->gguf : r != ROLE_HEAD || !c->tied;
+}
+
+static bool fail_missing(const struct model_config *c, enum role r, int layer, struct error *err)
+{
+    char *name = is_of_layers(r) ? xformat("model.layers.%d.%s", layer, role_names[r]) : xstrdup(role_names[r]);
+    char *own = c->gguf ? weights_gguf_name(name) : xstrdup(name);
+    fail(err, "%s: there is no tensor %s", c->path, own);
+    free(own);
+    free(name);
+    return false;
+}
+
+bool origin_complete(const struct origin *o, struct error *err)
+{
+    const struct model_config *c = o->config;
+    bool(*found)[ROLES] = xcalloc((size_t)c->layers, sizeof(*found)); // what is of no layer counts as of the first
+    bool ok = true;
+    for (size_t i = 0; i < o->n && ok; i++) {
+        const struct stored *t = &o->tensor[i];
+        int64_t rows, width;
+        if (t->role >= ROLES || t->layer >= c->layers)
+            continue;
+        role_shape(t->role, c, &rows, &width);
+        if (t->tensor.rows != rows || t->tensor.width != width)
+            ok = fail(err, "%s: tensor %s: expected %" PRId64 " rows of %" PRId64 ", found %" PRId64 " of %" PRId64,
+                      c->path, t->name, rows, width, t->tensor.rows, t->tensor.width);
+        else if (!t->readable)
+            ok = fail(err, "%s: tensor %s: its type, %s, is not one that can be read", c->path, t->name, t->type);
+        found[t->layer < 0 ? 0 : t->layer][t->role] = true;
+    }
+    for (int l = 0; l < c->layers && ok; l++)
+        for (int r = 0; r < ROLES && ok; r++)
+            if (!found[l][r] && (l == 0 || is_of_layers((enum role)r)) && is_needed((enum role)r, c))
+                ok = fail_missing(c, (enum role)r, l, err);
+    free(found);
+    return ok;
+}

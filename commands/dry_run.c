@@ -1,0 +1,264 @@
+// dry_run.c - what an experiment would do: its cells, which of them are done, memory, and how long the rest may take.
+//
+// Everything is opened as it would be to run (so a draft model of another vocabulary is found here too), nothing is
+// decoded and nothing written. The time comes from what the database has of the same target; where it has nothing, from
+// the bandwidth that reading the weights once a token would need, and the line says so.
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "drafters/drafter.h"
+#include "experiments/cells.h"
+#include "experiments/environment.h"
+#include "experiments/experiment.h"
+#include "experiments/paired_run.h"
+#include "experiments/plan.h"
+#include "experiments/progress.h"
+#include "kernels/backend.h"
+#include "kernels/devices.h"
+#include "models/config.h"
+#include "models/model.h"
+#include "results/query.h"
+#include "results/store.h"
+#include "verifier/verifier.h"
+
+enum { MAX_NEEDS = 32 };       // devices
+#define ASSUMED_BANDWIDTH 10e9 // bytes a second
+
+struct plan {
+    const struct experiment *e;
+    struct opened opened;
+    struct store *store; // NULL: there is none
+    FILE *out;
+    struct text cells; // the table, to come behind the summary
+    int64_t turns;     // to be decoded
+    double ns;
+    bool guessed; // some of the time is by bandwidth, not experience
+    // Of the group that wants most of a device.
+    struct need {
+        struct backend *backend;       // the first is the target's
+        size_t bytes, caches, judging; // all; of these the target's caches, the room that all judge in
+    } need[MAX_NEEDS];
+    int needs;
+};
+
+static bool find_run(const struct plan *p, struct contender *c, struct error *err)
+{
+    if (p->store == NULL)
+        return true;
+    struct query *q = query_open(p->store, "SELECT id FROM run WHERE experiment = ?1 AND cell = ?2");
+    query_put_text(q, p->e->name);
+    query_put_text(q, c->identity.hash);
+    if (query_next(q))
+        c->run = query_int(q, 0);
+    return query_close(q, err);
+}
+
+// ns for a new token, from experience: of this drafter, else of `none`. 0: there is none.
+static bool pace(const struct plan *p, const struct contender *c, double *ns, struct error *err)
+{
+    const char *drafter[] = { p->e->drafter.entry[c->cell.drafter].shown, "none" };
+    const struct target *t = &p->opened.target;
+    const char *activations = activations_names[model_activations(t->model)], *cache = type_facts[t->cache].name;
+    err->text[0] = '\0';
+    *ns = 0;
+    for (int i = 0; i < 2 && p->store != NULL && *ns == 0 && err->text[0] == '\0'; i++)
+        *ns = (double)store_pace(p->store, c->identity.target_hash, activations, cache, drafter[i], err);
+    return err->text[0] == '\0';
+}
+
+// What is due of a group: conversations that each contender has, and turns that it will decode, beside others too.
+static bool count_due(const struct plan *p, const struct group *g, int *done, int *turns, struct error *err)
+{
+    int batch = experiment_batch(p->e, g->batch);
+    for (int repeat = 0; repeat < p->e->repeat; repeat++)
+        for (int first = 0; first < p->e->prompts.n; first += batch) {
+            struct occasion o = occasion_at(p->e, batch, repeat, first);
+            bool ok = occasion_open(&o, &p->opened, p->store, g, err);
+            for (int c = 0; c < g->n && ok; c++) {
+                done[c] += o.n - occasion_lacks(&o, c);
+                for (int i = 0; i < o.n; i++)
+                    if (o.due[c * o.n + i].from != PLAN_NOTHING)
+                        turns[c] += p->e->prompts.prompt[first + i].n_turns - o.due[c * o.n + i].from;
+            }
+            occasion_close(&o, g);
+            if (!ok)
+                return false;
+        }
+    return true;
+}
+
+// What will be said of going on here, or why it will be refused.
+static void add_environment(struct plan *p, const struct contender *c)
+{
+    const struct environment e = environment_of(&p->opened, c);
+    struct error why;
+    char *changed;
+    bool ok = store_environment(p->store, c->run, &e, p->e->mix, &changed, &why);
+    if (!ok || changed != NULL)
+        text_printf(&p->cells, "      %s\n", ok ? changed : why.text);
+    free(changed);
+}
+
+static bool add_cell(struct plan *p, const struct contender *c, int done, int turns, struct error *err)
+{
+    double ns;
+    if (!pace(p, c, &ns, err))
+        return false;
+    if (ns == 0 && turns > 0) {
+        ns = (double)model_bytes(p->opened.target.model) / ASSUMED_BANDWIDTH * 1e9;
+        p->guessed = true;
+    }
+    p->turns += turns;
+    p->ns += ns * turns * p->e->new_tokens;
+    text_printf(&p->cells, "  %s  %5d of %-5d  %s, %s\n", c->identity.hash, done, p->e->prompts.n * p->e->repeat,
+                p->e->drafter.entry[c->cell.drafter].shown, p->e->rule.entry[c->cell.rule].shown);
+    if (turns > 0 && c->run != 0)
+        add_environment(p, c);
+    return true;
+}
+
+static struct need *need_on(struct need need[MAX_NEEDS], int *n, struct backend *b)
+{
+    int i = 0;
+    while (i < *n && need[i].backend != b)
+        i++;
+    if (i == *n && *n < MAX_NEEDS)
+        need[(*n)++] = (struct need){ .backend = b };
+    return &need[i < MAX_NEEDS ? i : MAX_NEEDS - 1];
+}
+
+// What a pairing takes, by device.
+static void add_needs(const struct target *t, const struct pairing *of, struct need need[MAX_NEEDS], int *n)
+{
+    struct error none; // the host's backend is open
+    const struct verifier_setup *v = verifier_setup(of->verifier);
+    const struct drafter *d = of->drafter;
+    struct need *on = need_on(need, n, t->backend);
+    on->bytes += verifier_bytes(v);
+    const size_t judging = verifier_judging_bytes(v);
+    if (judging > on->judging) {
+        on->bytes += judging - on->judging;
+        on->judging = judging;
+    }
+    on->caches += verifier_cache_bytes(v);
+    if (d->bytes > 0)
+        need_on(need, n, d->backend != NULL ? d->backend : t->backend)->bytes += d->bytes;
+    if (d->host_bytes > 0)
+        need_on(need, n, devices_get(t->devices, "cpu", &none))->bytes += d->host_bytes;
+}
+
+static bool add_group(struct plan *p, int number, struct error *err)
+{
+    struct group g;
+    if (!group_open(&g, number, &p->opened, err))
+        return false;
+    struct need need[MAX_NEEDS];
+    int needs = 0;
+    bool ok = true;
+    text_printf(&p->cells, "\n%s, batch %s\n", p->e->sampling.entry[g.sampling].shown,
+                p->e->batch.entry[g.batch].shown);
+    for (int i = 0; i < g.n && ok; i++)
+        ok = find_run(p, &g.contender[i], err);
+    int *done = xcalloc((size_t)g.n, sizeof(*done)), *turns = xcalloc((size_t)g.n, sizeof(*turns));
+    ok = ok && count_due(p, &g, done, turns, err);
+    for (int i = 0; i < g.n && ok; i++) {
+        ok = add_cell(p, &g.contender[i], done[i], turns[i], err);
+        add_needs(&p->opened.target, &g.contender[i].pairing, need, &needs);
+    }
+    for (int i = 0; i < needs; i++) {
+        struct need *most = need_on(p->need, &p->needs, need[i].backend);
+        if (need[i].bytes > most->bytes)
+            *most = need[i];
+    }
+    free(done);
+    free(turns);
+    group_close(&g);
+    return ok;
+}
+
+static double megabytes(size_t bytes)
+{
+    return (double)bytes / 1e6;
+}
+
+// " of the 85899 on cuda:0": for a device with memory of its own, or where there is more than one.
+static void print_place(const struct plan *p, struct backend *b)
+{
+    size_t free_bytes, all;
+    const bool own = b->memory(b, &free_bytes, &all);
+    if (own)
+        fprintf(p->out, " of the %.0f", megabytes(all));
+    if (own || p->needs > 1)
+        fprintf(p->out, " on %s", devices_name(p->opened.target.devices, b));
+    fprintf(p->out, ": ");
+}
+
+static void print_memory(const struct plan *p)
+{
+    const struct target *t = &p->opened.target;
+    const struct need *n = &p->need[0]; // the target's device
+    const size_t weights = model_bytes(t->model) + model_table_bytes(t->model),
+                 scratch = model_scratch_bytes(model_shape(t->model), model_rows(t->model));
+    fprintf(p->out, "memory   %.0f MB", megabytes(weights + scratch + n->bytes));
+    print_place(p, t->backend);
+    fprintf(p->out, "weights %.1f, scratch %.1f; of a group %s caches %.1f, logits and drafters %.1f\n",
+            megabytes(weights), megabytes(scratch), type_facts[t->cache].name, megabytes(n->caches),
+            megabytes(n->bytes - n->caches));
+    for (int i = 1; i < p->needs; i++) {
+        fprintf(p->out, "         %.1f MB", megabytes(p->need[i].bytes));
+        print_place(p, p->need[i].backend);
+        fprintf(p->out, "drafters\n");
+    }
+}
+
+static void print_summary(const struct plan *p)
+{
+    const struct experiment *e = p->e;
+    const struct model *m = p->opened.target.model;
+    int n = groups(e) * e->rule.n * e->drafter.n;
+    char time[32];
+    progress_time((int64_t)p->ns, time, sizeof(time));
+
+    fprintf(p->out, "%s: %d cells, %d prompts of %d turns, %d %s\n", e->name, n, e->prompts.n, experiment_turns(e),
+            e->repeat, e->repeat == 1 ? "repeat" : "repeats");
+    fprintf(p->out, "target   %s: %s weights, %s activations, %s cache, on %s%s\n         %s, %s\n", e->target,
+            model_type(m), activations_names[model_activations(m)], type_facts[p->opened.target.cache].name, e->device,
+            model_config(m)->inflated != NULL ? "; marked as inflated" : "", p->opened.processor,
+            p->opened.target.backend->describe(p->opened.target.backend));
+    fprintf(p->out,
+            "prompts  %s, chat %s, first turns of %.0f tokens, the longest of %d;\n"
+            "         at most %d new tokens a turn, context %d\n",
+            e->prompts_file, p->opened.chat.kind == CHAT_CHATML ? "chatml" : "none",
+            (double)p->opened.tokens / e->prompts.n, p->opened.longest, e->new_tokens, p->opened.context);
+    print_memory(p);
+    if (p->turns == 0)
+        fprintf(p->out, "time     none: everything is in the database\n");
+    else
+        fprintf(p->out, "time     at most %s to decode %lld turns, prompts not counted%s\n", time, (long long)p->turns,
+                p->guessed
+                    ? ";\n         no such run is in the database: a guess from the size of the weights at 10 GB/s"
+                    : ", at the pace of\n         earlier runs in the database");
+    if (e->none_added)
+        fprintf(p->out, "cells    `none`, by which the others are measured, was added to the list of drafters\n");
+    if (e->repeat > 1)
+        fprintf(p->out, "done     conversations, all repeats together\n");
+}
+
+bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, struct error *err)
+{
+    struct plan p = { .e = e, .store = s, .out = out };
+    if (!opened_open(&p.opened, e, TARGET_ROWS, err))
+        return false;
+    text_puts(&p.cells, "\n  cell              conversations   drafter, rule\n");
+    bool ok = true;
+    for (int g = 0; g < groups(e) && ok; g++)
+        ok = add_group(&p, g, err);
+    if (ok) {
+        print_summary(&p);
+        fputs(p.cells.s, out);
+    }
+    free(p.cells.s);
+    opened_close(&p.opened);
+    return ok;
+}

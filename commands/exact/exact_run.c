@@ -1,0 +1,242 @@
+#include "experiments/environment.h"
+#include "commands/exact/exact_run.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "decode/decode.h"
+#include "drafters/drafter.h"
+#include "experiments/observed_cell.h"
+#include "commands/exact/exact_report.h"
+#include "core/interrupt.h"
+#include "models/model.h"
+#include "results/exact_rows.h"
+#include "verifier/rules/rule.h"
+#include "verifier/verifier.h"
+
+enum { AHEAD = 4 }; // texts to a slot that may be done before the one whose turn it is
+
+struct watched { // a cell while it is decoded
+    struct exact_cell c;
+    const struct exact_plan *plan;
+    struct store *store;
+    int room; // of done[]
+    struct observer *observer;
+    struct decoder *decoder;
+    int64_t started; // texts that were begun; those joined: sums.sequences
+    int64_t at[MAX_SLOTS];
+    struct observed *done, total; // done: (room) texts that wait for one before them
+    bool *is_done;                // (room)
+    struct exact_sums sums;       // of total
+    int64_t id;
+    double told; // seconds
+};
+
+// ---- from text to sums
+
+static void judged(void *self, const struct judged *j)
+{
+    observer_judged(((struct watched *)self)->observer, j);
+}
+
+static void done(void *self, const struct ending *e)
+{
+    struct watched *w = self;
+    const int64_t place = e->sequence % w->room;
+    int slot = 0;
+    while (w->at[slot] != e->sequence)
+        slot++;
+    w->done[place] = (struct observed){ 0 };
+    observer_take(w->observer, slot, &w->done[place]);
+    w->is_done[place] = true;
+}
+
+static bool is_certain(const struct watched *w)
+{
+    return verdict_is_certain(w->sums.most_log_e, w->plan->level);
+}
+
+static bool is_enough(const struct watched *w)
+{
+    return w->sums.tokens >= w->plan->tokens || is_certain(w);
+}
+
+// Texts are joined in the order of their numbers, whichever was done first: the bet is watched, and an order that
+// depended on how texts came out would not be fair.
+static bool join(struct watched *w, struct error *err)
+{
+    bool ok = true;
+    while (ok && !is_enough(w) && w->is_done[w->sums.sequences % w->room]) {
+        const int64_t place = w->sums.sequences % w->room;
+        observed_join(&w->total, &w->done[place]);
+        w->is_done[place] = false;
+        w->sums.sequences++;
+        w->sums.tokens = (int64_t)evidence_tokens(&w->total.of[THE_TEXT]);
+        w->sums.steps = (int64_t)w->total.steps;
+        w->sums.most_log_e = fmax(w->sums.most_log_e, evidence_log_e(&w->total.of[THE_TEXT]));
+        ok = store_exact_sums(w->store, w->id, &w->sums, err);
+    }
+    return ok;
+}
+
+static bool start_next(struct watched *w, struct error *err)
+{
+    int slot;
+    if (!exact_cell_start(&w->c, w->decoder, w->started, &slot, NULL, err))
+        return false;
+    w->at[slot] = w->started;
+    observer_start(w->observer, slot, w->started++);
+    return true;
+}
+
+static void tell(struct watched *w)
+{
+    enum { SECONDS = 10 };
+    if (w->plan->progress == NULL || clock_seconds() - w->told < SECONDS)
+        return;
+    w->told = clock_seconds();
+    fprintf(w->plan->progress, "  %lld of %lld tokens judged, bet at 10^%.1f\n", (long long)w->sums.tokens,
+            (long long)w->plan->tokens, evidence_log_e(&w->total.of[THE_TEXT]) / log(10));
+}
+
+static bool decode_until_enough(struct watched *w, struct error *err)
+{
+    bool ok = true;
+    w->started = w->sums.sequences;
+    w->told = clock_seconds();
+    while (ok && !is_enough(w)) {
+        while (ok && decoder_has_room(w->decoder) && w->started < w->sums.sequences + w->room)
+            ok = start_next(w, err);
+        ok = ok && interrupt_is_none(w->plan->stop, err) && decoder_step(w->decoder, err) && join(w, err);
+        tell(w);
+    }
+    return ok;
+}
+
+// ---- a cell
+
+static bool find_row(struct watched *w, struct error *err)
+{
+    const struct experiment *e = w->c.e;
+    const struct cell cell = w->c.cell;
+    struct identity identity = cell_identity(w->c.opened, cell, w->c.pairing.drafter);
+    const struct exact_row row = {
+        .experiment = e->name,
+        .cell = identity.hash,
+        .settings = identity.settings,
+        .target = e->target,
+        .drafter = e->drafter.entry[cell.drafter].shown,
+        .rule = e->rule.entry[cell.rule].shown,
+        .sampling = e->sampling.entry[cell.sampling].shown,
+        .machine = identity.machine,
+        .revision = speclab_revision(),
+        .lossless = w->c.pairing.rule->exact,
+        .batch = w->c.slots,
+        .seed = e->seed,
+    };
+    w->sums = (struct exact_sums){ .sum = (double *)&w->total, .n = OBSERVED_DOUBLES };
+    bool ok = store_exact(w->store, &row, &w->id, &w->sums, err);
+    identity_free(&identity);
+    return ok;
+}
+
+static bool open_cell(struct watched *w, struct error *err)
+{
+    if (!find_row(w, err))
+        return false;
+    const struct observer_setup setup = {
+        .rule = w->c.pairing.rule,
+        .rule_options = w->c.pairing.rule_options,
+        .slots = w->c.slots,
+        .nodes = w->c.pairing.drafter->nodes,
+        .vocab = (int)model_shape(w->c.opened->target.model)->vocab,
+        .end = w->c.opened->n_end > 0 ? w->c.opened->end[0] : -1,
+        .seed = w->c.e->seed,
+    };
+    w->observer = observer_create(&setup);
+    w->room = AHEAD * w->c.slots;
+    w->done = xcalloc((size_t)w->room, sizeof(*w->done));
+    w->is_done = xcalloc((size_t)w->room, sizeof(*w->is_done));
+    w->decoder = decoder_create(w->c.pairing.verifier, w->c.pairing.drafter, w->c.slots, w->c.e->seed,
+                                (struct listener){ .done = done, .self = w }, err);
+    return w->decoder != NULL;
+}
+
+static void close_cell(struct watched *w)
+{
+    decoder_destroy(w->decoder);
+    observer_destroy(w->observer);
+    exact_cell_close(&w->c);
+    free(w->done);
+    free(w->is_done);
+    free(w);
+}
+
+static void print_head(const struct watched *w, const char *more)
+{
+    fprintf(w->plan->out, "%s, %s, %s%s\n", w->c.e->drafter.entry[w->c.cell.drafter].shown,
+            w->c.e->rule.entry[w->c.cell.rule].shown, w->c.e->sampling.entry[w->c.cell.sampling].shown, more);
+    fflush(w->plan->out);
+}
+
+static bool run_cell(struct watched *w, enum answer *answer, struct error *err)
+{
+    if (!exact_cell_open(&w->c, (struct watch){ .judged = judged, .self = w }, err))
+        return false;
+    if (sampling_is_greedy(&w->c.pairing.sampling)) {
+        print_head(w, ": every token is certain, nothing to test; see --bits");
+        return true;
+    }
+    if (!open_cell(w, err))
+        return false;
+    print_head(w, w->c.pairing.rule->exact ? "" : " (LOSSY: a bias is what it is made of)");
+    if (!decode_until_enough(w, err))
+        return false;
+    struct verdict *v = xcalloc(1, sizeof(*v));
+    verdict_of(v, &w->total, w->sums.most_log_e, w->plan->level);
+    exact_print(w->plan->out, v, &w->total, w->sums.sequences);
+    *answer = v->answer;
+    bool ok = exact_store(w->store, w->id, v, &w->total, err);
+    free(v);
+    return ok;
+}
+
+struct all {
+    const struct experiment *e;
+    struct store *store;
+    const struct exact_plan *plan;
+    enum answer worst;
+    int judged; // cells
+};
+
+static bool one_of_all(void *self, struct opened *opened, struct cell cell, struct error *err)
+{
+    struct all *all = self;
+    struct watched *w = xcalloc(1, sizeof(*w));
+    *w = (struct watched){ .c = { .e = all->e, .opened = opened, .cell = cell },
+                           .plan = all->plan,
+                           .store = all->store };
+    enum answer answer = NO_BIAS_FOUND;
+    bool ok = run_cell(w, &answer, err);
+    all->judged += w->id != 0;
+    if (ok && all->worst != BIAS_FOUND && answer != NO_BIAS_FOUND)
+        all->worst = answer;
+    close_cell(w);
+    return ok;
+}
+
+bool exact_run(const struct experiment *e, struct store *s, const struct exact_plan *plan, enum answer *worst,
+               struct error *err)
+{
+    struct all all = { e, s, plan, NO_BIAS_FOUND, 0 };
+    bool ok = each_exact_cell(e, one_of_all, &all, err);
+    *worst = all.worst;
+    return ok && (all.judged > 0 ||
+                  fail(err,
+                       "%s: at temperature 0 every token is certain, and there is no distribution to test; --bits "
+                       "compares the logits",
+                       e->path));
+}

@@ -1,0 +1,399 @@
+// generate.c - `speclab generate`: one prompt, decoded with a drafter, shown as it comes.
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/json.h"
+#include "core/memory.h"
+#include "core/settings.h"
+#include "decode/decode.h"
+#include "drafters/drafter.h"
+#include "commands/command_line.h"
+#include "commands/commands.h"
+#include "engine/engine.h"
+#include "experiments/environment.h"
+#include "commands/text_stream.h"
+#include "engine/transcript.h"
+#include "kernels/backend.h"
+#include "models/model.h"
+#include "formats/utf8.h"
+#include "revision.h"
+#include "verifier/rules/rule.h"
+
+struct generate {
+    const char *drafter, *rule, *chat, *system, *ids;
+    const char *stage[MAX_STAGES]; // values of the sampling stages, in the order of stages[]; NULL: not given
+    long long seed, tokens, context, threads;
+    bool ignore_end, json, trace;
+    struct precision precision;
+    int packed; // enum packed_how
+    struct flag_texts stop;
+    const char *model, *prompt;
+
+    struct settings *said_drafter, *said_rule, *said_sampling;
+    struct target target;
+    struct pairing pairing;
+    struct ids prompt_ids;
+    struct chat_format format;
+    struct printer printer;
+    struct transcript transcript;
+};
+
+// ---- what was asked for
+
+// A stage's value: a scalar, or in braces or brackets what the experiment's file would say.
+static struct settings *stage_value(const char *name, const char *text, struct error *err)
+{
+    if (*text != '{' && *text != '[')
+        return settings_scalar(text);
+    char *line = xformat("sampling:%s=%s", name, text);
+    struct settings *all = settings_inline(line, "sampling", err);
+    struct settings *value = all != NULL ? settings_copy(settings_get(all, name)) : NULL;
+    settings_free(all);
+    free(line);
+    return value;
+}
+
+static bool read_sampling(struct generate *g, struct error *err)
+{
+    g->said_sampling = settings_map();
+    for (int k = 0; stages[k] != NULL; k++) {
+        const char *text = g->stage[k] != NULL ? g->stage[k] : strcmp(stages[k]->name, "temperature") == 0 ? "0" : NULL;
+        if (text == NULL)
+            continue;
+        struct settings *value = stage_value(stages[k]->name, text, err);
+        if (value == NULL)
+            return false;
+        settings_put(g->said_sampling, stages[k]->name, value);
+    }
+    return true;
+}
+
+// All that can be known to be wrong before a model is opened.
+static bool read_pairing(struct generate *g, struct error *err)
+{
+    g->said_drafter = settings_inline(g->drafter, "--drafter", err);
+    g->said_rule = g->said_drafter != NULL ? settings_inline(g->rule, "--rule", err) : NULL;
+    if (g->said_rule == NULL || !read_sampling(g, err) ||
+        !pairing_read(&g->pairing, g->said_drafter, g->said_rule, g->said_sampling, err))
+        return false;
+    options_fill(g->said_drafter, g->pairing.type->options);
+    options_fill(g->said_rule, g->pairing.rule->options);
+    return true;
+}
+
+static bool read_ids(struct generate *g, struct error *err)
+{
+    int vocab = model_shape(g->target.model)->vocab;
+    struct json *j = json_parse(g->ids, strlen(g->ids), "--ids", err);
+    bool ok = j != NULL && (json_is_array(j) || fail(err, "--ids: expected a list of token ids, as in '[1, 2, 3]'"));
+    for (size_t i = 0; ok && i < json_count(j); i++) {
+        const struct json *id = json_at(j, i);
+        ok = (json_is_int(id) && json_int(id) >= 0 && json_int(id) < vocab) ||
+             fail(err,
+                  "--ids: number %zu of the list is no token id of this model, which are whole numbers from 0 to %d",
+                  i + 1, vocab - 1);
+        if (ok)
+            ids_add(&g->prompt_ids, (int32_t)json_int(id));
+    }
+    json_free(j);
+    return ok &&
+           (g->prompt_ids.n > 0 || fail(err, "--ids: the list is empty, and a model needs a token to start from"));
+}
+
+// stdin as it is, but for the one line end that `echo` adds.
+static bool read_stdin(struct text *to, struct error *err)
+{
+    if (!read_all("-", to, err))
+        return false;
+    if (to->n > 0 && to->s[to->n - 1] == '\n')
+        to->s[--to->n] = '\0';
+    return true;
+}
+
+// Said before the chat's own words go around it, so that the place is the person's.
+static bool is_utf8(const char *s, size_t n, const char *what, struct error *err)
+{
+    size_t valid = utf8_valid(s, n);
+    return valid == n || fail(err, "%s is not UTF-8: byte 0x%02X at offset %zu", what, (unsigned char)s[valid], valid);
+}
+
+static bool read_prompt(struct generate *g, struct error *err)
+{
+    struct text said = { 0 }, whole = { 0 };
+    struct message m[2];
+    int n = 0;
+    bool ok = target_needs_text(&g->target, err) && target_chat(&g->target, g->chat, &g->format, err);
+    if (ok && strcmp(g->prompt, "-") == 0)
+        ok = read_stdin(&said, err);
+    else if (ok)
+        text_puts(&said, g->prompt);
+    if (ok && memchr(said.s, '\0', said.n) != NULL)
+        ok = fail(err, "the prompt holds a NUL byte, at byte %zu", strlen(said.s));
+    ok = ok && is_utf8(said.s, said.n, "the prompt", err) &&
+         (g->system == NULL || is_utf8(g->system, strlen(g->system), "--system", err));
+    if (ok && g->system != NULL && g->format.kind == CHAT_NONE)
+        ok = fail(err, "--system needs a chat, and with --chat none there is none");
+    if (ok) {
+        if (g->system != NULL)
+            m[n++] = (struct message){ "system", g->system };
+        m[n++] = (struct message){ "user", said.s };
+        chat_render(&g->format, m, n, &whole);
+        ok = target_encode(&g->target, whole.s, whole.n, true, &g->prompt_ids, err);
+    }
+    if (ok && g->prompt_ids.n == 0)
+        ok = fail(err, "the prompt is empty, and a model needs a token to start from");
+    free(said.s);
+    free(whole.s);
+    return ok;
+}
+
+// Rows of a sequence: all that the text can need, and what the widest draft needs behind it; never beyond the context.
+static bool choose_length(const struct generate *g, int *length, struct error *err)
+{
+    int trained = model_shape(g->target.model)->context;
+    if (g->context > trained)
+        return fail(err, "--context %lld: %s was made for %d tokens at most", g->context, g->target.path, trained);
+    long long most = g->context > 0 ? g->context : trained, n = (long long)g->prompt_ids.n;
+    if (n >= most)
+        return fail(err, "the prompt is %lld tokens long, which leaves no room in a context of %lld", n, most);
+    long long need = n + g->tokens + MAX_NODES;
+    *length = (int)(need < most ? need : most);
+    return true;
+}
+
+// ---- what is shown
+
+static struct json *settings_json(const struct settings *s)
+{
+    struct error ignored;
+    long long i;
+    double r;
+    bool b;
+    struct json *j;
+    if (s->kind == SETTINGS_SCALAR)
+        return settings_int(s, "", LLONG_MIN, LLONG_MAX, &i, &ignored) ? json_new_int(i)
+               : settings_real(s, "", -1e300, 1e300, &r, &ignored)     ? json_new_number(r)
+               : settings_bool(s, "", &b, &ignored)                    ? json_new_bool(b)
+                                                                       : json_new_text(s->text);
+    j = s->kind == SETTINGS_MAP ? json_new_object() : json_new_array();
+    for (int k = 0; k < s->n; k++)
+        if (s->kind == SETTINGS_MAP)
+            json_set(j, s->key[k], settings_json(s->item[k]));
+        else
+            json_push(j, settings_json(s->item[k]));
+    return j;
+}
+
+static struct json *how_json(const struct generate *g)
+{
+    const struct target *t = &g->target;
+    struct json *j = json_new_object(), *stop = json_new_array();
+    for (int i = 0; i < g->stop.n; i++)
+        json_push(stop, json_new_text(g->stop.text[i]));
+    char hash[HASH_TEXT];
+    hash_write(model_hash(t->model), hash);
+    json_set(j, "model", json_new_text(t->path));
+    json_set(j, "model_hash", json_new_text(hash));
+    json_set(j, "type", json_new_text(model_type(t->model)));
+    json_set(j, "activations", json_new_text(activations_names[model_activations(t->model)]));
+    json_set(j, "cache", json_new_text(type_facts[t->cache].name));
+    json_set(j, "drafter", settings_json(g->said_drafter));
+    json_set(j, "rule", settings_json(g->said_rule));
+    json_set(j, "lossless", json_new_bool(g->pairing.rule->exact));
+    json_set(j, "sampling", settings_json(g->said_sampling));
+    json_set(j, "seed", json_new_int(g->seed));
+    json_set(j, "tokens", json_new_int(g->tokens));
+    json_set(j, "chat",
+             g->ids != NULL ? json_new_null() : json_new_text(g->format.kind == CHAT_NONE ? "none" : "chatml"));
+    json_set(j, "ignore_end", json_new_bool(g->ignore_end));
+    json_set(j, "stop", stop);
+    json_set(j, "backend", json_new_text(t->backend->name));
+    json_set(j, "device", json_new_text(t->backend->describe(t->backend)));
+    json_set(j, "version", json_new_text(SPECLAB_VERSION));
+    json_set(j, "revision", json_new_text(speclab_revision()));
+    return j;
+}
+
+static void print_json(struct generate *g)
+{
+    struct json *j = json_new_object();
+    json_set(j, "prompt_ids", json_new_ids(g->prompt_ids.id, g->prompt_ids.n));
+    json_set(j, "text",
+             g->target.tokenizer != NULL ? json_new_text_n(g->printer.text.s, g->printer.text.n) : json_new_null());
+    transcript_json(&g->transcript, j);
+    json_set(j, "settings", how_json(g));
+    char *line = json_write(j);
+    printf("%s\n", line);
+    free(line);
+    json_free(j);
+}
+
+static void on_step(void *self, const struct step *s)
+{
+    struct generate *g = self;
+    transcript_step(&g->transcript, s);
+    printer_add(&g->printer, s->advance->token, s->kept, transcript_accepted(s));
+}
+
+static void on_done(void *self, const struct ending *e)
+{
+    transcript_done(&((struct generate *)self)->transcript, e);
+}
+
+// ---- the work
+
+static bool decode(struct generate *g, struct error *err)
+{
+    int32_t end[TARGET_ENDS];
+    struct stops stops = {
+        .n = g->ignore_end ? 0 : target_ends(&g->target, g->ids == NULL ? &g->format : NULL, end),
+        .token = end,
+        .string = g->stop.n > 0 ? stop_strings_find : NULL,
+        .self = &g->printer.stops,
+    };
+    struct assignment a = {
+        .prompt = g->prompt_ids.id, .n = (int)g->prompt_ids.n, .limit = (int)g->tokens, .stops = &stops
+    };
+    struct listener listener = { on_step, on_done, g };
+    struct decoder *d = decoder_create(g->pairing.verifier, g->pairing.drafter, 1, (uint64_t)g->seed, listener, err);
+    bool ok = d != NULL && decoder_start(d, &a, err);
+    while (ok && decoder_live(d) > 0 && !(g->printer.to != NULL && stdout_is_gone()))
+        ok = decoder_step(d, err);
+    decoder_destroy(d);
+    return ok;
+}
+
+static bool generate(struct generate *g, struct error *err)
+{
+    int length = 0;
+    if (!target_open_with(&g->target, g->model, NULL, (int)g->threads, g->precision, TARGET_ROWS, g->packed, err) ||
+        (g->stop.n > 0 && !target_needs_text(&g->target, err)) ||
+        !(g->ids != NULL ? read_ids(g, err) : read_prompt(g, err)) || !choose_length(g, &length, err) ||
+        !pairing_open(&g->pairing, &g->target, NULL, 1, length, err))
+        return false;
+    drafter_settle(g->pairing.drafter, g->said_drafter);
+    g->transcript.keep = g->json;
+    g->transcript.trace = g->trace;
+    g->transcript.prompt = (int)g->prompt_ids.n;
+    g->printer.to = g->json ? NULL : stdout;
+    g->printer.colour = printer_wants_colour(stdout);
+    g->printer.stops = (struct stop_strings){ g->target.tokenizer, g->stop.n, g->stop.text };
+    if (!decode(g, err))
+        return false;
+    printer_end(&g->printer);
+    if (g->transcript.stop == NULL)
+        return true; // nobody reads on
+    if (g->json)
+        print_json(g);
+    fflush(stdout);
+    transcript_print(&g->transcript, stderr);
+    return true;
+}
+
+static void close_all(struct generate *g)
+{
+    pairing_close(&g->pairing);
+    target_close(&g->target);
+    settings_free(g->said_drafter);
+    settings_free(g->said_rule);
+    settings_free(g->said_sampling);
+    printer_free(&g->printer);
+    transcript_free(&g->transcript);
+    free(g->prompt_ids.id);
+}
+
+static const char about[] =
+    "Decodes one prompt and shows the text as it comes; on a terminal, what the drafter had guessed is\n"
+    "green (NO_COLOR is respected). PROMPT - reads it from stdin. A few lines on stderr say what it took.\n"
+    "Without --temperature it is 0: always the likeliest token. `speclab list` describes drafters, rules and\n"
+    "sampling stages with their options.\n";
+
+static const char examples[] =
+    "  speclab generate smollm2-135m-instruct --drafter ngram 'Repeat after me: red, green, blue.'\n"
+    "  speclab generate target.gguf --drafter small:model=draft.gguf,tokens=4 --temperature 0.8 --seed 7 - < prompt.txt\n"
+    "  speclab generate target.gguf --ids '[1, 2, 3]' --tokens 16 --json --trace\n";
+
+struct stage_flag {
+    char name[32], help[256];
+};
+
+// The stages' flags stand in the middle of the table: as many as there are.
+static int add_stage_flags(struct generate *g, struct flag *to, struct stage_flag *words)
+{
+    int k = 0;
+    for (; stages[k] != NULL; k++) {
+        const struct option *o = stages[k]->option;
+        bool temperature = strcmp(stages[k]->name, "temperature") == 0;
+        snprintf(words[k].name, sizeof(words[k].name), "%s", stages[k]->name);
+        for (char *c = words[k].name; *c != '\0'; c++)
+            if (*c == '_')
+                *c = '-';
+        snprintf(words[k].help, sizeof(words[k].help), "%s:\n%s%s%s", stages[k]->summary, o->help,
+                 temperature || *o->preset != '\0' ? "; preset: " : "", temperature ? "0" : o->preset);
+        const char *argument = o->type == OPTION_PAIRS ? "'{ID: X, ...}'" : "X";
+        to[k] = (struct flag){ words[k].name, FLAG_TEXT, &g->stage[k], argument, words[k].help, 0, 0 };
+    }
+    return k;
+}
+
+int command_generate(int argc, char **argv)
+{
+    struct generate g = { .drafter = "none", .rule = "rejection", .chat = "auto", .tokens = 128 };
+    const struct flag first[] = {
+        { "drafter", FLAG_TEXT, &g.drafter, "KIND[:KEY=VALUE,...]", "who guesses; preset: none", 0, 0 },
+        { "rule", FLAG_TEXT, &g.rule, "KIND[:KEY=VALUE,...]", "who decides what stands; preset: rejection", 0, 0 },
+    }, last[] = {
+        { "seed", FLAG_INT, &g.seed, "N", "of all chance; preset: 0", 0, LLONG_MAX },
+        { "tokens", FLAG_INT, &g.tokens, "N", "new tokens at most; preset: 128", 1, 1 << 24 },
+        { "context", FLAG_INT, &g.context, "N", "tokens in all at most; preset: what the model was made for", 1, 1 << 24 },
+        { "threads", FLAG_INT, &g.threads, "N", "preset: one for each processor", 1, 1024 },
+        PRECISION_FLAGS(g.precision),
+        PACKED_FLAG(g.packed),
+        { "chat", FLAG_TEXT, &g.chat, "auto|none|chatml", "how the prompt is put to the model: as its own chat template has it\n"
+                                                          "(auto, the preset), or as it stands (none)", 0, 0 },
+        { "system", FLAG_TEXT, &g.system, "TEXT", "the system message of the chat", 0, 0 },
+        { "ids", FLAG_TEXT, &g.ids, "LIST", "the prompt as token ids, instead of PROMPT: '[1, 2, 3]'", 0, 0 },
+        { "ignore-end", FLAG_ON, &g.ignore_end, NULL, "tokens that end a text are tokens like any other", 0, 0 },
+        { "stop", FLAG_TEXTS, &g.stop, "TEXT", "end where this appears, and leave it out; may be given again", 0, 0 },
+        { "json", FLAG_ON, &g.json, NULL, "one object: prompt_ids, new_ids, text, stop, steps, times, settings", 0, 0 },
+        { "trace", FLAG_ON, &g.trace, NULL, "with --json: each step's draft, and what became of it", 0, 0 },
+        { 0 },
+    };
+    enum { FIRST = sizeof(first) / sizeof(first[0]), LAST = sizeof(last) / sizeof(last[0]) };
+    struct stage_flag words[MAX_STAGES];
+    struct flag flags[FIRST + MAX_STAGES + LAST];
+    memcpy(flags, first, sizeof(first));
+    memcpy(flags + FIRST + add_stage_flags(&g, flags + FIRST, words), last, sizeof(last));
+
+    const struct usage u = { "generate", "MODEL PROMPT", about, flags, examples, 1, 2 };
+    struct error err;
+    char **operand;
+    int n, status = usage_read(&u, argc, argv, &operand, &n);
+    if (status != GO_ON)
+        return status;
+    if (g.ids == NULL && n < 2)
+        return usage_fail(&u, "there is no prompt; give one, or - for stdin, or --ids");
+    if (g.ids != NULL && n > 1)
+        return usage_fail(&u, "--ids is a prompt already; \"%s\" is one too many", operand[1]);
+    if (g.ids != NULL && g.system != NULL)
+        return usage_fail(&u, "--system goes into a chat, and --ids are taken as they stand");
+    if (strcmp(g.chat, "auto") != 0 && !chat_choose(g.chat, NULL, &g.format, &err))
+        return usage_fail(&u, "--chat: %s", err.text);
+    if (g.trace && !g.json)
+        return usage_fail(&u, "--trace adds to what --json prints; give both");
+    for (int i = 0; i < g.stop.n; i++)
+        if (*g.stop.text[i] == '\0')
+            return usage_fail(&u, "--stop: an empty text appears everywhere");
+    g.model = operand[0];
+    g.prompt = operand[n - 1];
+
+    if (!read_pairing(&g, &err)) {
+        status = usage_fail(&u, "%s", err.text);
+    } else {
+        status = generate(&g, &err) ? 0 : command_fail(&u, &err);
+    }
+    close_all(&g);
+    return status != 0 ? status : command_done(&u);
+}

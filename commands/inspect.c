@@ -1,0 +1,445 @@
+// inspect.c - `speclab inspect`: what a checkpoint is, what a pass of it costs, and how fast memory lets it be.
+//
+// Everything is gathered into one struct first; two printers, for people and for programs, say the same of it.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/json.h"
+#include "core/memory.h"
+#include "commands/command_line.h"
+#include "commands/commands.h"
+#include "engine/engine.h"
+#include "commands/inspect_head.h"
+#include "kernels/backend.h"
+#include "kernels/devices.h"
+#include "kernels/cpu/probe.h"
+#include "models/kv_cache.h"
+#include "models/model.h"
+#include "models/paths.h"
+#include "models/weights.h"
+
+enum { MAX_KINDS = 32, PRESET_CONTEXT = 1024 };
+
+struct kind { // tensors of one type
+    const char *name;
+    size_t bytes, parameters;
+    int n;
+};
+
+struct inspect {
+    long long context, threads;
+    const char *target; // of a head; NULL: it is a model that is inspected
+    bool json, tensors, no_probe;
+    struct precision precision;
+
+    struct model_config config;
+    struct weights *weights;
+    struct kind kind[MAX_KINDS];
+    int kinds, n_tensors;
+    size_t parameters;
+    struct tokenizer *tokenizer;
+    struct error no_tokenizer;
+    struct chat_format chat;
+    struct error no_chat; // text empty: there is one
+    struct devices *devices;
+    struct backend *backend;
+    struct model *model; // NULL: it cannot be run, no_model says why
+    struct error no_model;
+
+    enum type cache;                        // of its elements
+    size_t cache_bytes;                     // of one token
+    double flops, weight_bytes, pass_bytes; // of one token at the context asked for
+    struct probe probe;
+    bool own_memory; // of the device
+    size_t free_bytes, all_bytes;
+};
+
+// ---- gathered
+
+static void count_tensors(struct inspect *in)
+{
+    const char *name, *type;
+    int64_t rows, width;
+    size_t bytes;
+    for (; weights_list(in->weights, (size_t)in->n_tensors, &name, &type, &rows, &width, &bytes); in->n_tensors++) {
+        int k = 0;
+        while (k < in->kinds && strcmp(in->kind[k].name, type) != 0)
+            k++;
+        if (k == MAX_KINDS)
+            continue;
+        if (k == in->kinds)
+            in->kind[in->kinds++] = (struct kind){ .name = type };
+        in->kind[k].n++;
+        in->kind[k].bytes += bytes;
+        in->kind[k].parameters += (size_t)(rows * width);
+        in->parameters += (size_t)(rows * width);
+    }
+}
+
+// Two operations for every weight that a token is multiplied by, and in attention for every key and value it looks at.
+static double pass_flops(const struct model_config *c, long long context)
+{
+    double heads = (double)c->heads * c->head_dim, kv = (double)c->kv_heads * c->head_dim;
+    double layer = (double)c->width * (heads + 2 * kv) + heads * c->width + 3.0 * c->width * c->hidden;
+    double attention = 2 * heads * (double)context;
+    return 2 * (c->layers * (layer + attention) + (double)c->width * c->vocab);
+}
+
+static bool measure(struct inspect *in, struct error *err)
+{
+    struct kv_shape one = model_kv_shape(in->model, 1, 1, 1);
+    in->cache = one.type = kv_settle((enum kv_type)in->precision.cache);
+    if (!kv_fits(&one, err))
+        return false;
+    in->cache_bytes = kv_bytes(&one);
+    in->flops = pass_flops(&in->config, in->context);
+    in->weight_bytes = (double)model_bytes(in->model);
+    in->pass_bytes = in->weight_bytes + (double)in->cache_bytes * (double)in->context;
+    in->own_memory = in->backend->memory(in->backend, &in->free_bytes, &in->all_bytes);
+    if (in->own_memory)
+        in->no_probe = true; // what can be probed is the host's
+    if (!in->no_probe)
+        in->probe = probe_read_bandwidth((int)in->threads);
+    return true;
+}
+
+static bool gather(struct inspect *in, const char *name, struct error *err)
+{
+    char *path = model_path(name, NULL, err);
+    bool ok = path != NULL && config_read(path, &in->config, err);
+    free(path);
+    if (!ok)
+        return false;
+    if (in->context > in->config.context)
+        return fail(err, "--context %lld: %s was made for %d tokens at most", in->context, in->config.path,
+                    in->config.context);
+    if (in->context == 0)
+        in->context = in->config.context < PRESET_CONTEXT ? in->config.context : PRESET_CONTEXT;
+    in->weights = weights_open(&in->config, err);
+    if (in->weights == NULL)
+        return false;
+    count_tensors(in);
+    in->tokenizer = tokenizer_open(in->config.path, &in->no_tokenizer);
+    if (!chat_choose("auto", in->config.chat_template, &in->chat, &in->no_chat))
+        in->chat.kind = CHAT_NONE;
+    else
+        in->no_chat.text[0] = '\0';
+    in->devices = devices_create((int)in->threads, NULL);
+    in->backend = devices_get(in->devices, in->precision.device, err);
+    if (in->backend == NULL)
+        return false;
+    in->model = model_open(in->config.path, in->backend, (enum activations)in->precision.activations, 1, &in->no_model);
+    return in->model == NULL || measure(in, err);
+}
+
+static void forget(struct inspect *in)
+{
+    model_close(in->model);
+    devices_destroy(in->devices);
+    tokenizer_close(in->tokenizer);
+    weights_close(in->weights);
+    config_free(&in->config);
+}
+
+// ---- for people
+
+// "92.0 MB": three digits that count, in powers of ten.
+static const char *amount(double n, const char *unit, char to[32])
+{
+    static const char *const prefix[] = { "", "k", "M", "G", "T" };
+    int k = 0;
+    for (; n >= 999.5 && k < 4; k++)
+        n /= 1000;
+    snprintf(to, 32, "%.*f %s%s", k == 0 || n >= 99.95 ? 0 : n >= 9.995 ? 1 : 2, n, prefix[k], unit);
+    return to;
+}
+
+static const char *rope_name(enum rope_scaling s)
+{
+    return s == ROPE_LINEAR ? "linear" : s == ROPE_LLAMA3 ? "llama3" : s == ROPE_TABLE ? "table" : "plain";
+}
+
+static void print_token(const struct inspect *in, int id)
+{
+    size_t n = 0;
+    const char *s = in->tokenizer != NULL ? tokenizer_token(in->tokenizer, id, &n) : NULL;
+    printf(" %d", id);
+    if (s != NULL)
+        printf(" %.*s", (int)n, s);
+}
+
+static void print_tokenizer(const struct inspect *in)
+{
+    const struct model_config *c = &in->config;
+    if (in->tokenizer == NULL)
+        printf("tokenizer   none: %s\n", in->no_tokenizer.text);
+    else
+        printf("tokenizer   byte-level BPE, %d tokens%s\n", tokenizer_size(in->tokenizer),
+               tokenizer_size(in->tokenizer) < c->vocab ? "; ids from there on are padding" : "");
+    printf("ends with  ");
+    for (int i = 0; i < c->n_end; i++)
+        print_token(in, c->end[i]);
+    printf(c->n_end == 0 ? " nothing that it says\n" : "\n");
+    if (c->add_bos && c->bos >= 0) {
+        printf("begins with");
+        print_token(in, c->bos);
+        printf("\n");
+    }
+    if (in->chat.kind == CHAT_CHATML)
+        printf("chat        chatml%s%s\n", in->chat.system != NULL ? ", system: " : "",
+               in->chat.system != NULL ? in->chat.system : "");
+    else
+        printf("chat        none: %s\n", in->no_chat.text);
+}
+
+static void print_shape(const struct inspect *in)
+{
+    const struct model_config *c = &in->config;
+    printf("model       %s\n", c->path);
+    printf("family      %s, %s\n", c->architecture, c->gguf ? "GGUF" : "Hugging Face");
+    printf("shape       %d layers, width %d, hidden %d, vocabulary %d, context %d\n", c->layers, c->width, c->hidden,
+           c->vocab, c->context);
+    printf("attention   %d heads of %d, %d for keys and values%s\n", c->heads, c->head_dim, c->kv_heads,
+           c->attention_bias ? ", with biases" : "");
+    printf("rope        theta %g, %s", c->rope_theta, rope_name(c->rope_scaling));
+    if (c->rope_scaling == ROPE_LINEAR || c->rope_scaling == ROPE_LLAMA3)
+        printf(", factor %g", c->rope_factor);
+    printf("\nhead        %s\n", c->tied ? "the embedding" : "its own");
+    if (c->inflated != NULL)
+        printf("inflated    marked as inflated: does the work of %s; its speed is of no real model\n", c->inflated);
+    if (c->quantised != NULL)
+        printf("quantised   from %s\n", c->quantised);
+}
+
+static void print_tensors(const struct inspect *in)
+{
+    char a[32], b[32], c[32];
+    printf("parameters  %s\n", amount((double)in->parameters, "", a));
+    printf("tensors     %d, %s\n", in->n_tensors, amount((double)weights_bytes(in->weights), "B", a));
+    for (int k = 0; k < in->kinds; k++)
+        printf("            %5d %-6s %9s, %.2f bits a parameter\n", in->kind[k].n, in->kind[k].name,
+               amount((double)in->kind[k].bytes, "B", a),
+               in->kind[k].parameters > 0 ? 8.0 * (double)in->kind[k].bytes / (double)in->kind[k].parameters : 0);
+    const char *unused = in->model != NULL ? model_unused(in->model, 0) : NULL;
+    for (size_t i = 1; unused != NULL; unused = model_unused(in->model, i++))
+        printf("            ignored: %s\n", unused);
+    if (in->model == NULL)
+        return;
+    printf("activations %s\n", activations_names[model_activations(in->model)]);
+    printf("cache       %s a token (%s), %s for the whole context\n", amount((double)in->cache_bytes, "B", a),
+           type_facts[in->cache].name, amount((double)in->cache_bytes * in->config.context, "B", b));
+    printf("pass        one token at context %lld: %s, %s read,", in->context, amount(in->flops, "FLOP", a),
+           amount(in->pass_bytes, "B", b));
+    printf(" of which %s weights: %.2f FLOP a byte\n", amount(in->weight_bytes, "B", c), in->flops / in->pass_bytes);
+}
+
+static void print_limit(const struct inspect *in)
+{
+    const struct probe *p = &in->probe;
+    char a[32], b[32];
+    if (in->own_memory)
+        printf("memory      %s, of which %s are free beside the model: %s\n", amount((double)in->all_bytes, "B", a),
+               amount((double)in->free_bytes, "B", b), in->backend->describe(in->backend));
+    if (in->model == NULL || in->no_probe)
+        return;
+    if (p->bytes_per_second == 0) {
+        printf("memory      too little is free to measure how fast it is read\n");
+        return;
+    }
+    double seconds = in->pass_bytes / p->bytes_per_second;
+    printf("memory      %s/s read by %d threads (median of %d passes over %s)\n", amount(p->bytes_per_second, "B", a),
+           p->threads, p->passes, amount((double)p->bytes, "B", b));
+    printf("limit       %.3g ms a token, %.3g tokens/s, one by one, if all of it comes from memory\n", seconds * 1e3,
+           1 / seconds);
+    long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    if (cache > 0 && in->pass_bytes < (double)cache)
+        printf("            (it fits the processor's cache of %s, and may be faster)\n", amount((double)cache, "B", a));
+}
+
+static void print_list(const struct inspect *in)
+{
+    const char *name, *type;
+    int64_t rows, width;
+    size_t bytes;
+    printf("\n%-48s %-6s %8s x %-8s %12s\n", "tensor", "type", "rows", "width", "bytes");
+    for (size_t i = 0; weights_list(in->weights, i, &name, &type, &rows, &width, &bytes); i++)
+        printf("%-48s %-6s %8lld x %-8lld %12zu\n", name, type, (long long)rows, (long long)width, bytes);
+}
+
+// ---- for programs
+
+static struct json *tensors_json(const struct inspect *in)
+{
+    const char *name, *type;
+    int64_t rows, width;
+    size_t bytes;
+    struct json *list = json_new_array();
+    for (size_t i = 0; weights_list(in->weights, i, &name, &type, &rows, &width, &bytes); i++) {
+        struct json *j = json_new_object();
+        json_set(j, "name", json_new_text(name));
+        json_set(j, "type", json_new_text(type));
+        json_set(j, "rows", json_new_int(rows));
+        json_set(j, "width", json_new_int(width));
+        json_set(j, "bytes", json_new_int((int64_t)bytes));
+        json_push(list, j);
+    }
+    return list;
+}
+
+static void shape_json(const struct inspect *in, struct json *j)
+{
+    const struct model_config *c = &in->config;
+    const struct {
+        const char *name;
+        int value;
+    } numbers[] = {
+        { "layers", c->layers },     { "width", c->width },       { "hidden", c->hidden }, { "heads", c->heads },
+        { "kv_heads", c->kv_heads }, { "head_dim", c->head_dim }, { "vocab", c->vocab },   { "context", c->context },
+    };
+    json_set(j, "model", json_new_text(c->path));
+    json_set(j, "format", json_new_text(c->gguf ? "gguf" : "huggingface"));
+    json_set(j, "architecture", json_new_text(c->architecture));
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        json_set(j, numbers[i].name, json_new_int(numbers[i].value));
+    json_set(j, "tied", json_new_bool(c->tied));
+    json_set(j, "inflated_from", c->inflated != NULL ? json_new_text(c->inflated) : json_new_null());
+    json_set(j, "quantised_from", c->quantised != NULL ? json_new_text(c->quantised) : json_new_null());
+    json_set(j, "norm_eps", json_new_number(c->norm_eps));
+    json_set(j, "rope_theta", json_new_number(c->rope_theta));
+    json_set(j, "rope_scaling", json_new_text(rope_name(c->rope_scaling)));
+    json_set(j, "end_ids", json_new_ids(c->end, (size_t)c->n_end));
+    json_set(j, "bos_id", c->add_bos && c->bos >= 0 ? json_new_int(c->bos) : json_new_null());
+    json_set(j, "tokens", in->tokenizer != NULL ? json_new_int(tokenizer_size(in->tokenizer)) : json_new_null());
+    json_set(j, "no_tokenizer", in->tokenizer == NULL ? json_new_text(in->no_tokenizer.text) : json_new_null());
+    json_set(j, "chat", in->chat.kind == CHAT_CHATML ? json_new_text("chatml") : json_new_null());
+    json_set(j, "no_chat", in->chat.kind == CHAT_NONE ? json_new_text(in->no_chat.text) : json_new_null());
+}
+
+static void weights_json(const struct inspect *in, struct json *j)
+{
+    struct json *types = json_new_object(), *ignored = json_new_array();
+    for (int k = 0; k < in->kinds; k++) {
+        struct json *type = json_new_object();
+        json_set(type, "tensors", json_new_int(in->kind[k].n));
+        json_set(type, "parameters", json_new_int((int64_t)in->kind[k].parameters));
+        json_set(type, "bytes", json_new_int((int64_t)in->kind[k].bytes));
+        json_set(types, in->kind[k].name, type);
+    }
+    json_set(j, "parameters", json_new_int((int64_t)in->parameters));
+    json_set(j, "bytes", json_new_int((int64_t)weights_bytes(in->weights)));
+    json_set(j, "types", types);
+    for (size_t i = 0; in->model != NULL && model_unused(in->model, i) != NULL; i++)
+        json_push(ignored, json_new_text(model_unused(in->model, i)));
+    json_set(j, "ignored", ignored);
+    if (in->tensors)
+        json_set(j, "tensors", tensors_json(in));
+}
+
+static void pass_json(const struct inspect *in, struct json *j)
+{
+    const struct probe *p = &in->probe;
+    struct json *pass = json_new_object(), *memory = json_new_object();
+    json_set(j, "activations", json_new_text(activations_names[model_activations(in->model)]));
+    json_set(j, "cache", json_new_text(type_facts[in->cache].name));
+    json_set(j, "cache_bytes_per_token", json_new_int((int64_t)in->cache_bytes));
+    json_set(pass, "context", json_new_int(in->context));
+    json_set(pass, "flops", json_new_number(in->flops));
+    json_set(pass, "weight_bytes", json_new_number(in->weight_bytes));
+    json_set(pass, "bytes", json_new_number(in->pass_bytes));
+    json_set(pass, "flops_per_byte", json_new_number(in->flops / in->pass_bytes));
+    json_set(j, "pass", pass);
+    bool known = p->bytes_per_second > 0;
+    json_set(memory, "bytes_per_second", known ? json_new_number(p->bytes_per_second) : json_new_null());
+    json_set(memory, "threads", json_new_int(p->threads));
+    json_set(memory, "seconds_per_token", json_new_number(known ? in->pass_bytes / p->bytes_per_second : NAN));
+    json_set(memory, "tokens_per_second", json_new_number(known ? p->bytes_per_second / in->pass_bytes : NAN));
+    json_set(j, "memory", in->no_probe ? json_new_null() : memory);
+    struct json *own = json_new_object();
+    json_set(own, "device", json_new_text(in->backend->describe(in->backend)));
+    json_set(own, "bytes", json_new_int((int64_t)in->all_bytes));
+    json_set(own, "free_bytes", json_new_int((int64_t)in->free_bytes));
+    json_set(j, "device_memory", in->own_memory ? own : json_new_null());
+    if (!in->own_memory)
+        json_free(own);
+    if (in->no_probe)
+        json_free(memory);
+}
+
+static void print_json(const struct inspect *in)
+{
+    struct json *j = json_new_object();
+    shape_json(in, j);
+    weights_json(in, j);
+    json_set(j, "problem", in->model == NULL ? json_new_text(in->no_model.text) : json_new_null());
+    if (in->model != NULL)
+        pass_json(in, j);
+    char *line = json_write(j);
+    printf("%s\n", line);
+    free(line);
+    json_free(j);
+}
+
+// ---- the command
+
+static const char about[] =
+    "Says what a checkpoint is: its shape, tokenizer and chat, its tensors by type, what its cache takes, what a pass of\n"
+    "one token computes and reads, and, with the speed of memory measured on the spot (about two seconds), how many\n"
+    "tokens a second that allows. Every weight is checked; one that is missing, misshapen or not a number is an error.\n"
+    "With --target it is a speculator's head that is named (Medusa's, EAGLE's or EAGLE-3's): says which kind, what it\n"
+    "reads of that model, and whether it fits. Of neither the weights are read then.\n";
+
+static const char examples[] = "  speclab inspect smollm2-135m-instruct\n"
+                               "  speclab inspect EAGLE3-LLaMA3.1-Instruct-8B --target Llama-3.1-8B-Instruct\n"
+                               "  speclab inspect target.gguf --context 4096 --json --no-probe\n";
+
+int command_inspect(int argc, char **argv)
+{
+    struct inspect in = { 0 };
+    const struct flag flags[] = {
+        { "context", FLAG_INT, &in.context, "N",
+          "tokens that the pass looks back on; preset: 1024, or what the model allows", 1, 1 << 24 },
+        { "tensors", FLAG_ON, &in.tensors, NULL, "list them all, under Hugging Face's names", 0, 0 },
+        { "threads", FLAG_INT, &in.threads, "N", "that read memory; preset: one for each processor", 1, 1024 },
+        PRECISION_FLAGS(in.precision),
+        { "target", FLAG_TEXT, &in.target, "MODEL", "of a head: the model that it is for", 0, 0 },
+        { "no-probe", FLAG_ON, &in.no_probe, NULL, "do not measure memory", 0, 0 },
+        { "json", FLAG_ON, &in.json, NULL, "one object, all numbers in full", 0, 0 },
+        { 0 },
+    };
+    const struct usage u = { "inspect", "MODEL", about, flags, examples, 1, 1 };
+    struct error err;
+    char **operand;
+    int status = usage_read(&u, argc, argv, &operand, NULL);
+    if (status != GO_ON)
+        return status;
+
+    if (in.target != NULL && (in.tensors || in.context != 0 || in.threads != 0))
+        return usage_fail(&u, "%s: of a head, beside --target, only --json can be asked for, found %s", operand[0],
+                          in.tensors        ? "--tensors"
+                          : in.context != 0 ? "--context"
+                                            : "--threads");
+    const bool gathered = in.target == NULL && gather(&in, operand[0], &err);
+    if (in.target != NULL) {
+        status = inspect_head(operand[0], in.target, in.json, &err) ? 0 : command_fail(&u, &err);
+    } else if (in.model == NULL && inspect_is_head(operand[0])) {
+        status = usage_fail(&u, "%s: a head, which is for some model: say which with --target MODEL", operand[0]);
+    } else if (!gathered) {
+        status = command_fail(&u, &err);
+    } else if (in.json) {
+        print_json(&in);
+        status = in.model != NULL ? 0 : command_fail(&u, &in.no_model);
+    } else {
+        print_shape(&in);
+        print_tokenizer(&in);
+        print_tensors(&in);
+        print_limit(&in);
+        if (in.tensors)
+            print_list(&in);
+        status = in.model != NULL ? 0 : command_fail(&u, &in.no_model);
+    }
+    forget(&in);
+    return status != 0 ? status : command_done(&u);
+}

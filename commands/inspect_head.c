@@ -1,0 +1,95 @@
+#include "commands/inspect_head.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "models/config.h"
+#include "models/head.h"
+#include "models/model.h"
+#include "commands/checkpoint/source.h"
+#include "models/paths.h"
+
+static const char *const kind_names[] = { "medusa", "eagle", "eagle3" }; // the drafters that run them
+
+static void print_text(const char *path, const char *target, enum head_kind kind, const struct head_facts *f)
+{
+    printf("head        %s\n", path);
+    printf("kind        %s (drafter %s)\n", head_kinds[kind], kind_names[kind]);
+    if (f->heads > 0)
+        printf("heads       %d: guesses as many tokens deep\n", f->heads);
+    printf("target      %s: it fits\n", target);
+    printf("reads       ");
+    for (int i = 0; i < f->taps.n; i++)
+        if (f->taps.layer[i] == FINAL_STATE)
+            printf("the state that the target's head reads");
+        else
+            printf("%s%d", i == 0 ? "the streams that enter layers " : ", ", f->taps.layer[i]);
+    printf("\nvocabulary  %d tokens, width %d\n", f->vocab, f->width);
+    printf("brings      %s, %s\n", f->own_head ? "a head of its own" : "no head: the target's",
+           f->own_embedding ? "an embedding of its own" : "no embedding: the target's");
+    printf("pass        reads %.1f MB of its weights\n", (double)f->bytes / 1e6);
+}
+
+static void print_json(const char *path, const char *target, enum head_kind kind, const struct head_facts *f)
+{
+    struct json *j = json_new_object(), *layers = json_new_array();
+    for (int i = 0; i < f->taps.n; i++)
+        json_push(layers, f->taps.layer[i] == FINAL_STATE ? json_new_text("final") : json_new_int(f->taps.layer[i]));
+    json_set(j, "head", json_new_text(path));
+    json_set(j, "kind", json_new_text(kind_names[kind]));
+    json_set(j, "heads", f->heads > 0 ? json_new_int(f->heads) : json_new_null());
+    json_set(j, "target", json_new_text(target));
+    json_set(j, "reads", layers);
+    json_set(j, "vocab", json_new_int(f->vocab));
+    json_set(j, "width", json_new_int(f->width));
+    json_set(j, "own_head", json_new_bool(f->own_head));
+    json_set(j, "own_embedding", json_new_bool(f->own_embedding));
+    json_set(j, "bytes", json_new_int((int64_t)f->bytes));
+    char *line = json_write(j);
+    printf("%s\n", line);
+    free(line);
+    json_free(j);
+}
+
+bool inspect_is_head(const char *name)
+{
+    struct error ignored;
+    struct head h;
+    char *path = model_path(name, NULL, &ignored);
+    const bool is = path != NULL && head_open(&h, path, HEAD_MEDUSA, NULL, &ignored);
+    if (is)
+        head_close(&h);
+    free(path);
+    return is;
+}
+
+// The target's shape, if all that a model of its configuration needs is there: a head's directory is none, and says that it
+// is a llama.
+static bool read_target(const char *path, struct model_shape *to, struct error *err)
+{
+    struct model_config c = { 0 };
+    struct origin o = { 0 };
+    bool ok = config_read(path, &c, err);
+    if (ok)
+        ok = origin_open(&o, &c, err) && origin_complete(&o, err);
+    *to = model_shape_of(&c);
+    origin_close(&o);
+    config_free(&c);
+    return ok;
+}
+
+bool inspect_head(const char *head, const char *target, bool json, struct error *err)
+{
+    char *path = model_path(head, NULL, err), *of = path != NULL ? model_path(target, NULL, err) : NULL;
+    struct model_shape shape;
+    struct head_facts facts;
+    enum head_kind kind;
+    const bool ok = of != NULL && read_target(of, &shape, err) && head_fits(path, &shape, &kind, &facts, err);
+    if (ok)
+        (json ? print_json : print_text)(path, of, kind, &facts);
+    free(path);
+    free(of);
+    return ok;
+}

@@ -1,0 +1,213 @@
+// list_command.c - `speclab list`: drafters, rules and sampling stages as their registries have them, with every
+// option.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/json.h"
+#include "core/memory.h"
+#include "drafters/drafter.h"
+#include "commands/command_line.h"
+#include "commands/commands.h"
+#include "sampling/sampling.h"
+#include "verifier/rules/rule.h"
+
+static const struct {
+    unsigned bit;
+    const char *name, *said;
+} takes[] = {
+    { TAKES_CHOSEN, "chosen", "chosen tokens" },
+    { TAKES_DRAWN, "drawn", "drawn tokens" },
+    { TAKES_DISTINCT, "drawn_distinct", "siblings drawn without replacement" },
+    { TAKES_CHAINS, "chains", "several chains" },
+    { TAKES_TREES, "trees", "trees" },
+};
+enum { KINDS = sizeof(takes) / sizeof(takes[0]) };
+
+static const char *type_name(enum option_type type)
+{
+    static const char *const names[] = {
+        [OPTION_INT] = "whole number",
+        [OPTION_REAL] = "number",
+        [OPTION_BOOL] = "true or false",
+        [OPTION_TEXT] = "text or list",
+        [OPTION_PATH] = "path",
+        [OPTION_CHOICE] = "one of",
+        [OPTION_INTS] = "list of whole numbers",
+        [OPTION_PAIRS] = "mapping from token ids to numbers",
+    };
+    return names[type];
+}
+
+static bool has_range(const struct option *o)
+{
+    return o->least != 0 || o->most != 0;
+}
+
+// ---- for people
+
+// Bounds that only keep out what makes no sense are not worth reading.
+static void print_range(const struct option *o)
+{
+    bool below = o->least > -1e6, above = o->most < 1e6;
+    if (has_range(o) && below && above)
+        printf(" from %g to %g", o->least, o->most);
+    else if (has_range(o) && below)
+        printf(" from %g on", o->least);
+}
+
+static void print_value(const struct option *o)
+{
+    printf("%s", type_name(o->type));
+    for (const char *c = o->type == OPTION_CHOICE ? o->choices : ""; *c != '\0'; c++)
+        printf(c == o->choices ? " %c" : *c == '|' ? ", " : "%c", *c);
+    print_range(o);
+    printf(o->preset == NULL ? "; needed" : *o->preset == '\0' ? "; preset: none" : "; preset: %s", o->preset);
+}
+
+static void print_option(const struct option *o)
+{
+    printf("      %-11s  %s\n                   ", o->name, o->help);
+    print_value(o);
+    printf("\n");
+}
+
+static void print_options(const struct option *o)
+{
+    for (; o != NULL && o->name != NULL; o++)
+        print_option(o);
+}
+
+static void print_rule(const struct rule *r)
+{
+    printf("  %s: %s\n", r->name, r->summary);
+    const char *between = r->exact ? "exact; takes " : "lossy: the text is not the target's; takes ";
+    printf("      ");
+    for (int i = 0; i < KINDS; i++)
+        if (r->takes & takes[i].bit & (TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT)) {
+            printf("%s%s", between, takes[i].said);
+            between = ", ";
+        }
+    printf(": %s\n", r->takes & TAKES_TREES    ? "chains and trees"
+                     : r->takes & TAKES_CHAINS ? "one chain or several"
+                                               : "single chains");
+    if (r->optimal != NULL)
+        printf("      none accepts more: %s\n", r->optimal);
+    else if (r->exact)
+        printf("      not the most that could be accepted\n");
+    print_options(r->options);
+}
+
+static void print_all(void)
+{
+    printf("Drafters: who guesses (--drafter, `drafter:` in an experiment)\n\n");
+    for (int i = 0; drafter_types[i] != NULL; i++) {
+        printf("  %s: %s\n", drafter_types[i]->name, drafter_types[i]->summary);
+        print_options(drafter_types[i]->options);
+    }
+    printf("\nRules: what stands of a guess (--rule, `rule:`)\n\n");
+    for (int i = 0; rules[i] != NULL; i++)
+        print_rule(rules[i]);
+    printf("\nSampling stages, in the order in which they act (--temperature and so on, `sampling:`)\n\n");
+    for (int i = 0; stages[i] != NULL; i++) {
+        const struct option *o = stages[i]->option; // its one value
+        printf("  %s: %s\n      %s\n      ", stages[i]->name, stages[i]->summary, o->help);
+        print_value(o);
+        printf("\n");
+    }
+}
+
+// ---- for programs
+
+static struct json *choices_json(const char *choices)
+{
+    struct json *list = json_new_array();
+    for (const char *word = choices; *word != '\0';) {
+        size_t n = strcspn(word, "|");
+        json_push(list, json_new_text_n(word, n));
+        word += n + (word[n] == '|');
+    }
+    return list;
+}
+
+static struct json *options_json(const struct option *o)
+{
+    struct json *list = json_new_array();
+    for (; o != NULL && o->name != NULL; o++) {
+        struct json *j = json_new_object();
+        json_set(j, "name", json_new_text(o->name));
+        json_set(j, "type", json_new_text(type_name(o->type)));
+        if (o->type == OPTION_CHOICE)
+            json_set(j, "choices", choices_json(o->choices));
+        json_set(j, "needed", json_new_bool(o->preset == NULL));
+        json_set(j, "preset", o->preset != NULL && *o->preset != '\0' ? json_new_text(o->preset) : json_new_null());
+        json_set(j, "least", has_range(o) ? json_new_number(o->least) : json_new_null());
+        json_set(j, "most", has_range(o) ? json_new_number(o->most) : json_new_null());
+        json_set(j, "help", json_new_text(o->help));
+        json_push(list, j);
+    }
+    return list;
+}
+
+static struct json *entry_json(const char *name, const char *summary, const struct option *options)
+{
+    struct json *j = json_new_object();
+    json_set(j, "name", json_new_text(name));
+    json_set(j, "summary", json_new_text(summary));
+    json_set(j, "options", options_json(options));
+    return j;
+}
+
+static struct json *rule_json(const struct rule *r)
+{
+    struct json *j = entry_json(r->name, r->summary, r->options), *list = json_new_array();
+    for (int i = 0; i < KINDS; i++)
+        if (r->takes & takes[i].bit)
+            json_push(list, json_new_text(takes[i].name));
+    json_set(j, "exact", json_new_bool(r->exact));
+    json_set(j, "optimal", r->optimal != NULL ? json_new_text(r->optimal) : json_new_null());
+    json_set(j, "takes", list);
+    return j;
+}
+
+static void print_json(void)
+{
+    struct json *all = json_new_object(), *d = json_new_array(), *r = json_new_array(), *s = json_new_array();
+    for (int i = 0; drafter_types[i] != NULL; i++)
+        json_push(d, entry_json(drafter_types[i]->name, drafter_types[i]->summary, drafter_types[i]->options));
+    for (int i = 0; rules[i] != NULL; i++)
+        json_push(r, rule_json(rules[i]));
+    for (int i = 0; stages[i] != NULL; i++)
+        json_push(s, entry_json(stages[i]->name, stages[i]->summary, stages[i]->option));
+    json_set(all, "drafters", d);
+    json_set(all, "rules", r);
+    json_set(all, "stages", s);
+    char *line = json_write(all);
+    printf("%s\n", line);
+    free(line);
+    json_free(all);
+}
+
+static const char about[] =
+    "Lists drafters, rules and sampling stages with their options: type, range, preset, and what they do.\n";
+static const char examples[] = "  speclab list\n  speclab list --json\n";
+
+int command_list(int argc, char **argv)
+{
+    bool json = false;
+    const struct flag flags[] = {
+        { "json", FLAG_ON, &json, NULL, "one object", 0, 0 },
+        { 0 },
+    };
+    const struct usage u = { "list", "", about, flags, examples, 0, 0 };
+    char **operand;
+    int status = usage_read(&u, argc, argv, &operand, NULL);
+    if (status != GO_ON)
+        return status;
+    if (json)
+        print_json();
+    else
+        print_all();
+    return command_done(&u);
+}

@@ -1,0 +1,313 @@
+// score.c - `speclab score`: what a model makes of given texts, token by token.
+//
+// The plain forward pass and nothing else: all of the model's vocabulary in the softmax, no sampling stages. Long texts
+// go through in stretches, whose rows are kept in the cache; the logits of one stretch are all that there is at a time.
+// A text is scored from its second token on, an answer (--answers) from its first: the prompt before it is read only.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "commands/command_line.h"
+#include "commands/commands.h"
+#include "engine/prompt_tokens.h"
+#include "engine/engine.h"
+#include "commands/json_lines.h"
+#include "engine/prompts.h"
+#include "kernels/backend.h"
+#include "models/kv_cache.h"
+#include "models/model.h"
+
+enum { STRETCH = 128 }; // rows of a pass: enough for the weights to be read for many at once
+
+struct score {
+    const char *chat; // how prompts are put to the model; NULL: not said
+    bool answers;
+    long long threads;
+    struct precision precision;
+    int packed; // enum packed_how
+
+    struct target target;
+    struct kv_cache *cache; // made anew when a text is longer than all before it
+    int length;             // of the cache
+    struct tensor logits;   // (STRETCH, vocab)
+    float *row;             // (vocab)
+    int64_t texts, scored;
+    double sum; // of all logprobs
+};
+
+static bool make_room(struct score *s, int length, struct error *err)
+{
+    if (s->cache != NULL && length <= s->length) {
+        kv_cut(s->cache, 0, 0);
+        return true;
+    }
+    int context = model_shape(s->target.model)->context, generous = length + length / 2 + STRETCH;
+    kv_destroy(s->cache);
+    s->length = length > context ? length : generous < context ? generous : context;
+    struct kv_shape shape = model_kv_shape(s->target.model, 1, s->length, STRETCH);
+    shape.type = s->target.cache;
+    s->cache = kv_create(s->target.backend, &shape, err);
+    return s->cache != NULL;
+}
+
+static bool make_logits(struct score *s, struct error *err)
+{
+    struct backend *b = s->target.backend;
+    int64_t vocab = model_shape(s->target.model)->vocab;
+    s->row = xmalloc((size_t)vocab * sizeof(*s->row));
+    s->logits = rows_on(b, STRETCH, vocab);
+    return s->logits.data != NULL ||
+           fail(err, "%s: no room for %d rows of %lld logits", b->name, STRETCH, (long long)vocab);
+}
+
+static double log_softmax(const float *logit, int n, int of)
+{
+    double most = -INFINITY, sum = 0;
+    for (int i = 0; i < n; i++)
+        if (logit[i] > most)
+            most = logit[i];
+    for (int i = 0; i < n; i++)
+        sum += exp((double)logit[i] - most);
+    return (double)logit[of] - most - log(sum);
+}
+
+// One pass over id[0 .. n): logprob[i] is of the token that follows id[i], from i = first on.
+static bool score_stretch(struct score *s, const int32_t *id, int n, int first, double *logprob, struct error *err)
+{
+    struct backend *b = s->target.backend;
+    int32_t slot[STRETCH] = { 0 }, parent[STRETCH], kept[STRETCH];
+    for (int i = 0; i < n; i++) {
+        parent[i] = i - 1;
+        kept[i] = i;
+    }
+    struct states states;
+    struct pass pass = { .n = n, .token = id, .slot = slot, .parent = parent };
+    if (!model_forward(s->target.model, s->cache, &pass, NULL, &states, err))
+        return false;
+    struct tensor logits = tensor_rows(s->logits, 0, n - first);
+    if (first < n)
+        model_logits(s->target.model, logits, tensor_rows(states.last, first, n - first));
+    if (!b->sync(b, err))
+        return false;
+    kv_keep(s->cache, 0, kept, n);
+    for (int i = first; i < n; i++) {
+        b->download(b, s->row, tensor_rows(logits, i - first, 1).data, (size_t)logits.width * sizeof(float));
+        if (!b->sync(b, err))
+            return false;
+        logprob[i] = log_softmax(s->row, (int)logits.width, id[i + 1]);
+    }
+    return true;
+}
+
+// logprob[i] is of id[i + 1], from i = first on.
+static bool score_ids(struct score *s, const struct ids *ids, int first, double *logprob, struct error *err)
+{
+    int n = (int)ids->n - 1;
+    if (ids->n > (size_t)model_shape(s->target.model)->context)
+        return fail(err, "the text is %zu tokens long, the context of %s is %d", ids->n, s->target.path,
+                    model_shape(s->target.model)->context);
+    if (n > 0 && !make_room(s, n, err))
+        return false;
+    for (int at = 0; at < n; at += STRETCH) {
+        int rows = n - at < STRETCH ? n - at : STRETCH, skipped = first - at;
+        skipped = skipped < 0 ? 0 : skipped < rows ? skipped : rows;
+        if (!score_stretch(s, ids->id + at, rows, skipped, logprob + at, err))
+            return false;
+    }
+    return true;
+}
+
+static bool ids_of_line(const struct score *s, const struct json_lines *l, struct ids *to, struct error *err)
+{
+    const struct json *text = json_get(l->object, "text"), *ids = json_get(l->object, "ids");
+    const struct model_shape *shape = model_shape(s->target.model);
+    struct error why;
+    if ((text == NULL) == (ids == NULL))
+        return json_lines_fail(l, err, "expected either \"text\" or \"ids\", found %s",
+                               text == NULL ? "neither" : "both");
+    if (ids != NULL && !json_lines_ids(l, "ids", shape->vocab, to, err))
+        return false;
+    if (text != NULL && !json_is_text(text))
+        return json_lines_fail(l, err, "\"text\": expected a text");
+    if (text != NULL && !target_encode(&s->target, json_text(text), json_text_length(text), true, to, &why))
+        return json_lines_fail(l, err, "%s", why.text);
+    return true;
+}
+
+static double perplexity(double sum, int64_t n)
+{
+    return n > 0 ? exp(-sum / (double)n) : NAN;
+}
+
+// Scores id[from ..] and puts that into the line; from is 1 at least.
+static bool score_from(struct score *s, const struct ids *ids, size_t from, struct json *line, struct error *err)
+{
+    double *logprob = xcalloc(ids->n + 1, sizeof(*logprob)), sum = 0;
+    bool ok = score_ids(s, ids, (int)from - 1, logprob, err);
+    struct json *list = json_new_array();
+    int64_t n = 0;
+    for (size_t i = from; ok && i < ids->n; i++, n++) {
+        json_push(list, json_new_number(logprob[i - 1]));
+        sum += logprob[i - 1];
+    }
+    json_set(line, "logprobs", list);
+    json_set(line, "perplexity", json_new_number(perplexity(sum, n)));
+    s->texts += ok;
+    s->scored += n;
+    s->sum += sum;
+    free(logprob);
+    return ok;
+}
+
+static void print_line(const struct json *line)
+{
+    char *text = json_write(line);
+    printf("%s\n", text);
+    free(text);
+}
+
+// ---- texts
+
+static bool score_line(struct score *s, const struct json_lines *l, struct error *err)
+{
+    struct ids ids = { 0 };
+    struct error why;
+    struct json *line = json_new_object();
+    bool ok =
+        ids_of_line(s, l, &ids, err) && (score_from(s, &ids, 1, line, &why) || json_lines_fail(l, err, "%s", why.text));
+    if (ok)
+        print_line(line);
+    json_free(line);
+    free(ids.id);
+    return ok;
+}
+
+static bool score_texts(struct score *s, const char *path, struct error *err)
+{
+    struct json_lines l;
+    bool ok = json_lines_open(&l, path, err);
+    while (ok && !stdout_is_gone() && json_lines_next(&l, err))
+        ok = score_line(s, &l, err);
+    ok = ok && !l.failed;
+    json_lines_close(&l);
+    return ok;
+}
+
+// ---- answers
+
+static bool score_answer(struct score *s, const struct chat_format *chat, const struct prompt *p, int turn,
+                         struct error *err)
+{
+    struct ids ids = { 0 };
+    struct error why;
+    bool ok = conversation_ids(&s->target, chat, p, p->answer, turn, &ids, err);
+    size_t from = ids.n;
+    if (ok && from == 0)
+        ok = fail(err, "%s:%d: prompt %s has no tokens", p->path, p->line, p->id);
+    struct json *line = json_new_object();
+    json_set(line, "id", json_new_text(p->id));
+    json_set(line, "turn", json_new_int(turn));
+    if (ok && !(target_append(&s->target, p->answer[turn], strlen(p->answer[turn]), &ids, &why) &&
+                score_from(s, &ids, from, line, &why)))
+        ok = fail(err, "%s:%d: prompt %s, turn %d: %s", p->path, p->line, p->id, turn, why.text);
+    if (ok)
+        print_line(line);
+    json_free(line);
+    free(ids.id);
+    return ok;
+}
+
+static bool score_answers(struct score *s, const char *path, struct error *err)
+{
+    struct prompts p;
+    struct chat_format chat = { .kind = CHAT_NONE };
+    if (!prompts_read_answered(path, &p, err))
+        return false;
+    bool ok = target_needs_text(&s->target, err);
+    for (int i = 0; i < p.n && ok && chat.kind == CHAT_NONE; i++)
+        if (p.prompt[i].turn != NULL && !p.prompt[i].raw)
+            ok = target_chat(&s->target, s->chat != NULL ? s->chat : "auto", &chat, err);
+    for (int i = 0; i < p.n; i++)
+        for (int turn = 0; turn < p.prompt[i].n_answers && ok && !stdout_is_gone(); turn++)
+            ok = score_answer(s, &chat, &p.prompt[i], turn, err);
+    prompts_free(&p);
+    return ok;
+}
+
+// ---- the command
+
+static void close_all(struct score *s)
+{
+    kv_destroy(s->cache);
+    if (s->logits.data != NULL)
+        s->target.backend->release(s->target.backend, s->logits.data);
+    target_close(&s->target);
+    free(s->row);
+}
+
+static const char about[] =
+    "Reads {\"ids\": [...]} or {\"text\": \"...\"} lines and prints a {\"logprobs\": [...], \"perplexity\": x} line for each:\n"
+    "the natural logarithm of the probability of each token given those before it, one fewer than there are ids, and\n"
+    "the exponential of their negated mean. A text is tokenized as `speclab tokenize` does it. The perplexity of all tokens\n"
+    "together goes to stderr. Without FILE.jsonl it reads stdin. The first line that is wrong ends it.\n\n"
+    "With --answers the lines are prompts, as experiments have them, each with an \"answer\": a text, or a list of one for\n"
+    "each turn. Only the tokens of the answers are scored, each answer behind its prompt and the turns before it.\n";
+
+static const char examples[] =
+    "  echo '{\"text\": \"The cat sat on the mat.\"}' | speclab score smollm2-135m-instruct\n"
+    "  speclab score smollm2-135m-instruct --answers answers.jsonl --activations int8 --cache q8_0 > /dev/null\n";
+
+static void print_sum(const struct score *s, double seconds)
+{
+    const char *what = s->answers ? "answers" : "texts";
+    if (s->scored == 0)
+        fprintf(stderr, "%lld %s, nothing scored: %s\n", (long long)s->texts, what,
+                s->answers ? "they are empty" : "a text of one token has none before it");
+    else
+        fprintf(stderr, "%lld %s, %lld tokens scored, perplexity %.6g (activations %s, cache %s, %.1f tokens/s)\n",
+                (long long)s->texts, what, (long long)s->scored, perplexity(s->sum, s->scored),
+                activations_names[model_activations(s->target.model)], type_facts[s->target.cache].name,
+                (double)s->scored / seconds);
+}
+
+int command_score(int argc, char **argv)
+{
+    struct score s = { 0 };
+    const struct flag flags[] = {
+        { "answers", FLAG_ON, &s.answers, NULL, "the lines are prompts with answers, and only these are scored", 0, 0 },
+        { "chat", FLAG_TEXT, &s.chat, "auto|none|chatml",
+          "how prompts are put to the model: as its own chat template has it\n"
+          "(auto, the preset), or as they stand (none)",
+          0, 0 },
+        { "threads", FLAG_INT, &s.threads, "N", "preset: one for each processor", 1, 1024 },
+        PRECISION_FLAGS(s.precision),
+        PACKED_FLAG(s.packed),
+        { 0 },
+    };
+    const struct usage u = { "score", "MODEL [FILE.jsonl]", about, flags, examples, 1, 2 };
+    struct error err;
+    struct chat_format known;
+    char **operand;
+    int n, status = usage_read(&u, argc, argv, &operand, &n);
+    if (status != GO_ON)
+        return status;
+    if (s.chat != NULL && !s.answers)
+        return usage_fail(&u, "--chat is for prompts; give --answers too");
+    if (s.chat != NULL && strcmp(s.chat, "auto") != 0 && !chat_choose(s.chat, NULL, &known, &err))
+        return usage_fail(&u, "--chat: %s", err.text);
+
+    const char *path = n > 1 && strcmp(operand[1], "-") != 0 ? operand[1] : NULL;
+    bool ok = target_open_with(&s.target, operand[0], NULL, (int)s.threads, s.precision, STRETCH, s.packed, &err) &&
+              make_logits(&s, &err);
+    const double from = clock_seconds();
+    ok = ok && (s.answers ? score_answers(&s, path != NULL ? path : "/dev/stdin", &err) : score_texts(&s, path, &err));
+    status = ok ? 0 : command_fail(&u, &err);
+    if (ok)
+        print_sum(&s, clock_seconds() - from);
+    close_all(&s);
+    return status != 0 ? status : command_done(&u);
+}

@@ -1,0 +1,299 @@
+#include "drafters/tree_builder.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/draft.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "sampling/rng.h"
+
+int grow_levels(const struct grow_shape *s)
+{
+    return s->tree.n > 0 ? tree_deepest(&s->tree) : s->o.widths.n > 0 ? s->o.widths.n : s->o.tokens;
+}
+
+int grow_width(const struct grow_shape *s, int depth)
+{
+    return s->o.nodes > 0 ? s->o.top : s->o.widths.n > 0 ? s->o.widths.v[depth] : 1;
+}
+
+static bool check(const struct grow_shape *s, const char *what, struct error *err)
+{
+    const struct grow_options *o = &s->o;
+    if ((o->nodes > 0) + (o->widths.n > 0) + (s->tree.n > 0) > 1)
+        return fail(err, "%s: widths, nodes and tree are different trees; give one of them", what);
+    if (o->nodes > 0 && o->pick != PICK_LIKELIEST)
+        return fail(
+            err,
+            "%s: a best-first tree (nodes: %d) keeps the likeliest candidates: it needs pick: likeliest, as pruning "
+            "what was drawn would bias the text",
+            what, o->nodes);
+    if (o->pick == PICK_COUPLED && (o->widths.n > 0 || s->tree.n > 0))
+        return fail(err, "%s: pick: coupled has one token for each place; widths and trees do not go with it", what);
+    if (s->tree.n > 0 && o->pick == PICK_DRAWN && tree_has_gaps(&s->tree))
+        return fail(err,
+                    "%s: this tree leaves out some of the likeliest tokens, and what is drawn has no such order: it "
+                    "needs pick: likeliest",
+                    what);
+    if (s->nodes > MAX_NODES)
+        return fail(err, "%s: a draft of %d nodes; at most %d fit", what, s->nodes, MAX_NODES);
+    return true;
+}
+
+static void measure_levels(struct grow_shape *s)
+{
+    int64_t n = 1, level = 1;
+    s->frontier = 1;
+    for (int d = 0; d < grow_levels(s) && n <= MAX_NODES; d++) {
+        if (d > 0) {
+            s->frontier = level > s->frontier ? (int)level : s->frontier;
+            s->asked += (int)level;
+        }
+        level *= grow_width(s, d);
+        n += level;
+        s->widest = grow_width(s, d) > s->widest ? grow_width(s, d) : s->widest;
+    }
+    s->nodes = s->candidates = n > MAX_NODES ? MAX_NODES + 1 : (int)n;
+}
+
+static void measure_tree(struct grow_shape *s)
+{
+    int asking[TREE_DEPTH + 1] = { 0 };
+    s->nodes = s->candidates = s->tree.n;
+    for (int node = 0; node < s->tree.n; node++) {
+        s->widest = s->tree.node[node].rank + 1 > s->widest ? s->tree.node[node].rank + 1 : s->widest;
+        asking[s->tree.node[node].depth] += tree_children(&s->tree, node) > 0;
+    }
+    for (int d = 0; d <= TREE_DEPTH; d++) {
+        s->frontier = asking[d] > s->frontier ? asking[d] : s->frontier;
+        s->asked += d > 0 ? asking[d] : 0;
+    }
+}
+
+static void measure(struct grow_shape *s)
+{
+    const struct grow_options *o = &s->o;
+    if (s->tree.n > 0)
+        measure_tree(s);
+    else if (o->nodes == 0)
+        measure_levels(s);
+    else {
+        s->nodes = 1 + o->nodes;
+        s->frontier = s->widest = o->top;
+        s->asked = (o->tokens - 1) * o->top;
+        s->candidates = 1 + o->top + s->asked * o->top;
+    }
+}
+
+bool grow_shape(struct grow_shape *to, const struct grow_options *o, const char *what, const char *beside,
+                struct error *err)
+{
+    *to = (struct grow_shape){ .o = *o };
+    if (o->tree != NULL && !tree_read(o->tree, beside, &to->tree, err)) {
+        struct error why = *err;
+        return fail(err, "%s: %s", what, why.text);
+    }
+    measure(to);
+    return check(to, what, err);
+}
+
+unsigned grow_makes(const struct grow_options *o)
+{
+    bool chains = o->widths.n > 0 && o->widths.v[0] > 1, tree = o->nodes > 0 || o->tree != NULL;
+    for (int d = 1; d < o->widths.n; d++)
+        tree = tree || o->widths.v[d] > 1;
+    unsigned shape = tree ? TAKES_TREES : chains ? TAKES_CHAINS : 0;
+    if (o->pick != PICK_DRAWN)
+        return shape | TAKES_CHOSEN | (o->pick == PICK_COUPLED ? SHARES_CHANCE : 0);
+    return shape | (shape != 0 && o->distinct ? TAKES_DISTINCT : TAKES_DRAWN);
+}
+
+void grower_create(struct grower *g, const struct grow_shape *shape, int vocab)
+{
+    size_t room = (size_t)shape->candidates;
+    *g = (struct grower){ .shape = shape, .vocab = vocab, .room = (int)room };
+    g->at = xcalloc(room, sizeof(*g->at));
+    g->frontier = xcalloc(room, sizeof(*g->frontier));
+    g->order = xcalloc(room, sizeof(*g->order));
+    g->weight = xcalloc((size_t)vocab, sizeof(*g->weight));
+}
+
+void grower_destroy(struct grower *g)
+{
+    free(g->at);
+    free(g->frontier);
+    free(g->order);
+    free(g->weight);
+    *g = (struct grower){ 0 };
+}
+
+int grow_deepest(const struct grow_shape *s, const struct request *r)
+{
+    const int most = grow_levels(s) < r->depth ? grow_levels(s) : r->depth;
+    if (r->forced != NULL)
+        return most < r->forced->n ? most : r->forced->n;
+    if (s->o.nodes > 0)
+        return most;
+    int64_t n = 1, level = 1;
+    for (int d = 0, node = 1; d < most; d++) {
+        if (s->tree.n == 0)
+            n += level *= grow_width(s, d);
+        for (; node < s->tree.n && s->tree.node[node].depth == d + 1; node++)
+            n++;
+        if (n > r->draft->room)
+            return d;
+    }
+    return most;
+}
+
+void grow_begin(struct grower *g, const struct request *r)
+{
+    g->n = 1;
+    g->forced = r->forced != NULL;
+    g->at[0] = (struct candidate){ .parent = -1, .token = r->draft->token[0], .node = 0 };
+    g->frontier[0] = 0;
+    g->n_frontier = grow_deepest(g->shape, r) > 0 ? 1 : 0;
+}
+
+int grow_wanted(const struct grower *g, int c)
+{
+    const struct grow_shape *s = g->shape;
+    const int depth = g->at[c].depth;
+    int k = 0;
+    if (depth >= grow_levels(s))
+        return 0;
+    if (g->forced)
+        return 1;
+    if (s->tree.n == 0)
+        k = grow_width(s, depth);
+    for (int node = 1; node < s->tree.n; node++)
+        if (s->tree.node[node].parent == g->at[c].fixed)
+            k = s->tree.node[node].rank + 1;
+    return k < g->vocab ? k : g->vocab;
+}
+
+static void add(struct grower *g, int parent, int32_t token, enum drawn how, int fixed, double score)
+{
+    assert(g->n < g->room);
+    g->at[g->n++] = (struct candidate){ parent, g->at[parent].depth + 1, token, (uint8_t)how, fixed, score, -1 };
+}
+
+// The fixed tree's node of this rank below candidate c, 0 where there is no such tree; -1: it has no such node.
+static int fixed_below(const struct grower *g, int c, int rank)
+{
+    const struct tree *t = &g->shape->tree;
+    for (int node = 1; node < t->n; node++)
+        if (t->node[node].parent == g->at[c].fixed && t->node[node].rank == rank)
+            return node;
+    return t->n > 0 ? -1 : 0;
+}
+
+static bool any(const double *w, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (w[i] > 0)
+            return true;
+    return false;
+}
+
+void grow_children(struct grower *g, int c, const float *row, const struct request *r)
+{
+    const int wanted = grow_wanted(g, c), root = r->n - 1;
+    // An only child is drawn from the row as it is, whatever is said of siblings.
+    const struct grow_options *o = &g->shape->o;
+    const bool distinct = o->distinct && wanted > 1;
+    assert(o->pick != PICK_LIKELIEST);
+    for (int i = 0; distinct && i < g->vocab; i++)
+        g->weight[i] = (double)row[i];
+    for (int k = 0; k < wanted && (!distinct || any(g->weight, g->vocab)); k++) {
+        // A token's own place decides a coupled draw, as it decides the target's under `match`.
+        struct address at = o->pick == PICK_COUPLED ? (struct address){ FOR_TOKEN, root + g->at[c].depth + 1, 0 }
+                                                    : (struct address){ FOR_DRAFT, root, g->n };
+        int x = distinct ? r->rng->pick(r->rng, g->weight, g->vocab, at)
+                         : rng_pick_row(r->rng, row, g->vocab, at, g->weight);
+        add(g, c, x, o->pick != PICK_DRAWN ? CHOSEN : distinct ? DRAWN_DISTINCT : DRAWN, fixed_below(g, c, k), 0);
+        if (distinct)
+            g->weight[x] = 0;
+    }
+}
+
+void grow_likeliest(struct grower *g, int c, const int32_t *token, const float *log_p, int k, int live)
+{
+    assert(g->shape->o.pick == PICK_LIKELIEST);
+    const int wanted = grow_wanted(g, c);
+    for (int i = 0, rank = 0; i < k && rank < wanted; i++) {
+        if (token[i] >= live)
+            continue;
+        const int fixed = fixed_below(g, c, rank++);
+        if (fixed >= 0)
+            add(g, c, token[i], CHOSEN, fixed, g->at[c].score + (double)(log_p[i] < 0 ? log_p[i] : 0));
+    }
+}
+
+void grow_forced(struct grower *g, int c, int32_t token)
+{
+    assert(g->forced);
+    add(g, c, token, CHOSEN, 0, 0);
+}
+
+// The m best of candidates order[0..n) by score, the earlier one among equals (so that no child outranks its parent),
+// moved to the front.
+static void best_first(const struct grower *g, int *order, int n, int m)
+{
+    for (int i = 0; i < m && i < n; i++) {
+        int best = i;
+        for (int j = i + 1; j < n; j++) {
+            const struct candidate *a = &g->at[order[j]], *b = &g->at[order[best]];
+            if (a->score > b->score || (a->score == b->score && order[j] < order[best]))
+                best = j;
+        }
+        int chosen = order[best];
+        memmove(order + i + 1, order + i, (size_t)(best - i) * sizeof(*order));
+        order[i] = chosen;
+    }
+}
+
+bool grow_level(struct grower *g, const struct request *r)
+{
+    const struct grow_options *o = &g->shape->o;
+    int depth = g->at[g->frontier[0]].depth + 1, n = 0, first = g->n;
+    while (first > 1 && g->at[first - 1].depth == depth)
+        first--;
+    if (depth < grow_deepest(g->shape, r))
+        for (int c = first; c < g->n; c++)
+            if (grow_wanted(g, c) > 0)
+                g->frontier[n++] = c;
+    if (o->nodes > 0 && n > o->top) {
+        best_first(g, g->frontier, n, o->top);
+        n = o->top;
+    }
+    g->n_frontier = n;
+    return n > 0;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+void grow_end(struct grower *g, struct draft *d)
+{
+    const struct grow_options *o = &g->shape->o;
+    int n = g->n - 1;
+    for (int i = 0; i < n; i++)
+        g->order[i] = i + 1;
+    if (o->nodes > 0) {
+        int keep = o->nodes < d->room - 1 ? o->nodes : d->room - 1;
+        keep = keep < n ? keep : n;
+        best_first(g, g->order, n, keep);
+        qsort(g->order, (size_t)keep, sizeof(*g->order), ascending);
+        n = keep;
+    }
+    for (int i = 0; i < n; i++) {
+        struct candidate *c = &g->at[g->order[i]];
+        c->node = draft_add(d, g->at[c->parent].node, c->token, (enum drawn)c->drawn);
+        assert(c->node > 0);
+    }
+}

@@ -1,0 +1,300 @@
+// engine.c - opens target and pairing in order, and undoes it in reverse.
+#include "engine/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "core/settings.h"
+#include "drafters/drafter.h"
+#include "kernels/backend.h"
+#include "kernels/devices.h"
+#include "models/model.h"
+#include "models/paths.h"
+#include "verifier/rules/rule.h"
+#include "verifier/verifier.h"
+
+// ---- the target
+
+static bool settle_cache(struct target *t, struct precision p, struct error *err)
+{
+    struct kv_shape shape = model_kv_shape(t->model, 1, 1, 1);
+    t->cache = shape.type = kv_settle((enum kv_type)p.cache);
+    return kv_fits(&shape, err);
+}
+
+bool target_open_model(struct target *t, struct precision p, int rows, int packed, struct error *err)
+{
+    char *kept = NULL;
+    t->model = packed == PACKED_KEEP
+                   ? model_open_keeping(t->path, t->backend, (enum activations)p.activations, rows, &kept, err)
+                   : model_open(t->path, t->backend, (enum activations)p.activations, rows, err);
+    if (t->model != NULL && kept != NULL)
+        fprintf(stderr, "%s\n", kept);
+    free(kept);
+    if (t->model == NULL || !settle_cache(t, p, err))
+        return false;
+    t->live = model_shape(t->model)->vocab;
+    return true;
+}
+
+bool target_open(struct target *t, const char *name, const char *beside, int threads, struct precision p, int rows,
+                 struct error *err)
+{
+    return target_open_with(t, name, beside, threads, p, rows, PACKED_NO, err);
+}
+
+bool target_open_with(struct target *t, const char *name, const char *beside, int threads, struct precision p, int rows,
+                      int packed, struct error *err)
+{
+    *t = (struct target){ 0 };
+    t->path = model_path(name, beside, err);
+    if (t->path == NULL)
+        return false;
+    t->devices = devices_create(threads, NULL);
+    t->backend = devices_get(t->devices, p.device, err);
+    if (t->backend == NULL || !target_open_model(t, p, rows, packed, err)) {
+        target_close(t);
+        return false;
+    }
+    t->tokenizer = tokenizer_open(model_config(t->model)->path, &t->no_tokenizer);
+    if (t->tokenizer != NULL && tokenizer_size(t->tokenizer) < t->live)
+        t->live = tokenizer_size(t->tokenizer);
+    return true;
+}
+
+void target_close(struct target *t)
+{
+    tokenizer_close(t->tokenizer);
+    model_close(t->model);
+    devices_destroy(t->devices);
+    free(t->path);
+    *t = (struct target){ 0 };
+}
+
+bool target_needs_text(const struct target *t, struct error *err)
+{
+    return t->tokenizer != NULL || fail(err, "no text without a tokenizer: %s", t->no_tokenizer.text);
+}
+
+bool target_chat(const struct target *t, const char *wanted, struct chat_format *to, struct error *err)
+{
+    struct error why;
+    return chat_choose(wanted, model_config(t->model)->chat_template, to, &why) ||
+           fail(err, "%s: %s", t->path, why.text);
+}
+
+static bool append(const struct tokenizer *t, const struct model_config *c, const char *text, size_t n, bool special,
+                   struct ids *to, struct error *err)
+{
+    size_t before = to->n;
+    if (!tokenizer_encode(t, text, n, special, to, err))
+        return false;
+    for (size_t i = before; i < to->n; i++)
+        if (to->id[i] >= c->vocab)
+            return fail(err, "%s: its tokenizer makes id %d, its vocabulary ends at %d", c->path, to->id[i],
+                        c->vocab - 1);
+    return true;
+}
+
+bool text_encode(const struct tokenizer *t, const struct model_config *c, const char *text, size_t n, bool special,
+                 struct ids *to, struct error *err)
+{
+    if (c->add_bos && c->bos >= 0)
+        ids_add(to, c->bos);
+    return append(t, c, text, n, special, to, err);
+}
+
+bool target_append(const struct target *t, const char *text, size_t n, struct ids *to, struct error *err)
+{
+    return target_needs_text(t, err) && append(t->tokenizer, model_config(t->model), text, n, false, to, err);
+}
+
+bool target_encode(const struct target *t, const char *text, size_t n, bool special, struct ids *to, struct error *err)
+{
+    return target_needs_text(t, err) && text_encode(t->tokenizer, model_config(t->model), text, n, special, to, err);
+}
+
+int target_ends(const struct target *t, const struct chat_format *chat, int32_t end[TARGET_ENDS])
+{
+    const struct model_config *c = model_config(t->model);
+    int n = 0;
+    for (; n < c->n_end; n++)
+        end[n] = c->end[n];
+    int32_t id = chat != NULL && chat->end != NULL && t->tokenizer != NULL ? tokenizer_id(t->tokenizer, chat->end) : -1;
+    for (int i = 0; i < n && id >= 0; i++)
+        if (end[i] == id)
+            id = -1;
+    if (id >= 0)
+        end[n++] = id;
+    return n;
+}
+
+// ---- the pairing
+
+// The word that says which: of a mapping its key `kind`, of a scalar the scalar itself.
+static const char *kind_of(const struct settings *s, const char *what, const char *preset, struct error *err)
+{
+    const char *kind = preset;
+    if (s != NULL && s->kind == SETTINGS_SCALAR)
+        return s->text;
+    const struct settings *k = settings_get(s, "kind");
+    if (s != NULL && k == NULL) {
+        settings_fail(err, s, "%s: expected a kind, as in {kind: %s}", what, preset);
+        return NULL;
+    }
+    return k == NULL || settings_text(k, "kind", &kind, err) ? kind : NULL;
+}
+
+static bool read_plugin(const struct settings *s, const char *what, const char *name, const struct option *table,
+                        size_t bytes, void **to, struct error *err)
+{
+    char *who = xformat("%s %s", what, name);
+    *to = xcalloc(1, bytes + 1);
+    bool ok = options_read(s != NULL && s->kind == SETTINGS_MAP ? s : NULL, who, table, *to, err);
+    free(who);
+    return ok;
+}
+
+static bool fail_unknown(struct error *err, const struct settings *s, const char *what, const char *name,
+                         const struct text *names)
+{
+    return settings_fail(err, s, "there is no %s \"%s\" (there are: %s)", what, name, names->s);
+}
+
+static bool read_drafter(struct pairing *p, const struct settings *s, struct error *err)
+{
+    const char *name = kind_of(s, "drafter", "none", err);
+    if (name == NULL)
+        return false;
+    p->type = drafter_named(name);
+    if (p->type == NULL) {
+        struct text names = { 0 };
+        for (int i = 0; drafter_types[i] != NULL; i++)
+            text_printf(&names, "%s%s", i > 0 ? ", " : "", drafter_types[i]->name);
+        fail_unknown(err, s, "drafter", name, &names);
+        free(names.s);
+        return false;
+    }
+    return read_plugin(s, "drafter", name, p->type->options, p->type->options_size, &p->drafter_options, err);
+}
+
+static bool read_rule(struct pairing *p, const struct settings *s, struct error *err)
+{
+    const char *name = kind_of(s, "rule", "rejection", err);
+    if (name == NULL)
+        return false;
+    p->rule = rule_named(name);
+    if (p->rule == NULL) {
+        struct text names = { 0 };
+        for (int i = 0; rules[i] != NULL; i++)
+            text_printf(&names, "%s%s", i > 0 ? ", " : "", rules[i]->name);
+        fail_unknown(err, s, "rule", name, &names);
+        free(names.s);
+        return false;
+    }
+    return read_plugin(s, "rule", name, p->rule->options, p->rule->options_size, &p->rule_options, err);
+}
+
+static bool rule_takes_drafts(const struct pairing *p, const struct settings *rule, struct error *err)
+{
+    unsigned beyond = takes_beyond(p->rule->takes, drafter_makes(p->type, p->drafter_options));
+    if (beyond == 0)
+        return true;
+    const char *which = beyond & TAKES_TREES      ? "trees"
+                        : beyond & TAKES_CHAINS   ? "several chains"
+                        : beyond & TAKES_DISTINCT ? "siblings drawn without replacement"
+                        : beyond & TAKES_DRAWN    ? "drawn tokens"
+                                                  : "chosen tokens, which have no q";
+    if (rule == NULL)
+        return fail(err, "rule %s does not take %s, which drafter %s makes with these options", p->rule->name, which,
+                    p->type->name);
+    return settings_fail(err, rule, "rule %s does not take %s, which drafter %s makes with these options",
+                         p->rule->name, which, p->type->name);
+}
+
+bool pairing_read(struct pairing *p, const struct settings *drafter, const struct settings *rule,
+                  const struct settings *sampling, struct error *err)
+{
+    *p = (struct pairing){ 0 };
+    if (read_drafter(p, drafter, err) && read_rule(p, rule, err) && sampling_read(sampling, &p->sampling, err) &&
+        rule_takes_drafts(p, rule, err))
+        return true;
+    pairing_close(p);
+    return false;
+}
+
+bool pairing_open(struct pairing *p, struct target *t, const char *beside, int slots, int length, struct error *err)
+{
+    struct drafter_env env = {
+        .backend = t->backend,
+        .target_backend = t->backend,
+        .devices = t->devices,
+        .target = t->model,
+        .tokenizer = t->tokenizer,
+        .sampling = &p->sampling,
+        .beside = beside,
+        .slots = slots,
+        .length = length,
+        .live = t->live,
+    };
+    if (!sampling_check(&p->sampling, t->live, err))
+        return false;
+    // Rows of probabilities are worked on by the host's threads, wherever the logits come from.
+    struct backend *host = devices_get(t->devices, "cpu", err);
+    if (host == NULL)
+        return false;
+    p->sampling.workers = host->workers(host);
+    p->drafter = drafter_create(p->type, &env, p->drafter_options, err);
+    if (p->drafter == NULL)
+        return false;
+    p->rows = slots * p->drafter->nodes;
+    struct verifier_setup setup = {
+        .target = t->model,
+        .rule = p->rule,
+        .rule_options = p->rule_options,
+        .sampling = &p->sampling,
+        .taps = p->drafter->taps,
+        .slots = slots,
+        .length = length,
+        .nodes = p->drafter->nodes,
+        .live = t->live,
+        .cache = t->cache,
+        .watch = p->watch,
+    };
+    if (p->rows > model_rows(t->model))
+        fail(err, "%d slots with drafts of %d nodes by drafter %s need passes of %d rows, the target was opened for %d",
+             slots, p->drafter->nodes, p->type->name, p->rows, model_rows(t->model));
+    else
+        p->verifier = verifier_create(&setup, err);
+    if (p->verifier == NULL)
+        pairing_shut(p);
+    return p->verifier != NULL;
+}
+
+bool pairing_shares_chance(const struct pairing *p)
+{
+    return p->rule == rule_named("match") && (drafter_makes(p->type, p->drafter_options) & SHARES_CHANCE) != 0;
+}
+
+void pairing_shut(struct pairing *p)
+{
+    verifier_destroy(p->verifier);
+    drafter_destroy(p->drafter);
+    p->verifier = NULL;
+    p->drafter = NULL;
+}
+
+void pairing_close(struct pairing *p)
+{
+    pairing_shut(p);
+    if (p->type != NULL)
+        options_free(p->type->options, p->drafter_options);
+    if (p->rule != NULL)
+        options_free(p->rule->options, p->rule_options);
+    free(p->drafter_options);
+    free(p->rule_options);
+    sampling_free(&p->sampling);
+    *p = (struct pairing){ 0 };
+}

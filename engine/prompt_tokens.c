@@ -1,0 +1,78 @@
+// prompt_tokens.c - a prompt's turn as the tokens that the target reads: what came before it, the model's own answers
+// included, and what the user says now.
+#include "engine/prompt_tokens.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "engine/engine.h"
+#include "engine/prompts.h"
+
+// Every message up to this turn's; returns how many. message: room for 2 + n_history + 2 * turns.
+static int messages(const struct prompt *p, char *const *answer, int turn, struct message *message)
+{
+    int n = 0;
+    if (p->system != NULL)
+        message[n++] = (struct message){ "system", p->system };
+    for (int i = 0; i < p->n_history; i++)
+        message[n++] = (struct message){ p->history_role[i], p->history_content[i] };
+    for (int t = 0; t <= turn; t++) {
+        message[n++] = (struct message){ "user", p->turn[t] };
+        if (t < turn)
+            message[n++] = (struct message){ "assistant", answer[t] };
+    }
+    return n;
+}
+
+// Without a chat format a conversation is its texts, each on a line of its own.
+static void join(const struct message *m, int n, struct text *to)
+{
+    for (int i = 0; i < n; i++)
+        text_printf(to, "%s%s", i > 0 ? "\n" : "", m[i].content);
+}
+
+static bool given_ids(const struct target *target, const struct prompt *p, struct ids *to, struct error *err)
+{
+    for (int i = 0; i < p->n_ids; i++) {
+        if (p->ids[i] >= target->live)
+            return fail(err,
+                        "%s:%d: input_ids[%d]: expected an id below %d, where the target's vocabulary ends, found %d",
+                        p->path, p->line, i, target->live, p->ids[i]);
+        ids_add(to, p->ids[i]);
+    }
+    return true;
+}
+
+bool conversation_ids(const struct target *target, const struct chat_format *chat, const struct prompt *p,
+                      char *const *answer, int turn, struct ids *to, struct error *err)
+{
+    if (p->ids != NULL)
+        return given_ids(target, p, to, err);
+    struct text text = { 0 };
+    struct message *m = xcalloc((size_t)p->n_history + 2 * (size_t)p->n_turns + 2, sizeof(*m));
+    int n = messages(p, answer, turn, m);
+    if (p->raw || chat->kind == CHAT_NONE)
+        join(m, n, &text);
+    else
+        chat_render(chat, m, n, &text);
+    free(m);
+    struct error why;
+    // Special tokens are read as such in plain text too: `chat: none` is how one brings a template of one's own.
+    bool ok = target_encode(target, text.s, text.n, true, to, &why);
+    free(text.s);
+    return ok || fail(err, "%s:%d: prompt %s, turn %d: %s", p->path, p->line, p->id, turn, why.text);
+}
+
+char *conversation_text(const struct target *t, const int32_t *token, int n)
+{
+    if (t->tokenizer == NULL)
+        return NULL;
+    struct decoding hold = { 0 };
+    struct text text = { 0 };
+    text_puts(&text, "");
+    tokenizer_decode(t->tokenizer, token, (size_t)n, false, &hold, &text);
+    tokenizer_decode_end(&hold, &text);
+    return text.s;
+}

@@ -1,0 +1,412 @@
+// prompts.c - reads prompt files, one JSON object a line, and tells the published shapes apart by their fields:
+//
+//     turns                  Spec-Bench, MT-bench, EAGLE's question files       what the user says, turn by turn
+//     messages               chats; everything before the last message is history
+//     input_ids              prompts that were tokenized elsewhere
+//     prompt, entry_point    HumanEval: code to be continued, never put into a chat
+//     prompt                 anything else with one text
+//     question               GSM8K; beside one of the above it is a remark and not looked at
+//
+// The whole file is read and checked, the prompts that limits leave out too: what is wrong with a file does not depend
+// on
+// how much of it is wanted.
+#include "engine/prompts.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+
+struct row { // a line of the file, while it is read
+    const char *path;
+    int line;
+    const struct json *json;
+    struct error *err;
+};
+
+__attribute__((format(printf, 2, 3))) static bool fail_row(const struct row *r, const char *format, ...)
+{
+    char sentence[sizeof(r->err->text)];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sentence, sizeof(sentence), format, args);
+    va_end(args);
+    return fail(r->err, "%s:%d: %s", r->path, r->line, sentence);
+}
+
+static const char *found(const struct json *j)
+{
+    return json_is_null(j)     ? "nothing"
+           : json_is_text(j)   ? "a text"
+           : json_is_int(j)    ? "a whole number"
+           : json_is_number(j) ? "a number"
+           : json_is_bool(j)   ? "true or false"
+           : json_is_array(j)  ? "a list"
+                               : "an object";
+}
+
+// A text as a C string of its own; NULL after a failure.
+static char *take_any_text(const struct row *r, const struct json *j, const char *what)
+{
+    if (!json_is_text(j))
+        fail_row(r, "%s: expected a text, found %s", what, found(j));
+    else if (strlen(json_text(j)) != json_text_length(j))
+        fail_row(r, "%s: expected a text, found a NUL character in it", what);
+    else
+        return xstrdup(json_text(j));
+    return NULL;
+}
+
+static char *take_text(const struct row *r, const struct json *j, const char *what)
+{
+    if (!json_is_text(j) || json_text_length(j) > 0)
+        return take_any_text(r, j, what);
+    fail_row(r, "%s: expected a text, found an empty one", what);
+    return NULL;
+}
+
+// ---- the shapes
+
+static bool read_one_turn(const struct row *r, struct prompt *p, const char *field)
+{
+    p->turn = xcalloc(1, sizeof(*p->turn));
+    p->turn[0] = take_text(r, json_get(r->json, field), field);
+    p->n_turns = p->turn[0] != NULL;
+    return p->n_turns == 1;
+}
+
+static bool read_turns(const struct row *r, struct prompt *p)
+{
+    const struct json *turns = json_get(r->json, "turns");
+    if (!json_is_array(turns) || json_count(turns) == 0)
+        return fail_row(r, "turns: expected a list of texts, found %s",
+                        json_is_array(turns) ? "an empty one" : found(turns));
+    if (json_count(turns) > MAX_TURNS)
+        return fail_row(r, "turns: expected at most %d, found %zu", MAX_TURNS, json_count(turns));
+    p->turn = xcalloc(json_count(turns), sizeof(*p->turn));
+    for (size_t i = 0; i < json_count(turns); i++, p->n_turns++) {
+        char what[32];
+        snprintf(what, sizeof(what), "turns[%zu]", i);
+        if ((p->turn[i] = take_text(r, json_at(turns, i), what)) == NULL)
+            return false;
+    }
+    return true;
+}
+
+// A system message may open the conversation; the last message is the user's and becomes the only turn.
+static bool read_message(const struct row *r, struct prompt *p, const struct json *m, size_t i, size_t n)
+{
+    char what[48];
+    snprintf(what, sizeof(what), "messages[%zu]", i);
+    if (!json_is_object(m))
+        return fail_row(r, "%s: expected an object with role and content, found %s", what, found(m));
+    const char *role = json_text(json_get(m, "role"));
+    if (strcmp(role, "system") != 0 && strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0)
+        return fail_row(r, "%s: expected the role system, user or assistant, found %s%s%s", what,
+                        *role != '\0' ? "\"" : "", *role != '\0' ? role : found(json_get(m, "role")),
+                        *role != '\0' ? "\"" : "");
+    if (strcmp(role, "system") == 0 && i > 0)
+        return fail_row(r, "%s: expected the role user or assistant, found a system message that is not the first",
+                        what);
+    if (i == n - 1 && strcmp(role, "user") != 0)
+        return fail_row(r, "%s: expected the last message to be the user's, found the role \"%s\"", what, role);
+
+    snprintf(what, sizeof(what), "messages[%zu].content", i);
+    char *content = take_text(r, json_get(m, "content"), what);
+    if (content == NULL)
+        return false;
+    if (strcmp(role, "system") == 0) {
+        p->system = content;
+    } else if (i == n - 1) {
+        p->turn[p->n_turns++] = content;
+    } else {
+        p->history_role[p->n_history] = xstrdup(role);
+        p->history_content[p->n_history++] = content;
+    }
+    return true;
+}
+
+static bool read_messages(const struct row *r, struct prompt *p)
+{
+    const struct json *messages = json_get(r->json, "messages");
+    size_t n = json_count(messages);
+    if (!json_is_array(messages) || n == 0)
+        return fail_row(r, "messages: expected a list of messages, found %s",
+                        json_is_array(messages) ? "an empty one" : found(messages));
+    p->turn = xcalloc(1, sizeof(*p->turn));
+    p->history_role = xcalloc(n, sizeof(*p->history_role));
+    p->history_content = xcalloc(n, sizeof(*p->history_content));
+    for (size_t i = 0; i < n; i++)
+        if (!read_message(r, p, json_at(messages, i), i, n))
+            return false;
+    return true;
+}
+
+static bool read_ids(const struct row *r, struct prompt *p)
+{
+    const struct json *ids = json_get(r->json, "input_ids");
+    size_t n = json_count(ids);
+    if (!json_is_array(ids) || n == 0 || n > INT_MAX)
+        return fail_row(r, "input_ids: expected a list of token ids, found %s",
+                        json_is_array(ids) ? "an empty one" : found(ids));
+    p->ids = xcalloc(n, sizeof(*p->ids));
+    for (size_t i = 0; i < n; i++) {
+        const struct json *id = json_at(ids, i);
+        if (!json_is_int(id))
+            return fail_row(r, "input_ids[%zu]: expected a token id, found %s", i, found(id));
+        if (json_int(id) < 0 || json_int(id) > INT32_MAX)
+            return fail_row(r, "input_ids[%zu]: expected a token id, found %lld", i, (long long)json_int(id));
+        p->ids[i] = (int32_t)json_int(id);
+    }
+    p->n_ids = (int)n;
+    p->n_turns = 1;
+    return true;
+}
+
+static const char *const shape[] = { "turns", "messages", "input_ids", "prompt" };
+
+static bool read_content(const struct row *r, struct prompt *p)
+{
+    const char *field = NULL;
+    for (size_t i = 0; i < sizeof(shape) / sizeof(*shape); i++) {
+        if (json_is_null(json_get(r->json, shape[i])))
+            continue;
+        if (field != NULL)
+            return fail_row(r, "expected one of %s and %s, found both", field, shape[i]);
+        field = shape[i];
+    }
+    if (field == NULL && json_is_null(json_get(r->json, "question")))
+        return fail_row(r, "expected one of turns, messages, input_ids, prompt or question, found none of them");
+    if (field == NULL)
+        return read_one_turn(r, p, "question");
+    if (strcmp(field, "turns") == 0)
+        return read_turns(r, p);
+    if (strcmp(field, "messages") == 0)
+        return read_messages(r, p);
+    if (strcmp(field, "input_ids") == 0)
+        return read_ids(r, p);
+    p->raw = json_is_text(json_get(r->json, "task_id")) && json_is_text(json_get(r->json, "entry_point"));
+    return read_one_turn(r, p, "prompt");
+}
+
+// A model may have had nothing to say: an answer may be empty.
+static bool read_answers(const struct row *r, struct prompt *p)
+{
+    const char *field = json_is_null(json_get(r->json, "answer")) ? "reference" : "answer";
+    const struct json *j = json_get(r->json, field);
+    size_t n = json_is_array(j) ? json_count(j) : 1;
+    if (json_is_null(j))
+        return fail_row(r, "expected an answer (answer or reference), found none");
+    if (n == 0 || n > (size_t)p->n_turns)
+        return fail_row(r, "%s: expected a text for each of %d turns, found %zu", field, p->n_turns, n);
+    p->answer = xcalloc(n, sizeof(*p->answer));
+    for (size_t i = 0; i < n; i++, p->n_answers++)
+        if ((p->answer[i] = take_any_text(r, json_is_array(j) ? json_at(j, i) : j, field)) == NULL)
+            return false;
+    return true;
+}
+
+// ---- a line
+
+static bool read_name(const struct row *r, struct prompt *p)
+{
+    static const char *const field[] = { "question_id", "id", "task_id" };
+    for (size_t i = 0; i < sizeof(field) / sizeof(*field) && p->id == NULL; i++) {
+        const struct json *id = json_get(r->json, field[i]);
+        if (json_is_int(id))
+            p->id = xformat("%lld", (long long)json_int(id));
+        else if (!json_is_null(id) && !json_is_text(id))
+            return fail_row(r, "%s: expected a text or a whole number, found %s", field[i], found(id));
+        else if (!json_is_null(id) && (p->id = take_text(r, id, field[i])) == NULL)
+            return false;
+    }
+    if (p->id == NULL)
+        p->id = xformat("%d", p->number);
+    const struct json *category = json_get(r->json, "category");
+    return json_is_null(category) || (p->category = take_text(r, category, "category")) != NULL;
+}
+
+static void free_prompt(struct prompt *p)
+{
+    for (int i = 0; i < p->n_turns && p->turn != NULL; i++)
+        free(p->turn[i]);
+    for (int i = 0; i < p->n_history; i++) {
+        free(p->history_role[i]);
+        free(p->history_content[i]);
+    }
+    for (int i = 0; i < p->n_answers; i++)
+        free(p->answer[i]);
+    free(p->answer);
+    free(p->turn);
+    free(p->history_role);
+    free(p->history_content);
+    free(p->id);
+    free(p->category);
+    free(p->system);
+    free(p->ids);
+}
+
+static bool read_line(const char *path, int line, const char *text, size_t n, struct prompts *to, size_t *room,
+                      struct error *err)
+{
+    struct json *json = json_parse_line(text, n, path, line, err);
+    if (json == NULL)
+        return false;
+    struct row r = { path, line, json, err };
+    struct prompt p = { .number = to->n, .path = to->path, .line = line };
+    bool ok;
+    if (json_is_array(json) && line == 1)
+        ok = fail_row(&r, "expected one JSON object a line, found a list; `jq -c '.[]'` turns it into lines");
+    else if (!json_is_object(json))
+        ok = fail_row(&r, "expected a JSON object, found %s", found(json));
+    else
+        ok = read_name(&r, &p) && read_content(&r, &p) && (!to->answered || read_answers(&r, &p));
+    json_free(json);
+    if (ok && to->n == MAX_PROMPTS)
+        ok = fail(err, "%s:%d: expected at most %d prompts, found more", path, line, MAX_PROMPTS);
+    if (!ok) {
+        free_prompt(&p);
+        return false;
+    }
+    if ((size_t)to->n == *room) {
+        *room = grown(*room, (size_t)to->n + 1);
+        to->prompt = xrealloc(to->prompt, *room * sizeof(*to->prompt));
+    }
+    to->prompt[to->n++] = p;
+    return true;
+}
+
+static bool is_blank(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (s[i] != ' ' && s[i] != '\t' && s[i] != '\r')
+            return false;
+    return true;
+}
+
+static bool read_lines(const char *path, const struct text *text, struct prompts *to, struct error *err)
+{
+    const char *at = text->s, *end = text->s + text->n;
+    size_t room = 0;
+    if (text->n >= 2 && memcmp(at, "\x1F\x8B", 2) == 0)
+        return fail(err, "%s: expected JSON lines, found a gzip file; `gunzip -k` unpacks it", path);
+    if (text->n >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0)
+        at += 3; // a byte order mark
+    for (int line = 1; at < end; line++) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        size_t n = (size_t)((newline != NULL ? newline : end) - at);
+        if (!is_blank(at, n) && !read_line(path, line, at, n, to, &room, err))
+            return false;
+        at += n + 1;
+    }
+    return to->n > 0 || fail(err, "%s: expected prompts, found none", path);
+}
+
+// ---- the file
+
+static bool read_bytes(const char *path, struct text *to, struct error *err)
+{
+    FILE *f = fopen(path, "rb");
+    if (f == NULL)
+        return fail(err, "%s: %s", path, strerror(errno));
+    struct stat st;
+    char chunk[1 << 14];
+    size_t n;
+    bool ok = fstat(fileno(f), &st) != 0 || !S_ISDIR(st.st_mode) ||
+              fail(err, "%s: expected a file of prompts, found a directory", path);
+    text_puts(to, "");
+    while (ok && (n = fread(chunk, 1, sizeof(chunk), f)) > 0)
+        text_add(to, chunk, n);
+    if (ok && ferror(f))
+        ok = fail(err, "%s: cannot read it: %s", path, strerror(errno));
+    fclose(f);
+    return ok;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const struct prompt *const *p = a, *const *q = b;
+    int order = strcmp((*p)->id, (*q)->id);
+    return order != 0 ? order : (*p)->number - (*q)->number;
+}
+
+// Reports and other people's scripts know a prompt by its id.
+static bool ids_differ(const struct prompts *p, struct error *err)
+{
+    const struct prompt **sorted = xcalloc((size_t)p->n, sizeof(*sorted));
+    for (int i = 0; i < p->n; i++)
+        sorted[i] = &p->prompt[i];
+    qsort(sorted, (size_t)p->n, sizeof(*sorted), by_id);
+    bool ok = true;
+    for (int i = 1; i < p->n && ok; i++)
+        if (strcmp(sorted[i]->id, sorted[i - 1]->id) == 0)
+            ok = fail(err, "%s:%d: expected an id of its own, found \"%s\", which line %d has", p->path,
+                      sorted[i]->line, sorted[i]->id, sorted[i - 1]->line);
+    free(sorted);
+    return ok;
+}
+
+static bool same_category(const struct prompt *a, const struct prompt *b)
+{
+    return a->category == NULL || b->category == NULL ? a->category == b->category
+                                                      : strcmp(a->category, b->category) == 0;
+}
+
+static void keep_wanted(struct prompts *p, int limit, int per_category)
+{
+    int kept = 0;
+    for (int i = 0; i < p->n; i++) {
+        int before = 0; // of its category
+        for (int k = 0; k < kept && per_category > 0 && before < per_category; k++)
+            before += same_category(&p->prompt[k], &p->prompt[i]);
+        bool wanted = (per_category == 0 || before < per_category) && (limit == 0 || kept < limit);
+        if (wanted)
+            p->prompt[kept++] = p->prompt[i];
+        else
+            free_prompt(&p->prompt[i]);
+    }
+    p->n = kept;
+}
+
+static bool read_file(struct prompts *to, struct error *err)
+{
+    struct text text = { 0 };
+    bool ok = read_bytes(to->path, &text, err) && read_lines(to->path, &text, to, err) && ids_differ(to, err);
+    if (ok)
+        to->hash = hash_of(text.s, text.n);
+    else
+        prompts_free(to);
+    free(text.s);
+    return ok;
+}
+
+bool prompts_read(const char *path, int limit, int per_category, struct prompts *to, struct error *err)
+{
+    *to = (struct prompts){ .path = xstrdup(path) };
+    if (!read_file(to, err))
+        return false;
+    keep_wanted(to, limit, per_category);
+    return true;
+}
+
+bool prompts_read_answered(const char *path, struct prompts *to, struct error *err)
+{
+    *to = (struct prompts){ .path = xstrdup(path), .answered = true };
+    return read_file(to, err);
+}
+
+void prompts_free(struct prompts *p)
+{
+    for (int i = 0; i < p->n; i++)
+        free_prompt(&p->prompt[i]);
+    free(p->prompt);
+    free(p->path);
+    *p = (struct prompts){ 0 };
+}

@@ -1,0 +1,75 @@
+// stop_strings.c - looks back just as many tokens as the longest stop string can reach.
+#include "engine/stop_strings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "tokenizers/tokenizer.h"
+
+static void add_token(const struct stop_strings *s, int32_t id, struct text *to)
+{
+    size_t n = 0;
+    const char *bytes = tokenizer_is_special(s->tokenizer, id) ? NULL : tokenizer_token(s->tokenizer, id, &n);
+    if (bytes != NULL)
+        text_add(to, bytes, n);
+}
+
+static size_t longest(const struct stop_strings *s)
+{
+    size_t most = 0;
+    for (int i = 0; i < s->n; i++)
+        if (strlen(s->string[i]) > most)
+            most = strlen(s->string[i]);
+    return most;
+}
+
+// The first of the tokens whose bytes a stop string that ends among the fresh ones could begin in.
+static int first_in_reach(const struct stop_strings *s, const int32_t *token, int from)
+{
+    size_t reach = longest(s), bytes = 0;
+    for (; from > 0 && bytes + 1 < reach; from--) {
+        size_t n = 0;
+        if (!tokenizer_is_special(s->tokenizer, token[from - 1]) &&
+            tokenizer_token(s->tokenizer, token[from - 1], &n) != NULL)
+            bytes += n;
+    }
+    return from;
+}
+
+int stop_strings_find(void *self, const int32_t *token, int n, int fresh)
+{
+    const struct stop_strings *s = self;
+    int first = n - fresh, stay = 0;
+    struct text t = { 0 };
+    text_puts(&t, "");
+    for (int i = s->n > 0 ? first_in_reach(s, token, first) : n; i < n && stay == 0; i++) {
+        add_token(s, token[i], &t);
+        if (i >= first && stop_strings_cut(s, t.s, t.n, false) < t.n)
+            stay = i + 1;
+    }
+    free(t.s);
+    return stay;
+}
+
+// How many bytes at the end of the text are the beginning of the string.
+static size_t under_way(const char *text, size_t n, const char *string)
+{
+    size_t k = strlen(string) - 1;
+    for (k = k < n ? k : n; k > 0; k--)
+        if (memcmp(text + n - k, string, k) == 0)
+            break;
+    return k;
+}
+
+size_t stop_strings_cut(const struct stop_strings *s, const char *text, size_t n, bool partial)
+{
+    size_t cut = n;
+    for (int i = 0; i < s->n; i++) {
+        const char *at = n > 0 ? memmem(text, n, s->string[i], strlen(s->string[i])) : NULL;
+        size_t here = at != NULL ? (size_t)(at - text) : partial ? n - under_way(text, n, s->string[i]) : n;
+        if (here < cut)
+            cut = here;
+    }
+    return cut;
+}

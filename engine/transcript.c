@@ -1,0 +1,136 @@
+// transcript.c - sums, and steps as JSON.
+#include "engine/transcript.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/json.h"
+#include "core/memory.h"
+#include "decode/decode.h"
+#include "verifier/rules/rule.h"
+
+int transcript_accepted(const struct step *s)
+{
+    int accepted = s->advance->n - 1;
+    return accepted < s->kept ? accepted : s->kept;
+}
+
+// The draft as it was judged: what each node was, by what it was judged (null: the rule did not get that far), and
+// whether it stood.
+static struct json *draft_json(const struct step *s)
+{
+    static const char *const names[] = { "chosen", "drawn", "drawn_distinct" };
+    const struct draft *d = s->draft;
+    struct json *j = json_new_object(), *drawn = json_new_array(), *p = json_new_array(), *q = json_new_array();
+    struct json *stood = json_new_array();
+    for (int i = 0; i < d->n; i++) {
+        bool root = i == 0;
+        bool stands = root;
+        for (int k = 1; k < s->advance->n; k++)
+            stands = stands || s->advance->node[k] == i;
+        json_push(drawn, root ? json_new_null() : json_new_text(names[d->drawn[i]]));
+        json_push(p, root ? json_new_null() : json_new_number(s->judgement->trial_p[i]));
+        json_push(q, root ? json_new_null() : json_new_number(s->judgement->trial_q[i]));
+        json_push(stood, json_new_bool(stands));
+    }
+    json_set(j, "tokens", json_new_ids(d->token, (size_t)d->n));
+    json_set(j, "parents", json_new_ids(d->parent, (size_t)d->n));
+    json_set(j, "drawn", drawn);
+    json_set(j, "p", p);
+    json_set(j, "q", q);
+    json_set(j, "stood", stood);
+    return j;
+}
+
+static struct json *step_json(const struct transcript *t, const struct step *s)
+{
+    struct json *j = json_new_object();
+    json_set(j, "position", json_new_int(s->position));
+    json_set(j, "drafted", json_new_int(s->draft->n - 1));
+    json_set(j, "depth", json_new_int(draft_deepest(s->draft)));
+    json_set(j, "accepted", json_new_int(transcript_accepted(s)));
+    json_set(j, "kept", json_new_int(s->kept));
+    json_set(j, "propose_ns", json_new_int(s->propose_ns));
+    json_set(j, "verify_ns", json_new_int(s->verify_ns));
+    json_set(j, "advance_ns", json_new_int(s->advance_ns));
+    if (t->trace) {
+        json_set(j, "draft", draft_json(s));
+        json_set(j, "out", json_new_ids(s->advance->token, (size_t)s->advance->n));
+    }
+    return j;
+}
+
+void transcript_step(struct transcript *t, const struct step *s)
+{
+    int accepted = transcript_accepted(s), depth = draft_deepest(s->draft);
+    t->steps++;
+    t->drafts += s->draft->n > 1;
+    t->drafted += s->draft->n - 1;
+    t->accepted += accepted;
+    for (int i = 0; i < accepted; i++)
+        t->accepted_at[i]++;
+    if (depth > t->deepest)
+        t->deepest = depth;
+    t->propose_ns += s->propose_ns;
+    t->verify_ns += s->verify_ns;
+    t->advance_ns += s->advance_ns;
+    if (!t->keep)
+        return;
+    if (t->step == NULL)
+        t->step = json_new_array();
+    json_push(t->step, step_json(t, s));
+}
+
+void transcript_done(struct transcript *t, const struct ending *e)
+{
+    t->token = xmalloc((size_t)e->n * sizeof(*t->token) + 1);
+    memcpy(t->token, e->token, (size_t)e->n * sizeof(*t->token));
+    t->n = e->n;
+    t->stop = stop_name(e->why);
+    t->prefill_ns = e->prefill_ns;
+    t->decode_ns = e->decode_ns;
+}
+
+void transcript_free(struct transcript *t)
+{
+    free(t->token);
+    json_free(t->step);
+    *t = (struct transcript){ 0 };
+}
+
+static double per_second(int64_t n, int64_t ns)
+{
+    return ns > 0 ? (double)n * 1e9 / (double)ns : 0;
+}
+
+void transcript_print(const struct transcript *t, FILE *to)
+{
+    fprintf(to, "%d tokens in %lld steps: %.2f a step, %.1f tokens/s; ended by: %s\n", t->n, (long long)t->steps,
+            t->steps > 0 ? (double)t->n / (double)t->steps : 0, per_second(t->n, t->decode_ns), t->stop);
+    if (t->drafts > 0) {
+        fprintf(to, "accepted %lld of %lld drafted in %lld drafts; by position", (long long)t->accepted,
+                (long long)t->drafted, (long long)t->drafts);
+        for (int i = 0; i < t->deepest && i < 16; i++)
+            fprintf(to, " %.2f", (double)t->accepted_at[i] / (double)t->drafts);
+        fprintf(to, "%s\n", t->deepest > 16 ? " ..." : "");
+    }
+    fprintf(to, "prefill %.3f s (%d tokens, %.1f/s); propose %.3f s, verify %.3f s, advance %.3f s\n",
+            (double)t->prefill_ns / 1e9, t->prompt, per_second(t->prompt, t->prefill_ns), (double)t->propose_ns / 1e9,
+            (double)t->verify_ns / 1e9, (double)t->advance_ns / 1e9);
+}
+
+void transcript_json(struct transcript *t, struct json *object)
+{
+    struct json *times = json_new_object();
+    json_set(object, "new_ids", json_new_ids(t->token, (size_t)t->n));
+    json_set(object, "stop", json_new_text(t->stop));
+    json_set(object, "steps", t->step != NULL ? t->step : json_new_array());
+    t->step = NULL;
+    json_set(times, "prefill_ns", json_new_int(t->prefill_ns));
+    json_set(times, "propose_ns", json_new_int(t->propose_ns));
+    json_set(times, "verify_ns", json_new_int(t->verify_ns));
+    json_set(times, "advance_ns", json_new_int(t->advance_ns));
+    json_set(times, "decode_ns", json_new_int(t->decode_ns));
+    json_set(object, "times", times);
+}

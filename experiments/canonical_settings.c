@@ -1,0 +1,162 @@
+// canonical_settings.c - one spelling for what means the same.
+//
+// A cell is known in the database by its settings' hash, so {tokens: 8, longest: 3} has to be {longest: 3, tokens: 08}:
+// options stand in their table's order, presets are filled in, and a number is written in the shortest way that reads
+// back as the same number. What the settings hold was checked before (options_read, sampling_read), and what is run is
+// read
+// from what is written here.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "core/options.h"
+#include "core/settings.h"
+#include "experiments/cells.h"
+
+static struct settings *whole_number(const char *text)
+{
+    char s[32];
+    snprintf(s, sizeof(s), "%lld", strtoll(text, NULL, 10));
+    return settings_scalar(s);
+}
+
+static struct settings *number(const char *text)
+{
+    char s[40];
+    double v = strtod(text, NULL) + 0.0; // -0 and 0 are one number
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(s, sizeof(s), "%.*g", digits, v);
+        if (strtod(s, NULL) == v)
+            break;
+    }
+    return settings_scalar(s);
+}
+
+static struct settings *whole_numbers(const struct settings *list)
+{
+    struct settings *to = settings_list();
+    for (int i = 0; i < list->n; i++)
+        settings_append(to, whole_number(list->item[i]->text));
+    return to;
+}
+
+// By ascending key; of two spellings of one key (11 and 011) the later counts.
+static struct settings *pairs(const struct settings *map)
+{
+    struct settings *to = settings_map();
+    for (long done = -1;;) {
+        int next = -1;
+        for (int i = 0; i < map->n; i++) {
+            long key = strtol(map->key[i], NULL, 10);
+            if (key > done && (next < 0 || key <= strtol(map->key[next], NULL, 10)))
+                next = i;
+        }
+        if (next < 0)
+            return to;
+        done = strtol(map->key[next], NULL, 10);
+        char key[24];
+        snprintf(key, sizeof(key), "%ld", done);
+        settings_put(to, key, number(map->item[next]->text));
+    }
+}
+
+// As options_read has it: a list that is told as a text is one.
+static struct settings *one_line(const struct settings *given)
+{
+    struct text t = { 0 };
+    settings_write(given, &t);
+    struct settings *s = settings_scalar(t.s);
+    free(t.s);
+    return s;
+}
+
+static struct settings *value(const struct settings *given, enum option_type type)
+{
+    switch (type) {
+    case OPTION_INT:
+        return whole_number(given->text);
+    case OPTION_REAL:
+        return number(given->text);
+    case OPTION_INTS:
+        return whole_numbers(given);
+    case OPTION_PAIRS:
+        return pairs(given);
+    case OPTION_TEXT:
+        return given->kind == SETTINGS_LIST ? one_line(given) : settings_scalar(given->text);
+    case OPTION_BOOL:
+    case OPTION_PATH:
+    case OPTION_CHOICE:
+        break;
+    }
+    return settings_scalar(given->text);
+}
+
+struct settings *entry_settings(const char *kind, const struct settings *given, const struct option *table)
+{
+    struct settings *full = given != NULL && given->kind == SETTINGS_MAP ? settings_copy(given) : settings_map();
+    options_fill(full, table);
+    struct settings *to = settings_map();
+    settings_put(to, "kind", settings_scalar(kind));
+    for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
+        const struct settings *v = settings_get(full, o->name);
+        if (v != NULL)
+            settings_put(to, o->name, value(v, o->type));
+    }
+    settings_free(full);
+    return to;
+}
+
+static bool reads_the_same(const struct settings *a, const struct settings *b)
+{
+    struct text s = { 0 }, t = { 0 };
+    settings_write(a, &s);
+    settings_write(b, &t);
+    bool same = strcmp(s.s, t.s) == 0;
+    free(s.s);
+    free(t.s);
+    return same;
+}
+
+char *entry_shown(const struct settings *settings, const struct option *table)
+{
+    struct settings *preset = entry_settings("", NULL, table);
+    struct text t = { 0 };
+    text_puts(&t, settings_get(settings, "kind")->text);
+    bool first = true;
+    for (int i = 0; i < settings->n; i++) {
+        const struct settings *usual = settings_get(preset, settings->key[i]);
+        if (strcmp(settings->key[i], "kind") == 0 || (usual != NULL && reads_the_same(settings->item[i], usual)))
+            continue;
+        text_printf(&t, "%s%s=", first ? "(" : ", ", settings->key[i]);
+        settings_write(settings->item[i], &t);
+        first = false;
+    }
+    if (!first)
+        text_puts(&t, ")");
+    settings_free(preset);
+    return t.s;
+}
+
+struct settings *sampling_settings(const struct settings *given)
+{
+    struct settings *to = settings_map();
+    for (int i = 0; stages[i] != NULL; i++) {
+        const struct settings *v = settings_get(given, stages[i]->name);
+        if (v != NULL)
+            settings_put(to, stages[i]->name, value(v, stages[i]->option[0].type));
+        else if (strcmp(stages[i]->name, "temperature") == 0)
+            settings_put(to, "temperature", settings_scalar("1"));
+    }
+    return to;
+}
+
+char *sampling_shown(const struct settings *settings)
+{
+    struct text t = { 0 };
+    for (int i = 0; i < settings->n; i++) {
+        text_printf(&t, "%s%s=", i > 0 ? ", " : "", settings->key[i]);
+        settings_write(settings->item[i], &t);
+    }
+    return t.s;
+}

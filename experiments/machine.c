@@ -1,0 +1,158 @@
+#include "experiments/machine.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/memory.h"
+#include "kernels/cpu/probe.h"
+
+#define AGREE 0.15  // of the speed of memory
+#define TELLING 0.2 // seconds from which a load can be told
+
+const char *const placement_names[PLACEMENTS] = { "S", "D", "other", "unsettled", "unprobed" };
+
+enum placement placement_of(const struct surroundings *s)
+{
+    double ratio = s->all / s->one;
+    if (s->round_trip < 100 && ratio < 1.5)
+        return PLACED_S;
+    if (s->round_trip > 250 && ratio >= 1.5)
+        return PLACED_D;
+    return PLACED_OTHER;
+}
+
+enum placement placement_between(const struct surroundings *before, const struct surroundings *after)
+{
+    enum placement p = placement_of(before);
+    double larger = fmax(before->all, after->all), smaller = fmin(before->all, after->all);
+    return p == placement_of(after) && larger <= smaller * (1 + AGREE) ? p : UNSETTLED;
+}
+
+struct surroundings surroundings_probe(struct prober *p, int threads)
+{
+    struct surroundings s = { 0 };
+    s.one = prober_read(p, 1, 0).bytes_per_second;
+    s.all = threads == 1 ? s.one : prober_read(p, threads, 0.2).bytes_per_second;
+    s.round_trip = probe_round_trip();
+    return s;
+}
+
+// ---- who else
+
+static double seconds_of(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+// user nice system idle iowait irq softirq steal: all but idle and waiting.
+static double machine_busy(void)
+{
+    unsigned long long v[8] = { 0 };
+    FILE *f = fopen("/proc/stat", "r");
+    if (f == NULL)
+        return 0;
+    if (fscanf(f, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6],
+               &v[7]) != 8)
+        memset(v, 0, sizeof(v));
+    fclose(f);
+    return (double)(v[0] + v[1] + v[2] + v[5] + v[6] + v[7]) / (double)sysconf(_SC_CLK_TCK);
+}
+
+static bool among(int group, const struct load *l)
+{
+    for (int i = 0; i < l->n; i++)
+        if (l->group[i] == group)
+            return true;
+    return false;
+}
+
+// Of a process, if it is of the groups: fields 5, 14 and 15 of its stat, which stand behind a name that may hold
+// anything but ends with the last parenthesis.
+static double process_used(const char *id, const struct load *l)
+{
+    char path[300], line[1024] = "";
+    unsigned long long user = 0, system = 0;
+    int its;
+    snprintf(path, sizeof(path), "/proc/%s/stat", id);
+    FILE *f = fopen(path, "r");
+    if (f == NULL)
+        return 0;
+    const char *rest = fgets(line, sizeof(line), f) != NULL ? strrchr(line, ')') : NULL;
+    fclose(f);
+    if (rest == NULL ||
+        sscanf(rest + 1, " %*c %*d %d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &its, &user, &system) != 3 ||
+        !among(its, l))
+        return 0;
+    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+}
+
+static double groups_used(const struct load *l)
+{
+    double sum = 0;
+    DIR *all = l->n > 0 ? opendir("/proc") : NULL;
+    for (struct dirent *e; all != NULL && (e = readdir(all)) != NULL;)
+        if (isdigit((unsigned char)e->d_name[0]))
+            sum += process_used(e->d_name, l);
+    if (all != NULL)
+        closedir(all);
+    return sum;
+}
+
+struct load load_begin(const pid_t *group, int n)
+{
+    struct load l = { .group = group, .n = n };
+    l.wall = seconds_of(CLOCK_MONOTONIC);
+    l.busy = machine_busy();
+    l.own = seconds_of(CLOCK_PROCESS_CPUTIME_ID) + groups_used(&l);
+    return l;
+}
+
+double load_foreign(const struct load *begun)
+{
+    struct load now = load_begin(begun->group, begun->n);
+    double wall = now.wall - begun->wall;
+    if (wall < TELLING || now.busy == 0)
+        return NAN;
+    return fmax(0, (now.busy - begun->busy) - (now.own - begun->own)) / wall;
+}
+
+// The value of a line "name : value" if it has this name. line: without its end.
+static const char *value_of(const char *line, const char *name)
+{
+    const size_t n = strlen(name);
+    const char *colon = strchr(line, ':');
+    return colon != NULL && strncmp(line, name, n) == 0 && strspn(line + n, " \t") == (size_t)(colon - line) - n
+               ? colon + 1 + strspn(colon + 1, " \t")
+               : NULL;
+}
+
+// The first processor's block.
+char *machine_processor(void)
+{
+    char line[256], name[200] = "unknown processor", family[16] = "", model[16] = "";
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    const struct {
+        const char *key;
+        char *to;
+        size_t n;
+    } fact[] = { { "model name", name, sizeof(name) },
+                 { "cpu family", family, sizeof(family) },
+                 { "model", model, sizeof(model) } };
+    while (f != NULL && fgets(line, sizeof(line), f) != NULL && line[0] != '\n') {
+        line[strcspn(line, "\n")] = '\0';
+        for (size_t i = 0; i < sizeof(fact) / sizeof(*fact); i++)
+            if (value_of(line, fact[i].key) != NULL)
+                snprintf(fact[i].to, fact[i].n, "%s", value_of(line, fact[i].key));
+    }
+    if (f != NULL)
+        fclose(f);
+    return family[0] != '\0' && model[0] != '\0' ? xformat("%s (family %s, model %s)", name, family, model)
+                                                 : xstrdup(name);
+}

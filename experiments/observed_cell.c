@@ -1,0 +1,85 @@
+#include "experiments/observed_cell.h"
+
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "decode/decode.h"
+#include "engine/prompt_tokens.h"
+#include "models/model.h"
+
+static bool open_pairing(struct exact_cell *c, struct watch watch, struct error *err)
+{
+    for (;;) {
+        const int had = model_rows(c->opened->target.model);
+        if (!cell_read(&c->pairing, c->e, c->cell, err))
+            return false;
+        c->pairing.watch = watch;
+        if (cell_open(&c->pairing, c->opened, c->cell, err))
+            return true;
+        const int rows = c->pairing.rows;
+        pairing_close(&c->pairing);
+        if (rows <= had)
+            return false;
+        opened_close(c->opened);
+        if (!opened_open(c->opened, c->e, rows, err))
+            return false;
+    }
+}
+
+bool exact_cell_open(struct exact_cell *c, struct watch watch, struct error *err)
+{
+    c->slots = experiment_batch(c->e, c->cell.batch);
+    if (!open_pairing(c, watch, err))
+        return false;
+    if (watch.judged != NULL && pairing_shares_chance(&c->pairing))
+        return fail(
+            err,
+            "rule match with guesses picked by its own draws (pick: coupled): such guesses know what the text will "
+            "say, so nothing here applies to them; that texts equal those of none is what shows this pair");
+    const struct experiment *e = c->e;
+    c->strings = (struct stop_strings){ c->opened->target.tokenizer, e->n_stop, (const char *const *)e->stop };
+    c->stops =
+        (struct stops){ c->opened->n_end, c->opened->end, e->n_stop > 0 ? stop_strings_find : NULL, &c->strings };
+    return true;
+}
+
+void exact_cell_close(struct exact_cell *c)
+{
+    pairing_close(&c->pairing);
+}
+
+bool exact_cell_start(const struct exact_cell *c, struct decoder *d, int64_t number, int *slot, struct ids *ids,
+                      struct error *err)
+{
+    const struct prompt *p = &c->e->prompts.prompt[number % c->e->prompts.n];
+    struct ids own = { 0 }, *to = ids != NULL ? ids : &own;
+    bool ok = conversation_ids(&c->opened->target, &c->opened->chat, p, NULL, 0, to, err);
+    const struct assignment a = {
+        .sequence = number, .prompt = to->id, .n = (int)to->n, .limit = c->e->new_tokens, .stops = &c->stops
+    };
+    ok = ok && decoder_start(d, &a, err);
+    *slot = ok ? decoder_slot(d, number) : -1;
+    free(own.id);
+    return ok;
+}
+
+bool each_exact_cell(const struct experiment *e,
+                     bool (*each)(void *self, struct opened *o, struct cell cell, struct error *err), void *self,
+                     struct error *err)
+{
+    struct opened opened;
+    if (!opened_open(&opened, e, TARGET_ROWS, err))
+        return false;
+    bool ok = true;
+    int cells = 0;
+    for (int g = 0; g < groups(e) && ok; g++)
+        for (int k = 0; k < e->rule.n * e->drafter.n && ok; k++) {
+            const struct cell cell = { g / e->batch.n, g % e->batch.n, k / e->drafter.n, k % e->drafter.n };
+            if (experiment_is_none(e, cell.drafter))
+                continue;
+            ok = each(self, &opened, cell, err);
+            cells++;
+        }
+    opened_close(&opened);
+    return ok && (cells > 0 || fail(err, "%s: there is no drafter but `none`, and nothing to test", e->path));
+}

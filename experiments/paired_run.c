@@ -1,0 +1,266 @@
+// paired_run.c - who takes part, in which order, from which turn on; and the decoding itself.
+//
+// What is decoded follows from what the database has, and plan.c alone says it.
+//
+// The number of a decode, which names its stream of chance, is made of prompt, turn and repeat alone: with the rule
+// `match` every cell says the same, and a text does not depend on when, beside what or after which interruption it was
+// decoded.
+#include "experiments/paired_run.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "engine/prompt_tokens.h"
+#include "experiments/environment.h"
+#include "core/interrupt.h"
+#include "experiments/plan.h"
+#include "experiments/recorder.h"
+#include "experiments/conversation.h"
+#include "results/store.h"
+
+enum { WARM_PROMPT = 64, WARM_TOKENS = 8 }; // a throw-away decode before a cell's first occasion
+
+// MAX_PROMPTS, MAX_TURNS and MAX_REPEATS keep the three within 18, 6 and 8 bits.
+static int64_t sequence_number(const struct prompt *p, int turn, int repeat)
+{
+    assert(p->number < MAX_PROMPTS && turn < MAX_TURNS && repeat < MAX_REPEATS);
+    return (int64_t)p->number << 14 | (int64_t)turn << 8 | repeat;
+}
+
+// ---- one contender
+
+static char *label(const struct runner *r, const struct contender *c)
+{
+    const struct experiment *e = r->e;
+    bool rules = e->rule.n > 1;
+    return xformat("%s%s%s, %s", e->drafter.entry[c->cell.drafter].shown, rules ? ", " : "",
+                   rules ? e->rule.entry[c->cell.rule].shown : "", e->sampling.entry[c->cell.sampling].shown);
+}
+
+static bool warm_up(const struct runner *r, struct contender *c, const struct prompt *p, struct error *err)
+{
+    struct ids ids = { 0 };
+    bool ok = conversation_ids(&r->opened.target, &r->opened.chat, p, NULL, 0, &ids, err);
+    struct assignment a = {
+        .sequence = sequence_number(p, 0, 0),
+        .prompt = ids.id,
+        .n = ids.n < WARM_PROMPT ? (int)ids.n : WARM_PROMPT,
+        .limit = WARM_TOKENS,
+    };
+    ok = ok && decoder_start(c->decoder, &a, err);
+    while (ok && decoder_live(c->decoder) > 0)
+        ok = interrupt_is_none(r->stop, err) && decoder_step(c->decoder, err);
+    free(ids.id);
+    c->warm = ok;
+    return ok;
+}
+
+static bool start_turn(const struct runner *r, struct contender *c, struct talk *t, int repeat, struct error *err)
+{
+    struct ids ids = { 0 };
+    bool ok = talk_ids(t, &r->opened, &ids, err);
+    struct assignment a = {
+        .sequence = sequence_number(t->prompt, t->turn, repeat),
+        .prompt = ids.id,
+        .n = (int)ids.n,
+        .limit = r->e->new_tokens,
+        .stops = &r->stops,
+    };
+    ok = ok && decoder_start(c->decoder, &a, err);
+    if (ok) {
+        recorder_expect(c->recorder, a.sequence);
+        t->under_way = true;
+        t->prompt_tokens = a.n;
+    }
+    free(ids.id);
+    return ok;
+}
+
+// What is not due is over.
+static bool go_back(const struct runner *r, struct talk *talk, const struct due *due, int n, struct error *err)
+{
+    for (int i = 0; i < n; i++)
+        if (due[i].from != PLAN_NOTHING && !talk_go_on(&talk[i], &r->opened, due[i].from, err))
+            return false;
+    return true;
+}
+
+// A conversation has one turn under way at a time, and there is a slot for each.
+static bool start_turns(const struct runner *r, struct contender *c, struct talk *talk, const struct occasion *o,
+                        struct error *err)
+{
+    for (int i = 0; i < o->n; i++)
+        if (!talk[i].under_way && !talk_is_over(&talk[i]) && !start_turn(r, c, &talk[i], o->repeat, err))
+            return false;
+    return true;
+}
+
+static bool keep_turn(struct runner *r, struct contender *c, struct talk *t, const struct occasion *o,
+                      struct sequence_row *row, struct error *err)
+{
+    const struct prompt *p = t->prompt;
+    const struct environment here = environment_of(&r->opened, c);
+    row->prompt = p->number;
+    row->prompt_id = p->id;
+    row->category = p->category;
+    row->turn = t->turn;
+    row->repeat = o->repeat;
+    row->pair = o->pair;
+    row->prompt_tokens = t->prompt_tokens;
+    row->under = c->noted ? NULL : &here;
+    t->under_way = false;
+    r->progress.tokens += row->new_tokens;
+    bool ok = talk_answered(t, &r->opened, row->token, row->new_tokens, &row->text, err) &&
+              store_sequence(r->store, c->run, row, err);
+    c->noted = c->noted || ok;
+    return ok;
+}
+
+static bool keep_turns(struct runner *r, struct contender *c, struct talk *talk, const struct occasion *o,
+                       struct error *err)
+{
+    struct sequence_row row;
+    for (int64_t number; (number = recorder_take(c->recorder, &row)) >= 0;) {
+        int i = 0;
+        while (!talk[i].under_way || sequence_number(talk[i].prompt, talk[i].turn, o->repeat) != number)
+            i++;
+        if (!keep_turn(r, c, &talk[i], o, &row, err))
+            return false;
+    }
+    return true;
+}
+
+static bool run_contender(struct runner *r, struct contender *c, struct talk *talk, const struct due *due,
+                          const struct occasion *o, struct error *err)
+{
+    char *what = label(r, c);
+    bool ok = go_back(r, talk, due, o->n, err) && start_turns(r, c, talk, o, err);
+    while (ok && decoder_live(c->decoder) > 0) {
+        progress_tick(&r->progress, what);
+        ok = interrupt_is_none(r->stop, err) && decoder_step(c->decoder, err) && keep_turns(r, c, talk, o, err) &&
+             start_turns(r, c, talk, o, err);
+    }
+    free(what);
+    return ok;
+}
+
+// ---- all of them
+
+static const struct contender *none_of(const struct group *g, const struct contender *c)
+{
+    const struct contender *none = g->contender;
+    while (!none->none || none->cell.rule != c->cell.rule)
+        none++;
+    return none;
+}
+
+static bool take_up(struct occasion *o, const struct opened *opened, struct store *s, const struct group *g,
+                    struct history *history, struct error *err)
+{
+    for (int k = 0; k < g->n * o->n; k++) {
+        const struct contender *c = &g->contender[k / o->n];
+        const struct prompt *p = &opened->e->prompts.prompt[o->first + k % o->n];
+        if (!talk_open(&o->talk[k], opened, s, c->run, none_of(g, c)->run, p, o->repeat, &history[k], err))
+            return false;
+    }
+    return true;
+}
+
+struct occasion occasion_at(const struct experiment *e, int batch, int repeat, int first)
+{
+    int left = e->prompts.n - first;
+    return (struct occasion){
+        .number = first / batch + repeat,
+        .repeat = repeat,
+        .first = first,
+        .n = left < batch ? left : batch,
+        .batch = batch,
+    };
+}
+
+bool occasion_open(struct occasion *o, const struct opened *opened, struct store *s, const struct group *g,
+                   struct error *err)
+{
+    size_t all = (size_t)g->n * (size_t)o->n;
+    o->talk = xcalloc(all, sizeof(*o->talk));
+    o->due = xcalloc(all, sizeof(*o->due));
+    struct history *history = xcalloc(all, sizeof(*history));
+    int *none = xcalloc((size_t)g->n, sizeof(*none));
+    for (int c = 0; c < g->n; c++)
+        none[c] = (int)(none_of(g, &g->contender[c]) - g->contender);
+    bool ok = take_up(o, opened, s, g, history, err);
+    if (ok)
+        plan_turns(&(struct stored){ o->batch, g->n, o->n, none, history }, o->due);
+    free(history);
+    free(none);
+    return ok;
+}
+
+void occasion_close(struct occasion *o, const struct group *g)
+{
+    for (int k = 0; k < g->n * o->n; k++)
+        talk_close(&o->talk[k]);
+    free(o->talk);
+    free(o->due);
+}
+
+static bool takes_part(const struct occasion *o, int c)
+{
+    for (int i = 0; i < o->n; i++)
+        if (o->due[c * o->n + i].from != PLAN_NOTHING)
+            return true;
+    return false;
+}
+
+int occasion_lacks(const struct occasion *o, int c)
+{
+    int n = 0;
+    for (int i = 0; i < o->n; i++)
+        n += o->due[c * o->n + i].lacks;
+    return n;
+}
+
+static bool run_in_turn(struct occasion *o, struct runner *r, struct group *g, struct error *err)
+{
+    int n = 0, *order = xcalloc((size_t)g->n, sizeof(*order));
+    bool ok = true;
+    for (int c = 0; c < g->n; c++)
+        if (takes_part(o, c))
+            order[n++] = c;
+    for (int k = 0; k < n && ok; k++)
+        ok = environment_enter(r, &g->contender[order[k]], err);
+    for (int k = 0; k < n && ok; k++)
+        if (!g->contender[order[k]].warm)
+            ok = warm_up(r, &g->contender[order[k]], o->talk[0].prompt, err);
+    ok = ok && (n == 0 || store_new_pair(r->store, r->e->name, &o->pair, err));
+    for (int k = 0; k < n && ok; k++) {
+        int c = order[(k + o->number) % n];
+        ok = run_contender(r, &g->contender[c], &o->talk[c * o->n], &o->due[c * o->n], o, err);
+        progress_did(&r->progress, ok ? occasion_lacks(o, c) : 0);
+    }
+    free(order);
+    return ok;
+}
+
+static bool any_is_full(const struct occasion *o, const struct group *g)
+{
+    for (int k = 0; k < g->n * o->n; k++)
+        if (o->talk[k].full)
+            return true;
+    return false;
+}
+
+bool occasion_run(struct occasion *o, struct runner *r, struct group *g, struct error *err)
+{
+    bool ok = occasion_open(o, &r->opened, r->store, g, err);
+    for (int c = 0; c < g->n && ok; c++) {
+        progress_skip(&r->progress, o->n - occasion_lacks(o, c));
+        ok = occasion_lacks(o, c) == 0 || store_run_unfinished(r->store, g->contender[c].run, err);
+    }
+    ok = ok && run_in_turn(o, r, g, err);
+    r->full = r->full || any_is_full(o, g);
+    occasion_close(o, g);
+    return ok;
+}

@@ -1,0 +1,207 @@
+// gguf_write.c - writes a GGUF file: metadata gather in memory, the tensors' bytes stay where they are until the end
+// or are made then.
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "formats/file.h"
+#include "formats/gguf.h"
+
+struct pending {
+    struct text entry; // name, dimensions and type as the file has them; the offset follows
+    const void *data;  // (bytes) borrowed
+    size_t bytes;
+};
+
+struct gguf_writer {
+    struct part *part;
+    struct text values;
+    uint64_t n_values;
+    size_t alignment;
+    size_t n, room;
+    struct pending *tensor; // (n)
+};
+
+struct gguf_writer *gguf_write_begin(const char *path, struct error *err)
+{
+    struct part *part = part_begin(path, err);
+    if (part == NULL)
+        return NULL;
+    struct gguf_writer *w = xcalloc(1, sizeof(*w));
+    w->part = part;
+    w->alignment = 32;
+    return w;
+}
+
+static void put(struct text *t, const void *bytes, size_t n)
+{
+    if (n != 0)
+        text_add(t, bytes, n);
+}
+
+static void put_u32(struct text *t, uint32_t v)
+{
+    put(t, &v, sizeof(v));
+}
+
+static void put_u64(struct text *t, uint64_t v)
+{
+    put(t, &v, sizeof(v));
+}
+
+static void put_string(struct text *t, const char *s, size_t n)
+{
+    put_u64(t, n);
+    put(t, s, n);
+}
+
+static void put_key(struct gguf_writer *w, const char *key, size_t n, enum gguf_type type)
+{
+    put_string(&w->values, key, n);
+    put_u32(&w->values, type);
+    w->n_values++;
+}
+
+// The offsets of the tensors must keep the promise that is written down here.
+static void note_alignment(struct gguf_writer *w, const char *key, size_t n, const void *value, size_t bytes)
+{
+    static const char name[] = "general.alignment";
+    if (n != sizeof(name) - 1 || memcmp(key, name, n) != 0)
+        return;
+    w->alignment = 0;
+    memcpy(&w->alignment, value, bytes < sizeof(w->alignment) ? bytes : sizeof(w->alignment));
+}
+
+void gguf_write_copy(struct gguf_writer *w, const struct gguf_value *v)
+{
+    put_key(w, v->key.s, v->key.n, v->type);
+    if (v->type == GGUF_ARRAY) {
+        put_u32(&w->values, v->element);
+        put_u64(&w->values, v->n);
+    }
+    put(&w->values, v->raw, v->raw_bytes);
+    note_alignment(w, v->key.s, v->key.n, v->raw, v->raw_bytes);
+}
+
+void gguf_write_int(struct gguf_writer *w, const char *key, enum gguf_type type, int64_t v)
+{
+    static const uint8_t bytes[GGUF_F64 + 1] = { [GGUF_U8] = 1,  [GGUF_I8] = 1,  [GGUF_U16] = 2, [GGUF_I16] = 2,
+                                                 [GGUF_U32] = 4, [GGUF_I32] = 4, [GGUF_U64] = 8, [GGUF_I64] = 8 };
+    put_key(w, key, strlen(key), type);
+    put(&w->values, &v, bytes[type]); // little-endian: the low bytes come first
+    note_alignment(w, key, strlen(key), &v, bytes[type]);
+}
+
+void gguf_write_real(struct gguf_writer *w, const char *key, float v)
+{
+    put_key(w, key, strlen(key), GGUF_F32);
+    put(&w->values, &v, sizeof(v));
+}
+
+void gguf_write_bool(struct gguf_writer *w, const char *key, bool v)
+{
+    put_key(w, key, strlen(key), GGUF_BOOL);
+    put(&w->values, &(uint8_t){ v }, 1);
+}
+
+void gguf_write_text(struct gguf_writer *w, const char *key, const char *s)
+{
+    put_key(w, key, strlen(key), GGUF_STRING);
+    put_string(&w->values, s, strlen(s));
+}
+
+static void put_array(struct gguf_writer *w, const char *key, enum gguf_type element, size_t n)
+{
+    put_key(w, key, strlen(key), GGUF_ARRAY);
+    put_u32(&w->values, element);
+    put_u64(&w->values, n);
+}
+
+void gguf_write_ints(struct gguf_writer *w, const char *key, const int32_t *v, size_t n)
+{
+    put_array(w, key, GGUF_I32, n);
+    put(&w->values, v, n * sizeof(*v));
+}
+
+void gguf_write_reals(struct gguf_writer *w, const char *key, const float *v, size_t n)
+{
+    put_array(w, key, GGUF_F32, n);
+    put(&w->values, v, n * sizeof(*v));
+}
+
+void gguf_write_texts(struct gguf_writer *w, const char *key, const char *const *s, size_t n)
+{
+    put_array(w, key, GGUF_STRING, n);
+    for (size_t i = 0; i < n; i++)
+        put_string(&w->values, s[i], strlen(s[i]));
+}
+
+void gguf_write_tensor(struct gguf_writer *w, const char *name, int dims, const uint64_t *dim, int ggml_type,
+                       const void *data, size_t bytes)
+{
+    if (w->n == w->room) {
+        w->room = grown(w->room, w->n + 1);
+        w->tensor = xrealloc(w->tensor, w->room * sizeof(*w->tensor));
+    }
+    struct pending *t = &w->tensor[w->n++];
+    *t = (struct pending){ .data = data, .bytes = bytes };
+    put_string(&t->entry, name, strlen(name));
+    put_u32(&t->entry, (uint32_t)dims);
+    put(&t->entry, dim, (size_t)dims * sizeof(*dim));
+    put_u32(&t->entry, (uint32_t)ggml_type);
+}
+
+static void put_header(struct gguf_writer *w)
+{
+    struct text head = { 0 };
+    text_puts(&head, "GGUF");
+    put_u32(&head, 3);
+    put_u64(&head, w->n);
+    put_u64(&head, w->n_values);
+    part_write(w->part, head.s, head.n);
+    part_write(w->part, w->values.s, w->values.n);
+    uint64_t offset = 0;
+    for (size_t i = 0; i < w->n; i++) {
+        part_write(w->part, w->tensor[i].entry.s, w->tensor[i].entry.n);
+        part_write(w->part, &offset, sizeof(offset));
+        offset += (w->tensor[i].bytes + w->alignment - 1) / w->alignment * w->alignment;
+    }
+    part_pad(w->part, w->alignment);
+    free(head.s);
+}
+
+static void release(struct gguf_writer *w)
+{
+    for (size_t i = 0; i < w->n; i++)
+        free(w->tensor[i].entry.s);
+    free(w->tensor);
+    free(w->values.s);
+    free(w);
+}
+
+bool gguf_write_end_with(struct gguf_writer *w, part_put *data, void *of, struct error *err)
+{
+    bool had = true;
+    put_header(w);
+    for (size_t i = 0; i < w->n && had && !part_failed(w->part); i++) {
+        size_t before = part_bytes(w->part);
+        if (w->tensor[i].data != NULL)
+            part_write(w->part, w->tensor[i].data, w->tensor[i].bytes);
+        else if (w->tensor[i].bytes > 0)
+            had = data(of, i, w->part, err);
+        assert(!had || part_failed(w->part) || part_bytes(w->part) - before == w->tensor[i].bytes);
+        part_pad(w->part, w->alignment);
+    }
+    bool ok = had && part_end(w->part, err);
+    if (!had)
+        part_abandon(w->part);
+    release(w);
+    return ok;
+}
+
+bool gguf_write_end(struct gguf_writer *w, struct error *err)
+{
+    return gguf_write_end_with(w, NULL, NULL, err);
+}

@@ -1,0 +1,131 @@
+#include "formats/identity.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/digest.h"
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "formats/gguf.h"
+
+// ---- what means nothing
+
+// Where a model is from, what else may be done with it, what others do with it. Nothing here changes a text or a time.
+static const char *const of_config[] = {
+    "_name_or_path",
+    "transformers_version",
+    "torch_dtype",
+    "dtype",
+    "use_cache",
+    "initializer_range",
+    "pad_token_id",
+    "attention_dropout",
+    "auto_map",
+    "model_format",
+    "return_dict",
+    "_attn_implementation_autoset",
+    "_commit_hash",
+    "transformers.js_config",
+    "unsloth_fixed",
+    "unsloth_version",
+    NULL,
+};
+static const char *const of_generation[] = {
+    "_from_model_config", "transformers_version", "do_sample",      "temperature",  "top_k",        "top_p", "min_p",
+    "repetition_penalty", "max_length",           "max_new_tokens", "pad_token_id", "bos_token_id", NULL,
+};
+static const char *const of_tokenizer_config[] = {
+    "tokenizer_class",
+    "model_max_length",
+    "clean_up_tokenization_spaces",
+    "padding_side",
+    "truncation_side",
+    "model_input_names",
+    "name_or_path",
+    "special_tokens_map_file",
+    "tokenizer_file",
+    "extra_special_tokens",
+    "backend",
+    "is_local",
+    NULL,
+};
+static const char *const of_tokenizer[] = { "version", "truncation", "padding", NULL };
+
+static const struct {
+    const char *file;
+    const char *const *keys;
+} ignored[] = {
+    { "config.json", of_config },
+    { "generation_config.json", of_generation },
+    { "tokenizer_config.json", of_tokenizer_config },
+    { "tokenizer.json", of_tokenizer },
+};
+
+// What general.* says is for people, but for these.
+static bool is_ignored_in_gguf(const char *key)
+{
+    static const char *const kept[] = { "general.architecture", "general.type", "general.alignment" };
+    for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++)
+        if (strcmp(key, kept[i]) == 0)
+            return false;
+    return strncmp(key, "general.", 8) == 0 || strncmp(key, "quantize.imatrix.", 17) == 0;
+}
+
+static const char *const *keys_of(const char *file)
+{
+    static const char *const none[] = { NULL };
+    for (size_t i = 0; i < sizeof(ignored) / sizeof(*ignored); i++)
+        if (strcmp(file, ignored[i].file) == 0)
+            return ignored[i].keys;
+    return none;
+}
+
+bool identity_ignores(const char *file, const char *key)
+{
+    if (file == NULL)
+        return is_ignored_in_gguf(key);
+    for (const char *const *k = keys_of(file); *k != NULL; k++)
+        if (strcmp(*k, key) == 0)
+            return true;
+    return false;
+}
+
+// ---- reading
+
+struct json *identity_json(const char *path, struct digest *d, struct error *err)
+{
+    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+    struct json *j = json_read(path, err);
+    if (j != NULL && !json_is_object(j)) {
+        fail(err, "%s: expected a JSON object", path);
+        json_free(j);
+        return NULL;
+    }
+    if (j == NULL)
+        return NULL;
+    for (const char *const *k = keys_of(name); *k != NULL; k++)
+        json_drop(j, *k);
+    digest_text(d, name);
+    json_digest(j, d);
+    return j;
+}
+
+void identity_gguf(struct gguf *g, struct digest *d)
+{
+    for (size_t i = 0; i < gguf_values(g); i++) {
+        const struct gguf_value *v = gguf_value_at(g, i);
+        char *key = xstrndup(v->key.s, v->key.n);
+        if (identity_ignores(NULL, key))
+            gguf_hide(g, i);
+        else {
+            digest_text_n(d, v->key.s, v->key.n);
+            digest_int(d, v->type);
+            digest_int(d, v->type == GGUF_ARRAY ? (int64_t)v->element : -1);
+            digest_int(d, (int64_t)v->n);
+            digest_text_n(d, (const char *)v->raw, v->raw_bytes);
+        }
+        free(key);
+    }
+}

@@ -1,0 +1,131 @@
+// shards.c - a checkpoint's file or files, and one sorted list of their tensors.
+#include "formats/shards.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "formats/file.h"
+#include "formats/safetensors.h"
+#include "formats/torch.h"
+#include "formats/weight_map.h"
+
+struct shard {
+    char *path;
+    struct mapping file;
+};
+
+struct shards {
+    int files;
+    struct shard *file;      // (files)
+    struct tensor_list list; // sorted by name
+};
+
+static bool is_safetensors(const char *path)
+{
+    static const char end[] = ".safetensors";
+    const size_t n = strlen(path), m = sizeof(end) - 1;
+    return n >= m && strcmp(path + n - m, end) == 0;
+}
+
+// Adds a file and its tensors. Takes the path.
+static bool read_file(struct shards *s, char *path, struct error *err)
+{
+    s->file = xrealloc(s->file, (size_t)(s->files + 1) * sizeof(*s->file));
+    struct shard *f = &s->file[s->files];
+    *f = (struct shard){ .path = path };
+    const int number = s->files++;
+    if (!file_map(path, &f->file, err))
+        return false;
+    return (is_safetensors(path) ? safetensors_read : torch_read)(path, &f->file, number, &s->list, err);
+}
+
+static bool read_indexed(struct shards *s, const char *directory, const char *index, struct error *err)
+{
+    struct weight_map *map = weight_map_read(index, err);
+    bool ok = map != NULL;
+    for (size_t i = 0; ok && i < weight_map_files(map); i++)
+        ok = read_file(s, xformat("%s/%s", directory, weight_map_file(map, i)), err);
+    if (ok) {
+        tensor_list_sort(&s->list);
+        ok = weight_map_keep(map, directory, index, s->list.at, &s->list.n, err);
+    }
+    weight_map_close(map);
+    return ok;
+}
+
+static bool read_directory(struct shards *s, const char *directory, struct error *err)
+{
+    static const struct {
+        const char *name;
+        bool index;
+    } known[] = { { "model.safetensors.index.json", true },
+                  { "model.safetensors", false },
+                  { "pytorch_model.bin.index.json", true },
+                  { "pytorch_model.bin", false } };
+    for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+        char *path = xformat("%s/%s", directory, known[i].name);
+        if (file_exists(path)) {
+            const bool ok = known[i].index ? read_indexed(s, directory, path, err) : read_file(s, xstrdup(path), err);
+            free(path);
+            return ok;
+        }
+        free(path);
+    }
+    return fail(err, "%s: there is neither model.safetensors nor pytorch_model.bin, nor an index of either", directory);
+}
+
+struct shards *shards_open(const char *path, struct error *err)
+{
+    struct shards *s = xcalloc(1, sizeof(*s));
+    if (!(file_is_directory(path) ? read_directory(s, path, err) : read_file(s, xstrdup(path), err))) {
+        shards_close(s);
+        return NULL;
+    }
+    tensor_list_sort(&s->list);
+    return s;
+}
+
+void shards_close(struct shards *s)
+{
+    if (s == NULL)
+        return;
+    tensor_list_free(&s->list);
+    for (int i = 0; i < s->files; i++) {
+        file_unmap(&s->file[i].file);
+        free(s->file[i].path);
+    }
+    free(s->file);
+    free(s);
+}
+
+size_t shards_count(const struct shards *s)
+{
+    return s->list.n;
+}
+
+const struct safetensor *shards_at(const struct shards *s, size_t i)
+{
+    return i < s->list.n ? &s->list.at[i] : NULL;
+}
+
+static int name_and_tensor(const void *name, const void *tensor)
+{
+    return strcmp(name, ((const struct safetensor *)tensor)->name);
+}
+
+const struct safetensor *shards_find(const struct shards *s, const char *name)
+{
+    return s->list.n == 0 ? NULL : bsearch(name, s->list.at, s->list.n, sizeof(*s->list.at), name_and_tensor);
+}
+
+int shards_files(const struct shards *s)
+{
+    return s->files;
+}
+
+const char *shards_file(const struct shards *s, int file)
+{
+    return file >= 0 && file < s->files ? s->file[file].path : NULL;
+}

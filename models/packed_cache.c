@@ -1,0 +1,261 @@
+#include "models/packed_cache.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "models/config.h"
+#include "formats/file.h"
+#include "models/weights.h"
+
+enum { VERSION = 2, PAGE = 4096, CHUNK = 1 << 18 };
+
+struct head { // of the file, in this machine's order of bytes
+    char magic[8];
+    uint32_t order, version, layout, entries;
+    struct hash hash, stamp; // of the weights; of the checkpoint's files
+    uint64_t bytes;          // of the whole file
+    uint64_t sum;            // of this, with 0 here, and of the entries, which follow
+};
+
+struct entry {
+    uint64_t type;
+    int64_t rows, width;
+    uint64_t at, bytes, sum;
+};
+
+struct kept {
+    char *path;
+    char *said; // what was wrong with the file, or with writing it; NULL: nothing
+    int fd;     // -1: there is none that fits
+    bool was_there, written;
+    struct head head; // as it must be
+    size_t n, next;
+    struct entry *entry; // (n)
+};
+
+// Eight chains, so that it is as fast as memory; each step can be undone, so that no change of one word is lost.
+struct sum {
+    uint64_t lane[8];
+};
+
+static void sum_add(struct sum *s, const void *bytes, size_t n)
+{
+    const uint8_t *b = bytes;
+    for (; n >= 64; n -= 64, b += 64) {
+        uint64_t word[8];
+        memcpy(word, b, 64);
+        for (int i = 0; i < 8; i++)
+            s->lane[i] = (s->lane[i] ^ word[i]) * 0x9e3779b97f4a7c15;
+    }
+    for (size_t i = 0; i < n; i++)
+        s->lane[i % 8] = (s->lane[i % 8] ^ b[i]) * 0x9e3779b97f4a7c15;
+}
+
+static uint64_t sum_of(const struct sum *s)
+{
+    uint64_t x = 0;
+    for (int i = 0; i < 8; i++) {
+        x = (x ^ s->lane[i]) * 0x9e3779b97f4a7c15;
+        x ^= x >> 29;
+    }
+    return x;
+}
+
+static uint64_t sum_bytes(const void *bytes, size_t n)
+{
+    struct sum s = { { 0 } };
+    sum_add(&s, bytes, n);
+    return sum_of(&s);
+}
+
+static uint64_t head_sum(struct head h, const struct entry *e)
+{
+    struct sum s = { { 0 } };
+    h.sum = 0;
+    sum_add(&s, &h, sizeof(h));
+    sum_add(&s, e, h.entries * sizeof(*e));
+    return sum_of(&s);
+}
+
+static size_t up(size_t n)
+{
+    return (n + PAGE - 1) / PAGE * PAGE;
+}
+
+// ---- read
+
+static bool read_at(int fd, void *to, size_t n, uint64_t at)
+{
+    for (uint8_t *b = to; n > 0;) {
+        ssize_t some = pread(fd, b, n, (off_t)at);
+        if (some < 0 && errno == EINTR)
+            continue;
+        if (some <= 0)
+            return false;
+        b += some;
+        n -= (size_t)some;
+        at += (size_t)some;
+    }
+    return true;
+}
+
+static bool refuse(struct kept *k, const char *why)
+{
+    if (k->fd >= 0)
+        close(k->fd);
+    k->fd = -1;
+    if (k->said == NULL)
+        k->said = xstrdup(why);
+    return false;
+}
+
+static bool read_head(struct kept *k)
+{
+    const struct head *mine = &k->head;
+    struct head h;
+    struct stat st;
+    if (fstat(k->fd, &st) != 0 || !S_ISREG(st.st_mode))
+        return refuse(k, "it is no file");
+    if (!read_at(k->fd, &h, sizeof(h), 0) || memcmp(h.magic, mine->magic, sizeof(h.magic)) != 0)
+        return refuse(k, "it is no file of packed weights");
+    if (h.order != mine->order || h.version != mine->version || h.layout != mine->layout)
+        return refuse(k, "it was made by another version of speclab");
+    if (!hash_equal(h.hash, mine->hash) || !hash_equal(h.stamp, mine->stamp))
+        return refuse(k, "the model's files have changed since");
+    if (h.bytes != (uint64_t)st.st_size || h.entries > (h.bytes - sizeof(h)) / sizeof(struct entry))
+        return refuse(k, "it is damaged: it is not as long as it says");
+    k->n = h.entries;
+    k->entry = xcalloc(k->n, sizeof(*k->entry));
+    if (!read_at(k->fd, k->entry, k->n * sizeof(*k->entry), sizeof(h)) || h.sum != head_sum(h, k->entry))
+        return refuse(k, "it is damaged: its list of tensors is not what was written");
+    return true;
+}
+
+struct kept *kept_open(const struct model_config *c, struct weights *w, int layout)
+{
+    struct kept *k = xcalloc(1, sizeof(*k));
+    k->path = xformat(c->gguf ? "%s.packed" : "%s/model.packed", c->path);
+    memcpy(k->head.magic, "speclabP", 8);
+    k->head.order = 0x01020304;
+    k->head.version = VERSION;
+    k->head.layout = (uint32_t)layout;
+    k->head.hash = weights_hash(w);
+    k->head.stamp = weights_stamp(w);
+    k->fd = open(k->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    k->was_there = k->fd >= 0 || errno != ENOENT;
+    if (k->fd < 0 && errno != ENOENT)
+        k->said = xstrdup(strerror(errno));
+    if (k->fd >= 0)
+        read_head(k);
+    return k;
+}
+
+void kept_close(struct kept *k)
+{
+    if (k == NULL)
+        return;
+    if (k->fd >= 0)
+        close(k->fd);
+    free(k->path);
+    free(k->said);
+    free(k->entry);
+    free(k);
+}
+
+bool kept_is_usable(const struct kept *k)
+{
+    return k->fd >= 0;
+}
+
+bool kept_is_whole(const struct kept *k)
+{
+    return k->fd >= 0 && k->next == k->n;
+}
+
+bool kept_has(struct kept *k, struct tensor w, size_t bytes)
+{
+    if (k->fd < 0)
+        return false;
+    const struct entry *e = &k->entry[k->next];
+    if (k->next == k->n || e->type != (uint64_t)w.type || e->rows != w.rows || e->width != w.width || e->bytes != bytes)
+        return refuse(k, "it holds other tensors");
+    return true;
+}
+
+// The sum is taken of what is in the cache still.
+bool kept_read(struct kept *k, void *to)
+{
+    const struct entry *e = &k->entry[k->next++];
+    struct sum s = { { 0 } };
+    for (size_t done = 0, some; done < e->bytes; done += some) {
+        some = e->bytes - done < CHUNK ? e->bytes - done : CHUNK;
+        if (!read_at(k->fd, (uint8_t *)to + done, some, e->at + done))
+            return refuse(k, "it is damaged: it cannot be read to its end");
+        sum_add(&s, (uint8_t *)to + done, some);
+    }
+    return sum_of(&s) == e->sum || refuse(k, "it is damaged: a tensor is not what was written");
+}
+
+// ---- written
+
+static bool write_all(const struct kept *k, const char *path, const struct packed_bytes *p, size_t n, struct error *err)
+{
+    struct head h = k->head;
+    struct entry *e = xcalloc(n, sizeof(*e));
+    uint64_t at = up(sizeof(h) + n * sizeof(*e));
+    for (size_t i = 0; i < n; i++) {
+        e[i] = (struct entry){ (uint64_t)p[i].w.type, p[i].w.rows, p[i].w.width, at, p[i].bytes, 0 };
+        e[i].sum = sum_bytes(p[i].data, p[i].bytes);
+        at += up(p[i].bytes);
+    }
+    h.entries = (uint32_t)n;
+    h.bytes = at;
+    h.sum = head_sum(h, e);
+    struct part *part = part_begin(path, err);
+    if (part != NULL) {
+        part_write(part, &h, sizeof(h));
+        part_write(part, e, n * sizeof(*e));
+        for (size_t i = 0; i < n; i++) {
+            part_pad(part, PAGE);
+            part_write(part, p[i].data, p[i].bytes);
+        }
+        part_pad(part, PAGE);
+    }
+    free(e);
+    return part != NULL && part_end(part, err);
+}
+
+void kept_write(struct kept *k, const struct packed_bytes *p, size_t n)
+{
+    struct error err;
+    char *own = xformat("%s.%ld", k->path, (long)getpid());
+    k->written = write_all(k, own, p, n, &err);
+    if (k->written && rename(own, k->path) != 0) {
+        fail(&err, "%s: cannot be written: %s", k->path, strerror(errno));
+        k->written = false;
+        unlink(own);
+    }
+    if (!k->written) {
+        free(k->said);
+        k->said = xstrdup(err.text);
+    }
+    free(own);
+}
+
+char *kept_sentence(const struct kept *k)
+{
+    if (k->fd >= 0)
+        return xformat("packed weights read from %s", k->path);
+    if (!k->written)
+        return xformat("packed weights were not kept: %s", k->said != NULL ? k->said : "nothing was written");
+    if (k->was_there)
+        return xformat("packed weights made anew and kept in %s; of the one before, %s", k->path, k->said);
+    return xformat("packed weights made and kept in %s", k->path);
+}

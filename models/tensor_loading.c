@@ -1,0 +1,231 @@
+#include "models/tensor_loading.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "kernels/capacity.h"
+#include "models/block.h"
+#include "models/config.h"
+#include "models/packed_cache.h"
+#include "models/model.h"
+#include "models/weights.h"
+
+static enum type main_type(const struct weights *w)
+{
+    const char *name, *type;
+    int64_t rows, width;
+    size_t bytes, by_type[TYPES] = { 0 };
+    int most = 0;
+    for (size_t i = 0; weights_list(w, i, &name, &type, &rows, &width, &bytes); i++)
+        for (int t = 0; t < TYPES; t++)
+            if (strcmp(type_facts[t].name, type) == 0)
+                by_type[t] += bytes;
+    for (int t = 1; t < TYPES; t++)
+        if (by_type[t] > by_type[most])
+            most = t;
+    return (enum type)most;
+}
+
+static bool has_room(const struct claims *c, const char *path, struct error *err)
+{
+    char *what = xformat("the weights of %s", path);
+    const bool room = room_for(c->backend, weights_bytes(c->weights), what, err);
+    free(what);
+    return room;
+}
+
+bool claims_settle(struct claims *c, const char *path, struct error *err)
+{
+    if (!has_room(c, path, err))
+        return false;
+    const enum type type = main_type(c->weights);
+    const enum activations wanted = c->activations;
+    c->activations = c->backend->rounds_to(c->backend, wanted, type);
+    if (c->activations == ACTIVATIONS_PRESET)
+        return fail(err, "activations: %s: %s does without them (expected f32 or bf16)", activations_names[wanted],
+                    c->backend->name);
+    return c->activations != ACTIVATIONS_INT8 || type_is_quantised(type) ||
+           fail(err, "activations: int8 is for quantised weights; those of %s are %s (expected bf16 or f32)", path,
+                type_facts[type].name);
+}
+
+static void owe(struct tensor ***list, int *n, struct tensor *to)
+{
+    *list = xrealloc(*list, (size_t)(*n + 1) * sizeof(**list));
+    (*list)[(*n)++] = to;
+}
+
+static bool prepare(struct claims *c, struct tensor *to, struct tensor w, struct error *err)
+{
+    *to = c->backend->prepare(c->backend, w, c->activations, err);
+    if (to->data == NULL)
+        return false;
+    owe(&c->matrix, &c->matrices, to);
+    return true;
+}
+
+// As prepare, if what it would make was kept: then nobody looks at w's numbers.
+static bool read_kept(struct claims *c, struct tensor *to, struct tensor w)
+{
+    struct backend *b = c->backend;
+    struct error ignored;
+    struct tensor room = tensor_of(NULL, w.type, w.rows, w.width);
+    size_t bytes;
+    if (c->kept == NULL || !kept_is_usable(c->kept))
+        return false;
+    room = b->prepare(b, room, c->activations, &ignored);
+    if (room.packed == NULL)
+        return false;
+    void *packed = b->packed(b, room, &bytes);
+    if (!kept_has(c->kept, w, bytes) || !kept_read(c->kept, packed)) {
+        b->unprepare(b, room);
+        return false;
+    }
+    *to = room;
+    to->data = w.data;
+    owe(&c->matrix, &c->matrices, to);
+    return true;
+}
+
+void claim_count(struct claims *c, struct tensor w)
+{
+    c->bytes += tensor_bytes(w);
+    c->bytes_by_type[w.type] += tensor_bytes(w);
+}
+
+bool claim_matrix(struct claims *c, const char *name, int64_t rows, int64_t width, struct tensor *to, struct error *err)
+{
+    struct tensor w;
+    if (!weights_look(c->weights, name, rows, width, &w, err))
+        return false;
+    claim_count(c, w);
+    if (c->looking)
+        return true;
+    return read_kept(c, to, w) || (weights_get(c->weights, name, rows, width, &w, err) && prepare(c, to, w, err));
+}
+
+bool claim_table(struct claims *c, const char *name, int64_t rows, int64_t width, struct tensor *to, struct error *err)
+{
+    struct tensor w;
+    if (c->looking)
+        return weights_look(c->weights, name, rows, width, &w, err);
+    return weights_get(c->weights, name, rows, width, &w, err) && (read_kept(c, to, w) || prepare(c, to, w, err));
+}
+
+bool claim_vector(struct claims *c, const char *name, int64_t width, struct tensor *to, struct error *err)
+{
+    struct backend *b = c->backend;
+    struct tensor w;
+    if (c->looking) {
+        if (!weights_look(c->weights, name, 1, width, &w, err))
+            return false;
+        claim_count(c, w);
+        return true;
+    }
+    if (!weights_get(c->weights, name, 1, width, &w, err))
+        return false;
+    struct tensor there = tensor_of(b->alloc(b, tensor_bytes(w)), w.type, 1, width);
+    *to = rows_on(b, 1, width);
+    owe(&c->vector, &c->vectors, to);
+    const bool room = there.data != NULL && to->data != NULL;
+    if (room) {
+        b->upload(b, there.data, w.data, tensor_bytes(w));
+        b->take(b, *to, there, &(const int32_t){ 0 });
+    }
+    b->release(b, there.data);
+    claim_count(c, w);
+    return room || fail(err, "%s: no room for %s", b->name, name);
+}
+
+bool claim_rope(struct claims *c, const struct model_config *config, const float *divisors, struct tensor *to,
+                struct error *err)
+{
+    struct backend *b = c->backend;
+    if (c->looking)
+        return true;
+    const int half = config->head_dim / 2;
+    const size_t bytes = (size_t)half * sizeof(float);
+    float *frequency = xcalloc((size_t)half, sizeof(float));
+    config_rope(config, divisors, frequency);
+    *to = tensor_of(b->alloc(b, bytes), F32, 1, half);
+    owe(&c->vector, &c->vectors, to);
+    if (to->data != NULL)
+        b->upload(b, to->data, frequency, bytes);
+    free(frequency);
+    return to->data != NULL || fail(err, "%s: no room for rope's frequencies", b->name);
+}
+
+// ---- a decoder layer
+
+struct part {
+    const char *name;
+    struct tensor *to;
+    int64_t rows, width; // rows 1: a vector
+    bool bias;
+};
+
+static bool claim_part(struct claims *c, const struct block_claim *what, const struct part *p, struct error *err)
+{
+    char name[160];
+    snprintf(name, sizeof(name), "%s%s", what->prefix, p->name);
+    if (p->bias && (what->biases == NO_BIASES || (what->biases == BIASES_THERE_ARE && !weights_has(c->weights, name))))
+        return true;
+    return p->rows == 1 ? claim_vector(c, name, p->width, p->to, err)
+                        : claim_matrix(c, name, p->rows, p->width, p->to, err);
+}
+
+bool claim_block(struct claims *c, const struct block_claim *what, const struct model_shape *s, struct block *to,
+                 struct error *err)
+{
+    const int64_t heads = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim;
+    const struct part parts[] = {
+        { "input_layernorm.weight", &to->input_norm, 1, s->width, false },
+        { "self_attn.q_proj.weight", &to->q, heads, what->in, false },
+        { "self_attn.k_proj.weight", &to->k, kv, what->in, false },
+        { "self_attn.v_proj.weight", &to->v, kv, what->in, false },
+        { "self_attn.o_proj.weight", &to->o, s->width, heads, false },
+        { "self_attn.q_proj.bias", &to->q_bias, 1, heads, true },
+        { "self_attn.k_proj.bias", &to->k_bias, 1, kv, true },
+        { "self_attn.v_proj.bias", &to->v_bias, 1, kv, true },
+        { "self_attn.o_proj.bias", &to->o_bias, 1, s->width, true },
+        { "post_attention_layernorm.weight", &to->ffn_norm, 1, s->width, false },
+        { "mlp.gate_proj.weight", &to->gate, s->hidden, s->width, false },
+        { "mlp.up_proj.weight", &to->up, s->hidden, s->width, false },
+        { "mlp.down_proj.weight", &to->down, s->width, s->hidden, false },
+    };
+    for (size_t i = what->input_norm ? 0 : 1; i < sizeof(parts) / sizeof(parts[0]); i++)
+        if (!claim_part(c, what, &parts[i], err))
+            return false;
+    return true;
+}
+
+// ---- the end
+
+void claims_keep(struct claims *c)
+{
+    if (kept_is_whole(c->kept))
+        return;
+    struct packed_bytes *p = xcalloc((size_t)c->matrices, sizeof(*p));
+    for (int i = 0; i < c->matrices; i++) {
+        p[i].w = *c->matrix[i];
+        p[i].data = c->backend->packed(c->backend, p[i].w, &p[i].bytes);
+    }
+    kept_write(c->kept, p, (size_t)c->matrices);
+    free(p);
+}
+
+void claims_release(struct claims *c)
+{
+    for (int i = 0; i < c->matrices; i++)
+        c->backend->unprepare(c->backend, *c->matrix[i]);
+    for (int i = 0; i < c->vectors; i++)
+        c->backend->release(c->backend, c->vector[i]->data);
+    free(c->matrix);
+    free(c->vector);
+    c->matrix = c->vector = NULL;
+    c->matrices = c->vectors = 0;
+}

@@ -1,0 +1,207 @@
+// child_process.c - fork and exec, with files for the three streams: nothing can block.
+#include "tests/cli/child_process.h"
+
+#include "tests/support/check.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "tests/support/small_model.h"
+
+enum { MAX_WORDS = 64 };
+
+static const char *program = SPECLAB;
+
+bool child_is_there(void)
+{
+    return *program != '\0' && access(program, X_OK) == 0;
+}
+
+bool child_use(const char *another)
+{
+    program = another != NULL ? another : SPECLAB;
+    return child_is_there();
+}
+
+static void give_up(const char *what)
+{
+    perror(what);
+    exit(1);
+}
+
+// Splits in place.
+static void split(char *line, char *word[MAX_WORDS + 1])
+{
+    int n = 0;
+    word[n++] = (char *)(uintptr_t)program;
+    for (char *c = line + strspn(line, " "); *c != '\0' && n < MAX_WORDS; c += strspn(c, " ")) {
+        char *to = c;
+        word[n++] = c;
+        for (bool quoted = false; *c != '\0' && (quoted || *c != ' '); c++)
+            if (*c == '\'')
+                quoted = !quoted;
+            else
+                *to++ = *c;
+        if (*c != '\0')
+            c++;
+        *to = '\0';
+    }
+    word[n] = NULL;
+}
+
+static FILE *file_with(const char *text)
+{
+    FILE *f = tmpfile();
+    if (f == NULL)
+        give_up("tmpfile");
+    if (text != NULL)
+        fputs(text, f);
+    rewind(f);
+    return f;
+}
+
+static char *text_of(FILE *f)
+{
+    struct text t = { 0 };
+    char chunk[4096];
+    size_t n;
+    rewind(f);
+    text_puts(&t, "");
+    while ((n = fread(chunk, 1, sizeof(chunk), f)) > 0)
+        text_add(&t, chunk, n);
+    fclose(f);
+    return t.s;
+}
+
+static struct said run(const char *input, const char *out_path, const char *words, va_list args)
+{
+    char line[8192], *word[MAX_WORDS + 1];
+    vsnprintf(line, sizeof(line), words, args);
+    split(line, word);
+    FILE *in = file_with(input), *out = file_with(NULL), *err = file_with(NULL);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child < 0)
+        give_up("fork");
+    if (child == 0) {
+        int to = out_path != NULL ? open(out_path, O_WRONLY | O_CREAT, 0600) : fileno(out);
+        if (to < 0)
+            _exit(126);
+        dup2(fileno(in), 0);
+        dup2(to, 1);
+        dup2(fileno(err), 2);
+        execv(program, word);
+        _exit(127);
+    }
+    int status;
+    if (waitpid(child, &status, 0) != child)
+        give_up("waitpid");
+    fclose(in);
+    return (struct said){ WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status), text_of(out),
+                          text_of(err) };
+}
+
+struct said child_run(const char *words, ...)
+{
+    va_list args;
+    va_start(args, words);
+    struct said s = run(NULL, NULL, words, args);
+    va_end(args);
+    return s;
+}
+
+struct said child_run_with(const char *input, const char *words, ...)
+{
+    va_list args;
+    va_start(args, words);
+    struct said s = run(input, NULL, words, args);
+    va_end(args);
+    return s;
+}
+
+struct said child_run_to(const char *out, const char *words, ...)
+{
+    va_list args;
+    va_start(args, words);
+    struct said s = run(NULL, out, words, args);
+    va_end(args);
+    return s;
+}
+
+void said_free(struct said *s)
+{
+    free(s->out);
+    free(s->err);
+}
+
+struct json *said_json(const struct said *s)
+{
+    struct error err;
+    struct json *j = json_parse(s->out, strlen(s->out), "stdout", &err);
+    if (j == NULL) {
+        fprintf(stderr, "not JSON (%s): %s\nstderr: %s\n", err.text, s->out, s->err);
+        exit(1);
+    }
+    return j;
+}
+
+void said_insist(const struct said *s, const char *what)
+{
+    if (s->status != 0)
+        fail_msg("%s: status %d, stderr: %s", what, s->status, s->err);
+}
+
+void child_refuses(int status, const char *with, const char *words)
+{
+    struct said s = child_run("%s", words);
+    const char *end = strchr(s.err, '\n');
+    print_message("%s", s.err);
+    if (s.status != status || strstr(s.err, with) == NULL || end == NULL || end[1] != '\0' || *s.out != '\0')
+        fail_msg("%s: expected status %d and one sentence with \"%s\", got status %d and: %s%s", words, status, with,
+                 s.status, s.err, s.out);
+    said_free(&s);
+}
+
+// ---- models
+
+struct models models;
+
+char *words_with(const char *words, const char *model)
+{
+    const char *hole = strstr(words, "%s");
+    return hole != NULL ? xformat("%.*s%s%s", (int)(hole - words), words, model, hole + 2) : xstrdup(words);
+}
+
+int models_make(void **state)
+{
+    (void)state;
+    struct tiny t = tiny_usual;
+    tiny_write_hf(models.hf = tiny_path("target"), &t);
+    tiny_write_gguf(models.gguf = tiny_path("target.gguf"), &t);
+    t.layers = 1;
+    tiny_write_gguf(models.draft = tiny_path("draft.gguf"), &t);
+    t.vocab += 8;
+    tiny_write_hf(models.padded = tiny_path("padded"), &t);
+    t.tokenizer = false;
+    tiny_write_hf(models.mute = tiny_path("mute"), &t);
+    t.vocab = 77;
+    tiny_write_gguf(models.foreign = tiny_path("foreign.gguf"), &t);
+    return 0;
+}
+
+int models_remove(void **state)
+{
+    (void)state;
+    char *names[] = { models.hf, models.gguf, models.draft, models.padded, models.mute, models.foreign };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        free(names[i]);
+    tiny_clean();
+    return 0;
+}

@@ -1,0 +1,388 @@
+// test_bench.c - what `speclab bench` computes from measurements, and what it measures with. No time is asserted.
+#include "tests/support/check.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "experiments/machine.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/probe.h"
+#include "kernels/timed.h"
+#include "models/kv_cache.h"
+#include "models/model.h"
+#include "results/bench_rows.h"
+#include "results/cost.h"
+#include "results/spread.h"
+#include "results/store.h"
+#include "tests/cli/child_process.h"
+#include "tests/results/sample_facts.h"
+#include "tests/support/small_model.h"
+
+static bool near(double a, double b, double share)
+{
+    return fabs(a - b) <= share * fabs(b);
+}
+
+// ---- numbers of numbers
+
+static void quartiles_go_straight_from_one_measurement_to_the_next(void **state)
+{
+    (void)state;
+    struct spread s = spread_of((const double[]){ 5, 1, NAN, 4, 2, 3 }, 6);
+    assert_int_equal(s.n, 5);
+    assert_true(s.median == 3 && s.low == 2 && s.high == 4 && s.least == 1 && s.most == 5);
+    s = spread_of((const double[]){ 10, 40, 20, 30 }, 4);
+    assert_true(s.median == 25 && s.low == 17.5 && s.high == 32.5);
+    s = spread_of((const double[]){ 7 }, 1);
+    assert_true(s.median == 7 && s.low == 7 && s.high == 7 && s.least == 7 && s.most == 7);
+    s = spread_of((const double[]){ NAN, NAN }, 2);
+    assert_true(s.n == 0 && isnan(s.median) && isnan(s.most));
+    s = spread_of(NULL, 0);
+    assert_true(s.n == 0 && isnan(s.low));
+}
+
+enum { ROWS = 9, CONTEXTS = 3 };
+static const int rows[ROWS] = { 1, 2, 3, 4, 6, 8, 16, 32, 64 }, contexts[CONTEXTS] = { 0, 512, 2048 };
+
+static void grid(struct cost_point p[ROWS * CONTEXTS], double (*ns)(double n, double c))
+{
+    for (int c = 0; c < CONTEXTS; c++)
+        for (int i = 0; i < ROWS; i++) // in no good order
+            p[(i * 7 % ROWS) * CONTEXTS + c] = (struct cost_point){ rows[i], contexts[c], ns(rows[i], contexts[c]) };
+}
+
+static double hinged(double n, double c)
+{
+    return 4e6 + 2e4 * n + 3e5 * fmax(0, n - 8) + 800 * c + 90 * n * c;
+}
+
+static double stepped(double n, double c)
+{
+    return 4e6 + 3e6 * floor((n - 1) / 4) + 500 * c;
+}
+
+static void a_hinge_is_recovered_from_what_it_makes(void **state)
+{
+    (void)state;
+    struct cost_point p[ROWS * CONTEXTS];
+    struct cost c;
+    grid(p, hinged);
+    cost_fit(&c, p, ROWS * CONTEXTS);
+    assert_int_equal(c.form, COST_HINGE);
+    assert_true(c.hinge_most < 1e-9 && c.n0 == 8);
+    assert_true(near(c.a, 4e6, 1e-6) && near(c.b, 2e4, 1e-6) && near(c.s, 3e5, 1e-6) && near(c.d, 800, 1e-6) &&
+                near(c.e, 90, 1e-6));
+    assert_true(near(cost_ns(&c, 12, 1000), hinged(12, 1000), 1e-6));
+    assert_true(isnan(cost_step_ns(&c, 100)));
+    cost_fit_step(&c, (const struct cost_point[]){ { 1, 128, 1.128e6 }, { 1, 512, 1.512e6 } }, 2);
+    assert_true(near(cost_step_ns(&c, 1000), 2e6, 1e-6) && c.step_most < 1e-9);
+    cost_free(&c);
+}
+
+static void steps_that_no_hinge_has_make_it_a_table(void **state)
+{
+    (void)state;
+    struct cost_point p[ROWS * CONTEXTS];
+    struct cost c;
+    grid(p, stepped);
+    cost_fit(&c, p, ROWS * CONTEXTS);
+    assert_int_equal(c.form, COST_TABLE);
+    assert_true(c.hinge_most > 0.05 && c.table_most > 0.05);
+    for (int i = 0; i < ROWS * CONTEXTS; i++)
+        assert_true(cost_ns(&c, p[i].n, p[i].context) == p[i].ns);
+    assert_true(near(cost_ns(&c, 5, 512), (stepped(4, 512) + stepped(6, 512)) / 2, 1e-12));
+    assert_true(near(cost_ns(&c, 4, 1280), stepped(4, 1280), 1e-12));
+    double beyond = stepped(64, 2048) + (stepped(64, 2048) - stepped(32, 2048));
+    assert_true(near(cost_ns(&c, 96, 2048), beyond, 1e-12));
+    cost_free(&c);
+}
+
+static void few_points_make_a_cost_that_is_true_at_them(void **state)
+{
+    (void)state;
+    const struct cost_point p[] = { { 1, 128, 5e6 }, { 3, 128, 7e6 }, { 1, 256, 6e6 }, { 3, 256, 8e6 } };
+    struct cost c;
+    cost_fit(&c, p, 1);
+    assert_true(near(cost_ns(&c, 1, 128), 5e6, 1e-9) && near(cost_ns(&c, 9, 900), 5e6, 1e-9));
+    cost_free(&c);
+    cost_fit(&c, p, 2);
+    assert_true(near(cost_ns(&c, 2, 128), 6e6, 1e-9) && near(cost_table_ns(&c, 2, 128), 6e6, 1e-9));
+    cost_free(&c);
+    cost_fit(&c, p, 4);
+    assert_true(near(cost_ns(&c, 2, 192), 6.5e6, 1e-9) && near(cost_table_ns(&c, 2, 192), 6.5e6, 1e-9));
+    cost_free(&c);
+    cost_fit(&c, NULL, 0);
+    assert_int_equal(c.form, COST_NONE);
+    cost_free(&c);
+}
+
+// ---- the machine
+
+static void placement_is_told_by_latency_and_bandwidth(void **state)
+{
+    (void)state;
+    const struct surroundings s = { 32e9, 36e9, 50 }, d = { 32e9, 63e9, 340 }, here = { 13e9, 26e9, 150 };
+    struct surroundings slower = d;
+    slower.all = 50e9;
+    assert_int_equal(placement_of(&s), PLACED_S);
+    assert_int_equal(placement_of(&d), PLACED_D);
+    assert_int_equal(placement_of(&here), PLACED_OTHER);
+    assert_int_equal(placement_of(&(struct surroundings){ 13e9, 13e9, NAN }), PLACED_OTHER);
+    assert_int_equal(placement_between(&d, &d), PLACED_D);
+    assert_int_equal(placement_between(&s, &d), UNSETTLED);
+    assert_int_equal(placement_between(&d, &slower), UNSETTLED);
+}
+
+static void probes_give_positive_numbers(void **state)
+{
+    (void)state;
+    struct prober *p = prober_create(2);
+    assert_non_null(p);
+    struct probe one = prober_read(p, 1, 0), all = prober_read(p, 2, 0);
+    assert_true(one.bytes_per_second > 0 && one.bytes_per_second >= one.median && one.passes >= 3 && one.threads == 1);
+    assert_true(all.bytes_per_second > 0 && all.bytes == one.bytes);
+    prober_destroy(p);
+    double trip = probe_round_trip();
+    assert_true(isnan(trip) || trip > 0);
+    struct peak peak[MAX_PEAKS];
+    int n = probe_peaks(1, peak);
+    assert_true(n >= 1 && n <= MAX_PEAKS);
+    for (int i = 0; i < n; i++)
+        assert_true(peak[i].per_second > 0);
+}
+
+static void a_processor_that_nobody_uses_is_not_said_to_be_used(void **state)
+{
+    (void)state;
+    struct load short_one = load_begin(NULL, 0);
+    assert_true(isnan(load_foreign(&short_one)));
+    const pid_t group[] = { 1, getpgrp() };
+    struct load l = load_begin(group, 2);
+    usleep(300 * 1000);
+    double foreign = load_foreign(&l);
+    assert_true(isnan(foreign) || foreign >= 0);
+}
+
+// ---- the backend that keeps account
+
+// All of struct backend behind its name, but for one number, is functions: what the inner one has, the outer one has,
+// as its own.
+static void every_operation_is_forwarded(void **state)
+{
+    (void)state;
+    struct error err;
+    struct backend *inner = backend_cpu(1, &err), *outer = backend_timed(inner);
+    void *a[sizeof(*inner) / sizeof(void *)], *b[sizeof(*inner) / sizeof(void *)];
+    memcpy(a, inner, sizeof(a));
+    memcpy(b, outer, sizeof(b));
+    assert_string_equal(outer->name, inner->name);
+    assert_int_equal(outer->packed_layout, inner->packed_layout);
+    for (size_t i = 1; i < sizeof(a) / sizeof(a[0]); i++) {
+        if (i == offsetof(struct backend, packed_layout) / sizeof(void *))
+            continue;
+        assert_int_equal(a[i] != NULL, b[i] != NULL);
+        assert_true(a[i] == NULL || a[i] != b[i]);
+    }
+    assert_string_equal(outer->describe(outer), inner->describe(inner));
+    outer->destroy(outer);
+}
+
+static void run_chain(struct backend *b, int n, float *logits)
+{
+    struct error err;
+    int32_t token[8] = { 3, 1, 4, 1, 5, 9, 2, 6 }, slot[8] = { 0 }, parent[8] = { -1, 0, 1, 2, 3, 4, 5, 6 };
+    struct model *m = model_open(models.gguf, b, ACTIVATIONS_PRESET, n, &err);
+    assert_non_null(m);
+    struct kv_shape shape = model_kv_shape(m, 1, 16, 8);
+    struct kv_cache *c = kv_create(b, &shape, &err);
+    assert_non_null(c);
+    struct states states;
+    const struct pass pass = { .n = n, .token = token, .slot = slot, .parent = parent };
+    int64_t vocab = model_shape(m)->vocab;
+    struct tensor out = tensor_of(b->alloc(b, (size_t)(n * vocab) * sizeof(float)), F32, n, vocab);
+    assert_true(model_forward(m, c, &pass, NULL, &states, &err));
+    model_logits(m, out, states.last);
+    assert_true(b->sync(b, &err));
+    memcpy(logits, out.data, (size_t)(n * vocab) * sizeof(float));
+    b->release(b, out.data);
+    kv_destroy(c);
+    model_close(m);
+}
+
+static const struct timed_entry *entry_named(const struct backend *b, const char *name)
+{
+    for (int i = 0; i < timed_entries(b); i++)
+        if (strcmp(timed_entry_at(b, i)->operation, name) == 0)
+            return timed_entry_at(b, i);
+    return NULL;
+}
+
+static void what_is_counted_has_the_same_bits(void **state)
+{
+    (void)state;
+    struct error err;
+    enum { N = 4 };
+    size_t bytes = (size_t)(N * tiny_usual.vocab) * sizeof(float);
+    float *plain = xmalloc(bytes), *counted = xmalloc(bytes);
+    struct backend *a = backend_cpu(2, &err), *b = backend_timed(backend_cpu(2, &err));
+    run_chain(a, N, plain);
+    run_chain(b, N, counted);
+    assert_memory_equal(plain, counted, bytes);
+    assert_int_equal(timed_entries(b), 0); // it was not asked to
+    timed_begin(b);
+    run_chain(b, N, counted);
+    timed_end(b);
+    assert_memory_equal(plain, counted, bytes);
+
+    const struct timed_entry *attend = entry_named(b, "attend"), *gated = entry_named(b, "gated");
+    assert_non_null(attend);
+    assert_non_null(gated);
+    assert_int_equal(attend->calls, tiny_usual.layers);
+    assert_int_equal(gated->calls, tiny_usual.layers);
+    // Four rows that see one, two, three and four; a key and a value of each for every head.
+    double heads = (double)tiny_usual.heads * tiny_usual.head_dim;
+    assert_true(attend->flops == 4 * (1 + 2 + 3 + 4) * heads * tiny_usual.layers);
+    assert_true(gated->flops == 2.0 * N * 2 * tiny_usual.hidden * tiny_usual.width * tiny_usual.layers);
+    int64_t calls = 0;
+    for (int i = 0; i < timed_entries(b); i++)
+        if (strcmp(timed_entry_at(b, i)->operation, "matmul") == 0)
+            calls += timed_entry_at(b, i)->calls;
+    assert_int_equal(calls, 3 * tiny_usual.layers + 1); // q, k, v; o; down; and the head
+    timed_begin(b);
+    assert_int_equal(timed_entries(b), 0);
+    timed_end(b);
+    a->destroy(a);
+    b->destroy(b);
+    free(plain);
+    free(counted);
+}
+
+// ---- the database
+
+enum { STORED = 5 };
+
+static void what_is_stored_comes_back(void **state)
+{
+    (void)state;
+    struct error err;
+    char *path = tiny_path("bench.db");
+    unlink(path);
+    struct store *s = store_open(path, &err);
+    assert_non_null(s);
+    struct cost_point p[ROWS * CONTEXTS];
+    struct cost fitted, read;
+    grid(p, hinged);
+    cost_fit(&fitted, p, ROWS * CONTEXTS);
+    cost_fit_step(&fitted, p, 1);
+
+    struct bench_round_row round[STORED];
+    struct bench_time_row time[STORED * ROWS * CONTEXTS * 2];
+    double ours[STORED], theirs[STORED], ratio[STORED];
+    int n = 0, counted = 0;
+    for (int r = 0; r < STORED; r++) {
+        round[r] = (struct bench_round_row){ r != 3, "other", 0.01 * r, 26e9, 13e9, 150, 26e9, 13e9, NAN };
+        for (int i = 0; i < ROWS * CONTEXTS; i++) {
+            int64_t ns = (int64_t)p[i].ns + (r - 2) * 1000 + (r == 3) * 1000000, other = 2 * ns + r * r * 5000;
+            time[n++] = (struct bench_time_row){ r, "pass", p[i].context, p[i].n, 0, ns };
+            time[n++] = (struct bench_time_row){ r, "pass", p[i].context, p[i].n, 1, other };
+            if (p[i].n == 8 && p[i].context == 512 && r != 3) {
+                ours[counted] = (double)ns;
+                theirs[counted] = (double)other;
+                ratio[counted++] = (double)other / (double)ns;
+            }
+        }
+    }
+    const char *const peer[] = { "another engine" };
+    const struct bench_peak_row peak = { "f32", "avx512", 3e11 };
+    const struct bench_operation_row operation = { 128, 1, "gate, up", 1e6, 30, 4e7, 8e7 };
+    const struct bench_cost_row cost = { "other", &fitted };
+    const struct bench_row row = { .target = "m.gguf",
+                                   .target_hash = "0123456789abcdef",
+                                   .model_type = "q4_0",
+                                   .activations = "int8",
+                                   .cache = "f32",
+                                   .peer = peer,
+                                   .peers = 1,
+                                   .device = "cpu",
+                                   .machine = "a machine",
+                                   .revision = "r",
+                                   .started = "2026-11-21T10:00:00Z",
+                                   .threads = 2,
+                                   .weight_bytes = 96600000,
+                                   .overhead_ns = 5e5,
+                                   .overhead_low_ns = 4e5,
+                                   .overhead_high_ns = NAN,
+                                   .peak = &peak,
+                                   .round = round,
+                                   .time = time,
+                                   .operation = &operation,
+                                   .cost = &cost,
+                                   .peaks = 1,
+                                   .rounds = STORED,
+                                   .times = n,
+                                   .operations = 1,
+                                   .costs = 1 };
+    int64_t id, latest;
+    if (!store_bench(s, &row, &id, &err))
+        fail_msg("%s", err.text);
+    assert_true(store_latest_bench(s, "0123456789abcdef", "int8", "f32", 2, &latest, &err));
+    assert_int_equal(latest, id);
+    assert_true(store_latest_bench(s, "0123456789abcdef", "int8", "f32", 3, &latest, &err));
+    assert_int_equal(latest, 0);
+
+#define ASK(what) made_up_ask(s, "SELECT " what " FROM bench_pass WHERE n = 8 AND context = 512 AND peer = 0")
+#define ASK_PEER(what) made_up_ask(s, "SELECT " what " FROM bench_pass WHERE n = 8 AND context = 512 AND peer = 1")
+    struct spread us = spread_of(ours, counted), them = spread_of(theirs, counted), both = spread_of(ratio, counted);
+    assert_int_equal(ASK("rounds"), STORED - 1);
+    assert_true(near(ASK("median_ns"), us.median, 1e-12) && near(ASK("low_ns"), us.low, 1e-12) &&
+                near(ASK("high_ns"), us.high, 1e-12) && ASK("least_ns") == us.least && ASK("most_ns") == us.most);
+    assert_true(near(ASK_PEER("median_ns"), them.median, 1e-12) && near(ASK_PEER("high_ns"), them.high, 1e-12));
+    assert_true(near(ASK_PEER("ratio"), both.median, 1e-12) && near(ASK_PEER("ratio_low"), both.low, 1e-12) &&
+                near(ASK_PEER("ratio_high"), both.high, 1e-12));
+    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM bench_peer WHERE peer = 1 AND name = 'another engine'"), 1);
+    assert_true(fabs(made_up_ask(s, "SELECT max(abs(hinge_error)) FROM cost_of_pass")) < 1e-2);
+    assert_true(near(made_up_ask(s, "SELECT hinge_ns FROM cost_of_pass WHERE n = 16 AND context = 512"),
+                     hinged(16, 512), 1e-6));
+    assert_true(made_up_ask(s, "SELECT c FROM cost_of_pass WHERE n = 1 AND context = 512") == 1);
+
+    assert_true(store_cost(s, id, "other", &read, &err));
+    assert_int_equal(read.form, COST_HINGE);
+    assert_true(cost_ns(&read, 12, 700) == cost_ns(&fitted, 12, 700) && read.hinge_most == fitted.hinge_most);
+    assert_true(cost_step_ns(&read, 700) == cost_step_ns(&fitted, 700));
+    assert_int_equal(read.n_rows, ROWS);
+    cost_free(&read);
+    assert_true(store_cost(s, id, "S", &read, &err));
+    assert_int_equal(read.form, COST_NONE);
+    cost_free(&read);
+
+    struct bench_row wrong = row;
+    wrong.threads = 0;
+    assert_false(store_bench(s, &wrong, &id, &err));
+    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM bench"), 1);
+    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM bench_time"), n);
+    cost_free(&fitted);
+    store_close(s);
+    free(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quartiles_go_straight_from_one_measurement_to_the_next),
+        cmocka_unit_test(a_hinge_is_recovered_from_what_it_makes),
+        cmocka_unit_test(steps_that_no_hinge_has_make_it_a_table),
+        cmocka_unit_test(few_points_make_a_cost_that_is_true_at_them),
+        cmocka_unit_test(placement_is_told_by_latency_and_bandwidth),
+        cmocka_unit_test(probes_give_positive_numbers),
+        cmocka_unit_test(a_processor_that_nobody_uses_is_not_said_to_be_used),
+        cmocka_unit_test(every_operation_is_forwarded),
+        cmocka_unit_test(what_is_counted_has_the_same_bits),
+        cmocka_unit_test(what_is_stored_comes_back),
+    };
+    return cmocka_run_group_tests(tests, models_make, models_remove);
+}

@@ -1,0 +1,480 @@
+// test_bench_parts.c - the parts of a bench: what is opened for a plan, in which order rounds go, how another engine's
+// program is talked to and ended, and what is read of the machine. No time is asserted.
+#include <dirent.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "commands/bench/bench.h"
+#include "commands/bench/bench_parts.h"
+#include "commands/bench/bench_peer.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/probe.h"
+#include "formats/file.h"
+#include "models/model.h"
+#include "tests/support/check.h"
+#include "tests/cli/child_process.h"
+#include "tests/support/file_write.h"
+#include "tests/support/small_model.h"
+#include "verifier/verifier.h"
+
+static int listed(const char *folder)
+{
+    int n = 0;
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;)
+        n += e->d_name[0] != '.';
+    if (d != NULL)
+        closedir(d);
+    return n;
+}
+
+// ---- rounds, as another engine sees them
+
+enum { ITEMS = 4, PEERS = 2 };
+
+// As bench.c has it: Fisher and Yates with Knuth's congruence, begun by the round's number.
+static void order_of(int order[ITEMS], int round)
+{
+    uint64_t x = 0x9e3779b97f4a7c15u * (uint64_t)(round + 1);
+    for (int i = 0; i < ITEMS; i++)
+        order[i] = i;
+    for (int left = ITEMS; left > 1; left--) {
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        int at = (int)((x >> 33) % (uint64_t)left), last = order[left - 1];
+        order[left - 1] = order[at];
+        order[at] = last;
+    }
+}
+
+// Every line that the two are told is noted, with who noted it.
+static void other_engines_are_told_what_is_measured_in_the_rounds_order(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    char *script = tiny_path("note.sh"), *notes = tiny_path("notes");
+    file_write(script, "while read w r; do echo \"$1 $w $r\" >>$2; case $w in open) echo ready twin-$1 1.0;;"
+                       " pass|prompt) echo 0.00$1;; esac; done");
+    const char *const one[] = { "sh", script, "1", notes, NULL }, *const two[] = { "sh", script, "2", notes, NULL };
+    const struct bench_plan plan = { .model = models.gguf,
+                                     .draft = models.draft,
+                                     .threads = 1,
+                                     .repeats = 2,
+                                     .prompt = 5,
+                                     .n_rows = 2,
+                                     .rows = { 1, 3 },
+                                     .n_contexts = 1,
+                                     .context = { 8 },
+                                     .n_peers = PEERS,
+                                     .peer = { { one, "one", { 2, { "k=v", "deep=a=b" } } }, { .words = two } } };
+    struct bench_plan named = plan;
+    named.peer[1].called = "two";
+    struct bench b = { 0 };
+    if (!bench_open(&b, &named, &err) || !bench_run(&b, &err))
+        fail_msg("%s", err.text);
+    assert_string_equal(peer_name(b.peer[1]), "twin-2 1.0");
+
+    struct text told = { 0 };
+    for (int e = 1; e <= PEERS; e++) {
+        text_printf(&told, "%d model %s\n%d threads 1\n%d rows 3\n%d prompt_tokens 5\n%d contexts 8\n", e, models.gguf,
+                    e, e, e, e);
+        if (e == 1)
+            text_puts(&told, "1 option k v\n1 option deep a=b\n");
+        text_printf(&told, "%d open \n", e);
+    }
+    static const char *const item[ITEMS] = { "pass 1 8", "pass 3 8", NULL, "prompt " }; // NULL: a draft step
+    for (int r = 0; r < b.n_rounds; r++) {
+        int order[ITEMS];
+        order_of(order, r);
+        for (int k = 0; k < ITEMS; k++)
+            for (int turn = 0; turn < 1 + PEERS && item[order[k]] != NULL; turn++) {
+                int e = (k + r + turn) % (1 + PEERS); // 0: we
+                if (e > 0)
+                    text_printf(&told, "%d %s\n", e, item[order[k]]);
+            }
+    }
+    char *noted = file_text(notes, NULL, &err);
+    assert_non_null(noted);
+    assert_string_equal(noted, told.s);
+
+    static const int rows[ITEMS] = { 1, 3, 1, 5 };
+    assert_int_equal(b.n_items, ITEMS);
+    for (int i = 0; i < ITEMS; i++) {
+        const struct item *m = &b.item[i];
+        assert_int_equal(m->what, i < 2 ? A_PASS : i == 2 ? A_STEP : A_PROMPT);
+        assert_int_equal(m->n, rows[i]);
+        assert_int_equal(m->context, i < 3 ? 8 : 0);
+        for (int e = 0; e < PEERS; e++) {
+            assert_true((m->theirs[e] == NULL) == (i == 2));
+            for (int r = 0; r < b.n_rounds && i != 2; r++)
+                assert_true(m->theirs[e][r] == (e + 1) * 1e6);
+        }
+        for (int r = 0; r < b.n_rounds; r++)
+            assert_true(m->ours[r] > 0);
+    }
+    // Three ways to decode 48 tokens, one a step.
+    static const char *const how[OVERHEADS] = { "greedy", "sampled, rejection", "sampled, match" };
+    for (int i = 0; i < OVERHEADS; i++) {
+        assert_string_equal(b.overhead[i].how, how[i]);
+        assert_int_equal(b.overhead[i].outside.n, 48);
+        assert_int_equal(b.overhead[i].all.n, 48);
+    }
+
+    // The work of the operations is that of the passes, and they are named for their passes.
+    for (int i = 0; i < 2; i++) {
+        double flops = 0;
+        for (int k = 0; k < b.n_operations; k++) {
+            assert_int_equal(b.operation[k].context, 8);
+            flops += b.operation[k].n == plan.rows[i] ? b.operation[k].flops : 0;
+        }
+        assert_true(flops == bench_flops(&b, plan.rows[i], 8));
+    }
+    bench_close(&b);
+    free(noted);
+    free(told.s);
+    free(script);
+    free(notes);
+}
+
+// ---- what is opened
+
+static struct bench_plan little(int rows, int context)
+{
+    return (struct bench_plan){ .model = models.gguf,
+                                .threads = 1,
+                                .repeats = 1,
+                                .n_rows = 1,
+                                .rows = { rows },
+                                .n_contexts = 1,
+                                .context = { context } };
+}
+
+// No more rounds than were wanted, but for those that do not count; these are too short for others to be told of.
+static void rounds_are_run_until_enough_of_them_count(void **state)
+{
+    (void)state;
+    for (int repeats = 1; repeats <= 3; repeats += 2) {
+        struct error err = { "" };
+        struct bench b;
+        struct bench_plan p = little(1, 8);
+        p.repeats = repeats;
+        if (!bench_open(&b, &p, &err) || !bench_run(&b, &err))
+            fail_msg("%s", err.text);
+        int counted = 0;
+        for (int r = 0; r < b.n_rounds; r++)
+            counted += b.round[r].counts;
+        assert_true(counted == repeats || (counted < repeats && b.n_rounds == 2 * repeats));
+        assert_int_equal(b.counted[UNPROBED], counted > 0 ? counted : b.n_rounds);
+        double flops = 0; // of one pass, however many there were
+        for (int k = 0; k < b.n_operations; k++)
+            flops += b.operation[k].flops;
+        assert_true(flops == bench_flops(&b, 1, 8));
+        bench_close(&b);
+    }
+}
+
+// The models were made for 512 tokens.
+static void a_plan_is_fitted_to_the_model(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    struct bench b;
+    struct bench_plan p = little(512, 100); // leaves no place for cached tokens
+    p.prompt = 2000;
+    if (!bench_open(&b, &p, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(b.plan.n_contexts, 1);
+    assert_int_equal(b.plan.context[0], 0);
+    assert_int_equal(b.plan.prompt, 512);
+    bench_close(&b);
+
+    p = little(2, 8); // what does not fit is left out, for the draft model as well
+    p.n_contexts = 2;
+    p.context[1] = 5000;
+    p.draft = models.draft;
+    if (!bench_open(&b, &p, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(b.plan.n_contexts, 1);
+    assert_int_equal(b.plan.context[0], 8);
+    assert_int_equal(b.drafter.n_contexts, 1);
+    assert_null(b.subject.prompt_cache); // no prompt, nothing for it
+    bench_close(&b);
+    p.contexts_given = true;
+    assert_false(bench_open(&b, &p, &err));
+    assert_non_null(strstr(err.text, "--contexts 5000: "));
+    bench_close(&b);
+
+    assert_int_equal(subject_rows(&(struct subject_plan){ .rows = 1 }), 64);
+    assert_int_equal(subject_rows(&(struct subject_plan){ .rows = 1, .prompt = 1 }), VERIFIER_STRETCH);
+    assert_int_equal(subject_rows(&(struct subject_plan){ .rows = 300, .prompt = 1 }), 300);
+}
+
+static void memory_is_probed_by_the_threads_of_the_plan(void **state)
+{
+    (void)state;
+    const int before = listed("/proc/self/task");
+    struct error err = { "" };
+    struct bench b;
+    struct bench_plan p = little(1, 8);
+    p.threads = 2;
+    p.probe = true;
+    if (!bench_open(&b, &p, &err))
+        fail_msg("%s", err.text);
+    assert_non_null(b.prober);
+    assert_int_equal(prober_read(b.prober, 2, 0).threads, 2);
+    const struct surroundings s = surroundings_probe(b.prober, 1);
+    assert_true(s.one > 0 && s.all == s.one);
+    bench_close(&b);
+    for (int i = 0; i < 1000 && listed("/proc/self/task") != before;
+         i++) // a thread that was joined may be listed a little longer
+        usleep(1000);
+    assert_int_equal(listed("/proc/self/task"), before); // the prober's threads are gone with it
+}
+
+// ---- when the device fails
+
+static int syncs_left;
+static bool (*real_sync)(struct backend *b, struct error *err);
+
+static bool failing_sync(struct backend *b, struct error *err)
+{
+    return syncs_left-- > 0 ? real_sync(b, err) : fail(err, "it fell over");
+}
+
+static void *no_memory(struct backend *b, size_t bytes)
+{
+    (void)b, (void)bytes;
+    return NULL;
+}
+
+static bool prompt_works(struct bench *b, struct error *err)
+{
+    int64_t ns;
+    return subject_prompt(&b->subject, &ns, err);
+}
+
+static bool step_works(struct bench *b, struct error *err)
+{
+    int64_t ns;
+    return subject_step(&b->subject, 0, &ns, err);
+}
+
+static bool pass_works(struct bench *b, struct error *err)
+{
+    int64_t ns;
+    return subject_pass(&b->subject, 3, 0, &ns, err);
+}
+
+// At each of the first times that it is waited for: work ends as failed, until there is no time left to fail at.
+static void a_device_that_fails_is_told_of(void **state)
+{
+    (void)state;
+    static const struct {
+        bool (*works)(struct bench *b, struct error *err);
+        int waits; // that it takes; 0: more than are tried
+    } work[] = {
+        { prompt_works, 2 }, { step_works, 1 }, { pass_works, 1 }, { bench_operations, 0 }, { bench_overhead, 0 }
+    };
+    for (size_t i = 0; i < sizeof(work) / sizeof(work[0]); i++)
+        for (int waits = 0; waits < (work[i].waits > 0 ? work[i].waits + 1 : 2); waits++) {
+            struct error err = { "" };
+            struct bench b;
+            struct bench_plan p = little(3, 8);
+            p.prompt = 7;
+            if (!bench_open(&b, &p, &err))
+                fail_msg("%s", err.text);
+            struct backend *device = model_backend(b.target.model);
+            real_sync = device->sync;
+            device->sync = failing_sync;
+            syncs_left = waits;
+            const bool works = work[i].works(&b, &err);
+            device->sync = real_sync;
+            assert_true(works == (work[i].waits > 0 && waits == work[i].waits));
+            if (!works)
+                assert_string_equal(err.text, "it fell over");
+            bench_close(&b);
+        }
+}
+
+static void a_device_without_memory_is_told_of(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    struct bench b;
+    const struct bench_plan p = little(3, 8);
+    if (!bench_open(&b, &p, &err))
+        fail_msg("%s", err.text);
+    struct backend *device = model_backend(b.target.model);
+    void *(*alloc)(struct backend *, size_t) = device->alloc;
+    device->alloc = no_memory;
+    struct subject s = { 0 };
+    const struct subject_plan plan = { .rows = 3, .prompt = 7, .n_contexts = 1, .context = p.context, .cache = F32 };
+    assert_false(subject_open(&s, b.target.model, &plan, &err));
+    assert_string_equal(err.text, "cpu: no room for the logits of 3 rows");
+    device->alloc = alloc;
+    bench_close(&b);
+}
+
+// ---- another engine's program
+
+static int next_descriptor(void)
+{
+    int fd = dup(0);
+    close(fd);
+    return fd;
+}
+
+static void refuses_to_open(const char *const *words, const char *why)
+{
+    struct error err = { "" };
+    const int context = 8, open_files = listed("/proc/self/fd");
+    const struct peer_plan p = { .words = words, .called = "it", .model = "m", .n_contexts = 1, .context = &context };
+    assert_null(peer_open(&p, &err));
+    assert_string_equal(err.text, why);
+    assert_int_equal(listed("/proc/self/fd"), open_files); // its pipes are closed
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);      // and it was waited for
+}
+
+static void an_engine_that_cannot_be_used_is_told_of_and_cleared_away(void **state)
+{
+    (void)state;
+#define SAYS "the engine to compare with: "
+    refuses_to_open((const char *[]){ "/nowhere/engine", NULL }, SAYS "/nowhere/engine: No such file or directory");
+    refuses_to_open((const char *[]){ "sh", "-c", "read l; exit 3", NULL },
+                    SAYS "it ended without an answer (exit status 3)");
+    refuses_to_open((const char *[]){ "sh", "-c", "echo error it is out of order; cat >/dev/null; sleep 0.1", NULL },
+                    SAYS "it is out of order");
+    refuses_to_open((const char *[]){ "sh", "-c", "echo hello; cat >/dev/null", NULL },
+                    SAYS "it: expected \"ready\" and its name, found \"hello\"");
+
+    // No descriptor left for the first pipe, or for the second.
+    struct rlimit usual;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
+    const char *const words[] = { "true", NULL };
+    for (int pipes = 0; pipes < 2; pipes++) {
+        struct rlimit few = usual;
+        struct error err = { "" };
+        const int fd = next_descriptor(), open_files = listed("/proc/self/fd");
+        few.rlim_cur = (rlim_t)(fd + 2 * pipes);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+        struct peer *e = peer_open(&(struct peer_plan){ .words = words, .called = "it", .model = "m" }, &err);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
+        assert_null(e);
+        assert_string_equal(err.text, SAYS "no pipe: Too many open files");
+        assert_int_equal(listed("/proc/self/fd"), open_files);
+    }
+}
+
+static void an_engine_says_seconds_and_is_waited_for(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    int64_t ns = 0;
+    const int open_files = listed("/proc/self/fd");
+    const char *const good[] = { "sh", "-c",
+                                 "while read w r; do case $w in open) printf 'ready it 1.0\\r\\n';; pass) echo 0.25;;"
+                                 " prompt) echo error no prompt;; esac; done; sleep 0.1",
+                                 NULL };
+    struct peer *e = peer_open(&(struct peer_plan){ .words = good, .called = "it", .model = "m" }, &err);
+    if (e == NULL)
+        fail_msg("%s", err.text);
+    assert_string_equal(peer_name(e), "it 1.0");
+    assert_true(getpgid(peer_group(e)) == peer_group(e) && peer_group(e) != getpgrp());
+    assert_true(peer_pass(e, 1, 8, &ns, &err));
+    assert_int_equal(ns, 250000000);
+    assert_false(peer_prompt(e, &ns, &err));
+    assert_string_equal(err.text, "no prompt");
+    peer_close(e);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(listed("/proc/self/fd"), open_files);
+}
+
+// ---- the machine
+
+// The first line of /proc/stat in seconds, but for idle and waiting; negative: there is none.
+static double stat_seconds(void)
+{
+    FILE *f = fopen("/proc/stat", "r");
+    double sum = 0, x = 0;
+    int i = 0;
+    if (f == NULL || fscanf(f, "cpu") != 0)
+        return -1;
+    for (; i < 8 && fscanf(f, " %lf", &x) == 1; i++)
+        sum += i == 3 || i == 4 ? 0 : x;
+    fclose(f);
+    return i == 8 ? sum / (double)sysconf(_SC_CLK_TCK) : -1;
+}
+
+static void load_is_that_of_the_kernels_account(void **state)
+{
+    (void)state;
+    const double before = stat_seconds();
+    const struct load l = load_begin(NULL, 0);
+    const double after = stat_seconds();
+    if (before < 0)
+        skip();
+    assert_true(l.busy >= before && l.busy <= after);
+}
+
+// By hand: what stands behind the first colon of the first line that begins so.
+static void cpuinfo(const char *name, char *to)
+{
+    char line[1024];
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    *to = '\0';
+    while (f != NULL && *to == '\0' && fgets(line, sizeof(line), f) != NULL && line[0] != '\n') {
+        char *colon = strchr(line, ':');
+        if (colon == NULL)
+            continue;
+        line[strlen(line) - 1] = '\0';
+        for (char *end = colon; end > line && (*end == ':' || *end == ' ' || *end == '\t'); end--)
+            *end = '\0';
+        if (strcmp(line, name) == 0)
+            for (strcpy(to, colon + 1); *to == ' ' || *to == '\t';)
+                memmove(to, to + 1, strlen(to));
+    }
+    if (f != NULL)
+        fclose(f);
+}
+
+static void the_processor_is_named_as_the_kernel_names_it(void **state)
+{
+    (void)state;
+    char name[1024], family[1024], model[1024];
+    cpuinfo("model name", name);
+    cpuinfo("cpu family", family);
+    cpuinfo("model", model);
+    char *should = *name == '\0'                       ? xstrdup("unknown processor")
+                   : *family == '\0' || *model == '\0' ? xstrdup(name)
+                                                       : xformat("%s (family %s, model %s)", name, family, model),
+         *is = machine_processor();
+    assert_string_equal(is, should);
+    free(should);
+    free(is);
+}
+
+int main(void)
+{
+    signal(SIGPIPE, SIG_IGN); // as the program has it: an engine may end before it was told everything
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(other_engines_are_told_what_is_measured_in_the_rounds_order),
+        cmocka_unit_test(rounds_are_run_until_enough_of_them_count),
+        cmocka_unit_test(a_plan_is_fitted_to_the_model),
+        cmocka_unit_test(memory_is_probed_by_the_threads_of_the_plan),
+        cmocka_unit_test(a_device_that_fails_is_told_of),
+        cmocka_unit_test(a_device_without_memory_is_told_of),
+        cmocka_unit_test(an_engine_that_cannot_be_used_is_told_of_and_cleared_away),
+        cmocka_unit_test(an_engine_says_seconds_and_is_waited_for),
+        cmocka_unit_test(load_is_that_of_the_kernels_account),
+        cmocka_unit_test(the_processor_is_named_as_the_kernel_names_it),
+    };
+    return cmocka_run_group_tests(tests, models_make, models_remove);
+}

@@ -1,0 +1,154 @@
+// test_command_texts.c - commands whose answers are always the same, whole: a person has read them (cases/commands.txt).
+#include "tests/support/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "formats/file.h"
+#include "tests/cli/child_process.h"
+#include "tests/support/file_write.h"
+#include "tests/support/small_heads.h"
+#include "tests/support/small_model.h"
+
+static bool write_golden;
+
+// HERE stands for the test's directory.
+static const char *const commands[] = {
+    "list",
+    "--help",
+    "run --help",
+    "report --help",
+    "generate --help",
+    "tokenize --help",
+    "score --help",
+    "inspect --help",
+    "make --help",
+    "bench --help",
+    "prune --help",
+    "quantize --help",
+    "inflate --help",
+    "exact --help",
+    "heads --help",
+    "list --help",
+    "inspect HERE/target --no-probe",
+    "inspect HERE/target.gguf --no-probe --context 10",
+    "inspect HERE/padded --no-probe --tensors",
+    "inspect HERE/foreign.gguf --no-probe",
+    "inspect HERE/more --no-probe",
+    "inspect HERE/more --no-probe --json",
+    "inspect HERE/foreign.gguf --no-probe --json --tensors",
+    "inspect HERE/head.medusa --target HERE/target",
+    "inspect HERE/head.eagle --target HERE/target",
+    "inspect HERE/head.eagle3 --target HERE/target",
+    "inspect HERE/head.medusa --target HERE/target --json",
+    "inspect HERE/head.eagle --target HERE/target --json",
+    "inspect HERE/head.eagle3 --target HERE/target --json",
+};
+
+// The text with every `a` in it as `b`; frees the text.
+static char *exchanged(char *text, const char *a, const char *b)
+{
+    struct text t = { 0 };
+    text_puts(&t, "");
+    const char *at = text;
+    for (const char *next; (next = strstr(at, a)) != NULL; at = next + strlen(a)) {
+        text_add(&t, at, (size_t)(next - at));
+        text_puts(&t, b);
+    }
+    text_puts(&t, at);
+    free(text);
+    return t.s;
+}
+
+// Another config.json: `before` becomes `after`.
+static void edit_config(const char *model, const char *before, const char *after)
+{
+    struct error err;
+    char *path = xformat("%s/config.json", model), *text = file_text(path, NULL, &err);
+    assert_non_null(text);
+    assert_non_null(strstr(text, before));
+    text = exchanged(text, before, after);
+    FILE *f = fopen(path, "w");
+    assert_true(f != NULL && fputs(text, f) >= 0 && fclose(f) == 0);
+    free(text);
+    free(path);
+}
+
+// A model with what others have not: tied, biases, a scaled rope, two types, a token in front, layers that are left over,
+// a chat that nobody knows.
+static void make_more(void)
+{
+    struct tiny t = tiny_usual;
+    char *path = tiny_path("more"), *odd = xformat("%s/tokenizer_config.json", path);
+    t.layers = 4;
+    t.tied = t.bias = true;
+    t.type = BF16;
+    t.rope = ROPE_LINEAR;
+    t.factor = 2.5;
+    t.eps = 1e-6;
+    t.context = 2048;
+    tiny_write_hf(path, &t);
+    edit_config(path, "\"num_hidden_layers\":4", "\"num_hidden_layers\":3");
+    FILE *f = fopen(odd, "w");
+    assert_true(f != NULL && fputs("{\"chat_template\": \"{{ odd }}\", \"add_bos_token\": true}", f) >= 0 &&
+                fclose(f) == 0);
+    free(odd);
+    free(path);
+}
+
+static void make_heads(void)
+{
+    struct head_shape s = head_shape_of(models.hf);
+    char *medusa = tiny_path("head.medusa"), *eagle = tiny_path("head.eagle"), *eagle3 = tiny_path("head.eagle3");
+    heads_write_medusa(medusa, &s);
+    heads_write_eagle(eagle, &s);
+    heads_write_eagle3(eagle3, &s);
+    free(medusa);
+    free(eagle);
+    free(eagle3);
+}
+
+static char *said_now(void)
+{
+    struct text all = { 0 };
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        char *words = exchanged(xstrdup(commands[i]), "HERE", tiny_directory());
+        struct said s = child_run("%s", words);
+        said_insist(&s, words);
+        assert_string_equal(s.err, "");
+        char *out = exchanged(xstrdup(s.out), tiny_directory(), "HERE");
+        text_printf(&all, "$ speclab %s\n%s\n", commands[i], out);
+        free(out);
+        said_free(&s);
+        free(words);
+    }
+    return all.s;
+}
+
+static void commands_say_what_a_person_has_read(void **state)
+{
+    (void)state;
+    make_more();
+    make_heads();
+    char *now = said_now();
+    file_hold_golden("commands.txt", now, write_golden);
+    free(now);
+}
+
+// With a word `write` commands.txt is written anew, for a person to read what became of it.
+int main(int argc, char **argv)
+{
+    write_golden = argc == 2 && strcmp(argv[1], "write") == 0;
+    if (!child_is_there()) {
+        fprintf(stderr, "the program was not built: skipped\n");
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(commands_say_what_a_person_has_read),
+    };
+    return cmocka_run_group_tests(tests, models_make, models_remove);
+}

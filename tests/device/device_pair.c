@@ -1,0 +1,277 @@
+#include "tests/device/device_pair.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "models/kv_cache.h"
+#include "tests/support/check.h"
+#include "tests/device/emulated.h"
+#include "tests/support/small_model.h"
+
+enum { WIDE = 128, SHORT = 64, TAPS = 2 };
+
+int32_t couple_any(int below)
+{
+    static uint64_t state = 3;
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (int32_t)((state >> 33) % (uint64_t)below);
+}
+
+#if defined(EMULATED_DEVICE)
+int64_t couple_launches(void)
+{
+    return emulated_launches();
+}
+
+int64_t couple_graphs(void)
+{
+    return emulated_graphs();
+}
+#else
+int64_t couple_launches(void)
+{
+    return 0;
+}
+
+int64_t couple_graphs(void)
+{
+    return 0;
+}
+#endif
+
+// ---- life
+
+// Where bits depend on how many rows there are, as many there are on both.
+void couple_devices_open(const struct gpu_here *g, struct backend *b[2])
+{
+    b[0] = gpu_open(g);
+    b[1] = gpu_open(g);
+    b[1]->replay = NULL;
+    b[1]->remember = NULL;
+    b[1]->bucket = g->varies ? b[1]->bucket : NULL;
+}
+
+void couple_devices_close(struct backend *b[2])
+{
+    gpu_close(b[0]);
+    gpu_close(b[1]);
+    assert_int_equal(couple_graphs(), 0);
+}
+
+char *couple_model(enum type type, int layers, int head_dim)
+{
+    const struct tiny t = { .vocab = COUPLE_VOCAB,
+                            .width = 64,
+                            .hidden = 96,
+                            .layers = layers,
+                            .heads = 4,
+                            .kv_heads = 2,
+                            .head_dim = head_dim,
+                            .sharp = true,
+                            .type = type,
+                            .seed = 11 };
+    char *path = xformat("%s/%s-%d-%d.gguf", tiny_directory(), type_facts[type].name, layers, head_dim);
+    tiny_write_gguf(path, &t);
+    return path;
+}
+
+static struct tensor weight(struct backend *b, enum activations a, int64_t width, int salt)
+{
+    struct error err;
+    uint16_t *x = xmalloc((size_t)(WIDE * width) * sizeof(*x));
+    for (int i = 0; i < WIDE * width; i++)
+        x[i] = (uint16_t)(0x3D00 | ((unsigned)(i * 40503 + salt) >> 5 & 0x80FF));
+    const struct tensor w = b->prepare(b, tensor_of(x, BF16, WIDE, width), a, &err);
+    if (w.data == NULL)
+        fail_msg("%s", err.text);
+    free(x);
+    return w;
+}
+
+void couple_new_cache(struct couple_side *s, enum type cache)
+{
+    struct error err;
+    struct kv_shape shape = model_kv_shape(s->m, COUPLE_SLOTS, COUPLE_LENGTH, COUPLE_ROWS);
+    shape.type = cache;
+    s->c = kv_create(s->b, &shape, &err);
+    assert_non_null(s->c);
+}
+
+static void open_side(struct couple_side *s, struct backend *b, const char *path, enum activations a, enum type cache)
+{
+    struct error err;
+    s->b = b;
+    s->taps = (struct taps){ TAPS, { 0, 1 } };
+    s->m = model_open(path, b, a, COUPLE_ROWS, &err);
+    if (s->m == NULL)
+        fail_msg("%s", err.text);
+    const int width = model_shape(s->m)->width;
+    couple_new_cache(s, cache);
+    s->logits = rows_on(b, COUPLE_ROWS + 1, COUPLE_VOCAB);
+    s->gated = rows_on(b, COUPLE_ROWS, WIDE);
+    s->gate = weight(b, a, width, 1);
+    s->up = weight(b, a, width, 2);
+    const struct tensor x = rows_on(b, SHORT, width);
+    for (int i = 0; i < 2; i++) // the rooms that this takes grow now, and not between passes
+        b->gated(b, tensor_rows(s->gated, 0, SHORT), x, s->gate, s->up);
+    b->release(b, x.data);
+}
+
+struct couple couple_open(const struct gpu_here *g, struct backend *b[2], const char *path, enum activations a,
+                          enum type cache)
+{
+    struct couple c = { .g = g };
+    for (int i = 0; i < 2; i++) {
+        open_side(&c.side[i], b[i], path, a, cache);
+        c.numbers = (size_t)(COUPLE_VOCAB + (1 + TAPS) * model_shape(c.side[i].m)->width + WIDE);
+        c.side[i].got = xmalloc(COUPLE_ROWS * c.numbers * sizeof(float));
+    }
+    return c;
+}
+
+void couple_close(struct couple *c)
+{
+    for (int i = 0; i < 2; i++) {
+        struct couple_side *s = &c->side[i];
+        kv_destroy(s->c);
+        s->b->release(s->b, s->logits.data);
+        s->b->release(s->b, s->gated.data);
+        s->b->unprepare(s->b, s->gate);
+        s->b->unprepare(s->b, s->up);
+        model_close(s->m);
+        free(s->got);
+    }
+}
+
+// ---- caches
+
+struct rows rows_of(int first, int second)
+{
+    struct rows r = { .n = first + second };
+    for (int i = 0; i < r.n; i++) {
+        const int at = i < first ? i : i - first;
+        r.token[i] = couple_any(COUPLE_VOCAB);
+        r.slot[i] = i >= first;
+        r.parent[i] = at == 0 ? -1 : couple_any(4) == 0 ? couple_any(at) : at - 1;
+    }
+    return r;
+}
+
+struct pass pass_of(const struct rows *r)
+{
+    return (struct pass){ .n = r->n, .token = r->token, .slot = r->slot, .parent = r->parent };
+}
+
+void couple_keep(struct couple *c, int slot, const int32_t *row, int n)
+{
+    kv_keep(c->side[0].c, slot, row, n);
+    kv_keep(c->side[1].c, slot, row, n);
+}
+
+void couple_cut(struct couple *c, int slot, int length)
+{
+    kv_cut(c->side[0].c, slot, length);
+    kv_cut(c->side[1].c, slot, length);
+}
+
+void couple_keep_path(struct couple *c, const struct rows *r, int slot, int first, int n)
+{
+    int32_t row[COUPLE_ROWS];
+    int depth = 0;
+    for (int at = n - 1; at >= 0; at = r->parent[first + at])
+        row[COUPLE_ROWS - ++depth] = at;
+    couple_keep(c, slot, row + COUPLE_ROWS - depth, depth);
+}
+
+uint8_t *couple_numbers(struct tensor t)
+{
+    const size_t step = (size_t)type_facts[t.type].bytes, top = t.type == F32 ? 3 : 1;
+    uint8_t *bytes = xmalloc(tensor_bytes(t));
+    for (size_t i = 0; i < tensor_bytes(t); i++) // exponents of numbers, or of a block's scale, are moderate
+        bytes[i] = (uint8_t)(i % step == top ? couple_any(2) << 7 | (t.type == Q8_0 ? 0x20 : 0x3D) : couple_any(256));
+    return bytes;
+}
+
+void couple_fill(struct couple *c, int length)
+{
+    const struct tensor t = kv_keys(c->side[0].c, 0);
+    uint8_t *bytes = couple_numbers(t);
+    int32_t row[COUPLE_ROWS];
+    for (int s = 0; s < 2; s++)
+        for (int l = 0; l < model_shape(c->side[s].m)->layers; l++) {
+            struct backend *b = c->side[s].b;
+            b->upload(b, kv_keys(c->side[s].c, l).data, bytes, tensor_bytes(t));
+            b->upload(b, kv_values(c->side[s].c, l).data, bytes, tensor_bytes(t));
+        }
+    free(bytes);
+    for (int i = 0; i < COUPLE_ROWS; i++)
+        row[i] = i;
+    couple_cut(c, 0, 0);
+    for (int left = length; left > 0; left -= COUPLE_ROWS) {
+        const struct rows r = rows_of(left < COUPLE_ROWS ? left : COUPLE_ROWS, 0);
+        const struct pass p = pass_of(&r);
+        kv_admit(c->side[0].c, &p, p.n);
+        kv_admit(c->side[1].c, &p, p.n);
+        couple_keep(c, 0, row, p.n);
+    }
+}
+
+// ---- passes
+
+void couple_run(struct couple_side *s, const struct rows *r)
+{
+    struct error err;
+    struct states states;
+    const struct pass p = pass_of(r);
+    const struct tensor behind = tensor_rows(s->logits, r->n, 1); // them
+    float untouched[COUPLE_VOCAB] = { 5, 6, 7 }, still[COUPLE_VOCAB];
+    s->b->upload(s->b, behind.data, untouched, sizeof(untouched));
+    const int64_t before = couple_launches();
+    if (!model_forward(s->m, s->c, &p, &s->taps, &states, &err))
+        fail_msg("%s", err.text);
+    s->launches = couple_launches() - before;
+    const struct tensor all[] = { tensor_rows(s->logits, 0, r->n), states.last, states.tapped,
+                                  tensor_rows(s->gated, 0, r->n) };
+    model_logits(s->m, all[0], states.last);
+    s->of_logits = couple_launches() - before - s->launches;
+    s->b->gated(s->b, all[3], states.last, s->gate, s->up);
+    float *to = s->got;
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(all[i].rows, r->n);
+        s->b->download(s->b, to, all[i].data, tensor_bytes(all[i]));
+        to += all[i].rows * all[i].width;
+    }
+    s->b->download(s->b, still, behind.data, sizeof(still));
+    assert_memory_equal(still, untouched, sizeof(still));
+    if (!s->b->sync(s->b, &err))
+        fail_msg("%s", err.text);
+}
+
+void couple_both(struct couple *c, const struct rows *r, enum kind expected)
+{
+    static const char *const said[] = { "many launches and no graph", "2 launches and a graph",
+                                        "2 launches and no graph" };
+    struct couple_side *a = &c->side[0], *b = &c->side[1];
+    const int64_t before = couple_graphs();
+    couple_run(a, r);
+    const int64_t more = couple_graphs() - before;
+    couple_run(b, r);
+    if (memcmp(a->got, b->got, (size_t)r->n * c->numbers * sizeof(float)) != 0)
+        fail_msg("%s: a pass of %d rows has other bits than without graphs and padding", c->g->name, r->n);
+    if (c->g->emulated && ((a->launches > 2) != (expected == FIRST) || (more > 0) != (expected == CAPTURED)))
+        fail_msg("%s: a pass of %d rows was %d launches, and there are %d graphs more; expected %s more", c->g->name,
+                 r->n, (int)a->launches, (int)more, said[expected]);
+    if (c->g->emulated && !c->g->varies)
+        assert_int_equal(a->of_logits, 1); // the last norm has left what they read
+}
+
+void couple_behind(struct couple *c, int length, int n, enum kind expected)
+{
+    const struct rows r = rows_of(n, 0);
+    couple_cut(c, 0, length);
+    couple_both(c, &r, expected);
+    couple_cut(c, 0, length);
+}

@@ -1,0 +1,99 @@
+#include "tests/device/reference_operations.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "kernels/backend.h"
+
+void reference_matmul(double *out, const float *x, const float *w, int n, int m, int k)
+{
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < m; j++) {
+            double sum = 0;
+            for (int l = 0; l < k; l++)
+                sum += (double)x[i * k + l] * (double)w[j * k + l];
+            out[i * m + j] = sum;
+        }
+}
+
+void reference_rmsnorm(double *out, const float *x, const float *w, int n, int width, double eps)
+{
+    for (int i = 0; i < n; i++) {
+        double sum = 0;
+        for (int j = 0; j < width; j++)
+            sum += (double)x[i * width + j] * (double)x[i * width + j];
+        for (int j = 0; j < width; j++)
+            out[i * width + j] = (double)x[i * width + j] / sqrt(sum / width + eps) * (double)w[j];
+    }
+}
+
+void reference_swiglu(double *out, const float *gate, const float *up, int n)
+{
+    for (int i = 0; i < n; i++)
+        out[i] = (double)gate[i] / (1 + exp(-(double)gate[i])) * (up != NULL ? (double)up[i] : 1);
+}
+
+void reference_rope(double *x, const float *inverse_frequency, int position, int heads, int head_dim)
+{
+    for (int h = 0; h < heads; h++)
+        for (int d = 0; d < head_dim / 2; d++) {
+            double angle = (double)((float)position * inverse_frequency[d]), *a = x + h * head_dim + d,
+                   *b = a + head_dim / 2;
+            double turned = *a * cos(angle) - *b * sin(angle);
+            *b = *b * cos(angle) + *a * sin(angle);
+            *a = turned;
+        }
+}
+
+static int sees(const struct layout *s, int i, int pending)
+{
+    return (int)(s->ancestors[i * s->words + pending / 64] >> pending % 64 & 1);
+}
+
+void reference_attend(double *out, const float *q, const float *keys, const float *values, const struct layout *s,
+                      int heads, int kv_heads, int head_dim)
+{
+    int width = kv_heads * head_dim;
+    double *weight = calloc((size_t)s->length, sizeof(*weight));
+    for (int i = 0; i < s->n; i++)
+        for (int h = 0; h < heads; h++) {
+            int kv = h / (heads / kv_heads);
+            double most = -HUGE_VAL, total = 0;
+            for (int j = 0; j < s->length; j++) {
+                weight[j] = -HUGE_VAL;
+                if (!(j < s->prefix[i] || (j - s->prefix[i] < 64 * s->words && sees(s, i, j - s->prefix[i]))))
+                    continue;
+                const float *key = keys + (int64_t)(s->slot[i] * s->length + j) * width + kv * head_dim;
+                double dot = 0;
+                for (int d = 0; d < head_dim; d++)
+                    dot += (double)q[(i * heads + h) * head_dim + d] * (double)key[d];
+                weight[j] = dot / sqrt(head_dim);
+                most = weight[j] > most ? weight[j] : most;
+            }
+            for (int j = 0; j < s->length; j++) {
+                weight[j] = exp(weight[j] - most);
+                total += weight[j];
+            }
+            for (int d = 0; d < head_dim; d++) {
+                double sum = 0;
+                for (int j = 0; j < s->length; j++)
+                    if (weight[j] > 0)
+                        sum += weight[j] / total *
+                               (double)values[(int64_t)(s->slot[i] * s->length + j) * width + kv * head_dim + d];
+                out[(i * heads + h) * head_dim + d] = sum;
+            }
+        }
+    free(weight);
+}
+
+double reference_distance(const float *a, const double *b, int64_t n)
+{
+    double most = 0, largest = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double d = fabs((double)a[i] - b[i]);
+        if (!(d <= most))
+            most = d;
+        largest = fabs(b[i]) > largest ? fabs(b[i]) : largest;
+    }
+    return most / (largest > 0 ? largest : 1);
+}

@@ -1,0 +1,461 @@
+// test_device_drafts.c - drafts that grow on a device: those of the host, node for node, whose tokens the host does not see before
+// they are done. Requests differ in depth and room, rows in how many tokens they have, candidates in how many are as likely.
+//
+//     test_device_drafts [N [SEED]]     so many rounds of each shape on each device, instead of a few; others with another seed
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/device_drafting.h"
+#include "core/memory.h"
+#include "core/splitmix.h"
+#include "drafters/draft_batch.h"
+#include "drafters/device_drafts.h"
+#include "kernels/backend.h"
+#include "models/kv_cache.h"
+#include "models/model.h"
+#include "sampling/rng.h"
+#include "sampling/sampling.h"
+#include "tests/support/check.h"
+#include "tests/device/emulated.h"
+#include "tests/device/gpus.h"
+#include "tests/support/plain_stages.h"
+#include "tests/support/small_model.h"
+
+enum { SLOTS = 3, ROOM = 128, LENGTH = 40, MOST_VOCAB = 288, LEVELS = 17 };
+
+static struct gpu_here gpu[MAX_GPUS_HERE];
+static int gpus, times = 2;
+static long compared, nodes_compared;
+
+static uint64_t state = 5;
+
+static int any(int below)
+{
+    return (int)(splitmix(&state) % (uint64_t)below);
+}
+
+// ---- what is compared
+
+struct grown_draft {
+    struct draft draft;
+    int32_t token[ROOM], parent[ROOM], row[ROOM];
+    uint8_t drawn[ROOM];
+    float q[ROOM][MOST_VOCAB]; // what each node's children were drawn from, where any were
+};
+
+struct foreign { // chance that a device does not know
+    struct rng rng;
+    struct rng *of;
+};
+
+static bool foreign_coin(struct rng *self, double num, double den, struct address at)
+{
+    struct rng *of = ((struct foreign *)self)->of;
+    return of->coin(of, num, den, at);
+}
+
+static int foreign_pick(struct rng *self, const double *weight, int n, struct address at)
+{
+    struct rng *of = ((struct foreign *)self)->of;
+    return of->pick(of, weight, n, at);
+}
+
+static int foreign_pick_row(struct rng *self, const float *weight, int n, struct address at)
+{
+    struct rng *of = ((struct foreign *)self)->of;
+    return of->pick_row(of, weight, n, at);
+}
+
+struct trial { // a few sequences and their logits, which are the same for whoever grows
+    int n;     // requests
+    struct philox chance[SLOTS];
+    struct request request[SLOTS];
+    int32_t text[SLOTS][LENGTH];
+    uint64_t logits; // their seed
+    bool ties, shared_rows;
+    bool foreign; // chance
+};
+
+static void some_trial(struct trial *t, bool shared_rows)
+{
+    *t = (struct trial){ .n = 1 + any(SLOTS), .logits = splitmix(&state), .ties = any(2) == 0 };
+    t->shared_rows = shared_rows;
+    for (int i = 0; i < t->n; i++) {
+        t->chance[i] = philox_source(splitmix(&state), splitmix(&state) >> 32);
+        t->request[i] = (struct request){ .slot = (i + any(2)) % SLOTS, .n = 1 + any(LENGTH), .token = t->text[i] };
+        for (int before = 0; before < i; before++)
+            if (t->request[before].slot == t->request[i].slot)
+                t->request[i].slot = (t->request[i].slot + 1) % SLOTS, before = -1;
+        t->request[i].depth = any(4) == 0 ? any(5) : LEVELS;
+        t->chance[i].rng.root = t->request[i].n - 1;
+        for (int k = 0; k < t->request[i].n; k++)
+            t->text[i][k] = any(99);
+    }
+}
+
+// Logits after candidate f of a level, of request i. Whole numbers, if there are to be ties.
+static void some_logits(const struct trial *t, int level, int i, int f, float *x, int n)
+{
+    uint64_t at = t->logits + (uint64_t)(1000 * level + 100 * i) + (t->shared_rows ? 0 : (uint64_t)f);
+    splitmix(&at);
+    for (int k = 0; k < n; k++) {
+        const double u = (double)(splitmix(&at) >> 11) * 0x1p-53;
+        x[k] = (float)(t->ties ? floor(5 * u) : -4 * log(u + 1e-9));
+    }
+}
+
+static void fill(const struct trial *t, struct growth *g, int level, const struct request *r, int m, const int *first,
+                 const int *count)
+{
+    static float x[SLOTS * ROOM * MOST_VOCAB];
+    int rows = 0;
+    for (int i = 0; i < m; i++)
+        for (int f = 0; f < (t->shared_rows ? 1 : count[i]); f++, rows++) {
+            int which = 0;
+            while (t->request[which].slot != r[i].slot)
+                which++;
+            some_logits(t, level, which, f, x + (first[i] + f) * g->vocab, g->vocab);
+        }
+    const struct tensor to = growth_logits(g, rows);
+    g->env.backend->upload(g->env.backend, to.data, x, tensor_bytes(to));
+}
+
+// A pending row as level and place on it: on the host levels have as many rows as they have candidates.
+struct numbering {
+    int first[LEVELS][SLOTS];
+    int levels;
+};
+
+static int32_t place_of(const struct numbering *n, int slot, int32_t row)
+{
+    int level = n->levels - 1;
+    if (row < 0)
+        return -1;
+    while (n->first[level][slot] > row)
+        level--;
+    return 1000 * level + row - n->first[level][slot];
+}
+
+static void bring(struct backend *b, struct draft *d)
+{
+    const struct draft_there *t = d->there;
+    int32_t n = 0;
+    b->download(b, &n, t->n, sizeof(n));
+    assert_true(n >= 1 && n <= t->most && t->most <= d->room);
+    const size_t ids = (size_t)n * sizeof(int32_t);
+    d->n = n;
+    b->download(b, d->token, t->token, ids);
+    b->download(b, d->parent, t->parent, ids);
+    b->download(b, t->tag_here, t->tag, ids);
+    b->download(b, d->drawn, t->drawn, (size_t)n);
+    int32_t rest[ROOM];
+    b->download(b, rest, t->token, (size_t)t->most * sizeof(int32_t));
+    for (int i = n; i < t->most; i++)
+        assert_int_equal(rest[i], 0); // rows that go through the pass for nothing
+    d->there = NULL;
+}
+
+// Levels that grew on the host, and how often a device made probabilities of one's rows.
+static int levels_here, probabilities;
+static void (*made_by)(struct backend *b, struct tensor logits, int live, const struct row_stages *s);
+
+static void count_probabilities(struct backend *b, struct tensor logits, int live, const struct row_stages *s)
+{
+    probabilities++;
+    made_by(b, logits, live, s);
+}
+
+static void grow(struct growth *g, struct kv_cache *cache, const struct trial *t, struct grown_draft *to, bool there)
+{
+    static int32_t token[SLOTS * ROOM], slot[SLOTS * ROOM], parent[SLOTS * ROOM];
+    struct error err;
+    struct request all[SLOTS], r[SLOTS];
+    struct numbering rows = { .levels = 0 };
+    int first[SLOTS], count[SLOTS];
+    struct foreign foreign[SLOTS];
+    for (int i = 0; i < t->n; i++) {
+        struct grown_draft *d = &to[i];
+        all[i] = t->request[i];
+        d->draft = (struct draft){ 1, d->draft.room, d->token, d->parent, d->drawn, NULL, NULL };
+        d->token[0] = t->text[i][all[i].n - 1], d->parent[0] = -1, d->drawn[0] = CHOSEN;
+        all[i].draft = &d->draft;
+        all[i].rng = (struct rng *)&t->chance[i].rng;
+        foreign[i] = (struct foreign){ { foreign_coin, foreign_pick, all[i].rng->root, foreign_pick_row }, all[i].rng };
+        if (t->foreign)
+            all[i].rng = &foreign[i].rng;
+    }
+    const int m = growth_begin(g, all, t->n, r);
+    assert_true(g->is_there == there);
+    for (int i = 0; i < m; i++)
+        first[i] = i, count[i] = 1;
+    for (int level = 0; m > 0; level++) {
+        fill(t, g, level, r, m, first, count);
+        assert_true(growth_children(g, r, m, first, t->shared_rows ? 0 : 1, &err));
+        levels_here += !there;
+        const int wanted = growth_level(g, r, m);
+        if (wanted == 0)
+            break;
+        for (int i = 0; i < m && !t->shared_rows; i++)
+            rows.first[rows.levels][r[i].slot] = kv_pending(cache, r[i].slot);
+        rows.levels += !t->shared_rows;
+        if (t->shared_rows)
+            continue;
+        const struct pass pass = growth_rows(g, r, m, cache, first, token, slot, parent);
+        assert_int_equal(wanted, pass.n);
+        assert_true((pass.n_there > 0) == there);
+        for (int k = 0; k < pass.n_there; k++) // of a row of which the device knows more than the host
+            for (int row = pass.there[k].first; row < pass.there[k].first + pass.there[k].n; row++)
+                assert_int_equal(pass.parent[row], -1);
+        for (int i = 0; i < m; i++)
+            count[i] = (i + 1 < m ? first[i + 1] : pass.n) - first[i];
+        kv_admit(cache, &pass, pass.n);
+    }
+    if (m > 0)
+        growth_end(g, r, m);
+    for (int i = 0; i < m; i++) {
+        struct grown_draft *d = &to[i];
+        while (d->draft.token != r[i].draft->token)
+            d++;
+        assert_true(there == (d->draft.there != NULL) && (!there || d->draft.n == 1)); // or the host has made one, too
+        if (there)
+            bring(g->env.backend, &d->draft);
+        for (int node = 1; node < d->draft.n; node++) {
+            d->row[node] = place_of(&rows, r[i].slot, t->shared_rows ? -1 : growth_row(g, r[i].slot, node));
+            if (d->drawn[node] != CHOSEN)
+                memcpy(d->q[d->parent[node]], d->draft.q->row(d->draft.q, d->parent[node]),
+                       (size_t)g->target_vocab * sizeof(float));
+        }
+    }
+    for (int s = 0; s < SLOTS; s++)
+        kv_cut(cache, s, 0);
+}
+
+static void same_drafts(const struct grown_draft *a, const struct grown_draft *b, int n, int vocab, const char *what)
+{
+    for (int i = 0; i < n; i++, compared++) {
+        const size_t nodes = (size_t)a[i].draft.n, ids = nodes * sizeof(int32_t);
+        if (a[i].draft.n != b[i].draft.n || memcmp(a[i].token, b[i].token, ids) != 0 ||
+            memcmp(a[i].parent, b[i].parent, ids) != 0 || memcmp(a[i].drawn, b[i].drawn, nodes) != 0)
+            fail_msg("%s: draft %d of %d nodes here, %d there, or of other nodes", what, i, a[i].draft.n, b[i].draft.n);
+        for (int node = 1; node < a[i].draft.n; node++) {
+            if (a[i].row[node] != b[i].row[node])
+                fail_msg("%s: draft %d: node %d is row %d here, %d there", what, i, node, a[i].row[node],
+                         b[i].row[node]);
+            const int parent = a[i].parent[node];
+            if (a[i].drawn[node] != CHOSEN &&
+                memcmp(a[i].q[parent], b[i].q[parent], (size_t)vocab * sizeof(float)) != 0)
+                fail_msg("%s: draft %d: node %d was drawn from another row there", what, i, node);
+        }
+        nodes_compared += a[i].draft.n;
+    }
+}
+
+// ---- shapes
+
+struct shape {
+    const char *what;
+    struct grow_options o;
+    bool shared_rows; // as Medusa's
+};
+
+// clang-format off
+static const struct shape shapes[] = {
+    { "a chain, drawn", { .tokens = 4, .pick = PICK_DRAWN, .distinct = true }, false },
+    { "a chain, likeliest", { .tokens = 6, .pick = PICK_LIKELIEST }, false },
+    { "a chain, coupled", { .tokens = 3, .pick = PICK_COUPLED }, false },
+    { "one token", { .tokens = 1, .pick = PICK_DRAWN }, false },
+    { "a tree, drawn", { .widths = { 3, { 4, 3, 2 } }, .pick = PICK_DRAWN, .distinct = true }, false },
+    { "a tree, drawn with replacement", { .widths = { 3, { 3, 2, 2 } }, .pick = PICK_DRAWN }, false },
+    { "a tree, likeliest", { .widths = { 3, { 3, 3, 2 } }, .pick = PICK_LIKELIEST }, false },
+    { "best first", { .tokens = 5, .nodes = 20, .top = 4, .pick = PICK_LIKELIEST }, false },
+    { "best first, EAGLE-2's", { .tokens = 6, .nodes = 59, .top = 10, .pick = PICK_LIKELIEST }, false },
+    { "EAGLE-1's tree", { .pick = PICK_LIKELIEST, .tree = "eagle_25" }, false },
+    { "Medusa's tree", { .pick = PICK_LIKELIEST, .tree = "mc_sim_7b_63" }, true },
+    { "a fixed tree, drawn", { .pick = PICK_DRAWN, .distinct = true, .tree = "[[0], [1], [2], [0, 0], [0, 1], [1, 0]]" }, false },
+    { "a tree of shared rows, drawn", { .widths = { 2, { 2, 2 } }, .pick = PICK_DRAWN, .distinct = true }, true },
+};
+// clang-format on
+
+struct world { // on one device: a target for its vocabulary, a cache for its numbers of rows
+    const char *name;
+    struct backend *b;
+    struct model *target;
+    struct kv_cache *cache;
+};
+
+struct vocabulary {
+    int own; // ids of the drafter
+    const int32_t *target_id;
+};
+
+static void check(struct world *w, const struct shape *s, const struct vocabulary *v, struct sampling *sampling,
+                  int most)
+{
+    const int live = v->target_id == NULL && v->own < most ? v->own : most; // as drafters say it
+    static struct grown_draft here[SLOTS], there[SLOTS];
+    struct grow_shape shape;
+    struct error err;
+    struct growth of_host, of_device;
+    struct backend *b = w->b, full = *b;
+    const struct drafter_env env = {
+        .backend = b, .target_backend = b, .target = w->target, .sampling = sampling, .slots = SLOTS, .length = LENGTH
+    };
+    assert_true(grow_shape(&shape, &s->o, s->what, NULL, &err));
+    assert_true(growth_create(&of_device, &shape, &env, v->own, v->target_id, live, &err));
+    b->grow_create = NULL;
+    assert_true(growth_create(&of_host, &shape, &env, v->own, v->target_id, live, &err));
+    b->grow_create = full.grow_create;
+    probabilities = levels_here = 0;
+    made_by = full.probabilities;
+    b->probabilities = count_probabilities;
+    for (int k = 0; k < times; k++) {
+        struct trial t;
+        some_trial(&t, s->shared_rows);
+        for (int i = 0; i < t.n; i++)
+            here[i].draft.room = there[i].draft.room = any(3) == 0 ? 1 + any(shape.nodes) : shape.nodes;
+        grow(&of_host, w->cache, &t, here, false);
+        grow(&of_device, w->cache, &t, there, true);
+        same_drafts(here, there, t.n, of_host.target_vocab, s->what);
+        t.foreign = true; // so it goes on on the host, where the device's rows were
+        grow(&of_device, w->cache, &t, there, false);
+        same_drafts(here, there, t.n, of_host.target_vocab, s->what);
+    }
+    // Where it can, the device makes them, wherever the drafts grow.
+    assert_int_equal(probabilities, s->o.pick != PICK_LIKELIEST && v->target_id == NULL ? levels_here : 0);
+    b->probabilities = made_by;
+    growth_destroy(&of_host);
+    growth_destroy(&of_device);
+}
+
+// Where there is no room for them to grow there they grow on the host; and what less memory was enough for, more is.
+static void drafts_grow_somewhere_where_there_is_room(void **unused)
+{
+    (void)unused;
+#if defined(EMULATED_DEVICE)
+    static int32_t few[100];
+    char *path = tiny_path("target.gguf");
+    tiny_write_gguf(path, &tiny_usual);
+    for (int x = 0; x < 100; x++)
+        few[x] = 2 * x;
+    struct sampling sampling = SAMPLING("temperature", "1");
+    struct error err;
+    struct backend *b = gpu_open(&gpu[0]);
+    struct model *target = model_open(path, b, ACTIVATIONS_F32, 8, &err);
+    const struct drafter_env env = {
+        .backend = b, .target_backend = b, .target = target, .sampling = &sampling, .slots = SLOTS, .length = LENGTH
+    };
+    struct grow_shape shape;
+    size_t free_bytes, all;
+    int here = 0, there = 0;
+    assert_true(gpu[0].emulated && grow_shape(&shape, &shapes[4].o, shapes[4].what, NULL, &err));
+    assert_true(b->memory(b, &free_bytes, &all));
+    for (size_t more = 0; there < 3; more += 1000) {
+        struct growth g;
+        emulated_memory_limit(all - free_bytes + more);
+        const bool ok = growth_create(&g, &shape, &env, 100, few, MOST_VOCAB, &err);
+        assert_true(ok || here + there == 0);
+        here += ok && g.there == NULL;
+        there += ok && g.there != NULL;
+        assert_true(g.there == NULL || g.there->q.data != NULL);
+        growth_destroy(&g);
+    }
+    assert_true(here > 0);
+    emulated_memory_limit(all);
+    model_close(target);
+    gpu_close(b);
+    sampling_free(&sampling);
+    free(path);
+#endif
+}
+
+static void drafts_are_the_hosts(void **unused)
+{
+    (void)unused;
+    static int32_t few[100], backwards[MOST_VOCAB];
+    char *path = tiny_path("target.gguf");
+    tiny_write_gguf(path, &tiny_usual);
+    for (int x = 0; x < 100; x++)
+        few[x] = 1 + 2 * x + x / 7; // not the first, of which nothing is left from the row before
+    for (int x = 0; x < MOST_VOCAB; x++)
+        backwards[x] = MOST_VOCAB - 1 - x;
+    const struct vocabulary vocabularies[] = {
+        { MOST_VOCAB, NULL }, { 100, few }, { 200, NULL }, { MOST_VOCAB, backwards }
+    };
+    struct sampling samplings[] = { SAMPLING("temperature", "1"), SAMPLING("temperature", "0.7", "top_p", "0.8"),
+                                    SAMPLING("top_k", "2"), SAMPLING("temperature", "0") };
+    for (int g = 0; g < gpus; g++) {
+        struct error err;
+        struct world w = { gpu[g].name, gpu_open(&gpu[g]), NULL, NULL };
+        const struct kv_shape kv = { 1, 32, 32, SLOTS, 600, 512, F32 };
+        w.target = model_open(path, w.b, ACTIVATIONS_F32, 8, &err);
+        w.cache = kv_create(w.b, &kv, &err);
+        assert_true(w.target != NULL && w.cache != NULL);
+        for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
+            for (size_t v = 0; v < 4; v++)
+                for (size_t how = 0; how < (v < 3 ? 4 : 1); how++)
+                    if (v < 3 ? shapes[i].o.pick != PICK_LIKELIEST || how == 0 : i % 4 == 0)
+                        check(&w, &shapes[i], &vocabularies[v], &samplings[how], i % 2 == 0 ? MOST_VOCAB : 190);
+        kv_destroy(w.cache);
+        model_close(w.target);
+        gpu_close(w.b);
+    }
+    for (size_t how = 0; how < 4; how++)
+        sampling_free(&samplings[how]);
+    free(path);
+}
+
+// A device has no texts, so what looks back at them keeps drafts on the host; but the likeliest tokens are those of the logits.
+static void drafts_grow_where_the_stages_are(void **unused)
+{
+    (void)unused;
+    char *path = tiny_path("target.gguf");
+    tiny_write_gguf(path, &tiny_usual);
+    struct sampling plain = SAMPLING("temperature", "1"), penalised = SAMPLING("repetition_penalty", "1.3");
+    struct error err;
+    struct backend *b = gpu_open(&gpu[0]);
+    struct model *target = model_open(path, b, ACTIVATIONS_F32, 8, &err);
+    assert_non_null(target);
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
+        for (int k = 0; k < 2; k++) {
+            const struct drafter_env env = { .backend = b,
+                                             .target_backend = b,
+                                             .target = target,
+                                             .sampling = k == 0 ? &plain : &penalised,
+                                             .slots = SLOTS,
+                                             .length = LENGTH };
+            struct grow_shape shape;
+            struct growth g;
+            assert_true(grow_shape(&shape, &shapes[i].o, shapes[i].what, NULL, &err));
+            assert_true(growth_create(&g, &shape, &env, MOST_VOCAB, NULL, MOST_VOCAB, &err));
+            assert_true((g.there != NULL) == (k == 0 || shapes[i].o.pick == PICK_LIKELIEST));
+            growth_destroy(&g);
+        }
+    model_close(target);
+    gpu_close(b);
+    sampling_free(&plain);
+    sampling_free(&penalised);
+    free(path);
+}
+
+int main(int argc, char **argv)
+{
+    gpus = gpus_of_bits(gpu, argc > 1);
+    if (gpus == 0)
+        return 77;
+    if (argc > 1)
+        times = atoi(argv[1]);
+    if (argc > 2)
+        state = strtoull(argv[2], NULL, 0);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drafts_are_the_hosts),
+        cmocka_unit_test(drafts_grow_somewhere_where_there_is_room),
+        cmocka_unit_test(drafts_grow_where_the_stages_are),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    printf("%ld drafts of %ld nodes were compared\n", compared, nodes_compared);
+    tiny_clean();
+    return failed;
+}

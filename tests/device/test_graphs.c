@@ -1,0 +1,395 @@
+// test_graphs.c - passes that a device queues at once, as it remembers them, and the padding by which there are few kinds of
+// passes (kernels/cuda/graphs.cu). Logits and states have the same bits as without either: when a pass is first seen, when it
+// is captured, and when it is replayed with other tokens, slots and prefixes.
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "models/kv_cache.h"
+#include "tests/support/check.h"
+#include "tests/device/device_pair.h"
+#include "tests/formats/head_forms.h"
+#include "tests/support/small_model.h"
+
+static struct gpu_here gpu[MAX_GPUS_HERE];
+static int gpus;
+
+// ---- bits
+
+// A pass of the rows of one slot or two, all of which but a path are forgotten.
+static void pass_of_slots(struct couple *c, int n, int slots, enum kind kind)
+{
+    const int first = slots == 2 ? 1 + couple_any(n - 1) : n;
+    const struct rows r = rows_of(first, n - first);
+    couple_both(c, &r, kind);
+    couple_keep_path(c, &r, 0, 0, first);
+    if (slots == 2)
+        couple_keep_path(c, &r, 1, first, n - first);
+    for (int slot = 0; slot < 2; slot++) // a split of attention is 256 positions
+        if (kv_length(c->side[0].c, slot) > 180)
+            couple_cut(c, slot, couple_any(100));
+}
+
+static void forget_all(struct couple *c)
+{
+    for (int slot = 0; slot < 2; slot++)
+        couple_cut(c, slot, 0);
+}
+
+// 65 and 110 are 128; 513 are too many.
+static void check_many_rows(struct couple *c)
+{
+    for (int k = FIRST; k <= REPLAYED + 1; k++, forget_all(c))
+        pass_of_slots(c, k <= REPLAYED ? 65 : 110, 2, k <= REPLAYED ? (enum kind)k : REPLAYED);
+    for (int k = 0; k < 2; k++, forget_all(c))
+        pass_of_slots(c, 513, 2, FIRST);
+}
+
+static void check_buckets(struct couple *c, bool few)
+{
+    static const int counts[][2] = {
+        { 64, 57 }, { 33, 40 }, { 9, 16 }, { 7, 8 }, { 5, 6 }, { 4, 0 }, { 3, 0 }, { 2, 0 }
+    };
+    if (!few)
+        check_many_rows(c);
+    for (size_t i = few ? 2 : 0; i < sizeof(counts) / sizeof(*counts); i++) {
+        for (int k = FIRST; k <= REPLAYED; k++) {
+            pass_of_slots(c, counts[i][0], 1, (enum kind)k);
+            pass_of_slots(c, counts[i][0], 2, (enum kind)k);
+        }
+        for (int slots = 1; slots <= 2 && counts[i][1] > 0; slots++)
+            pass_of_slots(c, counts[i][1], slots, REPLAYED);
+    }
+    for (int k = 0; k < 4; k++)
+        pass_of_slots(c, 1, 1, k < REPLAYED ? (enum kind)k : REPLAYED);
+}
+
+// Splits are as many as 1, 2, 3, 4, 6, 8: what is behind 1,025 positions finds the launches of what is behind 1,500.
+static void check_long_texts(struct couple *c)
+{
+    static const struct {
+        int length;
+        enum kind kind;
+    } texts[] = {
+        { 1600, FIRST },   { 1500, FIRST }, { 1300, CAPTURED }, { 1100, REPLAYED }, { 1025, REPLAYED }, { 1000, FIRST },
+        { 800, CAPTURED }, { 700, FIRST },  { 300, FIRST },     { 256, CAPTURED },  { 200, REPLAYED },  { 1, REPLAYED },
+    };
+    couple_fill(c, texts[0].length);
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
+        couple_behind(c, texts[i].length, 5 + (int)i % 2, texts[i].kind);
+}
+
+struct bench { // a couple, the devices it is on, its file
+    char *path;
+    struct backend *b[2];
+    struct couple c;
+};
+
+static struct bench bench_open(const struct gpu_here *g, enum type type, int layers, int head_dim, enum activations a,
+                               enum type cache)
+{
+    struct bench t = { .path = couple_model(type, layers, head_dim) };
+    couple_devices_open(g, t.b);
+    t.c = couple_open(g, t.b, t.path, a, cache);
+    return t;
+}
+
+static void bench_close(struct bench *t)
+{
+    couple_close(&t->c);
+    couple_devices_close(t->b);
+    free(t->path);
+}
+
+// few: no passes of many rows, where they are slow and nothing new.
+static void check_model(const struct gpu_here *g, enum type type, int head_dim, enum activations a, enum type cache,
+                        bool few)
+{
+    struct bench t = bench_open(g, type, 2, head_dim, a, cache);
+    check_buckets(&t.c, few);
+    check_long_texts(&t.c);
+    bench_close(&t);
+}
+
+static void a_pass_has_its_bits_however_it_is_queued(void **unused)
+{
+    (void)unused;
+    for (int g = 0; g < gpus; g++) {
+        check_model(&gpu[g], BF16, 64, ACTIVATIONS_BF16, BF16, gpu[g].varies);
+        if (gpu[g].varies)
+            continue;
+        check_model(&gpu[g], Q4_1, 32, ACTIVATIONS_F32, Q8_0, true);
+        check_model(&gpu[g], F32, 16, ACTIVATIONS_F32, F32, true);
+    }
+}
+
+// ---- what a graph may not outlive
+
+static void three_times(struct couple *c, int n)
+{
+    for (int kind = FIRST; kind <= REPLAYED; kind++)
+        pass_of_slots(c, n, 1, (enum kind)kind);
+}
+
+// Rooms that grow lie elsewhere, and another cache or model may lie where one was.
+static void a_graph_ends_with_the_memory_that_it_knows(void **unused)
+{
+    (void)unused;
+    for (int g = 0; g < gpus; g++) {
+        struct bench t = bench_open(&gpu[g], BF16, 2, 64, ACTIVATIONS_BF16, BF16);
+        three_times(&t.c, 64); // rooms for them grow with the first, and do for the second
+        couple_behind(&t.c, 0, 150, FIRST);
+        three_times(&t.c, 4);
+        for (int i = 0; i < 2; i++) {
+            kv_destroy(t.c.side[i].c);
+            couple_new_cache(&t.c.side[i], BF16);
+        }
+        three_times(&t.c, 4);
+        couple_close(&t.c);
+        t.c = couple_open(&gpu[g], t.b, t.path, ACTIVATIONS_BF16, BF16);
+        three_times(&t.c, 4);
+        bench_close(&t);
+    }
+}
+
+// As a target and a drafter do.
+static void two_models_share_a_device(void **unused)
+{
+    (void)unused;
+    for (int g = 0; g < gpus; g++) {
+        char *paths[2] = { couple_model(BF16, 2, 64), couple_model(BF16, 1, 32) };
+        struct backend *b[2];
+        couple_devices_open(&gpu[g], b);
+        struct couple c[2];
+        for (int m = 0; m < 2; m++)
+            c[m] = couple_open(&gpu[g], b, paths[m], ACTIVATIONS_BF16, BF16);
+        for (int round = 0; round < 4; round++)
+            for (int m = 0; m < 2; m++) {
+                const int first = 7 + round % 2;
+                const struct rows r = rows_of(first, 3);
+                couple_both(&c[m], &r, round < 2 ? (enum kind)round : REPLAYED);
+                couple_keep_path(&c[m], &r, 0, 0, first);
+                couple_keep_path(&c[m], &r, 1, first, 3);
+            }
+        couple_close(&c[0]), couple_close(&c[1]);
+        couple_devices_close(b);
+        free(paths[0]), free(paths[1]);
+    }
+}
+
+// Then more is left for products than when the pass was first seen.
+static void weights_of_another_kind_come_later(void **unused)
+{
+    (void)unused;
+    for (int g = 0; g < gpus; g++) {
+        struct bench t = bench_open(&gpu[g], BF16, 2, 64, ACTIVATIONS_BF16, BF16);
+        struct backend *const *b = t.b;
+        struct error err;
+        float x[64] = { 0 };
+        const struct rows r = rows_of(4, 0);
+        couple_both(&t.c, &r, FIRST);
+        couple_cut(&t.c, 0, 0);
+        struct tensor later[2];
+        for (int i = 0; i < 2; i++)
+            later[i] = b[i]->prepare(b[i], tensor_of(x, BF16, 1, 64), ACTIVATIONS_F32, &err);
+        if (gpu[g].varies) // it leaves nothing for products, so nothing changes
+            couple_behind(&t.c, 0, 4, CAPTURED);
+        else
+            three_times(&t.c, 4);
+        b[0]->unprepare(b[0], later[0]), b[1]->unprepare(b[1], later[1]);
+        bench_close(&t);
+    }
+}
+
+static void swap_caches(struct couple *c, struct kv_cache *other[2])
+{
+    for (int i = 0; i < 2; i++) {
+        struct kv_cache *was = c->side[i].c;
+        c->side[i].c = other[i];
+        other[i] = was;
+    }
+}
+
+// Of each other, by turns.
+static void caches_models_and_taps_have_graphs_of_their_own(void **unused)
+{
+    (void)unused;
+    for (int g = 0; g < gpus; g++) {
+        char *path = couple_model(BF16, 1, 64);
+        struct backend *b[2];
+        couple_devices_open(&gpu[g], b);
+        struct couple c = couple_open(&gpu[g], b, path, ACTIVATIONS_BF16, BF16),
+                      d = couple_open(&gpu[g], b, path, ACTIVATIONS_BF16, BF16);
+        struct kv_cache *other[2] = { d.side[0].c, d.side[1].c };
+        for (int kind = FIRST; kind <= REPLAYED; kind++) {
+            couple_behind(&c, 0, 4, (enum kind)kind);
+            swap_caches(&c, other);
+            couple_behind(&c, 0, 4, (enum kind)kind);
+            swap_caches(&c, other);
+            couple_behind(&d, 0, 4, (enum kind)kind);
+            c.side[0].taps = c.side[1].taps = (struct taps){ 2, { 1, 0 } };
+            couple_behind(&c, 0, 4, (enum kind)kind);
+            c.side[0].taps = c.side[1].taps = d.side[0].taps;
+        }
+        couple_close(&c), couple_close(&d);
+        couple_devices_close(b);
+        free(path);
+    }
+}
+
+// More kinds of passes than are kept; the first is used again in between.
+static void the_graphs_used_last_are_kept(void **unused)
+{
+    (void)unused;
+    static const int lengths[] = { 1400, 900, 600, 300, 100 };
+    static const int counts[] = { 1, 2, 3, 4, 6, 8, 16, 24, 32, 40, 48, 56, 64 };
+    enum { LENGTHS = sizeof(lengths) / sizeof(*lengths), COUNTS = sizeof(counts) / sizeof(*counts), KEPT = 64 };
+    for (int g = 0; g < gpus; g++) {
+        if (gpu[g].varies)
+            continue; // there it is the same
+        struct bench t = bench_open(&gpu[g], BF16, 1, 16, ACTIVATIONS_BF16, BF16);
+        couple_fill(&t.c, lengths[0]);
+        couple_behind(&t.c, lengths[0], 100, FIRST); // so rooms have grown
+        for (int i = 0; i < LENGTHS * COUNTS; i++) {
+            couple_behind(&t.c, lengths[i / COUNTS], counts[i % COUNTS], FIRST);
+            couple_behind(&t.c, lengths[i / COUNTS], counts[i % COUNTS], CAPTURED);
+            if (i == KEPT / 2) {
+                couple_fill(&t.c, lengths[0]);
+                couple_behind(&t.c, lengths[0], counts[0], REPLAYED);
+            }
+        }
+        couple_behind(&t.c, lengths[LENGTHS - 1], counts[COUNTS - 1], REPLAYED);
+        if (gpu[g].emulated)
+            assert_int_equal(couple_graphs(), KEPT);
+        couple_fill(&t.c, lengths[0]);
+        couple_behind(&t.c, lengths[0], counts[0], REPLAYED);
+        couple_behind(&t.c, lengths[0], counts[1], FIRST);
+        bench_close(&t);
+    }
+}
+
+// ---- EAGLE's heads
+
+struct reader {
+    struct form_bench bench;
+    struct eagle *e;
+    struct kv_cache *c;
+    struct tensor of_target, own, logits;
+    float *got; // (ROWS, vocab) logits of the last pass
+    int64_t launches;
+};
+
+static struct reader reader_open(struct backend *b, const char *target, const char *head, enum head_kind kind)
+{
+    struct error err;
+    struct reader r = { .bench = { b, model_open(target, b, ACTIVATIONS_F32, ROWS, &err) } };
+    assert_non_null(r.bench.target);
+    r.e = form_open_eagle(&r.bench, head, kind, BY_CHECKPOINT, &err);
+    if (r.e == NULL)
+        fail_msg("%s", err.text);
+    const struct kv_shape shape = eagle_kv_shape(r.e, 1, 64, ROWS);
+    r.c = kv_create(b, &shape, &err);
+    assert_non_null(r.c);
+    r.of_target = rows_on(b, ROWS, eagle_taps(r.e).n * WIDTH);
+    r.own = rows_on(b, ROWS, eagle_width(r.e));
+    r.logits = rows_on(b, ROWS, eagle_vocab(r.e));
+    r.got = xmalloc(tensor_bytes(r.logits));
+    return r;
+}
+
+static void reader_close(struct reader *r)
+{
+    struct backend *b = r->bench.backend;
+    kv_destroy(r->c);
+    eagle_close(r->e);
+    model_close(r->bench.target);
+    b->release(b, r->of_target.data), b->release(b, r->own.data), b->release(b, r->logits.data);
+    free(r->got);
+}
+
+// Rows behind what is certain; the first `certain` of them are, then.
+static void read_rows(struct reader *r, const struct rows *rows, const float *f, bool own, int certain)
+{
+    static const int32_t places[] = { 0, 1, 2, 3, 4 };
+    struct backend *b = r->bench.backend;
+    const struct pass p = pass_of(rows);
+    const struct tensor states = tensor_rows(own ? r->own : r->of_target, 0, p.n),
+                        logits = tensor_rows(r->logits, 0, p.n);
+    b->upload(b, states.data, f, tensor_bytes(states));
+    const int64_t before = couple_launches();
+    const struct tensor out = eagle_forward(r->e, r->c, &p, states, own);
+    r->launches = couple_launches() - before;
+    eagle_logits(r->e, logits, out);
+    b->download(b, r->got, logits.data, tensor_bytes(logits));
+    kv_keep(r->c, 0, places, certain);
+}
+
+// Guesses are three launches: embeddings, states, and all the rest.
+static void check_eagle(const struct gpu_here *g, const char *target, const char *head, enum head_kind kind)
+{
+    struct backend *b[2];
+    struct reader r[2];
+    float f[ROWS * 3 * WIDTH];
+    couple_devices_open(g, b);
+    for (int i = 0; i < 2; i++)
+        r[i] = reader_open(b[i], target, head, kind);
+    for (int round = 0; round < 8; round++) {
+        const bool own = round % 2 == 1;
+        const struct rows rows = rows_of(own ? 3 : 5, 0);
+        for (int i = 0; i < ROWS * 3 * WIDTH; i++)
+            f[i] = (float)couple_any(2000) / 1000 - 1;
+        for (int i = 0; i < 2; i++)
+            read_rows(&r[i], &rows, f, own, own ? 0 : 5);
+        assert_memory_equal(r[0].got, r[1].got, (size_t)(rows.n * eagle_vocab(r[0].e)) * sizeof(float));
+        if (g->emulated && own)
+            assert_int_equal(r[0].launches > 3, round == 1);
+    }
+    reader_close(&r[0]), reader_close(&r[1]);
+    couple_devices_close(b);
+}
+
+static void passes_of_eagles_heads_are_remembered(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *name;
+        enum head_kind kind;
+        void (*write)(const char *directory);
+    } forms[] = {
+        { "eagle", HEAD_EAGLE, form_eagle },
+        { "eagle_layers", HEAD_EAGLE, form_eagle_layers },
+        { "eagle3", HEAD_EAGLE3, form_eagle3 },
+        { "eagle3_norm_output", HEAD_EAGLE3, form_eagle3_norm_output },
+    };
+    struct form_bench bench = form_bench_open(LAYERS); // writes the target
+    char *target = xformat("%s/target_%d", tiny_directory(), LAYERS);
+    form_bench_close(&bench);
+    for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++) {
+        char *head = tiny_path(forms[i].name);
+        forms[i].write(head);
+        for (int g = 0; g < gpus; g++)
+            check_eagle(&gpu[g], target, head, forms[i].kind);
+        free(head);
+    }
+    free(target);
+}
+
+int main(void)
+{
+    gpus = gpus_here(gpu);
+    if (gpus == 0)
+        return 77;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pass_has_its_bits_however_it_is_queued),
+        cmocka_unit_test(a_graph_ends_with_the_memory_that_it_knows),
+        cmocka_unit_test(two_models_share_a_device),
+        cmocka_unit_test(weights_of_another_kind_come_later),
+        cmocka_unit_test(caches_models_and_taps_have_graphs_of_their_own),
+        cmocka_unit_test(the_graphs_used_last_are_kept),
+        cmocka_unit_test(passes_of_eagles_heads_are_remembered),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    tiny_clean();
+    return failed;
+}

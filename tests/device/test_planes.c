@@ -1,0 +1,264 @@
+// test_planes.c - a device may keep, beside what an operation made, what products will read of it (kernels/cuda/round.h).
+// Nobody must be able to tell: products of a tensor give the same bits as products of a copy that was uploaded, whatever
+// made it and whatever was written over it since.
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "models/kv_cache.h"
+#include "models/model.h"
+#include "tests/support/check.h"
+#include "tests/device/gpus.h"
+
+enum { MOST_ROWS = 40, WIDTH = 192, M = 50 };
+
+static struct gpu_here gpu[MAX_GPUS_HERE];
+static int gpus;
+
+static uint64_t state = 11;
+
+static float any(void)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (float)(state >> 40) * 0x1p-23f - 1;
+}
+
+static struct tensor numbers(struct backend *b, int64_t rows, int64_t width)
+{
+    const struct tensor t = rows_on(b, rows, width);
+    float *x = xmalloc(tensor_bytes(t));
+    for (int64_t i = 0; i < rows * width; i++)
+        x[i] = any();
+    b->upload(b, t.data, x, tensor_bytes(t));
+    free(x);
+    return t;
+}
+
+static struct tensor weights(struct backend *b, enum type type, enum activations a, int64_t rows, int64_t width)
+{
+    struct error err;
+    const struct tensor w = tensor_of(NULL, type, rows, width);
+    uint8_t *x = xmalloc(tensor_bytes(w));
+    for (size_t i = 0; i < tensor_bytes(w); i++)
+        x[i] = (uint8_t)(state = state * 6364136223846793005u + 1442695040888963407u, state >> 56);
+    const size_t step = (size_t)type_facts[type].bytes;
+    for (size_t i = 0; i < tensor_bytes(w); i += step) { // exponents of numbers, or of a block's scale and least
+        x[i + 1] = (uint8_t)((x[i + 1] & 0x80) | (type == BF16 ? 0x3D : 0x20));
+        if (type == Q4_1)
+            x[i + 3] = (uint8_t)((x[i + 3] & 0x80) | 0x20);
+    }
+    const struct tensor there = b->prepare(b, tensor_of(x, type, rows, width), a, &err);
+    free(x);
+    if (there.data == NULL)
+        fail_msg("%s", err.text);
+    return there;
+}
+
+struct bench { // what every check needs
+    struct backend *b;
+    struct tensor w, hidden; // (M, WIDTH); (M, 2 WIDTH)
+    struct tensor out; // (MOST_ROWS, M): made beforehand, as what is made or given back may bring planes to an end
+    const char *about;
+};
+
+// out = x w^T of these rows, as they stand on the device.
+static float *products(const struct bench *k, struct tensor x)
+{
+    const struct tensor w = x.width == WIDTH ? k->w : k->hidden, out = tensor_rows(k->out, 0, x.rows);
+    float *y = xmalloc(tensor_bytes(out));
+    multiply(k->b, out, x, w);
+    k->b->download(k->b, y, out.data, tensor_bytes(out));
+    return y;
+}
+
+static void as_of_a_copy(const struct bench *k, struct tensor x, const char *maker)
+{
+    float *here = products(k, x), *again = products(k, x), *numbers_of_x = xmalloc(tensor_bytes(x));
+    const struct tensor copy = rows_on(k->b, x.rows, x.width);
+    k->b->download(k->b, numbers_of_x, x.data, tensor_bytes(x));
+    k->b->upload(k->b, copy.data, numbers_of_x, tensor_bytes(x));
+    float *there = products(k, copy);
+    const size_t bytes = (size_t)x.rows * M * sizeof(float);
+    if (memcmp(here, there, bytes) != 0 || memcmp(again, there, bytes) != 0)
+        fail_msg("%s, %s: products of %d rows differ from those of a copy", k->about, maker, (int)x.rows);
+    k->b->release(k->b, copy.data);
+    free(here), free(again), free(there), free(numbers_of_x);
+}
+
+// gated = its two products and their swiglu: what is left is not left over what is still read.
+static void in_two_steps(const struct bench *k, struct tensor gated, struct tensor x, struct tensor gate,
+                         struct tensor up)
+{
+    struct backend *b = k->b;
+    const struct tensor g = rows_on(b, x.rows, gated.width), u = rows_on(b, x.rows, gated.width);
+    float *one = xmalloc(tensor_bytes(g)), *two = xmalloc(tensor_bytes(g));
+    multiply(b, g, x, gate);
+    multiply(b, u, x, up);
+    b->swiglu(b, g, g, u);
+    b->download(b, one, gated.data, tensor_bytes(g));
+    b->download(b, two, g.data, tensor_bytes(g));
+    if (memcmp(one, two, tensor_bytes(g)) != 0)
+        fail_msg("%s: gated of %d rows differs from its two products", k->about, (int)x.rows);
+    b->release(b, g.data), b->release(b, u.data);
+    free(one), free(two);
+}
+
+static void check_makers(const struct bench *k, int n, enum type type, enum activations a)
+{
+    struct backend *b = k->b;
+    struct tensor x = numbers(b, n, WIDTH), h = rows_on(b, n, WIDTH), norm = numbers(b, 1, WIDTH),
+                  wide = rows_on(b, n, 2 * WIDTH), gate = weights(b, type, a, 2 * WIDTH, WIDTH),
+                  up = weights(b, type, a, 2 * WIDTH, WIDTH), odd = weights(b, Q8_0, a, 2 * WIDTH, WIDTH);
+    b->rmsnorm(b, h, x, norm, 1e-5f);
+    as_of_a_copy(k, h, "rmsnorm");
+    b->rmsnorm(b, h, h, norm, 1e-5f);
+    as_of_a_copy(k, h, "rmsnorm in place");
+    b->gated(b, wide, h, gate, up);
+    as_of_a_copy(k, wide, "gated");
+    in_two_steps(k, wide, h, gate, up);
+    b->gated(b, wide, h, gate, odd);
+    as_of_a_copy(k, wide, "gated by weights of two types");
+
+    // Then others write there.
+    int32_t row[MOST_ROWS];
+    for (int i = 0; i < n; i++)
+        row[i] = n - 1 - i;
+    float *fresh = xcalloc((size_t)n * WIDTH, sizeof(float));
+    fresh[5] = 3;
+    const struct tensor y = numbers(b, n, WIDTH);
+    for (int writer = 0; writer < 8; writer++) {
+        static const char *const names[] = { "add", "swiglu", "take", "place", "cut", "move", "upload", "matmul" };
+        b->rmsnorm(b, h, x, norm, 1e-5f);
+        float *before = products(k, h);
+        const struct tensor square = weights(b, type, a, WIDTH, WIDTH);
+        b->rmsnorm(b, h, x, norm, 1e-5f);
+        if (writer == 0)
+            b->add(b, h, y);
+        else if (writer == 1)
+            b->swiglu(b, h, h, y);
+        else if (writer == 2)
+            b->take(b, h, y, row);
+        else if (writer == 3)
+            b->place(b, h, 0, y);
+        else if (writer == 4)
+            b->cut(b, h, wide, 7);
+        else if (writer == 5)
+            b->move(b, &h, 1, 0, (const int32_t[]){ n - 1 }, 1);
+        else if (writer == 6)
+            b->upload(b, h.data, fresh, (size_t)n * WIDTH * sizeof(float));
+        else
+            multiply(b, h, y, square);
+        float *after = products(k, h);
+        if (n > 1 && memcmp(before, after, (size_t)n * M * sizeof(float)) == 0)
+            fail_msg("%s: products of %d rows did not notice %s", k->about, n, names[writer]);
+        as_of_a_copy(k, h, names[writer]);
+        b->unprepare(b, square);
+        free(before), free(after);
+    }
+    const struct tensor all[] = { x, h, norm, wide, y };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        b->release(b, all[i].data);
+    b->unprepare(b, gate), b->unprepare(b, up), b->unprepare(b, odd);
+    free(fresh);
+}
+
+// Attention behind a prefix that ends before, at and behind the end of a split, for heads whose widths are whole blocks
+// and for such that are not.
+static void check_attention(const struct bench *k, int n, int prefix, int head_dim)
+{
+    struct backend *b = k->b;
+    struct error err;
+    const int kv = head_dim, heads = WIDTH / head_dim;
+    const struct kv_shape shape = { 1, kv, head_dim, 1, prefix + n, MOST_ROWS, head_dim == 64 ? BF16 : F32 };
+    struct kv_cache *c = kv_create(b, &shape, &err);
+    if (c == NULL)
+        fail_msg("%s", err.text);
+    const struct tensor frequency = numbers(b, 1, head_dim / 2), angles = rows_on(b, MOST_ROWS, head_dim),
+                        q = numbers(b, MOST_ROWS, WIDTH), key = numbers(b, MOST_ROWS, kv),
+                        value = numbers(b, MOST_ROWS, kv), out = rows_on(b, n, WIDTH);
+    int32_t zeros[MOST_ROWS] = { 0 }, row[MOST_ROWS], parent[MOST_ROWS];
+    for (int i = 0; i < MOST_ROWS; i++)
+        row[i] = i, parent[i] = i - 1;
+    for (int at = 0; at < prefix + n;) {
+        const int left = prefix - at, m = left <= 0 ? n : left < MOST_ROWS ? left : MOST_ROWS;
+        const struct pass p = { .n = m, .token = zeros, .slot = zeros, .parent = parent };
+        const struct layout *see = kv_admit(c, &p, m);
+        b->angles(b, tensor_rows(angles, 0, m), see, frequency);
+        b->store(b, tensor_rows(q, 0, m), tensor_rows(key, 0, m), tensor_rows(value, 0, m), tensor_rows(angles, 0, m),
+                 kv_keys(c, 0), kv_values(c, 0), see);
+        if (left <= 0)
+            b->attend(b, out, tensor_rows(q, 0, m), kv_keys(c, 0), kv_values(c, 0), see, head_dim);
+        else
+            kv_keep(c, 0, row, m);
+        at += m;
+    }
+    as_of_a_copy(k, out, heads == 3 ? "attend, heads of 64" : "attend, heads of 24");
+    const struct tensor all[] = { frequency, angles, q, key, value, out };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        b->release(b, all[i].data);
+    kv_destroy(c);
+}
+
+static void check(const struct gpu_here *g, enum type type, enum activations a)
+{
+    static const int rows[] = { 1, 3, 8, 9, 17, MOST_ROWS };
+    struct backend *b = gpu_open(g);
+    const struct bench k = { b, weights(b, type, a, M, WIDTH), weights(b, type, a, M, 2 * WIDTH),
+                             rows_on(b, MOST_ROWS, M), g->name };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        check_makers(&k, rows[i], type, a);
+        check_attention(&k, rows[i], 10, 64);
+        check_attention(&k, rows[i], 250, 64);
+        check_attention(&k, rows[i], 10, 24);
+    }
+    b->release(b, k.out.data);
+    b->unprepare(b, k.w), b->unprepare(b, k.hidden);
+    gpu_close(b);
+}
+
+static void products_read_what_is_there_now(void **unused)
+{
+    (void)unused;
+    for (int g = 0; g < gpus; g++) {
+        if (gpu[g].varies) // it keeps no planes
+            continue;
+        check(&gpu[g], BF16, ACTIVATIONS_BF16);
+        check(&gpu[g], BF16, ACTIVATIONS_F32);
+        check(&gpu[g], Q4_1, ACTIVATIONS_BF16); // whose sums of the input are read, too
+        check(&gpu[g], F32, ACTIVATIONS_F32);   // nobody reads planes
+    }
+}
+
+// Weights of both kinds at once: both kinds of planes are left.
+static void a_target_and_a_drafter_may_differ(void **unused)
+{
+    (void)unused;
+    for (int g = 0; g < gpus; g++) {
+        if (gpu[g].varies)
+            continue;
+        struct backend *b = gpu_open(&gpu[g]);
+        const struct bench k = { b, weights(b, BF16, ACTIVATIONS_BF16, M, WIDTH),
+                                 weights(b, F16, ACTIVATIONS_F32, M, 2 * WIDTH), rows_on(b, MOST_ROWS, M),
+                                 gpu[g].name };
+        check_makers(&k, 9, BF16, ACTIVATIONS_F32);
+        check_makers(&k, 3, F16, ACTIVATIONS_BF16);
+        check_attention(&k, 9, 10, 64);
+        b->release(b, k.out.data);
+        b->unprepare(b, k.w), b->unprepare(b, k.hidden);
+        gpu_close(b);
+    }
+}
+
+int main(void)
+{
+    gpus = gpus_here(gpu);
+    if (gpus == 0)
+        return 77;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_read_what_is_there_now),
+        cmocka_unit_test(a_target_and_a_drafter_may_differ),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,163 @@
+// test_probabilities.c - rows of probabilities as a device makes them: bit for bit those of the host.
+//
+//     test_probabilities [N [SEED]]     so many times as many rows on each device; others with another seed
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/row_stages.h"
+#include "kernels/backend.h"
+#include "sampling/rng.h"
+#include "tests/support/check.h"
+#include "tests/device/gpus.h"
+#include "tests/support/plain_stages.h"
+
+enum { MOST = 5000, ROWS = 20, KINDS = 7 };
+
+static struct gpu_here gpu[MAX_GPUS_HERE];
+static int gpus, times = 1;
+static uint64_t seed = 8;
+
+// Logits of every kind: spread out, close together, with ties, with few that count, with what is no number, all ruled out.
+static void some_logits(float *x, int n, int kind, uint32_t which)
+{
+    for (int i = 0; i < n; i++) {
+        const double u = philox_uniform(seed, which, (struct address){ FOR_DRAFT, kind, 0 }, (uint32_t)i);
+        x[i] = kind == 0   ? (float)(-3 * log(u + 1e-12))
+               : kind == 1 ? (float)u
+               : kind == 2 ? (float)floor(6 * u)
+               : kind == 3 ? (float)(i % 50 == 7 ? 4 * u : -30 * u - 20)
+               : kind == 4 ? (u < 0.1     ? NAN
+                              : u < 0.2   ? -INFINITY
+                              : u > 0.999 ? INFINITY
+                                          : (float)(8 * u))
+               : kind == 5 ? (u < 0.5 ? -INFINITY : NAN)
+                           : (u < 0.3   ? -0.0f
+                              : u < 0.6 ? 0
+                                        : (float)-u);
+    }
+}
+
+// Rows are dealt out among more processors the fewer they are, and taken by portions where they are many.
+static int rows_for(int time, int kind, int n)
+{
+    static const int rows[] = { 1, 2, 3, 1, 9, 4, ROWS };
+    return n > 4000 && time > 0 ? 1 : rows[(kind + time) % 7];
+}
+
+static void check(const struct gpu_here *g, struct backend *b, const struct sampling *s, int n, int live, int kind,
+                  int time)
+{
+    const int rows = rows_for(time, kind, n);
+    struct row_stages wanted;
+    float *here = xmalloc(ROWS * MOST * sizeof(*here)), *there = xmalloc(ROWS * MOST * sizeof(*there));
+    const struct tensor logits = rows_on(b, rows, n);
+    const size_t bytes = (size_t)rows * (size_t)n * sizeof(*here);
+    assert_true(sampling_stages(s, &wanted));
+    for (uint32_t i = 0; i < (uint32_t)rows; i++)
+        some_logits(here + (int)i * n, n, kind, (uint32_t)(n + 10000 * time) + i);
+    b->upload(b, logits.data, here, bytes);
+    b->probabilities(b, logits, live, &wanted);
+    b->download(b, there, logits.data, bytes);
+    for (int i = 0; i < rows; i++) {
+        sampling_row(s, here + i * n, n, live, &(struct path){ 0, NULL });
+        for (int k = 0; k < n; k++)
+            if (memcmp(&here[i * n + k], &there[i * n + k], sizeof(*here)) != 0)
+                fail_msg("%s: logits of kind %d, %d of %d tokens, token %d: %a there, %a here", g->name, kind, live, n,
+                         k, (double)there[i * n + k], (double)here[i * n + k]);
+    }
+    b->release(b, logits.data);
+    free(here), free(there);
+}
+
+static void probabilities_have_the_hosts_bits(void **unused)
+{
+    (void)unused;
+    static const int sizes[][2] = { { 1, 1 }, { 5, 3 }, { 1000, 1000 }, { 4097, 4000 } };
+    for (int g = 0; g < gpus; g++) {
+        struct backend *b = gpu_open(&gpu[g]);
+        for (int how = 0; how < 13; how++) {
+            struct sampling s = how == 0   ? SAMPLING("temperature", "1")
+                                : how == 1 ? SAMPLING("temperature", "0", "top_p", "0.3")
+                                : how == 2 ? SAMPLING("temperature", "0.7", "top_p", "0.9")
+                                : how == 3 ? SAMPLING("temperature", "1.3", "top_k", "50", "min_p", "0.02")
+                                : how == 4 ? SAMPLING("top_k", "1")
+                                : how == 5 ? SAMPLING("top_p", "0", "repetition_penalty", "1")
+                                : how == 6 ? SAMPLING("temperature", "1e-310", "min_p", "1")
+                                : how == 7 ? SAMPLING("temperature", "0.8", "top_k", "900", "top_p", "0.99")
+                                : how == 8 ? SAMPLING("temperature", "30", "top_p", "0.5")
+                                : how == 9 ? SAMPLING("min_p", "0.3")
+                                : how == 10 // so deep that the last bits of sums count
+                                    ? SAMPLING("temperature", "0.3", "top_p", "0.999999999999999")
+                                    : how == 11
+                                          ? SAMPLING("temperature", "0.5", "top_p", "0.99999999999")
+                                          : SAMPLING("temperature", "0.8", "top_k", "4000", "top_p", "0.9999999999999");
+            for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+                for (int kind = 0; kind < KINDS * times; kind++)
+                    check(&gpu[g], b, &s, sizes[i][0], sizes[i][1], kind % KINDS, kind / KINDS);
+            sampling_free(&s);
+        }
+        gpu_close(b);
+    }
+}
+
+// Logits that are the floats on both sides of min_p's threshold, at temperatures that leave them as they are.
+static void min_ps_threshold_is_the_hosts_double(void **unused)
+{
+    (void)unused;
+    for (int g = 0; g < gpus; g++) {
+        struct backend *b = gpu_open(&gpu[g]);
+        const struct tensor logits = rows_on(b, 1, 4);
+        for (int i = 1; i < 20; i++) {
+            char text[16];
+            snprintf(text, sizeof(text), "0.%02d", 5 * i);
+            struct sampling s = SAMPLING("min_p", text);
+            struct row_stages wanted;
+            const double least = log(atof(text));
+            const float near = (float)least, under = (double)near < least ? near : nextafterf(near, -INFINITY);
+            float row[4] = { nextafterf(under, INFINITY), 0, under, -50 };
+            assert_true(sampling_stages(&s, &wanted));
+            b->upload(b, logits.data, row, sizeof(row));
+            b->probabilities(b, logits, 4, &wanted);
+            b->download(b, row, logits.data, sizeof(row));
+            if (!(row[0] > 0 && row[1] > 0 && row[2] == 0 && row[3] == 0))
+                fail_msg("%s, min_p %s: %g %g %g %g", gpu[g].name, text, (double)row[0], (double)row[1], (double)row[2],
+                         (double)row[3]);
+            sampling_free(&s);
+        }
+        b->release(b, logits.data);
+        gpu_close(b);
+    }
+}
+
+static void what_needs_the_text_is_left_to_the_host(void **unused)
+{
+    (void)unused;
+    struct row_stages wanted;
+    struct sampling penalty = SAMPLING("temperature", "0.7", "repetition_penalty", "1.1"), none = { 0 };
+    assert_false(sampling_stages(&penalty, &wanted));
+    assert_true(sampling_stages(&none, &wanted));
+    assert_true(wanted.heat == 1 && wanted.top_k == 0 && wanted.top_p == 1 && wanted.below == -INFINITY);
+    sampling_free(&penalty);
+}
+
+int main(int argc, char **argv)
+{
+    gpus = gpus_of_bits(gpu, argc > 1);
+    if (gpus == 0)
+        return 77;
+    if (argc > 1)
+        times = atoi(argv[1]);
+    if (argc > 2)
+        seed = strtoull(argv[2], NULL, 0);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(probabilities_have_the_hosts_bits),
+        cmocka_unit_test(min_ps_threshold_is_the_hosts_double),
+        cmocka_unit_test(what_needs_the_text_is_left_to_the_host),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

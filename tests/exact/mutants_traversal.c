@@ -1,0 +1,81 @@
+// mutants_traversal.c - the recursion of traversal written once more, as the lemma has it, with a place for every flaw.
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+#include "exact/law.h"
+#include "sampling/dist.h"
+#include "sampling/rng.h"
+#include "tests/exact/mutants.h"
+
+struct walk {
+    const struct draft *draft;
+    struct rows *rows;
+    struct rng *rng;
+    enum flaw flaw;
+    int token; // the target's own, once the walk has stopped
+};
+
+// Child c was given up: p := (a p - q)+ normalised, and what a is then. p (vocab) is as it was if nothing is left.
+static double given_up(const struct walk *w, int c, double a, double *p)
+{
+    const int vocab = w->rows->vocab;
+    double q[LAW_VOCAB], r[LAW_VOCAB], s = 0, by = w->flaw == SHARE_NOT_IN_RESIDUAL ? 1 : a;
+    declared_row(w->draft, c, q, vocab);
+    for (int x = 0; x < vocab; x++)
+        s += r[x] = fmax(by * p[x] - q[x], 0);
+    if (s <= 0)
+        return a == 1 ? 1 : 0;
+    if (w->flaw != SIBLINGS_AGAINST_FULL_ROW || draft_next_child(w->draft, w->draft->parent[c], c) < 0)
+        for (int x = 0; x < vocab; x++)
+            p[x] = r[x] / s;
+    switch (w->flaw) {
+    case SHARE_STAYS:
+        return a;
+    case SHARE_BY_DRAFT_MASS: { // what is left of q without the token, as a public port has it
+        double left = 1 - q[w->draft->token[c]];
+        return left > 0 ? fmin(s / left, 1) : 0;
+    }
+    case SHARE_SUMMED_FROM_THE_LEFT:
+        return s / (s + 1 - a);
+    default:
+        return s / (s + (1 - a));
+    }
+}
+
+static int visit(struct walk *w, int node, double a)
+{
+    const struct draft *d = w->draft;
+    double p[LAW_VOCAB], q[LAW_VOCAB];
+    dist_from_row(p, w->rows->row(w->rows, node), w->rows->vocab);
+    for (int c = draft_next_child(d, node, node); c >= 0 && a > 0; c = draft_next_child(d, node, c)) {
+        int x = d->token[c];
+        declared_row(d, c, q, w->rows->vocab);
+        double down = a * p[x] / q[x];
+        int stopped = visit(w, c, w->flaw == SHARE_UNCAPPED ? down : fmin(1, down));
+        if (stopped >= 0)
+            return stopped;
+        a = given_up(w, c, a, p);
+    }
+    bool stops = w->rng->coin(w->rng, a, 1, (struct address){ FOR_ACCEPT, w->rng->root, node });
+    if (!stops && node > 0)
+        return -1; // the root is given up by flaws alone
+    w->token = w->rng->pick(w->rng, p, w->rows->vocab, (struct address){ FOR_RESIDUAL, w->rng->root, node });
+    return node;
+}
+
+static void traversal_judge_again(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
+                                  struct judgement *out)
+{
+    struct walk w = { d, rows, rng, *(const enum flaw *)options, -1 };
+    assert(rows->vocab <= LAW_VOCAB);
+    judgement_clear(out, d->n);
+    int last = visit(&w, 0, 1);
+    judgement_path(out, d, last, w.token);
+}
+
+const struct rule traversal_mutant = {
+    .name = "traversal, written once more",
+    .summary = "a tree from its leaves up, with a flaw",
+    .takes = TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT | TAKES_TREES,
+    .judge = traversal_judge_again,
+};

@@ -1,0 +1,387 @@
+#include "tests/exact/table_loop.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/settings.h"
+#include "decode/decode.h"
+#include "experiments/yaml.h"
+#include "sampling/dist.h"
+#include "sampling/outcomes.h"
+#include "sampling/sampling.h"
+#include "tests/support/check.h"
+#include "tests/exact/table_drafter.h"
+#include "verifier/verifier.h"
+
+// ---- chance: the loop asks for a Philox source of each sequence and gets the walk, which has one for all
+
+static struct {
+    struct outcomes *outcomes;
+    int sources; // asked for in this run
+} walk;
+
+// Sequences have chance of their own: an address is that of one of them.
+static struct address of_sequence(const struct rng *self, struct address at)
+{
+    at.position += (int32_t)((const struct philox *)self)->sequence * 1000;
+    return at;
+}
+
+static bool walk_coin(struct rng *self, double num, double den, struct address at)
+{
+    return walk.outcomes->rng.coin(&walk.outcomes->rng, num, den, of_sequence(self, at));
+}
+
+static int walk_pick(struct rng *self, const double *weight, int n, struct address at)
+{
+    return walk.outcomes->rng.pick(&walk.outcomes->rng, weight, n, of_sequence(self, at));
+}
+
+struct philox __wrap_philox_source(uint64_t seed, uint64_t sequence);
+struct philox __wrap_philox_source(uint64_t seed, uint64_t sequence)
+{
+    walk.sources++;
+    return (struct philox){ { walk_coin, walk_pick, 0, NULL }, seed, sequence, { 0 } };
+}
+
+// ---- mutants of the loop: what the loop or the rows would do wrong, done by what is handed to them
+
+static struct {
+    const struct guesser *guesser;
+    int n;
+    int32_t fell[8 * TABLE_TEXT];
+} memory; // of PENALTY_FOR_WHAT_FELL
+
+static void remember_what_fell(const struct step *s)
+{
+    for (int v = 1; v < s->draft->n; v++) {
+        bool stood = false;
+        for (int k = 0; k < s->advance->n; k++)
+            stood = stood || s->advance->node[k] == v;
+        if (!stood)
+            memory.fell[memory.n++] = s->draft->token[v];
+    }
+}
+
+static const struct stage *penalty(void)
+{
+    for (int k = 0; stages[k] != NULL; k++)
+        if (strcmp(stages[k]->name, "repetition_penalty") == 0)
+            return stages[k];
+    return NULL;
+}
+
+static void as_at_the_root(struct logits *l, const void *options, const struct path *before)
+{
+    int n = before->n < memory.guesser->root_n ? before->n : memory.guesser->root_n;
+    penalty()->apply(l, options, &(struct path){ n, before->token });
+}
+
+static void twice_for_the_last(struct logits *l, const void *options, const struct path *before)
+{
+    penalty()->apply(l, options, before);
+    penalty()->apply(l, options, &(struct path){ 1, before->token + before->n - 1 });
+}
+
+static void for_what_fell_too(struct logits *l, const void *options, const struct path *before)
+{
+    int32_t all[10 * TABLE_TEXT];
+    memcpy(all, before->token, (size_t)before->n * sizeof(*all));
+    memcpy(all + before->n, memory.fell, (size_t)memory.n * sizeof(*all));
+    penalty()->apply(l, options, &(struct path){ before->n + memory.n, all });
+}
+
+static const struct stage wrong_stages[FLAWS] = {
+    [PENALTY_AS_AT_THE_ROOT] = { .apply = as_at_the_root },
+    [PENALTY_TWICE_FOR_THE_LAST_TOKEN] = { .apply = twice_for_the_last },
+    [PENALTY_FOR_WHAT_FELL] = { .apply = for_what_fell_too },
+};
+
+// ---- what ends a text
+
+static bool ends(const struct world *w, int32_t token)
+{
+    for (int i = 0; i < w->ends; i++)
+        if (w->end[i] == token)
+            return true;
+    return false;
+}
+
+// Tokens that stay when the stop string ends with the n-th; 0: it does not.
+static int stays(const struct world *w, const int32_t *token, int n)
+{
+    if (w->string == 0 || n < w->string ||
+        memcmp(token + n - w->string, w->stop, (size_t)w->string * sizeof(*token)) != 0)
+        return 0;
+    return n - w->string + w->stay;
+}
+
+static int first_stop(void *self, const int32_t *token, int n, int fresh)
+{
+    for (int k = n - fresh + 1; k <= n; k++)
+        if (stays(self, token, k) > 0)
+            return stays(self, token, k);
+    return 0;
+}
+
+static int end_at_the_end(void *self, const int32_t *token, int n, int fresh)
+{
+    (void)fresh;
+    return ends(self, token[n - 1]) ? n : 0;
+}
+
+// ---- the table's own law: one token after another
+
+struct own {
+    const struct world *world;
+    const struct sampling *sampling;
+    struct table p;
+    int prompt, limit;
+    double *mass; // (texts, LOOP_REASONS)
+};
+
+static void add_own(const struct own *o, int32_t *token, int n, double probability)
+{
+    const struct world *w = o->world;
+    float row[TABLE_VOCAB];
+    double p[TABLE_VOCAB];
+    table_logits(&o->p, text_number(w->vocab, token, n), row);
+    sampling_row(o->sampling, row, w->vocab, w->vocab, &(struct path){ n, token });
+    dist_from_row(p, row, w->vocab);
+    for (int x = 0; x < w->vocab; x++) {
+        int new = n + 1 - o->prompt, stay = new, why = -1;
+        if (p[x] <= 0)
+            continue;
+        token[n] = x;
+        if (stays(w, token + o->prompt, new) > 0) {
+            stay = stays(w, token + o->prompt, new);
+            why = STOP_STRING;
+        } else if (ends(w, x))
+            why = STOP_TOKEN;
+        else if (new == o->limit)
+            why = STOP_LIMIT;
+        else if (n + 1 == w->length)
+            why = STOP_CONTEXT;
+        if (why >= 0)
+            o->mass[text_number(w->vocab, token + o->prompt, stay) * LOOP_REASONS + (uint64_t)why] +=
+                probability * p[x];
+        else
+            add_own(o, token, n + 1, probability * p[x]);
+    }
+}
+
+// ---- the walk
+
+struct trial { // all there is in one examination
+    const struct world *world;
+    struct model *target;
+    struct sampling sampling, wrong;
+    struct guesser *guesser;
+    struct verifier *verifier;
+    struct decoder *decoder;
+    struct stops stops;
+    enum flaw flaw;
+    uint64_t texts[LOOP_SEQUENCES]; // numbers there are of texts and reasons
+    uint64_t came[LOOP_SEQUENCES];  // what this run came to; UINT64_MAX: nothing yet
+    int said[LOOP_SEQUENCES];       // tokens, by steps
+    int unsaid[LOOP_SEQUENCES];     // that the last step brought and the text does not have
+    struct outcome *found;          // counts of texts
+};
+
+static void note_step(void *self, const struct step *s)
+{
+    struct trial *t = self;
+    const struct prompt *p = &t->world->prompt[s->sequence];
+    if (s->position != p->n + t->said[s->sequence] - 1 || s->kept > s->advance->n)
+        table_model_object(t->target, "sequence %d: a step at place %d after %d tokens", (int)s->sequence, s->position,
+                           t->said[s->sequence]);
+    t->said[s->sequence] += s->kept;
+    t->unsaid[s->sequence] = s->advance->n - s->kept;
+    if (t->flaw == PENALTY_FOR_WHAT_FELL)
+        remember_what_fell(s);
+}
+
+static void note_text(void *self, const struct ending *e)
+{
+    struct trial *t = self;
+    enum stop_reason why = t->flaw == END_LOOKED_FOR_AT_THE_END_OF_STEPS && e->why == STOP_STRING ? STOP_TOKEN : e->why;
+    uint64_t *came = &t->came[e->sequence];
+    if (*came != UINT64_MAX || e->n > t->said[e->sequence] || (why != STOP_STRING && e->n != t->said[e->sequence]))
+        table_model_object(t->target, "sequence %d ends with %d tokens after steps of %d", (int)e->sequence, e->n,
+                           t->said[e->sequence]);
+    t->found->why[why]++;
+    t->found->within += t->unsaid[e->sequence] > 0;
+    t->found->back += e->n < t->said[e->sequence];
+    *came = text_number(t->world->vocab, e->token, e->n) * LOOP_REASONS + (uint64_t)why;
+}
+
+static void read_sampling(struct trial *t)
+{
+    struct error err;
+    const char *text = t->world->sampling != NULL ? t->world->sampling : "{temperature: 1}";
+    struct settings *s = yaml_parse(text, strlen(text), "sampling", &err);
+    if (s == NULL || !sampling_read(s, &t->sampling, &err))
+        fail_msg("%s", err.text);
+    settings_free(s);
+    t->wrong = t->sampling; // borrows
+    for (int k = 0; k < t->wrong.n; k++)
+        if (wrong_stages[t->flaw].apply != NULL && t->wrong.step[k].stage == penalty())
+            t->wrong.step[k].stage = &wrong_stages[t->flaw];
+}
+
+static void trial_open(struct trial *t, const struct guesses *g, const struct rule *rule, const void *options,
+                       uint64_t seed)
+{
+    struct error err = { "" };
+    const struct world *w = t->world;
+    bool late = t->flaw == END_LOOKED_FOR_AT_THE_END_OF_STEPS;
+    read_sampling(t);
+    t->target = table_model_create((struct table){ 2 * seed, w->vocab }, w->slots * g->nodes, w->on_device, t->flaw);
+    t->guesser = guesser_create(w, g, t->target, (struct table){ 2 * seed + 1, w->vocab });
+    memory.guesser = t->guesser;
+    struct verifier_setup setup = { .target = t->target,
+                                    .rule = rule,
+                                    .rule_options = options,
+                                    .sampling = &t->wrong,
+                                    .taps = t->guesser->drafter.taps,
+                                    .slots = w->slots,
+                                    .length = w->length,
+                                    .nodes = g->nodes,
+                                    .live = w->vocab };
+    t->verifier = verifier_create(&setup, &err);
+    t->stops = (struct stops){ late ? 0 : w->ends, w->end,
+                               late            ? end_at_the_end
+                               : w->string > 0 ? first_stop
+                                               : NULL,
+                               (void *)(uintptr_t)w };
+    t->decoder = t->verifier == NULL ? NULL
+                                     : decoder_create(t->verifier, &t->guesser->drafter, w->slots, 1,
+                                                      (struct listener){ note_step, note_text, t }, &err);
+    if (t->decoder == NULL)
+        fail_msg("%s", err.text);
+}
+
+static void trial_close(struct trial *t)
+{
+    decoder_destroy(t->decoder);
+    verifier_destroy(t->verifier);
+    t->guesser->drafter.type->destroy(&t->guesser->drafter);
+    table_model_destroy(t->target);
+    sampling_free(&t->sampling);
+}
+
+// Decodes every sequence to its end. One that finds no free slot waits for one.
+static void run_once(struct trial *t)
+{
+    struct error err;
+    const struct world *w = t->world;
+    int started = 0;
+    walk.sources = memory.n = 0;
+    for (int i = 0; i < w->sequences; i++) {
+        t->came[i] = UINT64_MAX;
+        t->said[i] = 0;
+    }
+    while (started < w->sequences || decoder_live(t->decoder) > 0) {
+        for (; started < w->sequences && decoder_has_room(t->decoder); started++) {
+            const struct prompt *p = &w->prompt[started];
+            table_model_start(t->target, p->token, p->n);
+            assert_true(
+                decoder_start(t->decoder, &(struct assignment){ started, p->token, p->n, p->limit, &t->stops }, &err));
+        }
+        assert_true(decoder_step(t->decoder, &err));
+    }
+    if (walk.sources != w->sequences)
+        table_model_object(t->target, "%d sources of chance for %d sequences", walk.sources, w->sequences);
+}
+
+// Half the distance between what came of sequences together, and the product of what each would have said alone.
+static double distance_to_own(const struct trial *t, const double *mass, uint64_t seed)
+{
+    const struct world *w = t->world;
+    double *own[LOOP_SEQUENCES], distance = 0;
+    uint64_t all = 1;
+    for (int i = 0; i < w->sequences; i++) {
+        int32_t token[TABLE_TEXT];
+        const struct prompt *p = &w->prompt[i];
+        own[i] = xcalloc(t->texts[i], sizeof(**own));
+        struct own o = { w, &t->sampling, { 2 * seed, w->vocab }, p->n, p->limit, own[i] };
+        memcpy(token, p->token, (size_t)p->n * sizeof(*token));
+        add_own(&o, token, p->n, 1);
+        all *= t->texts[i];
+    }
+    for (uint64_t k = 0; k < all; k++) {
+        double product = 1;
+        uint64_t rest = k;
+        for (int i = 0; i < w->sequences; rest /= t->texts[i], i++)
+            product *= own[i][rest % t->texts[i]];
+        distance += fabs(product - mass[k]) / 2;
+    }
+    for (int i = 0; i < w->sequences; i++)
+        free(own[i]);
+    return distance;
+}
+
+struct outcome world_examine(const struct world *given, const struct guesses *g, const struct rule *rule,
+                             const void *options, uint64_t seed, enum flaw flaw)
+{
+    struct world w = *given;
+    struct outcome found = { .instances = 1 };
+    struct trial t = { .world = &w, .flaw = flaw, .found = &found };
+    struct outcomes o;
+    uint64_t all = 1;
+    double total = 0;
+    w.length = w.length == 0 ? TABLE_TEXT : w.length;
+    for (int i = 0; i < w.sequences; i++) {
+        const int32_t last[TABLE_TEXT] = {
+            w.vocab - 1, w.vocab - 1, w.vocab - 1, w.vocab - 1, w.vocab - 1, w.vocab - 1
+        };
+        t.texts[i] = (text_number(w.vocab, last, w.prompt[i].limit) + 1) * LOOP_REASONS;
+        all *= t.texts[i];
+    }
+    double *mass = xcalloc(all, sizeof(*mass));
+    trial_open(&t, g, rule, options, seed);
+    outcomes_begin(&o);
+    walk.outcomes = &o;
+    while (outcomes_next(&o)) {
+        run_once(&t);
+        if (flaw == SLOTS_ARE_NOT_EMPTIED && table_model_objections(t.target) > 0)
+            break;
+        uint64_t k = 0;
+        for (int i = w.sequences - 1; i >= 0; i--)
+            k = k * t.texts[i] + t.came[i];
+        mass[k] += outcomes_probability(&o);
+        total += outcomes_probability(&o);
+    }
+    found.distance = flaw == SLOTS_ARE_NOT_EMPTIED ? 0 : distance_to_own(&t, mass, seed);
+    found.lost = fabs(1 - total);
+    found.runs = o.runs;
+    found.rows = table_model_looked_at(t.target);
+    found.repeated = o.repeated;
+    found.objections = table_model_objections(t.target);
+    memcpy(found.words, table_model_words(t.target), sizeof(found.words));
+    outcomes_end(&o);
+    trial_close(&t);
+    free(mass);
+    return found;
+}
+
+void outcome_add(struct outcome *worst, const struct outcome *one)
+{
+    if (worst->objections == 0)
+        memcpy(worst->words, one->words, sizeof(worst->words));
+    worst->distance = fmax(worst->distance, one->distance);
+    worst->lost = fmax(worst->lost, one->lost);
+    worst->instances += one->instances;
+    worst->runs += one->runs;
+    worst->rows += one->rows;
+    for (int why = 0; why < LOOP_REASONS; why++)
+        worst->why[why] += one->why[why];
+    worst->within += one->within;
+    worst->back += one->back;
+    worst->repeated += one->repeated;
+    worst->objections += one->objections;
+}

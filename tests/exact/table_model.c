@@ -1,0 +1,405 @@
+#include "tests/exact/table_model.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "models/kv_cache.h"
+#include "models/model.h"
+
+enum { LAYERS = 2, WORDS = 200 };
+
+struct key { // a row of the cache; every number is exact in a float
+    float token, text, position, slot;
+};
+enum { KEY = sizeof(struct key) / sizeof(float) };
+
+struct expectation { // of a slot
+    bool taken, decoding;
+    int32_t token[TABLE_TEXT];
+    int n, from;
+    uint64_t text[TABLE_TEXT]; // of each pending row: what it stands for
+    int length[TABLE_TEXT];    // and its tokens
+};
+
+struct model {
+    struct backend backend; // first
+    struct model_shape shape;
+    struct table table;
+    bool on_device, refused; // refused: a guess has fallen
+    enum flaw flaw;
+    int rows;
+    float *state; // (rows) the text that each row of the pass has seen
+    struct expectation slot[TABLE_SLOTS];
+    int64_t objections, looked_at;
+    char words[WORDS];
+};
+
+static struct model *at_work; // for the wrapped functions of the cache, which know no model
+
+const char *const flaw_words[FLAWS] = {
+    [FLAWLESS] = "nothing",
+    [END_LOOKED_FOR_AT_THE_END_OF_STEPS] = "M49 end-of-text is looked for at the end of a step",
+    [PENALTY_AS_AT_THE_ROOT] = "M50 the penalty knows no token of the draft",
+    [PENALTY_TWICE_FOR_THE_LAST_TOKEN] = "M51 the penalty counts the last token twice",
+    [PENALTY_FOR_WHAT_FELL] = "M52 the penalty remembers guesses that fell",
+    [GUESSES_THAT_FELL_ARE_KEPT] = "M54 the cache keeps guesses that fell",
+    [ONE_ROW_TOO_FEW_IS_KEPT] = "M55 the cache keeps one row too few",
+    [POSITIONS_BY_ROW] = "M56 positions count the rows of a tree",
+    [POSITIONS_ONE_ON_AFTER_A_REFUSAL] = "M56 positions are one on after a refusal",
+    [PATHS_GATHERED_BACKWARDS] = "M57 the rows of a path are gathered backwards",
+    [PATHS_GATHERED_AS_IF_CHAINS] = "M57 the first rows of a tree are kept for those of the path",
+    [SIBLINGS_ARE_SEEN] = "M58 siblings are seen",
+    [SLOTS_ARE_NOT_EMPTIED] = "a slot is not emptied",
+};
+
+// ---- the table
+
+uint64_t text_number(int vocab, const int32_t *token, int n)
+{
+    uint64_t text = 0;
+    for (int i = 0; i < n; i++)
+        text = text_then(text, vocab, token[i]);
+    return text;
+}
+
+uint64_t table_dice(uint64_t seed, uint64_t of) // splitmix64
+{
+    uint64_t z = seed * 0x9e3779b97f4a7c15u + of * 0xd1342543de82ef95u + 0x2545f4914f6cdd1du;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+void table_weights(const struct table *t, uint64_t text, double *weight)
+{
+    uint64_t dice = table_dice(t->seed, text);
+    int kind = (int)(dice % 5), most = (int)(dice / 5 % (uint64_t)t->vocab);
+    double sum = 0;
+    for (int x = 0; x < t->vocab; x++) {
+        uint64_t d = table_dice(dice, (uint64_t)x);
+        weight[x] = 0.1 + (double)(d >> 11) * 0x1p-53;
+        if (kind == 0 && x != most && d % 2 == 0)
+            weight[x] = 0;
+        if (kind == 1 && x == most)
+            weight[x] += 8;
+        sum += weight[x];
+    }
+    for (int x = 0; x < t->vocab; x++)
+        weight[x] /= sum;
+}
+
+void table_logits(const struct table *t, uint64_t text, float *logit)
+{
+    double weight[TABLE_VOCAB];
+    table_weights(t, text, weight);
+    for (int x = 0; x < t->vocab; x++)
+        logit[x] = logf((float)weight[x]);
+}
+
+// ---- the device: memory, and rows that are moved about
+
+static void *device_alloc(struct backend *b, size_t bytes)
+{
+    (void)b;
+    return xcalloc(1, bytes);
+}
+
+static void device_release(struct backend *b, void *data)
+{
+    (void)b;
+    free(data);
+}
+
+static void device_download(struct backend *b, void *host, const void *from, size_t bytes)
+{
+    (void)b;
+    memcpy(host, from, bytes);
+}
+
+static void *device_host(struct backend *b, void *data)
+{
+    return ((struct model *)b)->on_device ? NULL : data;
+}
+
+static bool device_sync(struct backend *b, struct error *err)
+{
+    (void)b, (void)err;
+    return true;
+}
+
+static float *row_of(struct tensor x, int64_t i)
+{
+    return (float *)x.data + i * x.width;
+}
+
+static void device_take(struct backend *b, struct tensor out, struct tensor x, const int32_t *row)
+{
+    (void)b;
+    for (int64_t i = 0; i < out.rows; i++)
+        memcpy(row_of(out, i), row_of(x, row[i]), (size_t)x.width * sizeof(float));
+}
+
+static void device_move(struct backend *b, const struct tensor *x, int count, int to, const int32_t *row, int n)
+{
+    bool backwards = ((struct model *)b)->flaw == PATHS_GATHERED_BACKWARDS;
+    float moved[TABLE_TEXT][KEY];
+    for (int k = 0; k < count; k++) {
+        for (int i = 0; i < n; i++)
+            memcpy(moved[i], row_of(x[k], row[backwards ? n - 1 - i : i]), sizeof(moved[i]));
+        memcpy(row_of(x[k], to), moved, (size_t)n * sizeof(moved[0]));
+    }
+}
+
+static void device_stamp(struct backend *b, int number)
+{
+    (void)b, (void)number;
+}
+
+static int64_t device_between(struct backend *b, int from, int to)
+{
+    (void)b;
+    return to - from;
+}
+
+static bool device_memory(struct backend *b, size_t *free_bytes, size_t *all)
+{
+    (void)b, (void)free_bytes, (void)all;
+    return false;
+}
+
+// ---- the model
+
+struct model *table_model_create(struct table t, int rows, bool on_device, enum flaw flaw)
+{
+    struct model *m = xcalloc(1, sizeof(*m));
+    m->backend = (struct backend){ .name = "table",
+                                   .queues = on_device,
+                                   .alloc = device_alloc,
+                                   .release = device_release,
+                                   .download = device_download,
+                                   .host = device_host,
+                                   .sync = device_sync,
+                                   .stamp = device_stamp,
+                                   .between = device_between,
+                                   .memory = device_memory,
+                                   .take = device_take,
+                                   .move = device_move };
+    m->shape = (struct model_shape){ .layers = LAYERS, .width = 1, .vocab = t.vocab, .context = TABLE_TEXT };
+    m->table = t;
+    m->on_device = on_device;
+    m->flaw = flaw;
+    m->rows = rows;
+    m->state = xcalloc((size_t)rows, sizeof(*m->state));
+    at_work = m;
+    return m;
+}
+
+void table_model_destroy(struct model *m)
+{
+    free(m->state);
+    free(m);
+    at_work = NULL;
+}
+
+void table_model_object(struct model *m, const char *format, ...)
+{
+    va_list list;
+    if (m->objections++ > 0)
+        return;
+    va_start(list, format);
+    vsnprintf(m->words, sizeof(m->words), format, list);
+    va_end(list);
+}
+
+int64_t table_model_objections(const struct model *m)
+{
+    return m->objections;
+}
+
+const char *table_model_words(const struct model *m)
+{
+    return m->words;
+}
+
+int64_t table_model_looked_at(const struct model *m)
+{
+    return m->looked_at;
+}
+
+void table_model_expect(struct model *m, int slot, const int32_t *token, int n, int from)
+{
+    struct expectation *e = &m->slot[slot];
+    memcpy(e->token, token, (size_t)n * sizeof(*token));
+    e->n = n;
+    e->from = from;
+    e->taken = e->decoding = true;
+}
+
+void table_model_start(struct model *m, const int32_t *token, int n)
+{
+    for (int s = 0; s < TABLE_SLOTS; s++)
+        if (!m->slot[s].taken) {
+            table_model_expect(m, s, token, n, 0);
+            m->slot[s].taken = m->slot[s].decoding = false;
+        }
+}
+
+void table_model_free_slot(struct model *m, int slot)
+{
+    m->slot[slot].taken = false;
+}
+
+const struct model_shape *model_shape(const struct model *m)
+{
+    return &m->shape;
+}
+
+struct backend *model_backend(const struct model *m)
+{
+    return (struct backend *)(uintptr_t)&m->backend;
+}
+
+int model_rows(const struct model *m)
+{
+    return m->rows;
+}
+
+struct kv_shape model_kv_shape(const struct model *m, int slots, int length, int pending)
+{
+    int more = m->flaw == FLAWLESS ? 0 : 8 * TABLE_TEXT; // for those that keep too much
+    return (struct kv_shape){ LAYERS, KEY, KEY, slots, length + more, pending, F32 };
+}
+
+// What row i of a pass sees, in the cache's order; the keys are copied to seen, which has the row itself at the end.
+static int attend(const struct model *m, struct kv_cache *c, const struct layout *l, int i, struct key *seen,
+                  bool *alike)
+{
+    int n = 0, first = l->slot[i] * l->length, own = l->place[i] - first - l->prefix[i];
+    for (int r = 0; r < l->prefix[i] + own; r++) {
+        int pending = r - l->prefix[i];
+        bool visible = pending < 0 || (l->ancestors[i * l->words + pending / 64] >> pending % 64 & 1) != 0 ||
+                       m->flaw == SIBLINGS_ARE_SEEN;
+        if (!visible)
+            continue;
+        const float *key = row_of(kv_keys(c, 0), first + r);
+        for (int k = 0; k < LAYERS; k++)
+            *alike = *alike && memcmp(key, row_of(kv_keys(c, k), first + r), sizeof(*seen)) == 0 &&
+                     memcmp(key, row_of(kv_values(c, k), first + r), sizeof(*seen)) == 0;
+        memcpy(&seen[n++], key, sizeof(*seen));
+    }
+    return n;
+}
+
+// The number of the text that n keys and the row behind them spell; *whole: each stands for the text up to it, at its
+// place, in this slot. What is not whole gets a number of its own, far from those of texts.
+static uint64_t spelled(const struct model *m, const struct key *seen, int n, bool *whole)
+{
+    uint64_t text = 0, all = 0;
+    for (int k = 0; k < n; k++) {
+        text = text_then(text, m->table.vocab, (int32_t)seen[k].token);
+        *whole = *whole && seen[k].position == (float)k && seen[k].slot == seen[n - 1].slot &&
+                 (k == n - 1 || seen[k].text == (float)text);
+        all = table_dice(all, (uint64_t)seen[k].token << 40 | (uint64_t)seen[k].position);
+    }
+    return *whole ? text : (1u << 22) + all % (1u << 22);
+}
+
+static void show(char *to, const struct key *seen, int n)
+{
+    for (int k = 0; k < n && k < TABLE_TEXT; k++)
+        to += sprintf(to, " %d@%d", (int)seen[k].token, (int)seen[k].position);
+}
+
+static int position(const struct model *m, const struct layout *l, int i, int row)
+{
+    bool decoding = m->slot[l->slot[i]].decoding;
+    if (m->flaw == POSITIONS_BY_ROW)
+        return l->prefix[i] + row;
+    return l->position[i] + (m->flaw == POSITIONS_ONE_ON_AFTER_A_REFUSAL && decoding && m->refused);
+}
+
+// What the row-th row of a slot's pass stands for, according to whoever knows.
+static void expected(struct expectation *e, int vocab, int row, int parent, int32_t token)
+{
+    uint64_t before = parent < 0 ? text_number(vocab, e->token, e->from) : e->text[parent];
+    int n = parent < 0 ? e->from : e->length[parent];
+    e->text[row] = text_then(before, vocab, n < e->n ? e->token[n] : token);
+    e->length[row] = n + 1;
+}
+
+static void look(struct model *m, struct kv_cache *c, const struct layout *l, const struct pass *p, int i)
+{
+    struct key seen[10 * TABLE_TEXT];
+    int slot = p->slot[i], row = l->place[i] - slot * l->length - l->prefix[i];
+    struct expectation *e = &m->slot[slot];
+    bool whole = true;
+    expected(e, m->table.vocab, row, p->parent[i], p->token[i]);
+    int n = attend(m, c, l, i, seen, &whole);
+    struct key *own = &seen[n++];
+    *own = (struct key){ (float)p->token[i], 0, (float)position(m, l, i, row), (float)slot };
+    uint64_t text = spelled(m, seen, n, &whole);
+    if (!whole || n != e->length[row] || text != e->text[row]) {
+        char words[16 * TABLE_TEXT] = "";
+        show(words, seen, n);
+        table_model_object(m, "slot %d, row %d: it sees%s; its text is of %d tokens, number %d", slot, row, words,
+                           e->length[row], (int)e->text[row]);
+    }
+    own->text = m->state[i] = (float)text;
+    for (int k = 0; k < LAYERS; k++) {
+        memcpy(row_of(kv_keys(c, k), l->place[i]), own, sizeof(*own));
+        memcpy(row_of(kv_values(c, k), l->place[i]), own, sizeof(*own));
+    }
+    m->looked_at++;
+}
+
+bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, const struct taps *taps,
+                   struct states *out, struct error *err)
+{
+    (void)err;
+    const struct layout *l = kv_admit(c, p, p->n);
+    for (int i = 0; i < p->n; i++)
+        look(m, c, l, p, i);
+    for (int i = 0; i < p->n; i++) // the next stretch of a prompt goes on behind this one
+        m->slot[p->slot[i]].from += !m->slot[p->slot[i]].decoding;
+    out->last = tensor_of(m->state, F32, p->n, 1);
+    out->tapped = taps->n > 0 ? out->last : tensor_of(NULL, F32, 0, 0);
+    return true;
+}
+
+void model_logits(const struct model *m, struct tensor out, struct tensor state)
+{
+    for (int64_t i = 0; i < out.rows; i++)
+        table_logits(&m->table, (uint64_t)*row_of(state, i), row_of(out, i));
+}
+
+// ---- the cache, in the linker's hands: the real one, or one that errs once decoding has begun
+
+void __real_kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n);
+void __wrap_kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n);
+void __real_kv_cut(struct kv_cache *c, int slot, int length);
+void __wrap_kv_cut(struct kv_cache *c, int slot, int length);
+
+void __wrap_kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n)
+{
+    static const int32_t in_order[TABLE_TEXT] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+    enum flaw flaw = at_work->slot[slot].decoding ? at_work->flaw : FLAWLESS;
+    at_work->refused = at_work->refused || (at_work->slot[slot].decoding && n < kv_pending(c, slot));
+    if (flaw == GUESSES_THAT_FELL_ARE_KEPT)
+        __real_kv_keep(c, slot, in_order, kv_pending(c, slot));
+    else if (flaw == PATHS_GATHERED_AS_IF_CHAINS)
+        __real_kv_keep(c, slot, in_order, n);
+    else
+        __real_kv_keep(c, slot, row, flaw == ONE_ROW_TOO_FEW_IS_KEPT ? n - 1 : n);
+}
+
+void __wrap_kv_cut(struct kv_cache *c, int slot, int length)
+{
+    at_work->refused = false;
+    __real_kv_cut(c, slot, at_work->flaw == SLOTS_ARE_NOT_EMPTIED ? kv_length(c, slot) : length);
+}

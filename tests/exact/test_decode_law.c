@@ -1,0 +1,317 @@
+// test_decode_law.c - the law of whole texts through the real loop, verifier, cache and rules: several rounds, ends of
+// text, limits, penalties and neighbours, computed, not estimated (tests/exact/table_loop.h); and every flaw is found out.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "decode/decode.h"
+#include "tests/support/check.h"
+#include "tests/exact/table_loop.h"
+
+#define ROUNDING 1e-12
+#define FLAW 1e-6
+
+static const struct guesses no_guesses = { .name = "root alone", .nodes = 1 };
+static const struct guesses chosen_chain = { "chosen chain", 3, { -1, 0, 1 }, { CHOSEN }, false, false };
+static const struct guesses drawn_chain = { "drawn chain", 3, { -1, 0, 1 }, { 0, DRAWN, DRAWN }, false, false };
+static const struct guesses mixed_chain = { "mixed chain", 4,    { -1, 0, 1, 2 }, { 0, DRAWN, CHOSEN, DRAWN_DISTINCT },
+                                            false,         false };
+static const struct guesses drawn_siblings = { "drawn siblings", 3, { -1, 0, 0 }, { 0, DRAWN, DRAWN }, false, false };
+static const struct guesses drawn_chains = {
+    "drawn chains", 5, { -1, 0, 0, 1, 2 }, { 0, DRAWN, DRAWN, DRAWN, DRAWN }, true, false
+};
+// Where the second branch stands, rows that are kept do not lie one after another.
+static const struct guesses chosen_tree = { "chosen tree", 5, { -1, 0, 0, 2, 3 }, { CHOSEN }, false, false };
+static const struct guesses distinct_tree = { "distinct tree", 4,
+                                              { -1, 0, 0, 2 }, { 0, DRAWN_DISTINCT, DRAWN_DISTINCT, DRAWN_DISTINCT },
+                                              false,           false };
+static const struct guesses mixed_tree = {
+    "mixed tree", 4, { -1, 0, 0, 1 }, { 0, DRAWN, CHOSEN, DRAWN }, false, false
+};
+static const struct guesses lookup = { .name = "ngram", .nodes = 4, .lookup = true };
+
+static const struct guesses *const shapes[] = { &no_guesses,     &chosen_chain, &drawn_chain, &mixed_chain,
+                                                &drawn_siblings, &drawn_chains, &chosen_tree, &distinct_tree,
+                                                &mixed_tree,     &lookup };
+enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]), MOST_SEEDS = 24 };
+
+// A rule's options as they are when nobody sets them; free() after options_free().
+static void *presets(const struct rule *rule)
+{
+    void *options = rule->options ? xcalloc(1, rule->options_size) : NULL;
+    if (options)
+        assert_true(options_read(NULL, rule->name, rule->options, options, NULL));
+    return options;
+}
+
+// One world with one shape: one pair of tables, and more of them as long as that is quick.
+static struct outcome examine(const struct world *w, const struct guesses *g, const struct rule *rule, int64_t runs)
+{
+    struct outcome worst = { 0 };
+    void *options = presets(rule);
+    for (uint64_t seed = 0; seed == 0 || (seed < MOST_SEEDS && worst.runs < runs); seed++) {
+        struct outcome one = world_examine(w, g, rule, options, seed * 64 + (uint64_t)g->nodes, FLAWLESS);
+        outcome_add(&worst, &one);
+        if (one.distance > ROUNDING || one.lost > ROUNDING || one.objections > 0 || one.repeated > 0)
+            fail_msg("%s, %s, tables %d: distance %.1e, lost %.1e, %d addresses twice, %d objections: %s", rule->name,
+                     g->name, (int)seed, one.distance, one.lost, one.repeated, (int)one.objections, one.words);
+    }
+    options_free(rule->options, options);
+    free(options);
+    return worst;
+}
+
+// Worlds under every exact rule, with every shape of at most so many nodes that the rule takes; all of it together.
+static struct outcome keep_the_law(const struct world *worlds, int n, int nodes, int64_t runs)
+{
+    struct outcome together = { 0 };
+    for (int i = 0; rules[i] != NULL; i++) {
+        struct outcome all = { 0 };
+        for (int k = 0; rules[i]->exact && k < n; k++)
+            for (int s = 0; s < SHAPES; s++)
+                if (shapes[s]->nodes <= nodes && rule_takes(rules[i], shapes[s])) {
+                    struct outcome one = examine(&worlds[k], shapes[s], rules[i], runs);
+                    outcome_add(&all, &one);
+                }
+        if (rules[i]->exact)
+            print_message("%s: %lld instances, %lld outcomes, %lld rows: distance %.1e, lost %.1e\n", rules[i]->name,
+                          (long long)all.instances, (long long)all.runs, (long long)all.rows, all.distance, all.lost);
+        outcome_add(&together, &all);
+    }
+    print_message(
+        "texts: %lld ended by a token, %lld by a string, %lld by a limit, %lld by the context; %lld within a step\n",
+        (long long)together.why[STOP_TOKEN], (long long)together.why[STOP_STRING], (long long)together.why[STOP_LIMIT],
+        (long long)together.why[STOP_CONTEXT], (long long)together.within);
+    return together;
+}
+
+#define KEEP_THE_LAW(worlds, nodes, runs) keep_the_law(worlds, sizeof(worlds) / sizeof((worlds)[0]), nodes, runs)
+#define BEHIND_010(limit) \
+    { \
+        { \
+            3, { 0, 1, 0 }, limit \
+        } \
+    }
+
+static void texts_of_several_rounds_have_the_targets_law(void **state)
+{
+    (void)state;
+    static const struct world worlds[] = {
+        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(5) },
+        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = { { 6, { 0, 1, 1, 0, 0, 1 }, 3 } }, .on_device = true },
+        { .vocab = 3, .slots = 1, .sequences = 1, .prompt = { { 1, { 2 }, 3 } } },
+    };
+    KEEP_THE_LAW(worlds, LOOP_NODES, 1500);
+}
+
+static void a_token_that_ends_a_text_ends_it_within_a_draft(void **state)
+{
+    (void)state;
+    static const struct world worlds[] = {
+        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(4), .ends = 1, .end = { 1 } },
+        { .vocab = 3, .slots = 1, .sequences = 1, .prompt = { { 2, { 1, 2 }, 3 } }, .ends = 2, .end = { 2, 0 } },
+    };
+    struct outcome all = KEEP_THE_LAW(worlds, LOOP_NODES, 1500);
+    assert_true(all.why[STOP_TOKEN] > 0 && all.why[STOP_LIMIT] > 0 && all.within > 0);
+}
+
+static void stop_strings_end_a_text_wherever_their_tokens_came(void **state)
+{
+    (void)state;
+    static const struct world worlds[] = {
+        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(4), .string = 2, .stay = 2, .stop = { 1, 0 } },
+        { .vocab = 2,
+          .slots = 1,
+          .sequences = 1,
+          .prompt = BEHIND_010(4),
+          .string = 3,
+          .stay = 1,
+          .stop = { 0, 1, 1 } },
+        { .vocab = 3,
+          .slots = 1,
+          .sequences = 1,
+          .prompt = BEHIND_010(3),
+          .string = 2,
+          .stay = 1,
+          .stop = { 1, 1 },
+          .ends = 1,
+          .end = { 2 } },
+    };
+    struct outcome all = KEEP_THE_LAW(worlds, LOOP_NODES, 1000);
+    assert_true(all.why[STOP_STRING] > 0 && all.within > 0 && all.back > 0);
+}
+
+static void limits_and_the_context_cut_a_text_within_a_draft(void **state)
+{
+    (void)state;
+    static const struct world worlds[] = {
+        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(1), .deep = true },
+        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(2), .deep = true },
+        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(3), .deep = true },
+        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(5), .length = 7, .deep = true },
+        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(5), .length = 6 },
+        { .vocab = 3, .slots = 1, .sequences = 1, .prompt = BEHIND_010(5), .length = 5 },
+        { .vocab = 3, .slots = 1, .sequences = 1, .prompt = BEHIND_010(5), .length = 4, .deep = true },
+    };
+    struct outcome all = KEEP_THE_LAW(worlds, LOOP_NODES, 500);
+    assert_true(all.why[STOP_LIMIT] > 0 && all.why[STOP_CONTEXT] > 0 && all.within > 0);
+}
+
+static void what_looks_back_sees_the_drafts_own_tokens(void **state)
+{
+    (void)state;
+    static const struct world worlds[] = {
+        { .vocab = 2,
+          .slots = 1,
+          .sequences = 1,
+          .prompt = { { 1, { 1 }, 4 } },
+          .sampling = "{repetition_penalty: 1.6}" },
+        { .vocab = 3,
+          .slots = 1,
+          .sequences = 1,
+          .prompt = { { 2, { 2, 2 }, 3 } },
+          .sampling = "{repetition_penalty: 2, temperature: 0.8}",
+          .ends = 1,
+          .end = { 1 } },
+    };
+    KEEP_THE_LAW(worlds, LOOP_NODES, 1200);
+}
+
+static void what_rules_tokens_out_rules_them_out_everywhere(void **state)
+{
+    (void)state;
+    static const struct world worlds[] = {
+        { .vocab = 3, .slots = 1, .sequences = 1, .prompt = BEHIND_010(3), .sampling = "{temperature: 0.7, top_k: 2}" },
+        { .vocab = 3,
+          .slots = 1,
+          .sequences = 1,
+          .prompt = BEHIND_010(3),
+          .sampling = "{temperature: 0.7, top_p: 0.8}" },
+        { .vocab = 3,
+          .slots = 1,
+          .sequences = 1,
+          .prompt = BEHIND_010(3),
+          .sampling = "{min_p: 0.4}",
+          .on_device = true },
+    };
+    static const struct world small[] = {
+        // for many nodes
+        { .vocab = 2,
+          .slots = 1,
+          .sequences = 1,
+          .prompt = BEHIND_010(4),
+          .sampling = "{temperature: 0.7, top_p: 0.8}" },
+        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(4), .sampling = "{temperature: 0}" },
+    };
+    KEEP_THE_LAW(worlds, 4, 1000);
+    KEEP_THE_LAW(small, LOOP_NODES, 1000);
+}
+
+static void neighbours_leave_one_another_alone(void **state)
+{
+    (void)state;
+    static const struct world worlds[] = {
+        { .vocab = 2, .slots = 2, .sequences = 2, .prompt = { { 3, { 0, 1, 0 }, 3 }, { 1, { 1 }, 2 } } },
+        { .vocab = 2,
+          .slots = 2,
+          .sequences = 2,
+          .prompt = { { 5, { 1, 1, 0, 1, 1 }, 2 }, { 2, { 0, 1 }, 2 } },
+          .ends = 1,
+          .end = { 1 },
+          .sampling = "{repetition_penalty: 1.3}",
+          .on_device = true },
+    };
+    KEEP_THE_LAW(worlds, 4, 2000);
+}
+
+static void a_freed_slot_is_as_good_as_new(void **state)
+{
+    (void)state;
+    static const struct world worlds[] = {
+        { .vocab = 2,
+          .slots = 2,
+          .sequences = 3,
+          .prompt = { { 3, { 0, 1, 0 }, 3 }, { 4, { 1, 1, 0, 1 }, 1 }, { 2, { 1, 0 }, 2 } },
+          .ends = 1,
+          .end = { 0 } },
+        { .vocab = 2,
+          .slots = 1,
+          .sequences = 2,
+          .prompt = { { 4, { 0, 1, 0, 0 }, 2 }, { 2, { 1, 1 }, 2 } },
+          .deep = true },
+    };
+    KEEP_THE_LAW(worlds, 3, 2000);
+}
+
+// ---- mutants
+
+struct suspect {
+    enum flaw flaw;
+    struct world world;
+    const struct guesses *guesses;
+    const char *rule;
+};
+
+#define PENALIZED \
+    .vocab = 3, .slots = 1, .sequences = 1, .prompt = { { 1, { 2 }, 3 } }, .sampling = "{repetition_penalty: 1.6}"
+#define ALONE .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(4)
+
+static const struct suspect suspects[] = {
+    { END_LOOKED_FOR_AT_THE_END_OF_STEPS, { ALONE, .ends = 1, .end = { 1 } }, &drawn_chain, "rejection" },
+    { PENALTY_AS_AT_THE_ROOT, { PENALIZED }, &chosen_chain, "rejection" },
+    { PENALTY_TWICE_FOR_THE_LAST_TOKEN,
+      { ALONE, .sampling = "{repetition_penalty: 1.6}" },
+      &chosen_chain,
+      "rejection" },
+    { PENALTY_FOR_WHAT_FELL, { PENALIZED }, &chosen_chain, "rejection" },
+    { GUESSES_THAT_FELL_ARE_KEPT, { ALONE }, &drawn_chain, "rejection" },
+    { ONE_ROW_TOO_FEW_IS_KEPT, { ALONE }, &drawn_chain, "rejection" },
+    { POSITIONS_BY_ROW, { ALONE }, &chosen_tree, "rejection" },
+    { POSITIONS_ONE_ON_AFTER_A_REFUSAL, { ALONE }, &drawn_chain, "rejection" },
+    { PATHS_GATHERED_BACKWARDS, { ALONE }, &chosen_tree, "rejection" },
+    { PATHS_GATHERED_AS_IF_CHAINS, { ALONE }, &chosen_tree, "rejection" },
+    { SIBLINGS_ARE_SEEN, { ALONE }, &chosen_tree, "rejection" },
+    { SLOTS_ARE_NOT_EMPTIED,
+      { .vocab = 2, .slots = 1, .sequences = 2, .prompt = { { 3, { 0, 1, 0 }, 2 }, { 2, { 1, 1 }, 2 } } },
+      &chosen_chain,
+      "rejection" },
+};
+
+static void every_mutant_of_the_loop_is_found_out(void **state)
+{
+    (void)state;
+    assert_int_equal(sizeof(suspects) / sizeof(suspects[0]), FLAWS - 1);
+    for (size_t i = 0; i < sizeof(suspects) / sizeof(suspects[0]); i++) {
+        const struct suspect *s = &suspects[i];
+        struct outcome found = { 0 };
+        for (uint64_t seed = 0; seed < MOST_SEEDS; seed++) {
+            struct outcome one = world_examine(&s->world, s->guesses, rule_named(s->rule), NULL, seed, s->flaw);
+            struct outcome honest = world_examine(&s->world, s->guesses, rule_named(s->rule), NULL, seed, FLAWLESS);
+            outcome_add(&found, &one);
+            assert_true(honest.distance <= ROUNDING && honest.objections == 0);
+        }
+        print_message("%s: distance %.1e; %lld objections%s%s\n", flaw_words[s->flaw], found.distance,
+                      (long long)found.objections, found.objections > 0 ? ", the first: " : "", found.words);
+        if (s->flaw != SLOTS_ARE_NOT_EMPTIED)
+            assert_true(found.distance > FLAW);
+        if (s->flaw >= GUESSES_THAT_FELL_ARE_KEPT)
+            assert_true(found.objections > 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_of_several_rounds_have_the_targets_law),
+        cmocka_unit_test(a_token_that_ends_a_text_ends_it_within_a_draft),
+        cmocka_unit_test(stop_strings_end_a_text_wherever_their_tokens_came),
+        cmocka_unit_test(limits_and_the_context_cut_a_text_within_a_draft),
+        cmocka_unit_test(what_looks_back_sees_the_drafts_own_tokens),
+        cmocka_unit_test(what_rules_tokens_out_rules_them_out_everywhere),
+        cmocka_unit_test(neighbours_leave_one_another_alone),
+        cmocka_unit_test(a_freed_slot_is_as_good_as_new),
+        cmocka_unit_test(every_mutant_of_the_loop_is_found_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,382 @@
+// test_observer.c - texts of a little language, drawn right and drawn wrong, as the observer sees them: alarms come as
+// seldom as the level says when nothing is wrong, and always when something is. No model is needed.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "exact/observer.h"
+#include "exact/tails.h"
+#include "exact/verdict.h"
+#include "sampling/rng.h"
+#include "tests/support/check.h"
+#include "tests/exact/toy_language.h"
+#include "verifier/rules/rejection.h"
+#include "verifier/rules/rule.h"
+#include "verifier/verifier.h"
+
+static void judge(const struct told *told, uint64_t seed, double level, struct verdict *v)
+{
+    struct observed *seen = xcalloc(1, sizeof(*seen));
+    double most = language_write(told, seed, seen);
+    verdict_of(v, seen, most, level);
+    free(seen);
+}
+
+static void describe(const char *what, const struct verdict *v)
+{
+    print_message("%s: %s after %.0f tokens;", what, answer_names[v->answer], v->tokens);
+    for (int k = 0; k < STREAMS; k++)
+        if (v->of[k].tokens > 0)
+            print_message(" %s %.1f %.1f", stream_name(k), v->of[k].log_e / log(10),
+                          v->of[k].worst != NULL ? v->of[k].worst->log10_adjusted : 0);
+    print_message("\n");
+}
+
+static struct verdict *judged(const char *what, const struct told *told, uint64_t seed)
+{
+    struct verdict *v = xcalloc(1, sizeof(*v));
+    judge(told, seed, 1e-6, v);
+    describe(what, v);
+    return v;
+}
+
+// ---- nothing is wrong
+
+struct alarms {
+    int text, drafter, control; // at the level of 1 in 20
+    int certain;                // of any of these, at 1 in a million
+    double z;                   // the greatest of the acceptance, either way
+};
+
+static struct alarms alarms_of(const struct told *told, int runs)
+{
+    struct alarms a = { 0 };
+    struct observed *seen = xcalloc(1, sizeof(*seen));
+    struct verdict *v = xcalloc(1, sizeof(*v));
+    for (int run = 0; run < runs; run++) {
+        *seen = (struct observed){ 0 };
+        double most = language_write(told, 1000 + (uint64_t)run, seen);
+        verdict_of(v, seen, most, 0.05);
+        a.text += v->of[THE_TEXT].alarm;
+        a.drafter += v->of[THE_DRAFTER].alarm;
+        a.control += v->of[THE_CONTROL].alarm;
+        a.z = isnan(v->z_accepted) ? a.z : fmax(a.z, fabs(v->z_accepted));
+        verdict_of(v, seen, most, 1e-6);
+        a.certain += v->of[THE_TEXT].alarm || v->of[THE_DRAFTER].alarm || v->of[THE_CONTROL].alarm;
+    }
+    free(seen);
+    free(v);
+    return a;
+}
+
+// Of 300 runs at the level of 0.05 more than 27 have an alarm with a chance of 0.001, if that many may.
+static void alarms_come_as_seldom_as_the_level_says(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *rule;
+        enum shape shape;
+        int runs, most;
+    } null[] = {
+        { "rejection", DRAWN_CHAIN, 300, 27 }, { "rejection", DISTINCT_TREE, 15, 4 },
+        { "rejection", CHOSEN_TREE, 15, 4 },   { "block", DRAWN_CHAIN, 30, 6 },
+        { "traversal", DISTINCT_TREE, 15, 4 },
+    };
+    for (size_t i = 0; i < sizeof(null) / sizeof(null[0]); i++) {
+        const struct told told = {
+            .rule = rule_named(null[i].rule), .shape = null[i].shape, .texts = 3, .tokens = 100
+        };
+        struct alarms a = alarms_of(&told, null[i].runs);
+        print_message(
+            "%s, shape %d, %d runs: alarms of the text %d, drafter %d, control %d; certain %d; |z| up to %.1f\n",
+            null[i].rule, null[i].shape, null[i].runs, a.text, a.drafter, a.control, a.certain, a.z);
+        assert_true(a.text <= null[i].most && a.drafter <= null[i].most && a.control <= null[i].most);
+        assert_int_equal(a.certain, 0);
+    }
+}
+
+// ---- something is wrong
+
+static void expect(const char *what, const struct told *told, enum answer answer)
+{
+    struct verdict *v = judged(what, told, 1);
+    assert_int_equal(v->answer, answer);
+    assert_false(v->of[THE_CONTROL].alarm);
+    free(v);
+}
+
+static void plants_are_seen_and_the_rest_is_clean(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what, *rule;
+        enum shape shape;
+        int texts;
+    } in[] = {
+        { "rejection, a drawn chain", "rejection", DRAWN_CHAIN, 10 },
+        { "rejection, a chosen chain", "rejection", CHOSEN_CHAIN, 14 },
+        { "traversal, a tree of distinct draws", "traversal", DISTINCT_TREE, 12 },
+    };
+    for (size_t i = 0; i < sizeof(in) / sizeof(in[0]); i++) {
+        const struct told told = {
+            .rule = rule_named(in[i].rule), .shape = in[i].shape, .texts = in[i].texts, .tokens = 1000
+        };
+        struct verdict *v = judged(in[i].what, &told, 1);
+        for (int k = 0; k < PLANTS; k++)
+            assert_true(v->of[THE_PLANTS + k].alarm);
+        assert_int_equal(v->answer, NO_BIAS_FOUND);
+        free(v);
+    }
+}
+
+static void without_guesses_or_with_few_tokens_there_is_no_verdict(void **state)
+{
+    (void)state;
+    const struct rule *rejection = rule_named("rejection");
+    expect("no drafts", &(struct told){ .rule = rejection, .shape = NO_DRAFT, .texts = 2, .tokens = 500 }, NO_VERDICT);
+    expect("300 tokens", &(struct told){ .rule = rejection, .texts = 2, .tokens = 150 }, NO_VERDICT);
+    expect("none", &(struct told){ .rule = rejection }, NO_VERDICT);
+}
+
+static void judge_too_leniently(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
+                                struct judgement *out)
+{
+    (void)options;
+    rejection_walk(d, p, (struct standing){ 1.25, 0 }, rng, out);
+}
+
+// All of a chain stands, the impossible too.
+static void judge_everything_to_stand(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
+                                      struct judgement *out)
+{
+    (void)options;
+    const int last = d->n - 1;
+    judgement_clear(out, d->n);
+    judgement_path(
+        out, d, last,
+        rng_pick_row(rng, p->row(p, last), VOCAB, (struct address){ FOR_BONUS, rng->root, last }, out->work));
+}
+
+static void law_of_rejection(const struct draft *d, struct rows *p, const void *options, double *end)
+{
+    (void)options;
+    rejection_ends(d, p, (struct standing){ 1, 0 }, end);
+}
+
+static const struct rule too_lenient = { .name = "rejection", .law = law_of_rejection, .judge = judge_too_leniently };
+static const struct rule gullible = { .name = "rejection",
+                                      .law = law_of_rejection,
+                                      .judge = judge_everything_to_stand };
+
+static void a_rule_that_is_too_lenient_is_found_out(void **state)
+{
+    (void)state;
+    const struct rule *rejection = rule_named("rejection");
+    for (int shape = DRAWN_CHAIN; shape <= CHOSEN_CHAIN; shape++) {
+        const struct told told = {
+            .rule = &too_lenient, .seen_as = rejection, .shape = (enum shape)shape, .texts = 3, .tokens = 1000
+        };
+        struct verdict *v = judged("lenience 1.25", &told, 1);
+        assert_int_equal(v->answer, BIAS_FOUND);
+        assert_true(v->of[THE_TEXT].alarm);
+        assert_false(v->of[THE_CONTROL].alarm); // which is the real rule, on the same drafts
+        assert_true(v->z_accepted > 5);         // it accepts more than its law says
+        free(v);
+    }
+}
+
+static void a_drafter_that_reports_a_wrong_q_is_found_out(void **state)
+{
+    (void)state;
+    for (int tree = 0; tree < 2; tree++) {
+        const struct told told = { .rule = rule_named("rejection"),
+                                   .shape = tree ? DISTINCT_TREE : DRAWN_CHAIN,
+                                   .from = language_lie,
+                                   .texts = 4,
+                                   .tokens = 500 };
+        struct verdict *v = judged("a drafter of temperature 2/3", &told, 1);
+        assert_int_equal(v->answer, BIAS_FOUND);
+        assert_true(v->of[THE_DRAFTER].alarm);
+        free(v);
+    }
+}
+
+static const struct finding_row *row_of(const struct verdict *v, const char *kind)
+{
+    for (int i = 0; i < v->n; i++)
+        if (strcmp(v->row[i].test.kind, kind) == 0)
+            return &v->row[i];
+    return NULL;
+}
+
+static void chance_that_drafter_and_rule_share_is_seen_where_guesses_fell(void **state)
+{
+    (void)state;
+    struct told told = { .rule = rule_named("rejection"), .texts = 3, .tokens = 1000 };
+    for (int shares = 0; shares < 2; shares++) {
+        told.shares_chance = shares;
+        struct verdict *v = judged(shares ? "shared chance" : "chance of their own", &told, 1);
+        const struct finding_row *r = row_of(v, "independence");
+        assert_non_null(r);
+        print_message("independence: chi-square %.0f of %.0f guesses that fell, log10 p %.1f\n", r->test.statistic,
+                      r->test.tokens, r->log10_adjusted);
+        assert_int_equal(r->stream, THE_DRAFTER);
+        assert_true(shares ? r->log10_adjusted < -20 : r->log10_adjusted > -2);
+        assert_true(v->of[THE_DRAFTER].alarm == (shares == 1));
+        free(v);
+    }
+}
+
+static void a_token_that_cannot_be_is_proof(void **state)
+{
+    (void)state;
+    const struct told told = { .rule = &gullible, .seen_as = rule_named("rejection"), .texts = 1, .tokens = 300 };
+    struct observed *seen = xcalloc(1, sizeof(*seen));
+    struct verdict *v = xcalloc(1, sizeof(*v));
+    double most = language_write(&told, 1, seen);
+    assert_true(seen->of[THE_TEXT].impossible > 0);
+    assert_true(isinf(most) && most > 0);
+    verdict_of(v, seen, most, 1e-300);
+    assert_int_equal(v->answer, BIAS_FOUND);
+    assert_true(seen->of[THE_CONTROL].impossible == 0 && !v->of[THE_CONTROL].alarm);
+
+    // One such token among a thousand that are right, and none of the bets.
+    const struct told right = { .rule = rule_named("rejection"), .texts = 1, .tokens = 1000 };
+    *seen = (struct observed){ 0 };
+    most = language_write(&right, 1, seen);
+    seen->of[THE_TEXT].impossible++;
+    verdict_of(v, seen, most, 1e-300);
+    assert_int_equal(v->answer, BIAS_FOUND);
+    assert_string_equal(v->of[THE_TEXT].worst->test.kind, "impossible");
+    free(seen);
+    free(v);
+}
+
+// ---- acceptance
+
+static void accepted_tokens_are_what_the_law_expects(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *rule;
+        enum shape shape;
+    } in[] = {
+        { "rejection", DRAWN_CHAIN },  { "rejection", DISTINCT_TREE }, { "rejection", CHOSEN_TREE },
+        { "block", DRAWN_CHAIN },      { "traversal", DISTINCT_TREE }, { "traversal", DRAWN_CHAINS },
+        { "match", DRAWN_CHAIN },      { "match", CHOSEN_TREE },       { "spectr", DRAWN_CHAINS },
+        { "multipath", DRAWN_CHAINS },
+    };
+    for (size_t i = 0; i < sizeof(in) / sizeof(in[0]); i++) {
+        const struct told told = { .rule = rule_named(in[i].rule), .shape = in[i].shape, .texts = 4, .tokens = 500 };
+        struct observed *seen = xcalloc(1, sizeof(*seen));
+        struct verdict *v = xcalloc(1, sizeof(*v));
+        verdict_of(v, seen, language_write(&told, 1, seen), 1e-6);
+        print_message("%s, shape %d: %.4f accepted a step, %.4f expected, z %.2f\n", in[i].rule, in[i].shape,
+                      seen->accepted / seen->steps, seen->expected / seen->steps, v->z_accepted);
+        assert_true(seen->variance > 50 && fabs(v->z_accepted) < 4);
+        assert_true(v->answer != BIAS_FOUND && !v->of[THE_CONTROL].alarm);
+        free(seen);
+        free(v);
+    }
+}
+
+// A thousand steps of three guesses that the target would nearly always have made: that one fell has a chance of 1 in
+// 500, though it is 22 standard deviations. Three that fell are another matter.
+static void a_rare_fall_is_no_proof(void **state)
+{
+    (void)state;
+    struct observed *seen = xcalloc(1, sizeof(*seen));
+    struct verdict *v = xcalloc(1, sizeof(*v));
+    for (int fell = 1; fell <= 3; fell += 2) {
+        *seen = (struct observed){ .steps = 1000, .drafted = 3000, .expected = 3000 - 2e-3, .variance = 2e-3 };
+        seen->accepted = 3000 - fell;
+        verdict_of(v, seen, 0, 1e-6);
+        print_message("%d fell: z %.1f, log10 p %.1f\n", fell, v->z_accepted, v->row[0].test.log10_p);
+        assert_string_equal(v->row[0].test.kind, "acceptance");
+        assert_true(fabs(v->z_accepted) > 20);
+        assert_true(fell == 1 ? v->row[0].test.log10_p > -3 : v->row[0].test.log10_p < -3);
+    }
+    *seen =
+        (struct observed){ .steps = 1e5, .drafted = 3e5, .accepted = 152500, .expected = 150000, .variance = 160000 };
+    verdict_of(v, seen, 0, 1e-6); // the normal tail again
+    assert_true(fabs(v->row[0].test.log10_p - tail_normal(2500.0 / 400)) < 0.3);
+    assert_true(v->of[THE_TEXT].alarm);
+    free(seen);
+    free(v);
+}
+
+// ---- sums
+
+static void near(const double *a, const double *b, double within)
+{
+    for (size_t i = 0; i < OBSERVED_DOUBLES; i++)
+        if (!(fabs(a[i] - b[i]) <= within * fmax(1, fabs(b[i]))))
+            fail_msg("number %zu of the sums is %.17g, not %.17g", i, a[i], b[i]);
+}
+
+static void two_halves_are_the_whole(void **state)
+{
+    (void)state;
+    const struct told told = { .rule = rule_named("rejection"), .tokens = 60 };
+    struct observed *sum = xcalloc(4, sizeof(*sum)), *one_by_one = sum + 1, *half = sum + 2;
+    struct writer w = writer_open(&told, 3);
+    for (int i = 0; i < 20; i++) {
+        writer_write(&w, i, sum);
+        writer_write(&w, i, &half[i / 10]);
+        struct observed *text = xcalloc(1, sizeof(*text));
+        writer_write(&w, i, text);
+        observed_join(one_by_one, text);
+        free(text);
+    }
+    writer_close(&w);
+    assert_memory_equal(one_by_one, sum, sizeof(*sum)); // in the same order
+    observed_join(half, half + 1);
+    near((const double *)half, (const double *)sum, 1e-12);
+    assert_true(sum->steps > 0 && evidence_tokens(&sum->of[THE_TEXT]) >= 20 * 60);
+    free(sum);
+}
+
+static void slots_do_not_know_of_each_other(void **state)
+{
+    (void)state;
+    const struct told told = { .rule = rule_named("rejection"), .tokens = 100 };
+    struct observed *a = xcalloc(3, sizeof(*a));
+    struct writer w = writer_open(&told, 3);
+    writer_write(&w, 5, a);
+    observer_start(w.observer, 0, 6);
+    writer_write(&w, 5, a + 1);
+    observer_take(w.observer, 0, a + 2);
+    writer_close(&w);
+    assert_memory_equal(a, a + 1, sizeof(*a));
+    for (size_t i = 0; i < OBSERVED_DOUBLES; i++)
+        assert_true(((double *)(a + 2))[i] == 0);
+    free(a);
+}
+
+static void streams_have_names(void **state)
+{
+    (void)state;
+    for (int i = 0; i < STREAMS; i++)
+        for (int k = 0; k < i; k++)
+            assert_string_not_equal(stream_name(i), stream_name(k));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(alarms_come_as_seldom_as_the_level_says),
+        cmocka_unit_test(plants_are_seen_and_the_rest_is_clean),
+        cmocka_unit_test(without_guesses_or_with_few_tokens_there_is_no_verdict),
+        cmocka_unit_test(a_rule_that_is_too_lenient_is_found_out),
+        cmocka_unit_test(a_drafter_that_reports_a_wrong_q_is_found_out),
+        cmocka_unit_test(chance_that_drafter_and_rule_share_is_seen_where_guesses_fell),
+        cmocka_unit_test(a_token_that_cannot_be_is_proof),
+        cmocka_unit_test(accepted_tokens_are_what_the_law_expects),
+        cmocka_unit_test(a_rare_fall_is_no_proof),
+        cmocka_unit_test(two_halves_are_the_whole),
+        cmocka_unit_test(slots_do_not_know_of_each_other),
+        cmocka_unit_test(streams_have_names),
+    };
+    return cmocka_run_group_tests(tests, language_make, NULL);
+}

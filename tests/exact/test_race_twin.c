@@ -1,0 +1,217 @@
+// test_race_twin.c - draws at their addresses against a twin in Python, and how often coupled ones agree against a closed form.
+//
+// tests/cases/make_races.py has Philox and the race from the papers. Here the shapes of drafts grow over the same rows
+// (drafters/tree_builder.c), and `match` judges them (verifier/rules/match.c): every token has to be the twin's.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "drafters/tree_builder.h"
+#include "sampling/rng.h"
+#include "tests/support/check.h"
+#include "tests/support/numbers.h"
+#include "verifier/rules/rule.h"
+
+enum { VOCAB = 7, ROOM = 16, TEXT = 64 };
+
+static struct json *golden;
+
+static int open_golden(void **state)
+{
+    (void)state;
+    struct error err;
+    char *path = xformat("%s/races.json", CASES);
+    golden = json_read(path, &err);
+    free(path);
+    return golden == NULL;
+}
+
+static int close_golden(void **state)
+{
+    (void)state;
+    json_free(golden);
+    return 0;
+}
+
+static int64_t integer(const struct json *list, int i)
+{
+    return json_int(json_at(list, (size_t)i));
+}
+
+static void fill(float *row, const struct json *numbers)
+{
+    const double one = (double)json_int(json_get(golden, "one"));
+    for (int i = 0; i < VOCAB; i++)
+        row[i] = (float)((double)integer(numbers, i) / one);
+}
+
+// ---- a draft, and what `match` says to it
+
+struct table { // the row after a node is that of its token
+    struct rows rows;
+    const struct draft *draft;
+    float after[VOCAB][VOCAB];
+};
+
+static const float *row_of(struct rows *self, int node)
+{
+    const struct table *t = (const struct table *)self;
+    return t->after[t->draft->token[node]];
+}
+
+static void fill_table(struct table *t, const char *name, const struct draft *d)
+{
+    const struct json *rows = json_get(golden, name);
+    t->rows = (struct rows){ VOCAB, row_of, NULL };
+    t->draft = d;
+    for (int x = 0; x < VOCAB; x++)
+        fill(t->after[x], json_at(rows, (size_t)x));
+}
+
+static struct grow_options options_of(const struct json *one)
+{
+    const struct json *widths = json_get(one, "widths");
+    const bool coupled = strcmp(json_text(json_get(one, "pick")), "coupled") == 0;
+    struct grow_options o = { .tokens = (int)json_count(widths),
+                              .top = 1,
+                              .pick = coupled ? PICK_COUPLED : PICK_DRAWN,
+                              .distinct = json_bool(json_get(one, "distinct")) };
+    bool chain = true;
+    for (int i = 0; i < (int)json_count(widths); i++)
+        chain = chain && integer(widths, i) == 1;
+    for (int i = 0; i < (int)json_count(widths) && !chain; i++)
+        o.widths.v[o.widths.n++] = (int)integer(widths, i);
+    return o;
+}
+
+static void grow(const struct grow_options *o, const struct request *r, const struct table *q)
+{
+    struct grow_shape shape;
+    struct grower g;
+    struct error err;
+    if (!grow_shape(&shape, o, "test", NULL, &err))
+        fail_msg("%s", err.text);
+    grower_create(&g, &shape, VOCAB);
+    grow_begin(&g, r);
+    for (bool more = g.n_frontier > 0; more; more = grow_level(&g, r))
+        for (int f = 0; f < g.n_frontier; f++)
+            grow_children(&g, g.frontier[f], q->after[g.at[g.frontier[f]].token], r);
+    grow_end(&g, r->draft);
+    grower_destroy(&g);
+}
+
+static void hold_draft(const struct draft *d, const struct json *expected)
+{
+    assert_int_equal(d->n, json_count(expected));
+    for (int node = 0; node < d->n; node++) {
+        const struct json *one = json_at(expected, (size_t)node);
+        assert_int_equal(d->token[node], integer(one, 0));
+        assert_int_equal(d->parent[node], integer(one, 1));
+        if (node > 0)
+            assert_int_equal(d->drawn[node], integer(one, 2));
+    }
+}
+
+static void hold(const struct json *one)
+{
+    int32_t token[ROOM], parent[ROOM] = { -1 }, text[TEXT] = { 0 };
+    uint8_t drawn[ROOM] = { 0 };
+    struct draft d = { 1, ROOM, token, parent, drawn, NULL, NULL };
+    struct table p, q;
+    struct judgement out = judgement_create(ROOM, VOCAB);
+    struct philox source =
+        philox_source((uint64_t)json_int(json_get(one, "seed")), (uint64_t)json_int(json_get(one, "sequence")));
+    const int root = (int)json_int(json_get(one, "root"));
+    const struct json *draft = json_get(one, "draft"), *said = json_get(one, "said");
+    const struct grow_options o = options_of(one);
+    source.rng.root = root;
+    token[0] = text[root] = (int32_t)integer(json_at(draft, 0), 0);
+    fill_table(&p, "p", &d);
+    fill_table(&q, json_bool(json_get(one, "sparse")) ? "sparse" : "q", &d);
+    d.q = &q.rows;
+    grow(&o,
+         &(struct request){
+             .n = root + 1, .token = text, .rng = &source.rng, .draft = &d, .depth = (int)json_count(draft) },
+         &q);
+    hold_draft(&d, draft);
+    rule_named("match")->judge(&d, &p.rows, NULL, &source.rng, &out);
+    assert_int_equal(out.n, json_count(said));
+    for (int i = 0; i < out.n; i++) {
+        assert_int_equal(out.token[i], integer(said, i));
+        double row[VOCAB]; // of doubles, as rules have them, the race is another loop
+        for (int x = 0; x < VOCAB; x++)
+            row[x] = (double)p.after[token[out.node[i]]][x];
+        assert_int_equal(source.rng.pick(&source.rng, row, VOCAB, (struct address){ FOR_TOKEN, root + i + 1, 0 }),
+                         integer(said, i));
+    }
+    judgement_destroy(&out);
+}
+
+static void drafts_and_the_tokens_of_match_are_the_twins(void **state)
+{
+    (void)state;
+    const struct json *drafts = json_get(golden, "drafts");
+    assert_true(json_count(drafts) > 100);
+    for (size_t i = 0; i < json_count(drafts); i++)
+        hold(json_at(drafts, i));
+}
+
+// A row longer than what is worked on at once, of few tokens that are all alike: as floats and as doubles.
+static void long_rows_have_the_twins_winner(void **state)
+{
+    (void)state;
+    const struct json *longs = json_get(golden, "longs");
+    assert_true(json_count(longs) >= 5);
+    for (size_t k = 0; k < json_count(longs); k++) {
+        const struct json *one = json_at(longs, k);
+        const int n = (int)integer(one, 0);
+        float *row = xcalloc((size_t)n, sizeof(*row));
+        double *work = xcalloc((size_t)n, sizeof(*work));
+        for (int i = 0; i < n; i++)
+            work[i] = (double)(row[i] = i % 11 == 3 ? 0x1p-11f : 0);
+        struct philox source = philox_source((uint64_t)integer(one, 1), 5);
+        const struct address at = { FOR_TOKEN, (int32_t)integer(one, 2), 0 };
+        assert_int_equal(source.rng.pick(&source.rng, work, n, at), integer(one, 3));
+        assert_int_equal(rng_pick_row(&source.rng, row, n, at, work), integer(one, 3));
+        free(row);
+        free(work);
+    }
+}
+
+// ---- how often two races have one winner
+
+static void coupled_draws_agree_as_often_as_the_closed_form_says(void **state)
+{
+    (void)state;
+    enum { DRAWS = 6000 };
+    const struct json *pairs = json_get(golden, "agreement");
+    for (size_t k = 0; k < json_count(pairs); k++) {
+        const struct json *one = json_at(pairs, k);
+        const double chance = json_number(json_at(one, 2));
+        float p[VOCAB], q[VOCAB];
+        double work[VOCAB];
+        int agreed = 0;
+        fill(p, json_at(one, 0));
+        fill(q, json_at(one, 1));
+        struct philox source = philox_source(20 + k, 1);
+        for (int place = 0; place < DRAWS; place++) {
+            const struct address at = { FOR_TOKEN, place, 0 };
+            agreed += rng_pick_row(&source.rng, p, VOCAB, at, work) == rng_pick_row(&source.rng, q, VOCAB, at, work);
+        }
+        near((double)agreed / DRAWS, chance, 4 * sqrt(chance * (1 - chance) / DRAWS));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drafts_and_the_tokens_of_match_are_the_twins),
+        cmocka_unit_test(long_rows_have_the_twins_winner),
+        cmocka_unit_test(coupled_draws_agree_as_often_as_the_closed_form_says),
+    };
+    return cmocka_run_group_tests(tests, open_golden, close_golden);
+}

@@ -1,0 +1,412 @@
+// test_rule_twin.c - every rule against a twin in Python that was written from the papers' formulas, in fractions.
+//
+// tests/cases/make_rules.py knows nothing of this program. For drafts that it made up it says how probable every answer
+// is (where the path ends and which token follows), what the answer is under Philox's numbers, token for token, and what
+// it is where a uniform sits on a boundary. So neither a rule and its own law, nor rules and the one enumeration that
+// judges them, can err together. The lossy rules, whose text has no law to be held against, have no other judge.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "core/settings.h"
+#include "experiments/expectation.h"
+#include "sampling/outcomes.h"
+#include "tests/support/check.h"
+#include "tests/support/numbers.h"
+#include "tests/support/plain_stages.h"
+#include "verifier/rules/rule.h"
+#include "verifier/verifier.h"
+
+enum { NODES = 8, VOCAB = 5, LONG = 1100, OPTIONS = 2 };
+
+// The tokens of a case in a long row, in the same order: beside what registers, words and loops hold at once.
+static const int32_t place_in_long[VOCAB] = { 15, 64, 257, 1023, 1099 };
+
+// ---- a case of the file
+
+struct table { // rows of p or q
+    struct rows rows;
+    float row[NODES][LONG];
+};
+
+struct scene {
+    const struct json *json;
+    const struct rule *rule;
+    void *options;
+    int vocab; // LONG: of long rows
+    struct table p, q;
+    struct draft draft;
+    int32_t token[NODES], parent[NODES];
+    uint8_t drawn[NODES];
+    struct judgement out;
+};
+
+static double number(const struct json *list, int i)
+{
+    return json_number(json_at(list, (size_t)i));
+}
+
+static int whole(const struct json *list, int i)
+{
+    return (int)json_int(json_at(list, (size_t)i));
+}
+
+static const struct json *get(const struct scene *c, const char *key)
+{
+    const struct json *j = json_get(c->json, key);
+    assert_non_null(j);
+    return j;
+}
+
+static const float *row_of(struct rows *self, int node)
+{
+    return ((struct table *)self)->row[node];
+}
+
+static int32_t placed(const struct scene *c, int token)
+{
+    return c->vocab == LONG ? place_in_long[token] : token;
+}
+
+static void fill(struct table *t, const struct json *rows, int one, const struct scene *c)
+{
+    t->rows = (struct rows){ c->vocab, row_of, NULL };
+    for (int node = 0; node < (int)json_count(rows); node++)
+        for (int x = 0; x < (int)json_count(json_at(rows, (size_t)node)); x++)
+            t->row[node][placed(c, x)] = (float)whole(json_at(rows, (size_t)node), x) / (float)one;
+}
+
+static void *options_of(const struct rule *rule, const struct json *given)
+{
+    const char *pair[2 * OPTIONS + 1] = { NULL };
+    struct error err;
+    int n = 0;
+    if (rule->options == NULL)
+        return NULL;
+    for (void *at = json_first(given); at != NULL; at = json_next(given, at)) {
+        assert_true(n < 2 * OPTIONS);
+        pair[n++] = json_key(at);
+        pair[n++] = json_text(json_value(at));
+    }
+    struct settings *s = stages_mapping(pair);
+    void *options = xcalloc(1, rule->options_size);
+    if (!options_read(s, rule->name, rule->options, options, &err))
+        fail_msg("%s", err.text);
+    settings_free(s);
+    return options;
+}
+
+static void open_case(struct scene *c, const struct json *json, int one, bool in_long)
+{
+    *c = (struct scene){ .json = json, .rule = rule_named(json_text(json_get(json, "rule"))) };
+    assert_non_null(c->rule);
+    c->vocab = in_long ? LONG : (int)json_int(get(c, "vocab"));
+    const int n = (int)json_count(get(c, "token"));
+    assert_true(json_int(get(c, "vocab")) <= VOCAB && n <= NODES);
+    fill(&c->p, get(c, "p"), one, c);
+    fill(&c->q, get(c, "q"), one, c);
+    for (int node = 0; node < n; node++) {
+        c->token[node] = placed(c, whole(get(c, "token"), node));
+        c->parent[node] = whole(get(c, "parent"), node);
+        c->drawn[node] = (uint8_t)whole(get(c, "drawn"), node);
+    }
+    c->draft = (struct draft){ n, NODES, c->token, c->parent, c->drawn, &c->q.rows, NULL };
+    c->options = options_of(c->rule, get(c, "options"));
+    c->out = judgement_create(NODES, c->vocab);
+}
+
+static void close_case(struct scene *c)
+{
+    if (c->options != NULL)
+        options_free(c->rule->options, c->options);
+    free(c->options);
+    judgement_destroy(&c->out);
+}
+
+static void each_case(bool in_long, void (*look)(struct scene *c))
+{
+    static struct scene c;
+    struct error err;
+    char *path = xformat("%s/rules.json", CASES);
+    struct json *all = json_read(path, &err);
+    if (all == NULL)
+        fail_msg("%s", err.text);
+    const struct json *cases = json_get(all, "cases");
+    assert_true(json_count(cases) > 300);
+    for (size_t i = 0; i < json_count(cases); i++) {
+        open_case(&c, json_at(cases, i), (int)json_int(json_get(json_at(cases, i), "one")), in_long);
+        look(&c);
+        close_case(&c);
+    }
+    json_free(all);
+    free(path);
+}
+
+// ---- what it answers
+
+static void judge(struct scene *c, struct rng *rng)
+{
+    c->rule->judge(&c->draft, &c->p.rows, c->options, rng, &c->out);
+    assert_true(draft_is_path(&c->draft, c->out.node, c->out.token, c->out.n, c->vocab));
+}
+
+static int last_node(const struct scene *c)
+{
+    return c->out.node[c->out.n - 1];
+}
+
+static int last_token(const struct scene *c)
+{
+    return c->out.token[c->out.n - 1];
+}
+
+// rho is found to nine digits, and another one that is large enough would do as well (spectr.c).
+static double exactness(const struct scene *c)
+{
+    return strcmp(c->rule->name, "spectr") == 0 ? 1e-8 : 1e-12;
+}
+
+static void hold_against_the_law(struct scene *c)
+{
+    double said[NODES][VOCAB] = { { 0 } }, ends[NODES] = { 0 }, law[NODES];
+    struct outcomes o;
+    outcomes_begin(&o);
+    while (outcomes_next(&o)) {
+        judge(c, &o.rng);
+        said[last_node(c)][last_token(c)] += outcomes_probability(&o);
+    }
+    outcomes_end(&o);
+    const struct json *expected = get(c, "law");
+    for (size_t i = 0; i < json_count(expected); i++) {
+        const struct json *one = json_at(expected, i);
+        said[whole(one, 0)][whole(one, 1)] -= number(one, 2);
+        ends[whole(one, 0)] += number(one, 2);
+    }
+    c->rule->law(&c->draft, &c->p.rows, c->options, law);
+    for (int node = 0; node < c->draft.n; node++) {
+        near(law[node], ends[node], exactness(c));
+        for (int x = 0; x < c->vocab; x++)
+            if (fabs(said[node][x]) > exactness(c))
+                fail_msg("%s, node %d, token %d: off by %g", c->rule->name, node, x, said[node][x]);
+    }
+}
+
+static void every_answer_has_the_chance_that_the_papers_give_it(void **state)
+{
+    (void)state;
+    each_case(false, hold_against_the_law);
+}
+
+// answer: where it ends, the token, and how often nothing was left (null: the twin does not say).
+static void hold_against_the_answer(const struct scene *c, const struct json *answer, int from)
+{
+    const int last = whole(answer, from), token = placed(c, whole(answer, from + 1));
+    if (last_node(c) != last || last_token(c) != token)
+        fail_msg("%s ends at node %d with token %d; the twin at %d with %d", c->rule->name, last_node(c), last_token(c),
+                 last, token);
+    if (json_is_int(json_at(answer, (size_t)from + 2)))
+        assert_int_equal(c->out.empty, whole(answer, from + 2));
+}
+
+// Of every node what it was judged by; of one that was not looked at, nothing.
+static void hold_against_trials(const struct scene *c, const struct json *trials)
+{
+    size_t k = 0;
+    for (int node = 1; node < c->draft.n; node++) {
+        const struct json *one = json_at(trials, k);
+        if (one == NULL || whole(one, 0) != node) {
+            if (!isnan(c->out.trial_p[node]))
+                fail_msg("%s looked at node %d; the twin did not", c->rule->name, node);
+            continue;
+        }
+        near(c->out.trial_p[node], number(one, 1), exactness(c));
+        near(c->out.trial_q[node], number(one, 2), exactness(c));
+        k++;
+    }
+    assert_int_equal(k, json_count(trials));
+}
+
+static void judge_under_philox(struct scene *c)
+{
+    const struct json *judged = get(c, "judged");
+    for (size_t i = 0; i < json_count(judged); i++) {
+        const struct json *one = json_at(judged, i);
+        struct philox source = philox_source((uint64_t)json_int(json_at(one, 0)), (uint64_t)json_int(json_at(one, 1)));
+        source.rng.root = whole(one, 2);
+        judge(c, &source.rng);
+        hold_against_the_answer(c, one, 3);
+        if (json_count(one) > 6)
+            hold_against_trials(c, json_at(one, 6));
+    }
+}
+
+static void the_same_chance_gives_the_same_tokens(void **state)
+{
+    (void)state;
+    each_case(false, judge_under_philox);
+}
+
+// Another race has other numbers, as they belong to ids.
+static void judge_in_long(struct scene *c)
+{
+    if (strcmp(c->rule->name, "match") != 0)
+        judge_under_philox(c);
+}
+
+static void long_rows_are_judged_like_short_ones(void **state)
+{
+    (void)state;
+    each_case(true, judge_in_long);
+}
+
+// ---- where a uniform sits on a boundary
+
+struct given {
+    struct rng rng;
+    const struct json *u; // [purpose, node, u] of each
+};
+
+static double given_at(const struct rng *self, struct address at)
+{
+    const struct given *g = (const struct given *)self;
+    for (size_t i = 0; i < json_count(g->u); i++) {
+        const struct json *one = json_at(g->u, i);
+        if (whole(one, 0) == (int)at.purpose && whole(one, 1) == at.node)
+            return number(one, 2);
+    }
+    fail_msg("nobody was to ask for purpose %d at node %d", (int)at.purpose, at.node);
+    return NAN;
+}
+
+static bool given_coin(struct rng *self, double num, double den, struct address at)
+{
+    return rng_coin_of(num > 0 && num < den ? given_at(self, at) : 0, num, den);
+}
+
+static int given_pick(struct rng *self, const double *weight, int n, struct address at)
+{
+    const double u = given_at(self, at);
+    return rng_pick_of(&u, weight, n, at);
+}
+
+static int on_the_edge;
+
+static void judge_by_given_numbers(struct scene *c)
+{
+    const struct json *given = json_get(c->json, "given");
+    for (size_t i = 0; i < json_count(given); i++, on_the_edge++) {
+        const struct json *one = json_at(given, i);
+        struct given g = { { given_coin, given_pick, 0, NULL }, json_at(one, 3) };
+        judge(c, &g.rng);
+        hold_against_the_answer(c, one, 0);
+    }
+}
+
+static void equalities_and_ties_are_decided_as_the_formulas_say(void **state)
+{
+    (void)state;
+    on_the_edge = 0;
+    each_case(false, judge_by_given_numbers);
+    assert_true(on_the_edge >= 30);
+}
+
+// ---- what a draft is worth
+
+static unsigned kinds_of(const struct draft *d)
+{
+    static const unsigned kind[] = { TAKES_CHOSEN, TAKES_DRAWN, TAKES_DISTINCT };
+    int leaf = -1;
+    bool chains = true, branches = false;
+    unsigned made = 0;
+    for (int node = 0; node < d->n; node++) {
+        const int child = draft_next_child(d, node, node);
+        const bool several = child >= 0 && draft_next_child(d, node, child) >= 0;
+        made |= node > 0 ? kind[d->drawn[node]] : 0;
+        branches = branches || several;
+        chains = chains && !(several && node > 0) && (child >= 0 || leaf < 0 || draft_depth(d, node) == leaf);
+        leaf = child < 0 ? draft_depth(d, node) : leaf;
+    }
+    return made | (!branches ? 0 : chains ? TAKES_CHAINS : TAKES_TREES);
+}
+
+static void agree(double a, const struct json *expected, const char *rule)
+{
+    const double b = json_is_null(expected) ? NAN : json_number(expected);
+    if (!(isnan(a) && isnan(b)) && !(fabs(a - b) <= (strcmp(rule, "spectr") == 0 ? 1e-8 : 1e-12)))
+        fail_msg("%s: %.17g is expected; the twin says %.17g", rule, a, b);
+}
+
+static int drafts_weighed;
+
+static void weigh(struct scene *c)
+{
+    const struct json *expected = json_get(c->json, "expected");
+    struct request request = { .draft = &c->draft };
+    struct expectation got;
+    if (expected == NULL)
+        return;
+    drafts_weighed++;
+    c->out.n = 1;
+    struct expecter *e = expecter_create(c->rule, c->options, kinds_of(&c->draft), NODES, c->vocab);
+    expect(e, &(struct judged){ &request, &c->p.rows, &c->out }, &got);
+    assert_int_equal(got.n, json_count(expected));
+    for (int i = 0; i < got.n; i++) {
+        const char *name = got.by[i].rule;
+        const struct json *by = json_get(expected, name);
+        if (by == NULL)
+            fail_msg("%s: the twin does not expect anything of it", name);
+        agree(got.by[i].accepted, json_at(by, 0), name);
+        agree(got.by[i].first, json_at(by, 1), name);
+        if (json_count(by) > 2) {
+            agree(got.accepted, json_at(by, 0), name);
+            agree(got.variance, json_at(by, 2), name);
+        }
+    }
+    expecter_destroy(e);
+}
+
+static void drafts_are_worth_what_the_laws_of_the_twin_say(void **state)
+{
+    (void)state;
+    drafts_weighed = 0;
+    each_case(false, weigh);
+    assert_true(drafts_weighed > 50);
+}
+
+// ---- every rule has a twin
+
+static int seen[64];
+
+static void count_rule(struct scene *c)
+{
+    for (int i = 0; rules[i]; i++)
+        seen[i] += rules[i] == c->rule;
+}
+
+static void every_rule_has_a_twin(void **state)
+{
+    (void)state;
+    memset(seen, 0, sizeof(seen));
+    each_case(false, count_rule);
+    for (int i = 0; rules[i]; i++)
+        if (seen[i] < 20)
+            fail_msg("%s: %d cases in tests/cases/rules.json; write its twin in make_rules.py", rules[i]->name,
+                     seen[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_answer_has_the_chance_that_the_papers_give_it),
+        cmocka_unit_test(the_same_chance_gives_the_same_tokens),
+        cmocka_unit_test(long_rows_are_judged_like_short_ones),
+        cmocka_unit_test(equalities_and_ties_are_decided_as_the_formulas_say),
+        cmocka_unit_test(drafts_are_worth_what_the_laws_of_the_twin_say),
+        cmocka_unit_test(every_rule_has_a_twin),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

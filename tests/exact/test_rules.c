@@ -1,0 +1,429 @@
+// test_rules.c - every rule keeps the target's distribution, computed, not estimated. That every flaw would be found
+// out is shown in tests/exact/test_mutants.c.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "core/memory.h"
+#include "sampling/dist.h"
+#include "sampling/outcomes.h"
+#include "tests/support/check.h"
+#include "exact/law.h"
+#include "tests/exact/mutants.h"
+
+#define ROUNDING 1e-12
+#define FLAW 1e-6
+
+// What a minute under the sanitizers has room for; `speclab exact --rules` walks through more.
+static const struct effort effort = { 30, 12, 260 };
+
+// ---- the law
+
+// A rule's options as they are when nobody sets them; free() after options_free().
+static void *presets(const struct rule *rule)
+{
+    void *options = rule->options ? xcalloc(1, rule->options_size) : NULL;
+    if (options)
+        assert_true(options_read(NULL, rule->name, rule->options, options, NULL));
+    return options;
+}
+
+// What is held against a rule that calls itself exact; NULL: nothing is. *f: what was found.
+static const char *refusal(const struct rule *rule, struct finding *f)
+{
+    void *options = presets(rule);
+    *f = law_sweep(rule, options, HONEST, effort, ROUNDING);
+    options_free(rule->options, options);
+    free(options);
+    if (f->instances == 0)
+        return "it takes no draft that is walked through";
+    if (!f->sound)
+        return "what it puts out is no path of the draft";
+    if (!(f->distance <= ROUNDING) || !(f->lost <= ROUNDING) || !(f->empty <= ROUNDING))
+        return "the text has not the target's law";
+    if (!(f->law_error <= ROUNDING) || !(f->accepted_error <= ROUNDING))
+        return "it ends elsewhere than its own law says";
+    return f->repeated > 0 ? "it uses chance twice" : NULL;
+}
+
+static void exact_rules_keep_the_law_of_the_target(void **state)
+{
+    (void)state;
+    for (int i = 0; rules[i]; i++) {
+        struct finding f;
+        if (!rules[i]->exact)
+            continue;
+        const char *why = refusal(rules[i], &f);
+        print_message(
+            "%s: %lld instances, %lld outcomes: distance %.1e, lost %.1e, empty %.1e, law %.1e, accepted %.1e\n",
+            rules[i]->name, (long long)f.instances, (long long)f.runs, f.distance, f.lost, f.empty, f.law_error,
+            f.accepted_error);
+        if (why != NULL)
+            fail_msg("%s calls itself exact, but %s", rules[i]->name, why);
+    }
+}
+
+// ---- rules that must not pass
+
+static void judge_by_residual_of_one_token(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
+                                           struct judgement *out)
+{
+    (void)options;
+    block_mutant.judge(d, p, &(enum flaw){ RESIDUAL_OF_ONE_TOKEN }, rng, out);
+}
+
+static void judge_by_the_drafts_chance(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
+                                       struct judgement *out)
+{
+    (void)options;
+    rejection_mutant.judge(d, p, &(enum flaw){ RESIDUAL_AT_THE_DRAFTS_ADDRESS }, rng, out);
+}
+
+// With every word as the registry's own rules have them. Of wrong formulas the first shows least.
+static void a_rule_that_is_not_exact_cannot_call_itself_so(void **state)
+{
+    (void)state;
+    struct rule off = *rule_named("block"), twice = *rule_named("rejection"), unlike = *rule_named("rejection"),
+                idle = *rule_named("rejection");
+    struct finding f;
+    off.judge = judge_by_residual_of_one_token;
+    off.law = NULL;
+    assert_string_equal(refusal(&off, &f), "the text has not the target's law");
+    twice.judge = judge_by_the_drafts_chance;
+    twice.law = NULL;
+    assert_string_equal(refusal(&twice, &f), "it uses chance twice");
+    unlike.law = rule_named("match")->law;
+    assert_string_equal(refusal(&unlike, &f), "it ends elsewhere than its own law says");
+    idle.takes = 0;
+    assert_string_equal(refusal(&idle, &f), "it takes no draft that is walked through");
+}
+
+static void rules_that_are_not_exact_are_found_out(void **state)
+{
+    (void)state;
+    for (int i = 0; rules[i]; i++) {
+        if (rules[i]->exact)
+            continue;
+        void *options = presets(rules[i]);
+        assert_true(law_sweep(rules[i], options, HONEST, effort, FLAW).distance > FLAW);
+        options_free(rules[i]->options, options);
+        free(options);
+    }
+}
+
+// ---- what a judgement says
+
+static const int two_by_two[] = { 2, 2 };
+
+static void trials_multiply_to_the_law(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 40; seed++) {
+        struct instance in =
+            instance_create(two_by_two, 2, 2 + seed % 2, (enum way)(seed % WAYS), ANY_ROWS, (uint64_t)seed);
+        assert_true(law_examine(&in, rule_named("rejection"), NULL).trial_error <= ROUNDING);
+        assert_true(law_examine(&in, rule_named("match"), NULL).trial_error <= ROUNDING);
+        instance_free(&in);
+    }
+}
+
+static void chosen_drafts_end_where_they_would_under_match(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 200; seed++) {
+        struct instance in = instance_create(two_by_two, 2, 4, ALL_CHOSEN, ANY_ROWS, (uint64_t)seed);
+        struct philox source = philox_source((uint64_t)seed, 0);
+        struct growth g;
+        double a[LAW_NODES], b[LAW_NODES], sum = 0;
+        instance_grow(&in, &source.rng, 0, &g);
+        rule_named("rejection")->law(&g.draft, &g.p.rows, NULL, a);
+        rule_named("match")->law(&g.draft, &g.p.rows, NULL, b);
+        for (int v = 0; v < g.draft.n; v++) {
+            assert_true(fabs(a[v] - b[v]) <= ROUNDING);
+            sum += a[v];
+        }
+        assert_true(fabs(sum - 1) <= ROUNDING);
+        instance_free(&in);
+    }
+}
+
+// ---- a vocabulary that is long
+
+enum { LONG = 700 };
+
+struct long_rows { // rows of a growth, their tokens far apart among others that are impossible
+    struct rows rows;
+    float row[LAW_NODES][LONG];
+};
+
+static const float *long_row(struct rows *self, int node)
+{
+    return ((struct long_rows *)self)->row[node];
+}
+
+// Where token x of the few is: in their order, on both sides of 64, 256 and 512.
+static int far_apart(int x)
+{
+    static const int place[LAW_VOCAB] = { 63, 64, 255, 256, 512 };
+    return place[x];
+}
+
+static void lengthen(struct long_rows *to, struct rows *from, int nodes)
+{
+    *to = (struct long_rows){ { LONG, long_row, NULL }, { { 0 } } };
+    for (int node = 0; node < nodes; node++)
+        for (int x = 0; x < from->vocab; x++)
+            to->row[node][far_apart(x)] = from->row(from, node)[x];
+}
+
+static void near_or_both_none(double a, double b, const char *rule)
+{
+    if (!(fabs(a - b) <= ROUNDING) && !(isnan(a) && isnan(b)))
+        fail_msg("%s: %.17g among a few tokens, %.17g among many", rule, a, b);
+}
+
+// Its law, what it says of each trial and where it ends: for the same coins, which fall by their addresses.
+static void compare_long(const struct rule *rule, const void *options, struct growth *g, uint64_t seed)
+{
+    static struct long_rows p, q;
+    struct philox source = philox_source(seed, 1);
+    struct judgement few = judgement_create(LAW_NODES, LAW_VOCAB), many = judgement_create(LAW_NODES, LONG);
+    struct draft d = g->draft;
+    int32_t token[LAW_NODES];
+    double of_few[LAW_NODES] = { 0 }, of_many[LAW_NODES] = { 0 };
+    lengthen(&p, &g->p.rows, d.n);
+    lengthen(&q, &g->q.rows, d.n);
+    for (int node = 0; node < d.n; node++)
+        token[node] = node == 0 ? 0 : far_apart(d.token[node]);
+    d.token = token;
+    d.q = g->draft.q != NULL ? &q.rows : NULL;
+    if (rule->law != NULL) {
+        rule->law(&g->draft, &g->p.rows, options, of_few);
+        rule->law(&d, &p.rows, options, of_many);
+    }
+    rule->judge(&g->draft, &g->p.rows, options, &source.rng, &few);
+    rule->judge(&d, &p.rows, options, &source.rng, &many);
+    const bool by_picks = strcmp(rule->name, "match") == 0; // which token a pick gives depends on its number
+    for (int node = 0; node < d.n; node++) {
+        near_or_both_none(of_few[node], of_many[node], rule->name);
+        if (!by_picks)
+            near_or_both_none(few.trial_p[node], many.trial_p[node], rule->name);
+        if (!by_picks)
+            near_or_both_none(few.trial_q[node], many.trial_q[node], rule->name);
+    }
+    for (int i = 0; i < few.n && !by_picks; i++) {
+        assert_int_equal(many.n, few.n);
+        assert_int_equal(many.node[i], few.node[i]);
+        if (i + 1 < few.n)
+            assert_int_equal(many.token[i], far_apart(few.token[i]));
+    }
+    assert_true(p.row[many.node[many.n - 1]][many.token[many.n - 1]] > 0 || many.empty > 0 || !rule->exact);
+    judgement_destroy(&few);
+    judgement_destroy(&many);
+}
+
+static void no_rule_minds_where_in_a_long_vocabulary_tokens_are(void **state)
+{
+    (void)state;
+    static const int widths[][3] = { { 1, 1, 1 }, { 2, 1, 1 }, { 2, 2, 1 } }; // a chain, chains, a tree
+    static const unsigned shape[] = { 0, TAKES_CHAINS, TAKES_TREES };
+    for (int r = 0; rules[r] != NULL; r++) {
+        void *options = presets(rules[r]);
+        int compared = 0;
+        for (int seed = 0; seed < 360; seed++) {
+            const enum way way = (enum way)(seed % WAYS);
+            const int kind = seed / WAYS % 3;
+            const unsigned made = (way == ALL_CHOSEN  ? TAKES_CHOSEN
+                                   : way == ALL_DRAWN ? TAKES_DRAWN
+                                                      : TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT) |
+                                  shape[kind];
+            if (takes_beyond(rules[r]->takes, made) != 0)
+                continue;
+            struct instance in = instance_create(widths[kind], kind == 2 ? 2 : 3, 2 + seed / 12 % 4, way,
+                                                 (enum family)(seed / 12 % (FAMILIES + 1)), (uint64_t)seed);
+            struct philox source = philox_source((uint64_t)seed, 0);
+            struct growth g;
+            instance_grow(&in, &source.rng, 0, &g);
+            compare_long(rules[r], options, &g, (uint64_t)seed);
+            instance_free(&in);
+            compared++;
+        }
+        if (compared < 20)
+            fail_msg("%s: only %d drafts were looked at", rules[r]->name, compared);
+        options_free(rules[r]->options, options);
+        free(options);
+    }
+}
+
+static void only_rows_on_the_path_are_asked_for(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < 200; seed++) {
+        struct instance in = instance_create(two_by_two, 2, 4, MIXED, ANY_ROWS, (uint64_t)seed);
+        struct philox source = philox_source((uint64_t)seed, 0);
+        struct judgement j = judgement_create(LAW_NODES, 4);
+        struct growth g;
+        instance_grow(&in, &source.rng, 0, &g);
+        for (int i = 0; rules[i]; i++) {
+            if (strcmp(rules[i]->name, "rejection") != 0 && strcmp(rules[i]->name, "match") != 0)
+                continue;
+            g.p.asked = 0;
+            rules[i]->judge(&g.draft, &g.p.rows, NULL, &source.rng, &j);
+            assert_int_equal(g.p.asked, j.n);
+        }
+        judgement_destroy(&j);
+        instance_free(&in);
+    }
+}
+
+// By hand: p = (0, 1/4, 3/4), q = (1/2, 1/4, 1/4), and three distinct siblings that came out as tokens 0, 1, 2. The
+// first cannot stand and leaves (p - q)+ = (0, 0, 1/2), so p = (0, 0, 1). The second came from (0, 1/2, 1/2); p has
+// nothing for it, and it leaves p as it was. The third came from (0, 0, 1), having no choice: 1 against 1.
+static void distinct_siblings_lose_the_token_that_fell(void **state)
+{
+    (void)state;
+    float p[] = { 0, 0.25f, 0.75f }, q[] = { 0.5f, 0.25f, 0.25f };
+    struct instance in = { .vocab = 3, .p = p, .q = q };
+    struct growth g;
+    struct philox source = philox_source(1, 0);
+    struct judgement j = judgement_create(4, 3);
+    in.nodes = 1;
+    instance_grow(&in, &source.rng, 0, &g);
+    for (int x = 0; x < 3; x++)
+        draft_add(&g.draft, 0, x, DRAWN_DISTINCT);
+    memset(g.prefix, 0, sizeof(g.prefix)); // every node has the root's row
+    rule_named("rejection")->judge(&g.draft, &g.p.rows, NULL, &source.rng, &j);
+    assert_true(j.trial_p[1] == 0 && j.trial_q[1] == 0.5);
+    assert_true(j.trial_p[2] == 0 && j.trial_q[2] == 0.5);
+    assert_true(j.trial_p[3] == 1 && j.trial_q[3] == 1);
+    assert_int_equal(j.n, 2);
+    assert_int_equal(j.token[0], 2);
+    assert_int_equal(j.node[1], 3);
+    judgement_destroy(&j);
+}
+
+static void a_draft_of_the_root_alone_is_a_plain_draw(void **state)
+{
+    (void)state;
+    float p[] = { 0, 0, 1 };
+    struct instance in = { .vocab = 3, .nodes = 1, .p = p, .q = p };
+    struct growth g;
+    struct philox source = philox_source(1, 0);
+    struct judgement j = judgement_create(1, 3);
+    instance_grow(&in, &source.rng, 0, &g);
+    for (int i = 0; rules[i]; i++) {
+        void *options = presets(rules[i]);
+        rules[i]->judge(&g.draft, &g.p.rows, options, &source.rng, &j);
+        assert_int_equal(j.n, 1);
+        assert_int_equal(j.node[0], 0);
+        assert_int_equal(j.token[0], 2);
+        options_free(rules[i]->options, options);
+        free(options);
+    }
+    judgement_destroy(&j);
+}
+
+// ---- a whole text
+
+enum { TEXT = 60, VOCAB = 4 };
+
+// A language in which what comes next depends on the last token.
+static const float language[VOCAB][VOCAB] = {
+    { 0.1f, 0.2f, 0.3f, 0.4f }, { 0, 0.5f, 0.25f, 0.25f }, { 0.7f, 0.1f, 0.1f, 0.1f }, { 0.25f, 0.25f, 0.25f, 0.25f }
+};
+
+struct language_rows {
+    struct rows rows;
+    const struct draft *draft;
+};
+
+static const float *language_row(struct rows *self, int node)
+{
+    return language[((struct language_rows *)self)->draft->token[node]];
+}
+
+// Decodes TEXT tokens behind token 0, with drafts that some other chance grew: of `nodes` nodes, of any shape.
+static void decode(const struct rule *rule, int nodes, uint64_t whim, int32_t *text)
+{
+    struct philox source = philox_source(5, 9);
+    struct judgement j = judgement_create(LAW_NODES, VOCAB);
+    int32_t token[LAW_NODES], parent[LAW_NODES] = { -1 };
+    uint8_t drawn[LAW_NODES] = { 0 };
+    int n = 1;
+    text[0] = 0;
+    while (n < TEXT) {
+        struct draft d = { 1, LAW_NODES, token, parent, drawn, NULL, NULL };
+        struct language_rows rows = { { VOCAB, language_row, NULL }, &d };
+        token[0] = text[n - 1];
+        source.rng.root = n - 1;
+        for (int k = 1; k < nodes; k++) {
+            double u = philox_uniform(whim, 0, (struct address){ FOR_DRAFT, n, k }, 0);
+            draft_add(&d, (int)(u * 1e6) % k, (int)(u * 1e9) % VOCAB, CHOSEN);
+        }
+        rule->judge(&d, &rows.rows, NULL, &source.rng, &j);
+        for (int i = 0; i < j.n && n < TEXT; i++)
+            text[n++] = j.token[i];
+    }
+    judgement_destroy(&j);
+}
+
+static void under_match_a_text_is_a_function_of_the_seed_alone(void **state)
+{
+    (void)state;
+    int32_t plain[TEXT], text[TEXT];
+    decode(rule_named("match"), 1, 0, plain);
+    for (uint64_t whim = 0; whim < 200; whim++) {
+        decode(rule_named("match"), 2 + (int)(whim % 6), whim, text);
+        assert_memory_equal(text, plain, sizeof(plain));
+    }
+}
+
+// ---- arithmetic of rows
+
+static void nothing_left_leaves_p_as_it_was(void **state)
+{
+    (void)state;
+    double p[] = { 0, 1, 0 }, same[] = { 0, 1, 0 };
+    dist_strike(p, 3, 1);
+    assert_memory_equal(p, same, sizeof(p));
+    dist_residual(p, same, 3);
+    assert_memory_equal(p, same, sizeof(p));
+    double none[] = { 0, 0 };
+    assert_false(dist_normalize(none, 2));
+}
+
+static void what_little_is_left_after_a_strike_is_not_rounding(void **state)
+{
+    (void)state;
+    double p[] = { 1e-30, 1, 3e-30 };
+    dist_strike(p, 3, 1);
+    assert_true(fabs(p[0] - 0.25) < 1e-15 && p[1] == 0 && fabs(p[2] - 0.75) < 1e-15);
+}
+
+static void rules_have_names(void **state)
+{
+    (void)state;
+    assert_ptr_equal(rule_named("rejection"), rules[0]);
+    assert_non_null(rule_named("match"));
+    assert_null(rule_named("wishful"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exact_rules_keep_the_law_of_the_target),
+        cmocka_unit_test(a_rule_that_is_not_exact_cannot_call_itself_so),
+        cmocka_unit_test(rules_that_are_not_exact_are_found_out),
+        cmocka_unit_test(trials_multiply_to_the_law),
+        cmocka_unit_test(chosen_drafts_end_where_they_would_under_match),
+        cmocka_unit_test(no_rule_minds_where_in_a_long_vocabulary_tokens_are),
+        cmocka_unit_test(only_rows_on_the_path_are_asked_for),
+        cmocka_unit_test(distinct_siblings_lose_the_token_that_fell),
+        cmocka_unit_test(a_draft_of_the_root_alone_is_a_plain_draw),
+        cmocka_unit_test(under_match_a_text_is_a_function_of_the_seed_alone),
+        cmocka_unit_test(nothing_left_leaves_p_as_it_was),
+        cmocka_unit_test(what_little_is_left_after_a_strike_is_not_rounding),
+        cmocka_unit_test(rules_have_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

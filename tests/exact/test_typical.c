@@ -1,0 +1,179 @@
+// test_typical.c - Medusa's typical acceptance on rows that were worked out by hand: threshold, depth, and which of
+// several paths is taken. The rule's law and its judge share one function, so that they agree says nothing of it.
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/memory.h"
+#include "sampling/rng.h"
+#include "tests/support/check.h"
+#include "verifier/rules/rule.h"
+
+enum { NODES = 8, WIDE = 64 };
+
+struct table { // rows of nodes: all of them the same, or one each
+    struct rows rows;
+    const float *row[NODES];
+};
+
+static const float *table_row(struct rows *self, int node)
+{
+    return ((const struct table *)self)->row[node];
+}
+
+struct scene {
+    struct draft draft;
+    int32_t token[NODES], parent[NODES];
+    uint8_t drawn[NODES];
+    struct table p;
+    struct judgement j;
+    double law[NODES];
+};
+
+static void begin(struct scene *s, int vocab, const float *root)
+{
+    *s = (struct scene){ 0 };
+    s->draft = (struct draft){ 1, NODES, s->token, s->parent, s->drawn, NULL, NULL };
+    s->parent[0] = -1;
+    s->p = (struct table){ { vocab, table_row, NULL }, { root } };
+    s->j = judgement_create(NODES, vocab);
+}
+
+// A draft token, and the target's row behind it.
+static int child(struct scene *s, int parent, int token, const float *row)
+{
+    const int node = draft_add(&s->draft, parent, token, CHOSEN);
+    s->p.row[node] = row;
+    return node;
+}
+
+// The node at which it ends, by the judge and by the law.
+static int ended(struct scene *s)
+{
+    const struct rule *typical = rule_named("typical");
+    void *options = xcalloc(1, typical->options_size);
+    struct philox source = philox_source(3, 0);
+    assert_true(options_read(NULL, "typical", typical->options, options, NULL)); // epsilon 0.09, delta 0.3
+    typical->judge(&s->draft, &s->p.rows, options, &source.rng, &s->j);
+    typical->law(&s->draft, &s->p.rows, options, s->law);
+    const int last = s->j.node[s->j.n - 1];
+    for (int node = 0; node < s->draft.n; node++)
+        assert_true(s->law[node] == (node == last));
+    options_free(typical->options, options);
+    free(options);
+    return last;
+}
+
+// One draft token behind the root: whether it stands, and the threshold that it was held against.
+static bool stands(int vocab, const float *row, int token, double *threshold)
+{
+    struct scene s;
+    begin(&s, vocab, row);
+    const int only = child(&s, 0, token, row);
+    const bool yes = ended(&s) == only;
+    assert_true(fabs(s.j.trial_p[only] - (double)row[token]) < 1e-8); // rows are brought to 1
+    *threshold = s.j.trial_q[only];
+    judgement_destroy(&s.j);
+    return yes;
+}
+
+// H is the entropy in nats; the threshold is the smaller one of 0.09 and 0.3 e^-H.
+static void a_draft_token_stands_above_the_smaller_threshold(void **unused)
+{
+    (void)unused;
+    double t;
+    // H = 1/2 ln 2 + 1/2 ln 2 = ln 2: 0.3 / 2 = 0.15 is more than 0.09.
+    static const float even[2] = { 0.5F, 0.5F };
+    assert_true(stands(2, even, 1, &t) && fabs(t - 0.09) < 1e-15);
+    // 7/8 and 1/8: H = 3 ln 2 - 7/8 ln 7 = 0.3768, 0.3 e^-H = 0.2058. 1/8 lies between the two: it stands.
+    static const float steep[2] = { 0.875F, 0.125F };
+    assert_true(stands(2, steep, 1, &t) && fabs(t - 0.09) < 1e-15);
+    // 15/16 and 1/16: the threshold is 0.09 again, and 0.0625 is below it.
+    static const float steeper[2] = { 0.9375F, 0.0625F };
+    assert_false(stands(2, steeper, 1, &t));
+    assert_true(fabs(t - 0.09) < 1e-15);
+    // 64 equal ones: H = ln 64, 0.3 / 64 = 0.0046875, and 1/64 = 0.015625 is above it, far below 0.09 as it is.
+    static float flat[WIDE];
+    for (int i = 0; i < WIDE; i++)
+        flat[i] = 1.0F / WIDE;
+    assert_true(stands(WIDE, flat, 63, &t) && fabs(t - 0.0046875) < 1e-15);
+    // 1/2, and 63 of 1/126: H = 1/2 ln 2 + 1/2 ln 126 = ln(252) / 2, 0.3 / sqrt(252) = 0.018898; 1/126 is below it.
+    flat[0] = 0.5F;
+    for (int i = 1; i < WIDE; i++)
+        flat[i] = 1.0F / 126;
+    assert_false(stands(WIDE, flat, 63, &t));
+    assert_true(fabs(t - 0.3 / sqrt(252)) < 1e-8); // 1/126 is no float
+    // What has no probability adds nothing to the entropy, and never stands.
+    static const float certain[3] = { 0, 1, 0 };
+    assert_true(stands(3, certain, 1, &t) && t == 0.09);
+    assert_false(stands(3, certain, 2, &t));
+}
+
+// Both children stand, and have none: the likelier one is taken wherever it is among its siblings.
+static void of_paths_of_one_depth_the_likelier_is_taken(void **unused)
+{
+    (void)unused;
+    static const float row[4] = { 0.25F, 0.5F, 0.125F, 0.125F };
+    for (int first = 0; first < 2; first++) {
+        struct scene s;
+        begin(&s, 4, row);
+        const int a = child(&s, 0, first, row), b = child(&s, 0, 1 - first, row);
+        assert_int_equal(ended(&s), first == 1 ? a : b);
+        assert_int_equal(s.j.n, 2);
+        assert_int_equal(s.j.token[0], 1);
+        judgement_destroy(&s.j);
+    }
+}
+
+// Paths of two: 0.5 * 0.25 = 1/8 against 0.25 * 0.75 = 3/16. What counts is the whole path, not its end or its beginning.
+static void a_path_is_as_likely_as_all_of_it(void **unused)
+{
+    (void)unused;
+    static const float root[4] = { 0.5F, 0.25F, 0.125F, 0.125F }, a[4] = { 0.25F, 0.25F, 0.25F, 0.25F },
+                       b[4] = { 0.75F, 0.25F, 0, 0 }, sure[4] = { 1, 0, 0, 0 };
+    struct scene s;
+    begin(&s, 4, root);
+    const int first = child(&s, 0, 0, a), second = child(&s, 0, 1, b);
+    child(&s, first, 2, sure);
+    const int best = child(&s, second, 0, sure);
+    child(&s, first, 3, sure); // as likely as the other child
+    assert_int_equal(ended(&s), best);
+    judgement_destroy(&s.j);
+    // Of equals the first.
+    begin(&s, 4, a);
+    const int early = child(&s, 0, 3, sure);
+    child(&s, 0, 1, sure);
+    assert_int_equal(ended(&s), early);
+    judgement_destroy(&s.j);
+}
+
+// Root: 1/2 for token 0, whose child does not stand; 1/8 for token 2, whose child does. The deeper one, though it is less
+// likely: 1/8 * 1/4 = 1/32. What stands below a token that fell does not count, however likely it is.
+static void the_deepest_node_whose_whole_path_stands_is_taken(void **unused)
+{
+    (void)unused;
+    static const float root[4] = { 0.5F, 0.3125F, 0.125F, 0.0625F }, sure[4] = { 1, 0, 0, 0 },
+                       even[4] = { 0.25F, 0.25F, 0.25F, 0.25F };
+    struct scene s;
+    begin(&s, 4, root);
+    const int likely = child(&s, 0, 0, sure), unlikely = child(&s, 0, 2, even), fell = child(&s, 0, 3, sure);
+    child(&s, likely, 1, sure);
+    const int deep = child(&s, unlikely, 3, even), below = child(&s, fell, 0, sure);
+    child(&s, below, 0, sure);
+    assert_int_equal(ended(&s), deep);
+    assert_int_equal(s.j.n, 3);
+    assert_int_equal(s.j.token[0], 2);
+    assert_int_equal(s.j.token[1], 3);
+    assert_true(isnan(s.j.trial_p[below])); // nobody looked at it
+    judgement_destroy(&s.j);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_draft_token_stands_above_the_smaller_threshold),
+        cmocka_unit_test(of_paths_of_one_depth_the_likelier_is_taken),
+        cmocka_unit_test(a_path_is_as_likely_as_all_of_it),
+        cmocka_unit_test(the_deepest_node_whose_whole_path_stands_is_taken),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

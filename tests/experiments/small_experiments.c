@@ -1,0 +1,110 @@
+#include "tests/experiments/small_experiments.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "experiments/experiment.h"
+#include "results/query.h"
+#include "results/store.h"
+#include "tests/support/check.h"
+#include "tests/support/file_write.h"
+#include "tests/support/small_model.h"
+
+void write_bytes(const char *name, const char *bytes, size_t n)
+{
+    char *path = tiny_path(name);
+    file_write_bytes(path, bytes, n);
+    free(path);
+}
+
+void write_file(const char *name, const char *text)
+{
+    write_bytes(name, text, strlen(text));
+}
+
+static const char talks[] =
+    "{\"id\": \"a\", \"category\": \"talk\", \"turns\": [\"one two one two one\", \"and again\", \"enough\"]}\n"
+    "{\"id\": \"b\", \"prompt\": \"a b c a b c a b\"}\n"
+    "{\"id\": \"c\", \"category\": \"talk\", \"turns\": [\"ping\", \"pong\"]}\n"
+    "{\"id\": \"d\", \"input_ids\": [75, 104, 111, 75, 104, 111]}\n"
+    "{\"id\": \"e\", \"prompt\": \"x = x + 1\"}\n";
+
+int make_files(void **state)
+{
+    (void)state;
+    struct tiny t = tiny_usual;
+    char *target = tiny_path("target.gguf"), *draft = tiny_path("draft.gguf"), *other = tiny_path("other.gguf");
+    tiny_write_gguf(target, &t);
+    t.layers = 1;
+    tiny_write_gguf(draft, &t);
+    t.seed++;
+    tiny_write_gguf(other, &t);
+    free(target);
+    free(draft);
+    free(other);
+    write_file("p.jsonl", "{\"prompt\": \"abc\"}\n");
+    write_file("talks.jsonl", talks);
+    return 0;
+}
+
+int remove_files(void **state)
+{
+    (void)state;
+    tiny_clean();
+    return 0;
+}
+
+void write_blocks(const char *name)
+{
+    struct tiny t = tiny_usual;
+    char *path = tiny_path(name);
+    t.type = Q8_0;
+    t.heads = 2;
+    t.kv_heads = 1;
+    t.head_dim = 32;
+    tiny_write_gguf(path, &t);
+    free(path);
+}
+
+struct experiment *load(const char *text)
+{
+    struct error err = { "" };
+    char *path = tiny_path("x.yaml");
+    write_file("x.yaml", text);
+    struct experiment *e = experiment_load(path, &err);
+    if (e == NULL)
+        fail_msg("%s", err.text);
+    free(path);
+    return e;
+}
+
+struct store *open_store(const char *name)
+{
+    struct error err = { "" };
+    char *path = tiny_path(name);
+    struct store *s = store_open(path, &err);
+    if (s == NULL)
+        fail_msg("%s", err.text);
+    free(path);
+    return s;
+}
+
+int64_t ask(struct store *s, const char *sql)
+{
+    struct error err = { "" };
+    struct query *q = query_open(s, sql);
+    int64_t v = query_next(q) ? query_int(q, 0) : -1;
+    if (!query_close(q, &err))
+        fail_msg("%s: %s", sql, err.text);
+    return v;
+}
+
+void run(const char *text, struct store *s)
+{
+    struct error err = { "" };
+    struct experiment *e = load(text);
+    if (!experiment_run(e, s, NULL, NULL, &err))
+        fail_msg("%s", err.text);
+    experiment_free(e);
+}

@@ -1,0 +1,250 @@
+// test_cells.c - experiments into cells: what means the same is the same cell, what means another thing is another.
+#include "tests/support/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/settings.h"
+#include "experiments/cells.h"
+#include "experiments/experiment.h"
+#include "experiments/yaml.h"
+#include "tests/experiments/small_experiments.h"
+#include "tests/support/small_model.h"
+
+// Hashes of every cell, and of its peers, in the experiment's order; free() both.
+static int hashes(const char *text, char (**hash)[HASH_TEXT], char (**peers)[HASH_TEXT])
+{
+    struct error err = { "" };
+    struct experiment *e = load(text);
+    struct opened o;
+    int n = 0;
+    *hash = xcalloc(64, sizeof(**hash));
+    *peers = xcalloc(64, sizeof(**peers));
+    if (!opened_open(&o, e, TARGET_ROWS, &err))
+        fail_msg("%s", err.text);
+    for (int k = 0; k < groups(e); k++) {
+        struct group g;
+        if (!group_open(&g, k, &o, &err))
+            fail_msg("%s", err.text);
+        for (int i = 0; i < g.n; i++, n++) {
+            memcpy((*hash)[n], g.contender[i].identity.hash, HASH_TEXT);
+            memcpy((*peers)[n], g.contender[i].identity.peers, HASH_TEXT);
+        }
+        group_close(&g);
+    }
+    opened_close(&o);
+    opened_close(&o); // whoever could not open it anew has it closed already
+    experiment_free(e);
+    return n;
+}
+
+#define BODY "target: {model: target.gguf}\nthreads: 1\nprompts: {file: talks.jsonl, chat: none}\n"
+#define CELLS \
+    "cells: {sampling: [{temperature: 0}, {temperature: 1, top_k: 5}], batch: [1, 2], rule: [rejection, match], " \
+    "drafter: [none, {kind: ngram, longest: 2}]}\n"
+
+static void every_list_under_cells_multiplies(void **state)
+{
+    (void)state;
+    char(*hash)[HASH_TEXT], (*peers)[HASH_TEXT];
+    int n = hashes("name: x\n" BODY CELLS, &hash, &peers);
+    assert_int_equal(n, 16);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < i; k++) {
+            assert_string_not_equal(hash[i], hash[k]);
+            assert_int_equal(strcmp(peers[i], peers[k]) == 0, i / 4 == k / 4);
+        }
+    free(hash);
+    free(peers);
+
+    struct experiment *e = load("name: x\n" BODY);
+    assert_int_equal(groups(e) * e->rule.n * e->drafter.n, 1);
+    assert_string_equal(e->sampling.entry[0].shown, "temperature=0");
+    assert_string_equal(e->drafter.entry[0].shown, "none");
+    assert_false(e->none_added);
+    experiment_free(e);
+    e = load("name: x\n" BODY "cells: {drafter: {kind: ngram}}\n");
+    assert_int_equal(e->drafter.n, 2);
+    assert_string_equal(e->drafter.entry[0].shown, "none");
+    assert_string_equal(e->drafter.entry[1].shown, "ngram");
+    assert_true(e->none_added);
+    experiment_free(e);
+}
+
+static void a_cell_is_known_by_what_it_means(void **state)
+{
+    (void)state;
+    static const char usual[] = "name: x\n" BODY "cells: {drafter: {kind: ngram, longest: 2, tokens: 8}}\n";
+    static const struct {
+        const char *text;
+        bool same;
+    } cases[] = {
+        { usual, true },
+        { "cells: {drafter: [{tokens: 08, kind: ngram, longest: 2}, none]}\nprompts: {chat: none, file: talks.jsonl}\n"
+          "threads: 1\ntarget: {model: \"target.gguf\", device: cpu}\nname: x\n",
+          true },
+        { "name: x\n" BODY "repeat: 3\ncells: {drafter: {kind: ngram, longest: 2}}\n", true },
+        { "name: x\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: talks.jsonl, chat: none, limit: 2, "
+          "per_category: 1}\nseed: 0\nlimits: {new_tokens: 256, stop: []}\n"
+          "cells: {sampling: {temperature: 0.0}, drafter: {kind: ngram, longest: 2}}\n",
+          true },
+        { "name: y\n" BODY "cells: {drafter: {kind: ngram, longest: 2}}\n", false },
+        { "name: x\n" BODY "cells: {drafter: {kind: ngram, longest: 3}}\n", false },
+        { "name: x\n" BODY "seed: 1\ncells: {drafter: {kind: ngram, longest: 2}}\n", false },
+        { "name: x\n" BODY "limits: {new_tokens: 255}\ncells: {drafter: {kind: ngram, longest: 2}}\n", false },
+        { "name: x\n" BODY "limits: {stop: x}\ncells: {drafter: {kind: ngram, longest: 2}}\n", false },
+        { "name: x\n" BODY "limits: {ignore_end: true}\ncells: {drafter: {kind: ngram, longest: 2}}\n", false },
+        { "name: x\n" BODY "cells: {batch: 2, drafter: {kind: ngram, longest: 2}}\n", false },
+        { "name: x\n" BODY "cells: {rule: match, drafter: {kind: ngram, longest: 2}}\n", false },
+        { "name: x\n" BODY "cells: {sampling: {temperature: 0, min_p: 0.1}, drafter: {kind: ngram, longest: 2}}\n",
+          false },
+        { "name: x\ntarget: {model: target.gguf}\nthreads: 2\nprompts: {file: talks.jsonl, chat: none}\n"
+          "cells: {drafter: {kind: ngram, longest: 2}}\n",
+          false },
+        { "name: x\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: p.jsonl, chat: none}\n"
+          "cells: {drafter: {kind: ngram, longest: 2}}\n",
+          false },
+    };
+    char(*hash)[HASH_TEXT], (*peers)[HASH_TEXT], (*other)[HASH_TEXT], (*others_peers)[HASH_TEXT];
+    assert_int_equal(hashes(usual, &hash, &peers), 2);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int n = hashes(cases[i].text, &other, &others_peers);
+        assert_int_equal(n, 2);
+        bool found = strcmp(other[0], hash[1]) == 0 || strcmp(other[1], hash[1]) == 0; // `none` may stand last
+        if (found != cases[i].same)
+            fail_msg("%s: %s", cases[i].same ? "another cell" : "the same cell", cases[i].text);
+        free(other);
+        free(others_peers);
+    }
+    free(hash);
+    free(peers);
+}
+
+static void what_the_sampling_is_has_one_spelling(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *shown;
+    } cases[] = {
+        { "{top_k: 05}", "temperature=1, top_k=5" },
+        { "{top_k: 5, temperature: 0.50}", "temperature=0.5, top_k=5" },
+        { "{logit_bias: {11: 1.50, 3: -2e0, 200: 0.1}}", "logit_bias={3: -2, 11: 1.5, 200: 0.1}, temperature=1" },
+        { "{logit_bias: {200: 0.1, 11: 7, 3: -2, 011: 1.5}}", "logit_bias={3: -2, 11: 1.5, 200: 0.1}, temperature=1" },
+        { "{logit_bias: {0: -0.0}}", "logit_bias={0: 0}, temperature=1" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct error err = { "" };
+        struct settings *given = yaml_parse(cases[i].text, strlen(cases[i].text), "f", &err);
+        struct settings *full = sampling_settings(given);
+        char *shown = sampling_shown(full);
+        assert_string_equal(shown, cases[i].shown);
+        free(shown);
+        settings_free(full);
+        settings_free(given);
+    }
+}
+
+static void a_changed_model_or_prompt_file_is_another_cell(void **state)
+{
+    (void)state;
+    static const char text[] = "name: x\ntarget: {model: target.gguf}\nprompts: {file: changing.jsonl, chat: none}\n"
+                               "cells: {drafter: {kind: small, model: changing.gguf}}\n";
+    char(*hash)[3][HASH_TEXT] = xcalloc(3, sizeof(*hash)), (*h)[HASH_TEXT], (*peers)[HASH_TEXT];
+    struct tiny t = tiny_usual;
+    char *draft = tiny_path("changing.gguf");
+    t.layers = 1;
+    for (int i = 0; i < 3; i++) {
+        t.seed = i == 1 ? 5 : 6;
+        tiny_write_gguf(draft, &t);
+        write_file("changing.jsonl", i == 2 ? "{\"prompt\": \"abd\"}\n" : "{\"prompt\": \"abc\"}\n");
+        assert_int_equal(hashes(text, &h, &peers), 2);
+        memcpy(hash[i][0], h[0], HASH_TEXT); // none
+        memcpy(hash[i][1], h[1], HASH_TEXT); // small
+        memcpy(hash[i][2], peers[1], HASH_TEXT);
+        assert_string_equal(peers[0], peers[1]);
+        free(h);
+        free(peers);
+    }
+    assert_string_equal(hash[0][0], hash[1][0]); // the draft model is nothing to `none`
+    assert_string_equal(hash[0][2], hash[1][2]);
+    assert_string_not_equal(hash[0][1], hash[1][1]);
+    assert_string_not_equal(hash[0][0], hash[2][0]);
+    assert_string_not_equal(hash[0][1], hash[2][1]);
+    assert_string_not_equal(hash[0][2], hash[2][2]);
+    free(hash);
+    free(draft);
+}
+
+// The hash of `small`, and of `none` beside it, with these words in the target's and in the drafter's braces.
+static void hash_with(const char *model, const char *target, const char *drafter, char to[2][HASH_TEXT])
+{
+    char(*hash)[HASH_TEXT], (*peers)[HASH_TEXT];
+    char *text = xformat("name: x\ntarget: {model: %s%s}\nthreads: 1\nprompts: {file: talks.jsonl, chat: none}\n"
+                         "cells: {drafter: [none, {kind: small, model: %s%s}]}\n",
+                         model, target, model, drafter);
+    assert_int_equal(hashes(text, &hash, &peers), 2);
+    memcpy(to[0], hash[1], HASH_TEXT);
+    memcpy(to[1], hash[0], HASH_TEXT);
+    free(hash);
+    free(peers);
+    free(text);
+}
+
+static void a_preset_is_the_cell_that_it_settles_to(void **state)
+{
+    (void)state;
+    write_blocks("blocks.gguf");
+    static const struct {
+        const char *model, *target, *drafter;
+        bool same, same_none; // as with presets alone
+    } cases[] = {
+        { "target.gguf", ", activations: f32", "", true, true },
+        { "target.gguf", ", cache: f32", ", cache: f32, activations: f32", true, true },
+        { "target.gguf", ", activations: bf16", "", false, false },
+        { "target.gguf", ", cache: bf16", "", false, false },
+        { "target.gguf", "", ", activations: bf16", false, true },
+        { "target.gguf", "", ", cache: bf16", false, true },
+        { "blocks.gguf", ", activations: int8", ", activations: int8", true, true },
+        { "blocks.gguf", ", activations: preset, cache: preset", ", cache: preset", true, true },
+        { "blocks.gguf", ", activations: f32", "", false, false },
+        { "blocks.gguf", "", ", activations: bf16", false, true },
+        { "blocks.gguf", ", cache: q8_0", "", false, false },
+        { "blocks.gguf", "", ", cache: q8_0", false, true },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char preset[2][HASH_TEXT], said[2][HASH_TEXT];
+        hash_with(cases[i].model, "", "", preset);
+        hash_with(cases[i].model, cases[i].target, cases[i].drafter, said);
+        if ((strcmp(preset[0], said[0]) == 0) != cases[i].same)
+            fail_msg("%s, small: %s%s", cases[i].model, cases[i].target, cases[i].drafter);
+        if ((strcmp(preset[1], said[1]) == 0) != cases[i].same_none)
+            fail_msg("%s, none: %s%s", cases[i].model, cases[i].target, cases[i].drafter);
+    }
+}
+
+static void more_nodes_than_a_usual_pass_has_rows_open_the_target_anew(void **state)
+{
+    (void)state;
+    char(*hash)[HASH_TEXT], (*peers)[HASH_TEXT];
+    int n = hashes("name: x\n" BODY "cells: {batch: 40, drafter: [{kind: small, model: draft.gguf, widths: [4, 4]}, "
+                   "{kind: ngram, tokens: 30}]}\n",
+                   &hash, &peers);
+    assert_int_equal(n, 3);
+    free(hash);
+    free(peers);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_list_under_cells_multiplies),
+        cmocka_unit_test(a_cell_is_known_by_what_it_means),
+        cmocka_unit_test(what_the_sampling_is_has_one_spelling),
+        cmocka_unit_test(a_changed_model_or_prompt_file_is_another_cell),
+        cmocka_unit_test(a_preset_is_the_cell_that_it_settles_to),
+        cmocka_unit_test(more_nodes_than_a_usual_pass_has_rows_open_the_target_anew),
+    };
+    return cmocka_run_group_tests(tests, make_files, remove_files);
+}

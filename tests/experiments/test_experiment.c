@@ -1,0 +1,501 @@
+// test_experiment.c - experiments from cells to database: what is there is not run again, and what is recorded is what
+// was judged.
+#include "tests/support/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "experiments/experiment.h"
+#include "engine/prompts.h"
+#include "experiments/recorder.h"
+#include "results/query.h"
+#include "tests/experiments/small_experiments.h"
+#include "tests/support/small_model.h"
+#include "verifier/rules/rule.h"
+
+// ---- records
+
+static void a_step_is_recorded_as_it_was_judged(void **state)
+{
+    (void)state;
+    // 0 -+- 1 -+- 3        stands: 1, 4; the text ends behind token of 1: kept 1
+    //    `- 2  `- 4
+    int32_t token[] = { 9, 10, 20, 30, 40 }, parent[] = { -1, 0, 0, 1, 1 }, node[] = { 0, 1, 4 },
+            out[] = { 10, 40, 50 };
+    uint8_t drawn[] = { CHOSEN, DRAWN, CHOSEN, DRAWN, DRAWN_DISTINCT };
+    double p[] = { NAN, 0.5, NAN, 0.25, 0.125 }, q[] = { NAN, 0.4, NAN, 0.5, 0.75 };
+    struct draft d = { 5, 5, token, parent, drawn, NULL, NULL };
+    struct advance a = { .slot = 0, .n = 3, .token = out, .node = node };
+    struct judgement j = { .n = 3, .token = out, .node = node, .trial_p = p, .trial_q = q };
+    struct step s = { 77, 4, &d, &a, &j, 3, 1, 2, 3, 1 };
+    struct recorder *r = recorder_create(1, true);
+    struct listener l = recorder_listener(r);
+    struct sequence_row row;
+
+    l.step(l.self, &s); // nobody asked: a warm-up
+    recorder_expect(r, 77);
+    l.step(l.self, &s);
+    s.kept = 1;
+    l.step(l.self, &s);
+    assert_int_equal(recorder_take(r, &row), -1);
+    int32_t all[] = { 10, 40, 50, 10 };
+    struct ending e = { 77, all, 4, STOP_LIMIT, 5, 6, 7 };
+    l.done(l.self, &e);
+    assert_int_equal(recorder_take(r, &row), 77);
+    assert_int_equal(recorder_take(r, &(struct sequence_row){ 0 }), -1);
+
+    assert_int_equal(row.new_tokens, 4);
+    assert_memory_equal(row.token, all, sizeof(all));
+    assert_string_equal(row.stop, "limit");
+    assert_int_equal(row.n_steps, 2);
+    assert_int_equal(row.step[0].drafted, 4);
+    assert_int_equal(row.step[0].depth, 2);
+    assert_int_equal(row.step[0].accepted, 2);
+    assert_int_equal(row.step[1].accepted, 1); // the text ended there
+    assert_int_equal(row.step[0].n_trials, 3); // node 2 was never looked at
+    const struct trial_row *t = row.step[1].trial;
+    assert_int_equal(t[0].node, 1);
+    assert_int_equal(t[0].rank, 0);
+    assert_true(t[0].stood);
+    assert_true(t[0].p == 0.5 && t[1].p == 0.25 && t[2].p == 0.125);
+    assert_true(t[0].q == 0.4 && t[1].q == 0.5 && t[2].q == 0.75);
+    assert_int_equal(row.step[0].propose_ns, 1);
+    assert_int_equal(row.step[0].verify_ns, 2);
+    assert_int_equal(row.step[0].advance_ns, 3);
+    assert_int_equal(row.step[0].batch, 1);
+    assert_int_equal(t[1].node, 3);
+    assert_false(t[1].stood);
+    assert_int_equal(t[2].node, 4);
+    assert_int_equal(t[2].depth, 2);
+    assert_int_equal(t[2].rank, 1);
+    assert_int_equal(t[2].drawn, DRAWN_DISTINCT);
+    assert_true(t[2].stood);
+    recorder_destroy(r);
+}
+
+// ---- running
+
+#define RUN_BODY \
+    "target: {model: target.gguf}\nthreads: 1\nprompts: {file: talks.jsonl, chat: chatml}\n" \
+    "limits: {new_tokens: 12, context: 400, ignore_end: true}\nseed: 3\nrecord: {trials: true}\n"
+#define THREE \
+    "cells:\n  sampling: [{temperature: 0}, {temperature: 1}]\n  rule: match\n  drafter: [none, ngram, " \
+    "{kind: small, model: draft.gguf, widths: [2, 2, 1], pick: likeliest}]\n"
+
+static void an_experiment_runs_once(void **state)
+{
+    (void)state;
+    struct store *s = open_store("once.db");
+    static const char text[] = "name: once\n" RUN_BODY THREE;
+    run(text, s);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run"), 6);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE finished IS NULL"), 0);
+    assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), 6 * TURNS);
+    assert_int_equal(ask(s, "SELECT count(*) FROM pair"), 2 * 5);
+    assert_int_equal(ask(s, "SELECT count(*) FROM paired WHERE none IS NULL"), 0);
+    // `match`: one text for every drafter, at temperature 1 too, and another at every temperature
+    assert_int_equal(ask(s, "SELECT count(*) FROM texts"), 4 * TURNS);
+    assert_int_equal(ask(s, "SELECT count(*) FROM texts WHERE NOT equal"), 0);
+    assert_true(ask(s, "SELECT count(DISTINCT text_hash) FROM sequence") > TURNS);
+    // Cells run back to back, in rotated order: each is first on some occasion.
+    assert_int_equal(
+        ask(s, "SELECT count(DISTINCT run) FROM sequence WHERE id IN (SELECT min(id) FROM sequence GROUP BY pair)"), 6);
+    assert_int_equal(
+        ask(s, "SELECT count(*) FROM (SELECT pair FROM sequence GROUP BY pair HAVING count(DISTINCT run) <> 3)"), 0);
+    assert_true(ask(s, "SELECT count(*) FROM trial") > 0);
+
+    run(text, s); // again: nothing
+    assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), 6 * TURNS);
+    assert_int_equal(ask(s, "SELECT count(*) FROM pair"), 2 * 5);
+
+    // A fourth drafter runs, `none` beside it, and nobody else.
+    run("name: once\n" RUN_BODY
+        "cells:\n  sampling: [{temperature: 0}, {temperature: 1}]\n  rule: match\n  drafter: [none, ngram, "
+        "{kind: small, model: draft.gguf, widths: [2, 2, 1], pick: likeliest}, "
+        "{kind: small, model: draft.gguf, tokens: 2}]\n",
+        s);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run"), 8);
+    assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), 10 * TURNS);
+    assert_int_equal(ask(s, "SELECT count(*) FROM sequence JOIN run ON run.id = run WHERE drafter_kind = 'none'"),
+                     4 * TURNS);
+    assert_int_equal(ask(s, "SELECT count(*) FROM paired WHERE none IS NULL"), 0);
+    assert_int_equal(ask(s, "SELECT count(*) FROM texts WHERE NOT equal"), 0);
+
+    // More repeats are more of the same cells.
+    run("name: once\n" RUN_BODY "repeat: 2\n" THREE, s);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run"), 8);
+    assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), 16 * TURNS);
+    store_close(s);
+}
+
+static void a_raised_limit_adds_prompts(void **state)
+{
+    (void)state;
+    struct store *s = open_store("limit.db");
+    static const char *const limit[] = { "limit: 2", "limit: 4", "per_category: 1" };
+    static const int sequences[] = { 2 * 4, 2 * 7, 2 * 7 };
+    for (int i = 0; i < 3; i++) {
+        char *text = xformat(
+            "name: limit\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: talks.jsonl, chat: none, %s}\n"
+            "limits: {new_tokens: 6}\ncells: {batch: 3, drafter: ngram}\n",
+            limit[i]);
+        run(text, s);
+        assert_int_equal(ask(s, "SELECT count(*) FROM run"), 2);
+        assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), sequences[i]);
+        free(text);
+    }
+    store_close(s);
+}
+
+static void a_stored_cell_is_an_experiment_of_its_own(void **state)
+{
+    (void)state;
+    struct store *s = open_store("stored.db");
+    run("name: stored\n" RUN_BODY THREE, s);
+    int64_t before = ask(s, "SELECT count(*) FROM sequence");
+    for (int id = 1; id <= 6; id++) {
+        struct error err = { "" };
+        struct query *q = query_open(s, "SELECT settings FROM run WHERE id = ?");
+        query_put_int(q, id);
+        assert_true(query_next(q));
+        char *text = xstrdup(query_text(q, 0));
+        assert_true(query_close(q, &err));
+        run(text, s);
+        free(text);
+    }
+    assert_int_equal(ask(s, "SELECT count(*) FROM run"), 6);
+    assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), before);
+    store_close(s);
+}
+
+static void a_run_says_in_which_precision_it_was(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *said, *activations, *cache;
+    } cases[] = {
+        { "", "int8", "f32" },
+        { ", activations: bf16, cache: bf16", "bf16", "bf16" },
+        { ", activations: f32, cache: q8_0", "f32", "q8_0" },
+    };
+    enum { CASES_HERE = sizeof(cases) / sizeof(cases[0]) };
+    write_blocks("quantised.gguf");
+    struct store *s = open_store("precision.db");
+    for (int i = 0; i < CASES_HERE; i++) {
+        char *text = xformat(
+            "name: precision\ntarget: {model: quantised.gguf%s}\nthreads: 1\nprompts: {file: talks.jsonl, chat: none}\n"
+            "limits: {new_tokens: 12, ignore_end: true}\ncells: {drafter: [none, {kind: small, model: quantised.gguf},"
+            " {kind: small, model: quantised.gguf, activations: f32, cache: q8_0, widths: [2, 2], pick: likeliest}]}\n",
+            cases[i].said);
+        run(text, s);
+        run(text, s); // the same cells
+        free(text);
+        assert_int_equal(ask(s, "SELECT count(*) FROM run"), 3 * (i + 1));
+        char *sql = xformat("SELECT count(*) FROM run WHERE activations = '%s' AND cache = '%s' AND settings LIKE"
+                            " '%%target: {model: quantised.gguf, device: cpu, activations: %s, cache: %s}%%'",
+                            cases[i].activations, cases[i].cache, cases[i].activations, cases[i].cache);
+        assert_int_equal(ask(s, sql), 3);
+        free(sql);
+    }
+    assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), 3 * CASES_HERE * TURNS);
+    assert_int_equal(ask(s, "SELECT count(*) FROM texts"), 2 * CASES_HERE * TURNS);
+    assert_int_equal(ask(s, "SELECT count(*) FROM texts WHERE NOT equal"), 0); // to the bit in every precision
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE drafter = 'small(model=quantised.gguf)' AND settings LIKE"
+                            " '%, activations: int8, cache: f32}}}'"),
+                     CASES_HERE);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE settings LIKE '%, activations: f32, cache: q8_0}}}'"),
+                     CASES_HERE);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE settings LIKE '%preset%'"), 0);
+    assert_int_equal(ask(s, "SELECT count(DISTINCT peers) FROM run"), CASES_HERE);
+    store_close(s);
+}
+
+static void batches_and_trees_say_what_plain_decoding_says(void **state)
+{
+    (void)state;
+    struct store *s = open_store("batches.db");
+    run("name: batches\n" RUN_BODY "cells:\n  batch: [1, 2, 5]\n  rule: [rejection, match]\n  drafter: [none, ngram, "
+        "{kind: small, model: draft.gguf, widths: [3, 2, 1], pick: drawn}, "
+        "{kind: small, model: other.gguf, nodes: 9, pick: likeliest}]\n",
+        s);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run"), 24);
+    assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), 24 * TURNS);
+    assert_int_equal(
+        ask(s, "SELECT count(*) FROM (SELECT 1 FROM sequence GROUP BY prompt, turn HAVING count(DISTINCT tokens) > 1)"),
+        0);
+    assert_int_equal(ask(s, "SELECT max(step.batch) FROM step"), 5);
+    store_close(s);
+}
+
+static void a_conversation_that_outgrows_the_context_ends(void **state)
+{
+    (void)state;
+    struct store *s = open_store("outgrown.db");
+    static const char text[] =
+        "name: outgrown\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: talks.jsonl, chat: none}\n"
+        "limits: {new_tokens: 30, context: 34, ignore_end: true}\ncells: {drafter: ngram}\n";
+    for (int i = 0; i < 2; i++) {
+        run(text, s);
+        assert_int_equal(ask(s, "SELECT count(*) FROM sequence WHERE turn = 0"), 10);
+        assert_int_equal(ask(s, "SELECT count(*) FROM sequence WHERE turn > 0"), 0);
+        assert_true(ask(s, "SELECT count(*) FROM sequence WHERE stop = 'context'") > 0);
+        assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE finished IS NULL"), 0);
+    }
+    store_close(s);
+}
+
+static void stop_strings_end_texts_in_the_same_place_for_every_drafter(void **state)
+{
+    (void)state;
+    // A letter out of what the target says without a stop.
+    struct error err = { "" };
+    struct store *s = open_store("stops.db");
+    static const char body[] =
+        "target: {model: target.gguf}\nthreads: 1\nprompts: {file: p.jsonl, chat: none}\n"
+        "cells: {drafter: [ngram, {kind: small, model: draft.gguf, widths: [2, 2, 2], pick: likeliest}]}\n";
+    char *text = xformat("name: free\n%slimits: {new_tokens: 40, ignore_end: true}\n", body);
+    run(text, s);
+    free(text);
+    struct query *q = query_open(s, "SELECT text FROM sequence WHERE new_tokens = 40 LIMIT 1");
+    assert_true(query_next(q));
+    const char *said = query_text(q, 0);
+    char stop[32] = "";
+    for (const char *c = said + strlen(said) / 2; *c != '\0' && stop[0] == '\0'; c++)
+        if (c[0] > 0x20 && c[0] < 0x7F && c[0] != '"' && c[0] != '\\')
+            snprintf(stop, sizeof(stop), "%c", *c);
+    assert_true(query_close(q, &err));
+    if (stop[0] == '\0')
+        store_close(s), skip(); // nothing but odd bytes: other arithmetic, another text
+    text = xformat("name: stopped\n%slimits: {new_tokens: 40, ignore_end: true, stop: [\"%s\"]}\n", body, stop);
+    run(text, s);
+    free(text);
+    assert_int_equal(ask(s, "SELECT count(*) FROM sequence JOIN run ON run.id = run WHERE experiment = 'stopped'"), 3);
+    assert_int_equal(
+        ask(s, "SELECT count(DISTINCT tokens) FROM sequence JOIN run ON run.id = run WHERE experiment = 'stopped'"), 1);
+    assert_int_equal(ask(s, "SELECT count(*) FROM sequence WHERE stop = 'string'"), 3);
+    store_close(s);
+}
+
+// ---- the dry run, and the files that come with the project
+
+static void a_dry_run_tells_what_is_done_and_changes_nothing(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    struct store *s = open_store("dry.db");
+    static const char text[] = "name: dry\n" RUN_BODY "cells: {drafter: [ngram, {kind: small, model: draft.gguf}]}\n";
+    for (int i = 0; i < 2; i++) {
+        char *out = NULL;
+        size_t n = 0;
+        FILE *to = open_memstream(&out, &n);
+        struct experiment *e = load(text);
+        if (!experiment_dry_run(e, s, to, &err))
+            fail_msg("%s", err.text);
+        experiment_free(e);
+        fclose(to);
+        assert_non_null(strstr(out, "dry: 3 cells, 5 prompts of 8 turns, 1 repeat\n"));
+        assert_non_null(strstr(out, "was added to the list of drafters"));
+        assert_non_null(
+            strstr(out, i == 0 ? "      0 of 5      ngram, rejection\n" : "      5 of 5      ngram, rejection\n"));
+        assert_int_equal(strstr(out, "everything is in the database") != NULL, i == 1);
+        free(out);
+        assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), i == 0 ? 0 : 3 * TURNS);
+        assert_int_equal(ask(s, "SELECT count(*) FROM run"), i == 0 ? 0 : 3);
+        if (i == 0)
+            run(text, s);
+    }
+    store_close(s);
+}
+
+static void a_dry_run_counts_the_cache_by_its_type(void **state)
+{
+    (void)state;
+    // Heads of 32: 2 x 3 layers x 40 slots x 400 rows x 32 numbers, each of 4 bytes, of 2, or of 34 / 32.
+    static const struct {
+        const char *type, *line;
+    } cases[] = {
+        { "preset", "of a group f32 caches 12.3, logits" },
+        { "f32", "of a group f32 caches 12.3, logits" },
+        { "bf16", "of a group bf16 caches 6.1, logits" },
+        { "q8_0", "of a group q8_0 caches 3.3, logits" },
+    };
+    write_blocks("heads.gguf");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct error err = { "" };
+        char *out = NULL,
+             *text = xformat("name: dry\ntarget: {model: heads.gguf, activations: bf16, cache: %s}\nthreads: 1\n"
+                             "prompts: {file: p.jsonl, chat: none}\nlimits: {context: 400}\ncells: {batch: 40}\n",
+                             cases[i].type);
+        size_t n = 0;
+        FILE *to = open_memstream(&out, &n);
+        struct experiment *e = load(text);
+        if (!experiment_dry_run(e, NULL, to, &err))
+            fail_msg("%s", err.text);
+        fclose(to);
+        char *precision = xformat("q8_0 weights, bf16 activations, %s cache, on cpu\n", i == 0 ? "f32" : cases[i].type);
+        if (strstr(out, cases[i].line) == NULL || strstr(out, precision) == NULL)
+            fail_msg("expected \"%s\" and \"%s\": %s", cases[i].line, precision, out);
+        experiment_free(e);
+        free(precision);
+        free(text);
+        free(out);
+    }
+}
+
+static void a_dry_run_counts_memory_by_device(void **state)
+{
+    (void)state;
+#if defined(EMULATED_DEVICE)
+    // Weights of three layers and of one, tables of embeddings included; 2 x 3 layers x 3 drafters x 2 slots x some 200 rows x 32
+    // numbers of 4 bytes; 2 x 1 layer for each draft model.
+    static const struct {
+        const char *target, *draft, *lines[3];
+    } cases[] = {
+        { "cpu", "cpu", { "memory   3 MB: weights 0.6, scratch 1.1; of a group f32 caches ", NULL } },
+        { "cuda", "cuda:0", { "memory   3 MB of the 4295 on cuda:0: weights 0.6, ", " MB on cpu: drafters\n", NULL } },
+        { "cuda:1", "cpu", { " of the 4295 on cuda:1: weights 0.6, ", " MB on cpu: drafters\n", NULL } },
+        { "cpu", "cuda", { " on cpu: weights 0.6, ", " MB of the 4295 on cuda:0: drafters\n", NULL } },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct error err = { "" };
+        char *out = NULL, *text = xformat("name: dry\ntarget: {model: target.gguf, device: %s}\nthreads: 1\n"
+                                          "prompts: {file: p.jsonl, chat: none}\nlimits: {context: 200}\ncells:\n"
+                                          "  drafter: [{kind: small, model: draft.gguf, device: %s}]\n",
+                                          cases[i].target, cases[i].draft);
+        size_t n = 0;
+        FILE *to = open_memstream(&out, &n);
+        struct experiment *e = load(text);
+        if (!experiment_dry_run(e, NULL, to, &err))
+            fail_msg("%s", err.text);
+        fclose(to);
+        for (int k = 0; cases[i].lines[k] != NULL; k++)
+            if (strstr(out, cases[i].lines[k]) == NULL)
+                fail_msg("expected \"%s\": %s", cases[i].lines[k], out);
+        experiment_free(e);
+        free(text);
+        free(out);
+    }
+#endif
+}
+
+static void a_run_names_the_drafters_device(void **state)
+{
+    (void)state;
+#if defined(EMULATED_DEVICE)
+    struct store *s = open_store("apart.db");
+    run("name: apart\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: p.jsonl, chat: none}\n"
+        "limits: {context: 200, new_tokens: 3}\n"
+        "cells: {drafter: [{kind: small, model: draft.gguf, tokens: 2, device: cuda}]}\n",
+        s);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE device = 'cpu' AND"
+                            " machine LIKE '%; drafter on emulated GPU (cuda:0), compute capability %'"),
+                     1);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE machine NOT LIKE '%emulated%'"), 1); // none's
+    assert_true(ask(s, "SELECT count(*) FROM texts") > 0);
+    assert_int_equal(ask(s, "SELECT count(*) FROM texts WHERE NOT equal"), 0);
+    store_close(s);
+#endif
+}
+
+static void expect_worth_beside_its_step(const char *device)
+{
+    char *db = xformat("worth_%s.db", device);
+    char *text = xformat(
+        "name: worth\ntarget: {model: target.gguf, device: %s}\nthreads: 1\nprompts: {file: short.jsonl, chat: none}\n"
+        "limits: {context: 200, new_tokens: 9, ignore_end: true}\nrecord: {expected: true}\n"
+        "cells: {sampling: {temperature: 1}, batch: 2, drafter: [{kind: small, model: draft.gguf, tokens: 3}]}\n",
+        device);
+    struct store *s = open_store(db);
+    run(text, s);
+    assert_true(ask(s, "SELECT count(*) FROM step WHERE drafted > 0 AND stood = 0") > 1);
+    assert_true(ask(s, "SELECT count(*) FROM step WHERE drafted > 0 AND stood > 0") > 1);
+    assert_int_equal(ask(s, "SELECT count(*) FROM step WHERE drafted > 0 AND stood IS NULL"), 0);
+    assert_int_equal(ask(s, "SELECT count(*) FROM step WHERE stood IS NOT NULL AND accepted <> min(stood, tokens)"), 0);
+    assert_int_equal(ask(s, "SELECT count(*) FROM step WHERE stood IS NOT NULL AND expected > depth"), 0);
+    store_close(s);
+    free(text);
+    free(db);
+}
+
+// On a GPU steps are recorded when later ones have been judged.
+static void what_a_draft_was_worth_is_recorded_with_its_own_step(void **state)
+{
+    (void)state;
+    write_file("short.jsonl", "{\"prompt\": \"abc\"}\n{\"prompt\": \"xyx\"}\n{\"prompt\": \"1 2\"}\n");
+    expect_worth_beside_its_step("cpu");
+#if defined(EMULATED_DEVICE)
+    expect_worth_beside_its_step("cuda");
+#endif
+}
+
+static void the_smoke_experiment_runs(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    char *cache = tiny_path("speclab"), *models = tiny_path("speclab/models"),
+         *target = xformat("%s/tiny.gguf", models), *draft = xformat("%s/tiny-pruned.gguf", models);
+    struct tiny t = tiny_usual;
+    assert_int_equal(mkdir(cache, 0755) | mkdir(models, 0755), 0);
+    tiny_write_gguf(target, &t);
+    t.layers = 2;
+    tiny_write_gguf(draft, &t);
+    setenv("XDG_CACHE_HOME", tiny_directory(), 1);
+    struct experiment *e = experiment_load(SOURCE "/experiments/smoke.yaml", &err);
+    if (e == NULL)
+        fail_msg("%s", err.text);
+    struct store *s = open_store("smoke.db");
+    if (!experiment_run(e, s, NULL, NULL, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE finished IS NULL"), 0);
+    assert_int_equal(ask(s, "SELECT count(*) FROM paired WHERE none IS NULL"), 0);
+    assert_int_equal(ask(s, "SELECT count(*) FROM texts JOIN run ON run.id = texts.run WHERE NOT equal AND"
+                            " (sampling = 'temperature=0' OR rule = 'match')"),
+                     0);
+    store_close(s);
+    experiment_free(e);
+    free(cache);
+    free(models);
+    free(target);
+    free(draft);
+}
+
+static void the_prompt_set_is_what_its_readme_says(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    struct prompts p;
+    if (!prompts_read(SOURCE "/experiments/data/prompts.jsonl", 0, 2, &p, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(p.n, 12); // six kinds
+    prompts_free(&p);
+    assert_true(prompts_read(SOURCE "/experiments/data/prompts.jsonl", 0, 0, &p, &err));
+    assert_true(p.n >= 60);
+    prompts_free(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_is_recorded_as_it_was_judged),
+        cmocka_unit_test(an_experiment_runs_once),
+        cmocka_unit_test(a_raised_limit_adds_prompts),
+        cmocka_unit_test(a_stored_cell_is_an_experiment_of_its_own),
+        cmocka_unit_test(a_run_says_in_which_precision_it_was),
+        cmocka_unit_test(batches_and_trees_say_what_plain_decoding_says),
+        cmocka_unit_test(a_conversation_that_outgrows_the_context_ends),
+        cmocka_unit_test(stop_strings_end_texts_in_the_same_place_for_every_drafter),
+        cmocka_unit_test(a_dry_run_tells_what_is_done_and_changes_nothing),
+        cmocka_unit_test(a_dry_run_counts_the_cache_by_its_type),
+        cmocka_unit_test(a_dry_run_counts_memory_by_device),
+        cmocka_unit_test(a_run_names_the_drafters_device),
+        cmocka_unit_test(what_a_draft_was_worth_is_recorded_with_its_own_step),
+        cmocka_unit_test(the_smoke_experiment_runs),
+        cmocka_unit_test(the_prompt_set_is_what_its_readme_says),
+    };
+    return cmocka_run_group_tests(tests, make_files, remove_files);
+}

@@ -1,0 +1,457 @@
+// test_plan.c - plans carried out on a model of the database: from every set of stored turns, with every pattern of
+// conversations that the context cuts, all is there after one plan, what is compared was decoded in one pair, nothing
+// was decoded for nothing, and the next plan is empty.
+//
+// The model knows what the plan cannot: how long every conversation will come to be. A sequence remembers behind which
+// sequence it was decoded, so that answers to a question that was never asked are found out.
+#include "tests/support/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/splitmix.h"
+#include "experiments/plan.h"
+
+enum { CELLS = 4, PROMPTS = 2, TURNS = 3, MOST_ROWS = 6 };
+
+struct row {          // a sequence
+    int pair, behind; // behind: the pair of the turn before it, as it was decoded
+};
+
+struct world { // a group, and all that will ever be said in it
+    int cells, prompts, turns, batch;
+    int none[CELLS];
+    int length[CELLS][PROMPTS]; // turns after which a conversation is over: all of them, or the next does not fit
+};
+
+struct base { // a database; rows of a turn are in the order of their pairs
+    int pairs;
+    struct {
+        int n;
+        struct row row[MOST_ROWS];
+    } at[CELLS][PROMPTS][TURNS];
+};
+
+static const struct world *seen_world; // for messages
+static const struct base *seen_base;
+
+static void complain(const char *what, int cell, int prompt, int turn)
+{
+    const struct world *w = seen_world;
+    for (int c = 0; c < w->cells; c++)
+        for (int i = 0; i < w->prompts; i++) {
+            printf("cell %d (none %d) prompt %d, %d of %d turns:", c, w->none[c], i, w->length[c][i], w->turns);
+            for (int t = 0; t < w->turns; t++) {
+                printf(" [");
+                for (int k = 0; k < seen_base->at[c][i][t].n; k++)
+                    printf(" %d<%d", seen_base->at[c][i][t].row[k].pair, seen_base->at[c][i][t].row[k].behind);
+                printf(" ]");
+            }
+            printf("\n");
+        }
+    fail_msg("batch %d, cell %d, prompt %d, turn %d: %s", w->batch, cell, prompt, turn, what);
+}
+
+// ---- the database as the runner reads it
+
+static const struct row *latest(const struct base *b, int c, int i, int t)
+{
+    int n = b->at[c][i][t].n;
+    return n > 0 ? &b->at[c][i][t].row[n - 1] : NULL;
+}
+
+static bool stood_beside(const struct base *b, int c, int none, int i, int t)
+{
+    for (int k = 0; k < b->at[c][i][t].n; k++)
+        for (int l = 0; l < b->at[none][i][t].n; l++)
+            if (b->at[c][i][t].row[k].pair == b->at[none][i][t].row[l].pair)
+                return true;
+    return false;
+}
+
+static void make_plan(const struct world *w, const struct base *b, struct due due[CELLS * PROMPTS])
+{
+    static struct history h[CELLS * PROMPTS];
+    for (int c = 0; c < w->cells; c++)
+        for (int i = 0; i < w->prompts; i++) {
+            struct history *to = &h[c * w->prompts + i];
+            to->n_turns = w->turns;
+            for (int t = 0; t < w->turns; t++) {
+                const struct row *r = latest(b, c, i, t);
+                to->turn[t].pair = r != NULL ? r->pair : 0;
+                to->turn[t].beside = r != NULL && stood_beside(b, c, w->none[c], i, t);
+            }
+            to->full = history_answers(to) == w->length[c][i] && w->length[c][i] < w->turns;
+        }
+    plan_turns(&(struct stored){ w->batch, w->cells, w->prompts, w->none, h }, due);
+}
+
+// ---- carrying it out
+
+static void store(struct base *b, int c, int i, int t, int pair)
+{
+    struct row r = { pair, t > 0 && latest(b, c, i, t - 1) != NULL ? latest(b, c, i, t - 1)->pair : 0 };
+    if (b->at[c][i][t].n == MOST_ROWS) // the oldest is forgotten: walks are long
+        memmove(&b->at[c][i][t].row[0], &b->at[c][i][t].row[1], (MOST_ROWS - 1) * sizeof(r)), b->at[c][i][t].n--;
+    b->at[c][i][t].row[b->at[c][i][t].n++] = r;
+}
+
+// The turns up to t are there, each decoded behind the one before it.
+static void expect_answers(const struct base *b, int c, int i, int t)
+{
+    for (int k = 0; k < t; k++)
+        if (latest(b, c, i, k) == NULL)
+            complain("is started and has no answer before it", c, i, t);
+        else if (k > 0 && latest(b, c, i, k)->behind != latest(b, c, i, k - 1)->pair)
+            complain("is started behind an answer to another conversation", c, i, t);
+}
+
+// How many sequences; no more than `most`: killed behind that one.
+static int carry_out(const struct world *w, struct base *b, const struct due *due, int most)
+{
+    int pair = ++b->pairs, n = 0;
+    for (int c = 0; c < w->cells; c++)
+        for (int t = 0; t < w->turns; t++)
+            for (int i = 0; i < w->prompts; i++) {
+                const struct due *d = &due[c * w->prompts + i];
+                if (d->from == PLAN_NOTHING || t < d->from || t >= w->length[c][i])
+                    continue;
+                if (n == most)
+                    return n;
+                expect_answers(b, c, i, t);
+                store(b, c, i, t, pair);
+                n++;
+            }
+    return n;
+}
+
+// ---- what must hold
+
+static bool decodes(const struct world *w, const struct due *due, int c, int i, int t)
+{
+    int from = due[c * w->prompts + i].from;
+    return from != PLAN_NOTHING && from <= t && t < w->length[c][i];
+}
+
+// Turns that are there, each behind the one before it.
+static int there(const struct world *w, const struct base *b, int c, int i)
+{
+    int t = 0;
+    while (t < w->length[c][i] && latest(b, c, i, t) != NULL &&
+           (t == 0 || latest(b, c, i, t)->behind == latest(b, c, i, t - 1)->pair))
+        t++;
+    return t;
+}
+
+// Seen from outside: of its conversation something is not there, or a turn that none has, or may come to have, never
+// ran beside none's.
+static bool is_incomplete(const struct world *w, const struct base *b, int c, int i)
+{
+    int none = w->none[c], end = there(w, b, none, i) == w->length[none][i] ? w->length[none][i] : w->turns;
+    if (there(w, b, c, i) < w->length[c][i])
+        return true;
+    for (int t = 0; t < w->length[c][i] && t < end; t++)
+        if (!stood_beside(b, c, none, i, t))
+            return true;
+    return false;
+}
+
+static void expect_sense(const struct world *w, const struct base *b, const struct due *due)
+{
+    for (int c = 0; c < w->cells; c++)
+        for (int i = 0; i < w->prompts; i++) {
+            const struct due *d = &due[c * w->prompts + i];
+            if (d->from != PLAN_NOTHING && d->from >= w->length[c][i])
+                complain("is started and does not fit", c, i, d->from);
+            if (d->lacks != is_incomplete(w, b, c, i))
+                complain(d->lacks ? "is said to lack something" : "is not said to lack something", c, i, 0);
+            for (int t = 0; t < w->length[c][i]; t++)
+                if (decodes(w, due, c, i, t) && t < w->length[w->none[c]][i] && !decodes(w, due, w->none[c], i, t))
+                    complain("is decoded without its none", c, i, t);
+        }
+}
+
+// All who decode anything decode the same conversations, from their first turns on: passes have the same sequences.
+static void expect_the_same_for_all(const struct world *w, const struct due *due)
+{
+    int of_all[PROMPTS];
+    bool any = false;
+    for (int c = 0; c < w->cells; c++) {
+        bool part = false;
+        for (int i = 0; i < w->prompts; i++)
+            part = part || due[c * w->prompts + i].from != PLAN_NOTHING;
+        for (int i = 0; i < w->prompts && part; i++) {
+            int from = due[c * w->prompts + i].from;
+            if (from != 0 && from != PLAN_NOTHING)
+                complain("does not begin with its first turn", c, i, from);
+            if (any && from != of_all[i])
+                complain("is decoded by some and not by others who take part", c, i, 0);
+            of_all[i] = from;
+        }
+        any = any || part;
+    }
+}
+
+static void expect_complete(const struct world *w, const struct base *b)
+{
+    for (int c = 0; c < w->cells; c++)
+        for (int i = 0; i < w->prompts; i++) {
+            if (there(w, b, c, i) != w->length[c][i])
+                complain("is not there when all has been done", c, i, there(w, b, c, i));
+            for (int t = 0; t < w->length[c][i] && t < w->length[w->none[c]][i]; t++)
+                if (!stood_beside(b, c, w->none[c], i, t))
+                    complain("never ran beside its none when all has been done", c, i, t);
+        }
+}
+
+static bool is_empty(const struct world *w, const struct due *due)
+{
+    for (int k = 0; k < w->cells * w->prompts; k++)
+        if (due[k].from != PLAN_NOTHING || due[k].lacks)
+            return false;
+    return true;
+}
+
+static void resume(const struct world *w, struct base *b)
+{
+    struct due due[CELLS * PROMPTS];
+    seen_world = w;
+    seen_base = b;
+    make_plan(w, b, due);
+    expect_sense(w, b, due);
+    if (w->batch > 1)
+        expect_the_same_for_all(w, due);
+    carry_out(w, b, due, INT32_MAX);
+    expect_complete(w, b);
+    make_plan(w, b, due);
+    if (!is_empty(w, due))
+        complain("the next plan is not empty", 0, 0, 0);
+}
+
+// ---- every set of stored turns, every pattern of cuts
+
+// stored: a bit for each turn of each conversation of each cell, all of one pair.
+static void fill(const struct world *w, struct base *b, uint32_t stored)
+{
+    *b = (struct base){ .pairs = 1 };
+    for (int c = 0; c < w->cells; c++)
+        for (int i = 0; i < w->prompts; i++)
+            for (int t = 0; t < w->turns; t++, stored >>= 1)
+                if ((stored & 1) != 0)
+                    b->at[c][i][t].row[b->at[c][i][t].n++] = (struct row){ 1, t > 0 ? 1 : 0 };
+}
+
+static bool is_possible(const struct world *w, uint32_t stored)
+{
+    for (int c = 0; c < w->cells; c++)
+        for (int i = 0; i < w->prompts; i++, stored >>= w->turns)
+            if ((stored & ((1u << w->turns) - 1)) >> w->length[c][i] != 0)
+                return false;
+    return true;
+}
+
+static void set_lengths(struct world *w, int pattern)
+{
+    for (int c = 0; c < w->cells; c++)
+        for (int i = 0; i < w->prompts; i++, pattern /= w->turns)
+            w->length[c][i] = 1 + pattern % w->turns;
+}
+
+static int power(int a, int n)
+{
+    return n > 0 ? a * power(a, n - 1) : 1;
+}
+
+// From every set of stored turns; of the cuts every stride-th pattern, another part of them for each set.
+static int64_t every_set(struct world *w, int stride)
+{
+    int conversations = w->cells * w->prompts, patterns = power(w->turns, conversations);
+    int64_t n = 0;
+    for (uint32_t stored = 0; stored >> (conversations * w->turns) == 0; stored++)
+        for (int pattern = (int)(stored * 2654435761u >> 8) % stride; pattern < patterns; pattern += stride) {
+            struct base b;
+            set_lengths(w, pattern);
+            if (!is_possible(w, stored))
+                continue;
+            fill(w, &b, stored);
+            resume(w, &b);
+            n++;
+        }
+    return n;
+}
+
+static int64_t every_set_uncut(struct world *w)
+{
+    int64_t n = 0;
+    set_lengths(w, power(w->turns, w->cells * w->prompts) - 1);
+    for (uint32_t stored = 0; stored >> (w->cells * w->prompts * w->turns) == 0; stored++, n++) {
+        struct base b;
+        fill(w, &b, stored);
+        resume(w, &b);
+    }
+    return n;
+}
+
+static int stride = 81; // 1: every pattern of cuts with every set
+
+static void from_every_set_of_stored_turns_one_plan_leads_to_all(void **state)
+{
+    (void)state;
+    for (int batch = 1; batch <= 2; batch++) {
+        // 2 prompts of 3 turns by 3 cells
+        struct world w = { 3, 2, 3, batch, { 0, 0, 0 }, { { 0 } } };
+        int64_t uncut = every_set_uncut(&w);
+        assert_int_equal(uncut, 1 << 18);
+        int64_t cut = every_set(&w, stride);
+        assert_true(stride > 1 || cut == 7529536); // (2 + 4 + 8)^6
+        // One prompt, with every pattern of cuts, and `none` in another place.
+        for (int none = 0; none < 3; none++) {
+            w = (struct world){ 3, 1, 3, batch, { none, none, none }, { { 0 } } };
+            assert_int_equal(every_set(&w, 1), 2744); // (2 + 4 + 8)^3
+        }
+        // Two rules, each with its `none`
+        w = (struct world){ 4, 1, 3, batch, { 0, 0, 2, 2 }, { { 0 } } };
+        assert_int_equal(every_set(&w, 1), 38416); // (2 + 4 + 8)^4
+        w = (struct world){ 4, 2, 2, batch, { 0, 0, 2, 2 }, { { 0 } } };
+        cut += every_set(&w, stride);
+        print_message("batch %d: %lld sets of stored turns, %lld more with conversations that are cut\n", batch,
+                      (long long)uncut, (long long)cut);
+    }
+}
+
+// ---- nothing for nothing
+
+static int sequences_of(const struct world *w, const struct due *due)
+{
+    int n = 0;
+    for (int c = 0; c < w->cells; c++)
+        for (int i = 0; i < w->prompts; i++)
+            for (int t = 0; t < w->turns; t++)
+                n += decodes(w, due, c, i, t);
+    return n;
+}
+
+static bool leads_to_all(const struct world *w, const struct base *from, const struct due *due)
+{
+    struct base b = *from;
+    int pair = ++b.pairs;
+    for (int c = 0; c < w->cells; c++)
+        for (int i = 0; i < w->prompts; i++)
+            for (int t = 0; t < w->length[c][i]; t++) {
+                if (decodes(w, due, c, i, t))
+                    store(&b, c, i, t, pair);
+                // side by side: whoever decodes what none has does it beside none
+                if (decodes(w, due, c, i, t) && t < w->length[w->none[c]][i] && !decodes(w, due, w->none[c], i, t))
+                    return false;
+            }
+    for (int c = 0; c < w->cells; c++)
+        for (int i = 0; i < w->prompts; i++) {
+            if (there(w, &b, c, i) != w->length[c][i])
+                return false;
+            for (int t = 0; t < w->length[c][i] && t < w->length[w->none[c]][i]; t++)
+                if (!stood_beside(&b, c, w->none[c], i, t))
+                    return false;
+        }
+    return true;
+}
+
+// All plans there are: each cell from any turn or not at all.
+static void no_plan_decodes_less(void **state)
+{
+    (void)state;
+    struct world w = { 3, 1, 3, 1, { 0, 0, 0 }, { { 0 } } };
+    for (int pattern = 0; pattern < 27; pattern++)
+        for (uint32_t stored = 0; stored < 1 << 9; stored++) {
+            struct base b;
+            struct due due[CELLS * PROMPTS], other[CELLS * PROMPTS];
+            set_lengths(&w, pattern);
+            if (!is_possible(&w, stored))
+                continue;
+            fill(&w, &b, stored);
+            // While none's conversation is not there, nobody knows where it will end.
+            if (w.length[0][0] < w.turns && there(&w, &b, 0, 0) < w.length[0][0])
+                continue;
+            seen_world = &w;
+            seen_base = &b;
+            make_plan(&w, &b, due);
+            for (int k = 0; k < 64; k++) {
+                for (int c = 0, left = k; c < 3; c++, left /= 4)
+                    other[c].from = left % 4 == 3 ? PLAN_NOTHING : left % 4;
+                if (leads_to_all(&w, &b, other) && sequences_of(&w, other) < sequences_of(&w, due))
+                    complain("another plan comes to all with fewer sequences", 0, 0, 0);
+            }
+        }
+}
+
+// With a batch: each cell takes part or not, each conversation is decoded or not.
+static void no_plan_of_whole_conversations_decodes_less(void **state)
+{
+    (void)state;
+    uint64_t chance = 3;
+    for (int round = 0; round < 4000; round++) {
+        struct world w = { 3, 2, 3, 2, { 0, 0, 0 }, { { 0 } } };
+        struct base b;
+        struct due due[CELLS * PROMPTS], other[CELLS * PROMPTS];
+        set_lengths(&w, power(3, 6) - 1);
+        uint64_t r = splitmix(&chance);
+        fill(&w, &b, (uint32_t)((r | r >> 20 | r >> 40) & ((1 << 18) - 1))); // most are there
+        seen_world = &w;
+        seen_base = &b;
+        make_plan(&w, &b, due);
+        for (int k = 0; k < 32; k++) {
+            for (int c = 0; c < 3; c++)
+                for (int i = 0; i < 2; i++)
+                    other[c * 2 + i].from = (k >> c & 1) != 0 && (k >> (3 + i) & 1) != 0 ? 0 : PLAN_NOTHING;
+            if (leads_to_all(&w, &b, other) && sequences_of(&w, other) < sequences_of(&w, due))
+                complain("another plan comes to all with fewer sequences", 0, 0, 0);
+        }
+    }
+}
+
+// ---- killed again and again
+
+static void plans_that_are_killed_lead_to_all_in_the_end(void **state)
+{
+    (void)state;
+    uint64_t chance = 2024;
+    int killed = 0;
+    for (int round = 0; round < 20000; round++) {
+        static const int nones[][CELLS] = { { 0, 0, 0, 0 }, { 1, 1, 1, 1 }, { 0, 0, 2, 2 }, { 0, 1, 1, 0 } };
+        struct world w = { 3 + round % 2, 2, 3, 1 + round / 2 % 2, { 0 }, { { 0 } } };
+        struct base b = { 0 };
+        struct due due[CELLS * PROMPTS];
+        int which = (int)(splitmix(&chance) % (w.cells == 4 ? 4 : 2));
+        memcpy(w.none, nones[which], sizeof(w.none));
+        set_lengths(&w, (int)(splitmix(&chance) % (uint64_t)power(3, w.cells * 2)));
+        seen_world = &w;
+        seen_base = &b;
+        for (int kills = (int)(splitmix(&chance) % 5); kills > 0; kills--) {
+            make_plan(&w, &b, due);
+            expect_sense(&w, &b, due);
+            int most = (int)(splitmix(&chance) % 20), n = carry_out(&w, &b, due, most);
+            killed += n == most;
+            if (splitmix(&chance) % 4 == 0) { // somebody deletes a turn by hand
+                int c = (int)(splitmix(&chance) % (uint64_t)w.cells), i = (int)(splitmix(&chance) % 2),
+                    t = (int)(splitmix(&chance) % 3);
+                b.at[c][i][t].n = 0;
+            }
+        }
+        resume(&w, &b);
+    }
+    assert_true(killed > 10000);
+}
+
+// test_plan [STRIDE]: 1 for every pattern of cuts with every set of stored turns
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        stride = atoi(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(from_every_set_of_stored_turns_one_plan_leads_to_all),
+        cmocka_unit_test(no_plan_decodes_less),
+        cmocka_unit_test(no_plan_of_whole_conversations_decodes_less),
+        cmocka_unit_test(plans_that_are_killed_lead_to_all_in_the_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,94 @@
+#include "tests/formats/editable_tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "tokenizers/byte_alphabet.h"
+#include "tokenizers/tokenizer.h"
+#include "tokenizers/tokenizer_parts.h"
+#include "tests/support/check.h"
+
+static struct error err;
+
+static struct json *parsed(const char *text)
+{
+    struct json *j = json_parse(text, strlen(text), "a test's JSON", &err);
+    if (j == NULL)
+        fail_msg("%s", err.text);
+    return j;
+}
+
+struct json *made_json(void)
+{
+    struct json *j =
+        parsed("{\"version\": \"1.0\", \"added_tokens\": [], \"normalizer\": null,"
+               "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": true},"
+               "\"decoder\": {\"type\": \"ByteLevel\"},"
+               "\"model\": {\"type\": \"BPE\", \"merges\": [\"t h\", \"th e\", \"Ġ the\", \"a a\"]}}");
+    struct json *vocab = json_new_object();
+    for (int b = 0; b < 256; b++) {
+        char letter[3] = "";
+        letter_of_byte((unsigned char)b, letter);
+        json_set(vocab, letter, json_new_int(b));
+    }
+    static const char *const merged[] = { "th", "the", "Ġthe", "aa" };
+    for (int i = 0; i < 4; i++)
+        json_set(vocab, merged[i], json_new_int(256 + i));
+    json_set(json_get(j, "model"), "vocab", vocab);
+    return j;
+}
+
+void made_set(struct json *j, const char *path, const char *value)
+{
+    for (const char *dot; (dot = strchr(path, '.')) != NULL; path = dot + 1) {
+        char *key = xstrndup(path, (size_t)(dot - path));
+        j = json_get(j, key);
+        free(key);
+    }
+    json_set(j, path, parsed(value));
+}
+
+struct tokenizer *made_tokenizer(struct json *j)
+{
+    struct tokenizer *t = tokenizer_from_json(j, "made.json", &err);
+    json_free(j);
+    if (t == NULL)
+        fail_msg("%s", err.text);
+    return t;
+}
+
+struct tokenizer *made_with(const char *path, const char *value)
+{
+    struct json *j = made_json();
+    made_set(j, path, value);
+    return made_tokenizer(j);
+}
+
+char *made_pieces(const struct tokenizer *t, const char *text, size_t n, bool special)
+{
+    struct ids ids = { 0 };
+    struct text out = { 0 };
+    if (!tokenizer_encode(t, text, n, special, &ids, &err))
+        fail_msg("%s", err.text);
+    text_add(&out, "", 0);
+    for (size_t i = 0; i < ids.n; i++) {
+        size_t length;
+        const char *bytes = tokenizer_token(t, ids.id[i], &length);
+        assert_non_null(bytes);
+        if (i > 0)
+            text_puts(&out, "|");
+        text_add(&out, bytes, length);
+    }
+    free(ids.id);
+    return out.s;
+}
+
+void made_expect(const struct tokenizer *t, const char *text, bool special, const char *pieces)
+{
+    char *got = made_pieces(t, text, strlen(text), special);
+    assert_string_equal(got, pieces);
+    free(got);
+}

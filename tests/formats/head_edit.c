@@ -1,0 +1,148 @@
+#include "tests/formats/head_edit.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "exact/instance.h"
+#include "formats/safetensors.h"
+#include "formats/shards.h"
+#include "tests/support/check.h"
+#include "tests/support/file_write.h"
+
+enum { MOST = 64, SEED = 5 };
+
+struct head_edit {
+    char *weights, *config_path;
+    struct json *config;
+    int n;
+    struct safetensor tensor[MOST]; // names and data are owned
+};
+
+static void put(struct head_edit *e, const struct safetensor *t, const void *data)
+{
+    assert_true(e->n < MOST);
+    struct safetensor *to = &e->tensor[e->n++];
+    *to = *t;
+    to->name = xstrdup(t->name);
+    to->data = xmalloc(t->bytes);
+    memcpy((void *)(uintptr_t)to->data, data, t->bytes);
+}
+
+static void forget(struct head_edit *e, int i)
+{
+    free((void *)(uintptr_t)e->tensor[i].name);
+    free((void *)(uintptr_t)e->tensor[i].data);
+    e->tensor[i] = e->tensor[--e->n];
+}
+
+static int find(const struct head_edit *e, const char *name)
+{
+    for (int i = 0; i < e->n; i++)
+        if (strcmp(e->tensor[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+struct head_edit *head_edit_open(const char *directory)
+{
+    struct head_edit *e = xcalloc(1, sizeof(*e));
+    struct error err;
+    e->weights = xformat("%s/model.safetensors", directory);
+    e->config_path = xformat("%s/config.json", directory);
+    e->config = json_read(e->config_path, &err);
+    struct shards *file = shards_open(e->weights, &err);
+    if (e->config == NULL || file == NULL)
+        fail_msg("%s", err.text);
+    for (size_t i = 0; i < shards_count(file); i++)
+        put(e, shards_at(file, i), shards_at(file, i)->data);
+    shards_close(file);
+    return e;
+}
+
+void head_edit_close(struct head_edit *e)
+{
+    struct error err;
+    char *text = json_write(e->config);
+    if (!safetensors_write(e->weights, e->tensor, (size_t)e->n, NULL, &err))
+        fail_msg("%s", err.text);
+    file_write(e->config_path, text);
+    while (e->n > 0)
+        forget(e, 0);
+    json_free(e->config);
+    free(text);
+    free(e->weights);
+    free(e->config_path);
+    free(e);
+}
+
+struct json *head_edit_config(struct head_edit *e)
+{
+    return e->config;
+}
+
+void head_edit_drop(struct head_edit *e, const char *form, ...)
+{
+    char name[96];
+    va_list args;
+    va_start(args, form);
+    vsnprintf(name, sizeof(name), form, args);
+    va_end(args);
+    const int i = find(e, name);
+    if (i < 0)
+        fail_msg("%s: there is no tensor %s", e->weights, name);
+    forget(e, i);
+}
+
+// As floats of small_heads.c has it.
+void head_numbers(float *to, size_t n, uint64_t seed, const char *name)
+{
+    uint64_t state = seed * 1000003;
+    for (const char *at = name; *at != '\0'; at++)
+        state = state * 31 + (unsigned char)*at;
+    for (size_t i = 0; i < n; i++)
+        to[i] = (float)(splitmix(&state) >> 40) * 0x1p-23f - 1;
+}
+
+void head_edit_floats(struct head_edit *e, int64_t rows, int64_t width, float about, const char *form, ...)
+{
+    char name[96];
+    va_list args;
+    va_start(args, form);
+    vsnprintf(name, sizeof(name), form, args);
+    va_end(args);
+    const size_t n = (size_t)((rows > 0 ? rows : 1) * width);
+    const float size = rows > 0 ? 1.7f / sqrtf((float)width) : 0.2f;
+    float *number = xmalloc(n * sizeof(*number));
+    head_numbers(number, n, SEED, name);
+    for (size_t i = 0; i < n; i++)
+        number[i] = about + size * number[i];
+    struct safetensor t = { .name = name, .dtype = "F32", .dims = rows > 0 ? 2 : 1, .bytes = n * sizeof(float) };
+    t.dim[0] = rows > 0 ? rows : width;
+    t.dim[1] = width;
+    if (find(e, name) >= 0)
+        forget(e, find(e, name));
+    put(e, &t, number);
+    free(number);
+}
+
+void head_edit_ids(struct head_edit *e, const char *name, const int64_t *id, int64_t n)
+{
+    const struct safetensor t = {
+        .name = name, .dtype = "I64", .dims = 1, .dim = { n }, .bytes = (size_t)n * sizeof(*id)
+    };
+    put(e, &t, id);
+}
+
+void *head_edit_data(struct head_edit *e, const char *name)
+{
+    const int i = find(e, name);
+    if (i < 0)
+        fail_msg("%s: there is no tensor %s", e->weights, name);
+    return (void *)(uintptr_t)e->tensor[i].data;
+}

@@ -1,0 +1,206 @@
+// test_config.c - what checkpoints say of themselves: where it stands, how it is read, and what rope comes of it.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "models/config.h"
+#include "models/paths.h"
+#include "models/weights.h"
+#include "tests/support/check.h"
+#include "tests/support/checkpoint.h"
+#include "tests/support/file_write.h"
+#include "tests/support/small_model.h"
+
+static struct error err;
+
+// Hugging Face's tokenizers without a limit say "model_max_length": 1000000000000000019884624838656.
+static void a_whole_number_too_big_for_us_is_read_as_a_real(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"a\": 1000000000000000019884624838656, \"b\": -9223372036854775809, \"c\": "
+                               "9223372036854775807, \"d\": \"99999999999999999999 \\\" 99999999999999999999\", "
+                               "\"e\": [99999999999999999999,1], \"f\": 12345678901234567890123.5e-3}";
+    struct json *j = json_parse(text, sizeof(text) - 1, "text", &err);
+    assert_non_null(j);
+    const struct json *a = json_get(j, "a"), *b = json_get(j, "b"), *e = json_get(j, "e");
+    assert_true(!json_is_int(a) && json_is_number(a) && json_number(a) == 1e30);
+    assert_true(!json_is_int(b) && json_is_number(b) && json_number(b) == -0x1p63);
+    assert_true(json_is_int(json_get(j, "c")) && json_int(json_get(j, "c")) == INT64_MAX);
+    assert_string_equal(json_text(json_get(j, "d")), "99999999999999999999 \" 99999999999999999999");
+    assert_true(!json_is_int(json_at(e, 0)) && json_int(json_at(e, 1)) == 1);
+    json_free(j);
+    assert_null(json_parse("{\"a\": 99999999999999999999, x}", 30, "text", &err));
+    assert_non_null(strstr(err.text, "text:1:"));
+    assert_null(json_parse("1e999", 5, "text", &err));
+
+    // Nothing is read behind the end of a text that ends with such a number.
+    enum { DIGITS = 20 };
+    char *digits = xmalloc(DIGITS);
+    memset(digits, '9', DIGITS);
+    j = json_parse(digits, DIGITS, "text", &err);
+    assert_true(json_is_number(j) && !json_is_int(j));
+    json_free(j);
+    free(digits);
+
+    char *hf = tiny_path("unlimited"), *path = xformat("%s/tokenizer_config.json", hf);
+    tiny_write_hf(hf,
+                  &(const struct tiny){
+                      .vocab = 64, .width = 32, .hidden = 32, .layers = 1, .heads = 1, .kv_heads = 1, .head_dim = 32 });
+    file_write(path, "{\"model_max_length\": 1000000000000000019884624838656}");
+    struct checkpoint c = checkpoint_open(hf);
+    assert_int_equal(c.config.width, 32);
+    checkpoint_close(&c);
+    free(path);
+    free(hf);
+}
+
+// The formulas of reference and paper in double, without the float steps.
+static void rope_follows_its_formulas(void **state)
+{
+    (void)state;
+    struct model_config c = {
+        .head_dim = 64, .rope_theta = 500000, .rope_factor = 8, .rope_low = 1, .rope_high = 4, .rope_original = 8192
+    };
+    float f[32], divisors[32];
+    double pi = acos(-1);
+    for (int scaling = ROPE_PLAIN; scaling <= ROPE_TABLE; scaling++) {
+        c.rope_scaling = (enum rope_scaling)scaling;
+        for (int i = 0; i < 32; i++)
+            divisors[i] = (float)(1 + i);
+        config_rope(&c, divisors, f);
+        for (int i = 0; i < 32; i++) {
+            double plain = pow(c.rope_theta, -2.0 * i / 64), expected = plain;
+            double wave = 2 * pi / plain, smooth = (8192 / wave - 1) / (4 - 1);
+            if (scaling == ROPE_LINEAR || (scaling == ROPE_LLAMA3 && wave > 8192))
+                expected = plain / 8;
+            else if (scaling == ROPE_LLAMA3 && wave >= 8192 / 4)
+                expected = (1 - smooth) * plain / 8 + smooth * plain;
+            else if (scaling == ROPE_TABLE)
+                expected = plain / (1 + i);
+            assert_true(fabs(f[i] - expected) <= 1e-6 * expected);
+        }
+    }
+}
+
+// tests/cases/make_rope.py: a frequency that is a bit off is an angle that is off by a thousand times that at position 1,000.
+static void rope_has_torchs_bits(void **state)
+{
+    (void)state;
+    char *path = xformat("%s/rope.json", CASES);
+    struct json *j = json_read(path, &err);
+    if (j == NULL)
+        fail_msg("%s", err.text);
+    const struct json *cases = json_get(j, "cases");
+    int rows = 0, wrong = 0;
+    for (size_t k = 0; k < json_count(cases); k++) {
+        const struct json *c = json_at(cases, k), *bits = json_get(c, "bits");
+        const char *scaling = json_text(json_get(c, "scaling"));
+        const bool llama3 = strcmp(scaling, "llama3") == 0, linear = strcmp(scaling, "linear") == 0;
+        const struct model_config config = {
+            .head_dim = (int)json_int(json_get(c, "dim")),
+            .rope_theta = json_number(json_get(c, "base")),
+            .rope_scaling = llama3   ? ROPE_LLAMA3
+                            : linear ? ROPE_LINEAR
+                                     : ROPE_PLAIN,
+            .rope_factor = llama3 || linear ? json_number(json_get(c, "factor")) : 1,
+            .rope_low = llama3 ? json_number(json_get(c, "low")) : 0,
+            .rope_high = llama3 ? json_number(json_get(c, "high")) : 0,
+            .rope_original = llama3 ? (int)json_int(json_get(c, "original")) : 0,
+        };
+        float f[128];
+        assert_int_equal(json_count(bits), config.head_dim / 2);
+        config_rope(&config, NULL, f);
+        for (size_t i = 0; i < json_count(bits); i++, rows++) {
+            uint32_t here;
+            memcpy(&here, &f[i], sizeof(here));
+            if (here == (uint32_t)json_int(json_at(bits, i)))
+                continue;
+            wrong++;
+            print_message("%s, base %g, heads of %d, number %zu: %a here, %d units off\n", scaling, config.rope_theta,
+                          config.head_dim, i, (double)f[i], (int)(here - (uint32_t)json_int(json_at(bits, i))));
+        }
+    }
+    assert_true(rows > 800);
+    assert_int_equal(wrong, 0);
+    json_free(j);
+    free(path);
+}
+
+static void ends_and_templates_are_found_wherever_they_stand(void **state)
+{
+    (void)state;
+    struct tiny t = tiny_usual;
+    t.layers = 1;
+    char *directory = tiny_path("ends");
+    tiny_write_hf(directory, &t);
+    char *generation = xformat("%s/generation_config.json", directory),
+         *tokenizer = xformat("%s/tokenizer_config.json", directory);
+    char *jinja = xformat("%s/chat_template.jinja", directory);
+    file_write(generation, "{\"eos_token_id\": [7, 2, 9]}");
+    file_write(
+        tokenizer,
+        "{\"eos_token\": {\"content\": \"<|im_start|>\"}, \"bos_token\": \"<|endoftext|>\", \"add_bos_token\": true,"
+        " \"chat_template\": [{\"name\": \"rag\", \"template\": \"no\"}, "
+        "{\"name\": \"default\", \"template\": \"yes\"}]}");
+    struct checkpoint o = checkpoint_open(directory);
+    static const int expected[] = { 7, 2, 9, 1, 0 };
+    assert_int_equal(o.config.n_end, 5);
+    assert_memory_equal(o.config.end, expected, sizeof(expected));
+    assert_true(o.config.add_bos && o.config.bos == 0);
+    assert_string_equal(o.config.chat_template, "yes");
+    checkpoint_close(&o);
+
+    file_write(jinja, "newer");
+    o = checkpoint_open(directory);
+    assert_string_equal(o.config.chat_template, "newer");
+    checkpoint_close(&o);
+    free(generation);
+    free(tokenizer);
+    free(jinja);
+    free(directory);
+}
+
+// The model that ./run model fetches, where it is: what was read off it with other programs.
+static void the_demonstration_model_is_what_it_should_be(void **state)
+{
+    (void)state;
+    unsetenv("XDG_CACHE_HOME");
+    char *path = model_path("smollm2-135m-instruct", NULL, &err);
+    if (path == NULL) {
+        print_message("%s\n", err.text);
+        skip();
+    }
+    struct checkpoint o = checkpoint_open(path);
+    const struct model_config *c = &o.config;
+    assert_true(c->layers == 30 && c->width == 576 && c->hidden == 1536 && c->heads == 9 && c->kv_heads == 3 &&
+                c->head_dim == 64);
+    assert_true(c->vocab == 49152 && c->context == 8192 && c->tied && !c->attention_bias && c->rope_theta == 100000);
+    assert_true(c->n_end == 2 && c->end[0] == 2 && c->end[1] == 0 && c->bos == 1 && !c->add_bos);
+    const char *name, *type;
+    int64_t rows, width;
+    size_t bytes, n = 0;
+    while (weights_list(o.weights, n, &name, &type, &rows, &width, &bytes)) {
+        checkpoint_tensor(&o, name, rows, width);
+        n++;
+    }
+    assert_int_equal(n, 272);
+    assert_int_equal(checkpoint_tensor(&o, "model.embed_tokens.weight", 49152, 576).type, Q8_0);
+    assert_int_equal(checkpoint_tensor(&o, "model.layers.29.mlp.gate_proj.weight", 1536, 576).type, Q4_1);
+    checkpoint_close(&o);
+    free(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_whole_number_too_big_for_us_is_read_as_a_real),
+        cmocka_unit_test(rope_follows_its_formulas),
+        cmocka_unit_test(rope_has_torchs_bits),
+        cmocka_unit_test(ends_and_templates_are_found_wherever_they_stand),
+        cmocka_unit_test(the_demonstration_model_is_what_it_should_be),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

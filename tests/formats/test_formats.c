@@ -1,0 +1,511 @@
+// test_formats.c - checkpoints: what is written is read back, and both formats hold the same model.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "models/config.h"
+#include "formats/gguf.h"
+#include "formats/safetensors.h"
+#include "formats/shards.h"
+#include "models/weights.h"
+#include "tests/support/check.h"
+#include "tests/support/checkpoint.h"
+#include "tests/formats/plain_quantize.h"
+#include "tests/support/small_model.h"
+
+static struct error err;
+
+static void a_gguf_file_gives_back_what_was_written(void **state)
+{
+    (void)state;
+    char *path = tiny_path("values.gguf");
+    static const int32_t ints[] = { 3, -1, 1 << 30 };
+    static const float reals[] = { 0.5f, -2 };
+    static const char *const texts[] = { "one", "", "three" };
+    static const float matrix[2][3] = { { 1, 2, 3 }, { 4, 5, 6 } };
+    struct gguf_writer *w = gguf_write_begin(path, &err);
+    gguf_write_int(w, "i8", GGUF_I8, -5);
+    gguf_write_int(w, "u16", GGUF_U16, 65535);
+    gguf_write_int(w, "u32", GGUF_U32, 4294967295);
+    gguf_write_int(w, "i64", GGUF_I64, -(1LL << 40));
+    gguf_write_int(w, "u64", GGUF_U64, -1);
+    gguf_write_real(w, "real", 1.5f);
+    gguf_write_bool(w, "yes", true);
+    gguf_write_text(w, "text", "h\xc3\xa9llo");
+    gguf_write_ints(w, "ints", ints, 3);
+    gguf_write_reals(w, "reals", reals, 2);
+    gguf_write_texts(w, "texts", texts, 3);
+    gguf_write_texts(w, "none", NULL, 0);
+    gguf_write_tensor(w, "m", 2, (uint64_t[]){ 3, 2 }, type_facts[F32].ggml, matrix, sizeof(matrix));
+    gguf_write_tensor(w, "v", 1, (uint64_t[]){ 3 }, type_facts[F32].ggml, matrix[1], sizeof(matrix[1]));
+    assert_true(gguf_write_end(w, &err));
+
+    struct gguf *g = gguf_open(path, &err);
+    assert_non_null(g);
+    assert_int_equal(gguf_values(g), 12);
+    int64_t i = 7;
+    assert_true(gguf_int(g, "i8", &i) && i == -5);
+    assert_true(gguf_int(g, "u16", &i) && i == 65535);
+    assert_true(gguf_int(g, "u32", &i) && i == 4294967295);
+    assert_true(gguf_int(g, "i64", &i) && i == -(1LL << 40));
+    i = 7;
+    assert_false(gguf_int(g, "u64", &i)); // no int64 holds it
+    assert_false(gguf_int(g, "real", &i));
+    assert_false(gguf_int(g, "nothing", &i));
+    assert_int_equal(i, 7);
+    double real;
+    bool yes = false;
+    struct gguf_string s;
+    assert_true(gguf_real(g, "real", &real) && real == 1.5);
+    assert_false(gguf_real(g, "i8", &real));
+    assert_true(gguf_bool(g, "yes", &yes) && yes);
+    assert_true(gguf_text(g, "text", &s) && s.n == 6 && memcmp(s.s, "h\xc3\xa9llo", 6) == 0);
+    const struct gguf_value *v = gguf_find(g, "ints");
+    assert_int_equal(v->n, 3);
+    assert_int_equal(gguf_array_int(v, 1), -1);
+    assert_int_equal(gguf_array_int(v, 3), 0);
+    assert_true(gguf_array_real(gguf_find(g, "reals"), 1) == -2);
+    size_t at = 0;
+    for (int k = 0; k < 3; k++) {
+        assert_true(gguf_next_string(gguf_find(g, "texts"), &at, &s));
+        assert_true(s.n == strlen(texts[k]) && memcmp(s.s, texts[k], s.n) == 0);
+    }
+    assert_false(gguf_next_string(gguf_find(g, "texts"), &at, &s));
+    at = 0;
+    assert_false(gguf_next_string(gguf_find(g, "none"), &at, &s));
+    assert_false(gguf_next_string(gguf_find(g, "ints"), &at, &s));
+
+    assert_int_equal(gguf_tensors(g), 2);
+    const struct gguf_tensor *t = gguf_tensor(g, "m");
+    assert_true(t->known && t->tensor.rows == 2 && t->tensor.width == 3 && t->bytes == sizeof(matrix));
+    assert_memory_equal(t->tensor.data, matrix, sizeof(matrix));
+    assert_int_equal(gguf_tensor(g, "v")->tensor.rows, 1);
+    assert_null(gguf_tensor(g, "x"));
+    gguf_close(g);
+    free(path);
+}
+
+static void a_safetensors_file_gives_back_what_was_written(void **state)
+{
+    (void)state;
+    char *path = tiny_path("values.safetensors");
+    static const float matrix[2][3] = { { 1, 2, 3 }, { 4, 5, 6 } };
+    static const int64_t ids[] = { 5, -6 };
+    struct safetensor t[] = {
+        { .name = "z", .dtype = "F32", .dims = 2, .dim = { 2, 3 }, .data = matrix, .bytes = sizeof(matrix) },
+        { .name = "a", .dtype = "I64", .dims = 1, .dim = { 2 }, .data = ids, .bytes = sizeof(ids) },
+        { .name = "empty", .dtype = "BF16", .dims = 2, .dim = { 0, 4 }, .data = matrix, .bytes = 0 },
+        { .name = "scalar", .dtype = "F32", .dims = 0, .data = matrix, .bytes = 4 },
+    };
+    assert_true(safetensors_write(path, t, 4, "{\"format\":\"pt\"}", &err));
+    struct shards *s = shards_open(path, &err);
+    if (s == NULL)
+        fail_msg("%s", err.text);
+    assert_int_equal(shards_count(s), 4);
+    assert_string_equal(shards_at(s, 0)->name, "a"); // sorted
+    assert_string_equal(shards_at(s, 3)->name, "z");
+    const struct safetensor *z = shards_find(s, "z");
+    assert_true(z->dims == 2 && z->dim[0] == 2 && z->dim[1] == 3);
+    assert_string_equal(z->dtype, "F32");
+    assert_memory_equal(z->data, matrix, sizeof(matrix));
+    assert_memory_equal(shards_find(s, "a")->data, ids, sizeof(ids));
+    assert_int_equal(shards_find(s, "empty")->bytes, 0);
+    assert_null(shards_find(s, "b"));
+    assert_int_equal(shards_files(s), 1);
+    shards_close(s);
+    free(path);
+}
+
+static const struct tiny shapes[] = {
+    { .vocab = 50, .width = 32, .hidden = 48, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 8, .seed = 3 },
+    { .vocab = 41,
+      .width = 24,
+      .hidden = 40,
+      .layers = 1,
+      .heads = 3,
+      .kv_heads = 3,
+      .head_dim = 12,
+      .tied = true,
+      .bias = true,
+      .seed = 4 },
+    { .vocab = 33,
+      .width = 16,
+      .hidden = 20,
+      .layers = 2,
+      .heads = 4,
+      .kv_heads = 1,
+      .head_dim = 4,
+      .rope = ROPE_LINEAR,
+      .factor = 4,
+      .new_spelling = true,
+      .seed = 5 },
+    { .vocab = 300,
+      .width = 32,
+      .hidden = 64,
+      .layers = 12,
+      .heads = 4,
+      .kv_heads = 2,
+      .head_dim = 16,
+      .rope = ROPE_LLAMA3,
+      .factor = 8,
+      .low = 1,
+      .high = 4,
+      .original = 64,
+      .theta = 500000,
+      .eps = 1e-6,
+      .context = 256,
+      .tokenizer = true,
+      .tied = true,
+      .new_spelling = true,
+      .shards = 3,
+      .seed = 6 },
+    { .vocab = 280,
+      .width = 32,
+      .hidden = 64,
+      .layers = 2,
+      .heads = 4,
+      .kv_heads = 4,
+      .head_dim = 8,
+      .rope = ROPE_LLAMA3,
+      .factor = 8,
+      .low = 1,
+      .high = 4,
+      .original = 64,
+      .tokenizer = true,
+      .sharp = true,
+      .bias = true,
+      .seed = 7 },
+};
+enum { SHAPES = sizeof(shapes) / sizeof(*shapes) };
+
+static void both_formats_give_the_same_tensors(void **state)
+{
+    (void)state;
+    for (int k = 0; k < SHAPES; k++) {
+        char *directory = xformat("%s/same-%d", tiny_directory(), k),
+             *file = xformat("%s/same-%d.gguf", tiny_directory(), k);
+        tiny_write_hf(directory, &shapes[k]);
+        tiny_write_gguf(file, &shapes[k]);
+        struct checkpoint hf = checkpoint_open(directory), gguf = checkpoint_open(file);
+        const char *name, *type;
+        int64_t rows, width;
+        size_t bytes, n = 0;
+        while (weights_list(hf.weights, n, &name, &type, &rows, &width, &bytes)) {
+            struct tensor a = checkpoint_tensor(&hf, name, rows, width),
+                          b = checkpoint_tensor(&gguf, name, rows, width);
+            assert_int_equal(a.type, F32);
+            assert_int_equal(b.type, F32);
+            assert_memory_equal(a.data, b.data, tensor_bytes(a));
+            int64_t r, w;
+            float *made = tiny_tensor(&shapes[k], name, &r, &w);
+            assert_true(r == rows && w == width);
+            assert_memory_equal(a.data, made, tensor_bytes(a));
+            free(made);
+            n++;
+        }
+        int expected = 2 + !shapes[k].tied + shapes[k].layers * (shapes[k].bias ? 13 : 9);
+        assert_int_equal(n, expected);
+        assert_null(weights_unused(hf.weights, 0));
+        bool table = gguf.config.rope_scaling == ROPE_TABLE;
+        assert_true(table == (shapes[k].rope == ROPE_LLAMA3));
+        if (table) {
+            assert_string_equal(weights_unused(gguf.weights, 0), "rope_freqs.weight");
+            checkpoint_tensor(&gguf, "rope_freqs.weight", 1, shapes[k].head_dim / 2);
+        }
+        assert_null(weights_unused(gguf.weights, 0));
+        checkpoint_close(&hf);
+        checkpoint_close(&gguf);
+        free(directory);
+        free(file);
+    }
+}
+
+static void both_formats_say_the_same_of_the_model(void **state)
+{
+    (void)state;
+    for (int k = 0; k < SHAPES; k++) {
+        char *directory = xformat("%s/same-%d", tiny_directory(), k),
+             *file = xformat("%s/same-%d.gguf", tiny_directory(), k);
+        struct checkpoint hf = checkpoint_open(directory), gguf = checkpoint_open(file);
+        const struct model_config *c[] = { &hf.config, &gguf.config };
+        const struct tiny *t = &shapes[k];
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(c[i]->gguf, i);
+            assert_string_equal(c[i]->architecture, "llama");
+            assert_true(c[i]->layers == t->layers && c[i]->width == t->width && c[i]->hidden == t->hidden &&
+                        c[i]->heads == t->heads);
+            assert_true(c[i]->kv_heads == t->kv_heads && c[i]->head_dim == t->head_dim && c[i]->vocab == t->vocab);
+            assert_int_equal(c[i]->context, t->context != 0 ? t->context : 512);
+            assert_true(c[i]->norm_eps == (float)(t->eps != 0 ? t->eps : 1e-5));
+            assert_true(c[i]->rope_theta == (t->theta != 0 ? t->theta : 10000));
+            assert_true(c[i]->tied == t->tied && c[i]->attention_bias == t->bias);
+            assert_int_equal(c[i]->n_end, t->tokenizer ? 2 : 0);
+            assert_int_equal(c[i]->bos, t->tokenizer ? 1 : -1);
+            assert_false(c[i]->add_bos);
+            assert_true((c[i]->chat_template != NULL) == t->tokenizer);
+            if (t->tokenizer)
+                assert_true(c[i]->end[0] == 2 && c[i]->end[1] == 0); // eos first, then <|endoftext|> by its name
+        }
+        if (t->tokenizer)
+            assert_string_equal(c[0]->chat_template, c[1]->chat_template);
+        checkpoint_close(&hf);
+        checkpoint_close(&gguf);
+        free(directory);
+        free(file);
+    }
+}
+
+static void shards_hold_what_one_file_holds(void **state)
+{
+    (void)state;
+    struct tiny t = shapes[0];
+    char *one = tiny_path("one-file"), *many = tiny_path("many-files");
+    tiny_write_hf(one, &t);
+    t.shards = 3;
+    tiny_write_hf(many, &t);
+    struct shards *a = shards_open(one, &err), *b = shards_open(many, &err);
+    if (a == NULL || b == NULL)
+        fail_msg("%s", err.text);
+    assert_int_equal(shards_files(a), 1);
+    assert_int_equal(shards_files(b), 3);
+    assert_int_equal(shards_count(a), shards_count(b));
+    for (size_t i = 0; i < shards_count(a); i++) {
+        const struct safetensor *x = shards_at(a, i), *y = shards_at(b, i);
+        assert_string_equal(x->name, y->name);
+        assert_int_equal(x->bytes, y->bytes);
+        assert_memory_equal(x->data, y->data, x->bytes);
+    }
+    shards_close(a);
+    shards_close(b);
+    free(one);
+    free(many);
+}
+
+// tests/cases/make_logits.py makes the same weights with numpy.
+static void little_models_are_those_of_the_golden_files(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "mha", "gqa", "odd", "one", "headdim", "llama3", "linear", "bias" };
+    int files = 0;
+    for (size_t k = 0; k < sizeof(names) / sizeof(*names); k++) {
+        char *path = xformat("%s/logits_%s.json", CASES, names[k]);
+        if (access(path, R_OK) != 0) {
+            free(path);
+            continue;
+        }
+        struct json *j = json_read(path, &err);
+        assert_non_null(j);
+        const struct json *c = json_get(j, "config"), *check = json_get(j, "check");
+        struct tiny t = {
+            .vocab = (int)json_int(json_get(c, "vocab_size")),
+            .width = (int)json_int(json_get(c, "hidden_size")),
+            .hidden = (int)json_int(json_get(c, "intermediate_size")),
+            .layers = (int)json_int(json_get(c, "num_hidden_layers")),
+            .heads = (int)json_int(json_get(c, "num_attention_heads")),
+            .kv_heads = (int)json_int(json_get(c, "num_key_value_heads")),
+            .head_dim = (int)json_int(json_get(c, "head_dim")),
+            .tied = json_bool(json_get(c, "tie_word_embeddings")),
+            .bias = json_bool(json_get(c, "attention_bias")),
+            .seed = (uint64_t)json_int(json_get(j, "seed")),
+        };
+        assert_true(json_count(check) > 0);
+        for (void *at = json_first(check); at != NULL; at = json_next(check, at)) {
+            int64_t rows, width;
+            float *v = tiny_tensor(&t, json_key(at), &rows, &width);
+            assert_non_null(v);
+            for (size_t i = 0; i < json_count(json_value(at)); i++)
+                assert_true(v[i] == (float)json_number(json_at(json_value(at), i)));
+            free(v);
+        }
+        json_free(j);
+        free(path);
+        files++;
+    }
+    if (files == 0)
+        skip();
+}
+
+static void every_type_of_block_is_found_in_a_gguf_file(void **state)
+{
+    (void)state;
+    static const enum type types[] = { F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K };
+    for (size_t k = 0; k < sizeof(types) / sizeof(*types); k++) {
+        struct tiny t = { .vocab = 40,
+                          .width = 256,
+                          .hidden = 320,
+                          .layers = 1,
+                          .heads = 4,
+                          .kv_heads = 2,
+                          .head_dim = 64,
+                          .type = types[k],
+                          .seed = 9 };
+        char *path = xformat("%s/%s.gguf", tiny_directory(), type_facts[types[k]].name);
+        tiny_write_gguf(path, &t);
+        struct checkpoint o = checkpoint_open(path);
+        assert_int_equal(checkpoint_tensor(&o, "lm_head.weight", 40, 256).type, types[k]);
+        bool whole = 320 % type_facts[types[k]].block == 0; // of the rows of 320; if not, as mixtures have it, F32
+        assert_int_equal(checkpoint_tensor(&o, "model.layers.0.mlp.down_proj.weight", 256, 320).type,
+                         whole ? types[k] : F32);
+        assert_int_equal(checkpoint_tensor(&o, "model.norm.weight", 1, 256).type, F32);
+
+        // A row of the permuted matrix, quantised by itself: its blocks moved as they were.
+        int64_t rows, width;
+        const char *name = "model.layers.0.self_attn.k_proj.weight";
+        struct tensor moved = checkpoint_tensor(&o, name, 128, 256);
+        float *v = tiny_tensor(&t, name, &rows, &width);
+        size_t bytes = type_row_bytes(types[k], width);
+        uint8_t *row = xmalloc(bytes);
+        for (int64_t r = 0; r < rows; r++) {
+            quantize_row(types[k], v + r * width, width, row);
+            assert_memory_equal(row, (uint8_t *)moved.data + (size_t)r * bytes, bytes);
+        }
+        free(row);
+        free(v);
+        checkpoint_close(&o);
+        free(path);
+    }
+}
+
+static void a_number_that_is_not_finite_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        enum type type;
+        long at; // a byte behind the start of the block: the upper one of a number in it
+        int block;
+    } pokes[] = {
+        { F32, 3, 1000 }, { F16, 1, 77 }, { BF16, 1, 9 }, { Q8_0, 1, 3 },    { Q4_0, 1, 0 },
+        { Q4_1, 1, 5 },   { Q4_1, 3, 5 }, { Q5_0, 1, 1 }, { Q5_1, 3, 2 },    { Q4_K, 1, 9 },
+        { Q4_K, 3, 9 },   { Q5_K, 1, 8 }, { Q5_K, 3, 7 }, { Q6_K, 209, 39 },
+    };
+    for (size_t k = 0; k < sizeof(pokes) / sizeof(*pokes); k++) {
+        enum type type = pokes[k].type;
+        struct tiny t = { .vocab = 40,
+                          .width = 256,
+                          .hidden = 256,
+                          .layers = 1,
+                          .heads = 4,
+                          .kv_heads = 2,
+                          .head_dim = 64,
+                          .type = type };
+        char *path = tiny_path("poked.gguf");
+        tiny_write_gguf(path, &t);
+        struct gguf *g = gguf_open(path, &err);
+        const uint8_t *embedding = gguf_tensor(g, "token_embd.weight")->tensor.data;
+        // The file's own map is the shortest way to the tensor's place in it.
+        const struct gguf_value *first = gguf_value_at(g, 0);
+        long place = (long)(embedding - (const uint8_t *)first->key.s) + 24 + 8;
+        gguf_close(g);
+        FILE *f = fopen(path, "r+");
+        assert_int_equal(fseek(f, place + pokes[k].block * (long)type_facts[type].bytes + pokes[k].at - 1, SEEK_SET),
+                         0);
+        fwrite(type == F32 || type == BF16 ? "\x80\x7f" : "\x00\x7c", 1, 2, f);
+        fclose(f);
+
+        struct checkpoint o = checkpoint_open(path);
+        struct tensor to;
+        assert_false(weights_get(o.weights, "model.embed_tokens.weight", 40, 256, &to, &err));
+        print_message("%s\n", err.text);
+        char *where = xformat("row %d ", pokes[k].block * type_facts[type].block / 256);
+        assert_non_null(strstr(err.text, where));
+        assert_non_null(strstr(err.text, path));
+        free(where);
+        checkpoint_tensor(&o, "lm_head.weight", 40, 256);
+        checkpoint_close(&o);
+        free(path);
+    }
+}
+
+static void a_tensor_that_lies_crooked_is_moved(void **state)
+{
+    (void)state;
+    struct tiny t = shapes[0];
+    char *directory = tiny_path("crooked");
+    tiny_write_hf(directory, &t);
+    char *path = xformat("%s/model.safetensors", directory);
+    struct shards *s = shards_open(path, &err);
+    size_t n = shards_count(s);
+    struct safetensor *list = xcalloc(n + 1, sizeof(*list));
+    list[0] = (struct safetensor){ .name = "odd", .dtype = "U8", .dims = 1, .dim = { 3 }, .data = "abc", .bytes = 3 };
+    for (size_t i = 0; i < n; i++)
+        list[i + 1] = *shards_at(s, i);
+    char *other = xformat("%s/other", directory);
+    assert_true(safetensors_write(other, list, n + 1, NULL, &err));
+    shards_close(s);
+    assert_int_equal(rename(other, path), 0);
+
+    struct checkpoint o = checkpoint_open(directory);
+    const char *name = "model.layers.1.mlp.up_proj.weight";
+    int64_t rows, width;
+    float *v = tiny_tensor(&t, name, &rows, &width);
+    struct tensor moved = checkpoint_tensor(&o, name, rows, width);
+    assert_int_equal((uintptr_t)moved.data % 4, 0);
+    assert_memory_equal(moved.data, v, tensor_bytes(moved));
+    struct tensor to;
+    assert_false(weights_get(o.weights, "odd", 1, 3, &to, &err));
+    print_message("%s\n", err.text);
+    free(v);
+    checkpoint_close(&o);
+    free(list);
+    free(other);
+    free(path);
+    free(directory);
+}
+
+static void a_tensor_of_another_shape_or_name_is_refused(void **state)
+{
+    (void)state;
+    char *path = xformat("%s/same-0.gguf", tiny_directory());
+    struct checkpoint o = checkpoint_open(path);
+    struct tensor to;
+    assert_false(weights_get(o.weights, "model.embed_tokens.weight", 50, 64, &to, &err));
+    print_message("%s\n", err.text);
+    assert_non_null(strstr(err.text, "expected 50 rows of 64, found 50 of 32"));
+    assert_false(weights_get(o.weights, "model.layers.2.self_attn.q_proj.weight", 1, 1, &to, &err));
+    print_message("%s\n", err.text);
+    assert_true(weights_has(o.weights, "lm_head.weight"));
+    assert_false(weights_has(o.weights, "output.weight"));
+    checkpoint_close(&o);
+    free(path);
+}
+
+static void the_hash_sees_a_changed_weight(void **state)
+{
+    (void)state;
+    char *path = tiny_path("hashed.gguf");
+    struct hash seen[4];
+    for (int k = 0; k < 4; k++) {
+        struct tiny t = shapes[0];
+        t.seed += k == 1;
+        t.type = k == 2 ? F16 : F32;
+        tiny_write_gguf(path, &t);
+        struct checkpoint o = checkpoint_open(path);
+        seen[k] = weights_hash(o.weights);
+        checkpoint_close(&o);
+    }
+    assert_true(hash_equal(seen[0], seen[3]));
+    assert_false(hash_equal(seen[0], seen[1]) || hash_equal(seen[0], seen[2]) || hash_equal(seen[1], seen[2]));
+    free(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_gguf_file_gives_back_what_was_written),
+        cmocka_unit_test(a_safetensors_file_gives_back_what_was_written),
+        cmocka_unit_test(both_formats_give_the_same_tensors),
+        cmocka_unit_test(both_formats_say_the_same_of_the_model),
+        cmocka_unit_test(shards_hold_what_one_file_holds),
+        cmocka_unit_test(little_models_are_those_of_the_golden_files),
+        cmocka_unit_test(every_type_of_block_is_found_in_a_gguf_file),
+        cmocka_unit_test(a_number_that_is_not_finite_is_refused),
+        cmocka_unit_test(a_tensor_that_lies_crooked_is_moved),
+        cmocka_unit_test(a_tensor_of_another_shape_or_name_is_refused),
+        cmocka_unit_test(the_hash_sees_a_changed_weight),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,114 @@
+// test_medusa2.c - a model that was trained along with its heads, in one directory: it is a target, and its heads are heads.
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "models/medusa.h"
+#include "models/model.h"
+#include "formats/safetensors.h"
+#include "formats/shards.h"
+#include "tests/support/check.h"
+#include "tests/support/file_write.h"
+#include "tests/support/small_heads.h"
+#include "tests/support/small_model.h"
+
+enum { MOST = 96 };
+
+// The tensors of both, those of the heads behind `medusa_head.`, and the model's configuration with Medusa's class.
+static void write_both(const char *model, const char *heads, const char *to)
+{
+    struct error err;
+    struct shards *m = shards_open(model, &err), *h = shards_open(heads, &err);
+    assert_true(m != NULL && h != NULL);
+    struct safetensor all[MOST];
+    size_t n = 0, own = shards_count(m);
+    assert_true(own + shards_count(h) <= MOST);
+    for (size_t i = 0; i < own; i++)
+        all[n++] = *shards_at(m, i);
+    for (size_t i = 0; i < shards_count(h); i++) {
+        all[n] = *shards_at(h, i);
+        all[n].name = xformat("medusa_head.%s", all[n].name);
+        n++;
+    }
+    assert_int_equal(mkdir(to, 0777), 0);
+    char *file = xformat("%s/model.safetensors", to), *from = xformat("%s/config.json", model),
+         *config = xformat("%s/config.json", to);
+    assert_true(safetensors_write(file, all, n, NULL, &err));
+    struct json *j = json_read(from, &err);
+    assert_non_null(j);
+    struct json *classes = json_new_array();
+    json_push(classes, json_new_text("MedusaModelLlama"));
+    json_set(j, "architectures", classes);
+    json_set(j, "medusa_num_heads", json_new_int(5));
+    char *text = json_write(j);
+    file_write(config, text);
+    for (size_t i = own; i < n; i++)
+        free((void *)(uintptr_t)all[i].name);
+    json_free(j);
+    free(text);
+    free(file);
+    free(from);
+    free(config);
+    shards_close(m);
+    shards_close(h);
+}
+
+static void one_directory_is_a_target_and_its_heads(void **unused)
+{
+    (void)unused;
+    struct error err = { "" };
+    struct tiny t = tiny_usual;
+    char *model = tiny_path("model"), *heads = tiny_path("heads"), *both = tiny_path("both");
+    tiny_write_hf(model, &t);
+    const struct head_shape s = head_shape_of(model);
+    heads_write_medusa(heads, &s);
+    write_both(model, heads, both);
+    struct backend *b = backend_cpu(1, &err);
+    struct model *target = model_open(both, b, ACTIVATIONS_F32, 4, &err);
+    if (target == NULL)
+        fail_msg("%s", err.text);
+    const char *unused_name = model_unused(target, 0); // the heads are nothing to the model
+    assert_true(unused_name != NULL && strncmp(unused_name, "medusa_head.", 12) == 0);
+    struct medusa *inside = medusa_open(both, target, b, ACTIVATIONS_F32, 2, &err);
+    if (inside == NULL)
+        fail_msg("%s", err.text);
+    struct medusa *alone = medusa_open(heads, target, b, ACTIVATIONS_F32, 2, &err);
+    if (alone == NULL)
+        fail_msg("%s", err.text);
+    assert_int_equal(medusa_heads(inside), s.medusa_heads);
+    assert_int_equal(medusa_vocab(inside), t.vocab);
+    float *state = xcalloc((size_t)t.width, sizeof(*state)), *logits[2];
+    for (int i = 0; i < t.width; i++)
+        state[i] = (float)(i % 7) - 3;
+    for (int head = 0; head < s.medusa_heads; head++) {
+        for (int k = 0; k < 2; k++) {
+            logits[k] = xcalloc((size_t)t.vocab, sizeof(float));
+            medusa_logits(k == 0 ? inside : alone, head, tensor_of(logits[k], F32, 1, t.vocab),
+                          tensor_of(state, F32, 1, t.width));
+        }
+        assert_true(b->sync(b, &err));
+        assert_memory_equal(logits[0], logits[1], (size_t)t.vocab * sizeof(float));
+        free(logits[0]);
+        free(logits[1]);
+    }
+    free(state);
+    medusa_close(inside);
+    medusa_close(alone);
+    model_close(target);
+    b->destroy(b);
+    free(model);
+    free(heads);
+    free(both);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(one_directory_is_a_target_and_its_heads) };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    tiny_clean();
+    return failed;
+}

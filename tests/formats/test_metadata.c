@@ -1,0 +1,451 @@
+// test_metadata.c - checkpoints that differ in what they say of themselves, one value at a time: a reader that ignores one
+// of them, or takes what is usual for what is there, is found out.
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "engine/engine.h"
+#include "tokenizers/chat_template.h"
+#include "models/config.h"
+#include "formats/gguf.h"
+#include "tokenizers/tokenizer.h"
+#include "tests/support/check.h"
+#include "tests/support/checkpoint.h"
+#include "tests/support/file_write.h"
+#include "tests/support/small_model.h"
+#include "tests/support/small_tokenizer.h"
+
+static struct error err;
+
+// ---- a GGUF file with some keys in place of its own
+
+enum kind { END, DROP, U32, BOOL, TEXT };
+
+struct key {
+    const char *name;
+    enum kind kind;
+    int64_t number;
+    const char *text;
+};
+
+static bool is_given(const struct key *with, struct gguf_string name)
+{
+    for (; with->kind != END; with++)
+        if (strlen(with->name) == name.n && memcmp(with->name, name.s, name.n) == 0)
+            return true;
+    return false;
+}
+
+// A copy of a little model's file; what it says of itself; config_free() it.
+static struct model_config gguf_says(const char *good, const struct key *with)
+{
+    char *path = tiny_path("with.gguf");
+    struct gguf *g = gguf_open(good, &err);
+    struct gguf_writer *w = gguf_write_begin(path, &err);
+    for (size_t k = 0; k < gguf_values(g); k++)
+        if (!is_given(with, gguf_value_at(g, k)->key))
+            gguf_write_copy(w, gguf_value_at(g, k));
+    for (; with->kind != END; with++)
+        if (with->kind == U32)
+            gguf_write_int(w, with->name, GGUF_U32, with->number);
+        else if (with->kind == BOOL)
+            gguf_write_bool(w, with->name, with->number != 0);
+        else if (with->kind == TEXT)
+            gguf_write_text(w, with->name, with->text);
+    for (size_t k = 0; k < gguf_tensors(g); k++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, k);
+        char *name = xstrndup(t->name.s, t->name.n);
+        gguf_write_tensor(w, name, t->dims, t->dim, t->ggml_type, t->tensor.data, t->bytes);
+        free(name);
+    }
+    assert_true(gguf_write_end(w, &err));
+    gguf_close(g);
+    struct model_config c;
+    if (!config_read(path, &c, &err))
+        fail_msg("%s", err.text);
+    free(path);
+    return c;
+}
+
+static char *good_gguf(void)
+{
+    char *path = tiny_path("good.gguf");
+    if (access(path, R_OK) != 0)
+        tiny_write_gguf(path, &tiny_small);
+    return path;
+}
+
+// 2^32 - 1, which some converters write where there is none; beside it 269, the last id that there is.
+static void an_id_of_32_ones_is_no_token(void **unused)
+{
+    (void)unused;
+    static const char *const ends[] = { "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                        "tokenizer.ggml.eom_token_id" };
+    char *good = good_gguf();
+    for (int i = 0; i < 3; i++)
+        for (int none = 0; none < 2; none++) {
+            const struct key with[] = { { "tokenizer.ggml.eos_token_id", DROP, 0, NULL },
+                                        { ends[i], U32, none ? UINT32_MAX : 269, NULL },
+                                        { 0 } };
+            struct model_config c = gguf_says(good, i == 0 ? with + 1 : with);
+            if (!none)
+                assert_int_equal(c.end[0], 269);
+            assert_int_equal(c.n_end, none ? 2 : 3); // <|endoftext|> and <|im_end|> by their names
+            config_free(&c);
+        }
+    for (int none = 0; none < 2; none++) {
+        const struct key with[] = { { "tokenizer.ggml.bos_token_id", U32, none ? UINT32_MAX : 269, NULL },
+                                    { "tokenizer.ggml.pre", TEXT, 0, "llama-bpe" },
+                                    { "tokenizer.ggml.add_bos_token", DROP, 0, NULL },
+                                    { 0 } };
+        struct model_config c = gguf_says(good, with);
+        assert_int_equal(c.bos, none ? -1 : 269);
+        assert_int_equal(c.add_bos, !none);
+        config_free(&c);
+    }
+    free(good);
+}
+
+// What llama.cpp does with files that do not say (src/llama-vocab.cpp): its sentencepiece models begin with bos, and of the
+// kinds of BPE these.
+static void files_that_do_not_say_begin_with_bos_where_llama_cpp_does(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *model, *pre;
+        bool bos;
+    } kinds[] = {
+        { "llama", NULL, true },
+        { "llama", "default", true },
+        { "gpt2", NULL, false },
+        { "gpt2", "llama-bpe", true },
+        { "gpt2", "llama3", true },
+        { "gpt2", "llama-v3", true },
+        { "gpt2", "falcon3", true },
+        { "gpt2", "tekken", true },
+        { "gpt2", "falcon", false },
+        { "gpt2", "gpt-2", false },
+        { "gpt2", "gpt2", false },
+        { "gpt2", "mpt", false },
+        { "gpt2", "olmo", false },
+        { "gpt2", "jais", false },
+        { "gpt2", "smollm", false },
+        { "gpt2", "starcoder", false },
+        { "gpt2", "refact", false },
+        { "gpt2", "command-r", false },
+        { "gpt2", "codeshell", false },
+        { "gpt2", "exaone", false },
+        { "gpt2", "dbrx", false },
+        { "gpt2", "smaug-bpe", false },
+        { "gpt2", "qwen2", false },
+        { "gpt2", "stablelm2", false },
+        { "gpt2", "deepseek-r1-qwen", false },
+        { "gpt2", "megrez", false },
+    };
+    char *good = good_gguf();
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+        for (int said = -1; said < 2; said++) { // not said, no, yes
+            const struct key with[] = { { "tokenizer.ggml.model", TEXT, 0, kinds[i].model },
+                                        { "tokenizer.ggml.pre", kinds[i].pre != NULL ? TEXT : DROP, 0, kinds[i].pre },
+                                        { "tokenizer.ggml.add_bos_token", said < 0 ? DROP : BOOL, said, NULL },
+                                        { 0 } };
+            struct model_config c = gguf_says(good, with);
+            if (c.add_bos != (said < 0 ? kinds[i].bos : said))
+                fail_msg("%s, %s, add_bos_token %d: begins with bos: %d", kinds[i].model,
+                         kinds[i].pre != NULL ? kinds[i].pre : "no pre", said, c.add_bos);
+            assert_int_equal(c.bos, TINY_IM_START);
+            config_free(&c);
+        }
+    free(good);
+}
+
+static void each_key_that_names_a_token_is_read_from_gguf(void **unused)
+{
+    (void)unused;
+    char *good = good_gguf();
+    for (int id = 3; id < 270; id += 89) {
+        const struct key with[] = { { "tokenizer.ggml.bos_token_id", U32, id, NULL },
+                                    { "tokenizer.ggml.eos_token_id", U32, id + 1, NULL },
+                                    { "tokenizer.ggml.eot_token_id", U32, id + 2, NULL },
+                                    { "tokenizer.ggml.eom_token_id", U32, id == 270 - 3 ? 7 : id - 1, NULL },
+                                    { "tokenizer.chat_template", TEXT, 0, "another" },
+                                    { 0 } };
+        const int expected[] = { id + 1, id + 2, id - 1, TINY_ENDOFTEXT, TINY_IM_END };
+        struct model_config c = gguf_says(good, with);
+        assert_int_equal(c.bos, id);
+        assert_int_equal(c.n_end, id - 1 == TINY_IM_END ? 4 : 5); // an id that is there already is not added
+        assert_memory_equal(c.end, expected, (size_t)c.n_end * sizeof(int));
+        assert_string_equal(c.chat_template, "another");
+        config_free(&c);
+    }
+    free(good);
+}
+
+// ---- a Hugging Face directory
+
+// A file of a directory with a few keys more; those that are there already are written over.
+static void change(const char *directory, const char *file, const char *keys)
+{
+    char *path = xformat("%s/%s", directory, file);
+    struct text was = checkpoint_bytes(path);
+    struct json *to = json_parse(was.s, was.n, file, &err), *with = json_parse(keys, strlen(keys), "keys", &err);
+    assert_non_null(to);
+    assert_non_null(with);
+    for (void *at = json_first(with); at != NULL; at = json_next(with, at)) {
+        char *value = json_write(json_value(at));
+        json_set(to, json_key(at), json_parse(value, strlen(value), "value", &err));
+        free(value);
+    }
+    char *text = json_write(to);
+    file_write_bytes(path, text, strlen(text));
+    json_free(to);
+    json_free(with);
+    free(text);
+    free(was.s);
+    free(path);
+}
+
+static struct model_config hf_says(const char *directory)
+{
+    struct model_config c;
+    if (!config_read(directory, &c, &err))
+        fail_msg("%s", err.text);
+    return c;
+}
+
+// Without files of a tokenizer config.json alone says which tokens begin and end a text; with them the tokenizer's word for
+// the first comes before it, and all ends count.
+static void each_file_that_names_a_token_is_read_from_a_directory(void **unused)
+{
+    (void)unused;
+    static const char *const files[] = { "generation_config.json", "tokenizer_config.json", "tokenizer.json" };
+    char *directory = tiny_path("named"), *path[3];
+    tiny_write_hf(directory, &tiny_small);
+    for (int i = 0; i < 3; i++)
+        path[i] = xformat("%s/%s", directory, files[i]);
+    change(directory, "config.json", "{\"bos_token_id\": 41, \"eos_token_id\": [42, 43]}");
+    file_write(path[0], "{\"bos_token_id\": 1, \"eos_token_id\": 44}");
+    file_write(path[1], "{\"bos_token\": \"<|endoftext|>\", \"eos_token\": \"<|im_start|>\", \"add_bos_token\": true}");
+    struct model_config c = hf_says(directory);
+    static const int all[] = { 44, 42, 43, TINY_IM_START, TINY_ENDOFTEXT, TINY_IM_END };
+    assert_int_equal(c.n_end, 6);
+    assert_memory_equal(c.end, all, sizeof(all));
+    assert_true(c.add_bos && c.bos == TINY_ENDOFTEXT && c.chat_template == NULL);
+    config_free(&c);
+
+    file_write(path[1], "{\"bos_token\": {\"content\": \"<|im_end|>\"}, \"add_bos_token\": false}");
+    c = hf_says(directory);
+    assert_true(!c.add_bos && c.bos == TINY_IM_END && c.n_end == 5);
+    config_free(&c);
+
+    unlink(path[1]);
+    unlink(path[2]);
+    c = hf_says(directory);
+    assert_true(!c.add_bos && c.bos == 41 && c.n_end == 3 && c.end[0] == 44 && c.end[1] == 42 && c.end[2] == 43);
+    config_free(&c);
+
+    unlink(path[0]);
+    change(directory, "config.json", "{\"bos_token_id\": null, \"eos_token_id\": 269}");
+    c = hf_says(directory);
+    assert_true(!c.add_bos && c.bos == -1 && c.n_end == 1 && c.end[0] == 269);
+    config_free(&c);
+    for (int i = 0; i < 3; i++)
+        free(path[i]);
+    free(directory);
+}
+
+// tokenizer.json may have a template that puts a token first: then that one begins a text, whatever is named elsewhere; but
+// add_bos_token has the last word.
+static void a_template_of_the_tokenizer_says_what_begins_a_text(void **unused)
+{
+    (void)unused;
+#define PIECE "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}"
+#define TOKEN "{\"SpecialToken\": {\"id\": \"<|im_end|>\", \"type_id\": 0}}"
+#define TEMPLATE(SINGLE) \
+    "{\"type\": \"TemplateProcessing\", \"single\": [" SINGLE "], \"pair\": [], \"special_tokens\": {}}"
+#define ROW(PROCESSORS) "{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\"}" PROCESSORS "]}"
+    static const struct {
+        const char *post, *tokenizer;
+        bool adds;
+        int bos;
+    } cases[] = {
+        { "null", "{}", false, 41 },
+        { "null", "{\"add_bos_token\": true}", true, 41 },
+        { TEMPLATE(TOKEN ", " PIECE), "{}", true, TINY_IM_END },
+        { TEMPLATE(TOKEN ", " PIECE), "{\"bos_token\": \"<|endoftext|>\"}", true, TINY_IM_END },
+        { TEMPLATE(TOKEN ", " PIECE), "{\"bos_token\": \"<|endoftext|>\", \"add_bos_token\": false}", false,
+          TINY_ENDOFTEXT },
+        { TEMPLATE(PIECE ", " TOKEN), "{}", false, 41 },
+        { ROW(", " TEMPLATE(TOKEN ", " PIECE)), "{}", true, TINY_IM_END },
+        { ROW(""), "{}", false, 41 },
+    };
+    char *directory = tiny_path("template"), *tokenizer = xformat("%s/tokenizer_config.json", directory);
+    tiny_write_hf(directory, &tiny_small);
+    change(directory, "config.json", "{\"bos_token_id\": 41}");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char *post = xformat("{\"post_processor\": %s}", cases[i].post);
+        change(directory, "tokenizer.json", post);
+        file_write(tokenizer, cases[i].tokenizer);
+        struct model_config c = hf_says(directory);
+        if (c.add_bos != cases[i].adds || c.bos != cases[i].bos)
+            fail_msg("case %zu: begins with bos: %d, %d; not %d, %d", i, c.add_bos, c.bos, cases[i].adds, cases[i].bos);
+        config_free(&c);
+        free(post);
+    }
+    free(directory);
+    free(tokenizer);
+}
+
+// ---- sizes and numbers, in both
+
+static void same(const struct model_config *c, const struct tiny *t)
+{
+    assert_int_equal(c->layers, t->layers);
+    assert_int_equal(c->width, t->width);
+    assert_int_equal(c->hidden, t->hidden);
+    assert_int_equal(c->heads, t->heads);
+    assert_int_equal(c->kv_heads, t->kv_heads);
+    assert_int_equal(c->head_dim, t->head_dim);
+    assert_int_equal(c->vocab, t->vocab);
+    assert_int_equal(c->context, t->context);
+    assert_int_equal(c->tied, t->tied);
+    assert_int_equal(c->attention_bias, t->bias);
+    assert_true(c->norm_eps == (float)t->eps);
+    assert_true(c->rope_theta == t->theta);
+    assert_true(c->rope_scaling == (c->gguf && t->rope == ROPE_LLAMA3 ? ROPE_TABLE : t->rope));
+    if (t->rope != ROPE_PLAIN && c->rope_scaling != ROPE_TABLE)
+        assert_true(c->rope_factor == t->factor);
+    if (c->rope_scaling == ROPE_LLAMA3)
+        assert_true(c->rope_low == t->low && c->rope_high == t->high && c->rope_original == t->original);
+}
+
+static void each_number_of_a_model_is_read_from_both_formats(void **unused)
+{
+    (void)unused;
+    const struct tiny base = { .vocab = 40,
+                               .width = 16,
+                               .hidden = 24,
+                               .layers = 1,
+                               .heads = 4,
+                               .kv_heads = 2,
+                               .head_dim = 4,
+                               .context = 77,
+                               .theta = 10000,
+                               .eps = 1e-5 };
+    char *directory = tiny_path("numbers"), *file = tiny_path("numbers.gguf");
+    enum { CHANGES = 17 };
+    for (int i = 0; i < CHANGES; i++) {
+        struct tiny t = base;
+        t.layers += i == 1;
+        t.width += i == 2 ? 8 : 0;
+        t.head_dim = i == 2 ? 6 : i == 3 ? 8 : t.head_dim;
+        t.hidden += i == 4 ? 8 : 0;
+        t.heads = i == 5 ? 2 : t.heads;
+        t.head_dim = i == 5 ? 8 : t.head_dim;
+        t.kv_heads = i == 6 ? 4 : i == 7 ? 1 : t.kv_heads;
+        t.vocab += i == 8;
+        t.context = i == 9 ? 78 : t.context;
+        t.tied = i == 10;
+        t.bias = i == 11;
+        t.eps = i == 12 ? 0.25 : t.eps;
+        t.theta = i == 13 ? 500 : t.theta;
+        t.rope = i == 14 ? ROPE_LINEAR : i >= 15 ? ROPE_LLAMA3 : ROPE_PLAIN;
+        t.factor = i == 14 ? 3 : 8;
+        t.low = i == 15 ? 1 : 2;
+        t.high = i == 15 ? 4 : 5;
+        t.original = i == 15 ? 32 : 33;
+        t.new_spelling = i % 2 == 1;
+        tiny_write_hf(directory, &t);
+        tiny_write_gguf(file, &t);
+        struct model_config hf = hf_says(directory), gguf = hf_says(file);
+        same(&hf, &t);
+        same(&gguf, &t);
+        config_free(&hf);
+        config_free(&gguf);
+    }
+    free(directory);
+    free(file);
+}
+
+// ---- what comes of it
+
+// A target opened: a prompt's ids, what stands behind others, and what ends a text.
+static void expect_target(const char *path, int first, const int32_t *ends, int n)
+{
+    static const struct chat_format chat = { .kind = CHAT_CHATML, .end = "<|im_start|>" };
+    struct target t = { 0 };
+    struct ids ids = { 0 };
+    int32_t end[TARGET_ENDS];
+    if (!target_open(&t, path, NULL, 1, (struct precision){ 0 }, 8, &err) ||
+        !target_encode(&t, "ab", 2, false, &ids, &err))
+        fail_msg("%s", err.text);
+    const int32_t a = TINY_FIRST_BYTE + 'a', b = TINY_FIRST_BYTE + 'b';
+    const int begins = first >= 0;
+    assert_int_equal(ids.n, 2 + begins);
+    assert_true(!begins || ids.id[0] == first);
+    assert_true(ids.id[begins] == a && ids.id[begins + 1] == b);
+    assert_true(target_append(&t, "a", 1, &ids, &err)); // behind others there is no beginning
+    assert_true(ids.n == (size_t)(3 + begins) && ids.id[ids.n - 1] == a);
+    assert_int_equal(target_ends(&t, NULL, end), n);
+    assert_memory_equal(end, ends, (size_t)n * sizeof(*end));
+    assert_int_equal(target_ends(&t, &chat, end), n + 1); // the chat's own, which the checkpoint does not name
+    assert_int_equal(end[n], TINY_IM_START);
+    for (int i = 0; i < n; i++) { // and one that the checkpoint names already is there once
+        size_t bytes;
+        const char *name = tokenizer_token(t.tokenizer, ends[i], &bytes);
+        char *known = xstrndup(name, bytes);
+        const struct chat_format again = { .kind = CHAT_CHATML, .end = known };
+        assert_int_equal(target_ends(&t, &again, end), n);
+        assert_memory_equal(end, ends, (size_t)n * sizeof(*end));
+        free(known);
+    }
+    free(ids.id);
+    target_close(&t);
+}
+
+static void a_target_begins_and_ends_texts_as_its_checkpoint_says(void **unused)
+{
+    (void)unused;
+    static const int32_t ends[] = { 77, TINY_IM_END, TINY_ENDOFTEXT };
+    char *good = good_gguf(), *with = tiny_path("with.gguf"), *directory = tiny_path("begins");
+    char *tokenizer = xformat("%s/tokenizer_config.json", directory);
+    tiny_write_hf(directory, &tiny_small);
+    for (int adds = 0; adds < 2; adds++) {
+        const struct key keys[] = { { "tokenizer.ggml.bos_token_id", U32, TINY_IM_END, NULL },
+                                    { "tokenizer.ggml.eos_token_id", U32, 77, NULL },
+                                    { "tokenizer.ggml.eot_token_id", U32, TINY_IM_END, NULL },
+                                    { "tokenizer.ggml.add_bos_token", BOOL, adds, NULL },
+                                    { 0 } };
+        struct model_config c = gguf_says(good, keys);
+        config_free(&c);
+        expect_target(with, adds ? TINY_IM_END : -1, ends, 3);
+        char *says = xformat("{\"bos_token\": \"<|im_end|>\", \"add_bos_token\": %s}", adds ? "true" : "false");
+        char *generation = xformat("%s/generation_config.json", directory);
+        file_write(tokenizer, says);
+        file_write(generation, "{\"eos_token_id\": [77, 2]}");
+        expect_target(directory, adds ? TINY_IM_END : -1, ends, 3);
+        free(says);
+        free(generation);
+    }
+    free(good);
+    free(with);
+    free(directory);
+    free(tokenizer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_id_of_32_ones_is_no_token),
+        cmocka_unit_test(files_that_do_not_say_begin_with_bos_where_llama_cpp_does),
+        cmocka_unit_test(each_key_that_names_a_token_is_read_from_gguf),
+        cmocka_unit_test(each_file_that_names_a_token_is_read_from_a_directory),
+        cmocka_unit_test(a_template_of_the_tokenizer_says_what_begins_a_text),
+        cmocka_unit_test(each_number_of_a_model_is_read_from_both_formats),
+        cmocka_unit_test(a_target_begins_and_ends_texts_as_its_checkpoint_says),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,444 @@
+// test_tokenizer.c - text to ids and back, against what Hugging Face's tokenizers says (tests/cases).
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "formats/file.h"
+#include "tokenizers/byte_alphabet.h"
+#include "tokenizers/nfc.h"
+#include "models/paths.h"
+#include "tokenizers/tokenizer.h"
+#include "formats/utf8.h"
+#include "tests/support/check.h"
+#include "tests/formats/editable_tokenizer.h"
+#include "tests/support/small_model.h"
+
+static struct error err;
+
+static struct tokenizer *opened(const char *path)
+{
+    struct tokenizer *t = tokenizer_open(path, &err);
+    if (t == NULL)
+        fail_msg("%s", err.text);
+    return t;
+}
+
+static struct tokenizer *opened_case(const char *name)
+{
+    char *path = xformat(CASES "/%s", name);
+    struct tokenizer *t = opened(path);
+    free(path);
+    return t;
+}
+
+static struct tokenizer *opened_smollm2(void)
+{
+    struct tokenizer *t = NULL;
+    char *cache = model_cache(), *path = xformat("%s/smollm2-135m-instruct.gguf", cache);
+    if (file_exists(path))
+        t = opened(path);
+    else
+        print_message("skipped: %s is not there (./run model smollm2-135m-instruct)\n", path);
+    free(path);
+    free(cache);
+    return t;
+}
+
+static struct ids encoded(const struct tokenizer *t, const char *text, size_t n, bool special)
+{
+    struct ids ids = { 0 };
+    if (!tokenizer_encode(t, text, n, special, &ids, &err))
+        fail_msg("%s", err.text);
+    return ids;
+}
+
+static struct text decoded(const struct tokenizer *t, const int32_t *id, size_t n, bool special)
+{
+    struct text out = { 0 };
+    struct decoding hold = { 0 };
+    text_add(&out, "", 0);
+    tokenizer_decode(t, id, n, special, &hold, &out);
+    tokenizer_decode_end(&hold, &out);
+    return out;
+}
+
+static void assert_text(struct text got, const char *want, size_t n)
+{
+    if (got.n != n || memcmp(got.s, want, n) != 0)
+        fail_msg("got \"%.*s\", expected \"%.*s\"", (int)got.n, got.s, (int)n, want);
+}
+
+// ---- goldens ----------------------------------------------------------------------------------------------------
+
+// What a text becomes on the way through ids: the bytes that have tokens, in normal form where that is what it says.
+static struct text survives(const struct tokenizer *t, bool nfc, const char *text, size_t n)
+{
+    struct text normal = { 0 }, out = { 0 };
+    text_add(&out, "", 0);
+    if (nfc)
+        nfc_add(&normal, text, n);
+    else
+        text_add(&normal, text, n);
+    struct decoding hold = { 0 };
+    for (size_t i = 0; i < normal.n; i++) {
+        char letter[3] = "";
+        letter_of_byte((unsigned char)normal.s[i], letter);
+        int32_t id = tokenizer_id(t, letter); // ids of single bytes: what is left, decoded
+        if (id >= 0)
+            tokenizer_decode(t, &id, 1, true, &hold, &out);
+    }
+    tokenizer_decode_end(&hold, &out);
+    free(normal.s);
+    return out;
+}
+
+static void one_id_at_a_time(const struct tokenizer *t, struct ids ids, struct text want)
+{
+    struct text out = { 0 };
+    struct decoding hold = { 0 };
+    text_add(&out, "", 0);
+    for (size_t i = 0; i < ids.n; i++) {
+        tokenizer_decode(t, &ids.id[i], 1, true, &hold, &out);
+        assert_true(hold.n <= 3);
+        assert_int_equal(utf8_valid(out.s, out.n), out.n); // what was given out is whole characters
+    }
+    tokenizer_decode_end(&hold, &out);
+    assert_text(out, want.s, want.n);
+    free(out.s);
+}
+
+// NFC works between the added tokens, so texts that have some are not compared with the NFC of the whole.
+static int check_goldens(const struct tokenizer *t, const char *name, bool nfc)
+{
+    char *path = xformat(CASES "/%s.jsonl", name);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    char *line = NULL;
+    size_t room = 0;
+    int texts = 0;
+    for (ssize_t n; (n = getline(&line, &room, f)) > 0; texts++) {
+        struct json *j = json_parse(line, (size_t)n, path, &err);
+        assert_non_null(j);
+        const struct json *want = json_get(j, "ids"), *text = json_get(j, "text");
+        struct ids got = encoded(t, json_text(text), json_text_length(text), true);
+        bool same = got.n == json_count(want);
+        for (size_t i = 0; same && i < got.n; i++)
+            same = got.id[i] == json_int(json_at(want, i));
+        if (!same)
+            fail_msg("%s:%d: other ids for %s", path, texts + 1, line);
+        struct text back = decoded(t, got.id, got.n, true);
+        struct text whole = survives(t, nfc, json_text(text), json_text_length(text));
+        if (!nfc || strchr(json_text(text), '<') == NULL)
+            assert_text(back, whole.s, whole.n);
+        one_id_at_a_time(t, got, back);
+        free(whole.s);
+        free(back.s);
+        free(got.id);
+        json_free(j);
+    }
+    free(line);
+    fclose(f);
+    free(path);
+    return texts;
+}
+
+static void smollm2_reads_every_golden_text_as_hugging_face_does(void **state)
+{
+    (void)state;
+    struct tokenizer *t = opened_smollm2();
+    if (t == NULL)
+        skip();
+    assert_int_equal(tokenizer_size(t), 49152);
+    assert_true(check_goldens(t, "tokenizer_smollm2", false) > 3000);
+    tokenizer_close(t);
+}
+
+static void llama_3_style_reads_every_golden_text_as_hugging_face_does(void **state)
+{
+    (void)state;
+    struct tokenizer *t = opened_case("tokenizer_l3");
+    assert_int_equal(check_goldens(t, "tokenizer_l3", false), 300);
+    tokenizer_close(t);
+}
+
+static void qwen_2_style_reads_every_golden_text_as_hugging_face_does(void **state)
+{
+    (void)state;
+    struct tokenizer *t = opened_case("tokenizer_q2");
+    assert_int_equal(check_goldens(t, "tokenizer_q2", true), 300);
+    tokenizer_close(t);
+}
+
+// ---- round trips ------------------------------------------------------------------------------------------------
+
+static uint64_t chance(uint64_t *state) // splitmix64
+{
+    uint64_t z = *state += 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+static size_t random_text(uint64_t *seed, char *to, size_t characters)
+{
+    static const unsigned below[] = { 0x80, 0x80, 0x100, 0x800, 0x3100, 0x10000, 0x20000, 0x110000 };
+    size_t n = 0;
+    for (size_t i = 0; i < characters; i++) {
+        unsigned code = (unsigned)(chance(seed) % below[chance(seed) % 8]);
+        if (code >= 0xD800 && code < 0xE000)
+            code = ' ';
+        n += (size_t)utf8_put(code, to + n);
+    }
+    return n;
+}
+
+static void random_text_comes_back(void **state)
+{
+    (void)state;
+    struct tokenizer *t = opened_case("tokenizer_l3");
+    uint64_t seed = 1;
+    char text[64 * 4];
+    for (int i = 0; i < 5000; i++) {
+        size_t n = random_text(&seed, text, chance(&seed) % 64);
+        for (int special = 0; special < 2; special++) {
+            struct ids ids = encoded(t, text, n, special);
+            struct text back = decoded(t, ids.id, ids.n, true);
+            assert_text(back, text, n);
+            one_id_at_a_time(t, ids, back);
+            free(back.s);
+            free(ids.id);
+        }
+    }
+    tokenizer_close(t);
+}
+
+// Where the first character that is none begins, by trying to write each one anew.
+static size_t plainly_valid(const unsigned char *s, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        unsigned code = s[i];
+        size_t length = code < 0x80 ? 1 : code < 0xE0 ? 2 : code < 0xF0 ? 3 : 4;
+        if (length > 1) {
+            code &= 0xFFu >> (length + 1);
+            for (size_t k = 1; k < length; k++)
+                code = code << 6 | (i + k < n ? s[i + k] & 0x3F : 0);
+        }
+        char again[4];
+        if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000) || i + length > n ||
+            (size_t)utf8_put(code, again) != length || memcmp(again, s + i, length) != 0)
+            return i;
+        i += length;
+    }
+    return n;
+}
+
+static void bytes_that_are_no_text_are_refused_with_their_place(void **state)
+{
+    (void)state;
+    struct tokenizer *t = opened_case("tokenizer_q2");
+    uint64_t seed = 2;
+    int refused = 0;
+    for (int i = 0; i < 20000; i++) {
+        char text[32 * 4];
+        size_t n = random_text(&seed, text, chance(&seed) % 32);
+        for (size_t spoilt = chance(&seed) % 3; n > 0 && spoilt > 0; spoilt--)
+            text[chance(&seed) % n] = (char)chance(&seed);
+        size_t valid = plainly_valid((unsigned char *)text, n);
+        struct ids ids = { 0 };
+        ids_add(&ids, 7);
+        bool ok = tokenizer_encode(t, text, n, true, &ids, &err);
+        assert_int_equal(ok, valid == n);
+        if (!ok) {
+            char *place = xformat("offset %zu", valid);
+            assert_non_null(strstr(err.text, "not UTF-8"));
+            assert_non_null(strstr(err.text, place));
+            assert_int_equal(ids.n, 1);
+            free(place);
+            refused++;
+        }
+        free(ids.id);
+    }
+    assert_true(refused > 5000);
+    tokenizer_close(t);
+}
+
+static void special_tokens_in_plain_text_stay_text(void **state)
+{
+    (void)state;
+    struct tokenizer *t = opened_case("tokenizer_q2");
+    int32_t end = tokenizer_id(t, "<|im_end|>"), tool = tokenizer_id(t, "<tool_call>");
+    static const char text[] = "hi<|im_end|> <tool_call>";
+    assert_true(end >= 0 && tool >= 0 && tokenizer_is_special(t, end) && !tokenizer_is_special(t, tool));
+    for (int special = 0; special < 2; special++) {
+        struct ids ids = encoded(t, text, strlen(text), special);
+        int ends = 0;
+        for (size_t i = 0; i < ids.n; i++)
+            ends += ids.id[i] == end;
+        assert_int_equal(ends, special);
+        assert_int_equal(ids.id[ids.n - 1], tool); // added, but not special
+        struct text all = decoded(t, ids.id, ids.n, true), kept = decoded(t, ids.id, ids.n, false);
+        assert_string_equal(all.s, text);
+        assert_string_equal(kept.s, special ? "hi <tool_call>" : text);
+        free(all.s);
+        free(kept.s);
+        free(ids.id);
+    }
+    tokenizer_close(t);
+}
+
+// ---- decoding ---------------------------------------------------------------------------------------------------
+
+// The table of Unicode's section 3.9, and its neighbours.
+static void a_broken_character_becomes_one_sign_for_each_maximal_subpart(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes, *text;
+    } cases[] = {
+        { "\x61\xF1\x80\x80\xE1\x80\xC2\x62\x80\x63\x80\xBF\x64", "a\uFFFD\uFFFD\uFFFDb\uFFFDc\uFFFD\uFFFDd" },
+        { "\xC0\xAF\xE0\x80\xBF\xF0\x81\x82\x41", "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFDA" },
+        { "\xED\xA0\x80\xED\xBF\xBF\xED\xAF\x41", "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFD\uFFFDA" },
+        { "\xF4\x91\x92\x93\xFF\x41\x80\xBF\x42", "\uFFFD\uFFFD\uFFFD\uFFFD\uFFFDA\uFFFD\uFFFDB" },
+        { "\xE1\x80\xE2\xF0\x91\x92\xF1\xBF\x41", "\uFFFD\uFFFD\uFFFD\uFFFDA" },
+        { "\xF0\x9F\x98", "\uFFFD" },
+        { "\xE2\x82\xAC\xE2\x82", "\u20AC\uFFFD" },
+        { "\xC3\xC3\xA9\xC3", "\uFFFD\u00E9\uFFFD" },
+    };
+    struct tokenizer *t = made_tokenizer(made_json());
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct ids ids = { 0 };
+        for (const char *b = cases[i].bytes; *b != '\0'; b++)
+            ids_add(&ids, (unsigned char)*b); // byte b is token b
+        struct text whole = decoded(t, ids.id, ids.n, true);
+        assert_string_equal(whole.s, cases[i].text);
+        one_id_at_a_time(t, ids, whole);
+        free(whole.s);
+        free(ids.id);
+    }
+    tokenizer_close(t);
+}
+
+static void ids_without_a_token_decode_to_nothing(void **state)
+{
+    (void)state;
+    struct tokenizer *t = made_with("added_tokens", "[{\"id\": 300, \"content\": \"<end>\", \"special\": true}]");
+    assert_int_equal(tokenizer_size(t), 301);
+    size_t n;
+    assert_null(tokenizer_token(t, 299, &n));
+    assert_null(tokenizer_token(t, -1, &n));
+    assert_null(tokenizer_token(t, 301, &n));
+    assert_false(tokenizer_is_special(t, 299));
+    assert_int_equal(tokenizer_id(t, "<end>"), 300);
+    assert_int_equal(tokenizer_id(t, "<nothing>"), -1);
+    static const int32_t ids[] = { 'a', 299, -5, 1 << 30, 300, 'b' };
+    struct text all = decoded(t, ids, 6, true), kept = decoded(t, ids, 6, false);
+    assert_string_equal(all.s, "a<end>b");
+    assert_string_equal(kept.s, "ab");
+    free(all.s);
+    free(kept.s);
+    tokenizer_close(t);
+}
+
+// ---- long texts -------------------------------------------------------------------------------------------------
+
+static void a_long_run_of_anything_takes_no_time(void **state)
+{
+    (void)state;
+    static const char *const runs[] = { "a",           " ",   "\n", "1",       "(",      "<",
+                                        "<|im_start|", "\t ", "ab", "e\u0301", "\u4E2D", "\u3000" };
+    enum { LONG = 200 * 1000 };
+    struct tokenizer *t[] = { opened_case("tokenizer_l3"), opened_case("tokenizer_q2"), made_tokenizer(made_json()),
+                              opened_smollm2() };
+    for (size_t i = 0; i < sizeof(t) / sizeof(*t); i++)
+        for (size_t k = 0; t[i] != NULL && k < sizeof(runs) / sizeof(*runs); k++) {
+            struct text text = { 0 };
+            while (text.n < LONG)
+                text_puts(&text, runs[k]);
+            text_puts(&text, "x");
+            clock_t from = clock();
+            struct ids ids = encoded(t[i], text.s, text.n, true);
+            double seconds = (double)(clock() - from) / CLOCKS_PER_SEC;
+            if (seconds > 2) // 0.03 as released, ten times that with sanitizers; quadratic would be minutes
+                fail_msg("%.1f s for a run of \"%s\"", seconds, runs[k]);
+            free(ids.id);
+            free(text.s);
+        }
+    for (size_t i = 0; i < sizeof(t) / sizeof(*t); i++)
+        tokenizer_close(t[i]);
+}
+
+// ---- two of them ------------------------------------------------------------------------------------------------
+
+static void both_formats_of_a_model_have_one_tokenizer(void **state)
+{
+    (void)state;
+    char *hf = tiny_path("model"), *gguf = tiny_path("model.gguf");
+    tiny_write_hf(hf, &tiny_usual);
+    tiny_write_gguf(gguf, &tiny_usual);
+    struct tokenizer *a = opened(hf), *b = opened(gguf);
+    if (!tokenizer_same(a, b, &err) || !tokenizer_same(b, a, &err))
+        fail_msg("%s", err.text);
+    uint64_t seed = 3;
+    char text[64 * 4];
+    for (int i = 0; i < 500; i++) {
+        size_t n = random_text(&seed, text, 50);
+        struct ids one = encoded(a, text, n, true), other = encoded(b, text, n, true);
+        assert_int_equal(one.n, other.n);
+        assert_memory_equal(one.id, other.id, one.n * sizeof(*one.id));
+        free(one.id);
+        free(other.id);
+    }
+    tokenizer_close(a);
+    tokenizer_close(b);
+    free(hf);
+    free(gguf);
+}
+
+static void vocabularies_are_compared_by_bytes_and_told_apart_by_name(void **state)
+{
+    (void)state;
+    struct tokenizer *usual = made_tokenizer(made_json());
+    struct tokenizer *padded = made_with("added_tokens", "[{\"id\": 300, \"content\": \"<end>\", \"special\": true}]");
+    struct json *j = made_json();
+    made_set(j, "model.vocab.aa", "260");
+    made_set(j, "model.vocab.bb", "259");
+    struct tokenizer *other = made_tokenizer(j);
+    assert_true(tokenizer_same(usual, padded, &err));
+    assert_true(tokenizer_same(padded, usual, &err));
+    assert_false(tokenizer_same(usual, other, &err));
+    assert_string_equal(
+        err.text,
+        "made.json and made.json have different vocabularies: token 259 is \"aa\" in the first, \"bb\" in the second");
+    tokenizer_close(usual);
+    tokenizer_close(padded);
+    tokenizer_close(other);
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    tiny_clean();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(smollm2_reads_every_golden_text_as_hugging_face_does),
+        cmocka_unit_test(llama_3_style_reads_every_golden_text_as_hugging_face_does),
+        cmocka_unit_test(qwen_2_style_reads_every_golden_text_as_hugging_face_does),
+        cmocka_unit_test(random_text_comes_back),
+        cmocka_unit_test(bytes_that_are_no_text_are_refused_with_their_place),
+        cmocka_unit_test(special_tokens_in_plain_text_stay_text),
+        cmocka_unit_test(a_broken_character_becomes_one_sign_for_each_maximal_subpart),
+        cmocka_unit_test(ids_without_a_token_decode_to_nothing),
+        cmocka_unit_test(a_long_run_of_anything_takes_no_time),
+        cmocka_unit_test(both_formats_of_a_model_have_one_tokenizer),
+        cmocka_unit_test(vocabularies_are_compared_by_bytes_and_told_apart_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, clean);
+}

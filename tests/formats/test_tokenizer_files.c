@@ -1,0 +1,403 @@
+// test_tokenizer_files.c - what tokenizer.json and GGUF say of a tokenizer: all of it is done, or refused by name.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "formats/gguf.h"
+#include "tokenizers/tokenizer.h"
+#include "tokenizers/tokenizer_parts.h"
+#include "tests/support/check.h"
+#include "tests/formats/editable_tokenizer.h"
+#include "tests/support/small_model.h"
+
+static struct error err;
+
+// ---- what is done -----------------------------------------------------------------------------------------------
+
+static void expect_all(const char *path, const char *value, const char *const (*pairs)[2], size_t n)
+{
+    struct tokenizer *t = made_with(path, value);
+    for (size_t i = 0; i < n; i++)
+        made_expect(t, pairs[i][0], true, pairs[i][1]);
+    tokenizer_close(t);
+}
+
+#define EXPECT_ALL(path, value, pairs) expect_all(path, value, pairs, sizeof(pairs) / sizeof(*(pairs)))
+
+static void merges_go_by_rank(void **state)
+{
+    (void)state;
+    static const char *const pairs[][2] = {
+        { "", "" },
+        { "the the", "the| the" },
+        { "aaaaa", "aa|aa|a" },
+        { "thathen th e", "th|a|the|n| |th| |e" },
+    };
+    EXPECT_ALL("version", "\"1.0\"", pairs);
+    EXPECT_ALL("model.merges", "[[\"t\", \"h\"], [\"th\", \"e\"], [\"Ġ\", \"the\"], [\"a\", \"a\"]]", pairs);
+    EXPECT_ALL("model.merges", "[\"#version: 0.2\", \"t h\", \"th e\", \"Ġ the\", \"a a\"]", pairs);
+    EXPECT_ALL("model.merges", "[\"a a\", \"a a\", \"t h\", \"th e\", \"Ġ the\"]", pairs);
+    static const char *const whole[][2] = { { "the the", "the| the" }, { "aaaaa th", "a|a|a|a|a| |t|h" } };
+    struct json *j = made_json();
+    made_set(j, "model.ignore_merges", "true");
+    made_set(j, "model.merges", "[]");
+    struct tokenizer *t = made_tokenizer(j);
+    for (int i = 0; i < 2; i++)
+        made_expect(t, whole[i][0], true, whole[i][1]);
+    tokenizer_close(t);
+}
+
+static void old_files_that_do_not_name_their_model_are_read(void **state)
+{
+    (void)state;
+    static const char *const pairs[][2] = { { "the", "the" } };
+    EXPECT_ALL("model.type", "null", pairs);
+    EXPECT_ALL("model.continuing_subword_prefix", "\"\"", pairs);
+    EXPECT_ALL("model.unk_token", "\"\"", pairs); // GPT-2's; no byte is unknown to it
+    EXPECT_ALL("model.byte_fallback", "true", pairs);
+    EXPECT_ALL("model.dropout", "0.0", pairs);
+}
+
+static void pre_tokenizers_follow_one_another(void **state)
+{
+    (void)state;
+    static const char *const digits[][2] = { { "the 12", "the| |1|2" }, { "aa1aa", "aa|1|aa" } };
+    EXPECT_ALL("pre_tokenizer",
+               "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Digits\", \"individual_digits\": true},"
+               "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": true}]}",
+               digits);
+    static const char *const prefixed[][2] = { { "the", " the" }, { " the", " the" }, { "", "" } };
+    EXPECT_ALL("pre_tokenizer", "{\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"use_regex\": false}",
+               prefixed);
+    static const char *const literal[][2] = { { "a.a aa", "a|.|a| |aa" } };
+    EXPECT_ALL(
+        "pre_tokenizer",
+        "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"String\": \".\"},"
+        "\"behavior\": \"Isolated\", \"invert\": false}, {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}]}",
+        literal);
+    static const char *const removed[][2] = { { "the the", "the|the" }, { "  ", "" } };
+    EXPECT_ALL(
+        "pre_tokenizer",
+        "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Split\","
+        "\"pattern\": {\"Regex\": \"\\\\S+\"}, \"behavior\": \"Removed\", \"invert\": true}]},"
+        "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}]}",
+        removed);
+}
+
+static void a_byte_without_a_token_is_dropped_or_unknown(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false},"
+        "\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"?\": 3}, \"merges\": [\"a b\"]}}";
+    struct json *j = json_parse(text, strlen(text), "a test's JSON", &err);
+    if (j == NULL)
+        fail_msg("%s", err.text);
+    static const struct {
+        const char *unknown, *fuse, *pieces;
+    } cases[] = {
+        { "null", "false", "ab|ab" }, // with x gone, a and b are neighbours
+        { "\"?\"", "false", "ab|?|?|a|?|b" },
+        { "\"?\"", "true", "ab|?|a|?|b" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        made_set(j, "model.unk_token", cases[i].unknown);
+        made_set(j, "model.fuse_unk", cases[i].fuse);
+        struct tokenizer *t = tokenizer_from_json(j, "made.json", &err);
+        assert_non_null(t);
+        made_expect(t, "abxxaxb", true, cases[i].pieces);
+        tokenizer_close(t);
+    }
+    made_set(j, "model.unk_token", "\"!\"");
+    assert_null(tokenizer_from_json(j, "made.json", &err));
+    assert_non_null(strstr(err.text, "no unk_token"));
+    json_free(j);
+}
+
+static void added_tokens_are_found_first(void **state)
+{
+    (void)state;
+    static const char *const pairs[][2] = {
+        { "a<B>b", "a|<B>|b" },
+        { "<B><B>", "<B>|<B>" },
+        { "<B>CC", "<B>C|C" },   // the longest
+        { "<<<B>C", "<<|<B>C" }, // the leftmost
+        { "x <B> the", "x| |<B>| the" },
+        { "\u00E9\u00E9", "\u00E9\u00E9" }, // literally, though these are letters of bytes as well
+        { "\u00E9", "\xC3|\xA9" },
+    };
+    EXPECT_ALL(
+        "added_tokens",
+        "[{\"id\": 300, \"content\": \"<B>\"}, {\"id\": 301, \"content\": \"<B>C\", \"special\": true}, {\"id\": 302, \"content\": \"\"},"
+        "{\"id\": 303, \"content\": \"<<\", \"single_word\": true}, {\"id\": 303, \"content\": \"<<\"},"
+        "{\"id\": 304, \"content\": \"\u00E9\u00E9\"}]",
+        pairs);
+}
+
+static void added_tokens_take_white_space_and_mind_words(void **state)
+{
+    (void)state;
+    static const char *const left[][2] = { { "a  <B> b", "a|<B>| |b" }, { "\u3000\n<B><B>", "<B>|<B>" } };
+    EXPECT_ALL("added_tokens", "[{\"id\": 300, \"content\": \"<B>\", \"lstrip\": true}]", left);
+    static const char *const right[][2] = { { "a <B> \t b", "a| |<B>|b" }, { "<B> <B> ", "<B>|<B>" } };
+    EXPECT_ALL("added_tokens", "[{\"id\": 300, \"content\": \"<B>\", \"rstrip\": true}]", right);
+    static const char *const word[][2] = {
+        { "cat cats", "cat| |c|a|t|s" }, { "-cat-", "-|cat|-" },     { "_cat", "_|c|a|t" },
+        { "cat1", "c|a|t|1" },           { "cat cat", "cat| |cat" },
+    };
+    EXPECT_ALL("added_tokens", "[{\"id\": 300, \"content\": \"cat\", \"single_word\": true}]", word);
+}
+
+static void normalised_tokens_are_looked_for_in_normal_text(void **state)
+{
+    (void)state;
+    struct json *j = made_json();
+    made_set(j, "normalizer", "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}]}");
+    made_set(
+        j, "added_tokens",
+        "[{\"id\": 300, \"content\": \"<e\u0301>\", \"normalized\": true}, {\"id\": 301, \"content\": \"[e\u0301]\", \"normalized\": false}]");
+    struct tokenizer *t = made_tokenizer(j);
+    made_expect(t, "<e\u0301>", true, "<e\u0301>");
+    made_expect(t, "<\u00E9>", true, "<e\u0301>");
+    made_expect(t, "[e\u0301]", true, "[e\u0301]");
+    made_expect(t, "[\u00E9]", true, "[|\xC3|\xA9|]");
+    tokenizer_close(t);
+}
+
+static void a_special_token_that_is_text_still_hides_what_overlaps_it(void **state)
+{
+    (void)state;
+    struct tokenizer *t = made_with(
+        "added_tokens",
+        "[{\"id\": 300, \"content\": \"<B>\", \"special\": true}, {\"id\": 301, \"content\": \"B>x\", \"normalized\": false}]");
+    made_expect(t, "<B>x B>x", true, "<B>|x| |B>x");
+    made_expect(t, "<B>x B>x", false, "<|B|>|x| |B>x");
+    tokenizer_close(t);
+}
+
+// ---- what is refused --------------------------------------------------------------------------------------------
+
+static void refused(struct json *j, const char *says)
+{
+    struct tokenizer *t = tokenizer_from_json(j, "made.json", &err);
+    if (t != NULL)
+        fail_msg("opened, though it should say %s", says);
+    if (strncmp(err.text, "made.json: ", 11) != 0 || strstr(err.text, says) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", err.text, says);
+    assert_null(strchr(err.text, '\n'));
+    json_free(j);
+}
+
+static void a_file_that_asks_for_more_is_refused_in_a_sentence(void **state)
+{
+    (void)state;
+    static const char *const changes[][3] = {
+        { "model", "null", "not a tokenizer.json" },
+        { "model", "[1]", "not a tokenizer.json" },
+        { "model", "{}", "the model without a type is not known" },
+        { "model.type", "\"Unigram\"", "the model Unigram is not known (BPE" },
+        { "model.type", "\"WordPiece\"", "the model WordPiece" },
+        { "model.type", "5", "the model without a type" },
+        { "model.dropout", "0.1", "dropout" },
+        { "model.end_of_word_suffix", "\"</w>\"", "end_of_word_suffix" },
+        { "model.continuing_subword_prefix", "\"##\"", "continuing_subword_prefix" },
+        { "model.ignore_merges", "1", "ignore_merges is not true or false" },
+        { "model.vocab", "null", "vocab is not a mapping" },
+        { "model.vocab", "[\"a\"]", "vocab is not a mapping" },
+        { "model.vocab", "{}", "merge 0 needs the token \"t\", which the vocabulary lacks" },
+        { "model.vocab.x", "-1", "the id of \"x\" is not a whole number" },
+        { "model.vocab.x", "16777216", "the id of \"x\" is not a whole number from 0 to 16777215" },
+        { "model.vocab.x", "1.5", "the id of \"x\"" },
+        { "model.vocab.x", "\"1\"", "the id of \"x\"" },
+        { "model.vocab.xx", "97", "id 97 is given to two tokens" },
+        { "model.merges", "null", "merges is not a list" },
+        { "model.merges", "{\"t\": \"h\"}", "merges is not a list" },
+        { "model.merges", "[\"t h\", \"th\"]", "merge 1 is neither" },
+        { "model.merges", "[\"t h e\"]", "merge 0 is neither" },
+        { "model.merges", "[[\"t\"]]", "merge 0 is neither" },
+        { "model.merges", "[[\"t\", 1]]", "merge 0 is neither" },
+        { "model.merges", "[7]", "merge 0 is neither" },
+        { "model.merges", "[\"t e\"]", "merge 0 needs the token \"te\"" },
+        { "model.merges", "[\"t the the\"]", "merge 0 is neither" },
+        { "model.merges", "[\" t\"]", "merge 0 needs the token \"\"" },
+        { "model.merges", "[\"t qq\"]", "merge 0 needs the token \"qq\"" },
+        { "normalizer", "{\"type\": \"Lowercase\"}", "the normalizer Lowercase is not known (NFC" },
+        { "normalizer", "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFKC\"}]}", "the normalizer NFKC" },
+        { "normalizer", "{\"type\": \"Sequence\"}", "normalizers of a Sequence is not a list" },
+        { "normalizer", "\"NFC\"", "the normalizer without a type" },
+        { "pre_tokenizer", "null", "the pre-tokenizer null is not known (ByteLevel" },
+        { "pre_tokenizer", "{\"type\": \"Metaspace\"}", "the pre-tokenizer Metaspace" },
+        { "pre_tokenizer", "{\"type\": \"Sequence\", \"pretokenizers\": []}", "no ByteLevel" },
+        { "pre_tokenizer", "{\"type\": \"Sequence\"}", "pretokenizers of a Sequence is not a list" },
+        { "pre_tokenizer", "{\"type\": \"Digits\"}", "no ByteLevel" },
+        { "pre_tokenizer", "{\"type\": \"Digits\", \"individual_digits\": 1}",
+          "individual_digits is not true or false" },
+        { "pre_tokenizer", "{\"type\": \"ByteLevel\", \"use_regex\": \"yes\"}", "use_regex is not true or false" },
+        { "pre_tokenizer",
+          "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"ByteLevel\"}, {\"type\": \"Digits\"}]}",
+          "Digits after ByteLevel" },
+        { "pre_tokenizer", "{\"type\": \"Split\"}", "the pattern of a Split" },
+        { "pre_tokenizer", "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"\"}}", "the pattern of a Split" },
+        { "pre_tokenizer", "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"a\"}, \"behavior\": \"MergedWithNext\"}",
+          "\"MergedWithNext\" of a Split is not known" },
+        { "pre_tokenizer", "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"(a\"}, \"behavior\": \"Isolated\"}",
+          "a pattern does not compile" },
+        { "pre_tokenizer", "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"\\\\w\"}, \"behavior\": \"Isolated\"}",
+          "\\w at offset 0 is not supported" },
+        { "decoder", "{\"type\": \"Metaspace\"}", "the decoder Metaspace is not known" },
+        { "added_tokens", "{}", "added_tokens is not a list" },
+        { "added_tokens", "[7]", "the content of an added token is not text" },
+        { "added_tokens", "[{\"id\": 300}]", "the content of an added token is not text" },
+        { "added_tokens", "[{\"content\": \"<B>\"}]", "the id of \"<B>\" is not a whole number" },
+        { "added_tokens", "[{\"id\": -7, \"content\": \"<B>\"}]", "the id of \"<B>\"" },
+        { "added_tokens", "[{\"id\": 97, \"content\": \"<B>\"}]", "id 97 is given to two tokens, \"a\" and \"<B>\"" },
+        { "added_tokens", "[{\"id\": 300, \"content\": \"the\"}]", "the token \"the\" has two ids, 257 and 300" },
+        { "added_tokens", "[{\"id\": 300, \"content\": \"<B>\"}, {\"id\": 301, \"content\": \"<B>\"}]",
+          "the token \"<B>\" has two ids, 300 and 301" },
+        { "added_tokens", "[{\"id\": 300, \"content\": \"<B>\", \"lstrip\": 0}]", "lstrip is not true or false" },
+    };
+    for (size_t i = 0; i < sizeof(changes) / sizeof(*changes); i++) {
+        struct json *j = made_json();
+        made_set(j, changes[i][0], changes[i][1]);
+        refused(j, changes[i][2]);
+    }
+    struct json *j = made_json();
+    made_set(j, "normalizer", "{\"type\": \"NFC\"}");
+    made_set(j, "added_tokens",
+             "[{\"id\": 300, \"content\": \"<e\u0301>\"}, {\"id\": 301, \"content\": \"<\u00E9>\"}]");
+    refused(j, "the added tokens 300 and 301 are both");
+    j = json_parse("[]", 2, "x", &err);
+    refused(j, "not a tokenizer.json");
+}
+
+static void a_place_without_a_tokenizer_is_named(void **state)
+{
+    (void)state;
+    char *file = tiny_path("broken.json"), *empty = tiny_path("empty.gguf");
+    const char *directory = tiny_directory();
+    FILE *f = fopen(file, "w");
+    fputs("{\"model\": ", f);
+    fclose(f);
+    assert_null(tokenizer_open(file, &err));
+    assert_non_null(strstr(err.text, "broken.json:1:"));
+    assert_null(tokenizer_open(directory, &err));
+    assert_non_null(strstr(err.text, "no tokenizer.json there"));
+    assert_null(tokenizer_open("/nowhere/at/all", &err));
+    assert_non_null(strstr(err.text, "/nowhere/at/all"));
+    f = fopen(empty, "w");
+    fclose(f);
+    assert_null(tokenizer_open(empty, &err));
+    assert_non_null(strstr(err.text, "empty.gguf"));
+    free(file);
+    free(empty);
+}
+
+// ---- GGUF -------------------------------------------------------------------------------------------------------
+
+enum { A, B, AB, END, USED, COUNT };
+static const char *const few[COUNT] = { "a", "b", "ab", "<end>", "<used>" };
+
+struct said { // what the file is to say; NULL: as it should be; "": nothing
+    const char *model, *pre, *merge;
+    int tokens, kinds; // how many; 0: COUNT, -1: the key is missing
+};
+
+static struct tokenizer *opened_gguf(const struct said *s)
+{
+    static const int32_t kind[COUNT] = { 1, 1, 1, 3, 4 };
+    char *path = tiny_path("few.gguf");
+    struct gguf_writer *w = gguf_write_begin(path, &err);
+    gguf_write_text(w, "general.architecture", "llama");
+    if (s->model == NULL || s->model[0] != '\0')
+        gguf_write_text(w, "tokenizer.ggml.model", s->model != NULL ? s->model : "gpt2");
+    if (s->pre == NULL || s->pre[0] != '\0')
+        gguf_write_text(w, "tokenizer.ggml.pre", s->pre != NULL ? s->pre : "gpt-2");
+    if (s->tokens >= 0)
+        gguf_write_texts(w, "tokenizer.ggml.tokens", few, (size_t)(s->tokens > 0 ? s->tokens : COUNT));
+    if (s->kinds >= 0)
+        gguf_write_ints(w, "tokenizer.ggml.token_type", kind, (size_t)(s->kinds > 0 ? s->kinds : COUNT));
+    const char *merge = s->merge != NULL ? s->merge : "a b";
+    if (merge[0] != '\0')
+        gguf_write_texts(w, "tokenizer.ggml.merges", &merge, 1);
+    if (!gguf_write_end(w, &err))
+        fail_msg("%s", err.text);
+    struct tokenizer *t = tokenizer_open(path, &err);
+    free(path);
+    return t;
+}
+
+static void a_gguf_file_says_the_same_in_its_own_words(void **state)
+{
+    (void)state;
+    struct tokenizer *t = opened_gguf(&(struct said){ 0 });
+    if (t == NULL)
+        fail_msg("%s", err.text);
+    assert_int_equal(tokenizer_size(t), COUNT);
+    assert_true(tokenizer_is_special(t, END) && !tokenizer_is_special(t, USED) && !tokenizer_is_special(t, A));
+    made_expect(t, "aab<end>b<used>", true, "a|ab|<end>|b|<used>");
+    made_expect(t, "ab<end><used>", false, "ab|<used>"); // "<end>" letter by letter, and < is no token here
+    tokenizer_close(t);
+    t = opened_gguf(&(struct said){ .kinds = -1 });
+    assert_non_null(t);
+    made_expect(t, "ab<end>b", true, "ab|b");
+    tokenizer_close(t);
+}
+
+static void a_gguf_file_that_lacks_something_is_refused_in_a_sentence(void **state)
+{
+    (void)state;
+    static const struct {
+        struct said said;
+        const char *says;
+    } cases[] = {
+        { { .model = "" }, "no tokenizer in it" },
+        { { .model = "llama" }, "of the kind \"llama\"; only gpt2" },
+        { { .model = "bert" }, "of the kind \"bert\"" },
+        { { .pre = "" }, "no tokenizer.ggml.pre" },
+        { { .pre = "default" }, "the pre-tokenizer \"default\" is not known (gpt-2" },
+        { { .pre = "tekken" }, "the pre-tokenizer \"tekken\"" },
+        { { .tokens = -1 }, "tokenizer.ggml.tokens is missing" },
+        { { .tokens = 3 }, "tokenizer.ggml.token_type does not have one number for each of the 3 tokens" },
+        { { .kinds = 2 }, "tokenizer.ggml.token_type" },
+        { { .merge = "" }, "tokenizer.ggml.merges is missing" },
+        { { .merge = "ab" }, "merge 0 is not two tokens" },
+        { { .merge = " " }, "merge 0 is not two tokens" },
+        { { .merge = " b" }, "merge 0 is not two tokens" },
+        { { .merge = "a " }, "merge 0 needs the token \"\"" },
+        { { .merge = "b a" }, "merge 0 needs the token \"ba\"" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct tokenizer *t = opened_gguf(&cases[i].said);
+        if (t != NULL || strstr(err.text, cases[i].says) == NULL || strstr(err.text, "few.gguf") == NULL)
+            fail_msg("%s: %s", cases[i].says, t != NULL ? "opened" : err.text);
+    }
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    tiny_clean();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(merges_go_by_rank),
+        cmocka_unit_test(old_files_that_do_not_name_their_model_are_read),
+        cmocka_unit_test(pre_tokenizers_follow_one_another),
+        cmocka_unit_test(a_byte_without_a_token_is_dropped_or_unknown),
+        cmocka_unit_test(added_tokens_are_found_first),
+        cmocka_unit_test(added_tokens_take_white_space_and_mind_words),
+        cmocka_unit_test(normalised_tokens_are_looked_for_in_normal_text),
+        cmocka_unit_test(a_special_token_that_is_text_still_hides_what_overlaps_it),
+        cmocka_unit_test(a_file_that_asks_for_more_is_refused_in_a_sentence),
+        cmocka_unit_test(a_place_without_a_tokenizer_is_named),
+        cmocka_unit_test(a_gguf_file_says_the_same_in_its_own_words),
+        cmocka_unit_test(a_gguf_file_that_lacks_something_is_refused_in_a_sentence),
+    };
+    return cmocka_run_group_tests(tests, NULL, clean);
+}

@@ -1,0 +1,441 @@
+// test_tokenizer_parts.c - what a tokenizer is made of: cutting, patterns, normal form, merging.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "tokenizers/bpe.h"
+#include "tokenizers/byte_alphabet.h"
+#include "tokenizers/nfc.h"
+#include "tokenizers/pattern.h"
+#include "tokenizers/pretokenize.h"
+#include "tokenizers/tokenizer.h"
+#include "formats/utf8.h"
+#include "tests/support/check.h"
+
+static struct error err;
+
+// ---- cutting ----------------------------------------------------------------------------------------------------
+
+static void with_bars(void *to, const char *s, size_t n)
+{
+    struct text *out = to;
+    if (out->n > 0)
+        text_puts(out, "|");
+    text_add(out, s, n);
+}
+
+static void expect_cut(const struct pretokenizer *p, const char *text, const char *pieces)
+{
+    struct text out = { 0 };
+    text_add(&out, "", 0);
+    struct cutting *c = cutting_begin(p, with_bars, &out);
+    if (!cutting_text(c, text, strlen(text), &err))
+        fail_msg("%s", err.text);
+    cutting_end(c);
+    assert_string_equal(out.s, pieces);
+    free(out.s);
+}
+
+struct example {
+    const char *family, *text, *pieces;
+};
+
+static void expect_cuts(const struct example *e, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct pretokenizer p = { 0 };
+        bool whole;
+        if (!pretokenizer_family(&p, e[i].family, strlen(e[i].family), &whole, &err))
+            fail_msg("%s", err.text);
+        expect_cut(&p, e[i].text, e[i].pieces);
+        pretokenizer_free(&p);
+    }
+}
+
+#define EXPECT_CUTS(examples) expect_cuts(examples, sizeof(examples) / sizeof(*(examples)))
+
+static void families_cut_as_their_models_were_trained(void **state)
+{
+    (void)state;
+    static const struct example examples[] = {
+        { "gpt-2", "", "" },
+        { "gpt-2", "I'll take  12 apples, won't I?\n\n x", "I|'ll| take| | 12| apples|,| won|'t| I|?|\n\n| x" },
+        { "gpt-2", "I'LL", "I|'|LL" },
+        { "smollm", "a 12", "a| |1|2" }, // "a " is cut before its neighbour is known
+        { "smollm", "in 1969", "in| |1|9|6|9" },
+        { "llama-bpe", "I'LL pay $12345!\n\nNo", "I|'LL| pay| $|123|45|!\n\n|No" },
+        { "llama-bpe", "it'\u017F  .x", "it|'\u017F| | .|x" }, // the long s is an s, whatever its case
+        { "qwen2", "$1234 \n  x", "$|1|2|3|4| \n| | x" },
+        { "qwen2", "\tfoo(bar)\r\n", "\tfoo|(bar|)\r\n" },
+        { "deepseek-r1-qwen", "a   b", "a|  | b" },
+    };
+    EXPECT_CUTS(examples);
+}
+
+// PCRE2 10.42 ends with Unicode 14 and takes U+180E for white space; tokenizers does neither.
+static void characters_are_what_hugging_face_takes_them_for(void **state)
+{
+    (void)state;
+    static const struct example examples[] = {
+        { "gpt-2", "a\u180Eb c", "a|\u180E|b| c" },
+        { "gpt-2", "x\u180E\u180E y", "x|\u180E\u180E| y" },
+        { "gpt-2", "a\U00031350\U0002EBF0b!", "a\U00031350\U0002EBF0b|!" }, // Han of Unicode 15
+        { "gpt-2", "\uA7CB\u1C8A\U00010D4A", "\uA7CB\u1C8A\U00010D4A" },    // letters of Unicode 16
+        { "gpt-2", "a\U00011F50\U0001CCF0", "a|\U00011F50\U0001CCF0" },     // numbers of 15 and 16
+        { "gpt-2", "\U00011DE0", "\U00011DE0" },
+        { "smollm", "\U00011DE0\U00011DE1", "\U00011DE0|\U00011DE1" }, // numbers of 17, known to Digits alone
+        { "gpt-2", "x\xC2\x85\u2028\u3000y", "x|\xC2\x85\u2028|\u3000|y" },
+        { "gpt-2", "x\u200B\uFEFFy", "x|\u200B\uFEFF|y" },
+    };
+    EXPECT_CUTS(examples);
+}
+
+static struct pretokenizer cutter(const char *pattern, enum keep keep)
+{
+    struct pretokenizer p = { 0 };
+    if (!pretokenizer_split(&p, pattern, strlen(pattern), keep, &err))
+        fail_msg("%s", err.text);
+    return p;
+}
+
+static void gaps_are_pieces_too_and_empty_matches_cut(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern;
+        enum keep keep;
+        const char *text, *pieces;
+    } examples[] = {
+        { "b+", KEEP_ALL, "abbcb", "a|bb|c|b" },
+        { "b+", KEEP_MATCHES, "abbcb", "bb|b" },
+        { "b+", KEEP_GAPS, "abbcb", "a|c" },
+        { "(?=b)", KEEP_ALL, "abcb", "a|bc|b" },
+        { "b*", KEEP_ALL, "\u00E9abb\u00E9", "\u00E9|a|bb|\u00E9" },
+        { "x", KEEP_MATCHES, "abc", "" },
+        { "^.|.$", KEEP_ALL, "abc\ndef\n", "a|b|c|\n|d|e|f|\n" }, // of lines, as in Ruby
+        { "\\u0041\\x{42}\\x43", KEEP_ALL, "xABCy", "x|ABC|y" },
+        { "[\\s-]+", KEEP_ALL, "a - b", "a| - |b" },
+        { "[\\s-\\x{41}]+", KEEP_ALL, "a-A Bb", "a|-A |Bb" },
+        { "\\P{L}+|\\p{^Ll}|\\D", KEEP_ALL, "ab1+c", "a|b|1+|c" },
+        { "(?<!a)b|(?>c+)|d{2,}", KEEP_ALL, "abbccddde", "ab|b|cc|ddd|e" },
+    };
+    for (size_t i = 0; i < sizeof(examples) / sizeof(*examples); i++) {
+        struct pretokenizer p = cutter(examples[i].pattern, examples[i].keep);
+        expect_cut(&p, examples[i].text, examples[i].pieces);
+        pretokenizer_free(&p);
+    }
+}
+
+static void stages_see_nothing_beyond_their_piece(void **state)
+{
+    (void)state;
+    struct pretokenizer p = cutter(",", KEEP_ALL);
+    assert_true(pretokenizer_split(&p, "\\s+(?!\\S)", 9, KEEP_ALL, &err));
+    expect_cut(&p, "a ,b  c", "a| |,|b| | c");
+    pretokenizer_free(&p);
+    p = (struct pretokenizer){ 0 };
+    assert_true(pretokenizer_split_literal(&p, ".*", 2, KEEP_ALL, &err));
+    assert_true(pretokenizer_byte_level(&p, true, false, &err));
+    expect_cut(&p, "a.*b c", " a| .*| b c"); // each piece gets the space that it lacks
+    pretokenizer_free(&p);
+}
+
+static void what_ruby_and_perl_read_differently_is_refused(void **state)
+{
+    (void)state;
+    static const char *const patterns[][2] = {
+        { "\\w+", "\\w at offset 0" },
+        { "a\\b", "\\b at offset 1" },
+        { "\\h", "\\h at offset 0" },
+        { "(a)\\1", "\\1 at offset 3" },
+        { "[a[bc]]", "a class within a class at offset 2" },
+        { "[[:alpha:]]", "a class within a class at offset 1" },
+        { "[a-z&&[^b]]", "a class within a class at offset 4" },
+        { "[]a]", "an empty class" },
+        { "(?m:a)", "this kind of group at offset 0" },
+        { "(?i)a", "this kind of group at offset 0" },
+        { "(*ACCEPT)", "this kind of group at offset 0" },
+        { "(?<x>a)", "this kind of group at offset 0" },
+        { "a{1,2}+", "a sign after {...}" },
+        { "a{2}?", "a sign after {...}" },
+        { "a{,2}", "a brace" },
+        { "a{b", "a brace" },
+        { "\\p{Han}", "the property \\p{Han} at offset 0" },
+        { "\\p{C}", "the property \\p{C} at offset 0" },
+        { "\\p{}", "the property \\p{}" },
+        { "\\pL", "a property not written" },
+        { "[^\\S]", "a negated shorthand inside [...] at offset 2" },
+        { "\\x{110000}", "does not compile" },
+        { "\\u12", "a code point" },
+        { "a\\", "a \\ at the end" },
+        { "(a", "does not compile" },
+        { "*", "does not compile" },
+        { "[a", "does not compile" },
+        { "\xFF", "not UTF-8" },
+    };
+    for (size_t i = 0; i < sizeof(patterns) / sizeof(*patterns); i++) {
+        struct pattern *p = pattern_compile(patterns[i][0], strlen(patterns[i][0]), &err);
+        if (p != NULL || strstr(err.text, patterns[i][1]) == NULL)
+            fail_msg("%s: %s, not %s", patterns[i][0], p != NULL ? "compiled" : err.text, patterns[i][1]);
+    }
+}
+
+static void a_pattern_that_runs_away_is_stopped(void **state)
+{
+    (void)state;
+    struct pretokenizer p = cutter("(?:a+)+(?:b|c)", KEEP_ALL);
+    struct text text = { 0 }, out = { 0 };
+    while (text.n < 200)
+        text_puts(&text, "a");
+    struct cutting *c = cutting_begin(&p, with_bars, &out);
+    assert_false(cutting_text(c, text.s, text.n, &err));
+    assert_non_null(strstr(err.text, "gave up at byte 0"));
+    cutting_end(c);
+    pretokenizer_free(&p);
+    free(text.s);
+    free(out.s);
+}
+
+static void a_long_group_is_matched_on_the_heap(void **state)
+{
+    (void)state;
+    struct pretokenizer p = cutter("(?:a|bc)+", KEEP_ALL);
+    struct text text = { 0 }, out = { 0 };
+    while (text.n < 300000)
+        text_puts(&text, "abc");
+    struct cutting *c = cutting_begin(&p, with_bars, &out);
+    if (!cutting_text(c, text.s, text.n, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(out.n, text.n); // one piece
+    cutting_end(c);
+    pretokenizer_free(&p);
+    free(text.s);
+    free(out.s);
+}
+
+struct cut_pieces { // as they come, held against a list
+    const char *family;
+    const struct json *expected;
+    size_t n;
+};
+
+static void expect_piece(void *to, const char *s, size_t n)
+{
+    struct cut_pieces *c = to;
+    const struct json *one = json_at(c->expected, c->n);
+    if (one == NULL || json_text_length(one) != n || memcmp(json_text(one), s, n) != 0)
+        fail_msg("%s: piece %zu is \"%.*s\", not \"%s\"", c->family, c->n, (int)n, s,
+                 one != NULL ? json_text(one) : "nothing");
+    c->n++;
+}
+
+// tests/cases/make_families.py: Hugging Face's own, for every name that there is.
+static void every_family_cuts_as_its_models_tokenizer_does(void **state)
+{
+    (void)state;
+    bool whole;
+    struct pretokenizer none = { 0 };
+    assert_false(pretokenizer_family(&none, "", 0, &whole, &err)); // names all that there are
+    const char *names = strchr(err.text, '(');
+    assert_non_null(names);
+    int known = 1, files = 0;
+    for (const char *at = names; *at != '\0'; at++)
+        known += *at == ',';
+    FILE *f = fopen(CASES "/families.jsonl", "re");
+    assert_non_null(f);
+    char *line = NULL;
+    size_t room = 0;
+    for (ssize_t n; (n = getline(&line, &room, f)) > 0; files++) {
+        struct error why;
+        struct json *j = json_parse(line, (size_t)n, "families.jsonl", &why);
+        assert_non_null(j);
+        const struct json *name = json_get(j, "name"), *pieces = json_get(j, "pieces");
+        struct pretokenizer p = { 0 };
+        struct text text = { 0 };
+        assert_non_null(strstr(names, json_text(name)));
+        if (!pretokenizer_family(&p, json_text(name), json_text_length(name), &whole, &why))
+            fail_msg("%s", why.text);
+        assert_int_equal(whole, json_bool(json_get(j, "whole")));
+        for (size_t i = 0; i < json_count(pieces); i++)
+            text_add(&text, json_text(json_at(pieces, i)), json_text_length(json_at(pieces, i)));
+        struct cut_pieces to = { json_text(name), pieces, 0 };
+        struct cutting *c = cutting_begin(&p, expect_piece, &to);
+        assert_true(cutting_text(c, text.s, text.n, &why));
+        assert_int_equal(to.n, json_count(pieces));
+        cutting_end(c);
+        pretokenizer_free(&p);
+        free(text.s);
+        json_free(j);
+    }
+    assert_int_equal(files, known); // a name that is new needs a line there
+    free(line);
+    fclose(f);
+}
+
+static void an_unknown_family_is_refused_with_the_known_ones(void **state)
+{
+    (void)state;
+    static const char *const unknown[] = { "default", "tekken", "", "gpt-22", "GPT-2" };
+    for (size_t i = 0; i < sizeof(unknown) / sizeof(*unknown); i++) {
+        struct pretokenizer p = { 0 };
+        bool whole;
+        assert_false(pretokenizer_family(&p, unknown[i], strlen(unknown[i]), &whole, &err));
+        char *found = xformat("the pre-tokenizer \"%s\" is not known", unknown[i]);
+        assert_non_null(strstr(err.text, found));
+        assert_non_null(strstr(err.text, "smollm"));
+        free(found);
+    }
+}
+
+// ---- letters and normal form ------------------------------------------------------------------------------------
+
+static void every_byte_has_a_letter_of_its_own(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned char byte;
+        const char *letter;
+    } known[] = { { ' ', "\u0120" },  { '\n', "\u010A" }, { 0, "\u0100" },    { 'a', "a" },
+                  { 0x7F, "\u0121" }, { 0xA0, "\u0142" }, { 0xAD, "\u0143" }, { 0xFF, "\u00FF" } };
+    for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+        char letter[3] = "";
+        assert_int_equal(letter_of_byte(known[i].byte, letter), strlen(known[i].letter));
+        assert_string_equal(letter, known[i].letter);
+    }
+    struct text letters = { 0 }, bytes = { 0 };
+    char all[256];
+    for (int b = 0; b < 256; b++)
+        all[b] = (char)b;
+    letters_of_bytes(all, sizeof(all), &letters);
+    assert_true(bytes_of_letters(letters.s, letters.n, &bytes));
+    assert_int_equal(bytes.n, 256);
+    assert_memory_equal(bytes.s, all, 256);
+    static const char *const none[] = { " ", "a b", "\u0144", "\u4E2D", "\xFF", "\u00AD", "a\u00A0" };
+    for (size_t i = 0; i < sizeof(none) / sizeof(*none); i++)
+        assert_false(bytes_of_letters(none[i], strlen(none[i]), &bytes));
+    assert_int_equal(bytes.n, 256);
+    free(letters.s);
+    free(bytes.s);
+}
+
+// As tokenizers 0.23 normalises; the last six are where a younger Unicode, or utf8proc 2.8, would do otherwise.
+static void normal_form_is_hugging_faces(void **state)
+{
+    (void)state;
+    static const char *const pairs[][2] = {
+        { "", "" },
+        { "plain", "plain" },
+        { "caf\u00E9", "caf\u00E9" },
+        { "cafe\u0301 e\u0323\u0301", "caf\u00E9 \u1EB9\u0301" },
+        { "q\u0307\u0323", "q\u0323\u0307" },
+        { "\u1100\u1161\u11A8", "\uAC01" },
+        { "\u212B\u2126", "\u00C5\u03A9" },
+        { "\u0958", "\u0915\u093C" },
+        { "\u0301e", "\u0301e" },
+        { "\uAC00\u11A7", "\uAC00\u11A7" },
+        { "e\u08CA\u0301", "e\u08CA\u0301" },
+        { "\U00011935\U00011930", "\U00011935\U00011930" },
+        { "\U00016121\U0001611E", "\U00016121\U0001611E" },
+        { "\U000105D2\u0307", "\U000105D2\u0307" },
+        { "e\u0301\u1ABF\u0301e\u0301", "\u00E9\u1ABF\u0301\u00E9" },
+    };
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
+        struct text out = { 0 };
+        text_add(&out, "", 0);
+        nfc_add(&out, pairs[i][0], strlen(pairs[i][0]));
+        assert_string_equal(out.s, pairs[i][1]);
+        free(out.s);
+    }
+}
+
+// ---- merging ----------------------------------------------------------------------------------------------------
+
+static uint64_t chance(uint64_t *state) // splitmix64
+{
+    uint64_t z = *state += 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+enum { RULES = 40 };
+struct rule {
+    int32_t left, right, whole;
+};
+
+// The definition: the lowest rank that fits anywhere, at the leftmost place, until nothing fits.
+static size_t merge_plainly(const struct rule *rule, int rules, int32_t *id, size_t n)
+{
+    for (int r = 0; r < rules; r++)
+        for (size_t i = 0; i + 1 < n; i++)
+            if (id[i] == rule[r].left && id[i + 1] == rule[r].right) {
+                id[i] = rule[r].whole;
+                memmove(id + i + 1, id + i + 2, (n - i - 2) * sizeof(*id));
+                n--;
+                r = -1; // from the lowest rank again
+                break;
+            }
+    return n;
+}
+
+static void merging_follows_its_definition(void **state)
+{
+    (void)state;
+    uint64_t seed = 4;
+    struct bpe_work work = { 0 };
+    for (int world = 0; world < 200; world++) {
+        struct rule rule[RULES];
+        struct bpe b;
+        bpe_init(&b, RULES);
+        for (int c = 0; c < 3; c++)
+            b.byte['a' + c] = c;          // three letters, so that everything meets everything
+        for (int r = 0; r < RULES; r++) { // any token there is so far with any other
+            uint64_t tokens = (uint64_t)(3 + r);
+            rule[r] = (struct rule){ (int32_t)(chance(&seed) % tokens), (int32_t)(chance(&seed) % tokens), 3 + r };
+            for (int k = 0; k < r; k++)
+                if (rule[k].left == rule[r].left && rule[k].right == rule[r].right)
+                    rule[r].left = rule[r].right = 1000 + r; // a pair counts once
+            bpe_merge(&b, rule[r].left, rule[r].right, (uint32_t)r, rule[r].whole);
+        }
+        for (int k = 0; k < 50; k++) {
+            char piece[40];
+            int32_t plain[40];
+            size_t n = chance(&seed) % 40;
+            for (size_t i = 0; i < n; i++) {
+                plain[i] = (int32_t)(chance(&seed) % 3);
+                piece[i] = (char)('a' + plain[i]);
+            }
+            struct ids ids = { 0 };
+            bpe_encode(&b, &work, piece, n, &ids);
+            n = merge_plainly(rule, RULES, plain, n);
+            assert_int_equal(ids.n, n);
+            if (n > 0)
+                assert_memory_equal(ids.id, plain, n * sizeof(*plain));
+            free(ids.id);
+        }
+        bpe_free(&b);
+    }
+    bpe_work_free(&work);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(families_cut_as_their_models_were_trained),
+        cmocka_unit_test(characters_are_what_hugging_face_takes_them_for),
+        cmocka_unit_test(gaps_are_pieces_too_and_empty_matches_cut),
+        cmocka_unit_test(stages_see_nothing_beyond_their_piece),
+        cmocka_unit_test(what_ruby_and_perl_read_differently_is_refused),
+        cmocka_unit_test(a_pattern_that_runs_away_is_stopped),
+        cmocka_unit_test(a_long_group_is_matched_on_the_heap),
+        cmocka_unit_test(every_family_cuts_as_its_models_tokenizer_does),
+        cmocka_unit_test(an_unknown_family_is_refused_with_the_known_ones),
+        cmocka_unit_test(every_byte_has_a_letter_of_its_own),
+        cmocka_unit_test(normal_form_is_hugging_faces),
+        cmocka_unit_test(merging_follows_its_definition),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,219 @@
+#include "tests/results/sample_facts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "results/query.h"
+#include "tests/support/check.h"
+
+static int below(uint64_t *state, int n)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (int)((*state >> 33) % (uint64_t)n);
+}
+
+static double unit(uint64_t *state)
+{
+    return (below(state, 999) + 1) / 1000.0;
+}
+
+static const struct run_row runs[MADE_RUNS] = {
+    [NONE] = { .cell = "c0", .drafter = "none", .drafter_kind = "none", .rule = "rejection", .lossless = true },
+    [LOOKUP] = { .cell = "c1",
+                 .drafter = "ngram(longest=3, tokens=8)",
+                 .drafter_kind = "ngram",
+                 .rule = "rejection",
+                 .lossless = true },
+    [TREE] = { .cell = "c2",
+               .drafter = "small(model=smollm2-135m-instruct, widths=[3, 2, 1])",
+               .drafter_kind = "small",
+               .drafter_hash = "abcd",
+               .rule = "rejection",
+               .lossless = true },
+    [LOSSY] = { .cell = "c3",
+                .drafter = "ngram(longest=3, tokens=8)",
+                .drafter_kind = "ngram",
+                .rule = "typical(epsilon=0.3)" },
+    [PAIR_NONE] = { .cell = "c4",
+                    .drafter = "none",
+                    .drafter_kind = "none",
+                    .rule = "rejection",
+                    .lossless = true,
+                    .batch = 2 },
+    [PAIR_LOOKUP] = { .cell = "c5",
+                      .drafter = "ngram",
+                      .drafter_kind = "ngram",
+                      .rule = "rejection",
+                      .lossless = true,
+                      .batch = 2 },
+};
+
+static void fill_run(struct run_row *r)
+{
+    r->batch = r->batch != 0 ? r->batch : 1;
+    r->experiment = "made-up";
+    r->peers = r->batch == 1 ? "alone" : "in twos";
+    r->settings = "{name: made-up, limits: {new_tokens: 40, context: 512}}";
+    r->target = "smollm2-135m-instruct";
+    r->target_hash = "0123";
+    r->sampling = "temperature=0";
+    r->device = "cpu";
+    r->machine = "AMD EPYC, avx2, 2 threads";
+    r->revision = "0.1.0-abc";
+    r->prompts = "prompts.jsonl 0123456789abcdef";
+    r->model_type = "q4_1";
+    r->activations = "f32";
+    r->cache = "f32";
+    r->seed = 7;
+}
+
+// One step: a draft of some depth, of which some is accepted, until the text has `left` more tokens.
+static void make_step(struct made_sequence *q, int n, int *left, uint64_t *state)
+{
+    struct step_row *t = &q->step[n];
+    bool tree = q->run == TREE, none = q->run == NONE || q->run == PAIR_NONE;
+    *t = (struct step_row){ .expected = NAN, .variance = NAN, .batch = q->run >= PAIR_NONE ? 2 : 1 };
+    t->depth = none ? 0 : tree ? 1 + below(state, 3) : below(state, 6);
+    t->drafted = tree ? t->depth + below(state, 4) : t->depth;
+    int stood = t->depth > 0 ? below(state, t->depth + 1) : 0;
+    q->step_stood[n] = stood;
+    t->stood = n % 2 == 0 ? stood : -1; // where it was not noted, the trials say it
+    t->accepted = stood < *left ? stood : *left;
+    q->step_tokens[n] = stood < *left ? stood + 1 : *left;
+    *left -= q->step_tokens[n];
+
+    t->trial = q->trial[n];
+    for (int d = 1; d <= t->depth && d <= stood + 1; d++)
+        for (int rank = 0; rank <= (tree ? 1 : 0); rank++) {
+            bool last = rank == (tree ? 1 : 0) || below(state, 3) == 0;
+            struct trial_row *g = &q->trial[n][t->n_trials++];
+            *g = (struct trial_row){ .node = t->n_trials,
+                                     .depth = d,
+                                     .rank = rank,
+                                     .token = below(state, 100),
+                                     .drawn = tree ? 2 : 0,
+                                     .p = unit(state),
+                                     .q = tree ? unit(state) : NAN,
+                                     .stood = d <= stood && last };
+            if (last)
+                break;
+        }
+    if (tree) {
+        t->expected = t->depth * unit(state);
+        t->variance = unit(state);
+    }
+    t->propose_ns = none ? 10 : 1000 + below(state, 1000);
+    t->verify_ns = 100000 + below(state, 20000) + 500 * t->drafted;
+    t->advance_ns = 50 + below(state, 50);
+}
+
+static void make_sequence(struct made_sequence *q, uint64_t *state)
+{
+    struct sequence_row *r = &q->row;
+    // The text depends on prompt, turn and repeat alone; LOSSY's parts from it in some, TREE's first one ends early.
+    uint64_t words = (uint64_t)(r->prompt * 100 + r->turn * 10 + r->repeat);
+    r->new_tokens = 20 + below(&words, 20);
+    for (int i = 0; i < r->new_tokens; i++)
+        q->token[i] = below(&words, 49152);
+    if (q->run == LOSSY && (r->prompt + r->turn) % 2 == 1)
+        q->token[7 + r->prompt] += 1;
+    if (q->run == TREE && r->prompt == 0 && r->turn == 0 && r->repeat == 0)
+        r->new_tokens -= 5;
+
+    int left = r->new_tokens;
+    for (; left > 0; r->n_steps++) {
+        make_step(q, r->n_steps, &left, state);
+        const struct step_row *t = &q->step[r->n_steps];
+        r->decode_ns += (t->propose_ns + t->verify_ns + t->advance_ns) / t->batch + 40;
+    }
+    r->wall_ns = r->decode_ns * q->step[0].batch + 1000;
+    r->prefill_ns = 50000 + below(state, 1000);
+    r->prompt_tokens = 30;
+    r->stop = "limit";
+    r->step = q->step;
+    r->token = q->token;
+    r->text = r->turn == 0 ? "an answer, \"quoted\"\nand a caf\xC3\xA9" : "half of a character \xC3";
+    snprintf(q->prompt_id, sizeof(q->prompt_id), r->prompt % 2 == 0 ? "%lld" : "HumanEval/%lld",
+             (long long)r->prompt + 81);
+    r->prompt_id = q->prompt_id;
+    r->category = r->prompt % 3 == 0 ? "math" : "writing, long";
+}
+
+struct made_up *made_up_facts(uint64_t seed, int prompts, int turns, int repeats)
+{
+    struct made_up *m = xcalloc(1, sizeof(*m));
+    uint64_t state = seed;
+    for (int i = 0; i < MADE_RUNS; i++) {
+        m->run[i] = runs[i];
+        fill_run(&m->run[i]);
+    }
+    m->sequence = xcalloc((size_t)(prompts * turns * repeats * (MADE_RUNS + 1)), sizeof(*m->sequence));
+    int64_t pair = 0;
+    for (int prompt = 0; prompt < prompts; prompt++)
+        for (int repeat = 0; repeat < repeats; repeat++, pair += 2)
+            for (int run = 0; run < MADE_RUNS; run++)
+                for (int turn = 0; turn < turns; turn++)
+                    for (int again = 0; again < (run == NONE && prompt == 1 ? 2 : 1); again++) {
+                        struct made_sequence *q = &m->sequence[m->n++];
+                        q->run = run;
+                        q->row = (struct sequence_row){ .prompt = prompt, .turn = turn, .repeat = repeat };
+                        // LOSSY's first prompt stands alone, in a pair of its own; NONE's second one was run twice.
+                        q->row.pair = pair + ((run == LOSSY && prompt == 0) || again == 1);
+                        make_sequence(q, &state);
+                    }
+    return m;
+}
+
+void made_up_free(struct made_up *m)
+{
+    if (m != NULL)
+        free(m->sequence);
+    free(m);
+}
+
+bool made_up_store(struct made_up *m, struct store *s, struct error *err)
+{
+    int64_t first = 0, pair = -1;
+    for (int i = 0; i < MADE_RUNS; i++)
+        if (!store_run(s, &m->run[i], &m->id[i], err))
+            return false;
+    for (int i = 0; i < m->n; i++) {
+        struct sequence_row row = m->sequence[i].row;
+        for (; pair < row.pair; pair++) {
+            int64_t id;
+            if (!store_new_pair(s, "made-up", &id, err))
+                return false;
+            if (pair < 0)
+                first = id;
+        }
+        row.pair += first;
+        if (!store_sequence(s, m->id[m->sequence[i].run], &row, err))
+            return false;
+    }
+    for (int i = 0; i < MADE_RUNS; i++)
+        if (i != LOSSY && !store_run_finished(s, m->id[i], err))
+            return false;
+    return true;
+}
+
+double made_up_ask(struct store *s, const char *sql)
+{
+    struct error err;
+    struct query *q = query_open(s, sql);
+    double x = query_next(q) ? query_real(q, 0) : NAN;
+    while (query_next(q))
+        ;
+    if (!query_close(q, &err))
+        fail_msg("%s: %s", sql, err.text);
+    return x;
+}
+
+void made_up_holds(struct store *s, const char *sql)
+{
+    if (made_up_ask(s, sql) != 1)
+        fail_msg("not so: %s", sql);
+}

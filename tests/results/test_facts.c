@@ -1,0 +1,183 @@
+// test_facts.c - every fact of a sequence and of an exact test is in the column that is named for it: each has a number of its
+// own, and is asked for by SQL.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "results/exact_rows.h"
+#include "results/store.h"
+#include "tests/support/check.h"
+#include "tests/experiments/small_experiments.h"
+#include "tests/results/sample_facts.h"
+#include "tests/support/small_model.h"
+
+static const struct run_row row_of_run = { .experiment = "e",
+                                           .cell = "c",
+                                           .peers = "p",
+                                           .settings = "batch: 3",
+                                           .target = "target",
+                                           .drafter = "small(tokens=3)",
+                                           .rule = "typical(epsilon=0.1)",
+                                           .sampling = "temperature=1",
+                                           .drafter_kind = "small",
+                                           .device = "cpu",
+                                           .machine = "m",
+                                           .revision = "r",
+                                           .target_hash = "th",
+                                           .drafter_hash = "dh",
+                                           .prompts = "prompts",
+                                           .model_type = "q4_1",
+                                           .activations = "int8",
+                                           .cache = "bf16",
+                                           .lossless = false,
+                                           .marked_inflated = true,
+                                           .seed = 9,
+                                           .batch = 3 };
+
+static void every_fact_of_a_sequence_is_in_its_column(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    struct store *s = open_store("facts.db");
+    int64_t id = 0, pair = 0;
+    const struct trial_row trials[] = { { 1, 1, 0, 71, 1, 0.25, 0.5, true }, { 2, 1, 1, 72, 0, 0.125, NAN, false } };
+    const struct expected_row rules[] = { { "rejection", true, 1.5, 0.75 },
+                                          { "typical", false, 2.5, 0.875 },
+                                          { "(bound)", true, NAN, 0.9 } };
+    const struct step_row steps[] = { { 5, 3, 2, 1.25, 0.5, 2, 1001, 1002, 1003, 3, trials, 2, rules, 3 },
+                                      { 0, 0, 0, NAN, NAN, -1, 2001, 2002, 2003, 2, NULL, 0, NULL, 0 } };
+    const int32_t token[] = { 71, 80, 81, 82 };
+    struct sequence_row q = { 6,    "prompt six", "talk", 1,        2,       0,     13, 4,   3001,
+                              3002, 3003,         token,  "a text", "limit", steps, 2,  NULL };
+    assert_true(store_run(s, &row_of_run, &id, &err) && store_new_pair(s, "e", &pair, &err));
+    q.pair = pair;
+    if (!store_sequence(s, id, &q, &err))
+        fail_msg("%s", err.text);
+    made_up_holds(
+        s,
+        "SELECT count(*) = 1 FROM run WHERE experiment = 'e' AND cell = 'c' AND peers = 'p' AND settings = 'batch: 3' AND"
+        " target = 'target' AND drafter = 'small(tokens=3)' AND rule = 'typical(epsilon=0.1)' AND sampling = 'temperature=1'"
+        " AND drafter_kind = 'small' AND device = 'cpu' AND machine = 'm' AND revision = 'r' AND target_hash = 'th' AND"
+        " drafter_hash = 'dh' AND prompts = 'prompts' AND model_type = 'q4_1' AND activations = 'int8' AND cache = 'bf16' AND"
+        " lossless = 0 AND marked_inflated = 1 AND seed = 9 AND batch = 3");
+    made_up_holds(
+        s,
+        "SELECT count(*) = 1 FROM sequence WHERE prompt = 6 AND prompt_id = 'prompt six' AND category = 'talk' AND turn = 1 AND"
+        " repeat = 2 AND prompt_tokens = 13 AND new_tokens = 4 AND steps = 2 AND prefill_ns = 3001 AND decode_ns = 3002 AND"
+        " wall_ns = 3003 AND tokens = '[71,80,81,82]' AND text = 'a text' AND stop = 'limit'"
+        " AND text_hash = '3215ec0c50699c91'"); // FNV-1a, by Python
+    made_up_holds(
+        s,
+        "SELECT count(*) = 1 FROM step WHERE step = 0 AND drafted = 5 AND depth = 3 AND accepted = 2 AND tokens = 3 AND"
+        " expected = 1.25 AND variance = 0.5 AND stood = 2 AND propose_ns = 1001 AND verify_ns = 1002 AND advance_ns = 1003"
+        " AND batch = 3");
+    made_up_holds(
+        s,
+        "SELECT count(*) = 1 FROM step WHERE step = 1 AND drafted = 0 AND depth = 0 AND accepted = 0 AND tokens = 1 AND"
+        " expected IS NULL AND variance IS NULL AND stood IS NULL AND propose_ns = 2001 AND batch = 2");
+    made_up_holds(
+        s,
+        "SELECT count(*) = 2 FROM trial WHERE step = 0 AND ((node = 1 AND depth = 1 AND rank = 0 AND token = 71 AND drawn = 1"
+        " AND p = 0.25 AND q = 0.5 AND stood = 1) OR (node = 2 AND depth = 1 AND rank = 1 AND token = 72 AND drawn = 0 AND"
+        " p = 0.125 AND q IS NULL AND stood = 0))");
+    made_up_holds(
+        s,
+        "SELECT count(*) = 3 FROM step_rule WHERE step = 0 AND ((rule = 'rejection' AND lossless = 1 AND accepted = 1.5 AND"
+        " first = 0.75) OR (rule = 'typical' AND lossless = 0 AND accepted = 2.5 AND first = 0.875) OR (rule = '(bound)' AND"
+        " accepted IS NULL AND first = 0.9))");
+    store_close(s);
+}
+
+static void a_step_that_cannot_be_stored_takes_its_sequence_with_it(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    struct store *s = open_store("refused.db");
+    int64_t id = 0, pair = 0;
+    const struct expected_row twice[] = { { "rejection", true, 1.5, 0.75 },
+                                          { "rejection", true, 1.5, 0.75 },
+                                          { "match", true, 1, 1 } };
+    const struct trial_row trials[] = { { 1, 1, 0, 71, 1, 0.25, 0.5, true },
+                                        { 0, 1, 1, 72, 0, 0.125, NAN, false },
+                                        { 3, 1, 1, 72, 0, 0.125, NAN, false } };
+    const int32_t token[] = { 71 };
+    assert_true(store_run(s, &row_of_run, &id, &err) && store_new_pair(s, "e", &pair, &err));
+    for (int k = 0; k < 2; k++) { // the second of three rows is refused, and the third would be taken
+        const struct step_row step = {
+            5, 3, 0, 1.25, 0.5, 0, 1, 1, 1, 1, k ? trials : NULL, k ? 3 : 0, k ? NULL : twice, k ? 0 : 3
+        };
+        const struct sequence_row q = { 6, "p", NULL, 0, 0, pair, 0, 1, 1, 1, 1, token, NULL, "limit", &step, 1, NULL };
+        assert_false(store_sequence(s, id, &q, &err));
+        assert_non_null(strstr(err.text, "constraint"));
+        assert_true(made_up_ask(s, "SELECT count(*) FROM sequence") + made_up_ask(s, "SELECT count(*) FROM step") == 0);
+    }
+    store_close(s);
+}
+
+static void every_fact_of_an_exact_test_is_in_its_column(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    struct store *s = open_store("exact.db");
+    const struct exact_row row = { "e",        "c",       "settings", "target", "drafter", "rule",
+                                   "sampling", "machine", "revision", true,     3,         17 };
+    double some[] = { 1, 2, 3 };
+    struct exact_sums sums = { .sum = some, .n = 3 };
+    int64_t id = 0;
+    assert_true(store_exact(s, &row, &id, &sums, &err));
+    const struct exact_sums now = { 4, 5, 6, 7.5, some, 3 };
+    assert_true(store_exact_sums(s, id, &now, &err));
+    const struct exact_stream_row stream[] = { { "text", 21, 2.5, true }, { "control", 22, 3.5, false } };
+    const struct exact_test_row test[] = { { "text", "KS", "order", "all", 31, 0.1, -2, -1 },
+                                           { "text", "score", "first", "later", 32, 0.2, -3, -2.5 } };
+    const struct exact_end_row end = { 0.5, 1.5, 2.5, 3.5, 4.5, "no verdict", stream, test, 2, 2 };
+    assert_true(store_exact_end(s, id, &end, &err));
+    made_up_holds(
+        s,
+        "SELECT count(*) = 1 FROM exact WHERE experiment = 'e' AND cell = 'c' AND settings = 'settings' AND target = 'target'"
+        " AND drafter = 'drafter' AND rule = 'rule' AND sampling = 'sampling' AND machine = 'machine' AND"
+        " revision = 'revision' AND lossless = 1 AND batch = 3 AND seed = 17 AND sequences = 4 AND tokens = 5 AND steps = 6"
+        " AND most_log_e = 7.5 AND level = 0.5 AND accepted = 1.5 AND expected = 2.5 AND z_accepted = 3.5 AND visible = 4.5"
+        " AND verdict = 'no verdict' AND finished IS NOT NULL");
+    made_up_holds(
+        s,
+        "SELECT count(*) = 2 FROM exact_stream WHERE (stream = 'text' AND tokens = 21 AND log_e = 2.5 AND alarm = 1) OR"
+        " (stream = 'control' AND tokens = 22 AND log_e = 3.5 AND alarm = 0)");
+    made_up_holds(
+        s,
+        "SELECT count(*) = 2 FROM exact_test WHERE (kind = 'KS' AND \"of\" = 'order' AND part = 'all' AND tokens = 31 AND"
+        " statistic = 0.1 AND log10_p = -2 AND log10_adjusted = -1) OR (kind = 'score' AND \"of\" = 'first' AND part = 'later'"
+        " AND tokens = 32 AND statistic = 0.2 AND log10_p = -3 AND log10_adjusted = -2.5)");
+    const struct exact_rule_row rule = { "block", "exact", "rev", true, 41, 42, 1e-16, 2e-16 };
+    const struct exact_bits_row bits = { "e", "c", "s", "t", "d", "r", "sa", "m", "re", "v", 51, 52, 53, 54, 55, 0.25 };
+    assert_true(store_exact_rule(s, &rule, &err) && store_exact_bits(s, &bits, &err));
+    made_up_holds(
+        s,
+        "SELECT count(*) = 1 FROM exact_rule WHERE rule = 'block' AND found = 'exact' AND revision = 'rev' AND claimed = 1 AND"
+        " instances = 41 AND outcomes = 42 AND distance = 1e-16 AND law_error = 2e-16");
+    made_up_holds(
+        s,
+        "SELECT count(*) = 1 FROM exact_bits WHERE experiment = 'e' AND cell = 'c' AND settings = 's' AND target = 't' AND"
+        " drafter = 'd' AND rule = 'r' AND sampling = 'sa' AND machine = 'm' AND revision = 're' AND verdict = 'v' AND"
+        " compared = 51 AND different = 52 AND ties = 53 AND turned = 54 AND bugs = 55 AND largest = 0.25");
+    store_close(s);
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    tiny_clean();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_fact_of_a_sequence_is_in_its_column),
+        cmocka_unit_test(a_step_that_cannot_be_stored_takes_its_sequence_with_it),
+        cmocka_unit_test(every_fact_of_an_exact_test_is_in_its_column),
+    };
+    return cmocka_run_group_tests(tests, NULL, clean);
+}

@@ -1,0 +1,587 @@
+// test_report.c - reports of made-up facts: 80 columns whatever the names, the numbers of the views, and exports that
+// can be
+// read back.
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "results/query.h"
+#include "results/report.h"
+#include "results/store.h"
+#include "tests/support/check.h"
+#include "tests/results/sample_facts.h"
+
+static char folder[64];
+
+static int set_up(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/speclab-report-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    char *command = xformat("rm -rf %s", folder);
+    assert_int_equal(system(command), 0);
+    free(command);
+    return 0;
+}
+
+static struct store *filled(struct made_up *m)
+{
+    struct error err;
+    char *path = xformat("%s/results.db", folder);
+    struct store *s = store_open(path, &err);
+    assert_non_null(s);
+    if (m != NULL && !made_up_store(m, s, &err))
+        fail_msg("%s", err.text);
+    free(path);
+    return s;
+}
+
+static char *reported(struct store *s, struct report_options o)
+{
+    struct error err;
+    char *text = NULL;
+    size_t n;
+    FILE *out = open_memstream(&text, &n);
+    if (!report_write(s, &o, out, &err))
+        fail_msg("%s", err.text);
+    fclose(out);
+    return text;
+}
+
+static void fits(const char *text, int width)
+{
+    for (const char *line = text; *line != '\0';) {
+        size_t n = strcspn(line, "\n");
+        int characters = 0;
+        for (size_t i = 0; i < n; i++)
+            characters += ((unsigned char)line[i] & 0xC0) != 0x80;
+        if (characters > width)
+            fail_msg("%d columns: %.*s", characters, (int)n, line);
+        if (n > 0 && line[n - 1] == ' ')
+            fail_msg("blanks at the end: %.*s|", (int)n, line);
+        line += n + (line[n] == '\n');
+    }
+}
+
+static void says(const char *text, const char *what)
+{
+    if (strstr(text, what) == NULL)
+        fail_msg("no \"%s\" in:\n%s", what, text);
+}
+
+static void the_table_has_the_views_numbers(void **state)
+{
+    (void)state;
+    struct made_up *m = made_up_facts(3, 6, 2, 2);
+    struct store *s = filled(m);
+    char *text = reported(s, (struct report_options){ 0 });
+    fits(text, 80);
+
+    says(text, "made-up (1 of 2)\n");
+    says(text, "target     smollm2-135m-instruct (weights q4_1, activations f32)\n");
+    says(text, "sampling   temperature=0\n");
+    says(text, "limits     new_tokens: 40, context: 512\n");
+    says(text, "decoding   batch 1, seed 7, 2 repeats\n");
+    says(text, "machine    AMD EPYC, avx2, 2 threads\n");
+    says(text, "  2  ngram(longest=3, tokens=8); rejection\n");
+    says(text, "  4* ngram(longest=3, tokens=8); typical(epsilon=0.3) - LOSSY - UNFINISHED, 24\n     texts so far\n");
+    says(text, "  2  all 24 equal none's\n");
+    says(text, "4 of 24");
+    says(text, "* LOSSY    the rule changes");
+
+    // A row of each table, put together from the views.
+    char *row = xformat("  2 %9.0f%8.0f%7.2f", made_up_ask(s, "SELECT tokens_per_s FROM speed WHERE run = 2"),
+                        made_up_ask(s, "SELECT end_to_end_tokens_per_s FROM speed WHERE run = 2"),
+                        made_up_ask(s, "SELECT speedup FROM speed WHERE run = 2"));
+    says(text, row);
+    free(row);
+    row = xformat("%6.2f%7.2f%7.0f%5.0f", made_up_ask(s, "SELECT speedup_geometric FROM speed WHERE run = 2"),
+                  made_up_ask(s, "SELECT tokens_per_step FROM steps WHERE run = 2"),
+                  100 * made_up_ask(s, "SELECT propose_share FROM timing WHERE run = 2"),
+                  100 * made_up_ask(s, "SELECT verify_share FROM timing WHERE run = 2"));
+    says(text, row);
+    free(row);
+    row = xformat("  2 %8.0f%10.0f%10.0f%5.0f ", made_up_ask(s, "SELECT drafts FROM steps WHERE run = 2"),
+                  made_up_ask(s, "SELECT drafted_tokens FROM steps WHERE run = 2"),
+                  made_up_ask(s, "SELECT accepted_tokens FROM steps WHERE run = 2"),
+                  100 * made_up_ask(s, "SELECT acceptance_rate FROM vllm_metrics WHERE run = 2"));
+    for (int i = 0; i < 5; i++) {
+        char *rate = xformat("SELECT rate FROM acceptance WHERE run = 2 AND depth = %d", i + 1);
+        char *more = xformat("%s  %.2f", row, made_up_ask(s, rate));
+        memmove(strrchr(more, '.') - 1, strrchr(more, '.'), strlen(strrchr(more, '.')) + 1);
+        free(row);
+        free(rate);
+        row = xformat("%s", more);
+        free(more);
+    }
+    says(text, row);
+    free(row);
+    free(text);
+    store_close(s);
+    made_up_free(m);
+}
+
+static void long_names_are_folded(void **state)
+{
+    (void)state;
+    struct made_up *m = made_up_facts(4, 3, 1, 1);
+    char *drafter = xcalloc(1, 4000), *word = xcalloc(1, 1000);
+    for (int i = 0; i < 40; i++)
+        strcat(drafter, "an option with caf\xC3\xA9s=[1, 2, 3], ");
+    for (int i = 0; i < 150; i++)
+        strcat(word, "\xC3\xA9\xE2\x82\xAC");
+    for (int i = 0; i < MADE_RUNS; i++) {
+        m->run[i].experiment = word;
+        m->run[i].target = word;
+        m->run[i].machine = i == 2 ? "another machine" : word;
+        m->run[i].prompts = drafter;
+        m->run[i].sampling =
+            "temperature=0.0, top_p=0.95, top_k=40, min_p=0.0125, repetition_penalty=1.1000001, logit_bias={1: 2}";
+        m->run[i].seed = UINT64_MAX;
+        m->run[i].marked_inflated = true;
+    }
+    m->run[LOOKUP].drafter = drafter;
+    m->run[LOSSY].rule = word;
+    for (int i = 0; i < m->n; i++) {
+        m->sequence[i].row.prompt_id = word;
+        m->sequence[i].row.category = m->sequence[i].row.prompt == 0 ? word : "short";
+        for (int k = 0; k < m->sequence[i].row.n_steps; k++)
+            m->sequence[i].step[k].verify_ns *= 100;
+    }
+    struct store *s = filled(m);
+    char *text = reported(s, (struct report_options){ 0 });
+    fits(text, 80);
+    says(text, "seed 18446744073709551615");
+    says(text, "INFLATED TARGET");
+    says(text, "another machine in run 3");
+    free(text);
+    text = reported(s, (struct report_options){ .width = 120 });
+    fits(text, 120);
+    free(text);
+    free(drafter);
+    free(word);
+    store_close(s);
+    made_up_free(m);
+}
+
+// Twelve cells: the categories' table comes in parts. Numbers from a thousandth to millions, and drafts deeper than
+// shown.
+static void a_cache_that_is_not_f32_is_named(void **state)
+{
+    (void)state;
+    struct made_up *m = made_up_facts(3, 2, 1, 1);
+    struct store *s = filled(m);
+    made_up_ask(s, "UPDATE run SET cache = 'q8_0', activations = 'int8'");
+    char *text = reported(s, (struct report_options){ 0 });
+    says(text, "target     smollm2-135m-instruct (weights q4_1, activations int8, cache q8_0)\n");
+    free(text);
+    store_close(s);
+    made_up_free(m);
+}
+
+// From three prompts of a kind on there is an interval, which holds the speedup, by prompts of that kind alone.
+static void categories_of_three_prompts_have_intervals(void **state)
+{
+    (void)state;
+    struct made_up *m = made_up_facts(4, 7, 1, 1);
+    for (int i = 0; i < m->n; i++)
+        m->sequence[i].row.category = m->sequence[i].row.prompt < 2 ? "few" : "many";
+    struct store *s = filled(m);
+    char *text = reported(s, (struct report_options){ 0 });
+    fits(text, 80);
+    says(text, "\nSpeedup over none, by category, with 95 % intervals by prompt\nrun              prompts    2");
+    const char *few = strstr(text, "\nfew                    2 "), *many = strstr(text, "\nmany                   5 ");
+    assert_true(few != NULL && many != NULL);
+    double value, low, high;
+    assert_int_equal(sscanf(many + 25, "%lf [%lf, %lf]", &value, &low, &high), 3);
+    assert_true(low <= value && value <= high);
+    assert_true(strchr(few, '[') > strchr(few + 1, '\n'));
+    free(text);
+    store_close(s);
+    made_up_free(m);
+}
+
+static void many_runs_and_great_numbers_keep_their_columns(void **state)
+{
+    (void)state;
+    struct error err;
+    struct store *s = filled(NULL);
+    for (int run = 0; run < 13; run++) {
+        char *cell = xformat("c%d", run);
+        struct run_row r = { .experiment = "wide",
+                             .cell = cell,
+                             .peers = "p",
+                             .settings = "{}",
+                             .target = "t",
+                             .target_hash = "h",
+                             .drafter = run == 0 ? "none" : "deep",
+                             .drafter_kind = run == 0 ? "none" : "deep",
+                             .rule = "rejection",
+                             .sampling = "temperature=0",
+                             .device = "cpu",
+                             .machine = "m",
+                             .revision = "r",
+                             .prompts = "p",
+                             .model_type = "f32",
+                             .activations = "f32",
+                             .cache = "f32",
+                             .lossless = run % 2 == 0,
+                             .batch = 1 };
+        int64_t id, pair;
+        assert_true(store_run(s, &r, &id, &err));
+        if (run == 0)
+            for (int i = 0; i < 3; i++)
+                assert_true(store_new_pair(s, "wide", &pair, &err));
+        for (int prompt = 0; prompt < 3; prompt++) {
+            int32_t token[21] = { 0 };
+            struct step_row step = { .drafted = 20 * (run > 0),
+                                     .depth = 20 * (run > 0),
+                                     .accepted = 20 * (run > 0),
+                                     .expected = NAN,
+                                     .variance = NAN,
+                                     .stood = -1,
+                                     .verify_ns = run * run * run * 100000L + 1,
+                                     .batch = 1 };
+            struct sequence_row q = { .prompt = prompt,
+                                      .prompt_id = "1",
+                                      .category = prompt == 0 ? "a" : "b",
+                                      .pair = prompt + 1,
+                                      .new_tokens = run > 0 ? 21 : 1,
+                                      .decode_ns = run == 6 ? 1 : step.verify_ns * 1000,
+                                      .token = token,
+                                      .stop = "end",
+                                      .step = &step,
+                                      .n_steps = 1 };
+            assert_true(store_sequence(s, id, &q, &err));
+        }
+        free(cell);
+    }
+    char *text = reported(s, (struct report_options){ 0 });
+    fits(text, 80);
+    says(text, "Drafts go deeper than 8");
+    says(text, "  1.0  1.0  1.0  1.0  1.0  1.0  1.0  1.0\n");
+    free(text);
+    store_close(s);
+}
+
+static void sampled_texts_are_not_compared_unless_the_rule_is_match(void **state)
+{
+    (void)state;
+    struct made_up *m = made_up_facts(3, 4, 1, 1);
+    for (int i = 0; i < MADE_RUNS; i++) {
+        m->run[i].sampling = i < PAIR_NONE ? "temperature=0.7, top_p=0.95" : "temperature=1";
+        if (i >= PAIR_NONE)
+            m->run[i].rule = "match";
+    }
+    struct store *s = filled(m);
+    char *text = reported(s, (struct report_options){ 0 });
+    says(text, "Texts beside those of none\n  2  not comparable (sampled)\n  3  not comparable (sampled)\n");
+    says(text, "Texts beside those of none\n  2  all 4 equal none's\n");
+    free(text);
+    store_close(s);
+    made_up_free(m);
+}
+
+static void an_experiment_without_texts_is_still_told(void **state)
+{
+    (void)state;
+    struct error err;
+    struct made_up *m = made_up_facts(3, 1, 1, 1);
+    struct store *s = filled(NULL);
+    FILE *out = fopen("/dev/null", "w");
+    assert_false(report_write(s, &(struct report_options){ 0 }, out, &err));
+    assert_non_null(strstr(err.text, "no experiment has been run"));
+    for (int i = 0; i < MADE_RUNS; i++)
+        assert_true(store_run(s, &m->run[i], &m->id[i], &err));
+    char *text = reported(s, (struct report_options){ 0 });
+    fits(text, 80);
+    says(text, "UNFINISHED, 0 texts so far");
+    says(text, "nothing to compare with");
+    free(text);
+    for (int format = REPORT_CSV; format <= REPORT_JSONL; format++)
+        free(reported(s, (struct report_options){ .format = format }));
+
+    m->run[0].experiment = "second";
+    assert_true(store_run(s, &m->run[0], &m->id[0], &err));
+    assert_false(report_write(s, &(struct report_options){ .experiment = "third" }, out, &err));
+    assert_non_null(strstr(err.text, "no experiment \"third\" in it (made-up, second)"));
+    text = reported(s, (struct report_options){ .experiment = "second" });
+    assert_null(strstr(text, "made-up"));
+    free(text);
+    fclose(out);
+    store_close(s);
+    made_up_free(m);
+}
+
+static void a_report_that_cannot_be_written_says_so(void **state)
+{
+    (void)state;
+    struct error err;
+    struct made_up *m = made_up_facts(3, 2, 1, 1);
+    struct store *s = filled(m);
+    FILE *full = fopen("/dev/full", "w");
+    assert_non_null(full);
+    assert_false(report_write(s, &(struct report_options){ 0 }, full, &err));
+    assert_non_null(strstr(err.text, "No space left on device"));
+    fclose(full);
+    struct report_options o = { .format = REPORT_SPEC_BENCH };
+    assert_false(report_write(s, &o, stdout, &err));
+    assert_non_null(strstr(err.text, "directory"));
+    o.directory = "/dev/null";
+    assert_false(report_write(s, &o, stdout, &err));
+    assert_non_null(strstr(err.text, "/dev/null"));
+    o.directory = "/nowhere/answers";
+    assert_false(report_write(s, &o, stdout, &err));
+    assert_non_null(strstr(err.text, "/nowhere/answers"));
+    char *cut = xformat("%s/cut", folder);
+    struct rlimit before, tight;
+    o.directory = cut;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    tight = before;
+    tight.rlim_cur = 100;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
+    bool well = report_write(s, &o, stdout, &err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_false(well);
+    assert_non_null(strstr(err.text, "File too large"));
+    assert_int_equal(rmdir(cut), 0); // nothing in it
+    free(cut);
+    store_close(s);
+    made_up_free(m);
+}
+
+// ---- read back ----
+
+// The next field of RFC 4180; at moves behind it and its comma or line end. last: it ended its record.
+static char *next_field(const char **at, bool *last)
+{
+    struct text field = { 0 };
+    const char *c = *at;
+    text_puts(&field, "");
+    if (*c == '"') {
+        for (c++; *c != '\0' && (*c != '"' || c[1] == '"'); c++) {
+            c += *c == '"';
+            text_add(&field, c, 1);
+        }
+        assert_int_equal(*c, '"');
+        c++;
+    } else {
+        size_t n = strcspn(c, ",\r\n\"");
+        text_add(&field, c, n);
+        c += n;
+    }
+    *last = c[0] == '\r' && c[1] == '\n';
+    assert_true(*last || *c == ',');
+    *at = c + (*last ? 2 : 1);
+    return field.s;
+}
+
+static void csv_is_read_back(void **state)
+{
+    (void)state;
+    struct made_up *m = made_up_facts(8, 5, 1, 2);
+    m->run[LOOKUP].drafter = "ngram, \"quoted\"\r\nand folded";
+    struct store *s = filled(m);
+    char *text = reported(s, (struct report_options){ .format = REPORT_CSV }), *name[80];
+    const char *at = text;
+    int columns = 0, rows = 0;
+    for (bool last = false; !last; columns++)
+        name[columns] = next_field(&at, &last);
+    for (; *at != '\0'; rows++) {
+        bool last = false;
+        int run = -1, n = 0;
+        for (; !last; n++) {
+            char *field = next_field(&at, &last);
+            if (n == 0)
+                run = atoi(field);
+            if (strcmp(name[n], "drafter") == 0)
+                assert_string_equal(field, m->run[rows].drafter);
+            char *question = xformat("SELECT %s FROM run_summary WHERE run = %d", name[n], run);
+            if (strcmp(name[n], "tokens_per_s") == 0 || strcmp(name[n], "speedup") == 0 ||
+                strcmp(name[n], "new_tokens") == 0 || strcmp(name[n], "acceptance_rate") == 0 ||
+                strcmp(name[n], "equal_texts") == 0) {
+                double x = made_up_ask(s, question);
+                assert_true(isnan(x) ? *field == '\0' : fabs(atof(field) - x) <= 1e-9 * fabs(x));
+            }
+            if (strncmp(name[n], "acceptance_", 11) == 0 && strcmp(name[n], "acceptance_rate") != 0) {
+                char *rate = xformat("SELECT rate FROM acceptance WHERE run = %d AND depth = %s", run, name[n] + 11);
+                double x = made_up_ask(s, rate);
+                assert_true(isnan(x) ? *field == '\0' : fabs(atof(field) - x) <= 1e-9);
+                free(rate);
+            }
+            free(question);
+            free(field);
+        }
+        assert_int_equal(n, columns);
+    }
+    assert_int_equal(rows, MADE_RUNS);
+    assert_string_equal(name[columns - 1], "acceptance_8");
+    while (columns > 0)
+        free(name[--columns]);
+    free(text);
+    store_close(s);
+    made_up_free(m);
+}
+
+static void json_lines_are_read_back(void **state)
+{
+    (void)state;
+    struct error err;
+    struct made_up *m = made_up_facts(8, 5, 1, 2);
+    struct store *s = filled(m);
+    char *text = reported(s, (struct report_options){ .format = REPORT_JSONL });
+    int rows = 0;
+    for (char *line = text; *line != '\0'; rows++) {
+        size_t n = strcspn(line, "\n");
+        struct json *o = json_parse(line, n, "line", &err);
+        assert_non_null(o);
+        assert_int_equal(json_int(json_get(o, "run")), rows + 1);
+        assert_string_equal(json_text(json_get(o, "drafter")), m->run[rows].drafter);
+        assert_int_equal(json_bool(json_get(o, "lossless")), m->run[rows].lossless);
+        assert_true(json_is_bool(json_get(o, "finished")));
+        char *question = xformat("SELECT speedup FROM run_summary WHERE run = %d", rows + 1);
+        double x = made_up_ask(s, question), low = json_number(json_get(o, "speedup_low")),
+               high = json_number(json_get(o, "speedup_high"));
+        if (isnan(x)) {
+            assert_true(json_is_null(json_get(o, "speedup")));
+            assert_int_equal(json_count(json_get(o, "acceptance_by_position")), 0);
+        } else {
+            assert_true(fabs(json_number(json_get(o, "speedup")) - x) < 1e-12);
+            assert_true(low < x && x < high);
+            assert_true(json_count(json_get(o, "acceptance_by_position")) > 0);
+        }
+        free(question);
+        json_free(o);
+        line += n + 1;
+    }
+    assert_int_equal(rows, MADE_RUNS);
+    free(text);
+    store_close(s);
+    made_up_free(m);
+}
+
+static double sum(const struct json *a)
+{
+    double s = 0;
+    for (size_t i = 0; i < json_count(a); i++)
+        s += json_number(json_at(a, i));
+    return s;
+}
+
+// What evaluation/speed.py computes from an answer file is what the view spec_bench says.
+static void answer_files_are_those_of_spec_bench(void **state)
+{
+    (void)state;
+    struct error err;
+    struct made_up *m = made_up_facts(8, 5, 2, 2);
+    struct store *s = filled(m);
+    char *directory = xformat("%s/answers", folder);
+    char *text = reported(s, (struct report_options){ .format = REPORT_SPEC_BENCH, .directory = directory });
+    int run = 0;
+    for (char *name = strtok(text, "\n"); name != NULL; name = strtok(NULL, "\n"), run++) {
+        FILE *f = fopen(name, "r");
+        assert_non_null(f);
+        char *line = NULL;
+        size_t room = 0;
+        double pace = 0, lengths = 0, steps = 0;
+        int lines = 0;
+        for (ssize_t n; (n = getline(&line, &room, f)) > 0; lines++) {
+            struct json *o = json_parse(line, (size_t)n, name, &err);
+            if (o == NULL)
+                fail_msg("%s", err.text);
+            struct json *id = json_get(o, "question_id"), *choices = json_get(o, "choices"), *c = json_at(choices, 0);
+            assert_true(lines % 2 == 0 ? json_is_int(id) : json_is_text(id));
+            assert_true(lines % 2 == 1 || json_int(id) == 81 + lines);
+            assert_string_equal(json_text(json_get(o, "category")), lines % 3 == 0 ? "math" : "writing, long");
+            assert_true(json_is_text(json_get(o, "answer_id")) && json_is_text(json_get(o, "model_id")));
+            assert_true(json_int(json_get(o, "tstamp")) > 1700000000);
+            assert_int_equal(json_count(choices), 2);
+            for (size_t k = 0; k < 2; k++) {
+                c = json_at(choices, k);
+                assert_int_equal(json_int(json_get(c, "index")), k);
+                assert_int_equal(json_count(json_get(c, "turns")), 2);
+                assert_string_equal(json_text(json_at(json_get(c, "turns"), 1)), "half of a character \xEF\xBF\xBD");
+                assert_true(sum(json_get(c, "accept_lengths")) == sum(json_get(c, "new_tokens")));
+                assert_true((double)json_count(json_get(c, "accept_lengths")) == sum(json_get(c, "decoding_steps")));
+            }
+            c = json_at(choices, 0);
+            pace += sum(json_get(c, "new_tokens")) / sum(json_get(c, "wall_time"));
+            lengths += sum(json_get(c, "accept_lengths"));
+            steps += (double)json_count(json_get(c, "accept_lengths"));
+            json_free(o);
+        }
+        assert_int_equal(lines, 5);
+        char *question = xformat("SELECT tokens_per_s FROM spec_bench WHERE run = %d", run + 1);
+        double x = made_up_ask(s, question);
+        assert_true(fabs(pace / lines / x - 1) < 1e-9);
+        free(question);
+        question = xformat("SELECT mean_accepted_tokens FROM spec_bench WHERE run = %d", run + 1);
+        x = made_up_ask(s, question);
+        assert_true(fabs(lengths / steps / x - 1) < 1e-12);
+        free(question);
+        free(line);
+        fclose(f);
+    }
+    assert_int_equal(run, MADE_RUNS);
+    free(directory);
+    free(text);
+    store_close(s);
+    made_up_free(m);
+}
+
+// The questions that come with the program are asked; the answers are whoever asks'.
+static void the_questions_that_come_along_can_be_asked(void **state)
+{
+    (void)state;
+    extern const char by_category_sql[], losing_prompts_sql[], verify_cost_sql[];
+    const char *const question[] = { by_category_sql, losing_prompts_sql, verify_cost_sql };
+    struct error err;
+    struct made_up *m = made_up_facts(8, 5, 2, 2);
+    struct store *s = filled(m);
+    for (int i = 0; i < 3; i++) {
+        int rows = 0;
+        struct query *q = query_open(s, question[i]);
+        while (query_next(q))
+            rows++;
+        if (!query_close(q, &err))
+            fail_msg("%s", err.text);
+        assert_true(rows > 0 || i == 1);
+    }
+    store_close(s);
+    made_up_free(m);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(the_table_has_the_views_numbers),
+        TEST(long_names_are_folded),
+        TEST(a_cache_that_is_not_f32_is_named),
+        TEST(categories_of_three_prompts_have_intervals),
+        TEST(many_runs_and_great_numbers_keep_their_columns),
+        TEST(sampled_texts_are_not_compared_unless_the_rule_is_match),
+        TEST(an_experiment_without_texts_is_still_told),
+        TEST(a_report_that_cannot_be_written_says_so),
+        TEST(csv_is_read_back),
+        TEST(json_lines_are_read_back),
+        TEST(answer_files_are_those_of_spec_bench),
+        TEST(the_questions_that_come_along_can_be_asked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

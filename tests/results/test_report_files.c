@@ -1,0 +1,261 @@
+// test_report_files.c - reports that cannot be written, or are of a part; what answer files are called; intervals of the fewest
+// prompts that have one.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "results/exact_rows.h"
+#include "results/report.h"
+#include "results/statistics.h"
+#include "results/store.h"
+#include "tests/support/check.h"
+#include "tests/results/sample_facts.h"
+#include "tests/support/small_model.h"
+
+static struct made_up *facts;
+static struct store *s;
+
+static int set_up(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    char *path = tiny_path("written.db");
+    facts = made_up_facts(3, 4, 1, 1);
+    s = store_open(path, &err);
+    free(path);
+    return s != NULL && made_up_store(facts, s, &err) ? 0 : 1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    store_close(s);
+    made_up_free(facts);
+    tiny_clean();
+    return 0;
+}
+
+// What it writes; NULL: it failed, and err says why.
+static char *written(struct report_options o, struct error *err)
+{
+    char *text = NULL;
+    size_t n;
+    FILE *out = open_memstream(&text, &n);
+    bool ok = report_write(s, &o, out, err);
+    fclose(out);
+    if (!ok) {
+        free(text);
+        text = NULL;
+    }
+    return text;
+}
+
+static void what_cannot_be_written_is_said(void **state)
+{
+    (void)state;
+    for (enum report_format f = REPORT_TABLE; f <= REPORT_JSONL; f++) {
+        struct error err = { "" };
+        FILE *full = fopen("/dev/full", "w"); // takes what goes into its buffer, and nothing out of it
+        assert_non_null(full);
+        assert_false(report_write(s, &(struct report_options){ .format = f }, full, &err));
+        assert_non_null(strstr(err.text, "the report could not be written: No space left on device"));
+        fclose(full);
+    }
+}
+
+static char *answers_directory(void)
+{
+    return tiny_path("answers");
+}
+
+// The names of the files that a report in answer files says it wrote.
+static char *answer_files(void)
+{
+    struct error err = { "" };
+    char *directory = answers_directory(),
+         *text = written((struct report_options){ .format = REPORT_SPEC_BENCH, .directory = directory }, &err);
+    if (text == NULL)
+        fail_msg("%s", err.text);
+    free(directory);
+    return text;
+}
+
+// Letters, digits, dots, underscores; everything else is one dash, none at either end; at most 120 characters.
+static char *plain_name(const char *of)
+{
+    char *name = xcalloc(strlen(of) + 1, 1);
+    size_t n = 0;
+    for (const char *at = of; *at != '\0' && n < 120; at++) {
+        const bool keeps = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || (*at >= '0' && *at <= '9') ||
+                           *at == '.' || *at == '_';
+        if (keeps)
+            name[n++] = *at;
+        else if (n > 0 && name[n - 1] != '-')
+            name[n++] = '-';
+    }
+    while (n > 0 && name[n - 1] == '-')
+        name[--n] = '\0';
+    return name;
+}
+
+static void answer_files_have_plain_names(void **state)
+{
+    (void)state;
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz";
+    char *longest = xformat("%s%s%s%s-%s%s", letters, letters, letters, letters, letters, letters);
+    const char *const names[] = { "plain", "--a -- b!?c_d.e--", "(in brackets)", longest, "\xc3\xa4" };
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        char *sql = xformat("UPDATE run SET experiment = '%s'", names[i]);
+        made_up_ask(s, sql);
+        char *files = answer_files(), *line = files;
+        int n = 0;
+        for (char *end; (end = strchr(line, '\n')) != NULL; line = end + 1, n++) {
+            *end = '\0';
+            char *full = NULL;
+            for (int run = 1; run <= MADE_RUNS && full == NULL; run++) { // the run whose file it is
+                char *whose = xformat("run%d-", run);
+                if (strstr(line, whose) != NULL || strlen(names[i]) > 100)
+                    full = xformat("%s-%s", names[i], whose);
+                free(whose);
+            }
+            assert_non_null(full);
+            char *begins = plain_name(full);
+            const char *name = strrchr(line, '/') + 1;
+            const size_t length = strlen(name) - strlen(".jsonl"), dash = strlen(begins);
+            assert_true(length <= 120 && strncmp(name, begins, dash) == 0 && name[0] != '-');
+            assert_string_equal(name + length, ".jsonl");
+            assert_true(name[length - 1] != '-' && strstr(name, "--") == NULL);
+            assert_true(strlen(names[i]) < 100 || length == 120 || length == 119);
+            free(begins);
+            free(full);
+        }
+        assert_true(n >= (strlen(names[i]) < 100 ? MADE_RUNS - 1 : 1));
+        free(files);
+        free(sql);
+    }
+    free(longest);
+    made_up_ask(s, "UPDATE run SET experiment = 'made up'");
+}
+
+static void an_answer_file_that_cannot_be_written_is_said_and_does_not_stay(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    char *files = answer_files(), *directory = answers_directory();
+    files[strcspn(files, "\n")] = '\0';
+    assert_int_equal(unlink(files), 0);
+    assert_int_equal(symlink("/dev/full", files), 0);
+    assert_null(written((struct report_options){ .format = REPORT_SPEC_BENCH, .directory = directory }, &err));
+    assert_non_null(strstr(err.text, "could not be written: No space left on device"));
+    assert_non_null(strstr(err.text, files));
+    struct stat st;
+    assert_int_equal(lstat(files, &st), -1);
+    free(files);
+    free(directory);
+}
+
+static void one_experiment_of_several_is_exported_alone(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    made_up_ask(s, "UPDATE run SET experiment = 'another' WHERE id = 2");
+    for (enum report_format f = REPORT_CSV; f <= REPORT_JSONL; f++) {
+        char *text = written((struct report_options){ .format = f, .experiment = "another" }, &err);
+        assert_non_null(text);
+        int lines = 0;
+        for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++)
+            lines++;
+        assert_int_equal(lines, f == REPORT_CSV ? 2 : 1);
+        assert_null(strstr(text, "made up"));
+        free(text);
+    }
+    made_up_ask(s, "UPDATE run SET experiment = 'made up'");
+}
+
+// Of a damaged database a repeat and a prompt may have any number, those among them by which a program could mean none.
+static void a_prompt_or_repeat_may_have_any_number(void **state)
+{
+    (void)state;
+    made_up_ask(s, "PRAGMA ignore_check_constraints = 1");
+    const char *const numbers[] = { "repeat", "prompt" };
+    for (int i = 0; i < 2; i++) {
+        char *there = xformat("UPDATE sequence SET %s = -1 WHERE %s = 0", numbers[i], numbers[i]);
+        char *back = xformat("UPDATE sequence SET %s = 0 WHERE %s = -1", numbers[i], numbers[i]);
+        char *plain = answer_files();
+        made_up_ask(s, there);
+        char *files = answer_files();
+        assert_string_equal(files, plain);
+        made_up_ask(s, back);
+        free(plain);
+        free(files);
+        free(there);
+        free(back);
+    }
+    made_up_ask(s, "PRAGMA ignore_check_constraints = 0");
+}
+
+static void a_question_that_fails_is_an_error_of_the_export(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    made_up_ask(s,
+                "ALTER TABLE step RENAME COLUMN propose_ns TO gone_ns"); // views go along: so away with what they read
+    made_up_ask(s, "DROP VIEW IF EXISTS run_summary");
+    for (enum report_format f = REPORT_CSV; f <= REPORT_JSONL; f++) {
+        err.text[0] = '\0';
+        assert_null(written((struct report_options){ .format = f }, &err));
+        assert_non_null(strstr(err.text, "run_summary"));
+    }
+}
+
+static void what_cannot_be_stored_is_an_error(void **state)
+{
+    (void)state;
+    struct error err = { "" };
+    double sum[1] = { 0 };
+    struct exact_sums sums = { .sum = sum, .n = 1 };
+    const struct exact_row row = { "e", "c", "s", "t", "d", "r", "t=1", "m", "v", true, 1, 1 };
+    int64_t id = 0;
+    assert_true(store_exact(s, &row, &id, &sums, &err) && id != 0);
+    made_up_ask(s, "DROP TABLE exact_test");
+    made_up_ask(s, "DROP TABLE exact_stream");
+    made_up_ask(s, "DROP TABLE exact");
+    assert_false(store_exact(s, &row, &id, &sums, &err));
+    assert_non_null(strstr(err.text, "exact"));
+}
+
+// Student's t of one degree of freedom is Cauchy's: tan(pi (0.975 - 0.5)).
+static void two_prompts_have_an_interval_and_nothing_has_none(void **state)
+{
+    (void)state;
+    const double a[] = { 1, 3 }, b[] = { 2, 2 }, c[] = { 1, 1 }, d[] = { 4, 4 }, none[] = { 0, 0 };
+    const double t = tan(M_PI * 0.475), half = t * sqrt(2 * (0.25 * 0.25 + 0.25 * 0.25));
+    struct interval i = ratio_of_sums(a, b, 2);
+    assert_true(i.value == 1 && fabs(i.low - (1 - half)) < 1e-9 && fabs(i.high - (1 + half)) < 1e-9);
+    i = ratio_of_ratios(a, b, c, d, 2); // 1 / 0.25; u = 1/4 - 1/2 - 1/2 + 1/2 and 3/4 - 1/2
+    assert_true(i.value == 4 && fabs(i.high - 4 * exp(half)) < 1e-6 && fabs(i.low - 4 * exp(-half)) < 1e-6);
+    assert_true(isnan(ratio_of_ratios(none, b, c, d, 2).value) && isnan(ratio_of_ratios(a, none, c, d, 2).value));
+    assert_true(isnan(ratio_of_ratios(a, b, none, d, 2).value) && isnan(ratio_of_ratios(a, b, c, none, 2).value));
+    assert_true(isnan(ratio_of_sums(a, none, 2).value) && ratio_of_sums(none, b, 2).value == 0);
+    assert_true(isnan(ratio_of_sums(a, b, 1).low) && ratio_of_sums(a, b, 1).value == 0.5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_cannot_be_written_is_said),
+        cmocka_unit_test(answer_files_have_plain_names),
+        cmocka_unit_test(an_answer_file_that_cannot_be_written_is_said_and_does_not_stay),
+        cmocka_unit_test(one_experiment_of_several_is_exported_alone),
+        cmocka_unit_test(a_prompt_or_repeat_may_have_any_number),
+        cmocka_unit_test(a_question_that_fails_is_an_error_of_the_export),
+        cmocka_unit_test(what_cannot_be_stored_is_an_error),
+        cmocka_unit_test(two_prompts_have_an_interval_and_nothing_has_none),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,243 @@
+// test_report_lines.c - lines of a report that only some databases bring about: expectations, what other rules would have
+// accepted, rates and speedups at the ends of their columns. The facts are set by SQL; what the lines say is worked out here.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "results/report.h"
+#include "results/store.h"
+#include "tests/support/check.h"
+#include "tests/results/sample_facts.h"
+#include "tests/support/small_model.h"
+
+struct facts {
+    struct made_up *m;
+    struct store *s;
+};
+
+static struct facts facts_open(int prompts)
+{
+    static int number;
+    struct error err = { "" };
+    char *name = xformat("facts%d.db", number++), *path = tiny_path(name);
+    struct facts f = { made_up_facts(3, prompts, 2, 1), store_open(path, &err) };
+    if (f.s == NULL || !made_up_store(f.m, f.s, &err))
+        fail_msg("%s", err.text);
+    free(name);
+    free(path);
+    return f;
+}
+
+static void facts_close(struct facts *f)
+{
+    store_close(f->s);
+    made_up_free(f->m);
+}
+
+static void set(struct facts *f, const char *sql)
+{
+    made_up_ask(f->s, sql);
+}
+
+static char *report(struct facts *f)
+{
+    struct error err;
+    char *text = NULL;
+    size_t n;
+    FILE *out = open_memstream(&text, &n);
+    if (!report_write(f->s, &(struct report_options){ 0 }, out, &err))
+        fail_msg("%s", err.text);
+    fclose(out);
+    return text;
+}
+
+static int times(const char *text, const char *what)
+{
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, what)) != NULL; at++)
+        n++;
+    return n;
+}
+
+#define EXPECTED "\nAccepted tokens beside what the rule's law expects of the drafts\n"
+#define BY_RULE "\nAccepted a draft, of the very same drafts, under each rule (* lossy)\n"
+
+static void says(const char *text, const char *what)
+{
+    if (strstr(text, what) == NULL)
+        fail_msg("no \"%s\" in:\n%s", what, strstr(text, BY_RULE) != NULL ? strstr(text, BY_RULE) : text);
+}
+
+#define OF_RUN_2 " WHERE drafted > 0 AND sequence IN (SELECT id FROM sequence WHERE run = 2)"
+
+// Steps of which none was cut: n drafts, each with `accepted` tokens of an expected `each`, at a variance of `of_each`.
+static void expectations_are_told_and_held_against_their_variance(void **state)
+{
+    (void)state;
+    struct facts f = facts_open(6);
+    set(&f, "UPDATE step SET expected = NULL, variance = NULL, stood = NULL");
+    char *text = report(&f);
+    assert_null(strstr(text, EXPECTED));
+    free(text);
+    set(&f, "UPDATE step SET accepted = 0, tokens = 1" OF_RUN_2);
+    set(&f, "UPDATE step SET accepted = 1, tokens = 2" OF_RUN_2 " AND depth > 0");
+    const double n = made_up_ask(f.s, "SELECT count(*) FROM step" OF_RUN_2),
+                 accepted = made_up_ask(f.s, "SELECT sum(accepted) FROM step" OF_RUN_2);
+    assert_true(n > 100 && accepted > 100);
+    static const struct {
+        double each, of_each;
+        bool warns;
+    } cases[] = {
+        { 0.75, 0.25, true }, { 0.999, 0.25, false }, { 0.75, 0.001, false }, { 0.75, 0, false }, { 1.5, 0.25, true }
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char *sql = xformat("UPDATE step SET expected = %g, variance = %g" OF_RUN_2, cases[i].each, cases[i].of_each);
+        set(&f, sql);
+        const double expected = n * cases[i].each, variance = n * cases[i].of_each;
+        const double z = (accepted - expected) / sqrt(variance);
+        char *line = variance > 0 ? xformat("  2  %.0f accepted, %.1f expected, z = %.1f\n", accepted, expected, z)
+                                  : xformat("  2  %.0f accepted, %.1f expected\n", accepted, expected);
+        assert_true(cases[i].warns == (fabs(z) > 5 && variance >= 25));
+        text = report(&f);
+        assert_int_equal(times(text, EXPECTED), 1);
+        says(text, line);
+        assert_int_equal(times(text, "WARNING: more than 5 standard deviations"), cases[i].warns);
+        free(text);
+        free(line);
+        free(sql);
+    }
+    facts_close(&f);
+}
+
+static void other_rules_are_told_the_best_first(void **state)
+{
+    (void)state;
+    struct facts f = facts_open(2);
+    set(&f, "DELETE FROM step_rule");
+    char *text = report(&f);
+    assert_null(strstr(text, BY_RULE));
+    free(text);
+    static const char one_draft[] =
+        "INSERT INTO step_rule SELECT sequence, step, '%s', %d, %s, %s FROM step AS t" OF_RUN_2
+        " AND (sequence, step) IN (SELECT sequence, step FROM step" OF_RUN_2
+        " ORDER BY sequence, step LIMIT 1 OFFSET %d)";
+    static const struct {
+        const char *rule, *accepted[2], *first[2];
+        int lossless;
+    } rows[] = { { "rejection", { "1.25", "0.75" }, { "0.5", "0.25" }, 1 }, // two drafts: means 1, 0.375
+                 { "typical", { "2", "2.5" }, { "0.875", "0.75" }, 0 },
+                 { "match", { "0.5", "0.25" }, { "0.5", "0.25" }, 1 },
+                 { "(bound)", { "NULL", "NULL" }, { "0.75", "0.5" }, 1 } };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        for (int k = 0; k < 2; k++) {
+            char *sql = xformat(one_draft, rows[i].rule, rows[i].lossless, rows[i].accepted[k], rows[i].first[k], k);
+            set(&f, sql);
+            free(sql);
+        }
+    assert_true(made_up_ask(f.s, "SELECT count(*) FROM step_rule") == 8);
+    text = report(&f);
+    assert_int_equal(times(text, BY_RULE), 1);
+    says(text,
+         BY_RULE "  2  typical* 2.250, rejection 1.000, match 0.375; anything at all 0.375, of at\n     most 0.625\n");
+    free(text);
+    set(&f, "DELETE FROM step_rule WHERE rule = '(bound)'");
+    text = report(&f);
+    says(text, BY_RULE "  2  typical* 2.250, rejection 1.000, match 0.375\n");
+    free(text);
+    set(&f, "DELETE FROM step_rule WHERE rule <> 'match'");
+    text = report(&f);
+    says(text, BY_RULE "  2  match 0.375\n");
+    free(text);
+    facts_close(&f);
+}
+
+static void rates_at_the_ends_keep_three_characters(void **state)
+{
+    (void)state;
+    static const struct {
+        int of_250; // drafts that have something accepted
+        const char *rate;
+    } cases[] = { { 0, ".00" }, { 1, "+0" }, { 2, ".01" }, { 247, ".99" }, { 249, ">.99" }, { 250, "1.0" } };
+    struct facts f = facts_open(26);
+    set(&f, "DELETE FROM trial");
+    set(&f,
+        "UPDATE step SET drafted = 1, depth = 1, accepted = 0, tokens = 1, stood = NULL, expected = NULL, variance = NULL");
+    set(&f, "UPDATE step SET drafted = 0, depth = 0 WHERE sequence IN (SELECT id FROM sequence WHERE run <> 2)");
+    set(&f,
+        "UPDATE step SET drafted = 0, depth = 0" OF_RUN_2
+        " AND (sequence, step) NOT IN (SELECT sequence, step FROM step" OF_RUN_2 " ORDER BY sequence, step LIMIT 250)");
+    assert_true(made_up_ask(f.s, "SELECT count(*) FROM step" OF_RUN_2) == 250);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char *sql = xformat(
+            "UPDATE step SET accepted = rank <= %d, tokens = 1 + (rank <= %d) FROM (SELECT sequence AS s, step AS k,"
+            " row_number() OVER (ORDER BY sequence, step) AS rank FROM step" OF_RUN_2
+            ") AS o WHERE sequence = s AND step = k AND drafted > 0",
+            cases[i].of_250, cases[i].of_250);
+        set(&f, sql);
+        assert_true(made_up_ask(f.s, "SELECT sum(accepted) FROM step" OF_RUN_2) == cases[i].of_250);
+        char *row = xformat("\n  2 %8d%10d%10d ", 250, 250, cases[i].of_250);
+        char *text = report(&f), *at = strstr(text, row), shown[16] = "";
+        if (at == NULL)
+            fail_msg("no \"%s\" in:\n%s", row, text);
+        assert_int_equal(sscanf(at + strlen(row), "%*s %15s", shown), 1);
+        assert_string_equal(shown, cases[i].rate);
+        free(text);
+        free(row);
+        free(sql);
+    }
+    facts_close(&f);
+}
+
+// none takes 20 ms a token, the other a share of that.
+static void speedups_have_four_characters_at_most(void **state)
+{
+    (void)state;
+    static const struct {
+        long by;
+        const char *speedup;
+    } cases[] = {
+        { 2, "2.00" }, { 40, "40.0" }, { 400, "400" }, { 5000, "5000" }, { 10000, ">1e4" }, { 500000, ">1e4" }
+    };
+    struct facts f = facts_open(4);
+    set(&f,
+        "UPDATE sequence SET decode_ns = 20000000 * new_tokens, category = CASE WHEN prompt = 0 THEN 'other' ELSE 'kind' END");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char *sql = xformat("UPDATE sequence SET decode_ns = 20000000 * new_tokens / %ld WHERE run = 2", cases[i].by);
+        set(&f, sql);
+        free(sql);
+        char *text = report(&f), *at = strstr(text, "\nkind ");
+        char shown[16] = "";
+        assert_non_null(at);
+        assert_int_equal(sscanf(at, " kind 3 %15s", shown), 1);
+        assert_string_equal(shown, cases[i].speedup);
+        free(text);
+    }
+    set(&f, "DELETE FROM sequence WHERE run = 1 AND category = 'kind'"); // nothing to compare with
+    char *text = report(&f), *at = strstr(text, "\nkind "), shown[16] = "";
+    assert_non_null(at);
+    assert_int_equal(sscanf(at, " kind 3 %15s", shown), 1);
+    assert_string_equal(shown, "-");
+    free(text);
+    facts_close(&f);
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    tiny_clean();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(expectations_are_told_and_held_against_their_variance),
+        cmocka_unit_test(other_rules_are_told_the_best_first),
+        cmocka_unit_test(rates_at_the_ends_keep_three_characters),
+        cmocka_unit_test(speedups_have_four_characters_at_most),
+    };
+    return cmocka_run_group_tests(tests, NULL, clean);
+}

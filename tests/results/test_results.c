@@ -1,0 +1,544 @@
+// test_results.c - the views of the results database against plain loops over the same facts (sample_facts.h).
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "results/environment.h"
+#include "results/query.h"
+#include "results/store.h"
+#include "tests/support/check.h"
+#include "tests/results/sample_facts.h"
+
+struct scene {
+    char folder[64];
+    char *path;
+    struct store *s;
+    struct made_up *m;
+};
+
+static int set_up(void **state)
+{
+    struct scene *c = xcalloc(1, sizeof(*c));
+    struct error err;
+    strcpy(c->folder, "/tmp/speclab-results-XXXXXX");
+    assert_non_null(mkdtemp(c->folder));
+    c->path = xformat("%s/results.db", c->folder);
+    c->s = store_open(c->path, &err);
+    assert_non_null(c->s);
+    struct query *q = query_open(c->s, "PRAGMA synchronous = OFF"); // nothing here needs to outlive a power cut
+    query_next(q);
+    assert_true(query_close(q, &err));
+    c->m = made_up_facts(11, 7, 2, 2);
+    if (!made_up_store(c->m, c->s, &err))
+        fail_msg("%s", err.text);
+    *state = c;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct scene *c = *state;
+    store_close(c->s);
+    unlink(c->path);
+    rmdir(c->folder);
+    free(c->path);
+    made_up_free(c->m);
+    free(c);
+    return 0;
+}
+
+// The one number that a question about a run (?1) has for an answer; NAN for NULL and for no row.
+static double ask(struct scene *c, int run, const char *sql)
+{
+    struct error err;
+    struct query *q = query_open(c->s, sql);
+    query_put_int(q, c->m->id[run]);
+    double x = query_next(q) ? query_real(q, 0) : NAN;
+    if (!query_close(q, &err))
+        fail_msg("%s: %s", sql, err.text);
+    return x;
+}
+
+static void near(double a, double b)
+{
+    if (!(fabs(a - b) <= 1e-9 * fmax(1, fabs(b))) && !(isnan(a) && isnan(b)))
+        fail_msg("%.17g is not %.17g", a, b);
+}
+
+#define EACH_SEQUENCE(q, of) \
+    for (const struct made_sequence *q = c->m->sequence; q < c->m->sequence + c->m->n; q++) \
+        if (q->run == (of))
+
+// The sequence of none that stands beside q, by the rule of the view `paired`.
+static const struct made_sequence *partner(const struct scene *c, const struct made_sequence *q)
+{
+    EACH_SEQUENCE (n, q->run >= PAIR_NONE ? PAIR_NONE : NONE)
+        if (n->row.pair == q->row.pair && n->row.prompt == q->row.prompt && n->row.turn == q->row.turn &&
+            n->row.repeat == q->row.repeat)
+            return n;
+    return NULL;
+}
+
+static void steps_and_lengths_are_sums_over_steps(void **state)
+{
+    struct scene *c = *state;
+    for (int run = 0; run < MADE_RUNS; run++) {
+        double steps = 0, drafts = 0, drafted = 0, accepted = 0, tokens = 0;
+        EACH_SEQUENCE (q, run)
+            for (int i = 0; i < q->row.n_steps; i++) {
+                steps++;
+                drafts += q->step[i].drafted > 0;
+                drafted += q->step[i].drafted;
+                accepted += q->step[i].accepted;
+                tokens += q->step_tokens[i];
+            }
+        near(ask(c, run, "SELECT steps FROM steps WHERE run = ?"), steps);
+        near(ask(c, run, "SELECT tokens_per_step FROM steps WHERE run = ?"), tokens / steps);
+        near(ask(c, run, "SELECT tau FROM eagle WHERE run = ?"),
+             run == NONE || run == PAIR_NONE ? NAN : tokens / steps);
+        if (run == NONE || run == PAIR_NONE)
+            continue;
+        near(ask(c, run, "SELECT num_drafts FROM vllm_metrics WHERE run = ?"), drafts);
+        near(ask(c, run, "SELECT num_draft_tokens FROM vllm_metrics WHERE run = ?"), drafted);
+        near(ask(c, run, "SELECT num_accepted_tokens FROM vllm_metrics WHERE run = ?"), accepted);
+        near(ask(c, run, "SELECT acceptance_rate FROM vllm_metrics WHERE run = ?"), accepted / drafted);
+        near(ask(c, run, "SELECT acceptance_length FROM vllm_metrics WHERE run = ?"), 1 + accepted / drafts);
+        near(ask(c, run, "SELECT acceptance_rate FROM run_summary WHERE run = ?"), accepted / drafted);
+    }
+}
+
+static void a_run_of_none_has_no_acceptance(void **state)
+{
+    struct scene *c = *state;
+    static const char *const question[] = {
+        "SELECT num_drafts FROM vllm_metrics WHERE run = ?",
+        "SELECT num_accepted_tokens FROM vllm_metrics WHERE run = ?",
+        "SELECT acceptance_rate FROM vllm_metrics WHERE run = ?",
+        "SELECT acceptance_length FROM vllm_metrics WHERE run = ?",
+        "SELECT drafts FROM run_summary WHERE run = ?",
+        "SELECT acceptance_rate FROM run_summary WHERE run = ?",
+        "SELECT speedup FROM run_summary WHERE run = ?",
+        "SELECT tau FROM eagle WHERE run = ?",
+        "SELECT overhead FROM medusa WHERE run = ?",
+        "SELECT rate FROM acceptance WHERE run = ?",
+        "SELECT z FROM expected WHERE run = ?",
+    };
+    for (size_t i = 0; i < sizeof(question) / sizeof(question[0]); i++)
+        assert_true(isnan(ask(c, NONE, question[i])));
+}
+
+static void acceptance_by_depth_counts_drafts(void **state)
+{
+    struct scene *c = *state;
+    for (int run = 0; run < MADE_RUNS; run++)
+        for (int depth = 1; depth <= 6; depth++) {
+            double drafts = 0, deep = 0, reached = 0, tried = 0, trees = 0;
+            EACH_SEQUENCE (q, run)
+                for (int i = 0; i < q->row.n_steps; i++) {
+                    const struct step_row *t = &q->step[i];
+                    if (t->drafted == 0)
+                        continue;
+                    bool ended_here = q->step_tokens[i] == t->accepted && t->accepted == depth - 1;
+                    drafts++;
+                    trees += t->drafted != t->depth;
+                    deep += t->depth >= depth;
+                    reached += t->accepted >= depth;
+                    tried += t->depth >= depth && t->accepted >= depth - 1 && !ended_here;
+                }
+            char *rate = xformat("SELECT rate FROM acceptance WHERE run = ? AND depth = %d", depth);
+            char *given = xformat("SELECT conditional_rate FROM acceptance WHERE run = ? AND depth = %d", depth);
+            char *vllm =
+                xformat("SELECT num_accepted_tokens FROM vllm_positions WHERE run = ? AND position = %d", depth - 1);
+            char *alpha = xformat("SELECT alpha_%d FROM eagle WHERE run = ?", depth - 1);
+            if (deep == 0) {
+                assert_true(isnan(ask(c, run, rate)));
+            } else {
+                near(ask(c, run, rate), reached / drafts);
+                near(ask(c, run, given), reached / tried);
+                near(ask(c, run, vllm), reached);
+                if (trees > 0)
+                    assert_true(isnan(ask(c, run, alpha)));
+                else
+                    near(ask(c, run, alpha), reached / tried);
+            }
+            free(rate);
+            free(given);
+            free(vllm);
+            free(alpha);
+        }
+}
+
+static void acceptance_by_rank_counts_guesses_that_were_looked_at(void **state)
+{
+    struct scene *c = *state;
+    for (int depth = 1; depth <= 3; depth++)
+        for (int rank = 0; rank <= 1; rank++) {
+            double tried = 0, stood = 0, p = 0, chance = 0;
+            EACH_SEQUENCE (q, TREE)
+                for (int i = 0; i < q->row.n_steps; i++)
+                    for (int k = 0; k < q->step[i].n_trials; k++) {
+                        const struct trial_row *t = &q->trial[i][k];
+                        if (t->depth != depth || t->rank != rank)
+                            continue;
+                        tried++;
+                        stood += t->stood;
+                        p += t->p;
+                        chance += t->p < t->q ? t->p / t->q : 1;
+                    }
+            static const char from[] = "FROM acceptance_by_rank WHERE run = ? AND depth =";
+            char *question[] = { xformat("SELECT rate %s %d AND rank = %d", from, depth, rank),
+                                 xformat("SELECT mean_p %s %d AND rank = %d", from, depth, rank),
+                                 xformat("SELECT rejection_rate %s %d AND rank = %d", from, depth, rank) };
+            near(ask(c, TREE, question[0]), stood / tried);
+            near(ask(c, TREE, question[1]), p / tried);
+            near(ask(c, TREE, question[2]), chance / tried);
+            for (int i = 0; i < 3; i++)
+                free(question[i]);
+        }
+}
+
+static void expected_is_compared_with_what_stood_before_the_text_was_cut(void **state)
+{
+    struct scene *c = *state;
+    double expected = 0, stood = 0, variance = 0;
+    EACH_SEQUENCE (q, TREE)
+        for (int i = 0; i < q->row.n_steps; i++) {
+            expected += q->step[i].expected;
+            variance += q->step[i].variance;
+            stood += q->step_stood[i];
+        }
+    near(ask(c, TREE, "SELECT accepted_tokens FROM expected WHERE run = ?"), stood);
+    near(ask(c, TREE, "SELECT expected_tokens FROM expected WHERE run = ?"), expected);
+    near(ask(c, TREE, "SELECT z FROM expected WHERE run = ?"), (stood - expected) / sqrt(variance));
+    assert_true(isnan(ask(c, LOOKUP, "SELECT z FROM expected WHERE run = ?")));
+}
+
+static void a_batchs_time_is_shared_by_its_sequences(void **state)
+{
+    struct scene *c = *state;
+    for (int run = 0; run < MADE_RUNS; run++) {
+        double propose = 0, verify = 0, advance = 0, decode = 0, prefill = 0, wall = 0, tokens = 0;
+        EACH_SEQUENCE (q, run) {
+            decode += (double)q->row.decode_ns;
+            prefill += (double)q->row.prefill_ns;
+            wall += (double)q->row.wall_ns;
+            tokens += q->row.new_tokens;
+            for (int i = 0; i < q->row.n_steps; i++) {
+                propose += (double)q->step[i].propose_ns / q->step[i].batch;
+                verify += (double)q->step[i].verify_ns / q->step[i].batch;
+                advance += (double)q->step[i].advance_ns / q->step[i].batch;
+            }
+        }
+        near(ask(c, run, "SELECT propose_share FROM timing WHERE run = ?"), propose / decode);
+        near(ask(c, run, "SELECT verify_share FROM timing WHERE run = ?"), verify / decode);
+        near(ask(c, run, "SELECT advance_share FROM timing WHERE run = ?"), advance / decode);
+        near(ask(c, run, "SELECT propose_share + verify_share + advance_share + other_share FROM timing WHERE run = ?"),
+             1);
+        near(ask(c, run, "SELECT tokens_per_s FROM speed WHERE run = ?"), tokens / decode * 1e9);
+        near(ask(c, run, "SELECT end_to_end_tokens_per_s FROM speed WHERE run = ?"), tokens / (decode + prefill) * 1e9);
+        near(ask(c, run, "SELECT sequence_tokens_per_s FROM speed WHERE run = ?"), tokens / wall * 1e9);
+    }
+}
+
+static void speedup_is_of_paired_sequences_only(void **state)
+{
+    struct scene *c = *state;
+    for (int run = 0; run < MADE_RUNS; run++) {
+        double sum[4] = { 0 }, whole[4] = { 0 }, steps[2] = { 0 }, log_sum = 0, prompts = 0, alone = 0;
+        if (run == NONE || run == PAIR_NONE)
+            continue;
+        for (int64_t prompt = 0; prompt < 7; prompt++) {
+            double own[4] = { 0 };
+            EACH_SEQUENCE (q, run) {
+                const struct made_sequence *n = partner(c, q);
+                if (q->row.prompt != prompt)
+                    continue;
+                if (n == NULL) {
+                    alone++;
+                    continue;
+                }
+                own[0] += q->row.new_tokens;
+                own[1] += (double)q->row.decode_ns;
+                own[2] += n->row.new_tokens;
+                own[3] += (double)n->row.decode_ns;
+                steps[0] += q->row.n_steps;
+                steps[1] += n->row.n_steps;
+                whole[0] += q->row.new_tokens;
+                whole[1] += (double)(q->row.decode_ns + q->row.prefill_ns);
+                whole[2] += n->row.new_tokens;
+                whole[3] += (double)(n->row.decode_ns + n->row.prefill_ns);
+            }
+            if (own[0] == 0)
+                continue;
+            prompts++;
+            log_sum += log(own[0] / own[1] / (own[2] / own[3]));
+            for (int i = 0; i < 4; i++)
+                sum[i] += own[i];
+        }
+        near(ask(c, run, "SELECT speedup FROM speed WHERE run = ?"), sum[0] / sum[1] / (sum[2] / sum[3]));
+        near(ask(c, run, "SELECT end_to_end_speedup FROM speed WHERE run = ?"),
+             whole[0] / whole[1] / (whole[2] / whole[3]));
+        near(ask(c, run, "SELECT acceleration_rate FROM medusa WHERE run = ?"), sum[0] / steps[0]);
+        near(ask(c, run, "SELECT overhead FROM medusa WHERE run = ?"), sum[1] / steps[0] / (sum[3] / steps[1]));
+        near(ask(c, run, "SELECT speedup FROM medusa WHERE run = ?"),
+             sum[0] / steps[0] / (sum[1] / steps[0] / (sum[3] / steps[1])));
+        near(ask(c, run, "SELECT speedup_geometric FROM speed WHERE run = ?"), exp(log_sum / prompts));
+        near(ask(c, run, "SELECT paired_prompts FROM speed WHERE run = ?"), prompts);
+        near(ask(c, run, "SELECT unpaired_sequences FROM speed WHERE run = ?"), alone);
+        assert_true((alone > 0) == (run == LOSSY));
+    }
+}
+
+// A run of none with the rule `typical` appears beside the other: LOSSY is now compared with that one.
+static void none_of_the_same_rule_is_preferred(void **state)
+{
+    struct scene *c = *state;
+    struct error err;
+    struct run_row r = c->m->run[NONE];
+    int64_t id;
+    near(ask(c, LOSSY, "SELECT min(n.run) FROM paired AS p JOIN sequence AS n ON n.id = p.none WHERE p.run = ?"),
+         (double)c->m->id[NONE]);
+    r.cell = "c9";
+    r.rule = c->m->run[LOSSY].rule;
+    assert_true(store_run(c->s, &r, &id, &err));
+    struct query *q =
+        query_open(c->s, "INSERT INTO sequence SELECT NULL, ?1, pair, prompt, prompt_id, category, turn, repeat,"
+                         " prompt_tokens, new_tokens, 0, prefill_ns, decode_ns * 2, wall_ns, tokens, text_hash,"
+                         " text, stop FROM sequence WHERE run = ?2");
+    query_put_int(q, id);
+    query_put_int(q, c->m->id[NONE]);
+    while (query_next(q))
+        ;
+    assert_true(query_close(q, &err));
+    near(ask(c, LOSSY, "SELECT min(n.run) FROM paired AS p JOIN sequence AS n ON n.id = p.none WHERE p.run = ?"),
+         (double)id);
+    near(ask(c, LOOKUP, "SELECT max(n.run) FROM paired AS p JOIN sequence AS n ON n.id = p.none WHERE p.run = ?"),
+         (double)c->m->id[NONE]);
+}
+
+static void texts_part_where_the_first_token_differs(void **state)
+{
+    struct scene *c = *state;
+    for (int run = 0; run < MADE_RUNS; run++) {
+        double compared = 0, equal = 0, places = 0;
+        if (run == NONE || run == PAIR_NONE)
+            continue;
+        EACH_SEQUENCE (q, run) {
+            const struct made_sequence *n = partner(c, q);
+            if (n == NULL)
+                continue;
+            int i = 0, shorter = q->row.new_tokens < n->row.new_tokens ? q->row.new_tokens : n->row.new_tokens;
+            while (i < shorter && q->token[i] == n->token[i])
+                i++;
+            bool same = i == q->row.new_tokens && i == n->row.new_tokens;
+            compared++;
+            equal += same;
+            places += same ? 0 : i;
+        }
+        near(ask(c, run, "SELECT count(*) FROM texts WHERE run = ?"), compared);
+        near(ask(c, run, "SELECT sum(equal) FROM texts WHERE run = ?"), equal);
+        near(ask(c, run, "SELECT coalesce(sum(first_difference), 0) FROM texts WHERE run = ?"), places);
+        near(ask(c, run, "SELECT equal_texts FROM run_summary WHERE run = ?"), equal);
+        assert_true((equal < compared) == (run == LOSSY || run == TREE));
+    }
+}
+
+static void spec_bench_reads_first_choices(void **state)
+{
+    struct scene *c = *state;
+    for (int run = 0; run < MADE_RUNS; run++) {
+        double tokens = 0, steps = 0, pace = 0, prompts = 0;
+        for (int64_t prompt = 0; prompt < 7; prompt++) {
+            double own = 0, ns = 0;
+            int64_t seen = -1;
+            EACH_SEQUENCE (q, run) {
+                if (q->row.prompt != prompt || q->row.repeat != 0 || q->row.turn <= seen)
+                    continue; // one that was run twice counts once: the earlier
+                seen = q->row.turn;
+                own += q->row.new_tokens;
+                steps += q->row.n_steps;
+                ns += (double)(q->row.prefill_ns + (run >= PAIR_NONE ? q->row.wall_ns : q->row.decode_ns));
+            }
+            tokens += own;
+            pace += own / ns * 1e9;
+            prompts++;
+        }
+        near(ask(c, run, "SELECT mean_accepted_tokens FROM spec_bench WHERE run = ?"), tokens / steps);
+        near(ask(c, run, "SELECT tokens_per_s FROM spec_bench WHERE run = ?"), pace / prompts);
+    }
+}
+
+static void a_run_is_found_again_and_gone_on_with(void **state)
+{
+    struct scene *c = *state;
+    struct error err;
+    struct run_row r = c->m->run[TREE];
+    int64_t id, pair;
+    struct stored_turn turn;
+
+    assert_true(store_run(c->s, &r, &id, &err));
+    assert_int_equal(id, c->m->id[TREE]);
+    // Who only finds it changes nothing; who decodes says where (twice the first, as a cluster's nodes take turns).
+    r.revision = "0.2.0-def";
+    assert_true(store_run(c->s, &r, &id, &err));
+    near(ask(c, TREE, "SELECT revision = '0.1.0-abc' FROM run WHERE id = ?"), 1);
+    static const struct environment of[] = { { "AMD EPYC", "avx2, 2 threads", "0.1.0-abc" },
+                                             { "AMD EPYC", "avx2, 2 threads", "0.2.0-def" },
+                                             { "AMD EPYC", "avx2, 2 threads", "0.1.0-abc" },
+                                             { "AMD EPYC", "avx2, 2 threads", "0.1.0" } };
+    static const char *const names[] = { "0.1.0-abc", "0.1.0-abc, 0.2.0-def", "0.1.0-abc, 0.2.0-def",
+                                         "0.1.0-abc, 0.2.0-def, 0.1.0" };
+    for (int i = 0; i < 4; i++) {
+        char *changed, *sql = xformat("SELECT revision = '%s' FROM run WHERE id = ?", names[i]);
+        assert_int_equal(store_environment(c->s, id, &of[i], false, &changed, &err), i == 0);
+        assert_true(i == 0 || store_environment(c->s, id, &of[i], true, &changed, &err));
+        assert_int_equal(changed != NULL, i > 0);
+        assert_true(store_note_environment(c->s, id, 1, &of[i], &err));
+        assert_true(store_note_environment(c->s, id, 1, &of[i], &err)); // it is already
+        near(ask(c, TREE, "SELECT count(*) FROM environment WHERE run = ?"), i + 1);
+        near(ask(c, TREE, sql), 1);
+        near(ask(c, TREE, "SELECT machine = 'AMD EPYC, avx2, 2 threads' FROM run WHERE id = ?"), 1);
+        free(changed);
+        free(sql);
+    }
+    near(ask(c, TREE, "SELECT count(*) FROM run WHERE ?1"), MADE_RUNS);
+    r.experiment = "another"; // the same cell in another experiment is another run
+    assert_true(store_run(c->s, &r, &id, &err));
+    assert_true(id != c->m->id[TREE]);
+
+    assert_true(store_turn(c->s, c->m->id[NONE], 1, 1, 0, &turn, &err));
+    assert_true(turn.found);
+    const struct made_sequence *last = NULL;
+    EACH_SEQUENCE (q, NONE)
+        if (q->row.prompt == 1 && q->row.turn == 1 && q->row.repeat == 0)
+            last = q; // it was run twice
+    assert_int_equal(turn.n, last->row.new_tokens);
+    assert_memory_equal(turn.token, last->token, (size_t)turn.n * sizeof(int32_t));
+    assert_int_equal(turn.pair, last->row.pair + 1);
+    free(turn.token);
+    assert_true(store_turn(c->s, c->m->id[NONE], 1, 2, 0, &turn, &err));
+    assert_false(turn.found);
+
+    // What is there is not stored twice, and a failure leaves nothing of it.
+    struct sequence_row row = c->m->sequence[0].row;
+    row.pair += 1;
+    assert_false(store_sequence(c->s, c->m->id[NONE], &row, &err));
+    assert_true(store_new_pair(c->s, "made-up", &pair, &err));
+    row.pair = pair;
+    row.new_tokens++; // a token that no step brought
+    double before = ask(c, NONE, "SELECT count(*) FROM sequence WHERE run = ?");
+    assert_false(store_sequence(c->s, c->m->id[NONE], &row, &err));
+    assert_non_null(strstr(err.text, "came from no step"));
+    near(ask(c, NONE, "SELECT count(*) FROM sequence WHERE run = ?"), before);
+    row.new_tokens--;
+    assert_true(store_sequence(c->s, c->m->id[NONE], &row, &err));
+    near(ask(c, NONE, "SELECT count(*) FROM sequence WHERE run = ?"), before + 1);
+}
+
+static void other_weights_or_prompts_are_another_run(void **state)
+{
+    struct scene *c = *state;
+    struct error err;
+    int64_t id;
+    struct run_row r = c->m->run[TREE];
+    r.target_hash = "9999";
+    assert_false(store_run(c->s, &r, &id, &err));
+    assert_non_null(strstr(err.text, "weights of the target"));
+    assert_non_null(strstr(err.text, c->path));
+    r = c->m->run[TREE];
+    r.drafter_hash = NULL;
+    assert_false(store_run(c->s, &r, &id, &err));
+    assert_non_null(strstr(err.text, "weights of the drafter"));
+    r = c->m->run[TREE];
+    r.prompts = "prompts.jsonl ffff";
+    assert_false(store_run(c->s, &r, &id, &err));
+    assert_non_null(strstr(err.text, "prompts"));
+    r = c->m->run[TREE];
+    r.settings = "{}";
+    assert_false(store_run(c->s, &r, &id, &err));
+    assert_non_null(strstr(err.text, "same hash"));
+    assert_true(store_run(c->s, &c->m->run[TREE], &id, &err));
+}
+
+static int by_size(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void the_pace_is_the_median_of_the_cells_sequences(void **state)
+{
+    struct scene *c = *state;
+    struct error err;
+    int64_t pace[256], n = 0;
+    EACH_SEQUENCE (q, TREE)
+        pace[n++] = q->row.decode_ns / q->row.new_tokens;
+    qsort(pace, (size_t)n, sizeof(pace[0]), by_size);
+    assert_int_equal(store_pace(c->s, "0123", "f32", "f32", c->m->run[TREE].drafter, &err), pace[n / 2]);
+    assert_int_equal(store_pace(c->s, "0123", "f32", "f32", "never heard of", &err), 0);
+    assert_int_equal(store_pace(c->s, "0123", "int8", "f32", c->m->run[TREE].drafter, &err), 0);
+    assert_int_equal(store_pace(c->s, "0123", "f32", "q8_0", c->m->run[TREE].drafter, &err), 0);
+}
+
+// A stop string may take back tokens of earlier steps; what a step brought is counted from the front.
+static void a_text_cut_across_steps_still_adds_up(void **state)
+{
+    struct scene *c = *state;
+    struct error err;
+    struct step_row step[3] = {
+        { .drafted = 4, .depth = 4, .accepted = 3, .batch = 1, .expected = NAN, .variance = NAN, .stood = -1 },
+        { .drafted = 2, .depth = 2, .accepted = 2, .batch = 1, .expected = NAN, .variance = NAN, .stood = -1 },
+        { .drafted = 2, .depth = 2, .accepted = 1, .batch = 1, .expected = NAN, .variance = NAN, .stood = -1 }
+    };
+    int32_t token[5] = { 1, 2, 3, 4, 5 };
+    struct sequence_row row = { .prompt = 50,
+                                .prompt_id = "x",
+                                .pair = 1,
+                                .new_tokens = 5,
+                                .token = token,
+                                .stop = "string",
+                                .step = step,
+                                .n_steps = 3 };
+    assert_true(store_sequence(c->s, c->m->id[TREE], &row, &err));
+    static const char question[] =
+        "SELECT sum(tokens * pow(10, 2 - step)) + sum(accepted * pow(10, 5 - step)) FROM step"
+        " WHERE sequence = (SELECT id FROM sequence WHERE run = ? AND prompt = 50)";
+    near(ask(c, TREE, question), 310410); // accepted 3, 1, 0; tokens 4, 1, 0
+}
+
+static void deleting_a_run_deletes_what_belongs_to_it(void **state)
+{
+    struct scene *c = *state;
+    for (int run = 0; run < MADE_RUNS; run++)
+        ask(c, run, "DELETE FROM run WHERE id = ?");
+    near(ask(c, NONE, "SELECT count(*) + 0 * ?1 FROM sequence"), 0);
+    near(ask(c, NONE, "SELECT count(*) + 0 * ?1 FROM step"), 0);
+    near(ask(c, NONE, "SELECT count(*) + 0 * ?1 FROM trial"), 0);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(steps_and_lengths_are_sums_over_steps),
+        TEST(a_run_of_none_has_no_acceptance),
+        TEST(acceptance_by_depth_counts_drafts),
+        TEST(acceptance_by_rank_counts_guesses_that_were_looked_at),
+        TEST(expected_is_compared_with_what_stood_before_the_text_was_cut),
+        TEST(a_batchs_time_is_shared_by_its_sequences),
+        TEST(speedup_is_of_paired_sequences_only),
+        TEST(none_of_the_same_rule_is_preferred),
+        TEST(texts_part_where_the_first_token_differs),
+        TEST(spec_bench_reads_first_choices),
+        TEST(a_run_is_found_again_and_gone_on_with),
+        TEST(other_weights_or_prompts_are_another_run),
+        TEST(the_pace_is_the_median_of_the_cells_sequences),
+        TEST(a_text_cut_across_steps_still_adds_up),
+        TEST(deleting_a_run_deletes_what_belongs_to_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

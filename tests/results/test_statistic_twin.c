@@ -1,0 +1,212 @@
+// test_statistic_twin.c - quantiles, intervals, tails, sample sizes and fitted costs against forty digits and fractions.
+//
+// tests/cases/make_statistics.py computes them from the formulas of the documentation: Student's quantiles by mpmath's
+// incomplete beta function, intervals and least squares in fractions, tails by mpmath's gamma and error functions.
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "exact/power.h"
+#include "exact/tails.h"
+#include "results/cost.h"
+#include "results/statistics.h"
+#include "tests/support/check.h"
+#include "tests/support/numbers.h"
+
+enum { MOST = 128 };
+
+static struct json *golden;
+
+static int open_golden(void **state)
+{
+    (void)state;
+    struct error err;
+    char *path = xformat("%s/statistics.json", CASES);
+    golden = json_read(path, &err);
+    free(path);
+    return golden == NULL;
+}
+
+static int close_golden(void **state)
+{
+    (void)state;
+    json_free(golden);
+    return 0;
+}
+
+// Entry i of a list as a number; NAN: null.
+static double at(const struct json *list, size_t i)
+{
+    const struct json *j = json_at(list, i);
+    assert_non_null(j);
+    return json_is_null(j) ? NAN : json_number(j);
+}
+
+static double of(const struct json *object, const char *key)
+{
+    assert_true(json_is_number(json_get(object, key)));
+    return json_number(json_get(object, key));
+}
+
+static void agree(double a, double b, double share)
+{
+    if (!(isnan(a) && isnan(b)))
+        near(a, b, share * fabs(b) + 1e-16);
+}
+
+// ---- Student's t, and intervals that use it
+
+static void quantiles_of_t_have_ten_digits(void **state)
+{
+    (void)state;
+    const struct json *list = json_get(golden, "quantile_t");
+    assert_true(json_count(list) > 50);
+    for (size_t i = 0; i < json_count(list); i++) {
+        const struct json *one = json_at(list, i);
+        const double t = quantile_t(at(one, 0), at(one, 1));
+        near(t, at(one, 2), 1e-10 * fmax(0.1, fabs(at(one, 2))));
+    }
+}
+
+static void intervals_are_those_of_fractions(void **state)
+{
+    (void)state;
+    const struct json *list = json_get(golden, "intervals");
+    for (size_t i = 0; i < json_count(list); i++) {
+        const struct json *one = json_at(list, i), *rows = json_get(one, "rows");
+        double x[4][MOST];
+        const size_t n = json_count(json_at(rows, 0));
+        assert_true(n <= MOST);
+        for (size_t r = 0; r < 4; r++)
+            for (size_t k = 0; k < n; k++)
+                x[r][k] = at(json_at(rows, r), k);
+        const struct interval got[] = { ratio_of_sums(x[0], x[1], n), ratio_of_ratios(x[0], x[1], x[2], x[3], n) };
+        const struct json *expected[] = { json_get(one, "sums"), json_get(one, "ratios") };
+        for (int k = 0; k < 2; k++) {
+            agree(got[k].value, at(expected[k], 0), 1e-12);
+            agree(got[k].low, at(expected[k], 1), 1e-9);
+            agree(got[k].high, at(expected[k], 2), 1e-9);
+        }
+    }
+}
+
+// ---- tails
+
+static void tails_have_ten_digits(void **state)
+{
+    (void)state;
+    const struct json *tails = json_get(golden, "tails"), *list = json_get(tails, "chi");
+    for (size_t i = 0; i < json_count(list); i++) {
+        const struct json *one = json_at(list, i);
+        agree(tail_chi_square(at(one, 0), at(one, 1)), at(one, 2), 1e-10);
+    }
+    list = json_get(tails, "sum");
+    for (size_t i = 0; i < json_count(list); i++) {
+        const struct json *one = json_at(list, i);
+        agree(tail_sum(at(one, 0), at(one, 1), at(one, 2)), at(one, 3), 1e-8);
+    }
+    list = json_get(tails, "kolmogorov");
+    for (size_t i = 0; i < json_count(list); i++) {
+        const struct json *one = json_at(list, i);
+        near(tail_kolmogorov(at(one, 0), at(one, 1)), at(one, 2), 1e-9 * fmax(1e-3, fabs(at(one, 2))));
+    }
+    list = json_get(tails, "normal");
+    for (size_t i = 0; i < json_count(list); i++)
+        near(quantile_normal(at(json_at(list, i), 0)), at(json_at(list, i), 1),
+             1e-10 * fmax(1, at(json_at(list, i), 1)));
+}
+
+static void counts_that_are_not_even_have_the_chi_square_of_fractions(void **state)
+{
+    (void)state;
+    const struct json *list = json_get(json_get(golden, "tails"), "even");
+    for (size_t i = 0; i < json_count(list); i++) {
+        const struct json *one = json_at(list, i), *cells = json_at(one, 0);
+        double count[MOST], chi;
+        for (size_t k = 0; k < json_count(cells); k++)
+            count[k] = at(cells, k);
+        const double p = tail_even(count, (int)json_count(cells), &chi);
+        agree(chi, at(one, 1), 1e-12);
+        agree(p, at(one, 2), 1e-10);
+    }
+}
+
+// ---- sample sizes
+
+static void sample_sizes_are_those_of_the_formulas(void **state)
+{
+    (void)state;
+    const struct json *list = json_get(golden, "sizes");
+    for (size_t i = 0; i < json_count(list); i++) {
+        const struct json *one = json_at(list, i);
+        const struct power w = { at(one, 0), at(one, 1), (int)at(one, 2) };
+        agree(power_tokens(POWER_SCORE, at(one, 3), w), at(one, 4), 1e-9);
+        agree(power_tokens(POWER_KS, at(one, 3), w), at(one, 5), 1e-9);
+        const double bet = power_tokens(POWER_E, at(one, 3), w);
+        agree(isinf(bet) ? NAN : bet, at(one, 6), 1e-9);
+    }
+}
+
+// ---- what a pass costs
+
+static struct cost_point point_of(const struct json *one)
+{
+    return (struct cost_point){ (int)at(one, 0), (int)at(one, 1), at(one, 2) };
+}
+
+static void fitted_costs_are_those_of_normal_equations_in_fractions(void **state)
+{
+    (void)state;
+    const struct json *fits = json_get(golden, "fits");
+    int tables = 0;
+    for (size_t i = 0; i < json_count(fits); i++) {
+        const struct json *fit = json_at(fits, i), *points = json_get(fit, "points"), *steps = json_get(fit, "step"),
+                          *asked = json_get(fit, "table");
+        struct cost_point p[MOST];
+        struct cost c;
+        for (size_t k = 0; k < json_count(points); k++)
+            p[k] = point_of(json_at(points, k));
+        cost_fit(&c, p, (int)json_count(points));
+        near(c.n0, of(fit, "n0"), 0);
+        agree(c.a, of(fit, "a"), 1e-7);
+        agree(c.b, of(fit, "b"), 1e-6);
+        agree(c.s, of(fit, "s"), 1e-6);
+        agree(c.d, of(fit, "d"), 1e-6);
+        agree(c.e, of(fit, "e"), 1e-6);
+        near(c.hinge_rms, of(fit, "rms"), 1e-9);
+        near(c.hinge_most, of(fit, "most"), 1e-9);
+        near(c.table_rms, of(fit, "table_rms"), 1e-12);
+        near(c.table_most, of(fit, "table_most"), 1e-12);
+        assert_string_equal(cost_form_names[c.form], json_text(json_get(fit, "form")));
+        tables += c.form == COST_TABLE;
+        for (size_t k = 0; k < json_count(asked); k++) {
+            const struct json *one = json_at(asked, k);
+            agree(cost_table_ns(&c, at(one, 0), at(one, 1)), at(one, 2), 1e-11);
+            if (c.form == COST_TABLE)
+                agree(cost_ns(&c, at(one, 0), at(one, 1)), at(one, 2), 1e-11);
+        }
+        for (size_t k = 0; k < json_count(steps); k++)
+            p[k] = (struct cost_point){ 1, (int)at(json_at(steps, k), 0), at(json_at(steps, k), 1) };
+        cost_fit_step(&c, p, (int)json_count(steps));
+        agree(c.step_a, of(fit, "step_a"), 1e-9);
+        agree(c.step_d, of(fit, "step_d"), 1e-8);
+        near(c.step_most, of(fit, "step_most"), 1e-9);
+        cost_free(&c);
+    }
+    assert_in_range(tables, 1, json_count(fits) - 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quantiles_of_t_have_ten_digits),
+        cmocka_unit_test(intervals_are_those_of_fractions),
+        cmocka_unit_test(tails_have_ten_digits),
+        cmocka_unit_test(counts_that_are_not_even_have_the_chi_square_of_fractions),
+        cmocka_unit_test(sample_sizes_are_those_of_the_formulas),
+        cmocka_unit_test(fitted_costs_are_those_of_normal_equations_in_fractions),
+    };
+    return cmocka_run_group_tests(tests, open_golden, close_golden);
+}

@@ -1,0 +1,468 @@
+// test_view_twin.c - every published number against a twin in Python that adds up rows by plain loops.
+//
+// tests/cases/make_views.py made up the rows of views_facts.sql and says in views.json what every view of
+// results/views.sql, in every column, and every question of results/ must answer about them. It has read docs/results.md
+// and no SQL. A view or a column that it does not know is a failure: its definition is to be written twice.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "results/query.h"
+#include "results/report.h"
+#include "results/store.h"
+#include "results/tally.h"
+#include "tests/support/check.h"
+#include "tests/support/file_write.h"
+
+static bool write_golden;
+
+struct scene {
+    char folder[64];
+    char *path;
+    struct store *s;
+    struct json *golden;
+};
+
+static void perform(struct store *s, const char *sql)
+{
+    struct error err;
+    if (!query_perform(query_open(s, sql), &err))
+        fail_msg("%s: %s", sql, err.text);
+}
+
+static void put_facts(struct store *s)
+{
+    char *path = xformat("%s/views_facts.sql", CASES), *line = NULL;
+    size_t room = 0;
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    perform(s, "PRAGMA synchronous = OFF"); // nothing here needs to outlive a power cut
+    perform(s, "BEGIN");
+    while (getline(&line, &room, f) > 0)
+        perform(s, line);
+    perform(s, "COMMIT");
+    (void)fclose(f);
+    free(line);
+    free(path);
+}
+
+static int set_up(void **state)
+{
+    struct scene *c = xcalloc(1, sizeof(*c));
+    struct error err;
+    strcpy(c->folder, "/tmp/speclab-view-twin-XXXXXX");
+    assert_non_null(mkdtemp(c->folder));
+    c->path = xformat("%s/results.db", c->folder);
+    c->s = store_open(c->path, &err);
+    assert_non_null(c->s);
+    put_facts(c->s);
+    char *path = xformat("%s/views.json", CASES);
+    c->golden = json_read(path, &err);
+    if (c->golden == NULL)
+        fail_msg("%s", err.text);
+    free(path);
+    *state = c;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct scene *c = *state;
+    store_close(c->s);
+    unlink(c->path);
+    rmdir(c->folder);
+    free(c->path);
+    json_free(c->golden);
+    free(c);
+    return 0;
+}
+
+// ---- a table of answers
+
+static bool agrees(const struct query *q, int column, const struct json *expected)
+{
+    if (json_is_null(expected))
+        return query_is_null(q, column);
+    if (query_is_null(q, column))
+        return false;
+    if (json_is_text(expected))
+        return query_is_text(q, column) && strcmp(query_text(q, column), json_text(expected)) == 0;
+    if (json_is_int(expected) && query_is_int(q, column))
+        return query_int(q, column) == json_int(expected);
+    const double a = query_real(q, column), b = json_number(expected);
+    return !query_is_text(q, column) && fabs(a - b) <= 1e-9 * fmax(1e-3, fabs(b));
+}
+
+static void hold_row(const char *what, const struct query *q, const struct json *expected, int row)
+{
+    for (int i = 0; i < query_columns(q); i++)
+        if (!agrees(q, i, json_at(expected, (size_t)i))) {
+            char *said = json_write(json_at(expected, (size_t)i));
+            fail_msg("%s, row %d, %s: %s; the twin says %s", what, row, query_column(q, i),
+                     query_is_null(q, i) ? "NULL" : query_text(q, i), said);
+        }
+}
+
+static void hold_columns(const char *what, const struct query *q, const struct json *columns, bool named)
+{
+    assert_int_equal(query_columns(q), json_count(columns));
+    for (int i = 0; i < query_columns(q) && named; i++)
+        if (strcmp(query_column(q, i), json_text(json_at(columns, (size_t)i))) != 0)
+            fail_msg("%s: column %s; the twin has %s", what, query_column(q, i),
+                     json_text(json_at(columns, (size_t)i)));
+}
+
+// named: its columns have names of their own.
+static void hold_table(const char *what, struct query *q, const struct json *expected, bool named)
+{
+    const struct json *rows = json_get(expected, "rows");
+    const int n = (int)json_count(rows);
+    struct error err;
+    int row = 0;
+    hold_columns(what, q, json_get(expected, "columns"), named);
+    for (; query_next(q); row++) {
+        if (row >= n)
+            fail_msg("%s: more than the twin's %d rows", what, n);
+        hold_row(what, q, json_at(rows, (size_t)row), row);
+    }
+    if (!query_close(q, &err))
+        fail_msg("%s: %s", what, err.text);
+    if (row != n)
+        fail_msg("%s: %d rows; the twin has %d", what, row, n);
+}
+
+// ---- the views
+
+static void every_view_says_in_every_column_what_plain_loops_say(void **state)
+{
+    struct scene *c = *state;
+    const struct json *views = json_get(c->golden, "views");
+    for (void *at = json_first(views); at != NULL; at = json_next(views, at)) {
+        const char *order = json_text(json_get(json_value(at), "order"));
+        char *sql = xformat("SELECT * FROM %s ORDER BY %s", json_key(at), order);
+        hold_table(json_key(at), query_open(c->s, sql), json_value(at), true);
+        free(sql);
+    }
+}
+
+static void every_view_has_a_twin(void **state)
+{
+    struct scene *c = *state;
+    const struct json *views = json_get(c->golden, "views");
+    struct error err;
+    size_t n = 0;
+    struct query *q = query_open(c->s, "SELECT name FROM sqlite_master WHERE type = 'view'");
+    for (; query_next(q); n++)
+        if (json_get(views, query_text(q, 0)) == NULL)
+            fail_msg("the view %s: write its twin in tests/cases/make_views.py", query_text(q, 0));
+    assert_true(query_close(q, &err));
+    assert_int_equal(n, json_count(views));
+}
+
+// ---- the questions in files
+
+extern const char bench_cost_sql[], by_category_sql[], losing_prompts_sql[], verify_cost_sql[], answers_sql[];
+
+static void questions_in_files_answer_what_plain_loops_answer(void **state)
+{
+    struct scene *c = *state;
+    static const struct {
+        const char *name, *sql;
+    } question[] = {
+        { "bench_cost", bench_cost_sql },
+        { "by_category", by_category_sql },
+        { "losing_prompts", losing_prompts_sql },
+        { "verify_cost", verify_cost_sql },
+    };
+    const struct json *questions = json_get(c->golden, "questions");
+    for (size_t i = 0; i < sizeof(question) / sizeof(question[0]); i++)
+        hold_table(question[i].name, query_open(c->s, question[i].sql), json_get(questions, question[i].name), true);
+    assert_int_equal(json_count(questions), sizeof(question) / sizeof(question[0]) + 1); // and answers
+}
+
+// It reads the prompt file by a function that only the program sqlite3 has; here it is given the file's text.
+static void answers_are_put_beside_the_lines_of_the_prompt_file(void **state)
+{
+    struct scene *c = *state;
+    static const char reads[] = "readfile('experiments/data/prompts.jsonl')";
+    const char *at = strstr(answers_sql, reads);
+    assert_non_null(at);
+    char *sql = xformat("%.*s?1%s", (int)(at - answers_sql), answers_sql, at + strlen(reads));
+    struct query *q = query_open(c->s, sql);
+    query_put_text(q, json_text(json_get(c->golden, "prompts")));
+    hold_table("answers", q, json_get(json_get(c->golden, "questions"), "answers"), false);
+    free(sql);
+}
+
+// ---- what a report gathers of them
+
+// Of a list of numbers, null being NAN.
+static void hold_number(const char *what, double a, const struct json *expected)
+{
+    assert_non_null(expected);
+    const double b = json_is_null(expected) ? NAN : json_number(expected);
+    if (!(isnan(a) && isnan(b)) && !(fabs(a - b) <= 1e-9 * fmax(1e-3, fabs(b))))
+        fail_msg("%s: %.17g; the twin says %.17g", what, a, b);
+}
+
+static void hold_interval(const char *what, struct interval i, const struct json *expected)
+{
+    hold_number(what, i.value, json_at(expected, 0));
+    hold_number(what, i.low, json_at(expected, 1));
+    hold_number(what, i.high, json_at(expected, 2));
+}
+
+static void hold_run(struct store *s, const struct contest *c, const struct tally *t, const struct json *expected)
+{
+    const struct json *first = json_get(expected, "first");
+    struct error err;
+    assert_int_equal(t->run, json_int(json_get(expected, "run")));
+    hold_interval("speedup", t->speedup, json_get(expected, "speedup"));
+    for (int i = 0; i < c->n_categories; i++) {
+        struct interval of;
+        assert_true(speedup_read(s, t->run, c->category[i], &of, &err));
+        hold_interval(c->category[i], of, json_at(json_get(expected, "by_category"), (size_t)i));
+    }
+    assert_int_equal(t->compared, json_int(json_get(expected, "compared")));
+    assert_int_equal(t->equal, json_int(json_get(expected, "equal")));
+    assert_int_equal(t->first_prompt == NULL, json_is_null(first));
+    if (t->first_prompt != NULL) {
+        assert_string_equal(t->first_prompt, json_text(json_at(first, 0)));
+        assert_int_equal(t->first_turn, json_int(json_at(first, 1)));
+        assert_int_equal(t->first_position, json_int(json_at(first, 2)));
+    }
+    for (size_t i = 0; i < POSITIONS; i++) {
+        hold_number("rate", t->rate[i], json_at(json_get(expected, "rate"), i));
+        hold_number("conditional", t->conditional[i], json_at(json_get(expected, "conditional"), i));
+        hold_number("by_rank", t->by_rank[i], json_at(json_get(expected, "by_rank"), i));
+    }
+    hold_number("expected", t->expected, json_get(expected, "expected"));
+    hold_number("accepted_uncut", t->accepted_uncut, json_get(expected, "accepted"));
+    hold_number("z", t->z, json_get(expected, "z"));
+}
+
+static void hold_contest(struct store *s, const struct contest *c, const struct json *expected)
+{
+    const struct json *categories = json_get(expected, "categories"), *runs = json_get(expected, "runs");
+    assert_string_equal(c->experiment, json_text(json_get(expected, "experiment")));
+    assert_string_equal(c->peers, json_text(json_get(expected, "peers")));
+    assert_string_equal(c->limits, json_text(json_get(expected, "limits")));
+    assert_int_equal(c->greedy, json_bool(json_get(expected, "greedy")));
+    assert_int_equal(c->n_prompts, json_int(json_get(expected, "n_prompts")));
+    assert_int_equal(c->turns, json_int(json_get(expected, "turns")));
+    assert_int_equal(c->repeats, json_int(json_get(expected, "repeats")));
+    assert_int_equal(c->n_categories, json_count(categories));
+    for (int i = 0; i < c->n_categories; i++) {
+        assert_string_equal(c->category[i], json_text(json_at(json_at(categories, (size_t)i), 0)));
+        assert_int_equal(c->category_prompts[i], json_int(json_at(json_at(categories, (size_t)i), 1)));
+    }
+    assert_int_equal(c->n, json_count(runs));
+    for (int i = 0; i < c->n; i++)
+        hold_run(s, c, &c->run[i], json_at(runs, (size_t)i));
+}
+
+static void a_report_gathers_what_plain_loops_gather(void **state)
+{
+    struct scene *c = *state;
+    const struct json *expected = json_get(c->golden, "contests");
+    struct contests all;
+    struct error err;
+    assert_true(contests_read(c->s, NULL, &all, &err));
+    assert_int_equal(all.n, json_count(expected));
+    for (int i = 0; i < all.n; i++)
+        hold_contest(c->s, &all.contest[i], json_at(expected, (size_t)i));
+    contests_free(&all);
+}
+
+// ---- what is exported
+
+static bool same_number(const struct json *a, const struct json *b)
+{
+    return fabs(json_number(a) - json_number(b)) <= 1e-9 * fmax(1e-3, fabs(json_number(b)));
+}
+
+static bool same(const struct json *a, const struct json *b)
+{
+    bool all = json_count(a) == json_count(b);
+    if (json_is_object(b)) {
+        for (void *at = json_first(b); at != NULL; at = json_next(b, at))
+            all = all && json_get(a, json_key(at)) != NULL && same(json_get(a, json_key(at)), json_value(at));
+        return all && json_is_object(a);
+    }
+    if (json_is_array(b)) {
+        for (size_t i = 0; i < json_count(b); i++)
+            all = all && same(json_at(a, i), json_at(b, i));
+        return all && json_is_array(a);
+    }
+    if (json_is_text(b))
+        return json_is_text(a) && strcmp(json_text(a), json_text(b)) == 0;
+    if (json_is_number(b))
+        return json_is_number(a) && same_number(a, b);
+    return json_is_null(a) && json_is_null(b);
+}
+
+static void hold_json(const char *what, const struct json *a, const struct json *expected)
+{
+    if (same(a, expected))
+        return;
+    char *said = json_write(a), *wanted = json_write(expected);
+    fail_msg("%s:\n%s\nthe twin says\n%s", what, said, wanted);
+}
+
+// The report in this format; *n bytes of it, free() them.
+static char *exported(struct scene *c, enum report_format format, size_t *n)
+{
+    struct error err;
+    char *text = NULL;
+    FILE *f = open_memstream(&text, n);
+    const struct report_options o = { .format = format, .directory = c->folder };
+    if (!report_write(c->s, &o, f, &err))
+        fail_msg("%s", err.text);
+    (void)fclose(f);
+    return text;
+}
+
+static const struct json *run_of(const struct json *contests, int64_t run)
+{
+    for (size_t i = 0; i < json_count(contests); i++) {
+        const struct json *runs = json_get(json_at(contests, i), "runs");
+        for (size_t k = 0; k < json_count(runs); k++)
+            if (json_int(json_get(json_at(runs, k), "run")) == run)
+                return json_at(runs, k);
+    }
+    fail_msg("the twin has no run %d", (int)run);
+    return NULL;
+}
+
+// A list of the numbers as far as there are any.
+static void hold_rates(const char *what, const struct json *a, const struct json *expected)
+{
+    size_t n = 0;
+    while (n < json_count(expected) && !json_is_null(json_at(expected, n)))
+        n++;
+    assert_int_equal(json_count(a), n);
+    for (size_t i = 0; i < n; i++)
+        hold_json(what, json_at(a, i), json_at(expected, i));
+}
+
+// Yes and no are 1 and 0 in the database.
+static void hold_column(const char *name, const struct json *a, const struct json *expected)
+{
+    if (json_is_bool(a))
+        assert_int_equal(json_bool(a), json_int(expected));
+    else
+        hold_json(name, a, expected);
+}
+
+static void hold_line(const struct scene *c, const struct json *line, const struct json *summary,
+                      const struct json *columns)
+{
+    const struct json *run = run_of(json_get(c->golden, "contests"), json_int(json_get(line, "run"))),
+                      *speedup = json_get(run, "speedup");
+    for (size_t i = 0; i < json_count(columns); i++) {
+        const char *name = json_text(json_at(columns, i));
+        if (json_get(line, name) == NULL)
+            fail_msg("the column %s is not exported", name);
+        hold_column(name, json_get(line, name), json_at(summary, i));
+    }
+    hold_json("speedup_low", json_get(line, "speedup_low"), json_at(speedup, 1));
+    hold_json("speedup_high", json_get(line, "speedup_high"), json_at(speedup, 2));
+    hold_rates("rate", json_get(line, "acceptance_by_position"), json_get(run, "rate"));
+    hold_rates("conditional", json_get(line, "conditional_acceptance_by_position"), json_get(run, "conditional"));
+}
+
+static void json_lines_have_the_numbers_of_plain_loops(void **state)
+{
+    struct scene *c = *state;
+    const struct json *view = json_get(json_get(c->golden, "views"), "run_summary"), *rows = json_get(view, "rows");
+    struct error err;
+    size_t n, lines = 0;
+    char *text = exported(c, REPORT_JSONL, &n);
+    for (char *at = text, *end; (end = strchr(at, '\n')) != NULL; at = end + 1, lines++) {
+        struct json *line = json_parse_line(at, (size_t)(end - at), "export", (int)lines + 1, &err);
+        const struct json *summary = NULL;
+        assert_non_null(line);
+        for (size_t i = 0; i < json_count(rows); i++)
+            if (json_int(json_at(json_at(rows, i), 0)) == json_int(json_get(line, "run")))
+                summary = json_at(rows, i);
+        assert_non_null(summary);
+        hold_line(c, line, summary, json_get(view, "columns"));
+        json_free(line);
+    }
+    assert_int_equal(lines, json_count(rows));
+    free(text);
+}
+
+static void answer_files_have_the_numbers_of_plain_loops(void **state)
+{
+    struct scene *c = *state;
+    const struct json *files = json_get(c->golden, "answer_files");
+    struct error err;
+    size_t n;
+    free(exported(c, REPORT_SPEC_BENCH, &n));
+    for (void *at = json_first(files); at != NULL; at = json_next(files, at)) {
+        char *path = xformat("%s/%s.jsonl", c->folder, json_key(at)), *line = NULL;
+        size_t room = 0, lines = 0;
+        FILE *f = fopen(path, "r");
+        if (f == NULL)
+            fail_msg("there is no %s", path);
+        for (ssize_t length; (length = getline(&line, &room, f)) > 0; lines++) {
+            struct json *j = json_parse_line(line, (size_t)length, path, (int)lines + 1, &err);
+            assert_non_null(j);
+            hold_json(json_key(at), j, json_at(json_value(at), lines));
+            json_free(j);
+        }
+        assert_int_equal(lines, json_count(json_value(at)));
+        (void)fclose(f);
+        unlink(path);
+        free(line);
+        free(path);
+    }
+}
+
+// ---- how it reads
+
+// Both widths, one behind the other.
+static char *reads(struct store *s)
+{
+    struct error err;
+    char *text = NULL;
+    size_t n;
+    FILE *out = open_memstream(&text, &n);
+    for (int width = 80; width >= 64; width -= 16)
+        if (!report_write(s, &(struct report_options){ .width = width }, out, &err))
+            fail_msg("%s", err.text);
+    fclose(out);
+    return text;
+}
+
+// The numbers are the twin's business. Where they stand, and the words around them, a person has read (report.txt).
+static void a_report_reads_as_a_person_has_read_it(void **state)
+{
+    struct scene *c = *state;
+    char *now = reads(c->s);
+    file_hold_golden("report.txt", now, write_golden);
+    free(now);
+}
+
+// With a word `write` report.txt is written anew, for a person to read what became of it.
+int main(int argc, char **argv)
+{
+    write_golden = argc == 2 && strcmp(argv[1], "write") == 0;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_view_says_in_every_column_what_plain_loops_say),
+        cmocka_unit_test(every_view_has_a_twin),
+        cmocka_unit_test(questions_in_files_answer_what_plain_loops_answer),
+        cmocka_unit_test(a_report_gathers_what_plain_loops_gather),
+        cmocka_unit_test(json_lines_have_the_numbers_of_plain_loops),
+        cmocka_unit_test(answer_files_have_the_numbers_of_plain_loops),
+        cmocka_unit_test(answers_are_put_beside_the_lines_of_the_prompt_file),
+        cmocka_unit_test(a_report_reads_as_a_person_has_read_it),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

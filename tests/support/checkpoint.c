@@ -1,0 +1,50 @@
+#include "tests/support/checkpoint.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "tests/support/check.h"
+
+struct checkpoint checkpoint_open(const char *path)
+{
+    struct checkpoint o = { .weights = NULL };
+    struct error err;
+    if (!config_read(path, &o.config, &err) || (o.weights = weights_open(&o.config, &err)) == NULL)
+        fail_msg("%s", err.text);
+    return o;
+}
+
+void checkpoint_close(struct checkpoint *o)
+{
+    weights_close(o->weights);
+    config_free(&o->config);
+}
+
+struct tensor checkpoint_tensor(const struct checkpoint *o, const char *name, int64_t rows, int64_t width)
+{
+    struct tensor t = { 0 };
+    struct error err;
+    if (!weights_get(o->weights, name, rows, width, &t, &err))
+        fail_msg("%s", err.text);
+    return t;
+}
+
+void assert_says(const struct error *err, const char *path, const char *words)
+{
+    print_message("%s\n", err->text);
+    if (strstr(err->text, path) == NULL || strstr(err->text, words) == NULL)
+        fail_msg("expected a sentence about %s with \"%s\"", path, words);
+}
+
+struct text checkpoint_bytes(const char *path)
+{
+    struct text t = { 0 };
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    char some[4096];
+    for (size_t n; (n = fread(some, 1, sizeof(some), f)) != 0;)
+        text_add(&t, some, n);
+    fclose(f);
+    return t;
+}

@@ -1,0 +1,43 @@
+#include "tests/support/file_write.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "formats/file.h"
+#include "tests/support/check.h"
+
+void file_write(const char *path, const char *text)
+{
+    file_write_bytes(path, text, strlen(text));
+}
+
+void file_write_bytes(const char *path, const void *bytes, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+void file_hold_golden(const char *name, const char *text, bool write)
+{
+    struct error err;
+    char *path = xformat("%s/%s", CASES, name);
+    if (write)
+        file_write(path, text);
+    char *golden = file_text(path, NULL, &err);
+    assert_non_null(golden);
+    size_t line = 1, begin = 0;
+    for (size_t at = 0; text[at] != '\0' && text[at] == golden[at]; at++)
+        if (text[at] == '\n') {
+            line++;
+            begin = at + 1;
+        }
+    if (strcmp(text, golden) != 0)
+        fail_msg("line %zu of %s is another: %.*s", line, name, (int)strcspn(text + begin, "\n"), text + begin);
+    free(golden);
+    free(path);
+}

@@ -1,0 +1,242 @@
+#include "tests/support/pairings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/settings.h"
+#include "experiments/yaml.h"
+#include "kernels/backend.h"
+#include "tokenizers/tokenizer.h"
+#include "tests/support/check.h"
+#include "tests/support/small_heads.h"
+#include "tests/support/small_model.h"
+#include "verifier/rules/rule.h"
+
+static const char *const lines[] = {
+    "none",
+    "ngram",
+    "ngram:longest=2,tokens=3",
+    "small:model=%s",
+    "small:model=%s,tokens=1",
+    "small:model=%s,tokens=6,pick=likeliest",
+    "small:model=%s,tokens=3,pick=coupled",
+    "small:model=%s,widths=[3,2,1]",
+    "small:model=%s,widths=[3,2,1],distinct=false",
+    "small:model=%s,widths=[2,2,2],pick=likeliest",
+    "small:model=%s,nodes=9,top=3,tokens=4,pick=likeliest",
+    "small:model=%s,tree=eagle_25,pick=likeliest",
+    "medusa:weights=%s.medusa,tokens=3",
+    "medusa:weights=%s.medusa,tree=mc_sim_7b_63,pick=likeliest",
+    "medusa:weights=%s.medusa,widths=[2,2,1],distinct=false",
+    "eagle:weights=%s.eagle",
+    "eagle:weights=%s.eagle,tree=eagle_25,pick=likeliest",
+    "eagle:weights=%s.eagle,nodes=59,top=10,tokens=6,pick=likeliest",
+    "eagle:weights=%s.eagle,widths=[3,2,1]",
+    "eagle3:weights=%s.eagle3,tokens=3",
+    "eagle3:weights=%s.eagle3,nodes=12,top=4,tokens=4,pick=likeliest",
+    "eagle3:weights=%s.eagle3,widths=[2,2,2],distinct=false",
+};
+
+enum { LINES = sizeof(lines) / sizeof(lines[0]) };
+
+// The i-th registered drafter that no line names; NULL: there is none.
+static const char *unnamed(int i)
+{
+    for (int t = 0; drafter_types[t] != NULL; t++) {
+        const char *name = drafter_types[t]->name;
+        bool named = false;
+        for (int l = 0; l < LINES; l++)
+            named = named || strncmp(lines[l], name, strcspn(lines[l], ":")) == 0;
+        if (!named && i-- == 0)
+            return name;
+    }
+    return NULL;
+}
+
+int pair_count(void)
+{
+    int n = LINES;
+    while (unnamed(n - LINES) != NULL)
+        n++;
+    return n;
+}
+
+const char *pair_drafter(int i)
+{
+    return i < LINES ? lines[i] : unnamed(i - LINES);
+}
+
+char *pair_target, *pair_draft;
+
+void pair_heads_make(const char *target, const char *draft)
+{
+    const struct head_shape s = head_shape_of(target);
+    static const struct {
+        const char *name;
+        void (*write)(const char *, const struct head_shape *);
+    } kinds[] = { { "medusa", heads_write_medusa }, { "eagle", heads_write_eagle }, { "eagle3", heads_write_eagle3 } };
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+        char *directory = xformat("%s.%s", draft, kinds[i].name);
+        kinds[i].write(directory, &s);
+        free(directory);
+    }
+}
+
+static struct tiny make_target(enum type type)
+{
+    struct tiny t = tiny_usual;
+    t.type = type;
+    tiny_write_hf(pair_target = tiny_path("target"), &t);
+    t.layers = 1;
+    return t;
+}
+
+static int make_pair(enum type type)
+{
+    struct tiny draft = make_target(type);
+    tiny_write_gguf(pair_draft = tiny_path("draft.gguf"), &draft);
+    pair_heads_make(pair_target, pair_draft);
+    return 0;
+}
+
+int pair_models_make(void **state)
+{
+    (void)state;
+    return make_pair(F32);
+}
+
+int pair_models_make_bf16(void **state)
+{
+    (void)state;
+    return make_pair(BF16);
+}
+
+int pair_models_make_strangers(void **state)
+{
+    (void)state;
+    struct tiny draft = make_target(F32);
+    draft.seed = 99;
+    tiny_write_hf(pair_draft = tiny_path("draft"), &draft);
+    pair_heads_make(pair_target, pair_draft);
+    return 0;
+}
+
+int pair_models_remove(void **state)
+{
+    (void)state;
+    free(pair_target);
+    free(pair_draft);
+    tiny_clean();
+    return 0;
+}
+
+static void read_options(struct pair *p, const char *line, const char *draft)
+{
+    struct error err;
+    const char *hole = strstr(line, "%s");
+    char *text = hole != NULL ? xformat("%.*s%s%s", (int)(hole - line), line, draft, hole + 2) : xstrdup(line);
+    struct settings *s = settings_inline(text, "drafter", &err);
+    p->type = s != NULL ? drafter_named(settings_get(s, "kind")->text) : NULL;
+    if (p->type == NULL)
+        fail_msg("no drafter %s", text);
+    p->options = xcalloc(1, p->type->options_size + 1);
+    if (!options_read(s, "drafter", p->type->options, p->options, &err))
+        fail_msg("%s", err.text);
+    settings_free(s);
+    free(text);
+}
+
+bool pair_fits(const char *drafter, const struct rule *rule)
+{
+    struct pair p = { 0 };
+    read_options(&p, drafter, "");
+    const bool fits = takes_beyond(rule->takes, drafter_makes(p.type, p.options)) == 0;
+    options_free(p.type->options, p.options);
+    free(p.options);
+    return fits;
+}
+
+struct pair *pair_open(const char *target, const char *draft, const char *drafter, const char *sampling,
+                       const struct rule *rule, int slots, int length)
+{
+    return pair_open_on(NULL, NULL, target, draft, drafter, sampling, rule, slots, length);
+}
+
+static struct backend *opened_by(pair_device *open)
+{
+    struct error err;
+    struct backend *b = open != NULL ? open(&err) : backend_cpu(2, &err);
+    if (b == NULL)
+        fail_msg("%s", err.text);
+    return b;
+}
+
+struct pair *pair_open_on(pair_device *target_on, pair_device *draft_on, const char *target, const char *draft,
+                          const char *drafter, const char *sampling, const struct rule *rule, int slots, int length)
+{
+    struct error err;
+    struct pair *p = xcalloc(1, sizeof(*p));
+    struct settings *s = yaml_parse(sampling, strlen(sampling), "sampling", &err);
+    if (s == NULL || !sampling_read(s, &p->sampling, &err))
+        fail_msg("%s", err.text);
+    settings_free(s);
+    read_options(p, drafter, draft);
+    p->backend = opened_by(target_on);
+    p->draft_backend = draft_on != NULL ? opened_by(draft_on) : NULL;
+    p->sampling.workers = p->backend->workers(p->backend);
+    const int rows = slots * 64; // nobody's drafts have more nodes
+    p->target = model_open(target, p->backend, ACTIVATIONS_F32, rows > MAX_NODES ? rows : MAX_NODES, &err);
+    if (p->target == NULL)
+        fail_msg("%s", err.text);
+    int live = model_shape(p->target)->vocab;
+    p->tokenizer = tokenizer_open(target, &err);
+    if (p->tokenizer != NULL && tokenizer_size(p->tokenizer) < live)
+        live = tokenizer_size(p->tokenizer);
+    struct drafter_env env = { .backend = p->draft_backend != NULL ? p->draft_backend : p->backend,
+                               .target_backend = p->backend,
+                               .target = p->target,
+                               .tokenizer = p->tokenizer,
+                               .sampling = &p->sampling,
+                               .slots = slots,
+                               .length = length,
+                               .live = live };
+    p->drafter = drafter_create(p->type, &env, p->options, &err);
+    if (p->drafter == NULL)
+        fail_msg("%s: %s", drafter, err.text);
+    p->rule = rule;
+    p->rule_options = xcalloc(1, rule->options_size + 1);
+    if (rule->options != NULL && !options_read(NULL, rule->name, rule->options, p->rule_options, &err))
+        fail_msg("%s", err.text);
+    struct verifier_setup setup = { .target = p->target,
+                                    .rule = rule,
+                                    .rule_options = p->rule_options,
+                                    .sampling = &p->sampling,
+                                    .taps = p->drafter->taps,
+                                    .slots = slots,
+                                    .length = length,
+                                    .nodes = p->drafter->nodes,
+                                    .live = live };
+    p->verifier = verifier_create(&setup, &err);
+    if (p->verifier == NULL)
+        fail_msg("%s: %s", drafter, err.text);
+    return p;
+}
+
+void pair_close(struct pair *p)
+{
+    verifier_destroy(p->verifier);
+    drafter_destroy(p->drafter);
+    options_free(p->type->options, p->options);
+    options_free(p->rule->options, p->rule_options);
+    free(p->rule_options);
+    sampling_free(&p->sampling);
+    tokenizer_close(p->tokenizer);
+    model_close(p->target);
+    p->backend->destroy(p->backend);
+    if (p->draft_backend != NULL)
+        p->draft_backend->destroy(p->draft_backend);
+    free(p->options);
+    free(p);
+}

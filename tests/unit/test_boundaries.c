@@ -1,0 +1,326 @@
+// test_boundaries.c - prompts and trees around the sizes at which something begins anew: 256 tokens of a prompt, 256
+// positions of attention, 32 and 64 nodes of a draft. What the verifier scores there is what plain loops in double make of
+// the same weights, one row after another, each looking at its own ancestors.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "tests/support/check.h"
+#include "tests/support/pairings.h"
+#include "tests/device/reference_operations.h"
+#include "tests/support/small_model.h"
+#include "verifier/rules/rule.h"
+
+enum { WIDTH = 32, HIDDEN = 48, LAYERS = 2, HEADS = 4, KV_HEADS = 2, DIM = 8, WIDE = 300, TEXT = 513, NODES = 130 };
+enum { Q = HEADS * DIM, KV = KV_HEADS * DIM };
+
+// Nothing is as usual: what ignored theta or epsilon would be found out too.
+static const struct tiny shape = { .vocab = WIDE,
+                                   .width = WIDTH,
+                                   .hidden = HIDDEN,
+                                   .layers = LAYERS,
+                                   .heads = HEADS,
+                                   .kv_heads = KV_HEADS,
+                                   .head_dim = DIM,
+                                   .context = 1024,
+                                   .theta = 700,
+                                   .eps = 0.125,
+                                   .sharp = true,
+                                   .seed = 23 };
+
+// ---- plain loops
+
+static struct {
+    float *embedding, *head, *last;
+    struct {
+        float *norm, *q, *k, *v, *o, *after, *gate, *up, *down;
+    } layer[LAYERS];
+} weights;
+
+struct row {
+    int parent, position; // parent -1: the first
+    double key[LAYERS][KV], value[LAYERS][KV], logits[WIDE];
+};
+
+static float *tensor(const char *form, int layer)
+{
+    int64_t rows, width;
+    char *name = xformat(form, layer);
+    float *v = tiny_tensor(&shape, name, &rows, &width);
+    if (v == NULL)
+        fail_msg("no tensor %s", name);
+    free(name);
+    return v;
+}
+
+static void make_weights(void)
+{
+    weights.embedding = tensor("model.embed_tokens.weight", 0);
+    weights.head = tensor("lm_head.weight", 0);
+    weights.last = tensor("model.norm.weight", 0);
+    for (int l = 0; l < LAYERS; l++) {
+        weights.layer[l].norm = tensor("model.layers.%d.input_layernorm.weight", l);
+        weights.layer[l].q = tensor("model.layers.%d.self_attn.q_proj.weight", l);
+        weights.layer[l].k = tensor("model.layers.%d.self_attn.k_proj.weight", l);
+        weights.layer[l].v = tensor("model.layers.%d.self_attn.v_proj.weight", l);
+        weights.layer[l].o = tensor("model.layers.%d.self_attn.o_proj.weight", l);
+        weights.layer[l].after = tensor("model.layers.%d.post_attention_layernorm.weight", l);
+        weights.layer[l].gate = tensor("model.layers.%d.mlp.gate_proj.weight", l);
+        weights.layer[l].up = tensor("model.layers.%d.mlp.up_proj.weight", l);
+        weights.layer[l].down = tensor("model.layers.%d.mlp.down_proj.weight", l);
+    }
+}
+
+static void free_weights(void)
+{
+    free(weights.embedding), free(weights.head), free(weights.last);
+    for (int l = 0; l < LAYERS; l++) {
+        free(weights.layer[l].norm), free(weights.layer[l].q), free(weights.layer[l].k), free(weights.layer[l].v);
+        free(weights.layer[l].o), free(weights.layer[l].after), free(weights.layer[l].gate), free(weights.layer[l].up);
+        free(weights.layer[l].down);
+    }
+}
+
+static void times(double *out, const float *w, int m, const double *x, int k)
+{
+    for (int j = 0; j < m; j++) {
+        out[j] = 0;
+        for (int i = 0; i < k; i++)
+            out[j] += (double)w[j * k + i] * x[i];
+    }
+}
+
+static void norm(double *out, const double *x, const float *w)
+{
+    double squares = 0;
+    for (int i = 0; i < WIDTH; i++)
+        squares += x[i] * x[i];
+    for (int i = 0; i < WIDTH; i++)
+        out[i] = x[i] / sqrt(squares / WIDTH + shape.eps) * (double)w[i];
+}
+
+static void turn(double *x, int heads, int position)
+{
+    for (int h = 0; h < heads; h++)
+        for (int d = 0; d < DIM / 2; d++) {
+            const double angle = position * pow(shape.theta, -2.0 * d / DIM);
+            double *a = x + h * DIM + d, *b = a + DIM / 2, was = *a;
+            *a = was * cos(angle) - *b * sin(angle);
+            *b = *b * cos(angle) + was * sin(angle);
+        }
+}
+
+// Of head h, over the row itself and all before it.
+static void look_back(double *out, const double *q, const struct row *all, int at, int l, int h)
+{
+    static double weight[TEXT + NODES + 2];
+    const int kv = h / (HEADS / KV_HEADS) * DIM;
+    double total = 0;
+    int n = 0;
+    for (int i = at; i >= 0; i = all[i].parent) {
+        double dot = 0;
+        for (int d = 0; d < DIM; d++)
+            dot += q[h * DIM + d] * all[i].key[l][kv + d];
+        total += weight[n++] = exp(dot / sqrt(DIM));
+    }
+    n = 0;
+    for (int d = 0; d < DIM; d++)
+        out[h * DIM + d] = 0;
+    for (int i = at; i >= 0; i = all[i].parent, n++)
+        for (int d = 0; d < DIM; d++)
+            out[h * DIM + d] += weight[n] / total * all[i].value[l][kv + d];
+}
+
+static void compute(struct row *all, int at, int32_t token)
+{
+    struct row *r = &all[at];
+    double x[WIDTH], h[WIDTH], q[Q], seen[Q], more[WIDTH], gate[HIDDEN], up[HIDDEN];
+    r->position = r->parent < 0 ? 0 : all[r->parent].position + 1;
+    for (int i = 0; i < WIDTH; i++)
+        x[i] = (double)weights.embedding[token * WIDTH + i];
+    for (int l = 0; l < LAYERS; l++) {
+        norm(h, x, weights.layer[l].norm);
+        times(q, weights.layer[l].q, Q, h, WIDTH);
+        times(r->key[l], weights.layer[l].k, KV, h, WIDTH);
+        times(r->value[l], weights.layer[l].v, KV, h, WIDTH);
+        turn(q, HEADS, r->position);
+        turn(r->key[l], KV_HEADS, r->position);
+        for (int head = 0; head < HEADS; head++)
+            look_back(seen, q, all, at, l, head);
+        times(more, weights.layer[l].o, WIDTH, seen, Q);
+        for (int i = 0; i < WIDTH; i++)
+            x[i] += more[i];
+        norm(h, x, weights.layer[l].after);
+        times(gate, weights.layer[l].gate, HIDDEN, h, WIDTH);
+        times(up, weights.layer[l].up, HIDDEN, h, WIDTH);
+        for (int i = 0; i < HIDDEN; i++)
+            gate[i] = gate[i] / (1 + exp(-gate[i])) * up[i];
+        times(more, weights.layer[l].down, WIDTH, gate, HIDDEN);
+        for (int i = 0; i < WIDTH; i++)
+            x[i] += more[i];
+    }
+    norm(h, x, weights.last);
+    times(r->logits, weights.head, WIDE, h, WIDTH);
+}
+
+// ---- the verifier
+
+static struct {
+    int32_t text[TEXT];
+    struct row row[TEXT + NODES + 1]; // the text's, and of one tree; then the token behind its path
+} plain;
+
+struct scored {
+    float logits[2][NODES * WIDE]; // of each slot
+};
+
+static void keep_scored(void *self, const struct request *r, struct tensor logits)
+{
+    memcpy(((struct scored *)self)->logits[r->slot], logits.data, tensor_bytes(logits));
+}
+
+// Of every node the last child stands, and token 7 follows: nodes from all over the draft are kept.
+static void take_the_last(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
+                          struct judgement *out)
+{
+    (void)p, (void)options, (void)rng;
+    out->n = 0;
+    for (int node = 0; node >= 0;) {
+        int last = -1;
+        for (int c = draft_next_child(d, node, node); c >= 0; c = draft_next_child(d, node, c))
+            last = c;
+        out->node[out->n] = node;
+        out->token[out->n++] = last >= 0 ? d->token[last] : 7;
+        node = last;
+    }
+}
+
+static const struct rule taking = { .name = "last", .takes = TAKES_CHOSEN | TAKES_TREES, .judge = take_the_last };
+
+struct draft_room {
+    struct draft draft;
+    int32_t token[NODES], parent[NODES], path[TEXT + NODES];
+    uint8_t drawn[NODES];
+};
+
+// Half of the nodes follow the one before, the others any one; no two siblings are alike. Behind 193 tokens all of the first
+// hundred follow the one before: rows that lie where their positions say, over more than one word of bits. Behind 192 all from
+// the 65th on do: after a word of bits with gaps one without.
+static void grow(struct draft_room *to, int n, int nodes)
+{
+    uint64_t state = (uint64_t)(n * 1000 + nodes);
+    to->draft = (struct draft){ 1, NODES, to->token, to->parent, to->drawn, NULL, NULL };
+    to->token[0] = plain.text[n - 1];
+    to->parent[0] = -1;
+    to->drawn[0] = CHOSEN;
+    for (int i = 1; i < nodes; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        draft_add(&to->draft,
+                  (state >> 40 & 1) || (n == 193 && i < 100) || (n == 192 && i > 64)
+                      ? i - 1
+                      : (int)((state >> 33) % (uint64_t)i),
+                  (i * 7 + n) % WIDE, CHOSEN);
+    }
+}
+
+// Rows of the tree behind n tokens of the text, in place of those of another tree.
+static void compute_tree(const struct draft_room *t, int n)
+{
+    for (int i = 1; i < t->draft.n; i++) {
+        plain.row[TEXT + i].parent = t->parent[i] == 0 ? n - 1 : TEXT + t->parent[i];
+        compute(plain.row, TEXT + i, t->token[i]);
+    }
+}
+
+static void expect_logits(const float *is, int row, const char *what, int n, int nodes, int node)
+{
+    const double d = reference_distance(is, plain.row[row].logits, WIDE);
+    if (!(d < 1e-5))
+        fail_msg("%s, a text of %d, %d nodes, node %d: logits differ by %g of the largest", what, n, nodes, node, d);
+}
+
+static struct request request(struct draft_room *t, int slot, int n, const int32_t *token)
+{
+    return (struct request){ slot, n, token, NULL, &t->draft, NODES, NULL };
+}
+
+struct size {
+    int text, nodes;
+};
+
+// Two slots in one pass; then what follows the paths that stood.
+static void check_pass(struct verifier *v, struct scored *s, const struct size size[2])
+{
+    static struct draft_room tree[2];
+    struct error err;
+    struct advance a[2];
+    struct request r[2];
+    for (int i = 0; i < 2; i++) {
+        while (verifier_prefill(v, i, plain.text, size[i].text, &a[i], &err) && a[i].n > 0)
+            ;
+        grow(&tree[i], size[i].text, size[i].nodes);
+        r[i] = request(&tree[i], i, size[i].text, plain.text);
+    }
+    assert_true(verifier_verify(v, r, 2, a, &err));
+    for (int i = 0; i < 2; i++) {
+        const int n = size[i].text, nodes = size[i].nodes;
+        compute_tree(&tree[i], n);
+        for (int node = 0; node < nodes; node++)
+            expect_logits(s->logits[i] + (size_t)node * WIDE, node == 0 ? n - 1 : TEXT + node, "a draft", n, nodes,
+                          node);
+        const int last = a[i].node[a[i].n - 1], behind = n + a[i].n;
+        memcpy(tree[i].path, plain.text, (size_t)n * sizeof(int32_t));
+        memcpy(tree[i].path + n, a[i].token, (size_t)a[i].n * sizeof(int32_t));
+        plain.row[TEXT + NODES].parent = last == 0 ? n - 1 : TEXT + last;
+        compute(plain.row, TEXT + NODES, 7);
+        tree[i].draft.n = 1;
+        tree[i].token[0] = 7;
+        struct request next = request(&tree[i], i, behind, tree[i].path);
+        struct advance after;
+        assert_true(verifier_verify(v, &next, 1, &after, &err));
+        expect_logits(s->logits[i], TEXT + NODES, "behind the path that stood", n, nodes, last);
+        verifier_forget(v, i);
+    }
+}
+
+static void logits_are_those_of_plain_loops_at_every_boundary(void **unused)
+{
+    (void)unused;
+    static const struct size sizes[][2] = {
+        { { 1, 65 }, { 2, 31 } },     { { 255, 32 }, { 256, 33 } }, { { 257, 64 }, { 254, 2 } },
+        { { 511, 63 }, { 512, 65 } }, { { 513, 64 }, { 480, 33 } }, { { 192, 130 }, { 193, 129 } },
+    };
+    static struct scored scored;
+    struct error err;
+    char *path = tiny_path("boundaries.gguf");
+    tiny_write_gguf(path, &shape);
+    make_weights();
+    for (int i = 0; i < TEXT; i++) {
+        plain.text[i] = (int32_t)((uint32_t)(i * i + 37 * i) * 2654435761u >> 8) % WIDE;
+        plain.row[i].parent = i - 1;
+        compute(plain.row, i, plain.text[i]);
+    }
+    struct pair *p = pair_open(path, path, "none", "{temperature: 0}", &taking, 2, TEXT + 2 * NODES);
+    struct verifier_setup with = *verifier_setup(p->verifier);
+    with.nodes = NODES;
+    with.watch = (struct watch){ .scored = keep_scored, .self = &scored };
+    struct verifier *v = verifier_create(&with, &err);
+    assert_non_null(v);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+        check_pass(v, &scored, sizes[i]);
+    verifier_destroy(v);
+    pair_close(p);
+    free_weights();
+    free(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_are_those_of_plain_loops_at_every_boundary),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,252 @@
+// test_eagle_tree.c - drafts grown beside the originals' own builders: EAGLE-2's best-first trees, and fixed ones as
+// Medusa makes them.
+//
+// What EAGLE's topK_genrate and Medusa's generate_candidates answered lies in tests/cases (make_eagle_trees.py); the
+// rows they answered for follow from seed and path, so that both sides have the same.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/draft.h"
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "drafters/tree_builder.h"
+#include "exact/instance.h"
+#include "tests/support/check.h"
+#include "tests/support/numbers.h"
+
+enum { VOCAB = 64, DEEPEST = 8 };
+
+static struct json *golden(const char *name)
+{
+    struct error err;
+    char *path = xformat("%s/%s.json", CASES, name);
+    struct json *j = json_read(path, &err);
+    if (j == NULL)
+        fail_msg("%s", err.text);
+    assert_int_equal(json_int(json_get(j, "vocab")), VOCAB);
+    free(path);
+    return j;
+}
+
+static int number(const struct json *object, const char *key)
+{
+    return (int)json_int(json_get(object, key));
+}
+
+static int at(const struct json *list, int i)
+{
+    return (int)json_int(json_at(list, (size_t)i));
+}
+
+// ---- rows
+
+struct ranked { // the k likeliest after a path
+    int32_t token[VOCAB];
+    float log_p[VOCAB];
+};
+
+static struct ranked ranked_after(uint64_t seed, const int32_t *path, int n)
+{
+    double logit[VOCAB], total = 0;
+    struct ranked r;
+    for (int i = 0; i < n; i++)
+        seed = seed * 1000003 + (uint64_t)path[i] + 1;
+    for (int v = 0; v < VOCAB; v++) {
+        logit[v] = (double)(splitmix(&seed) >> 40) * 0x1p-21 - 4;
+        total += exp(logit[v]);
+    }
+    for (int k = 0; k < VOCAB; k++) {
+        int best = 0;
+        for (int v = 1; v < VOCAB; v++)
+            if (logit[v] > logit[best])
+                best = v;
+        r.token[k] = best;
+        r.log_p[k] = (float)(logit[best] - log(total));
+        logit[best] = -INFINITY;
+    }
+    return r;
+}
+
+static struct ranked ranked_after_candidate(uint64_t seed, const struct grower *g, int c)
+{
+    int32_t path[DEEPEST];
+    const int n = g->at[c].depth;
+    for (int i = n; i > 0; i--, c = g->at[c].parent)
+        path[i - 1] = g->at[c].token;
+    return ranked_after(seed, path, n);
+}
+
+// Medusa's heads know the depth, not the path.
+static struct ranked ranked_at_depth(uint64_t seed, const struct grower *g, int c)
+{
+    return ranked_after(seed, &(const int32_t){ g->at[c].depth }, 1);
+}
+
+// ---- a draft
+
+struct bench {
+    struct grow_shape shape;
+    struct grower grower;
+    struct draft draft;
+    int32_t token[MAX_NODES], parent[MAX_NODES];
+    uint8_t drawn[MAX_NODES];
+};
+
+static void draft(struct bench *b, const struct grow_options *o, uint64_t seed,
+                  struct ranked (*rows)(uint64_t seed, const struct grower *g, int c))
+{
+    struct error err;
+    const int32_t root = 0;
+    if (!grow_shape(&b->shape, o, "test", NULL, &err))
+        fail_msg("%s", err.text);
+    grower_create(&b->grower, &b->shape, VOCAB);
+    b->draft = (struct draft){ 1, MAX_NODES, b->token, b->parent, b->drawn, NULL, NULL };
+    b->token[0] = root;
+    b->parent[0] = -1;
+    const struct request r = { .n = 1, .token = &root, .draft = &b->draft, .depth = DEEPEST };
+    grow_begin(&b->grower, &r);
+    for (bool more = b->grower.n_frontier > 0; more; more = grow_level(&b->grower, &r))
+        for (int f = 0; f < b->grower.n_frontier; f++) {
+            const int c = b->grower.frontier[f];
+            const struct ranked row = rows(seed, &b->grower, c);
+            grow_likeliest(&b->grower, c, row.token, row.log_p, grow_wanted(&b->grower, c), VOCAB);
+        }
+    grow_end(&b->grower, &b->draft);
+}
+
+static double score_of(const struct grower *g, int node)
+{
+    int c = 0;
+    while (g->at[c].node != node)
+        c++;
+    return g->at[c].score;
+}
+
+// ---- best-first trees
+
+// How far its scores are from the original's at worst.
+static double check_case(const struct json *j)
+{
+    static struct bench b;
+    const struct json *tokens = json_get(j, "tokens"), *parents = json_get(j, "parents"),
+                      *scores = json_get(j, "scores");
+    const int n = number(j, "total_token"), seed = number(j, "seed");
+    const struct grow_options o = { .tokens = number(j, "depth") + 1,
+                                    .nodes = n - 1,
+                                    .top = number(j, "top_k"),
+                                    .pick = PICK_LIKELIEST,
+                                    .distinct = true };
+    double worst = 0;
+    draft(&b, &o, (uint64_t)seed, ranked_after_candidate);
+    assert_int_equal(json_count(tokens), n - 1);
+    assert_int_equal(b.draft.n, n);
+    for (int node = 1; node < n; node++) {
+        const double score = json_number(json_at(scores, (size_t)node - 1)), ours = score_of(&b.grower, node);
+        if (b.token[node] != at(tokens, node - 1) || b.parent[node] != at(parents, node - 1))
+            fail_msg("case %d: node %d is token %d below %d (%.7f), the original's %d below %d (%.7f)", seed, node,
+                     b.token[node], b.parent[node], ours, at(tokens, node - 1), at(parents, node - 1), score);
+        worst = worse(worst, fabs(ours - score));
+    }
+    grower_destroy(&b.grower);
+    return worst;
+}
+
+static void best_first_trees_are_eagles(void **unused)
+{
+    (void)unused;
+    enum { CASES_THERE_ARE = 200 };
+    struct json *j = golden("eagle_trees");
+    const struct json *cases = json_get(j, "cases");
+    int near_ties = 0;
+    double worst = 0;
+    assert_int_equal(json_count(cases), CASES_THERE_ARE);
+    for (size_t i = 0; i < CASES_THERE_ARE; i++) {
+        if (json_number(json_get(json_at(cases, i), "margin")) < 1e-6) {
+            near_ties++; // the original's own rounding decided
+            continue;
+        }
+        worst = worse(worst, check_case(json_at(cases, i)));
+    }
+    printf("    %d trees, %d near-ties left out; scores differ by at most %.2g\n", CASES_THERE_ARE, near_ties, worst);
+    assert_true(worst <= 1e-5);
+    assert_true(near_ties <= CASES_THERE_ARE / 100);
+    json_free(j);
+}
+
+// ---- fixed trees
+
+// The leaf's path of tokens, as far as our draft has it from the root down: how many there are.
+static int walk(const struct draft *d, const struct json *leaf, const struct json *candidates)
+{
+    int node = 0, n = 1;
+    for (; n < (int)json_count(leaf); n++) {
+        const int token = at(candidates, at(leaf, n));
+        int child = draft_next_child(d, node, node);
+        while (child >= 0 && d->token[child] != token)
+            child = draft_next_child(d, node, child);
+        if (child < 0)
+            return n;
+        node = child;
+    }
+    return draft_next_child(d, node, node) < 0 ? n : n - 1; // a leaf of ours, too
+}
+
+static int leaves(const struct draft *d)
+{
+    int n = 0;
+    for (int node = 1; node < d->n; node++)
+        n += draft_next_child(d, node, node) < 0;
+    return n;
+}
+
+static void check_fixed(const char *name, const struct json *tree)
+{
+    static struct bench b;
+    const struct json *nodes = json_get(tree, "nodes"), *inputs = json_get(tree, "candidates");
+    char *text = xstrdup(name);
+    const struct grow_options o = { .tokens = 4, .top = 8, .pick = PICK_LIKELIEST, .distinct = true, .tree = text };
+    assert_int_equal(json_count(inputs), 20);
+    for (int seed = 0; seed < 20; seed++) {
+        const struct json *candidates = json_at(inputs, (size_t)seed);
+        draft(&b, &o, (uint64_t)seed, ranked_at_depth);
+        assert_int_equal(b.draft.n, json_count(candidates));
+        assert_int_equal(leaves(&b.draft), json_count(nodes));
+        for (size_t i = 0; i < json_count(nodes); i++) {
+            const struct json *leaf = json_at(nodes, i);
+            const int n = walk(&b.draft, leaf, candidates);
+            if (n != (int)json_count(leaf))
+                fail_msg("%s, input %d: of path %zu of the original our draft has %d of %zu nodes", name, seed, i, n,
+                         json_count(leaf));
+        }
+        for (int node = 1; node < b.draft.n; node++) // the same order, too
+            assert_int_equal(b.token[node], at(candidates, node));
+        grower_destroy(&b.grower);
+    }
+    free(text);
+}
+
+static void fixed_trees_are_medusas(void **unused)
+{
+    (void)unused;
+    struct json *j = golden("eagle_trees_fixed");
+    const struct json *trees = json_get(j, "trees");
+    int n = 0;
+    for (const struct published_tree *t = published_trees; t->name != NULL; t++, n++) {
+        if (json_get(trees, t->name) == NULL)
+            fail_msg("the originals have no tree %s", t->name);
+        check_fixed(t->name, json_get(trees, t->name));
+    }
+    assert_int_equal(json_count(trees), n);
+    json_free(j);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(best_first_trees_are_eagles),
+        cmocka_unit_test(fixed_trees_are_medusas),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,219 @@
+// test_fixed_tree.c - fixed trees: the published ones, lists of paths, and lists that are no trees.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "drafters/tree.h"
+#include "exact/instance.h"
+#include "tests/support/check.h"
+
+// Nodes on each level, as the papers' repositories have them.
+static void published_trees_are_as_published(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *name;
+        int level[6];
+    } known[] = {
+        { "eagle_25", { 1, 4, 8, 8, 3, 2 } },
+        { "mc_sim_7b_63", { 1, 10, 28, 23, 2, 0 } },
+        { "vicuna_7b_stage2", { 1, 10, 23, 23, 7, 0 } },
+        { "vicuna_7b_stage1", { 1, 10, 32, 20, 1, 0 } },
+        { "vicuna_13b_stage2", { 1, 10, 19, 25, 9, 0 } },
+        { "vicuna_13b_stage1", { 1, 10, 29, 23, 1, 0 } },
+        { "vicuna_33b_stage2", { 1, 10, 24, 24, 5, 0 } },
+        { "vicuna_33b_stage1", { 1, 10, 34, 19, 0, 0 } },
+        { "zephyr_stage2", { 1, 10, 27, 23, 3, 0 } },
+    };
+    static struct tree t;
+    struct error err;
+    for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+        int level[6] = { 0 };
+        assert_true(tree_read(known[i].name, NULL, &t, &err));
+        for (int node = 0; node < t.n; node++)
+            level[t.node[node].depth]++;
+        for (int d = 0; d < 6; d++)
+            assert_int_equal(level[d], known[i].level[d]);
+    }
+    for (const struct published_tree *p = published_trees; p->name != NULL; p++) {
+        assert_true(tree_read(p->name, NULL, &t, &err));
+        assert_int_equal(t.n, strcmp(p->name, "eagle_25") == 0 ? 26 : 64);
+        for (int node = 1; node < t.n; node++) {
+            const struct tree_node *a = &t.node[node], *b = &t.node[node - 1];
+            assert_true(a->parent < node && a->depth == t.node[a->parent].depth + 1 && a->rank <= 9);
+            assert_true(a->depth > b->depth || a->parent > b->parent || a->rank > b->rank);
+        }
+    }
+}
+
+static void a_list_may_stand_in_any_order(void **unused)
+{
+    (void)unused;
+    static struct tree t;
+    struct error err;
+    assert_true(tree_read("[[1], [0, 3], [0], [0, 0], [0, 3, 63]]", NULL, &t, &err));
+    const struct tree_node expected[] = {
+        { -1, 0, 0 }, { 0, 0, 1 }, { 0, 1, 1 }, { 1, 0, 2 }, { 1, 3, 2 }, { 4, 63, 3 }
+    };
+    assert_int_equal(t.n, 6);
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(t.node[i].parent, expected[i].parent);
+        assert_int_equal(t.node[i].rank, expected[i].rank);
+        assert_int_equal(t.node[i].depth, expected[i].depth);
+    }
+    assert_int_equal(tree_deepest(&t), 3);
+    assert_int_equal(tree_children(&t, 1), 2);
+    assert_int_equal(tree_children(&t, 2), 0);
+    assert_true(tree_has_gaps(&t));
+    assert_true(tree_read("[[0], [1], [0, 0]]", NULL, &t, &err));
+    assert_false(tree_has_gaps(&t));
+}
+
+static void a_file_has_a_list_or_an_object_with_it(void **unused)
+{
+    (void)unused;
+    static const char *const texts[] = { "[[0], [1]]", "{\"heads\": 2, \"tree\": [[0], [1]]}" };
+    char folder[] = "/tmp/speclab-tree-XXXXXX";
+    static struct tree t;
+    struct error err;
+    assert_non_null(mkdtemp(folder));
+    char *path = xformat("%s/t.json", folder);
+    for (int i = 0; i < 2; i++) {
+        FILE *f = fopen(path, "we");
+        assert_non_null(f);
+        fputs(texts[i], f);
+        fclose(f);
+        assert_true(tree_read(path, NULL, &t, &err));
+        assert_int_equal(t.n, 3);
+        assert_true(tree_read("t.json", folder, &t, &err));
+        assert_int_equal(t.n, 3);
+    }
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+    free(path);
+}
+
+static void what_is_no_tree_is_refused(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *text, *says;
+    } wrong[] = {
+        { "eagle", "tree: eagle is no published tree (eagle_25, mc_sim_7b_63, " },
+        { "", "tree:  is no published tree" },
+        { "[]", "tree: expected a list of 1 to 511 paths, as in [[0], [0, 0], [1]]" },
+        { "[[0], 1]", "tree: path 2: expected a list of 1 to 16 ranks" },
+        { "[[]]", "tree: path 1: expected a list of 1 to 16 ranks" },
+        { "[[0], [0, -1]]", "tree: path 2: expected ranks from 0 to 63" },
+        { "[[0], [64]]", "tree: path 2: expected ranks from 0 to 63" },
+        { "[[0], [0.5]]", "tree: path 2: expected ranks from 0 to 63" },
+        { "[[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]]", "tree: path 1: expected a list of 1 to 16 ranks" },
+        { "[[0], [0]]", "tree: path [0] stands there twice" },
+        { "[[0], [1, 2]]", "tree: path [1, 2]: its beginning, the same without the last member, is no path" },
+        { "[[0], ", "tree:" },
+        { "/nowhere/tree.json", "/nowhere/tree.json:" },
+    };
+    static struct tree t;
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        struct error err = { "" };
+        assert_false(tree_read(wrong[i].text, NULL, &t, &err));
+        if (strncmp(err.text, wrong[i].says, strlen(wrong[i].says)) != 0)
+            fail_msg("%s: %s", wrong[i].text, err.text);
+    }
+}
+
+// Of all trees of n guesses, two deep and three wide, none reaches deeper than tree_best's.
+static double reached(const struct tree *t, const double *share, int ranks)
+{
+    double product[MAX_NODES] = { 1 }, sum = 0;
+    for (int node = 1; node < t->n; node++) {
+        const struct tree_node *a = &t->node[node];
+        product[node] = product[a->parent] * share[(a->depth - 1) * ranks + a->rank];
+        sum += product[node];
+    }
+    return sum;
+}
+
+static void no_tree_reaches_deeper_than_the_best_one(void **unused)
+{
+    (void)unused;
+    enum { RANKS = 3, PATHS = RANKS + RANKS * RANKS };
+    uint64_t dice = 1;
+    for (int round = 0; round < 20; round++) {
+        double share[2 * RANKS];
+        for (int i = 0; i < 2 * RANKS; i++) // the likelier more often
+            share[i] = (double)(splitmix(&dice) >> 11) * 0x1p-53 / (1 + i % RANKS) / (1 + i % RANKS);
+        for (int d = 0; d < 2; d++)
+            for (int r = 1; r < RANKS; r++)
+                if (share[d * RANKS + r] > share[d * RANKS + r - 1])
+                    share[d * RANKS + r] = share[d * RANKS + r - 1];
+        double best[PATHS + 1] = { 0 };
+        for (int set = 0; set < 1 << PATHS; set++) {
+            double sum = 0;
+            int n = 0;
+            bool whole = true;
+            for (int i = 0; i < PATHS; i++) {
+                if (!(set >> i & 1))
+                    continue;
+                const int parent = (i - RANKS) / RANKS;
+                n++;
+                sum += i < RANKS ? share[i] : share[parent] * share[RANKS + (i - RANKS) % RANKS];
+                whole = whole && (i < RANKS || (set >> parent & 1));
+            }
+            if (whole && sum > best[n])
+                best[n] = sum;
+        }
+        for (int n = 1; n <= PATHS; n++) {
+            static struct tree t, again;
+            struct error err;
+            tree_best(share, 2, RANKS, n, &t);
+            assert_int_equal(t.n, n + 1);
+            assert_true(reached(&t, share, RANKS) > best[n] * (1 - 1e-12));
+            char *text = tree_write(&t);
+            assert_true(tree_read(text, NULL, &again, &err));
+            assert_memory_equal(&t, &again, sizeof(t));
+            free(text);
+        }
+    }
+}
+
+// Nothing is deeper than the shares that are known, whatever lies behind them in memory.
+static void the_best_tree_is_as_deep_as_shares_are_known(void **unused)
+{
+    (void)unused;
+    static struct tree t;
+    const double share[] = { 0.5, 0.4, 0.3, 0.2, 1, 1, 1, 1 };
+    tree_best(share, 2, 2, 20, &t);
+    assert_int_equal(t.n, 7);
+    assert_int_equal(tree_deepest(&t), 2);
+    tree_best(share, 1, 2, 20, &t);
+    assert_int_equal(t.n, 3);
+    assert_int_equal(tree_deepest(&t), 1);
+    assert_int_equal(tree_deepest(&(struct tree){ 0 }), 0);
+}
+
+static void what_never_happens_is_in_no_tree(void **unused)
+{
+    (void)unused;
+    static struct tree t;
+    const double share[] = { 0.5, 0.2, 0, 0 };
+    tree_best(share, 2, 2, 9, &t);
+    assert_int_equal(t.n, 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(published_trees_are_as_published),
+        cmocka_unit_test(a_list_may_stand_in_any_order),
+        cmocka_unit_test(a_file_has_a_list_or_an_object_with_it),
+        cmocka_unit_test(what_is_no_tree_is_refused),
+        cmocka_unit_test(no_tree_reaches_deeper_than_the_best_one),
+        cmocka_unit_test(what_never_happens_is_in_no_tree),
+        cmocka_unit_test(the_best_tree_is_as_deep_as_shares_are_known),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

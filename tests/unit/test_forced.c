@@ -1,0 +1,194 @@
+// test_forced.c - drafters that are told the text (core/draft.h, struct forced): the rank of every token among the logits that
+// the drafter brought to the host, counted again here, with ties, with tokens that the drafter has no id for, and on a device
+// of its own. And a device that fails while a drafter proposes.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/splitmix.h"
+#include "kernels/backend.h"
+#include "tokenizers/tokenizer.h"
+#include "sampling/rng.h"
+#include "tests/support/check.h"
+#include "tests/support/pairings.h"
+#include "tests/support/small_model.h"
+#include "verifier/rules/rule.h"
+
+enum { LENGTH = 64, PROMPT = 20, DEPTH = 6, ROUNDS = 12, WIDE = 288 };
+
+static struct {
+    struct backend real;
+    struct backend *of; // the drafter's
+    int n, width[DEPTH];
+    float row[DEPTH][WIDE];
+} seen;
+
+// What the host gets is in steps of a quarter, so that many tokens are as likely as one another.
+static void see_download(struct backend *b, void *host, const void *from, size_t bytes)
+{
+    float *x = host;
+    assert_ptr_equal(b, seen.of);
+    assert_true(seen.n < DEPTH && bytes <= sizeof(seen.row[0]));
+    seen.real.download(b, host, from, bytes);
+    seen.width[seen.n] = (int)(bytes / sizeof(float));
+    for (int i = 0; i < seen.width[seen.n]; i++)
+        x[i] = floorf(4 * x[i]) / 4;
+    memcpy(seen.row[seen.n++], x, bytes);
+}
+
+// A narrower drafter has every third id, the first of each three (tests/support/small_heads.c).
+static int rank_of(const float *row, int width, int token, int live, int *ties)
+{
+    const int every = WIDE / width, x = token / every;
+    int above = 0;
+    if (token % every != 0)
+        return WIDE;
+    for (int i = 0; i < width && i * every < live; i++) {
+        above += row[i] > row[x] || (row[i] == row[x] && i < x);
+        *ties += i < x && row[i] == row[x];
+    }
+    return above;
+}
+
+static void announce(struct pair *p, const int32_t *token, int n)
+{
+    struct error err;
+    struct advance a;
+    for (;;) {
+        assert_true(verifier_prefill(p->verifier, 0, token, n, &a, &err));
+        if (a.n == 0)
+            return;
+        a.sequence = token;
+        a.length = (int)(a.token - token) + a.n;
+        assert_true(p->type->advance(p->drafter, &a, 1, &err));
+    }
+}
+
+struct asked { // one request
+    struct philox chance;
+    struct draft draft;
+    int32_t token[MAX_NODES], parent[MAX_NODES];
+    uint8_t drawn[MAX_NODES];
+};
+
+static struct request ask(struct asked *a, const struct pair *p, const int32_t *text, int n,
+                          const struct forced *forced)
+{
+    a->chance = philox_source(7, 0);
+    a->chance.rng.root = n - 1;
+    a->draft = (struct draft){ 1, p->drafter->nodes, a->token, a->parent, a->drawn, NULL, NULL };
+    a->token[0] = text[n - 1], a->parent[0] = -1, a->drawn[0] = CHOSEN;
+    return (struct request){ .n = n,
+                             .token = text,
+                             .rng = &a->chance.rng,
+                             .draft = &a->draft,
+                             .depth = forced != NULL ? forced->n : DEPTH,
+                             .forced = forced };
+}
+
+static struct backend *another_cpu(struct error *err)
+{
+    return backend_cpu(1, err);
+}
+
+static void check_ranks(const char *drafter, pair_device *apart, int *ties, int *strangers)
+{
+    static struct asked a;
+    struct error err;
+    uint64_t dice = 3;
+    struct pair *p = pair_open_on(NULL, apart, pair_target, pair_draft, drafter, "{temperature: 1}",
+                                  rule_named("rejection"), 1, LENGTH);
+    const int live = tokenizer_size(p->tokenizer);
+    for (int round = 0; round < ROUNDS; round++) {
+        int32_t text[PROMPT + DEPTH];
+        int rank[DEPTH];
+        for (int i = 0; i < PROMPT + DEPTH; i++)
+            text[i] = (int32_t)(splitmix(&dice) % (uint64_t)live);
+        for (int i = 0; i < DEPTH; i++) {
+            if (round % 2 == 0)
+                text[PROMPT + i] -= text[PROMPT + i] % 3; // so that every drafter has them
+            rank[i] = NOT_ASKED;
+        }
+        announce(p, text, PROMPT);
+        const struct forced forced = { DEPTH, text + PROMPT, rank };
+        struct request r = ask(&a, p, text, PROMPT, &forced);
+        seen.of = apart != NULL ? p->draft_backend : p->backend;
+        seen.real = *seen.of;
+        seen.of->download = see_download;
+        seen.n = 0;
+        const bool well = p->type->propose(p->drafter, &r, 1, &err);
+        seen.of->download = seen.real.download;
+        assert_true(well && seen.n > 0 && a.draft.n == 1 + seen.n);
+        for (int d = 0; d < DEPTH; d++) {
+            const int expected =
+                d < seen.n ? rank_of(seen.row[d], seen.width[d], text[PROMPT + d], live, ties) : NOT_ASKED;
+            if (rank[d] != expected)
+                fail_msg("%s: token %d at depth %d has rank %d, and not %d", drafter, text[PROMPT + d], d, rank[d],
+                         expected);
+            if (d < seen.n)
+                assert_int_equal(a.draft.token[1 + d], text[PROMPT + d]);
+            *strangers += expected == WIDE;
+        }
+        verifier_forget(p->verifier, 0);
+        p->type->forget(p->drafter, 0);
+    }
+    pair_close(p);
+}
+
+static void a_known_token_has_the_rank_that_its_logit_has(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < pair_count(); i++) {
+        const char *drafter = pair_drafter(i);
+        int ties = 0, strangers = 0;
+        if (drafter[0] == 'n') // without rows of its own
+            continue;
+        check_ranks(drafter, NULL, &ties, &strangers);
+        if (strncmp(drafter, "small", 5) == 0)
+            check_ranks(drafter, another_cpu, &ties, &strangers);
+        assert_true(ties > 20);
+        assert_true((strangers > 10) == (strncmp(drafter, "eagle3", 6) == 0));
+    }
+}
+
+static bool sync_fails(struct backend *b, struct error *err)
+{
+    (void)b;
+    return fail(err, "cpu: it came off");
+}
+
+static void a_device_that_fails_fails_the_proposal(void **unused)
+{
+    (void)unused;
+    static struct asked a;
+    for (int i = 0; i < pair_count(); i++) {
+        const char *drafter = pair_drafter(i);
+        if (drafter[0] == 'n')
+            continue;
+        struct error err = { "" };
+        int32_t text[PROMPT];
+        struct pair *p =
+            pair_open(pair_target, pair_draft, drafter, "{temperature: 1}", rule_named("rejection"), 1, LENGTH);
+        for (int k = 0; k < PROMPT; k++)
+            text[k] = 5 * k + 3;
+        announce(p, text, PROMPT);
+        struct request r = ask(&a, p, text, PROMPT, NULL);
+        const struct backend real = *p->backend;
+        p->backend->sync = sync_fails;
+        const bool well = p->type->propose(p->drafter, &r, 1, &err);
+        p->backend->sync = real.sync;
+        if (well || strcmp(err.text, "cpu: it came off") != 0)
+            fail_msg("%s: it proposes all the same: \"%s\"", drafter, err.text);
+        pair_close(p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_known_token_has_the_rank_that_its_logit_has),
+        cmocka_unit_test(a_device_that_fails_fails_the_proposal),
+    };
+    return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
+}

@@ -1,0 +1,469 @@
+// test_models.c - the forward pass against other people's programs, and against itself to the bit.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "models/config.h"
+#include "models/kv_cache.h"
+#include "models/paths.h"
+#include "tests/support/check.h"
+#include "tests/device/reference_operations.h"
+#include "tests/support/model_runner.h"
+#include "tests/support/small_model.h"
+
+static struct json *golden(const char *name)
+{
+    struct error err;
+    char *path = xformat("%s/logits_%s.json", CASES, name);
+    struct json *j = json_read(path, &err);
+    if (j == NULL)
+        fail_msg("%s", err.text);
+    free(path);
+    return j;
+}
+
+static int number(const struct json *config, const char *key)
+{
+    return (int)json_int(json_get(config, key));
+}
+
+static struct tiny tiny_of(const struct json *j)
+{
+    const struct json *c = json_get(j, "config"), *scaling = json_get(c, "rope_scaling");
+    struct tiny t = { .vocab = number(c, "vocab_size"),
+                      .width = number(c, "hidden_size"),
+                      .hidden = number(c, "intermediate_size"),
+                      .layers = number(c, "num_hidden_layers"),
+                      .heads = number(c, "num_attention_heads"),
+                      .kv_heads = number(c, "num_key_value_heads"),
+                      .context = number(c, "max_position_embeddings") };
+    t.head_dim = json_is_int(json_get(c, "head_dim")) ? number(c, "head_dim") : t.width / t.heads;
+    t.tied = json_bool(json_get(c, "tie_word_embeddings"));
+    t.bias = json_bool(json_get(c, "attention_bias"));
+    t.theta = json_number(json_get(c, "rope_theta"));
+    t.eps = json_number(json_get(c, "rms_norm_eps"));
+    t.seed = (uint64_t)json_int(json_get(j, "seed"));
+    if (json_is_object(scaling)) {
+        const char *kind = json_text(json_get(scaling, json_get(scaling, "rope_type") != NULL ? "rope_type" : "type"));
+        t.rope = strcmp(kind, "llama3") == 0 ? ROPE_LLAMA3 : ROPE_LINEAR;
+        t.factor = json_number(json_get(scaling, "factor"));
+        t.low = json_number(json_get(scaling, "low_freq_factor"));
+        t.high = json_number(json_get(scaling, "high_freq_factor"));
+        t.original = number(scaling, "original_max_position_embeddings");
+    }
+    return t;
+}
+
+// The golden's own config.json, word for word, takes the place of the one that tiny wrote.
+static void write_config(const char *directory, const struct json *config)
+{
+    char *path = xformat("%s/config.json", directory), *text = json_write(config);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    free(path);
+    free(text);
+}
+
+static void check_logits(const char *path, const char *name, const struct json *j)
+{
+    struct runner r = runner_open(path, 2, NULL, 1);
+    const struct json *tokens = json_get(j, "tokens"), *rows = json_get(j, "rows");
+    int n = (int)json_count(tokens);
+    int32_t token[64];
+    for (int i = 0; i < n; i++)
+        token[i] = (int32_t)json_int(json_at(tokens, (size_t)i));
+    const float *logits = runner_pass(&r, n, token, NULL, NULL);
+    double worst = 0;
+    for (size_t k = 0; k < json_count(rows); k++) {
+        const struct json *expected = json_at(json_get(j, "logits"), k);
+        double row[512];
+        assert_int_equal(json_count(expected), r.vocab);
+        for (int v = 0; v < r.vocab; v++)
+            row[v] = json_number(json_at(expected, (size_t)v));
+        double d = reference_distance(logits + json_int(json_at(rows, k)) * r.vocab, row, r.vocab);
+        worst = d > worst ? d : worst;
+    }
+    printf("    %-8s %s: max |difference| / max |reference| %.2g\n", name,
+           strstr(path, "gguf") != NULL ? "gguf" : "safetensors", worst);
+    if (!(worst <= 1e-5))
+        fail_msg("%s: logits differ from transformers' by %g", path, worst);
+    runner_close(&r);
+}
+
+static void logits_of_little_models_are_transformers_logits(void **unused)
+{
+    (void)unused;
+    static const char *const names[] = { "mha", "gqa", "odd", "one", "headdim", "llama3", "linear", "bias" };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        struct json *j = golden(names[i]);
+        struct tiny t = tiny_of(j);
+        char *directory = xformat("%s/%s", tiny_directory(), names[i]),
+             *file = xformat("%s/%s.gguf", tiny_directory(), names[i]);
+        tiny_write_hf(directory, &t);
+        tiny_write_gguf(file, &t);
+        write_config(directory, json_get(j, "config"));
+        for (void *at = json_first(json_get(j, "check")); at != NULL; at = json_next(json_get(j, "check"), at)) {
+            int64_t rows, width;
+            float *w = tiny_tensor(&t, json_key(at), &rows, &width);
+            assert_non_null(w);
+            for (size_t k = 0; k < json_count(json_value(at)); k++)
+                if ((float)json_number(json_at(json_value(at), k)) != w[k])
+                    fail_msg("%s: %s[%zu] is %.9g, not %.9g: the weights are not the golden's", names[i], json_key(at),
+                             k, (double)w[k], json_number(json_at(json_value(at), k)));
+            free(w);
+        }
+        check_logits(directory, names[i], j);
+        check_logits(file, names[i], j);
+        json_free(j);
+        free(directory);
+        free(file);
+    }
+}
+
+// ---- bits
+
+static uint64_t state = 3;
+
+static int32_t any_token(int vocab)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (int32_t)((state >> 33) % (uint64_t)vocab);
+}
+
+static char *tiny_file(enum type type, int width)
+{
+    struct tiny t = tiny_usual;
+    t.type = type;
+    t.width = width;
+    t.hidden = width == 256 ? 512 : 96;
+    t.head_dim = width / t.heads;
+    t.context = RUNNER_LENGTH;
+    char *path = xformat("%s/bits_%s.gguf", tiny_directory(), type_facts[type].name);
+    tiny_write_gguf(path, &t);
+    return path;
+}
+
+// What a model may be run with; the last two only where weights are whole numbers, q8_0 where a head has blocks.
+static const struct way {
+    enum activations activations;
+    enum type cache;
+} ways[] = {
+    { ACTIVATIONS_F32, F32 }, { ACTIVATIONS_BF16, BF16 }, { ACTIVATIONS_INT8, F32 }, { ACTIVATIONS_INT8, Q8_0 }
+};
+
+static int ways_for(enum type t)
+{
+    return !type_is_quantised(t) ? 2 : type_facts[t].block == 256 ? 4 : 3;
+}
+
+static void a_row_has_the_same_bits_alone_and_among_up_to_sixty_four(void **unused)
+{
+    (void)unused;
+    enum { TEXT = 96, FROM = 30 };
+    for (int t = 0; t < TYPES; t++)
+        for (int w = 0; w < ways_for((enum type)t); w++) {
+            char *path = tiny_file((enum type)t, type_facts[t].block == 256 ? 256 : 64);
+            struct runner r = runner_open_as(path, 2, NULL, 1, ways[w].activations, ways[w].cache);
+            int32_t token[TEXT];
+            for (int i = 0; i < TEXT; i++)
+                token[i] = any_token(r.vocab);
+            kv_cut(r.cache, 0, 0);
+            float *alone = runner_one_by_one(&r, token, TEXT);
+            for (int n = 2; n <= 64; n += n < 18 ? 1 : 7 + t % 3) {
+                kv_cut(r.cache, 0, FROM);
+                const float *logits = runner_pass(&r, n, token + FROM, NULL, NULL);
+                for (int i = 0; i < n; i++)
+                    runner_same_bits(logits + i * r.vocab, alone + (FROM + i) * r.vocab, r.vocab, type_facts[t].name,
+                                     n);
+            }
+            free(alone);
+            runner_close(&r);
+            free(path);
+        }
+}
+
+static void check_prompts_and_slots(struct way way)
+{
+    enum { TEXT = 2000 };
+    char *path = tiny_file(Q4_1, 64);
+    struct runner r = runner_open_as(path, 2, NULL, 4, way.activations, way.cache),
+                  other = runner_open_as(path, 3, NULL, 4, way.activations, way.cache);
+    static int32_t token[TEXT], many[128], slot[128], parent[128];
+    for (int i = 0; i < TEXT; i++)
+        token[i] = any_token(r.vocab);
+    kv_cut(r.cache, 0, 0);
+    float *alone = runner_one_by_one(&r, token, TEXT);
+
+    kv_cut(r.cache, 0, 0); // a prompt of 2,000, by stretches of 600
+    for (int at = 0; at < TEXT; at += RUNNER_ROWS) {
+        int n = TEXT - at < RUNNER_ROWS ? TEXT - at : RUNNER_ROWS;
+        const float *logits = runner_pass(&r, n, token + at, NULL, NULL);
+        for (int i = 0; i < n; i++)
+            runner_same_bits(logits + i * r.vocab, alone + (at + i) * r.vocab, r.vocab, "prompt", n);
+        kv_cut(r.cache, 0, at);
+        runner_feed(&r, 0, token + at, n);
+    }
+    for (int s = 0; s < 4; s++) { // four slots of 32, with prefixes of their own lengths, on three threads
+        kv_cut(other.cache, s, 0);
+        runner_feed(&other, s, token, 100 * s + 7);
+        for (int i = 0; i < 32; i++) {
+            many[32 * s + i] = token[100 * s + 7 + i];
+            slot[32 * s + i] = s;
+            parent[32 * s + i] = i - 1;
+        }
+    }
+    const float *logits = runner_pass(&other, 128, many, slot, parent);
+    for (int s = 0; s < 4; s++)
+        for (int i = 0; i < 32; i++)
+            runner_same_bits(logits + (32 * s + i) * r.vocab, alone + (100 * s + 7 + i) * r.vocab, r.vocab, "slots",
+                             128);
+    free(alone);
+    runner_close(&r);
+    runner_close(&other);
+    free(path);
+}
+
+static void a_row_has_the_same_bits_in_prompts_slots_threads_and_lone_passes(void **unused)
+{
+    (void)unused;
+    for (int w = 0; w < 3; w++)
+        check_prompts_and_slots(ways[w]);
+}
+
+static void check_paths(enum type type, struct way way)
+{
+    char *path = tiny_file(type, type == Q4_K ? 256 : 64);
+    struct runner r = runner_open_as(path, 2, NULL, 1, way.activations, way.cache);
+    for (int round = 0; round < 20; round++) {
+        enum { NODES = 40 };
+        int32_t prompt[64], token[NODES], parent[NODES], text[128], kept[NODES];
+        int prefix = 1 + (int)any_token(60);
+        for (int i = 0; i < prefix; i++)
+            prompt[i] = any_token(r.vocab);
+        for (int i = 0; i < NODES; i++) {
+            token[i] = any_token(r.vocab);
+            parent[i] = i == 0 ? -1 : any_token(i);
+        }
+        kv_cut(r.cache, 0, 0);
+        runner_feed(&r, 0, prompt, prefix);
+        float *tree = xmalloc((size_t)NODES * (size_t)r.vocab * sizeof(float));
+        memcpy(tree, runner_pass(&r, NODES, token, NULL, parent), (size_t)NODES * (size_t)r.vocab * sizeof(float));
+
+        int node = (int)any_token(NODES), depth = 0, n = 0; // a path, root first
+        for (int at = node; at >= 0; at = parent[at])
+            depth++;
+        for (int at = node, i = depth - 1; at >= 0; at = parent[at], i--)
+            kept[i] = at;
+        memcpy(text, prompt, sizeof(prompt[0]) * (size_t)prefix);
+        for (int i = 0; i < depth; i++)
+            text[prefix + i] = token[kept[i]];
+        int32_t after = any_token(r.vocab);
+        kv_keep(r.cache, 0, kept, depth); // what came true stays,
+        float *next = xmalloc((size_t)r.vocab * sizeof(float));
+        memcpy(next, runner_pass(&r, 1, &after, NULL, NULL), (size_t)r.vocab * sizeof(float));
+
+        text[prefix + depth] = after;
+        kv_cut(r.cache, 0, 0);
+        float *alone = runner_one_by_one(&r, text, prefix + depth + 1);
+        for (n = 0; n < depth; n++)
+            runner_same_bits(tree + kept[n] * r.vocab, alone + (prefix + n) * r.vocab, r.vocab, "tree", NODES);
+        // as if it had been written plainly
+        runner_same_bits(next, alone + (prefix + depth) * r.vocab, r.vocab, "after a kept path", 1);
+        free(tree), free(next), free(alone);
+    }
+    runner_close(&r);
+    free(path);
+}
+
+static void a_path_through_a_tree_has_the_bits_of_the_chain(void **unused)
+{
+    (void)unused;
+    for (int w = 0; w < 4; w++) {
+        check_paths(Q4_K, ways[w]);
+        if (w < 2)
+            check_paths(BF16, ways[w]);
+    }
+}
+
+static void taps_bring_the_states_between_layers(void **unused)
+{
+    (void)unused;
+    char *path = tiny_file(F32, 64);
+    struct runner r = runner_open(path, 1, NULL, 1);
+    const struct model_shape *s = model_shape(r.model);
+    const int32_t token[] = { 5, 9, 5 }, slot[3] = { 0 }, parent[] = { -1, 0, 1 };
+    struct taps taps = { 3, { 0, FINAL_STATE, s->layers } };
+    struct states states;
+    struct error err;
+    struct pass p = { .n = 3, .token = token, .slot = slot, .parent = parent };
+    assert_true(model_forward(r.model, r.cache, &p, &taps, &states, &err));
+    assert_int_equal(states.tapped.rows, 3);
+    assert_int_equal(states.tapped.width, 3 * s->width);
+    float *embedded = xcalloc(3 * (size_t)s->width, sizeof(float));
+    model_embed(r.model, tensor_of(embedded, F32, 3, s->width), &(struct pass){ .n = 3, .token = token });
+    for (int i = 0; i < 3; i++) {
+        const float *row = (const float *)states.tapped.data + i * 3 * s->width;
+        assert_memory_equal(row, embedded + i * s->width, (size_t)s->width * sizeof(float));
+        assert_memory_equal(row + s->width, (const float *)states.last.data + i * s->width,
+                            (size_t)s->width * sizeof(float));
+        double squares = 0, normed = 0; // the last norm leaves rows of the gains' size, whatever it reads
+        for (int k = 0; k < s->width; k++) {
+            squares += (double)row[2 * s->width + k] * (double)row[2 * s->width + k];
+            normed += (double)row[s->width + k] * (double)row[s->width + k];
+        }
+        assert_true(squares > 0 && normed > 0 && squares != normed);
+    }
+    free(embedded);
+    runner_close(&r);
+    free(path);
+}
+
+static void biases_are_what_the_config_says(void **unused)
+{
+    (void)unused;
+    for (int declared = 0; declared < 2; declared++) {
+        struct error err;
+        struct tiny t = tiny_usual;
+        t.bias = !declared;
+        char *directory = tiny_path(declared ? "declared" : "undeclared"), *path = xformat("%s/config.json", directory);
+        tiny_write_hf(directory, &t);
+        struct json *config = json_read(path, &err);
+        assert_non_null(config);
+        json_set(config, "attention_bias", json_new_bool(declared));
+        write_config(directory, config);
+        struct backend *b = backend_cpu(1, &err);
+        struct model *m = model_open(directory, b, ACTIVATIONS_F32, 8, &err);
+        if (declared) {
+            assert_null(m);
+            assert_non_null(strstr(err.text, "model.layers.0.self_attn.q_proj.bias"));
+        } else {
+            assert_non_null(m);
+            assert_non_null(strstr(model_unused(m, 0), "bias")); // and inspect says so
+        }
+        model_close(m);
+        b->destroy(b);
+        json_free(config);
+        free(directory);
+        free(path);
+    }
+}
+
+// ---- the real model
+
+static double log_p_of(const float *logits, int vocab, int token)
+{
+    double total = 0, most = (double)logits[0];
+    for (int v = 1; v < vocab; v++)
+        most = fmax(most, (double)logits[v]);
+    for (int v = 0; v < vocab; v++)
+        total += exp((double)logits[v] - most);
+    return (double)logits[token] - most - log(total);
+}
+
+static int argmax(const float *x, int n)
+{
+    int best = 0;
+    for (int i = 1; i < n; i++)
+        if (x[i] > x[best])
+            best = i;
+    return best;
+}
+
+static void check_greedy(struct runner *r, const struct json *j, int *near_ties)
+{
+    const struct json *prompt = json_get(j, "prompt_ids"), *new = json_get(j, "new_ids"),
+                      *log_p = json_get(j, "logprobs");
+    int n = (int)json_count(prompt);
+    int32_t token[RUNNER_ROWS];
+    for (int i = 0; i < n; i++)
+        token[i] = (int32_t)json_int(json_at(prompt, (size_t)i));
+    kv_cut(r->cache, 0, 0);
+    if (json_is_array(log_p)) {
+        const float *logits = runner_pass(r, n, token, NULL, NULL);
+        for (int i = 0; i + 1 < n; i++) {
+            double expected = json_number(json_at(log_p, (size_t)i)),
+                   got = log_p_of(logits + (size_t)i * (size_t)r->vocab, r->vocab, token[i + 1]);
+            if (!(fabs(got - expected) < 2e-4))
+                fail_msg("%s: log-probability of token %d is %g, not %g", json_text(json_get(j, "name")), i + 1, got,
+                         expected);
+        }
+        kv_cut(r->cache, 0, 0);
+    }
+    runner_feed(r, 0, token, n - 1);
+    int32_t last = token[n - 1];
+    const int32_t row = 0;
+    for (size_t i = 0; i < json_count(new); i++) {
+        const float *logits = runner_pass(r, 1, &last, NULL, NULL);
+        int expected = (int)json_int(json_at(new, i));
+        if (argmax(logits, r->vocab) != expected) {
+            double margin = json_number(json_at(json_get(j, "margin"), i));
+            if (margin >= 1e-3)
+                fail_msg("%s: token %zu is %d, not %d, with a margin of %g", json_text(json_get(j, "name")), i,
+                         argmax(logits, r->vocab), expected, margin);
+            ++*near_ties; // go on by teacher forcing
+        }
+        kv_keep(r->cache, 0, &row, 1);
+        last = expected;
+    }
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+enum { PROMPTS = 1 }; // the sanitizers make a pass ten times as long; the release build does all twenty
+#else
+enum { PROMPTS = 20 };
+#endif
+
+static void smollm2_says_what_transformers_says(void **unused)
+{
+    (void)unused;
+    struct error err;
+    char *path = model_path("smollm2-135m-instruct", NULL, &err), *cases = xformat("%s/greedy_smollm2.jsonl", CASES),
+         *line = NULL;
+    if (path == NULL) {
+        printf("    skipped: smollm2-135m-instruct is not in the model cache (./run model smollm2-135m-instruct)\n");
+        free(cases);
+        skip();
+    }
+    struct runner r = runner_open(path, 0, NULL, 1);
+    FILE *f = fopen(cases, "r");
+    assert_non_null(f);
+    size_t room = 0;
+    int prompts = 0, near_ties = 0;
+    while (prompts < PROMPTS && getline(&line, &room, f) > 0) {
+        struct json *j = json_parse(line, strlen(line), cases, &err);
+        assert_non_null(j);
+        check_greedy(&r, j, &near_ties);
+        prompts++;
+        json_free(j);
+    }
+    printf("    %d prompts of 64 greedy tokens, %d near-ties that went the other way\n", prompts, near_ties);
+    assert_int_equal(prompts, PROMPTS);
+    fclose(f);
+    free(line);
+    free(path);
+    free(cases);
+    runner_close(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_of_little_models_are_transformers_logits),
+        cmocka_unit_test(a_row_has_the_same_bits_alone_and_among_up_to_sixty_four),
+        cmocka_unit_test(a_row_has_the_same_bits_in_prompts_slots_threads_and_lone_passes),
+        cmocka_unit_test(a_path_through_a_tree_has_the_bits_of_the_chain),
+        cmocka_unit_test(taps_bring_the_states_between_layers),
+        cmocka_unit_test(biases_are_what_the_config_says),
+        cmocka_unit_test(smollm2_says_what_transformers_says),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    tiny_clean();
+    return failed;
+}

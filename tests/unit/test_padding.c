@@ -1,0 +1,148 @@
+// test_padding.c - rows of padding (models/kv_cache.h): nothing of them is kept, attention makes zeros of them, and the rows
+// before them have the bits that they have without, whoever shares a block with whom.
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "tests/support/check.h"
+#include "tests/device/device_pair.h"
+#include "tests/support/small_model.h"
+
+static struct gpu_here gpu[MAX_GPUS_HERE];
+static int gpus;
+
+enum { REAL = 5, PADDED = 8, HEADS = 4, KV_HEADS = 2 };
+
+// Three rows of one slot behind a prefix, as a tree, two of another, and padding.
+static struct layout layout_of(struct backend *b, int prefix, int n, int32_t numbers[4][PADDED],
+                               uint64_t ancestors[PADDED])
+{
+    static const uint64_t sees[REAL] = { 1, 3, 5, 1, 3 };
+    for (int i = 0; i < n; i++) {
+        const bool real = i < REAL, first = i < 3;
+        numbers[0][i] = real ? !first : -1;
+        numbers[1][i] = real && first ? prefix : 0;
+        numbers[2][i] = !real ? -1 : first ? prefix + i : COUPLE_LENGTH + i - 3;
+        numbers[3][i] = !real ? 0 : numbers[1][i] + (i == 1 || i == 2 || i == 4);
+        ancestors[i] = real ? sees[i] : 0;
+    }
+    return (struct layout){ n,          1,         COUPLE_LENGTH, numbers[0], numbers[1], numbers[2],
+                            numbers[3], ancestors, ++b->passes,   NULL,       0 };
+}
+
+struct attention { // what is attended to, by PADDED rows of which the last ones are no numbers
+    struct backend *b;
+    struct tensor q, k, v, ones, out; // ones: angles that turn nothing
+    struct tensor all[2], cache[2];   // keys, values; the cache stands behind a row that is nobody's
+    int prefix, head_dim;
+};
+
+static struct tensor uploaded(struct backend *b, int64_t width, bool ones)
+{
+    const struct tensor t = rows_on(b, PADDED, width);
+    float *x = xmalloc(tensor_bytes(t));
+    for (int64_t i = 0; i < PADDED * width; i++)
+        x[i] = ones ? (float)(i % width < width / 2) : i / width < REAL ? (float)couple_any(2000) / 1000 - 1 : NAN;
+    b->upload(b, t.data, x, tensor_bytes(t));
+    free(x);
+    return t;
+}
+
+static void store_and_attend(const struct attention *a, int n, bool routine)
+{
+    struct backend *b = a->b;
+    int32_t numbers[4][PADDED];
+    uint64_t ancestors[PADDED];
+    const struct layout see = layout_of(b, a->prefix, n, numbers, ancestors);
+    const struct routine r = { .see = &see, .whose = a, .fact = { a->prefix } };
+    const struct tensor q = tensor_rows(a->q, 0, n), k = tensor_rows(a->k, 0, n), v = tensor_rows(a->v, 0, n);
+    for (bool done = routine && replayed(b, &r); !done; done = !routine || remembered(b)) {
+        b->store(b, q, k, v, tensor_rows(a->ones, 0, n), a->cache[0], a->cache[1], &see);
+        b->attend(b, tensor_rows(a->out, 0, n), q, a->cache[0], a->cache[1], &see, a->head_dim);
+    }
+}
+
+static void *there(struct backend *b, struct tensor t)
+{
+    void *bytes = xmalloc(tensor_bytes(t));
+    b->download(b, bytes, t.data, tensor_bytes(t));
+    return bytes;
+}
+
+static void check_padding(struct attention *a)
+{
+    struct backend *b = a->b;
+    const size_t bytes = tensor_bytes(a->all[0]), row = tensor_bytes(tensor_rows(a->out, 0, 1));
+    float *nan = there(b, a->v);
+    void *before[2] = { there(b, a->all[0]), there(b, a->all[1]) };
+    store_and_attend(a, REAL, false);
+    void *stored[2] = { there(b, a->all[0]), there(b, a->all[1]) };
+    float *real = there(b, a->out);
+    for (int time = 0; time < 4; time++) { // by itself; then first seen, captured and replayed
+        for (int i = 0; i < 2; i++)
+            b->upload(b, a->all[i].data, before[i], bytes);
+        for (int i = 0; i < PADDED; i++)
+            b->upload(b, (char *)a->out.data + (size_t)i * row, nan + REAL * a->v.width, row);
+        store_and_attend(a, PADDED, time > 0);
+        float *out = there(b, a->out);
+        assert_memory_equal(out, real, REAL * row);
+        for (int64_t i = REAL * a->out.width; i < PADDED * a->out.width; i++)
+            assert_true(out[i] == 0);
+        for (int i = 0; i < 2; i++) {
+            void *now = there(b, a->all[i]);
+            assert_memory_equal(now, stored[i], bytes);
+            free(now);
+        }
+        free(out);
+    }
+    free(nan), free(real);
+    free(before[0]), free(before[1]), free(stored[0]), free(stored[1]);
+}
+
+static void padding_sees_nothing_and_is_kept_nowhere(void **unused)
+{
+    (void)unused;
+    static const struct {
+        int head_dim;
+        enum type cache;
+    } kinds[] = { { 64, BF16 }, { 128, BF16 }, { 80, BF16 }, { 16, BF16 }, { 24, F32 }, { 32, Q8_0 } };
+    static const int prefixes[] = { 10, 300, 1100 };
+    for (int g = 0; g < gpus; g++)
+        for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+            struct attention a = { .b = gpu_open(&gpu[g]), .head_dim = kinds[i].head_dim };
+            const int64_t kv = (int64_t)KV_HEADS * a.head_dim, rows = 1 + COUPLE_SLOTS * COUPLE_LENGTH;
+            a.q = uploaded(a.b, (int64_t)HEADS * a.head_dim, false);
+            a.k = uploaded(a.b, kv, false);
+            a.v = uploaded(a.b, kv, false);
+            a.ones = uploaded(a.b, a.head_dim, true);
+            a.out = rows_on(a.b, PADDED, a.q.width);
+            for (int t = 0; t < 2; t++) {
+                a.all[t] = tensor_of(NULL, kinds[i].cache, rows, kv);
+                a.all[t].data = a.b->alloc(a.b, tensor_bytes(a.all[t]));
+                a.cache[t] = tensor_rows(a.all[t], 1, rows - 1);
+                uint8_t *bytes = couple_numbers(a.all[t]);
+                a.b->upload(a.b, a.all[t].data, bytes, tensor_bytes(a.all[t]));
+                free(bytes);
+            }
+            for (size_t k = 0; k < sizeof(prefixes) / sizeof(*prefixes); k++) {
+                a.prefix = prefixes[k];
+                check_padding(&a);
+            }
+            const struct tensor made[] = { a.q, a.k, a.v, a.ones, a.out, a.all[0], a.all[1] };
+            for (size_t k = 0; k < sizeof(made) / sizeof(*made); k++)
+                a.b->release(a.b, made[k].data);
+            gpu_close(a.b);
+        }
+}
+
+int main(void)
+{
+    gpus = gpus_here(gpu);
+    if (gpus == 0)
+        return 77;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(padding_sees_nothing_and_is_kept_nowhere),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,204 @@
+// test_penalised_q.c - rows of q under a sampling that looks back, against plain stages over the whole path: the sequence and
+// the draft's own tokens.
+//
+// The logits are taken where a drafter fetches them from its device; what becomes of them is computed here in doubles, with
+// the text before each node put together from the draft. The contract test compares a drafter with another of the same
+// code, and a path without the draft's tokens is the same for both.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "tokenizers/tokenizer.h"
+#include "sampling/rng.h"
+#include "tests/support/check.h"
+#include "tests/support/small_heads.h"
+#include "tests/support/pairings.h"
+#include "tests/support/plain_stages.h"
+#include "verifier/rules/rule.h"
+
+enum { LENGTH = 96, SLOTS = 2, TEXT = 20, FETCHED = 128, WIDE = 288 };
+
+// ---- what a drafter fetches
+
+static struct {
+    void (*download)(struct backend *b, void *host, const void *from, size_t bytes);
+    int n, width; // rows; numbers in one
+    const void *from[FETCHED];
+    float row[FETCHED][WIDE];
+} fetched;
+
+static void download_and_note(struct backend *b, void *host, const void *from, size_t bytes)
+{
+    fetched.download(b, host, from, bytes);
+    assert_true(fetched.n < FETCHED && bytes <= sizeof(fetched.row[0]));
+    fetched.from[fetched.n] = from;
+    fetched.width = (int)(bytes / sizeof(float));
+    memcpy(fetched.row[fetched.n++], host, bytes);
+}
+
+// ---- the stages, plainly
+
+struct stages {
+    const char *yaml;
+    double penalty, temperature;
+    int biased; // this token by this much; -1: none
+    double bias;
+    int top_k; // 0: all
+};
+
+static int live; // ids from here on are no tokens
+
+static void plain_row(double *p, const double *logit, int vocab, const struct stages *s, const int32_t *text, int n)
+{
+    double x[WIDE];
+    int id[WIDE];
+    memcpy(x, logit, (size_t)vocab * sizeof(*x));
+    for (int token = 0; token < vocab; token++) {
+        bool said = false;
+        for (int i = 0; i < n; i++)
+            said = said || text[i] == token;
+        if (said)
+            x[token] = x[token] > 0 ? x[token] / s->penalty : x[token] * s->penalty;
+        x[token] += token == s->biased ? s->bias : 0;
+        x[token] = token < live ? x[token] / s->temperature : -INFINITY;
+    }
+    sort_ids(id, x, vocab);
+    for (int rank = s->top_k > 0 ? s->top_k : vocab; rank < vocab; rank++)
+        x[id[rank]] = -INFINITY;
+    plain_softmax(p, x, vocab);
+}
+
+// Of a head with a vocabulary of its own, every so many'th id of the target's (tests/support/small_heads.c).
+static void as_the_targets(double *to, const float *own, int width, int vocab)
+{
+    const int apart = vocab / width;
+    for (int x = 0; x < vocab; x++)
+        to[x] = x % apart == 0 && x / apart < width ? (double)own[x / apart] : -INFINITY;
+}
+
+// ---- two drafts
+
+struct told {
+    struct philox rng;
+    int32_t token[LENGTH];
+    int n;
+    struct draft draft;
+    int32_t node_token[MAX_NODES], node_parent[MAX_NODES];
+    uint8_t node_drawn[MAX_NODES];
+};
+
+static void tell(struct pair *p, int slot, struct told *t, struct request *r)
+{
+    struct error err;
+    struct advance a;
+    *t = (struct told){ .rng = philox_source(3, (uint64_t)slot), .n = TEXT + slot };
+    for (int i = 0; i < t->n; i++) // some tokens often, as in a text
+        t->token[i] = (7 * i * i + 11 * slot) % 40;
+    for (;;) {
+        assert_true(verifier_prefill(p->verifier, slot, t->token, t->n, &a, &err));
+        if (a.n == 0)
+            break;
+        a.sequence = t->token;
+        a.length = (int)(a.token - t->token) + a.n;
+        if (p->type->advance != NULL)
+            assert_true(p->type->advance(p->drafter, &a, 1, &err));
+    }
+    t->rng.rng.root = t->n - 1;
+    t->draft = (struct draft){ 1, 64, t->node_token, t->node_parent, t->node_drawn, NULL, NULL };
+    t->node_token[0] = t->token[t->n - 1];
+    t->node_parent[0] = -1;
+    *r = (struct request){ slot, t->n, t->token, &t->rng.rng, &t->draft, 16, NULL };
+}
+
+static void hold_row(const char *drafter, const struct stages *s, const struct told *t, int node, const float *logit)
+{
+    const struct draft *d = &t->draft;
+    const float *q = d->q->row(d->q, node);
+    const int vocab = d->q->vocab, depth = draft_depth(d, node);
+    int32_t text[LENGTH];
+    double plain[WIDE], p[WIDE];
+    memcpy(text, t->token, sizeof(text));
+    for (int at = node, i = t->n + depth - 1; at > 0; at = d->parent[at], i--)
+        text[i] = d->token[at];
+    as_the_targets(plain, logit, fetched.width, vocab);
+    plain_row(p, plain, vocab, s, text, t->n + depth);
+    for (int x = 0; x < vocab; x++)
+        if (fabs((double)q[x] - p[x]) > 1e-6 + 1e-5 * p[x])
+            fail_msg("%s under %s: node %d, depth %d: token %d has %.9g; plain stages give %.9g", drafter, s->yaml,
+                     node, depth, x, (double)q[x], p[x]);
+}
+
+static int deepest_seen;
+
+static void hold_drafter(const char *drafter, const struct stages *s)
+{
+    static struct told t[SLOTS];
+    struct request r[SLOTS];
+    struct error err;
+    struct pair *p = pair_open(pair_target, pair_draft, drafter, s->yaml, rule_named("rejection"), SLOTS, LENGTH);
+    live = tokenizer_size(p->tokenizer);
+    assert_true(live < model_shape(p->target)->vocab);
+    for (int slot = 0; slot < SLOTS; slot++)
+        tell(p, slot, &t[slot], &r[slot]);
+    fetched.n = 0;
+    fetched.download = p->backend->download;
+    p->backend->download = download_and_note;
+    assert_true(p->type->propose(p->drafter, r, SLOTS, &err));
+    p->backend->download = fetched.download;
+    int row = 0; // level by level, of each draft the nodes that have children
+    for (int depth = 0; depth < draft_deepest(&t[0].draft); depth++) {
+        const int first = row;
+        for (int slot = 0; slot < SLOTS; slot++) {
+            const int others = row;
+            for (int node = 0; node < t[slot].draft.n; node++)
+                if (draft_depth(&t[slot].draft, node) == depth) {
+                    assert_true(row < fetched.n);
+                    hold_row(drafter, s, &t[slot], node, fetched.row[row]);
+                    for (int i = first; i < others; i++) // each text has rows of its own
+                        assert_ptr_not_equal(fetched.from[row], fetched.from[i]);
+                    row++;
+                    deepest_seen = depth > deepest_seen ? depth : deepest_seen;
+                }
+        }
+    }
+    assert_int_equal(row, fetched.n);
+    assert_true(row >= 6);
+    pair_close(p);
+}
+
+static const char *const drafters[] = {
+    "small:model=%s,tokens=5",
+    "small:model=%s,tokens=4,pick=coupled",
+    "small:model=%s,widths=[3,2,1]",
+    "small:model=%s,widths=[2,2,2],distinct=false",
+    "medusa:weights=%s.medusa,tokens=3",
+    "medusa:weights=%s.medusa,widths=[2,2,1]",
+    "eagle:weights=%s.eagle",
+    "eagle:weights=%s.eagle,widths=[3,2,1]",
+    "eagle3:weights=%s.eagle3,tokens=3",
+    "eagle3:weights=%s.eagle3,widths=[2,2,2],distinct=false",
+};
+
+static const struct stages sampling[] = {
+    { "{repetition_penalty: 1.7, temperature: 0.8}", 1.7, 0.8, -1, 0, 0 },
+    { "{top_k: 20, temperature: 1.3, logit_bias: {9: 2.5}, repetition_penalty: 0.5}", 0.5, 1.3, 9, 2.5, 20 },
+};
+
+static void rows_of_q_know_every_token_of_the_path(void **state)
+{
+    (void)state;
+    deepest_seen = 0;
+    for (size_t i = 0; i < sizeof(drafters) / sizeof(*drafters); i++)
+        for (size_t k = 0; k < sizeof(sampling) / sizeof(*sampling); k++)
+            hold_drafter(drafters[i], &sampling[k]);
+    assert_int_equal(deepest_seen, 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(rows_of_q_know_every_token_of_the_path) };
+    return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
+}

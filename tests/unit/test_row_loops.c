@@ -1,0 +1,299 @@
+// test_row_loops.c - the loops over rows: against plain ones, against the library's exp in long double, and against one
+// another, bit by bit, for every instruction set that this processor has.
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "core/grid.h"
+#include "core/memory.h"
+#include "sampling/loops.h"
+#include "sampling/rng.h"
+#include "tests/support/check.h"
+
+enum { MOST = 4099 };
+
+static double uniform(uint32_t which, uint32_t i)
+{
+    return philox_uniform(3, which, (struct address){ FOR_DRAFT, 0, 0 }, i);
+}
+
+// Logits of every kind: ordinary, equal ones, both zeros, far below the others, none at all.
+static void some_logits(float *x, int n, uint32_t which)
+{
+    for (int i = 0; i < n; i++) {
+        double u = uniform(which, (uint32_t)i), kind = uniform(which + 1, (uint32_t)i);
+        x[i] = kind < 0.7    ? (float)(30 * u - 20)
+               : kind < 0.8  ? 10
+               : kind < 0.9  ? (float)(-120 * u)
+               : kind < 0.93 ? -0.0f
+               : kind < 0.96 ? 0
+               : kind < 0.98 ? -INFINITY
+                             : -FLT_MAX;
+    }
+}
+
+// Probabilities, of which so many do not add up to 2.
+static void some_weights(double *w, int n, uint32_t which)
+{
+    for (int i = 0; i < n; i++) {
+        double u = uniform(which, (uint32_t)i);
+        w[i] = grid_of(u < 0.2 ? 0 : u < 0.25 ? 0x1p-40 * u : u < 0.5 ? 1e-9 * u : u * u * 0x1p-11);
+    }
+}
+
+// What every loop makes of the same rows, one behind the other.
+struct answers {
+    float tidied[MOST], heated[MOST], exponentials[MOST], scaled[MOST], dropped[MOST], largest[2];
+    double weights[MOST], copied[MOST], divided[MOST], tiny[MOST], left[MOST], u[MOST + LOOP_STEP];
+    double multiplied[MOST], sum[7];
+    int32_t place[MOST];
+    int found[5], early[4], early_at[4][MOST];
+};
+static const double bounds[4] = { 1e-3, 30, 2e6, 1e300 };
+
+static void answer(const struct loops *l, int n, struct answers *a)
+{
+    double w[MOST], q[MOST];
+    size_t floats = (size_t)n * sizeof(float), doubles = (size_t)n * sizeof(double);
+    memset(a, 0, sizeof(*a));
+    some_logits(a->tidied, n, 10);
+    for (int i = 0; i < n; i += 7)
+        a->tidied[i] = i % 3 == 0 ? NAN : i % 3 == 1 ? INFINITY : -NAN;
+    a->largest[0] = l->tidy(a->tidied, n);
+    some_logits(a->heated, n, 20);
+    a->largest[1] = l->largest(a->heated, n);
+    memcpy(a->exponentials, a->heated, floats);
+    memcpy(a->dropped, a->heated, floats);
+    struct exact_sum e = l->weights(a->weights, a->heated, n, 10);
+    a->sum[0] = e.whole, a->sum[5] = e.rest;
+    a->found[0] = l->places_from(a->heated, n, 5, a->place, n / 8);
+    l->heat(a->heated, n, 10, 1 / 0.7);
+    e = l->exponentials(a->exponentials, n, 10);
+    a->sum[1] = e.whole, a->sum[6] = e.rest;
+    memcpy(a->scaled, a->exponentials, floats);
+    l->scale(a->scaled, n, 1 / (e.whole + e.rest));
+    l->drop_below(a->dropped, n, -3.25);
+    a->sum[2] = l->copy(a->copied, a->scaled, n);
+    some_weights(w, n, 30);
+    some_weights(q, n, 40);
+    memcpy(a->multiplied, w, doubles);
+    l->multiply(a->multiplied, n, 0.7);
+    a->found[4] = l->heaviest(w, n);
+    a->sum[3] = l->sum(w, n);
+    memcpy(a->divided, w, doubles);
+    l->divide(a->divided, n, a->sum[3]);
+    for (int i = 0; i < n; i++)
+        a->tiny[i] = w[i] * 0x1p-1060;
+    l->divide(a->tiny, n, 0x1p-1060);
+    memcpy(a->left, w, doubles);
+    a->sum[4] = l->excess(w, q, n);
+    l->take_excess(a->left, q, n);
+    l->uniforms(a->u, n, (struct block){ { 5, 6 }, { 7, 8, 9, 10 } });
+    memset(a->u + n, 0, LOOP_STEP * sizeof(*a->u)); // scratch
+    a->found[1] = l->first_below(a->u, w, 1e-3, 0, n);
+    a->found[2] = l->first_below(a->u, w, 1, n / 3, n);
+    a->found[3] = l->first_below(a->u, w, INFINITY, 1, n);
+    for (int k = 0; k < 4; k++)
+        a->early[k] = l->early(a->scaled, n, (struct block){ { 5, 6 }, { 7, 8, 9, 10 } }, bounds[k], a->early_at[k]);
+}
+
+static void every_instruction_set_gives_the_same_bits(void **state)
+{
+    (void)state;
+    static const int length[] = { 1, 2, 3, 5, 8, 15, 16, 17, 31, 33, 48, 100, 511, 1024, 4096, MOST };
+    struct answers *first = xcalloc(1, sizeof(*first)), *other = xcalloc(1, sizeof(*other));
+    for (size_t k = 0; k < sizeof(length) / sizeof(*length); k++)
+        for (int i = 0, seen = 0; all_loops[i] != NULL; i++)
+            if (loops_can(all_loops[i])) {
+                answer(all_loops[i], length[k], seen++ ? other : first);
+                if (seen > 1 && memcmp(first, other, sizeof(*first)) != 0)
+                    fail_msg("%s: other bits, in a row of %d", all_loops[i]->name, length[k]);
+            }
+    free(first);
+    free(other);
+}
+
+// In the order of ids, and backwards: the order makes no difference.
+static double summed(const double *w, int n)
+{
+    double sum = 0, backwards = 0;
+    for (int i = 0; i < n; i++) {
+        sum += w[i];
+        backwards += w[n - 1 - i];
+    }
+    assert_true(sum == backwards);
+    return sum;
+}
+
+static double below_on_grid(double x)
+{
+    return floor(x * 0x1p52) * 0x1p-52;
+}
+
+static double on_grid(double x) // by whole numbers
+{
+    return nearbyint(x * 0x1p52) * 0x1p-52;
+}
+
+static void loops_do_what_they_say(void **state)
+{
+    (void)state;
+    struct answers *a = xcalloc(1, sizeof(*a));
+    for (int n = 1; n < 70; n++) {
+        float x[70], tidied[70], most = -INFINITY;
+        double w[70], q[70], left[70];
+        int found = 0;
+        answer(loops(), n, a);
+        some_logits(x, n, 20);
+        some_logits(tidied, n, 10);
+        some_weights(w, n, 30);
+        some_weights(q, n, 40);
+        for (int i = 0; i < n; i++) {
+            float was = tidied[i];
+            tidied[i] = i % 7 != 0 ? was : i % 3 == 1 ? FLT_MAX : -INFINITY;
+            most = fmaxf(most, tidied[i]);
+            left[i] = w[i] > q[i] ? w[i] - q[i] : 0;
+            if (x[i] >= 5 && found++ < n / 8)
+                assert_int_equal(a->place[found - 1], i);
+            assert_true(a->heated[i] == (float)(((double)x[i] - 10) * (1 / 0.7)));
+            assert_true(a->dropped[i] == (x[i] < -3.25 ? -INFINITY : x[i]));
+            assert_true(a->exponentials[i] == (float)a->weights[i] && a->copied[i] == on_grid(a->scaled[i]));
+            assert_true(a->scaled[i] == (float)on_grid(a->exponentials[i] * (1 / (a->sum[1] + a->sum[6]))));
+            assert_true(a->multiplied[i] == on_grid(w[i] * 0.7));
+            assert_true(w[i] == 0 || a->divided[i] == (w[i] == a->sum[3] ? 1 : below_on_grid(w[i] * (1 / a->sum[3]))));
+            assert_true(a->tiny[i] == below_on_grid(w[i] * 0x1p-1060 / 0x1p-1060));
+            assert_true(a->left[i] == left[i]);
+            assert_true(a->u[i] == philox_uniform((uint64_t)6 << 32 | 5, (uint64_t)10 << 32 | 9,
+                                                  (struct address){ FOR_DRAFT, 8, 0 }, 14 + (uint32_t)i) +
+                                       0x1p-54);
+        }
+        assert_memory_equal(a->tidied, tidied, (size_t)n * sizeof(*tidied));
+        assert_true(a->largest[0] == most);
+        assert_int_equal(a->found[0], found);
+        double whole[70], rest[70];
+        long double weight = 0;
+        for (int i = 0; i < n; i++) {
+            whole[i] = nearbyint(a->weights[i] * 0x1p32) * 0x1p-32;
+            rest[i] = nearbyint((a->weights[i] - whole[i]) * 0x1p65) * 0x1p-65;
+            weight += (long double)a->weights[i];
+        }
+        assert_true(a->sum[0] == summed(whole, n) && a->sum[5] == summed(rest, n));
+        assert_true(a->sum[1] == a->sum[0] && a->sum[6] == a->sum[5]);
+        assert_true(fabsl((long double)a->sum[0] + (long double)a->sum[5] - weight) <= 70 * 0x1p-66L);
+        assert_true(a->sum[2] == summed(a->copied, n) && a->sum[3] == summed(w, n));
+        assert_true(a->sum[4] == summed(left, n));
+        int heaviest = 0;
+        for (int i = 1; i < n; i++)
+            heaviest = w[i] > w[heaviest] ? i : heaviest;
+        assert_int_equal(a->found[4], heaviest);
+        for (int k = 0; k < 4; k++) {
+            int at = 0, one[70];
+            const struct block first = { { 5, 6 }, { 7, 8, 9, 10 } };
+            for (int i = 0; i < n; i++) { // just within the bound
+                const double p = on_grid((double)a->scaled[i]);
+                const int many = p > 0 ? loops()->early(a->scaled, n, first, a->u[i] * (1 + 1e-9) / p, one) : 0;
+                int number = 0;
+                while (number < many && one[number] != i)
+                    number++;
+                assert_true(p == 0 || number < many);
+            }
+            for (int i = 0; i < n; i++) {
+                const bool found_it = at < a->early[k] && a->early_at[k][at] == i;
+                const double line = bounds[k] * on_grid((double)a->scaled[i]);
+                assert_true(found_it || !(a->u[i] < line));
+                assert_true(!found_it || a->u[i] < 1.0001 * line + 0x1p-23 + bounds[k] * 0x1p-52);
+                at += found_it;
+            }
+            assert_int_equal(at, a->early[k]);
+        }
+        static const double by[] = { 1e-3, 1, INFINITY };
+        for (int k = 0; k < 3; k++) {
+            int i = k == 1 ? n / 3 : k == 2 ? 1 : 0;
+            while (i < n && !(a->u[i] < by[k] * w[i]))
+                i++;
+            assert_int_equal(a->found[k + 1], i);
+        }
+    }
+    free(a);
+}
+
+// Over all of its range, and closely around 0, where the largest logits are.
+static void exp_is_off_by_less_than_1e_15(void **state)
+{
+    (void)state;
+    enum { N = 400000, AT_ONCE = 4000 };
+    double worst = 0;
+    for (int k = 0; k < N; k += AT_ONCE) {
+        float x[AT_ONCE];
+        double e[AT_ONCE];
+        for (int i = 0; i < AT_ONCE; i++) {
+            double u = uniform(50, (uint32_t)(k + i));
+            x[i] = (float)(i % 4 == 0 ? -u : i % 4 == 1 ? -0.001 * u : -88.02 * u);
+        }
+        loops()->weights(e, x, AT_ONCE, 0);
+        for (int i = 0; i < AT_ONCE; i++) {
+            long double exact = expl((long double)x[i]);
+            worst = fmax(worst, (double)fabsl(((long double)e[i] - exact) / exact));
+            assert_true(e[i] == grid_exp((double)x[i]));
+        }
+    }
+    print_message("largest relative error of exp: %.2e\n", worst);
+    assert_true(worst < 1e-15);
+}
+
+static void exp_is_exact_at_its_ends(void **state)
+{
+    (void)state;
+    float x[] = { 7, 7 - 88.02f, 7 - 88.04f, -1000, -FLT_MAX, -INFINITY };
+    double e[6];
+    loops()->weights(e, x, 6, 7);
+    assert_true(e[0] == 1 && e[1] >= 0x1p-127 && e[1] < 0x1.1p-127);
+    for (int i = 2; i < 6; i++)
+        assert_true(e[i] == 0);
+}
+
+// Of u as races have them, down to the least, and of those next to 1.
+static void waiting_times_are_off_by_less_than_1e_15(void **state)
+{
+    (void)state;
+    enum { N = 1000000 };
+    double worst = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        double u = uniform(70, i) + 0x1p-54;
+        u = i % 4 == 1 ? ldexp(u, -(int)(i % 53)) : i % 4 == 2 ? 1 - ldexp(u, -(int)(i % 50)) : u;
+        u = i == 0 ? 0x1p-54 : i == 1 ? 1 - 0x1p-53 : i == 2 ? 1 - 0x1.6a09e667f3bcdp-1 : u;
+        if (u <= 0 || u >= 1)
+            continue;
+        const long double exact = -log1pl(-(long double)u);
+        const double off = (double)fabsl(((long double)grid_wait(u) - exact) / exact);
+        assert_true(off < 1e-15); // fmax forgets what is no number
+        worst = fmax(worst, off);
+    }
+    print_message("largest relative error of -log(1 - u): %.2e\n", worst);
+    assert_true(worst < 1e-15);
+}
+
+// Certain, not nearly certain: a division by multiplication must not lose that.
+static void what_is_the_whole_row_becomes_1(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 20000; i++) {
+        double w[20] = { 0 }, whole = uniform(60, i);
+        w[i % 20] = whole;
+        loops()->divide(w, 20, whole);
+        assert_true(w[i % 20] == 1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_instruction_set_gives_the_same_bits),
+        cmocka_unit_test(loops_do_what_they_say),
+        cmocka_unit_test(exp_is_off_by_less_than_1e_15),
+        cmocka_unit_test(exp_is_exact_at_its_ends),
+        cmocka_unit_test(waiting_times_are_off_by_less_than_1e_15),
+        cmocka_unit_test(what_is_the_whole_row_becomes_1),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

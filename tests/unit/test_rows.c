@@ -1,0 +1,263 @@
+// test_rows.c - how many rows every model evaluates: what only the speed shows.
+//
+// A step is to evaluate in the target the draft's nodes and no row more; in a drafter's own model each token once: a draft
+// token that was evaluated and accepted is not evaluated again. How many that are is worked out here from the drafts and
+// the decisions that the listener hears of, and compared with what the backend was asked for.
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "kernels/backend.h"
+#include "tests/support/check.h"
+#include "tests/support/pairings.h"
+#include "verifier/rules/rule.h"
+
+enum { SLOTS = 2, TEXTS = 4, LENGTH = 96, ROUNDS = 16 };
+
+static const struct {
+    int prompt, limit;
+} texts[TEXTS] = { { 20, 17 }, { 1, 9 }, { 33, 21 }, { 6, 1 } };
+
+// ---- what the backend is asked for
+
+enum who { TARGET, DRAFTER, BOTH };
+
+static struct {
+    struct backend real;
+    const struct drafter_type *drafter;
+    int64_t vocab[BOTH]; // of the rows of logits
+    enum who who;
+    int passes[BOTH], rows[BOTH], logits[BOTH]; // passes through layers with a cache, and their rows; rows of logits
+} count;
+
+static void count_angles(struct backend *b, struct tensor out, const struct layout *s, struct tensor frequency)
+{
+    count.passes[count.who]++; // once a pass
+    count.rows[count.who] += s->n;
+    count.real.angles(b, out, s, frequency);
+}
+
+static void count_matmul(struct backend *b, struct tensor x, const struct product *p, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (p[i].out.width == count.vocab[TARGET] || p[i].out.width == count.vocab[DRAFTER])
+            count.logits[count.who] += (int)p[i].out.rows;
+    count.real.matmul(b, x, p, n);
+}
+
+static bool count_propose(struct drafter *d, struct request *r, int n, struct error *err)
+{
+    count.who = DRAFTER;
+    const bool well = count.drafter->propose(d, r, n, err);
+    count.who = TARGET;
+    return well;
+}
+
+static bool count_advance(struct drafter *d, const struct advance *a, int n, struct error *err)
+{
+    count.who = DRAFTER;
+    const bool well = count.drafter->advance(d, a, n, err);
+    count.who = TARGET;
+    return well;
+}
+
+static void begin_counting(void)
+{
+    memset(count.passes, 0, sizeof(count.passes));
+    memset(count.rows, 0, sizeof(count.rows));
+    memset(count.logits, 0, sizeof(count.logits));
+}
+
+// ---- what it is to be asked for
+
+// What a drafter evaluates: nothing; tokens of its own cache, at the roots and below; tokens as soon as they are certain,
+// and below the roots; heads on one state.
+enum way { LOOKUP, OWN_MODEL, ON_FEATURES, HEADS };
+
+struct expected {
+    enum way way;
+    int top, tokens; // of a best-first tree, which is pruned; 0: drafts are all that was evaluated
+    // Of the step at hand. most: where the draft does not say whether its last accepted token was evaluated.
+    int target, least, most, logits;
+    int certain
+        [TEXTS]; // rows that this text's next step has to evaluate besides the draft's: the root, and what was not
+    int doubtful[TEXTS];
+    int advanced[TEXTS]; // tokens of this step, if the text goes on
+    bool over[TEXTS];
+    int requests, deepest; // of heads: all of them, for every state, as deep as the deepest draft of the step
+    int drafted, accepted;
+};
+
+static bool has_child(const struct draft *d, int node)
+{
+    return draft_next_child(d, node, node) >= 0;
+}
+
+// Rows below the root of a draft, each of them a node that has children, or would have had.
+static int below_the_root(const struct expected *x, const struct draft *d, int depth)
+{
+    int n = 0;
+    if (x->top > 0) {
+        const int levels = x->tokens < depth ? x->tokens : depth;
+        return levels > 1 ? x->top * (levels - 1) : 0;
+    }
+    for (int node = 1; node < d->n; node++)
+        n += has_child(d, node);
+    return n;
+}
+
+static void expect_step(void *self, const struct step *s)
+{
+    struct expected *x = self;
+    const struct draft *d = s->draft;
+    const int t = (int)s->sequence, n = s->position + 1, left = texts[t].limit - (n - texts[t].prompt),
+              depth = (left < LENGTH - n ? left : LENGTH - n) - 1;
+    x->target += d->n;
+    x->drafted += d->n - 1;
+    x->accepted += s->advance->n - 1;
+    x->advanced[t] = s->advance->n;
+    if (d->n == 1)
+        return; // nothing can be drafted: the drafter is not to look at it at all
+    const int rows = below_the_root(x, d, depth), last = s->advance->node[s->advance->n - 1];
+    if (x->way == HEADS) {
+        x->requests++;
+        x->deepest = draft_deepest(d) > x->deepest ? draft_deepest(d) : x->deepest;
+        return;
+    }
+    if (x->way == LOOKUP)
+        return;
+    x->logits += 1 + rows;
+    x->least += rows;
+    x->most += rows;
+    if (x->way == ON_FEATURES)
+        return;
+    x->least += x->certain[t];
+    x->most += x->certain[t] + x->doubtful[t];
+    // The root is new each time. All accepted tokens but the last have children, so they were evaluated; the last one was if
+    // it has some, and of a pruned tree perhaps.
+    const bool leaf = last != 0 && !has_child(d, last), cut = x->top > 0 && s->advance->n - 1 < x->tokens && leaf;
+    x->certain[t] = 1 + (leaf && !cut);
+    x->doubtful[t] = cut;
+}
+
+static void expect_end(void *self, const struct ending *e)
+{
+    ((struct expected *)self)->over[e->sequence] = true;
+}
+
+// ---- decoding
+
+static void start(struct decoder *d, const char *drafter, struct expected *x, int text)
+{
+    int32_t token[LENGTH];
+    struct error err;
+    for (int i = 0; i < texts[text].prompt; i++)
+        token[i] = i * (i + text) % 11 + 3;
+    begin_counting();
+    assert_true(
+        decoder_start(d, &(struct assignment){ text, token, texts[text].prompt, texts[text].limit, NULL }, &err));
+    const int rows = texts[text].prompt - 1, own = x->way == OWN_MODEL || x->way == ON_FEATURES ? rows : 0;
+    // Shorter than 256: one pass of each, whatever the drafts are made for.
+    if (count.passes[TARGET] != (rows > 0) || count.passes[DRAFTER] != (own > 0))
+        fail_msg("%s: a prompt of %d in %d passes of the target, %d of the drafter's model", drafter,
+                 texts[text].prompt, count.passes[TARGET], count.passes[DRAFTER]);
+    if (count.rows[TARGET] != rows || count.rows[DRAFTER] != own || count.logits[TARGET] + count.logits[DRAFTER] != 0)
+        fail_msg("%s: a prompt of %d: %d rows in the target, %d in the drafter's model, not %d and %d; %d of logits",
+                 drafter, texts[text].prompt, count.rows[TARGET], count.rows[DRAFTER], rows, own,
+                 count.logits[TARGET] + count.logits[DRAFTER]);
+    x->certain[text] = 1;
+}
+
+static void step(struct decoder *d, const char *drafter, struct expected *x)
+{
+    struct error err;
+    x->target = x->least = x->most = x->logits = x->requests = x->deepest = 0;
+    memset(x->advanced, 0, sizeof(x->advanced));
+    begin_counting();
+    assert_true(decoder_step(d, &err));
+    for (int t = 0; t < TEXTS && x->way == ON_FEATURES; t++) { // in advance, for texts that go on
+        x->least += x->over[t] ? 0 : x->advanced[t];
+        x->most += x->over[t] ? 0 : x->advanced[t];
+    }
+    x->logits += x->requests * x->deepest;
+    if (count.passes[TARGET] != 1 || count.rows[TARGET] != x->target || count.logits[TARGET] != x->target)
+        fail_msg("%s: %d passes of the target, %d rows, %d of logits, not 1, %d, %d", drafter, count.passes[TARGET],
+                 count.rows[TARGET], count.logits[TARGET], x->target, x->target);
+    if (count.rows[DRAFTER] < x->least || count.rows[DRAFTER] > x->most || count.logits[DRAFTER] != x->logits)
+        fail_msg("%s: the drafter evaluated %d rows and made %d of logits, not %d to %d and %d", drafter,
+                 count.rows[DRAFTER], count.logits[DRAFTER], x->least, x->most, x->logits);
+}
+
+static int number_after(const char *line, const char *name)
+{
+    const char *at = strstr(line, name);
+    return at != NULL ? atoi(at + strlen(name)) : 0;
+}
+
+static enum way way_of(const char *name)
+{
+    static const struct {
+        const char *name;
+        enum way way;
+    } ways[] = { { "none", LOOKUP },  { "ngram", LOOKUP },      { "small", OWN_MODEL },
+                 { "medusa", HEADS }, { "eagle", ON_FEATURES }, { "eagle3", ON_FEATURES } };
+    for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
+        if (strcmp(ways[i].name, name) == 0)
+            return ways[i].way;
+    fail_msg("what does a drafter %s evaluate? Say it here", name);
+    return LOOKUP;
+}
+
+static void decode(const char *drafter, const char *sampling, int *drafted, int *accepted)
+{
+    struct error err;
+    struct pair *p = pair_open(pair_target, pair_draft, drafter, sampling, rule_named("rejection"), SLOTS, LENGTH);
+    struct expected x = { .way = way_of(p->type->name) };
+    if (number_after(drafter, "nodes=") > 0) {
+        x.top = number_after(drafter, "top=");
+        x.tokens = number_after(drafter, "tokens=");
+    }
+    count.real = *p->backend;
+    count.vocab[TARGET] = model_shape(p->target)->vocab;
+    count.vocab[DRAFTER] = model_shape(p->target)->vocab / 3; // of EAGLE-3 heads: tests/support/small_heads.c
+    count.who = TARGET;
+    p->backend->angles = count_angles;
+    p->backend->matmul = count_matmul;
+    count.drafter = p->drafter->type;
+    struct drafter_type type = *p->drafter->type;
+    type.propose = count_propose;
+    type.advance = type.advance != NULL ? count_advance : NULL;
+    p->drafter->type = &type;
+    struct decoder *d =
+        decoder_create(p->verifier, p->drafter, SLOTS, 4, (struct listener){ expect_step, expect_end, &x }, &err);
+    for (int next = 0; next < TEXTS || decoder_live(d) > 0;) {
+        for (; next < TEXTS && decoder_has_room(d); next++)
+            start(d, drafter, &x, next);
+        step(d, drafter, &x);
+    }
+    *drafted += x.drafted;
+    *accepted += x.accepted;
+    decoder_destroy(d);
+    pair_close(p);
+}
+
+static void every_model_evaluates_what_it_has_to_and_no_row_more(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < pair_count(); i++) {
+        int drafted = 0, accepted = 0;
+        decode(pair_drafter(i), "{temperature: 0}", &drafted, &accepted);
+        decode(pair_drafter(i), "{temperature: 1}", &drafted, &accepted);
+        assert_true((drafted > 0) == (strcmp(pair_drafter(i), "none") != 0));
+        if (strncmp(pair_drafter(i), "small", 5) == 0)
+            assert_true(accepted > 3 && accepted < drafted);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_model_evaluates_what_it_has_to_and_no_row_more),
+    };
+    return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
+}

@@ -1,0 +1,371 @@
+// test_sampling.c - the row that comes out at the end: at the edges, at a real vocabulary's size, whoever works on it.
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/settings.h"
+#include "kernels/backend.h"
+#include "sampling/dist.h"
+#include "sampling/rng.h"
+#include "tests/support/check.h"
+#include "tests/support/plain_stages.h"
+
+enum { VOCAB = 200 };
+
+static void assert_one_hot(const float *row, int n, int at)
+{
+    for (int i = 0; i < n; i++)
+        assert_true(row[i] == (i == at));
+}
+
+static void temperature_0_is_one_hot_on_the_lowest_of_the_likeliest(void **state)
+{
+    (void)state;
+    struct sampling s = SAMPLING("temperature", "0", "top_p", "0.5", "top_k", "3", "min_p", "0.5");
+    for (int which = 0; which < 50; which++) {
+        float row[VOCAB];
+        make_logits(row, VOCAB, which);
+        int best = 0;
+        for (int i = 1; i < VOCAB; i++)
+            if (row[i] > row[best])
+                best = i;
+        sampling_row(&s, row, VOCAB, VOCAB, NULL);
+        assert_one_hot(row, VOCAB, best);
+    }
+    float zeros[] = { -1, -0.0f, 0.0f };
+    sampling_row(&s, zeros, 3, 3, NULL);
+    assert_one_hot(zeros, 3, 1);
+    sampling_free(&s);
+}
+
+static void minus_zero_ties_with_zero(void **state)
+{
+    (void)state;
+    struct sampling s = SAMPLING("top_k", "1");
+    float row[] = { -1, -0.0f, 0.0f };
+    sampling_row(&s, row, 3, 3, NULL);
+    assert_one_hot(row, 3, 1);
+    sampling_free(&s);
+}
+
+// What was the largest logit is so no more, or another has become it. Whatever looks for the largest then must find token 1:
+// a row of which nothing is left would be one-hot on token 0.
+static void stages_behind_a_penalty_find_the_largest_that_is_left(void **state)
+{
+    (void)state;
+    static const char *const stage[][2] = {
+        { "temperature", "0" }, { "top_k", "1" }, { "top_p", "0.1" }, { "min_p", "1" }, { "temperature", "1e-3" }
+    };
+    static const int32_t text[] = { 2 };
+    for (int i = 0; i < 5; i++) {
+        struct sampling down = SAMPLING("repetition_penalty", "2", stage[i][0], stage[i][1]);
+        float row[] = { 1, 3, 4, 2 };
+        sampling_row(&down, row, 4, 4, &(struct path){ 1, text });
+        assert_one_hot(row, 4, 1);
+        sampling_free(&down);
+
+        struct settings *m = stages_mapping((const char *const[]){ stage[i][0], stage[i][1], NULL }),
+                        *bias = settings_map();
+        settings_put(bias, "1", settings_scalar("9"));
+        settings_put(m, "logit_bias", bias);
+        struct sampling up = stages_read(m);
+        float other[] = { 1, 0, 4, 2 };
+        sampling_row(&up, other, 4, 4, NULL);
+        assert_one_hot(other, 4, 1);
+        sampling_free(&up);
+    }
+}
+
+static void a_penalty_beyond_the_range_of_floats_is_the_largest_number(void **state)
+{
+    (void)state;
+    struct sampling s = SAMPLING("repetition_penalty", "0.01");
+    float row[] = { 5, 3e38f, 1e38f };
+    sampling_row(&s, row, 3, 3, &(struct path){ 1, (const int32_t[]){ 1 } });
+    assert_one_hot(row, 3, 1);
+    sampling_free(&s);
+}
+
+static void a_tiny_temperature_is_nearly_0_and_no_overflow(void **state)
+{
+    (void)state;
+    struct sampling s = SAMPLING("temperature", "1e-300");
+    float row[] = { 3, 4, 1, -FLT_MAX };
+    sampling_row(&s, row, 4, 4, NULL);
+    assert_one_hot(row, 4, 1);
+    sampling_free(&s);
+}
+
+static void padding_gets_nothing(void **state)
+{
+    (void)state;
+    static const char *const stage[][2] = {
+        { "temperature", "0" }, { "top_k", "1" }, { "top_p", "0.1" }, { "min_p", "1" }
+    };
+    for (int i = 0; i < 4; i++) {
+        struct sampling s = SAMPLING(stage[i][0], stage[i][1]);
+        float row[] = { 1, 2, 3, 50, 60 };
+        sampling_row(&s, row, 5, 3, NULL);
+        assert_one_hot(row, 5, 2);
+        sampling_free(&s);
+    }
+}
+
+static void nan_rules_its_token_out(void **state)
+{
+    (void)state;
+    float row[] = { NAN, 1, -NAN, 1, NAN };
+    sampling_row(&(struct sampling){ 0 }, row, 5, 5, NULL);
+    assert_true(row[0] == 0 && row[1] == 0.5f && row[2] == 0 && row[3] == 0.5f && row[4] == 0);
+}
+
+static void a_dead_row_is_one_hot_on_token_0(void **state)
+{
+    (void)state;
+    static const char *const stage[][2] = {
+        { "temperature", "0.5" }, { "temperature", "0" }, { "top_k", "2" }, { "top_p", "0.5" }, { "min_p", "0.5" }
+    };
+    for (int i = 0; i < 5; i++) {
+        struct sampling s = SAMPLING(stage[i][0], stage[i][1]);
+        float row[] = { NAN, -INFINITY, NAN };
+        sampling_row(&s, row, 3, 3, NULL);
+        assert_one_hot(row, 3, 0);
+        sampling_free(&s);
+    }
+}
+
+static void infinity_is_the_largest_number(void **state)
+{
+    (void)state;
+    struct sampling s = SAMPLING("temperature", "0.5");
+    float row[] = { 5, INFINITY, 1e30f };
+    sampling_row(&s, row, 3, 3, NULL);
+    assert_one_hot(row, 3, 1);
+    sampling_free(&s);
+}
+
+// A real vocabulary's size, in 16 different logits: ties everywhere, so the first 900 of the likeliest must be left.
+static void among_equals_the_lowest_ids_stay(void **state)
+{
+    (void)state;
+    enum { LARGE = 49152 };
+    float *row = xcalloc(LARGE, sizeof(*row)), *logit = xcalloc(LARGE, sizeof(*logit)), max = -INFINITY;
+    struct sampling s = SAMPLING("top_k", "1000", "top_p", "0.9");
+    make_logits(logit, LARGE, 1);
+    for (int i = 0; i < LARGE; i++) {
+        row[i] = logit[i];
+        max = fmaxf(max, logit[i]);
+    }
+    sampling_row(&s, row, LARGE, LARGE, NULL);
+    int left = 900;
+    for (int i = 0; i < LARGE; i++) {
+        bool stays = logit[i] == max && left > 0;
+        left -= stays;
+        assert_true(row[i] == (stays ? 1 / 900.0f : 0));
+    }
+    assert_int_equal(left, 0);
+    sampling_free(&s);
+    free(row);
+    free(logit);
+}
+
+// Rows like a model's: a few likely tokens, a long tail; steep and flat, with some that are ruled out.
+static void make_large(float *logit, int n, int which)
+{
+    for (int i = 0; i < n; i++) {
+        double u = philox_uniform(8, (uint64_t)which, (struct address){ FOR_DRAFT, 0, 0 }, (uint32_t)i);
+        double x = which % 3 == 0 ? 3 * u : which % 3 == 1 ? -3 * log(u + 1e-9) : -6 * log(u + 1e-12);
+        logit[i] = (float)(which % 2 ? floor(64 * x) / 64 : x);
+    }
+}
+
+static const char *const large_stages[][2] = {
+    { "top_k", "40" },   { "top_k", "5000" }, { "top_p", "0.5" },     { "top_p", "0.9" },
+    { "top_p", "0.99" }, { "min_p", "0.05" }, { "temperature", "0" },
+};
+enum { LARGE_STAGES = sizeof(large_stages) / sizeof(*large_stages) };
+
+// One stage on a row of n, against a sorted list.
+static void check_large(const char *name, const char *value_text, int n, int which)
+{
+    float *row = xcalloc((size_t)n, sizeof(*row));
+    double *x = xcalloc((size_t)n, sizeof(*x)), *p = xcalloc((size_t)n, sizeof(*p));
+    int *id = xcalloc((size_t)n, sizeof(*id));
+    struct sampling s = SAMPLING(name, value_text);
+    double value = atof(value_text), above = 0, mass = 0;
+    int kept = 0;
+    make_large(row, n, which);
+    for (int k = 0; k < n; k++)
+        x[k] = row[k];
+    sort_ids(id, x, n);
+    plain_softmax(p, x, n);
+    if (strcmp(name, "temperature") == 0)
+        kept = 1;
+    else if (strcmp(name, "top_k") == 0)
+        kept = (int)value < n ? (int)value : n;
+    else if (strcmp(name, "min_p") == 0)
+        while (kept < n && p[id[kept]] >= value * p[id[0]])
+            kept++;
+    else
+        for (; kept == 0 || above < value; kept++)
+            above += p[id[kept]];
+    for (int k = 0; k < kept; k++)
+        mass += p[id[k]];
+    sampling_row(&s, row, n, n, NULL);
+    for (int k = 0; k < n; k++) {
+        double wanted = k < kept ? p[id[k]] / mass : 0;
+        if (!(fabs(row[id[k]] - wanted) <= 1e-6 * wanted + 0x1p-53))
+            fail_msg("%s %s, %d tokens, row %d: number %d has %g, not %g", name, value_text, n, which, k,
+                     (double)row[id[k]], wanted);
+    }
+    sampling_free(&s);
+    free(row);
+    free(x);
+    free(p);
+    free(id);
+}
+
+static void of_a_large_row_too_the_likeliest_stay(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 6; which++)
+        for (int i = 0; i < LARGE_STAGES; i++)
+            check_large(large_stages[i][0], large_stages[i][1], 49157, which);
+}
+
+// A row is worked on by stretches of 4,096, and as many tokens are looked at as a few.
+static void rows_around_a_stretch_are_like_any(void **state)
+{
+    (void)state;
+    static const int sizes[] = { 4095, 4096, 4097, 8192, 8193 };
+    static const char *const how[][2] = { { "top_k", "4095" },  { "top_k", "4096" }, { "top_k", "4097" },
+                                          { "top_p", "0.999" }, { "min_p", "0.3" },  { "temperature", "0" } };
+    for (int which = 0; which < 4; which++)
+        for (int n = 0; n < 5; n++)
+            for (int i = 0; i < 6; i++)
+                check_large(how[i][0], how[i][1], sizes[n], which);
+}
+
+// Takes jobs from behind.
+static void run_backwards(void *self, int jobs, void (*job)(void *of, int number), void *of)
+{
+    (void)self;
+    for (int i = jobs - 1; i >= 0; i--)
+        job(of, i);
+}
+
+static void no_bit_depends_on_who_works_on_a_row(void **state)
+{
+    (void)state;
+    enum { LARGE = 49157, LIVE = 49152 };
+    static const int32_t text[] = { 3, 4096, 40000, 3, 49151 };
+    float *alone = xcalloc(LARGE, sizeof(*alone)), *shared = xcalloc(LARGE, sizeof(*shared));
+    for (int how = 0; how < 5; how++) {
+        struct sampling s = how == 0   ? SAMPLING("temperature", "1")
+                            : how == 1 ? SAMPLING("temperature", "0")
+                            : how == 2 ? SAMPLING("temperature", "0.7", "top_p", "0.9")
+                            : how == 3 ? SAMPLING("temperature", "1.3", "top_k", "50", "min_p", "0.02")
+                                       : SAMPLING("repetition_penalty", "1.3", "temperature", "0.05");
+        for (int which = 0; which < 3; which++) {
+            make_large(alone, LARGE, which);
+            alone[77] = NAN;
+            s.workers = (struct workers){ 0 };
+            sampling_row(&s, alone, LARGE, LIVE, &(struct path){ 5, text });
+            for (int threads = 0; threads < 5; threads++) {
+                struct error err;
+                struct backend *b = threads > 0 ? backend_cpu(threads, &err) : NULL;
+                s.workers = b != NULL ? b->workers(b) : (struct workers){ run_backwards, NULL };
+                make_large(shared, LARGE, which);
+                shared[77] = NAN;
+                sampling_row(&s, shared, LARGE, LIVE, &(struct path){ 5, text });
+                assert_memory_equal(alone, shared, LARGE * sizeof(*alone));
+                if (b != NULL)
+                    b->destroy(b);
+            }
+        }
+        sampling_free(&s);
+    }
+    free(alone);
+    free(shared);
+}
+
+// Sums are exact, so tokens may be numbered in any way: a GPU adds up in an order of its own.
+static void no_bit_depends_on_the_order_of_tokens(void **state)
+{
+    (void)state;
+    enum { LARGE = 49157 };
+    float *here = xcalloc(LARGE, sizeof(*here)), *there = xcalloc(LARGE, sizeof(*there));
+    double *p = xcalloc(4 * LARGE, sizeof(*p)), *q = p + LARGE, *p2 = q + LARGE, *q2 = p2 + LARGE;
+    int *to = xcalloc(LARGE, sizeof(*to));
+    for (int i = 0; i < LARGE; i++)
+        to[i] = i;
+    for (int i = LARGE - 1; i > 0; i--) {
+        const int k = (int)(philox_uniform(5, 0, (struct address){ FOR_DRAFT, 0, 0 }, (uint32_t)i) * (i + 1)),
+                  was = to[i];
+        to[i] = to[k], to[k] = was;
+    }
+    for (int how = 0; how < 5; how++) {
+        struct sampling s = how == 0   ? SAMPLING("temperature", "1")
+                            : how == 1 ? SAMPLING("temperature", "4")
+                            : how == 2 ? SAMPLING("temperature", "0.7", "top_p", "0.9")
+                            : how == 3 ? SAMPLING("temperature", "1.3", "top_k", "500", "min_p", "0.0001")
+                                       : SAMPLING("top_p", "0.999");
+        for (uint32_t which = 0; which < 4; which++) {
+            for (int i = 0; i < LARGE; i++) {
+                const double u = philox_uniform(6, which, (struct address){ FOR_DRAFT, 0, 0 }, (uint32_t)i);
+                here[i] = there[to[i]] = (float)(which == 0 ? 3 * u : -log(u) * which);
+            }
+            sampling_row(&s, here, LARGE, LARGE, NULL);
+            sampling_row(&s, there, LARGE, LARGE, NULL);
+            dist_from_row(which % 2 == 0 ? q : p, here, LARGE); // p is an odd row's, q the one's before it
+            dist_from_row(which % 2 == 0 ? q2 : p2, there, LARGE);
+            for (int i = 0; i < LARGE; i++)
+                assert_true(here[i] == there[to[i]]);
+            if (which % 2 == 0)
+                continue;
+            assert_true(dist_sum(p, LARGE) == 1 && dist_sum(q2, LARGE) == 1);
+            assert_true(dist_residual(p, q, LARGE) == dist_residual(p2, q2, LARGE));
+            assert_true(dist_scaled_residual(p, 0.9, q, LARGE) == dist_scaled_residual(p2, 0.9, q2, LARGE));
+            assert_true(dist_strike(p, LARGE, 7) == dist_strike(p2, LARGE, to[7]));
+            assert_true(dist_sum(p, LARGE) == 1);
+            for (int i = 0; i < LARGE; i++)
+                assert_true(p[i] == p2[to[i]]);
+        }
+        sampling_free(&s);
+    }
+    free(here), free(there), free(p), free(to);
+}
+
+static void a_vocabulary_of_one_has_no_choice(void **state)
+{
+    (void)state;
+    struct sampling s = SAMPLING("temperature", "0.3", "top_k", "1000", "top_p", "0.9", "min_p", "0.1");
+    float row[] = { -3 };
+    sampling_row(&s, row, 1, 1, NULL);
+    assert_one_hot(row, 1, 0);
+    sampling_free(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(temperature_0_is_one_hot_on_the_lowest_of_the_likeliest),
+        cmocka_unit_test(minus_zero_ties_with_zero),
+        cmocka_unit_test(stages_behind_a_penalty_find_the_largest_that_is_left),
+        cmocka_unit_test(a_penalty_beyond_the_range_of_floats_is_the_largest_number),
+        cmocka_unit_test(a_tiny_temperature_is_nearly_0_and_no_overflow),
+        cmocka_unit_test(padding_gets_nothing),
+        cmocka_unit_test(nan_rules_its_token_out),
+        cmocka_unit_test(a_dead_row_is_one_hot_on_token_0),
+        cmocka_unit_test(infinity_is_the_largest_number),
+        cmocka_unit_test(among_equals_the_lowest_ids_stay),
+        cmocka_unit_test(of_a_large_row_too_the_likeliest_stay),
+        cmocka_unit_test(rows_around_a_stretch_are_like_any),
+        cmocka_unit_test(no_bit_depends_on_who_works_on_a_row),
+        cmocka_unit_test(no_bit_depends_on_the_order_of_tokens),
+        cmocka_unit_test(a_vocabulary_of_one_has_no_choice),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,191 @@
+// test_slots.c - slots used twice: what is decoded and recorded of a slot's second and third sequence is, number by number,
+// what a slot that nobody has used would have had of it.
+//
+// Verifier, drafter, decode loop, expectations and recorder all keep state for a slot. One set of them decodes a row of
+// sequences; for each of these another set, fresh from its constructors, decodes that one alone.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "experiments/expectation.h"
+#include "experiments/recorder.h"
+#include "results/store.h"
+#include "tests/support/check.h"
+#include "tests/device/emulated.h"
+#include "tests/support/pairings.h"
+#include "verifier/rules/rule.h"
+
+enum { LENGTH = 72, TEXTS = 7 };
+
+// Long before short and short before long, so that rows of the one before are left behind the other's.
+static const struct {
+    int prompt, limit;
+} texts[TEXTS] = { { 30, 9 }, { 5, 4 }, { 1, 7 }, { 17, 8 }, { 9, 5 }, { 4, 3 }, { 2, 2 } };
+
+static int32_t token_of(int text, int at)
+{
+    return text % 2 == 0 ? at * (at + text) % 7 + 3 : (at * 37 + text * 11) % 270; // repetitions for lookups, and none
+}
+
+struct rig { // a pair that is watched and recorded
+    struct pair *pair;
+    struct recorder *recorder;
+    struct verifier *verifier;
+    struct decoder *decoder;
+};
+
+static struct rig rig_open(pair_device *device, const char *drafter, const char *sampling, int slots)
+{
+    struct error err;
+    struct rig r = { .pair = pair_open_on(device, NULL, pair_target, pair_draft, drafter, sampling,
+                                          rule_named("rejection"), slots, LENGTH) };
+    struct pair *p = r.pair;
+    r.recorder = recorder_create(slots, true);
+    struct verifier_setup with = *verifier_setup(p->verifier);
+    with.watch = recorder_watch(r.recorder);
+    r.verifier = verifier_create(&with, &err);
+    assert_non_null(r.verifier);
+    recorder_expects(r.recorder, expecter_create(p->rule, p->rule_options, drafter_makes(p->type, p->options),
+                                                 p->drafter->nodes, model_shape(p->target)->vocab));
+    r.decoder = decoder_create(r.verifier, p->drafter, slots, 21, recorder_listener(r.recorder), &err);
+    assert_non_null(r.decoder);
+    return r;
+}
+
+static void rig_close(struct rig *r)
+{
+    decoder_destroy(r->decoder);
+    verifier_destroy(r->verifier);
+    recorder_destroy(r->recorder);
+    pair_close(r->pair);
+}
+
+static void start(struct rig *r, int text)
+{
+    int32_t token[LENGTH];
+    struct error err;
+    for (int i = 0; i < texts[text].prompt; i++)
+        token[i] = token_of(text, i);
+    recorder_expect(r->recorder, text);
+    if (!decoder_start(r->decoder, &(struct assignment){ text, token, texts[text].prompt, texts[text].limit, NULL },
+                       &err))
+        fail_msg("%s", err.text);
+}
+
+static void put(struct text *to, double x)
+{
+    text_printf(to, isnan(x) ? " nan" : " %a", x);
+}
+
+// All that was recorded but times, in words.
+static char *words(const struct sequence_row *row)
+{
+    struct text t = { 0 };
+    text_printf(&t, "%d tokens, %s:", row->new_tokens, row->stop);
+    for (int i = 0; i < row->new_tokens; i++)
+        text_printf(&t, " %d", row->token[i]);
+    for (int k = 0; k < row->n_steps; k++) {
+        const struct step_row *s = &row->step[k];
+        text_printf(&t, "\n%d drafted, %d deep, %d accepted, %d stood", s->drafted, s->depth, s->accepted, s->stood);
+        put(&t, s->expected);
+        put(&t, s->variance);
+        for (int i = 0; i < s->n_by_rule; i++) {
+            text_printf(&t, "; %s %d", s->by_rule[i].rule, s->by_rule[i].lossless);
+            put(&t, s->by_rule[i].accepted);
+            put(&t, s->by_rule[i].first);
+        }
+        for (int i = 0; i < s->n_trials; i++) {
+            const struct trial_row *r = &s->trial[i];
+            text_printf(&t, "; trial %d %d %d %d %d %d", r->node, r->depth, r->rank, r->token, r->drawn, r->stood);
+            put(&t, r->p);
+            put(&t, r->q);
+        }
+    }
+    return t.s;
+}
+
+static void step(struct rig *r)
+{
+    struct error err;
+    if (!decoder_step(r->decoder, &err))
+        fail_msg("%s", err.text);
+}
+
+static char *alone(pair_device *device, const char *drafter, const char *sampling, int text)
+{
+    struct rig r = rig_open(device, drafter, sampling, 1);
+    struct sequence_row row;
+    start(&r, text);
+    while (decoder_live(r.decoder) > 0)
+        step(&r);
+    assert_int_equal(recorder_take(r.recorder, &row), text);
+    char *said = words(&row);
+    rig_close(&r);
+    return said;
+}
+
+// So many slots, and in each as soon as it is free another text, from..to.
+static void check(pair_device *device, const char *drafter, const char *sampling, int slots, int from, int to)
+{
+    char *expected[TEXTS];
+    struct rig r = rig_open(device, drafter, sampling, slots);
+    int64_t which;
+    int next = from, taken = from, steps = 0;
+    for (int i = from; i < to; i++)
+        expected[i] = alone(device, drafter, sampling, i);
+    while (taken < to) {
+        for (; next < to && decoder_has_room(r.decoder); next++)
+            start(&r, next);
+        step(&r);
+        for (struct sequence_row row; (which = recorder_take(r.recorder, &row)) >= 0; taken++) {
+            char *said = words(&row);
+            if (strcmp(said, expected[which]) != 0)
+                fail_msg("%s, %s, %d slots: text %d, the %dth to end, was recorded as\n%s\nand alone as\n%s", drafter,
+                         sampling, slots, (int)which, taken - from + 1, said, expected[which]);
+            steps += row.n_steps;
+            free(said);
+        }
+    }
+    assert_true(steps > to - from);
+    for (int i = from; i < to; i++)
+        free(expected[i]);
+    rig_close(&r);
+}
+
+static void a_sequence_is_recorded_as_in_a_slot_that_nobody_has_used(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < pair_count(); i++) {
+        const int slots = 1 + i % 3;
+        check(NULL, pair_drafter(i),
+              i % 2 == 0 ? "{repetition_penalty: 1.3, temperature: 0.9}" : "{temperature: 1, top_p: 0.95}", slots, 0,
+              slots + 2);
+    }
+}
+
+#if defined(EMULATED_DEVICE)
+static struct backend *open_emulated(struct error *err)
+{
+    return backend_emulated(0, err);
+}
+
+// A few tokens: an emulated device is slow.
+static void and_on_a_device(void **unused)
+{
+    (void)unused;
+    check(open_emulated, "small:model=%s,tokens=1", "{temperature: 0.9}", 1, TEXTS - 2, TEXTS);
+}
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sequence_is_recorded_as_in_a_slot_that_nobody_has_used),
+#if defined(EMULATED_DEVICE)
+        cmocka_unit_test(and_on_a_device),
+#endif
+    };
+    return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
+}

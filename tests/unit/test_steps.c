@@ -1,0 +1,114 @@
+// test_steps.c - a step allocates nothing: memory is sized when drafter and verifier are made, and what a pass has to
+// grow it grows once. The linker sends every allocation of ours through the functions here (CMakeLists.txt).
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "tests/support/check.h"
+#include "tests/support/pairings.h"
+#include "verifier/rules/rule.h"
+
+static bool counts;
+static int allocations;
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t bytes);
+void *__real_realloc(void *p, size_t bytes);
+int __real_posix_memalign(void **p, size_t alignment, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes);
+void *__wrap_realloc(void *p, size_t bytes);
+int __wrap_posix_memalign(void **p, size_t alignment, size_t bytes);
+
+void *__wrap_malloc(size_t bytes)
+{
+    allocations += counts;
+    return __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t n, size_t bytes)
+{
+    allocations += counts;
+    return __real_calloc(n, bytes);
+}
+
+void *__wrap_realloc(void *p, size_t bytes)
+{
+    allocations += counts;
+    return __real_realloc(p, bytes);
+}
+
+int __wrap_posix_memalign(void **p, size_t alignment, size_t bytes)
+{
+    allocations += counts;
+    return __real_posix_memalign(p, alignment, bytes);
+}
+
+static void done(void *self, const struct ending *e)
+{
+    *(int *)self += e->n;
+}
+
+// Decodes three sequences in two slots. Allocations of its steps.
+static int decode(struct pair *p, int *tokens)
+{
+    static const int32_t prompt[] = { 5, 9, 7, 5, 9, 7, 5, 9 };
+    struct error err;
+    struct decoder *d = decoder_create(p->verifier, p->drafter, 2, 1, (struct listener){ NULL, done, tokens }, &err);
+    allocations = 0;
+    for (int next = 0; next < 3 || decoder_live(d) > 0;) {
+        while (next < 3 && decoder_has_room(d)) {
+            struct assignment a = { next, prompt, 4 + 2 * next, 30, NULL };
+            assert_true(decoder_start(d, &a, &err));
+            next++;
+        }
+        counts = true;
+        bool ok = decoder_step(d, &err);
+        counts = false;
+        assert_true(ok);
+    }
+    decoder_destroy(d);
+    return allocations;
+}
+
+static void allocations_are_seen(void **unused)
+{
+    (void)unused;
+    allocations = 0;
+    counts = true;
+    free(xmalloc(1)), free(xcalloc(1, 1)), free(xrealloc(NULL, 1));
+    counts = false;
+    assert_int_equal(allocations, 3);
+}
+
+static void a_step_allocates_nothing(void **unused)
+{
+    (void)unused;
+    static const char *const samplings[] = { "{temperature: 0}", "{temperature: 1.0}",
+                                             "{repetition_penalty: 1.3, temperature: 0.8, top_k: 40, top_p: 0.9}" };
+    for (int i = 0; i < pair_count(); i++)
+        for (int k = 0; k < 3; k++)
+            for (int r = 0; rules[r] != NULL; r++) {
+                struct pair *p = pair_open(pair_target, pair_draft, pair_drafter(i), samplings[k], rules[r], 2, 64);
+                int tokens = 0, n = takes_beyond(rules[r]->takes, drafter_makes(p->type, p->options)) == 0;
+                if (n == 0)
+                    tokens = 90;                                   // not a pair
+                for (int tries = 0; n > 0 && tries < 8; tries++) { // each thread's scratch grows when it first has work
+                    tokens = 0;
+                    n = decode(p, &tokens);
+                }
+                if (n != 0 || tokens != 90)
+                    fail_msg("%s, %s, %s: %d allocations, %d tokens", pair_drafter(i), samplings[k], rules[r]->name, n,
+                             tokens);
+                pair_close(p);
+            }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(allocations_are_seen),
+        cmocka_unit_test(a_step_allocates_nothing),
+    };
+    return cmocka_run_group_tests(tests, pair_models_make_strangers, pair_models_remove);
+}

@@ -1,0 +1,213 @@
+#include "tokenizers/added_tokens.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "tokenizers/pattern.h"
+#include "formats/utf8.h"
+#include "tokenizers/vocabulary.h"
+
+void added_put(struct added *a, const char *text, size_t n, struct added_token flags)
+{
+    if (a->n == a->room) {
+        a->room = grown(a->room, a->n + 1);
+        a->token = xrealloc(a->token, a->room * sizeof(*a->token));
+    }
+    flags.text = xstrndup(text, n);
+    flags.n = n;
+    flags.order = a->n;
+    a->token[a->n++] = flags;
+}
+
+static int compare_text(const struct added_token *a, const struct added_token *b)
+{
+    int order = memcmp(a->text, b->text, a->n < b->n ? a->n : b->n);
+    return order != 0 ? order : a->n < b->n ? -1 : a->n > b->n;
+}
+
+static int by_text_and_order(const void *one, const void *other)
+{
+    const struct added_token *a = one, *b = other;
+    int order = compare_text(a, b);
+    return order != 0 ? order : a->order < b->order ? -1 : a->order > b->order;
+}
+
+// Drops those that are said again.
+static bool make_unique(struct added *a, struct error *err)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < a->n; i++) {
+        struct added_token *last = kept > 0 ? &a->token[kept - 1] : NULL, *t = &a->token[i];
+        if (last == NULL || compare_text(last, t) != 0) {
+            a->token[kept++] = *t;
+        } else if (last->id == t->id) {
+            free(last->text);
+            *last = *t;
+        } else {
+            char *shown = text_shown(t->text, t->n);
+            fail(err, "the added tokens %d and %d are both %s", (int)last->id, (int)t->id, shown);
+            free(shown);
+            while (i < a->n) // so that each is owned once
+                a->token[kept++] = a->token[i++];
+            a->n = kept;
+            return false;
+        }
+    }
+    a->n = kept;
+    return true;
+}
+
+// \w as Rust's regex has it: alphabetic, marks, decimal digits, connectors, joiners. The ranges are the circled and
+// squared letters, which are alphabetic symbols.
+static const char word_character[] = "[\\p{L}\\p{Nl}\\p{M}\\p{Nd}\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"
+                                     "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}\\x{200C}\\x{200D}]";
+
+bool added_ready(struct added *a, struct error *err)
+{
+    if (a->n == 0)
+        return true;
+    qsort(a->token, a->n, sizeof(*a->token), by_text_and_order);
+    if (!make_unique(a, err))
+        return false;
+    bool words = false;
+    for (size_t i = 0; i < a->n; i++) {
+        a->begins[(unsigned char)a->token[i].text[0]] = true;
+        words |= a->token[i].single_word;
+    }
+    return !words || (a->word = pattern_compile(word_character, sizeof(word_character) - 1, err)) != NULL;
+}
+
+void added_free(struct added *a)
+{
+    for (size_t i = 0; i < a->n; i++)
+        free(a->token[i].text);
+    free(a->token);
+    pattern_free(a->word);
+}
+
+// The first of tokens low .. high whose byte number `depth` is at least b; all share the bytes before it. A token that
+// ends there comes first in the order, and counts as less than any byte.
+static size_t first_at_least(const struct added *a, size_t low, size_t high, size_t depth, int b)
+{
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        const struct added_token *t = &a->token[middle];
+        if ((depth < t->n ? (unsigned char)t->text[depth] : -1) < b)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+// The longest token that the text begins with, NULL if none: byte by byte, the sorted tokens are narrowed to those
+// that agree so far.
+static const struct added_token *longest(const struct added *a, const char *text, size_t n)
+{
+    const struct added_token *best = NULL;
+    size_t low = 0, high = a->n;
+    for (size_t depth = 0; depth < n && low < high; depth++) {
+        int b = (unsigned char)text[depth];
+        low = first_at_least(a, low, high, depth, b);
+        high = first_at_least(a, low, high, depth, b + 1);
+        if (low < high && a->token[low].n == depth + 1)
+            best = &a->token[low];
+    }
+    return best;
+}
+
+static bool is_space(unsigned c)
+{
+    return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+static size_t spaces_begin(const char *text, size_t end)
+{
+    while (end > 0) {
+        size_t at = utf8_before(text, end);
+        if (!is_space(utf8_code(text + at)))
+            break;
+        end = at;
+    }
+    return end;
+}
+
+static size_t spaces_end(const char *text, size_t n, size_t at)
+{
+    while (at < n && is_space(utf8_code(text + at)))
+        at += utf8_character(text + at, n - at);
+    return at;
+}
+
+static bool is_word(const struct added *a, const char *text, size_t at)
+{
+    struct search *s = search_begin(a->word);
+    struct error ignored;
+    size_t start, stop;
+    bool word = search_next(s, text + at, utf8_character(text + at, 4), 0, &start, &stop, &ignored) == FOUND_MATCH;
+    search_end(s);
+    return word;
+}
+
+static bool stands_alone(const struct added_walk *w, size_t start, size_t stop)
+{
+    return (start == 0 || !is_word(w->a, w->text, utf8_before(w->text, start))) &&
+           (stop == w->n || !is_word(w->a, w->text, stop));
+}
+
+// The next token that counts, with the white space it takes along; NULL: none. A token that is found but does not count
+// still hides what overlaps it, as it does in Hugging Face's tokenizers.
+static const struct added_token *find(struct added_walk *w, size_t *start, size_t *stop)
+{
+    while (w->at < w->n) {
+        if (!w->a->begins[(unsigned char)w->text[w->at]]) {
+            w->at++;
+            continue;
+        }
+        const struct added_token *t = longest(w->a, w->text + w->at, w->n - w->at);
+        if (t == NULL) {
+            w->at++;
+            continue;
+        }
+        *start = w->at;
+        *stop = w->at += t->n;
+        if ((t->special && !w->special) || (t->single_word && !stands_alone(w, *start, *stop)))
+            continue;
+        if (t->lstrip) {
+            size_t wider = spaces_begin(w->text, *start);
+            *start = wider > w->from ? wider : w->from;
+        }
+        if (t->rstrip)
+            *stop = spaces_end(w->text, w->n, *stop);
+        if (*start < *stop)
+            return t;
+        w->from = *stop; // white space that the token before it has taken along already
+    }
+    return NULL;
+}
+
+bool added_next(struct added_walk *w, struct added_part *to)
+{
+    if (w->next == NULL) {
+        size_t start, stop;
+        const struct added_token *t = find(w, &start, &stop);
+        if (t == NULL) {
+            *to = (struct added_part){ NULL, w->text + w->from, w->n - w->from };
+            w->from = w->n;
+            return to->n > 0;
+        }
+        w->next = t;
+        w->next_stop = stop;
+        if (w->from < start) {
+            *to = (struct added_part){ NULL, w->text + w->from, start - w->from };
+            return true;
+        }
+    }
+    *to = (struct added_part){ w->next, NULL, 0 };
+    w->from = w->next_stop;
+    w->next = NULL;
+    return true;
+}

@@ -1,0 +1,158 @@
+// bpe.c - the symbols of a piece are a linked list, the pairs that may merge a heap, so that a piece of n bytes costs
+// O(n log n). Entries of the heap are not removed when a merge takes one of their symbols away: they are looked at
+// again when they come out.
+#include "tokenizers/bpe.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "core/memory.h"
+#include "tokenizers/tokenizer.h"
+
+void bpe_init(struct bpe *b, size_t merges)
+{
+    size_t room = 64;
+    while (room < 2 * merges)
+        room *= 2;
+    *b = (struct bpe){ .unknown = -1, .room = room };
+    b->merge = xmalloc(room * sizeof(*b->merge));
+    for (size_t i = 0; i < room; i++)
+        b->merge[i].left = -1;
+    for (int i = 0; i < 256; i++)
+        b->byte[i] = -1;
+}
+
+void bpe_free(struct bpe *b)
+{
+    free(b->merge);
+}
+
+// The pair's slot, or the free one where it belongs.
+static struct merge *slot_of(const struct bpe *b, int32_t left, int32_t right)
+{
+    uint64_t key = (uint64_t)left << 32 | (uint32_t)right;
+    uint64_t h = key * 0x9E3779B97F4A7C15u; // Fibonacci hashing: the high bits are the good ones
+    for (size_t i = (size_t)(h >> 32) & (b->room - 1);; i = (i + 1) & (b->room - 1)) {
+        struct merge *m = &b->merge[i];
+        if (m->left < 0 || (m->left == left && m->right == right))
+            return m;
+    }
+}
+
+void bpe_merge(struct bpe *b, int32_t left, int32_t right, uint32_t rank, int32_t whole)
+{
+    *slot_of(b, left, right) = (struct merge){ left, right, rank, whole };
+}
+
+struct symbol {
+    int32_t id;             // -1: merged into the one before it
+    int32_t previous, next; // -1: none
+};
+
+struct candidate { // symbol `at` may merge with the one after it
+    uint32_t rank;
+    int32_t at;
+    int32_t whole;
+};
+
+static bool before(const struct candidate *a, const struct candidate *b)
+{
+    return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
+}
+
+static void push(struct bpe_work *w, struct candidate c)
+{
+    if (w->n == w->candidates) {
+        w->candidates = grown(w->candidates, w->n + 1);
+        w->heap = xrealloc(w->heap, w->candidates * sizeof(*w->heap));
+    }
+    size_t i = w->n++;
+    for (; i > 0 && before(&c, &w->heap[(i - 1) / 2]); i = (i - 1) / 2)
+        w->heap[i] = w->heap[(i - 1) / 2];
+    w->heap[i] = c;
+}
+
+static struct candidate pop(struct bpe_work *w)
+{
+    struct candidate top = w->heap[0], last = w->heap[--w->n];
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < w->n; i = child) {
+        if (child + 1 < w->n && before(&w->heap[child + 1], &w->heap[child]))
+            child++;
+        if (!before(&w->heap[child], &last))
+            break;
+        w->heap[i] = w->heap[child];
+    }
+    w->heap[i] = last;
+    return top;
+}
+
+static void consider(const struct bpe *b, struct bpe_work *w, int32_t at)
+{
+    const struct symbol *s = &w->symbol[at];
+    const struct merge *m = slot_of(b, s->id, w->symbol[s->next].id);
+    if (m->left >= 0)
+        push(w, (struct candidate){ m->rank, at, m->whole });
+}
+
+// The tokens of the single bytes, as a list; how many.
+static int32_t spell(const struct bpe *b, struct symbol *s, const char *piece, size_t n)
+{
+    int32_t count = 0;
+    bool fuse = false; // the last symbol is an unknown byte that the next may join
+    for (size_t i = 0; i < n; i++) {
+        int32_t id = b->byte[(unsigned char)piece[i]];
+        bool unknown = id < 0;
+        if (unknown)
+            id = b->unknown;
+        if (id >= 0 && !(unknown && fuse)) {
+            s[count] = (struct symbol){ id, count - 1, count + 1 };
+            count++;
+        }
+        fuse = unknown && b->fuse_unknown;
+    }
+    if (count > 0)
+        s[count - 1].next = -1;
+    return count;
+}
+
+void bpe_encode(const struct bpe *b, struct bpe_work *w, const char *piece, size_t n, struct ids *to)
+{
+    assert(n <= INT32_MAX);
+    if (n > w->symbols) {
+        w->symbols = grown(w->symbols, n);
+        w->symbol = xrealloc(w->symbol, w->symbols * sizeof(*w->symbol));
+    }
+    int32_t count = spell(b, w->symbol, piece, n);
+    w->n = 0;
+    for (int32_t i = 0; i + 1 < count; i++)
+        consider(b, w, i);
+
+    while (w->n > 0) {
+        struct candidate c = pop(w);
+        struct symbol *left = &w->symbol[c.at];
+        if (left->id < 0 || left->next < 0)
+            continue;
+        struct symbol *right = &w->symbol[left->next];
+        const struct merge *m = slot_of(b, left->id, right->id);
+        if (m->left < 0 || m->whole != c.whole)
+            continue; // one of the two has grown since
+        left->id = c.whole;
+        right->id = -1;
+        left->next = right->next;
+        if (left->next >= 0) {
+            w->symbol[left->next].previous = c.at;
+            consider(b, w, c.at);
+        }
+        if (left->previous >= 0)
+            consider(b, w, left->previous);
+    }
+    for (int32_t i = count > 0 ? 0 : -1; i >= 0; i = w->symbol[i].next)
+        ids_add(to, w->symbol[i].id);
+}
+
+void bpe_work_free(struct bpe_work *w)
+{
+    free(w->symbol);
+    free(w->heap);
+}

@@ -1,0 +1,84 @@
+#include "tokenizers/chat_template.h"
+
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+
+static const char opening[] = "<|im_start|>", closing[] = "<|im_end|>";
+
+// What the templates of SmolLM2, Qwen2.5 and Qwen2 say when nobody else does.
+static const char *const system_prompts[] = {
+    "You are a helpful AI assistant named SmolLM, trained by Hugging Face",
+    "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
+    "You are a helpful assistant.",
+};
+
+// Whether the template contains this very text as a whole: behind a line's end (also written \n) or a quote, before
+// another quote or <|im_end|>. Qwen2's is the tail of Qwen2.5's.
+static bool contains_whole(const char *jinja, const char *text)
+{
+    size_t n = strlen(text);
+    for (const char *at = strstr(jinja, text); at != NULL; at = strstr(at + 1, text)) {
+        bool begins =
+            at > jinja && (strchr("\n'\"", at[-1]) != NULL || (at[-1] == 'n' && at - jinja >= 2 && at[-2] == '\\'));
+        bool ends = at[n] == '\'' || at[n] == '"' || strncmp(at + n, closing, strlen(closing)) == 0;
+        if (begins && ends)
+            return true;
+    }
+    return false;
+}
+
+static void chatml(const char *jinja, struct chat_format *to)
+{
+    *to = (struct chat_format){ .kind = CHAT_CHATML, .end = closing };
+    for (size_t i = 0; jinja != NULL && to->system == NULL && i < sizeof(system_prompts) / sizeof(*system_prompts); i++)
+        if (contains_whole(jinja, system_prompts[i]))
+            to->system = system_prompts[i];
+}
+
+bool chat_choose(const char *wanted, const char *jinja, struct chat_format *to, struct error *err)
+{
+    *to = (struct chat_format){ .kind = CHAT_NONE };
+    if (strcmp(wanted, "none") == 0)
+        return true;
+    if (strcmp(wanted, "chatml") == 0) {
+        chatml(jinja, to);
+        return true;
+    }
+    if (strcmp(wanted, "auto") != 0)
+        return fail(err, "there is no chat format \"%s\" (auto, none, chatml)", wanted);
+    if (jinja == NULL)
+        return fail(err, "the checkpoint has no chat template; `chat: none` gives it the prompts as they are");
+    if (strstr(jinja, opening) != NULL) {
+        chatml(jinja, to);
+        return true;
+    }
+    int shown = 60;
+    if (strlen(jinja) > (size_t)shown)
+        while (shown > 0 && ((unsigned char)jinja[shown] & 0xC0) == 0x80) // no half character
+            shown--;
+    return fail(
+        err,
+        "the checkpoint's chat template is not one we know (ChatML): \"%.*s%s\"; `chat: none` gives the model the prompts as they are",
+        shown, jinja, strlen(jinja) > (size_t)shown ? "..." : "");
+}
+
+static void turn(struct text *to, const char *role, const char *content)
+{
+    text_printf(to, "%s%s\n%s%s\n", opening, role, content, closing);
+}
+
+void chat_render(const struct chat_format *f, const struct message *m, int n, struct text *to)
+{
+    if (f->kind == CHAT_NONE) {
+        for (int i = 0; i < n; i++)
+            text_puts(to, m[i].content);
+        return;
+    }
+    if (f->system != NULL && (n == 0 || strcmp(m[0].role, "system") != 0))
+        turn(to, "system", f->system);
+    for (int i = 0; i < n; i++)
+        turn(to, m[i].role, m[i].content);
+    text_printf(to, "%sassistant\n", opening);
+}

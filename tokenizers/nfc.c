@@ -1,0 +1,77 @@
+#include "tokenizers/nfc.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <utf8proc.h>
+
+#include "core/memory.h"
+#include "formats/utf8.h"
+
+// Where utf8proc and tokenizers differ. The normalizer of the latter stopped at Unicode 9: to it a younger character is
+// a base that neither moves nor composes. And U+11A7, which is one before the first final consonant of Hangul, is
+// swallowed by utf8proc 2.8 behind a syllable. So text is normalized between such characters, and they stay as they
+// are. Found by asking both about every mark and every composition, and then about random text; whole blocks from
+// Unicode 16.
+static const struct {
+    unsigned first, last;
+} inert[] = {
+    { 0x7FD, 0x7FD },     { 0x897, 0x89F },     { 0x8CA, 0x8D3 },     { 0x9FE, 0x9FE },     { 0xC3C, 0xC3C },
+    { 0xD3B, 0xD3C },     { 0xEBA, 0xEBA },     { 0x11A7, 0x11A7 },   { 0x1715, 0x1715 },   { 0x1ABF, 0x1AEB },
+    { 0x1DF6, 0x1DFA },   { 0xA82C, 0xA82C },   { 0x105C0, 0x105F3 }, { 0x10D24, 0x10D27 }, { 0x10D69, 0x10D6D },
+    { 0x10EAB, 0x10EAC }, { 0x10EFA, 0x10EFF }, { 0x10F46, 0x10F50 }, { 0x10F82, 0x10F85 }, { 0x11070, 0x11070 },
+    { 0x1133B, 0x1133B }, { 0x11380, 0x113E2 }, { 0x1145E, 0x1145E }, { 0x11839, 0x1183A }, { 0x11930, 0x11943 },
+    { 0x119E0, 0x119E0 }, { 0x11A34, 0x11A34 }, { 0x11A47, 0x11A47 }, { 0x11A99, 0x11A99 }, { 0x11D42, 0x11D45 },
+    { 0x11D97, 0x11D97 }, { 0x11F41, 0x11F42 }, { 0x16100, 0x1613F }, { 0x16D40, 0x16D7F }, { 0x16FF0, 0x16FF1 },
+    { 0x1E08F, 0x1E08F }, { 0x1E130, 0x1E136 }, { 0x1E2AE, 0x1E2AE }, { 0x1E2EC, 0x1E2EF }, { 0x1E4EC, 0x1E4EF },
+    { 0x1E5EE, 0x1E5EF }, { 0x1E6E3, 0x1E6F5 },
+};
+
+static bool is_inert(unsigned c)
+{
+    size_t low = 0, high = sizeof(inert) / sizeof(*inert);
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (c > inert[middle].last)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < sizeof(inert) / sizeof(*inert) && c >= inert[low].first;
+}
+
+static void normalize(struct text *to, const char *s, size_t n)
+{
+    if (n == 0)
+        return;
+    utf8proc_uint8_t *normal = NULL;
+    utf8proc_option_t options = UTF8PROC_STABLE | UTF8PROC_COMPOSE;
+    utf8proc_ssize_t length = utf8proc_map((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &normal, options);
+    if (length < 0) // valid text fails only for want of memory
+        abort();
+    text_add(to, (const char *)normal, (size_t)length);
+    free(normal);
+}
+
+void nfc_add(struct text *to, const char *s, size_t n)
+{
+    size_t from = 0;      // what is before is done
+    bool changes = false; // whether anything since could: nothing below U+0300 ever does
+    for (size_t i = 0; i < n;) {
+        size_t length = utf8_character(s + i, n - i);
+        if (length >= 2) {
+            unsigned code = utf8_code(s + i);
+            changes |= code >= 0x300;
+            if (is_inert(code)) {
+                normalize(to, s + from, i - from);
+                text_add(to, s + i, length);
+                from = i + length;
+                changes = false;
+            }
+        }
+        i += length;
+    }
+    if (changes)
+        normalize(to, s + from, n - from);
+    else
+        text_add(to, s + from, n - from);
+}

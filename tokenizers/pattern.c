@@ -1,0 +1,357 @@
+#include "tokenizers/pattern.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "formats/utf8.h"
+
+// White_Space of Unicode. PCRE2's own \s also takes U+180E, which ceased to be a space in Unicode 6.3.
+static const char *const spaces =
+    "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
+
+// ---- rewriting --------------------------------------------------------------------------------------------------
+
+struct rewriting {
+    const char *s;
+    size_t n, at;
+    bool in_class;
+    struct text out;
+    struct error *err;
+};
+
+static bool refuse(struct rewriting *r, size_t at, const char *what)
+{
+    return fail(r->err, "%s at offset %zu is not supported in a pattern", what, at);
+}
+
+static bool next_is(const struct rewriting *r, const char *s)
+{
+    size_t n = strlen(s);
+    return r->n - r->at >= n && memcmp(r->s + r->at, s, n) == 0;
+}
+
+static bool hex_digit(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+static bool digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+// A set of characters, given as the members of a class, where the pattern has a shorthand for it.
+static bool put_set(struct rewriting *r, const char *members, bool negated, size_t at)
+{
+    if (r->in_class) {
+        if (negated)
+            return refuse(r, at, "a negated shorthand inside [...]");
+        text_puts(&r->out, members);
+        if (next_is(r, "-") && !(r->at + 1 < r->n && r->s[r->at + 1] == ']')) {
+            text_puts(&r->out, "\\-"); // not a range that begins with the set's last member
+            r->at++;
+        }
+    } else {
+        text_printf(&r->out, negated ? "[^%s]" : "[%s]", members);
+    }
+    return true;
+}
+
+// \p{L}: PCRE2's characters of the category and those that it may be too old to know.
+static bool put_category(struct rewriting *r, const char *name, bool negated, size_t at)
+{
+    static const char *const known =
+        " L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp ";
+    char word[5];
+    snprintf(word, sizeof(word), " %.2s ", name);
+    if (strlen(name) > 2 || strstr(known, word) == NULL)
+        return fail(r->err, "the property \\p{%s} at offset %zu is not supported in a pattern", name, at);
+    struct text members = { 0 };
+    text_printf(&members, "\\p{%s}", name);
+    for (const struct newer *c = newer_characters; c->first != 0; c++)
+        if (strncmp(c->category, name, strlen(name)) == 0)
+            text_printf(&members, "\\x{%x}-\\x{%x}", c->first, c->last);
+    bool ok = put_set(r, members.s, negated, at);
+    free(members.s);
+    return ok;
+}
+
+static bool property(struct rewriting *r, bool negated, size_t at)
+{
+    const char *from = r->s + r->at, *close = memchr(from, '}', r->n - r->at);
+    if (r->at == r->n || *from != '{' || close == NULL || close - from > 24)
+        return refuse(r, at, "a property not written \\p{...}");
+    r->at += (size_t)(close - from) + 1;
+    from++;
+    if (*from == '^') {
+        negated = !negated;
+        from++;
+    }
+    char name[32];
+    snprintf(name, sizeof(name), "%.*s", (int)(close - from), from);
+    return put_category(r, name, negated, at);
+}
+
+// \x41, \x{3042}, \u0041: all of them as \x{...}.
+static bool code_point(struct rewriting *r, char kind, size_t at)
+{
+    bool braces = kind == 'x' && next_is(r, "{");
+    size_t most = kind == 'u' ? 4 : braces ? 8 : 2, n = 0;
+    if (braces)
+        r->at++;
+    const char *hex = r->s + r->at;
+    while (r->at < r->n && n < most && hex_digit(r->s[r->at]))
+        n++, r->at++;
+    if (n == 0 || (kind == 'u' && n != 4) || (braces && !next_is(r, "}")))
+        return refuse(r, at, "a code point not written \\xHH, \\x{H...} or \\uHHHH");
+    if (braces)
+        r->at++;
+    text_printf(&r->out, "\\x{%.*s}", (int)n, hex);
+    return true;
+}
+
+static bool escape(struct rewriting *r)
+{
+    size_t at = r->at++;
+    if (r->at == r->n)
+        return refuse(r, at, "a \\ at the end");
+    char c = r->s[r->at++];
+    switch (c) {
+    case 's':
+    case 'S':
+        return put_set(r, spaces, c == 'S', at);
+    case 'd':
+    case 'D':
+        return put_category(r, "Nd", c == 'D', at);
+    case 'p':
+    case 'P':
+        return property(r, c == 'P', at);
+    case 'x':
+    case 'u':
+        return code_point(r, c, at);
+    case 'r':
+    case 'n':
+    case 't':
+    case 'f':
+        break;
+    default: // the letters mean different things to the two, or too much
+        if (digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
+            char what[16];
+            snprintf(what, sizeof(what), "\\%c", c);
+            return refuse(r, at, what);
+        }
+    }
+    text_add(&r->out, r->s + at, 2);
+    return true;
+}
+
+// (?: (?= (?! (?<= (?<! (?> (?i: (?-i: and plain groups; Ruby's (?m) is Perl's (?s), and so on.
+static bool group(struct rewriting *r)
+{
+    static const char *const kinds[] = { "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?-i:" };
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+        if (next_is(r, kinds[i])) {
+            text_puts(&r->out, kinds[i]);
+            r->at += strlen(kinds[i]);
+            return true;
+        }
+    if (next_is(r, "(?") || next_is(r, "(*"))
+        return refuse(r, r->at, "this kind of group");
+    text_add(&r->out, "(", 1);
+    r->at++;
+    return true;
+}
+
+// {2}, {2,}, {2,5}, followed by no sign that the two read differently.
+static bool interval(struct rewriting *r)
+{
+    size_t from = r->at++, digits = r->at;
+    while (r->at < r->n && digit(r->s[r->at]))
+        r->at++;
+    bool exact = true, empty = r->at == digits;
+    if (next_is(r, ",")) {
+        exact = false;
+        r->at++;
+        while (r->at < r->n && digit(r->s[r->at]))
+            r->at++;
+    }
+    if (empty || !next_is(r, "}"))
+        return refuse(r, from, "a brace that is no {n}, {n,} or {n,m}");
+    r->at++;
+    if (next_is(r, "+") || (exact && next_is(r, "?")))
+        return refuse(r, r->at, "a sign after {...}");
+    text_add(&r->out, r->s + from, r->at - from);
+    return true;
+}
+
+static bool inside_class(struct rewriting *r)
+{
+    if (r->s[r->at] == '[' || next_is(r, "&&"))
+        return refuse(r, r->at, "a class within a class");
+    if (r->s[r->at] == ']')
+        r->in_class = false;
+    text_add(&r->out, r->s + r->at++, 1);
+    return true;
+}
+
+static bool outside_class(struct rewriting *r)
+{
+    switch (r->s[r->at]) {
+    case '(':
+        return group(r);
+    case '{':
+        return interval(r);
+    case '[':
+        r->in_class = true;
+        text_add(&r->out, r->s + r->at++, 1);
+        if (next_is(r, "^"))
+            text_add(&r->out, r->s + r->at++, 1);
+        return next_is(r, "]") ? refuse(r, r->at, "an empty class") : true;
+    default:
+        text_add(&r->out, r->s + r->at++, 1);
+        return true;
+    }
+}
+
+static bool rewrite(struct rewriting *r)
+{
+    while (r->at < r->n) {
+        bool ok = r->s[r->at] == '\\' ? escape(r) : r->in_class ? inside_class(r) : outside_class(r);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+// ---- running ----------------------------------------------------------------------------------------------------
+
+struct pattern {
+    pcre2_code *code;
+    pcre2_match_context *limits;
+};
+
+struct search {
+    const struct pattern *pattern;
+    pcre2_match_data *match;
+};
+
+// So that no pattern can take forever on any text: a match of ours takes a step or two for each character.
+enum { STEPS = 100 * 1000 * 1000, HEAP_KIB = 512 * 1024 };
+
+static struct pattern *compile(const char *text, size_t n, struct error *err)
+{
+    int number;
+    size_t offset;
+    pcre2_compile_context *reading = pcre2_compile_context_create(NULL);
+    if (reading == NULL)
+        abort();
+    pcre2_set_newline(reading, PCRE2_NEWLINE_LF);
+    // In Ruby ^ and $ are of lines.
+    uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
+    pcre2_code *code = pcre2_compile((PCRE2_SPTR)text, n, options, &number, &offset, reading);
+    pcre2_compile_context_free(reading);
+    if (code == NULL) {
+        char why[128] = "";
+        pcre2_get_error_message(number, (PCRE2_UCHAR *)why, sizeof(why));
+        size_t shown = offset < n ? n - offset < 24 ? n - offset : 24 : 0;
+        fail(err, "a pattern does not compile: %s, before \"%.*s\"", why, (int)shown, text + (shown > 0 ? offset : 0));
+        return NULL;
+    }
+    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); // where there is no JIT, matching is only slower
+    struct pattern *p = xcalloc(1, sizeof(*p));
+    p->code = code;
+    p->limits = pcre2_match_context_create(NULL);
+    if (p->limits == NULL)
+        abort();
+    pcre2_set_match_limit(p->limits, STEPS);
+    pcre2_set_heap_limit(p->limits, HEAP_KIB);
+    return p;
+}
+
+struct pattern *pattern_compile(const char *text, size_t n, struct error *err)
+{
+    struct rewriting r = { .s = text, .n = n, .err = err };
+    struct pattern *p = NULL;
+    if (utf8_valid(text, n) != n)
+        fail(err, "a pattern is not UTF-8");
+    else if (rewrite(&r))
+        p = compile(r.out.s != NULL ? r.out.s : "", r.out.n, err);
+    free(r.out.s);
+    return p;
+}
+
+struct pattern *pattern_literal(const char *text, size_t n, struct error *err)
+{
+    struct text out = { 0 };
+    for (size_t i = 0; i < n;) {
+        size_t length = utf8_character(text + i, n - i);
+        if (length == 0) {
+            free(out.s);
+            fail(err, "a pattern is not UTF-8");
+            return NULL;
+        }
+        text_printf(&out, "\\x{%x}", utf8_code(text + i));
+        i += length;
+    }
+    struct pattern *p = compile(out.s != NULL ? out.s : "", out.n, err);
+    free(out.s);
+    return p;
+}
+
+void pattern_free(struct pattern *p)
+{
+    if (p == NULL)
+        return;
+    pcre2_match_context_free(p->limits);
+    pcre2_code_free(p->code);
+    free(p);
+}
+
+struct search *search_begin(const struct pattern *p)
+{
+    struct search *s = xcalloc(1, sizeof(*s));
+    s->pattern = p;
+    s->match = pcre2_match_data_create(1, NULL); // the whole match alone; groups are not asked for
+    if (s->match == NULL)
+        abort();
+    return s;
+}
+
+void search_end(struct search *s)
+{
+    if (s == NULL)
+        return;
+    pcre2_match_data_free(s->match);
+    free(s);
+}
+
+enum found search_next(struct search *s, const char *text, size_t n, size_t from, size_t *start, size_t *stop,
+                       struct error *err)
+{
+    const struct pattern *p = s->pattern;
+    int rc = pcre2_match(p->code, (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK, s->match, p->limits);
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) // the interpreter keeps its stack on the heap
+        rc = pcre2_match(p->code, (PCRE2_SPTR)text, n, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, s->match, p->limits);
+    if (rc == PCRE2_ERROR_NOMATCH)
+        return FOUND_NONE;
+    if (rc < 0) {
+        char why[128] = "";
+        pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof(why));
+        fail(err, "the pattern that cuts the text gave up at byte %zu: %s", from, why);
+        return FOUND_ERROR;
+    }
+    const size_t *at = pcre2_get_ovector_pointer(s->match);
+    *start = at[0];
+    *stop = at[1];
+    if (*start < from || *stop < *start) { // \K inside a look-around; nothing that we let through
+        fail(err, "the pattern that cuts the text went backwards at byte %zu", from);
+        return FOUND_ERROR;
+    }
+    return FOUND_MATCH;
+}

@@ -1,0 +1,114 @@
+// tokenizer_gguf.c - a tokenizer from a GGUF file's metadata.
+//
+// The pattern is not in the file: `tokenizer.ggml.pre` names the family. Normalisation is not either; llama.cpp, for
+// which
+// these files are written, does none.
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "formats/gguf.h"
+#include "tokenizers/tokenizer.h"
+#include "tokenizers/tokenizer_parts.h"
+
+enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4 }; // tokenizer.ggml.token_type
+
+static bool check_kind(const struct gguf *g, struct error *err)
+{
+    struct gguf_string model;
+    if (!gguf_text(g, "tokenizer.ggml.model", &model))
+        return fail(err, "%s: no tokenizer in it (no tokenizer.ggml.model)", gguf_path(g));
+    if (model.n != 4 || memcmp(model.s, "gpt2", 4) != 0)
+        return fail(err, "%s: its tokenizer is of the kind \"%.*s\"; only gpt2, byte-level BPE, is known", gguf_path(g),
+                    model.n < 64 ? (int)model.n : 64, model.s);
+    return true;
+}
+
+static const struct gguf_value *strings(const struct gguf *g, const char *key, struct error *err)
+{
+    const struct gguf_value *v = gguf_find(g, key);
+    if (v != NULL && v->type == GGUF_ARRAY && v->element == GGUF_STRING)
+        return v;
+    fail(err, "%s: %s is %s", gguf_path(g), key, v == NULL ? "missing" : "no array of strings");
+    return NULL;
+}
+
+static bool read_tokens(struct tokenizer *t, const struct gguf *g, struct error *err)
+{
+    const struct gguf_value *tokens = strings(g, "tokenizer.ggml.tokens", err);
+    const struct gguf_value *types = gguf_find(g, "tokenizer.ggml.token_type");
+    if (tokens == NULL)
+        return false;
+    if (tokens->n > VOCABULARY_MOST)
+        return fail(err, "%s: %llu tokens are too many", t->name, (unsigned long long)tokens->n);
+    if (types != NULL && (types->type != GGUF_ARRAY || types->n != tokens->n))
+        return fail(err, "%s: tokenizer.ggml.token_type does not have one number for each of the %llu tokens", t->name,
+                    (unsigned long long)tokens->n);
+    vocabulary_init(&t->vocabulary, (int)tokens->n, (size_t)tokens->n);
+    size_t at = 0;
+    struct error why;
+    for (int32_t id = 0; id < (int32_t)tokens->n; id++) {
+        struct gguf_string s;
+        if (!gguf_next_string(tokens, &at, &s))
+            return fail(err, "%s: tokenizer.ggml.tokens ends after %d tokens", t->name, (int)id);
+        int64_t type = types != NULL ? gguf_array_int(types, (uint64_t)id) : NORMAL;
+        bool special = type == CONTROL || type == UNKNOWN, added = special || type == USER_DEFINED;
+        bool ok =
+            added ? vocabulary_add_literal(&t->vocabulary, id, s.s, s.n, special ? TOKEN_SPECIAL : TOKEN_ADDED, &why)
+                  : vocabulary_add(&t->vocabulary, id, s.s, s.n, &why);
+        if (!ok)
+            return fail(err, "%s: %s", t->name, why.text);
+        if (added && s.n > 0)
+            added_put(&t->raw, s.s, s.n, (struct added_token){ .id = id, .special = special });
+    }
+    return true;
+}
+
+static bool read_merges(struct tokenizer *t, const struct gguf *g, struct error *err)
+{
+    const struct gguf_value *merges = strings(g, "tokenizer.ggml.merges", err);
+    if (merges == NULL)
+        return false;
+    bpe_init(&t->bpe, (size_t)merges->n);
+    tokenizer_bytes(t);
+    size_t at = 0;
+    for (uint64_t rank = 0; rank < merges->n; rank++) {
+        struct gguf_string s;
+        const char *space = NULL;
+        if (gguf_next_string(merges, &at, &s) && s.n > 1)
+            space = memchr(s.s + 1, ' ', s.n - 1); // the left token may itself be a space
+        if (space == NULL)
+            return fail(err, "%s: merge %llu is not two tokens with a space between", t->name,
+                        (unsigned long long)rank);
+        size_t left = (size_t)(space - s.s);
+        if (!tokenizer_merge(t, (size_t)rank, s.s, left, space + 1, s.n - left - 1, err))
+            return false;
+    }
+    return true;
+}
+
+static bool read_family(struct tokenizer *t, const struct gguf *g, struct error *err)
+{
+    struct gguf_string pre;
+    struct error why;
+    if (!gguf_text(g, "tokenizer.ggml.pre", &pre))
+        return fail(err,
+                    "%s: does not say how its tokenizer cuts text (no tokenizer.ggml.pre); a newer conversion does",
+                    t->name);
+    if (!pretokenizer_family(&t->cut, pre.s, pre.n, &t->whole_pieces, &why))
+        return fail(err, "%s: %s", t->name, why.text);
+    return true;
+}
+
+struct tokenizer *tokenizer_from_gguf(const struct gguf *g, struct error *err)
+{
+    if (!check_kind(g, err))
+        return NULL;
+    struct tokenizer *t = xcalloc(1, sizeof(*t));
+    t->name = xstrdup(gguf_path(g));
+    if (read_family(t, g, err) && read_tokens(t, g, err) && read_merges(t, g, err) && tokenizer_ready(t, err))
+        return t;
+    tokenizer_close(t);
+    return NULL;
+}

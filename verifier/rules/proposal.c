@@ -1,0 +1,32 @@
+#include "verifier/rules/proposal.h"
+
+#include <assert.h>
+
+#include "sampling/dist.h"
+
+void drawn_row(const struct draft *d, int node, int c, double *q, int vocab)
+{
+    int first = draft_next_child(d, node, node);
+    dist_from_row(q, d->q->row(d->q, node), vocab);
+    if (d->drawn[c] != DRAWN_DISTINCT || c == first)
+        return;
+    for (int s = first; s < c; s = draft_next_child(d, node, s))
+        q[d->token[s]] = 0;
+    dist_normalize(q, vocab);
+}
+
+double drawn_measure(const struct draft *d, int node, int c, double *work, int vocab)
+{
+    double m;
+    if (d->drawn[c] == CHOSEN)
+        return 1;
+    if (d->drawn[c] == DRAWN_DISTINCT && c != draft_next_child(d, node, node)) {
+        drawn_row(d, node, c, work, vocab);
+        m = work[d->token[c]];
+    } else {
+        const float *row = d->q->row(d->q, node);
+        m = dist_share(row[d->token[c]], dist_row_sum(row, vocab));
+    }
+    assert(m > 0); // or it was not drawn from this row
+    return m;
+}

@@ -1,0 +1,28 @@
+// registry.c - the rules there are. A rule is one file and one name in this list.
+#include <string.h>
+#include "verifier/rules/rule.h"
+
+#define RULES(RULE) \
+    RULE(rejection) \
+    RULE(match) \
+    RULE(block) \
+    RULE(traversal) \
+    RULE(spectr) \
+    RULE(multipath) \
+    RULE(typical) \
+    RULE(lenient) \
+    RULE(replayed)
+
+#define DECLARE(name) extern const struct rule name##_rule;
+RULES(DECLARE)
+
+#define LIST(name) &name##_rule,
+const struct rule *const rules[] = { RULES(LIST) NULL };
+
+const struct rule *rule_named(const char *name)
+{
+    for (int i = 0; rules[i]; i++)
+        if (strcmp(rules[i]->name, name) == 0)
+            return rules[i];
+    return NULL;
+}
