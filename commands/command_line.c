@@ -180,9 +180,8 @@ static int take_flag(const struct usage *u, const struct flag *f, const char *va
         if (parse_int(value, least, most, f->to))
             return GO_ON;
         if (f->least == 0 && f->most == 0)
-            return usage_fail(u, "--%s: expected a whole number, found \"%s\"", f->name, value);
-        return usage_fail(u, "--%s: expected a whole number from %lld to %lld, found \"%s\"", f->name, least, most,
-                          value);
+            return usage_fail(u, "--%s: expected an integer, found \"%s\"", f->name, value);
+        return usage_fail(u, "--%s: expected an integer from %lld to %lld, found \"%s\"", f->name, least, most, value);
     case FLAG_TEXT:
         *(const char **)f->to = value;
         return GO_ON;

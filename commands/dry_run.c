@@ -27,22 +27,22 @@ enum { MAX_NEEDS = 32 };       // devices
 
 struct plan {
     const struct experiment *e;
-    struct opened opened;
+    struct loaded_experiment opened;
     struct store *store; // NULL: there is none
     FILE *out;
     struct text cells; // the table, to come behind the summary
     int64_t turns;     // to be decoded
     double ns;
-    bool guessed; // some of the time is by bandwidth, not experience
+    bool drafted_right; // some of the time is by bandwidth, not experience
     // Of the group that wants most of a device.
     struct need {
-        struct backend *backend;       // the first is the target's
-        size_t bytes, caches, judging; // all; of these the target's caches, the room that all judge in
+        struct backend *backend;              // the first is the target's
+        size_t bytes, caches, verify_request; // all; of these the target's caches, the room that all judge in
     } need[MAX_NEEDS];
     int needs;
 };
 
-static bool find_run(const struct plan *p, struct contender *c, struct error *err)
+static bool find_run(const struct plan *p, struct cell_runner *c, struct error *err)
 {
     if (p->store == NULL)
         return true;
@@ -55,7 +55,7 @@ static bool find_run(const struct plan *p, struct contender *c, struct error *er
 }
 
 // ns for a new token, from experience: of this drafter, else of `none`. 0: there is none.
-static bool pace(const struct plan *p, const struct contender *c, double *ns, struct error *err)
+static bool pace(const struct plan *p, const struct cell_runner *c, double *ns, struct error *err)
 {
     const char *drafter[] = { p->e->drafter.entry[c->cell.drafter].shown, "none" };
     const struct target *t = &p->opened.target;
@@ -73,15 +73,15 @@ static bool count_due(const struct plan *p, const struct group *g, int *done, in
     int batch = experiment_batch(p->e, g->batch);
     for (int repeat = 0; repeat < p->e->repeat; repeat++)
         for (int first = 0; first < p->e->prompts.n; first += batch) {
-            struct occasion o = occasion_at(p->e, batch, repeat, first);
-            bool ok = occasion_open(&o, &p->opened, p->store, g, err);
+            struct paired_run o = paired_run_at(p->e, batch, repeat, first);
+            bool ok = paired_run_open(&o, &p->opened, p->store, g, err);
             for (int c = 0; c < g->n && ok; c++) {
-                done[c] += o.n - occasion_lacks(&o, c);
+                done[c] += o.n - paired_run_lacks(&o, c);
                 for (int i = 0; i < o.n; i++)
                     if (o.due[c * o.n + i].from != PLAN_NOTHING)
                         turns[c] += p->e->prompts.prompt[first + i].n_turns - o.due[c * o.n + i].from;
             }
-            occasion_close(&o, g);
+            paired_run_close(&o, g);
             if (!ok)
                 return false;
         }
@@ -89,7 +89,7 @@ static bool count_due(const struct plan *p, const struct group *g, int *done, in
 }
 
 // What will be said of going on here, or why it will be refused.
-static void add_environment(struct plan *p, const struct contender *c)
+static void add_environment(struct plan *p, const struct cell_runner *c)
 {
     const struct environment e = environment_of(&p->opened, c);
     struct error why;
@@ -100,14 +100,14 @@ static void add_environment(struct plan *p, const struct contender *c)
     free(changed);
 }
 
-static bool add_cell(struct plan *p, const struct contender *c, int done, int turns, struct error *err)
+static bool add_cell(struct plan *p, const struct cell_runner *c, int done, int turns, struct error *err)
 {
     double ns;
     if (!pace(p, c, &ns, err))
         return false;
     if (ns == 0 && turns > 0) {
         ns = (double)model_bytes(p->opened.target.model) / ASSUMED_BANDWIDTH * 1e9;
-        p->guessed = true;
+        p->drafted_right = true;
     }
     p->turns += turns;
     p->ns += ns * turns * p->e->new_tokens;
@@ -136,10 +136,10 @@ static void add_needs(const struct target *t, const struct pairing *of, struct n
     const struct drafter *d = of->drafter;
     struct need *on = need_on(need, n, t->backend);
     on->bytes += verifier_bytes(v);
-    const size_t judging = verifier_judging_bytes(v);
-    if (judging > on->judging) {
-        on->bytes += judging - on->judging;
-        on->judging = judging;
+    const size_t verify_request = verifier_verify_bytes(v);
+    if (verify_request > on->verify_request) {
+        on->bytes += verify_request - on->verify_request;
+        on->verify_request = verify_request;
     }
     on->caches += verifier_cache_bytes(v);
     if (d->bytes > 0)
@@ -159,12 +159,12 @@ static bool add_group(struct plan *p, int number, struct error *err)
     text_printf(&p->cells, "\n%s, batch %s\n", p->e->sampling.entry[g.sampling].shown,
                 p->e->batch.entry[g.batch].shown);
     for (int i = 0; i < g.n && ok; i++)
-        ok = find_run(p, &g.contender[i], err);
+        ok = find_run(p, &g.cell_runner[i], err);
     int *done = xcalloc((size_t)g.n, sizeof(*done)), *turns = xcalloc((size_t)g.n, sizeof(*turns));
     ok = ok && count_due(p, &g, done, turns, err);
     for (int i = 0; i < g.n && ok; i++) {
-        ok = add_cell(p, &g.contender[i], done[i], turns[i], err);
-        add_needs(&p->opened.target, &g.contender[i].pairing, need, &needs);
+        ok = add_cell(p, &g.cell_runner[i], done[i], turns[i], err);
+        add_needs(&p->opened.target, &g.cell_runner[i].pairing, need, &needs);
     }
     for (int i = 0; i < needs; i++) {
         struct need *most = need_on(p->need, &p->needs, need[i].backend);
@@ -236,7 +236,7 @@ static void print_summary(const struct plan *p)
         fprintf(p->out, "time     none: everything is in the database\n");
     else
         fprintf(p->out, "time     at most %s to decode %lld turns, prompts not counted%s\n", time, (long long)p->turns,
-                p->guessed
+                p->drafted_right
                     ? ";\n         no such run is in the database: a guess from the size of the weights at 10 GB/s"
                     : ", at the pace of\n         earlier runs in the database");
     if (e->none_added)
@@ -248,7 +248,7 @@ static void print_summary(const struct plan *p)
 bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, struct error *err)
 {
     struct plan p = { .e = e, .store = s, .out = out };
-    if (!opened_open(&p.opened, e, TARGET_ROWS, err))
+    if (!loaded_experiment_open(&p.opened, e, TARGET_ROWS, err))
         return false;
     text_puts(&p.cells, "\n  cell              conversations   drafter, rule\n");
     bool ok = true;
@@ -259,6 +259,6 @@ bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, 
         fputs(p.cells.s, out);
     }
     free(p.cells.s);
-    opened_close(&p.opened);
+    loaded_experiment_close(&p.opened);
     return ok;
 }

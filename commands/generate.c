@@ -91,8 +91,7 @@ static bool read_ids(struct generate *g, struct error *err)
     for (size_t i = 0; ok && i < json_count(j); i++) {
         const struct json *id = json_at(j, i);
         ok = (json_is_int(id) && json_int(id) >= 0 && json_int(id) < vocab) ||
-             fail(err,
-                  "--ids: number %zu of the list is no token id of this model, which are whole numbers from 0 to %d",
+             fail(err, "--ids: number %zu of the list is no token id of this model, which are integers from 0 to %d",
                   i + 1, vocab - 1);
         if (ok)
             ids_add(&g->prompt_ids, (int32_t)json_int(id));
@@ -259,7 +258,7 @@ static bool decode(struct generate *g, struct error *err)
     struct listener listener = { on_step, on_done, g };
     struct decoder *d = decoder_create(g->pairing.verifier, g->pairing.drafter, 1, (uint64_t)g->seed, listener, err);
     bool ok = d != NULL && decoder_start(d, &a, err);
-    while (ok && decoder_live(d) > 0 && !(g->printer.to != NULL && stdout_is_gone()))
+    while (ok && decoder_active(d) > 0 && !(g->printer.to != NULL && stdout_is_gone()))
         ok = decoder_step(d, err);
     decoder_destroy(d);
     return ok;
@@ -273,7 +272,7 @@ static bool generate(struct generate *g, struct error *err)
         !(g->ids != NULL ? read_ids(g, err) : read_prompt(g, err)) || !choose_length(g, &length, err) ||
         !pairing_open(&g->pairing, &g->target, NULL, 1, length, err))
         return false;
-    drafter_settle(g->pairing.drafter, g->said_drafter);
+    drafter_resolve(g->pairing.drafter, g->said_drafter);
     g->transcript.keep = g->json;
     g->transcript.trace = g->trace;
     g->transcript.prompt = (int)g->prompt_ids.n;
@@ -331,7 +330,7 @@ static int add_stage_flags(struct generate *g, struct flag *to, struct stage_fla
             if (*c == '_')
                 *c = '-';
         snprintf(words[k].help, sizeof(words[k].help), "%s:\n%s%s%s", stages[k]->summary, o->help,
-                 temperature || *o->preset != '\0' ? "; preset: " : "", temperature ? "0" : o->preset);
+                 temperature || *o->default_value != '\0' ? "; default: " : "", temperature ? "0" : o->default_value);
         const char *argument = o->type == OPTION_PAIRS ? "'{ID: X, ...}'" : "X";
         to[k] = (struct flag){ words[k].name, FLAG_TEXT, &g->stage[k], argument, words[k].help, 0, 0 };
     }
@@ -342,17 +341,17 @@ int command_generate(int argc, char **argv)
 {
     struct generate g = { .drafter = "none", .rule = "rejection", .chat = "auto", .tokens = 128 };
     const struct flag first[] = {
-        { "drafter", FLAG_TEXT, &g.drafter, "KIND[:KEY=VALUE,...]", "who guesses; preset: none", 0, 0 },
-        { "rule", FLAG_TEXT, &g.rule, "KIND[:KEY=VALUE,...]", "who decides what stands; preset: rejection", 0, 0 },
+        { "drafter", FLAG_TEXT, &g.drafter, "KIND[:KEY=VALUE,...]", "who guesses; default: none", 0, 0 },
+        { "rule", FLAG_TEXT, &g.rule, "KIND[:KEY=VALUE,...]", "who decides what stands; default: rejection", 0, 0 },
     }, last[] = {
-        { "seed", FLAG_INT, &g.seed, "N", "of all chance; preset: 0", 0, LLONG_MAX },
-        { "tokens", FLAG_INT, &g.tokens, "N", "new tokens at most; preset: 128", 1, 1 << 24 },
-        { "context", FLAG_INT, &g.context, "N", "tokens in all at most; preset: what the model was made for", 1, 1 << 24 },
-        { "threads", FLAG_INT, &g.threads, "N", "preset: one for each processor", 1, 1024 },
+        { "seed", FLAG_INT, &g.seed, "N", "of all chance; default: 0", 0, LLONG_MAX },
+        { "tokens", FLAG_INT, &g.tokens, "N", "new tokens at most; default: 128", 1, 1 << 24 },
+        { "context", FLAG_INT, &g.context, "N", "tokens in all at most; default: what the model was made for", 1, 1 << 24 },
+        { "threads", FLAG_INT, &g.threads, "N", "default: one for each processor", 1, 1024 },
         PRECISION_FLAGS(g.precision),
         PACKED_FLAG(g.packed),
         { "chat", FLAG_TEXT, &g.chat, "auto|none|chatml", "how the prompt is put to the model: as its own chat template has it\n"
-                                                          "(auto, the preset), or as it stands (none)", 0, 0 },
+                                                          "(auto, the default), or as it stands (none)", 0, 0 },
         { "system", FLAG_TEXT, &g.system, "TEXT", "the system message of the chat", 0, 0 },
         { "ids", FLAG_TEXT, &g.ids, "LIST", "the prompt as token ids, instead of PROMPT: '[1, 2, 3]'", 0, 0 },
         { "ignore-end", FLAG_ON, &g.ignore_end, NULL, "tokens that end a text are tokens like any other", 0, 0 },

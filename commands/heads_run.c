@@ -44,7 +44,7 @@ static bool write_text(struct heads *h, int64_t number, struct error *err)
         memcpy(h->text, prompt.id, prompt.n * sizeof(int32_t));
         h->n = h->prompt = (int)prompt.n;
     }
-    while (ok && decoder_live(d) > 0)
+    while (ok && decoder_active(d) > 0)
         ok = interrupt_is_none(h->plan->stop, err) && decoder_step(d, err);
     decoder_destroy(d);
     free(prompt.id);
@@ -72,7 +72,7 @@ static bool read_up_to(struct heads *h, int n, struct error *err)
 
 static void count(struct heads *h, const int *rank, int n)
 {
-    for (int d = 0; d < n && rank[d] != NOT_ASKED; d++) {
+    for (int d = 0; d < n && rank[d] != RANK_NOT_REQUESTED; d++) {
         h->asked = true;
         h->seen.depth = d + 1 > h->seen.depth ? d + 1 : h->seen.depth;
         h->seen.places[d]++;
@@ -92,12 +92,12 @@ static bool ask(struct heads *h, int n, struct error *err)
     struct philox chance = philox_source(h->c.e->seed, 0);
     chance.rng.root = n - 1;
     for (int d = 0; d < HEADS_DEPTH; d++)
-        rank[d] = NOT_ASKED;
+        rank[d] = RANK_NOT_REQUESTED;
     h->draft.n = 1;
-    h->draft.room = p->drafter->nodes;
+    h->draft.capacity = p->drafter->nodes;
     h->draft.token[0] = h->text[n - 1];
     h->draft.parent[0] = -1;
-    h->draft.drawn[0] = CHOSEN;
+    h->draft.proposal[0] = DETERMINISTIC;
     h->draft.q = NULL;
     struct request r = {
         .n = n, .token = h->text, .rng = &chance.rng, .draft = &h->draft, .depth = most, .forced = &forced
@@ -166,13 +166,13 @@ static void print(const struct heads *h)
 
 static bool run_cell(struct heads *h, struct error *err)
 {
-    if (!exact_cell_open(&h->c, (struct watch){ 0 }, err))
+    if (!exact_cell_open(&h->c, (struct step_observer){ 0 }, err))
         return false;
     const int nodes = h->c.pairing.drafter->nodes;
     h->text = xcalloc((size_t)h->c.opened->context + MAX_NODES + 1, sizeof(int32_t));
     h->draft.token = xcalloc((size_t)nodes, sizeof(int32_t));
     h->draft.parent = xcalloc((size_t)nodes, sizeof(int32_t));
-    h->draft.drawn = xcalloc((size_t)nodes, sizeof(uint8_t));
+    h->draft.proposal = xcalloc((size_t)nodes, sizeof(uint8_t));
     bool ok = true, more = true;
     // Without chance a prompt says the same again.
     const int64_t most = sampling_is_greedy(&h->c.pairing.sampling) ? h->c.e->prompts.n : INT64_MAX;
@@ -194,7 +194,7 @@ struct all {
     const struct heads_plan *plan;
 };
 
-static bool one_of_all(void *self, struct opened *opened, struct cell cell, struct error *err)
+static bool one_of_all(void *self, struct loaded_experiment *opened, struct cell cell, struct error *err)
 {
     const struct all *all = self;
     if (cell.rule != 0 || cell.batch != 0)
@@ -206,7 +206,7 @@ static bool one_of_all(void *self, struct opened *opened, struct cell cell, stru
     free(h->text);
     free(h->draft.token);
     free(h->draft.parent);
-    free(h->draft.drawn);
+    free(h->draft.proposal);
     free(h);
     return ok;
 }

@@ -21,7 +21,7 @@
 #include "models/paths.h"
 #include "models/weights.h"
 
-enum { MAX_KINDS = 32, PRESET_CONTEXT = 1024 };
+enum { MAX_KINDS = 32, DEFAULT_CONTEXT = 1024 };
 
 struct kind { // tensors of one type
     const char *name;
@@ -91,7 +91,7 @@ static double pass_flops(const struct model_config *c, long long context)
 static bool measure(struct inspect *in, struct error *err)
 {
     struct kv_shape one = model_kv_shape(in->model, 1, 1, 1);
-    in->cache = one.type = kv_settle((enum kv_type)in->precision.cache);
+    in->cache = one.type = kv_type_resolve((enum kv_type)in->precision.cache);
     if (!kv_fits(&one, err))
         return false;
     in->cache_bytes = kv_bytes(&one);
@@ -117,7 +117,7 @@ static bool gather(struct inspect *in, const char *name, struct error *err)
         return fail(err, "--context %lld: %s was made for %d tokens at most", in->context, in->config.path,
                     in->config.context);
     if (in->context == 0)
-        in->context = in->config.context < PRESET_CONTEXT ? in->config.context : PRESET_CONTEXT;
+        in->context = in->config.context < DEFAULT_CONTEXT ? in->config.context : DEFAULT_CONTEXT;
     in->weights = weights_open(&in->config, err);
     if (in->weights == NULL)
         return false;
@@ -400,9 +400,9 @@ int command_inspect(int argc, char **argv)
     struct inspect in = { 0 };
     const struct flag flags[] = {
         { "context", FLAG_INT, &in.context, "N",
-          "tokens that the pass looks back on; preset: 1024, or what the model allows", 1, 1 << 24 },
+          "tokens that the pass looks back on; default: 1024, or what the model allows", 1, 1 << 24 },
         { "tensors", FLAG_ON, &in.tensors, NULL, "list them all, under Hugging Face's names", 0, 0 },
-        { "threads", FLAG_INT, &in.threads, "N", "that read memory; preset: one for each processor", 1, 1024 },
+        { "threads", FLAG_INT, &in.threads, "N", "that read memory; default: one for each processor", 1, 1024 },
         PRECISION_FLAGS(in.precision),
         { "target", FLAG_TEXT, &in.target, "MODEL", "of a head: the model that it is for", 0, 0 },
         { "no-probe", FLAG_ON, &in.no_probe, NULL, "do not measure memory", 0, 0 },

@@ -43,7 +43,7 @@ bool json_lines_next(struct json_lines *l, struct error *err)
     for (;;) {
         struct error why;
         errno = 0;
-        ssize_t n = getline(&l->text, &l->room, l->file);
+        ssize_t n = getline(&l->text, &l->capacity, l->file);
         if (n < 0) {
             l->failed = ferror(l->file) != 0;
             return l->failed ? fail(err, "%s: cannot read it: %s", l->name, strerror(errno)) : false;
@@ -78,9 +78,9 @@ bool json_lines_ids(const struct json_lines *l, const char *key, int vocab, stru
     for (size_t i = 0; i < json_count(list); i++) {
         const struct json *id = json_at(list, i);
         if (!json_is_int(id) || json_int(id) < 0 || json_int(id) >= vocab)
-            return json_lines_fail(
-                l, err, "\"%s\": number %zu of the list is no token id, which are whole numbers from 0 to %d", key,
-                i + 1, vocab - 1);
+            return json_lines_fail(l, err,
+                                   "\"%s\": number %zu of the list is no token id, which are integers from 0 to %d",
+                                   key, i + 1, vocab - 1);
         ids_add(to, (int32_t)json_int(id));
     }
     return true;

@@ -15,7 +15,7 @@ struct json_lines {
     long line;           // of the object, from 1; blank lines count, and are passed over
     struct json *object; // until the next call
     char *text;
-    size_t room;
+    size_t capacity;
     bool failed;
 };
 

@@ -17,9 +17,9 @@ static const struct {
     unsigned bit;
     const char *name, *said;
 } takes[] = {
-    { TAKES_CHOSEN, "chosen", "chosen tokens" },
-    { TAKES_DRAWN, "drawn", "drawn tokens" },
-    { TAKES_DISTINCT, "drawn_distinct", "siblings drawn without replacement" },
+    { TAKES_DETERMINISTIC, "deterministic", "deterministic draft tokens" },
+    { TAKES_SAMPLED, "sampled", "sampled draft tokens" },
+    { TAKES_DISTINCT, "sampled_without_replacement", "siblings sampled without replacement" },
     { TAKES_CHAINS, "chains", "several chains" },
     { TAKES_TREES, "trees", "trees" },
 };
@@ -28,13 +28,13 @@ enum { KINDS = sizeof(takes) / sizeof(takes[0]) };
 static const char *type_name(enum option_type type)
 {
     static const char *const names[] = {
-        [OPTION_INT] = "whole number",
+        [OPTION_INT] = "integer",
         [OPTION_REAL] = "number",
         [OPTION_BOOL] = "true or false",
         [OPTION_TEXT] = "text or list",
         [OPTION_PATH] = "path",
         [OPTION_CHOICE] = "one of",
-        [OPTION_INTS] = "list of whole numbers",
+        [OPTION_INTS] = "list of integers",
         [OPTION_PAIRS] = "mapping from token ids to numbers",
     };
     return names[type];
@@ -63,7 +63,10 @@ static void print_value(const struct option *o)
     for (const char *c = o->type == OPTION_CHOICE ? o->choices : ""; *c != '\0'; c++)
         printf(c == o->choices ? " %c" : *c == '|' ? ", " : "%c", *c);
     print_range(o);
-    printf(o->preset == NULL ? "; needed" : *o->preset == '\0' ? "; preset: none" : "; preset: %s", o->preset);
+    printf(o->default_value == NULL    ? "; needed"
+           : *o->default_value == '\0' ? "; default: none"
+                                       : "; default: %s",
+           o->default_value);
 }
 
 static void print_option(const struct option *o)
@@ -85,7 +88,7 @@ static void print_rule(const struct rule *r)
     const char *between = r->exact ? "exact; takes " : "lossy: the text is not the target's; takes ";
     printf("      ");
     for (int i = 0; i < KINDS; i++)
-        if (r->takes & takes[i].bit & (TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT)) {
+        if (r->takes & takes[i].bit & (TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_DISTINCT)) {
             printf("%s%s", between, takes[i].said);
             between = ", ";
         }
@@ -140,8 +143,10 @@ static struct json *options_json(const struct option *o)
         json_set(j, "type", json_new_text(type_name(o->type)));
         if (o->type == OPTION_CHOICE)
             json_set(j, "choices", choices_json(o->choices));
-        json_set(j, "needed", json_new_bool(o->preset == NULL));
-        json_set(j, "preset", o->preset != NULL && *o->preset != '\0' ? json_new_text(o->preset) : json_new_null());
+        json_set(j, "needed", json_new_bool(o->default_value == NULL));
+        json_set(j, "default",
+                 o->default_value != NULL && *o->default_value != '\0' ? json_new_text(o->default_value)
+                                                                       : json_new_null());
         json_set(j, "least", has_range(o) ? json_new_number(o->least) : json_new_null());
         json_set(j, "most", has_range(o) ? json_new_number(o->most) : json_new_null());
         json_set(j, "help", json_new_text(o->help));
@@ -190,7 +195,7 @@ static void print_json(void)
 }
 
 static const char about[] =
-    "Lists drafters, rules and sampling stages with their options: type, range, preset, and what they do.\n";
+    "Lists drafters, rules and sampling stages with their options: type, range, default, and what they do.\n";
 static const char examples[] = "  speclab list\n  speclab list --json\n";
 
 int command_list(int argc, char **argv)

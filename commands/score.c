@@ -21,7 +21,7 @@
 #include "models/kv_cache.h"
 #include "models/model.h"
 
-enum { STRETCH = 128 }; // rows of a pass: enough for the weights to be read for many at once
+enum { LOGITS_CHUNK = 128 }; // rows of a pass: enough for the weights to be read for many at once
 
 struct score {
     const char *chat; // how prompts are put to the model; NULL: not said
@@ -33,22 +33,22 @@ struct score {
     struct target target;
     struct kv_cache *cache; // made anew when a text is longer than all before it
     int length;             // of the cache
-    struct tensor logits;   // (STRETCH, vocab)
+    struct tensor logits;   // (LOGITS_CHUNK, vocab)
     float *row;             // (vocab)
     int64_t texts, scored;
     double sum; // of all logprobs
 };
 
-static bool make_room(struct score *s, int length, struct error *err)
+static bool make_capacity(struct score *s, int length, struct error *err)
 {
     if (s->cache != NULL && length <= s->length) {
         kv_cut(s->cache, 0, 0);
         return true;
     }
-    int context = model_shape(s->target.model)->context, generous = length + length / 2 + STRETCH;
+    int context = model_shape(s->target.model)->context, generous = length + length / 2 + LOGITS_CHUNK;
     kv_destroy(s->cache);
     s->length = length > context ? length : generous < context ? generous : context;
-    struct kv_shape shape = model_kv_shape(s->target.model, 1, s->length, STRETCH);
+    struct kv_shape shape = model_kv_shape(s->target.model, 1, s->length, LOGITS_CHUNK);
     shape.type = s->target.cache;
     s->cache = kv_create(s->target.backend, &shape, err);
     return s->cache != NULL;
@@ -59,9 +59,9 @@ static bool make_logits(struct score *s, struct error *err)
     struct backend *b = s->target.backend;
     int64_t vocab = model_shape(s->target.model)->vocab;
     s->row = xmalloc((size_t)vocab * sizeof(*s->row));
-    s->logits = rows_on(b, STRETCH, vocab);
+    s->logits = rows_on(b, LOGITS_CHUNK, vocab);
     return s->logits.data != NULL ||
-           fail(err, "%s: no room for %d rows of %lld logits", b->name, STRETCH, (long long)vocab);
+           fail(err, "%s: no room for %d rows of %lld logits", b->name, LOGITS_CHUNK, (long long)vocab);
 }
 
 static double log_softmax(const float *logit, int n, int of)
@@ -76,10 +76,10 @@ static double log_softmax(const float *logit, int n, int of)
 }
 
 // One pass over id[0 .. n): logprob[i] is of the token that follows id[i], from i = first on.
-static bool score_stretch(struct score *s, const int32_t *id, int n, int first, double *logprob, struct error *err)
+static bool score_chunk(struct score *s, const int32_t *id, int n, int first, double *logprob, struct error *err)
 {
     struct backend *b = s->target.backend;
-    int32_t slot[STRETCH] = { 0 }, parent[STRETCH], kept[STRETCH];
+    int32_t slot[LOGITS_CHUNK] = { 0 }, parent[LOGITS_CHUNK], kept[LOGITS_CHUNK];
     for (int i = 0; i < n; i++) {
         parent[i] = i - 1;
         kept[i] = i;
@@ -110,12 +110,12 @@ static bool score_ids(struct score *s, const struct ids *ids, int first, double 
     if (ids->n > (size_t)model_shape(s->target.model)->context)
         return fail(err, "the text is %zu tokens long, the context of %s is %d", ids->n, s->target.path,
                     model_shape(s->target.model)->context);
-    if (n > 0 && !make_room(s, n, err))
+    if (n > 0 && !make_capacity(s, n, err))
         return false;
-    for (int at = 0; at < n; at += STRETCH) {
-        int rows = n - at < STRETCH ? n - at : STRETCH, skipped = first - at;
+    for (int at = 0; at < n; at += LOGITS_CHUNK) {
+        int rows = n - at < LOGITS_CHUNK ? n - at : LOGITS_CHUNK, skipped = first - at;
         skipped = skipped < 0 ? 0 : skipped < rows ? skipped : rows;
-        if (!score_stretch(s, ids->id + at, rows, skipped, logprob + at, err))
+        if (!score_chunk(s, ids->id + at, rows, skipped, logprob + at, err))
             return false;
     }
     return true;
@@ -204,7 +204,7 @@ static bool score_answer(struct score *s, const struct chat_format *chat, const 
 {
     struct ids ids = { 0 };
     struct error why;
-    bool ok = conversation_ids(&s->target, chat, p, p->answer, turn, &ids, err);
+    bool ok = prompt_token_ids(&s->target, chat, p, p->answer, turn, &ids, err);
     size_t from = ids.n;
     if (ok && from == 0)
         ok = fail(err, "%s:%d: prompt %s has no tokens", p->path, p->line, p->id);
@@ -281,9 +281,9 @@ int command_score(int argc, char **argv)
         { "answers", FLAG_ON, &s.answers, NULL, "the lines are prompts with answers, and only these are scored", 0, 0 },
         { "chat", FLAG_TEXT, &s.chat, "auto|none|chatml",
           "how prompts are put to the model: as its own chat template has it\n"
-          "(auto, the preset), or as they stand (none)",
+          "(auto, the default), or as they stand (none)",
           0, 0 },
-        { "threads", FLAG_INT, &s.threads, "N", "preset: one for each processor", 1, 1024 },
+        { "threads", FLAG_INT, &s.threads, "N", "default: one for each processor", 1, 1024 },
         PRECISION_FLAGS(s.precision),
         PACKED_FLAG(s.packed),
         { 0 },
@@ -301,8 +301,9 @@ int command_score(int argc, char **argv)
         return usage_fail(&u, "--chat: %s", err.text);
 
     const char *path = n > 1 && strcmp(operand[1], "-") != 0 ? operand[1] : NULL;
-    bool ok = target_open_with(&s.target, operand[0], NULL, (int)s.threads, s.precision, STRETCH, s.packed, &err) &&
-              make_logits(&s, &err);
+    bool ok =
+        target_open_with(&s.target, operand[0], NULL, (int)s.threads, s.precision, LOGITS_CHUNK, s.packed, &err) &&
+        make_logits(&s, &err);
     const double from = clock_seconds();
     ok = ok && (s.answers ? score_answers(&s, path != NULL ? path : "/dev/stdin", &err) : score_texts(&s, path, &err));
     status = ok ? 0 : command_fail(&u, &err);

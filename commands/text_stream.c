@@ -19,9 +19,9 @@ static void show(struct printer *p, size_t to)
 {
     while (p->to != NULL && p->shown < to) {
         size_t from = p->shown, end = from + 1;
-        while (end < to && p->guessed.s[end] == p->guessed.s[from])
+        while (end < to && p->drafted_right.s[end] == p->drafted_right.s[from])
             end++;
-        bool colour = p->colour && p->guessed.s[from] == 'y';
+        bool colour = p->colour && p->drafted_right.s[from] == 'y';
         fprintf(p->to, "%s", colour ? GUESSED : "");
         fwrite(p->text.s + from, 1, end - from, p->to);
         fprintf(p->to, "%s", colour ? PLAIN : "");
@@ -33,18 +33,18 @@ static void show(struct printer *p, size_t to)
 
 static void mark(struct printer *p, char how)
 {
-    while (p->guessed.n < p->text.n)
-        text_add(&p->guessed, &how, 1);
+    while (p->drafted_right.n < p->text.n)
+        text_add(&p->drafted_right, &how, 1);
 }
 
-void printer_add(struct printer *p, const int32_t *token, int n, int guessed)
+void printer_add(struct printer *p, const int32_t *token, int n, int drafted_right)
 {
     for (int i = 0; i < n; i++, p->tokens++) {
         if (p->stops.tokenizer == NULL)
             text_printf(&p->text, "%s%d", p->tokens == 0 ? "[" : ", ", token[i]);
         else
             tokenizer_decode(p->stops.tokenizer, &token[i], 1, false, &p->hold, &p->text);
-        mark(p, i < guessed ? 'y' : 'n');
+        mark(p, i < drafted_right ? 'y' : 'n');
     }
     show(p, stop_strings_cut(&p->stops, p->text.s, p->text.n, true));
 }
@@ -66,5 +66,5 @@ void printer_end(struct printer *p)
 void printer_free(struct printer *p)
 {
     free(p->text.s);
-    free(p->guessed.s);
+    free(p->drafted_right.s);
 }

@@ -15,13 +15,13 @@ struct printer { // start with the first three fields set, the others 0
     bool colour;
     struct stop_strings stops; // tokenizer NULL: ids are shown instead of text
     struct decoding hold;
-    struct text text;    // all of it so far; may hold a stop string, which printer_end cuts off
-    struct text guessed; // (text.n) 'y' where a byte was guessed
+    struct text text;          // all of it so far; may hold a stop string, which printer_end cuts off
+    struct text drafted_right; // (text.n) 'y' where a byte was guessed
     size_t shown;
     int tokens;
 };
 
 bool printer_wants_colour(FILE *to); // a terminal that can, and no NO_COLOR (no-color.org)
-void printer_add(struct printer *p, const int32_t *token, int n, int guessed); // the first `guessed` of them were
-void printer_end(struct printer *p);                                           // the rest, and the end of the line
+void printer_add(struct printer *p, const int32_t *token, int n, int drafted_right); // the first `guessed` of them were
+void printer_end(struct printer *p); // the rest, and the end of the line
 void printer_free(struct printer *p);

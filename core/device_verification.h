@@ -4,20 +4,20 @@
 #include <stdint.h>
 #include "core/tensor.h"
 
-struct draft_there; // core/draft.h
+struct device_draft; // core/draft.h
 
 // Of which rule a device has one; lenient's and replayed's are rejection's, block's is traversal's.
-enum body { BODY_NONE, BODY_REJECTION, BODY_MATCH, BODY_TRAVERSAL };
+enum device_rule { DEVICE_NONE, DEVICE_REJECTION, DEVICE_MATCH, DEVICE_TRAVERSAL };
 
-struct judging {
-    enum body body;
+struct verify_request {
+    enum device_rule device_rule;
     double lenience, rate; // rejection's: 1, 0; a guess stands with probability min(1, lenience p / q + rate)
     // The draft: as struct draft has it on the host, or one on the device, which comes back with the ruling; then n is the
     // most nodes that it can have.
     int n;
     const int32_t *token, *parent; // (n)
-    const uint8_t *drawn;          // (n)
-    const struct draft_there *there;
+    const uint8_t *proposal;       // (n)
+    const struct device_draft *there;
     // Probabilities on the device: (n, vocab). q: of a draft of the host's, row i being node i's; data NULL: nothing was drawn.
     struct tensor p, q;
     // Philox's stream, and the root's place (sampling/rng.h).
@@ -29,12 +29,12 @@ struct judging {
     const double *given;
 };
 
-struct ruling { // as struct judgement has it
+struct verify_result { // as struct judgement has it
     int n, empty;
     int32_t *token, *node;     // (nodes)
     double *trial_p, *trial_q; // (nodes)
     // Of a draft on the device: what was there, for as many nodes as there were; else not touched.
     int nodes;
     int32_t *draft_token, *draft_parent, *tag; // (most)
-    uint8_t *drawn;                            // (most)
+    uint8_t *proposal;                         // (most)
 };

@@ -2,15 +2,15 @@
 
 #include <assert.h>
 
-int draft_add(struct draft *d, int parent, int32_t token, enum drawn how)
+int draft_add(struct draft *d, int parent, int32_t token, enum proposal how)
 {
     assert(parent >= 0 && parent < d->n);
-    if (d->n >= d->room)
+    if (d->n >= d->capacity)
         return -1;
     int node = d->n++;
     d->token[node] = token;
     d->parent[node] = parent;
-    d->drawn[node] = (uint8_t)how;
+    d->proposal[node] = (uint8_t)how;
     return node;
 }
 
@@ -30,20 +30,20 @@ int draft_depth(const struct draft *d, int node)
     return depth;
 }
 
-int draft_deepest(const struct draft *d)
+int draft_max_depth(const struct draft *d)
 {
-    int deepest = 0;
+    int max_depth = 0;
     for (int node = 1; node < d->n; node++) {
         int depth = draft_depth(d, node);
-        if (depth > deepest)
-            deepest = depth;
+        if (depth > max_depth)
+            max_depth = depth;
     }
-    return deepest;
+    return max_depth;
 }
 
 unsigned takes_beyond(unsigned takes, unsigned made)
 {
-    unsigned beyond = made & ~takes & ~(unsigned)SHARES_CHANCE;
+    unsigned beyond = made & ~takes & ~(unsigned)SHARES_RANDOMNESS;
     return takes & TAKES_TREES ? beyond & ~(unsigned)TAKES_CHAINS : beyond;
 }
 

@@ -73,9 +73,9 @@ char *xformat(const char *format, ...)
     return s;
 }
 
-size_t grown(size_t room, size_t need)
+size_t grow_capacity(size_t capacity, size_t need)
 {
-    size_t next = room + room / 2;
+    size_t next = capacity + capacity / 2;
     if (next < need)
         next = need;
     return next < 16 ? 16 : next;
@@ -83,9 +83,9 @@ size_t grown(size_t room, size_t need)
 
 void text_add(struct text *t, const char *s, size_t n)
 {
-    if (t->n + n + 1 > t->room) {
-        t->room = grown(t->room, t->n + n + 1);
-        t->s = xrealloc(t->s, t->room);
+    if (t->n + n + 1 > t->capacity) {
+        t->capacity = grow_capacity(t->capacity, t->n + n + 1);
+        t->s = xrealloc(t->s, t->capacity);
     }
     memcpy(t->s + t->n, s, n);
     t->n += n;

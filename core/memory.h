@@ -13,12 +13,12 @@ char *xstrndup(const char *s, size_t n);
 char *xformat(const char *format, ...) __attribute__((format(printf, 1, 2))); // a new string; free() it
 
 // The next capacity for an array that must hold at least `need` elements: grows by half.
-size_t grown(size_t room, size_t need);
+size_t grow_capacity(size_t capacity, size_t need);
 
 // A text that grows at its end. Start with { 0 }; free() the text.
 struct text {
     char *s; // NUL-terminated once anything was added; may be NULL before
-    size_t n, room;
+    size_t n, capacity;
 };
 void text_add(struct text *t, const char *s, size_t n);
 void text_puts(struct text *t, const char *s);

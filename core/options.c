@@ -52,11 +52,11 @@ static bool read_choice(const struct settings *s, const struct option *o, int *t
 
 static bool read_ints(const struct settings *s, const struct option *o, struct ints *to, struct error *err)
 {
-    int room = (int)(sizeof(to->v) / sizeof(to->v[0]));
+    int capacity = (int)(sizeof(to->v) / sizeof(to->v[0]));
     if (s->kind != SETTINGS_LIST)
-        return settings_fail(err, s, "%s: expected a list of whole numbers, as in [4, 2, 1]", o->name);
-    if (s->n > room)
-        return settings_fail(err, s, "%s: expected at most %d numbers, found %d", o->name, room, s->n);
+        return settings_fail(err, s, "%s: expected a list of integers, as in [4, 2, 1]", o->name);
+    if (s->n > capacity)
+        return settings_fail(err, s, "%s: expected at most %d numbers, found %d", o->name, capacity, s->n);
     for (int i = 0; i < s->n; i++)
         if (!read_int(s->item[i], o, &to->v[i], err))
             return false;
@@ -116,18 +116,18 @@ static bool read_one(const struct settings *s, const struct option *o, void *fie
     return false;
 }
 
-// A preset as the settings it stands for; NULL: it stands for nothing.
-static struct settings *preset(const struct option *o)
+// A default as the settings it stands for; NULL: it stands for nothing.
+static struct settings *default_value(const struct option *o)
 {
-    if (o->preset[0] == '\0') {
+    if (o->default_value[0] == '\0') {
         if (o->type == OPTION_INTS)
             return settings_list();
         return o->type == OPTION_PAIRS ? settings_map() : NULL;
     }
     if (o->type != OPTION_INTS && o->type != OPTION_PAIRS)
-        return settings_scalar(o->preset);
+        return settings_scalar(o->default_value);
     struct error err;
-    char *text = xformat("preset:value=%s", o->preset);
+    char *text = xformat("default:value=%s", o->default_value);
     struct settings *s = settings_inline(text, o->name, &err), *value = settings_copy(settings_get(s, "value"));
     settings_free(s);
     free(text);
@@ -180,11 +180,11 @@ bool options_read(const struct settings *s, const char *what, const struct optio
         if (given != NULL) {
             if (!read_one(given, o, field, err))
                 return false;
-        } else if (o->preset == NULL) {
+        } else if (o->default_value == NULL) {
             return s != NULL ? settings_fail(err, s, "%s needs the option \"%s\" (%s)", what, o->name, o->help)
                              : fail(err, "%s needs the option \"%s\" (%s)", what, o->name, o->help);
         } else {
-            struct settings *p = preset(o);
+            struct settings *p = default_value(o);
             bool ok = p == NULL || read_one(p, o, field, err);
             settings_free(p);
             if (!ok)
@@ -213,8 +213,8 @@ void options_free(const struct option *table, void *options)
 void options_fill(struct settings *map, const struct option *table)
 {
     for (const struct option *o = table; o != NULL && o->name != NULL; o++)
-        if (settings_get(map, o->name) == NULL && o->preset != NULL) {
-            struct settings *p = preset(o);
+        if (settings_get(map, o->name) == NULL && o->default_value != NULL) {
+            struct settings *p = default_value(o);
             if (p != NULL)
                 settings_put(map, o->name, p);
         }

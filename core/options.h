@@ -11,7 +11,7 @@ enum option_type {
     OPTION_INT = 1, // int
     OPTION_REAL,    // double
     OPTION_BOOL,    // bool
-    OPTION_TEXT,    // char *, owned by the options struct; NULL when neither given nor preset; of a list its one line
+    OPTION_TEXT,    // char *, owned by the options struct; NULL when neither given nor default; of a list its one line
     OPTION_PATH,    // char *, owned likewise; a model or file name, resolved by whoever opens it
     OPTION_CHOICE,  // int, the number of the word in `choices`
     OPTION_INTS,    // struct ints
@@ -31,13 +31,13 @@ struct pairs { // what an OPTION_PAIRS field is: {11: -2.5, 198: 1}; owned
 struct option {
     const char *name;
     enum option_type type;
-    size_t at;           // offsetof the field in the plugin's options struct
-    const char *preset;  // what it is when the file says nothing; NULL: the file must say; "": nothing
-                         // (an empty list, a NULL text)
-    const char *help;    // one line, shown by `speclab list`
-    double least, most;  // of numbers (of every member of a list); both 0: any
-    const char *choices; // "drawn|likeliest", of OPTION_CHOICE
-};                       // a table of them ends with { 0 }
+    size_t at;                 // offsetof the field in the plugin's options struct
+    const char *default_value; // what it is when the file says nothing; NULL: the file must say; "": nothing
+                               // (an empty list, a NULL text)
+    const char *help;          // one line, shown by `speclab list`
+    double least, most;        // of numbers (of every member of a list); both 0: any
+    const char *choices;       // "drawn|likeliest", of OPTION_CHOICE
+};                             // a table of them ends with { 0 }
 
 // An unknown key, a missing one or a value of another type is an error that names file and line. The key `kind` is not
 // looked at. `into` is zeroed first; what it owns is freed by options_free, also after a failure. table may be NULL
@@ -46,5 +46,5 @@ bool options_read(const struct settings *s, const char *what, const struct optio
                   struct error *err);
 void options_free(const struct option *table, void *options);
 
-// Adds to the map every preset that it does not mention, in the table's order: settings that say everything.
+// Adds to the map every default that it does not mention, in the table's order: settings that say everything.
 void options_fill(struct settings *map, const struct option *table);

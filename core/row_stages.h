@@ -3,8 +3,9 @@
 #pragma once
 
 struct row_stages {
-    double heat;  // temperature: x := (x - largest) * heat; 1: nothing; 0: the first of the largest alone stays
-    int top_k;    // 0: all
-    double top_p; // 1: all
-    double below; // min_p: what is less than the largest logit and this is ruled out; -INFINITY: nothing
+    double
+        inverse_temperature; // temperature: x := (x - largest) * heat; 1: nothing; 0: the first of the largest alone stays
+    int top_k;               // 0: all
+    double top_p;            // 1: all
+    double below;            // min_p: what is less than the largest logit and this is ruled out; -INFINITY: nothing
 };

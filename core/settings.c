@@ -34,22 +34,22 @@ struct settings *settings_map(void)
     return new_settings(SETTINGS_MAP);
 }
 
-static void make_room(struct settings *s)
+static void make_capacity(struct settings *s)
 {
-    if (s->n < s->room)
+    if (s->n < s->capacity)
         return;
-    s->room = (int)grown((size_t)s->room, (size_t)s->n + 1);
-    s->item = xrealloc(s->item, (size_t)s->room * sizeof(*s->item));
+    s->capacity = (int)grow_capacity((size_t)s->capacity, (size_t)s->n + 1);
+    s->item = xrealloc(s->item, (size_t)s->capacity * sizeof(*s->item));
     if (s->kind == SETTINGS_MAP) {
-        s->key = xrealloc(s->key, (size_t)s->room * sizeof(*s->key));
-        s->key_line = xrealloc(s->key_line, (size_t)s->room * sizeof(*s->key_line));
-        s->key_column = xrealloc(s->key_column, (size_t)s->room * sizeof(*s->key_column));
+        s->key = xrealloc(s->key, (size_t)s->capacity * sizeof(*s->key));
+        s->key_line = xrealloc(s->key_line, (size_t)s->capacity * sizeof(*s->key_line));
+        s->key_column = xrealloc(s->key_column, (size_t)s->capacity * sizeof(*s->key_column));
     }
 }
 
 void settings_append(struct settings *list, struct settings *item)
 {
-    make_room(list);
+    make_capacity(list);
     list->item[list->n++] = item;
 }
 
@@ -70,7 +70,7 @@ void settings_put(struct settings *map, const char *key, struct settings *item)
         map->item[i] = item;
         return;
     }
-    make_room(map);
+    make_capacity(map);
     i = map->n++;
     map->key[i] = xstrdup(key);
     map->item[i] = item;
@@ -167,9 +167,9 @@ bool settings_int(const struct settings *s, const char *key, long long least, lo
     errno = 0;
     long long v = s->kind == SETTINGS_SCALAR && !s->quoted ? strtoll(s->text, &end, 10) : 0;
     if (end == NULL || end == s->text || *end != '\0' || isspace((unsigned char)s->text[0]) || errno == ERANGE)
-        return settings_fail(err, s, "%s: expected a whole number, found \"%s\"", key, found(s));
+        return settings_fail(err, s, "%s: expected an integer, found \"%s\"", key, found(s));
     if (v < least || v > most)
-        return settings_fail(err, s, "%s: expected a whole number from %lld to %lld, found %lld", key, least, most, v);
+        return settings_fail(err, s, "%s: expected an integer from %lld to %lld, found %lld", key, least, most, v);
     *to = v;
     return true;
 }

@@ -12,10 +12,10 @@ enum settings_kind { SETTINGS_SCALAR, SETTINGS_LIST, SETTINGS_MAP };
 struct settings {
     enum settings_kind kind;
     const char *file; // as it is to be shown in messages; borrowed (lives as long as the root's owner says)
-    int line, column; // 1-based; line 0: not from a file (command line, preset)
+    int line, column; // 1-based; line 0: not from a file (command line, default)
     char *text;       // of a scalar
     bool quoted;      // a quoted scalar is text, whatever it looks like
-    int n, room;
+    int n, capacity;
     struct settings **item;     // (n) of a list or map; owned
     char **key;                 // (n) of a map; owned
     int *key_line, *key_column; // (n) of a map: where the key stands

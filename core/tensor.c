@@ -11,16 +11,16 @@ const struct type_facts type_facts[TYPES] = {
 };
 // clang-format on
 
-const char *const activations_names[] = { "preset", "f32", "bf16", "int8", NULL };
+const char *const activations_names[] = { "default", "f32", "bf16", "int8", NULL };
 
 bool type_is_quantised(enum type type)
 {
     return type_facts[type].block > 1;
 }
 
-enum activations activations_settle(enum activations a, enum type type)
+enum activations activations_resolve(enum activations a, enum type type)
 {
-    if (a != ACTIVATIONS_PRESET)
+    if (a != ACTIVATIONS_DEFAULT)
         return a;
     return type_is_quantised(type) ? ACTIVATIONS_INT8 : type == BF16 ? ACTIVATIONS_BF16 : ACTIVATIONS_F32;
 }

@@ -11,10 +11,10 @@
 enum type { F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, TYPES };
 
 // What a matmul rounds its input to before it multiplies: nothing, bfloat16 (to nearest, ties to even), or 8-bit whole
-// numbers with one scale for each 32 of a row, for quantised weights only. PRESET: the fastest of them whose perplexity
-// stays within 0.5 % of f32's (docs/performance.md), which depends on the weights: activations_settle.
-enum activations { ACTIVATIONS_PRESET, ACTIVATIONS_F32, ACTIVATIONS_BF16, ACTIVATIONS_INT8 };
-#define ACTIVATIONS_CHOICES "preset|f32|bf16|int8" // activations_names as a table of options has them
+// numbers with one scale for each 32 of a row, for quantised weights only. DEFAULT: the fastest of them whose perplexity
+// stays within 0.5 % of f32's (docs/performance.md), which depends on the weights: activations_resolve.
+enum activations { ACTIVATIONS_DEFAULT, ACTIVATIONS_F32, ACTIVATIONS_BF16, ACTIVATIONS_INT8 };
+#define ACTIVATIONS_CHOICES "default|f32|bf16|int8" // activations_names as a table of options has them
 
 struct type_facts {
     const char *name; // "f32", "q4_1", as in YAML and reports
@@ -31,9 +31,9 @@ struct tensor {
     void *packed; // backend's own form of a weight, if prepare() made one; otherwise NULL
 };
 
-bool type_is_quantised(enum type type);                                  // a format of blocks with scales
-extern const char *const activations_names[];                            // "preset", "f32", "bf16", "int8", NULL
-enum activations activations_settle(enum activations a, enum type type); // PRESET made definite for such weights
+bool type_is_quantised(enum type type);                                   // a format of blocks with scales
+extern const char *const activations_names[];                             // "default", "f32", "bf16", "int8", NULL
+enum activations activations_resolve(enum activations a, enum type type); // DEFAULT made definite for such weights
 
 // Bytes of a row of so many elements; the width must be a whole number of blocks.
 size_t type_row_bytes(enum type type, int64_t width);

@@ -14,8 +14,8 @@
 #include "sampling/sampling.h"
 #include "verifier/verifier.h"
 
-struct sequence {    // one slot's
-    bool live, over; // over: its text is, and nobody has been told
+struct sequence {      // one slot's
+    bool active, over; // over: its text is, and nobody has been told
     int64_t number;
     struct philox rng;
     int32_t *token; // (length + nodes) prompt and text; a slot's cache holds all of it but the last
@@ -78,7 +78,7 @@ void decoder_destroy(struct decoder *d)
         return;
     for (int i = 0; i < d->slots; i++) {
         struct sequence *q = &d->sequence[i];
-        if (q->live) {
+        if (q->active) {
             verifier_forget(d->verifier, i);
             if (d->drafter->type->forget != NULL)
                 d->drafter->type->forget(d->drafter, i);
@@ -90,25 +90,25 @@ void decoder_destroy(struct decoder *d)
     free(d);
 }
 
-int decoder_live(const struct decoder *d)
+int decoder_active(const struct decoder *d)
 {
     int n = 0;
     for (int i = 0; i < d->slots; i++)
-        n += d->sequence[i].live;
+        n += d->sequence[i].active;
     return n;
 }
 
 int decoder_slot(const struct decoder *d, int64_t sequence)
 {
     for (int i = 0; i < d->slots; i++)
-        if (d->sequence[i].live && d->sequence[i].number == sequence)
+        if (d->sequence[i].active && d->sequence[i].number == sequence)
             return i;
     return -1;
 }
 
-bool decoder_has_room(const struct decoder *d)
+bool decoder_has_free_slot(const struct decoder *d)
 {
-    return decoder_live(d) < d->slots;
+    return decoder_active(d) < d->slots;
 }
 
 static void forget(struct decoder *d, int slot)
@@ -116,7 +116,7 @@ static void forget(struct decoder *d, int slot)
     verifier_forget(d->verifier, slot);
     if (d->drafter->type->forget != NULL)
         d->drafter->type->forget(d->drafter, slot);
-    d->sequence[slot].live = false;
+    d->sequence[slot].active = false;
 }
 
 // The prompt goes into both caches, a stretch at a time.
@@ -139,7 +139,7 @@ static bool prefill(struct decoder *d, int slot, struct error *err)
 bool decoder_start(struct decoder *d, const struct assignment *a, struct error *err)
 {
     int slot = 0;
-    while (slot < d->slots && d->sequence[slot].live)
+    while (slot < d->slots && d->sequence[slot].active)
         slot++;
     assert(slot < d->slots && a->n >= 1 && a->limit >= 1);
     if (a->n >= d->length)
@@ -154,12 +154,12 @@ bool decoder_start(struct decoder *d, const struct assignment *a, struct error *
     q->limit = a->limit;
     q->stops = a->stops;
     q->decode_ns = 0;
-    if (!verifier_settle(d->verifier, err)) // what is still queued is no time of this prompt's
+    if (!verifier_finish(d->verifier, err)) // what is still queued is no time of this prompt's
         return false;
-    q->live = true;
+    q->active = true;
     q->over = false;
     int64_t began = clock_ns();
-    if (!prefill(d, slot, err) || !verifier_settle(d->verifier, err)) {
+    if (!prefill(d, slot, err) || !verifier_finish(d->verifier, err)) {
         forget(d, slot);
         return false;
     }
@@ -169,14 +169,14 @@ bool decoder_start(struct decoder *d, const struct assignment *a, struct error *
 }
 
 // A request and a bare root for each live slot.
-static int requests_of_live(struct decoder *d, struct noted_step *s)
+static int requests_of_active(struct decoder *d, struct noted_step *s)
 {
     s->n = 0;
     for (int i = 0; i < d->slots; i++) {
         struct sequence *q = &d->sequence[i];
         struct note *to = &s->of[s->n];
         struct draft *draft = &to->draft;
-        if (!q->live)
+        if (!q->active)
             continue;
         int left = q->limit - (q->n - q->prompt), space = d->length - q->n; // new tokens wanted; places for them
         int cache = space + 1;                                              // rows: the root's and the guesses'
@@ -184,10 +184,10 @@ static int requests_of_live(struct decoder *d, struct noted_step *s)
         to->slot = i;
         to->position = q->rng.rng.root = q->n - 1;
         draft->n = 1;
-        draft->room = d->nodes < cache ? d->nodes : cache;
+        draft->capacity = d->nodes < cache ? d->nodes : cache;
         draft->token[0] = q->token[q->n - 1];
         draft->parent[0] = -1;
-        draft->drawn[0] = CHOSEN;
+        draft->proposal[0] = DETERMINISTIC;
         draft->q = NULL;
         draft->there = NULL;
         d->request[s->n++] = (struct request){ .slot = i,
@@ -266,7 +266,7 @@ static int64_t lasted(struct decoder *d, const struct noted_step *s, int from, i
 static void note(struct decoder *d, struct noted_step *s)
 {
     for (int i = 0; i < s->n; i++) {
-        note_judgement(&s->of[i], verifier_judgement(d->verifier, i));
+        note_verification(&s->of[i], verifier_verification(d->verifier, i));
         s->of[i].draft.q = NULL;
     }
     s->watched_ns = verifier_watched_ns(d->verifier);
@@ -282,7 +282,7 @@ static void report(struct decoder *d, const struct noted_step *s)
         d->sequence[s->of[i].slot].decode_ns += (propose + verify + advance) / s->n;
     for (int i = 0; i < s->n && d->listener.step != NULL; i++) {
         const struct note *of = &s->of[i];
-        const struct judgement *j = &of->judgement;
+        const struct verification *j = &of->verification;
         const struct advance a = { .slot = of->slot, .n = j->n, .token = j->token, .node = j->node };
         const struct step step = { of->sequence, of->position, &of->draft, &a,      j,
                                    of->kept,     propose,      verify,     advance, s->n };
@@ -308,16 +308,16 @@ static void finish(struct decoder *d, int slot, int64_t now)
 }
 
 // Waits until the times of all steps are known. Nothing is under way then, and a text that is over can be told to be.
-static bool settle(struct decoder *d, struct error *err)
+static bool resolve(struct decoder *d, struct error *err)
 {
-    if (!verifier_settle(d->verifier, err))
+    if (!verifier_finish(d->verifier, err))
         return false;
     const int64_t now = clock_ns();
     report_all_but(d, 0);
-    if (!verifier_settle(d->verifier, err)) // the times could not be read
+    if (!verifier_finish(d->verifier, err)) // the times could not be read
         return false;
     for (int i = 0; i < d->slots; i++)
-        if (d->sequence[i].live && d->sequence[i].over)
+        if (d->sequence[i].active && d->sequence[i].over)
             finish(d, i, now);
     return true;
 }
@@ -336,10 +336,10 @@ static bool score(struct decoder *d, const struct noted_step *s, struct error *e
     return true;
 }
 
-static bool judge(struct decoder *d, const struct noted_step *s, struct error *err)
+static bool verify(struct decoder *d, const struct noted_step *s, struct error *err)
 {
     stamp(d, s, JUDGE);
-    if (!verifier_judge(d->verifier, d->request, s->n, d->advance, err))
+    if (!verifier_accept(d->verifier, d->request, s->n, d->advance, err))
         return false;
     stamp(d, s, ADVANCE);
     return true;
@@ -349,12 +349,12 @@ bool decoder_step(struct decoder *d, struct error *err)
 {
     const struct drafter_type *type = d->drafter->type;
     struct noted_step *s = steps_at_hand(&d->steps);
-    if (requests_of_live(d, s) == 0)
+    if (requests_of_active(d, s) == 0)
         return true;
     if (!score(d, s, err))
         return false;
     report_all_but(d, 1); // when the last step was judged, the device had done all before it
-    if (!judge(d, s, err))
+    if (!verify(d, s, err))
         return false;
     const int told = append_all(d, s);
     if (told > 0 && type->advance != NULL && !type->advance(d->drafter, d->told, told, err))
@@ -362,5 +362,5 @@ bool decoder_step(struct decoder *d, struct error *err)
     stamp(d, s, END);
     note(d, s);
     // Where nothing is queued, the times are known at once.
-    return (told == s->n && verifier_queues(d->verifier)) || settle(d, err);
+    return (told == s->n && verifier_queues(d->verifier)) || resolve(d, err);
 }

@@ -12,7 +12,7 @@ struct decoder;
 struct draft;
 struct drafter;
 struct error;
-struct judgement;
+struct verification;
 struct verifier;
 
 enum stop_reason { STOP_TOKEN, STOP_STRING, STOP_LIMIT, STOP_CONTEXT };
@@ -23,7 +23,7 @@ struct step { // what one step did for one sequence; for whoever keeps records
     int position;                  // of the root in the sequence
     const struct draft *draft;     // the very one that was judged, but without q
     const struct advance *advance; // as the rule gave it, without features
-    const struct judgement *judgement;
+    const struct verification *verification;
     int kept; // tokens of advance that are in the text: fewer than advance->n where the text ended
     int64_t propose_ns, verify_ns, advance_ns; // of the whole batch
     int batch;
@@ -69,9 +69,9 @@ struct decoder *decoder_create(struct verifier *v, struct drafter *d, int slots,
                                struct listener listener, struct error *err);
 void decoder_destroy(struct decoder *d); // of sequences that have not ended nothing more is reported
 
-bool decoder_has_room(const struct decoder *d);
+bool decoder_has_free_slot(const struct decoder *d);
 // Takes in the prompt. One that leaves no room for a new token in the cache's length is an error.
 bool decoder_start(struct decoder *d, const struct assignment *a, struct error *err);
 bool decoder_step(struct decoder *d, struct error *err); // every live sequence, one pass
-int decoder_live(const struct decoder *d);
+int decoder_active(const struct decoder *d);
 int decoder_slot(const struct decoder *d, int64_t sequence); // of one that is live; -1: it is not

@@ -10,22 +10,22 @@ static void create_note(struct note *to, size_t nodes)
 {
     to->draft.token = xcalloc(nodes, sizeof(int32_t));
     to->draft.parent = xcalloc(nodes, sizeof(int32_t));
-    to->draft.drawn = xcalloc(nodes, sizeof(uint8_t));
-    to->judgement.token = xcalloc(nodes, sizeof(int32_t));
-    to->judgement.node = xcalloc(nodes, sizeof(int32_t));
-    to->judgement.trial_p = xcalloc(nodes, sizeof(double));
-    to->judgement.trial_q = xcalloc(nodes, sizeof(double));
+    to->draft.proposal = xcalloc(nodes, sizeof(uint8_t));
+    to->verification.token = xcalloc(nodes, sizeof(int32_t));
+    to->verification.node = xcalloc(nodes, sizeof(int32_t));
+    to->verification.trial_p = xcalloc(nodes, sizeof(double));
+    to->verification.trial_q = xcalloc(nodes, sizeof(double));
 }
 
 static void destroy_note(struct note *n)
 {
     free(n->draft.token);
     free(n->draft.parent);
-    free(n->draft.drawn);
-    free(n->judgement.token);
-    free(n->judgement.node);
-    free(n->judgement.trial_p);
-    free(n->judgement.trial_q);
+    free(n->draft.proposal);
+    free(n->verification.token);
+    free(n->verification.node);
+    free(n->verification.trial_p);
+    free(n->verification.trial_q);
 }
 
 void steps_create(struct steps *s, int slots, int nodes)
@@ -74,13 +74,13 @@ void steps_drop(struct steps *s)
     s->n--;
 }
 
-void note_judgement(struct note *to, const struct judgement *j)
+void note_verification(struct note *to, const struct verification *j)
 {
     const size_t n = (size_t)j->n, nodes = (size_t)to->draft.n;
-    to->judgement.n = j->n;
-    to->judgement.empty = j->empty;
-    memcpy(to->judgement.token, j->token, n * sizeof(*j->token));
-    memcpy(to->judgement.node, j->node, n * sizeof(*j->node));
-    memcpy(to->judgement.trial_p, j->trial_p, nodes * sizeof(*j->trial_p));
-    memcpy(to->judgement.trial_q, j->trial_q, nodes * sizeof(*j->trial_q));
+    to->verification.n = j->n;
+    to->verification.empty = j->empty;
+    memcpy(to->verification.token, j->token, n * sizeof(*j->token));
+    memcpy(to->verification.node, j->node, n * sizeof(*j->node));
+    memcpy(to->verification.trial_p, j->trial_p, nodes * sizeof(*j->trial_p));
+    memcpy(to->verification.trial_q, j->trial_q, nodes * sizeof(*j->trial_q));
 }

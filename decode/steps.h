@@ -13,9 +13,9 @@ enum { STEPS_NOTED = 3 };
 
 struct note { // of one sequence in one step
     int64_t sequence;
-    int slot, position, kept;   // position: of the root; kept: tokens that are in the text
-    struct draft draft;         // (nodes) where the drafter grows it
-    struct judgement judgement; // (nodes) a copy, without room to work in
+    int slot, position, kept;         // position: of the root; kept: tokens that are in the text
+    struct draft draft;               // (nodes) where the drafter grows it
+    struct verification verification; // (nodes) a copy, without room to work in
 };
 
 struct noted_step {
@@ -37,4 +37,4 @@ void steps_note(struct steps *s);                             // the one at hand
 const struct noted_step *steps_oldest(const struct steps *s); // there has to be one
 void steps_drop(struct steps *s);                             // the oldest
 
-void note_judgement(struct note *to, const struct judgement *j);
+void note_verification(struct note *to, const struct verification *j);

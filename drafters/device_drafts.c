@@ -24,16 +24,16 @@ static void add_member(struct families *f, int rank, int child)
 }
 
 // A level is a family; of a fixed tree each node is one.
-static struct families families_of(const struct grow_shape *s)
+static struct families families_of(const struct tree_shape *s)
 {
-    const int levels = grow_levels(s), tree = s->tree.n;
+    const int levels = tree_shape_levels(s), tree = s->tree.n;
     struct families f = { .n = tree > 0 ? tree : levels + 1 };
     const size_t most = (size_t)(tree > 0 ? tree : levels * s->widest);
     f.first = xcalloc((size_t)f.n + 1, sizeof(*f.first));
     f.rank = xcalloc(most, sizeof(*f.rank));
     f.child = xcalloc(most, sizeof(*f.child));
     for (int family = 0; family < f.n; family++) {
-        for (int rank = 0; tree == 0 && family < levels && rank < grow_width(s, family); rank++)
+        for (int rank = 0; tree == 0 && family < levels && rank < tree_shape_width(s, family); rank++)
             add_member(&f, rank, family + 1);
         for (int node = 1; node < tree; node++)
             if (s->tree.node[node].parent == family)
@@ -44,75 +44,75 @@ static struct families families_of(const struct grow_shape *s)
 }
 
 // What a request's levels come to at most: rows that are wanted at each depth, and nodes down to it.
-static void measure(const struct grow_shape *s, int *room, int *nodes)
+static void measure(const struct tree_shape *s, int *capacity, int *nodes)
 {
-    const int levels = grow_levels(s);
+    const int levels = tree_shape_levels(s);
     int level = 1;
-    room[0] = nodes[0] = 1;
+    capacity[0] = nodes[0] = 1;
     for (int d = 1; d <= levels; d++) {
-        room[d] = 0;
+        capacity[d] = 0;
         nodes[d] = nodes[d - 1];
         if (s->tree.n > 0) {
             for (int node = 1; node < s->tree.n; node++)
                 if (s->tree.node[node].depth == d) {
                     nodes[d]++;
-                    room[d] += tree_children(&s->tree, node) > 0;
+                    capacity[d] += tree_children(&s->tree, node) > 0;
                 }
             continue;
         }
-        level *= grow_width(s, d - 1);
+        level *= tree_shape_width(s, d - 1);
         nodes[d] += level;
         if (s->o.nodes > 0 && level > s->o.top)
             level = s->o.top;
-        room[d] = d < levels ? level : 0;
+        capacity[d] = d < levels ? level : 0;
     }
 }
 
-static bool can(const struct growth *g)
+static bool can(const struct draft_batch *g)
 {
     const struct backend *b = g->env.backend;
-    const struct grow_shape *s = &g->shape;
-    return b->grow_create != NULL && b == g->env.target_backend && s->candidates <= GROWING_CANDIDATES &&
-           s->frontier <= GROWING_FRONTIER && (s->o.pick == PICK_LIKELIEST || g->staged);
+    const struct tree_shape *s = &g->shape;
+    return b->drafts_create != NULL && b == g->env.target_backend && s->candidates <= DRAFTING_CANDIDATES &&
+           s->frontier <= DRAFTING_FRONTIER && (s->o.pick == PICK_GREEDY || g->staged);
 }
 
 // ---- life
 
-static struct grown *create_grown(struct growth *g)
+static struct drafting *create_built(struct draft_batch *g)
 {
-    const struct grow_shape *s = &g->shape;
+    const struct tree_shape *s = &g->shape;
     struct families f = families_of(s);
-    const struct growing_shape shape = { .pick = (enum pick)s->o.pick,
-                                         .distinct = s->o.distinct,
-                                         .families = f.n,
-                                         .first = f.first,
-                                         .rank = f.rank,
-                                         .child = f.child,
-                                         .nodes = s->o.nodes,
-                                         .top = s->o.top,
-                                         .vocab = g->slot[0].grower.vocab,
-                                         .live = g->live,
-                                         .k = g->k,
-                                         .row_vocab = g->vocab,
-                                         .target_id = g->target_id,
-                                         .slots = g->env.slots,
-                                         .candidates = s->candidates,
-                                         .frontier = s->frontier,
-                                         .asked = s->asked,
-                                         .draft_nodes = s->nodes };
-    struct grown *to = g->env.backend->grow_create(g->env.backend, &shape);
+    const struct drafting_shape shape = { .pick = (enum pick)s->o.pick,
+                                          .distinct = s->o.distinct,
+                                          .families = f.n,
+                                          .first = f.first,
+                                          .rank = f.rank,
+                                          .child = f.child,
+                                          .nodes = s->o.nodes,
+                                          .top = s->o.top,
+                                          .vocab = g->slot[0].tree_builder.vocab,
+                                          .used_vocab = g->used_vocab,
+                                          .k = g->k,
+                                          .row_vocab = g->vocab,
+                                          .target_id = g->target_id,
+                                          .slots = g->env.slots,
+                                          .candidates = s->candidates,
+                                          .frontier = s->frontier,
+                                          .asked = s->asked,
+                                          .draft_nodes = s->nodes };
+    struct drafting *to = g->env.backend->drafts_create(g->env.backend, &shape);
     free(f.first);
     free(f.rank);
     free(f.child);
     return to;
 }
 
-void growth_there_create(struct growth *g)
+void device_drafts_create(struct draft_batch *g)
 {
     if (!can(g))
         return;
-    const size_t slots = (size_t)g->env.slots, levels = (size_t)grow_levels(&g->shape) + 1;
-    struct growth_there *t = g->there = xcalloc(1, sizeof(*t));
+    const size_t slots = (size_t)g->env.slots, levels = (size_t)tree_shape_levels(&g->shape) + 1;
+    struct device_drafts *t = g->there = xcalloc(1, sizeof(*t));
     t->request = xcalloc(slots, sizeof(*t->request));
     t->draft = xcalloc(slots, sizeof(*t->draft));
     t->tag = xcalloc(slots * (size_t)g->shape.nodes, sizeof(*t->tag));
@@ -120,27 +120,27 @@ void growth_there_create(struct growth *g)
     t->rows = xcalloc(slots, sizeof(*t->rows));
     t->parents = xcalloc(slots, sizeof(*t->parents));
     t->first = xcalloc(slots, sizeof(*t->first));
-    t->room = xcalloc(levels, sizeof(*t->room));
+    t->capacity = xcalloc(levels, sizeof(*t->capacity));
     t->nodes = xcalloc(levels, sizeof(*t->nodes));
-    measure(&g->shape, t->room, t->nodes);
-    t->grown = create_grown(g);
-    bool ok = t->grown != NULL;
-    if (ok && g->shape.o.pick != PICK_LIKELIEST) {
+    measure(&g->shape, t->capacity, t->nodes);
+    t->drafting = create_built(g);
+    bool ok = t->drafting != NULL;
+    if (ok && g->shape.o.pick != PICK_GREEDY) {
         t->q = rows_on(g->env.backend, g->env.slots * (1 + g->shape.asked), g->target_vocab);
         t->in_place = g->target_id == NULL && g->vocab == g->target_vocab;
         ok = t->q.data != NULL;
     }
     if (!ok) // then they grow on the host
-        growth_there_destroy(g);
+        device_drafts_destroy(g);
 }
 
-void growth_there_destroy(struct growth *g)
+void device_drafts_destroy(struct draft_batch *g)
 {
-    struct growth_there *t = g->there;
+    struct device_drafts *t = g->there;
     if (t == NULL)
         return;
-    if (t->grown != NULL)
-        g->env.backend->grow_destroy(g->env.backend, t->grown);
+    if (t->drafting != NULL)
+        g->env.backend->drafts_destroy(g->env.backend, t->drafting);
     g->env.backend->release(g->env.backend, t->q.data);
     free(t->request);
     free(t->draft);
@@ -149,21 +149,21 @@ void growth_there_destroy(struct growth *g)
     free(t->rows);
     free(t->parents);
     free(t->first);
-    free(t->room);
+    free(t->capacity);
     free(t->nodes);
     free(t);
     g->there = NULL;
 }
 
-size_t growth_there_bytes(const struct growth *g)
+size_t device_drafts_bytes(const struct draft_batch *g)
 {
-    const struct growth_there *t = g->there;
-    return t != NULL ? t->grown->bytes + (t->q.data != NULL ? tensor_bytes(t->q) : 0) : 0;
+    const struct device_drafts *t = g->there;
+    return t != NULL ? t->drafting->bytes + (t->q.data != NULL ? tensor_bytes(t->q) : 0) : 0;
 }
 
-struct tensor growth_there_room(const struct growth *g, int rows)
+struct tensor device_drafts_workspace(const struct draft_batch *g, int rows)
 {
-    const struct growth_there *t = g->there;
+    const struct device_drafts *t = g->there;
     if (t == NULL || !t->in_place)
         return (struct tensor){ 0 };
     assert(rows <= t->q.rows);
@@ -172,7 +172,7 @@ struct tensor growth_there_room(const struct growth *g, int rows)
 
 // ---- a draft
 
-bool growth_there_takes(const struct growth *g, const struct request *r, int n)
+bool device_drafts_can(const struct draft_batch *g, const struct request *r, int n)
 {
     bool takes = g->there != NULL;
     for (int i = 0; i < n; i++)
@@ -180,49 +180,49 @@ bool growth_there_takes(const struct growth *g, const struct request *r, int n)
     return takes;
 }
 
-void growth_there_begin(struct growth *g, const struct request *r, int n)
+void device_drafts_begin(struct draft_batch *g, const struct request *r, int n)
 {
-    struct growth_there *t = g->there;
+    struct device_drafts *t = g->there;
     for (int i = 0; i < n; i++) {
         const struct philox *chance = philox_of(r[i].rng);
-        t->request[i] = (struct growing_request){ .slot = r[i].slot,
-                                                  .token = r[i].draft->token[0],
-                                                  .deepest = grow_deepest(&g->shape, &r[i]),
-                                                  .room = r[i].draft->room,
-                                                  .root = r[i].n - 1,
-                                                  .seed = chance->seed,
-                                                  .sequence = chance->sequence };
+        t->request[i] = (struct drafting_request){ .slot = r[i].slot,
+                                                   .token = r[i].draft->token[0],
+                                                   .max_depth = tree_shape_depth(&g->shape, &r[i]),
+                                                   .capacity = r[i].draft->capacity,
+                                                   .root = r[i].n - 1,
+                                                   .seed = chance->seed,
+                                                   .sequence = chance->sequence };
     }
     t->requests = n;
     t->depth = t->pending = t->q_rows = 0;
     if (n > 0)
-        g->env.backend->grow_begin(g->env.backend, t->grown, t->request, n);
+        g->env.backend->drafts_begin(g->env.backend, t->drafting, t->request, n);
 }
 
-struct tensor growth_there_logits(struct growth *g, int rows)
+struct tensor device_drafts_logits(struct draft_batch *g, int rows)
 {
-    struct growth_there *t = g->there;
+    struct device_drafts *t = g->there;
     t->n_rows = rows;
     return t->in_place ? tensor_rows(t->q, t->q_rows, rows) : tensor_rows(g->logits, 0, rows);
 }
 
-static int room_below(const struct growth *g)
+static int capacity_below(const struct draft_batch *g)
 {
-    const struct growth_there *t = g->there;
-    return t->depth < grow_levels(&g->shape) ? t->room[t->depth + 1] : 0;
+    const struct device_drafts *t = g->there;
+    return t->depth < tree_shape_levels(&g->shape) ? t->capacity[t->depth + 1] : 0;
 }
 
-void growth_there_children(struct growth *g, const int *first, int stride)
+void device_drafts_children(struct draft_batch *g, const int *first, int stride)
 {
-    struct growth_there *t = g->there;
-    struct growing_level l = { .depth = t->depth,
-                               .width = t->room[t->depth],
-                               .first = t->first,
-                               .stride = stride,
-                               .stages = &g->stages,
-                               .live = g->live,
-                               .pending = t->pending,
-                               .room = room_below(g) };
+    struct device_drafts *t = g->there;
+    struct drafting_level l = { .depth = t->depth,
+                                .width = t->capacity[t->depth],
+                                .first = t->first,
+                                .stride = stride,
+                                .stages = &g->stages,
+                                .used_vocab = g->used_vocab,
+                                .pending = t->pending,
+                                .capacity = capacity_below(g) };
     for (int i = 0; i < t->requests; i++)
         t->first[i] = first[i];
     l.logits = t->in_place ? tensor_rows(t->q, t->q_rows, t->n_rows) : tensor_rows(g->logits, 0, t->n_rows);
@@ -231,101 +231,102 @@ void growth_there_children(struct growth *g, const int *first, int stride)
         l.q_row = t->q_rows;
         t->q_rows += t->n_rows;
     }
-    g->env.backend->grow_level(g->env.backend, t->grown, &l);
+    g->env.backend->drafts_level(g->env.backend, t->drafting, &l);
 }
 
-int growth_there_level(struct growth *g)
+int device_drafts_level(struct draft_batch *g)
 {
-    struct growth_there *t = g->there;
-    const int room = room_below(g);
+    struct device_drafts *t = g->there;
+    const int capacity = capacity_below(g);
     int wanted = 0;
     t->depth++;
     for (int i = 0; i < t->requests; i++)
-        wanted += t->request[i].deepest > t->depth ? room : 0;
+        wanted += t->request[i].max_depth > t->depth ? capacity : 0;
     return wanted;
 }
 
-struct pass growth_there_rows(struct growth *g, const struct request *r, const struct kv_cache *cache, int *first,
-                              int32_t *token, int32_t *slot, int32_t *parent)
+struct pass device_drafts_rows(struct draft_batch *g, const struct request *r, const struct kv_cache *cache, int *first,
+                               int32_t *token, int32_t *slot, int32_t *parent)
 {
-    struct growth_there *t = g->there;
-    const int room = t->room[t->depth];
+    struct device_drafts *t = g->there;
+    const int capacity = t->capacity[t->depth];
     int rows = 0, n = 0;
     for (int i = 0; i < t->requests; i++) {
         first[i] = rows;
-        if (t->request[i].deepest <= t->depth)
+        if (t->request[i].max_depth <= t->depth)
             continue;
         assert(kv_pending(cache, r[i].slot) == t->pending);
-        const int32_t *of_slot = t->grown->parent + (size_t)r[i].slot * (size_t)g->shape.asked;
-        t->rows[n] = t->parents[n] = (struct rows_there){ .first = rows, .n = room };
-        t->rows[n].token = t->grown->token + (size_t)r[i].slot * (size_t)g->shape.frontier;
+        const int32_t *of_slot = t->drafting->parent + (size_t)r[i].slot * (size_t)g->shape.asked;
+        t->rows[n] = t->parents[n] = (struct device_rows){ .first = rows, .n = capacity };
+        t->rows[n].token = t->drafting->token + (size_t)r[i].slot * (size_t)g->shape.frontier;
         t->rows[n].parent = of_slot;
         t->parents[n++].token = of_slot + t->pending;
-        for (int f = 0; f < room; f++, rows++) {
+        for (int f = 0; f < capacity; f++, rows++) {
             token[rows] = 0;
             slot[rows] = r[i].slot;
             parent[rows] = -1;
         }
     }
-    t->pending += room;
+    t->pending += capacity;
     t->n_level = n;
-    return (struct pass){ .n = rows, .token = token, .slot = slot, .parent = parent, .there = t->rows, .n_there = n };
+    return (
+        struct pass){ .n = rows, .token = token, .slot = slot, .parent = parent, .there = t->rows, .n_device_rows = n };
 }
 
-int growth_there_pending(const struct growth *g, int slot, int *n)
+int device_drafts_pending(const struct draft_batch *g, int slot, int *n)
 {
-    const struct growth_there *t = g->there;
+    const struct device_drafts *t = g->there;
     *n = 0;
     for (int i = 0; i < t->requests; i++)
-        if (t->request[i].slot == slot && t->request[i].deepest > t->depth)
-            *n = t->room[t->depth];
+        if (t->request[i].slot == slot && t->request[i].max_depth > t->depth)
+            *n = t->capacity[t->depth];
     return t->pending - *n;
 }
 
 // How many nodes a draft can have.
-static int most_nodes(const struct growth *g, const struct growing_request *r)
+static int most_nodes(const struct draft_batch *g, const struct drafting_request *r)
 {
-    const int most = g->there->nodes[r->deepest], kept = 1 + g->shape.o.nodes;
+    const int most = g->there->nodes[r->max_depth], kept = 1 + g->shape.o.nodes;
     if (g->shape.o.nodes == 0)
         return most;
-    const int fits = kept < r->room ? kept : r->room;
+    const int fits = kept < r->capacity ? kept : r->capacity;
     return most < fits ? most : fits;
 }
 
-void growth_there_end(struct growth *g, const struct request *r)
+void device_drafts_end(struct draft_batch *g, const struct request *r)
 {
-    struct growth_there *t = g->there;
-    const struct grown *grown = t->grown;
-    g->env.backend->grow_end(g->env.backend, t->grown);
+    struct device_drafts *t = g->there;
+    const struct drafting *drafting = t->drafting;
+    g->env.backend->drafts_end(g->env.backend, t->drafting);
     for (int i = 0; i < t->requests; i++) {
         const size_t at = (size_t)r[i].slot * (size_t)g->shape.nodes;
         t->draft[r[i].slot] =
-            (struct draft_there){ .most = most_nodes(g, &t->request[i]),
-                                  .deepest = t->request[i].deepest,
-                                  .branches = (grow_makes(&g->shape.o) & (TAKES_TREES | TAKES_CHAINS)) != 0,
-                                  .n = grown->n + r[i].slot,
-                                  .token = grown->draft_token + at,
-                                  .parent = grown->draft_parent + at,
-                                  .drawn = grown->drawn + at,
-                                  .q = t->q,
-                                  .q_row = grown->q_row + at,
-                                  .tag = grown->tag + at,
-                                  .tag_here = t->tag + at };
+            (struct device_draft){ .most = most_nodes(g, &t->request[i]),
+                                   .max_depth = t->request[i].max_depth,
+                                   .branches = (tree_options_kinds(&g->shape.o) & (TAKES_TREES | TAKES_CHAINS)) != 0,
+                                   .n = drafting->n + r[i].slot,
+                                   .token = drafting->draft_token + at,
+                                   .parent = drafting->draft_parent + at,
+                                   .proposal = drafting->proposal + at,
+                                   .q = t->q,
+                                   .q_row = drafting->q_row + at,
+                                   .tag = drafting->tag + at,
+                                   .tag_here = t->tag + at };
         r[i].draft->there = &t->draft[r[i].slot];
         memset(t->brought + at, 0, (size_t)g->shape.nodes);
     }
 }
 
-void growth_there_row(const struct growth *g, int slot, int node, float *to)
+void device_drafts_row(const struct draft_batch *g, int slot, int node, float *to)
 {
-    struct growth_there *t = g->there;
+    struct device_drafts *t = g->there;
     struct backend *b = g->env.backend;
     const size_t at = (size_t)slot * (size_t)g->shape.nodes + (size_t)node;
     int32_t row = 0; // of a device that fails, any
     if (t->brought[at])
         return;
     t->brought[at] = true;
-    b->download(b, &row, t->grown->q_row + at, sizeof(row));
+    b->download(b, &row, t->drafting->q_row + at, sizeof(row));
     assert(row >= 0 && row < t->q_rows);
     b->download(b, to, tensor_rows(t->q, row, 1).data, (size_t)g->target_vocab * sizeof(*to));
 }

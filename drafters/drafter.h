@@ -26,14 +26,14 @@ struct drafter_env {                   // what a drafter may borrow for its whol
     const struct sampling *sampling;
     const char *beside; // folder that relative model names start from; NULL: the current one
     int slots, length;  // length: of a sequence, at most
-    int live;           // ids from here on are no tokens (padding rows of the target's vocabulary)
+    int used_vocab;     // ids from here on are no tokens (padding rows of the target's vocabulary)
 };
 
-// What became of an option whose preset only an opened model can settle: `activations: preset` is int8 here.
-struct settled {
+// What became of an option whose default only an opened model can settle: `activations: default` is int8 here.
+struct resolved {
     const char *option, *value;
 };
-enum { MAX_SETTLED = 4 };
+enum { MAX_RESOLVED = 4 };
 
 struct drafter {                     // every drafter's own struct begins with this
     const struct drafter_type *type; // set by drafter_create
@@ -44,7 +44,7 @@ struct drafter {                     // every drafter's own struct begins with t
     // and in the host's besides. 0: next to nothing.
     struct backend *backend;
     size_t bytes, host_bytes;
-    struct settled settled[MAX_SETTLED]; // set by create; behind the last one option is NULL
+    struct resolved resolved[MAX_RESOLVED]; // set by create; behind the last one option is NULL
 };
 
 struct drafter_type {
@@ -59,7 +59,7 @@ struct drafter_type {
     void (*forget)(struct drafter *d, int slot); // the slot's sequence is over; may be NULL
     void (*destroy)(struct drafter *d);
     // Which drafts it makes under these options, as a rule's `takes`: a cell that pairs it with a rule that does not
-    // take them is an error before it runs. NULL: chains of CHOSEN tokens.
+    // take them is an error before it runs. NULL: chains of DETERMINISTIC tokens.
     unsigned (*makes)(const void *options);
 };
 
@@ -68,5 +68,5 @@ const struct drafter_type *drafter_named(const char *name); // NULL: none
 struct drafter *drafter_create(const struct drafter_type *type, const struct drafter_env *env, const void *options,
                                struct error *err);
 unsigned drafter_makes(const struct drafter_type *type, const void *options); // enum takes
-void drafter_settle(const struct drafter *d, struct settings *options);       // puts what is settled into them
+void drafter_resolve(const struct drafter *d, struct settings *options);      // puts what is settled into them
 void drafter_destroy(struct drafter *d);                                      // NULL is fine

@@ -17,11 +17,11 @@
 #include "models/kv_cache.h"
 #include "models/paths.h"
 
-enum { STRETCH = 256 }; // tokens of certain text in one pass
+enum { LOGITS_CHUNK = 256 }; // tokens of certain text in one pass
 
 struct eagle_options {
     char *weights;
-    struct grow_options grow;
+    struct tree_options grow;
     int activations, cache;              // enum activations, enum kv_type
     int layer_ids, norm_before_residual; // enum layer_ids, enum tri; EAGLE-3 alone
 };
@@ -31,7 +31,7 @@ struct eagle_drafter {
     struct backend *backend;
     struct eagle *head;
     struct kv_cache *cache;
-    struct growth growth;
+    struct draft_batch draft_batch;
     int asked; // guesses of a slot that have a state, at most
     struct tensor
         states; // (slots * (asked + 1), width) the root's and the guesses' of each slot, in the order of their rows
@@ -75,16 +75,16 @@ static bool open_head(struct eagle_drafter *g, const struct drafter_env *env, co
     return g->head != NULL;
 }
 
-static bool make_room(struct eagle_drafter *g, const struct drafter_env *env, enum type cache, struct error *err)
+static bool make_capacity(struct eagle_drafter *g, const struct drafter_env *env, enum type cache, struct error *err)
 {
     const int64_t width = eagle_width(g->head), slots = env->slots;
-    const int pending = g->asked > STRETCH ? g->asked : STRETCH;
+    const int pending = g->asked > LOGITS_CHUNK ? g->asked : LOGITS_CHUNK;
     struct kv_shape kv = eagle_kv_shape(g->head, env->slots, env->length + g->asked, pending);
     kv.type = cache;
     g->cache = kv_create(g->backend, &kv, err);
     g->drafter.taps = eagle_taps(g->head);
-    g->drafter.host_bytes = g->growth.host_bytes;
-    g->drafter.bytes = g->growth.bytes + eagle_bytes(g->head) + (g->cache != NULL ? kv_bytes(&kv) : 0);
+    g->drafter.host_bytes = g->draft_batch.host_bytes;
+    g->drafter.bytes = g->draft_batch.bytes + eagle_bytes(g->head) + (g->cache != NULL ? kv_bytes(&kv) : 0);
     g->token = xcalloc((size_t)g->rows, sizeof(int32_t));
     g->of = xcalloc((size_t)g->rows, sizeof(int32_t));
     g->parent = xcalloc((size_t)g->rows, sizeof(int32_t));
@@ -99,10 +99,10 @@ static bool make_room(struct eagle_drafter *g, const struct drafter_env *env, en
 static void eagle_destroy(struct drafter *d)
 {
     struct eagle_drafter *g = (struct eagle_drafter *)d;
-    struct tensor *room[] = { &g->states, &g->before, &g->root, &g->features };
-    growth_destroy(&g->growth);
-    for (size_t i = 0; i < sizeof(room) / sizeof(*room); i++)
-        g->backend->release(g->backend, room[i]->data);
+    struct tensor *capacity[] = { &g->states, &g->before, &g->root, &g->features };
+    draft_batch_destroy(&g->draft_batch);
+    for (size_t i = 0; i < sizeof(capacity) / sizeof(*capacity); i++)
+        g->backend->release(g->backend, capacity[i]->data);
     kv_destroy(g->cache);
     eagle_close(g->head);
     free(g->token);
@@ -117,25 +117,26 @@ static void eagle_destroy(struct drafter *d)
 static struct drafter *create(const struct drafter_env *env, const struct eagle_options *o, enum head_kind kind,
                               struct error *err)
 {
-    struct grow_shape shape;
-    if (!grow_shape(&shape, &o->grow, kind == HEAD_EAGLE ? "drafter eagle" : "drafter eagle3", env->beside, err))
+    struct tree_shape shape;
+    if (!tree_shape(&shape, &o->grow, kind == HEAD_EAGLE ? "drafter eagle" : "drafter eagle3", env->beside, err))
         return NULL;
     struct eagle_drafter *g = xcalloc(1, sizeof(*g));
     const int frontier = shape.frontier * env->slots, certain = shape.nodes * env->slots;
-    const enum type cache = kv_settle((enum kv_type)o->cache);
+    const enum type cache = kv_type_resolve((enum kv_type)o->cache);
     g->backend = env->backend;
     g->asked = shape.asked;
     g->drafter.nodes = shape.nodes;
     g->rows = frontier > certain ? frontier : certain;
-    g->rows = g->rows > STRETCH ? g->rows : STRETCH;
+    g->rows = g->rows > LOGITS_CHUNK ? g->rows : LOGITS_CHUNK;
     if (open_head(g, env, o, kind, err) &&
-        growth_create(&g->growth, &shape, env, eagle_vocab(g->head), eagle_target_id(g->head), env->live, err) &&
-        make_room(g, env, cache, err)) {
+        draft_batch_create(&g->draft_batch, &shape, env, eagle_vocab(g->head), eagle_target_id(g->head),
+                           env->used_vocab, err) &&
+        make_capacity(g, env, cache, err)) {
         g->drafter.identity = eagle_hash(g->head);
-        g->drafter.settled[0] = (struct settled){ "activations", activations_names[eagle_activations(g->head)] };
-        g->drafter.settled[1] = (struct settled){ "cache", type_facts[cache].name };
-        if (g->growth.tree != NULL)
-            g->drafter.settled[2] = (struct settled){ "tree", g->growth.tree };
+        g->drafter.resolved[0] = (struct resolved){ "activations", activations_names[eagle_activations(g->head)] };
+        g->drafter.resolved[1] = (struct resolved){ "cache", type_facts[cache].name };
+        if (g->draft_batch.tree != NULL)
+            g->drafter.resolved[2] = (struct resolved){ "tree", g->draft_batch.tree };
         return &g->drafter;
     }
     eagle_destroy(&g->drafter);
@@ -148,8 +149,8 @@ static struct drafter *create(const struct drafter_env *env, const struct eagle_
 static int add_certain(struct eagle_drafter *g, const struct advance *a, int from, int rows)
 {
     int n = a->n - from < g->rows - rows ? a->n - from : g->rows - rows;
-    if (n > STRETCH)
-        n = STRETCH;
+    if (n > LOGITS_CHUNK)
+        n = LOGITS_CHUNK;
     for (int i = 0; i < n; i++) {
         g->token[rows + i] = a->token[from + i];
         g->of[rows + i] = a->slot;
@@ -206,15 +207,15 @@ static bool eagle_advance(struct drafter *d, const struct advance *a, int n, str
 static struct tensor states_before(struct eagle_drafter *g, const struct pass *p)
 {
     const struct tensor before = tensor_rows(g->before, 0, p->n);
-    struct rows_there there[MAX_SLOTS];
+    struct device_rows there[MAX_SLOTS];
     int n = 0;
-    if (p->n_there > 0) {
-        const struct rows_there *parents = growth_parents(&g->growth, &n);
+    if (p->n_device_rows > 0) {
+        const struct device_rows *parents = draft_batch_parents(&g->draft_batch, &n);
         for (int i = 0; i < n; i++) {
             there[i] = parents[i];
             there[i].base = state_of(g, p->slot[parents[i].first], 0);
         }
-        g->backend->take_there(g->backend, before, g->states, there, n);
+        g->backend->gather_on_device(g->backend, before, g->states, there, n);
         return before;
     }
     for (int i = 0; i < p->n; i++)
@@ -226,44 +227,44 @@ static struct tensor states_before(struct eagle_drafter *g, const struct pass *p
 // The rows of all requests' frontiers, one pass.
 static void feed_frontiers(struct eagle_drafter *g, const struct request *r, int n)
 {
-    const struct pass pass = growth_rows(&g->growth, r, n, g->cache, g->first, g->token, g->of, g->parent);
+    const struct pass pass = draft_batch_rows(&g->draft_batch, r, n, g->cache, g->first, g->token, g->of, g->parent);
     const struct tensor out = eagle_forward(g->head, g->cache, &pass, states_before(g, &pass), true);
     for (int i = 0; i < n; i++) {
         int count;
-        const int row = growth_pending(&g->growth, r[i].slot, &count);
+        const int row = draft_batch_pending(&g->draft_batch, r[i].slot, &count);
         if (count > 0)
             g->backend->place(g->backend, tensor_rows(g->states, state_of(g, r[i].slot, row), count), 0,
                               tensor_rows(out, g->first[i], count));
     }
-    eagle_logits(g->head, growth_logits(&g->growth, pass.n), out);
+    eagle_logits(g->head, draft_batch_logits(&g->draft_batch, pass.n), out);
 }
 
 static bool eagle_propose(struct drafter *d, struct request *r, int n, struct error *err)
 {
     struct eagle_drafter *g = (struct eagle_drafter *)d;
-    struct request known[MAX_SLOTS], live[MAX_SLOTS];
+    struct request known[MAX_SLOTS], active[MAX_SLOTS];
     int k = 0;
     for (int i = 0; i < n; i++)
         if (kv_length(g->cache, r[i].slot) > 0) // a text of one token has no state yet
             known[k++] = r[i];
-    const int m = growth_begin(&g->growth, known, k, live);
+    const int m = draft_batch_begin(&g->draft_batch, known, k, active);
     if (m == 0)
         return true;
     for (int i = 0; i < m; i++) {
         g->first[i] = i;
-        g->from[i] = state_of(g, live[i].slot, -1);
+        g->from[i] = state_of(g, active[i].slot, -1);
     }
     struct tensor root = tensor_rows(g->root, 0, m);
     g->backend->take(g->backend, root, g->states, g->from);
-    eagle_logits(g->head, growth_logits(&g->growth, m), root);
+    eagle_logits(g->head, draft_batch_logits(&g->draft_batch, m), root);
     for (bool more = true; more;) {
-        if (!growth_children(&g->growth, live, m, g->first, 1, err))
+        if (!draft_batch_children(&g->draft_batch, active, m, g->first, 1, err))
             return false;
-        more = growth_level(&g->growth, live, m) > 0;
+        more = draft_batch_level(&g->draft_batch, active, m) > 0;
         if (more)
-            feed_frontiers(g, live, m);
+            feed_frontiers(g, active, m);
     }
-    growth_end(&g->growth, live, m);
+    draft_batch_end(&g->draft_batch, active, m);
     return true;
 }
 
@@ -276,7 +277,7 @@ static void eagle_forget(struct drafter *d, int slot)
 
 static unsigned eagle_makes(const void *options)
 {
-    return grow_makes(&((const struct eagle_options *)options)->grow);
+    return tree_options_kinds(&((const struct eagle_options *)options)->grow);
 }
 
 static struct drafter *eagle_create(const struct drafter_env *env, const void *options, struct error *err)
@@ -292,10 +293,10 @@ static struct drafter *eagle3_create(const struct drafter_env *env, const void *
 // clang-format off
 #define HEAD_OPTIONS \
     { "weights", OPTION_PATH, offsetof(struct eagle_options, weights), NULL, "the head: a folder with config.json and its tensors", 0, 0, NULL }, \
-    GROW_OPTIONS(struct eagle_options, grow), \
-    { "activations", OPTION_CHOICE, offsetof(struct eagle_options, activations), "preset", \
-      "what its products round their input to; preset: as its weights allow", 0, 0, ACTIVATIONS_CHOICES }, \
-    { "cache", OPTION_CHOICE, offsetof(struct eagle_options, cache), "preset", \
+    TREE_OPTIONS(struct eagle_options, grow), \
+    { "activations", OPTION_CHOICE, offsetof(struct eagle_options, activations), "default", \
+      "what its products round their input to; default: as its weights allow", 0, 0, ACTIVATIONS_CHOICES }, \
+    { "cache", OPTION_CHOICE, offsetof(struct eagle_options, cache), "default", \
       "element type of its keys and values", 0, 0, KV_CHOICES }
 
 static const struct option eagle_options[] = {

@@ -16,18 +16,18 @@
 
 struct medusa_options {
     char *weights;
-    struct grow_options grow;
+    struct tree_options grow;
     int activations;
 };
 
 struct medusa_drafter {
     struct drafter drafter; // first
     struct medusa *heads;
-    struct growth growth;
-    struct tensor state, live; // (slots, width) that predicted each slot's root; those of the requests at hand
-    bool *has_state;           // (slots) a text of one token has none
-    int32_t *slot;             // (slots) of the requests at hand
-    int *first;                // (slots) row of each one's logits
+    struct draft_batch draft_batch;
+    struct tensor state, active; // (slots, width) that predicted each slot's root; those of the requests at hand
+    bool *has_state;             // (slots) a text of one token has none
+    int32_t *slot;               // (slots) of the requests at hand
+    int *first;                  // (slots) row of each one's logits
 };
 
 static bool make(struct tensor *t, const struct drafter_env *env, struct error *err)
@@ -39,12 +39,12 @@ static bool make(struct tensor *t, const struct drafter_env *env, struct error *
 static void medusa_drafter_destroy(struct drafter *d)
 {
     struct medusa_drafter *m = (struct medusa_drafter *)d;
-    struct backend *b = m->growth.env.backend;
+    struct backend *b = m->draft_batch.env.backend;
     if (b != NULL) {
         b->release(b, m->state.data);
-        b->release(b, m->live.data);
+        b->release(b, m->active.data);
     }
-    growth_destroy(&m->growth);
+    draft_batch_destroy(&m->draft_batch);
     medusa_close(m->heads);
     free(m->has_state);
     free(m->slot);
@@ -53,7 +53,7 @@ static void medusa_drafter_destroy(struct drafter *d)
 }
 
 static bool open_heads(struct medusa_drafter *m, const struct drafter_env *env, const struct medusa_options *o,
-                       const struct grow_shape *shape, struct error *err)
+                       const struct tree_shape *shape, struct error *err)
 {
     if (env->backend != env->target_backend)
         return fail(err, "drafter medusa: its heads read the target's states, and must be on the target's device");
@@ -63,8 +63,8 @@ static bool open_heads(struct medusa_drafter *m, const struct drafter_env *env, 
     free(path);
     if (m->heads == NULL)
         return false;
-    if (grow_levels(shape) > medusa_heads(m->heads))
-        return fail(err, "drafter medusa: a draft %d deep needs as many heads, and %s has %d", grow_levels(shape),
+    if (tree_shape_levels(shape) > medusa_heads(m->heads))
+        return fail(err, "drafter medusa: a draft %d deep needs as many heads, and %s has %d", tree_shape_levels(shape),
                     o->weights, medusa_heads(m->heads));
     return true;
 }
@@ -72,14 +72,14 @@ static bool open_heads(struct medusa_drafter *m, const struct drafter_env *env, 
 static struct drafter *medusa_drafter_create(const struct drafter_env *env, const void *options, struct error *err)
 {
     const struct medusa_options *o = options;
-    struct grow_shape shape;
-    if (!grow_shape(&shape, &o->grow, "drafter medusa", env->beside, err))
+    struct tree_shape shape;
+    if (!tree_shape(&shape, &o->grow, "drafter medusa", env->beside, err))
         return NULL;
     struct medusa_drafter *m = xcalloc(1, sizeof(*m));
-    bool ok =
-        open_heads(m, env, o, &shape, err) &&
-        growth_create(&m->growth, &shape, env, medusa_vocab(m->heads), medusa_target_id(m->heads), env->live, err) &&
-        make(&m->state, env, err) && make(&m->live, env, err);
+    bool ok = open_heads(m, env, o, &shape, err) &&
+              draft_batch_create(&m->draft_batch, &shape, env, medusa_vocab(m->heads), medusa_target_id(m->heads),
+                                 env->used_vocab, err) &&
+              make(&m->state, env, err) && make(&m->active, env, err);
     if (!ok) {
         medusa_drafter_destroy(&m->drafter);
         return NULL;
@@ -90,38 +90,38 @@ static struct drafter *medusa_drafter_create(const struct drafter_env *env, cons
     m->drafter.nodes = shape.nodes;
     m->drafter.taps = (struct taps){ 1, { FINAL_STATE } };
     m->drafter.identity = medusa_hash(m->heads);
-    m->drafter.host_bytes = m->growth.host_bytes;
-    m->drafter.bytes = medusa_bytes(m->heads) + m->growth.bytes + tensor_bytes(m->state) + tensor_bytes(m->live);
-    m->drafter.settled[0] = (struct settled){ "activations", activations_names[medusa_activations(m->heads)] };
-    if (m->growth.tree != NULL)
-        m->drafter.settled[1] = (struct settled){ "tree", m->growth.tree };
+    m->drafter.host_bytes = m->draft_batch.host_bytes;
+    m->drafter.bytes = medusa_bytes(m->heads) + m->draft_batch.bytes + tensor_bytes(m->state) + tensor_bytes(m->active);
+    m->drafter.resolved[0] = (struct resolved){ "activations", activations_names[medusa_activations(m->heads)] };
+    if (m->draft_batch.tree != NULL)
+        m->drafter.resolved[1] = (struct resolved){ "tree", m->draft_batch.tree };
     return &m->drafter;
 }
 
 static bool medusa_propose(struct drafter *d, struct request *r, int n, struct error *err)
 {
     struct medusa_drafter *m = (struct medusa_drafter *)d;
-    struct backend *b = m->growth.env.backend;
-    struct request known[MAX_SLOTS], live[MAX_SLOTS];
+    struct backend *b = m->draft_batch.env.backend;
+    struct request known[MAX_SLOTS], active[MAX_SLOTS];
     int k = 0, depth = 0;
     for (int i = 0; i < n; i++)
         if (m->has_state[r[i].slot])
             known[k++] = r[i];
-    const int count = growth_begin(&m->growth, known, k, live);
+    const int count = draft_batch_begin(&m->draft_batch, known, k, active);
     if (count == 0)
         return true;
     for (int i = 0; i < count; i++) {
-        m->slot[i] = live[i].slot;
+        m->slot[i] = active[i].slot;
         m->first[i] = i;
     }
-    struct tensor states = tensor_rows(m->live, 0, count);
+    struct tensor states = tensor_rows(m->active, 0, count);
     b->take(b, states, m->state, m->slot);
     do {
-        medusa_logits(m->heads, depth++, growth_logits(&m->growth, count), states);
-        if (!growth_children(&m->growth, live, count, m->first, 0, err))
+        medusa_logits(m->heads, depth++, draft_batch_logits(&m->draft_batch, count), states);
+        if (!draft_batch_children(&m->draft_batch, active, count, m->first, 0, err))
             return false;
-    } while (growth_level(&m->growth, live, count) > 0);
-    growth_end(&m->growth, live, count);
+    } while (draft_batch_level(&m->draft_batch, active, count) > 0);
+    draft_batch_end(&m->draft_batch, active, count);
     return true;
 }
 
@@ -129,7 +129,7 @@ static bool medusa_advance(struct drafter *d, const struct advance *a, int n, st
 {
     (void)err;
     struct medusa_drafter *m = (struct medusa_drafter *)d;
-    struct backend *b = m->growth.env.backend;
+    struct backend *b = m->draft_batch.env.backend;
     for (int i = 0; i < n; i++) {
         b->take(b, tensor_rows(m->state, a[i].slot, 1), a[i].features, &(const int32_t){ a[i].n - 1 });
         m->has_state[a[i].slot] = true;
@@ -144,15 +144,15 @@ static void medusa_forget(struct drafter *d, int slot)
 
 static unsigned medusa_makes(const void *options)
 {
-    return grow_makes(&((const struct medusa_options *)options)->grow);
+    return tree_options_kinds(&((const struct medusa_options *)options)->grow);
 }
 
 // clang-format off
 static const struct option medusa_options[] = {
     { "weights", OPTION_PATH, offsetof(struct medusa_options, weights), NULL, "the heads: a folder, a .pt or a .safetensors file", 0, 0, NULL },
-    GROW_OPTIONS(struct medusa_options, grow),
-    { "activations", OPTION_CHOICE, offsetof(struct medusa_options, activations), "preset",
-      "what its products round their input to; preset: as its weights allow", 0, 0, ACTIVATIONS_CHOICES },
+    TREE_OPTIONS(struct medusa_options, grow),
+    { "activations", OPTION_CHOICE, offsetof(struct medusa_options, activations), "default",
+      "what its products round their input to; default: as its weights allow", 0, 0, ACTIVATIONS_CHOICES },
     { 0 },
 };
 // clang-format on

@@ -35,9 +35,9 @@ static struct drafter *ngram_create(const struct drafter_env *env, const void *o
 // nearly all is, and this is what a lookup costs.
 static int end_of_last(const int32_t *token, int end, int32_t x)
 {
-    enum { STRETCH = 32 };
-    for (bool there = false; end >= STRETCH; end -= STRETCH) {
-        for (int i = end - STRETCH; i < end; i++)
+    enum { LOGITS_CHUNK = 32 };
+    for (bool there = false; end >= LOGITS_CHUNK; end -= LOGITS_CHUNK) {
+        for (int i = end - LOGITS_CHUNK; i < end; i++)
             there |= token[i] == x;
         if (there)
             break;
@@ -76,7 +76,7 @@ static bool ngram_propose(struct drafter *d, struct request *r, int n, struct er
             continue;
         int to = from + most < r[i].n ? from + most : r[i].n;
         for (int node = 0; from < to && node >= 0; from++)
-            node = draft_add(r[i].draft, node, r[i].token[from], CHOSEN);
+            node = draft_add(r[i].draft, node, r[i].token[from], DETERMINISTIC);
     }
     return true;
 }

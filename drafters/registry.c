@@ -36,10 +36,10 @@ struct drafter *drafter_create(const struct drafter_type *type, const struct dra
     return d;
 }
 
-void drafter_settle(const struct drafter *d, struct settings *options)
+void drafter_resolve(const struct drafter *d, struct settings *options)
 {
-    for (int i = 0; i < MAX_SETTLED && d->settled[i].option != NULL; i++)
-        settings_put(options, d->settled[i].option, settings_scalar(d->settled[i].value));
+    for (int i = 0; i < MAX_RESOLVED && d->resolved[i].option != NULL; i++)
+        settings_put(options, d->resolved[i].option, settings_scalar(d->resolved[i].value));
 }
 
 void drafter_destroy(struct drafter *d)
@@ -50,5 +50,5 @@ void drafter_destroy(struct drafter *d)
 
 unsigned drafter_makes(const struct drafter_type *type, const void *options)
 {
-    return type->makes != NULL ? type->makes(options) : TAKES_CHOSEN;
+    return type->makes != NULL ? type->makes(options) : TAKES_DETERMINISTIC;
 }

@@ -15,18 +15,18 @@
 #include "models/paths.h"
 #include "tokenizers/tokenizer.h"
 
-enum { STRETCH = 256 }; // tokens of certain text in one pass
+enum { LOGITS_CHUNK = 256 }; // tokens of certain text in one pass
 
 struct small_options {
     char *model, *device;
-    struct grow_options grow;
+    struct tree_options grow;
     int activations, cache; // enum activations, enum kv_type
 };
 
 struct small {
     struct drafter drafter; // first
     struct backend *backend;
-    struct growth growth;
+    struct draft_batch draft_batch;
     struct model *model;
     struct kv_cache *cache;
     int vocab;                             // its own
@@ -59,8 +59,8 @@ static bool open_model(struct small *g, const struct drafter_env *env, const str
     if (path == NULL)
         return false;
     struct error why;
-    g->model =
-        model_open(path, g->backend, (enum activations)o->activations, frontier > STRETCH ? frontier : STRETCH, &why);
+    g->model = model_open(path, g->backend, (enum activations)o->activations,
+                          frontier > LOGITS_CHUNK ? frontier : LOGITS_CHUNK, &why);
     bool ok = g->model != NULL || fail(err, "drafter small: %s", why.text);
     if (ok) {
         const struct model_shape *s = model_shape(g->model);
@@ -75,11 +75,11 @@ static bool open_model(struct small *g, const struct drafter_env *env, const str
     return ok;
 }
 
-static bool make_room(struct small *g, const struct drafter_env *env, const struct grow_shape *shape, enum type cache,
-                      struct error *err)
+static bool make_capacity(struct small *g, const struct drafter_env *env, const struct tree_shape *shape,
+                          enum type cache, struct error *err)
 {
     const size_t rows = (size_t)model_rows(g->model);
-    const int pending = shape->asked > STRETCH ? shape->asked : STRETCH;
+    const int pending = shape->asked > LOGITS_CHUNK ? shape->asked : LOGITS_CHUNK;
     const int64_t width = model_shape(g->model)->width;
     struct kv_shape kv = model_kv_shape(g->model, env->slots, env->length + shape->asked, pending);
     kv.type = cache;
@@ -87,12 +87,13 @@ static bool make_room(struct small *g, const struct drafter_env *env, const stru
     g->cache = kv_create(g->backend, &kv, &why);
     if (g->cache == NULL)
         return fail(err, "drafter small: %s", why.text);
-    if (!growth_create(&g->growth, shape, env, g->vocab, NULL, env->live < g->vocab ? env->live : g->vocab, err))
+    if (!draft_batch_create(&g->draft_batch, shape, env, g->vocab, NULL,
+                            env->used_vocab < g->vocab ? env->used_vocab : g->vocab, err))
         return false;
     g->state = rows_on(g->backend, env->slots, width);
-    g->drafter.bytes = g->growth.bytes + model_bytes(g->model) + model_table_bytes(g->model) + tensor_bytes(g->state) +
-                       model_scratch_bytes(model_shape(g->model), (int)rows) + kv_bytes(&kv);
-    g->drafter.host_bytes = g->growth.host_bytes;
+    g->drafter.bytes = g->draft_batch.bytes + model_bytes(g->model) + model_table_bytes(g->model) +
+                       tensor_bytes(g->state) + model_scratch_bytes(model_shape(g->model), (int)rows) + kv_bytes(&kv);
+    g->drafter.host_bytes = g->draft_batch.host_bytes;
     g->token = xcalloc(rows, sizeof(int32_t));
     g->of = xcalloc(rows, sizeof(int32_t));
     g->parent = xcalloc(rows, sizeof(int32_t));
@@ -104,7 +105,7 @@ static bool make_room(struct small *g, const struct drafter_env *env, const stru
 static void small_destroy(struct drafter *d)
 {
     struct small *g = (struct small *)d;
-    growth_destroy(&g->growth);
+    draft_batch_destroy(&g->draft_batch);
     if (g->backend != NULL)
         g->backend->release(g->backend, g->state.data);
     kv_destroy(g->cache);
@@ -133,20 +134,20 @@ static struct backend *backend_for(const struct drafter_env *env, const char *de
 static struct drafter *small_create(const struct drafter_env *env, const void *options, struct error *err)
 {
     const struct small_options *o = options;
-    struct grow_shape shape;
-    if (!grow_shape(&shape, &o->grow, "drafter small", env->beside, err))
+    struct tree_shape shape;
+    if (!tree_shape(&shape, &o->grow, "drafter small", env->beside, err))
         return NULL;
     struct small *g = xcalloc(1, sizeof(*g));
     struct drafter_env own = *env;
     g->backend = own.backend = g->drafter.backend = backend_for(env, o->device, err);
     g->drafter.nodes = shape.nodes;
-    enum type cache = kv_settle((enum kv_type)o->cache);
+    enum type cache = kv_type_resolve((enum kv_type)o->cache);
     if (g->backend != NULL && open_model(g, &own, o, shape.frontier * env->slots, err) &&
-        make_room(g, &own, &shape, cache, err)) {
-        g->drafter.settled[0] = (struct settled){ "activations", activations_names[model_activations(g->model)] };
-        g->drafter.settled[1] = (struct settled){ "cache", type_facts[cache].name };
-        if (g->growth.tree != NULL)
-            g->drafter.settled[2] = (struct settled){ "tree", g->growth.tree };
+        make_capacity(g, &own, &shape, cache, err)) {
+        g->drafter.resolved[0] = (struct resolved){ "activations", activations_names[model_activations(g->model)] };
+        g->drafter.resolved[1] = (struct resolved){ "cache", type_facts[cache].name };
+        if (g->draft_batch.tree != NULL)
+            g->drafter.resolved[2] = (struct resolved){ "tree", g->draft_batch.tree };
         return &g->drafter;
     }
     small_destroy(&g->drafter);
@@ -160,8 +161,8 @@ static int feed(struct small *g, int slot, const int32_t *text, int upto, int ro
     int have = kv_length(g->cache, slot), n = upto - have, space = model_rows(g->model) - rows;
     if (n > space)
         n = space;
-    if (n > STRETCH)
-        n = STRETCH;
+    if (n > LOGITS_CHUNK)
+        n = LOGITS_CHUNK;
     for (int i = 0; i < n; i++) {
         // The target's vocabulary may be the longer one: what we have no row for, we read as our first token.
         g->token[rows + i] = text[have + i] < g->vocab ? text[have + i] : 0;
@@ -226,32 +227,32 @@ static bool feed_roots(struct small *g, struct request *r, int n, struct error *
 static bool feed_frontiers(struct small *g, struct request *r, int n, struct error *err)
 {
     struct states states;
-    const struct pass pass = growth_rows(&g->growth, r, n, g->cache, g->first, g->token, g->of, g->parent);
+    const struct pass pass = draft_batch_rows(&g->draft_batch, r, n, g->cache, g->first, g->token, g->of, g->parent);
     if (!model_forward(g->model, g->cache, &pass, NULL, &states, err))
         return false;
-    model_logits(g->model, growth_logits(&g->growth, pass.n), states.last);
+    model_logits(g->model, draft_batch_logits(&g->draft_batch, pass.n), states.last);
     return true;
 }
 
 static bool small_propose(struct drafter *d, struct request *r, int n, struct error *err)
 {
     struct small *g = (struct small *)d;
-    struct request live[MAX_SLOTS];
-    const int m = growth_begin(&g->growth, r, n, live);
+    struct request active[MAX_SLOTS];
+    const int m = draft_batch_begin(&g->draft_batch, r, n, active);
     int wanted;
     if (m == 0)
         return true;
-    if (!feed_roots(g, live, m, err))
+    if (!feed_roots(g, active, m, err))
         return false;
     for (int i = 0; i < m; i++)
         g->first[i] = i;
-    model_logits(g->model, growth_logits(&g->growth, m), tensor_rows(g->state, 0, m));
+    model_logits(g->model, draft_batch_logits(&g->draft_batch, m), tensor_rows(g->state, 0, m));
     do {
-        if (!growth_children(&g->growth, live, m, g->first, 1, err))
+        if (!draft_batch_children(&g->draft_batch, active, m, g->first, 1, err))
             return false;
-        wanted = growth_level(&g->growth, live, m);
-    } while (wanted > 0 && feed_frontiers(g, live, m, err));
-    growth_end(&g->growth, live, m);
+        wanted = draft_batch_level(&g->draft_batch, active, m);
+    } while (wanted > 0 && feed_frontiers(g, active, m, err));
+    draft_batch_end(&g->draft_batch, active, m);
     return wanted == 0;
 }
 
@@ -260,7 +261,7 @@ static void keep_path(struct small *g, const struct advance *a)
 {
     int n = 0;
     for (int i = 1; i < a->n; i++) {
-        const int row = growth_row(&g->growth, a->slot, a->node[i]);
+        const int row = draft_batch_row(&g->draft_batch, a->slot, a->node[i]);
         if (row < 0)
             break;
         g->picked[n++] = row;
@@ -287,19 +288,19 @@ static void small_forget(struct drafter *d, int slot)
 
 static unsigned small_makes(const void *options)
 {
-    return grow_makes(&((const struct small_options *)options)->grow);
+    return tree_options_kinds(&((const struct small_options *)options)->grow);
 }
 
 // clang-format off
 static const struct option small_options[] = {
     { "model", OPTION_PATH, offsetof(struct small_options, model), NULL, "the draft model: a file, a folder or a name", 0, 0, NULL },
-    GROW_OPTIONS(struct small_options, grow),
-    { "activations", OPTION_CHOICE, offsetof(struct small_options, activations), "preset",
-      "what its products round their input to; preset: as its weights allow", 0, 0, ACTIVATIONS_CHOICES },
-    { "cache", OPTION_CHOICE, offsetof(struct small_options, cache), "preset",
+    TREE_OPTIONS(struct small_options, grow),
+    { "activations", OPTION_CHOICE, offsetof(struct small_options, activations), "default",
+      "what its products round their input to; default: as its weights allow", 0, 0, ACTIVATIONS_CHOICES },
+    { "cache", OPTION_CHOICE, offsetof(struct small_options, cache), "default",
       "element type of its keys and values", 0, 0, KV_CHOICES },
     { "device", OPTION_TEXT, offsetof(struct small_options, device), "",
-      "where it runs: " DEVICE_NAMES "; preset: where the target does", 0, 0, NULL },
+      "where it runs: " DEVICE_NAMES "; default: where the target does", 0, 0, NULL },
     { 0 },
 };
 // clang-format on

@@ -26,13 +26,13 @@ static int in_order(const void *a, const void *b)
     return x->n != y->n ? x->n - y->n : memcmp(x->rank, y->rank, (size_t)x->n);
 }
 
-static void write_path(const struct path *p, char *to, size_t room)
+static void write_path(const struct path *p, char *to, size_t capacity)
 {
     size_t n = 0;
-    for (int i = 0; i < p->n && n < room; i++)
-        n += (size_t)snprintf(to + n, room - n, "%s%d", i == 0 ? "[" : ", ", p->rank[i]);
-    if (n < room)
-        snprintf(to + n, room - n, "]");
+    for (int i = 0; i < p->n && n < capacity; i++)
+        n += (size_t)snprintf(to + n, capacity - n, "%s%d", i == 0 ? "[" : ", ", p->rank[i]);
+    if (n < capacity)
+        snprintf(to + n, capacity - n, "]");
 }
 
 // The node of the first n ranks of p; -1: there is none.
@@ -222,7 +222,7 @@ char *tree_write(const struct tree *t)
     return closed;
 }
 
-int tree_deepest(const struct tree *t)
+int tree_max_depth(const struct tree *t)
 {
     return t->n > 0 ? t->node[t->n - 1].depth : 0;
 }

@@ -31,6 +31,6 @@ bool tree_read(const char *text, const char *beside, struct tree *to, struct err
 // where none with a positive product is left.
 void tree_best(const double *share, int depth, int ranks, int nodes, struct tree *to);
 char *tree_write(const struct tree *t); // as a JSON list of paths; free() it
-int tree_deepest(const struct tree *t);
+int tree_max_depth(const struct tree *t);
 int tree_children(const struct tree *t, int node); // how many
 bool tree_has_gaps(const struct tree *t);          // siblings whose ranks are not 0, 1, 2, ...: such can only be chosen

@@ -9,56 +9,56 @@
 #include "core/memory.h"
 #include "sampling/rng.h"
 
-int grow_levels(const struct grow_shape *s)
+int tree_shape_levels(const struct tree_shape *s)
 {
-    return s->tree.n > 0 ? tree_deepest(&s->tree) : s->o.widths.n > 0 ? s->o.widths.n : s->o.tokens;
+    return s->tree.n > 0 ? tree_max_depth(&s->tree) : s->o.widths.n > 0 ? s->o.widths.n : s->o.tokens;
 }
 
-int grow_width(const struct grow_shape *s, int depth)
+int tree_shape_width(const struct tree_shape *s, int depth)
 {
     return s->o.nodes > 0 ? s->o.top : s->o.widths.n > 0 ? s->o.widths.v[depth] : 1;
 }
 
-static bool check(const struct grow_shape *s, const char *what, struct error *err)
+static bool check(const struct tree_shape *s, const char *what, struct error *err)
 {
-    const struct grow_options *o = &s->o;
+    const struct tree_options *o = &s->o;
     if ((o->nodes > 0) + (o->widths.n > 0) + (s->tree.n > 0) > 1)
         return fail(err, "%s: widths, nodes and tree are different trees; give one of them", what);
-    if (o->nodes > 0 && o->pick != PICK_LIKELIEST)
+    if (o->nodes > 0 && o->pick != PICK_GREEDY)
         return fail(
             err,
-            "%s: a best-first tree (nodes: %d) keeps the likeliest candidates: it needs pick: likeliest, as pruning "
+            "%s: a best-first tree (nodes: %d) keeps the likeliest candidates: it needs pick: greedy, as pruning "
             "what was drawn would bias the text",
             what, o->nodes);
     if (o->pick == PICK_COUPLED && (o->widths.n > 0 || s->tree.n > 0))
         return fail(err, "%s: pick: coupled has one token for each place; widths and trees do not go with it", what);
-    if (s->tree.n > 0 && o->pick == PICK_DRAWN && tree_has_gaps(&s->tree))
+    if (s->tree.n > 0 && o->pick == PICK_SAMPLED && tree_has_gaps(&s->tree))
         return fail(err,
                     "%s: this tree leaves out some of the likeliest tokens, and what is drawn has no such order: it "
-                    "needs pick: likeliest",
+                    "needs pick: greedy",
                     what);
     if (s->nodes > MAX_NODES)
         return fail(err, "%s: a draft of %d nodes; at most %d fit", what, s->nodes, MAX_NODES);
     return true;
 }
 
-static void measure_levels(struct grow_shape *s)
+static void measure_levels(struct tree_shape *s)
 {
     int64_t n = 1, level = 1;
     s->frontier = 1;
-    for (int d = 0; d < grow_levels(s) && n <= MAX_NODES; d++) {
+    for (int d = 0; d < tree_shape_levels(s) && n <= MAX_NODES; d++) {
         if (d > 0) {
             s->frontier = level > s->frontier ? (int)level : s->frontier;
             s->asked += (int)level;
         }
-        level *= grow_width(s, d);
+        level *= tree_shape_width(s, d);
         n += level;
-        s->widest = grow_width(s, d) > s->widest ? grow_width(s, d) : s->widest;
+        s->widest = tree_shape_width(s, d) > s->widest ? tree_shape_width(s, d) : s->widest;
     }
     s->nodes = s->candidates = n > MAX_NODES ? MAX_NODES + 1 : (int)n;
 }
 
-static void measure_tree(struct grow_shape *s)
+static void measure_tree(struct tree_shape *s)
 {
     int asking[TREE_DEPTH + 1] = { 0 };
     s->nodes = s->candidates = s->tree.n;
@@ -72,9 +72,9 @@ static void measure_tree(struct grow_shape *s)
     }
 }
 
-static void measure(struct grow_shape *s)
+static void measure(struct tree_shape *s)
 {
-    const struct grow_options *o = &s->o;
+    const struct tree_options *o = &s->o;
     if (s->tree.n > 0)
         measure_tree(s);
     else if (o->nodes == 0)
@@ -87,10 +87,10 @@ static void measure(struct grow_shape *s)
     }
 }
 
-bool grow_shape(struct grow_shape *to, const struct grow_options *o, const char *what, const char *beside,
+bool tree_shape(struct tree_shape *to, const struct tree_options *o, const char *what, const char *beside,
                 struct error *err)
 {
-    *to = (struct grow_shape){ .o = *o };
+    *to = (struct tree_shape){ .o = *o };
     if (o->tree != NULL && !tree_read(o->tree, beside, &to->tree, err)) {
         struct error why = *err;
         return fail(err, "%s: %s", what, why.text);
@@ -99,39 +99,39 @@ bool grow_shape(struct grow_shape *to, const struct grow_options *o, const char 
     return check(to, what, err);
 }
 
-unsigned grow_makes(const struct grow_options *o)
+unsigned tree_options_kinds(const struct tree_options *o)
 {
     bool chains = o->widths.n > 0 && o->widths.v[0] > 1, tree = o->nodes > 0 || o->tree != NULL;
     for (int d = 1; d < o->widths.n; d++)
         tree = tree || o->widths.v[d] > 1;
     unsigned shape = tree ? TAKES_TREES : chains ? TAKES_CHAINS : 0;
-    if (o->pick != PICK_DRAWN)
-        return shape | TAKES_CHOSEN | (o->pick == PICK_COUPLED ? SHARES_CHANCE : 0);
-    return shape | (shape != 0 && o->distinct ? TAKES_DISTINCT : TAKES_DRAWN);
+    if (o->pick != PICK_SAMPLED)
+        return shape | TAKES_DETERMINISTIC | (o->pick == PICK_COUPLED ? SHARES_RANDOMNESS : 0);
+    return shape | (shape != 0 && o->distinct ? TAKES_DISTINCT : TAKES_SAMPLED);
 }
 
-void grower_create(struct grower *g, const struct grow_shape *shape, int vocab)
+void builder_create(struct tree_builder *g, const struct tree_shape *shape, int vocab)
 {
-    size_t room = (size_t)shape->candidates;
-    *g = (struct grower){ .shape = shape, .vocab = vocab, .room = (int)room };
-    g->at = xcalloc(room, sizeof(*g->at));
-    g->frontier = xcalloc(room, sizeof(*g->frontier));
-    g->order = xcalloc(room, sizeof(*g->order));
+    size_t capacity = (size_t)shape->candidates;
+    *g = (struct tree_builder){ .shape = shape, .vocab = vocab, .capacity = (int)capacity };
+    g->at = xcalloc(capacity, sizeof(*g->at));
+    g->frontier = xcalloc(capacity, sizeof(*g->frontier));
+    g->order = xcalloc(capacity, sizeof(*g->order));
     g->weight = xcalloc((size_t)vocab, sizeof(*g->weight));
 }
 
-void grower_destroy(struct grower *g)
+void builder_destroy(struct tree_builder *g)
 {
     free(g->at);
     free(g->frontier);
     free(g->order);
     free(g->weight);
-    *g = (struct grower){ 0 };
+    *g = (struct tree_builder){ 0 };
 }
 
-int grow_deepest(const struct grow_shape *s, const struct request *r)
+int tree_shape_depth(const struct tree_shape *s, const struct request *r)
 {
-    const int most = grow_levels(s) < r->depth ? grow_levels(s) : r->depth;
+    const int most = tree_shape_levels(s) < r->depth ? tree_shape_levels(s) : r->depth;
     if (r->forced != NULL)
         return most < r->forced->n ? most : r->forced->n;
     if (s->o.nodes > 0)
@@ -139,49 +139,49 @@ int grow_deepest(const struct grow_shape *s, const struct request *r)
     int64_t n = 1, level = 1;
     for (int d = 0, node = 1; d < most; d++) {
         if (s->tree.n == 0)
-            n += level *= grow_width(s, d);
+            n += level *= tree_shape_width(s, d);
         for (; node < s->tree.n && s->tree.node[node].depth == d + 1; node++)
             n++;
-        if (n > r->draft->room)
+        if (n > r->draft->capacity)
             return d;
     }
     return most;
 }
 
-void grow_begin(struct grower *g, const struct request *r)
+void builder_begin(struct tree_builder *g, const struct request *r)
 {
     g->n = 1;
     g->forced = r->forced != NULL;
     g->at[0] = (struct candidate){ .parent = -1, .token = r->draft->token[0], .node = 0 };
     g->frontier[0] = 0;
-    g->n_frontier = grow_deepest(g->shape, r) > 0 ? 1 : 0;
+    g->n_frontier = tree_shape_depth(g->shape, r) > 0 ? 1 : 0;
 }
 
-int grow_wanted(const struct grower *g, int c)
+int builder_top_k(const struct tree_builder *g, int c)
 {
-    const struct grow_shape *s = g->shape;
+    const struct tree_shape *s = g->shape;
     const int depth = g->at[c].depth;
     int k = 0;
-    if (depth >= grow_levels(s))
+    if (depth >= tree_shape_levels(s))
         return 0;
     if (g->forced)
         return 1;
     if (s->tree.n == 0)
-        k = grow_width(s, depth);
+        k = tree_shape_width(s, depth);
     for (int node = 1; node < s->tree.n; node++)
         if (s->tree.node[node].parent == g->at[c].fixed)
             k = s->tree.node[node].rank + 1;
     return k < g->vocab ? k : g->vocab;
 }
 
-static void add(struct grower *g, int parent, int32_t token, enum drawn how, int fixed, double score)
+static void add(struct tree_builder *g, int parent, int32_t token, enum proposal how, int fixed, double score)
 {
-    assert(g->n < g->room);
+    assert(g->n < g->capacity);
     g->at[g->n++] = (struct candidate){ parent, g->at[parent].depth + 1, token, (uint8_t)how, fixed, score, -1 };
 }
 
 // The fixed tree's node of this rank below candidate c, 0 where there is no such tree; -1: it has no such node.
-static int fixed_below(const struct grower *g, int c, int rank)
+static int fixed_below(const struct tree_builder *g, int c, int rank)
 {
     const struct tree *t = &g->shape->tree;
     for (int node = 1; node < t->n; node++)
@@ -198,13 +198,13 @@ static bool any(const double *w, int n)
     return false;
 }
 
-void grow_children(struct grower *g, int c, const float *row, const struct request *r)
+void builder_sample_children(struct tree_builder *g, int c, const float *row, const struct request *r)
 {
-    const int wanted = grow_wanted(g, c), root = r->n - 1;
+    const int wanted = builder_top_k(g, c), root = r->n - 1;
     // An only child is drawn from the row as it is, whatever is said of siblings.
-    const struct grow_options *o = &g->shape->o;
+    const struct tree_options *o = &g->shape->o;
     const bool distinct = o->distinct && wanted > 1;
-    assert(o->pick != PICK_LIKELIEST);
+    assert(o->pick != PICK_GREEDY);
     for (int i = 0; distinct && i < g->vocab; i++)
         g->weight[i] = (double)row[i];
     for (int k = 0; k < wanted && (!distinct || any(g->weight, g->vocab)); k++) {
@@ -213,34 +213,38 @@ void grow_children(struct grower *g, int c, const float *row, const struct reque
                                                     : (struct address){ FOR_DRAFT, root, g->n };
         int x = distinct ? r->rng->pick(r->rng, g->weight, g->vocab, at)
                          : rng_pick_row(r->rng, row, g->vocab, at, g->weight);
-        add(g, c, x, o->pick != PICK_DRAWN ? CHOSEN : distinct ? DRAWN_DISTINCT : DRAWN, fixed_below(g, c, k), 0);
+        add(g, c, x,
+            o->pick != PICK_SAMPLED ? DETERMINISTIC
+            : distinct              ? SAMPLED_WITHOUT_REPLACEMENT
+                                    : SAMPLED,
+            fixed_below(g, c, k), 0);
         if (distinct)
             g->weight[x] = 0;
     }
 }
 
-void grow_likeliest(struct grower *g, int c, const int32_t *token, const float *log_p, int k, int live)
+void builder_add_top_k(struct tree_builder *g, int c, const int32_t *token, const float *log_p, int k, int used_vocab)
 {
-    assert(g->shape->o.pick == PICK_LIKELIEST);
-    const int wanted = grow_wanted(g, c);
+    assert(g->shape->o.pick == PICK_GREEDY);
+    const int wanted = builder_top_k(g, c);
     for (int i = 0, rank = 0; i < k && rank < wanted; i++) {
-        if (token[i] >= live)
+        if (token[i] >= used_vocab)
             continue;
         const int fixed = fixed_below(g, c, rank++);
         if (fixed >= 0)
-            add(g, c, token[i], CHOSEN, fixed, g->at[c].score + (double)(log_p[i] < 0 ? log_p[i] : 0));
+            add(g, c, token[i], DETERMINISTIC, fixed, g->at[c].score + (double)(log_p[i] < 0 ? log_p[i] : 0));
     }
 }
 
-void grow_forced(struct grower *g, int c, int32_t token)
+void builder_add_forced(struct tree_builder *g, int c, int32_t token)
 {
     assert(g->forced);
-    add(g, c, token, CHOSEN, 0, 0);
+    add(g, c, token, DETERMINISTIC, 0, 0);
 }
 
 // The m best of candidates order[0..n) by score, the earlier one among equals (so that no child outranks its parent),
 // moved to the front.
-static void best_first(const struct grower *g, int *order, int n, int m)
+static void best_first(const struct tree_builder *g, int *order, int n, int m)
 {
     for (int i = 0; i < m && i < n; i++) {
         int best = i;
@@ -255,15 +259,15 @@ static void best_first(const struct grower *g, int *order, int n, int m)
     }
 }
 
-bool grow_level(struct grower *g, const struct request *r)
+bool builder_next_level(struct tree_builder *g, const struct request *r)
 {
-    const struct grow_options *o = &g->shape->o;
+    const struct tree_options *o = &g->shape->o;
     int depth = g->at[g->frontier[0]].depth + 1, n = 0, first = g->n;
     while (first > 1 && g->at[first - 1].depth == depth)
         first--;
-    if (depth < grow_deepest(g->shape, r))
+    if (depth < tree_shape_depth(g->shape, r))
         for (int c = first; c < g->n; c++)
-            if (grow_wanted(g, c) > 0)
+            if (builder_top_k(g, c) > 0)
                 g->frontier[n++] = c;
     if (o->nodes > 0 && n > o->top) {
         best_first(g, g->frontier, n, o->top);
@@ -278,14 +282,14 @@ static int ascending(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-void grow_end(struct grower *g, struct draft *d)
+void builder_finish(struct tree_builder *g, struct draft *d)
 {
-    const struct grow_options *o = &g->shape->o;
+    const struct tree_options *o = &g->shape->o;
     int n = g->n - 1;
     for (int i = 0; i < n; i++)
         g->order[i] = i + 1;
     if (o->nodes > 0) {
-        int keep = o->nodes < d->room - 1 ? o->nodes : d->room - 1;
+        int keep = o->nodes < d->capacity - 1 ? o->nodes : d->capacity - 1;
         keep = keep < n ? keep : n;
         best_first(g, g->order, n, keep);
         qsort(g->order, (size_t)keep, sizeof(*g->order), ascending);
@@ -293,7 +297,7 @@ void grow_end(struct grower *g, struct draft *d)
     }
     for (int i = 0; i < n; i++) {
         struct candidate *c = &g->at[g->order[i]];
-        c->node = draft_add(d, g->at[c->parent].node, c->token, (enum drawn)c->drawn);
+        c->node = draft_add(d, g->at[c->parent].node, c->token, (enum proposal)c->proposal);
         assert(c->node > 0);
     }
 }

@@ -4,7 +4,7 @@
 // a frontier, one pass a level, and grow turns rows into guesses. Chains and trees of fixed widths may be drawn at
 // random: their shape is settled before a token is. A best-first tree keeps the likeliest of many candidates by the
 // product of their probabilities (EAGLE-2, Li et al. 2024, section 4.1), which looks at tokens, so its nodes are
-// CHOSEN: pruning what was drawn would bias the text (docs/exactness.md).
+// DETERMINISTIC: pruning what was drawn would bias the text (docs/exactness.md).
 //
 // A fixed tree (drafters/tree.h) says which of the likeliest tokens after each node are guessed.
 //
@@ -21,7 +21,7 @@ struct draft;
 struct request;
 struct rng;
 
-struct grow_options {
+struct tree_options {
     int tokens;         // depth of a chain, or of a best-first tree
     struct ints widths; // children of each node, level by level; none: a chain
     int nodes;          // of a best-first tree; 0: no such tree
@@ -31,20 +31,20 @@ struct grow_options {
     char *tree;         // a fixed tree, as tree_read has it; NULL: none
 };
 
-// The rows that a drafter's option table takes over as they are: GROW_OPTIONS(struct small_options, grow).
+// The rows that a drafter's option table takes over as they are: TREE_OPTIONS(struct small_options, grow).
 // clang-format off
-#define GROW_OPTIONS(type, member) \
+#define TREE_OPTIONS(type, member) \
     { "tokens", OPTION_INT, offsetof(type, member.tokens), "4", "depth of the chain, or of the best-first tree", 1, 64, NULL }, \
     { "widths", OPTION_INTS, offsetof(type, member.widths), "", "a tree: children of each node, level by level, as in [4, 2, 1]", 1, 64, NULL }, \
     { "nodes", OPTION_INT, offsetof(type, member.nodes), "0", "a best-first tree: guesses it keeps; 0: no such tree", 0, 256, NULL }, \
     { "top", OPTION_INT, offsetof(type, member.top), "8", "of a best-first tree: children below a node, nodes of a frontier", 1, 64, NULL }, \
-    { "pick", OPTION_CHOICE, offsetof(type, member.pick), "drawn", "how tokens are picked (coupled: as `match` will)", 0, 0, "drawn|likeliest|coupled" }, \
+    { "pick", OPTION_CHOICE, offsetof(type, member.pick), "sampled", "how tokens are picked (coupled: as `match` will)", 0, 0, "sampled|greedy|coupled" }, \
     { "distinct", OPTION_BOOL, offsetof(type, member.distinct), "true", "siblings drawn without replacement", 0, 0, NULL }, \
     { "tree", OPTION_TEXT, offsetof(type, member.tree), "", "a fixed tree: a published one's name, a list of paths as in [[0], [0, 0], [1]], or a .json file", 0, 0, NULL }
 
 // What the options come to; made once, by whoever creates a drafter.
-struct grow_shape {
-    struct grow_options o; // texts borrowed
+struct tree_shape {
+    struct tree_options o; // texts borrowed
     struct tree tree;      // n 0: none
     int nodes;             // most of a draft, the root included
     int frontier;          // most candidates of one frontier
@@ -57,16 +57,16 @@ struct grow_shape {
 struct candidate {
     int parent, depth; // candidate; 0 below the root: depth of the root is 0
     int32_t token;
-    uint8_t drawn;
+    uint8_t proposal;
     int fixed;    // node of the fixed tree
     double score; // log of the product of its path's probabilities (best-first)
     int node;     // in the draft once it is there; -1
 };
 
-struct grower {
-    const struct grow_shape *shape;
-    int vocab; // of the drafter's rows
-    int room;  // candidates, at most
+struct tree_builder {
+    const struct tree_shape *shape;
+    int vocab;    // of the drafter's rows
+    int capacity; // candidates, at most
     int n;
     struct candidate *at; // (room)
     int *frontier;        // (room) candidates whose rows are wanted next
@@ -78,29 +78,30 @@ struct grower {
 
 // what: "drafter small", for messages: of options that contradict each other, of trees that are none. beside: as
 // tree_read's.
-bool grow_shape(struct grow_shape *to, const struct grow_options *o, const char *what, const char *beside,
+bool tree_shape(struct tree_shape *to, const struct tree_options *o, const char *what, const char *beside,
                 struct error *err);
-int grow_levels(const struct grow_shape *s);           // how deep its drafts go
-int grow_width(const struct grow_shape *s, int depth); // children of a node there, of a shape without paths
+int tree_shape_levels(const struct tree_shape *s);           // how deep its drafts go
+int tree_shape_width(const struct tree_shape *s, int depth); // children of a node there, of a shape without paths
 // How deep this draft goes: the shape's levels, as far as guesses can be used, and for shapes that are not pruned, as far as
 // the draft has room for whole levels.
-int grow_deepest(const struct grow_shape *s, const struct request *r);
-unsigned grow_makes(const struct grow_options *o); // which drafts these are: enum takes
+int tree_shape_depth(const struct tree_shape *s, const struct request *r);
+unsigned tree_options_kinds(const struct tree_options *o); // which drafts these are: enum takes
 
-void grower_create(struct grower *g, const struct grow_shape *shape, int vocab); // shape: borrowed
-void grower_destroy(struct grower *g);
+void builder_create(struct tree_builder *g, const struct tree_shape *shape, int vocab); // shape: borrowed
+void builder_destroy(struct tree_builder *g);
 
 // One draft: begin; while there is a frontier, give the row after each of its candidates in turn, then go on to the
 // next level; end writes the guesses into the draft.
-void grow_begin(struct grower *g, const struct request *r);
+void builder_begin(struct tree_builder *g, const struct request *r);
 // row (vocab): probabilities after candidate c, from which children are drawn. How many depend on the shape alone, except
 // where the row has no more tokens.
-void grow_children(struct grower *g, int c, const float *row, const struct request *r);
-// The same for CHOSEN children, from the k likeliest tokens and their log-probabilities: as many as grow_wanted says, and
+void builder_sample_children(struct tree_builder *g, int c, const float *row, const struct request *r);
+// The same for DETERMINISTIC children, from the k likeliest tokens and their log-probabilities: as many as builder_top_k says, and
 // as many more as may be no tokens (live).
-void grow_likeliest(struct grower *g, int c, const int32_t *token, const float *log_p, int k, int live);
+void builder_add_top_k(struct tree_builder *g, int c, const int32_t *token, const float *log_p, int k, int used_vocab);
 // The same for a forced draft: the text's own next token.
-void grow_forced(struct grower *g, int c, int32_t token);
-int grow_wanted(const struct grower *g, int c); // the likeliest tokens that c's children are among; 0: it has none
-bool grow_level(struct grower *g, const struct request *r); // false: nothing more to ask
-void grow_end(struct grower *g, struct draft *d);
+void builder_add_forced(struct tree_builder *g, int c, int32_t token);
+int builder_top_k(const struct tree_builder *g,
+                  int c); // the likeliest tokens that c's children are among; 0: it has none
+bool builder_next_level(struct tree_builder *g, const struct request *r); // false: nothing more to ask
+void builder_finish(struct tree_builder *g, struct draft *d);

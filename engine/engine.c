@@ -17,10 +17,10 @@
 
 // ---- the target
 
-static bool settle_cache(struct target *t, struct precision p, struct error *err)
+static bool resolve_cache(struct target *t, struct precision p, struct error *err)
 {
     struct kv_shape shape = model_kv_shape(t->model, 1, 1, 1);
-    t->cache = shape.type = kv_settle((enum kv_type)p.cache);
+    t->cache = shape.type = kv_type_resolve((enum kv_type)p.cache);
     return kv_fits(&shape, err);
 }
 
@@ -33,9 +33,9 @@ bool target_open_model(struct target *t, struct precision p, int rows, int packe
     if (t->model != NULL && kept != NULL)
         fprintf(stderr, "%s\n", kept);
     free(kept);
-    if (t->model == NULL || !settle_cache(t, p, err))
+    if (t->model == NULL || !resolve_cache(t, p, err))
         return false;
-    t->live = model_shape(t->model)->vocab;
+    t->used_vocab = model_shape(t->model)->vocab;
     return true;
 }
 
@@ -59,8 +59,8 @@ bool target_open_with(struct target *t, const char *name, const char *beside, in
         return false;
     }
     t->tokenizer = tokenizer_open(model_config(t->model)->path, &t->no_tokenizer);
-    if (t->tokenizer != NULL && tokenizer_size(t->tokenizer) < t->live)
-        t->live = tokenizer_size(t->tokenizer);
+    if (t->tokenizer != NULL && tokenizer_size(t->tokenizer) < t->used_vocab)
+        t->used_vocab = tokenizer_size(t->tokenizer);
     return true;
 }
 
@@ -134,14 +134,14 @@ int target_ends(const struct target *t, const struct chat_format *chat, int32_t 
 // ---- the pairing
 
 // The word that says which: of a mapping its key `kind`, of a scalar the scalar itself.
-static const char *kind_of(const struct settings *s, const char *what, const char *preset, struct error *err)
+static const char *kind_of(const struct settings *s, const char *what, const char *default_value, struct error *err)
 {
-    const char *kind = preset;
+    const char *kind = default_value;
     if (s != NULL && s->kind == SETTINGS_SCALAR)
         return s->text;
     const struct settings *k = settings_get(s, "kind");
     if (s != NULL && k == NULL) {
-        settings_fail(err, s, "%s: expected a kind, as in {kind: %s}", what, preset);
+        settings_fail(err, s, "%s: expected a kind, as in {kind: %s}", what, default_value);
         return NULL;
     }
     return k == NULL || settings_text(k, "kind", &kind, err) ? kind : NULL;
@@ -204,9 +204,9 @@ static bool rule_takes_drafts(const struct pairing *p, const struct settings *ru
         return true;
     const char *which = beyond & TAKES_TREES      ? "trees"
                         : beyond & TAKES_CHAINS   ? "several chains"
-                        : beyond & TAKES_DISTINCT ? "siblings drawn without replacement"
-                        : beyond & TAKES_DRAWN    ? "drawn tokens"
-                                                  : "chosen tokens, which have no q";
+                        : beyond & TAKES_DISTINCT ? "siblings sampled without replacement"
+                        : beyond & TAKES_SAMPLED  ? "sampled draft tokens"
+                                                  : "deterministic draft tokens, which have no q";
     if (rule == NULL)
         return fail(err, "rule %s does not take %s, which drafter %s makes with these options", p->rule->name, which,
                     p->type->name);
@@ -237,9 +237,9 @@ bool pairing_open(struct pairing *p, struct target *t, const char *beside, int s
         .beside = beside,
         .slots = slots,
         .length = length,
-        .live = t->live,
+        .used_vocab = t->used_vocab,
     };
-    if (!sampling_check(&p->sampling, t->live, err))
+    if (!sampling_check(&p->sampling, t->used_vocab, err))
         return false;
     // Rows of probabilities are worked on by the host's threads, wherever the logits come from.
     struct backend *host = devices_get(t->devices, "cpu", err);
@@ -259,9 +259,9 @@ bool pairing_open(struct pairing *p, struct target *t, const char *beside, int s
         .slots = slots,
         .length = length,
         .nodes = p->drafter->nodes,
-        .live = t->live,
+        .used_vocab = t->used_vocab,
         .cache = t->cache,
-        .watch = p->watch,
+        .observer = p->observer,
     };
     if (p->rows > model_rows(t->model))
         fail(err, "%d slots with drafts of %d nodes by drafter %s need passes of %d rows, the target was opened for %d",
@@ -273,9 +273,9 @@ bool pairing_open(struct pairing *p, struct target *t, const char *beside, int s
     return p->verifier != NULL;
 }
 
-bool pairing_shares_chance(const struct pairing *p)
+bool pairing_shares_randomness(const struct pairing *p)
 {
-    return p->rule == rule_named("match") && (drafter_makes(p->type, p->drafter_options) & SHARES_CHANCE) != 0;
+    return p->rule == rule_named("match") && (drafter_makes(p->type, p->drafter_options) & SHARES_RANDOMNESS) != 0;
 }
 
 void pairing_shut(struct pairing *p)

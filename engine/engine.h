@@ -29,7 +29,7 @@ struct verifier;
 // rows: enough for any one draft (MAX_NODES), and for fast prompts
 enum { TARGET_ROWS = 512, TARGET_ENDS = MAX_ENDS + 1 };
 
-// Where and how exactly a model computes and remembers, as a person asks for it; { 0 }: the presets. Opened, it is
+// Where and how exactly a model computes and remembers, as a person asks for it; { 0 }: the defaults. Opened, it is
 // definite: model_activations, target.cache.
 struct precision {
     const char *device; // as devices_get has it; NULL: cpu
@@ -43,13 +43,13 @@ enum packed_how { PACKED_NO, PACKED_KEEP };
 // The flags of every command that opens a model.
 // clang-format off
 #define PRECISION_FLAGS(p) \
-    { "device", FLAG_DEVICE, &(p).device, "NAME", DEVICE_NAMES "; preset: cpu", 0, 0 }, \
+    { "device", FLAG_DEVICE, &(p).device, "NAME", DEVICE_NAMES "; default: cpu", 0, 0 }, \
     { "activations", FLAG_CHOICE, &(p).activations, ACTIVATIONS_CHOICES, \
-      "what products round their input to; preset: as the weights allow", 0, 0 }, \
+      "what products round their input to; default: as the weights allow", 0, 0 }, \
     { "cache", FLAG_CHOICE, &(p).cache, KV_CHOICES, "element type of keys and values", 0, 0 }
 #define PACKED_FLAG(to) \
     { "packed", FLAG_CHOICE, &(to), "no|keep", \
-      "keep: packed weights are read from a file beside the model,\nand written there if none fits; preset: no", 0, 0 }
+      "keep: packed weights are read from a file beside the model,\nand written there if none fits; default: no", 0, 0 }
 // clang-format on
 
 struct target { // start with { 0 }
@@ -60,7 +60,7 @@ struct target { // start with { 0 }
     struct tokenizer *tokenizer; // NULL: none that we can read; no_tokenizer says why
     struct error no_tokenizer;
     enum type cache; // element type of its keys and values, for whoever makes a cache
-    int live;        // ids that the tokenizer knows, or the vocabulary: ids from here on are padding, never sampled
+    int used_vocab;  // ids that the tokenizer knows, or the vocabulary: ids from here on are padding, never sampled
 };
 
 // name: as models/paths.h finds it. threads 0: all. rows: most rows of one pass, at least slots * nodes; TARGET_ROWS
@@ -95,9 +95,9 @@ struct pairing { // start with { 0 }; must stay where it is while open: the veri
     struct sampling sampling; // owned
     struct drafter *drafter;  // these two from pairing_open on
     struct verifier *verifier;
-    struct watch watch; // of its steps; set before pairing_open, { 0 }: nobody
-    int rows;           // of a pass: slots * the drafter's nodes. Set too when pairing_open fails because the
-};                      // target was opened for fewer: open it for so many and try again
+    struct step_observer observer; // of its steps; set before pairing_open, { 0 }: nobody
+    int rows; // of a pass: slots * the drafter's nodes. Set too when pairing_open fails because the
+};            // target was opened for fewer: open it for so many and try again
 
 // Each a mapping with the key `kind` (sampling: of the stages' names); NULL: drafter none, rule rejection, temperature
 // 1. An unknown kind or option, and a rule that does not take what the drafter makes, are errors with file and line.
@@ -106,6 +106,6 @@ bool pairing_read(struct pairing *p, const struct settings *drafter, const struc
 // beside: folder that a draft model's relative name starts from. length: of a sequence, at most. Borrows t.
 bool pairing_open(struct pairing *p, struct target *t, const char *beside, int slots, int length, struct error *err);
 // Drafter and rule use the same draws, on purpose: what is said of drafts and chance elsewhere does not hold.
-bool pairing_shares_chance(const struct pairing *p);
+bool pairing_shares_randomness(const struct pairing *p);
 void pairing_shut(struct pairing *p);  // drafter and verifier; it may be opened again
 void pairing_close(struct pairing *p); // everything; { 0 } is fine

@@ -36,16 +36,16 @@ static void join(const struct message *m, int n, struct text *to)
 static bool given_ids(const struct target *target, const struct prompt *p, struct ids *to, struct error *err)
 {
     for (int i = 0; i < p->n_ids; i++) {
-        if (p->ids[i] >= target->live)
+        if (p->ids[i] >= target->used_vocab)
             return fail(err,
                         "%s:%d: input_ids[%d]: expected an id below %d, where the target's vocabulary ends, found %d",
-                        p->path, p->line, i, target->live, p->ids[i]);
+                        p->path, p->line, i, target->used_vocab, p->ids[i]);
         ids_add(to, p->ids[i]);
     }
     return true;
 }
 
-bool conversation_ids(const struct target *target, const struct chat_format *chat, const struct prompt *p,
+bool prompt_token_ids(const struct target *target, const struct chat_format *chat, const struct prompt *p,
                       char *const *answer, int turn, struct ids *to, struct error *err)
 {
     if (p->ids != NULL)
@@ -65,7 +65,7 @@ bool conversation_ids(const struct target *target, const struct chat_format *cha
     return ok || fail(err, "%s:%d: prompt %s, turn %d: %s", p->path, p->line, p->id, turn, why.text);
 }
 
-char *conversation_text(const struct target *t, const int32_t *token, int n)
+char *prompt_text_of(const struct target *t, const int32_t *token, int n)
 {
     if (t->tokenizer == NULL)
         return NULL;

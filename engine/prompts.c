@@ -253,7 +253,7 @@ static void free_prompt(struct prompt *p)
     free(p->ids);
 }
 
-static bool read_line(const char *path, int line, const char *text, size_t n, struct prompts *to, size_t *room,
+static bool read_line(const char *path, int line, const char *text, size_t n, struct prompts *to, size_t *capacity,
                       struct error *err)
 {
     struct json *json = json_parse_line(text, n, path, line, err);
@@ -275,9 +275,9 @@ static bool read_line(const char *path, int line, const char *text, size_t n, st
         free_prompt(&p);
         return false;
     }
-    if ((size_t)to->n == *room) {
-        *room = grown(*room, (size_t)to->n + 1);
-        to->prompt = xrealloc(to->prompt, *room * sizeof(*to->prompt));
+    if ((size_t)to->n == *capacity) {
+        *capacity = grow_capacity(*capacity, (size_t)to->n + 1);
+        to->prompt = xrealloc(to->prompt, *capacity * sizeof(*to->prompt));
     }
     to->prompt[to->n++] = p;
     return true;
@@ -294,7 +294,7 @@ static bool is_blank(const char *s, size_t n)
 static bool read_lines(const char *path, const struct text *text, struct prompts *to, struct error *err)
 {
     const char *at = text->s, *end = text->s + text->n;
-    size_t room = 0;
+    size_t capacity = 0;
     if (text->n >= 2 && memcmp(at, "\x1F\x8B", 2) == 0)
         return fail(err, "%s: expected JSON lines, found a gzip file; `gunzip -k` unpacks it", path);
     if (text->n >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0)
@@ -302,7 +302,7 @@ static bool read_lines(const char *path, const struct text *text, struct prompts
     for (int line = 1; at < end; line++) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         size_t n = (size_t)((newline != NULL ? newline : end) - at);
-        if (!is_blank(at, n) && !read_line(path, line, at, n, to, &room, err))
+        if (!is_blank(at, n) && !read_line(path, line, at, n, to, &capacity, err))
             return false;
         at += n + 1;
     }

@@ -20,26 +20,26 @@ int transcript_accepted(const struct step *s)
 // whether it stood.
 static struct json *draft_json(const struct step *s)
 {
-    static const char *const names[] = { "chosen", "drawn", "drawn_distinct" };
+    static const char *const names[] = { "deterministic", "sampled", "sampled_without_replacement" };
     const struct draft *d = s->draft;
     struct json *j = json_new_object(), *drawn = json_new_array(), *p = json_new_array(), *q = json_new_array();
-    struct json *stood = json_new_array();
+    struct json *accepted = json_new_array();
     for (int i = 0; i < d->n; i++) {
         bool root = i == 0;
         bool stands = root;
         for (int k = 1; k < s->advance->n; k++)
             stands = stands || s->advance->node[k] == i;
-        json_push(drawn, root ? json_new_null() : json_new_text(names[d->drawn[i]]));
-        json_push(p, root ? json_new_null() : json_new_number(s->judgement->trial_p[i]));
-        json_push(q, root ? json_new_null() : json_new_number(s->judgement->trial_q[i]));
-        json_push(stood, json_new_bool(stands));
+        json_push(drawn, root ? json_new_null() : json_new_text(names[d->proposal[i]]));
+        json_push(p, root ? json_new_null() : json_new_number(s->verification->trial_p[i]));
+        json_push(q, root ? json_new_null() : json_new_number(s->verification->trial_q[i]));
+        json_push(accepted, json_new_bool(stands));
     }
     json_set(j, "tokens", json_new_ids(d->token, (size_t)d->n));
     json_set(j, "parents", json_new_ids(d->parent, (size_t)d->n));
-    json_set(j, "drawn", drawn);
+    json_set(j, "proposal", drawn);
     json_set(j, "p", p);
     json_set(j, "q", q);
-    json_set(j, "stood", stood);
+    json_set(j, "accepted", accepted);
     return j;
 }
 
@@ -48,7 +48,7 @@ static struct json *step_json(const struct transcript *t, const struct step *s)
     struct json *j = json_new_object();
     json_set(j, "position", json_new_int(s->position));
     json_set(j, "drafted", json_new_int(s->draft->n - 1));
-    json_set(j, "depth", json_new_int(draft_deepest(s->draft)));
+    json_set(j, "depth", json_new_int(draft_max_depth(s->draft)));
     json_set(j, "accepted", json_new_int(transcript_accepted(s)));
     json_set(j, "kept", json_new_int(s->kept));
     json_set(j, "propose_ns", json_new_int(s->propose_ns));
@@ -63,15 +63,15 @@ static struct json *step_json(const struct transcript *t, const struct step *s)
 
 void transcript_step(struct transcript *t, const struct step *s)
 {
-    int accepted = transcript_accepted(s), depth = draft_deepest(s->draft);
+    int accepted = transcript_accepted(s), depth = draft_max_depth(s->draft);
     t->steps++;
     t->drafts += s->draft->n > 1;
     t->drafted += s->draft->n - 1;
     t->accepted += accepted;
     for (int i = 0; i < accepted; i++)
         t->accepted_at[i]++;
-    if (depth > t->deepest)
-        t->deepest = depth;
+    if (depth > t->max_depth)
+        t->max_depth = depth;
     t->propose_ns += s->propose_ns;
     t->verify_ns += s->verify_ns;
     t->advance_ns += s->advance_ns;
@@ -111,9 +111,9 @@ void transcript_print(const struct transcript *t, FILE *to)
     if (t->drafts > 0) {
         fprintf(to, "accepted %lld of %lld drafted in %lld drafts; by position", (long long)t->accepted,
                 (long long)t->drafted, (long long)t->drafts);
-        for (int i = 0; i < t->deepest && i < 16; i++)
+        for (int i = 0; i < t->max_depth && i < 16; i++)
             fprintf(to, " %.2f", (double)t->accepted_at[i] / (double)t->drafts);
-        fprintf(to, "%s\n", t->deepest > 16 ? " ..." : "");
+        fprintf(to, "%s\n", t->max_depth > 16 ? " ..." : "");
     }
     fprintf(to, "prefill %.3f s (%d tokens, %.1f/s); propose %.3f s, verify %.3f s, advance %.3f s\n",
             (double)t->prefill_ns / 1e9, t->prompt, per_second(t->prompt, t->prefill_ns), (double)t->propose_ns / 1e9,

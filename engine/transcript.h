@@ -20,7 +20,7 @@ struct transcript {   // start with { 0 }
     int n, prompt;    // prompt: tokens of it
     const char *stop; // why it ended
     int64_t steps, drafts, drafted, accepted;
-    int deepest;
+    int max_depth;
     int64_t accepted_at[MAX_NODES]; // drafts in which more than so many tokens were accepted
     int64_t prefill_ns, propose_ns, verify_ns, advance_ns, decode_ns;
     struct json *step; // an array; owned

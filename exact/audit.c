@@ -10,9 +10,9 @@
 static void note(struct listening *l, struct address at, int n, int answer)
 {
     struct audit *a = l->audit;
-    if (a->n == a->room) {
-        a->room = (int)grown((size_t)a->room, (size_t)a->n + 1);
-        a->asked = xrealloc(a->asked, (size_t)a->room * sizeof(*a->asked));
+    if (a->n == a->capacity) {
+        a->capacity = (int)grow_capacity((size_t)a->capacity, (size_t)a->n + 1);
+        a->asked = xrealloc(a->asked, (size_t)a->capacity * sizeof(*a->asked));
     }
     struct asked *to = &a->asked[a->n++];
     *to = l->asked;
@@ -21,10 +21,10 @@ static void note(struct listening *l, struct address at, int n, int answer)
     to->answer = answer;
 }
 
-static bool listening_coin(struct rng *self, double num, double den, struct address at)
+static bool recording_accept(struct rng *self, double num, double den, struct address at)
 {
     struct listening *l = (struct listening *)self;
-    bool answer = l->of.rng.coin(&l->of.rng, num, den, at);
+    bool answer = l->of.rng.accept(&l->of.rng, num, den, at);
     note(l, at, 0, answer);
     return answer;
 }
@@ -47,7 +47,7 @@ static int listening_pick_row(struct rng *self, const float *weight, int n, stru
 
 struct listening audit_listen(struct audit *a, const struct philox *of, int64_t text, int32_t root, enum asker who)
 {
-    return (struct listening){ .rng = { listening_coin, listening_pick, of->rng.root, listening_pick_row },
+    return (struct listening){ .rng = { recording_accept, listening_pick, of->rng.root, listening_pick_row },
                                .of = *of,
                                .audit = a,
                                .asked = { .text = text, .who = who, .root = root, .stream = of->sequence } };
@@ -116,11 +116,11 @@ static int uniforms_of(const struct asked *q)
 
 static int count_shared(const struct audit *a)
 {
-    size_t n = 0, room = 0;
+    size_t n = 0, capacity = 0;
     int shared = 0;
     for (int i = 0; i < a->n; i++)
-        room += (size_t)uniforms_of(&a->asked[i]);
-    struct counter *counter = xcalloc(room + 1, sizeof(*counter));
+        capacity += (size_t)uniforms_of(&a->asked[i]);
+    struct counter *counter = xcalloc(capacity + 1, sizeof(*counter));
     for (int i = 0; i < a->n; i++)
         for (int k = 0; !is_coupled(&a->asked[i]) && k < uniforms_of(&a->asked[i]); k++)
             counter[n++] = philox_counter(a->asked[i].stream, a->asked[i].at, (uint32_t)k);

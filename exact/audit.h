@@ -8,7 +8,7 @@
 //
 // A rule that is exact to every enumeration can fail in each of these. Races at FOR_TOKEN are the exception that is
 // meant: a drafter may run the very race that the target will run (`match`), as often as it likes, if it calls what
-// came out CHOSEN; such draws are counted apart.
+// came out DETERMINISTIC; such draws are counted apart.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,7 +29,7 @@ struct asked {
 
 struct audit {           // begins as { 0 }
     struct asked *asked; // (room) owned
-    int n, room;
+    int n, capacity;
 };
 void audit_free(struct audit *a);
 

@@ -20,7 +20,7 @@ struct outcome bisect_ask(struct survey *s, const uint64_t *k)
     struct outcome o = { 0 };
     for (int i = 0; i < s->places; i++)
         u[i] = (double)k[i] * 0x1p-53;
-    s->box->judge(s->box, &s->growth.draft, &s->growth.p.rows, u, &s->out);
+    s->box->verify(s->box, &s->draft_batch.draft, &s->draft_batch.p.rows, u, &s->out);
     s->found.runs++;
     o.n = s->out.n < 0 ? 0 : s->out.n > LAW_NODES ? LAW_NODES : s->out.n;
     memcpy(o.token, s->out.token, (size_t)o.n * sizeof(o.token[0]));
@@ -38,7 +38,7 @@ void bisect_put_out(struct survey *s, const struct outcome *o, double share)
 {
     size_t text = 0;
     s->found.cells++;
-    s->found.sound = s->found.sound && draft_is_path(&s->growth.draft, o->node, o->token, o->n, s->in->vocab);
+    s->found.sound = s->found.sound && draft_is_path(&s->draft_batch.draft, o->node, o->token, o->n, s->in->vocab);
     for (int i = 0; s->found.sound && i < o->n; i++)
         text = text * (size_t)s->in->vocab + 1 + (size_t)o->token[i];
     s->mass[text] += s->probability * share;
@@ -93,8 +93,8 @@ static bool edge_on_the_way(struct survey *s, const struct cell *c, uint64_t *k,
 {
     uint64_t to[BISECT_PLACES];
     for (int i = 0; i < s->places; i++) {
-        uint64_t by_chance = splitmix(&s->dice), width = c->high[i] - c->low[i];
-        to[i] = corner ? (by_chance >> 63 ? c->high[i] : c->low[i]) : c->low[i] + by_chance % (width + 1);
+        uint64_t at_random = splitmix(&s->dice), width = c->high[i] - c->low[i];
+        to[i] = corner ? (at_random >> 63 ? c->high[i] : c->low[i]) : c->low[i] + at_random % (width + 1);
     }
     struct outcome there = bisect_ask(s, to);
     if (same(&there, here))
@@ -145,7 +145,7 @@ static void cut(struct survey *s, struct cell *c)
     }
     const uint64_t high = c->high[e.place], low = c->low[e.place];
     c->turns[e.place]++;
-    if (bisect_purpose(&s->growth.draft, e.place, false) == FOR_ACCEPT && c->turns[e.place] > s->found.turns)
+    if (bisect_purpose(&s->draft_batch.draft, e.place, false) == FOR_ACCEPT && c->turns[e.place] > s->found.turns)
         s->found.turns = c->turns[e.place];
     c->high[e.place] = e.last;
     cut(s, c);
@@ -160,7 +160,7 @@ static void cut(struct survey *s, struct cell *c)
 
 static void survey_draft(struct survey *s)
 {
-    s->places = bisect_places(&s->growth.draft, s->in->vocab, s->box->races);
+    s->places = bisect_places(&s->draft_batch.draft, s->in->vocab, s->box->races);
     assert(s->places <= BISECT_PLACES);
     s->found.drafts++;
     struct cell c = { .turns = { 0 } };
@@ -179,11 +179,11 @@ struct bisected bisect_examine(const struct instance *in, struct black_box *box)
     double *own = xcalloc(texts, sizeof(*own)), all = 0;
     struct outcomes o;
     s.mass = xcalloc(texts, sizeof(*s.mass));
-    s.out = judgement_create(LAW_NODES, in->vocab);
+    s.out = verification_create(LAW_NODES, in->vocab);
     outcomes_begin(&o);
     o.rng.root = BISECT_ROOT;
     while (outcomes_next(&o)) {
-        instance_grow(in, &o.rng, 0, &s.growth);
+        instance_draft(in, &o.rng, 0, &s.draft_batch);
         s.probability = outcomes_probability(&o);
         survey_draft(&s);
     }
@@ -195,7 +195,7 @@ struct bisected bisect_examine(const struct instance *in, struct black_box *box)
     for (size_t i = 0; i < texts; i++)
         if (own[i] == 0)
             s.found.impossible = law_greater(s.found.impossible, s.mass[i]);
-    judgement_destroy(&s.out);
+    verification_destroy(&s.out);
     free(s.mass);
     free(own);
     return s.found;

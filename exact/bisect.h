@@ -43,8 +43,8 @@ enum purpose bisect_purpose(const struct draft *d, int place, bool races);
 struct black_box {
     bool races;
     // u: (bisect_places) multiples of 2^-53 in [0, 1); a race adds its half step itself. out->n, token and node count.
-    void (*judge)(struct black_box *self, const struct draft *d, struct rows *p, const double *u,
-                  struct judgement *out);
+    void (*verify)(struct black_box *self, const struct draft *d, struct rows *p, const double *u,
+                   struct verification *out);
     // Which uniforms the last judgement looked at, in order, if the box can tell: it saves asking about the others. -1:
     // it cannot.
     int looks, look[BISECT_PLACES];

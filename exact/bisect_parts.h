@@ -14,8 +14,8 @@ struct outcome {
 struct survey { // of one instance
     const struct instance *in;
     struct black_box *box;
-    struct growth growth;
-    struct judgement out;
+    struct draft_batch draft_batch;
+    struct verification out;
     int places;
     double probability; // of the draft
     double *mass;       // (texts) what was put out

@@ -26,15 +26,15 @@ static bool said(const struct outcome *o, int depth, int token)
 }
 
 // Token i's weight by that of the heaviest, which is held at `at`.
-static double ratio_to(struct survey *s, uint64_t *k, int depth, int heaviest, int i, uint64_t at)
+static double ratio_to(struct survey *s, uint64_t *k, int depth, int argmax, int i, uint64_t at)
 {
     uint64_t wins = 0, loses = BISECT_LAST;
-    struct outcome o = run_two(s, k, depth, (uint64_t[]){ at, wins }, (int[]){ heaviest, i });
+    struct outcome o = run_two(s, k, depth, (uint64_t[]){ at, wins }, (int[]){ argmax, i });
     if (!said(&o, depth, i))
         return 0;
     while (wins + 1 < loses) {
         uint64_t middle = wins + (loses - wins) / 2;
-        o = run_two(s, k, depth, (uint64_t[]){ at, middle }, (int[]){ heaviest, i });
+        o = run_two(s, k, depth, (uint64_t[]){ at, middle }, (int[]){ argmax, i });
         *(said(&o, depth, i) ? &wins : &loses) = middle;
     }
     return -log1p(-((double)loses * 0x1p-53)) / time_of(at);
@@ -65,11 +65,11 @@ static void measure_race(struct survey *s, uint64_t *k, int depth, double *ratio
     for (int i = 0; i < vocab; i++)
         k[depth * vocab + i] = at[0]; // equals: the heaviest wins
     struct outcome o = bisect_ask(s, k);
-    int heaviest = o.n > depth && o.token[depth] >= 0 && o.token[depth] < vocab ? o.token[depth] : 0;
+    int argmax = o.n > depth && o.token[depth] >= 0 && o.token[depth] < vocab ? o.token[depth] : 0;
     for (int i = 0; i < vocab; i++) {
-        ratio[i] = i == heaviest ? 1 : ratio_to(s, k, depth, heaviest, i, at[0]);
-        for (int t = 1; i != heaviest && t < 3; t++)
-            s->found.bend = law_greater(s->found.bend, fabs(ratio[i] - ratio_to(s, k, depth, heaviest, i, at[t])));
+        ratio[i] = i == argmax ? 1 : ratio_to(s, k, depth, argmax, i, at[0]);
+        for (int t = 1; i != argmax && t < 3; t++)
+            s->found.bend = law_greater(s->found.bend, fabs(ratio[i] - ratio_to(s, k, depth, argmax, i, at[t])));
     }
     for (int t = 0; t < BISECT_CHECKS; t++)
         check_race(s, k, depth, ratio);

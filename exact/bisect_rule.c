@@ -8,7 +8,7 @@
 
 int bisect_places(const struct draft *d, int vocab, bool races)
 {
-    return races ? (draft_deepest(d) + 1) * vocab : 3 * d->n;
+    return races ? (draft_max_depth(d) + 1) * vocab : 3 * d->n;
 }
 
 int bisect_place(const struct draft *d, int vocab, struct address at)
@@ -58,9 +58,9 @@ static const double *look_at(struct script *s, struct address at, int n)
     return s->u + place;
 }
 
-static bool script_coin(struct rng *self, double num, double den, struct address at)
+static bool script_accept(struct rng *self, double num, double den, struct address at)
 {
-    return rng_coin_of(*look_at((struct script *)self, at, 1), num, den);
+    return rng_accept_of(*look_at((struct script *)self, at, 1), num, den);
 }
 
 static int script_pick(struct rng *self, const double *weight, int n, struct address at)
@@ -69,12 +69,12 @@ static int script_pick(struct rng *self, const double *weight, int n, struct add
 }
 
 static void rule_judge(struct black_box *self, const struct draft *d, struct rows *p, const double *u,
-                       struct judgement *out)
+                       struct verification *out)
 {
     struct rule_box *b = (struct rule_box *)self;
-    struct script s = { { script_coin, script_pick, BISECT_ROOT, NULL }, self, d, u, p->vocab };
+    struct script s = { { script_accept, script_pick, BISECT_ROOT, NULL }, self, d, u, p->vocab };
     self->looks = b->tells ? 0 : -1;
-    b->rule->judge(d, p, b->options, &s.rng, out);
+    b->rule->verify(d, p, b->options, &s.rng, out);
 }
 
 struct rule_box bisect_rule(const struct rule *rule, const void *options)

@@ -23,14 +23,14 @@ static const double score_width[SCORES] = { 6, 1, 1, 1, 1, 8, 1, 1, 1 };
 
 static bool has_guide(const struct token_seen *t)
 {
-    return t->q || t->n_chosen > 0;
+    return t->q || t->n_deterministic > 0;
 }
 
-// The place of a token among the chosen, its first if there are several; n_chosen: not among them.
+// The place of a token among the chosen, its first if there are several; n_deterministic: not among them.
 static int place_of(const struct token_seen *t, int32_t token)
 {
     int i = 0;
-    while (i < t->n_chosen && t->chosen[i] != token)
+    while (i < t->n_deterministic && t->chosen[i] != token)
         i++;
     return i;
 }
@@ -44,11 +44,11 @@ static double key(const struct token_seen *t, int32_t token)
 static double before_guided(const struct token_seen *t, const struct mass *m)
 {
     int place = place_of(t, t->token);
-    double own = key(t, t->token), before = place < t->n_chosen ? m->all : t->q ? m->by_ratio : m->by_p;
-    for (int i = 0; i < t->n_chosen; i++) {
+    double own = key(t, t->token), before = place < t->n_deterministic ? m->all : t->q ? m->by_ratio : m->by_p;
+    for (int i = 0; i < t->n_deterministic; i++) {
         int32_t c = t->chosen[i];
         double k = key(t, c);
-        bool leaves = place < t->n_chosen ? i <= place : k < own || (k == own && c < t->token);
+        bool leaves = place < t->n_deterministic ? i <= place : k < own || (k == own && c < t->token);
         if (leaves && place_of(t, c) == i)
             before -= (double)t->p[c];
     }
@@ -137,7 +137,7 @@ static void add_of_guide(struct evidence_part *part, const struct token_seen *t,
                          struct mass_scale s)
 {
     double chosen = 0, liked = m->above;
-    for (int i = 0; i < t->n_chosen; i++) {
+    for (int i = 0; i < t->n_deterministic; i++) {
         int32_t c = t->chosen[i];
         if (place_of(t, c) < i)
             continue;
@@ -145,20 +145,20 @@ static void add_of_guide(struct evidence_part *part, const struct token_seen *t,
         if (!(t->q && mass_above(t->p[c], t->q[c], s)))
             liked += (double)t->p[c];
     }
-    bool among = place_of(t, t->token) < t->n_chosen;
+    bool among = place_of(t, t->token) < t->n_deterministic;
     bool above = t->q && mass_above(t->p[t->token], t->q[t->token], s);
-    int32_t guess = t->n_chosen > 0 ? t->chosen[0] : m->q_best;
-    if (t->n_chosen > 0)
-        add_event(part, SCORE_CHOSEN, among, fmin(chosen / m->all, 1));
+    int32_t draft_token = t->n_deterministic > 0 ? t->chosen[0] : m->q_best;
+    if (t->n_deterministic > 0)
+        add_event(part, SCORE_DETERMINISTIC, among, fmin(chosen / m->all, 1));
     add_bet(part, BET_LIKED, among || above, liked / m->all);
-    add_bet(part, BET_GUESS, t->token == guess, (double)t->p[guess] / m->all);
+    add_bet(part, BET_DRAFT_TOKEN, t->token == draft_token, (double)t->p[draft_token] / m->all);
 }
 
 static void check(const struct token_seen *t)
 {
     assert(t->vocab > 0 && t->token >= 0 && t->token < t->vocab);
     assert(t->u >= 0 && t->u < 1 && t->p_sum > 0 && (!t->q || t->q_sum > 0));
-    for (int i = 0; i < t->n_chosen; i++)
+    for (int i = 0; i < t->n_deterministic; i++)
         assert(t->chosen[i] >= 0 && t->chosen[i] < t->vocab);
 }
 
@@ -231,13 +231,13 @@ double evidence_log_e(const struct evidence *e)
 
 struct list {
     struct exact_test *to;
-    int n, room;
+    int n, capacity;
 };
 
 static void list_add(struct list *l, struct exact_test t)
 {
     t.p = pow(10, t.log10_p);
-    if (l->n < l->room)
+    if (l->n < l->capacity)
         l->to[l->n] = t;
     l->n++;
 }
@@ -317,9 +317,9 @@ static void test_part(struct list *l, const struct evidence_part *e, const char 
     test_scores(l, e, part);
 }
 
-int evidence_tests(const struct evidence *e, struct exact_test *to, int room)
+int evidence_tests(const struct evidence *e, struct exact_test *to, int capacity)
 {
-    struct list l = { to, 0, room };
+    struct list l = { to, 0, capacity };
     const struct evidence_part all = whole(e);
     test_impossible(&l, e);
     for (int i = all.guided > 0 ? 0 : ORDER_P; i < ORDERS; i++) {

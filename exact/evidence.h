@@ -14,8 +14,8 @@
 //             was fixed before.
 //
 // All this needs every order, every g and every choice of tokens to be PREDICTABLE, which means known before the token
-// was drawn: they may look at the text before it, at the rows p and q, at the tokens of CHOSEN guesses, and at how many
-// tokens the step has given so far. They may not look at what a DRAWN guess came out as, nor at which guesses stood:
+// was drawn: they may look at the text before it, at the rows p and q, at the tokens of DETERMINISTIC guesses, and at how many
+// tokens the step has given so far. They may not look at what a SAMPLED guess came out as, nor at which guesses stood:
 // tokens that stood, taken alone, are not drawn from p, nor are those that replaced fallen ones. And each token's u
 // must be independent of all else.
 #pragma once
@@ -28,10 +28,11 @@ struct token_seen {
     int vocab;
     const float *p; // (vocab) the target's row at its place
     double p_sum;   // what p sums to: 1, but for rounding
-    const float *q; // (vocab) the row that DRAWN guesses for this place came from; NULL: there was none
+    const float *q; // (vocab) the row that SAMPLED guesses for this place came from; NULL: there was none
     double q_sum;
-    const int32_t *chosen; // (n_chosen) tokens of CHOSEN guesses for this place, in the order in which they were tried
-    int n_chosen;
+    const int32_t *
+        chosen; // (n_deterministic) tokens of DETERMINISTIC guesses for this place, in the order in which they were tried
+    int n_deterministic;
     int32_t token;
     int32_t before; // the text's token before it; -1: none
     int32_t end;    // the token that ends a text; -1: none
@@ -49,32 +50,32 @@ enum {
     STAKES = 10,  // lambdas
 };
 
-// GUIDED has last what an inexact rule gives too often: ascending q / p, without q ascending p; a CHOSEN guess counts
+// GUIDED has last what an inexact rule gives too often: ascending q / p, without q ascending p; a DETERMINISTIC guess counts
 // as one that q is sure of, so these come at the very end, the first tried last. The others: ascending p, and by id.
 // Ties are broken by id.
 enum { ORDER_GUIDED, ORDER_P, ORDER_ID };
 
 // The functions g. The first three need q or chosen tokens, and see no other tokens.
 enum score {
-    SCORE_LOG_RATIO, // log q / p, cut off at -3 and 3
-    SCORE_ABOVE,     // 1 if q > p, else 0; and so on
-    SCORE_Q_BEST,    // the likeliest under q
-    SCORE_CHOSEN,    // among the CHOSEN
-    SCORE_P_BEST,    // the likeliest under p
-    SCORE_SURPRISE,  // -log p, cut off at 8
-    SCORE_BOTTOM,    // among the least likely 1 % of mass: the uniform number of ORDER_P is below .01
-    SCORE_END,       // the token that ends a text
-    SCORE_REPEAT,    // the token before it again
+    SCORE_LOG_RATIO,     // log q / p, cut off at -3 and 3
+    SCORE_ABOVE,         // 1 if q > p, else 0; and so on
+    SCORE_Q_BEST,        // the likeliest under q
+    SCORE_DETERMINISTIC, // among the DETERMINISTIC
+    SCORE_P_BEST,        // the likeliest under p
+    SCORE_SURPRISE,      // -log p, cut off at 8
+    SCORE_BOTTOM,        // among the least likely 1 % of mass: the uniform number of ORDER_P is below .01
+    SCORE_END,           // the token that ends a text
+    SCORE_REPEAT,        // the token before it again
     SCORES
 };
 
 // What bets are made on: events, since for an event what p expects of exp(lambda g) is 1 + p(event) (e^lambda - 1).
 enum bet {
-    BET_LIKED,  // among the CHOSEN, or q > p
-    BET_GUESS,  // the first of the CHOSEN; where none was chosen the likeliest under q
-    BET_P_BEST, // the likeliest under p
-    BET_BOTTOM, // as SCORE_BOTTOM
-    BET_HALF,   // the uniform number of ORDER_P is below 1/2: what a wrong temperature or a cut-off tail gets wrong
+    BET_LIKED,       // among the DETERMINISTIC, or q > p
+    BET_DRAFT_TOKEN, // the first of the DETERMINISTIC; where none was chosen the likeliest under q
+    BET_P_BEST,      // the likeliest under p
+    BET_BOTTOM,      // as SCORE_BOTTOM
+    BET_HALF, // the uniform number of ORDER_P is below 1/2: what a wrong temperature or a cut-off tail gets wrong
     BETS
 };
 extern const double evidence_stakes[STAKES];
@@ -131,6 +132,6 @@ struct exact_test {
 // boundaries of cells only: the greatest distance there is at most the greatest of all, which errs towards no alarm.
 // "pairs" asks if a uniform number depends on the one before it. A score's p-value is not the normal one but, when
 // functions are seldom other than they mostly are, somewhat greater (evidence.c).
-int evidence_tests(const struct evidence *e, struct exact_test *to, int room);
+int evidence_tests(const struct evidence *e, struct exact_test *to, int capacity);
 enum { LEAST_EXPECTED = 5 }; // of tokens in a cell, for its count to be called nearly normal
 enum { EVIDENCE_TESTS = 1 + ORDERS + ORDERS * (1 + PARTS) + ORDERS + SCORES * (1 + PARTS) }; // there are at most

@@ -9,16 +9,16 @@
 
 const char *const lie_names[LIES] = {
     [HONEST] = "honest",
-    [LIKELIEST_AS_DRAWN] = "takes the likeliest and calls it drawn",
-    [SHARPENED_AS_DRAWN] = "draws at another temperature than it reports",
-    [DISTINCT_AS_DRAWN] = "draws without the earlier siblings and calls it independent",
-    [PRUNED_AS_DRAWN] = "draws and drops what came out unlikely",
-    [CHOSEN_AFTER_LATER] = "chooses by what a later sibling was drawn as",
-    [TOP_AS_DRAWN] = "draws from the likeliest and reports the whole row",
-    [BEST_AS_DRAWN] = "draws two siblings and keeps the likelier",
-    [RANKED_AS_DRAWN] = "takes the likeliest in turn and calls them drawn",
-    [ROUNDED_AS_DRAWN] = "draws from a row of fewer bits than it reports",
-    [UNMAPPED_AS_DRAWN] = "reports its row by the numbers of its own vocabulary",
+    [GREEDY_AS_SAMPLED] = "takes the likeliest and calls it drawn",
+    [SHARPENED_AS_SAMPLED] = "draws at another temperature than it reports",
+    [DISTINCT_AS_SAMPLED] = "draws without the earlier siblings and calls it independent",
+    [PRUNED_AS_SAMPLED] = "draws and drops what came out unlikely",
+    [DETERMINISTIC_AFTER_LATER] = "chooses by what a later sibling was drawn as",
+    [TOP_TWO_AS_SAMPLED] = "draws from the likeliest and reports the whole row",
+    [BEST_OF_TWO_AS_SAMPLED] = "draws two siblings and keeps the likelier",
+    [RANKED_AS_SAMPLED] = "takes the likeliest in turn and calls them drawn",
+    [ROUNDED_AS_SAMPLED] = "draws from a row of fewer bits than it reports",
+    [UNMAPPED_AS_SAMPLED] = "reports its row by the numbers of its own vocabulary",
     [PADDING_IN_ROW] = "never draws padding but reports a row with mass on it",
 };
 
@@ -100,15 +100,15 @@ static void make_rows(float *p, float *q, int n, enum family family, uint64_t *s
 // The tables of an instance whose shape is set.
 static void furnish(struct instance *in, enum way way, enum family family, uint64_t *state)
 {
-    static const enum drawn drawn_in[] = {
-        [ALL_CHOSEN] = CHOSEN, [ALL_DRAWN] = DRAWN, [ALL_DISTINCT] = DRAWN_DISTINCT
+    static const enum proposal drawn_in[] = {
+        [ALL_DETERMINISTIC] = DETERMINISTIC, [ALL_SAMPLED] = SAMPLED, [ALL_DISTINCT] = SAMPLED_WITHOUT_REPLACEMENT
     };
     int depth[LAW_NODES] = { 0 }, texts = 1;
     in->depth = 0;
     for (int k = 1; k < in->nodes; k++) {
         depth[k] = depth[in->parent[k]] + 1;
         in->depth = depth[k] > in->depth ? depth[k] : in->depth;
-        in->drawn[k] = (uint8_t)(way == MIXED ? below(state, 3) : (int)drawn_in[way]);
+        in->proposal[k] = (uint8_t)(way == MIXED ? below(state, 3) : (int)drawn_in[way]);
         in->choice[k] = (uint8_t)below(state, CHOICES);
     }
     in->prefixes = 0;
@@ -136,7 +136,7 @@ static void shape_by_widths(struct instance *in, const int *widths, int levels)
     }
 }
 
-static void shape_by_chance(struct instance *in, uint64_t *state)
+static void random_tree(struct instance *in, uint64_t *state)
 {
     in->nodes = 3 + below(state, 5); // 7 at most
     in->parent[0] = -1;
@@ -151,7 +151,7 @@ struct instance instance_create(const int *widths, int levels, int vocab, enum w
     if (levels > 0)
         shape_by_widths(&in, widths, levels);
     else
-        shape_by_chance(&in, &seed);
+        random_tree(&in, &seed);
     furnish(&in, way, family, &seed);
     return in;
 }
@@ -183,12 +183,12 @@ static bool is_earlier_sibling(const struct draft *d, int parent, int x)
 static bool is_chosen_sibling(const struct draft *d, int parent, int x)
 {
     for (int s = draft_next_child(d, parent, parent); s >= 0; s = draft_next_child(d, parent, s))
-        if (d->token[s] == x && d->drawn[s] == CHOSEN)
+        if (d->token[s] == x && d->proposal[s] == DETERMINISTIC)
             return true;
     return false;
 }
 
-static int heaviest(const double *w, int n)
+static int argmax(const double *w, int n)
 {
     int best = 0;
     for (int i = 1; i < n; i++)
@@ -198,23 +198,23 @@ static int heaviest(const double *w, int n)
 }
 
 // The token for a new child of parent, node k of the instance; -1: there will be none. w (vocab): parent's row of q.
-static int chosen_token(const struct instance *in, int k, const struct growth *g, int parent, double *w,
+static int chosen_token(const struct instance *in, int k, const struct draft_batch *g, int parent, double *w,
                         struct rng *rng)
 {
     struct address at = { FOR_DRAFT, rng->root, k }; // k, not the draft's next node: that one may be dropped
     int x;
     switch ((enum choice)in->choice[k]) {
-    case LIKELIEST:
+    case GREEDY:
         for (x = 0; x < in->vocab; x++)
             if (is_chosen_sibling(&g->draft, parent, x))
                 w[x] = -1;
-        return heaviest(w, in->vocab);
+        return argmax(w, in->vocab);
     case ARBITRARY:
         return (g->prefix[parent] * 5 + k * 3) % in->vocab;
     case AFTER_EARLIER:
         x = draft_next_child(&g->draft, parent, parent);
         return x < 0 ? 0 : (g->draft.token[x] + k) % in->vocab;
-    case SAMPLED:
+    case RANDOM_BUT_DETERMINISTIC:
         return rng->pick(rng, w, in->vocab, at);
     default:
         x = rng->pick(rng, w, in->vocab, at);
@@ -235,24 +235,26 @@ static float to_bfloat16(float x)
 // What a liar draws from, w (vocab), in place of the row that it reports.
 static void bend(enum lie lie, double *w, int vocab)
 {
-    int best = heaviest(w, vocab), second = best == 0 ? 1 : 0;
+    int best = argmax(w, vocab), second = best == 0 ? 1 : 0;
     for (int x = 0; x < vocab; x++)
         second = x != best && w[x] > w[second] ? x : second;
     for (int x = 0; x < vocab; x++) {
-        if (lie == SHARPENED_AS_DRAWN)
+        if (lie == SHARPENED_AS_SAMPLED)
             w[x] *= w[x];
-        if (lie == TOP_AS_DRAWN && x != best && x != second)
+        if (lie == TOP_TWO_AS_SAMPLED && x != best && x != second)
             w[x] = 0;
-        if (lie == ROUNDED_AS_DRAWN)
+        if (lie == ROUNDED_AS_SAMPLED)
             w[x] = to_bfloat16((float)w[x]);
         if (lie == PADDING_IN_ROW && x == vocab - 1)
             w[x] = 0;
     }
 }
 
-static int drawn_token(const struct instance *in, int k, const struct growth *g, int parent, double *w, struct rng *rng)
+static int drawn_token(const struct instance *in, int k, const struct draft_batch *g, int parent, double *w,
+                       struct rng *rng)
 {
-    bool distinct = in->drawn[k] == DRAWN_DISTINCT || in->lie == DISTINCT_AS_DRAWN || in->lie == RANKED_AS_DRAWN;
+    bool distinct = in->proposal[k] == SAMPLED_WITHOUT_REPLACEMENT || in->lie == DISTINCT_AS_SAMPLED ||
+                    in->lie == RANKED_AS_SAMPLED;
     double left = 0;
     for (int x = 0; x < in->vocab; x++)
         if (distinct && is_earlier_sibling(&g->draft, parent, x))
@@ -262,21 +264,21 @@ static int drawn_token(const struct instance *in, int k, const struct growth *g,
         left += w[x];
     if (left <= 0)
         return -1; // the siblings have used up the row
-    if (in->lie == LIKELIEST_AS_DRAWN || in->lie == RANKED_AS_DRAWN)
-        return heaviest(w, in->vocab);
+    if (in->lie == GREEDY_AS_SAMPLED || in->lie == RANKED_AS_SAMPLED)
+        return argmax(w, in->vocab);
     int x = rng->pick(rng, w, in->vocab, (struct address){ FOR_DRAFT, rng->root, k });
-    if (in->lie == PRUNED_AS_DRAWN && w[x] < 0.7 * left / in->vocab)
+    if (in->lie == PRUNED_AS_SAMPLED && w[x] < 0.7 * left / in->vocab)
         return -1;
-    return in->lie == UNMAPPED_AS_DRAWN ? (x + 1) % in->vocab : x;
+    return in->lie == UNMAPPED_AS_SAMPLED ? (x + 1) % in->vocab : x;
 }
 
 // Node k of the instance came out as x below parent, but a sibling that was drawn before stands in for both of them.
-static bool is_outdone(const struct instance *in, struct growth *g, int parent, int x)
+static bool is_outdone(const struct instance *in, struct draft_batch *g, int parent, int x)
 {
     struct draft *d = &g->draft;
     const float *q = in->q + g->prefix[parent] * in->vocab;
     int s = draft_next_child(d, parent, parent);
-    if (s < 0 || d->drawn[s] != DRAWN || draft_next_child(d, s, s) >= 0)
+    if (s < 0 || d->proposal[s] != SAMPLED || draft_next_child(d, s, s) >= 0)
         return false;
     if (q[x] > q[d->token[s]]) {
         d->token[s] = x;
@@ -285,14 +287,14 @@ static bool is_outdone(const struct instance *in, struct growth *g, int parent, 
     return true;
 }
 
-static bool is_unlikely(const struct instance *in, const struct growth *g, int node)
+static bool is_unlikely(const struct instance *in, const struct draft_batch *g, int node)
 {
     const float *q = in->q + g->prefix[g->draft.parent[node]] * in->vocab;
     return q[g->draft.token[node]] * (float)in->vocab < 0.7F;
 }
 
 // Whether the drafter is done with a text, for reasons that are no lie.
-static bool stops_at(const struct instance *in, const struct growth *g, int node)
+static bool stops_at(const struct instance *in, const struct draft_batch *g, int node)
 {
     const struct draft *d = &g->draft;
     if (node == 0)
@@ -309,14 +311,14 @@ static bool stops_at(const struct instance *in, const struct growth *g, int node
 }
 
 // Every chosen leaf takes the token after that of a later sibling, where all the later ones were drawn independently.
-static void choose_after_later(const struct instance *in, struct growth *g)
+static void choose_after_later(const struct instance *in, struct draft_batch *g)
 {
     struct draft *d = &g->draft;
     for (int c = 1; c < d->n; c++) {
         int later = draft_next_child(d, d->parent[c], c);
-        bool independent = d->drawn[c] == CHOSEN && draft_next_child(d, c, c) < 0;
+        bool independent = d->proposal[c] == DETERMINISTIC && draft_next_child(d, c, c) < 0;
         for (int s = later; s >= 0; s = draft_next_child(d, d->parent[c], s))
-            independent = independent && d->drawn[s] == DRAWN;
+            independent = independent && d->proposal[s] == SAMPLED;
         if (later < 0 || !independent)
             continue;
         d->token[c] = (d->token[later] + 1) % in->vocab;
@@ -324,15 +326,15 @@ static void choose_after_later(const struct instance *in, struct growth *g)
     }
 }
 
-void instance_grow(const struct instance *in, struct rng *rng, int prefix, struct growth *g)
+void instance_draft(const struct instance *in, struct rng *rng, int prefix, struct draft_batch *g)
 {
     int at[LAW_NODES] = { 0 }; // where each node of the instance is in the draft; -1: it is not
     g->q = (struct table_rows){ { in->vocab, table_row, NULL }, in->q, g->prefix, 0 };
     g->p = (struct table_rows){ { in->vocab, table_row, NULL }, in->p, g->prefix, 0 };
-    g->draft = (struct draft){ 1, LAW_NODES, g->token, g->parent, g->drawn, &g->q.rows, NULL };
+    g->draft = (struct draft){ 1, LAW_NODES, g->token, g->parent, g->proposal, &g->q.rows, NULL };
     g->token[0] = 0;
     g->parent[0] = -1;
-    g->drawn[0] = CHOSEN;
+    g->proposal[0] = DETERMINISTIC;
     g->prefix[0] = prefix;
     g->from[0] = 0;
 
@@ -344,13 +346,14 @@ void instance_grow(const struct instance *in, struct rng *rng, int prefix, struc
         double w[LAW_VOCAB];
         for (int x = 0; x < in->vocab; x++)
             w[x] = in->q[g->prefix[parent] * in->vocab + x];
-        int x = in->drawn[k] == CHOSEN ? chosen_token(in, k, g, parent, w, rng) : drawn_token(in, k, g, parent, w, rng);
-        if (x < 0 || (in->lie == BEST_AS_DRAWN && in->drawn[k] == DRAWN && is_outdone(in, g, parent, x)))
+        int x = in->proposal[k] == DETERMINISTIC ? chosen_token(in, k, g, parent, w, rng)
+                                                 : drawn_token(in, k, g, parent, w, rng);
+        if (x < 0 || (in->lie == BEST_OF_TWO_AS_SAMPLED && in->proposal[k] == SAMPLED && is_outdone(in, g, parent, x)))
             continue;
-        at[k] = draft_add(&g->draft, parent, x, (enum drawn)in->drawn[k]);
+        at[k] = draft_add(&g->draft, parent, x, (enum proposal)in->proposal[k]);
         g->prefix[at[k]] = g->prefix[parent] * in->vocab + 1 + x;
         g->from[at[k]] = k;
     }
-    if (in->lie == CHOSEN_AFTER_LATER)
+    if (in->lie == DETERMINISTIC_AFTER_LATER)
         choose_after_later(in, g);
 }

@@ -9,28 +9,28 @@
 
 enum { LAW_NODES = 8, LAW_VOCAB = 5, LAW_DEPTH = 4 };
 
-enum choice {          // how a CHOSEN token was chosen
-    LIKELIEST,         // the likeliest that no chosen sibling has
-    ARBITRARY,         // fixed by prefix and node; siblings may repeat each other
-    SAMPLED,           // at random from q, and yet called CHOSEN
-    SAMPLED_IF_LIKELY, // likewise, and dropped when it came out as something unlikely
-    AFTER_EARLIER,     // by what the first sibling came out as: what stands earlier may be looked at
+enum choice {                 // how a DETERMINISTIC token was chosen
+    GREEDY,                   // the likeliest that no chosen sibling has
+    ARBITRARY,                // fixed by prefix and node; siblings may repeat each other
+    RANDOM_BUT_DETERMINISTIC, // at random from q, and yet called DETERMINISTIC
+    RANDOM_IF_LIKELY,         // likewise, and dropped when it came out as something unlikely
+    AFTER_EARLIER,            // by what the first sibling came out as: what stands earlier may be looked at
     CHOICES,
 };
 
 enum lie { // what a drafter may do that it must not
     HONEST,
-    LIKELIEST_AS_DRAWN, // an argmax, called a draw
-    SHARPENED_AS_DRAWN, // drawn at another temperature than the row reported
-    DISTINCT_AS_DRAWN,  // drawn without the earlier siblings, called independent
-    PRUNED_AS_DRAWN,    // drawn, then dropped because it came out as something unlikely
-    CHOSEN_AFTER_LATER, // chosen by what a sibling that stands later was drawn as
-    TOP_AS_DRAWN,       // drawn from the two likeliest, the whole row reported
-    BEST_AS_DRAWN,      // of two siblings that were drawn the likelier is kept
-    RANKED_AS_DRAWN,    // the likeliest that no sibling has, called a draw
-    ROUNDED_AS_DRAWN,   // drawn from the row rounded to bfloat16
-    UNMAPPED_AS_DRAWN,  // the row is in the numbers of the drafter's own vocabulary, the token in the target's
-    PADDING_IN_ROW,     // the last id is padding: never drawn, and yet there is mass on it in the row
+    GREEDY_AS_SAMPLED,         // an argmax, called a draw
+    SHARPENED_AS_SAMPLED,      // drawn at another temperature than the row reported
+    DISTINCT_AS_SAMPLED,       // drawn without the earlier siblings, called independent
+    PRUNED_AS_SAMPLED,         // drawn, then dropped because it came out as something unlikely
+    DETERMINISTIC_AFTER_LATER, // chosen by what a sibling that stands later was drawn as
+    TOP_TWO_AS_SAMPLED,        // drawn from the two likeliest, the whole row reported
+    BEST_OF_TWO_AS_SAMPLED,    // of two siblings that were drawn the likelier is kept
+    RANKED_AS_SAMPLED,         // the likeliest that no sibling has, called a draw
+    ROUNDED_AS_SAMPLED,        // drawn from the row rounded to bfloat16
+    UNMAPPED_AS_SAMPLED,       // the row is in the numbers of the drafter's own vocabulary, the token in the target's
+    PADDING_IN_ROW,            // the last id is padding: never drawn, and yet there is mass on it in the row
     LIES,
     // No lies, as these may be done: what comes below a token may depend on what it and its siblings are.
     STOPS_AFTER_UNLIKELY = LIES, // nothing comes below a token that came out as something unlikely
@@ -38,7 +38,7 @@ enum lie { // what a drafter may do that it must not
 };
 extern const char *const lie_names[LIES];
 
-enum way { ALL_CHOSEN, ALL_DRAWN, ALL_DISTINCT, MIXED, WAYS }; // of drawing the nodes of a draft
+enum way { ALL_DETERMINISTIC, ALL_SAMPLED, ALL_DISTINCT, MIXED, WAYS }; // of drawing the nodes of a draft
 
 // Of rows, p's and q's together: with zeros, certain, peaked, equal, of disjoint support, with ties, one unit in the
 // last place apart. ANY_ROWS: each row another.
@@ -46,9 +46,9 @@ enum family { DENSE, SPARSE, ONE_HOT, PEAKED, EQUAL, DISJOINT, TIES, ONE_ULP, FA
 
 struct instance {
     int vocab, nodes, depth;
-    int parent[LAW_NODES];     // (nodes)
-    uint8_t drawn[LAW_NODES];  // (nodes) enum drawn
-    uint8_t choice[LAW_NODES]; // (nodes) enum choice
+    int parent[LAW_NODES];       // (nodes)
+    uint8_t proposal[LAW_NODES]; // (nodes) enum proposal
+    uint8_t choice[LAW_NODES];   // (nodes) enum choice
     enum lie lie;
     int prefixes; // texts of up to depth tokens; prefix 0 is the empty one, its child by x is prefix * vocab + 1 + x
     float *p, *q; // (prefixes, vocab)
@@ -67,12 +67,12 @@ struct table_rows {
     const int *prefix;  // (nodes) of the draft
     int asked;          // how many rows were asked for
 };
-struct growth {
+struct draft_batch {
     struct draft draft;
     struct table_rows p, q;
     int32_t token[LAW_NODES], parent[LAW_NODES];
-    uint8_t drawn[LAW_NODES];
+    uint8_t proposal[LAW_NODES];
     int prefix[LAW_NODES]; // of each node
     int from[LAW_NODES];   // which node of the instance each node of the draft is
 };
-void instance_grow(const struct instance *in, struct rng *rng, int prefix, struct growth *g);
+void instance_draft(const struct instance *in, struct rng *rng, int prefix, struct draft_batch *g);

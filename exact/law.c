@@ -15,17 +15,17 @@ double law_greater(double a, double b)
 }
 
 // Of rules that try one child after another: how likely it was that these trials fell out as they did.
-static double product_of_trials(const struct draft *d, const struct judgement *j)
+static double product_of_trials(const struct draft *d, const struct verification *j)
 {
-    bool stood[LAW_NODES] = { false };
+    bool accepted[LAW_NODES] = { false };
     double product = 1;
     for (int i = 1; i < j->n; i++)
-        stood[j->node[i]] = true;
+        accepted[j->node[i]] = true;
     for (int c = 1; c < d->n; c++) {
         if (isnan(j->trial_p[c]))
             continue;
         double p = j->trial_p[c], q = j->trial_q[c], a = p <= 0 ? 0 : p >= q ? 1 : p / q;
-        product *= stood[c] ? a : 1 - a;
+        product *= accepted[c] ? a : 1 - a;
     }
     return product;
 }
@@ -50,7 +50,7 @@ double law_distance(const struct instance *in, double *mass, double *own)
     return distance;
 }
 
-static bool same_draft(const struct growth *a, const struct growth *b)
+static bool same_draft(const struct draft_batch *a, const struct draft_batch *b)
 {
     size_t n = (size_t)a->draft.n;
     return a->draft.n == b->draft.n && memcmp(a->token, b->token, n * sizeof(a->token[0])) == 0 &&
@@ -61,7 +61,7 @@ static bool same_draft(const struct growth *a, const struct growth *b)
 struct word {
     const struct rule *rule;
     const void *options;
-    struct growth seen;                      // the draft that end[] is the law of
+    struct draft_batch seen;                 // the draft that end[] is the law of
     double end[LAW_NODES], ended[LAW_NODES]; // ended: how often it ended at each node, less what the law says of that
     double accepted;                         // likewise
 };
@@ -75,7 +75,8 @@ static void close_draft(struct word *w, struct finding *f)
     }
 }
 
-static void hear(struct word *w, struct finding *f, struct growth *g, const struct judgement *j, double probability)
+static void hear(struct word *w, struct finding *f, struct draft_batch *g, const struct verification *j,
+                 double probability)
 {
     if (w->rule->law == NULL)
         return;
@@ -94,7 +95,7 @@ static void hear(struct word *w, struct finding *f, struct growth *g, const stru
     f->trial_error = law_greater(f->trial_error, fabs(product_of_trials(&g->draft, j) - w->end[last]));
 }
 
-static size_t text_of(const struct judgement *j, int vocab)
+static size_t text_of(const struct verification *j, int vocab)
 {
     size_t text = 0;
     for (int i = 0; i < j->n; i++)
@@ -108,16 +109,16 @@ struct finding law_examine(const struct instance *in, const struct rule *rule, c
     const size_t texts = (size_t)in->prefixes * (size_t)in->vocab + 1;
     double *mass = xcalloc(2 * texts, sizeof(*mass)), total = 0;
     struct word *w = xcalloc(1, sizeof(*w));
-    struct judgement j = judgement_create(LAW_NODES, in->vocab);
-    struct growth g;
+    struct verification j = verification_create(LAW_NODES, in->vocab);
+    struct draft_batch g;
     struct outcomes o;
 
     *w = (struct word){ .rule = rule, .options = options };
     outcomes_begin(&o);
     o.rng.root = 7;
     while (outcomes_next(&o)) {
-        instance_grow(in, &o.rng, 0, &g);
-        rule->judge(&g.draft, &g.p.rows, options, &o.rng, &j);
+        instance_draft(in, &o.rng, 0, &g);
+        rule->verify(&g.draft, &g.p.rows, options, &o.rng, &j);
         f.sound = draft_is_path(&g.draft, j.node, j.token, j.n, in->vocab);
         if (!f.sound)
             break;
@@ -135,7 +136,7 @@ struct finding law_examine(const struct instance *in, const struct rule *rule, c
     f.repeated = o.repeated;
     f.runs = o.runs;
     outcomes_end(&o);
-    judgement_destroy(&j);
+    verification_destroy(&j);
     free(w);
     free(mass);
     return f;
@@ -178,10 +179,10 @@ static bool is_chain(const struct shape *s)
 
 static unsigned kinds(const struct shape *s, enum way way)
 {
-    static const unsigned of[] = { [ALL_CHOSEN] = TAKES_CHOSEN,
-                                   [ALL_DRAWN] = TAKES_DRAWN,
+    static const unsigned of[] = { [ALL_DETERMINISTIC] = TAKES_DETERMINISTIC,
+                                   [ALL_SAMPLED] = TAKES_SAMPLED,
                                    [ALL_DISTINCT] = TAKES_DISTINCT,
-                                   [MIXED] = TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT };
+                                   [MIXED] = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_DISTINCT };
     bool chains = s->levels > 0;
     for (int l = 1; l < s->levels; l++)
         chains = chains && s->widths[l] == 1;
@@ -191,9 +192,9 @@ static unsigned kinds(const struct shape *s, enum way way)
 // How many drafts there are to be walked through, if every token is drawn.
 static int64_t drafts_of(const struct shape *s, int vocab)
 {
-    enum { BY_CHANCE = 5 }; // guesses, on average
+    enum { AT_RANDOM = 5 }; // guesses, on average
     int64_t drafts = 1;
-    int nodes = s->levels == 0 ? BY_CHANCE : 0;
+    int nodes = s->levels == 0 ? AT_RANDOM : 0;
     for (int l = 0, level = 1; l < s->levels; l++)
         nodes += level *= s->widths[l];
     for (int k = 0; k < nodes; k++)

@@ -88,13 +88,13 @@ INLINE void add_q(struct lanes *restrict l, const float *restrict p, const float
 }
 
 // A part of the row. Its last entries go through a copy that is filled up with what adds nothing.
-struct stretch {
+struct chunk {
     const float *p, *q;
     int from, to;
     float last_p, last_ratio; // what comes before x has no more than this
 };
 
-WIDE static void add(struct lanes *l, const struct stretch *s, struct mass_scale scale)
+WIDE static void add(struct lanes *l, const struct chunk *s, struct mass_scale scale)
 {
     int i = s->from;
     for (; i + LANES <= s->to; i += LANES) {
@@ -134,8 +134,8 @@ struct mass mass_of(const float *p, const float *q, int vocab, struct mass_scale
 {
     // Of equals those with a smaller id come before x, so below x it is "at most", and from x on "less than".
     float own = p[token], ratio = q ? mass_ratio(own, q[token]) : 0;
-    struct stretch below = { p, q, 0, token, own, ratio };
-    struct stretch rest = { p, q, token, vocab, nextafterf(own, -INFINITY), nextafterf(ratio, -INFINITY) };
+    struct chunk below = { p, q, 0, token, own, ratio };
+    struct chunk rest = { p, q, token, vocab, nextafterf(own, -INFINITY), nextafterf(ratio, -INFINITY) };
     struct lanes l = { 0 };
     add(&l, &below, scale);
     double by_id = sum(l.all);

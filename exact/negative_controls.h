@@ -10,6 +10,6 @@ enum plant {
     PLANT_LENIENT,  // a guess stands with probability min(1, 1.1 p / q)
     PLANT_RESAMPLE, // what follows one that fell is drawn from p itself, not from what is left of it
     PLANT_WRONG_Q,  // q as it would be at temperature 4/3; a chosen guess is taken for a draw of probability 3/4
-    PLANTS
+    NEGATIVE_CONTROLS
 };
-extern const struct rule *const planted[PLANTS]; // by enum plant: name, summary, judge
+extern const struct rule *const negative_control[NEGATIVE_CONTROLS]; // by enum plant: name, summary, judge

@@ -20,17 +20,17 @@ struct observed_text {
 
 struct observer {
     struct observer_setup s;
-    struct observed_text *text; // (slots)
-    struct judgement judgement; // of the stream in hand
-    float *masked;              // (vocab) a row of q without earlier siblings
-    double *p, *q;              // (vocab) to work in
-    double *end;                // (nodes) a law
+    struct observed_text *text;       // (slots)
+    struct verification verification; // of the stream in hand
+    float *masked;                    // (vocab) a row of q without earlier siblings
+    double *p, *q;                    // (vocab) to work in
+    double *end;                      // (nodes) a law
 };
 
 const char *stream_name(int stream)
 {
     static const char *const names[] = { "text", "control", "drafter" };
-    return stream < THE_PLANTS ? names[stream] : planted[stream - THE_PLANTS]->name;
+    return stream < NEGATIVE_CONTROL_SET ? names[stream] : negative_control[stream - NEGATIVE_CONTROL_SET]->name;
 }
 
 struct observer *observer_create(const struct observer_setup *s)
@@ -39,7 +39,7 @@ struct observer *observer_create(const struct observer_setup *s)
     const size_t vocab = (size_t)s->vocab;
     o->s = *s;
     o->text = xcalloc((size_t)s->slots, sizeof(*o->text));
-    o->judgement = judgement_create(s->nodes, s->vocab);
+    o->verification = verification_create(s->nodes, s->vocab);
     o->masked = xcalloc(vocab, sizeof(*o->masked));
     o->p = xcalloc(vocab, sizeof(*o->p));
     o->q = xcalloc(vocab, sizeof(*o->q));
@@ -51,7 +51,7 @@ void observer_destroy(struct observer *o)
 {
     if (o == NULL)
         return;
-    judgement_destroy(&o->judgement);
+    verification_destroy(&o->verification);
     free(o->text);
     free(o->masked);
     free(o->p);
@@ -83,20 +83,20 @@ static double uniform(const struct observer *o, const struct observed_text *t, i
 // ---- tokens beside the rows they came from
 
 // The guesses for the place behind node: chosen (room for MAX_NODES), and whether any was drawn.
-static int guesses(const struct draft *d, int node, int32_t *chosen, bool *drawn)
+static int draft_tokens(const struct draft *d, int node, int32_t *chosen, bool *drawn)
 {
     int n = 0;
     *drawn = false;
     for (int c = draft_next_child(d, node, node); c >= 0; c = draft_next_child(d, node, c))
-        if (d->drawn[c] == CHOSEN)
+        if (d->proposal[c] == DETERMINISTIC)
             chosen[n++] = d->token[c];
         else
             *drawn = true;
     return n;
 }
 
-static void see_tokens(struct observer *o, struct observed_text *t, int stream, const struct judged *j,
-                       const struct judgement *said)
+static void see_tokens(struct observer *o, struct observed_text *t, int stream, const struct verified *j,
+                       const struct verification *said)
 {
     const struct draft *d = j->request->draft;
     const int vocab = j->p->vocab;
@@ -105,7 +105,7 @@ static void see_tokens(struct observer *o, struct observed_text *t, int stream, 
         const int node = said->node[i];
         bool drawn;
         struct token_seen s = { .vocab = vocab, .p = j->p->row(j->p, node), .chosen = chosen, .index = i };
-        s.n_chosen = guesses(d, node, chosen, &drawn);
+        s.n_deterministic = draft_tokens(d, node, chosen, &drawn);
         s.p_sum = dist_row_sum(s.p, vocab);
         s.q = drawn ? d->q->row(d->q, node) : NULL;
         s.q_sum = drawn ? dist_row_sum(s.q, vocab) : 0;
@@ -124,7 +124,7 @@ static const float *declared_row(struct observer *o, const struct draft *d, int 
 {
     const int parent = d->parent[c];
     const float *q = d->q->row(d->q, parent);
-    if (d->drawn[c] != DRAWN_DISTINCT || c == draft_next_child(d, parent, parent))
+    if (d->proposal[c] != SAMPLED_WITHOUT_REPLACEMENT || c == draft_next_child(d, parent, parent))
         return q;
     memcpy(o->masked, q, (size_t)d->q->vocab * sizeof(*q));
     for (int s = draft_next_child(d, parent, parent); s < c; s = draft_next_child(d, parent, s))
@@ -133,11 +133,11 @@ static const float *declared_row(struct observer *o, const struct draft *d, int 
 }
 
 // The same evidence with the parts exchanged: the guess is the token, q the row that it must have come from.
-static void see_guesses(struct observer *o, struct observed_text *t, const struct judged *j)
+static void see_guesses(struct observer *o, struct observed_text *t, const struct verified *j)
 {
     const struct draft *d = j->request->draft;
     for (int c = 1; c < d->n; c++) {
-        if (d->drawn[c] == CHOSEN)
+        if (d->proposal[c] == DETERMINISTIC)
             continue;
         const int parent = d->parent[c];
         struct token_seen s = { .vocab = j->p->vocab, .p = declared_row(o, d, c), .q = j->p->row(j->p, parent) };
@@ -166,12 +166,13 @@ static int cell(const double *w, int vocab, int x, double u)
 
 // Under rejection a single drawn guess that fell has the law (q - p)+, and what came instead (p - q)+, each given that
 // it fell, and neither knows of the other: chance that drafter and rule share shows here.
-static void see_what_fell(struct observer *o, struct observed_text *t, const struct judged *j)
+static void see_what_fell(struct observer *o, struct observed_text *t, const struct verified *j)
 {
     const struct draft *d = j->request->draft;
-    const struct judgement *said = j->judgement;
+    const struct verification *said = j->verification;
     const int vocab = j->p->vocab, node = said->node[said->n - 1], c = draft_next_child(d, node, node);
-    if (strcmp(o->s.rule->name, "rejection") != 0 || c < 0 || d->drawn[c] != DRAWN || draft_next_child(d, node, c) >= 0)
+    if (strcmp(o->s.rule->name, "rejection") != 0 || c < 0 || d->proposal[c] != SAMPLED ||
+        draft_next_child(d, node, c) >= 0)
         return;
     dist_from_row(o->p, j->p->row(j->p, node), vocab);
     dist_from_row(o->q, d->q->row(d->q, node), vocab);
@@ -180,23 +181,23 @@ static void see_what_fell(struct observer *o, struct observed_text *t, const str
         o->p[i] = more > 0 ? more : 0;
         o->q[i] = more < 0 ? -more : 0;
     }
-    const int fell = d->token[c], came = said->token[said->n - 1];
-    if (o->q[fell] <= 0 || o->p[came] <= 0)
+    const int rejected = d->token[c], came = said->token[said->n - 1];
+    if (o->q[rejected] <= 0 || o->p[came] <= 0)
         return; // rounding: the evidence of the text speaks of what is impossible
     const struct address at = { FOR_RESIDUAL, j->request->n, node };
-    t->seen.fell[cell(o->q, vocab, fell, uniform(o, t, THE_TEXT, at, 0))]
-                [cell(o->p, vocab, came, uniform(o, t, THE_TEXT, at, 1))]++;
+    t->seen.rejected[cell(o->q, vocab, rejected, uniform(o, t, THE_TEXT, at, 0))]
+                    [cell(o->p, vocab, came, uniform(o, t, THE_TEXT, at, 1))]++;
 }
 
 // ---- a step
 
-static void see_acceptance(struct observer *o, struct observed_text *t, const struct judged *j)
+static void see_acceptance(struct observer *o, struct observed_text *t, const struct verified *j)
 {
     const struct draft *d = j->request->draft;
     double mean = 0, square = 0;
     t->seen.steps++;
     t->seen.drafted += d->n - 1;
-    t->seen.deepest = fmax(t->seen.deepest, draft_deepest(d));
+    t->seen.max_depth = fmax(t->seen.max_depth, draft_max_depth(d));
     if (o->s.rule->law == NULL)
         return;
     o->s.rule->law(d, j->p, o->s.rule_options, o->end);
@@ -205,43 +206,43 @@ static void see_acceptance(struct observer *o, struct observed_text *t, const st
         mean += o->end[v] * depth;
         square += o->end[v] * depth * depth;
     }
-    t->seen.accepted += j->judgement->n - 1;
+    t->seen.accepted += j->verification->n - 1;
     t->seen.expected += mean;
     t->seen.variance += fmax(square - mean * mean, 0);
 }
 
-static void judge_once_more(struct observer *o, struct observed_text *t, int stream, const struct judged *j)
+static void judge_once_more(struct observer *o, struct observed_text *t, int stream, const struct verified *j)
 {
     const bool again = stream == THE_CONTROL;
-    const struct rule *rule = again ? o->s.rule : planted[stream - THE_PLANTS];
+    const struct rule *rule = again ? o->s.rule : negative_control[stream - NEGATIVE_CONTROL_SET];
     struct philox source = philox_source(key(o, stream), (uint64_t)t->sequence);
     // not the run's root: what this judge says goes nowhere, and `match` would draw for the same places in the next
     // step
     source.rng.root = (int32_t)t->seen.steps * MAX_NODES;
-    rule->judge(j->request->draft, j->p, again ? o->s.rule_options : NULL, &source.rng, &o->judgement);
-    see_tokens(o, t, stream, j, &o->judgement);
+    rule->verify(j->request->draft, j->p, again ? o->s.rule_options : NULL, &source.rng, &o->verification);
+    see_tokens(o, t, stream, j, &o->verification);
 }
 
-void observer_judged(void *self, const struct judged *j)
+void observer_verified(void *self, const struct verified *j)
 {
     struct observer *o = self;
     struct observed_text *t = &o->text[j->request->slot];
-    see_tokens(o, t, THE_TEXT, j, j->judgement);
+    see_tokens(o, t, THE_TEXT, j, j->verification);
     see_guesses(o, t, j);
     see_what_fell(o, t, j);
     see_acceptance(o, t, j);
     judge_once_more(o, t, THE_CONTROL, j);
-    for (int k = 0; k < PLANTS; k++)
-        judge_once_more(o, t, THE_PLANTS + k, j);
+    for (int k = 0; k < NEGATIVE_CONTROLS; k++)
+        judge_once_more(o, t, NEGATIVE_CONTROL_SET + k, j);
 }
 
 // ---- sums
 
 void observed_join(struct observed *to, const struct observed *from)
 {
-    const double deepest = fmax(to->deepest, from->deepest);
+    const double max_depth = fmax(to->max_depth, from->max_depth);
     evidence_sum((double *)to, (const double *)from, OBSERVED_DOUBLES);
-    to->deepest = deepest;
+    to->max_depth = max_depth;
 }
 
 void observer_take(struct observer *o, int slot, struct observed *to)

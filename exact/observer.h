@@ -17,19 +17,25 @@
 #include "exact/evidence.h"
 #include "exact/negative_controls.h"
 
-struct judged;
+struct verified;
 struct observer;
 struct rule;
 
-enum stream { THE_TEXT, THE_CONTROL, THE_DRAFTER, THE_PLANTS, STREAMS = THE_PLANTS + PLANTS };
+enum stream {
+    THE_TEXT,
+    THE_CONTROL,
+    THE_DRAFTER,
+    NEGATIVE_CONTROL_SET,
+    STREAMS = NEGATIVE_CONTROL_SET + NEGATIVE_CONTROLS
+};
 const char *stream_name(int stream); // "text", "control", "drafter", "lenience 1.1", ...
 
 // Doubles and nothing else: sums can be added, and kept as they are. Start with { 0 }.
 struct observed {
     struct evidence of[STREAMS];
-    double fell[SQUARE][SQUARE]; // uniform of the guess that fell, of the token that came instead
+    double rejected[SQUARE][SQUARE]; // uniform of the guess that fell, of the token that came instead
     double steps, drafted, accepted, expected, variance;
-    double deepest; // draft; no sum: the greatest
+    double max_depth; // draft; no sum: the greatest
 };
 enum { OBSERVED_DOUBLES = sizeof(struct observed) / sizeof(double) };
 
@@ -44,7 +50,7 @@ struct observer_setup {
 struct observer *observer_create(const struct observer_setup *s);
 void observer_destroy(struct observer *o);
 void observer_start(struct observer *o, int slot, int64_t sequence); // a text begins in this slot
-void observer_judged(void *o, const struct judged *j);               // for struct watch
+void observer_verified(void *o, const struct verified *j);           // for struct watch
 // What there is of the slot's text, which is over: added to `to`.
 void observer_take(struct observer *o, int slot, struct observed *to);
 void observed_join(struct observed *to, const struct observed *from);

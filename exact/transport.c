@@ -16,7 +16,7 @@ static int compare(const void *a, const void *b, void *rows)
     return left < right ? -1 : left > right ? 1 : (x > y) - (x < y);
 }
 
-double transport_drawn(const double *p, const double *q, int vocab, int k, int *order)
+double transport_sampled(const double *p, const double *q, int vocab, int k, int *order)
 {
     struct rows_of rows = { p, q };
     int n = 0;
@@ -33,7 +33,7 @@ double transport_drawn(const double *p, const double *q, int vocab, int k, int *
     return least;
 }
 
-double transport_chosen(const double *p, const int *token, int k)
+double transport_deterministic(const double *p, const int *token, int k)
 {
     double sum = 0;
     for (int i = 0; i < k; i++) {

@@ -9,6 +9,6 @@
 #pragma once
 
 // k independent draws from one row: p, q (vocab), each normalised; order: (vocab) to work in.
-double transport_drawn(const double *p, const double *q, int vocab, int k, int *order);
+double transport_sampled(const double *p, const double *q, int vocab, int k, int *order);
 // Guesses that were chosen: what p says of them together; token (k), repeated ones counted once.
-double transport_chosen(const double *p, const int *token, int k);
+double transport_deterministic(const double *p, const int *token, int k);

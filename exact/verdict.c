@@ -18,7 +18,7 @@ bool verdict_is_certain(double log_e, double level)
 
 static bool independence(const struct observed *seen, struct exact_test *to)
 {
-    const double *cell = &seen->fell[0][0];
+    const double *cell = &seen->rejected[0][0];
     const int cells = SQUARE * SQUARE;
     double n = 0, chi;
     for (int i = 0; i < cells; i++)
@@ -42,7 +42,7 @@ static bool acceptance(const struct observed *seen, struct exact_test *to)
     double z = z_of(seen);
     if (isnan(z))
         return false;
-    const double width = fmax(seen->deepest, 1); // what a step can be off by
+    const double width = fmax(seen->max_depth, 1); // what a step can be off by
     // where a guess hardly ever falls, one that does is many standard deviations, and no wonder
     double log10_p = tail_sum(seen->accepted - seen->expected, seen->variance, width);
     *to = (struct exact_test){ "acceptance", "accepted less E[accepted | draft]", "all", z, pow(10, log10_p), log10_p,
@@ -114,7 +114,7 @@ void verdict_of(struct verdict *v, const struct observed *seen, double most_log_
     for (int stream = 0; stream < STREAMS; stream++) {
         v->of[stream].alarm =
             alarmed(v, stream, stream == THE_TEXT ? fmax(most_log_e, v->of[stream].log_e) : v->of[stream].log_e);
-        unseen = unseen || v->of[stream].alarm != (stream >= THE_PLANTS);
+        unseen = unseen || v->of[stream].alarm != (stream >= NEGATIVE_CONTROL_SET);
     }
     v->tokens = v->of[THE_TEXT].tokens;
     const struct power w = { level / 2, 0.999, tests };

@@ -1,7 +1,7 @@
 // canonical_settings.c - one spelling for what means the same.
 //
 // A cell is known in the database by its settings' hash, so {tokens: 8, longest: 3} has to be {longest: 3, tokens: 08}:
-// options stand in their table's order, presets are filled in, and a number is written in the shortest way that reads
+// options stand in their table's order, defaults are filled in, and a number is written in the shortest way that reads
 // back as the same number. What the settings hold was checked before (options_read, sampling_read), and what is run is
 // read
 // from what is written here.
@@ -120,12 +120,12 @@ static bool reads_the_same(const struct settings *a, const struct settings *b)
 
 char *entry_shown(const struct settings *settings, const struct option *table)
 {
-    struct settings *preset = entry_settings("", NULL, table);
+    struct settings *default_value = entry_settings("", NULL, table);
     struct text t = { 0 };
     text_puts(&t, settings_get(settings, "kind")->text);
     bool first = true;
     for (int i = 0; i < settings->n; i++) {
-        const struct settings *usual = settings_get(preset, settings->key[i]);
+        const struct settings *usual = settings_get(default_value, settings->key[i]);
         if (strcmp(settings->key[i], "kind") == 0 || (usual != NULL && reads_the_same(settings->item[i], usual)))
             continue;
         text_printf(&t, "%s%s=", first ? "(" : ", ", settings->key[i]);
@@ -134,7 +134,7 @@ char *entry_shown(const struct settings *settings, const struct option *table)
     }
     if (!first)
         text_puts(&t, ")");
-    settings_free(preset);
+    settings_free(default_value);
     return t.s;
 }
 

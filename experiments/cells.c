@@ -1,7 +1,7 @@
 // cells.c - by what a cell is known.
 //
 // The hash that makes a cell a cell is taken over everything that text or timing depend on: the resolved settings
-// (threads, device and precision among them: a preset of precision is settled once its model is open), all that was read of
+// (threads, device and precision among them: a default of precision is settled once its model is open), all that was read of
 // the checkpoints of target and drafter (every byte of their weights, and what their readers of configuration, tokenizer and
 // chat template were handed: formats/identity.h), the bytes of the prompt file. A draft tree that a file brought is in the
 // settings, node by node. So a changed model or prompt file is another cell and runs anew. Not in it:
@@ -34,7 +34,7 @@ static void put_int(struct settings *map, const char *key, long long v)
     put_text(map, key, text);
 }
 
-static struct settings *target_settings(const struct opened *o)
+static struct settings *target_settings(const struct loaded_experiment *o)
 {
     struct settings *s = settings_map();
     put_text(s, "model", o->e->target);
@@ -44,7 +44,7 @@ static struct settings *target_settings(const struct opened *o)
     return s;
 }
 
-static struct settings *prompts_settings(const struct opened *o)
+static struct settings *prompts_settings(const struct loaded_experiment *o)
 {
     struct settings *s = settings_map();
     put_text(s, "file", o->e->prompts_file);
@@ -52,7 +52,7 @@ static struct settings *prompts_settings(const struct opened *o)
     return s;
 }
 
-static struct settings *limits_settings(const struct opened *o)
+static struct settings *limits_settings(const struct loaded_experiment *o)
 {
     const struct experiment *e = o->e;
     struct settings *s = settings_map(), *stop = settings_list();
@@ -66,7 +66,7 @@ static struct settings *limits_settings(const struct opened *o)
 }
 
 // d NULL: what it has in common with its peers.
-static struct settings *cell_settings(const struct opened *o, struct cell cell, const struct drafter *d)
+static struct settings *cell_settings(const struct loaded_experiment *o, struct cell cell, const struct drafter *d)
 {
     const struct experiment *e = o->e;
     struct settings *s = settings_map(), *record = settings_map(), *cells = settings_map();
@@ -84,7 +84,7 @@ static struct settings *cell_settings(const struct opened *o, struct cell cell, 
     settings_put(cells, "batch", settings_copy(e->batch.entry[cell.batch].settings));
     if (d != NULL) {
         struct settings *drafter = settings_copy(e->drafter.entry[cell.drafter].settings);
-        drafter_settle(d, drafter);
+        drafter_resolve(d, drafter);
         settings_put(cells, "rule", settings_copy(e->rule.entry[cell.rule].settings));
         settings_put(cells, "drafter", drafter);
     }
@@ -93,7 +93,8 @@ static struct settings *cell_settings(const struct opened *o, struct cell cell, 
 }
 
 // What the settings name, and what stands in them.
-static void write_identity(const struct opened *o, struct hash drafter, const struct settings *s, char to[HASH_TEXT])
+static void write_identity(const struct loaded_experiment *o, struct hash drafter, const struct settings *s,
+                           char to[HASH_TEXT])
 {
     struct text text = { 0 };
     struct digest *d = digest_begin();
@@ -106,7 +107,7 @@ static void write_identity(const struct opened *o, struct hash drafter, const st
     free(text.s);
 }
 
-struct identity cell_identity(const struct opened *o, struct cell cell, const struct drafter *d)
+struct identity cell_identity(const struct loaded_experiment *o, struct cell cell, const struct drafter *d)
 {
     struct identity id = { 0 };
     struct text own = { 0 };
@@ -135,7 +136,7 @@ void identity_free(struct identity *i)
     i->settings = i->arithmetic = i->machine = NULL;
 }
 
-char *cell_prompts(const struct opened *o)
+char *cell_prompts(const struct loaded_experiment *o)
 {
     const char *slash = strrchr(o->e->prompts_file, '/');
     char hash[HASH_TEXT];

@@ -11,7 +11,7 @@
 #include "engine/engine.h"
 #include "engine/prompts.h"
 
-struct contender;
+struct cell_runner;
 struct drafter;
 struct option;
 struct settings;
@@ -22,9 +22,9 @@ struct store;
 enum { MAX_REPEATS = 1 << 8 }; // beside MAX_PROMPTS and MAX_TURNS
 
 struct entry {                    // one value of a list under `cells`
-    const struct settings *given; // as the file or the presets have it; NULL: `none`, which was added
+    const struct settings *given; // as the file or the defaults have it; NULL: `none`, which was added
     struct settings *settings;    // every option said, in one spelling and one order; owned
-    char *shown;                  // as people read it: what differs from the presets, "ngram(longest=5)"
+    char *shown;                  // as people read it: what differs from the defaults, "ngram(longest=5)"
 };
 
 struct entries {
@@ -33,8 +33,8 @@ struct entries {
 };
 
 struct experiment {
-    char *path, *folder;             // of the YAML file; relative names start from the folder
-    struct settings *file, *presets; // presets: of the lists under `cells`
+    char *path, *folder;              // of the YAML file; relative names start from the folder
+    struct settings *file, *defaults; // defaults: of the lists under `cells`
     char *name;
     char *target, *device; // target: as written
     struct precision precision;
@@ -42,7 +42,7 @@ struct experiment {
     char *prompts_file, *chat; // as written
     int limit, per_category;
     struct prompts prompts;
-    int new_tokens, context; // context: as given, or the preset, which a smaller model may lower
+    int new_tokens, context; // context: as given, or the default, which a smaller model may lower
     bool context_given, ignore_end;
     int n_stop;
     char **stop; // (n_stop)
@@ -60,7 +60,7 @@ bool experiment_is_none(const struct experiment *e, int drafter);
 int experiment_turns(const struct experiment *e);     // of all prompts
 bool experiment_has_text(const struct experiment *e); // a prompt that needs a tokenizer
 
-// The entries' canonical settings (canonical_settings.c). table: the plugin's options. Numbers are written in one way, presets are
+// The entries' canonical settings (canonical_settings.c). table: the plugin's options. Numbers are written in one way, defaults are
 // filled in, options stand in the table's order: what means the same reads the same.
 struct settings *entry_settings(const char *kind, const struct settings *given, const struct option *table);
 char *entry_shown(const struct settings *settings, const struct option *table);
@@ -69,7 +69,7 @@ char *sampling_shown(const struct settings *settings);
 
 // ---- with its target
 
-struct opened { // start with { 0 }
+struct loaded_experiment { // start with { 0 }
     const struct experiment *e;
     struct target target;
     struct hash weights;     // of the target's
@@ -84,8 +84,8 @@ struct opened { // start with { 0 }
 };
 
 // rows: of one pass, at most. Checks every prompt: one that does not fit the context is an error that names it.
-bool opened_open(struct opened *o, const struct experiment *e, int rows, struct error *err);
-void opened_close(struct opened *o);
+bool loaded_experiment_open(struct loaded_experiment *o, const struct experiment *e, int rows, struct error *err);
+void loaded_experiment_close(struct loaded_experiment *o);
 
 // ---- cells
 
@@ -94,7 +94,7 @@ struct cell { // which entry of each list
 };
 
 struct identity {                           // by what a cell is known in the database
-    char *settings;                         // an experiment's file of this one cell, on one line, every preset settled
+    char *settings;                         // an experiment's file of this one cell, on one line, every default settled
     char hash[HASH_TEXT], peers[HASH_TEXT]; // peers: without drafter and rule
     char target_hash[HASH_TEXT];            // of the target's weights
     char drafter_hash[HASH_TEXT];           // of the drafter's own weights and configuration; "": it has none
@@ -102,23 +102,24 @@ struct identity {                           // by what a cell is known in the da
     char *machine;    // that behind the processor
 };
 
-struct identity cell_identity(const struct opened *o, struct cell cell, const struct drafter *d);
+struct identity cell_identity(const struct loaded_experiment *o, struct cell cell, const struct drafter *d);
 void identity_free(struct identity *i);
-char *cell_prompts(const struct opened *o); // "prompts.jsonl 0123456789abcdef"; free() it
+char *cell_prompts(const struct loaded_experiment *o); // "prompts.jsonl 0123456789abcdef"; free() it
 
 // A cell's pairing: what the file says of it, and that opened. What is wrong with its drafter is said with the place in the file.
 bool cell_read(struct pairing *p, const struct experiment *e, struct cell cell, struct error *err);
-bool cell_open(struct pairing *p, struct opened *o, struct cell cell, struct error *err); // p->rows as pairing_open
+bool cell_open(struct pairing *p, struct loaded_experiment *o, struct cell cell,
+               struct error *err); // p->rows as pairing_open
 
 // ---- groups
 
 struct group {           // start with { 0 }
     int sampling, batch; // the entries that its cells share
     int n;
-    struct contender *contender; // (n)
+    struct cell_runner *cell_runner; // (n)
 };
 
-struct contender { // a cell, ready to run
+struct cell_runner { // a cell, ready to run
     struct cell cell;
     struct pairing pairing;
     struct identity identity;
@@ -133,5 +134,5 @@ struct contender { // a cell, ready to run
 
 int groups(const struct experiment *e);
 // Opens the group's drafters and caches. If they need longer passes than the target was opened for, o is opened anew.
-bool group_open(struct group *g, int number, struct opened *o, struct error *err);
+bool group_open(struct group *g, int number, struct loaded_experiment *o, struct error *err);
 void group_close(struct group *g);

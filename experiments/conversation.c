@@ -11,37 +11,38 @@
 #include "experiments/plan.h"
 #include "results/store.h"
 
-bool talk_is_over(const struct talk *t)
+bool conversation_is_over(const struct conversation *t)
 {
     return t->full || t->turn == t->prompt->n_turns;
 }
 
-bool talk_ids(const struct talk *t, const struct opened *o, struct ids *to, struct error *err)
+bool conversation_ids(const struct conversation *t, const struct loaded_experiment *o, struct ids *to,
+                      struct error *err)
 {
-    return conversation_ids(&o->target, &o->chat, t->prompt, t->answer, t->turn, to, err);
+    return prompt_token_ids(&o->target, &o->chat, t->prompt, t->answer, t->turn, to, err);
 }
 
-// Every first turn fits: opened_open saw to that.
-static bool look_for_room(struct talk *t, const struct opened *o, struct error *err)
+// Every first turn fits: loaded_experiment_open saw to that.
+static bool look_for_room(struct conversation *t, const struct loaded_experiment *o, struct error *err)
 {
     t->full = false;
     if (t->turn == 0 || t->turn == t->prompt->n_turns)
         return true;
     struct ids ids = { 0 };
-    bool ok = talk_ids(t, o, &ids, err);
+    bool ok = conversation_ids(t, o, &ids, err);
     t->full = ok && ids.n >= (size_t)o->context;
     free(ids.id);
     return ok;
 }
 
-static void take_answer(struct talk *t, const struct opened *o, const int32_t *token, int n)
+static void take_answer(struct conversation *t, const struct loaded_experiment *o, const int32_t *token, int n)
 {
     free(t->answer[t->turn]);
-    t->answer[t->turn++] = conversation_text(&o->target, token, n);
+    t->answer[t->turn++] = prompt_text_of(&o->target, token, n);
 }
 
-bool talk_answered(struct talk *t, const struct opened *o, const int32_t *token, int n, const char **text,
-                   struct error *err)
+bool conversation_answered(struct conversation *t, const struct loaded_experiment *o, const int32_t *token, int n,
+                           const char **text, struct error *err)
 {
     int turn = t->turn;
     take_answer(t, o, token, n);
@@ -50,8 +51,8 @@ bool talk_answered(struct talk *t, const struct opened *o, const int32_t *token,
 }
 
 // A turn that does not follow from the answers before it is noted down and not taken up: its text answers another one.
-static bool take_up(struct talk *t, const struct opened *o, struct store *s, int64_t run, int64_t none, int turn,
-                    int repeat, struct history *to, struct error *err)
+static bool take_up(struct conversation *t, const struct loaded_experiment *o, struct store *s, int64_t run,
+                    int64_t none, int turn, int repeat, struct history *to, struct error *err)
 {
     struct stored_turn stored;
     if (!store_turn(s, run, t->prompt->number, turn, repeat, &stored, err))
@@ -63,10 +64,10 @@ static bool take_up(struct talk *t, const struct opened *o, struct store *s, int
     return !stored.found || store_beside(s, run, none, t->prompt->number, turn, repeat, &to->turn[turn].beside, err);
 }
 
-bool talk_open(struct talk *t, const struct opened *o, struct store *s, int64_t run, int64_t none,
-               const struct prompt *p, int repeat, struct history *to, struct error *err)
+bool conversation_open(struct conversation *t, const struct loaded_experiment *o, struct store *s, int64_t run,
+                       int64_t none, const struct prompt *p, int repeat, struct history *to, struct error *err)
 {
-    *t = (struct talk){ .prompt = p, .answer = xcalloc((size_t)p->n_turns, sizeof(*t->answer)) };
+    *t = (struct conversation){ .prompt = p, .answer = xcalloc((size_t)p->n_turns, sizeof(*t->answer)) };
     *to = (struct history){ .n_turns = p->n_turns };
     bool ok = true;
     for (int turn = 0; turn < p->n_turns && s != NULL && run != 0 && ok; turn++)
@@ -77,17 +78,17 @@ bool talk_open(struct talk *t, const struct opened *o, struct store *s, int64_t 
     return ok;
 }
 
-bool talk_go_on(struct talk *t, const struct opened *o, int turn, struct error *err)
+bool conversation_continue(struct conversation *t, const struct loaded_experiment *o, int turn, struct error *err)
 {
     assert(turn <= t->turn);
     t->turn = turn;
     return look_for_room(t, o, err);
 }
 
-void talk_close(struct talk *t)
+void conversation_close(struct conversation *t)
 {
     for (int i = 0; t->answer != NULL && i < t->prompt->n_turns; i++)
         free(t->answer[i]);
     free(t->answer);
-    *t = (struct talk){ 0 };
+    *t = (struct conversation){ 0 };
 }

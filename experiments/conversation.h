@@ -6,11 +6,11 @@
 
 struct error;
 struct history;
-struct opened;
+struct loaded_experiment;
 struct prompt;
 struct store;
 
-struct talk { // start with { 0 }
+struct conversation { // start with { 0 }
     const struct prompt *prompt;
     char **answer;     // (n_turns) of the turns up to `turn`
     int turn;          // the next one
@@ -21,15 +21,16 @@ struct talk { // start with { 0 }
 
 // Takes up what `run` has of the conversation, and notes it down for the plan. run 0: nothing is stored. s NULL
 // likewise. none: the run by which this one is measured.
-bool talk_open(struct talk *t, const struct opened *o, struct store *s, int64_t run, int64_t none,
-               const struct prompt *p, int repeat, struct history *to, struct error *err);
-void talk_close(struct talk *t);
-bool talk_is_over(const struct talk *t);
+bool conversation_open(struct conversation *t, const struct loaded_experiment *o, struct store *s, int64_t run,
+                       int64_t none, const struct prompt *p, int repeat, struct history *to, struct error *err);
+void conversation_close(struct conversation *t);
+bool conversation_is_over(const struct conversation *t);
 // Goes on from this turn, of those that have been answered or the next.
-bool talk_go_on(struct talk *t, const struct opened *o, int turn, struct error *err);
+bool conversation_continue(struct conversation *t, const struct loaded_experiment *o, int turn, struct error *err);
 // The tokens of its next turn, appended.
-bool talk_ids(const struct talk *t, const struct opened *o, struct ids *to, struct error *err);
+bool conversation_ids(const struct conversation *t, const struct loaded_experiment *o, struct ids *to,
+                      struct error *err);
 // The next turn's answer is these tokens: goes on to the turn after, if that fits the context. The text is the talk's
 // own.
-bool talk_answered(struct talk *t, const struct opened *o, const int32_t *token, int n, const char **text,
-                   struct error *err);
+bool conversation_answered(struct conversation *t, const struct loaded_experiment *o, const int32_t *token, int n,
+                           const char **text, struct error *err);

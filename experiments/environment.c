@@ -27,12 +27,12 @@ const char *speclab_revision(void)
     return revision;
 }
 
-struct environment environment_of(const struct opened *o, const struct contender *c)
+struct environment environment_of(const struct loaded_experiment *o, const struct cell_runner *c)
 {
     return (struct environment){ o->processor, c->identity.arithmetic, speclab_revision() };
 }
 
-bool environment_enter(struct runner *r, struct contender *c, struct error *err)
+bool environment_enter(struct runner *r, struct cell_runner *c, struct error *err)
 {
     const struct environment e = environment_of(&r->opened, c);
     char *changed;

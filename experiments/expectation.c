@@ -15,10 +15,10 @@ struct expecter {
     const struct rule *rule;
     const void *options;
     unsigned made;
-    void *preset[MAX_EXPECTATIONS]; // of rules[i]; owned
-    double *end;                    // (nodes)
-    double *p, *q;                  // (vocab)
-    int *order;                     // (vocab)
+    void *default_value[MAX_EXPECTATIONS]; // of rules[i]; owned
+    double *end;                           // (nodes)
+    double *p, *q;                         // (vocab)
+    int *order;                            // (vocab)
 };
 
 struct expecter *expecter_create(const struct rule *rule, const void *options, unsigned made, int nodes, int vocab)
@@ -27,9 +27,9 @@ struct expecter *expecter_create(const struct rule *rule, const void *options, u
     *e = (struct expecter){ .rule = rule, .options = options, .made = made };
     for (int i = 0; rules[i] != NULL; i++) {
         assert(i + 1 < MAX_EXPECTATIONS);
-        e->preset[i] = xcalloc(1, rules[i]->options_size + 1);
+        e->default_value[i] = xcalloc(1, rules[i]->options_size + 1);
         if (rules[i]->options != NULL)
-            options_read(NULL, rules[i]->name, rules[i]->options, e->preset[i], NULL); // presets are valid
+            options_read(NULL, rules[i]->name, rules[i]->options, e->default_value[i], NULL); // defaults are valid
     }
     e->end = xcalloc((size_t)nodes, sizeof(*e->end));
     e->p = xcalloc((size_t)vocab, sizeof(*e->p));
@@ -43,8 +43,8 @@ void expecter_destroy(struct expecter *e)
     if (e == NULL)
         return;
     for (int i = 0; rules[i] != NULL; i++) {
-        options_free(rules[i]->options, e->preset[i]);
-        free(e->preset[i]);
+        options_free(rules[i]->options, e->default_value[i]);
+        free(e->default_value[i]);
     }
     free(e->end);
     free(e->p);
@@ -54,7 +54,7 @@ void expecter_destroy(struct expecter *e)
 }
 
 static struct expected_by by_law(struct expecter *e, const struct rule *rule, const void *options,
-                                 const struct judged *j, double *square)
+                                 const struct verified *j, double *square)
 {
     const struct draft *d = j->request->draft;
     struct expected_by by = { rule->exact, rule->name, 0, 0 };
@@ -71,15 +71,15 @@ static struct expected_by by_law(struct expecter *e, const struct rule *rule, co
 
 // Of the guesses for the first place: all chosen, or all independent draws from one row. NAN: it is not known for
 // others.
-static double bound(struct expecter *e, const struct judged *j)
+static double bound(struct expecter *e, const struct verified *j)
 {
     const struct draft *d = j->request->draft;
     const int vocab = j->p->vocab;
     int token[MAX_NODES], k = 0, drawn = 0;
     bool distinct = false;
     for (int c = draft_next_child(d, 0, 0); c >= 0; c = draft_next_child(d, 0, c)) {
-        distinct = distinct || (k > 0 && d->drawn[c] == DRAWN_DISTINCT);
-        drawn += d->drawn[c] != CHOSEN;
+        distinct = distinct || (k > 0 && d->proposal[c] == SAMPLED_WITHOUT_REPLACEMENT);
+        drawn += d->proposal[c] != DETERMINISTIC;
         token[k++] = d->token[c];
     }
     if (k == 0)
@@ -88,15 +88,15 @@ static double bound(struct expecter *e, const struct judged *j)
         return NAN;
     dist_from_row(e->p, j->p->row(j->p, 0), vocab);
     if (drawn == 0)
-        return transport_chosen(e->p, token, k);
+        return transport_deterministic(e->p, token, k);
     dist_from_row(e->q, d->q->row(d->q, 0), vocab);
-    return transport_drawn(e->p, e->q, vocab, k, e->order);
+    return transport_sampled(e->p, e->q, vocab, k, e->order);
 }
 
-void expect(struct expecter *e, const struct judged *j, struct expectation *to)
+void expect(struct expecter *e, const struct verified *j, struct expectation *to)
 {
     double square;
-    *to = (struct expectation){ .accepted = NAN, .variance = NAN, .stood = j->judgement->n - 1 };
+    *to = (struct expectation){ .accepted = NAN, .variance = NAN, .accepted_uncut = j->verification->n - 1 };
     if (j->request->draft->n == 1) { // nothing was guessed, nothing is expected
         to->accepted = to->variance = 0;
         return;
@@ -105,7 +105,7 @@ void expect(struct expecter *e, const struct judged *j, struct expectation *to)
         const bool own = rules[i] == e->rule;
         if (rules[i]->law == NULL || takes_beyond(rules[i]->takes, e->made) != 0)
             continue;
-        to->by[to->n] = by_law(e, rules[i], own ? e->options : e->preset[i], j, &square);
+        to->by[to->n] = by_law(e, rules[i], own ? e->options : e->default_value[i], j, &square);
         if (own) {
             to->accepted = to->by[to->n].accepted;
             to->variance = fmax(square - to->accepted * to->accepted, 0);

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct judged;
+struct verified;
 struct rule;
 
 enum { MAX_EXPECTATIONS = 16 }; // rules of verifier/rules/registry.c, and one
@@ -17,7 +17,7 @@ struct expected_by {
 
 struct expectation {
     double accepted, variance; // under the rule that judged it
-    int stood;                 // accepted before an end of text cut it
+    int accepted_uncut;        // accepted before an end of text cut it
     int n;
     struct expected_by by[MAX_EXPECTATIONS]; // (n) that rule among them
 };
@@ -26,4 +26,4 @@ struct expecter;
 // Borrows rule and options. made: kinds of drafts (enum takes) that the drafter makes; nodes: most of a draft.
 struct expecter *expecter_create(const struct rule *rule, const void *options, unsigned made, int nodes, int vocab);
 void expecter_destroy(struct expecter *e); // NULL is fine
-void expect(struct expecter *e, const struct judged *j, struct expectation *to);
+void expect(struct expecter *e, const struct verified *j, struct expectation *to);

@@ -75,13 +75,13 @@ static bool read_bool(const struct settings *map, const char *key, bool *to, str
     return s == NULL || settings_bool(s, key, to, err);
 }
 
-// A text that is not empty; preset NULL: it must be there.
-static bool read_text(const struct settings *map, const char *what, const char *key, const char *preset, char **to,
-                      struct error *err)
+// A text that is not empty; default NULL: it must be there.
+static bool read_text(const struct settings *map, const char *what, const char *key, const char *default_value,
+                      char **to, struct error *err)
 {
     const struct settings *s = settings_get(map, key);
-    const char *text = preset;
-    if (s == NULL && preset == NULL)
+    const char *text = default_value;
+    if (s == NULL && default_value == NULL)
         return needs(map, what, key, &s, err);
     if (s != NULL && !settings_text(s, key, &text, err))
         return false;
@@ -326,12 +326,12 @@ static void add_none(struct experiment *e)
 
 typedef bool add(struct experiment *e, const struct settings *given, struct error *err);
 
-// A list of values or one value; what the file does not mention is as the presets have it.
+// A list of values or one value; what the file does not mention is as the defaults have it.
 static bool read_list(struct experiment *e, const struct settings *cells, const char *key, add *one, struct error *err)
 {
     const struct settings *s = settings_get(cells, key);
     if (s == NULL)
-        s = settings_get(e->presets, key);
+        s = settings_get(e->defaults, key);
     if (s->kind == SETTINGS_LIST && s->n == 0)
         return settings_fail(err, s, "cells.%s: expected at least one value, found an empty list", key);
     for (int i = 0; s->kind == SETTINGS_LIST && i < s->n; i++)
@@ -355,10 +355,10 @@ static bool pairs_fit(const struct experiment *e, struct error *err)
 static bool read_cells(struct experiment *e, struct error *err)
 {
     static const char *const keys[] = { "sampling", "batch", "rule", "drafter", NULL };
-    static const char presets[] = "{sampling: {temperature: 0}, batch: 1, rule: rejection, drafter: none}";
+    static const char defaults[] = "{sampling: {temperature: 0}, batch: 1, rule: rejection, drafter: none}";
     const struct settings *s = settings_get(e->file, "cells");
-    e->presets = yaml_parse(presets, sizeof(presets) - 1, "preset", err);
-    if (e->presets == NULL || (s != NULL && !is_map_of(s, "cells", keys, err)))
+    e->defaults = yaml_parse(defaults, sizeof(defaults) - 1, "default", err);
+    if (e->defaults == NULL || (s != NULL && !is_map_of(s, "cells", keys, err)))
         return false;
     // Rules before drafters, which are read against them.
     if (!read_list(e, s, "sampling", add_sampling, err) || !read_list(e, s, "batch", add_batch, err) ||
@@ -424,7 +424,7 @@ void experiment_free(struct experiment *e)
     free(e->prompts_file);
     free(e->chat);
     settings_free(e->file);
-    settings_free(e->presets);
+    settings_free(e->defaults);
     free(e->folder);
     free(e->path);
     free(e);

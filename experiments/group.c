@@ -25,28 +25,28 @@ bool cell_read(struct pairing *p, const struct experiment *e, struct cell cell, 
                         e->sampling.entry[cell.sampling].settings, err);
 }
 
-bool cell_open(struct pairing *p, struct opened *o, struct cell cell, struct error *err)
+bool cell_open(struct pairing *p, struct loaded_experiment *o, struct cell cell, struct error *err)
 {
     const struct experiment *e = o->e;
     const struct settings *given = e->drafter.entry[cell.drafter].given;
     struct error why;
-    if (!sampling_check(&p->sampling, o->target.live, &why))
+    if (!sampling_check(&p->sampling, o->target.used_vocab, &why))
         return settings_fail(err, e->sampling.entry[cell.sampling].given, "%s", why.text);
     if (pairing_open(p, &o->target, e->folder, experiment_batch(e, cell.batch), o->context, &why))
         return true;
     return given != NULL ? settings_fail(err, given, "%s", why.text) : fail(err, "%s", why.text);
 }
 
-static bool open_contender(struct contender *c, struct opened *o, int *rows, struct error *err)
+static bool open_cell_runner(struct cell_runner *c, struct loaded_experiment *o, int *rows, struct error *err)
 {
     const struct experiment *e = o->e;
     int batch = experiment_batch(e, c->cell.batch);
     if (!cell_read(&c->pairing, e, c->cell, err))
         return false;
     c->recorder = recorder_create(batch, e->trials);
-    const bool expected = e->expected && !c->none && !pairing_shares_chance(&c->pairing);
+    const bool expected = e->expected && !c->none && !pairing_shares_randomness(&c->pairing);
     if (expected)
-        c->pairing.watch = recorder_watch(c->recorder);
+        c->pairing.observer = recorder_watch(c->recorder);
     bool ok = cell_open(&c->pairing, o, c->cell, err);
     *rows = c->pairing.rows;
     if (!ok)
@@ -64,39 +64,39 @@ static bool open_contender(struct contender *c, struct opened *o, int *rows, str
     return true;
 }
 
-// Entries that read differently may be one cell: `preset`, and what it settles to.
-static bool is_new(const struct group *g, const struct contender *c, const struct experiment *e, struct error *err)
+// Entries that read differently may be one cell: `default`, and what it settles to.
+static bool is_new(const struct group *g, const struct cell_runner *c, const struct experiment *e, struct error *err)
 {
-    for (const struct contender *other = g->contender; other < c; other++)
+    for (const struct cell_runner *other = g->cell_runner; other < c; other++)
         if (strcmp(other->identity.hash, c->identity.hash) == 0) {
             const struct entry *d = e->drafter.entry;
             const struct settings *given = d[c->cell.drafter].given, *first = d[other->cell.drafter].given;
             return settings_fail(err, given,
-                                 "cells.drafter: %s is the same as %s on line %d, whose presets come to that",
+                                 "cells.drafter: %s is the same as %s on line %d, whose defaults come to that",
                                  d[c->cell.drafter].shown, d[other->cell.drafter].shown, first->line);
         }
     return true;
 }
 
 // false: *rows is what the cell that could not be opened needs of a pass.
-static bool open_all(struct group *g, int number, struct opened *o, int *rows, struct error *err)
+static bool open_all(struct group *g, int number, struct loaded_experiment *o, int *rows, struct error *err)
 {
     const struct experiment *e = o->e;
     g->sampling = number / e->batch.n;
     g->batch = number % e->batch.n;
-    g->contender = xcalloc((size_t)(e->rule.n * e->drafter.n), sizeof(*g->contender));
+    g->cell_runner = xcalloc((size_t)(e->rule.n * e->drafter.n), sizeof(*g->cell_runner));
     for (int r = 0; r < e->rule.n; r++)
         for (int d = 0; d < e->drafter.n; d++) {
-            struct contender *c = &g->contender[g->n++];
+            struct cell_runner *c = &g->cell_runner[g->n++];
             c->cell = (struct cell){ g->sampling, g->batch, r, d };
             c->none = experiment_is_none(e, d);
-            if (!open_contender(c, o, rows, err) || !is_new(g, c, e, err))
+            if (!open_cell_runner(c, o, rows, err) || !is_new(g, c, e, err))
                 return false;
         }
     return true;
 }
 
-bool group_open(struct group *g, int number, struct opened *o, struct error *err)
+bool group_open(struct group *g, int number, struct loaded_experiment *o, struct error *err)
 {
     for (;;) {
         int rows = 0, had = model_rows(o->target.model);
@@ -107,8 +107,8 @@ bool group_open(struct group *g, int number, struct opened *o, struct error *err
         if (rows <= had)
             return false;
         const struct experiment *e = o->e;
-        opened_close(o);
-        if (!opened_open(o, e, rows, err))
+        loaded_experiment_close(o);
+        if (!loaded_experiment_open(o, e, rows, err))
             return false;
     }
 }
@@ -116,12 +116,12 @@ bool group_open(struct group *g, int number, struct opened *o, struct error *err
 void group_close(struct group *g)
 {
     for (int i = 0; i < g->n; i++) {
-        struct contender *c = &g->contender[i];
+        struct cell_runner *c = &g->cell_runner[i];
         decoder_destroy(c->decoder);
         recorder_destroy(c->recorder);
         pairing_close(&c->pairing);
         identity_free(&c->identity);
     }
-    free(g->contender);
+    free(g->cell_runner);
     *g = (struct group){ 0 };
 }

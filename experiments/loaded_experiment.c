@@ -21,7 +21,7 @@ static bool puts_into_chat(const struct experiment *e)
     return false;
 }
 
-static bool settle_text(struct opened *o, struct error *err)
+static bool resolve_text(struct loaded_experiment *o, struct error *err)
 {
     const struct experiment *e = o->e;
     if ((experiment_has_text(e) || e->n_stop > 0) && !target_needs_text(&o->target, err))
@@ -33,7 +33,7 @@ static bool settle_text(struct opened *o, struct error *err)
     return true;
 }
 
-static bool settle_context(struct opened *o, struct error *err)
+static bool resolve_context(struct loaded_experiment *o, struct error *err)
 {
     const struct experiment *e = o->e;
     int most = model_shape(o->target.model)->context;
@@ -47,10 +47,10 @@ static bool settle_context(struct opened *o, struct error *err)
 }
 
 // Later turns depend on what the model will say; a conversation that outgrows the context ends there.
-static bool fits(struct opened *o, const struct prompt *p, struct error *err)
+static bool fits(struct loaded_experiment *o, const struct prompt *p, struct error *err)
 {
     struct ids ids = { 0 };
-    bool ok = conversation_ids(&o->target, &o->chat, p, NULL, 0, &ids, err);
+    bool ok = prompt_token_ids(&o->target, &o->chat, p, NULL, 0, &ids, err);
     if (ok && ids.n >= (size_t)o->context)
         ok = fail(err, "%s:%d: prompt %s has %zu tokens, and the context is %d: there is no room for a new one",
                   o->e->prompts.path, p->line, p->id, ids.n, o->context);
@@ -64,7 +64,7 @@ static bool fits(struct opened *o, const struct prompt *p, struct error *err)
 }
 
 // All that was read of the target. Its tokenizer reads more than its configuration does, where there is one that we know.
-static void identify(struct opened *o)
+static void identify(struct loaded_experiment *o)
 {
     struct digest *d = digest_begin();
     digest_hash(d, model_identity(o->target.model));
@@ -73,25 +73,25 @@ static void identify(struct opened *o)
     o->weights = model_hash(o->target.model);
 }
 
-bool opened_open(struct opened *o, const struct experiment *e, int rows, struct error *err)
+bool loaded_experiment_open(struct loaded_experiment *o, const struct experiment *e, int rows, struct error *err)
 {
     struct error why;
-    *o = (struct opened){ .e = e };
+    *o = (struct loaded_experiment){ .e = e };
     if (!target_open(&o->target, e->target, e->folder, e->threads, e->precision, rows, &why))
         return settings_fail(err, settings_get(e->file, "target"), "%s", why.text);
     o->processor = machine_processor();
     identify(o);
-    bool ok = settle_text(o, err) && settle_context(o, err);
+    bool ok = resolve_text(o, err) && resolve_context(o, err);
     for (int i = 0; i < e->prompts.n && ok; i++)
         ok = fits(o, &e->prompts.prompt[i], err);
     if (!ok)
-        opened_close(o);
+        loaded_experiment_close(o);
     return ok;
 }
 
-void opened_close(struct opened *o)
+void loaded_experiment_close(struct loaded_experiment *o)
 {
     target_close(&o->target);
     free(o->processor);
-    *o = (struct opened){ 0 };
+    *o = (struct loaded_experiment){ 0 };
 }

@@ -7,31 +7,31 @@
 #include "engine/prompt_tokens.h"
 #include "models/model.h"
 
-static bool open_pairing(struct exact_cell *c, struct watch watch, struct error *err)
+static bool open_pairing(struct exact_cell *c, struct step_observer observer, struct error *err)
 {
     for (;;) {
         const int had = model_rows(c->opened->target.model);
         if (!cell_read(&c->pairing, c->e, c->cell, err))
             return false;
-        c->pairing.watch = watch;
+        c->pairing.observer = observer;
         if (cell_open(&c->pairing, c->opened, c->cell, err))
             return true;
         const int rows = c->pairing.rows;
         pairing_close(&c->pairing);
         if (rows <= had)
             return false;
-        opened_close(c->opened);
-        if (!opened_open(c->opened, c->e, rows, err))
+        loaded_experiment_close(c->opened);
+        if (!loaded_experiment_open(c->opened, c->e, rows, err))
             return false;
     }
 }
 
-bool exact_cell_open(struct exact_cell *c, struct watch watch, struct error *err)
+bool exact_cell_open(struct exact_cell *c, struct step_observer observer, struct error *err)
 {
     c->slots = experiment_batch(c->e, c->cell.batch);
-    if (!open_pairing(c, watch, err))
+    if (!open_pairing(c, observer, err))
         return false;
-    if (watch.judged != NULL && pairing_shares_chance(&c->pairing))
+    if (observer.verified != NULL && pairing_shares_randomness(&c->pairing))
         return fail(
             err,
             "rule match with guesses picked by its own draws (pick: coupled): such guesses know what the text will "
@@ -53,7 +53,7 @@ bool exact_cell_start(const struct exact_cell *c, struct decoder *d, int64_t num
 {
     const struct prompt *p = &c->e->prompts.prompt[number % c->e->prompts.n];
     struct ids own = { 0 }, *to = ids != NULL ? ids : &own;
-    bool ok = conversation_ids(&c->opened->target, &c->opened->chat, p, NULL, 0, to, err);
+    bool ok = prompt_token_ids(&c->opened->target, &c->opened->chat, p, NULL, 0, to, err);
     const struct assignment a = {
         .sequence = number, .prompt = to->id, .n = (int)to->n, .limit = c->e->new_tokens, .stops = &c->stops
     };
@@ -64,11 +64,11 @@ bool exact_cell_start(const struct exact_cell *c, struct decoder *d, int64_t num
 }
 
 bool each_exact_cell(const struct experiment *e,
-                     bool (*each)(void *self, struct opened *o, struct cell cell, struct error *err), void *self,
-                     struct error *err)
+                     bool (*each)(void *self, struct loaded_experiment *o, struct cell cell, struct error *err),
+                     void *self, struct error *err)
 {
-    struct opened opened;
-    if (!opened_open(&opened, e, TARGET_ROWS, err))
+    struct loaded_experiment opened;
+    if (!loaded_experiment_open(&opened, e, TARGET_ROWS, err))
         return false;
     bool ok = true;
     int cells = 0;
@@ -80,6 +80,6 @@ bool each_exact_cell(const struct experiment *e,
             ok = each(self, &opened, cell, err);
             cells++;
         }
-    opened_close(&opened);
+    loaded_experiment_close(&opened);
     return ok && (cells > 0 || fail(err, "%s: there is no drafter but `none`, and nothing to test", e->path));
 }

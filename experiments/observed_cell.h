@@ -11,7 +11,7 @@ struct error;
 
 struct exact_cell { // start with { 0 }; must stay where it is while open
     const struct experiment *e;
-    struct opened *opened; // borrowed; opened anew where longer passes are needed
+    struct loaded_experiment *opened; // borrowed; opened anew where longer passes are needed
     struct cell cell;
     int slots;
     struct pairing pairing;
@@ -20,7 +20,7 @@ struct exact_cell { // start with { 0 }; must stay where it is while open
 };
 
 // watch: of the pairing's steps.
-bool exact_cell_open(struct exact_cell *c, struct watch watch, struct error *err);
+bool exact_cell_open(struct exact_cell *c, struct step_observer observer, struct error *err);
 void exact_cell_close(struct exact_cell *c);
 // Starts text number `number` of a decoder on the cell's pairing: the first turn of a prompt, which come round again
 // and again with other chance. *slot: where it is; ids (NULL: not wanted): its prompt, appended.
@@ -29,5 +29,5 @@ bool exact_cell_start(const struct exact_cell *c, struct decoder *d, int64_t num
 
 // For every cell but those of `none`, in the experiment's order: false as soon as one says so. None at all is an error.
 bool each_exact_cell(const struct experiment *e,
-                     bool (*each)(void *self, struct opened *o, struct cell cell, struct error *err), void *self,
-                     struct error *err);
+                     bool (*each)(void *self, struct loaded_experiment *o, struct cell cell, struct error *err),
+                     void *self, struct error *err);

@@ -31,7 +31,7 @@ static int64_t sequence_number(const struct prompt *p, int turn, int repeat)
 
 // ---- one contender
 
-static char *label(const struct runner *r, const struct contender *c)
+static char *label(const struct runner *r, const struct cell_runner *c)
 {
     const struct experiment *e = r->e;
     bool rules = e->rule.n > 1;
@@ -39,10 +39,10 @@ static char *label(const struct runner *r, const struct contender *c)
                    rules ? e->rule.entry[c->cell.rule].shown : "", e->sampling.entry[c->cell.sampling].shown);
 }
 
-static bool warm_up(const struct runner *r, struct contender *c, const struct prompt *p, struct error *err)
+static bool warm_up(const struct runner *r, struct cell_runner *c, const struct prompt *p, struct error *err)
 {
     struct ids ids = { 0 };
-    bool ok = conversation_ids(&r->opened.target, &r->opened.chat, p, NULL, 0, &ids, err);
+    bool ok = prompt_token_ids(&r->opened.target, &r->opened.chat, p, NULL, 0, &ids, err);
     struct assignment a = {
         .sequence = sequence_number(p, 0, 0),
         .prompt = ids.id,
@@ -50,17 +50,18 @@ static bool warm_up(const struct runner *r, struct contender *c, const struct pr
         .limit = WARM_TOKENS,
     };
     ok = ok && decoder_start(c->decoder, &a, err);
-    while (ok && decoder_live(c->decoder) > 0)
+    while (ok && decoder_active(c->decoder) > 0)
         ok = interrupt_is_none(r->stop, err) && decoder_step(c->decoder, err);
     free(ids.id);
     c->warm = ok;
     return ok;
 }
 
-static bool start_turn(const struct runner *r, struct contender *c, struct talk *t, int repeat, struct error *err)
+static bool start_turn(const struct runner *r, struct cell_runner *c, struct conversation *t, int repeat,
+                       struct error *err)
 {
     struct ids ids = { 0 };
-    bool ok = talk_ids(t, &r->opened, &ids, err);
+    bool ok = conversation_ids(t, &r->opened, &ids, err);
     struct assignment a = {
         .sequence = sequence_number(t->prompt, t->turn, repeat),
         .prompt = ids.id,
@@ -79,25 +80,27 @@ static bool start_turn(const struct runner *r, struct contender *c, struct talk 
 }
 
 // What is not due is over.
-static bool go_back(const struct runner *r, struct talk *talk, const struct due *due, int n, struct error *err)
+static bool go_back(const struct runner *r, struct conversation *conversation, const struct due *due, int n,
+                    struct error *err)
 {
     for (int i = 0; i < n; i++)
-        if (due[i].from != PLAN_NOTHING && !talk_go_on(&talk[i], &r->opened, due[i].from, err))
+        if (due[i].from != PLAN_NOTHING && !conversation_continue(&conversation[i], &r->opened, due[i].from, err))
             return false;
     return true;
 }
 
 // A conversation has one turn under way at a time, and there is a slot for each.
-static bool start_turns(const struct runner *r, struct contender *c, struct talk *talk, const struct occasion *o,
-                        struct error *err)
+static bool start_turns(const struct runner *r, struct cell_runner *c, struct conversation *conversation,
+                        const struct paired_run *o, struct error *err)
 {
     for (int i = 0; i < o->n; i++)
-        if (!talk[i].under_way && !talk_is_over(&talk[i]) && !start_turn(r, c, &talk[i], o->repeat, err))
+        if (!conversation[i].under_way && !conversation_is_over(&conversation[i]) &&
+            !start_turn(r, c, &conversation[i], o->repeat, err))
             return false;
     return true;
 }
 
-static bool keep_turn(struct runner *r, struct contender *c, struct talk *t, const struct occasion *o,
+static bool keep_turn(struct runner *r, struct cell_runner *c, struct conversation *t, const struct paired_run *o,
                       struct sequence_row *row, struct error *err)
 {
     const struct prompt *p = t->prompt;
@@ -112,35 +115,36 @@ static bool keep_turn(struct runner *r, struct contender *c, struct talk *t, con
     row->under = c->noted ? NULL : &here;
     t->under_way = false;
     r->progress.tokens += row->new_tokens;
-    bool ok = talk_answered(t, &r->opened, row->token, row->new_tokens, &row->text, err) &&
+    bool ok = conversation_answered(t, &r->opened, row->token, row->new_tokens, &row->text, err) &&
               store_sequence(r->store, c->run, row, err);
     c->noted = c->noted || ok;
     return ok;
 }
 
-static bool keep_turns(struct runner *r, struct contender *c, struct talk *talk, const struct occasion *o,
-                       struct error *err)
+static bool keep_turns(struct runner *r, struct cell_runner *c, struct conversation *conversation,
+                       const struct paired_run *o, struct error *err)
 {
     struct sequence_row row;
     for (int64_t number; (number = recorder_take(c->recorder, &row)) >= 0;) {
         int i = 0;
-        while (!talk[i].under_way || sequence_number(talk[i].prompt, talk[i].turn, o->repeat) != number)
+        while (!conversation[i].under_way ||
+               sequence_number(conversation[i].prompt, conversation[i].turn, o->repeat) != number)
             i++;
-        if (!keep_turn(r, c, &talk[i], o, &row, err))
+        if (!keep_turn(r, c, &conversation[i], o, &row, err))
             return false;
     }
     return true;
 }
 
-static bool run_contender(struct runner *r, struct contender *c, struct talk *talk, const struct due *due,
-                          const struct occasion *o, struct error *err)
+static bool run_cell_runner(struct runner *r, struct cell_runner *c, struct conversation *conversation,
+                            const struct due *due, const struct paired_run *o, struct error *err)
 {
     char *what = label(r, c);
-    bool ok = go_back(r, talk, due, o->n, err) && start_turns(r, c, talk, o, err);
-    while (ok && decoder_live(c->decoder) > 0) {
+    bool ok = go_back(r, conversation, due, o->n, err) && start_turns(r, c, conversation, o, err);
+    while (ok && decoder_active(c->decoder) > 0) {
         progress_tick(&r->progress, what);
-        ok = interrupt_is_none(r->stop, err) && decoder_step(c->decoder, err) && keep_turns(r, c, talk, o, err) &&
-             start_turns(r, c, talk, o, err);
+        ok = interrupt_is_none(r->stop, err) && decoder_step(c->decoder, err) &&
+             keep_turns(r, c, conversation, o, err) && start_turns(r, c, conversation, o, err);
     }
     free(what);
     return ok;
@@ -148,30 +152,31 @@ static bool run_contender(struct runner *r, struct contender *c, struct talk *ta
 
 // ---- all of them
 
-static const struct contender *none_of(const struct group *g, const struct contender *c)
+static const struct cell_runner *none_of(const struct group *g, const struct cell_runner *c)
 {
-    const struct contender *none = g->contender;
+    const struct cell_runner *none = g->cell_runner;
     while (!none->none || none->cell.rule != c->cell.rule)
         none++;
     return none;
 }
 
-static bool take_up(struct occasion *o, const struct opened *opened, struct store *s, const struct group *g,
-                    struct history *history, struct error *err)
+static bool take_up(struct paired_run *o, const struct loaded_experiment *opened, struct store *s,
+                    const struct group *g, struct history *history, struct error *err)
 {
     for (int k = 0; k < g->n * o->n; k++) {
-        const struct contender *c = &g->contender[k / o->n];
+        const struct cell_runner *c = &g->cell_runner[k / o->n];
         const struct prompt *p = &opened->e->prompts.prompt[o->first + k % o->n];
-        if (!talk_open(&o->talk[k], opened, s, c->run, none_of(g, c)->run, p, o->repeat, &history[k], err))
+        if (!conversation_open(&o->conversation[k], opened, s, c->run, none_of(g, c)->run, p, o->repeat, &history[k],
+                               err))
             return false;
     }
     return true;
 }
 
-struct occasion occasion_at(const struct experiment *e, int batch, int repeat, int first)
+struct paired_run paired_run_at(const struct experiment *e, int batch, int repeat, int first)
 {
     int left = e->prompts.n - first;
-    return (struct occasion){
+    return (struct paired_run){
         .number = first / batch + repeat,
         .repeat = repeat,
         .first = first,
@@ -180,16 +185,16 @@ struct occasion occasion_at(const struct experiment *e, int batch, int repeat, i
     };
 }
 
-bool occasion_open(struct occasion *o, const struct opened *opened, struct store *s, const struct group *g,
-                   struct error *err)
+bool paired_run_open(struct paired_run *o, const struct loaded_experiment *opened, struct store *s,
+                     const struct group *g, struct error *err)
 {
     size_t all = (size_t)g->n * (size_t)o->n;
-    o->talk = xcalloc(all, sizeof(*o->talk));
+    o->conversation = xcalloc(all, sizeof(*o->conversation));
     o->due = xcalloc(all, sizeof(*o->due));
     struct history *history = xcalloc(all, sizeof(*history));
     int *none = xcalloc((size_t)g->n, sizeof(*none));
     for (int c = 0; c < g->n; c++)
-        none[c] = (int)(none_of(g, &g->contender[c]) - g->contender);
+        none[c] = (int)(none_of(g, &g->cell_runner[c]) - g->cell_runner);
     bool ok = take_up(o, opened, s, g, history, err);
     if (ok)
         plan_turns(&(struct stored){ o->batch, g->n, o->n, none, history }, o->due);
@@ -198,15 +203,15 @@ bool occasion_open(struct occasion *o, const struct opened *opened, struct store
     return ok;
 }
 
-void occasion_close(struct occasion *o, const struct group *g)
+void paired_run_close(struct paired_run *o, const struct group *g)
 {
     for (int k = 0; k < g->n * o->n; k++)
-        talk_close(&o->talk[k]);
-    free(o->talk);
+        conversation_close(&o->conversation[k]);
+    free(o->conversation);
     free(o->due);
 }
 
-static bool takes_part(const struct occasion *o, int c)
+static bool takes_part(const struct paired_run *o, int c)
 {
     for (int i = 0; i < o->n; i++)
         if (o->due[c * o->n + i].from != PLAN_NOTHING)
@@ -214,7 +219,7 @@ static bool takes_part(const struct occasion *o, int c)
     return false;
 }
 
-int occasion_lacks(const struct occasion *o, int c)
+int paired_run_lacks(const struct paired_run *o, int c)
 {
     int n = 0;
     for (int i = 0; i < o->n; i++)
@@ -222,7 +227,7 @@ int occasion_lacks(const struct occasion *o, int c)
     return n;
 }
 
-static bool run_in_turn(struct occasion *o, struct runner *r, struct group *g, struct error *err)
+static bool run_in_turn(struct paired_run *o, struct runner *r, struct group *g, struct error *err)
 {
     int n = 0, *order = xcalloc((size_t)g->n, sizeof(*order));
     bool ok = true;
@@ -230,37 +235,37 @@ static bool run_in_turn(struct occasion *o, struct runner *r, struct group *g, s
         if (takes_part(o, c))
             order[n++] = c;
     for (int k = 0; k < n && ok; k++)
-        ok = environment_enter(r, &g->contender[order[k]], err);
+        ok = environment_enter(r, &g->cell_runner[order[k]], err);
     for (int k = 0; k < n && ok; k++)
-        if (!g->contender[order[k]].warm)
-            ok = warm_up(r, &g->contender[order[k]], o->talk[0].prompt, err);
+        if (!g->cell_runner[order[k]].warm)
+            ok = warm_up(r, &g->cell_runner[order[k]], o->conversation[0].prompt, err);
     ok = ok && (n == 0 || store_new_pair(r->store, r->e->name, &o->pair, err));
     for (int k = 0; k < n && ok; k++) {
         int c = order[(k + o->number) % n];
-        ok = run_contender(r, &g->contender[c], &o->talk[c * o->n], &o->due[c * o->n], o, err);
-        progress_did(&r->progress, ok ? occasion_lacks(o, c) : 0);
+        ok = run_cell_runner(r, &g->cell_runner[c], &o->conversation[c * o->n], &o->due[c * o->n], o, err);
+        progress_did(&r->progress, ok ? paired_run_lacks(o, c) : 0);
     }
     free(order);
     return ok;
 }
 
-static bool any_is_full(const struct occasion *o, const struct group *g)
+static bool any_is_full(const struct paired_run *o, const struct group *g)
 {
     for (int k = 0; k < g->n * o->n; k++)
-        if (o->talk[k].full)
+        if (o->conversation[k].full)
             return true;
     return false;
 }
 
-bool occasion_run(struct occasion *o, struct runner *r, struct group *g, struct error *err)
+bool paired_run_decode(struct paired_run *o, struct runner *r, struct group *g, struct error *err)
 {
-    bool ok = occasion_open(o, &r->opened, r->store, g, err);
+    bool ok = paired_run_open(o, &r->opened, r->store, g, err);
     for (int c = 0; c < g->n && ok; c++) {
-        progress_skip(&r->progress, o->n - occasion_lacks(o, c));
-        ok = occasion_lacks(o, c) == 0 || store_run_unfinished(r->store, g->contender[c].run, err);
+        progress_skip(&r->progress, o->n - paired_run_lacks(o, c));
+        ok = paired_run_lacks(o, c) == 0 || store_run_unfinished(r->store, g->cell_runner[c].run, err);
     }
     ok = ok && run_in_turn(o, r, g, err);
     r->full = r->full || any_is_full(o, g);
-    occasion_close(o, g);
+    paired_run_close(o, g);
     return ok;
 }

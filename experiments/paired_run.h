@@ -10,11 +10,11 @@
 struct due;
 struct error;
 struct store;
-struct talk;
+struct conversation;
 
 struct runner { // what lasts for the whole of experiment_run
     const struct experiment *e;
-    struct opened opened;
+    struct loaded_experiment opened;
     struct store *store;
     struct progress progress;
     const volatile int *stop; // NULL: nobody will interrupt
@@ -23,21 +23,21 @@ struct runner { // what lasts for the whole of experiment_run
     bool full;          // some conversation outgrew the context, now or when it was stored
 };
 
-struct occasion {
+struct paired_run {
     int number;           // of bunch and repeat together: turns the order round
     int repeat, first, n; // prompts first .. first + n of the experiment's
     int batch;            // slots
     int64_t pair;
-    struct talk *talk; // (contenders, n)
-    struct due *due;   // (contenders, n) what of each is decoded (plan.h)
+    struct conversation *conversation; // (contenders, n)
+    struct due *due;                   // (contenders, n) what of each is decoded (plan.h)
 };
 
 // The bunch that begins with this prompt.
-struct occasion occasion_at(const struct experiment *e, int batch, int repeat, int first);
-// Reads what the database has of it, and plans. s NULL: there is none. occasion_close() even if it fails.
-bool occasion_open(struct occasion *o, const struct opened *opened, struct store *s, const struct group *g,
-                   struct error *err);
-void occasion_close(struct occasion *o, const struct group *g);
-int occasion_lacks(const struct occasion *o, int contender); // conversations of its own
+struct paired_run paired_run_at(const struct experiment *e, int batch, int repeat, int first);
+// Reads what the database has of it, and plans. s NULL: there is none. paired_run_close() even if it fails.
+bool paired_run_open(struct paired_run *o, const struct loaded_experiment *opened, struct store *s,
+                     const struct group *g, struct error *err);
+void paired_run_close(struct paired_run *o, const struct group *g);
+int paired_run_lacks(const struct paired_run *o, int cell_runner); // conversations of its own
 // All of that, and decodes what is due.
-bool occasion_run(struct occasion *o, struct runner *r, struct group *g, struct error *err);
+bool paired_run_decode(struct paired_run *o, struct runner *r, struct group *g, struct error *err);

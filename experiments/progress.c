@@ -81,13 +81,13 @@ static void describe(const struct progress *p, int64_t now, const char *what, ch
 
 static void draw(struct progress *p, const char *line)
 {
-    int full = p->total > 0 ? (int)(BAR * p->seen / p->total) : BAR, room = columns(p) - BAR - 4;
+    int full = p->total > 0 ? (int)(BAR * p->seen / p->total) : BAR, capacity = columns(p) - BAR - 4;
     char bar[BAR + 1];
     for (int i = 0; i < BAR; i++)
         bar[i] = i < full ? '#' : '-';
     bar[BAR] = '\0';
     fprintf(p->to, "\r%s[%s]%s %.*s\x1b[K", p->colour ? "\x1b[32m" : "", bar, p->colour ? "\x1b[0m" : "",
-            room > 0 ? room : 0, line);
+            capacity > 0 ? capacity : 0, line);
     p->drawn = true;
 }
 

@@ -18,11 +18,11 @@ struct recording { // of one sequence
     enum { FREE, EXPECTED, DONE } state;
     int64_t sequence;
     struct step_row *step; // (n_steps)
-    size_t n_steps, steps_room;
+    size_t n_steps, steps_capacity;
     struct trial_row *trial; // (n_trials) of all steps, one behind the other
-    size_t n_trials, trials_room;
+    size_t n_trials, trials_capacity;
     struct expected_row *expected; // (n_expected) likewise
-    size_t n_expected, expected_room;
+    size_t n_expected, expected_capacity;
     int32_t *token; // (n)
     int n;
     int64_t prefill_ns, decode_ns, wall_ns;
@@ -72,20 +72,20 @@ static void record_trials(struct recording *g, const struct step *s)
 {
     const struct draft *d = s->draft;
     for (int node = 1; node < d->n; node++) {
-        if (isnan(s->judgement->trial_p[node]))
+        if (isnan(s->verification->trial_p[node]))
             continue;
-        if (g->n_trials == g->trials_room) {
-            g->trials_room = grown(g->trials_room, g->n_trials + 1);
-            g->trial = xrealloc(g->trial, g->trials_room * sizeof(*g->trial));
+        if (g->n_trials == g->trials_capacity) {
+            g->trials_capacity = grow_capacity(g->trials_capacity, g->n_trials + 1);
+            g->trial = xrealloc(g->trial, g->trials_capacity * sizeof(*g->trial));
         }
-        bool chosen = d->drawn[node] == CHOSEN;
+        bool chosen = d->proposal[node] == DETERMINISTIC;
         g->trial[g->n_trials++] = (struct trial_row){ node,
                                                       draft_depth(d, node),
                                                       rank(d, node),
                                                       d->token[node],
-                                                      d->drawn[node],
-                                                      s->judgement->trial_p[node],
-                                                      chosen ? NAN : s->judgement->trial_q[node],
+                                                      d->proposal[node],
+                                                      s->verification->trial_p[node],
+                                                      chosen ? NAN : s->verification->trial_q[node],
                                                       is_on_path(s, node) };
     }
 }
@@ -98,7 +98,7 @@ static struct expectation *worth_of(const struct recorder *r, const struct draft
     return NULL;
 }
 
-static void weigh(void *self, const struct judged *j)
+static void weigh(void *self, const struct verified *j)
 {
     struct recorder *r = self;
     const struct draft *d = j->request->draft;
@@ -112,9 +112,9 @@ static void weigh(void *self, const struct judged *j)
 static void record_expected(struct recording *g, const struct expectation *x)
 {
     for (int i = 0; i < x->n; i++) {
-        if (g->n_expected == g->expected_room) {
-            g->expected_room = grown(g->expected_room, g->n_expected + 1);
-            g->expected = xrealloc(g->expected, g->expected_room * sizeof(*g->expected));
+        if (g->n_expected == g->expected_capacity) {
+            g->expected_capacity = grow_capacity(g->expected_capacity, g->n_expected + 1);
+            g->expected = xrealloc(g->expected, g->expected_capacity * sizeof(*g->expected));
         }
         g->expected[g->n_expected++] =
             (struct expected_row){ x->by[i].rule, x->by[i].lossless, x->by[i].accepted, x->by[i].first };
@@ -133,17 +133,17 @@ static void record_step(void *self, const struct step *s)
     const struct expectation *x = worth_of(r, s->draft);
     if (x != NULL)
         record_expected(g, x);
-    if (g->n_steps == g->steps_room) {
-        g->steps_room = grown(g->steps_room, g->n_steps + 1);
-        g->step = xrealloc(g->step, g->steps_room * sizeof(*g->step));
+    if (g->n_steps == g->steps_capacity) {
+        g->steps_capacity = grow_capacity(g->steps_capacity, g->n_steps + 1);
+        g->step = xrealloc(g->step, g->steps_capacity * sizeof(*g->step));
     }
     g->step[g->n_steps++] = (struct step_row){
         .drafted = s->draft->n - 1,
-        .depth = draft_deepest(s->draft),
+        .depth = draft_max_depth(s->draft),
         .accepted = transcript_accepted(s),
         .expected = x != NULL ? x->accepted : NAN,
         .variance = x != NULL ? x->variance : NAN,
-        .stood = x != NULL ? x->stood : -1,
+        .accepted_uncut = x != NULL ? x->accepted_uncut : -1,
         .n_by_rule = x != NULL ? x->n : 0,
         .propose_ns = s->propose_ns,
         .verify_ns = s->verify_ns,
@@ -198,9 +198,9 @@ struct listener recorder_listener(struct recorder *r)
     return (struct listener){ record_step, record_end, r };
 }
 
-struct watch recorder_watch(struct recorder *r)
+struct step_observer recorder_watch(struct recorder *r)
 {
-    return (struct watch){ .judged = weigh, .self = r };
+    return (struct step_observer){ .verified = weigh, .self = r };
 }
 
 void recorder_expects(struct recorder *r, struct expecter *e)

@@ -14,7 +14,7 @@ struct recorder *recorder_create(int slots, bool trials);
 // From now on with what every step is worth to this rule and others (expectation.h): hand `watch` to the verifier. The
 // expecter is the recorder's own.
 struct expecter;
-struct watch recorder_watch(struct recorder *r);
+struct step_observer recorder_watch(struct recorder *r);
 void recorder_expects(struct recorder *r, struct expecter *e);
 void recorder_destroy(struct recorder *r); // NULL is fine
 struct listener recorder_listener(struct recorder *r);

@@ -21,7 +21,7 @@
 #include "verifier/rules/rule.h"
 
 // A new run with the settings of one that is there: something has changed in a file that they name, and it is said.
-static bool say_what_is_new(struct runner *r, const struct contender *c, struct error *err)
+static bool say_what_is_new(struct runner *r, const struct cell_runner *c, struct error *err)
 {
     static const char sql[] =
         "SELECT r.drafter, r.rule, was.id, CASE"
@@ -40,7 +40,7 @@ static bool say_what_is_new(struct runner *r, const struct contender *c, struct 
     return query_close(q, err);
 }
 
-static bool find_row(struct runner *r, const struct group *g, struct contender *c, struct error *err)
+static bool find_row(struct runner *r, const struct group *g, struct cell_runner *c, struct error *err)
 {
     const struct experiment *e = r->e;
     char *prompts = cell_prompts(&r->opened);
@@ -86,16 +86,16 @@ static bool mark_finished(struct runner *r, const struct group *g, bool ran, str
 {
     for (int i = 0; i < g->n; i++) {
         bool finished;
-        if (!is_marked_finished(r->store, g->contender[i].run, &finished, err))
+        if (!is_marked_finished(r->store, g->cell_runner[i].run, &finished, err))
             return false;
-        if ((ran || !finished) && !store_run_finished(r->store, g->contender[i].run, err))
+        if ((ran || !finished) && !store_run_finished(r->store, g->cell_runner[i].run, err))
             return false;
     }
     return true;
 }
 
 // What ends a text is settled once the target is open, and again when it had to be opened anew.
-static void settle_stops(struct runner *r)
+static void resolve_stops(struct runner *r)
 {
     r->strings = (struct stop_strings){ r->opened.target.tokenizer, r->e->n_stop, (const char *const *)r->e->stop };
     r->stops =
@@ -107,8 +107,8 @@ static bool run_occasions(struct runner *r, struct group *g, struct error *err)
     int batch = experiment_batch(r->e, g->batch), prompts = r->e->prompts.n;
     for (int repeat = 0; repeat < r->e->repeat; repeat++)
         for (int first = 0; first < prompts; first += batch) {
-            struct occasion o = occasion_at(r->e, batch, repeat, first);
-            if (!occasion_run(&o, r, g, err))
+            struct paired_run o = paired_run_at(r->e, batch, repeat, first);
+            if (!paired_run_decode(&o, r, g, err))
                 return false;
         }
     return true;
@@ -119,11 +119,11 @@ static bool run_group(struct runner *r, int number, struct error *err)
     struct group g;
     if (!group_open(&g, number, &r->opened, err))
         return false;
-    settle_stops(r);
+    resolve_stops(r);
     int64_t before = r->progress.ran, seen = r->progress.seen;
     bool ok = true;
     for (int i = 0; i < g.n && ok; i++)
-        ok = find_row(r, &g, &g.contender[i], err);
+        ok = find_row(r, &g, &g.cell_runner[i], err);
     ok = ok && run_occasions(r, &g, err);
     int64_t ran = r->progress.ran - before;
     ok = ok && mark_finished(r, &g, ran > 0, err);
@@ -140,10 +140,10 @@ bool experiment_run(const struct experiment *e, struct store *s, FILE *progress,
 {
     if (store_read_only(s))
         return fail(err, "%s: the database is read-only, results cannot go into it", store_path(s));
-    if (!store_claim(s, e->name, err))
+    if (!store_lock(s, e->name, err))
         return false;
     struct runner r = { .e = e, .store = s, .stop = stop };
-    if (!opened_open(&r.opened, e, TARGET_ROWS, err))
+    if (!loaded_experiment_open(&r.opened, e, TARGET_ROWS, err))
         return false;
     int cells = groups(e) * e->rule.n * e->drafter.n;
     progress_begin(&r.progress, progress, (int64_t)cells * e->prompts.n * e->repeat);
@@ -154,6 +154,6 @@ bool experiment_run(const struct experiment *e, struct store *s, FILE *progress,
     if (r.full)
         progress_line(&r.progress, "conversations whose next turn did not fit the context of %d ended before it",
                       r.opened.context);
-    opened_close(&r.opened);
+    loaded_experiment_close(&r.opened);
     return ok;
 }

@@ -219,13 +219,13 @@ static bool read_tensors(struct gguf *g, struct gguf_cursor *c, uint64_t alignme
     uint64_t start = (header + alignment - 1) / alignment * alignment;
     for (size_t i = 0; i < g->tensors; i++) {
         struct gguf_tensor *t = &g->tensor[i];
-        uint64_t room = start <= c->size ? c->size - start : 0;
-        if (offset[i] > room || t->bytes > room - offset[i]) {
+        uint64_t capacity = start <= c->size ? c->size - start : 0;
+        if (offset[i] > capacity || t->bytes > capacity - offset[i]) {
             cursor_reads(c, "tensor", i, &t->name);
             return fail(
                 c->err,
                 "%s: the file ends too early: %s has %zu bytes at offset %llu, and there are %llu bytes of tensors",
-                c->path, c->where, t->bytes, (unsigned long long)offset[i], (unsigned long long)room);
+                c->path, c->where, t->bytes, (unsigned long long)offset[i], (unsigned long long)capacity);
         }
         if (t->known)
             t->tensor.data = (void *)(uintptr_t)(g->file.at + start + offset[i]);

@@ -7,9 +7,9 @@
 
 enum { LONGEST_KEY = 65535 };
 
-void cursor_show(char *to, size_t room, const struct gguf_string *name)
+void cursor_show(char *to, size_t capacity, const struct gguf_string *name)
 {
-    size_t n = name->n < room - 1 ? name->n : room - 1;
+    size_t n = name->n < capacity - 1 ? name->n : capacity - 1;
     for (size_t i = 0; i < n; i++)
         to[i] = (unsigned char)name->s[i] < 0x20 || name->s[i] == 0x7f ? '?' : name->s[i];
     to[n] = '\0';

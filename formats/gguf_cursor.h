@@ -18,7 +18,7 @@ struct gguf_cursor {
 // Says what is read from now on: "tensor 3", and (name) behind it unless that is NULL.
 void cursor_reads(struct gguf_cursor *c, const char *what, uint64_t i, const struct gguf_string *name);
 // A name of the file for a message: what would upset a terminal is shown as '?', what does not fit is left out.
-void cursor_show(char *to, size_t room, const struct gguf_string *name);
+void cursor_show(char *to, size_t capacity, const struct gguf_string *name);
 
 const uint8_t *cursor_take(struct gguf_cursor *c, uint64_t n); // the next n bytes; NULL: there are fewer
 bool cursor_u32(struct gguf_cursor *c, uint32_t *to);

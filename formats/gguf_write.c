@@ -20,7 +20,7 @@ struct gguf_writer {
     struct text values;
     uint64_t n_values;
     size_t alignment;
-    size_t n, room;
+    size_t n, capacity;
     struct pending *tensor; // (n)
 };
 
@@ -141,9 +141,9 @@ void gguf_write_texts(struct gguf_writer *w, const char *key, const char *const 
 void gguf_write_tensor(struct gguf_writer *w, const char *name, int dims, const uint64_t *dim, int ggml_type,
                        const void *data, size_t bytes)
 {
-    if (w->n == w->room) {
-        w->room = grown(w->room, w->n + 1);
-        w->tensor = xrealloc(w->tensor, w->room * sizeof(*w->tensor));
+    if (w->n == w->capacity) {
+        w->capacity = grow_capacity(w->capacity, w->n + 1);
+        w->tensor = xrealloc(w->tensor, w->capacity * sizeof(*w->tensor));
     }
     struct pending *t = &w->tensor[w->n++];
     *t = (struct pending){ .data = data, .bytes = bytes };

@@ -44,15 +44,15 @@ const uint8_t *pickle_take(struct pickle_machine *m, uint64_t n)
 }
 
 // Room for n more of what there are `have` of; NULL: there would be too many.
-static void *extended(struct pickle_machine *m, void *array, size_t *room, size_t have, size_t n, size_t size)
+static void *extended(struct pickle_machine *m, void *array, size_t *capacity, size_t have, size_t n, size_t size)
 {
     if (n > MOST_VALUES - have) {
         pickle_refuse(m, "expected a state_dict, found more than %d values", MOST_VALUES);
         return NULL;
     }
-    if (have + n > *room) {
-        *room = grown(*room, have + n);
-        array = xrealloc(array, *room * size);
+    if (have + n > *capacity) {
+        *capacity = grow_capacity(*capacity, have + n);
+        array = xrealloc(array, *capacity * size);
     }
     return array;
 }
@@ -61,7 +61,7 @@ static bool append(struct pickle_machine *m, struct pickle_values *to, const str
 {
     if (n == 0)
         return true;
-    void *at = extended(m, to->at, &to->room, to->n, n, sizeof(*to->at));
+    void *at = extended(m, to->at, &to->capacity, to->n, n, sizeof(*to->at));
     if (at == NULL)
         return false;
     to->at = at;
@@ -92,7 +92,7 @@ void pickle_drop(struct pickle_machine *m, size_t n)
 
 bool pickle_set_mark(struct pickle_machine *m)
 {
-    void *mark = extended(m, m->mark, &m->mark_room, m->marks, 1, sizeof(*m->mark));
+    void *mark = extended(m, m->mark, &m->mark_capacity, m->marks, 1, sizeof(*m->mark));
     if (mark == NULL)
         return false;
     m->mark = mark;
@@ -139,7 +139,7 @@ bool pickle_make_tuple(struct pickle_machine *m, size_t n)
 bool pickle_make_dict(struct pickle_machine *m, bool ordered)
 {
     struct pickle *p = m->p;
-    void *dict = extended(m, p->dict, &p->dict_room, p->dicts, 1, sizeof(*p->dict));
+    void *dict = extended(m, p->dict, &p->dict_capacity, p->dicts, 1, sizeof(*p->dict));
     if (dict == NULL)
         return false;
     p->dict = dict;
@@ -170,7 +170,7 @@ bool pickle_fill_dict(struct pickle_machine *m, size_t n)
         return pickle_refuse(m, "expected a dictionary to be filled, found %s", pickle_kind_name(top));
     if (n == 0)
         return true;
-    void *pair = extended(m, p->pair, &p->pair_room, p->pairs, n / 2, sizeof(*p->pair));
+    void *pair = extended(m, p->pair, &p->pair_capacity, p->pairs, n / 2, sizeof(*p->pair));
     if (pair == NULL)
         return false;
     p->pair = pair;
@@ -218,8 +218,8 @@ struct pickle *pickle_read(const char *name, const uint8_t *bytes, size_t n, str
 {
     struct pickle *p = xcalloc(1, sizeof(*p));
     struct pickle_machine m = { .name = name, .start = bytes, .at = bytes, .end = bytes + n, .p = p, .err = err };
-    m.stack.room = 64; // there from the start: the top of an empty stack is a place, too
-    m.stack.at = xcalloc(m.stack.room, sizeof(*m.stack.at));
+    m.stack.capacity = 64; // there from the start: the top of an empty stack is a place, too
+    m.stack.at = xcalloc(m.stack.capacity, sizeof(*m.stack.at));
     bool ok = run(&m);
     free(m.stack.at);
     free(m.memo.at);

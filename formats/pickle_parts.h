@@ -3,7 +3,7 @@
 #include "formats/pickle.h"
 
 struct pickle_values {
-    size_t n, room;
+    size_t n, capacity;
     struct pickle_value *at; // (n)
 };
 
@@ -15,9 +15,9 @@ struct pickle_dict {
 struct pickle { // what is left when the machine has stopped
     struct pickle_value root;
     struct pickle_values items; // of tuples, end to end
-    size_t dicts, dict_room;
+    size_t dicts, dict_capacity;
     struct pickle_dict *dict; // (dicts)
-    size_t pairs, pair_room;
+    size_t pairs, pair_capacity;
     struct pickle_pair *pair; // (pairs)
 };
 
@@ -27,7 +27,7 @@ struct pickle_machine {
     const uint8_t *opcode;           // the one being performed
     struct pickle *p;
     struct pickle_values stack, memo;
-    size_t marks, mark_room;
+    size_t marks, mark_capacity;
     size_t *mark; // (marks) how high the stack was
     bool stopped;
     struct error *err;

@@ -41,7 +41,7 @@ static int by_place(const void *a, const void *b)
 }
 
 // One tensor of the header; `start` is where the file's bytes begin, and there are `room` of them.
-static bool read_tensor(const char *path, const char *name, const struct json *j, const uint8_t *start, size_t room,
+static bool read_tensor(const char *path, const char *name, const struct json *j, const uint8_t *start, size_t capacity,
                         struct safetensor *t, struct error *err)
 {
     const struct json *shape = json_get(j, "shape"), *offsets = json_get(j, "data_offsets");
@@ -78,9 +78,9 @@ static bool read_tensor(const char *path, const char *name, const struct json *j
     int64_t begin = json_int(json_at(offsets, 0)), end = json_int(json_at(offsets, 1));
     if (!json_is_int(json_at(offsets, 0)) || !json_is_int(json_at(offsets, 1)) || begin < 0 || end < begin)
         return fail(err, "%s: tensor %s: data_offsets are not a region of the file", path, name);
-    if ((uint64_t)end > room)
+    if ((uint64_t)end > capacity)
         return fail(err, "%s: tensor %s: its data end at byte %" PRId64 ", and the file has %zu bytes of data", path,
-                    name, end, room);
+                    name, end, capacity);
     if ((uint64_t)(end - begin) != bits / 8)
         return fail(err, "%s: tensor %s: its shape needs %" PRIu64 " bytes, its data_offsets span %" PRId64, path, name,
                     bits / 8, end - begin);
@@ -100,7 +100,7 @@ static bool check_metadata(const char *path, const struct json *j, struct error 
 }
 
 // The regions follow one another from the first byte to the last, without holes and without overlap.
-static bool check_regions(const char *path, struct safetensor *t, size_t n, const uint8_t *start, size_t room,
+static bool check_regions(const char *path, struct safetensor *t, size_t n, const uint8_t *start, size_t capacity,
                           struct error *err)
 {
     if (n != 0)
@@ -115,12 +115,12 @@ static bool check_regions(const char *path, struct safetensor *t, size_t n, cons
         end = begin + t[i].bytes;
     }
     size_t used = (size_t)(end - start);
-    if (used != room)
-        return fail(err, "%s: the tensors end at byte %zu of the data, and the file has %zu", path, used, room);
+    if (used != capacity)
+        return fail(err, "%s: the tensors end at byte %zu of the data, and the file has %zu", path, used, capacity);
     return true;
 }
 
-static bool read_tensors(const char *path, int number, const struct json *header, const uint8_t *start, size_t room,
+static bool read_tensors(const char *path, int number, const struct json *header, const uint8_t *start, size_t capacity,
                          struct tensor_list *to, struct error *err)
 {
     if (!json_is_object(header))
@@ -133,10 +133,10 @@ static bool read_tensors(const char *path, int number, const struct json *header
             continue;
         }
         struct safetensor *t = tensor_list_add(to, xstrdup(json_key(at)), number);
-        if (!read_tensor(path, t->name, json_value(at), start, room, t, err))
+        if (!read_tensor(path, t->name, json_value(at), start, capacity, t, err))
             return false;
     }
-    return check_regions(path, to->n > 0 ? to->at + first : NULL, to->n - first, start, room, err);
+    return check_regions(path, to->n > 0 ? to->at + first : NULL, to->n - first, start, capacity, err);
 }
 
 bool safetensors_read(const char *path, const struct mapping *file, int number, struct tensor_list *to,

@@ -8,9 +8,9 @@
 
 struct safetensor *tensor_list_add(struct tensor_list *l, char *name, int file)
 {
-    if (l->n == l->room) {
-        l->room = grown(l->room, l->n + 1);
-        l->at = xrealloc(l->at, l->room * sizeof(*l->at));
+    if (l->n == l->capacity) {
+        l->capacity = grow_capacity(l->capacity, l->n + 1);
+        l->at = xrealloc(l->at, l->capacity * sizeof(*l->at));
     }
     l->at[l->n] = (struct safetensor){ .name = name, .file = file };
     return &l->at[l->n++];

@@ -17,7 +17,7 @@ struct safetensor {
 };
 
 struct tensor_list {
-    size_t n, room;
+    size_t n, capacity;
     struct safetensor *at; // (n) the names are owned
 };
 

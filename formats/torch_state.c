@@ -107,7 +107,7 @@ static int by_name(const void *a, const void *b)
 static bool list_tensors(struct state *s)
 {
     const struct pickle *pickle = s->archive.pickle;
-    size_t room = 0;
+    size_t capacity = 0;
     for (const struct pickle_pair *p = pickle_first(pickle, &s->dict); p != NULL; p = pickle_next(pickle, p)) {
         if (p->value.kind != PICKLE_CALL)
             continue;
@@ -115,9 +115,9 @@ static bool list_tensors(struct state *s)
             return false;
         if (s->n == MOST_TENSORS)
             return fail(s->err, "%s: expected at most %d tensors, found more", s->archive.path, MOST_TENSORS);
-        if (s->n == room) {
-            room = grown(room, s->n + 1);
-            s->tensor = xrealloc(s->tensor, room * sizeof(*s->tensor));
+        if (s->n == capacity) {
+            capacity = grow_capacity(capacity, s->n + 1);
+            s->tensor = xrealloc(s->tensor, capacity * sizeof(*s->tensor));
         }
         s->tensor[s->n++] = p;
     }

@@ -76,14 +76,14 @@ static bool agrees(uint64_t own, uint64_t directory, bool deferred)
 static bool find_data(const struct walk *w, const uint8_t *central, struct zip_entry *e)
 {
     struct shown name = shown(e->name, e->name_n);
-    size_t room = (size_t)w->directory.at; // entries end where the directory begins
-    if (e->begin > room || room - e->begin < LOCAL || !zip_is(w->file->at + e->begin, "PK\3\4"))
+    size_t capacity = (size_t)w->directory.at; // entries end where the directory begins
+    if (e->begin > capacity || capacity - e->begin < LOCAL || !zip_is(w->file->at + e->begin, "PK\3\4"))
         return fail(w->err, "%s: ZIP entry %s: expected its header at byte %zu, and there is none", w->path, name.s,
                     e->begin);
 
     const uint8_t *own = w->file->at + e->begin;
     uint64_t packed = zip_u32(own + 18), size = zip_u32(own + 22);
-    size_t extra = zip_u16(own + 28), left = room - e->begin - LOCAL;
+    size_t extra = zip_u16(own + 28), left = capacity - e->begin - LOCAL;
     bool deferred = zip_u16(own + 6) & DEFERRED;
     if (zip_u16(own + 26) != e->name_n || left < e->name_n + extra || memcmp(own + LOCAL, e->name, e->name_n) != 0)
         return fail(w->err, "%s: ZIP entry %s: its own header, at byte %zu, has another name", w->path, name.s,
@@ -98,7 +98,7 @@ static bool find_data(const struct walk *w, const uint8_t *central, struct zip_e
     if (e->n > left)
         return fail(w->err, "%s: ZIP entry %s: it has %zu bytes, and there are %zu up to the directory", w->path,
                     name.s, e->n, left);
-    e->end = room - left + e->n;
+    e->end = capacity - left + e->n;
     return true;
 }
 

@@ -23,14 +23,14 @@ static bool read_end64(const char *path, const struct mapping *file, size_t *end
                fail(err, "%s: its ZIP end record speaks of ZIP64, and no ZIP64 locator stands before it", path);
 
     const uint8_t *locator = file->at + *end - LOCATOR;
-    uint64_t at = zip_u64(locator + 8), room = *end - LOCATOR;
+    uint64_t at = zip_u64(locator + 8), capacity = *end - LOCATOR;
     if (zip_u32(locator + 4) != 0 || zip_u32(locator + 16) > 1)
         return fail(err, "%s: expected a ZIP archive in one file, found one that was split into several", path);
-    if (room < END64 || at > room - END64 || !zip_is(file->at + at, "PK\6\6") ||
-        zip_u64(file->at + at + 4) != room - at - 12)
+    if (capacity < END64 || at > capacity - END64 || !zip_is(file->at + at, "PK\6\6") ||
+        zip_u64(file->at + at + 4) != capacity - at - 12)
         return fail(
             err, "%s: expected its ZIP64 end record at byte %" PRIu64 ", up to byte %" PRIu64 ", as its locator says",
-            path, at, room);
+            path, at, capacity);
 
     const uint8_t *record = file->at + at;
     struct zip_directory large = { .entries = zip_u64(record + 32),

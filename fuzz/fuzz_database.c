@@ -204,14 +204,14 @@ static void go_on(struct store *s)
                                  .batch = 1 };
     int64_t id, pair;
     const int32_t token[] = { 1, 2 };
-    const struct trial_row trial = { .node = 1, .depth = 1, .token = 1, .p = 0.5, .q = 0.5, .stood = true };
+    const struct trial_row trial = { .node = 1, .depth = 1, .token = 1, .p = 0.5, .q = 0.5, .accepted = true };
     const struct expected_row expected = { "r", true, 1, 0.5 };
     const struct step_row step = { .drafted = 1,
                                    .depth = 1,
                                    .accepted = 1,
                                    .expected = 0.5,
                                    .variance = 0.25,
-                                   .stood = 1,
+                                   .accepted_uncut = 1,
                                    .propose_ns = 1,
                                    .verify_ns = 1,
                                    .advance_ns = 1,
@@ -231,7 +231,7 @@ static void go_on(struct store *s)
                                     .stop = "limit",
                                     .step = &step,
                                     .n_steps = 1 };
-    if (store_claim(s, experiment, &err) && store_run(s, &row, &id, &err) &&
+    if (store_lock(s, experiment, &err) && store_run(s, &row, &id, &err) &&
         store_new_pair(s, experiment, &pair, &err)) {
         struct sequence_row own = q;
         own.pair = pair;

@@ -36,7 +36,7 @@ static const char *const words[] = { "name",
                                      "bf16",
                                      "int8",
                                      "q8_0",
-                                     "preset",
+                                     "default",
                                      "file",
                                      "limit",
                                      "per_category",
@@ -68,7 +68,7 @@ static const char *const words[] = { "name",
                                      "multipath",
                                      "typical",
                                      "lenient",
-                                     "replayed",
+                                     "synthetic",
                                      "rate",
                                      "temperature",
                                      "top_p",
@@ -84,8 +84,8 @@ static const char *const words[] = { "name",
                                      "longest",
                                      "widths",
                                      "pick",
-                                     "drawn",
-                                     "likeliest",
+                                     "sampled",
+                                     "greedy",
                                      "coupled",
                                      "distinct",
                                      "nodes",
@@ -136,10 +136,11 @@ static const char *const words[] = { "name",
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-    static const char talks[] = "{\"id\": \"a\", \"category\": \"talk\", \"turns\": [\"one two\", \"and again\"]}\n"
-                                "{\"id\": \"b\", \"prompt\": \"a b c\"}\n{\"id\": \"d\", \"input_ids\": [75, 104]}\n";
+    static const char conversations[] =
+        "{\"id\": \"a\", \"category\": \"talk\", \"turns\": [\"one two\", \"and again\"]}\n"
+        "{\"id\": \"b\", \"prompt\": \"a b c\"}\n{\"id\": \"d\", \"input_ids\": [75, 104]}\n";
     (void)argc, (void)argv;
-    fuzz_write("talks.jsonl", talks, sizeof(talks) - 1);
+    fuzz_write("talks.jsonl", conversations, sizeof(conversations) - 1);
     fuzz_write("target.gguf", "GGUF", 4); // that it is there is all that is looked at
     return 0;
 }
@@ -195,7 +196,7 @@ static void use_tree(const char *name)
         insist(*err.text != '\0');
         return;
     }
-    insist(tree.n > 1 && tree.n <= MAX_NODES && tree_deepest(&tree) <= TREE_DEPTH);
+    insist(tree.n > 1 && tree.n <= MAX_NODES && tree_max_depth(&tree) <= TREE_DEPTH);
     for (int i = 1; i < tree.n; i++)
         insist(tree.node[i].parent >= 0 && tree.node[i].parent < i && tree.node[i].rank < TREE_RANKS &&
                tree.node[i].depth == tree.node[tree.node[i].parent].depth + 1);

@@ -130,7 +130,7 @@ static void use_model(const char *path)
 static float *first_logits(const char *path, struct backend *b, int n)
 {
     struct error err = { "" };
-    struct model *m = model_open(path, b, ACTIVATIONS_PRESET, n, &err);
+    struct model *m = model_open(path, b, ACTIVATIONS_DEFAULT, n, &err);
     insist(m != NULL || *err.text != '\0');
     if (m == NULL)
         return NULL;
@@ -434,11 +434,11 @@ static void change_value(struct value *v, struct text *own)
 static void change_raw(struct bytes *raw, struct text *own)
 {
     const size_t most = raw->n + 16;
-    uint8_t *room = xmalloc(most);
+    uint8_t *capacity = xmalloc(most);
     if (raw->n > 0)
-        memcpy(room, raw->at, raw->n);
-    text_add(own, (const char *)room, LLVMFuzzerMutate(room, raw->n, raw->n > 0 ? raw->n : most));
-    free(room);
+        memcpy(capacity, raw->at, raw->n);
+    text_add(own, (const char *)capacity, LLVMFuzzerMutate(capacity, raw->n, raw->n > 0 ? raw->n : most));
+    free(capacity);
     *raw = (struct bytes){ (const uint8_t *)own->s, own->n };
 }
 

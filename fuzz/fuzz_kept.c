@@ -121,9 +121,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     insist(config_read(path, &config, &err));
     insist((weights = weights_open(&config, &err)) != NULL);
     find_matrices();
-    struct kept *k = kept_open(&config, weights, LAYOUT);
-    kept_write(k, packed, MATRICES);
-    kept_close(k);
+    struct packed_cache *k = packed_cache_open(&config, weights, LAYOUT);
+    packed_cache_write(k, packed, MATRICES);
+    packed_cache_close(k);
     genuine = fuzz_read(beside, &genuine_bytes);
     uint8_t *same = xmalloc(genuine_bytes);
     memcpy(same, genuine, genuine_bytes);
@@ -139,34 +139,34 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 static void use(int flags)
 {
-    struct kept *k = kept_open(&config, weights, LAYOUT);
+    struct packed_cache *k = packed_cache_open(&config, weights, LAYOUT);
     char *sentence;
     int read = 0;
-    for (; read < MATRICES && kept_has(k, packed[read].w, packed[read].bytes); read++) {
+    for (; read < MATRICES && packed_cache_has(k, packed[read].w, packed[read].bytes); read++) {
         uint8_t *to = malloc(packed[read].bytes); // so many and not a byte more
-        const bool ok = kept_read(k, to);
+        const bool ok = packed_cache_read(k, to);
         insist(!ok || (flags & (DATA | LIST)) != 0 || memcmp(to, packed[read].data, packed[read].bytes) == 0);
         free(to);
         if (!ok)
             break;
     }
-    insist(kept_is_usable(k) || !kept_is_whole(k));
-    sentence = kept_sentence(k);
+    insist(packed_cache_is_usable(k) || !packed_cache_is_whole(k));
+    sentence = packed_cache_sentence(k);
     insist(*sentence != '\0');
     free(sentence);
-    if (!kept_is_whole(k)) {
-        kept_write(k, packed, MATRICES);
-        sentence = kept_sentence(k);
+    if (!packed_cache_is_whole(k)) {
+        packed_cache_write(k, packed, MATRICES);
+        sentence = packed_cache_sentence(k);
         free(sentence);
-        kept_close(k);
-        k = kept_open(&config, weights, LAYOUT); // the new one is whole
+        packed_cache_close(k);
+        k = packed_cache_open(&config, weights, LAYOUT); // the new one is whole
         for (int i = 0; i < MATRICES; i++) {
             uint8_t to[300];
-            insist(kept_has(k, packed[i].w, packed[i].bytes) && kept_read(k, to));
+            insist(packed_cache_has(k, packed[i].w, packed[i].bytes) && packed_cache_read(k, to));
         }
-        insist(kept_is_whole(k));
+        insist(packed_cache_is_whole(k));
     }
-    kept_close(k);
+    packed_cache_close(k);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)

@@ -125,12 +125,12 @@ static void change_pickle(const uint8_t *at, size_t n, struct text *to)
     const size_t where = n > 0 ? fuzz_below(n) : 0, what = fuzz_below(6);
     const struct snippet *new = &snippets[fuzz_below(sizeof(snippets) / sizeof(*snippets))];
     if (what == 0 || n == 0) {
-        uint8_t *room = xmalloc(n + 32);
+        uint8_t *capacity = xmalloc(n + 32);
         if (n > 0)
-            memcpy(room, at, n);
-        const size_t length = LLVMFuzzerMutate(room, n, n + 32);
-        text_add(to, (const char *)room, length);
-        free(room);
+            memcpy(capacity, at, n);
+        const size_t length = LLVMFuzzerMutate(capacity, n, n + 32);
+        text_add(to, (const char *)capacity, length);
+        free(capacity);
         return;
     }
     size_t gone = what == 1 ? 0 : what == 2 ? new->n : 1 + fuzz_below(8); // put in, put over, left out, twice

@@ -349,26 +349,26 @@ static void write_words(void)
           "record: {trials: true, expected: true}\ncells:\n"
           "  sampling: [{temperature: 0}, {temperature: 0.8, top_p: 0.95, top_k: 40, min_p: 0.05}]\n  batch: [1, 3]\n"
           "  rule: [rejection]\n  drafter:\n    - none\n    - {kind: ngram, longest: 2, tokens: 6}\n"
-          "    - {kind: small, model: target.gguf, tokens: 3, pick: likeliest}\n" },
+          "    - {kind: small, model: target.gguf, tokens: 3, pick: greedy}\n" },
         { "experiment", "trees",
           "name: trees\ntarget: {model: target.gguf}\nprompts: {file: talks.jsonl}\ncells:\n  rule: [traversal, spectr]\n"
-          "  drafter: [{kind: small, model: target.gguf, widths: [3, 2, 1], pick: drawn, distinct: true}]\n" },
+          "  drafter: [{kind: small, model: target.gguf, widths: [3, 2, 1], pick: sampled, distinct: true}]\n" },
         { "experiment", "file",
           "name: file\ntarget: {model: target.gguf}\nprompts: {file: talks.jsonl}\ncells:\n  rule: rejection\n"
           "  sampling: {temperature: 1, logit_bias: {11: -2.5, 198: 1}}\n"
           "  drafter:\n  - {kind: medusa, weights: target.gguf, tree: tree.json}\n  - {kind: small, model: target.gguf, tokens: 2, "
           "nodes: 8}\n" },
-        { "experiment", "inline", "small:model=target.gguf,widths=[4,2],pick=drawn\n" },
+        { "experiment", "inline", "small:model=target.gguf,widths=[4,2],pick=sampled\n" },
         { "experiment", "published", "mc_sim_7b_63\n" },
         { "experiment", "paths", "[[0], [0, 0], [1]]\n" },
         { "experiment", "listed",
           "name: listed\ntarget: {model: target.gguf}\nprompts: {file: talks.jsonl}\nlimits: {stop: \"\\x7F\\x85\\u2028\"}\ncells:\n"
           "  rule: {kind: lenient, lenience: 1.5}\n  drafter: {kind: eagle3, weights: target.gguf, tree: [[0], [0, 0], [1]], "
-          "pick: likeliest}\n" },
+          "pick: greedy}\n" },
         { "experiment", "quoted", "ngram:longest=\"3\",tokens=8\n" },
         { "experiment", "typical",
           "name: 'typical'\ntarget:\n  model: \"target.gguf\"\nprompts:\n  file: talks.jsonl\ncells:\n  rule:\n  - {kind: typical}\n"
-          "  - {kind: lenient}\n  - {kind: replayed, rate: 0.5}\n  drafter: [ngram]\n" },
+          "  - {kind: lenient}\n  - {kind: synthetic, rate: 0.5}\n  drafter: [ngram]\n" },
         { "chat", "smollm", "auto" },
         { "chat", "none", "none" },
         { "chat", "unknown", "word" },
@@ -547,9 +547,9 @@ static void write_kept(void)
         if (rows > 1 && weights_get(w, name, rows, width, &tensor, &err)) // as fuzz_kept.c has them
             p[n++] = (struct packed_bytes){ tensor, tensor.data, bytes < 300 ? bytes : 300 };
     }
-    struct kept *k = kept_open(&c, w, 7);
-    kept_write(k, p, (size_t)n);
-    kept_close(k);
+    struct packed_cache *k = packed_cache_open(&c, w, 7);
+    packed_cache_write(k, p, (size_t)n);
+    packed_cache_close(k);
     struct text file = checkpoint_bytes(beside);
     static const char flags[] = { 0, 1, 3, 9, 11, 15, 16 }; // as fuzz_kept.c has them
     for (size_t i = 0; i < sizeof(flags); i++) {
@@ -577,15 +577,16 @@ static void write_database(void)
         "limits: {new_tokens: 10, context: 160, ignore_end: true}\nseed: 7\nrecord: {trials: true, expected: true}\n"
         "cells:\n  sampling: [{temperature: 0}, {temperature: 0.8}]\n  batch: [1]\n  rule: [rejection, match]\n"
         "  drafter: [none, {kind: ngram, longest: 1, tokens: 3}]\n";
-    static const char talks[] = "{\"id\": \"a\", \"category\": \"talk\", \"turns\": [\"one two one two\", \"again\"]}\n"
-                                "{\"id\": \"b\", \"category\": \"code\", \"prompt\": \"a b c a b c\"}\n"
-                                "{\"id\": \"c\", \"category\": \"talk\", \"prompt\": \"x = x + 1\"}\n";
+    static const char conversations[] =
+        "{\"id\": \"a\", \"category\": \"talk\", \"turns\": [\"one two one two\", \"again\"]}\n"
+        "{\"id\": \"b\", \"category\": \"code\", \"prompt\": \"a b c a b c\"}\n"
+        "{\"id\": \"c\", \"category\": \"talk\", \"prompt\": \"x = x + 1\"}\n";
     struct error err;
     const struct tiny t = tiny_usual;
     char *target = tiny_path("target.gguf"), *prompts = tiny_path("talks.jsonl"), *file = tiny_path("x.yaml"),
          *path = tiny_path("results.db");
     tiny_write_gguf(target, &t);
-    file_write(prompts, talks);
+    file_write(prompts, conversations);
     file_write(file, yaml);
     struct store *s = store_open(path, &err);
     must(s != NULL, &err);

@@ -11,7 +11,7 @@
 #include "models/block.h"
 #include "models/kv_cache.h"
 
-enum { MOST_LAYERS = 64, STRETCH = 512, N_CONTEXTS = 3 };
+enum { MOST_LAYERS = 64, LOGITS_CHUNK = 512, N_CONTEXTS = 3 };
 static const int contexts[N_CONTEXTS] = { 1024, 8192, 32768 };
 
 struct network {
@@ -97,8 +97,8 @@ static void forward(struct network *n, struct kv_cache *c, int count, bool whole
     const struct tensor x = tensor_rows(n->x, 0, count), last = tensor_rows(n->last, 0, count);
     scratch_fit(&n->scratch, count);
     const struct layout *see = kv_admit(c, &p, p.n);
-    const struct routine routine = { .see = see, .whose = n, .cache = c };
-    for (bool done = whole && replayed(b, &routine); !done; done = !whole || remembered(b)) {
+    const struct graph_key graph_key = { .see = see, .whose = n, .cache = c };
+    for (bool done = whole && graph_launched(b, &graph_key); !done; done = !whole || graph_ended(b)) {
         block_angles(b, &n->shape, see, &n->scratch);
         for (int l = 0; l < n->shape.layers; l++) {
             b->rmsnorm(b, n->scratch.h, x, n->block[l].input_norm, n->shape.norm_eps);
@@ -112,7 +112,7 @@ static void forward(struct network *n, struct kv_cache *c, int count, bool whole
 // A prefix of so many rows of random numbers, which nobody computed.
 static void fill(const struct network *n, struct kv_cache *c, int context)
 {
-    int32_t zeros[STRETCH] = { 0 }, row[STRETCH], parent[STRETCH];
+    int32_t zeros[LOGITS_CHUNK] = { 0 }, row[LOGITS_CHUNK], parent[LOGITS_CHUNK];
     const struct tensor keys = kv_keys(c, 0);
     const size_t bytes = (size_t)context * type_row_bytes(keys.type, keys.width);
     uint8_t *numbers = random_blocks(keys.type, bytes);
@@ -121,12 +121,14 @@ static void fill(const struct network *n, struct kv_cache *c, int context)
         n->b->upload(n->b, kv_values(c, l).data, numbers, bytes);
     }
     free(numbers);
-    for (int i = 0; i < STRETCH; i++) {
+    for (int i = 0; i < LOGITS_CHUNK; i++) {
         row[i] = i;
         parent[i] = i - 1;
     }
-    for (int left = context; left > 0; left -= STRETCH) {
-        const struct pass p = { .n = left < STRETCH ? left : STRETCH, .token = zeros, .slot = zeros, .parent = parent };
+    for (int left = context; left > 0; left -= LOGITS_CHUNK) {
+        const struct pass p = {
+            .n = left < LOGITS_CHUNK ? left : LOGITS_CHUNK, .token = zeros, .slot = zeros, .parent = parent
+        };
         kv_admit(c, &p, p.n);
         kv_keep(c, 0, row, p.n);
     }
@@ -159,7 +161,7 @@ static void time_rows(struct network *n, const struct subject *s, int rows, bool
     const size_t cache = (size_t)s->context * 2 * (size_t)n->shape.layers * type_row_bytes(keys.type, keys.width);
     printf("{\"engine\": \"%s%s\", \"what\": \"%s %s\", \"rows\": %d, \"context\": %d, \"seconds\": %.9g, "
            "\"bytes\": %zu}\n",
-           n->e->name, whole || b->replay == NULL ? "" : " one by one", s->model, type_facts[s->type].name, rows,
+           n->e->name, whole || b->graph_launch == NULL ? "" : " one by one", s->model, type_facts[s->type].name, rows,
            s->context, median_seconds(ns, TIMES), n->bytes + cache);
     fflush(stdout);
 }
@@ -174,7 +176,7 @@ static void time_passes(struct network *n, const char *model, enum type type, in
                                     .head_dim = n->shape.head_dim,
                                     .slots = 1,
                                     .length = context + MOST_ROWS,
-                                    .pending = STRETCH,
+                                    .pending = LOGITS_CHUNK,
                                     .type = BF16 };
     struct kv_cache *c = kv_create(b, &shape, &err);
     if (c == NULL) {
@@ -187,7 +189,7 @@ static void time_passes(struct network *n, const char *model, enum type type, in
         states[i] = (float)((i * 2654435761u) % 1000) / 500.0f - 1;
     const struct subject s = { model, type, context, c, states };
     for (int r = 0; r < N_ROWS; r++)
-        for (int whole = b->replay != NULL; whole >= 0; whole--)
+        for (int whole = b->graph_launch != NULL; whole >= 0; whole--)
             time_rows(n, &s, bench_rows[r], whole == 1);
     free(states);
     kv_destroy(c);

@@ -1,8 +1,8 @@
 // bench_steps.c - what the passes of a decoding step cost by themselves, of a model and a head that there are.
 //
-//     bench_gpu steps DEVICE MODEL CONTEXT SLOTS ROWS [HEAD GUESSES CERTAIN]
+//     bench_gpu steps DEVICE MODEL CONTEXT SLOTS ROWS [HEAD DRAFT_TOKENS CERTAIN]
 //
-// SLOTS, ROWS, GUESSES and CERTAIN are whole numbers with commas between them. For each number of slots, behind CONTEXT
+// SLOTS, ROWS, DRAFT_TOKENS and CERTAIN are whole numbers with commas between them. For each number of slots, behind CONTEXT
 // tokens in each slot:
 //
 //     pass      so many rows a slot, a chain, and the logits of each: of a target, or of a draft model
@@ -25,7 +25,7 @@
 #include "models/eagle.h"
 #include "models/kv_cache.h"
 
-enum { MOST_NUMBERS = 16, STRETCH = 256, ARGUMENTS = 5, WITH_HEAD = 8 };
+enum { MOST_NUMBERS = 16, LOGITS_CHUNK = 256, ARGUMENTS = 5, WITH_HEAD = 8 };
 enum part { PASS, LOGITS, GUESS, CERTAIN };
 static const char *const part_names[] = { "pass", "logits", "guess", "certain" };
 
@@ -40,8 +40,8 @@ struct bench {
     struct model *model;
     struct eagle *head; // NULL: none
     struct kv_cache *cache, *head_cache;
-    struct tensor logits, guesses; // (rows, vocab), (rows, the head's vocab)
-    struct tensor own, target;     // (rows, width) states that the head reads, (rows, taps * the target's width)
+    struct tensor logits, draft_tokens; // (rows, vocab), (rows, the head's vocab)
+    struct tensor own, target;          // (rows, width) states that the head reads, (rows, taps * the target's width)
     struct taps taps;
     int32_t *token, *slot, *parent, *row; // (rows)
 };
@@ -85,11 +85,12 @@ static struct tensor small_numbers(struct backend *b, int64_t rows, int64_t widt
 
 static bool open_model(struct bench *s, const char *path, int slots, int rows, struct error *err)
 {
-    const int most = larger(slots * rows, STRETCH);
+    const int most = larger(slots * rows, LOGITS_CHUNK);
     s->model = model_open(path, s->e.b, ACTIVATIONS_BF16, most, err);
     if (s->model == NULL)
         return false;
-    struct kv_shape shape = model_kv_shape(s->model, slots, s->context + larger(rows, STRETCH), larger(rows, STRETCH));
+    struct kv_shape shape =
+        model_kv_shape(s->model, slots, s->context + larger(rows, LOGITS_CHUNK), larger(rows, LOGITS_CHUNK));
     shape.type = BF16;
     s->cache = kv_create(s->e.b, &shape, err);
     s->logits = rows_on(s->e.b, slots * rows, model_shape(s->model)->vocab);
@@ -98,25 +99,26 @@ static bool open_model(struct bench *s, const char *path, int slots, int rows, s
 
 static bool open_head(struct bench *s, const char *path, int slots, int rows, struct error *err)
 {
-    const int most = larger(slots * rows, STRETCH);
+    const int most = larger(slots * rows, LOGITS_CHUNK);
     const struct eagle_setup setup = { .kind = HEAD_EAGLE3, .activations = ACTIVATIONS_BF16, .rows = most };
     s->head = eagle_open(path, s->model, s->e.b, &setup, err);
     if (s->head == NULL)
         return false;
-    struct kv_shape shape = eagle_kv_shape(s->head, slots, s->context + larger(rows, STRETCH), larger(rows, STRETCH));
+    struct kv_shape shape =
+        eagle_kv_shape(s->head, slots, s->context + larger(rows, LOGITS_CHUNK), larger(rows, LOGITS_CHUNK));
     shape.type = BF16;
     s->head_cache = kv_create(s->e.b, &shape, err);
     s->taps = eagle_taps(s->head);
-    s->guesses = rows_on(s->e.b, slots * rows, eagle_vocab(s->head));
+    s->draft_tokens = rows_on(s->e.b, slots * rows, eagle_vocab(s->head));
     s->own = small_numbers(s->e.b, most, eagle_width(s->head));
     s->target = small_numbers(s->e.b, most, (int64_t)s->taps.n * model_shape(s->model)->width);
-    return s->head_cache != NULL && ((s->guesses.data != NULL && s->own.data != NULL && s->target.data != NULL) ||
+    return s->head_cache != NULL && ((s->draft_tokens.data != NULL && s->own.data != NULL && s->target.data != NULL) ||
                                      fail(err, "no room for the states of %d rows", most));
 }
 
 static void close_all(struct bench *s)
 {
-    const struct tensor all[] = { s->logits, s->guesses, s->own, s->target };
+    const struct tensor all[] = { s->logits, s->draft_tokens, s->own, s->target };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         s->e.b->release(s->e.b, all[i].data);
     kv_destroy(s->cache);
@@ -154,20 +156,21 @@ static bool queue(struct bench *s, enum part part, const struct pass *p, struct 
             model_logits(s->model, tensor_rows(s->logits, 0, p->n), states.last);
         return true;
     }
-    const bool guess = part == GUESS;
+    const bool draft_token = part == GUESS;
     struct tensor out = tensor_rows(s->own, 0, p->n);
     if (part != LOGITS)
-        out = eagle_forward(s->head, s->head_cache, p, tensor_rows(guess ? s->own : s->target, 0, p->n), guess);
+        out = eagle_forward(s->head, s->head_cache, p, tensor_rows(draft_token ? s->own : s->target, 0, p->n),
+                            draft_token);
     if (part != CERTAIN)
-        eagle_logits(s->head, tensor_rows(s->guesses, 0, p->n), out);
+        eagle_logits(s->head, tensor_rows(s->draft_tokens, 0, p->n), out);
     return true;
 }
 
 static bool fill(struct bench *s, enum part part, struct kv_cache *c, int slots, struct error *err)
 {
     for (int slot = 0; slot < slots; slot++)
-        for (int left = s->context; left > 0; left -= STRETCH) {
-            const struct pass p = chains(s, slot, 1, left < STRETCH ? left : STRETCH);
+        for (int left = s->context; left > 0; left -= LOGITS_CHUNK) {
+            const struct pass p = chains(s, slot, 1, left < LOGITS_CHUNK ? left : LOGITS_CHUNK);
             if (!queue(s, part, &p, err) || !s->e.b->sync(s->e.b, err))
                 return false;
             kv_keep(c, slot, s->row, p.n);
@@ -210,12 +213,12 @@ static bool time_parts(struct bench *s, enum part part, const struct numbers *sl
     return true;
 }
 
-// word: MODEL CONTEXT SLOTS ROWS [HEAD GUESSES CERTAIN]
+// word: MODEL CONTEXT SLOTS ROWS [HEAD DRAFT_TOKENS CERTAIN]
 static bool run(struct bench *s, char **word, const struct numbers asked[], bool head, struct error *err)
 {
-    const struct numbers *slots = &asked[1], *guesses = &asked[3], *certain = &asked[4], one = { 1, 1, { 1 } };
-    const int rows = larger(asked[2].most, head ? larger(guesses->most, certain->most) : 1);
-    const size_t most = (size_t)larger(slots->most * rows, STRETCH);
+    const struct numbers *slots = &asked[1], *draft_tokens = &asked[3], *certain = &asked[4], one = { 1, 1, { 1 } };
+    const int rows = larger(asked[2].most, head ? larger(draft_tokens->most, certain->most) : 1);
+    const size_t most = (size_t)larger(slots->most * rows, LOGITS_CHUNK);
     int32_t **arrays[] = { &s->token, &s->slot, &s->parent, &s->row };
     for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++)
         *arrays[i] = xcalloc(most, sizeof(int32_t));
@@ -223,10 +226,10 @@ static bool run(struct bench *s, char **word, const struct numbers asked[], bool
     s->name = slash != NULL ? slash + 1 : word[0];
     s->context = asked[0].at[0];
     return open_model(s, word[0], slots->most, asked[2].most, err) &&
-           (!head || open_head(s, word[4], slots->most, larger(guesses->most, certain->most), err)) &&
+           (!head || open_head(s, word[4], slots->most, larger(draft_tokens->most, certain->most), err)) &&
            fill(s, PASS, s->cache, slots->most, err) && time_parts(s, PASS, slots, &asked[2], err) &&
            (!head || (fill(s, CERTAIN, s->head_cache, slots->most, err) && time_parts(s, LOGITS, slots, &one, err) &&
-                      time_parts(s, GUESS, slots, guesses, err) && time_parts(s, CERTAIN, slots, certain, err)));
+                      time_parts(s, GUESS, slots, draft_tokens, err) && time_parts(s, CERTAIN, slots, certain, err)));
 }
 
 int bench_steps(int argc, char **argv)

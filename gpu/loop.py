@@ -2,7 +2,7 @@
 """loop.py - the whole loop on a device, at several numbers of slots, and what its steps are made of.
 
     gpu/loop.py texts    SPECLAB BENCH DEVICE MODEL SMALL SECONDS [little]    gpu/loop.yaml, drafted by the model SMALL
-    gpu/loop.py replayed SPECLAB BENCH DEVICE MODEL HEAD SECONDS [little]     gpu/replayed.yaml, by the EAGLE-3 head
+    gpu/loop.py synthetic SPECLAB BENCH DEVICE MODEL HEAD SECONDS [little]     gpu/synthetic.yaml, by the EAGLE-3 head
 
 SPECLAB is the program, BENCH gpu/bench_gpu.c's. `SPECLAB run` decodes, for 7/10 of SECONDS at most; what is finished
 then counts. `BENCH steps` measures passes of as many rows alone. little: few slots and tokens, for a try.
@@ -35,7 +35,7 @@ PROMPTS = os.path.join(HERE, "..", "experiments", "data", "prompts.jsonl")
 TREE = "0 1 2 3 00 01 02 10 11 20 21 30 000 001 002 010 011 020 021 100 0000 0001 0002 00000 00001".split()
 TOKENS_A_STEP = 3.3
 SLOTS, PROMPT, TEXTS, CONTEXT = [1, 4, 16, 64], 128, 64, 1024
-TOKENS = {"texts": 48, "replayed": 64}
+TOKENS = {"texts": 48, "synthetic": 64}
 
 
 # ---- what is run
@@ -73,7 +73,7 @@ def write_experiment(folder, how, device, model, drafter, little):
     prompts = os.path.join(folder, "prompts.jsonl")
     with open(prompts, "w") as f:
         write_prompts(f, how, 4 if little else TEXTS)
-    with open(os.path.join(HERE, "loop.yaml" if how == "texts" else "replayed.yaml")) as f:
+    with open(os.path.join(HERE, "loop.yaml" if how == "texts" else "synthetic.yaml")) as f:
         text = f.read()
     words = {"MODEL": os.path.abspath(model), "DRAFTER": os.path.abspath(drafter), "DEVICE": device, "PROMPTS": prompts,
              "CHAT": "none" if little else "auto", "TOKENS": str(12 if little else TOKENS[how]),
@@ -212,7 +212,7 @@ def report(how, bench, device, model, drafter, cells, end):
     slots = sorted({cell["batch"] for cell in cells})
     context = max(1, round(sum(cell["context"] for cell in cells) / len(cells)))
     rows = whole({1 + cell["drafted"] for cell in cells})
-    head = drafter if how == "replayed" else None
+    head = drafter if how == "synthetic" else None
     left = end - time.monotonic()
     small = {} if head else measure(bench, device, drafter, context, slots, [1], None, left / 3)
     target = measure(bench, device, model, context, slots, rows, head, end - time.monotonic())
@@ -245,7 +245,7 @@ if __name__ == "__main__":
     arguments = sys.argv[1:]
     few = arguments[-1:] == ["little"]
     arguments = arguments[:len(arguments) - few]
-    if len(arguments) != 7 or arguments[0] not in ("texts", "replayed") or not arguments[6].isdigit():
+    if len(arguments) != 7 or arguments[0] not in ("texts", "synthetic") or not arguments[6].isdigit():
         print(__doc__, file=sys.stderr)
         sys.exit(2)
     sys.exit(main(*arguments[:6], int(arguments[6]), few))

@@ -1,5 +1,5 @@
 # loop.sh - `./run gpu bench loop`: the loop at 1, 4, 16 and 64 slots (gpu/loop.py) on SmolLM2, on SmolLM2 inflated to
-# about 1B and 8B parameters, and with replayed acceptance on a made Llama-8B with an EAGLE-3 head, all in bf16. To be
+# about 1B and 8B parameters, and with synthetic acceptance on a made Llama-8B with an EAGLE-3 head, all in bf16. To be
 # sourced by gpu/bench.
 #
 #     ./run gpu bench loop             on the GPU of this machine; SmolLM2 as ./run gpu carry model brings it
@@ -51,7 +51,7 @@ run_in() {
 }
 
 # What is left of the phase's time, less what it takes to say so.
-measured() {                     # measured texts|replayed MODEL DRAFTER
+measured() {                     # measured texts|synthetic MODEL DRAFTER
     local left=$((PHASE_SECONDS - SECONDS - 7))
     echo "made in $SECONDS s, in $work"
     [ "$left" -ge 10 ] || { echo "no time is left to measure"; return 1; }
@@ -59,12 +59,12 @@ measured() {                     # measured texts|replayed MODEL DRAFTER
     "$here/gpu/loop.py" "$1" "$speclab" "$BENCH" "$device" "$2" "$3" "$left" $few
 }
 
-replayed() {
+synthetic() {
     local shape=llama-8b:type=bf16 ids=32000
     [ -z "$few" ] || shape+=,layers=1,width=64,heads=4,kv_heads=2,head_dim=16,hidden=96,vocab=300,context=512 ids=200
     "$speclab" make "$shape" --out "$work/llama-8b-bf16.gguf" &&
         "$speclab" make "eagle3:of=$work/llama-8b-bf16.gguf,draft_vocab=$ids" --out "$work/eagle3" &&
-        measured replayed "$work/llama-8b-bf16.gguf" "$work/eagle3"
+        measured synthetic "$work/llama-8b-bf16.gguf" "$work/eagle3"
 }
 
 # SmolLM2 in bf16, as $work/smollm2.gguf.
@@ -109,7 +109,7 @@ else
     phase machine 20 machine
     phase build 200 build speclab bench_gpu
 fi
-phase replayed $((190 * times)) run_in 18 replayed
+phase synthetic $((190 * times)) run_in 18 synthetic
 phase smollm2 $((70 * times)) run_in 1 small
 phase smollm2-1b $((90 * times)) run_in 4 inflated smollm2-1b "${sizes_1b[@]}"
 phase smollm2-8b $((170 * times)) run_in 19 inflated smollm2-8b "${sizes_8b[@]}"

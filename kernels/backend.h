@@ -15,13 +15,13 @@
 #include "core/workers.h"
 
 struct error;
-struct growing_level;
-struct growing_request;
-struct growing_shape;
-struct grown;
-struct judging;
+struct drafting_level;
+struct drafting_request;
+struct drafting_shape;
+struct drafting;
+struct verify_request;
 struct row_stages;
-struct ruling;
+struct verify_result;
 
 // Who may look at whom in one pass. Built once per pass by kv_admit, in the host's memory; a device of its own takes a copy
 // of it the first time it sees a pass's number.
@@ -39,12 +39,12 @@ struct layout {
     uint64_t pass;             // a number that no other pass on this backend has; 0: it has none
     // Rows of which the host knows less than the device: for those, position and ancestors here are bounds, and the device
     // puts in what parent says.
-    const struct rows_there *there;
-    int n_there;
+    const struct device_rows *there;
+    int n_device_rows;
 };
 
 // Rows of a pass, of one slot, whose tokens the host has not seen: the drafter's device has put them into its memory.
-struct rows_there {
+struct device_rows {
     int first, n;         // rows first .. first + n
     const int32_t *token; // (n)
     const int32_t
@@ -63,11 +63,11 @@ enum { MAX_PRODUCTS = 4, MAX_STAMPS = 24 };
 
 // A routine is a stretch of operations that comes again and again. What decides which operations they are, all of it but
 // what stands in the memory that they read:
-enum { ROUTINE_FACTS = 10 };
-struct routine {
+enum { GRAPH_KEY_FACTS = 10 };
+struct graph_key {
     const struct layout *see;  // of their pass
     const void *whose, *cache; // as long as these live, all their memory stays where it is
-    int fact[ROUTINE_FACTS];   // what else there is
+    int fact[GRAPH_KEY_FACTS]; // what else there is
 };
 
 struct backend {
@@ -102,10 +102,10 @@ struct backend {
     //     for (bool done = replayed(b, &r); !done; done = remembered(b))
     //         its operations, none of which waits or brings anything to the device or from it
     // replay true: it is queued. remember false: it is not, and has to be gone through again. NULL: nothing is remembered.
-    bool (*replay)(struct backend *b, const struct routine *r);
-    bool (*remember)(struct backend *b);
+    bool (*graph_launch)(struct backend *b, const struct graph_key *r);
+    bool (*graph_end)(struct backend *b);
 
-    // What products with such weights round their input to here, PRESET being the device's choice; the answer PRESET: it
+    // What products with such weights round their input to here, DEFAULT being the device's choice; the answer DEFAULT: it
     // cannot do what was wanted.
     enum activations (*rounds_to)(struct backend *b, enum activations wanted, enum type weights);
     // A weight as this device likes it best: packed, repacked or uploaded once, when the model is opened. matmul and
@@ -135,7 +135,7 @@ struct backend {
                    const struct layout *s, int head_dim);
     void (*take)(struct backend *b, struct tensor out, struct tensor x, const int32_t *row);
     // out[i] = x[row[i]]: embeddings, features
-    void (*take_there)(struct backend *b, struct tensor out, struct tensor x, const struct rows_there *r, int n);
+    void (*gather_on_device)(struct backend *b, struct tensor out, struct tensor x, const struct device_rows *r, int n);
     // the same by numbers on the device: out[first + i] = x[base + token[i]]; NULL: no pass has such rows
     void (*place)(struct backend *b, struct tensor out, int column, struct tensor x);
     // out[i][column ..] = x[i]: states laid side by side
@@ -147,20 +147,20 @@ struct backend {
     // (n, k) the k likeliest of each row, ties to the lowest id: what trees grow from
     // Logits (n, vocab) become probabilities where they lie, the bits being sampling_row's; ids from live on are no tokens.
     // NULL: rows are made on the host, which has them.
-    void (*probabilities)(struct backend *b, struct tensor logits, int live, const struct row_stages *s);
+    void (*probabilities)(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s);
     // n drafts are judged where their rows are, all at once; the answers are verifier/'s to the bit, and ruled waits for them:
     // one read. j, of both: the same. A ruling of no tokens: the device failed, and sync says so. NULL: the host judges.
-    void (*judge)(struct backend *b, const struct judging *j, int n);
-    size_t (*judge_bytes)(struct backend *b, const struct judging *j); // that one such draft takes, of no data
-    void (*ruled)(struct backend *b, const struct judging *j, struct ruling *to, int n);
+    void (*verify)(struct backend *b, const struct verify_request *j, int n);
+    size_t (*verify_bytes)(struct backend *b, const struct verify_request *j); // that one such draft takes, of no data
+    void (*verify_wait)(struct backend *b, const struct verify_request *j, struct verify_result *to, int n);
     // Drafts grow where the logits are (core/device_drafting.h), and the host waits for nothing. create: NULL: no room. All NULL: they
     // grow on the host.
-    struct grown *(*grow_create)(struct backend *b, const struct growing_shape *s);
-    void (*grow_destroy)(struct backend *b, struct grown *g);
-    void (*grow_begin)(struct backend *b, struct grown *g, const struct growing_request *r,
-                       int n); // of different slots
-    void (*grow_level)(struct backend *b, struct grown *g, const struct growing_level *l);
-    void (*grow_end)(struct backend *b, struct grown *g);
+    struct drafting *(*drafts_create)(struct backend *b, const struct drafting_shape *s);
+    void (*drafts_destroy)(struct backend *b, struct drafting *g);
+    void (*drafts_begin)(struct backend *b, struct drafting *g, const struct drafting_request *r,
+                         int n); // of different slots
+    void (*drafts_level)(struct backend *b, struct drafting *g, const struct drafting_level *l);
+    void (*drafts_end)(struct backend *b, struct drafting *g);
 };
 
 // Room for rows of floats; data NULL: there is none.
@@ -171,11 +171,11 @@ static inline struct tensor rows_on(struct backend *b, int64_t rows, int64_t wid
 
 // Rows of a table by the tokens of a pass, of which some may be there.
 static inline void take_tokens(struct backend *b, struct tensor out, struct tensor x, const int32_t *token,
-                               const struct rows_there *r, int n)
+                               const struct device_rows *r, int n)
 {
     b->take(b, out, x, token);
     if (n > 0)
-        b->take_there(b, out, x, r, n);
+        b->gather_on_device(b, out, x, r, n);
 }
 
 static inline int rows_queued(struct backend *b, int n)
@@ -183,14 +183,14 @@ static inline int rows_queued(struct backend *b, int n)
     return b->bucket != NULL ? b->bucket(b, n) : n;
 }
 
-static inline bool replayed(struct backend *b, const struct routine *r)
+static inline bool graph_launched(struct backend *b, const struct graph_key *r)
 {
-    return b->replay != NULL && b->replay(b, r);
+    return b->graph_launch != NULL && b->graph_launch(b, r);
 }
 
-static inline bool remembered(struct backend *b)
+static inline bool graph_ended(struct backend *b)
 {
-    return b->remember == NULL || b->remember(b);
+    return b->graph_end == NULL || b->graph_end(b);
 }
 
 // out = x w^T

@@ -6,7 +6,7 @@
 // What a device takes besides: contexts, code, what an allocation is rounded up to.
 enum { SPARE = 64 << 20 };
 
-bool room_for(struct backend *b, size_t bytes, const char *what, struct error *err)
+bool memory_check(struct backend *b, size_t bytes, const char *what, struct error *err)
 {
     size_t free_bytes, all;
     if (!b->memory(b, &free_bytes, &all) || bytes + SPARE <= free_bytes)

@@ -8,4 +8,4 @@ struct error;
 
 // false: so many bytes are not free there; err says what for, how many there are and how many are free. what: "the weights of
 // x.gguf". A device that has the host's memory is believed to have it.
-bool room_for(struct backend *b, size_t bytes, const char *what, struct error *err);
+bool memory_check(struct backend *b, size_t bytes, const char *what, struct error *err);

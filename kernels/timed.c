@@ -306,67 +306,68 @@ static void timed_best(struct backend *b, struct tensor logits, int k, int32_t *
     end(b, from, (struct about){ .operation = "best" });
 }
 
-static void timed_probabilities(struct backend *b, struct tensor logits, int live, const struct row_stages *s)
+static void timed_probabilities(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s)
 {
     int64_t from = begin(b);
-    inner_of(b)->probabilities(inner_of(b), logits, live, s);
+    inner_of(b)->probabilities(inner_of(b), logits, used_vocab, s);
     end(b, from, (struct about){ .operation = "probabilities" });
 }
 
-static size_t timed_judge_bytes(struct backend *b, const struct judging *j)
+static size_t timed_verify_bytes(struct backend *b, const struct verify_request *j)
 {
-    return inner_of(b)->judge_bytes(inner_of(b), j);
+    return inner_of(b)->verify_bytes(inner_of(b), j);
 }
 
-static void timed_judge(struct backend *b, const struct judging *j, int n)
+static void timed_verify(struct backend *b, const struct verify_request *j, int n)
 {
     int64_t from = begin(b);
-    inner_of(b)->judge(inner_of(b), j, n);
+    inner_of(b)->verify(inner_of(b), j, n);
     end(b, from, (struct about){ .operation = "judge" });
 }
 
-static void timed_ruled(struct backend *b, const struct judging *j, struct ruling *to, int n)
+static void timed_verify_wait(struct backend *b, const struct verify_request *j, struct verify_result *to, int n)
 {
     int64_t from = begin(b);
-    inner_of(b)->ruled(inner_of(b), j, to, n);
+    inner_of(b)->verify_wait(inner_of(b), j, to, n);
     end(b, from, (struct about){ .operation = "judge" });
 }
 
-static void timed_take_there(struct backend *b, struct tensor out, struct tensor x, const struct rows_there *r, int n)
+static void timed_gather_on_device(struct backend *b, struct tensor out, struct tensor x, const struct device_rows *r,
+                                   int n)
 {
     int64_t from = begin(b);
-    inner_of(b)->take_there(inner_of(b), out, x, r, n);
+    inner_of(b)->gather_on_device(inner_of(b), out, x, r, n);
     end(b, from, (struct about){ .operation = "take" });
 }
 
-static struct grown *timed_grow_create(struct backend *b, const struct growing_shape *s)
+static struct drafting *timed_drafts_create(struct backend *b, const struct drafting_shape *s)
 {
-    return inner_of(b)->grow_create(inner_of(b), s);
+    return inner_of(b)->drafts_create(inner_of(b), s);
 }
 
-static void timed_grow_destroy(struct backend *b, struct grown *g)
+static void timed_drafts_destroy(struct backend *b, struct drafting *g)
 {
-    inner_of(b)->grow_destroy(inner_of(b), g);
+    inner_of(b)->drafts_destroy(inner_of(b), g);
 }
 
-static void timed_grow_begin(struct backend *b, struct grown *g, const struct growing_request *r, int n)
+static void timed_drafts_begin(struct backend *b, struct drafting *g, const struct drafting_request *r, int n)
 {
     int64_t from = begin(b);
-    inner_of(b)->grow_begin(inner_of(b), g, r, n);
+    inner_of(b)->drafts_begin(inner_of(b), g, r, n);
     end(b, from, (struct about){ .operation = "grow" });
 }
 
-static void timed_grow_level(struct backend *b, struct grown *g, const struct growing_level *l)
+static void timed_drafts_level(struct backend *b, struct drafting *g, const struct drafting_level *l)
 {
     int64_t from = begin(b);
-    inner_of(b)->grow_level(inner_of(b), g, l);
+    inner_of(b)->drafts_level(inner_of(b), g, l);
     end(b, from, (struct about){ .operation = "grow" });
 }
 
-static void timed_grow_end(struct backend *b, struct grown *g)
+static void timed_drafts_end(struct backend *b, struct drafting *g)
 {
     int64_t from = begin(b);
-    inner_of(b)->grow_end(inner_of(b), g);
+    inner_of(b)->drafts_end(inner_of(b), g);
     end(b, from, (struct about){ .operation = "grow" });
 }
 
@@ -410,16 +411,16 @@ struct backend *backend_timed(struct backend *inner)
     t->backend.varies = inner->varies;
     t->backend.queues = inner->queues;
     t->backend.probabilities = inner->probabilities != NULL ? timed_probabilities : NULL;
-    t->backend.judge_bytes = inner->judge != NULL ? timed_judge_bytes : NULL;
-    t->backend.judge = inner->judge != NULL ? timed_judge : NULL;
-    t->backend.ruled = inner->judge != NULL ? timed_ruled : NULL;
-    t->backend.take_there = inner->take_there != NULL ? timed_take_there : NULL;
-    if (inner->grow_create != NULL) {
-        t->backend.grow_create = timed_grow_create;
-        t->backend.grow_destroy = timed_grow_destroy;
-        t->backend.grow_begin = timed_grow_begin;
-        t->backend.grow_level = timed_grow_level;
-        t->backend.grow_end = timed_grow_end;
+    t->backend.verify_bytes = inner->verify != NULL ? timed_verify_bytes : NULL;
+    t->backend.verify = inner->verify != NULL ? timed_verify : NULL;
+    t->backend.verify_wait = inner->verify != NULL ? timed_verify_wait : NULL;
+    t->backend.gather_on_device = inner->gather_on_device != NULL ? timed_gather_on_device : NULL;
+    if (inner->drafts_create != NULL) {
+        t->backend.drafts_create = timed_drafts_create;
+        t->backend.drafts_destroy = timed_drafts_destroy;
+        t->backend.drafts_begin = timed_drafts_begin;
+        t->backend.drafts_level = timed_drafts_level;
+        t->backend.drafts_end = timed_drafts_end;
     }
     t->backend.packed_layout = inner->packed_layout;
     t->inner = inner;

@@ -20,7 +20,7 @@ struct eagle {
     const struct model *target;   // NULL: it is only looked at
     const struct model_shape *of; // the target's
     struct backend *backend;
-    struct claims claims;
+    struct tensor_loader tensor_loader;
     struct model_shape shape;
     struct tensor fc, fc_bias, embedding, head; // data NULL: no bias, the target's embedding, the target's head
     struct tensor hidden_norm, norm;            // EAGLE-3
@@ -41,19 +41,19 @@ static bool is_eagle3(const struct eagle *e)
     return e->files.kind == HEAD_EAGLE3;
 }
 
-static bool claim_layers(struct eagle *e, struct error *err)
+static bool load_layers(struct eagle *e, struct error *err)
 {
     e->block = xcalloc((size_t)e->shape.layers, sizeof(*e->block));
     for (int l = 0; l < e->shape.layers; l++) {
         char prefix[32];
         snprintf(prefix, sizeof(prefix), "layers.%d.", l);
-        const struct block_claim what = {
+        const struct block_load what = {
             .prefix = prefix,
             .in = is_eagle3(e) && l == 0 ? 2 * e->shape.width : e->shape.width,
             .input_norm = is_eagle3(e) || l > 0,
-            .biases = BIASES_THERE_ARE,
+            .biases = N_BIASES,
         };
-        if (!claim_block(&e->claims, &what, &e->shape, &e->block[l], err))
+        if (!load_block(&e->tensor_loader, &what, &e->shape, &e->block[l], err))
             return false;
         char bias[64];
         snprintf(bias, sizeof(bias), "%sself_attn.q_proj.bias", prefix);
@@ -64,53 +64,54 @@ static bool claim_layers(struct eagle *e, struct error *err)
     return true;
 }
 
-static bool claim_fc_norms(struct eagle *e, struct error *err)
+static bool load_fc_norms(struct eagle *e, struct error *err)
 {
     const int n = e->config.taps.n, width = e->of->width;
     if (e->config.norm_before_fc)
-        return claim_vector(&e->claims, "input_norm.weight", (int64_t)n * width, &e->fc_norm[0], err);
+        return load_vector(&e->tensor_loader, "input_norm.weight", (int64_t)n * width, &e->fc_norm[0], err);
     for (int i = 0; e->config.fc_norm && i < n; i++) {
         char name[32];
         snprintf(name, sizeof(name), "fc_norm.%d.weight", i);
-        if (!claim_vector(&e->claims, name, width, &e->fc_norm[i], err))
+        if (!load_vector(&e->tensor_loader, name, width, &e->fc_norm[i], err))
             return false;
     }
     return true;
 }
 
-static bool claim_eagle3(struct eagle *e, struct error *err)
+static bool load_eagle3(struct eagle *e, struct error *err)
 {
-    struct claims *c = &e->claims;
+    struct tensor_loader *c = &e->tensor_loader;
     const int64_t width = e->shape.width;
-    return claim_matrix(c, "fc.weight", width, (int64_t)e->config.taps.n * e->of->width, &e->fc, err) &&
-           claim_vector(c, "layers.0.hidden_norm.weight", width, &e->hidden_norm, err) &&
-           claim_vector(c, "norm.weight", width, &e->norm, err) && claim_fc_norms(e, err);
+    return load_matrix(c, "fc.weight", width, (int64_t)e->config.taps.n * e->of->width, &e->fc, err) &&
+           load_vector(c, "layers.0.hidden_norm.weight", width, &e->hidden_norm, err) &&
+           load_vector(c, "norm.weight", width, &e->norm, err) && load_fc_norms(e, err);
 }
 
-static bool claim_eagle(struct eagle *e, struct error *err)
+static bool load_eagle(struct eagle *e, struct error *err)
 {
     const bool there = weights_has(e->files.weights, "fc.bias");
     if (e->config.fc_bias == SAID_TRUE && !there)
         return fail(err, "%s: there is no tensor fc.bias, and %s says that there is", e->files.path,
                     e->files.config_path);
-    return claim_matrix(&e->claims, "fc.weight", e->shape.width, 2 * (int64_t)e->shape.width, &e->fc, err) &&
+    return load_matrix(&e->tensor_loader, "fc.weight", e->shape.width, 2 * (int64_t)e->shape.width, &e->fc, err) &&
            (!there || e->config.fc_bias == SAID_FALSE ||
-            claim_vector(&e->claims, "fc.bias", e->shape.width, &e->fc_bias, err));
+            load_vector(&e->tensor_loader, "fc.bias", e->shape.width, &e->fc_bias, err));
 }
 
 // The embedding and the head: its own where it brings one, else the target's, if that fits.
-static bool claim_ends(struct eagle *e, struct error *err)
+static bool load_ends(struct eagle *e, struct error *err)
 {
     const struct model_shape *target = e->of;
     const struct weights *w = e->files.weights;
     if (weights_has(w, "embed_tokens.weight")) {
-        if (!claim_table(&e->claims, "embed_tokens.weight", e->config.layers.vocab, e->shape.width, &e->embedding, err))
+        if (!load_table(&e->tensor_loader, "embed_tokens.weight", e->config.layers.vocab, e->shape.width, &e->embedding,
+                        err))
             return false;
     } else if (e->shape.width != target->width)
         return fail(err, "%s: there is no tensor embed_tokens.weight, and the target's embedding is %d wide, not %d",
                     e->files.path, target->width, e->shape.width);
     if (weights_has(w, "lm_head.weight"))
-        return claim_matrix(&e->claims, "lm_head.weight", e->config.draft_vocab, e->shape.width, &e->head, err);
+        return load_matrix(&e->tensor_loader, "lm_head.weight", e->config.draft_vocab, e->shape.width, &e->head, err);
     return (e->shape.width == target->width && e->config.draft_vocab == target->vocab) ||
            fail(err, "%s: there is no tensor lm_head.weight, and the target's head does not fit", e->files.path);
 }
@@ -173,7 +174,7 @@ static bool make(struct eagle *e, struct tensor *t, int64_t width, struct error 
            fail(err, "%s: no room for a pass of %d rows of an EAGLE head", e->backend->name, e->rows);
 }
 
-static bool make_room(struct eagle *e, struct error *err)
+static bool make_capacity(struct eagle *e, struct error *err)
 {
     const int64_t width = e->shape.width, of_target = e->of->width;
     return (scratch_create(&e->scratch, e->backend, &e->shape, rows_queued(e->backend, e->rows)) ||
@@ -187,10 +188,10 @@ static bool load(struct eagle *e, struct error *err)
 {
     const struct model_config *c = &e->config.layers;
     e->shape = model_shape_of(c);
-    return claim_rope(&e->claims, c, NULL, &e->shape.inverse_frequency, err) &&
-           (is_eagle3(e) ? claim_eagle3(e, err) : claim_eagle(e, err)) && claim_layers(e, err) && claim_ends(e, err) &&
+    return load_rope(&e->tensor_loader, c, NULL, &e->shape.inverse_frequency, err) &&
+           (is_eagle3(e) ? load_eagle3(e, err) : load_eagle(e, err)) && load_layers(e, err) && load_ends(e, err) &&
            read_vocabulary(e, err) && refuse_what_is_left(e, err) &&
-           (e->claims.looking || (make_room(e, err) && e->backend->sync(e->backend, err)));
+           (e->tensor_loader.looking || (make_capacity(e, err) && e->backend->sync(e->backend, err)));
 }
 
 struct eagle *eagle_open(const char *path, const struct model *target, struct backend *b, const struct eagle_setup *s,
@@ -203,10 +204,11 @@ struct eagle *eagle_open(const char *path, const struct model *target, struct ba
     e->rows = s->rows;
     bool ok = head_open(&e->files, path, s->kind, s->kind == HEAD_EAGLE ? "drafter eagle" : "drafter eagle3", err);
     if (ok) {
-        e->claims = (struct claims){ .backend = b, .weights = e->files.weights, .activations = s->activations };
+        e->tensor_loader =
+            (struct tensor_loader){ .backend = b, .weights = e->files.weights, .activations = s->activations };
         e->hash = head_hash(&e->files);
-        ok = eagle_config_read(&e->config, &e->files, e->of, s, err) && claims_settle(&e->claims, path, err) &&
-             load(e, err);
+        ok = eagle_config_read(&e->config, &e->files, e->of, s, err) &&
+             tensor_loader_finish(&e->tensor_loader, path, err) && load(e, err);
     }
     if (ok)
         return e;
@@ -220,7 +222,7 @@ bool eagle_fits(const char *path, const struct model_shape *target, const struct
     struct eagle *e = xcalloc(1, sizeof(*e));
     e->of = target;
     bool ok = head_open(&e->files, path, s->kind, "inspect", err);
-    e->claims = (struct claims){ .weights = e->files.weights, .looking = true };
+    e->tensor_loader = (struct tensor_loader){ .weights = e->files.weights, .looking = true };
     ok = ok && eagle_config_read(&e->config, &e->files, target, s, err) && load(e, err);
     *facts =
         (struct head_facts){ .vocab = e->config.draft_vocab,
@@ -229,7 +231,7 @@ bool eagle_fits(const char *path, const struct model_shape *target, const struct
                              .own_embedding =
                                  e->files.weights != NULL && weights_has(e->files.weights, "embed_tokens.weight"),
                              .taps = e->config.taps,
-                             .bytes = e->claims.bytes };
+                             .bytes = e->tensor_loader.bytes };
     eagle_close(e);
     return ok;
 }
@@ -238,10 +240,10 @@ void eagle_close(struct eagle *e)
 {
     if (e == NULL)
         return;
-    struct tensor *room[] = { &e->embedded, &e->state, &e->pair, &e->wide, &e->piece };
-    claims_release(&e->claims);
-    for (size_t i = 0; e->backend != NULL && i < sizeof(room) / sizeof(*room); i++)
-        e->backend->release(e->backend, room[i]->data);
+    struct tensor *capacity[] = { &e->embedded, &e->state, &e->pair, &e->wide, &e->piece };
+    tensor_loader_release(&e->tensor_loader);
+    for (size_t i = 0; e->backend != NULL && i < sizeof(capacity) / sizeof(*capacity); i++)
+        e->backend->release(e->backend, capacity[i]->data);
     if (e->backend != NULL)
         scratch_destroy(&e->scratch, e->backend);
     head_close(&e->files);
@@ -279,16 +281,16 @@ struct hash eagle_hash(const struct eagle *e)
 
 enum activations eagle_activations(const struct eagle *e)
 {
-    return e->claims.activations;
+    return e->tensor_loader.activations;
 }
 
 size_t eagle_bytes(const struct eagle *e)
 {
     // Rows of the embedding and of the state are among a model's scratch.
-    const struct tensor room[] = { e->embedding, e->pair, e->wide, e->piece };
-    size_t bytes = e->claims.bytes + model_scratch_bytes(&e->shape, e->rows);
-    for (size_t i = 0; i < sizeof(room) / sizeof(*room); i++)
-        bytes += room[i].data != NULL ? tensor_bytes(room[i]) : 0;
+    const struct tensor capacity[] = { e->embedding, e->pair, e->wide, e->piece };
+    size_t bytes = e->tensor_loader.bytes + model_scratch_bytes(&e->shape, e->rows);
+    for (size_t i = 0; i < sizeof(capacity) / sizeof(*capacity); i++)
+        bytes += capacity[i].data != NULL ? tensor_bytes(capacity[i]) : 0;
     return bytes;
 }
 
@@ -308,7 +310,7 @@ struct kv_shape eagle_kv_shape(const struct eagle *e, int slots, int length, int
 static void embed(struct eagle *e, struct tensor out, const struct pass *p)
 {
     if (e->embedding.data != NULL)
-        take_tokens(e->backend, out, e->embedding, p->token, p->there, p->n_there);
+        take_tokens(e->backend, out, e->embedding, p->token, p->there, p->n_device_rows);
     else
         model_embed(e->target, out, p);
 }
@@ -392,11 +394,11 @@ struct tensor eagle_forward(struct eagle *e, struct kv_cache *c, const struct pa
     assert(p->n >= 1 && p->n <= e->rows && f.rows == p->n);
     struct tensor x = tensor_rows(e->state, 0, p->n); // rows of padding have what was there
     scratch_fit(&e->scratch, rows);
-    const struct routine routine = { .see = kv_admit(c, p, rows), .whose = e, .cache = c };
+    const struct graph_key graph_key = { .see = kv_admit(c, p, rows), .whose = e, .cache = c };
     embed(e, tensor_rows(e->embedded, 0, p->n), p);
     take_states(e, x, tensor_rows(e->pair, 0, p->n), f, own);
-    for (bool done = replayed(b, &routine); !done; done = remembered(b))
-        run_layers(e, c, routine.see, tensor_rows(e->state, 0, rows));
+    for (bool done = graph_launched(b, &graph_key); !done; done = graph_ended(b))
+        run_layers(e, c, graph_key.see, tensor_rows(e->state, 0, rows));
     return x;
 }
 

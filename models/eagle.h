@@ -45,7 +45,7 @@ int eagle_vocab(const struct eagle *e);        // of its rows of logits
 const int32_t *eagle_target_id(
     const struct eagle *e);                    // (vocab) of a reduced vocabulary, ascending; NULL: the target's ids
 struct hash eagle_hash(const struct eagle *e); // which weights these are
-enum activations eagle_activations(const struct eagle *e); // never PRESET
+enum activations eagle_activations(const struct eagle *e); // never DEFAULT
 size_t eagle_bytes(const struct eagle *e);                 // of its weights and of a pass
 struct kv_shape eagle_kv_shape(const struct eagle *e, int slots, int length, int pending);
 

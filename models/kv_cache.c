@@ -28,11 +28,11 @@ struct kv_cache {
     uint64_t *ancestors;
 };
 
-const char *const kv_type_names[] = { "preset", "f32", "bf16", "q8_0", NULL };
+const char *const kv_type_names[] = { "default", "f32", "bf16", "q8_0", NULL };
 
-enum type kv_settle(enum kv_type wanted)
+enum type kv_type_resolve(enum kv_type wanted)
 {
-    static const enum type of[] = { [KV_PRESET] = F32, [KV_F32] = F32, [KV_BF16] = BF16, [KV_Q8_0] = Q8_0 };
+    static const enum type of[] = { [KV_DEFAULT] = F32, [KV_F32] = F32, [KV_BF16] = BF16, [KV_Q8_0] = Q8_0 };
     return of[wanted];
 }
 
@@ -61,9 +61,9 @@ struct kv_cache *kv_create(struct backend *b, const struct kv_shape *shape, stru
         return NULL;
     }
     char *what = xformat("a cache of %d slots of %d tokens", shape->slots, shape->length);
-    const bool room = room_for(b, kv_bytes(shape), what, err);
+    const bool capacity = memory_check(b, kv_bytes(shape), what, err);
     free(what);
-    if (!room)
+    if (!capacity)
         return NULL;
     struct kv_cache *c = xcalloc(1, sizeof(*c));
     c->backend = b;
@@ -127,7 +127,7 @@ void kv_destroy(struct kv_cache *c)
 }
 
 // What such a row sees at most: all that is pending up to itself.
-static void admit_unseen(const struct rows_there *r, struct kv_cache *c, const struct pass *p)
+static void admit_unseen(const struct device_rows *r, struct kv_cache *c, const struct pass *p)
 {
     for (int i = r->first; i < r->first + r->n; i++) {
         const int row = c->place[i] - p->slot[i] * c->shape.length - c->prefix_of[i];
@@ -160,7 +160,7 @@ const struct layout *kv_admit(struct kv_cache *c, const struct pass *p, int rows
         c->position[i] = s->prefix + s->depth[row];
         memcpy(c->ancestors + (size_t)i * words, own, words * sizeof(*own));
     }
-    for (int i = 0; i < p->n_there; i++)
+    for (int i = 0; i < p->n_device_rows; i++)
         admit_unseen(&p->there[i], c, p);
     for (int i = p->n; i < rows; i++) {
         c->slot_of[i] = c->place[i] = -1;
@@ -177,7 +177,7 @@ const struct layout *kv_admit(struct kv_cache *c, const struct pass *p, int rows
                                  .ancestors = c->ancestors,
                                  .pass = ++c->backend->passes,
                                  .there = p->there,
-                                 .n_there = p->n_there };
+                                 .n_device_rows = p->n_device_rows };
     return &c->layout;
 }
 
@@ -201,7 +201,7 @@ int kv_pending(const struct kv_cache *c, int slot)
     return c->slot[slot].pending;
 }
 
-int kv_room(const struct kv_cache *c, int slot)
+int kv_capacity(const struct kv_cache *c, int slot)
 {
     const struct slot *s = &c->slot[slot];
     int pending = c->shape.pending - s->pending, length = c->shape.length - s->prefix - s->pending;

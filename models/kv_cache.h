@@ -19,11 +19,11 @@ struct kv_cache;
 struct layout;
 struct pass;
 
-// What a cache keeps keys and values in, as a person asks for it. PRESET is made definite by kv_settle alone.
-enum kv_type { KV_PRESET, KV_F32, KV_BF16, KV_Q8_0 };
-#define KV_CHOICES "preset|f32|bf16|q8_0"
+// What a cache keeps keys and values in, as a person asks for it. DEFAULT is made definite by kv_type_resolve alone.
+enum kv_type { KV_DEFAULT, KV_F32, KV_BF16, KV_Q8_0 };
+#define KV_CHOICES "default|f32|bf16|q8_0"
 extern const char *const kv_type_names[]; // the same words; ends with NULL
-enum type kv_settle(enum kv_type wanted);
+enum type kv_type_resolve(enum kv_type wanted);
 
 struct kv_shape {
     int layers, width; // width: kv heads * head_dim
@@ -41,13 +41,13 @@ size_t kv_bytes(const struct kv_shape *shape); // what kv_create would allocate
 // Admits a pass: its rows become pending, and from parent[] alone follow their places, positions
 // and what they see. For model_forward, and for drafters with layers of their own. Rows of one slot stand in a pass in
 // the order of their pending numbers. rows: what the pass is queued as (rows_queued): behind its own are rows of padding.
-// The layout is borrowed until the next kv_admit. A pass that does not fit is a bug: kv_room asks first.
+// The layout is borrowed until the next kv_admit. A pass that does not fit is a bug: kv_capacity asks first.
 const struct layout *kv_admit(struct kv_cache *c, const struct pass *p, int rows);
 struct tensor kv_keys(struct kv_cache *c, int layer); // (slots * length, width)
 struct tensor kv_values(struct kv_cache *c, int layer);
 
 int kv_length(const struct kv_cache *c, int slot);                     // of the prefix
 int kv_pending(const struct kv_cache *c, int slot);                    // rows behind it
-int kv_room(const struct kv_cache *c, int slot);                       // pending rows that may still be admitted
+int kv_capacity(const struct kv_cache *c, int slot);                   // pending rows that may still be admitted
 void kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n); // pending, ascending; no others stay
 void kv_cut(struct kv_cache *c, int slot, int length);                 // shorten the prefix; pending rows are dropped

@@ -28,7 +28,7 @@ struct medusa {
     const struct model *target;   // NULL: it is only looked at
     const struct model_shape *of; // the target's
     struct backend *backend;
-    struct claims claims;
+    struct tensor_loader tensor_loader;
     struct medusa_head head[MOST_HEADS];
     int heads, layers, width, vocab;
     int32_t *target_id;    // (vocab); NULL
@@ -46,13 +46,13 @@ static const struct names medusa_names = { "%d.%d.linear.weight", "%d.%d.linear.
 static const struct names vllm_names = { "blocks.%d.layers.%d.weight", "blocks.%d.layers.%d.bias",
                                          "lm_heads.%d.weight" };
 
-static const char *name_of(char room[64], const char *form, int head, int layer)
+static const char *name_of(char capacity[64], const char *form, int head, int layer)
 {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    snprintf(room, 64, form, head, layer);
+    snprintf(capacity, 64, form, head, layer);
 #pragma GCC diagnostic pop
-    return room;
+    return capacity;
 }
 
 static void count(struct medusa *m, const struct names *names)
@@ -69,13 +69,13 @@ static void count(struct medusa *m, const struct names *names)
 // A shortened vocabulary: which of the target's ids each row of logits is.
 static bool read_map(struct medusa *m, struct error *err)
 {
-    const int live = m->of->vocab;
+    const int used_vocab = m->of->vocab;
     if (!weights_has(m->files.weights, "token_map"))
         return true;
     int64_t *id = xcalloc((size_t)m->vocab, sizeof(*id));
     m->target_id = xcalloc((size_t)m->vocab, sizeof(*m->target_id));
-    bool ok = weights_whole(m->files.weights, "token_map", m->vocab, 0, live - 1, id, err),
-         *seen = xcalloc((size_t)live, 1);
+    bool ok = weights_whole(m->files.weights, "token_map", m->vocab, 0, used_vocab - 1, id, err),
+         *seen = xcalloc((size_t)used_vocab, 1);
     for (int i = 0; i < m->vocab && ok; i++) {
         ok = !seen[id[i]] ||
              fail(err, "%s: tensor token_map: token %lld stands there twice", m->files.path, (long long)id[i]);
@@ -87,19 +87,20 @@ static bool read_map(struct medusa *m, struct error *err)
     return ok;
 }
 
-static bool claim_head(struct medusa *m, const struct names *names, int head, bool own_out, struct error *err)
+static bool load_head(struct medusa *m, const struct names *names, int head, bool own_out, struct error *err)
 {
     struct medusa_head *to = &m->head[head];
     char name[64];
     for (int l = 0; l < m->layers; l++) {
-        if (!claim_matrix(&m->claims, name_of(name, names->weight, head, l), m->width, m->width, &to->w[l], err))
+        if (!load_matrix(&m->tensor_loader, name_of(name, names->weight, head, l), m->width, m->width, &to->w[l], err))
             return false;
         if (weights_has(m->files.weights, name_of(name, names->bias, head, l)) &&
-            !claim_vector(&m->claims, name, m->width, &to->b[l], err))
+            !load_vector(&m->tensor_loader, name, m->width, &to->b[l], err))
             return false;
     }
     return !own_out || (head > 0 && m->one_out) ||
-           claim_matrix(&m->claims, name_of(name, names->out, head, m->layers), m->vocab, m->width, &to->out, err);
+           load_matrix(&m->tensor_loader, name_of(name, names->out, head, m->layers), m->vocab, m->width, &to->out,
+                       err);
 }
 
 static bool fits(struct medusa *m, const struct names *names, bool own_out, struct error *err)
@@ -143,7 +144,7 @@ static bool refuse_what_is_left(const struct medusa *m, struct error *err)
     return true;
 }
 
-static bool make_room(struct medusa *m, int rows, struct error *err)
+static bool make_capacity(struct medusa *m, int rows, struct error *err)
 {
     struct tensor *to[] = { &m->z, &m->h };
     for (int i = 0; i < 2; i++) {
@@ -176,11 +177,11 @@ static bool load(struct medusa *m, int rows, struct error *err)
     if (!fits(m, names, own_out, err))
         return false;
     for (int h = 0; h < m->heads; h++)
-        if (!claim_head(m, names, h, own_out, err))
+        if (!load_head(m, names, h, own_out, err))
             return false;
     if (!refuse_what_is_left(m, err))
         return false;
-    return m->claims.looking || (make_room(m, rows, err) && m->backend->sync(m->backend, err));
+    return m->tensor_loader.looking || (make_capacity(m, rows, err) && m->backend->sync(m->backend, err));
 }
 
 struct medusa *medusa_open(const char *path, const struct model *target, struct backend *b, enum activations a,
@@ -192,9 +193,9 @@ struct medusa *medusa_open(const char *path, const struct model *target, struct 
     m->backend = b;
     bool ok = head_open(&m->files, path, HEAD_MEDUSA, "drafter medusa", err);
     if (ok) {
-        m->claims = (struct claims){ .backend = b, .weights = m->files.weights, .activations = a };
+        m->tensor_loader = (struct tensor_loader){ .backend = b, .weights = m->files.weights, .activations = a };
         m->hash = head_hash(&m->files);
-        ok = claims_settle(&m->claims, path, err) && load(m, rows, err);
+        ok = tensor_loader_finish(&m->tensor_loader, path, err) && load(m, rows, err);
     }
     if (ok)
         return m;
@@ -207,14 +208,14 @@ bool medusa_fits(const char *path, const struct model_shape *target, struct head
     struct medusa *m = xcalloc(1, sizeof(*m));
     m->of = target;
     bool ok = head_open(&m->files, path, HEAD_MEDUSA, "inspect", err);
-    m->claims = (struct claims){ .weights = m->files.weights, .looking = true };
+    m->tensor_loader = (struct tensor_loader){ .weights = m->files.weights, .looking = true };
     ok = ok && load(m, 0, err);
     *facts = (struct head_facts){ .heads = m->heads,
                                   .vocab = m->vocab,
                                   .width = m->width,
                                   .own_head = m->own_out,
                                   .taps = { 1, { FINAL_STATE } },
-                                  .bytes = m->claims.bytes };
+                                  .bytes = m->tensor_loader.bytes };
     medusa_close(m);
     return ok;
 }
@@ -223,7 +224,7 @@ void medusa_close(struct medusa *m)
 {
     if (m == NULL)
         return;
-    claims_release(&m->claims);
+    tensor_loader_release(&m->tensor_loader);
     if (m->backend != NULL) {
         m->backend->release(m->backend, m->z.data);
         m->backend->release(m->backend, m->h.data);
@@ -257,12 +258,12 @@ struct hash medusa_hash(const struct medusa *m)
 
 enum activations medusa_activations(const struct medusa *m)
 {
-    return m->claims.activations;
+    return m->tensor_loader.activations;
 }
 
 size_t medusa_bytes(const struct medusa *m)
 {
-    return m->claims.bytes + tensor_bytes(m->z) + tensor_bytes(m->h);
+    return m->tensor_loader.bytes + tensor_bytes(m->z) + tensor_bytes(m->h);
 }
 
 // ---- the heads

@@ -27,7 +27,7 @@ int medusa_vocab(const struct medusa *m); // of its rows of logits
 const int32_t *medusa_target_id(
     const struct medusa *m); // (vocab) of a shortened vocabulary, in any order; NULL: ids are the target's
 struct hash medusa_hash(const struct medusa *m);             // which weights these are
-enum activations medusa_activations(const struct medusa *m); // never PRESET
+enum activations medusa_activations(const struct medusa *m); // never DEFAULT
 size_t medusa_bytes(const struct medusa *m);
 
 // out (n, vocab) = logits of head h for states (n, width): FINAL_STATE of the target.

@@ -20,7 +20,7 @@ struct model {
     struct model_config config;
     struct weights *weights;
     struct model_shape shape;
-    struct claims claims;
+    struct tensor_loader tensor_loader;
     struct tensor embedding, head, norm; // head is the embedding where they are tied
     struct block *block;                 // (layers)
     struct scratch scratch;
@@ -35,15 +35,15 @@ static bool get_block(struct model *m, int layer, struct error *err)
     snprintf(prefix, sizeof(prefix), "model.layers.%d.", layer);
     // Hugging Face's config says whether there are biases, and then there are all four; of GGUF the tensors themselves
     // say.
-    const struct block_claim what = {
+    const struct block_load what = {
         .prefix = prefix,
         .in = m->shape.width,
         .input_norm = true,
         .biases = !m->config.attention_bias ? NO_BIASES
-                  : m->config.gguf          ? BIASES_THERE_ARE
+                  : m->config.gguf          ? N_BIASES
                                             : ALL_BIASES,
     };
-    return claim_block(&m->claims, &what, &m->shape, &m->block[layer], err);
+    return load_block(&m->tensor_loader, &what, &m->shape, &m->block[layer], err);
 }
 
 static bool get_rope(struct model *m, struct error *err)
@@ -55,26 +55,26 @@ static bool get_rope(struct model *m, struct error *err)
     if (divisors.data != NULL && divisors.type != F32)
         return fail(err, "%s: rope_freqs.weight: expected type f32, found %s", m->config.path,
                     type_facts[divisors.type].name);
-    return claim_rope(&m->claims, &m->config, divisors.data, &m->shape.inverse_frequency, err);
+    return load_rope(&m->tensor_loader, &m->config, divisors.data, &m->shape.inverse_frequency, err);
 }
 
 static bool get_all(struct model *m, struct error *err)
 {
     const struct model_shape *s = &m->shape;
-    struct claims *c = &m->claims;
+    struct tensor_loader *c = &m->tensor_loader;
     if (!get_rope(m, err))
         return false;
     m->block = xcalloc((size_t)s->layers, sizeof(*m->block));
     for (int l = 0; l < s->layers; l++)
         if (!get_block(m, l, err))
             return false;
-    if (!claim_vector(c, "model.norm.weight", s->width, &m->norm, err) ||
-        !claim_table(c, "model.embed_tokens.weight", s->vocab, s->width, &m->embedding, err))
+    if (!load_vector(c, "model.norm.weight", s->width, &m->norm, err) ||
+        !load_table(c, "model.embed_tokens.weight", s->vocab, s->width, &m->embedding, err))
         return false;
     if (!m->config.tied)
-        return claim_matrix(c, "lm_head.weight", s->vocab, s->width, &m->head, err);
+        return load_matrix(c, "lm_head.weight", s->vocab, s->width, &m->head, err);
     m->head = m->embedding;
-    claim_count(c, m->head);
+    load_count(c, m->head);
     return true;
 }
 
@@ -96,21 +96,21 @@ static struct model *open_model(const char *path, struct backend *b, enum activa
         const struct model_config *c = &m->config;
         m->shape = model_shape_of(c);
         m->weights = weights_open(c, err);
-        m->claims = (struct claims){ .backend = b, .weights = m->weights, .activations = a };
+        m->tensor_loader = (struct tensor_loader){ .backend = b, .weights = m->weights, .activations = a };
         if (m->weights != NULL && kept != NULL && b->packed_layout != 0)
-            m->claims.kept = kept_open(c, m->weights, b->packed_layout);
-        ok = m->weights != NULL && claims_settle(&m->claims, c->path, err) && get_all(m, err) &&
+            m->tensor_loader.kept = packed_cache_open(c, m->weights, b->packed_layout);
+        ok = m->weights != NULL && tensor_loader_finish(&m->tensor_loader, c->path, err) && get_all(m, err) &&
              make(m, &m->x, c->width, err) && make(m, &m->last, c->width, err);
         if (ok && !scratch_create(&m->scratch, b, &m->shape, rows_queued(b, rows)))
             ok = fail(err, "%s: no room for a pass of %d rows", b->name, rows);
         ok = ok && b->sync(b, err);
     }
-    if (ok && m->claims.kept != NULL) {
-        claims_keep(&m->claims);
-        *kept = kept_sentence(m->claims.kept);
+    if (ok && m->tensor_loader.kept != NULL) {
+        tensor_loader_keep(&m->tensor_loader);
+        *kept = packed_cache_sentence(m->tensor_loader.kept);
     }
-    kept_close(m->claims.kept);
-    m->claims.kept = NULL;
+    packed_cache_close(m->tensor_loader.kept);
+    m->tensor_loader.kept = NULL;
     if (ok)
         return m;
     model_close(m);
@@ -134,7 +134,7 @@ void model_close(struct model *m)
     if (m == NULL)
         return;
     struct backend *b = m->backend;
-    claims_release(&m->claims);
+    tensor_loader_release(&m->tensor_loader);
     b->release(b, m->x.data);
     b->release(b, m->last.data);
     b->release(b, m->tapped.data);
@@ -180,7 +180,7 @@ int model_rows(const struct model *m)
 
 size_t model_bytes(const struct model *m)
 {
-    return m->claims.bytes;
+    return m->tensor_loader.bytes;
 }
 
 size_t model_table_bytes(const struct model *m)
@@ -212,14 +212,14 @@ const char *model_type(const struct model *m)
 {
     int most = 0;
     for (int t = 1; t < TYPES; t++)
-        if (m->claims.bytes_by_type[t] > m->claims.bytes_by_type[most])
+        if (m->tensor_loader.bytes_by_type[t] > m->tensor_loader.bytes_by_type[most])
             most = t;
     return type_facts[most].name;
 }
 
 enum activations model_activations(const struct model *m)
 {
-    return m->claims.activations;
+    return m->tensor_loader.activations;
 }
 
 const char *model_unused(const struct model *m, size_t i)
@@ -270,11 +270,11 @@ static void run_layers(struct model *m, struct kv_cache *c, const struct layout 
     tap(m, taps, FINAL_STATE, last);
 }
 
-static struct routine routine_of(const struct model *m, const struct kv_cache *c, const struct layout *see,
-                                 const struct taps *taps)
+static struct graph_key graph_key_of(const struct model *m, const struct kv_cache *c, const struct layout *see,
+                                     const struct taps *taps)
 {
-    struct routine r = { .see = see, .whose = m, .cache = c, .fact = { taps->n } };
-    _Static_assert((int)MAX_TAPS < (int)ROUTINE_FACTS, "all taps are facts");
+    struct graph_key r = { .see = see, .whose = m, .cache = c, .fact = { taps->n } };
+    _Static_assert((int)MAX_TAPS < (int)GRAPH_KEY_FACTS, "all taps are facts");
     for (int i = 0; i < taps->n; i++)
         r.fact[1 + i] = taps->layer[i];
     return r;
@@ -296,9 +296,9 @@ bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, co
     m->tapped.rows = rows;
     scratch_fit(&m->scratch, rows);
     const struct layout *see = kv_admit(c, p, rows);
-    const struct routine routine = routine_of(m, c, see, taps);
+    const struct graph_key graph_key = graph_key_of(m, c, see, taps);
     model_embed(m, tensor_rows(x, 0, p->n), p); // rows of padding have what was there
-    for (bool done = replayed(b, &routine); !done; done = remembered(b))
+    for (bool done = graph_launched(b, &graph_key); !done; done = graph_ended(b))
         run_layers(m, c, see, taps, x, last);
     out->last = tensor_rows(last, 0, p->n);
     out->tapped = taps->n > 0 ? tensor_rows(m->tapped, 0, p->n) : (struct tensor){ 0 };
@@ -307,7 +307,7 @@ bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, co
 
 void model_embed(const struct model *m, struct tensor out, const struct pass *p)
 {
-    take_tokens(m->backend, out, m->embedding, p->token, p->there, p->n_there);
+    take_tokens(m->backend, out, m->embedding, p->token, p->there, p->n_device_rows);
 }
 
 void model_logits(const struct model *m, struct tensor out, struct tensor state)

@@ -14,7 +14,7 @@ struct kv_cache;
 struct kv_shape;
 struct model;
 struct model_config;
-struct rows_there;
+struct device_rows;
 
 struct model_shape {
     int layers, width, heads, kv_heads, head_dim, hidden, vocab, context;
@@ -29,8 +29,8 @@ struct pass {
     const int32_t *slot;   // (n)
     const int32_t *parent; // (n) pending row of the slot that this row follows; -1: its prefix
     // Rows whose tokens and parents are on the device alone (kernels/backend.h); above they have any token, and parent -1.
-    const struct rows_there *there;
-    int n_there;
+    const struct device_rows *there;
+    int n_device_rows;
 };
 
 // Which hidden states a pass leaves behind: the residual stream entering layer layer[i] (0: the embedding; the number
@@ -48,7 +48,7 @@ struct states {           // borrowed from the model until its next pass
 };
 
 // path: a .gguf file or a model directory (models/paths.h finds it). rows: most rows that one pass will have. The model
-// keeps its own copy of nothing that can stay mapped; backend is borrowed for the model's life. a: PRESET is settled by
+// keeps its own copy of nothing that can stay mapped; backend is borrowed for the model's life. a: DEFAULT is settled by
 // the type that most of the weights have; int8 is an error for a model without quantised weights.
 struct model *model_open(const char *path, struct backend *b, enum activations a, int rows, struct error *err);
 // The same, with its packed weights in a file beside it (models/packed_cache.h): read if they are there and fit, otherwise made and
@@ -67,7 +67,7 @@ size_t model_scratch_bytes(const struct model_shape *s, int rows);
 struct hash model_hash(const struct model *m);             // of its weights, every byte (weights_hash)
 struct hash model_identity(const struct model *m);         // of these and all that its configuration says
 const char *model_type(const struct model *m);             // "q4_1": the type most of the bytes have
-enum activations model_activations(const struct model *m); // never PRESET
+enum activations model_activations(const struct model *m); // never DEFAULT
 // a tensor of the checkpoint that nothing reads; NULL: no more
 const char *model_unused(const struct model *m, size_t i);
 // of type F32, which whoever wants another changes

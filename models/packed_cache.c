@@ -30,7 +30,7 @@ struct entry {
     uint64_t at, bytes, sum;
 };
 
-struct kept {
+struct packed_cache {
     char *path;
     char *said; // what was wrong with the file, or with writing it; NULL: nothing
     int fd;     // -1: there is none that fits
@@ -106,7 +106,7 @@ static bool read_at(int fd, void *to, size_t n, uint64_t at)
     return true;
 }
 
-static bool refuse(struct kept *k, const char *why)
+static bool refuse(struct packed_cache *k, const char *why)
 {
     if (k->fd >= 0)
         close(k->fd);
@@ -116,7 +116,7 @@ static bool refuse(struct kept *k, const char *why)
     return false;
 }
 
-static bool read_head(struct kept *k)
+static bool read_head(struct packed_cache *k)
 {
     const struct head *mine = &k->head;
     struct head h;
@@ -138,9 +138,9 @@ static bool read_head(struct kept *k)
     return true;
 }
 
-struct kept *kept_open(const struct model_config *c, struct weights *w, int layout)
+struct packed_cache *packed_cache_open(const struct model_config *c, struct weights *w, int layout)
 {
-    struct kept *k = xcalloc(1, sizeof(*k));
+    struct packed_cache *k = xcalloc(1, sizeof(*k));
     k->path = xformat(c->gguf ? "%s.packed" : "%s/model.packed", c->path);
     memcpy(k->head.magic, "speclabP", 8);
     k->head.order = 0x01020304;
@@ -157,7 +157,7 @@ struct kept *kept_open(const struct model_config *c, struct weights *w, int layo
     return k;
 }
 
-void kept_close(struct kept *k)
+void packed_cache_close(struct packed_cache *k)
 {
     if (k == NULL)
         return;
@@ -169,17 +169,17 @@ void kept_close(struct kept *k)
     free(k);
 }
 
-bool kept_is_usable(const struct kept *k)
+bool packed_cache_is_usable(const struct packed_cache *k)
 {
     return k->fd >= 0;
 }
 
-bool kept_is_whole(const struct kept *k)
+bool packed_cache_is_whole(const struct packed_cache *k)
 {
     return k->fd >= 0 && k->next == k->n;
 }
 
-bool kept_has(struct kept *k, struct tensor w, size_t bytes)
+bool packed_cache_has(struct packed_cache *k, struct tensor w, size_t bytes)
 {
     if (k->fd < 0)
         return false;
@@ -190,7 +190,7 @@ bool kept_has(struct kept *k, struct tensor w, size_t bytes)
 }
 
 // The sum is taken of what is in the cache still.
-bool kept_read(struct kept *k, void *to)
+bool packed_cache_read(struct packed_cache *k, void *to)
 {
     const struct entry *e = &k->entry[k->next++];
     struct sum s = { { 0 } };
@@ -205,7 +205,8 @@ bool kept_read(struct kept *k, void *to)
 
 // ---- written
 
-static bool write_all(const struct kept *k, const char *path, const struct packed_bytes *p, size_t n, struct error *err)
+static bool write_all(const struct packed_cache *k, const char *path, const struct packed_bytes *p, size_t n,
+                      struct error *err)
 {
     struct head h = k->head;
     struct entry *e = xcalloc(n, sizeof(*e));
@@ -232,7 +233,7 @@ static bool write_all(const struct kept *k, const char *path, const struct packe
     return part != NULL && part_end(part, err);
 }
 
-void kept_write(struct kept *k, const struct packed_bytes *p, size_t n)
+void packed_cache_write(struct packed_cache *k, const struct packed_bytes *p, size_t n)
 {
     struct error err;
     char *own = xformat("%s.%ld", k->path, (long)getpid());
@@ -249,7 +250,7 @@ void kept_write(struct kept *k, const struct packed_bytes *p, size_t n)
     free(own);
 }
 
-char *kept_sentence(const struct kept *k)
+char *packed_cache_sentence(const struct packed_cache *k)
 {
     if (k->fd >= 0)
         return xformat("packed weights read from %s", k->path);

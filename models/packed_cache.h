@@ -10,20 +10,20 @@
 #include "core/tensor.h"
 
 struct error;
-struct kept;
+struct packed_cache;
 struct model_config;
 struct weights;
 
 // Never fails: there may be no such file, or one that does not fit. layout: backend.h's packed_layout.
-struct kept *kept_open(const struct model_config *c, struct weights *w, int layout);
-void kept_close(struct kept *k);           // NULL is fine
-bool kept_is_usable(const struct kept *k); // there may be something to read
-bool kept_is_whole(const struct kept *k);  // everything so far came from the file
+struct packed_cache *packed_cache_open(const struct model_config *c, struct weights *w, int layout);
+void packed_cache_close(struct packed_cache *k);           // NULL is fine
+bool packed_cache_is_usable(const struct packed_cache *k); // there may be something to read
+bool packed_cache_is_whole(const struct packed_cache *k);  // everything so far came from the file
 // Whether the next matrix's packed form is in the file, in so many bytes. false, once, means false from then on.
-bool kept_has(struct kept *k, struct tensor w, size_t bytes);
-bool kept_read(struct kept *k, void *to); // that one, and goes on to the next
+bool packed_cache_has(struct packed_cache *k, struct tensor w, size_t bytes);
+bool packed_cache_read(struct packed_cache *k, void *to); // that one, and goes on to the next
 // What became of it, as a sentence for the person who asked; free() it.
-char *kept_sentence(const struct kept *k);
+char *packed_cache_sentence(const struct packed_cache *k);
 
 // Written under a name of its own and renamed: no other program ever sees a half file. n packed matrices in order.
 struct packed_bytes {
@@ -31,4 +31,4 @@ struct packed_bytes {
     const void *data;
     size_t bytes;
 };
-void kept_write(struct kept *k, const struct packed_bytes *p, size_t n);
+void packed_cache_write(struct packed_cache *k, const struct packed_bytes *p, size_t n);

@@ -30,22 +30,22 @@ static enum type main_type(const struct weights *w)
     return (enum type)most;
 }
 
-static bool has_room(const struct claims *c, const char *path, struct error *err)
+static bool has_room(const struct tensor_loader *c, const char *path, struct error *err)
 {
     char *what = xformat("the weights of %s", path);
-    const bool room = room_for(c->backend, weights_bytes(c->weights), what, err);
+    const bool capacity = memory_check(c->backend, weights_bytes(c->weights), what, err);
     free(what);
-    return room;
+    return capacity;
 }
 
-bool claims_settle(struct claims *c, const char *path, struct error *err)
+bool tensor_loader_finish(struct tensor_loader *c, const char *path, struct error *err)
 {
     if (!has_room(c, path, err))
         return false;
     const enum type type = main_type(c->weights);
     const enum activations wanted = c->activations;
     c->activations = c->backend->rounds_to(c->backend, wanted, type);
-    if (c->activations == ACTIVATIONS_PRESET)
+    if (c->activations == ACTIVATIONS_DEFAULT)
         return fail(err, "activations: %s: %s does without them (expected f32 or bf16)", activations_names[wanted],
                     c->backend->name);
     return c->activations != ACTIVATIONS_INT8 || type_is_quantised(type) ||
@@ -59,7 +59,7 @@ static void owe(struct tensor ***list, int *n, struct tensor *to)
     (*list)[(*n)++] = to;
 }
 
-static bool prepare(struct claims *c, struct tensor *to, struct tensor w, struct error *err)
+static bool prepare(struct tensor_loader *c, struct tensor *to, struct tensor w, struct error *err)
 {
     *to = c->backend->prepare(c->backend, w, c->activations, err);
     if (to->data == NULL)
@@ -69,46 +69,48 @@ static bool prepare(struct claims *c, struct tensor *to, struct tensor w, struct
 }
 
 // As prepare, if what it would make was kept: then nobody looks at w's numbers.
-static bool read_kept(struct claims *c, struct tensor *to, struct tensor w)
+static bool read_kept(struct tensor_loader *c, struct tensor *to, struct tensor w)
 {
     struct backend *b = c->backend;
     struct error ignored;
-    struct tensor room = tensor_of(NULL, w.type, w.rows, w.width);
+    struct tensor capacity = tensor_of(NULL, w.type, w.rows, w.width);
     size_t bytes;
-    if (c->kept == NULL || !kept_is_usable(c->kept))
+    if (c->kept == NULL || !packed_cache_is_usable(c->kept))
         return false;
-    room = b->prepare(b, room, c->activations, &ignored);
-    if (room.packed == NULL)
+    capacity = b->prepare(b, capacity, c->activations, &ignored);
+    if (capacity.packed == NULL)
         return false;
-    void *packed = b->packed(b, room, &bytes);
-    if (!kept_has(c->kept, w, bytes) || !kept_read(c->kept, packed)) {
-        b->unprepare(b, room);
+    void *packed = b->packed(b, capacity, &bytes);
+    if (!packed_cache_has(c->kept, w, bytes) || !packed_cache_read(c->kept, packed)) {
+        b->unprepare(b, capacity);
         return false;
     }
-    *to = room;
+    *to = capacity;
     to->data = w.data;
     owe(&c->matrix, &c->matrices, to);
     return true;
 }
 
-void claim_count(struct claims *c, struct tensor w)
+void load_count(struct tensor_loader *c, struct tensor w)
 {
     c->bytes += tensor_bytes(w);
     c->bytes_by_type[w.type] += tensor_bytes(w);
 }
 
-bool claim_matrix(struct claims *c, const char *name, int64_t rows, int64_t width, struct tensor *to, struct error *err)
+bool load_matrix(struct tensor_loader *c, const char *name, int64_t rows, int64_t width, struct tensor *to,
+                 struct error *err)
 {
     struct tensor w;
     if (!weights_look(c->weights, name, rows, width, &w, err))
         return false;
-    claim_count(c, w);
+    load_count(c, w);
     if (c->looking)
         return true;
     return read_kept(c, to, w) || (weights_get(c->weights, name, rows, width, &w, err) && prepare(c, to, w, err));
 }
 
-bool claim_table(struct claims *c, const char *name, int64_t rows, int64_t width, struct tensor *to, struct error *err)
+bool load_table(struct tensor_loader *c, const char *name, int64_t rows, int64_t width, struct tensor *to,
+                struct error *err)
 {
     struct tensor w;
     if (c->looking)
@@ -116,14 +118,14 @@ bool claim_table(struct claims *c, const char *name, int64_t rows, int64_t width
     return weights_get(c->weights, name, rows, width, &w, err) && (read_kept(c, to, w) || prepare(c, to, w, err));
 }
 
-bool claim_vector(struct claims *c, const char *name, int64_t width, struct tensor *to, struct error *err)
+bool load_vector(struct tensor_loader *c, const char *name, int64_t width, struct tensor *to, struct error *err)
 {
     struct backend *b = c->backend;
     struct tensor w;
     if (c->looking) {
         if (!weights_look(c->weights, name, 1, width, &w, err))
             return false;
-        claim_count(c, w);
+        load_count(c, w);
         return true;
     }
     if (!weights_get(c->weights, name, 1, width, &w, err))
@@ -131,18 +133,18 @@ bool claim_vector(struct claims *c, const char *name, int64_t width, struct tens
     struct tensor there = tensor_of(b->alloc(b, tensor_bytes(w)), w.type, 1, width);
     *to = rows_on(b, 1, width);
     owe(&c->vector, &c->vectors, to);
-    const bool room = there.data != NULL && to->data != NULL;
-    if (room) {
+    const bool capacity = there.data != NULL && to->data != NULL;
+    if (capacity) {
         b->upload(b, there.data, w.data, tensor_bytes(w));
         b->take(b, *to, there, &(const int32_t){ 0 });
     }
     b->release(b, there.data);
-    claim_count(c, w);
-    return room || fail(err, "%s: no room for %s", b->name, name);
+    load_count(c, w);
+    return capacity || fail(err, "%s: no room for %s", b->name, name);
 }
 
-bool claim_rope(struct claims *c, const struct model_config *config, const float *divisors, struct tensor *to,
-                struct error *err)
+bool load_rope(struct tensor_loader *c, const struct model_config *config, const float *divisors, struct tensor *to,
+               struct error *err)
 {
     struct backend *b = c->backend;
     if (c->looking)
@@ -168,18 +170,18 @@ struct part {
     bool bias;
 };
 
-static bool claim_part(struct claims *c, const struct block_claim *what, const struct part *p, struct error *err)
+static bool load_part(struct tensor_loader *c, const struct block_load *what, const struct part *p, struct error *err)
 {
     char name[160];
     snprintf(name, sizeof(name), "%s%s", what->prefix, p->name);
-    if (p->bias && (what->biases == NO_BIASES || (what->biases == BIASES_THERE_ARE && !weights_has(c->weights, name))))
+    if (p->bias && (what->biases == NO_BIASES || (what->biases == N_BIASES && !weights_has(c->weights, name))))
         return true;
-    return p->rows == 1 ? claim_vector(c, name, p->width, p->to, err)
-                        : claim_matrix(c, name, p->rows, p->width, p->to, err);
+    return p->rows == 1 ? load_vector(c, name, p->width, p->to, err)
+                        : load_matrix(c, name, p->rows, p->width, p->to, err);
 }
 
-bool claim_block(struct claims *c, const struct block_claim *what, const struct model_shape *s, struct block *to,
-                 struct error *err)
+bool load_block(struct tensor_loader *c, const struct block_load *what, const struct model_shape *s, struct block *to,
+                struct error *err)
 {
     const int64_t heads = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim;
     const struct part parts[] = {
@@ -198,27 +200,27 @@ bool claim_block(struct claims *c, const struct block_claim *what, const struct 
         { "mlp.down_proj.weight", &to->down, s->width, s->hidden, false },
     };
     for (size_t i = what->input_norm ? 0 : 1; i < sizeof(parts) / sizeof(parts[0]); i++)
-        if (!claim_part(c, what, &parts[i], err))
+        if (!load_part(c, what, &parts[i], err))
             return false;
     return true;
 }
 
 // ---- the end
 
-void claims_keep(struct claims *c)
+void tensor_loader_keep(struct tensor_loader *c)
 {
-    if (kept_is_whole(c->kept))
+    if (packed_cache_is_whole(c->kept))
         return;
     struct packed_bytes *p = xcalloc((size_t)c->matrices, sizeof(*p));
     for (int i = 0; i < c->matrices; i++) {
         p[i].w = *c->matrix[i];
         p[i].data = c->backend->packed(c->backend, p[i].w, &p[i].bytes);
     }
-    kept_write(c->kept, p, (size_t)c->matrices);
+    packed_cache_write(c->kept, p, (size_t)c->matrices);
     free(p);
 }
 
-void claims_release(struct claims *c)
+void tensor_loader_release(struct tensor_loader *c)
 {
     for (int i = 0; i < c->matrices; i++)
         c->backend->unprepare(c->backend, *c->matrix[i]);

@@ -129,8 +129,8 @@ static bool recall(const char *path, int64_t changed, struct hash *to)
     struct error ignored;
     struct stat st;
     size_t n;
-    bool settled = stat(path, &st) == 0 && st.st_mtim.tv_sec - changed >= SETTLED;
-    char *text = settled ? file_text(path, &n, &ignored) : NULL;
+    bool resolved = stat(path, &st) == 0 && st.st_mtim.tv_sec - changed >= SETTLED;
+    char *text = resolved ? file_text(path, &n, &ignored) : NULL;
     bool ok = text != NULL && hash_read(text, n, to);
     free(text);
     return ok;

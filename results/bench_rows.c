@@ -162,15 +162,15 @@ bool store_bench(struct store *s, const struct bench_row *r, int64_t *id, struct
 static bool read_points(struct store *s, int64_t bench, const char *placement, struct cost *to, struct error *err)
 {
     struct cost_point *p = NULL;
-    size_t n = 0, room = 0;
+    size_t n = 0, capacity = 0;
     struct query *q = query_open(s, "SELECT n, context, median_ns FROM bench_pass"
                                     " WHERE what = 'pass' AND peer = 0 AND bench = ? AND placement = ?");
     query_put_int(q, bench);
     query_put_text(q, placement);
     while (query_next(q)) {
-        if (n == room) {
-            room = grown(room, n + 1);
-            p = xrealloc(p, room * sizeof(*p));
+        if (n == capacity) {
+            capacity = grow_capacity(capacity, n + 1);
+            p = xrealloc(p, capacity * sizeof(*p));
         }
         p[n++] = (struct cost_point){ (int)query_int(q, 0), (int)query_int(q, 1), query_real(q, 2) };
     }

@@ -197,10 +197,10 @@ static bool new_trial(struct store *s, int64_t sequence, int step, const struct 
     query_put_int(q, t->depth);
     query_put_int(q, t->rank);
     query_put_int(q, t->token);
-    query_put_int(q, t->drawn);
+    query_put_int(q, t->proposal);
     query_put_real(q, t->p);
     query_put_real(q, t->q);
-    query_put_int(q, t->stood);
+    query_put_int(q, t->accepted);
     return query_perform(q, err);
 }
 
@@ -233,7 +233,7 @@ static bool new_step(struct store *s, int64_t sequence, int step, const struct s
     query_put_int(q, r->verify_ns);
     query_put_int(q, r->advance_ns);
     query_put_int(q, r->batch);
-    query_put_real(q, r->stood < 0 ? NAN : r->stood); // NULL
+    query_put_real(q, r->accepted_uncut < 0 ? NAN : r->accepted_uncut); // NULL
     bool well = query_perform(q, err);
     for (int i = 0; i < r->n_trials && well; i++)
         well = new_trial(s, sequence, step, &r->trial[i], err);

@@ -57,14 +57,14 @@ static void paragraph(struct text *out, int indent, int width, const char *label
 }
 
 // A number to at least three digits in at most seven characters; NAN: "-".
-static const char *figure(char *to, size_t room, double x)
+static const char *figure(char *to, size_t capacity, double x)
 {
     if (isnan(x))
-        snprintf(to, room, "-");
+        snprintf(to, capacity, "-");
     else if (x >= 9999999.5)
-        snprintf(to, room, "%.2g", x);
+        snprintf(to, capacity, "%.2g", x);
     else
-        snprintf(to, room, "%.*f", x < 9.995 ? 2 : x < 999.95 ? 1 : 0, x);
+        snprintf(to, capacity, "%.*f", x < 9.995 ? 2 : x < 999.95 ? 1 : 0, x);
     return to;
 }
 
@@ -228,9 +228,9 @@ static void put_speed(struct text *out, const struct contest *c)
     }
 }
 
-static void put_positions(struct text *out, const double *rate, int64_t deepest)
+static void put_positions(struct text *out, const double *rate, int64_t max_depth)
 {
-    for (int i = 0; i < POSITIONS && i < deepest; i++)
+    for (int i = 0; i < POSITIONS && i < max_depth; i++)
         put_rate(out, i == 0 ? 6 : 5, rate[i]);
     text_puts(out, "\n");
 }
@@ -246,11 +246,11 @@ static void put_acceptance(struct text *out, const struct contest *c)
         put_number(out, c, i);
         text_printf(out, "%8lld%10lld%10lld", (long long)r->drafts, (long long)r->drafted, (long long)r->accepted);
         put_percent(out, 5, r->acceptance_rate);
-        put_positions(out, r->rate, r->deepest);
+        put_positions(out, r->rate, r->max_depth);
         if (r->drafts == 0)
             continue;
         text_printf(out, "%37s", "given all before it:");
-        put_positions(out, r->conditional, r->deepest);
+        put_positions(out, r->conditional, r->max_depth);
         int ranks = 0;
         for (int k = 0; k < POSITIONS; k++)
             if (!isnan(r->by_rank[k]))
@@ -266,14 +266,14 @@ static void put_acceptance(struct text *out, const struct contest *c)
 enum { PROMPTS_OF_INTERVAL = 3 };
 
 // A speedup in at most four characters.
-static const char *short_figure(char *to, size_t room, double x)
+static const char *short_figure(char *to, size_t capacity, double x)
 {
     if (isnan(x))
-        snprintf(to, room, "-");
+        snprintf(to, capacity, "-");
     else if (x >= 9999.5)
-        snprintf(to, room, ">1e4");
+        snprintf(to, capacity, ">1e4");
     else
-        snprintf(to, room, "%.*f", x < 9.995 ? 2 : x < 99.95 ? 1 : 0, x);
+        snprintf(to, capacity, "%.*f", x < 9.995 ? 2 : x < 99.95 ? 1 : 0, x);
     return to;
 }
 
@@ -432,7 +432,7 @@ void report_notes(const struct contests *all, int width, struct text *out)
             const struct tally *r = &all->contest[k].run[i];
             lossy |= !r->lossless;
             inflated |= r->inflated;
-            deep |= r->deepest > POSITIONS;
+            deep |= r->max_depth > POSITIONS;
             expected |= !isnan(r->z);
             speculative |= !r->baseline;
             batched |= all->contest[k].batch > 1;

@@ -9,7 +9,7 @@ CREATE TABLE run (                      -- one cell of an experiment: enough to 
     experiment      TEXT NOT NULL,
     cell            TEXT NOT NULL,      -- hash of `settings`
     peers           TEXT NOT NULL,      -- hash of them without drafter and rule: runs that share it can be paired
-    settings        TEXT NOT NULL,      -- the cell as YAML, every preset filled in, those of precision settled
+    settings        TEXT NOT NULL,      -- the cell as YAML, every default filled in, those of precision settled
     target          TEXT NOT NULL,
     target_hash     TEXT NOT NULL,      -- of its weights
     model_type      TEXT NOT NULL,      -- element type of most of the target's bytes: q4_1

@@ -96,7 +96,7 @@ ALTER TABLE step ADD COLUMN stood INTEGER;      -- drafted tokens that stood, be
 CREATE TABLE step_rule (                -- the same draft under every rule that takes such drafts
     sequence INTEGER NOT NULL,
     step     INTEGER NOT NULL,
-    rule     TEXT NOT NULL,             -- with its presets, but for the run's own; (bound): what no exact rule can surpass
+    rule     TEXT NOT NULL,             -- with its defaults, but for the run's own; (bound): what no exact rule can surpass
     lossless INTEGER NOT NULL CHECK (lossless IN (0, 1)),
     accepted REAL,                      -- E[accepted | draft]; NULL: not known
     first    REAL,                      -- the chance that anything of it stands

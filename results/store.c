@@ -241,7 +241,7 @@ static off_t place_of(const char *name)
     return ((off_t)1 << 48) + h;
 }
 
-bool store_claim(struct store *s, const char *experiment, struct error *err)
+bool store_lock(struct store *s, const char *experiment, struct error *err)
 {
     struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = place_of(experiment), .l_len = 1 };
     if (s->claim < 0)

@@ -19,14 +19,14 @@ struct run_row {            // one cell of an experiment; enough to run it again
     const char *experiment; // the file's `name`
     const char *cell;       // hash of the resolved settings; a cell has one row
     const char *peers;      // hash of them without drafter and rule: cells with the same one can be paired
-    const char *settings;   // the cell as YAML, every preset filled in
+    const char *settings;   // the cell as YAML, every default filled in
     const char *target, *drafter, *rule, *sampling; // as people read them: "ngram(longest=3, tokens=8)"
     const char *drafter_kind;                       // "none", "ngram", ...
     const char *device, *machine, *revision;        // "cpu", processor and threads, ours
     const char *target_hash, *drafter_hash;         // of weights; drafter_hash NULL: it has none
     const char *prompts;                            // file's name and hash
     const char *model_type;                         // "q4_1", most of the target's bytes
-    const char *activations;                        // "int8": settled, never "preset"
+    const char *activations;                        // "int8": settled, never "default"
     const char *cache;                              // "f32": of its elements
     bool lossless;                                  // the rule is exact
     bool marked_inflated;                           // the target is an inflated model (commands/checkpoint/inflate.h)
@@ -37,9 +37,9 @@ struct run_row {            // one cell of an experiment; enough to run it again
 struct trial_row {         // a guess that was looked at
     int node, depth, rank; // rank: among its siblings, from 0
     int32_t token;
-    int drawn;   // enum drawn
-    double p, q; // by which it was judged; q NAN for a CHOSEN one
-    bool stood;
+    int proposal; // enum proposal
+    double p, q;  // by which it was judged; q NAN for a DETERMINISTIC one
+    bool accepted;
 };
 
 struct expected_row { // of the same draft, under a rule; "(bound)": what no exact rule can surpass
@@ -53,7 +53,7 @@ struct step_row {
     int drafted, depth;                        // nodes without the root; depth of the deepest
     int accepted;                              // nodes that stood and are in the text (cut at an end of text or limit)
     double expected, variance;                 // E[accepted | draft], NAN when not recorded
-    int stood;                                 // nodes that stood, before the text's end cut them; -1: not recorded
+    int accepted_uncut;                        // accepted nodes, before the text's end cut them; -1: not recorded
     int64_t propose_ns, verify_ns, advance_ns; // of the whole batch
     int batch;                                 // sequences in the pass
     const struct trial_row *trial;
@@ -85,7 +85,7 @@ void store_close(struct store *s);                             // NULL is fine
 bool store_read_only(const struct store *s);
 // For one who runs the experiment, until the store is closed: two at once would both decode what is lacking, and the
 // report would count it twice. A name that is claimed elsewhere is an error; others may be claimed, and all may read.
-bool store_claim(struct store *s, const char *experiment, struct error *err);
+bool store_lock(struct store *s, const char *experiment, struct error *err);
 
 // Finds the cell's row in its experiment, or makes it. A found one must have the same settings (a hash clash is an
 // error), weights and prompts. Under which machine and revision it goes on is environment.h's.

@@ -14,17 +14,17 @@
 bool speedup_read(struct store *s, int64_t run, const char *category, struct interval *to, struct error *err)
 {
     double *sum[4] = { NULL, NULL, NULL, NULL }; // (n) by prompt: tokens and time, of the run and of none
-    size_t n = 0, room = 0;
+    size_t n = 0, capacity = 0;
     struct query *q =
         query_again(s, "SELECT new_tokens, decode_ns, none_new_tokens, none_decode_ns FROM speed_by_prompt"
                        " WHERE run = ?1 AND (?2 IS NULL OR category = ?2)");
     query_put_int(q, run);
     query_put_text(q, category);
     for (; query_next(q); n++) {
-        if (n == room)
-            room = grown(room, n + 1);
+        if (n == capacity)
+            capacity = grow_capacity(capacity, n + 1);
         for (int i = 0; i < 4; i++) {
-            sum[i] = xrealloc(sum[i], room * sizeof(*sum[i]));
+            sum[i] = xrealloc(sum[i], capacity * sizeof(*sum[i]));
             sum[i][n] = query_real(q, i);
         }
     }
@@ -142,8 +142,8 @@ static struct tally tally_of_row(const struct query *q)
                        .inflated = query_int(q, 8),
                        .finished = query_int(q, 9) };
     char **const text[] = { &t.drafter, &t.rule, &t.device, &t.machine, &t.revision };
-    int64_t *const count[] = { &t.sequences, &t.new_tokens, &t.steps,   &t.drafts,
-                               &t.drafted,   &t.accepted,   &t.deepest, &t.trees };
+    int64_t *const count[] = { &t.sequences, &t.new_tokens, &t.steps,     &t.drafts,
+                               &t.drafted,   &t.accepted,   &t.max_depth, &t.trees };
     double *const number[] = { &t.tokens_per_s,    &t.end_to_end,        &t.sequence_tokens_per_s,
                                &t.tokens_per_step, &t.acceptance_rate,   &t.propose,
                                &t.verify,          &t.advance,           &t.other,

@@ -17,7 +17,8 @@ struct tally { // one run; a number that there is none of is NAN
     int64_t run;
     char *drafter, *rule, *device, *machine, *revision;
     bool baseline, lossless, inflated, finished;
-    int64_t sequences, new_tokens, steps, drafts, drafted, accepted, deepest, trees; // trees: drafts that were no chain
+    int64_t sequences, new_tokens, steps, drafts, drafted, accepted, max_depth,
+        trees; // trees: drafts that were no chain
     double tokens_per_s, end_to_end, sequence_tokens_per_s, tokens_per_step, acceptance_rate;
     double propose, verify, advance, other; // shares of the time of decoding
     struct interval speedup;                // paired, interval by prompt

@@ -16,7 +16,7 @@ static void share_out(double *w, int n, double whole)
     loops()->divide(w, n, whole);
     const double missing = 1 - dist_sum(w, n);
     if (missing != 0)
-        w[loops()->heaviest(w, n)] += missing;
+        w[loops()->argmax(w, n)] += missing;
 }
 
 bool dist_normalize(double *w, int n)
@@ -41,8 +41,8 @@ static double copy(double *to, bool whole, const float *row, int n)
 
 double dist_row_sum(const float *row, int n)
 {
-    double room[AT_ONCE];
-    return copy(room, false, row, n);
+    double capacity[AT_ONCE];
+    return copy(capacity, false, row, n);
 }
 
 double dist_share(float entry, double sum)

@@ -274,16 +274,16 @@ static float tidy(float *x, int n)
     return largest(x, n);
 }
 
-INLINE void heat_step(float *x, struct gathered *g)
+INLINE void temperature_step(float *x, struct gathered *g)
 {
     for (int k = 0; k < PARTS; k++)
         narrow(x + W * k, (widen(x + W * k) - all(g->max)) * all(g->by));
 }
 
-static void heat(float *x, int n, float max, double by)
+static void temperature(float *x, int n, float max, double by)
 {
     struct gathered g = { .max = (double)max, .by = by };
-    in_steps(x, n, max, heat_step, &g);
+    in_steps(x, n, max, temperature_step, &g);
 }
 
 // grid_exp() of each.
@@ -387,7 +387,7 @@ static void drop_below(float *x, int n, double least)
     in_steps(x, n, 0, drop_below_step, &g);
 }
 
-static int places_from(const float *x, int n, float least, int32_t *place, int room)
+static int places_from(const float *x, int n, float least, int32_t *place, int capacity)
 {
     int found = 0;
     for (int i = 0; i < n; i += STEP) {
@@ -399,7 +399,7 @@ static int places_from(const float *x, int n, float least, int32_t *place, int r
                 continue;
         }
         for (int k = i; k < n && k < i + STEP; k++)
-            if (x[k] >= least && found++ < room)
+            if (x[k] >= least && found++ < capacity)
                 place[found - 1] = k;
     }
     return found;
@@ -455,7 +455,7 @@ static void divide(double *w, int n, double whole)
 }
 
 // The first of the largest.
-static int heaviest(const double *w, int n)
+static int argmax(const double *w, int n)
 {
     vd most = all(0);
     double largest = 0;
@@ -640,7 +640,7 @@ const struct loops PASTE(loops_, LANES) = {
     .name = QUOTE(LANES),
     .tidy = tidy,
     .largest = largest,
-    .heat = heat,
+    .temperature = temperature,
     .exponentials = exponentials,
     .weights = weights,
     .scale = scale,
@@ -650,7 +650,7 @@ const struct loops PASTE(loops_, LANES) = {
     .copy = copy,
     .sum = sum,
     .divide = divide,
-    .heaviest = heaviest,
+    .argmax = argmax,
     .excess = excess,
     .take_excess = take_excess,
     .uniforms = uniforms,

@@ -28,7 +28,7 @@ struct loops {
     // NaN becomes -INFINITY, INFINITY the largest number; answers the largest, -INFINITY where nothing else is.
     float (*tidy)(float *x, int n);
     float (*largest)(const float *x, int n);
-    void (*heat)(float *x, int n, float max, double by); // x := (x - max) * by
+    void (*temperature)(float *x, int n, float max, double by); // x := (x - max) * by
     // x := e^(x - max), and the sum of these before they were rounded to floats. e^ is off by less than 1e-15 of itself;
     // 0 where it is below 2^-127.
     struct exact_sum (*exponentials)(float *x, int n, float max);
@@ -37,14 +37,14 @@ struct loops {
     void (*scale)(float *x, int n, double by);                                 // the same
     void (*drop_below)(float *x, int n, double least);                         // x := -INFINITY where it is less
     // Where x is `least` or more, ascending: how many there are. Those that are one too many are not written.
-    int (*places_from)(const float *x, int n, float least, int32_t *place, int room);
+    int (*places_from)(const float *x, int n, float least, int32_t *place, int capacity);
 
     // Probabilities: (n) doubles, on the grid; sums of such are exact.
     double (*copy)(double *to, const float *from, int n); // put onto it, and their sum
     double (*sum)(const double *w, int n);
     void (*divide)(double *w, int n,
-                   double whole); // w := w * (1 / whole) on the grid or the next below, 1 where w is the whole
-    int (*heaviest)(const double *w, int n);                   // the first of the largest
+                   double whole);          // w := w * (1 / whole) on the grid or the next below, 1 where w is the whole
+    int (*argmax)(const double *w, int n); // the first of the largest
     double (*excess)(const double *p, const double *q, int n); // sum of (p - q)+
     void (*take_excess)(double *p, const double *q, int n);    // p := (p - q)+
 

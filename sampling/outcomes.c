@@ -15,9 +15,9 @@ static struct decision *decide(struct outcomes *o, struct address at, int first)
 {
     for (int i = 0; i < o->n; i++)
         o->repeated += same_address(o->decision[i].at, at);
-    if (o->n == o->room) {
-        o->room = (int)grown((size_t)o->room, (size_t)o->n + 1);
-        o->decision = xrealloc(o->decision, (size_t)o->room * sizeof(*o->decision));
+    if (o->n == o->capacity) {
+        o->capacity = (int)grow_capacity((size_t)o->capacity, (size_t)o->n + 1);
+        o->decision = xrealloc(o->decision, (size_t)o->capacity * sizeof(*o->decision));
     }
     struct decision *d = &o->decision[o->n];
     if (o->n >= o->replay)
@@ -27,7 +27,7 @@ static struct decision *decide(struct outcomes *o, struct address at, int first)
     return d;
 }
 
-static bool outcomes_coin(struct rng *self, double num, double den, struct address at)
+static bool outcomes_accept(struct rng *self, double num, double den, struct address at)
 {
     struct outcomes *o = (struct outcomes *)self;
     if (num <= 0)
@@ -64,7 +64,7 @@ static int outcomes_pick(struct rng *self, const double *weight, int n, struct a
 
 void outcomes_begin(struct outcomes *o)
 {
-    *o = (struct outcomes){ .rng = { outcomes_coin, outcomes_pick, 0, NULL } };
+    *o = (struct outcomes){ .rng = { outcomes_accept, outcomes_pick, 0, NULL } };
 }
 
 // The last decision that has a branch left takes it; those before it are replayed, those behind it are forgotten.
@@ -96,5 +96,5 @@ void outcomes_end(struct outcomes *o)
 {
     free(o->decision);
     o->decision = NULL;
-    o->n = o->room = 0;
+    o->n = o->capacity = 0;
 }

@@ -26,7 +26,7 @@ struct outcomes {
     int repeated;              // addresses that came twice within one run, over all runs
     int64_t runs;              // begun so far
     struct decision *decision; // (room) owned
-    int room;
+    int capacity;
 };
 
 void outcomes_begin(struct outcomes *o);

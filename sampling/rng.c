@@ -14,10 +14,10 @@
 
 enum { RUN = 4096, AT_ONCE = 512 }; // of a row: shared out, worked on
 
-static int length(int n, int stretch, int number)
+static int length(int n, int chunk, int number)
 {
-    int left = n - number * stretch;
-    return left < stretch ? left : stretch;
+    int left = n - number * chunk;
+    return left < chunk ? left : chunk;
 }
 
 static philox4x32_ctr_t counter_of(uint64_t sequence, struct address at, uint32_t block)
@@ -58,7 +58,7 @@ struct counter philox_counter(uint64_t sequence, struct address at, uint32_t ind
     return c;
 }
 
-bool rng_coin_of(double u, double num, double den)
+bool rng_accept_of(double u, double num, double den)
 {
     if (num <= 0)
         return false;
@@ -67,11 +67,11 @@ bool rng_coin_of(double u, double num, double den)
     return u * den < num;
 }
 
-static bool philox_coin(struct rng *self, double num, double den, struct address at)
+static bool philox_accept(struct rng *self, double num, double den, struct address at)
 {
     const struct philox *p = (const struct philox *)self;
     double u = num > 0 && num < den ? philox_uniform(p->seed, p->sequence, at, 0) : 0;
-    return rng_coin_of(u, num, den);
+    return rng_accept_of(u, num, den);
 }
 
 // Weights as they come: doubles, or a row of floats that is written out a stretch at a time.
@@ -82,11 +82,11 @@ struct weights {
 };
 
 // (n) from `from` on; room (n)
-static const double *weights_from(const struct weights *w, int from, int n, double *room, double *sum)
+static const double *weights_from(const struct weights *w, int from, int n, double *capacity, double *sum)
 {
     if (w->as_double == NULL) {
-        *sum = loops()->copy(room, w->as_float + from, n);
-        return room;
+        *sum = loops()->copy(capacity, w->as_float + from, n);
+        return capacity;
     }
     *sum = loops()->sum(w->as_double + from, n);
     return w->as_double + from;
@@ -97,13 +97,13 @@ struct sums {
     double part[PHILOX_INDICES / AT_ONCE];
 };
 
-static void sum_up(void *of, int stretch)
+static void sum_up(void *of, int chunk)
 {
     struct sums *s = of;
-    double room[AT_ONCE];
+    double capacity[AT_ONCE];
     int n = s->weights->n;
-    for (int k = stretch * (RUN / AT_ONCE); k * AT_ONCE < n && k < (stretch + 1) * (RUN / AT_ONCE); k++)
-        weights_from(s->weights, k * AT_ONCE, length(n, AT_ONCE, k), room, &s->part[k]);
+    for (int k = chunk * (RUN / AT_ONCE); k * AT_ONCE < n && k < (chunk + 1) * (RUN / AT_ONCE); k++)
+        weights_from(s->weights, k * AT_ONCE, length(n, AT_ONCE, k), capacity, &s->part[k]);
 }
 
 // A row is summed by parts. The walk passes over whole parts and then goes through one of them; where rounding would
@@ -111,7 +111,7 @@ static void sum_up(void *of, int stretch)
 static int pick_by_inversion(struct workers workers, const struct weights *w, double u)
 {
     struct sums s;
-    double room[AT_ONCE], sum = 0, before = 0, below = 0;
+    double capacity[AT_ONCE], sum = 0, before = 0, below = 0;
     int parts = (w->n + AT_ONCE - 1) / AT_ONCE, there = 0, last = -1;
     assert(w->n <= PHILOX_INDICES);
     s.weights = w;
@@ -126,7 +126,7 @@ static int pick_by_inversion(struct workers workers, const struct weights *w, do
             before += s.part[k];
         }
     int n = length(w->n, AT_ONCE, there);
-    const double *weight = weights_from(w, there * AT_ONCE, n, room, &sum);
+    const double *weight = weights_from(w, there * AT_ONCE, n, capacity, &sum);
     for (int i = 0; i < n; i++) {
         if (!(weight[i] > 0))
             continue;
@@ -166,15 +166,15 @@ static void race_uniforms(const struct race *r, int from, int n, double *u)
 }
 
 // The fastest of one stretch.
-static void run(void *of, int stretch)
+static void run(void *of, int chunk)
 {
     struct race *r = of;
-    int winner = -1, end = stretch * RUN + length(r->weights->n, RUN, stretch);
+    int winner = -1, end = chunk * RUN + length(r->weights->n, RUN, chunk);
     double best = INFINITY;
-    for (int from = stretch * RUN; from < end; from += AT_ONCE) {
-        double u[AT_ONCE], room[AT_ONCE], sum;
+    for (int from = chunk * RUN; from < end; from += AT_ONCE) {
+        double u[AT_ONCE], capacity[AT_ONCE], sum;
         int n = end - from < AT_ONCE ? end - from : AT_ONCE;
-        const double *w = weights_from(r->weights, from, n, room, &sum);
+        const double *w = weights_from(r->weights, from, n, capacity, &sum);
         if (!(sum > 0))
             continue;
         race_uniforms(r, from, n, u);
@@ -187,8 +187,8 @@ static void run(void *of, int stretch)
             }
         }
     }
-    r->winner[stretch] = winner;
-    r->time[stretch] = best;
+    r->winner[chunk] = winner;
+    r->time[chunk] = best;
 }
 
 // ---- the same over a row of floats, where few need a uniform of all bits to see that they are too late
@@ -255,12 +255,12 @@ static int who_may_come(const struct race *r, int from, int n, double bound, int
 }
 
 // The fastest of one stretch, if it may be the fastest of all.
-static void run_row(void *of, int stretch)
+static void run_row(void *of, int chunk)
 {
     struct race *r = of;
-    int winner = -1, end = stretch * RUN + length(r->weights->n, RUN, stretch);
+    int winner = -1, end = chunk * RUN + length(r->weights->n, RUN, chunk);
     double best = INFINITY;
-    for (int from = stretch * RUN; from < end; from += AT_ONCE) {
+    for (int from = chunk * RUN; from < end; from += AT_ONCE) {
         int32_t index[AT_ONCE];
         const int n = end - from < AT_ONCE ? end - from : AT_ONCE;
         if (bound_of(r) == INFINITY)
@@ -277,8 +277,8 @@ static void run_row(void *of, int stretch)
         if (time_bound(best) < bound)
             lower_bound(r, time_bound(best));
     }
-    r->winner[stretch] = winner;
-    r->time[stretch] = best;
+    r->winner[chunk] = winner;
+    r->time[chunk] = best;
 }
 
 // ---- whoever wins
@@ -288,11 +288,11 @@ static void run_row(void *of, int stretch)
 // to spare.
 static int pick_by_race(struct workers workers, struct race *r)
 {
-    int first = -1, n = r->weights->n, stretches = (n + RUN - 1) / RUN;
+    int first = -1, n = r->weights->n, chunks = (n + RUN - 1) / RUN;
     assert(n <= PHILOX_INDICES);
     atomic_init(&r->bound, 0x7FF0000000000000); // INFINITY
-    workers_run(workers, stretches, r->weights->as_float != NULL && r->given == NULL ? run_row : run, r);
-    for (int s = 0; s < stretches; s++)
+    workers_run(workers, chunks, r->weights->as_float != NULL && r->given == NULL ? run_row : run, r);
+    for (int s = 0; s < chunks; s++)
         if (r->winner[s] >= 0 && (first < 0 || r->time[s] < r->time[first]))
             first = s;
     assert(first >= 0); // a row with no mass is nothing to pick from
@@ -346,10 +346,10 @@ int rng_pick_row(struct rng *r, const float *weight, int n, struct address at, d
 
 struct philox philox_source(uint64_t seed, uint64_t sequence)
 {
-    return (struct philox){ { philox_coin, philox_pick, 0, philox_pick_row }, seed, sequence, { 0 } };
+    return (struct philox){ { philox_accept, philox_pick, 0, philox_pick_row }, seed, sequence, { 0 } };
 }
 
 const struct philox *philox_of(const struct rng *r)
 {
-    return r->coin == philox_coin ? (const struct philox *)r : NULL;
+    return r->accept == philox_accept ? (const struct philox *)r : NULL;
 }

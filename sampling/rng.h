@@ -22,7 +22,8 @@ struct address {
 };
 
 struct rng {
-    bool (*coin)(struct rng *self, double num, double den, struct address at); // true with probability min(1, num/den)
+    bool (*accept)(struct rng *self, double num, double den,
+                   struct address at); // true with probability min(1, num/den)
     int (*pick)(struct rng *self, const double *weight, int n, struct address at); // i with probability weight[i] / sum
     int32_t root; // place of the step's root in its sequence, set by whoever runs the loop: what the
                   // addresses of this step's drafter and rule give as position
@@ -70,5 +71,5 @@ struct counter philox_counter(uint64_t sequence, struct address at, uint32_t ind
 
 // What coin and pick make of given uniforms, multiples of 2^-53 in [0, 1): the map that every source has in common.
 // u: one; at a FOR_TOKEN address (n), to which a race's half step is yet to be added.
-bool rng_coin_of(double u, double num, double den);
+bool rng_accept_of(double u, double num, double den);
 int rng_pick_of(const double *u, const double *weight, int n, struct address at);

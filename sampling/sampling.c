@@ -86,15 +86,15 @@ void sampling_free(struct sampling *s)
     s->n = 0;
 }
 
-bool sampling_check(const struct sampling *s, int live, struct error *err)
+bool sampling_check(const struct sampling *s, int used_vocab, struct error *err)
 {
     for (int k = 0; k < s->n; k++)
         for (const struct option *o = s->step[k].stage->option; o->name != NULL; o++) {
             const struct pairs *p = (const struct pairs *)((const char *)s->step[k].options + o->at);
             for (int i = 0; o->type == OPTION_PAIRS && i < p->n; i++)
-                if (p->key[i] >= live)
+                if (p->key[i] >= used_vocab)
                     return fail(err, "%s: token %d: the vocabulary has the ids 0 to %d", s->step[k].stage->name,
-                                p->key[i], live - 1);
+                                p->key[i], used_vocab - 1);
         }
     return true;
 }
@@ -109,16 +109,16 @@ bool sampling_is_greedy(const struct sampling *s)
 
 bool sampling_stages(const struct sampling *s, struct row_stages *to)
 {
-    *to = (struct row_stages){ .heat = 1, .top_p = 1, .below = -INFINITY };
+    *to = (struct row_stages){ .inverse_temperature = 1, .top_p = 1, .below = -INFINITY };
     for (int k = 0; k < s->n; k++)
-        if (!stage_settle(s->step[k].stage, s->step[k].options, to))
+        if (!stage_on_device(s->step[k].stage, s->step[k].options, to))
             return false;
     return true;
 }
 
-void sampling_row(const struct sampling *s, float *row, int vocab, int live, const struct path *before)
+void sampling_row(const struct sampling *s, float *row, int vocab, int used_vocab, const struct path *before)
 {
-    struct logits l = logits_of(row, vocab, live, s->workers);
+    struct logits l = logits_of(row, vocab, used_vocab, s->workers);
     for (int k = 0; k < s->n; k++)
         s->step[k].stage->apply(&l, s->step[k].options, before);
     logits_softmax(&l);

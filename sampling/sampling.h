@@ -51,7 +51,7 @@ struct sampling {
 bool sampling_read(const struct settings *s, struct sampling *to, struct error *err);
 void sampling_free(struct sampling *s);
 // What only the vocabulary can tell: token ids that it does not have are an error. live: as for sampling_row.
-bool sampling_check(const struct sampling *s, int live, struct error *err);
+bool sampling_check(const struct sampling *s, int used_vocab, struct error *err);
 bool sampling_is_greedy(const struct sampling *s); // temperature 0: for reports, never for a second path
 
 // What a device may do to a row in the host's stead. false: the text before it has a say, or a bias.
@@ -61,4 +61,4 @@ bool sampling_stages(const struct sampling *s, struct row_stages *to);
 // probabilities that are sampled from out (they sum to 1 up to float rounding, and are whole numbers of 2^-52). live: ids
 // from here on are padding rows of the model that no tokenizer knows, and get probability 0; vocab if there are none. A
 // logit that is NaN gets probability 0 too; a row in which nothing is left is one-hot on token 0, on every path alike.
-void sampling_row(const struct sampling *s, float *row, int vocab, int live, const struct path *before);
+void sampling_row(const struct sampling *s, float *row, int vocab, int used_vocab, const struct path *before);

@@ -55,7 +55,7 @@ static void add_bias(struct logits *l, const void *options, const struct path *b
 
 // The likeliest is taken to 0 first, which a softmax does not notice: small temperatures then underflow to what is
 // impossible anyway, and nothing overflows.
-static double heat_of(double temperature)
+static double inverse_of(double temperature)
 {
     return fmin(1 / temperature, DBL_MAX);
 }
@@ -67,10 +67,10 @@ static void divide_by_temperature(struct logits *l, const void *options, const s
     if (temperature == 1)
         return;
     if (temperature > 0) {
-        logits_heat(l, heat_of(temperature));
+        logits_scale(l, inverse_of(temperature));
         return;
     }
-    logits_keep_likeliest(l);
+    logits_keep_argmax(l);
 }
 
 // top_k and top_p keep the likeliest tokens until they weigh enough: k tokens of weight 1, or the share p of the
@@ -82,8 +82,8 @@ struct choice {
     struct exact_sum (*weigh)(double *to, const float *x, int n, float max);
     float max;
     int few; // 0: the whole row
-    float x[STRETCH];
-    double weight[STRETCH];
+    float x[LOGITS_CHUNK];
+    double weight[LOGITS_CHUNK];
 };
 
 static struct exact_sum one_each(double *to, const float *x, int n, float max)
@@ -97,8 +97,8 @@ static struct exact_sum one_each(double *to, const float *x, int n, float max)
 // Those that are no more than `span` below the likeliest, if they are few and weigh enough.
 static bool choose_from_few(struct choice *c, float span, double enough)
 {
-    int32_t place[STRETCH];
-    c->few = logits_from(c->l, c->max - span, place, STRETCH);
+    int32_t place[LOGITS_CHUNK];
+    c->few = logits_from(c->l, c->max - span, place, LOGITS_CHUNK);
     for (int i = 0; i < c->few; i++)
         c->x[i] = c->l->x[place[i]];
     if (c->few > 0 && grid_total(c->weigh(c->weight, c->x, c->few, c->max)) >= enough)
@@ -114,11 +114,11 @@ static const float *tokens(struct choice *c, int k, int *n)
         *n = c->few;
         return k == 0 ? c->x : NULL;
     }
-    int left = c->l->n - k * STRETCH;
+    int left = c->l->n - k * LOGITS_CHUNK;
     if (left <= 0)
         return NULL;
-    const float *x = c->l->x + k * STRETCH;
-    *n = c->l->most[k] == -INFINITY ? 0 : left < STRETCH ? left : STRETCH;
+    const float *x = c->l->x + k * LOGITS_CHUNK;
+    *n = c->l->most[k] == -INFINITY ? 0 : left < LOGITS_CHUNK ? left : LOGITS_CHUNK;
     c->weigh(c->weight, x, *n, c->max);
     return x;
 }
@@ -157,7 +157,7 @@ static float find_cut(struct choice *c, double enough, struct exact_sum *kept)
 }
 
 // Most rows have their weight in few tokens, so these are tried first.
-static void keep_likeliest(struct choice *c, struct logits *l, double enough)
+static void keep_argmax(struct choice *c, struct logits *l, double enough)
 {
     struct exact_sum kept, of_one;
     double weight;
@@ -185,7 +185,7 @@ static void keep_top_k(struct logits *l, const void *options, const struct path 
     struct choice c;
     c.weigh = one_each;
     if (k > 0 && k < l->n && logits_largest(l) > -INFINITY)
-        keep_likeliest(&c, l, k);
+        keep_argmax(&c, l, k);
 }
 
 struct top_p_options {
@@ -200,7 +200,7 @@ static void keep_top_p(struct logits *l, const void *options, const struct path 
     struct choice c;
     c.weigh = loops()->weights;
     if (p < 1 && logits_largest(l) > -INFINITY)
-        keep_likeliest(&c, l, fmax(1, p * logits_weight(l))); // the likeliest weighs 1, so it always stays
+        keep_argmax(&c, l, fmax(1, p * logits_weight(l))); // the likeliest weighs 1, so it always stays
 }
 
 struct min_p_options {
@@ -215,9 +215,9 @@ static void keep_min_p(struct logits *l, const void *options, const struct path 
     logits_drop_below(l, logits_largest(l) + log(p)); // p = 0: -inf
 }
 
-#define STAGE(NAME, FUNCTION, SUMMARY, TYPE, FIELD, PRESET, HELP, ...) \
+#define STAGE(NAME, FUNCTION, SUMMARY, TYPE, FIELD, DEFAULT, HELP, ...) \
     static const struct option NAME##_option[] = { \
-        { #NAME, TYPE, offsetof(struct NAME##_options, FIELD), PRESET, HELP, __VA_ARGS__ }, \
+        { #NAME, TYPE, offsetof(struct NAME##_options, FIELD), DEFAULT, HELP, __VA_ARGS__ }, \
         { 0 }, \
     }; \
     const struct stage NAME##_stage = { #NAME, SUMMARY, NAME##_option, sizeof(struct NAME##_options), FUNCTION };
@@ -235,7 +235,7 @@ STAGE(top_p, keep_top_p, "keeps the likeliest tokens that make up a share of the
 STAGE(min_p, keep_min_p, "keeps tokens at least so probable as a share of the likeliest", OPTION_REAL, p, "0",
       "the share; 0: all", .least = 0, .most = 1)
 
-bool stage_settle(const struct stage *stage, const void *options, struct row_stages *to)
+bool stage_on_device(const struct stage *stage, const void *options, struct row_stages *to)
 {
     if (stage == &repetition_penalty_stage)
         return ((const struct repetition_penalty_options *)options)->penalty == 1;
@@ -243,7 +243,7 @@ bool stage_settle(const struct stage *stage, const void *options, struct row_sta
         return ((const struct logit_bias_options *)options)->bias.n == 0;
     if (stage == &temperature_stage) {
         const double temperature = ((const struct temperature_options *)options)->temperature;
-        to->heat = temperature > 0 ? heat_of(temperature) : 0;
+        to->inverse_temperature = temperature > 0 ? inverse_of(temperature) : 0;
     } else if (stage == &top_k_stage)
         to->top_k = ((const struct top_k_options *)options)->k;
     else if (stage == &top_p_stage)

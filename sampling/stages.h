@@ -11,4 +11,4 @@ struct temperature_options { // the one stage whose value others ask for
 };
 
 // What a step comes to, put into `to`; false: the row alone does not tell.
-bool stage_settle(const struct stage *stage, const void *options, struct row_stages *to);
+bool stage_on_device(const struct stage *stage, const void *options, struct row_stages *to);

@@ -11,9 +11,9 @@
 
 void added_put(struct added *a, const char *text, size_t n, struct added_token flags)
 {
-    if (a->n == a->room) {
-        a->room = grown(a->room, a->n + 1);
-        a->token = xrealloc(a->token, a->room * sizeof(*a->token));
+    if (a->n == a->capacity) {
+        a->capacity = grow_capacity(a->capacity, a->n + 1);
+        a->token = xrealloc(a->token, a->capacity * sizeof(*a->token));
     }
     flags.text = xstrndup(text, n);
     flags.n = n;
@@ -46,7 +46,7 @@ static bool make_unique(struct added *a, struct error *err)
             free(last->text);
             *last = *t;
         } else {
-            char *shown = text_shown(t->text, t->n);
+            char *shown = printable_text(t->text, t->n);
             fail(err, "the added tokens %d and %d are both %s", (int)last->id, (int)t->id, shown);
             free(shown);
             while (i < a->n) // so that each is owned once

@@ -21,7 +21,7 @@ struct added_token {
 
 struct added {                 // start with { 0 }
     struct added_token *token; // (n) sorted by text once added_ready
-    size_t n, room;
+    size_t n, capacity;
     bool begins[256];     // whether a token begins with this byte
     struct pattern *word; // a word character; NULL: no token asks for it
 };

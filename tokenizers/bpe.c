@@ -11,12 +11,12 @@
 
 void bpe_init(struct bpe *b, size_t merges)
 {
-    size_t room = 64;
-    while (room < 2 * merges)
-        room *= 2;
-    *b = (struct bpe){ .unknown = -1, .room = room };
-    b->merge = xmalloc(room * sizeof(*b->merge));
-    for (size_t i = 0; i < room; i++)
+    size_t capacity = 64;
+    while (capacity < 2 * merges)
+        capacity *= 2;
+    *b = (struct bpe){ .unknown = -1, .capacity = capacity };
+    b->merge = xmalloc(capacity * sizeof(*b->merge));
+    for (size_t i = 0; i < capacity; i++)
         b->merge[i].left = -1;
     for (int i = 0; i < 256; i++)
         b->byte[i] = -1;
@@ -32,7 +32,7 @@ static struct merge *slot_of(const struct bpe *b, int32_t left, int32_t right)
 {
     uint64_t key = (uint64_t)left << 32 | (uint32_t)right;
     uint64_t h = key * 0x9E3779B97F4A7C15u; // Fibonacci hashing: the high bits are the good ones
-    for (size_t i = (size_t)(h >> 32) & (b->room - 1);; i = (i + 1) & (b->room - 1)) {
+    for (size_t i = (size_t)(h >> 32) & (b->capacity - 1);; i = (i + 1) & (b->capacity - 1)) {
         struct merge *m = &b->merge[i];
         if (m->left < 0 || (m->left == left && m->right == right))
             return m;
@@ -63,7 +63,7 @@ static bool before(const struct candidate *a, const struct candidate *b)
 static void push(struct bpe_work *w, struct candidate c)
 {
     if (w->n == w->candidates) {
-        w->candidates = grown(w->candidates, w->n + 1);
+        w->candidates = grow_capacity(w->candidates, w->n + 1);
         w->heap = xrealloc(w->heap, w->candidates * sizeof(*w->heap));
     }
     size_t i = w->n++;
@@ -120,7 +120,7 @@ void bpe_encode(const struct bpe *b, struct bpe_work *w, const char *piece, size
 {
     assert(n <= INT32_MAX);
     if (n > w->symbols) {
-        w->symbols = grown(w->symbols, n);
+        w->symbols = grow_capacity(w->symbols, n);
         w->symbol = xrealloc(w->symbol, w->symbols * sizeof(*w->symbol));
     }
     int32_t count = spell(b, w->symbol, piece, n);

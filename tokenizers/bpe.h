@@ -21,7 +21,7 @@ struct bpe {
     int32_t unknown;     // stands for a byte without a token; -1: such a byte is dropped
     bool fuse_unknown;   // one for a run of them
     struct merge *merge; // (room) open addressing by pair
-    size_t room;
+    size_t capacity;
 };
 
 void bpe_init(struct bpe *b, size_t merges); // room for so many; no byte has a token yet

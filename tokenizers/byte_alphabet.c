@@ -31,7 +31,7 @@ int letter_of_byte(unsigned char byte, char to[2])
     return utf8_put(stands_for_itself(byte) ? byte : shifted(byte), to);
 }
 
-void letters_of_bytes(const char *bytes, size_t n, struct text *to)
+void alphabet_of_bytes(const char *bytes, size_t n, struct text *to)
 {
     for (size_t i = 0; i < n; i++) {
         char letter[2];
@@ -40,7 +40,7 @@ void letters_of_bytes(const char *bytes, size_t n, struct text *to)
     }
 }
 
-bool bytes_of_letters(const char *s, size_t n, struct text *to)
+bool bytes_of_alphabet(const char *s, size_t n, struct text *to)
 {
     size_t before = to->n;
     for (size_t i = 0; i < n;) {

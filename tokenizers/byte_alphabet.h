@@ -11,6 +11,6 @@ struct text;
 
 // How the byte is written: its letter's UTF-8 (1 or 2 bytes) into `to`; the count.
 int letter_of_byte(unsigned char byte, char to[2]);
-void letters_of_bytes(const char *bytes, size_t n, struct text *to);
+void alphabet_of_bytes(const char *bytes, size_t n, struct text *to);
 // Appends the bytes that the letters stand for; false, with nothing appended, if a character is no letter.
-bool bytes_of_letters(const char *s, size_t n, struct text *to);
+bool bytes_of_alphabet(const char *s, size_t n, struct text *to);

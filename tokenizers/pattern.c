@@ -74,7 +74,7 @@ static bool put_category(struct rewriting *r, const char *name, bool negated, si
         return fail(r->err, "the property \\p{%s} at offset %zu is not supported in a pattern", name, at);
     struct text members = { 0 };
     text_printf(&members, "\\p{%s}", name);
-    for (const struct newer *c = newer_characters; c->first != 0; c++)
+    for (const struct newer *c = unicode_additions; c->first != 0; c++)
         if (strncmp(c->category, name, strlen(name)) == 0)
             text_printf(&members, "\\x{%x}-\\x{%x}", c->first, c->last);
     bool ok = put_set(r, members.s, negated, at);

@@ -28,4 +28,4 @@ struct newer {
     unsigned first, last;
     char category[3];
 };
-extern const struct newer newer_characters[]; // ends with a zero
+extern const struct newer unicode_additions[]; // ends with a zero

@@ -18,9 +18,9 @@
 
 void ids_add(struct ids *ids, int32_t id)
 {
-    if (ids->n == ids->room) {
-        ids->room = grown(ids->room, ids->n + 1);
-        ids->id = xrealloc(ids->id, ids->room * sizeof(*ids->id));
+    if (ids->n == ids->capacity) {
+        ids->capacity = grow_capacity(ids->capacity, ids->n + 1);
+        ids->id = xrealloc(ids->id, ids->capacity * sizeof(*ids->id));
     }
     ids->id[ids->n++] = id;
 }
@@ -98,7 +98,7 @@ void tokenizer_close(struct tokenizer *t)
 
 static bool no_token(const struct tokenizer *t, size_t rank, const char *text, size_t n, struct error *err)
 {
-    char *shown = text_shown(text, n);
+    char *shown = printable_text(text, n);
     fail(err, "%s: merge %zu needs the token %s, which the vocabulary lacks", t->name, rank, shown);
     free(shown);
     return false;
@@ -176,7 +176,7 @@ bool tokenizer_same(const struct tokenizer *a, const struct tokenizer *b, struct
         const char *as = tokenizer_token(a, id, &an), *bs = tokenizer_token(b, id, &bn);
         if (as == NULL || bs == NULL || (an == bn && memcmp(as, bs, an) == 0))
             continue;
-        char *one = text_shown(as, an), *other = text_shown(bs, bn);
+        char *one = printable_text(as, an), *other = printable_text(bs, bn);
         fail(err, "%s and %s have different vocabularies: token %d is %s in the first, %s in the second", a->name,
              b->name, (int)id, one, other);
         free(one);
@@ -202,7 +202,7 @@ static void encode_piece(void *of, const char *s, size_t n)
     struct encoding *e = of;
     if (e->t->whole_pieces) {
         e->letters.n = 0;
-        letters_of_bytes(s, n, &e->letters);
+        alphabet_of_bytes(s, n, &e->letters);
         int32_t id = vocabulary_find(&e->t->vocabulary, e->letters.s, e->letters.n);
         if (id >= 0 && !vocabulary_token(&e->t->vocabulary, id)->beside) {
             ids_add(e->to, id);

@@ -14,7 +14,7 @@ struct tokenizer;
 
 struct ids { // start with { 0 }; free() the array
     int32_t *id;
-    size_t n, room;
+    size_t n, capacity;
 };
 void ids_add(struct ids *ids, int32_t id);
 

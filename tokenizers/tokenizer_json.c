@@ -36,11 +36,11 @@ static bool not_known(const struct tokenizer *t, const char *what, const struct 
 }
 
 // A switch that may be missing.
-static bool read_switch(const struct tokenizer *t, const struct json *j, const char *key, bool preset, bool *to,
+static bool read_switch(const struct tokenizer *t, const struct json *j, const char *key, bool default_value, bool *to,
                         struct error *err)
 {
     const struct json *v = json_get(j, key);
-    *to = json_is_null(v) ? preset : json_bool(v);
+    *to = json_is_null(v) ? default_value : json_bool(v);
     return json_is_null(v) || json_is_bool(v) || wrong(t, key, "true or false", err);
 }
 
@@ -168,8 +168,8 @@ static bool check_model(const struct tokenizer *t, const struct json *model, str
 static bool take_id(const struct tokenizer *t, const struct json *id, const char *of, int *size, struct error *err)
 {
     if (!json_is_int(id) || json_int(id) < 0 || json_int(id) >= VOCABULARY_MOST) {
-        char *shown = text_shown(of, strlen(of));
-        fail(err, "%s: the id of %s is not a whole number from 0 to %d", t->name, shown, VOCABULARY_MOST - 1);
+        char *shown = printable_text(of, strlen(of));
+        fail(err, "%s: the id of %s is not an integer from 0 to %d", t->name, shown, VOCABULARY_MOST - 1);
         free(shown);
         return false;
     }

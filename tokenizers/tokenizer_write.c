@@ -22,10 +22,10 @@ static bool is_type(const struct json *j, const char *type)
     return strcmp(json_text(json_get(j, "type")), type) == 0;
 }
 
-static bool is_on(const struct json *j, const char *key, bool preset)
+static bool is_on(const struct json *j, const char *key, bool default_value)
 {
     const struct json *v = json_get(j, key);
-    return json_is_null(v) ? preset : json_bool(v);
+    return json_is_null(v) ? default_value : json_bool(v);
 }
 
 // Digits or a Split or neither, then ByteLevel: all that the families have. tokenizer_from_json has read it before.
@@ -78,9 +78,9 @@ static int by_rank(const void *a, const void *b)
 
 static struct merge *merges_of(const struct tokenizer *t, size_t *n) // (*n) in order; free() it
 {
-    struct merge *m = xmalloc(t->bpe.room * sizeof(*m));
+    struct merge *m = xmalloc(t->bpe.capacity * sizeof(*m));
     *n = 0;
-    for (size_t i = 0; i < t->bpe.room; i++)
+    for (size_t i = 0; i < t->bpe.capacity; i++)
         if (t->bpe.merge[i].left >= 0)
             m[(*n)++] = t->bpe.merge[i];
     qsort(m, *n, sizeof(*m), by_rank);
@@ -90,7 +90,7 @@ static struct merge *merges_of(const struct tokenizer *t, size_t *n) // (*n) in 
 // A merge is written "a b": its first token must not have a space of its own.
 static bool merges_fit(const struct tokenizer *t, struct error *err)
 {
-    for (size_t i = 0; i < t->bpe.room; i++) {
+    for (size_t i = 0; i < t->bpe.capacity; i++) {
         size_t n;
         const char *s = t->bpe.merge[i].left >= 0 ? text_of(t, t->bpe.merge[i].left, &n) : NULL;
         if (s != NULL && n > 1 && memchr(s + 1, ' ', n - 1) != NULL)

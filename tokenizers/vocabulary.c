@@ -11,13 +11,13 @@
 void vocabulary_init(struct vocabulary *v, int size, size_t tokens)
 {
     assert(size >= 0 && size <= VOCABULARY_MOST);
-    size_t room = 64;
-    while (room < 2 * tokens)
-        room *= 2;
-    *v = (struct vocabulary){ .size = size, .room = room };
+    size_t capacity = 64;
+    while (capacity < 2 * tokens)
+        capacity *= 2;
+    *v = (struct vocabulary){ .size = size, .capacity = capacity };
     v->token = xcalloc((size_t)size + 1, sizeof(*v->token));
-    v->slot = xmalloc(room * sizeof(*v->slot));
-    memset(v->slot, 0xFF, room * sizeof(*v->slot)); // -1 everywhere
+    v->slot = xmalloc(capacity * sizeof(*v->slot));
+    memset(v->slot, 0xFF, capacity * sizeof(*v->slot)); // -1 everywhere
 }
 
 void vocabulary_free(struct vocabulary *v)
@@ -38,7 +38,7 @@ static size_t hash(const char *s, size_t n)
 // The slot that holds this text, or the free one where it belongs. The table is at most half full.
 static int32_t *slot_of(const struct vocabulary *v, const char *text, size_t n)
 {
-    for (size_t i = hash(text, n) & (v->room - 1);; i = (i + 1) & (v->room - 1)) {
+    for (size_t i = hash(text, n) & (v->capacity - 1);; i = (i + 1) & (v->capacity - 1)) {
         int32_t id = v->slot[i];
         if (id < 0)
             return &v->slot[i];
@@ -54,7 +54,7 @@ static bool enter(struct vocabulary *v, int32_t id, const char *text, size_t n, 
     assert(id >= 0 && id < v->size);
     struct token *t = &v->token[id];
     if (t->kind != TOKEN_NONE) {
-        char *one = text_shown(v->strings.s + t->text, t->text_n), *other = text_shown(text, n);
+        char *one = printable_text(v->strings.s + t->text, t->text_n), *other = printable_text(text, n);
         fail(err, "id %d is given to two tokens, %s and %s", (int)id, one, other);
         free(one);
         free(other);
@@ -69,7 +69,7 @@ static bool enter(struct vocabulary *v, int32_t id, const char *text, size_t n, 
     text_add(&v->strings, text, n);
     t->bytes = (uint32_t)v->strings.n;
     t->bytes_n = (uint32_t)n;
-    if (!literal && bytes_of_letters(text, n, &v->strings))
+    if (!literal && bytes_of_alphabet(text, n, &v->strings))
         t->bytes_n = (uint32_t)(v->strings.n - t->bytes);
     else
         t->bytes = t->text;
@@ -89,7 +89,7 @@ bool vocabulary_add_literal(struct vocabulary *v, int32_t id, const char *text, 
     if (there < 0)
         return enter(v, id, text, n, true, kind, err);
     if (there != id) {
-        char *shown = text_shown(text, n);
+        char *shown = printable_text(text, n);
         fail(err, "the token %s has two ids, %d and %d", shown, (int)there, (int)id);
         free(shown);
         return false;
@@ -112,7 +112,7 @@ const struct token *vocabulary_token(const struct vocabulary *v, int32_t id)
     return id >= 0 && id < v->size && v->token[id].kind != TOKEN_NONE ? &v->token[id] : NULL;
 }
 
-char *text_shown(const char *s, size_t n)
+char *printable_text(const char *s, size_t n)
 {
     enum { MOST = 48 };
     size_t shown = n;

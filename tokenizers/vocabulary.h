@@ -31,7 +31,7 @@ struct vocabulary {      // start with vocabulary_init
     struct token *token; // (size)
     struct text strings;
     int32_t *slot; // (room) open addressing by text; -1: free
-    size_t room;
+    size_t capacity;
 };
 
 void vocabulary_init(struct vocabulary *v, int size, size_t tokens); // ids below size, at most so many of them
@@ -46,4 +46,4 @@ int32_t vocabulary_find(const struct vocabulary *v, const char *text, size_t n);
 const struct token *vocabulary_token(const struct vocabulary *v, int32_t id);    // NULL: none
 
 // A token's text as a message may show it: quoted, shortened, control characters escaped; free() it.
-char *text_shown(const char *s, size_t n);
+char *printable_text(const char *s, size_t n);

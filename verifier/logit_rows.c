@@ -38,19 +38,22 @@ static const float *row(struct rows *self, int node)
         return r->row[node];
     if (r->on_device) {
         if (!r->made)
-            r->backend->probabilities(r->backend, tensor_rows(r->logits, r->first + node, 1), r->live, &r->stages);
+            r->backend->probabilities(r->backend, tensor_rows(r->logits, r->first + node, 1), r->used_vocab,
+                                      &r->stages);
         return r->row[node] = fetched(r, node);
     }
     struct path before = path_to(r, node);
     float *to = fetched(r, node);
-    sampling_row(r->sampling, to, r->rows.vocab, r->live, &before);
+    sampling_row(r->sampling, to, r->rows.vocab, r->used_vocab, &before);
     return r->row[node] = to;
 }
 
-void logit_rows_create(struct logit_rows *r, struct backend *b, const struct sampling *s, int live, int vocab,
+void logit_rows_create(struct logit_rows *r, struct backend *b, const struct sampling *s, int used_vocab, int vocab,
                        int nodes, int length)
 {
-    *r = (struct logit_rows){ .rows = { vocab, row, NULL }, .backend = b, .sampling = s, .live = live, .room = nodes };
+    *r = (struct logit_rows){
+        .rows = { vocab, row, NULL }, .backend = b, .sampling = s, .used_vocab = used_vocab, .capacity = nodes
+    };
     r->on_device = b->probabilities != NULL && sampling_stages(s, &r->stages);
     r->copy = xcalloc((size_t)nodes * (size_t)vocab, sizeof(*r->copy));
     r->row = xcalloc((size_t)nodes, sizeof(*r->row));
@@ -68,7 +71,7 @@ void logit_rows_destroy(struct logit_rows *r)
 void logit_rows_make(struct logit_rows *r, struct tensor logits)
 {
     assert(r->on_device);
-    r->backend->probabilities(r->backend, logits, r->live, &r->stages);
+    r->backend->probabilities(r->backend, logits, r->used_vocab, &r->stages);
 }
 
 void logit_rows_point(struct logit_rows *r, struct tensor logits, int first, const struct request *request, bool made)
@@ -77,6 +80,6 @@ void logit_rows_point(struct logit_rows *r, struct tensor logits, int first, con
     r->first = first;
     r->request = request;
     r->made = made;
-    memset(r->row, 0, (size_t)r->room * sizeof(*r->row));
+    memset(r->row, 0, (size_t)r->capacity * sizeof(*r->row));
     memcpy(r->path, request->token, (size_t)request->n * sizeof(*r->path));
 }

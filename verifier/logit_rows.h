@@ -17,20 +17,20 @@ struct logit_rows {
     struct rows rows; // first
     struct backend *backend;
     const struct sampling *sampling;
-    int live;
+    int used_vocab;
     bool on_device; // the device makes probabilities of logits, by these
     struct row_stages stages;
     bool made;            // it has made all of the draft's
     struct tensor logits; // (all rows of the pass, vocab)
     int first;            // where the draft's rows begin
     const struct request *request;
-    int room;      // nodes
+    int capacity;  // nodes
     float **row;   // (room) probabilities of those that were asked for; NULL
     float *copy;   // (room, vocab) for what has to be brought from a device; not touched, it costs no memory
     int32_t *path; // (length + room)
 };
 
-void logit_rows_create(struct logit_rows *r, struct backend *b, const struct sampling *s, int live, int vocab,
+void logit_rows_create(struct logit_rows *r, struct backend *b, const struct sampling *s, int used_vocab, int vocab,
                        int nodes, int length);
 void logit_rows_destroy(struct logit_rows *r);
 // The device makes probabilities of these rows of logits. Only where it can.

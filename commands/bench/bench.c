@@ -25,16 +25,16 @@ static void add_item(struct bench *b, enum measured what, int n, int which)
     struct item *i = &b->item[b->n_items++];
     *i = (struct item){ .what = what, .n = n, .which = which };
     i->context = what == A_PROMPT ? 0 : b->plan.context[which];
-    i->ours = xcalloc((size_t)b->room, sizeof(double));
+    i->ours = xcalloc((size_t)b->capacity, sizeof(double));
     for (int e = 0; e < b->n_peers && what != A_STEP; e++)
-        i->theirs[e] = xcalloc((size_t)b->room, sizeof(double));
+        i->theirs[e] = xcalloc((size_t)b->capacity, sizeof(double));
 }
 
 static void add_items(struct bench *b)
 {
     const struct bench_plan *p = &b->plan;
-    b->room = 2 * p->repeats; // disturbed rounds are made up for, but not for ever
-    b->round = xcalloc((size_t)b->room, sizeof(*b->round));
+    b->capacity = 2 * p->repeats; // disturbed rounds are made up for, but not for ever
+    b->round = xcalloc((size_t)b->capacity, sizeof(*b->round));
     for (int c = 0; c < p->n_contexts; c++) {
         for (int i = 0; i < p->n_rows; i++)
             add_item(b, A_PASS, p->rows[i], c);
@@ -139,7 +139,7 @@ static bool run_rounds(struct bench *b, struct error *err)
     struct surroundings now = { 0 };
     if (b->prober != NULL)
         now = surroundings_probe(b->prober, b->plan.threads);
-    while (most < b->plan.repeats && b->n_rounds < b->room) {
+    while (most < b->plan.repeats && b->n_rounds < b->capacity) {
         struct round *r = &b->round[b->n_rounds];
         show_progress(b, most);
         r->before = now;

@@ -81,7 +81,7 @@ struct bench { // start with { 0 }
     int n_peaks;
     struct peak peak[MAX_PEAKS];
 
-    int n_items, n_rounds, room;
+    int n_items, n_rounds, capacity;
     struct item *item;
     struct round *round;
     int counted[PLACEMENTS]; // rounds, by placement

@@ -13,7 +13,7 @@
 extern const char peer_llama_py[]; // commands/bench/peer_llama.py
 
 // "1,2,4" ascending, each once.
-static bool read_list(const char *text, int least, int most, int *to, int room, int *n, struct error *err)
+static bool read_list(const char *text, int least, int most, int *to, int capacity, int *n, struct error *err)
 {
     char *copy = xstrdup(text);
     bool ok = true;
@@ -24,10 +24,9 @@ static bool read_list(const char *text, int least, int most, int *to, int room, 
         if (next != NULL)
             *next++ = '\0';
         if (!parse_int(word, least, most, &v))
-            ok = fail(err, "expected whole numbers from %d to %d with commas between them, found \"%s\"", least, most,
-                      word);
-        else if (*n == room)
-            ok = fail(err, "%d numbers are the most", room);
+            ok = fail(err, "expected integers from %d to %d with commas between them, found \"%s\"", least, most, word);
+        else if (*n == capacity)
+            ok = fail(err, "%d numbers are the most", capacity);
         else if (*n > 0 && v <= to[*n - 1])
             ok = fail(err, "expected ascending numbers, found %lld after %d", v, to[*n - 1]);
         else
@@ -68,11 +67,11 @@ int command_bench(int argc, char **argv)
     long long threads = 0, prompt = 512, repeats = 9;
     bool csv = false, json = false, compare = false, no_probe = false;
     const struct flag flags[] = {
-        { "rows", FLAG_TEXT, &rows, "LIST", "rows of a pass; preset: 1 to 64 in 15 steps", 0, 0 },
-        { "contexts", FLAG_TEXT, &contexts, "LIST", "cached tokens; preset: 128,512,2048, as far as the model goes", 0,
+        { "rows", FLAG_TEXT, &rows, "LIST", "rows of a pass; default: 1 to 64 in 15 steps", 0, 0 },
+        { "contexts", FLAG_TEXT, &contexts, "LIST", "cached tokens; default: 128,512,2048, as far as the model goes", 0,
           0 },
-        { "prefill", FLAG_INT, &prompt, "N", "tokens of a prompt; preset: 512; 0: none", 0, 1 << 20 },
-        { "repeats", FLAG_INT, &repeats, "N", "rounds that count; preset: 9. At most twice as many are run", 1, 1000 },
+        { "prefill", FLAG_INT, &prompt, "N", "tokens of a prompt; default: 512; 0: none", 0, 1 << 20 },
+        { "repeats", FLAG_INT, &repeats, "N", "rounds that count; default: 9. At most twice as many are run", 1, 1000 },
         { "draft", FLAG_TEXT, &p.draft, "MODEL", "a draft model, whose steps are measured in the same rounds", 0, 0 },
         { "compare", FLAG_ON, &compare, NULL,
           "run llama.cpp on the same file in the same rounds; needs python3 with\nllama-cpp-python, or that of SPECLAB_PYTHON",
@@ -83,7 +82,7 @@ int command_bench(int argc, char **argv)
         { "peer-command", FLAG_TEXTS, &peer_command, "COMMAND",
           "compare with this program, which speaks the protocol of\nexperiments/peer_llama.py; may be given again", 0,
           0 },
-        { "threads", FLAG_INT, &threads, "N", "preset: one for each processor", 1, 1024 },
+        { "threads", FLAG_INT, &threads, "N", "default: one for each processor", 1, 1024 },
         PRECISION_FLAGS(p.precision),
         PACKED_FLAG(p.packed),
         { "no-probe", FLAG_ON, &no_probe, NULL,

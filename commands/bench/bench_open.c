@@ -28,19 +28,19 @@ static bool open_model(struct target *t, const struct bench_plan *p, const char 
 // is the largest one.
 static bool fit_contexts(struct bench_plan *p, const struct target *t, struct error *err)
 {
-    int room = model_shape(t->model)->context - p->rows[p->n_rows - 1], n = 0;
-    if (room < 0)
+    int capacity = model_shape(t->model)->context - p->rows[p->n_rows - 1], n = 0;
+    if (capacity < 0)
         return fail(err, "--rows %d: %s was made for %d tokens at most", p->rows[p->n_rows - 1], t->path,
                     model_shape(t->model)->context);
     for (int i = 0; i < p->n_contexts; i++) {
-        if (p->context[i] > room && p->contexts_given)
+        if (p->context[i] > capacity && p->contexts_given)
             return fail(err, "--contexts %d: %s was made for %d tokens at most, and passes have up to %d rows",
                         p->context[i], t->path, model_shape(t->model)->context, p->rows[p->n_rows - 1]);
-        if (p->context[i] <= room)
+        if (p->context[i] <= capacity)
             p->context[n++] = p->context[i];
     }
     if (n == 0)
-        p->context[n++] = room;
+        p->context[n++] = capacity;
     p->n_contexts = n;
     if (p->prompt > model_shape(t->model)->context)
         p->prompt = model_shape(t->model)->context;
@@ -62,15 +62,15 @@ static bool open_draft(struct bench *b, struct error *err)
         return true;
     struct error why;
     struct bench_plan p = b->plan;
-    p.precision.activations = ACTIVATIONS_PRESET; // its weights may be of another kind
+    p.precision.activations = ACTIVATIONS_DEFAULT; // its weights may be of another kind
     int rows = subject_rows(&(struct subject_plan){ .rows = 1 });
     if (!open_model(&b->draft, &p, p.draft, rows, &why))
         return fail(err, "--draft: %s", why.text);
-    int room = model_shape(b->draft.model)->context - 1;
+    int capacity = model_shape(b->draft.model)->context - 1;
     for (int i = 0; i < p.n_contexts; i++)
-        if (p.context[i] > room)
+        if (p.context[i] > capacity)
             return fail(err, "--contexts %d: the draft model %s was made for %d tokens at most", p.context[i],
-                        b->draft.path, room + 1);
+                        b->draft.path, capacity + 1);
     return open_subject(&b->drafter, &p, &b->draft, 1, 0, err);
 }
 

@@ -136,7 +136,7 @@ static double pass_ns(const struct backend *t)
 
 static bool decode_steps(struct bench *b, struct decoder *d, double *beside, double *all, int *n, struct error *err)
 {
-    for (*n = 0; decoder_live(d) > 0 && *n < TOKENS; (*n)++) {
+    for (*n = 0; decoder_active(d) > 0 && *n < TOKENS; (*n)++) {
         double from = (double)clock_ns();
         timed_begin(b->target.backend);
         bool ok = decoder_step(d, err);
@@ -166,10 +166,10 @@ static bool measure(struct bench *b, const char *temperature, const char *rule, 
     double beside[TOKENS], all[TOKENS];
     int n = 0;
     struct pairing pairing = { 0 };
-    struct settings *sampling = settings_map(), *judge = settings_map();
+    struct settings *sampling = settings_map(), *verify = settings_map();
     settings_put(sampling, "temperature", settings_scalar(temperature));
-    settings_put(judge, "kind", settings_scalar(rule));
-    const bool ok = pairing_read(&pairing, NULL, judge, sampling, err) &&
+    settings_put(verify, "kind", settings_scalar(rule));
+    const bool ok = pairing_read(&pairing, NULL, verify, sampling, err) &&
                     pairing_open(&pairing, &b->target, NULL, 1, prompt + TOKENS, err) &&
                     decode(b, &pairing, prompt, beside, all, &n, err);
     for (int i = 0; i < n; i++)
@@ -180,7 +180,7 @@ static bool measure(struct bench *b, const char *temperature, const char *rule, 
     }
     pairing_close(&pairing);
     settings_free(sampling);
-    settings_free(judge);
+    settings_free(verify);
     return ok;
 }
 
@@ -193,9 +193,9 @@ bool bench_overhead(struct bench *b, struct error *err)
         { "sampled, rejection", "1", "rejection" },
         { "sampled, match", "1", "match" },
     };
-    const int prompt = b->plan.context[0] < 1                  ? 1
-                       : b->plan.context[0] < VERIFIER_STRETCH ? b->plan.context[0]
-                                                               : VERIFIER_STRETCH;
+    const int prompt = b->plan.context[0] < 1                ? 1
+                       : b->plan.context[0] < VERIFIER_CHUNK ? b->plan.context[0]
+                                                             : VERIFIER_CHUNK;
     if (prompt + TOKENS > model_shape(b->target.model)->context)
         return true;
     struct account *bare = xcalloc(1, sizeof(*bare));

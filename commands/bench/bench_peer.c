@@ -18,7 +18,7 @@ struct peer {
     FILE *to, *from;
     char *name, *program;
     char *line;
-    size_t room;
+    size_t capacity;
 };
 
 static void become(const struct peer_plan *p, int in, int out)
@@ -73,7 +73,7 @@ static bool ended(struct peer *e, struct error *err)
 // The next line, without its end; an answer that says "error" is one.
 static bool answer(struct peer *e, struct error *err)
 {
-    ssize_t n = getline(&e->line, &e->room, e->from);
+    ssize_t n = getline(&e->line, &e->capacity, e->from);
     if (n < 0)
         return ended(e, err);
     e->line[strcspn(e->line, "\r\n")] = '\0';

@@ -24,7 +24,7 @@ static int smaller(int a, int b)
 
 int subject_rows(const struct subject_plan *p)
 {
-    return larger(larger(p->rows, PENDING), p->prompt > 0 ? VERIFIER_STRETCH : 0);
+    return larger(larger(p->rows, PENDING), p->prompt > 0 ? VERIFIER_CHUNK : 0);
 }
 
 // Rows behind the cache's prefix, of other tokens each time.
@@ -37,12 +37,11 @@ static bool forward(struct subject *s, struct kv_cache *c, int n, struct states 
 }
 
 // So many tokens into an empty cache; the states of the last stretch are left.
-static bool take_in(struct subject *s, struct kv_cache *c, int tokens, int stretch, struct states *out,
-                    struct error *err)
+static bool take_in(struct subject *s, struct kv_cache *c, int tokens, int chunk, struct states *out, struct error *err)
 {
     out->last.rows = 0;
-    for (int from = 0; from < tokens; from += stretch) {
-        int n = smaller(stretch, tokens - from);
+    for (int from = 0; from < tokens; from += chunk) {
+        int n = smaller(chunk, tokens - from);
         if (!forward(s, c, n, out, err) || !s->backend->sync(s->backend, err))
             return false;
         kv_keep(c, 0, s->kept, n);
@@ -61,7 +60,7 @@ static struct kv_cache *cache_of(struct subject *s, int length, int pending, enu
 static void make_tokens(struct subject *s)
 {
     int rows = subject_rows(&(struct subject_plan){ .rows = s->rows, .prompt = s->prompt });
-    int n = larger(rows, VERIFIER_STRETCH) + PENDING;
+    int n = larger(rows, VERIFIER_CHUNK) + PENDING;
     uint32_t x = 1, vocab = (uint32_t)model_shape(s->model)->vocab;
     s->token = xcalloc((size_t)n, sizeof(int32_t));
     s->slot = xcalloc((size_t)n, sizeof(int32_t));
@@ -84,7 +83,7 @@ bool subject_open(struct subject *s, struct model *m, const struct subject_plan 
     s->logits = rows_on(s->backend, p->rows, vocab);
     bool ok = s->logits.data != NULL || fail(err, "%s: no room for the logits of %d rows", s->backend->name, p->rows);
     if (ok && p->prompt > 0) {
-        s->prompt_cache = cache_of(s, p->prompt, smaller(p->prompt, VERIFIER_STRETCH), p->cache, err);
+        s->prompt_cache = cache_of(s, p->prompt, smaller(p->prompt, VERIFIER_CHUNK), p->cache, err);
         ok = s->prompt_cache != NULL;
     }
     for (int i = 0; ok && i < p->n_contexts; i++) {
@@ -149,7 +148,7 @@ bool subject_prompt(struct subject *s, int64_t *ns, struct error *err)
     struct states states;
     kv_cut(s->prompt_cache, 0, 0);
     int64_t from = clock_ns();
-    if (!take_in(s, s->prompt_cache, s->prompt, VERIFIER_STRETCH, &states, err))
+    if (!take_in(s, s->prompt_cache, s->prompt, VERIFIER_CHUNK, &states, err))
         return false;
     model_logits(s->model, tensor_rows(s->logits, 0, 1), tensor_rows(states.last, states.last.rows - 1, 1));
     if (!s->backend->sync(s->backend, err))

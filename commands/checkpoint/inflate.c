@@ -14,7 +14,7 @@
 // ---- sizes
 
 // A size that was asked for, or the model's own where none was.
-static bool settle(const char *what, int own, int *wanted, struct error *err)
+static bool resolve(const char *what, int own, int *wanted, struct error *err)
 {
     if (*wanted == 0)
         *wanted = own;
@@ -36,11 +36,11 @@ static bool heads_fit(const struct model_config *c, const struct sizes *s, struc
     return true;
 }
 
-bool inflate_settle(const struct model_config *c, struct sizes *s, const char *to, struct error *err)
+bool inflate_resolve(const struct model_config *c, struct sizes *s, const char *to, struct error *err)
 {
-    if (!settle("width", c->width, &s->width, err) || !settle("hidden", c->hidden, &s->hidden, err) ||
-        !settle("heads", c->heads, &s->heads, err) || !settle("kv-heads", c->kv_heads, &s->kv_heads, err) ||
-        !settle("layers", c->layers, &s->layers, err) || !heads_fit(c, s, err))
+    if (!resolve("width", c->width, &s->width, err) || !resolve("hidden", c->hidden, &s->hidden, err) ||
+        !resolve("heads", c->heads, &s->heads, err) || !resolve("kv-heads", c->kv_heads, &s->kv_heads, err) ||
+        !resolve("layers", c->layers, &s->layers, err) || !heads_fit(c, s, err))
         return false;
     if (s->width == c->width && s->hidden == c->hidden && s->heads == c->heads && s->kv_heads == c->kv_heads &&
         s->layers == c->layers)
@@ -144,14 +144,14 @@ static struct model_config enlarged(const struct model_config *c, const struct s
 }
 
 bool inflate_model(const char *from, const struct sizes *wanted, const char *to, struct backend *b,
-                   const struct watch *watch, struct error *err)
+                   const struct step_observer *observer, struct error *err)
 {
     struct model_config c;
     struct origin o;
     struct sizes s = *wanted;
     if (!config_read(from, &c, err))
         return false;
-    bool ok = inflate_settle(&c, &s, to, err) && rewrite_is_free(from, to, err) && origin_open(&o, &c, err);
+    bool ok = inflate_resolve(&c, &s, to, err) && rewrite_is_free(from, to, err) && origin_open(&o, &c, err);
     if (ok) {
         struct model_config large = enlarged(&c, &s);
         large.inflated = mark_of(&c);
@@ -162,7 +162,7 @@ bool inflate_model(const char *from, const struct sizes *wanted, const char *to,
                                       .config = change_config,
                                       .put = inflate_put,
                                       .of = &f,
-                                      .watch = watch };
+                                      .observer = observer };
         ok = origin_complete(&o, err) && inflate_plan(&f, &o, err) && rewrite_write(&f.rewrite, to, err);
         rewrite_free(&f.rewrite);
         free(f.job);

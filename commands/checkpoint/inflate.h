@@ -22,7 +22,7 @@
 struct backend;
 struct error;
 struct model_config;
-struct watch;
+struct step_observer;
 
 struct sizes { // 0: as the model has it
     int width, hidden, heads, kv_heads, layers;
@@ -30,9 +30,9 @@ struct sizes { // 0: as the model has it
 
 // Fills in what is 0. false: these sizes cannot be had of this model, or `to` cannot be its name; the sentence is about
 // the call.
-bool inflate_settle(const struct model_config *c, struct sizes *s, const char *to, struct error *err);
+bool inflate_resolve(const struct model_config *c, struct sizes *s, const char *to, struct error *err);
 bool inflate_is_exact(const struct model_config *c, const struct sizes *s); // to the last bit
 // A GGUF file becomes a GGUF file, a directory a directory. `to` must not exist yet; after a failure it does not exist
 // either. The backend, any, only dequantises the norms.
 bool inflate_model(const char *from, const struct sizes *s, const char *to, struct backend *b,
-                   const struct watch *watch, struct error *err);
+                   const struct step_observer *observer, struct error *err);

@@ -53,20 +53,20 @@ static bool report(const char *to, const struct model_config *c, const struct si
 static int inflate(const char *name, const struct asked *a, const char *to, const struct usage *u)
 {
     struct error err;
-    struct making making;
+    struct output output;
     struct model_config c = { 0 };
     struct sizes s = { (int)a->width, (int)a->hidden, (int)a->heads, (int)a->kv_heads, (int)a->layers };
     struct backend *b = NULL;
     char *from = model_path(name, NULL, &err);
     int status = 0;
     bool ok = from != NULL && config_read(from, &c, &err);
-    if (ok && !inflate_settle(&c, &s, to, &err))
+    if (ok && !inflate_resolve(&c, &s, to, &err))
         status = usage_fail(u, "%s", err.text);
-    making_begin(&making);
-    struct watch watch = making_watch(&making);
+    making_begin(&output);
+    struct step_observer observer = output_observer(&output);
     if (ok && status == 0) {
-        ok = (b = backend_cpu(0, &err)) != NULL && inflate_model(from, &s, to, b, &watch, &err);
-        double seconds = making_end(&making);
+        ok = (b = backend_cpu(0, &err)) != NULL && inflate_model(from, &s, to, b, &observer, &err);
+        double seconds = making_end(&output);
         ok = ok && report(to, &c, &s, seconds, &err);
     }
     if (!ok)
@@ -83,7 +83,7 @@ int command_inflate(int argc, char **argv)
     struct asked a = { 0 };
     const char *out = NULL;
     const struct flag flags[] = {
-        { "width", FLAG_INT, &a.width, "N", "of the residual stream; preset of all of these: as the model has it", 1,
+        { "width", FLAG_INT, &a.width, "N", "of the residual stream; default of all of these: as the model has it", 1,
           (1 << 24) - 1 },
         { "hidden", FLAG_INT, &a.hidden, "N", "units of the feed-forward network", 1, (1 << 24) - 1 },
         { "heads", FLAG_INT, &a.heads, "N", "of the model's own size, a multiple of those for keys and values", 1,

@@ -10,7 +10,7 @@ struct inflating {
     const struct model_config *small, *large;
     struct backend *backend;
     struct rewrite rewrite;
-    struct growth *job; // (rewrite.n) of those tensors that have no data
+    struct draft_batch *job; // (rewrite.n) of those tensors that have no data
 };
 
 bool inflate_plan(struct inflating *f, const struct origin *o, struct error *err); // fills rewrite.tensor and job

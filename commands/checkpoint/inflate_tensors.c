@@ -10,7 +10,7 @@
 #include "commands/checkpoint/inflate_parts.h"
 #include "commands/checkpoint/source.h"
 
-struct growth { // a tensor to be made larger
+struct draft_batch { // a tensor to be made larger
     struct tensor from;
     enum role role;
     bool silent; // of an added layer, and writes into the residual stream: all zeros
@@ -29,7 +29,7 @@ static int64_t source_head(const struct inflating *f, int64_t i)
 }
 
 // Row i of the larger tensor in the smaller one, or ZEROS. A bias has a row for each number.
-static int64_t source_row(const struct inflating *f, const struct growth *g, int64_t i)
+static int64_t source_row(const struct inflating *f, const struct draft_batch *g, int64_t i)
 {
     const struct model_config *s = f->small;
     int64_t d = s->head_dim;
@@ -56,29 +56,29 @@ static int64_t source_row(const struct inflating *f, const struct growth *g, int
 
 // ---- columns
 
-struct stretch { // of a row: numbers from .. from + n of the smaller one stand at `to`; all else is zeros
+struct chunk { // of a row: numbers from .. from + n of the smaller one stand at `to`; all else is zeros
     int64_t to, from, n;
 };
 
 // (n) Of o, which reads heads, each group has a stretch of its own; all else has one, at the beginning. free() it.
-static struct stretch *stretches(const struct inflating *f, const struct growth *g, int *n)
+static struct chunk *chunks(const struct inflating *f, const struct draft_batch *g, int *n)
 {
     const struct model_config *s = f->small, *l = f->large;
     int64_t before = s->heads / s->kv_heads * s->head_dim, after = l->heads / l->kv_heads * s->head_dim;
     bool apart = g->role == ROLE_O && before != after;
     *n = apart ? s->kv_heads : 1;
-    struct stretch *p = xcalloc((size_t)*n, sizeof(*p));
+    struct chunk *p = xcalloc((size_t)*n, sizeof(*p));
     for (int i = 0; i < *n; i++)
-        p[i] = apart ? (struct stretch){ i * after, i * before, before } : (struct stretch){ 0, 0, g->from.width };
+        p[i] = apart ? (struct chunk){ i * after, i * before, before } : (struct chunk){ 0, 0, g->from.width };
     return p;
 }
 
 // Blocks cannot be cut.
-static bool whole_blocks(const struct inflating *f, const struct stored *t, const struct growth *g, int64_t width,
+static bool whole_blocks(const struct inflating *f, const struct stored *t, const struct draft_batch *g, int64_t width,
                          struct error *err)
 {
     int block = type_facts[g->from.type].block, n;
-    struct stretch *p = stretches(f, g, &n);
+    struct chunk *p = chunks(f, g, &n);
     bool apart = false;
     for (int i = 0; i < n; i++)
         apart |= p[i].to % block != 0 || p[i].from % block != 0 || p[i].n % block != 0;
@@ -99,7 +99,7 @@ static bool whole_blocks(const struct inflating *f, const struct stored *t, cons
 
 // ---- written
 
-static void put_row(const uint8_t *row, enum type type, const struct stretch *p, int n, int64_t width, struct part *to)
+static void put_row(const uint8_t *row, enum type type, const struct chunk *p, int n, int64_t width, struct part *to)
 {
     int64_t at = 0;
     for (int i = 0; i < n; i++) {
@@ -111,7 +111,7 @@ static void put_row(const uint8_t *row, enum type type, const struct stretch *p,
 }
 
 // Gains: as floats, since they are no round numbers any more.
-static void put_norm(const struct inflating *f, const struct growth *g, struct part *to)
+static void put_norm(const struct inflating *f, const struct draft_batch *g, struct part *to)
 {
     int64_t w = g->from.width;
     float *x = xcalloc((size_t)f->large->width, sizeof(*x));
@@ -132,7 +132,7 @@ bool inflate_put(void *of, size_t i, struct part *to, struct error *err)
 {
     (void)err;
     const struct inflating *f = of;
-    const struct growth *g = &f->job[i];
+    const struct draft_batch *g = &f->job[i];
     int64_t rows, width;
     int n;
     role_shape(g->role, f->large, &rows, &width);
@@ -140,13 +140,13 @@ bool inflate_put(void *of, size_t i, struct part *to, struct error *err)
         put_norm(f, g, to);
         return true;
     }
-    struct growth of_rows = *g;
+    struct draft_batch of_rows = *g;
     if (!role_is_matrix(g->role)) { // a bias
         rows = width;
         width = 1;
         of_rows.from = tensor_of(g->from.data, g->from.type, g->from.width, 1);
     }
-    struct stretch *p = stretches(f, &of_rows, &n);
+    struct chunk *p = chunks(f, &of_rows, &n);
     const struct tensor *t = &of_rows.from;
     for (int64_t r = 0; r < rows && !part_failed(to); r++) {
         int64_t from = source_row(f, g, r);
@@ -163,7 +163,7 @@ bool inflate_put(void *of, size_t i, struct part *to, struct error *err)
 // ---- planned
 
 // Whether the larger tensor has other bytes than the smaller one.
-static bool changes(const struct inflating *f, const struct stored *t, const struct growth *g)
+static bool changes(const struct inflating *f, const struct stored *t, const struct draft_batch *g)
 {
     int64_t rows, width;
     role_shape(t->role, f->large, &rows, &width);
@@ -175,9 +175,9 @@ static bool add(struct inflating *f, const struct origin *o, size_t i, char *nam
     const struct stored *t = &o->tensor[i];
     struct rewrite *r = &f->rewrite;
     struct fresh *to = &r->tensor[r->n];
-    struct growth *g = &f->job[r->n++];
+    struct draft_batch *g = &f->job[r->n++];
     *to = rewrite_same(o, i, name);
-    *g = (struct growth){ .from = t->tensor, .role = t->role };
+    *g = (struct draft_batch){ .from = t->tensor, .role = t->role };
     g->silent = added && (t->role == ROLE_O || t->role == ROLE_DOWN || t->role == ROLE_O_BIAS);
     if (t->role == ROLE_ROPE || !changes(f, t, g))
         return true;

@@ -16,11 +16,11 @@
 #include "models/paths.h"
 #include "commands/checkpoint/writer.h"
 
-struct made_options { // 0: as the shape has it
+struct random_options { // 0: as the shape has it
     int type, layers, width, heads, kv_heads, head_dim, hidden, vocab, context, seed;
 };
 
-#define AT(field) offsetof(struct made_options, field)
+#define AT(field) offsetof(struct random_options, field)
 static const enum type types[] = { Q4_0, Q8_0, BF16, F32 };
 static const struct option options[] = {
     { "type", OPTION_CHOICE, AT(type), "q4_0", "of all matrices", 0, 0, "q4_0|q8_0|bf16|f32" },
@@ -51,10 +51,10 @@ static const struct option head_options[] = {
     { 0 },
 };
 
-static bool find_shape(const char *name, struct made_shape *to, struct error *err)
+static bool find_shape(const char *name, struct random_shape *to, struct error *err)
 {
     struct text names = { 0 };
-    for (const struct made_shape *s = made_shapes; s->name != NULL; s++) {
+    for (const struct random_shape *s = random_shapes; s->name != NULL; s++) {
         if (strcmp(s->name, name) == 0) {
             *to = *s;
             free(names.s);
@@ -67,7 +67,8 @@ static bool find_shape(const char *name, struct made_shape *to, struct error *er
     return false;
 }
 
-static bool read_shape(const struct settings *said, struct made_shape *shape, struct made_options *o, struct error *err)
+static bool read_shape(const struct settings *said, struct random_shape *shape, struct random_options *o,
+                       struct error *err)
 {
     const char *name = NULL;
     if (!settings_text(settings_get(said, "kind"), "kind", &name, err) || !find_shape(name, shape, err) ||
@@ -89,10 +90,10 @@ static bool read_shape(const struct settings *said, struct made_shape *shape, st
 static const char about[] =
     "Writes a GGUF file of Llama's shape with weights of chance, which llama.cpp loads as well: for measuring, where what\n"
     "a model says does not matter. SHAPE is llama-1b (Llama-3.2-1B), llama-3b, llama-8b or smollm2-135m; its options\n"
-    "are type (q4_0, the preset, q8_0, bf16 or f32, of all matrices), layers, width, heads, kv_heads, head_dim, hidden,\n"
+    "are type (q4_0, the default, q8_0, bf16 or f32, of all matrices), layers, width, heads, kv_heads, head_dim, hidden,\n"
     "vocab, context and seed. The same words give the same bytes. PATH must not exist yet.\n"
     "With eagle3 for a SHAPE it is a folder with an EAGLE-3 head for the model `of`, a layer of that model's shape; its\n"
-    "options are of, type (bf16, the preset, or f32), draft_vocab (32000) and seed.\n";
+    "options are of, type (bf16, the default, or f32), draft_vocab (32000) and seed.\n";
 
 static const char examples[] = "  speclab make llama-1b:type=q8_0 --out 1b-q8_0.gguf\n"
                                "  speclab make llama-1b:type=bf16,layers=4 --out small.gguf\n"
@@ -102,15 +103,15 @@ static const char examples[] = "  speclab make llama-1b:type=q8_0 --out 1b-q8_0.
 static int make_model(const struct usage *u, const struct settings *said, const char *to)
 {
     struct error err;
-    struct making making;
-    struct made_shape s;
-    struct made_options o;
+    struct output output;
+    struct random_shape s;
+    struct random_options o;
     if (!read_shape(said, &s, &o, &err))
         return usage_fail(u, "%s", err.text);
-    making_begin(&making);
-    struct watch watch = making_watch(&making);
-    bool ok = made_write(&s, types[o.type], (uint64_t)o.seed, to, &watch, &err);
-    double seconds = making_end(&making);
+    making_begin(&output);
+    struct step_observer observer = output_observer(&output);
+    bool ok = random_model_write(&s, types[o.type], (uint64_t)o.seed, to, &observer, &err);
+    double seconds = making_end(&output);
     if (!ok)
         return command_fail(u, &err);
     printf("%s: %s, %s, in %.1f s\n", to, s.name, type_facts[types[o.type]].name, seconds);
@@ -120,7 +121,7 @@ static int make_model(const struct usage *u, const struct settings *said, const 
 static int make_head(const struct usage *u, const struct settings *said, const char *given)
 {
     struct error err;
-    struct making making;
+    struct output output;
     struct head_options o;
     if (!options_read(said, "eagle3", head_options, &o, &err)) {
         options_free(head_options, &o);
@@ -128,9 +129,9 @@ static int make_head(const struct usage *u, const struct settings *said, const c
     }
     const enum type type = head_types[o.type];
     char *of = model_path(o.of, NULL, &err), *to = making_path(given);
-    making_begin(&making);
-    const bool ok = of != NULL && made_eagle3_write(of, o.draft_vocab, type, (uint64_t)o.seed, to, &err);
-    const double seconds = making_end(&making);
+    making_begin(&output);
+    const bool ok = of != NULL && random_eagle3_write(of, o.draft_vocab, type, (uint64_t)o.seed, to, &err);
+    const double seconds = making_end(&output);
     if (ok)
         printf("%s: an EAGLE-3 head for %s, %s, in %.1f s\n", to, o.of, type_facts[type].name, seconds);
     free(of);

@@ -19,14 +19,14 @@ char *making_path(const char *given)
     return xstrndup(given, n);
 }
 
-void making_begin(struct making *m)
+void making_begin(struct output *m)
 {
-    *m = (struct making){ .terminal = isatty(STDERR_FILENO), .began_ns = clock_ns() };
+    *m = (struct output){ .terminal = isatty(STDERR_FILENO), .began_ns = clock_ns() };
 }
 
 static void show(void *of, size_t done, size_t total)
 {
-    struct making *m = of;
+    struct output *m = of;
     int64_t at = clock_ns();
     if (!m->terminal || at - m->shown_ns < 100000000) // ten times a second
         return;
@@ -34,12 +34,12 @@ static void show(void *of, size_t done, size_t total)
     fprintf(stderr, "\r\033[K%.0f of %.0f MB written", (double)done / 1e6, (double)total / 1e6);
 }
 
-struct watch making_watch(struct making *m)
+struct step_observer output_observer(struct output *m)
 {
-    return (struct watch){ show, m };
+    return (struct step_observer){ show, m };
 }
 
-double making_end(struct making *m)
+double making_end(struct output *m)
 {
     if (m->shown_ns != 0)
         fprintf(stderr, "\r\033[K");

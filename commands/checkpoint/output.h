@@ -5,19 +5,19 @@
 #include <stdint.h>
 
 struct error;
-struct watch;
+struct step_observer;
 
 // Without slashes at its end, which a new directory may be given and a file has not; free() it.
 char *making_path(const char *given);
 
 // How far it has come, on a terminal; and how long it took.
-struct making { // filled by making_begin
+struct output { // filled by making_begin
     bool terminal;
     int64_t began_ns, shown_ns;
 };
-void making_begin(struct making *m);
-struct watch making_watch(struct making *m);
-double making_end(struct making *m); // takes what was shown away; seconds since the beginning
+void making_begin(struct output *m);
+struct step_observer output_observer(struct output *m);
+double making_end(struct output *m); // takes what was shown away; seconds since the beginning
 
 // What was written, read back: a sentence is about the file, not about what was meant.
 struct made {

@@ -186,8 +186,8 @@ static bool quantise(struct quantising *q, const struct origin *o, const char *t
     return rewrite_write(r, to, err) && (!converted || convert_agrees(q, to, err));
 }
 
-bool quantise_model(const char *from, enum type type, const char *to, struct backend *b, const struct watch *watch,
-                    struct quantised *done, struct error *err)
+bool quantise_model(const char *from, enum type type, const char *to, struct backend *b,
+                    const struct step_observer *observer, struct quantised *done, struct error *err)
 {
     struct model_config c;
     struct origin o;
@@ -197,7 +197,7 @@ bool quantise_model(const char *from, enum type type, const char *to, struct bac
     bool ok = quantise_fits(&c, type, to, err) && rewrite_is_free(from, to, err) && origin_open(&o, &c, err);
     if (ok) {
         struct quantising q = { .config = &c, .type = type, .backend = b, .done = done, .mark = mark_of(&o) };
-        q.rewrite.watch = watch;
+        q.rewrite.observer = observer;
         ok = quantise(&q, &o, to, err);
         convert_forget(&q);
         rewrite_free(&q.rewrite);

@@ -11,7 +11,7 @@
 struct backend;
 struct error;
 struct model_config;
-struct watch;
+struct step_observer;
 
 bool quantise_to(enum type type); // whether there is a way to it: F32, BF16, Q8_0, Q4_0
 // n numbers, a whole number of blocks, as `type`. false: one of them, or a block's scale, is not finite there.
@@ -30,5 +30,5 @@ bool quantise_fits(const struct model_config *c, enum type type, const char *to,
 // `type`: BF16, Q8_0 or Q4_0, for every matrix; norms and biases stay as they are. A GGUF file becomes a GGUF file; a
 // Hugging Face directory a directory (BF16 only) or, if `to` ends with ".gguf", a GGUF file. The backend, any, only
 // dequantises. `to` must not exist yet; after a failure it does not exist either.
-bool quantise_model(const char *from, enum type type, const char *to, struct backend *b, const struct watch *watch,
-                    struct quantised *done, struct error *err);
+bool quantise_model(const char *from, enum type type, const char *to, struct backend *b,
+                    const struct step_observer *observer, struct quantised *done, struct error *err);

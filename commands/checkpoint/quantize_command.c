@@ -53,7 +53,7 @@ static void report(const char *to, enum type type, const struct quantised *q, do
 static int quantise(const char *name, enum type type, const char *to, const struct usage *u)
 {
     struct error err;
-    struct making making;
+    struct output output;
     struct model_config c = { 0 };
     struct quantised done = { 0 };
     struct backend *b = NULL;
@@ -62,11 +62,11 @@ static int quantise(const char *name, enum type type, const char *to, const stru
     bool ok = from != NULL && config_read(from, &c, &err);
     if (ok && !quantise_fits(&c, type, to, &err))
         status = usage_fail(u, "--out %s", err.text);
-    making_begin(&making);
-    struct watch watch = making_watch(&making);
+    making_begin(&output);
+    struct step_observer observer = output_observer(&output);
     if (ok && status == 0) {
-        ok = (b = backend_cpu(0, &err)) != NULL && quantise_model(from, type, to, b, &watch, &done, &err);
-        double seconds = making_end(&making);
+        ok = (b = backend_cpu(0, &err)) != NULL && quantise_model(from, type, to, b, &observer, &done, &err);
+        double seconds = making_end(&output);
         if (ok)
             report(to, type, &done, seconds);
     }

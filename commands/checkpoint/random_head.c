@@ -128,8 +128,8 @@ static bool write_folder(struct maker *m, const char *to, struct error *err)
     return ok;
 }
 
-bool made_eagle3_write(const char *target, int draft_vocab, enum type type, uint64_t seed, const char *to,
-                       struct error *err)
+bool random_eagle3_write(const char *target, int draft_vocab, enum type type, uint64_t seed, const char *to,
+                         struct error *err)
 {
     struct maker m = { .draft_vocab = draft_vocab, .type = type, .seed = seed };
     if (!config_read(target, &m.target, err))

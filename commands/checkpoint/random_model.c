@@ -14,7 +14,7 @@
 
 #define DEVIATION 0.02f
 
-const struct made_shape made_shapes[] = {
+const struct random_shape random_shapes[] = {
     { "llama-1b", 16, 2048, 32, 8, 64, 8192, 128256, 8192, 500000, true },    // Llama-3.2-1B
     { "llama-3b", 28, 3072, 24, 8, 128, 8192, 128256, 8192, 500000, true },   // Llama-3.2-3B
     { "llama-8b", 32, 4096, 32, 8, 128, 14336, 128256, 8192, 500000, false }, // Llama-3.1-8B
@@ -23,10 +23,10 @@ const struct made_shape made_shapes[] = {
 };
 
 struct maker {
-    const struct made_shape *shape;
+    const struct random_shape *shape;
     enum type type;
     uint64_t seed;
-    const struct watch *watch;
+    const struct step_observer *observer;
     size_t n, bytes;
     struct made_tensor *tensor; // (n)
     struct gguf_writer *file;
@@ -81,8 +81,8 @@ static bool put(void *of, size_t i, struct part *to, struct error *err)
 {
     struct maker *m = of;
     const bool ok = made_put(&m->tensor[i], m->type, made_stream(m->seed, i), to, err);
-    if (m->watch != NULL)
-        m->watch->progress(m->watch->of, part_bytes(to), m->bytes);
+    if (m->observer != NULL)
+        m->observer->progress(m->observer->of, part_bytes(to), m->bytes);
     return ok;
 }
 
@@ -100,7 +100,7 @@ static void plan(struct maker *m, const char *name, int64_t rows, int64_t width)
 
 static void plan_tensors(struct maker *m)
 {
-    const struct made_shape *s = m->shape;
+    const struct random_shape *s = m->shape;
     const int64_t heads = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim;
     const struct {
         const char *name;
@@ -125,7 +125,7 @@ static void plan_tensors(struct maker *m)
 // llama.cpp gives a file without a vocabulary as many nameless tokens as vocab_size says.
 static void put_metadata(struct maker *m)
 {
-    const struct made_shape *s = m->shape;
+    const struct random_shape *s = m->shape;
     const struct {
         const char *key;
         int value;
@@ -152,8 +152,8 @@ static void put_metadata(struct maker *m)
     free(name);
 }
 
-bool made_write(const struct made_shape *s, enum type type, uint64_t seed, const char *to, const struct watch *watch,
-                struct error *err)
+bool random_model_write(const struct random_shape *s, enum type type, uint64_t seed, const char *to,
+                        const struct step_observer *observer, struct error *err)
 {
     const int block = type_facts[type].block;
     if (s->width % block != 0 || s->hidden % block != 0 || s->heads * s->head_dim % block != 0)
@@ -164,7 +164,7 @@ bool made_write(const struct made_shape *s, enum type type, uint64_t seed, const
                     s->head_dim);
     if (file_exists(to))
         return fail(err, "%s: is there already", to);
-    struct maker m = { .shape = s, .type = type, .seed = seed, .watch = watch };
+    struct maker m = { .shape = s, .type = type, .seed = seed, .observer = observer };
     m.file = gguf_write_begin(to, err);
     if (m.file == NULL)
         return false;

@@ -10,22 +10,22 @@
 #include "core/tensor.h"
 
 struct error;
-struct watch;
+struct step_observer;
 
-struct made_shape {
+struct random_shape {
     const char *name; // "llama-1b"
     int layers, width, heads, kv_heads, head_dim, hidden, vocab, context;
     double theta;
     bool tied;
 };
-extern const struct made_shape made_shapes[]; // ends with { 0 }
+extern const struct random_shape random_shapes[]; // ends with { 0 }
 
 // type: one that quantise_to has. `to` must not exist yet; after a failure it does not exist either.
-bool made_write(const struct made_shape *s, enum type type, uint64_t seed, const char *to, const struct watch *watch,
-                struct error *err);
+bool random_model_write(const struct random_shape *s, enum type type, uint64_t seed, const char *to,
+                        const struct step_observer *observer, struct error *err);
 
 // An EAGLE-3 head for the model at `target`, as such heads are published: a directory with config.json and
 // model.safetensors, its one layer of the target's shape, its vocabulary every so-many-th of the target's ids. type: F32
 // or BF16. `to` as above.
-bool made_eagle3_write(const char *target, int draft_vocab, enum type type, uint64_t seed, const char *to,
-                       struct error *err);
+bool random_eagle3_write(const char *target, int draft_vocab, enum type type, uint64_t seed, const char *to,
+                         struct error *err);

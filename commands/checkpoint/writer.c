@@ -72,8 +72,8 @@ static bool put(void *of, size_t i, struct part *to, struct error *err)
     else
         ok = p->r->put(p->r->of, i, to, err);
     p->done += t->bytes;
-    if (p->r->watch != NULL)
-        p->r->watch->progress(p->r->watch->of, p->done, p->total);
+    if (p->r->observer != NULL)
+        p->r->observer->progress(p->r->observer->of, p->done, p->total);
     return ok;
 }
 

@@ -25,7 +25,7 @@ struct fresh {  // a tensor of the new checkpoint
 };
 
 // Told after each tensor: bytes written, of how many.
-struct watch {
+struct step_observer {
     void (*progress)(void *of, size_t done, size_t total);
     void *of;
 };
@@ -39,7 +39,7 @@ struct rewrite {
     void (*config)(void *of, struct json *config);     // of a directory: changes config.json's where they change
     part_put *put;
     void *of;
-    const struct watch *watch; // NULL: nobody is told
+    const struct step_observer *observer; // NULL: nobody is told
 };
 
 bool rewrite_write(const struct rewrite *r, const char *to, struct error *err);

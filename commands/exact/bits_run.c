@@ -39,7 +39,7 @@ struct bits {
 // n tokens behind the slot's text.
 static bool feed(struct bits *b, int slot, const int32_t *token, int n, struct states *out, struct error *err)
 {
-    int32_t slots[VERIFIER_STRETCH], parent[VERIFIER_STRETCH], kept[VERIFIER_STRETCH];
+    int32_t slots[VERIFIER_CHUNK], parent[VERIFIER_CHUNK], kept[VERIFIER_CHUNK];
     for (int i = 0; i < n; i++) {
         slots[i] = slot;
         parent[i] = i - 1;
@@ -58,8 +58,8 @@ static bool feed_prompt(struct bits *b, int slot, const int32_t *token, int n, s
     struct states ignored;
     bool ok = true;
     kv_cut(b->cache, slot, 0);
-    for (int i = 0; i < n && ok; i += VERIFIER_STRETCH)
-        ok = feed(b, slot, token + i, n - i < VERIFIER_STRETCH ? n - i : VERIFIER_STRETCH, &ignored, err);
+    for (int i = 0; i < n && ok; i += VERIFIER_CHUNK)
+        ok = feed(b, slot, token + i, n - i < VERIFIER_CHUNK ? n - i : VERIFIER_CHUNK, &ignored, err);
     return ok;
 }
 
@@ -91,13 +91,13 @@ static void scored(void *self, const struct request *r, struct tensor logits)
 }
 
 // The step is not over, and the model is in use: comparing waits until it is.
-static void judged(void *self, const struct judged *j)
+static void verified(void *self, const struct verified *j)
 {
     struct said *said = &((struct bits *)self)->said[j->request->slot];
-    said->n = j->judgement->n;
+    said->n = j->verification->n;
     said->place = j->request->n;
     for (int i = 0; i < said->n; i++) {
-        said->node[i] = j->judgement->node[i];
+        said->node[i] = j->verification->node[i];
         said->token[i] = j->request->draft->token[said->node[i]];
     }
 }
@@ -139,7 +139,7 @@ static bool decode_until_enough(struct bits *b, struct decoder *d, struct error 
 {
     bool ok = true;
     while (ok && b->seen.rows < b->plan->tokens) {
-        while (ok && decoder_has_room(d))
+        while (ok && decoder_has_free_slot(d))
             ok = start_next(b, d, err);
         ok = ok && interrupt_is_none(b->plan->stop, err) && decoder_step(d, err);
         for (int slot = 0; slot < b->c.slots && ok; slot++)
@@ -152,13 +152,13 @@ static bool decode_until_enough(struct bits *b, struct decoder *d, struct error 
 
 static bool open_bits(struct bits *b, struct error *err)
 {
-    const struct watch watch = { scored, judged, b };
-    if (!exact_cell_open(&b->c, watch, err))
+    const struct step_observer observer = { scored, verified, b };
+    if (!exact_cell_open(&b->c, observer, err))
         return false;
-    struct opened *o = b->c.opened;
+    struct loaded_experiment *o = b->c.opened;
     struct model *m = o->target.model;
     const int vocab = model_shape(m)->vocab;
-    struct kv_shape shape = model_kv_shape(m, b->c.slots, o->context + 1, VERIFIER_STRETCH);
+    struct kv_shape shape = model_kv_shape(m, b->c.slots, o->context + 1, VERIFIER_CHUNK);
     shape.type = o->target.cache;
     b->cache = kv_create(o->target.backend, &shape, err);
     b->one = rows_on(o->target.backend, 1, vocab);
@@ -253,7 +253,7 @@ struct all {
     enum same worst;
 };
 
-static bool one_of_all(void *self, struct opened *opened, struct cell cell, struct error *err)
+static bool one_of_all(void *self, struct loaded_experiment *opened, struct cell cell, struct error *err)
 {
     struct all *all = self;
     struct bits *b = xcalloc(1, sizeof(*b));

@@ -10,7 +10,7 @@ const char *const same_names[] = { "the same bits", "differ, but at ties only", 
 double rounding_limit(enum activations a, enum type cache)
 {
     static const double of_products[] = { [ACTIVATIONS_F32] = 1e-3, [ACTIVATIONS_BF16] = 0.3, [ACTIVATIONS_INT8] = 1 };
-    assert(a != ACTIVATIONS_PRESET);
+    assert(a != ACTIVATIONS_DEFAULT);
     const double of_cache = cache == F32 ? 0 : cache == BF16 ? 0.1 : 0.3;
     return fmax(of_products[a], of_cache);
 }
@@ -20,7 +20,7 @@ struct compared compared_nothing(double limit)
     return (struct compared){ .limit = limit, .first = { .sequence = -1 } };
 }
 
-static int likeliest(const float *x, int n, float *next)
+static int argmax(const float *x, int n, float *next)
 {
     int best = 0;
     *next = -INFINITY;
@@ -62,10 +62,10 @@ void compared_add(struct compared *c, const float *one, const float *verified, i
     if (memcmp(one, verified, (size_t)vocab * sizeof(*one)) == 0)
         return;
     float next, ignored;
-    const int likely = likeliest(one, vocab, &next);
+    const int likely = argmax(one, vocab, &next);
     const double moved = largest_difference(one, verified, vocab), spread = spread_of(one, vocab);
     const double apart = (double)one[likely] - (double)next, share = moved > 0 ? moved / spread : 0;
-    const bool bug = !(share <= c->limit), turned = likeliest(verified, vocab, &ignored) != likely;
+    const bool bug = !(share <= c->limit), turned = argmax(verified, vocab, &ignored) != likely;
     c->different++;
     c->largest = fmax(c->largest, moved);
     c->share = fmax(c->share, share);

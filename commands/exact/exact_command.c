@@ -25,9 +25,9 @@ enum { FOUND = 3, UNDECIDED = 4 }; // exit statuses beside 0, 1, 2
 static const double rounding = 1e-12;
 
 // worlds: of each chain configuration; of each tree, which has more drafts, a sixth.
-static bool walk_through(const struct rule *r, long long worlds, struct store *s, bool *wrong, struct error *err)
+static bool walk_through(const struct rule *r, long long instances, struct store *s, bool *wrong, struct error *err)
 {
-    const struct effort effort = { .chains = (int)worlds, .trees = (int)(worlds + 5) / 6, .drafts = 700 };
+    const struct effort effort = { .chains = (int)instances, .trees = (int)(instances + 5) / 6, .drafts = 700 };
     void *options = r->options != NULL ? xcalloc(1, r->options_size) : NULL;
     struct exact_rule_row row = { .rule = r->name, .revision = speclab_revision(), .claimed = r->exact };
     if (options != NULL && !options_read(NULL, r->name, r->options, options, err)) {
@@ -52,7 +52,7 @@ static bool walk_through(const struct rule *r, long long worlds, struct store *s
     return s == NULL || store_exact_rule(s, &row, err);
 }
 
-static int exact_rules(const struct usage *u, long long worlds, const char *db)
+static int exact_rules(const struct usage *u, long long instances, const char *db)
 {
     struct error err;
     struct store *s = NULL;
@@ -65,7 +65,7 @@ static int exact_rules(const struct usage *u, long long worlds, const char *db)
         "  %-10s %9s  %10s  %11s  %11s\n",
         "rule", "worlds", "outcomes", "distance", "law");
     for (int i = 0; rules[i] != NULL; i++)
-        if (!walk_through(rules[i], worlds, s, &wrong, &err)) {
+        if (!walk_through(rules[i], instances, s, &wrong, &err)) {
             store_close(s);
             return command_fail(u, &err);
         }
@@ -151,15 +151,15 @@ static const char examples[] = "  speclab exact --rules\n  speclab exact --bits 
 struct asked { // on the command line
     bool rules, bits;
     const char *db, *until, *level;
-    long long tokens, worlds;
+    long long tokens, instances;
 };
 
 // What a plan needs of --tokens, --until and --level. Answers 0, or the exit status.
 static int plan_of(const struct usage *u, const struct asked *a, struct exact_plan *plan)
 {
-    enum { PRESET_TOKENS = 20000, FAMILY = 2 * EVIDENCE_TESTS + 2 };
+    enum { DEFAULT_TOKENS = 20000, FAMILY = 2 * EVIDENCE_TESTS + 2 };
     double distance;
-    *plan = (struct exact_plan){ .out = stdout, .progress = stderr, .tokens = PRESET_TOKENS };
+    *plan = (struct exact_plan){ .out = stdout, .progress = stderr, .tokens = DEFAULT_TOKENS };
     if (a->tokens > 0 && a->until != NULL)
         return usage_fail(u, "--tokens and --until both say how long; give one of them");
     if (!read_level(a->level, &plan->level))
@@ -176,13 +176,13 @@ static int plan_of(const struct usage *u, const struct asked *a, struct exact_pl
 
 int command_exact(int argc, char **argv)
 {
-    enum { PRESET_BITS = 2000 };
-    struct asked a = { .level = "1e-6", .worlds = 200 };
+    enum { DEFAULT_BITS = 2000 };
+    struct asked a = { .level = "1e-6", .instances = 200 };
     const struct flag flags[] = {
         { "rules", FLAG_ON, &a.rules, NULL, "walk through every rule; no model is needed", 0, 0 },
         { "bits", FLAG_ON, &a.bits, NULL,
           "compare the logits of verifying passes with those of one\ntoken at a time, bit for bit", 0, 0 },
-        { "worlds", FLAG_INT, &a.worlds, "N",
+        { "instances", FLAG_INT, &a.instances, "N",
           "with --rules: small worlds of each kind of chain, a sixth\nof each kind of tree (200)", 1, 100000 },
         { "tokens", FLAG_INT, &a.tokens, "N", "tokens to be judged of each cell (20000; --bits: 2000)", 1, 1000000000 },
         { "until", FLAG_TEXT, &a.until, "TV=D",
@@ -200,12 +200,12 @@ int command_exact(int argc, char **argv)
         return usage_fail(&u, a.rules ? "--rules needs no file, and goes alone"
                                       : "expected an experiment's file, or --rules");
     if (a.rules)
-        return exact_rules(&u, a.worlds, a.db);
+        return exact_rules(&u, a.instances, a.db);
     if (a.bits && a.until != NULL)
         return usage_fail(&u, "--until is a bias's size; --bits has none to find");
     const char *db = a.db != NULL ? a.db : "exact.db";
     if (a.bits)
-        return exact_bits(&u, operand[0], db, a.tokens > 0 ? a.tokens : PRESET_BITS);
+        return exact_bits(&u, operand[0], db, a.tokens > 0 ? a.tokens : DEFAULT_BITS);
     struct exact_plan plan;
     status = plan_of(&u, &a, &plan);
     return status != 0 ? status : exact_texts(&u, operand[0], db, &plan);

@@ -30,7 +30,7 @@ static void print_conclusion(FILE *to, const struct verdict *v)
         fprintf(to, " The control is not clean, so the test itself is in doubt.");
     else if (v->answer == NO_VERDICT) {
         const char *before = " Planted and not seen: ";
-        for (int k = THE_PLANTS; k < STREAMS; k++)
+        for (int k = NEGATIVE_CONTROL_SET; k < STREAMS; k++)
             if (!v->of[k].alarm) {
                 fprintf(to, "%s%s", before, stream_name(k));
                 before = ", ";

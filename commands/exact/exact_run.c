@@ -23,7 +23,7 @@ struct watched { // a cell while it is decoded
     struct exact_cell c;
     const struct exact_plan *plan;
     struct store *store;
-    int room; // of done[]
+    int capacity; // of done[]
     struct observer *observer;
     struct decoder *decoder;
     int64_t started; // texts that were begun; those joined: sums.sequences
@@ -37,15 +37,15 @@ struct watched { // a cell while it is decoded
 
 // ---- from text to sums
 
-static void judged(void *self, const struct judged *j)
+static void verified(void *self, const struct verified *j)
 {
-    observer_judged(((struct watched *)self)->observer, j);
+    observer_verified(((struct watched *)self)->observer, j);
 }
 
 static void done(void *self, const struct ending *e)
 {
     struct watched *w = self;
-    const int64_t place = e->sequence % w->room;
+    const int64_t place = e->sequence % w->capacity;
     int slot = 0;
     while (w->at[slot] != e->sequence)
         slot++;
@@ -69,8 +69,8 @@ static bool is_enough(const struct watched *w)
 static bool join(struct watched *w, struct error *err)
 {
     bool ok = true;
-    while (ok && !is_enough(w) && w->is_done[w->sums.sequences % w->room]) {
-        const int64_t place = w->sums.sequences % w->room;
+    while (ok && !is_enough(w) && w->is_done[w->sums.sequences % w->capacity]) {
+        const int64_t place = w->sums.sequences % w->capacity;
         observed_join(&w->total, &w->done[place]);
         w->is_done[place] = false;
         w->sums.sequences++;
@@ -108,7 +108,7 @@ static bool decode_until_enough(struct watched *w, struct error *err)
     w->started = w->sums.sequences;
     w->told = clock_seconds();
     while (ok && !is_enough(w)) {
-        while (ok && decoder_has_room(w->decoder) && w->started < w->sums.sequences + w->room)
+        while (ok && decoder_has_free_slot(w->decoder) && w->started < w->sums.sequences + w->capacity)
             ok = start_next(w, err);
         ok = ok && interrupt_is_none(w->plan->stop, err) && decoder_step(w->decoder, err) && join(w, err);
         tell(w);
@@ -157,9 +157,9 @@ static bool open_cell(struct watched *w, struct error *err)
         .seed = w->c.e->seed,
     };
     w->observer = observer_create(&setup);
-    w->room = AHEAD * w->c.slots;
-    w->done = xcalloc((size_t)w->room, sizeof(*w->done));
-    w->is_done = xcalloc((size_t)w->room, sizeof(*w->is_done));
+    w->capacity = AHEAD * w->c.slots;
+    w->done = xcalloc((size_t)w->capacity, sizeof(*w->done));
+    w->is_done = xcalloc((size_t)w->capacity, sizeof(*w->is_done));
     w->decoder = decoder_create(w->c.pairing.verifier, w->c.pairing.drafter, w->c.slots, w->c.e->seed,
                                 (struct listener){ .done = done, .self = w }, err);
     return w->decoder != NULL;
@@ -184,7 +184,7 @@ static void print_head(const struct watched *w, const char *more)
 
 static bool run_cell(struct watched *w, enum answer *answer, struct error *err)
 {
-    if (!exact_cell_open(&w->c, (struct watch){ .judged = judged, .self = w }, err))
+    if (!exact_cell_open(&w->c, (struct step_observer){ .verified = verified, .self = w }, err))
         return false;
     if (sampling_is_greedy(&w->c.pairing.sampling)) {
         print_head(w, ": every token is certain, nothing to test; see --bits");
@@ -209,10 +209,10 @@ struct all {
     struct store *store;
     const struct exact_plan *plan;
     enum answer worst;
-    int judged; // cells
+    int verified; // cells
 };
 
-static bool one_of_all(void *self, struct opened *opened, struct cell cell, struct error *err)
+static bool one_of_all(void *self, struct loaded_experiment *opened, struct cell cell, struct error *err)
 {
     struct all *all = self;
     struct watched *w = xcalloc(1, sizeof(*w));
@@ -221,7 +221,7 @@ static bool one_of_all(void *self, struct opened *opened, struct cell cell, stru
                            .store = all->store };
     enum answer answer = NO_BIAS_FOUND;
     bool ok = run_cell(w, &answer, err);
-    all->judged += w->id != 0;
+    all->verified += w->id != 0;
     if (ok && all->worst != BIAS_FOUND && answer != NO_BIAS_FOUND)
         all->worst = answer;
     close_cell(w);
@@ -234,7 +234,7 @@ bool exact_run(const struct experiment *e, struct store *s, const struct exact_p
     struct all all = { e, s, plan, NO_BIAS_FOUND, 0 };
     bool ok = each_exact_cell(e, one_of_all, &all, err);
     *worst = all.worst;
-    return ok && (all.judged > 0 ||
+    return ok && (all.verified > 0 ||
                   fail(err,
                        "%s: at temperature 0 every token is certain, and there is no distribution to test; --bits "
                        "compares the logits",

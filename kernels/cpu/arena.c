@@ -10,7 +10,7 @@ struct arena {
     struct arena *next;
     uint8_t *map, *base; // mapped; at a multiple of HUGE
     size_t mapped, size, used;
-    int live;
+    int used_vocab;
 };
 
 enum { HUGE = 2 << 20, LEAST = 64 << 20 };
@@ -43,7 +43,7 @@ void *arena_take(struct arena **arena, size_t bytes)
     }
     uint8_t *data = a->base + a->used;
     a->used += bytes;
-    a->live++;
+    a->used_vocab++;
     return data;
 }
 
@@ -53,7 +53,7 @@ void arena_give_back(struct arena **arena, void *data)
         struct arena *a = *at;
         if ((uint8_t *)data < a->base || (uint8_t *)data >= a->base + a->size)
             continue;
-        if (--a->live == 0) {
+        if (--a->used_vocab == 0) {
             *at = a->next;
             munmap(a->map, a->mapped);
             free(a);

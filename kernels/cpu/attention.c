@@ -31,7 +31,7 @@ static void store_row(void *self, int64_t i, int thread)
     const struct lanes *with = j->cpu->lanes;
     const int hd = (int)j->angles.width;
     const float *angles = at(j->angles, i);
-    float *turned = buffer_room(&j->cpu->scratch[thread], (size_t)j->k.width * sizeof(float));
+    float *turned = buffer_reserve(&j->cpu->scratch[thread], (size_t)j->k.width * sizeof(float));
     with->turn(at(j->q, i), at(j->q, i), angles, j->q.width, hd);
     with->turn(turned, at(j->k, i), angles, j->k.width, hd);
     with->keep(cache_row(j->keys, j->see->place[i]), j->keys.type, turned, j->k.width);
@@ -101,27 +101,27 @@ static void attend_job(void *self, int number, int thread)
     const int kv_head = number / j->splits % j->kv_heads;
     const struct attend_block b = j->block[number / j->splits / j->kv_heads];
     const int queries = b.n * group;
-    size_t room = (attend_room(queries, c.head_dim) + 63) / 64 * 64;
+    size_t capacity = (attention_scratch(queries, c.head_dim) + 63) / 64 * 64;
     size_t partial = c.splits > 1 && j->splits == 1
                          ? (size_t)queries * (size_t)c.splits * (size_t)(c.head_dim + 2) * sizeof(float)
                          : 0;
-    char *work = buffer_room(&j->cpu->scratch[thread], room + partial);
+    char *work = buffer_reserve(&j->cpu->scratch[thread], capacity + partial);
     int most = 0;
     for (int i = b.first; i < b.first + b.n; i++)
         most = c.positions[i] > most ? c.positions[i] : most;
     if (j->splits > 1) {
         if (split * SPLIT < most)
-            with->stretch(&c, b, kv_head, split, work);
+            with->chunk(&c, b, kv_head, split, work);
         return;
     }
     if (partial > 0) {
-        c.partial = (float *)(work + room);
+        c.partial = (float *)(work + capacity);
         c.row0 = b.first;
         c.head0 = kv_head * group;
         c.heads_kept = group;
     }
     for (int s = 0; s * SPLIT < most; s++)
-        with->stretch(&c, b, kv_head, s, work);
+        with->chunk(&c, b, kv_head, s, work);
     for (int i = b.first; i < b.first + b.n && partial > 0; i++)
         for (int h = 0; h < group; h++)
             with->join(&c, i, kv_head * group + h);
@@ -161,7 +161,7 @@ void cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct te
     assert(out.rows == n && q.rows == n && out.width == q.width && heads % kv_heads == 0 && keys.type == values.type &&
            keys.width == values.width);
     assert(keys.type == F32 || keys.type == BF16 || (keys.type == Q8_0 && head_dim % 32 == 0));
-    int32_t *positions = buffer_room(&c->views, (size_t)n * (2 * sizeof(int32_t) + sizeof(struct attend_block)));
+    int32_t *positions = buffer_reserve(&c->views, (size_t)n * (2 * sizeof(int32_t) + sizeof(struct attend_block)));
     int32_t *dense = positions + n;
     struct attend_block *block = (struct attend_block *)(dense + n);
     look(s, positions, dense);
@@ -191,8 +191,8 @@ void cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct te
     // Few rows of long texts: the threads share the stretches.
     if (splits > 1 && blocks * kv_heads < 4 * threads) {
         j.splits = splits;
-        j.call.partial = buffer_room(&c->partial, (size_t)n * (size_t)heads * (size_t)j.splits *
-                                                      (size_t)(head_dim + 2) * sizeof(float));
+        j.call.partial = buffer_reserve(&c->partial, (size_t)n * (size_t)heads * (size_t)j.splits *
+                                                         (size_t)(head_dim + 2) * sizeof(float));
         j.call.heads_kept = heads;
     }
     threads_run(c->threads, blocks * kv_heads * j.splits, attend_job, &j);

@@ -8,9 +8,9 @@
 #include "kernels/cpu/vectors.h"
 #include "kernels/cpu/kv_rows.h"
 
-// KEYS_AHEAD, positions: values are asked for while keys are read. V, registers to sixteen positions. ROOM, a score row's
+// KEYS_AHEAD, positions: values are asked for while keys are read. V, registers to sixteen positions. CAPACITY, a score row's
 // floats. VALUES, rows of values that are added in one go.
-enum { KEYS_AHEAD = 48, V = COLUMNS / W, ROOM = SPLIT + 2 * COLUMNS, VALUES = 64 };
+enum { KEYS_AHEAD = 48, V = COLUMNS / W, CAPACITY = SPLIT + 2 * COLUMNS, VALUES = 64 };
 
 // In registers together: queries, and sixteens of positions, for scores; queries, and registers to each, for values.
 #if defined(__AVX512F__)
@@ -23,7 +23,7 @@ enum { QUERIES = 2, SIXTEENS = 1, SUMS = 2, WIDE = 2 };
 
 // ---- scores
 
-// score rows (m, ROOM apart), `sixteens` times sixteen positions each = q (m, hd) . keys (sixteens, hd, COLUMNS)
+// score rows (m, CAPACITY apart), `sixteens` times sixteen positions each = q (m, hd) . keys (sixteens, hd, COLUMNS)
 INLINE void scores(int m, int sixteens, float *score, const float *q, const float *keys, int hd)
 {
     vf a[QUERIES][SIXTEENS * V];
@@ -47,7 +47,7 @@ INLINE void scores(int m, int sixteens, float *score, const float *q, const floa
     for (int i = 0; i < m; i++)
         UNROLL
     for (int v = 0; v < sixteens * V; v++)
-        save(score + i * ROOM + v * W, a[i][v]);
+        save(score + i * CAPACITY + v * W, a[i][v]);
 }
 
 #define SCORES(M) \
@@ -116,7 +116,7 @@ static float exponents(float *x, int n, float *most)
 
 // ---- values
 
-// sums (m, apart) += weight (m, ROOM apart) of `count` positions times their rows, from element d on: WIDE registers.
+// sums (m, apart) += weight (m, CAPACITY apart) of `count` positions times their rows, from element d on: WIDE registers.
 // fresh: sums are zero, whatever stands there.
 INLINE void weigh(int m, int wide, float *sums, int64_t apart, const float *weight, const float *const *value,
                   int count, int d, bool fresh)
@@ -134,7 +134,7 @@ INLINE void weigh(int m, int wide, float *sums, int64_t apart, const float *weig
             v[w] = load(value[j] + d + w * W);
         UNROLL
         for (int i = 0; i < m; i++) {
-            vf by = all(weight[i * ROOM + j]);
+            vf by = all(weight[i * CAPACITY + j]);
             UNROLL
             for (int w = 0; w < wide; w++)
                 a[i][w] = mad(by, v[w], a[i][w]);
@@ -191,18 +191,18 @@ struct work {
     float *q;            // (queries, hd), scaled
     float *keys;         // (SIXTEENS, hd, COLUMNS)
     float *value;        // (VALUES, padded)
-    float *score;        // (queries, ROOM)
+    float *score;        // (queries, CAPACITY)
     float *sums;         // (queries, padded)
     float *most, *total; // (queries) a score row's largest, and the sum of its exponents
 };
 
-static struct work lay_out(void *room, int queries, int hd)
+static struct work lay_out(void *capacity, int queries, int hd)
 {
     const int64_t wide = padded(hd);
-    struct work w = { .queries = queries, .padded = (int)wide, .keys = room };
+    struct work w = { .queries = queries, .padded = (int)wide, .keys = capacity };
     w.value = w.keys + SIXTEENS * COLUMNS * hd;
     w.score = w.value + VALUES * wide;
-    w.sums = w.score + queries * ROOM;
+    w.sums = w.score + queries * CAPACITY;
     w.q = w.sums + queries * wide;
     w.most = w.q + queries * hd;
     w.total = w.most + queries;
@@ -262,11 +262,11 @@ static void take_queries(const struct attend_call *c, struct attend_block b, int
 }
 
 // Asks memory for a head's part of rows `from` on: a cache was last read a whole pass ago.
-static void ask_rows(const uint8_t *row, int n, size_t row_bytes, size_t head_bytes, int kv_head)
+static void prefetch_rows(const uint8_t *row, int n, size_t row_bytes, size_t head_bytes, int kv_head)
 {
     row += (size_t)kv_head * head_bytes;
     for (int i = 0; i < n; i++, row += row_bytes)
-        ask_memory(row, head_bytes);
+        prefetch_lines(row, head_bytes);
 }
 
 static int at_most(int a, int b)
@@ -291,7 +291,7 @@ static void all_scores(const struct attend_call *c, struct attend_block b, const
     for (int s = 0, first = 0, end; s < shares; s++, first = end) {
         end = w->queries * (s + 1) / shares;
         if (sees(c, b, first, end - first, p))
-            scores_of(end - first, sixteens, w->score + first * ROOM + p % SPLIT, w->q + first * hd, w->keys, hd);
+            scores_of(end - first, sixteens, w->score + first * CAPACITY + p % SPLIT, w->q + first * hd, w->keys, hd);
     }
 }
 
@@ -318,7 +318,7 @@ static void sparse_scores(const struct attend_call *c, const struct work *w, int
                 save(one + v, a);
             }
             int keep = n - j < COLUMNS ? n - j : COLUMNS;
-            memcpy(w->score + query * ROOM + (from - start) + j, one, (size_t)keep * sizeof(float));
+            memcpy(w->score + query * CAPACITY + (from - start) + j, one, (size_t)keep * sizeof(float));
         }
     }
 }
@@ -347,16 +347,16 @@ static void add_values(const struct work *w, int first, int n, int column, const
 {
     for (int i = 0; i < n; i += SUMS) {
         int m = n - i < SUMS ? n - i : SUMS;
-        weigh_of(m, w->sums + (first + i) * w->padded, w->padded, w->score + (first + i) * ROOM + column, value, count,
-                 column == 0);
+        weigh_of(m, w->sums + (first + i) * w->padded, w->padded, w->score + (first + i) * CAPACITY + column, value,
+                 count, column == 0);
     }
 }
 
-static void stretch(const struct attend_call *c, struct attend_block b, int kv_head, int split, void *room)
+static void chunk(const struct attend_call *c, struct attend_block b, int kv_head, int split, void *capacity)
 {
     const int group = c->heads / c->kv_heads, hd = c->head_dim, start = split * SPLIT;
     const int64_t base = (int64_t)c->see->slot[b.first] * c->see->length;
-    struct work work = lay_out(room, b.n * group, hd), *w = &work;
+    struct work work = lay_out(capacity, b.n * group, hd), *w = &work;
     int densest = 0, common = INT32_MAX;
     int32_t row[VALUES];
     const float *value[VALUES];
@@ -367,15 +367,15 @@ static void stretch(const struct attend_call *c, struct attend_block b, int kv_h
     densest = at_most(densest, start + SPLIT);
     common = at_most(common, start + SPLIT);
     const size_t head_bytes = c->row_bytes / (size_t)c->kv_heads;
-    ask_rows(key_row(c, base + start), at_most(densest - start, KEYS_AHEAD), c->row_bytes, head_bytes, kv_head);
+    prefetch_rows(key_row(c, base + start), at_most(densest - start, KEYS_AHEAD), c->row_bytes, head_bytes, kv_head);
     take_queries(c, b, kv_head, w);
     for (int p = start, sixteens; p < densest; p += sixteens * COLUMNS) {
         sixteens = densest - p > COLUMNS ? SIXTEENS : 1;
         for (int s = 0, at = p; s < sixteens; s++, at += COLUMNS) {
             const uint8_t *key[COLUMNS];
-            ask_rows(key_row(c, base + at + KEYS_AHEAD), at_most(densest - at - KEYS_AHEAD, COLUMNS), c->row_bytes,
-                     head_bytes, kv_head);
-            ask_rows(value_row(c, base + at), at_most(densest - at, COLUMNS), c->row_bytes, head_bytes, kv_head);
+            prefetch_rows(key_row(c, base + at + KEYS_AHEAD), at_most(densest - at - KEYS_AHEAD, COLUMNS), c->row_bytes,
+                          head_bytes, kv_head);
+            prefetch_rows(value_row(c, base + at), at_most(densest - at, COLUMNS), c->row_bytes, head_bytes, kv_head);
             for (int k = 0; k < COLUMNS; k++)
                 key[k] = key_row(c, base + at_most(at + k, densest - 1));
             turn_rows(w->keys + s * COLUMNS * hd, c->keys.type, key, (int64_t)kv_head * hd, hd);
@@ -388,7 +388,7 @@ static void stretch(const struct attend_call *c, struct attend_block b, int kv_h
         if (from < to)
             sparse_scores(c, w, kv_head, i, r, from, to, start);
         for (int h = r * group; h < (r + 1) * group && to > start; h++)
-            w->total[h] = exponents(w->score + h * ROOM, to - start, &w->most[h]);
+            w->total[h] = exponents(w->score + h * CAPACITY, to - start, &w->most[h]);
     }
     for (int p = start; p < common; p += VALUES) {
         int n = at_most(common - p, VALUES);
@@ -450,4 +450,4 @@ static void join(const struct attend_call *c, int i, int head)
         out[d] *= 1.0f / total;
 }
 
-const struct attention PASTE(attention_, LANES) = { stretch, join };
+const struct attention PASTE(attention_, LANES) = { chunk, join };

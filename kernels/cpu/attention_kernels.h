@@ -33,14 +33,14 @@ struct attend_call {
 };
 
 struct attention {
-    // One stretch of a block; with splits == 1 straight into out. work: attend_room() bytes at a multiple of 64.
-    void (*stretch)(const struct attend_call *c, struct attend_block b, int kv_head, int split, void *work);
+    // One stretch of a block; with splits == 1 straight into out. work: attention_scratch() bytes at a multiple of 64.
+    void (*chunk)(const struct attend_call *c, struct attend_block b, int kv_head, int split, void *work);
     void (*join)(const struct attend_call *c, int row, int head); // a row's stretches, in order
 };
 
 // Bytes for `work` with so many queries (rows times heads that share a kv head): keys, values, scores, sums, queries, and
 // two floats of each, as attention_kernels.c lays them out at most.
-static inline size_t attend_room(int queries, int head_dim)
+static inline size_t attention_scratch(int queries, int head_dim)
 {
     size_t wide = ((size_t)head_dim + 15) / 16 * 16, q = (size_t)queries;
     return sizeof(float) * (32 * (size_t)head_dim + 64 * wide + q * (SPLIT + 32 + wide + (size_t)head_dim + 2));

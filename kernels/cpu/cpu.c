@@ -82,7 +82,7 @@ static const struct lanes *choose_lanes(const char *isa)
     return NULL;
 }
 
-void *buffer_room(struct buffer *b, size_t bytes)
+void *buffer_reserve(struct buffer *b, size_t bytes)
 {
     if (bytes > b->bytes) {
         free(b->data);
@@ -149,7 +149,7 @@ static bool cpu_memory(struct backend *b, size_t *free_bytes, size_t *all)
 static enum activations cpu_rounds_to(struct backend *b, enum activations wanted, enum type weights)
 {
     (void)b;
-    return activations_settle(wanted, weights);
+    return activations_resolve(wanted, weights);
 }
 
 static const char *cpu_describe(struct backend *b)

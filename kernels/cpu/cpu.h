@@ -31,7 +31,7 @@ struct cpu {
     int64_t stamp[MAX_STAMPS];
 };
 
-void *buffer_room(struct buffer *b, size_t bytes);
+void *buffer_reserve(struct buffer *b, size_t bytes);
 
 int cpu_shares(const struct cpu *c, int64_t work); // of so many floats touched; 1: not worth waking a thread for
 // row(job, i, thread) for every i < rows, in cpu_shares(work) shares

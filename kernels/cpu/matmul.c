@@ -34,7 +34,7 @@ struct tensor cpu_prepare(struct backend *b, struct tensor w, enum activations a
 {
     struct cpu *c = (struct cpu *)b;
     struct packed shape = packed_shape(w);
-    assert(a != ACTIVATIONS_PRESET);
+    assert(a != ACTIVATIONS_DEFAULT);
     // whole numbers are for weights that have them
     shape.activations = a == ACTIVATIONS_INT8 && !type_is_quantised(w.type) ? ACTIVATIONS_F32 : a;
     shape.data = arena_take(&c->arena, (size_t)shape.panels * shape.panel);
@@ -112,7 +112,7 @@ static struct rounded round_rows(struct cpu *c, struct tensor x, enum rounding h
         r.data = x.data; // it is so already
         return r;
     }
-    uint32_t *data = buffer_room(&c->rounded, (size_t)(n * words) * sizeof(uint32_t));
+    uint32_t *data = buffer_reserve(&c->rounded, (size_t)(n * words) * sizeof(uint32_t));
     int shares = cpu_shares(c, n * k), parts = (shares + r.chunks - 1) / r.chunks;
     struct round_job j = { .with = with, .x = x.data, .to = &r, .data = data };
     j.part = ((k + parts - 1) / parts + GROUP - 1) / GROUP * GROUP;
@@ -196,9 +196,9 @@ static void products_job(void *self, int number, int thread)
     enum { START = 4096 }; // bytes of what comes next
     const struct products_job *j = self;
     size_t sums = (size_t)(PANELS * j->x.n * PANEL) * sizeof(float);
-    char *room = buffer_room(&j->cpu->scratch[thread], sums + sizeof(struct tile));
-    struct tile *t = (struct tile *)room;
-    float *sum = (float *)(room + sizeof(struct tile));
+    char *capacity = buffer_reserve(&j->cpu->scratch[thread], sums + sizeof(struct tile));
+    struct tile *t = (struct tile *)capacity;
+    float *sum = (float *)(capacity + sizeof(struct tile));
     const struct threads *threads = j->cpu->threads;
     const int64_t from = number * j->each, to = from + j->each < j->units ? from + j->each : j->units;
     if (j->up.data != NULL)
@@ -212,7 +212,7 @@ static void products_job(void *self, int number, int thread)
         before += units;
     }
     if (number + 1 == threads_first(threads, j->pieces, thread + 1) && j->next != NULL)
-        ask_memory(j->next + (size_t)threads_first(threads, j->next_pieces, thread) * j->next_piece, START);
+        prefetch_lines(j->next + (size_t)threads_first(threads, j->next_pieces, thread) * j->next_piece, START);
 }
 
 // A thread reads its run of pieces in one stream, so they may be small: PIECE bytes if that leaves each thread eight.
@@ -272,8 +272,8 @@ static size_t packed_bytes(struct tensor w)
 // where the panels are too many to stay near, and reading them again costs more than rows from further away do.
 static int64_t rows_together(const struct cpu *c, struct tensor x, size_t weights)
 {
-    enum { NEAR = 8 << 20, ROOM = 640 << 10, MORE = 5 << 20 };
-    int64_t most = c->lanes->products->most[ROUND_INT8], rows = (weights <= NEAR ? ROOM : MORE) / (4 * x.width);
+    enum { NEAR = 8 << 20, CAPACITY = 640 << 10, MORE = 5 << 20 };
+    int64_t most = c->lanes->products->most[ROUND_INT8], rows = (weights <= NEAR ? CAPACITY : MORE) / (4 * x.width);
     int64_t blocks = (x.rows + (rows > most ? rows : most) - 1) / (rows > most ? rows : most);
     return blocks <= 1 ? x.rows : (x.rows + blocks * most - 1) / (blocks * most) * most;
 }
@@ -311,7 +311,7 @@ void cpu_gated(struct backend *b, struct tensor out, struct tensor x, struct ten
     struct products_job j = { .product = &p, .count = 1, .out = out, .up = up, .together = 1 };
     enum rounding how = rounding_for(c, packed_of(gate));
     if (how != rounding_for(c, packed_of(up))) { // weights of two kinds, rows rounded twice
-        struct tensor other = tensor_of(buffer_room(&c->second, tensor_bytes(out)), F32, out.rows, out.width);
+        struct tensor other = tensor_of(buffer_reserve(&c->second, tensor_bytes(out)), F32, out.rows, out.width);
         multiply(b, out, x, gate);
         multiply(b, other, x, up);
         b->swiglu(b, out, out, other);

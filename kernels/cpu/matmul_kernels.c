@@ -417,7 +417,7 @@ static void spread(struct tile *t, const struct packed *w, const struct panel *p
 {
     for (int p = 0; p < count; p++) {
         const uint8_t *at = numbers(w, &panel[p], first);
-        ask_memory(ahead(w, &panel[p], first, AHEAD_OF_TILE), w->along * (size_t)(n / GROUP));
+        prefetch_lines(ahead(w, &panel[p], first, AHEAD_OF_TILE), w->along * (size_t)(n / GROUP));
         if (w->type == F16)
             spread_halves(t->spread[p], at, n);
         else if (w->type == BF16)

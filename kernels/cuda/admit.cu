@@ -5,21 +5,21 @@
 namespace DEVICE_SPACE
 {
 
-enum { THREADS = 128, STRETCHES = 64 };
+enum { THREADS = 128, LOGITS_CHUNKS = 64 };
 
-struct stretches {
+struct chunks {
     int n, words, length;
     const int32_t *slot, *prefix, *place; // of the pass's rows
     int32_t *position;
     uint64_t *ancestors; // (rows, words)
-    struct rows_there of[STRETCHES];
+    struct device_rows of[LOGITS_CHUNKS];
 };
 
 // A stretch is a block's. Row r of the slot's pending ones sees itself, and what its parents see.
-static __global__ void admit_kernel(const __grid_constant__ struct stretches s)
+static __global__ void admit_kernel(const __grid_constant__ struct chunks s)
 {
     in_turn();
-    const struct rows_there &there = s.of[blockIdx.x];
+    const struct device_rows &there = s.of[blockIdx.x];
     for (int i = there.first + (int)threadIdx.x; i < there.first + there.n; i += THREADS) {
         uint64_t *own = s.ancestors + (int64_t)i * s.words;
         int depth = -1;
@@ -31,14 +31,14 @@ static __global__ void admit_kernel(const __grid_constant__ struct stretches s)
     }
 }
 
-void admit_there(struct cuda *c, const struct layout *see)
+void mask_on_device(struct cuda *c, const struct layout *see)
 {
-    struct stretches s;
+    struct chunks s;
     s.words = see->words, s.length = see->length;
     s.slot = see->slot, s.prefix = see->prefix, s.place = see->place;
     s.position = (int32_t *)see->position, s.ancestors = (uint64_t *)see->ancestors;
-    for (int from = 0; from < see->n_there; from += STRETCHES) {
-        for (s.n = 0; s.n < STRETCHES && from + s.n < see->n_there; s.n++)
+    for (int from = 0; from < see->n_device_rows; from += LOGITS_CHUNKS) {
+        for (s.n = 0; s.n < LOGITS_CHUNKS && from + s.n < see->n_device_rows; s.n++)
             s.of[s.n] = see->there[from + s.n];
         QUEUE(c, admit_kernel, s.n, THREADS, 0, s);
         cuda_launched(c, "the layout of a pass");

@@ -27,7 +27,7 @@ template <enum type TYPE> static __device__ float number_at(const uint8_t *row, 
 }
 
 // A block's shared memory.
-struct plain_room {
+struct plain_scratch {
     int width;    // of a row of the tile: an odd number, so that a column's lie in different banks
     float *q;     // (QUERIES, head_dim) scaled
     float *score; // (QUERIES, SPLIT) scores, then exponents
@@ -35,11 +35,11 @@ struct plain_room {
     float *tile;  // (tile, width) keys or values
 };
 
-static __device__ struct plain_room plain_room(float *room, int head_dim)
+static __device__ struct plain_scratch plain_scratch(float *capacity, int head_dim)
 {
-    struct plain_room r;
+    struct plain_scratch r;
     r.width = head_dim | 1;
-    r.q = room;
+    r.q = capacity;
     r.score = r.q + QUERIES * head_dim;
     r.sums = r.score + QUERIES * SPLIT;
     r.tile = r.sums + QUERIES * head_dim;
@@ -53,7 +53,7 @@ static size_t plain_bytes(int head_dim, int tile)
 
 // The tile: what lies in these places.
 template <enum type TYPE>
-static __device__ void take_tile(const struct attend_call &c, const struct share &a, const struct plain_room &r,
+static __device__ void take_tile(const struct attend_call &c, const struct share &a, const struct plain_scratch &r,
                                  const uint8_t *cache, const int32_t *place, int count)
 {
     const int hd = c.head_dim;
@@ -65,7 +65,7 @@ static __device__ void take_tile(const struct attend_call &c, const struct share
 }
 
 // score = q . keys of the tile, for queries first .. first + m and the positions from column on that it holds
-static __device__ void score_tile(const struct plain_room &r, int hd, int first, int m, int column, int count)
+static __device__ void score_tile(const struct plain_scratch &r, int hd, int first, int m, int column, int count)
 {
     for (int at = (int)threadIdx.x; at < m * count; at += THREADS) {
         const int u = first + at / count, k = at % count;
@@ -78,7 +78,7 @@ static __device__ void score_tile(const struct plain_room &r, int hd, int first,
 }
 
 // sums += score . values of the tile, as far as a query's row sees them
-static __device__ void weigh_tile(const struct plain_room &r, int hd, int first, int m, int column, int count,
+static __device__ void weigh_tile(const struct plain_scratch &r, int hd, int first, int m, int column, int count,
                                   const int *seen, int heads)
 {
     for (int at = (int)threadIdx.x; at < m * hd; at += THREADS) {
@@ -114,7 +114,7 @@ template <enum type TYPE>
 static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct attend_call c, int tile)
 {
     in_turn();
-    DYNAMIC_SHARED(float, room);
+    DYNAMIC_SHARED(float, capacity);
     __shared__ int positions[QUERIES]; // (rows)
     __shared__ int seen[QUERIES];      // (rows) positions of the split
     __shared__ int dense[QUERIES];     // (rows) how many of them lie where they say
@@ -124,7 +124,7 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const struct atte
     const struct share share = share_of(c);
     if (share.rows == 0)
         return;
-    const struct plain_room r = plain_room(room, c.head_dim);
+    const struct plain_scratch r = plain_scratch(capacity, c.head_dim);
     const int hd = c.head_dim, thread = (int)threadIdx.x, queries = share.rows * share.heads;
     if (thread == 0)
         a = share; // registers are short
@@ -291,7 +291,7 @@ void cuda_attend(struct backend *b, struct tensor out, struct tensor q, struct t
     call.splits = reach.splits;
     if (call.splits > 1) {
         const size_t sums = (size_t)s->n * (size_t)call.heads * (size_t)call.splits;
-        call.partial = (float *)cuda_room(c, &c->partial, sums * (size_t)(head_dim + 2) * sizeof(float), "attend");
+        call.partial = (float *)cuda_reserve(c, &c->partial, sums * (size_t)(head_dim + 2) * sizeof(float), "attend");
         if (call.partial == NULL)
             return;
     }

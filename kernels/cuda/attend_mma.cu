@@ -15,15 +15,16 @@ namespace DEVICE_SPACE
 // A tile for a row of the block, or ALL. Returns whether it has to be done again row by row: a value that is not finite
 // and that some row does not see would be 0 times that for it.
 template <int HD, int SIXTEENS>
-static __device__ inline bool take_tile(const struct attend_call &c, mma_room<HD, SIXTEENS> *room, int tile, int row)
+static __device__ inline bool take_tile(const struct attend_call &c, mma_scratch<HD, SIXTEENS> *capacity, int tile,
+                                        int row)
 {
-    const struct share &a = room->share;
+    const struct share &a = capacity->share;
     const int lane = (int)threadIdx.x % WARP;
-    int32_t *place = room->place[threadIdx.x / WARP];
+    int32_t *place = capacity->place[threadIdx.x / WARP];
     int longest = 0, least = INT32_MAX;
     for (int i = row == ALL ? 0 : row; i < (row == ALL ? a.rows : row + 1); i++) {
-        longest = max(longest, room->positions[i]);
-        least = min(least, room->positions[i]);
+        longest = max(longest, capacity->positions[i]);
+        least = min(least, capacity->positions[i]);
     }
     struct view v;
     v.tile = tile;
@@ -47,54 +48,55 @@ static __device__ inline bool take_tile(const struct attend_call &c, mma_room<HD
     const size_t offset = (size_t)a.base * c.row_bytes + (size_t)a.kv_head * HD * sizeof(uint16_t);
     const uint8_t *values = c.values + offset;
     float s[SIXTEENS][2 * STEPS][4];
-    take_scores<HD, SIXTEENS>(s, c.keys + offset, (uint32_t)c.row_bytes, room, place, v);
+    take_scores<HD, SIXTEENS>(s, c.keys + offset, (uint32_t)c.row_bytes, capacity, place, v);
     UNROLL
     for (int n = 0; n < SIXTEENS; n++)
         if (16 * n < v.m)
-            take_exponents<HD, SIXTEENS>(s[n], room, a.heads, n, v);
+            take_exponents<HD, SIXTEENS>(s[n], capacity, a.heads, n, v);
     bool strange = false;
     // Loops, though but one of them goes round twice: what is left of one is not to be in registers in the next.
     int column = 0;
     UNROLL_BY(1)
     for (; column + 64 <= c.head_dim; column += 64)
-        strange |= take_values<8, HD, SIXTEENS>(s, values, (uint32_t)c.row_bytes, room, place, v, column);
+        strange |= take_values<8, HD, SIXTEENS>(s, values, (uint32_t)c.row_bytes, capacity, place, v, column);
     UNROLL_BY(1)
     for (; HD % 64 >= 32 && column + 32 <= c.head_dim; column += 32)
-        strange |= take_values<4, HD, SIXTEENS>(s, values, (uint32_t)c.row_bytes, room, place, v, column);
+        strange |= take_values<4, HD, SIXTEENS>(s, values, (uint32_t)c.row_bytes, capacity, place, v, column);
     UNROLL_BY(1)
     for (; HD % 32 >= 16 && column + 16 <= c.head_dim; column += 16)
-        strange |= take_values<2, HD, SIXTEENS>(s, values, (uint32_t)c.row_bytes, room, place, v, column);
+        strange |= take_values<2, HD, SIXTEENS>(s, values, (uint32_t)c.row_bytes, capacity, place, v, column);
     return __any_sync(0xFFFFFFFF, strange && row == ALL && v.shared) != 0;
 }
 
 // The tiles of each query, joined in order: the largest score decides the scale.
 template <int HD, int SIXTEENS>
 static __device__ inline void join_tiles(const struct attend_call &c, const struct share &a,
-                                         mma_room<HD, SIXTEENS> *room)
+                                         mma_scratch<HD, SIXTEENS> *capacity)
 {
     const int queries = a.rows * a.heads;
-    float(*const by)[mma_room<HD, SIXTEENS>::QUERIES] = room->most; // (TILES, QUERIES): in the places of the largest
+    float(*const by)[mma_scratch<HD, SIXTEENS>::QUERIES] =
+        capacity->most; // (TILES, QUERIES): in the places of the largest
     for (int u = (int)threadIdx.x; u < queries; u += THREADS) {
-        const int seen = min(room->positions[u / a.heads] - a.start, SPLIT);
+        const int seen = min(capacity->positions[u / a.heads] - a.start, SPLIT);
         float most = -INFINITY, total = 0;
         for (int tile = 0; tile * KEYS < seen; tile++)
-            most = fmaxf(most, room->most[tile][u]);
+            most = fmaxf(most, capacity->most[tile][u]);
         for (int tile = 0; tile * KEYS < seen; tile++) {
-            by[tile][u] = expf(room->most[tile][u] - most);
-            total = fmaf(by[tile][u], room->total[tile][u], total);
+            by[tile][u] = expf(capacity->most[tile][u] - most);
+            total = fmaf(by[tile][u], capacity->total[tile][u], total);
         }
-        room->total[0][u] = total;
-        room->total[1][u] = most;
+        capacity->total[0][u] = total;
+        capacity->total[1][u] = most;
     }
     __syncthreads();
     for (int at = (int)threadIdx.x; at < queries * HD; at += THREADS) {
-        const int u = at / HD, d = at % HD, row = u / a.heads, seen = min(room->positions[row] - a.start, SPLIT);
+        const int u = at / HD, d = at % HD, row = u / a.heads, seen = min(capacity->positions[row] - a.start, SPLIT);
         float sum = 0;
         for (int tile = 0; tile * KEYS < seen; tile++)
-            sum = fmaf(by[tile][u], room->sums[tile][u][d], sum);
+            sum = fmaf(by[tile][u], capacity->sums[tile][u][d], sum);
         if (seen > 0 || a.start == 0)
-            put_sum(c, a.first + row, a.head + u % a.heads, d, room->positions[row], sum, room->total[1][u],
-                    room->total[0][u]);
+            put_sum(c, a.first + row, a.head + u % a.heads, d, capacity->positions[row], sum, capacity->total[1][u],
+                    capacity->total[0][u]);
     }
 }
 
@@ -102,54 +104,54 @@ template <int HD, int SIXTEENS>
 static __global__ void __launch_bounds__(THREADS, 2) mma_kernel(const struct attend_call c)
 {
     in_turn();
-    typedef mma_room<HD, SIXTEENS> room_type;
-    DYNAMIC_SHARED(room_type, room);
+    typedef mma_scratch<HD, SIXTEENS> capacity_type;
+    DYNAMIC_SHARED(capacity_type, capacity);
     const int warp = (int)threadIdx.x / WARP;
     const struct share a = share_of(c);
     if (a.rows == 0)
         return;
     if (threadIdx.x == 0)
-        room->share = a;
+        capacity->share = a;
     int longest = 0;
     for (int i = (int)threadIdx.x; i < a.rows; i += THREADS) {
-        room->positions[i] = positions_of(c, a.first + i);
-        room->dense[i] = dense_of(c, a.first + i);
+        capacity->positions[i] = positions_of(c, a.first + i);
+        capacity->dense[i] = dense_of(c, a.first + i);
     }
     for (int at = (int)threadIdx.x; at < a.rows * a.heads * (HD / 2); at += THREADS) {
         const int u = at / (HD / 2), d = at % (HD / 2) * 2;
         const float *q = c.q + ((int64_t)(a.first + u / a.heads) * c.heads + a.head + u % a.heads) * HD + d;
         float x = q[0] * c.scale, y = q[1] * c.scale;
         for (int plane = 0; plane < PLANES; plane++)
-            *(uint32_t *)&room->q[plane][u][d] = take_plane(&x, &y);
+            *(uint32_t *)&capacity->q[plane][u][d] = take_plane(&x, &y);
     }
     __syncthreads();
     for (int i = 0; i < a.rows; i++)
-        longest = max(longest, room->positions[i]);
+        longest = max(longest, capacity->positions[i]);
     if (longest <= a.start && a.start > 0)
         return;
     // Tiles, or where rows differ their rows, are dealt to the warps in turn.
-    for (int tile = 0, dealt = 0; tile < TILES && room->share.start + tile * KEYS < longest; tile++) {
-        const int from = room->share.start + tile * KEYS, end = from + KEYS, rows = room->share.rows;
+    for (int tile = 0, dealt = 0; tile < TILES && capacity->share.start + tile * KEYS < longest; tile++) {
+        const int from = capacity->share.start + tile * KEYS, end = from + KEYS, rows = capacity->share.rows;
         bool together = true;
         for (int i = 0; i < rows; i++)
-            together = together && min(room->positions[i], end) <= max(room->dense[i], from);
+            together = together && min(capacity->positions[i], end) <= max(capacity->dense[i], from);
         for (int i = together ? ALL : 0, until = together ? 0 : rows; i < until; i++)
-            if ((dealt + (together ? 0 : i)) % WARPS == warp && take_tile<HD, SIXTEENS>(c, room, tile, i))
-                until = room->share.rows;
-        dealt += together ? 1 : room->share.rows;
+            if ((dealt + (together ? 0 : i)) % WARPS == warp && take_tile<HD, SIXTEENS>(c, capacity, tile, i))
+                until = capacity->share.rows;
+        dealt += together ? 1 : capacity->share.rows;
     }
     __syncthreads();
-    join_tiles<HD, SIXTEENS>(c, a, room);
+    join_tiles<HD, SIXTEENS>(c, a, capacity);
 }
 
 // ---- launches
 
 template <int HD, int SIXTEENS> static void grant(struct cuda *c)
 {
-    static_assert(sizeof(mma_room<HD, SIXTEENS>) <= 99 << 10, "what every device from 8.0 on has");
+    static_assert(sizeof(mma_scratch<HD, SIXTEENS>) <= 99 << 10, "what every device from 8.0 on has");
     cuda_note(c,
               cudaFuncSetAttribute(mma_kernel<HD, SIXTEENS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   (int)sizeof(mma_room<HD, SIXTEENS>)),
+                                   (int)sizeof(mma_scratch<HD, SIXTEENS>)),
               "shared memory for attention");
 }
 
@@ -168,7 +170,7 @@ bool attend_has_mma(enum type type, int head_dim)
 
 template <int HD, int SIXTEENS> static void launch(struct cuda *c, const struct attend_call &call)
 {
-    const size_t bytes = sizeof(mma_room<HD, SIXTEENS>);
+    const size_t bytes = sizeof(mma_scratch<HD, SIXTEENS>);
     const dim3 grid((unsigned)call.row_blocks, (unsigned)(call.kv_heads * call.portions), (unsigned)call.splits);
     QUEUE(c, (mma_kernel<HD, SIXTEENS>), grid, THREADS, bytes, call);
     cuda_launched(c, "attend");

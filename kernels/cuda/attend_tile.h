@@ -18,7 +18,7 @@ constexpr int THREADS = 128, WARPS = THREADS / WARP, KEYS = 64, TILES = SPLIT / 
               PLANES = 3;
 
 // A block's shared memory; SIXTEENS of queries. Rows are padded to keep lanes in different banks.
-template <int HD, int SIXTEENS> struct mma_room {
+template <int HD, int SIXTEENS> struct mma_scratch {
     static constexpr int QUERIES = 16 * SIXTEENS, Q_WIDTH = HD == 128 ? 160 : 96, SUM_WIDTH = HD + 4;
     alignas(16) uint16_t q[PLANES][QUERIES][Q_WIDTH]; // scaled
     alignas(16) float sums[TILES][QUERIES][SUM_WIDTH];
@@ -49,7 +49,7 @@ static __device__ inline uint32_t take_plane(float *x, float *y)
 // two steps of the MMA, with queries in the same order.
 template <int HD, int SIXTEENS>
 static __device__ inline void take_scores(float (&s)[SIXTEENS][2 * STEPS][4], const uint8_t *keys, uint32_t row_bytes,
-                                          const mma_room<HD, SIXTEENS> *room, const int32_t *place,
+                                          const mma_scratch<HD, SIXTEENS> *capacity, const int32_t *place,
                                           const struct view &v)
 {
     const int g = (int)threadIdx.x % WARP / 4, t = (int)threadIdx.x % 4;
@@ -81,8 +81,8 @@ static __device__ inline void take_scores(float (&s)[SIXTEENS][2 * STEPS][4], co
             for (int plane = PLANES - 1; plane >= 0; plane--) { // the small ones first: they round little
                 UNROLL
                 for (int chunk = 0; chunk < HD / 32; chunk++) {
-                    const uint4 x = *(const uint4 *)&room->q[plane][u][32 * chunk + 8 * t];
-                    const uint4 y = *(const uint4 *)&room->q[plane][w][32 * chunk + 8 * t];
+                    const uint4 x = *(const uint4 *)&capacity->q[plane][u][32 * chunk + 8 * t];
+                    const uint4 y = *(const uint4 *)&capacity->q[plane][w][32 * chunk + 8 * t];
                     const uint32_t one[4] = { x.x, y.x, x.y, y.y }, two[4] = { x.z, y.z, x.w, y.w };
                     mma_bf16(s[n][2 * step], one, key[0][chunk].x, key[0][chunk].y);
                     mma_bf16(s[n][2 * step + 1], one, key[1][chunk].x, key[1][chunk].y);
@@ -91,8 +91,8 @@ static __device__ inline void take_scores(float (&s)[SIXTEENS][2 * STEPS][4], co
                 }
                 if (HD % 32 == 0)
                     continue;
-                const uint2 x = *(const uint2 *)&room->q[plane][u][HD / 32 * 32 + 4 * t];
-                const uint2 y = *(const uint2 *)&room->q[plane][w][HD / 32 * 32 + 4 * t];
+                const uint2 x = *(const uint2 *)&capacity->q[plane][u][HD / 32 * 32 + 4 * t];
+                const uint2 y = *(const uint2 *)&capacity->q[plane][w][HD / 32 * 32 + 4 * t];
                 const uint32_t one[4] = { x.x, y.x, x.y, y.y };
                 mma_bf16(s[n][2 * step], one, rest[0].x, rest[0].y);
                 mma_bf16(s[n][2 * step + 1], one, rest[1].x, rest[1].y);
@@ -105,14 +105,14 @@ static __device__ inline void take_scores(float (&s)[SIXTEENS][2 * STEPS][4], co
 
 // Scores of sixteen queries to exponents, in their place. A lane has two queries' and a quarter of the keys.
 template <int HD, int SIXTEENS>
-static __device__ inline void take_exponents(float (&s)[2 * STEPS][4], mma_room<HD, SIXTEENS> *room, int heads,
+static __device__ inline void take_exponents(float (&s)[2 * STEPS][4], mma_scratch<HD, SIXTEENS> *capacity, int heads,
                                              int sixteen, const struct view &v)
 {
     const int g = (int)threadIdx.x % WARP / 4, t = (int)threadIdx.x % 4;
     UNROLL
     for (int half = 0; half < 2; half++) {
         const int u = 16 * sixteen + g + 8 * half;
-        const int seen = u < v.m ? room->positions[(v.first + u) / heads] - v.from : 0;
+        const int seen = u < v.m ? capacity->positions[(v.first + u) / heads] - v.from : 0;
         float most = -INFINITY, total = 0;
         UNROLL
         for (int k = 0; k < 4 * STEPS; k++)
@@ -129,8 +129,8 @@ static __device__ inline void take_exponents(float (&s)[2 * STEPS][4], mma_room<
         total += __shfl_xor_sync(0xFFFFFFFF, total, 1);
         total += __shfl_xor_sync(0xFFFFFFFF, total, 2);
         if (t == 0 && u < v.m) {
-            room->most[v.tile][v.first + u] = most;
-            room->total[v.tile][v.first + u] = total;
+            capacity->most[v.tile][v.first + u] = most;
+            capacity->total[v.tile][v.first + u] = total;
         }
     }
 }
@@ -152,7 +152,7 @@ template <> struct of_lane<2> {
 // from E g on: one for each of E MMAs, whose columns 2 t and 2 t + 1 it then has. Returns whether a sum is not finite.
 template <int E, int HD, int SIXTEENS>
 static __device__ inline bool take_values(float (&weight)[SIXTEENS][2 * STEPS][4], const uint8_t *values,
-                                          uint32_t row_bytes, mma_room<HD, SIXTEENS> *room, const int32_t *place,
+                                          uint32_t row_bytes, mma_scratch<HD, SIXTEENS> *capacity, const int32_t *place,
                                           const struct view &v, int column)
 {
     typedef typename of_lane<E>::vector vector;
@@ -207,7 +207,7 @@ static __device__ inline bool take_values(float (&weight)[SIXTEENS][2 * STEPS][4
         const int u = 16 * n + g + 8 * half;
         if (u >= v.m)
             continue;
-        float4 *to = (float4 *)&room->sums[v.tile][v.first + u][column + 2 * E * t];
+        float4 *to = (float4 *)&capacity->sums[v.tile][v.first + u][column + 2 * E * t];
         UNROLL
         for (int j = 0; j < 2 * E; j += 4) {
             float x[4];

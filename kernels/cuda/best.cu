@@ -63,14 +63,14 @@ void cuda_best(struct backend *b, struct tensor logits, int k, int32_t *token, f
 {
     struct cuda *c = (struct cuda *)b;
     const size_t n = (size_t)logits.rows * (size_t)k, bytes = n * (sizeof(int32_t) + sizeof(float));
-    uint8_t *room = (uint8_t *)cuda_room(c, &c->best, bytes, "best");
-    if (room == NULL) {
+    uint8_t *capacity = (uint8_t *)cuda_reserve(c, &c->best, bytes, "best");
+    if (capacity == NULL) {
         memset(token, 0, n * sizeof(*token)); // sync() will say what happened
         memset(log_p, 0, n * sizeof(*log_p));
         return;
     }
-    int32_t *ids = (int32_t *)room;
-    float *values = (float *)(room + n * sizeof(int32_t));
+    int32_t *ids = (int32_t *)capacity;
+    float *values = (float *)(capacity + n * sizeof(int32_t));
     best_queue(c, logits, k, ids, values);
     b->download(b, token, ids, n * sizeof(*token));
     b->download(b, log_p, values, n * sizeof(*log_p));

@@ -186,13 +186,13 @@ static bool round_for(struct cuda *c, struct tensor x, const struct product *p, 
     if (!bf16)
         return true;
     const int64_t n = x.rows * x.width;
-    uint16_t *const room =
-        (uint16_t *)cuda_room(c, &c->blas->input, (size_t)n * sizeof(uint16_t), "the input of products");
-    if (room == NULL)
+    uint16_t *const capacity =
+        (uint16_t *)cuda_reserve(c, &c->blas->input, (size_t)n * sizeof(uint16_t), "the input of products");
+    if (capacity == NULL)
         return false;
-    QUEUE(c, to_bf16_kernel, blocks_for(n, THREADS), THREADS, 0, room, (const float *)x.data, n);
+    QUEUE(c, to_bf16_kernel, blocks_for(n, THREADS), THREADS, 0, capacity, (const float *)x.data, n);
     cuda_launched(c, "rounding the input of products");
-    to->bf16 = room;
+    to->bf16 = capacity;
     return true;
 }
 

@@ -14,7 +14,7 @@
 namespace DEVICE_SPACE
 {
 
-template <int THREADS> struct chance_room { // shared memory of a block
+template <int THREADS> struct sampling_scratch { // shared memory of a block
     double of_warp[THREADS / WARP];
     int place_of_warp[THREADS / WARP];
 };
@@ -53,7 +53,8 @@ __device__ inline double entry_of(const struct row_without *r, int i)
 }
 
 // The least number's place, the first of equals; -1: nobody has one. place: -1: this thread has none.
-template <int THREADS> __device__ inline int first_of_least(double x, int place, struct chance_room<THREADS> &room)
+template <int THREADS>
+__device__ inline int first_of_least(double x, int place, struct sampling_scratch<THREADS> &capacity)
 {
     for (int step = WARP / 2; step > 0; step /= 2) {
         const double y = __shfl_xor_sync(0xFFFFFFFF, x, step);
@@ -63,14 +64,14 @@ template <int THREADS> __device__ inline int first_of_least(double x, int place,
     }
     __syncthreads(); // room may still be read
     if (threadIdx.x % WARP == 0) {
-        room.of_warp[threadIdx.x / WARP] = x;
-        room.place_of_warp[threadIdx.x / WARP] = place;
+        capacity.of_warp[threadIdx.x / WARP] = x;
+        capacity.place_of_warp[threadIdx.x / WARP] = place;
     }
     __syncthreads();
     place = -1;
     for (int i = 0; i < THREADS / WARP; i++) {
-        const double y = room.of_warp[i];
-        const int other = room.place_of_warp[i];
+        const double y = capacity.of_warp[i];
+        const int other = capacity.place_of_warp[i];
         if (other >= 0 && (place < 0 || y < x || (y == x && other < place)))
             x = y, place = other;
     }
@@ -80,12 +81,12 @@ template <int THREADS> __device__ inline int first_of_least(double x, int place,
 // ---- rows: sampling/dist.c. w, p, q: (vocab)
 
 template <int THREADS, typename number>
-__device__ inline double row_sum(const number *row, int vocab, struct chance_room<THREADS> &room)
+__device__ inline double row_sum(const number *row, int vocab, struct sampling_scratch<THREADS> &capacity)
 {
     double sum = 0;
     for (int i = threadIdx.x; i < vocab; i += THREADS)
         sum += entry_of(row, i);
-    return block_sum<THREADS / WARP>(sum, room.of_warp);
+    return block_sum<THREADS / WARP>(sum, capacity.of_warp);
 }
 
 __device__ inline double share(double entry, double whole, double by) // by: 1 / whole
@@ -95,7 +96,7 @@ __device__ inline double share(double entry, double whole, double by) // by: 1 /
 
 // w := w / whole; what is missing of 1 goes to the first of the largest.
 template <int THREADS>
-__device__ inline void share_out(double *w, int vocab, double whole, struct chance_room<THREADS> &room)
+__device__ inline void share_out(double *w, int vocab, double whole, struct sampling_scratch<THREADS> &capacity)
 {
     const double by = 1 / whole;
     double sum = 0, least = 1;
@@ -107,29 +108,29 @@ __device__ inline void share_out(double *w, int vocab, double whole, struct chan
         if (place < 0 || -x < least)
             least = -x, place = i;
     }
-    const double missing = 1 - block_sum<THREADS / WARP>(sum, room.of_warp);
-    place = first_of_least(least, place, room);
+    const double missing = 1 - block_sum<THREADS / WARP>(sum, capacity.of_warp);
+    place = first_of_least(least, place, capacity);
     if (threadIdx.x == 0 && missing != 0)
         w[place] += missing;
     __syncthreads();
 }
 
 template <int THREADS>
-__device__ inline void from_row(double *to, const float *row, int vocab, struct chance_room<THREADS> &room)
+__device__ inline void from_row(double *to, const float *row, int vocab, struct sampling_scratch<THREADS> &capacity)
 {
     double sum = 0;
     for (int i = threadIdx.x; i < vocab; i += THREADS)
         sum += to[i] = entry_of(row, i);
-    sum = block_sum<THREADS / WARP>(sum, room.of_warp);
+    sum = block_sum<THREADS / WARP>(sum, capacity.of_warp);
     if (sum > 0 && sum != 1)
-        share_out(to, vocab, sum, room);
+        share_out(to, vocab, sum, capacity);
 }
 
 // What from_row would make of entry x.
 template <int THREADS>
-__device__ inline double from_row_at(const float *row, int vocab, int x, struct chance_room<THREADS> &room)
+__device__ inline double from_row_at(const float *row, int vocab, int x, struct sampling_scratch<THREADS> &capacity)
 {
-    const double whole = row_sum(row, vocab, room), by = 1 / whole;
+    const double whole = row_sum(row, vocab, capacity), by = 1 / whole;
     if (!(whole > 0) || whole == 1)
         return entry_of(row, x);
     double sum = 0, least = 1;
@@ -140,45 +141,46 @@ __device__ inline double from_row_at(const float *row, int vocab, int x, struct 
         if (place < 0 || -w < least)
             least = -w, place = i;
     }
-    const double missing = 1 - block_sum<THREADS / WARP>(sum, room.of_warp);
-    place = first_of_least(least, place, room);
+    const double missing = 1 - block_sum<THREADS / WARP>(sum, capacity.of_warp);
+    place = first_of_least(least, place, capacity);
     return share(entry_of(row, x), whole, by) + (x == place ? missing : 0);
 }
 
 // p without token x. Answers how much is left; 0: nothing is, and p stays as it was.
-template <int THREADS> __device__ inline double strike(double *p, int vocab, int x, struct chance_room<THREADS> &room)
+template <int THREADS>
+__device__ inline double strike(double *p, int vocab, int x, struct sampling_scratch<THREADS> &capacity)
 {
     double left = 0;
     for (int i = threadIdx.x; i < vocab; i += THREADS)
         left += i != x ? p[i] : 0;
-    left = block_sum<THREADS / WARP>(left, room.of_warp);
+    left = block_sum<THREADS / WARP>(left, capacity.of_warp);
     if (!(left > 0))
         return 0;
     if (threadIdx.x == 0)
         p[x] = 0;
     __syncthreads();
-    share_out(p, vocab, left, room);
+    share_out(p, vocab, left, capacity);
     return left;
 }
 
 // p := (a p - q)+, 0 <= a <= 1. Answers how much that was; 0: nothing, and p stays as it was.
 template <int THREADS>
 __device__ inline double scaled_residual(double *p, double a, const double *q, int vocab,
-                                         struct chance_room<THREADS> &room)
+                                         struct sampling_scratch<THREADS> &capacity)
 {
     double left = 0;
     for (int i = threadIdx.x; i < vocab; i += THREADS) {
         const double x = a != 1 ? grid_of(p[i] * a) : p[i];
         left += x > q[i] ? x - q[i] : 0;
     }
-    left = block_sum<THREADS / WARP>(left, room.of_warp);
+    left = block_sum<THREADS / WARP>(left, capacity.of_warp);
     if (!(left > 0))
         return 0;
     for (int i = threadIdx.x; i < vocab; i += THREADS) {
         const double x = a != 1 ? grid_of(p[i] * a) : p[i];
         p[i] = x > q[i] ? x - q[i] : 0;
     }
-    share_out(p, vocab, left, room);
+    share_out(p, vocab, left, capacity);
     return left;
 }
 
@@ -191,7 +193,7 @@ __device__ inline double uniform(const struct chance &c, enum purpose purpose, i
     return grid_bits53(c.seed, grid_word0(purpose, node, 0), c.root, c.sequence, 0) * 0x1p-53;
 }
 
-__device__ inline bool coin(double num, double den, const struct chance &c, enum purpose purpose, int node)
+__device__ inline bool accept(double num, double den, const struct chance &c, enum purpose purpose, int node)
 {
     if (num <= 0 || num >= den)
         return num > 0;
@@ -202,7 +204,7 @@ __device__ inline bool coin(double num, double den, const struct chance &c, enum
 // last that has any weight. Each warp sums a stretch; the one in which it lies is dealt out among the warps in turn.
 template <int THREADS, typename number>
 __device__ inline int pick(const number *row, int vocab, const struct chance &c, enum purpose purpose, int node,
-                           struct chance_room<THREADS> &room)
+                           struct sampling_scratch<THREADS> &capacity)
 {
     static_assert(THREADS > WARP, "a stretch must be less than the whole");
     const int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
@@ -218,20 +220,20 @@ __device__ inline int pick(const number *row, int vocab, const struct chance &c,
             part += __shfl_xor_sync(0xFFFFFFFF, part, step);
         __syncthreads(); // room may still be read
         if (lane == 0)
-            room.of_warp[warp] = part;
+            capacity.of_warp[warp] = part;
         __syncthreads();
         if (to - from == vocab) {
             for (int w = 0; w < THREADS / WARP; w++)
-                target += room.of_warp[w];
+                target += capacity.of_warp[w];
             target *= uniform(c, purpose, node);
         }
         double sum = below;
         int there = 0;
         for (int w = 0; w < THREADS / WARP && sum <= target; w++)
-            if (room.of_warp[w] > 0) {
+            if (capacity.of_warp[w] > 0) {
                 there = w;
                 below = sum;
-                sum += room.of_warp[w];
+                sum += capacity.of_warp[w];
             }
         from += there * each;
         to = min(from + each, to);
@@ -241,7 +243,7 @@ __device__ inline int pick(const number *row, int vocab, const struct chance &c,
 // The race for a token's place in the text. Two neighbours share a block of Philox's.
 template <int THREADS, typename number>
 __device__ inline int race(const number *row, int vocab, const struct chance &c, int place,
-                           struct chance_room<THREADS> &room)
+                           struct sampling_scratch<THREADS> &capacity)
 {
     double best = INFINITY;
     int winner = -1;
@@ -261,7 +263,7 @@ __device__ inline int race(const number *row, int vocab, const struct chance &c,
                 best = time, winner = i;
         }
     }
-    return first_of_least(best, winner, room);
+    return first_of_least(best, winner, capacity);
 }
 
 } // namespace DEVICE_SPACE

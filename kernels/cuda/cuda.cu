@@ -145,7 +145,7 @@ static bool cuda_memory(struct backend *b, size_t *free_bytes, size_t *all)
 }
 
 // What graphs know grows by half again, so that a few times are enough, or by no more than it must.
-void *cuda_room(struct cuda *c, struct space *s, size_t bytes, const char *what)
+void *cuda_reserve(struct cuda *c, struct space *s, size_t bytes, const char *what)
 {
     if (bytes <= s->bytes)
         return s->data;
@@ -166,7 +166,7 @@ void *cuda_room(struct cuda *c, struct space *s, size_t bytes, const char *what)
     return s->data;
 }
 
-void *cuda_host_room(struct cuda *c, struct space *s, size_t bytes, const char *what)
+void *cuda_host_reserve(struct cuda *c, struct space *s, size_t bytes, const char *what)
 {
     if (bytes <= s->bytes)
         return s->data;
@@ -188,7 +188,7 @@ const struct layout *cuda_see(struct cuda *c, const struct layout *s)
         return &c->see;
     const size_t n = (size_t)s->n, words = n * (size_t)s->words * sizeof(uint64_t), ids = n * sizeof(int32_t);
     const size_t bytes = words + 4 * ids;
-    uint8_t *to = (uint8_t *)cuda_room(c, &c->layout, bytes, "the layout of a pass");
+    uint8_t *to = (uint8_t *)cuda_reserve(c, &c->layout, bytes, "the layout of a pass");
     const int32_t *const from[] = { s->slot, s->prefix, s->place, s->position };
     c->pass = s->pass;
     c->see = *s;
@@ -206,7 +206,7 @@ const struct layout *cuda_see(struct cuda *c, const struct layout *s)
     c->see.prefix = c->see.slot + n;
     c->see.place = c->see.prefix + n;
     c->see.position = c->see.place + n;
-    admit_there(c, &c->see);
+    mask_on_device(c, &c->see);
     return &c->see;
 }
 
@@ -227,9 +227,9 @@ static struct workers cuda_workers(struct backend *b)
 static enum activations cuda_rounds_to(struct backend *b, enum activations wanted, enum type weights)
 {
     (void)b;
-    if (wanted == ACTIVATIONS_PRESET)
+    if (wanted == ACTIVATIONS_DEFAULT)
         return weights == F32 || weights == F16 ? ACTIVATIONS_F32 : ACTIVATIONS_BF16;
-    return wanted == ACTIVATIONS_INT8 ? ACTIVATIONS_PRESET : wanted;
+    return wanted == ACTIVATIONS_INT8 ? ACTIVATIONS_DEFAULT : wanted;
 }
 
 static void cuda_destroy(struct backend *b)
@@ -239,10 +239,10 @@ static void cuda_destroy(struct backend *b)
         cudaStreamSynchronize(c->stream);
     blas_close(c);
     struct space *const all[] = { &c->layout,  &c->rounded[0], &c->rounded[1], &c->floats, &c->gate,
-                                  &c->partial, &c->judge,      &c->best,       &c->parts };
+                                  &c->partial, &c->verify,     &c->best,       &c->parts };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         cuda_release(b, all[i]->data);
-    cudaFreeHost(c->ruling.data);
+    cudaFreeHost(c->verify_result.data);
     cudaFreeHost(c->ring.data);
     for (int i = 0; i < MAX_STAMPS; i++)
         if (c->stamp[i] != NULL)
@@ -272,8 +272,8 @@ static struct backend table(void)
     b.memory = cuda_memory;
     b.workers = cuda_workers;
     b.bucket = cuda_bucket;
-    b.replay = cuda_replay;
-    b.remember = cuda_remember;
+    b.graph_launch = cuda_graph_launch;
+    b.graph_end = cuda_graph_end;
     b.rounds_to = cuda_rounds_to;
     b.prepare = cuda_prepare;
     b.unprepare = cuda_unprepare;
@@ -286,20 +286,20 @@ static struct backend table(void)
     b.store = cuda_store;
     b.attend = cuda_attend;
     b.take = cuda_take;
-    b.take_there = cuda_take_there;
+    b.gather_on_device = cuda_gather_on_device;
     b.place = cuda_place;
     b.cut = cuda_cut;
     b.move = cuda_move;
     b.best = cuda_best;
     b.probabilities = cuda_probabilities;
-    b.judge_bytes = cuda_judge_bytes;
-    b.judge = cuda_judge;
-    b.ruled = cuda_ruled;
-    b.grow_create = cuda_grow_create;
-    b.grow_destroy = cuda_grow_destroy;
-    b.grow_begin = cuda_grow_begin;
-    b.grow_level = cuda_grow_level;
-    b.grow_end = cuda_grow_end;
+    b.verify_bytes = cuda_verify_bytes;
+    b.verify = cuda_verify;
+    b.verify_wait = cuda_verify_wait;
+    b.drafts_create = cuda_drafts_create;
+    b.drafts_destroy = cuda_drafts_destroy;
+    b.drafts_begin = cuda_drafts_begin;
+    b.drafts_level = cuda_drafts_level;
+    b.drafts_end = cuda_drafts_end;
     return b;
 }
 
@@ -335,7 +335,7 @@ static struct cuda *open_device(const char *name, int device, struct error *err)
     c->processors = p.multiProcessorCount;
     c->overlaps = p.major >= 9;
     c->graphs = graphs_create();
-    c->judge.apart = c->best.apart = c->parts.apart = true;
+    c->verify.apart = c->best.apart = c->parts.apart = true;
     e = cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
     if (e == cudaSuccess)
         e = cudaMallocHost((void **)&c->ring.data, RING);

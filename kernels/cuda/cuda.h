@@ -78,10 +78,10 @@ struct cuda {
     struct space floats;     // round.cu: for weights that are not packed
     struct space gate;       // matmul.cu: gates and ups of two kinds
     struct space partial;    // attend.cu: splits before they are joined
-    struct space judge;      // judge.cu: drafts, answers, rows to work in
-    struct space ruling;     // judge.cu: the host's, pinned: what goes up and comes back
-    struct space parts;      // probabilities.cu: what blocks found in their stretches of rows
-    struct space best;       // best.cu: before it is downloaded
+    struct space verify;     // judge.cu: drafts, answers, rows to work in
+    struct space verify_result; // judge.cu: the host's, pinned: what goes up and comes back
+    struct space parts;         // probabilities.cu: what blocks found in their stretches of rows
+    struct space best;          // best.cu: before it is downloaded
 };
 
 // Makes the device the one that this thread's calls are about: a process may have several. Before whatever takes memory
@@ -118,12 +118,12 @@ static inline void queue(struct cuda *c, void (*kernel)(parameters...), dim3 gri
 #endif
 
 // At least so many bytes, and more if it has to grow; NULL if there are none, and that is noted.
-void *cuda_room(struct cuda *c, struct space *s, size_t bytes, const char *what);
+void *cuda_reserve(struct cuda *c, struct space *s, size_t bytes, const char *what);
 // The same of the host's memory, pinned: a copy to it or from it needs no other on the way.
-void *cuda_host_room(struct cuda *c, struct space *s, size_t bytes, const char *what);
+void *cuda_host_reserve(struct cuda *c, struct space *s, size_t bytes, const char *what);
 // The layout with its arrays on the device: uploaded if it is another pass's than the last one's.
 const struct layout *cuda_see(struct cuda *c, const struct layout *s);
-void admit_there(struct cuda *c, const struct layout *see); // admit.cu: puts into it what only the device knows
+void mask_on_device(struct cuda *c, const struct layout *see); // admit.cu: puts into it what only the device knows
 
 static inline int blocks_for(int64_t n, int each)
 {
@@ -149,8 +149,8 @@ bool graphs_capturing(const struct graphs *g);
 
 // The operations, as backend.h has them.
 int cuda_bucket(struct backend *b, int n);
-bool cuda_replay(struct backend *b, const struct routine *r);
-bool cuda_remember(struct backend *b);
+bool cuda_graph_launch(struct backend *b, const struct graph_key *r);
+bool cuda_graph_end(struct backend *b);
 struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err);
 void cuda_unprepare(struct backend *b, struct tensor w);
 void cuda_matmul(struct backend *b, struct tensor x, const struct product *p, int count);
@@ -164,19 +164,19 @@ void cuda_store(struct backend *b, struct tensor q, struct tensor k, struct tens
 void cuda_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor keys, struct tensor values,
                  const struct layout *s, int head_dim);
 void cuda_take(struct backend *b, struct tensor out, struct tensor x, const int32_t *row);
-void cuda_take_there(struct backend *b, struct tensor out, struct tensor x, const struct rows_there *r, int n);
+void cuda_gather_on_device(struct backend *b, struct tensor out, struct tensor x, const struct device_rows *r, int n);
 void cuda_place(struct backend *b, struct tensor out, int column, struct tensor x);
 void cuda_cut(struct backend *b, struct tensor out, struct tensor x, int column);
 void cuda_move(struct backend *b, const struct tensor *x, int count, int to, const int32_t *row, int n);
-void cuda_probabilities(struct backend *b, struct tensor logits, int live, const struct row_stages *s);
-size_t cuda_judge_bytes(struct backend *b, const struct judging *j);
-void cuda_judge(struct backend *b, const struct judging *j, int n);
-void cuda_ruled(struct backend *b, const struct judging *j, struct ruling *to, int n);
-struct grown *cuda_grow_create(struct backend *b, const struct growing_shape *s);
-void cuda_grow_destroy(struct backend *b, struct grown *g);
-void cuda_grow_begin(struct backend *b, struct grown *g, const struct growing_request *r, int n);
-void cuda_grow_level(struct backend *b, struct grown *g, const struct growing_level *l);
-void cuda_grow_end(struct backend *b, struct grown *g);
+void cuda_probabilities(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s);
+size_t cuda_verify_bytes(struct backend *b, const struct verify_request *j);
+void cuda_verify(struct backend *b, const struct verify_request *j, int n);
+void cuda_verify_wait(struct backend *b, const struct verify_request *j, struct verify_result *to, int n);
+struct drafting *cuda_drafts_create(struct backend *b, const struct drafting_shape *s);
+void cuda_drafts_destroy(struct backend *b, struct drafting *g);
+void cuda_drafts_begin(struct backend *b, struct drafting *g, const struct drafting_request *r, int n);
+void cuda_drafts_level(struct backend *b, struct drafting *g, const struct drafting_level *l);
+void cuda_drafts_end(struct backend *b, struct drafting *g);
 void cuda_best(struct backend *b, struct tensor logits, int k, int32_t *token, float *log_p);
 
 } // namespace DEVICE_SPACE

@@ -20,11 +20,11 @@ enum { MOST_ROWS = 512 }; // of a pass: in longer ones a launch costs little
 
 struct key {
     const void *whose, *cache;
-    int fact[ROUTINE_FACTS], n, words, length;
+    int fact[GRAPH_KEY_FACTS], n, words, length;
     struct reach reach;
     int planes; // that are left for products: one, three or both
 };
-static_assert(sizeof(struct key) == 2 * sizeof(void *) + (ROUTINE_FACTS + 6) * sizeof(int), "compared as bytes");
+static_assert(sizeof(struct key) == 2 * sizeof(void *) + (GRAPH_KEY_FACTS + 6) * sizeof(int), "compared as bytes");
 
 struct graph {
     struct key key;
@@ -61,7 +61,7 @@ static int at_least(int n)
     return most >= 4 && most / 4 * 3 >= n ? most / 4 * 3 : most;
 }
 
-static struct key key_of(const struct cuda *c, const struct routine *r)
+static struct key key_of(const struct cuda *c, const struct graph_key *r)
 {
     struct key k = {};
     k.whose = r->whose;
@@ -173,7 +173,7 @@ static void begin(struct cuda *c, struct graph *e)
     c->reach = e->key.reach;
 }
 
-bool cuda_replay(struct backend *b, const struct routine *r)
+bool cuda_graph_launch(struct backend *b, const struct graph_key *r)
 {
     struct cuda *c = (struct cuda *)b;
     struct graphs *g = c->graphs;
@@ -199,7 +199,7 @@ bool cuda_replay(struct backend *b, const struct routine *r)
     return true;
 }
 
-bool cuda_remember(struct backend *b)
+bool cuda_graph_end(struct backend *b)
 {
     struct cuda *c = (struct cuda *)b;
     struct graphs *g = c->graphs;

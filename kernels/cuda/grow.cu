@@ -21,32 +21,32 @@ enum { THREADS = 512, WARPS = THREADS / WARP, SIBLINGS = 64 };
 struct forest { // what kernels know
     enum pick pick;
     bool distinct, uneven; // uneven: a row may have fewer tokens than its candidate wants children
-    int nodes, top, vocab, live, k, candidates, frontier, asked, draft_nodes;
+    int nodes, top, vocab, used_vocab, k, candidates, frontier, asked, draft_nodes;
     const int16_t *first, *rank, *child;
     const int32_t *target_id;
-    const struct growing_request *request;
+    const struct drafting_request *request;
     int32_t *n, *n_frontier; // (slots)
     int32_t *at, *children;  // (slots, frontier) which candidate; how many children it gets
     int32_t *parent, *token, *family, *row, *q_row, *node; // (slots, candidates)
-    uint8_t *how;                                          // (slots, candidates) enum drawn
+    uint8_t *how;                                          // (slots, candidates) enum proposal
     double *score;                                         // (slots, candidates)
     int32_t *next_token, *next_parent;                     // as struct grown has them
     int32_t *draft_n, *draft_token, *draft_parent, *tag, *draft_q_row;
-    uint8_t *drawn;
+    uint8_t *proposal;
 };
 
-struct level { // struct growing_level, as it travels with a launch
-    int depth, stride, q_row, pending, room, width;
+struct level { // struct drafting_level, as it travels with a launch
+    int depth, stride, q_row, pending, capacity, width;
     const float *q;      // (rows, width)
     const int32_t *best; // (rows, k)
     const float *log_p;
     int32_t first[MAX_SLOTS];
 };
 
-struct grove {          // the host's: where everything is
-    struct grown grown; // first
+struct grove {                // the host's: where everything is
+    struct drafting drafting; // first
     struct forest forest;
-    void *room;
+    void *capacity;
     int32_t *best; // (slots * frontier, k)
     float *log_p;
     int slots, requests;
@@ -86,8 +86,8 @@ __device__ static void put(const struct forest &t, int slot, int c, int parent, 
 static __global__ void begin_kernel(const __grid_constant__ struct forest t)
 {
     in_turn();
-    const struct growing_request r = t.request[blockIdx.x];
-    put(t, r.slot, 0, 0, r.token, CHOSEN, 0, 0);
+    const struct drafting_request r = t.request[blockIdx.x];
+    put(t, r.slot, 0, 0, r.token, DETERMINISTIC, 0, 0);
     t.n[r.slot] = 1;
     t.at[r.slot * t.frontier] = 0;
     t.n_frontier[r.slot] = 1;
@@ -103,12 +103,12 @@ __device__ static bool better(const double *score, int a, int b)
 
 // Which of candidates from .. to stay in the frontier, at depth `depth`: one by one, in their order or, if there are too
 // many, the best first. Answers how many, in every thread.
-__device__ static int pick_frontier(const struct forest &t, const struct growing_request &r, int depth, int from,
+__device__ static int pick_frontier(const struct forest &t, const struct drafting_request &r, int depth, int from,
                                     int to, double *of_warp)
 {
     const double *score = t.score + r.slot * t.candidates;
     const int32_t *family = t.family + r.slot * t.candidates;
-    const bool goes_on = depth<r.deepest, crowded = t.nodes> 0 && to - from > t.top;
+    const bool goes_on = depth<r.max_depth, crowded = t.nodes> 0 && to - from > t.top;
     double count = 0;
     for (int c = from + (int)threadIdx.x; c < to && goes_on; c += THREADS) {
         if (family_size(t, family[c]) == 0)
@@ -131,7 +131,7 @@ __device__ static void place_frontier(const struct forest &t, const struct level
     const int32_t *at = t.at + slot * t.frontier;
     if (threadIdx.x == 0)
         t.n_frontier[slot] = count;
-    for (int f = (int)threadIdx.x; f < l.room; f += THREADS) {
+    for (int f = (int)threadIdx.x; f < l.capacity; f += THREADS) {
         const bool there = f < count;
         const int c = slot * t.candidates + (there ? at[f] : 0);
         t.next_token[slot * t.frontier + f] = there ? t.token[c] : 0;
@@ -142,7 +142,7 @@ __device__ static void place_frontier(const struct forest &t, const struct level
         t.row[slot * t.candidates + at[f]] = l.pending + f;
 }
 
-__device__ static void next_frontier(const struct forest &t, const struct level &l, const struct growing_request &r,
+__device__ static void next_frontier(const struct forest &t, const struct level &l, const struct drafting_request &r,
                                      int from, int to, double *of_warp)
 {
     __syncthreads(); // the frontier's candidates were read
@@ -164,13 +164,13 @@ __device__ static int choose(const struct forest &t, const struct level &l, int 
     int member = t.first[family], rank = 0, n = 0;
     for (int i = 0; i < t.k && member < t.first[family + 1]; i++) {
         const int id = l.best[row + i], token = t.target_id != NULL ? t.target_id[id] : id;
-        if (token >= t.live)
+        if (token >= t.used_vocab)
             continue;
         if (rank++ != t.rank[member])
             continue;
         const float log_p = l.log_p[row + i];
         if (at >= 0)
-            put(t, slot, at + n, c, token, CHOSEN, t.child[member], score + (double)(log_p < 0 ? log_p : 0));
+            put(t, slot, at + n, c, token, DETERMINISTIC, t.child[member], score + (double)(log_p < 0 ? log_p : 0));
         member++;
         n++;
     }
@@ -180,10 +180,10 @@ __device__ static int choose(const struct forest &t, const struct level &l, int 
 static __global__ void __launch_bounds__(THREADS, 1)
     choose_kernel(const __grid_constant__ struct forest t, const __grid_constant__ struct level l)
 {
-    __shared__ int begin[GROWING_FRONTIER + 1];
+    __shared__ int begin[DRAFTING_FRONTIER + 1];
     __shared__ double of_warp[WARPS];
     in_turn();
-    const struct growing_request r = t.request[blockIdx.x];
+    const struct drafting_request r = t.request[blockIdx.x];
     const int n = t.n[r.slot], frontier = t.n_frontier[r.slot];
     for (int f = (int)threadIdx.x; f < frontier; f += THREADS)
         begin[f + 1] = choose(t, l, (int)blockIdx.x, r.slot, f, -1);
@@ -248,7 +248,7 @@ __device__ static int children_of(const struct forest &t, int slot, int f)
     return t.uneven ? t.children[slot * t.frontier + f] : wanted(t, slot, f);
 }
 
-__device__ static struct chance chance_of(const struct growing_request &r)
+__device__ static struct chance chance_of(const struct drafting_request &r)
 {
     const struct chance c = { r.seed, r.sequence, r.root };
     return c;
@@ -258,10 +258,10 @@ __device__ static struct chance chance_of(const struct growing_request &r)
 static __global__ void __launch_bounds__(THREADS, 1)
     draw_kernel(const __grid_constant__ struct forest t, const __grid_constant__ struct level l)
 {
-    __shared__ struct chance_room<THREADS> room;
+    __shared__ struct sampling_scratch<THREADS> capacity;
     __shared__ int32_t out[SIBLINGS];
     in_turn();
-    const struct growing_request r = t.request[blockIdx.y];
+    const struct drafting_request r = t.request[blockIdx.y];
     const int f = (int)blockIdx.x, row = row_of(l, (int)blockIdx.y, f);
     if (f >= t.n_frontier[r.slot])
         return;
@@ -272,10 +272,11 @@ static __global__ void __launch_bounds__(THREADS, 1)
     for (int before = 0; before < f; before++)
         at += children_of(t, r.slot, before);
     for (int k = 0, n = children_of(t, r.slot, f); k < n; k++) {
-        const int x = pick(&left, l.width, chance_of(r), FOR_DRAFT, at + k, room);
+        const int x = pick(&left, l.width, chance_of(r), FOR_DRAFT, at + k, capacity);
         if (threadIdx.x == 0) {
             out[k] = x;
-            put(t, r.slot, at + k, c, x, distinct ? DRAWN_DISTINCT : DRAWN, t.child[t.first[family] + k], 0);
+            put(t, r.slot, at + k, c, x, distinct ? SAMPLED_WITHOUT_REPLACEMENT : SAMPLED, t.child[t.first[family] + k],
+                0);
         }
         left.n += distinct;
         __syncthreads();
@@ -288,15 +289,16 @@ static __global__ void __launch_bounds__(THREADS, 1)
 static __global__ void __launch_bounds__(THREADS, 1)
     couple_kernel(const __grid_constant__ struct forest t, const __grid_constant__ struct level l)
 {
-    __shared__ struct chance_room<THREADS> room;
+    __shared__ struct sampling_scratch<THREADS> capacity;
     in_turn();
-    const struct growing_request r = t.request[blockIdx.x];
+    const struct drafting_request r = t.request[blockIdx.x];
     if (t.n_frontier[r.slot] == 0)
         return;
     const float *q = l.q + (int64_t)row_of(l, (int)blockIdx.x, 0) * l.width;
-    const int x = race(q, l.width, chance_of(r), r.root + l.depth + 1, room);
+    const int x = race(q, l.width, chance_of(r), r.root + l.depth + 1, capacity);
     if (threadIdx.x == 0)
-        put(t, r.slot, t.n[r.slot], t.at[r.slot * t.frontier], x, CHOSEN, t.child[t.first[family_of(t, r.slot, 0)]], 0);
+        put(t, r.slot, t.n[r.slot], t.at[r.slot * t.frontier], x, DETERMINISTIC,
+            t.child[t.first[family_of(t, r.slot, 0)]], 0);
 }
 
 static __global__ void __launch_bounds__(THREADS, 1)
@@ -304,7 +306,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 {
     __shared__ double of_warp[WARPS];
     in_turn();
-    const struct growing_request r = t.request[blockIdx.x];
+    const struct drafting_request r = t.request[blockIdx.x];
     const int n = t.n[r.slot];
     int to = n;
     for (int f = 0; f < t.n_frontier[r.slot]; f++)
@@ -315,10 +317,12 @@ static __global__ void __launch_bounds__(THREADS, 1)
 // ---- the draft
 
 // Candidates become nodes: all of them, or the best, in their order. node: (candidates), -1: it is none.
-__device__ static void number(const struct forest &t, const struct growing_request &r, int n, int32_t *node, int *nodes)
+__device__ static void number(const struct forest &t, const struct drafting_request &r, int n, int32_t *node,
+                              int *nodes)
 {
     const double *score = t.score + r.slot * t.candidates;
-    const int least = t.nodes < r.room - 1 ? t.nodes : r.room - 1, keep = t.nodes > 0 && least < n - 1 ? least : n - 1;
+    const int least = t.nodes < r.capacity - 1 ? t.nodes : r.capacity - 1,
+              keep = t.nodes > 0 && least < n - 1 ? least : n - 1;
     for (int c = 1 + (int)threadIdx.x; c < n; c += THREADS) {
         int before = 0;
         for (int other = 1; other < n && keep < n - 1; other++)
@@ -334,10 +338,10 @@ __device__ static void number(const struct forest &t, const struct growing_reque
 
 static __global__ void __launch_bounds__(THREADS, 1) end_kernel(const __grid_constant__ struct forest t)
 {
-    __shared__ int32_t kept[GROWING_CANDIDATES];
+    __shared__ int32_t kept[DRAFTING_CANDIDATES];
     __shared__ int nodes;
     in_turn();
-    const struct growing_request r = t.request[blockIdx.x];
+    const struct drafting_request r = t.request[blockIdx.x];
     const int n = t.n[r.slot], from = r.slot * t.candidates, to = r.slot * t.draft_nodes;
     number(t, r, n, kept, &nodes);
     for (int c = (int)threadIdx.x; c < n; c += THREADS) {
@@ -353,14 +357,14 @@ static __global__ void __launch_bounds__(THREADS, 1) end_kernel(const __grid_con
             continue;
         t.draft_token[to + node] = t.token[from + c];
         t.draft_parent[to + node] = c == 0 ? -1 : t.node[from + t.parent[from + c]];
-        t.drawn[to + node] = t.how[from + c];
+        t.proposal[to + node] = t.how[from + c];
         t.tag[to + node] = t.row[from + c];
         t.draft_q_row[to + node] = t.q_row[from + c];
     }
     for (int node = nodes + (int)threadIdx.x; node < t.draft_nodes; node += THREADS) {
         t.draft_token[to + node] = 0;
         t.draft_parent[to + node] = t.tag[to + node] = t.draft_q_row[to + node] = -1;
-        t.drawn[to + node] = CHOSEN;
+        t.proposal[to + node] = DETERMINISTIC;
     }
     if (threadIdx.x == 0)
         t.draft_n[r.slot] = nodes;
@@ -381,7 +385,7 @@ template <typename T> static T *carve(struct piece *p, size_t n)
     return to;
 }
 
-static void lay_out(struct grove *g, struct piece *p, const struct growing_shape *s)
+static void lay_out(struct grove *g, struct piece *p, const struct drafting_shape *s)
 {
     struct forest *t = &g->forest;
     const size_t slots = (size_t)s->slots, all = slots * (size_t)s->candidates, level = slots * (size_t)s->frontier;
@@ -390,7 +394,7 @@ static void lay_out(struct grove *g, struct piece *p, const struct growing_shape
     t->rank = carve<int16_t>(p, members);
     t->child = carve<int16_t>(p, members);
     t->target_id = s->target_id != NULL ? carve<int32_t>(p, (size_t)s->row_vocab) : NULL;
-    t->request = carve<struct growing_request>(p, slots);
+    t->request = carve<struct drafting_request>(p, slots);
     t->score = carve<double>(p, all);
     int32_t **const of_slots[] = { &t->n, &t->n_frontier, &t->draft_n };
     int32_t **const of_levels[] = { &t->at, &t->children, &t->next_token };
@@ -406,12 +410,12 @@ static void lay_out(struct grove *g, struct piece *p, const struct growing_shape
         *to = carve<int32_t>(p, nodes);
     t->next_parent = carve<int32_t>(p, slots * (size_t)(s->asked > 0 ? s->asked : 1));
     t->how = carve<uint8_t>(p, all);
-    t->drawn = carve<uint8_t>(p, nodes);
+    t->proposal = carve<uint8_t>(p, nodes);
     g->best = carve<int32_t>(p, level * (size_t)s->k);
     g->log_p = carve<float>(p, level * (size_t)s->k);
 }
 
-static bool has_families(const struct growing_shape *s)
+static bool has_families(const struct drafting_shape *s)
 {
     for (int f = 0; f < s->families; f++)
         if (s->first[f + 1] - s->first[f] > 1)
@@ -419,28 +423,28 @@ static bool has_families(const struct growing_shape *s)
     return false;
 }
 
-struct grown *cuda_grow_create(struct backend *b, const struct growing_shape *s)
+struct drafting *cuda_drafts_create(struct backend *b, const struct drafting_shape *s)
 {
-    assert(s->candidates <= GROWING_CANDIDATES && s->frontier <= GROWING_FRONTIER && s->slots <= MAX_SLOTS);
+    assert(s->candidates <= DRAFTING_CANDIDATES && s->frontier <= DRAFTING_FRONTIER && s->slots <= MAX_SLOTS);
     for (int f = 0; f < s->families; f++)
-        assert(s->pick == PICK_LIKELIEST || s->first[f + 1] - s->first[f] <= SIBLINGS);
+        assert(s->pick == PICK_GREEDY || s->first[f + 1] - s->first[f] <= SIBLINGS);
     struct grove *g = (struct grove *)xcalloc(1, sizeof(*g));
     struct piece p = { NULL, 0 };
     lay_out(g, &p, s);
-    g->room = b->alloc(b, p.bytes);
-    if (g->room == NULL) {
+    g->capacity = b->alloc(b, p.bytes);
+    if (g->capacity == NULL) {
         free(g);
         return NULL;
     }
-    p.data = (uint8_t *)g->room;
+    p.data = (uint8_t *)g->capacity;
     p.bytes = 0;
     lay_out(g, &p, s);
     struct forest *t = &g->forest;
     t->pick = s->pick;
     t->distinct = s->distinct;
-    t->uneven = s->pick == PICK_DRAWN && s->distinct && has_families(s);
+    t->uneven = s->pick == PICK_SAMPLED && s->distinct && has_families(s);
     t->nodes = s->nodes, t->top = s->top;
-    t->vocab = s->vocab, t->live = s->live, t->k = s->k;
+    t->vocab = s->vocab, t->used_vocab = s->used_vocab, t->k = s->k;
     t->candidates = s->candidates, t->frontier = s->frontier, t->asked = s->asked, t->draft_nodes = s->draft_nodes;
     const size_t members = (size_t)s->first[s->families] * sizeof(int16_t);
     b->upload(b, (void *)t->first, s->first, ((size_t)s->families + 1) * sizeof(int16_t));
@@ -449,33 +453,33 @@ struct grown *cuda_grow_create(struct backend *b, const struct growing_shape *s)
     if (s->target_id != NULL)
         b->upload(b, (void *)t->target_id, s->target_id, (size_t)s->row_vocab * sizeof(int32_t));
     g->slots = s->slots;
-    g->grown.bytes = p.bytes;
-    g->grown.token = t->next_token;
-    g->grown.parent = t->next_parent;
-    g->grown.n = t->draft_n;
-    g->grown.draft_token = t->draft_token;
-    g->grown.draft_parent = t->draft_parent;
-    g->grown.q_row = t->draft_q_row;
-    g->grown.tag = t->tag;
-    g->grown.drawn = t->drawn;
-    return &g->grown;
+    g->drafting.bytes = p.bytes;
+    g->drafting.token = t->next_token;
+    g->drafting.parent = t->next_parent;
+    g->drafting.n = t->draft_n;
+    g->drafting.draft_token = t->draft_token;
+    g->drafting.draft_parent = t->draft_parent;
+    g->drafting.q_row = t->draft_q_row;
+    g->drafting.tag = t->tag;
+    g->drafting.proposal = t->proposal;
+    return &g->drafting;
 }
 
-void cuda_grow_destroy(struct backend *b, struct grown *grown)
+void cuda_drafts_destroy(struct backend *b, struct drafting *drafting)
 {
-    struct grove *g = (struct grove *)grown;
+    struct grove *g = (struct grove *)drafting;
     if (g == NULL)
         return;
-    b->release(b, g->room);
+    b->release(b, g->capacity);
     free(g);
 }
 
 // ---- launches
 
-void cuda_grow_begin(struct backend *b, struct grown *grown, const struct growing_request *r, int n)
+void cuda_drafts_begin(struct backend *b, struct drafting *drafting, const struct drafting_request *r, int n)
 {
     struct cuda *c = (struct cuda *)b;
-    struct grove *g = (struct grove *)grown;
+    struct grove *g = (struct grove *)drafting;
     assert(n >= 1 && n <= g->slots);
     g->requests = n;
     b->upload(b, (void *)g->forest.request, r, (size_t)n * sizeof(*r));
@@ -484,16 +488,16 @@ void cuda_grow_begin(struct backend *b, struct grown *grown, const struct growin
 }
 
 // Rows of probabilities, where the drafts will have them.
-static void make_rows(struct cuda *c, const struct growing_level *l, const int32_t *target_id)
+static void make_rows(struct cuda *c, const struct drafting_level *l, const int32_t *target_id)
 {
     assert(l->q.rows == l->logits.rows);
     if (l->q.data != l->logits.data)
         QUEUE(c, spread_kernel, (int)l->q.rows, THREADS, 0, (float *)l->q.data, (int)l->q.width,
               (const float *)l->logits.data, (int)l->logits.width, target_id);
-    cuda_probabilities(&c->backend, l->q, l->live, l->stages);
+    cuda_probabilities(&c->backend, l->q, l->used_vocab, l->stages);
 }
 
-static void draw_level(struct cuda *c, struct grove *g, const struct growing_level *wanted, const struct level &l)
+static void draw_level(struct cuda *c, struct grove *g, const struct drafting_level *wanted, const struct level &l)
 {
     const dim3 rows((unsigned)wanted->width, (unsigned)g->requests);
     make_rows(c, wanted, g->forest.target_id);
@@ -506,20 +510,20 @@ static void draw_level(struct cuda *c, struct grove *g, const struct growing_lev
     QUEUE(c, level_kernel, g->requests, THREADS, 0, g->forest, l);
 }
 
-void cuda_grow_level(struct backend *b, struct grown *grown, const struct growing_level *wanted)
+void cuda_drafts_level(struct backend *b, struct drafting *drafting, const struct drafting_level *wanted)
 {
     struct cuda *c = (struct cuda *)b;
-    struct grove *g = (struct grove *)grown;
+    struct grove *g = (struct grove *)drafting;
     struct level l = {};
-    assert(wanted->room <= g->forest.frontier && wanted->pending + wanted->room <= g->forest.asked);
+    assert(wanted->capacity <= g->forest.frontier && wanted->pending + wanted->capacity <= g->forest.asked);
     l.depth = wanted->depth, l.stride = wanted->stride, l.q_row = wanted->q_row;
-    l.pending = wanted->pending, l.room = wanted->room;
+    l.pending = wanted->pending, l.capacity = wanted->capacity;
     l.width = (int)wanted->q.width;
     l.q = (const float *)wanted->q.data;
     l.best = g->best, l.log_p = g->log_p;
     for (int i = 0; i < g->requests; i++)
         l.first[i] = wanted->first[i];
-    if (g->forest.pick == PICK_LIKELIEST) {
+    if (g->forest.pick == PICK_GREEDY) {
         best_queue(c, wanted->logits, g->forest.k, g->best, g->log_p);
         QUEUE(c, choose_kernel, g->requests, THREADS, 0, g->forest, l);
     } else
@@ -527,10 +531,10 @@ void cuda_grow_level(struct backend *b, struct grown *grown, const struct growin
     cuda_launched(c, "growing a draft");
 }
 
-void cuda_grow_end(struct backend *b, struct grown *grown)
+void cuda_drafts_end(struct backend *b, struct drafting *drafting)
 {
     struct cuda *c = (struct cuda *)b;
-    struct grove *g = (struct grove *)grown;
+    struct grove *g = (struct grove *)drafting;
     QUEUE(c, end_kernel, g->requests, THREADS, 0, g->forest);
     cuda_launched(c, "growing a draft");
 }

@@ -107,10 +107,10 @@ void cuda_gated(struct backend *b, struct tensor out, struct tensor x, struct te
         gated_alike(c, out, x, p);
         return;
     }
-    float *room = (float *)cuda_room(c, &c->gate, tensor_bytes(out), "gates");
-    if (room == NULL)
+    float *capacity = (float *)cuda_reserve(c, &c->gate, tensor_bytes(out), "gates");
+    if (capacity == NULL)
         return;
-    p[1].out = tensor_of(room, F32, out.rows, out.width);
+    p[1].out = tensor_of(capacity, F32, out.rows, out.width);
     b->matmul(b, x, p, 2);
     cuda_swiglu(b, out, out, p[1].out);
 }

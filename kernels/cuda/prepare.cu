@@ -153,13 +153,14 @@ static struct parts parts_of(const struct packed *p, struct tensor w)
              units / 4 * 8 * (size_t)super_words(p->scaling) * sizeof(uint32_t) };
 }
 
-static cudaError_t pack(struct cuda *c, const struct packed *p, struct tensor w, int rows, uint8_t *room)
+static cudaError_t pack(struct cuda *c, const struct packed *p, struct tensor w, int rows, uint8_t *capacity)
 {
     const size_t row_bytes = type_row_bytes(w.type, w.width);
     for (int64_t first = 0; first < w.rows; first += rows) {
         const int count = (int)(w.rows - first < rows ? w.rows - first : rows);
-        const struct panel part = { *p, room, (int64_t)row_bytes, (int)(first / TILE), blocks_for(count, TILE), count };
-        const cudaError_t e = cudaMemcpyAsync(room, (const uint8_t *)w.data + (size_t)first * row_bytes,
+        const struct panel part = { *p,   capacity, (int64_t)row_bytes, (int)(first / TILE), blocks_for(count, TILE),
+                                    count };
+        const cudaError_t e = cudaMemcpyAsync(capacity, (const uint8_t *)w.data + (size_t)first * row_bytes,
                                               (size_t)count * row_bytes, cudaMemcpyHostToDevice, c->stream);
         if (e != cudaSuccess)
             return e;
@@ -192,7 +193,7 @@ struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations 
     struct cuda *c = (struct cuda *)b;
     struct tensor none = {};
     struct packed p = {};
-    assert(w.data != NULL && a != ACTIVATIONS_PRESET && w.rows < INT32_MAX - TILE);
+    assert(w.data != NULL && a != ACTIVATIONS_DEFAULT && w.rows < INT32_MAX - TILE);
     cuda_use(c);
     if (a == ACTIVATIONS_INT8) {
         fail(err, "cuda: products round to f32 or bf16 here, not int8");
@@ -209,7 +210,7 @@ struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations 
     p.zero = w.type == Q4_0 ? 8 : 0;
     const struct parts parts = parts_of(&p, w);
     const size_t bytes = parts.quants + parts.scales + parts.supers, row_bytes = type_row_bytes(w.type, w.width);
-    uint8_t *to = (uint8_t *)device_memory(bytes), *room = NULL;
+    uint8_t *to = (uint8_t *)device_memory(bytes), *capacity = NULL;
     cudaError_t e = cudaSuccess;
     if (p.form == FORM_RAW) {
         p.raw = to;
@@ -222,12 +223,12 @@ struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations 
         p.quants = (uint4 *)to;
         p.scales = parts.scales != 0 ? (uint32_t *)(to + parts.quants) : NULL;
         p.supers = parts.supers != 0 ? (uint32_t *)(to + parts.quants + parts.scales) : NULL;
-        room = to != NULL ? (uint8_t *)device_memory((size_t)rows * row_bytes) : NULL;
-        if (room != NULL)
-            e = pack(c, &p, w, rows, room);
-        cudaFree(room);
+        capacity = to != NULL ? (uint8_t *)device_memory((size_t)rows * row_bytes) : NULL;
+        if (capacity != NULL)
+            e = pack(c, &p, w, rows, capacity);
+        cudaFree(capacity);
     }
-    if (to == NULL || (p.form != FORM_RAW && room == NULL) || e != cudaSuccess) {
+    if (to == NULL || (p.form != FORM_RAW && capacity == NULL) || e != cudaSuccess) {
         cudaFree(to);
         cudaGetLastError(); // it is said here
         if (e != cudaSuccess)

@@ -8,27 +8,27 @@
 namespace DEVICE_SPACE
 {
 
-enum { MOST_STRETCHES = 32 };
+enum { MAX_CHUNKS = 32 };
 
 // The largest, and its id; what is no number and what is no token is ruled out on the way. Buckets are emptied.
 static __global__ void __launch_bounds__(ROW_THREADS) most_kernel(const __grid_constant__ struct rows_call c)
 {
     __shared__ uint64_t of_warp[ROW_WARPS];
     in_turn();
-    const struct stretch s = stretch_of_block(c);
-    uint64_t likeliest = 0;
+    const struct chunk s = chunk_of_block(c);
+    uint64_t argmax = 0;
     for (int i = s.from + (int)threadIdx.x; i < s.to; i += ROW_THREADS) {
-        const float x = tidied(s.x[i], i < c.live);
+        const float x = tidied(s.x[i], i < c.used_vocab);
         s.x[i] = x;
         const uint64_t key = key_of(x, i);
-        likeliest = key > likeliest ? key : likeliest;
+        argmax = key > argmax ? key : argmax;
     }
-    likeliest = block_most<ROW_WARPS>(likeliest, of_warp);
+    argmax = block_most<ROW_WARPS>(argmax, of_warp);
     if (threadIdx.x == 0)
-        c.key[(int64_t)blockIdx.x * c.stretches + blockIdx.y] = likeliest;
+        c.key[(int64_t)blockIdx.x * c.chunks + blockIdx.y] = argmax;
     const int number = (int)blockIdx.y * ROW_THREADS + (int)threadIdx.x;
     for (int k = 0; k < c.selections; k++)
-        for (int b = number; b < (WALKS - 1) * BUCKETS; b += c.stretches * ROW_THREADS) {
+        for (int b = number; b < (WALKS - 1) * BUCKETS; b += c.chunks * ROW_THREADS) {
             struct exact_sum *bucket = buckets_of(c.selection[k], 0) + b;
             bucket->whole = bucket->rest = 0;
         }
@@ -39,40 +39,41 @@ static __global__ void __launch_bounds__(ROW_THREADS) most_kernel(const __grid_c
 static __global__ void __launch_bounds__(ROW_THREADS)
     walk_kernel(const __grid_constant__ struct rows_call c, int number, int walk)
 {
-    __shared__ struct select_room room;
+    __shared__ struct select_scratch capacity;
     in_turn();
-    const struct stretch s = stretch_of_block(c);
-    const float most = number_of(likeliest_of(c)), top = heated(most, most, c.s.heat);
+    const struct chunk s = chunk_of_block(c);
+    const float most = number_of(argmax_of(c)), top = heated(most, most, c.s.inverse_temperature);
     if (is_certain(most, c.s))
         return;
-    for (int i = s.from + (int)threadIdx.x; i < s.to && number == 0 && walk == 0 && c.s.heat != 1; i += ROW_THREADS)
-        s.x[i] = heated(s.x[i], most, c.s.heat);
+    for (int i = s.from + (int)threadIdx.x; i < s.to && number == 0 && walk == 0 && c.s.inverse_temperature != 1;
+         i += ROW_THREADS)
+        s.x[i] = heated(s.x[i], most, c.s.inverse_temperature);
     if (number > 0 && walk == 0)
-        rule_out(c, c.selection[number - 1], s, top, room);
+        rule_out(c, c.selection[number - 1], s, top, capacity);
     __syncthreads();
-    walk_stretch(c, c.selection[number], walk, s, top, room);
+    walk_chunk(c, c.selection[number], walk, s, top, capacity);
 }
 
 // e^x, and their sum; or, where there is nothing to choose from, the row itself.
 static __global__ void __launch_bounds__(ROW_THREADS) weigh_kernel(const __grid_constant__ struct rows_call c)
 {
-    __shared__ struct select_room room;
+    __shared__ struct select_scratch capacity;
     __shared__ double of_warp[ROW_WARPS];
     in_turn();
-    const struct stretch s = stretch_of_block(c);
-    const uint64_t likeliest = likeliest_of(c);
-    const float most = number_of(likeliest);
+    const struct chunk s = chunk_of_block(c);
+    const uint64_t argmax = argmax_of(c);
+    const float most = number_of(argmax);
     if (is_certain(most, c.s)) {
         for (int i = s.from + (int)threadIdx.x; i < s.to; i += ROW_THREADS)
-            s.x[i] = i == certain_token(likeliest) ? 1.0f : 0.0f;
+            s.x[i] = i == certain_token(argmax) ? 1.0f : 0.0f;
         return;
     }
-    const float top = heated(most, most, c.s.heat);
+    const float top = heated(most, most, c.s.inverse_temperature);
     if (c.selections > 0)
-        rule_out(c, c.selection[c.selections - 1], s, top, room);
+        rule_out(c, c.selection[c.selections - 1], s, top, capacity);
     struct exact_sum sum = { 0, 0 };
     for (int i = s.from + (int)threadIdx.x; i < s.to; i += ROW_THREADS) {
-        const float x = c.selections > 0 ? s.x[i] : heated(s.x[i], most, c.s.heat);
+        const float x = c.selections > 0 ? s.x[i] : heated(s.x[i], most, c.s.inverse_temperature);
         const double e = is_below(x, top, c.s) ? 0 : grid_exp((double)x - (double)top);
         s.x[i] = (float)e;
         sum = grid_sum(sum, grid_cut(e));
@@ -80,18 +81,18 @@ static __global__ void __launch_bounds__(ROW_THREADS) weigh_kernel(const __grid_
     sum.whole = block_sum<ROW_WARPS>(sum.whole, of_warp);
     sum.rest = block_sum<ROW_WARPS>(sum.rest, of_warp);
     if (threadIdx.x == 0)
-        c.sum[(int64_t)blockIdx.x * c.stretches + blockIdx.y] = sum;
+        c.sum[(int64_t)blockIdx.x * c.chunks + blockIdx.y] = sum;
 }
 
 static __global__ void __launch_bounds__(ROW_THREADS) share_kernel(const __grid_constant__ struct rows_call c)
 {
     in_turn();
-    const struct stretch s = stretch_of_block(c);
-    if (is_certain(number_of(likeliest_of(c)), c.s))
+    const struct chunk s = chunk_of_block(c);
+    if (is_certain(number_of(argmax_of(c)), c.s))
         return;
     struct exact_sum sum = { 0, 0 };
-    for (int i = 0; i < c.stretches; i++)
-        sum = grid_sum(sum, c.sum[(int64_t)blockIdx.x * c.stretches + i]);
+    for (int i = 0; i < c.chunks; i++)
+        sum = grid_sum(sum, c.sum[(int64_t)blockIdx.x * c.chunks + i]);
     const double by = 1 / grid_total(sum);
     for (int i = s.from + (int)threadIdx.x; i < s.to; i += ROW_THREADS)
         s.x[i] = (float)grid_of((double)s.x[i] * by);
@@ -105,13 +106,13 @@ static void add_selection(struct rows_call *c, bool by_count, double enough)
 }
 
 // Where what blocks find is put; false: there is no room.
-static bool make_room(struct cuda *c, struct rows_call *call, int rows)
+static bool make_capacity(struct cuda *c, struct rows_call *call, int rows)
 {
-    const size_t parts = (size_t)rows * (size_t)call->stretches, of_part = sizeof(*call->sum) + sizeof(*call->key);
+    const size_t parts = (size_t)rows * (size_t)call->chunks, of_part = sizeof(*call->sum) + sizeof(*call->key);
     const size_t buckets = (size_t)rows * (WALKS - 1) * BUCKETS, counts = parts * LAST_BUCKETS;
     const size_t of_selection = buckets * sizeof(struct exact_sum) + counts * sizeof(uint32_t);
-    uint8_t *at =
-        (uint8_t *)cuda_room(c, &c->parts, (size_t)call->selections * of_selection + parts * of_part, "probabilities");
+    uint8_t *at = (uint8_t *)cuda_reserve(c, &c->parts, (size_t)call->selections * of_selection + parts * of_part,
+                                          "probabilities");
     if (at == NULL)
         return false;
     for (int k = 0; k < call->selections; k++, at += of_selection) {
@@ -126,11 +127,11 @@ static bool make_room(struct cuda *c, struct rows_call *call, int rows)
 static void queue_rows(struct cuda *c, struct rows_call call, int rows)
 {
     const int fill = 2 * c->processors / rows;
-    call.stretches = fill < 1 ? 1 : fill < MOST_STRETCHES ? fill : MOST_STRETCHES;
-    call.each = (call.n + call.stretches - 1) / call.stretches;
-    if (!make_room(c, &call, rows))
+    call.chunks = fill < 1 ? 1 : fill < MAX_CHUNKS ? fill : MAX_CHUNKS;
+    call.each = (call.n + call.chunks - 1) / call.chunks;
+    if (!make_capacity(c, &call, rows))
         return;
-    const dim3 grid((unsigned)rows, (unsigned)call.stretches);
+    const dim3 grid((unsigned)rows, (unsigned)call.chunks);
     QUEUE(c, most_kernel, grid, ROW_THREADS, 0, call);
     for (int k = 0; k < call.selections; k++)
         for (int walk = 0; walk < WALKS; walk++)
@@ -139,13 +140,13 @@ static void queue_rows(struct cuda *c, struct rows_call call, int rows)
     QUEUE(c, share_kernel, grid, ROW_THREADS, 0, call);
 }
 
-void cuda_probabilities(struct backend *b, struct tensor logits, int live, const struct row_stages *s)
+void cuda_probabilities(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s)
 {
     struct cuda *c = (struct cuda *)b;
-    assert(logits.type == F32 && live > 0 && live <= logits.width && logits.width <= 1 << 20);
+    assert(logits.type == F32 && used_vocab > 0 && used_vocab <= logits.width && logits.width <= 1 << 20);
     struct rows_call call = {};
     call.n = (int)logits.width;
-    call.live = live;
+    call.used_vocab = used_vocab;
     call.s = *s;
     if (s->top_k > 0 && s->top_k < call.n)
         add_selection(&call, true, s->top_k);

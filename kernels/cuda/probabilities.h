@@ -28,7 +28,7 @@ struct selection {
 
 struct rows_call {
     float *x; // (rows, n)
-    int n, live, stretches, each;
+    int n, used_vocab, chunks, each;
     struct row_stages s;
     uint64_t *key;         // (rows, stretches) of the largest
     struct exact_sum *sum; // (rows, stretches) of e^x
@@ -36,34 +36,34 @@ struct rows_call {
     struct selection selection[2];
 };
 
-struct stretch { // of its row, a block's
+struct chunk { // of its row, a block's
     float *x;
     int from, to;
 };
 
-__device__ inline struct stretch stretch_of_block(const struct rows_call &c)
+__device__ inline struct chunk chunk_of_block(const struct rows_call &c)
 {
-    struct stretch s;
+    struct chunk s;
     s.x = c.x + (int64_t)blockIdx.x * c.n;
     s.from = (int)blockIdx.y * c.each;
     s.to = min(s.from + c.each, c.n);
     return s;
 }
 
-__device__ inline uint64_t likeliest_of(const struct rows_call &c)
+__device__ inline uint64_t argmax_of(const struct rows_call &c)
 {
     uint64_t key = 0;
-    for (int i = 0; i < c.stretches; i++)
-        key = max((unsigned long long)key, (unsigned long long)c.key[(int64_t)blockIdx.x * c.stretches + i]);
+    for (int i = 0; i < c.chunks; i++)
+        key = max((unsigned long long)key, (unsigned long long)c.key[(int64_t)blockIdx.x * c.chunks + i]);
     return key;
 }
 
 // ---- what becomes of single logits (sampling/stages.c)
 
 // What is no number or no token is ruled out, INFINITY is as large as a number can be.
-__device__ inline float tidied(float x, bool live)
+__device__ inline float tidied(float x, bool used_vocab)
 {
-    return !live || !(x == x) ? -INFINITY : x > FLT_MAX ? FLT_MAX : x;
+    return !used_vocab || !(x == x) ? -INFINITY : x > FLT_MAX ? FLT_MAX : x;
 }
 
 __device__ inline float heated(float x, float most, double by)
@@ -79,12 +79,12 @@ __device__ inline bool is_below(float x, float most, const struct row_stages &s)
 // Nothing to choose from: at temperature 0 the likeliest is certain, and token 0 where all are ruled out.
 __device__ inline bool is_certain(float most, const struct row_stages &s)
 {
-    return most == -INFINITY || s.heat == 0;
+    return most == -INFINITY || s.inverse_temperature == 0;
 }
 
-__device__ inline int certain_token(uint64_t likeliest)
+__device__ inline int certain_token(uint64_t argmax)
 {
-    return number_of(likeliest) == -INFINITY ? 0 : id_of(likeliest);
+    return number_of(argmax) == -INFINITY ? 0 : id_of(argmax);
 }
 
 } // namespace DEVICE_SPACE

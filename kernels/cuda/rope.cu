@@ -35,7 +35,7 @@ void cuda_angles(struct backend *b, struct tensor out, const struct layout *s, s
     cuda_launched(c, "angles");
 }
 
-struct kept {         // keys or values: rows of a pass, and of the cache
+struct packed_cache { // keys or values: rows of a pass, and of the cache
     const float *x;   // (n, width)
     uint8_t *cache;   // (slots * length, width) of this type
     size_t row_bytes; // of a row of the cache
@@ -47,7 +47,7 @@ struct store_call {
     const float *angles;  // (n, head_dim)
     const int32_t *place; // (n)
     int head_dim, q_width, width;
-    struct kept keys, values;
+    struct packed_cache keys, values;
 };
 
 // Halves of a head are turned against each other ("rotate half"): number `at` of a row of heads.
@@ -60,7 +60,7 @@ static __device__ float turned(const float *x, const float *angles, int at, int 
 }
 
 // Number `at` of a row into the cache; x is 0 past the row's end.
-static __device__ void keep(const struct kept &to, int64_t row, int at, int width, float x)
+static __device__ void keep(const struct packed_cache &to, int64_t row, int at, int width, float x)
 {
     uint8_t *cache = to.cache + row * to.row_bytes;
     if (to.type == Q8_0) { // a warp's numbers are a block, and the width is a whole number of them

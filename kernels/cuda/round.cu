@@ -50,7 +50,7 @@ static int tiles_for(int64_t rows)
 }
 
 // The other room than the last time's: an operation may read that and leave this.
-static bool make_room(struct cuda *c, int64_t rows, int64_t width, bool one, bool three, struct rounding *to)
+static bool make_capacity(struct cuda *c, int64_t rows, int64_t width, bool one, bool three, struct rounding *to)
 {
     struct rounded r = {};
     r.n = (int)rows;
@@ -60,7 +60,7 @@ static bool make_room(struct cuda *c, int64_t rows, int64_t width, bool one, boo
     const size_t bytes =
         (one + 3 * (size_t)three) * plane + (one + (size_t)three) * whole(units * 2 * 8 * sizeof(float));
     struct space *space = &c->rounded[c->made.turn = !c->made.turn];
-    uint8_t *at = (uint8_t *)cuda_room(c, space, bytes, "the input of products");
+    uint8_t *at = (uint8_t *)cuda_reserve(c, space, bytes, "the input of products");
     *to = {};
     to->tiles = r.tiles;
     c->made.x = NULL;
@@ -78,7 +78,7 @@ bool rounding_for(struct cuda *c, int64_t rows, int64_t width, struct rounding *
 {
     *to = {};
     return (c->read_one != 0 || c->read_three != 0) && rows > 0 &&
-           make_room(c, rows, width, c->read_one != 0, c->read_three != 0, to);
+           make_capacity(c, rows, width, c->read_one != 0, c->read_three != 0, to);
 }
 
 void rounding_is(struct cuda *c, struct tensor x)
@@ -97,7 +97,7 @@ bool round_input(struct cuda *c, struct tensor x, struct wanted w, struct inputs
                        (made->three.data != NULL || !w.three);
     if ((w.one || w.three) && !there) {
         struct rounding left;
-        if (!make_room(c, x.rows, x.width, w.one, w.three, &left))
+        if (!make_capacity(c, x.rows, x.width, w.one, w.three, &left))
             return false;
         const int64_t padded = round_width(x.width);
         const dim3 grid((unsigned)blocks_for(padded, THREADS), (unsigned)left.tiles * 8);
@@ -110,7 +110,7 @@ bool round_input(struct cuda *c, struct tensor x, struct wanted w, struct inputs
     to->one.n = to->three.n = (int)x.rows;
     if (w.floats) {
         const int64_t n = x.rows * x.width;
-        float *at = (float *)cuda_room(c, &c->floats, (size_t)n * sizeof(float), "the input of products");
+        float *at = (float *)cuda_reserve(c, &c->floats, (size_t)n * sizeof(float), "the input of products");
         if (at == NULL)
             return false;
         QUEUE(c, round_floats_kernel, blocks_for(n, THREADS), THREADS, 0, at, (const float *)x.data, n);

@@ -11,7 +11,7 @@
 namespace DEVICE_SPACE
 {
 
-struct select_room { // shared memory of a block
+struct select_scratch { // shared memory of a block
     struct exact_sum bucket[BUCKETS];
     struct exact_sum of_warp[ROW_WARPS], kept;
     int lowest[ROW_WARPS], found;
@@ -56,9 +56,9 @@ __device__ inline struct exact_sum *buckets_of(const struct selection &s, int wa
     return s.bucket + ((int64_t)blockIdx.x * (WALKS - 1) + walk) * BUCKETS;
 }
 
-__device__ inline uint32_t *counts_of(const struct rows_call &c, const struct selection &s, int stretch)
+__device__ inline uint32_t *counts_of(const struct rows_call &c, const struct selection &s, int chunk)
 {
-    return s.count + ((int64_t)blockIdx.x * c.stretches + stretch) * LAST_BUCKETS;
+    return s.count + ((int64_t)blockIdx.x * c.chunks + chunk) * LAST_BUCKETS;
 }
 
 // What a walk found in bucket b of the row.
@@ -68,14 +68,15 @@ __device__ inline struct exact_sum bucket_of(const struct rows_call &c, const st
     if (walk < WALKS - 1)
         return buckets_of(s, walk)[b];
     int n = 0;
-    for (int i = 0; i < c.stretches; i++)
+    for (int i = 0; i < c.chunks; i++)
         n += (int)counts_of(c, s, i)[b];
     const struct exact_sum none = { 0, 0 };
     return n > 0 ? times(weight_of(grid_of_ordered(cut.bits | (uint32_t)b), most, s.by_count), n) : none;
 }
 
 // mine becomes the sum of what threads after this one have; *all that of all.
-__device__ inline struct exact_sum sum_after(struct exact_sum mine, struct exact_sum *all, struct select_room &room)
+__device__ inline struct exact_sum sum_after(struct exact_sum mine, struct exact_sum *all,
+                                             struct select_scratch &capacity)
 {
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     struct exact_sum s = mine, after = { 0, 0 };
@@ -87,13 +88,13 @@ __device__ inline struct exact_sum sum_after(struct exact_sum mine, struct exact
     }
     __syncthreads(); // room may still be read
     if (lane == 0)
-        room.of_warp[warp] = s;
+        capacity.of_warp[warp] = s;
     __syncthreads();
     for (int w = warp + 1; w < ROW_WARPS; w++)
-        after = grid_sum(after, room.of_warp[w]);
-    *all = room.of_warp[0];
+        after = grid_sum(after, capacity.of_warp[w]);
+    *all = capacity.of_warp[0];
     for (int w = 1; w < ROW_WARPS; w++)
-        *all = grid_sum(*all, room.of_warp[w]);
+        *all = grid_sum(*all, capacity.of_warp[w]);
     s.whole += after.whole - mine.whole;
     s.rest += after.rest - mine.rest;
     return s;
@@ -102,7 +103,7 @@ __device__ inline struct exact_sum sum_after(struct exact_sum mine, struct exact
 // The bucket in which enough is reached from the last one down, or, where it never is, the lowest in which there is anything;
 // what lies above it is added to cut.kept.
 __device__ inline void find_bucket(const struct rows_call &c, const struct selection &s, int walk, float most,
-                                   struct cut *cut, struct select_room &room)
+                                   struct cut *cut, struct select_scratch &capacity)
 {
     enum { MOST_EACH = BUCKETS / ROW_THREADS };
     const int each = walk_buckets(walk) / ROW_THREADS, first = (int)threadIdx.x * each;
@@ -115,16 +116,16 @@ __device__ inline void find_bucket(const struct rows_call &c, const struct selec
         mine = grid_sum(mine, bucket[i]);
         lowest = is_something(bucket[i]) ? first + i : lowest;
     }
-    struct exact_sum above = grid_sum(cut->kept, sum_after(mine, &all, room));
+    struct exact_sum above = grid_sum(cut->kept, sum_after(mine, &all, capacity));
     if (walk == 0)
         cut->enough = s.by_count ? s.enough : fmax(1.0, s.enough * grid_total(all)); // the likeliest weighs 1
     for (int step = WARP / 2; step > 0; step /= 2)
         lowest = min(lowest, __shfl_xor_sync(0xFFFFFFFF, lowest, step));
     if (threadIdx.x % WARP == 0)
-        room.lowest[threadIdx.x / WARP] = lowest;
+        capacity.lowest[threadIdx.x / WARP] = lowest;
     __syncthreads();
     for (int w = 0; w < ROW_WARPS; w++)
-        lowest = min(lowest, room.lowest[w]);
+        lowest = min(lowest, capacity.lowest[w]);
     const bool reached = grid_total(grid_sum(cut->kept, all)) >= cut->enough;
     bool here = reached ? grid_total(above) < cut->enough && grid_total(grid_sum(above, mine)) >= cut->enough
                         : lowest >= first && lowest < first + each;
@@ -132,43 +133,43 @@ __device__ inline void find_bucket(const struct rows_call &c, const struct selec
     for (int i = MOST_EACH - 1; i >= 0; i--) {
         const bool last = reached ? grid_total(grid_sum(above, bucket[i])) >= cut->enough : first + i == lowest;
         if (here && last && i < each) {
-            room.found = first + i;
-            room.kept = above;
+            capacity.found = first + i;
+            capacity.kept = above;
             here = false;
         }
         above = grid_sum(above, bucket[i]);
     }
     __syncthreads();
-    cut->bits |= (uint32_t)room.found << walk_shift(walk);
+    cut->bits |= (uint32_t)capacity.found << walk_shift(walk);
     cut->known |= (uint32_t)(walk_buckets(walk) - 1) << walk_shift(walk);
-    cut->kept = room.kept;
+    cut->kept = capacity.kept;
     __syncthreads();
 }
 
 // As far as the first so many walks have found it. most: the row's largest.
 __device__ inline struct cut find_cut(const struct rows_call &c, const struct selection &s, int walks, float most,
-                                      struct select_room &room)
+                                      struct select_scratch &capacity)
 {
     struct cut cut = { 0, 0, { 0, 0 }, 0 };
     for (int walk = 0; walk < walks; walk++)
-        find_bucket(c, s, walk, most, &cut, room);
+        find_bucket(c, s, walk, most, &cut, capacity);
     return cut;
 }
 
 // The walk over a stretch.
-__device__ inline void walk_stretch(const struct rows_call &c, const struct selection &s, int walk,
-                                    const struct stretch &at, float most, struct select_room &room)
+__device__ inline void walk_chunk(const struct rows_call &c, const struct selection &s, int walk,
+                                  const struct chunk &at, float most, struct select_scratch &capacity)
 {
-    const struct cut cut = find_cut(c, s, walk, most, room);
+    const struct cut cut = find_cut(c, s, walk, most, capacity);
     const bool counts = walk == WALKS - 1;
     for (int b = (int)threadIdx.x; b < walk_buckets(walk); b += ROW_THREADS)
-        room.bucket[b].whole = room.bucket[b].rest = 0;
+        capacity.bucket[b].whole = capacity.bucket[b].rest = 0;
     __syncthreads();
     for (int i = at.from + (int)threadIdx.x; i < at.to; i += ROW_THREADS) {
         const uint32_t bits = grid_ordered(at.x[i]);
         if ((bits & cut.known) != cut.bits || !(at.x[i] > -INFINITY))
             continue;
-        struct exact_sum *b = &room.bucket[bits >> walk_shift(walk) & (uint32_t)(walk_buckets(walk) - 1)];
+        struct exact_sum *b = &capacity.bucket[bits >> walk_shift(walk) & (uint32_t)(walk_buckets(walk) - 1)];
         const struct exact_sum w = weight_of(at.x[i], most, s.by_count || counts);
         atomicAdd(&b->whole, w.whole);
         if (w.rest != 0)
@@ -177,10 +178,10 @@ __device__ inline void walk_stretch(const struct rows_call &c, const struct sele
     __syncthreads();
     for (int b = (int)threadIdx.x; b < walk_buckets(walk); b += ROW_THREADS) {
         if (counts) {
-            counts_of(c, s, (int)blockIdx.y)[b] = (uint32_t)room.bucket[b].whole;
-        } else if (is_something(room.bucket[b])) {
-            atomicAdd(&buckets_of(s, walk)[b].whole, room.bucket[b].whole);
-            atomicAdd(&buckets_of(s, walk)[b].rest, room.bucket[b].rest);
+            counts_of(c, s, (int)blockIdx.y)[b] = (uint32_t)capacity.bucket[b].whole;
+        } else if (is_something(capacity.bucket[b])) {
+            atomicAdd(&buckets_of(s, walk)[b].whole, capacity.bucket[b].whole);
+            atomicAdd(&buckets_of(s, walk)[b].rest, capacity.bucket[b].rest);
         }
     }
 }
@@ -200,10 +201,10 @@ __device__ inline int how_many_stay(const struct cut &cut, struct exact_sum one,
 }
 
 // After the last walk: whoever is below the cut is ruled out, and of those that equal it all but the first.
-__device__ inline void rule_out(const struct rows_call &c, const struct selection &s, const struct stretch &at,
-                                float most, struct select_room &room)
+__device__ inline void rule_out(const struct rows_call &c, const struct selection &s, const struct chunk &at,
+                                float most, struct select_scratch &capacity)
 {
-    const struct cut cut = find_cut(c, s, WALKS, most, room);
+    const struct cut cut = find_cut(c, s, WALKS, most, capacity);
     const float least = grid_of_ordered(cut.bits);
     const int stay = how_many_stay(cut, weight_of(least, most, s.by_count), c.n);
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
@@ -216,12 +217,12 @@ __device__ inline void rule_out(const struct rows_call &c, const struct selectio
         const uint32_t ties = __ballot_sync(0xFFFFFFFF, x == least);
         __syncthreads(); // room may still be read
         if (lane == 0)
-            room.lowest[warp] = __popc(ties);
+            capacity.lowest[warp] = __popc(ties);
         __syncthreads();
         int number = before + __popc(ties & ((1u << lane) - 1));
         for (int w = 0; w < ROW_WARPS; w++) {
-            number += w < warp ? room.lowest[w] : 0;
-            before += room.lowest[w];
+            number += w < warp ? capacity.lowest[w] : 0;
+            before += capacity.lowest[w];
         }
         if (x < least || (x == least && number >= stay))
             at.x[i] = -INFINITY;

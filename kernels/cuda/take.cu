@@ -88,15 +88,15 @@ void cuda_take(struct backend *b, struct tensor out, struct tensor x, const int3
 }
 
 // Numbers that lie on the device, of as many stretches as travel with a launch. A block's row is looked for among them.
-enum { STRETCHES = 64 };
-struct stretches {
+enum { LOGITS_CHUNKS = 64 };
+struct chunks {
     int n;
-    struct rows_there of[STRETCHES];
+    struct device_rows of[LOGITS_CHUNKS];
 };
 
-static __global__ void take_there_kernel(const __grid_constant__ struct stretches s, float *out, int64_t width,
-                                         const uint8_t *x, enum type type, int64_t row_bytes,
-                                         const __grid_constant__ struct packed p)
+static __global__ void gather_on_device_kernel(const __grid_constant__ struct chunks s, float *out, int64_t width,
+                                               const uint8_t *x, enum type type, int64_t row_bytes,
+                                               const __grid_constant__ struct packed p)
 {
     in_turn();
     const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
@@ -109,24 +109,24 @@ static __global__ void take_there_kernel(const __grid_constant__ struct stretche
             x != NULL ? value_at(type, x + row * row_bytes, k) : packed_value(&p, row, k);
 }
 
-void cuda_take_there(struct backend *b, struct tensor out, struct tensor x, const struct rows_there *r, int n)
+void cuda_gather_on_device(struct backend *b, struct tensor out, struct tensor x, const struct device_rows *r, int n)
 {
     struct cuda *c = (struct cuda *)b;
     const struct packed *p = (const struct packed *)x.packed;
     const struct packed none = {};
     const bool plain = p == NULL || p->form == FORM_RAW;
     assert(out.width == x.width && out.type == F32);
-    for (int from = 0; from < n; from += STRETCHES) {
-        struct stretches s;
+    for (int from = 0; from < n; from += LOGITS_CHUNKS) {
+        struct chunks s;
         int rows = 0;
-        for (s.n = 0; s.n < STRETCHES && from + s.n < n; s.n++) {
+        for (s.n = 0; s.n < LOGITS_CHUNKS && from + s.n < n; s.n++) {
             s.of[s.n] = r[from + s.n];
             rows += s.of[s.n].n;
             assert(s.of[s.n].first + s.of[s.n].n <= out.rows);
         }
         const dim3 grid((unsigned)blocks_for(out.width, THREADS), (unsigned)rows);
         if (rows > 0)
-            QUEUE(c, take_there_kernel, grid, THREADS, 0, s, (float *)out.data, out.width,
+            QUEUE(c, gather_on_device_kernel, grid, THREADS, 0, s, (float *)out.data, out.width,
                   plain ? (const uint8_t *)x.data : NULL, x.type, (int64_t)type_row_bytes(x.type, x.width),
                   plain ? none : *p);
     }

@@ -12,7 +12,7 @@ namespace DEVICE_SPACE
 struct visit {
     struct tree tree;
     double a[MAX_NODES]; // of the nodes above, as the way went down
-    judge_room room;
+    verify_scratch capacity;
 };
 
 // Where it is: at a node, which has a of its row left; a child that fell has left that in `left`.
@@ -27,13 +27,13 @@ __device__ static double without(const struct call &c, const struct here &at, in
 {
     const struct tree &t = v.tree;
     if (child == t.child[at.node])
-        from_row(at.left, row_of(c, at.node), c.vocab, v.room);
+        from_row(at.left, row_of(c, at.node), c.vocab, v.capacity);
     double left;
-    if (t.drawn[child] == CHOSEN)
-        left = at.a * strike(at.left, c.vocab, t.token[child], v.room);
+    if (t.proposal[child] == DETERMINISTIC)
+        left = at.a * strike(at.left, c.vocab, t.token[child], v.capacity);
     else {
-        drawn_row(c, t, at.node, child, v.room);
-        left = scaled_residual(at.left, at.a, c.q_work, c.vocab, v.room);
+        proposal_row(c, t, at.node, child, v.capacity);
+        left = scaled_residual(at.left, at.a, c.q_work, c.vocab, v.capacity);
     }
     if (left > 0)
         return left / (left + (1 - at.a));
@@ -49,8 +49,8 @@ __device__ static double handed_down(const struct call &c, const struct here &at
 {
     const struct tree &t = v.tree;
     const int x = t.token[child];
-    const double p = child == t.child[at.node] ? from_row_at(row_of(c, at.node), c.vocab, x, v.room) : at.left[x];
-    const double through = at.a * p, m = drawn_measure(c, t, at.node, child, v.room);
+    const double p = child == t.child[at.node] ? from_row_at(row_of(c, at.node), c.vocab, x, v.capacity) : at.left[x];
+    const double through = at.a * p, m = proposal_probability(c, t, at.node, child, v.capacity);
     note(c, child, through, m);
     return through >= m ? 1 : through / m;
 }
@@ -71,7 +71,7 @@ __device__ static void answer_path(const struct call &c, const struct tree &t, i
     }
 }
 
-static __global__ void __launch_bounds__(JUDGES, 1) traversal_kernel(const struct call *calls)
+static __global__ void __launch_bounds__(VERIFIES, 1) traversal_kernel(const struct call *calls)
 {
     __shared__ struct visit v;
     in_turn();
@@ -80,7 +80,7 @@ static __global__ void __launch_bounds__(JUDGES, 1) traversal_kernel(const struc
     begin(c, v.tree);
     struct here at = { 0, 1, c.left };
     for (int child = t.child[0];;) {
-        int fallen = child;
+        int rejected = child;
         if (child >= 0 && at.a > 0) {
             const double down = handed_down(c, at, child, v);
             if (down > 0) {
@@ -92,23 +92,23 @@ static __global__ void __launch_bounds__(JUDGES, 1) traversal_kernel(const struc
                 continue;
             }
         } else {
-            if (coin(at.a, 1, c.chance, FOR_ACCEPT, at.node))
+            if (accept(at.a, 1, c.chance, FOR_ACCEPT, at.node))
                 break;
-            fallen = at.node;
-            const int node = t.parent[fallen];
-            at = { node, v.a[node], at.left - (fallen != t.child[node] ? c.vocab : 0) };
+            rejected = at.node;
+            const int node = t.parent[rejected];
+            at = { node, v.a[node], at.left - (rejected != t.child[node] ? c.vocab : 0) };
         }
-        at.a = without(c, at, fallen, v);
-        child = t.next[fallen];
+        at.a = without(c, at, rejected, v);
+        child = t.next[rejected];
     }
-    const int token = t.child[at.node] < 0 ? pick(row_of(c, at.node), c.vocab, c.chance, FOR_BONUS, at.node, v.room)
-                                           : pick(at.left, c.vocab, c.chance, FOR_RESIDUAL, at.node, v.room);
+    const int token = t.child[at.node] < 0 ? pick(row_of(c, at.node), c.vocab, c.chance, FOR_BONUS, at.node, v.capacity)
+                                           : pick(at.left, c.vocab, c.chance, FOR_RESIDUAL, at.node, v.capacity);
     answer_path(c, t, at.node, token);
 }
 
 void queue_traversal(struct cuda *c, int n, const struct call *calls)
 {
-    QUEUE(c, traversal_kernel, n, JUDGES, 0, calls);
+    QUEUE(c, traversal_kernel, n, VERIFIES, 0, calls);
 }
 
 } // namespace DEVICE_SPACE

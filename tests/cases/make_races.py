@@ -94,7 +94,7 @@ def matched(source, draft, p):
         node = stands[0]
 
 
-SHAPES = [("coupled", True, [1, 1, 1, 1]), ("drawn", True, [1, 1, 1, 1]), ("drawn", True, [2, 2]), ("drawn", False, [3, 1]), ("drawn", True, [4])]
+SHAPES = [("coupled", True, [1, 1, 1, 1]), ("sampled", True, [1, 1, 1, 1]), ("sampled", True, [2, 2]), ("sampled", False, [3, 1]), ("sampled", True, [4])]
 
 
 def main():

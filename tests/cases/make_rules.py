@@ -299,7 +299,7 @@ def multipath_law(d, options):
 LAWS = {
     "rejection": lambda d, o: rejection_law(d, o, of_rejection),
     "lenient": lambda d, o: rejection_law(d, o, of_lenient),
-    "replayed": lambda d, o: rejection_law(d, o, of_replayed),
+    "synthetic": lambda d, o: rejection_law(d, o, of_replayed),
     "typical": typical_law, "match": match_law, "block": block_law, "traversal": traversal_law,
     "spectr": spectr_law, "multipath": multipath_law,
 }  # fmt: skip
@@ -433,7 +433,7 @@ def spectr_judge(d, options, draws):
 JUDGES = {
     "rejection": lambda d, o, c: rejection_judge(d, o, c, lambda p, q, o: p),
     "lenient": lambda d, o, c: rejection_judge(d, o, c, lambda p, q, o: o["lenience"] * p),
-    "replayed": lambda d, o, c: rejection_judge(d, o, c, lambda p, q, o: o["rate"] * q),
+    "synthetic": lambda d, o, c: rejection_judge(d, o, c, lambda p, q, o: o["rate"] * q),
     "typical": typical_judge, "match": match_judge, "block": block_judge, "traversal": traversal_judge,
     "spectr": spectr_judge, "multipath": multipath_judge,
 }  # fmt: skip
@@ -503,14 +503,14 @@ def draft(dice, vocab, shape, family, hows):
 ANY = [CHOSEN, DRAWN, DISTINCT]
 TREES = ["root", "chain 1", "chain 3", "two", "three", "two by two", "odd"]
 TAKES = {
-    "rejection": (TREES, ANY), "lenient": (TREES, ANY), "replayed": (TREES, ANY), "typical": (TREES, ANY),
+    "rejection": (TREES, ANY), "lenient": (TREES, ANY), "synthetic": (TREES, ANY), "typical": (TREES, ANY),
     "match": (TREES, ANY), "traversal": (TREES, ANY), "block": (["root", "chain 1", "chain 2", "chain 3"], ANY),
     "spectr": (["chain 2", "two", "three", "two by two"], [DRAWN]),
     "multipath": (["chain 1", "chain 3", "two", "three", "two chains", "three chains"], [DRAWN]),
 }  # fmt: skip
 OPTIONS = {
     "lenient": [{"lenience": "1.1"}, {"lenience": "1.5"}, {"lenience": "4"}, {"lenience": "1"}],
-    "replayed": [{"rate": "0.7"}, {"rate": "0.25"}, {"rate": "0"}, {"rate": "1"}],
+    "synthetic": [{"rate": "0.7"}, {"rate": "0.25"}, {"rate": "0"}, {"rate": "1"}],
     "typical": [{"epsilon": "0.09", "delta": "0.3"}, {"epsilon": "0.25", "delta": "1"}, {"epsilon": "1", "delta": "0.6"},
                 {"epsilon": "0", "delta": "0.3"}, {"epsilon": "1", "delta": "1"}],
 }  # fmt: skip
@@ -542,7 +542,7 @@ def case(rule, options, d, rows, seeds):
             judged[-1].append([[c, number(t[0]), number(t[1])] for c, t in sorted(trials.items())])
     asked = {"expected": worth(rule, o, d, rows)} if d.n > 1 and len(seeds) and seeds[0] % 5 in (1, 2) else {}
     return {
-        **asked, "rule": rule, "options": options, "vocab": vocab, "token": d.token, "parent": d.parent, "drawn": d.drawn,
+        **asked, "rule": rule, "options": options, "vocab": vocab, "token": d.token, "parent": d.parent, "proposal": d.drawn,
         "one": ONE if sum(d.rows["p"][0]) == ONE else 2**24, **d.rows,
         "law": [[node, x, number(w)] for (node, x), w in sorted(law.items())], "judged": judged,
     }  # fmt: skip
@@ -551,7 +551,7 @@ def case(rule, options, d, rows, seeds):
 # ---- what a draft is worth under every rule that takes it (experiments/expectation.h)
 
 
-PRESETS = {"lenient": {"lenience": F("1.1")}, "replayed": {"rate": F("0.7")}, "typical": {"epsilon": F("0.09"), "delta": F("0.3")}}
+PRESETS = {"lenient": {"lenience": F("1.1")}, "synthetic": {"rate": F("0.7")}, "typical": {"epsilon": F("0.09"), "delta": F("0.3")}}
 
 
 def worth(rule, options, d, rows):
@@ -628,12 +628,12 @@ def edges():
         at = quarter
         fallen = 2 if rows[0][0][1] == 0 else 1
         yield on_the_edge(
-            "replayed", {"rate": "0.25"}, *one, [0, DRAWN], *rows,
+            "synthetic", {"rate": "0.25"}, *one, [0, DRAWN], *rows,
             [({(ACCEPT, 1): at - ulp, (BONUS, 1): F(0)}, (1, 0)), ({(ACCEPT, 1): at, (RESIDUAL, 0): half}, (0, fallen))],
         )  # fmt: skip
     hot = [[0, 64, 0]] * 4
     yield on_the_edge(
-        "replayed", {"rate": "0.25"}, [0, 1, 1, 0], [-1, 0, 0, 0], [0, CHOSEN, CHOSEN, CHOSEN], hot, hot,
+        "synthetic", {"rate": "0.25"}, [0, 1, 1, 0], [-1, 0, 0, 0], [0, CHOSEN, CHOSEN, CHOSEN], hot, hot,
         [({(ACCEPT, 1): half, (ACCEPT, 2): half, (ACCEPT, 3): half, (RESIDUAL, 0): half}, (0, 1)),
          ({(ACCEPT, 1): half, (ACCEPT, 2): F(0), (BONUS, 2): half}, (2, 1))],
     )  # fmt: skip

@@ -19,7 +19,7 @@ enum { MAX_WORDS = 64 };
 
 static const char *program = SPECLAB;
 
-bool child_is_there(void)
+bool child_is_present(void)
 {
     return *program != '\0' && access(program, X_OK) == 0;
 }
@@ -27,7 +27,7 @@ bool child_is_there(void)
 bool child_use(const char *another)
 {
     program = another != NULL ? another : SPECLAB;
-    return child_is_there();
+    return child_is_present();
 }
 
 static void give_up(const char *what)

@@ -9,7 +9,7 @@ struct said {
     char *out, *err; // owned
 };
 
-bool child_is_there(void); // the program was built: SPECLAB names it
+bool child_is_present(void); // the program was built: SPECLAB names it
 // Another program than SPECLAB from here on, if there is one of that name: SPECLAB_EMULATED. NULL: SPECLAB again.
 bool child_use(const char *program);
 // words: one string, split at spaces; 'quotes' keep a word together, %s takes the next argument (as one word, or a part

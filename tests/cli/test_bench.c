@@ -196,7 +196,7 @@ static void run_chain(struct backend *b, int n, float *logits)
 {
     struct error err;
     int32_t token[8] = { 3, 1, 4, 1, 5, 9, 2, 6 }, slot[8] = { 0 }, parent[8] = { -1, 0, 1, 2, 3, 4, 5, 6 };
-    struct model *m = model_open(models.gguf, b, ACTIVATIONS_PRESET, n, &err);
+    struct model *m = model_open(models.gguf, b, ACTIVATIONS_DEFAULT, n, &err);
     assert_non_null(m);
     struct kv_shape shape = model_kv_shape(m, 1, 16, 8);
     struct kv_cache *c = kv_create(b, &shape, &err);
@@ -335,8 +335,9 @@ static void what_is_stored_comes_back(void **state)
     assert_true(store_latest_bench(s, "0123456789abcdef", "int8", "f32", 3, &latest, &err));
     assert_int_equal(latest, 0);
 
-#define ASK(what) made_up_ask(s, "SELECT " what " FROM bench_pass WHERE n = 8 AND context = 512 AND peer = 0")
-#define ASK_PEER(what) made_up_ask(s, "SELECT " what " FROM bench_pass WHERE n = 8 AND context = 512 AND peer = 1")
+#define ASK(what) sample_facts_query(s, "SELECT " what " FROM bench_pass WHERE n = 8 AND context = 512 AND peer = 0")
+#define ASK_PEER(what) \
+    sample_facts_query(s, "SELECT " what " FROM bench_pass WHERE n = 8 AND context = 512 AND peer = 1")
     struct spread us = spread_of(ours, counted), them = spread_of(theirs, counted), both = spread_of(ratio, counted);
     assert_int_equal(ASK("rounds"), STORED - 1);
     assert_true(near(ASK("median_ns"), us.median, 1e-12) && near(ASK("low_ns"), us.low, 1e-12) &&
@@ -344,11 +345,12 @@ static void what_is_stored_comes_back(void **state)
     assert_true(near(ASK_PEER("median_ns"), them.median, 1e-12) && near(ASK_PEER("high_ns"), them.high, 1e-12));
     assert_true(near(ASK_PEER("ratio"), both.median, 1e-12) && near(ASK_PEER("ratio_low"), both.low, 1e-12) &&
                 near(ASK_PEER("ratio_high"), both.high, 1e-12));
-    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM bench_peer WHERE peer = 1 AND name = 'another engine'"), 1);
-    assert_true(fabs(made_up_ask(s, "SELECT max(abs(hinge_error)) FROM cost_of_pass")) < 1e-2);
-    assert_true(near(made_up_ask(s, "SELECT hinge_ns FROM cost_of_pass WHERE n = 16 AND context = 512"),
+    assert_int_equal(
+        sample_facts_query(s, "SELECT count(*) FROM bench_peer WHERE peer = 1 AND name = 'another engine'"), 1);
+    assert_true(fabs(sample_facts_query(s, "SELECT max(abs(hinge_error)) FROM cost_of_pass")) < 1e-2);
+    assert_true(near(sample_facts_query(s, "SELECT hinge_ns FROM cost_of_pass WHERE n = 16 AND context = 512"),
                      hinged(16, 512), 1e-6));
-    assert_true(made_up_ask(s, "SELECT c FROM cost_of_pass WHERE n = 1 AND context = 512") == 1);
+    assert_true(sample_facts_query(s, "SELECT c FROM cost_of_pass WHERE n = 1 AND context = 512") == 1);
 
     assert_true(store_cost(s, id, "other", &read, &err));
     assert_int_equal(read.form, COST_HINGE);
@@ -363,8 +365,8 @@ static void what_is_stored_comes_back(void **state)
     struct bench_row wrong = row;
     wrong.threads = 0;
     assert_false(store_bench(s, &wrong, &id, &err));
-    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM bench"), 1);
-    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM bench_time"), n);
+    assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM bench"), 1);
+    assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM bench_time"), n);
     cost_free(&fitted);
     store_close(s);
     free(path);

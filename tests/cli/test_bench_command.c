@@ -130,8 +130,8 @@ static void an_inflated_model_is_marked_everywhere(void **state)
     struct error err;
     struct store *store = store_open(db, &err);
     assert_non_null(store);
-    assert_int_equal(made_up_ask(store, "SELECT marked_inflated FROM bench WHERE id = 1"), 1);
-    assert_int_equal(made_up_ask(store, "SELECT marked_inflated FROM bench WHERE id = 2"), 0);
+    assert_int_equal(sample_facts_query(store, "SELECT marked_inflated FROM bench WHERE id = 1"), 1);
+    assert_int_equal(sample_facts_query(store, "SELECT marked_inflated FROM bench WHERE id = 2"), 0);
     store_close(store);
     free(large), free(db);
 }
@@ -151,10 +151,10 @@ static void the_command_says_it_in_a_table_and_in_a_database(void **state)
     }
     struct store *st = store_open(db, &err);
     assert_non_null(st);
-    assert_int_equal(made_up_ask(st, "SELECT count(*) FROM bench"), 2);
-    assert_int_equal(made_up_ask(st, "SELECT count(*) FROM bench_pass WHERE what = 'pass'"), 4);
-    assert_int_equal(made_up_ask(st, "SELECT count(*) FROM cost"), 2);
-    assert_int_equal(made_up_ask(st, "SELECT count(*) FROM bench WHERE overhead_ns IS NOT NULL"), 2);
+    assert_int_equal(sample_facts_query(st, "SELECT count(*) FROM bench"), 2);
+    assert_int_equal(sample_facts_query(st, "SELECT count(*) FROM bench_pass WHERE what = 'pass'"), 4);
+    assert_int_equal(sample_facts_query(st, "SELECT count(*) FROM cost"), 2);
+    assert_int_equal(sample_facts_query(st, "SELECT count(*) FROM bench WHERE overhead_ns IS NOT NULL"), 2);
     store_close(st);
     free(db);
 }
@@ -190,8 +190,9 @@ static void peers_are_run_beside_it(void **state)
     said_free(&s);
     struct store *st = store_open(db, &err);
     assert_non_null(st);
-    assert_int_equal(made_up_ask(st, "SELECT count(*) FROM bench_peer"), 2);
-    assert_int_equal(made_up_ask(st, "SELECT median_ns FROM bench_pass WHERE what = 'prompt' AND peer = 2"), 2000000);
+    assert_int_equal(sample_facts_query(st, "SELECT count(*) FROM bench_peer"), 2);
+    assert_int_equal(sample_facts_query(st, "SELECT median_ns FROM bench_pass WHERE what = 'prompt' AND peer = 2"),
+                     2000000);
     store_close(st);
 
     s = child_run("bench %s " QUICK " --peer-command 'sh %s 0.001' --peer-command 'sh %s 0.002'", models.gguf, peer,
@@ -319,7 +320,7 @@ static void a_made_head_fits_its_model_and_runs(void **state)
         assert_non_null(strstr(s.out, ": it fits"));
         assert_non_null(strstr(s.out, "90 tokens"));
         said_free(&s);
-        s = child_run("generate %s --drafter eagle3:weights=%s-%d,widths=[2,2] --rule replayed:rate=1 --tokens 12 "
+        s = child_run("generate %s --drafter eagle3:weights=%s-%d,widths=[2,2] --rule synthetic:rate=1 --tokens 12 "
                       "--ignore-end --ids '[1, 2, 3]'",
                       models.gguf, folder, i);
         said_insist(&s, "generate with a made head");
@@ -342,7 +343,7 @@ static void a_made_head_fits_its_model_and_runs(void **state)
 
 int main(void)
 {
-    if (!child_is_there()) {
+    if (!child_is_present()) {
         fprintf(stderr, "the program was not built\n");
         return 77;
     }

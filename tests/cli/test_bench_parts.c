@@ -213,7 +213,7 @@ static void a_plan_is_fitted_to_the_model(void **state)
     bench_close(&b);
 
     assert_int_equal(subject_rows(&(struct subject_plan){ .rows = 1 }), 64);
-    assert_int_equal(subject_rows(&(struct subject_plan){ .rows = 1, .prompt = 1 }), VERIFIER_STRETCH);
+    assert_int_equal(subject_rows(&(struct subject_plan){ .rows = 1, .prompt = 1 }), VERIFIER_CHUNK);
     assert_int_equal(subject_rows(&(struct subject_plan){ .rows = 300, .prompt = 1 }), 300);
 }
 

@@ -107,7 +107,7 @@ static void whole(struct bench *b)
     add(b, A_PROMPT, 16, 0, 4e7);
     b->round = xcalloc(WHOLE_ROUNDS, sizeof(*b->round));
     memcpy(b->round, whole_round, sizeof(whole_round));
-    b->n_rounds = b->room = WHOLE_ROUNDS;
+    b->n_rounds = b->capacity = WHOLE_ROUNDS;
     b->counted[PLACED_S] = 3;
     b->counted[PLACED_D] = 1;
     b->operation = xcalloc(3 * 6, sizeof(*b->operation));
@@ -168,7 +168,7 @@ static void bare(struct bench *b)
     for (int r = 0; r < 2; r++)
         b->round[r] =
             (struct round){ .before = { 1, 2, 3 }, .after = { 4, 5, 6 }, .placement = UNPROBED, .foreign = 0.09 };
-    b->n_rounds = b->room = 2;
+    b->n_rounds = b->capacity = 2;
     b->none_counts = true;
     b->counted[UNPROBED] = 2;
     b->cost[UNPROBED] = (struct cost){ .form = COST_HINGE, .a = 4e6, .step_a = NAN, .step_d = NAN, .step_most = NAN };
@@ -193,7 +193,7 @@ static void crowded(struct bench *b)
     b->prober = (struct prober *)(uintptr_t)&a_prober;
     b->round = xcalloc(1, sizeof(*b->round));
     b->round[0] = whole_round[5];
-    b->n_rounds = b->room = 1;
+    b->n_rounds = b->capacity = 1;
     b->counted[PLACED_D] = 1;
     b->item = xcalloc(2, sizeof(*b->item));
     for (int i = 0; i < 2; i++) {
@@ -339,7 +339,7 @@ static void spreads_are_of_the_rounds_that_count(void **state)
 
 static void holds(struct store *s, const char *sql)
 {
-    if (made_up_ask(s, sql) != 1)
+    if (sample_facts_query(s, sql) != 1)
         fail_msg("not so: %s", sql);
 }
 

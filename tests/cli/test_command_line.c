@@ -115,7 +115,7 @@ static const struct transcript example = {
     .drafts = 4,
     .drafted = 12,
     .accepted = 7,
-    .deepest = 3,
+    .max_depth = 3,
     .accepted_at = { 4, 2, 1, 3 },
     .prefill_ns = 250000000,
     .propose_ns = 1500000000,
@@ -145,7 +145,7 @@ static void a_summary_has_every_number_in_its_place(void **state)
                         "prefill 0.250 s (50 tokens, 200.0/s); propose 1.500 s, verify 2.750 s, advance 0.125 s\n");
     free(text);
     for (int deep = 16; deep <= 17; deep++) { // sixteen positions are shown, of the others that there are some
-        t.deepest = deep;
+        t.max_depth = deep;
         text = printed(&t);
         char *ending =
             xformat("by position 1.00 0.50 0.25 0.75%s\n", deep == 17 ? " 0.00 0.00 0.00 0.00 0.00 0.00 0.00 0.00"
@@ -184,13 +184,13 @@ static void a_summary_for_programs_has_them_too(void **state)
 }
 
 // stderr as a file while something is shown on it.
-static char *shown(struct making *m, size_t done, size_t total)
+static char *shown(struct output *m, size_t done, size_t total)
 {
     FILE *f = tmpfile();
     fflush(stderr);
     int before = dup(STDERR_FILENO);
     assert_true(f != NULL && before >= 0 && dup2(fileno(f), STDERR_FILENO) >= 0);
-    struct watch w = making_watch(m);
+    struct step_observer w = output_observer(m);
     w.progress(w.of, done, total);
     fflush(stderr);
     dup2(before, STDERR_FILENO);
@@ -203,14 +203,14 @@ static char *shown(struct making *m, size_t done, size_t total)
 static void what_is_written_is_shown_on_a_terminal_alone_and_not_each_time(void **state)
 {
     (void)state;
-    struct making m = { .terminal = true };
+    struct output m = { .terminal = true };
     char *first = shown(&m, 3000000, 20000000);
     assert_string_equal(first, "\r\033[K3 of 20 MB written");
     assert_true(m.shown_ns > 0);
     m.shown_ns = clock_ns() + 3600000000000; // an hour from now: less than a tenth of a second ago
     char *again = shown(&m, 4000000, 20000000);
     assert_string_equal(again, "");
-    m = (struct making){ .terminal = false };
+    m = (struct output){ .terminal = false };
     char *nowhere = shown(&m, 3000000, 20000000);
     assert_string_equal(nowhere, "");
     free(first);

@@ -143,7 +143,7 @@ static void commands_say_what_a_person_has_read(void **state)
 int main(int argc, char **argv)
 {
     write_golden = argc == 2 && strcmp(argv[1], "write") == 0;
-    if (!child_is_there()) {
+    if (!child_is_present()) {
         fprintf(stderr, "the program was not built: skipped\n");
         return 77;
     }

@@ -106,8 +106,8 @@ static void assert_same_ids(const struct json *a, const struct json *b, const ch
 static void every_drafter_gives_the_text_of_none(void **state)
 {
     (void)state;
-    const char *drafters[] = { "ngram", "ngram:longest=2,tokens=5", "small:model=%s,tokens=4,pick=likeliest",
-                               "small:model=%s,widths=[3,2,1]", "small:model=%s,nodes=9,tokens=4,pick=likeliest" };
+    const char *drafters[] = { "ngram", "ngram:longest=2,tokens=5", "small:model=%s,tokens=4,pick=greedy",
+                               "small:model=%s,widths=[3,2,1]", "small:model=%s,nodes=9,tokens=4,pick=greedy" };
     const char *ways[] = { "", "--rule match --temperature 1 --seed 11" };
     for (size_t w = 0; w < 2; w++) {
         char *arguments =
@@ -151,19 +151,19 @@ static void a_trace_tells_each_draft_whole(void **state)
     struct json *j = generated(arguments);
     const struct json *steps = json_get(j, "steps");
     for (size_t i = 0; i < json_count(steps); i++) {
-        const struct json *step = json_at(steps, i), *d = json_get(step, "draft"), *stood = json_get(d, "stood");
+        const struct json *step = json_at(steps, i), *d = json_get(step, "draft"), *accepted = json_get(d, "accepted");
         size_t n = (size_t)json_int(json_get(step, "drafted")) + 1;
-        const char *keys[] = { "tokens", "parents", "drawn", "p", "q", "stood" };
+        const char *keys[] = { "tokens", "parents", "proposal", "p", "q", "accepted" };
         int64_t standing = -1; // the root stands, and was no guess
         for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
             assert_int_equal(json_count(json_get(d, keys[k])), n);
         for (size_t k = 0; k < n; k++)
-            standing += json_bool(json_at(stood, k));
+            standing += json_bool(json_at(accepted, k));
         assert_int_equal(json_count(json_get(step, "out")), (size_t)standing + 1);
         assert_int_equal(json_int(json_at(json_get(d, "parents"), 0)), -1);
         for (size_t k = 0; k < n; k++) { // of the root there is nothing to say
-            const struct json *drawn = json_at(json_get(d, "drawn"), k);
-            assert_true(k == 0 ? json_is_null(drawn) : strcmp(json_text(drawn), "drawn_distinct") == 0);
+            const struct json *drawn = json_at(json_get(d, "proposal"), k);
+            assert_true(k == 0 ? json_is_null(drawn) : strcmp(json_text(drawn), "sampled_without_replacement") == 0);
             assert_true(k != 0 || json_is_null(json_at(json_get(d, "p"), k)));
         }
     }
@@ -295,11 +295,11 @@ static void decoding_takes_back_what_encoding_did(void **state)
 }
 
 // Lines of stdout, each parsed.
-static size_t lines_of(const struct said *s, struct json **to, size_t room)
+static size_t lines_of(const struct said *s, struct json **to, size_t capacity)
 {
     size_t n = 0;
     struct error err;
-    for (const char *at = s->out; *at != '\0' && n < room; n++) {
+    for (const char *at = s->out; *at != '\0' && n < capacity; n++) {
         size_t length = strcspn(at, "\n");
         to[n] = json_parse(at, length, "line", &err);
         assert_non_null(to[n]);
@@ -715,13 +715,13 @@ static void what_is_not_there_is_one_sentence(void **state)
     child_refuses(1, "no-weights", words[0]);
     child_refuses(1, "cuda", words[1]);
     child_refuses(1, "tokenizer", words[2]);
-    child_refuses(2, "--tokens: expected a whole number from 1 to 16777216, found \" 5\"", words[3]);
-    child_refuses(2, "--seed: expected a whole number from 0", words[4]);
-    child_refuses(2, "--threads: expected a whole number from 1 to 1024, found \"1025\"", words[5]);
+    child_refuses(2, "--tokens: expected an integer from 1 to 16777216, found \" 5\"", words[3]);
+    child_refuses(2, "--seed: expected an integer from 0", words[4]);
+    child_refuses(2, "--threads: expected an integer from 1 to 1024, found \"1025\"", words[5]);
     child_refuses(2, "--json takes no value", words[6]);
     child_refuses(2, "there is no option --help=yes", words[7]);
-    child_refuses(2, "--tree: expected a whole number from 1 to 511, found \"512\"", "heads x.yaml --tree 512");
-    child_refuses(2, "draft_vocab: expected a whole number from 1 to 16777216",
+    child_refuses(2, "--tree: expected an integer from 1 to 511, found \"512\"", "heads x.yaml --tree 512");
+    child_refuses(2, "draft_vocab: expected an integer from 1 to 16777216",
                   "make eagle3:of=x,draft_vocab=16777217 --out x");
     child_refuses(2, "there is no command \"anything\"; speclab --help lists them", "anything");
     child_refuses(2, "there is no command \"ilst\"; did you mean list?", "ilst");
@@ -851,7 +851,7 @@ static void a_run_that_is_interrupted_says_how_it_goes_on(void **state)
 
 int main(void)
 {
-    if (!child_is_there()) {
+    if (!child_is_present()) {
         fprintf(stderr, "the program was not built: skipped\n");
         return 77;
     }

@@ -40,7 +40,7 @@ static void write_experiment(const char *name, const char *cells)
 }
 
 #define PLAIN "  sampling: [{temperature: 1}]\n"
-#define SMALL "{kind: small, model: pruned.gguf, tokens: 3, pick: drawn}"
+#define SMALL "{kind: small, model: pruned.gguf, tokens: 3, pick: sampled}"
 
 static int make_pair_of_models(void **state)
 {
@@ -90,7 +90,7 @@ static int64_t ask_of(const char *db, const char *sql)
 static void every_rule_is_what_it_says(void **state)
 {
     (void)state;
-    struct said s = child_run("exact --rules --worlds 2 --db %s/rules.db", tiny_directory());
+    struct said s = child_run("exact --rules --instances 2 --db %s/rules.db", tiny_directory());
     said_insist(&s, "exact --rules");
     assert_string_equal(s.err, "");
     struct store *store = open_store("rules.db");
@@ -166,7 +166,7 @@ static void enough_tokens_are_a_verdict(void **state)
     write_file("near.yaml",
                "name: near\ntarget: {model: deep.gguf}\nthreads: 1\nprompts: {file: talks.jsonl, chat: chatml}\n"
                "limits: {new_tokens: 100, context: 320}\ncells:\n  sampling: [{temperature: 1}]\n  batch: [4]\n"
-               "  drafter: [{kind: small, model: near.gguf, tokens: 3, pick: drawn}]\n");
+               "  drafter: [{kind: small, model: near.gguf, tokens: 3, pick: sampled}]\n");
     expect_status("near.yaml", "enough.db", "--tokens 12000 --level 1e-3", NOTHING, "Verdict: no bias found.");
     assert_int_equal(ask_of("enough.db", "SELECT count(*) FROM exact WHERE verdict = 'no bias found'"), 1);
 }
@@ -189,17 +189,17 @@ static void until_says_how_many_tokens(void **state)
 
 // ---- interruptions
 
-struct kept {
+struct packed_cache {
     int64_t sequences, tokens, steps;
     double most_log_e;
     size_t bytes;
     void *sums;
 };
 
-static struct kept kept_in(const char *db)
+static struct packed_cache kept_in(const char *db)
 {
     struct error err;
-    struct kept k = { 0 };
+    struct packed_cache k = { 0 };
     struct store *s = open_store(db);
     struct query *q = query_open(s, "SELECT sequences, tokens, steps, most_log_e, sums FROM exact");
     assert_true(query_next(q));
@@ -218,7 +218,7 @@ static struct kept kept_in(const char *db)
 
 static void expect_the_same(const char *a, const char *b)
 {
-    struct kept x = kept_in(a), y = kept_in(b);
+    struct packed_cache x = kept_in(a), y = kept_in(b);
     assert_int_equal(x.sequences, y.sequences);
     assert_int_equal(x.tokens, y.tokens);
     assert_int_equal(x.steps, y.steps);
@@ -308,9 +308,9 @@ static void what_is_finished_is_not_decoded_again_but_goes_on(void **state)
 {
     (void)state;
     expect_status("three.yaml", "again.db", "--tokens 300", UNDECIDED, "More tokens");
-    struct kept first = kept_in("again.db");
+    struct packed_cache first = kept_in("again.db");
     expect_status("three.yaml", "again.db", "--tokens 200", UNDECIDED, "More tokens");
-    struct kept second = kept_in("again.db");
+    struct packed_cache second = kept_in("again.db");
     assert_int_equal(second.sequences, first.sequences);
     assert_memory_equal(first.sums, second.sums, first.bytes);
     assert_int_equal(ask_of("again.db", "SELECT count(*) FROM exact_stream"), STREAMS);
@@ -367,13 +367,13 @@ static void mistakes_are_one_sentence(void **state)
         { 2, "--level 0:", "exact D/one.yaml --level 0" },
         { 2, "give one of them", "exact D/one.yaml --tokens 30 --until TV=0.1" },
         { 2, "--rules needs no file", "exact --rules D/one.yaml" },
-        { 2, "--worlds", "exact --rules --worlds 0" },
+        { 2, "--instances", "exact --rules --instances 0" },
         { 2, "unexpected argument", "exact D/one.yaml D/three.yaml" },
         { 1, "there is no drafter but `none`", "exact D/none.yaml --db D/mistake.db" },
         { 2, "no_target.yaml:2:17: model: absent.gguf", "exact D/no_target.yaml --db D/mistake.db" },
         { 1, "absent.gguf", "exact D/no_draft.yaml --db D/mistake.db" },
         { 1, "folder", "exact D/one.yaml --tokens 30 --db D/folder" },
-        { 1, "folder", "exact --rules --worlds 1 --db D/folder" },
+        { 1, "folder", "exact --rules --instances 1 --db D/folder" },
     };
     for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {
         struct text words = { 0 };
@@ -390,7 +390,7 @@ static void mistakes_are_one_sentence(void **state)
 
 int main(void)
 {
-    if (!child_is_there())
+    if (!child_is_present())
         return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rule_is_what_it_says),

@@ -14,7 +14,7 @@
 #include "results/store.h"
 #include "tests/experiments/small_experiments.h"
 
-enum { PLANT = THE_PLANTS + 1 }; // the one that was seen
+enum { PLANT = NEGATIVE_CONTROL_SET + 1 }; // the one that was seen
 
 // No two numbers are alike.
 static void make_up(struct verdict *v, struct observed *seen)
@@ -60,7 +60,7 @@ static void a_verdict_is_printed(void **state)
              "(the bet),\n  met head on, in 999 of 1,000 runs\n"
              "  Verdict: no verdict. Planted and not seen: %s",
              "", "smallest p, after Holm", "text", "KS, rank (bonus)", stream_name(PLANT), "pairs, token (all)",
-             stream_name(THE_PLANTS));
+             stream_name(NEGATIVE_CONTROL_SET));
     if (strncmp(text, lines, strlen(lines)) != 0)
         fail_msg("expected:\n%s\nfound:\n%s", lines, text);
     assert_null(strstr(text + strlen(lines), stream_name(PLANT)));

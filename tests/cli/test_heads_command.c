@@ -74,7 +74,7 @@ static void what_it_finds_deeper_is_what_it_finds_from_there(void **unused)
 {
     (void)unused;
     const struct heads_seen s =
-        examined(CELLS("{temperature: 1}", "{kind: small, model: draft.gguf, tokens: 3, pick: likeliest}"), 2 * 24);
+        examined(CELLS("{temperature: 1}", "{kind: small, model: draft.gguf, tokens: 3, pick: greedy}"), 2 * 24);
     int64_t found = 0;
     assert_int_equal(s.depth, 3);
     for (int d = 0; d + 1 < 3; d++) {
@@ -94,8 +94,8 @@ static void every_head_answers_as_deep_as_its_drafts_go(void **unused)
     pair_heads_make(target, draft);
     static const char *const drafters[] = {
         "{kind: medusa, weights: draft.gguf.medusa, tokens: 3}",
-        "{kind: medusa, weights: draft.gguf.medusa, tree: mc_sim_7b_63, pick: likeliest}",
-        "{kind: eagle, weights: draft.gguf.eagle, nodes: 9, top: 3, tokens: 4, pick: likeliest}",
+        "{kind: medusa, weights: draft.gguf.medusa, tree: mc_sim_7b_63, pick: greedy}",
+        "{kind: eagle, weights: draft.gguf.eagle, nodes: 9, top: 3, tokens: 4, pick: greedy}",
         "{kind: eagle3, weights: draft.gguf.eagle3, widths: [2, 2]}",
     };
     const int depth[] = { 3, 4, 4, 2 };
@@ -123,7 +123,7 @@ static void a_head_made_of_the_targets_layer_is_mostly_right(void **unused)
     const struct heads_seen s =
         examined("name: examined\ntarget: {model: one}\nthreads: 1\nprompts: {file: talks.jsonl, chat: chatml}\n"
                  "limits: {new_tokens: 24, context: 320}\ncells:\n  sampling: [{temperature: 0}]\n"
-                 "  drafter: [{kind: eagle, weights: one.eagle, tokens: 3, pick: likeliest}]\n",
+                 "  drafter: [{kind: eagle, weights: one.eagle, tokens: 3, pick: greedy}]\n",
                  150);
     for (int d = 0; d < 3; d++) {
         print_message("    after %d right ones: %lld of %lld right\n", d, (long long)s.ranked[d][0],
@@ -139,7 +139,7 @@ static void the_table_is_of_what_was_counted(void **unused)
 {
     (void)unused;
     static const char *const drafters[] = {
-        "{kind: small, model: draft.gguf, tokens: 3, pick: likeliest}",
+        "{kind: small, model: draft.gguf, tokens: 3, pick: greedy}",
         "{kind: small, model: draft.gguf, tokens: 3, pick: coupled}",
         "{kind: eagle3, weights: draft.gguf.eagle3, tokens: 2}",
     };
@@ -196,10 +196,10 @@ static void a_lookup_has_nothing_to_examine(void **unused)
 static void the_command_writes_a_tree_that_a_drafter_reads(void **unused)
 {
     (void)unused;
-    if (!child_is_there())
+    if (!child_is_present())
         skip();
     struct error err;
-    write_file("one.yaml", CELLS("{temperature: 1}", "{kind: small, model: draft.gguf, tokens: 3, pick: likeliest}"));
+    write_file("one.yaml", CELLS("{temperature: 1}", "{kind: small, model: draft.gguf, tokens: 3, pick: greedy}"));
     struct said s =
         child_run("heads %s/one.yaml --tokens 40 --tree 9 --out %s/tree.json", tiny_directory(), tiny_directory());
     said_insist(&s, "heads");
@@ -212,8 +212,8 @@ static void the_command_writes_a_tree_that_a_drafter_reads(void **unused)
     assert_int_equal(t.n, 10);
     free(path);
     const struct heads_seen seen =
-        examined(CELLS("{temperature: 1}", "{kind: small, model: draft.gguf, tree: tree.json, pick: likeliest}"), 20);
-    assert_int_equal(seen.depth, tree_deepest(&t));
+        examined(CELLS("{temperature: 1}", "{kind: small, model: draft.gguf, tree: tree.json, pick: greedy}"), 20);
+    assert_int_equal(seen.depth, tree_max_depth(&t));
 }
 
 // What a file says is part of what a cell is, not what the file is called: a run with another tree or another configuration
@@ -222,11 +222,11 @@ static void what_files_say_is_part_of_a_cell(void **unused)
 {
     (void)unused;
     static const char tree_cell[] =
-        CELLS("{temperature: 0}", "{kind: small, model: draft.gguf, tree: t.json, pick: likeliest}");
+        CELLS("{temperature: 0}", "{kind: small, model: draft.gguf, tree: t.json, pick: greedy}");
     static const char same_cell[] =
-        CELLS("{temperature: 0}", "{kind: small, model: draft.gguf, tree: \"[[1], [0]]\", pick: likeliest}");
+        CELLS("{temperature: 0}", "{kind: small, model: draft.gguf, tree: \"[[1], [0]]\", pick: greedy}");
     static const char listed_cell[] =
-        CELLS("{temperature: 0}", "{kind: small, model: draft.gguf, tree: [[0], [1]], pick: likeliest}");
+        CELLS("{temperature: 0}", "{kind: small, model: draft.gguf, tree: [[0], [1]], pick: greedy}");
     static const char head_cell[] = CELLS("{temperature: 0}", "{kind: eagle, weights: draft.gguf.eagle, tokens: 1}");
     struct store *s = open_store("cells.db");
     write_file("t.json", "[[0], [0, 0]]");
@@ -256,7 +256,7 @@ static void what_files_say_is_part_of_a_cell(void **unused)
 static void mistakes_are_said_in_a_sentence(void **unused)
 {
     (void)unused;
-    if (!child_is_there())
+    if (!child_is_present())
         skip();
     write_file("two.yaml", CELLS("{temperature: 1}, {temperature: 0}", "{kind: small, model: draft.gguf}"));
     write_file("plain.yaml", CELLS("{temperature: 1}", "none"));

@@ -51,7 +51,7 @@ static void usage_mistakes_are_one_sentence_and_status_2(void **state)
         { "generate %s --trace x", "--json" },
         { "generate %s --stop '' x", "--stop" },
         { "generate %s --chat jinja x", "\"jinja\"" },
-        { "generate %s --activations f8 x", "--activations: expected one of preset|f32|bf16|int8, found \"f8\"" },
+        { "generate %s --activations f8 x", "--activations: expected one of default|f32|bf16|int8, found \"f8\"" },
         { "generate %s --device gpu x",
           "--device: expected cpu, cuda, cuda:N, cublas or cublas:N (N up to 15), found \"gpu\"" },
         { "score %s --device cuda:99",
@@ -59,8 +59,8 @@ static void usage_mistakes_are_one_sentence_and_status_2(void **state)
         { "inspect %s --device cuda:-1",
           "--device: expected cpu, cuda, cuda:N, cublas or cublas:N (N up to 15), found \"cuda:-1\"" },
         { "bench %s --device ''", "--device: expected cpu, cuda, cuda:N, cublas or cublas:N (N up to 15), found \"\"" },
-        { "generate %s --cache f3 x", "--cache: expected one of preset|f32|bf16|q8_0, found \"f3\"" },
-        { "generate %s --drafter small:model=m,cache=f8 x", "preset|f32|bf16|q8_0" },
+        { "generate %s --cache f3 x", "--cache: expected one of default|f32|bf16|q8_0, found \"f3\"" },
+        { "generate %s --drafter small:model=m,cache=f8 x", "default|f32|bf16|q8_0" },
         { "generate %s --temperature warm x", "temperature" },
         { "generate %s --temperature -1 x", "temperature" },
         { "generate %s --top-p 1.5 x", "top_p" },
@@ -71,7 +71,7 @@ static void usage_mistakes_are_one_sentence_and_status_2(void **state)
         { "generate %s --drafter ngram:longest=0 x", "from 1 to" },
         { "generate %s --drafter ngram:longest x", "key=value" },
         { "generate %s --drafter small x", "needs the option \"model\"" },
-        { "generate %s --drafter small:model=m,pick=best x", "drawn|likeliest|coupled" },
+        { "generate %s --drafter small:model=m,pick=best x", "sampled|greedy|coupled" },
         { "generate %s --rule magic x", "rejection, match" },
         { "generate %s --rule rejection:speed=9 x", "speed" },
         { "tokenize", "missing" },
@@ -353,7 +353,7 @@ static void a_file_that_may_not_grow_is_noticed(void **state)
 
 int main(void)
 {
-    if (!child_is_there()) {
+    if (!child_is_present()) {
         fprintf(stderr, "the program was not built: skipped\n");
         return 77;
     }

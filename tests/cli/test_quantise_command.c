@@ -141,7 +141,7 @@ static void a_full_disk_leaves_nothing_behind(void **state)
 static void mistakes_are_one_sentence(void **state)
 {
     (void)state;
-    if (!child_is_there())
+    if (!child_is_present())
         skip();
     static const struct {
         int status;
@@ -180,7 +180,7 @@ static void mistakes_are_one_sentence(void **state)
 static void help_is_on_stdout(void **state)
 {
     (void)state;
-    if (!child_is_there())
+    if (!child_is_present())
         skip();
     static const char *const commands[] = { "quantize", "inflate" };
     for (size_t i = 0; i < 2; i++) {
@@ -196,7 +196,7 @@ static void help_is_on_stdout(void **state)
 static void the_command_says_what_it_did_and_inspect_what_it_made(void **state)
 {
     (void)state;
-    if (!child_is_there())
+    if (!child_is_present())
         skip();
     char *gguf = tiny_path("from_f32.gguf"), *to = tiny_path("said.gguf");
     struct said s = child_run("quantize %s --type q4_0 --out %s", gguf, to);

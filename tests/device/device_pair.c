@@ -13,7 +13,7 @@
 
 enum { WIDE = 128, SHORT = 64, TAPS = 2 };
 
-int32_t couple_any(int below)
+int32_t device_pair_any(int below)
 {
     static uint64_t state = 3;
     state = state * 6364136223846793005u + 1442695040888963407u;
@@ -21,22 +21,22 @@ int32_t couple_any(int below)
 }
 
 #if defined(EMULATED_DEVICE)
-int64_t couple_launches(void)
+int64_t device_pair_launches(void)
 {
     return emulated_launches();
 }
 
-int64_t couple_graphs(void)
+int64_t device_pair_graphs(void)
 {
     return emulated_graphs();
 }
 #else
-int64_t couple_launches(void)
+int64_t device_pair_launches(void)
 {
     return 0;
 }
 
-int64_t couple_graphs(void)
+int64_t device_pair_graphs(void)
 {
     return 0;
 }
@@ -45,25 +45,25 @@ int64_t couple_graphs(void)
 // ---- life
 
 // Where bits depend on how many rows there are, as many there are on both.
-void couple_devices_open(const struct gpu_here *g, struct backend *b[2])
+void device_pair_devices_open(const struct gpu_here *g, struct backend *b[2])
 {
     b[0] = gpu_open(g);
     b[1] = gpu_open(g);
-    b[1]->replay = NULL;
-    b[1]->remember = NULL;
+    b[1]->graph_launch = NULL;
+    b[1]->graph_end = NULL;
     b[1]->bucket = g->varies ? b[1]->bucket : NULL;
 }
 
-void couple_devices_close(struct backend *b[2])
+void device_pair_devices_close(struct backend *b[2])
 {
     gpu_close(b[0]);
     gpu_close(b[1]);
-    assert_int_equal(couple_graphs(), 0);
+    assert_int_equal(device_pair_graphs(), 0);
 }
 
-char *couple_model(enum type type, int layers, int head_dim)
+char *device_pair_model(enum type type, int layers, int head_dim)
 {
-    const struct tiny t = { .vocab = COUPLE_VOCAB,
+    const struct tiny t = { .vocab = PAIR_VOCAB,
                             .width = 64,
                             .hidden = 96,
                             .layers = layers,
@@ -91,27 +91,28 @@ static struct tensor weight(struct backend *b, enum activations a, int64_t width
     return w;
 }
 
-void couple_new_cache(struct couple_side *s, enum type cache)
+void device_pair_new_cache(struct device_pair_side *s, enum type cache)
 {
     struct error err;
-    struct kv_shape shape = model_kv_shape(s->m, COUPLE_SLOTS, COUPLE_LENGTH, COUPLE_ROWS);
+    struct kv_shape shape = model_kv_shape(s->m, PAIR_SLOTS, PAIR_LENGTH, PAIR_ROWS);
     shape.type = cache;
     s->c = kv_create(s->b, &shape, &err);
     assert_non_null(s->c);
 }
 
-static void open_side(struct couple_side *s, struct backend *b, const char *path, enum activations a, enum type cache)
+static void open_side(struct device_pair_side *s, struct backend *b, const char *path, enum activations a,
+                      enum type cache)
 {
     struct error err;
     s->b = b;
     s->taps = (struct taps){ TAPS, { 0, 1 } };
-    s->m = model_open(path, b, a, COUPLE_ROWS, &err);
+    s->m = model_open(path, b, a, PAIR_ROWS, &err);
     if (s->m == NULL)
         fail_msg("%s", err.text);
     const int width = model_shape(s->m)->width;
-    couple_new_cache(s, cache);
-    s->logits = rows_on(b, COUPLE_ROWS + 1, COUPLE_VOCAB);
-    s->gated = rows_on(b, COUPLE_ROWS, WIDE);
+    device_pair_new_cache(s, cache);
+    s->logits = rows_on(b, PAIR_ROWS + 1, PAIR_VOCAB);
+    s->gated = rows_on(b, PAIR_ROWS, WIDE);
     s->gate = weight(b, a, width, 1);
     s->up = weight(b, a, width, 2);
     const struct tensor x = rows_on(b, SHORT, width);
@@ -120,22 +121,22 @@ static void open_side(struct couple_side *s, struct backend *b, const char *path
     b->release(b, x.data);
 }
 
-struct couple couple_open(const struct gpu_here *g, struct backend *b[2], const char *path, enum activations a,
-                          enum type cache)
+struct device_pair device_pair_open(const struct gpu_here *g, struct backend *b[2], const char *path,
+                                    enum activations a, enum type cache)
 {
-    struct couple c = { .g = g };
+    struct device_pair c = { .g = g };
     for (int i = 0; i < 2; i++) {
         open_side(&c.side[i], b[i], path, a, cache);
-        c.numbers = (size_t)(COUPLE_VOCAB + (1 + TAPS) * model_shape(c.side[i].m)->width + WIDE);
-        c.side[i].got = xmalloc(COUPLE_ROWS * c.numbers * sizeof(float));
+        c.numbers = (size_t)(PAIR_VOCAB + (1 + TAPS) * model_shape(c.side[i].m)->width + WIDE);
+        c.side[i].got = xmalloc(PAIR_ROWS * c.numbers * sizeof(float));
     }
     return c;
 }
 
-void couple_close(struct couple *c)
+void device_pair_close(struct device_pair *c)
 {
     for (int i = 0; i < 2; i++) {
-        struct couple_side *s = &c->side[i];
+        struct device_pair_side *s = &c->side[i];
         kv_destroy(s->c);
         s->b->release(s->b, s->logits.data);
         s->b->release(s->b, s->gated.data);
@@ -153,9 +154,9 @@ struct rows rows_of(int first, int second)
     struct rows r = { .n = first + second };
     for (int i = 0; i < r.n; i++) {
         const int at = i < first ? i : i - first;
-        r.token[i] = couple_any(COUPLE_VOCAB);
+        r.token[i] = device_pair_any(PAIR_VOCAB);
         r.slot[i] = i >= first;
-        r.parent[i] = at == 0 ? -1 : couple_any(4) == 0 ? couple_any(at) : at - 1;
+        r.parent[i] = at == 0 ? -1 : device_pair_any(4) == 0 ? device_pair_any(at) : at - 1;
     }
     return r;
 }
@@ -165,41 +166,42 @@ struct pass pass_of(const struct rows *r)
     return (struct pass){ .n = r->n, .token = r->token, .slot = r->slot, .parent = r->parent };
 }
 
-void couple_keep(struct couple *c, int slot, const int32_t *row, int n)
+void device_pair_keep(struct device_pair *c, int slot, const int32_t *row, int n)
 {
     kv_keep(c->side[0].c, slot, row, n);
     kv_keep(c->side[1].c, slot, row, n);
 }
 
-void couple_cut(struct couple *c, int slot, int length)
+void device_pair_cut(struct device_pair *c, int slot, int length)
 {
     kv_cut(c->side[0].c, slot, length);
     kv_cut(c->side[1].c, slot, length);
 }
 
-void couple_keep_path(struct couple *c, const struct rows *r, int slot, int first, int n)
+void device_pair_keep_path(struct device_pair *c, const struct rows *r, int slot, int first, int n)
 {
-    int32_t row[COUPLE_ROWS];
+    int32_t row[PAIR_ROWS];
     int depth = 0;
     for (int at = n - 1; at >= 0; at = r->parent[first + at])
-        row[COUPLE_ROWS - ++depth] = at;
-    couple_keep(c, slot, row + COUPLE_ROWS - depth, depth);
+        row[PAIR_ROWS - ++depth] = at;
+    device_pair_keep(c, slot, row + PAIR_ROWS - depth, depth);
 }
 
-uint8_t *couple_numbers(struct tensor t)
+uint8_t *device_pair_numbers(struct tensor t)
 {
     const size_t step = (size_t)type_facts[t.type].bytes, top = t.type == F32 ? 3 : 1;
     uint8_t *bytes = xmalloc(tensor_bytes(t));
     for (size_t i = 0; i < tensor_bytes(t); i++) // exponents of numbers, or of a block's scale, are moderate
-        bytes[i] = (uint8_t)(i % step == top ? couple_any(2) << 7 | (t.type == Q8_0 ? 0x20 : 0x3D) : couple_any(256));
+        bytes[i] = (uint8_t)(i % step == top ? device_pair_any(2) << 7 | (t.type == Q8_0 ? 0x20 : 0x3D)
+                                             : device_pair_any(256));
     return bytes;
 }
 
-void couple_fill(struct couple *c, int length)
+void device_pair_fill(struct device_pair *c, int length)
 {
     const struct tensor t = kv_keys(c->side[0].c, 0);
-    uint8_t *bytes = couple_numbers(t);
-    int32_t row[COUPLE_ROWS];
+    uint8_t *bytes = device_pair_numbers(t);
+    int32_t row[PAIR_ROWS];
     for (int s = 0; s < 2; s++)
         for (int l = 0; l < model_shape(c->side[s].m)->layers; l++) {
             struct backend *b = c->side[s].b;
@@ -207,36 +209,36 @@ void couple_fill(struct couple *c, int length)
             b->upload(b, kv_values(c->side[s].c, l).data, bytes, tensor_bytes(t));
         }
     free(bytes);
-    for (int i = 0; i < COUPLE_ROWS; i++)
+    for (int i = 0; i < PAIR_ROWS; i++)
         row[i] = i;
-    couple_cut(c, 0, 0);
-    for (int left = length; left > 0; left -= COUPLE_ROWS) {
-        const struct rows r = rows_of(left < COUPLE_ROWS ? left : COUPLE_ROWS, 0);
+    device_pair_cut(c, 0, 0);
+    for (int left = length; left > 0; left -= PAIR_ROWS) {
+        const struct rows r = rows_of(left < PAIR_ROWS ? left : PAIR_ROWS, 0);
         const struct pass p = pass_of(&r);
         kv_admit(c->side[0].c, &p, p.n);
         kv_admit(c->side[1].c, &p, p.n);
-        couple_keep(c, 0, row, p.n);
+        device_pair_keep(c, 0, row, p.n);
     }
 }
 
 // ---- passes
 
-void couple_run(struct couple_side *s, const struct rows *r)
+void device_pair_run(struct device_pair_side *s, const struct rows *r)
 {
     struct error err;
     struct states states;
     const struct pass p = pass_of(r);
     const struct tensor behind = tensor_rows(s->logits, r->n, 1); // them
-    float untouched[COUPLE_VOCAB] = { 5, 6, 7 }, still[COUPLE_VOCAB];
+    float untouched[PAIR_VOCAB] = { 5, 6, 7 }, still[PAIR_VOCAB];
     s->b->upload(s->b, behind.data, untouched, sizeof(untouched));
-    const int64_t before = couple_launches();
+    const int64_t before = device_pair_launches();
     if (!model_forward(s->m, s->c, &p, &s->taps, &states, &err))
         fail_msg("%s", err.text);
-    s->launches = couple_launches() - before;
+    s->launches = device_pair_launches() - before;
     const struct tensor all[] = { tensor_rows(s->logits, 0, r->n), states.last, states.tapped,
                                   tensor_rows(s->gated, 0, r->n) };
     model_logits(s->m, all[0], states.last);
-    s->of_logits = couple_launches() - before - s->launches;
+    s->of_logits = device_pair_launches() - before - s->launches;
     s->b->gated(s->b, all[3], states.last, s->gate, s->up);
     float *to = s->got;
     for (int i = 0; i < 4; i++) {
@@ -250,15 +252,15 @@ void couple_run(struct couple_side *s, const struct rows *r)
         fail_msg("%s", err.text);
 }
 
-void couple_both(struct couple *c, const struct rows *r, enum kind expected)
+void device_pair_both(struct device_pair *c, const struct rows *r, enum kind expected)
 {
     static const char *const said[] = { "many launches and no graph", "2 launches and a graph",
                                         "2 launches and no graph" };
-    struct couple_side *a = &c->side[0], *b = &c->side[1];
-    const int64_t before = couple_graphs();
-    couple_run(a, r);
-    const int64_t more = couple_graphs() - before;
-    couple_run(b, r);
+    struct device_pair_side *a = &c->side[0], *b = &c->side[1];
+    const int64_t before = device_pair_graphs();
+    device_pair_run(a, r);
+    const int64_t more = device_pair_graphs() - before;
+    device_pair_run(b, r);
     if (memcmp(a->got, b->got, (size_t)r->n * c->numbers * sizeof(float)) != 0)
         fail_msg("%s: a pass of %d rows has other bits than without graphs and padding", c->g->name, r->n);
     if (c->g->emulated && ((a->launches > 2) != (expected == FIRST) || (more > 0) != (expected == CAPTURED)))
@@ -268,10 +270,10 @@ void couple_both(struct couple *c, const struct rows *r, enum kind expected)
         assert_int_equal(a->of_logits, 1); // the last norm has left what they read
 }
 
-void couple_behind(struct couple *c, int length, int n, enum kind expected)
+void device_pair_behind(struct device_pair *c, int length, int n, enum kind expected)
 {
     const struct rows r = rows_of(n, 0);
-    couple_cut(c, 0, length);
-    couple_both(c, &r, expected);
-    couple_cut(c, 0, length);
+    device_pair_cut(c, 0, length);
+    device_pair_both(c, &r, expected);
+    device_pair_cut(c, 0, length);
 }

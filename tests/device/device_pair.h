@@ -6,9 +6,9 @@
 #include "models/model.h"
 #include "tests/device/gpus.h"
 
-enum { COUPLE_SLOTS = 2, COUPLE_LENGTH = 1700, COUPLE_ROWS = 576, COUPLE_VOCAB = 40 };
+enum { PAIR_SLOTS = 2, PAIR_LENGTH = 1700, PAIR_ROWS = 576, PAIR_VOCAB = 40 };
 
-struct couple_side {
+struct device_pair_side {
     struct backend *b; // borrowed
     struct model *m;
     struct kv_cache *c;
@@ -18,47 +18,47 @@ struct couple_side {
     float *got;                  // logits, last and tapped states, and what gated makes of the last ones
 };
 
-struct couple {
+struct device_pair {
     const struct gpu_here *g;
-    struct couple_side side[2]; // the second is without
-    size_t numbers;             // of a row, in `got`
+    struct device_pair_side side[2]; // the second is without
+    size_t numbers;                  // of a row, in `got`
 };
 
 struct rows { // of a pass
     int n;
-    int32_t token[COUPLE_ROWS], slot[COUPLE_ROWS], parent[COUPLE_ROWS];
+    int32_t token[PAIR_ROWS], slot[PAIR_ROWS], parent[PAIR_ROWS];
 };
 
-enum kind { FIRST, CAPTURED, REPLAYED }; // of passes
+enum kind { FIRST, CAPTURED, SYNTHETIC }; // of passes
 
-int32_t couple_any(int below);
+int32_t device_pair_any(int below);
 // What an emulated device counts; 0: there is none.
-int64_t couple_launches(void);
-int64_t couple_graphs(void);
+int64_t device_pair_launches(void);
+int64_t device_pair_graphs(void);
 
 // Two devices; closing them finds graphs that are left over.
-void couple_devices_open(const struct gpu_here *g, struct backend *b[2]);
-void couple_devices_close(struct backend *b[2]);
-char *couple_model(enum type type, int layers, int head_dim); // a path; free() it
-struct couple couple_open(const struct gpu_here *g, struct backend *b[2], const char *path, enum activations a,
-                          enum type cache);
-void couple_close(struct couple *c);
-void couple_new_cache(struct couple_side *s, enum type cache);
+void device_pair_devices_open(const struct gpu_here *g, struct backend *b[2]);
+void device_pair_devices_close(struct backend *b[2]);
+char *device_pair_model(enum type type, int layers, int head_dim); // a path; free() it
+struct device_pair device_pair_open(const struct gpu_here *g, struct backend *b[2], const char *path,
+                                    enum activations a, enum type cache);
+void device_pair_close(struct device_pair *c);
+void device_pair_new_cache(struct device_pair_side *s, enum type cache);
 
 // So many in each slot, as trees.
 struct rows rows_of(int first, int second);
 struct pass pass_of(const struct rows *r);
-void couple_keep(struct couple *c, int slot, const int32_t *row, int n);
-void couple_cut(struct couple *c, int slot, int length);
+void device_pair_keep(struct device_pair *c, int slot, const int32_t *row, int n);
+void device_pair_cut(struct device_pair *c, int slot, int length);
 // Of a slot's n rows, from `first` of the pass on, the last one and what it follows.
-void couple_keep_path(struct couple *c, const struct rows *r, int slot, int first, int n);
+void device_pair_keep_path(struct device_pair *c, const struct rows *r, int slot, int first, int n);
 // A prefix of slot 0 of numbers that nobody computed, the same on both.
-void couple_fill(struct couple *c, int length);
-uint8_t *couple_numbers(struct tensor t); // such numbers for a cache; free() them
+void device_pair_fill(struct device_pair *c, int length);
+uint8_t *device_pair_numbers(struct tensor t); // such numbers for a cache; free() them
 
 // On one side, or on both and the test has failed if bits differ, or if the first does not go about it as is expected. One
 // that is captured or replayed is two launches: its tokens' embeddings, and all the rest.
-void couple_run(struct couple_side *s, const struct rows *r);
-void couple_both(struct couple *c, const struct rows *r, enum kind expected);
+void device_pair_run(struct device_pair_side *s, const struct rows *r);
+void device_pair_both(struct device_pair *c, const struct rows *r, enum kind expected);
 // n rows behind so many of slot 0, of which nothing is kept.
-void couple_behind(struct couple *c, int length, int n, enum kind expected);
+void device_pair_behind(struct device_pair *c, int length, int n, enum kind expected);

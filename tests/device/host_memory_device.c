@@ -264,7 +264,7 @@ static void far_best(struct backend *b, struct tensor logits, int k, int32_t *to
     drop(in, from);
 }
 
-struct backend *backend_far(struct backend *inner)
+struct backend *backend_host_memory(struct backend *inner)
 {
     static const struct backend table = {
         .alloc = far_alloc,

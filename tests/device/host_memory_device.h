@@ -6,4 +6,4 @@ struct backend;
 
 // Every operation uploads what it is given, runs on `inner` and downloads what came out. Weights that prepare returned stay
 // on the device. Owns inner.
-struct backend *backend_far(struct backend *inner);
+struct backend *backend_host_memory(struct backend *inner);

@@ -19,7 +19,7 @@ static int gpus, instances = 2;
 struct device_box {
     struct black_box box; // first
     struct backend *b;
-    enum body body;
+    enum device_rule device_rule;
     double lenience;
     struct tensor p, q; // (LAW_NODES, vocab) each
 };
@@ -31,7 +31,7 @@ static void put_rows(const struct device_box *b, struct tensor to, struct rows *
 }
 
 static void device_judge(struct black_box *self, const struct draft *d, struct rows *p, const double *u,
-                         struct judgement *out)
+                         struct verification *out)
 {
     struct device_box *b = (struct device_box *)self;
     double given[3 * LAW_NODES + BISECT_PLACES] = { 0 };
@@ -41,25 +41,27 @@ static void device_judge(struct black_box *self, const struct draft *d, struct r
     put_rows(b, b->p, p, d->n);
     bool draws = false;
     for (int node = 1; node < d->n; node++)
-        if (d->drawn[node] != CHOSEN) {
+        if (d->proposal[node] != DETERMINISTIC) {
             const int parent = d->parent[node];
             b->b->upload(b->b, tensor_rows(b->q, parent, 1).data, d->q->row(d->q, parent),
                          (size_t)p->vocab * sizeof(float));
             draws = true;
         }
-    const struct judging j = { .body = b->body,
-                               .lenience = b->lenience,
-                               .n = d->n,
-                               .token = d->token,
-                               .parent = d->parent,
-                               .drawn = d->drawn,
-                               .p = b->p,
-                               .q = draws ? b->q : (struct tensor){ 0 },
-                               .root = BISECT_ROOT,
-                               .given = given };
-    struct ruling to = { .token = out->token, .node = out->node, .trial_p = out->trial_p, .trial_q = out->trial_q };
-    b->b->judge(b->b, &j, 1);
-    b->b->ruled(b->b, &j, &to, 1);
+    const struct verify_request j = { .device_rule = b->device_rule,
+                                      .lenience = b->lenience,
+                                      .n = d->n,
+                                      .token = d->token,
+                                      .parent = d->parent,
+                                      .proposal = d->proposal,
+                                      .p = b->p,
+                                      .q = draws ? b->q : (struct tensor){ 0 },
+                                      .root = BISECT_ROOT,
+                                      .given = given };
+    struct verify_result to = {
+        .token = out->token, .node = out->node, .trial_p = out->trial_p, .trial_q = out->trial_q
+    };
+    b->b->verify(b->b, &j, 1);
+    b->b->verify_wait(b->b, &j, &to, 1);
     out->n = to.n;
 }
 
@@ -85,9 +87,9 @@ static struct bisected sweep(struct device_box *box, const struct figure *f)
 
 static struct bisected examine(struct backend *b, const char *rule, double lenience, const struct figure *f)
 {
-    struct device_box box = { .box = { .races = strcmp(rule, "match") == 0, .judge = device_judge, .looks = -1 },
+    struct device_box box = { .box = { .races = strcmp(rule, "match") == 0, .verify = device_judge, .looks = -1 },
                               .b = b,
-                              .body = rule_named(rule)->body,
+                              .device_rule = rule_named(rule)->device_rule,
                               .lenience = lenience,
                               .p = rows_on(b, LAW_NODES, LAW_VOCAB),
                               .q = rows_on(b, LAW_NODES, LAW_VOCAB) };

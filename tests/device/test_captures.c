@@ -15,22 +15,22 @@
 static struct gpu_here gpu[MAX_GPUS_HERE];
 
 // A pass that would be captured, while this call of it fails. false: a call outside of what is captured.
-static bool captured_with_a_failure(struct couple *c, int call)
+static bool captured_with_a_failure(struct device_pair *c, int call)
 {
     struct error err;
     struct states states;
-    struct couple_side *a = &c->side[0];
+    struct device_pair_side *a = &c->side[0];
     const struct rows r = rows_of(5, 0);
     const struct pass p = pass_of(&r);
-    couple_cut(c, 0, 0);
+    device_pair_cut(c, 0, 0);
     emulated_fail_next(call);
     assert_true(model_forward(a->m, a->c, &p, &a->taps, &states, &err));
     emulated_fail_next(0);
     if (!a->b->sync(a->b, &err))
         return false;
-    couple_run(&c->side[1], &r);
+    device_pair_run(&c->side[1], &r);
     a->b->download(a->b, a->got, states.last.data, tensor_bytes(states.last));
-    assert_memory_equal(a->got, c->side[1].got + r.n * COUPLE_VOCAB, tensor_bytes(states.last));
+    assert_memory_equal(a->got, c->side[1].got + r.n * PAIR_VOCAB, tensor_bytes(states.last));
     return true;
 }
 
@@ -38,23 +38,23 @@ static bool captured_with_a_failure(struct couple *c, int call)
 static void where_a_graph_cannot_be_had_passes_are_queued(void **unused)
 {
     (void)unused;
-    char *path = couple_model(BF16, 1, 64);
+    char *path = device_pair_model(BF16, 1, 64);
     int said = 0, instead = 0, launches = 0;
     bool captured = false;
     for (int call = 1; !captured; call++) {
         struct backend *b[2];
-        couple_devices_open(&gpu[0], b);
-        struct couple c = couple_open(&gpu[0], b, path, ACTIVATIONS_BF16, BF16);
-        couple_behind(&c, 0, 5, FIRST);
+        device_pair_devices_open(&gpu[0], b);
+        struct device_pair c = device_pair_open(&gpu[0], b, path, ACTIVATIONS_BF16, BF16);
+        device_pair_behind(&c, 0, 5, FIRST);
         launches = (int)c.side[0].launches;
         const bool queued = captured_with_a_failure(&c, call);
-        captured = couple_graphs() > 0;
+        captured = device_pair_graphs() > 0;
         said += !queued;
         instead += queued && !captured;
         for (int i = 0; i < 3 && queued; i++)
-            couple_behind(&c, 0, 6, captured ? REPLAYED : FIRST);
-        couple_close(&c);
-        couple_devices_close(b);
+            device_pair_behind(&c, 0, 6, captured ? SYNTHETIC : FIRST);
+        device_pair_close(&c);
+        device_pair_devices_close(b);
     }
     assert_int_equal(said, 3);                         // the embeddings' launch, and what became of it; the layout
     assert_int_equal(instead, 2 * (launches - 1) + 5); // each launch, and what became of it; five calls for a graph
@@ -83,7 +83,7 @@ static struct product_of product_open(void)
     uint16_t numbers[M * K];
     struct product_of p = { .b = gpu_open(&gpu[0]) };
     for (int i = 0; i < M * K; i++)
-        numbers[i] = (uint16_t)(0x3D00 | couple_any(256));
+        numbers[i] = (uint16_t)(0x3D00 | device_pair_any(256));
     p.x = rows_on(p.b, 1, K);
     p.copy = rows_on(p.b, 1, K);
     p.y = rows_on(p.b, 1, M);
@@ -110,16 +110,16 @@ static void product_is_right(const struct product_of *p, bool known, int call)
     struct backend *b = p->b;
     struct error err;
     const struct layout see = one_row(b);
-    const struct routine r = { .see = &see, .whose = p };
+    const struct graph_key r = { .see = &see, .whose = p };
     float x[K], got[M], expected[M];
     for (int i = 0; i < K; i++)
-        x[i] = (float)couple_any(2000) / 1000 - 1;
+        x[i] = (float)device_pair_any(2000) / 1000 - 1;
     b->upload(b, p->x.data, x, sizeof(x));
     b->angles(b, p->angles, &see, p->frequency); // the layout is there
     if (known)
         multiply(b, p->y, p->x, p->w);
     emulated_fail_next(call);
-    for (bool done = replayed(b, &r); !done; done = remembered(b))
+    for (bool done = graph_launched(b, &r); !done; done = graph_ended(b))
         multiply(b, p->y, p->x, p->w);
     emulated_fail_next(0);
     if (!b->sync(b, &err))
@@ -139,7 +139,7 @@ static void a_room_that_grows_ends_graphs(void **unused)
     struct backend *b = p.b;
     for (int i = 0; i < 2; i++)
         product_is_right(&p, false, 0);
-    assert_int_equal(couple_graphs(), 1);
+    assert_int_equal(device_pair_graphs(), 1);
     const struct tensor wide = rows_on(b, 64, 40 * K), by = rows_on(b, 1, 40 * K);
     for (int i = 0; i < 2; i++) // both rooms for planes
         b->rmsnorm(b, wide, wide, by, 1e-5f);
@@ -156,7 +156,7 @@ static void what_was_known_before_is_no_part_of_a_routine(void **unused)
     struct product_of p = product_open();
     product_is_right(&p, true, 0);
     product_is_right(&p, true, 0);
-    assert_int_equal(couple_graphs(), 1);
+    assert_int_equal(device_pair_graphs(), 1);
     product_is_right(&p, false, 0);
     product_close(&p);
 }
@@ -170,14 +170,14 @@ static void a_routine_finds_its_rooms_as_large_as_it_left_them(void **unused)
     const struct tensor wide = rows_on(b, 1, 4 * K), by = rows_on(b, 1, 4 * K), narrow = tensor_of(by.data, F32, 1, K);
     for (int time = 0; time < 2; time++) {
         const struct layout see = one_row(b);
-        const struct routine r = { .see = &see, .whose = &p };
-        for (bool done = replayed(b, &r); !done; done = remembered(b)) {
+        const struct graph_key r = { .see = &see, .whose = &p };
+        for (bool done = graph_launched(b, &r); !done; done = graph_ended(b)) {
             b->rmsnorm(b, p.x, p.x, narrow, 1e-5f);
             b->rmsnorm(b, wide, wide, by, 1e-5f);
         }
         b->rmsnorm(b, p.x, p.x, narrow, 1e-5f);
     }
-    assert_int_equal(couple_graphs(), 1);
+    assert_int_equal(device_pair_graphs(), 1);
     b->release(b, wide.data), b->release(b, by.data);
     product_close(&p);
 }
@@ -189,7 +189,7 @@ static void what_was_not_captured_is_not_known(void **unused)
         struct product_of p = product_open();
         product_is_right(&p, false, 0);
         product_is_right(&p, false, call);
-        captured = couple_graphs() > 0;
+        captured = device_pair_graphs() > 0;
         product_close(&p);
         assert_true(captured == (call > 9)); // two launches, and what became of each; five calls for a graph
     }
@@ -232,15 +232,15 @@ static void what_cannot_be_captured_is_gone_through_again(void **unused)
         float got[2];
         for (int i = 0; i < TIMES; i++) {
             const struct layout see = one_row(b);
-            const struct routine r = { .see = &see, .whose = gpu };
-            for (bool done = replayed(b, &r); !done; done = remembered(b)) {
+            const struct graph_key r = { .see = &see, .whose = gpu };
+            for (bool done = graph_launched(b, &r); !done; done = graph_ended(b)) {
                 b->add(b, x, five);
                 do_forbidden(b, (enum forbidden)what, other);
             }
         }
         b->download(b, got, x.data, sizeof(got));
         assert_true(got[0] == 5 + 5 * TIMES && got[1] == got[0]);
-        assert_int_equal(couple_graphs(), what == NOTHING);
+        assert_int_equal(device_pair_graphs(), what == NOTHING);
         b->release(b, x.data), b->release(b, five.data), b->release(b, other.data);
         gpu_close(b);
     }

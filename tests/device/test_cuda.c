@@ -171,21 +171,21 @@ static void make_prompts(void)
 
 static void against_none(const struct gpu_here *g, const char *sampling, const char *rule)
 {
-    struct saying_setup s = { .target = pair_target,
-                              .draft = pair_draft,
-                              .prompts = &prompts,
-                              .drafter = "none",
-                              .sampling = sampling,
-                              .rule = rule,
-                              .slots = 1,
-                              .limit = 6,
-                              .length = 64,
-                              .device = g->open };
-    struct saying *plain = say(&s);
+    struct decoded_texts_setup s = { .target = pair_target,
+                                     .draft = pair_draft,
+                                     .prompts = &prompts,
+                                     .drafter = "none",
+                                     .sampling = sampling,
+                                     .rule = rule,
+                                     .slots = 1,
+                                     .limit = 6,
+                                     .length = 64,
+                                     .device = g->open };
+    struct decoded_texts *plain = say(&s);
     s.slots = 2;
     for (int i = 0; i < pair_count(); i++) {
         s.drafter = pair_drafter(i);
-        struct saying *other = say(&s);
+        struct decoded_texts *other = say(&s);
         same_text(plain, other, &s);
         free(other);
     }
@@ -217,21 +217,21 @@ static void greedy_texts_by_cublas_are_the_cpus(void **unused)
     for (int g = 0; g < gpus; g++) {
         if (!is_cublas(&gpu[g]))
             continue;
-        struct saying_setup s = { .target = pair_target,
-                                  .draft = pair_draft,
-                                  .prompts = &prompts,
-                                  .drafter = "none",
-                                  .sampling = "{temperature: 0}",
-                                  .rule = "rejection",
-                                  .slots = 1,
-                                  .limit = 6,
-                                  .length = 64 };
-        struct saying *cpu = say(&s);
+        struct decoded_texts_setup s = { .target = pair_target,
+                                         .draft = pair_draft,
+                                         .prompts = &prompts,
+                                         .drafter = "none",
+                                         .sampling = "{temperature: 0}",
+                                         .rule = "rejection",
+                                         .slots = 1,
+                                         .limit = 6,
+                                         .length = 64 };
+        struct decoded_texts *cpu = say(&s);
         s.device = gpu[g].open;
-        struct saying *plain = say(&s);
+        struct decoded_texts *plain = say(&s);
         s.slots = 2;
         s.drafter = pair_drafter(0);
-        struct saying *drafted = say(&s);
+        struct decoded_texts *drafted = say(&s);
         same_text(cpu, plain, &s);
         same_text(cpu, drafted, &s);
         free(cpu);
@@ -308,14 +308,14 @@ static struct backend *open_cpu(struct error *err)
     return backend_cpu(1, err);
 }
 
-static void with_draft_model_on(const struct saying_setup *about, const char *drafter,
+static void with_draft_model_on(const struct decoded_texts_setup *about, const char *drafter,
                                 struct backend *(*device)(struct error *err))
 {
-    struct saying_setup s = *about;
-    struct saying *plain = say(&s);
+    struct decoded_texts_setup s = *about;
+    struct decoded_texts *plain = say(&s);
     s.drafter = drafter;
     s.draft_device = device;
-    struct saying *other = say(&s);
+    struct decoded_texts *other = say(&s);
     same_text(plain, other, &s);
     assert_true(other->drafted > 0);
     free(plain);
@@ -329,22 +329,22 @@ static void a_draft_model_on_another_device_gives_nones_texts(void **unused)
     static const struct {
         const char *sampling, *rule, *drafter;
     } cases[] = {
-        { "{temperature: 0}", "rejection", "small:model=%s,nodes=9,top=3,tokens=4,pick=likeliest" },
+        { "{temperature: 0}", "rejection", "small:model=%s,nodes=9,top=3,tokens=4,pick=greedy" },
         { "{temperature: 1}", "match", "small:model=%s,tokens=3,pick=coupled" },
         { "{temperature: 1}", "match", "small:model=%s,widths=[2,2,1]" },
     };
     for (int g = 0; g < gpus; g++)
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]) && !gpu[g].varies; i++) {
-            struct saying_setup s = { .target = pair_target,
-                                      .draft = pair_draft,
-                                      .prompts = &prompts,
-                                      .drafter = "none",
-                                      .sampling = cases[i].sampling,
-                                      .rule = cases[i].rule,
-                                      .slots = 2,
-                                      .limit = 6,
-                                      .length = 64,
-                                      .device = gpu[g].open };
+            struct decoded_texts_setup s = { .target = pair_target,
+                                             .draft = pair_draft,
+                                             .prompts = &prompts,
+                                             .drafter = "none",
+                                             .sampling = cases[i].sampling,
+                                             .rule = cases[i].rule,
+                                             .slots = 2,
+                                             .limit = 6,
+                                             .length = 64,
+                                             .device = gpu[g].open };
             with_draft_model_on(&s, cases[i].drafter, open_cpu);
 #if defined(EMULATED_DEVICE)
             with_draft_model_on(&s, cases[i].drafter, open_second);
@@ -437,7 +437,7 @@ static void what_cublas_lacks_or_refuses_is_said(void **unused)
 
     struct backend *b = backend_emulated_cublas(0, &err);
     char *path = model_of(Q8_0);
-    assert_null(model_open(path, b, ACTIVATIONS_PRESET, 8, &err));
+    assert_null(model_open(path, b, ACTIVATIONS_DEFAULT, 8, &err));
     assert_non_null(strstr(err.text, "cuBLAS has no products of q8_0 weights, but of f32, f16 and bf16"));
     free(path);
 

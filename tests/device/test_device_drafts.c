@@ -24,7 +24,7 @@
 #include "tests/support/plain_stages.h"
 #include "tests/support/small_model.h"
 
-enum { SLOTS = 3, ROOM = 128, LENGTH = 40, MOST_VOCAB = 288, LEVELS = 17 };
+enum { SLOTS = 3, CAPACITY = 128, LENGTH = 40, MOST_VOCAB = 288, LEVELS = 17 };
 
 static struct gpu_here gpu[MAX_GPUS_HERE];
 static int gpus, times = 2;
@@ -39,11 +39,11 @@ static int any(int below)
 
 // ---- what is compared
 
-struct grown_draft {
+struct built_draft {
     struct draft draft;
-    int32_t token[ROOM], parent[ROOM], row[ROOM];
-    uint8_t drawn[ROOM];
-    float q[ROOM][MOST_VOCAB]; // what each node's children were drawn from, where any were
+    int32_t token[CAPACITY], parent[CAPACITY], row[CAPACITY];
+    uint8_t proposal[CAPACITY];
+    float q[CAPACITY][MOST_VOCAB]; // what each node's children were drawn from, where any were
 };
 
 struct foreign { // chance that a device does not know
@@ -51,10 +51,10 @@ struct foreign { // chance that a device does not know
     struct rng *of;
 };
 
-static bool foreign_coin(struct rng *self, double num, double den, struct address at)
+static bool foreign_accept(struct rng *self, double num, double den, struct address at)
 {
     struct rng *of = ((struct foreign *)self)->of;
-    return of->coin(of, num, den, at);
+    return of->accept(of, num, den, at);
 }
 
 static int foreign_pick(struct rng *self, const double *weight, int n, struct address at)
@@ -107,10 +107,10 @@ static void some_logits(const struct trial *t, int level, int i, int f, float *x
     }
 }
 
-static void fill(const struct trial *t, struct growth *g, int level, const struct request *r, int m, const int *first,
-                 const int *count)
+static void fill(const struct trial *t, struct draft_batch *g, int level, const struct request *r, int m,
+                 const int *first, const int *count)
 {
-    static float x[SLOTS * ROOM * MOST_VOCAB];
+    static float x[SLOTS * CAPACITY * MOST_VOCAB];
     int rows = 0;
     for (int i = 0; i < m; i++)
         for (int f = 0; f < (t->shared_rows ? 1 : count[i]); f++, rows++) {
@@ -119,7 +119,7 @@ static void fill(const struct trial *t, struct growth *g, int level, const struc
                 which++;
             some_logits(t, level, which, f, x + (first[i] + f) * g->vocab, g->vocab);
         }
-    const struct tensor to = growth_logits(g, rows);
+    const struct tensor to = draft_batch_logits(g, rows);
     g->env.backend->upload(g->env.backend, to.data, x, tensor_bytes(to));
 }
 
@@ -141,17 +141,17 @@ static int32_t place_of(const struct numbering *n, int slot, int32_t row)
 
 static void bring(struct backend *b, struct draft *d)
 {
-    const struct draft_there *t = d->there;
+    const struct device_draft *t = d->there;
     int32_t n = 0;
     b->download(b, &n, t->n, sizeof(n));
-    assert_true(n >= 1 && n <= t->most && t->most <= d->room);
+    assert_true(n >= 1 && n <= t->most && t->most <= d->capacity);
     const size_t ids = (size_t)n * sizeof(int32_t);
     d->n = n;
     b->download(b, d->token, t->token, ids);
     b->download(b, d->parent, t->parent, ids);
     b->download(b, t->tag_here, t->tag, ids);
-    b->download(b, d->drawn, t->drawn, (size_t)n);
-    int32_t rest[ROOM];
+    b->download(b, d->proposal, t->proposal, (size_t)n);
+    int32_t rest[CAPACITY];
     b->download(b, rest, t->token, (size_t)t->most * sizeof(int32_t));
     for (int i = n; i < t->most; i++)
         assert_int_equal(rest[i], 0); // rows that go through the pass for nothing
@@ -160,42 +160,44 @@ static void bring(struct backend *b, struct draft *d)
 
 // Levels that grew on the host, and how often a device made probabilities of one's rows.
 static int levels_here, probabilities;
-static void (*made_by)(struct backend *b, struct tensor logits, int live, const struct row_stages *s);
+static void (*made_by)(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s);
 
-static void count_probabilities(struct backend *b, struct tensor logits, int live, const struct row_stages *s)
+static void count_probabilities(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s)
 {
     probabilities++;
-    made_by(b, logits, live, s);
+    made_by(b, logits, used_vocab, s);
 }
 
-static void grow(struct growth *g, struct kv_cache *cache, const struct trial *t, struct grown_draft *to, bool there)
+static void grow(struct draft_batch *g, struct kv_cache *cache, const struct trial *t, struct built_draft *to,
+                 bool there)
 {
-    static int32_t token[SLOTS * ROOM], slot[SLOTS * ROOM], parent[SLOTS * ROOM];
+    static int32_t token[SLOTS * CAPACITY], slot[SLOTS * CAPACITY], parent[SLOTS * CAPACITY];
     struct error err;
     struct request all[SLOTS], r[SLOTS];
     struct numbering rows = { .levels = 0 };
     int first[SLOTS], count[SLOTS];
     struct foreign foreign[SLOTS];
     for (int i = 0; i < t->n; i++) {
-        struct grown_draft *d = &to[i];
+        struct built_draft *d = &to[i];
         all[i] = t->request[i];
-        d->draft = (struct draft){ 1, d->draft.room, d->token, d->parent, d->drawn, NULL, NULL };
-        d->token[0] = t->text[i][all[i].n - 1], d->parent[0] = -1, d->drawn[0] = CHOSEN;
+        d->draft = (struct draft){ 1, d->draft.capacity, d->token, d->parent, d->proposal, NULL, NULL };
+        d->token[0] = t->text[i][all[i].n - 1], d->parent[0] = -1, d->proposal[0] = DETERMINISTIC;
         all[i].draft = &d->draft;
         all[i].rng = (struct rng *)&t->chance[i].rng;
-        foreign[i] = (struct foreign){ { foreign_coin, foreign_pick, all[i].rng->root, foreign_pick_row }, all[i].rng };
+        foreign[i] =
+            (struct foreign){ { foreign_accept, foreign_pick, all[i].rng->root, foreign_pick_row }, all[i].rng };
         if (t->foreign)
             all[i].rng = &foreign[i].rng;
     }
-    const int m = growth_begin(g, all, t->n, r);
-    assert_true(g->is_there == there);
+    const int m = draft_batch_begin(g, all, t->n, r);
+    assert_true(g->on_device_now == there);
     for (int i = 0; i < m; i++)
         first[i] = i, count[i] = 1;
     for (int level = 0; m > 0; level++) {
         fill(t, g, level, r, m, first, count);
-        assert_true(growth_children(g, r, m, first, t->shared_rows ? 0 : 1, &err));
+        assert_true(draft_batch_children(g, r, m, first, t->shared_rows ? 0 : 1, &err));
         levels_here += !there;
-        const int wanted = growth_level(g, r, m);
+        const int wanted = draft_batch_level(g, r, m);
         if (wanted == 0)
             break;
         for (int i = 0; i < m && !t->shared_rows; i++)
@@ -203,10 +205,10 @@ static void grow(struct growth *g, struct kv_cache *cache, const struct trial *t
         rows.levels += !t->shared_rows;
         if (t->shared_rows)
             continue;
-        const struct pass pass = growth_rows(g, r, m, cache, first, token, slot, parent);
+        const struct pass pass = draft_batch_rows(g, r, m, cache, first, token, slot, parent);
         assert_int_equal(wanted, pass.n);
-        assert_true((pass.n_there > 0) == there);
-        for (int k = 0; k < pass.n_there; k++) // of a row of which the device knows more than the host
+        assert_true((pass.n_device_rows > 0) == there);
+        for (int k = 0; k < pass.n_device_rows; k++) // of a row of which the device knows more than the host
             for (int row = pass.there[k].first; row < pass.there[k].first + pass.there[k].n; row++)
                 assert_int_equal(pass.parent[row], -1);
         for (int i = 0; i < m; i++)
@@ -214,17 +216,17 @@ static void grow(struct growth *g, struct kv_cache *cache, const struct trial *t
         kv_admit(cache, &pass, pass.n);
     }
     if (m > 0)
-        growth_end(g, r, m);
+        draft_batch_end(g, r, m);
     for (int i = 0; i < m; i++) {
-        struct grown_draft *d = &to[i];
+        struct built_draft *d = &to[i];
         while (d->draft.token != r[i].draft->token)
             d++;
         assert_true(there == (d->draft.there != NULL) && (!there || d->draft.n == 1)); // or the host has made one, too
         if (there)
             bring(g->env.backend, &d->draft);
         for (int node = 1; node < d->draft.n; node++) {
-            d->row[node] = place_of(&rows, r[i].slot, t->shared_rows ? -1 : growth_row(g, r[i].slot, node));
-            if (d->drawn[node] != CHOSEN)
+            d->row[node] = place_of(&rows, r[i].slot, t->shared_rows ? -1 : draft_batch_row(g, r[i].slot, node));
+            if (d->proposal[node] != DETERMINISTIC)
                 memcpy(d->q[d->parent[node]], d->draft.q->row(d->draft.q, d->parent[node]),
                        (size_t)g->target_vocab * sizeof(float));
         }
@@ -233,19 +235,19 @@ static void grow(struct growth *g, struct kv_cache *cache, const struct trial *t
         kv_cut(cache, s, 0);
 }
 
-static void same_drafts(const struct grown_draft *a, const struct grown_draft *b, int n, int vocab, const char *what)
+static void same_drafts(const struct built_draft *a, const struct built_draft *b, int n, int vocab, const char *what)
 {
     for (int i = 0; i < n; i++, compared++) {
         const size_t nodes = (size_t)a[i].draft.n, ids = nodes * sizeof(int32_t);
         if (a[i].draft.n != b[i].draft.n || memcmp(a[i].token, b[i].token, ids) != 0 ||
-            memcmp(a[i].parent, b[i].parent, ids) != 0 || memcmp(a[i].drawn, b[i].drawn, nodes) != 0)
+            memcmp(a[i].parent, b[i].parent, ids) != 0 || memcmp(a[i].proposal, b[i].proposal, nodes) != 0)
             fail_msg("%s: draft %d of %d nodes here, %d there, or of other nodes", what, i, a[i].draft.n, b[i].draft.n);
         for (int node = 1; node < a[i].draft.n; node++) {
             if (a[i].row[node] != b[i].row[node])
                 fail_msg("%s: draft %d: node %d is row %d here, %d there", what, i, node, a[i].row[node],
                          b[i].row[node]);
             const int parent = a[i].parent[node];
-            if (a[i].drawn[node] != CHOSEN &&
+            if (a[i].proposal[node] != DETERMINISTIC &&
                 memcmp(a[i].q[parent], b[i].q[parent], (size_t)vocab * sizeof(float)) != 0)
                 fail_msg("%s: draft %d: node %d was drawn from another row there", what, i, node);
         }
@@ -257,29 +259,29 @@ static void same_drafts(const struct grown_draft *a, const struct grown_draft *b
 
 struct shape {
     const char *what;
-    struct grow_options o;
+    struct tree_options o;
     bool shared_rows; // as Medusa's
 };
 
 // clang-format off
 static const struct shape shapes[] = {
-    { "a chain, drawn", { .tokens = 4, .pick = PICK_DRAWN, .distinct = true }, false },
-    { "a chain, likeliest", { .tokens = 6, .pick = PICK_LIKELIEST }, false },
+    { "a chain, drawn", { .tokens = 4, .pick = PICK_SAMPLED, .distinct = true }, false },
+    { "a chain, likeliest", { .tokens = 6, .pick = PICK_GREEDY }, false },
     { "a chain, coupled", { .tokens = 3, .pick = PICK_COUPLED }, false },
-    { "one token", { .tokens = 1, .pick = PICK_DRAWN }, false },
-    { "a tree, drawn", { .widths = { 3, { 4, 3, 2 } }, .pick = PICK_DRAWN, .distinct = true }, false },
-    { "a tree, drawn with replacement", { .widths = { 3, { 3, 2, 2 } }, .pick = PICK_DRAWN }, false },
-    { "a tree, likeliest", { .widths = { 3, { 3, 3, 2 } }, .pick = PICK_LIKELIEST }, false },
-    { "best first", { .tokens = 5, .nodes = 20, .top = 4, .pick = PICK_LIKELIEST }, false },
-    { "best first, EAGLE-2's", { .tokens = 6, .nodes = 59, .top = 10, .pick = PICK_LIKELIEST }, false },
-    { "EAGLE-1's tree", { .pick = PICK_LIKELIEST, .tree = "eagle_25" }, false },
-    { "Medusa's tree", { .pick = PICK_LIKELIEST, .tree = "mc_sim_7b_63" }, true },
-    { "a fixed tree, drawn", { .pick = PICK_DRAWN, .distinct = true, .tree = "[[0], [1], [2], [0, 0], [0, 1], [1, 0]]" }, false },
-    { "a tree of shared rows, drawn", { .widths = { 2, { 2, 2 } }, .pick = PICK_DRAWN, .distinct = true }, true },
+    { "one token", { .tokens = 1, .pick = PICK_SAMPLED }, false },
+    { "a tree, drawn", { .widths = { 3, { 4, 3, 2 } }, .pick = PICK_SAMPLED, .distinct = true }, false },
+    { "a tree, drawn with replacement", { .widths = { 3, { 3, 2, 2 } }, .pick = PICK_SAMPLED }, false },
+    { "a tree, likeliest", { .widths = { 3, { 3, 3, 2 } }, .pick = PICK_GREEDY }, false },
+    { "best first", { .tokens = 5, .nodes = 20, .top = 4, .pick = PICK_GREEDY }, false },
+    { "best first, EAGLE-2's", { .tokens = 6, .nodes = 59, .top = 10, .pick = PICK_GREEDY }, false },
+    { "EAGLE-1's tree", { .pick = PICK_GREEDY, .tree = "eagle_25" }, false },
+    { "Medusa's tree", { .pick = PICK_GREEDY, .tree = "mc_sim_7b_63" }, true },
+    { "a fixed tree, drawn", { .pick = PICK_SAMPLED, .distinct = true, .tree = "[[0], [1], [2], [0, 0], [0, 1], [1, 0]]" }, false },
+    { "a tree of shared rows, drawn", { .widths = { 2, { 2, 2 } }, .pick = PICK_SAMPLED, .distinct = true }, true },
 };
 // clang-format on
 
-struct world { // on one device: a target for its vocabulary, a cache for its numbers of rows
+struct table_instance { // on one device: a target for its vocabulary, a cache for its numbers of rows
     const char *name;
     struct backend *b;
     struct model *target;
@@ -291,23 +293,23 @@ struct vocabulary {
     const int32_t *target_id;
 };
 
-static void check(struct world *w, const struct shape *s, const struct vocabulary *v, struct sampling *sampling,
-                  int most)
+static void check(struct table_instance *w, const struct shape *s, const struct vocabulary *v,
+                  struct sampling *sampling, int most)
 {
-    const int live = v->target_id == NULL && v->own < most ? v->own : most; // as drafters say it
-    static struct grown_draft here[SLOTS], there[SLOTS];
-    struct grow_shape shape;
+    const int used_vocab = v->target_id == NULL && v->own < most ? v->own : most; // as drafters say it
+    static struct built_draft here[SLOTS], there[SLOTS];
+    struct tree_shape shape;
     struct error err;
-    struct growth of_host, of_device;
+    struct draft_batch of_host, of_device;
     struct backend *b = w->b, full = *b;
     const struct drafter_env env = {
         .backend = b, .target_backend = b, .target = w->target, .sampling = sampling, .slots = SLOTS, .length = LENGTH
     };
-    assert_true(grow_shape(&shape, &s->o, s->what, NULL, &err));
-    assert_true(growth_create(&of_device, &shape, &env, v->own, v->target_id, live, &err));
-    b->grow_create = NULL;
-    assert_true(growth_create(&of_host, &shape, &env, v->own, v->target_id, live, &err));
-    b->grow_create = full.grow_create;
+    assert_true(tree_shape(&shape, &s->o, s->what, NULL, &err));
+    assert_true(draft_batch_create(&of_device, &shape, &env, v->own, v->target_id, used_vocab, &err));
+    b->drafts_create = NULL;
+    assert_true(draft_batch_create(&of_host, &shape, &env, v->own, v->target_id, used_vocab, &err));
+    b->drafts_create = full.drafts_create;
     probabilities = levels_here = 0;
     made_by = full.probabilities;
     b->probabilities = count_probabilities;
@@ -315,7 +317,7 @@ static void check(struct world *w, const struct shape *s, const struct vocabular
         struct trial t;
         some_trial(&t, s->shared_rows);
         for (int i = 0; i < t.n; i++)
-            here[i].draft.room = there[i].draft.room = any(3) == 0 ? 1 + any(shape.nodes) : shape.nodes;
+            here[i].draft.capacity = there[i].draft.capacity = any(3) == 0 ? 1 + any(shape.nodes) : shape.nodes;
         grow(&of_host, w->cache, &t, here, false);
         grow(&of_device, w->cache, &t, there, true);
         same_drafts(here, there, t.n, of_host.target_vocab, s->what);
@@ -324,10 +326,10 @@ static void check(struct world *w, const struct shape *s, const struct vocabular
         same_drafts(here, there, t.n, of_host.target_vocab, s->what);
     }
     // Where it can, the device makes them, wherever the drafts grow.
-    assert_int_equal(probabilities, s->o.pick != PICK_LIKELIEST && v->target_id == NULL ? levels_here : 0);
+    assert_int_equal(probabilities, s->o.pick != PICK_GREEDY && v->target_id == NULL ? levels_here : 0);
     b->probabilities = made_by;
-    growth_destroy(&of_host);
-    growth_destroy(&of_device);
+    draft_batch_destroy(&of_host);
+    draft_batch_destroy(&of_device);
 }
 
 // Where there is no room for them to grow there they grow on the host; and what less memory was enough for, more is.
@@ -347,20 +349,20 @@ static void drafts_grow_somewhere_where_there_is_room(void **unused)
     const struct drafter_env env = {
         .backend = b, .target_backend = b, .target = target, .sampling = &sampling, .slots = SLOTS, .length = LENGTH
     };
-    struct grow_shape shape;
+    struct tree_shape shape;
     size_t free_bytes, all;
     int here = 0, there = 0;
-    assert_true(gpu[0].emulated && grow_shape(&shape, &shapes[4].o, shapes[4].what, NULL, &err));
+    assert_true(gpu[0].emulated && tree_shape(&shape, &shapes[4].o, shapes[4].what, NULL, &err));
     assert_true(b->memory(b, &free_bytes, &all));
     for (size_t more = 0; there < 3; more += 1000) {
-        struct growth g;
+        struct draft_batch g;
         emulated_memory_limit(all - free_bytes + more);
-        const bool ok = growth_create(&g, &shape, &env, 100, few, MOST_VOCAB, &err);
+        const bool ok = draft_batch_create(&g, &shape, &env, 100, few, MOST_VOCAB, &err);
         assert_true(ok || here + there == 0);
         here += ok && g.there == NULL;
         there += ok && g.there != NULL;
         assert_true(g.there == NULL || g.there->q.data != NULL);
-        growth_destroy(&g);
+        draft_batch_destroy(&g);
     }
     assert_true(here > 0);
     emulated_memory_limit(all);
@@ -388,7 +390,7 @@ static void drafts_are_the_hosts(void **unused)
                                     SAMPLING("top_k", "2"), SAMPLING("temperature", "0") };
     for (int g = 0; g < gpus; g++) {
         struct error err;
-        struct world w = { gpu[g].name, gpu_open(&gpu[g]), NULL, NULL };
+        struct table_instance w = { gpu[g].name, gpu_open(&gpu[g]), NULL, NULL };
         const struct kv_shape kv = { 1, 32, 32, SLOTS, 600, 512, F32 };
         w.target = model_open(path, w.b, ACTIVATIONS_F32, 8, &err);
         w.cache = kv_create(w.b, &kv, &err);
@@ -396,7 +398,7 @@ static void drafts_are_the_hosts(void **unused)
         for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
             for (size_t v = 0; v < 4; v++)
                 for (size_t how = 0; how < (v < 3 ? 4 : 1); how++)
-                    if (v < 3 ? shapes[i].o.pick != PICK_LIKELIEST || how == 0 : i % 4 == 0)
+                    if (v < 3 ? shapes[i].o.pick != PICK_GREEDY || how == 0 : i % 4 == 0)
                         check(&w, &shapes[i], &vocabularies[v], &samplings[how], i % 2 == 0 ? MOST_VOCAB : 190);
         kv_destroy(w.cache);
         model_close(w.target);
@@ -426,12 +428,12 @@ static void drafts_grow_where_the_stages_are(void **unused)
                                              .sampling = k == 0 ? &plain : &penalised,
                                              .slots = SLOTS,
                                              .length = LENGTH };
-            struct grow_shape shape;
-            struct growth g;
-            assert_true(grow_shape(&shape, &shapes[i].o, shapes[i].what, NULL, &err));
-            assert_true(growth_create(&g, &shape, &env, MOST_VOCAB, NULL, MOST_VOCAB, &err));
-            assert_true((g.there != NULL) == (k == 0 || shapes[i].o.pick == PICK_LIKELIEST));
-            growth_destroy(&g);
+            struct tree_shape shape;
+            struct draft_batch g;
+            assert_true(tree_shape(&shape, &shapes[i].o, shapes[i].what, NULL, &err));
+            assert_true(draft_batch_create(&g, &shape, &env, MOST_VOCAB, NULL, MOST_VOCAB, &err));
+            assert_true((g.there != NULL) == (k == 0 || shapes[i].o.pick == PICK_GREEDY));
+            draft_batch_destroy(&g);
         }
     model_close(target);
     gpu_close(b);

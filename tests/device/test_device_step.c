@@ -25,8 +25,8 @@ static const struct gpu_here *at_hand;
 static struct backend *open_undecided(struct error *err)
 {
     struct backend *b = at_hand->open(err);
-    b->grow_create = NULL;
-    b->judge = NULL;
+    b->drafts_create = NULL;
+    b->verify = NULL;
     b->probabilities = NULL;
     return b;
 }
@@ -49,19 +49,19 @@ static int steps;
 
 static void check(const char *drafter, const struct rule *rule, const char *sampling, int sequences, int slots)
 {
-    const struct saying_setup there = { .target = pair_target,
-                                        .draft = pair_draft,
-                                        .prompts = prompts(sequences),
-                                        .drafter = drafter,
-                                        .sampling = sampling,
-                                        .rule = rule->name,
-                                        .slots = slots,
-                                        .limit = limit,
-                                        .length = 512,
-                                        .device = at_hand->open };
-    struct saying_setup here = there;
+    const struct decoded_texts_setup there = { .target = pair_target,
+                                               .draft = pair_draft,
+                                               .prompts = prompts(sequences),
+                                               .drafter = drafter,
+                                               .sampling = sampling,
+                                               .rule = rule->name,
+                                               .slots = slots,
+                                               .limit = limit,
+                                               .length = 512,
+                                               .device = at_hand->open };
+    struct decoded_texts_setup here = there;
     here.device = open_undecided;
-    struct saying *a = say(&here), *b = say(&there);
+    struct decoded_texts *a = say(&here), *b = say(&there);
     same_text(a, b, &there);
     for (int i = 0; i < there.prompts->n; i++)
         if (a->what_happened[i] != b->what_happened[i])
@@ -114,7 +114,7 @@ static void many_sequences_with_large_trees_too(void **unused)
         at_hand = &gpu[g];
         for (int i = 0; i < pair_count(); i++)
             if (strstr(pair_drafter(i), "eagle:") != NULL && strstr(pair_drafter(i), "nodes=59") != NULL)
-                check(pair_drafter(i), rule_named("traversal"), "{temperature: 1}", SAYING_PROMPTS, 140);
+                check(pair_drafter(i), rule_named("traversal"), "{temperature: 1}", DECODED_PROMPTS, 140);
     }
     limit = was;
 }

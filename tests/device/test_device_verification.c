@@ -66,7 +66,7 @@ static void some_row(float *to, int vocab)
 struct scene {
     struct draft draft;
     int32_t token[MOST_NODES], parent[MOST_NODES];
-    uint8_t drawn[MOST_NODES];
+    uint8_t proposal[MOST_NODES];
     struct table p, q;
 };
 
@@ -77,8 +77,8 @@ static void some_scene(struct scene *s, bool draws, bool chain)
     const int n = any(12) == 0 ? many[any(7)] : 1 + any(FEW_NODES);
     const int vocab = n <= FEW_NODES && any(4) == 0 ? 1 + any(MOST_VOCAB) : 2 + any(12);
     const bool alike = any(3) > 0;
-    s->draft = (struct draft){ 1, MOST_NODES, s->token, s->parent, s->drawn, draws ? &s->q.rows : NULL, NULL };
-    s->token[0] = 0, s->parent[0] = -1, s->drawn[0] = CHOSEN;
+    s->draft = (struct draft){ 1, MOST_NODES, s->token, s->parent, s->proposal, draws ? &s->q.rows : NULL, NULL };
+    s->token[0] = 0, s->parent[0] = -1, s->proposal[0] = DETERMINISTIC;
     s->p.rows = (struct rows){ vocab, table_row, NULL };
     s->q.rows = (struct rows){ vocab, table_row, NULL };
     for (int i = 0; i < n; i++) {
@@ -91,12 +91,12 @@ static void some_scene(struct scene *s, bool draws, bool chain)
         const int parent = !chain && any(3) == 0 ? any(i) : i - 1;
         const float *q = s->q.p + parent * vocab;
         struct philox chance = philox_source(next(), 0);
-        const enum drawn how = draws ? (enum drawn)any(3) : CHOSEN;
+        const enum proposal how = draws ? (enum proposal)any(3) : DETERMINISTIC;
         const int x = rng_pick_row(&chance.rng, q, vocab, (struct address){ FOR_DRAFT, 0, 0 }, NULL);
         bool again = false;
         for (int c = draft_next_child(&s->draft, parent, parent); c >= 0; c = draft_next_child(&s->draft, parent, c))
             again = again || s->token[c] == x;
-        draft_add(&s->draft, parent, x, how == DRAWN_DISTINCT && again ? CHOSEN : how);
+        draft_add(&s->draft, parent, x, how == SAMPLED_WITHOUT_REPLACEMENT && again ? DETERMINISTIC : how);
     }
 }
 
@@ -105,21 +105,21 @@ static void some_scene(struct scene *s, bool draws, bool chain)
 struct asked { // of a device: to judge a scene
     struct scene scene;
     struct philox chance;
-    struct judgement here; // what the host says
+    struct verification here; // what the host says
     struct tensor p, q;
     void *arrays; // of a draft on the device
-    struct draft_there there;
+    struct device_draft there;
     int32_t its_tag[MOST_NODES];
     // What the device says.
-    struct ruling ruling;
+    struct verify_result verify_result;
     int32_t token[MOST_NODES], node[MOST_NODES], draft_token[MOST_NODES], draft_parent[MOST_NODES], tag[MOST_NODES];
-    uint8_t drawn[MOST_NODES];
+    uint8_t proposal[MOST_NODES];
     double trial_p[MOST_NODES], trial_q[MOST_NODES];
 };
 
 struct kind { // of judging
     const char *rule;
-    enum body body;
+    enum device_rule device_rule;
     double lenience, rate;
     bool draws, chain;
 };
@@ -144,7 +144,7 @@ static void put_there(struct backend *b, struct asked *a)
     const int vocab = a->scene.p.rows.vocab, most = d->n + any((d->n < FEW_NODES ? FEW_NODES : MOST_NODES) - d->n + 1),
               rows = most + any(3);
     int32_t array[5][MOST_NODES + 2];
-    uint8_t drawn[MOST_NODES] = { 0 };
+    uint8_t proposal[MOST_NODES] = { 0 };
     for (int i = 0; i < rows; i++) // q_row: an order of all rows
         array[3][i] = i;
     for (int i = rows - 1; i > 0; i--) {
@@ -155,20 +155,20 @@ static void put_there(struct backend *b, struct asked *a)
         array[1][i] = i < d->n ? d->token[i] : 0;
         array[2][i] = i < d->n ? d->parent[i] : -1;
         array[4][i] = a->its_tag[i] = (int32_t)next();
-        drawn[i] = i < d->n ? d->drawn[i] : 0;
+        proposal[i] = i < d->n ? d->proposal[i] : 0;
     }
     array[0][0] = d->n;
-    a->arrays = b->alloc(b, sizeof(array) + sizeof(drawn));
+    a->arrays = b->alloc(b, sizeof(array) + sizeof(proposal));
     b->upload(b, a->arrays, array, sizeof(array));
-    b->upload(b, (uint8_t *)a->arrays + sizeof(array), drawn, sizeof(drawn));
+    b->upload(b, (uint8_t *)a->arrays + sizeof(array), proposal, sizeof(proposal));
     const int32_t(*there)[MOST_NODES + 2] = a->arrays;
-    a->there = (struct draft_there){
+    a->there = (struct device_draft){
         .most = most,
-        .deepest = draft_deepest(d),
+        .max_depth = draft_max_depth(d),
         .n = there[0],
         .token = there[1],
         .parent = there[2],
-        .drawn = (const uint8_t *)there[5],
+        .proposal = (const uint8_t *)there[5],
         .q_row = there[3],
         .tag = there[4],
     };
@@ -194,45 +194,45 @@ static void put_here(struct backend *b, struct asked *a)
 }
 
 // The scene is there; everything else is made. there: the draft is on the device.
-static struct judging ask(struct backend *b, struct asked *a, const struct kind *k, bool there)
+static struct verify_request ask(struct backend *b, struct asked *a, const struct kind *k, bool there)
 {
     const struct draft *d = &a->scene.draft;
     a->chance = philox_source(next(), next() >> 32);
     a->chance.rng.root = any(5000);
-    a->here = judgement_create(MOST_NODES, a->scene.p.rows.vocab);
-    rule_named(k->rule)->judge(d, &a->scene.p.rows, options_of(k), &a->chance.rng, &a->here);
+    a->here = verification_create(MOST_NODES, a->scene.p.rows.vocab);
+    rule_named(k->rule)->verify(d, &a->scene.p.rows, options_of(k), &a->chance.rng, &a->here);
     a->q.data = a->there.q.data = a->arrays = NULL;
     if (there)
         put_there(b, a);
     else
         put_here(b, a);
     memset(a->draft_token, 0x55, sizeof(a->draft_token));
-    a->ruling = (struct ruling){ .token = a->token,
-                                 .node = a->node,
-                                 .trial_p = a->trial_p,
-                                 .trial_q = a->trial_q,
-                                 .draft_token = a->draft_token,
-                                 .draft_parent = a->draft_parent,
-                                 .tag = a->tag,
-                                 .drawn = a->drawn };
-    return (struct judging){ .body = k->body,
-                             .lenience = k->lenience,
-                             .rate = k->rate,
-                             .n = there ? a->there.most : d->n,
-                             .token = there ? NULL : d->token,
-                             .parent = there ? NULL : d->parent,
-                             .drawn = there ? NULL : d->drawn,
-                             .there = there ? &a->there : NULL,
-                             .p = a->p,
-                             .q = a->q,
-                             .seed = a->chance.seed,
-                             .sequence = a->chance.sequence,
-                             .root = a->chance.rng.root };
+    a->verify_result = (struct verify_result){ .token = a->token,
+                                               .node = a->node,
+                                               .trial_p = a->trial_p,
+                                               .trial_q = a->trial_q,
+                                               .draft_token = a->draft_token,
+                                               .draft_parent = a->draft_parent,
+                                               .tag = a->tag,
+                                               .proposal = a->proposal };
+    return (struct verify_request){ .device_rule = k->device_rule,
+                                    .lenience = k->lenience,
+                                    .rate = k->rate,
+                                    .n = there ? a->there.most : d->n,
+                                    .token = there ? NULL : d->token,
+                                    .parent = there ? NULL : d->parent,
+                                    .proposal = there ? NULL : d->proposal,
+                                    .there = there ? &a->there : NULL,
+                                    .p = a->p,
+                                    .q = a->q,
+                                    .seed = a->chance.seed,
+                                    .sequence = a->chance.sequence,
+                                    .root = a->chance.rng.root };
 }
 
 static void done(struct backend *b, struct asked *a)
 {
-    judgement_destroy(&a->here);
+    verification_destroy(&a->here);
     b->release(b, a->p.data), b->release(b, a->q.data);
     b->release(b, a->there.q.data), b->release(b, a->arrays);
 }
@@ -244,39 +244,40 @@ static void check_draft(const char *device, const struct asked *a)
     const size_t n = (size_t)d->n, ids = n * sizeof(int32_t);
     const bool there = a->arrays != NULL;
     const int come = there ? d->n : 0;
-    if (a->ruling.nodes != come || (come < MOST_NODES && a->draft_token[come] != 0x55555555))
-        fail_msg("%s: of a draft of %d nodes %d come back", device, come, a->ruling.nodes);
+    if (a->verify_result.nodes != come || (come < MOST_NODES && a->draft_token[come] != 0x55555555))
+        fail_msg("%s: of a draft of %d nodes %d come back", device, come, a->verify_result.nodes);
     if (there && (memcmp(a->draft_token, d->token, ids) != 0 || memcmp(a->draft_parent, d->parent, ids) != 0 ||
-                  memcmp(a->drawn, d->drawn, n) != 0 || memcmp(a->tag, a->its_tag, ids) != 0))
+                  memcmp(a->proposal, d->proposal, n) != 0 || memcmp(a->tag, a->its_tag, ids) != 0))
         fail_msg("%s: a draft of %d nodes does not come back as it was", device, d->n);
 }
 
 static void check(const char *device, const char *rule, const struct asked *a)
 {
-    const struct judgement *here = &a->here;
+    const struct verification *here = &a->here;
     const int nodes = a->scene.draft.n, vocab = a->scene.p.rows.vocab;
     const size_t ids = (size_t)here->n * sizeof(int32_t), trials = (size_t)nodes * sizeof(double);
-    if (a->ruling.n != here->n || memcmp(a->token, here->token, ids) != 0 || memcmp(a->node, here->node, ids) != 0)
+    if (a->verify_result.n != here->n || memcmp(a->token, here->token, ids) != 0 ||
+        memcmp(a->node, here->node, ids) != 0)
         fail_msg("%s, %s: a draft of %d nodes of %d tokens ends otherwise there", device, rule, nodes, vocab);
     if (memcmp(a->trial_p, here->trial_p, trials) != 0 || memcmp(a->trial_q, here->trial_q, trials) != 0 ||
-        a->ruling.empty != here->empty)
+        a->verify_result.empty != here->empty)
         fail_msg("%s, %s: a draft of %d nodes of %d tokens was judged by other numbers", device, rule, nodes, vocab);
     check_draft(device, a);
 }
 
 static struct asked asked[MOST_DRAFTS];
-static struct judging judging[MOST_DRAFTS];
-static struct ruling ruling[MOST_DRAFTS];
+static struct verify_request verify_request[MOST_DRAFTS];
+static struct verify_result verify_result[MOST_DRAFTS];
 
 // No draft of as many nodes takes more than one of which only that is known, but for what its arrays are rounded up to.
-static void check_bytes(struct backend *b, const struct judging *j, bool chain)
+static void check_bytes(struct backend *b, const struct verify_request *j, bool chain)
 {
-    const struct draft_there any_draft = { .most = j->n, .deepest = j->n - 1, .branches = !chain };
-    const struct judging most = { .body = j->body, .n = j->n, .there = &any_draft, .p = j->p };
-    const size_t bytes = b->judge_bytes(b, j), bound = b->judge_bytes(b, &most);
+    const struct device_draft any_draft = { .most = j->n, .max_depth = j->n - 1, .branches = !chain };
+    const struct verify_request most = { .device_rule = j->device_rule, .n = j->n, .there = &any_draft, .p = j->p };
+    const size_t bytes = b->verify_bytes(b, j), bound = b->verify_bytes(b, &most);
     if (bytes > bound + 16)
         fail_msg("a draft of %d nodes of %d tokens, %s, body %d: %zu bytes, more than %zu", j->n, (int)j->p.width,
-                 j->there != NULL ? "there" : "here", (int)j->body, bytes, bound);
+                 j->there != NULL ? "there" : "here", (int)j->device_rule, bytes, bound);
 }
 
 // Any n drafts, each of the host's or the device's, are judged in one call.
@@ -284,22 +285,22 @@ static void judge_batch(struct backend *b, const struct kind *k, int n)
 {
     for (int i = 0; i < n; i++) {
         some_scene(&asked[i].scene, k->draws, k->chain);
-        judging[i] = ask(b, &asked[i], k, any(2) == 0);
-        ruling[i] = asked[i].ruling;
-        check_bytes(b, &judging[i], k->chain);
+        verify_request[i] = ask(b, &asked[i], k, any(2) == 0);
+        verify_result[i] = asked[i].verify_result;
+        check_bytes(b, &verify_request[i], k->chain);
     }
-    b->judge(b, judging, n);
-    b->ruled(b, judging, ruling, n);
+    b->verify(b, verify_request, n);
+    b->verify_wait(b, verify_request, verify_result, n);
     for (int i = 0; i < n; i++)
-        asked[i].ruling = ruling[i];
+        asked[i].verify_result = verify_result[i];
 }
 
 static const struct kind kinds[] = {
-    { "rejection", BODY_REJECTION, 1, 0, false, false }, { "rejection", BODY_REJECTION, 1, 0, true, false },
-    { "lenient", BODY_REJECTION, 1.25, 0, true, false }, { "replayed", BODY_REJECTION, 0, 0.7, false, false },
-    { "replayed", BODY_REJECTION, 0, 0.6, true, false }, { "match", BODY_MATCH, 1, 0, true, false },
-    { "block", BODY_TRAVERSAL, 1, 0, false, true },      { "block", BODY_TRAVERSAL, 1, 0, true, true },
-    { "traversal", BODY_TRAVERSAL, 1, 0, false, false }, { "traversal", BODY_TRAVERSAL, 1, 0, true, false },
+    { "rejection", DEVICE_REJECTION, 1, 0, false, false },  { "rejection", DEVICE_REJECTION, 1, 0, true, false },
+    { "lenient", DEVICE_REJECTION, 1.25, 0, true, false },  { "synthetic", DEVICE_REJECTION, 0, 0.7, false, false },
+    { "synthetic", DEVICE_REJECTION, 0, 0.6, true, false }, { "match", DEVICE_MATCH, 1, 0, true, false },
+    { "block", DEVICE_TRAVERSAL, 1, 0, false, true },       { "block", DEVICE_TRAVERSAL, 1, 0, true, true },
+    { "traversal", DEVICE_TRAVERSAL, 1, 0, false, false },  { "traversal", DEVICE_TRAVERSAL, 1, 0, true, false },
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
@@ -325,7 +326,7 @@ static void rules_name_the_bodies_that_answer_as_they_do(void **unused)
     (void)unused;
     for (int i = 0; i < KINDS; i++) {
         const struct rule *r = rule_named(kinds[i].rule);
-        assert_int_equal(r->body, kinds[i].body);
+        assert_int_equal(r->device_rule, kinds[i].device_rule);
         assert_true((r->lenience != NULL ? r->lenience(options_of(&kinds[i])) : 1) == kinds[i].lenience);
         assert_true((r->rate != NULL ? r->rate(options_of(&kinds[i])) : 0) == kinds[i].rate);
     }
@@ -341,7 +342,7 @@ static void comb(struct scene *s)
         s->p.p[i] = 1 / (float)vocab;
     s->draft.n = 1;
     for (int i = 1; i < MOST_NODES; i++)
-        draft_add(&s->draft, i <= 2 ? 0 : (i - 1) / 2 * 2, i % 2, CHOSEN);
+        draft_add(&s->draft, i <= 2 ? 0 : (i - 1) / 2 * 2, i % 2, DETERMINISTIC);
 }
 
 // The way down goes through second children alone, so as many rows are kept as can be. In a room that nobody used
@@ -355,8 +356,8 @@ static void rows_have_room(void **unused)
         for (int i = 0; i < 10; i++) {
             struct backend *b = gpu_open(&gpu[g]);
             comb(&a->scene);
-            struct judging j = ask(b, a, k, i % 2 == 0);
-            b->judge(b, &j, 1), b->ruled(b, &j, &a->ruling, 1);
+            struct verify_request j = ask(b, a, k, i % 2 == 0);
+            b->verify(b, &j, 1), b->verify_wait(b, &j, &a->verify_result, 1);
             check(gpu[g].name, k->rule, a);
             done(b, a);
             gpu_close(b);
@@ -392,11 +393,11 @@ static void a_device_that_fails_rules_nothing(void **unused)
     for (int k = 1; failed; k++) {
         struct backend *b = backend_emulated(0, &err);
         some_scene(&asked[0].scene, true, false);
-        struct judging j = ask(b, &asked[0], &kinds[1], false);
+        struct verify_request j = ask(b, &asked[0], &kinds[1], false);
         emulated_fail_next(k);
-        b->judge(b, &j, 1), b->ruled(b, &j, &asked[0].ruling, 1);
+        b->verify(b, &j, 1), b->verify_wait(b, &j, &asked[0].verify_result, 1);
         emulated_fail_next(0);
-        failed = asked[0].ruling.n == 0;
+        failed = asked[0].verify_result.n == 0;
         calls += failed;
         assert_true(b->sync(b, &err) == !failed);
         if (!failed)

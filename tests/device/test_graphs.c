@@ -18,35 +18,35 @@ static int gpus;
 // ---- bits
 
 // A pass of the rows of one slot or two, all of which but a path are forgotten.
-static void pass_of_slots(struct couple *c, int n, int slots, enum kind kind)
+static void pass_of_slots(struct device_pair *c, int n, int slots, enum kind kind)
 {
-    const int first = slots == 2 ? 1 + couple_any(n - 1) : n;
+    const int first = slots == 2 ? 1 + device_pair_any(n - 1) : n;
     const struct rows r = rows_of(first, n - first);
-    couple_both(c, &r, kind);
-    couple_keep_path(c, &r, 0, 0, first);
+    device_pair_both(c, &r, kind);
+    device_pair_keep_path(c, &r, 0, 0, first);
     if (slots == 2)
-        couple_keep_path(c, &r, 1, first, n - first);
+        device_pair_keep_path(c, &r, 1, first, n - first);
     for (int slot = 0; slot < 2; slot++) // a split of attention is 256 positions
         if (kv_length(c->side[0].c, slot) > 180)
-            couple_cut(c, slot, couple_any(100));
+            device_pair_cut(c, slot, device_pair_any(100));
 }
 
-static void forget_all(struct couple *c)
+static void forget_all(struct device_pair *c)
 {
     for (int slot = 0; slot < 2; slot++)
-        couple_cut(c, slot, 0);
+        device_pair_cut(c, slot, 0);
 }
 
 // 65 and 110 are 128; 513 are too many.
-static void check_many_rows(struct couple *c)
+static void check_many_rows(struct device_pair *c)
 {
-    for (int k = FIRST; k <= REPLAYED + 1; k++, forget_all(c))
-        pass_of_slots(c, k <= REPLAYED ? 65 : 110, 2, k <= REPLAYED ? (enum kind)k : REPLAYED);
+    for (int k = FIRST; k <= SYNTHETIC + 1; k++, forget_all(c))
+        pass_of_slots(c, k <= SYNTHETIC ? 65 : 110, 2, k <= SYNTHETIC ? (enum kind)k : SYNTHETIC);
     for (int k = 0; k < 2; k++, forget_all(c))
         pass_of_slots(c, 513, 2, FIRST);
 }
 
-static void check_buckets(struct couple *c, bool few)
+static void check_buckets(struct device_pair *c, bool few)
 {
     static const int counts[][2] = {
         { 64, 57 }, { 33, 40 }, { 9, 16 }, { 7, 8 }, { 5, 6 }, { 4, 0 }, { 3, 0 }, { 2, 0 }
@@ -54,51 +54,52 @@ static void check_buckets(struct couple *c, bool few)
     if (!few)
         check_many_rows(c);
     for (size_t i = few ? 2 : 0; i < sizeof(counts) / sizeof(*counts); i++) {
-        for (int k = FIRST; k <= REPLAYED; k++) {
+        for (int k = FIRST; k <= SYNTHETIC; k++) {
             pass_of_slots(c, counts[i][0], 1, (enum kind)k);
             pass_of_slots(c, counts[i][0], 2, (enum kind)k);
         }
         for (int slots = 1; slots <= 2 && counts[i][1] > 0; slots++)
-            pass_of_slots(c, counts[i][1], slots, REPLAYED);
+            pass_of_slots(c, counts[i][1], slots, SYNTHETIC);
     }
     for (int k = 0; k < 4; k++)
-        pass_of_slots(c, 1, 1, k < REPLAYED ? (enum kind)k : REPLAYED);
+        pass_of_slots(c, 1, 1, k < SYNTHETIC ? (enum kind)k : SYNTHETIC);
 }
 
 // Splits are as many as 1, 2, 3, 4, 6, 8: what is behind 1,025 positions finds the launches of what is behind 1,500.
-static void check_long_texts(struct couple *c)
+static void check_long_texts(struct device_pair *c)
 {
     static const struct {
         int length;
         enum kind kind;
     } texts[] = {
-        { 1600, FIRST },   { 1500, FIRST }, { 1300, CAPTURED }, { 1100, REPLAYED }, { 1025, REPLAYED }, { 1000, FIRST },
-        { 800, CAPTURED }, { 700, FIRST },  { 300, FIRST },     { 256, CAPTURED },  { 200, REPLAYED },  { 1, REPLAYED },
+        { 1600, FIRST },     { 1500, FIRST },   { 1300, CAPTURED }, { 1100, SYNTHETIC },
+        { 1025, SYNTHETIC }, { 1000, FIRST },   { 800, CAPTURED },  { 700, FIRST },
+        { 300, FIRST },      { 256, CAPTURED }, { 200, SYNTHETIC }, { 1, SYNTHETIC },
     };
-    couple_fill(c, texts[0].length);
+    device_pair_fill(c, texts[0].length);
     for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
-        couple_behind(c, texts[i].length, 5 + (int)i % 2, texts[i].kind);
+        device_pair_behind(c, texts[i].length, 5 + (int)i % 2, texts[i].kind);
 }
 
 struct bench { // a couple, the devices it is on, its file
     char *path;
     struct backend *b[2];
-    struct couple c;
+    struct device_pair c;
 };
 
 static struct bench bench_open(const struct gpu_here *g, enum type type, int layers, int head_dim, enum activations a,
                                enum type cache)
 {
-    struct bench t = { .path = couple_model(type, layers, head_dim) };
-    couple_devices_open(g, t.b);
-    t.c = couple_open(g, t.b, t.path, a, cache);
+    struct bench t = { .path = device_pair_model(type, layers, head_dim) };
+    device_pair_devices_open(g, t.b);
+    t.c = device_pair_open(g, t.b, t.path, a, cache);
     return t;
 }
 
 static void bench_close(struct bench *t)
 {
-    couple_close(&t->c);
-    couple_devices_close(t->b);
+    device_pair_close(&t->c);
+    device_pair_devices_close(t->b);
     free(t->path);
 }
 
@@ -126,9 +127,9 @@ static void a_pass_has_its_bits_however_it_is_queued(void **unused)
 
 // ---- what a graph may not outlive
 
-static void three_times(struct couple *c, int n)
+static void three_times(struct device_pair *c, int n)
 {
-    for (int kind = FIRST; kind <= REPLAYED; kind++)
+    for (int kind = FIRST; kind <= SYNTHETIC; kind++)
         pass_of_slots(c, n, 1, (enum kind)kind);
 }
 
@@ -139,15 +140,15 @@ static void a_graph_ends_with_the_memory_that_it_knows(void **unused)
     for (int g = 0; g < gpus; g++) {
         struct bench t = bench_open(&gpu[g], BF16, 2, 64, ACTIVATIONS_BF16, BF16);
         three_times(&t.c, 64); // rooms for them grow with the first, and do for the second
-        couple_behind(&t.c, 0, 150, FIRST);
+        device_pair_behind(&t.c, 0, 150, FIRST);
         three_times(&t.c, 4);
         for (int i = 0; i < 2; i++) {
             kv_destroy(t.c.side[i].c);
-            couple_new_cache(&t.c.side[i], BF16);
+            device_pair_new_cache(&t.c.side[i], BF16);
         }
         three_times(&t.c, 4);
-        couple_close(&t.c);
-        t.c = couple_open(&gpu[g], t.b, t.path, ACTIVATIONS_BF16, BF16);
+        device_pair_close(&t.c);
+        t.c = device_pair_open(&gpu[g], t.b, t.path, ACTIVATIONS_BF16, BF16);
         three_times(&t.c, 4);
         bench_close(&t);
     }
@@ -158,22 +159,22 @@ static void two_models_share_a_device(void **unused)
 {
     (void)unused;
     for (int g = 0; g < gpus; g++) {
-        char *paths[2] = { couple_model(BF16, 2, 64), couple_model(BF16, 1, 32) };
+        char *paths[2] = { device_pair_model(BF16, 2, 64), device_pair_model(BF16, 1, 32) };
         struct backend *b[2];
-        couple_devices_open(&gpu[g], b);
-        struct couple c[2];
+        device_pair_devices_open(&gpu[g], b);
+        struct device_pair c[2];
         for (int m = 0; m < 2; m++)
-            c[m] = couple_open(&gpu[g], b, paths[m], ACTIVATIONS_BF16, BF16);
+            c[m] = device_pair_open(&gpu[g], b, paths[m], ACTIVATIONS_BF16, BF16);
         for (int round = 0; round < 4; round++)
             for (int m = 0; m < 2; m++) {
                 const int first = 7 + round % 2;
                 const struct rows r = rows_of(first, 3);
-                couple_both(&c[m], &r, round < 2 ? (enum kind)round : REPLAYED);
-                couple_keep_path(&c[m], &r, 0, 0, first);
-                couple_keep_path(&c[m], &r, 1, first, 3);
+                device_pair_both(&c[m], &r, round < 2 ? (enum kind)round : SYNTHETIC);
+                device_pair_keep_path(&c[m], &r, 0, 0, first);
+                device_pair_keep_path(&c[m], &r, 1, first, 3);
             }
-        couple_close(&c[0]), couple_close(&c[1]);
-        couple_devices_close(b);
+        device_pair_close(&c[0]), device_pair_close(&c[1]);
+        device_pair_devices_close(b);
         free(paths[0]), free(paths[1]);
     }
 }
@@ -188,13 +189,13 @@ static void weights_of_another_kind_come_later(void **unused)
         struct error err;
         float x[64] = { 0 };
         const struct rows r = rows_of(4, 0);
-        couple_both(&t.c, &r, FIRST);
-        couple_cut(&t.c, 0, 0);
+        device_pair_both(&t.c, &r, FIRST);
+        device_pair_cut(&t.c, 0, 0);
         struct tensor later[2];
         for (int i = 0; i < 2; i++)
             later[i] = b[i]->prepare(b[i], tensor_of(x, BF16, 1, 64), ACTIVATIONS_F32, &err);
         if (gpu[g].varies) // it leaves nothing for products, so nothing changes
-            couple_behind(&t.c, 0, 4, CAPTURED);
+            device_pair_behind(&t.c, 0, 4, CAPTURED);
         else
             three_times(&t.c, 4);
         b[0]->unprepare(b[0], later[0]), b[1]->unprepare(b[1], later[1]);
@@ -202,7 +203,7 @@ static void weights_of_another_kind_come_later(void **unused)
     }
 }
 
-static void swap_caches(struct couple *c, struct kv_cache *other[2])
+static void swap_caches(struct device_pair *c, struct kv_cache *other[2])
 {
     for (int i = 0; i < 2; i++) {
         struct kv_cache *was = c->side[i].c;
@@ -216,24 +217,24 @@ static void caches_models_and_taps_have_graphs_of_their_own(void **unused)
 {
     (void)unused;
     for (int g = 0; g < gpus; g++) {
-        char *path = couple_model(BF16, 1, 64);
+        char *path = device_pair_model(BF16, 1, 64);
         struct backend *b[2];
-        couple_devices_open(&gpu[g], b);
-        struct couple c = couple_open(&gpu[g], b, path, ACTIVATIONS_BF16, BF16),
-                      d = couple_open(&gpu[g], b, path, ACTIVATIONS_BF16, BF16);
+        device_pair_devices_open(&gpu[g], b);
+        struct device_pair c = device_pair_open(&gpu[g], b, path, ACTIVATIONS_BF16, BF16),
+                           d = device_pair_open(&gpu[g], b, path, ACTIVATIONS_BF16, BF16);
         struct kv_cache *other[2] = { d.side[0].c, d.side[1].c };
-        for (int kind = FIRST; kind <= REPLAYED; kind++) {
-            couple_behind(&c, 0, 4, (enum kind)kind);
+        for (int kind = FIRST; kind <= SYNTHETIC; kind++) {
+            device_pair_behind(&c, 0, 4, (enum kind)kind);
             swap_caches(&c, other);
-            couple_behind(&c, 0, 4, (enum kind)kind);
+            device_pair_behind(&c, 0, 4, (enum kind)kind);
             swap_caches(&c, other);
-            couple_behind(&d, 0, 4, (enum kind)kind);
+            device_pair_behind(&d, 0, 4, (enum kind)kind);
             c.side[0].taps = c.side[1].taps = (struct taps){ 2, { 1, 0 } };
-            couple_behind(&c, 0, 4, (enum kind)kind);
+            device_pair_behind(&c, 0, 4, (enum kind)kind);
             c.side[0].taps = c.side[1].taps = d.side[0].taps;
         }
-        couple_close(&c), couple_close(&d);
-        couple_devices_close(b);
+        device_pair_close(&c), device_pair_close(&d);
+        device_pair_devices_close(b);
         free(path);
     }
 }
@@ -249,22 +250,22 @@ static void the_graphs_used_last_are_kept(void **unused)
         if (gpu[g].varies)
             continue; // there it is the same
         struct bench t = bench_open(&gpu[g], BF16, 1, 16, ACTIVATIONS_BF16, BF16);
-        couple_fill(&t.c, lengths[0]);
-        couple_behind(&t.c, lengths[0], 100, FIRST); // so rooms have grown
+        device_pair_fill(&t.c, lengths[0]);
+        device_pair_behind(&t.c, lengths[0], 100, FIRST); // so rooms have grown
         for (int i = 0; i < LENGTHS * COUNTS; i++) {
-            couple_behind(&t.c, lengths[i / COUNTS], counts[i % COUNTS], FIRST);
-            couple_behind(&t.c, lengths[i / COUNTS], counts[i % COUNTS], CAPTURED);
+            device_pair_behind(&t.c, lengths[i / COUNTS], counts[i % COUNTS], FIRST);
+            device_pair_behind(&t.c, lengths[i / COUNTS], counts[i % COUNTS], CAPTURED);
             if (i == KEPT / 2) {
-                couple_fill(&t.c, lengths[0]);
-                couple_behind(&t.c, lengths[0], counts[0], REPLAYED);
+                device_pair_fill(&t.c, lengths[0]);
+                device_pair_behind(&t.c, lengths[0], counts[0], SYNTHETIC);
             }
         }
-        couple_behind(&t.c, lengths[LENGTHS - 1], counts[COUNTS - 1], REPLAYED);
+        device_pair_behind(&t.c, lengths[LENGTHS - 1], counts[COUNTS - 1], SYNTHETIC);
         if (gpu[g].emulated)
-            assert_int_equal(couple_graphs(), KEPT);
-        couple_fill(&t.c, lengths[0]);
-        couple_behind(&t.c, lengths[0], counts[0], REPLAYED);
-        couple_behind(&t.c, lengths[0], counts[1], FIRST);
+            assert_int_equal(device_pair_graphs(), KEPT);
+        device_pair_fill(&t.c, lengths[0]);
+        device_pair_behind(&t.c, lengths[0], counts[0], SYNTHETIC);
+        device_pair_behind(&t.c, lengths[0], counts[1], FIRST);
         bench_close(&t);
     }
 }
@@ -317,9 +318,9 @@ static void read_rows(struct reader *r, const struct rows *rows, const float *f,
     const struct tensor states = tensor_rows(own ? r->own : r->of_target, 0, p.n),
                         logits = tensor_rows(r->logits, 0, p.n);
     b->upload(b, states.data, f, tensor_bytes(states));
-    const int64_t before = couple_launches();
+    const int64_t before = device_pair_launches();
     const struct tensor out = eagle_forward(r->e, r->c, &p, states, own);
-    r->launches = couple_launches() - before;
+    r->launches = device_pair_launches() - before;
     eagle_logits(r->e, logits, out);
     b->download(b, r->got, logits.data, tensor_bytes(logits));
     kv_keep(r->c, 0, places, certain);
@@ -331,14 +332,14 @@ static void check_eagle(const struct gpu_here *g, const char *target, const char
     struct backend *b[2];
     struct reader r[2];
     float f[ROWS * 3 * WIDTH];
-    couple_devices_open(g, b);
+    device_pair_devices_open(g, b);
     for (int i = 0; i < 2; i++)
         r[i] = reader_open(b[i], target, head, kind);
     for (int round = 0; round < 8; round++) {
         const bool own = round % 2 == 1;
         const struct rows rows = rows_of(own ? 3 : 5, 0);
         for (int i = 0; i < ROWS * 3 * WIDTH; i++)
-            f[i] = (float)couple_any(2000) / 1000 - 1;
+            f[i] = (float)device_pair_any(2000) / 1000 - 1;
         for (int i = 0; i < 2; i++)
             read_rows(&r[i], &rows, f, own, own ? 0 : 5);
         assert_memory_equal(r[0].got, r[1].got, (size_t)(rows.n * eagle_vocab(r[0].e)) * sizeof(float));
@@ -346,7 +347,7 @@ static void check_eagle(const struct gpu_here *g, const char *target, const char
             assert_int_equal(r[0].launches > 3, round == 1);
     }
     reader_close(&r[0]), reader_close(&r[1]);
-    couple_devices_close(b);
+    device_pair_devices_close(b);
 }
 
 static void passes_of_eagles_heads_are_remembered(void **unused)

@@ -767,7 +767,7 @@ static void add_gpus(const char *only, bool few)
             struct backend *b = gpu[i].open(&err);
             assert_non_null(b);
             small[n_backends] = gpu[i].emulated || few;
-            backends[n_backends++] = gpu[i].emulated ? b : backend_far(b);
+            backends[n_backends++] = gpu[i].emulated ? b : backend_host_memory(b);
         }
 }
 

@@ -49,8 +49,8 @@ static int rows_for(int time, int kind, int n)
     return n > 4000 && time > 0 ? 1 : rows[(kind + time) % 7];
 }
 
-static void check(const struct gpu_here *g, struct backend *b, const struct sampling *s, int n, int live, int kind,
-                  int time)
+static void check(const struct gpu_here *g, struct backend *b, const struct sampling *s, int n, int used_vocab,
+                  int kind, int time)
 {
     const int rows = rows_for(time, kind, n);
     struct row_stages wanted;
@@ -61,14 +61,14 @@ static void check(const struct gpu_here *g, struct backend *b, const struct samp
     for (uint32_t i = 0; i < (uint32_t)rows; i++)
         some_logits(here + (int)i * n, n, kind, (uint32_t)(n + 10000 * time) + i);
     b->upload(b, logits.data, here, bytes);
-    b->probabilities(b, logits, live, &wanted);
+    b->probabilities(b, logits, used_vocab, &wanted);
     b->download(b, there, logits.data, bytes);
     for (int i = 0; i < rows; i++) {
-        sampling_row(s, here + i * n, n, live, &(struct path){ 0, NULL });
+        sampling_row(s, here + i * n, n, used_vocab, &(struct path){ 0, NULL });
         for (int k = 0; k < n; k++)
             if (memcmp(&here[i * n + k], &there[i * n + k], sizeof(*here)) != 0)
-                fail_msg("%s: logits of kind %d, %d of %d tokens, token %d: %a there, %a here", g->name, kind, live, n,
-                         k, (double)there[i * n + k], (double)here[i * n + k]);
+                fail_msg("%s: logits of kind %d, %d of %d tokens, token %d: %a there, %a here", g->name, kind,
+                         used_vocab, n, k, (double)there[i * n + k], (double)here[i * n + k]);
     }
     b->release(b, logits.data);
     free(here), free(there);
@@ -141,7 +141,7 @@ static void what_needs_the_text_is_left_to_the_host(void **unused)
     struct sampling penalty = SAMPLING("temperature", "0.7", "repetition_penalty", "1.1"), none = { 0 };
     assert_false(sampling_stages(&penalty, &wanted));
     assert_true(sampling_stages(&none, &wanted));
-    assert_true(wanted.heat == 1 && wanted.top_k == 0 && wanted.top_p == 1 && wanted.below == -INFINITY);
+    assert_true(wanted.inverse_temperature == 1 && wanted.top_k == 0 && wanted.top_p == 1 && wanted.below == -INFINITY);
     sampling_free(&penalty);
 }
 

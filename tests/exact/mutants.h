@@ -22,7 +22,7 @@ enum flaw {
     ACCEPTS_BY_Q_OVER_P,
     ACCEPTS_EVERYTHING,
     ACCEPTS_BY_P,
-    CHOSEN_JUDGED_BY_Q,
+    DETERMINISTIC_JUDGED_BY_Q,
     STALE_P,
     SKIPS_DUPLICATES,
     TRIES_LAST_FIRST,
@@ -30,30 +30,30 @@ enum flaw {
     UNMASKED_Q,
     MASKED_Q,
     CARRIED_Q,
-    CHOSEN_NOT_MASKED,
+    DETERMINISTIC_NOT_MASKED,
     // rejection: what is left when it falls
     RESIDUAL_IS_P,
     RESIDUAL_IS_STRIKE,
     RESIDUAL_IS_REVERSED,
     RESIDUAL_IS_ABSOLUTE,
     RESIDUAL_IS_SOFTMAX,
-    RESIDUAL_IS_LIKELIEST,
+    RESIDUAL_IS_GREEDY,
     RESIDUAL_OF_PREVIOUS_ROW,
     RESIDUAL_WITH_NEXT_Q,
     RESIDUAL_NOT_NORMALIZED,
-    CHOSEN_NOT_STRUCK,
+    DETERMINISTIC_NOT_STRUCK,
     // rejection: the target's own token
     CORRECTION_FROM_P,
     BONUS_FROM_PREVIOUS_ROW,
-    BONUS_IS_LIKELIEST,
+    BONUS_IS_GREEDY,
     BONUS_FROM_Q,
     BONUS_FROM_PARENT,
     NO_BONUS,
     // rejection: chance used twice
-    RESIDUAL_BY_THE_COIN,
+    RESIDUAL_BY_THE_ACCEPT_TEST,
     RESIDUAL_AT_THE_DRAFTS_ADDRESS,
     // one coin for all chosen siblings; one verification for each path
-    COIN_REUSED,
+    ACCEPT_REUSED,
     DUPLICATES_COUNT_TWICE,
     LONGEST_PATH_WINS,
     // block
@@ -98,14 +98,15 @@ enum flaw {
 };
 
 // Their options: an enum flaw. No law of theirs is known.
-extern const struct rule rejection_mutant, coin_mutant, block_mutant, traversal_mutant, spectr_mutant, multipath_mutant;
+extern const struct rule rejection_mutant, accept_mutant, block_mutant, traversal_mutant, spectr_mutant,
+    multipath_mutant;
 extern const struct rule *const mutant_rules[]; // ends with NULL
 
 // Instances of one kind, of rows that are dense and peaked in turn.
 struct ground {
     int levels, widths[LAW_DEPTH];
     enum way way;
-    int choice;      // enum choice of all that is CHOSEN; -1: any
+    int choice;      // enum choice of all that is DETERMINISTIC; -1: any
     int least, most; // of the vocabulary
     bool any_rows;   // every family of rows in turn, not two of them
     int instances;
@@ -116,7 +117,7 @@ enum fate {
     SEEN_TWICE,   // by an address that comes twice; the walk, which makes independent draws of them, sees nothing else
     EQUIVALENT,   // changes nothing
     ELSEWHERE,    // another test's
-    NOT_THERE_YET // there is nothing in which it could be made
+    NOT_ANNOUNCED // there is nothing in which it could be made
 };
 
 struct mutant {
@@ -143,8 +144,8 @@ struct measured mutant_measure(const struct mutant *m);
 
 // ---- what the writings share
 
-int likeliest(const double *w, int n);
-// The row that child c was drawn from as its drafter says, 1 at its token if it was CHOSEN.
+int argmax(const double *w, int n);
+// The row that child c was drawn from as its drafter says, 1 at its token if it was DETERMINISTIC.
 void declared_row(const struct draft *d, int c, double *q, int vocab);
 // p (n) as it comes out of a uniform that is known to be `from` or more and is used once more.
 void pick_reused(double *p, int n, double from);
@@ -157,4 +158,5 @@ struct chain {
     double p[LAW_NODES][LAW_VOCAB], q[LAW_NODES][LAW_VOCAB]; // behind each node; q of the last one is not there
     double raw[LAW_NODES][LAW_VOCAB];                        // q as it was reported
 };
-void chain_judge(const struct chain *c, const struct draft *d, enum flaw flaw, struct rng *rng, struct judgement *out);
+void chain_verify(const struct chain *c, const struct draft *d, enum flaw flaw, struct rng *rng,
+                  struct verification *out);

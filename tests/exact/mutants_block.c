@@ -11,13 +11,13 @@
 void declared_row(const struct draft *d, int c, double *q, int vocab)
 {
     int parent = d->parent[c];
-    if (d->drawn[c] == CHOSEN) {
+    if (d->proposal[c] == DETERMINISTIC) {
         for (int x = 0; x < vocab; x++)
             q[x] = x == d->token[c];
         return;
     }
     dist_from_row(q, d->q->row(d->q, parent), vocab);
-    if (d->drawn[c] != DRAWN_DISTINCT)
+    if (d->proposal[c] != SAMPLED_WITHOUT_REPLACEMENT)
         return;
     for (int s = draft_next_child(d, parent, parent); s < c; s = draft_next_child(d, parent, s))
         q[d->token[s]] = 0;
@@ -73,12 +73,12 @@ static int length(const struct chain *c, const double *b, enum flaw flaw, struct
     int most = 0;
     if (flaw == STEPS_BACK) {
         for (int i = c->n; i > 0; i--)
-            if (rng->coin(rng, chance(c, b, i, flaw), 1, (struct address){ FOR_ACCEPT, rng->root, c->node[i] }))
+            if (rng->accept(rng, chance(c, b, i, flaw), 1, (struct address){ FOR_ACCEPT, rng->root, c->node[i] }))
                 return i;
         return 0;
     }
     for (int i = 1; i <= c->n; i++) {
-        if (rng->coin(rng, chance(c, b, i, flaw), 1, (struct address){ FOR_ACCEPT, rng->root, c->node[i] }))
+        if (rng->accept(rng, chance(c, b, i, flaw), 1, (struct address){ FOR_ACCEPT, rng->root, c->node[i] }))
             most = i;
         else if (flaw == BREAKS_AT_FIRST_FAILURE)
             break;
@@ -86,7 +86,8 @@ static int length(const struct chain *c, const double *b, enum flaw flaw, struct
     return most;
 }
 
-void chain_judge(const struct chain *c, const struct draft *d, enum flaw flaw, struct rng *rng, struct judgement *out)
+void chain_verify(const struct chain *c, const struct draft *d, enum flaw flaw, struct rng *rng,
+                  struct verification *out)
 {
     double b[LAW_NODES], r[LAW_VOCAB];
     shares(c, flaw, b);
@@ -97,11 +98,11 @@ void chain_judge(const struct chain *c, const struct draft *d, enum flaw flaw, s
     // Nothing left: some flaws bring it about.
     if (last == c->n || residual(c->p[last], flaw == RESIDUAL_OF_ONE_TOKEN ? 1 : b[last], q, c->vocab, r) <= 0)
         from = c->p[last];
-    judgement_path(out, d, c->node[last], rng->pick(rng, from, c->vocab, at));
+    verification_path(out, d, c->node[last], rng->pick(rng, from, c->vocab, at));
 }
 
-static void block_judge(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                        struct judgement *out)
+static void block_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
+                         struct verification *out)
 {
     struct chain c = { .n = d->n - 1, .vocab = rows->vocab };
     assert(rows->vocab <= LAW_VOCAB);
@@ -113,13 +114,13 @@ static void block_judge(const struct draft *d, struct rows *rows, const void *op
             declared_row(d, i, c.q[i - 1], rows->vocab);
     }
     memcpy(c.raw, c.q, sizeof(c.raw));
-    judgement_clear(out, d->n);
-    chain_judge(&c, d, *(const enum flaw *)options, rng, out);
+    verification_clear(out, d->n);
+    chain_verify(&c, d, *(const enum flaw *)options, rng, out);
 }
 
 const struct rule block_mutant = {
     .name = "block, written once more",
     .summary = "block verification with a flaw",
-    .takes = TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT,
-    .judge = block_judge,
+    .takes = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_DISTINCT,
+    .verify = block_verify,
 };

@@ -91,7 +91,7 @@ static struct band band_of(const struct text *t, struct band b, int vocab, int x
 }
 
 static void multipath_judge_again(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                                  struct judgement *out)
+                                  struct verification *out)
 {
     enum flaw flaw = *(const enum flaw *)options;
     struct chain c = { .vocab = rows->vocab };
@@ -115,13 +115,13 @@ static void multipath_judge_again(const struct draft *d, struct rows *rows, cons
         c.token[c.n + 1] = d->token[node];
     }
     dist_from_row(c.p[c.n], rows->row(rows, c.node[c.n]), c.vocab);
-    judgement_clear(out, d->n);
-    chain_judge(&c, d, flaw, rng, out);
+    verification_clear(out, d->n);
+    chain_verify(&c, d, flaw, rng, out);
 }
 
 const struct rule multipath_mutant = {
     .name = "multipath, written once more",
     .summary = "the largest of several chains as a block, with a flaw",
-    .takes = TAKES_DRAWN | TAKES_CHAINS,
-    .judge = multipath_judge_again,
+    .takes = TAKES_SAMPLED | TAKES_CHAINS,
+    .verify = multipath_judge_again,
 };

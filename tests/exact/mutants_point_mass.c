@@ -1,4 +1,4 @@
-// mutants_point_mass.c - other ways of judging CHOSEN siblings, with their flaws: by one coin for all of them, which is
+// mutants_point_mass.c - other ways of judging DETERMINISTIC siblings, with their flaws: by one coin for all of them, which is
 // exact if done right (SGLang's target-only sampling), and path by path, which is not.
 #include <math.h>
 #include <string.h>
@@ -38,16 +38,16 @@ static int child_by_one_coin(const struct draft *d, int node, double *p, int voc
     weight[n] = fmax(1 - sum, 0);
     if (n == 0 || dist_sum(p, vocab) <= 0)
         weight[n] = n == 0;
-    int fell = rng->pick(rng, weight, n + 1, (struct address){ FOR_ACCEPT, rng->root, node });
-    if (fell < n)
-        return child[fell];
-    if (n > 0 && flaw == COIN_REUSED)
+    int rejected = rng->pick(rng, weight, n + 1, (struct address){ FOR_ACCEPT, rng->root, node });
+    if (rejected < n)
+        return child[rejected];
+    if (n > 0 && flaw == ACCEPT_REUSED)
         pick_reused(p, vocab, sum);
     return -1;
 }
 
 static void judge_by_one_coin(const struct draft *d, struct rows *rows, struct rng *rng, enum flaw flaw,
-                              struct judgement *out)
+                              struct verification *out)
 {
     double p[LAW_VOCAB];
     int node = 0;
@@ -56,10 +56,10 @@ static void judge_by_one_coin(const struct draft *d, struct rows *rows, struct r
         int child = child_by_one_coin(d, node, p, rows->vocab, rng, flaw);
         if (child < 0)
             break;
-        judgement_add(out, node, d->token[child]);
+        verification_add(out, node, d->token[child]);
         node = child;
     }
-    judgement_add(out, node, rng->pick(rng, p, rows->vocab, (struct address){ FOR_RESIDUAL, rng->root, node }));
+    verification_add(out, node, rng->pick(rng, p, rows->vocab, (struct address){ FOR_RESIDUAL, rng->root, node }));
 }
 
 // Where the path from the root to a leaf ends if it is judged as if it were alone; p (vocab): what is left there.
@@ -73,14 +73,14 @@ static int end_of_path(const struct draft *d, struct rows *rows, int leaf, struc
         if (n == 0)
             return node;
         int c = path[n - 1], x = d->token[c];
-        if (!rng->coin(rng, p[x], 1, (struct address){ FOR_ACCEPT, rng->root, c + LAW_NODES * leaf })) {
+        if (!rng->accept(rng, p[x], 1, (struct address){ FOR_ACCEPT, rng->root, c + LAW_NODES * leaf })) {
             dist_strike(p, rows->vocab, x);
             return node;
         }
     }
 }
 
-static void judge_path_by_path(const struct draft *d, struct rows *rows, struct rng *rng, struct judgement *out)
+static void judge_path_by_path(const struct draft *d, struct rows *rows, struct rng *rng, struct verification *out)
 {
     double p[LAW_VOCAB], best[LAW_VOCAB] = { 0 };
     int end = -1;
@@ -94,23 +94,23 @@ static void judge_path_by_path(const struct draft *d, struct rows *rows, struct 
         memcpy(best, p, sizeof(best));
     }
     int token = rng->pick(rng, best, rows->vocab, (struct address){ FOR_RESIDUAL, rng->root, end });
-    judgement_path(out, d, end, token);
+    verification_path(out, d, end, token);
 }
 
 static void coin_judge(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                       struct judgement *out)
+                       struct verification *out)
 {
     enum flaw flaw = *(const enum flaw *)options;
-    judgement_clear(out, d->n);
+    verification_clear(out, d->n);
     if (flaw == LONGEST_PATH_WINS)
         judge_path_by_path(d, rows, rng, out);
     else
         judge_by_one_coin(d, rows, rng, flaw, out);
 }
 
-const struct rule coin_mutant = {
+const struct rule accept_mutant = {
     .name = "one coin",
     .summary = "rejection of chosen siblings by a single uniform, with a flaw",
-    .takes = TAKES_CHOSEN | TAKES_TREES,
-    .judge = coin_judge,
+    .takes = TAKES_DETERMINISTIC | TAKES_TREES,
+    .verify = coin_judge,
 };

@@ -13,11 +13,11 @@ struct work {               // of one node
     double p[LAW_VOCAB];    // what is left of it
     double q[LAW_VOCAB];    // what the child was drawn from
     double left[LAW_VOCAB]; // what was left of p at the parent when this node stood
-    bool sibling_fell;      // before this node stood
-    double stood;           // how likely it was that the last child that was tried would stand
+    bool sibling_rejected;  // before this node stood
+    double accepted;        // how likely it was that the last child that was tried would stand
 };
 
-int likeliest(const double *w, int n)
+int argmax(const double *w, int n)
 {
     int best = 0;
     for (int i = 1; i < n; i++)
@@ -31,7 +31,7 @@ static void mask(const struct draft *d, int c, double *q, int vocab, bool chosen
 {
     int parent = d->parent[c];
     for (int s = draft_next_child(d, parent, parent); s < c; s = draft_next_child(d, parent, s))
-        if (chosen_too || d->drawn[s] != CHOSEN)
+        if (chosen_too || d->proposal[s] != DETERMINISTIC)
             q[d->token[s]] = 0;
     dist_normalize(q, vocab);
 }
@@ -45,19 +45,20 @@ static bool fell_before(const struct draft *d, int c)
     return false;
 }
 
-static enum drawn seen_as(const struct draft *d, int c, enum flaw flaw)
+static enum proposal seen_as(const struct draft *d, int c, enum flaw flaw)
 {
-    return d->drawn[c] == CHOSEN && flaw == CHOSEN_JUDGED_BY_Q ? DRAWN : (enum drawn)d->drawn[c];
+    return d->proposal[c] == DETERMINISTIC && flaw == DETERMINISTIC_JUDGED_BY_Q ? SAMPLED
+                                                                                : (enum proposal)d->proposal[c];
 }
 
 static void make_q(const struct draft *d, int c, struct work *w, int vocab, enum flaw flaw)
 {
-    enum drawn how = seen_as(d, c, flaw);
-    if (flaw == CARRIED_Q || how == CHOSEN)
+    enum proposal how = seen_as(d, c, flaw);
+    if (flaw == CARRIED_Q || how == DETERMINISTIC)
         return;
     dist_from_row(w->q, d->q->row(d->q, d->parent[c]), vocab);
-    if ((how == DRAWN_DISTINCT && flaw != UNMASKED_Q) || (how == DRAWN && flaw == MASKED_Q))
-        mask(d, c, w->q, vocab, flaw != CHOSEN_NOT_MASKED);
+    if ((how == SAMPLED_WITHOUT_REPLACEMENT && flaw != UNMASKED_Q) || (how == SAMPLED && flaw == MASKED_Q))
+        mask(d, c, w->q, vocab, flaw != DETERMINISTIC_NOT_MASKED);
 }
 
 static double sharpened(const double *p, int vocab, int x)
@@ -73,25 +74,25 @@ static bool stands(const struct draft *d, int c, struct work *w, int vocab, stru
     int x = d->token[c];
     struct address at = { FOR_ACCEPT, rng->root, c };
     double num = flaw == STALE_P ? w->row[x] : w->p[x];
-    double den = seen_as(d, c, flaw) == CHOSEN || flaw == ACCEPTS_BY_P ? 1 : w->q[x];
-    w->stood = fmin(1, num / den);
+    double den = seen_as(d, c, flaw) == DETERMINISTIC || flaw == ACCEPTS_BY_P ? 1 : w->q[x];
+    w->accepted = fmin(1, num / den);
     switch (flaw) {
     case ACCEPTS_SHARPENED:
-        return rng->coin(rng, sharpened(w->p, vocab, x), den, at);
+        return rng->accept(rng, sharpened(w->p, vocab, x), den, at);
     case LENIENT:
-        return rng->coin(rng, 1.25 * num, den, at);
+        return rng->accept(rng, 1.25 * num, den, at);
     case LENIENT_BY_2_PERCENT:
-        return rng->coin(rng, 1.02 * num, den, at);
+        return rng->accept(rng, 1.02 * num, den, at);
     case LENIENT_BY_1_PERMILLE:
-        return rng->coin(rng, 1.001 * num, den, at);
+        return rng->accept(rng, 1.001 * num, den, at);
     case ACCEPTS_EVERYTHING:
         return true;
     case ACCEPTS_IF_LIKELIER:
         return num >= den;
     case ACCEPTS_BY_Q_OVER_P:
-        return rng->coin(rng, den, num, at);
+        return rng->accept(rng, den, num, at);
     default:
-        return rng->coin(rng, num, den, at);
+        return rng->accept(rng, num, den, at);
     }
 }
 
@@ -120,8 +121,8 @@ static void residual(const struct draft *d, int c, struct rows *rows, struct wor
     }
     if (dist_sum(r, vocab) <= 0)
         return;
-    if (flaw == RESIDUAL_IS_LIKELIEST)
-        for (int i = 0, best = likeliest(r, vocab); i < vocab; i++)
+    if (flaw == RESIDUAL_IS_GREEDY)
+        for (int i = 0, best = argmax(r, vocab); i < vocab; i++)
             r[i] = i == best;
     if (flaw != RESIDUAL_NOT_NORMALIZED)
         dist_normalize(r, vocab);
@@ -132,21 +133,21 @@ static void falls(const struct draft *d, int c, struct rows *rows, struct work *
 {
     int vocab = rows->vocab;
     int x = d->token[c];
-    enum drawn how = seen_as(d, c, flaw);
-    if (how == CHOSEN && flaw == CHOSEN_NOT_STRUCK)
+    enum proposal how = seen_as(d, c, flaw);
+    if (how == DETERMINISTIC && flaw == DETERMINISTIC_NOT_STRUCK)
         return;
-    if (how != CHOSEN && flaw == RESIDUAL_IS_P)
+    if (how != DETERMINISTIC && flaw == RESIDUAL_IS_P)
         return;
-    if (how == CHOSEN || flaw == RESIDUAL_IS_STRIKE)
+    if (how == DETERMINISTIC || flaw == RESIDUAL_IS_STRIKE)
         dist_strike(w->p, vocab, x);
     else
         residual(d, c, rows, w, flaw);
-    if (flaw == CARRIED_Q && how == DRAWN_DISTINCT)
+    if (flaw == CARRIED_Q && how == SAMPLED_WITHOUT_REPLACEMENT)
         dist_strike(w->q, vocab, x);
 }
 
-static int child_that_stands(const struct draft *d, int node, struct rows *rows, struct work *w, struct rng *rng,
-                             enum flaw flaw)
+static int accepted_child(const struct draft *d, int node, struct rows *rows, struct work *w, struct rng *rng,
+                          enum flaw flaw)
 {
     int child[LAW_NODES], n = 0, vocab = rows->vocab;
     for (int c = draft_next_child(d, node, node); c >= 0; c = draft_next_child(d, node, c))
@@ -158,7 +159,7 @@ static int child_that_stands(const struct draft *d, int node, struct rows *rows,
         if (flaw == SKIPS_DUPLICATES && fell_before(d, c))
             continue;
         make_q(d, c, w, vocab, flaw);
-        w->sibling_fell = i > 0;
+        w->sibling_rejected = i > 0;
         if (stands(d, c, w, vocab, rng, flaw))
             return c;
         falls(d, c, rows, w, flaw);
@@ -175,49 +176,49 @@ static int own_token(const struct draft *d, int node, struct rows *rows, struct 
     const double *from = w->p;
     if (!leaf && flaw == CORRECTION_FROM_P)
         from = w->row;
-    if (!leaf && flaw == RESIDUAL_BY_THE_COIN)
-        pick_reused(w->p, vocab, w->stood);
+    if (!leaf && flaw == RESIDUAL_BY_THE_ACCEPT_TEST)
+        pick_reused(w->p, vocab, w->accepted);
     if (!leaf && flaw == RESIDUAL_AT_THE_DRAFTS_ADDRESS) // node 1 of the draft was drawn there
         at = (struct address){ FOR_DRAFT, rng->root, 1 };
-    if (leaf && flaw == BONUS_FROM_PARENT && w->sibling_fell)
+    if (leaf && flaw == BONUS_FROM_PARENT && w->sibling_rejected)
         from = w->left;
     if (leaf && node > 0 && flaw == BONUS_FROM_PREVIOUS_ROW)
         dist_from_row(w->p, rows->row(rows, d->parent[node]), vocab);
-    if (leaf && flaw == BONUS_IS_LIKELIEST)
-        return likeliest(w->p, vocab);
+    if (leaf && flaw == BONUS_IS_GREEDY)
+        return argmax(w->p, vocab);
     if (leaf && flaw == BONUS_FROM_Q)
         dist_from_row(w->p, d->q->row(d->q, node), vocab);
     return rng->pick(rng, from, vocab, at);
 }
 
 static void mutant_judge(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                         struct judgement *out)
+                         struct verification *out)
 {
     enum flaw flaw = *(const enum flaw *)options;
-    struct work w = { .sibling_fell = false };
+    struct work w = { .sibling_rejected = false };
     int vocab = rows->vocab, node = 0;
     assert(vocab <= LAW_VOCAB);
 
-    judgement_clear(out, d->n);
+    verification_clear(out, d->n);
     for (;;) {
         int shown = flaw == ROW_OF_PARENT && node > 0 ? d->parent[node] : node;
         memcpy(w.left, w.p, sizeof(w.left));
         dist_from_row(w.row, rows->row(rows, shown), vocab);
         memcpy(w.p, w.row, sizeof(w.p));
-        int child = child_that_stands(d, node, rows, &w, rng, flaw);
+        int child = accepted_child(d, node, rows, &w, rng, flaw);
         if (child < 0)
             break;
-        judgement_add(out, node, d->token[child]);
+        verification_add(out, node, d->token[child]);
         node = child;
     }
     if (flaw == NO_BONUS && node > 0 && draft_next_child(d, node, node) < 0)
         return; // the text so far ends with the leaf's own token
-    judgement_add(out, node, own_token(d, node, rows, &w, rng, flaw));
+    verification_add(out, node, own_token(d, node, rows, &w, rng, flaw));
 }
 
 const struct rule rejection_mutant = {
     .name = "rejection, written once more",
     .summary = "rejection with a flaw",
-    .takes = TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT | TAKES_TREES,
-    .judge = mutant_judge,
+    .takes = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_DISTINCT | TAKES_TREES,
+    .verify = mutant_judge,
 };

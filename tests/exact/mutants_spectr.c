@@ -66,13 +66,13 @@ static void take_out(double *p, const double *q, int vocab, int k, double rho, e
 }
 
 static void spectr_judge_again(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                               struct judgement *out)
+                               struct verification *out)
 {
     enum flaw flaw = *(const enum flaw *)options;
     double p[LAW_VOCAB], q[LAW_VOCAB];
     int node = 0, stands = 0, vocab = rows->vocab;
     assert(vocab <= LAW_VOCAB);
-    judgement_clear(out, d->n);
+    verification_clear(out, d->n);
     while (stands >= 0) {
         int k = 0;
         node = stands;
@@ -85,17 +85,17 @@ static void spectr_judge_again(const struct draft *d, struct rows *rows, const v
         dist_from_row(q, d->q->row(d->q, node), vocab);
         double rho = rho_of(p, q, vocab, k, flaw), by = flaw == RHO_NOT_IN_TRIAL ? 1 : rho;
         for (int c = draft_next_child(d, node, node); c >= 0 && stands < 0; c = draft_next_child(d, node, c))
-            if (rng->coin(rng, p[d->token[c]], by * q[d->token[c]], (struct address){ FOR_ACCEPT, rng->root, c }))
+            if (rng->accept(rng, p[d->token[c]], by * q[d->token[c]], (struct address){ FOR_ACCEPT, rng->root, c }))
                 stands = c;
         if (stands < 0)
             take_out(p, q, vocab, k, rho, flaw);
     }
-    judgement_path(out, d, node, rng->pick(rng, p, vocab, (struct address){ FOR_RESIDUAL, rng->root, node }));
+    verification_path(out, d, node, rng->pick(rng, p, vocab, (struct address){ FOR_RESIDUAL, rng->root, node }));
 }
 
 const struct rule spectr_mutant = {
     .name = "spectr, written once more",
     .summary = "K-SEQ with a flaw",
-    .takes = TAKES_DRAWN | TAKES_TREES,
-    .judge = spectr_judge_again,
+    .takes = TAKES_SAMPLED | TAKES_TREES,
+    .verify = spectr_judge_again,
 };

@@ -56,7 +56,7 @@ static int visit(struct walk *w, int node, double a)
             return stopped;
         a = given_up(w, c, a, p);
     }
-    bool stops = w->rng->coin(w->rng, a, 1, (struct address){ FOR_ACCEPT, w->rng->root, node });
+    bool stops = w->rng->accept(w->rng, a, 1, (struct address){ FOR_ACCEPT, w->rng->root, node });
     if (!stops && node > 0)
         return -1; // the root is given up by flaws alone
     w->token = w->rng->pick(w->rng, p, w->rows->vocab, (struct address){ FOR_RESIDUAL, w->rng->root, node });
@@ -64,18 +64,18 @@ static int visit(struct walk *w, int node, double a)
 }
 
 static void traversal_judge_again(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                                  struct judgement *out)
+                                  struct verification *out)
 {
     struct walk w = { d, rows, rng, *(const enum flaw *)options, -1 };
     assert(rows->vocab <= LAW_VOCAB);
-    judgement_clear(out, d->n);
+    verification_clear(out, d->n);
     int last = visit(&w, 0, 1);
-    judgement_path(out, d, last, w.token);
+    verification_path(out, d, last, w.token);
 }
 
 const struct rule traversal_mutant = {
     .name = "traversal, written once more",
     .summary = "a tree from its leaves up, with a flaw",
-    .takes = TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT | TAKES_TREES,
-    .judge = traversal_judge_again,
+    .takes = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_DISTINCT | TAKES_TREES,
+    .verify = traversal_judge_again,
 };

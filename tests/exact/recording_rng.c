@@ -10,10 +10,10 @@
 #include "tests/exact/mutants.h"
 #include "tests/support/numbers.h"
 
-static bool pass_coin(struct rng *self, double num, double den, struct address at)
+static bool pass_accept(struct rng *self, double num, double den, struct address at)
 {
     struct rng *source = ((struct witness *)self)->source;
-    return source->coin(source, num, den, at);
+    return source->accept(source, num, den, at);
 }
 
 // Takes weight over.
@@ -51,7 +51,8 @@ static int noting_pick_row(struct rng *self, const float *weight, int n, struct 
 
 void witness_begin(struct witness *w, struct rng *source)
 {
-    w->rng = (struct rng){ .coin = pass_coin, .pick = noting_pick, .root = source->root, .pick_row = noting_pick_row };
+    w->rng =
+        (struct rng){ .accept = pass_accept, .pick = noting_pick, .root = source->root, .pick_row = noting_pick_row };
     w->source = source;
     w->n = 0;
 }
@@ -76,11 +77,11 @@ struct honesty witness_compare(const struct witness *w, const struct draft *d)
     struct honesty h = { 0, 0 };
     int drawn = 0;
     for (int node = 1; node < d->n; node++) {
-        if (d->drawn[node] == CHOSEN)
+        if (d->proposal[node] == DETERMINISTIC)
             continue;
         const struct drawing *g = &w->drawing[drawn++];
         if (drawn > w->n || g->token != d->token[node] || g->n != d->q->vocab) {
-            h.strangers++;
+            h.foreign_tokens++;
             continue;
         }
         double *q = xcalloc((size_t)g->n, sizeof(*q));
@@ -88,6 +89,6 @@ struct honesty witness_compare(const struct witness *w, const struct draft *d)
         h.distance = worse(h.distance, distance(q, g->weight, g->n));
         free(q);
     }
-    h.strangers += w->n > drawn ? w->n - drawn : 0;
+    h.foreign_tokens += w->n > drawn ? w->n - drawn : 0;
     return h;
 }

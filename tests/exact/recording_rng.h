@@ -24,9 +24,9 @@ void witness_begin(struct witness *w, struct rng *source); // of a step of the s
 void witness_end(struct witness *w);
 
 struct honesty {
-    double distance; // largest total variation between a row that was drawn from and the one that is reported for it
-    int strangers;   // DRAWN nodes that nobody drew, and drawings that no node shows
+    double distance;    // largest total variation between a row that was drawn from and the one that is reported for it
+    int foreign_tokens; // SAMPLED nodes that nobody drew, and drawings that no node shows
 };
-// Drawings are taken to be those of the DRAWN nodes, in the order of the draft: chance that decides something else
+// Drawings are taken to be those of the SAMPLED nodes, in the order of the draft: chance that decides something else
 // about drafts would have to be told apart here first.
 struct honesty witness_compare(const struct witness *w, const struct draft *d);

@@ -43,46 +43,46 @@ static void residual(double *p, const double *q, int n)
 }
 
 // Rejection on a chain, plainly.
-static void chain_judge(struct black_box *self, const struct draft *d, struct rows *rows, const double *u,
-                        struct judgement *out)
+static void chain_verify(struct black_box *self, const struct draft *d, struct rows *rows, const double *u,
+                         struct verification *out)
 {
     enum slip slip = ((struct slipping_box *)self)->slip;
     const int vocab = rows->vocab;
     double p[LAW_VOCAB], q[LAW_VOCAB];
     int node = 0;
-    judgement_clear(out, d->n);
+    verification_clear(out, d->n);
     for (;; node++) {
-        double coin = node + 1 < d->n ? u[slip == ONE_COIN_ONLY ? 1 : node + 1] : 0;
+        double accept = node + 1 < d->n ? u[slip == SHARED_ACCEPT_ONLY ? 1 : node + 1] : 0;
         double draw = u[(node + 1 < d->n ? d->n : 2 * d->n) + node];
         dist_from_row(p, rows->row(rows, node), vocab);
         if (slip == COARSE_PICKS)
             draw = rounded_down(draw, 24);
         if (node + 1 == d->n) {
-            judgement_add(out, node, inverted(p, vocab, draw));
+            verification_add(out, node, inverted(p, vocab, draw));
             return;
         }
         const int x = d->token[node + 1];
-        if (d->drawn[node + 1] != CHOSEN)
+        if (d->proposal[node + 1] != DETERMINISTIC)
             dist_from_row(q, d->q->row(d->q, node), vocab);
-        for (int i = 0; d->drawn[node + 1] == CHOSEN && i < vocab; i++)
+        for (int i = 0; d->proposal[node + 1] == DETERMINISTIC && i < vocab; i++)
             q[i] = i == x;
-        coin = slip == ALWAYS_ZERO ? 0 : slip == COARSE_COINS ? rounded_down(coin, 11) : coin;
-        if (!stands(p[x], q[x], coin, slip)) {
+        accept = slip == ALWAYS_ZERO ? 0 : slip == COARSE_COINS ? rounded_down(accept, 11) : accept;
+        if (!stands(p[x], q[x], accept, slip)) {
             residual(p, q, vocab);
-            judgement_add(out, node, inverted(p, vocab, slip == ONE_UNIFORM ? coin : draw));
+            verification_add(out, node, inverted(p, vocab, slip == ONE_UNIFORM ? accept : draw));
             return;
         }
-        judgement_add(out, node, x);
+        verification_add(out, node, x);
     }
 }
 
 // A tree of chosen tokens: at each node one uniform walks along its children.
 static void one_coin_judge(struct black_box *self, const struct draft *d, struct rows *rows, const double *u,
-                           struct judgement *out)
+                           struct verification *out)
 {
-    bool again = ((struct slipping_box *)self)->slip == ONE_COIN_AGAIN;
+    bool again = ((struct slipping_box *)self)->slip == SHARED_ACCEPT_AGAIN;
     double p[LAW_VOCAB];
-    judgement_clear(out, d->n);
+    verification_clear(out, d->n);
     for (int node = 0;;) {
         double below = 0;
         bool leaf = draft_next_child(d, node, node) < 0;
@@ -96,27 +96,27 @@ static void one_coin_judge(struct black_box *self, const struct draft *d, struct
         }
         if (c < 0) {
             double draw = leaf ? u[2 * d->n + node] : u[again ? node : d->n + node];
-            judgement_add(out, node, inverted(p, rows->vocab, draw));
+            verification_add(out, node, inverted(p, rows->vocab, draw));
             return;
         }
-        judgement_add(out, node, d->token[c]);
+        verification_add(out, node, d->token[c]);
         node = c;
     }
 }
 
 struct slipping_box slipping_box(enum slip slip)
 {
-    return (struct slipping_box){ { false, slip >= ONE_COIN ? one_coin_judge : chain_judge, -1, { 0 } }, slip };
+    return (struct slipping_box){ { false, slip >= SHARED_ACCEPT ? one_coin_judge : chain_verify, -1, { 0 } }, slip };
 }
 
 // ---- races
 
 // What match does on a chain, plainly.
 static void racing_judge(struct black_box *self, const struct draft *d, struct rows *rows, const double *u,
-                         struct judgement *out)
+                         struct verification *out)
 {
     enum gait gait = ((struct racing_box *)self)->gait;
-    judgement_clear(out, d->n);
+    verification_clear(out, d->n);
     for (int node = 0;; node++) {
         const float *row = rows->row(rows, node);
         int first = -1;
@@ -127,7 +127,7 @@ static void racing_judge(struct black_box *self, const struct draft *d, struct r
             if (row[i] > 0 && (first < 0 || time < best))
                 first = i, best = time;
         }
-        judgement_add(out, node, first);
+        verification_add(out, node, first);
         if (node + 1 == d->n || d->token[node + 1] != first)
             return;
     }

@@ -5,18 +5,18 @@
 
 enum slip {
     NO_SLIP,
-    ALWAYS_ZERO,   // M11: the coins' uniforms are 0
-    ONE_UNIFORM,   // M43: what follows a guess that fell is drawn with the uniform by which it fell
-    COARSE_COINS,  // M45: the coins' uniforms have 11 bits
-    COARSE_PICKS,  // M46: the picks' have 24
-    INCLUSIVE,     // M48: u <= p / q
-    ONE_COIN_ONLY, // one uniform for the coins of all nodes
-    TURNS_TWICE,   // stands in the middle of the interval: of the right measure
-    ONE_COIN,      // no slip: one uniform for all children of a node, which were chosen
-    ONE_COIN_AGAIN // M41: and it also draws what follows
+    ALWAYS_ZERO,        // M11: the coins' uniforms are 0
+    ONE_UNIFORM,        // M43: what follows a guess that fell is drawn with the uniform by which it fell
+    COARSE_COINS,       // M45: the coins' uniforms have 11 bits
+    COARSE_PICKS,       // M46: the picks' have 24
+    INCLUSIVE,          // M48: u <= p / q
+    SHARED_ACCEPT_ONLY, // one uniform for the coins of all nodes
+    TURNS_TWICE,        // stands in the middle of the interval: of the right measure
+    SHARED_ACCEPT,      // no slip: one uniform for all children of a node, which were chosen
+    SHARED_ACCEPT_AGAIN // M41: and it also draws what follows
 };
 
-struct slipping_box {     // rejection on a chain; from ONE_COIN on, on a tree of chosen tokens
+struct slipping_box {     // rejection on a chain; from SHARED_ACCEPT on, on a tree of chosen tokens
     struct black_box box; // first
     enum slip slip;
 };

@@ -1,9 +1,9 @@
 #include "tests/exact/shared_randomness.h"
 
-static bool sharing_coin(struct rng *self, double num, double den, struct address at)
+static bool sharing_accept(struct rng *self, double num, double den, struct address at)
 {
     struct rng *of = ((struct sharing *)self)->of;
-    return of->coin(of, num, den, at);
+    return of->accept(of, num, den, at);
 }
 
 static int sharing_pick(struct rng *self, const double *weight, int n, struct address at)
@@ -16,5 +16,5 @@ static int sharing_pick(struct rng *self, const double *weight, int n, struct ad
 
 struct sharing sharing_source(struct rng *of, enum purpose with)
 {
-    return (struct sharing){ { sharing_coin, sharing_pick, of->root, NULL }, of, with };
+    return (struct sharing){ { sharing_accept, sharing_pick, of->root, NULL }, of, with };
 }

@@ -8,26 +8,28 @@
 #include "sampling/rng.h"
 #include "tests/support/check.h"
 
-unsigned guesses_make(const struct guesses *g)
+unsigned draft_kinds(const struct draft_tokens *g)
 {
-    unsigned makes = g->lookup ? TAKES_CHOSEN : g->chains ? TAKES_CHAINS : 0;
+    unsigned makes = g->lookup ? TAKES_DETERMINISTIC : g->chains ? TAKES_CHAINS : 0;
     for (int k = 1; k < g->nodes && !g->lookup; k++) {
-        makes |= g->drawn[k] == CHOSEN ? TAKES_CHOSEN : g->drawn[k] == DRAWN ? TAKES_DRAWN : TAKES_DISTINCT;
+        makes |= g->proposal[k] == DETERMINISTIC ? TAKES_DETERMINISTIC
+                 : g->proposal[k] == SAMPLED     ? TAKES_SAMPLED
+                                                 : TAKES_DISTINCT;
         for (int s = 1; s < k && !g->chains; s++)
             makes |= g->parent[s] == g->parent[k] ? TAKES_TREES : 0;
     }
     return makes;
 }
 
-bool rule_takes(const struct rule *rule, const struct guesses *g)
+bool rule_takes(const struct rule *rule, const struct draft_tokens *g)
 {
     unsigned takes = rule->takes | (rule->takes & TAKES_TREES ? TAKES_CHAINS : 0);
-    return (guesses_make(g) & ~takes) == 0;
+    return (draft_kinds(g) & ~takes) == 0;
 }
 
-static const float *guess_row(struct rows *self, int node)
+static const float *draft_row(struct rows *self, int node)
 {
-    struct guess_rows *r = (struct guess_rows *)self;
+    struct draft_rows *r = (struct draft_rows *)self;
     double weight[TABLE_VOCAB];
     table_weights(r->q, r->text[node], weight);
     for (int x = 0; x < r->rows.vocab; x++)
@@ -35,54 +37,54 @@ static const float *guess_row(struct rows *self, int node)
     return r->row[node];
 }
 
-// Guess k below parent; -1: the row has nothing left for it. What is CHOSEN is now the likeliest, now anything.
-static int guessed(const struct guesser *g, int k, const struct draft *d, int parent, struct rng *rng)
+// Guess k below parent; -1: the row has nothing left for it. What is DETERMINISTIC is now the likeliest, now anything.
+static int drafted_right(const struct table_drafter *g, int k, const struct draft *d, int parent, struct rng *rng)
 {
-    struct guess_rows *r = (struct guess_rows *)d->q;
-    const float *row = guess_row(d->q, parent);
+    struct draft_rows *r = (struct draft_rows *)d->q;
+    const float *row = draft_row(d->q, parent);
     double weight[TABLE_VOCAB], sum = 0;
-    int likeliest = 0, vocab = g->world->vocab;
+    int argmax = 0, vocab = g->table_instance->vocab;
     for (int x = 0; x < vocab; x++) {
         weight[x] = (double)row[x];
-        likeliest = weight[x] > weight[likeliest] ? x : likeliest;
+        argmax = weight[x] > weight[argmax] ? x : argmax;
     }
-    if (g->shape->drawn[k] == CHOSEN)
-        return k % 2 == 0 ? likeliest : (int)(table_dice(r->text[parent], (uint64_t)k) % (uint64_t)vocab);
+    if (g->shape->proposal[k] == DETERMINISTIC)
+        return k % 2 == 0 ? argmax : (int)(table_dice(r->text[parent], (uint64_t)k) % (uint64_t)vocab);
     for (int s = draft_next_child(d, parent, parent); s >= 0; s = draft_next_child(d, parent, s))
-        if (g->shape->drawn[k] == DRAWN_DISTINCT)
+        if (g->shape->proposal[k] == SAMPLED_WITHOUT_REPLACEMENT)
             weight[d->token[s]] = 0;
     for (int x = 0; x < vocab; x++)
         sum += weight[x];
     return sum > 0 ? rng->pick(rng, weight, vocab, (struct address){ FOR_DRAFT, rng->root, k }) : -1;
 }
 
-static void grow(const struct guesser *g, struct request *r, struct guess_rows *rows)
+static void grow(const struct table_drafter *g, struct request *r, struct draft_rows *rows)
 {
     struct draft *d = r->draft;
-    int at[LOOP_NODES] = { 0 }, depth = g->world->deep ? LOOP_NODES : r->depth, chains = 0;
+    int at[LOOP_NODES] = { 0 }, depth = g->table_instance->deep ? LOOP_NODES : r->depth, chains = 0;
     for (int k = 1; k < g->shape->nodes; k++)
         chains += g->shape->parent[k] == 0;
-    if (g->shape->chains && depth > (d->room - 1) / chains) // equally deep, or not at all
-        depth = (d->room - 1) / chains;
-    rows->rows = (struct rows){ g->world->vocab, guess_row, NULL };
+    if (g->shape->chains && depth > (d->capacity - 1) / chains) // equally deep, or not at all
+        depth = (d->capacity - 1) / chains;
+    rows->rows = (struct rows){ g->table_instance->vocab, draft_row, NULL };
     rows->q = &g->q;
-    rows->text[0] = text_number(g->world->vocab, r->token, r->n);
+    rows->text[0] = text_number(g->table_instance->vocab, r->token, r->n);
     d->q = &rows->rows;
     for (int k = 1; k < g->shape->nodes; k++) {
         int parent = at[g->shape->parent[k]];
         at[k] = -1;
         if (parent < 0 || draft_depth(d, parent) >= depth)
             continue;
-        int token = guessed(g, k, d, parent, r->rng);
-        at[k] = token < 0 ? -1 : draft_add(d, parent, token, (enum drawn)g->shape->drawn[k]);
+        int token = drafted_right(g, k, d, parent, r->rng);
+        at[k] = token < 0 ? -1 : draft_add(d, parent, token, (enum proposal)g->shape->proposal[k]);
         if (at[k] >= 0)
-            rows->text[at[k]] = text_then(rows->text[parent], g->world->vocab, token);
+            rows->text[at[k]] = text_then(rows->text[parent], g->table_instance->vocab, token);
     }
 }
 
-static bool guesser_propose(struct drafter *d, struct request *r, int n, struct error *err)
+static bool table_drafter_propose(struct drafter *d, struct request *r, int n, struct error *err)
 {
-    struct guesser *g = (struct guesser *)d;
+    struct table_drafter *g = (struct table_drafter *)d;
     for (int i = 0; i < n; i++) {
         const struct told *told = &g->told[r[i].slot];
         if (r[i].n != (told->n == 0 ? 1 : told->n) ||
@@ -99,10 +101,10 @@ static bool guesser_propose(struct drafter *d, struct request *r, int n, struct 
 
 // The text goes on where it was, its tokens are those announced, and the states that come along have seen what is
 // before each.
-static bool guesser_advance(struct drafter *d, const struct advance *a, int n, struct error *err)
+static bool table_drafter_advance(struct drafter *d, const struct advance *a, int n, struct error *err)
 {
     (void)err;
-    struct guesser *g = (struct guesser *)d;
+    struct table_drafter *g = (struct table_drafter *)d;
     for (int i = 0; i < n; i++, a++) {
         struct told *told = &g->told[a->slot];
         int before = a->length - a->n;
@@ -111,7 +113,7 @@ static bool guesser_advance(struct drafter *d, const struct advance *a, int n, s
                      memcmp(a->sequence + before, a->token, (size_t)a->n * sizeof(*a->token)) == 0;
         for (int k = 0; right && k < a->n; k++) {
             const float *state = (const float *)a->features.data + k;
-            right = *state == (float)text_number(g->world->vocab, a->sequence, before + k);
+            right = *state == (float)text_number(g->table_instance->vocab, a->sequence, before + k);
         }
         if (!right)
             table_model_object(g->target, "slot %d: the drafter is told %d tokens at place %d, and they are wrong",
@@ -122,26 +124,26 @@ static bool guesser_advance(struct drafter *d, const struct advance *a, int n, s
     return true;
 }
 
-static void guesser_forget(struct drafter *d, int slot)
+static void table_drafter_forget(struct drafter *d, int slot)
 {
-    struct guesser *g = (struct guesser *)d;
+    struct table_drafter *g = (struct table_drafter *)d;
     g->told[slot].n = 0;
     table_model_free_slot(g->target, slot);
 }
 
-static void guesser_destroy(struct drafter *d)
+static void table_drafter_destroy(struct drafter *d)
 {
-    struct guesser *g = (struct guesser *)d;
+    struct table_drafter *g = (struct table_drafter *)d;
     if (g->lookup != NULL)
         g->lookup->type->destroy(g->lookup);
     free(g);
 }
 
-static const struct drafter_type guesser_type = { .name = "guesser",
-                                                  .propose = guesser_propose,
-                                                  .advance = guesser_advance,
-                                                  .forget = guesser_forget,
-                                                  .destroy = guesser_destroy };
+static const struct drafter_type table_drafter_type = { .name = "guesser",
+                                                        .propose = table_drafter_propose,
+                                                        .advance = table_drafter_advance,
+                                                        .forget = table_drafter_forget,
+                                                        .destroy = table_drafter_destroy };
 
 // Not through drafters/registry.c, which would bring in drafters that need the models.
 static struct drafter *lookup_create(int tokens)
@@ -160,11 +162,12 @@ static struct drafter *lookup_create(int tokens)
     return d;
 }
 
-struct guesser *guesser_create(const struct world *w, const struct guesses *shape, struct model *target, struct table q)
+struct table_drafter *table_drafter_create(const struct table_instance *w, const struct draft_tokens *shape,
+                                           struct model *target, struct table q)
 {
-    struct guesser *g = xcalloc(1, sizeof(*g));
-    g->drafter = (struct drafter){ .type = &guesser_type, .nodes = shape->nodes, .taps = { 1, { FINAL_STATE } } };
-    g->world = w;
+    struct table_drafter *g = xcalloc(1, sizeof(*g));
+    g->drafter = (struct drafter){ .type = &table_drafter_type, .nodes = shape->nodes, .taps = { 1, { FINAL_STATE } } };
+    g->table_instance = w;
     g->shape = shape;
     g->target = target;
     g->q = q;

@@ -5,7 +5,7 @@
 #include "drafters/drafter.h"
 #include "tests/exact/table_loop.h"
 
-struct guess_rows {
+struct draft_rows {
     struct rows rows; // first
     const struct table *q;
     uint64_t text[LOOP_NODES]; // of each node
@@ -17,17 +17,17 @@ struct told { // of a slot, by advances
     int32_t token[TABLE_TEXT];
 };
 
-struct guesser {
+struct table_drafter {
     struct drafter drafter; // first
-    const struct world *world;
-    const struct guesses *shape;
+    const struct table_instance *table_instance;
+    const struct draft_tokens *shape;
     struct model *target; // knows what it is to be shown
     struct table q;
     struct drafter *lookup; // NULL: it grows its own
-    struct guess_rows rows[TABLE_SLOTS];
+    struct draft_rows rows[TABLE_SLOTS];
     struct told told[TABLE_SLOTS];
     int root_n; // tokens of the sequence in the last request
 };
 
-struct guesser *guesser_create(const struct world *w, const struct guesses *shape, struct model *target,
-                               struct table q);
+struct table_drafter *table_drafter_create(const struct table_instance *w, const struct draft_tokens *shape,
+                                           struct model *target, struct table q);

@@ -31,9 +31,9 @@ static struct address of_sequence(const struct rng *self, struct address at)
     return at;
 }
 
-static bool walk_coin(struct rng *self, double num, double den, struct address at)
+static bool walk_accept(struct rng *self, double num, double den, struct address at)
 {
-    return walk.outcomes->rng.coin(&walk.outcomes->rng, num, den, of_sequence(self, at));
+    return walk.outcomes->rng.accept(&walk.outcomes->rng, num, den, of_sequence(self, at));
 }
 
 static int walk_pick(struct rng *self, const double *weight, int n, struct address at)
@@ -45,25 +45,25 @@ struct philox __wrap_philox_source(uint64_t seed, uint64_t sequence);
 struct philox __wrap_philox_source(uint64_t seed, uint64_t sequence)
 {
     walk.sources++;
-    return (struct philox){ { walk_coin, walk_pick, 0, NULL }, seed, sequence, { 0 } };
+    return (struct philox){ { walk_accept, walk_pick, 0, NULL }, seed, sequence, { 0 } };
 }
 
 // ---- mutants of the loop: what the loop or the rows would do wrong, done by what is handed to them
 
 static struct {
-    const struct guesser *guesser;
+    const struct table_drafter *table_drafter;
     int n;
-    int32_t fell[8 * TABLE_TEXT];
-} memory; // of PENALTY_FOR_WHAT_FELL
+    int32_t rejected[8 * TABLE_TEXT];
+} memory; // of PENALTY_FOR_REJECTED
 
 static void remember_what_fell(const struct step *s)
 {
     for (int v = 1; v < s->draft->n; v++) {
-        bool stood = false;
+        bool accepted = false;
         for (int k = 0; k < s->advance->n; k++)
-            stood = stood || s->advance->node[k] == v;
-        if (!stood)
-            memory.fell[memory.n++] = s->draft->token[v];
+            accepted = accepted || s->advance->node[k] == v;
+        if (!accepted)
+            memory.rejected[memory.n++] = s->draft->token[v];
     }
 }
 
@@ -77,7 +77,7 @@ static const struct stage *penalty(void)
 
 static void as_at_the_root(struct logits *l, const void *options, const struct path *before)
 {
-    int n = before->n < memory.guesser->root_n ? before->n : memory.guesser->root_n;
+    int n = before->n < memory.table_drafter->root_n ? before->n : memory.table_drafter->root_n;
     penalty()->apply(l, options, &(struct path){ n, before->token });
 }
 
@@ -91,19 +91,19 @@ static void for_what_fell_too(struct logits *l, const void *options, const struc
 {
     int32_t all[10 * TABLE_TEXT];
     memcpy(all, before->token, (size_t)before->n * sizeof(*all));
-    memcpy(all + before->n, memory.fell, (size_t)memory.n * sizeof(*all));
+    memcpy(all + before->n, memory.rejected, (size_t)memory.n * sizeof(*all));
     penalty()->apply(l, options, &(struct path){ before->n + memory.n, all });
 }
 
 static const struct stage wrong_stages[FLAWS] = {
     [PENALTY_AS_AT_THE_ROOT] = { .apply = as_at_the_root },
     [PENALTY_TWICE_FOR_THE_LAST_TOKEN] = { .apply = twice_for_the_last },
-    [PENALTY_FOR_WHAT_FELL] = { .apply = for_what_fell_too },
+    [PENALTY_FOR_REJECTED] = { .apply = for_what_fell_too },
 };
 
 // ---- what ends a text
 
-static bool ends(const struct world *w, int32_t token)
+static bool ends(const struct table_instance *w, int32_t token)
 {
     for (int i = 0; i < w->ends; i++)
         if (w->end[i] == token)
@@ -112,7 +112,7 @@ static bool ends(const struct world *w, int32_t token)
 }
 
 // Tokens that stay when the stop string ends with the n-th; 0: it does not.
-static int stays(const struct world *w, const int32_t *token, int n)
+static int stays(const struct table_instance *w, const int32_t *token, int n)
 {
     if (w->string == 0 || n < w->string ||
         memcmp(token + n - w->string, w->stop, (size_t)w->string * sizeof(*token)) != 0)
@@ -137,7 +137,7 @@ static int end_at_the_end(void *self, const int32_t *token, int n, int fresh)
 // ---- the table's own law: one token after another
 
 struct own {
-    const struct world *world;
+    const struct table_instance *table_instance;
     const struct sampling *sampling;
     struct table p;
     int prompt, limit;
@@ -146,7 +146,7 @@ struct own {
 
 static void add_own(const struct own *o, int32_t *token, int n, double probability)
 {
-    const struct world *w = o->world;
+    const struct table_instance *w = o->table_instance;
     float row[TABLE_VOCAB];
     double p[TABLE_VOCAB];
     table_logits(&o->p, text_number(w->vocab, token, n), row);
@@ -177,10 +177,10 @@ static void add_own(const struct own *o, int32_t *token, int n, double probabili
 // ---- the walk
 
 struct trial { // all there is in one examination
-    const struct world *world;
+    const struct table_instance *table_instance;
     struct model *target;
     struct sampling sampling, wrong;
-    struct guesser *guesser;
+    struct table_drafter *table_drafter;
     struct verifier *verifier;
     struct decoder *decoder;
     struct stops stops;
@@ -195,13 +195,13 @@ struct trial { // all there is in one examination
 static void note_step(void *self, const struct step *s)
 {
     struct trial *t = self;
-    const struct prompt *p = &t->world->prompt[s->sequence];
+    const struct prompt *p = &t->table_instance->prompt[s->sequence];
     if (s->position != p->n + t->said[s->sequence] - 1 || s->kept > s->advance->n)
         table_model_object(t->target, "sequence %d: a step at place %d after %d tokens", (int)s->sequence, s->position,
                            t->said[s->sequence]);
     t->said[s->sequence] += s->kept;
     t->unsaid[s->sequence] = s->advance->n - s->kept;
-    if (t->flaw == PENALTY_FOR_WHAT_FELL)
+    if (t->flaw == PENALTY_FOR_REJECTED)
         remember_what_fell(s);
 }
 
@@ -216,13 +216,13 @@ static void note_text(void *self, const struct ending *e)
     t->found->why[why]++;
     t->found->within += t->unsaid[e->sequence] > 0;
     t->found->back += e->n < t->said[e->sequence];
-    *came = text_number(t->world->vocab, e->token, e->n) * LOOP_REASONS + (uint64_t)why;
+    *came = text_number(t->table_instance->vocab, e->token, e->n) * LOOP_REASONS + (uint64_t)why;
 }
 
 static void read_sampling(struct trial *t)
 {
     struct error err;
-    const char *text = t->world->sampling != NULL ? t->world->sampling : "{temperature: 1}";
+    const char *text = t->table_instance->sampling != NULL ? t->table_instance->sampling : "{temperature: 1}";
     struct settings *s = yaml_parse(text, strlen(text), "sampling", &err);
     if (s == NULL || !sampling_read(s, &t->sampling, &err))
         fail_msg("%s", err.text);
@@ -233,25 +233,25 @@ static void read_sampling(struct trial *t)
             t->wrong.step[k].stage = &wrong_stages[t->flaw];
 }
 
-static void trial_open(struct trial *t, const struct guesses *g, const struct rule *rule, const void *options,
+static void trial_open(struct trial *t, const struct draft_tokens *g, const struct rule *rule, const void *options,
                        uint64_t seed)
 {
     struct error err = { "" };
-    const struct world *w = t->world;
+    const struct table_instance *w = t->table_instance;
     bool late = t->flaw == END_LOOKED_FOR_AT_THE_END_OF_STEPS;
     read_sampling(t);
     t->target = table_model_create((struct table){ 2 * seed, w->vocab }, w->slots * g->nodes, w->on_device, t->flaw);
-    t->guesser = guesser_create(w, g, t->target, (struct table){ 2 * seed + 1, w->vocab });
-    memory.guesser = t->guesser;
+    t->table_drafter = table_drafter_create(w, g, t->target, (struct table){ 2 * seed + 1, w->vocab });
+    memory.table_drafter = t->table_drafter;
     struct verifier_setup setup = { .target = t->target,
                                     .rule = rule,
                                     .rule_options = options,
                                     .sampling = &t->wrong,
-                                    .taps = t->guesser->drafter.taps,
+                                    .taps = t->table_drafter->drafter.taps,
                                     .slots = w->slots,
                                     .length = w->length,
                                     .nodes = g->nodes,
-                                    .live = w->vocab };
+                                    .used_vocab = w->vocab };
     t->verifier = verifier_create(&setup, &err);
     t->stops = (struct stops){ late ? 0 : w->ends, w->end,
                                late            ? end_at_the_end
@@ -259,7 +259,7 @@ static void trial_open(struct trial *t, const struct guesses *g, const struct ru
                                                : NULL,
                                (void *)(uintptr_t)w };
     t->decoder = t->verifier == NULL ? NULL
-                                     : decoder_create(t->verifier, &t->guesser->drafter, w->slots, 1,
+                                     : decoder_create(t->verifier, &t->table_drafter->drafter, w->slots, 1,
                                                       (struct listener){ note_step, note_text, t }, &err);
     if (t->decoder == NULL)
         fail_msg("%s", err.text);
@@ -269,7 +269,7 @@ static void trial_close(struct trial *t)
 {
     decoder_destroy(t->decoder);
     verifier_destroy(t->verifier);
-    t->guesser->drafter.type->destroy(&t->guesser->drafter);
+    t->table_drafter->drafter.type->destroy(&t->table_drafter->drafter);
     table_model_destroy(t->target);
     sampling_free(&t->sampling);
 }
@@ -278,15 +278,15 @@ static void trial_close(struct trial *t)
 static void run_once(struct trial *t)
 {
     struct error err;
-    const struct world *w = t->world;
+    const struct table_instance *w = t->table_instance;
     int started = 0;
     walk.sources = memory.n = 0;
     for (int i = 0; i < w->sequences; i++) {
         t->came[i] = UINT64_MAX;
         t->said[i] = 0;
     }
-    while (started < w->sequences || decoder_live(t->decoder) > 0) {
-        for (; started < w->sequences && decoder_has_room(t->decoder); started++) {
+    while (started < w->sequences || decoder_active(t->decoder) > 0) {
+        for (; started < w->sequences && decoder_has_free_slot(t->decoder); started++) {
             const struct prompt *p = &w->prompt[started];
             table_model_start(t->target, p->token, p->n);
             assert_true(
@@ -301,7 +301,7 @@ static void run_once(struct trial *t)
 // Half the distance between what came of sequences together, and the product of what each would have said alone.
 static double distance_to_own(const struct trial *t, const double *mass, uint64_t seed)
 {
-    const struct world *w = t->world;
+    const struct table_instance *w = t->table_instance;
     double *own[LOOP_SEQUENCES], distance = 0;
     uint64_t all = 1;
     for (int i = 0; i < w->sequences; i++) {
@@ -325,12 +325,12 @@ static double distance_to_own(const struct trial *t, const double *mass, uint64_
     return distance;
 }
 
-struct outcome world_examine(const struct world *given, const struct guesses *g, const struct rule *rule,
-                             const void *options, uint64_t seed, enum flaw flaw)
+struct outcome table_instance_examine(const struct table_instance *given, const struct draft_tokens *g,
+                                      const struct rule *rule, const void *options, uint64_t seed, enum flaw flaw)
 {
-    struct world w = *given;
+    struct table_instance w = *given;
     struct outcome found = { .instances = 1 };
-    struct trial t = { .world = &w, .flaw = flaw, .found = &found };
+    struct trial t = { .table_instance = &w, .flaw = flaw, .found = &found };
     struct outcomes o;
     uint64_t all = 1;
     double total = 0;

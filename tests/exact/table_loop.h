@@ -16,17 +16,17 @@
 
 enum { LOOP_NODES = 5, LOOP_PROMPT = 6, LOOP_SEQUENCES = 3, LOOP_REASONS = 4 };
 
-struct guesses { // the shape of drafts
+struct draft_tokens { // the shape of drafts
     const char *name;
     int nodes; // the root included
     int parent[LOOP_NODES];
-    uint8_t drawn[LOOP_NODES];
+    uint8_t proposal[LOOP_NODES];
     bool chains; // several, equally deep
     bool lookup; // what the ngram drafter finds, nodes - 1 of them; nothing else counts then
 };
 
-unsigned guesses_make(const struct guesses *g); // enum takes
-bool rule_takes(const struct rule *rule, const struct guesses *g);
+unsigned draft_kinds(const struct draft_tokens *g); // enum takes
+bool rule_takes(const struct rule *rule, const struct draft_tokens *g);
 
 struct prompt {
     int n;
@@ -34,7 +34,7 @@ struct prompt {
     int limit; // new tokens
 };
 
-struct world {
+struct table_instance {
     int vocab, slots, sequences;
     struct prompt prompt[LOOP_SEQUENCES];
     int length;           // of the context; 0: as long as need be
@@ -60,6 +60,6 @@ struct outcome {     // of one world, or the worst and the sums of many
 
 // seed: of both tables. Where slots are not emptied the first objection ends the walk, and no distance is taken: one
 // run would depend on the one before.
-struct outcome world_examine(const struct world *w, const struct guesses *g, const struct rule *rule,
-                             const void *options, uint64_t seed, enum flaw flaw);
+struct outcome table_instance_examine(const struct table_instance *w, const struct draft_tokens *g,
+                                      const struct rule *rule, const void *options, uint64_t seed, enum flaw flaw);
 void outcome_add(struct outcome *worst, const struct outcome *one);

@@ -47,8 +47,8 @@ const char *const flaw_words[FLAWS] = {
     [END_LOOKED_FOR_AT_THE_END_OF_STEPS] = "M49 end-of-text is looked for at the end of a step",
     [PENALTY_AS_AT_THE_ROOT] = "M50 the penalty knows no token of the draft",
     [PENALTY_TWICE_FOR_THE_LAST_TOKEN] = "M51 the penalty counts the last token twice",
-    [PENALTY_FOR_WHAT_FELL] = "M52 the penalty remembers guesses that fell",
-    [GUESSES_THAT_FELL_ARE_KEPT] = "M54 the cache keeps guesses that fell",
+    [PENALTY_FOR_REJECTED] = "M52 the penalty remembers guesses that fell",
+    [REJECTED_ROWS_ARE_KEPT] = "M54 the cache keeps guesses that fell",
     [ONE_ROW_TOO_FEW_IS_KEPT] = "M55 the cache keeps one row too few",
     [POSITIONS_BY_ROW] = "M56 positions count the rows of a tree",
     [POSITIONS_ONE_ON_AFTER_A_REFUSAL] = "M56 positions are one on after a refusal",
@@ -390,7 +390,7 @@ void __wrap_kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n)
     static const int32_t in_order[TABLE_TEXT] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
     enum flaw flaw = at_work->slot[slot].decoding ? at_work->flaw : FLAWLESS;
     at_work->refused = at_work->refused || (at_work->slot[slot].decoding && n < kv_pending(c, slot));
-    if (flaw == GUESSES_THAT_FELL_ARE_KEPT)
+    if (flaw == REJECTED_ROWS_ARE_KEPT)
         __real_kv_keep(c, slot, in_order, kv_pending(c, slot));
     else if (flaw == PATHS_GATHERED_AS_IF_CHAINS)
         __real_kv_keep(c, slot, in_order, n);

@@ -36,8 +36,8 @@ enum flaw { // what can be wrong; M49 to M58 are their numbers in the list that 
     END_LOOKED_FOR_AT_THE_END_OF_STEPS, // M49
     PENALTY_AS_AT_THE_ROOT,             // M50
     PENALTY_TWICE_FOR_THE_LAST_TOKEN,   // M51
-    PENALTY_FOR_WHAT_FELL,              // M52
-    GUESSES_THAT_FELL_ARE_KEPT,         // M54
+    PENALTY_FOR_REJECTED,               // M52
+    REJECTED_ROWS_ARE_KEPT,             // M54
     ONE_ROW_TOO_FEW_IS_KEPT,            // M55
     POSITIONS_BY_ROW,                   // M56
     POSITIONS_ONE_ON_AFTER_A_REFUSAL,   // M56

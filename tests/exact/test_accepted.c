@@ -31,13 +31,13 @@ static void take(double *to, const float *row, int n)
         to[i] = row[i] / sum;
 }
 
-static int places(const struct instance *in, const struct growth *g, struct place *to)
+static int places(const struct instance *in, const struct draft_batch *g, struct place *to)
 {
     for (int i = 0; i + 1 < g->draft.n; i++) {
         take(to[i].p, in->p + g->prefix[i] * in->vocab, in->vocab);
         take(to[i].q, in->q + g->prefix[i] * in->vocab, in->vocab);
         to[i].x = g->token[i + 1];
-        if (g->drawn[i + 1] == CHOSEN)
+        if (g->proposal[i + 1] == DETERMINISTIC)
             for (int v = 0; v < in->vocab; v++)
                 to[i].q[v] = v == to[i].x;
     }
@@ -77,7 +77,7 @@ static double by_block(const struct place *c, int n, int vocab)
     return sum;
 }
 
-static double by_law(const struct rule *r, struct growth *g)
+static double by_law(const struct rule *r, struct draft_batch *g)
 {
     double end[LAW_NODES], sum = 0;
     r->law(&g->draft, &g->p.rows, NULL, end);
@@ -91,13 +91,13 @@ static void laws_on_chains_are_the_closed_forms(void **state)
     (void)state;
     double worst = 0;
     for (int seed = 0; seed < 20000; seed++) {
-        const enum way way = seed % 3 == 0 ? ALL_CHOSEN : ALL_DRAWN;
+        const enum way way = seed % 3 == 0 ? ALL_DETERMINISTIC : ALL_SAMPLED;
         struct instance in = instance_create(chain, 1 + seed % LAW_DEPTH, 2 + seed / 4 % 4, way,
                                              (enum family)(seed % (FAMILIES + 1)), (uint64_t)seed);
         struct philox source = philox_source((uint64_t)seed, 0);
         struct place c[LAW_NODES];
-        struct growth g;
-        instance_grow(&in, &source.rng, 0, &g);
+        struct draft_batch g;
+        instance_draft(&in, &source.rng, 0, &g);
         int n = places(&in, &g, c);
         worst = worse(worst, fabs(by_law(rule_named("rejection"), &g) - by_rejection(c, n)));
         if (n > 0)
@@ -128,16 +128,16 @@ static double by_replay(const struct draft *d, double rate)
 static void replayed_accepts_what_the_shape_says(void **state)
 {
     (void)state;
-    const struct rule *r = rule_named("replayed");
+    const struct rule *r = rule_named("synthetic");
     double worst = 0;
     for (int seed = 0; seed < 2000; seed++) {
         const double rate = seed % 11 / 10.0;
         struct instance in = instance_create(forked, seed % 3, 2 + seed / 3 % 4, (enum way)(seed % WAYS),
                                              (enum family)(seed % (FAMILIES + 1)), (uint64_t)seed);
         struct philox source = philox_source((uint64_t)seed, 0);
-        struct growth g;
+        struct draft_batch g;
         double end[LAW_NODES], sum = 0;
-        instance_grow(&in, &source.rng, 0, &g);
+        instance_draft(&in, &source.rng, 0, &g);
         r->law(&g.draft, &g.p.rows, &rate, end);
         for (int v = 0; v < g.draft.n; v++)
             sum += end[v] * draft_depth(&g.draft, v);
@@ -155,7 +155,7 @@ static void replayed_ends_where_its_law_says(void **state)
     for (int seed = 0; seed < 60; seed++) {
         struct instance in =
             instance_create(forked, 1 + seed % 2, 2 + seed % 2, (enum way)(seed % WAYS), ANY_ROWS, (uint64_t)seed);
-        const struct finding f = law_examine(&in, rule_named("replayed"), &rate);
+        const struct finding f = law_examine(&in, rule_named("synthetic"), &rate);
         assert_true(f.sound && f.repeated == 0 && f.lost <= ROUNDING);
         assert_true(f.law_error <= ROUNDING && f.accepted_error <= ROUNDING && f.trial_error <= ROUNDING);
         instance_free(&in);
@@ -169,7 +169,7 @@ static void block_accepts_no_less_than_rejection(void **state)
     (void)state;
     double least = INFINITY, gained = 0, of = 0;
     for (int seed = 0; seed < 1500; seed++) {
-        struct instance in = instance_create(chain, 1 + seed % LAW_DEPTH, 2 + seed / 4 % 3, ALL_DRAWN,
+        struct instance in = instance_create(chain, 1 + seed % LAW_DEPTH, 2 + seed / 4 % 3, ALL_SAMPLED,
                                              (enum family)(seed / 12 % (FAMILIES + 1)), (uint64_t)seed);
         double a = law_examine(&in, rule_named("rejection"), NULL).accepted,
                b = law_examine(&in, rule_named("block"), NULL).accepted;
@@ -191,7 +191,7 @@ static void traversal_accepts_no_less_than_rejection(void **state)
     double least = INFINITY, gained = 0;
     for (int seed = 0; seed < 300; seed++) {
         struct instance in = instance_create(seed % 2 ? two_two : two_one, 2, 2 + seed / 2 % 2,
-                                             seed % 3 == 0 ? ALL_DISTINCT : ALL_DRAWN, ANY_ROWS, (uint64_t)seed);
+                                             seed % 3 == 0 ? ALL_DISTINCT : ALL_SAMPLED, ANY_ROWS, (uint64_t)seed);
         double gain = law_examine(&in, rule_named("traversal"), NULL).accepted -
                       law_examine(&in, rule_named("rejection"), NULL).accepted;
         least = fmin(least, gain);
@@ -226,15 +226,15 @@ static void no_rule_accepts_more_than_transport_allows(void **state)
     for (int seed = 0; seed < 600; seed++) {
         const int k = 1 + seed % 3, vocab = 2 + seed / 3 % 4;
         struct instance in =
-            instance_create(&k, 1, vocab, ALL_DRAWN, (enum family)(seed / 12 % (FAMILIES + 1)), (uint64_t)seed);
+            instance_create(&k, 1, vocab, ALL_SAMPLED, (enum family)(seed / 12 % (FAMILIES + 1)), (uint64_t)seed);
         double p[LAW_VOCAB], q[LAW_VOCAB];
         int order[LAW_VOCAB];
         take(p, in.p, vocab);
         take(q, in.q, vocab);
-        double most = transport_drawn(p, q, vocab, k, order);
+        double most = transport_sampled(p, q, vocab, k, order);
         assert_true(fabs(most - transport_by_all_sets(p, q, vocab, k)) <= ROUNDING);
         for (int r = 0; rules[r] != NULL; r++) {
-            if (!rules[r]->exact || !(rules[r]->takes & TAKES_DRAWN) || (k > 1 && !(rules[r]->takes & ~7u)))
+            if (!rules[r]->exact || !(rules[r]->takes & TAKES_SAMPLED) || (k > 1 && !(rules[r]->takes & ~7u)))
                 continue;
             double accepted = law_examine(&in, rules[r], NULL).accepted;
             assert_true(accepted <= most + ROUNDING);
@@ -250,7 +250,7 @@ static void no_rule_accepts_more_than_transport_allows(void **state)
         if (share[r] > 0)
             print_message("two or three draws: %s accepts %.3f of what could be\n", rules[r]->name, share[r] / bound);
     const double p[] = { 0.1, 0.2, 0.7 };
-    assert_true(fabs(transport_chosen(p, (const int[]){ 2, 0, 2 }, 3) - 0.8) <= ROUNDING);
+    assert_true(fabs(transport_deterministic(p, (const int[]){ 2, 0, 2 }, 3) - 0.8) <= ROUNDING);
 }
 
 int main(void)

@@ -76,7 +76,8 @@ static bool propose(struct drafter *d, struct request *r, int n, struct error *e
     return ok;
 }
 
-static void judge(const struct draft *d, struct rows *rows, const void *options, struct rng *rng, struct judgement *out)
+static void verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
+                   struct verification *out)
 {
     int i = 0;
     while (i < ear.n && ear.heard[i].rng != rng)
@@ -85,7 +86,7 @@ static void judge(const struct draft *d, struct rows *rows, const void *options,
     struct philox source = source_of(&ear.heard[i]);
     struct listening to = audit_listen(&ear.audit, &source, ear.heard[i].text, ear.heard[i].root, ASKED_BY_RULE);
     struct sharing shared = sharing_source(&to.rng, FOR_DRAFT);
-    ear.rule->judge(d, rows, options, ear.wrong == NOISE_IS_SHARED ? &shared.rng : &to.rng, out);
+    ear.rule->verify(d, rows, options, ear.wrong == NOISE_IS_SHARED ? &shared.rng : &to.rng, out);
 }
 
 static void done(void *self, const struct ending *e)
@@ -103,8 +104,8 @@ static void decode_texts(struct pair *p, struct order o)
     struct error err;
     struct decoder *d = decoder_create(p->verifier, p->drafter, o.slots, SEED, (struct listener){ .done = done }, &err);
     assert_non_null(d);
-    for (int next = 0; next < TEXTS || decoder_live(d) > 0;) {
-        for (; next < TEXTS && decoder_has_room(d); next++) {
+    for (int next = 0; next < TEXTS || decoder_active(d) > 0;) {
+        for (; next < TEXTS && decoder_has_free_slot(d); next++) {
             int i = o.backwards ? TEXTS - 1 - next : next;
             struct assignment a = { i, prompt[i], prompt_length[i], LIMIT, NULL };
             if (!decoder_start(d, &a, &err))
@@ -120,7 +121,7 @@ static void decode_texts(struct pair *p, struct order o)
 static struct audit listen(const char *drafter, const char *rule, struct order o, enum wrong wrong)
 {
     struct rule overheard = *rule_named(rule);
-    overheard.judge = judge;
+    overheard.verify = verify;
     ear.rule = rule_named(rule);
     ear.wrong = wrong;
     ear.audit = (struct audit){ 0 };
@@ -147,7 +148,7 @@ static const char *const pairs[][2] = {
     { "small:model=%s,widths=[3,2,1]", "traversal" },
     { "small:model=%s,widths=[3,2,1],distinct=false", "spectr" },
     { "small:model=%s,widths=[3,1,1],distinct=false", "multipath" },
-    { "small:model=%s,nodes=9,top=3,tokens=4,pick=likeliest", "traversal" },
+    { "small:model=%s,nodes=9,top=3,tokens=4,pick=greedy", "traversal" },
 };
 
 static void no_draw_comes_twice_and_none_depends_on_the_batch(void **state)

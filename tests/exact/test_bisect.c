@@ -73,13 +73,13 @@ static void rules_keep_the_law_seen_from_outside(void **state)
             continue;
         struct rule_box box = bisect_rule(rules[r], NULL);
         struct bisected all = { .instances = 0 };
-        bool drawn = (rules[r]->takes & TAKES_CHOSEN) == 0;
+        bool drawn = (rules[r]->takes & TAKES_DETERMINISTIC) == 0;
         if (!drawn || rules[r]->takes & TAKES_CHAINS) {
-            struct bisected b = sweep(&box.box, drawn ? paths : chains, INSTANCES, drawn ? ALL_DRAWN : WAYS);
+            struct bisected b = sweep(&box.box, drawn ? paths : chains, INSTANCES, drawn ? ALL_SAMPLED : WAYS);
             bisect_worse_of(&all, &b);
         }
         if (rules[r]->takes & TAKES_TREES) {
-            struct bisected b = sweep(&box.box, trees, drawn ? INSTANCES : TREES, drawn ? ALL_DRAWN : WAYS);
+            struct bisected b = sweep(&box.box, trees, drawn ? INSTANCES : TREES, drawn ? ALL_SAMPLED : WAYS);
             bisect_worse_of(&all, &b);
         }
         print(rules[r]->name, &all);
@@ -112,7 +112,7 @@ static void rules_that_are_not_exact_are_found_out(void **state)
     (void)state;
     const double lenience = 1.1;
     struct rule_box box = bisect_rule(rule_named("lenient"), &lenience);
-    struct bisected b = sweep(&box.box, chains, 16, ALL_DRAWN);
+    struct bisected b = sweep(&box.box, chains, 16, ALL_SAMPLED);
     print("lenient", &b);
     assert_true(b.sound && b.distance > 1e-3);
 }
@@ -122,7 +122,7 @@ static void rules_that_are_not_exact_are_found_out(void **state)
 static struct bisected slip_sweep(const char *name, enum slip slip, int n, enum way way)
 {
     struct slipping_box box = slipping_box(slip);
-    struct bisected b = sweep(&box.box, slip >= ONE_COIN ? trees : chains, n, way);
+    struct bisected b = sweep(&box.box, slip >= SHARED_ACCEPT ? trees : chains, n, way);
     print(name, &b);
     assert_true(b.sound);
     return b;
@@ -133,7 +133,7 @@ static void a_plain_copy_without_a_slip_is_exact(void **state)
     (void)state;
     struct bisected b = slip_sweep("plain", NO_SLIP, 60, WAYS);
     assert_exact(&b);
-    b = slip_sweep("one coin for siblings", ONE_COIN, 60, ALL_CHOSEN);
+    b = slip_sweep("one coin for siblings", SHARED_ACCEPT, 60, ALL_DETERMINISTIC);
     assert_true(b.turns == 2); // it says which of two stands
     b.turns = 1;
     assert_exact(&b);
@@ -142,29 +142,30 @@ static void a_plain_copy_without_a_slip_is_exact(void **state)
 static void a_uniform_used_twice_is_found_out(void **state)
 {
     (void)state;
-    assert_true(slip_sweep("M43, one uniform for coin and residual", ONE_UNIFORM, 40, ALL_DRAWN).distance > 1e-3);
-    assert_true(slip_sweep("M41, the coin of siblings used again", ONE_COIN_AGAIN, 40, ALL_CHOSEN).distance > 1e-3);
-    assert_true(slip_sweep("one uniform for all coins", ONE_COIN_ONLY, 40, ALL_DRAWN).distance > 1e-3);
+    assert_true(slip_sweep("M43, one uniform for coin and residual", ONE_UNIFORM, 40, ALL_SAMPLED).distance > 1e-3);
+    assert_true(
+        slip_sweep("M41, the coin of siblings used again", SHARED_ACCEPT_AGAIN, 40, ALL_DETERMINISTIC).distance > 1e-3);
+    assert_true(slip_sweep("one uniform for all coins", SHARED_ACCEPT_ONLY, 40, ALL_SAMPLED).distance > 1e-3);
 }
 
 static void a_uniform_that_is_always_zero_is_found_out(void **state)
 {
     (void)state;
-    assert_true(slip_sweep("M11, u = 0", ALWAYS_ZERO, 40, ALL_DRAWN).distance > 1e-3);
+    assert_true(slip_sweep("M11, u = 0", ALWAYS_ZERO, 40, ALL_SAMPLED).distance > 1e-3);
 }
 
 static void coarse_uniforms_are_found_out(void **state)
 {
     (void)state;
-    assert_true(slip_sweep("M45, coins of 11 bits", COARSE_COINS, 40, ALL_DRAWN).distance > 1e-6);
-    assert_true(slip_sweep("M46, picks of 24 bits", COARSE_PICKS, 40, ALL_DRAWN).distance > 1e-10);
+    assert_true(slip_sweep("M45, coins of 11 bits", COARSE_COINS, 40, ALL_SAMPLED).distance > 1e-6);
+    assert_true(slip_sweep("M46, picks of 24 bits", COARSE_PICKS, 40, ALL_SAMPLED).distance > 1e-10);
 }
 
 // Far below rounding, and yet never to happen.
 static void a_token_that_is_impossible_is_found_out_though_its_chance_is_2_to_the_minus_53(void **state)
 {
     (void)state;
-    struct bisected b = slip_sweep("M48, u <= p / q", INCLUSIVE, 40, ALL_DRAWN);
+    struct bisected b = slip_sweep("M48, u <= p / q", INCLUSIVE, 40, ALL_SAMPLED);
     assert_true(b.distance <= ROUNDING);
     assert_true(b.impossible > 0 && b.impossible <= 0x1p-52);
 }
@@ -172,7 +173,7 @@ static void a_token_that_is_impossible_is_found_out_though_its_chance_is_2_to_th
 static void a_coin_that_turns_twice_is_found_out_though_its_chance_is_right(void **state)
 {
     (void)state;
-    struct bisected b = slip_sweep("coins that turn twice", TURNS_TWICE, 40, ALL_DRAWN);
+    struct bisected b = slip_sweep("coins that turn twice", TURNS_TWICE, 40, ALL_SAMPLED);
     assert_true(b.distance <= ROUNDING && b.turns == 2);
 }
 
@@ -180,13 +181,13 @@ static void a_coin_that_turns_twice_is_found_out_though_its_chance_is_right(void
 
 // Token 1 where one uniform is below 1/4 and another below 4 p: through the middle no axis comes there.
 static void corner_judge(struct black_box *self, const struct draft *d, struct rows *rows, const double *u,
-                         struct judgement *out)
+                         struct verification *out)
 {
     (void)self;
     double p[2];
     dist_from_row(p, rows->row(rows, 0), 2);
-    judgement_clear(out, d->n);
-    judgement_add(out, 0, u[0] < 0.25 && u[2] < 4 * p[1]);
+    verification_clear(out, d->n);
+    verification_add(out, 0, u[0] < 0.25 && u[2] < 4 * p[1]);
 }
 
 static void what_no_axis_shows_is_found_at_a_corner(void **state)
@@ -206,7 +207,7 @@ static void what_no_axis_shows_is_found_at_a_corner(void **state)
 static struct bisected race_sweep(const char *name, enum gait gait)
 {
     struct racing_box box = racing_box(gait);
-    struct bisected b = sweep(&box.box, chains, 40, ALL_DRAWN);
+    struct bisected b = sweep(&box.box, chains, 40, ALL_SAMPLED);
     print(name, &b);
     return b;
 }
@@ -226,24 +227,24 @@ static void races_that_are_none_are_found_out(void **state)
 // Rejection that draws what follows a guess that fell at the address by which it fell: M43 as a rule. A rule's
 // addresses give it away (struct finding: repeated); a kernel has none to look at.
 static void sharing_judge(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                          struct judgement *out)
+                          struct verification *out)
 {
     struct sharing s = sharing_source(rng, FOR_ACCEPT);
-    rule_named("rejection")->judge(d, p, options, &s.rng, out);
+    rule_named("rejection")->verify(d, p, options, &s.rng, out);
 }
 
 static void what_shares_an_address_is_exact_to_an_enumeration_of_decisions(void **state)
 {
     (void)state;
-    static const struct rule sharing = { .name = "sharing", .judge = sharing_judge };
+    static const struct rule sharing = { .name = "sharing", .verify = sharing_judge };
     struct rule_box box = bisect_rule(&sharing, NULL);
     double enumerated = 0;
     for (int i = 0; i < 40; i++) {
-        struct instance in = instance(chains, i, ALL_DRAWN);
+        struct instance in = instance(chains, i, ALL_SAMPLED);
         enumerated = fmax(enumerated, law_examine(&in, &sharing, NULL).distance);
         instance_free(&in);
     }
-    struct bisected b = sweep(&box.box, chains, 40, ALL_DRAWN);
+    struct bisected b = sweep(&box.box, chains, 40, ALL_SAMPLED);
     print_message("M43 as a rule: distance %.1e by enumeration, %.1e by bisection\n", enumerated, b.distance);
     assert_true(enumerated <= 1e-12 && b.distance > 1e-3);
 }
@@ -268,7 +269,7 @@ static void given_uniforms_decide_as_philoxs_do(void **state)
         at.purpose = FOR_ACCEPT;
         u[0] = philox_uniform(3, 4, at, 0);
         for (int k = 0; k < 12; k++)
-            assert_int_equal(rng_coin_of(u[0], 0.1 * k, 1), s.rng.coin(&s.rng, 0.1 * k, 1, at));
+            assert_int_equal(rng_accept_of(u[0], 0.1 * k, 1), s.rng.accept(&s.rng, 0.1 * k, 1, at));
     }
 }
 

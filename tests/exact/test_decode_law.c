@@ -12,32 +12,41 @@
 #define ROUNDING 1e-12
 #define FLAW 1e-6
 
-static const struct guesses no_guesses = { .name = "root alone", .nodes = 1 };
-static const struct guesses chosen_chain = { "chosen chain", 3, { -1, 0, 1 }, { CHOSEN }, false, false };
-static const struct guesses drawn_chain = { "drawn chain", 3, { -1, 0, 1 }, { 0, DRAWN, DRAWN }, false, false };
-static const struct guesses mixed_chain = { "mixed chain", 4,    { -1, 0, 1, 2 }, { 0, DRAWN, CHOSEN, DRAWN_DISTINCT },
-                                            false,         false };
-static const struct guesses drawn_siblings = { "drawn siblings", 3, { -1, 0, 0 }, { 0, DRAWN, DRAWN }, false, false };
-static const struct guesses drawn_chains = {
-    "drawn chains", 5, { -1, 0, 0, 1, 2 }, { 0, DRAWN, DRAWN, DRAWN, DRAWN }, true, false
+static const struct draft_tokens no_guesses = { .name = "root alone", .nodes = 1 };
+static const struct draft_tokens deterministic_chain = { "chosen chain",    3,     { -1, 0, 1 },
+                                                         { DETERMINISTIC }, false, false };
+static const struct draft_tokens sampled_chain = {
+    "drawn chain", 3, { -1, 0, 1 }, { 0, SAMPLED, SAMPLED }, false, false
+};
+static const struct draft_tokens mixed_chain = {
+    "mixed chain", 4, { -1, 0, 1, 2 }, { 0, SAMPLED, DETERMINISTIC, SAMPLED_WITHOUT_REPLACEMENT }, false, false
+};
+static const struct draft_tokens sampled_siblings = { "drawn siblings",        3,     { -1, 0, 0 },
+                                                      { 0, SAMPLED, SAMPLED }, false, false };
+static const struct draft_tokens sampled_chains = {
+    "drawn chains", 5, { -1, 0, 0, 1, 2 }, { 0, SAMPLED, SAMPLED, SAMPLED, SAMPLED }, true, false
 };
 // Where the second branch stands, rows that are kept do not lie one after another.
-static const struct guesses chosen_tree = { "chosen tree", 5, { -1, 0, 0, 2, 3 }, { CHOSEN }, false, false };
-static const struct guesses distinct_tree = { "distinct tree", 4,
-                                              { -1, 0, 0, 2 }, { 0, DRAWN_DISTINCT, DRAWN_DISTINCT, DRAWN_DISTINCT },
-                                              false,           false };
-static const struct guesses mixed_tree = {
-    "mixed tree", 4, { -1, 0, 0, 1 }, { 0, DRAWN, CHOSEN, DRAWN }, false, false
+static const struct draft_tokens deterministic_tree = { "chosen tree",     5,     { -1, 0, 0, 2, 3 },
+                                                        { DETERMINISTIC }, false, false };
+static const struct draft_tokens distinct_tree = {
+    "distinct tree", 4,
+    { -1, 0, 0, 2 }, { 0, SAMPLED_WITHOUT_REPLACEMENT, SAMPLED_WITHOUT_REPLACEMENT, SAMPLED_WITHOUT_REPLACEMENT },
+    false,           false
 };
-static const struct guesses lookup = { .name = "ngram", .nodes = 4, .lookup = true };
+static const struct draft_tokens mixed_tree = { "mixed tree",    4,
+                                                { -1, 0, 0, 1 }, { 0, SAMPLED, DETERMINISTIC, SAMPLED },
+                                                false,           false };
+static const struct draft_tokens lookup = { .name = "ngram", .nodes = 4, .lookup = true };
 
-static const struct guesses *const shapes[] = { &no_guesses,     &chosen_chain, &drawn_chain, &mixed_chain,
-                                                &drawn_siblings, &drawn_chains, &chosen_tree, &distinct_tree,
-                                                &mixed_tree,     &lookup };
+static const struct draft_tokens *const shapes[] = {
+    &no_guesses,     &deterministic_chain, &sampled_chain, &mixed_chain, &sampled_siblings,
+    &sampled_chains, &deterministic_tree,  &distinct_tree, &mixed_tree,  &lookup
+};
 enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]), MOST_SEEDS = 24 };
 
 // A rule's options as they are when nobody sets them; free() after options_free().
-static void *presets(const struct rule *rule)
+static void *defaults(const struct rule *rule)
 {
     void *options = rule->options ? xcalloc(1, rule->options_size) : NULL;
     if (options)
@@ -46,12 +55,13 @@ static void *presets(const struct rule *rule)
 }
 
 // One world with one shape: one pair of tables, and more of them as long as that is quick.
-static struct outcome examine(const struct world *w, const struct guesses *g, const struct rule *rule, int64_t runs)
+static struct outcome examine(const struct table_instance *w, const struct draft_tokens *g, const struct rule *rule,
+                              int64_t runs)
 {
     struct outcome worst = { 0 };
-    void *options = presets(rule);
+    void *options = defaults(rule);
     for (uint64_t seed = 0; seed == 0 || (seed < MOST_SEEDS && worst.runs < runs); seed++) {
-        struct outcome one = world_examine(w, g, rule, options, seed * 64 + (uint64_t)g->nodes, FLAWLESS);
+        struct outcome one = table_instance_examine(w, g, rule, options, seed * 64 + (uint64_t)g->nodes, FLAWLESS);
         outcome_add(&worst, &one);
         if (one.distance > ROUNDING || one.lost > ROUNDING || one.objections > 0 || one.repeated > 0)
             fail_msg("%s, %s, tables %d: distance %.1e, lost %.1e, %d addresses twice, %d objections: %s", rule->name,
@@ -63,7 +73,7 @@ static struct outcome examine(const struct world *w, const struct guesses *g, co
 }
 
 // Worlds under every exact rule, with every shape of at most so many nodes that the rule takes; all of it together.
-static struct outcome keep_the_law(const struct world *worlds, int n, int nodes, int64_t runs)
+static struct outcome keep_the_law(const struct table_instance *instances, int n, int nodes, int64_t runs)
 {
     struct outcome together = { 0 };
     for (int i = 0; rules[i] != NULL; i++) {
@@ -71,7 +81,7 @@ static struct outcome keep_the_law(const struct world *worlds, int n, int nodes,
         for (int k = 0; rules[i]->exact && k < n; k++)
             for (int s = 0; s < SHAPES; s++)
                 if (shapes[s]->nodes <= nodes && rule_takes(rules[i], shapes[s])) {
-                    struct outcome one = examine(&worlds[k], shapes[s], rules[i], runs);
+                    struct outcome one = examine(&instances[k], shapes[s], rules[i], runs);
                     outcome_add(&all, &one);
                 }
         if (rules[i]->exact)
@@ -86,7 +96,8 @@ static struct outcome keep_the_law(const struct world *worlds, int n, int nodes,
     return together;
 }
 
-#define KEEP_THE_LAW(worlds, nodes, runs) keep_the_law(worlds, sizeof(worlds) / sizeof((worlds)[0]), nodes, runs)
+#define KEEP_THE_LAW(instances, nodes, runs) \
+    keep_the_law(instances, sizeof(instances) / sizeof((instances)[0]), nodes, runs)
 #define BEHIND_010(limit) \
     { \
         { \
@@ -97,29 +108,29 @@ static struct outcome keep_the_law(const struct world *worlds, int n, int nodes,
 static void texts_of_several_rounds_have_the_targets_law(void **state)
 {
     (void)state;
-    static const struct world worlds[] = {
+    static const struct table_instance instances[] = {
         { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(5) },
         { .vocab = 2, .slots = 1, .sequences = 1, .prompt = { { 6, { 0, 1, 1, 0, 0, 1 }, 3 } }, .on_device = true },
         { .vocab = 3, .slots = 1, .sequences = 1, .prompt = { { 1, { 2 }, 3 } } },
     };
-    KEEP_THE_LAW(worlds, LOOP_NODES, 1500);
+    KEEP_THE_LAW(instances, LOOP_NODES, 1500);
 }
 
 static void a_token_that_ends_a_text_ends_it_within_a_draft(void **state)
 {
     (void)state;
-    static const struct world worlds[] = {
+    static const struct table_instance instances[] = {
         { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(4), .ends = 1, .end = { 1 } },
         { .vocab = 3, .slots = 1, .sequences = 1, .prompt = { { 2, { 1, 2 }, 3 } }, .ends = 2, .end = { 2, 0 } },
     };
-    struct outcome all = KEEP_THE_LAW(worlds, LOOP_NODES, 1500);
+    struct outcome all = KEEP_THE_LAW(instances, LOOP_NODES, 1500);
     assert_true(all.why[STOP_TOKEN] > 0 && all.why[STOP_LIMIT] > 0 && all.within > 0);
 }
 
 static void stop_strings_end_a_text_wherever_their_tokens_came(void **state)
 {
     (void)state;
-    static const struct world worlds[] = {
+    static const struct table_instance instances[] = {
         { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(4), .string = 2, .stay = 2, .stop = { 1, 0 } },
         { .vocab = 2,
           .slots = 1,
@@ -138,14 +149,14 @@ static void stop_strings_end_a_text_wherever_their_tokens_came(void **state)
           .ends = 1,
           .end = { 2 } },
     };
-    struct outcome all = KEEP_THE_LAW(worlds, LOOP_NODES, 1000);
+    struct outcome all = KEEP_THE_LAW(instances, LOOP_NODES, 1000);
     assert_true(all.why[STOP_STRING] > 0 && all.within > 0 && all.back > 0);
 }
 
 static void limits_and_the_context_cut_a_text_within_a_draft(void **state)
 {
     (void)state;
-    static const struct world worlds[] = {
+    static const struct table_instance instances[] = {
         { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(1), .deep = true },
         { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(2), .deep = true },
         { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(3), .deep = true },
@@ -154,14 +165,14 @@ static void limits_and_the_context_cut_a_text_within_a_draft(void **state)
         { .vocab = 3, .slots = 1, .sequences = 1, .prompt = BEHIND_010(5), .length = 5 },
         { .vocab = 3, .slots = 1, .sequences = 1, .prompt = BEHIND_010(5), .length = 4, .deep = true },
     };
-    struct outcome all = KEEP_THE_LAW(worlds, LOOP_NODES, 500);
+    struct outcome all = KEEP_THE_LAW(instances, LOOP_NODES, 500);
     assert_true(all.why[STOP_LIMIT] > 0 && all.why[STOP_CONTEXT] > 0 && all.within > 0);
 }
 
 static void what_looks_back_sees_the_drafts_own_tokens(void **state)
 {
     (void)state;
-    static const struct world worlds[] = {
+    static const struct table_instance instances[] = {
         { .vocab = 2,
           .slots = 1,
           .sequences = 1,
@@ -175,13 +186,13 @@ static void what_looks_back_sees_the_drafts_own_tokens(void **state)
           .ends = 1,
           .end = { 1 } },
     };
-    KEEP_THE_LAW(worlds, LOOP_NODES, 1200);
+    KEEP_THE_LAW(instances, LOOP_NODES, 1200);
 }
 
 static void what_rules_tokens_out_rules_them_out_everywhere(void **state)
 {
     (void)state;
-    static const struct world worlds[] = {
+    static const struct table_instance instances[] = {
         { .vocab = 3, .slots = 1, .sequences = 1, .prompt = BEHIND_010(3), .sampling = "{temperature: 0.7, top_k: 2}" },
         { .vocab = 3,
           .slots = 1,
@@ -195,7 +206,7 @@ static void what_rules_tokens_out_rules_them_out_everywhere(void **state)
           .sampling = "{min_p: 0.4}",
           .on_device = true },
     };
-    static const struct world small[] = {
+    static const struct table_instance small[] = {
         // for many nodes
         { .vocab = 2,
           .slots = 1,
@@ -204,14 +215,14 @@ static void what_rules_tokens_out_rules_them_out_everywhere(void **state)
           .sampling = "{temperature: 0.7, top_p: 0.8}" },
         { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(4), .sampling = "{temperature: 0}" },
     };
-    KEEP_THE_LAW(worlds, 4, 1000);
+    KEEP_THE_LAW(instances, 4, 1000);
     KEEP_THE_LAW(small, LOOP_NODES, 1000);
 }
 
 static void neighbours_leave_one_another_alone(void **state)
 {
     (void)state;
-    static const struct world worlds[] = {
+    static const struct table_instance instances[] = {
         { .vocab = 2, .slots = 2, .sequences = 2, .prompt = { { 3, { 0, 1, 0 }, 3 }, { 1, { 1 }, 2 } } },
         { .vocab = 2,
           .slots = 2,
@@ -222,13 +233,13 @@ static void neighbours_leave_one_another_alone(void **state)
           .sampling = "{repetition_penalty: 1.3}",
           .on_device = true },
     };
-    KEEP_THE_LAW(worlds, 4, 2000);
+    KEEP_THE_LAW(instances, 4, 2000);
 }
 
 static void a_freed_slot_is_as_good_as_new(void **state)
 {
     (void)state;
-    static const struct world worlds[] = {
+    static const struct table_instance instances[] = {
         { .vocab = 2,
           .slots = 2,
           .sequences = 3,
@@ -241,15 +252,15 @@ static void a_freed_slot_is_as_good_as_new(void **state)
           .prompt = { { 4, { 0, 1, 0, 0 }, 2 }, { 2, { 1, 1 }, 2 } },
           .deep = true },
     };
-    KEEP_THE_LAW(worlds, 3, 2000);
+    KEEP_THE_LAW(instances, 3, 2000);
 }
 
 // ---- mutants
 
 struct suspect {
     enum flaw flaw;
-    struct world world;
-    const struct guesses *guesses;
+    struct table_instance table_instance;
+    const struct draft_tokens *draft_tokens;
     const char *rule;
 };
 
@@ -258,23 +269,23 @@ struct suspect {
 #define ALONE .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(4)
 
 static const struct suspect suspects[] = {
-    { END_LOOKED_FOR_AT_THE_END_OF_STEPS, { ALONE, .ends = 1, .end = { 1 } }, &drawn_chain, "rejection" },
-    { PENALTY_AS_AT_THE_ROOT, { PENALIZED }, &chosen_chain, "rejection" },
+    { END_LOOKED_FOR_AT_THE_END_OF_STEPS, { ALONE, .ends = 1, .end = { 1 } }, &sampled_chain, "rejection" },
+    { PENALTY_AS_AT_THE_ROOT, { PENALIZED }, &deterministic_chain, "rejection" },
     { PENALTY_TWICE_FOR_THE_LAST_TOKEN,
       { ALONE, .sampling = "{repetition_penalty: 1.6}" },
-      &chosen_chain,
+      &deterministic_chain,
       "rejection" },
-    { PENALTY_FOR_WHAT_FELL, { PENALIZED }, &chosen_chain, "rejection" },
-    { GUESSES_THAT_FELL_ARE_KEPT, { ALONE }, &drawn_chain, "rejection" },
-    { ONE_ROW_TOO_FEW_IS_KEPT, { ALONE }, &drawn_chain, "rejection" },
-    { POSITIONS_BY_ROW, { ALONE }, &chosen_tree, "rejection" },
-    { POSITIONS_ONE_ON_AFTER_A_REFUSAL, { ALONE }, &drawn_chain, "rejection" },
-    { PATHS_GATHERED_BACKWARDS, { ALONE }, &chosen_tree, "rejection" },
-    { PATHS_GATHERED_AS_IF_CHAINS, { ALONE }, &chosen_tree, "rejection" },
-    { SIBLINGS_ARE_SEEN, { ALONE }, &chosen_tree, "rejection" },
+    { PENALTY_FOR_REJECTED, { PENALIZED }, &deterministic_chain, "rejection" },
+    { REJECTED_ROWS_ARE_KEPT, { ALONE }, &sampled_chain, "rejection" },
+    { ONE_ROW_TOO_FEW_IS_KEPT, { ALONE }, &sampled_chain, "rejection" },
+    { POSITIONS_BY_ROW, { ALONE }, &deterministic_tree, "rejection" },
+    { POSITIONS_ONE_ON_AFTER_A_REFUSAL, { ALONE }, &sampled_chain, "rejection" },
+    { PATHS_GATHERED_BACKWARDS, { ALONE }, &deterministic_tree, "rejection" },
+    { PATHS_GATHERED_AS_IF_CHAINS, { ALONE }, &deterministic_tree, "rejection" },
+    { SIBLINGS_ARE_SEEN, { ALONE }, &deterministic_tree, "rejection" },
     { SLOTS_ARE_NOT_EMPTIED,
       { .vocab = 2, .slots = 1, .sequences = 2, .prompt = { { 3, { 0, 1, 0 }, 2 }, { 2, { 1, 1 }, 2 } } },
-      &chosen_chain,
+      &deterministic_chain,
       "rejection" },
 };
 
@@ -286,8 +297,10 @@ static void every_mutant_of_the_loop_is_found_out(void **state)
         const struct suspect *s = &suspects[i];
         struct outcome found = { 0 };
         for (uint64_t seed = 0; seed < MOST_SEEDS; seed++) {
-            struct outcome one = world_examine(&s->world, s->guesses, rule_named(s->rule), NULL, seed, s->flaw);
-            struct outcome honest = world_examine(&s->world, s->guesses, rule_named(s->rule), NULL, seed, FLAWLESS);
+            struct outcome one =
+                table_instance_examine(&s->table_instance, s->draft_tokens, rule_named(s->rule), NULL, seed, s->flaw);
+            struct outcome honest =
+                table_instance_examine(&s->table_instance, s->draft_tokens, rule_named(s->rule), NULL, seed, FLAWLESS);
             outcome_add(&found, &one);
             assert_true(honest.distance <= ROUNDING && honest.objections == 0);
         }
@@ -295,7 +308,7 @@ static void every_mutant_of_the_loop_is_found_out(void **state)
                       (long long)found.objections, found.objections > 0 ? ", the first: " : "", found.words);
         if (s->flaw != SLOTS_ARE_NOT_EMPTIED)
             assert_true(found.distance > FLAW);
-        if (s->flaw >= GUESSES_THAT_FELL_ARE_KEPT)
+        if (s->flaw >= REJECTED_ROWS_ARE_KEPT)
             assert_true(found.objections > 0);
     }
 }

@@ -31,13 +31,13 @@ static void fill(float *w, int n, uint64_t *seed)
         w[i] = (float)((double)w[i] / s);
 }
 
-static void make(struct made *m, int vocab, int with_q, int n_chosen, uint64_t *seed)
+static void make(struct made *m, int vocab, int with_q, int n_deterministic, uint64_t *seed)
 {
     fill(m->p, vocab, seed);
     fill(m->q, vocab, seed);
     for (int i = 0; i < vocab && !with_q; i++) // a sum well beside 1, which must not matter
         m->p[i] *= .75f;
-    for (int i = 0; i < n_chosen; i++)
+    for (int i = 0; i < n_deterministic; i++)
         m->chosen[i] = (int32_t)(uniform(seed) * vocab);
     int32_t token = (int32_t)(uniform(seed) * vocab);
     while (!(m->p[token] > 0))
@@ -48,7 +48,7 @@ static void make(struct made *m, int vocab, int with_q, int n_chosen, uint64_t *
                                 .q = with_q ? m->q : NULL,
                                 .q_sum = row_sum(m->q, vocab),
                                 .chosen = m->chosen,
-                                .n_chosen = n_chosen,
+                                .n_deterministic = n_deterministic,
                                 .token = token,
                                 .before = (int32_t)(uniform(seed) * vocab),
                                 .end = (int32_t)(uniform(seed) * vocab),
@@ -59,7 +59,7 @@ static void make(struct made *m, int vocab, int with_q, int n_chosen, uint64_t *
 
 static int chosen_place(const struct token_seen *t, int v)
 {
-    for (int i = 0; i < t->n_chosen; i++)
+    for (int i = 0; i < t->n_deterministic; i++)
         if (t->chosen[i] == v)
             return i;
     return -1;
@@ -136,7 +136,7 @@ static double function(const struct token_seen *t, enum score s, int v)
         return q > p;
     case SCORE_Q_BEST:
         return v == row_best(t->q, t->vocab);
-    case SCORE_CHOSEN:
+    case SCORE_DETERMINISTIC:
         return chosen_place(t, v) >= 0;
     case SCORE_P_BEST:
         return v == row_best(t->p, t->vocab);
@@ -153,7 +153,7 @@ static int asked(const struct token_seen *t, enum score s)
 {
     if (s == SCORE_BOTTOM)
         return 0;
-    return s == SCORE_CHOSEN ? t->n_chosen > 0 : s <= SCORE_Q_BEST ? t->q != NULL : 1;
+    return s == SCORE_DETERMINISTIC ? t->n_deterministic > 0 : s <= SCORE_Q_BEST ? t->q != NULL : 1;
 }
 
 static const struct evidence_part *only_part(const struct evidence *e)
@@ -214,8 +214,8 @@ static int bet_on(const struct token_seen *t, enum bet b, int v)
 {
     if (b == BET_LIKED)
         return liked(t, v);
-    if (b == BET_GUESS)
-        return v == (t->n_chosen > 0 ? t->chosen[0] : row_best(t->q, t->vocab));
+    if (b == BET_DRAFT_TOKEN)
+        return v == (t->n_deterministic > 0 ? t->chosen[0] : row_best(t->q, t->vocab));
     return v == row_best(t->p, t->vocab);
 }
 
@@ -245,7 +245,7 @@ static void a_bet_grows_by_its_factor(void **state)
         for (int b = 0; b < BETS; b++)
             for (int i = 0; i < STAKES; i++) {
                 double f = 1;
-                if ((b != BET_LIKED && b != BET_GUESS) || m.t.q || m.t.n_chosen > 0)
+                if ((b != BET_LIKED && b != BET_DRAFT_TOKEN) || m.t.q || m.t.n_deterministic > 0)
                     f = factor(&m.t, (enum bet)b, evidence_stakes[i], u.order[ORDER_P]);
                 near(exp(only_part(&e)->log_e[b][i]), f, 1e-10);
                 int first = !m.t.bonus && m.t.index == 0;
@@ -327,7 +327,7 @@ static void of_what_is_certain_there_is_nothing_to_learn(void **state)
             t.q_sum = 1;
         } else {
             t.chosen = chosen;
-            t.n_chosen = 3;
+            t.n_deterministic = 3;
         }
         u = evidence_add(&e, &t, u);
         struct token_seen only = { .vocab = 1, .p = one, .p_sum = 1, .before = 0, .end = -1, .bonus = true, .u = .5 };

@@ -9,13 +9,13 @@
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"
 
-enum { WORDS = 12, GUESSES = 2 };
+enum { WORDS = 12, DRAFT_TOKENS = 2 };
 
 struct table {
     float p[WORDS][WORDS], q[WORDS][WORDS]; // the rows after each token
 };
 
-enum flaw { EXACT, LENIENT, RESAMPLES_P, LIKES_CHOSEN, CHOSEN_EXACT };
+enum flaw { EXACT, LENIENT, RESAMPLES_P, LIKES_DETERMINISTIC, DETERMINISTIC_EXACT };
 
 struct writer {
     const struct table *table;
@@ -79,34 +79,34 @@ static void write_token(struct writer *w, int32_t token, int index, const int32_
                                .before = w->before,
                                .end = 0,
                                .index = index,
-                               .bonus = index == GUESSES,
+                               .bonus = index == DRAFT_TOKENS,
                                .u = uniform(&w->seed) };
-    if (index < GUESSES && !chosen) {
+    if (index < DRAFT_TOKENS && !chosen) {
         seen.q = t->q[w->before];
         seen.q_sum = row_sum(seen.q, WORDS);
     }
-    if (index < GUESSES && chosen) {
+    if (index < DRAFT_TOKENS && chosen) {
         seen.chosen = chosen;
-        seen.n_chosen = 1;
+        seen.n_deterministic = 1;
     }
     w->last = evidence_add(&w->e, &seen, w->last);
     w->before = token;
 }
 
 // One guess drawn or chosen, and judged; the token that comes of it. *stood: it was the guess.
-static int32_t judge(struct writer *w, int32_t *chosen, int *stood)
+static int32_t verify(struct writer *w, int32_t *chosen, int *accepted)
 {
     const float *p = w->table->p[w->before], *q = w->table->q[w->before];
     double left[WORDS];
-    int certain = w->flaw >= LIKES_CHOSEN;
-    int32_t guess = *chosen = certain ? row_best(q, WORDS) : pick_row(q, &w->seed);
-    double chance = (double)p[guess] / (certain ? 1 : (double)q[guess]);
-    chance *= w->flaw == LENIENT || w->flaw == LIKES_CHOSEN ? 1.25 : 1;
-    *stood = uniform(&w->seed) < chance;
-    if (*stood)
-        return guess;
+    int certain = w->flaw >= LIKES_DETERMINISTIC;
+    int32_t draft_token = *chosen = certain ? row_best(q, WORDS) : pick_row(q, &w->seed);
+    double chance = (double)p[draft_token] / (certain ? 1 : (double)q[draft_token]);
+    chance *= w->flaw == LENIENT || w->flaw == LIKES_DETERMINISTIC ? 1.25 : 1;
+    *accepted = uniform(&w->seed) < chance;
+    if (*accepted)
+        return draft_token;
     for (int v = 0; v < WORDS; v++) {
-        left[v] = certain ? (v == guess ? 0 : (double)p[v]) : fmax(0, (double)p[v] - (double)q[v]);
+        left[v] = certain ? (v == draft_token ? 0 : (double)p[v]) : fmax(0, (double)p[v] - (double)q[v]);
         if (w->flaw == RESAMPLES_P)
             left[v] = (double)p[v];
     }
@@ -116,12 +116,12 @@ static int32_t judge(struct writer *w, int32_t *chosen, int *stood)
 static void write_text(struct writer *w, int tokens)
 {
     for (int n = 0; n < tokens;) {
-        int stood = 1, index = 0;
-        for (; index < GUESSES && stood; index++, n++) {
-            int32_t chosen, token = judge(w, &chosen, &stood);
-            write_token(w, token, index, w->flaw >= LIKES_CHOSEN ? &chosen : NULL);
+        int accepted = 1, index = 0;
+        for (; index < DRAFT_TOKENS && accepted; index++, n++) {
+            int32_t chosen, token = verify(w, &chosen, &accepted);
+            write_token(w, token, index, w->flaw >= LIKES_DETERMINISTIC ? &chosen : NULL);
         }
-        if (stood) {
+        if (accepted) {
             write_token(w, pick_row(w->table->p[w->before], &w->seed), index, NULL);
             n++;
         }
@@ -164,7 +164,7 @@ static void an_exact_text_raises_no_alarm(void **state)
         struct table t;
         draw_table(&t, &seed);
         struct writer w = { .table = &t, .seed = (uint64_t)run * 7919 + 17, .last = evidence_start };
-        w.flaw = run % 3 == 2 ? CHOSEN_EXACT : EXACT;
+        w.flaw = run % 3 == 2 ? DETERMINISTIC_EXACT : EXACT;
         double most = -INFINITY;
         for (int look = 0; look < LOOKS; look++) {
             write_text(&w, TOKENS / LOOKS);
@@ -210,7 +210,7 @@ static void a_wrong_text_is_found_out(void **state)
 {
     (void)state;
     static const char *const says[] = { "exact", "lenience 1.25", "resamples p", "likes the chosen", "chosen, exact" };
-    for (int flaw = EXACT; flaw <= CHOSEN_EXACT; flaw++) {
+    for (int flaw = EXACT; flaw <= DETERMINISTIC_EXACT; flaw++) {
         struct table t;
         uint64_t seed = 9;
         draw_table(&t, &seed);
@@ -220,7 +220,7 @@ static void a_wrong_text_is_found_out(void **state)
         double log10_p = least_holm(&w.e, &by), log10_e = evidence_log_e(&w.e) / log(10);
         print_message("%s: p = 10^%.1f by %s %s %s, e = 10^%.1f\n", says[flaw], log10_p, by.kind ? by.kind : "-",
                       by.of ? by.of : "", by.part ? by.part : "", log10_e);
-        if (flaw == EXACT || flaw == CHOSEN_EXACT)
+        if (flaw == EXACT || flaw == DETERMINISTIC_EXACT)
             assert_true(log10_p > -2 && log10_e < 2);
         else
             assert_true(log10_p < -6 && log10_e > 6);

@@ -79,7 +79,7 @@ static void add_text(struct evidence *e, const struct json *tokens)
                                       .q = q >= 0 ? rows[q] : NULL,
                                       .q_sum = 1,
                                       .chosen = chosen,
-                                      .n_chosen = (int)json_count(list),
+                                      .n_deterministic = (int)json_count(list),
                                       .token = whole(one, 3),
                                       .before = before,
                                       .end = (int32_t)json_int(json_get(golden, "end")),
@@ -153,15 +153,15 @@ static void hold_verdict(const struct json *one)
     const struct json *of = json_get(one, "of"), *acceptance = json_get(one, "acceptance"),
                       *alarm = json_get(one, "alarm"), *found = json_get(one, "rows");
     const char *streams[STREAMS] = { [THE_TEXT] = "text", [THE_CONTROL] = "control", [THE_DRAFTER] = "drafter" };
-    seen = (struct observed){ .deepest = at(acceptance, 0),
+    seen = (struct observed){ .max_depth = at(acceptance, 0),
                               .accepted = at(acceptance, 1),
                               .expected = at(acceptance, 2),
                               .variance = at(acceptance, 3) };
     for (size_t i = 0; i < SQUARE; i++)
         for (size_t k = 0; k < SQUARE; k++)
-            seen.fell[i][k] = at(json_at(json_get(one, "fell"), i), k);
+            seen.rejected[i][k] = at(json_at(json_get(one, "fell"), i), k);
     for (int s = 0; s < STREAMS; s++) {
-        streams[s] = s >= THE_PLANTS ? "plants" : streams[s];
+        streams[s] = s >= NEGATIVE_CONTROL_SET ? "plants" : streams[s];
         add_text(&seen.of[s], json_get(text_named(json_text(json_get(of, streams[s]))), "tokens"));
     }
     verdict_of(&v, &seen, json_number(json_get(one, "most_log_e")), json_number(json_get(one, "level")));

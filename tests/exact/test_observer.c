@@ -15,7 +15,7 @@
 #include "verifier/rules/rule.h"
 #include "verifier/verifier.h"
 
-static void judge(const struct told *told, uint64_t seed, double level, struct verdict *v)
+static void verify(const struct told *told, uint64_t seed, double level, struct verdict *v)
 {
     struct observed *seen = xcalloc(1, sizeof(*seen));
     double most = language_write(told, seed, seen);
@@ -33,10 +33,10 @@ static void describe(const char *what, const struct verdict *v)
     print_message("\n");
 }
 
-static struct verdict *judged(const char *what, const struct told *told, uint64_t seed)
+static struct verdict *verified(const char *what, const struct told *told, uint64_t seed)
 {
     struct verdict *v = xcalloc(1, sizeof(*v));
-    judge(told, seed, 1e-6, v);
+    verify(told, seed, 1e-6, v);
     describe(what, v);
     return v;
 }
@@ -79,8 +79,8 @@ static void alarms_come_as_seldom_as_the_level_says(void **state)
         enum shape shape;
         int runs, most;
     } null[] = {
-        { "rejection", DRAWN_CHAIN, 300, 27 }, { "rejection", DISTINCT_TREE, 15, 4 },
-        { "rejection", CHOSEN_TREE, 15, 4 },   { "block", DRAWN_CHAIN, 30, 6 },
+        { "rejection", SAMPLED_CHAIN, 300, 27 },    { "rejection", DISTINCT_TREE, 15, 4 },
+        { "rejection", DETERMINISTIC_TREE, 15, 4 }, { "block", SAMPLED_CHAIN, 30, 6 },
         { "traversal", DISTINCT_TREE, 15, 4 },
     };
     for (size_t i = 0; i < sizeof(null) / sizeof(null[0]); i++) {
@@ -100,7 +100,7 @@ static void alarms_come_as_seldom_as_the_level_says(void **state)
 
 static void expect(const char *what, const struct told *told, enum answer answer)
 {
-    struct verdict *v = judged(what, told, 1);
+    struct verdict *v = verified(what, told, 1);
     assert_int_equal(v->answer, answer);
     assert_false(v->of[THE_CONTROL].alarm);
     free(v);
@@ -114,17 +114,17 @@ static void plants_are_seen_and_the_rest_is_clean(void **state)
         enum shape shape;
         int texts;
     } in[] = {
-        { "rejection, a drawn chain", "rejection", DRAWN_CHAIN, 10 },
-        { "rejection, a chosen chain", "rejection", CHOSEN_CHAIN, 14 },
+        { "rejection, a drawn chain", "rejection", SAMPLED_CHAIN, 10 },
+        { "rejection, a chosen chain", "rejection", DETERMINISTIC_CHAIN, 14 },
         { "traversal, a tree of distinct draws", "traversal", DISTINCT_TREE, 12 },
     };
     for (size_t i = 0; i < sizeof(in) / sizeof(in[0]); i++) {
         const struct told told = {
             .rule = rule_named(in[i].rule), .shape = in[i].shape, .texts = in[i].texts, .tokens = 1000
         };
-        struct verdict *v = judged(in[i].what, &told, 1);
-        for (int k = 0; k < PLANTS; k++)
-            assert_true(v->of[THE_PLANTS + k].alarm);
+        struct verdict *v = verified(in[i].what, &told, 1);
+        for (int k = 0; k < NEGATIVE_CONTROLS; k++)
+            assert_true(v->of[NEGATIVE_CONTROL_SET + k].alarm);
         assert_int_equal(v->answer, NO_BIAS_FOUND);
         free(v);
     }
@@ -140,7 +140,7 @@ static void without_guesses_or_with_few_tokens_there_is_no_verdict(void **state)
 }
 
 static void judge_too_leniently(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                                struct judgement *out)
+                                struct verification *out)
 {
     (void)options;
     rejection_walk(d, p, (struct standing){ 1.25, 0 }, rng, out);
@@ -148,12 +148,12 @@ static void judge_too_leniently(const struct draft *d, struct rows *p, const voi
 
 // All of a chain stands, the impossible too.
 static void judge_everything_to_stand(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                                      struct judgement *out)
+                                      struct verification *out)
 {
     (void)options;
     const int last = d->n - 1;
-    judgement_clear(out, d->n);
-    judgement_path(
+    verification_clear(out, d->n);
+    verification_path(
         out, d, last,
         rng_pick_row(rng, p->row(p, last), VOCAB, (struct address){ FOR_BONUS, rng->root, last }, out->work));
 }
@@ -164,20 +164,20 @@ static void law_of_rejection(const struct draft *d, struct rows *p, const void *
     rejection_ends(d, p, (struct standing){ 1, 0 }, end);
 }
 
-static const struct rule too_lenient = { .name = "rejection", .law = law_of_rejection, .judge = judge_too_leniently };
+static const struct rule too_lenient = { .name = "rejection", .law = law_of_rejection, .verify = judge_too_leniently };
 static const struct rule gullible = { .name = "rejection",
                                       .law = law_of_rejection,
-                                      .judge = judge_everything_to_stand };
+                                      .verify = judge_everything_to_stand };
 
 static void a_rule_that_is_too_lenient_is_found_out(void **state)
 {
     (void)state;
     const struct rule *rejection = rule_named("rejection");
-    for (int shape = DRAWN_CHAIN; shape <= CHOSEN_CHAIN; shape++) {
+    for (int shape = SAMPLED_CHAIN; shape <= DETERMINISTIC_CHAIN; shape++) {
         const struct told told = {
             .rule = &too_lenient, .seen_as = rejection, .shape = (enum shape)shape, .texts = 3, .tokens = 1000
         };
-        struct verdict *v = judged("lenience 1.25", &told, 1);
+        struct verdict *v = verified("lenience 1.25", &told, 1);
         assert_int_equal(v->answer, BIAS_FOUND);
         assert_true(v->of[THE_TEXT].alarm);
         assert_false(v->of[THE_CONTROL].alarm); // which is the real rule, on the same drafts
@@ -191,11 +191,11 @@ static void a_drafter_that_reports_a_wrong_q_is_found_out(void **state)
     (void)state;
     for (int tree = 0; tree < 2; tree++) {
         const struct told told = { .rule = rule_named("rejection"),
-                                   .shape = tree ? DISTINCT_TREE : DRAWN_CHAIN,
+                                   .shape = tree ? DISTINCT_TREE : SAMPLED_CHAIN,
                                    .from = language_lie,
                                    .texts = 4,
                                    .tokens = 500 };
-        struct verdict *v = judged("a drafter of temperature 2/3", &told, 1);
+        struct verdict *v = verified("a drafter of temperature 2/3", &told, 1);
         assert_int_equal(v->answer, BIAS_FOUND);
         assert_true(v->of[THE_DRAFTER].alarm);
         free(v);
@@ -215,8 +215,8 @@ static void chance_that_drafter_and_rule_share_is_seen_where_guesses_fell(void *
     (void)state;
     struct told told = { .rule = rule_named("rejection"), .texts = 3, .tokens = 1000 };
     for (int shares = 0; shares < 2; shares++) {
-        told.shares_chance = shares;
-        struct verdict *v = judged(shares ? "shared chance" : "chance of their own", &told, 1);
+        told.shares_randomness = shares;
+        struct verdict *v = verified(shares ? "shared chance" : "chance of their own", &told, 1);
         const struct finding_row *r = row_of(v, "independence");
         assert_non_null(r);
         print_message("independence: chi-square %.0f of %.0f guesses that fell, log10 p %.1f\n", r->test.statistic,
@@ -262,10 +262,10 @@ static void accepted_tokens_are_what_the_law_expects(void **state)
         const char *rule;
         enum shape shape;
     } in[] = {
-        { "rejection", DRAWN_CHAIN },  { "rejection", DISTINCT_TREE }, { "rejection", CHOSEN_TREE },
-        { "block", DRAWN_CHAIN },      { "traversal", DISTINCT_TREE }, { "traversal", DRAWN_CHAINS },
-        { "match", DRAWN_CHAIN },      { "match", CHOSEN_TREE },       { "spectr", DRAWN_CHAINS },
-        { "multipath", DRAWN_CHAINS },
+        { "rejection", SAMPLED_CHAIN },  { "rejection", DISTINCT_TREE },  { "rejection", DETERMINISTIC_TREE },
+        { "block", SAMPLED_CHAIN },      { "traversal", DISTINCT_TREE },  { "traversal", SAMPLED_CHAINS },
+        { "match", SAMPLED_CHAIN },      { "match", DETERMINISTIC_TREE }, { "spectr", SAMPLED_CHAINS },
+        { "multipath", SAMPLED_CHAINS },
     };
     for (size_t i = 0; i < sizeof(in) / sizeof(in[0]); i++) {
         const struct told told = { .rule = rule_named(in[i].rule), .shape = in[i].shape, .texts = 4, .tokens = 500 };
@@ -288,14 +288,14 @@ static void a_rare_fall_is_no_proof(void **state)
     (void)state;
     struct observed *seen = xcalloc(1, sizeof(*seen));
     struct verdict *v = xcalloc(1, sizeof(*v));
-    for (int fell = 1; fell <= 3; fell += 2) {
+    for (int rejected = 1; rejected <= 3; rejected += 2) {
         *seen = (struct observed){ .steps = 1000, .drafted = 3000, .expected = 3000 - 2e-3, .variance = 2e-3 };
-        seen->accepted = 3000 - fell;
+        seen->accepted = 3000 - rejected;
         verdict_of(v, seen, 0, 1e-6);
-        print_message("%d fell: z %.1f, log10 p %.1f\n", fell, v->z_accepted, v->row[0].test.log10_p);
+        print_message("%d fell: z %.1f, log10 p %.1f\n", rejected, v->z_accepted, v->row[0].test.log10_p);
         assert_string_equal(v->row[0].test.kind, "acceptance");
         assert_true(fabs(v->z_accepted) > 20);
-        assert_true(fell == 1 ? v->row[0].test.log10_p > -3 : v->row[0].test.log10_p < -3);
+        assert_true(rejected == 1 ? v->row[0].test.log10_p > -3 : v->row[0].test.log10_p < -3);
     }
     *seen =
         (struct observed){ .steps = 1e5, .drafted = 3e5, .accepted = 152500, .expected = 150000, .variance = 160000 };

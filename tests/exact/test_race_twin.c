@@ -16,7 +16,7 @@
 #include "tests/support/numbers.h"
 #include "verifier/rules/rule.h"
 
-enum { VOCAB = 7, ROOM = 16, TEXT = 64 };
+enum { VOCAB = 7, CAPACITY = 16, TEXT = 64 };
 
 static struct json *golden;
 
@@ -72,13 +72,13 @@ static void fill_table(struct table *t, const char *name, const struct draft *d)
         fill(t->after[x], json_at(rows, (size_t)x));
 }
 
-static struct grow_options options_of(const struct json *one)
+static struct tree_options options_of(const struct json *one)
 {
     const struct json *widths = json_get(one, "widths");
     const bool coupled = strcmp(json_text(json_get(one, "pick")), "coupled") == 0;
-    struct grow_options o = { .tokens = (int)json_count(widths),
+    struct tree_options o = { .tokens = (int)json_count(widths),
                               .top = 1,
-                              .pick = coupled ? PICK_COUPLED : PICK_DRAWN,
+                              .pick = coupled ? PICK_COUPLED : PICK_SAMPLED,
                               .distinct = json_bool(json_get(one, "distinct")) };
     bool chain = true;
     for (int i = 0; i < (int)json_count(widths); i++)
@@ -88,20 +88,20 @@ static struct grow_options options_of(const struct json *one)
     return o;
 }
 
-static void grow(const struct grow_options *o, const struct request *r, const struct table *q)
+static void grow(const struct tree_options *o, const struct request *r, const struct table *q)
 {
-    struct grow_shape shape;
-    struct grower g;
+    struct tree_shape shape;
+    struct tree_builder g;
     struct error err;
-    if (!grow_shape(&shape, o, "test", NULL, &err))
+    if (!tree_shape(&shape, o, "test", NULL, &err))
         fail_msg("%s", err.text);
-    grower_create(&g, &shape, VOCAB);
-    grow_begin(&g, r);
-    for (bool more = g.n_frontier > 0; more; more = grow_level(&g, r))
+    builder_create(&g, &shape, VOCAB);
+    builder_begin(&g, r);
+    for (bool more = g.n_frontier > 0; more; more = builder_next_level(&g, r))
         for (int f = 0; f < g.n_frontier; f++)
-            grow_children(&g, g.frontier[f], q->after[g.at[g.frontier[f]].token], r);
-    grow_end(&g, r->draft);
-    grower_destroy(&g);
+            builder_sample_children(&g, g.frontier[f], q->after[g.at[g.frontier[f]].token], r);
+    builder_finish(&g, r->draft);
+    builder_destroy(&g);
 }
 
 static void hold_draft(const struct draft *d, const struct json *expected)
@@ -112,22 +112,22 @@ static void hold_draft(const struct draft *d, const struct json *expected)
         assert_int_equal(d->token[node], integer(one, 0));
         assert_int_equal(d->parent[node], integer(one, 1));
         if (node > 0)
-            assert_int_equal(d->drawn[node], integer(one, 2));
+            assert_int_equal(d->proposal[node], integer(one, 2));
     }
 }
 
 static void hold(const struct json *one)
 {
-    int32_t token[ROOM], parent[ROOM] = { -1 }, text[TEXT] = { 0 };
-    uint8_t drawn[ROOM] = { 0 };
-    struct draft d = { 1, ROOM, token, parent, drawn, NULL, NULL };
+    int32_t token[CAPACITY], parent[CAPACITY] = { -1 }, text[TEXT] = { 0 };
+    uint8_t proposal[CAPACITY] = { 0 };
+    struct draft d = { 1, CAPACITY, token, parent, proposal, NULL, NULL };
     struct table p, q;
-    struct judgement out = judgement_create(ROOM, VOCAB);
+    struct verification out = verification_create(CAPACITY, VOCAB);
     struct philox source =
         philox_source((uint64_t)json_int(json_get(one, "seed")), (uint64_t)json_int(json_get(one, "sequence")));
     const int root = (int)json_int(json_get(one, "root"));
     const struct json *draft = json_get(one, "draft"), *said = json_get(one, "said");
-    const struct grow_options o = options_of(one);
+    const struct tree_options o = options_of(one);
     source.rng.root = root;
     token[0] = text[root] = (int32_t)integer(json_at(draft, 0), 0);
     fill_table(&p, "p", &d);
@@ -138,7 +138,7 @@ static void hold(const struct json *one)
              .n = root + 1, .token = text, .rng = &source.rng, .draft = &d, .depth = (int)json_count(draft) },
          &q);
     hold_draft(&d, draft);
-    rule_named("match")->judge(&d, &p.rows, NULL, &source.rng, &out);
+    rule_named("match")->verify(&d, &p.rows, NULL, &source.rng, &out);
     assert_int_equal(out.n, json_count(said));
     for (int i = 0; i < out.n; i++) {
         assert_int_equal(out.token[i], integer(said, i));
@@ -148,7 +148,7 @@ static void hold(const struct json *one)
         assert_int_equal(source.rng.pick(&source.rng, row, VOCAB, (struct address){ FOR_TOKEN, root + i + 1, 0 }),
                          integer(said, i));
     }
-    judgement_destroy(&out);
+    verification_destroy(&out);
 }
 
 static void drafts_and_the_tokens_of_match_are_the_twins(void **state)

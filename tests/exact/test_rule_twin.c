@@ -41,8 +41,8 @@ struct scene {
     struct table p, q;
     struct draft draft;
     int32_t token[NODES], parent[NODES];
-    uint8_t drawn[NODES];
-    struct judgement out;
+    uint8_t proposal[NODES];
+    struct verification out;
 };
 
 static double number(const struct json *list, int i)
@@ -112,11 +112,11 @@ static void open_case(struct scene *c, const struct json *json, int one, bool in
     for (int node = 0; node < n; node++) {
         c->token[node] = placed(c, whole(get(c, "token"), node));
         c->parent[node] = whole(get(c, "parent"), node);
-        c->drawn[node] = (uint8_t)whole(get(c, "drawn"), node);
+        c->proposal[node] = (uint8_t)whole(get(c, "proposal"), node);
     }
-    c->draft = (struct draft){ n, NODES, c->token, c->parent, c->drawn, &c->q.rows, NULL };
+    c->draft = (struct draft){ n, NODES, c->token, c->parent, c->proposal, &c->q.rows, NULL };
     c->options = options_of(c->rule, get(c, "options"));
-    c->out = judgement_create(NODES, c->vocab);
+    c->out = verification_create(NODES, c->vocab);
 }
 
 static void close_case(struct scene *c)
@@ -124,7 +124,7 @@ static void close_case(struct scene *c)
     if (c->options != NULL)
         options_free(c->rule->options, c->options);
     free(c->options);
-    judgement_destroy(&c->out);
+    verification_destroy(&c->out);
 }
 
 static void each_case(bool in_long, void (*look)(struct scene *c))
@@ -148,9 +148,9 @@ static void each_case(bool in_long, void (*look)(struct scene *c))
 
 // ---- what it answers
 
-static void judge(struct scene *c, struct rng *rng)
+static void verify(struct scene *c, struct rng *rng)
 {
-    c->rule->judge(&c->draft, &c->p.rows, c->options, rng, &c->out);
+    c->rule->verify(&c->draft, &c->p.rows, c->options, rng, &c->out);
     assert_true(draft_is_path(&c->draft, c->out.node, c->out.token, c->out.n, c->vocab));
 }
 
@@ -176,7 +176,7 @@ static void hold_against_the_law(struct scene *c)
     struct outcomes o;
     outcomes_begin(&o);
     while (outcomes_next(&o)) {
-        judge(c, &o.rng);
+        verify(c, &o.rng);
         said[last_node(c)][last_token(c)] += outcomes_probability(&o);
     }
     outcomes_end(&o);
@@ -232,12 +232,12 @@ static void hold_against_trials(const struct scene *c, const struct json *trials
 
 static void judge_under_philox(struct scene *c)
 {
-    const struct json *judged = get(c, "judged");
-    for (size_t i = 0; i < json_count(judged); i++) {
-        const struct json *one = json_at(judged, i);
+    const struct json *verified = get(c, "judged");
+    for (size_t i = 0; i < json_count(verified); i++) {
+        const struct json *one = json_at(verified, i);
         struct philox source = philox_source((uint64_t)json_int(json_at(one, 0)), (uint64_t)json_int(json_at(one, 1)));
         source.rng.root = whole(one, 2);
-        judge(c, &source.rng);
+        verify(c, &source.rng);
         hold_against_the_answer(c, one, 3);
         if (json_count(one) > 6)
             hold_against_trials(c, json_at(one, 6));
@@ -282,9 +282,9 @@ static double given_at(const struct rng *self, struct address at)
     return NAN;
 }
 
-static bool given_coin(struct rng *self, double num, double den, struct address at)
+static bool given_accept(struct rng *self, double num, double den, struct address at)
 {
-    return rng_coin_of(num > 0 && num < den ? given_at(self, at) : 0, num, den);
+    return rng_accept_of(num > 0 && num < den ? given_at(self, at) : 0, num, den);
 }
 
 static int given_pick(struct rng *self, const double *weight, int n, struct address at)
@@ -300,8 +300,8 @@ static void judge_by_given_numbers(struct scene *c)
     const struct json *given = json_get(c->json, "given");
     for (size_t i = 0; i < json_count(given); i++, on_the_edge++) {
         const struct json *one = json_at(given, i);
-        struct given g = { { given_coin, given_pick, 0, NULL }, json_at(one, 3) };
-        judge(c, &g.rng);
+        struct given g = { { given_accept, given_pick, 0, NULL }, json_at(one, 3) };
+        verify(c, &g.rng);
         hold_against_the_answer(c, one, 0);
     }
 }
@@ -318,14 +318,14 @@ static void equalities_and_ties_are_decided_as_the_formulas_say(void **state)
 
 static unsigned kinds_of(const struct draft *d)
 {
-    static const unsigned kind[] = { TAKES_CHOSEN, TAKES_DRAWN, TAKES_DISTINCT };
+    static const unsigned kind[] = { TAKES_DETERMINISTIC, TAKES_SAMPLED, TAKES_DISTINCT };
     int leaf = -1;
     bool chains = true, branches = false;
     unsigned made = 0;
     for (int node = 0; node < d->n; node++) {
         const int child = draft_next_child(d, node, node);
         const bool several = child >= 0 && draft_next_child(d, node, child) >= 0;
-        made |= node > 0 ? kind[d->drawn[node]] : 0;
+        made |= node > 0 ? kind[d->proposal[node]] : 0;
         branches = branches || several;
         chains = chains && !(several && node > 0) && (child >= 0 || leaf < 0 || draft_depth(d, node) == leaf);
         leaf = child < 0 ? draft_depth(d, node) : leaf;
@@ -352,7 +352,7 @@ static void weigh(struct scene *c)
     drafts_weighed++;
     c->out.n = 1;
     struct expecter *e = expecter_create(c->rule, c->options, kinds_of(&c->draft), NODES, c->vocab);
-    expect(e, &(struct judged){ &request, &c->p.rows, &c->out }, &got);
+    expect(e, &(struct verified){ &request, &c->p.rows, &c->out }, &got);
     assert_int_equal(got.n, json_count(expected));
     for (int i = 0; i < got.n; i++) {
         const char *name = got.by[i].rule;

@@ -20,7 +20,7 @@ static const struct effort effort = { 30, 12, 260 };
 // ---- the law
 
 // A rule's options as they are when nobody sets them; free() after options_free().
-static void *presets(const struct rule *rule)
+static void *defaults(const struct rule *rule)
 {
     void *options = rule->options ? xcalloc(1, rule->options_size) : NULL;
     if (options)
@@ -31,7 +31,7 @@ static void *presets(const struct rule *rule)
 // What is held against a rule that calls itself exact; NULL: nothing is. *f: what was found.
 static const char *refusal(const struct rule *rule, struct finding *f)
 {
-    void *options = presets(rule);
+    void *options = defaults(rule);
     *f = law_sweep(rule, options, HONEST, effort, ROUNDING);
     options_free(rule->options, options);
     free(options);
@@ -66,17 +66,17 @@ static void exact_rules_keep_the_law_of_the_target(void **state)
 // ---- rules that must not pass
 
 static void judge_by_residual_of_one_token(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                                           struct judgement *out)
+                                           struct verification *out)
 {
     (void)options;
-    block_mutant.judge(d, p, &(enum flaw){ RESIDUAL_OF_ONE_TOKEN }, rng, out);
+    block_mutant.verify(d, p, &(enum flaw){ RESIDUAL_OF_ONE_TOKEN }, rng, out);
 }
 
 static void judge_by_the_drafts_chance(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                                       struct judgement *out)
+                                       struct verification *out)
 {
     (void)options;
-    rejection_mutant.judge(d, p, &(enum flaw){ RESIDUAL_AT_THE_DRAFTS_ADDRESS }, rng, out);
+    rejection_mutant.verify(d, p, &(enum flaw){ RESIDUAL_AT_THE_DRAFTS_ADDRESS }, rng, out);
 }
 
 // With every word as the registry's own rules have them. Of wrong formulas the first shows least.
@@ -86,10 +86,10 @@ static void a_rule_that_is_not_exact_cannot_call_itself_so(void **state)
     struct rule off = *rule_named("block"), twice = *rule_named("rejection"), unlike = *rule_named("rejection"),
                 idle = *rule_named("rejection");
     struct finding f;
-    off.judge = judge_by_residual_of_one_token;
+    off.verify = judge_by_residual_of_one_token;
     off.law = NULL;
     assert_string_equal(refusal(&off, &f), "the text has not the target's law");
-    twice.judge = judge_by_the_drafts_chance;
+    twice.verify = judge_by_the_drafts_chance;
     twice.law = NULL;
     assert_string_equal(refusal(&twice, &f), "it uses chance twice");
     unlike.law = rule_named("match")->law;
@@ -104,7 +104,7 @@ static void rules_that_are_not_exact_are_found_out(void **state)
     for (int i = 0; rules[i]; i++) {
         if (rules[i]->exact)
             continue;
-        void *options = presets(rules[i]);
+        void *options = defaults(rules[i]);
         assert_true(law_sweep(rules[i], options, HONEST, effort, FLAW).distance > FLAW);
         options_free(rules[i]->options, options);
         free(options);
@@ -131,11 +131,11 @@ static void chosen_drafts_end_where_they_would_under_match(void **state)
 {
     (void)state;
     for (int seed = 0; seed < 200; seed++) {
-        struct instance in = instance_create(two_by_two, 2, 4, ALL_CHOSEN, ANY_ROWS, (uint64_t)seed);
+        struct instance in = instance_create(two_by_two, 2, 4, ALL_DETERMINISTIC, ANY_ROWS, (uint64_t)seed);
         struct philox source = philox_source((uint64_t)seed, 0);
-        struct growth g;
+        struct draft_batch g;
         double a[LAW_NODES], b[LAW_NODES], sum = 0;
-        instance_grow(&in, &source.rng, 0, &g);
+        instance_draft(&in, &source.rng, 0, &g);
         rule_named("rejection")->law(&g.draft, &g.p.rows, NULL, a);
         rule_named("match")->law(&g.draft, &g.p.rows, NULL, b);
         for (int v = 0; v < g.draft.n; v++) {
@@ -183,11 +183,11 @@ static void near_or_both_none(double a, double b, const char *rule)
 }
 
 // Its law, what it says of each trial and where it ends: for the same coins, which fall by their addresses.
-static void compare_long(const struct rule *rule, const void *options, struct growth *g, uint64_t seed)
+static void compare_long(const struct rule *rule, const void *options, struct draft_batch *g, uint64_t seed)
 {
     static struct long_rows p, q;
     struct philox source = philox_source(seed, 1);
-    struct judgement few = judgement_create(LAW_NODES, LAW_VOCAB), many = judgement_create(LAW_NODES, LONG);
+    struct verification few = verification_create(LAW_NODES, LAW_VOCAB), many = verification_create(LAW_NODES, LONG);
     struct draft d = g->draft;
     int32_t token[LAW_NODES];
     double of_few[LAW_NODES] = { 0 }, of_many[LAW_NODES] = { 0 };
@@ -201,8 +201,8 @@ static void compare_long(const struct rule *rule, const void *options, struct gr
         rule->law(&g->draft, &g->p.rows, options, of_few);
         rule->law(&d, &p.rows, options, of_many);
     }
-    rule->judge(&g->draft, &g->p.rows, options, &source.rng, &few);
-    rule->judge(&d, &p.rows, options, &source.rng, &many);
+    rule->verify(&g->draft, &g->p.rows, options, &source.rng, &few);
+    rule->verify(&d, &p.rows, options, &source.rng, &many);
     const bool by_picks = strcmp(rule->name, "match") == 0; // which token a pick gives depends on its number
     for (int node = 0; node < d.n; node++) {
         near_or_both_none(of_few[node], of_many[node], rule->name);
@@ -218,8 +218,8 @@ static void compare_long(const struct rule *rule, const void *options, struct gr
             assert_int_equal(many.token[i], far_apart(few.token[i]));
     }
     assert_true(p.row[many.node[many.n - 1]][many.token[many.n - 1]] > 0 || many.empty > 0 || !rule->exact);
-    judgement_destroy(&few);
-    judgement_destroy(&many);
+    verification_destroy(&few);
+    verification_destroy(&many);
 }
 
 static void no_rule_minds_where_in_a_long_vocabulary_tokens_are(void **state)
@@ -228,22 +228,22 @@ static void no_rule_minds_where_in_a_long_vocabulary_tokens_are(void **state)
     static const int widths[][3] = { { 1, 1, 1 }, { 2, 1, 1 }, { 2, 2, 1 } }; // a chain, chains, a tree
     static const unsigned shape[] = { 0, TAKES_CHAINS, TAKES_TREES };
     for (int r = 0; rules[r] != NULL; r++) {
-        void *options = presets(rules[r]);
+        void *options = defaults(rules[r]);
         int compared = 0;
         for (int seed = 0; seed < 360; seed++) {
             const enum way way = (enum way)(seed % WAYS);
             const int kind = seed / WAYS % 3;
-            const unsigned made = (way == ALL_CHOSEN  ? TAKES_CHOSEN
-                                   : way == ALL_DRAWN ? TAKES_DRAWN
-                                                      : TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT) |
+            const unsigned made = (way == ALL_DETERMINISTIC ? TAKES_DETERMINISTIC
+                                   : way == ALL_SAMPLED     ? TAKES_SAMPLED
+                                                            : TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_DISTINCT) |
                                   shape[kind];
             if (takes_beyond(rules[r]->takes, made) != 0)
                 continue;
             struct instance in = instance_create(widths[kind], kind == 2 ? 2 : 3, 2 + seed / 12 % 4, way,
                                                  (enum family)(seed / 12 % (FAMILIES + 1)), (uint64_t)seed);
             struct philox source = philox_source((uint64_t)seed, 0);
-            struct growth g;
-            instance_grow(&in, &source.rng, 0, &g);
+            struct draft_batch g;
+            instance_draft(&in, &source.rng, 0, &g);
             compare_long(rules[r], options, &g, (uint64_t)seed);
             instance_free(&in);
             compared++;
@@ -261,17 +261,17 @@ static void only_rows_on_the_path_are_asked_for(void **state)
     for (int seed = 0; seed < 200; seed++) {
         struct instance in = instance_create(two_by_two, 2, 4, MIXED, ANY_ROWS, (uint64_t)seed);
         struct philox source = philox_source((uint64_t)seed, 0);
-        struct judgement j = judgement_create(LAW_NODES, 4);
-        struct growth g;
-        instance_grow(&in, &source.rng, 0, &g);
+        struct verification j = verification_create(LAW_NODES, 4);
+        struct draft_batch g;
+        instance_draft(&in, &source.rng, 0, &g);
         for (int i = 0; rules[i]; i++) {
             if (strcmp(rules[i]->name, "rejection") != 0 && strcmp(rules[i]->name, "match") != 0)
                 continue;
             g.p.asked = 0;
-            rules[i]->judge(&g.draft, &g.p.rows, NULL, &source.rng, &j);
+            rules[i]->verify(&g.draft, &g.p.rows, NULL, &source.rng, &j);
             assert_int_equal(g.p.asked, j.n);
         }
-        judgement_destroy(&j);
+        verification_destroy(&j);
         instance_free(&in);
     }
 }
@@ -284,22 +284,22 @@ static void distinct_siblings_lose_the_token_that_fell(void **state)
     (void)state;
     float p[] = { 0, 0.25f, 0.75f }, q[] = { 0.5f, 0.25f, 0.25f };
     struct instance in = { .vocab = 3, .p = p, .q = q };
-    struct growth g;
+    struct draft_batch g;
     struct philox source = philox_source(1, 0);
-    struct judgement j = judgement_create(4, 3);
+    struct verification j = verification_create(4, 3);
     in.nodes = 1;
-    instance_grow(&in, &source.rng, 0, &g);
+    instance_draft(&in, &source.rng, 0, &g);
     for (int x = 0; x < 3; x++)
-        draft_add(&g.draft, 0, x, DRAWN_DISTINCT);
+        draft_add(&g.draft, 0, x, SAMPLED_WITHOUT_REPLACEMENT);
     memset(g.prefix, 0, sizeof(g.prefix)); // every node has the root's row
-    rule_named("rejection")->judge(&g.draft, &g.p.rows, NULL, &source.rng, &j);
+    rule_named("rejection")->verify(&g.draft, &g.p.rows, NULL, &source.rng, &j);
     assert_true(j.trial_p[1] == 0 && j.trial_q[1] == 0.5);
     assert_true(j.trial_p[2] == 0 && j.trial_q[2] == 0.5);
     assert_true(j.trial_p[3] == 1 && j.trial_q[3] == 1);
     assert_int_equal(j.n, 2);
     assert_int_equal(j.token[0], 2);
     assert_int_equal(j.node[1], 3);
-    judgement_destroy(&j);
+    verification_destroy(&j);
 }
 
 static void a_draft_of_the_root_alone_is_a_plain_draw(void **state)
@@ -307,20 +307,20 @@ static void a_draft_of_the_root_alone_is_a_plain_draw(void **state)
     (void)state;
     float p[] = { 0, 0, 1 };
     struct instance in = { .vocab = 3, .nodes = 1, .p = p, .q = p };
-    struct growth g;
+    struct draft_batch g;
     struct philox source = philox_source(1, 0);
-    struct judgement j = judgement_create(1, 3);
-    instance_grow(&in, &source.rng, 0, &g);
+    struct verification j = verification_create(1, 3);
+    instance_draft(&in, &source.rng, 0, &g);
     for (int i = 0; rules[i]; i++) {
-        void *options = presets(rules[i]);
-        rules[i]->judge(&g.draft, &g.p.rows, options, &source.rng, &j);
+        void *options = defaults(rules[i]);
+        rules[i]->verify(&g.draft, &g.p.rows, options, &source.rng, &j);
         assert_int_equal(j.n, 1);
         assert_int_equal(j.node[0], 0);
         assert_int_equal(j.token[0], 2);
         options_free(rules[i]->options, options);
         free(options);
     }
-    judgement_destroy(&j);
+    verification_destroy(&j);
 }
 
 // ---- a whole text
@@ -346,25 +346,25 @@ static const float *language_row(struct rows *self, int node)
 static void decode(const struct rule *rule, int nodes, uint64_t whim, int32_t *text)
 {
     struct philox source = philox_source(5, 9);
-    struct judgement j = judgement_create(LAW_NODES, VOCAB);
+    struct verification j = verification_create(LAW_NODES, VOCAB);
     int32_t token[LAW_NODES], parent[LAW_NODES] = { -1 };
-    uint8_t drawn[LAW_NODES] = { 0 };
+    uint8_t proposal[LAW_NODES] = { 0 };
     int n = 1;
     text[0] = 0;
     while (n < TEXT) {
-        struct draft d = { 1, LAW_NODES, token, parent, drawn, NULL, NULL };
+        struct draft d = { 1, LAW_NODES, token, parent, proposal, NULL, NULL };
         struct language_rows rows = { { VOCAB, language_row, NULL }, &d };
         token[0] = text[n - 1];
         source.rng.root = n - 1;
         for (int k = 1; k < nodes; k++) {
             double u = philox_uniform(whim, 0, (struct address){ FOR_DRAFT, n, k }, 0);
-            draft_add(&d, (int)(u * 1e6) % k, (int)(u * 1e9) % VOCAB, CHOSEN);
+            draft_add(&d, (int)(u * 1e6) % k, (int)(u * 1e9) % VOCAB, DETERMINISTIC);
         }
-        rule->judge(&d, &rows.rows, NULL, &source.rng, &j);
+        rule->verify(&d, &rows.rows, NULL, &source.rng, &j);
         for (int i = 0; i < j.n && n < TEXT; i++)
             text[n++] = j.token[i];
     }
-    judgement_destroy(&j);
+    verification_destroy(&j);
 }
 
 static void under_match_a_text_is_a_function_of_the_seed_alone(void **state)

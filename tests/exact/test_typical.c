@@ -23,25 +23,25 @@ static const float *table_row(struct rows *self, int node)
 struct scene {
     struct draft draft;
     int32_t token[NODES], parent[NODES];
-    uint8_t drawn[NODES];
+    uint8_t proposal[NODES];
     struct table p;
-    struct judgement j;
+    struct verification j;
     double law[NODES];
 };
 
 static void begin(struct scene *s, int vocab, const float *root)
 {
     *s = (struct scene){ 0 };
-    s->draft = (struct draft){ 1, NODES, s->token, s->parent, s->drawn, NULL, NULL };
+    s->draft = (struct draft){ 1, NODES, s->token, s->parent, s->proposal, NULL, NULL };
     s->parent[0] = -1;
     s->p = (struct table){ { vocab, table_row, NULL }, { root } };
-    s->j = judgement_create(NODES, vocab);
+    s->j = verification_create(NODES, vocab);
 }
 
 // A draft token, and the target's row behind it.
 static int child(struct scene *s, int parent, int token, const float *row)
 {
-    const int node = draft_add(&s->draft, parent, token, CHOSEN);
+    const int node = draft_add(&s->draft, parent, token, DETERMINISTIC);
     s->p.row[node] = row;
     return node;
 }
@@ -53,7 +53,7 @@ static int ended(struct scene *s)
     void *options = xcalloc(1, typical->options_size);
     struct philox source = philox_source(3, 0);
     assert_true(options_read(NULL, "typical", typical->options, options, NULL)); // epsilon 0.09, delta 0.3
-    typical->judge(&s->draft, &s->p.rows, options, &source.rng, &s->j);
+    typical->verify(&s->draft, &s->p.rows, options, &source.rng, &s->j);
     typical->law(&s->draft, &s->p.rows, options, s->law);
     const int last = s->j.node[s->j.n - 1];
     for (int node = 0; node < s->draft.n; node++)
@@ -72,7 +72,7 @@ static bool stands(int vocab, const float *row, int token, double *threshold)
     const bool yes = ended(&s) == only;
     assert_true(fabs(s.j.trial_p[only] - (double)row[token]) < 1e-8); // rows are brought to 1
     *threshold = s.j.trial_q[only];
-    judgement_destroy(&s.j);
+    verification_destroy(&s.j);
     return yes;
 }
 
@@ -120,7 +120,7 @@ static void of_paths_of_one_depth_the_likelier_is_taken(void **unused)
         assert_int_equal(ended(&s), first == 1 ? a : b);
         assert_int_equal(s.j.n, 2);
         assert_int_equal(s.j.token[0], 1);
-        judgement_destroy(&s.j);
+        verification_destroy(&s.j);
     }
 }
 
@@ -137,13 +137,13 @@ static void a_path_is_as_likely_as_all_of_it(void **unused)
     const int best = child(&s, second, 0, sure);
     child(&s, first, 3, sure); // as likely as the other child
     assert_int_equal(ended(&s), best);
-    judgement_destroy(&s.j);
+    verification_destroy(&s.j);
     // Of equals the first.
     begin(&s, 4, a);
     const int early = child(&s, 0, 3, sure);
     child(&s, 0, 1, sure);
     assert_int_equal(ended(&s), early);
-    judgement_destroy(&s.j);
+    verification_destroy(&s.j);
 }
 
 // Root: 1/2 for token 0, whose child does not stand; 1/8 for token 2, whose child does. The deeper one, though it is less
@@ -155,16 +155,16 @@ static void the_deepest_node_whose_whole_path_stands_is_taken(void **unused)
                        even[4] = { 0.25F, 0.25F, 0.25F, 0.25F };
     struct scene s;
     begin(&s, 4, root);
-    const int likely = child(&s, 0, 0, sure), unlikely = child(&s, 0, 2, even), fell = child(&s, 0, 3, sure);
+    const int likely = child(&s, 0, 0, sure), unlikely = child(&s, 0, 2, even), rejected = child(&s, 0, 3, sure);
     child(&s, likely, 1, sure);
-    const int deep = child(&s, unlikely, 3, even), below = child(&s, fell, 0, sure);
+    const int deep = child(&s, unlikely, 3, even), below = child(&s, rejected, 0, sure);
     child(&s, below, 0, sure);
     assert_int_equal(ended(&s), deep);
     assert_int_equal(s.j.n, 3);
     assert_int_equal(s.j.token[0], 2);
     assert_int_equal(s.j.token[1], 3);
     assert_true(isnan(s.j.trial_p[below])); // nobody looked at it
-    judgement_destroy(&s.j);
+    verification_destroy(&s.j);
 }
 
 int main(void)

@@ -15,7 +15,7 @@
 // ---- a language
 
 // What comes next depends on the last token. p: language; q, what the drafter thinks is said: guessed.
-static float language[VOCAB][VOCAB], guessed[VOCAB][VOCAB];
+static float language[VOCAB][VOCAB], drafted_right[VOCAB][VOCAB];
 float language_lie[VOCAB][VOCAB];
 
 static double chance(int i, int k, int purpose)
@@ -36,7 +36,7 @@ static double overlap_of(int row)
 {
     double both = 0;
     for (int i = 0; i < VOCAB; i++)
-        both += fmin((double)language[row][i], (double)guessed[row][i]);
+        both += fmin((double)language[row][i], (double)drafted_right[row][i]);
     return both;
 }
 
@@ -49,13 +49,13 @@ int language_make(void **state)
         for (int k = 0; k < VOCAB; k++) {
             const double says = chance(i, k, FOR_TOKEN), thinks = chance(i, k, FOR_DRAFT);
             language[i][k] = (float)exp(7 * says);
-            guessed[i][k] = (float)exp(7 * (0.6 * says + 0.4 * thinks));
+            drafted_right[i][k] = (float)exp(7 * (0.6 * says + 0.4 * thinks));
         }
         language[i][(i + 3) % VOCAB] = 0;
         normalize(language[i]);
-        normalize(guessed[i]);
+        normalize(drafted_right[i]);
         for (int k = 0; k < VOCAB; k++)
-            language_lie[i][k] = powf(guessed[i][k], 1.5F);
+            language_lie[i][k] = powf(drafted_right[i][k], 1.5F);
         normalize(language_lie[i]);
         least = fmin(least, overlap_of(i));
         most = fmax(most, overlap_of(i));
@@ -79,7 +79,7 @@ static const float *table_row(struct rows *self, int node)
 
 // ---- drafts
 
-static int likeliest(const float *row, int but)
+static int argmax(const float *row, int but)
 {
     int best = but == 0 ? 1 : 0;
     for (int i = 0; i < VOCAB; i++)
@@ -89,12 +89,12 @@ static int likeliest(const float *row, int but)
 }
 
 // The drafter says that it draws from guessed; `from` is what it does draw from.
-static int draw_below(struct draft *d, int parent, const float (*from)[VOCAB], enum drawn how, struct rng *rng)
+static int draw_below(struct draft *d, int parent, const float (*from)[VOCAB], enum proposal how, struct rng *rng)
 {
     double w[VOCAB];
     for (int i = 0; i < VOCAB; i++)
         w[i] = (double)from[d->token[parent]][i];
-    for (int s = draft_next_child(d, parent, parent); s >= 0 && how == DRAWN_DISTINCT;
+    for (int s = draft_next_child(d, parent, parent); s >= 0 && how == SAMPLED_WITHOUT_REPLACEMENT;
          s = draft_next_child(d, parent, s))
         w[d->token[s]] = 0;
     int token = rng->pick(rng, w, VOCAB, (struct address){ FOR_DRAFT, rng->root, d->n });
@@ -103,36 +103,36 @@ static int draw_below(struct draft *d, int parent, const float (*from)[VOCAB], e
 
 static int choose_below(struct draft *d, int parent, int but)
 {
-    return draft_add(d, parent, likeliest(guessed[d->token[parent]], but), CHOSEN);
+    return draft_add(d, parent, argmax(drafted_right[d->token[parent]], but), DETERMINISTIC);
 }
 
 static void grow(struct draft *d, enum shape shape, const float (*from)[VOCAB], struct rng *rng)
 {
     int at = 0, first;
     switch (shape) {
-    case DRAWN_CHAIN:
+    case SAMPLED_CHAIN:
         for (int i = 0; i < 3; i++)
-            at = draw_below(d, at, from, DRAWN, rng);
+            at = draw_below(d, at, from, SAMPLED, rng);
         break;
     case DISTINCT_TREE:
         for (int i = 0; i < 3; i++)
-            draw_below(d, 0, from, DRAWN_DISTINCT, rng);
+            draw_below(d, 0, from, SAMPLED_WITHOUT_REPLACEMENT, rng);
         for (int i = 0; i < 6; i++)
-            draw_below(d, 1 + i / 2, from, DRAWN_DISTINCT, rng);
+            draw_below(d, 1 + i / 2, from, SAMPLED_WITHOUT_REPLACEMENT, rng);
         break;
-    case CHOSEN_CHAIN:
+    case DETERMINISTIC_CHAIN:
         for (int i = 0; i < 3; i++)
             at = choose_below(d, at, -1);
         break;
-    case CHOSEN_TREE:
+    case DETERMINISTIC_TREE:
         first = choose_below(d, 0, -1);
         at = choose_below(d, 0, d->token[first]);
         choose_below(d, first, -1);
         choose_below(d, at, -1);
         break;
-    case DRAWN_CHAINS:
+    case SAMPLED_CHAINS:
         for (int i = 0; i < 4; i++)
-            draw_below(d, i < 2 ? 0 : i - 1, from, DRAWN, rng);
+            draw_below(d, i < 2 ? 0 : i - 1, from, SAMPLED, rng);
         break;
     case NO_DRAFT:
         break;
@@ -166,29 +166,29 @@ void writer_write(struct writer *w, int64_t sequence, struct observed *to)
 {
     const struct told *told = w->told;
     int32_t token[NODES], parent[NODES] = { -1 };
-    uint8_t drawn[NODES] = { 0 };
+    uint8_t proposal[NODES] = { 0 };
     int32_t *text = xcalloc((size_t)told->tokens + NODES + 1, sizeof(*text));
-    struct judgement j = judgement_create(NODES, VOCAB);
+    struct verification j = verification_create(NODES, VOCAB);
     struct philox honest = philox_source(w->seed, (uint64_t)sequence);
     struct sharing sharing = sharing_source(&honest.rng, FOR_DRAFT);
-    struct rng *rng = told->shares_chance ? &sharing.rng : &honest.rng;
+    struct rng *rng = told->shares_randomness ? &sharing.rng : &honest.rng;
     observer_start(w->observer, 1, sequence);
     for (int n = 1; n <= told->tokens;) {
-        struct draft d = { 1, NODES, token, parent, drawn, NULL, NULL };
+        struct draft d = { 1, NODES, token, parent, proposal, NULL, NULL };
         struct table_rows p = { { VOCAB, table_row, NULL }, language, &d },
-                          q = { { VOCAB, table_row, NULL }, guessed, &d };
+                          q = { { VOCAB, table_row, NULL }, drafted_right, &d };
         const struct request r = { .slot = 1, .n = n, .token = text, .rng = rng, .draft = &d, .depth = 9 };
         token[0] = text[n - 1];
         rng->root = n - 1;
         d.q = &q.rows;
-        grow(&d, told->shape, told->from != NULL ? told->from : guessed, rng);
-        told->rule->judge(&d, &p.rows, w->options, rng, &j);
-        observer_judged(w->observer, &(struct judged){ &r, &p.rows, &j });
+        grow(&d, told->shape, told->from != NULL ? told->from : drafted_right, rng);
+        told->rule->verify(&d, &p.rows, w->options, rng, &j);
+        observer_verified(w->observer, &(struct verified){ &r, &p.rows, &j });
         memcpy(text + n, j.token, (size_t)j.n * sizeof(*text));
         n += j.n;
     }
     observer_take(w->observer, 1, to);
-    judgement_destroy(&j);
+    verification_destroy(&j);
     free(text);
 }
 

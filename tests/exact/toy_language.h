@@ -16,11 +16,11 @@ int language_make(void **state); // a group's set-up
 extern float language_lie[VOCAB][VOCAB];
 
 enum shape {
-    DRAWN_CHAIN,   // three draws
-    DISTINCT_TREE, // of widths 3, 2
-    CHOSEN_CHAIN,  // the likeliest of q, three deep
-    CHOSEN_TREE,   // the two likeliest, and the likeliest below each
-    DRAWN_CHAINS,  // two that part at the root, two deep
+    SAMPLED_CHAIN,       // three draws
+    DISTINCT_TREE,       // of widths 3, 2
+    DETERMINISTIC_CHAIN, // the likeliest of q, three deep
+    DETERMINISTIC_TREE,  // the two likeliest, and the likeliest below each
+    SAMPLED_CHAINS,      // two that part at the root, two deep
     NO_DRAFT,
 };
 
@@ -28,7 +28,7 @@ struct told {                          // how texts come about
     const struct rule *rule, *seen_as; // seen_as: what the observer is told; NULL: the truth
     enum shape shape;
     const float (*from)[VOCAB]; // what drafts are drawn from; NULL: guessed
-    bool shares_chance;         // what comes for a guess that fell is picked by the guess's own number
+    bool shares_randomness;     // what comes for a guess that fell is picked by the guess's own number
     int texts, tokens;          // tokens of each, or up to a step more
 };
 

@@ -23,7 +23,7 @@ void write_file(const char *name, const char *text)
     write_bytes(name, text, strlen(text));
 }
 
-static const char talks[] =
+static const char conversations[] =
     "{\"id\": \"a\", \"category\": \"talk\", \"turns\": [\"one two one two one\", \"and again\", \"enough\"]}\n"
     "{\"id\": \"b\", \"prompt\": \"a b c a b c a b\"}\n"
     "{\"id\": \"c\", \"category\": \"talk\", \"turns\": [\"ping\", \"pong\"]}\n"
@@ -44,7 +44,7 @@ int make_files(void **state)
     free(draft);
     free(other);
     write_file("p.jsonl", "{\"prompt\": \"abc\"}\n");
-    write_file("talks.jsonl", talks);
+    write_file("talks.jsonl", conversations);
     return 0;
 }
 

@@ -18,24 +18,24 @@ static int hashes(const char *text, char (**hash)[HASH_TEXT], char (**peers)[HAS
 {
     struct error err = { "" };
     struct experiment *e = load(text);
-    struct opened o;
+    struct loaded_experiment o;
     int n = 0;
     *hash = xcalloc(64, sizeof(**hash));
     *peers = xcalloc(64, sizeof(**peers));
-    if (!opened_open(&o, e, TARGET_ROWS, &err))
+    if (!loaded_experiment_open(&o, e, TARGET_ROWS, &err))
         fail_msg("%s", err.text);
     for (int k = 0; k < groups(e); k++) {
         struct group g;
         if (!group_open(&g, k, &o, &err))
             fail_msg("%s", err.text);
         for (int i = 0; i < g.n; i++, n++) {
-            memcpy((*hash)[n], g.contender[i].identity.hash, HASH_TEXT);
-            memcpy((*peers)[n], g.contender[i].identity.peers, HASH_TEXT);
+            memcpy((*hash)[n], g.cell_runner[i].identity.hash, HASH_TEXT);
+            memcpy((*peers)[n], g.cell_runner[i].identity.peers, HASH_TEXT);
         }
         group_close(&g);
     }
-    opened_close(&o);
-    opened_close(&o); // whoever could not open it anew has it closed already
+    loaded_experiment_close(&o);
+    loaded_experiment_close(&o); // whoever could not open it anew has it closed already
     experiment_free(e);
     return n;
 }
@@ -198,7 +198,7 @@ static void a_preset_is_the_cell_that_it_settles_to(void **state)
     write_blocks("blocks.gguf");
     static const struct {
         const char *model, *target, *drafter;
-        bool same, same_none; // as with presets alone
+        bool same, same_none; // as with defaults alone
     } cases[] = {
         { "target.gguf", ", activations: f32", "", true, true },
         { "target.gguf", ", cache: f32", ", cache: f32, activations: f32", true, true },
@@ -207,19 +207,19 @@ static void a_preset_is_the_cell_that_it_settles_to(void **state)
         { "target.gguf", "", ", activations: bf16", false, true },
         { "target.gguf", "", ", cache: bf16", false, true },
         { "blocks.gguf", ", activations: int8", ", activations: int8", true, true },
-        { "blocks.gguf", ", activations: preset, cache: preset", ", cache: preset", true, true },
+        { "blocks.gguf", ", activations: default, cache: default", ", cache: default", true, true },
         { "blocks.gguf", ", activations: f32", "", false, false },
         { "blocks.gguf", "", ", activations: bf16", false, true },
         { "blocks.gguf", ", cache: q8_0", "", false, false },
         { "blocks.gguf", "", ", cache: q8_0", false, true },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        char preset[2][HASH_TEXT], said[2][HASH_TEXT];
-        hash_with(cases[i].model, "", "", preset);
+        char default_value[2][HASH_TEXT], said[2][HASH_TEXT];
+        hash_with(cases[i].model, "", "", default_value);
         hash_with(cases[i].model, cases[i].target, cases[i].drafter, said);
-        if ((strcmp(preset[0], said[0]) == 0) != cases[i].same)
+        if ((strcmp(default_value[0], said[0]) == 0) != cases[i].same)
             fail_msg("%s, small: %s%s", cases[i].model, cases[i].target, cases[i].drafter);
-        if ((strcmp(preset[1], said[1]) == 0) != cases[i].same_none)
+        if ((strcmp(default_value[1], said[1]) == 0) != cases[i].same_none)
             fail_msg("%s, none: %s%s", cases[i].model, cases[i].target, cases[i].drafter);
     }
 }

@@ -27,11 +27,11 @@ static void a_step_is_recorded_as_it_was_judged(void **state)
     //    `- 2  `- 4
     int32_t token[] = { 9, 10, 20, 30, 40 }, parent[] = { -1, 0, 0, 1, 1 }, node[] = { 0, 1, 4 },
             out[] = { 10, 40, 50 };
-    uint8_t drawn[] = { CHOSEN, DRAWN, CHOSEN, DRAWN, DRAWN_DISTINCT };
+    uint8_t proposal[] = { DETERMINISTIC, SAMPLED, DETERMINISTIC, SAMPLED, SAMPLED_WITHOUT_REPLACEMENT };
     double p[] = { NAN, 0.5, NAN, 0.25, 0.125 }, q[] = { NAN, 0.4, NAN, 0.5, 0.75 };
-    struct draft d = { 5, 5, token, parent, drawn, NULL, NULL };
+    struct draft d = { 5, 5, token, parent, proposal, NULL, NULL };
     struct advance a = { .slot = 0, .n = 3, .token = out, .node = node };
-    struct judgement j = { .n = 3, .token = out, .node = node, .trial_p = p, .trial_q = q };
+    struct verification j = { .n = 3, .token = out, .node = node, .trial_p = p, .trial_q = q };
     struct step s = { 77, 4, &d, &a, &j, 3, 1, 2, 3, 1 };
     struct recorder *r = recorder_create(1, true);
     struct listener l = recorder_listener(r);
@@ -61,7 +61,7 @@ static void a_step_is_recorded_as_it_was_judged(void **state)
     const struct trial_row *t = row.step[1].trial;
     assert_int_equal(t[0].node, 1);
     assert_int_equal(t[0].rank, 0);
-    assert_true(t[0].stood);
+    assert_true(t[0].accepted);
     assert_true(t[0].p == 0.5 && t[1].p == 0.25 && t[2].p == 0.125);
     assert_true(t[0].q == 0.4 && t[1].q == 0.5 && t[2].q == 0.75);
     assert_int_equal(row.step[0].propose_ns, 1);
@@ -69,12 +69,12 @@ static void a_step_is_recorded_as_it_was_judged(void **state)
     assert_int_equal(row.step[0].advance_ns, 3);
     assert_int_equal(row.step[0].batch, 1);
     assert_int_equal(t[1].node, 3);
-    assert_false(t[1].stood);
+    assert_false(t[1].accepted);
     assert_int_equal(t[2].node, 4);
     assert_int_equal(t[2].depth, 2);
     assert_int_equal(t[2].rank, 1);
-    assert_int_equal(t[2].drawn, DRAWN_DISTINCT);
-    assert_true(t[2].stood);
+    assert_int_equal(t[2].proposal, SAMPLED_WITHOUT_REPLACEMENT);
+    assert_true(t[2].accepted);
     recorder_destroy(r);
 }
 
@@ -85,7 +85,7 @@ static void a_step_is_recorded_as_it_was_judged(void **state)
     "limits: {new_tokens: 12, context: 400, ignore_end: true}\nseed: 3\nrecord: {trials: true}\n"
 #define THREE \
     "cells:\n  sampling: [{temperature: 0}, {temperature: 1}]\n  rule: match\n  drafter: [none, ngram, " \
-    "{kind: small, model: draft.gguf, widths: [2, 2, 1], pick: likeliest}]\n"
+    "{kind: small, model: draft.gguf, widths: [2, 2, 1], pick: greedy}]\n"
 
 static void an_experiment_runs_once(void **state)
 {
@@ -116,7 +116,7 @@ static void an_experiment_runs_once(void **state)
     // A fourth drafter runs, `none` beside it, and nobody else.
     run("name: once\n" RUN_BODY
         "cells:\n  sampling: [{temperature: 0}, {temperature: 1}]\n  rule: match\n  drafter: [none, ngram, "
-        "{kind: small, model: draft.gguf, widths: [2, 2, 1], pick: likeliest}, "
+        "{kind: small, model: draft.gguf, widths: [2, 2, 1], pick: greedy}, "
         "{kind: small, model: draft.gguf, tokens: 2}]\n",
         s);
     assert_int_equal(ask(s, "SELECT count(*) FROM run"), 8);
@@ -190,7 +190,7 @@ static void a_run_says_in_which_precision_it_was(void **state)
         char *text = xformat(
             "name: precision\ntarget: {model: quantised.gguf%s}\nthreads: 1\nprompts: {file: talks.jsonl, chat: none}\n"
             "limits: {new_tokens: 12, ignore_end: true}\ncells: {drafter: [none, {kind: small, model: quantised.gguf},"
-            " {kind: small, model: quantised.gguf, activations: f32, cache: q8_0, widths: [2, 2], pick: likeliest}]}\n",
+            " {kind: small, model: quantised.gguf, activations: f32, cache: q8_0, widths: [2, 2], pick: greedy}]}\n",
             cases[i].said);
         run(text, s);
         run(text, s); // the same cells
@@ -210,7 +210,7 @@ static void a_run_says_in_which_precision_it_was(void **state)
                      CASES_HERE);
     assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE settings LIKE '%, activations: f32, cache: q8_0}}}'"),
                      CASES_HERE);
-    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE settings LIKE '%preset%'"), 0);
+    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE settings LIKE '%default%'"), 0);
     assert_int_equal(ask(s, "SELECT count(DISTINCT peers) FROM run"), CASES_HERE);
     store_close(s);
 }
@@ -220,8 +220,8 @@ static void batches_and_trees_say_what_plain_decoding_says(void **state)
     (void)state;
     struct store *s = open_store("batches.db");
     run("name: batches\n" RUN_BODY "cells:\n  batch: [1, 2, 5]\n  rule: [rejection, match]\n  drafter: [none, ngram, "
-        "{kind: small, model: draft.gguf, widths: [3, 2, 1], pick: drawn}, "
-        "{kind: small, model: other.gguf, nodes: 9, pick: likeliest}]\n",
+        "{kind: small, model: draft.gguf, widths: [3, 2, 1], pick: sampled}, "
+        "{kind: small, model: other.gguf, nodes: 9, pick: greedy}]\n",
         s);
     assert_int_equal(ask(s, "SELECT count(*) FROM run"), 24);
     assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), 24 * TURNS);
@@ -257,7 +257,7 @@ static void stop_strings_end_texts_in_the_same_place_for_every_drafter(void **st
     struct store *s = open_store("stops.db");
     static const char body[] =
         "target: {model: target.gguf}\nthreads: 1\nprompts: {file: p.jsonl, chat: none}\n"
-        "cells: {drafter: [ngram, {kind: small, model: draft.gguf, widths: [2, 2, 2], pick: likeliest}]}\n";
+        "cells: {drafter: [ngram, {kind: small, model: draft.gguf, widths: [2, 2, 2], pick: greedy}]}\n";
     char *text = xformat("name: free\n%slimits: {new_tokens: 40, ignore_end: true}\n", body);
     run(text, s);
     free(text);
@@ -319,7 +319,7 @@ static void a_dry_run_counts_the_cache_by_its_type(void **state)
     static const struct {
         const char *type, *line;
     } cases[] = {
-        { "preset", "of a group f32 caches 12.3, logits" },
+        { "default", "of a group f32 caches 12.3, logits" },
         { "f32", "of a group f32 caches 12.3, logits" },
         { "bf16", "of a group bf16 caches 6.1, logits" },
         { "q8_0", "of a group q8_0 caches 3.3, logits" },

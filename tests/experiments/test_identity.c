@@ -40,15 +40,15 @@ static bool cell(char to[HASH_TEXT])
                          "cells: {drafter: [%s]}\n",
                          target, strstr(target, "mute") != NULL ? "none" : "auto", drafter);
     struct experiment *e = load(text);
-    struct opened o;
+    struct loaded_experiment o;
     struct group g = { 0 };
-    bool ok = opened_open(&o, e, TARGET_ROWS, &why);
+    bool ok = loaded_experiment_open(&o, e, TARGET_ROWS, &why);
     if (ok) {
         ok = group_open(&g, 0, &o, &why);
         if (ok)
-            memcpy(to, g.contender[g.n - 1].identity.hash, HASH_TEXT);
+            memcpy(to, g.cell_runner[g.n - 1].identity.hash, HASH_TEXT);
         group_close(&g);
-        opened_close(&o);
+        loaded_experiment_close(&o);
     }
     experiment_free(e);
     free(text);
@@ -603,7 +603,7 @@ static struct hash hash_now(const char *path)
 }
 
 // Number of files in the folder of what is remembered; *one: the path of one of them.
-static int remembered(char **one)
+static int graph_ended(char **one)
 {
     char line[400];
     int n = 0;
@@ -641,9 +641,9 @@ static void a_hash_is_remembered_until_the_file_is_another(void **state)
     setenv("XDG_CACHE_HOME", cache, 1);
     write_large(path);
     const struct hash first = hash_now(path);
-    assert_int_equal(remembered(&place), 1);
+    assert_int_equal(graph_ended(&place), 1);
     assert_true(hash_equal(hash_now(path), first));
-    assert_int_equal(remembered(&place), 1);
+    assert_int_equal(graph_ended(&place), 1);
     file_write_bytes(place, fake, 32);
     let_a_while_pass(place); // it is looked up: what stands there is believed
     assert_true(hash_equal(hash_now(path), told));
@@ -660,7 +660,7 @@ static void a_hash_is_remembered_until_the_file_is_another(void **state)
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
     const struct hash second = hash_now(path);
     assert_false(hash_equal(first, second));
-    assert_int_equal(remembered(&place), 2);
+    assert_int_equal(graph_ended(&place), 2);
     poke(path, 5000003, 1);
     assert_true(hash_equal(hash_now(path), first));
 
@@ -707,7 +707,7 @@ static void a_hash_is_of_the_tensors_that_the_index_names(void **state)
          *cache = tiny_path("cache"), *place = NULL;
     struct hash of[2];
     setenv("XDG_CACHE_HOME", cache, 1);
-    while (remembered(&place) > 0)
+    while (graph_ended(&place) > 0)
         assert_int_equal(unlink(place), 0);
     assert_int_equal(mkdir(folder, 0777), 0);
     write_hollow(one,
@@ -724,7 +724,7 @@ static void a_hash_is_of_the_tensors_that_the_index_names(void **state)
         file_write_bytes(map, text, strlen(text));
         of[i] = hash_now(folder);
         free(text);
-        assert_int_equal(remembered(&place), i + 1);
+        assert_int_equal(graph_ended(&place), i + 1);
         let_a_while_pass(place);
     }
     assert_false(hash_equal(of[0], of[1]));

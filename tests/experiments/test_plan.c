@@ -19,7 +19,7 @@ struct row {          // a sequence
     int pair, behind; // behind: the pair of the turn before it, as it was decoded
 };
 
-struct world { // a group, and all that will ever be said in it
+struct table_instance { // a group, and all that will ever be said in it
     int cells, prompts, turns, batch;
     int none[CELLS];
     int length[CELLS][PROMPTS]; // turns after which a conversation is over: all of them, or the next does not fit
@@ -33,12 +33,12 @@ struct base { // a database; rows of a turn are in the order of their pairs
     } at[CELLS][PROMPTS][TURNS];
 };
 
-static const struct world *seen_world; // for messages
+static const struct table_instance *seen_instance; // for messages
 static const struct base *seen_base;
 
 static void complain(const char *what, int cell, int prompt, int turn)
 {
-    const struct world *w = seen_world;
+    const struct table_instance *w = seen_instance;
     for (int c = 0; c < w->cells; c++)
         for (int i = 0; i < w->prompts; i++) {
             printf("cell %d (none %d) prompt %d, %d of %d turns:", c, w->none[c], i, w->length[c][i], w->turns);
@@ -70,7 +70,7 @@ static bool stood_beside(const struct base *b, int c, int none, int i, int t)
     return false;
 }
 
-static void make_plan(const struct world *w, const struct base *b, struct due due[CELLS * PROMPTS])
+static void make_plan(const struct table_instance *w, const struct base *b, struct due due[CELLS * PROMPTS])
 {
     static struct history h[CELLS * PROMPTS];
     for (int c = 0; c < w->cells; c++)
@@ -108,7 +108,7 @@ static void expect_answers(const struct base *b, int c, int i, int t)
 }
 
 // How many sequences; no more than `most`: killed behind that one.
-static int carry_out(const struct world *w, struct base *b, const struct due *due, int most)
+static int carry_out(const struct table_instance *w, struct base *b, const struct due *due, int most)
 {
     int pair = ++b->pairs, n = 0;
     for (int c = 0; c < w->cells; c++)
@@ -128,14 +128,14 @@ static int carry_out(const struct world *w, struct base *b, const struct due *du
 
 // ---- what must hold
 
-static bool decodes(const struct world *w, const struct due *due, int c, int i, int t)
+static bool decodes(const struct table_instance *w, const struct due *due, int c, int i, int t)
 {
     int from = due[c * w->prompts + i].from;
     return from != PLAN_NOTHING && from <= t && t < w->length[c][i];
 }
 
 // Turns that are there, each behind the one before it.
-static int there(const struct world *w, const struct base *b, int c, int i)
+static int there(const struct table_instance *w, const struct base *b, int c, int i)
 {
     int t = 0;
     while (t < w->length[c][i] && latest(b, c, i, t) != NULL &&
@@ -146,7 +146,7 @@ static int there(const struct world *w, const struct base *b, int c, int i)
 
 // Seen from outside: of its conversation something is not there, or a turn that none has, or may come to have, never
 // ran beside none's.
-static bool is_incomplete(const struct world *w, const struct base *b, int c, int i)
+static bool is_incomplete(const struct table_instance *w, const struct base *b, int c, int i)
 {
     int none = w->none[c], end = there(w, b, none, i) == w->length[none][i] ? w->length[none][i] : w->turns;
     if (there(w, b, c, i) < w->length[c][i])
@@ -157,7 +157,7 @@ static bool is_incomplete(const struct world *w, const struct base *b, int c, in
     return false;
 }
 
-static void expect_sense(const struct world *w, const struct base *b, const struct due *due)
+static void expect_sense(const struct table_instance *w, const struct base *b, const struct due *due)
 {
     for (int c = 0; c < w->cells; c++)
         for (int i = 0; i < w->prompts; i++) {
@@ -173,7 +173,7 @@ static void expect_sense(const struct world *w, const struct base *b, const stru
 }
 
 // All who decode anything decode the same conversations, from their first turns on: passes have the same sequences.
-static void expect_the_same_for_all(const struct world *w, const struct due *due)
+static void expect_the_same_for_all(const struct table_instance *w, const struct due *due)
 {
     int of_all[PROMPTS];
     bool any = false;
@@ -193,7 +193,7 @@ static void expect_the_same_for_all(const struct world *w, const struct due *due
     }
 }
 
-static void expect_complete(const struct world *w, const struct base *b)
+static void expect_complete(const struct table_instance *w, const struct base *b)
 {
     for (int c = 0; c < w->cells; c++)
         for (int i = 0; i < w->prompts; i++) {
@@ -205,7 +205,7 @@ static void expect_complete(const struct world *w, const struct base *b)
         }
 }
 
-static bool is_empty(const struct world *w, const struct due *due)
+static bool is_empty(const struct table_instance *w, const struct due *due)
 {
     for (int k = 0; k < w->cells * w->prompts; k++)
         if (due[k].from != PLAN_NOTHING || due[k].lacks)
@@ -213,10 +213,10 @@ static bool is_empty(const struct world *w, const struct due *due)
     return true;
 }
 
-static void resume(const struct world *w, struct base *b)
+static void resume(const struct table_instance *w, struct base *b)
 {
     struct due due[CELLS * PROMPTS];
-    seen_world = w;
+    seen_instance = w;
     seen_base = b;
     make_plan(w, b, due);
     expect_sense(w, b, due);
@@ -232,7 +232,7 @@ static void resume(const struct world *w, struct base *b)
 // ---- every set of stored turns, every pattern of cuts
 
 // stored: a bit for each turn of each conversation of each cell, all of one pair.
-static void fill(const struct world *w, struct base *b, uint32_t stored)
+static void fill(const struct table_instance *w, struct base *b, uint32_t stored)
 {
     *b = (struct base){ .pairs = 1 };
     for (int c = 0; c < w->cells; c++)
@@ -242,7 +242,7 @@ static void fill(const struct world *w, struct base *b, uint32_t stored)
                     b->at[c][i][t].row[b->at[c][i][t].n++] = (struct row){ 1, t > 0 ? 1 : 0 };
 }
 
-static bool is_possible(const struct world *w, uint32_t stored)
+static bool is_possible(const struct table_instance *w, uint32_t stored)
 {
     for (int c = 0; c < w->cells; c++)
         for (int i = 0; i < w->prompts; i++, stored >>= w->turns)
@@ -251,7 +251,7 @@ static bool is_possible(const struct world *w, uint32_t stored)
     return true;
 }
 
-static void set_lengths(struct world *w, int pattern)
+static void set_lengths(struct table_instance *w, int pattern)
 {
     for (int c = 0; c < w->cells; c++)
         for (int i = 0; i < w->prompts; i++, pattern /= w->turns)
@@ -264,7 +264,7 @@ static int power(int a, int n)
 }
 
 // From every set of stored turns; of the cuts every stride-th pattern, another part of them for each set.
-static int64_t every_set(struct world *w, int stride)
+static int64_t every_set(struct table_instance *w, int stride)
 {
     int conversations = w->cells * w->prompts, patterns = power(w->turns, conversations);
     int64_t n = 0;
@@ -281,7 +281,7 @@ static int64_t every_set(struct world *w, int stride)
     return n;
 }
 
-static int64_t every_set_uncut(struct world *w)
+static int64_t every_set_uncut(struct table_instance *w)
 {
     int64_t n = 0;
     set_lengths(w, power(w->turns, w->cells * w->prompts) - 1);
@@ -300,20 +300,20 @@ static void from_every_set_of_stored_turns_one_plan_leads_to_all(void **state)
     (void)state;
     for (int batch = 1; batch <= 2; batch++) {
         // 2 prompts of 3 turns by 3 cells
-        struct world w = { 3, 2, 3, batch, { 0, 0, 0 }, { { 0 } } };
+        struct table_instance w = { 3, 2, 3, batch, { 0, 0, 0 }, { { 0 } } };
         int64_t uncut = every_set_uncut(&w);
         assert_int_equal(uncut, 1 << 18);
         int64_t cut = every_set(&w, stride);
         assert_true(stride > 1 || cut == 7529536); // (2 + 4 + 8)^6
         // One prompt, with every pattern of cuts, and `none` in another place.
         for (int none = 0; none < 3; none++) {
-            w = (struct world){ 3, 1, 3, batch, { none, none, none }, { { 0 } } };
+            w = (struct table_instance){ 3, 1, 3, batch, { none, none, none }, { { 0 } } };
             assert_int_equal(every_set(&w, 1), 2744); // (2 + 4 + 8)^3
         }
         // Two rules, each with its `none`
-        w = (struct world){ 4, 1, 3, batch, { 0, 0, 2, 2 }, { { 0 } } };
+        w = (struct table_instance){ 4, 1, 3, batch, { 0, 0, 2, 2 }, { { 0 } } };
         assert_int_equal(every_set(&w, 1), 38416); // (2 + 4 + 8)^4
-        w = (struct world){ 4, 2, 2, batch, { 0, 0, 2, 2 }, { { 0 } } };
+        w = (struct table_instance){ 4, 2, 2, batch, { 0, 0, 2, 2 }, { { 0 } } };
         cut += every_set(&w, stride);
         print_message("batch %d: %lld sets of stored turns, %lld more with conversations that are cut\n", batch,
                       (long long)uncut, (long long)cut);
@@ -322,7 +322,7 @@ static void from_every_set_of_stored_turns_one_plan_leads_to_all(void **state)
 
 // ---- nothing for nothing
 
-static int sequences_of(const struct world *w, const struct due *due)
+static int sequences_of(const struct table_instance *w, const struct due *due)
 {
     int n = 0;
     for (int c = 0; c < w->cells; c++)
@@ -332,7 +332,7 @@ static int sequences_of(const struct world *w, const struct due *due)
     return n;
 }
 
-static bool leads_to_all(const struct world *w, const struct base *from, const struct due *due)
+static bool leads_to_all(const struct table_instance *w, const struct base *from, const struct due *due)
 {
     struct base b = *from;
     int pair = ++b.pairs;
@@ -360,7 +360,7 @@ static bool leads_to_all(const struct world *w, const struct base *from, const s
 static void no_plan_decodes_less(void **state)
 {
     (void)state;
-    struct world w = { 3, 1, 3, 1, { 0, 0, 0 }, { { 0 } } };
+    struct table_instance w = { 3, 1, 3, 1, { 0, 0, 0 }, { { 0 } } };
     for (int pattern = 0; pattern < 27; pattern++)
         for (uint32_t stored = 0; stored < 1 << 9; stored++) {
             struct base b;
@@ -372,7 +372,7 @@ static void no_plan_decodes_less(void **state)
             // While none's conversation is not there, nobody knows where it will end.
             if (w.length[0][0] < w.turns && there(&w, &b, 0, 0) < w.length[0][0])
                 continue;
-            seen_world = &w;
+            seen_instance = &w;
             seen_base = &b;
             make_plan(&w, &b, due);
             for (int k = 0; k < 64; k++) {
@@ -390,13 +390,13 @@ static void no_plan_of_whole_conversations_decodes_less(void **state)
     (void)state;
     uint64_t chance = 3;
     for (int round = 0; round < 4000; round++) {
-        struct world w = { 3, 2, 3, 2, { 0, 0, 0 }, { { 0 } } };
+        struct table_instance w = { 3, 2, 3, 2, { 0, 0, 0 }, { { 0 } } };
         struct base b;
         struct due due[CELLS * PROMPTS], other[CELLS * PROMPTS];
         set_lengths(&w, power(3, 6) - 1);
         uint64_t r = splitmix(&chance);
         fill(&w, &b, (uint32_t)((r | r >> 20 | r >> 40) & ((1 << 18) - 1))); // most are there
-        seen_world = &w;
+        seen_instance = &w;
         seen_base = &b;
         make_plan(&w, &b, due);
         for (int k = 0; k < 32; k++) {
@@ -418,13 +418,13 @@ static void plans_that_are_killed_lead_to_all_in_the_end(void **state)
     int killed = 0;
     for (int round = 0; round < 20000; round++) {
         static const int nones[][CELLS] = { { 0, 0, 0, 0 }, { 1, 1, 1, 1 }, { 0, 0, 2, 2 }, { 0, 1, 1, 0 } };
-        struct world w = { 3 + round % 2, 2, 3, 1 + round / 2 % 2, { 0 }, { { 0 } } };
+        struct table_instance w = { 3 + round % 2, 2, 3, 1 + round / 2 % 2, { 0 }, { { 0 } } };
         struct base b = { 0 };
         struct due due[CELLS * PROMPTS];
         int which = (int)(splitmix(&chance) % (w.cells == 4 ? 4 : 2));
         memcpy(w.none, nones[which], sizeof(w.none));
         set_lengths(&w, (int)(splitmix(&chance) % (uint64_t)power(3, w.cells * 2)));
-        seen_world = &w;
+        seen_instance = &w;
         seen_base = &b;
         for (int kills = (int)(splitmix(&chance) % 5); kills > 0; kills--) {
             make_plan(&w, &b, due);

@@ -23,17 +23,17 @@
 enum { PROMPTS = 2, MOST_TURNS = 3, CELLS = 3, SEEDS = 200 };
 enum { NONE, NGRAM, SMALL };
 
-static const char talks[] = "{\"id\": \"a\", \"turns\": [\"one two one two\", \"and again\", \"enough\"]}\n"
-                            "{\"id\": \"b\", \"turns\": [\"ping\", \"pong\", \"x = x + 1\"]}\n";
+static const char conversations[] = "{\"id\": \"a\", \"turns\": [\"one two one two\", \"and again\", \"enough\"]}\n"
+                                    "{\"id\": \"b\", \"turns\": [\"ping\", \"pong\", \"x = x + 1\"]}\n";
 
-struct world {
+struct table_instance {
     int temperature;
     const char *rule, *drafters;
     int batch, context, seed;
 };
 #define THREE "none, ngram, {kind: small, model: draft.gguf, tokens: 3}"
 
-static char *text_of(const struct world *w)
+static char *text_of(const struct table_instance *w)
 {
     return xformat("name: resume\ntarget: {model: target.gguf}\nthreads: 1\n"
                    "prompts: {file: resume.jsonl, chat: none}\n"
@@ -51,7 +51,7 @@ static void perform(struct store *s, const char *sql)
 }
 
 // A database of this world, and how many turns each cell came to on each prompt.
-static struct store *run_whole(const struct world *w, int turns[PROMPTS][CELLS])
+static struct store *run_whole(const struct table_instance *w, int turns[PROMPTS][CELLS])
 {
     struct error err = { "" };
     char *text = text_of(w), *path = tiny_path("resume.db");
@@ -121,14 +121,14 @@ static int64_t decoded_anew(struct store *s)
     return ask(s, "SELECT count(*) FROM sequence WHERE pair > (SELECT max(id) FROM kept_pair)");
 }
 
-static void resume(const struct world *w, struct store *s)
+static void resume(const struct table_instance *w, struct store *s)
 {
     char *text = text_of(w);
     run(text, s);
     free(text);
 }
 
-static void resume_to_the_whole(const struct world *w, struct store *s)
+static void resume_to_the_whole(const struct table_instance *w, struct store *s)
 {
     perform(s, "CREATE TEMP TABLE IF NOT EXISTS before AS SELECT 0 AS pair");
     perform(s, "UPDATE before SET pair = (SELECT coalesce(max(id), 0) FROM pair)");
@@ -140,7 +140,7 @@ static void resume_to_the_whole(const struct world *w, struct store *s)
                 " (q.run, q.prompt, q.turn, q.repeat) IN (SELECT run, prompt, turn, repeat FROM whole_side)");
 }
 
-static void expect_nothing_due(const struct world *w, struct store *s)
+static void expect_nothing_due(const struct table_instance *w, struct store *s)
 {
     int64_t all = ask(s, "SELECT count(*) FROM sequence");
     resume(w, s);
@@ -156,7 +156,7 @@ static void delete_turns(struct store *s, int run, int prompt, int turn)
 
 // Looks for a world in which on some prompt `none` ends after so many turns and another cell has all three: which
 // seed that is depends on the bits of the arithmetic.
-static struct store *find_world(struct world *w, int none_turns, int *prompt, int *cell)
+static struct store *find_instance(struct table_instance *w, int none_turns, int *prompt, int *cell)
 {
     for (w->seed = 1; w->seed < SEEDS; w->seed++) {
         int turns[PROMPTS][CELLS];
@@ -177,9 +177,9 @@ static struct store *find_world(struct world *w, int none_turns, int *prompt, in
 static void go_on_beyond_none(int from, int none_turns)
 {
     for (int batch = 1; batch <= 2; batch++) {
-        struct world w = { 1, "rejection", THREE, batch, 56, 0 };
+        struct table_instance w = { 1, "rejection", THREE, batch, 56, 0 };
         int prompt, cell;
-        struct store *s = find_world(&w, none_turns, &prompt, &cell);
+        struct store *s = find_instance(&w, none_turns, &prompt, &cell);
         remember(s);
         delete_turns(s, cell, prompt, from);
         resume_to_the_whole(&w, s);
@@ -206,7 +206,7 @@ static void none_is_not_started_behind_an_answer_that_it_never_gave(void **state
 static void with_a_batch_conversations_start_anew(void **state)
 {
     (void)state;
-    struct world w = { 0, "match", THREE, 2, 400, 1 };
+    struct table_instance w = { 0, "match", THREE, 2, 400, 1 };
     int turns[PROMPTS][CELLS];
     struct store *s = run_whole(&w, turns);
     remember(s);
@@ -224,7 +224,7 @@ static void what_ran_without_its_none_runs_beside_it(void **state)
 {
     (void)state;
     for (int batch = 1; batch <= 2; batch++) {
-        struct world w = { 1, "match", THREE, batch, 400, 1 };
+        struct table_instance w = { 1, "match", THREE, batch, 400, 1 };
         int turns[PROMPTS][CELLS];
         struct store *s = run_whole(&w, turns);
         remember(s);
@@ -245,7 +245,7 @@ static void what_ran_without_its_none_runs_beside_it(void **state)
 static void an_answer_behind_a_missing_one_is_not_gone_on_from(void **state)
 {
     (void)state;
-    struct world w = { 1, "match", THREE, 1, 400, 1 };
+    struct table_instance w = { 1, "match", THREE, 1, 400, 1 };
     int turns[PROMPTS][CELLS];
     struct store *s = run_whole(&w, turns);
     remember(s);
@@ -314,7 +314,7 @@ static int64_t due_for(struct store *s, int64_t id, int batch)
     return n;
 }
 
-static void without_each_one(const struct world *w, struct store *s, const struct sequences *all)
+static void without_each_one(const struct table_instance *w, struct store *s, const struct sequences *all)
 {
     for (int k = 0; k < all->n; k++) {
         put_back(s);
@@ -329,7 +329,7 @@ static void without_each_one(const struct world *w, struct store *s, const struc
     }
 }
 
-static void without_some(const struct world *w, struct store *s, const struct sequences *all, uint64_t *chance)
+static void without_some(const struct table_instance *w, struct store *s, const struct sequences *all, uint64_t *chance)
 {
     for (int round = 0; round < samples; round++) {
         put_back(s);
@@ -353,7 +353,8 @@ static void without_some(const struct world *w, struct store *s, const struct se
 }
 
 // As a runner leaves it that is killed behind its k-th sequence; now and then the one that goes on is killed, too.
-static void killed_behind_each(const struct world *w, struct store *s, const struct sequences *all, uint64_t *chance)
+static void killed_behind_each(const struct table_instance *w, struct store *s, const struct sequences *all,
+                               uint64_t *chance)
 {
     for (int k = 0; k < all->n; k++) {
         put_back(s);
@@ -371,7 +372,7 @@ static void killed_behind_each(const struct world *w, struct store *s, const str
 static void whatever_is_missing_is_decoded_again_and_nothing_else(void **state)
 {
     (void)state;
-    static const struct world worlds[] = {
+    static const struct table_instance instances[] = {
         { 0, "match", THREE, 1, 48, 1 },
         { 0, "match", THREE, 2, 400, 1 },
         { 1, "match", THREE, 1, 400, 1 },
@@ -382,10 +383,10 @@ static void whatever_is_missing_is_decoded_again_and_nothing_else(void **state)
         { 1, "[rejection, match]", "none, ngram", 2, 56, 1 },
     };
     uint64_t chance = 19;
-    for (size_t i = 0; i < sizeof(worlds) / sizeof(worlds[0]); i++) {
-        struct world w = worlds[i];
+    for (size_t i = 0; i < sizeof(instances) / sizeof(instances[0]); i++) {
+        struct table_instance w = instances[i];
         int turns[PROMPTS][CELLS], prompt, cell;
-        struct store *s = w.seed != 0 ? run_whole(&w, turns) : find_world(&w, 1, &prompt, &cell);
+        struct store *s = w.seed != 0 ? run_whole(&w, turns) : find_instance(&w, 1, &prompt, &cell);
         remember(s);
         struct sequences all = sequences_of(s, "SELECT id FROM sequence ORDER BY id");
         without_each_one(&w, s, &all);
@@ -398,7 +399,7 @@ static void whatever_is_missing_is_decoded_again_and_nothing_else(void **state)
 // ---- what a run says
 
 // The lines that stay, of a run with so much of it there already.
-static char *said(const struct world *w, struct store *s)
+static char *said(const struct table_instance *w, struct store *s)
 {
     struct error err = { "" };
     char *out = NULL, *text = text_of(w);
@@ -413,7 +414,7 @@ static char *said(const struct world *w, struct store *s)
     return out;
 }
 
-static void expect_said(const struct world *w, struct store *s, const char *what, bool expected)
+static void expect_said(const struct table_instance *w, struct store *s, const char *what, bool expected)
 {
     char *out = said(w, s);
     if ((strstr(out, what) != NULL) != expected)
@@ -427,7 +428,7 @@ static void a_run_that_goes_on_says_what_one_at_a_stretch_says(void **state)
     static const char outgrown[] = "conversations whose next turn did not fit the context of ";
     for (int batch = 1; batch <= 2; batch++)
         for (int cut = 0; cut <= 1; cut++) {
-            struct world w = { 0, "match", THREE, batch, cut ? 48 : 400, 1 };
+            struct table_instance w = { 0, "match", THREE, batch, cut ? 48 : 400, 1 };
             int turns[PROMPTS][CELLS];
             struct store *s = run_whole(&w, turns);
             assert_int_equal(turns[0][NONE] < MOST_TURNS, cut);
@@ -450,7 +451,7 @@ static void a_dry_run_counts_what_the_run_then_decodes(void **state)
 {
     (void)state;
     for (int batch = 1; batch <= 2; batch++) {
-        struct world w = { 0, "match", THREE, batch, 400, 1 };
+        struct table_instance w = { 0, "match", THREE, batch, 400, 1 };
         int turns[PROMPTS][CELLS];
         struct store *s = run_whole(&w, turns);
         remember(s);
@@ -482,7 +483,7 @@ static void a_dry_run_counts_what_the_run_then_decodes(void **state)
 static void a_run_that_lacks_something_again_is_not_finished(void **state)
 {
     (void)state;
-    struct world w = { 0, "match", THREE, 1, 400, 1 };
+    struct table_instance w = { 0, "match", THREE, 1, 400, 1 };
     int turns[PROMPTS][CELLS];
     struct store *s = run_whole(&w, turns);
     remember(s);
@@ -537,7 +538,7 @@ static void count_endings(struct group *g, const struct experiment *e, struct st
     struct error err = { "" };
     assert_int_equal(g->n, CELLS);
     for (int i = 0; i < CELLS; i++) {
-        struct contender *c = &g->contender[i];
+        struct cell_runner *c = &g->cell_runner[i];
         counted[i] = (struct counted){ recorder_listener(c->recorder), i };
         decoder_destroy(c->decoder);
         c->decoder = decoder_create(c->pairing.verifier, c->pairing.drafter, experiment_batch(e, g->batch), e->seed,
@@ -550,12 +551,12 @@ static void count_endings(struct group *g, const struct experiment *e, struct st
     }
 }
 
-static void occasion_with(struct runner *r, struct group *g, int first)
+static void paired_run_with(struct runner *r, struct group *g, int first)
 {
     struct error err = { "" };
-    struct occasion o = occasion_at(r->e, 1, 0, first);
+    struct paired_run o = paired_run_at(r->e, 1, 0, first);
     ended.n = 0;
-    if (!occasion_run(&o, r, g, &err))
+    if (!paired_run_decode(&o, r, g, &err))
         fail_msg("%s", err.text);
 }
 
@@ -590,7 +591,7 @@ static void whoever_takes_part_is_warmed_up_once_and_before_anything_counts(void
 {
     (void)state;
     struct error err = { "" };
-    struct world w = { 0, "match", THREE, 1, 400, 1 };
+    struct table_instance w = { 0, "match", THREE, 1, 400, 1 };
     int turns[PROMPTS][CELLS];
     struct store *s = run_whole(&w, turns);
     char *text = text_of(&w);
@@ -598,25 +599,25 @@ static void whoever_takes_part_is_warmed_up_once_and_before_anything_counts(void
     struct runner r = { .e = e, .store = s };
     struct group g;
     struct counted counted[CELLS];
-    assert_true(opened_open(&r.opened, e, TARGET_ROWS, &err));
+    assert_true(loaded_experiment_open(&r.opened, e, TARGET_ROWS, &err));
     assert_true(group_open(&g, 0, &r.opened, &err));
     progress_begin(&r.progress, NULL, 0);
     count_endings(&g, e, s, counted);
 
-    occasion_with(&r, &g, 0); // all is there
+    paired_run_with(&r, &g, 0); // all is there
     assert_int_equal(ended.n, 0);
     delete_turns(s, NGRAM, 0, 0);
     int64_t stored = ask(s, "SELECT count(*) FROM sequence");
-    occasion_with(&r, &g, 0);
+    paired_run_with(&r, &g, 0);
     expect_warm_ups(s, 2, (int[]){ NONE, NGRAM }, stored);
     delete_turns(s, NONE, 1, 0); // of all three only the third is cold
     stored = ask(s, "SELECT count(*) FROM sequence");
-    occasion_with(&r, &g, 1);
+    paired_run_with(&r, &g, 1);
     expect_warm_ups(s, 1, (int[]){ SMALL }, stored);
     assert_int_equal(ended.n, 1 + CELLS * MOST_TURNS);
 
     group_close(&g);
-    opened_close(&r.opened);
+    loaded_experiment_close(&r.opened);
     experiment_free(e);
     free(text);
     store_close(s);
@@ -633,7 +634,7 @@ static int make_talks(void **state)
     tiny_write_gguf(draft, &t);
     free(target);
     free(draft);
-    write_file("resume.jsonl", talks);
+    write_file("resume.jsonl", conversations);
     return 0;
 }
 

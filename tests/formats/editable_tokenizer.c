@@ -51,7 +51,7 @@ void made_set(struct json *j, const char *path, const char *value)
     json_set(j, path, parsed(value));
 }
 
-struct tokenizer *made_tokenizer(struct json *j)
+struct tokenizer *editable_tokenizer(struct json *j)
 {
     struct tokenizer *t = tokenizer_from_json(j, "made.json", &err);
     json_free(j);
@@ -60,11 +60,11 @@ struct tokenizer *made_tokenizer(struct json *j)
     return t;
 }
 
-struct tokenizer *made_with(const char *path, const char *value)
+struct tokenizer *random_model_with(const char *path, const char *value)
 {
     struct json *j = made_json();
     made_set(j, path, value);
-    return made_tokenizer(j);
+    return editable_tokenizer(j);
 }
 
 char *made_pieces(const struct tokenizer *t, const char *text, size_t n, bool special)

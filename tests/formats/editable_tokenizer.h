@@ -12,9 +12,9 @@ struct json *made_json(void);
 // Sets the member at the path ("model.unk_token") to the JSON value.
 void made_set(struct json *j, const char *path, const char *value);
 // Opened; takes j. What cannot be opened fails the test with the sentence that says why.
-struct tokenizer *made_tokenizer(struct json *j);
+struct tokenizer *editable_tokenizer(struct json *j);
 // Likewise, with one member changed.
-struct tokenizer *made_with(const char *path, const char *value);
+struct tokenizer *random_model_with(const char *path, const char *value);
 
 // The text's tokens, by their bytes, with | between: "th|e| cat"; free() it.
 char *made_pieces(const struct tokenizer *t, const char *text, size_t n, bool special);

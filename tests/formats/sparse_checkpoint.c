@@ -18,9 +18,9 @@
 
 struct sparse_tensor *sparse_add(struct sparse *s, const char *dtype, int64_t rows, int64_t width, const char *name)
 {
-    if (s->n == s->room) {
-        s->room = (int)grown((size_t)s->room, (size_t)s->n + 1);
-        s->tensor = xrealloc(s->tensor, (size_t)s->room * sizeof(*s->tensor));
+    if (s->n == s->capacity) {
+        s->capacity = (int)grow_capacity((size_t)s->capacity, (size_t)s->n + 1);
+        s->tensor = xrealloc(s->tensor, (size_t)s->capacity * sizeof(*s->tensor));
     }
     struct sparse_tensor *t = &s->tensor[s->n++];
     *t = (struct sparse_tensor){ .dtype = dtype, .rows = rows, .width = width };

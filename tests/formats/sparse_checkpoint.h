@@ -11,7 +11,7 @@ struct sparse_tensor {
 };
 
 struct sparse {
-    int n, room;
+    int n, capacity;
     struct sparse_tensor *tensor; // (n)
 };
 

@@ -121,22 +121,22 @@ static void expect_rendered(const struct chat_format *f, const struct message *m
 static void a_conversation_is_rendered_as_the_template_would(void **state)
 {
     (void)state;
-    static const struct message talk[] = {
+    static const struct message conversation[] = {
         { "system", "Be brief." }, { "user", "Hi!" }, { "assistant", "Hello." }, { "user", "2+2?\n" }
     };
     struct chat_format f = chosen("auto", smollm2);
     expect_rendered(
-        &f, talk, 4,
+        &f, conversation, 4,
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi!<|im_end|>\n<|im_start|>assistant\nHello.<|im_end|>\n"
         "<|im_start|>user\n2+2?\n<|im_end|>\n<|im_start|>assistant\n");
-    expect_rendered(&f, talk + 1, 1,
+    expect_rendered(&f, conversation + 1, 1,
                     "<|im_start|>system\n" SMOLLM2
                     "<|im_end|>\n<|im_start|>user\nHi!<|im_end|>\n<|im_start|>assistant\n");
     expect_rendered(&f, NULL, 0, "<|im_start|>system\n" SMOLLM2 "<|im_end|>\n<|im_start|>assistant\n");
     f = chosen("auto", qwen3);
-    expect_rendered(&f, talk + 1, 1, "<|im_start|>user\nHi!<|im_end|>\n<|im_start|>assistant\n");
+    expect_rendered(&f, conversation + 1, 1, "<|im_start|>user\nHi!<|im_end|>\n<|im_start|>assistant\n");
     f = chosen("none", NULL);
-    expect_rendered(&f, talk, 2, "Be brief.Hi!");
+    expect_rendered(&f, conversation, 2, "Be brief.Hi!");
     expect_rendered(&f, NULL, 0, "");
 }
 

@@ -214,7 +214,7 @@ static void four_times_the_width_leaves_every_bit(void **state)
         tiny_write_gguf(from, &t);
         inflate(from, &sizes, to);
         assert_true(same_bits(from, to));
-        if (child_is_there()) {
+        if (child_is_present()) {
             struct said a = child_run("score %s %s", from, lines), b = child_run("score %s %s", to, lines);
             said_insist(&a, "score");
             assert_string_equal(a.out, b.out);
@@ -455,7 +455,7 @@ static void one_that_is_killed_leaves_no_half_model(void **state)
 static void mistakes_are_one_sentence(void **state)
 {
     (void)state;
-    if (!child_is_there())
+    if (!child_is_present())
         skip();
     static const struct {
         int status;
@@ -498,7 +498,7 @@ static void says(const char *text, const char *words)
 static void whoever_looks_is_told_that_it_is_inflated(void **state)
 {
     (void)state;
-    if (!child_is_there())
+    if (!child_is_present())
         skip();
     char *small = tiny_path("small_all.gguf"), *large = tiny_path("told.gguf"), *yaml = tiny_path("told.yaml"),
          *db = tiny_path("told.db"), *prompts = tiny_path("told.jsonl");

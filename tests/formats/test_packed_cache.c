@@ -57,7 +57,7 @@ static float *logits_of(const char *path, enum activations a, bool timed, char *
 }
 
 // Opened so, it must have said this and have the logits of a model that was packed as ever.
-static void kept_says(const char *path, enum activations a, const char *with)
+static void packed_cache_says(const char *path, enum activations a, const char *with)
 {
     char *said = NULL;
     float *x = logits_of(path, a, false, &said), *y = logits_of(path, a, false, NULL);
@@ -86,11 +86,11 @@ static void what_was_kept_gives_every_bit(void **state)
             char *path = xformat("%s/%s_%s%s", tiny_directory(), type_facts[type].name, gguf ? "file" : "directory",
                                  gguf ? ".gguf" : "");
             gguf ? tiny_write_gguf(path, &t) : tiny_write_hf(path, &t);
-            kept_says(path, ACTIVATIONS_F32, "packed weights made and kept in ");
-            kept_says(path, ACTIVATIONS_F32, "packed weights read from ");
-            kept_says(path, ACTIVATIONS_PRESET,
-                      gguf ? ".gguf.packed" : "/model.packed"); // whatever rows are rounded to
-            kept_says(path, ACTIVATIONS_BF16, "read from ");
+            packed_cache_says(path, ACTIVATIONS_F32, "packed weights made and kept in ");
+            packed_cache_says(path, ACTIVATIONS_F32, "packed weights read from ");
+            packed_cache_says(path, ACTIVATIONS_DEFAULT,
+                              gguf ? ".gguf.packed" : "/model.packed"); // whatever rows are rounded to
+            packed_cache_says(path, ACTIVATIONS_BF16, "read from ");
             free(path);
         }
 }
@@ -133,7 +133,7 @@ static void a_damaged_file_is_made_anew(void **state)
     struct tiny t = usual;
     t.type = Q4_0;
     tiny_write_gguf(path, &t);
-    kept_says(path, ACTIVATIONS_INT8, "made and kept");
+    packed_cache_says(path, ACTIVATIONS_INT8, "made and kept");
     long whole = size_of(kept);
     static const struct {
         long at;
@@ -158,17 +158,17 @@ static void a_damaged_file_is_made_anew(void **state)
     for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++)
         for (int bit = 1; bit < 256; bit *= 4) {
             poke(kept, places[i].at, bit);
-            kept_says(path, ACTIVATIONS_INT8, places[i].with);
+            packed_cache_says(path, ACTIVATIONS_INT8, places[i].with);
             assert_int_equal(size_of(kept), whole);
-            kept_says(path, ACTIVATIONS_INT8, "read from");
+            packed_cache_says(path, ACTIVATIONS_INT8, "read from");
         }
     for (long n = 0; n < whole; n += n < 200 ? 37 : 4093) {
         assert_int_equal(truncate(kept, n), 0);
-        kept_says(path, ACTIVATIONS_INT8, "made anew and kept");
+        packed_cache_says(path, ACTIVATIONS_INT8, "made anew and kept");
     }
     assert_int_equal(truncate(kept, whole + 1), 0);
-    kept_says(path, ACTIVATIONS_INT8, "it is not as long as it says");
-    kept_says(path, ACTIVATIONS_INT8, "read from");
+    packed_cache_says(path, ACTIVATIONS_INT8, "it is not as long as it says");
+    packed_cache_says(path, ACTIVATIONS_INT8, "read from");
     free(path);
     free(kept);
 }
@@ -180,19 +180,19 @@ static void a_file_of_another_model_is_made_anew(void **state)
          *shard = xformat("%s/model-00001.safetensors", hf);
     struct tiny t = usual;
     tiny_write_gguf(path, &t);
-    kept_says(path, ACTIVATIONS_F32, "made and kept");
+    packed_cache_says(path, ACTIVATIONS_F32, "made and kept");
     t.seed++;
     tiny_write_gguf(path, &t);
-    kept_says(path, ACTIVATIONS_F32, "the model's files have changed since");
+    packed_cache_says(path, ACTIVATIONS_F32, "the model's files have changed since");
     t.layers = 1;
     tiny_write_gguf(path, &t);
-    kept_says(path, ACTIVATIONS_F32, "made anew");
-    kept_says(path, ACTIVATIONS_F32, "read from");
+    packed_cache_says(path, ACTIVATIONS_F32, "made anew");
+    packed_cache_says(path, ACTIVATIONS_F32, "read from");
     // The same bytes at another time, of any of its files: nobody can know that they are the same.
     const struct timespec when[2] = { { 1000000000, 1 }, { 1000000000, 1 } };
     assert_int_equal(utimensat(AT_FDCWD, shard, when, 0), 0);
-    kept_says(hf, ACTIVATIONS_F32, "the model's files have changed since");
-    kept_says(hf, ACTIVATIONS_F32, "read from");
+    packed_cache_says(hf, ACTIVATIONS_F32, "the model's files have changed since");
+    packed_cache_says(hf, ACTIVATIONS_F32, "read from");
     free(path);
     free(hf);
     free(shard);
@@ -216,19 +216,19 @@ static void what_cannot_be_written_is_a_sentence_and_no_failure(void **state)
     now = before;
     now.rlim_cur = 50000;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &now), 0);
-    kept_says(path, ACTIVATIONS_F32, "packed weights were not kept: ");
+    packed_cache_says(path, ACTIVATIONS_F32, "packed weights were not kept: ");
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     nothing(kept);
     nothing(own);
     nothing(part);
     assert_int_equal(mkdir(kept, 0777), 0);
-    kept_says(path, ACTIVATIONS_F32, "packed weights were not kept: ");
+    packed_cache_says(path, ACTIVATIONS_F32, "packed weights were not kept: ");
     nothing(own);
     nothing(part);
     assert_int_equal(rmdir(kept), 0);
     assert_int_equal(symlink("/dev/zero", kept), 0);
-    kept_says(path, ACTIVATIONS_F32, "it is no file");
-    kept_says(path, ACTIVATIONS_F32, "read from");
+    packed_cache_says(path, ACTIVATIONS_F32, "it is no file");
+    packed_cache_says(path, ACTIVATIONS_F32, "read from");
     free(path);
     free(kept);
     free(own);
@@ -255,8 +255,8 @@ static void one_that_is_killed_leaves_nothing_under_the_name(void **state)
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ);
     nothing(kept);
-    kept_says(path, ACTIVATIONS_F32, "made and kept");
-    kept_says(path, ACTIVATIONS_F32, "read from");
+    packed_cache_says(path, ACTIVATIONS_F32, "made and kept");
+    packed_cache_says(path, ACTIVATIONS_F32, "read from");
     free(path);
     free(kept);
 }
@@ -319,7 +319,7 @@ static void every_instruction_set_packs_the_bytes_of_this_layout(void **state)
 static void commands_say_what_became_of_it(void **state)
 {
     (void)state;
-    if (!child_is_there())
+    if (!child_is_present())
         skip();
     char *path = tiny_path("command.gguf"), *lines = tiny_path("lines.jsonl");
     tiny_write_gguf(path, &usual);

@@ -373,9 +373,9 @@ static void a_tokenizer_gives_the_same_ids_from_the_gguf_file(void **state)
     FILE *f = fopen(CASES "/tokenizer_l3.jsonl", "r");
     assert_non_null(f);
     char *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     int lines = 0;
-    for (ssize_t n; (n = getline(&line, &room, f)) > 0; lines++)
+    for (ssize_t n; (n = getline(&line, &capacity, f)) > 0; lines++)
         for (int special = 0; special < 2; special++) {
             struct json *j = json_parse(line, (size_t)n, "line", &err);
             const struct json *text = json_get(j, "text");

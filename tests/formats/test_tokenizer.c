@@ -118,9 +118,9 @@ static int check_goldens(const struct tokenizer *t, const char *name, bool nfc)
     FILE *f = fopen(path, "r");
     assert_non_null(f);
     char *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     int texts = 0;
-    for (ssize_t n; (n = getline(&line, &room, f)) > 0; texts++) {
+    for (ssize_t n; (n = getline(&line, &capacity, f)) > 0; texts++) {
         struct json *j = json_parse(line, (size_t)n, path, &err);
         assert_non_null(j);
         const struct json *want = json_get(j, "ids"), *text = json_get(j, "text");
@@ -308,7 +308,7 @@ static void a_broken_character_becomes_one_sign_for_each_maximal_subpart(void **
         { "\xE2\x82\xAC\xE2\x82", "\u20AC\uFFFD" },
         { "\xC3\xC3\xA9\xC3", "\uFFFD\u00E9\uFFFD" },
     };
-    struct tokenizer *t = made_tokenizer(made_json());
+    struct tokenizer *t = editable_tokenizer(made_json());
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct ids ids = { 0 };
         for (const char *b = cases[i].bytes; *b != '\0'; b++)
@@ -325,7 +325,8 @@ static void a_broken_character_becomes_one_sign_for_each_maximal_subpart(void **
 static void ids_without_a_token_decode_to_nothing(void **state)
 {
     (void)state;
-    struct tokenizer *t = made_with("added_tokens", "[{\"id\": 300, \"content\": \"<end>\", \"special\": true}]");
+    struct tokenizer *t =
+        random_model_with("added_tokens", "[{\"id\": 300, \"content\": \"<end>\", \"special\": true}]");
     assert_int_equal(tokenizer_size(t), 301);
     size_t n;
     assert_null(tokenizer_token(t, 299, &n));
@@ -351,7 +352,7 @@ static void a_long_run_of_anything_takes_no_time(void **state)
     static const char *const runs[] = { "a",           " ",   "\n", "1",       "(",      "<",
                                         "<|im_start|", "\t ", "ab", "e\u0301", "\u4E2D", "\u3000" };
     enum { LONG = 200 * 1000 };
-    struct tokenizer *t[] = { opened_case("tokenizer_l3"), opened_case("tokenizer_q2"), made_tokenizer(made_json()),
+    struct tokenizer *t[] = { opened_case("tokenizer_l3"), opened_case("tokenizer_q2"), editable_tokenizer(made_json()),
                               opened_smollm2() };
     for (size_t i = 0; i < sizeof(t) / sizeof(*t); i++)
         for (size_t k = 0; t[i] != NULL && k < sizeof(runs) / sizeof(*runs); k++) {
@@ -401,12 +402,13 @@ static void both_formats_of_a_model_have_one_tokenizer(void **state)
 static void vocabularies_are_compared_by_bytes_and_told_apart_by_name(void **state)
 {
     (void)state;
-    struct tokenizer *usual = made_tokenizer(made_json());
-    struct tokenizer *padded = made_with("added_tokens", "[{\"id\": 300, \"content\": \"<end>\", \"special\": true}]");
+    struct tokenizer *usual = editable_tokenizer(made_json());
+    struct tokenizer *padded =
+        random_model_with("added_tokens", "[{\"id\": 300, \"content\": \"<end>\", \"special\": true}]");
     struct json *j = made_json();
     made_set(j, "model.vocab.aa", "260");
     made_set(j, "model.vocab.bb", "259");
-    struct tokenizer *other = made_tokenizer(j);
+    struct tokenizer *other = editable_tokenizer(j);
     assert_true(tokenizer_same(usual, padded, &err));
     assert_true(tokenizer_same(padded, usual, &err));
     assert_false(tokenizer_same(usual, other, &err));

@@ -19,7 +19,7 @@ static struct error err;
 
 static void expect_all(const char *path, const char *value, const char *const (*pairs)[2], size_t n)
 {
-    struct tokenizer *t = made_with(path, value);
+    struct tokenizer *t = random_model_with(path, value);
     for (size_t i = 0; i < n; i++)
         made_expect(t, pairs[i][0], true, pairs[i][1]);
     tokenizer_close(t);
@@ -44,7 +44,7 @@ static void merges_go_by_rank(void **state)
     struct json *j = made_json();
     made_set(j, "model.ignore_merges", "true");
     made_set(j, "model.merges", "[]");
-    struct tokenizer *t = made_tokenizer(j);
+    struct tokenizer *t = editable_tokenizer(j);
     for (int i = 0; i < 2; i++)
         made_expect(t, whole[i][0], true, whole[i][1]);
     tokenizer_close(t);
@@ -159,7 +159,7 @@ static void normalised_tokens_are_looked_for_in_normal_text(void **state)
     made_set(
         j, "added_tokens",
         "[{\"id\": 300, \"content\": \"<e\u0301>\", \"normalized\": true}, {\"id\": 301, \"content\": \"[e\u0301]\", \"normalized\": false}]");
-    struct tokenizer *t = made_tokenizer(j);
+    struct tokenizer *t = editable_tokenizer(j);
     made_expect(t, "<e\u0301>", true, "<e\u0301>");
     made_expect(t, "<\u00E9>", true, "<e\u0301>");
     made_expect(t, "[e\u0301]", true, "[e\u0301]");
@@ -170,7 +170,7 @@ static void normalised_tokens_are_looked_for_in_normal_text(void **state)
 static void a_special_token_that_is_text_still_hides_what_overlaps_it(void **state)
 {
     (void)state;
-    struct tokenizer *t = made_with(
+    struct tokenizer *t = random_model_with(
         "added_tokens",
         "[{\"id\": 300, \"content\": \"<B>\", \"special\": true}, {\"id\": 301, \"content\": \"B>x\", \"normalized\": false}]");
     made_expect(t, "<B>x B>x", true, "<B>|x| |B>x");
@@ -209,7 +209,7 @@ static void a_file_that_asks_for_more_is_refused_in_a_sentence(void **state)
         { "model.vocab", "[\"a\"]", "vocab is not a mapping" },
         { "model.vocab", "{}", "merge 0 needs the token \"t\", which the vocabulary lacks" },
         { "model.vocab.x", "-1", "the id of \"x\" is not a whole number" },
-        { "model.vocab.x", "16777216", "the id of \"x\" is not a whole number from 0 to 16777215" },
+        { "model.vocab.x", "16777216", "the id of \"x\" is not an integer from 0 to 16777215" },
         { "model.vocab.x", "1.5", "the id of \"x\"" },
         { "model.vocab.x", "\"1\"", "the id of \"x\"" },
         { "model.vocab.xx", "97", "id 97 is given to two tokens" },

@@ -247,8 +247,8 @@ static void every_family_cuts_as_its_models_tokenizer_does(void **state)
     FILE *f = fopen(CASES "/families.jsonl", "re");
     assert_non_null(f);
     char *line = NULL;
-    size_t room = 0;
-    for (ssize_t n; (n = getline(&line, &room, f)) > 0; files++) {
+    size_t capacity = 0;
+    for (ssize_t n; (n = getline(&line, &capacity, f)) > 0; files++) {
         struct error why;
         struct json *j = json_parse(line, (size_t)n, "families.jsonl", &why);
         assert_non_null(j);
@@ -309,13 +309,13 @@ static void every_byte_has_a_letter_of_its_own(void **state)
     char all[256];
     for (int b = 0; b < 256; b++)
         all[b] = (char)b;
-    letters_of_bytes(all, sizeof(all), &letters);
-    assert_true(bytes_of_letters(letters.s, letters.n, &bytes));
+    alphabet_of_bytes(all, sizeof(all), &letters);
+    assert_true(bytes_of_alphabet(letters.s, letters.n, &bytes));
     assert_int_equal(bytes.n, 256);
     assert_memory_equal(bytes.s, all, 256);
     static const char *const none[] = { " ", "a b", "\u0144", "\u4E2D", "\xFF", "\u00AD", "a\u00A0" };
     for (size_t i = 0; i < sizeof(none) / sizeof(*none); i++)
-        assert_false(bytes_of_letters(none[i], strlen(none[i]), &bytes));
+        assert_false(bytes_of_alphabet(none[i], strlen(none[i]), &bytes));
     assert_int_equal(bytes.n, 256);
     free(letters.s);
     free(bytes.s);
@@ -386,7 +386,7 @@ static void merging_follows_its_definition(void **state)
     (void)state;
     uint64_t seed = 4;
     struct bpe_work work = { 0 };
-    for (int world = 0; world < 200; world++) {
+    for (int table_instance = 0; table_instance < 200; table_instance++) {
         struct rule rule[RULES];
         struct bpe b;
         bpe_init(&b, RULES);

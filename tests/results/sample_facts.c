@@ -79,15 +79,15 @@ static void make_step(struct made_sequence *q, int n, int *left, uint64_t *state
     *t = (struct step_row){ .expected = NAN, .variance = NAN, .batch = q->run >= PAIR_NONE ? 2 : 1 };
     t->depth = none ? 0 : tree ? 1 + below(state, 3) : below(state, 6);
     t->drafted = tree ? t->depth + below(state, 4) : t->depth;
-    int stood = t->depth > 0 ? below(state, t->depth + 1) : 0;
-    q->step_stood[n] = stood;
-    t->stood = n % 2 == 0 ? stood : -1; // where it was not noted, the trials say it
-    t->accepted = stood < *left ? stood : *left;
-    q->step_tokens[n] = stood < *left ? stood + 1 : *left;
+    int accepted = t->depth > 0 ? below(state, t->depth + 1) : 0;
+    q->step_accepted[n] = accepted;
+    t->accepted_uncut = n % 2 == 0 ? accepted : -1; // where it was not noted, the trials say it
+    t->accepted = accepted < *left ? accepted : *left;
+    q->step_tokens[n] = accepted < *left ? accepted + 1 : *left;
     *left -= q->step_tokens[n];
 
     t->trial = q->trial[n];
-    for (int d = 1; d <= t->depth && d <= stood + 1; d++)
+    for (int d = 1; d <= t->depth && d <= accepted + 1; d++)
         for (int rank = 0; rank <= (tree ? 1 : 0); rank++) {
             bool last = rank == (tree ? 1 : 0) || below(state, 3) == 0;
             struct trial_row *g = &q->trial[n][t->n_trials++];
@@ -95,10 +95,10 @@ static void make_step(struct made_sequence *q, int n, int *left, uint64_t *state
                                      .depth = d,
                                      .rank = rank,
                                      .token = below(state, 100),
-                                     .drawn = tree ? 2 : 0,
+                                     .proposal = tree ? 2 : 0,
                                      .p = unit(state),
                                      .q = tree ? unit(state) : NAN,
-                                     .stood = d <= stood && last };
+                                     .accepted = d <= accepted && last };
             if (last)
                 break;
         }
@@ -143,9 +143,9 @@ static void make_sequence(struct made_sequence *q, uint64_t *state)
     r->category = r->prompt % 3 == 0 ? "math" : "writing, long";
 }
 
-struct made_up *made_up_facts(uint64_t seed, int prompts, int turns, int repeats)
+struct sample_facts *sample_facts_create(uint64_t seed, int prompts, int turns, int repeats)
 {
-    struct made_up *m = xcalloc(1, sizeof(*m));
+    struct sample_facts *m = xcalloc(1, sizeof(*m));
     uint64_t state = seed;
     for (int i = 0; i < MADE_RUNS; i++) {
         m->run[i] = runs[i];
@@ -168,14 +168,14 @@ struct made_up *made_up_facts(uint64_t seed, int prompts, int turns, int repeats
     return m;
 }
 
-void made_up_free(struct made_up *m)
+void sample_facts_free(struct sample_facts *m)
 {
     if (m != NULL)
         free(m->sequence);
     free(m);
 }
 
-bool made_up_store(struct made_up *m, struct store *s, struct error *err)
+bool sample_facts_store(struct sample_facts *m, struct store *s, struct error *err)
 {
     int64_t first = 0, pair = -1;
     for (int i = 0; i < MADE_RUNS; i++)
@@ -200,7 +200,7 @@ bool made_up_store(struct made_up *m, struct store *s, struct error *err)
     return true;
 }
 
-double made_up_ask(struct store *s, const char *sql)
+double sample_facts_query(struct store *s, const char *sql)
 {
     struct error err;
     struct query *q = query_open(s, sql);
@@ -212,8 +212,8 @@ double made_up_ask(struct store *s, const char *sql)
     return x;
 }
 
-void made_up_holds(struct store *s, const char *sql)
+void sample_facts_hold(struct store *s, const char *sql)
 {
-    if (made_up_ask(s, sql) != 1)
+    if (sample_facts_query(s, sql) != 1)
         fail_msg("not so: %s", sql);
 }

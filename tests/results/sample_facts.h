@@ -17,24 +17,24 @@ struct made_sequence {
     int run;
     struct sequence_row row;
     struct step_row step[MADE_STEPS];
-    int step_tokens[MADE_STEPS]; // what the step brought the text
-    int step_stood[MADE_STEPS];  // accepted before the end of the text cut it
+    int step_tokens[MADE_STEPS];   // what the step brought the text
+    int step_accepted[MADE_STEPS]; // accepted before the end of the text cut it
     struct trial_row trial[MADE_STEPS][MADE_TRIALS];
     int32_t token[MADE_TOKENS];
     char prompt_id[16];
 };
 
-struct made_up {
+struct sample_facts {
     struct run_row run[MADE_RUNS];
-    int64_t id[MADE_RUNS]; // set by made_up_store
+    int64_t id[MADE_RUNS]; // set by sample_facts_store
     int n;
     struct made_sequence *sequence; // (n) in the order in which they are stored
 };
 
-struct made_up *made_up_facts(uint64_t seed, int prompts, int turns, int repeats);
-void made_up_free(struct made_up *m);
+struct sample_facts *sample_facts_create(uint64_t seed, int prompts, int turns, int repeats);
+void sample_facts_free(struct sample_facts *m);
 // runs, pairs, sequences; all but LOSSY finished
-bool made_up_store(struct made_up *m, struct store *s, struct error *err);
+bool sample_facts_store(struct sample_facts *m, struct store *s, struct error *err);
 // The first column of the only row that a question has; NAN: it has none.
-double made_up_ask(struct store *s, const char *sql);
-void made_up_holds(struct store *s, const char *sql); // fails the test if that is not 1
+double sample_facts_query(struct store *s, const char *sql);
+void sample_facts_hold(struct store *s, const char *sql); // fails the test if that is not 1

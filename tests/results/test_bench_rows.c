@@ -74,33 +74,34 @@ static void every_number_is_in_its_column(void **state)
     int64_t id = 0;
     if (!store_bench(s, &r, &id, &err))
         fail_msg("%s", err.text);
-    made_up_holds(
+    sample_facts_hold(
         s,
         "SELECT count(*) = 1 FROM bench WHERE target = 'target' AND target_hash = 'hash' AND model_type = 'q4_1' AND"
         " activations = 'int8' AND cache = 'bf16' AND draft = 'draft' AND draft_hash = 'draft hash' AND"
         " draft_activations = 'f32' AND device = 'cpu' AND machine = 'machine' AND revision = 'revision' AND"
         " started = '2026-01-02T03:04:05Z' AND marked_inflated = 1 AND threads = 7 AND weight_bytes = 123456789012 AND"
         " overhead_ns = 51 AND overhead_low_ns = 52 AND overhead_high_ns = 53");
-    made_up_holds(
+    sample_facts_hold(
         s, "SELECT count(*) = 2 FROM bench_peer WHERE (peer = 1 AND name = 'llama') OR (peer = 2 AND name = 'other')");
-    made_up_holds(s, "SELECT count(*) = 2 FROM bench_peak WHERE (kind = 'fma' AND isa = 'avx2' AND per_second = 1.5) OR"
-                     " (kind = 'read' AND isa = 'plain' AND per_second = 2.5)");
-    made_up_holds(
+    sample_facts_hold(
+        s, "SELECT count(*) = 2 FROM bench_peak WHERE (kind = 'fma' AND isa = 'avx2' AND per_second = 1.5) OR"
+           " (kind = 'read' AND isa = 'plain' AND per_second = 2.5)");
+    sample_facts_hold(
         s,
         "SELECT count(*) = 2 FROM bench_round WHERE (round = 0 AND counts = 1 AND placement = 'S' AND foreign_share = 0.1"
         " AND before_read = 2 AND before_read_one = 3 AND before_trip_ns = 4 AND after_read = 5 AND after_read_one = 6 AND"
         " after_trip_ns = 7) OR (round = 1 AND counts = 0 AND placement = 'D' AND foreign_share IS NULL AND"
         " before_read IS NULL AND before_read_one = 8 AND before_trip_ns = 9 AND after_read = 10 AND after_read_one = 11 AND"
         " after_trip_ns = 12)");
-    made_up_holds(
+    sample_facts_hold(
         s,
         "SELECT count(*) = 2 FROM bench_time WHERE (round = 0 AND what = 'pass' AND context = 16 AND n = 2 AND peer = 0 AND"
         " ns = 1000) OR (round = 1 AND what = 'prompt' AND context = 17 AND n = 3 AND peer = 1 AND ns = 1001)");
-    made_up_holds(
+    sample_facts_hold(
         s,
         "SELECT count(*) = 1 FROM bench_operation WHERE context = 21 AND n = 22 AND operation = 'matmul' AND ns = 23.5 AND"
         " calls = 24 AND bytes = 25.5 AND flops = 26.5");
-    made_up_holds(
+    sample_facts_hold(
         s,
         "SELECT count(*) = 1 FROM cost WHERE placement = 'S' AND form = 'hinge' AND a = 31 AND b = 32 AND s = 33 AND"
         " n0 = 34 AND d = 35 AND e = 36 AND hinge_error = 37 AND hinge_rms = 38 AND table_error = 39 AND table_rms = 40 AND"

@@ -55,34 +55,34 @@ static void every_fact_of_a_sequence_is_in_its_column(void **state)
     q.pair = pair;
     if (!store_sequence(s, id, &q, &err))
         fail_msg("%s", err.text);
-    made_up_holds(
+    sample_facts_hold(
         s,
         "SELECT count(*) = 1 FROM run WHERE experiment = 'e' AND cell = 'c' AND peers = 'p' AND settings = 'batch: 3' AND"
         " target = 'target' AND drafter = 'small(tokens=3)' AND rule = 'typical(epsilon=0.1)' AND sampling = 'temperature=1'"
         " AND drafter_kind = 'small' AND device = 'cpu' AND machine = 'm' AND revision = 'r' AND target_hash = 'th' AND"
         " drafter_hash = 'dh' AND prompts = 'prompts' AND model_type = 'q4_1' AND activations = 'int8' AND cache = 'bf16' AND"
         " lossless = 0 AND marked_inflated = 1 AND seed = 9 AND batch = 3");
-    made_up_holds(
+    sample_facts_hold(
         s,
         "SELECT count(*) = 1 FROM sequence WHERE prompt = 6 AND prompt_id = 'prompt six' AND category = 'talk' AND turn = 1 AND"
         " repeat = 2 AND prompt_tokens = 13 AND new_tokens = 4 AND steps = 2 AND prefill_ns = 3001 AND decode_ns = 3002 AND"
         " wall_ns = 3003 AND tokens = '[71,80,81,82]' AND text = 'a text' AND stop = 'limit'"
         " AND text_hash = '3215ec0c50699c91'"); // FNV-1a, by Python
-    made_up_holds(
+    sample_facts_hold(
         s,
         "SELECT count(*) = 1 FROM step WHERE step = 0 AND drafted = 5 AND depth = 3 AND accepted = 2 AND tokens = 3 AND"
         " expected = 1.25 AND variance = 0.5 AND stood = 2 AND propose_ns = 1001 AND verify_ns = 1002 AND advance_ns = 1003"
         " AND batch = 3");
-    made_up_holds(
+    sample_facts_hold(
         s,
         "SELECT count(*) = 1 FROM step WHERE step = 1 AND drafted = 0 AND depth = 0 AND accepted = 0 AND tokens = 1 AND"
         " expected IS NULL AND variance IS NULL AND stood IS NULL AND propose_ns = 2001 AND batch = 2");
-    made_up_holds(
+    sample_facts_hold(
         s,
         "SELECT count(*) = 2 FROM trial WHERE step = 0 AND ((node = 1 AND depth = 1 AND rank = 0 AND token = 71 AND drawn = 1"
         " AND p = 0.25 AND q = 0.5 AND stood = 1) OR (node = 2 AND depth = 1 AND rank = 1 AND token = 72 AND drawn = 0 AND"
         " p = 0.125 AND q IS NULL AND stood = 0))");
-    made_up_holds(
+    sample_facts_hold(
         s,
         "SELECT count(*) = 3 FROM step_rule WHERE step = 0 AND ((rule = 'rejection' AND lossless = 1 AND accepted = 1.5 AND"
         " first = 0.75) OR (rule = 'typical' AND lossless = 0 AND accepted = 2.5 AND first = 0.875) OR (rule = '(bound)' AND"
@@ -111,7 +111,9 @@ static void a_step_that_cannot_be_stored_takes_its_sequence_with_it(void **state
         const struct sequence_row q = { 6, "p", NULL, 0, 0, pair, 0, 1, 1, 1, 1, token, NULL, "limit", &step, 1, NULL };
         assert_false(store_sequence(s, id, &q, &err));
         assert_non_null(strstr(err.text, "constraint"));
-        assert_true(made_up_ask(s, "SELECT count(*) FROM sequence") + made_up_ask(s, "SELECT count(*) FROM step") == 0);
+        assert_true(sample_facts_query(s, "SELECT count(*) FROM sequence") +
+                        sample_facts_query(s, "SELECT count(*) FROM step") ==
+                    0);
     }
     store_close(s);
 }
@@ -134,18 +136,18 @@ static void every_fact_of_an_exact_test_is_in_its_column(void **state)
                                            { "text", "score", "first", "later", 32, 0.2, -3, -2.5 } };
     const struct exact_end_row end = { 0.5, 1.5, 2.5, 3.5, 4.5, "no verdict", stream, test, 2, 2 };
     assert_true(store_exact_end(s, id, &end, &err));
-    made_up_holds(
+    sample_facts_hold(
         s,
         "SELECT count(*) = 1 FROM exact WHERE experiment = 'e' AND cell = 'c' AND settings = 'settings' AND target = 'target'"
         " AND drafter = 'drafter' AND rule = 'rule' AND sampling = 'sampling' AND machine = 'machine' AND"
         " revision = 'revision' AND lossless = 1 AND batch = 3 AND seed = 17 AND sequences = 4 AND tokens = 5 AND steps = 6"
         " AND most_log_e = 7.5 AND level = 0.5 AND accepted = 1.5 AND expected = 2.5 AND z_accepted = 3.5 AND visible = 4.5"
         " AND verdict = 'no verdict' AND finished IS NOT NULL");
-    made_up_holds(
+    sample_facts_hold(
         s,
         "SELECT count(*) = 2 FROM exact_stream WHERE (stream = 'text' AND tokens = 21 AND log_e = 2.5 AND alarm = 1) OR"
         " (stream = 'control' AND tokens = 22 AND log_e = 3.5 AND alarm = 0)");
-    made_up_holds(
+    sample_facts_hold(
         s,
         "SELECT count(*) = 2 FROM exact_test WHERE (kind = 'KS' AND \"of\" = 'order' AND part = 'all' AND tokens = 31 AND"
         " statistic = 0.1 AND log10_p = -2 AND log10_adjusted = -1) OR (kind = 'score' AND \"of\" = 'first' AND part = 'later'"
@@ -153,11 +155,11 @@ static void every_fact_of_an_exact_test_is_in_its_column(void **state)
     const struct exact_rule_row rule = { "block", "exact", "rev", true, 41, 42, 1e-16, 2e-16 };
     const struct exact_bits_row bits = { "e", "c", "s", "t", "d", "r", "sa", "m", "re", "v", 51, 52, 53, 54, 55, 0.25 };
     assert_true(store_exact_rule(s, &rule, &err) && store_exact_bits(s, &bits, &err));
-    made_up_holds(
+    sample_facts_hold(
         s,
         "SELECT count(*) = 1 FROM exact_rule WHERE rule = 'block' AND found = 'exact' AND revision = 'rev' AND claimed = 1 AND"
         " instances = 41 AND outcomes = 42 AND distance = 1e-16 AND law_error = 2e-16");
-    made_up_holds(
+    sample_facts_hold(
         s,
         "SELECT count(*) = 1 FROM exact_bits WHERE experiment = 'e' AND cell = 'c' AND settings = 's' AND target = 't' AND"
         " drafter = 'd' AND rule = 'r' AND sampling = 'sa' AND machine = 'm' AND revision = 're' AND verdict = 'v' AND"

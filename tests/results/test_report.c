@@ -38,13 +38,13 @@ static int tear_down(void **state)
     return 0;
 }
 
-static struct store *filled(struct made_up *m)
+static struct store *filled(struct sample_facts *m)
 {
     struct error err;
     char *path = xformat("%s/results.db", folder);
     struct store *s = store_open(path, &err);
     assert_non_null(s);
-    if (m != NULL && !made_up_store(m, s, &err))
+    if (m != NULL && !sample_facts_store(m, s, &err))
         fail_msg("%s", err.text);
     free(path);
     return s;
@@ -86,7 +86,7 @@ static void says(const char *text, const char *what)
 static void the_table_has_the_views_numbers(void **state)
 {
     (void)state;
-    struct made_up *m = made_up_facts(3, 6, 2, 2);
+    struct sample_facts *m = sample_facts_create(3, 6, 2, 2);
     struct store *s = filled(m);
     char *text = reported(s, (struct report_options){ 0 });
     fits(text, 80);
@@ -104,24 +104,24 @@ static void the_table_has_the_views_numbers(void **state)
     says(text, "* LOSSY    the rule changes");
 
     // A row of each table, put together from the views.
-    char *row = xformat("  2 %9.0f%8.0f%7.2f", made_up_ask(s, "SELECT tokens_per_s FROM speed WHERE run = 2"),
-                        made_up_ask(s, "SELECT end_to_end_tokens_per_s FROM speed WHERE run = 2"),
-                        made_up_ask(s, "SELECT speedup FROM speed WHERE run = 2"));
+    char *row = xformat("  2 %9.0f%8.0f%7.2f", sample_facts_query(s, "SELECT tokens_per_s FROM speed WHERE run = 2"),
+                        sample_facts_query(s, "SELECT end_to_end_tokens_per_s FROM speed WHERE run = 2"),
+                        sample_facts_query(s, "SELECT speedup FROM speed WHERE run = 2"));
     says(text, row);
     free(row);
-    row = xformat("%6.2f%7.2f%7.0f%5.0f", made_up_ask(s, "SELECT speedup_geometric FROM speed WHERE run = 2"),
-                  made_up_ask(s, "SELECT tokens_per_step FROM steps WHERE run = 2"),
-                  100 * made_up_ask(s, "SELECT propose_share FROM timing WHERE run = 2"),
-                  100 * made_up_ask(s, "SELECT verify_share FROM timing WHERE run = 2"));
+    row = xformat("%6.2f%7.2f%7.0f%5.0f", sample_facts_query(s, "SELECT speedup_geometric FROM speed WHERE run = 2"),
+                  sample_facts_query(s, "SELECT tokens_per_step FROM steps WHERE run = 2"),
+                  100 * sample_facts_query(s, "SELECT propose_share FROM timing WHERE run = 2"),
+                  100 * sample_facts_query(s, "SELECT verify_share FROM timing WHERE run = 2"));
     says(text, row);
     free(row);
-    row = xformat("  2 %8.0f%10.0f%10.0f%5.0f ", made_up_ask(s, "SELECT drafts FROM steps WHERE run = 2"),
-                  made_up_ask(s, "SELECT drafted_tokens FROM steps WHERE run = 2"),
-                  made_up_ask(s, "SELECT accepted_tokens FROM steps WHERE run = 2"),
-                  100 * made_up_ask(s, "SELECT acceptance_rate FROM vllm_metrics WHERE run = 2"));
+    row = xformat("  2 %8.0f%10.0f%10.0f%5.0f ", sample_facts_query(s, "SELECT drafts FROM steps WHERE run = 2"),
+                  sample_facts_query(s, "SELECT drafted_tokens FROM steps WHERE run = 2"),
+                  sample_facts_query(s, "SELECT accepted_tokens FROM steps WHERE run = 2"),
+                  100 * sample_facts_query(s, "SELECT acceptance_rate FROM vllm_metrics WHERE run = 2"));
     for (int i = 0; i < 5; i++) {
         char *rate = xformat("SELECT rate FROM acceptance WHERE run = 2 AND depth = %d", i + 1);
-        char *more = xformat("%s  %.2f", row, made_up_ask(s, rate));
+        char *more = xformat("%s  %.2f", row, sample_facts_query(s, rate));
         memmove(strrchr(more, '.') - 1, strrchr(more, '.'), strlen(strrchr(more, '.')) + 1);
         free(row);
         free(rate);
@@ -132,13 +132,13 @@ static void the_table_has_the_views_numbers(void **state)
     free(row);
     free(text);
     store_close(s);
-    made_up_free(m);
+    sample_facts_free(m);
 }
 
 static void long_names_are_folded(void **state)
 {
     (void)state;
-    struct made_up *m = made_up_facts(4, 3, 1, 1);
+    struct sample_facts *m = sample_facts_create(4, 3, 1, 1);
     char *drafter = xcalloc(1, 4000), *word = xcalloc(1, 1000);
     for (int i = 0; i < 40; i++)
         strcat(drafter, "an option with caf\xC3\xA9s=[1, 2, 3], ");
@@ -175,7 +175,7 @@ static void long_names_are_folded(void **state)
     free(drafter);
     free(word);
     store_close(s);
-    made_up_free(m);
+    sample_facts_free(m);
 }
 
 // Twelve cells: the categories' table comes in parts. Numbers from a thousandth to millions, and drafts deeper than
@@ -183,21 +183,21 @@ static void long_names_are_folded(void **state)
 static void a_cache_that_is_not_f32_is_named(void **state)
 {
     (void)state;
-    struct made_up *m = made_up_facts(3, 2, 1, 1);
+    struct sample_facts *m = sample_facts_create(3, 2, 1, 1);
     struct store *s = filled(m);
-    made_up_ask(s, "UPDATE run SET cache = 'q8_0', activations = 'int8'");
+    sample_facts_query(s, "UPDATE run SET cache = 'q8_0', activations = 'int8'");
     char *text = reported(s, (struct report_options){ 0 });
     says(text, "target     smollm2-135m-instruct (weights q4_1, activations int8, cache q8_0)\n");
     free(text);
     store_close(s);
-    made_up_free(m);
+    sample_facts_free(m);
 }
 
 // From three prompts of a kind on there is an interval, which holds the speedup, by prompts of that kind alone.
 static void categories_of_three_prompts_have_intervals(void **state)
 {
     (void)state;
-    struct made_up *m = made_up_facts(4, 7, 1, 1);
+    struct sample_facts *m = sample_facts_create(4, 7, 1, 1);
     for (int i = 0; i < m->n; i++)
         m->sequence[i].row.category = m->sequence[i].row.prompt < 2 ? "few" : "many";
     struct store *s = filled(m);
@@ -212,7 +212,7 @@ static void categories_of_three_prompts_have_intervals(void **state)
     assert_true(strchr(few, '[') > strchr(few + 1, '\n'));
     free(text);
     store_close(s);
-    made_up_free(m);
+    sample_facts_free(m);
 }
 
 static void many_runs_and_great_numbers_keep_their_columns(void **state)
@@ -253,7 +253,7 @@ static void many_runs_and_great_numbers_keep_their_columns(void **state)
                                      .accepted = 20 * (run > 0),
                                      .expected = NAN,
                                      .variance = NAN,
-                                     .stood = -1,
+                                     .accepted_uncut = -1,
                                      .verify_ns = run * run * run * 100000L + 1,
                                      .batch = 1 };
             struct sequence_row q = { .prompt = prompt,
@@ -281,7 +281,7 @@ static void many_runs_and_great_numbers_keep_their_columns(void **state)
 static void sampled_texts_are_not_compared_unless_the_rule_is_match(void **state)
 {
     (void)state;
-    struct made_up *m = made_up_facts(3, 4, 1, 1);
+    struct sample_facts *m = sample_facts_create(3, 4, 1, 1);
     for (int i = 0; i < MADE_RUNS; i++) {
         m->run[i].sampling = i < PAIR_NONE ? "temperature=0.7, top_p=0.95" : "temperature=1";
         if (i >= PAIR_NONE)
@@ -293,14 +293,14 @@ static void sampled_texts_are_not_compared_unless_the_rule_is_match(void **state
     says(text, "Texts beside those of none\n  2  all 4 equal none's\n");
     free(text);
     store_close(s);
-    made_up_free(m);
+    sample_facts_free(m);
 }
 
 static void an_experiment_without_texts_is_still_told(void **state)
 {
     (void)state;
     struct error err;
-    struct made_up *m = made_up_facts(3, 1, 1, 1);
+    struct sample_facts *m = sample_facts_create(3, 1, 1, 1);
     struct store *s = filled(NULL);
     FILE *out = fopen("/dev/null", "w");
     assert_false(report_write(s, &(struct report_options){ 0 }, out, &err));
@@ -324,14 +324,14 @@ static void an_experiment_without_texts_is_still_told(void **state)
     free(text);
     fclose(out);
     store_close(s);
-    made_up_free(m);
+    sample_facts_free(m);
 }
 
 static void a_report_that_cannot_be_written_says_so(void **state)
 {
     (void)state;
     struct error err;
-    struct made_up *m = made_up_facts(3, 2, 1, 1);
+    struct sample_facts *m = sample_facts_create(3, 2, 1, 1);
     struct store *s = filled(m);
     FILE *full = fopen("/dev/full", "w");
     assert_non_null(full);
@@ -362,7 +362,7 @@ static void a_report_that_cannot_be_written_says_so(void **state)
     assert_int_equal(rmdir(cut), 0); // nothing in it
     free(cut);
     store_close(s);
-    made_up_free(m);
+    sample_facts_free(m);
 }
 
 // ---- read back ----
@@ -394,7 +394,7 @@ static char *next_field(const char **at, bool *last)
 static void csv_is_read_back(void **state)
 {
     (void)state;
-    struct made_up *m = made_up_facts(8, 5, 1, 2);
+    struct sample_facts *m = sample_facts_create(8, 5, 1, 2);
     m->run[LOOKUP].drafter = "ngram, \"quoted\"\r\nand folded";
     struct store *s = filled(m);
     char *text = reported(s, (struct report_options){ .format = REPORT_CSV }), *name[80];
@@ -415,12 +415,12 @@ static void csv_is_read_back(void **state)
             if (strcmp(name[n], "tokens_per_s") == 0 || strcmp(name[n], "speedup") == 0 ||
                 strcmp(name[n], "new_tokens") == 0 || strcmp(name[n], "acceptance_rate") == 0 ||
                 strcmp(name[n], "equal_texts") == 0) {
-                double x = made_up_ask(s, question);
+                double x = sample_facts_query(s, question);
                 assert_true(isnan(x) ? *field == '\0' : fabs(atof(field) - x) <= 1e-9 * fabs(x));
             }
             if (strncmp(name[n], "acceptance_", 11) == 0 && strcmp(name[n], "acceptance_rate") != 0) {
                 char *rate = xformat("SELECT rate FROM acceptance WHERE run = %d AND depth = %s", run, name[n] + 11);
-                double x = made_up_ask(s, rate);
+                double x = sample_facts_query(s, rate);
                 assert_true(isnan(x) ? *field == '\0' : fabs(atof(field) - x) <= 1e-9);
                 free(rate);
             }
@@ -435,14 +435,14 @@ static void csv_is_read_back(void **state)
         free(name[--columns]);
     free(text);
     store_close(s);
-    made_up_free(m);
+    sample_facts_free(m);
 }
 
 static void json_lines_are_read_back(void **state)
 {
     (void)state;
     struct error err;
-    struct made_up *m = made_up_facts(8, 5, 1, 2);
+    struct sample_facts *m = sample_facts_create(8, 5, 1, 2);
     struct store *s = filled(m);
     char *text = reported(s, (struct report_options){ .format = REPORT_JSONL });
     int rows = 0;
@@ -455,7 +455,7 @@ static void json_lines_are_read_back(void **state)
         assert_int_equal(json_bool(json_get(o, "lossless")), m->run[rows].lossless);
         assert_true(json_is_bool(json_get(o, "finished")));
         char *question = xformat("SELECT speedup FROM run_summary WHERE run = %d", rows + 1);
-        double x = made_up_ask(s, question), low = json_number(json_get(o, "speedup_low")),
+        double x = sample_facts_query(s, question), low = json_number(json_get(o, "speedup_low")),
                high = json_number(json_get(o, "speedup_high"));
         if (isnan(x)) {
             assert_true(json_is_null(json_get(o, "speedup")));
@@ -472,7 +472,7 @@ static void json_lines_are_read_back(void **state)
     assert_int_equal(rows, MADE_RUNS);
     free(text);
     store_close(s);
-    made_up_free(m);
+    sample_facts_free(m);
 }
 
 static double sum(const struct json *a)
@@ -488,7 +488,7 @@ static void answer_files_are_those_of_spec_bench(void **state)
 {
     (void)state;
     struct error err;
-    struct made_up *m = made_up_facts(8, 5, 2, 2);
+    struct sample_facts *m = sample_facts_create(8, 5, 2, 2);
     struct store *s = filled(m);
     char *directory = xformat("%s/answers", folder);
     char *text = reported(s, (struct report_options){ .format = REPORT_SPEC_BENCH, .directory = directory });
@@ -497,10 +497,10 @@ static void answer_files_are_those_of_spec_bench(void **state)
         FILE *f = fopen(name, "r");
         assert_non_null(f);
         char *line = NULL;
-        size_t room = 0;
+        size_t capacity = 0;
         double pace = 0, lengths = 0, steps = 0;
         int lines = 0;
-        for (ssize_t n; (n = getline(&line, &room, f)) > 0; lines++) {
+        for (ssize_t n; (n = getline(&line, &capacity, f)) > 0; lines++) {
             struct json *o = json_parse(line, (size_t)n, name, &err);
             if (o == NULL)
                 fail_msg("%s", err.text);
@@ -527,11 +527,11 @@ static void answer_files_are_those_of_spec_bench(void **state)
         }
         assert_int_equal(lines, 5);
         char *question = xformat("SELECT tokens_per_s FROM spec_bench WHERE run = %d", run + 1);
-        double x = made_up_ask(s, question);
+        double x = sample_facts_query(s, question);
         assert_true(fabs(pace / lines / x - 1) < 1e-9);
         free(question);
         question = xformat("SELECT mean_accepted_tokens FROM spec_bench WHERE run = %d", run + 1);
-        x = made_up_ask(s, question);
+        x = sample_facts_query(s, question);
         assert_true(fabs(lengths / steps / x - 1) < 1e-12);
         free(question);
         free(line);
@@ -541,7 +541,7 @@ static void answer_files_are_those_of_spec_bench(void **state)
     free(directory);
     free(text);
     store_close(s);
-    made_up_free(m);
+    sample_facts_free(m);
 }
 
 // The questions that come with the program are asked; the answers are whoever asks'.
@@ -551,7 +551,7 @@ static void the_questions_that_come_along_can_be_asked(void **state)
     extern const char by_category_sql[], losing_prompts_sql[], verify_cost_sql[];
     const char *const question[] = { by_category_sql, losing_prompts_sql, verify_cost_sql };
     struct error err;
-    struct made_up *m = made_up_facts(8, 5, 2, 2);
+    struct sample_facts *m = sample_facts_create(8, 5, 2, 2);
     struct store *s = filled(m);
     for (int i = 0; i < 3; i++) {
         int rows = 0;
@@ -563,7 +563,7 @@ static void the_questions_that_come_along_can_be_asked(void **state)
         assert_true(rows > 0 || i == 1);
     }
     store_close(s);
-    made_up_free(m);
+    sample_facts_free(m);
 }
 
 int main(void)

@@ -17,7 +17,7 @@
 #include "tests/results/sample_facts.h"
 #include "tests/support/small_model.h"
 
-static struct made_up *facts;
+static struct sample_facts *facts;
 static struct store *s;
 
 static int set_up(void **state)
@@ -25,17 +25,17 @@ static int set_up(void **state)
     (void)state;
     struct error err = { "" };
     char *path = tiny_path("written.db");
-    facts = made_up_facts(3, 4, 1, 1);
+    facts = sample_facts_create(3, 4, 1, 1);
     s = store_open(path, &err);
     free(path);
-    return s != NULL && made_up_store(facts, s, &err) ? 0 : 1;
+    return s != NULL && sample_facts_store(facts, s, &err) ? 0 : 1;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
     store_close(s);
-    made_up_free(facts);
+    sample_facts_free(facts);
     tiny_clean();
     return 0;
 }
@@ -111,7 +111,7 @@ static void answer_files_have_plain_names(void **state)
     const char *const names[] = { "plain", "--a -- b!?c_d.e--", "(in brackets)", longest, "\xc3\xa4" };
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
         char *sql = xformat("UPDATE run SET experiment = '%s'", names[i]);
-        made_up_ask(s, sql);
+        sample_facts_query(s, sql);
         char *files = answer_files(), *line = files;
         int n = 0;
         for (char *end; (end = strchr(line, '\n')) != NULL; line = end + 1, n++) {
@@ -139,7 +139,7 @@ static void answer_files_have_plain_names(void **state)
         free(sql);
     }
     free(longest);
-    made_up_ask(s, "UPDATE run SET experiment = 'made up'");
+    sample_facts_query(s, "UPDATE run SET experiment = 'made up'");
 }
 
 static void an_answer_file_that_cannot_be_written_is_said_and_does_not_stay(void **state)
@@ -163,7 +163,7 @@ static void one_experiment_of_several_is_exported_alone(void **state)
 {
     (void)state;
     struct error err = { "" };
-    made_up_ask(s, "UPDATE run SET experiment = 'another' WHERE id = 2");
+    sample_facts_query(s, "UPDATE run SET experiment = 'another' WHERE id = 2");
     for (enum report_format f = REPORT_CSV; f <= REPORT_JSONL; f++) {
         char *text = written((struct report_options){ .format = f, .experiment = "another" }, &err);
         assert_non_null(text);
@@ -174,38 +174,39 @@ static void one_experiment_of_several_is_exported_alone(void **state)
         assert_null(strstr(text, "made up"));
         free(text);
     }
-    made_up_ask(s, "UPDATE run SET experiment = 'made up'");
+    sample_facts_query(s, "UPDATE run SET experiment = 'made up'");
 }
 
 // Of a damaged database a repeat and a prompt may have any number, those among them by which a program could mean none.
 static void a_prompt_or_repeat_may_have_any_number(void **state)
 {
     (void)state;
-    made_up_ask(s, "PRAGMA ignore_check_constraints = 1");
+    sample_facts_query(s, "PRAGMA ignore_check_constraints = 1");
     const char *const numbers[] = { "repeat", "prompt" };
     for (int i = 0; i < 2; i++) {
         char *there = xformat("UPDATE sequence SET %s = -1 WHERE %s = 0", numbers[i], numbers[i]);
         char *back = xformat("UPDATE sequence SET %s = 0 WHERE %s = -1", numbers[i], numbers[i]);
         char *plain = answer_files();
-        made_up_ask(s, there);
+        sample_facts_query(s, there);
         char *files = answer_files();
         assert_string_equal(files, plain);
-        made_up_ask(s, back);
+        sample_facts_query(s, back);
         free(plain);
         free(files);
         free(there);
         free(back);
     }
-    made_up_ask(s, "PRAGMA ignore_check_constraints = 0");
+    sample_facts_query(s, "PRAGMA ignore_check_constraints = 0");
 }
 
 static void a_question_that_fails_is_an_error_of_the_export(void **state)
 {
     (void)state;
     struct error err = { "" };
-    made_up_ask(s,
-                "ALTER TABLE step RENAME COLUMN propose_ns TO gone_ns"); // views go along: so away with what they read
-    made_up_ask(s, "DROP VIEW IF EXISTS run_summary");
+    sample_facts_query(
+        s,
+        "ALTER TABLE step RENAME COLUMN propose_ns TO gone_ns"); // views go along: so away with what they read
+    sample_facts_query(s, "DROP VIEW IF EXISTS run_summary");
     for (enum report_format f = REPORT_CSV; f <= REPORT_JSONL; f++) {
         err.text[0] = '\0';
         assert_null(written((struct report_options){ .format = f }, &err));
@@ -222,9 +223,9 @@ static void what_cannot_be_stored_is_an_error(void **state)
     const struct exact_row row = { "e", "c", "s", "t", "d", "r", "t=1", "m", "v", true, 1, 1 };
     int64_t id = 0;
     assert_true(store_exact(s, &row, &id, &sums, &err) && id != 0);
-    made_up_ask(s, "DROP TABLE exact_test");
-    made_up_ask(s, "DROP TABLE exact_stream");
-    made_up_ask(s, "DROP TABLE exact");
+    sample_facts_query(s, "DROP TABLE exact_test");
+    sample_facts_query(s, "DROP TABLE exact_stream");
+    sample_facts_query(s, "DROP TABLE exact");
     assert_false(store_exact(s, &row, &id, &sums, &err));
     assert_non_null(strstr(err.text, "exact"));
 }

@@ -14,7 +14,7 @@
 #include "tests/support/small_model.h"
 
 struct facts {
-    struct made_up *m;
+    struct sample_facts *m;
     struct store *s;
 };
 
@@ -23,8 +23,8 @@ static struct facts facts_open(int prompts)
     static int number;
     struct error err = { "" };
     char *name = xformat("facts%d.db", number++), *path = tiny_path(name);
-    struct facts f = { made_up_facts(3, prompts, 2, 1), store_open(path, &err) };
-    if (f.s == NULL || !made_up_store(f.m, f.s, &err))
+    struct facts f = { sample_facts_create(3, prompts, 2, 1), store_open(path, &err) };
+    if (f.s == NULL || !sample_facts_store(f.m, f.s, &err))
         fail_msg("%s", err.text);
     free(name);
     free(path);
@@ -34,12 +34,12 @@ static struct facts facts_open(int prompts)
 static void facts_close(struct facts *f)
 {
     store_close(f->s);
-    made_up_free(f->m);
+    sample_facts_free(f->m);
 }
 
 static void set(struct facts *f, const char *sql)
 {
-    made_up_ask(f->s, sql);
+    sample_facts_query(f->s, sql);
 }
 
 static char *report(struct facts *f)
@@ -84,8 +84,8 @@ static void expectations_are_told_and_held_against_their_variance(void **state)
     free(text);
     set(&f, "UPDATE step SET accepted = 0, tokens = 1" OF_RUN_2);
     set(&f, "UPDATE step SET accepted = 1, tokens = 2" OF_RUN_2 " AND depth > 0");
-    const double n = made_up_ask(f.s, "SELECT count(*) FROM step" OF_RUN_2),
-                 accepted = made_up_ask(f.s, "SELECT sum(accepted) FROM step" OF_RUN_2);
+    const double n = sample_facts_query(f.s, "SELECT count(*) FROM step" OF_RUN_2),
+                 accepted = sample_facts_query(f.s, "SELECT sum(accepted) FROM step" OF_RUN_2);
     assert_true(n > 100 && accepted > 100);
     static const struct {
         double each, of_each;
@@ -137,7 +137,7 @@ static void other_rules_are_told_the_best_first(void **state)
             set(&f, sql);
             free(sql);
         }
-    assert_true(made_up_ask(f.s, "SELECT count(*) FROM step_rule") == 8);
+    assert_true(sample_facts_query(f.s, "SELECT count(*) FROM step_rule") == 8);
     text = report(&f);
     assert_int_equal(times(text, BY_RULE), 1);
     says(text,
@@ -169,7 +169,7 @@ static void rates_at_the_ends_keep_three_characters(void **state)
     set(&f,
         "UPDATE step SET drafted = 0, depth = 0" OF_RUN_2
         " AND (sequence, step) NOT IN (SELECT sequence, step FROM step" OF_RUN_2 " ORDER BY sequence, step LIMIT 250)");
-    assert_true(made_up_ask(f.s, "SELECT count(*) FROM step" OF_RUN_2) == 250);
+    assert_true(sample_facts_query(f.s, "SELECT count(*) FROM step" OF_RUN_2) == 250);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char *sql = xformat(
             "UPDATE step SET accepted = rank <= %d, tokens = 1 + (rank <= %d) FROM (SELECT sequence AS s, step AS k,"
@@ -177,7 +177,7 @@ static void rates_at_the_ends_keep_three_characters(void **state)
             ") AS o WHERE sequence = s AND step = k AND drafted > 0",
             cases[i].of_250, cases[i].of_250);
         set(&f, sql);
-        assert_true(made_up_ask(f.s, "SELECT sum(accepted) FROM step" OF_RUN_2) == cases[i].of_250);
+        assert_true(sample_facts_query(f.s, "SELECT sum(accepted) FROM step" OF_RUN_2) == cases[i].of_250);
         char *row = xformat("\n  2 %8d%10d%10d ", 250, 250, cases[i].of_250);
         char *text = report(&f), *at = strstr(text, row), shown[16] = "";
         if (at == NULL)

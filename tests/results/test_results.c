@@ -17,7 +17,7 @@ struct scene {
     char folder[64];
     char *path;
     struct store *s;
-    struct made_up *m;
+    struct sample_facts *m;
 };
 
 static int set_up(void **state)
@@ -32,8 +32,8 @@ static int set_up(void **state)
     struct query *q = query_open(c->s, "PRAGMA synchronous = OFF"); // nothing here needs to outlive a power cut
     query_next(q);
     assert_true(query_close(q, &err));
-    c->m = made_up_facts(11, 7, 2, 2);
-    if (!made_up_store(c->m, c->s, &err))
+    c->m = sample_facts_create(11, 7, 2, 2);
+    if (!sample_facts_store(c->m, c->s, &err))
         fail_msg("%s", err.text);
     *state = c;
     return 0;
@@ -46,7 +46,7 @@ static int tear_down(void **state)
     unlink(c->path);
     rmdir(c->folder);
     free(c->path);
-    made_up_free(c->m);
+    sample_facts_free(c->m);
     free(c);
     return 0;
 }
@@ -177,7 +177,7 @@ static void acceptance_by_rank_counts_guesses_that_were_looked_at(void **state)
     struct scene *c = *state;
     for (int depth = 1; depth <= 3; depth++)
         for (int rank = 0; rank <= 1; rank++) {
-            double tried = 0, stood = 0, p = 0, chance = 0;
+            double tried = 0, accepted = 0, p = 0, chance = 0;
             EACH_SEQUENCE (q, TREE)
                 for (int i = 0; i < q->row.n_steps; i++)
                     for (int k = 0; k < q->step[i].n_trials; k++) {
@@ -185,7 +185,7 @@ static void acceptance_by_rank_counts_guesses_that_were_looked_at(void **state)
                         if (t->depth != depth || t->rank != rank)
                             continue;
                         tried++;
-                        stood += t->stood;
+                        accepted += t->accepted;
                         p += t->p;
                         chance += t->p < t->q ? t->p / t->q : 1;
                     }
@@ -193,7 +193,7 @@ static void acceptance_by_rank_counts_guesses_that_were_looked_at(void **state)
             char *question[] = { xformat("SELECT rate %s %d AND rank = %d", from, depth, rank),
                                  xformat("SELECT mean_p %s %d AND rank = %d", from, depth, rank),
                                  xformat("SELECT rejection_rate %s %d AND rank = %d", from, depth, rank) };
-            near(ask(c, TREE, question[0]), stood / tried);
+            near(ask(c, TREE, question[0]), accepted / tried);
             near(ask(c, TREE, question[1]), p / tried);
             near(ask(c, TREE, question[2]), chance / tried);
             for (int i = 0; i < 3; i++)
@@ -204,16 +204,16 @@ static void acceptance_by_rank_counts_guesses_that_were_looked_at(void **state)
 static void expected_is_compared_with_what_stood_before_the_text_was_cut(void **state)
 {
     struct scene *c = *state;
-    double expected = 0, stood = 0, variance = 0;
+    double expected = 0, accepted = 0, variance = 0;
     EACH_SEQUENCE (q, TREE)
         for (int i = 0; i < q->row.n_steps; i++) {
             expected += q->step[i].expected;
             variance += q->step[i].variance;
-            stood += q->step_stood[i];
+            accepted += q->step_accepted[i];
         }
-    near(ask(c, TREE, "SELECT accepted_tokens FROM expected WHERE run = ?"), stood);
+    near(ask(c, TREE, "SELECT accepted_tokens FROM expected WHERE run = ?"), accepted);
     near(ask(c, TREE, "SELECT expected_tokens FROM expected WHERE run = ?"), expected);
-    near(ask(c, TREE, "SELECT z FROM expected WHERE run = ?"), (stood - expected) / sqrt(variance));
+    near(ask(c, TREE, "SELECT z FROM expected WHERE run = ?"), (accepted - expected) / sqrt(variance));
     assert_true(isnan(ask(c, LOOKUP, "SELECT z FROM expected WHERE run = ?")));
 }
 
@@ -490,9 +490,9 @@ static void a_text_cut_across_steps_still_adds_up(void **state)
     struct scene *c = *state;
     struct error err;
     struct step_row step[3] = {
-        { .drafted = 4, .depth = 4, .accepted = 3, .batch = 1, .expected = NAN, .variance = NAN, .stood = -1 },
-        { .drafted = 2, .depth = 2, .accepted = 2, .batch = 1, .expected = NAN, .variance = NAN, .stood = -1 },
-        { .drafted = 2, .depth = 2, .accepted = 1, .batch = 1, .expected = NAN, .variance = NAN, .stood = -1 }
+        { .drafted = 4, .depth = 4, .accepted = 3, .batch = 1, .expected = NAN, .variance = NAN, .accepted_uncut = -1 },
+        { .drafted = 2, .depth = 2, .accepted = 2, .batch = 1, .expected = NAN, .variance = NAN, .accepted_uncut = -1 },
+        { .drafted = 2, .depth = 2, .accepted = 1, .batch = 1, .expected = NAN, .variance = NAN, .accepted_uncut = -1 }
     };
     int32_t token[5] = { 1, 2, 3, 4, 5 };
     struct sequence_row row = { .prompt = 50,

@@ -76,10 +76,10 @@ static char *read_file(const char *name, size_t *n)
 static void store_some(struct store *s)
 {
     struct error err;
-    struct made_up *m = made_up_facts(5, 2, 1, 1);
-    if (!made_up_store(m, s, &err))
+    struct sample_facts *m = sample_facts_create(5, 2, 1, 1);
+    if (!sample_facts_store(m, s, &err))
         fail_msg("%s", err.text);
-    made_up_free(m);
+    sample_facts_free(m);
 }
 
 // ---- what is opened ----
@@ -89,14 +89,14 @@ static void a_new_database_is_made_and_opened_again(void **state)
     (void)state;
     struct store *s = opened();
     assert_false(store_read_only(s));
-    assert_int_equal(made_up_ask(s, "SELECT user_version FROM pragma_user_version"), 6);
-    assert_int_equal(made_up_ask(s, "SELECT application_id FROM pragma_application_id"), 0x5350434C);
-    assert_int_equal(made_up_ask(s, "SELECT journal_mode = 'wal' FROM pragma_journal_mode"), 1);
-    assert_int_equal(made_up_ask(s, "SELECT foreign_keys FROM pragma_foreign_keys"), 1);
+    assert_int_equal(sample_facts_query(s, "SELECT user_version FROM pragma_user_version"), 6);
+    assert_int_equal(sample_facts_query(s, "SELECT application_id FROM pragma_application_id"), 0x5350434C);
+    assert_int_equal(sample_facts_query(s, "SELECT journal_mode = 'wal' FROM pragma_journal_mode"), 1);
+    assert_int_equal(sample_facts_query(s, "SELECT foreign_keys FROM pragma_foreign_keys"), 1);
     store_some(s);
     store_close(s);
     s = opened();
-    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM run"), MADE_RUNS);
+    assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM run"), MADE_RUNS);
     store_close(s);
     store_close(NULL);
 }
@@ -106,7 +106,7 @@ static void an_empty_file_becomes_a_database(void **state)
     (void)state;
     file_write_bytes(path, "", 0);
     struct store *s = opened();
-    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM run"), 0);
+    assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM run"), 0);
     store_close(s);
 }
 
@@ -139,12 +139,12 @@ static void what_is_no_database_of_ours_is_refused(void **state)
     refuses(pipe, "not a regular file");
 
     struct store *s = opened();
-    made_up_ask(s, "PRAGMA application_id = 77");
+    sample_facts_query(s, "PRAGMA application_id = 77");
     store_close(s);
     refuses(path, "another program");
     unlink(path);
     s = opened();
-    made_up_ask(s, "PRAGMA user_version = 9");
+    sample_facts_query(s, "PRAGMA user_version = 9");
     store_close(s);
     refuses(path, "newer speclab (schema version 9; this one knows 6)");
     free(long_text);
@@ -157,19 +157,19 @@ static void views_are_put_in_place_again(void **state)
 {
     (void)state;
     struct store *s = opened();
-    made_up_ask(s, "DROP VIEW speed");
-    made_up_ask(s, "DROP VIEW run_summary");
-    made_up_ask(s, "CREATE VIEW run_summary AS SELECT 1 AS one");
-    made_up_ask(s, "CREATE VIEW my_own AS SELECT 42 AS answer");
+    sample_facts_query(s, "DROP VIEW speed");
+    sample_facts_query(s, "DROP VIEW run_summary");
+    sample_facts_query(s, "CREATE VIEW run_summary AS SELECT 1 AS one");
+    sample_facts_query(s, "CREATE VIEW my_own AS SELECT 42 AS answer");
     store_close(s);
     s = opened();
-    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM speed"), 0);
-    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM run_summary WHERE drafter IS NULL"), 0);
-    assert_int_equal(made_up_ask(s, "SELECT answer FROM my_own"), 42);
-    double version = made_up_ask(s, "SELECT schema_version FROM pragma_schema_version");
+    assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM speed"), 0);
+    assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM run_summary WHERE drafter IS NULL"), 0);
+    assert_int_equal(sample_facts_query(s, "SELECT answer FROM my_own"), 42);
+    double version = sample_facts_query(s, "SELECT schema_version FROM pragma_schema_version");
     store_close(s);
     s = opened(); // nothing to do: nothing is done
-    assert_int_equal(made_up_ask(s, "SELECT schema_version FROM pragma_schema_version"), version);
+    assert_int_equal(sample_facts_query(s, "SELECT schema_version FROM pragma_schema_version"), version);
     store_close(s);
 }
 
@@ -178,7 +178,7 @@ static void make_older(struct store *s)
 {
     struct error err = { "" };
     char *drop = NULL;
-    made_up_ask(s, "PRAGMA foreign_keys = OFF");
+    sample_facts_query(s, "PRAGMA foreign_keys = OFF");
     do {
         struct query *q =
             query_open(s, "SELECT 'DROP ' || type || ' ' || name FROM sqlite_master WHERE type IN ('view', 'table')"
@@ -187,11 +187,11 @@ static void make_older(struct store *s)
         drop = query_next(q) ? xstrdup(query_text(q, 0)) : NULL;
         assert_true(query_close(q, &err));
         if (drop != NULL)
-            made_up_ask(s, drop);
+            sample_facts_query(s, drop);
     } while (drop != NULL);
-    made_up_ask(s, "ALTER TABLE step DROP COLUMN stood");
-    made_up_ask(s, "ALTER TABLE run DROP COLUMN cache");
-    made_up_ask(s, "PRAGMA user_version = 1");
+    sample_facts_query(s, "ALTER TABLE step DROP COLUMN stood");
+    sample_facts_query(s, "ALTER TABLE run DROP COLUMN cache");
+    sample_facts_query(s, "PRAGMA user_version = 1");
 }
 
 static void an_older_database_is_brought_up_to_date(void **state)
@@ -199,14 +199,14 @@ static void an_older_database_is_brought_up_to_date(void **state)
     (void)state;
     struct store *s = opened();
     static const char columns[] = "SELECT count(*) FROM sqlite_master AS m JOIN pragma_table_info(m.name)";
-    double before = made_up_ask(s, columns);
+    double before = sample_facts_query(s, columns);
     store_some(s);
     make_older(s);
     store_close(s);
     s = opened();
-    assert_int_equal(made_up_ask(s, "SELECT user_version FROM pragma_user_version"), 6);
-    assert_int_equal(made_up_ask(s, columns), before);
-    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM run_summary WHERE cache = 'f32'"), MADE_RUNS);
+    assert_int_equal(sample_facts_query(s, "SELECT user_version FROM pragma_user_version"), 6);
+    assert_int_equal(sample_facts_query(s, columns), before);
+    assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM run_summary WHERE cache = 'f32'"), MADE_RUNS);
     store_close(s);
 }
 
@@ -214,9 +214,9 @@ static void every_view_begins_with_its_definition(void **state)
 {
     (void)state;
     struct store *s = opened();
-    assert_true(made_up_ask(s, "SELECT count(*) FROM sqlite_master WHERE type = 'view'") >= 15);
-    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM sqlite_master WHERE type = 'view'"
-                                    " AND sql NOT LIKE 'CREATE VIEW ' || name || ' AS' || char(10) || '-- %'"),
+    assert_true(sample_facts_query(s, "SELECT count(*) FROM sqlite_master WHERE type = 'view'") >= 15);
+    assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM sqlite_master WHERE type = 'view'"
+                                           " AND sql NOT LIKE 'CREATE VIEW ' || name || ' AS' || char(10) || '-- %'"),
                      0);
     store_close(s);
 }
@@ -322,7 +322,7 @@ static void an_older_database_that_may_not_be_written_is_refused(void **state)
 {
     (void)state;
     struct store *s = opened();
-    made_up_ask(s, "PRAGMA user_version = 5");
+    sample_facts_query(s, "PRAGMA user_version = 5");
     store_close(s);
     chmod(path, 0444);
     chmod(folder, 0555);
@@ -348,24 +348,25 @@ static void a_database_that_another_writes_to_is_waited_for_and_then_named(void 
     struct error err;
     int64_t pair;
     struct store *one = opened(), *other = opened();
-    made_up_ask(one, "BEGIN IMMEDIATE");
+    sample_facts_query(one, "BEGIN IMMEDIATE");
     assert_false(store_new_pair(other, "x", &pair, &err));
     assert_non_null(strstr(err.text, "another process has kept the database busy for 5 seconds"));
     assert_non_null(strstr(err.text, path));
-    assert_true(isfinite(made_up_ask(other, "SELECT count(*) FROM run_summary"))); // who only reads does not wait
-    made_up_ask(one, "COMMIT");
+    assert_true(
+        isfinite(sample_facts_query(other, "SELECT count(*) FROM run_summary"))); // who only reads does not wait
+    sample_facts_query(one, "COMMIT");
     assert_true(store_new_pair(other, "x", &pair, &err));
     store_close(one);
     store_close(other);
 }
 
-static bool another_may_claim(const char *experiment)
+static bool another_may_lock(const char *experiment)
 {
     pid_t child = fork();
     if (child == 0) {
         struct error why;
         struct store *s = store_open(path, &why);
-        bool claimed = s != NULL && store_claim(s, experiment, &why);
+        bool claimed = s != NULL && store_lock(s, experiment, &why);
         if (!claimed)
             fprintf(stderr, "%s\n", why.text);
         bool said = claimed || (strstr(why.text, path) != NULL && strstr(why.text, experiment) != NULL);
@@ -383,15 +384,15 @@ static void an_experiment_is_run_by_one_process(void **state)
     (void)state;
     struct error err;
     struct store *s = opened();
-    assert_true(another_may_claim("x")); // whose process has gone, and the claim with it
-    assert_true(store_claim(s, "x", &err));
-    assert_true(store_claim(s, "x", &err));
-    assert_false(another_may_claim("x"));
-    assert_true(another_may_claim("y"));
+    assert_true(another_may_lock("x")); // whose process has gone, and the claim with it
+    assert_true(store_lock(s, "x", &err));
+    assert_true(store_lock(s, "x", &err));
+    assert_false(another_may_lock("x"));
+    assert_true(another_may_lock("y"));
     int64_t pair;
     assert_true(store_new_pair(s, "x", &pair, &err));
     store_close(s);
-    assert_true(another_may_claim("x"));
+    assert_true(another_may_lock("x"));
 }
 
 // ---- accidents ----
@@ -407,12 +408,12 @@ static void is_whole(const char *after)
     while (query_next(q))
         ;
     assert_true(query_close(q, &err));
-    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM pragma_foreign_key_check"), 0);
-    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM sequence AS q WHERE steps <>"
-                                    " (SELECT count(*) FROM step WHERE sequence = q.id)"),
+    assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM pragma_foreign_key_check"), 0);
+    assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM sequence AS q WHERE steps <>"
+                                           " (SELECT count(*) FROM step WHERE sequence = q.id)"),
                      0);
-    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM sequence AS q WHERE new_tokens <>"
-                                    " (SELECT sum(tokens) FROM step WHERE sequence = q.id)"),
+    assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM sequence AS q WHERE new_tokens <>"
+                                           " (SELECT sum(tokens) FROM step WHERE sequence = q.id)"),
                      0);
     store_close(s);
 }
@@ -422,7 +423,7 @@ static void run_forever(unsigned seed)
 {
     struct error err;
     struct store *s = store_open(path, &err);
-    struct made_up *m = made_up_facts(seed, 4, 1, 1);
+    struct sample_facts *m = sample_facts_create(seed, 4, 1, 1);
     for (int64_t repeat = 0; s != NULL; repeat++) {
         int64_t id, pair;
         if (!store_new_pair(s, "made-up", &pair, &err))
@@ -459,7 +460,7 @@ static void a_runner_killed_at_any_moment_leaves_whole_sequences(void **state)
         assert_true(WIFSIGNALED(status));
         is_whole("a kill");
         struct store *s = opened();
-        double now = made_up_ask(s, "SELECT count(*) FROM sequence");
+        double now = sample_facts_query(s, "SELECT count(*) FROM sequence");
         assert_true(now >= sequences || round == 12);
         sequences = now;
         store_close(s);
@@ -475,7 +476,7 @@ static void a_runner_killed_at_any_moment_leaves_whole_sequences(void **state)
 // Stores until it fails; how many went in, and with which words it ended.
 static int store_until_full(struct store *s, struct error *err)
 {
-    struct made_up *m = made_up_facts(2, 4, 1, 1);
+    struct sample_facts *m = sample_facts_create(2, 4, 1, 1);
     int64_t run, pair = 0;
     int stored = 0;
     for (int repeat = 0;; repeat++)
@@ -484,7 +485,7 @@ static int store_until_full(struct store *s, struct error *err)
             row.repeat = repeat;
             if ((i == 0 && !store_new_pair(s, "made-up", &pair, err)) ||
                 !store_run(s, &m->run[m->sequence[i].run], &run, err)) {
-                made_up_free(m);
+                sample_facts_free(m);
                 return stored;
             }
             row.pair = pair;
@@ -493,7 +494,7 @@ static int store_until_full(struct store *s, struct error *err)
             if (!store_sequence(s, run, &row, err)) {
                 if (strstr(err->text, "UNIQUE") != NULL)
                     continue;
-                made_up_free(m);
+                sample_facts_free(m);
                 return stored;
             }
             stored++;
@@ -505,12 +506,12 @@ static void a_full_disk_is_said_and_leaves_what_was_stored(void **state)
     (void)state;
     struct error err;
     struct store *s = opened();
-    made_up_ask(s, "PRAGMA max_page_count = 90");
+    sample_facts_query(s, "PRAGMA max_page_count = 90");
     int stored = store_until_full(s, &err);
     assert_non_null(strstr(err.text, "no space left on the disk"));
     assert_non_null(strstr(err.text, path));
     assert_true(stored > 5);
-    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM sequence"), stored);
+    assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM sequence"), stored);
     store_close(s);
     is_whole("a full disk");
 }
@@ -531,7 +532,7 @@ static void a_file_that_may_not_grow_is_said_and_leaves_what_was_stored(void **s
     assert_non_null(strstr(err.text, "could not be read or written: ")); // SQLite does not always keep the reason
     assert_non_null(strstr(err.text, path));
     assert_true(stored > 5);
-    assert_int_equal(made_up_ask(s, "SELECT count(*) FROM sequence"), stored);
+    assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM sequence"), stored);
     int64_t pair;
     assert_true(store_new_pair(s, "made-up", &pair, &err)); // there is room again, and it goes on
     store_close(s);

@@ -38,12 +38,12 @@ static void perform(struct store *s, const char *sql)
 static void put_facts(struct store *s)
 {
     char *path = xformat("%s/views_facts.sql", CASES), *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     FILE *f = fopen(path, "r");
     assert_non_null(f);
     perform(s, "PRAGMA synchronous = OFF"); // nothing here needs to outlive a power cut
     perform(s, "BEGIN");
-    while (getline(&line, &room, f) > 0)
+    while (getline(&line, &capacity, f) > 0)
         perform(s, line);
     perform(s, "COMMIT");
     (void)fclose(f);
@@ -407,11 +407,11 @@ static void answer_files_have_the_numbers_of_plain_loops(void **state)
     free(exported(c, REPORT_SPEC_BENCH, &n));
     for (void *at = json_first(files); at != NULL; at = json_next(files, at)) {
         char *path = xformat("%s/%s.jsonl", c->folder, json_key(at)), *line = NULL;
-        size_t room = 0, lines = 0;
+        size_t capacity = 0, lines = 0;
         FILE *f = fopen(path, "r");
         if (f == NULL)
             fail_msg("there is no %s", path);
-        for (ssize_t length; (length = getline(&line, &room, f)) > 0; lines++) {
+        for (ssize_t length; (length = getline(&line, &capacity, f)) > 0; lines++) {
             struct json *j = json_parse_line(line, (size_t)length, path, (int)lines + 1, &err);
             assert_non_null(j);
             hold_json(json_key(at), j, json_at(json_value(at), lines));

@@ -22,39 +22,39 @@ static uint64_t sum_of(uint64_t sum, const struct step *s)
 {
     const struct draft *d = s->draft;
     const size_t nodes = (size_t)d->n, said = (size_t)s->advance->n;
-    const int all[] = { s->position, d->n, s->advance->n, s->kept, s->judgement->empty };
+    const int all[] = { s->position, d->n, s->advance->n, s->kept, s->verification->empty };
     sum = summed(sum, all, sizeof(all));
     sum = summed(sum, d->token, nodes * sizeof(*d->token));
     sum = summed(sum, d->parent, nodes * sizeof(*d->parent));
-    sum = summed(sum, d->drawn, nodes);
+    sum = summed(sum, d->proposal, nodes);
     sum = summed(sum, s->advance->token, said * sizeof(*s->advance->token));
     sum = summed(sum, s->advance->node, said * sizeof(*s->advance->node));
     for (int node = 0; node < d->n; node++)
-        if (!isnan(s->judgement->trial_p[node])) { // a NaN has several bit patterns
-            sum = summed(sum, &s->judgement->trial_p[node], sizeof(double));
-            sum = summed(sum, &s->judgement->trial_q[node], sizeof(double));
+        if (!isnan(s->verification->trial_p[node])) { // a NaN has several bit patterns
+            sum = summed(sum, &s->verification->trial_p[node], sizeof(double));
+            sum = summed(sum, &s->verification->trial_q[node], sizeof(double));
         }
     return sum;
 }
 
 static void on_step(void *self, const struct step *s)
 {
-    struct saying *to = self;
-    const struct saying_setup *of = to->setup;
+    struct decoded_texts *to = self;
+    const struct decoded_texts_setup *of = to->setup;
     int n = s->position + 1, left = of->limit - (n - of->prompts->length[s->sequence]), space = of->length - n;
-    assert_true(draft_deepest(s->draft) < (left < space ? left : space)); // deeper guesses cannot be used
+    assert_true(draft_max_depth(s->draft) < (left < space ? left : space)); // deeper guesses cannot be used
     to->steps++;
     to->what_happened[s->sequence] = sum_of(to->what_happened[s->sequence], s);
     to->drafted += s->draft->n - 1;
     to->accepted += s->advance->n - 1;
     to->kept += s->kept;
     assert_true(s->kept >= 0 && s->kept <= s->advance->n && s->batch >= 1);
-    assert_true(s->judgement->n == s->advance->n);
+    assert_true(s->verification->n == s->advance->n);
 }
 
 static void on_done(void *self, const struct ending *e)
 {
-    struct saying *to = self;
+    struct decoded_texts *to = self;
     to->n[e->sequence] = e->n;
     to->why[e->sequence] = e->why;
     to->decode_ns += e->decode_ns;
@@ -62,10 +62,10 @@ static void on_done(void *self, const struct ending *e)
     assert_true(e->prefill_ns >= 0 && e->decode_ns > 0 && e->wall_ns >= e->decode_ns);
 }
 
-struct saying *say(const struct saying_setup *s)
+struct decoded_texts *say(const struct decoded_texts_setup *s)
 {
     struct error err;
-    struct saying *to = xcalloc(1, sizeof(*to));
+    struct decoded_texts *to = xcalloc(1, sizeof(*to));
     to->setup = s;
     const struct prompts_given *g = s->prompts;
     struct pair *p = pair_open_on(s->device, s->draft_device, s->target, s->draft, s->drafter, s->sampling,
@@ -73,8 +73,8 @@ struct saying *say(const struct saying_setup *s)
     struct decoder *d =
         decoder_create(p->verifier, p->drafter, s->slots, 21, (struct listener){ on_step, on_done, to }, &err);
     assert_non_null(d);
-    for (int next = 0; next < g->n || decoder_live(d) > 0;) {
-        while (next < g->n && decoder_has_room(d)) {
+    for (int next = 0; next < g->n || decoder_active(d) > 0;) {
+        while (next < g->n && decoder_has_free_slot(d)) {
             struct assignment a = { next, g->token[next], g->length[next], s->limit, s->stops };
             if (!decoder_start(d, &a, &err))
                 fail_msg("%s", err.text);
@@ -88,7 +88,7 @@ struct saying *say(const struct saying_setup *s)
     return to;
 }
 
-void same_text(const struct saying *a, const struct saying *b, const struct saying_setup *s)
+void same_text(const struct decoded_texts *a, const struct decoded_texts *b, const struct decoded_texts_setup *s)
 {
     for (int i = 0; i < s->prompts->n; i++) {
         int n = a->n[i] < b->n[i] ? a->n[i] : b->n[i];

@@ -4,15 +4,15 @@
 #include "decode/decode.h"
 #include "tests/support/pairings.h"
 
-enum { SAYING_LENGTH = 640, SAYING_PROMPTS = 144 };
+enum { DECODED_LENGTH = 640, DECODED_PROMPTS = 144 };
 
 struct prompts_given { // what is asked
     int n;             // prompts
-    int length[SAYING_PROMPTS];
-    int32_t token[SAYING_PROMPTS][SAYING_LENGTH];
+    int length[DECODED_PROMPTS];
+    int32_t token[DECODED_PROMPTS][DECODED_LENGTH];
 };
 
-struct saying_setup {
+struct decoded_texts_setup {
     const char *target, *draft; // paths
     const struct prompts_given *prompts;
     const char *drafter, *sampling, *rule;
@@ -22,16 +22,16 @@ struct saying_setup {
     pair_device *draft_device; // NULL: the same
 };
 
-struct saying {                       // what became of each prompt
-    const struct saying_setup *setup; // borrowed while it is being said
-    int n[SAYING_PROMPTS];
-    int32_t token[SAYING_PROMPTS][SAYING_LENGTH];
-    enum stop_reason why[SAYING_PROMPTS];
+struct decoded_texts {                       // what became of each prompt
+    const struct decoded_texts_setup *setup; // borrowed while it is being said
+    int n[DECODED_PROMPTS];
+    int32_t token[DECODED_PROMPTS][DECODED_LENGTH];
+    enum stop_reason why[DECODED_PROMPTS];
     int steps, accepted, drafted, kept;
-    uint64_t what_happened[SAYING_PROMPTS]; // a sum of every draft, decision and trial, in order
+    uint64_t what_happened[DECODED_PROMPTS]; // a sum of every draft, decision and trial, in order
     int64_t decode_ns;
 };
 
-struct saying *say(const struct saying_setup *s); // free() it
+struct decoded_texts *say(const struct decoded_texts_setup *s); // free() it
 // Ends the test where two sayings part.
-void same_text(const struct saying *a, const struct saying *b, const struct saying_setup *s);
+void same_text(const struct decoded_texts *a, const struct decoded_texts *b, const struct decoded_texts_setup *s);

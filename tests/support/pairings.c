@@ -20,22 +20,22 @@ static const char *const lines[] = {
     "ngram:longest=2,tokens=3",
     "small:model=%s",
     "small:model=%s,tokens=1",
-    "small:model=%s,tokens=6,pick=likeliest",
+    "small:model=%s,tokens=6,pick=greedy",
     "small:model=%s,tokens=3,pick=coupled",
     "small:model=%s,widths=[3,2,1]",
     "small:model=%s,widths=[3,2,1],distinct=false",
-    "small:model=%s,widths=[2,2,2],pick=likeliest",
-    "small:model=%s,nodes=9,top=3,tokens=4,pick=likeliest",
-    "small:model=%s,tree=eagle_25,pick=likeliest",
+    "small:model=%s,widths=[2,2,2],pick=greedy",
+    "small:model=%s,nodes=9,top=3,tokens=4,pick=greedy",
+    "small:model=%s,tree=eagle_25,pick=greedy",
     "medusa:weights=%s.medusa,tokens=3",
-    "medusa:weights=%s.medusa,tree=mc_sim_7b_63,pick=likeliest",
+    "medusa:weights=%s.medusa,tree=mc_sim_7b_63,pick=greedy",
     "medusa:weights=%s.medusa,widths=[2,2,1],distinct=false",
     "eagle:weights=%s.eagle",
-    "eagle:weights=%s.eagle,tree=eagle_25,pick=likeliest",
-    "eagle:weights=%s.eagle,nodes=59,top=10,tokens=6,pick=likeliest",
+    "eagle:weights=%s.eagle,tree=eagle_25,pick=greedy",
+    "eagle:weights=%s.eagle,nodes=59,top=10,tokens=6,pick=greedy",
     "eagle:weights=%s.eagle,widths=[3,2,1]",
     "eagle3:weights=%s.eagle3,tokens=3",
-    "eagle3:weights=%s.eagle3,nodes=12,top=4,tokens=4,pick=likeliest",
+    "eagle3:weights=%s.eagle3,nodes=12,top=4,tokens=4,pick=greedy",
     "eagle3:weights=%s.eagle3,widths=[2,2,2],distinct=false",
 };
 
@@ -113,7 +113,7 @@ int pair_models_make_bf16(void **state)
     return make_pair(BF16);
 }
 
-int pair_models_make_strangers(void **state)
+int pair_models_make_foreign(void **state)
 {
     (void)state;
     struct tiny draft = make_target(F32);
@@ -190,10 +190,10 @@ struct pair *pair_open_on(pair_device *target_on, pair_device *draft_on, const c
     p->target = model_open(target, p->backend, ACTIVATIONS_F32, rows > MAX_NODES ? rows : MAX_NODES, &err);
     if (p->target == NULL)
         fail_msg("%s", err.text);
-    int live = model_shape(p->target)->vocab;
+    int used_vocab = model_shape(p->target)->vocab;
     p->tokenizer = tokenizer_open(target, &err);
-    if (p->tokenizer != NULL && tokenizer_size(p->tokenizer) < live)
-        live = tokenizer_size(p->tokenizer);
+    if (p->tokenizer != NULL && tokenizer_size(p->tokenizer) < used_vocab)
+        used_vocab = tokenizer_size(p->tokenizer);
     struct drafter_env env = { .backend = p->draft_backend != NULL ? p->draft_backend : p->backend,
                                .target_backend = p->backend,
                                .target = p->target,
@@ -201,7 +201,7 @@ struct pair *pair_open_on(pair_device *target_on, pair_device *draft_on, const c
                                .sampling = &p->sampling,
                                .slots = slots,
                                .length = length,
-                               .live = live };
+                               .used_vocab = used_vocab };
     p->drafter = drafter_create(p->type, &env, p->options, &err);
     if (p->drafter == NULL)
         fail_msg("%s: %s", drafter, err.text);
@@ -217,7 +217,7 @@ struct pair *pair_open_on(pair_device *target_on, pair_device *draft_on, const c
                                     .slots = slots,
                                     .length = length,
                                     .nodes = p->drafter->nodes,
-                                    .live = live };
+                                    .used_vocab = used_vocab };
     p->verifier = verifier_create(&setup, &err);
     if (p->verifier == NULL)
         fail_msg("%s: %s", drafter, err.text);

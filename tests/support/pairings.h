@@ -13,7 +13,7 @@ struct rule;
 
 // Every way in which the registry's drafters are tested, as on the command line; %s is where a draft model's path goes, or
 // with an ending that of a head (pair_heads_make).
-// A drafter that no line names is tested with its presets, and fails the test if it cannot be made from them.
+// A drafter that no line names is tested with its defaults, and fails the test if it cannot be made from them.
 int pair_count(void);
 const char *pair_drafter(int i); // "small:model=%s,tokens=4"
 
@@ -23,7 +23,7 @@ bool pair_fits(const char *drafter, const struct rule *rule); // the rule takes 
 extern char *pair_target, *pair_draft; // paths
 int pair_models_make(void **state);    // the draft model is the target's first layer: it is right now and then
 int pair_models_make_bf16(void **state);
-int pair_models_make_strangers(void **state); // it has weights of its own
+int pair_models_make_foreign(void **state); // it has weights of its own
 int pair_models_remove(void **state);
 // Heads of random weights for a target: directories named as the draft model with .medusa, .eagle and .eagle3 behind it.
 void pair_heads_make(const char *target, const char *draft);
@@ -35,7 +35,7 @@ struct pair {                                // one target with one drafter
     struct sampling sampling;
     void *options, *rule_options;
     const struct drafter_type *type;
-    const struct rule *rule; // with its presets
+    const struct rule *rule; // with its defaults
     struct drafter *drafter;
     struct verifier *verifier;
 };

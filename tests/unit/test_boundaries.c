@@ -184,7 +184,7 @@ static void keep_scored(void *self, const struct request *r, struct tensor logit
 
 // Of every node the last child stands, and token 7 follows: nodes from all over the draft are kept.
 static void take_the_last(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                          struct judgement *out)
+                          struct verification *out)
 {
     (void)p, (void)options, (void)rng;
     out->n = 0;
@@ -198,36 +198,38 @@ static void take_the_last(const struct draft *d, struct rows *p, const void *opt
     }
 }
 
-static const struct rule taking = { .name = "last", .takes = TAKES_CHOSEN | TAKES_TREES, .judge = take_the_last };
+static const struct rule taking = { .name = "last",
+                                    .takes = TAKES_DETERMINISTIC | TAKES_TREES,
+                                    .verify = take_the_last };
 
-struct draft_room {
+struct draft_capacity {
     struct draft draft;
     int32_t token[NODES], parent[NODES], path[TEXT + NODES];
-    uint8_t drawn[NODES];
+    uint8_t proposal[NODES];
 };
 
 // Half of the nodes follow the one before, the others any one; no two siblings are alike. Behind 193 tokens all of the first
 // hundred follow the one before: rows that lie where their positions say, over more than one word of bits. Behind 192 all from
 // the 65th on do: after a word of bits with gaps one without.
-static void grow(struct draft_room *to, int n, int nodes)
+static void grow(struct draft_capacity *to, int n, int nodes)
 {
     uint64_t state = (uint64_t)(n * 1000 + nodes);
-    to->draft = (struct draft){ 1, NODES, to->token, to->parent, to->drawn, NULL, NULL };
+    to->draft = (struct draft){ 1, NODES, to->token, to->parent, to->proposal, NULL, NULL };
     to->token[0] = plain.text[n - 1];
     to->parent[0] = -1;
-    to->drawn[0] = CHOSEN;
+    to->proposal[0] = DETERMINISTIC;
     for (int i = 1; i < nodes; i++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         draft_add(&to->draft,
                   (state >> 40 & 1) || (n == 193 && i < 100) || (n == 192 && i > 64)
                       ? i - 1
                       : (int)((state >> 33) % (uint64_t)i),
-                  (i * 7 + n) % WIDE, CHOSEN);
+                  (i * 7 + n) % WIDE, DETERMINISTIC);
     }
 }
 
 // Rows of the tree behind n tokens of the text, in place of those of another tree.
-static void compute_tree(const struct draft_room *t, int n)
+static void compute_tree(const struct draft_capacity *t, int n)
 {
     for (int i = 1; i < t->draft.n; i++) {
         plain.row[TEXT + i].parent = t->parent[i] == 0 ? n - 1 : TEXT + t->parent[i];
@@ -242,7 +244,7 @@ static void expect_logits(const float *is, int row, const char *what, int n, int
         fail_msg("%s, a text of %d, %d nodes, node %d: logits differ by %g of the largest", what, n, nodes, node, d);
 }
 
-static struct request request(struct draft_room *t, int slot, int n, const int32_t *token)
+static struct request request(struct draft_capacity *t, int slot, int n, const int32_t *token)
 {
     return (struct request){ slot, n, token, NULL, &t->draft, NODES, NULL };
 }
@@ -254,7 +256,7 @@ struct size {
 // Two slots in one pass; then what follows the paths that stood.
 static void check_pass(struct verifier *v, struct scored *s, const struct size size[2])
 {
-    static struct draft_room tree[2];
+    static struct draft_capacity tree[2];
     struct error err;
     struct advance a[2];
     struct request r[2];
@@ -306,7 +308,7 @@ static void logits_are_those_of_plain_loops_at_every_boundary(void **unused)
     struct pair *p = pair_open(path, path, "none", "{temperature: 0}", &taking, 2, TEXT + 2 * NODES);
     struct verifier_setup with = *verifier_setup(p->verifier);
     with.nodes = NODES;
-    with.watch = (struct watch){ .scored = keep_scored, .self = &scored };
+    with.observer = (struct step_observer){ .scored = keep_scored, .self = &scored };
     struct verifier *v = verifier_create(&with, &err);
     assert_non_null(v);
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)

@@ -58,10 +58,10 @@ static bool slow_advance(struct drafter *d, const struct advance *a, int n, stru
 }
 
 static void slow_judge(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                       struct judgement *out)
+                       struct verification *out)
 {
     now += JUDGING;
-    rule_named("match")->judge(d, p, options, rng, out);
+    rule_named("match")->verify(d, p, options, rng, out);
 }
 
 static int slow_stops(void *self, const int32_t *token, int n, int fresh)
@@ -74,7 +74,7 @@ static int slow_stops(void *self, const int32_t *token, int n, int fresh)
 // ---- observers
 
 struct seen {
-    int scored, judged, steps, ends;
+    int scored, verified, steps, ends;
     int64_t decode_ns;
 };
 
@@ -85,10 +85,10 @@ static void see_scored(void *self, const struct request *r, struct tensor logits
     now += SEEING;
 }
 
-static void see_judged(void *self, const struct judged *j)
+static void see_verified(void *self, const struct verified *j)
 {
     (void)j;
-    ((struct seen *)self)->judged++;
+    ((struct seen *)self)->verified++;
     now += SEEING;
 }
 
@@ -115,14 +115,14 @@ static void hear_end(void *self, const struct ending *e)
 }
 
 // One text of LIMIT tokens, a token a step.
-static struct seen decode(bool scored, bool judged)
+static struct seen decode(bool scored, bool verified)
 {
     static const int32_t prompt[PROMPT] = { 5, 9, 7, 5 };
     const struct stops stops = { .string = slow_stops };
     struct seen seen = { 0 };
     struct error err;
     slow.rule = *rule_named("match");
-    slow.rule.judge = slow_judge;
+    slow.rule.verify = slow_judge;
     struct pair *p = pair_open(pair_target, pair_draft, "none", "{temperature: 1}", &slow.rule, 1, 64);
     slow.real = *p->backend;
     p->backend->angles = slow_angles;
@@ -132,14 +132,14 @@ static struct seen decode(bool scored, bool judged)
     type.advance = slow_advance;
     p->drafter->type = &type;
     struct verifier_setup with = *verifier_setup(p->verifier);
-    with.watch = (struct watch){ scored ? see_scored : NULL, judged ? see_judged : NULL, &seen };
+    with.observer = (struct step_observer){ scored ? see_scored : NULL, verified ? see_verified : NULL, &seen };
     struct verifier *v = verifier_create(&with, &err);
     struct decoder *d = decoder_create(v, p->drafter, 1, 1, (struct listener){ hear_step, hear_end, &seen }, &err);
     assert_true(decoder_start(d, &(struct assignment){ 0, prompt, PROMPT, LIMIT, &stops }, &err));
     const int64_t began = now;
-    while (decoder_live(d) > 0)
+    while (decoder_active(d) > 0)
         assert_true(decoder_step(d, &err));
-    assert_int_equal(now - began, seen.decode_ns + LIMIT * REPORTING + (int64_t)(seen.scored + seen.judged) * SEEING);
+    assert_int_equal(now - began, seen.decode_ns + LIMIT * REPORTING + (int64_t)(seen.scored + seen.verified) * SEEING);
     decoder_destroy(d);
     verifier_destroy(v);
     pair_close(p);
@@ -152,17 +152,17 @@ static void a_step_takes_what_its_parts_take(void **unused)
 {
     (void)unused;
     const struct seen s = decode(false, false);
-    assert_int_equal(s.scored + s.judged, 0);
+    assert_int_equal(s.scored + s.verified, 0);
 }
 
 static void what_an_observer_takes_is_in_no_time(void **unused)
 {
     (void)unused;
     for (int scored = 0; scored < 2; scored++)
-        for (int judged = 0; judged < 2; judged++) {
-            const struct seen s = decode(scored, judged);
+        for (int verified = 0; verified < 2; verified++) {
+            const struct seen s = decode(scored, verified);
             assert_int_equal(s.scored, scored * LIMIT);
-            assert_int_equal(s.judged, judged * LIMIT);
+            assert_int_equal(s.verified, verified * LIMIT);
         }
 }
 

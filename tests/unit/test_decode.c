@@ -31,25 +31,25 @@ static void make_prompts(int vocab)
     }
 }
 
-static struct saying_setup setup(const char *drafter, const char *sampling, const char *rule, int slots)
+static struct decoded_texts_setup setup(const char *drafter, const char *sampling, const char *rule, int slots)
 {
-    return (struct saying_setup){ pair_target, pair_draft, &prompts, drafter, sampling, rule,
-                                  NULL,        slots,      LIMIT,    LENGTH,  NULL,     NULL };
+    return (struct decoded_texts_setup){ pair_target, pair_draft, &prompts, drafter, sampling, rule,
+                                         NULL,        slots,      LIMIT,    LENGTH,  NULL,     NULL };
 }
 
 static void against_none(const char *sampling, const char *rule, const struct stops *stops, int limit)
 {
     static const int slots[] = { 1, 2, 5 };
-    struct saying_setup s = setup("none", sampling, rule, 1);
+    struct decoded_texts_setup s = setup("none", sampling, rule, 1);
     s.stops = stops;
     s.limit = limit;
-    struct saying *plain = say(&s);
+    struct decoded_texts *plain = say(&s);
     assert_int_equal(plain->drafted, 0);
     for (int i = 0; i < pair_count(); i++)
         for (size_t k = 0; k < sizeof(slots) / sizeof(slots[0]); k++) {
             s.drafter = pair_drafter(i);
             s.slots = slots[k];
-            struct saying *other = say(&s);
+            struct decoded_texts *other = say(&s);
             same_text(plain, other, &s);
             assert_int_equal(other->kept, plain->kept);
             free(other);
@@ -72,10 +72,10 @@ static void greedy_text_is_nones_text_under_every_exact_rule(void **unused)
     static struct prompts_given few;
     few = prompts;
     few.n = 3;
-    struct saying_setup s = setup("none", "{temperature: 0}", "rejection", 1);
+    struct decoded_texts_setup s = setup("none", "{temperature: 0}", "rejection", 1);
     s.prompts = &few;
     s.limit = 14;
-    struct saying *plain = say(&s);
+    struct decoded_texts *plain = say(&s);
     s.slots = 2;
     for (int r = 0; rules[r] != NULL; r++) {
         int fit = 0, accepted = 0;
@@ -84,7 +84,7 @@ static void greedy_text_is_nones_text_under_every_exact_rule(void **unused)
             s.rule = rules[r]->name;
             if (!pair_fits(s.drafter, rules[r]))
                 continue;
-            struct saying *other = say(&s);
+            struct decoded_texts *other = say(&s);
             same_text(plain, other, &s);
             fit += other->drafted > 0;
             accepted += other->accepted;
@@ -118,22 +118,22 @@ static void at_the_last_place_of_the_context_the_limit_is_the_reason(void **unus
         int limit, n;
         enum stop_reason why;
     } cases[] = { { 7, 7, STOP_LIMIT }, { 8, 8, STOP_LIMIT }, { 9, 8, STOP_CONTEXT }, { 100, 8, STOP_CONTEXT } };
-    static const char *const drafters[] = { "none", "ngram", "small:model=%s,tokens=6,pick=likeliest",
+    static const char *const drafters[] = { "none", "ngram", "small:model=%s,tokens=6,pick=greedy",
                                             "small:model=%s,widths=[3,2,1]" };
     for (int k = 0; k < 12; k++)
         one.token[0][k] = 7 * k % 5;
     for (int d = 0; d < 4; d++)
         for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-            struct saying_setup s = setup(drafters[d], "{temperature: 1}", "match", 1);
+            struct decoded_texts_setup s = setup(drafters[d], "{temperature: 1}", "match", 1);
             s.prompts = &one;
             s.limit = cases[i].limit;
             s.length = 20;
-            struct saying *said = say(&s);
+            struct decoded_texts *said = say(&s);
             assert_int_equal(said->n[0], cases[i].n);
             assert_int_equal(said->why[0], cases[i].why);
             const struct stops last = { .n = 1, .token = &said->token[0][cases[i].n - 1] };
             s.stops = &last;
-            struct saying *ended = say(&s);
+            struct decoded_texts *ended = say(&s);
             assert_int_equal(ended->why[0], STOP_TOKEN);
             free(said);
             free(ended);
@@ -143,12 +143,12 @@ static void at_the_last_place_of_the_context_the_limit_is_the_reason(void **unus
 static void tokens_that_end_a_text_end_it(void **unused)
 {
     (void)unused;
-    struct saying_setup s = setup("none", "{temperature: 1}", "match", 1);
-    struct saying *plain = say(&s);
+    struct decoded_texts_setup s = setup("none", "{temperature: 1}", "match", 1);
+    struct decoded_texts *plain = say(&s);
     int32_t ends[] = { plain->token[1][9], plain->token[3][20] };
     struct stops stops = { .n = 2, .token = ends };
     s.stops = &stops;
-    struct saying *ended = say(&s);
+    struct decoded_texts *ended = say(&s);
     int by[2] = { 0 };
     for (int i = 0; i < prompts.n; i++) { // what was said without them, up to the first of either
         int n = 0, which = -1;
@@ -181,11 +181,11 @@ static void stop_strings_cut_the_text_where_they_begin(void **unused)
 {
     (void)unused;
     struct stops stops = { .string = stop_at_sum };
-    struct saying_setup s = setup("none", "{temperature: 1}", "match", 1);
+    struct decoded_texts_setup s = setup("none", "{temperature: 1}", "match", 1);
     s.stops = &stops;
-    struct saying *plain = say(&s);
+    struct decoded_texts *plain = say(&s);
     s.stops = NULL;
-    struct saying *free_one = say(&s);
+    struct decoded_texts *free_one = say(&s);
     s.stops = &stops;
     int stopped = 0;
     for (int i = 0; i < prompts.n; i++) { // what is said without them, up to there
@@ -199,13 +199,13 @@ static void stop_strings_cut_the_text_where_they_begin(void **unused)
     }
     assert_true(stopped > 1);
     free(free_one);
-    static const char *const drafters[] = { "ngram", "small:model=%s,tokens=6,pick=likeliest",
+    static const char *const drafters[] = { "ngram", "small:model=%s,tokens=6,pick=greedy",
                                             "small:model=%s,widths=[3,2,1]" };
     for (int i = 0; i < 3; i++) {
         s.drafter = drafters[i];
         s.draft = pair_target;
         s.slots = 2;
-        struct saying *other = say(&s);
+        struct decoded_texts *other = say(&s);
         same_text(plain, other, &s);
         free(other);
     }
@@ -220,12 +220,12 @@ static void a_drafter_that_is_the_target_is_always_right(void **unused)
         { "small:model=%s,tokens=5", "{temperature: 0}", "rejection" },
         { "small:model=%s,tokens=5", "{temperature: 0.8, top_p: 0.9}", "rejection" },
         { "small:model=%s,tokens=5,pick=coupled", "{temperature: 1}", "match" },
-        { "small:model=%s,tokens=5,pick=likeliest", "{temperature: 0}", "match" },
+        { "small:model=%s,tokens=5,pick=greedy", "{temperature: 0}", "match" },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct saying_setup s = setup(cases[i][0], cases[i][1], cases[i][2], 3);
+        struct decoded_texts_setup s = setup(cases[i][0], cases[i][1], cases[i][2], 3);
         s.draft = pair_target;
-        struct saying *own = say(&s);
+        struct decoded_texts *own = say(&s);
         if (own->accepted != own->drafted)
             fail_msg("%s, %s, %s: %d of %d accepted", s.drafter, s.sampling, s.rule, own->accepted, own->drafted);
         assert_true(own->drafted > 0);
@@ -238,10 +238,10 @@ static void a_text_does_not_depend_on_its_neighbours(void **unused)
 {
     (void)unused;
     for (int i = 0; i < pair_count(); i++) {
-        struct saying_setup s = setup(pair_drafter(i), "{temperature: 1}", "rejection", 1);
-        struct saying *alone = say(&s);
+        struct decoded_texts_setup s = setup(pair_drafter(i), "{temperature: 1}", "rejection", 1);
+        struct decoded_texts *alone = say(&s);
         s.slots = 5;
-        struct saying *among = say(&s);
+        struct decoded_texts *among = say(&s);
         same_text(alone, among, &s);
         assert_int_equal(among->accepted, alone->accepted);
         free(alone);
@@ -256,19 +256,19 @@ static void a_draft_vocabulary_of_another_size_changes_no_text(void **unused)
     static const int vocab[] = { 272, 300 }; // the target's is 288, the tokenizer's 270
     static const char *const drafters[] = { "small:model=%s", "small:model=%s,widths=[3,2]",
                                             "small:model=%s,tokens=3,pick=coupled",
-                                            "small:model=%s,nodes=9,top=64,tokens=1,pick=likeliest" };
+                                            "small:model=%s,nodes=9,top=64,tokens=1,pick=greedy" };
     for (size_t v = 0; v < sizeof(vocab) / sizeof(vocab[0]); v++) {
         struct tiny t = tiny_usual;
         t.vocab = vocab[v];
         char *path = xformat("%s/of_%d", tiny_directory(), t.vocab);
         tiny_write_hf(path, &t);
-        struct saying_setup s = setup("none", "{repetition_penalty: 1.1, temperature: 1}", "match", 1);
+        struct decoded_texts_setup s = setup("none", "{repetition_penalty: 1.1, temperature: 1}", "match", 1);
         s.draft = path;
-        struct saying *plain = say(&s);
+        struct decoded_texts *plain = say(&s);
         for (size_t i = 0; i < sizeof(drafters) / sizeof(drafters[0]); i++) {
             s.drafter = drafters[i];
             s.slots = 3;
-            struct saying *other = say(&s);
+            struct decoded_texts *other = say(&s);
             same_text(plain, other, &s);
             assert_true(other->accepted > 0);
             free(other);
@@ -291,11 +291,11 @@ static void prompts_at_the_edges_of_a_stretch_are_taken_in_whole(void **unused)
     t.context = 1024;
     char *path = xformat("%s/long", tiny_directory());
     tiny_write_hf(path, &t);
-    static const char *const drafters[] = { "small:model=%s,tokens=5", "small:model=%s,widths=[2,1],pick=likeliest" };
+    static const char *const drafters[] = { "small:model=%s,tokens=5", "small:model=%s,widths=[2,1],pick=greedy" };
     for (int i = 0; i < 2; i++) {
-        struct saying_setup s = { path, path, &edges, drafters[i], "{temperature: 0}", "rejection", NULL, 3,
-                                  12,   528,  NULL,   NULL };
-        struct saying *own = say(&s);
+        struct decoded_texts_setup s = { path, path, &edges, drafters[i], "{temperature: 0}", "rejection", NULL, 3,
+                                         12,   528,  NULL,   NULL };
+        struct decoded_texts *own = say(&s);
         for (int k = 0; k < edges.n; k++)
             assert_int_equal(own->n[k], 12);
         if (i == 0)
@@ -339,8 +339,8 @@ static void as_many_slots_as_there_may_be_are_all_drafted_for(void **unused)
         int32_t token[] = { i, 7 * i % 270, 3 };
         assert_true(decoder_start(d, &(struct assignment){ i, token, 1 + i % 3, 8, NULL }, &err));
     }
-    assert_false(decoder_has_room(d));
-    while (decoder_live(d) > 0)
+    assert_false(decoder_has_free_slot(d));
+    while (decoder_active(d) > 0)
         assert_true(decoder_step(d, &err));
     assert_int_equal(crowd.done, MAX_SLOTS);
     assert_int_equal(crowd.steps, 4 * MAX_SLOTS);
@@ -354,8 +354,8 @@ static void the_features_of_an_advance_are_the_states_that_predicted_its_tokens(
 {
     (void)unused;
     struct error err;
-    struct saying_setup s = setup("none", "{temperature: 0}", "rejection", 1);
-    struct saying *plain = say(&s);
+    struct decoded_texts_setup s = setup("none", "{temperature: 0}", "rejection", 1);
+    struct decoded_texts *plain = say(&s);
     struct pair *p = pair_open(pair_target, pair_draft, "none", "{temperature: 0}", rule_named("rejection"), 2, LENGTH);
     const struct model_shape *shape = model_shape(p->target);
     struct verifier_setup with = *verifier_setup(p->verifier);
@@ -367,7 +367,7 @@ static void the_features_of_an_advance_are_the_states_that_predicted_its_tokens(
     struct advance a[2];
     struct philox rng = philox_source(1, 1);
     int32_t token[2][5], parent[] = { -1, 0, 0, 1, 2 };
-    uint8_t drawn[5] = { CHOSEN };
+    uint8_t proposal[5] = { DETERMINISTIC };
     for (int i = 0; i < 2; i++) {
         const int32_t *text = plain->token[2];
         int right = i == 0 ? 2 : 1; // child of the root that stands; its own child stands too
@@ -377,7 +377,7 @@ static void the_features_of_an_advance_are_the_states_that_predicted_its_tokens(
         token[i][right] = text[0];
         token[i][right + 2] = text[1];
         token[i][3 - right] = token[i][5 - right] = text[0] == 9 ? 8 : 9;
-        draft[i] = (struct draft){ 5, 5, token[i], parent, drawn, NULL, NULL };
+        draft[i] = (struct draft){ 5, 5, token[i], parent, proposal, NULL, NULL };
         r[i] = (struct request){ i, prompts.length[2], prompts.token[2], &rng.rng, &draft[i], 4, NULL };
     }
     assert_true(verifier_verify(v, r, 2, a, &err));
@@ -394,7 +394,7 @@ static void the_features_of_an_advance_are_the_states_that_predicted_its_tokens(
             assert_memory_equal(row, embedded, (size_t)shape->width * sizeof(float));
             model_logits(p->target, tensor_of(logits, F32, 1, shape->vocab),
                          tensor_of(row + shape->width, F32, 1, shape->width));
-            assert_int_equal(row_best(logits, with.live), a[i].token[k]);
+            assert_int_equal(row_best(logits, with.used_vocab), a[i].token[k]);
             assert_int_equal(a[i].token[k], plain->token[2][k]);
             free(embedded);
         }
@@ -419,7 +419,7 @@ static void a_prompt_that_fills_the_context_is_refused(void **unused)
     int32_t token[16] = { 0 };
     assert_false(decoder_start(d, &(struct assignment){ 0, token, 16, 4, NULL }, &err));
     assert_non_null(strstr(err.text, "16 tokens"));
-    assert_true(decoder_has_room(d));
+    assert_true(decoder_has_free_slot(d));
     assert_true(decoder_start(d, &(struct assignment){ 0, token, 15, 4, NULL }, &err));
     decoder_destroy(d);
     pair_close(p);

@@ -1,5 +1,5 @@
 // test_drafter_creation.c - drafters as they are created: what memory they say they take and what they do take, what they give back,
-// what they are refused for, and what became of their presets.
+// what they are refused for, and what became of their defaults.
 //
 // A backend that keeps books stands between the drafter and the CPU: what is allocated is in them until it is released, and one
 // allocation of all can be refused.
@@ -114,7 +114,7 @@ static struct drafter_env usual_env(void)
                                  .sampling = &target->sampling,
                                  .slots = SLOTS,
                                  .length = LENGTH,
-                                 .live = tokenizer_size(target->tokenizer) };
+                                 .used_vocab = tokenizer_size(target->tokenizer) };
 }
 
 // line: as pair_drafter's, with a path for its hole.
@@ -170,7 +170,7 @@ static void a_drafter_says_what_memory_it_takes(void **unused)
             fail_msg("%s: it says %zu bytes and %zu that are not counted, and took %zu", drafter, d->bytes,
                      uncounted(drafter), book.bytes + book.packed);
         // Rows of q, one after each node: as long as the target's.
-        const bool reads = !is(drafter, "n"), rows = reads && !has(drafter, "likeliest");
+        const bool reads = !is(drafter, "n"), rows = reads && !has(drafter, "greedy");
         const size_t q = (size_t)SLOTS * (size_t)d->nodes * (size_t)tiny_usual.vocab * sizeof(float);
         assert_int_equal(d->host_bytes, rows ? q : 0);
         assert_true((d->bytes > 0) == reads);
@@ -186,7 +186,7 @@ static void what_finds_no_room_is_an_error_and_gives_back_what_it_took(void **un
     static const char *const drafters[] = {
         "small:model=%s,tokens=2",
         "medusa:weights=%s.medusa,tokens=3",
-        "eagle:weights=%s.eagle,tree=eagle_25,pick=likeliest",
+        "eagle:weights=%s.eagle,tree=eagle_25,pick=greedy",
         "eagle3:weights=%s.eagle3,tokens=3",
     };
     const struct drafter_env env = usual_env();
@@ -222,7 +222,7 @@ static void no_more_likeliest_tokens_are_asked_for_than_may_be_wanted(void **unu
     enum { IDS = 60 };
     static int32_t every_fourth[IDS];
     static const struct {
-        int vocab, live, k;
+        int vocab, used_vocab, k;
         bool own_ids;
     } cases[] = {
         { 288, 288, 5, false },  { 288, 287, 6, false },  { 288, 280, 13, false },
@@ -230,18 +230,18 @@ static void no_more_likeliest_tokens_are_asked_for_than_may_be_wanted(void **unu
         { IDS, 240, 5, true },   { IDS, 236, 6, true },   { IDS, 229, 7, true },
     };
     const struct drafter_env env = usual_env();
-    const struct grow_options o = { .widths = { 2, { 2, 5 } }, .pick = PICK_LIKELIEST };
-    struct grow_shape shape;
+    const struct tree_options o = { .widths = { 2, { 2, 5 } }, .pick = PICK_GREEDY };
+    struct tree_shape shape;
     struct error err;
-    assert_true(grow_shape(&shape, &o, "test", NULL, &err));
+    assert_true(tree_shape(&shape, &o, "test", NULL, &err));
     for (int x = 0; x < IDS; x++)
         every_fourth[x] = 4 * x;
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        struct growth g;
-        assert_true(growth_create(&g, &shape, &env, cases[i].vocab, cases[i].own_ids ? every_fourth : NULL,
-                                  cases[i].live, &err));
+        struct draft_batch g;
+        assert_true(draft_batch_create(&g, &shape, &env, cases[i].vocab, cases[i].own_ids ? every_fourth : NULL,
+                                       cases[i].used_vocab, &err));
         assert_int_equal(g.k, cases[i].k);
-        growth_destroy(&g);
+        draft_batch_destroy(&g);
     }
 }
 
@@ -324,7 +324,7 @@ static void options_of_a_lookup_fit_together(void **unused)
     drafter_destroy(d);
 }
 
-// ---- presets
+// ---- defaults
 
 static void presets_are_settled_and_trees_written_out(void **unused)
 {
@@ -336,7 +336,7 @@ static void presets_are_settled_and_trees_written_out(void **unused)
         struct settings *s = settings_inline("any", "drafter", &err);
         struct drafter *d = create(drafter, pair_draft, &env, &err);
         assert_true(s != NULL && d != NULL);
-        drafter_settle(d, s);
+        drafter_resolve(d, s);
         const struct settings *activations = settings_get(s, "activations"), *cache = settings_get(s, "cache"),
                               *tree = settings_get(s, "tree");
         assert_true((activations != NULL) == !is(drafter, "n"));

@@ -30,7 +30,7 @@ static int below(int n)
 
 // Not a rule that anyone would use: a guess stands or falls by the test's own dice, and so does the token after it.
 static void judge_by_dice(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                          struct judgement *out)
+                          struct verification *out)
 {
     (void)options, (void)rng;
     out->n = 0;
@@ -47,8 +47,8 @@ static void judge_by_dice(const struct draft *d, struct rows *p, const void *opt
 }
 
 static const struct rule dice = { .name = "dice",
-                                  .takes = TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT | TAKES_TREES,
-                                  .judge = judge_by_dice };
+                                  .takes = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_DISTINCT | TAKES_TREES,
+                                  .verify = judge_by_dice };
 
 struct told {
     struct philox rng;
@@ -56,16 +56,16 @@ struct told {
     int n;
     struct draft draft;
     int32_t node_token[MAX_NODES], node_parent[MAX_NODES];
-    uint8_t node_drawn[MAX_NODES];
+    uint8_t node_proposal[MAX_NODES];
 };
 
-static struct request request(struct told *t, int slot, int room, int depth)
+static struct request request(struct told *t, int slot, int capacity, int depth)
 {
     t->rng.rng.root = t->n - 1;
-    t->draft = (struct draft){ 1, room, t->node_token, t->node_parent, t->node_drawn, NULL, NULL };
+    t->draft = (struct draft){ 1, capacity, t->node_token, t->node_parent, t->node_proposal, NULL, NULL };
     t->node_token[0] = t->token[t->n - 1];
     t->node_parent[0] = -1;
-    t->node_drawn[0] = CHOSEN;
+    t->node_proposal[0] = DETERMINISTIC;
     return (struct request){ slot, t->n, t->token, &t->rng.rng, &t->draft, depth, NULL };
 }
 
@@ -84,24 +84,24 @@ static void announce_prompt(struct pair *p, int slot, struct told *t)
     }
 }
 
-static void check_shape(const struct pair *p, const char *name, const struct draft *d, int room, int depth)
+static void check_shape(const struct pair *p, const char *name, const struct draft *d, int capacity, int depth)
 {
     unsigned makes = drafter_makes(p->type, p->options);
-    assert_true(d->n >= 1 && d->n <= room && d->n <= p->drafter->nodes);
-    assert_true(draft_deepest(d) <= depth);
+    assert_true(d->n >= 1 && d->n <= capacity && d->n <= p->drafter->nodes);
+    assert_true(draft_max_depth(d) <= depth);
     for (int i = 1; i < d->n; i++) {
         assert_true(d->parent[i] >= 0 && d->parent[i] < i);
-        assert_true(d->drawn[i] != CHOSEN || makes & TAKES_CHOSEN);
-        assert_true(d->drawn[i] != DRAWN || makes & TAKES_DRAWN || makes & TAKES_DISTINCT);
-        assert_true(d->drawn[i] != DRAWN_DISTINCT || makes & TAKES_DISTINCT);
+        assert_true(d->proposal[i] != DETERMINISTIC || makes & TAKES_DETERMINISTIC);
+        assert_true(d->proposal[i] != SAMPLED || makes & TAKES_SAMPLED || makes & TAKES_DISTINCT);
+        assert_true(d->proposal[i] != SAMPLED_WITHOUT_REPLACEMENT || makes & TAKES_DISTINCT);
         for (int j = 1; j < i; j++) {
             if (d->parent[j] != d->parent[i])
                 continue;
             assert_true(makes & TAKES_TREES || (makes & TAKES_CHAINS && d->parent[i] == 0));
-            if (d->token[j] == d->token[i] && !(d->drawn[i] == DRAWN && d->drawn[j] == DRAWN))
+            if (d->token[j] == d->token[i] && !(d->proposal[i] == SAMPLED && d->proposal[j] == SAMPLED))
                 fail_msg("%s: siblings %d and %d are both token %d", name, j, i, d->token[i]);
         }
-        if (d->drawn[i] == CHOSEN)
+        if (d->proposal[i] == DETERMINISTIC)
             continue;
         const float *q = d->q->row(d->q, d->parent[i]);
         double sum = 0;
@@ -117,10 +117,10 @@ static void same_draft(const char *name, int step, const struct draft *a, const 
     if (a->n != b->n)
         fail_msg("%s, step %d: the driven drafter proposes %d nodes, a fresh one %d", name, step, a->n, b->n);
     for (int i = 1; i < a->n; i++) {
-        if (a->token[i] != b->token[i] || a->parent[i] != b->parent[i] || a->drawn[i] != b->drawn[i])
+        if (a->token[i] != b->token[i] || a->parent[i] != b->parent[i] || a->proposal[i] != b->proposal[i])
             fail_msg("%s, step %d: node %d is token %d below %d, of a fresh drafter token %d below %d", name, step, i,
                      a->token[i], a->parent[i], b->token[i], b->parent[i]);
-        if (a->drawn[i] != CHOSEN)
+        if (a->proposal[i] != DETERMINISTIC)
             assert_memory_equal(a->q->row(a->q, a->parent[i]), b->q->row(b->q, b->parent[i]),
                                 (size_t)a->q->vocab * sizeof(float));
     }
@@ -150,7 +150,7 @@ static struct honesty propose_watched(const struct drafter_type *type, struct dr
     for (int i = 0; i < n; i++) {
         struct honesty h = witness_compare(&witness[i], r[i].draft);
         worst.distance = worse(worst.distance, h.distance);
-        worst.strangers += h.strangers;
+        worst.foreign_tokens += h.foreign_tokens;
         witness_end(&witness[i]);
         r[i].rng = source[i];
     }
@@ -160,7 +160,7 @@ static struct honesty propose_watched(const struct drafter_type *type, struct dr
 // What is held against a drafter's word; NULL: nothing is.
 static const char *refusal(struct honesty h)
 {
-    if (h.strangers > 0)
+    if (h.foreign_tokens > 0)
         return "what it says it drew is not what it drew";
     return h.distance <= 1e-12 ? NULL : "it draws from another row than it reports";
 }
@@ -182,12 +182,12 @@ static void drive(const char *name, const char *sampling, int shortest, int roun
         for (int step = 0; step < steps; step++) {
             struct request r[SLOTS], f[SLOTS];
             struct advance a[SLOTS];
-            int room = below(4) > 0 ? driven->drafter->nodes : 1 + below(driven->drafter->nodes),
+            int capacity = below(4) > 0 ? driven->drafter->nodes : 1 + below(driven->drafter->nodes),
                 depth = below(5) > 0 ? 50 : below(4);
             for (int s = 0; s < SLOTS; s++) {
                 again[s] = t[s];
-                r[s] = request(&t[s], s, room, depth);
-                f[s] = request(&again[s], s, room, depth);
+                r[s] = request(&t[s], s, capacity, depth);
+                f[s] = request(&again[s], s, capacity, depth);
                 announce_prompt(fresh, s, &again[s]);
             }
             const char *why = refusal(propose_watched(driven->type, driven->drafter, r, SLOTS));
@@ -195,7 +195,7 @@ static void drive(const char *name, const char *sampling, int shortest, int roun
                 fail_msg("%s, %s: %s", name, sampling, why);
             assert_true(fresh->type->propose(fresh->drafter, f, SLOTS, &err));
             for (int s = 0; s < SLOTS; s++) {
-                check_shape(driven, name, &t[s].draft, room, depth);
+                check_shape(driven, name, &t[s].draft, capacity, depth);
                 same_draft(name, step, &t[s].draft, &again[s].draft);
                 verifier_forget(fresh->verifier, s);
                 if (fresh->type->forget != NULL)
@@ -241,7 +241,7 @@ static void and_on_nothing_else_where_a_stretch_ends(void **unused)
         "small:model=%s,widths=[2,1]",
         "medusa:weights=%s.medusa,tokens=3",
         "eagle:weights=%s.eagle",
-        "eagle3:weights=%s.eagle3,nodes=6,top=3,tokens=3,pick=likeliest",
+        "eagle3:weights=%s.eagle3,nodes=6,top=3,tokens=3,pick=greedy",
     };
     for (size_t i = 0; i < sizeof(drafters) / sizeof(drafters[0]); i++)
         drive(drafters[i], "{temperature: 1.0}", 254, 1, 5);
@@ -251,9 +251,9 @@ static void and_on_nothing_else_where_a_stretch_ends(void **unused)
 
 enum { PLANTED_VOCAB = 4 };
 
-enum planted_lie { SAYS_TRUE, OTHER_TEMPERATURE, FEWER_BITS, LIKELIEST, DROPPED, RENUMBERED, PLANTED_LIES };
+enum planted_lie { SAYS_TRUE, OTHER_TEMPERATURE, FEWER_BITS, GREEDY, DROPPED, RENUMBERED, PLANTED_LIES };
 
-struct planted {
+struct negative_control {
     struct drafter drafter;
     struct rows q;
     enum planted_lie lie;
@@ -268,7 +268,7 @@ static const float *planted_row(struct rows *self, int node)
 
 static bool planted_propose(struct drafter *d, struct request *r, int n, struct error *err)
 {
-    struct planted *p = (struct planted *)d;
+    struct negative_control *p = (struct negative_control *)d;
     (void)err;
     for (int i = 0; i < n; i++) {
         r[i].draft->q = &p->q;
@@ -281,10 +281,10 @@ static bool planted_propose(struct drafter *d, struct request *r, int n, struct 
                                                    : w[x];
             }
             int token = 3;
-            if (p->lie != LIKELIEST)
+            if (p->lie != GREEDY)
                 token = r[i].rng->pick(r[i].rng, w, PLANTED_VOCAB, (struct address){ FOR_DRAFT, r[i].rng->root, k });
             if (p->lie != DROPPED || token > 0)
-                draft_add(r[i].draft, 0, p->lie == RENUMBERED ? (token + 1) % PLANTED_VOCAB : token, DRAWN);
+                draft_add(r[i].draft, 0, p->lie == RENUMBERED ? (token + 1) % PLANTED_VOCAB : token, SAMPLED);
         }
     }
     return true;
@@ -297,11 +297,11 @@ static void a_drafter_that_misstates_how_it_drew_is_refused(void **unused)
     static const char *const expected[] = { [SAYS_TRUE] = NULL,
                                             [OTHER_TEMPERATURE] = "it draws from another row than it reports",
                                             [FEWER_BITS] = "it draws from another row than it reports",
-                                            [LIKELIEST] = "what it says it drew is not what it drew",
+                                            [GREEDY] = "what it says it drew is not what it drew",
                                             [DROPPED] = "what it says it drew is not what it drew",
                                             [RENUMBERED] = "what it says it drew is not what it drew" };
     for (int lie = 0; lie < PLANTED_LIES; lie++) {
-        struct planted p = { { .type = &type }, { PLANTED_VOCAB, planted_row, NULL }, (enum planted_lie)lie };
+        struct negative_control p = { { .type = &type }, { PLANTED_VOCAB, planted_row, NULL }, (enum planted_lie)lie };
         const char *why = NULL;
         for (uint64_t seed = 0; seed < 20 && why == NULL; seed++) { // a draw is dropped now and then
             static struct told t;
@@ -335,22 +335,22 @@ static void ngram_follows_the_longest_match_and_of_those_the_most_recent(void **
     for (int t = 0; t < 4000; t++) {
         struct ngram_options o = { 1 + below(5), 1, 6 };
         o.shortest = 1 + below(o.longest);
-        struct drafter_env env = { .slots = 1, .length = 64, .live = 4 };
+        struct drafter_env env = { .slots = 1, .length = 64, .used_vocab = 4 };
         struct drafter *d = drafter_create(drafter_named("ngram"), &env, &o, &err);
-        int32_t token[40], guess[8] = { 0 }, parent[8] = { -1 };
-        uint8_t drawn[8] = { 0 };
+        int32_t token[40], draft_token[8] = { 0 }, parent[8] = { -1 };
+        uint8_t proposal[8] = { 0 };
         int n = 1 + below(40), from = -1;
         for (int i = 0; i < n; i++)
             token[i] = below(2 + t % 3);
-        struct draft draft = { .n = 1, .room = 7, .token = guess, .parent = parent, .drawn = drawn };
+        struct draft draft = { .n = 1, .capacity = 7, .token = draft_token, .parent = parent, .proposal = proposal };
         struct request r = { .n = n, .token = token, .draft = &draft, .depth = 6 };
         assert_true(drafter_named("ngram")->propose(d, &r, 1, &err));
         for (int m = o.longest; m >= o.shortest && from < 0; m--)
             from = ends_before(token, n, m);
-        int guesses = from < 0 ? 0 : n - from < 6 ? n - from : 6;
-        assert_int_equal(draft.n, 1 + guesses);
-        for (int i = 0; i < guesses; i++)
-            assert_int_equal(guess[1 + i], token[from + i]);
+        int draft_tokens = from < 0 ? 0 : n - from < 6 ? n - from : 6;
+        assert_int_equal(draft.n, 1 + draft_tokens);
+        for (int i = 0; i < draft_tokens; i++)
+            assert_int_equal(draft_token[1 + i], token[from + i]);
         drafter_destroy(d);
     }
 }
@@ -383,5 +383,5 @@ int main(void)
         cmocka_unit_test(every_drafter_is_found_by_its_name),
         cmocka_unit_test(plain_decoding_asks_nothing_of_a_rule),
     };
-    return cmocka_run_group_tests(tests, pair_models_make_strangers, pair_models_remove);
+    return cmocka_run_group_tests(tests, pair_models_make_foreign, pair_models_remove);
 }

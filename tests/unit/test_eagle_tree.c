@@ -69,7 +69,7 @@ static struct ranked ranked_after(uint64_t seed, const int32_t *path, int n)
     return r;
 }
 
-static struct ranked ranked_after_candidate(uint64_t seed, const struct grower *g, int c)
+static struct ranked ranked_after_candidate(uint64_t seed, const struct tree_builder *g, int c)
 {
     int32_t path[DEEPEST];
     const int n = g->at[c].depth;
@@ -79,7 +79,7 @@ static struct ranked ranked_after_candidate(uint64_t seed, const struct grower *
 }
 
 // Medusa's heads know the depth, not the path.
-static struct ranked ranked_at_depth(uint64_t seed, const struct grower *g, int c)
+static struct ranked ranked_at_depth(uint64_t seed, const struct tree_builder *g, int c)
 {
     return ranked_after(seed, &(const int32_t){ g->at[c].depth }, 1);
 }
@@ -87,36 +87,36 @@ static struct ranked ranked_at_depth(uint64_t seed, const struct grower *g, int 
 // ---- a draft
 
 struct bench {
-    struct grow_shape shape;
-    struct grower grower;
+    struct tree_shape shape;
+    struct tree_builder tree_builder;
     struct draft draft;
     int32_t token[MAX_NODES], parent[MAX_NODES];
-    uint8_t drawn[MAX_NODES];
+    uint8_t proposal[MAX_NODES];
 };
 
-static void draft(struct bench *b, const struct grow_options *o, uint64_t seed,
-                  struct ranked (*rows)(uint64_t seed, const struct grower *g, int c))
+static void draft(struct bench *b, const struct tree_options *o, uint64_t seed,
+                  struct ranked (*rows)(uint64_t seed, const struct tree_builder *g, int c))
 {
     struct error err;
     const int32_t root = 0;
-    if (!grow_shape(&b->shape, o, "test", NULL, &err))
+    if (!tree_shape(&b->shape, o, "test", NULL, &err))
         fail_msg("%s", err.text);
-    grower_create(&b->grower, &b->shape, VOCAB);
-    b->draft = (struct draft){ 1, MAX_NODES, b->token, b->parent, b->drawn, NULL, NULL };
+    builder_create(&b->tree_builder, &b->shape, VOCAB);
+    b->draft = (struct draft){ 1, MAX_NODES, b->token, b->parent, b->proposal, NULL, NULL };
     b->token[0] = root;
     b->parent[0] = -1;
     const struct request r = { .n = 1, .token = &root, .draft = &b->draft, .depth = DEEPEST };
-    grow_begin(&b->grower, &r);
-    for (bool more = b->grower.n_frontier > 0; more; more = grow_level(&b->grower, &r))
-        for (int f = 0; f < b->grower.n_frontier; f++) {
-            const int c = b->grower.frontier[f];
-            const struct ranked row = rows(seed, &b->grower, c);
-            grow_likeliest(&b->grower, c, row.token, row.log_p, grow_wanted(&b->grower, c), VOCAB);
+    builder_begin(&b->tree_builder, &r);
+    for (bool more = b->tree_builder.n_frontier > 0; more; more = builder_next_level(&b->tree_builder, &r))
+        for (int f = 0; f < b->tree_builder.n_frontier; f++) {
+            const int c = b->tree_builder.frontier[f];
+            const struct ranked row = rows(seed, &b->tree_builder, c);
+            builder_add_top_k(&b->tree_builder, c, row.token, row.log_p, builder_top_k(&b->tree_builder, c), VOCAB);
         }
-    grow_end(&b->grower, &b->draft);
+    builder_finish(&b->tree_builder, &b->draft);
 }
 
-static double score_of(const struct grower *g, int node)
+static double score_of(const struct tree_builder *g, int node)
 {
     int c = 0;
     while (g->at[c].node != node)
@@ -133,45 +133,45 @@ static double check_case(const struct json *j)
     const struct json *tokens = json_get(j, "tokens"), *parents = json_get(j, "parents"),
                       *scores = json_get(j, "scores");
     const int n = number(j, "total_token"), seed = number(j, "seed");
-    const struct grow_options o = { .tokens = number(j, "depth") + 1,
+    const struct tree_options o = { .tokens = number(j, "depth") + 1,
                                     .nodes = n - 1,
                                     .top = number(j, "top_k"),
-                                    .pick = PICK_LIKELIEST,
+                                    .pick = PICK_GREEDY,
                                     .distinct = true };
     double worst = 0;
     draft(&b, &o, (uint64_t)seed, ranked_after_candidate);
     assert_int_equal(json_count(tokens), n - 1);
     assert_int_equal(b.draft.n, n);
     for (int node = 1; node < n; node++) {
-        const double score = json_number(json_at(scores, (size_t)node - 1)), ours = score_of(&b.grower, node);
+        const double score = json_number(json_at(scores, (size_t)node - 1)), ours = score_of(&b.tree_builder, node);
         if (b.token[node] != at(tokens, node - 1) || b.parent[node] != at(parents, node - 1))
             fail_msg("case %d: node %d is token %d below %d (%.7f), the original's %d below %d (%.7f)", seed, node,
                      b.token[node], b.parent[node], ours, at(tokens, node - 1), at(parents, node - 1), score);
         worst = worse(worst, fabs(ours - score));
     }
-    grower_destroy(&b.grower);
+    builder_destroy(&b.tree_builder);
     return worst;
 }
 
 static void best_first_trees_are_eagles(void **unused)
 {
     (void)unused;
-    enum { CASES_THERE_ARE = 200 };
+    enum { N_CASES = 200 };
     struct json *j = golden("eagle_trees");
     const struct json *cases = json_get(j, "cases");
     int near_ties = 0;
     double worst = 0;
-    assert_int_equal(json_count(cases), CASES_THERE_ARE);
-    for (size_t i = 0; i < CASES_THERE_ARE; i++) {
+    assert_int_equal(json_count(cases), N_CASES);
+    for (size_t i = 0; i < N_CASES; i++) {
         if (json_number(json_get(json_at(cases, i), "margin")) < 1e-6) {
             near_ties++; // the original's own rounding decided
             continue;
         }
         worst = worse(worst, check_case(json_at(cases, i)));
     }
-    printf("    %d trees, %d near-ties left out; scores differ by at most %.2g\n", CASES_THERE_ARE, near_ties, worst);
+    printf("    %d trees, %d near-ties left out; scores differ by at most %.2g\n", N_CASES, near_ties, worst);
     assert_true(worst <= 1e-5);
-    assert_true(near_ties <= CASES_THERE_ARE / 100);
+    assert_true(near_ties <= N_CASES / 100);
     json_free(j);
 }
 
@@ -206,7 +206,7 @@ static void check_fixed(const char *name, const struct json *tree)
     static struct bench b;
     const struct json *nodes = json_get(tree, "nodes"), *inputs = json_get(tree, "candidates");
     char *text = xstrdup(name);
-    const struct grow_options o = { .tokens = 4, .top = 8, .pick = PICK_LIKELIEST, .distinct = true, .tree = text };
+    const struct tree_options o = { .tokens = 4, .top = 8, .pick = PICK_GREEDY, .distinct = true, .tree = text };
     assert_int_equal(json_count(inputs), 20);
     for (int seed = 0; seed < 20; seed++) {
         const struct json *candidates = json_at(inputs, (size_t)seed);
@@ -222,7 +222,7 @@ static void check_fixed(const char *name, const struct json *tree)
         }
         for (int node = 1; node < b.draft.n; node++) // the same order, too
             assert_int_equal(b.token[node], at(candidates, node));
-        grower_destroy(&b.grower);
+        builder_destroy(&b.tree_builder);
     }
     free(text);
 }

@@ -64,7 +64,7 @@ static void a_list_may_stand_in_any_order(void **unused)
         assert_int_equal(t.node[i].rank, expected[i].rank);
         assert_int_equal(t.node[i].depth, expected[i].depth);
     }
-    assert_int_equal(tree_deepest(&t), 3);
+    assert_int_equal(tree_max_depth(&t), 3);
     assert_int_equal(tree_children(&t, 1), 2);
     assert_int_equal(tree_children(&t, 2), 0);
     assert_true(tree_has_gaps(&t));
@@ -188,11 +188,11 @@ static void the_best_tree_is_as_deep_as_shares_are_known(void **unused)
     const double share[] = { 0.5, 0.4, 0.3, 0.2, 1, 1, 1, 1 };
     tree_best(share, 2, 2, 20, &t);
     assert_int_equal(t.n, 7);
-    assert_int_equal(tree_deepest(&t), 2);
+    assert_int_equal(tree_max_depth(&t), 2);
     tree_best(share, 1, 2, 20, &t);
     assert_int_equal(t.n, 3);
-    assert_int_equal(tree_deepest(&t), 1);
-    assert_int_equal(tree_deepest(&(struct tree){ 0 }), 0);
+    assert_int_equal(tree_max_depth(&t), 1);
+    assert_int_equal(tree_max_depth(&(struct tree){ 0 }), 0);
 }
 
 static void what_never_happens_is_in_no_tree(void **unused)

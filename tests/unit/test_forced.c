@@ -38,13 +38,13 @@ static void see_download(struct backend *b, void *host, const void *from, size_t
 }
 
 // A narrower drafter has every third id, the first of each three (tests/support/small_heads.c).
-static int rank_of(const float *row, int width, int token, int live, int *ties)
+static int rank_of(const float *row, int width, int token, int used_vocab, int *ties)
 {
     const int every = WIDE / width, x = token / every;
     int above = 0;
     if (token % every != 0)
         return WIDE;
-    for (int i = 0; i < width && i * every < live; i++) {
+    for (int i = 0; i < width && i * every < used_vocab; i++) {
         above += row[i] > row[x] || (row[i] == row[x] && i < x);
         *ties += i < x && row[i] == row[x];
     }
@@ -69,7 +69,7 @@ struct asked { // one request
     struct philox chance;
     struct draft draft;
     int32_t token[MAX_NODES], parent[MAX_NODES];
-    uint8_t drawn[MAX_NODES];
+    uint8_t proposal[MAX_NODES];
 };
 
 static struct request ask(struct asked *a, const struct pair *p, const int32_t *text, int n,
@@ -77,8 +77,8 @@ static struct request ask(struct asked *a, const struct pair *p, const int32_t *
 {
     a->chance = philox_source(7, 0);
     a->chance.rng.root = n - 1;
-    a->draft = (struct draft){ 1, p->drafter->nodes, a->token, a->parent, a->drawn, NULL, NULL };
-    a->token[0] = text[n - 1], a->parent[0] = -1, a->drawn[0] = CHOSEN;
+    a->draft = (struct draft){ 1, p->drafter->nodes, a->token, a->parent, a->proposal, NULL, NULL };
+    a->token[0] = text[n - 1], a->parent[0] = -1, a->proposal[0] = DETERMINISTIC;
     return (struct request){ .n = n,
                              .token = text,
                              .rng = &a->chance.rng,
@@ -92,23 +92,23 @@ static struct backend *another_cpu(struct error *err)
     return backend_cpu(1, err);
 }
 
-static void check_ranks(const char *drafter, pair_device *apart, int *ties, int *strangers)
+static void check_ranks(const char *drafter, pair_device *apart, int *ties, int *foreign_tokens)
 {
     static struct asked a;
     struct error err;
     uint64_t dice = 3;
     struct pair *p = pair_open_on(NULL, apart, pair_target, pair_draft, drafter, "{temperature: 1}",
                                   rule_named("rejection"), 1, LENGTH);
-    const int live = tokenizer_size(p->tokenizer);
+    const int used_vocab = tokenizer_size(p->tokenizer);
     for (int round = 0; round < ROUNDS; round++) {
         int32_t text[PROMPT + DEPTH];
         int rank[DEPTH];
         for (int i = 0; i < PROMPT + DEPTH; i++)
-            text[i] = (int32_t)(splitmix(&dice) % (uint64_t)live);
+            text[i] = (int32_t)(splitmix(&dice) % (uint64_t)used_vocab);
         for (int i = 0; i < DEPTH; i++) {
             if (round % 2 == 0)
                 text[PROMPT + i] -= text[PROMPT + i] % 3; // so that every drafter has them
-            rank[i] = NOT_ASKED;
+            rank[i] = RANK_NOT_REQUESTED;
         }
         announce(p, text, PROMPT);
         const struct forced forced = { DEPTH, text + PROMPT, rank };
@@ -121,14 +121,14 @@ static void check_ranks(const char *drafter, pair_device *apart, int *ties, int 
         seen.of->download = seen.real.download;
         assert_true(well && seen.n > 0 && a.draft.n == 1 + seen.n);
         for (int d = 0; d < DEPTH; d++) {
-            const int expected =
-                d < seen.n ? rank_of(seen.row[d], seen.width[d], text[PROMPT + d], live, ties) : NOT_ASKED;
+            const int expected = d < seen.n ? rank_of(seen.row[d], seen.width[d], text[PROMPT + d], used_vocab, ties)
+                                            : RANK_NOT_REQUESTED;
             if (rank[d] != expected)
                 fail_msg("%s: token %d at depth %d has rank %d, and not %d", drafter, text[PROMPT + d], d, rank[d],
                          expected);
             if (d < seen.n)
                 assert_int_equal(a.draft.token[1 + d], text[PROMPT + d]);
-            *strangers += expected == WIDE;
+            *foreign_tokens += expected == WIDE;
         }
         verifier_forget(p->verifier, 0);
         p->type->forget(p->drafter, 0);
@@ -141,14 +141,14 @@ static void a_known_token_has_the_rank_that_its_logit_has(void **unused)
     (void)unused;
     for (int i = 0; i < pair_count(); i++) {
         const char *drafter = pair_drafter(i);
-        int ties = 0, strangers = 0;
+        int ties = 0, foreign_tokens = 0;
         if (drafter[0] == 'n') // without rows of its own
             continue;
-        check_ranks(drafter, NULL, &ties, &strangers);
+        check_ranks(drafter, NULL, &ties, &foreign_tokens);
         if (strncmp(drafter, "small", 5) == 0)
-            check_ranks(drafter, another_cpu, &ties, &strangers);
+            check_ranks(drafter, another_cpu, &ties, &foreign_tokens);
         assert_true(ties > 20);
-        assert_true((strangers > 10) == (strncmp(drafter, "eagle3", 6) == 0));
+        assert_true((foreign_tokens > 10) == (strncmp(drafter, "eagle3", 6) == 0));
     }
 }
 

@@ -80,10 +80,10 @@ static bool watched_advance(struct drafter *d, const struct advance *a, int n, s
 }
 
 static void watched_judge(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                          struct judgement *out)
+                          struct verification *out)
 {
     note('j', JUDGING);
-    rule_named("match")->judge(d, p, options, rng, out);
+    rule_named("match")->verify(d, p, options, rng, out);
     out->empty = EMPTY;
 }
 
@@ -97,7 +97,7 @@ static int watched_stops(void *self, const int32_t *token, int n, int fresh)
 static struct pair *open_watched(bool queues, struct drafter_type *type)
 {
     watched.rule = *rule_named("match");
-    watched.rule.judge = watched_judge;
+    watched.rule.verify = watched_judge;
     struct pair *p = pair_open(pair_target, pair_draft, "none", "{temperature: 1}", &watched.rule, 2, 64);
     watched.real = *p->backend;
     p->backend->queues = queues;
@@ -127,7 +127,7 @@ static void hear_step(void *self, const struct step *s)
     struct heard *h = self;
     const bool last = s->position == PROMPT + LIMIT - 2;
     note((char)('0' + h->steps++), LISTENING);
-    assert_int_equal(s->judgement->empty, EMPTY);
+    assert_int_equal(s->verification->empty, EMPTY);
     assert_int_equal(s->propose_ns, PROPOSING);
     assert_int_equal(s->verify_ns, PASS + s->batch * JUDGING);
     assert_int_equal(s->advance_ns, s->batch * APPENDING + (last ? 0 : ADVANCING));
@@ -158,7 +158,7 @@ static void expect_order(bool queues, int sequences, const char *order)
     for (int i = 0; i < sequences; i++)
         assert_true(decoder_start(d, &(struct assignment){ i, prompt, PROMPT, LIMIT, &stops }, &err));
     note(' ', LISTENING);
-    while (decoder_live(d) > 0) {
+    while (decoder_active(d) > 0) {
         assert_true(decoder_step(d, &err));
         note(' ', LISTENING); // whoever runs the loop takes his time as well
     }
@@ -190,33 +190,33 @@ enum { TEXTS = 6, SLOTS = 3 };
 static const int limits[TEXTS] = { 9, 2, 6, 1, 4, 7 };
 
 struct told {
-    struct text judged[SLOTS], reported[SLOTS]; // what came of the steps in each slot, in words
+    struct text verified[SLOTS], reported[SLOTS]; // what came of the steps in each slot, in words
     int kept[TEXTS];
     int64_t decode_ns[TEXTS];
     int32_t token[TEXTS][16];
     bool ended[TEXTS];
 };
 
-static void put_in_words(struct text *to, int position, const struct draft *d, const struct judgement *j)
+static void put_in_words(struct text *to, int position, const struct draft *d, const struct verification *j)
 {
     text_printf(to, "%d, empty %d:", position, j->empty);
     for (int i = 0; i < d->n; i++)
-        text_printf(to, " %d<%d %d %a/%a", d->token[i], d->parent[i], d->drawn[i], j->trial_p[i], j->trial_q[i]);
+        text_printf(to, " %d<%d %d %a/%a", d->token[i], d->parent[i], d->proposal[i], j->trial_p[i], j->trial_q[i]);
     for (int i = 0; i < j->n; i++)
         text_printf(to, ", %d: %d", j->node[i], j->token[i]);
     text_puts(to, "\n");
 }
 
-static void tell_judged(void *self, const struct judged *j)
+static void tell_verified(void *self, const struct verified *j)
 {
     const struct request *r = j->request;
-    put_in_words(&((struct told *)self)->judged[r->slot], r->n - 1, r->draft, j->judgement);
+    put_in_words(&((struct told *)self)->verified[r->slot], r->n - 1, r->draft, j->verification);
 }
 
 static void tell_step(void *self, const struct step *s)
 {
     struct told *t = self;
-    const struct judgement *j = s->judgement;
+    const struct verification *j = s->verification;
     assert_false(t->ended[s->sequence]);
     assert_null(s->draft->q);
     put_in_words(&t->reported[s->advance->slot], s->position, s->draft, j);
@@ -249,12 +249,12 @@ static void tell(pair_device *device, bool queues, const char *drafter)
     struct pair *p = pair_open_on(device, NULL, pair_target, pair_draft, drafter, "{temperature: 1}",
                                   rule_named("rejection"), SLOTS, 64);
     struct verifier_setup with = *verifier_setup(p->verifier);
-    with.watch = (struct watch){ .judged = tell_judged, .self = &t };
+    with.observer = (struct step_observer){ .verified = tell_verified, .self = &t };
     struct verifier *v = verifier_create(&with, &err);
     p->backend->queues = queues;
     struct decoder *d = decoder_create(v, p->drafter, SLOTS, 1, (struct listener){ tell_step, tell_end, &t }, &err);
-    for (int next = 0; next < TEXTS || decoder_live(d) > 0;) {
-        for (; next < TEXTS && decoder_has_room(d); next++)
+    for (int next = 0; next < TEXTS || decoder_active(d) > 0;) {
+        for (; next < TEXTS && decoder_has_free_slot(d); next++)
             assert_true(decoder_start(d, &(struct assignment){ next, prompt, 3 + next, limits[next], NULL }, &err));
         if (!decoder_step(d, &err))
             fail_msg("%s", err.text);
@@ -262,9 +262,9 @@ static void tell(pair_device *device, bool queues, const char *drafter)
     for (int i = 0; i < TEXTS; i++)
         assert_true(t.ended[i]);
     for (int i = 0; i < SLOTS; i++) {
-        assert_string_equal(t.reported[i].s, t.judged[i].s);
+        assert_string_equal(t.reported[i].s, t.verified[i].s);
         free(t.reported[i].s);
-        free(t.judged[i].s);
+        free(t.verified[i].s);
     }
     decoder_destroy(d);
     verifier_destroy(v);
@@ -275,7 +275,7 @@ static void every_step_is_reported_once_before_its_texts_end_and_as_it_was_judge
 {
     (void)unused;
     static const char *const drafters[] = { "ngram", "small:model=%s,widths=[3,2,1]",
-                                            "small:model=%s,nodes=9,top=3,tokens=4,pick=likeliest" };
+                                            "small:model=%s,nodes=9,top=3,tokens=4,pick=greedy" };
     for (int i = 0; i < 3; i++) {
         tell(NULL, false, drafters[i]);
         tell(NULL, true, drafters[i]);
@@ -346,7 +346,7 @@ static void no_drafters_advance_waits_for_the_device(void **unused)
         int ends;
         struct pair *p = open_advancing(pair_drafter(i), &type);
         struct decoder *d = start_two(p, 4, 4, NULL, &ends);
-        while (decoder_live(d) > 0)
+        while (decoder_active(d) > 0)
             if (!decoder_step(d, &err))
                 fail_msg("%s: %s", pair_drafter(i), err.text);
         assert_true(type.advance == NULL || advancing.advances > 2);
@@ -366,7 +366,7 @@ static void a_step_waits_once(void **unused)
         int ends;
         struct pair *p = open_advancing(pair_drafter(i), &type);
         struct decoder *d = start_two(p, 9, 4, NULL, &ends);
-        while (decoder_live(d) > 0) {
+        while (decoder_active(d) > 0) {
             const int before = ends;
             const int64_t syncs = emulated_syncs();
             assert_true(decoder_step(d, &err));
@@ -394,7 +394,7 @@ static void a_prompt_that_fails_in_the_drafter_is_an_error_of_its_start(void **u
     advancing.fail_at = 1;
     assert_false(decoder_start(d, &(struct assignment){ 0, prompt, 3, 4, NULL }, &err));
     assert_non_null(strstr(err.text, "cuda:0: "));
-    assert_int_equal(decoder_live(d), 0);
+    assert_int_equal(decoder_active(d), 0);
     decoder_destroy(d);
     pair_close(p);
 }

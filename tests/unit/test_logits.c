@@ -12,7 +12,7 @@
 #include "sampling/logits.h"
 #include "tests/support/check.h"
 
-enum { MOST = 3 * STRETCH + 9 };
+enum { MOST = 3 * LOGITS_CHUNK + 9 };
 
 static uint64_t chance = 1;
 
@@ -51,9 +51,9 @@ static void expect_same(const struct logits *l, const struct plain *p, const cha
         if (logits_at(l, i) != p->x[i])
             fail_msg("after %s of %d: %g at %d, not %g", after, p->n, (double)logits_at(l, i), i, (double)p->x[i]);
     // Of each stretch, too: what later work passes by.
-    for (int s = 0; s * STRETCH < p->n; s++) {
+    for (int s = 0; s * LOGITS_CHUNK < p->n; s++) {
         float most = -INFINITY;
-        for (int i = s * STRETCH; i < p->n && i < (s + 1) * STRETCH; i++)
+        for (int i = s * LOGITS_CHUNK; i < p->n && i < (s + 1) * LOGITS_CHUNK; i++)
             most = p->x[i] > most ? p->x[i] : most;
         assert_true(l->most[s] == most);
     }
@@ -92,11 +92,11 @@ static void change(struct logits *l, struct plain *p)
             return;
         for (int i = 0; i < p->n; i++)
             found += p->x[i] >= least;
-        const int room = any(3) ? MOST : found > 0 ? found - any(2) : 0;
-        place[room] = -7;
-        assert_int_equal(logits_from(l, least, place, room), found > room ? -1 : found);
-        assert_int_equal(place[room], -7);
-        for (int i = 0, k = 0; i < p->n && found <= room; i++)
+        const int capacity = any(3) ? MOST : found > 0 ? found - any(2) : 0;
+        place[capacity] = -7;
+        assert_int_equal(logits_from(l, least, place, capacity), found > capacity ? -1 : found);
+        assert_int_equal(place[capacity], -7);
+        for (int i = 0, k = 0; i < p->n && found <= capacity; i++)
             if (p->x[i] >= least)
                 assert_int_equal(place[k++], i);
     } else {
@@ -115,7 +115,7 @@ static void end(struct logits *l, struct plain *p)
     const float most = largest_of(p);
     double sum = 0;
     if (any(3) == 0 && most > -INFINITY) {
-        logits_keep_likeliest(l);
+        logits_keep_argmax(l);
         for (int i = 0, kept = 0; i < p->n; i++)
             if (p->x[i] != most || kept++ > 0)
                 p->x[i] = -INFINITY;
@@ -123,7 +123,7 @@ static void end(struct logits *l, struct plain *p)
     }
     if (any(2) == 0 && most > -INFINITY) {
         const double by = 0.25 * (1 + any(8));
-        logits_heat(l, by);
+        logits_scale(l, by);
         for (int i = 0; i < p->n; i++)
             p->x[i] = p->x[i] == -INFINITY ? -INFINITY : (float)(((double)p->x[i] - (double)most) * by);
         expect_same(l, p, "heat");
@@ -146,14 +146,14 @@ static void a_long_row_is_what_a_plain_array_is(void **state)
     static const int sizes[][2] = { // tokens, and those that are no padding
                                     { 1, 1 },
                                     { 7, 3 },
-                                    { STRETCH, STRETCH },
-                                    { STRETCH + 1, STRETCH + 1 },
-                                    { STRETCH + 1, STRETCH },
-                                    { 2 * STRETCH, STRETCH + 1 },
-                                    { 2 * STRETCH, STRETCH - 1 },
-                                    { 2 * STRETCH - 1, 2 * STRETCH - 2 },
-                                    { MOST, STRETCH + 1 },
-                                    { MOST, 2 * STRETCH },
+                                    { LOGITS_CHUNK, LOGITS_CHUNK },
+                                    { LOGITS_CHUNK + 1, LOGITS_CHUNK + 1 },
+                                    { LOGITS_CHUNK + 1, LOGITS_CHUNK },
+                                    { 2 * LOGITS_CHUNK, LOGITS_CHUNK + 1 },
+                                    { 2 * LOGITS_CHUNK, LOGITS_CHUNK - 1 },
+                                    { 2 * LOGITS_CHUNK - 1, 2 * LOGITS_CHUNK - 2 },
+                                    { MOST, LOGITS_CHUNK + 1 },
+                                    { MOST, 2 * LOGITS_CHUNK },
                                     { MOST, MOST }
     };
     static struct plain p;
@@ -163,7 +163,7 @@ static void a_long_row_is_what_a_plain_array_is(void **state)
             p.n = sizes[k][0];
             for (int i = 0; i < p.n; i++) {
                 const int odd = any(1000);
-                x[i] = odd == 0 ? NAN : odd == 1 ? INFINITY : again == 5 && i >= STRETCH ? -INFINITY : any_value();
+                x[i] = odd == 0 ? NAN : odd == 1 ? INFINITY : again == 5 && i >= LOGITS_CHUNK ? -INFINITY : any_value();
                 p.x[i] = isnan(x[i]) || i >= sizes[k][1] ? -INFINITY : x[i] > FLT_MAX ? FLT_MAX : x[i];
             }
             struct logits l = logits_of(x, p.n, sizes[k][1], (struct workers){ 0 });

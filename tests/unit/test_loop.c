@@ -37,15 +37,15 @@ static bool look_and_propose(struct drafter *d, struct request *r, int n, struct
         const int new = r[i].n - seen.prompt, left = seen.limit - new, space = LENGTH - r[i].n;
         assert_int_equal(r[i].depth, (left < space ? left : space) - 1); // the rest is the target's own token
         assert_int_equal(r[i].draft->n, 1);
-        assert_int_equal(r[i].draft->room, space + 1 < NODES ? space + 1 : NODES);
+        assert_int_equal(r[i].draft->capacity, space + 1 < NODES ? space + 1 : NODES);
         assert_int_equal(r[i].draft->token[0], r[i].token[r[i].n - 1]);
         assert_int_equal(r[i].draft->parent[0], -1);
-        assert_int_equal(r[i].draft->drawn[0], CHOSEN);
+        assert_int_equal(r[i].draft->proposal[0], DETERMINISTIC);
         assert_true(r[i].draft->q == NULL && r[i].draft->there == NULL && r[i].forced == NULL);
         assert_int_equal(r[i].rng->root, r[i].n - 1);
         seen.begun = new;
         if (r[i].depth > 0)
-            draft_add(r[i].draft, 0, 7, CHOSEN);
+            draft_add(r[i].draft, 0, 7, DETERMINISTIC);
     }
     seen.asked++;
     return seen.fails_to_propose ? fail(err, "no guesses today") : true;
@@ -88,9 +88,9 @@ static void hear_step(void *self, const struct step *s)
     assert_true(s->draft->q == NULL); // the rows are the next step's by now
     assert_int_equal(s->advance->slot, 0);
     assert_int_equal(s->batch, 1);
-    assert_ptr_equal(s->advance->token, s->judgement->token);
-    assert_ptr_equal(s->advance->node, s->judgement->node);
-    assert_int_equal(s->advance->n, s->judgement->n);
+    assert_ptr_equal(s->advance->token, s->verification->token);
+    assert_ptr_equal(s->advance->node, s->verification->node);
+    assert_int_equal(s->advance->n, s->verification->n);
 }
 
 static void hear_end(void *self, const struct ending *e)
@@ -157,7 +157,7 @@ static void a_drafter_is_asked_for_what_can_still_be_used(void **state)
         struct loop l;
         open_loop(&l, "ngram:tokens=3", true, 1);
         start(&l, (int64_t)i, n, limit, &stops);
-        while (decoder_live(l.decoder) > 0)
+        while (decoder_active(l.decoder) > 0)
             assert_true(decoder_step(l.decoder, &err));
         assert_int_equal(seen.ends, 1);
         assert_int_equal(seen.ending.n, most);
@@ -177,9 +177,9 @@ static void what_is_reported_has_no_rows_of_q(void **state)
     (void)state;
     struct error err;
     struct loop l;
-    open_loop(&l, "small:model=%s,tokens=3,pick=drawn", false, 1);
+    open_loop(&l, "small:model=%s,tokens=3,pick=sampled", false, 1);
     start(&l, 1, 4, 12, NULL);
-    while (decoder_live(l.decoder) > 0)
+    while (decoder_active(l.decoder) > 0)
         assert_true(decoder_step(l.decoder, &err));
     assert_int_equal(seen.ends, 1);
     close_loop(&l);
@@ -261,12 +261,12 @@ static void a_slot_is_found_by_its_sequence_as_long_as_that_lives(void **state)
     struct loop l;
     open_loop(&l, "none", false, 2);
     assert_true(decoder_step(l.decoder, &err)); // nothing to do
-    assert_int_equal(decoder_live(l.decoder), 0);
+    assert_int_equal(decoder_active(l.decoder), 0);
     assert_int_equal(decoder_slot(l.decoder, 0), -1); // though no slot has a number yet
-    assert_true(decoder_has_room(l.decoder));
+    assert_true(decoder_has_free_slot(l.decoder));
     start(&l, 70, 4, 1, NULL);
     start(&l, 71, 4, 3, NULL);
-    assert_false(decoder_has_room(l.decoder));
+    assert_false(decoder_has_free_slot(l.decoder));
     assert_int_equal(decoder_slot(l.decoder, 70), 0);
     assert_int_equal(decoder_slot(l.decoder, 71), 1);
     assert_int_equal(decoder_slot(l.decoder, 72), -1);
@@ -278,7 +278,7 @@ static void a_slot_is_found_by_its_sequence_as_long_as_that_lives(void **state)
     assert_true(decoder_step(l.decoder, &err));
     assert_int_equal(decoder_slot(l.decoder, 70), -1);
     assert_int_equal(decoder_slot(l.decoder, 71), 1);
-    assert_int_equal(decoder_live(l.decoder), 1);
+    assert_int_equal(decoder_active(l.decoder), 1);
     close_loop(&l);
 }
 

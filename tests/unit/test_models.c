@@ -434,9 +434,9 @@ static void smollm2_says_what_transformers_says(void **unused)
     struct runner r = runner_open(path, 0, NULL, 1);
     FILE *f = fopen(cases, "r");
     assert_non_null(f);
-    size_t room = 0;
+    size_t capacity = 0;
     int prompts = 0, near_ties = 0;
-    while (prompts < PROMPTS && getline(&line, &room, f) > 0) {
+    while (prompts < PROMPTS && getline(&line, &capacity, f) > 0) {
         struct json *j = json_parse(line, strlen(line), cases, &err);
         assert_non_null(j);
         check_greedy(&r, j, &near_ties);

@@ -23,12 +23,12 @@ static struct layout layout_of(struct backend *b, int prefix, int n, int32_t num
         const bool real = i < REAL, first = i < 3;
         numbers[0][i] = real ? !first : -1;
         numbers[1][i] = real && first ? prefix : 0;
-        numbers[2][i] = !real ? -1 : first ? prefix + i : COUPLE_LENGTH + i - 3;
+        numbers[2][i] = !real ? -1 : first ? prefix + i : PAIR_LENGTH + i - 3;
         numbers[3][i] = !real ? 0 : numbers[1][i] + (i == 1 || i == 2 || i == 4);
         ancestors[i] = real ? sees[i] : 0;
     }
-    return (struct layout){ n,          1,         COUPLE_LENGTH, numbers[0], numbers[1], numbers[2],
-                            numbers[3], ancestors, ++b->passes,   NULL,       0 };
+    return (struct layout){ n,          1,         PAIR_LENGTH, numbers[0], numbers[1], numbers[2],
+                            numbers[3], ancestors, ++b->passes, NULL,       0 };
 }
 
 struct attention { // what is attended to, by PADDED rows of which the last ones are no numbers
@@ -43,21 +43,21 @@ static struct tensor uploaded(struct backend *b, int64_t width, bool ones)
     const struct tensor t = rows_on(b, PADDED, width);
     float *x = xmalloc(tensor_bytes(t));
     for (int64_t i = 0; i < PADDED * width; i++)
-        x[i] = ones ? (float)(i % width < width / 2) : i / width < REAL ? (float)couple_any(2000) / 1000 - 1 : NAN;
+        x[i] = ones ? (float)(i % width < width / 2) : i / width < REAL ? (float)device_pair_any(2000) / 1000 - 1 : NAN;
     b->upload(b, t.data, x, tensor_bytes(t));
     free(x);
     return t;
 }
 
-static void store_and_attend(const struct attention *a, int n, bool routine)
+static void store_and_attend(const struct attention *a, int n, bool graph_key)
 {
     struct backend *b = a->b;
     int32_t numbers[4][PADDED];
     uint64_t ancestors[PADDED];
     const struct layout see = layout_of(b, a->prefix, n, numbers, ancestors);
-    const struct routine r = { .see = &see, .whose = a, .fact = { a->prefix } };
+    const struct graph_key r = { .see = &see, .whose = a, .fact = { a->prefix } };
     const struct tensor q = tensor_rows(a->q, 0, n), k = tensor_rows(a->k, 0, n), v = tensor_rows(a->v, 0, n);
-    for (bool done = routine && replayed(b, &r); !done; done = !routine || remembered(b)) {
+    for (bool done = graph_key && graph_launched(b, &r); !done; done = !graph_key || graph_ended(b)) {
         b->store(b, q, k, v, tensor_rows(a->ones, 0, n), a->cache[0], a->cache[1], &see);
         b->attend(b, tensor_rows(a->out, 0, n), q, a->cache[0], a->cache[1], &see, a->head_dim);
     }
@@ -111,7 +111,7 @@ static void padding_sees_nothing_and_is_kept_nowhere(void **unused)
     for (int g = 0; g < gpus; g++)
         for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
             struct attention a = { .b = gpu_open(&gpu[g]), .head_dim = kinds[i].head_dim };
-            const int64_t kv = (int64_t)KV_HEADS * a.head_dim, rows = 1 + COUPLE_SLOTS * COUPLE_LENGTH;
+            const int64_t kv = (int64_t)KV_HEADS * a.head_dim, rows = 1 + PAIR_SLOTS * PAIR_LENGTH;
             a.q = uploaded(a.b, (int64_t)HEADS * a.head_dim, false);
             a.k = uploaded(a.b, kv, false);
             a.v = uploaded(a.b, kv, false);
@@ -121,7 +121,7 @@ static void padding_sees_nothing_and_is_kept_nowhere(void **unused)
                 a.all[t] = tensor_of(NULL, kinds[i].cache, rows, kv);
                 a.all[t].data = a.b->alloc(a.b, tensor_bytes(a.all[t]));
                 a.cache[t] = tensor_rows(a.all[t], 1, rows - 1);
-                uint8_t *bytes = couple_numbers(a.all[t]);
+                uint8_t *bytes = device_pair_numbers(a.all[t]);
                 a.b->upload(a.b, a.all[t].data, bytes, tensor_bytes(a.all[t]));
                 free(bytes);
             }

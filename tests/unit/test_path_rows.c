@@ -73,7 +73,7 @@ static void row_of(float *to, const float *logits, const int32_t *text, int n)
 {
     const struct pair *p = seen.pair;
     memcpy(to, logits, WIDE * sizeof(*to));
-    sampling_row(&p->sampling, to, WIDE, verifier_setup(p->verifier)->live, &(struct path){ n, text });
+    sampling_row(&p->sampling, to, WIDE, verifier_setup(p->verifier)->used_vocab, &(struct path){ n, text });
 }
 
 // The drafter's k-th row of logits over the target's ids; a narrower one has every third (tests/support/small_heads.c).
@@ -112,7 +112,7 @@ static void check_q(const struct request *r, int node, const int32_t *text, int 
     row_of(expected, logits, text, n);
     row_of(at_root, logits, text, r->n);
     seen.told_apart += memcmp(expected, at_root, sizeof(expected)) != 0;
-    if (r->draft->drawn[child] != CHOSEN) {
+    if (r->draft->proposal[child] != DETERMINISTIC) {
         compare("q", r->draft->q->row(r->draft->q, node), expected, node);
         seen.rows_of_q++;
         return;
@@ -123,7 +123,7 @@ static void check_q(const struct request *r, int node, const int32_t *text, int 
     seen.coupled++;
 }
 
-static void see_judged(void *self, const struct judged *j)
+static void see_verified(void *self, const struct verified *j)
 {
     (void)self;
     const struct request *r = j->request;
@@ -165,13 +165,13 @@ static void decode(const char *drafter, const char *sampling, const char *rule)
     type.propose = see_propose;
     p->drafter->type = &type;
     struct verifier_setup with = *verifier_setup(p->verifier);
-    with.watch = (struct watch){ see_scored, see_judged, NULL };
+    with.observer = (struct step_observer){ see_scored, see_verified, NULL };
     struct verifier *v = verifier_create(&with, &err);
     struct decoder *d = decoder_create(v, p->drafter, 1, 9, (struct listener){ .done = done, .self = &tokens }, &err);
     for (int i = 0; i < PROMPT; i++)
         prompt[i] = i * i % 5 + 40;
     assert_true(decoder_start(d, &(struct assignment){ 3, prompt, PROMPT, LIMIT, NULL }, &err));
-    while (decoder_live(d) > 0)
+    while (decoder_active(d) > 0)
         assert_true(decoder_step(d, &err));
     assert_int_equal(tokens, LIMIT);
     decoder_destroy(d);
@@ -188,16 +188,16 @@ static void penalties_see_the_drafts_own_tokens(void **unused)
                                              "{repetition_penalty: 0.7, temperature: 1.2, top_p: 0.9}" };
     for (int i = 0; i < pair_count(); i++) {
         const char *drafter = pair_drafter(i);
-        const bool coupled = strstr(drafter, "coupled") != NULL, likeliest = strstr(drafter, "likeliest") != NULL,
+        const bool coupled = strstr(drafter, "coupled") != NULL, argmax = strstr(drafter, "greedy") != NULL,
                    lookup = strncmp(drafter, "n", 1) == 0;
         seen.rows_of_p = seen.rows_of_q = seen.told_apart = seen.coupled = 0;
         for (int k = 0; k < 2; k++)
             decode(drafter, samplings[k], coupled ? "match" : "rejection");
         assert_true(seen.rows_of_p > LIMIT / 4);
-        assert_true((seen.rows_of_q > 10) == (!coupled && !likeliest && !lookup));
+        assert_true((seen.rows_of_q > 10) == (!coupled && !argmax && !lookup));
         assert_true((seen.coupled > 10) == coupled);
         // Where a draft has one level alone no row lies behind a token of it.
-        assert_true((seen.told_apart > 4) == (!likeliest && !lookup && strstr(drafter, "tokens=1") == NULL));
+        assert_true((seen.told_apart > 4) == (!argmax && !lookup && strstr(drafter, "tokens=1") == NULL));
     }
 }
 
@@ -206,5 +206,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(penalties_see_the_drafts_own_tokens),
     };
-    return cmocka_run_group_tests(tests, pair_models_make_strangers, pair_models_remove);
+    return cmocka_run_group_tests(tests, pair_models_make_foreign, pair_models_remove);
 }

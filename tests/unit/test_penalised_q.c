@@ -49,7 +49,7 @@ struct stages {
     int top_k; // 0: all
 };
 
-static int live; // ids from here on are no tokens
+static int used_vocab; // ids from here on are no tokens
 
 static void plain_row(double *p, const double *logit, int vocab, const struct stages *s, const int32_t *text, int n)
 {
@@ -63,7 +63,7 @@ static void plain_row(double *p, const double *logit, int vocab, const struct st
         if (said)
             x[token] = x[token] > 0 ? x[token] / s->penalty : x[token] * s->penalty;
         x[token] += token == s->biased ? s->bias : 0;
-        x[token] = token < live ? x[token] / s->temperature : -INFINITY;
+        x[token] = token < used_vocab ? x[token] / s->temperature : -INFINITY;
     }
     sort_ids(id, x, vocab);
     for (int rank = s->top_k > 0 ? s->top_k : vocab; rank < vocab; rank++)
@@ -87,7 +87,7 @@ struct told {
     int n;
     struct draft draft;
     int32_t node_token[MAX_NODES], node_parent[MAX_NODES];
-    uint8_t node_drawn[MAX_NODES];
+    uint8_t node_proposal[MAX_NODES];
 };
 
 static void tell(struct pair *p, int slot, struct told *t, struct request *r)
@@ -107,7 +107,7 @@ static void tell(struct pair *p, int slot, struct told *t, struct request *r)
             assert_true(p->type->advance(p->drafter, &a, 1, &err));
     }
     t->rng.rng.root = t->n - 1;
-    t->draft = (struct draft){ 1, 64, t->node_token, t->node_parent, t->node_drawn, NULL, NULL };
+    t->draft = (struct draft){ 1, 64, t->node_token, t->node_parent, t->node_proposal, NULL, NULL };
     t->node_token[0] = t->token[t->n - 1];
     t->node_parent[0] = -1;
     *r = (struct request){ slot, t->n, t->token, &t->rng.rng, &t->draft, 16, NULL };
@@ -139,8 +139,8 @@ static void hold_drafter(const char *drafter, const struct stages *s)
     struct request r[SLOTS];
     struct error err;
     struct pair *p = pair_open(pair_target, pair_draft, drafter, s->yaml, rule_named("rejection"), SLOTS, LENGTH);
-    live = tokenizer_size(p->tokenizer);
-    assert_true(live < model_shape(p->target)->vocab);
+    used_vocab = tokenizer_size(p->tokenizer);
+    assert_true(used_vocab < model_shape(p->target)->vocab);
     for (int slot = 0; slot < SLOTS; slot++)
         tell(p, slot, &t[slot], &r[slot]);
     fetched.n = 0;
@@ -149,7 +149,7 @@ static void hold_drafter(const char *drafter, const struct stages *s)
     assert_true(p->type->propose(p->drafter, r, SLOTS, &err));
     p->backend->download = fetched.download;
     int row = 0; // level by level, of each draft the nodes that have children
-    for (int depth = 0; depth < draft_deepest(&t[0].draft); depth++) {
+    for (int depth = 0; depth < draft_max_depth(&t[0].draft); depth++) {
         const int first = row;
         for (int slot = 0; slot < SLOTS; slot++) {
             const int others = row;

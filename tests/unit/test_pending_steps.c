@@ -41,10 +41,10 @@ static void a_judgement_is_kept_number_by_number(void **state)
 {
     (void)state;
     struct steps s;
-    struct judgement j = judgement_create(NODES, 3);
+    struct verification j = verification_create(NODES, 3);
     steps_create(&s, SLOTS, NODES);
     struct note *to = &steps_at_hand(&s)->of[SLOTS - 1];
-    judgement_clear(&j, NODES);
+    verification_clear(&j, NODES);
     to->draft.n = NODES;
     j.n = 3;
     j.empty = 5;
@@ -54,21 +54,21 @@ static void a_judgement_is_kept_number_by_number(void **state)
         j.trial_p[i] = 0.25 * i;
         j.trial_q[i] = 8 + 0.25 * i;
     }
-    note_judgement(to, &j);
+    note_verification(to, &j);
     j.n = j.empty = 0;
-    assert_int_equal(to->judgement.n, 3);
-    assert_int_equal(to->judgement.empty, 5);
+    assert_int_equal(to->verification.n, 3);
+    assert_int_equal(to->verification.empty, 5);
     for (int i = 0; i < NODES; i++) {
         if (i < 3) {
-            assert_int_equal(to->judgement.node[i], i);
-            assert_int_equal(to->judgement.token[i], 70 + i);
+            assert_int_equal(to->verification.node[i], i);
+            assert_int_equal(to->verification.token[i], 70 + i);
         }
-        assert_true(to->judgement.trial_p[i] == 0.25 * i && to->judgement.trial_q[i] == 8 + 0.25 * i);
+        assert_true(to->verification.trial_p[i] == 0.25 * i && to->verification.trial_q[i] == 8 + 0.25 * i);
         j.node[i] = j.token[i] = -1; // the note has its own
         j.trial_p[i] = j.trial_q[i] = -1;
-        assert_true(to->judgement.trial_p[i] == 0.25 * i);
+        assert_true(to->verification.trial_p[i] == 0.25 * i);
     }
-    judgement_destroy(&j);
+    verification_destroy(&j);
     steps_destroy(&s);
 }
 

@@ -24,7 +24,7 @@ static void words_and_numbers_of_precisions_agree(void **unused)
         }
     }
     for (int k = KV_F32; kv_type_names[k] != NULL; k++)
-        assert_string_equal(type_facts[kv_settle((enum kv_type)k)].name, kv_type_names[k]);
+        assert_string_equal(type_facts[kv_type_resolve((enum kv_type)k)].name, kv_type_names[k]);
     assert_string_equal(activations_names[ACTIVATIONS_INT8], "int8");
     assert_string_equal(activations_names[ACTIVATIONS_BF16], "bf16");
 }

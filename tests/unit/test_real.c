@@ -29,10 +29,10 @@ static void read_prompts(void)
 {
     struct error err;
     char *path = xformat("%s/greedy_smollm2.jsonl", CASES), *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     FILE *f = fopen(path, "r");
     assert_non_null(f);
-    while (prompts.n < PROMPTS && getline(&line, &room, f) > 0) {
+    while (prompts.n < PROMPTS && getline(&line, &capacity, f) > 0) {
         struct json *j = json_parse(line, strlen(line), path, &err);
         const struct json *ids = json_get(j, "prompt_ids");
         int n = (int)json_count(ids);
@@ -49,14 +49,13 @@ static void read_prompts(void)
 
 static void against_none(const char *sampling, const char *rule)
 {
-    struct saying_setup s = {
-        target_path, draft_path, &prompts, "none", sampling, rule, NULL, 1, LIMIT, 192, NULL, NULL
-    };
-    struct saying *plain = say(&s);
+    struct decoded_texts_setup s = { target_path, draft_path, &prompts, "none", sampling, rule,
+                                     NULL,        1,          LIMIT,    192,    NULL,     NULL };
+    struct decoded_texts *plain = say(&s);
     for (int i = 0; i < pair_count(); i++) {
         s.drafter = pair_drafter(i);
         s.slots = i % 2 == 0 ? 1 : 3;
-        struct saying *other = say(&s);
+        struct decoded_texts *other = say(&s);
         same_text(plain, other, &s);
         printf("    %s, %s, %s, %d slots: equal; %d of %d guesses accepted\n", sampling, rule, s.drafter, s.slots,
                other->accepted, other->drafted);

@@ -100,12 +100,12 @@ static void certain_coins_do_not_look(void **state)
     for (int i = 0; i < 1000; i++) {
         struct address at = { FOR_ACCEPT, i, 1 };
         struct rng *r = source[i % 2];
-        assert_true(r->coin(r, 1, 1, at));
-        assert_true(r->coin(r, 0.3, 0.1, at));
-        assert_true(r->coin(r, 0x1p-1000, 0, at));
-        assert_false(r->coin(r, 0, 1, at));
-        assert_false(r->coin(r, 0, 0, at)); // what has no probability never happens
-        assert_false(r->coin(r, -1, 1, at));
+        assert_true(r->accept(r, 1, 1, at));
+        assert_true(r->accept(r, 0.3, 0.1, at));
+        assert_true(r->accept(r, 0x1p-1000, 0, at));
+        assert_false(r->accept(r, 0, 1, at));
+        assert_false(r->accept(r, 0, 0, at)); // what has no probability never happens
+        assert_false(r->accept(r, -1, 1, at));
     }
     assert_int_equal(o.n, 0);
     outcomes_end(&o);
@@ -119,9 +119,9 @@ static void coins_fall_as_weighted(void **state)
         int n = 0;
         for (int i = 0; i < 20000; i++) {
             struct address at = { FOR_ACCEPT, i, w };
-            bool fell = s.rng.coin(&s.rng, 0.05 * w, 0.5, at);
-            assert_true(fell == (philox_uniform(17, 4, at, 0) * 0.5 < 0.05 * w));
-            n += fell;
+            bool rejected = s.rng.accept(&s.rng, 0.05 * w, 0.5, at);
+            assert_true(rejected == (philox_uniform(17, 4, at, 0) * 0.5 < 0.05 * w));
+            n += rejected;
         }
         double p = 0.1 * w;
         assert_true(fabs(n / 20000.0 - p) < 5 * sqrt(p * (1 - p) / 20000));
@@ -379,7 +379,7 @@ static void every_outcome_is_walked_through_once(void **state)
     outcomes_begin(&o);
     while (outcomes_next(&o)) {
         int x = o.rng.pick(&o.rng, three, 4, (struct address){ FOR_DRAFT, 0, 0 }), y = 2;
-        if (o.rng.coin(&o.rng, x, 3, (struct address){ FOR_ACCEPT, 0, 0 })) // certain for 0 and 3
+        if (o.rng.accept(&o.rng, x, 3, (struct address){ FOR_ACCEPT, 0, 0 })) // certain for 0 and 3
             y = o.rng.pick(&o.rng, two, 2, (struct address){ FOR_BONUS, 0, 0 });
         law[x][y] += outcomes_probability(&o);
         total += outcomes_probability(&o);
@@ -401,7 +401,7 @@ static void an_address_that_comes_twice_is_counted(void **state)
     outcomes_begin(&o);
     while (outcomes_next(&o))
         for (int i = 0; i < 2; i++)
-            o.rng.coin(&o.rng, 1, 2, (struct address){ FOR_ACCEPT, 3, 4 });
+            o.rng.accept(&o.rng, 1, 2, (struct address){ FOR_ACCEPT, 3, 4 });
     assert_int_equal(o.repeated, 4); // once in each of four runs
     outcomes_end(&o);
 }

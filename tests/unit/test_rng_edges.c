@@ -23,15 +23,15 @@ static void a_coin_is_certain_before_it_looks_at_a_uniform(void **state)
     static const double sizes[] = { DBL_TRUE_MIN, 3 * DBL_TRUE_MIN, DBL_MIN, 0.1, 1, 3, DBL_MAX, INFINITY };
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         const double d = sizes[i];
-        assert_true(rng_coin_of(LAST_U, d, d)); // where u * den rounds up to den, too
-        assert_true(rng_coin_of(LAST_U, INFINITY, d));
-        assert_true(rng_coin_of(LAST_U, d, 0));
-        assert_false(rng_coin_of(0, 0, d));
-        assert_false(rng_coin_of(0, -d, d));
+        assert_true(rng_accept_of(LAST_U, d, d)); // where u * den rounds up to den, too
+        assert_true(rng_accept_of(LAST_U, INFINITY, d));
+        assert_true(rng_accept_of(LAST_U, d, 0));
+        assert_false(rng_accept_of(0, 0, d));
+        assert_false(rng_accept_of(0, -d, d));
     }
-    assert_true(rng_coin_of(0.5, 0.50001, 1));
-    assert_false(rng_coin_of(0.5, 0.5, 1)); // u < num / den
-    assert_true(rng_coin_of(0, DBL_TRUE_MIN, 1));
+    assert_true(rng_accept_of(0.5, 0.50001, 1));
+    assert_false(rng_accept_of(0.5, 0.5, 1)); // u < num / den
+    assert_true(rng_accept_of(0, DBL_TRUE_MIN, 1));
 }
 
 static const struct address residual = { FOR_RESIDUAL, 1, 0 };
@@ -174,14 +174,15 @@ static void a_device_is_told_what_the_stages_say(void **state)
     struct row_stages to;
     struct sampling s = SAMPLING("temperature", "0", "top_k", "7", "top_p", "0.75", "min_p", "0.125");
     assert_true(sampling_stages(&s, &to));
-    assert_true(to.heat == 0 && to.top_k == 7 && to.top_p == 0.75 && fabs(to.below - log(0.125)) < 1e-15);
+    assert_true(to.inverse_temperature == 0 && to.top_k == 7 && to.top_p == 0.75 &&
+                fabs(to.below - log(0.125)) < 1e-15);
     sampling_free(&s);
     s = SAMPLING("temperature", "0.25");
     assert_true(sampling_stages(&s, &to));
-    assert_true(to.heat == 4 && to.top_k == 0 && to.top_p == 1 && to.below == -INFINITY);
+    assert_true(to.inverse_temperature == 4 && to.top_k == 0 && to.top_p == 1 && to.below == -INFINITY);
     sampling_free(&s);
     s = SAMPLING("repetition_penalty", "1");
-    assert_true(sampling_stages(&s, &to) && to.heat == 1);
+    assert_true(sampling_stages(&s, &to) && to.inverse_temperature == 1);
     sampling_free(&s);
     s = SAMPLING("repetition_penalty", "1.1");
     assert_false(sampling_stages(&s, &to)); // it looks back at the text
@@ -200,13 +201,13 @@ static void uniforms_fill_whole_steps_and_no_more(void **state)
     const struct block first = { { 1, 2 }, { 3, 4, 5, 6 } };
     for (int i = 0; all_loops[i] != NULL; i++)
         for (int n = 1; n <= 3 * LOOP_STEP && loops_can(all_loops[i]); n++) {
-            const int room = (n + LOOP_STEP - 1) / LOOP_STEP * LOOP_STEP;
+            const int capacity = (n + LOOP_STEP - 1) / LOOP_STEP * LOOP_STEP;
             double u[5 * LOOP_STEP];
             for (int k = 0; k < 5 * LOOP_STEP; k++)
                 u[k] = 7;
             all_loops[i]->uniforms(u, n, first);
             for (int k = 0; k < 5 * LOOP_STEP; k++)
-                assert_true(k < n ? u[k] >= 0 && u[k] < 1 : k < room || u[k] == 7);
+                assert_true(k < n ? u[k] >= 0 && u[k] < 1 : k < capacity || u[k] == 7);
         }
 }
 

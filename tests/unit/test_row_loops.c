@@ -67,7 +67,7 @@ static void answer(const struct loops *l, int n, struct answers *a)
     struct exact_sum e = l->weights(a->weights, a->heated, n, 10);
     a->sum[0] = e.whole, a->sum[5] = e.rest;
     a->found[0] = l->places_from(a->heated, n, 5, a->place, n / 8);
-    l->heat(a->heated, n, 10, 1 / 0.7);
+    l->temperature(a->heated, n, 10, 1 / 0.7);
     e = l->exponentials(a->exponentials, n, 10);
     a->sum[1] = e.whole, a->sum[6] = e.rest;
     memcpy(a->scaled, a->exponentials, floats);
@@ -78,7 +78,7 @@ static void answer(const struct loops *l, int n, struct answers *a)
     some_weights(q, n, 40);
     memcpy(a->multiplied, w, doubles);
     l->multiply(a->multiplied, n, 0.7);
-    a->found[4] = l->heaviest(w, n);
+    a->found[4] = l->argmax(w, n);
     a->sum[3] = l->sum(w, n);
     memcpy(a->divided, w, doubles);
     l->divide(a->divided, n, a->sum[3]);
@@ -182,10 +182,10 @@ static void loops_do_what_they_say(void **state)
         assert_true(fabsl((long double)a->sum[0] + (long double)a->sum[5] - weight) <= 70 * 0x1p-66L);
         assert_true(a->sum[2] == summed(a->copied, n) && a->sum[3] == summed(w, n));
         assert_true(a->sum[4] == summed(left, n));
-        int heaviest = 0;
+        int argmax = 0;
         for (int i = 1; i < n; i++)
-            heaviest = w[i] > w[heaviest] ? i : heaviest;
-        assert_int_equal(a->found[4], heaviest);
+            argmax = w[i] > w[argmax] ? i : argmax;
+        assert_int_equal(a->found[4], argmax);
         for (int k = 0; k < 4; k++) {
             int at = 0, one[70];
             const struct block first = { { 5, 6 }, { 7, 8, 9, 10 } };

@@ -84,7 +84,7 @@ struct expected {
     int doubtful[TEXTS];
     int advanced[TEXTS]; // tokens of this step, if the text goes on
     bool over[TEXTS];
-    int requests, deepest; // of heads: all of them, for every state, as deep as the deepest draft of the step
+    int requests, max_depth; // of heads: all of them, for every state, as deep as the deepest draft of the step
     int drafted, accepted;
 };
 
@@ -121,7 +121,7 @@ static void expect_step(void *self, const struct step *s)
     const int rows = below_the_root(x, d, depth), last = s->advance->node[s->advance->n - 1];
     if (x->way == HEADS) {
         x->requests++;
-        x->deepest = draft_deepest(d) > x->deepest ? draft_deepest(d) : x->deepest;
+        x->max_depth = draft_max_depth(d) > x->max_depth ? draft_max_depth(d) : x->max_depth;
         return;
     }
     if (x->way == LOOKUP)
@@ -171,7 +171,7 @@ static void start(struct decoder *d, const char *drafter, struct expected *x, in
 static void step(struct decoder *d, const char *drafter, struct expected *x)
 {
     struct error err;
-    x->target = x->least = x->most = x->logits = x->requests = x->deepest = 0;
+    x->target = x->least = x->most = x->logits = x->requests = x->max_depth = 0;
     memset(x->advanced, 0, sizeof(x->advanced));
     begin_counting();
     assert_true(decoder_step(d, &err));
@@ -179,7 +179,7 @@ static void step(struct decoder *d, const char *drafter, struct expected *x)
         x->least += x->over[t] ? 0 : x->advanced[t];
         x->most += x->over[t] ? 0 : x->advanced[t];
     }
-    x->logits += x->requests * x->deepest;
+    x->logits += x->requests * x->max_depth;
     if (count.passes[TARGET] != 1 || count.rows[TARGET] != x->target || count.logits[TARGET] != x->target)
         fail_msg("%s: %d passes of the target, %d rows, %d of logits, not 1, %d, %d", drafter, count.passes[TARGET],
                  count.rows[TARGET], count.logits[TARGET], x->target, x->target);
@@ -230,8 +230,8 @@ static void decode(const char *drafter, const char *sampling, int *drafted, int 
     p->drafter->type = &type;
     struct decoder *d =
         decoder_create(p->verifier, p->drafter, SLOTS, 4, (struct listener){ expect_step, expect_end, &x }, &err);
-    for (int next = 0; next < TEXTS || decoder_live(d) > 0;) {
-        for (; next < TEXTS && decoder_has_room(d); next++)
+    for (int next = 0; next < TEXTS || decoder_active(d) > 0;) {
+        for (; next < TEXTS && decoder_has_free_slot(d); next++)
             start(d, drafter, &x, next);
         step(d, drafter, &x);
     }

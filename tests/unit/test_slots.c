@@ -44,7 +44,7 @@ static struct rig rig_open(pair_device *device, const char *drafter, const char 
     struct pair *p = r.pair;
     r.recorder = recorder_create(slots, true);
     struct verifier_setup with = *verifier_setup(p->verifier);
-    with.watch = recorder_watch(r.recorder);
+    with.observer = recorder_watch(r.recorder);
     r.verifier = verifier_create(&with, &err);
     assert_non_null(r.verifier);
     recorder_expects(r.recorder, expecter_create(p->rule, p->rule_options, drafter_makes(p->type, p->options),
@@ -88,7 +88,7 @@ static char *words(const struct sequence_row *row)
         text_printf(&t, " %d", row->token[i]);
     for (int k = 0; k < row->n_steps; k++) {
         const struct step_row *s = &row->step[k];
-        text_printf(&t, "\n%d drafted, %d deep, %d accepted, %d stood", s->drafted, s->depth, s->accepted, s->stood);
+        text_printf(&t, "\n%d drafted, %d deep, %d accepted, %d stood", s->drafted, s->depth, s->accepted, s->accepted);
         put(&t, s->expected);
         put(&t, s->variance);
         for (int i = 0; i < s->n_by_rule; i++) {
@@ -98,7 +98,8 @@ static char *words(const struct sequence_row *row)
         }
         for (int i = 0; i < s->n_trials; i++) {
             const struct trial_row *r = &s->trial[i];
-            text_printf(&t, "; trial %d %d %d %d %d %d", r->node, r->depth, r->rank, r->token, r->drawn, r->stood);
+            text_printf(&t, "; trial %d %d %d %d %d %d", r->node, r->depth, r->rank, r->token, r->proposal,
+                        r->accepted);
             put(&t, r->p);
             put(&t, r->q);
         }
@@ -118,7 +119,7 @@ static char *alone(pair_device *device, const char *drafter, const char *samplin
     struct rig r = rig_open(device, drafter, sampling, 1);
     struct sequence_row row;
     start(&r, text);
-    while (decoder_live(r.decoder) > 0)
+    while (decoder_active(r.decoder) > 0)
         step(&r);
     assert_int_equal(recorder_take(r.recorder, &row), text);
     char *said = words(&row);
@@ -136,7 +137,7 @@ static void check(pair_device *device, const char *drafter, const char *sampling
     for (int i = from; i < to; i++)
         expected[i] = alone(device, drafter, sampling, i);
     while (taken < to) {
-        for (; next < to && decoder_has_room(r.decoder); next++)
+        for (; next < to && decoder_has_free_slot(r.decoder); next++)
             start(&r, next);
         step(&r);
         for (struct sequence_row row; (which = recorder_take(r.recorder, &row)) >= 0; taken++) {

@@ -56,8 +56,8 @@ static int decode(struct pair *p, int *tokens)
     struct error err;
     struct decoder *d = decoder_create(p->verifier, p->drafter, 2, 1, (struct listener){ NULL, done, tokens }, &err);
     allocations = 0;
-    for (int next = 0; next < 3 || decoder_live(d) > 0;) {
-        while (next < 3 && decoder_has_room(d)) {
+    for (int next = 0; next < 3 || decoder_active(d) > 0;) {
+        while (next < 3 && decoder_has_free_slot(d)) {
             struct assignment a = { next, prompt, 4 + 2 * next, 30, NULL };
             assert_true(decoder_start(d, &a, &err));
             next++;
@@ -110,5 +110,5 @@ int main(void)
         cmocka_unit_test(allocations_are_seen),
         cmocka_unit_test(a_step_allocates_nothing),
     };
-    return cmocka_run_group_tests(tests, pair_models_make_strangers, pair_models_remove);
+    return cmocka_run_group_tests(tests, pair_models_make_foreign, pair_models_remove);
 }

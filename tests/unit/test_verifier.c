@@ -39,18 +39,18 @@ static void a_verifier_takes_its_cache_and_two_tables_of_rows(void **state)
     const size_t vocab = (size_t)tiny_usual.vocab, width = (size_t)tiny_usual.width, rows = SLOTS * NODES;
     // Keys and values of LENGTH places and of what may be pending: a stretch of a prompt.
     struct kv_shape shape = model_kv_shape(
-        p->target, SLOTS, LENGTH, VERIFIER_STRETCH < model_rows(p->target) ? VERIFIER_STRETCH : model_rows(p->target));
+        p->target, SLOTS, LENGTH, VERIFIER_CHUNK < model_rows(p->target) ? VERIFIER_CHUNK : model_rows(p->target));
     shape.type = BF16;
     assert_int_equal(verifier_cache_bytes(&s), kv_bytes(&shape));
     assert_int_equal(verifier_bytes(&s), kv_bytes(&shape) + rows * (vocab + 2 * width) * sizeof(float));
-    assert_int_equal(verifier_judging_bytes(&s), 0); // the host judges
+    assert_int_equal(verifier_verify_bytes(&s), 0); // the host judges
     pair_close(p);
 }
 
-static struct judging asked;
-static struct draft_there asked_there;
+static struct verify_request asked;
+static struct device_draft asked_there;
 
-static size_t ask_for_bytes(struct backend *b, const struct judging *j)
+static size_t ask_for_bytes(struct backend *b, const struct verify_request *j)
 {
     (void)b;
     asked = *j;
@@ -65,21 +65,21 @@ static void a_device_is_asked_what_the_largest_drafts_take(void **state)
         struct pair *p = open_rule("rejection");
         struct verifier_setup s = setup_of(p);
         s.rule = rules[i];
-        p->backend->judge_bytes = ask_for_bytes;
-        const bool has_body = rules[i]->body != BODY_NONE;
+        p->backend->verify_bytes = ask_for_bytes;
+        const bool has_body = rules[i]->device_rule != DEVICE_NONE;
         const bool forks = (rules[i]->takes & (TAKES_TREES | TAKES_CHAINS)) != 0;
-        assert_int_equal(verifier_judging_bytes(&s), has_body ? SLOTS * 100 : 0);
+        assert_int_equal(verifier_verify_bytes(&s), has_body ? SLOTS * 100 : 0);
         if (has_body) {
-            assert_int_equal(asked.body, rules[i]->body);
+            assert_int_equal(asked.device_rule, rules[i]->device_rule);
             assert_int_equal(asked.n, NODES);
             assert_int_equal(asked_there.most, NODES);
-            assert_int_equal(asked_there.deepest, NODES - 1);
+            assert_int_equal(asked_there.max_depth, NODES - 1);
             assert_int_equal(asked_there.branches, forks);
             assert_int_equal(asked.p.rows, NODES);
             assert_int_equal(asked.p.width, tiny_usual.vocab);
             assert_null(asked.p.data);
         }
-        p->backend->judge_bytes = NULL;
+        p->backend->verify_bytes = NULL;
         pair_close(p);
     }
 }
@@ -108,8 +108,8 @@ static const char *verify(struct verifier *v, int at)
     static struct error err;
     static const int32_t text[] = { 5, 9, 7, 5 };
     int32_t token[NODES] = { 5 }, parent[NODES] = { -1 };
-    uint8_t drawn[NODES] = { CHOSEN };
-    struct draft d = { 1, NODES, token, parent, drawn, NULL, NULL };
+    uint8_t proposal[NODES] = { DETERMINISTIC };
+    struct draft d = { 1, NODES, token, parent, proposal, NULL, NULL };
     struct philox source = philox_source(1, 2);
     const struct request r = { .slot = 1, .n = 4, .token = text, .rng = &source.rng, .draft = &d };
     struct advance a;
@@ -122,7 +122,7 @@ static const char *verify(struct verifier *v, int at)
             return "prefill";
     if (!verifier_score(v, &r, 1, &err))
         return "score";
-    if (!verifier_judge(v, &r, 1, &a, &err))
+    if (!verifier_accept(v, &r, 1, &a, &err))
         return strcmp(err.text, "the device fell silent") == 0 ? "judge" : err.text;
     assert_int_equal(a.n, 1);
     assert_int_equal(a.slot, 1);
@@ -137,7 +137,7 @@ static void a_device_that_fails_is_noticed_at_every_wait(void **state)
         struct error err;
         struct pair *p = open_rule("rejection");
         struct verifier_setup s = setup_of(p);
-        s.watch = (struct watch){ .scored = watched ? count_scored : NULL };
+        s.observer = (struct step_observer){ .scored = watched ? count_scored : NULL };
         struct verifier *v = verifier_create(&s, &err);
         assert_non_null(v);
         real_sync = p->backend->sync;

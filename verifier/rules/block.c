@@ -20,8 +20,8 @@ const struct rule block_rule = {
     .summary = "a chain as a whole: the most that can be accepted of one chain",
     .exact = true,
     .optimal = "single chains (Sun et al. 2024, theorem 2)",
-    .takes = TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT,
+    .takes = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_DISTINCT,
     .law = traversal_law,
-    .body = BODY_TRAVERSAL,
-    .judge = traversal_judge,
+    .device_rule = DEVICE_TRAVERSAL,
+    .verify = traversal_verify,
 };

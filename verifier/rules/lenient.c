@@ -22,8 +22,8 @@ static double lenience_of(const void *o)
     return ((const struct lenient *)o)->lenience;
 }
 
-static void lenient_judge(const struct draft *d, struct rows *rows, const void *o, struct rng *rng,
-                          struct judgement *out)
+static void lenient_verify(const struct draft *d, struct rows *rows, const void *o, struct rng *rng,
+                           struct verification *out)
 {
     rejection_walk(d, rows, (struct standing){ lenience_of(o), 0 }, rng, out);
 }
@@ -37,11 +37,11 @@ const struct rule lenient_rule = {
     .name = "lenient",
     .summary = "LOSSY: rejection that lets a guess stand `lenience` times as often",
     .exact = false,
-    .takes = TAKES_CHOSEN | TAKES_TREES | TAKES_DRAWN | TAKES_DISTINCT,
+    .takes = TAKES_DETERMINISTIC | TAKES_TREES | TAKES_SAMPLED | TAKES_DISTINCT,
     .law = lenient_law,
     .options = options,
     .options_size = sizeof(struct lenient),
-    .body = BODY_REJECTION,
+    .device_rule = DEVICE_REJECTION,
     .lenience = lenience_of,
-    .judge = lenient_judge,
+    .verify = lenient_verify,
 };

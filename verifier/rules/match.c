@@ -1,7 +1,7 @@
 // match.c - the target says its own token at every place; a guess stands if it said just that.
 //
 // Every token of the text is a plain draw from the target's row, so there is nothing to prove, and it does not matter
-// how the guesses came about. A guess x stands with probability p[x], as if it had been CHOSEN, also where it was drawn
+// how the guesses came about. A guess x stands with probability p[x], as if it had been DETERMINISTIC, also where it was drawn
 // and
 // rejection could have done better.
 //
@@ -29,17 +29,17 @@ static double chance_of(const struct draft *d, int node, int c, const float *row
     return chance;
 }
 
-static void match_judge(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                        struct judgement *out)
+static void match_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
+                         struct verification *out)
 {
     (void)options;
     int vocab = rows->vocab, depth = 0;
 
-    judgement_clear(out, d->n);
+    verification_clear(out, d->n);
     for (int node = 0; node >= 0; depth++) {
         const float *row = rows->row(rows, node);
         int said = rng_pick_row(rng, row, vocab, (struct address){ FOR_TOKEN, rng->root + depth + 1, 0 }, out->work);
-        judgement_add(out, node, said);
+        verification_add(out, node, said);
 
         int c = draft_next_child(d, node, node);
         double left = c >= 0 ? dist_row_sum(row, vocab) : 0;
@@ -77,8 +77,8 @@ const struct rule match_rule = {
     .summary = "a guess stands if the target's own seeded draw says the same: one text for every drafter",
     .exact = true,
     .optimal = "drafts of chosen tokens alone",
-    .takes = TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT | TAKES_TREES,
+    .takes = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_DISTINCT | TAKES_TREES,
     .law = match_law,
-    .body = BODY_MATCH,
-    .judge = match_judge,
+    .device_rule = DEVICE_MATCH,
+    .verify = match_verify,
 };

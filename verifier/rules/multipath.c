@@ -150,11 +150,11 @@ struct chain {
 };
 
 // work: (2 depth + 2, vocab)
-static void follow(struct chain *c, const struct draft *d, struct rows *rows, double *work, struct judgement *out)
+static void follow(struct chain *c, const struct draft *d, struct rows *rows, double *work, struct verification *out)
 {
     const int vocab = rows->vocab;
     struct band band = { 0, 1 };
-    *c = (struct chain){ .vocab = vocab, .depth = draft_deepest(d), .share = { 1 } };
+    *c = (struct chain){ .vocab = vocab, .depth = draft_max_depth(d), .share = { 1 } };
     for (int i = draft_next_child(d, 0, 0); i >= 0; i = draft_next_child(d, 0, i))
         c->k++;
     c->p = work + 2 * (size_t)vocab;
@@ -194,21 +194,21 @@ static double ends(struct chain *c, int i, int *empty)
     return b == 1 ? 1 : 0;
 }
 
-static void multipath_judge(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                            struct judgement *out)
+static void multipath_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
+                             struct verification *out)
 {
     (void)options;
     struct chain c;
-    judgement_clear(out, d->n);
+    verification_clear(out, d->n);
     follow(&c, d, rows, out->work, out);
     int i = c.depth;
-    while (!rng->coin(rng, ends(&c, i, &out->empty), 1, (struct address){ FOR_ACCEPT, rng->root, c.node[i] }))
+    while (!rng->accept(rng, ends(&c, i, &out->empty), 1, (struct address){ FOR_ACCEPT, rng->root, c.node[i] }))
         i--;
     const int node = c.node[i];
     struct address at = { i == c.depth ? FOR_BONUS : FOR_RESIDUAL, rng->root, node };
-    judgement_path(out, d, node,
-                   i == c.depth ? rng_pick_row(rng, rows->row(rows, node), c.vocab, at, out->work)
-                                : rng->pick(rng, c.p + (size_t)i * (size_t)c.vocab, c.vocab, at));
+    verification_path(out, d, node,
+                      i == c.depth ? rng_pick_row(rng, rows->row(rows, node), c.vocab, at, out->work)
+                                   : rng->pick(rng, c.p + (size_t)i * (size_t)c.vocab, c.vocab, at));
 }
 
 static void multipath_law(const struct draft *d, struct rows *rows, const void *options, double *end)
@@ -216,7 +216,7 @@ static void multipath_law(const struct draft *d, struct rows *rows, const void *
     (void)options;
     struct chain c;
     int ignored = 0;
-    double *work = xcalloc((2 * (size_t)draft_deepest(d) + 2) * (size_t)rows->vocab, sizeof(*work)), reach = 1;
+    double *work = xcalloc((2 * (size_t)draft_max_depth(d) + 2) * (size_t)rows->vocab, sizeof(*work)), reach = 1;
     for (int node = 0; node < d->n; node++)
         end[node] = 0;
     follow(&c, d, rows, work, NULL);
@@ -231,7 +231,7 @@ const struct rule multipath_rule = {
     .name = "multipath",
     .summary = "of several chains drawn alike the largest, judged as a block",
     .exact = true,
-    .takes = TAKES_DRAWN | TAKES_CHAINS,
+    .takes = TAKES_SAMPLED | TAKES_CHAINS,
     .law = multipath_law,
-    .judge = multipath_judge,
+    .verify = multipath_verify,
 };

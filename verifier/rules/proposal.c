@@ -4,24 +4,24 @@
 
 #include "sampling/dist.h"
 
-void drawn_row(const struct draft *d, int node, int c, double *q, int vocab)
+void proposal_row(const struct draft *d, int node, int c, double *q, int vocab)
 {
     int first = draft_next_child(d, node, node);
     dist_from_row(q, d->q->row(d->q, node), vocab);
-    if (d->drawn[c] != DRAWN_DISTINCT || c == first)
+    if (d->proposal[c] != SAMPLED_WITHOUT_REPLACEMENT || c == first)
         return;
     for (int s = first; s < c; s = draft_next_child(d, node, s))
         q[d->token[s]] = 0;
     dist_normalize(q, vocab);
 }
 
-double drawn_measure(const struct draft *d, int node, int c, double *work, int vocab)
+double proposal_probability(const struct draft *d, int node, int c, double *work, int vocab)
 {
     double m;
-    if (d->drawn[c] == CHOSEN)
+    if (d->proposal[c] == DETERMINISTIC)
         return 1;
-    if (d->drawn[c] == DRAWN_DISTINCT && c != draft_next_child(d, node, node)) {
-        drawn_row(d, node, c, work, vocab);
+    if (d->proposal[c] == SAMPLED_WITHOUT_REPLACEMENT && c != draft_next_child(d, node, node)) {
+        proposal_row(d, node, c, work, vocab);
         m = work[d->token[c]];
     } else {
         const float *row = d->q->row(d->q, node);

@@ -11,7 +11,7 @@
     RULE(multipath) \
     RULE(typical) \
     RULE(lenient) \
-    RULE(replayed)
+    RULE(synthetic)
 
 #define DECLARE(name) extern const struct rule name##_rule;
 RULES(DECLARE)

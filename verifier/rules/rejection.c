@@ -10,9 +10,9 @@
 // min(p, q)(x); what is missing is (p - q)+(x), which is what everything after its fall is drawn from. The argument
 // does not ask where q came from, only that x was drawn from it given the earlier siblings. So
 //
-//     CHOSEN          is a draw from the row that is 1 at x: it stands with probability p[x], and (p - q)+ is p without x
-//     DRAWN           from the row q as it is
-//     DRAWN_DISTINCT  from q without the earlier siblings' tokens, renormalised
+//     DETERMINISTIC          is a draw from the row that is 1 at x: it stands with probability p[x], and (p - q)+ is p without x
+//     SAMPLED           from the row q as it is
+//     SAMPLED_WITHOUT_REPLACEMENT  from q without the earlier siblings' tokens, renormalised
 //
 // and one node may mix them. A leaf has no children and draws from p itself: the bonus token.
 #include "verifier/rules/rejection.h"
@@ -33,7 +33,7 @@ struct left {
     int node, vocab;
     const float *row; // (vocab) NULL: p
     double sum;       // of row, without what fell; exact
-    int fallen;       // the last child that did; the node itself: none
+    int rejected;     // the last child that did; the node itself: none
     int last;         // a token that fell and stays: there is no other left; -1
     double *p;        // (vocab)
 };
@@ -46,7 +46,7 @@ static struct left left_of(const struct draft *d, int node, const float *row, do
 
 static bool is_struck(const struct left *l, int x)
 {
-    for (int s = draft_next_child(l->draft, l->node, l->node); s >= 0 && s <= l->fallen && x != l->last;
+    for (int s = draft_next_child(l->draft, l->node, l->node); s >= 0 && s <= l->rejected && x != l->last;
          s = draft_next_child(l->draft, l->node, s))
         if (l->draft->token[s] == x)
             return true;
@@ -64,7 +64,7 @@ static double left_at(const struct left *l, int x)
 static void write_out(struct left *l)
 {
     dist_copy(l->p, l->row, l->vocab);
-    for (int s = l->node; s < l->fallen;) {
+    for (int s = l->node; s < l->rejected;) {
         s = draft_next_child(l->draft, l->node, s);
         if (l->draft->token[s] != l->last)
             l->p[l->draft->token[s]] = 0;
@@ -84,58 +84,59 @@ static bool chosen_fell(struct left *l, int c)
         l->sum -= mass;
     else
         l->last = x;
-    l->fallen = c;
+    l->rejected = c;
     return others;
 }
 
 // Child c has fallen: what is left without it. false: nothing is, and p stays as it was.
-static bool fell(struct left *l, int c, double *q)
+static bool rejected(struct left *l, int c, double *q)
 {
-    if (l->draft->drawn[c] == CHOSEN)
+    if (l->draft->proposal[c] == DETERMINISTIC)
         return chosen_fell(l, c);
     if (l->row != NULL) {
         write_out(l);
         dist_normalize(l->p, l->vocab);
     }
-    drawn_row(l->draft, l->node, c, q, l->vocab);
+    proposal_row(l->draft, l->node, c, q, l->vocab);
     return dist_residual(l->p, q, l->vocab) > 0;
 }
 
 // The child of node that stands, or -1 with what remains to sample from.
-static int child_that_stands(const struct draft *d, int node, struct left *l, double *q, struct standing s,
-                             struct rng *rng, struct judgement *out)
+static int accepted_child(const struct draft *d, int node, struct left *l, double *q, struct standing s,
+                          struct rng *rng, struct verification *out)
 {
     for (int c = draft_next_child(d, node, node); c >= 0; c = draft_next_child(d, node, c)) {
-        const double m = drawn_measure(d, node, c, q, l->vocab);
+        const double m = proposal_probability(d, node, c, q, l->vocab);
         out->trial_p[c] = s.lenience * left_at(l, d->token[c]) + s.rate * m;
         out->trial_q[c] = m;
-        if (rng->coin(rng, out->trial_p[c], out->trial_q[c], (struct address){ FOR_ACCEPT, rng->root, c }))
+        if (rng->accept(rng, out->trial_p[c], out->trial_q[c], (struct address){ FOR_ACCEPT, rng->root, c }))
             return c;
-        out->empty += !fell(l, c, q);
+        out->empty += !rejected(l, c, q);
     }
     return -1;
 }
 
-void rejection_walk(const struct draft *d, struct rows *rows, struct standing s, struct rng *rng, struct judgement *out)
+void rejection_walk(const struct draft *d, struct rows *rows, struct standing s, struct rng *rng,
+                    struct verification *out)
 {
     int vocab = rows->vocab, node = 0;
     double *p = out->work, *q = p + vocab; // (vocab) each
     struct left l;
 
-    judgement_clear(out, d->n);
+    verification_clear(out, d->n);
     for (;;) {
         l = left_of(d, node, rows->row(rows, node), p, vocab);
-        int child = child_that_stands(d, node, &l, q, s, rng, out);
+        int child = accepted_child(d, node, &l, q, s, rng, out);
         if (child < 0)
             break;
-        judgement_add(out, node, d->token[child]);
+        verification_add(out, node, d->token[child]);
         node = child;
     }
     bool leaf = draft_next_child(d, node, node) < 0;
     struct address at = { leaf ? FOR_BONUS : FOR_RESIDUAL, rng->root, node };
     if (!leaf && l.row != NULL)
         write_out(&l);
-    judgement_add(out, node, leaf ? rng_pick_row(rng, l.row, vocab, at, p) : rng->pick(rng, p, vocab, at));
+    verification_add(out, node, leaf ? rng_pick_row(rng, l.row, vocab, at, p) : rng->pick(rng, p, vocab, at));
 }
 
 // The same walk with its coins as probabilities. end[node] first holds how often the path comes to node, and gives each
@@ -154,18 +155,18 @@ void rejection_ends(const struct draft *d, struct rows *rows, struct standing s,
             continue;
         struct left l = left_of(d, node, rows->row(rows, node), p, vocab);
         for (; c >= 0 && end[node] > 0; c = draft_next_child(d, node, c)) {
-            const double m = drawn_measure(d, node, c, q, vocab);
+            const double m = proposal_probability(d, node, c, q, vocab);
             const double x = s.lenience * left_at(&l, d->token[c]) + s.rate * m;
             end[c] = x >= m ? end[node] : end[node] * (x / m);
             end[node] -= end[c];
-            fell(&l, c, q);
+            rejected(&l, c, q);
         }
     }
     free(p);
 }
 
-static void rejection_judge(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                            struct judgement *out)
+static void rejection_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
+                             struct verification *out)
 {
     (void)options;
     rejection_walk(d, rows, (struct standing){ 1, 0 }, rng, out);
@@ -182,8 +183,8 @@ const struct rule rejection_rule = {
     .summary = "token by token, siblings in turn: Leviathan's rule on chains, SpecInfer's and Sequoia's on trees",
     .exact = true,
     .optimal = "a single token (Leviathan et al. 2023), and any draft of chosen tokens alone",
-    .takes = TAKES_CHOSEN | TAKES_DRAWN | TAKES_DISTINCT | TAKES_TREES,
+    .takes = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_DISTINCT | TAKES_TREES,
     .law = rejection_law,
-    .body = BODY_REJECTION,
-    .judge = rejection_judge,
+    .device_rule = DEVICE_REJECTION,
+    .verify = rejection_verify,
 };

@@ -7,5 +7,6 @@ struct standing {
     double lenience, rate; // rejection's: 1, 0
 };
 
-void rejection_walk(const struct draft *d, struct rows *p, struct standing s, struct rng *rng, struct judgement *out);
+void rejection_walk(const struct draft *d, struct rows *p, struct standing s, struct rng *rng,
+                    struct verification *out);
 void rejection_ends(const struct draft *d, struct rows *p, struct standing s, double *end); // a rule's law

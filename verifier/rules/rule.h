@@ -7,7 +7,7 @@
 #include "core/device_verification.h"
 #include "core/options.h"
 
-struct judgement {
+struct verification {
     int n;
     int32_t *token, *node;     // (nodes) as in struct advance
     int empty;                 // residuals in which nothing was left after a fall: rounding alone can bring that about
@@ -15,12 +15,12 @@ struct judgement {
     double *work;              // (2 nodes + 1, vocab) rows to work in: double, whatever stands there
 };
 
-struct judgement judgement_create(int nodes, int vocab); // owns its arrays
-void judgement_destroy(struct judgement *j);
-void judgement_clear(struct judgement *j, int nodes);             // nothing yet, of a draft of so many nodes
-void judgement_add(struct judgement *j, int node, int32_t token); // and after node came token
+struct verification verification_create(int nodes, int vocab); // owns its arrays
+void verification_destroy(struct verification *j);
+void verification_clear(struct verification *j, int nodes);             // nothing yet, of a draft of so many nodes
+void verification_add(struct verification *j, int node, int32_t token); // and after node came token
 // All at once: the path of d from the root to node `last`, and `token` after it.
-void judgement_path(struct judgement *j, const struct draft *d, int last, int32_t token);
+void verification_path(struct verification *j, const struct draft *d, int last, int32_t token);
 
 struct rule {
     const char *name;
@@ -36,11 +36,12 @@ struct rule {
     void (*law)(const struct draft *d, struct rows *p, const void *options, double *end);
     const struct option *options; // NULL: it has none
     size_t options_size;
-    // Of which a device has a body of its own, with the same answers (core/device_verification.h); BODY_NONE: of none. lenience, rate:
+    // Of which a device has a body of its own, with the same answers (core/device_verification.h); DEVICE_NONE: of none. lenience, rate:
     // of rejection's; NULL: 1, 0.
-    enum body body;
+    enum device_rule device_rule;
     double (*lenience)(const void *options), (*rate)(const void *options);
-    void (*judge)(const struct draft *d, struct rows *p, const void *options, struct rng *rng, struct judgement *out);
+    void (*verify)(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
+                   struct verification *out);
 };
 
 extern const struct rule *const rules[];         // ends with NULL: verifier/rules/registry.c

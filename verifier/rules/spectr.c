@@ -71,7 +71,7 @@ static struct node look_at(const struct draft *d, struct rows *rows, int node, d
 }
 
 // What is left of p when none stood. false: nothing is (rounding alone can bring that about), and p stays as it was.
-static bool none_stood(const struct node *n, double *p, const double *q, int vocab)
+static bool none_accepted(const struct node *n, double *p, const double *q, int vocab)
 {
     if (n->beta <= 0)
         return true;
@@ -91,15 +91,15 @@ static double chance(const struct node *n, const double *p, const double *q, int
     return n->rho * q[x] > 0 ? fmin(1, p[x] / (n->rho * q[x])) : 0;
 }
 
-static void spectr_judge(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                         struct judgement *out)
+static void spectr_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
+                          struct verification *out)
 {
     (void)options;
     const int vocab = rows->vocab;
     double *p = out->work, *q = p + vocab; // (vocab) each
     int node = 0;
 
-    judgement_clear(out, d->n);
+    verification_clear(out, d->n);
     for (int stands = 0; stands >= 0; node = stands >= 0 ? stands : node) {
         stands = -1;
         if (draft_next_child(d, node, node) < 0)
@@ -108,17 +108,18 @@ static void spectr_judge(const struct draft *d, struct rows *rows, const void *o
         for (int c = draft_next_child(d, node, node); c >= 0 && stands < 0; c = draft_next_child(d, node, c)) {
             out->trial_p[c] = p[d->token[c]];
             out->trial_q[c] = n.rho * q[d->token[c]];
-            if (rng->coin(rng, out->trial_p[c], out->trial_q[c], (struct address){ FOR_ACCEPT, rng->root, c }))
+            if (rng->accept(rng, out->trial_p[c], out->trial_q[c], (struct address){ FOR_ACCEPT, rng->root, c }))
                 stands = c;
         }
         if (stands < 0) {
-            out->empty += !none_stood(&n, p, q, vocab);
-            judgement_path(out, d, node, rng->pick(rng, p, vocab, (struct address){ FOR_RESIDUAL, rng->root, node }));
+            out->empty += !none_accepted(&n, p, q, vocab);
+            verification_path(out, d, node,
+                              rng->pick(rng, p, vocab, (struct address){ FOR_RESIDUAL, rng->root, node }));
             return;
         }
     }
     struct address at = { FOR_BONUS, rng->root, node };
-    judgement_path(out, d, node, rng_pick_row(rng, rows->row(rows, node), vocab, at, p));
+    verification_path(out, d, node, rng_pick_row(rng, rows->row(rows, node), vocab, at, p));
 }
 
 static void spectr_law(const struct draft *d, struct rows *rows, const void *options, double *end)
@@ -145,7 +146,7 @@ const struct rule spectr_rule = {
     .name = "spectr",
     .summary = "K-SEQ: independent draws from one row are all tried against the same p",
     .exact = true,
-    .takes = TAKES_DRAWN | TAKES_TREES,
+    .takes = TAKES_SAMPLED | TAKES_TREES,
     .law = spectr_law,
-    .judge = spectr_judge,
+    .verify = spectr_verify,
 };

@@ -29,27 +29,27 @@ static double no_lenience(const void *o)
     return 0;
 }
 
-static void replayed_judge(const struct draft *d, struct rows *rows, const void *o, struct rng *rng,
-                           struct judgement *out)
+static void synthetic_verify(const struct draft *d, struct rows *rows, const void *o, struct rng *rng,
+                             struct verification *out)
 {
     rejection_walk(d, rows, (struct standing){ 0, rate_of(o) }, rng, out);
 }
 
-static void replayed_law(const struct draft *d, struct rows *rows, const void *o, double *end)
+static void synthetic_law(const struct draft *d, struct rows *rows, const void *o, double *end)
 {
     rejection_ends(d, rows, (struct standing){ 0, rate_of(o) }, end);
 }
 
-const struct rule replayed_rule = {
-    .name = "replayed",
+const struct rule synthetic_rule = {
+    .name = "synthetic",
     .summary = "LOSSY, for timing: every guess stands with probability `rate`, at all of rejection's work",
     .exact = false,
-    .takes = TAKES_CHOSEN | TAKES_TREES | TAKES_DRAWN | TAKES_DISTINCT,
-    .law = replayed_law,
+    .takes = TAKES_DETERMINISTIC | TAKES_TREES | TAKES_SAMPLED | TAKES_DISTINCT,
+    .law = synthetic_law,
     .options = options,
     .options_size = sizeof(struct replayed),
-    .body = BODY_REJECTION,
+    .device_rule = DEVICE_REJECTION,
     .lenience = no_lenience,
     .rate = rate_of,
-    .judge = replayed_judge,
+    .verify = synthetic_verify,
 };

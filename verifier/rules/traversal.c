@@ -25,7 +25,7 @@
 // On a chain this is block verification (Sun et al. 2024, arXiv 2403.10444): h = S / (S + 1 - b) is the last line for a
 // node whose child was given up. No rule that looks at one chain accepts more (their theorem 2). On trees it is what
 // Weng et al. 2025 (arXiv 2505.12398) call traversal verification; the derivation above is our own, and optimality is
-// claimed for chains only. CHOSEN children are the case q = 1 at x: for drafts of nothing else, it accepts as much as
+// claimed for chains only. DETERMINISTIC children are the case q = 1 at x: for drafts of nothing else, it accepts as much as
 // rejection does.
 #include "verifier/rules/traversal.h"
 
@@ -40,10 +40,10 @@
 struct visit {
     const struct draft *draft;
     struct rows *rows;
-    struct rng *rng;       // of judging
-    struct judgement *out; // of judging
-    double *end;           // of the law
-    double *q, *p;         // (vocab) of a child; (depth, vocab) what is left at each node on the way down
+    struct rng *rng;          // of judging
+    struct verification *out; // of judging
+    double *end;              // of the law
+    double *q, *p;            // (vocab) of a child; (depth, vocab) what is left at each node on the way down
 };
 
 // Child c of node was given up: what is left of the node's (a, p) without it. Answers the new a.
@@ -51,10 +51,10 @@ static double without(const struct visit *v, int node, int c, double a, double *
 {
     const int vocab = v->rows->vocab;
     double left;
-    if (v->draft->drawn[c] == CHOSEN)
+    if (v->draft->proposal[c] == DETERMINISTIC)
         left = a * dist_strike(p, vocab, v->draft->token[c]);
     else {
-        drawn_row(v->draft, node, c, v->q, vocab);
+        proposal_row(v->draft, node, c, v->q, vocab);
         left = dist_scaled_residual(p, a, v->q, vocab);
     }
     if (left > 0)
@@ -69,7 +69,7 @@ static double without(const struct visit *v, int node, int c, double a, double *
 // How much of a goes down to child c.
 static double handed_down(const struct visit *v, int node, int c, double a, const double *p)
 {
-    double through = a * p[v->draft->token[c]], m = drawn_measure(v->draft, node, c, v->q, v->rows->vocab);
+    double through = a * p[v->draft->token[c]], m = proposal_probability(v->draft, node, c, v->q, v->rows->vocab);
     if (v->out != NULL) {
         v->out->trial_p[c] = through;
         v->out->trial_q[c] = m;
@@ -92,7 +92,7 @@ static int visit(const struct visit *v, int node, double a, double *p)
             return stopped;
         a = without(v, node, c, a, p);
     }
-    if (!v->rng->coin(v->rng, a, 1, (struct address){ FOR_ACCEPT, v->rng->root, node }))
+    if (!v->rng->accept(v->rng, a, 1, (struct address){ FOR_ACCEPT, v->rng->root, node }))
         return -1;
     struct address at = { leaf ? FOR_BONUS : FOR_RESIDUAL, v->rng->root, node };
     v->out->token[0] =
@@ -100,14 +100,14 @@ static int visit(const struct visit *v, int node, double a, double *p)
     return node;
 }
 
-void traversal_judge(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                     struct judgement *out)
+void traversal_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
+                      struct verification *out)
 {
     (void)options;
     const struct visit v = { d, rows, rng, out, NULL, out->work, out->work + rows->vocab };
-    judgement_clear(out, d->n);
+    verification_clear(out, d->n);
     const int last = visit(&v, 0, 1, v.p);
-    judgement_path(out, d, last, out->token[0]);
+    verification_path(out, d, last, out->token[0]);
 }
 
 // The same with its coins as probabilities. reach: how often judging comes to node at all; answers how often it gives
@@ -130,7 +130,7 @@ static double law(const struct visit *v, int node, double a, double reach, doubl
 void traversal_law(const struct draft *d, struct rows *rows, const void *options, double *end)
 {
     (void)options;
-    double *work = xcalloc((size_t)(draft_deepest(d) + 2) * (size_t)rows->vocab, sizeof(*work));
+    double *work = xcalloc((size_t)(draft_max_depth(d) + 2) * (size_t)rows->vocab, sizeof(*work));
     const struct visit v = { .draft = d, .rows = rows, .end = end, .q = work, .p = work + rows->vocab };
     for (int node = 0; node < d->n; node++)
         end[node] = 0;
@@ -143,8 +143,8 @@ const struct rule traversal_rule = {
     .summary = "a whole tree from its leaves up: what comes after a token can save it",
     .exact = true,
     .optimal = "single chains (as `block`), and any draft of chosen tokens alone",
-    .takes = TAKES_CHOSEN | TAKES_TREES | TAKES_DRAWN | TAKES_DISTINCT,
+    .takes = TAKES_DETERMINISTIC | TAKES_TREES | TAKES_SAMPLED | TAKES_DISTINCT,
     .law = traversal_law,
-    .body = BODY_TRAVERSAL,
-    .judge = traversal_judge,
+    .device_rule = DEVICE_TRAVERSAL,
+    .verify = traversal_verify,
 };

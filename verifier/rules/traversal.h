@@ -2,6 +2,6 @@
 #pragma once
 #include "verifier/rules/rule.h"
 
-void traversal_judge(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                     struct judgement *out);
+void traversal_verify(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
+                      struct verification *out);
 void traversal_law(const struct draft *d, struct rows *p, const void *options, double *end);

@@ -5,7 +5,7 @@
 // the one whose path the target finds likeliest. What follows is drawn from the target's row there. The text's law is
 // not the target's: likely tokens come more often than they should, unlikely ones less.
 //
-// Presets are those of Medusa's code: epsilon 0.09 (posterior_threshold), delta 0.3 (posterior_alpha).
+// Defaults are those of Medusa's code: epsilon 0.09 (posterior_threshold), delta 0.3 (posterior_alpha).
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -38,7 +38,8 @@ static double threshold(const struct typical *o, const double *p, int vocab)
 }
 
 // The node at which it ends. p: (vocab) to work in. out may be NULL.
-static int ends_at(const struct draft *d, struct rows *rows, const struct typical *o, double *p, struct judgement *out)
+static int ends_at(const struct draft *d, struct rows *rows, const struct typical *o, double *p,
+                   struct verification *out)
 {
     double likely[MAX_NODES] = { 0 }; // log of the path's probability; 1: the path does not stand
     int depth[MAX_NODES] = { 0 }, best = 0;
@@ -64,14 +65,14 @@ static int ends_at(const struct draft *d, struct rows *rows, const struct typica
     return best;
 }
 
-static void typical_judge(const struct draft *d, struct rows *rows, const void *o, struct rng *rng,
-                          struct judgement *out)
+static void typical_verify(const struct draft *d, struct rows *rows, const void *o, struct rng *rng,
+                           struct verification *out)
 {
-    judgement_clear(out, d->n);
+    verification_clear(out, d->n);
     const int last = ends_at(d, rows, o, out->work, out);
     const bool leaf = draft_next_child(d, last, last) < 0;
     struct address at = { leaf ? FOR_BONUS : FOR_RESIDUAL, rng->root, last };
-    judgement_path(out, d, last, rng_pick_row(rng, rows->row(rows, last), rows->vocab, at, out->work));
+    verification_path(out, d, last, rng_pick_row(rng, rows->row(rows, last), rows->vocab, at, out->work));
 }
 
 static void typical_law(const struct draft *d, struct rows *rows, const void *o, double *end)
@@ -87,9 +88,9 @@ const struct rule typical_rule = {
     .name = "typical",
     .summary = "LOSSY: Medusa's; a guess stands if the target finds it likely enough",
     .exact = false,
-    .takes = TAKES_CHOSEN | TAKES_TREES | TAKES_DRAWN | TAKES_DISTINCT,
+    .takes = TAKES_DETERMINISTIC | TAKES_TREES | TAKES_SAMPLED | TAKES_DISTINCT,
     .law = typical_law,
     .options = options,
     .options_size = sizeof(struct typical),
-    .judge = typical_judge,
+    .verify = typical_verify,
 };

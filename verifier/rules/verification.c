@@ -7,10 +7,10 @@
 // A draft of so many nodes is at most nodes - 1 deep. The rows to work in are touched as far as a rule goes, and pages
 // that are never touched cost no memory: a rule that walks down needs two, one that comes back up one for each level,
 // `multipath` two for each.
-struct judgement judgement_create(int nodes, int vocab)
+struct verification verification_create(int nodes, int vocab)
 {
     size_t n = (size_t)nodes;
-    return (struct judgement){
+    return (struct verification){
         .token = xcalloc(n, sizeof(int32_t)),
         .node = xcalloc(n, sizeof(int32_t)),
         .trial_p = xcalloc(n, sizeof(double)),
@@ -19,24 +19,24 @@ struct judgement judgement_create(int nodes, int vocab)
     };
 }
 
-void judgement_destroy(struct judgement *j)
+void verification_destroy(struct verification *j)
 {
     free(j->token);
     free(j->node);
     free(j->trial_p);
     free(j->trial_q);
     free(j->work);
-    *j = (struct judgement){ 0 };
+    *j = (struct verification){ 0 };
 }
 
-void judgement_clear(struct judgement *j, int nodes)
+void verification_clear(struct verification *j, int nodes)
 {
     j->n = j->empty = 0;
     for (int node = 0; node < nodes; node++)
         j->trial_p[node] = j->trial_q[node] = NAN;
 }
 
-void judgement_path(struct judgement *j, const struct draft *d, int last, int32_t token)
+void verification_path(struct verification *j, const struct draft *d, int last, int32_t token)
 {
     int at = draft_depth(d, last);
     j->n = at + 1;
@@ -47,7 +47,7 @@ void judgement_path(struct judgement *j, const struct draft *d, int last, int32_
     }
 }
 
-void judgement_add(struct judgement *j, int node, int32_t token)
+void verification_add(struct verification *j, int node, int32_t token)
 {
     j->node[j->n] = node;
     j->token[j->n++] = token;
