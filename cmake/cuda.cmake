@@ -1,23 +1,23 @@
-# cuda.cmake - the GPU's kernels: compiled by nvcc where it is found, and once more by the C++ compiler for a GPU that is
-# emulated on the host, in which tests run them.
+# cuda.cmake - the CUDA kernels: compiled by nvcc if it is found, and by the C++ compiler for a GPU emulated on the host, on
+# which tests run them.
 #
-# The dev preset leaves nvcc out: it has nothing to sanitize there, and release compiles the same with the same warnings.
-# Without nvcc kernels/nocuda.c says so to whoever asks for the device. Without a C++ compiler the emulated tests are left
-# out. nvcc is called as a program of its own, not as a language of CMake's: so all that is linked is linked as C.
+# The dev build does not use nvcc: there is nothing to sanitize, and `release` compiles with the same warnings.
+# Without nvcc, kernels/nocuda.c reports an error when the device is opened. Without a C++ compiler the emulated tests are
+# not built. nvcc is a custom command, not a CMake language, so that everything is linked as C.
 
 set(SPECLAB_CUDA auto CACHE STRING "kernels for NVIDIA GPUs: auto (if nvcc is found), on, off")
 set(SPECLAB_CUDA_ARCHITECTURES "80;90" CACHE STRING "compute capabilities to compile for, without the dot")
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu)
 
-# No contraction, as everywhere: kernels say where they fuse. -O3 in every preset: they are checked elsewhere.
+# No contraction, as everywhere: kernels fuse explicitly. -O3 in every build: the kernels are checked elsewhere.
 set(cuda_flags -std=c++20 -O3 --fmad=false -I${CMAKE_SOURCE_DIR} -Xcompiler=-Wall -Werror=all-warnings)
 foreach(capability ${SPECLAB_CUDA_ARCHITECTURES})
     list(APPEND cuda_flags -gencode=arch=compute_${capability},code=sm_${capability})
 endforeach()
-list(GET SPECLAB_CUDA_ARCHITECTURES -1 capability) # and for what comes after the last of them
+list(GET SPECLAB_CUDA_ARCHITECTURES -1 capability) # PTX of the last one, for newer GPUs
 list(APPEND cuda_flags -gencode=arch=compute_${capability},code=compute_${capability})
 
-# Whether it compiles at all: it needs a C++ compiler that it knows.
+# Whether nvcc works: it needs a C++ compiler that it supports.
 set(cuda_works FALSE)
 if(NOT SPECLAB_CUDA STREQUAL off)
     find_program(NVCC nvcc HINTS ENV CUDA_PATH PATH_SUFFIXES bin PATHS /usr/local/cuda/bin)
@@ -28,16 +28,16 @@ if(NOT SPECLAB_CUDA STREQUAL off)
                      ${cuda_home}/targets/sbsa-linux/lib)
         file(WRITE ${CMAKE_BINARY_DIR}/cuda_probe.cu "#include <cuda_runtime.h>\n__global__ void probe() {}\n")
         execute_process(COMMAND ${NVCC} ${cuda_flags} -c cuda_probe.cu -o cuda_probe.o WORKING_DIRECTORY ${CMAKE_BINARY_DIR}
-                        RESULT_VARIABLE status OUTPUT_VARIABLE said ERROR_VARIABLE said)
+                        RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
         if(status EQUAL 0 AND CUDART_STATIC)
             set(cuda_works TRUE)
         else()
-            message(STATUS "CUDA is left out: ${NVCC} does not compile for compute capabilities "
-                           "${SPECLAB_CUDA_ARCHITECTURES}, or there is no libcudart_static.a: ${said}")
+            message(STATUS "CUDA is disabled: ${NVCC} does not compile for compute capabilities "
+                           "${SPECLAB_CUDA_ARCHITECTURES}, or there is no libcudart_static.a: ${output}")
         endif()
     endif()
     if(SPECLAB_CUDA STREQUAL on AND NOT cuda_works)
-        message(FATAL_ERROR "SPECLAB_CUDA is on, and no nvcc that works was found (looked on PATH and in /usr/local/cuda/bin)")
+        message(FATAL_ERROR "SPECLAB_CUDA is on, and no working nvcc was found (searched PATH and in /usr/local/cuda/bin)")
     endif()
 endif()
 

@@ -1,7 +1,7 @@
-# fuzz.cmake - the fuzz targets (docs/testing.md): every fuzz/fuzz_*.c is one program, linked with all of
-# the project's libraries, so that no file can be forgotten; what they share is in the other files of the folder.
+# fuzz.cmake - the fuzz targets (docs/testing.md): each fuzz/fuzz_*.c is one program, linked with all libraries of the
+# project, so that no file is missed; the folder's other files are shared.
 if(NOT CMOCKA_FOUND)
-    message(FATAL_ERROR "the fuzz targets begin with files that the tests' writers make, which need cmocka")
+    message(FATAL_ERROR "the seeds of the fuzz targets are written by test code, which needs cmocka")
 endif()
 file(GLOB fuzz_shared CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/fuzz/*.c)
 list(FILTER fuzz_shared EXCLUDE REGEX "fuzz/(fuzz_|write_)[a-z0-9_]*.c$")
@@ -17,7 +17,7 @@ foreach(file ${fuzz_targets})
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     add_dependencies(fuzz ${name})
 endforeach()
-# Writes the inputs to begin with that are not in the repository. What counts lines is given those that the other build made.
+# Writes the seeds that are not in the repository. The coverage build uses those of the other build.
 if(NOT SPECLAB_COVERAGE)
     add_executable(write_seeds fuzz/write_seeds.c)
     target_link_libraries(write_seeds PRIVATE test_support)

@@ -1,6 +1,6 @@
-# Writes the version and git revision into a header, only when they changed, so that nothing is rebuilt for nothing. What the
-# revision alone does not say stands behind a +: changes, a new source file that git does not know yet (the globs of CMakeLists.txt
-# do), a build that is not the released one.
+# Writes the version and git revision to a header, only when they changed, to avoid needless rebuilds. A + suffix marks what
+# the revision does not cover: changes, source files that git does not track (but the globs of CMakeLists.txt find), a
+# build type other than Release.
 execute_process(COMMAND git -C ${SOURCE} rev-parse --short=12 HEAD OUTPUT_VARIABLE revision
                 OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
 if(failed)

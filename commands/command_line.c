@@ -1,4 +1,4 @@
-// command_line.c - the only file that includes getopt.h, whose struct option is not ours.
+// command_line.c - the only file that includes getopt.h, because its struct option clashes with core/options.h.
 #include "commands/command_line.h"
 
 #include <ctype.h>
@@ -19,7 +19,7 @@
 
 enum { MAX_FLAGS = 48, HELP_COLUMN = 28 };
 
-// ---- what is said
+// ---- messages
 
 int usage_fail(const struct usage *u, const char *format, ...)
 {
@@ -44,7 +44,7 @@ const char *program_version(void)
     return SPECLAB_VERSION " (" SPECLAB_REVISION ")";
 }
 
-bool stdout_is_gone(void)
+bool stdout_failed(void)
 {
     return fflush(stdout) != 0 || ferror(stdout);
 }
@@ -52,12 +52,12 @@ bool stdout_is_gone(void)
 int command_done(const struct usage *u)
 {
     errno = 0;
-    if (!stdout_is_gone())
+    if (!stdout_failed())
         return 0;
-    int why = errno;
+    int reason = errno;
     struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
-    if (why != EPIPE && !(poll(&out, 1, 0) == 1 && (out.revents & POLLERR)))
-        usage_fail(u, "cannot write to stdout: %s", why != 0 ? strerror(why) : "an earlier write failed");
+    if (reason != EPIPE && !(poll(&out, 1, 0) == 1 && (out.revents & POLLERR)))
+        usage_fail(u, "cannot write to stdout: %s", reason != 0 ? strerror(reason) : "an earlier write failed");
     return 1;
 }
 
@@ -80,19 +80,19 @@ static int print_help(const struct usage *u)
            u->about);
     for (const struct flag *f = u->flags; f->name != NULL; f++)
         print_flag(f);
-    print_flag(&(struct flag){ .name = "help", .help = "this text" });
-    printf("\nFor example:\n%s", u->examples);
+    print_flag(&(struct flag){ .name = "help", .help = "print this help" });
+    printf("\nExamples:\n%s", u->examples);
     return command_done(u);
 }
 
-// ---- what is meant
+// ---- parsing
 
-bool parse_int(const char *text, long long least, long long most, long long *to)
+bool parse_int(const char *text, long long min, long long max, long long *to)
 {
     char *end;
     errno = 0;
     long long v = strtoll(text, &end, 10);
-    if (end == text || *end != '\0' || isspace((unsigned char)*text) || errno == ERANGE || v < least || v > most)
+    if (end == text || *end != '\0' || isspace((unsigned char)*text) || errno == ERANGE || v < min || v > max)
         return false;
     *to = v;
     return true;
@@ -105,9 +105,9 @@ static int smaller(int a, int b)
 
 static int distance(const char *a, const char *b)
 {
-    enum { MOST = 40 };
-    int d[MOST + 1][MOST + 1], n = (int)strlen(a), m = (int)strlen(b);
-    if (n > MOST || m > MOST)
+    enum { MAX_LENGTH = 40 };
+    int d[MAX_LENGTH + 1][MAX_LENGTH + 1], n = (int)strlen(a), m = (int)strlen(b);
+    if (n > MAX_LENGTH || m > MAX_LENGTH)
         return INT_MAX;
     for (int i = 0; i <= n; i++)
         for (int k = 0; k <= m; k++) {
@@ -125,11 +125,11 @@ static int distance(const char *a, const char *b)
 const char *nearest(const char *word, const char *const *list)
 {
     const char *best = NULL;
-    int least = 1 + (int)strlen(word) / 3 + 1; // further off than this, it is another word
+    int smallest = 1 + (int)strlen(word) / 3 + 1; // entries at this distance or more are unrelated
     for (; *list != NULL; list++) {
-        int far = strncmp(*list, word, strlen(word)) == 0 && strlen(word) >= 3 ? 1 : distance(word, *list);
-        if (far < least) {
-            least = far;
+        int d = strncmp(*list, word, strlen(word)) == 0 && strlen(word) >= 3 ? 1 : distance(word, *list);
+        if (d < smallest) {
+            smallest = d;
             best = *list;
         }
     }
@@ -147,8 +147,8 @@ static int unknown_flag(const struct usage *u, const char *given)
     const char *meant = strncmp(given, "--", 2) == 0 ? nearest(word, names) : NULL;
     free(word);
     if (meant != NULL)
-        return usage_fail(u, "there is no option %s; did you mean --%s?", given, meant);
-    return usage_fail(u, "there is no option %s; speclab %s --help lists them", given, u->name);
+        return usage_fail(u, "unknown option %s; did you mean --%s?", given, meant);
+    return usage_fail(u, "unknown option %s; speclab %s --help lists all options", given, u->name);
 }
 
 static int take_choice(const struct usage *u, const struct flag *f, const char *value)
@@ -158,7 +158,7 @@ static int take_choice(const struct usage *u, const struct flag *f, const char *
         size_t n = strcspn(word, "|");
         if (strlen(value) == n && memcmp(value, word, n) == 0) {
             *(int *)f->to = i;
-            return GO_ON;
+            return USAGE_OK;
         }
         word += n + (word[n] == '|');
     }
@@ -169,38 +169,38 @@ static int take_flag(const struct usage *u, const struct flag *f, const char *va
 {
     struct flag_texts *texts = f->to;
     struct error why;
-    long long least = f->least, most = f->most;
-    if (least == 0 && most == 0)
-        least = LLONG_MIN, most = LLONG_MAX;
+    long long min = f->min, max = f->max;
+    if (min == 0 && max == 0)
+        min = LLONG_MIN, max = LLONG_MAX;
     switch (f->kind) {
     case FLAG_ON:
         *(bool *)f->to = true;
-        return GO_ON;
+        return USAGE_OK;
     case FLAG_INT:
-        if (parse_int(value, least, most, f->to))
-            return GO_ON;
-        if (f->least == 0 && f->most == 0)
+        if (parse_int(value, min, max, f->to))
+            return USAGE_OK;
+        if (f->min == 0 && f->max == 0)
             return usage_fail(u, "--%s: expected an integer, found \"%s\"", f->name, value);
-        return usage_fail(u, "--%s: expected an integer from %lld to %lld, found \"%s\"", f->name, least, most, value);
+        return usage_fail(u, "--%s: expected an integer from %lld to %lld, found \"%s\"", f->name, min, max, value);
     case FLAG_TEXT:
         *(const char **)f->to = value;
-        return GO_ON;
+        return USAGE_OK;
     case FLAG_DEVICE:
         *(const char **)f->to = value;
-        return device_name_check(value, "--device", &why) ? GO_ON : usage_fail(u, "%s", why.text);
+        return device_name_check(value, "--device", &why) ? USAGE_OK : usage_fail(u, "%s", why.text);
     case FLAG_TEXTS:
         if (texts->n == (int)(sizeof(texts->text) / sizeof(texts->text[0])))
-            return usage_fail(u, "--%s can be given %d times at most", f->name, texts->n);
+            return usage_fail(u, "--%s can be given at most %d times", f->name, texts->n);
         texts->text[texts->n++] = value;
-        return GO_ON;
+        return USAGE_OK;
     case FLAG_CHOICE:
         return take_choice(u, f, value);
     }
-    return GO_ON;
+    return USAGE_OK;
 }
 
-// What the person typed for the flag that getopt_long stumbled over.
-static const char *stumble(char **argv)
+// The argument, as typed, that getopt_long rejected.
+static const char *rejected_argument(char **argv)
 {
     return argv[optind - 1];
 }
@@ -220,30 +220,30 @@ int usage_read(const struct usage *u, int argc, char **argv, char ***operand, in
         if (which == 'h')
             return print_help(u);
         if (which == ':')
-            return usage_fail(u, "%s needs a value; speclab %s --help says which", stumble(argv), u->name);
+            return usage_fail(u, "%s requires a value; see speclab %s --help", rejected_argument(argv), u->name);
         if (which == '?' && optopt >= 256)
             return usage_fail(u, "--%s takes no value", known[optopt - 256].name);
         if (which == '?' && optopt != 0 && optopt != 'h')
-            return usage_fail(u, "there is no option -%c; speclab %s --help lists them", optopt, u->name);
+            return usage_fail(u, "unknown option -%c; speclab %s --help lists all options", optopt, u->name);
         if (which == '?')
-            return unknown_flag(u, stumble(argv));
+            return unknown_flag(u, rejected_argument(argv));
         int status = take_flag(u, &u->flags[which - 256], optarg);
-        if (status != GO_ON)
+        if (status != USAGE_OK)
             return status;
     }
-    int left = argc - optind;
-    if (left < u->least)
-        return usage_fail(u, "an argument is missing: speclab %s [OPTION...] %s", u->name, u->operands);
-    if (left > u->most)
-        return usage_fail(u, "unexpected argument \"%s\": speclab %s [OPTION...] %s", argv[optind + u->most], u->name,
-                          u->operands);
+    int operands = argc - optind;
+    if (operands < u->min_operands)
+        return usage_fail(u, "missing argument: speclab %s [OPTION...] %s", u->name, u->operands);
+    if (operands > u->max_operands)
+        return usage_fail(u, "unexpected argument \"%s\": speclab %s [OPTION...] %s", argv[optind + u->max_operands],
+                          u->name, u->operands);
     *operand = argv + optind;
     if (n != NULL)
-        *n = left;
-    return GO_ON;
+        *n = operands;
+    return USAGE_OK;
 }
 
-// ---- what is read
+// ---- input
 
 bool read_all(const char *path, struct text *to, struct error *err)
 {
@@ -257,7 +257,7 @@ bool read_all(const char *path, struct text *to, struct error *err)
     text_puts(to, "");
     while ((n = fread(chunk, 1, sizeof(chunk), f)) > 0)
         text_add(to, chunk, n);
-    bool ok = !ferror(f) || fail(err, "%s: cannot read it: %s", name, strerror(errno));
+    bool ok = !ferror(f) || fail(err, "%s: cannot read: %s", name, strerror(errno));
     if (!standard)
         fclose(f);
     return ok;

@@ -1,6 +1,5 @@
-// commands.h - the words that may follow `speclab`. Each gets its own argv (argv[0] is its name) and returns the exit
-// status:
-// 0 done, 1 it failed, 2 it was called wrongly. Results go to stdout, everything else to stderr.
+// commands.h - the commands of `speclab`. Each receives its own argv (argv[0] is the command's name) and returns the exit
+// status: 0 success, 1 failure, 2 wrong usage. Results go to stdout, everything else to stderr.
 #pragma once
 
 int command_run(int argc, char **argv); // run_command.c

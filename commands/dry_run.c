@@ -1,8 +1,8 @@
-// dry_run.c - what an experiment would do: its cells, which of them are done, memory, and how long the rest may take.
+// dry_run.c - `speclab run --dry-run`: the cells of an experiment, what is done of each, memory, and the estimated time.
 //
-// Everything is opened as it would be to run (so a draft model of another vocabulary is found here too), nothing is
-// decoded and nothing written. The time comes from what the database has of the same target; where it has nothing, from
-// the bandwidth that reading the weights once a token would need, and the line says so.
+// Everything is opened as for a run (so a draft model with another vocabulary is an error here too), but nothing is decoded
+// or written. The time estimate uses earlier runs of the same target in the database; without any, it assumes that the
+// weights are read once a token at ASSUMED_BANDWIDTH, and the output states that.
 #include <stdlib.h>
 
 #include "core/error.h"
@@ -28,16 +28,17 @@ enum { MAX_NEEDS = 32 };       // devices
 struct plan {
     const struct experiment *e;
     struct loaded_experiment opened;
-    struct store *store; // NULL: there is none
+    struct store *store; // NULL: no database
     FILE *out;
-    struct text cells; // the table, to come behind the summary
-    int64_t turns;     // to be decoded
-    double ns;
-    bool drafted_right; // some of the time is by bandwidth, not experience
-    // Of the group that wants most of a device.
+    struct text cells;   // the table, printed after the summary
+    int64_t turns;       // to be decoded
+    double ns;           // estimated time of these turns
+    bool from_bandwidth; // part of the time is estimated from the bandwidth, not from earlier runs
+    // Memory by device, of the group that needs most.
     struct need {
-        struct backend *backend;              // the first is the target's
-        size_t bytes, caches, verify_request; // all; of these the target's caches, the room that all judge in
+        struct backend *backend; // the first is the target's
+        size_t bytes, caches,
+            verify_request; // total; of it the target's caches, and the workspace shared by verification
     } need[MAX_NEEDS];
     int needs;
 };
@@ -54,7 +55,7 @@ static bool find_run(const struct plan *p, struct cell_runner *c, struct error *
     return query_close(q, err);
 }
 
-// ns for a new token, from experience: of this drafter, else of `none`. 0: there is none.
+// Nanoseconds a new token in earlier runs with this drafter, else with `none`. 0: no earlier run.
 static bool pace(const struct plan *p, const struct cell_runner *c, double *ns, struct error *err)
 {
     const char *drafter[] = { p->e->drafter.entry[c->cell.drafter].shown, "none" };
@@ -63,11 +64,12 @@ static bool pace(const struct plan *p, const struct cell_runner *c, double *ns, 
     err->text[0] = '\0';
     *ns = 0;
     for (int i = 0; i < 2 && p->store != NULL && *ns == 0 && err->text[0] == '\0'; i++)
-        *ns = (double)store_pace(p->store, c->identity.target_hash, activations, cache, drafter[i], err);
+        *ns = (double)store_ns_per_token(p->store, c->identity.target_hash, activations, cache, drafter[i], err);
     return err->text[0] == '\0';
 }
 
-// What is due of a group: conversations that each contender has, and turns that it will decode, beside others too.
+// For each cell runner of a group: conversations that are done, and turns still to be decoded, including those that are
+// repeated because another cell of the pair is due.
 static bool count_due(const struct plan *p, const struct group *g, int *done, int *turns, struct error *err)
 {
     int batch = experiment_batch(p->e, g->batch);
@@ -76,7 +78,7 @@ static bool count_due(const struct plan *p, const struct group *g, int *done, in
             struct paired_run o = paired_run_at(p->e, batch, repeat, first);
             bool ok = paired_run_open(&o, &p->opened, p->store, g, err);
             for (int c = 0; c < g->n && ok; c++) {
-                done[c] += o.n - paired_run_lacks(&o, c);
+                done[c] += o.n - paired_run_missing(&o, c);
                 for (int i = 0; i < o.n; i++)
                     if (o.due[c * o.n + i].from != PLAN_NOTHING)
                         turns[c] += p->e->prompts.prompt[first + i].n_turns - o.due[c * o.n + i].from;
@@ -88,15 +90,15 @@ static bool count_due(const struct plan *p, const struct group *g, int *done, in
     return true;
 }
 
-// What will be said of going on here, or why it will be refused.
+// Adds the note that a run would print on a changed environment, or the error with which it would refuse to continue.
 static void add_environment(struct plan *p, const struct cell_runner *c)
 {
     const struct environment e = environment_of(&p->opened, c);
-    struct error why;
+    struct error refusal;
     char *changed;
-    bool ok = store_environment(p->store, c->run, &e, p->e->mix, &changed, &why);
+    bool ok = store_environment(p->store, c->run, &e, p->e->mix, &changed, &refusal);
     if (!ok || changed != NULL)
-        text_printf(&p->cells, "      %s\n", ok ? changed : why.text);
+        text_printf(&p->cells, "      %s\n", ok ? changed : refusal.text);
     free(changed);
 }
 
@@ -107,7 +109,7 @@ static bool add_cell(struct plan *p, const struct cell_runner *c, int done, int 
         return false;
     if (ns == 0 && turns > 0) {
         ns = (double)model_bytes(p->opened.target.model) / ASSUMED_BANDWIDTH * 1e9;
-        p->drafted_right = true;
+        p->from_bandwidth = true;
     }
     p->turns += turns;
     p->ns += ns * turns * p->e->new_tokens;
@@ -128,10 +130,10 @@ static struct need *need_on(struct need need[MAX_NEEDS], int *n, struct backend 
     return &need[i < MAX_NEEDS ? i : MAX_NEEDS - 1];
 }
 
-// What a pairing takes, by device.
+// Adds the memory of a pairing, by device.
 static void add_needs(const struct target *t, const struct pairing *of, struct need need[MAX_NEEDS], int *n)
 {
-    struct error none; // the host's backend is open
+    struct error unused; // the host's backend is already open
     const struct verifier_setup *v = verifier_setup(of->verifier);
     const struct drafter *d = of->drafter;
     struct need *on = need_on(need, n, t->backend);
@@ -145,7 +147,7 @@ static void add_needs(const struct target *t, const struct pairing *of, struct n
     if (d->bytes > 0)
         need_on(need, n, d->backend != NULL ? d->backend : t->backend)->bytes += d->bytes;
     if (d->host_bytes > 0)
-        need_on(need, n, devices_get(t->devices, "cpu", &none))->bytes += d->host_bytes;
+        need_on(need, n, devices_get(t->devices, "cpu", &unused))->bytes += d->host_bytes;
 }
 
 static bool add_group(struct plan *p, int number, struct error *err)
@@ -167,9 +169,9 @@ static bool add_group(struct plan *p, int number, struct error *err)
         add_needs(&p->opened.target, &g.cell_runner[i].pairing, need, &needs);
     }
     for (int i = 0; i < needs; i++) {
-        struct need *most = need_on(p->need, &p->needs, need[i].backend);
-        if (need[i].bytes > most->bytes)
-            *most = need[i];
+        struct need *largest = need_on(p->need, &p->needs, need[i].backend);
+        if (need[i].bytes > largest->bytes)
+            *largest = need[i];
     }
     free(done);
     free(turns);
@@ -182,7 +184,7 @@ static double megabytes(size_t bytes)
     return (double)bytes / 1e6;
 }
 
-// " of the 85899 on cuda:0": for a device with memory of its own, or where there is more than one.
+// " of the 85899 on cuda:0": for a device with memory of its own, or if several devices are used.
 static void print_place(const struct plan *p, struct backend *b)
 {
     size_t free_bytes, all;
@@ -202,7 +204,7 @@ static void print_memory(const struct plan *p)
                  scratch = model_scratch_bytes(model_shape(t->model), model_rows(t->model));
     fprintf(p->out, "memory   %.0f MB", megabytes(weights + scratch + n->bytes));
     print_place(p, t->backend);
-    fprintf(p->out, "weights %.1f, scratch %.1f; of a group %s caches %.1f, logits and drafters %.1f\n",
+    fprintf(p->out, "weights %.1f, scratch %.1f; largest group: %s caches %.1f, logits and drafters %.1f\n",
             megabytes(weights), megabytes(scratch), type_facts[t->cache].name, megabytes(n->caches),
             megabytes(n->bytes - n->caches));
     for (int i = 1; i < p->needs; i++) {
@@ -227,22 +229,22 @@ static void print_summary(const struct plan *p)
             model_config(m)->inflated != NULL ? "; marked as inflated" : "", p->opened.processor,
             p->opened.target.backend->describe(p->opened.target.backend));
     fprintf(p->out,
-            "prompts  %s, chat %s, first turns of %.0f tokens, the longest of %d;\n"
+            "prompts  %s, chat %s, first turns of %.0f tokens on average, %d at most;\n"
             "         at most %d new tokens a turn, context %d\n",
             e->prompts_file, p->opened.chat.kind == CHAT_CHATML ? "chatml" : "none",
             (double)p->opened.tokens / e->prompts.n, p->opened.longest, e->new_tokens, p->opened.context);
     print_memory(p);
     if (p->turns == 0)
-        fprintf(p->out, "time     none: everything is in the database\n");
+        fprintf(p->out, "time     none: all results are in the database\n");
     else
-        fprintf(p->out, "time     at most %s to decode %lld turns, prompts not counted%s\n", time, (long long)p->turns,
-                p->drafted_right
-                    ? ";\n         no such run is in the database: a guess from the size of the weights at 10 GB/s"
-                    : ", at the pace of\n         earlier runs in the database");
+        fprintf(p->out, "time     at most %s to decode %lld turns, without prompts%s\n", time, (long long)p->turns,
+                p->from_bandwidth
+                    ? ";\n         estimated from the size of the weights at 10 GB/s, as the database has no such run"
+                    : ", at the speed of\n         earlier runs in the database");
     if (e->none_added)
-        fprintf(p->out, "cells    `none`, by which the others are measured, was added to the list of drafters\n");
+        fprintf(p->out, "cells    the baseline `none` was added to the list of drafters\n");
     if (e->repeat > 1)
-        fprintf(p->out, "done     conversations, all repeats together\n");
+        fprintf(p->out, "done     conversations, over all repeats\n");
 }
 
 bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, struct error *err)

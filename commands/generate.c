@@ -1,4 +1,4 @@
-// generate.c - `speclab generate`: one prompt, decoded with a drafter, shown as it comes.
+// generate.c - `speclab generate`: decodes one prompt with a drafter and streams the text.
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ struct generate {
     struct flag_texts stop;
     const char *model, *prompt;
 
-    struct settings *said_drafter, *said_rule, *said_sampling;
+    struct settings *drafter_settings, *rule_settings, *sampling_settings;
     struct target target;
     struct pairing pairing;
     struct ids prompt_ids;
@@ -40,9 +40,9 @@ struct generate {
     struct transcript transcript;
 };
 
-// ---- what was asked for
+// ---- options
 
-// A stage's value: a scalar, or in braces or brackets what the experiment's file would say.
+// A stage's value: a scalar, or YAML in braces or brackets as in an experiment's file.
 static struct settings *stage_value(const char *name, const char *text, struct error *err)
 {
     if (*text != '{' && *text != '[')
@@ -57,7 +57,7 @@ static struct settings *stage_value(const char *name, const char *text, struct e
 
 static bool read_sampling(struct generate *g, struct error *err)
 {
-    g->said_sampling = settings_map();
+    g->sampling_settings = settings_map();
     for (int k = 0; stages[k] != NULL; k++) {
         const char *text = g->stage[k] != NULL ? g->stage[k] : strcmp(stages[k]->name, "temperature") == 0 ? "0" : NULL;
         if (text == NULL)
@@ -65,21 +65,21 @@ static bool read_sampling(struct generate *g, struct error *err)
         struct settings *value = stage_value(stages[k]->name, text, err);
         if (value == NULL)
             return false;
-        settings_put(g->said_sampling, stages[k]->name, value);
+        settings_put(g->sampling_settings, stages[k]->name, value);
     }
     return true;
 }
 
-// All that can be known to be wrong before a model is opened.
+// Checks everything that can be checked before a model is opened.
 static bool read_pairing(struct generate *g, struct error *err)
 {
-    g->said_drafter = settings_inline(g->drafter, "--drafter", err);
-    g->said_rule = g->said_drafter != NULL ? settings_inline(g->rule, "--rule", err) : NULL;
-    if (g->said_rule == NULL || !read_sampling(g, err) ||
-        !pairing_read(&g->pairing, g->said_drafter, g->said_rule, g->said_sampling, err))
+    g->drafter_settings = settings_inline(g->drafter, "--drafter", err);
+    g->rule_settings = g->drafter_settings != NULL ? settings_inline(g->rule, "--rule", err) : NULL;
+    if (g->rule_settings == NULL || !read_sampling(g, err) ||
+        !pairing_read(&g->pairing, g->drafter_settings, g->rule_settings, g->sampling_settings, err))
         return false;
-    options_fill(g->said_drafter, g->pairing.type->options);
-    options_fill(g->said_rule, g->pairing.rule->options);
+    options_fill(g->drafter_settings, g->pairing.type->options);
+    options_fill(g->rule_settings, g->pairing.rule->options);
     return true;
 }
 
@@ -90,18 +90,17 @@ static bool read_ids(struct generate *g, struct error *err)
     bool ok = j != NULL && (json_is_array(j) || fail(err, "--ids: expected a list of token ids, as in '[1, 2, 3]'"));
     for (size_t i = 0; ok && i < json_count(j); i++) {
         const struct json *id = json_at(j, i);
-        ok = (json_is_int(id) && json_int(id) >= 0 && json_int(id) < vocab) ||
-             fail(err, "--ids: number %zu of the list is no token id of this model, which are integers from 0 to %d",
-                  i + 1, vocab - 1);
+        ok =
+            (json_is_int(id) && json_int(id) >= 0 && json_int(id) < vocab) ||
+            fail(err, "--ids: entry %zu: expected a token id of this model, an integer from 0 to %d", i + 1, vocab - 1);
         if (ok)
             ids_add(&g->prompt_ids, (int32_t)json_int(id));
     }
     json_free(j);
-    return ok &&
-           (g->prompt_ids.n > 0 || fail(err, "--ids: the list is empty, and a model needs a token to start from"));
+    return ok && (g->prompt_ids.n > 0 || fail(err, "--ids: the list is empty; expected at least one token"));
 }
 
-// stdin as it is, but for the one line end that `echo` adds.
+// Reads stdin, without the one line end that `echo` adds.
 static bool read_stdin(struct text *to, struct error *err)
 {
     if (!read_all("-", to, err))
@@ -111,7 +110,7 @@ static bool read_stdin(struct text *to, struct error *err)
     return true;
 }
 
-// Said before the chat's own words go around it, so that the place is the person's.
+// Checked before the chat template is applied, so that the offset refers to the user's text.
 static bool is_utf8(const char *s, size_t n, const char *what, struct error *err)
 {
     size_t valid = utf8_valid(s, n);
@@ -120,49 +119,49 @@ static bool is_utf8(const char *s, size_t n, const char *what, struct error *err
 
 static bool read_prompt(struct generate *g, struct error *err)
 {
-    struct text said = { 0 }, whole = { 0 };
+    struct text text = { 0 }, rendered = { 0 };
     struct message m[2];
     int n = 0;
     bool ok = target_needs_text(&g->target, err) && target_chat(&g->target, g->chat, &g->format, err);
     if (ok && strcmp(g->prompt, "-") == 0)
-        ok = read_stdin(&said, err);
+        ok = read_stdin(&text, err);
     else if (ok)
-        text_puts(&said, g->prompt);
-    if (ok && memchr(said.s, '\0', said.n) != NULL)
-        ok = fail(err, "the prompt holds a NUL byte, at byte %zu", strlen(said.s));
-    ok = ok && is_utf8(said.s, said.n, "the prompt", err) &&
+        text_puts(&text, g->prompt);
+    if (ok && memchr(text.s, '\0', text.n) != NULL)
+        ok = fail(err, "the prompt contains a NUL byte at offset %zu", strlen(text.s));
+    ok = ok && is_utf8(text.s, text.n, "the prompt", err) &&
          (g->system == NULL || is_utf8(g->system, strlen(g->system), "--system", err));
     if (ok && g->system != NULL && g->format.kind == CHAT_NONE)
-        ok = fail(err, "--system needs a chat, and with --chat none there is none");
+        ok = fail(err, "--system requires a chat template; --chat none has none");
     if (ok) {
         if (g->system != NULL)
             m[n++] = (struct message){ "system", g->system };
-        m[n++] = (struct message){ "user", said.s };
-        chat_render(&g->format, m, n, &whole);
-        ok = target_encode(&g->target, whole.s, whole.n, true, &g->prompt_ids, err);
+        m[n++] = (struct message){ "user", text.s };
+        chat_render(&g->format, m, n, &rendered);
+        ok = target_encode(&g->target, rendered.s, rendered.n, true, &g->prompt_ids, err);
     }
     if (ok && g->prompt_ids.n == 0)
-        ok = fail(err, "the prompt is empty, and a model needs a token to start from");
-    free(said.s);
-    free(whole.s);
+        ok = fail(err, "the prompt is empty; expected at least one token");
+    free(text.s);
+    free(rendered.s);
     return ok;
 }
 
-// Rows of a sequence: all that the text can need, and what the widest draft needs behind it; never beyond the context.
+// Length of the sequence in rows: the prompt, the new tokens and the largest draft, limited by the context.
 static bool choose_length(const struct generate *g, int *length, struct error *err)
 {
     int trained = model_shape(g->target.model)->context;
     if (g->context > trained)
-        return fail(err, "--context %lld: %s was made for %d tokens at most", g->context, g->target.path, trained);
-    long long most = g->context > 0 ? g->context : trained, n = (long long)g->prompt_ids.n;
-    if (n >= most)
-        return fail(err, "the prompt is %lld tokens long, which leaves no room in a context of %lld", n, most);
+        return fail(err, "--context %lld: the context of %s is %d tokens", g->context, g->target.path, trained);
+    long long context = g->context > 0 ? g->context : trained, n = (long long)g->prompt_ids.n;
+    if (n >= context)
+        return fail(err, "the prompt has %lld tokens, which fills the context of %lld", n, context);
     long long need = n + g->tokens + MAX_NODES;
-    *length = (int)(need < most ? need : most);
+    *length = (int)(need < context ? need : context);
     return true;
 }
 
-// ---- what is shown
+// ---- output
 
 static struct json *settings_json(const struct settings *s)
 {
@@ -185,7 +184,7 @@ static struct json *settings_json(const struct settings *s)
     return j;
 }
 
-static struct json *how_json(const struct generate *g)
+static struct json *run_settings_json(const struct generate *g)
 {
     const struct target *t = &g->target;
     struct json *j = json_new_object(), *stop = json_new_array();
@@ -198,10 +197,10 @@ static struct json *how_json(const struct generate *g)
     json_set(j, "type", json_new_text(model_type(t->model)));
     json_set(j, "activations", json_new_text(activations_names[model_activations(t->model)]));
     json_set(j, "cache", json_new_text(type_facts[t->cache].name));
-    json_set(j, "drafter", settings_json(g->said_drafter));
-    json_set(j, "rule", settings_json(g->said_rule));
+    json_set(j, "drafter", settings_json(g->drafter_settings));
+    json_set(j, "rule", settings_json(g->rule_settings));
     json_set(j, "lossless", json_new_bool(g->pairing.rule->exact));
-    json_set(j, "sampling", settings_json(g->said_sampling));
+    json_set(j, "sampling", settings_json(g->sampling_settings));
     json_set(j, "seed", json_new_int(g->seed));
     json_set(j, "tokens", json_new_int(g->tokens));
     json_set(j, "chat",
@@ -222,7 +221,7 @@ static void print_json(struct generate *g)
     json_set(j, "text",
              g->target.tokenizer != NULL ? json_new_text_n(g->printer.text.s, g->printer.text.n) : json_new_null());
     transcript_json(&g->transcript, j);
-    json_set(j, "settings", how_json(g));
+    json_set(j, "settings", run_settings_json(g));
     char *line = json_write(j);
     printf("%s\n", line);
     free(line);
@@ -241,13 +240,13 @@ static void on_done(void *self, const struct ending *e)
     transcript_done(&((struct generate *)self)->transcript, e);
 }
 
-// ---- the work
+// ---- decoding
 
 static bool decode(struct generate *g, struct error *err)
 {
     int32_t end[TARGET_ENDS];
     struct stops stops = {
-        .n = g->ignore_end ? 0 : target_ends(&g->target, g->ids == NULL ? &g->format : NULL, end),
+        .n = g->ignore_end ? 0 : target_end_ids(&g->target, g->ids == NULL ? &g->format : NULL, end),
         .token = end,
         .string = g->stop.n > 0 ? stop_strings_find : NULL,
         .self = &g->printer.stops,
@@ -258,7 +257,7 @@ static bool decode(struct generate *g, struct error *err)
     struct listener listener = { on_step, on_done, g };
     struct decoder *d = decoder_create(g->pairing.verifier, g->pairing.drafter, 1, (uint64_t)g->seed, listener, err);
     bool ok = d != NULL && decoder_start(d, &a, err);
-    while (ok && decoder_active(d) > 0 && !(g->printer.to != NULL && stdout_is_gone()))
+    while (ok && decoder_active(d) > 0 && !(g->printer.to != NULL && stdout_failed()))
         ok = decoder_step(d, err);
     decoder_destroy(d);
     return ok;
@@ -272,7 +271,7 @@ static bool generate(struct generate *g, struct error *err)
         !(g->ids != NULL ? read_ids(g, err) : read_prompt(g, err)) || !choose_length(g, &length, err) ||
         !pairing_open(&g->pairing, &g->target, NULL, 1, length, err))
         return false;
-    drafter_resolve(g->pairing.drafter, g->said_drafter);
+    drafter_resolve(g->pairing.drafter, g->drafter_settings);
     g->transcript.keep = g->json;
     g->transcript.trace = g->trace;
     g->transcript.prompt = (int)g->prompt_ids.n;
@@ -283,7 +282,7 @@ static bool generate(struct generate *g, struct error *err)
         return false;
     printer_end(&g->printer);
     if (g->transcript.stop == NULL)
-        return true; // nobody reads on
+        return true; // stdout was closed
     if (g->json)
         print_json(g);
     fflush(stdout);
@@ -295,19 +294,18 @@ static void close_all(struct generate *g)
 {
     pairing_close(&g->pairing);
     target_close(&g->target);
-    settings_free(g->said_drafter);
-    settings_free(g->said_rule);
-    settings_free(g->said_sampling);
+    settings_free(g->drafter_settings);
+    settings_free(g->rule_settings);
+    settings_free(g->sampling_settings);
     printer_free(&g->printer);
     transcript_free(&g->transcript);
     free(g->prompt_ids.id);
 }
 
 static const char about[] =
-    "Decodes one prompt and shows the text as it comes; on a terminal, what the drafter had guessed is\n"
-    "green (NO_COLOR is respected). PROMPT - reads it from stdin. A few lines on stderr say what it took.\n"
-    "Without --temperature it is 0: always the likeliest token. `speclab list` describes drafters, rules and\n"
-    "sampling stages with their options.\n";
+    "Decodes one prompt and streams the text; on a terminal, accepted draft tokens are green (NO_COLOR is\n"
+    "respected). The PROMPT `-` is read from stdin. Statistics go to stderr. The default temperature is 0:\n"
+    "greedy decoding. `speclab list` describes drafters, rules and sampling stages with their options.\n";
 
 static const char examples[] =
     "  speclab generate smollm2-135m-instruct --drafter ngram 'Repeat after me: red, green, blue.'\n"
@@ -318,7 +316,7 @@ struct stage_flag {
     char name[32], help[256];
 };
 
-// The stages' flags stand in the middle of the table: as many as there are.
+// Fills in one flag for each sampling stage; returns their number.
 static int add_stage_flags(struct generate *g, struct flag *to, struct stage_flag *words)
 {
     int k = 0;
@@ -341,23 +339,23 @@ int command_generate(int argc, char **argv)
 {
     struct generate g = { .drafter = "none", .rule = "rejection", .chat = "auto", .tokens = 128 };
     const struct flag first[] = {
-        { "drafter", FLAG_TEXT, &g.drafter, "KIND[:KEY=VALUE,...]", "who guesses; default: none", 0, 0 },
-        { "rule", FLAG_TEXT, &g.rule, "KIND[:KEY=VALUE,...]", "who decides what stands; default: rejection", 0, 0 },
+        { "drafter", FLAG_TEXT, &g.drafter, "KIND[:KEY=VALUE,...]", "proposes the draft tokens; default: none", 0, 0 },
+        { "rule", FLAG_TEXT, &g.rule, "KIND[:KEY=VALUE,...]", "accepts or rejects them; default: rejection", 0, 0 },
     }, last[] = {
-        { "seed", FLAG_INT, &g.seed, "N", "of all chance; default: 0", 0, LLONG_MAX },
-        { "tokens", FLAG_INT, &g.tokens, "N", "new tokens at most; default: 128", 1, 1 << 24 },
-        { "context", FLAG_INT, &g.context, "N", "tokens in all at most; default: what the model was made for", 1, 1 << 24 },
-        { "threads", FLAG_INT, &g.threads, "N", "default: one for each processor", 1, 1024 },
+        { "seed", FLAG_INT, &g.seed, "N", "seed of all random numbers; default: 0", 0, LLONG_MAX },
+        { "tokens", FLAG_INT, &g.tokens, "N", "maximum number of new tokens; default: 128", 1, 1 << 24 },
+        { "context", FLAG_INT, &g.context, "N", "maximum length, prompt included; default: the model's context", 1, 1 << 24 },
+        { "threads", FLAG_INT, &g.threads, "N", "number of threads; default: one for each processor", 1, 1024 },
         PRECISION_FLAGS(g.precision),
         PACKED_FLAG(g.packed),
-        { "chat", FLAG_TEXT, &g.chat, "auto|none|chatml", "how the prompt is put to the model: as its own chat template has it\n"
-                                                          "(auto, the default), or as it stands (none)", 0, 0 },
-        { "system", FLAG_TEXT, &g.system, "TEXT", "the system message of the chat", 0, 0 },
-        { "ids", FLAG_TEXT, &g.ids, "LIST", "the prompt as token ids, instead of PROMPT: '[1, 2, 3]'", 0, 0 },
-        { "ignore-end", FLAG_ON, &g.ignore_end, NULL, "tokens that end a text are tokens like any other", 0, 0 },
-        { "stop", FLAG_TEXTS, &g.stop, "TEXT", "end where this appears, and leave it out; may be given again", 0, 0 },
-        { "json", FLAG_ON, &g.json, NULL, "one object: prompt_ids, new_ids, text, stop, steps, times, settings", 0, 0 },
-        { "trace", FLAG_ON, &g.trace, NULL, "with --json: each step's draft, and what became of it", 0, 0 },
+        { "chat", FLAG_TEXT, &g.chat, "auto|none|chatml", "chat format of the prompt: the model's own template (auto),\n"
+                                                          "or none; default: auto", 0, 0 },
+        { "system", FLAG_TEXT, &g.system, "TEXT", "system message of the chat", 0, 0 },
+        { "ids", FLAG_TEXT, &g.ids, "LIST", "prompt as token ids, instead of PROMPT: '[1, 2, 3]'", 0, 0 },
+        { "ignore-end", FLAG_ON, &g.ignore_end, NULL, "do not stop at end-of-text tokens", 0, 0 },
+        { "stop", FLAG_TEXTS, &g.stop, "TEXT", "stop before this text; can be given several times", 0, 0 },
+        { "json", FLAG_ON, &g.json, NULL, "print one JSON object: prompt_ids, new_ids, text, stop, steps, times, settings", 0, 0 },
+        { "trace", FLAG_ON, &g.trace, NULL, "with --json: the draft of each step, and which tokens were accepted", 0, 0 },
         { 0 },
     };
     enum { FIRST = sizeof(first) / sizeof(first[0]), LAST = sizeof(last) / sizeof(last[0]) };
@@ -370,21 +368,21 @@ int command_generate(int argc, char **argv)
     struct error err;
     char **operand;
     int n, status = usage_read(&u, argc, argv, &operand, &n);
-    if (status != GO_ON)
+    if (status != USAGE_OK)
         return status;
     if (g.ids == NULL && n < 2)
-        return usage_fail(&u, "there is no prompt; give one, or - for stdin, or --ids");
+        return usage_fail(&u, "missing prompt: expected PROMPT, - for stdin, or --ids");
     if (g.ids != NULL && n > 1)
-        return usage_fail(&u, "--ids is a prompt already; \"%s\" is one too many", operand[1]);
+        return usage_fail(&u, "expected either --ids or PROMPT, found both: \"%s\"", operand[1]);
     if (g.ids != NULL && g.system != NULL)
-        return usage_fail(&u, "--system goes into a chat, and --ids are taken as they stand");
+        return usage_fail(&u, "--system requires a chat template, which is not applied to --ids");
     if (strcmp(g.chat, "auto") != 0 && !chat_choose(g.chat, NULL, &g.format, &err))
         return usage_fail(&u, "--chat: %s", err.text);
     if (g.trace && !g.json)
-        return usage_fail(&u, "--trace adds to what --json prints; give both");
+        return usage_fail(&u, "--trace requires --json");
     for (int i = 0; i < g.stop.n; i++)
         if (*g.stop.text[i] == '\0')
-            return usage_fail(&u, "--stop: an empty text appears everywhere");
+            return usage_fail(&u, "--stop: expected a text that is not empty");
     g.model = operand[0];
     g.prompt = operand[n - 1];
 

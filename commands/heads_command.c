@@ -1,5 +1,4 @@
-// heads_command.c - `speclab heads`: how well drafters with rows of their own guess a text that is known, and the best fixed
-// tree that follows from it.
+// heads_command.c - `speclab heads`: accuracy of drafters on texts of the target, and the best fixed tree for it.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,27 +16,27 @@
 #include "formats/file.h"
 
 static const char about[] =
-    "Asks every drafter of an experiment that has rows of its own (small, medusa, eagle, eagle3) what it thinks of texts\n"
-    "that the target wrote: how often the next token but so many was its likeliest, or among its 2, 3, ... 10\n"
-    "likeliest, the tokens before it given. With --tree the fixed tree of so many guesses that would go deepest is\n"
-    "printed, for the option `tree`; with --out it is written to a file, which that option reads.\n";
+    "Evaluates every drafter of an experiment that has rows of q (small, medusa, eagle, eagle3) on texts that the target\n"
+    "generates: at each depth, how often the target's token is among the top 1, 2, 3, ... 10 tokens of the drafter, given\n"
+    "the tokens before it. --tree prints the fixed tree of N draft tokens with the largest expected depth, for the option\n"
+    "`tree`; --out writes it to a file that this option reads.\n";
 
 static const char examples[] = "  speclab heads experiments/exact.yaml\n"
                                "  speclab heads medusa.yaml --tokens 5000 --tree 63 --out tree.json\n";
 
-struct wanted {
-    long long nodes; // 0: no tree
+struct tree_output {
+    long long nodes; // draft tokens of the tree; 0: no tree
     const char *out; // NULL: no file
-    int written;
+    int written;     // number of files
 };
 
-static struct json *shares(const struct heads_seen *s, double *share)
+static struct json *shares_json(const struct head_ranks *s, double *share)
 {
     struct json *all = json_new_array();
     for (int d = 0; d < s->depth; d++) {
         struct json *row = json_new_array();
         for (int r = 0; r < HEADS_RANKS; r++) {
-            share[d * HEADS_RANKS + r] = (double)s->ranked[d][r] / (double)s->places[d];
+            share[d * HEADS_RANKS + r] = (double)s->ranked[d][r] / (double)s->positions[d];
             json_push(row, json_new_number(share[d * HEADS_RANKS + r]));
         }
         json_push(all, row);
@@ -57,24 +56,24 @@ static bool write_file(const char *path, const struct json *j, struct error *err
     return part_end(p, err);
 }
 
-static bool best_tree(void *self, const char *shown, const struct heads_seen *seen, struct error *err)
+static bool best_tree(void *self, const char *shown, const struct head_ranks *ranks, struct error *err)
 {
-    struct wanted *w = self;
+    struct tree_output *w = self;
     static struct tree tree;
     double share[HEADS_DEPTH * HEADS_RANKS];
-    struct json *all = shares(seen, share), *j = json_new_object();
+    struct json *all = shares_json(ranks, share), *j = json_new_object();
     json_set(j, "drafter", json_new_text(shown));
-    json_set(j, "places", json_new_int(seen->places[0]));
+    json_set(j, "positions", json_new_int(ranks->positions[0]));
     json_set(j, "share", all);
     bool ok;
     if (w->nodes > 0) {
-        tree_best(share, seen->depth, HEADS_RANKS, (int)w->nodes, &tree);
+        tree_best(share, ranks->depth, HEADS_RANKS, (int)w->nodes, &tree);
         if (tree.n == 1) {
             json_free(j);
-            return fail(err, "%s: its likeliest token was never right, and no tree follows from that", shown);
+            return fail(err, "%s: its top-1 token was never correct, so there is no best tree", shown);
         }
         char *paths = tree_write(&tree);
-        printf("  The tree of %d guesses that goes deepest: %s\n", tree.n - 1, paths);
+        printf("  Best fixed tree of %d draft tokens: %s\n", tree.n - 1, paths);
         json_set(j, "tree", json_parse(paths, strlen(paths), "tree", err));
         free(paths);
     }
@@ -87,34 +86,34 @@ static bool best_tree(void *self, const char *shown, const struct heads_seen *se
 int command_heads(int argc, char **argv)
 {
     long long tokens = 2000;
-    struct wanted w = { 0 };
+    struct tree_output w = { 0 };
     const struct flag flags[] = {
-        { "tokens", FLAG_INT, &tokens, "N", "places that each drafter is asked about (2000)", 1, 100000000 },
-        { "tree", FLAG_INT, &w.nodes, "N", "print the best fixed tree of so many guesses", 1, MAX_NODES - 1 },
-        { "out", FLAG_TEXT, &w.out, "FILE.json", "write the shares, and the tree, to a file", 0, 0 },
+        { "tokens", FLAG_INT, &tokens, "N", "positions to evaluate for each drafter; default: 2000", 1, 100000000 },
+        { "tree", FLAG_INT, &w.nodes, "N", "print the best fixed tree of N draft tokens", 1, MAX_NODES - 1 },
+        { "out", FLAG_TEXT, &w.out, "FILE.json", "write the shares and the tree to this file", 0, 0 },
         { 0 },
     };
     const struct usage u = { "heads", "FILE.yaml", about, flags, examples, 1, 1 };
     char **operand;
     const int status = usage_read(&u, argc, argv, &operand, NULL);
-    if (status != GO_ON)
+    if (status != USAGE_OK)
         return status;
     struct error err;
     struct experiment *e = experiment_load(operand[0], &err);
     if (e == NULL)
         return usage_fail(&u, "%s", err.text);
-    const struct heads_plan plan = {
+    const struct heads_options plan = {
         .tokens = tokens, .out = stdout, .stop = interrupt_catch(), .each = best_tree, .self = &w
     };
     int drafters = 0;
     for (int d = 0; d < e->drafter.n; d++)
         drafters += !experiment_is_none(e, d);
     bool ok = w.out == NULL || drafters * e->sampling.n <= 1 ||
-              fail(&err, "--out %s: %s has %d drafters and %d samplings, and a file has room for one of each", w.out,
-                   operand[0], drafters, e->sampling.n);
+              fail(&err, "--out %s: expected one drafter and one sampling, found %d and %d in %s", w.out, drafters,
+                   e->sampling.n, operand[0]);
     ok = ok && heads_run(e, &plan, &err);
     if (ok && w.out != NULL && w.written == 0)
-        ok = fail(&err, "--out %s: nothing to write: no drafter has rows of its own", w.out);
+        ok = fail(&err, "--out %s: nothing to write: no drafter has rows of q", w.out);
     experiment_free(e);
     return ok ? command_done(&u) : command_fail(&u, &err);
 }

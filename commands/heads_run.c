@@ -15,16 +15,16 @@
 #include "verifier/verifier.h"
 
 struct heads {
-    struct exact_cell c;
-    const struct heads_plan *plan;
-    struct heads_seen seen;
-    int32_t *text; // (context + 1)
-    int n, prompt; // of the text at hand
+    struct observed_cell c;
+    const struct heads_options *plan;
+    struct head_ranks ranks;
+    int32_t *text; // (context + 1) the current text
+    int n, prompt; // its tokens; of these the prompt
     struct draft draft;
-    bool asked; // the drafter answers
+    bool answered; // the drafter has reported at least one rank
 };
 
-// ---- the target's own text
+// ---- generating a text with the target
 
 static void done(void *self, const struct ending *e)
 {
@@ -39,21 +39,21 @@ static bool write_text(struct heads *h, int64_t number, struct error *err)
     int slot;
     struct decoder *d = decoder_create(h->c.pairing.verifier, h->c.pairing.drafter, h->c.slots, h->c.e->seed,
                                        (struct listener){ NULL, done, h }, err);
-    bool ok = d != NULL && exact_cell_start(&h->c, d, number, &slot, &prompt, err);
+    bool ok = d != NULL && observed_cell_start(&h->c, d, number, &slot, &prompt, err);
     if (ok) {
         memcpy(h->text, prompt.id, prompt.n * sizeof(int32_t));
         h->n = h->prompt = (int)prompt.n;
     }
     while (ok && decoder_active(d) > 0)
-        ok = interrupt_is_none(h->plan->stop, err) && decoder_step(d, err);
+        ok = interrupt_check(h->plan->stop, err) && decoder_step(d, err);
     decoder_destroy(d);
     free(prompt.id);
     return ok;
 }
 
-// ---- read once more
+// ---- replaying it
 
-// The text's first n tokens go into both caches.
+// Feeds the text up to its first n tokens to the target and the drafter.
 static bool read_up_to(struct heads *h, int n, struct error *err)
 {
     const struct pairing *p = &h->c.pairing;
@@ -73,24 +73,24 @@ static bool read_up_to(struct heads *h, int n, struct error *err)
 static void count(struct heads *h, const int *rank, int n)
 {
     for (int d = 0; d < n && rank[d] != RANK_NOT_REQUESTED; d++) {
-        h->asked = true;
-        h->seen.depth = d + 1 > h->seen.depth ? d + 1 : h->seen.depth;
-        h->seen.places[d]++;
-        h->seen.unknown += d == 0 && rank[d] >= model_shape(h->c.opened->target.model)->vocab;
+        h->answered = true;
+        h->ranks.depth = d + 1 > h->ranks.depth ? d + 1 : h->ranks.depth;
+        h->ranks.positions[d]++;
+        h->ranks.unknown += d == 0 && rank[d] >= model_shape(h->c.loaded->target.model)->vocab;
         if (rank[d] < HEADS_RANKS)
-            h->seen.ranked[d][rank[d]]++;
+            h->ranks.ranked[d][rank[d]]++;
     }
 }
 
-// What the drafter thinks of the tokens behind the first n.
-static bool ask(struct heads *h, int n, struct error *err)
+// Counts the drafter's ranks of the tokens after the first n.
+static bool rank_position(struct heads *h, int n, struct error *err)
 {
     const struct pairing *p = &h->c.pairing;
     int rank[HEADS_DEPTH];
-    const int most = h->n - n < HEADS_DEPTH ? h->n - n : HEADS_DEPTH;
-    const struct forced forced = { most, h->text + n, rank };
-    struct philox chance = philox_source(h->c.e->seed, 0);
-    chance.rng.root = n - 1;
+    const int depth = h->n - n < HEADS_DEPTH ? h->n - n : HEADS_DEPTH;
+    const struct forced forced = { depth, h->text + n, rank };
+    struct philox source = philox_source(h->c.e->seed, 0);
+    source.rng.root = n - 1;
     for (int d = 0; d < HEADS_DEPTH; d++)
         rank[d] = RANK_NOT_REQUESTED;
     h->draft.n = 1;
@@ -100,11 +100,11 @@ static bool ask(struct heads *h, int n, struct error *err)
     h->draft.proposal[0] = DETERMINISTIC;
     h->draft.q = NULL;
     struct request r = {
-        .n = n, .token = h->text, .rng = &chance.rng, .draft = &h->draft, .depth = most, .forced = &forced
+        .n = n, .token = h->text, .rng = &source.rng, .draft = &h->draft, .depth = depth, .forced = &forced
     };
     if (!p->drafter->type->propose(p->drafter, &r, 1, err))
         return false;
-    count(h, rank, most);
+    count(h, rank, depth);
     return true;
 }
 
@@ -119,79 +119,81 @@ static void forget(struct heads *h)
 static bool examine(struct heads *h, struct error *err)
 {
     bool ok = true;
-    for (int n = h->prompt; n < h->n && ok && h->seen.places[0] < h->plan->tokens; n++) {
-        ok = interrupt_is_none(h->plan->stop, err) && read_up_to(h, n, err) && ask(h, n, err);
-        if (!h->asked && n > h->prompt) // behind a single token a head has no state yet
+    for (int n = h->prompt; n < h->n && ok && h->ranks.positions[0] < h->plan->tokens; n++) {
+        ok = interrupt_check(h->plan->stop, err) && read_up_to(h, n, err) && rank_position(h, n, err);
+        if (!h->answered && n > h->prompt) // after a single token a head has no hidden state yet
             break;
     }
     forget(h);
     return ok;
 }
 
-// ---- a drafter
+// ---- one cell
 
 static void print(const struct heads *h)
 {
-    const struct heads_seen *s = &h->seen;
+    const struct head_ranks *s = &h->ranks;
     const struct experiment *e = h->c.e;
     FILE *to = h->plan->out;
     fprintf(to, "%s, %s\n", e->drafter.entry[h->c.cell.drafter].shown, e->sampling.entry[h->c.cell.sampling].shown);
-    if (!h->asked) {
-        fprintf(to, "  it has no rows of its own: nothing to examine\n");
+    if (!h->answered) {
+        fprintf(to, "  no rows of q: nothing to evaluate\n");
         return;
     }
-    fprintf(to,
-            "  %lld places of %lld texts of the target's own; share of those where its token was among the so many\n"
-            "  likeliest, after so many right ones (n-alpha: n right ones were the drafter's own states)\n"
-            "  right  places    1       2       3       4       5      10\n",
-            (long long)s->places[0], (long long)s->texts);
-    double deep = 0, all = 1;
+    fprintf(
+        to,
+        "  %lld positions of %lld texts of the target. Share of positions whose token is among the drafter's top k,\n"
+        "  by the number of correct tokens before it in the draft (EAGLE's n-alpha)\n"
+        "  correct  positions     k = 1       2       3       4       5      10\n",
+        (long long)s->positions[0], (long long)s->texts);
+    double chain_depth = 0, reached = 1;
     for (int d = 0; d < s->depth; d++) {
         double sum = 0;
-        fprintf(to, "  %5d %7lld", d, (long long)s->places[d]);
+        fprintf(to, "  %7d %10lld  ", d, (long long)s->positions[d]);
         for (int r = 0; r < HEADS_RANKS; r++) {
             sum += (double)s->ranked[d][r];
             if (r < 5 || r == HEADS_RANKS - 1)
-                fprintf(to, "  %.4f", sum / (double)s->places[d]);
+                fprintf(to, "  %.4f", sum / (double)s->positions[d]);
         }
         fprintf(to, "\n");
-        deep += all *= (double)s->ranked[d][0] / (double)s->places[d];
+        chain_depth += reached *= (double)s->ranked[d][0] / (double)s->positions[d];
     }
-    fprintf(to, "  A chain of the likeliest would go %.2f tokens deep on average, were these independent.\n", deep);
+    fprintf(to, "  Expected depth of a greedy chain, if these were independent: %.2f tokens.\n", chain_depth);
     if (s->unknown > 0)
-        fprintf(to, "  Of %.2f %% of the places its vocabulary has no such token.\n",
-                100 * (double)s->unknown / (double)s->places[0]);
+        fprintf(to, "  The token is missing from the drafter's vocabulary at %.2f %% of the positions.\n",
+                100 * (double)s->unknown / (double)s->positions[0]);
     fflush(to);
 }
 
 static bool run_cell(struct heads *h, struct error *err)
 {
-    if (!exact_cell_open(&h->c, (struct step_observer){ 0 }, err))
+    if (!observed_cell_open(&h->c, (struct step_observer){ 0 }, err))
         return false;
     const int nodes = h->c.pairing.drafter->nodes;
-    h->text = xcalloc((size_t)h->c.opened->context + MAX_NODES + 1, sizeof(int32_t));
+    h->text = xcalloc((size_t)h->c.loaded->context + MAX_NODES + 1, sizeof(int32_t));
     h->draft.token = xcalloc((size_t)nodes, sizeof(int32_t));
     h->draft.parent = xcalloc((size_t)nodes, sizeof(int32_t));
     h->draft.proposal = xcalloc((size_t)nodes, sizeof(uint8_t));
     bool ok = true, more = true;
-    // Without chance a prompt says the same again.
-    const int64_t most = sampling_is_greedy(&h->c.pairing.sampling) ? h->c.e->prompts.n : INT64_MAX;
-    for (int64_t number = 0; ok && more && number < most; number++) {
+    // With greedy sampling a repeated prompt gives the same text again.
+    const int64_t max_texts = sampling_is_greedy(&h->c.pairing.sampling) ? h->c.e->prompts.n : INT64_MAX;
+    for (int64_t number = 0; ok && more && number < max_texts; number++) {
         ok = write_text(h, number, err) && examine(h, err);
-        h->seen.texts++;
-        const bool too_short = h->n <= h->prompt + 1 && number + 1 < h->c.e->prompts.n; // to know whether it answers
-        more = (h->asked || too_short) && h->seen.places[0] < h->plan->tokens;
+        h->ranks.texts++;
+        // too short to find out whether the drafter reports ranks
+        const bool too_short = h->n <= h->prompt + 1 && number + 1 < h->c.e->prompts.n;
+        more = (h->answered || too_short) && h->ranks.positions[0] < h->plan->tokens;
     }
     if (ok)
         print(h);
-    if (ok && h->asked && h->plan->each != NULL)
-        ok = h->plan->each(h->plan->self, h->c.e->drafter.entry[h->c.cell.drafter].shown, &h->seen, err);
+    if (ok && h->answered && h->plan->each != NULL)
+        ok = h->plan->each(h->plan->self, h->c.e->drafter.entry[h->c.cell.drafter].shown, &h->ranks, err);
     return ok;
 }
 
 struct all {
     const struct experiment *e;
-    const struct heads_plan *plan;
+    const struct heads_options *plan;
 };
 
 static bool one_of_all(void *self, struct loaded_experiment *opened, struct cell cell, struct error *err)
@@ -200,9 +202,9 @@ static bool one_of_all(void *self, struct loaded_experiment *opened, struct cell
     if (cell.rule != 0 || cell.batch != 0)
         return true;
     struct heads *h = xcalloc(1, sizeof(*h));
-    *h = (struct heads){ .c = { .e = all->e, .opened = opened, .cell = cell }, .plan = all->plan };
+    *h = (struct heads){ .c = { .e = all->e, .loaded = opened, .cell = cell }, .plan = all->plan };
     bool ok = run_cell(h, err);
-    exact_cell_close(&h->c);
+    observed_cell_close(&h->c);
     free(h->text);
     free(h->draft.token);
     free(h->draft.parent);
@@ -211,8 +213,8 @@ static bool one_of_all(void *self, struct loaded_experiment *opened, struct cell
     return ok;
 }
 
-bool heads_run(const struct experiment *e, const struct heads_plan *plan, struct error *err)
+bool heads_run(const struct experiment *e, const struct heads_options *plan, struct error *err)
 {
     struct all all = { e, plan };
-    return each_exact_cell(e, one_of_all, &all, err);
+    return each_observed_cell(e, one_of_all, &all, err);
 }

@@ -1,6 +1,6 @@
-// inspect.c - `speclab inspect`: what a checkpoint is, what a pass of it costs, and how fast memory lets it be.
+// inspect.c - `speclab inspect`: facts about a checkpoint, the cost of a pass, and the speed limit set by memory.
 //
-// Everything is gathered into one struct first; two printers, for people and for programs, say the same of it.
+// All facts are gathered into one struct; two printers, a text and a JSON one, print the same facts.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ struct kind { // tensors of one type
 
 struct inspect {
     long long context, threads;
-    const char *target; // of a head; NULL: it is a model that is inspected
+    const char *target; // of a head; NULL: a model is inspected
     bool json, tensors, no_probe;
     struct precision precision;
 
@@ -43,21 +43,21 @@ struct inspect {
     struct tokenizer *tokenizer;
     struct error no_tokenizer;
     struct chat_format chat;
-    struct error no_chat; // text empty: there is one
+    struct error no_chat; // empty: the model has a chat template
     struct devices *devices;
     struct backend *backend;
-    struct model *model; // NULL: it cannot be run, no_model says why
+    struct model *model; // NULL: it cannot be run, for the reason in no_model
     struct error no_model;
 
-    enum type cache;                        // of its elements
+    enum type cache;                        // element type
     size_t cache_bytes;                     // of one token
-    double flops, weight_bytes, pass_bytes; // of one token at the context asked for
+    double flops, weight_bytes, pass_bytes; // of a pass of one token at the requested context
     struct probe probe;
-    bool own_memory; // of the device
+    bool own_memory; // the device has memory of its own
     size_t free_bytes, all_bytes;
 };
 
-// ---- gathered
+// ---- gathering
 
 static void count_tensors(struct inspect *in)
 {
@@ -79,7 +79,7 @@ static void count_tensors(struct inspect *in)
     }
 }
 
-// Two operations for every weight that a token is multiplied by, and in attention for every key and value it looks at.
+// Two operations for each weight of a product, and in attention for each element of the keys and values that are read.
 static double pass_flops(const struct model_config *c, long long context)
 {
     double heads = (double)c->heads * c->head_dim, kv = (double)c->kv_heads * c->head_dim;
@@ -100,7 +100,7 @@ static bool measure(struct inspect *in, struct error *err)
     in->pass_bytes = in->weight_bytes + (double)in->cache_bytes * (double)in->context;
     in->own_memory = in->backend->memory(in->backend, &in->free_bytes, &in->all_bytes);
     if (in->own_memory)
-        in->no_probe = true; // what can be probed is the host's
+        in->no_probe = true; // the probe measures host memory
     if (!in->no_probe)
         in->probe = probe_read_bandwidth((int)in->threads);
     return true;
@@ -114,7 +114,7 @@ static bool gather(struct inspect *in, const char *name, struct error *err)
     if (!ok)
         return false;
     if (in->context > in->config.context)
-        return fail(err, "--context %lld: %s was made for %d tokens at most", in->context, in->config.path,
+        return fail(err, "--context %lld: the context of %s is %d tokens", in->context, in->config.path,
                     in->config.context);
     if (in->context == 0)
         in->context = in->config.context < DEFAULT_CONTEXT ? in->config.context : DEFAULT_CONTEXT;
@@ -144,9 +144,9 @@ static void forget(struct inspect *in)
     config_free(&in->config);
 }
 
-// ---- for people
+// ---- text output
 
-// "92.0 MB": three digits that count, in powers of ten.
+// "92.0 MB": three significant digits, decimal prefixes.
 static const char *amount(double n, const char *unit, char to[32])
 {
     static const char *const prefix[] = { "", "k", "M", "G", "T" };
@@ -178,11 +178,11 @@ static void print_tokenizer(const struct inspect *in)
         printf("tokenizer   none: %s\n", in->no_tokenizer.text);
     else
         printf("tokenizer   byte-level BPE, %d tokens%s\n", tokenizer_size(in->tokenizer),
-               tokenizer_size(in->tokenizer) < c->vocab ? "; ids from there on are padding" : "");
+               tokenizer_size(in->tokenizer) < c->vocab ? "; larger ids are padding" : "");
     printf("ends with  ");
     for (int i = 0; i < c->n_end; i++)
         print_token(in, c->end[i]);
-    printf(c->n_end == 0 ? " nothing that it says\n" : "\n");
+    printf(c->n_end == 0 ? " no end-of-text token\n" : "\n");
     if (c->add_bos && c->bos >= 0) {
         printf("begins with");
         print_token(in, c->bos);
@@ -207,11 +207,11 @@ static void print_shape(const struct inspect *in)
     printf("rope        theta %g, %s", c->rope_theta, rope_name(c->rope_scaling));
     if (c->rope_scaling == ROPE_LINEAR || c->rope_scaling == ROPE_LLAMA3)
         printf(", factor %g", c->rope_factor);
-    printf("\nhead        %s\n", c->tied ? "the embedding" : "its own");
+    printf("\nhead        %s\n", c->tied ? "tied to the embedding" : "separate");
     if (c->inflated != NULL)
-        printf("inflated    marked as inflated: does the work of %s; its speed is of no real model\n", c->inflated);
-    if (c->quantised != NULL)
-        printf("quantised   from %s\n", c->quantised);
+        printf("inflated    marked as inflated from %s; its speed is not that of a real model\n", c->inflated);
+    if (c->quantized != NULL)
+        printf("quantized   from %s\n", c->quantized);
 }
 
 static void print_tensors(const struct inspect *in)
@@ -220,7 +220,7 @@ static void print_tensors(const struct inspect *in)
     printf("parameters  %s\n", amount((double)in->parameters, "", a));
     printf("tensors     %d, %s\n", in->n_tensors, amount((double)weights_bytes(in->weights), "B", a));
     for (int k = 0; k < in->kinds; k++)
-        printf("            %5d %-6s %9s, %.2f bits a parameter\n", in->kind[k].n, in->kind[k].name,
+        printf("            %5d %-6s %9s, %.2f bits per parameter\n", in->kind[k].n, in->kind[k].name,
                amount((double)in->kind[k].bytes, "B", a),
                in->kind[k].parameters > 0 ? 8.0 * (double)in->kind[k].bytes / (double)in->kind[k].parameters : 0);
     const char *unused = in->model != NULL ? model_unused(in->model, 0) : NULL;
@@ -229,11 +229,11 @@ static void print_tensors(const struct inspect *in)
     if (in->model == NULL)
         return;
     printf("activations %s\n", activations_names[model_activations(in->model)]);
-    printf("cache       %s a token (%s), %s for the whole context\n", amount((double)in->cache_bytes, "B", a),
+    printf("cache       %s per token (%s), %s for the full context\n", amount((double)in->cache_bytes, "B", a),
            type_facts[in->cache].name, amount((double)in->cache_bytes * in->config.context, "B", b));
     printf("pass        one token at context %lld: %s, %s read,", in->context, amount(in->flops, "FLOP", a),
            amount(in->pass_bytes, "B", b));
-    printf(" of which %s weights: %.2f FLOP a byte\n", amount(in->weight_bytes, "B", c), in->flops / in->pass_bytes);
+    printf(" of which %s weights: %.2f FLOP per byte\n", amount(in->weight_bytes, "B", c), in->flops / in->pass_bytes);
 }
 
 static void print_limit(const struct inspect *in)
@@ -241,22 +241,23 @@ static void print_limit(const struct inspect *in)
     const struct probe *p = &in->probe;
     char a[32], b[32];
     if (in->own_memory)
-        printf("memory      %s, of which %s are free beside the model: %s\n", amount((double)in->all_bytes, "B", a),
+        printf("memory      %s, of which %s free with the model loaded: %s\n", amount((double)in->all_bytes, "B", a),
                amount((double)in->free_bytes, "B", b), in->backend->describe(in->backend));
     if (in->model == NULL || in->no_probe)
         return;
     if (p->bytes_per_second == 0) {
-        printf("memory      too little is free to measure how fast it is read\n");
+        printf("memory      not enough free to measure the read bandwidth\n");
         return;
     }
     double seconds = in->pass_bytes / p->bytes_per_second;
     printf("memory      %s/s read by %d threads (median of %d passes over %s)\n", amount(p->bytes_per_second, "B", a),
            p->threads, p->passes, amount((double)p->bytes, "B", b));
-    printf("limit       %.3g ms a token, %.3g tokens/s, one by one, if all of it comes from memory\n", seconds * 1e3,
-           1 / seconds);
+    printf("limit       %.3g ms per token, %.3g tokens/s without speculation, if all data comes from memory\n",
+           seconds * 1e3, 1 / seconds);
     long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
     if (cache > 0 && in->pass_bytes < (double)cache)
-        printf("            (it fits the processor's cache of %s, and may be faster)\n", amount((double)cache, "B", a));
+        printf("            (fits into the processor's cache of %s and may be faster)\n",
+               amount((double)cache, "B", a));
 }
 
 static void print_list(const struct inspect *in)
@@ -269,7 +270,7 @@ static void print_list(const struct inspect *in)
         printf("%-48s %-6s %8lld x %-8lld %12zu\n", name, type, (long long)rows, (long long)width, bytes);
 }
 
-// ---- for programs
+// ---- JSON output
 
 static struct json *tensors_json(const struct inspect *in)
 {
@@ -306,7 +307,7 @@ static void shape_json(const struct inspect *in, struct json *j)
         json_set(j, numbers[i].name, json_new_int(numbers[i].value));
     json_set(j, "tied", json_new_bool(c->tied));
     json_set(j, "inflated_from", c->inflated != NULL ? json_new_text(c->inflated) : json_new_null());
-    json_set(j, "quantised_from", c->quantised != NULL ? json_new_text(c->quantised) : json_new_null());
+    json_set(j, "quantized_from", c->quantized != NULL ? json_new_text(c->quantized) : json_new_null());
     json_set(j, "norm_eps", json_new_number(c->norm_eps));
     json_set(j, "rope_theta", json_new_number(c->rope_theta));
     json_set(j, "rope_scaling", json_new_text(rope_name(c->rope_scaling)));
@@ -385,11 +386,11 @@ static void print_json(const struct inspect *in)
 // ---- the command
 
 static const char about[] =
-    "Says what a checkpoint is: its shape, tokenizer and chat, its tensors by type, what its cache takes, what a pass of\n"
-    "one token computes and reads, and, with the speed of memory measured on the spot (about two seconds), how many\n"
-    "tokens a second that allows. Every weight is checked; one that is missing, misshapen or not a number is an error.\n"
-    "With --target it is a speculator's head that is named (Medusa's, EAGLE's or EAGLE-3's): says which kind, what it\n"
-    "reads of that model, and whether it fits. Of neither the weights are read then.\n";
+    "Describes a checkpoint: shape, tokenizer, chat template, tensors by type, size of the KV cache, operations and bytes\n"
+    "of a pass of one token, and the tokens/s that the memory bandwidth allows (measured in about two seconds). Every\n"
+    "weight is checked: a missing tensor, a wrong shape or a value that is not a number is an error. With --target, MODEL\n"
+    "is a drafter's head (Medusa, EAGLE or EAGLE-3): describes its kind and the hidden states that it reads, and checks\n"
+    "that it fits the target. The weights of head and target are not read in that case.\n";
 
 static const char examples[] = "  speclab inspect smollm2-135m-instruct\n"
                                "  speclab inspect EAGLE3-LLaMA3.1-Instruct-8B --target Llama-3.1-8B-Instruct\n"
@@ -400,24 +401,24 @@ int command_inspect(int argc, char **argv)
     struct inspect in = { 0 };
     const struct flag flags[] = {
         { "context", FLAG_INT, &in.context, "N",
-          "tokens that the pass looks back on; default: 1024, or what the model allows", 1, 1 << 24 },
-        { "tensors", FLAG_ON, &in.tensors, NULL, "list them all, under Hugging Face's names", 0, 0 },
-        { "threads", FLAG_INT, &in.threads, "N", "that read memory; default: one for each processor", 1, 1024 },
+          "cached tokens of the pass; default: 1024, or the model's context if smaller", 1, 1 << 24 },
+        { "tensors", FLAG_ON, &in.tensors, NULL, "list all tensors by their Hugging Face names", 0, 0 },
+        { "threads", FLAG_INT, &in.threads, "N", "threads that read memory; default: one for each processor", 1, 1024 },
         PRECISION_FLAGS(in.precision),
-        { "target", FLAG_TEXT, &in.target, "MODEL", "of a head: the model that it is for", 0, 0 },
-        { "no-probe", FLAG_ON, &in.no_probe, NULL, "do not measure memory", 0, 0 },
-        { "json", FLAG_ON, &in.json, NULL, "one object, all numbers in full", 0, 0 },
+        { "target", FLAG_TEXT, &in.target, "MODEL", "MODEL is a head; check it against this target", 0, 0 },
+        { "no-probe", FLAG_ON, &in.no_probe, NULL, "do not measure the memory bandwidth", 0, 0 },
+        { "json", FLAG_ON, &in.json, NULL, "print one JSON object, with all digits", 0, 0 },
         { 0 },
     };
     const struct usage u = { "inspect", "MODEL", about, flags, examples, 1, 1 };
     struct error err;
     char **operand;
     int status = usage_read(&u, argc, argv, &operand, NULL);
-    if (status != GO_ON)
+    if (status != USAGE_OK)
         return status;
 
     if (in.target != NULL && (in.tensors || in.context != 0 || in.threads != 0))
-        return usage_fail(&u, "%s: of a head, beside --target, only --json can be asked for, found %s", operand[0],
+        return usage_fail(&u, "%s: only --json can be combined with --target, found %s", operand[0],
                           in.tensors        ? "--tensors"
                           : in.context != 0 ? "--context"
                                             : "--threads");
@@ -425,7 +426,7 @@ int command_inspect(int argc, char **argv)
     if (in.target != NULL) {
         status = inspect_head(operand[0], in.target, in.json, &err) ? 0 : command_fail(&u, &err);
     } else if (in.model == NULL && inspect_is_head(operand[0])) {
-        status = usage_fail(&u, "%s: a head, which is for some model: say which with --target MODEL", operand[0]);
+        status = usage_fail(&u, "%s: a drafter's head; name its target with --target MODEL", operand[0]);
     } else if (!gathered) {
         status = command_fail(&u, &err);
     } else if (in.json) {

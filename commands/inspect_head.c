@@ -18,18 +18,18 @@ static void print_text(const char *path, const char *target, enum head_kind kind
     printf("head        %s\n", path);
     printf("kind        %s (drafter %s)\n", head_kinds[kind], kind_names[kind]);
     if (f->heads > 0)
-        printf("heads       %d: guesses as many tokens deep\n", f->heads);
-    printf("target      %s: it fits\n", target);
+        printf("heads       %d: one for each depth of the draft\n", f->heads);
+    printf("target      %s: fits\n", target);
     printf("reads       ");
     for (int i = 0; i < f->taps.n; i++)
         if (f->taps.layer[i] == FINAL_STATE)
-            printf("the state that the target's head reads");
+            printf("the target's last hidden state");
         else
-            printf("%s%d", i == 0 ? "the streams that enter layers " : ", ", f->taps.layer[i]);
+            printf("%s%d", i == 0 ? "the target's hidden states entering layers " : ", ", f->taps.layer[i]);
     printf("\nvocabulary  %d tokens, width %d\n", f->vocab, f->width);
-    printf("brings      %s, %s\n", f->own_head ? "a head of its own" : "no head: the target's",
-           f->own_embedding ? "an embedding of its own" : "no embedding: the target's");
-    printf("pass        reads %.1f MB of its weights\n", (double)f->bytes / 1e6);
+    printf("uses        %s, %s\n", f->own_head ? "its own LM head" : "the target's LM head",
+           f->own_embedding ? "its own embedding" : "the target's embedding");
+    printf("pass        reads %.1f MB of weights\n", (double)f->bytes / 1e6);
 }
 
 static void print_json(const char *path, const char *target, enum head_kind kind, const struct head_facts *f)
@@ -65,17 +65,17 @@ bool inspect_is_head(const char *name)
     return is;
 }
 
-// The target's shape, if all that a model of its configuration needs is there: a head's directory is none, and says that it
-// is a llama.
+// Reads the target's shape, and checks that its tensors are complete: a head's directory has a llama configuration as well,
+// but is not a model.
 static bool read_target(const char *path, struct model_shape *to, struct error *err)
 {
     struct model_config c = { 0 };
-    struct origin o = { 0 };
+    struct source_checkpoint o = { 0 };
     bool ok = config_read(path, &c, err);
     if (ok)
-        ok = origin_open(&o, &c, err) && origin_complete(&o, err);
+        ok = source_open(&o, &c, err) && source_check_complete(&o, err);
     *to = model_shape_of(&c);
-    origin_close(&o);
+    source_close(&o);
     config_free(&c);
     return ok;
 }

@@ -1,10 +1,10 @@
-// inspect_head.h - `speclab inspect HEAD --target MODEL`: what a speculator's head is, and whether it fits.
+// inspect_head.h - `speclab inspect HEAD --target MODEL`: facts about a drafter's head, and whether it fits the target.
 #pragma once
 #include <stdbool.h>
 
 struct error;
 
-// Of neither a number is read but those of a reduced vocabulary: checkpoints of any size are answered at once.
-// Whether this is a head: who inspects it as a model has forgotten --target.
+// True if the checkpoint is a head, so that a missing --target can be reported.
 bool inspect_is_head(const char *name);
+// Prints the facts. Reads no weights of either checkpoint, only the id map of a reduced vocabulary, so size does not matter.
 bool inspect_head(const char *head, const char *target, bool json, struct error *err);

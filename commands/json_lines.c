@@ -1,4 +1,4 @@
-// json_lines.c - getline, one JSON parser, and places put right.
+// json_lines.c - getline and one JSON parser; positions in error messages refer to the file.
 #include "commands/json_lines.h"
 
 #include <errno.h>
@@ -27,13 +27,13 @@ bool json_lines_fail(const struct json_lines *l, struct error *err, const char *
     return fail(err, "%s:%ld: %s", l->name, l->line, sentence);
 }
 
-// json_parse counts its own lines, of which there is one: what it says of the place is put right.
-static bool fail_parse(const struct json_lines *l, struct error *err, const struct error *why)
+// json_parse reports line 1, as it gets a single line: replaces that by the line of the file.
+static bool fail_parse(const struct json_lines *l, struct error *err, const struct error *reason)
 {
     int line, column, end = 0;
-    if (sscanf(why->text, "line:%d:%d: %n", &line, &column, &end) == 2 && end > 0)
-        return fail(err, "%s:%ld:%d: %s", l->name, l->line, column, why->text + end);
-    return json_lines_fail(l, err, "%s", why->text);
+    if (sscanf(reason->text, "line:%d:%d: %n", &line, &column, &end) == 2 && end > 0)
+        return fail(err, "%s:%ld:%d: %s", l->name, l->line, column, reason->text + end);
+    return json_lines_fail(l, err, "%s", reason->text);
 }
 
 bool json_lines_next(struct json_lines *l, struct error *err)
@@ -41,22 +41,22 @@ bool json_lines_next(struct json_lines *l, struct error *err)
     json_free(l->object);
     l->object = NULL;
     for (;;) {
-        struct error why;
+        struct error reason;
         errno = 0;
         ssize_t n = getline(&l->text, &l->capacity, l->file);
         if (n < 0) {
             l->failed = ferror(l->file) != 0;
-            return l->failed ? fail(err, "%s: cannot read it: %s", l->name, strerror(errno)) : false;
+            return l->failed ? fail(err, "%s: cannot read: %s", l->name, strerror(errno)) : false;
         }
         l->line++;
-        if (l->line == 1 && n >= 3 && memcmp(l->text, "\xEF\xBB\xBF", 3) == 0) // a byte order mark is no harm
+        if (l->line == 1 && n >= 3 && memcmp(l->text, "\xEF\xBB\xBF", 3) == 0) // skip a byte order mark
             memmove(l->text, l->text + 3, (size_t)(n -= 3) + 1);
         if (strspn(l->text, " \t\r\n") == (size_t)n)
             continue;
-        l->object = json_parse(l->text, (size_t)n, "line", &why);
+        l->object = json_parse(l->text, (size_t)n, "line", &reason);
         l->failed = l->object == NULL || !json_is_object(l->object);
         if (l->object == NULL)
-            return fail_parse(l, err, &why);
+            return fail_parse(l, err, &reason);
         return l->failed ? json_lines_fail(l, err, "expected a JSON object, as in {\"text\": \"...\"}") : true;
     }
 }
@@ -78,9 +78,8 @@ bool json_lines_ids(const struct json_lines *l, const char *key, int vocab, stru
     for (size_t i = 0; i < json_count(list); i++) {
         const struct json *id = json_at(list, i);
         if (!json_is_int(id) || json_int(id) < 0 || json_int(id) >= vocab)
-            return json_lines_fail(l, err,
-                                   "\"%s\": number %zu of the list is no token id, which are integers from 0 to %d",
-                                   key, i + 1, vocab - 1);
+            return json_lines_fail(l, err, "\"%s\": entry %zu: expected a token id, an integer from 0 to %d", key,
+                                   i + 1, vocab - 1);
         ids_add(to, (int32_t)json_int(id));
     }
     return true;

@@ -1,5 +1,4 @@
-// list_command.c - `speclab list`: drafters, rules and sampling stages as their registries have them, with every
-// option.
+// list_command.c - `speclab list`: the registered drafters, rules and sampling stages with all their options.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +14,11 @@
 
 static const struct {
     unsigned bit;
-    const char *name, *said;
+    const char *name, *description;
 } takes[] = {
     { TAKES_DETERMINISTIC, "deterministic", "deterministic draft tokens" },
     { TAKES_SAMPLED, "sampled", "sampled draft tokens" },
-    { TAKES_DISTINCT, "sampled_without_replacement", "siblings sampled without replacement" },
+    { TAKES_WITHOUT_REPLACEMENT, "sampled_without_replacement", "siblings sampled without replacement" },
     { TAKES_CHAINS, "chains", "several chains" },
     { TAKES_TREES, "trees", "trees" },
 };
@@ -42,19 +41,19 @@ static const char *type_name(enum option_type type)
 
 static bool has_range(const struct option *o)
 {
-    return o->least != 0 || o->most != 0;
+    return o->min != 0 || o->max != 0;
 }
 
 // ---- for people
 
-// Bounds that only keep out what makes no sense are not worth reading.
+// Bounds of a million and more only exclude nonsense and are not printed.
 static void print_range(const struct option *o)
 {
-    bool below = o->least > -1e6, above = o->most < 1e6;
+    bool below = o->min > -1e6, above = o->max < 1e6;
     if (has_range(o) && below && above)
-        printf(" from %g to %g", o->least, o->most);
+        printf(" from %g to %g", o->min, o->max);
     else if (has_range(o) && below)
-        printf(" from %g on", o->least);
+        printf(", at least %g", o->min);
 }
 
 static void print_value(const struct option *o)
@@ -63,7 +62,7 @@ static void print_value(const struct option *o)
     for (const char *c = o->type == OPTION_CHOICE ? o->choices : ""; *c != '\0'; c++)
         printf(c == o->choices ? " %c" : *c == '|' ? ", " : "%c", *c);
     print_range(o);
-    printf(o->default_value == NULL    ? "; needed"
+    printf(o->default_value == NULL    ? "; required"
            : *o->default_value == '\0' ? "; default: none"
                                        : "; default: %s",
            o->default_value);
@@ -85,36 +84,36 @@ static void print_options(const struct option *o)
 static void print_rule(const struct rule *r)
 {
     printf("  %s: %s\n", r->name, r->summary);
-    const char *between = r->exact ? "exact; takes " : "lossy: the text is not the target's; takes ";
+    const char *between = r->exact ? "exact; takes " : "lossy: does not preserve the target's distribution; takes ";
     printf("      ");
     for (int i = 0; i < KINDS; i++)
-        if (r->takes & takes[i].bit & (TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_DISTINCT)) {
-            printf("%s%s", between, takes[i].said);
+        if (r->takes & takes[i].bit & (TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT)) {
+            printf("%s%s", between, takes[i].description);
             between = ", ";
         }
     printf(": %s\n", r->takes & TAKES_TREES    ? "chains and trees"
                      : r->takes & TAKES_CHAINS ? "one chain or several"
                                                : "single chains");
     if (r->optimal != NULL)
-        printf("      none accepts more: %s\n", r->optimal);
+        printf("      optimal acceptance for: %s\n", r->optimal);
     else if (r->exact)
-        printf("      not the most that could be accepted\n");
+        printf("      acceptance is not optimal\n");
     print_options(r->options);
 }
 
 static void print_all(void)
 {
-    printf("Drafters: who guesses (--drafter, `drafter:` in an experiment)\n\n");
+    printf("Drafters: propose draft tokens (--drafter, `drafter:` in an experiment)\n\n");
     for (int i = 0; drafter_types[i] != NULL; i++) {
         printf("  %s: %s\n", drafter_types[i]->name, drafter_types[i]->summary);
         print_options(drafter_types[i]->options);
     }
-    printf("\nRules: what stands of a guess (--rule, `rule:`)\n\n");
+    printf("\nRules: accept or reject draft tokens (--rule, `rule:`)\n\n");
     for (int i = 0; rules[i] != NULL; i++)
         print_rule(rules[i]);
-    printf("\nSampling stages, in the order in which they act (--temperature and so on, `sampling:`)\n\n");
+    printf("\nSampling stages, in the order of application (--temperature and so on, `sampling:`)\n\n");
     for (int i = 0; stages[i] != NULL; i++) {
-        const struct option *o = stages[i]->option; // its one value
+        const struct option *o = stages[i]->option; // its single value
         printf("  %s: %s\n      %s\n      ", stages[i]->name, stages[i]->summary, o->help);
         print_value(o);
         printf("\n");
@@ -143,12 +142,12 @@ static struct json *options_json(const struct option *o)
         json_set(j, "type", json_new_text(type_name(o->type)));
         if (o->type == OPTION_CHOICE)
             json_set(j, "choices", choices_json(o->choices));
-        json_set(j, "needed", json_new_bool(o->default_value == NULL));
+        json_set(j, "required", json_new_bool(o->default_value == NULL));
         json_set(j, "default",
                  o->default_value != NULL && *o->default_value != '\0' ? json_new_text(o->default_value)
                                                                        : json_new_null());
-        json_set(j, "least", has_range(o) ? json_new_number(o->least) : json_new_null());
-        json_set(j, "most", has_range(o) ? json_new_number(o->most) : json_new_null());
+        json_set(j, "min", has_range(o) ? json_new_number(o->min) : json_new_null());
+        json_set(j, "max", has_range(o) ? json_new_number(o->max) : json_new_null());
         json_set(j, "help", json_new_text(o->help));
         json_push(list, j);
     }
@@ -195,20 +194,20 @@ static void print_json(void)
 }
 
 static const char about[] =
-    "Lists drafters, rules and sampling stages with their options: type, range, default, and what they do.\n";
+    "Lists drafters, rules and sampling stages with their options: type, range, default and meaning.\n";
 static const char examples[] = "  speclab list\n  speclab list --json\n";
 
 int command_list(int argc, char **argv)
 {
     bool json = false;
     const struct flag flags[] = {
-        { "json", FLAG_ON, &json, NULL, "one object", 0, 0 },
+        { "json", FLAG_ON, &json, NULL, "print one JSON object", 0, 0 },
         { 0 },
     };
     const struct usage u = { "list", "", about, flags, examples, 0, 0 };
     char **operand;
     int status = usage_read(&u, argc, argv, &operand, NULL);
-    if (status != GO_ON)
+    if (status != USAGE_OK)
         return status;
     if (json)
         print_json();

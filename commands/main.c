@@ -1,4 +1,4 @@
-// main.c - `speclab COMMAND ...`: finds the command and steps aside.
+// main.c - `speclab COMMAND ...`: looks up the command and calls it.
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,20 +10,20 @@ static const struct {
     const char *name, *summary;
     int (*function)(int argc, char **argv);
 } commands[] = {
-    { "run", "run an experiment's file, results into a database", command_run },
-    { "report", "tables of what is in a database", command_report },
-    { "generate", "decode one prompt with a drafter, shown as it comes", command_generate },
-    { "tokenize", "texts to token ids, and back", command_tokenize },
+    { "run", "run the experiment in a YAML file, store every step in a database", command_run },
+    { "report", "tables of the results in a database", command_report },
+    { "generate", "decode one prompt with a drafter, streaming the text", command_generate },
+    { "tokenize", "text to token ids, and back", command_tokenize },
     { "score", "log-probabilities and perplexity of given texts", command_score },
-    { "inspect", "what a model is, and what a pass of it costs", command_inspect },
-    { "make", "a model of random weights to measure with", command_make },
-    { "bench", "what passes cost on this machine, beside llama.cpp if wanted", command_bench },
-    { "prune", "a smaller model from some of a model's layers", command_prune },
-    { "quantize", "the model at another precision", command_quantize },
-    { "inflate", "a larger model that computes the same function", command_inflate },
-    { "exact", "prove rules exact, and put a pair's texts to the test", command_exact },
-    { "heads", "how well drafters guess texts that are known, by depth and rank", command_heads },
-    { "list", "drafters, rules and sampling stages with their options", command_list },
+    { "inspect", "a model's shape, tokenizer and tensors, and the cost of a pass", command_inspect },
+    { "make", "write a model with random weights, for benchmarks", command_make },
+    { "bench", "time passes of n rows on this machine, optionally beside llama.cpp", command_bench },
+    { "prune", "write a smaller model with some of a model's layers", command_prune },
+    { "quantize", "write a model at another precision", command_quantize },
+    { "inflate", "write a larger model that computes the same function", command_inflate },
+    { "exact", "check rules exactly, and test the texts of an experiment for bias", command_exact },
+    { "heads", "accuracy of drafters on the target's texts, by depth and rank", command_heads },
+    { "list", "list drafters, rules and sampling stages with their options", command_list },
 };
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
@@ -31,11 +31,13 @@ static const struct usage self = { .name = "" };
 
 static void print_usage(FILE *to)
 {
-    fprintf(to, "Usage: speclab COMMAND ...\n\n"
-                "Speculative decoding, measured: a model paired with drafters, and what each gains and costs.\n\n");
+    fprintf(
+        to,
+        "Usage: speclab COMMAND ...\n\n"
+        "Speculative decoding, measured: pairs a target model with drafters and reports what each gains and costs.\n\n");
     for (int i = 0; i < COMMANDS; i++)
         fprintf(to, "  %-12s %s\n", commands[i].name, commands[i].summary);
-    fprintf(to, "\n`speclab COMMAND --help` says more. Exit status: 0 done, 1 it failed, 2 it was called wrongly.\n");
+    fprintf(to, "\n`speclab COMMAND --help` describes a command. Exit status: 0 success, 1 failure, 2 wrong usage.\n");
 }
 
 static int unknown_command(const char *word)
@@ -45,17 +47,17 @@ static int unknown_command(const char *word)
         names[i] = commands[i].name;
     const char *meant = nearest(word, names);
     if (meant != NULL)
-        fprintf(stderr, "speclab: there is no command \"%s\"; did you mean %s?\n", word, meant);
+        fprintf(stderr, "speclab: unknown command \"%s\"; did you mean %s?\n", word, meant);
     else
-        fprintf(stderr, "speclab: there is no command \"%s\"; speclab --help lists them\n", word);
+        fprintf(stderr, "speclab: unknown command \"%s\"; speclab --help lists all commands\n", word);
     return 2;
 }
 
 int main(int argc, char **argv)
 {
-    // A reader that goes away (`| head`) shows as a failed write, which command_done knows how to take.
+    // A closed pipe (`| head`) becomes a failed write, which command_done handles.
     signal(SIGPIPE, SIG_IGN);
-    // So does a file that may not grow (`ulimit -f`), which would otherwise end us with half of it written.
+    // The same for the file size limit (`ulimit -f`), whose signal would end the process in the middle of a write.
     signal(SIGXFSZ, SIG_IGN);
     const char *word = argc > 1 ? argv[1] : NULL;
     if (word == NULL) {

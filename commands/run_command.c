@@ -1,4 +1,4 @@
-// run_command.c - `speclab run` and `speclab report`: an experiment's file into a database, and out of it again.
+// run_command.c - `speclab run` and `speclab report`: runs an experiment into a database, and reports from it.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static bool exists(const char *path)
     return stat(path, &st) == 0 || errno != ENOENT;
 }
 
-// A dry run makes no database; one that is there tells it what is done.
+// A dry run creates no database; an existing one is read for the work already done.
 static int dry_run(const struct usage *u, const struct experiment *e, const char *db)
 {
     struct error err;
@@ -45,12 +45,12 @@ static int run(const struct usage *u, const struct experiment *e, const char *db
     bool ok = experiment_run(e, s, stderr, stop, &err);
     store_close(s);
     if (ok) {
-        fprintf(stderr, "Results are in %s; `speclab report --db %s` shows them.\n", db, db);
+        fprintf(stderr, "Results are in %s; `speclab report --db %s` prints them.\n", db, db);
         return 0;
     }
     if (*stop != 0) {
-        fprintf(stderr,
-                "speclab run: interrupted; what is finished is in %s, and the same command goes on from there\n", db);
+        fprintf(stderr, "speclab run: interrupted; finished texts are in %s; the same command resumes from there\n",
+                db);
         return 1;
     }
     return command_fail(u, &err);
@@ -61,29 +61,29 @@ int command_run(int argc, char **argv)
     const char *db = "results.db";
     bool dry = false, mix = false;
     const struct flag flags[] = {
-        { "db", FLAG_TEXT, &db, "FILE", "database for the results (results.db)", 0, 0 },
-        { "dry-run", FLAG_ON, &dry, NULL,
-          "only show the cells, what is done of them, memory\nand an estimate of the time", 0, 0 },
+        { "db", FLAG_TEXT, &db, "FILE", "database for the results; default: results.db", 0, 0 },
+        { "dry-run", FLAG_ON, &dry, NULL, "only print the cells, what is done of each, memory\nand the estimated time",
+          0, 0 },
         { "mix", FLAG_ON, &mix, NULL,
-          "go on with runs that have texts of another revision or\ninstruction set; bits may differ, both are noted", 0,
+          "resume runs with texts of another revision or instruction\nset; bits may differ, and both are recorded", 0,
           0 },
         { 0 },
     };
     const struct usage u = {
         .name = "run",
         .operands = "FILE.yaml",
-        .about = "Runs the cells of an experiment's file and puts every step into the database. What\n"
-                 "is there already is not run again: after Ctrl-C, a crash or a change to the file the\n"
-                 "same command goes on where it was. Progress goes to stderr.\n",
+        .about = "Runs all cells of an experiment and stores every step in the database. Results that the\n"
+                 "database already has are not run again: after Ctrl-C, a crash or a change to the file,\n"
+                 "the same command resumes. Progress goes to stderr.\n",
         .flags = flags,
         .examples = "  speclab run experiments/demo.yaml --dry-run\n  speclab run experiments/demo.yaml --db demo.db\n",
-        .least = 1,
-        .most = 1,
+        .min_operands = 1,
+        .max_operands = 1,
     };
     char **operand;
     struct error err;
     int status = usage_read(&u, argc, argv, &operand, NULL);
-    if (status != GO_ON)
+    if (status != USAGE_OK)
         return status;
     struct experiment *e = experiment_load(operand[0], &err);
     if (e == NULL)
@@ -100,7 +100,7 @@ static int report(const struct usage *u, const char *db, const struct report_opt
 {
     struct error err;
     if (!exists(db))
-        return usage_fail(u, "%s: there is no such database; `speclab run FILE.yaml --db %s` makes it", db, db);
+        return usage_fail(u, "%s: no such database; `speclab run FILE.yaml --db %s` creates it", db, db);
     struct store *s = store_open(db, &err);
     if (s == NULL)
         return command_fail(u, &err);
@@ -115,29 +115,29 @@ int command_report(int argc, char **argv)
     bool csv = false, jsonl = false;
     struct report_options o = { .format = REPORT_TABLE };
     const struct flag flags[] = {
-        { "db", FLAG_TEXT, &db, "FILE", "database (results.db)", 0, 0 },
-        { "experiment", FLAG_TEXT, &o.experiment, "NAME", "only this one; all of them otherwise", 0, 0 },
-        { "csv", FLAG_ON, &csv, NULL, "one row a run, with every number", 0, 0 },
-        { "jsonl", FLAG_ON, &jsonl, NULL, "one JSON object a run", 0, 0 },
+        { "db", FLAG_TEXT, &db, "FILE", "database; default: results.db", 0, 0 },
+        { "experiment", FLAG_TEXT, &o.experiment, "NAME", "experiment to report; default: all", 0, 0 },
+        { "csv", FLAG_ON, &csv, NULL, "CSV: one row a run, with all numbers", 0, 0 },
+        { "jsonl", FLAG_ON, &jsonl, NULL, "JSON Lines: one object a run", 0, 0 },
         { "spec-bench", FLAG_TEXT, &o.directory, "FOLDER",
-          "answers as Spec-Bench's scripts read them, one file\na run, into this folder", 0, 0 },
+          "write answers in Spec-Bench's format into this folder,\none file a run", 0, 0 },
         { 0 },
     };
     const struct usage u = {
         .name = "report",
         .operands = "",
-        .about = "Shows what is in a database: for every cell tokens/s, speedup over `none` of the same\n"
-                 "pairs, accepted length, acceptance by position, shares of time, and whether the texts are\n"
-                 "those of `none`.\n",
+        .about = "Reports the results in a database: for each cell tokens/s, speedup over the baseline `none`\n"
+                 "in the same paired runs, tokens per step, acceptance rate by position, shares of time, and\n"
+                 "whether the texts equal those of `none`.\n",
         .flags = flags,
         .examples = "  speclab report --db demo.db\n  speclab report --db demo.db --experiment demo --csv > demo.csv\n",
     };
     char **operand;
     int status = usage_read(&u, argc, argv, &operand, NULL);
-    if (status != GO_ON)
+    if (status != USAGE_OK)
         return status;
     if (csv + jsonl + (o.directory != NULL) > 1)
-        return usage_fail(&u, "--csv, --jsonl and --spec-bench: one at a time");
+        return usage_fail(&u, "--csv, --jsonl and --spec-bench exclude each other");
     if (csv)
         o.format = REPORT_CSV;
     else if (jsonl)

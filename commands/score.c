@@ -1,8 +1,8 @@
-// score.c - `speclab score`: what a model makes of given texts, token by token.
+// score.c - `speclab score`: log-probabilities of given texts, token by token.
 //
-// The plain forward pass and nothing else: all of the model's vocabulary in the softmax, no sampling stages. Long texts
-// go through in stretches, whose rows are kept in the cache; the logits of one stretch are all that there is at a time.
-// A text is scored from its second token on, an answer (--answers) from its first: the prompt before it is read only.
+// Only the forward pass: the softmax covers the model's whole vocabulary, and no sampling stage is applied. Long texts are
+// processed in chunks: the cache keeps the rows of all chunks, but only the logits of one chunk exist at a time. A text is
+// scored from its second token on, an answer (--answers) from its first; its prompt is not scored.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,28 +21,28 @@
 #include "models/kv_cache.h"
 #include "models/model.h"
 
-enum { LOGITS_CHUNK = 128 }; // rows of a pass: enough for the weights to be read for many at once
+enum { LOGITS_CHUNK = 128 }; // rows of a pass: enough to amortize reading the weights
 
 struct score {
-    const char *chat; // how prompts are put to the model; NULL: not said
+    const char *chat; // chat format of the prompts; NULL: not given
     bool answers;
     long long threads;
     struct precision precision;
     int packed; // enum packed_how
 
     struct target target;
-    struct kv_cache *cache; // made anew when a text is longer than all before it
-    int length;             // of the cache
+    struct kv_cache *cache; // recreated for a text longer than all before it
+    int length;             // capacity of the cache, tokens
     struct tensor logits;   // (LOGITS_CHUNK, vocab)
     float *row;             // (vocab)
     int64_t texts, scored;
     double sum; // of all logprobs
 };
 
-static bool make_capacity(struct score *s, int length, struct error *err)
+static bool reserve_cache(struct score *s, int length, struct error *err)
 {
     if (s->cache != NULL && length <= s->length) {
-        kv_cut(s->cache, 0, 0);
+        kv_truncate(s->cache, 0, 0);
         return true;
     }
     int context = model_shape(s->target.model)->context, generous = length + length / 2 + LOGITS_CHUNK;
@@ -61,21 +61,21 @@ static bool make_logits(struct score *s, struct error *err)
     s->row = xmalloc((size_t)vocab * sizeof(*s->row));
     s->logits = rows_on(b, LOGITS_CHUNK, vocab);
     return s->logits.data != NULL ||
-           fail(err, "%s: no room for %d rows of %lld logits", b->name, LOGITS_CHUNK, (long long)vocab);
+           fail(err, "%s: out of memory for %d rows of %lld logits", b->name, LOGITS_CHUNK, (long long)vocab);
 }
 
 static double log_softmax(const float *logit, int n, int of)
 {
-    double most = -INFINITY, sum = 0;
+    double max = -INFINITY, sum = 0;
     for (int i = 0; i < n; i++)
-        if (logit[i] > most)
-            most = logit[i];
+        if (logit[i] > max)
+            max = logit[i];
     for (int i = 0; i < n; i++)
-        sum += exp((double)logit[i] - most);
-    return (double)logit[of] - most - log(sum);
+        sum += exp((double)logit[i] - max);
+    return (double)logit[of] - max - log(sum);
 }
 
-// One pass over id[0 .. n): logprob[i] is of the token that follows id[i], from i = first on.
+// One pass over id[0 .. n): sets logprob[i] to that of id[i + 1], for i >= first.
 static bool score_chunk(struct score *s, const int32_t *id, int n, int first, double *logprob, struct error *err)
 {
     struct backend *b = s->target.backend;
@@ -103,14 +103,14 @@ static bool score_chunk(struct score *s, const int32_t *id, int n, int first, do
     return true;
 }
 
-// logprob[i] is of id[i + 1], from i = first on.
+// Sets logprob[i] to that of id[i + 1], for i >= first.
 static bool score_ids(struct score *s, const struct ids *ids, int first, double *logprob, struct error *err)
 {
     int n = (int)ids->n - 1;
     if (ids->n > (size_t)model_shape(s->target.model)->context)
-        return fail(err, "the text is %zu tokens long, the context of %s is %d", ids->n, s->target.path,
+        return fail(err, "the text has %zu tokens, the context of %s is %d", ids->n, s->target.path,
                     model_shape(s->target.model)->context);
-    if (n > 0 && !make_capacity(s, n, err))
+    if (n > 0 && !reserve_cache(s, n, err))
         return false;
     for (int at = 0; at < n; at += LOGITS_CHUNK) {
         int rows = n - at < LOGITS_CHUNK ? n - at : LOGITS_CHUNK, skipped = first - at;
@@ -125,7 +125,7 @@ static bool ids_of_line(const struct score *s, const struct json_lines *l, struc
 {
     const struct json *text = json_get(l->object, "text"), *ids = json_get(l->object, "ids");
     const struct model_shape *shape = model_shape(s->target.model);
-    struct error why;
+    struct error reason;
     if ((text == NULL) == (ids == NULL))
         return json_lines_fail(l, err, "expected either \"text\" or \"ids\", found %s",
                                text == NULL ? "neither" : "both");
@@ -133,8 +133,8 @@ static bool ids_of_line(const struct score *s, const struct json_lines *l, struc
         return false;
     if (text != NULL && !json_is_text(text))
         return json_lines_fail(l, err, "\"text\": expected a text");
-    if (text != NULL && !target_encode(&s->target, json_text(text), json_text_length(text), true, to, &why))
-        return json_lines_fail(l, err, "%s", why.text);
+    if (text != NULL && !target_encode(&s->target, json_text(text), json_text_length(text), true, to, &reason))
+        return json_lines_fail(l, err, "%s", reason.text);
     return true;
 }
 
@@ -143,7 +143,7 @@ static double perplexity(double sum, int64_t n)
     return n > 0 ? exp(-sum / (double)n) : NAN;
 }
 
-// Scores id[from ..] and puts that into the line; from is 1 at least.
+// Scores id[from ..] and adds the results to the line; from >= 1.
 static bool score_from(struct score *s, const struct ids *ids, size_t from, struct json *line, struct error *err)
 {
     double *logprob = xcalloc(ids->n + 1, sizeof(*logprob)), sum = 0;
@@ -175,10 +175,10 @@ static void print_line(const struct json *line)
 static bool score_line(struct score *s, const struct json_lines *l, struct error *err)
 {
     struct ids ids = { 0 };
-    struct error why;
+    struct error reason;
     struct json *line = json_new_object();
-    bool ok =
-        ids_of_line(s, l, &ids, err) && (score_from(s, &ids, 1, line, &why) || json_lines_fail(l, err, "%s", why.text));
+    bool ok = ids_of_line(s, l, &ids, err) &&
+              (score_from(s, &ids, 1, line, &reason) || json_lines_fail(l, err, "%s", reason.text));
     if (ok)
         print_line(line);
     json_free(line);
@@ -190,7 +190,7 @@ static bool score_texts(struct score *s, const char *path, struct error *err)
 {
     struct json_lines l;
     bool ok = json_lines_open(&l, path, err);
-    while (ok && !stdout_is_gone() && json_lines_next(&l, err))
+    while (ok && !stdout_failed() && json_lines_next(&l, err))
         ok = score_line(s, &l, err);
     ok = ok && !l.failed;
     json_lines_close(&l);
@@ -203,7 +203,7 @@ static bool score_answer(struct score *s, const struct chat_format *chat, const 
                          struct error *err)
 {
     struct ids ids = { 0 };
-    struct error why;
+    struct error reason;
     bool ok = prompt_token_ids(&s->target, chat, p, p->answer, turn, &ids, err);
     size_t from = ids.n;
     if (ok && from == 0)
@@ -211,9 +211,9 @@ static bool score_answer(struct score *s, const struct chat_format *chat, const 
     struct json *line = json_new_object();
     json_set(line, "id", json_new_text(p->id));
     json_set(line, "turn", json_new_int(turn));
-    if (ok && !(target_append(&s->target, p->answer[turn], strlen(p->answer[turn]), &ids, &why) &&
-                score_from(s, &ids, from, line, &why)))
-        ok = fail(err, "%s:%d: prompt %s, turn %d: %s", p->path, p->line, p->id, turn, why.text);
+    if (ok && !(target_append(&s->target, p->answer[turn], strlen(p->answer[turn]), &ids, &reason) &&
+                score_from(s, &ids, from, line, &reason)))
+        ok = fail(err, "%s:%d: prompt %s, turn %d: %s", p->path, p->line, p->id, turn, reason.text);
     if (ok)
         print_line(line);
     json_free(line);
@@ -232,7 +232,7 @@ static bool score_answers(struct score *s, const char *path, struct error *err)
         if (p.prompt[i].turn != NULL && !p.prompt[i].raw)
             ok = target_chat(&s->target, s->chat != NULL ? s->chat : "auto", &chat, err);
     for (int i = 0; i < p.n; i++)
-        for (int turn = 0; turn < p.prompt[i].n_answers && ok && !stdout_is_gone(); turn++)
+        for (int turn = 0; turn < p.prompt[i].n_answers && ok && !stdout_failed(); turn++)
             ok = score_answer(s, &chat, &p.prompt[i], turn, err);
     prompts_free(&p);
     return ok;
@@ -251,11 +251,11 @@ static void close_all(struct score *s)
 
 static const char about[] =
     "Reads {\"ids\": [...]} or {\"text\": \"...\"} lines and prints a {\"logprobs\": [...], \"perplexity\": x} line for each:\n"
-    "the natural logarithm of the probability of each token given those before it, one fewer than there are ids, and\n"
-    "the exponential of their negated mean. A text is tokenized as `speclab tokenize` does it. The perplexity of all tokens\n"
-    "together goes to stderr. Without FILE.jsonl it reads stdin. The first line that is wrong ends it.\n\n"
-    "With --answers the lines are prompts, as experiments have them, each with an \"answer\": a text, or a list of one for\n"
-    "each turn. Only the tokens of the answers are scored, each answer behind its prompt and the turns before it.\n";
+    "the natural logarithm of the probability of each token given those before it (one fewer than there are ids), and the\n"
+    "exponential of their negated mean. Texts are tokenized as by `speclab tokenize`. The perplexity over all tokens goes to\n"
+    "stderr. Without FILE.jsonl it reads stdin. Stops at the first invalid line.\n\n"
+    "With --answers the lines are prompts in the format of experiments, each with an \"answer\": a text, or a list with one\n"
+    "text for each turn. Only the tokens of the answers are scored, each after its prompt and the earlier turns.\n";
 
 static const char examples[] =
     "  echo '{\"text\": \"The cat sat on the mat.\"}' | speclab score smollm2-135m-instruct\n"
@@ -263,13 +263,13 @@ static const char examples[] =
 
 static void print_sum(const struct score *s, double seconds)
 {
-    const char *what = s->answers ? "answers" : "texts";
+    const char *scored = s->answers ? "answers" : "texts";
     if (s->scored == 0)
-        fprintf(stderr, "%lld %s, nothing scored: %s\n", (long long)s->texts, what,
-                s->answers ? "they are empty" : "a text of one token has none before it");
+        fprintf(stderr, "%lld %s, nothing scored: %s\n", (long long)s->texts, scored,
+                s->answers ? "they are empty" : "the first token of a text is not scored");
     else
         fprintf(stderr, "%lld %s, %lld tokens scored, perplexity %.6g (activations %s, cache %s, %.1f tokens/s)\n",
-                (long long)s->texts, what, (long long)s->scored, perplexity(s->sum, s->scored),
+                (long long)s->texts, scored, (long long)s->scored, perplexity(s->sum, s->scored),
                 activations_names[model_activations(s->target.model)], type_facts[s->target.cache].name,
                 (double)s->scored / seconds);
 }
@@ -278,12 +278,12 @@ int command_score(int argc, char **argv)
 {
     struct score s = { 0 };
     const struct flag flags[] = {
-        { "answers", FLAG_ON, &s.answers, NULL, "the lines are prompts with answers, and only these are scored", 0, 0 },
+        { "answers", FLAG_ON, &s.answers, NULL, "the lines are prompts with answers; score only the answers", 0, 0 },
         { "chat", FLAG_TEXT, &s.chat, "auto|none|chatml",
-          "how prompts are put to the model: as its own chat template has it\n"
-          "(auto, the default), or as they stand (none)",
+          "chat format of the prompts: the model's own template (auto),\n"
+          "or none; default: auto",
           0, 0 },
-        { "threads", FLAG_INT, &s.threads, "N", "default: one for each processor", 1, 1024 },
+        { "threads", FLAG_INT, &s.threads, "N", "number of threads; default: one for each processor", 1, 1024 },
         PRECISION_FLAGS(s.precision),
         PACKED_FLAG(s.packed),
         { 0 },
@@ -293,10 +293,10 @@ int command_score(int argc, char **argv)
     struct chat_format known;
     char **operand;
     int n, status = usage_read(&u, argc, argv, &operand, &n);
-    if (status != GO_ON)
+    if (status != USAGE_OK)
         return status;
     if (s.chat != NULL && !s.answers)
-        return usage_fail(&u, "--chat is for prompts; give --answers too");
+        return usage_fail(&u, "--chat requires --answers");
     if (s.chat != NULL && strcmp(s.chat, "auto") != 0 && !chat_choose(s.chat, NULL, &known, &err))
         return usage_fail(&u, "--chat: %s", err.text);
 

@@ -1,28 +1,28 @@
-// text_stream.c - each byte is kept with a mark of where it came from, and shown once it is certain.
+// text_stream.c - keeps the origin of each byte (draft or target) and prints bytes once they are final.
 #include "commands/text_stream.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define GUESSED "\033[32m" // green
+#define DRAFTED "\033[32m" // green
 #define PLAIN "\033[0m"
 
 bool printer_wants_colour(FILE *to)
 {
-    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-    return isatty(fileno(to)) && (no == NULL || *no == '\0') && term != NULL && strcmp(term, "dumb") != 0;
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    return isatty(fileno(to)) && (no_color == NULL || *no_color == '\0') && term != NULL && strcmp(term, "dumb") != 0;
 }
 
-// Bytes up to `to`, colour changing where guessed and own text meet; always left plain, whatever interrupts us next.
+// Prints bytes up to `to`, drafted ones in colour. The colour is reset after each run, so an interrupt leaves it plain.
 static void show(struct printer *p, size_t to)
 {
     while (p->to != NULL && p->shown < to) {
         size_t from = p->shown, end = from + 1;
-        while (end < to && p->drafted_right.s[end] == p->drafted_right.s[from])
+        while (end < to && p->from_draft.s[end] == p->from_draft.s[from])
             end++;
-        bool colour = p->colour && p->drafted_right.s[from] == 'y';
-        fprintf(p->to, "%s", colour ? GUESSED : "");
+        bool colour = p->colour && p->from_draft.s[from] == 'y';
+        fprintf(p->to, "%s", colour ? DRAFTED : "");
         fwrite(p->text.s + from, 1, end - from, p->to);
         fprintf(p->to, "%s", colour ? PLAIN : "");
         p->shown = end;
@@ -31,20 +31,21 @@ static void show(struct printer *p, size_t to)
         fflush(p->to);
 }
 
-static void mark(struct printer *p, char how)
+// Extends from_draft to the length of the text.
+static void mark(struct printer *p, char origin)
 {
-    while (p->drafted_right.n < p->text.n)
-        text_add(&p->drafted_right, &how, 1);
+    while (p->from_draft.n < p->text.n)
+        text_add(&p->from_draft, &origin, 1);
 }
 
-void printer_add(struct printer *p, const int32_t *token, int n, int drafted_right)
+void printer_add(struct printer *p, const int32_t *token, int n, int n_accepted)
 {
     for (int i = 0; i < n; i++, p->tokens++) {
         if (p->stops.tokenizer == NULL)
             text_printf(&p->text, "%s%d", p->tokens == 0 ? "[" : ", ", token[i]);
         else
             tokenizer_decode(p->stops.tokenizer, &token[i], 1, false, &p->hold, &p->text);
-        mark(p, i < drafted_right ? 'y' : 'n');
+        mark(p, i < n_accepted ? 'y' : 'n');
     }
     show(p, stop_strings_cut(&p->stops, p->text.s, p->text.n, true));
 }
@@ -66,5 +67,5 @@ void printer_end(struct printer *p)
 void printer_free(struct printer *p)
 {
     free(p->text.s);
-    free(p->drafted_right.s);
+    free(p->from_draft.s);
 }

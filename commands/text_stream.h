@@ -1,7 +1,7 @@
-// text_stream.h - a text shown while it is being decoded: bytes come out as soon as they are certain to stay.
+// text_stream.h - streams a text while it is decoded; bytes are printed as soon as they are final.
 //
-// A character that is not complete, and what may be the beginning of a stop string, is held back. On a terminal, text
-// that the drafter had guessed is coloured, so that one can see what was guessed.
+// An incomplete UTF-8 character and a possible beginning of a stop string are held back. On a terminal, text from accepted
+// draft tokens is coloured.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,18 +10,18 @@
 #include "engine/stop_strings.h"
 #include "tokenizers/tokenizer.h"
 
-struct printer { // start with the first three fields set, the others 0
+struct printer { // the caller sets the first three fields, the others start at 0
     FILE *to;    // NULL: only collect the text
     bool colour;
-    struct stop_strings stops; // tokenizer NULL: ids are shown instead of text
+    struct stop_strings stops; // tokenizer NULL: print ids instead of text
     struct decoding hold;
-    struct text text;          // all of it so far; may hold a stop string, which printer_end cuts off
-    struct text drafted_right; // (text.n) 'y' where a byte was guessed
-    size_t shown;
+    struct text text;       // all text so far; may contain a stop string, which printer_end cuts off
+    struct text from_draft; // (text.n) 'y' for each byte of an accepted draft token, else 'n'
+    size_t shown;           // bytes printed
     int tokens;
 };
 
-bool printer_wants_colour(FILE *to); // a terminal that can, and no NO_COLOR (no-color.org)
-void printer_add(struct printer *p, const int32_t *token, int n, int drafted_right); // the first `guessed` of them were
-void printer_end(struct printer *p); // the rest, and the end of the line
+bool printer_wants_colour(FILE *to); // a colour terminal, and NO_COLOR (no-color.org) is not set
+void printer_add(struct printer *p, const int32_t *token, int n, int n_accepted); // the first n_accepted were drafted
+void printer_end(struct printer *p); // prints the held-back bytes and ends the line
 void printer_free(struct printer *p);

@@ -1,4 +1,4 @@
-// tokenize.c - `speclab tokenize`: texts to token ids and back, a line of JSON each.
+// tokenize.c - `speclab tokenize`: text to token ids and back, in JSON Lines.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -30,16 +30,16 @@ static bool encode_line(const struct tokenize *t, const struct json_lines *l, st
 {
     const struct json *text = json_get(l->object, "text");
     struct ids ids = { 0 };
-    struct error why;
+    struct error reason;
     if (!json_is_text(text))
         return json_lines_fail(l, err, "\"text\": expected a text");
     bool ok = t->plain
-                  ? tokenizer_encode(t->tokenizer, json_text(text), json_text_length(text), false, &ids, &why)
-                  : text_encode(t->tokenizer, &t->config, json_text(text), json_text_length(text), true, &ids, &why);
+                  ? tokenizer_encode(t->tokenizer, json_text(text), json_text_length(text), false, &ids, &reason)
+                  : text_encode(t->tokenizer, &t->config, json_text(text), json_text_length(text), true, &ids, &reason);
     if (ok)
         print_line("ids", json_new_ids(ids.id, ids.n));
     else
-        json_lines_fail(l, err, "%s", why.text);
+        json_lines_fail(l, err, "%s", reason.text);
     free(ids.id);
     return ok;
 }
@@ -61,7 +61,7 @@ static bool decode_line(const struct tokenize *t, const struct json_lines *l, st
     return ok;
 }
 
-// The configuration says whether a beginning-of-text token goes first; where none is wanted, none is read.
+// The configuration is read only if the beginning-of-text token matters.
 static bool open_model(struct tokenize *t, const char *name, bool decode, struct error *err)
 {
     char *path = model_path(name, NULL, err);
@@ -73,9 +73,9 @@ static bool open_model(struct tokenize *t, const char *name, bool decode, struct
 }
 
 static const char about[] =
-    "Reads {\"text\": \"...\"} lines and prints an {\"ids\": [...]} line for each: the model's own tokenization,\n"
-    "behind its beginning-of-text token where it has one, special tokens in the text read as such.\n"
-    "Without FILE.jsonl it reads stdin. The first line that is wrong ends it.\n";
+    "Reads {\"text\": \"...\"} lines and prints an {\"ids\": [...]} line for each: the model's tokenization, after the\n"
+    "beginning-of-text token if the model has one. Special tokens in the text are recognized. Without FILE.jsonl it\n"
+    "reads stdin. Stops at the first invalid line.\n";
 
 static const char examples[] = "  echo '{\"text\": \"Hello, world\"}' | speclab tokenize smollm2-135m-instruct\n"
                                "  speclab tokenize smollm2-135m-instruct ids.jsonl --decode\n";
@@ -85,10 +85,10 @@ int command_tokenize(int argc, char **argv)
     struct tokenize t = { 0 };
     bool decode = false;
     const struct flag flags[] = {
-        { "decode", FLAG_ON, &decode, NULL, "the other way: {\"ids\"} lines in, {\"text\"} lines out", 0, 0 },
+        { "decode", FLAG_ON, &decode, NULL, "decode instead: {\"ids\"} lines in, {\"text\"} lines out", 0, 0 },
         { "no-special", FLAG_ON, &t.plain, NULL,
-          "special tokens are ordinary text, and nothing is put before it;\n"
-          "with --decode they are left out of the text",
+          "treat special tokens as ordinary text and add no beginning-of-text token;\n"
+          "with --decode, leave special tokens out of the text",
           0, 0 },
         { 0 },
     };
@@ -97,11 +97,11 @@ int command_tokenize(int argc, char **argv)
     struct json_lines l = { 0 };
     char **operand;
     int n, status = usage_read(&u, argc, argv, &operand, &n);
-    if (status != GO_ON)
+    if (status != USAGE_OK)
         return status;
 
     bool ok = open_model(&t, operand[0], decode, &err) && json_lines_open(&l, n > 1 ? operand[1] : NULL, &err);
-    while (ok && !stdout_is_gone() && json_lines_next(&l, &err))
+    while (ok && !stdout_failed() && json_lines_next(&l, &err))
         ok = decode ? decode_line(&t, &l, &err) : encode_line(&t, &l, &err);
     status = ok && !l.failed ? 0 : command_fail(&u, &err);
     json_lines_close(&l);

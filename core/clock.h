@@ -1,6 +1,6 @@
-// clock.h - time that has passed.
+// clock.h - a monotonic clock.
 #pragma once
 #include <stdint.h>
 
-int64_t clock_ns(void); // nanoseconds from a moment long ago, the same of every thread; never goes back
+int64_t clock_ns(void); // nanoseconds since an arbitrary fixed moment, the same for all threads; never decreases
 double clock_seconds(void);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-// What could not be made for want of memory ends the program, as in core/memory.h.
+// Ends the program if memory runs out, as core/memory.h does.
 struct digest *digest_begin(void)
 {
     XXH3_state_t *s = XXH3_createState();
@@ -27,7 +27,7 @@ void digest_bytes(struct digest *d, const void *bytes, size_t n)
         abort();
 }
 
-// Little-endian, so that a hash says the same on every machine.
+// Little-endian, so that a hash is the same on every machine.
 void digest_int(struct digest *d, int64_t v)
 {
     uint8_t byte[8];
@@ -56,7 +56,7 @@ void digest_hash(struct digest *d, struct hash h)
     digest_int(d, (int64_t)h.low);
 }
 
-static struct hash taken(XXH128_hash_t h)
+static struct hash from_xxhash(XXH128_hash_t h)
 {
     return (struct hash){ h.high64, h.low64 };
 }
@@ -65,12 +65,12 @@ struct hash digest_end(struct digest *d)
 {
     XXH128_hash_t h = XXH3_128bits_digest(state_of(d));
     XXH3_freeState(state_of(d));
-    return taken(h);
+    return from_xxhash(h);
 }
 
 struct hash hash_of(const void *bytes, size_t n)
 {
-    return taken(XXH3_128bits(n > 0 ? bytes : "", n));
+    return from_xxhash(XXH3_128bits(n > 0 ? bytes : "", n));
 }
 
 bool hash_is_none(struct hash h)

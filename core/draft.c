@@ -41,7 +41,7 @@ int draft_max_depth(const struct draft *d)
     return max_depth;
 }
 
-unsigned takes_beyond(unsigned takes, unsigned made)
+unsigned takes_missing(unsigned takes, unsigned made)
 {
     unsigned beyond = made & ~takes & ~(unsigned)SHARES_RANDOMNESS;
     return takes & TAKES_TREES ? beyond & ~(unsigned)TAKES_CHAINS : beyond;

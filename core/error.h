@@ -1,8 +1,7 @@
-// error.h - how a function says that it could not do its work.
+// error.h - how a function reports failure.
 //
-// It returns false (or NULL) and leaves one sentence in err, written for the person at the
-// terminal: what was being done, to which file or key, and what was found instead.
-// Mistakes of ours are assert()s; memory that cannot be had ends the program (core/memory.h).
+// It returns false (or NULL) and writes one sentence for the user to err: the operation, the file or key, and what was
+// expected and found. Programming errors are assert()s; running out of memory ends the program (core/memory.h).
 #pragma once
 #include <stdbool.h>
 
@@ -10,5 +9,5 @@ struct error {
     char text[1024];
 };
 
-// Always false, so that `return fail(err, "%s: no tensor named %s", path, name);` reads as it acts.
+// Formats the message and returns false: `return fail(err, "%s: no tensor named %s", path, name);`
 bool fail(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));

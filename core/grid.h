@@ -1,9 +1,9 @@
-// grid.h - the arithmetic of chance that a processor and a GPU must do alike, bit for bit.
+// grid.h - arithmetic on probabilities and random numbers that gives the same bits on a CPU and on a GPU.
 //
-// Probabilities are whole numbers of 2^-52, in doubles: a sum of up to 2^53 of those is exact, so it is the same in
-// whatever order it is taken, and reductions are free to have one of their own. What is left are functions of single
-// numbers, written here in operations that are rounded once each (no compiler of this project contracts), for C and for
-// CUDA.
+// Probabilities are doubles that are integer multiples of 2^-52 ("the grid"). A sum of up to 2^53 such units is exact, so it
+// does not depend on the order of summation, and each reduction may use its own order. The remaining functions take single
+// numbers. They are written here, for C and for CUDA, in operations that round once each (no compiler of this project
+// contracts).
 #pragma once
 #include <math.h>
 #include <stdint.h>
@@ -15,29 +15,28 @@
 #define GRID_FUNCTION static inline
 #endif
 
-// x in [0, 1] on the grid, to the nearest, ties to even: between 1 and 2 that is where doubles are. Larger x: to where
-// doubles are there.
-GRID_FUNCTION double grid_of(double x)
+// Rounds x in [0, 1] to the grid, to nearest, ties to even: doubles between 1 and 2 are spaced by 2^-52. Larger x is rounded
+// to the spacing of doubles at x + 1.
+GRID_FUNCTION double grid_round(double x)
 {
     return x + 1 - 1;
 }
 
-// x in [0, 1] on the grid, or the next below. Rounded so, shares of a whole never add up to more than it, and what is
-// missing can be given to the largest without changing who is larger.
-GRID_FUNCTION double grid_below(double x)
+// Rounds x in [0, 1] down to the grid. Shares rounded down never add up to more than the whole, and the missing part can be
+// added to the largest share without changing the order of the shares.
+GRID_FUNCTION double grid_round_down(double x)
 {
-    const double near = grid_of(x);
+    const double near = grid_round(x);
     return near > x ? near - 0x1p-52 : near;
 }
 
-// Weights from 0 to 1 that are no probabilities yet are summed in two parts, exactly, as long as they are no more than
-// 2^20: in whole numbers of 2^-32, whose sum has no more than 53 bits, and what is left of them in whole numbers of 2^-65,
-// whose sum has not either.
+// Weights from 0 to 1 that are not normalized yet are summed exactly in two parts, for up to 2^20 weights: `whole` is a
+// multiple of 2^-32, and `rest`, the remainder, is a multiple of 2^-65. Neither sum needs more than 53 bits.
 struct exact_sum {
     double whole, rest;
 };
 
-GRID_FUNCTION struct exact_sum grid_cut(double x)
+GRID_FUNCTION struct exact_sum grid_split(double x)
 {
     struct exact_sum s;
     s.whole = x + 0x1.8p20 - 0x1.8p20;
@@ -57,7 +56,8 @@ GRID_FUNCTION double grid_total(struct exact_sum s)
     return s.whole + s.rest;
 }
 
-// The bits of a float, so turned that they are ordered as floats are; -0 is the 0 that it equals. And back.
+// Maps a float to an integer such that integers compare as the floats do; -0 maps to the same integer as 0.
+// grid_of_ordered is the inverse.
 GRID_FUNCTION uint32_t grid_ordered(float x)
 {
     uint32_t bits;
@@ -74,10 +74,10 @@ GRID_FUNCTION float grid_of_ordered(uint32_t bits)
     return x;
 }
 
-// 2^n e^r with |r| <= ln 2 / 2. n is rounded by adding 1.5 * 2^52, which leaves it in the last bits of the sum; ln 2 is
-// in two pieces, of which n times the first is exact. e^r = 1 + r g(r), g the polynomial of degree 9 through
-// (e^r - 1) / r at Chebyshev's points, so e^0 is 1. Its coefficients, from that of r^0 on; 1 / ln 2; the pieces of ln 2;
-// the least x, ln 2^-127.
+// e^x = 2^n e^r with |r| <= ln 2 / 2. n is rounded by adding 1.5 * 2^52, which leaves it in the last bits of the sum. ln 2 is
+// split into two pieces such that n times the first is exact. e^r = 1 + r g(r), where g is the polynomial of degree 9 through
+// (e^r - 1) / r at the Chebyshev nodes, so e^0 is 1. The constants: coefficients of g from r^0 upwards; 1 / ln 2; the two
+// pieces of ln 2; the smallest x, ln 2^-127.
 #define GRID_EXP_SERIES \
     { \
         0x1.0000000000006p+0, 0x1.0000000000001p-1, 0x1.5555555550d79p-3, 0x1.5555555553d63p-5, 0x1.11111123c1f47p-7, \
@@ -87,14 +87,14 @@ GRID_FUNCTION float grid_of_ordered(uint32_t bits)
 #define GRID_EXP_PER_LN2 0x1.71547652b82fep+0
 #define GRID_EXP_LN2 0x1.62e42fefa38p-1
 #define GRID_EXP_LN2_REST 0x1.ef35793c7673p-45
-#define GRID_EXP_LEAST (-0x1.601e678fc457bp+6)
+#define GRID_EXP_MIN (-0x1.601e678fc457bp+6)
 
-// e^x for x <= 0, off by less than 1e-15 of itself; what is below 2^-127 is 0. The one function here that fuses
-// multiplications with additions. sampling/loops.c does the same to many at once.
+// e^x for x <= 0, with a relative error below 1e-15; results below 2^-127 become 0. The only function here with fused
+// multiply-adds. sampling/loops.c has the vector version.
 GRID_FUNCTION double grid_exp(double x)
 {
     const double g[] = GRID_EXP_SERIES;
-    if (!(x >= GRID_EXP_LEAST))
+    if (!(x >= GRID_EXP_MIN))
         return 0;
     const double shifted = fma(x, GRID_EXP_PER_LN2, 0x1.8p52), n = shifted - 0x1.8p52;
     const double r = fma(n, -GRID_EXP_LN2_REST, fma(n, -GRID_EXP_LN2, x));
@@ -110,15 +110,16 @@ GRID_FUNCTION double grid_exp(double x)
     return p;
 }
 
-// -log(1 - u) for 0 < u <= 1, off by less than 1e-15 of itself. 1 - u is y + c with y a double; y is m 2^e with m
-// between sqrt(1/2) and sqrt(2); log m is 2 artanh(s), s = (m - 1) / (m + 1), |s| < 0.172, whose series needs twelve
-// terms; log(1 + c / y) is c / y. ln 2 is in two pieces, of which e times the first is exact.
-GRID_FUNCTION double grid_wait(double u)
+// -log(1 - u) for 0 < u <= 1, an exponential variate of rate 1 if u is uniform, with a relative error below 1e-15.
+// 1 - u = y + c with y a double; y = m 2^e with m between sqrt(1/2) and sqrt(2); log m = 2 artanh(s), s = (m - 1) / (m + 1),
+// |s| < 0.172, whose series needs twelve terms; log(1 + c / y) is taken as c / y. ln 2 is split into two pieces such that e
+// times the first is exact.
+GRID_FUNCTION double grid_exponential(double u)
 {
     const double y = 1 - u, c = 1 - y - u;
     uint64_t bits;
     if (y == 0)
-        return 1 / y; // never
+        return 1 / y; // infinity
     memcpy(&bits, &y, sizeof(bits));
     int e = (int)(bits >> 52) - 1023;
     bits = (bits & 0x000FFFFFFFFFFFFF) | 0x3FF0000000000000;
@@ -136,13 +137,13 @@ GRID_FUNCTION double grid_wait(double u)
     return -(e * 0x1.62e42fefa38p-1 + (log_m + (e * 0x1.ef35793c7673p-45 + c / y)));
 }
 
-// ---- chance
+// ---- random numbers
 
 enum purpose { FOR_DRAFT, FOR_ACCEPT, FOR_RESIDUAL, FOR_BONUS, FOR_TOKEN };
-enum { GRID_NODE_SHIFT = 19, GRID_PURPOSE_SHIFT = 29 }; // of a counter's word 0, as sampling/rng.h draws it
+enum { GRID_NODE_SHIFT = 19, GRID_PURPOSE_SHIFT = 29 }; // fields of word 0 of the counter, see sampling/rng.h
 
-// The upper 53 bits of half `half` of Philox4x32-10's block with this key and counter (Salmon et al. 2011), a whole number:
-// exact in a double.
+// The upper 53 bits of half `half` (0 or 1) of the Philox4x32-10 block with this key and counter (Salmon et al. 2011), as an
+// integer, which is exact in a double.
 GRID_FUNCTION double grid_bits53(uint64_t key, uint32_t word0, int32_t position, uint64_t sequence, int half)
 {
     uint32_t c0 = word0, c1 = (uint32_t)position, c2 = (uint32_t)sequence, c3 = (uint32_t)(sequence >> 32);

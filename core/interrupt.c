@@ -5,10 +5,10 @@
 
 #include "core/error.h"
 
-// sig_atomic_t is an int here, and those who look take one.
+// sig_atomic_t is an int on this platform, and callers read an int.
 static volatile int stop;
 
-static void ask_to_stop(int signal_number)
+static void set_stop(int signal_number)
 {
     stop = 1;
     signal(signal_number, SIG_DFL);
@@ -16,14 +16,14 @@ static void ask_to_stop(int signal_number)
 
 const volatile int *interrupt_catch(void)
 {
-    struct sigaction a = { .sa_handler = ask_to_stop };
+    struct sigaction a = { .sa_handler = set_stop };
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
     return &stop;
 }
 
-bool interrupt_is_none(const volatile int *answer, struct error *err)
+bool interrupt_check(const volatile int *flag, struct error *err)
 {
-    return answer == NULL || *answer == 0 || fail(err, "interrupted");
+    return flag == NULL || *flag == 0 || fail(err, "interrupted");
 }

@@ -1,10 +1,11 @@
-// interrupt.h - a command that may be stopped, and leaves whole sequences behind.
+// interrupt.h - stopping a command by a signal, with complete sequences in its results.
 #pragma once
 #include <stdbool.h>
 
 struct error;
 
-// From now on the first SIGINT or SIGTERM makes *the answer 1, which whoever decodes looks at between steps; the second is not
-// caught any more. What it points to is there before that, and 0.
+// Installs a handler for SIGINT and SIGTERM and returns a flag, which is 0 until the first signal sets it to 1. Decoding loops
+// check the flag between steps. A second signal has its default action.
 const volatile int *interrupt_catch(void);
-bool interrupt_is_none(const volatile int *answer, struct error *err); // answer NULL: nobody can
+// Returns false and sets err if *flag is set. flag NULL: always true.
+bool interrupt_check(const volatile int *flag, struct error *err);

@@ -11,13 +11,13 @@
 #include "core/error.h"
 #include "core/memory.h"
 
-// jansson has macros of these names.
+// jansson defines macros of these names.
 #undef json_is_object
 #undef json_is_array
 #undef json_is_number
 #undef json_is_null
 
-// A struct json is a json_t that goes by our name.
+// A struct json is a json_t.
 static json_t *inner(const struct json *j)
 {
     return (json_t *)(uintptr_t)j;
@@ -30,18 +30,18 @@ static struct json *outer(json_t *j)
 
 static const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
 
-// line: of the file's text, the one at which the parser's began.
+// line: the line of the file at which the parsed text begins.
 static bool fail_at(struct error *err, const char *what, int line, const json_error_t *e)
 {
     return fail(err, "%s:%d:%d: not valid JSON: %s", what, e->line + line - 1, e->column, e->text);
 }
 
-// Whether the digits from s on, to its end, are a whole number that no int64_t holds.
+// Whether s (n) is an integer that does not fit in int64_t.
 static bool is_too_big(const char *s, size_t n)
 {
     char digits[24];
     const size_t sign = n > 0 && *s == '-';
-    size_t end = sign; // the text may end with the number, without a NUL
+    size_t end = sign; // the text may end with the number and has no NUL then
     while (end < n && s[end] >= '0' && s[end] <= '9')
         end++;
     if (n <= sign + 18 || end < n)
@@ -55,8 +55,8 @@ static bool is_too_big(const char *s, size_t n)
     return errno == ERANGE;
 }
 
-// The same text, in which whole numbers that are too big for our integers are reals: a tokenizer_config.json of Hugging
-// Face's says "model_max_length": 1000000000000000019884624838656 where there is no limit, and that is JSON. free() it.
+// The same text with ".0" after each integer that does not fit in int64_t: a tokenizer_config.json of Hugging Face has
+// "model_max_length": 1000000000000000019884624838656 for "no limit", which is valid JSON. free() it.
 static struct text with_reals(const char *s, size_t n)
 {
     struct text to = { 0 };
@@ -83,9 +83,9 @@ static json_t *load(const char *text, size_t n, json_error_t *e)
     json_t *j = json_loadb(text, n, flags, e);
     if (j != NULL || json_error_code(e) != json_error_numeric_overflow)
         return j;
-    struct text again = with_reals(text, n);
-    j = json_loadb(again.s, again.n, flags, e);
-    free(again.s);
+    struct text changed = with_reals(text, n);
+    j = json_loadb(changed.s, changed.n, flags, e);
+    free(changed.s);
     return j;
 }
 
@@ -111,9 +111,9 @@ struct json *json_read(const char *path, struct error *err)
         return NULL;
     }
     struct text t = { 0 };
-    char some[4096];
-    for (size_t n; (n = fread(some, 1, sizeof(some), f)) > 0;)
-        text_add(&t, some, n);
+    char chunk[4096];
+    for (size_t n; (n = fread(chunk, 1, sizeof(chunk), f)) > 0;)
+        text_add(&t, chunk, n);
     struct json *j = NULL;
     if (ferror(f))
         fail(err, "%s: cannot be read: %s", path, strerror(errno));
@@ -222,7 +222,7 @@ static int by_key(const void *a, const void *b)
     return strcmp(json_key(*(void *const *)a), json_key(*(void *const *)b));
 }
 
-// The order of an object's keys means nothing.
+// The order of keys has no meaning in JSON, so members are sorted.
 static void digest_members(const struct json *object, struct digest *d)
 {
     size_t n = 0;
@@ -278,8 +278,8 @@ struct json *json_value(void *at)
     return outer(json_object_iter_value(at));
 }
 
-// What could not be made for want of memory ends the program, as in core/memory.h.
-static json_t *made(json_t *j)
+// Ends the program if memory ran out, as core/memory.h does.
+static json_t *checked(json_t *j)
 {
     if (j == NULL)
         abort();
@@ -288,12 +288,12 @@ static json_t *made(json_t *j)
 
 struct json *json_new_object(void)
 {
-    return outer(made(json_object()));
+    return outer(checked(json_object()));
 }
 
 struct json *json_new_array(void)
 {
-    return outer(made(json_array()));
+    return outer(checked(json_array()));
 }
 
 // The length of the valid UTF-8 sequence at s, 0 if there is none.
@@ -320,7 +320,7 @@ struct json *json_new_text_n(const char *s, size_t n)
         text_add(&valid, length != 0 ? s + i : "\xEF\xBF\xBD", length != 0 ? length : 3);
         i += length != 0 ? length : 1;
     }
-    json_t *j = made(json_stringn(valid.s, valid.n));
+    json_t *j = checked(json_stringn(valid.s, valid.n));
     free(valid.s);
     return outer(j);
 }
@@ -332,12 +332,12 @@ struct json *json_new_text(const char *s)
 
 struct json *json_new_int(int64_t v)
 {
-    return outer(made(json_integer(v)));
+    return outer(checked(json_integer(v)));
 }
 
 struct json *json_new_number(double v)
 {
-    return outer(made(isfinite(v) ? json_real(v) : json_null()));
+    return outer(checked(isfinite(v) ? json_real(v) : json_null()));
 }
 
 struct json *json_new_bool(bool v)

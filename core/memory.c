@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *had(void *p, size_t bytes)
+static void *checked(void *p, size_t bytes)
 {
     if (p == NULL && bytes != 0) {
         fprintf(stderr, "speclab: out of memory (%zu bytes)\n", bytes);
@@ -17,17 +17,17 @@ static void *had(void *p, size_t bytes)
 
 void *xmalloc(size_t bytes)
 {
-    return had(malloc(bytes), bytes);
+    return checked(malloc(bytes), bytes);
 }
 
 void *xcalloc(size_t n, size_t bytes)
 {
-    return had(calloc(n, bytes), n != 0 ? bytes : 0);
+    return checked(calloc(n, bytes), n != 0 ? bytes : 0);
 }
 
 void *xrealloc(void *p, size_t bytes)
 {
-    return had(realloc(p, bytes), bytes);
+    return checked(realloc(p, bytes), bytes);
 }
 
 void *xaligned(size_t to, size_t bytes)
@@ -35,7 +35,7 @@ void *xaligned(size_t to, size_t bytes)
     void *p = NULL;
     if (posix_memalign(&p, to, bytes) != 0)
         p = NULL;
-    return memset(had(p, bytes), 0, bytes);
+    return memset(checked(p, bytes), 0, bytes);
 }
 
 char *xstrdup(const char *s)
@@ -73,7 +73,7 @@ char *xformat(const char *format, ...)
     return s;
 }
 
-size_t grow_capacity(size_t capacity, size_t need)
+size_t next_capacity(size_t capacity, size_t need)
 {
     size_t next = capacity + capacity / 2;
     if (next < need)
@@ -84,7 +84,7 @@ size_t grow_capacity(size_t capacity, size_t need)
 void text_add(struct text *t, const char *s, size_t n)
 {
     if (t->n + n + 1 > t->capacity) {
-        t->capacity = grow_capacity(t->capacity, t->n + n + 1);
+        t->capacity = next_capacity(t->capacity, t->n + n + 1);
         t->s = xrealloc(t->s, t->capacity);
     }
     memcpy(t->s + t->n, s, n);

@@ -1,23 +1,22 @@
-// memory.h - memory that is there, or the program ends: a step that could run out of it halfway
-// would have nothing useful left to do. What may be refused because a file asks for too much is
-// checked by whoever reads the file, before it comes here.
+// memory.h - allocation that ends the program on failure: a step that runs out of memory halfway has no useful way to
+// continue. Sizes that come from a file are checked by its reader before it allocates.
 #pragma once
 #include <stddef.h>
 
 void *xmalloc(size_t bytes);
 void *xcalloc(size_t n, size_t bytes);
 void *xrealloc(void *p, size_t bytes);
-void *xaligned(size_t to, size_t bytes); // zeros, at a multiple of a power of two; free() it
+void *xaligned(size_t to, size_t bytes); // zeroed, aligned to `to`, a power of two; free() it
 char *xstrdup(const char *s);
 char *xstrndup(const char *s, size_t n);
 char *xformat(const char *format, ...) __attribute__((format(printf, 1, 2))); // a new string; free() it
 
-// The next capacity for an array that must hold at least `need` elements: grows by half.
-size_t grow_capacity(size_t capacity, size_t need);
+// The next capacity for an array that must hold at least `need` elements: half as much again, or `need`, at least 16.
+size_t next_capacity(size_t capacity, size_t need);
 
-// A text that grows at its end. Start with { 0 }; free() the text.
+// A string that text can be appended to. Initialize with { 0 }; free() s.
 struct text {
-    char *s; // NUL-terminated once anything was added; may be NULL before
+    char *s; // NUL-terminated after the first append; may be NULL before
     size_t n, capacity;
 };
 void text_add(struct text *t, const char *s, size_t n);

@@ -9,24 +9,22 @@
 #include "core/memory.h"
 #include "core/settings.h"
 
-static double least(const struct option *o)
+static double lower_bound(const struct option *o)
 {
-    return o->least != 0 || o->most != 0                       ? o->least
+    return o->min != 0 || o->max != 0                          ? o->min
            : o->type == OPTION_REAL || o->type == OPTION_PAIRS ? -HUGE_VAL
                                                                : INT_MIN;
 }
 
-static double most(const struct option *o)
+static double upper_bound(const struct option *o)
 {
-    return o->least != 0 || o->most != 0                       ? o->most
-           : o->type == OPTION_REAL || o->type == OPTION_PAIRS ? HUGE_VAL
-                                                               : INT_MAX;
+    return o->min != 0 || o->max != 0 ? o->max : o->type == OPTION_REAL || o->type == OPTION_PAIRS ? HUGE_VAL : INT_MAX;
 }
 
 static bool read_int(const struct settings *s, const struct option *o, int *to, struct error *err)
 {
     long long v;
-    if (!settings_int(s, o->name, (long long)least(o), (long long)most(o), &v, err))
+    if (!settings_int(s, o->name, (long long)lower_bound(o), (long long)upper_bound(o), &v, err))
         return false;
     *to = (int)v;
     return true;
@@ -76,7 +74,7 @@ static bool read_pairs(const struct settings *s, const struct option *o, struct 
         if (*end != '\0' || end == s->key[i] || id < 0 || id > INT_MAX)
             return settings_fail_key(err, s, i, "%s: expected a token id, found \"%s\"", o->name, s->key[i]);
         to->key[i] = (int32_t)id;
-        if (!settings_real(s->item[i], o->name, least(o), most(o), &to->value[i], err))
+        if (!settings_real(s->item[i], o->name, lower_bound(o), upper_bound(o), &to->value[i], err))
             return false;
     }
     to->n = s->n;
@@ -90,7 +88,7 @@ static bool read_one(const struct settings *s, const struct option *o, void *fie
     case OPTION_INT:
         return read_int(s, o, field, err);
     case OPTION_REAL:
-        return settings_real(s, o->name, least(o), most(o), field, err);
+        return settings_real(s, o->name, lower_bound(o), upper_bound(o), field, err);
     case OPTION_BOOL:
         return settings_bool(s, o->name, field, err);
     case OPTION_CHOICE:
@@ -116,7 +114,7 @@ static bool read_one(const struct settings *s, const struct option *o, void *fie
     return false;
 }
 
-// A default as the settings it stands for; NULL: it stands for nothing.
+// The default as settings; NULL: the default is no value.
 static struct settings *default_value(const struct option *o)
 {
     if (o->default_value[0] == '\0') {
@@ -134,7 +132,7 @@ static struct settings *default_value(const struct option *o)
     return value;
 }
 
-static const struct option *named(const struct option *table, const char *name)
+static const struct option *find(const struct option *table, const char *name)
 {
     for (const struct option *o = table; o != NULL && o->name != NULL; o++)
         if (strcmp(o->name, name) == 0)
@@ -172,7 +170,7 @@ bool options_read(const struct settings *s, const char *what, const struct optio
     if (s != NULL && s->kind != SETTINGS_MAP)
         return settings_fail(err, s, "%s: expected a mapping, as in {kind: ngram, longest: 3}", what);
     for (int i = 0; s != NULL && i < s->n; i++)
-        if (strcmp(s->key[i], "kind") != 0 && named(table, s->key[i]) == NULL)
+        if (strcmp(s->key[i], "kind") != 0 && find(table, s->key[i]) == NULL)
             return fail_unknown(err, s, i, what, table);
     for (const struct option *o = table; o != NULL && o->name != NULL; o++) {
         void *field = (char *)into + o->at;

@@ -1,4 +1,4 @@
-// options.h - a plugin says what it can be told; the experiment's file is checked against that.
+// options.h - the table of options that a plugin declares, and reading settings by it.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,18 +11,18 @@ enum option_type {
     OPTION_INT = 1, // int
     OPTION_REAL,    // double
     OPTION_BOOL,    // bool
-    OPTION_TEXT,    // char *, owned by the options struct; NULL when neither given nor default; of a list its one line
-    OPTION_PATH,    // char *, owned likewise; a model or file name, resolved by whoever opens it
-    OPTION_CHOICE,  // int, the number of the word in `choices`
-    OPTION_INTS,    // struct ints
+    OPTION_TEXT,    // char *, owned by the options struct; NULL if neither given nor default; a list as one line
+    OPTION_PATH,    // char *, owned likewise; name of a model or file, resolved when it is opened
+    OPTION_CHOICE,  // int, the index of the word in `choices`
+    OPTION_INTS,    // struct ints: a list of integers
     OPTION_PAIRS,   // struct pairs: a mapping from token id to a number
 };
 
-struct ints { // what an OPTION_INTS field is: [8, 4, 2, 1]
+struct ints { // value of an OPTION_INTS: [8, 4, 2, 1]
     int n, v[16];
 };
 
-struct pairs { // what an OPTION_PAIRS field is: {11: -2.5, 198: 1}; owned
+struct pairs { // value of an OPTION_PAIRS: {11: -2.5, 198: 1}; owns its arrays
     int n;
     int32_t *key;
     double *value;
@@ -32,19 +32,20 @@ struct option {
     const char *name;
     enum option_type type;
     size_t at;                 // offsetof the field in the plugin's options struct
-    const char *default_value; // what it is when the file says nothing; NULL: the file must say; "": nothing
-                               // (an empty list, a NULL text)
+    const char *default_value; // as written in YAML; NULL: the option is required; "": an empty list or mapping, a
+                               // NULL text
     const char *help;          // one line, shown by `speclab list`
-    double least, most;        // of numbers (of every member of a list); both 0: any
-    const char *choices;       // "drawn|likeliest", of OPTION_CHOICE
-};                             // a table of them ends with { 0 }
+    double min, max;           // bounds of a number, or of each number of a list; both 0: no bounds
+    const char *choices;       // "sampled|greedy", for OPTION_CHOICE
+};                             // a table ends with { 0 }
 
-// An unknown key, a missing one or a value of another type is an error that names file and line. The key `kind` is not
-// looked at. `into` is zeroed first; what it owns is freed by options_free, also after a failure. table may be NULL
-// (no options): then every key but `kind` is unknown. what: "drafter ngram", for messages.
+// Reads the options of `table` from s into the options struct `into`. An unknown key, a missing required key or a value of
+// another type is an error that names file and line. The key `kind` is skipped. The fields of `into` are zeroed first; free
+// them with options_free, also after a failure. table NULL: no options, and every key but `kind` is unknown. what: "drafter
+// ngram", for messages.
 bool options_read(const struct settings *s, const char *what, const struct option *table, void *into,
                   struct error *err);
 void options_free(const struct option *table, void *options);
 
-// Adds to the map every default that it does not mention, in the table's order: settings that say everything.
+// Adds the default of each option that the map lacks, in the table's order, so that the settings are complete.
 void options_fill(struct settings *map, const struct option *table);

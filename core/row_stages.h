@@ -1,11 +1,11 @@
-// row_stages.h - what becomes of a row of logits before it is sampled from, as far as the row alone decides it: what a
-// device can do without the text. In this order; sampling/stages.c says what each is.
+// row_stages.h - the sampling stages that depend on a single row of logits alone: what a device can apply without the text. In this
+// order; sampling/stages.c specifies each.
 #pragma once
 
 struct row_stages {
     double
-        inverse_temperature; // temperature: x := (x - largest) * heat; 1: nothing; 0: the first of the largest alone stays
+        inverse_temperature; // temperature: x := (x - largest) * inverse_temperature; 1: none; 0: only the argmax stays
     int top_k;               // 0: all
     double top_p;            // 1: all
-    double below;            // min_p: what is less than the largest logit and this is ruled out; -INFINITY: nothing
+    double below;            // min_p: logits less than the largest plus this become -inf; -INFINITY: none
 };

@@ -34,11 +34,11 @@ struct settings *settings_map(void)
     return new_settings(SETTINGS_MAP);
 }
 
-static void make_capacity(struct settings *s)
+static void reserve_one(struct settings *s)
 {
     if (s->n < s->capacity)
         return;
-    s->capacity = (int)grow_capacity((size_t)s->capacity, (size_t)s->n + 1);
+    s->capacity = (int)next_capacity((size_t)s->capacity, (size_t)s->n + 1);
     s->item = xrealloc(s->item, (size_t)s->capacity * sizeof(*s->item));
     if (s->kind == SETTINGS_MAP) {
         s->key = xrealloc(s->key, (size_t)s->capacity * sizeof(*s->key));
@@ -49,7 +49,7 @@ static void make_capacity(struct settings *s)
 
 void settings_append(struct settings *list, struct settings *item)
 {
-    make_capacity(list);
+    reserve_one(list);
     list->item[list->n++] = item;
 }
 
@@ -70,7 +70,7 @@ void settings_put(struct settings *map, const char *key, struct settings *item)
         map->item[i] = item;
         return;
     }
-    make_capacity(map);
+    reserve_one(map);
     i = map->n++;
     map->key[i] = xstrdup(key);
     map->item[i] = item;
@@ -160,7 +160,7 @@ static const char *found(const struct settings *s)
 
 // ---- scalars
 
-bool settings_int(const struct settings *s, const char *key, long long least, long long most, long long *to,
+bool settings_int(const struct settings *s, const char *key, long long min, long long max, long long *to,
                   struct error *err)
 {
     char *end = NULL;
@@ -168,20 +168,20 @@ bool settings_int(const struct settings *s, const char *key, long long least, lo
     long long v = s->kind == SETTINGS_SCALAR && !s->quoted ? strtoll(s->text, &end, 10) : 0;
     if (end == NULL || end == s->text || *end != '\0' || isspace((unsigned char)s->text[0]) || errno == ERANGE)
         return settings_fail(err, s, "%s: expected an integer, found \"%s\"", key, found(s));
-    if (v < least || v > most)
-        return settings_fail(err, s, "%s: expected an integer from %lld to %lld, found %lld", key, least, most, v);
+    if (v < min || v > max)
+        return settings_fail(err, s, "%s: expected an integer from %lld to %lld, found %lld", key, min, max, v);
     *to = v;
     return true;
 }
 
-bool settings_real(const struct settings *s, const char *key, double least, double most, double *to, struct error *err)
+bool settings_real(const struct settings *s, const char *key, double min, double max, double *to, struct error *err)
 {
     char *end = NULL;
     double v = s->kind == SETTINGS_SCALAR && !s->quoted ? strtod(s->text, &end) : 0;
     if (end == NULL || end == s->text || *end != '\0' || isspace((unsigned char)s->text[0]) || !isfinite(v))
         return settings_fail(err, s, "%s: expected a number, found \"%s\"", key, found(s));
-    if (v < least || v > most)
-        return settings_fail(err, s, "%s: expected a number from %g to %g, found %s", key, least, most, s->text);
+    if (v < min || v > max)
+        return settings_fail(err, s, "%s: expected a number from %g to %g, found %s", key, min, max, s->text);
     *to = v;
     return true;
 }
@@ -208,8 +208,8 @@ bool settings_text(const struct settings *s, const char *key, const char **to, s
 
 // ---- one line
 
-// Bytes of the character at t if it may not stand in a YAML file as it is, or ends a line there: control characters, U+0080 to
-// U+009F, U+2028 and U+2029, U+FFFE and U+FFFF. 0: it may.
+// Bytes of the character at t if YAML requires an escape for it, or ends a line at it: control characters, U+0080 to U+009F,
+// U+2028 and U+2029, U+FFFE and U+FFFF. 0: no escape is needed.
 static int unwritable(const char *t, unsigned *code)
 {
     const unsigned char *c = (const unsigned char *)t;
@@ -224,8 +224,8 @@ static int unwritable(const char *t, unsigned *code)
     return *code == 0x2028 || *code == 0x2029 || *code == 0xFFFE || *code == 0xFFFF ? 3 : 0;
 }
 
-// A scalar that would read as something else in flow style is quoted.
-static bool plain(const struct settings *s)
+// Whether a scalar parses back to itself in flow style without quotes.
+static bool is_plain(const struct settings *s)
 {
     const char *t = s->text;
     unsigned code;
@@ -241,7 +241,7 @@ static bool plain(const struct settings *s)
 
 static void write_text(const struct settings *s, struct text *out)
 {
-    if (plain(s)) {
+    if (is_plain(s)) {
         text_puts(out, s->text);
         return;
     }
@@ -277,7 +277,7 @@ void settings_write(const struct settings *s, struct text *out)
     text_puts(out, s->kind == SETTINGS_LIST ? "]" : "}");
 }
 
-// ---- the command line's form
+// ---- the inline form of the command line
 
 // The end of a value: the next comma outside brackets.
 static const char *value_end(const char *t)

@@ -1,6 +1,6 @@
-// settings.h - what a person wrote in an experiment's file or on the command line: mappings, lists
-// and scalars that remember where they stood, so that every complaint can say file, line and column.
-// experiments/yaml.c makes them from YAML; settings_inline() from "small:model=PATH,widths=[4,2]".
+// settings.h - parsed settings of an experiment's file or of the command line: mappings, lists and scalars with their
+// positions, so that every error message can name file, line and column. experiments/yaml.c makes them from YAML;
+// settings_inline() from "small:model=PATH,widths=[4,2]".
 #pragma once
 #include <stdbool.h>
 #include "core/memory.h"
@@ -11,21 +11,21 @@ enum settings_kind { SETTINGS_SCALAR, SETTINGS_LIST, SETTINGS_MAP };
 
 struct settings {
     enum settings_kind kind;
-    const char *file; // as it is to be shown in messages; borrowed (lives as long as the root's owner says)
+    const char *file; // name for messages; borrowed from the owner of the root
     int line, column; // 1-based; line 0: not from a file (command line, default)
     char *text;       // of a scalar
-    bool quoted;      // a quoted scalar is text, whatever it looks like
+    bool quoted;      // a quoted scalar is always text, never a number or bool
     int n, capacity;
     struct settings **item;     // (n) of a list or map; owned
     char **key;                 // (n) of a map; owned
-    int *key_line, *key_column; // (n) of a map: where the key stands
+    int *key_line, *key_column; // (n) of a map: position of the key
 };
 
 struct settings *settings_scalar(const char *text);
 struct settings *settings_list(void);
 struct settings *settings_map(void);
-void settings_append(struct settings *list, struct settings *item);              // takes item
-void settings_put(struct settings *map, const char *key, struct settings *item); // takes item; replaces an older one
+void settings_append(struct settings *list, struct settings *item);              // takes ownership of item
+void settings_put(struct settings *map, const char *key, struct settings *item); // likewise; replaces an older one
 struct settings *settings_get(const struct settings *map, const char *key);      // NULL: no such key
 struct settings *settings_copy(const struct settings *s);
 void settings_free(struct settings *s);
@@ -33,19 +33,19 @@ void settings_free(struct settings *s);
 // "kind" or "kind:key=value,key=[a,b]" as given to --drafter and --rule: a map with the key `kind`.
 struct settings *settings_inline(const char *text, const char *what, struct error *err);
 
-// One line of YAML in flow style with keys as they stand: {kind: ngram, longest: 3}. Parses back to the same settings.
+// Appends one line of YAML in flow style, keys in their order: {kind: ngram, longest: 3}. Parses back to the same settings.
 void settings_write(const struct settings *s, struct text *out);
 
-// "file:line:column: " and then the sentence; always false.
+// Sets err to "file:line:column: " and the message, and returns false.
 bool settings_fail(struct error *err, const struct settings *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-// The same, pointing at the i-th key of a map.
+// The same with the position of the i-th key of a map.
 bool settings_fail_key(struct error *err, const struct settings *map, int i, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-// A scalar read as what it should be; false (with file, line, column, expected and found) if it is not.
-bool settings_int(const struct settings *s, const char *key, long long least, long long most, long long *to,
+// Convert a scalar. They return false and set err (position, expected, found) if it has another type or is out of bounds.
+bool settings_int(const struct settings *s, const char *key, long long min, long long max, long long *to,
                   struct error *err);
-bool settings_real(const struct settings *s, const char *key, double least, double most, double *to, struct error *err);
+bool settings_real(const struct settings *s, const char *key, double min, double max, double *to, struct error *err);
 bool settings_bool(const struct settings *s, const char *key, bool *to, struct error *err);
 bool settings_text(const struct settings *s, const char *key, const char **to, struct error *err); // borrowed

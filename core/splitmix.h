@@ -1,4 +1,5 @@
-// splitmix.h - numbers by chance for worlds and places to look at, never for a draw: splitmix64 (Steele, Lea, Flood 2014).
+// splitmix.h - splitmix64 (Steele, Lea, Flood 2014): pseudorandom numbers for test instances, weights and sample positions.
+// Decoding never draws from it (sampling/rng.h).
 #pragma once
 #include <stdint.h>
 

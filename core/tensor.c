@@ -13,7 +13,7 @@ const struct type_facts type_facts[TYPES] = {
 
 const char *const activations_names[] = { "default", "f32", "bf16", "int8", NULL };
 
-bool type_is_quantised(enum type type)
+bool type_is_quantized(enum type type)
 {
     return type_facts[type].block > 1;
 }
@@ -22,7 +22,7 @@ enum activations activations_resolve(enum activations a, enum type type)
 {
     if (a != ACTIVATIONS_DEFAULT)
         return a;
-    return type_is_quantised(type) ? ACTIVATIONS_INT8 : type == BF16 ? ACTIVATIONS_BF16 : ACTIVATIONS_F32;
+    return type_is_quantized(type) ? ACTIVATIONS_INT8 : type == BF16 ? ACTIVATIONS_BF16 : ACTIVATIONS_F32;
 }
 
 size_t type_row_bytes(enum type type, int64_t width)
@@ -45,7 +45,10 @@ struct tensor tensor_of(void *data, enum type type, int64_t rows, int64_t width)
 struct tensor tensor_rows(struct tensor t, int64_t first, int64_t n)
 {
     assert(first >= 0 && n >= 0 && first + n <= t.rows && t.packed == NULL);
-    return tensor_of((char *)t.data + (size_t)first * type_row_bytes(t.type, t.width), t.type, n, t.width);
+    struct tensor view =
+        tensor_of((char *)t.data + (size_t)first * type_row_bytes(t.type, t.width), t.type, n, t.width);
+    view.planes = first == 0 ? t.planes : 0;
+    return view;
 }
 
 bool type_from_ggml(int ggml, enum type *type)

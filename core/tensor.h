@@ -1,8 +1,7 @@
-// tensor.h - rows of numbers on some device.
+// tensor.h - matrices in the memory of a device.
 //
-// Everything in a transformer is a list of rows: (n, width). A weight (m, k) has one row for each
-// output. Element types are GGUF's: quantised rows are a whole number of blocks, and a block never
-// crosses the end of a row, so that rows can be moved about as bytes.
+// Every tensor is a list of rows: (rows, width). A weight (m, k) has one row for each output. Element types are GGUF's. A row
+// of a quantized type consists of complete blocks: a block never crosses the end of a row, so rows can be copied as bytes.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,34 +9,38 @@
 
 enum type { F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, TYPES };
 
-// What a matmul rounds its input to before it multiplies: nothing, bfloat16 (to nearest, ties to even), or 8-bit whole
-// numbers with one scale for each 32 of a row, for quantised weights only. DEFAULT: the fastest of them whose perplexity
-// stays within 0.5 % of f32's (docs/performance.md), which depends on the weights: activations_resolve.
+// What a matmul rounds its input to before it multiplies: nothing, bfloat16 (to nearest, ties to even), or 8-bit integers with
+// one scale per 32 elements of a row, for quantized weights only. DEFAULT: the fastest of these whose perplexity stays within
+// 0.5 % of f32's (docs/performance.md), which depends on the type of the weights: activations_resolve.
 enum activations { ACTIVATIONS_DEFAULT, ACTIVATIONS_F32, ACTIVATIONS_BF16, ACTIVATIONS_INT8 };
-#define ACTIVATIONS_CHOICES "default|f32|bf16|int8" // activations_names as a table of options has them
+#define ACTIVATIONS_CHOICES "default|f32|bf16|int8" // activations_names, for `choices` in a table of options
 
 struct type_facts {
     const char *name; // "f32", "q4_1", as in YAML and reports
-    int block;        // elements of a block
-    int bytes;        // and its size
-    int ggml;         // the number GGUF gives the type
+    int block;        // elements per block
+    int bytes;        // bytes per block
+    int ggml;         // the type's number in GGUF
 };
 extern const struct type_facts type_facts[TYPES];
 
 struct tensor {
-    void *data; // on the backend that made it; NULL: there is none
+    void *data; // in the memory of the backend that allocated it; NULL: no tensor
     enum type type;
     int64_t rows, width;
-    void *packed; // backend's own form of a weight, if prepare() made one; otherwise NULL
+    void *packed; // packed weights in the layout of the backend, if its prepare() made them; otherwise NULL
+    // The backend's number for the rounded form of these rows, if the operation that computed them left one for products to read
+    // (kernels/backend.h); 0: none.
+    uint64_t planes;
 };
 
-bool type_is_quantised(enum type type);                                   // a format of blocks with scales
+bool type_is_quantized(enum type type);                                   // a block format with scales
 extern const char *const activations_names[];                             // "default", "f32", "bf16", "int8", NULL
-enum activations activations_resolve(enum activations a, enum type type); // DEFAULT made definite for such weights
+enum activations activations_resolve(enum activations a, enum type type); // replaces DEFAULT for weights of this type
 
-// Bytes of a row of so many elements; the width must be a whole number of blocks.
+// Bytes of a row of `width` elements; width must be a multiple of the block.
 size_t type_row_bytes(enum type type, int64_t width);
 size_t tensor_bytes(struct tensor t);
 struct tensor tensor_of(void *data, enum type type, int64_t rows, int64_t width);
-struct tensor tensor_rows(struct tensor t, int64_t first, int64_t n); // a view of rows first .. first + n
-bool type_from_ggml(int ggml, enum type *type);                       // false: a type we do not know
+struct tensor tensor_rows(struct tensor t, int64_t first,
+                          int64_t n);           // view of rows first .. first + n; planes: if first is 0
+bool type_from_ggml(int ggml, enum type *type); // false: not a supported type

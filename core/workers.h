@@ -1,10 +1,10 @@
-// workers.h - whoever takes on numbered jobs: the threads that a device keeps on the host, or the caller alone.
+// workers.h - runs numbered jobs on the host threads of a device, or on the calling thread alone.
 #pragma once
 #include <stddef.h>
 
-struct workers { // { 0 }: the caller alone
-    // Calls job(of, number) for each number 0 .. jobs - 1, in any order and at the same time; returns when all are
-    // done. Not to be called from within a job.
+struct workers { // { 0 }: the calling thread alone
+    // Calls job(of, number) for each number 0 .. jobs - 1, in any order and concurrently; returns when all are done. Must
+    // not be called from within a job.
     void (*run)(void *self, int jobs, void (*job)(void *of, int number), void *of);
     void *self;
 };

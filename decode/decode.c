@@ -14,20 +14,20 @@
 #include "sampling/sampling.h"
 #include "verifier/verifier.h"
 
-struct sequence {      // one slot's
-    bool active, over; // over: its text is, and nobody has been told
+struct sequence {      // of one slot
+    bool active, over; // over: the text has ended, but its end is not reported yet
     int64_t number;
     struct philox rng;
-    int32_t *token; // (length + nodes) prompt and text; a slot's cache holds all of it but the last
+    int32_t *token; // (length + nodes) prompt and text; the cache of the slot holds all tokens but the last
     int n, prompt, limit;
     const struct stops *stops;
     int64_t prefill_ns, decode_ns, began_ns;
     enum stop_reason why;
 };
 
-// Moments of a step, as the target's device stamps them. From SCORED to JUDGE earlier steps are reported: what that takes
-// beyond the pass is nobody's time.
-enum { PROPOSE, VERIFY, SCORED, JUDGE, ADVANCE, END, MOMENTS };
+// Time stamps of a step on the target's device. Earlier steps are reported between SCORED and DECIDE: time spent there beyond
+// the pass is not counted.
+enum { PROPOSE, VERIFY, SCORED, DECIDE, ADVANCE, END, STAMPS };
 
 struct decoder {
     struct verifier *verifier;
@@ -38,7 +38,7 @@ struct decoder {
     struct sequence *sequence; // (slots)
     struct request request[MAX_SLOTS];
     struct advance advance[MAX_SLOTS];
-    struct advance told[MAX_SLOTS]; // those of sequences that go on: the others' drafter is told to forget
+    struct advance continued[MAX_SLOTS]; // advances of the sequences that have not ended, for the drafter
     struct steps steps;
 };
 
@@ -53,7 +53,7 @@ struct decoder *decoder_create(struct verifier *v, struct drafter *d, int slots,
 {
     const struct verifier_setup *s = verifier_setup(v);
     if (slots > s->slots || d->nodes > s->nodes) {
-        fail(err, "decoder: %d slots and drafts of %d nodes asked of a verifier for %d and %d", slots, d->nodes,
+        fail(err, "decoder: %d slots and drafts of %d nodes requested, the verifier has %d and %d", slots, d->nodes,
              s->slots, s->nodes);
         return NULL;
     }
@@ -119,7 +119,7 @@ static void forget(struct decoder *d, int slot)
     d->sequence[slot].active = false;
 }
 
-// The prompt goes into both caches, a stretch at a time.
+// Processes the prompt in chunks, for the caches of both the target and the drafter.
 static bool prefill(struct decoder *d, int slot, struct error *err)
 {
     struct sequence *q = &d->sequence[slot];
@@ -143,8 +143,7 @@ bool decoder_start(struct decoder *d, const struct assignment *a, struct error *
         slot++;
     assert(slot < d->slots && a->n >= 1 && a->limit >= 1);
     if (a->n >= d->length)
-        return fail(err, "the prompt has %d tokens, and the context is %d: there is no room for a new one", a->n,
-                    d->length);
+        return fail(err, "the prompt has %d tokens, and the context is %d: no new token fits", a->n, d->length);
     struct sequence *q = &d->sequence[slot];
     q->number = a->sequence;
     q->rng = philox_source(d->seed, (uint64_t)a->sequence);
@@ -154,7 +153,7 @@ bool decoder_start(struct decoder *d, const struct assignment *a, struct error *
     q->limit = a->limit;
     q->stops = a->stops;
     q->decode_ns = 0;
-    if (!verifier_finish(d->verifier, err)) // what is still queued is no time of this prompt's
+    if (!verifier_finish(d->verifier, err)) // queued work must not count as time of this prompt
         return false;
     q->active = true;
     q->over = false;
@@ -168,18 +167,19 @@ bool decoder_start(struct decoder *d, const struct assignment *a, struct error *
     return true;
 }
 
-// A request and a bare root for each live slot.
-static int requests_of_active(struct decoder *d, struct noted_step *s)
+// Makes a request and a draft of the root alone for each active slot. Returns their number.
+static int requests_of_active(struct decoder *d, struct step_record *s)
 {
     s->n = 0;
     for (int i = 0; i < d->slots; i++) {
         struct sequence *q = &d->sequence[i];
-        struct note *to = &s->of[s->n];
+        struct sequence_record *to = &s->of[s->n];
         struct draft *draft = &to->draft;
         if (!q->active)
             continue;
-        int left = q->limit - (q->n - q->prompt), space = d->length - q->n; // new tokens wanted; places for them
-        int cache = space + 1;                                              // rows: the root's and the guesses'
+        int left = q->limit - (q->n - q->prompt),
+            space = d->length - q->n; // new tokens up to the limit; in the context
+        int cache = space + 1;        // cache rows for the root and draft tokens
         to->sequence = q->number;
         to->slot = i;
         to->position = q->rng.rng.root = q->n - 1;
@@ -189,7 +189,7 @@ static int requests_of_active(struct decoder *d, struct noted_step *s)
         draft->parent[0] = -1;
         draft->proposal[0] = DETERMINISTIC;
         draft->q = NULL;
-        draft->there = NULL;
+        draft->on_device = NULL;
         d->request[s->n++] = (struct request){ .slot = i,
                                                .n = q->n,
                                                .token = q->token,
@@ -208,7 +208,7 @@ static bool ends_text(const struct stops *s, int32_t token)
     return false;
 }
 
-// Adds what was said to the text, as far as the text goes: how many tokens more it has.
+// Appends the tokens of an advance to the text, up to its end. Returns the number of tokens added.
 static int append(struct decoder *d, struct sequence *q, const struct advance *a)
 {
     int before = q->n;
@@ -224,9 +224,9 @@ static int append(struct decoder *d, struct sequence *q, const struct advance *a
         }
     }
     if (q->stops != NULL && q->stops->string != NULL) {
-        int stay = q->stops->string(q->stops->self, q->token + q->prompt, q->n - q->prompt, q->n - before);
-        if (stay > 0) {
-            q->n = q->prompt + stay;
+        int kept = q->stops->string(q->stops->self, q->token + q->prompt, q->n - q->prompt, q->n - before);
+        if (kept > 0) {
+            q->n = q->prompt + kept;
             q->why = STOP_STRING;
             q->over = true;
         }
@@ -234,54 +234,54 @@ static int append(struct decoder *d, struct sequence *q, const struct advance *a
     return q->n > before ? q->n - before : 0; // a stop string may have begun in an earlier step
 }
 
-// What the drafter is to be told: the advances of sequences that go on.
-static int append_all(struct decoder *d, struct noted_step *s)
+// Appends all advances, and collects those of sequences that have not ended for the drafter. Returns how many these are.
+static int append_all(struct decoder *d, struct step_record *s)
 {
-    int told = 0;
+    int n_continued = 0;
     for (int i = 0; i < s->n; i++) {
         struct sequence *q = &d->sequence[s->of[i].slot];
         s->of[i].kept = append(d, q, &d->advance[i]);
         if (q->over)
             continue;
-        d->told[told] = d->advance[i];
-        d->told[told].sequence = q->token;
-        d->told[told++].length = q->n;
+        d->continued[n_continued] = d->advance[i];
+        d->continued[n_continued].sequence = q->token;
+        d->continued[n_continued++].length = q->n;
     }
-    return told;
+    return n_continued;
 }
 
-// ---- whoever listens
+// ---- time stamps and the listener
 
-static void stamp(struct decoder *d, const struct noted_step *s, int moment)
+static void stamp(struct decoder *d, const struct step_record *s, int which)
 {
-    verifier_stamp(d->verifier, s->number * MOMENTS + moment);
+    verifier_stamp(d->verifier, s->number * STAMPS + which);
 }
 
-static int64_t lasted(struct decoder *d, const struct noted_step *s, int from, int to)
+static int64_t lasted(struct decoder *d, const struct step_record *s, int from, int to)
 {
-    return verifier_between(d->verifier, s->number * MOMENTS + from, s->number * MOMENTS + to);
+    return verifier_between(d->verifier, s->number * STAMPS + from, s->number * STAMPS + to);
 }
 
-// Judgements and rows are the next step's soon.
-static void note(struct decoder *d, struct noted_step *s)
+// Copies the decisions and drops q, as the next step overwrites the verifier's decisions and rows.
+static void record(struct decoder *d, struct step_record *s)
 {
     for (int i = 0; i < s->n; i++) {
-        note_verification(&s->of[i], verifier_verification(d->verifier, i));
+        record_verification(&s->of[i], verifier_verification(d->verifier, i));
         s->of[i].draft.q = NULL;
     }
-    s->watched_ns = verifier_watched_ns(d->verifier);
-    steps_note(&d->steps);
+    s->observer_ns = verifier_observer_ns(d->verifier);
+    steps_push(&d->steps);
 }
 
-static void report(struct decoder *d, const struct noted_step *s)
+static void report(struct decoder *d, const struct step_record *s)
 {
     const int64_t propose = lasted(d, s, PROPOSE, VERIFY), advance = lasted(d, s, ADVANCE, END);
-    int64_t verify = lasted(d, s, VERIFY, SCORED) + lasted(d, s, JUDGE, ADVANCE);
-    verify -= s->watched_ns; // as if nobody had looked on
+    int64_t verify = lasted(d, s, VERIFY, SCORED) + lasted(d, s, DECIDE, ADVANCE);
+    verify -= s->observer_ns; // an observer must not change the measured time
     for (int i = 0; i < s->n; i++)
         d->sequence[s->of[i].slot].decode_ns += (propose + verify + advance) / s->n;
     for (int i = 0; i < s->n && d->listener.step != NULL; i++) {
-        const struct note *of = &s->of[i];
+        const struct sequence_record *of = &s->of[i];
         const struct verification *j = &of->verification;
         const struct advance a = { .slot = of->slot, .n = j->n, .token = j->token, .node = j->node };
         const struct step step = { of->sequence, of->position, &of->draft, &a,      j,
@@ -294,7 +294,7 @@ static void report_all_but(struct decoder *d, int last)
 {
     while (d->steps.n > last) {
         report(d, steps_oldest(&d->steps));
-        steps_drop(&d->steps);
+        steps_pop(&d->steps);
     }
 }
 
@@ -307,8 +307,8 @@ static void finish(struct decoder *d, int slot, int64_t now)
     forget(d, slot);
 }
 
-// Waits until the times of all steps are known. Nothing is under way then, and a text that is over can be told to be.
-static bool resolve(struct decoder *d, struct error *err)
+// Waits until the times of all steps are known, reports them and finishes the texts that have ended. No work is queued then.
+static bool report_all(struct decoder *d, struct error *err)
 {
     if (!verifier_finish(d->verifier, err))
         return false;
@@ -324,7 +324,7 @@ static bool resolve(struct decoder *d, struct error *err)
 
 // ---- a step
 
-static bool score(struct decoder *d, const struct noted_step *s, struct error *err)
+static bool score(struct decoder *d, const struct step_record *s, struct error *err)
 {
     stamp(d, s, PROPOSE);
     if (!d->drafter->type->propose(d->drafter, d->request, s->n, err))
@@ -336,9 +336,9 @@ static bool score(struct decoder *d, const struct noted_step *s, struct error *e
     return true;
 }
 
-static bool verify(struct decoder *d, const struct noted_step *s, struct error *err)
+static bool verify(struct decoder *d, const struct step_record *s, struct error *err)
 {
-    stamp(d, s, JUDGE);
+    stamp(d, s, DECIDE);
     if (!verifier_accept(d->verifier, d->request, s->n, d->advance, err))
         return false;
     stamp(d, s, ADVANCE);
@@ -348,19 +348,19 @@ static bool verify(struct decoder *d, const struct noted_step *s, struct error *
 bool decoder_step(struct decoder *d, struct error *err)
 {
     const struct drafter_type *type = d->drafter->type;
-    struct noted_step *s = steps_at_hand(&d->steps);
+    struct step_record *s = steps_current(&d->steps);
     if (requests_of_active(d, s) == 0)
         return true;
     if (!score(d, s, err))
         return false;
-    report_all_but(d, 1); // when the last step was judged, the device had done all before it
+    report_all_but(d, 1); // the decision of the last step implied that the device had finished all steps before it
     if (!verify(d, s, err))
         return false;
-    const int told = append_all(d, s);
-    if (told > 0 && type->advance != NULL && !type->advance(d->drafter, d->told, told, err))
+    const int n_continued = append_all(d, s);
+    if (n_continued > 0 && type->advance != NULL && !type->advance(d->drafter, d->continued, n_continued, err))
         return false;
     stamp(d, s, END);
-    note(d, s);
-    // Where nothing is queued, the times are known at once.
-    return (told == s->n && verifier_queues(d->verifier)) || resolve(d, err);
+    record(d, s);
+    // Without a queue the times are known at once.
+    return (n_continued == s->n && verifier_queues(d->verifier)) || report_all(d, err);
 }

@@ -1,8 +1,8 @@
 // decode.h - the loop: propose, verify, advance.
 //
-// Sequences sit in slots; every step drafts, scores and judges for all live ones in one pass. A sequence that ends
-// frees its slot. Each has its own stream of chance, keyed by the seed and its own number, so its text does not
-// depend on its neighbours.
+// Each sequence occupies a slot. A step drafts for, scores and verifies all active sequences in one pass. A sequence that ends
+// frees its slot. Each sequence has a random stream of its own, keyed by the seed and its number, so its text does not depend
+// on the other slots.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,60 +18,60 @@ struct verifier;
 enum stop_reason { STOP_TOKEN, STOP_STRING, STOP_LIMIT, STOP_CONTEXT };
 const char *stop_name(enum stop_reason why); // "end", "string", "limit", "context"
 
-struct step { // what one step did for one sequence; for whoever keeps records
+struct step { // one step of one sequence, for a listener
     int64_t sequence;
     int position;                  // of the root in the sequence
-    const struct draft *draft;     // the very one that was judged, but without q
-    const struct advance *advance; // as the rule gave it, without features
+    const struct draft *draft;     // the verified draft, without q
+    const struct advance *advance; // from the rule, without features
     const struct verification *verification;
-    int kept; // tokens of advance that are in the text: fewer than advance->n where the text ended
+    int kept; // tokens of advance that belong to the text: fewer than advance->n if the text ended
     int64_t propose_ns, verify_ns, advance_ns; // of the whole batch
-    int batch;
+    int batch;                                 // sequences in this step
 };
 
-struct ending {
+struct ending { // a finished sequence, for a listener
     int64_t sequence;
-    const int32_t *token; // (n) the new tokens, one that ends a text included
+    const int32_t *token; // (n) the new tokens, including an end-of-text token
     int n;
     enum stop_reason why;
     int64_t prefill_ns;
-    int64_t decode_ns; // this sequence's share of the time in steps
+    int64_t decode_ns; // this sequence's share of the time of its steps
     int64_t wall_ns;   // from the end of its prefill to its end
 };
 
-// Called within decoder_step, outside the clocks. Everything is borrowed for the call.
+// Callbacks of decoder_step. Their time is not part of the measured times. All pointers are borrowed for the call.
 //
-// On a device that queues, a step is reported while the device is at the pass of the second step after it: whoever
-// listens must leave the models alone. Of a sequence all steps come in order, and then its end.
+// On a device that queues work, a step is reported while the device runs the pass of the second step after it: callbacks must
+// not use the models. The steps of a sequence are reported in order, then its end.
 struct listener {
     void (*step)(void *self, const struct step *s); // may be NULL
     void (*done)(void *self, const struct ending *e);
     void *self;
 };
 
-struct stops { // what ends a text
+struct stops { // conditions that end a text
     int n;
-    const int32_t *token; // (n) end-of-text ids; 0 of them: they are ordinary tokens (ignore_end)
-    // How many of the new tokens stay, when one of the last `fresh` completes a stop string; 0: none does. May be NULL.
+    const int32_t *token; // (n) end-of-text ids; n = 0: they are ordinary tokens (ignore_end)
+    // If one of the last `fresh` tokens completes a stop string: the number of new tokens to keep; else 0. May be NULL.
     int (*string)(void *self, const int32_t *token, int n, int fresh);
     void *self;
 };
 
 struct assignment {            // one sequence to decode
-    int64_t sequence;          // names its stream of chance; below 2^32
+    int64_t sequence;          // selects its random stream; below 2^32
     const int32_t *prompt;     // (n) at least one token; copied
-    int n, limit;              // limit: new tokens at most, at least 1
-    const struct stops *stops; // borrowed until it is done; NULL: nothing but the limit
+    int n, limit;              // limit: max new tokens, at least 1
+    const struct stops *stops; // borrowed until the sequence ends; NULL: only the limit
 };
 
-// Borrows verifier and drafter. Of the decoders on one device only one may have live sequences: they share its stamps.
+// Borrows verifier and drafter. Only one decoder per device may have active sequences, as all share the device's time stamps.
 struct decoder *decoder_create(struct verifier *v, struct drafter *d, int slots, uint64_t seed,
                                struct listener listener, struct error *err);
-void decoder_destroy(struct decoder *d); // of sequences that have not ended nothing more is reported
+void decoder_destroy(struct decoder *d); // drops active sequences without a report
 
 bool decoder_has_free_slot(const struct decoder *d);
-// Takes in the prompt. One that leaves no room for a new token in the cache's length is an error.
+// Prefills the prompt into a free slot. A prompt that fills the whole context is an error.
 bool decoder_start(struct decoder *d, const struct assignment *a, struct error *err);
-bool decoder_step(struct decoder *d, struct error *err); // every live sequence, one pass
-int decoder_active(const struct decoder *d);
-int decoder_slot(const struct decoder *d, int64_t sequence); // of one that is live; -1: it is not
+bool decoder_step(struct decoder *d, struct error *err);     // one pass for all active sequences
+int decoder_active(const struct decoder *d);                 // number of active sequences
+int decoder_slot(const struct decoder *d, int64_t sequence); // slot of an active sequence; -1: not active

@@ -6,7 +6,7 @@
 
 #include "core/memory.h"
 
-static void create_note(struct note *to, size_t nodes)
+static void create_record(struct sequence_record *to, size_t nodes)
 {
     to->draft.token = xcalloc(nodes, sizeof(int32_t));
     to->draft.parent = xcalloc(nodes, sizeof(int32_t));
@@ -17,7 +17,7 @@ static void create_note(struct note *to, size_t nodes)
     to->verification.trial_q = xcalloc(nodes, sizeof(double));
 }
 
-static void destroy_note(struct note *n)
+static void destroy_record(struct sequence_record *n)
 {
     free(n->draft.token);
     free(n->draft.parent);
@@ -31,50 +31,50 @@ static void destroy_note(struct note *n)
 void steps_create(struct steps *s, int slots, int nodes)
 {
     *s = (struct steps){ .slots = slots };
-    for (int i = 0; i < STEPS_NOTED; i++) {
+    for (int i = 0; i < MAX_PENDING_STEPS; i++) {
         s->step[i].number = i;
-        s->step[i].of = xcalloc((size_t)slots, sizeof(struct note));
+        s->step[i].of = xcalloc((size_t)slots, sizeof(struct sequence_record));
         for (int k = 0; k < slots; k++)
-            create_note(&s->step[i].of[k], (size_t)nodes);
+            create_record(&s->step[i].of[k], (size_t)nodes);
     }
 }
 
 void steps_destroy(struct steps *s)
 {
-    for (int i = 0; i < STEPS_NOTED; i++) {
+    for (int i = 0; i < MAX_PENDING_STEPS; i++) {
         for (int k = 0; k < s->slots; k++)
-            destroy_note(&s->step[i].of[k]);
+            destroy_record(&s->step[i].of[k]);
         free(s->step[i].of);
     }
     *s = (struct steps){ 0 };
 }
 
-struct noted_step *steps_at_hand(struct steps *s)
+struct step_record *steps_current(struct steps *s)
 {
-    assert(s->n < STEPS_NOTED);
-    return &s->step[(s->first + s->n) % STEPS_NOTED];
+    assert(s->n < MAX_PENDING_STEPS);
+    return &s->step[(s->first + s->n) % MAX_PENDING_STEPS];
 }
 
-void steps_note(struct steps *s)
+void steps_push(struct steps *s)
 {
-    assert(s->n < STEPS_NOTED);
+    assert(s->n < MAX_PENDING_STEPS);
     s->n++;
 }
 
-const struct noted_step *steps_oldest(const struct steps *s)
+const struct step_record *steps_oldest(const struct steps *s)
 {
     assert(s->n > 0);
     return &s->step[s->first];
 }
 
-void steps_drop(struct steps *s)
+void steps_pop(struct steps *s)
 {
     assert(s->n > 0);
-    s->first = (s->first + 1) % STEPS_NOTED;
+    s->first = (s->first + 1) % MAX_PENDING_STEPS;
     s->n--;
 }
 
-void note_verification(struct note *to, const struct verification *j)
+void record_verification(struct sequence_record *to, const struct verification *j)
 {
     const size_t n = (size_t)j->n, nodes = (size_t)to->draft.n;
     to->verification.n = j->n;

@@ -1,40 +1,40 @@
-// steps.h - what the last few steps did, until it is reported.
+// steps.h - a queue of the last few steps that are not reported yet.
 //
-// A GPU is behind the host: what a step took is known later, and by then the host should have queued the next one. So a step
-// is noted here, and reported when its times are known. A note has what the host has; rows and states are another step's by
-// then.
+// A GPU runs behind the host: the times of a step are known only after the host should have queued the next one. A step is
+// therefore recorded here and reported when its times are known. A record holds data in host memory only: rows of
+// probabilities and hidden states belong to another step by then.
 #pragma once
 #include <stdint.h>
 #include "core/draft.h"
 #include "verifier/rules/rule.h"
 
-// The one at hand, the one that the device may still be at, and the one that it has done.
-enum { STEPS_NOTED = 3 };
+// The current step, the step that the device may still be running, and the step that it has finished.
+enum { MAX_PENDING_STEPS = 3 };
 
-struct note { // of one sequence in one step
+struct sequence_record { // one sequence in one step
     int64_t sequence;
-    int slot, position, kept;         // position: of the root; kept: tokens that are in the text
-    struct draft draft;               // (nodes) where the drafter grows it
-    struct verification verification; // (nodes) a copy, without room to work in
+    int slot, position, kept;         // position: of the root; kept: tokens that belong to the text
+    struct draft draft;               // (nodes) the drafter builds it here
+    struct verification verification; // (nodes) a copy, without the work rows
 };
 
-struct noted_step {
-    int number;      // below STEPS_NOTED, no other's that is noted: which stamps are its own
-    int n;           // sequences
-    struct note *of; // (slots)
-    int64_t watched_ns;
+struct step_record {
+    int number;                 // below MAX_PENDING_STEPS, unique among pending steps: selects the time stamps
+    int n;                      // sequences
+    struct sequence_record *of; // (slots)
+    int64_t observer_ns;
 };
 
 struct steps {
-    int slots, first, n; // n: noted, from step[first] on, coming round
-    struct noted_step step[STEPS_NOTED];
+    int slots, first, n; // ring buffer: n pending steps, beginning with step[first]
+    struct step_record step[MAX_PENDING_STEPS];
 };
 
 void steps_create(struct steps *s, int slots, int nodes);
-void steps_destroy(struct steps *s);                          // { 0 } is fine
-struct noted_step *steps_at_hand(struct steps *s);            // room for it; not noted yet
-void steps_note(struct steps *s);                             // the one at hand
-const struct noted_step *steps_oldest(const struct steps *s); // there has to be one
-void steps_drop(struct steps *s);                             // the oldest
+void steps_destroy(struct steps *s);                           // { 0 } is fine
+struct step_record *steps_current(struct steps *s);            // the record to fill in; not in the queue yet
+void steps_push(struct steps *s);                              // adds the current record to the queue
+const struct step_record *steps_oldest(const struct steps *s); // the queue must not be empty
+void steps_pop(struct steps *s);                               // removes the oldest
 
-void note_verification(struct note *to, const struct verification *j);
+void record_verification(struct sequence_record *to, const struct verification *j);

@@ -1,14 +1,54 @@
-#include "drafters/device_drafts.h"
-
+// device_drafts.c - drafts built in the device's memory (device_step/drafting.h). The host queues everything and reads nothing; it
+// counts each level's rows at their maximum. Requests that the device cannot build go to the host's implementation: forced drafts, and
+// random sources other than Philox.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/device_drafting.h"
 #include "core/memory.h"
+#include "device_step/device_step.h"
+#include "device_step/drafting.h"
+#include "drafters/draft_batch.h"
+#include "drafters/drafts.h"
+#include "kernels/backend.h"
 #include "models/kv_cache.h"
-#include "models/model.h"
 #include "sampling/rng.h"
+
+struct device_slot {
+    struct rows q; // first: of the slot's last draft, downloaded row by row
+    struct device_drafts *drafts;
+    int number; // of this slot
+};
+
+struct device_drafts {
+    struct drafts drafts; // first
+    struct drafts *host;
+    struct drafting *drafting;
+    struct tensor logits, own_logits;   // of a level, if they are not where q will be; own: to be released
+    struct tensor q;                    // (slots * (1 + evaluated), vocab of the target) if tokens are sampled
+    bool in_place;                      // logits become q where they are
+    struct device_slot *slot;           // (slots)
+    struct device_draft *draft;         // (slots)
+    int32_t *tag;                       // (slots, nodes) of verified drafts: a node's pending row
+    bool *downloaded;                   // (slots, nodes) rows of q that the host has
+    struct drafting_request *request;   // (slots) the drafts at hand
+    int requests;                       // of those
+    struct device_rows *rows, *parents; // (slots) of a pass: its tokens; the pending rows that its rows follow
+    int n_rows_of;                      // requests with rows in that pass
+    int *capacity, *nodes;              // (levels + 1) of a request: maximum rows of a level; nodes down to it
+    int32_t *first;                     // (slots)
+    int depth, pending, q_rows, n_rows; // of the level at hand: depth, first pending row, first row of q, rows
+};
+
+static struct device_drafts *self_of(const struct drafts *d)
+{
+    return (struct device_drafts *)d;
+}
+
+static struct backend *backend_of(const struct drafts *d)
+{
+    return d->batch->env.backend;
+}
 
 // ---- shapes
 
@@ -28,10 +68,10 @@ static struct families families_of(const struct tree_shape *s)
 {
     const int levels = tree_shape_levels(s), tree = s->tree.n;
     struct families f = { .n = tree > 0 ? tree : levels + 1 };
-    const size_t most = (size_t)(tree > 0 ? tree : levels * s->widest);
+    const size_t capacity = (size_t)(tree > 0 ? tree : levels * s->max_children);
     f.first = xcalloc((size_t)f.n + 1, sizeof(*f.first));
-    f.rank = xcalloc(most, sizeof(*f.rank));
-    f.child = xcalloc(most, sizeof(*f.child));
+    f.rank = xcalloc(capacity, sizeof(*f.rank));
+    f.child = xcalloc(capacity, sizeof(*f.child));
     for (int family = 0; family < f.n; family++) {
         for (int rank = 0; tree == 0 && family < levels && rank < tree_shape_width(s, family); rank++)
             add_member(&f, rank, family + 1);
@@ -43,7 +83,7 @@ static struct families families_of(const struct tree_shape *s)
     return f;
 }
 
-// What a request's levels come to at most: rows that are wanted at each depth, and nodes down to it.
+// Maximum per request: rows of each level, and nodes down to it.
 static void measure(const struct tree_shape *s, int *capacity, int *nodes)
 {
     const int levels = tree_shape_levels(s);
@@ -68,17 +108,17 @@ static void measure(const struct tree_shape *s, int *capacity, int *nodes)
     }
 }
 
-static bool can(const struct draft_batch *g)
+// ---- creation
+
+static bool can_build(const struct draft_batch *g)
 {
     const struct backend *b = g->env.backend;
     const struct tree_shape *s = &g->shape;
-    return b->drafts_create != NULL && b == g->env.target_backend && s->candidates <= DRAFTING_CANDIDATES &&
+    return b->step != NULL && b == g->env.target_backend && s->candidates <= DRAFTING_CANDIDATES &&
            s->frontier <= DRAFTING_FRONTIER && (s->o.pick == PICK_GREEDY || g->staged);
 }
 
-// ---- life
-
-static struct drafting *create_built(struct draft_batch *g)
+static struct drafting *create_drafting(const struct draft_batch *g)
 {
     const struct tree_shape *s = &g->shape;
     struct families f = families_of(s);
@@ -90,7 +130,7 @@ static struct drafting *create_built(struct draft_batch *g)
                                           .child = f.child,
                                           .nodes = s->o.nodes,
                                           .top = s->o.top,
-                                          .vocab = g->slot[0].tree_builder.vocab,
+                                          .vocab = g->child_vocab,
                                           .used_vocab = g->used_vocab,
                                           .k = g->k,
                                           .row_vocab = g->vocab,
@@ -98,169 +138,183 @@ static struct drafting *create_built(struct draft_batch *g)
                                           .slots = g->env.slots,
                                           .candidates = s->candidates,
                                           .frontier = s->frontier,
-                                          .asked = s->asked,
+                                          .evaluated = s->evaluated,
                                           .draft_nodes = s->nodes };
-    struct drafting *to = g->env.backend->drafts_create(g->env.backend, &shape);
+    struct drafting *to = g->env.backend->step->drafts_create(g->env.backend, &shape);
     free(f.first);
     free(f.rank);
     free(f.child);
     return to;
 }
 
-void device_drafts_create(struct draft_batch *g)
+static const float *q_row(struct rows *self, int node)
 {
-    if (!can(g))
-        return;
-    const size_t slots = (size_t)g->env.slots, levels = (size_t)tree_shape_levels(&g->shape) + 1;
-    struct device_drafts *t = g->there = xcalloc(1, sizeof(*t));
-    t->request = xcalloc(slots, sizeof(*t->request));
-    t->draft = xcalloc(slots, sizeof(*t->draft));
-    t->tag = xcalloc(slots * (size_t)g->shape.nodes, sizeof(*t->tag));
-    t->brought = xcalloc(slots * (size_t)g->shape.nodes, sizeof(*t->brought));
-    t->rows = xcalloc(slots, sizeof(*t->rows));
-    t->parents = xcalloc(slots, sizeof(*t->parents));
-    t->first = xcalloc(slots, sizeof(*t->first));
-    t->capacity = xcalloc(levels, sizeof(*t->capacity));
-    t->nodes = xcalloc(levels, sizeof(*t->nodes));
-    measure(&g->shape, t->capacity, t->nodes);
-    t->drafting = create_built(g);
-    bool ok = t->drafting != NULL;
-    if (ok && g->shape.o.pick != PICK_GREEDY) {
-        t->q = rows_on(g->env.backend, g->env.slots * (1 + g->shape.asked), g->target_vocab);
-        t->in_place = g->target_id == NULL && g->vocab == g->target_vocab;
-        ok = t->q.data != NULL;
-    }
-    if (!ok) // then they grow on the host
-        device_drafts_destroy(g);
+    const struct device_slot *s = (struct device_slot *)self;
+    struct device_drafts *t = s->drafts;
+    const struct draft_batch *g = t->drafts.batch;
+    struct backend *b = g->env.backend;
+    const size_t at = (size_t)s->number * (size_t)g->shape.nodes + (size_t)node;
+    float *to = host_drafts_row(t->host, s->number, node);
+    int32_t row = 0; // any row will do if the device fails
+    assert(to != NULL);
+    if (t->downloaded[at])
+        return to;
+    t->downloaded[at] = true;
+    b->download(b, &row, t->drafting->q_row + at, sizeof(row));
+    assert(row >= 0 && row < t->q_rows);
+    b->download(b, to, tensor_rows(t->q, row, 1).data, (size_t)g->target_vocab * sizeof(*to));
+    return to;
 }
 
-void device_drafts_destroy(struct draft_batch *g)
+static void device_destroy(struct drafts *d)
 {
-    struct device_drafts *t = g->there;
-    if (t == NULL)
-        return;
+    struct device_drafts *t = self_of(d);
+    struct backend *b = backend_of(d);
+    if (t->host != NULL)
+        t->host->destroy(t->host);
     if (t->drafting != NULL)
-        g->env.backend->drafts_destroy(g->env.backend, t->drafting);
-    g->env.backend->release(g->env.backend, t->q.data);
-    free(t->request);
+        b->step->drafts_destroy(b, t->drafting);
+    b->release(b, t->q.data);
+    b->release(b, t->own_logits.data);
+    free(t->slot);
     free(t->draft);
     free(t->tag);
-    free(t->brought);
+    free(t->downloaded);
+    free(t->request);
     free(t->rows);
     free(t->parents);
-    free(t->first);
     free(t->capacity);
     free(t->nodes);
+    free(t->first);
     free(t);
-    g->there = NULL;
 }
 
-size_t device_drafts_bytes(const struct draft_batch *g)
+// On the device. false: out of memory.
+static bool allocate(struct device_drafts *t)
 {
-    const struct device_drafts *t = g->there;
-    return t != NULL ? t->drafting->bytes + (t->q.data != NULL ? tensor_bytes(t->q) : 0) : 0;
-}
-
-struct tensor device_drafts_workspace(const struct draft_batch *g, int rows)
-{
-    const struct device_drafts *t = g->there;
-    if (t == NULL || !t->in_place)
-        return (struct tensor){ 0 };
-    assert(rows <= t->q.rows);
-    return tensor_rows(t->q, 0, rows);
+    const struct draft_batch *g = t->drafts.batch;
+    struct backend *b = g->env.backend;
+    const int64_t frontier = (int64_t)g->shape.frontier * g->env.slots;
+    t->drafting = create_drafting(g);
+    if (t->drafting == NULL)
+        return false;
+    t->drafts.bytes = t->drafting->bytes;
+    if (g->shape.o.pick != PICK_GREEDY) {
+        t->q = rows_on(b, g->env.slots * (1 + g->shape.evaluated), g->target_vocab);
+        t->in_place = g->target_id == NULL && g->vocab == g->target_vocab;
+        if (t->q.data == NULL)
+            return false;
+        t->drafts.bytes += tensor_bytes(t->q);
+    }
+    if (t->in_place) {
+        assert(frontier <= t->q.rows);
+        t->logits = tensor_rows(t->q, 0, frontier);
+        return true;
+    }
+    t->logits = t->own_logits = rows_on(b, frontier, g->vocab);
+    t->drafts.bytes += tensor_bytes(t->own_logits);
+    return t->logits.data != NULL;
 }
 
 // ---- a draft
 
-bool device_drafts_can(const struct draft_batch *g, const struct request *r, int n)
+static struct drafts *device_begin(struct drafts *d, const struct request *r, int n, struct request *active, int *m)
 {
-    bool takes = g->there != NULL;
+    struct device_drafts *t = self_of(d);
+    struct backend *b = backend_of(d);
     for (int i = 0; i < n; i++)
-        takes = takes && r[i].forced == NULL && philox_of(r[i].rng) != NULL;
-    return takes;
-}
-
-void device_drafts_begin(struct draft_batch *g, const struct request *r, int n)
-{
-    struct device_drafts *t = g->there;
+        if (r[i].forced != NULL || philox_of(r[i].rng) == NULL)
+            return t->host->begin(t->host, r, n, active, m);
+    *m = 0;
     for (int i = 0; i < n; i++) {
-        const struct philox *chance = philox_of(r[i].rng);
-        t->request[i] = (struct drafting_request){ .slot = r[i].slot,
-                                                   .token = r[i].draft->token[0],
-                                                   .max_depth = tree_shape_depth(&g->shape, &r[i]),
-                                                   .capacity = r[i].draft->capacity,
-                                                   .root = r[i].n - 1,
-                                                   .seed = chance->seed,
-                                                   .sequence = chance->sequence };
+        const int depth = tree_shape_depth(&d->batch->shape, &r[i]);
+        if (depth == 0)
+            continue;
+        const struct philox *rng = philox_of(r[i].rng);
+        active[*m] = r[i];
+        t->request[(*m)++] = (struct drafting_request){ .slot = r[i].slot,
+                                                        .token = r[i].draft->token[0],
+                                                        .max_depth = depth,
+                                                        .capacity = r[i].draft->capacity,
+                                                        .root = r[i].n - 1,
+                                                        .seed = rng->seed,
+                                                        .sequence = rng->sequence };
     }
-    t->requests = n;
+    t->requests = *m;
     t->depth = t->pending = t->q_rows = 0;
-    if (n > 0)
-        g->env.backend->drafts_begin(g->env.backend, t->drafting, t->request, n);
+    if (*m > 0)
+        b->step->drafts_begin(b, t->drafting, t->request, *m);
+    return d;
 }
 
-struct tensor device_drafts_logits(struct draft_batch *g, int rows)
+static struct tensor device_logits(struct drafts *d, int rows)
 {
-    struct device_drafts *t = g->there;
+    struct device_drafts *t = self_of(d);
     t->n_rows = rows;
-    return t->in_place ? tensor_rows(t->q, t->q_rows, rows) : tensor_rows(g->logits, 0, rows);
+    return t->in_place ? tensor_rows(t->q, t->q_rows, rows) : tensor_rows(t->logits, 0, rows);
 }
 
-static int capacity_below(const struct draft_batch *g)
+static int level_capacity(const struct device_drafts *t)
 {
-    const struct device_drafts *t = g->there;
-    return t->depth < tree_shape_levels(&g->shape) ? t->capacity[t->depth + 1] : 0;
+    return t->depth < tree_shape_levels(&t->drafts.batch->shape) ? t->capacity[t->depth + 1] : 0;
 }
 
-void device_drafts_children(struct draft_batch *g, const int *first, int stride)
+static bool device_children(struct drafts *d, const struct request *r, int n, const int *first, int stride,
+                            struct error *err)
 {
-    struct device_drafts *t = g->there;
+    struct device_drafts *t = self_of(d);
+    struct backend *b = backend_of(d);
     struct drafting_level l = { .depth = t->depth,
                                 .width = t->capacity[t->depth],
+                                .logits = device_logits(d, t->n_rows),
                                 .first = t->first,
                                 .stride = stride,
-                                .stages = &g->stages,
-                                .used_vocab = g->used_vocab,
+                                .stages = &d->batch->stages,
+                                .used_vocab = d->batch->used_vocab,
                                 .pending = t->pending,
-                                .capacity = capacity_below(g) };
+                                .capacity = level_capacity(t) };
+    (void)r, (void)n, (void)err;
     for (int i = 0; i < t->requests; i++)
         t->first[i] = first[i];
-    l.logits = t->in_place ? tensor_rows(t->q, t->q_rows, t->n_rows) : tensor_rows(g->logits, 0, t->n_rows);
     if (t->q.data != NULL) {
         l.q = tensor_rows(t->q, t->q_rows, t->n_rows);
         l.q_row = t->q_rows;
         t->q_rows += t->n_rows;
     }
-    g->env.backend->drafts_level(g->env.backend, t->drafting, &l);
+    b->step->drafts_level(b, t->drafting, &l);
+    return true;
 }
 
-int device_drafts_level(struct draft_batch *g)
+static int device_next_level(struct drafts *d, const struct request *r, int n)
 {
-    struct device_drafts *t = g->there;
-    const int capacity = capacity_below(g);
+    struct device_drafts *t = self_of(d);
+    const int capacity = level_capacity(t);
     int wanted = 0;
+    (void)r, (void)n;
     t->depth++;
     for (int i = 0; i < t->requests; i++)
         wanted += t->request[i].max_depth > t->depth ? capacity : 0;
     return wanted;
 }
 
-struct pass device_drafts_rows(struct draft_batch *g, const struct request *r, const struct kv_cache *cache, int *first,
-                               int32_t *token, int32_t *slot, int32_t *parent)
+static struct pass device_rows(struct drafts *d, const struct request *r, int n, const struct kv_cache *cache,
+                               int *first, int32_t *token, int32_t *slot, int32_t *parent)
 {
-    struct device_drafts *t = g->there;
+    struct device_drafts *t = self_of(d);
+    const struct tree_shape *shape = &d->batch->shape;
     const int capacity = t->capacity[t->depth];
-    int rows = 0, n = 0;
+    int rows = 0, requests = 0;
+    (void)n;
     for (int i = 0; i < t->requests; i++) {
         first[i] = rows;
         if (t->request[i].max_depth <= t->depth)
             continue;
         assert(kv_pending(cache, r[i].slot) == t->pending);
-        const int32_t *of_slot = t->drafting->parent + (size_t)r[i].slot * (size_t)g->shape.asked;
-        t->rows[n] = t->parents[n] = (struct device_rows){ .first = rows, .n = capacity };
-        t->rows[n].token = t->drafting->token + (size_t)r[i].slot * (size_t)g->shape.frontier;
-        t->rows[n].parent = of_slot;
-        t->parents[n++].token = of_slot + t->pending;
+        const int32_t *parents = t->drafting->parent + (size_t)r[i].slot * (size_t)shape->evaluated;
+        t->rows[requests] = t->parents[requests] = (struct device_rows){ .first = rows, .n = capacity };
+        t->rows[requests].token = t->drafting->token + (size_t)r[i].slot * (size_t)shape->frontier;
+        t->rows[requests].parent = parents;
+        t->parents[requests++].token = parents + t->pending;
         for (int f = 0; f < capacity; f++, rows++) {
             token[rows] = 0;
             slot[rows] = r[i].slot;
@@ -268,14 +322,25 @@ struct pass device_drafts_rows(struct draft_batch *g, const struct request *r, c
         }
     }
     t->pending += capacity;
-    t->n_level = n;
-    return (
-        struct pass){ .n = rows, .token = token, .slot = slot, .parent = parent, .there = t->rows, .n_device_rows = n };
+    t->n_rows_of = requests;
+    return (struct pass){
+        .n = rows, .token = token, .slot = slot, .parent = parent, .device_rows = t->rows, .n_device_rows = requests
+    };
 }
 
-int device_drafts_pending(const struct draft_batch *g, int slot, int *n)
+static void device_take_parents(struct drafts *d, const struct pass *p, struct tensor out, struct tensor states,
+                                int stride)
 {
-    const struct device_drafts *t = g->there;
+    struct device_drafts *t = self_of(d);
+    struct backend *b = backend_of(d);
+    for (int i = 0; i < t->n_rows_of; i++)
+        t->parents[i].base = (int64_t)p->slot[t->parents[i].first] * stride + 1; // parent -1: the root
+    b->gather_on_device(b, out, states, t->parents, t->n_rows_of);
+}
+
+static int device_pending(const struct drafts *d, int slot, int *n)
+{
+    const struct device_drafts *t = self_of(d);
     *n = 0;
     for (int i = 0; i < t->requests; i++)
         if (t->request[i].slot == slot && t->request[i].max_depth > t->depth)
@@ -283,27 +348,27 @@ int device_drafts_pending(const struct draft_batch *g, int slot, int *n)
     return t->pending - *n;
 }
 
-// How many nodes a draft can have.
-static int most_nodes(const struct draft_batch *g, const struct drafting_request *r)
+static int max_nodes(const struct device_drafts *t, const struct drafting_request *r)
 {
-    const int most = g->there->nodes[r->max_depth], kept = 1 + g->shape.o.nodes;
-    if (g->shape.o.nodes == 0)
-        return most;
-    const int fits = kept < r->capacity ? kept : r->capacity;
-    return most < fits ? most : fits;
+    const int all = t->nodes[r->max_depth], best_first = t->drafts.batch->shape.o.nodes;
+    const int kept = 1 + best_first < r->capacity ? 1 + best_first : r->capacity;
+    return best_first == 0 || all < kept ? all : kept;
 }
 
-void device_drafts_end(struct draft_batch *g, const struct request *r)
+static void device_end(struct drafts *d, const struct request *r, int n)
 {
-    struct device_drafts *t = g->there;
+    struct device_drafts *t = self_of(d);
+    struct backend *b = backend_of(d);
     const struct drafting *drafting = t->drafting;
-    g->env.backend->drafts_end(g->env.backend, t->drafting);
+    const struct tree_shape *shape = &d->batch->shape;
+    b->step->drafts_end(b, t->drafting);
+    (void)n;
     for (int i = 0; i < t->requests; i++) {
-        const size_t at = (size_t)r[i].slot * (size_t)g->shape.nodes;
+        const size_t at = (size_t)r[i].slot * (size_t)shape->nodes;
         t->draft[r[i].slot] =
-            (struct device_draft){ .most = most_nodes(g, &t->request[i]),
+            (struct device_draft){ .max_nodes = max_nodes(t, &t->request[i]),
                                    .max_depth = t->request[i].max_depth,
-                                   .branches = (tree_options_kinds(&g->shape.o) & (TAKES_TREES | TAKES_CHAINS)) != 0,
+                                   .branches = (tree_options_kinds(&shape->o) & (TAKES_TREES | TAKES_CHAINS)) != 0,
                                    .n = drafting->n + r[i].slot,
                                    .token = drafting->draft_token + at,
                                    .parent = drafting->draft_parent + at,
@@ -311,22 +376,59 @@ void device_drafts_end(struct draft_batch *g, const struct request *r)
                                    .q = t->q,
                                    .q_row = drafting->q_row + at,
                                    .tag = drafting->tag + at,
-                                   .tag_here = t->tag + at };
-        r[i].draft->there = &t->draft[r[i].slot];
-        memset(t->brought + at, 0, (size_t)g->shape.nodes);
+                                   .tag_on_host = t->tag + at };
+        r[i].draft->on_device = &t->draft[r[i].slot];
+        r[i].draft->q = &t->slot[r[i].slot].q;
+        memset(t->downloaded + at, 0, (size_t)shape->nodes);
     }
 }
 
-void device_drafts_row(const struct draft_batch *g, int slot, int node, float *to)
+static int device_row(const struct drafts *d, int slot, int node)
 {
-    struct device_drafts *t = g->there;
-    struct backend *b = g->env.backend;
-    const size_t at = (size_t)slot * (size_t)g->shape.nodes + (size_t)node;
-    int32_t row = 0; // of a device that fails, any
-    if (t->brought[at])
-        return;
-    t->brought[at] = true;
-    b->download(b, &row, t->drafting->q_row + at, sizeof(row));
-    assert(row >= 0 && row < t->q_rows);
-    b->download(b, to, tensor_rows(t->q, row, 1).data, (size_t)g->target_vocab * sizeof(*to));
+    return self_of(d)->draft[slot].tag_on_host[node];
+}
+
+static const struct drafts table = {
+    .on_device = true,
+    .begin = device_begin,
+    .logits = device_logits,
+    .children = device_children,
+    .next_level = device_next_level,
+    .rows = device_rows,
+    .take_parents = device_take_parents,
+    .pending = device_pending,
+    .end = device_end,
+    .row = device_row,
+    .destroy = device_destroy,
+};
+
+struct drafts *device_drafts_create(const struct draft_batch *g)
+{
+    if (!can_build(g))
+        return NULL;
+    const size_t slots = (size_t)g->env.slots, nodes = slots * (size_t)g->shape.nodes;
+    const size_t levels = (size_t)tree_shape_levels(&g->shape) + 1;
+    struct device_drafts *t = xcalloc(1, sizeof(*t));
+    t->drafts = table;
+    t->drafts.batch = g;
+    if (!allocate(t)) { // the host builds them
+        device_destroy(&t->drafts);
+        return NULL;
+    }
+    t->host = host_drafts_create(g, t->logits);
+    t->drafts.host_bytes = t->host->host_bytes;
+    t->slot = xcalloc(slots, sizeof(*t->slot));
+    for (int s = 0; s < g->env.slots; s++)
+        t->slot[s] = (struct device_slot){ { g->target_vocab, q_row, NULL }, t, s };
+    t->draft = xcalloc(slots, sizeof(*t->draft));
+    t->tag = xcalloc(nodes, sizeof(*t->tag));
+    t->downloaded = xcalloc(nodes, sizeof(*t->downloaded));
+    t->request = xcalloc(slots, sizeof(*t->request));
+    t->rows = xcalloc(slots, sizeof(*t->rows));
+    t->parents = xcalloc(slots, sizeof(*t->parents));
+    t->capacity = xcalloc(levels, sizeof(*t->capacity));
+    t->nodes = xcalloc(levels, sizeof(*t->nodes));
+    t->first = xcalloc(slots, sizeof(*t->first));
+    measure(&g->shape, t->capacity, t->nodes);
+    return &t->drafts;
 }

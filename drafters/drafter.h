@@ -1,11 +1,19 @@
-// drafter.h - something that guesses what the target will say next.
+// drafter.h - the interface of a drafter, which proposes draft tokens for the target to verify.
 //
-// A drafter may be wrong, slow or silent; as long as it says truly how it drew, it never changes the text, only its
-// speed. The one promise it makes: a draft depends on the advances so far and on nothing else, in particular not on
-// earlier drafts that came to nothing. tests/unit/test_drafters.c holds every registered drafter to that, because no wrong
-// output would ever show it.
+// A drafter changes the speed of decoding, never its output: draft tokens may be wrong, and a draft may be empty. It has two
+// obligations:
 //
-//     create -> per slot: { advance (prompt)+ -> { propose -> advance }* -> forget }* -> destroy
+//   - Every draft token declares truthfully how it was picked (enum proposal, core/draft.h), and sampled tokens are drawn
+//     from the row of q that the draft reports. The lossless rules rely on it (docs/exactness.md).
+//   - A draft depends on the advances so far and on nothing else, in particular not on earlier drafts whose tokens were
+//     rejected. A violation costs acceptance only and shows in no output, so tests/unit/test_drafters.c checks every
+//     registered drafter.
+//
+// Calls, for each slot (a prompt of one token has no advance):
+//
+//     create -> { advance (prompt)* -> { propose -> advance }* -> forget }* -> destroy
+//
+// A new drafter is one file with a struct drafter_type (ngram.c is a complete one) and one name in registry.c.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,56 +25,63 @@ struct sampling;
 struct settings;
 struct tokenizer;
 
-struct drafter_env {                   // what a drafter may borrow for its whole life
-    struct backend *backend;           // its own; the states that advance brings are on the target's,
-    struct backend *target_backend;    // which may be another
-    struct devices *devices;           // where else a model of its own may be put; NULL: nowhere
-    const struct model *target;        // shape, embedding and head; NULL in tests that need no model
-    const struct tokenizer *tokenizer; // the target's; NULL: it has none, vocabularies are compared by size alone
+struct drafter_env {                   // borrowed by the drafter for its whole life
+    struct backend *backend;           // where the drafter computes
+    struct backend *target_backend;    // where the target, and hence the hidden states of advance, are; may be the same
+    struct devices *devices;           // opens further devices for a draft model; NULL: not available
+    const struct model *target;        // shape, embedding and LM head; NULL in tests that need no model
+    const struct tokenizer *tokenizer; // the target's; NULL: it has none, and vocabularies are compared by size only
     const struct sampling *sampling;
-    const char *beside; // folder that relative model names start from; NULL: the current one
-    int slots, length;  // length: of a sequence, at most
-    int used_vocab;     // ids from here on are no tokens (padding rows of the target's vocabulary)
+    const char *beside; // directory that relative model names start from; NULL: the current one
+    int slots, length;  // number of slots; maximum length of a sequence
+    int used_vocab;     // ids from here on are padding rows of the target's vocabulary
 };
 
-// What became of an option whose default only an opened model can settle: `activations: default` is int8 here.
+// The resolved value of an option whose default depends on the opened model: `activations: default` became int8, say.
 struct resolved {
     const char *option, *value;
 };
 enum { MAX_RESOLVED = 4 };
 
-struct drafter {                     // every drafter's own struct begins with this
-    const struct drafter_type *type; // set by drafter_create
-    struct taps taps;                // hidden states of the target that advance() is to bring; set by create
-    int nodes;                       // most nodes that a draft of its will have, the root included; set by create
-    struct hash identity;            // of its own weights and configuration (model_identity, head_hash); none: { 0 }
-    // Memory that create took, for the dry run, weights included: on its backend (NULL: it has no other than the target's),
-    // and in the host's besides. 0: next to nothing.
+struct drafter {                     // first member of every drafter's own struct
+    const struct drafter_type *type; // set by drafter_create; the other fields are set by the type's create
+    struct taps taps;                // hidden states of the target that advance needs; n 0: none
+    int nodes;                       // maximum nodes of a draft, the root included
+    struct hash identity;            // of its weights and configuration (model_identity, head_hash); { 0 }: it has none
+    // Memory that create allocated, weights included, for the dry run: on `backend` (NULL: the target's), and on the host
+    // besides. 0: negligible.
     struct backend *backend;
     size_t bytes, host_bytes;
-    struct resolved resolved[MAX_RESOLVED]; // set by create; behind the last one option is NULL
+    struct resolved resolved[MAX_RESOLVED]; // ends with option NULL, unless it is full
 };
 
+// Functions that return bool return false and set err on failure, which ends decoding.
 struct drafter_type {
-    const char *name; // as the experiment's file calls it
-    const char *summary;
-    const struct option *options; // NULL: it has none
-    size_t options_size;
+    const char *name;             // as given in an experiment's file and to --drafter
+    const char *summary;          // one line, for `speclab list`
+    const struct option *options; // ends with { 0 }; NULL: it has none
+    size_t options_size;          // of the struct that the options are read into
 
+    // options: a struct of options_size bytes, read and checked as `options` says. Returns NULL and sets err on failure.
     struct drafter *(*create)(const struct drafter_env *env, const void *options, struct error *err);
+    // Adds draft tokens to r[i].draft (draft_add) for n sequences, each in a slot of its own. Any draft may stay empty, with
+    // the root only. Tokens deeper than r[i].depth cannot be used.
     bool (*propose)(struct drafter *d, struct request *r, int n, struct error *err);
-    bool (*advance)(struct drafter *d, const struct advance *a, int n, struct error *err); // may be NULL
-    void (*forget)(struct drafter *d, int slot); // the slot's sequence is over; may be NULL
+    // n sequences have been extended: by the accepted draft tokens and the target's own token, or by a chunk of the prompt.
+    // NULL: the drafter keeps no state.
+    bool (*advance)(struct drafter *d, const struct advance *a, int n, struct error *err);
+    // The sequence in this slot has ended, maybe right after propose; the next one starts from nothing. NULL: as above.
+    void (*forget)(struct drafter *d, int slot);
     void (*destroy)(struct drafter *d);
-    // Which drafts it makes under these options, as a rule's `takes`: a cell that pairs it with a rule that does not
-    // take them is an error before it runs. NULL: chains of DETERMINISTIC tokens.
+    // Kinds of drafts (enum takes) that it makes under these options. A cell that pairs it with a rule that does not take
+    // them is an error before the run starts. NULL: chains of deterministic tokens.
     unsigned (*makes)(const void *options);
 };
 
 extern const struct drafter_type *const drafter_types[];    // ends with NULL: drafters/registry.c
-const struct drafter_type *drafter_named(const char *name); // NULL: none
+const struct drafter_type *drafter_named(const char *name); // NULL: there is none of this name
 struct drafter *drafter_create(const struct drafter_type *type, const struct drafter_env *env, const void *options,
                                struct error *err);
-unsigned drafter_makes(const struct drafter_type *type, const void *options); // enum takes
-void drafter_resolve(const struct drafter *d, struct settings *options);      // puts what is settled into them
-void drafter_destroy(struct drafter *d);                                      // NULL is fine
+unsigned drafter_makes(const struct drafter_type *type, const void *options);
+void drafter_resolve(const struct drafter *d, struct settings *options); // writes the resolved values into the settings
+void drafter_destroy(struct drafter *d);                                 // NULL is allowed

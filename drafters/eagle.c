@@ -1,11 +1,12 @@
-// eagle.c - a head of one layer that reads the target's states: EAGLE-1, EAGLE-2 and EAGLE-3 (models/eagle.h).
+// eagle.c - a decoder layer that reads hidden states of the target: EAGLE-1, EAGLE-2 and EAGLE-3 (models/eagle.h).
 //
-// Every token of the text but the first has a row in the head's cache, computed from the target's own state that predicted
-// it: `advance` brings both, so a step's tokens are one pass, whatever was guessed. Guesses are pending rows that read the
-// head's state of the row before; none is ever kept, since the text's rows must be made of the target's states.
+// Every token of the sequence but the first has a row in the head's cache, computed from the target's state that predicted
+// it: `advance` brings both, so the tokens of a step are one pass, whatever was drafted. Draft tokens are pending rows that
+// read the head's own state of the parent row. They are never kept, since rows of the sequence must be computed from the
+// target's states.
 //
-// EAGLE-1 is a fixed tree (tree: eagle_25), EAGLE-2 a best-first one: its total_token is nodes + 1, its depth tokens - 1,
-// its top_k top. Both choose tokens; chains and trees by widths may be drawn, with the head's rows for q.
+// EAGLE-1 is a fixed tree (tree: eagle_25), EAGLE-2 a best-first tree: its total_token is nodes + 1, its depth tokens - 1,
+// its top_k top. Both propose deterministic tokens; chains and trees by widths may be sampled, with the head's rows as q.
 #include <stdlib.h>
 
 #include "core/error.h"
@@ -17,13 +18,13 @@
 #include "models/kv_cache.h"
 #include "models/paths.h"
 
-enum { LOGITS_CHUNK = 256 }; // tokens of certain text in one pass
+enum { CHUNK = 256 }; // maximum tokens of one sequence in a pass of `advance`
 
 struct eagle_options {
     char *weights;
-    struct tree_options grow;
+    struct tree_options tree;
     int activations, cache;              // enum activations, enum kv_type
-    int layer_ids, norm_before_residual; // enum layer_ids, enum tri; EAGLE-3 alone
+    int layer_ids, norm_before_residual; // enum layer_ids, enum tri; EAGLE-3 only
 };
 
 struct eagle_drafter {
@@ -32,29 +33,28 @@ struct eagle_drafter {
     struct eagle *head;
     struct kv_cache *cache;
     struct draft_batch draft_batch;
-    int asked; // guesses of a slot that have a state, at most
-    struct tensor
-        states; // (slots * (asked + 1), width) the root's and the guesses' of each slot, in the order of their rows
-    struct tensor before;                         // (rows, width) of the rows that those of a pass follow
-    struct tensor root;                           // (slots, width) of the requests at hand
-    struct tensor features;                       // (rows, of the target) gathered for a pass
-    int32_t *token, *of, *parent, *from, *picked; // (rows) of a pass
-    int *first;                                   // (slots) where a request's rows begin
-    int rows;                                     // of a pass, at most
+    int evaluated;          // maximum draft tokens of a slot that have a state
+    struct tensor states;   // (slots * (evaluated + 1), width) of each slot: the root's, then those of its pending rows
+    struct tensor before;   // (rows, width) states of the parents of a pass's rows
+    struct tensor root;     // (slots, width) root states of the current requests
+    struct tensor features; // (rows, taps * the target's width) gathered for a pass
+    int32_t *token, *slot, *parent, *from, *picked; // (rows) of a pass
+    int *first;                                     // (slots) first row of each request
+    int rows;                                       // maximum rows of a pass
 };
 
 static int state_of(const struct eagle_drafter *g, int slot, int row)
 {
-    return slot * (g->asked + 1) + 1 + row; // row -1: the root
+    return slot * (g->evaluated + 1) + 1 + row; // row -1: the root
 }
 
 // ---- creation
 
-static bool make(struct eagle_drafter *g, struct tensor *t, int64_t rows, int64_t width, struct error *err)
+static bool allocate(struct eagle_drafter *g, struct tensor *t, int64_t rows, int64_t width, struct error *err)
 {
     *t = rows_on(g->backend, rows, width);
     g->drafter.bytes += tensor_bytes(*t);
-    return t->data != NULL || fail(err, "%s: no room for the states of an EAGLE head", g->backend->name);
+    return t->data != NULL || fail(err, "%s: not enough memory for the states of an EAGLE head", g->backend->name);
 }
 
 static bool open_head(struct eagle_drafter *g, const struct drafter_env *env, const struct eagle_options *o,
@@ -75,38 +75,39 @@ static bool open_head(struct eagle_drafter *g, const struct drafter_env *env, co
     return g->head != NULL;
 }
 
-static bool make_capacity(struct eagle_drafter *g, const struct drafter_env *env, enum type cache, struct error *err)
+static bool allocate_workspace(struct eagle_drafter *g, const struct drafter_env *env, enum type cache,
+                               struct error *err)
 {
     const int64_t width = eagle_width(g->head), slots = env->slots;
-    const int pending = g->asked > LOGITS_CHUNK ? g->asked : LOGITS_CHUNK;
-    struct kv_shape kv = eagle_kv_shape(g->head, env->slots, env->length + g->asked, pending);
+    const int pending = g->evaluated > CHUNK ? g->evaluated : CHUNK;
+    struct kv_shape kv = eagle_kv_shape(g->head, env->slots, env->length + g->evaluated, pending);
     kv.type = cache;
     g->cache = kv_create(g->backend, &kv, err);
     g->drafter.taps = eagle_taps(g->head);
     g->drafter.host_bytes = g->draft_batch.host_bytes;
     g->drafter.bytes = g->draft_batch.bytes + eagle_bytes(g->head) + (g->cache != NULL ? kv_bytes(&kv) : 0);
     g->token = xcalloc((size_t)g->rows, sizeof(int32_t));
-    g->of = xcalloc((size_t)g->rows, sizeof(int32_t));
+    g->slot = xcalloc((size_t)g->rows, sizeof(int32_t));
     g->parent = xcalloc((size_t)g->rows, sizeof(int32_t));
     g->from = xcalloc((size_t)g->rows, sizeof(int32_t));
     g->picked = xcalloc((size_t)pending, sizeof(int32_t));
     g->first = xcalloc((size_t)env->slots, sizeof(int));
-    return g->cache != NULL && make(g, &g->states, slots * (g->asked + 1), width, err) &&
-           make(g, &g->before, g->rows, width, err) && make(g, &g->root, slots, width, err) &&
-           make(g, &g->features, g->rows, (int64_t)g->drafter.taps.n * model_shape(env->target)->width, err);
+    return g->cache != NULL && allocate(g, &g->states, slots * (g->evaluated + 1), width, err) &&
+           allocate(g, &g->before, g->rows, width, err) && allocate(g, &g->root, slots, width, err) &&
+           allocate(g, &g->features, g->rows, (int64_t)g->drafter.taps.n * model_shape(env->target)->width, err);
 }
 
 static void eagle_destroy(struct drafter *d)
 {
     struct eagle_drafter *g = (struct eagle_drafter *)d;
-    struct tensor *capacity[] = { &g->states, &g->before, &g->root, &g->features };
+    struct tensor *workspace[] = { &g->states, &g->before, &g->root, &g->features };
     draft_batch_destroy(&g->draft_batch);
-    for (size_t i = 0; i < sizeof(capacity) / sizeof(*capacity); i++)
-        g->backend->release(g->backend, capacity[i]->data);
+    for (size_t i = 0; i < sizeof(workspace) / sizeof(*workspace); i++)
+        g->backend->release(g->backend, workspace[i]->data);
     kv_destroy(g->cache);
     eagle_close(g->head);
     free(g->token);
-    free(g->of);
+    free(g->slot);
     free(g->parent);
     free(g->from);
     free(g->picked);
@@ -118,20 +119,20 @@ static struct drafter *create(const struct drafter_env *env, const struct eagle_
                               struct error *err)
 {
     struct tree_shape shape;
-    if (!tree_shape(&shape, &o->grow, kind == HEAD_EAGLE ? "drafter eagle" : "drafter eagle3", env->beside, err))
+    if (!tree_shape(&shape, &o->tree, kind == HEAD_EAGLE ? "drafter eagle" : "drafter eagle3", env->beside, err))
         return NULL;
     struct eagle_drafter *g = xcalloc(1, sizeof(*g));
-    const int frontier = shape.frontier * env->slots, certain = shape.nodes * env->slots;
+    const int frontier = shape.frontier * env->slots, advanced = shape.nodes * env->slots;
     const enum type cache = kv_type_resolve((enum kv_type)o->cache);
     g->backend = env->backend;
-    g->asked = shape.asked;
+    g->evaluated = shape.evaluated;
     g->drafter.nodes = shape.nodes;
-    g->rows = frontier > certain ? frontier : certain;
-    g->rows = g->rows > LOGITS_CHUNK ? g->rows : LOGITS_CHUNK;
+    g->rows = frontier > advanced ? frontier : advanced;
+    g->rows = g->rows > CHUNK ? g->rows : CHUNK;
     if (open_head(g, env, o, kind, err) &&
         draft_batch_create(&g->draft_batch, &shape, env, eagle_vocab(g->head), eagle_target_id(g->head),
                            env->used_vocab, err) &&
-        make_capacity(g, env, cache, err)) {
+        allocate_workspace(g, env, cache, err)) {
         g->drafter.identity = eagle_hash(g->head);
         g->drafter.resolved[0] = (struct resolved){ "activations", activations_names[eagle_activations(g->head)] };
         g->drafter.resolved[1] = (struct resolved){ "cache", type_facts[cache].name };
@@ -143,17 +144,17 @@ static struct drafter *create(const struct drafter_env *env, const struct eagle_
     return NULL;
 }
 
-// ---- what is certain
+// ---- rows of the sequence
 
-// Tokens from[0..n) of one advance, at the end of a pass that has `rows` already.
-static int add_certain(struct eagle_drafter *g, const struct advance *a, int from, int rows)
+// Adds tokens of an advance, starting with number `from`, to a pass that has `rows` rows. Returns how many fit.
+static int add_tokens(struct eagle_drafter *g, const struct advance *a, int from, int rows)
 {
     int n = a->n - from < g->rows - rows ? a->n - from : g->rows - rows;
-    if (n > LOGITS_CHUNK)
-        n = LOGITS_CHUNK;
+    if (n > CHUNK)
+        n = CHUNK;
     for (int i = 0; i < n; i++) {
         g->token[rows + i] = a->token[from + i];
-        g->of[rows + i] = a->slot;
+        g->slot[rows + i] = a->slot;
         g->parent[rows + i] = i - 1;
         g->picked[i] = from + i;
     }
@@ -161,7 +162,7 @@ static int add_certain(struct eagle_drafter *g, const struct advance *a, int fro
     return n;
 }
 
-static void keep_certain(struct eagle_drafter *g, int slot, int n, struct tensor last)
+static void keep_rows(struct eagle_drafter *g, int slot, int n, struct tensor last)
 {
     for (int i = 0; i < n; i++)
         g->picked[i] = i;
@@ -169,21 +170,22 @@ static void keep_certain(struct eagle_drafter *g, int slot, int n, struct tensor
     g->backend->place(g->backend, tensor_rows(g->states, state_of(g, slot, -1), 1), 0, last);
 }
 
-// One pass over as much of the advances as fits; done[i]: tokens of advance i that are through. false: all were.
+// Runs one pass over as many tokens of the advances as fit. done[i]: tokens of advance i that are done. Returns false if all
+// were done before.
 static bool feed(struct eagle_drafter *g, const struct advance *a, int n, int *done)
 {
     int rows = 0, fed[MAX_SLOTS];
     for (int i = 0; i < n; i++) {
-        fed[i] = done[i] < a[i].n ? add_certain(g, &a[i], done[i], rows) : 0;
+        fed[i] = done[i] < a[i].n ? add_tokens(g, &a[i], done[i], rows) : 0;
         rows += fed[i];
     }
     if (rows == 0)
         return false;
-    const struct pass pass = { .n = rows, .token = g->token, .slot = g->of, .parent = g->parent };
+    const struct pass pass = { .n = rows, .token = g->token, .slot = g->slot, .parent = g->parent };
     const struct tensor out = eagle_forward(g->head, g->cache, &pass, tensor_rows(g->features, 0, rows), false);
     for (int i = 0, at = 0; i < n; at += fed[i], i++) {
         if (fed[i] > 0)
-            keep_certain(g, a[i].slot, fed[i], tensor_rows(out, at + fed[i] - 1, 1));
+            keep_rows(g, a[i].slot, fed[i], tensor_rows(out, at + fed[i] - 1, 1));
         done[i] += fed[i];
     }
     return true;
@@ -195,40 +197,21 @@ static bool eagle_advance(struct drafter *d, const struct advance *a, int n, str
     struct eagle_drafter *g = (struct eagle_drafter *)d;
     int done[MAX_SLOTS] = { 0 };
     for (int i = 0; i < n; i++)
-        kv_keep(g->cache, a[i].slot, NULL, 0); // the guesses' rows
+        kv_keep(g->cache, a[i].slot, NULL, 0); // drops the rows of draft tokens
     while (feed(g, a, n, done))
         ;
     return true;
 }
 
-// ---- guesses
+// ---- draft tokens
 
-// The states of the rows that those of a pass follow.
-static struct tensor states_before(struct eagle_drafter *g, const struct pass *p)
-{
-    const struct tensor before = tensor_rows(g->before, 0, p->n);
-    struct device_rows there[MAX_SLOTS];
-    int n = 0;
-    if (p->n_device_rows > 0) {
-        const struct device_rows *parents = draft_batch_parents(&g->draft_batch, &n);
-        for (int i = 0; i < n; i++) {
-            there[i] = parents[i];
-            there[i].base = state_of(g, p->slot[parents[i].first], 0);
-        }
-        g->backend->gather_on_device(g->backend, before, g->states, there, n);
-        return before;
-    }
-    for (int i = 0; i < p->n; i++)
-        g->from[i] = state_of(g, p->slot[i], p->parent[i]);
-    g->backend->take(g->backend, before, g->states, g->from);
-    return before;
-}
-
-// The rows of all requests' frontiers, one pass.
+// Runs one pass over the frontiers of all requests.
 static void feed_frontiers(struct eagle_drafter *g, const struct request *r, int n)
 {
-    const struct pass pass = draft_batch_rows(&g->draft_batch, r, n, g->cache, g->first, g->token, g->of, g->parent);
-    const struct tensor out = eagle_forward(g->head, g->cache, &pass, states_before(g, &pass), true);
+    const struct pass pass = draft_batch_rows(&g->draft_batch, r, n, g->cache, g->first, g->token, g->slot, g->parent);
+    const struct tensor before = tensor_rows(g->before, 0, pass.n);
+    draft_batch_take_parents(&g->draft_batch, &pass, before, g->states, g->evaluated + 1);
+    const struct tensor out = eagle_forward(g->head, g->cache, &pass, before, true);
     for (int i = 0; i < n; i++) {
         int count;
         const int row = draft_batch_pending(&g->draft_batch, r[i].slot, &count);
@@ -242,12 +225,12 @@ static void feed_frontiers(struct eagle_drafter *g, const struct request *r, int
 static bool eagle_propose(struct drafter *d, struct request *r, int n, struct error *err)
 {
     struct eagle_drafter *g = (struct eagle_drafter *)d;
-    struct request known[MAX_SLOTS], active[MAX_SLOTS];
+    struct request usable[MAX_SLOTS], active[MAX_SLOTS]; // with a state; with draft tokens to propose
     int k = 0;
     for (int i = 0; i < n; i++)
-        if (kv_length(g->cache, r[i].slot) > 0) // a text of one token has no state yet
-            known[k++] = r[i];
-    const int m = draft_batch_begin(&g->draft_batch, known, k, active);
+        if (kv_length(g->cache, r[i].slot) > 0) // no state predicted the only token of a sequence
+            usable[k++] = r[i];
+    const int m = draft_batch_begin(&g->draft_batch, usable, k, active);
     if (m == 0)
         return true;
     for (int i = 0; i < m; i++) {
@@ -270,14 +253,14 @@ static bool eagle_propose(struct drafter *d, struct request *r, int n, struct er
 
 static void eagle_forget(struct drafter *d, int slot)
 {
-    kv_cut(((struct eagle_drafter *)d)->cache, slot, 0);
+    kv_truncate(((struct eagle_drafter *)d)->cache, slot, 0);
 }
 
-// ---- two drafters
+// ---- the two drafters
 
 static unsigned eagle_makes(const void *options)
 {
-    return tree_options_kinds(&((const struct eagle_options *)options)->grow);
+    return tree_options_kinds(&((const struct eagle_options *)options)->tree);
 }
 
 static struct drafter *eagle_create(const struct drafter_env *env, const void *options, struct error *err)
@@ -293,11 +276,11 @@ static struct drafter *eagle3_create(const struct drafter_env *env, const void *
 // clang-format off
 #define HEAD_OPTIONS \
     { "weights", OPTION_PATH, offsetof(struct eagle_options, weights), NULL, "the head: a folder with config.json and its tensors", 0, 0, NULL }, \
-    TREE_OPTIONS(struct eagle_options, grow), \
+    TREE_OPTIONS(struct eagle_options, tree), \
     { "activations", OPTION_CHOICE, offsetof(struct eagle_options, activations), "default", \
-      "what its products round their input to; default: as its weights allow", 0, 0, ACTIVATIONS_CHOICES }, \
+      "type that matmul inputs are rounded to; default: by the type of its weights", 0, 0, ACTIVATIONS_CHOICES }, \
     { "cache", OPTION_CHOICE, offsetof(struct eagle_options, cache), "default", \
-      "element type of its keys and values", 0, 0, KV_CHOICES }
+      "element type of its KV cache", 0, 0, KV_CHOICES }
 
 static const struct option eagle_options[] = {
     HEAD_OPTIONS,
@@ -307,16 +290,17 @@ static const struct option eagle_options[] = {
 static const struct option eagle3_options[] = {
     HEAD_OPTIONS,
     { "layer_ids", OPTION_CHOICE, offsetof(struct eagle_options, layer_ids), "entered",
-      "what ids of layers in its configuration mean: states entering, or leaving a layer", 0, 0, "entered|left" },
+      "meaning of layer ids in its configuration: the state entering or leaving the layer", 0, 0, "entered|left" },
     { "norm_before_residual", OPTION_CHOICE, offsetof(struct eagle_options, norm_before_residual), "checkpoint",
-      "what attention is added to is normed; said here for configurations that do not", 0, 0, "checkpoint|true|false" },
+      "whether the residual that attention is added to is normed; overrides its configuration", 0, 0, "checkpoint|true|false" },
     { 0 },
 };
 // clang-format on
 
 const struct drafter_type eagle_drafter = {
     .name = "eagle",
-    .summary = "a layer on the target's last state: EAGLE-1's fixed tree, EAGLE-2's best-first one, or drawn",
+    .summary =
+        "a decoder layer on the target's last hidden state: EAGLE-1's fixed tree, EAGLE-2's best-first tree, or sampled",
     .options = eagle_options,
     .options_size = sizeof(struct eagle_options),
     .create = eagle_create,
@@ -329,7 +313,8 @@ const struct drafter_type eagle_drafter = {
 
 const struct drafter_type eagle3_drafter = {
     .name = "eagle3",
-    .summary = "a layer on states of three of the target's layers, with a vocabulary of its own: EAGLE-3",
+    .summary =
+        "a decoder layer on hidden states of three of the target's layers, with a vocabulary of its own: EAGLE-3",
     .options = eagle3_options,
     .options_size = sizeof(struct eagle_options),
     .create = eagle3_create,

@@ -1,9 +1,9 @@
-// medusa.c - heads on the target's last state guess the places that follow, each by itself (Cai et al. 2024, arXiv
-// 2401.10774).
+// medusa.c - heads on the target's last hidden state predict the following positions, each independently (Cai et al. 2024,
+// arXiv 2401.10774).
 //
-// The state that predicted the root is the only one there is to look at: head d guesses the tokens d + 1 places behind the
-// root, whatever stands between. So a level of a draft has one row of logits, which all its families share, and a draft
-// costs no pass. Trees of the likeliest tokens are Medusa's own; drawn chains and trees have the heads' rows for q.
+// All heads read the state that predicted the root: head d predicts the token d + 1 positions behind the root, whatever the
+// tokens between are. So a level of a draft has one row of logits, which all nodes of the level above share, and a draft
+// needs no pass. Medusa's own trees are of the most probable tokens; sampled chains and trees have the heads' rows as q.
 #include <stdlib.h>
 
 #include "core/error.h"
@@ -16,7 +16,7 @@
 
 struct medusa_options {
     char *weights;
-    struct tree_options grow;
+    struct tree_options tree;
     int activations;
 };
 
@@ -24,16 +24,18 @@ struct medusa_drafter {
     struct drafter drafter; // first
     struct medusa *heads;
     struct draft_batch draft_batch;
-    struct tensor state, active; // (slots, width) that predicted each slot's root; those of the requests at hand
-    bool *has_state;             // (slots) a text of one token has none
-    int32_t *slot;               // (slots) of the requests at hand
-    int *first;                  // (slots) row of each one's logits
+    struct tensor state,
+        active;      // (slots, width) states that predicted the roots: of each slot; of the current requests
+    bool *has_state; // (slots) false for a sequence of one token, which no state predicted
+    int32_t *slot;   // (slots) of the current requests
+    int *first;      // (slots) row of each request's logits
 };
 
-static bool make(struct tensor *t, const struct drafter_env *env, struct error *err)
+static bool allocate(struct tensor *t, const struct drafter_env *env, struct error *err)
 {
     *t = rows_on(env->backend, env->slots, model_shape(env->target)->width);
-    return t->data != NULL || fail(err, "%s: no room for the states of %d texts", env->backend->name, env->slots);
+    return t->data != NULL ||
+           fail(err, "%s: not enough memory for the states of %d sequences", env->backend->name, env->slots);
 }
 
 static void medusa_drafter_destroy(struct drafter *d)
@@ -64,8 +66,8 @@ static bool open_heads(struct medusa_drafter *m, const struct drafter_env *env, 
     if (m->heads == NULL)
         return false;
     if (tree_shape_levels(shape) > medusa_heads(m->heads))
-        return fail(err, "drafter medusa: a draft %d deep needs as many heads, and %s has %d", tree_shape_levels(shape),
-                    o->weights, medusa_heads(m->heads));
+        return fail(err, "drafter medusa: a draft of depth %d needs as many heads, but %s has %d",
+                    tree_shape_levels(shape), o->weights, medusa_heads(m->heads));
     return true;
 }
 
@@ -73,13 +75,13 @@ static struct drafter *medusa_drafter_create(const struct drafter_env *env, cons
 {
     const struct medusa_options *o = options;
     struct tree_shape shape;
-    if (!tree_shape(&shape, &o->grow, "drafter medusa", env->beside, err))
+    if (!tree_shape(&shape, &o->tree, "drafter medusa", env->beside, err))
         return NULL;
     struct medusa_drafter *m = xcalloc(1, sizeof(*m));
     bool ok = open_heads(m, env, o, &shape, err) &&
               draft_batch_create(&m->draft_batch, &shape, env, medusa_vocab(m->heads), medusa_target_id(m->heads),
                                  env->used_vocab, err) &&
-              make(&m->state, env, err) && make(&m->active, env, err);
+              allocate(&m->state, env, err) && allocate(&m->active, env, err);
     if (!ok) {
         medusa_drafter_destroy(&m->drafter);
         return NULL;
@@ -102,12 +104,12 @@ static bool medusa_propose(struct drafter *d, struct request *r, int n, struct e
 {
     struct medusa_drafter *m = (struct medusa_drafter *)d;
     struct backend *b = m->draft_batch.env.backend;
-    struct request known[MAX_SLOTS], active[MAX_SLOTS];
+    struct request usable[MAX_SLOTS], active[MAX_SLOTS]; // with a state; with draft tokens to propose
     int k = 0, depth = 0;
     for (int i = 0; i < n; i++)
         if (m->has_state[r[i].slot])
-            known[k++] = r[i];
-    const int count = draft_batch_begin(&m->draft_batch, known, k, active);
+            usable[k++] = r[i];
+    const int count = draft_batch_begin(&m->draft_batch, usable, k, active);
     if (count == 0)
         return true;
     for (int i = 0; i < count; i++) {
@@ -144,22 +146,22 @@ static void medusa_forget(struct drafter *d, int slot)
 
 static unsigned medusa_makes(const void *options)
 {
-    return tree_options_kinds(&((const struct medusa_options *)options)->grow);
+    return tree_options_kinds(&((const struct medusa_options *)options)->tree);
 }
 
 // clang-format off
 static const struct option medusa_options[] = {
     { "weights", OPTION_PATH, offsetof(struct medusa_options, weights), NULL, "the heads: a folder, a .pt or a .safetensors file", 0, 0, NULL },
-    TREE_OPTIONS(struct medusa_options, grow),
+    TREE_OPTIONS(struct medusa_options, tree),
     { "activations", OPTION_CHOICE, offsetof(struct medusa_options, activations), "default",
-      "what its products round their input to; default: as its weights allow", 0, 0, ACTIVATIONS_CHOICES },
+      "type that matmul inputs are rounded to; default: by the type of its weights", 0, 0, ACTIVATIONS_CHOICES },
     { 0 },
 };
 // clang-format on
 
 const struct drafter_type medusa_drafter = {
     .name = "medusa",
-    .summary = "heads on the target's last state, one for each place: trees of the likeliest, or drawn",
+    .summary = "heads on the target's last hidden state, one per position: greedy or sampled chains and trees",
     .options = medusa_options,
     .options_size = sizeof(struct medusa_options),
     .create = medusa_drafter_create,

@@ -1,6 +1,6 @@
-// ngram.c - the text repeats itself: find the last few tokens earlier on and propose what followed.
+// ngram.c - prompt lookup: finds the last few tokens earlier in the sequence and proposes the tokens that followed them.
 //
-// Saxena, "Prompt Lookup Decoding" (2023). Needs no weights and keeps no state.
+// Saxena, "Prompt Lookup Decoding" (2023). It needs no weights and keeps no state.
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,11 +9,12 @@
 #include "drafters/drafter.h"
 
 struct ngram_options {
-    int longest, shortest, tokens;
+    int longest, shortest; // tokens to match
+    int tokens;            // tokens to propose
 };
 
 struct ngram {
-    struct drafter drafter;
+    struct drafter drafter; // first
     struct ngram_options o;
 };
 
@@ -31,15 +32,15 @@ static struct drafter *ngram_create(const struct drafter_env *env, const void *o
     return &g->drafter;
 }
 
-// Where the last x before `end` ends; 0: nowhere. Stretches of equal length without it are passed by as a whole: of a long text
-// nearly all is, and this is what a lookup costs.
+// The end of the last occurrence of x before `end`; 0: none. Chunks without x are skipped as a whole, as nearly
+// all of a long text is: this is the cost of a lookup.
 static int end_of_last(const int32_t *token, int end, int32_t x)
 {
-    enum { LOGITS_CHUNK = 32 };
-    for (bool there = false; end >= LOGITS_CHUNK; end -= LOGITS_CHUNK) {
-        for (int i = end - LOGITS_CHUNK; i < end; i++)
-            there |= token[i] == x;
-        if (there)
+    enum { CHUNK = 32 };
+    for (bool found = false; end >= CHUNK; end -= CHUNK) {
+        for (int i = end - CHUNK; i < end; i++)
+            found |= token[i] == x;
+        if (found)
             break;
     }
     while (end > 0 && token[end - 1] != x)
@@ -47,9 +48,9 @@ static int end_of_last(const int32_t *token, int end, int32_t x)
     return end;
 }
 
-// Where the most recent earlier occurrence of the last tokens ends, of as many of them as possible; -1: not even
-// `shortest` of them occurred. One walk back: whatever agrees with more of the end than all that came later is the most
-// recent that agrees with so much.
+// The end of the most recent earlier occurrence of the last tokens, of as many of them as possible; -1: not even `shortest`
+// of them occurred. One backward scan: an occurrence that matches more tokens than all later ones is the most recent with
+// a match of that length.
 static int last_match(const int32_t *token, int n, int longest, int shortest)
 {
     int found = -1, best = shortest - 1;
@@ -70,11 +71,11 @@ static bool ngram_propose(struct drafter *d, struct request *r, int n, struct er
     (void)err;
     const struct ngram *g = (struct ngram *)d;
     for (int i = 0; i < n; i++) {
-        int most = g->o.tokens < r[i].depth ? g->o.tokens : r[i].depth;
+        int max_tokens = g->o.tokens < r[i].depth ? g->o.tokens : r[i].depth;
         int from = last_match(r[i].token, r[i].n, g->o.longest, g->o.shortest);
         if (from < 0)
             continue;
-        int to = from + most < r[i].n ? from + most : r[i].n;
+        int to = from + max_tokens < r[i].n ? from + max_tokens : r[i].n;
         for (int node = 0; from < to && node >= 0; from++)
             node = draft_add(r[i].draft, node, r[i].token[from], DETERMINISTIC);
     }
@@ -88,8 +89,8 @@ static void ngram_destroy(struct drafter *d)
 
 // clang-format off
 static const struct option ngram_options[] = {
-    { "longest", OPTION_INT, offsetof(struct ngram_options, longest), "3", "tokens to match, at most", 1, 64, NULL },
-    { "shortest", OPTION_INT, offsetof(struct ngram_options, shortest), "1", "tokens to match, at least", 1, 64, NULL },
+    { "longest", OPTION_INT, offsetof(struct ngram_options, longest), "3", "maximum number of tokens to match", 1, 64, NULL },
+    { "shortest", OPTION_INT, offsetof(struct ngram_options, shortest), "1", "minimum number of tokens to match", 1, 64, NULL },
     { "tokens", OPTION_INT, offsetof(struct ngram_options, tokens), "8", "tokens to propose", 1, 256, NULL },
     { 0 },
 };
@@ -97,7 +98,7 @@ static const struct option ngram_options[] = {
 
 const struct drafter_type ngram_drafter = {
     .name = "ngram",
-    .summary = "what followed the last few tokens earlier in the text",
+    .summary = "prompt lookup: the tokens behind an earlier match of the last few tokens",
     .options = ngram_options,
     .options_size = sizeof(struct ngram_options),
     .create = ngram_create,

@@ -1,4 +1,4 @@
-// none.c - proposes nothing: ordinary decoding, and the baseline of every comparison.
+// none.c - proposes nothing: plain autoregressive decoding, the baseline of all comparisons.
 #include <stdlib.h>
 
 #include "core/memory.h"
@@ -21,7 +21,7 @@ static bool none_propose(struct drafter *d, struct request *r, int n, struct err
 static unsigned none_makes(const void *options)
 {
     (void)options;
-    return 0; // any rule will do
+    return 0; // any rule takes empty drafts
 }
 
 static void none_destroy(struct drafter *d)
@@ -31,7 +31,7 @@ static void none_destroy(struct drafter *d)
 
 const struct drafter_type none_drafter = {
     .name = "none",
-    .summary = "no guesses: ordinary decoding, the baseline",
+    .summary = "no draft tokens: plain autoregressive decoding, the baseline",
     .create = none_create,
     .propose = none_propose,
     .destroy = none_destroy,

@@ -1,4 +1,4 @@
-// registry.c - every drafter there is: one name here, one file beside it.
+// registry.c - the list of all drafters. A drafter `name` defines name##_drafter in a file of this folder.
 #include <string.h>
 
 #include "core/settings.h"

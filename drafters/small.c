@@ -1,8 +1,8 @@
-// small.c - a smaller model of the same vocabulary guesses: speculative decoding as it began.
+// small.c - a draft model: a smaller model of the same vocabulary, the original form of speculative decoding.
 //
 // Leviathan et al. 2023, Chen et al. 2023; trees by Miao et al. 2024 (SpecInfer) and, best-first, Li et al. 2024
-// (EAGLE-2). The model has a cache of its own. What is certain (the text) is fed when it is known and kept at once;
-// guesses are pending rows, of which advance keeps those that came true. The shape of a draft is grow's business.
+// (EAGLE-2). The model has a cache of its own. Tokens of the sequence are run when they are known, and their rows are kept at
+// once; draft tokens are pending rows, of which advance keeps the accepted ones. tree_builder.h decides the shape of a draft.
 #include <stdlib.h>
 
 #include "core/error.h"
@@ -15,11 +15,11 @@
 #include "models/paths.h"
 #include "tokenizers/tokenizer.h"
 
-enum { LOGITS_CHUNK = 256 }; // tokens of certain text in one pass
+enum { CHUNK = 256 }; // maximum tokens of one sequence in a pass
 
 struct small_options {
     char *model, *device;
-    struct tree_options grow;
+    struct tree_options tree;
     int activations, cache; // enum activations, enum kv_type
 };
 
@@ -29,10 +29,10 @@ struct small {
     struct draft_batch draft_batch;
     struct model *model;
     struct kv_cache *cache;
-    int vocab;                             // its own
-    struct tensor state;                   // (slots, width) of the roots
-    int32_t *token, *of, *parent, *picked; // (rows) of a pass
-    int *first;                            // (slots) where a request's rows begin
+    int vocab;                               // of the draft model
+    struct tensor state;                     // (slots, width) states of the roots of the current requests
+    int32_t *token, *slot, *parent, *picked; // (rows) of a pass
+    int *first;                              // (slots) first row of each request
 };
 
 static bool same_vocabulary(const struct small *g, const struct drafter_env *env, const char *path, struct error *err)
@@ -42,8 +42,9 @@ static bool same_vocabulary(const struct small *g, const struct drafter_env *env
     const int target = env->target != NULL ? model_shape(env->target)->vocab : g->vocab;
     bool ok = own != NULL ? tokenizer_same(env->tokenizer, own, err) : g->vocab == target;
     if (own == NULL && !ok)
-        fail(err, "without a tokenizer to compare by, both must have as many ids; the target has %d and it %d", target,
-             g->vocab);
+        fail(err,
+             "without a tokenizer, vocabularies must have the same size; the target has %d ids, the draft model %d",
+             target, g->vocab);
     tokenizer_close(own);
     if (!ok) {
         struct error why = *err;
@@ -59,15 +60,15 @@ static bool open_model(struct small *g, const struct drafter_env *env, const str
     if (path == NULL)
         return false;
     struct error why;
-    g->model = model_open(path, g->backend, (enum activations)o->activations,
-                          frontier > LOGITS_CHUNK ? frontier : LOGITS_CHUNK, &why);
+    g->model =
+        model_open(path, g->backend, (enum activations)o->activations, frontier > CHUNK ? frontier : CHUNK, &why);
     bool ok = g->model != NULL || fail(err, "drafter small: %s", why.text);
     if (ok) {
         const struct model_shape *s = model_shape(g->model);
         g->vocab = s->vocab;
         g->drafter.identity = model_identity(g->model);
         if (s->context < env->length)
-            ok = fail(err, "drafter small: %s has a context of %d tokens; %d are asked for (limits: context)", path,
+            ok = fail(err, "drafter small: %s has a context of %d tokens; %d are needed (limits: context)", path,
                       s->context, env->length);
         ok = ok && same_vocabulary(g, env, path, err);
     }
@@ -75,13 +76,13 @@ static bool open_model(struct small *g, const struct drafter_env *env, const str
     return ok;
 }
 
-static bool make_capacity(struct small *g, const struct drafter_env *env, const struct tree_shape *shape,
-                          enum type cache, struct error *err)
+static bool allocate_workspace(struct small *g, const struct drafter_env *env, const struct tree_shape *shape,
+                               enum type cache, struct error *err)
 {
     const size_t rows = (size_t)model_rows(g->model);
-    const int pending = shape->asked > LOGITS_CHUNK ? shape->asked : LOGITS_CHUNK;
+    const int pending = shape->evaluated > CHUNK ? shape->evaluated : CHUNK;
     const int64_t width = model_shape(g->model)->width;
-    struct kv_shape kv = model_kv_shape(g->model, env->slots, env->length + shape->asked, pending);
+    struct kv_shape kv = model_kv_shape(g->model, env->slots, env->length + shape->evaluated, pending);
     kv.type = cache;
     struct error why;
     g->cache = kv_create(g->backend, &kv, &why);
@@ -95,11 +96,11 @@ static bool make_capacity(struct small *g, const struct drafter_env *env, const 
                        tensor_bytes(g->state) + model_scratch_bytes(model_shape(g->model), (int)rows) + kv_bytes(&kv);
     g->drafter.host_bytes = g->draft_batch.host_bytes;
     g->token = xcalloc(rows, sizeof(int32_t));
-    g->of = xcalloc(rows, sizeof(int32_t));
+    g->slot = xcalloc(rows, sizeof(int32_t));
     g->parent = xcalloc(rows, sizeof(int32_t));
     g->picked = xcalloc(rows > (size_t)pending ? rows : (size_t)pending, sizeof(int32_t));
     g->first = xcalloc((size_t)env->slots, sizeof(int));
-    return g->state.data != NULL || fail(err, "%s: no room for the draft model's states", g->backend->name);
+    return g->state.data != NULL || fail(err, "%s: not enough memory for the draft model's states", g->backend->name);
 }
 
 static void small_destroy(struct drafter *d)
@@ -111,7 +112,7 @@ static void small_destroy(struct drafter *d)
     kv_destroy(g->cache);
     model_close(g->model);
     free(g->token);
-    free(g->of);
+    free(g->slot);
     free(g->parent);
     free(g->picked);
     free(g->first);
@@ -125,7 +126,7 @@ static struct backend *backend_for(const struct drafter_env *env, const char *de
     struct error why;
     struct backend *b = NULL;
     if (env->devices == NULL)
-        fail(err, "drafter small: device: there is none here but the target's, found \"%s\"", device);
+        fail(err, "drafter small: device: only the target's is available here, found \"%s\"", device);
     else if ((b = devices_get(env->devices, device, &why)) == NULL)
         fail(err, "drafter small: %s", why.text);
     return b;
@@ -135,7 +136,7 @@ static struct drafter *small_create(const struct drafter_env *env, const void *o
 {
     const struct small_options *o = options;
     struct tree_shape shape;
-    if (!tree_shape(&shape, &o->grow, "drafter small", env->beside, err))
+    if (!tree_shape(&shape, &o->tree, "drafter small", env->beside, err))
         return NULL;
     struct small *g = xcalloc(1, sizeof(*g));
     struct drafter_env own = *env;
@@ -143,7 +144,7 @@ static struct drafter *small_create(const struct drafter_env *env, const void *o
     g->drafter.nodes = shape.nodes;
     enum type cache = kv_type_resolve((enum kv_type)o->cache);
     if (g->backend != NULL && open_model(g, &own, o, shape.frontier * env->slots, err) &&
-        make_capacity(g, &own, &shape, cache, err)) {
+        allocate_workspace(g, &own, &shape, cache, err)) {
         g->drafter.resolved[0] = (struct resolved){ "activations", activations_names[model_activations(g->model)] };
         g->drafter.resolved[1] = (struct resolved){ "cache", type_facts[cache].name };
         if (g->draft_batch.tree != NULL)
@@ -154,19 +155,19 @@ static struct drafter *small_create(const struct drafter_env *env, const void *o
     return NULL;
 }
 
-// Feeds the next certain tokens of one slot: text[have .. upto), as many as fit into a pass that has `rows` already.
-// What is fed is kept by the caller. Returns how many.
+// Adds the next tokens of a slot's sequence, text[have .. upto), to a pass that has `rows` rows. Returns how many fit; the caller
+// keeps their rows.
 static int feed(struct small *g, int slot, const int32_t *text, int upto, int rows)
 {
     int have = kv_length(g->cache, slot), n = upto - have, space = model_rows(g->model) - rows;
     if (n > space)
         n = space;
-    if (n > LOGITS_CHUNK)
-        n = LOGITS_CHUNK;
+    if (n > CHUNK)
+        n = CHUNK;
     for (int i = 0; i < n; i++) {
-        // The target's vocabulary may be the longer one: what we have no row for, we read as our first token.
+        // The target's vocabulary may be larger; tokens without a row in the draft model are read as token 0.
         g->token[rows + i] = text[have + i] < g->vocab ? text[have + i] : 0;
-        g->of[rows + i] = slot;
+        g->slot[rows + i] = slot;
         g->parent[rows + i] = i - 1;
     }
     return n;
@@ -179,7 +180,7 @@ static void keep(struct small *g, int slot, int n)
     kv_keep(g->cache, slot, g->picked, n);
 }
 
-// Certain rows are kept at once: a drafter catching up on a long prompt would overflow the pending rows.
+// Runs a chunk of the prompt. Rows are kept pass by pass, as a long prompt would overflow the pending rows.
 static bool feed_prompt(struct small *g, const struct advance *a, struct error *err)
 {
     struct states states;
@@ -187,14 +188,14 @@ static bool feed_prompt(struct small *g, const struct advance *a, struct error *
         int n = feed(g, a->slot, a->sequence, a->length - 1, 0);
         if (n <= 0)
             return true;
-        const struct pass pass = { .n = n, .token = g->token, .slot = g->of, .parent = g->parent };
+        const struct pass pass = { .n = n, .token = g->token, .slot = g->slot, .parent = g->parent };
         if (!model_forward(g->model, g->cache, &pass, NULL, &states, err))
             return false;
         keep(g, a->slot, n);
     }
 }
 
-// Everything up to the roots goes into the cache, and the roots' states to g->state, row i being request i's.
+// Runs all tokens up to the roots. The state of request i's root goes to row i of g->state.
 static bool feed_roots(struct small *g, struct request *r, int n, struct error *err)
 {
     struct states states;
@@ -207,14 +208,14 @@ static bool feed_roots(struct small *g, struct request *r, int n, struct error *
         }
         if (rows == 0)
             return true;
-        const struct pass pass = { .n = rows, .token = g->token, .slot = g->of, .parent = g->parent };
+        const struct pass pass = { .n = rows, .token = g->token, .slot = g->slot, .parent = g->parent };
         if (!model_forward(g->model, g->cache, &pass, NULL, &states, err))
             return false;
         for (int i = 0, at = 0; i < n; at += fed[i], i++) {
             if (fed[i] > 0)
                 keep(g, r[i].slot, fed[i]);
             if (kv_length(g->cache, r[i].slot) < r[i].n)
-                more = true; // the pass was full, perhaps before it came to this one
+                more = true; // the pass was full
             else if (fed[i] > 0)
                 g->backend->take(g->backend, tensor_rows(g->state, i, 1), states.last,
                                  &(const int32_t){ at + fed[i] - 1 });
@@ -223,11 +224,11 @@ static bool feed_roots(struct small *g, struct request *r, int n, struct error *
     return true;
 }
 
-// The rows of all requests' frontiers, one pass.
+// Runs one pass over the frontiers of all requests, and computes their logits.
 static bool feed_frontiers(struct small *g, struct request *r, int n, struct error *err)
 {
     struct states states;
-    const struct pass pass = draft_batch_rows(&g->draft_batch, r, n, g->cache, g->first, g->token, g->of, g->parent);
+    const struct pass pass = draft_batch_rows(&g->draft_batch, r, n, g->cache, g->first, g->token, g->slot, g->parent);
     if (!model_forward(g->model, g->cache, &pass, NULL, &states, err))
         return false;
     model_logits(g->model, draft_batch_logits(&g->draft_batch, pass.n), states.last);
@@ -239,7 +240,7 @@ static bool small_propose(struct drafter *d, struct request *r, int n, struct er
     struct small *g = (struct small *)d;
     struct request active[MAX_SLOTS];
     const int m = draft_batch_begin(&g->draft_batch, r, n, active);
-    int wanted;
+    int frontier;
     if (m == 0)
         return true;
     if (!feed_roots(g, active, m, err))
@@ -250,13 +251,13 @@ static bool small_propose(struct drafter *d, struct request *r, int n, struct er
     do {
         if (!draft_batch_children(&g->draft_batch, active, m, g->first, 1, err))
             return false;
-        wanted = draft_batch_level(&g->draft_batch, active, m);
-    } while (wanted > 0 && feed_frontiers(g, active, m, err));
+        frontier = draft_batch_level(&g->draft_batch, active, m);
+    } while (frontier > 0 && feed_frontiers(g, active, m, err));
     draft_batch_end(&g->draft_batch, active, m);
-    return wanted == 0;
+    return frontier == 0;
 }
 
-// Keeps the rows of the guesses that came true: those of the accepted path that were evaluated.
+// Keeps the rows of the accepted draft tokens, as far as the draft model has evaluated them.
 static void keep_path(struct small *g, const struct advance *a)
 {
     int n = 0;
@@ -283,31 +284,31 @@ static bool small_advance(struct drafter *d, const struct advance *a, int n, str
 
 static void small_forget(struct drafter *d, int slot)
 {
-    kv_cut(((struct small *)d)->cache, slot, 0);
+    kv_truncate(((struct small *)d)->cache, slot, 0);
 }
 
 static unsigned small_makes(const void *options)
 {
-    return tree_options_kinds(&((const struct small_options *)options)->grow);
+    return tree_options_kinds(&((const struct small_options *)options)->tree);
 }
 
 // clang-format off
 static const struct option small_options[] = {
     { "model", OPTION_PATH, offsetof(struct small_options, model), NULL, "the draft model: a file, a folder or a name", 0, 0, NULL },
-    TREE_OPTIONS(struct small_options, grow),
+    TREE_OPTIONS(struct small_options, tree),
     { "activations", OPTION_CHOICE, offsetof(struct small_options, activations), "default",
-      "what its products round their input to; default: as its weights allow", 0, 0, ACTIVATIONS_CHOICES },
+      "type that matmul inputs are rounded to; default: by the type of its weights", 0, 0, ACTIVATIONS_CHOICES },
     { "cache", OPTION_CHOICE, offsetof(struct small_options, cache), "default",
-      "element type of its keys and values", 0, 0, KV_CHOICES },
+      "element type of its KV cache", 0, 0, KV_CHOICES },
     { "device", OPTION_TEXT, offsetof(struct small_options, device), "",
-      "where it runs: " DEVICE_NAMES "; default: where the target does", 0, 0, NULL },
+      "where it runs: " DEVICE_NAMES "; default: the target's device", 0, 0, NULL },
     { 0 },
 };
 // clang-format on
 
 const struct drafter_type small_drafter = {
     .name = "small",
-    .summary = "a smaller model of the same vocabulary: chains and trees, drawn or likeliest",
+    .summary = "a draft model of the same vocabulary: greedy or sampled chains and trees",
     .options = small_options,
     .options_size = sizeof(struct small_options),
     .create = small_create,

@@ -19,8 +19,8 @@ struct paths {
     struct path *path; // (MAX_NODES)
 };
 
-// Shorter ones first, then as words in a dictionary: parents before children, levels in order, siblings by rank.
-static int in_order(const void *a, const void *b)
+// Shorter paths first, then in lexicographic order: parents before children, by depth, siblings by rank.
+static int compare_paths(const void *a, const void *b)
 {
     const struct path *x = a, *y = b;
     return x->n != y->n ? x->n - y->n : memcmp(x->rank, y->rank, (size_t)x->n);
@@ -35,7 +35,7 @@ static void write_path(const struct path *p, char *to, size_t capacity)
         snprintf(to + n, capacity - n, "]");
 }
 
-// The node of the first n ranks of p; -1: there is none.
+// The node at the first n ranks of p; -1: not in the tree.
 static int find(const struct tree *t, const struct path *p, int n)
 {
     int node = 0;
@@ -53,7 +53,7 @@ static int find(const struct tree *t, const struct path *p, int n)
 static bool make_tree(struct paths *p, const char *what, struct tree *to, struct error *err)
 {
     char text[TREE_DEPTH * 4 + 2];
-    qsort(p->path, (size_t)p->n, sizeof(*p->path), in_order);
+    qsort(p->path, (size_t)p->n, sizeof(*p->path), compare_paths);
     *to = (struct tree){ .n = 1 };
     to->node[0] = (struct tree_node){ -1, 0, 0 };
     for (int i = 0; i < p->n; i++) {
@@ -61,24 +61,23 @@ static bool make_tree(struct paths *p, const char *what, struct tree *to, struct
         const int parent = find(to, path, path->n - 1);
         write_path(path, text, sizeof(text));
         if (parent < 0)
-            return fail(err, "%s: path %s: its beginning, the same without the last member, is no path of the tree",
-                        what, text);
+            return fail(err, "%s: path %s: its parent, the path without the last rank, is not in the tree", what, text);
         if (find(to, path, path->n) >= 0)
-            return fail(err, "%s: path %s stands there twice", what, text);
+            return fail(err, "%s: path %s appears twice", what, text);
         to->node[to->n++] = (struct tree_node){ (short)parent, path->rank[path->n - 1], (short)path->n };
     }
     return true;
 }
 
-static bool read_path(const struct json *from, size_t place, const char *what, struct path *to, struct error *err)
+static bool read_path(const struct json *from, size_t index, const char *what, struct path *to, struct error *err)
 {
     to->n = (int)json_count(from);
     if (!json_is_array(from) || json_count(from) < 1 || json_count(from) > TREE_DEPTH)
-        return fail(err, "%s: path %zu: expected a list of 1 to %d ranks", what, place + 1, TREE_DEPTH);
+        return fail(err, "%s: path %zu: expected a list of 1 to %d ranks", what, index + 1, TREE_DEPTH);
     for (int i = 0; i < to->n; i++) {
         const struct json *v = json_at(from, (size_t)i);
         if (!json_is_int(v) || json_int(v) < 0 || json_int(v) >= TREE_RANKS)
-            return fail(err, "%s: path %zu: expected ranks from 0 to %d", what, place + 1, TREE_RANKS - 1);
+            return fail(err, "%s: path %zu: expected ranks from 0 to %d", what, index + 1, TREE_RANKS - 1);
         to->rank[i] = (signed char)json_int(v);
     }
     return true;
@@ -109,7 +108,7 @@ static struct json *read_file(const char *name, const char *beside, char **path,
     return json_read(*path, err);
 }
 
-// No name and no list: a file.
+// text: a JSON list, or the name of a file.
 static bool read_json(const char *text, const char *beside, struct paths *to, char **what, struct error *err)
 {
     struct json *j = *text == '[' ? json_parse(text, strlen(text), "tree", err) : read_file(text, beside, what, err);
@@ -127,7 +126,7 @@ static const struct published_tree *published(const char *name)
     return NULL;
 }
 
-// A word that looks like no file's name was meant to be one of ours.
+// Text that is neither a list nor the name of a JSON file was meant as a published tree; the message lists these.
 static bool fail_unknown(const char *name, struct error *err)
 {
     char *known = xstrdup("");
@@ -136,7 +135,7 @@ static bool fail_unknown(const char *name, struct error *err)
         free(known);
         known = longer;
     }
-    fail(err, "tree: %s is no published tree (%s), no list of paths and no .json file", name, known);
+    fail(err, "tree: %s is not a published tree (%s), a list of paths or a .json file", name, known);
     free(known);
     return false;
 }
@@ -168,26 +167,26 @@ static struct path path_of(const struct tree *t, int node)
     return p;
 }
 
-// The best path that is not there yet and whose beginning is; its product, 0: there is none.
+// The path with the largest product that is not in the tree while its parent is. Returns the product; 0: there is none.
 static double next_best(const struct tree *t, const double *product, const double *share, int depth, int ranks,
                         struct path *best)
 {
-    double most = 0;
+    double largest = 0;
     for (int node = 0; node < t->n; node++) {
         const int d = t->node[node].depth, rank = tree_children(t, node); // ranks are taken in order
-        if (d >= depth || rank >= ranks || product[node] * share[d * ranks + rank] <= most)
+        if (d >= depth || rank >= ranks || product[node] * share[d * ranks + rank] <= largest)
             continue;
-        most = product[node] * share[d * ranks + rank];
+        largest = product[node] * share[d * ranks + rank];
         *best = path_of(t, node);
         best->rank[best->n++] = (signed char)rank;
     }
-    return most;
+    return largest;
 }
 
 void tree_best(const double *share, int depth, int ranks, int nodes, struct tree *to)
 {
     struct paths paths = { 0, xcalloc(MAX_NODES, sizeof(*paths.path)) };
-    struct tree *t = xcalloc(1, sizeof(*t)); // in the order in which nodes are found
+    struct tree *t = xcalloc(1, sizeof(*t)); // nodes in the order in which they are found
     double product[MAX_NODES] = { 1 };
     struct error ignored;
     assert(depth <= TREE_DEPTH && ranks <= TREE_RANKS && nodes < MAX_NODES);
@@ -202,7 +201,7 @@ void tree_best(const double *share, int depth, int ranks, int nodes, struct tree
         t->n++;
         paths.path[paths.n++] = p;
     }
-    make_tree(&paths, "tree", to, &ignored); // cannot fail: beginnings are there
+    make_tree(&paths, "tree", to, &ignored); // cannot fail: all parents are in the list
     free(paths.path);
     free(t);
 }

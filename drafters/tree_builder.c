@@ -27,18 +27,18 @@ static bool check(const struct tree_shape *s, const char *what, struct error *er
     if (o->nodes > 0 && o->pick != PICK_GREEDY)
         return fail(
             err,
-            "%s: a best-first tree (nodes: %d) keeps the likeliest candidates: it needs pick: greedy, as pruning "
-            "what was drawn would bias the text",
+            "%s: a best-first tree (nodes: %d) keeps the most probable candidates and needs pick: greedy: pruning "
+            "sampled tokens would bias the output",
             what, o->nodes);
     if (o->pick == PICK_COUPLED && (o->widths.n > 0 || s->tree.n > 0))
-        return fail(err, "%s: pick: coupled has one token for each place; widths and trees do not go with it", what);
+        return fail(err, "%s: pick: coupled has one token per position; it excludes widths and trees", what);
     if (s->tree.n > 0 && o->pick == PICK_SAMPLED && tree_has_gaps(&s->tree))
         return fail(err,
-                    "%s: this tree leaves out some of the likeliest tokens, and what is drawn has no such order: it "
-                    "needs pick: greedy",
+                    "%s: this tree skips some of the top-k tokens and needs pick: greedy: sampled tokens have no such "
+                    "order",
                     what);
     if (s->nodes > MAX_NODES)
-        return fail(err, "%s: a draft of %d nodes; at most %d fit", what, s->nodes, MAX_NODES);
+        return fail(err, "%s: a draft of %d nodes; expected at most %d", what, s->nodes, MAX_NODES);
     return true;
 }
 
@@ -49,26 +49,26 @@ static void measure_levels(struct tree_shape *s)
     for (int d = 0; d < tree_shape_levels(s) && n <= MAX_NODES; d++) {
         if (d > 0) {
             s->frontier = level > s->frontier ? (int)level : s->frontier;
-            s->asked += (int)level;
+            s->evaluated += (int)level;
         }
         level *= tree_shape_width(s, d);
         n += level;
-        s->widest = tree_shape_width(s, d) > s->widest ? tree_shape_width(s, d) : s->widest;
+        s->max_children = tree_shape_width(s, d) > s->max_children ? tree_shape_width(s, d) : s->max_children;
     }
     s->nodes = s->candidates = n > MAX_NODES ? MAX_NODES + 1 : (int)n;
 }
 
 static void measure_tree(struct tree_shape *s)
 {
-    int asking[TREE_DEPTH + 1] = { 0 };
+    int evaluated[TREE_DEPTH + 1] = { 0 };
     s->nodes = s->candidates = s->tree.n;
     for (int node = 0; node < s->tree.n; node++) {
-        s->widest = s->tree.node[node].rank + 1 > s->widest ? s->tree.node[node].rank + 1 : s->widest;
-        asking[s->tree.node[node].depth] += tree_children(&s->tree, node) > 0;
+        s->max_children = s->tree.node[node].rank + 1 > s->max_children ? s->tree.node[node].rank + 1 : s->max_children;
+        evaluated[s->tree.node[node].depth] += tree_children(&s->tree, node) > 0;
     }
     for (int d = 0; d <= TREE_DEPTH; d++) {
-        s->frontier = asking[d] > s->frontier ? asking[d] : s->frontier;
-        s->asked += d > 0 ? asking[d] : 0;
+        s->frontier = evaluated[d] > s->frontier ? evaluated[d] : s->frontier;
+        s->evaluated += d > 0 ? evaluated[d] : 0;
     }
 }
 
@@ -81,9 +81,9 @@ static void measure(struct tree_shape *s)
         measure_levels(s);
     else {
         s->nodes = 1 + o->nodes;
-        s->frontier = s->widest = o->top;
-        s->asked = (o->tokens - 1) * o->top;
-        s->candidates = 1 + o->top + s->asked * o->top;
+        s->frontier = s->max_children = o->top;
+        s->evaluated = (o->tokens - 1) * o->top;
+        s->candidates = 1 + o->top + s->evaluated * o->top;
     }
 }
 
@@ -107,7 +107,7 @@ unsigned tree_options_kinds(const struct tree_options *o)
     unsigned shape = tree ? TAKES_TREES : chains ? TAKES_CHAINS : 0;
     if (o->pick != PICK_SAMPLED)
         return shape | TAKES_DETERMINISTIC | (o->pick == PICK_COUPLED ? SHARES_RANDOMNESS : 0);
-    return shape | (shape != 0 && o->distinct ? TAKES_DISTINCT : TAKES_SAMPLED);
+    return shape | (shape != 0 && o->distinct ? TAKES_WITHOUT_REPLACEMENT : TAKES_SAMPLED);
 }
 
 void builder_create(struct tree_builder *g, const struct tree_shape *shape, int vocab)
@@ -131,13 +131,13 @@ void builder_destroy(struct tree_builder *g)
 
 int tree_shape_depth(const struct tree_shape *s, const struct request *r)
 {
-    const int most = tree_shape_levels(s) < r->depth ? tree_shape_levels(s) : r->depth;
+    const int max = tree_shape_levels(s) < r->depth ? tree_shape_levels(s) : r->depth;
     if (r->forced != NULL)
-        return most < r->forced->n ? most : r->forced->n;
+        return max < r->forced->n ? max : r->forced->n;
     if (s->o.nodes > 0)
-        return most;
+        return max;
     int64_t n = 1, level = 1;
-    for (int d = 0, node = 1; d < most; d++) {
+    for (int d = 0, node = 1; d < max; d++) {
         if (s->tree.n == 0)
             n += level *= tree_shape_width(s, d);
         for (; node < s->tree.n && s->tree.node[node].depth == d + 1; node++)
@@ -145,7 +145,7 @@ int tree_shape_depth(const struct tree_shape *s, const struct request *r)
         if (n > r->draft->capacity)
             return d;
     }
-    return most;
+    return max;
 }
 
 void builder_begin(struct tree_builder *g, const struct request *r)
@@ -180,7 +180,7 @@ static void add(struct tree_builder *g, int parent, int32_t token, enum proposal
     g->at[g->n++] = (struct candidate){ parent, g->at[parent].depth + 1, token, (uint8_t)how, fixed, score, -1 };
 }
 
-// The fixed tree's node of this rank below candidate c, 0 where there is no such tree; -1: it has no such node.
+// The fixed tree's node of this rank below candidate c, 0 without a fixed tree; -1: it has no such node.
 static int fixed_below(const struct tree_builder *g, int c, int rank)
 {
     const struct tree *t = &g->shape->tree;
@@ -201,14 +201,14 @@ static bool any(const double *w, int n)
 void builder_sample_children(struct tree_builder *g, int c, const float *row, const struct request *r)
 {
     const int wanted = builder_top_k(g, c), root = r->n - 1;
-    // An only child is drawn from the row as it is, whatever is said of siblings.
+    // An only child is sampled from the row as it is, with or without `distinct`.
     const struct tree_options *o = &g->shape->o;
     const bool distinct = o->distinct && wanted > 1;
     assert(o->pick != PICK_GREEDY);
     for (int i = 0; distinct && i < g->vocab; i++)
         g->weight[i] = (double)row[i];
     for (int k = 0; k < wanted && (!distinct || any(g->weight, g->vocab)); k++) {
-        // A token's own place decides a coupled draw, as it decides the target's under `match`.
+        // A coupled draw has the address of its position in the text, as the target's has under `match`.
         struct address at = o->pick == PICK_COUPLED ? (struct address){ FOR_TOKEN, root + g->at[c].depth + 1, 0 }
                                                     : (struct address){ FOR_DRAFT, root, g->n };
         int x = distinct ? r->rng->pick(r->rng, g->weight, g->vocab, at)
@@ -242,8 +242,8 @@ void builder_add_forced(struct tree_builder *g, int c, int32_t token)
     add(g, c, token, DETERMINISTIC, 0, 0);
 }
 
-// The m best of candidates order[0..n) by score, the earlier one among equals (so that no child outranks its parent),
-// moved to the front.
+// Moves the m best of candidates order[0..n) by score to the front; of equal ones the earlier is better, so that no child outranks its
+// parent.
 static void best_first(const struct tree_builder *g, int *order, int n, int m)
 {
     for (int i = 0; i < m && i < n; i++) {

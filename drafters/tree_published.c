@@ -1,6 +1,7 @@
 // tree_published.c - fixed trees as they were published: Medusa's (Cai et al. 2024; medusa_choices.py of
 // FasterDecoding/Medusa) and EAGLE-1's (Li et al. 2024; choices.py of SafeAILab/EAGLE, whose mc_sim_7b_63 it is). A word is a
-// path, a digit the rank of a token among the likeliest; in the order of expected gain, so that the first n are a tree, too.
+// path, a digit the rank of a token among the most probable ones. Paths are in the order of expected gain, so the first n form
+// a tree, too.
 #include "drafters/tree.h"
 
 // clang-format off

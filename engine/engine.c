@@ -1,4 +1,4 @@
-// engine.c - opens target and pairing in order, and undoes it in reverse.
+// engine.c - opens targets and pairings; closing frees in reverse order.
 #include "engine/engine.h"
 
 #include <stdio.h>
@@ -26,30 +26,30 @@ static bool resolve_cache(struct target *t, struct precision p, struct error *er
 
 bool target_open_model(struct target *t, struct precision p, int rows, int packed, struct error *err)
 {
-    char *kept = NULL;
+    char *message = NULL; // of the packed-weight cache
     t->model = packed == PACKED_KEEP
-                   ? model_open_keeping(t->path, t->backend, (enum activations)p.activations, rows, &kept, err)
+                   ? model_open_cached(t->path, t->backend, (enum activations)p.activations, rows, &message, err)
                    : model_open(t->path, t->backend, (enum activations)p.activations, rows, err);
-    if (t->model != NULL && kept != NULL)
-        fprintf(stderr, "%s\n", kept);
-    free(kept);
+    if (t->model != NULL && message != NULL)
+        fprintf(stderr, "%s\n", message);
+    free(message);
     if (t->model == NULL || !resolve_cache(t, p, err))
         return false;
     t->used_vocab = model_shape(t->model)->vocab;
     return true;
 }
 
-bool target_open(struct target *t, const char *name, const char *beside, int threads, struct precision p, int rows,
+bool target_open(struct target *t, const char *name, const char *folder, int threads, struct precision p, int rows,
                  struct error *err)
 {
-    return target_open_with(t, name, beside, threads, p, rows, PACKED_NO, err);
+    return target_open_with(t, name, folder, threads, p, rows, PACKED_NO, err);
 }
 
-bool target_open_with(struct target *t, const char *name, const char *beside, int threads, struct precision p, int rows,
+bool target_open_with(struct target *t, const char *name, const char *folder, int threads, struct precision p, int rows,
                       int packed, struct error *err)
 {
     *t = (struct target){ 0 };
-    t->path = model_path(name, beside, err);
+    t->path = model_path(name, folder, err);
     if (t->path == NULL)
         return false;
     t->devices = devices_create(threads, NULL);
@@ -78,11 +78,10 @@ bool target_needs_text(const struct target *t, struct error *err)
     return t->tokenizer != NULL || fail(err, "no text without a tokenizer: %s", t->no_tokenizer.text);
 }
 
-bool target_chat(const struct target *t, const char *wanted, struct chat_format *to, struct error *err)
+bool target_chat(const struct target *t, const char *name, struct chat_format *to, struct error *err)
 {
     struct error why;
-    return chat_choose(wanted, model_config(t->model)->chat_template, to, &why) ||
-           fail(err, "%s: %s", t->path, why.text);
+    return chat_choose(name, model_config(t->model)->chat_template, to, &why) || fail(err, "%s: %s", t->path, why.text);
 }
 
 static bool append(const struct tokenizer *t, const struct model_config *c, const char *text, size_t n, bool special,
@@ -116,7 +115,7 @@ bool target_encode(const struct target *t, const char *text, size_t n, bool spec
     return target_needs_text(t, err) && text_encode(t->tokenizer, model_config(t->model), text, n, special, to, err);
 }
 
-int target_ends(const struct target *t, const struct chat_format *chat, int32_t end[TARGET_ENDS])
+int target_end_ids(const struct target *t, const struct chat_format *chat, int32_t end[TARGET_ENDS])
 {
     const struct model_config *c = model_config(t->model);
     int n = 0;
@@ -133,7 +132,7 @@ int target_ends(const struct target *t, const struct chat_format *chat, int32_t 
 
 // ---- the pairing
 
-// The word that says which: of a mapping its key `kind`, of a scalar the scalar itself.
+// The kind: of a mapping its key `kind`, of a scalar the scalar itself. NULL on failure.
 static const char *kind_of(const struct settings *s, const char *what, const char *default_value, struct error *err)
 {
     const char *kind = default_value;
@@ -150,17 +149,17 @@ static const char *kind_of(const struct settings *s, const char *what, const cha
 static bool read_plugin(const struct settings *s, const char *what, const char *name, const struct option *table,
                         size_t bytes, void **to, struct error *err)
 {
-    char *who = xformat("%s %s", what, name);
+    char *owner = xformat("%s %s", what, name);
     *to = xcalloc(1, bytes + 1);
-    bool ok = options_read(s != NULL && s->kind == SETTINGS_MAP ? s : NULL, who, table, *to, err);
-    free(who);
+    bool ok = options_read(s != NULL && s->kind == SETTINGS_MAP ? s : NULL, owner, table, *to, err);
+    free(owner);
     return ok;
 }
 
 static bool fail_unknown(struct error *err, const struct settings *s, const char *what, const char *name,
                          const struct text *names)
 {
-    return settings_fail(err, s, "there is no %s \"%s\" (there are: %s)", what, name, names->s);
+    return settings_fail(err, s, "unknown %s \"%s\" (known: %s)", what, name, names->s);
 }
 
 static bool read_drafter(struct pairing *p, const struct settings *s, struct error *err)
@@ -199,14 +198,14 @@ static bool read_rule(struct pairing *p, const struct settings *s, struct error 
 
 static bool rule_takes_drafts(const struct pairing *p, const struct settings *rule, struct error *err)
 {
-    unsigned beyond = takes_beyond(p->rule->takes, drafter_makes(p->type, p->drafter_options));
-    if (beyond == 0)
+    unsigned unsupported = takes_missing(p->rule->takes, drafter_makes(p->type, p->drafter_options));
+    if (unsupported == 0)
         return true;
-    const char *which = beyond & TAKES_TREES      ? "trees"
-                        : beyond & TAKES_CHAINS   ? "several chains"
-                        : beyond & TAKES_DISTINCT ? "siblings sampled without replacement"
-                        : beyond & TAKES_SAMPLED  ? "sampled draft tokens"
-                                                  : "deterministic draft tokens, which have no q";
+    const char *which = unsupported & TAKES_TREES                 ? "trees"
+                        : unsupported & TAKES_CHAINS              ? "several chains"
+                        : unsupported & TAKES_WITHOUT_REPLACEMENT ? "siblings sampled without replacement"
+                        : unsupported & TAKES_SAMPLED             ? "sampled draft tokens"
+                                                                  : "deterministic draft tokens, which have no q";
     if (rule == NULL)
         return fail(err, "rule %s does not take %s, which drafter %s makes with these options", p->rule->name, which,
                     p->type->name);
@@ -225,7 +224,7 @@ bool pairing_read(struct pairing *p, const struct settings *drafter, const struc
     return false;
 }
 
-bool pairing_open(struct pairing *p, struct target *t, const char *beside, int slots, int length, struct error *err)
+bool pairing_open(struct pairing *p, struct target *t, const char *folder, int slots, int length, struct error *err)
 {
     struct drafter_env env = {
         .backend = t->backend,
@@ -234,14 +233,14 @@ bool pairing_open(struct pairing *p, struct target *t, const char *beside, int s
         .target = t->model,
         .tokenizer = t->tokenizer,
         .sampling = &p->sampling,
-        .beside = beside,
+        .beside = folder,
         .slots = slots,
         .length = length,
         .used_vocab = t->used_vocab,
     };
     if (!sampling_check(&p->sampling, t->used_vocab, err))
         return false;
-    // Rows of probabilities are worked on by the host's threads, wherever the logits come from.
+    // The host's threads compute probabilities, wherever the logits are.
     struct backend *host = devices_get(t->devices, "cpu", err);
     if (host == NULL)
         return false;
@@ -269,7 +268,7 @@ bool pairing_open(struct pairing *p, struct target *t, const char *beside, int s
     else
         p->verifier = verifier_create(&setup, err);
     if (p->verifier == NULL)
-        pairing_shut(p);
+        pairing_unload(p);
     return p->verifier != NULL;
 }
 
@@ -278,7 +277,7 @@ bool pairing_shares_randomness(const struct pairing *p)
     return p->rule == rule_named("match") && (drafter_makes(p->type, p->drafter_options) & SHARES_RANDOMNESS) != 0;
 }
 
-void pairing_shut(struct pairing *p)
+void pairing_unload(struct pairing *p)
 {
     verifier_destroy(p->verifier);
     drafter_destroy(p->drafter);
@@ -288,7 +287,7 @@ void pairing_shut(struct pairing *p)
 
 void pairing_close(struct pairing *p)
 {
-    pairing_shut(p);
+    pairing_unload(p);
     if (p->type != NULL)
         options_free(p->type->options, p->drafter_options);
     if (p->rule != NULL)

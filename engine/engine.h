@@ -1,9 +1,18 @@
-// engine.h - what it takes to decode, put together from what a person said.
+// engine.h - a target model, and a drafter, rule and sampling stages to decode it with. Commands and experiments use it.
 //
-// Two parts with two lifetimes. A target (a model on a backend, with its tokenizer) is opened once and shared. A
-// pairing of a drafter, a rule and sampling stages is first read, which checks all that can be checked without a model,
-// and then opened on a target. `speclab generate` holds one of each; an experiment holds one target and a pairing for
-// each cell.
+// There are two objects with two lifetimes. A target (a model on a backend, with its tokenizer) is opened once and
+// shared. A pairing (drafter, rule, sampling) is first read, which checks everything that needs no model, then opened on
+// a target. `speclab generate` has one of each; an experiment has one target and a pairing per cell:
+//
+//     struct target t = { 0 };
+//     struct pairing p = { 0 };
+//     bool ok = target_open(&t, "smollm2-135m-instruct", NULL, 0, (struct precision){ 0 }, TARGET_ROWS, &err) &&
+//               pairing_read(&p, drafter, rule, sampling, &err) && pairing_open(&p, &t, NULL, 1, 2048, &err);
+//     ...                                  // decoder_create(p.verifier, p.drafter, ...): decode/decode.h
+//     pairing_close(&p);
+//     target_close(&t);
+//
+// Functions that return bool return false and set err on failure.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,18 +35,20 @@ struct rule;
 struct settings;
 struct verifier;
 
-// rows: enough for any one draft (MAX_NODES), and for fast prompts
+// TARGET_ROWS: max rows of a pass that suits one slot: any draft (MAX_NODES), and prompts in large chunks.
 enum { TARGET_ROWS = 512, TARGET_ENDS = MAX_ENDS + 1 };
 
-// Where and how exactly a model computes and remembers, as a person asks for it; { 0 }: the defaults. Opened, it is
-// definite: model_activations, target.cache.
+// ---- options
+
+// Device and element types of a model, as requested; { 0 }: the defaults. After target_open, model_activations and
+// target.cache have the resolved types.
 struct precision {
-    const char *device; // as devices_get has it; NULL: cpu
+    const char *device; // a name of devices_get; NULL: cpu
     int activations;    // enum activations
     int cache;          // enum kv_type
 };
 
-// Whether a model's packed weights are kept in a file beside it. Says nothing of what is computed.
+// Whether packed weights are cached in a file beside the model. It does not change any result.
 enum packed_how { PACKED_NO, PACKED_KEEP };
 
 // The flags of every command that opens a model.
@@ -52,60 +63,74 @@ enum packed_how { PACKED_NO, PACKED_KEEP };
       "keep: packed weights are read from a file beside the model,\nand written there if none fits; default: no", 0, 0 }
 // clang-format on
 
-struct target { // start with { 0 }
-    char *path; // where the name was found; owned
+// ---- the target
+
+struct target { // initialize with { 0 }
+    char *path; // of the model; owned
     struct devices *devices;
-    struct backend *backend; // the device that the model is on
+    struct backend *backend; // of the model
     struct model *model;
-    struct tokenizer *tokenizer; // NULL: none that we can read; no_tokenizer says why
-    struct error no_tokenizer;
-    enum type cache; // element type of its keys and values, for whoever makes a cache
-    int used_vocab;  // ids that the tokenizer knows, or the vocabulary: ids from here on are padding, never sampled
+    struct tokenizer *tokenizer; // NULL: missing or not supported, see no_tokenizer
+    struct error no_tokenizer;   // why tokenizer is NULL
+    enum type cache;             // element type of keys and values
+    int used_vocab; // ids that the tokenizer knows, at most the vocabulary; later ids are padding, never sampled
 };
 
-// name: as models/paths.h finds it. threads 0: all. rows: most rows of one pass, at least slots * nodes; TARGET_ROWS
-// does for one slot. A missing or unknown tokenizer is no failure: target_needs_text makes it one where text is wanted.
-bool target_open(struct target *t, const char *name, const char *beside, int threads, struct precision p, int rows,
+// Opens a model and its tokenizer. name: a path or a name that models/paths.h finds; folder: base of relative paths, or
+// NULL. threads 0: all processors. rows: max rows of one pass, at least slots * nodes of the pairing. A missing or
+// unsupported tokenizer is no failure; target_needs_text fails then.
+bool target_open(struct target *t, const char *name, const char *folder, int threads, struct precision p, int rows,
                  struct error *err);
-// As target_open; with PACKED_KEEP a line on stderr says what became of the file.
-bool target_open_with(struct target *t, const char *name, const char *beside, int threads, struct precision p, int rows,
+// The same with a choice of enum packed_how; PACKED_KEEP prints a line to stderr on what happened to the file.
+bool target_open_with(struct target *t, const char *name, const char *folder, int threads, struct precision p, int rows,
                       int packed, struct error *err);
-// The middle of it, for who brings path and backend: model, cache and live.
+// Opens model and cache type of a target whose path and backend the caller has set; used_vocab becomes the vocabulary.
 bool target_open_model(struct target *t, struct precision p, int rows, int packed, struct error *err);
-void target_close(struct target *t); // { 0 } is fine
-bool target_needs_text(const struct target *t, struct error *err);
+void target_close(struct target *t); // { 0 }: no effect
 
-// wanted: "auto", "none" or "chatml"; the error of an unknown template names the model and `chat none`.
-bool target_chat(const struct target *t, const char *wanted, struct chat_format *to, struct error *err);
-// Appends the ids of a prompt, behind BOS where the model's tokenizer puts it. special: as tokenizer_encode; true for a
-// rendered chat.
+// ---- text
+
+bool target_needs_text(const struct target *t, struct error *err); // fails without a tokenizer
+
+// Selects a chat template. name: "auto", "none" or "chatml". The error for an unsupported template names the model and
+// suggests `chat none`.
+bool target_chat(const struct target *t, const char *name, struct chat_format *to, struct error *err);
+
+// Append token ids of text to `to`. special: special tokens in the text are recognized (a rendered chat).
+// text_encode, target_encode: a whole prompt, with BOS first if the model's tokenizer adds it.
+// target_append: a continuation, without BOS and special tokens.
 bool text_encode(const struct tokenizer *t, const struct model_config *c, const char *text, size_t n, bool special,
                  struct ids *to, struct error *err);
-// Appends the ids of what stands behind others: no BOS, and nothing in it is special.
-bool target_append(const struct target *t, const char *text, size_t n, struct ids *to, struct error *err);
 bool target_encode(const struct target *t, const char *text, size_t n, bool special, struct ids *to, struct error *err);
-// Ids that end a text: the checkpoint's own, and the token that ends an answer in this chat (NULL: no chat). How many.
-int target_ends(const struct target *t, const struct chat_format *chat, int32_t end[TARGET_ENDS]);
+bool target_append(const struct target *t, const char *text, size_t n, struct ids *to, struct error *err);
 
-struct pairing { // start with { 0 }; must stay where it is while open: the verifier borrows its members
+// Ids that end a text: the checkpoint's, and the end token of the chat template (chat NULL: none). Returns their number.
+int target_end_ids(const struct target *t, const struct chat_format *chat, int32_t end[TARGET_ENDS]);
+
+// ---- the pairing
+
+struct pairing { // initialize with { 0 }; do not move while open: the verifier borrows its members
     const struct drafter_type *type;
     void *drafter_options; // owned
     const struct rule *rule;
-    void *rule_options;       // owned
-    struct sampling sampling; // owned
-    struct drafter *drafter;  // these two from pairing_open on
-    struct verifier *verifier;
-    struct step_observer observer; // of its steps; set before pairing_open, { 0 }: nobody
-    int rows; // of a pass: slots * the drafter's nodes. Set too when pairing_open fails because the
-};            // target was opened for fewer: open it for so many and try again
+    void *rule_options;            // owned
+    struct sampling sampling;      // owned
+    struct drafter *drafter;       // NULL until pairing_open
+    struct verifier *verifier;     // NULL until pairing_open
+    struct step_observer observer; // of the verifier's steps; set before pairing_open; { 0 }: no observer
+    int rows; // rows of a pass that it needs: slots * nodes of a draft. Also set if pairing_open fails because the target
+};            // was opened for fewer rows: reopen the target with this number
 
-// Each a mapping with the key `kind` (sampling: of the stages' names); NULL: drafter none, rule rejection, temperature
-// 1. An unknown kind or option, and a rule that does not take what the drafter makes, are errors with file and line.
+// Reads and checks options. Each argument is a mapping with the key `kind` (sampling: a mapping of stage names), or
+// NULL: drafter none, rule rejection, temperature 1. Unknown kinds or options, and a rule that does not take the
+// drafter's drafts, are errors with file and line.
 bool pairing_read(struct pairing *p, const struct settings *drafter, const struct settings *rule,
                   const struct settings *sampling, struct error *err);
-// beside: folder that a draft model's relative name starts from. length: of a sequence, at most. Borrows t.
-bool pairing_open(struct pairing *p, struct target *t, const char *beside, int slots, int length, struct error *err);
-// Drafter and rule use the same draws, on purpose: what is said of drafts and chance elsewhere does not hold.
+// Creates drafter and verifier. folder: base of a draft model's relative path, or NULL. length: max tokens of a sequence,
+// prompt included. Borrows t.
+bool pairing_open(struct pairing *p, struct target *t, const char *folder, int slots, int length, struct error *err);
+// Whether drafter and rule share their random numbers (pick: coupled with rule match), so that draft tokens are not
+// independent of the verification.
 bool pairing_shares_randomness(const struct pairing *p);
-void pairing_shut(struct pairing *p);  // drafter and verifier; it may be opened again
-void pairing_close(struct pairing *p); // everything; { 0 } is fine
+void pairing_unload(struct pairing *p); // frees drafter and verifier; pairing_open may follow
+void pairing_close(struct pairing *p);  // frees everything; { 0 }: no effect

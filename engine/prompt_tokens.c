@@ -1,5 +1,4 @@
-// prompt_tokens.c - a prompt's turn as the tokens that the target reads: what came before it, the model's own answers
-// included, and what the user says now.
+// prompt_tokens.c - the token ids of a turn: earlier messages, the model's own answers included, then the user's message.
 #include "engine/prompt_tokens.h"
 
 #include <stdlib.h>
@@ -10,7 +9,7 @@
 #include "engine/engine.h"
 #include "engine/prompts.h"
 
-// Every message up to this turn's; returns how many. message: room for 2 + n_history + 2 * turns.
+// All messages up to this turn's. message: capacity 2 + n_history + 2 * n_turns. Returns their number.
 static int messages(const struct prompt *p, char *const *answer, int turn, struct message *message)
 {
     int n = 0;
@@ -26,7 +25,7 @@ static int messages(const struct prompt *p, char *const *answer, int turn, struc
     return n;
 }
 
-// Without a chat format a conversation is its texts, each on a line of its own.
+// Without a chat template a conversation is its texts, one per line.
 static void join(const struct message *m, int n, struct text *to)
 {
     for (int i = 0; i < n; i++)
@@ -59,7 +58,7 @@ bool prompt_token_ids(const struct target *target, const struct chat_format *cha
         chat_render(chat, m, n, &text);
     free(m);
     struct error why;
-    // Special tokens are read as such in plain text too: `chat: none` is how one brings a template of one's own.
+    // Special tokens are recognized in plain text too, so that with `chat: none` a prompt can contain a rendered template.
     bool ok = target_encode(target, text.s, text.n, true, to, &why);
     free(text.s);
     return ok || fail(err, "%s:%d: prompt %s, turn %d: %s", p->path, p->line, p->id, turn, why.text);

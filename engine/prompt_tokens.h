@@ -1,4 +1,4 @@
-// prompt_tokens.h - a prompt's turn as the tokens that a target reads, and tokens as the text that they are.
+// prompt_tokens.h - converts a turn of a prompt to token ids, and ids of an answer to text.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,10 +9,10 @@ struct ids;
 struct prompt;
 struct target;
 
-// The tokens of a prompt's turn, given the answers to the turns before it: (turn) texts. They are put into the chat,
-// unless the prompt is a completion or there is none. An error (a text that cannot be tokenized, an id that is none)
-// names file and line.
+// Token ids of a prompt up to and including a turn. answer: (turn) the answers to earlier turns. The messages are rendered
+// with the chat template, unless the prompt is a completion or the chat is none. Errors (a text that cannot be tokenized,
+// an id outside the vocabulary) name file and line.
 bool prompt_token_ids(const struct target *t, const struct chat_format *chat, const struct prompt *p,
                       char *const *answer, int turn, struct ids *to, struct error *err);
-// of an answer; NULL: no tokenizer; free() it
+// The text of an answer, for the caller to free(); NULL: no tokenizer.
 char *prompt_text_of(const struct target *t, const int32_t *token, int n);

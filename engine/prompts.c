@@ -1,15 +1,13 @@
-// prompts.c - reads prompt files, one JSON object a line, and tells the published shapes apart by their fields:
+// prompts.c - reads prompt files, one JSON object per line. The fields of a line determine its format:
 //
-//     turns                  Spec-Bench, MT-bench, EAGLE's question files       what the user says, turn by turn
+//     turns                  Spec-Bench, MT-bench, EAGLE's question files       the user's messages, turn by turn
 //     messages               chats; everything before the last message is history
-//     input_ids              prompts that were tokenized elsewhere
-//     prompt, entry_point    HumanEval: code to be continued, never put into a chat
-//     prompt                 anything else with one text
-//     question               GSM8K; beside one of the above it is a remark and not looked at
+//     input_ids              prompts as token ids
+//     prompt, entry_point    HumanEval: code to continue, never rendered as a chat
+//     prompt                 any other file with one text
+//     question               GSM8K; ignored if one of the above is present
 //
-// The whole file is read and checked, the prompts that limits leave out too: what is wrong with a file does not depend
-// on
-// how much of it is wanted.
+// The whole file is read and checked, including prompts that limits exclude, so errors do not depend on limits.
 #include "engine/prompts.h"
 
 #include <errno.h>
@@ -24,7 +22,7 @@
 #include "core/json.h"
 #include "core/memory.h"
 
-struct row { // a line of the file, while it is read
+struct row { // the line that is being read
     const char *path;
     int line;
     const struct json *json;
@@ -45,14 +43,14 @@ static const char *found(const struct json *j)
 {
     return json_is_null(j)     ? "nothing"
            : json_is_text(j)   ? "a text"
-           : json_is_int(j)    ? "a whole number"
+           : json_is_int(j)    ? "an integer"
            : json_is_number(j) ? "a number"
            : json_is_bool(j)   ? "true or false"
            : json_is_array(j)  ? "a list"
                                : "an object";
 }
 
-// A text as a C string of its own; NULL after a failure.
+// A copy of a JSON text; NULL on failure.
 static char *take_any_text(const struct row *r, const struct json *j, const char *what)
 {
     if (!json_is_text(j))
@@ -72,7 +70,7 @@ static char *take_text(const struct row *r, const struct json *j, const char *wh
     return NULL;
 }
 
-// ---- the shapes
+// ---- the formats
 
 static bool read_one_turn(const struct row *r, struct prompt *p, const char *field)
 {
@@ -100,7 +98,7 @@ static bool read_turns(const struct row *r, struct prompt *p)
     return true;
 }
 
-// A system message may open the conversation; the last message is the user's and becomes the only turn.
+// A system message may come first; the last message must be the user's and becomes the only turn.
 static bool read_message(const struct row *r, struct prompt *p, const struct json *m, size_t i, size_t n)
 {
     char what[48];
@@ -170,17 +168,17 @@ static bool read_ids(const struct row *r, struct prompt *p)
     return true;
 }
 
-static const char *const shape[] = { "turns", "messages", "input_ids", "prompt" };
+static const char *const format_fields[] = { "turns", "messages", "input_ids", "prompt" };
 
 static bool read_content(const struct row *r, struct prompt *p)
 {
     const char *field = NULL;
-    for (size_t i = 0; i < sizeof(shape) / sizeof(*shape); i++) {
-        if (json_is_null(json_get(r->json, shape[i])))
+    for (size_t i = 0; i < sizeof(format_fields) / sizeof(*format_fields); i++) {
+        if (json_is_null(json_get(r->json, format_fields[i])))
             continue;
         if (field != NULL)
-            return fail_row(r, "expected one of %s and %s, found both", field, shape[i]);
-        field = shape[i];
+            return fail_row(r, "expected one of %s and %s, found both", field, format_fields[i]);
+        field = format_fields[i];
     }
     if (field == NULL && json_is_null(json_get(r->json, "question")))
         return fail_row(r, "expected one of turns, messages, input_ids, prompt or question, found none of them");
@@ -196,7 +194,7 @@ static bool read_content(const struct row *r, struct prompt *p)
     return read_one_turn(r, p, "prompt");
 }
 
-// A model may have had nothing to say: an answer may be empty.
+// An answer may be empty: a model may end at once.
 static bool read_answers(const struct row *r, struct prompt *p)
 {
     const char *field = json_is_null(json_get(r->json, "answer")) ? "reference" : "answer";
@@ -223,7 +221,7 @@ static bool read_name(const struct row *r, struct prompt *p)
         if (json_is_int(id))
             p->id = xformat("%lld", (long long)json_int(id));
         else if (!json_is_null(id) && !json_is_text(id))
-            return fail_row(r, "%s: expected a text or a whole number, found %s", field[i], found(id));
+            return fail_row(r, "%s: expected a text or an integer, found %s", field[i], found(id));
         else if (!json_is_null(id) && (p->id = take_text(r, id, field[i])) == NULL)
             return false;
     }
@@ -276,7 +274,7 @@ static bool read_line(const char *path, int line, const char *text, size_t n, st
         return false;
     }
     if ((size_t)to->n == *capacity) {
-        *capacity = grow_capacity(*capacity, (size_t)to->n + 1);
+        *capacity = next_capacity(*capacity, (size_t)to->n + 1);
         to->prompt = xrealloc(to->prompt, *capacity * sizeof(*to->prompt));
     }
     to->prompt[to->n++] = p;
@@ -337,7 +335,7 @@ static int by_id(const void *a, const void *b)
     return order != 0 ? order : (*p)->number - (*q)->number;
 }
 
-// Reports and other people's scripts know a prompt by its id.
+// Ids must be unique: reports and Spec-Bench's scripts identify prompts by them.
 static bool ids_differ(const struct prompts *p, struct error *err)
 {
     const struct prompt **sorted = xcalloc((size_t)p->n, sizeof(*sorted));
@@ -347,8 +345,8 @@ static bool ids_differ(const struct prompts *p, struct error *err)
     bool ok = true;
     for (int i = 1; i < p->n && ok; i++)
         if (strcmp(sorted[i]->id, sorted[i - 1]->id) == 0)
-            ok = fail(err, "%s:%d: expected an id of its own, found \"%s\", which line %d has", p->path,
-                      sorted[i]->line, sorted[i]->id, sorted[i - 1]->line);
+            ok = fail(err, "%s:%d: expected a unique id, found \"%s\", which line %d has", p->path, sorted[i]->line,
+                      sorted[i]->id, sorted[i - 1]->line);
     free(sorted);
     return ok;
 }
@@ -359,15 +357,15 @@ static bool same_category(const struct prompt *a, const struct prompt *b)
                                                       : strcmp(a->category, b->category) == 0;
 }
 
-static void keep_wanted(struct prompts *p, int limit, int per_category)
+static void apply_limits(struct prompts *p, int limit, int per_category)
 {
     int kept = 0;
     for (int i = 0; i < p->n; i++) {
-        int before = 0; // of its category
+        int before = 0; // kept prompts of its category
         for (int k = 0; k < kept && per_category > 0 && before < per_category; k++)
             before += same_category(&p->prompt[k], &p->prompt[i]);
-        bool wanted = (per_category == 0 || before < per_category) && (limit == 0 || kept < limit);
-        if (wanted)
+        bool keep = (per_category == 0 || before < per_category) && (limit == 0 || kept < limit);
+        if (keep)
             p->prompt[kept++] = p->prompt[i];
         else
             free_prompt(&p->prompt[i]);
@@ -392,7 +390,7 @@ bool prompts_read(const char *path, int limit, int per_category, struct prompts 
     *to = (struct prompts){ .path = xstrdup(path) };
     if (!read_file(to, err))
         return false;
-    keep_wanted(to, limit, per_category);
+    apply_limits(to, limit, per_category);
     return true;
 }
 

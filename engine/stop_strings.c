@@ -1,4 +1,4 @@
-// stop_strings.c - looks back just as many tokens as the longest stop string can reach.
+// stop_strings.c - looks back only over the tokens that the longest stop string can span.
 #include "engine/stop_strings.h"
 
 #include <stdlib.h>
@@ -17,14 +17,14 @@ static void add_token(const struct stop_strings *s, int32_t id, struct text *to)
 
 static size_t longest(const struct stop_strings *s)
 {
-    size_t most = 0;
+    size_t max = 0;
     for (int i = 0; i < s->n; i++)
-        if (strlen(s->string[i]) > most)
-            most = strlen(s->string[i]);
-    return most;
+        if (strlen(s->string[i]) > max)
+            max = strlen(s->string[i]);
+    return max;
 }
 
-// The first of the tokens whose bytes a stop string that ends among the fresh ones could begin in.
+// The first token in which a stop string that ends among the fresh tokens can start.
 static int first_in_reach(const struct stop_strings *s, const int32_t *token, int from)
 {
     size_t reach = longest(s), bytes = 0;
@@ -40,20 +40,20 @@ static int first_in_reach(const struct stop_strings *s, const int32_t *token, in
 int stop_strings_find(void *self, const int32_t *token, int n, int fresh)
 {
     const struct stop_strings *s = self;
-    int first = n - fresh, stay = 0;
+    int first = n - fresh, kept = 0;
     struct text t = { 0 };
     text_puts(&t, "");
-    for (int i = s->n > 0 ? first_in_reach(s, token, first) : n; i < n && stay == 0; i++) {
+    for (int i = s->n > 0 ? first_in_reach(s, token, first) : n; i < n && kept == 0; i++) {
         add_token(s, token[i], &t);
         if (i >= first && stop_strings_cut(s, t.s, t.n, false) < t.n)
-            stay = i + 1;
+            kept = i + 1;
     }
     free(t.s);
-    return stay;
+    return kept;
 }
 
-// How many bytes at the end of the text are the beginning of the string.
-static size_t under_way(const char *text, size_t n, const char *string)
+// Number of bytes at the end of the text that are a prefix of the string.
+static size_t partial_match(const char *text, size_t n, const char *string)
 {
     size_t k = strlen(string) - 1;
     for (k = k < n ? k : n; k > 0; k--)
@@ -67,7 +67,7 @@ size_t stop_strings_cut(const struct stop_strings *s, const char *text, size_t n
     size_t cut = n;
     for (int i = 0; i < s->n; i++) {
         const char *at = n > 0 ? memmem(text, n, s->string[i], strlen(s->string[i])) : NULL;
-        size_t here = at != NULL ? (size_t)(at - text) : partial ? n - under_way(text, n, s->string[i]) : n;
+        size_t here = at != NULL ? (size_t)(at - text) : partial ? n - partial_match(text, n, s->string[i]) : n;
         if (here < cut)
             cut = here;
     }

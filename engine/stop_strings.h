@@ -1,7 +1,7 @@
-// stop_strings.h - words that end a text, found among tokens: the string of struct stops (decode/decode.h).
+// stop_strings.h - finds stop strings in tokens: the callback `string` of struct stops (decode/decode.h).
 //
-// A stop string may begin in one token and end in another, so bytes are compared, not tokens. Nothing is remembered
-// between calls: one struct serves any number of sequences.
+// A stop string may start in one token and end in another, so bytes are compared, not tokens. Calls share no state: one
+// struct serves any number of sequences.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,11 +12,11 @@ struct tokenizer;
 struct stop_strings {
     const struct tokenizer *tokenizer;
     int n;
-    const char *const *string; // (n) borrowed; none of them empty
+    const char *const *string; // (n) borrowed; not empty
 };
 
-// struct stops.string: self is a struct stop_strings. The token that completes a stop string is the last that stays.
+// For struct stops.string; self: a struct stop_strings. The token that completes a stop string is the last that is kept.
 int stop_strings_find(void *self, const int32_t *token, int n, int fresh);
-// Bytes of the text before the first stop string, n if there is none. partial: a stop string that may be under way at
-// the end counts too; what comes before it can be shown while the text still grows.
+// Bytes of the text before the first stop string; n: none found. partial: an incomplete stop string at the end counts too,
+// so the bytes before it can be printed while decoding continues.
 size_t stop_strings_cut(const struct stop_strings *s, const char *text, size_t n, bool partial);

@@ -1,4 +1,4 @@
-// transcript.c - sums, and steps as JSON.
+// transcript.c - sums over steps, and steps as JSON.
 #include "engine/transcript.h"
 
 #include <math.h>
@@ -16,27 +16,27 @@ int transcript_accepted(const struct step *s)
     return accepted < s->kept ? accepted : s->kept;
 }
 
-// The draft as it was judged: what each node was, by what it was judged (null: the rule did not get that far), and
-// whether it stood.
+// The verified draft: each node's kind of proposal, the p and q of its acceptance test (null: not tested), and whether it
+// was accepted.
 static struct json *draft_json(const struct step *s)
 {
     static const char *const names[] = { "deterministic", "sampled", "sampled_without_replacement" };
     const struct draft *d = s->draft;
-    struct json *j = json_new_object(), *drawn = json_new_array(), *p = json_new_array(), *q = json_new_array();
+    struct json *j = json_new_object(), *proposal = json_new_array(), *p = json_new_array(), *q = json_new_array();
     struct json *accepted = json_new_array();
     for (int i = 0; i < d->n; i++) {
         bool root = i == 0;
-        bool stands = root;
+        bool is_accepted = root;
         for (int k = 1; k < s->advance->n; k++)
-            stands = stands || s->advance->node[k] == i;
-        json_push(drawn, root ? json_new_null() : json_new_text(names[d->proposal[i]]));
+            is_accepted = is_accepted || s->advance->node[k] == i;
+        json_push(proposal, root ? json_new_null() : json_new_text(names[d->proposal[i]]));
         json_push(p, root ? json_new_null() : json_new_number(s->verification->trial_p[i]));
         json_push(q, root ? json_new_null() : json_new_number(s->verification->trial_q[i]));
-        json_push(accepted, json_new_bool(stands));
+        json_push(accepted, json_new_bool(is_accepted));
     }
     json_set(j, "tokens", json_new_ids(d->token, (size_t)d->n));
     json_set(j, "parents", json_new_ids(d->parent, (size_t)d->n));
-    json_set(j, "proposal", drawn);
+    json_set(j, "proposal", proposal);
     json_set(j, "p", p);
     json_set(j, "q", q);
     json_set(j, "accepted", accepted);
@@ -106,10 +106,10 @@ static double per_second(int64_t n, int64_t ns)
 
 void transcript_print(const struct transcript *t, FILE *to)
 {
-    fprintf(to, "%d tokens in %lld steps: %.2f a step, %.1f tokens/s; ended by: %s\n", t->n, (long long)t->steps,
+    fprintf(to, "%d tokens in %lld steps: %.2f per step, %.1f tokens/s; ended by: %s\n", t->n, (long long)t->steps,
             t->steps > 0 ? (double)t->n / (double)t->steps : 0, per_second(t->n, t->decode_ns), t->stop);
     if (t->drafts > 0) {
-        fprintf(to, "accepted %lld of %lld drafted in %lld drafts; by position", (long long)t->accepted,
+        fprintf(to, "accepted %lld of %lld draft tokens in %lld drafts; by position", (long long)t->accepted,
                 (long long)t->drafted, (long long)t->drafts);
         for (int i = 0; i < t->max_depth && i < 16; i++)
             fprintf(to, " %.2f", (double)t->accepted_at[i] / (double)t->drafts);

@@ -10,17 +10,17 @@
 #include "exact/law.h"
 #include "sampling/outcomes.h"
 
-enum { MOST_CELLS = 200000 };
+enum { MAX_CELLS = 200000 };
 
-// ---- asking
+// ---- runs of the box
 
-struct outcome bisect_ask(struct survey *s, const uint64_t *k)
+struct outcome bisect_run(struct survey *s, const uint64_t *k)
 {
-    double u[BISECT_PLACES];
+    double u[BISECT_UNIFORMS];
     struct outcome o = { 0 };
-    for (int i = 0; i < s->places; i++)
+    for (int i = 0; i < s->uniforms; i++)
         u[i] = (double)k[i] * 0x1p-53;
-    s->box->verify(s->box, &s->draft_batch.draft, &s->draft_batch.p.rows, u, &s->out);
+    s->box->verify(s->box, &s->table_draft.draft, &s->table_draft.p.rows, u, &s->out);
     s->found.runs++;
     o.n = s->out.n < 0 ? 0 : s->out.n > LAW_NODES ? LAW_NODES : s->out.n;
     memcpy(o.token, s->out.token, (size_t)o.n * sizeof(o.token[0]));
@@ -34,11 +34,11 @@ static bool same(const struct outcome *a, const struct outcome *b)
     return a->n == b->n && memcmp(a->token, b->token, size) == 0 && memcmp(a->node, b->node, size) == 0;
 }
 
-void bisect_put_out(struct survey *s, const struct outcome *o, double share)
+void bisect_add_mass(struct survey *s, const struct outcome *o, double share)
 {
     size_t text = 0;
     s->found.cells++;
-    s->found.sound = s->found.sound && draft_is_path(&s->draft_batch.draft, o->node, o->token, o->n, s->in->vocab);
+    s->found.sound = s->found.sound && draft_is_path(&s->table_draft.draft, o->node, o->token, o->n, s->in->vocab);
     for (int i = 0; s->found.sound && i < o->n; i++)
         text = text * (size_t)s->in->vocab + 1 + (size_t)o->token[i];
     s->mass[text] += s->probability * share;
@@ -47,124 +47,125 @@ void bisect_put_out(struct survey *s, const struct outcome *o, double share)
 // ---- cells
 
 struct cell {
-    uint64_t low[BISECT_PLACES], high[BISECT_PLACES]; // (places) the first and the last in it
-    int turns[BISECT_PLACES];                         // (places) how often it was cut there
+    uint64_t low[BISECT_UNIFORMS], high[BISECT_UNIFORMS]; // (uniforms) its first and last grid number
+    int cuts[BISECT_UNIFORMS];                            // (uniforms) number of cuts along the axis
 };
 
 struct edge {
-    int place;
-    uint64_t last; // of the lower part
+    int axis;      // number of the uniform
+    uint64_t last; // grid number of the lower part
 };
 
-// At k the outcome is `here`, with k[place] = to it is another: where it changes.
-static struct edge bisect(struct survey *s, uint64_t *k, int place, uint64_t to, const struct outcome *here)
+// Finds the edge between k, where the outcome is `here`, and k[axis] = to, where it is another.
+static struct edge bisect(struct survey *s, uint64_t *k, int axis, uint64_t to, const struct outcome *here)
 {
-    uint64_t from = k[place];
+    uint64_t from = k[axis];
     while (from + 1 != to && to + 1 != from) {
-        k[place] = from < to ? from + (to - from) / 2 : to + (from - to) / 2;
-        struct outcome o = bisect_ask(s, k);
-        *(same(&o, here) ? &from : &to) = k[place];
+        k[axis] = from < to ? from + (to - from) / 2 : to + (from - to) / 2;
+        struct outcome o = bisect_run(s, k);
+        *(same(&o, here) ? &from : &to) = k[axis];
     }
-    return (struct edge){ place, from < to ? from : to };
+    return (struct edge){ axis, from < to ? from : to };
 }
 
-// Along the axis of one place through k.
-static bool edge_on_axis(struct survey *s, const struct cell *c, uint64_t *k, int place, const struct outcome *here,
+// Finds an edge along one axis through k. Returns false if there is none.
+static bool edge_on_axis(struct survey *s, const struct cell *c, uint64_t *k, int axis, const struct outcome *here,
                          struct edge *e)
 {
-    const uint64_t middle = k[place], end[] = { c->low[place], c->high[place] };
+    const uint64_t middle = k[axis], end[] = { c->low[axis], c->high[axis] };
     for (int i = 0; i < 2; i++) {
         if (end[i] == middle)
             continue;
-        k[place] = end[i];
-        struct outcome there = bisect_ask(s, k);
-        k[place] = middle;
-        if (same(&there, here))
+        k[axis] = end[i];
+        struct outcome o = bisect_run(s, k);
+        k[axis] = middle;
+        if (same(&o, here))
             continue;
-        *e = bisect(s, k, place, end[i], here);
+        *e = bisect(s, k, axis, end[i], here);
         return true;
     }
     return false;
 }
 
-// At a corner or a point by chance. The way there goes along one axis after another.
-static bool edge_on_the_way(struct survey *s, const struct cell *c, uint64_t *k, bool corner,
-                            const struct outcome *here, struct edge *e)
+// Tries a corner or a random point. If its outcome differs, moves there along one axis after another until an edge is
+// crossed.
+static bool edge_towards_point(struct survey *s, const struct cell *c, uint64_t *k, bool corner,
+                               const struct outcome *here, struct edge *e)
 {
-    uint64_t to[BISECT_PLACES];
-    for (int i = 0; i < s->places; i++) {
-        uint64_t at_random = splitmix(&s->dice), width = c->high[i] - c->low[i];
+    uint64_t to[BISECT_UNIFORMS];
+    for (int i = 0; i < s->uniforms; i++) {
+        uint64_t at_random = splitmix(&s->random_state), width = c->high[i] - c->low[i];
         to[i] = corner ? (at_random >> 63 ? c->high[i] : c->low[i]) : c->low[i] + at_random % (width + 1);
     }
-    struct outcome there = bisect_ask(s, to);
-    if (same(&there, here))
+    struct outcome o = bisect_run(s, to);
+    if (same(&o, here))
         return false;
-    s->found.surprises++;
-    for (int i = 0; i < s->places; i++) {
+    s->found.hidden_edges++;
+    for (int i = 0; i < s->uniforms; i++) {
         uint64_t from = k[i];
         k[i] = to[i];
-        there = bisect_ask(s, k);
-        if (same(&there, here))
+        o = bisect_run(s, k);
+        if (same(&o, here))
             continue;
         k[i] = from;
         *e = bisect(s, k, i, to[i], here);
         return true;
     }
-    s->found.sound = false; // or it is not a function of its uniforms
+    s->found.sound = false; // the box is not a function of its uniforms
     return false;
 }
 
-// k: the middle, where the outcome is `here`. Used up.
+// k: the middle of the cell, where the outcome is `here`; overwritten.
 static bool find_edge(struct survey *s, const struct cell *c, uint64_t *k, const struct outcome *here, struct edge *e)
 {
-    int look[BISECT_PLACES], looks = s->box->looks; // of the run in the middle, which was the last
-    memcpy(look, s->box->look, sizeof(look));
-    for (int i = 0; i < (looks < 0 ? s->places : looks); i++)
-        if (edge_on_axis(s, c, k, looks < 0 ? i : look[i], here, e))
+    int read[BISECT_UNIFORMS], n_reads = s->box->n_reads; // of the last run, in the middle
+    memcpy(read, s->box->read, sizeof(read));
+    for (int i = 0; i < (n_reads < 0 ? s->uniforms : n_reads); i++)
+        if (edge_on_axis(s, c, k, n_reads < 0 ? i : read[i], here, e))
             return true;
     for (int i = 0; i < BISECT_CHECKS; i++)
-        if (edge_on_the_way(s, c, k, i % 2 == 0, here, e))
+        if (edge_towards_point(s, c, k, i % 2 == 0, here, e))
             return true;
     return false;
 }
 
 static void cut(struct survey *s, struct cell *c)
 {
-    uint64_t k[BISECT_PLACES];
+    uint64_t k[BISECT_UNIFORMS];
     double share = 1;
     struct edge e;
-    for (int i = 0; i < s->places; i++) {
+    for (int i = 0; i < s->uniforms; i++) {
         k[i] = c->low[i] + (c->high[i] - c->low[i]) / 2;
         share *= (double)(c->high[i] - c->low[i] + 1) * 0x1p-53;
     }
-    struct outcome here = bisect_ask(s, k);
-    s->found.sound = s->found.sound && s->found.cells < MOST_CELLS;
+    struct outcome here = bisect_run(s, k);
+    s->found.sound = s->found.sound && s->found.cells < MAX_CELLS;
     if (!s->found.sound || !find_edge(s, c, k, &here, &e)) {
-        bisect_put_out(s, &here, share);
+        bisect_add_mass(s, &here, share);
         return;
     }
-    const uint64_t high = c->high[e.place], low = c->low[e.place];
-    c->turns[e.place]++;
-    if (bisect_purpose(&s->draft_batch.draft, e.place, false) == FOR_ACCEPT && c->turns[e.place] > s->found.turns)
-        s->found.turns = c->turns[e.place];
-    c->high[e.place] = e.last;
+    const uint64_t high = c->high[e.axis], low = c->low[e.axis];
+    c->cuts[e.axis]++;
+    if (bisect_purpose(&s->table_draft.draft, e.axis, false) == FOR_ACCEPT && c->cuts[e.axis] > s->found.max_cuts)
+        s->found.max_cuts = c->cuts[e.axis];
+    c->high[e.axis] = e.last;
     cut(s, c);
-    c->high[e.place] = high;
-    c->low[e.place] = e.last + 1;
+    c->high[e.axis] = high;
+    c->low[e.axis] = e.last + 1;
     cut(s, c);
-    c->low[e.place] = low;
-    c->turns[e.place]--;
+    c->low[e.axis] = low;
+    c->cuts[e.axis]--;
 }
 
 // ---- the law
 
 static void survey_draft(struct survey *s)
 {
-    s->places = bisect_places(&s->draft_batch.draft, s->in->vocab, s->box->races);
-    assert(s->places <= BISECT_PLACES);
+    s->uniforms = bisect_uniforms(&s->table_draft.draft, s->in->vocab, s->box->races);
+    assert(s->uniforms <= BISECT_UNIFORMS);
     s->found.drafts++;
-    struct cell c = { .turns = { 0 } };
-    for (int i = 0; i < s->places; i++)
+    struct cell c = { .cuts = { 0 } };
+    for (int i = 0; i < s->uniforms; i++)
         c.high[i] = BISECT_LAST;
     if (s->box->races)
         bisect_race(s, c.low, 0, 1);
@@ -183,7 +184,7 @@ struct bisected bisect_examine(const struct instance *in, struct black_box *box)
     outcomes_begin(&o);
     o.rng.root = BISECT_ROOT;
     while (outcomes_next(&o)) {
-        instance_draft(in, &o.rng, 0, &s.draft_batch);
+        instance_draft(in, &o.rng, 0, &s.table_draft);
         s.probability = outcomes_probability(&o);
         survey_draft(&s);
     }
@@ -194,22 +195,22 @@ struct bisected bisect_examine(const struct instance *in, struct black_box *box)
     s.found.distance = law_distance(in, s.mass, own);
     for (size_t i = 0; i < texts; i++)
         if (own[i] == 0)
-            s.found.impossible = law_greater(s.found.impossible, s.mass[i]);
+            s.found.impossible = law_max(s.found.impossible, s.mass[i]);
     verification_destroy(&s.out);
     free(s.mass);
     free(own);
     return s.found;
 }
 
-void bisect_worse_of(struct bisected *worst, const struct bisected *one)
+void bisect_merge_worst(struct bisected *worst, const struct bisected *one)
 {
-    worst->distance = law_greater(worst->distance, one->distance);
-    worst->lost = law_greater(worst->lost, one->lost);
-    worst->impossible = law_greater(worst->impossible, one->impossible);
-    worst->bend = law_greater(worst->bend, one->bend);
+    worst->distance = law_max(worst->distance, one->distance);
+    worst->lost = law_max(worst->lost, one->lost);
+    worst->impossible = law_max(worst->impossible, one->impossible);
+    worst->ratio_spread = law_max(worst->ratio_spread, one->ratio_spread);
     worst->sound = (worst->instances == 0 || worst->sound) && one->sound;
-    worst->turns = one->turns > worst->turns ? one->turns : worst->turns;
-    worst->surprises += one->surprises;
+    worst->max_cuts = one->max_cuts > worst->max_cuts ? one->max_cuts : worst->max_cuts;
+    worst->hidden_edges += one->hidden_edges;
     worst->contradictions += one->contradictions;
     worst->instances += one->instances;
     worst->drafts += one->drafts;

@@ -1,10 +1,10 @@
-// bisect_parts.h - a survey of one instance, as the files of bisect.h share it. A point of the cube is k: (places)
-// numbers of the grid, each below 2^53.
+// bisect_parts.h - the survey of one instance, shared by the files of bisect.h. A point of the cube is k: (uniforms)
+// grid numbers, each below 2^53.
 #pragma once
 #include "exact/bisect.h"
 
-#define BISECT_LAST ((UINT64_C(1) << BISECT_BITS) - 1) // of the grid, 0 being the first
-enum { BISECT_CHECKS = 8 };                            // points by chance, of a cell or a race
+#define BISECT_LAST ((UINT64_C(1) << BISECT_BITS) - 1) // the last grid number; 0 is the first
+enum { BISECT_CHECKS = 8 };                            // random points per cell or race
 
 struct outcome {
     int n;
@@ -14,15 +14,15 @@ struct outcome {
 struct survey { // of one instance
     const struct instance *in;
     struct black_box *box;
-    struct draft_batch draft_batch;
+    struct table_draft table_draft;
     struct verification out;
-    int places;
+    int uniforms;
     double probability; // of the draft
-    double *mass;       // (texts) what was put out
-    uint64_t dice;
+    double *mass;       // (texts) measure of each output
+    uint64_t random_state;
     struct bisected found;
 };
 
-struct outcome bisect_ask(struct survey *s, const uint64_t *k);
-void bisect_put_out(struct survey *s, const struct outcome *o, double share); // so much of the draft's probability
-void bisect_race(struct survey *s, uint64_t *k, int depth, double share);     // from this depth on; k is used up
+struct outcome bisect_run(struct survey *s, const uint64_t *k);
+void bisect_add_mass(struct survey *s, const struct outcome *o, double share); // share of the draft's probability
+void bisect_race(struct survey *s, uint64_t *k, int depth, double share);      // from this depth on; overwrites k

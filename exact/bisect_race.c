@@ -1,4 +1,4 @@
-// bisect_race.c - the chances of a race, from pairs of uniforms.
+// bisect_race.c - the winning probabilities of a race, from pairs of uniforms.
 #include <math.h>
 
 #include "exact/bisect_parts.h"
@@ -9,7 +9,7 @@ static double time_of(uint64_t k)
     return -log1p(-(((double)k + 0.5) * 0x1p-53));
 }
 
-// The uniforms of the race at some depth: u[i] for one, the other as it is told, everyone else at infinity.
+// Runs the race at `depth` with the uniforms of_two for two tokens, and times near infinity for all others.
 static struct outcome run_two(struct survey *s, uint64_t *k, int depth, const uint64_t of_two[2], const int two[2])
 {
     uint64_t *u = k + depth * s->in->vocab;
@@ -17,45 +17,45 @@ static struct outcome run_two(struct survey *s, uint64_t *k, int depth, const ui
         u[i] = BISECT_LAST;
     u[two[0]] = of_two[0];
     u[two[1]] = of_two[1];
-    return bisect_ask(s, k);
+    return bisect_run(s, k);
 }
 
-static bool said(const struct outcome *o, int depth, int token)
+static bool emitted(const struct outcome *o, int depth, int token)
 {
     return o->n > depth && o->token[depth] == token;
 }
 
-// Token i's weight by that of the heaviest, which is held at `at`.
+// The ratio of token i's weight to that of the heaviest token, whose uniform is fixed at `at`.
 static double ratio_to(struct survey *s, uint64_t *k, int depth, int argmax, int i, uint64_t at)
 {
     uint64_t wins = 0, loses = BISECT_LAST;
     struct outcome o = run_two(s, k, depth, (uint64_t[]){ at, wins }, (int[]){ argmax, i });
-    if (!said(&o, depth, i))
+    if (!emitted(&o, depth, i))
         return 0;
     while (wins + 1 < loses) {
         uint64_t middle = wins + (loses - wins) / 2;
         o = run_two(s, k, depth, (uint64_t[]){ at, middle }, (int[]){ argmax, i });
-        *(said(&o, depth, i) ? &wins : &loses) = middle;
+        *(emitted(&o, depth, i) ? &wins : &loses) = middle;
     }
     return -log1p(-((double)loses * 0x1p-53)) / time_of(at);
 }
 
-// Whether the ratios of pairs tell who wins among all of them.
+// Checks at a random point that the ratios of pairs determine the winner among all tokens.
 static void check_race(struct survey *s, uint64_t *k, int depth, const double *ratio)
 {
     uint64_t *u = k + depth * s->in->vocab;
     int first = -1;
     double best = INFINITY, second = INFINITY;
     for (int i = 0; i < s->in->vocab; i++) {
-        u[i] = splitmix(&s->dice) >> 11;
+        u[i] = splitmix(&s->random_state) >> 11;
         double time = ratio[i] > 0 ? time_of(u[i]) / ratio[i] : INFINITY;
         second = fmin(second, fmax(time, best));
         if (time < best)
             best = time, first = i;
     }
-    struct outcome o = bisect_ask(s, k);
-    if (best < second * (1 - 1e-9)) // or it is too close to call
-        s->found.contradictions += !said(&o, depth, first);
+    struct outcome o = bisect_run(s, k);
+    if (best < second * (1 - 1e-9)) // otherwise a tie within rounding
+        s->found.contradictions += !emitted(&o, depth, first);
 }
 
 static void measure_race(struct survey *s, uint64_t *k, int depth, double *ratio)
@@ -63,13 +63,14 @@ static void measure_race(struct survey *s, uint64_t *k, int depth, double *ratio
     static const uint64_t at[] = { UINT64_C(1) << 52, UINT64_C(1) << 51, UINT64_C(3) << 51 };
     const int vocab = s->in->vocab;
     for (int i = 0; i < vocab; i++)
-        k[depth * vocab + i] = at[0]; // equals: the heaviest wins
-    struct outcome o = bisect_ask(s, k);
+        k[depth * vocab + i] = at[0]; // equal uniforms: the heaviest wins
+    struct outcome o = bisect_run(s, k);
     int argmax = o.n > depth && o.token[depth] >= 0 && o.token[depth] < vocab ? o.token[depth] : 0;
     for (int i = 0; i < vocab; i++) {
         ratio[i] = i == argmax ? 1 : ratio_to(s, k, depth, argmax, i, at[0]);
         for (int t = 1; i != argmax && t < 3; t++)
-            s->found.bend = law_greater(s->found.bend, fabs(ratio[i] - ratio_to(s, k, depth, argmax, i, at[t])));
+            s->found.ratio_spread =
+                law_max(s->found.ratio_spread, fabs(ratio[i] - ratio_to(s, k, depth, argmax, i, at[t])));
     }
     for (int t = 0; t < BISECT_CHECKS; t++)
         check_race(s, k, depth, ratio);
@@ -85,9 +86,9 @@ void bisect_race(struct survey *s, uint64_t *k, int depth, double share)
         if (ratio[i] == 0)
             continue;
         struct outcome o = run_two(s, k, depth, (uint64_t[]){ 0, 0 }, (int[]){ i, i });
-        if (o.n > depth + 1 && o.n <= s->places / s->in->vocab)
+        if (o.n > depth + 1 && o.n <= s->uniforms / s->in->vocab)
             bisect_race(s, k, depth + 1, share * ratio[i] / sum);
         else
-            bisect_put_out(s, &o, share * ratio[i] / sum);
+            bisect_add_mass(s, &o, share * ratio[i] / sum);
     }
 }

@@ -1,17 +1,17 @@
-// bisect_rule.c - where the uniforms of a draft stand, and our own rules as boxes that are given them.
+// bisect_rule.c - the layout of a draft's uniforms, and struct rule as a black box.
 #include <assert.h>
 #include <stddef.h>
 
 #include "exact/bisect.h"
 
-// ---- places
+// ---- layout
 
-int bisect_places(const struct draft *d, int vocab, bool races)
+int bisect_uniforms(const struct draft *d, int vocab, bool races)
 {
     return races ? (draft_max_depth(d) + 1) * vocab : 3 * d->n;
 }
 
-int bisect_place(const struct draft *d, int vocab, struct address at)
+int bisect_uniform_index(const struct draft *d, int vocab, struct address at)
 {
     switch (at.purpose) {
     case FOR_ACCEPT:
@@ -23,7 +23,7 @@ int bisect_place(const struct draft *d, int vocab, struct address at)
     case FOR_TOKEN:
         return (at.position - BISECT_ROOT - 1) * vocab;
     default:
-        assert(!"a rule does not draft");
+        assert(!"expected a purpose of a rule");
         return -1;
     }
 }
@@ -33,9 +33,9 @@ enum purpose bisect_purpose(const struct draft *d, int place, bool races)
     return races ? FOR_TOKEN : place < d->n ? FOR_ACCEPT : place < 2 * d->n ? FOR_RESIDUAL : FOR_BONUS;
 }
 
-// ---- a rule as a box
+// ---- a rule as a black box
 
-struct script {
+struct given_rng {
     struct rng rng; // first
     struct black_box *box;
     const struct draft *draft;
@@ -43,41 +43,41 @@ struct script {
     int vocab;
 };
 
-// The uniforms of an address, n of them; and that they were looked at is written down.
-static const double *look_at(struct script *s, struct address at, int n)
+// Returns the n uniforms of an address and records that they were read.
+static const double *read_uniforms(struct given_rng *s, struct address at, int n)
 {
-    int place = bisect_place(s->draft, s->vocab, at);
+    int index = bisect_uniform_index(s->draft, s->vocab, at);
     struct black_box *b = s->box;
-    for (int i = 0; b->looks >= 0 && i < n; i++) {
+    for (int i = 0; b->n_reads >= 0 && i < n; i++) {
         int k = 0;
-        while (k < b->looks && b->look[k] != place + i)
+        while (k < b->n_reads && b->read[k] != index + i)
             k++;
-        if (k == b->looks)
-            b->look[b->looks++] = place + i;
+        if (k == b->n_reads)
+            b->read[b->n_reads++] = index + i;
     }
-    return s->u + place;
+    return s->u + index;
 }
 
-static bool script_accept(struct rng *self, double num, double den, struct address at)
+static bool given_accept(struct rng *self, double num, double den, struct address at)
 {
-    return rng_accept_of(*look_at((struct script *)self, at, 1), num, den);
+    return rng_accept_of(*read_uniforms((struct given_rng *)self, at, 1), num, den);
 }
 
-static int script_pick(struct rng *self, const double *weight, int n, struct address at)
+static int given_pick(struct rng *self, const double *weight, int n, struct address at)
 {
-    return rng_pick_of(look_at((struct script *)self, at, at.purpose == FOR_TOKEN ? n : 1), weight, n, at);
+    return rng_pick_of(read_uniforms((struct given_rng *)self, at, at.purpose == FOR_TOKEN ? n : 1), weight, n, at);
 }
 
-static void rule_judge(struct black_box *self, const struct draft *d, struct rows *p, const double *u,
-                       struct verification *out)
+static void rule_box_verify(struct black_box *self, const struct draft *d, struct rows *p, const double *u,
+                            struct verification *out)
 {
     struct rule_box *b = (struct rule_box *)self;
-    struct script s = { { script_accept, script_pick, BISECT_ROOT, NULL }, self, d, u, p->vocab };
-    self->looks = b->tells ? 0 : -1;
+    struct given_rng s = { { given_accept, given_pick, BISECT_ROOT, NULL }, self, d, u, p->vocab };
+    self->n_reads = b->reports_reads ? 0 : -1;
     b->rule->verify(d, p, b->options, &s.rng, out);
 }
 
 struct rule_box bisect_rule(const struct rule *rule, const void *options)
 {
-    return (struct rule_box){ { rule == rule_named("match"), rule_judge, 0, { 0 } }, rule, options, true };
+    return (struct rule_box){ { rule == rule_named("match"), rule_box_verify, 0, { 0 } }, rule, options, true };
 }

@@ -1,4 +1,4 @@
-// evidence.c - first what a token adds, then what the sums say.
+// evidence.c - the contribution of one token, and the tests of the sums.
 #include "exact/evidence.h"
 
 #include <assert.h>
@@ -13,40 +13,40 @@ const struct uniforms evidence_start = { { -1, -1, -1 } };
 
 static const char *const order_names[ORDERS] = { "guided", "p", "id" };
 static const char *const part_names[] = { "first", "later", "bonus", "all" };
-static const char *const score_names[SCORES] = { "log q/p",  "q > p",  "q's best", "chosen", "p's best",
-                                                 "surprise", "bottom", "end",      "repeat" };
+static const char *const score_names[SCORES] = { "log q/p",   "q > p", "argmax q", "deterministic", "argmax p",
+                                                 "surprisal", "tail",  "end",      "repeat" };
 
-// The greatest difference between two values of a function.
+// The largest difference between two values of a function.
 static const double score_width[SCORES] = { 6, 1, 1, 1, 1, 8, 1, 1, 1 };
 
 // ---- one token
 
-static bool has_guide(const struct token_seen *t)
+static bool has_guide(const struct observed_token *t)
 {
     return t->q || t->n_deterministic > 0;
 }
 
-// The place of a token among the chosen, its first if there are several; n_deterministic: not among them.
-static int place_of(const struct token_seen *t, int32_t token)
+// The first place of a token among the deterministic ones; n_deterministic: not among them.
+static int place_of(const struct observed_token *t, int32_t token)
 {
     int i = 0;
-    while (i < t->n_deterministic && t->chosen[i] != token)
+    while (i < t->n_deterministic && t->deterministic[i] != token)
         i++;
     return i;
 }
 
-static double key(const struct token_seen *t, int32_t token)
+static double key(const struct observed_token *t, int32_t token)
 {
     return (double)(t->q ? mass_ratio(t->p[token], t->q[token]) : t->p[token]);
 }
 
-// The mass before the token in the guided order: that of the order without the chosen, which are then moved to the end.
-static double before_guided(const struct token_seen *t, const struct mass *m)
+// The mass before the token in the guided order: that of the order without deterministic tokens, which come at the end.
+static double before_guided(const struct observed_token *t, const struct mass *m)
 {
     int place = place_of(t, t->token);
     double own = key(t, t->token), before = place < t->n_deterministic ? m->all : t->q ? m->by_ratio : m->by_p;
     for (int i = 0; i < t->n_deterministic; i++) {
-        int32_t c = t->chosen[i];
+        int32_t c = t->deterministic[i];
         double k = key(t, c);
         bool leaves = place < t->n_deterministic ? i <= place : k < own || (k == own && c < t->token);
         if (leaves && place_of(t, c) == i)
@@ -55,7 +55,7 @@ static double before_guided(const struct token_seen *t, const struct mass *m)
     return fmax(before, 0);
 }
 
-static struct uniforms uniforms_of(const struct token_seen *t, const struct mass *m)
+static struct uniforms uniforms_of(const struct observed_token *t, const struct mass *m)
 {
     double before[ORDERS] = { before_guided(t, m), m->by_p, m->by_id }, own = t->u * (double)t->p[t->token];
     struct uniforms u;
@@ -64,7 +64,7 @@ static struct uniforms uniforms_of(const struct token_seen *t, const struct mass
     return u;
 }
 
-static int part_of(const struct token_seen *t)
+static int part_of(const struct observed_token *t)
 {
     return t->bonus ? PART_BONUS : t->index > 0 ? PART_LATER : PART_FIRST;
 }
@@ -79,7 +79,7 @@ static void add_uniforms(struct evidence *to, struct evidence_part *part, struct
     }
 }
 
-// Of what p is sure there is nothing to learn; that its variance is 0 but for rounding is known before the token.
+// A function without variance under p adds nothing; that its variance is 0 up to rounding is known before the token.
 static void add_score(struct evidence_part *part, enum score s, double g, double mean, double square)
 {
     double variance = square - mean * mean;
@@ -90,79 +90,81 @@ static void add_score(struct evidence_part *part, enum score s, double g, double
     part->variance[s] += variance;
 }
 
-static void add_bet(struct evidence_part *part, enum bet b, bool won, double chance)
+static void add_bet(struct evidence_part *part, enum bet b, bool won, double probability)
 {
     for (int i = 0; i < STAKES; i++) {
         double lambda = evidence_stakes[i];
-        part->log_e[b][i] += (won ? lambda : 0) - log1p(chance * expm1(lambda));
+        part->log_e[b][i] += (won ? lambda : 0) - log1p(probability * expm1(lambda));
     }
 }
 
-static void add_event(struct evidence_part *part, enum score s, bool happened, double chance)
+static void add_event(struct evidence_part *part, enum score s, bool happened, double probability)
 {
-    add_score(part, s, happened ? 1 : 0, chance, chance);
+    add_score(part, s, happened ? 1 : 0, probability, probability);
 }
 
-// Functions that compare the token with another, if there is one.
-static void add_same(struct evidence_part *part, enum score s, const struct token_seen *t, int32_t other, double all)
+// Functions that compare the token with another one, if it is given.
+static void add_same(struct evidence_part *part, enum score s, const struct observed_token *t, int32_t other,
+                     double all)
 {
     if (other >= 0 && other < t->vocab)
         add_event(part, s, t->token == other, (double)t->p[other] / all);
 }
 
-static void add_of_p(struct evidence_part *part, const struct token_seen *t, const struct mass *m, struct mass_scale s,
-                     double by_p)
+static void add_of_p(struct evidence_part *part, const struct observed_token *t, const struct mass *m,
+                     struct mass_scale s, double by_p)
 {
-    double best = (double)t->p[m->p_best] / m->all, surprise = (double)mass_surprise(t->p[t->token], s);
-    add_event(part, SCORE_P_BEST, t->token == m->p_best, best);
-    add_bet(part, BET_P_BEST, t->token == m->p_best, best);
-    add_score(part, SCORE_SURPRISE, surprise, m->surprise / m->all, m->surprise_square / m->all);
-    add_event(part, SCORE_BOTTOM, by_p < .01, .01);
-    add_bet(part, BET_BOTTOM, by_p < .01, .01);
+    double best = (double)t->p[m->p_argmax] / m->all, surprisal = (double)mass_surprisal(t->p[t->token], s);
+    add_event(part, SCORE_P_ARGMAX, t->token == m->p_argmax, best);
+    add_bet(part, BET_P_ARGMAX, t->token == m->p_argmax, best);
+    add_score(part, SCORE_SURPRISAL, surprisal, m->surprisal / m->all, m->surprisal_square / m->all);
+    add_event(part, SCORE_TAIL, by_p < .01, .01);
+    add_bet(part, BET_TAIL, by_p < .01, .01);
     add_bet(part, BET_HALF, by_p < .5, .5);
     add_same(part, SCORE_END, t, t->end, m->all);
     add_same(part, SCORE_REPEAT, t, t->before, m->all);
 }
 
-static void add_of_q(struct evidence_part *part, const struct token_seen *t, const struct mass *m, struct mass_scale s)
+static void add_of_q(struct evidence_part *part, const struct observed_token *t, const struct mass *m,
+                     struct mass_scale s)
 {
     float p = t->p[t->token], q = t->q[t->token];
     add_score(part, SCORE_LOG_RATIO, (double)mass_log_ratio(p, q, s), m->log_ratio / m->all,
               m->log_ratio_square / m->all);
     add_event(part, SCORE_ABOVE, mass_above(p, q, s), m->above / m->all);
-    add_event(part, SCORE_Q_BEST, t->token == m->q_best, (double)t->p[m->q_best] / m->all);
+    add_event(part, SCORE_Q_ARGMAX, t->token == m->q_argmax, (double)t->p[m->q_argmax] / m->all);
 }
 
-static void add_of_guide(struct evidence_part *part, const struct token_seen *t, const struct mass *m,
+static void add_of_guide(struct evidence_part *part, const struct observed_token *t, const struct mass *m,
                          struct mass_scale s)
 {
-    double chosen = 0, liked = m->above;
+    double deterministic = 0, favoured = m->above;
     for (int i = 0; i < t->n_deterministic; i++) {
-        int32_t c = t->chosen[i];
+        int32_t c = t->deterministic[i];
         if (place_of(t, c) < i)
             continue;
-        chosen += (double)t->p[c];
+        deterministic += (double)t->p[c];
         if (!(t->q && mass_above(t->p[c], t->q[c], s)))
-            liked += (double)t->p[c];
+            favoured += (double)t->p[c];
     }
     bool among = place_of(t, t->token) < t->n_deterministic;
     bool above = t->q && mass_above(t->p[t->token], t->q[t->token], s);
-    int32_t draft_token = t->n_deterministic > 0 ? t->chosen[0] : m->q_best;
+    int32_t draft_token = t->n_deterministic > 0 ? t->deterministic[0] : m->q_argmax;
     if (t->n_deterministic > 0)
-        add_event(part, SCORE_DETERMINISTIC, among, fmin(chosen / m->all, 1));
-    add_bet(part, BET_LIKED, among || above, liked / m->all);
+        add_event(part, SCORE_DETERMINISTIC, among, fmin(deterministic / m->all, 1));
+    add_bet(part, BET_FAVOURED, among || above, favoured / m->all);
     add_bet(part, BET_DRAFT_TOKEN, t->token == draft_token, (double)t->p[draft_token] / m->all);
 }
 
-static void check(const struct token_seen *t)
+static void check(const struct observed_token *t)
 {
     assert(t->vocab > 0 && t->token >= 0 && t->token < t->vocab);
     assert(t->u >= 0 && t->u < 1 && t->p_sum > 0 && (!t->q || t->q_sum > 0));
     for (int i = 0; i < t->n_deterministic; i++)
-        assert(t->chosen[i] >= 0 && t->chosen[i] < t->vocab);
+        assert(t->deterministic[i] >= 0 && t->deterministic[i] < t->vocab);
 }
 
-struct uniforms evidence_add(struct evidence *to, const struct token_seen *t, struct uniforms last)
+struct uniforms evidence_add(struct evidence *to, const struct observed_token *t, struct uniforms last)
 {
     check(t);
     if (!(t->p[t->token] > 0)) {
@@ -186,7 +188,7 @@ struct uniforms evidence_add(struct evidence *to, const struct token_seen *t, st
     return u;
 }
 
-// ---- many
+// ---- sums
 
 void evidence_sum(double *to, const double *from, size_t n)
 {
@@ -217,14 +219,14 @@ double evidence_log_e(const struct evidence *e)
     if (e->impossible > 0)
         return INFINITY;
     const struct evidence_part all = whole(e), *on[] = { &all, &e->part[PART_FIRST], &e->part[PART_BONUS] };
-    double most = -INFINITY, sum = 0;
+    double max = -INFINITY, sum = 0;
     for (int f = 0; f < 3; f++)
         for (int i = 0; i < BETS * STAKES; i++)
-            most = fmax(most, on[f]->log_e[i / STAKES][i % STAKES]);
+            max = fmax(max, on[f]->log_e[i / STAKES][i % STAKES]);
     for (int f = 0; f < 3; f++)
         for (int i = 0; i < BETS * STAKES; i++)
-            sum += exp(on[f]->log_e[i / STAKES][i % STAKES] - most);
-    return most + log(sum / EVIDENCE_BETS);
+            sum += exp(on[f]->log_e[i / STAKES][i % STAKES] - max);
+    return max + log(sum / EVIDENCE_BETS);
 }
 
 // ---- tests
@@ -260,28 +262,28 @@ static void test_impossible(struct list *l, const struct evidence *e)
 
 static void test_ks(struct list *l, const double cells[CELLS], const char *of)
 {
-    double n = total(cells, CELLS), below = 0, most = 0;
+    double n = total(cells, CELLS), below = 0, max = 0;
     if (n == 0)
         return;
     for (int i = 0; i < CELLS; i++) {
         below += cells[i];
-        most = fmax(most, fabs(below / n - (i + 1.0) / CELLS));
+        max = fmax(max, fabs(below / n - (i + 1.0) / CELLS));
     }
-    list_add(l, (struct exact_test){ "KS", of, "all", most, 0, tail_kolmogorov(most, n), n });
+    list_add(l, (struct exact_test){ "KS", of, "all", max, 0, tail_kolmogorov(max, n), n });
 }
 
 static void test_cells(struct list *l, const double cells[COARSE], const char *of, const char *part)
 {
     double n = total(cells, COARSE), chi;
-    if (n < LEAST_EXPECTED * COARSE)
+    if (n < MIN_EXPECTED * COARSE)
         return;
     const double log10_p = tail_even(cells, COARSE, &chi);
     list_add(l, (struct exact_test){ "chi-square", of, part, chi, 0, log10_p, n });
 }
 
-// Pairs overlap: each number is in two of them. What is left of the counts when a line's and a column's share is taken
-// away is made of products of a function of one number and a function of the next, each of mean 0; such products do not
-// correlate from pair to pair, and there are (SQUARE - 1)^2 of them.
+// Pairs overlap: each number is in two of them. The counts less the shares of their line and column are products of a
+// function of one number and a function of the next, each of mean 0; such products are uncorrelated from pair to pair,
+// and there are (SQUARE - 1)^2 of them.
 static void test_pairs(struct list *l, const double square[SQUARE][SQUARE], const char *of)
 {
     double line[SQUARE] = { 0 }, column[SQUARE] = { 0 }, chi = 0;
@@ -291,7 +293,7 @@ static void test_pairs(struct list *l, const double square[SQUARE][SQUARE], cons
             column[k] += square[i][k];
         }
     double n = total(line, SQUARE), expected = n / (SQUARE * SQUARE);
-    if (expected < LEAST_EXPECTED)
+    if (expected < MIN_EXPECTED)
         return;
     for (int i = 0; i < SQUARE; i++)
         for (int k = 0; k < SQUARE; k++) {

@@ -1,4 +1,4 @@
-// instance.c - worlds small enough to walk through, and the drafts that grow in them.
+// instance.c - random test problems, and drafts built from them.
 #include "exact/instance.h"
 
 #include <math.h>
@@ -7,19 +7,19 @@
 #include "core/memory.h"
 #include "sampling/rng.h"
 
-const char *const lie_names[LIES] = {
-    [HONEST] = "honest",
-    [GREEDY_AS_SAMPLED] = "takes the likeliest and calls it drawn",
-    [SHARPENED_AS_SAMPLED] = "draws at another temperature than it reports",
-    [DISTINCT_AS_SAMPLED] = "draws without the earlier siblings and calls it independent",
-    [PRUNED_AS_SAMPLED] = "draws and drops what came out unlikely",
-    [DETERMINISTIC_AFTER_LATER] = "chooses by what a later sibling was drawn as",
-    [TOP_TWO_AS_SAMPLED] = "draws from the likeliest and reports the whole row",
-    [BEST_OF_TWO_AS_SAMPLED] = "draws two siblings and keeps the likelier",
-    [RANKED_AS_SAMPLED] = "takes the likeliest in turn and calls them drawn",
-    [ROUNDED_AS_SAMPLED] = "draws from a row of fewer bits than it reports",
-    [UNMAPPED_AS_SAMPLED] = "reports its row by the numbers of its own vocabulary",
-    [PADDING_IN_ROW] = "never draws padding but reports a row with mass on it",
+const char *const misreport_names[MISREPORTS] = {
+    [TRUTHFUL] = "truthful",
+    [GREEDY_AS_SAMPLED] = "proposes the argmax as sampled",
+    [SHARPENED_AS_SAMPLED] = "samples at another temperature than it reports",
+    [DISTINCT_AS_SAMPLED] = "samples without replacement and reports independent samples",
+    [PRUNED_AS_SAMPLED] = "samples and drops improbable tokens",
+    [DETERMINISTIC_AFTER_LATER] = "selects by the sampled token of a later sibling",
+    [TOP_TWO_AS_SAMPLED] = "samples from the top two tokens and reports the whole row",
+    [BEST_OF_TWO_AS_SAMPLED] = "samples two siblings and keeps the more probable one",
+    [RANKED_AS_SAMPLED] = "proposes the top-k tokens as sampled",
+    [ROUNDED_AS_SAMPLED] = "samples from a row of fewer bits than it reports",
+    [UNMAPPED_AS_SAMPLED] = "reports its row in the ids of its own vocabulary",
+    [PADDING_IN_ROW] = "never samples padding but reports a row with mass on it",
 };
 
 // ---- instances
@@ -45,18 +45,18 @@ static void scale(float *row, int n)
 
 static void make_row(float *row, int n, enum family family, uint64_t *state)
 {
-    int favourite = below(state, n);
+    int peak = below(state, n);
     for (int i = 0; i < n; i++) {
         double u = uniform(state);
         switch (family) {
         case SPARSE:
-            row[i] = u < 0.5 && i != favourite ? 0 : (float)u;
+            row[i] = u < 0.5 && i != peak ? 0 : (float)u;
             break;
         case ONE_HOT:
-            row[i] = i == favourite;
+            row[i] = i == peak;
             break;
         case PEAKED:
-            row[i] = i == favourite ? 1 : (float)(0.01 * u);
+            row[i] = i == peak ? 1 : (float)(0.01 * u);
             break;
         case TIES:
             row[i] = 1 + (u < 0.5);
@@ -72,7 +72,7 @@ static void make_rows(float *p, float *q, int n, enum family family, uint64_t *s
 {
     int split = 1 + below(state, n - 1);
     switch (family) {
-    case ONE_HOT: // p, q or both
+    case ONE_HOT: // of p, q or both
         split = below(state, 3);
         make_row(p, n, split == 0 ? DENSE : ONE_HOT, state);
         make_row(q, n, split == 1 ? DENSE : ONE_HOT, state);
@@ -97,10 +97,10 @@ static void make_rows(float *p, float *q, int n, enum family family, uint64_t *s
     }
 }
 
-// The tables of an instance whose shape is set.
-static void furnish(struct instance *in, enum way way, enum family family, uint64_t *state)
+// Fills the tables of an instance whose shape is set.
+static void fill_tables(struct instance *in, enum proposal_mix mix, enum family family, uint64_t *state)
 {
-    static const enum proposal drawn_in[] = {
+    static const enum proposal proposal_of[] = {
         [ALL_DETERMINISTIC] = DETERMINISTIC, [ALL_SAMPLED] = SAMPLED, [ALL_DISTINCT] = SAMPLED_WITHOUT_REPLACEMENT
     };
     int depth[LAW_NODES] = { 0 }, texts = 1;
@@ -108,7 +108,7 @@ static void furnish(struct instance *in, enum way way, enum family family, uint6
     for (int k = 1; k < in->nodes; k++) {
         depth[k] = depth[in->parent[k]] + 1;
         in->depth = depth[k] > in->depth ? depth[k] : in->depth;
-        in->proposal[k] = (uint8_t)(way == MIXED ? below(state, 3) : (int)drawn_in[way]);
+        in->proposal[k] = (uint8_t)(mix == MIXED ? below(state, 3) : (int)proposal_of[mix]);
         in->choice[k] = (uint8_t)below(state, CHOICES);
     }
     in->prefixes = 0;
@@ -138,13 +138,13 @@ static void shape_by_widths(struct instance *in, const int *widths, int levels)
 
 static void random_tree(struct instance *in, uint64_t *state)
 {
-    in->nodes = 3 + below(state, 5); // 7 at most
+    in->nodes = 3 + below(state, 5); // at most 7
     in->parent[0] = -1;
     for (int k = 1; k < in->nodes; k++)
         in->parent[k] = below(state, k);
 }
 
-struct instance instance_create(const int *widths, int levels, int vocab, enum way way, enum family family,
+struct instance instance_create(const int *widths, int levels, int vocab, enum proposal_mix mix, enum family family,
                                 uint64_t seed)
 {
     struct instance in = { .vocab = vocab };
@@ -152,7 +152,7 @@ struct instance instance_create(const int *widths, int levels, int vocab, enum w
         shape_by_widths(&in, widths, levels);
     else
         random_tree(&in, &seed);
-    furnish(&in, way, family, &seed);
+    fill_tables(&in, mix, family, &seed);
     return in;
 }
 
@@ -168,7 +168,7 @@ void instance_free(struct instance *in)
 static const float *table_row(struct rows *self, int node)
 {
     struct table_rows *t = (struct table_rows *)self;
-    t->asked++;
+    t->requested++;
     return t->table + t->prefix[node] * t->rows.vocab;
 }
 
@@ -180,7 +180,7 @@ static bool is_earlier_sibling(const struct draft *d, int parent, int x)
     return false;
 }
 
-static bool is_chosen_sibling(const struct draft *d, int parent, int x)
+static bool is_deterministic_sibling(const struct draft *d, int parent, int x)
 {
     for (int s = draft_next_child(d, parent, parent); s >= 0; s = draft_next_child(d, parent, s))
         if (d->token[s] == x && d->proposal[s] == DETERMINISTIC)
@@ -197,16 +197,16 @@ static int argmax(const double *w, int n)
     return best;
 }
 
-// The token for a new child of parent, node k of the instance; -1: there will be none. w (vocab): parent's row of q.
-static int chosen_token(const struct instance *in, int k, const struct draft_batch *g, int parent, double *w,
-                        struct rng *rng)
+// The token of a new child of parent, node k of the instance; -1: the child is dropped. w (vocab): parent's row of q.
+static int deterministic_token(const struct instance *in, int k, const struct table_draft *g, int parent, double *w,
+                               struct rng *rng)
 {
-    struct address at = { FOR_DRAFT, rng->root, k }; // k, not the draft's next node: that one may be dropped
+    struct address at = { FOR_DRAFT, rng->root, k }; // k, not the draft's next node, which may be dropped
     int x;
     switch ((enum choice)in->choice[k]) {
     case GREEDY:
         for (x = 0; x < in->vocab; x++)
-            if (is_chosen_sibling(&g->draft, parent, x))
+            if (is_deterministic_sibling(&g->draft, parent, x))
                 w[x] = -1;
         return argmax(w, in->vocab);
     case ARBITRARY:
@@ -232,48 +232,49 @@ static float to_bfloat16(float x)
     return u.x;
 }
 
-// What a liar draws from, w (vocab), in place of the row that it reports.
-static void bend(enum lie lie, double *w, int vocab)
+// Replaces the reported row w (vocab) by the one that a misreporting drafter samples from.
+static void misreport_row(enum misreport misreport, double *w, int vocab)
 {
     int best = argmax(w, vocab), second = best == 0 ? 1 : 0;
     for (int x = 0; x < vocab; x++)
         second = x != best && w[x] > w[second] ? x : second;
     for (int x = 0; x < vocab; x++) {
-        if (lie == SHARPENED_AS_SAMPLED)
+        if (misreport == SHARPENED_AS_SAMPLED)
             w[x] *= w[x];
-        if (lie == TOP_TWO_AS_SAMPLED && x != best && x != second)
+        if (misreport == TOP_TWO_AS_SAMPLED && x != best && x != second)
             w[x] = 0;
-        if (lie == ROUNDED_AS_SAMPLED)
+        if (misreport == ROUNDED_AS_SAMPLED)
             w[x] = to_bfloat16((float)w[x]);
-        if (lie == PADDING_IN_ROW && x == vocab - 1)
+        if (misreport == PADDING_IN_ROW && x == vocab - 1)
             w[x] = 0;
     }
 }
 
-static int drawn_token(const struct instance *in, int k, const struct draft_batch *g, int parent, double *w,
-                       struct rng *rng)
+static int sampled_token(const struct instance *in, int k, const struct table_draft *g, int parent, double *w,
+                         struct rng *rng)
 {
-    bool distinct = in->proposal[k] == SAMPLED_WITHOUT_REPLACEMENT || in->lie == DISTINCT_AS_SAMPLED ||
-                    in->lie == RANKED_AS_SAMPLED;
+    bool distinct = in->proposal[k] == SAMPLED_WITHOUT_REPLACEMENT || in->misreport == DISTINCT_AS_SAMPLED ||
+                    in->misreport == RANKED_AS_SAMPLED;
     double left = 0;
     for (int x = 0; x < in->vocab; x++)
         if (distinct && is_earlier_sibling(&g->draft, parent, x))
             w[x] = 0;
-    bend(in->lie, w, in->vocab);
+    misreport_row(in->misreport, w, in->vocab);
     for (int x = 0; x < in->vocab; x++)
         left += w[x];
     if (left <= 0)
-        return -1; // the siblings have used up the row
-    if (in->lie == GREEDY_AS_SAMPLED || in->lie == RANKED_AS_SAMPLED)
+        return -1; // the siblings' tokens have all of the mass
+    if (in->misreport == GREEDY_AS_SAMPLED || in->misreport == RANKED_AS_SAMPLED)
         return argmax(w, in->vocab);
     int x = rng->pick(rng, w, in->vocab, (struct address){ FOR_DRAFT, rng->root, k });
-    if (in->lie == PRUNED_AS_SAMPLED && w[x] < 0.7 * left / in->vocab)
+    if (in->misreport == PRUNED_AS_SAMPLED && w[x] < 0.7 * left / in->vocab)
         return -1;
-    return in->lie == UNMAPPED_AS_SAMPLED ? (x + 1) % in->vocab : x;
+    return in->misreport == UNMAPPED_AS_SAMPLED ? (x + 1) % in->vocab : x;
 }
 
-// Node k of the instance came out as x below parent, but a sibling that was drawn before stands in for both of them.
-static bool is_outdone(const struct instance *in, struct draft_batch *g, int parent, int x)
+// Merges a new sample x below parent into a leaf that was sampled before, which keeps the more probable token. Returns
+// false if there is no such sibling.
+static bool merge_into_sibling(const struct instance *in, struct table_draft *g, int parent, int x)
 {
     struct draft *d = &g->draft;
     const float *q = in->q + g->prefix[parent] * in->vocab;
@@ -287,21 +288,21 @@ static bool is_outdone(const struct instance *in, struct draft_batch *g, int par
     return true;
 }
 
-static bool is_unlikely(const struct instance *in, const struct draft_batch *g, int node)
+static bool is_unlikely(const struct instance *in, const struct table_draft *g, int node)
 {
     const float *q = in->q + g->prefix[g->draft.parent[node]] * in->vocab;
     return q[g->draft.token[node]] * (float)in->vocab < 0.7F;
 }
 
-// Whether the drafter is done with a text, for reasons that are no lie.
-static bool stops_at(const struct instance *in, const struct draft_batch *g, int node)
+// Whether the drafter adds no children below node, for a reason that is allowed.
+static bool stops_at(const struct instance *in, const struct table_draft *g, int node)
 {
     const struct draft *d = &g->draft;
     if (node == 0)
         return false;
-    if (in->lie == STOPS_AFTER_UNLIKELY)
+    if (in->misreport == STOPS_AFTER_UNLIKELY)
         return is_unlikely(in, g, node);
-    if (in->lie != LEAVES_BESIDE_UNLIKELY)
+    if (in->misreport != LEAVES_BESIDE_UNLIKELY)
         return false;
     for (int s = draft_next_child(d, d->parent[node], d->parent[node]); s >= 0;
          s = draft_next_child(d, d->parent[node], s))
@@ -310,8 +311,8 @@ static bool stops_at(const struct instance *in, const struct draft_batch *g, int
     return false;
 }
 
-// Every chosen leaf takes the token after that of a later sibling, where all the later ones were drawn independently.
-static void choose_after_later(const struct instance *in, struct draft_batch *g)
+// Every deterministic leaf whose later siblings are all SAMPLED gets the token after that of the next one.
+static void select_after_later(const struct instance *in, struct table_draft *g)
 {
     struct draft *d = &g->draft;
     for (int c = 1; c < d->n; c++) {
@@ -326,9 +327,9 @@ static void choose_after_later(const struct instance *in, struct draft_batch *g)
     }
 }
 
-void instance_draft(const struct instance *in, struct rng *rng, int prefix, struct draft_batch *g)
+void instance_draft(const struct instance *in, struct rng *rng, int prefix, struct table_draft *g)
 {
-    int at[LAW_NODES] = { 0 }; // where each node of the instance is in the draft; -1: it is not
+    int at[LAW_NODES] = { 0 }; // the draft's node for each node of the instance; -1: none
     g->q = (struct table_rows){ { in->vocab, table_row, NULL }, in->q, g->prefix, 0 };
     g->p = (struct table_rows){ { in->vocab, table_row, NULL }, in->p, g->prefix, 0 };
     g->draft = (struct draft){ 1, LAW_NODES, g->token, g->parent, g->proposal, &g->q.rows, NULL };
@@ -346,14 +347,15 @@ void instance_draft(const struct instance *in, struct rng *rng, int prefix, stru
         double w[LAW_VOCAB];
         for (int x = 0; x < in->vocab; x++)
             w[x] = in->q[g->prefix[parent] * in->vocab + x];
-        int x = in->proposal[k] == DETERMINISTIC ? chosen_token(in, k, g, parent, w, rng)
-                                                 : drawn_token(in, k, g, parent, w, rng);
-        if (x < 0 || (in->lie == BEST_OF_TWO_AS_SAMPLED && in->proposal[k] == SAMPLED && is_outdone(in, g, parent, x)))
+        int x = in->proposal[k] == DETERMINISTIC ? deterministic_token(in, k, g, parent, w, rng)
+                                                 : sampled_token(in, k, g, parent, w, rng);
+        if (x < 0 || (in->misreport == BEST_OF_TWO_AS_SAMPLED && in->proposal[k] == SAMPLED &&
+                      merge_into_sibling(in, g, parent, x)))
             continue;
         at[k] = draft_add(&g->draft, parent, x, (enum proposal)in->proposal[k]);
         g->prefix[at[k]] = g->prefix[parent] * in->vocab + 1 + x;
         g->from[at[k]] = k;
     }
-    if (in->lie == DETERMINISTIC_AFTER_LATER)
-        choose_after_later(in, g);
+    if (in->misreport == DETERMINISTIC_AFTER_LATER)
+        select_after_later(in, g);
 }

@@ -1,13 +1,13 @@
-// mass.c - as mass.h says, in loops that a compiler turns into vectors.
+// mass.c - mass.h in loops that a compiler vectorises.
 //
-// A sum in one variable must be added up one entry after the other. Here every sum is LANES sums, which grow side by
-// side and are added up at the end, always in the same order: with wider registers the numbers stay the same.
+// A sum in one variable is sequential. Here every sum is LANES partial sums, which are added at the end, always in the
+// same order: the results do not depend on the width of the registers.
 #include "exact/mass.h"
 
 #include <math.h>
 #include <string.h>
 
-// The same loops for wider registers, chosen when the program starts. Sanitizers do not get along with such a choice.
+// The same loops for wider registers, selected when the program starts. Sanitizers do not support this.
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
@@ -19,12 +19,12 @@ enum { LANES = 32 };
 
 struct lanes {
     double all[LANES], by_p[LANES], by_ratio[LANES], above[LANES];
-    double surprise[LANES], surprise_square[LANES], log_ratio[LANES], log_ratio_square[LANES];
-    float p_most[LANES], q_most[LANES];
-    int32_t p_best[LANES], q_best[LANES];
+    double surprisal[LANES], surprisal_square[LANES], log_ratio[LANES], log_ratio_square[LANES];
+    float p_max[LANES], q_max[LANES];
+    int32_t p_argmax[LANES], q_argmax[LANES];
 };
 
-// x = 2^e m with m about 1, and log m = 2 artanh((m - 1) / (m + 1)). For normal x: within 1e-7 of it, 0 at 1.
+// log x, for x = 2^e m with m about 1 and log m = 2 artanh((m - 1) / (m + 1)). For normal x: error within 1e-7, 0 at 1.
 INLINE float log_of(float x)
 {
     int32_t bits, sqrt_half = 0x3f3504f3;
@@ -37,14 +37,14 @@ INLINE float log_of(float x)
     return (float)e * 0.69314718f + 2 * s * (1 + z * (1.0f / 3 + z * (0.2f + z * (1.0f / 7))));
 }
 
-// Also of what is no number: the lower bound.
+// NaN becomes the lower bound.
 INLINE float clamp(float x, float low, float high)
 {
     x = x > low ? x : low;
     return x < high ? x : high;
 }
 
-INLINE float surprise(float p, float by)
+INLINE float surprisal(float p, float by)
 {
     return -log_of(clamp(p * by, 3.3546263e-4f, 1)); // e^-8
 }
@@ -58,15 +58,15 @@ INLINE void add_p(struct lanes *restrict l, const float *restrict p, int at, flo
 {
     for (int k = 0; k < LANES; k++) {
         float before = p[k] <= last ? p[k] : 0;
-        double w = (double)p[k], g = (double)surprise(p[k], by);
+        double w = (double)p[k], g = (double)surprisal(p[k], by);
         l->all[k] += w;
         l->by_p[k] += (double)before;
-        l->surprise[k] += w * g;
-        l->surprise_square[k] += w * g * g;
+        l->surprisal[k] += w * g;
+        l->surprisal_square[k] += w * g * g;
     }
     for (int k = 0; k < LANES; k++) {
-        l->p_best[k] = p[k] > l->p_most[k] ? at + k : l->p_best[k];
-        l->p_most[k] = p[k] > l->p_most[k] ? p[k] : l->p_most[k];
+        l->p_argmax[k] = p[k] > l->p_max[k] ? at + k : l->p_argmax[k];
+        l->p_max[k] = p[k] > l->p_max[k] ? p[k] : l->p_max[k];
     }
 }
 
@@ -82,16 +82,16 @@ INLINE void add_q(struct lanes *restrict l, const float *restrict p, const float
         l->log_ratio_square[k] += w * g * g;
     }
     for (int k = 0; k < LANES; k++) {
-        l->q_best[k] = q[k] > l->q_most[k] ? at + k : l->q_best[k];
-        l->q_most[k] = q[k] > l->q_most[k] ? q[k] : l->q_most[k];
+        l->q_argmax[k] = q[k] > l->q_max[k] ? at + k : l->q_argmax[k];
+        l->q_max[k] = q[k] > l->q_max[k] ? q[k] : l->q_max[k];
     }
 }
 
-// A part of the row. Its last entries go through a copy that is filled up with what adds nothing.
+// A part of the row. Its last entries go through a copy padded with zeros.
 struct chunk {
     const float *p, *q;
     int from, to;
-    float last_p, last_ratio; // what comes before x has no more than this
+    float last_p, last_ratio; // largest values of entries that precede x
 };
 
 WIDE static void add(struct lanes *l, const struct chunk *s, struct mass_scale scale)
@@ -121,18 +121,18 @@ static double sum(const double x[LANES])
     return s;
 }
 
-static int best(const float most[LANES], const int32_t at[LANES])
+static int best(const float max[LANES], const int32_t at[LANES])
 {
     int k = 0;
     for (int i = 1; i < LANES; i++)
-        if (most[i] > most[k] || (most[i] == most[k] && at[i] < at[k]))
+        if (max[i] > max[k] || (max[i] == max[k] && at[i] < at[k]))
             k = i;
     return at[k];
 }
 
 struct mass mass_of(const float *p, const float *q, int vocab, struct mass_scale scale, int32_t token)
 {
-    // Of equals those with a smaller id come before x, so below x it is "at most", and from x on "less than".
+    // Ties are broken by id: ids below x precede it if "at most", ids from x on if "less than".
     float own = p[token], ratio = q ? mass_ratio(own, q[token]) : 0;
     struct chunk below = { p, q, 0, token, own, ratio };
     struct chunk rest = { p, q, token, vocab, nextafterf(own, -INFINITY), nextafterf(ratio, -INFINITY) };
@@ -144,14 +144,14 @@ struct mass mass_of(const float *p, const float *q, int vocab, struct mass_scale
         .all = sum(l.all),
         .by_id = by_id,
         .by_p = sum(l.by_p),
-        .surprise = sum(l.surprise),
-        .surprise_square = sum(l.surprise_square),
-        .p_best = best(l.p_most, l.p_best),
+        .surprisal = sum(l.surprisal),
+        .surprisal_square = sum(l.surprisal_square),
+        .p_argmax = best(l.p_max, l.p_argmax),
         .by_ratio = sum(l.by_ratio),
         .above = sum(l.above),
         .log_ratio = sum(l.log_ratio),
         .log_ratio_square = sum(l.log_ratio_square),
-        .q_best = q ? best(l.q_most, l.q_best) : 0,
+        .q_argmax = q ? best(l.q_max, l.q_argmax) : 0,
     };
 }
 
@@ -165,9 +165,9 @@ bool mass_above(float p, float q, struct mass_scale s)
     return mass_ratio(p, q) * s.ratio > 1;
 }
 
-float mass_surprise(float p, struct mass_scale s)
+float mass_surprisal(float p, struct mass_scale s)
 {
-    return surprise(p, s.p);
+    return surprisal(p, s.p);
 }
 
 float mass_log_ratio(float p, float q, struct mass_scale s)

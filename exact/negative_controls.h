@@ -1,15 +1,15 @@
-// negative_controls.h - rules that are wrong on purpose, to show that what watches real ones would see it.
+// negative_controls.h - rules that are wrong on purpose, to show that the observer of real ones would detect it.
 //
-// Each is a mistake that somebody has made (docs/exactness.md), judged beside the real rule on the real run's drafts
-// and rows, with chance of its own; nothing of it reaches the text. All walk down as `rejection` does, whatever the
-// rule is that they stand beside.
+// Each is a mistake found in real code (docs/exactness.md). It verifies the drafts and rows of a real run beside the
+// real rule, with a random source of its own; it has no effect on the text. All walk down the tree as `rejection` does,
+// whatever the real rule is.
 #pragma once
 #include "verifier/rules/rule.h"
 
-enum plant {
-    PLANT_LENIENT,  // a guess stands with probability min(1, 1.1 p / q)
-    PLANT_RESAMPLE, // what follows one that fell is drawn from p itself, not from what is left of it
-    PLANT_WRONG_Q,  // q as it would be at temperature 4/3; a chosen guess is taken for a draw of probability 3/4
+enum negative_control {
+    CONTROL_LENIENT,  // accepts with probability min(1, 1.1 p / q)
+    CONTROL_RESAMPLE, // after a rejection samples from p itself, not from the residual
+    CONTROL_WRONG_Q,  // uses q at temperature 4/3; treats a deterministic token as sampled with probability 3/4
     NEGATIVE_CONTROLS
 };
-extern const struct rule *const negative_control[NEGATIVE_CONTROLS]; // by enum plant: name, summary, judge
+extern const struct rule *const negative_control[NEGATIVE_CONTROLS]; // by enum negative_control: name, summary, verify

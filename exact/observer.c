@@ -13,7 +13,6 @@
 
 struct observed_text {
     int64_t sequence;
-    int drawn; // guesses looked at so far: numbers their uniforms
     struct uniforms last[STREAMS];
     struct observed seen;
 };
@@ -21,16 +20,17 @@ struct observed_text {
 struct observer {
     struct observer_setup s;
     struct observed_text *text;       // (slots)
-    struct verification verification; // of the stream in hand
+    struct verification verification; // of the current stream
     float *masked;                    // (vocab) a row of q without earlier siblings
-    double *p, *q;                    // (vocab) to work in
-    double *end;                      // (nodes) a law
+    double *p, *q;                    // (vocab) scratch
+    double *end;                      // (nodes) end_probabilities
 };
 
 const char *stream_name(int stream)
 {
     static const char *const names[] = { "text", "control", "drafter" };
-    return stream < NEGATIVE_CONTROL_SET ? names[stream] : negative_control[stream - NEGATIVE_CONTROL_SET]->name;
+    return stream < STREAM_NEGATIVE_CONTROLS ? names[stream]
+                                             : negative_control[stream - STREAM_NEGATIVE_CONTROLS]->name;
 }
 
 struct observer *observer_create(const struct observer_setup *s)
@@ -68,7 +68,7 @@ void observer_start(struct observer *o, int slot, int64_t sequence)
         t->last[k] = evidence_start;
 }
 
-// Chance of a stream's own. Odd multiples keep the keys of streams, and of the run, apart.
+// The Philox key of a stream. Odd multiples make the keys of all streams, and of the run, distinct.
 static uint64_t key(const struct observer *o, int stream)
 {
     return o->s.seed ^ (2 * (uint64_t)stream + 1) * 0x9e3779b97f4a7c15u;
@@ -80,45 +80,48 @@ static double uniform(const struct observer *o, const struct observed_text *t, i
     return philox_uniform(key(o, stream) + 1, (uint64_t)t->sequence, at, index);
 }
 
-// ---- tokens beside the rows they came from
+// ---- tokens against the rows of their places
 
-// The guesses for the place behind node: chosen (room for MAX_NODES), and whether any was drawn.
-static int draft_tokens(const struct draft *d, int node, int32_t *chosen, bool *drawn)
+// Writes the tokens of node's deterministic children to `deterministic` (MAX_NODES) and returns their number. *sampled:
+// whether node has sampled children.
+static int draft_tokens(const struct draft *d, int node, int32_t *deterministic, bool *sampled)
 {
     int n = 0;
-    *drawn = false;
+    *sampled = false;
     for (int c = draft_next_child(d, node, node); c >= 0; c = draft_next_child(d, node, c))
         if (d->proposal[c] == DETERMINISTIC)
-            chosen[n++] = d->token[c];
+            deterministic[n++] = d->token[c];
         else
-            *drawn = true;
+            *sampled = true;
     return n;
 }
 
-static void see_tokens(struct observer *o, struct observed_text *t, int stream, const struct verified *j,
-                       const struct verification *said)
+static void add_tokens(struct observer *o, struct observed_text *t, int stream, const struct verified *step,
+                       const struct verification *v)
 {
-    const struct draft *d = j->request->draft;
-    const int vocab = j->p->vocab;
-    int32_t chosen[MAX_NODES];
-    for (int i = 0; i < said->n; i++) {
-        const int node = said->node[i];
-        bool drawn;
-        struct token_seen s = { .vocab = vocab, .p = j->p->row(j->p, node), .chosen = chosen, .index = i };
-        s.n_deterministic = draft_tokens(d, node, chosen, &drawn);
+    const struct draft *d = step->request->draft;
+    const int vocab = step->p->vocab;
+    int32_t deterministic[MAX_NODES];
+    for (int i = 0; i < v->n; i++) {
+        const int node = v->node[i];
+        bool sampled;
+        struct observed_token s = {
+            .vocab = vocab, .p = step->p->row(step->p, node), .deterministic = deterministic, .index = i
+        };
+        s.n_deterministic = draft_tokens(d, node, deterministic, &sampled);
         s.p_sum = dist_row_sum(s.p, vocab);
-        s.q = drawn ? d->q->row(d->q, node) : NULL;
-        s.q_sum = drawn ? dist_row_sum(s.q, vocab) : 0;
-        s.token = said->token[i];
+        s.q = sampled ? d->q->row(d->q, node) : NULL;
+        s.q_sum = sampled ? dist_row_sum(s.q, vocab) : 0;
+        s.token = v->token[i];
         s.before = d->token[node];
         s.end = o->s.end;
         s.bonus = draft_next_child(d, node, node) < 0;
-        s.u = uniform(o, t, stream, (struct address){ FOR_TOKEN, j->request->n, i }, 0);
+        s.u = uniform(o, t, stream, (struct address){ FOR_TOKEN, step->request->n, i }, 0);
         t->last[stream] = evidence_add(&t->seen.of[stream], &s, t->last[stream]);
     }
 }
 
-// ---- the drafter's word
+// ---- draft tokens against the rows that the drafter declared
 
 static const float *declared_row(struct observer *o, const struct draft *d, int c)
 {
@@ -132,27 +135,29 @@ static const float *declared_row(struct observer *o, const struct draft *d, int 
     return o->masked;
 }
 
-// The same evidence with the parts exchanged: the guess is the token, q the row that it must have come from.
-static void see_guesses(struct observer *o, struct observed_text *t, const struct verified *j)
+// The same evidence with p and q exchanged: the draft token against the row q that it must have been sampled from.
+static void add_draft_tokens(struct observer *o, struct observed_text *t, const struct verified *step)
 {
-    const struct draft *d = j->request->draft;
+    const struct draft *d = step->request->draft;
     for (int c = 1; c < d->n; c++) {
         if (d->proposal[c] == DETERMINISTIC)
             continue;
         const int parent = d->parent[c];
-        struct token_seen s = { .vocab = j->p->vocab, .p = declared_row(o, d, c), .q = j->p->row(j->p, parent) };
+        struct observed_token s = { .vocab = step->p->vocab,
+                                    .p = declared_row(o, d, c),
+                                    .q = step->p->row(step->p, parent) };
         s.p_sum = dist_row_sum(s.p, s.vocab);
         s.q_sum = dist_row_sum(s.q, s.vocab);
         s.token = d->token[c];
         s.before = d->token[parent];
         s.end = o->s.end;
         s.index = draft_depth(d, c) - 1;
-        s.u = uniform(o, t, THE_DRAFTER, (struct address){ FOR_DRAFT, j->request->n, c }, 0);
-        t->last[THE_DRAFTER] = evidence_add(&t->seen.of[THE_DRAFTER], &s, t->last[THE_DRAFTER]);
+        s.u = uniform(o, t, STREAM_DRAFTER, (struct address){ FOR_DRAFT, step->request->n, c }, 0);
+        t->last[STREAM_DRAFTER] = evidence_add(&t->seen.of[STREAM_DRAFTER], &s, t->last[STREAM_DRAFTER]);
     }
 }
 
-// Where x falls in the law w (vocab, not normalised), by id: its cell of SQUARE.
+// The cell, of SQUARE, of token x in the distribution w (vocab, not normalised), by id.
 static int cell(const double *w, int vocab, int x, double u)
 {
     double before = 0, all = 0;
@@ -164,76 +169,76 @@ static int cell(const double *w, int vocab, int x, double u)
     return at < SQUARE ? at : SQUARE - 1;
 }
 
-// Under rejection a single drawn guess that fell has the law (q - p)+, and what came instead (p - q)+, each given that
-// it fell, and neither knows of the other: chance that drafter and rule share shows here.
-static void see_what_fell(struct observer *o, struct observed_text *t, const struct verified *j)
+// Under rejection, a single sampled draft token that was rejected has the distribution (q - p)+ and its replacement
+// (p - q)+, and the two are independent: randomness that drafter and rule share shows here.
+static void add_rejected(struct observer *o, struct observed_text *t, const struct verified *step)
 {
-    const struct draft *d = j->request->draft;
-    const struct verification *said = j->verification;
-    const int vocab = j->p->vocab, node = said->node[said->n - 1], c = draft_next_child(d, node, node);
+    const struct draft *d = step->request->draft;
+    const struct verification *v = step->verification;
+    const int vocab = step->p->vocab, node = v->node[v->n - 1], c = draft_next_child(d, node, node);
     if (strcmp(o->s.rule->name, "rejection") != 0 || c < 0 || d->proposal[c] != SAMPLED ||
         draft_next_child(d, node, c) >= 0)
         return;
-    dist_from_row(o->p, j->p->row(j->p, node), vocab);
+    dist_from_row(o->p, step->p->row(step->p, node), vocab);
     dist_from_row(o->q, d->q->row(d->q, node), vocab);
     for (int i = 0; i < vocab; i++) {
         double more = o->p[i] - o->q[i];
         o->p[i] = more > 0 ? more : 0;
         o->q[i] = more < 0 ? -more : 0;
     }
-    const int rejected = d->token[c], came = said->token[said->n - 1];
-    if (o->q[rejected] <= 0 || o->p[came] <= 0)
-        return; // rounding: the evidence of the text speaks of what is impossible
-    const struct address at = { FOR_RESIDUAL, j->request->n, node };
-    t->seen.rejected[cell(o->q, vocab, rejected, uniform(o, t, THE_TEXT, at, 0))]
-                    [cell(o->p, vocab, came, uniform(o, t, THE_TEXT, at, 1))]++;
+    const int rejected = d->token[c], replacement = v->token[v->n - 1];
+    if (o->q[rejected] <= 0 || o->p[replacement] <= 0)
+        return; // rounding: impossible tokens are counted in the evidence of the text
+    const struct address at = { FOR_RESIDUAL, step->request->n, node };
+    t->seen.rejected[cell(o->q, vocab, rejected, uniform(o, t, STREAM_TEXT, at, 0))]
+                    [cell(o->p, vocab, replacement, uniform(o, t, STREAM_TEXT, at, 1))]++;
 }
 
 // ---- a step
 
-static void see_acceptance(struct observer *o, struct observed_text *t, const struct verified *j)
+static void add_acceptance(struct observer *o, struct observed_text *t, const struct verified *step)
 {
-    const struct draft *d = j->request->draft;
+    const struct draft *d = step->request->draft;
     double mean = 0, square = 0;
     t->seen.steps++;
     t->seen.drafted += d->n - 1;
     t->seen.max_depth = fmax(t->seen.max_depth, draft_max_depth(d));
-    if (o->s.rule->law == NULL)
+    if (o->s.rule->end_probabilities == NULL)
         return;
-    o->s.rule->law(d, j->p, o->s.rule_options, o->end);
+    o->s.rule->end_probabilities(d, step->p, o->s.rule_options, o->end);
     for (int v = 0; v < d->n; v++) {
         const double depth = draft_depth(d, v);
         mean += o->end[v] * depth;
         square += o->end[v] * depth * depth;
     }
-    t->seen.accepted += j->verification->n - 1;
+    t->seen.accepted += step->verification->n - 1;
     t->seen.expected += mean;
     t->seen.variance += fmax(square - mean * mean, 0);
 }
 
-static void judge_once_more(struct observer *o, struct observed_text *t, int stream, const struct verified *j)
+static void verify_again(struct observer *o, struct observed_text *t, int stream, const struct verified *step)
 {
-    const bool again = stream == THE_CONTROL;
-    const struct rule *rule = again ? o->s.rule : negative_control[stream - NEGATIVE_CONTROL_SET];
+    const bool again = stream == STREAM_CONTROL;
+    const struct rule *rule = again ? o->s.rule : negative_control[stream - STREAM_NEGATIVE_CONTROLS];
     struct philox source = philox_source(key(o, stream), (uint64_t)t->sequence);
-    // not the run's root: what this judge says goes nowhere, and `match` would draw for the same places in the next
-    // step
+    // Not the run's root: these tokens do not advance the text, and `match` would draw for the same places in the next
+    // step.
     source.rng.root = (int32_t)t->seen.steps * MAX_NODES;
-    rule->verify(j->request->draft, j->p, again ? o->s.rule_options : NULL, &source.rng, &o->verification);
-    see_tokens(o, t, stream, j, &o->verification);
+    rule->verify(step->request->draft, step->p, again ? o->s.rule_options : NULL, &source.rng, &o->verification);
+    add_tokens(o, t, stream, step, &o->verification);
 }
 
-void observer_verified(void *self, const struct verified *j)
+void observer_verified(void *self, const struct verified *step)
 {
     struct observer *o = self;
-    struct observed_text *t = &o->text[j->request->slot];
-    see_tokens(o, t, THE_TEXT, j, j->verification);
-    see_guesses(o, t, j);
-    see_what_fell(o, t, j);
-    see_acceptance(o, t, j);
-    judge_once_more(o, t, THE_CONTROL, j);
+    struct observed_text *t = &o->text[step->request->slot];
+    add_tokens(o, t, STREAM_TEXT, step, step->verification);
+    add_draft_tokens(o, t, step);
+    add_rejected(o, t, step);
+    add_acceptance(o, t, step);
+    verify_again(o, t, STREAM_CONTROL, step);
     for (int k = 0; k < NEGATIVE_CONTROLS; k++)
-        judge_once_more(o, t, NEGATIVE_CONTROL_SET + k, j);
+        verify_again(o, t, STREAM_NEGATIVE_CONTROLS + k, step);
 }
 
 // ---- sums

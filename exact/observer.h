@@ -1,16 +1,15 @@
-// observer.h - looks on while a text is decoded, and gathers what shows whether it is drawn from the target.
+// observer.h - observes the steps of a decode loop and accumulates evidence on whether its texts follow the target.
 //
-// Of each step it takes the draft, the rows p and q and what the rule decided (verifier.h: struct judged), and keeps
-// sums:
+// From each step it takes the draft, the rows p and q and the decision (verifier.h: struct verified), and keeps sums:
 //
-//     the text       every token beside the row of p at its node (evidence.h)
-//     the control    the same rule on the same drafts and rows once more, with chance of its own
-//     plants         rules that are wrong on purpose, likewise (negative_controls.h): were they not seen, nothing would be
-//     the drafter    every drawn guess beside the row of q that it says it was drawn from
-//     independence   where a single drawn guess fell and another token came: given the rows, one says nothing of the other
-//     acceptance     accepted tokens beside E[accepted | draft] from rule.law, and the variance
+//     the text           every token against the row of p at its node (evidence.h)
+//     the control        the same rule on the same drafts and rows once more, with a random source of its own
+//     negative controls  rules that are wrong on purpose, likewise (negative_controls.h): they must be detected
+//     the drafter        every sampled draft token against the row of q that it was declared to be sampled from
+//     independence       of a single sampled draft token that was rejected and its replacement, given the rows
+//     acceptance         accepted tokens against E[accepted | draft] of rule.end_probabilities, and the variance
 //
-// Tokens behind an end of text within a step are counted like others: the rule judged them.
+// Tokens after an end of text within a step count like others, since the rule verified them.
 #pragma once
 #include <stdint.h>
 
@@ -22,35 +21,35 @@ struct observer;
 struct rule;
 
 enum stream {
-    THE_TEXT,
-    THE_CONTROL,
-    THE_DRAFTER,
-    NEGATIVE_CONTROL_SET,
-    STREAMS = NEGATIVE_CONTROL_SET + NEGATIVE_CONTROLS
+    STREAM_TEXT,
+    STREAM_CONTROL,
+    STREAM_DRAFTER,
+    STREAM_NEGATIVE_CONTROLS, // the first of them
+    STREAMS = STREAM_NEGATIVE_CONTROLS + NEGATIVE_CONTROLS
 };
 const char *stream_name(int stream); // "text", "control", "drafter", "lenience 1.1", ...
 
-// Doubles and nothing else: sums can be added, and kept as they are. Start with { 0 }.
+// Doubles only: sums can be added and stored as they are. Initialise with { 0 }.
 struct observed {
     struct evidence of[STREAMS];
-    double rejected[SQUARE][SQUARE]; // uniform of the guess that fell, of the token that came instead
+    double rejected[SQUARE][SQUARE]; // uniform of the rejected token, of its replacement
     double steps, drafted, accepted, expected, variance;
-    double max_depth; // draft; no sum: the greatest
+    double max_depth; // of a draft; a maximum, not a sum
 };
 enum { OBSERVED_DOUBLES = sizeof(struct observed) / sizeof(double) };
 
 struct observer_setup {
     const struct rule *rule; // borrowed, with its options
     const void *rule_options;
-    int slots, nodes, vocab; // nodes: most of a draft
+    int slots, nodes, vocab; // nodes: maximum of a draft
     int32_t end;             // token that ends a text; -1: none
-    uint64_t seed;           // of all chance here; the run's own will do, its addresses are not used
+    uint64_t seed;           // of the observer's randomness; may be the run's own, whose addresses are not used
 };
 
 struct observer *observer_create(const struct observer_setup *s);
 void observer_destroy(struct observer *o);
 void observer_start(struct observer *o, int slot, int64_t sequence); // a text begins in this slot
-void observer_verified(void *o, const struct verified *j);           // for struct watch
-// What there is of the slot's text, which is over: added to `to`.
+void observer_verified(void *o, const struct verified *step);        // a callback of struct step_observer
+// Adds the sums of the slot's text, which has ended, to `to`.
 void observer_take(struct observer *o, int slot, struct observed *to);
 void observed_join(struct observed *to, const struct observed *from);

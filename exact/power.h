@@ -1,21 +1,21 @@
-// power.h - how long a text must be to show a bias of a given size, and how small a bias a text can show.
+// power.h - sample sizes: the number of tokens that shows a bias of a given size, and the smallest bias that a number
+// of tokens shows.
 //
-// The size is a total variation d between what a token is drawn from and what it should be drawn from, the same at each
-// token, and met head on: a score test of just the set of tokens that became likelier (of which p expects one half: the
-// hardest case), an order that has just these tokens last. Where d is not met head on it takes more. What any test can
-// see falls with d^2: ten times as fine is a hundred times as long.
+// The size is the total variation d between the distribution of a token and the one it should have, the same at each
+// token, and tested head on: a score test of exactly the set of tokens that became more probable (of mass one half
+// under p: the hardest case), or an order that has exactly these tokens last. Any other test needs more tokens. What a
+// test can detect falls with d^2: a tenth of the bias needs a hundred times the tokens.
 #pragma once
 
 enum power_test { POWER_SCORE, POWER_KS, POWER_E, POWER_TESTS };
 extern const char *const power_test_names[]; // "score", "KS", "e"
 
 struct power {
-    double alpha; // the chance of a false alarm, of all tests together
-    double power; // the chance of an alarm when there is a bias
-    int tests;    // how many share alpha (Holm); the e-process is one and does not share
+    double alpha; // probability of a false alarm, of all tests together
+    double power; // probability of an alarm when there is a bias
+    int tests;    // number of tests that share alpha (Holm); the e-process is a single test and does not share
 };
 
-// Either is INFINITY when there is none. With a power of 0.5 the e-process has what is often quoted for it: where its
-// mean log-value reaches the mark.
+// Both return INFINITY if there is no such number.
 double power_tokens(enum power_test test, double d, struct power w);
-double power_visible(enum power_test test, double tokens, struct power w);
+double power_detectable(enum power_test test, double tokens, struct power w);

@@ -10,7 +10,7 @@
 
 static const double pi = 3.14159265358979323846;
 
-// log of x^a e^-x / Gamma(a), what both ways to the incomplete gamma function have in front.
+// log of x^a e^-x / Gamma(a), the common factor of both expansions of the incomplete gamma function.
 static double front(double a, double x)
 {
     return a * log(x) - x - lgamma(a);
@@ -75,8 +75,8 @@ double tail_normal(double z)
     return tail_chi_square(z * z, 1);
 }
 
-// 2 sum (-1)^(k-1) exp(-2 k^2 x^2), which is fast for large x and keeps its digits in the tail; below 1 the law itself,
-// which is a theta function, turns into one that is fast for small x.
+// 2 sum (-1)^(k-1) exp(-2 k^2 x^2), which converges fast for large x and keeps its digits in the tail; below 1 the
+// transformed theta function of the distribution itself, which converges fast for small x.
 static double log_kolmogorov(double x)
 {
     double s = 0;
@@ -85,13 +85,13 @@ static double log_kolmogorov(double x)
             s += exp(-k * k * pi * pi / (8 * x * x));
         return log1p(-sqrt(2 * pi) / x * s);
     }
-    for (int k = 1; k < 10; k++) // what is left of it without its largest factor
+    for (int k = 1; k < 10; k++) // the series without its largest factor
         s += (k % 2 ? 1 : -1) * exp(-2 * (k * k - 1) * x * x);
     return log(2) - 2 * x * x + log(s);
 }
 
-// The limit law at a distance that makes up for n being finite (Vrbik 2018): from n = 10 the tail is right to 2 %, and
-// where it is small it is rather too large. Stephens's well-known correction makes it too small there.
+// The limiting distribution at a distance corrected for finite n (Vrbik 2018): from n = 10 on the tail is accurate to 2
+// %, and where it is small it errs on the large side. Stephens's well-known correction makes it too small there.
 double tail_kolmogorov(double d, double n)
 {
     assert(n > 0);
@@ -137,10 +137,10 @@ void holm(double *adjusted, const double *log10_p, int n)
             by_size[tests++] = (struct place){ log10_p[i], i };
     }
     qsort(by_size, (size_t)tests, sizeof(*by_size), ascending);
-    double most = -INFINITY;
+    double max = -INFINITY;
     for (int i = 0; i < tests; i++) {
-        most = fmax(most, fmin(0, by_size[i].p + log10(tests - i)));
-        adjusted[by_size[i].at] = most;
+        max = fmax(max, fmin(0, by_size[i].p + log10(tests - i)));
+        adjusted[by_size[i].at] = max;
     }
     free(by_size);
 }

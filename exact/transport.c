@@ -7,7 +7,7 @@ struct rows_of {
     const double *p, *q;
 };
 
-// By p / q, ascending; without a division, so that q = 0 stands last.
+// Ascending p / q, without a division, so that q = 0 comes last.
 static int compare(const void *a, const void *b, void *rows)
 {
     const struct rows_of *r = rows;
@@ -24,13 +24,13 @@ double transport_sampled(const double *p, const double *q, int vocab, int k, int
         if (q[i] > 0)
             order[n++] = i;
     qsort_r(order, (size_t)n, sizeof(*order), compare, &rows);
-    double least = 1, of_p = 0, of_q = 0;
+    double bound = 1, of_p = 0, of_q = 0;
     for (int i = 0; i < n; i++) {
         of_p += p[order[i]];
         of_q += q[order[i]];
-        least = fmin(least, of_p + 1 - pow(fmin(of_q, 1), k));
+        bound = fmin(bound, of_p + 1 - pow(fmin(of_q, 1), k));
     }
-    return least;
+    return bound;
 }
 
 double transport_deterministic(const double *p, const int *token, int k)

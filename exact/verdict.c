@@ -14,7 +14,7 @@ bool verdict_is_certain(double log_e, double level)
     return log_e >= log(4 / level);
 }
 
-// ---- tests that the evidence does not have
+// ---- tests beyond those of evidence.h
 
 static bool independence(const struct observed *seen, struct exact_test *to)
 {
@@ -23,12 +23,11 @@ static bool independence(const struct observed *seen, struct exact_test *to)
     double n = 0, chi;
     for (int i = 0; i < cells; i++)
         n += cell[i];
-    if (n < LEAST_EXPECTED * cells)
+    if (n < MIN_EXPECTED * cells)
         return false;
     const double log10_p = tail_even(cell, cells, &chi);
-    *to = (struct exact_test){
-        "independence", "guess that fell, token that came", "all", chi, pow(10, log10_p), log10_p, n
-    };
+    *to =
+        (struct exact_test){ "independence", "rejected token, replacement", "all", chi, pow(10, log10_p), log10_p, n };
     return true;
 }
 
@@ -42,18 +41,18 @@ static bool acceptance(const struct observed *seen, struct exact_test *to)
     double z = z_of(seen);
     if (isnan(z))
         return false;
-    const double width = fmax(seen->max_depth, 1); // what a step can be off by
-    // where a guess hardly ever falls, one that does is many standard deviations, and no wonder
+    const double width = fmax(seen->max_depth, 1); // maximum deviation of a step
+    // tail_sum, since where rejections are rare a single one is many standard deviations
     double log10_p = tail_sum(seen->accepted - seen->expected, seen->variance, width);
-    *to = (struct exact_test){ "acceptance", "accepted less E[accepted | draft]", "all", z, pow(10, log10_p), log10_p,
+    *to = (struct exact_test){ "acceptance", "accepted - E[accepted | draft]", "all", z, pow(10, log10_p), log10_p,
                                seen->steps };
     return true;
 }
 
 // ---- families
 
-// Tests of some streams at once share a family's level.
-static void judge_family(struct verdict *v, int from)
+// The tests in rows from..n form a family, which shares one level.
+static void adjust_family(struct verdict *v, int from)
 {
     const int n = v->n - from;
     double *p = xcalloc((size_t)n + 1, sizeof(*p)), *adjusted = xcalloc((size_t)n + 1, sizeof(*adjusted));
@@ -61,7 +60,7 @@ static void judge_family(struct verdict *v, int from)
         p[i] = v->row[from + i].test.log10_p;
     holm(adjusted, p, n);
     for (int i = 0; i < n; i++) {
-        struct finding_row *r = &v->row[from + i];
+        struct stream_test *r = &v->row[from + i];
         struct stream_verdict *s = &v->of[r->stream];
         r->log10_adjusted = adjusted[i];
         if (!isnan(adjusted[i]) && (s->worst == NULL || adjusted[i] < s->worst->log10_adjusted))
@@ -76,7 +75,7 @@ static void add_tests(struct verdict *v, const struct observed *seen, int stream
     struct exact_test test[EVIDENCE_TESTS];
     int n = evidence_tests(&seen->of[stream], test, EVIDENCE_TESTS);
     for (int i = 0; i < n; i++)
-        v->row[v->n++] = (struct finding_row){ stream, test[i], NAN };
+        v->row[v->n++] = (struct stream_test){ stream, test[i], NAN };
     v->of[stream].tokens = evidence_tokens(&seen->of[stream]);
     v->of[stream].log_e = evidence_log_e(&seen->of[stream]);
 }
@@ -86,7 +85,7 @@ static void add_one(struct verdict *v, int stream, bool (*make)(const struct obs
 {
     struct exact_test test;
     if (make(seen, &test))
-        v->row[v->n++] = (struct finding_row){ stream, test, NAN };
+        v->row[v->n++] = (struct stream_test){ stream, test, NAN };
 }
 
 static bool alarmed(const struct verdict *v, int stream, double log_e)
@@ -95,30 +94,32 @@ static bool alarmed(const struct verdict *v, int stream, double log_e)
     return verdict_is_certain(log_e, v->level) || (s->worst != NULL && s->worst->log10_adjusted < log10(v->level / 2));
 }
 
-void verdict_of(struct verdict *v, const struct observed *seen, double most_log_e, double level)
+void verdict_of(struct verdict *v, const struct observed *seen, double max_log_e, double level)
 {
     *v = (struct verdict){ .level = level, .z_accepted = z_of(seen) };
-    add_tests(v, seen, THE_TEXT);
-    add_tests(v, seen, THE_DRAFTER);
-    add_one(v, THE_TEXT, acceptance, seen);
-    add_one(v, THE_DRAFTER, independence, seen);
+    add_tests(v, seen, STREAM_TEXT);
+    add_tests(v, seen, STREAM_DRAFTER);
+    add_one(v, STREAM_TEXT, acceptance, seen);
+    add_one(v, STREAM_DRAFTER, independence, seen);
     const int tests = v->n;
-    judge_family(v, 0);
+    adjust_family(v, 0);
     for (int stream = 0; stream < STREAMS; stream++)
-        if (stream != THE_TEXT && stream != THE_DRAFTER) {
+        if (stream != STREAM_TEXT && stream != STREAM_DRAFTER) {
             const int from = v->n;
             add_tests(v, seen, stream);
-            judge_family(v, from);
+            adjust_family(v, from);
         }
-    bool unseen = false;
+    bool wrong_alarm = false; // a control with an alarm, or a negative control without one
     for (int stream = 0; stream < STREAMS; stream++) {
         v->of[stream].alarm =
-            alarmed(v, stream, stream == THE_TEXT ? fmax(most_log_e, v->of[stream].log_e) : v->of[stream].log_e);
-        unseen = unseen || v->of[stream].alarm != (stream >= NEGATIVE_CONTROL_SET);
+            alarmed(v, stream, stream == STREAM_TEXT ? fmax(max_log_e, v->of[stream].log_e) : v->of[stream].log_e);
+        wrong_alarm = wrong_alarm || v->of[stream].alarm != (stream >= STREAM_NEGATIVE_CONTROLS);
     }
-    v->tokens = v->of[THE_TEXT].tokens;
+    v->tokens = v->of[STREAM_TEXT].tokens;
     const struct power w = { level / 2, 0.999, tests };
-    v->visible_ks = power_visible(POWER_KS, v->tokens, w);
-    v->visible_e = power_visible(POWER_E, v->tokens, w);
-    v->answer = v->of[THE_TEXT].alarm || v->of[THE_DRAFTER].alarm ? BIAS_FOUND : unseen ? NO_VERDICT : NO_BIAS_FOUND;
+    v->detectable_ks = power_detectable(POWER_KS, v->tokens, w);
+    v->detectable_e = power_detectable(POWER_E, v->tokens, w);
+    v->answer = v->of[STREAM_TEXT].alarm || v->of[STREAM_DRAFTER].alarm ? BIAS_FOUND
+                : wrong_alarm                                           ? NO_VERDICT
+                                                                        : NO_BIAS_FOUND;
 }

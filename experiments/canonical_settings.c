@@ -1,10 +1,8 @@
-// canonical_settings.c - one spelling for what means the same.
+// canonical_settings.c - one spelling for equal settings.
 //
-// A cell is known in the database by its settings' hash, so {tokens: 8, longest: 3} has to be {longest: 3, tokens: 08}:
-// options stand in their table's order, defaults are filled in, and a number is written in the shortest way that reads
-// back as the same number. What the settings hold was checked before (options_read, sampling_read), and what is run is
-// read
-// from what is written here.
+// The database identifies a cell by a hash of its settings, so {tokens: 8, longest: 3} must equal {longest: 3, tokens: 08}:
+// options are in their table's order, defaults are filled in, and a number has the shortest spelling that reads back as the
+// same number. The settings have been checked (options_read, sampling_read); cells run from the canonical settings.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +12,7 @@
 #include "core/settings.h"
 #include "experiments/cells.h"
 
-static struct settings *whole_number(const char *text)
+static struct settings *integer(const char *text)
 {
     char s[32];
     snprintf(s, sizeof(s), "%lld", strtoll(text, NULL, 10));
@@ -24,7 +22,7 @@ static struct settings *whole_number(const char *text)
 static struct settings *number(const char *text)
 {
     char s[40];
-    double v = strtod(text, NULL) + 0.0; // -0 and 0 are one number
+    double v = strtod(text, NULL) + 0.0; // -0 becomes 0
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(s, sizeof(s), "%.*g", digits, v);
         if (strtod(s, NULL) == v)
@@ -33,15 +31,15 @@ static struct settings *number(const char *text)
     return settings_scalar(s);
 }
 
-static struct settings *whole_numbers(const struct settings *list)
+static struct settings *integers(const struct settings *list)
 {
     struct settings *to = settings_list();
     for (int i = 0; i < list->n; i++)
-        settings_append(to, whole_number(list->item[i]->text));
+        settings_append(to, integer(list->item[i]->text));
     return to;
 }
 
-// By ascending key; of two spellings of one key (11 and 011) the later counts.
+// By ascending key; of two spellings of one key (11 and 011) the later wins.
 static struct settings *pairs(const struct settings *map)
 {
     struct settings *to = settings_map();
@@ -61,7 +59,7 @@ static struct settings *pairs(const struct settings *map)
     }
 }
 
-// As options_read has it: a list that is told as a text is one.
+// A list given for a text option is that text, as in options_read.
 static struct settings *one_line(const struct settings *given)
 {
     struct text t = { 0 };
@@ -75,11 +73,11 @@ static struct settings *value(const struct settings *given, enum option_type typ
 {
     switch (type) {
     case OPTION_INT:
-        return whole_number(given->text);
+        return integer(given->text);
     case OPTION_REAL:
         return number(given->text);
     case OPTION_INTS:
-        return whole_numbers(given);
+        return integers(given);
     case OPTION_PAIRS:
         return pairs(given);
     case OPTION_TEXT:
@@ -107,7 +105,7 @@ struct settings *entry_settings(const char *kind, const struct settings *given, 
     return to;
 }
 
-static bool reads_the_same(const struct settings *a, const struct settings *b)
+static bool same_settings(const struct settings *a, const struct settings *b)
 {
     struct text s = { 0 }, t = { 0 };
     settings_write(a, &s);
@@ -120,13 +118,13 @@ static bool reads_the_same(const struct settings *a, const struct settings *b)
 
 char *entry_shown(const struct settings *settings, const struct option *table)
 {
-    struct settings *default_value = entry_settings("", NULL, table);
+    struct settings *defaults = entry_settings("", NULL, table);
     struct text t = { 0 };
     text_puts(&t, settings_get(settings, "kind")->text);
     bool first = true;
     for (int i = 0; i < settings->n; i++) {
-        const struct settings *usual = settings_get(default_value, settings->key[i]);
-        if (strcmp(settings->key[i], "kind") == 0 || (usual != NULL && reads_the_same(settings->item[i], usual)))
+        const struct settings *usual = settings_get(defaults, settings->key[i]);
+        if (strcmp(settings->key[i], "kind") == 0 || (usual != NULL && same_settings(settings->item[i], usual)))
             continue;
         text_printf(&t, "%s%s=", first ? "(" : ", ", settings->key[i]);
         settings_write(settings->item[i], &t);
@@ -134,7 +132,7 @@ char *entry_shown(const struct settings *settings, const struct option *table)
     }
     if (!first)
         text_puts(&t, ")");
-    settings_free(default_value);
+    settings_free(defaults);
     return t.s;
 }
 

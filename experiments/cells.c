@@ -1,16 +1,16 @@
-// cells.c - by what a cell is known.
+// cells.c - identity of a cell.
 //
-// The hash that makes a cell a cell is taken over everything that text or timing depend on: the resolved settings
-// (threads, device and precision among them: a default of precision is settled once its model is open), all that was read of
-// the checkpoints of target and drafter (every byte of their weights, and what their readers of configuration, tokenizer and
-// chat template were handed: formats/identity.h), the bytes of the prompt file. A draft tree that a file brought is in the
-// settings, node by node. So a changed model or prompt file is another cell and runs anew. Not in it:
+// The hash of a cell covers everything that its texts or times depend on: the resolved settings (threads, device and precision
+// included; default precision is resolved when the model opens), everything read of the checkpoints of target and drafter (all
+// weight bytes, and the input of the readers of configuration, tokenizer and chat template: formats/identity.h), and the bytes
+// of the prompt file. A draft tree from a file is in the settings, node by node. So a changed model or prompt file makes
+// another cell, which runs from the start. The hash excludes:
 //
-//     repeat, limit, per_category   more of the same: raised, they add sequences to the cell. A prompt is known by its
-//                                   place in the file, which they do not change
-//     machine, revision             the row says them, and a run is gone on with under others only as environment.h says
+//     repeat, limit, per_category   larger values add sequences to the cell; a prompt is identified by its position in the
+//                                   file, which they do not change
+//     machine, revision             columns of the row; environment.h decides whether a run may resume under others
 //
-// The settings are themselves an experiment's file of this one cell: `speclab run` reads them back.
+// The settings are a valid experiment file of this one cell: `speclab run` reads them.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +65,7 @@ static struct settings *limits_settings(const struct loaded_experiment *o)
     return s;
 }
 
-// d NULL: what it has in common with its peers.
+// d NULL: the settings that it shares with its peers.
 static struct settings *cell_settings(const struct loaded_experiment *o, struct cell cell, const struct drafter *d)
 {
     const struct experiment *e = o->e;
@@ -77,7 +77,7 @@ static struct settings *cell_settings(const struct loaded_experiment *o, struct 
     settings_put(s, "limits", limits_settings(o));
     put_int(s, "seed", (long long)e->seed);
     put_text(record, "trials", e->trials ? "true" : "false");
-    if (e->expected) // a key that came later: cells without it are known by the hash they had
+    if (e->expected) // only if set, so that cells without it keep their hash
         put_text(record, "expected", "true");
     settings_put(s, "record", record);
     settings_put(cells, "sampling", settings_copy(e->sampling.entry[cell.sampling].settings));
@@ -92,7 +92,7 @@ static struct settings *cell_settings(const struct loaded_experiment *o, struct 
     return s;
 }
 
-// What the settings name, and what stands in them.
+// Hashes the inputs and the settings.
 static void write_identity(const struct loaded_experiment *o, struct hash drafter, const struct settings *s,
                            char to[HASH_TEXT])
 {
@@ -121,9 +121,9 @@ struct identity cell_identity(const struct loaded_experiment *o, struct cell cel
     id.settings = own.s;
     settings_free(s);
     settings_free(shared);
-    const bool apart = d->backend != NULL && d->backend != o->target.backend;
+    const bool separate = d->backend != NULL && d->backend != o->target.backend;
     const char *target = o->target.backend->describe(o->target.backend);
-    id.arithmetic = apart ? xformat("%s; drafter on %s", target, d->backend->describe(d->backend)) : xstrdup(target);
+    id.arithmetic = separate ? xformat("%s; drafter on %s", target, d->backend->describe(d->backend)) : xstrdup(target);
     id.machine = xformat("%s, %s", o->processor, id.arithmetic);
     return id;
 }

@@ -1,5 +1,5 @@
-// conversation.c - a conversation is a chain: each turn is asked with the answers before it, so what was stored is taken up in
-// order. Whether the next turn fits the context follows from those answers, and is never remembered.
+// conversation.c - each turn contains the answers to earlier turns, so stored turns are read in order. Whether the next turn fits
+// the context is computed from those answers and never stored.
 #include "experiments/conversation.h"
 
 #include <assert.h>
@@ -22,8 +22,8 @@ bool conversation_ids(const struct conversation *t, const struct loaded_experime
     return prompt_token_ids(&o->target, &o->chat, t->prompt, t->answer, t->turn, to, err);
 }
 
-// Every first turn fits: loaded_experiment_open saw to that.
-static bool look_for_room(struct conversation *t, const struct loaded_experiment *o, struct error *err)
+// Sets t->full. Every first turn fits: loaded_experiment_open has checked them.
+static bool update_full(struct conversation *t, const struct loaded_experiment *o, struct error *err)
 {
     t->full = false;
     if (t->turn == 0 || t->turn == t->prompt->n_turns)
@@ -35,7 +35,7 @@ static bool look_for_room(struct conversation *t, const struct loaded_experiment
     return ok;
 }
 
-static void take_answer(struct conversation *t, const struct loaded_experiment *o, const int32_t *token, int n)
+static void set_answer(struct conversation *t, const struct loaded_experiment *o, const int32_t *token, int n)
 {
     free(t->answer[t->turn]);
     t->answer[t->turn++] = prompt_text_of(&o->target, token, n);
@@ -45,23 +45,23 @@ bool conversation_answered(struct conversation *t, const struct loaded_experimen
                            const char **text, struct error *err)
 {
     int turn = t->turn;
-    take_answer(t, o, token, n);
+    set_answer(t, o, token, n);
     *text = t->answer[turn];
-    return look_for_room(t, o, err);
+    return update_full(t, o, err);
 }
 
-// A turn that does not follow from the answers before it is noted down and not taken up: its text answers another one.
-static bool take_up(struct conversation *t, const struct loaded_experiment *o, struct store *s, int64_t run,
-                    int64_t none, int turn, int repeat, struct history *to, struct error *err)
+// Reads a stored turn. A turn that does not continue the current answers enters the history only: it continues other answers.
+static bool read_turn(struct conversation *t, const struct loaded_experiment *o, struct store *s, int64_t run,
+                      int64_t none, int turn, int repeat, struct history *to, struct error *err)
 {
     struct stored_turn stored;
     if (!store_turn(s, run, t->prompt->number, turn, repeat, &stored, err))
         return false;
     to->turn[turn].pair = stored.found ? stored.pair : 0;
     if (history_answers(to) == turn + 1)
-        take_answer(t, o, stored.token, stored.n);
+        set_answer(t, o, stored.token, stored.n);
     free(stored.token);
-    return !stored.found || store_beside(s, run, none, t->prompt->number, turn, repeat, &to->turn[turn].beside, err);
+    return !stored.found || store_has_pair(s, run, none, t->prompt->number, turn, repeat, &to->turn[turn].paired, err);
 }
 
 bool conversation_open(struct conversation *t, const struct loaded_experiment *o, struct store *s, int64_t run,
@@ -71,9 +71,9 @@ bool conversation_open(struct conversation *t, const struct loaded_experiment *o
     *to = (struct history){ .n_turns = p->n_turns };
     bool ok = true;
     for (int turn = 0; turn < p->n_turns && s != NULL && run != 0 && ok; turn++)
-        ok = take_up(t, o, s, run, none, turn, repeat, to, err);
+        ok = read_turn(t, o, s, run, none, turn, repeat, to, err);
     assert(!ok || t->turn == history_answers(to));
-    ok = ok && look_for_room(t, o, err);
+    ok = ok && update_full(t, o, err);
     to->full = t->full;
     return ok;
 }
@@ -82,7 +82,7 @@ bool conversation_continue(struct conversation *t, const struct loaded_experimen
 {
     assert(turn <= t->turn);
     t->turn = turn;
-    return look_for_room(t, o, err);
+    return update_full(t, o, err);
 }
 
 void conversation_close(struct conversation *t)

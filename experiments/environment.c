@@ -10,7 +10,7 @@
 #include "formats/file.h"
 #include "revision.h"
 
-// Two programs that were built of other changes to one revision are two.
+// Builds with different uncommitted changes to one revision have different names.
 const char *speclab_revision(void)
 {
     static char revision[sizeof(SPECLAB_REVISION) + 16];
@@ -32,15 +32,15 @@ struct environment environment_of(const struct loaded_experiment *o, const struc
     return (struct environment){ o->processor, c->identity.arithmetic, speclab_revision() };
 }
 
-bool environment_enter(struct runner *r, struct cell_runner *c, struct error *err)
+bool environment_check(struct runner *r, struct cell_runner *c, struct error *err)
 {
-    const struct environment e = environment_of(&r->opened, c);
-    char *changed;
-    if (c->entered)
+    const struct environment e = environment_of(&r->loaded, c);
+    char *change;
+    if (c->environment_checked)
         return true;
-    c->entered = store_environment(r->store, c->run, &e, r->e->mix, &changed, err);
-    if (changed != NULL)
-        progress_line(&r->progress, "%s", changed);
-    free(changed);
-    return c->entered;
+    c->environment_checked = store_environment(r->store, c->run, &e, r->e->mix, &change, err);
+    if (change != NULL)
+        progress_line(&r->progress, "%s", change);
+    free(change);
+    return c->environment_checked;
 }

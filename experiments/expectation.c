@@ -53,12 +53,12 @@ void expecter_destroy(struct expecter *e)
     free(e);
 }
 
-static struct expected_by by_law(struct expecter *e, const struct rule *rule, const void *options,
-                                 const struct verified *j, double *square)
+static struct expected_by by_rule(struct expecter *e, const struct rule *rule, const void *options,
+                                  const struct verified *j, double *square)
 {
     const struct draft *d = j->request->draft;
     struct expected_by by = { rule->exact, rule->name, 0, 0 };
-    rule->law(d, j->p, options, e->end);
+    rule->end_probabilities(d, j->p, options, e->end);
     *square = 0;
     for (int v = 1; v < d->n; v++) {
         const double depth = draft_depth(d, v);
@@ -69,25 +69,25 @@ static struct expected_by by_law(struct expecter *e, const struct rule *rule, co
     return by;
 }
 
-// Of the guesses for the first place: all chosen, or all independent draws from one row. NAN: it is not known for
-// others.
+// Upper bound of P(accepted >= 1) for exact rules. Known if the root's children are all deterministic, or all sampled
+// independently from one row; else NAN.
 static double bound(struct expecter *e, const struct verified *j)
 {
     const struct draft *d = j->request->draft;
     const int vocab = j->p->vocab;
-    int token[MAX_NODES], k = 0, drawn = 0;
-    bool distinct = false;
+    int token[MAX_NODES], k = 0, sampled = 0;
+    bool without_replacement = false;
     for (int c = draft_next_child(d, 0, 0); c >= 0; c = draft_next_child(d, 0, c)) {
-        distinct = distinct || (k > 0 && d->proposal[c] == SAMPLED_WITHOUT_REPLACEMENT);
-        drawn += d->proposal[c] != DETERMINISTIC;
+        without_replacement = without_replacement || (k > 0 && d->proposal[c] == SAMPLED_WITHOUT_REPLACEMENT);
+        sampled += d->proposal[c] != DETERMINISTIC;
         token[k++] = d->token[c];
     }
     if (k == 0)
         return 0;
-    if (distinct || (drawn != 0 && drawn != k))
+    if (without_replacement || (sampled != 0 && sampled != k))
         return NAN;
     dist_from_row(e->p, j->p->row(j->p, 0), vocab);
-    if (drawn == 0)
+    if (sampled == 0)
         return transport_deterministic(e->p, token, k);
     dist_from_row(e->q, d->q->row(d->q, 0), vocab);
     return transport_sampled(e->p, e->q, vocab, k, e->order);
@@ -97,15 +97,15 @@ void expect(struct expecter *e, const struct verified *j, struct expectation *to
 {
     double square;
     *to = (struct expectation){ .accepted = NAN, .variance = NAN, .accepted_uncut = j->verification->n - 1 };
-    if (j->request->draft->n == 1) { // nothing was guessed, nothing is expected
+    if (j->request->draft->n == 1) { // no draft tokens
         to->accepted = to->variance = 0;
         return;
     }
     for (int i = 0; rules[i] != NULL; i++) {
         const bool own = rules[i] == e->rule;
-        if (rules[i]->law == NULL || takes_beyond(rules[i]->takes, e->made) != 0)
+        if (rules[i]->end_probabilities == NULL || takes_missing(rules[i]->takes, e->made) != 0)
             continue;
-        to->by[to->n] = by_law(e, rules[i], own ? e->options : e->default_value[i], j, &square);
+        to->by[to->n] = by_rule(e, rules[i], own ? e->options : e->default_value[i], j, &square);
         if (own) {
             to->accepted = to->by[to->n].accepted;
             to->variance = fmax(square - to->accepted * to->accepted, 0);

@@ -1,5 +1,5 @@
-// expectation.h - what a draft was worth before chance was asked: E[accepted | draft] under the rule that judged it,
-// under every other rule that takes such drafts, and the most that any could have had.
+// expectation.h - E[accepted | draft] of a draft under the cell's rule and under every other rule that takes such drafts, and an
+// upper bound for exact rules.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -7,23 +7,23 @@
 struct verified;
 struct rule;
 
-enum { MAX_EXPECTATIONS = 16 }; // rules of verifier/rules/registry.c, and one
+enum { MAX_EXPECTATIONS = 16 }; // rules of verifier/rules/registry.c, and the bound
 
 struct expected_by {
     bool lossless;
-    const char *rule;       // "(bound)": what no exact rule can surpass (exact/transport.h)
-    double accepted, first; // E[accepted]; the chance that anything of it stands. The bound is on `first` alone
+    const char *rule;       // "(bound)": what no exact rule can exceed (exact/transport.h)
+    double accepted, first; // E[accepted]; P(accepted >= 1). The bound has only `first`
 };
 
 struct expectation {
-    double accepted, variance; // under the rule that judged it
-    int accepted_uncut;        // accepted before an end of text cut it
+    double accepted, variance; // E and Var under the cell's rule; NAN: not known
+    int accepted_uncut;        // accepted draft tokens before an end of text cuts them
     int n;
-    struct expected_by by[MAX_EXPECTATIONS]; // (n) that rule among them
+    struct expected_by by[MAX_EXPECTATIONS]; // (n) the cell's rule included
 };
 
 struct expecter;
-// Borrows rule and options. made: kinds of drafts (enum takes) that the drafter makes; nodes: most of a draft.
+// Borrows rule and options. made: kinds of drafts (enum takes) that the drafter makes; nodes: max nodes of a draft.
 struct expecter *expecter_create(const struct rule *rule, const void *options, unsigned made, int nodes, int vocab);
-void expecter_destroy(struct expecter *e); // NULL is fine
+void expecter_destroy(struct expecter *e); // NULL: no effect
 void expect(struct expecter *e, const struct verified *j, struct expectation *to);

@@ -1,5 +1,5 @@
-// experiment.c - reads an experiment's file: every key is known, every value has its type and range, every plugin its
-// options, every pairing of drafter and rule fits, the model and the prompts are there. All before a model is opened.
+// experiment.c - reads and checks an experiment's file: keys, types and ranges of values, options of drafters and rules,
+// compatibility of every drafter with every rule, existence of model and prompts. All before a model is opened.
 #include "experiments/experiment.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ enum { MAX_STOPS = 16, MAX_THREADS = 1024, MAX_CONTEXT = 1 << 24 };
 
 // ---- keys and values
 
-static const char *a_kind(const struct settings *s)
+static const char *described(const struct settings *s)
 {
     return s->kind == SETTINGS_LIST  ? "a list"
            : s->kind == SETTINGS_MAP ? "a mapping"
@@ -33,14 +33,14 @@ static const char *a_kind(const struct settings *s)
                                      : s->text;
 }
 
-// A mapping with none but these keys. what: "limits", for messages.
+// Checks that s is a mapping with only these keys. what: its name in messages ("limits").
 static bool is_map_of(const struct settings *s, const char *what, const char *const *keys, struct error *err)
 {
     struct text known = { 0 };
     for (const char *const *k = keys; *k != NULL; k++)
         text_printf(&known, "%s%s", k == keys ? "" : ", ", *k);
     bool ok = s->kind == SETTINGS_MAP ||
-              settings_fail(err, s, "%s: expected a mapping (%s), found %s", what, known.s, a_kind(s));
+              settings_fail(err, s, "%s: expected a mapping (%s), found %s", what, known.s, described(s));
     for (int i = 0; ok && i < s->n; i++) {
         const char *const *k = keys;
         while (*k != NULL && strcmp(*k, s->key[i]) != 0)
@@ -52,18 +52,18 @@ static bool is_map_of(const struct settings *s, const char *what, const char *co
     return ok;
 }
 
-static bool needs(const struct settings *map, const char *what, const char *key, const struct settings **to,
-                  struct error *err)
+static bool get_required(const struct settings *map, const char *what, const char *key, const struct settings **to,
+                         struct error *err)
 {
     *to = settings_get(map, key);
     return *to != NULL || settings_fail(err, map, "%s needs the key \"%s\"", what, key);
 }
 
-static bool read_int(const struct settings *map, const char *key, int least, int most, int *to, struct error *err)
+static bool read_int(const struct settings *map, const char *key, int min, int max, int *to, struct error *err)
 {
     const struct settings *s = settings_get(map, key);
     long long v = *to;
-    if (s != NULL && !settings_int(s, key, least, most, &v, err))
+    if (s != NULL && !settings_int(s, key, min, max, &v, err))
         return false;
     *to = (int)v;
     return true;
@@ -75,14 +75,14 @@ static bool read_bool(const struct settings *map, const char *key, bool *to, str
     return s == NULL || settings_bool(s, key, to, err);
 }
 
-// A text that is not empty; default NULL: it must be there.
+// A non-empty text; default_value NULL: the key is required.
 static bool read_text(const struct settings *map, const char *what, const char *key, const char *default_value,
                       char **to, struct error *err)
 {
     const struct settings *s = settings_get(map, key);
     const char *text = default_value;
     if (s == NULL && default_value == NULL)
-        return needs(map, what, key, &s, err);
+        return get_required(map, what, key, &s, err);
     if (s != NULL && !settings_text(s, key, &text, err))
         return false;
     if (*text == '\0')
@@ -109,7 +109,7 @@ static bool read_word(const struct settings *map, const char *key, const char *c
     return found;
 }
 
-// The number of the word.
+// The index of the word.
 static bool read_choice(const struct settings *map, const char *key, const char *const *words, int *to,
                         struct error *err)
 {
@@ -146,7 +146,7 @@ static bool read_target(struct experiment *e, struct error *err)
 {
     static const char *const keys[] = { "model", "device", "activations", "cache", NULL };
     const struct settings *s;
-    if (!needs(e->file, "an experiment", "target", &s, err) || !is_map_of(s, "target", keys, err) ||
+    if (!get_required(e->file, "an experiment", "target", &s, err) || !is_map_of(s, "target", keys, err) ||
         !read_text(s, "target", "model", NULL, &e->target, err) || !read_device(s, &e->device, err) ||
         !read_choice(s, "activations", activations_names, &e->precision.activations, err) ||
         !read_choice(s, "cache", kv_type_names, &e->precision.cache, err))
@@ -160,12 +160,12 @@ static bool read_target(struct experiment *e, struct error *err)
 
 static bool read_threads(struct experiment *e, struct error *err)
 {
-    cpu_set_t may;
+    cpu_set_t allowed;
     if (!read_int(e->file, "threads", 0, MAX_THREADS, &e->threads, err))
         return false;
     if (e->threads == 0)
-        e->threads =
-            sched_getaffinity(0, sizeof(may), &may) == 0 ? CPU_COUNT(&may) : (int)sysconf(_SC_NPROCESSORS_ONLN);
+        e->threads = sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed)
+                                                                          : (int)sysconf(_SC_NPROCESSORS_ONLN);
     return true;
 }
 
@@ -174,14 +174,14 @@ static bool read_prompts(struct experiment *e, struct error *err)
     static const char *const keys[] = { "file", "limit", "per_category", "chat", NULL };
     static const char *const chats[] = { "auto", "none", "chatml", NULL };
     const struct settings *s;
-    if (!needs(e->file, "an experiment", "prompts", &s, err) || !is_map_of(s, "prompts", keys, err) ||
+    if (!get_required(e->file, "an experiment", "prompts", &s, err) || !is_map_of(s, "prompts", keys, err) ||
         !read_text(s, "prompts", "file", NULL, &e->prompts_file, err) ||
         !read_int(s, "limit", 0, MAX_PROMPTS, &e->limit, err) ||
         !read_int(s, "per_category", 0, MAX_PROMPTS, &e->per_category, err) ||
         !read_word(s, "chat", chats, &e->chat, err))
         return false;
-    bool here = *e->prompts_file == '/' || strcmp(e->folder, ".") == 0;
-    char *path = xformat("%s%s%s", here ? "" : e->folder, here ? "" : "/", e->prompts_file);
+    bool as_is = *e->prompts_file == '/' || strcmp(e->folder, ".") == 0;
+    char *path = xformat("%s%s%s", as_is ? "" : e->folder, as_is ? "" : "/", e->prompts_file);
     bool ok = access(path, R_OK) == 0
                   ? prompts_read(path, e->limit, e->per_category, &e->prompts, err)
                   : settings_fail(err, settings_get(s, "file"), "file: %s: %s", path, strerror(errno));
@@ -239,7 +239,7 @@ static bool read_numbers(struct experiment *e, struct error *err)
 
 // ---- cells
 
-// Takes settings and shown.
+// Takes ownership of settings and shown.
 static bool add_entry(struct entries *to, const char *list, const struct settings *given, struct settings *settings,
                       char *shown, struct error *err)
 {
@@ -295,7 +295,7 @@ static bool add_rule(struct experiment *e, const struct settings *given, struct 
 static bool add_drafter(struct experiment *e, const struct settings *given, struct error *err)
 {
     struct pairing p = { 0 };
-    // Against the first rule for now; against every rule once all are known (pairs_fit).
+    // Checked with the first rule here, with every rule in check_pairings.
     if (!pairing_read(&p, given, e->rule.entry[0].given, NULL, err))
         return false;
     struct settings *s = entry_settings(p.type->name, given, p.type->options);
@@ -309,7 +309,7 @@ bool experiment_is_none(const struct experiment *e, int drafter)
     return strcmp(settings_get(e->drafter.entry[drafter].settings, "kind")->text, "none") == 0;
 }
 
-// In front of the others.
+// Adds `none` as the first drafter, unless it is listed.
 static void add_none(struct experiment *e)
 {
     for (int i = 0; i < e->drafter.n; i++)
@@ -324,10 +324,11 @@ static void add_none(struct experiment *e)
     e->none_added = true;
 }
 
-typedef bool add(struct experiment *e, const struct settings *given, struct error *err);
+typedef bool add_value(struct experiment *e, const struct settings *given, struct error *err);
 
-// A list of values or one value; what the file does not mention is as the defaults have it.
-static bool read_list(struct experiment *e, const struct settings *cells, const char *key, add *one, struct error *err)
+// A list of values or one value; a missing list is the default's.
+static bool read_list(struct experiment *e, const struct settings *cells, const char *key, add_value *add,
+                      struct error *err)
 {
     const struct settings *s = settings_get(cells, key);
     if (s == NULL)
@@ -335,12 +336,12 @@ static bool read_list(struct experiment *e, const struct settings *cells, const 
     if (s->kind == SETTINGS_LIST && s->n == 0)
         return settings_fail(err, s, "cells.%s: expected at least one value, found an empty list", key);
     for (int i = 0; s->kind == SETTINGS_LIST && i < s->n; i++)
-        if (!one(e, s->item[i], err))
+        if (!add(e, s->item[i], err))
             return false;
-    return s->kind == SETTINGS_LIST || one(e, s, err);
+    return s->kind == SETTINGS_LIST || add(e, s, err);
 }
 
-static bool pairs_fit(const struct experiment *e, struct error *err)
+static bool check_pairings(const struct experiment *e, struct error *err)
 {
     for (int r = 0; r < e->rule.n; r++)
         for (int d = 0; d < e->drafter.n; d++) {
@@ -360,15 +361,15 @@ static bool read_cells(struct experiment *e, struct error *err)
     e->defaults = yaml_parse(defaults, sizeof(defaults) - 1, "default", err);
     if (e->defaults == NULL || (s != NULL && !is_map_of(s, "cells", keys, err)))
         return false;
-    // Rules before drafters, which are read against them.
+    // Rules first: drafters are checked with them.
     if (!read_list(e, s, "sampling", add_sampling, err) || !read_list(e, s, "batch", add_batch, err) ||
         !read_list(e, s, "rule", add_rule, err) || !read_list(e, s, "drafter", add_drafter, err))
         return false;
     add_none(e);
-    return pairs_fit(e, err);
+    return check_pairings(e, err);
 }
 
-// ---- the whole
+// ---- the experiment
 
 static char *folder_of(const char *path)
 {

@@ -1,4 +1,4 @@
-// experiment.h - a YAML file, the cells it spells out, and running them.
+// experiment.h - loads an experiment from a YAML file and runs its cells.
 #pragma once
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,9 +9,9 @@ struct store;
 
 struct experiment *experiment_load(const char *path, struct error *err);
 void experiment_free(struct experiment *e);
-// Validated cells, memory and an estimate of the time, without running anything.
+// Prints cells, memory and estimated time without running anything. s: for times and stored results; NULL: none.
 bool experiment_dry_run(const struct experiment *e, struct store *s, FILE *out, struct error *err);
-// stop: set by a signal handler; looked at between steps: what is finished is in the database, and false is returned
-// with "interrupted".
+// Runs what the database lacks. stop: set by a signal handler and read between steps; then finished sequences are in the
+// database and the function fails with "interrupted". NULL: not interruptible.
 bool experiment_run(const struct experiment *e, struct store *s, FILE *progress, const volatile int *stop,
                     struct error *err);

@@ -1,6 +1,6 @@
-// group.c - the cells that are compared with one another, all open at once over one copy of the target's weights.
+// group.c - opens the cells that are compared with each other over one copy of the target's weights.
 //
-// Each has a cache of its own, so that going from one cell to the next costs nothing that would show in the times.
+// Each cell has its own KV cache, so that switching cells takes no measurable time.
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,16 +46,16 @@ static bool open_cell_runner(struct cell_runner *c, struct loaded_experiment *o,
     c->recorder = recorder_create(batch, e->trials);
     const bool expected = e->expected && !c->none && !pairing_shares_randomness(&c->pairing);
     if (expected)
-        c->pairing.observer = recorder_watch(c->recorder);
+        c->pairing.observer = recorder_observer(c->recorder);
     bool ok = cell_open(&c->pairing, o, c->cell, err);
     *rows = c->pairing.rows;
     if (!ok)
         return false;
     if (expected)
-        recorder_expects(c->recorder,
-                         expecter_create(c->pairing.rule, c->pairing.rule_options,
-                                         drafter_makes(c->pairing.type, c->pairing.drafter_options),
-                                         c->pairing.drafter->nodes, (int)model_shape(o->target.model)->vocab));
+        recorder_set_expecter(c->recorder,
+                              expecter_create(c->pairing.rule, c->pairing.rule_options,
+                                              drafter_makes(c->pairing.type, c->pairing.drafter_options),
+                                              c->pairing.drafter->nodes, (int)model_shape(o->target.model)->vocab));
     c->decoder =
         decoder_create(c->pairing.verifier, c->pairing.drafter, batch, e->seed, recorder_listener(c->recorder), err);
     if (c->decoder == NULL)
@@ -64,7 +64,7 @@ static bool open_cell_runner(struct cell_runner *c, struct loaded_experiment *o,
     return true;
 }
 
-// Entries that read differently may be one cell: `default`, and what it settles to.
+// Different entries may be one cell: `default` and the value that it resolves to.
 static bool is_new(const struct group *g, const struct cell_runner *c, const struct experiment *e, struct error *err)
 {
     for (const struct cell_runner *other = g->cell_runner; other < c; other++)
@@ -72,13 +72,13 @@ static bool is_new(const struct group *g, const struct cell_runner *c, const str
             const struct entry *d = e->drafter.entry;
             const struct settings *given = d[c->cell.drafter].given, *first = d[other->cell.drafter].given;
             return settings_fail(err, given,
-                                 "cells.drafter: %s is the same as %s on line %d, whose defaults come to that",
+                                 "cells.drafter: %s is the same cell as %s on line %d, once its defaults are resolved",
                                  d[c->cell.drafter].shown, d[other->cell.drafter].shown, first->line);
         }
     return true;
 }
 
-// false: *rows is what the cell that could not be opened needs of a pass.
+// On failure *rows: rows of a pass that the failing cell needs.
 static bool open_all(struct group *g, int number, struct loaded_experiment *o, int *rows, struct error *err)
 {
     const struct experiment *e = o->e;

@@ -1,5 +1,5 @@
-// loaded_experiment.c - an experiment with its target: settles what only the model can say (chat format, context, ends of a text)
-// and checks every prompt against it before anything runs.
+// loaded_experiment.c - opens an experiment's target, resolves what depends on the model (chat template, context, end ids) and
+// checks every prompt before anything runs.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "kernels/backend.h"
 #include "models/model.h"
 
-static bool puts_into_chat(const struct experiment *e)
+static bool has_chat_prompts(const struct experiment *e)
 {
     for (int i = 0; i < e->prompts.n; i++)
         if (e->prompts.prompt[i].turn != NULL && !e->prompts.prompt[i].raw)
@@ -27,33 +27,33 @@ static bool resolve_text(struct loaded_experiment *o, struct error *err)
     if ((experiment_has_text(e) || e->n_stop > 0) && !target_needs_text(&o->target, err))
         return false;
     o->chat = (struct chat_format){ .kind = CHAT_NONE };
-    if (puts_into_chat(e) && !target_chat(&o->target, e->chat, &o->chat, err))
+    if (has_chat_prompts(e) && !target_chat(&o->target, e->chat, &o->chat, err))
         return false;
-    o->n_end = e->ignore_end ? 0 : target_ends(&o->target, o->chat.kind == CHAT_NONE ? NULL : &o->chat, o->end);
+    o->n_end = e->ignore_end ? 0 : target_end_ids(&o->target, o->chat.kind == CHAT_NONE ? NULL : &o->chat, o->end);
     return true;
 }
 
 static bool resolve_context(struct loaded_experiment *o, struct error *err)
 {
     const struct experiment *e = o->e;
-    int most = model_shape(o->target.model)->context;
+    int max = model_shape(o->target.model)->context;
     o->context = e->context;
-    if (e->context <= most)
+    if (e->context <= max)
         return true;
-    o->context = most;
+    o->context = max;
     return !e->context_given ||
            settings_fail(err, settings_get(settings_get(e->file, "limits"), "context"),
-                         "context: expected at most %d, which is the model's, found %d", most, e->context);
+                         "context: expected at most %d, which is the model's, found %d", max, e->context);
 }
 
-// Later turns depend on what the model will say; a conversation that outgrows the context ends there.
-static bool fits(struct loaded_experiment *o, const struct prompt *p, struct error *err)
+// Checks a prompt's first turn. Later turns depend on the model's answers; a conversation that outgrows the context ends there.
+static bool check_prompt(struct loaded_experiment *o, const struct prompt *p, struct error *err)
 {
     struct ids ids = { 0 };
     bool ok = prompt_token_ids(&o->target, &o->chat, p, NULL, 0, &ids, err);
     if (ok && ids.n >= (size_t)o->context)
-        ok = fail(err, "%s:%d: prompt %s has %zu tokens, and the context is %d: there is no room for a new one",
-                  o->e->prompts.path, p->line, p->id, ids.n, o->context);
+        ok = fail(err, "%s:%d: prompt %s has %zu tokens, and the context is %d: no new token fits", o->e->prompts.path,
+                  p->line, p->id, ids.n, o->context);
     if (ok && ids.n == 0)
         ok = fail(err, "%s:%d: prompt %s has no tokens", o->e->prompts.path, p->line, p->id);
     if ((int)ids.n > o->longest)
@@ -63,7 +63,7 @@ static bool fits(struct loaded_experiment *o, const struct prompt *p, struct err
     return ok;
 }
 
-// All that was read of the target. Its tokenizer reads more than its configuration does, where there is one that we know.
+// Hashes all that was read of the target. The tokenizer, if supported, reads files beyond the configuration.
 static void identify(struct loaded_experiment *o)
 {
     struct digest *d = digest_begin();
@@ -83,7 +83,7 @@ bool loaded_experiment_open(struct loaded_experiment *o, const struct experiment
     identify(o);
     bool ok = resolve_text(o, err) && resolve_context(o, err);
     for (int i = 0; i < e->prompts.n && ok; i++)
-        ok = fits(o, &e->prompts.prompt[i], err);
+        ok = check_prompt(o, &e->prompts.prompt[i], err);
     if (!ok)
         loaded_experiment_close(o);
     return ok;

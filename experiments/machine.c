@@ -11,12 +11,12 @@
 #include "core/memory.h"
 #include "kernels/cpu/probe.h"
 
-#define AGREE 0.15  // of the speed of memory
-#define TELLING 0.2 // seconds from which a load can be told
+#define MEMORY_TOLERANCE 0.15 // relative difference of memory speed
+#define MIN_LOAD_S 0.2        // shortest time for load_foreign
 
-const char *const placement_names[PLACEMENTS] = { "S", "D", "other", "unsettled", "unprobed" };
+const char *const placement_names[PLACEMENTS] = { "S", "D", "other", "unstable", "unprobed" };
 
-enum placement placement_of(const struct surroundings *s)
+enum placement placement_of(const struct machine_state *s)
 {
     double ratio = s->all / s->one;
     if (s->round_trip < 100 && ratio < 1.5)
@@ -26,23 +26,23 @@ enum placement placement_of(const struct surroundings *s)
     return PLACED_OTHER;
 }
 
-enum placement placement_between(const struct surroundings *before, const struct surroundings *after)
+enum placement placement_between(const struct machine_state *before, const struct machine_state *after)
 {
     enum placement p = placement_of(before);
     double larger = fmax(before->all, after->all), smaller = fmin(before->all, after->all);
-    return p == placement_of(after) && larger <= smaller * (1 + AGREE) ? p : UNSETTLED;
+    return p == placement_of(after) && larger <= smaller * (1 + MEMORY_TOLERANCE) ? p : PLACED_UNSTABLE;
 }
 
-struct surroundings surroundings_probe(struct prober *p, int threads)
+struct machine_state machine_state_probe(struct prober *p, int threads)
 {
-    struct surroundings s = { 0 };
+    struct machine_state s = { 0 };
     s.one = prober_read(p, 1, 0).bytes_per_second;
     s.all = threads == 1 ? s.one : prober_read(p, threads, 0.2).bytes_per_second;
     s.round_trip = probe_round_trip();
     return s;
 }
 
-// ---- who else
+// ---- load by other processes
 
 static double seconds_of(clockid_t clock)
 {
@@ -51,7 +51,7 @@ static double seconds_of(clockid_t clock)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-// user nice system idle iowait irq softirq steal: all but idle and waiting.
+// user nice system idle iowait irq softirq steal: the sum without idle and iowait.
 static double machine_busy(void)
 {
     unsigned long long v[8] = { 0 };
@@ -65,7 +65,7 @@ static double machine_busy(void)
     return (double)(v[0] + v[1] + v[2] + v[5] + v[6] + v[7]) / (double)sysconf(_SC_CLK_TCK);
 }
 
-static bool among(int group, const struct load *l)
+static bool is_member(int group, const struct load *l)
 {
     for (int i = 0; i < l->n; i++)
         if (l->group[i] == group)
@@ -73,13 +73,13 @@ static bool among(int group, const struct load *l)
     return false;
 }
 
-// Of a process, if it is of the groups: fields 5, 14 and 15 of its stat, which stand behind a name that may hold
-// anything but ends with the last parenthesis.
+// Seconds used by a process of the groups, else 0: fields 5, 14 and 15 of its stat. They follow a name of any characters that
+// ends at the last parenthesis.
 static double process_used(const char *id, const struct load *l)
 {
     char path[300], line[1024] = "";
     unsigned long long user = 0, system = 0;
-    int its;
+    int its_group;
     snprintf(path, sizeof(path), "/proc/%s/stat", id);
     FILE *f = fopen(path, "r");
     if (f == NULL)
@@ -87,8 +87,8 @@ static double process_used(const char *id, const struct load *l)
     const char *rest = fgets(line, sizeof(line), f) != NULL ? strrchr(line, ')') : NULL;
     fclose(f);
     if (rest == NULL ||
-        sscanf(rest + 1, " %*c %*d %d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &its, &user, &system) != 3 ||
-        !among(its, l))
+        sscanf(rest + 1, " %*c %*d %d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &its_group, &user, &system) != 3 ||
+        !is_member(its_group, l))
         return 0;
     return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
 }
@@ -118,12 +118,12 @@ double load_foreign(const struct load *begun)
 {
     struct load now = load_begin(begun->group, begun->n);
     double wall = now.wall - begun->wall;
-    if (wall < TELLING || now.busy == 0)
+    if (wall < MIN_LOAD_S || now.busy == 0)
         return NAN;
     return fmax(0, (now.busy - begun->busy) - (now.own - begun->own)) / wall;
 }
 
-// The value of a line "name : value" if it has this name. line: without its end.
+// The value of a line "name : value" with this name, else NULL. line: without newline.
 static const char *value_of(const char *line, const char *name)
 {
     const size_t n = strlen(name);
@@ -133,7 +133,7 @@ static const char *value_of(const char *line, const char *name)
                : NULL;
 }
 
-// The first processor's block.
+// Reads the first processor's block.
 char *machine_processor(void)
 {
     char line[256], name[200] = "unknown processor", family[16] = "", model[16] = "";

@@ -7,53 +7,52 @@
 #include "engine/prompt_tokens.h"
 #include "models/model.h"
 
-static bool open_pairing(struct exact_cell *c, struct step_observer observer, struct error *err)
+static bool open_pairing(struct observed_cell *c, struct step_observer observer, struct error *err)
 {
     for (;;) {
-        const int had = model_rows(c->opened->target.model);
+        const int had = model_rows(c->loaded->target.model);
         if (!cell_read(&c->pairing, c->e, c->cell, err))
             return false;
         c->pairing.observer = observer;
-        if (cell_open(&c->pairing, c->opened, c->cell, err))
+        if (cell_open(&c->pairing, c->loaded, c->cell, err))
             return true;
         const int rows = c->pairing.rows;
         pairing_close(&c->pairing);
         if (rows <= had)
             return false;
-        loaded_experiment_close(c->opened);
-        if (!loaded_experiment_open(c->opened, c->e, rows, err))
+        loaded_experiment_close(c->loaded);
+        if (!loaded_experiment_open(c->loaded, c->e, rows, err))
             return false;
     }
 }
 
-bool exact_cell_open(struct exact_cell *c, struct step_observer observer, struct error *err)
+bool observed_cell_open(struct observed_cell *c, struct step_observer observer, struct error *err)
 {
     c->slots = experiment_batch(c->e, c->cell.batch);
     if (!open_pairing(c, observer, err))
         return false;
     if (observer.verified != NULL && pairing_shares_randomness(&c->pairing))
         return fail(
-            err,
-            "rule match with guesses picked by its own draws (pick: coupled): such guesses know what the text will "
-            "say, so nothing here applies to them; that texts equal those of none is what shows this pair");
+            err, "rule match with `pick: coupled`: draft tokens share the rule's random numbers, so these tests do not "
+                 "apply; instead compare its texts with those of none");
     const struct experiment *e = c->e;
-    c->strings = (struct stop_strings){ c->opened->target.tokenizer, e->n_stop, (const char *const *)e->stop };
+    c->strings = (struct stop_strings){ c->loaded->target.tokenizer, e->n_stop, (const char *const *)e->stop };
     c->stops =
-        (struct stops){ c->opened->n_end, c->opened->end, e->n_stop > 0 ? stop_strings_find : NULL, &c->strings };
+        (struct stops){ c->loaded->n_end, c->loaded->end, e->n_stop > 0 ? stop_strings_find : NULL, &c->strings };
     return true;
 }
 
-void exact_cell_close(struct exact_cell *c)
+void observed_cell_close(struct observed_cell *c)
 {
     pairing_close(&c->pairing);
 }
 
-bool exact_cell_start(const struct exact_cell *c, struct decoder *d, int64_t number, int *slot, struct ids *ids,
-                      struct error *err)
+bool observed_cell_start(const struct observed_cell *c, struct decoder *d, int64_t number, int *slot, struct ids *ids,
+                         struct error *err)
 {
     const struct prompt *p = &c->e->prompts.prompt[number % c->e->prompts.n];
     struct ids own = { 0 }, *to = ids != NULL ? ids : &own;
-    bool ok = prompt_token_ids(&c->opened->target, &c->opened->chat, p, NULL, 0, to, err);
+    bool ok = prompt_token_ids(&c->loaded->target, &c->loaded->chat, p, NULL, 0, to, err);
     const struct assignment a = {
         .sequence = number, .prompt = to->id, .n = (int)to->n, .limit = c->e->new_tokens, .stops = &c->stops
     };
@@ -63,12 +62,12 @@ bool exact_cell_start(const struct exact_cell *c, struct decoder *d, int64_t num
     return ok;
 }
 
-bool each_exact_cell(const struct experiment *e,
-                     bool (*each)(void *self, struct loaded_experiment *o, struct cell cell, struct error *err),
-                     void *self, struct error *err)
+bool each_observed_cell(const struct experiment *e,
+                        bool (*each)(void *self, struct loaded_experiment *o, struct cell cell, struct error *err),
+                        void *self, struct error *err)
 {
-    struct loaded_experiment opened;
-    if (!loaded_experiment_open(&opened, e, TARGET_ROWS, err))
+    struct loaded_experiment loaded;
+    if (!loaded_experiment_open(&loaded, e, TARGET_ROWS, err))
         return false;
     bool ok = true;
     int cells = 0;
@@ -77,9 +76,10 @@ bool each_exact_cell(const struct experiment *e,
             const struct cell cell = { g / e->batch.n, g % e->batch.n, k / e->drafter.n, k % e->drafter.n };
             if (experiment_is_none(e, cell.drafter))
                 continue;
-            ok = each(self, &opened, cell, err);
+            ok = each(self, &loaded, cell, err);
             cells++;
         }
-    loaded_experiment_close(&opened);
-    return ok && (cells > 0 || fail(err, "%s: there is no drafter but `none`, and nothing to test", e->path));
+    loaded_experiment_close(&loaded);
+    return ok &&
+           (cells > 0 || fail(err, "%s: expected a drafter other than `none`, found none: nothing to test", e->path));
 }

@@ -1,4 +1,4 @@
-// observed_cell.h - a cell of an experiment, opened to be looked at while it decodes (exact_run.c, bits_run.c).
+// observed_cell.h - a cell of an experiment that decodes with an observer of its steps (exact_run.c, bits_run.c, heads_run.c).
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,9 +9,9 @@
 
 struct error;
 
-struct exact_cell { // start with { 0 }; must stay where it is while open
+struct observed_cell { // initialize with { 0 }; do not move while open
     const struct experiment *e;
-    struct loaded_experiment *opened; // borrowed; opened anew where longer passes are needed
+    struct loaded_experiment *loaded; // borrowed; reopened if passes with more rows are needed
     struct cell cell;
     int slots;
     struct pairing pairing;
@@ -19,15 +19,15 @@ struct exact_cell { // start with { 0 }; must stay where it is while open
     struct stops stops; // what ends a text
 };
 
-// watch: of the pairing's steps.
-bool exact_cell_open(struct exact_cell *c, struct step_observer observer, struct error *err);
-void exact_cell_close(struct exact_cell *c);
-// Starts text number `number` of a decoder on the cell's pairing: the first turn of a prompt, which come round again
-// and again with other chance. *slot: where it is; ids (NULL: not wanted): its prompt, appended.
-bool exact_cell_start(const struct exact_cell *c, struct decoder *d, int64_t number, int *slot, struct ids *ids,
-                      struct error *err);
+// observer: of the pairing's steps.
+bool observed_cell_open(struct observed_cell *c, struct step_observer observer, struct error *err);
+void observed_cell_close(struct observed_cell *c);
+// Starts text `number` in a decoder of the cell's pairing: the first turn of prompt number % prompts, so that prompts repeat with
+// other random numbers. *slot: its slot, -1 on failure. ids, unless NULL: its prompt's ids are appended.
+bool observed_cell_start(const struct observed_cell *c, struct decoder *d, int64_t number, int *slot, struct ids *ids,
+                         struct error *err);
 
-// For every cell but those of `none`, in the experiment's order: false as soon as one says so. None at all is an error.
-bool each_exact_cell(const struct experiment *e,
-                     bool (*each)(void *self, struct loaded_experiment *o, struct cell cell, struct error *err),
-                     void *self, struct error *err);
+// Calls each() for every cell except those of `none`, in the experiment's order, until one fails. Fails if there is no cell.
+bool each_observed_cell(const struct experiment *e,
+                        bool (*each)(void *self, struct loaded_experiment *o, struct cell cell, struct error *err),
+                        void *self, struct error *err);

@@ -1,10 +1,9 @@
-// paired_run.c - who takes part, in which order, from which turn on; and the decoding itself.
+// paired_run.c - decodes a prompt batch with each cell in turn, as planned.
 //
-// What is decoded follows from what the database has, and plan.c alone says it.
+// plan.c alone decides what is decoded, from what the database has.
 //
-// The number of a decode, which names its stream of chance, is made of prompt, turn and repeat alone: with the rule
-// `match` every cell says the same, and a text does not depend on when, beside what or after which interruption it was
-// decoded.
+// A sequence's number, which selects its random numbers, is made of prompt, turn and repeat only. So with the rule `match`
+// every cell decodes the same text, and a text does not depend on the time, the batch or interruptions.
 #include "experiments/paired_run.h"
 
 #include <assert.h>
@@ -20,7 +19,7 @@
 #include "experiments/conversation.h"
 #include "results/store.h"
 
-enum { WARM_PROMPT = 64, WARM_TOKENS = 8 }; // a throw-away decode before a cell's first occasion
+enum { WARM_PROMPT = 64, WARM_TOKENS = 8 }; // a discarded decode before a cell's first paired run
 
 // MAX_PROMPTS, MAX_TURNS and MAX_REPEATS keep the three within 18, 6 and 8 bits.
 static int64_t sequence_number(const struct prompt *p, int turn, int repeat)
@@ -29,20 +28,20 @@ static int64_t sequence_number(const struct prompt *p, int turn, int repeat)
     return (int64_t)p->number << 14 | (int64_t)turn << 8 | repeat;
 }
 
-// ---- one contender
+// ---- one cell
 
 static char *label(const struct runner *r, const struct cell_runner *c)
 {
     const struct experiment *e = r->e;
-    bool rules = e->rule.n > 1;
-    return xformat("%s%s%s, %s", e->drafter.entry[c->cell.drafter].shown, rules ? ", " : "",
-                   rules ? e->rule.entry[c->cell.rule].shown : "", e->sampling.entry[c->cell.sampling].shown);
+    bool several_rules = e->rule.n > 1;
+    return xformat("%s%s%s, %s", e->drafter.entry[c->cell.drafter].shown, several_rules ? ", " : "",
+                   several_rules ? e->rule.entry[c->cell.rule].shown : "", e->sampling.entry[c->cell.sampling].shown);
 }
 
 static bool warm_up(const struct runner *r, struct cell_runner *c, const struct prompt *p, struct error *err)
 {
     struct ids ids = { 0 };
-    bool ok = prompt_token_ids(&r->opened.target, &r->opened.chat, p, NULL, 0, &ids, err);
+    bool ok = prompt_token_ids(&r->loaded.target, &r->loaded.chat, p, NULL, 0, &ids, err);
     struct assignment a = {
         .sequence = sequence_number(p, 0, 0),
         .prompt = ids.id,
@@ -51,7 +50,7 @@ static bool warm_up(const struct runner *r, struct cell_runner *c, const struct 
     };
     ok = ok && decoder_start(c->decoder, &a, err);
     while (ok && decoder_active(c->decoder) > 0)
-        ok = interrupt_is_none(r->stop, err) && decoder_step(c->decoder, err);
+        ok = interrupt_check(r->stop, err) && decoder_step(c->decoder, err);
     free(ids.id);
     c->warm = ok;
     return ok;
@@ -61,7 +60,7 @@ static bool start_turn(const struct runner *r, struct cell_runner *c, struct con
                        struct error *err)
 {
     struct ids ids = { 0 };
-    bool ok = conversation_ids(t, &r->opened, &ids, err);
+    bool ok = conversation_ids(t, &r->loaded, &ids, err);
     struct assignment a = {
         .sequence = sequence_number(t->prompt, t->turn, repeat),
         .prompt = ids.id,
@@ -71,7 +70,7 @@ static bool start_turn(const struct runner *r, struct cell_runner *c, struct con
     };
     ok = ok && decoder_start(c->decoder, &a, err);
     if (ok) {
-        recorder_expect(c->recorder, a.sequence);
+        recorder_begin(c->recorder, a.sequence);
         t->under_way = true;
         t->prompt_tokens = a.n;
     }
@@ -79,17 +78,17 @@ static bool start_turn(const struct runner *r, struct cell_runner *c, struct con
     return ok;
 }
 
-// What is not due is over.
-static bool go_back(const struct runner *r, struct conversation *conversation, const struct due *due, int n,
-                    struct error *err)
+// Restarts each conversation at its due turn. Conversations that are not due are over.
+static bool restart_conversations(const struct runner *r, struct conversation *conversation, const struct due *due,
+                                  int n, struct error *err)
 {
     for (int i = 0; i < n; i++)
-        if (due[i].from != PLAN_NOTHING && !conversation_continue(&conversation[i], &r->opened, due[i].from, err))
+        if (due[i].from != PLAN_NOTHING && !conversation_continue(&conversation[i], &r->loaded, due[i].from, err))
             return false;
     return true;
 }
 
-// A conversation has one turn under way at a time, and there is a slot for each.
+// A conversation decodes one turn at a time, and each has a slot.
 static bool start_turns(const struct runner *r, struct cell_runner *c, struct conversation *conversation,
                         const struct paired_run *o, struct error *err)
 {
@@ -100,11 +99,11 @@ static bool start_turns(const struct runner *r, struct cell_runner *c, struct co
     return true;
 }
 
-static bool keep_turn(struct runner *r, struct cell_runner *c, struct conversation *t, const struct paired_run *o,
-                      struct sequence_row *row, struct error *err)
+static bool store_one_turn(struct runner *r, struct cell_runner *c, struct conversation *t, const struct paired_run *o,
+                           struct sequence_row *row, struct error *err)
 {
     const struct prompt *p = t->prompt;
-    const struct environment here = environment_of(&r->opened, c);
+    const struct environment here = environment_of(&r->loaded, c);
     row->prompt = p->number;
     row->prompt_id = p->id;
     row->category = p->category;
@@ -112,17 +111,17 @@ static bool keep_turn(struct runner *r, struct cell_runner *c, struct conversati
     row->repeat = o->repeat;
     row->pair = o->pair;
     row->prompt_tokens = t->prompt_tokens;
-    row->under = c->noted ? NULL : &here;
+    row->under = c->environment_stored ? NULL : &here;
     t->under_way = false;
     r->progress.tokens += row->new_tokens;
-    bool ok = conversation_answered(t, &r->opened, row->token, row->new_tokens, &row->text, err) &&
+    bool ok = conversation_answered(t, &r->loaded, row->token, row->new_tokens, &row->text, err) &&
               store_sequence(r->store, c->run, row, err);
-    c->noted = c->noted || ok;
+    c->environment_stored = c->environment_stored || ok;
     return ok;
 }
 
-static bool keep_turns(struct runner *r, struct cell_runner *c, struct conversation *conversation,
-                       const struct paired_run *o, struct error *err)
+static bool store_finished_turns(struct runner *r, struct cell_runner *c, struct conversation *conversation,
+                                 const struct paired_run *o, struct error *err)
 {
     struct sequence_row row;
     for (int64_t number; (number = recorder_take(c->recorder, &row)) >= 0;) {
@@ -130,7 +129,7 @@ static bool keep_turns(struct runner *r, struct cell_runner *c, struct conversat
         while (!conversation[i].under_way ||
                sequence_number(conversation[i].prompt, conversation[i].turn, o->repeat) != number)
             i++;
-        if (!keep_turn(r, c, &conversation[i], o, &row, err))
+        if (!store_one_turn(r, c, &conversation[i], o, &row, err))
             return false;
     }
     return true;
@@ -140,17 +139,17 @@ static bool run_cell_runner(struct runner *r, struct cell_runner *c, struct conv
                             const struct due *due, const struct paired_run *o, struct error *err)
 {
     char *what = label(r, c);
-    bool ok = go_back(r, conversation, due, o->n, err) && start_turns(r, c, conversation, o, err);
+    bool ok = restart_conversations(r, conversation, due, o->n, err) && start_turns(r, c, conversation, o, err);
     while (ok && decoder_active(c->decoder) > 0) {
         progress_tick(&r->progress, what);
-        ok = interrupt_is_none(r->stop, err) && decoder_step(c->decoder, err) &&
-             keep_turns(r, c, conversation, o, err) && start_turns(r, c, conversation, o, err);
+        ok = interrupt_check(r->stop, err) && decoder_step(c->decoder, err) &&
+             store_finished_turns(r, c, conversation, o, err) && start_turns(r, c, conversation, o, err);
     }
     free(what);
     return ok;
 }
 
-// ---- all of them
+// ---- all cells
 
 static const struct cell_runner *none_of(const struct group *g, const struct cell_runner *c)
 {
@@ -160,13 +159,13 @@ static const struct cell_runner *none_of(const struct group *g, const struct cel
     return none;
 }
 
-static bool take_up(struct paired_run *o, const struct loaded_experiment *opened, struct store *s,
-                    const struct group *g, struct history *history, struct error *err)
+static bool open_conversations(struct paired_run *o, const struct loaded_experiment *loaded, struct store *s,
+                               const struct group *g, struct history *history, struct error *err)
 {
     for (int k = 0; k < g->n * o->n; k++) {
         const struct cell_runner *c = &g->cell_runner[k / o->n];
-        const struct prompt *p = &opened->e->prompts.prompt[o->first + k % o->n];
-        if (!conversation_open(&o->conversation[k], opened, s, c->run, none_of(g, c)->run, p, o->repeat, &history[k],
+        const struct prompt *p = &loaded->e->prompts.prompt[o->first + k % o->n];
+        if (!conversation_open(&o->conversation[k], loaded, s, c->run, none_of(g, c)->run, p, o->repeat, &history[k],
                                err))
             return false;
     }
@@ -185,7 +184,7 @@ struct paired_run paired_run_at(const struct experiment *e, int batch, int repea
     };
 }
 
-bool paired_run_open(struct paired_run *o, const struct loaded_experiment *opened, struct store *s,
+bool paired_run_open(struct paired_run *o, const struct loaded_experiment *loaded, struct store *s,
                      const struct group *g, struct error *err)
 {
     size_t all = (size_t)g->n * (size_t)o->n;
@@ -195,7 +194,7 @@ bool paired_run_open(struct paired_run *o, const struct loaded_experiment *opene
     int *none = xcalloc((size_t)g->n, sizeof(*none));
     for (int c = 0; c < g->n; c++)
         none[c] = (int)(none_of(g, &g->cell_runner[c]) - g->cell_runner);
-    bool ok = take_up(o, opened, s, g, history, err);
+    bool ok = open_conversations(o, loaded, s, g, history, err);
     if (ok)
         plan_turns(&(struct stored){ o->batch, g->n, o->n, none, history }, o->due);
     free(history);
@@ -219,15 +218,15 @@ static bool takes_part(const struct paired_run *o, int c)
     return false;
 }
 
-int paired_run_lacks(const struct paired_run *o, int c)
+int paired_run_missing(const struct paired_run *o, int c)
 {
     int n = 0;
     for (int i = 0; i < o->n; i++)
-        n += o->due[c * o->n + i].lacks;
+        n += o->due[c * o->n + i].missing;
     return n;
 }
 
-static bool run_in_turn(struct paired_run *o, struct runner *r, struct group *g, struct error *err)
+static bool run_cells(struct paired_run *o, struct runner *r, struct group *g, struct error *err)
 {
     int n = 0, *order = xcalloc((size_t)g->n, sizeof(*order));
     bool ok = true;
@@ -235,7 +234,7 @@ static bool run_in_turn(struct paired_run *o, struct runner *r, struct group *g,
         if (takes_part(o, c))
             order[n++] = c;
     for (int k = 0; k < n && ok; k++)
-        ok = environment_enter(r, &g->cell_runner[order[k]], err);
+        ok = environment_check(r, &g->cell_runner[order[k]], err);
     for (int k = 0; k < n && ok; k++)
         if (!g->cell_runner[order[k]].warm)
             ok = warm_up(r, &g->cell_runner[order[k]], o->conversation[0].prompt, err);
@@ -243,7 +242,7 @@ static bool run_in_turn(struct paired_run *o, struct runner *r, struct group *g,
     for (int k = 0; k < n && ok; k++) {
         int c = order[(k + o->number) % n];
         ok = run_cell_runner(r, &g->cell_runner[c], &o->conversation[c * o->n], &o->due[c * o->n], o, err);
-        progress_did(&r->progress, ok ? paired_run_lacks(o, c) : 0);
+        progress_done(&r->progress, ok ? paired_run_missing(o, c) : 0);
     }
     free(order);
     return ok;
@@ -259,12 +258,12 @@ static bool any_is_full(const struct paired_run *o, const struct group *g)
 
 bool paired_run_decode(struct paired_run *o, struct runner *r, struct group *g, struct error *err)
 {
-    bool ok = paired_run_open(o, &r->opened, r->store, g, err);
+    bool ok = paired_run_open(o, &r->loaded, r->store, g, err);
     for (int c = 0; c < g->n && ok; c++) {
-        progress_skip(&r->progress, o->n - paired_run_lacks(o, c));
-        ok = paired_run_lacks(o, c) == 0 || store_run_unfinished(r->store, g->cell_runner[c].run, err);
+        progress_skip(&r->progress, o->n - paired_run_missing(o, c));
+        ok = paired_run_missing(o, c) == 0 || store_run_unfinished(r->store, g->cell_runner[c].run, err);
     }
-    ok = ok && run_in_turn(o, r, g, err);
+    ok = ok && run_cells(o, r, g, err);
     r->full = r->full || any_is_full(o, g);
     paired_run_close(o, g);
     return ok;

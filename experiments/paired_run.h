@@ -1,4 +1,4 @@
-// paired_run.h - one bunch of prompts, decoded back to back by the cells that lack something of it, `none` among them.
+// paired_run.h - one prompt batch, decoded back to back by the cells that lack part of it, `none` included.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,32 +12,32 @@ struct error;
 struct store;
 struct conversation;
 
-struct runner { // what lasts for the whole of experiment_run
+struct runner { // state of experiment_run
     const struct experiment *e;
-    struct loaded_experiment opened;
+    struct loaded_experiment loaded;
     struct store *store;
     struct progress progress;
-    const volatile int *stop; // NULL: nobody will interrupt
+    const volatile int *stop; // NULL: not interruptible
     struct stop_strings strings;
     struct stops stops; // what ends a text
-    bool full;          // some conversation outgrew the context, now or when it was stored
+    bool full;          // a conversation does not fit the context, stored ones included
 };
 
 struct paired_run {
-    int number;           // of bunch and repeat together: turns the order round
-    int repeat, first, n; // prompts first .. first + n of the experiment's
+    int number;           // of prompt batch and repeat: rotates the order of cells
+    int repeat, first, n; // prompts first .. first + n - 1 of the experiment
     int batch;            // slots
     int64_t pair;
-    struct conversation *conversation; // (contenders, n)
-    struct due *due;                   // (contenders, n) what of each is decoded (plan.h)
+    struct conversation *conversation; // (cells, n)
+    struct due *due;                   // (cells, n) what is decoded (plan.h)
 };
 
-// The bunch that begins with this prompt.
+// The paired run of the prompt batch that starts at prompt `first`.
 struct paired_run paired_run_at(const struct experiment *e, int batch, int repeat, int first);
-// Reads what the database has of it, and plans. s NULL: there is none. paired_run_close() even if it fails.
-bool paired_run_open(struct paired_run *o, const struct loaded_experiment *opened, struct store *s,
+// Reads stored turns and plans. s NULL: no database. Call paired_run_close also after failure.
+bool paired_run_open(struct paired_run *o, const struct loaded_experiment *loaded, struct store *s,
                      const struct group *g, struct error *err);
 void paired_run_close(struct paired_run *o, const struct group *g);
-int paired_run_lacks(const struct paired_run *o, int cell_runner); // conversations of its own
-// All of that, and decodes what is due.
+int paired_run_missing(const struct paired_run *o, int cell); // conversations that the cell itself lacks
+// Opens, decodes what is due, stores it, closes.
 bool paired_run_decode(struct paired_run *o, struct runner *r, struct group *g, struct error *err);

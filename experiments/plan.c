@@ -1,4 +1,4 @@
-// plan.c - from what is stored to what is due. plan.h says what holds of it.
+// plan.c - computes what is due from what is stored. plan.h lists the properties of plans.
 #include "experiments/plan.h"
 
 int history_answers(const struct history *h)
@@ -19,33 +19,33 @@ static const struct history *history_of(const struct stored *s, int cell, int i)
     return &s->history[cell * s->n + i];
 }
 
-static int first_lacking(const struct stored *s, int cell, int i)
+static int first_missing(const struct stored *s, int cell, int i)
 {
     const struct history *h = history_of(s, cell, i), *none = history_of(s, s->none[cell], i);
     int answers = history_answers(h), partners = history_is_over(none) ? history_answers(none) : none->n_turns;
     for (int turn = 0; turn < answers && turn < partners; turn++)
-        if (!h->turn[turn].beside)
+        if (!h->turn[turn].paired)
             return turn;
     return history_is_over(h) ? PLAN_NOTHING : answers;
 }
 
-// One sequence at a time: `none` comes along from the first turn that is lacking, if its conversation gets there.
-static void bring_none(const struct stored *s, struct due *due)
+// Batch 1: `none` decodes from the first turn that a cell lacks, if none's conversation has that turn.
+static void add_none(const struct stored *s, struct due *due)
 {
     for (int cell = 0; cell < s->cells; cell++)
         for (int i = 0; i < s->n; i++) {
             const struct due *d = &due[cell * s->n + i];
             struct due *none = &due[s->none[cell] * s->n + i];
             bool earlier = none->from == PLAN_NOTHING || d->from < none->from;
-            if (d->lacks && earlier && d->from < history_answers(history_of(s, s->none[cell], i)))
+            if (d->missing && earlier && d->from < history_answers(history_of(s, s->none[cell], i)))
                 none->from = d->from;
         }
 }
 
-static bool lacks_anything(const struct stored *s, const struct due *due, int cell)
+static bool has_missing(const struct stored *s, const struct due *due, int cell)
 {
     for (int i = 0; i < s->n; i++)
-        if (due[cell * s->n + i].lacks)
+        if (due[cell * s->n + i].missing)
             return true;
     return false;
 }
@@ -53,25 +53,25 @@ static bool lacks_anything(const struct stored *s, const struct due *due, int ce
 static bool takes_part(const struct stored *s, const struct due *due, int cell)
 {
     for (int other = 0; other < s->cells; other++)
-        if ((other == cell || s->none[other] == cell) && lacks_anything(s, due, other))
+        if ((other == cell || s->none[other] == cell) && has_missing(s, due, other))
             return true;
     return false;
 }
 
-static bool is_lacked(const struct stored *s, const struct due *due, int i)
+static bool missing_in_any_cell(const struct stored *s, const struct due *due, int i)
 {
     for (int cell = 0; cell < s->cells; cell++)
-        if (due[cell * s->n + i].lacks)
+        if (due[cell * s->n + i].missing)
             return true;
     return false;
 }
 
-static void begin_anew(const struct stored *s, struct due *due)
+static void restart_all(const struct stored *s, struct due *due)
 {
     for (int cell = 0; cell < s->cells; cell++) {
         bool part = takes_part(s, due, cell);
         for (int i = 0; i < s->n; i++)
-            due[cell * s->n + i].from = part && is_lacked(s, due, i) ? 0 : PLAN_NOTHING;
+            due[cell * s->n + i].from = part && missing_in_any_cell(s, due, i) ? 0 : PLAN_NOTHING;
     }
 }
 
@@ -79,11 +79,11 @@ void plan_turns(const struct stored *s, struct due *due)
 {
     for (int cell = 0; cell < s->cells; cell++)
         for (int i = 0; i < s->n; i++) {
-            int from = first_lacking(s, cell, i);
+            int from = first_missing(s, cell, i);
             due[cell * s->n + i] = (struct due){ from, from != PLAN_NOTHING };
         }
     if (s->batch > 1)
-        begin_anew(s, due);
+        restart_all(s, due);
     else
-        bring_none(s, due);
+        add_none(s, due);
 }

@@ -1,28 +1,25 @@
-// plan.h - what is decoded next: a function of what is stored and of nothing else. No model, no file, no database.
+// plan.h - decides what is decoded next, from what is stored only: no model, no file, no database.
 //
-// It is asked for one occasion (paired_run.h): some conversations, and the cells of a group, each with the `none` by which
-// it is measured. It says for every cell and conversation from which turn on it is decoded, to its end, in one new pair.
+// A plan is for one paired run (paired_run.h): some conversations, and the cells of a group, each with its baseline `none`. For
+// every cell and conversation it gives the turn from which it is decoded, to its end, in one new pair.
 //
-// A turn counts as an answer if it is stored and was decoded behind the answers before it. Pairs have rising numbers
-// and a conversation goes on behind the latest answers that it has, so: if its latest sequence is of no earlier pair than
-// that of the turn before it. A turn behind a missing one, or behind one that has been decoded again since, is no answer.
-// (Of a turn that was decoded several times somebody may delete one sequence and not the others. What was decoded behind
-// that one is not found out.)
+// A stored turn is valid if it was decoded after valid answers to all earlier turns. Pair numbers increase, and a conversation
+// continues its latest answers; so a turn is valid if its latest sequence is in no earlier pair than that of the turn before it.
+// A turn after a missing one, or after one that was decoded again later, is not valid. (If a turn was decoded several times and
+// one of its sequences is deleted, later turns that continued that one are not detected.)
 //
-// A cell lacks a turn that is no answer, unless the conversation is over before it: the next turn does not fit the
-// context behind the answers so far. And it lacks a turn that never ran beside its `none`, in one pair, unless none's
-// own conversation is over before it: a run that ends between the two leaves one without the other, and neither could be
-// compared.
+// A cell lacks a turn that is not valid, unless the conversation is over before it: the next turn does not fit the context after
+// the answers so far. It also lacks a turn that is in no pair with its `none`, unless none's own conversation is over before it:
+// an interruption between the two leaves one without the other, and neither could be compared.
 //
-// What holds of every plan, whatever was interrupted, deleted or added (tests/experiments/test_plan.c carries plans out):
-//   - When all of it is stored, nothing is lacking, and the next plan is empty.
-//   - Every turn that is decoded is decoded by the cell's `none` in the same pair, unless none's conversation is over
-//     before it.
-//   - Nothing is started but behind its answers, and nothing that does not fit.
-//   - Batch 1: a cell starts with the first turn that it lacks; `none` with the first that it or a cell measured by it
-//     lacks. So nothing stored is decoded again but as a partner, or behind a turn that is.
-//   - Batch > 1: the time of a pass depends on how many sequences are in it. So all who take part (who lack anything,
-//     and their `none`) decode the conversations of which anyone lacks anything, from their first turns on.
+// Properties of every plan, after any interruption, deletion or addition (tests/experiments/test_plan.c executes plans):
+//   - When the planned turns are stored, nothing is missing, and the next plan is empty.
+//   - Every decoded turn is also decoded by the cell's `none` in the same pair, unless none's conversation is over before it.
+//   - A turn is decoded only after valid answers, and only if it fits.
+//   - Batch 1: a cell starts at the first turn that it lacks; `none` at the first that it or a cell compared with it lacks. So a
+//     stored turn is decoded again only as a partner, or after a turn that is.
+//   - Batch > 1: the time of a pass depends on its number of sequences. So all participating cells (those that lack a turn, and
+//     their `none`) decode every conversation of which a cell lacks a turn, from its first turn.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,27 +27,27 @@
 
 enum { PLAN_NOTHING = -1 };
 
-struct history { // what the database has of one cell's conversation
+struct history { // the stored turns of one conversation in one cell
     int n_turns; // of the prompt
     struct {
-        int64_t pair; // of its latest sequence; 0: there is none
-        bool beside;  // a sequence of it has one of the cell's `none` in its pair; `none` stands beside itself
+        int64_t pair; // of its latest sequence; 0: not stored
+        bool paired;  // one of its sequences has one of the cell's `none` in its pair; true for `none` itself
     } turn[MAX_TURNS];
-    bool full; // the turn behind its answers does not fit the context
+    bool full; // the turn after its valid ones does not fit the context
 };
 
-int history_answers(const struct history *h);  // so many of its first turns count
-bool history_is_over(const struct history *h); // there is no next turn
+int history_answers(const struct history *h);  // number of valid turns
+bool history_is_over(const struct history *h); // whether there is no next turn
 
 struct stored {
     int batch, cells, n;           // n: conversations
-    const int *none;               // (cells) by which each is measured; `none`: itself
+    const int *none;               // (cells) the baseline of each; of `none`: itself
     const struct history *history; // (cells, n)
 };
 
 struct due {
-    int from;   // decoded from this turn on; PLAN_NOTHING: not decoded
-    bool lacks; // for its own sake, not only beside others
+    int from;     // first decoded turn; PLAN_NOTHING: not decoded
+    bool missing; // the cell itself lacks a turn; false: decoded as a partner only
 };
 
 void plan_turns(const struct stored *s, struct due *due); // due: (cells, n)

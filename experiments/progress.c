@@ -1,5 +1,5 @@
-// progress.c - draws the bar, or writes the lines, and says how long it may still take.
-// The rate and the time left are of this process: what was in the database before has cost it nothing.
+// progress.c - draws the bar or prints lines, with an estimate of the remaining time.
+// Rate and remaining time are based on this process only, not on what the database had before.
 #include "experiments/progress.h"
 #include "core/clock.h"
 
@@ -21,7 +21,7 @@ void progress_begin(struct progress *p, FILE *to, int64_t total)
     p->shown_ns = p->began_ns;
 }
 
-static void wipe(struct progress *p)
+static void erase_bar(struct progress *p)
 {
     if (p->drawn)
         fprintf(p->to, "\r\x1b[K");
@@ -32,7 +32,7 @@ void progress_end(struct progress *p)
 {
     if (p->to == NULL)
         return;
-    wipe(p);
+    erase_bar(p);
     fflush(p->to);
 }
 
@@ -41,7 +41,7 @@ void progress_skip(struct progress *p, int64_t n)
     p->seen += n;
 }
 
-void progress_did(struct progress *p, int64_t n)
+void progress_done(struct progress *p, int64_t n)
 {
     p->seen += n;
     p->ran += n;
@@ -110,7 +110,7 @@ void progress_line(struct progress *p, const char *format, ...)
 {
     if (p->to == NULL)
         return;
-    wipe(p);
+    erase_bar(p);
     va_list args;
     va_start(args, format);
     vfprintf(p->to, format, args);

@@ -1,6 +1,4 @@
-// recorder.c - takes down steps as they come: one growing array of steps and one of trials for each slot, used again
-// for
-// the slot's next sequence.
+// recorder.c - records steps: each slot has arrays of steps, trials and expectations, reused for the slot's next sequence.
 #include "experiments/recorder.h"
 
 #include <assert.h>
@@ -15,11 +13,11 @@
 #include "verifier/rules/rule.h"
 
 struct recording { // of one sequence
-    enum { FREE, EXPECTED, DONE } state;
+    enum { FREE, RECORDING, DONE } state;
     int64_t sequence;
     struct step_row *step; // (n_steps)
     size_t n_steps, steps_capacity;
-    struct trial_row *trial; // (n_trials) of all steps, one behind the other
+    struct trial_row *trial; // (n_trials) of all steps, in order
     size_t n_trials, trials_capacity;
     struct expected_row *expected; // (n_expected) likewise
     size_t n_expected, expected_capacity;
@@ -29,26 +27,26 @@ struct recording { // of one sequence
     const char *stop;
 };
 
-struct weighed { // a step's expectation, until the step is reported; then of the next that has its draft in this place
+struct pending_expectation { // of a verified step that is not reported yet; reused by the next step with this draft
     const struct draft *draft;
-    struct expectation worth;
+    struct expectation expectation;
 };
 
 struct recorder {
     int slots;
     bool trials;
-    struct expecter *expecter; // NULL: not asked for
-    struct weighed *weighed;   // (n_weighed)
-    int n_weighed;
+    struct expecter *expecter;           // NULL: expectations are not recorded
+    struct pending_expectation *pending; // (n_pending)
+    int n_pending;
     struct recording *recording; // (slots)
 };
 
 static struct recording *recording_of(struct recorder *r, int64_t sequence)
 {
     for (int i = 0; i < r->slots; i++)
-        if (r->recording[i].state == EXPECTED && r->recording[i].sequence == sequence)
+        if (r->recording[i].state == RECORDING && r->recording[i].sequence == sequence)
             return &r->recording[i];
-    return NULL; // nobody wants to know: a warm-up
+    return NULL; // not recorded: a warm-up
 }
 
 static bool is_on_path(const struct step *s, int node)
@@ -67,7 +65,7 @@ static int rank(const struct draft *d, int node)
     return before;
 }
 
-// What the rule said of each guess that it looked at, beyond the end of a text too: raw facts; views cut.
+// All acceptance tests of a step, also beyond the end of a text: these are raw facts, and views cut them.
 static void record_trials(struct recording *g, const struct step *s)
 {
     const struct draft *d = s->draft;
@@ -75,45 +73,45 @@ static void record_trials(struct recording *g, const struct step *s)
         if (isnan(s->verification->trial_p[node]))
             continue;
         if (g->n_trials == g->trials_capacity) {
-            g->trials_capacity = grow_capacity(g->trials_capacity, g->n_trials + 1);
+            g->trials_capacity = next_capacity(g->trials_capacity, g->n_trials + 1);
             g->trial = xrealloc(g->trial, g->trials_capacity * sizeof(*g->trial));
         }
-        bool chosen = d->proposal[node] == DETERMINISTIC;
+        bool deterministic = d->proposal[node] == DETERMINISTIC;
         g->trial[g->n_trials++] = (struct trial_row){ node,
                                                       draft_depth(d, node),
                                                       rank(d, node),
                                                       d->token[node],
                                                       d->proposal[node],
                                                       s->verification->trial_p[node],
-                                                      chosen ? NAN : s->verification->trial_q[node],
+                                                      deterministic ? NAN : s->verification->trial_q[node],
                                                       is_on_path(s, node) };
     }
 }
 
-static struct expectation *worth_of(const struct recorder *r, const struct draft *d)
+static struct expectation *expectation_of(const struct recorder *r, const struct draft *d)
 {
-    for (int i = 0; i < r->n_weighed; i++)
-        if (r->weighed[i].draft == d)
-            return &r->weighed[i].worth;
+    for (int i = 0; i < r->n_pending; i++)
+        if (r->pending[i].draft == d)
+            return &r->pending[i].expectation;
     return NULL;
 }
 
-static void weigh(void *self, const struct verified *j)
+static void compute_expectation(void *self, const struct verified *j)
 {
     struct recorder *r = self;
     const struct draft *d = j->request->draft;
-    if (worth_of(r, d) == NULL) {
-        r->weighed = xrealloc(r->weighed, (size_t)(r->n_weighed + 1) * sizeof(*r->weighed));
-        r->weighed[r->n_weighed++].draft = d;
+    if (expectation_of(r, d) == NULL) {
+        r->pending = xrealloc(r->pending, (size_t)(r->n_pending + 1) * sizeof(*r->pending));
+        r->pending[r->n_pending++].draft = d;
     }
-    expect(r->expecter, j, worth_of(r, d));
+    expect(r->expecter, j, expectation_of(r, d));
 }
 
 static void record_expected(struct recording *g, const struct expectation *x)
 {
     for (int i = 0; i < x->n; i++) {
         if (g->n_expected == g->expected_capacity) {
-            g->expected_capacity = grow_capacity(g->expected_capacity, g->n_expected + 1);
+            g->expected_capacity = next_capacity(g->expected_capacity, g->n_expected + 1);
             g->expected = xrealloc(g->expected, g->expected_capacity * sizeof(*g->expected));
         }
         g->expected[g->n_expected++] =
@@ -130,11 +128,11 @@ static void record_step(void *self, const struct step *s)
     size_t before = g->n_trials;
     if (r->trials)
         record_trials(g, s);
-    const struct expectation *x = worth_of(r, s->draft);
+    const struct expectation *x = expectation_of(r, s->draft);
     if (x != NULL)
         record_expected(g, x);
     if (g->n_steps == g->steps_capacity) {
-        g->steps_capacity = grow_capacity(g->steps_capacity, g->n_steps + 1);
+        g->steps_capacity = next_capacity(g->steps_capacity, g->n_steps + 1);
         g->step = xrealloc(g->step, g->steps_capacity * sizeof(*g->step));
     }
     g->step[g->n_steps++] = (struct step_row){
@@ -189,7 +187,7 @@ void recorder_destroy(struct recorder *r)
     }
     expecter_destroy(r->expecter);
     free(r->recording);
-    free(r->weighed);
+    free(r->pending);
     free(r);
 }
 
@@ -198,24 +196,24 @@ struct listener recorder_listener(struct recorder *r)
     return (struct listener){ record_step, record_end, r };
 }
 
-struct step_observer recorder_watch(struct recorder *r)
+struct step_observer recorder_observer(struct recorder *r)
 {
-    return (struct step_observer){ .verified = weigh, .self = r };
+    return (struct step_observer){ .verified = compute_expectation, .self = r };
 }
 
-void recorder_expects(struct recorder *r, struct expecter *e)
+void recorder_set_expecter(struct recorder *r, struct expecter *e)
 {
     r->expecter = e;
 }
 
-void recorder_expect(struct recorder *r, int64_t sequence)
+void recorder_begin(struct recorder *r, int64_t sequence)
 {
     int i = 0;
     while (i < r->slots && r->recording[i].state != FREE)
         i++;
     assert(i < r->slots);
     struct recording *g = &r->recording[i];
-    g->state = EXPECTED;
+    g->state = RECORDING;
     g->sequence = sequence;
     g->n_steps = g->n_trials = g->n_expected = 0;
 }
@@ -228,7 +226,7 @@ int64_t recorder_take(struct recorder *r, struct sequence_row *to)
             continue;
         g->state = FREE;
         size_t trial = 0, expected = 0;
-        for (size_t s = 0; s < g->n_steps; s++) { // only now do the trials stay where they are
+        for (size_t s = 0; s < g->n_steps; s++) { // the arrays are not reallocated any more
             g->step[s].trial = g->trial != NULL ? g->trial + trial : NULL;
             g->step[s].by_rule = g->expected != NULL ? g->expected + expected : NULL;
             trial += (size_t)g->step[s].n_trials;

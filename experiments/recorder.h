@@ -1,6 +1,4 @@
-// recorder.h - the decoder's listener of an experiment: takes down what each step did, until the sequence is done and
-// its
-// row can go into the database.
+// recorder.h - an experiment's listener on the decoder: records the steps of each sequence until it is done and can be stored.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,16 +9,15 @@
 struct recorder;
 
 struct recorder *recorder_create(int slots, bool trials);
-// From now on with what every step is worth to this rule and others (expectation.h): hand `watch` to the verifier. The
-// expecter is the recorder's own.
+// Record expectations of every step (expectation.h): pass the observer to the verifier, and set the expecter, which the
+// recorder then owns.
 struct expecter;
-struct step_observer recorder_watch(struct recorder *r);
-void recorder_expects(struct recorder *r, struct expecter *e);
-void recorder_destroy(struct recorder *r); // NULL is fine
+struct step_observer recorder_observer(struct recorder *r);
+void recorder_set_expecter(struct recorder *r, struct expecter *e);
+void recorder_destroy(struct recorder *r); // NULL: no effect
 struct listener recorder_listener(struct recorder *r);
 
-void recorder_expect(struct recorder *r, int64_t sequence); // from now on: a slot must be free
-// A sequence that is done, written over by the next recorder_expect: token, times, stop and steps of the row, -1 when
-// none
-// is left. The caller adds the rest.
+void recorder_begin(struct recorder *r, int64_t sequence); // starts recording it; a slot must be free
+// Takes a finished sequence: fills tokens, times, stop reason and steps of the row, which stay valid until the next
+// recorder_begin; the caller fills the rest. Returns its number; -1: none is finished.
 int64_t recorder_take(struct recorder *r, struct sequence_row *to);

@@ -1,9 +1,9 @@
-// runner.c - runs what the database does not have yet, so that what is compared was run side by side.
+// runner.c - runs what the database lacks, so that compared texts are decoded side by side.
 //
-// Group by group (cells that differ only in drafter or rule), repeat by repeat, bunch by bunch of prompts (as many as
-// the batch has slots) there is an occasion, on which the cells that lack something decode the bunch back to back, in
-// an order that rotates from occasion to occasion. Where nothing is lacking, nothing runs: plan.h says what is. A killed
-// run loses the sequences that were under way and no others: each is one transaction, made when it is done.
+// For every group (cells that differ only in drafter or rule), repeat and prompt batch (as many prompts as slots) there is
+// a paired run: the cells that lack something decode the batch back to back, in an order that rotates between paired runs.
+// plan.h defines what is missing; complete paired runs are skipped. A killed process loses only the sequences in progress:
+// each finished one is stored in one transaction.
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,22 +20,21 @@
 #include "results/store.h"
 #include "verifier/rules/rule.h"
 
-// A new run with the settings of one that is there: something has changed in a file that they name, and it is said.
-static bool say_what_is_new(struct runner *r, const struct cell_runner *c, struct error *err)
+// Reports why a new run does not resume an existing one with the same settings: a file that they name has changed.
+static bool report_changed_inputs(struct runner *r, const struct cell_runner *c, struct error *err)
 {
     static const char sql[] =
         "SELECT r.drafter, r.rule, was.id, CASE"
-        " WHEN length(was.cell) <> length(r.cell) THEN 'that is of an older speclab, which knew cells by less'"
-        " WHEN was.prompts <> r.prompts THEN 'the prompts are others'"
-        " WHEN was.target_hash <> r.target_hash THEN 'the target''s weights are others'"
-        " WHEN was.drafter_hash IS NOT r.drafter_hash THEN 'the drafter''s weights or configuration are others'"
-        " ELSE 'the target''s configuration, tokenizer or chat template is another' END"
+        " WHEN was.prompts <> r.prompts THEN 'the prompts differ'"
+        " WHEN was.target_hash <> r.target_hash THEN 'the target''s weights differ'"
+        " WHEN was.drafter_hash IS NOT r.drafter_hash THEN 'the drafter''s weights or configuration differ'"
+        " ELSE 'the target''s configuration, tokenizer or chat template differs' END"
         " FROM run AS r JOIN run AS was ON was.experiment = r.experiment AND was.settings = r.settings AND was.id < r.id"
         " WHERE r.id = ? AND NOT EXISTS (SELECT 1 FROM sequence WHERE run = r.id) ORDER BY was.id DESC LIMIT 1";
     struct query *q = query_again(r->store, sql);
     query_put_int(q, c->run);
     while (query_next(q))
-        progress_line(&r->progress, "run %lld (%s, %s) is not run %lld gone on with: %s", (long long)c->run,
+        progress_line(&r->progress, "run %lld (%s, %s) does not resume run %lld: %s", (long long)c->run,
                       query_text(q, 0), query_text(q, 1), (long long)query_int(q, 2), query_text(q, 3));
     return query_close(q, err);
 }
@@ -43,7 +42,7 @@ static bool say_what_is_new(struct runner *r, const struct cell_runner *c, struc
 static bool find_row(struct runner *r, const struct group *g, struct cell_runner *c, struct error *err)
 {
     const struct experiment *e = r->e;
-    char *prompts = cell_prompts(&r->opened);
+    char *prompts = cell_prompts(&r->loaded);
     struct run_row row = {
         .experiment = e->name,
         .cell = c->identity.hash,
@@ -60,15 +59,15 @@ static bool find_row(struct runner *r, const struct group *g, struct cell_runner
         .target_hash = c->identity.target_hash,
         .drafter_hash = c->identity.drafter_hash[0] != '\0' ? c->identity.drafter_hash : NULL,
         .prompts = prompts,
-        .model_type = model_type(r->opened.target.model),
-        .activations = activations_names[model_activations(r->opened.target.model)],
-        .cache = type_facts[r->opened.target.cache].name,
+        .model_type = model_type(r->loaded.target.model),
+        .activations = activations_names[model_activations(r->loaded.target.model)],
+        .cache = type_facts[r->loaded.target.cache].name,
         .lossless = c->pairing.rule->exact,
-        .marked_inflated = model_config(r->opened.target.model)->inflated != NULL,
+        .marked_inflated = model_config(r->loaded.target.model)->inflated != NULL,
         .seed = e->seed,
         .batch = experiment_batch(e, g->batch),
     };
-    bool ok = store_run(r->store, &row, &c->run, err) && say_what_is_new(r, c, err);
+    bool ok = store_run(r->store, &row, &c->run, err) && report_changed_inputs(r, c, err);
     free(prompts);
     return ok;
 }
@@ -81,7 +80,7 @@ static bool is_marked_finished(struct store *s, int64_t run, bool *finished, str
     return query_close(q, err);
 }
 
-// Every row whose last sequence has just come in, and those of a runner that was killed before it could say so.
+// Marks the group's runs as finished: all if sequences were added, else those that a killed process left unmarked.
 static bool mark_finished(struct runner *r, const struct group *g, bool ran, struct error *err)
 {
     for (int i = 0; i < g->n; i++) {
@@ -94,15 +93,15 @@ static bool mark_finished(struct runner *r, const struct group *g, bool ran, str
     return true;
 }
 
-// What ends a text is settled once the target is open, and again when it had to be opened anew.
+// Resolves what ends a text; again whenever the target is reopened.
 static void resolve_stops(struct runner *r)
 {
-    r->strings = (struct stop_strings){ r->opened.target.tokenizer, r->e->n_stop, (const char *const *)r->e->stop };
+    r->strings = (struct stop_strings){ r->loaded.target.tokenizer, r->e->n_stop, (const char *const *)r->e->stop };
     r->stops =
-        (struct stops){ r->opened.n_end, r->opened.end, r->e->n_stop > 0 ? stop_strings_find : NULL, &r->strings };
+        (struct stops){ r->loaded.n_end, r->loaded.end, r->e->n_stop > 0 ? stop_strings_find : NULL, &r->strings };
 }
 
-static bool run_occasions(struct runner *r, struct group *g, struct error *err)
+static bool run_prompt_batches(struct runner *r, struct group *g, struct error *err)
 {
     int batch = experiment_batch(r->e, g->batch), prompts = r->e->prompts.n;
     for (int repeat = 0; repeat < r->e->repeat; repeat++)
@@ -117,18 +116,18 @@ static bool run_occasions(struct runner *r, struct group *g, struct error *err)
 static bool run_group(struct runner *r, int number, struct error *err)
 {
     struct group g;
-    if (!group_open(&g, number, &r->opened, err))
+    if (!group_open(&g, number, &r->loaded, err))
         return false;
     resolve_stops(r);
     int64_t before = r->progress.ran, seen = r->progress.seen;
     bool ok = true;
     for (int i = 0; i < g.n && ok; i++)
         ok = find_row(r, &g, &g.cell_runner[i], err);
-    ok = ok && run_occasions(r, &g, err);
+    ok = ok && run_prompt_batches(r, &g, err);
     int64_t ran = r->progress.ran - before;
     ok = ok && mark_finished(r, &g, ran > 0, err);
     if (ok)
-        progress_line(&r->progress, "%s, batch %s: %d cells, %lld conversations decoded, %lld were there already",
+        progress_line(&r->progress, "%s, batch %s: %d cells, %lld conversations decoded, %lld stored already",
                       r->e->sampling.entry[g.sampling].shown, r->e->batch.entry[g.batch].shown, g.n, (long long)ran,
                       (long long)(r->progress.seen - seen - ran));
     group_close(&g);
@@ -143,7 +142,7 @@ bool experiment_run(const struct experiment *e, struct store *s, FILE *progress,
     if (!store_lock(s, e->name, err))
         return false;
     struct runner r = { .e = e, .store = s, .stop = stop };
-    if (!loaded_experiment_open(&r.opened, e, TARGET_ROWS, err))
+    if (!loaded_experiment_open(&r.loaded, e, TARGET_ROWS, err))
         return false;
     int cells = groups(e) * e->rule.n * e->drafter.n;
     progress_begin(&r.progress, progress, (int64_t)cells * e->prompts.n * e->repeat);
@@ -152,8 +151,8 @@ bool experiment_run(const struct experiment *e, struct store *s, FILE *progress,
         ok = run_group(&r, g, err);
     progress_end(&r.progress);
     if (r.full)
-        progress_line(&r.progress, "conversations whose next turn did not fit the context of %d ended before it",
-                      r.opened.context);
-    loaded_experiment_close(&r.opened);
+        progress_line(&r.progress, "conversations end before a turn that does not fit the context of %d",
+                      r.loaded.context);
+    loaded_experiment_close(&r.loaded);
     return ok;
 }

@@ -1,9 +1,8 @@
-// yaml.c - an experiment's file as settings that remember where they stood.
+// yaml.c - parses YAML into settings with their positions in the file.
 //
-// The plain part of YAML: mappings, lists and scalars. What makes the rest of YAML a programming language (anchors,
-// aliases, merge keys, tags, several documents) is refused by name: a cell's settings are stored in the database and
-// have to say everything by themselves. libyaml's events are used, not its documents, so that nothing is built before
-// it is checked.
+// Supports mappings, lists and scalars. Anchors, aliases, merge keys, tags and several documents are errors: a cell's
+// settings are stored in the database and must be self-contained. libyaml's event interface is used, so that each event is
+// checked before a node is built.
 #include "experiments/yaml.h"
 
 #include <errno.h>
@@ -49,7 +48,7 @@ __attribute__((format(printf, 4, 5))) static bool fail_at(struct error *err, con
 
 // ---- bytes
 
-// The character at s and how many bytes it takes; 0 bytes: it is not UTF-8.
+// Decodes the UTF-8 character at s into *c. Returns its number of bytes; 0: not UTF-8.
 static int character(const unsigned char *s, size_t n, unsigned *c)
 {
     int length = s[0] < 0x80 ? 1 : s[0] < 0xC2 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : s[0] < 0xF5 ? 4 : 0;
@@ -71,7 +70,7 @@ static bool is_text(unsigned c)
            c >= 0x10000;
 }
 
-// libyaml would find these too, but not say on which line.
+// libyaml detects these too, but without a line number.
 static bool all_text(const char *text, size_t n, const char *file, struct error *err)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -94,7 +93,7 @@ static bool all_text(const char *text, size_t n, const char *file, struct error 
 
 // ---- events
 
-static bool stands_on_a_tab(const struct reader *r, yaml_mark_t mark)
+static bool is_at_tab(const struct reader *r, yaml_mark_t mark)
 {
     const char *line = r->text;
     for (size_t i = 0; i < mark.line && line != NULL; i++) {
@@ -109,7 +108,7 @@ static bool fail_syntax(const struct reader *r)
     const yaml_parser_t *p = &r->parser;
     if (p->error == YAML_MEMORY_ERROR)
         abort();
-    if (stands_on_a_tab(r, p->problem_mark))
+    if (is_at_tab(r, p->problem_mark))
         return fail_at(r->err, r->file, place(p->problem_mark), "not valid YAML: a tab where spaces are expected");
     if (p->context != NULL && p->context_mark.line != p->problem_mark.line)
         return fail_at(r->err, r->file, place(p->problem_mark), "not valid YAML: %s (%s that begins on line %zu)",
@@ -123,13 +122,13 @@ static bool next_event(struct reader *r, yaml_event_t *event)
     return yaml_parser_parse(&r->parser, event) == 1 || fail_syntax(r);
 }
 
-// What every node may bring with it and none may bring here.
+// Rejects aliases, anchors, tags and NUL characters.
 static bool is_plain_node(const struct reader *r, const yaml_event_t *e)
 {
     const yaml_char_t *anchor = NULL, *tag = NULL;
     if (e->type == YAML_ALIAS_EVENT)
-        return fail_at(r->err, r->file, place(e->start_mark),
-                       "aliases are not supported: write out what *%s stands for", e->data.alias.anchor);
+        return fail_at(r->err, r->file, place(e->start_mark), "aliases are not supported: write out the value of *%s",
+                       e->data.alias.anchor);
     if (e->type == YAML_SCALAR_EVENT)
         anchor = e->data.scalar.anchor, tag = e->data.scalar.tag;
     else if (e->type == YAML_SEQUENCE_START_EVENT)
@@ -156,7 +155,7 @@ static struct settings *at_mark(struct settings *s, const struct reader *r, yaml
 
 static struct settings *read_node(struct reader *r, const yaml_event_t *e, int depth);
 
-// The items up to the event that ends the list; false after a failure.
+// Reads items up to the event that ends the list; false on failure.
 static bool read_list(struct reader *r, struct settings *list, int depth)
 {
     for (;;) {
@@ -184,7 +183,7 @@ static bool is_good_key(const struct reader *r, const struct settings *map, cons
     if (*key == '\0')
         return fail_at(r->err, r->file, at, "expected a key, found nothing before the colon");
     if (strcmp(key, "<<") == 0 && e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
-        return fail_at(r->err, r->file, at, "merge keys are not supported: write out what << would bring");
+        return fail_at(r->err, r->file, at, "merge keys are not supported: write out the keys of <<");
     for (int i = 0; i < map->n; i++)
         if (strcmp(map->key[i], key) == 0)
             return fail_at(r->err, r->file, at, "the key \"%s\" is given twice, first on line %d", key,
@@ -221,7 +220,7 @@ static bool read_map(struct reader *r, struct settings *map, int depth)
     }
 }
 
-// The node that begins with this event; NULL after a failure.
+// Reads the node that starts with this event; NULL on failure.
 static struct settings *read_node(struct reader *r, const yaml_event_t *e, int depth)
 {
     if (!is_plain_node(r, e))
@@ -243,7 +242,7 @@ static struct settings *read_node(struct reader *r, const yaml_event_t *e, int d
     return NULL;
 }
 
-// The only document of the stream.
+// Reads the stream's only document; NULL on failure.
 static struct settings *read_stream(struct reader *r)
 {
     struct settings *s = NULL;

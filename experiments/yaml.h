@@ -1,10 +1,10 @@
 // yaml.h - YAML text to settings (core/settings.h). yaml.c is the only file that includes yaml.h of libyaml.
-// Duplicate keys, anchors, aliases, merge keys, tags, several documents and bytes that are no text are errors with
-// file, line and column. Columns count characters.
+// Duplicate keys, anchors, aliases, merge keys, tags, several documents and bytes that are not text are errors with file,
+// line and column. Columns count characters.
 #pragma once
 #include <stddef.h>
 struct error;
 struct settings;
-struct settings *yaml_read(const char *path, struct error *err); // path: borrowed while the settings live
-// file: for messages, borrowed likewise
+// Return NULL and set err on failure. path, file (for messages): borrowed as long as the settings exist.
+struct settings *yaml_read(const char *path, struct error *err);
 struct settings *yaml_parse(const char *text, size_t n, const char *file, struct error *err);

@@ -15,7 +15,7 @@
 bool file_map(const char *path, struct mapping *to, struct error *err)
 {
     *to = (struct mapping){ 0 };
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a named pipe without a writer would wait for ever
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // otherwise open() of a named pipe without a writer blocks
     if (fd < 0)
         return fail(err, "%s: cannot be opened: %s", path, strerror(errno));
 
@@ -64,7 +64,7 @@ bool file_make_folders(const char *path)
     char *s = xstrdup(path), *last = strrchr(s, '/');
     for (char *slash = strchr(s + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        mkdir(s, 0777); // it may be there, and a later one says if it could not be made
+        mkdir(s, 0777); // may exist already; a failure shows in the check of the last folder
         if (slash == last)
             break;
         *slash = '/';
@@ -92,7 +92,7 @@ char *file_text(const char *path, size_t *n, struct error *err)
 }
 
 struct part {
-    char *path, *name; // what it is to be called, and is until then
+    char *path, *name; // the final path, and path.part
     FILE *f;
     size_t n;   // bytes so far
     int failed; // errno of the first failure
@@ -127,9 +127,9 @@ void part_write(struct part *p, const void *bytes, size_t n)
 void part_zeros(struct part *p, size_t n)
 {
     static const char zeros[4096];
-    for (size_t some; n != 0; n -= some) {
-        some = n < sizeof(zeros) ? n : sizeof(zeros);
-        part_write(p, zeros, some);
+    for (size_t chunk; n != 0; n -= chunk) {
+        chunk = n < sizeof(zeros) ? n : sizeof(zeros);
+        part_write(p, zeros, chunk);
     }
 }
 
@@ -157,7 +157,7 @@ static void release(struct part *p)
 
 bool part_end(struct part *p, struct error *err)
 {
-    // Some file systems say only now that the disk was full; others know no fsync.
+    // Some file systems report a full disk only here; others do not support fsync (EINVAL).
     if (p->failed == 0 && fflush(p->f) != 0)
         p->failed = errno;
     if (p->failed == 0 && fsync(fileno(p->f)) != 0 && errno != EINVAL)

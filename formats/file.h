@@ -1,4 +1,4 @@
-// files.h - files mapped to be read, and files that appear whole or not at all.
+// file.h - memory-mapped input files, and output files written atomically (as path.part, renamed when complete).
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,22 +13,22 @@ struct mapping {       // start with { 0 }
 bool file_map(const char *path, struct mapping *to, struct error *err); // regular files that are not empty
 void file_unmap(struct mapping *m);
 
-bool file_exists(const char *path); // anything at all, followed through links
+bool file_exists(const char *path); // of any type; follows symbolic links
 bool file_is_directory(const char *path);
-bool file_make_folders(const char *path); // those that a file of this path lies in; false: one is not there even so
-char *file_text(const char *path, size_t *n, struct error *err); // a whole small file and a NUL; free() it
+bool file_make_folders(const char *path); // creates the parent folders of path; false if one could not be created
+char *file_text(const char *path, size_t *n, struct error *err); // the content of a small file and a NUL; free() it
 
-// A file being written, as path.part until it is complete. Writes cannot fail one by one: the first thing that went
-// wrong is what part_end reports, and nothing is left behind then.
+// A file being written, named path.part until it is complete. Single writes report no errors: part_end reports the first
+// one and removes the partial file.
 struct part;
 struct part *part_begin(const char *path, struct error *err);
 void part_write(struct part *p, const void *bytes, size_t n);
 void part_zeros(struct part *p, size_t n);
 void part_pad(struct part *p, size_t to);         // zeros up to a multiple of `to`
-size_t part_bytes(const struct part *p);          // so far
-bool part_failed(const struct part *p);           // no use in going on
+size_t part_bytes(const struct part *p);          // written so far
+bool part_failed(const struct part *p);           // a write has failed; further writes do nothing
 bool part_end(struct part *p, struct error *err); // frees p
-void part_abandon(struct part *p);                // leaves nothing; frees p; NULL is fine
+void part_abandon(struct part *p);                // removes the partial file, frees p; NULL is allowed
 
-// Writes tensor number i of a checkpoint, all of its bytes; false: err says why it cannot be had.
-typedef bool part_put(void *of, size_t i, struct part *to, struct error *err);
+// Writes all bytes of tensor i of a checkpoint. Returns false and sets err if the tensor cannot be produced.
+typedef bool part_put(void *context, size_t i, struct part *to, struct error *err);

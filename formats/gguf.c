@@ -1,12 +1,11 @@
-// gguf.c - reads a GGUF file: a header of metadata and of tensors, then the tensors' bytes.
+// gguf.c - reads a GGUF file: a header of metadata and tensor descriptions, then the tensors' bytes.
 //
 //     "GGUF" | u32 version | u64 tensors | u64 keys
 //     key*      string key | u32 type | value            string: u64 length, bytes
 //     tensor*   string name | u32 dims | u64 dim* | u32 type | u64 offset
 //     zeros up to the alignment | data, each tensor at its offset
 //
-// A cursor (gguf_cursor.h) walks through the header once; what it hands out lies in the file. After that nothing needs
-// checking again.
+// A cursor (gguf_cursor.h) parses the header once with bounds checks; later accesses need no checks.
 #include "formats/gguf.h"
 
 #include <limits.h>
@@ -19,7 +18,7 @@
 #include "formats/file.h"
 #include "formats/gguf_cursor.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "GGUF's numbers are read as they lie in the file");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "GGUF's numbers are read without a byte swap");
 
 struct gguf {
     char *path;
@@ -27,12 +26,12 @@ struct gguf {
     size_t values, tensors;
     struct gguf_value *value;           // (values) in the file's order
     struct gguf_tensor *tensor;         // (tensors) likewise
-    const struct gguf_string **by_key;  // (values) their first members, sorted
+    const struct gguf_string **by_key;  // (values) pointers to their first members, sorted
     const struct gguf_string **by_name; // (tensors) likewise
     bool *hidden;                       // (values)
 };
 
-// Bytes of a scalar; 0: a string or an array.
+// Bytes of a scalar; 0 for a string or an array.
 static size_t scalar_bytes(uint32_t type)
 {
     static const uint8_t bytes[] = {
@@ -57,7 +56,7 @@ static bool take_array(struct gguf_cursor *c, struct gguf_value *v)
     v->raw = c->at;
     if (element == GGUF_STRING) {
         struct gguf_string s;
-        for (uint64_t i = 0; i < v->n; i++) // ends at the file's end, however large n is
+        for (uint64_t i = 0; i < v->n; i++) // stops at the end of the file, however large n is
             if (!cursor_string(c, &s))
                 return false;
     } else {
@@ -126,8 +125,8 @@ static bool take_tensor(struct gguf_cursor *c, uint64_t i, uint64_t alignment, s
         return true;
     const struct type_facts *f = &type_facts[of];
     if (t->dim[0] % (uint64_t)f->block != 0)
-        return fail(c->err, "%s: %s: rows of %llu elements are not whole blocks of %s, which have %d", c->path,
-                    c->where, (unsigned long long)t->dim[0], f->name, f->block);
+        return fail(c->err, "%s: %s: rows of %llu elements are not a multiple of the block size of %s, which is %d",
+                    c->path, c->where, (unsigned long long)t->dim[0], f->name, f->block);
     if (__builtin_mul_overflow((uint64_t)elements / (uint64_t)f->block, (uint64_t)f->bytes, &t->bytes))
         return fail(c->err, "%s: %s: the tensor is too large for any file", c->path, c->where);
     t->tensor = tensor_of(NULL, of, elements / (int64_t)t->dim[0], (int64_t)t->dim[0]);
@@ -195,9 +194,8 @@ static bool none_overlap(struct gguf *g, struct gguf_cursor *c, const uint64_t *
     bool ok = true;
     for (size_t i = 1; i < g->tensors && ok; i++)
         if (e[i].begin < e[i - 1].end) {
-            cursor_reads(c, "tensor", (uint64_t)(e[i].tensor - g->tensor), &e[i].tensor->name);
-            ok = fail(c->err, "%s: %s lies on top of tensor %zu", c->path, c->where,
-                      (size_t)(e[i - 1].tensor - g->tensor));
+            cursor_set_where(c, "tensor", (uint64_t)(e[i].tensor - g->tensor), &e[i].tensor->name);
+            ok = fail(c->err, "%s: %s overlaps tensor %zu", c->path, c->where, (size_t)(e[i - 1].tensor - g->tensor));
         }
     free(e);
     return ok;
@@ -221,7 +219,7 @@ static bool read_tensors(struct gguf *g, struct gguf_cursor *c, uint64_t alignme
         struct gguf_tensor *t = &g->tensor[i];
         uint64_t capacity = start <= c->size ? c->size - start : 0;
         if (offset[i] > capacity || t->bytes > capacity - offset[i]) {
-            cursor_reads(c, "tensor", i, &t->name);
+            cursor_set_where(c, "tensor", i, &t->name);
             return fail(
                 c->err,
                 "%s: the file ends too early: %s has %zu bytes at offset %llu, and there are %llu bytes of tensors",
@@ -259,15 +257,15 @@ static bool read_start(struct gguf *g, struct gguf_cursor *c)
     if (!cursor_u32(c, &version))
         return false;
     if (version == 0x02000000 || version == 0x03000000)
-        return fail(c->err, "%s: this is a big-endian GGUF file; little-endian ones can be read", c->path);
+        return fail(c->err, "%s: expected a little-endian GGUF file, found a big-endian one", c->path);
     if (version != 2 && version != 3)
         return fail(c->err, "%s: expected GGUF version 2 or 3, found %u", c->path, version);
     if (!cursor_u64(c, &tensors) || !cursor_u64(c, &values))
         return false;
-    // A key takes at least 14 bytes, a tensor 33: larger counts are false, and would only cost memory.
+    // A key takes at least 14 bytes, a tensor 33: larger counts are invalid and are refused before any allocation.
     size_t rest = (size_t)(c->end - c->at);
     if (values > rest / 14 || tensors > rest / 33)
-        return fail(c->err, "%s: the header promises %llu metadata keys and %llu tensors, more than %zu bytes can hold",
+        return fail(c->err, "%s: the header declares %llu metadata keys and %llu tensors, more than %zu bytes can hold",
                     c->path, (unsigned long long)values, (unsigned long long)tensors, c->size);
     g->values = (size_t)values;
     g->tensors = (size_t)tensors;

@@ -1,8 +1,8 @@
-// gguf.h - a GGUF file (v2, v3), mapped: its metadata by key, its tensors by name.
+// gguf.h - a memory-mapped GGUF file (v2, v3): metadata by key, tensors by name.
 //
-// Everything is checked when the file is opened: counts against the file's size, lengths against its
-// end, offsets against alignment and one another. What is borrowed lives until gguf_close.
-// ggml's docs/gguf.md; numbers of types as in core/tensor.h.
+// gguf_open validates everything: counts against the file's size, lengths against its end, offsets against
+// the alignment and one another. Borrowed pointers are valid until gguf_close.
+// Source: ggml's docs/gguf.md; type numbers as in core/tensor.h.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,10 +36,10 @@ struct gguf_string {
 
 struct gguf_value { // one key of the metadata
     struct gguf_string key;
-    enum gguf_type type; // GGUF_ARRAY: `element` says of what
+    enum gguf_type type; // if GGUF_ARRAY, `element` is the type of its elements
     enum gguf_type element;
     uint64_t n;         // elements of an array, otherwise 1
-    const uint8_t *raw; // the value's bytes in the file: of an array behind its type and count
+    const uint8_t *raw; // the value's bytes in the file; for an array, after its type and count
     size_t raw_bytes;
 };
 
@@ -47,9 +47,9 @@ struct gguf_tensor {
     struct gguf_string name;
     int dims;
     uint64_t dim[4]; // dim[0] runs along the row
-    int ggml_type;   // as in the file; known says whether `tensor` is filled
+    int ggml_type;   // as in the file; `tensor` is set only if it is known
     bool known;
-    struct tensor tensor; // (dim[1] * dim[2] * dim[3], dim[0]) mapped, borrowed
+    struct tensor tensor; // (dim[1] * dim[2] * dim[3], dim[0]) in the mapping, borrowed
     size_t bytes;         // of its data in the file; 0 if the type is unknown
 };
 
@@ -59,29 +59,29 @@ const char *gguf_path(const struct gguf *g);
 
 size_t gguf_values(const struct gguf *g);
 const struct gguf_value *gguf_value_at(const struct gguf *g, size_t i);
-const struct gguf_value *gguf_find(const struct gguf *g, const char *key); // NULL: no such key, or hidden
-void gguf_hide(struct gguf *g, size_t i); // value i is there for gguf_value_at alone (formats/identity.h)
+const struct gguf_value *gguf_find(const struct gguf *g, const char *key); // NULL: no such key, or it is hidden
+void gguf_hide(struct gguf *g, size_t i); // hides value i from lookups by key, not from gguf_value_at (identity.h)
 size_t gguf_tensors(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i);
 const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name); // NULL: no such tensor
-const char *gguf_type_name(int ggml_type);                                     // "IQ4_NL"; types we do not know too
+const char *gguf_type_name(int ggml_type); // "IQ4_NL"; also for types that are not supported
 
-// A scalar as what it should be: false if it is missing or of another type (any integer type will do for an integer,
-// any float type for a real); the value at *to is then unchanged.
+// Typed access to a scalar. Returns false and leaves *to unchanged if the key is missing or of another type; any integer
+// type is accepted for an integer, any float type for a real.
 bool gguf_int(const struct gguf *g, const char *key, int64_t *to);
 bool gguf_real(const struct gguf *g, const char *key, double *to);
 bool gguf_bool(const struct gguf *g, const char *key, bool *to);
 bool gguf_text(const struct gguf *g, const char *key, struct gguf_string *to);
 
-// Element i of an array of strings: walk them in order; *at starts at 0 and keeps the place.
+// Iterates over an array of strings; *at is the position and starts at 0. Returns false at the end.
 bool gguf_next_string(const struct gguf_value *array, size_t *at, struct gguf_string *to);
-int64_t gguf_array_int(const struct gguf_value *array, uint64_t i); // 0 if it holds no integers
-double gguf_array_real(const struct gguf_value *array, uint64_t i); // 0 if it holds no reals
+int64_t gguf_array_int(const struct gguf_value *array, uint64_t i); // 0 if the elements are not integers
+double gguf_array_real(const struct gguf_value *array, uint64_t i); // 0 if the elements are not reals
 
-// Writing: a header of metadata and tensors, then their bytes. Used by writer.c, and by the tests' little models.
+// Writing: a header of metadata and tensors, then the tensors' bytes. Used by writer.c and by the tests' small models.
 struct gguf_writer;
 struct gguf_writer *gguf_write_begin(const char *path, struct error *err); // writes to path.part until the end
-void gguf_write_copy(struct gguf_writer *w, const struct gguf_value *v);   // a value as it stands
+void gguf_write_copy(struct gguf_writer *w, const struct gguf_value *v);   // copies a value unchanged
 void gguf_write_int(struct gguf_writer *w, const char *key, enum gguf_type type, int64_t v);
 void gguf_write_real(struct gguf_writer *w, const char *key, float v);
 void gguf_write_bool(struct gguf_writer *w, const char *key, bool v);
@@ -89,8 +89,8 @@ void gguf_write_text(struct gguf_writer *w, const char *key, const char *s);
 void gguf_write_ints(struct gguf_writer *w, const char *key, const int32_t *v, size_t n);
 void gguf_write_reals(struct gguf_writer *w, const char *key, const float *v, size_t n);
 void gguf_write_texts(struct gguf_writer *w, const char *key, const char *const *s, size_t n);
-// data is borrowed until the end; NULL: gguf_write_end_with's `put` writes it when its turn comes
+// data is borrowed until gguf_write_end. If NULL, the callback `put` of gguf_write_end_with writes it.
 void gguf_write_tensor(struct gguf_writer *w, const char *name, int dims, const uint64_t *dim, int ggml_type,
                        const void *data, size_t bytes);
-bool gguf_write_end(struct gguf_writer *w, struct error *err); // frees w; on failure removes the part
-bool gguf_write_end_with(struct gguf_writer *w, part_put *put, void *of, struct error *err);
+bool gguf_write_end(struct gguf_writer *w, struct error *err); // frees w; on failure removes path.part
+bool gguf_write_end_with(struct gguf_writer *w, part_put *put, void *context, struct error *err);

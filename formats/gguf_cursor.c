@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 
-enum { LONGEST_KEY = 65535 };
+enum { MAX_KEY_BYTES = 65535 };
 
 void cursor_show(char *to, size_t capacity, const struct gguf_string *name)
 {
@@ -15,7 +15,7 @@ void cursor_show(char *to, size_t capacity, const struct gguf_string *name)
     to[n] = '\0';
 }
 
-void cursor_reads(struct gguf_cursor *c, const char *what, uint64_t i, const struct gguf_string *name)
+void cursor_set_where(struct gguf_cursor *c, const char *what, uint64_t i, const struct gguf_string *name)
 {
     char shown[65] = "";
     if (name != NULL)
@@ -65,12 +65,12 @@ bool cursor_string(struct gguf_cursor *c, struct gguf_string *to)
 
 bool cursor_key(struct gguf_cursor *c, const char *what, uint64_t i, struct gguf_string *to)
 {
-    cursor_reads(c, what, i, NULL);
+    cursor_set_where(c, what, i, NULL);
     if (!cursor_string(c, to))
         return false;
-    if (to->n == 0 || to->n > LONGEST_KEY)
-        return fail(c->err, "%s: %s: expected a name of 1 to %d bytes, found %zu", c->path, c->where, LONGEST_KEY,
+    if (to->n == 0 || to->n > MAX_KEY_BYTES)
+        return fail(c->err, "%s: %s: expected a name of 1 to %d bytes, found %zu", c->path, c->where, MAX_KEY_BYTES,
                     to->n);
-    cursor_reads(c, what, i, to);
+    cursor_set_where(c, what, i, to);
     return true;
 }

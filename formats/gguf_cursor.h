@@ -1,6 +1,6 @@
-// gguf_cursor.h - a walk through the header of a GGUF file that cannot leave it; for gguf.c alone.
+// gguf_cursor.h - a bounds-checked cursor over the header of a GGUF file; private to gguf.c.
 //
-// Whatever is asked for beyond the end is an error that says what was being read, at which byte.
+// A read beyond the end of the file is an error that names the item being read and its byte offset.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,14 +15,14 @@ struct gguf_cursor {
     struct error *err;
 };
 
-// Says what is read from now on: "tensor 3", and (name) behind it unless that is NULL.
-void cursor_reads(struct gguf_cursor *c, const char *what, uint64_t i, const struct gguf_string *name);
-// A name of the file for a message: what would upset a terminal is shown as '?', what does not fit is left out.
+// Sets `where`: "tensor 3", followed by (name) unless name is NULL.
+void cursor_set_where(struct gguf_cursor *c, const char *what, uint64_t i, const struct gguf_string *name);
+// A name from the file for a message: control characters become '?', and the name is cut to the capacity.
 void cursor_show(char *to, size_t capacity, const struct gguf_string *name);
 
 const uint8_t *cursor_take(struct gguf_cursor *c, uint64_t n); // the next n bytes; NULL: there are fewer
 bool cursor_u32(struct gguf_cursor *c, uint32_t *to);
 bool cursor_u64(struct gguf_cursor *c, uint64_t *to);
 bool cursor_string(struct gguf_cursor *c, struct gguf_string *to);
-// a name, read as "what i"
+// Reads a non-empty name and sets `where` to "what i (name)".
 bool cursor_key(struct gguf_cursor *c, const char *what, uint64_t i, struct gguf_string *to);

@@ -1,9 +1,9 @@
-// gguf_value.c - what a GGUF file's metadata say, as the types of C, and what its tensor types are called.
+// gguf_value.c - GGUF metadata as C types, and the names of GGUF's tensor types.
 #include <string.h>
 
 #include "formats/gguf.h"
 
-// The raw bytes were checked to be there when the file was opened; they are aligned to nothing.
+// gguf_open has checked that the raw bytes lie in the file; they are unaligned.
 #define LOAD(type, raw, to) \
     do { \
         type loaded; \

@@ -1,5 +1,5 @@
-// gguf_write.c - writes a GGUF file: metadata gather in memory, the tensors' bytes stay where they are until the end
-// or are made then.
+// gguf_write.c - writes a GGUF file. Metadata is buffered in memory; the tensors' bytes are borrowed until the end, or
+// produced then by a callback.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "formats/gguf.h"
 
 struct pending {
-    struct text entry; // name, dimensions and type as the file has them; the offset follows
+    struct text entry; // name, dimensions and type, serialized; the offset follows
     const void *data;  // (bytes) borrowed
     size_t bytes;
 };
@@ -64,7 +64,7 @@ static void put_key(struct gguf_writer *w, const char *key, size_t n, enum gguf_
     w->n_values++;
 }
 
-// The offsets of the tensors must keep the promise that is written down here.
+// Tensor offsets must be multiples of the alignment that the metadata declares.
 static void note_alignment(struct gguf_writer *w, const char *key, size_t n, const void *value, size_t bytes)
 {
     static const char name[] = "general.alignment";
@@ -142,7 +142,7 @@ void gguf_write_tensor(struct gguf_writer *w, const char *name, int dims, const 
                        const void *data, size_t bytes)
 {
     if (w->n == w->capacity) {
-        w->capacity = grow_capacity(w->capacity, w->n + 1);
+        w->capacity = next_capacity(w->capacity, w->n + 1);
         w->tensor = xrealloc(w->tensor, w->capacity * sizeof(*w->tensor));
     }
     struct pending *t = &w->tensor[w->n++];
@@ -181,21 +181,21 @@ static void release(struct gguf_writer *w)
     free(w);
 }
 
-bool gguf_write_end_with(struct gguf_writer *w, part_put *data, void *of, struct error *err)
+bool gguf_write_end_with(struct gguf_writer *w, part_put *data, void *context, struct error *err)
 {
-    bool had = true;
+    bool written = true;
     put_header(w);
-    for (size_t i = 0; i < w->n && had && !part_failed(w->part); i++) {
+    for (size_t i = 0; i < w->n && written && !part_failed(w->part); i++) {
         size_t before = part_bytes(w->part);
         if (w->tensor[i].data != NULL)
             part_write(w->part, w->tensor[i].data, w->tensor[i].bytes);
         else if (w->tensor[i].bytes > 0)
-            had = data(of, i, w->part, err);
-        assert(!had || part_failed(w->part) || part_bytes(w->part) - before == w->tensor[i].bytes);
+            written = data(context, i, w->part, err);
+        assert(!written || part_failed(w->part) || part_bytes(w->part) - before == w->tensor[i].bytes);
         part_pad(w->part, w->alignment);
     }
-    bool ok = had && part_end(w->part, err);
-    if (!had)
+    bool ok = written && part_end(w->part, err);
+    if (!written)
         part_abandon(w->part);
     release(w);
     return ok;

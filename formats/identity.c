@@ -10,10 +10,10 @@
 #include "core/memory.h"
 #include "formats/gguf.h"
 
-// ---- what means nothing
+// ---- ignored keys
 
-// Where a model is from, what else may be done with it, what others do with it. Nothing here changes a text or a time.
-static const char *const of_config[] = {
+// Provenance, training and usage hints. None of these changes a generated text or a time.
+static const char *const config_keys[] = {
     "_name_or_path",
     "transformers_version",
     "torch_dtype",
@@ -32,11 +32,11 @@ static const char *const of_config[] = {
     "unsloth_version",
     NULL,
 };
-static const char *const of_generation[] = {
+static const char *const generation_keys[] = {
     "_from_model_config", "transformers_version", "do_sample",      "temperature",  "top_k",        "top_p", "min_p",
     "repetition_penalty", "max_length",           "max_new_tokens", "pad_token_id", "bos_token_id", NULL,
 };
-static const char *const of_tokenizer_config[] = {
+static const char *const tokenizer_config_keys[] = {
     "tokenizer_class",
     "model_max_length",
     "clean_up_tokenization_spaces",
@@ -51,24 +51,24 @@ static const char *const of_tokenizer_config[] = {
     "is_local",
     NULL,
 };
-static const char *const of_tokenizer[] = { "version", "truncation", "padding", NULL };
+static const char *const tokenizer_keys[] = { "version", "truncation", "padding", NULL };
 
 static const struct {
     const char *file;
     const char *const *keys;
 } ignored[] = {
-    { "config.json", of_config },
-    { "generation_config.json", of_generation },
-    { "tokenizer_config.json", of_tokenizer_config },
-    { "tokenizer.json", of_tokenizer },
+    { "config.json", config_keys },
+    { "generation_config.json", generation_keys },
+    { "tokenizer_config.json", tokenizer_config_keys },
+    { "tokenizer.json", tokenizer_keys },
 };
 
-// What general.* says is for people, but for these.
+// general.* is descriptive, except for the keys listed here.
 static bool is_ignored_in_gguf(const char *key)
 {
-    static const char *const kept[] = { "general.architecture", "general.type", "general.alignment" };
-    for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++)
-        if (strcmp(key, kept[i]) == 0)
+    static const char *const significant[] = { "general.architecture", "general.type", "general.alignment" };
+    for (size_t i = 0; i < sizeof(significant) / sizeof(*significant); i++)
+        if (strcmp(key, significant[i]) == 0)
             return false;
     return strncmp(key, "general.", 8) == 0 || strncmp(key, "quantize.imatrix.", 17) == 0;
 }

@@ -1,8 +1,8 @@
-// identity.h - what of a checkpoint's files decides what is computed: everything that a reader of configuration is handed.
+// identity.h - a hash of everything in a checkpoint's configuration that can influence the computation.
 //
-// By construction, not by a list of keys: a reader gets a file through here; keys that mean nothing are on a list, and hidden
-// from it; all else is in the hash, whether anybody reads it today or not. So a key that the engine begins to read is in
-// the hash before it does.
+// Configuration readers open files through this module. Keys without influence are listed here and hidden from the
+// readers; all others are hashed, whether they are read today or not. A key that the engine starts to read is therefore
+// already in the hash.
 #pragma once
 #include <stdbool.h>
 
@@ -11,12 +11,12 @@ struct error;
 struct gguf;
 struct json;
 
-// Whether such a key means nothing. file: "config.json" (a head's too), "generation_config.json", "tokenizer_config.json",
+// Whether a key is ignored. file: "config.json" (a head's too), "generation_config.json", "tokenizer_config.json",
 // "tokenizer.json"; NULL: GGUF metadata.
 bool identity_ignores(const char *file, const char *key);
 
-// The JSON object in a file without those keys; json_free() it. Its name and what is left of it are added to d. A file
-// that holds no object is an error.
+// The JSON object in a file without the ignored keys; json_free() it. Adds the file's name and the remaining keys to d. A
+// file that holds no object is an error.
 struct json *identity_json(const char *path, struct digest *d, struct error *err);
-// Adds a GGUF file's metadata to d. From then on gguf_find and all that go by a key do not find what means nothing.
+// Adds a GGUF file's metadata to d and hides the ignored keys from lookups by key.
 void identity_gguf(struct gguf *g, struct digest *d);

@@ -16,14 +16,14 @@ bool fields_refuse(const struct fields *f, const char *key, const char *expected
     return false;
 }
 
-bool fields_int(const struct fields *f, const char *key, bool needed, int least, int most, int *to)
+bool fields_int(const struct fields *f, const char *key, bool required, int min, int max, int *to)
 {
     const struct json *v = json_get(f->object, key);
-    if (json_is_null(v) && !needed)
+    if (json_is_null(v) && !required)
         return true;
-    if (!json_is_int(v) || json_int(v) < least || json_int(v) > most) {
+    if (!json_is_int(v) || json_int(v) < min || json_int(v) > max) {
         char expected[64];
-        snprintf(expected, sizeof(expected), "an integer from %d to %d", least, most);
+        snprintf(expected, sizeof(expected), "an integer from %d to %d", min, max);
         return fields_refuse(f, key, expected, v);
     }
     *to = (int)json_int(v);
@@ -41,10 +41,10 @@ bool fields_bool(const struct fields *f, const char *key, bool *to)
     return true;
 }
 
-bool fields_real(const struct fields *f, const char *key, bool needed, double *to)
+bool fields_real(const struct fields *f, const char *key, bool required, double *to)
 {
     const struct json *v = json_get(f->object, key);
-    if (json_is_null(v) && !needed)
+    if (json_is_null(v) && !required)
         return true;
     if (!json_is_number(v))
         return fields_refuse(f, key, "a number", v);

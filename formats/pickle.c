@@ -1,7 +1,7 @@
-// pickle.c - the machine: a stack, a memo, marks, and the tuples and dictionaries that come of them.
+// pickle.c - the pickle machine: a stack, a memo, marks, and the resulting tuples and dictionaries.
 //
-// Values are small and copied; a tuple is a stretch of `items`, a dictionary a chain of pairs, filled at its end. What
-// holds another value holds the stretch or the chain's number, so a value can stand in any number of places.
+// Values are small and copied by value. A tuple is a range of `items`; a dictionary is a linked list of pairs, appended
+// at its end. A value refers to a tuple or dictionary by index, so several values can share it.
 #include "formats/pickle.h"
 
 #include <inttypes.h>
@@ -15,8 +15,8 @@
 #include "formats/pickle_parts.h"
 
 enum {
-    LONGEST_PICKLE = 1 << 26, // that of a checkpoint of 100,000 tensors has some 15 MB
-    MOST_VALUES = 1 << 22,    // on the stack, in the memo, in tuples, in dictionaries: each
+    MAX_PICKLE_BYTES = 1 << 26, // a checkpoint of 100,000 tensors has about 15 MB
+    MAX_VALUES = 1 << 22,       // each: on the stack, in the memo, in tuples, in dictionaries
 };
 
 bool pickle_refuse(const struct pickle_machine *m, const char *format, ...)
@@ -33,9 +33,9 @@ bool pickle_refuse(const struct pickle_machine *m, const char *format, ...)
 
 const uint8_t *pickle_take(struct pickle_machine *m, uint64_t n)
 {
-    size_t left = (size_t)(m->end - m->at);
-    if (n > left) {
-        pickle_refuse(m, "the pickle ends too early: expected %" PRIu64 " bytes more, found %zu", n, left);
+    size_t available = (size_t)(m->end - m->at);
+    if (n > available) {
+        pickle_refuse(m, "the pickle ends too early: expected %" PRIu64 " bytes more, found %zu", n, available);
         return NULL;
     }
     const uint8_t *p = m->at;
@@ -43,15 +43,15 @@ const uint8_t *pickle_take(struct pickle_machine *m, uint64_t n)
     return p;
 }
 
-// Room for n more of what there are `have` of; NULL: there would be too many.
-static void *extended(struct pickle_machine *m, void *array, size_t *capacity, size_t have, size_t n, size_t size)
+// Enlarges an array of n_used elements so that n more fit. Returns NULL and sets err beyond MAX_VALUES.
+static void *extended(struct pickle_machine *m, void *array, size_t *capacity, size_t n_used, size_t n, size_t size)
 {
-    if (n > MOST_VALUES - have) {
-        pickle_refuse(m, "expected a state_dict, found more than %d values", MOST_VALUES);
+    if (n > MAX_VALUES - n_used) {
+        pickle_refuse(m, "expected a state_dict, found more than %d values", MAX_VALUES);
         return NULL;
     }
-    if (have + n > *capacity) {
-        *capacity = grow_capacity(*capacity, have + n);
+    if (n_used + n > *capacity) {
+        *capacity = next_capacity(*capacity, n_used + n);
         array = xrealloc(array, *capacity * size);
     }
     return array;
@@ -77,9 +77,9 @@ bool pickle_push(struct pickle_machine *m, struct pickle_value v)
 
 struct pickle_value *pickle_top(struct pickle_machine *m, size_t n)
 {
-    size_t mark = m->marks == 0 ? 0 : m->mark[m->marks - 1], have = m->stack.n - mark;
-    if (n > have) {
-        pickle_refuse(m, "expected at least %zu on the stack, found %zu", n, have);
+    size_t mark = m->marks == 0 ? 0 : m->mark[m->marks - 1], available = m->stack.n - mark;
+    if (n > available) {
+        pickle_refuse(m, "expected at least %zu on the stack, found %zu", n, available);
         return NULL;
     }
     return m->stack.at + m->stack.n - n;
@@ -108,22 +108,22 @@ bool pickle_take_mark(struct pickle_machine *m, size_t *n)
     return true;
 }
 
-// Python numbers what it remembers from 0 on.
-bool pickle_remember(struct pickle_machine *m, uint64_t place)
+// Python numbers memo entries consecutively from 0.
+bool pickle_memo_put(struct pickle_machine *m, uint64_t index)
 {
     const struct pickle_value *top = pickle_top(m, 1);
     if (top == NULL)
         return false;
-    if (place != m->memo.n)
-        return pickle_refuse(m, "expected place %zu of the memo to be filled next, found %" PRIu64, m->memo.n, place);
+    if (index != m->memo.n)
+        return pickle_refuse(m, "expected memo index %zu next, found %" PRIu64, m->memo.n, index);
     return append(m, &m->memo, top, 1);
 }
 
-bool pickle_recall(struct pickle_machine *m, uint64_t place)
+bool pickle_memo_get(struct pickle_machine *m, uint64_t index)
 {
-    if (place >= m->memo.n)
-        return pickle_refuse(m, "expected a place of the memo below %zu, found %" PRIu64, m->memo.n, place);
-    return pickle_push(m, m->memo.at[place]);
+    if (index >= m->memo.n)
+        return pickle_refuse(m, "expected a memo index below %zu, found %" PRIu64, m->memo.n, index);
+    return pickle_push(m, m->memo.at[index]);
 }
 
 bool pickle_make_tuple(struct pickle_machine *m, size_t n)
@@ -147,7 +147,7 @@ bool pickle_make_dict(struct pickle_machine *m, bool ordered)
     return pickle_push(m, (struct pickle_value){ .kind = PICKLE_DICT, .dict = p->dicts++ });
 }
 
-static void chain(struct pickle *p, struct pickle_dict *dict, const struct pickle_value *key)
+static void append_pair(struct pickle *p, struct pickle_dict *dict, const struct pickle_value *key)
 {
     p->pair[p->pairs++] = (struct pickle_pair){ .key = key[0], .value = key[1] };
     if (dict->last != 0)
@@ -167,7 +167,7 @@ bool pickle_fill_dict(struct pickle_machine *m, size_t n)
     if (n % 2 != 0)
         return pickle_refuse(m, "expected keys and values in turn, found %zu of them", n);
     if (top->kind != PICKLE_DICT)
-        return pickle_refuse(m, "expected a dictionary to be filled, found %s", pickle_kind_name(top));
+        return pickle_refuse(m, "expected a dictionary to add to, found %s", pickle_kind_name(top));
     if (n == 0)
         return true;
     void *pair = extended(m, p->pair, &p->pair_capacity, p->pairs, n / 2, sizeof(*p->pair));
@@ -175,7 +175,7 @@ bool pickle_fill_dict(struct pickle_machine *m, size_t n)
         return false;
     p->pair = pair;
     for (size_t i = 0; i < n; i += 2)
-        chain(p, &p->dict[top->dict], top + 1 + i);
+        append_pair(p, &p->dict[top->dict], top + 1 + i);
     pickle_drop(m, n);
     return true;
 }
@@ -191,16 +191,16 @@ static bool step(struct pickle_machine *m)
         return o.perform(m, o.n);
     return fail(
         m->err,
-        "%s: byte %zu: expected the opcodes of a state_dict, found %s (0x%02x); nothing of it was performed. Save "
+        "%s: byte %zu: expected the opcodes of a state_dict, found %s (0x%02x); the pickle was not executed. Save "
         "the state_dict alone, or convert the file to safetensors where it is trusted",
-        m->name, (size_t)(m->opcode - m->start), o.name != NULL ? o.name : "no opcode at all", *m->opcode);
+        m->name, (size_t)(m->opcode - m->start), o.name != NULL ? o.name : "an invalid opcode", *m->opcode);
 }
 
 static bool run(struct pickle_machine *m)
 {
     size_t n = (size_t)(m->end - m->start);
-    if (n > LONGEST_PICKLE)
-        return fail(m->err, "%s: expected a pickle of at most %d bytes, found %zu", m->name, LONGEST_PICKLE, n);
+    if (n > MAX_PICKLE_BYTES)
+        return fail(m->err, "%s: expected a pickle of at most %d bytes, found %zu", m->name, MAX_PICKLE_BYTES, n);
     if (n < 2 || m->start[0] != 0x80 || m->start[1] < 2 || m->start[1] > 5)
         return fail(m->err, "%s: expected a pickle of protocol 2 to 5, found one that begins with %02x %02x", m->name,
                     n > 0 ? m->start[0] : 0, n > 1 ? m->start[1] : 0);
@@ -209,7 +209,7 @@ static bool run(struct pickle_machine *m)
         if (!step(m))
             return false;
     if (m->at != m->end)
-        return fail(m->err, "%s: expected the pickle to end with STOP, found %zu bytes behind it", m->name,
+        return fail(m->err, "%s: expected the pickle to end with STOP, found %zu bytes after it", m->name,
                     (size_t)(m->end - m->at));
     return true;
 }
@@ -218,7 +218,7 @@ struct pickle *pickle_read(const char *name, const uint8_t *bytes, size_t n, str
 {
     struct pickle *p = xcalloc(1, sizeof(*p));
     struct pickle_machine m = { .name = name, .start = bytes, .at = bytes, .end = bytes + n, .p = p, .err = err };
-    m.stack.capacity = 64; // there from the start: the top of an empty stack is a place, too
+    m.stack.capacity = 64; // allocated up front: pickle_top(m, 0) of an empty stack must not be NULL
     m.stack.at = xcalloc(m.stack.capacity, sizeof(*m.stack.at));
     bool ok = run(&m);
     free(m.stack.at);
@@ -269,7 +269,7 @@ const struct pickle_pair *pickle_next(const struct pickle *p, const struct pickl
 const char *pickle_kind_name(const struct pickle_value *v)
 {
     static const char *const names[] = {
-        [PICKLE_NONE] = "None",     [PICKLE_BOOL] = "a truth value",   [PICKLE_INT] = "an integer",
+        [PICKLE_NONE] = "None",     [PICKLE_BOOL] = "a boolean",       [PICKLE_INT] = "an integer",
         [PICKLE_REAL] = "a real",   [PICKLE_TEXT] = "a text",          [PICKLE_TUPLE] = "a tuple",
         [PICKLE_LIST] = "a list",   [PICKLE_DICT] = "a dictionary",    [PICKLE_GLOBAL] = "the name of a class",
         [PICKLE_CALL] = "a tensor", [PICKLE_PERSISTENT] = "a storage",

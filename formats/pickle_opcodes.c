@@ -1,4 +1,4 @@
-// pickle_opcodes.c - the opcodes of a pickle: what those of a state_dict do, and what the others are called.
+// pickle_opcodes.c - the opcodes of a pickle: implementations of those in a state_dict, names of the others.
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ static const struct {
     [BOOL_STORAGE] = { "torch", "BoolStorage" },
 };
 
-// What an opcode does. n is the table's: how many bytes stand behind it, or how many values it wants.
+// Opcode implementations. n comes from the opcode table: the bytes of the argument, or the number of values popped.
 
 static bool mark(struct pickle_machine *m, size_t n)
 {
@@ -43,7 +43,7 @@ static bool stop(struct pickle_machine *m, size_t n)
     return true;
 }
 
-// Only says how many bytes belong together, for readers that fetch them at once.
+// FRAME announces a number of bytes for buffered readers; only its bound is checked.
 static bool frame(struct pickle_machine *m, size_t n)
 {
     uint64_t length = 0;
@@ -54,7 +54,7 @@ static bool frame(struct pickle_machine *m, size_t n)
     return length <= (uint64_t)(m->end - m->at) || pickle_refuse(m, "the frame is longer than the pickle");
 }
 
-// A value of one kind, of which nothing else matters: True and False are alike, a list is begun.
+// Pushes a value of which only the kind is stored: None, True or False, an empty list.
 static bool plain(struct pickle_machine *m, size_t kind)
 {
     return pickle_push(m, (struct pickle_value){ .kind = (uint8_t)kind });
@@ -80,7 +80,7 @@ static bool integer(struct pickle_machine *m, size_t n)
     const uint8_t *p = pickle_take(m, n);
     if (p == NULL)
         return false;
-    int64_t v = n != 0 && p[n - 1] >= 0x80 ? -1 : 0; // the sign, and then the bytes over it
+    int64_t v = n != 0 && p[n - 1] >= 0x80 ? -1 : 0; // sign extension, then the low bytes
     memcpy(&v, p, n);
     return pickle_push(m, (struct pickle_value){ .kind = PICKLE_INT, .number = v });
 }
@@ -95,7 +95,7 @@ static bool long_integer(struct pickle_machine *m, size_t n)
     return integer(m, *bytes);
 }
 
-// The number in the next n bytes, at most 4. false: the pickle ends.
+// Reads a little-endian number of n <= 4 bytes. Returns false at the end of the pickle.
 static bool count(struct pickle_machine *m, size_t n, uint32_t *to)
 {
     const uint8_t *p = pickle_take(m, n);
@@ -115,19 +115,19 @@ static bool text(struct pickle_machine *m, size_t n)
 
 static bool put(struct pickle_machine *m, size_t n)
 {
-    uint32_t place;
-    return count(m, n, &place) && pickle_remember(m, place);
+    uint32_t index;
+    return count(m, n, &index) && pickle_memo_put(m, index);
 }
 
 static bool memoize(struct pickle_machine *m, size_t n)
 {
-    return pickle_take(m, n) != NULL && pickle_remember(m, m->memo.n);
+    return pickle_take(m, n) != NULL && pickle_memo_put(m, m->memo.n);
 }
 
 static bool get(struct pickle_machine *m, size_t n)
 {
-    uint32_t place;
-    return count(m, n, &place) && pickle_recall(m, place);
+    uint32_t index;
+    return count(m, n, &index) && pickle_memo_get(m, index);
 }
 
 static bool tuple(struct pickle_machine *m, size_t n)
@@ -141,7 +141,7 @@ static bool append(struct pickle_machine *m, size_t n)
     if (top == NULL)
         return false;
     if (top->kind != PICKLE_LIST)
-        return pickle_refuse(m, "expected a list to be lengthened, found %s", pickle_kind_name(top));
+        return pickle_refuse(m, "expected a list to append to, found %s", pickle_kind_name(top));
     pickle_drop(m, n);
     return true;
 }
@@ -167,14 +167,13 @@ static bool import(struct pickle_machine *m, const char *module, size_t module_n
         if (strlen(globals[i].module) == module_n && strlen(globals[i].name) == name_n &&
             memcmp(globals[i].module, module, module_n) == 0 && memcmp(globals[i].name, name, name_n) == 0)
             return pickle_push(m, (struct pickle_value){ .kind = PICKLE_GLOBAL, .global = (uint8_t)i });
-    return pickle_refuse(
-        m,
-        "expected a name that a state_dict is made of, found %s %s; nothing of it was imported or called. "
-        "Save the state_dict alone, or convert the file to safetensors where it is trusted",
-        shown(module, module_n).s, shown(name, name_n).s);
+    return pickle_refuse(m,
+                         "expected a name that a state_dict is made of, found %s %s; the pickle was not executed. "
+                         "Save the state_dict alone, or convert the file to safetensors where it is trusted",
+                         shown(module, module_n).s, shown(name, name_n).s);
 }
 
-// The next line, without its end.
+// The next line, without its newline.
 static const char *line(struct pickle_machine *m, size_t *n)
 {
     const uint8_t *from = m->at, *end = memchr(from, '\n', (size_t)(m->end - from));
@@ -219,19 +218,19 @@ static bool reduce(struct pickle_machine *m, size_t n)
     call.kind = PICKLE_CALL;
     call.global = top[0].global;
     if (call.global == ORDERED_DICT && call.n != 0)
-        return pickle_refuse(m, "expected an OrderedDict made empty, found %u arguments", call.n);
+        return pickle_refuse(m, "expected OrderedDict() without arguments, found %u", call.n);
     pickle_drop(m, n);
     return call.global == ORDERED_DICT ? pickle_make_dict(m, true) : pickle_push(m, call);
 }
 
-// The attributes of a state_dict, `_metadata`, are of no use here.
+// Drops the attributes of a state_dict (`_metadata`).
 static bool build(struct pickle_machine *m, size_t n)
 {
     const struct pickle_value *top = pickle_top(m, n);
     if (top == NULL)
         return false;
     if (top->kind != PICKLE_DICT || !m->p->dict[top->dict].ordered)
-        return pickle_refuse(m, "expected an OrderedDict to be given attributes, found %s", pickle_kind_name(top));
+        return pickle_refuse(m, "expected attributes of an OrderedDict, found those of %s", pickle_kind_name(top));
     pickle_drop(m, 1);
     return true;
 }
@@ -242,7 +241,7 @@ static bool persistent(struct pickle_machine *m, size_t n)
     if (top == NULL)
         return false;
     if (top->kind != PICKLE_TUPLE)
-        return pickle_refuse(m, "expected a tuple that says where a storage is, found %s", pickle_kind_name(top));
+        return pickle_refuse(m, "expected the tuple of a persistent id, found %s", pickle_kind_name(top));
     top->kind = PICKLE_PERSISTENT;
     return true;
 }
@@ -291,7 +290,7 @@ static const struct pickle_opcode opcodes[256] = {
     ['G'] = { "BINFLOAT", real, 8 },
     ['B'] = { .name = "BINBYTES" },
     ['C'] = { .name = "SHORT_BINBYTES" },
-    [0x80] = { .name = "PROTO" }, // the first, which is not performed
+    [0x80] = { .name = "PROTO" }, // only allowed as the first opcode, checked by run()
     [0x81] = { .name = "NEWOBJ" },
     [0x82] = { .name = "EXT1" },
     [0x83] = { .name = "EXT2" },

@@ -1,5 +1,4 @@
-// printable.h - bytes of a file as a message shows them: what could upset a terminal is a '?', what does not fit is left
-// out.
+// printable.h - bytes of a file as shown in a message: non-printable bytes become '?', long texts are cut.
 #pragma once
 #include <stddef.h>
 
@@ -7,5 +6,5 @@ struct shown {
     char s[81];
 };
 
-// By value, for use among the arguments of fail(): shown(name, n).s
+// Returned by value, for use in the arguments of fail(): shown(name, n).s
 struct shown shown(const void *s, size_t n);

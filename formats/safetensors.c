@@ -12,7 +12,7 @@
 #include "core/memory.h"
 #include "formats/file.h"
 
-enum { LONGEST_HEADER = 100000000 }; // the limit of the safetensors library
+enum { MAX_HEADER_BYTES = 100000000 }; // the limit of the safetensors library
 
 static const struct dtype {
     const char *name;
@@ -40,7 +40,7 @@ static int by_place(const void *a, const void *b)
     return (x->bytes > y->bytes) - (x->bytes < y->bytes); // empty tensors first
 }
 
-// One tensor of the header; `start` is where the file's bytes begin, and there are `room` of them.
+// One tensor of the header; `start` is the beginning of the file's data, which has `capacity` bytes.
 static bool read_tensor(const char *path, const char *name, const struct json *j, const uint8_t *start, size_t capacity,
                         struct safetensor *t, struct error *err)
 {
@@ -51,12 +51,12 @@ static bool read_tensor(const char *path, const char *name, const struct json *j
 
     const struct dtype *type = dtype_named(json_text(json_get(j, "dtype")));
     if (type == NULL)
-        return fail(err, "%s: tensor %s: there is no dtype \"%s\"", path, name, json_text(json_get(j, "dtype")));
+        return fail(err, "%s: tensor %s: unknown dtype \"%s\"", path, name, json_text(json_get(j, "dtype")));
     t->dtype = type->name;
 
-    int most = (int)(sizeof(t->dim) / sizeof(*t->dim));
-    if (json_count(shape) > (size_t)most)
-        return fail(err, "%s: tensor %s: expected at most %d dimensions, found %zu", path, name, most,
+    int max = (int)(sizeof(t->dim) / sizeof(*t->dim));
+    if (json_count(shape) > (size_t)max)
+        return fail(err, "%s: tensor %s: expected at most %d dimensions, found %zu", path, name, max,
                     json_count(shape));
     t->dims = (int)json_count(shape);
     uint64_t bits = (uint64_t)type->bits;
@@ -99,7 +99,7 @@ static bool check_metadata(const char *path, const struct json *j, struct error 
     return true;
 }
 
-// The regions follow one another from the first byte to the last, without holes and without overlap.
+// The regions must cover the data from the first byte to the last, without holes or overlap.
 static bool check_regions(const char *path, struct safetensor *t, size_t n, const uint8_t *start, size_t capacity,
                           struct error *err)
 {
@@ -148,9 +148,9 @@ bool safetensors_read(const char *path, const struct mapping *file, int number, 
     if (size < sizeof(n))
         return fail(err, "%s: not a safetensors file: it has only %zu bytes", path, size);
     memcpy(&n, at, sizeof(n));
-    if (n > LONGEST_HEADER)
+    if (n > MAX_HEADER_BYTES)
         return fail(err, "%s: not a safetensors file: its header would have %" PRIu64 " bytes, and %d are allowed",
-                    path, n, LONGEST_HEADER);
+                    path, n, MAX_HEADER_BYTES);
     if (n > size - sizeof(n))
         return fail(err, "%s: the file ends too early: a header of %" PRIu64 " bytes does not fit into %zu", path, n,
                     size);

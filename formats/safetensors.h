@@ -1,20 +1,20 @@
-// safetensors.h - a safetensors file, read from its mapping or written.
+// safetensors.h - reads a mapped safetensors file, or writes one.
 //
-// Checked when read: header length and JSON, known types, sizes that match shapes, regions that neither
-// overlap nor leave holes, the file's end; all arithmetic guarded against overflow.
+// The reader checks the header's length and JSON, that dtypes are known, that sizes match shapes, that data regions
+// neither overlap nor leave holes and end with the file; all arithmetic is guarded against overflow.
 // https://github.com/huggingface/safetensors (format section of its README).
 #pragma once
 #include "formats/file.h"
 #include "formats/tensor_list.h"
 
-// Adds its tensors, with `number` as their file; their data are borrowed from the mapping. After a failure the list may
-// hold some of them.
+// Appends the file's tensors to the list, with `number` as their file index; data is borrowed from the mapping. After a
+// failure the list may hold some of them.
 bool safetensors_read(const char *path, const struct mapping *file, int number, struct tensor_list *to,
                       struct error *err);
 
-// Writing one file: names and data are borrowed for the call. metadata_json: an object of texts, or NULL.
+// Writes one file; names and data are borrowed for the call. metadata_json: an object of strings, or NULL.
 bool safetensors_write(const char *path, const struct safetensor *t, size_t n, const char *metadata_json,
                        struct error *err);
-// The same, with data that are NULL written by `put` when their turn comes.
+// The same; the callback `put` writes each tensor whose data is NULL.
 bool safetensors_write_with(const char *path, const struct safetensor *t, size_t n, const char *metadata_json,
-                            part_put *put, void *of, struct error *err);
+                            part_put *put, void *context, struct error *err);

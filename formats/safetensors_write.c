@@ -1,4 +1,4 @@
-// safetensors_write.c - writes one safetensors file, its tensors in the order given.
+// safetensors_write.c - writes one safetensors file; tensors are stored in the given order.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static struct json *entry(const struct safetensor *t, size_t begin)
     return j;
 }
 
-// The header as text; NULL: metadata_json is not JSON.
+// The header as JSON text; NULL if metadata_json is not JSON.
 static char *header_of(const struct safetensor *t, size_t n, const char *metadata_json, struct error *err)
 {
     struct json *header = json_new_object();
@@ -44,14 +44,14 @@ static char *header_of(const struct safetensor *t, size_t n, const char *metadat
     return text;
 }
 
-static bool put_tensors(struct part *part, const struct safetensor *t, size_t n, part_put *put, void *of,
+static bool put_tensors(struct part *part, const struct safetensor *t, size_t n, part_put *put, void *context,
                         struct error *err)
 {
     for (size_t i = 0; i < n && !part_failed(part); i++) {
         size_t before = part_bytes(part);
         if (t[i].data != NULL)
             part_write(part, t[i].data, t[i].bytes);
-        else if (t[i].bytes > 0 && !put(of, i, part, err))
+        else if (t[i].bytes > 0 && !put(context, i, part, err))
             return false;
         assert(part_failed(part) || part_bytes(part) - before == t[i].bytes);
     }
@@ -59,25 +59,25 @@ static bool put_tensors(struct part *part, const struct safetensor *t, size_t n,
 }
 
 bool safetensors_write_with(const char *path, const struct safetensor *t, size_t n, const char *metadata_json,
-                            part_put *put, void *of, struct error *err)
+                            part_put *put, void *context, struct error *err)
 {
     char *header = header_of(t, n, metadata_json, err);
     if (header == NULL)
         return false;
     struct part *part = part_begin(path, err);
-    bool had = true;
+    bool written = true;
     if (part != NULL) {
         size_t length = strlen(header);
-        uint64_t padded = (length + 7) / 8 * 8; // so that the data begin at a multiple of 8
+        uint64_t padded = (length + 7) / 8 * 8; // aligns the data to 8 bytes
         part_write(part, &padded, sizeof(padded));
         part_write(part, header, length);
         part_write(part, "        ", (size_t)padded - length);
-        had = put_tensors(part, t, n, put, of, err);
+        written = put_tensors(part, t, n, put, context, err);
     }
     free(header);
-    if (part != NULL && !had)
+    if (part != NULL && !written)
         part_abandon(part);
-    return part != NULL && had && part_end(part, err);
+    return part != NULL && written && part_end(part, err);
 }
 
 bool safetensors_write(const char *path, const struct safetensor *t, size_t n, const char *metadata_json,

@@ -1,4 +1,4 @@
-// shards.c - a checkpoint's file or files, and one sorted list of their tensors.
+// shards.c - the files of a checkpoint and one sorted list of their tensors.
 #include "formats/shards.h"
 
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static bool is_safetensors(const char *path)
     return n >= m && strcmp(path + n - m, end) == 0;
 }
 
-// Adds a file and its tensors. Takes the path.
+// Adds a file and its tensors. Takes ownership of the path.
 static bool read_file(struct shards *s, char *path, struct error *err)
 {
     s->file = xrealloc(s->file, (size_t)(s->files + 1) * sizeof(*s->file));
@@ -49,7 +49,7 @@ static bool read_indexed(struct shards *s, const char *directory, const char *in
         ok = read_file(s, xformat("%s/%s", directory, weight_map_file(map, i)), err);
     if (ok) {
         tensor_list_sort(&s->list);
-        ok = weight_map_keep(map, directory, index, s->list.at, &s->list.n, err);
+        ok = weight_map_filter(map, directory, index, s->list.at, &s->list.n, err);
     }
     weight_map_close(map);
     return ok;
@@ -73,7 +73,7 @@ static bool read_directory(struct shards *s, const char *directory, struct error
         }
         free(path);
     }
-    return fail(err, "%s: there is neither model.safetensors nor pytorch_model.bin, nor an index of either", directory);
+    return fail(err, "%s: expected model.safetensors, pytorch_model.bin or an index of either, found none", directory);
 }
 
 struct shards *shards_open(const char *path, struct error *err)

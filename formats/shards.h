@@ -1,8 +1,8 @@
-// shards.h - the tensors of a checkpoint of safetensors or of PyTorch, one file or those that an index lists, mapped.
+// shards.h - the tensors of a memory-mapped safetensors or PyTorch checkpoint, in one file or several listed by an index.
 //
-// A file is read as its name says: .safetensors (formats/safetensors.h), all else PyTorch's (formats/torch.h). A directory
-// has model.safetensors.index.json, model.safetensors, pytorch_model.bin.index.json or pytorch_model.bin; the first of
-// them that is there is read.
+// The file name decides the format: .safetensors (formats/safetensors.h), otherwise PyTorch (formats/torch.h). Of a
+// directory, the first of model.safetensors.index.json, model.safetensors, pytorch_model.bin.index.json and
+// pytorch_model.bin that exists is read.
 #pragma once
 #include "formats/tensor_list.h"
 
@@ -11,7 +11,7 @@ struct shards;
 struct shards *shards_open(const char *path, struct error *err);
 void shards_close(struct shards *s);
 size_t shards_count(const struct shards *s);
-const struct safetensor *shards_at(const struct shards *s, size_t i); // sorted by name; NULL: no more
+const struct safetensor *shards_at(const struct shards *s, size_t i); // sorted by name; NULL beyond the end
 const struct safetensor *shards_find(const struct shards *s, const char *name);
 int shards_files(const struct shards *s);
 const char *shards_file(const struct shards *s, int file); // its path

@@ -1,4 +1,4 @@
-// tensor_list.c - a list that grows, of tensors with names of its own.
+// tensor_list.c - a dynamic array of tensors that owns their names.
 #include "formats/tensor_list.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 struct safetensor *tensor_list_add(struct tensor_list *l, char *name, int file)
 {
     if (l->n == l->capacity) {
-        l->capacity = grow_capacity(l->capacity, l->n + 1);
+        l->capacity = next_capacity(l->capacity, l->n + 1);
         l->at = xrealloc(l->at, l->capacity * sizeof(*l->at));
     }
     l->at[l->n] = (struct safetensor){ .name = name, .file = file };

@@ -1,11 +1,11 @@
-// torch_archive.c - a file of torch.save: which kind it is, and its archive opened up to the pickle.
+// torch_archive.c - detects the format of a file of torch.save, opens its archive and reads the pickle.
 //
 //     archive/data.pkl     the pickle
 //     archive/data/0       the elements of storage "0"
 //     archive/version      3
 //     archive/byteorder    little; since PyTorch 2.1
 //
-// The folder is called as torch's reader takes it: up to the first '/' of the first entry's name.
+// The folder's name is found as torch's reader does: the first entry's name up to its first '/'.
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,26 +15,26 @@
 #include "formats/printable.h"
 #include "formats/torch_parts.h"
 
-enum { NEWEST_VERSION = 10 }; // that torch's reader takes
+enum { MAX_VERSION = 10 }; // the newest that torch's reader accepts
 
-static bool begins(const struct mapping *file, size_t at, const void *with, size_t n)
+static bool starts_with(const struct mapping *file, size_t at, const void *with, size_t n)
 {
     return file->n >= at + n && memcmp(file->at + at, with, n) == 0;
 }
 
-// A file that is no archive is told apart, so that the advice fits.
+// Detects older and other formats, so that the message can give fitting advice.
 static bool check_kind(const char *path, const struct mapping *file, struct error *err)
 {
     static const char expected[] = "expected the ZIP archive that torch.save writes since PyTorch 1.6";
     static const uint8_t legacy[] = { 0x80, 2,    0x8a, 10,   0x6c, 0xfc, 0x9c, 0x46,
                                       0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, 0x2e };
-    if (begins(file, 0, "PK\3\4", 4))
+    if (starts_with(file, 0, "PK\3\4", 4))
         return true;
-    if (begins(file, 0, legacy, sizeof(legacy)))
+    if (starts_with(file, 0, legacy, sizeof(legacy)))
         return fail(err, "%s: %s, found the format before it; %s", path, expected, TORCH_ADVICE);
-    if (begins(file, 257, "ustar", 5))
+    if (starts_with(file, 257, "ustar", 5))
         return fail(err, "%s: %s, found a tar archive, as its first versions wrote; %s", path, expected, TORCH_ADVICE);
-    if (begins(file, 0, "\x80", 1))
+    if (starts_with(file, 0, "\x80", 1))
         return fail(err, "%s: %s, found a bare pickle; %s", path, expected, TORCH_ADVICE);
     return fail(err, "%s: %s, found a file that begins with \"%s\"", path, expected,
                 shown(file->at, file->n < 8 ? file->n : 8).s);
@@ -48,18 +48,18 @@ const struct zip_entry *torch_archive_find(const struct torch_archive *a, const 
     return e;
 }
 
-struct word { // of a small entry, without the line's end
+struct word { // the content of a small entry, without its newline
     const char *s;
     size_t n;
 };
 
 static bool read_word(const struct torch_archive *a, const struct zip_entry *e, struct word *to, struct error *err)
 {
-    enum { LONGEST = 64 };
-    if (e->n > LONGEST)
+    enum { MAX_BYTES = 64 };
+    if (e->n > MAX_BYTES)
         return fail(err, "%s: %s: expected a word, found %zu bytes", a->path, shown(e->name, e->name_n).s, e->n);
     *to = (struct word){ (const char *)e->at, e->n > 0 && e->at[e->n - 1] == '\n' ? e->n - 1 : e->n };
-    return zip_sound(a->path, e, err);
+    return zip_check_crc(a->path, e, err);
 }
 
 static bool check_version(const struct torch_archive *a, struct error *err)
@@ -69,16 +69,16 @@ static bool check_version(const struct torch_archive *a, struct error *err)
     if (e == NULL)
         e = torch_archive_find(a, ".data/version");
     if (e == NULL)
-        return fail(err, "%s: expected an archive of torch.save, found none of its entry \"version\"", a->path);
+        return fail(err, "%s: expected an archive of torch.save, found no entry \"version\"", a->path);
     if (!read_word(a, e, &word, err))
         return false;
     int version = 0;
     for (size_t i = 0; i < word.n; i++) {
         bool digit = word.s[i] >= '0' && word.s[i] <= '9';
-        version = digit && version <= NEWEST_VERSION ? version * 10 + word.s[i] - '0' : NEWEST_VERSION + 1;
+        version = digit && version <= MAX_VERSION ? version * 10 + word.s[i] - '0' : MAX_VERSION + 1;
     }
-    if (version < 1 || version > NEWEST_VERSION)
-        return fail(err, "%s: expected version 1 to %d of torch.save's format, found \"%s\"", a->path, NEWEST_VERSION,
+    if (version < 1 || version > MAX_VERSION)
+        return fail(err, "%s: expected version 1 to %d of torch.save's format, found \"%s\"", a->path, MAX_VERSION,
                     shown(word.s, word.n).s);
     return true;
 }
@@ -87,7 +87,7 @@ static bool check_order(const struct torch_archive *a, struct error *err)
 {
     const struct zip_entry *e = torch_archive_find(a, "byteorder");
     struct word word = { 0 };
-    if (e == NULL) // an older file, and then of a machine like this one
+    if (e == NULL) // a file of PyTorch before 2.1; assumed to be little-endian
         return true;
     if (!read_word(a, e, &word, err))
         return false;
@@ -117,7 +117,7 @@ static bool read_pickle(struct torch_archive *a, struct error *err)
     if (torch_archive_find(a, "constants.pkl") != NULL)
         return fail(err, "%s: expected an archive of torch.save, found one of torch.jit.save, which is a program; %s",
                     a->path, TORCH_ADVICE);
-    if (!check_version(a, err) || !check_order(a, err) || !zip_sound(a->path, e, err))
+    if (!check_version(a, err) || !check_order(a, err) || !zip_check_crc(a->path, e, err))
         return false;
     char *name = xformat("%s: %s", a->path, shown(e->name, e->name_n).s);
     a->pickle = pickle_read(name, e->at, e->n, err);

@@ -1,4 +1,4 @@
-// torch_state.c - one file of torch.save: what tensors come of what its pickle says.
+// torch_state.c - the tensors of one file of torch.save, from the values of its pickle.
 //
 //     {"name": _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks), ...}, where storage is the
 //     persistent id ("storage", torch.FloatStorage, "0", "cpu", elements), and offset and stride count elements
@@ -18,10 +18,10 @@
 #include "formats/utf8.h"
 
 enum {
-    LONGEST_NAME = 1000, // of a tensor, in bytes
-    LONGEST_KEY = 64,    // of a storage: a number in decimal
-    MOST_TENSORS = 1 << 18,
-    MOST_DIMS = sizeof(((struct safetensor *)NULL)->dim) / sizeof(int64_t),
+    MAX_NAME_BYTES = 1000, // of a tensor, in bytes
+    MAX_KEY_BYTES = 64,    // of a storage: a number in decimal
+    MAX_TENSORS = 1 << 18,
+    MAX_DIMS = sizeof(((struct safetensor *)NULL)->dim) / sizeof(int64_t),
 };
 
 static const struct {
@@ -34,7 +34,7 @@ static const struct {
     [BOOL_STORAGE] = { "BOOL", 1 },
 };
 
-struct state { // being read
+struct state { // of the reader
     struct torch_archive archive;
     struct pickle_value dict;
     size_t n;
@@ -50,7 +50,7 @@ static struct shown shown_key(const struct pickle_value *key)
     return shown(kind, strlen(kind));
 }
 
-// The only dictionary in the pickle's that has tensors.
+// Sets s->dict to the only inner dictionary that has tensors.
 static bool find_inner(struct state *s)
 {
     static const char expected[] = "expected a state_dict, a dictionary of tensors";
@@ -87,9 +87,9 @@ static bool check_name(const struct state *s, const struct pickle_value *name)
 {
     if (name->kind != PICKLE_TEXT)
         return fail(s->err, "%s: expected the name of a tensor, found %s", s->archive.path, pickle_kind_name(name));
-    if (name->n > LONGEST_NAME)
+    if (name->n > MAX_NAME_BYTES)
         return fail(s->err, "%s: tensor %s...: expected a name of at most %d bytes, found %" PRIu32, s->archive.path,
-                    shown_key(name).s, LONGEST_NAME, name->n);
+                    shown_key(name).s, MAX_NAME_BYTES, name->n);
     if (utf8_valid(name->text, name->n) != name->n || memchr(name->text, '\0', name->n) != NULL)
         return fail(s->err, "%s: tensor %s: expected a name of UTF-8 without NUL", s->archive.path, shown_key(name).s);
     return true;
@@ -103,7 +103,7 @@ static int by_name(const void *a, const void *b)
     return order != 0 ? order : (x->n > y->n) - (x->n < y->n);
 }
 
-// Lists the dictionary's tensors by name; everything else in it is passed over.
+// Lists the dictionary's tensors, sorted by name; skips other values.
 static bool list_tensors(struct state *s)
 {
     const struct pickle *pickle = s->archive.pickle;
@@ -113,10 +113,10 @@ static bool list_tensors(struct state *s)
             continue;
         if (!check_name(s, &p->key))
             return false;
-        if (s->n == MOST_TENSORS)
-            return fail(s->err, "%s: expected at most %d tensors, found more", s->archive.path, MOST_TENSORS);
+        if (s->n == MAX_TENSORS)
+            return fail(s->err, "%s: expected at most %d tensors, found more", s->archive.path, MAX_TENSORS);
         if (s->n == capacity) {
-            capacity = grow_capacity(capacity, s->n + 1);
+            capacity = next_capacity(capacity, s->n + 1);
             s->tensor = xrealloc(s->tensor, capacity * sizeof(*s->tensor));
         }
         s->tensor[s->n++] = p;
@@ -128,8 +128,8 @@ static bool list_tensors(struct state *s)
     return true;
 }
 
-// Whether the arguments of a call, or what else there are n of, are of these kinds.
-static bool are(const struct pickle_value *v, size_t n, const enum pickle_kind *kind, size_t kinds)
+// Whether the first `kinds` of n values have these kinds.
+static bool have_kinds(const struct pickle_value *v, size_t n, const enum pickle_kind *kind, size_t kinds)
 {
     bool ok = n >= kinds;
     for (size_t i = 0; ok && i < kinds; i++)
@@ -137,35 +137,34 @@ static bool are(const struct pickle_value *v, size_t n, const enum pickle_kind *
     return ok;
 }
 
-// The arguments of _rebuild_tensor_v2, also where an nn.Parameter is made of its tensor. NULL: they are not what they
-// should be.
+// The arguments of _rebuild_tensor_v2, also of one inside _rebuild_parameter; NULL if their kinds are wrong.
 static const struct pickle_value *tensor_arguments(const struct pickle *p, const struct pickle_value *v)
 {
     static const enum pickle_kind parameter[] = { PICKLE_CALL },
                                   tensor[] = { PICKLE_PERSISTENT, PICKLE_INT, PICKLE_TUPLE, PICKLE_TUPLE };
     if (v->global == REBUILD_PARAMETER) {
-        if (!are(pickle_items(p, v), v->n, parameter, 1))
+        if (!have_kinds(pickle_items(p, v), v->n, parameter, 1))
             return NULL;
         v = pickle_items(p, v);
     }
     const struct pickle_value *argument = pickle_items(p, v);
-    return v->global == REBUILD_TENSOR && are(argument, v->n, tensor, 4) ? argument : NULL;
+    return v->global == REBUILD_TENSOR && have_kinds(argument, v->n, tensor, 4) ? argument : NULL;
 }
 
 struct storage {
     const char *dtype;
-    uint64_t elements, size; // bytes of one
+    uint64_t elements, size; // size: bytes of an element
     const uint8_t *at;
 };
 
-// The storage of a persistent id: its bytes are those of the elements that it says it has.
+// Finds the storage of a persistent id and checks that its size matches its number of elements.
 static bool find_storage(const struct state *s, const char *name, const struct pickle_value *id, struct storage *to)
 {
     static const enum pickle_kind kinds[] = { PICKLE_TEXT, PICKLE_GLOBAL, PICKLE_TEXT, PICKLE_TEXT, PICKLE_INT };
     const char *path = s->archive.path;
     const struct pickle_value *part = pickle_items(s->archive.pickle, id);
-    if (!are(part, id->n, kinds, 5) || !pickle_is_text(&part[0], "storage") || storages[part[1].global].bytes == 0 ||
-        part[4].number < 0)
+    if (!have_kinds(part, id->n, kinds, 5) || !pickle_is_text(&part[0], "storage") ||
+        storages[part[1].global].bytes == 0 || part[4].number < 0)
         return fail(
             s->err,
             "%s: tensor %s: expected a storage: its type, key, place and number of elements, found something else",
@@ -175,11 +174,12 @@ static bool find_storage(const struct state *s, const char *name, const struct p
     to->elements = (uint64_t)part[4].number;
 
     const struct pickle_value *key = &part[2];
-    char *entry = xformat("data/%.*s", (int)(key->n < LONGEST_KEY ? key->n : LONGEST_KEY), key->text);
+    char *entry = xformat("data/%.*s", (int)(key->n < MAX_KEY_BYTES ? key->n : MAX_KEY_BYTES), key->text);
     const struct zip_entry *e = strlen(entry) == 5 + (size_t)key->n ? torch_archive_find(&s->archive, entry) : NULL;
     free(entry);
     if (e == NULL)
-        return fail(s->err, "%s: tensor %s: there is no storage %s in the archive", path, name, shown_key(key).s);
+        return fail(s->err, "%s: tensor %s: expected storage %s in the archive, found none", path, name,
+                    shown_key(key).s);
     uint64_t bytes;
     if (__builtin_mul_overflow(to->elements, to->size, &bytes) || bytes != e->n)
         return fail(s->err, "%s: tensor %s: expected storage %s to hold %" PRIu64 " elements of %s, found %zu bytes",
@@ -192,9 +192,9 @@ static bool read_shape(const struct state *s, const struct pickle_value *size, s
 {
     const struct pickle_value *item = pickle_items(s->archive.pickle, size);
     const char *path = s->archive.path;
-    if (size->n > MOST_DIMS)
+    if (size->n > MAX_DIMS)
         return fail(s->err, "%s: tensor %s: expected at most %d dimensions, found %" PRIu32, path, t->name,
-                    (int)MOST_DIMS, size->n);
+                    (int)MAX_DIMS, size->n);
     bool empty = false;
     *elements = 1;
     t->dims = (int)size->n;
@@ -221,8 +221,8 @@ static char *integers(const struct pickle_value *v, size_t n)
     return t.s;
 }
 
-// A step of 1 in the last dimension, of a row in the one before it, and so on; where there is but one, any will do.
-static bool in_one_piece(const struct safetensor *t, const struct pickle_value *stride)
+// Whether the strides are those of a row-major layout; the stride of a dimension of size 1 does not matter.
+static bool is_contiguous(const struct safetensor *t, const struct pickle_value *stride)
 {
     uint64_t expected = 1;
     for (int d = t->dims - 1; d >= 0; d--) {
@@ -240,19 +240,19 @@ static bool check_strides(const struct state *s, const struct safetensor *t, con
     if (strides->n != sizes->n)
         return fail(s->err, "%s: tensor %s: expected %" PRIu32 " strides, found %" PRIu32, s->archive.path, t->name,
                     sizes->n, strides->n);
-    if (elements == 0 || in_one_piece(t, stride))
+    if (elements == 0 || is_contiguous(t, stride))
         return true;
     char *shape = integers(pickle_items(s->archive.pickle, sizes), sizes->n), *steps = integers(stride, strides->n);
     fail(s->err,
-         "%s: tensor %s: expected its elements in one piece, row by row, found shape %s with strides %s, as of a "
-         "transposed or expanded one; save it after .contiguous()",
+         "%s: tensor %s: expected a contiguous tensor, found shape %s with strides %s, as of a transposed or "
+         "expanded one; save it after .contiguous()",
          s->archive.path, t->name, shape, steps);
     free(shape);
     free(steps);
     return false;
 }
 
-// Everything of a tensor but its name, which is there.
+// Reads everything of a tensor but its name, which is set already.
 static bool read_tensor(const struct state *s, const struct pickle_value *value, struct safetensor *t)
 {
     const struct pickle_value *argument = tensor_arguments(s->archive.pickle, value);
@@ -265,7 +265,7 @@ static bool read_tensor(const struct state *s, const struct pickle_value *value,
         !check_strides(s, t, &argument[3], &argument[2], elements))
         return false;
     int64_t offset = argument[1].number;
-    if ((uint64_t)offset > in.elements || // a negative one is, too
+    if ((uint64_t)offset > in.elements || // a negative offset is larger as well
         elements > in.elements - (uint64_t)offset)
         return fail(s->err,
                     "%s: tensor %s: expected it to lie in its storage of %" PRIu64 " elements, found %" PRIu64

@@ -8,17 +8,17 @@ int utf8_length(unsigned char b)
     return b < 0x80 ? 1 : b < 0xC2 ? 0 : b < 0xE0 ? 2 : b < 0xF0 ? 3 : b < 0xF5 ? 4 : 0;
 }
 
-// Table 3-7 of the Unicode standard: only the second byte is ever narrower than 80..BF.
+// Table 3-7 of the Unicode standard: only the second byte has ranges narrower than 80..BF.
 int utf8_continues(const unsigned char *before, int i, unsigned char b)
 {
     if (i == 0)
         return utf8_length(b) != 0;
-    unsigned char least = 0x80, most = 0xBF;
+    unsigned char min = 0x80, max = 0xBF;
     if (i == 1) {
-        least = before[0] == 0xE0 ? 0xA0 : before[0] == 0xF0 ? 0x90 : 0x80;
-        most = before[0] == 0xED ? 0x9F : before[0] == 0xF4 ? 0x8F : 0xBF;
+        min = before[0] == 0xE0 ? 0xA0 : before[0] == 0xF0 ? 0x90 : 0x80;
+        max = before[0] == 0xED ? 0x9F : before[0] == 0xF4 ? 0x8F : 0xBF;
     }
-    return b >= least && b <= most;
+    return b >= min && b <= max;
 }
 
 size_t utf8_character(const char *s, size_t n)
@@ -38,7 +38,7 @@ size_t utf8_valid(const char *s, size_t n)
     size_t i = 0;
     while (i < n) {
         uint64_t eight;
-        if (n - i >= sizeof(eight)) { // most text is ASCII
+        if (n - i >= sizeof(eight)) { // fast path: eight ASCII bytes
             memcpy(&eight, s + i, sizeof(eight));
             if ((eight & 0x8080808080808080u) == 0) {
                 i += sizeof(eight);

@@ -1,17 +1,18 @@
-// utf8.h - characters as bytes: what is valid, and where a character ends.
+// utf8.h - UTF-8 validation, decoding and encoding.
 #pragma once
 #include <stddef.h>
 
-// Bytes of the well-formed character at s, 1 to 4; 0: there is none (cut off, overlong, a surrogate, beyond U+10FFFF).
+// Length in bytes (1 to 4) of the well-formed character at s; 0 if it is malformed (truncated, overlong, a surrogate,
+// beyond U+10FFFF).
 size_t utf8_character(const char *s, size_t n);
-// Where the text stops being well-formed; n if it does not.
+// Length of the longest well-formed prefix; n if the whole text is well-formed.
 size_t utf8_valid(const char *s, size_t n);
-// Whether byte b may stand as number i (0, 1, ...) of a character that began with `before`: (i), well-formed so far.
+// Whether b may be byte i (0, 1, ...) of a character whose first i bytes are `before`, which are well-formed so far.
 int utf8_continues(const unsigned char *before, int i, unsigned char b);
-// Bytes that a character beginning with b has; 0 if none begins so.
+// Length in bytes of a character whose first byte is b; 0 if b cannot be a first byte.
 int utf8_length(unsigned char b);
-// The code point of a well-formed character, and back (the bytes written, 1 to 4).
+// Decodes a well-formed character; encodes a code point and returns the number of bytes written, 1 to 4.
 unsigned utf8_code(const char *s);
 int utf8_put(unsigned code, char *to);
-// Where the character before `at` begins, in well-formed text.
+// Offset of the first byte of the character before `at`, in well-formed text.
 size_t utf8_before(const char *s, size_t at);

@@ -10,7 +10,7 @@
 
 struct member { // names are borrowed from the JSON
     const char *name, *file;
-    size_t place;
+    size_t file_index;
 };
 
 struct weight_map {
@@ -43,7 +43,7 @@ static void number_files(struct weight_map *m)
     for (size_t i = 0; i < m->n; i++) {
         if (i == 0 || by_file(&m->tensor[i - 1], &m->tensor[i]) != 0)
             m->file[m->files++] = m->tensor[i].file;
-        m->tensor[i].place = m->files - 1;
+        m->tensor[i].file_index = m->files - 1;
     }
     qsort(m->tensor, m->n, sizeof(*m->tensor), by_name);
 }
@@ -105,9 +105,9 @@ const char *weight_map_name(const struct weight_map *m, size_t i)
     return m->tensor[i].name;
 }
 
-size_t weight_map_place(const struct weight_map *m, size_t i)
+size_t weight_map_file_of(const struct weight_map *m, size_t i)
 {
-    return m->tensor[i].place;
+    return m->tensor[i].file_index;
 }
 
 // Both lists are sorted.
@@ -121,7 +121,7 @@ static bool find_listed(const struct weight_map *m, const char *directory, const
         while (i < n && strcmp(tensor[i].name, name) < 0)
             i++;
         for (; i < n && strcmp(tensor[i].name, name) == 0; i++) {
-            listed[i] = (size_t)tensor[i].file == m->tensor[k].place;
+            listed[i] = (size_t)tensor[i].file == m->tensor[k].file_index;
             found = found || listed[i];
         }
         if (!found)
@@ -130,18 +130,18 @@ static bool find_listed(const struct weight_map *m, const char *directory, const
     return true;
 }
 
-bool weight_map_keep(const struct weight_map *m, const char *directory, const char *index, struct safetensor *tensor,
-                     size_t *n, struct error *err)
+bool weight_map_filter(const struct weight_map *m, const char *directory, const char *index, struct safetensor *tensor,
+                       size_t *n, struct error *err)
 {
     bool *listed = xcalloc(*n, sizeof(*listed));
     const bool ok = find_listed(m, directory, index, tensor, *n, listed, err);
-    size_t kept = 0;
+    size_t n_listed = 0;
     for (size_t i = 0; i < *n; i++)
         if (listed[i])
-            tensor[kept++] = tensor[i];
+            tensor[n_listed++] = tensor[i];
         else
             free((void *)(uintptr_t)tensor[i].name);
-    *n = kept;
+    *n = n_listed;
     free(listed);
     return ok;
 }

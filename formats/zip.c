@@ -1,8 +1,8 @@
-// zip.c - reads the directory of a ZIP archive, and what stands before each entry.
+// zip.c - reads the central directory of a ZIP archive and the local header of each entry.
 //
 //     header, name, extra, data | ... | directory: header, name, extra, comment | ... | the end (zip_end.c)
 //
-// torch writes entries before it knows their sizes: their own headers say 0 then, and flag DEFERRED says so.
+// torch writes entries before their sizes are known: the local header then has 0, and flag DEFERRED is set.
 #include "formats/zip.h"
 
 #include <inttypes.h>
@@ -15,10 +15,10 @@
 #include "formats/printable.h"
 #include "formats/zip_parts.h"
 
-enum { LOCAL = 30, CENTRAL = 46 }; // bytes of an entry's own header, and of the directory's, without name and extra
+enum { LOCAL = 30, CENTRAL = 46 }; // bytes of a local and of a directory header, without name and extra
 enum { ENCRYPTED = 1, DEFERRED = 1 << 3, PATCH = 1 << 5, STRONGLY_ENCRYPTED = 1 << 6, MASKED = 1 << 13 }; // flags
 
-struct walk { // over the directory
+struct walk { // an iteration over the directory
     const char *path;
     const struct mapping *file;
     struct zip_directory directory;
@@ -26,13 +26,12 @@ struct walk { // over the directory
     struct error *err;
 };
 
-// Puts the true values of fields that were too small in their place, from a header's extra fields. false: they are
-// not there.
+// Replaces saturated fields by their ZIP64 values from a header's extra fields. Returns false if those are missing.
 static bool widen(const uint8_t *extra, size_t n, uint64_t *const field[], int fields)
 {
     int wanted = 0;
     for (int i = 0; i < fields; i++)
-        wanted += *field[i] == ZIP_WIDER;
+        wanted += *field[i] == ZIP_SATURATED;
     if (wanted == 0)
         return true;
     while (n >= 4 && zip_u16(extra) != 1) {
@@ -46,14 +45,14 @@ static bool widen(const uint8_t *extra, size_t n, uint64_t *const field[], int f
         return false;
     extra += 4;
     for (int i = 0; i < fields; i++)
-        if (*field[i] == ZIP_WIDER) {
+        if (*field[i] == ZIP_SATURATED) {
             *field[i] = zip_u64(extra);
             extra += 8;
         }
     return true;
 }
 
-// A name that would lead out of the folder into which an archive is unpacked has no business in a checkpoint.
+// Whether a name stays inside the folder into which the archive is unpacked.
 static bool stays_inside(const char *name, size_t n)
 {
     if (n == 0 || name[0] == '/' || memchr(name, '\0', n) != NULL || memchr(name, '\\', n) != NULL)
@@ -66,19 +65,19 @@ static bool stays_inside(const char *name, size_t n)
     return true;
 }
 
-// A number of an entry's own header is the directory's, or is left open.
+// A number of a local header must equal the directory's, or be 0 if it is deferred.
 static bool agrees(uint64_t own, uint64_t directory, bool deferred)
 {
     return own == directory || (deferred && own == 0);
 }
 
-// Finds an entry's data behind its own header, which must say what the directory's does.
+// Finds an entry's data behind its local header, which must agree with the directory's.
 static bool find_data(const struct walk *w, const uint8_t *central, struct zip_entry *e)
 {
     struct shown name = shown(e->name, e->name_n);
     size_t capacity = (size_t)w->directory.at; // entries end where the directory begins
     if (e->begin > capacity || capacity - e->begin < LOCAL || !zip_is(w->file->at + e->begin, "PK\3\4"))
-        return fail(w->err, "%s: ZIP entry %s: expected its header at byte %zu, and there is none", w->path, name.s,
+        return fail(w->err, "%s: ZIP entry %s: expected its local header at byte %zu, found none", w->path, name.s,
                     e->begin);
 
     const uint8_t *own = w->file->at + e->begin;
@@ -86,12 +85,12 @@ static bool find_data(const struct walk *w, const uint8_t *central, struct zip_e
     size_t extra = zip_u16(own + 28), left = capacity - e->begin - LOCAL;
     bool deferred = zip_u16(own + 6) & DEFERRED;
     if (zip_u16(own + 26) != e->name_n || left < e->name_n + extra || memcmp(own + LOCAL, e->name, e->name_n) != 0)
-        return fail(w->err, "%s: ZIP entry %s: its own header, at byte %zu, has another name", w->path, name.s,
+        return fail(w->err, "%s: ZIP entry %s: its local header, at byte %zu, has another name", w->path, name.s,
                     e->begin);
     if (!widen(own + LOCAL + e->name_n, extra, (uint64_t *const[]){ &size, &packed }, 2) ||
         memcmp(own + 6, central + 8, 4) != 0 || !agrees(zip_u32(own + 14), e->crc, deferred) ||
         !agrees(packed, e->n, deferred) || !agrees(size, e->n, deferred))
-        return fail(w->err, "%s: ZIP entry %s: its own header, at byte %zu, and the directory disagree", w->path,
+        return fail(w->err, "%s: ZIP entry %s: its local header, at byte %zu, and the directory disagree", w->path,
                     name.s, e->begin);
     e->at = own + LOCAL + e->name_n + extra;
     left -= e->name_n + extra;
@@ -102,7 +101,7 @@ static bool find_data(const struct walk *w, const uint8_t *central, struct zip_e
     return true;
 }
 
-// What stands in the way of using an entry's bytes where they lie; NULL: nothing.
+// Why an entry's bytes cannot be used from the mapping; NULL if they can.
 static const char *obstacle(const uint8_t *central, const struct zip_entry *e)
 {
     uint16_t flags = zip_u16(central + 8), method = zip_u16(central + 10);
@@ -111,13 +110,13 @@ static const char *obstacle(const uint8_t *central, const struct zip_entry *e)
     if (flags & (ENCRYPTED | STRONGLY_ENCRYPTED | MASKED))
         return "it is encrypted";
     if (flags & PATCH || (method != 0 && method != 8))
-        return "it is compressed, in a way that torch.save does not know";
+        return "it is compressed with a method that is not supported";
     if (method == 8)
         return "it is compressed (deflated), and torch.save stores what it writes; unpack it, and pack it with zip -0";
     return zip_u16(central + 34) != 0 ? "it lies in another file of a split archive" : NULL;
 }
 
-// The next entry of the directory.
+// Reads the next entry of the directory.
 static bool read_entry(struct walk *w, uint64_t i, struct zip_entry *e)
 {
     const uint8_t *central = w->at;
@@ -139,8 +138,8 @@ static bool read_entry(struct walk *w, uint64_t i, struct zip_entry *e)
     if (!widen((const uint8_t *)e->name + e->name_n, extra, (uint64_t *const[]){ &size, &packed, &begin }, 3))
         return fail(w->err, "%s: ZIP entry %s: its ZIP64 fields are missing", w->path, name.s);
     if (size != packed)
-        return fail(w->err, "%s: ZIP entry %s: it is stored, and yet has %" PRIu64 " bytes in %" PRIu64, w->path,
-                    name.s, size, packed);
+        return fail(w->err, "%s: ZIP entry %s: it is stored, but has %" PRIu64 " bytes in %" PRIu64, w->path, name.s,
+                    size, packed);
     e->crc = zip_u32(central + 16);
     e->n = (size_t)size;
     e->begin = (size_t)begin;
@@ -160,8 +159,8 @@ static int by_name(const void *a, const void *b)
     return order != 0 ? order : (x->name_n > y->name_n) - (x->name_n < y->name_n);
 }
 
-// No two entries share a byte, or a name. Leaves them sorted by name.
-static bool check_apart(const char *path, struct zip *z, struct error *err)
+// Checks that no two entries overlap or have the same name. Sorts them by name.
+static bool check_disjoint(const char *path, struct zip *z, struct error *err)
 {
     qsort(z->entry, z->n, sizeof(*z->entry), by_place);
     for (size_t i = 1; i < z->n; i++) {
@@ -193,7 +192,7 @@ static bool read_directory(struct walk *w, struct zip *to)
         return fail(w->err, "%s: the ZIP directory has %zu bytes more than its entries", w->path,
                     (size_t)(w->end - w->at));
     to->first = to->entry[0];
-    return check_apart(w->path, to, w->err);
+    return check_disjoint(w->path, to, w->err);
 }
 
 bool zip_open(const char *path, const struct mapping *file, struct zip *to, struct error *err)
@@ -221,7 +220,7 @@ const struct zip_entry *zip_find(const struct zip *z, const char *name)
 uint32_t zip_crc(const uint8_t *at, size_t n)
 {
     static const uint32_t table[16] = {
-        // of the remainders of half a byte, polynomial 0xedb88320
+        // remainders of half a byte, polynomial 0xedb88320
         0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c,
         0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c, 0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c,
     };
@@ -234,7 +233,7 @@ uint32_t zip_crc(const uint8_t *at, size_t n)
     return ~crc;
 }
 
-bool zip_sound(const char *path, const struct zip_entry *e, struct error *err)
+bool zip_check_crc(const char *path, const struct zip_entry *e, struct error *err)
 {
     uint32_t crc = zip_crc(e->at, e->n);
     return crc == e->crc ||

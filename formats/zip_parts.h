@@ -1,16 +1,16 @@
-// zip_parts.h - what the two halves of the ZIP reader share; for zip.c and zip_end.c alone.
+// zip_parts.h - shared by the two files of the ZIP reader; private to zip.c and zip_end.c.
 #pragma once
 #include <string.h>
 
 #include "formats/zip.h"
 
-#define ZIP_WIDER UINT32_MAX // in a field that is too small for its value, which stands among the ZIP64 fields
+#define ZIP_SATURATED UINT32_MAX // in a field that is too small for its value; the value is in a ZIP64 field
 
-struct zip_directory { // where in the file it lies, and how many entries it has
+struct zip_directory { // its number of entries, offset in the file, and bytes
     uint64_t entries, at, n;
 };
 
-// From the records at the archive's end: a directory that ends where they begin, with room for its entries.
+// Finds the directory from the records at the archive's end. It ends where they begin and can hold its entries.
 bool zip_find_directory(const char *path, const struct mapping *file, struct zip_directory *to, struct error *err);
 
 static inline uint16_t zip_u16(const uint8_t *at)

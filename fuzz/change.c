@@ -1,4 +1,4 @@
-// change.c - changes that know what a file looks like.
+// change.c - structure-aware mutations.
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,14 +22,14 @@ size_t fuzz_below(size_t n)
     return (size_t)((z ^ z >> 31) % n);
 }
 
-// ---- JSON: written anew with one change
+// ---- JSON: copied with one change
 
-enum what { REPLACE, LEAVE_OUT, TWICE, RENAME, ANOTHER, TEXT, NUMBER, KINDS };
+enum what { REPLACE, REMOVE, DUPLICATE, RENAME, ANOTHER, TEXT, NUMBER, KINDS };
 
 struct change {
     enum what what;
-    size_t node, at;         // the value that is changed, and the one looked at: counted from the root, 0, on
-    const struct json *root; // where values are taken from
+    size_t node, at;         // the value to change and the current one, in preorder; the root is 0
+    const struct json *root; // source of replacement values
     const char *const *word;
     size_t words;
 };
@@ -63,14 +63,14 @@ static const char *some_word(const struct change *c)
 
 static struct json *some_number(void)
 {
-    static const int64_t whole[] = { 0,         1,          -1,        2,         3,
-                                     4,         7,          8,         16,        255,
-                                     256,       1 << 16,    1 << 20,   INT32_MAX, (int64_t)INT32_MAX + 1,
-                                     INT32_MIN, UINT32_MAX, INT64_MAX, INT64_MIN };
+    static const int64_t integer[] = { 0,         1,          -1,        2,         3,
+                                       4,         7,          8,         16,        255,
+                                       256,       1 << 16,    1 << 20,   INT32_MAX, (int64_t)INT32_MAX + 1,
+                                       INT32_MIN, UINT32_MAX, INT64_MAX, INT64_MIN };
     static const double real[] = { 0.0, 0.5, 1.0, -1.0, 1e-6, 1e12, 1e308, -1e308, 1e-320 };
-    size_t i = fuzz_below(sizeof(whole) / sizeof(*whole) + sizeof(real) / sizeof(*real));
-    return i < sizeof(whole) / sizeof(*whole) ? json_new_int(whole[i])
-                                              : json_new_number(real[i - sizeof(whole) / sizeof(*whole)]);
+    size_t i = fuzz_below(sizeof(integer) / sizeof(*integer) + sizeof(real) / sizeof(*real));
+    return i < sizeof(integer) / sizeof(*integer) ? json_new_int(integer[i])
+                                                  : json_new_number(real[i - sizeof(integer) / sizeof(*integer)]);
 }
 
 static struct json *some_value(const struct change *c)
@@ -102,10 +102,10 @@ static struct json *some_value(const struct change *c)
 
 static struct json *changed_text(const struct json *j)
 {
-    size_t n = json_text_length(j), most = n + 64;
-    uint8_t *s = xmalloc(most);
+    size_t n = json_text_length(j), max_size = n + 64;
+    uint8_t *s = xmalloc(max_size);
     memcpy(s, json_text(j), n);
-    n = LLVMFuzzerMutate(s, n, most);
+    n = LLVMFuzzerMutate(s, n, max_size);
     struct json *to = json_new_text_n((const char *)s, n);
     free(s);
     return to;
@@ -131,8 +131,8 @@ static struct json *changed_value(const struct json *j, struct change *c)
     }
 }
 
-// How often something stands there that stood there once: arrays end at such numbers.
-static size_t some_times(void)
+// How often to repeat a duplicated item: sizes at which fixed-size arrays may overflow.
+static size_t some_count(void)
 {
     static const size_t some[] = { 2, 3, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65 };
     return fuzz_below(2) == 0 ? 1 : some[fuzz_below(sizeof(some) / sizeof(*some))];
@@ -143,13 +143,13 @@ static void copy_items(const struct json *j, struct change *c, struct json *to)
     for (size_t i = 0; i < json_count(j); i++) {
         struct change none = { .node = SIZE_MAX };
         const bool here = c->at == c->node;
-        if (here && c->what == LEAVE_OUT) {
-            c->at++; // what follows has other numbers, and none of them is met again
+        if (here && c->what == REMOVE) {
+            c->at++; // later indices are shifted, and none matches again
             c->node = SIZE_MAX;
             continue;
         }
-        if (here && c->what == TWICE)
-            for (size_t k = some_times(); k > 0; k--)
+        if (here && c->what == DUPLICATE)
+            for (size_t k = some_count(); k > 0; k--)
                 json_push(to, copy(json_at(j, i), &none));
         json_push(to, copy(json_at(j, i), c));
     }
@@ -160,11 +160,11 @@ static void copy_members(const struct json *j, struct change *c, struct json *to
     for (void *at = json_first(j); at != NULL; at = json_next(j, at)) {
         struct change none = { .node = SIZE_MAX };
         const bool here = c->at == c->node;
-        if (here && c->what == LEAVE_OUT) {
+        if (here && c->what == REMOVE) {
             c->node = SIZE_MAX;
             continue;
         }
-        if (here && (c->what == RENAME || c->what == TWICE)) {
+        if (here && (c->what == RENAME || c->what == DUPLICATE)) {
             json_set(to, some_word(c), copy(json_value(at), &none));
             c->node = SIZE_MAX;
             if (c->what == RENAME)
@@ -182,9 +182,9 @@ static struct json *copy(const struct json *j, struct change *c)
     if (json_is_array(j) || json_is_object(j)) {
         struct json *to = json_is_array(j) ? json_new_array() : json_new_object();
         json_is_array(j) ? copy_items(j, c, to) : copy_members(j, c, to);
-        if (here && c->what == TWICE && json_is_array(j))
+        if (here && c->what == DUPLICATE && json_is_array(j))
             json_push(to, some_value(c));
-        if (here && c->what == TWICE && json_is_object(j))
+        if (here && c->what == DUPLICATE && json_is_object(j))
             json_set(to, some_word(c), some_value(c));
         return to;
     }
@@ -232,7 +232,7 @@ static bool change_json(const struct fuzz_slice *s, const char *const *words, st
     return text != NULL;
 }
 
-// One line as JSON; or a line is left out, or stands there twice.
+// Mutates one line as JSON; or removes or duplicates a line.
 static bool change_lines(const struct fuzz_slice *s, const char *const *words, struct text *to)
 {
     size_t lines = 0, at = 0;
@@ -241,13 +241,13 @@ static bool change_lines(const struct fuzz_slice *s, const char *const *words, s
     size_t which = fuzz_below(lines + 1), what = fuzz_below(8);
     for (size_t line = 0; at < s->n; line++) {
         const uint8_t *end = memchr(s->at + at, '\n', s->n - at);
-        size_t n = end != NULL ? (size_t)(end - s->at) - at : s->n - at, with = n + (end != NULL);
+        size_t n = end != NULL ? (size_t)(end - s->at) - at : s->n - at, line_bytes = n + (end != NULL);
         struct fuzz_slice one = { s->at + at, n };
-        at += with;
+        at += line_bytes;
         if (line == which && what == 0)
             continue;
         if (line == which && what == 1)
-            text_add(to, (const char *)one.at, with);
+            text_add(to, (const char *)one.at, line_bytes);
         if (line != which || !change_json(&one, words, to))
             text_add(to, (const char *)one.at, n);
         if (end != NULL)
@@ -256,18 +256,18 @@ static bool change_lines(const struct fuzz_slice *s, const char *const *words, s
     return s->n > 0;
 }
 
-static bool is_of_word(uint8_t c)
+static bool is_word_character(uint8_t c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("_.-", c) != NULL;
 }
 
-// A word becomes another one, of its own or of the list; or a line is left out, stands there twice or somewhere else.
+// Replaces a word by another one of the text or of the list; or removes, duplicates or moves a line.
 static bool change_words(const struct fuzz_slice *s, const char *const *words, struct text *to)
 {
     struct fuzz_slice word[512], line[512];
     size_t n = 0, lines = 0, known = 0, begin = 0;
     for (size_t i = 0, from = 0; i <= s->n; i++) {
-        const bool in = i < s->n && s->at[i] != '\0' && is_of_word(s->at[i]);
+        const bool in = i < s->n && s->at[i] != '\0' && is_word_character(s->at[i]);
         if (!in && from < i && n < 512)
             word[n++] = (struct fuzz_slice){ s->at + from, i - from };
         if (!in)
@@ -318,8 +318,8 @@ static size_t bits_of(const char *dtype)
     return 8;
 }
 
-// Tensors one behind the other, each as long as its type and shape say. Returns the bytes of all, at most `most`.
-static size_t put_in_rows(struct json *header, size_t most)
+// Lays out the tensors consecutively with the sizes of their types and shapes. Returns the total bytes, at most max_size.
+static size_t lay_out(struct json *header, size_t max_size)
 {
     size_t at = 0;
     for (void *m = json_first(header); m != NULL; m = json_next(header, m)) {
@@ -331,7 +331,7 @@ static size_t put_in_rows(struct json *header, size_t most)
             if (__builtin_mul_overflow(bytes, (size_t)json_int(json_at(shape, i)), &bytes))
                 bytes = 0;
         bytes /= 8;
-        if (bytes > most - at)
+        if (bytes > max_size - at)
             continue;
         place = json_new_array();
         json_push(place, json_new_int((int64_t)at));
@@ -342,7 +342,7 @@ static size_t put_in_rows(struct json *header, size_t most)
     return at;
 }
 
-static bool change_safetensors(const struct fuzz_slice *s, const char *const *words, size_t most, struct text *to)
+static bool change_safetensors(const struct fuzz_slice *s, const char *const *words, size_t max_size, struct text *to)
 {
     uint64_t length = 0;
     if (s->n >= 8)
@@ -353,11 +353,11 @@ static bool change_safetensors(const struct fuzz_slice *s, const char *const *wo
     if (header == NULL)
         return false;
     const uint8_t *data = s->at + 8 + length;
-    size_t n = s->n - 8 - (size_t)length, wanted = n;
+    size_t n = s->n - 8 - (size_t)length, required = n;
     struct error err;
     struct json *j = fuzz_below(2) == 0 ? json_parse(header, strlen(header), "header", &err) : NULL;
     if (json_is_object(j)) {
-        wanted = put_in_rows(j, most);
+        required = lay_out(j, max_size);
         free(header);
         header = json_write(j);
     }
@@ -365,14 +365,14 @@ static bool change_safetensors(const struct fuzz_slice *s, const char *const *wo
     length = strlen(header);
     text_add(to, (const char *)&length, 8);
     text_puts(to, header);
-    text_add(to, (const char *)data, wanted < n ? wanted : n);
-    for (; n < wanted; n++)
-        text_add(to, "\x3d", 1); // of floats: small ones
+    text_add(to, (const char *)data, required < n ? required : n);
+    for (; n < required; n++)
+        text_add(to, "\x3d", 1); // a small number as a float
     free(header);
     return true;
 }
 
-size_t fuzz_change(uint8_t *data, size_t n, size_t most, unsigned seed, const struct fuzz_file *file,
+size_t fuzz_change(uint8_t *data, size_t n, size_t max_size, unsigned seed, const struct fuzz_file *file,
                    const char *const *words)
 {
     struct fuzz_slice slice[FUZZ_FILES];
@@ -382,7 +382,7 @@ size_t fuzz_change(uint8_t *data, size_t n, size_t most, unsigned seed, const st
     while (file[files].name != NULL)
         files++;
     if (fuzz_below(6) == 0)
-        return LLVMFuzzerMutate(data, n, most);
+        return LLVMFuzzerMutate(data, n, max_size);
     fuzz_split(data, n, slice, files);
     const int which = (int)fuzz_below((size_t)files);
     bool changed = false;
@@ -397,19 +397,19 @@ size_t fuzz_change(uint8_t *data, size_t n, size_t most, unsigned seed, const st
         else if (i == which && file[i].kind == FUZZ_JSON_LINES)
             changed = change_lines(s, words, &to);
         else if (i == which && file[i].kind == FUZZ_SAFETENSORS)
-            changed = change_safetensors(s, words, most, &to);
+            changed = change_safetensors(s, words, max_size, &to);
         if (i != which || !changed) {
             uint8_t *own = xmalloc(s->n + 256);
             size_t length = s->n;
             if (s->n > 0)
                 memcpy(own, s->at, s->n);
-            if (i == which) // nearly: an empty file becomes one now and then
+            if (i == which) // rarely empties the file
                 length = fuzz_below(16) == 0 ? 0 : LLVMFuzzerMutate(own, s->n, s->n + 256);
             text_add(&to, (const char *)own, length);
             free(own);
         }
     }
-    const size_t length = to.n < most ? to.n : most;
+    const size_t length = to.n < max_size ? to.n : max_size;
     if (length > 0)
         memcpy(data, to.s, length);
     free(to.s);

@@ -1,4 +1,4 @@
-// files.c - files of an input, where readers find them.
+// files.c - writes the files of an input to the fuzz target's folder.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ char *fuzz_path(const char *name)
 void fuzz_write(const char *name, const void *bytes, size_t n)
 {
     char *path = fuzz_path(name);
-    unlink(path); // another file: what was mapped of the last one stays what it was
+    unlink(path); // a new inode: mappings of the previous file stay valid
     int fd = n == 0 ? -1 : open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (n != 0 && (fd < 0 || write(fd, bytes, n) != (ssize_t)n)) {
         perror(path);
@@ -58,7 +58,7 @@ void fuzz_write(const char *name, const void *bytes, size_t n)
     free(path);
 }
 
-char *fuzz_made(const char *program, const char *name)
+char *fuzz_seed_path(const char *program, const char *name)
 {
     const char *slash = strrchr(program, '/');
     return slash != NULL ? xformat("%.*s/seeds/%s", (int)(slash - program), program, name) : xformat("seeds/%s", name);
@@ -69,7 +69,7 @@ uint8_t *fuzz_read(const char *path, size_t *n)
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) != 0) {
-        fprintf(stderr, "%s: cannot be read; write_seeds makes it\n", path);
+        fprintf(stderr, "%s: cannot be read; write_seeds writes it\n", path);
         exit(1);
     }
     *n = (size_t)st.st_size;
@@ -84,10 +84,10 @@ void fuzz_split(const uint8_t *input, size_t n, struct fuzz_slice *to, int files
     for (int i = 0; i < files; i++) {
         const uint8_t *nul = i + 1 < files && n > 0 ? memchr(input, 0, n) : NULL;
         to[i] = (struct fuzz_slice){ input, nul != NULL ? (size_t)(nul - input) : n };
-        size_t gone = to[i].n + (nul != NULL);
+        size_t consumed = to[i].n + (nul != NULL);
         if (n > 0)
-            input += gone;
-        n -= gone;
+            input += consumed;
+        n -= consumed;
     }
 }
 
@@ -103,7 +103,7 @@ void fuzz_write_files(const uint8_t *input, size_t n, const struct fuzz_file *fi
         fuzz_write(file[i].name, slice[i].at, slice[i].n);
 }
 
-// ---- in place of formats/file.h's: a mapping ends with a page, a copy with its last byte, and who reads further is seen
+// ---- wrappers of file_map and file_unmap: a mapping ends at a page, a copy at its last byte, so that ASan sees overreads
 
 bool __real_file_map(const char *path, struct mapping *to, struct error *err);
 bool __wrap_file_map(const char *path, struct mapping *to, struct error *err);
@@ -112,7 +112,7 @@ void __wrap_file_unmap(struct mapping *m);
 
 bool __wrap_file_map(const char *path, struct mapping *to, struct error *err)
 {
-    insist(strstr(path, "/../") == NULL); // no input names a file that lies elsewhere
+    insist(strstr(path, "/../") == NULL); // no input may name a file outside the folder
     if (!__real_file_map(path, to, err))
         return false;
     uint8_t *copy = xmalloc(to->n);

@@ -1,6 +1,6 @@
-// fuzz_chat.c - any text at all as a chat template, and conversations of any text put into what it is taken for.
+// fuzz_chat.c - arbitrary text as a chat template, and conversations of arbitrary text rendered with it.
 //
-// Input: the format that is wanted, the template (empty: none), a first message and a second one.
+// Input: the requested format, the template (empty: none), a first message and a second one.
 // reader: tokenizers/chat_template.c
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "tokenizers/chat_template.h"
 
 static const struct fuzz_file files[] = {
-    { "wanted", FUZZ_WORDS }, { "template", FUZZ_WORDS }, { "first", FUZZ_TEXT },
+    { "format", FUZZ_WORDS }, { "template", FUZZ_WORDS }, { "first", FUZZ_TEXT },
     { "second", FUZZ_TEXT },  { NULL, FUZZ_TEXT },
 };
 static const char *const words[] = { "auto",
@@ -44,7 +44,7 @@ static void use(const struct chat_format *f, const char *first, const char *seco
             insist(strlen(s) == to.n);
             insist(n < 1 || strstr(s, first) != NULL);
             insist(n < 2 || strstr(s, second) != NULL);
-            if (f->kind == CHAT_CHATML) { // every turn is opened once, and the answer's last
+            if (f->kind == CHAT_CHATML) { // every turn is opened once, the answer's last
                 const size_t turns = (size_t)n + 1 + (f->system != NULL && (n == 0 || !system));
                 const bool plain = strchr(first, '<') == NULL && strchr(second, '<') == NULL;
                 insist(plain ? times(s, "<|im_start|>") == turns : times(s, "<|im_start|>") >= turns);
@@ -73,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     return 0;
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned seed)
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max_size, unsigned seed)
 {
-    return fuzz_change(data, n, most, seed, files, words);
+    return fuzz_change(data, n, max_size, seed, files, words);
 }

@@ -1,6 +1,6 @@
-// fuzz_config.c - any texts at all as what a Hugging Face directory says of its model.
+// fuzz_config.c - arbitrary texts as the configuration files of a Hugging Face directory.
 //
-// Input: the files below, one behind the other.
+// Input: the files below, concatenated (fuzz.h).
 // reader: models/config_hf.c models/config_json.c models/config.c formats/json_fields.c
 #include <math.h>
 #include <stdlib.h>
@@ -95,7 +95,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     return 0;
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned seed)
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max_size, unsigned seed)
 {
-    return fuzz_change(data, n, most, seed, files, words);
+    return fuzz_change(data, n, max_size, seed, files, words);
 }

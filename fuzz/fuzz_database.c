@@ -1,8 +1,7 @@
-// fuzz_database.c - a database of results that anything at all was done to, opened, reported on in every form, and gone on
-// with.
+// fuzz_database.c - an arbitrarily damaged database of results: opened, reported in every format, and written to again.
 //
-// Input: SQL statements, one a line, that are carried out in a database that an experiment left, without any of its checks;
-// then lines "!OFFSET BYTE" that change bytes of the file. Or a whole file: what begins with "SQLite format 3".
+// Input: SQL statements, one per line, executed without constraint checks in the database of an experiment; then lines
+// "!OFFSET BYTE" that change bytes of the file. Or a complete file, if it begins with "SQLite format 3".
 // reader: results/store.c results/report.c results/report_table.c results/report_export.c results/tally.c
 // reader: results/facts.c results/exact_rows.c
 #include <sqlite3.h>
@@ -49,15 +48,15 @@ static const char *const values[] = { "NULL",
 
 static uint8_t *genuine;
 static size_t genuine_bytes;
-static char *experiment; // of whose runs one is found again
+static char *experiment; // name of an experiment in the database
 enum { COLUMNS = 400 };
 static struct column {
     char *table, *name;
 } column[COLUMNS];
 static size_t columns;
 
-// A statement of the fuzzer's may not leave the file, and ends.
-static int only_here(void *unused, int action, const char *a, const char *b, const char *c, const char *d)
+// Statements of the fuzzer may not touch other files and are limited in time.
+static int deny_other_files(void *unused, int action, const char *a, const char *b, const char *c, const char *d)
 {
     (void)unused, (void)a, (void)b, (void)c, (void)d;
     return action == SQLITE_ATTACH || action == SQLITE_RECURSIVE ? SQLITE_DENY : SQLITE_OK;
@@ -79,7 +78,7 @@ static sqlite3 *open_plain(const char *path)
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     (void)argc;
-    char *path = fuzz_made((*argv)[0], "results.db");
+    char *path = fuzz_seed_path((*argv)[0], "results.db");
     genuine = fuzz_read(path, &genuine_bytes);
     fuzz_write("genuine.db", genuine, genuine_bytes);
     free(path);
@@ -116,21 +115,21 @@ static bool mentions(const char *s, const char *word)
     return false;
 }
 
-static void carry_out(const char *path, const char *statements)
+static void execute(const char *path, const char *statements)
 {
-    static const char freely[] =
+    static const char unchecked[] =
         "PRAGMA ignore_check_constraints = 1; PRAGMA foreign_keys = 0; PRAGMA writable_schema = 1;"
         "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE";
     sqlite3 *db = open_plain(path);
     int left = 100;
     sqlite3_limit(db, SQLITE_LIMIT_LENGTH, 1 << 20);
-    sqlite3_exec(db, freely, NULL, NULL, NULL);
-    sqlite3_set_authorizer(db, only_here, NULL);
+    sqlite3_exec(db, unchecked, NULL, NULL, NULL);
+    sqlite3_set_authorizer(db, deny_other_files, NULL);
     sqlite3_progress_handler(db, 1000, too_long, &left);
     for (const char *at = statements; *at != '\0';) {
         const size_t n = strcspn(at, "\n");
         char *one = xstrndup(at, n);
-        // What reads for ever when it is read is not what a report has to survive.
+        // Reports need not survive views that recurse without end.
         if (*one != '!' && !mentions(one, "recursive") && !mentions(one, "create"))
             sqlite3_exec(db, one, NULL, NULL, NULL);
         free(one);
@@ -156,7 +155,7 @@ static void change_bytes(const char *path, const char *statements)
         fclose(f);
 }
 
-// ---- what is done with it
+// ---- uses of the database
 
 static void report(struct store *s, enum report_format format, const char *which, int width)
 {
@@ -170,12 +169,12 @@ static void report(struct store *s, enum report_format format, const char *which
     free(directory);
 }
 
-static void go_on(struct store *s)
+static void write_runs(struct store *s)
 {
     struct error err = { "" };
     struct stored_turn turn = { 0 };
     for (int run = 1; run < 4; run++) {
-        volatile int32_t sum = 0; // each is there to be read
+        volatile int32_t sum = 0; // reads every token
         if (store_turn(s, run, 0, run % 2, 0, &turn, &err) && turn.found)
             for (int i = 0; i < turn.n; i++)
                 sum = sum ^ turn.token[i];
@@ -239,11 +238,11 @@ static void go_on(struct store *s)
             store_run_finished(s, id, &err);
         store_run(s, &row, &id, &err);
     }
-    store_pace(s, "0", "f32", "f32", "none", &err);
+    store_ns_per_token(s, "0", "f32", "f32", "none", &err);
 }
 
-// What `speclab exact` puts there, and half-finished sums that it takes out again: those of the row that is there.
-static void go_on_exactly(struct store *s)
+// Stores what `speclab exact` stores, including partial sums of an existing row, which it reads again.
+static void write_exact(struct store *s)
 {
     struct error err = { "" };
     const struct exact_row row = FUZZ_EXACT_ROW;
@@ -283,7 +282,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
         fuzz_write("results.db", input, n);
     } else {
         fuzz_write("results.db", genuine, genuine_bytes);
-        carry_out(path, text);
+        execute(path, text);
         change_bytes(path, text);
     }
     struct error err = { "" };
@@ -291,11 +290,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     insist(s != NULL || strncmp(err.text, path, strlen(path)) == 0);
     if (s != NULL) {
         static const enum report_format formats[] = { REPORT_TABLE, REPORT_CSV, REPORT_JSONL, REPORT_SPEC_BENCH };
-        report(s, formats[n % 4], n % 3 == 0 ? experiment : NULL, n % 5 == 0 ? 40 : 0); // one: each takes its time
+        report(s, formats[n % 4], n % 3 == 0 ? experiment : NULL, n % 5 == 0 ? 40 : 0); // only one format: each is slow
         if (n % 5 == 0)
             report(s, REPORT_TABLE, "no such experiment", 0);
-        go_on(s);
-        go_on_exactly(s);
+        write_runs(s);
+        write_exact(s);
     }
     store_close(s);
     free(text);
@@ -303,7 +302,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     return 0;
 }
 
-// ---- changes: a statement or a byte more, or a word of what there is
+// ---- mutations: an added statement or byte, or a changed word
 
 static char *some_statement(void)
 {
@@ -328,26 +327,26 @@ static char *some_statement(void)
             while (strcmp(c->table, "run") != 0 && strcmp(c->table, "sequence") != 0 && strcmp(c->table, "step") != 0 &&
                    strcmp(c->table, "trial") != 0)
                 c = &column[fuzz_below(columns)];
-        // Not by rowid: some tables have none.
+        // Not by rowid: some tables are WITHOUT ROWID.
         return xformat("UPDATE \"%s\" SET \"%s\" = %s%s", c->table, c->name, value,
                        by > 1 ? " WHERE (SELECT count(*) FROM run) % 2 = 0" : "");
     }
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned seed)
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max_size, unsigned seed)
 {
     fuzz_seed(seed ^ 0x5eed);
     const size_t what = fuzz_below(8);
     if (what < 2 || (n >= 16 && memcmp(data, "SQLite format 3", 16) == 0))
-        return fuzz_change(data, n, most, seed, files, values);
+        return fuzz_change(data, n, max_size, seed, files, values);
     char *more = what == 2 ? xformat("!%zu %zu", fuzz_below(3) == 0 ? fuzz_below(100) : fuzz_below(genuine_bytes),
                                      fuzz_below(256))
                            : some_statement();
     const size_t length = strlen(more);
-    if (n + length + 1 <= most) {
+    if (n + length + 1 <= max_size) {
         if (n > 0 && data[n - 1] != '\n')
             data[n++] = '\n';
-        if (n + length <= most) {
+        if (n + length <= max_size) {
             memcpy(data + n, more, length);
             n += length;
         }

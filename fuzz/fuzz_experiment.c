@@ -1,7 +1,7 @@
-// fuzz_experiment.c - any bytes at all as an experiment's file, with a tree beside it. What is accepted can be written as
-// settings, read again, and is the same then.
+// fuzz_experiment.c - arbitrary bytes as an experiment file, with a tree file beside it. Accepted experiments round-trip
+// through their settings.
 //
-// Input: the YAML file, then a tree in JSON. The model and the prompts that it may name are there.
+// Input: the YAML file, then a tree in JSON. The model and the prompts that it may name exist.
 // reader: experiments/experiment.c experiments/yaml.c experiments/canonical_settings.c core/settings.c core/options.c drafters/tree.c
 #include <stdlib.h>
 #include <string.h>
@@ -128,7 +128,7 @@ static const char *const words[] = { "name",
                                      "--- ",
                                      "? a",
                                      "|\n  a",
-                                     "talks.jsonl",
+                                     "prompts.jsonl",
                                      "target.gguf",
                                      "\t",
                                      "\xC3\xA4",
@@ -137,15 +137,15 @@ static const char *const words[] = { "name",
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     static const char conversations[] =
-        "{\"id\": \"a\", \"category\": \"talk\", \"turns\": [\"one two\", \"and again\"]}\n"
+        "{\"id\": \"a\", \"category\": \"chat\", \"turns\": [\"one two\", \"and again\"]}\n"
         "{\"id\": \"b\", \"prompt\": \"a b c\"}\n{\"id\": \"d\", \"input_ids\": [75, 104]}\n";
     (void)argc, (void)argv;
-    fuzz_write("talks.jsonl", conversations, sizeof(conversations) - 1);
-    fuzz_write("target.gguf", "GGUF", 4); // that it is there is all that is looked at
+    fuzz_write("prompts.jsonl", conversations, sizeof(conversations) - 1);
+    fuzz_write("target.gguf", "GGUF", 4); // only its existence is checked
     return 0;
 }
 
-// Settings on one line, read as YAML, are the same settings.
+// Settings written on one line and read as YAML are the same settings.
 static void check_settings(const struct settings *s)
 {
     struct text one = { 0 }, two = { 0 };
@@ -209,7 +209,7 @@ static void use_tree(const char *name)
     free(text);
 }
 
-// As `speclab heads` makes one of what it counted: any shares at all.
+// A tree built from acceptance shares, as by `speclab heads`, from arbitrary shares.
 static void use_shares(const uint8_t *at, size_t n)
 {
     double share[4 * 8] = { 0 };
@@ -224,7 +224,7 @@ static void use_shares(const uint8_t *at, size_t n)
     free(text);
 }
 
-// The first line once more, as the command line has it: "small:model=PATH,widths=[4,2]".
+// The first line in the syntax of the command line: "small:model=PATH,widths=[4,2]".
 static void use_words(const uint8_t *at, size_t n)
 {
     const uint8_t *end = n > 0 ? memchr(at, '\n', n) : NULL;
@@ -235,7 +235,7 @@ static void use_words(const uint8_t *at, size_t n)
     insist(s != NULL || *err.text != '\0');
     use_tree(line);
     if (s != NULL && pairing_read(&p, s, NULL, NULL, &err)) {
-        if (utf8_valid(line, strlen(line)) == strlen(line)) // the command line may have bytes that YAML has not
+        if (utf8_valid(line, strlen(line)) == strlen(line)) // the command line may contain bytes that YAML cannot
             check_settings(s);
         pairing_close(&p);
     }
@@ -257,7 +257,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     return 0;
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned seed)
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max_size, unsigned seed)
 {
-    return fuzz_change(data, n, most, seed, files, words);
+    return fuzz_change(data, n, max_size, seed, files, words);
 }

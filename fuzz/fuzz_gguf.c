@@ -1,5 +1,5 @@
-// fuzz_gguf.c - any bytes at all as a GGUF model: configuration, tokenizer, weights, hash; a pass through it; and the same
-// values and tensors written again.
+// fuzz_gguf.c - arbitrary bytes as a GGUF model: configuration, tokenizer, weights, hash; a pass through it; and its values
+// and tensors written again.
 //
 // reader: formats/gguf.c formats/gguf_cursor.c formats/gguf_value.c models/config_gguf.c models/config.c models/weights.c
 // reader: models/weight_names.c tokenizers/tokenizer_gguf.c
@@ -20,7 +20,7 @@
 #include "tokenizers/tokenizer.h"
 #include "models/weights.h"
 
-// ---- what is done with it
+// ---- uses of the file
 
 static void use_values(const struct gguf *g)
 {
@@ -48,7 +48,7 @@ static void use_values(const struct gguf *g)
     }
 }
 
-// Written again, it reads the same.
+// A written copy reads the same.
 static void use_copy(const struct gguf *g)
 {
     struct error err = { "" };
@@ -103,10 +103,10 @@ static void use_model(const char *path)
         struct tensor t;
         char *other = weights_gguf_name(name), *back = weights_name(other);
         insist(weights_has(w, name) && weights_shape(w, name, &rows, &width) && strcmp(back, name) == 0);
-        if (weights_look(w, name, rows, width, &t, &err) && weights_get(w, name, rows, width, &t, &err)) {
+        if (weights_get_unchecked(w, name, rows, width, &t, &err) && weights_get(w, name, rows, width, &t, &err)) {
             volatile uint8_t sum = 0;
-            const size_t there = tensor_bytes(t);
-            for (size_t k = 0; k < there; k++)
+            const size_t n_bytes = tensor_bytes(t);
+            for (size_t k = 0; k < n_bytes; k++)
                 sum = sum ^ ((const uint8_t *)t.data)[k];
         }
         insist(!weights_get(w, name, rows + 1, width, &t, &err));
@@ -117,7 +117,7 @@ static void use_model(const char *path)
         struct tensor t;
         int64_t whole;
         insist(!weights_get(w, "no such tensor", 1, 1, &t, &err) &&
-               !weights_whole(w, "nor this", 1, 0, 1, &whole, &err));
+               !weights_integers(w, "nor this", 1, 0, 1, &whole, &err));
         weights_hash(w);
         weights_bytes(w);
         weights_unused(w, 0);
@@ -126,7 +126,7 @@ static void use_model(const char *path)
     config_free(&c);
 }
 
-// Logits of the first of n rows; free() them. NULL: it cannot be opened, or run.
+// Logits of the first of n rows; free() them. NULL if the model cannot be opened or run.
 static float *first_logits(const char *path, struct backend *b, int n)
 {
     struct error err = { "" };
@@ -156,7 +156,7 @@ static float *first_logits(const char *path, struct backend *b, int n)
     return logits;
 }
 
-// Whatever the file's numbers are, a row has the same bits in a longer pass.
+// For any weights, a row has the same bits in a longer pass.
 static void use_forward(const char *path)
 {
     static struct backend *b;
@@ -208,9 +208,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     return 0;
 }
 
-// ---- changes: the file is taken apart, one thing in it is changed, and it is put together again
+// ---- mutations: the file is parsed, one element is changed, and it is serialized again
 
-enum { MOST = 600 };
+enum { MAX_ITEMS = 600 };
 
 struct bytes {
     const uint8_t *at;
@@ -218,7 +218,7 @@ struct bytes {
 };
 
 struct value {
-    struct bytes key, raw; // raw: of an array behind its type and count
+    struct bytes key, raw; // raw: for an array, after its type and count
     uint32_t type, element;
     uint64_t n;
 };
@@ -233,8 +233,8 @@ struct file {
     const uint8_t *at, *end;
     uint32_t version;
     size_t values, tensors;
-    struct value value[MOST];
-    struct tensor_info tensor[MOST];
+    struct value value[MAX_ITEMS];
+    struct tensor_info tensor[MAX_ITEMS];
     struct bytes data;
 };
 
@@ -263,14 +263,14 @@ static size_t size_of(uint32_t type)
     return type < sizeof(size) ? size[type] : 0;
 }
 
-static void take_apart(struct file *f, const uint8_t *data, size_t n)
+static void parse(struct file *f, const uint8_t *data, size_t n)
 {
     f->at = data;
     f->end = data + n;
     number(f, 4);
     f->version = (uint32_t)number(f, 4);
     const uint64_t tensors = number(f, 8), values = number(f, 8);
-    for (f->values = 0; f->values < values && f->values < MOST && f->at < f->end; f->values++) {
+    for (f->values = 0; f->values < values && f->values < MAX_ITEMS && f->at < f->end; f->values++) {
         struct value *v = &f->value[f->values];
         v->key = take(f, number(f, 8));
         v->type = (uint32_t)number(f, 4);
@@ -288,7 +288,7 @@ static void take_apart(struct file *f, const uint8_t *data, size_t n)
             take(f, v->n < n ? v->n * size_of(v->element) : n);
         v->raw.n = (size_t)(f->at - v->raw.at);
     }
-    for (f->tensors = 0; f->tensors < tensors && f->tensors < MOST && f->at < f->end; f->tensors++) {
+    for (f->tensors = 0; f->tensors < tensors && f->tensors < MAX_ITEMS && f->at < f->end; f->tensors++) {
         struct tensor_info *t = &f->tensor[f->tensors];
         t->name = take(f, number(f, 8));
         t->dims = (uint32_t)number(f, 4);
@@ -313,12 +313,12 @@ static void put_bytes(struct text *t, struct bytes b)
         text_add(t, (const char *)b.at, b.n);
 }
 
-static void put_together(const struct file *f, struct text *to, int lie)
+static void serialize(const struct file *f, struct text *to, int wrong_count)
 {
     text_puts(to, "GGUF");
     put(to, f->version, 4);
-    put(to, f->tensors + (uint64_t)(lie == 1), 8);
-    put(to, f->values + (uint64_t)(lie == 2), 8);
+    put(to, f->tensors + (uint64_t)(wrong_count == 1), 8);
+    put(to, f->values + (uint64_t)(wrong_count == 2), 8);
     for (size_t i = 0; i < f->values; i++) {
         const struct value *v = &f->value[i];
         put_bytes(to, v->key);
@@ -405,7 +405,7 @@ static uint64_t some_number(void)
     return SOME(some);
 }
 
-// A scalar of a type, put into `own`; a text may become an array of texts.
+// A scalar of a type, appended to `own`; a text may become an array of texts.
 static void change_value(struct value *v, struct text *own)
 {
     static const uint32_t types[] = { GGUF_U8,   GGUF_I8,     GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32,
@@ -433,11 +433,11 @@ static void change_value(struct value *v, struct text *own)
 
 static void change_raw(struct bytes *raw, struct text *own)
 {
-    const size_t most = raw->n + 16;
-    uint8_t *capacity = xmalloc(most);
+    const size_t max_size = raw->n + 16;
+    uint8_t *capacity = xmalloc(max_size);
     if (raw->n > 0)
         memcpy(capacity, raw->at, raw->n);
-    text_add(own, (const char *)capacity, LLVMFuzzerMutate(capacity, raw->n, raw->n > 0 ? raw->n : most));
+    text_add(own, (const char *)capacity, LLVMFuzzerMutate(capacity, raw->n, raw->n > 0 ? raw->n : max_size));
     free(capacity);
     *raw = (struct bytes){ (const uint8_t *)own->s, own->n };
 }
@@ -453,7 +453,7 @@ static void change_values(struct file *f, struct text *own)
         v->key = bytes_of(SOME(keys));
         break;
     case 2:
-        if (f->values < MOST) {
+        if (f->values < MAX_ITEMS) {
             f->value[f->values] = *v;
             f->value[f->values++].key = bytes_of(SOME(keys));
         }
@@ -485,7 +485,7 @@ static void change_tensors(struct file *f)
         t->name = bytes_of(SOME(names));
         break;
     case 2:
-        if (f->tensors < MOST) {
+        if (f->tensors < MAX_ITEMS) {
             f->tensor[f->tensors] = *t;
             f->tensor[f->tensors++].name = bytes_of(SOME(names));
         }
@@ -504,8 +504,8 @@ static void change_tensors(struct file *f)
     }
 }
 
-// Tensors one behind the other, each as long as its type and shape say, if they fit into so many bytes.
-static void put_in_rows(struct file *f, size_t most, struct text *own)
+// Lays out the tensors consecutively with the sizes of their types and shapes, if they fit into max_size bytes.
+static void lay_out(struct file *f, size_t max_size, struct text *own)
 {
     size_t at = 0;
     for (size_t i = 0; i < f->tensors; i++) {
@@ -517,7 +517,7 @@ static void put_in_rows(struct file *f, size_t most, struct text *own)
                 n = 0;
         const struct type_facts *facts = type_from_ggml((int)t->type, &type) ? &type_facts[type] : &type_facts[F32];
         n = n / (uint64_t)facts->block;
-        if (n > most || at + n * (uint64_t)facts->bytes > most)
+        if (n > max_size || at + n * (uint64_t)facts->bytes > max_size)
             continue;
         t->offset = at;
         at += (n * (uint64_t)facts->bytes + 31) / 32 * 32;
@@ -529,14 +529,14 @@ static void put_in_rows(struct file *f, size_t most, struct text *own)
     f->data = (struct bytes){ (const uint8_t *)own->s, own->n };
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned seed)
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max_size, unsigned seed)
 {
     fuzz_seed(seed);
     if (n < 24 || memcmp(data, "GGUF", 4) != 0 || fuzz_below(8) == 0)
-        return LLVMFuzzerMutate(data, n, most);
+        return LLVMFuzzerMutate(data, n, max_size);
     static struct file f;
     struct text own[3] = { { 0 } }, rows = { 0 }, to = { 0 };
-    take_apart(&f, data, n);
+    parse(&f, data, n);
     for (size_t i = 1 + fuzz_below(3) / 2; i > 0; i--) {
         const size_t what = fuzz_below(20);
         if (what == 0)
@@ -549,9 +549,9 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned se
             change_values(&f, &own[i]);
     }
     if (fuzz_below(3) > 0)
-        put_in_rows(&f, most / 2, &rows);
-    put_together(&f, &to, fuzz_below(50) == 0 ? 1 + (int)fuzz_below(2) : 0);
-    const size_t length = to.n < most ? to.n : most;
+        lay_out(&f, max_size / 2, &rows);
+    serialize(&f, &to, fuzz_below(50) == 0 ? 1 + (int)fuzz_below(2) : 0);
+    const size_t length = to.n < max_size ? to.n : max_size;
     memcpy(data, to.s, length);
     for (int i = 0; i < 3; i++)
         free(own[i].s);

@@ -1,5 +1,5 @@
-// fuzz_head.c - any configuration and any safetensors file at all as a speculator, held against a target: Medusa's heads,
-// EAGLE's and EAGLE-3's, as published and as `speculators` writes them.
+// fuzz_head.c - an arbitrary configuration and safetensors file as a head, checked against a target: heads of Medusa,
+// EAGLE and EAGLE-3, as published and as `speculators` writes them.
 //
 // Input: config.json, then the tensors.
 // reader: models/head.c models/eagle_config.c models/config_json.c formats/json_fields.c
@@ -83,7 +83,7 @@ static const char *const words[] = { "speculators_model_type",
                                      "BOOL",
                                      NULL };
 
-// The targets of the heads that write_seeds.c makes, and one that has no three layers to read.
+// The targets of the heads that write_seeds.c writes, and one with too few layers for three taps.
 static const struct model_shape targets[] = {
     { .layers = 8, .width = 8, .heads = 2, .kv_heads = 1, .head_dim = 4, .hidden = 8, .vocab = 24, .context = 512 },
     { .layers = 3, .width = 8, .heads = 2, .kv_heads = 1, .head_dim = 4, .hidden = 8, .vocab = 24, .context = 512 },
@@ -105,7 +105,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     struct error err = { "" };
     (void)argc;
-    char *path = fuzz_made((*argv)[0], "target.gguf");
+    char *path = fuzz_seed_path((*argv)[0], "target.gguf");
     insist((backend = backend_cpu(1, &err)) != NULL);
     target = model_open(path, backend, ACTIVATIONS_F32, 1, &err);
     if (target == NULL)
@@ -122,7 +122,7 @@ static void check_ids(const int32_t *id, int n)
         insist(id[i] >= 0 && id[i] < targets[0].vocab);
 }
 
-// What fits can be opened, unless a number in it is not one.
+// A head that fits can be opened, unless a number in it is not finite.
 static void open_it(const char *path, enum head_kind kind)
 {
     struct error err = { "" };
@@ -137,7 +137,7 @@ static void open_it(const char *path, enum head_kind kind)
         return;
     }
     const struct eagle_setup setup = {
-        .kind = kind, .activations = ACTIVATIONS_F32, .norm_before_residual = SAID_TRUE, .rows = 1
+        .kind = kind, .activations = ACTIVATIONS_F32, .norm_before_residual = TRI_TRUE, .rows = 1
     };
     struct eagle *e = eagle_open(path, target, backend, &setup, &err);
     insist(e != NULL || *err.text != '\0');
@@ -181,7 +181,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     return 0;
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned seed)
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max_size, unsigned seed)
 {
-    return fuzz_change(data, n, most, seed, files, words);
+    return fuzz_change(data, n, max_size, seed, files, words);
 }

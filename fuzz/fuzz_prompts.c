@@ -1,4 +1,4 @@
-// fuzz_prompts.c - any bytes at all as a file of prompts, with and without answers, and as lines of token ids.
+// fuzz_prompts.c - arbitrary bytes as a file of prompts, with and without answers, and as lines of token ids.
 //
 // reader: engine/prompts.c commands/json_lines.c core/json.c
 #include <stdlib.h>
@@ -100,7 +100,7 @@ static size_t walk(const struct json *j)
     return n;
 }
 
-// The whole of it as one value.
+// The whole input as one JSON value.
 static void use_json(const char *path)
 {
     struct error err = { "" };
@@ -129,7 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     return 0;
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned seed)
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max_size, unsigned seed)
 {
-    return fuzz_change(data, n, most, seed, files, words);
+    return fuzz_change(data, n, max_size, seed, files, words);
 }

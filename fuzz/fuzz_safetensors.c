@@ -1,5 +1,5 @@
-// fuzz_safetensors.c - any bytes at all as a safetensors file, by itself and beside another one in a directory with an
-// index; every byte that a tensor claims is read.
+// fuzz_safetensors.c - arbitrary bytes as a safetensors file, alone and with another one in a directory with an index;
+// every byte of every tensor is read.
 //
 // Input: the index, then the file.
 // reader: formats/safetensors.c formats/tensor_list.c formats/weight_map.c formats/shards.c
@@ -77,7 +77,7 @@ static void use_directory(void)
         insist(weights_has(w, name));
         weights_get(w, name, rows, width, &t, &err);
         if (rows * width <= 64)
-            weights_whole(w, name, rows * width, 0, 100, whole, &err);
+            weights_integers(w, name, rows * width, 0, 100, whole, &err);
     }
     weights_close(w);
 }
@@ -86,7 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
 {
     struct fuzz_slice part[2];
     fuzz_split(input, n, part, 2);
-    uint8_t *file = malloc(part[1].n != 0 ? part[1].n : 1); // to its end and not a byte further
+    uint8_t *file = malloc(part[1].n != 0 ? part[1].n : 1); // exact size, so that ASan sees overreads
     insist(file != NULL);
     if (part[1].n > 0)
         memcpy(file, part[1].at, part[1].n);
@@ -104,7 +104,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     return 0;
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned seed)
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max_size, unsigned seed)
 {
-    return fuzz_change(data, n, most, seed, files, words);
+    return fuzz_change(data, n, max_size, seed, files, words);
 }

@@ -1,5 +1,5 @@
-// fuzz_tokenizer.c - any bytes at all as a tokenizer.json, and any text through what comes of it. The file ends at the
-// first NUL, the text begins behind it.
+// fuzz_tokenizer.c - arbitrary bytes as a tokenizer.json, and arbitrary text encoded and decoded with it. The file ends at
+// the first NUL, the text begins after it.
 //
 // reader: tokenizers/tokenizer_json.c tokenizers/tokenizer.c tokenizers/tokenizer_decode.c tokenizers/added_tokens.c tokenizers/vocabulary.c
 // reader: tokenizers/bpe.c tokenizers/pretokenize.c tokenizers/pattern.c tokenizers/nfc.c tokenizers/byte_alphabet.c formats/utf8.c
@@ -92,7 +92,7 @@ static void use(const struct tokenizer *t, const char *text, size_t n)
     }
 }
 
-static struct tokenizer *made; // to be told from
+static struct tokenizer *reference; // for tokenizer_same
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
@@ -100,11 +100,11 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     struct error err;
     struct fuzz_slice part[2];
     size_t n;
-    char *path = fuzz_made((*argv)[0], "tokenizer/made");
+    char *path = fuzz_seed_path((*argv)[0], "tokenizer/made");
     uint8_t *bytes = fuzz_read(path, &n);
     fuzz_split(bytes, n, part, 2);
     fuzz_write(files[0].name, part[0].at, part[0].n);
-    insist((made = tokenizer_open(fuzz_folder(), &err)) != NULL);
+    insist((reference = tokenizer_open(fuzz_folder(), &err)) != NULL);
     free(bytes);
     free(path);
     return 0;
@@ -122,7 +122,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     if (t != NULL)
         use(t, (const char *)part[1].at, part[1].n);
     if (t != NULL)
-        insist(tokenizer_same(t, made, &err) == tokenizer_same(made, t, &err));
+        insist(tokenizer_same(t, reference, &err) == tokenizer_same(reference, t, &err));
     if (t != NULL)
         insist(tokenizer_id(t, "a") >= -1 && tokenizer_id(t, "a") < tokenizer_size(t));
     tokenizer_close(t);
@@ -130,7 +130,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     return 0;
 }
 
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned seed)
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max_size, unsigned seed)
 {
-    return fuzz_change(data, n, most, seed, files, words);
+    return fuzz_change(data, n, max_size, seed, files, words);
 }

@@ -1,5 +1,5 @@
-// fuzz_torch.c - any bytes at all as a file of torch.save; bytes that tensors claim are read. Sums are put right
-// first, where they can be found, so that what was changed in a pickle gets as far as the pickle's reader.
+// fuzz_torch.c - arbitrary bytes as a file of torch.save; the tensors' bytes are read. Checksums are corrected first where
+// they can be found, so that mutations of a pickle reach the pickle reader.
 //
 // seeds: tests/cases/torch
 // reader: formats/pickle.c formats/pickle_opcodes.c formats/torch_archive.c formats/torch_state.c formats/zip.c formats/zip_end.c
@@ -26,7 +26,7 @@ static void use(const struct mapping *file)
     for (size_t i = 0; ok && i < tensors.n; i++) {
         const struct safetensor *t = &tensors.at[i];
         insist(i == 0 || strcmp(t[-1].name, t->name) < 0);
-        for (size_t k = 0; k < t->bytes && k < 4096; k++) // of a storage that many may share
+        for (size_t k = 0; k < t->bytes && k < 4096; k++) // bounded: many tensors may share a storage
             sum = sum ^ ((const uint8_t *)t->data)[k] ^ ((const uint8_t *)t->data)[t->bytes - 1 - k];
     }
     tensor_list_free(&tensors);
@@ -39,8 +39,8 @@ static uint32_t number(const uint8_t *at, size_t n)
     return v;
 }
 
-// Gives every small entry that the directory has in a place that makes sense the CRC-32 of what stands there.
-static void put_sums_right(uint8_t *file, size_t n)
+// Sets the CRC-32 of every small entry of the directory whose offset is valid to that of its data.
+static void fix_sums(uint8_t *file, size_t n)
 {
     for (size_t at = 0, sums = 0; at + 46 <= n && sums < 32; at++) {
         size_t begin = number(file + at + 42, 4), size = number(file + at + 20, 4);
@@ -61,13 +61,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t n)
     uint8_t *file = malloc(n != 0 ? n : 1);
     insist(file != NULL);
     memcpy(file, input, n);
-    put_sums_right(file, n);
+    fix_sums(file, n);
     use(&(struct mapping){ file, n });
     free(file);
     return 0;
 }
 
-// ---- changes: an entry of the archive, mostly the pickle, is changed as a pickle is, and the archive put together again
+// ---- mutations: an entry of the archive, mostly the pickle, is changed and the archive is serialized again
 
 #define SNIPPET(literal) \
     { \
@@ -133,18 +133,18 @@ static void change_pickle(const uint8_t *at, size_t n, struct text *to)
         free(capacity);
         return;
     }
-    size_t gone = what == 1 ? 0 : what == 2 ? new->n : 1 + fuzz_below(8); // put in, put over, left out, twice
-    gone = gone < n - where ? gone : n - where;
+    size_t n_removed = what == 1 ? 0 : what == 2 ? new->n : 1 + fuzz_below(8); // insert, overwrite, remove, duplicate
+    n_removed = n_removed < n - where ? n_removed : n - where;
     text_add(to, (const char *)at, where);
     if (what < 3)
         text_add(to, new->at, new->n);
     if (what == 4)
-        text_add(to, (const char *)at + where, gone);
-    if (what == 5) { // something of it from elsewhere
+        text_add(to, (const char *)at + where, n_removed);
+    if (what == 5) { // a copy of another part
         const size_t from = fuzz_below(n), length = 1 + fuzz_below(n - from < 40 ? n - from : 40);
         text_add(to, (const char *)at + from, length);
     }
-    text_add(to, (const char *)at + where + (what == 4 ? 0 : gone), n - where - (what == 4 ? 0 : gone));
+    text_add(to, (const char *)at + where + (what == 4 ? 0 : n_removed), n - where - (what == 4 ? 0 : n_removed));
 }
 
 static void put(struct text *t, size_t at, uint32_t v, size_t bytes)
@@ -158,7 +158,7 @@ struct entry {
     size_t central_n, begin, data, n;
 };
 
-// How many; 0: no archive whose entries are told by their first 4 GiB.
+// Returns the number of entries; 0 if it is not an archive or needs ZIP64.
 static size_t find_entries(const uint8_t *file, size_t n, struct entry *e)
 {
     size_t found = 0;
@@ -202,7 +202,7 @@ static bool change_archive(const uint8_t *file, size_t n, struct text *to)
         else if (e[i].n > 0)
             text_add(to, (const char *)file + e[i].data, e[i].n);
         bytes[i] = to->n - data;
-        if (i == which && fuzz_below(16) == 0) // both headers say so
+        if (i == which && fuzz_below(16) == 0) // in both headers
             bytes[i] += fuzz_below(2) == 0 ? fuzz_below(5000) : UINT32_MAX - fuzz_below(5000);
         put(to, begin[i] + 18, (uint32_t)bytes[i], 4);
         put(to, begin[i] + 22, (uint32_t)bytes[i], 4);
@@ -224,18 +224,18 @@ static bool change_archive(const uint8_t *file, size_t n, struct text *to)
     return true;
 }
 
-// Sums are put right when it is run: an entry's own header may leave them open.
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t most, unsigned seed)
+// Checksums are corrected when the input is run: an entry's local header may defer them.
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max_size, unsigned seed)
 {
     struct text to = { 0 };
     fuzz_seed(seed);
     if (fuzz_below(5) == 0)
-        return LLVMFuzzerMutate(data, n, most);
+        return LLVMFuzzerMutate(data, n, max_size);
     if (!change_archive(data, n, &to)) {
         to.n = 0;
-        change_pickle(data, n, &to); // as older files are: pickles one behind the other
+        change_pickle(data, n, &to); // the legacy format: concatenated pickles
     }
-    const size_t length = to.n < most ? to.n : most;
+    const size_t length = to.n < max_size ? to.n : max_size;
     if (length > 0)
         memcpy(data, to.s, length);
     free(to.s);

@@ -1,6 +1,6 @@
-// write_seeds.c - the inputs that fuzz targets begin with, made by what tests write their files with: write_seeds FOLDER
+// write_seeds.c - writes the seed inputs of the fuzz targets with the tests' file writers: write_seeds FOLDER
 //
-// FOLDER/NAME/* are inputs of fuzz_NAME; FOLDER/{tiny.gguf,target.gguf,results.db} are what some of them need beside.
+// FOLDER/NAME/* are inputs of fuzz_NAME; FOLDER/{tiny.gguf,target.gguf,results.db} are files that some targets need.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static void put_text(const char *target, const char *name, const struct text *t)
     put(target, name, t->n > 0 ? t->s : "", t->n);
 }
 
-// A file of the directory; nothing, if it is not there.
+// Appends a file of the directory; nothing if it does not exist.
 static void add_file(struct text *to, const char *directory, const char *name)
 {
     char *path = xformat("%s/%s", directory, name);
@@ -76,12 +76,12 @@ static void add_nul(struct text *to)
 
 // ---- models
 
-static void put_directory(const char *name, const char *directory, const struct tiny *t)
+static void put_directory(const char *name, const char *directory, const struct small_model *t)
 {
     static const char *const files[] = { "config.json", "generation_config.json", "tokenizer_config.json",
                                          "tokenizer.json", "chat_template.jinja" };
     struct text config = { 0 };
-    tiny_write_hf(directory, t);
+    small_write_hf(directory, t);
     for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
         if (i > 0)
             add_nul(&config);
@@ -101,16 +101,16 @@ static void put_directory(const char *name, const char *directory, const struct 
 
 static void write_models(void)
 {
-    const struct tiny small = { .vocab = 270,
-                                .width = 8,
-                                .hidden = 8,
-                                .layers = 1,
-                                .heads = 2,
-                                .kv_heads = 1,
-                                .head_dim = 4,
-                                .tied = true,
-                                .tokenizer = true,
-                                .type = BF16 };
+    const struct small_model small = { .vocab = 270,
+                                       .width = 8,
+                                       .hidden = 8,
+                                       .layers = 1,
+                                       .heads = 2,
+                                       .kv_heads = 1,
+                                       .head_dim = 4,
+                                       .tied = true,
+                                       .tokenizer = true,
+                                       .type = BF16 };
     const struct {
         const char *name;
         enum type type;
@@ -126,8 +126,8 @@ static void write_models(void)
         { "q4_0", Q4_0, ROPE_PLAIN, false, true, false, false, 0, 16 },
     };
     for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++) {
-        struct tiny t = small;
-        const bool quantised = type_is_quantised(forms[i].type);
+        struct small_model t = small;
+        const bool quantized = type_is_quantized(forms[i].type);
         t.type = forms[i].type;
         t.rope = forms[i].rope;
         t.tied = forms[i].tied;
@@ -139,11 +139,11 @@ static void write_models(void)
         t.factor = 8, t.low = 1, t.high = 4, t.original = 256;
         if (!t.tokenizer)
             t.vocab = 24;
-        if (quantised)
+        if (quantized)
             t.width = t.hidden = 32;
         struct text bytes = { 0 };
-        char *directory = tiny_path(forms[i].name), *gguf = xformat("%s.gguf", directory);
-        tiny_write_gguf(gguf, &t);
+        char *directory = test_path(forms[i].name), *gguf = xformat("%s.gguf", directory);
+        small_write_gguf(gguf, &t);
         bytes = checkpoint_bytes(gguf);
         put_text("gguf", forms[i].name, &bytes);
         free(bytes.s);
@@ -152,7 +152,7 @@ static void write_models(void)
             put(".", "tiny.gguf", same.s, same.n);
             free(same.s);
         }
-        if (!quantised)
+        if (!quantized)
             put_directory(forms[i].name, directory, &t);
         free(directory);
         free(gguf);
@@ -246,7 +246,7 @@ static void put_tokenizer(const char *name, struct json *j, const char *text)
 
 static void put_changed(const char *name, const char *path, const char *value);
 
-// Each as the pattern of a Split: what the two kinds of patterns have in common, and what is refused.
+// Each as the pattern of a Split: syntax common to Oniguruma and PCRE2, and syntax that is refused.
 static void write_patterns(void)
 {
     static const char *const patterns[] = { "\\\\d+|\\\\s*[^\\\\s\\\\d]",
@@ -281,8 +281,8 @@ static const char words_text[] = " the cat's aa 12 3\n\n <|x|> \xC3\xA9 e\xCC\x8
 
 static void put_changed(const char *name, const char *path, const char *value)
 {
-    struct json *j = made_json();
-    made_set(j, path, value);
+    struct json *j = editable_json();
+    editable_set(j, path, value);
     put_tokenizer(name, j, words_text);
 }
 
@@ -299,7 +299,7 @@ static void write_tokenizers(void)
         free(t.s);
         free(directory);
     }
-    put_tokenizer("made", made_json(), words_text);
+    put_tokenizer("made", editable_json(), words_text);
     put_changed("nfc", "normalizer", "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}]}");
     put_changed(
         "cut", "pre_tokenizer",
@@ -318,7 +318,7 @@ static void write_tokenizers(void)
     put_changed("decoder", "decoder", "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteLevel\"}]}");
     put_changed("unknown", "model.unk_token", "\"the\"");
     put_changed("fused", "model.fuse_unk", "true");
-    put_changed("whole", "model.ignore_merges", "true");
+    put_changed("ignore_merges", "model.ignore_merges", "true");
     put_changed("twice", "added_tokens", "[{\"id\":260,\"content\":\"x\"},{\"id\":261,\"content\":\"x\"}]");
     put_changed("spaced", "pre_tokenizer", "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}");
     write_patterns();
@@ -344,17 +344,17 @@ static void write_words(void)
         { "prompts", "gzip", "\x1F\x8B\x08" },
         { "experiment", "all",
           "name: all\ntarget: {model: target.gguf, device: cpu, activations: f32, cache: bf16}\nthreads: 1\n"
-          "prompts: {file: talks.jsonl, limit: 2, per_category: 1, chat: chatml}\n"
+          "prompts: {file: prompts.jsonl, limit: 2, per_category: 1, chat: chatml}\n"
           "limits: {new_tokens: 24, context: 448, ignore_end: true, stop: [a, \"b\\n\"]}\nseed: 7\nrepeat: 2\n"
           "record: {trials: true, expected: true}\ncells:\n"
           "  sampling: [{temperature: 0}, {temperature: 0.8, top_p: 0.95, top_k: 40, min_p: 0.05}]\n  batch: [1, 3]\n"
           "  rule: [rejection]\n  drafter:\n    - none\n    - {kind: ngram, longest: 2, tokens: 6}\n"
           "    - {kind: small, model: target.gguf, tokens: 3, pick: greedy}\n" },
         { "experiment", "trees",
-          "name: trees\ntarget: {model: target.gguf}\nprompts: {file: talks.jsonl}\ncells:\n  rule: [traversal, spectr]\n"
+          "name: trees\ntarget: {model: target.gguf}\nprompts: {file: prompts.jsonl}\ncells:\n  rule: [traversal, spectr]\n"
           "  drafter: [{kind: small, model: target.gguf, widths: [3, 2, 1], pick: sampled, distinct: true}]\n" },
         { "experiment", "file",
-          "name: file\ntarget: {model: target.gguf}\nprompts: {file: talks.jsonl}\ncells:\n  rule: rejection\n"
+          "name: file\ntarget: {model: target.gguf}\nprompts: {file: prompts.jsonl}\ncells:\n  rule: rejection\n"
           "  sampling: {temperature: 1, logit_bias: {11: -2.5, 198: 1}}\n"
           "  drafter:\n  - {kind: medusa, weights: target.gguf, tree: tree.json}\n  - {kind: small, model: target.gguf, tokens: 2, "
           "nodes: 8}\n" },
@@ -362,12 +362,12 @@ static void write_words(void)
         { "experiment", "published", "mc_sim_7b_63\n" },
         { "experiment", "paths", "[[0], [0, 0], [1]]\n" },
         { "experiment", "listed",
-          "name: listed\ntarget: {model: target.gguf}\nprompts: {file: talks.jsonl}\nlimits: {stop: \"\\x7F\\x85\\u2028\"}\ncells:\n"
+          "name: listed\ntarget: {model: target.gguf}\nprompts: {file: prompts.jsonl}\nlimits: {stop: \"\\x7F\\x85\\u2028\"}\ncells:\n"
           "  rule: {kind: lenient, lenience: 1.5}\n  drafter: {kind: eagle3, weights: target.gguf, tree: [[0], [0, 0], [1]], "
           "pick: greedy}\n" },
         { "experiment", "quoted", "ngram:longest=\"3\",tokens=8\n" },
         { "experiment", "typical",
-          "name: 'typical'\ntarget:\n  model: \"target.gguf\"\nprompts:\n  file: talks.jsonl\ncells:\n  rule:\n  - {kind: typical}\n"
+          "name: 'typical'\ntarget:\n  model: \"target.gguf\"\nprompts:\n  file: prompts.jsonl\ncells:\n  rule:\n  - {kind: typical}\n"
           "  - {kind: lenient}\n  - {kind: synthetic, rate: 0.5}\n  drafter: [ngram]\n" },
         { "chat", "smollm", "auto" },
         { "chat", "none", "none" },
@@ -381,7 +381,7 @@ static void write_words(void)
         { "database", "bytes", "!20 1\n!4100 255\n" },
         { "database", "magic", "!0 1\n" },
         { "database", "nulls", "UPDATE sequence SET text = NULL, category = NULL\nUPDATE step SET expected = NULL\n" },
-        // Of a length that fuzz_database makes tables of.
+        // fuzz_database allocates a table of this length.
         { "database", "depth", "UPDATE step SET depth = 9223372036854775807\n" },
         { "database", "names", "UPDATE run SET peers = peers || char(0) || 'x' \n" },
         { "database", "differ", "UPDATE sequence SET text = 'x', tokens = '[1]' WHERE id % 3 = 0\n" },
@@ -405,15 +405,14 @@ static void write_words(void)
         put_text(all[i].target, all[i].name, &t);
         free(t.s);
     }
-    PUT("chat", "template",
-        "auto\0{{ messages }} a template that is none of those that are known \xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4");
+    PUT("chat", "template", "auto\0{{ messages }} a template that is not supported \xC3\xA4\xC3\xA4\xC3\xA4\xC3\xA4");
     PUT("chat", "nothing", "auto\0\0a\0b");
     PUT("chat", "chatml", "chatml\0'You are a helpful assistant.'\0a\0b");
 }
 
 // ---- heads
 
-enum { WIDTH = 8, LAYERS = 8, VOCAB = 24 }; // as fuzz_head.c has its target
+enum { WIDTH = 8, LAYERS = 8, VOCAB = 24 }; // as the target of fuzz_head.c
 
 static struct head_shape small_head(void)
 {
@@ -440,11 +439,11 @@ static void put_head(const char *name, const char *directory)
     free(t.s);
 }
 
-// An EAGLE-3 head in the form of `speculators`, with one of its keys set.
+// An EAGLE-3 head in the format of `speculators`, with one key of its configuration set.
 static void put_eagle3_with(const char *name, const char *key, struct json *value)
 {
     struct head_shape s = small_head();
-    char *directory = tiny_path(name);
+    char *directory = test_path(name);
     s.speculators = true;
     heads_write_eagle3(directory, &s);
     struct head_edit *e = head_edit_open(directory);
@@ -469,16 +468,16 @@ static struct json *layer_ids(int n)
 
 static void write_target(void)
 {
-    const struct tiny t = { .vocab = VOCAB,
-                            .width = WIDTH,
-                            .hidden = 8,
-                            .layers = LAYERS,
-                            .heads = 2,
-                            .kv_heads = 1,
-                            .head_dim = 4,
-                            .type = F32 };
-    char *path = tiny_path("head_target.gguf");
-    tiny_write_gguf(path, &t);
+    const struct small_model t = { .vocab = VOCAB,
+                                   .width = WIDTH,
+                                   .hidden = 8,
+                                   .layers = LAYERS,
+                                   .heads = 2,
+                                   .kv_heads = 1,
+                                   .head_dim = 4,
+                                   .type = F32 };
+    char *path = test_path("head_target.gguf");
+    small_write_gguf(path, &t);
     struct text bytes = checkpoint_bytes(path);
     put(".", "target.gguf", bytes.s, bytes.n);
     free(bytes.s);
@@ -487,7 +486,7 @@ static void write_target(void)
 
 static void write_heads(void)
 {
-    char *directory = tiny_path("head");
+    char *directory = test_path("head");
     write_target();
     for (int form = 0; form < 4; form++) {
         static const char *const names[][3] = { { "medusa", "eagle", "eagle3" },
@@ -525,14 +524,15 @@ static void write_heads(void)
 
 // ---- packed weights, a database
 
-static void write_kept(void)
+static void write_packed_caches(void)
 {
     struct error err;
     struct model_config c;
-    char *path = tiny_path("kept.gguf"), *beside = xformat("%s.packed", path), *from = xformat("%s/tiny.gguf", folder);
+    char *path = test_path("packed.gguf"), *beside = xformat("%s.packed", path),
+         *from = xformat("%s/tiny.gguf", folder);
     struct text model = checkpoint_bytes(from), t = { 0 };
     file_write_bytes(path, model.s, model.n);
-    if (utimensat(AT_FDCWD, path, FUZZ_THEN, 0) != 0)
+    if (utimensat(AT_FDCWD, path, FUZZ_MODEL_TIME, 0) != 0)
         perror(path);
     must(config_read(path, &c, &err), &err);
     struct weights *w = weights_open(&c, &err);
@@ -540,24 +540,24 @@ static void write_kept(void)
     const char *name, *type;
     int64_t rows, width;
     size_t bytes;
-    struct packed_bytes p[4];
+    struct packed_matrix p[4];
     int n = 0;
     for (size_t i = 0; n < 4 && weights_list(w, i, &name, &type, &rows, &width, &bytes); i++) {
         struct tensor tensor;
-        if (rows > 1 && weights_get(w, name, rows, width, &tensor, &err)) // as fuzz_kept.c has them
-            p[n++] = (struct packed_bytes){ tensor, tensor.data, bytes < 300 ? bytes : 300 };
+        if (rows > 1 && weights_get(w, name, rows, width, &tensor, &err)) // as in fuzz_packed_cache.c
+            p[n++] = (struct packed_matrix){ tensor, tensor.data, bytes < 300 ? bytes : 300 };
     }
     struct packed_cache *k = packed_cache_open(&c, w, 7);
     packed_cache_write(k, p, (size_t)n);
     packed_cache_close(k);
     struct text file = checkpoint_bytes(beside);
-    static const char flags[] = { 0, 1, 3, 9, 11, 15, 16 }; // as fuzz_kept.c has them
+    static const char flags[] = { 0, 1, 3, 9, 11, 15, 16 }; // as in fuzz_packed_cache.c
     for (size_t i = 0; i < sizeof(flags); i++) {
         t.n = 0;
         text_add(&t, &flags[i], 1);
         text_add(&t, file.s, file.n);
         char *as = xformat("flags_%d", flags[i]);
-        put_text("kept", as, &t);
+        put_text("packed_cache", as, &t);
         free(as);
     }
     weights_close(w);
@@ -573,19 +573,19 @@ static void write_kept(void)
 static void write_database(void)
 {
     static const char yaml[] =
-        "name: seeds\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: talks.jsonl, chat: none}\n"
+        "name: seeds\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: prompts.jsonl, chat: none}\n"
         "limits: {new_tokens: 10, context: 160, ignore_end: true}\nseed: 7\nrecord: {trials: true, expected: true}\n"
         "cells:\n  sampling: [{temperature: 0}, {temperature: 0.8}]\n  batch: [1]\n  rule: [rejection, match]\n"
         "  drafter: [none, {kind: ngram, longest: 1, tokens: 3}]\n";
     static const char conversations[] =
-        "{\"id\": \"a\", \"category\": \"talk\", \"turns\": [\"one two one two\", \"again\"]}\n"
+        "{\"id\": \"a\", \"category\": \"chat\", \"turns\": [\"one two one two\", \"again\"]}\n"
         "{\"id\": \"b\", \"category\": \"code\", \"prompt\": \"a b c a b c\"}\n"
-        "{\"id\": \"c\", \"category\": \"talk\", \"prompt\": \"x = x + 1\"}\n";
+        "{\"id\": \"c\", \"category\": \"chat\", \"prompt\": \"x = x + 1\"}\n";
     struct error err;
-    const struct tiny t = tiny_usual;
-    char *target = tiny_path("target.gguf"), *prompts = tiny_path("talks.jsonl"), *file = tiny_path("x.yaml"),
-         *path = tiny_path("results.db");
-    tiny_write_gguf(target, &t);
+    const struct small_model t = small_default;
+    char *target = test_path("target.gguf"), *prompts = test_path("prompts.jsonl"), *file = test_path("x.yaml"),
+         *path = test_path("results.db");
+    small_write_gguf(target, &t);
     file_write(prompts, conversations);
     file_write(file, yaml);
     struct store *s = store_open(path, &err);
@@ -601,10 +601,10 @@ static void write_database(void)
     struct exact_sums sums = { .sum = sum, .n = 10 };
     int64_t id;
     must(store_exact(s, &row, &id, &sums, &err) && store_exact_sums(s, id, &sums, &err), &err);
-    store_close(s); // which folds the -wal file into it
+    store_close(s); // merges the -wal file into the database
     struct text bytes = checkpoint_bytes(path);
     put(".", "results.db", bytes.s, bytes.n);
-    put("database", "whole", bytes.s, bytes.n < 65536 ? bytes.n : 65536);
+    put("database", "complete", bytes.s, bytes.n < 65536 ? bytes.n : 65536);
     free(bytes.s);
     free(target);
     free(prompts);
@@ -626,8 +626,8 @@ int main(int argc, char **argv)
     write_tokenizers();
     write_words();
     write_heads();
-    write_kept();
+    write_packed_caches();
     write_database();
-    tiny_clean();
+    test_directory_remove();
     return 0;
 }

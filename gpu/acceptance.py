@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""acceptance.py - tokens a step of one experiment, on the CPU beforehand and on a GPU: gpu/acceptance.yaml.
+"""acceptance.py - compares the tokens per step of gpu/acceptance.yaml on a GPU with those on a CPU.
 
-    gpu/acceptance.py run SPECLAB MODEL DEVICE DATABASE    runs it
+    gpu/acceptance.py run SPECLAB MODEL DEVICE DATABASE    runs the experiment
     gpu/acceptance.py compare CPU_DATABASE GPU_DATABASE    each cell's mean on the GPU must lie in the CPU's 95 % interval
 
-Tokens a step: new tokens over steps, of all prompts of a cell together; the interval is that of 4,000 resamples of prompts.
-The texts differ from the first near-tie on that rounds the other way, so the numbers agree in distribution and not one by one.
-At temperature 0 every text must also be that of `none` on its own device, token by token.
-Exit status: 0 it holds, 1 it does not, 2 called wrongly.
+Tokens per step: new tokens over steps, over all prompts of a cell; the interval is that of 4,000 resamples of prompts.
+Texts differ after the first near-tie that rounds the other way, so the numbers agree in distribution, not one by one.
+At temperature 0 every text must also equal that of `none` on the same device, token by token.
+Exit status: 0 success, 1 failure, 2 wrong usage.
 """
 import os
 import random
@@ -33,7 +33,7 @@ def run(speclab, model, device, database):
 
 
 def cells_of(database):
-    """{(sampling, drafter): {prompt: (new tokens, steps)}}, and those at temperature 0 whose texts are not all none's."""
+    """{(sampling, drafter): {prompt: (new tokens, steps)}}, and the cells at temperature 0 with texts that differ from none's."""
     db = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
     cells = {}
     for sampling, drafter, prompt, tokens, steps in db.execute(
@@ -49,30 +49,30 @@ def mean(prompts):
 
 
 def interval(prompts):
-    chance = random.Random(1)
-    means = sorted(mean(chance.choices(prompts, k=len(prompts))) for _ in range(RESAMPLES))
+    rng = random.Random(1)
+    means = sorted(mean(rng.choices(prompts, k=len(prompts))) for _ in range(RESAMPLES))
     return means[RESAMPLES * 25 // 1000], means[RESAMPLES * 975 // 1000]
 
 
 def compare(cpu_database, gpu_database):
     (cpu, _), (gpu, other) = cells_of(cpu_database), cells_of(gpu_database)
-    well = bool(cpu) and not other
+    passed = bool(cpu) and not other
     for sampling, drafter, texts in other:
-        print(f"{sampling}, {drafter}: {texts} texts are not those of none")
+        print(f"{sampling}, {drafter}: {texts} texts differ from those of none")
     if not cpu:
         print(f"{cpu_database}: expected results, found none")
     for key in cpu:
         if key not in gpu:
-            print(f"{key[0]}, {key[1]}: expected it on the GPU, found nothing")
-            well = False
+            print(f"{key[0]}, {key[1]}: expected results of the GPU, found none")
+            passed = False
             continue
         low, high = interval(list(cpu[key].values()))
-        there = mean(list(gpu[key].values()))
-        inside = low - 1e-9 <= there <= high + 1e-9
-        well = well and inside
-        print(f"{key[0]}, {key[1]}: {there:.3f} tokens a step, on the CPU {mean(list(cpu[key].values())):.3f} "
+        on_gpu = mean(list(gpu[key].values()))
+        inside = low - 1e-9 <= on_gpu <= high + 1e-9
+        passed = passed and inside
+        print(f"{key[0]}, {key[1]}: {on_gpu:.3f} tokens per step, on the CPU {mean(list(cpu[key].values())):.3f} "
               f"[{low:.3f}, {high:.3f}], {len(cpu[key])} prompts: {'inside' if inside else 'OUTSIDE'}")
-    return 0 if well else 1
+    return 0 if passed else 1
 
 
 if __name__ == "__main__":

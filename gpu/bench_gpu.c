@@ -1,16 +1,16 @@
-// bench_gpu.c - what kernels and passes cost on a device, with weights that nobody has to bring: for `./run gpu bench`.
+// bench_gpu.c - times kernels and passes on a device, with random weights: for `./run gpu bench`.
 //
-//     bench_gpu kernels|passes [DEVICES [little]]      DEVICES: cuda,cublas; little: shapes for a try on the CPU
+//     bench_gpu kernels|passes [DEVICES [quick]]      DEVICES: cuda,cublas; quick: small shapes, to try it on the CPU
 //     bench_gpu steps ...                              bench_steps.c
 //
-// Prints a line of JSON for each measurement (gpu/bench says what is in it). Weights are random numbers of the right
-// type and shape; every matrix has memory of its own, and kernels go round through more of them than a cache holds.
-// Times are the device's own (backend.stamp), medians. Passes are models/block.c's, as in every run; of Qwen3 the norms
-// of q and k, which read nothing, are left out.
+// Prints a line of JSON for each measurement (described in gpu/bench). Weights are random numbers of the right type and
+// shape; every matrix has its own memory, and kernels cycle through more of them than a cache holds. Times are medians of the
+// device's own clock (backend.stamp). Passes are models/block.c's, as in every run; Qwen3's norms of q and k, which read
+// nothing, are left out.
 //
-// Each device is an engine: "cublas" is this program with products by cuBLAS, of bf16 weights alone. Kernels take
-// turns, so that all see the same clocks; of passes one engine is measured after the other, model by model. An engine
-// that fails is left out from there on, and the exit status is 1.
+// Each device is an engine: "cublas" is this program with cuBLAS for products, for bf16 weights only. Kernels of the engines
+// are interleaved, so that all see the same clocks; passes are measured one engine after the other, model by model. An engine
+// that fails is dropped from then on, and the exit status is 1.
 #include "gpu/bench_gpu.h"
 
 #include <stdio.h>
@@ -30,8 +30,8 @@ static const struct model_size sizes[] = {
     { "qwen3-8b",
       { .layers = 36, .width = 4096, .heads = 32, .kv_heads = 8, .head_dim = 128, .hidden = 12288, .vocab = 151936 } },
 };
-static const struct model_size little = {
-    "little", { .layers = 2, .width = 128, .heads = 4, .kv_heads = 2, .head_dim = 64, .hidden = 256, .vocab = 512 }
+static const struct model_size quick = {
+    "quick", { .layers = 2, .width = 128, .heads = 4, .kv_heads = 2, .head_dim = 64, .hidden = 256, .vocab = 512 }
 };
 const int bench_rows[N_ROWS + 1] = { 1, 4, 8, 16, 32, 64, PROMPT };
 
@@ -47,7 +47,7 @@ uint8_t *random_blocks(enum type type, size_t bytes)
     }
     const size_t step = (size_t)type_facts[type].bytes;
     for (size_t i = 0; i + step <= bytes; i += step) // exponents below 1: of numbers, or of a block's scale
-        to[i + 1] = (uint8_t)((to[i + 1] & 0x80) | (type == BF16 ? 0x3C : type_is_quantised(type) ? 0x20 : 0x30));
+        to[i + 1] = (uint8_t)((to[i + 1] & 0x80) | (type == BF16 ? 0x3C : type_is_quantized(type) ? 0x20 : 0x30));
     return to;
 }
 
@@ -67,12 +67,12 @@ double median_seconds(int64_t *ns, int n)
 
 static bool failed(struct engine *e, const struct error *err)
 {
-    fprintf(stderr, "bench_gpu: %s is left out from here on: %s\n", e->name, err->text);
+    fprintf(stderr, "bench_gpu: %s failed and is not measured any more: %s\n", e->name, err->text);
     e->failed = true;
     return false;
 }
 
-bool engine_well(struct engine *e)
+bool engine_sync(struct engine *e)
 {
     struct error err;
     return e->b->sync(e->b, &err) || failed(e, &err);
@@ -84,20 +84,20 @@ struct tensor matrix(struct engine *e, const struct stock *s, int64_t m, int64_t
     const struct tensor w = tensor_of(s->blocks, s->type, m, k);
     if (tensor_bytes(w) > s->bytes)
         abort();
-    const struct tensor there = e->b->prepare(e->b, w, e->b->rounds_to(e->b, ACTIVATIONS_BF16, s->type), &err);
-    if (there.data == NULL)
+    const struct tensor prepared = e->b->prepare(e->b, w, e->b->rounds_to(e->b, ACTIVATIONS_BF16, s->type), &err);
+    if (prepared.data == NULL)
         failed(e, &err);
-    return there;
+    return prepared;
 }
 
 struct stock stock_of(enum type type, const struct model_shape *s)
 {
-    const int64_t most = s->vocab > s->hidden ? s->vocab : s->hidden;
-    const size_t bytes = (size_t)most * type_row_bytes(type, s->width);
+    const int64_t max_rows = s->vocab > s->hidden ? s->vocab : s->hidden;
+    const size_t bytes = (size_t)max_rows * type_row_bytes(type, s->width);
     return (struct stock){ type, random_blocks(type, bytes), bytes };
 }
 
-// DEVICES, the names in it separated by commas. Answers how many there are; one that cannot be opened has failed.
+// Opens the devices in `names`, separated by commas. Returns their number; those that cannot be opened are marked as failed.
 static int open_engines(struct engine to[MAX_ENGINES], struct devices *d, char *names)
 {
     int n = 0;
@@ -114,7 +114,7 @@ static int open_engines(struct engine to[MAX_ENGINES], struct devices *d, char *
     return n;
 }
 
-// cuBLAS has no others.
+// cuBLAS takes bf16 weights only.
 static bool takes(const struct engine *e, enum type type)
 {
     return !e->failed && (strcmp(e->name, "cublas") != 0 || type == BF16);
@@ -122,20 +122,20 @@ static bool takes(const struct engine *e, enum type type)
 
 // ---- kernels
 
-enum { MOST_COPIES = 64 };
+enum { MAX_COPIES = 64 };
 struct matrices { // of one shape, on one engine
     struct engine *e;
-    struct tensor w[MOST_COPIES], x, out;
+    struct tensor w[MAX_COPIES], x, out;
     int copies;
     int64_t ns[TIMES];
 };
 
-static void lay_out(struct matrices *a, struct engine *e, const struct stock *s, int64_t m, int64_t k)
+static void create_matrices(struct matrices *a, struct engine *e, const struct stock *s, int64_t m, int64_t k)
 {
     const size_t bytes = tensor_bytes(tensor_of(NULL, s->type, m, k));
     const int copies = (int)(((size_t)512 << 20) / bytes) + 1;
     *a = (struct matrices){ .e = e };
-    for (; a->copies < copies && a->copies < MOST_COPIES && !e->failed; a->copies += !e->failed)
+    for (; a->copies < copies && a->copies < MAX_COPIES && !e->failed; a->copies += !e->failed)
         a->w[a->copies] = matrix(e, s, m, k);
     a->x = rows_on(e->b, PROMPT, k);
     a->out = rows_on(e->b, PROMPT, m);
@@ -146,7 +146,7 @@ static void lay_out(struct matrices *a, struct engine *e, const struct stock *s,
     free(numbers);
 }
 
-static void clear_away(struct matrices *a)
+static void free_matrices(struct matrices *a)
 {
     struct backend *b = a->e->b;
     for (int i = 0; i < a->copies; i++)
@@ -155,7 +155,7 @@ static void clear_away(struct matrices *a)
     b->release(b, a->out.data);
 }
 
-static void once(struct matrices *a, int rows, int t)
+static void time_once(struct matrices *a, int rows, int t)
 {
     struct backend *b = a->e->b;
     if (a->e->failed)
@@ -164,7 +164,7 @@ static void once(struct matrices *a, int rows, int t)
     for (int i = 0; i < a->copies; i++)
         multiply(b, tensor_rows(a->out, 0, rows), tensor_rows(a->x, 0, rows), a->w[i]);
     b->stamp(b, 1);
-    if (engine_well(a->e) && t >= 0)
+    if (engine_sync(a->e) && t >= 0)
         a->ns[t] = b->between(b, 0, 1) / a->copies;
 }
 
@@ -175,11 +175,11 @@ static void kernel(struct engine *engine, int n, const struct stock *s, const ch
     int count = 0;
     for (int i = 0; i < n; i++)
         if (takes(&engine[i], s->type))
-            lay_out(&all[count++], &engine[i], s, m, k);
+            create_matrices(&all[count++], &engine[i], s, m, k);
     for (int r = 0; r <= N_ROWS; r++) {
         for (int t = -2; t < TIMES; t++)
             for (int i = 0; i < count; i++)
-                once(&all[i], bench_rows[r], t);
+                time_once(&all[i], bench_rows[r], t);
         for (int i = 0; i < count; i++)
             if (!all[i].e->failed)
                 printf("{\"engine\": \"%s\", \"what\": \"%s %s %s\", \"rows\": %d, \"seconds\": %.9g, "
@@ -189,7 +189,7 @@ static void kernel(struct engine *engine, int n, const struct stock *s, const ch
         fflush(stdout);
     }
     for (int i = 0; i < count; i++)
-        clear_away(&all[i]);
+        free_matrices(&all[i]);
 }
 
 static void kernels(struct engine *engine, int n, const struct model_size *of, enum type type)
@@ -208,13 +208,13 @@ static void kernels(struct engine *engine, int n, const struct model_size *of, e
 int main(int argc, char **argv)
 {
     static const enum type types[] = { BF16, Q8_0, Q4_0 };
-    const bool few = argc > 3 && strcmp(argv[3], "little") == 0,
+    const bool few = argc > 3 && strcmp(argv[3], "quick") == 0,
                of_kernels = argc > 1 && strcmp(argv[1], "kernels") == 0;
     if (argc > 1 && strcmp(argv[1], "steps") == 0)
         return bench_steps(argc - 2, argv + 2);
     if (argc < 2 || argc > 4 || (argc > 3 && !few) || (!of_kernels && strcmp(argv[1], "passes") != 0)) {
         fprintf(stderr,
-                "bench_gpu: expected kernels or passes, then devices (cuda,cublas), then perhaps little; or steps\n");
+                "bench_gpu: expected kernels|passes [DEVICES [quick]], with devices as in cuda,cublas, or steps\n");
         return 2;
     }
     struct engine engine[MAX_ENGINES];
@@ -223,17 +223,17 @@ int main(int argc, char **argv)
     const int n = open_engines(engine, d, names);
     for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
         for (size_t i = 0; i < (few ? 1 : sizeof(sizes) / sizeof(sizes[0])); i++) {
-            const struct model_size *of = few ? &little : &sizes[i];
-            if (of_kernels && (few || i == 1)) // one shape of kernels says enough
+            const struct model_size *of = few ? &quick : &sizes[i];
+            if (of_kernels && (few || i == 1)) // one shape is sufficient for kernels
                 kernels(engine, n, of, types[t]);
             for (int e = 0; e < n && !of_kernels; e++)
                 if (takes(&engine[e], types[t]))
                     passes(&engine[e], of, types[t], few);
         }
-    bool well = n > 0;
+    bool ok = n > 0;
     for (int e = 0; e < n; e++)
-        well = well && !engine[e].failed;
+        ok = ok && !engine[e].failed;
     devices_destroy(d);
     free(names);
-    return well ? 0 : 1;
+    return ok ? 0 : 1;
 }

@@ -1,4 +1,4 @@
-// bench_passes.c - passes of a whole model's shape, from states in place of tokens and over a prefix of random numbers.
+// bench_passes.c - times passes of a whole model's shape, from hidden states instead of tokens, after a random prefix.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,23 +7,24 @@
 #include "core/memory.h"
 #include "gpu/bench_gpu.h"
 #include "kernels/backend.h"
-#include "kernels/capacity.h"
+#include "kernels/memory_check.h"
 #include "models/block.h"
 #include "models/kv_cache.h"
 
-enum { MOST_LAYERS = 64, LOGITS_CHUNK = 512, N_CONTEXTS = 3 };
+enum { MAX_BENCH_LAYERS = 64, LOGITS_CHUNK = 512, N_CONTEXTS = 3 };
 static const int contexts[N_CONTEXTS] = { 1024, 8192, 32768 };
 
 struct network {
     struct engine *e;
-    struct backend *b; // its
+    struct backend *b; // of the engine
     struct model_shape shape;
-    struct block block[MOST_LAYERS];
+    struct block block[MAX_BENCH_LAYERS];
     struct tensor norm, head, x, last, logits;
     struct scratch scratch;
-    size_t bytes; // of weights that a pass reads
+    size_t bytes; // weights read by a pass
 };
 
+// A matrix whose bytes are counted.
 static struct tensor counted(struct network *n, const struct stock *s, int64_t m, int64_t k)
 {
     n->bytes += tensor_bytes(tensor_of(NULL, s->type, m, k));
@@ -62,13 +63,13 @@ static void build(struct network *n, struct engine *e, const struct model_shape 
     n->head = counted(n, &stock, s->vocab, s->width);
     free(stock.blocks);
     n->shape.inverse_frequency = ones(b, s->head_dim / 2);
-    n->x = rows_on(b, MOST_ROWS, s->width);
-    n->last = rows_on(b, MOST_ROWS, s->width);
-    n->logits = rows_on(b, MOST_ROWS, s->vocab);
-    scratch_create(&n->scratch, b, &n->shape, MOST_ROWS);
+    n->x = rows_on(b, MAX_PASS_ROWS, s->width);
+    n->last = rows_on(b, MAX_PASS_ROWS, s->width);
+    n->logits = rows_on(b, MAX_PASS_ROWS, s->vocab);
+    scratch_create(&n->scratch, b, &n->shape, MAX_PASS_ROWS);
 }
 
-static void pull_down(struct network *n)
+static void destroy(struct network *n)
 {
     struct backend *b = n->b;
     for (int l = 0; l < n->shape.layers; l++) {
@@ -86,30 +87,31 @@ static void pull_down(struct network *n)
     scratch_destroy(&n->scratch, b);
 }
 
-// The pass of models/model.c, from states in place of tokens. whole: the layers are queued at once, where the device can.
-static void forward(struct network *n, struct kv_cache *c, int count, bool whole)
+// The pass of models/model.c, from hidden states instead of tokens. graph: with a CUDA graph, if the device supports it.
+static void forward(struct network *n, struct kv_cache *c, int count, bool graph)
 {
     struct backend *b = n->b;
-    int32_t token[MOST_ROWS] = { 0 }, slot[MOST_ROWS] = { 0 }, parent[MOST_ROWS];
+    int32_t token[MAX_PASS_ROWS] = { 0 }, slot[MAX_PASS_ROWS] = { 0 }, parent[MAX_PASS_ROWS];
     for (int i = 0; i < count; i++)
         parent[i] = i - 1;
     const struct pass p = { .n = count, .token = token, .slot = slot, .parent = parent };
-    const struct tensor x = tensor_rows(n->x, 0, count), last = tensor_rows(n->last, 0, count);
+    const struct tensor x = tensor_rows(n->x, 0, count);
+    struct tensor last;
     scratch_fit(&n->scratch, count);
     const struct layout *see = kv_admit(c, &p, p.n);
     const struct graph_key graph_key = { .see = see, .whose = n, .cache = c };
-    for (bool done = whole && graph_launched(b, &graph_key); !done; done = !whole || graph_ended(b)) {
+    for (bool done = graph && graph_launched(b, &graph_key, &last); !done; done = !graph || graph_ended(b, last)) {
         block_angles(b, &n->shape, see, &n->scratch);
         for (int l = 0; l < n->shape.layers; l++) {
-            b->rmsnorm(b, n->scratch.h, x, n->block[l].input_norm, n->shape.norm_eps);
-            block_forward(b, &n->block[l], &n->shape, l, c, see, &n->scratch, x, n->scratch.h);
+            const struct tensor h = b->rmsnorm(b, n->scratch.h, x, n->block[l].input_norm, n->shape.norm_eps);
+            block_forward(b, &n->block[l], &n->shape, l, c, see, &n->scratch, x, h);
         }
-        b->rmsnorm(b, last, x, n->norm, n->shape.norm_eps);
+        last = b->rmsnorm(b, tensor_rows(n->last, 0, count), x, n->norm, n->shape.norm_eps);
     }
     multiply(b, tensor_rows(n->logits, 0, count), last, n->head);
 }
 
-// A prefix of so many rows of random numbers, which nobody computed.
+// Fills the cache with a prefix of `context` rows of random numbers.
 static void fill(const struct network *n, struct kv_cache *c, int context)
 {
     int32_t zeros[LOGITS_CHUNK] = { 0 }, row[LOGITS_CHUNK], parent[LOGITS_CHUNK];
@@ -134,25 +136,25 @@ static void fill(const struct network *n, struct kv_cache *c, int context)
     }
 }
 
-struct subject { // what is timed: passes behind a context
+struct timed_passes { // passes after a context
     const char *model;
     enum type type;
     int context;
     struct kv_cache *c;
-    const float *states; // (MOST_ROWS, width)
+    const float *states; // (MAX_PASS_ROWS, width)
 };
 
-static void time_rows(struct network *n, const struct subject *s, int rows, bool whole)
+static void time_rows(struct network *n, const struct timed_passes *s, int rows, bool graph)
 {
     struct backend *b = n->b;
     int64_t ns[TIMES];
     for (int t = -2; t < TIMES && !n->e->failed; t++) {
         b->upload(b, n->x.data, s->states, (size_t)rows * (size_t)n->shape.width * sizeof(float));
         b->stamp(b, 0);
-        forward(n, s->c, rows, whole);
+        forward(n, s->c, rows, graph);
         b->stamp(b, 1);
-        kv_cut(s->c, 0, s->context);
-        if (engine_well(n->e) && t >= 0)
+        kv_truncate(s->c, 0, s->context);
+        if (engine_sync(n->e) && t >= 0)
             ns[t] = b->between(b, 0, 1);
     }
     if (n->e->failed)
@@ -161,12 +163,12 @@ static void time_rows(struct network *n, const struct subject *s, int rows, bool
     const size_t cache = (size_t)s->context * 2 * (size_t)n->shape.layers * type_row_bytes(keys.type, keys.width);
     printf("{\"engine\": \"%s%s\", \"what\": \"%s %s\", \"rows\": %d, \"context\": %d, \"seconds\": %.9g, "
            "\"bytes\": %zu}\n",
-           n->e->name, whole || b->graph_launch == NULL ? "" : " one by one", s->model, type_facts[s->type].name, rows,
+           n->e->name, graph || b->graph_launch == NULL ? "" : " one by one", s->model, type_facts[s->type].name, rows,
            s->context, median_seconds(ns, TIMES), n->bytes + cache);
     fflush(stdout);
 }
 
-// Where layers can be queued at once (CUDA graphs), so and launch by launch.
+// With CUDA graphs, if the device supports them, and launch by launch.
 static void time_passes(struct network *n, const char *model, enum type type, int context)
 {
     struct backend *b = n->b;
@@ -175,22 +177,22 @@ static void time_passes(struct network *n, const char *model, enum type type, in
                                     .width = n->shape.kv_heads * n->shape.head_dim,
                                     .head_dim = n->shape.head_dim,
                                     .slots = 1,
-                                    .length = context + MOST_ROWS,
+                                    .length = context + MAX_PASS_ROWS,
                                     .pending = LOGITS_CHUNK,
                                     .type = BF16 };
     struct kv_cache *c = kv_create(b, &shape, &err);
     if (c == NULL) {
-        fprintf(stderr, "bench_gpu: %s of %s, context %d is left out: %s\n", model, n->e->name, context, err.text);
+        fprintf(stderr, "bench_gpu: %s of %s, context %d is not measured: %s\n", model, n->e->name, context, err.text);
         return;
     }
     fill(n, c, context);
-    float *states = xcalloc((size_t)MOST_ROWS * (size_t)n->shape.width, sizeof(float));
-    for (int64_t i = 0; i < (int64_t)MOST_ROWS * n->shape.width; i++)
+    float *states = xcalloc((size_t)MAX_PASS_ROWS * (size_t)n->shape.width, sizeof(float));
+    for (int64_t i = 0; i < (int64_t)MAX_PASS_ROWS * n->shape.width; i++)
         states[i] = (float)((i * 2654435761u) % 1000) / 500.0f - 1;
-    const struct subject s = { model, type, context, c, states };
+    const struct timed_passes s = { model, type, context, c, states };
     for (int r = 0; r < N_ROWS; r++)
-        for (int whole = b->graph_launch != NULL; whole >= 0; whole--)
-            time_rows(n, &s, bench_rows[r], whole == 1);
+        for (int graph = b->graph_launch != NULL; graph >= 0; graph--)
+            time_rows(n, &s, bench_rows[r], graph == 1);
     free(states);
     kv_destroy(c);
 }
@@ -201,5 +203,5 @@ void passes(struct engine *e, const struct model_size *of, enum type type, bool 
     build(&n, e, &of->shape, type);
     for (int i = 0; i < N_CONTEXTS && !e->failed; i++)
         time_passes(&n, of->name, type, few ? contexts[i] / 64 : contexts[i]);
-    pull_down(&n);
+    destroy(&n);
 }

@@ -1,17 +1,17 @@
-// bench_steps.c - what the passes of a decoding step cost by themselves, of a model and a head that there are.
+// bench_steps.c - times the passes of a decoding step alone, of a given model and head.
 //
 //     bench_gpu steps DEVICE MODEL CONTEXT SLOTS ROWS [HEAD DRAFT_TOKENS CERTAIN]
 //
-// SLOTS, ROWS, DRAFT_TOKENS and CERTAIN are whole numbers with commas between them. For each number of slots, behind CONTEXT
-// tokens in each slot:
+// SLOTS, ROWS, DRAFT_TOKENS and CERTAIN are integers separated by commas. For each number of slots, after CONTEXT tokens in
+// each slot:
 //
-//     pass      so many rows a slot, a chain, and the logits of each: of a target, or of a draft model
-//     logits    the head's, of one state a slot
-//     guess     so many rows a slot of the head over states of its own, and their logits
-//     certain   so many rows a slot of the head over the target's states
+//     pass      ROWS rows a slot, a chain, with the logits of each: of a target, or of a draft model
+//     logits    the head's logits, of one state a slot
+//     draft     DRAFT_TOKENS rows a slot of the head over its own states, with their logits
+//     certain   CERTAIN rows a slot of the head over the target's states
 //
-// A line of JSON for each, times as in bench_gpu.c; activations and caches are bf16. gpu/loop.py takes them from what a
-// step took: the rest is what the loop costs.
+// A line of JSON for each, times as in bench_gpu.c; activations and caches are bf16. gpu/loop.py subtracts them from the
+// time of a step; the remainder is the overhead of the loop.
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,12 +25,12 @@
 #include "models/eagle.h"
 #include "models/kv_cache.h"
 
-enum { MOST_NUMBERS = 16, LOGITS_CHUNK = 256, ARGUMENTS = 5, WITH_HEAD = 8 };
-enum part { PASS, LOGITS, GUESS, CERTAIN };
-static const char *const part_names[] = { "pass", "logits", "guess", "certain" };
+enum { MAX_NUMBERS = 16, LOGITS_CHUNK = 256, ARGUMENTS = 5, WITH_HEAD = 8 };
+enum part { PASS, LOGITS, DRAFT, CERTAIN };
+static const char *const part_names[] = { "pass", "logits", "draft", "certain" };
 
 struct numbers {
-    int n, most, at[MOST_NUMBERS];
+    int n, max, at[MAX_NUMBERS];
 };
 
 struct bench {
@@ -46,7 +46,7 @@ struct bench {
     int32_t *token, *slot, *parent, *row; // (rows)
 };
 
-// ---- what is asked for
+// ---- arguments
 
 static bool read_numbers(const char *text, struct numbers *to)
 {
@@ -54,10 +54,10 @@ static bool read_numbers(const char *text, struct numbers *to)
     for (const char *at = text;; at++) {
         char *end;
         const long v = strtol(at, &end, 10);
-        if (end == at || v < 1 || v > INT_MAX / 1000 || to->n == MOST_NUMBERS)
+        if (end == at || v < 1 || v > INT_MAX / 1000 || to->n == MAX_NUMBERS)
             return false;
         to->at[to->n++] = (int)v;
-        to->most = v > to->most ? (int)v : to->most;
+        to->max = v > to->max ? (int)v : to->max;
         at = end;
         if (*at != ',')
             return *at == '\0';
@@ -85,8 +85,8 @@ static struct tensor small_numbers(struct backend *b, int64_t rows, int64_t widt
 
 static bool open_model(struct bench *s, const char *path, int slots, int rows, struct error *err)
 {
-    const int most = larger(slots * rows, LOGITS_CHUNK);
-    s->model = model_open(path, s->e.b, ACTIVATIONS_BF16, most, err);
+    const int max_rows = larger(slots * rows, LOGITS_CHUNK);
+    s->model = model_open(path, s->e.b, ACTIVATIONS_BF16, max_rows, err);
     if (s->model == NULL)
         return false;
     struct kv_shape shape =
@@ -94,13 +94,14 @@ static bool open_model(struct bench *s, const char *path, int slots, int rows, s
     shape.type = BF16;
     s->cache = kv_create(s->e.b, &shape, err);
     s->logits = rows_on(s->e.b, slots * rows, model_shape(s->model)->vocab);
-    return s->cache != NULL && (s->logits.data != NULL || fail(err, "no room for the logits of %d rows", slots * rows));
+    return s->cache != NULL &&
+           (s->logits.data != NULL || fail(err, "out of memory for the logits of %d rows", slots * rows));
 }
 
 static bool open_head(struct bench *s, const char *path, int slots, int rows, struct error *err)
 {
-    const int most = larger(slots * rows, LOGITS_CHUNK);
-    const struct eagle_setup setup = { .kind = HEAD_EAGLE3, .activations = ACTIVATIONS_BF16, .rows = most };
+    const int max_rows = larger(slots * rows, LOGITS_CHUNK);
+    const struct eagle_setup setup = { .kind = HEAD_EAGLE3, .activations = ACTIVATIONS_BF16, .rows = max_rows };
     s->head = eagle_open(path, s->model, s->e.b, &setup, err);
     if (s->head == NULL)
         return false;
@@ -110,10 +111,10 @@ static bool open_head(struct bench *s, const char *path, int slots, int rows, st
     s->head_cache = kv_create(s->e.b, &shape, err);
     s->taps = eagle_taps(s->head);
     s->draft_tokens = rows_on(s->e.b, slots * rows, eagle_vocab(s->head));
-    s->own = small_numbers(s->e.b, most, eagle_width(s->head));
-    s->target = small_numbers(s->e.b, most, (int64_t)s->taps.n * model_shape(s->model)->width);
+    s->own = small_numbers(s->e.b, max_rows, eagle_width(s->head));
+    s->target = small_numbers(s->e.b, max_rows, (int64_t)s->taps.n * model_shape(s->model)->width);
     return s->head_cache != NULL && ((s->draft_tokens.data != NULL && s->own.data != NULL && s->target.data != NULL) ||
-                                     fail(err, "no room for the states of %d rows", most));
+                                     fail(err, "out of memory for the states of %d rows", max_rows));
 }
 
 static void close_all(struct bench *s)
@@ -133,7 +134,7 @@ static void close_all(struct bench *s)
 
 // ---- passes
 
-// A chain of so many rows in each of the slots from `first` on.
+// A chain of `rows` rows in each of the slots from `first` on.
 static struct pass chains(struct bench *s, int first, int slots, int rows)
 {
     const int vocab = model_shape(s->model)->vocab;
@@ -156,7 +157,7 @@ static bool queue(struct bench *s, enum part part, const struct pass *p, struct 
             model_logits(s->model, tensor_rows(s->logits, 0, p->n), states.last);
         return true;
     }
-    const bool draft_token = part == GUESS;
+    const bool draft_token = part == DRAFT;
     struct tensor out = tensor_rows(s->own, 0, p->n);
     if (part != LOGITS)
         out = eagle_forward(s->head, s->head_cache, p, tensor_rows(draft_token ? s->own : s->target, 0, p->n),
@@ -214,41 +215,41 @@ static bool time_parts(struct bench *s, enum part part, const struct numbers *sl
 }
 
 // word: MODEL CONTEXT SLOTS ROWS [HEAD DRAFT_TOKENS CERTAIN]
-static bool run(struct bench *s, char **word, const struct numbers asked[], bool head, struct error *err)
+static bool run(struct bench *s, char **word, const struct numbers given[], bool head, struct error *err)
 {
-    const struct numbers *slots = &asked[1], *draft_tokens = &asked[3], *certain = &asked[4], one = { 1, 1, { 1 } };
-    const int rows = larger(asked[2].most, head ? larger(draft_tokens->most, certain->most) : 1);
-    const size_t most = (size_t)larger(slots->most * rows, LOGITS_CHUNK);
+    const struct numbers *slots = &given[1], *draft_tokens = &given[3], *certain = &given[4], one = { 1, 1, { 1 } };
+    const int rows = larger(given[2].max, head ? larger(draft_tokens->max, certain->max) : 1);
+    const size_t max_rows = (size_t)larger(slots->max * rows, LOGITS_CHUNK);
     int32_t **arrays[] = { &s->token, &s->slot, &s->parent, &s->row };
     for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++)
-        *arrays[i] = xcalloc(most, sizeof(int32_t));
+        *arrays[i] = xcalloc(max_rows, sizeof(int32_t));
     const char *slash = strrchr(word[0], '/');
     s->name = slash != NULL ? slash + 1 : word[0];
-    s->context = asked[0].at[0];
-    return open_model(s, word[0], slots->most, asked[2].most, err) &&
-           (!head || open_head(s, word[4], slots->most, larger(draft_tokens->most, certain->most), err)) &&
-           fill(s, PASS, s->cache, slots->most, err) && time_parts(s, PASS, slots, &asked[2], err) &&
-           (!head || (fill(s, CERTAIN, s->head_cache, slots->most, err) && time_parts(s, LOGITS, slots, &one, err) &&
-                      time_parts(s, GUESS, slots, draft_tokens, err) && time_parts(s, CERTAIN, slots, certain, err)));
+    s->context = given[0].at[0];
+    return open_model(s, word[0], slots->max, given[2].max, err) &&
+           (!head || open_head(s, word[4], slots->max, larger(draft_tokens->max, certain->max), err)) &&
+           fill(s, PASS, s->cache, slots->max, err) && time_parts(s, PASS, slots, &given[2], err) &&
+           (!head || (fill(s, CERTAIN, s->head_cache, slots->max, err) && time_parts(s, LOGITS, slots, &one, err) &&
+                      time_parts(s, DRAFT, slots, draft_tokens, err) && time_parts(s, CERTAIN, slots, certain, err)));
 }
 
 int bench_steps(int argc, char **argv)
 {
     static const int at[] = { 2, 3, 4, 6, 7 }; // of the numbers in argv
-    struct numbers asked[sizeof(at) / sizeof(at[0])];
+    struct numbers given[sizeof(at) / sizeof(at[0])];
     struct error err;
-    bool known = argc == ARGUMENTS || argc == WITH_HEAD;
-    for (size_t i = 0; i < sizeof(at) / sizeof(at[0]) && known; i++)
-        known = at[i] >= argc || read_numbers(argv[at[i]], &asked[i]);
-    if (!known) {
+    bool valid = argc == ARGUMENTS || argc == WITH_HEAD;
+    for (size_t i = 0; i < sizeof(at) / sizeof(at[0]) && valid; i++)
+        valid = at[i] >= argc || read_numbers(argv[at[i]], &given[i]);
+    if (!valid) {
         fprintf(stderr,
-                "bench_gpu: expected steps DEVICE MODEL CONTEXT SLOTS ROWS [HEAD GUESSES CERTAIN], with lists of "
-                "whole numbers as in 1,4,16\n");
+                "bench_gpu: expected steps DEVICE MODEL CONTEXT SLOTS ROWS [HEAD DRAFT_TOKENS CERTAIN], with lists "
+                "of integers as in 1,4,16\n");
         return 2;
     }
     struct devices *d = devices_create(0, NULL);
     struct bench s = { .e = { .name = "speclab", .b = devices_get(d, argv[0], &err) } };
-    const bool ok = s.e.b != NULL && run(&s, argv + 1, asked, argc == WITH_HEAD, &err);
+    const bool ok = s.e.b != NULL && run(&s, argv + 1, given, argc == WITH_HEAD, &err);
     if (!ok)
         fprintf(stderr, "bench_gpu: %s\n", err.text);
     if (s.e.b != NULL)

@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""loop.py - the whole loop on a device, at several numbers of slots, and what its steps are made of.
+"""loop.py - times the decoding loop on a device, at several numbers of slots, and the parts of its steps.
 
-    gpu/loop.py texts    SPECLAB BENCH DEVICE MODEL SMALL SECONDS [little]    gpu/loop.yaml, drafted by the model SMALL
-    gpu/loop.py synthetic SPECLAB BENCH DEVICE MODEL HEAD SECONDS [little]     gpu/synthetic.yaml, by the EAGLE-3 head
+    gpu/loop.py texts     SPECLAB BENCH DEVICE MODEL SMALL SECONDS [quick]    gpu/loop.yaml, with the draft model SMALL
+    gpu/loop.py synthetic SPECLAB BENCH DEVICE MODEL HEAD SECONDS [quick]     gpu/synthetic.yaml, with the EAGLE-3 head
 
-SPECLAB is the program, BENCH gpu/bench_gpu.c's. `SPECLAB run` decodes, for 7/10 of SECONDS at most; what is finished
-then counts. `BENCH steps` measures passes of as many rows alone. little: few slots and tokens, for a try.
+SPECLAB is the program, BENCH that of gpu/bench_gpu.c. `SPECLAB run` decodes for at most 7/10 of SECONDS; results finished
+by then count. `BENCH steps` times passes with the same numbers of rows alone. quick: few slots and tokens, to try it.
 
-Prints a line of JSON for each cell (times in seconds, of steps in which every slot is taken, means):
+Prints a line of JSON for each cell (times in seconds, means over steps in which every slot is in use):
 
-    tokens_per_s, speedup, tokens_per_step      as in docs/results.md; speedup is over none, at as many slots, in pairs
+    tokens_per_s, speedup, tokens_per_step      as in docs/results.md; speedup over none with as many slots, in pairs
     propose, verify, advance                    as stamped on the device
-    rest        between steps; null where no sequence saw it alone (others' prompts, or their ends, are in between)
-    wall_tokens_per_s                           with the rest in the time; null as rest
-    passes      of the target and of the drafter, as measured alone, in the phase in which they fall
-    overhead    propose + verify + advance + rest - passes; without the rest where that is null
+    rest        between steps; null if no sequence shows it alone (prompts or ends of others lie in between)
+    wall_tokens_per_s                           with the rest included in the time; null if rest is
+    passes      of the target and of the drafter, measured alone, by the phase in which they run
+    overhead    propose + verify + advance + rest - passes; without rest if that is null
 
-Exit status: 0 all was measured, 1 not all, which is said, 2 called wrongly.
+Exit status: 0 everything was measured, 1 something was not, as printed, 2 wrong usage.
 """
 import json
 import math
@@ -31,17 +31,17 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROMPTS = os.path.join(HERE, "..", "experiments", "data", "prompts.jsonl")
-# EAGLE-1's tree, drafters/tree_published.c's eagle_25: a digit is a rank.
+# EAGLE-1's tree (eagle_25 in drafters/tree_published.c): a digit is a rank.
 TREE = "0 1 2 3 00 01 02 10 11 20 21 30 000 001 002 010 011 020 021 100 0000 0001 0002 00000 00001".split()
 TOKENS_A_STEP = 3.3
 SLOTS, PROMPT, TEXTS, CONTEXT = [1, 4, 16, 64], 128, 64, 1024
 TOKENS = {"texts": 48, "synthetic": 64}
 
 
-# ---- what is run
+# ---- the experiment
 
-def worth(rate):
-    """Tokens a step of TREE where each guess stands with this probability: the law of verifier/rules/synthetic.c."""
+def tokens_per_step(rate):
+    """Expected tokens per step with TREE if each draft token is accepted with this probability (verifier/rules/synthetic.c)."""
     reached = {"": 1.0}
     for path in sorted(TREE, key=len):
         reached[path] = reached[path[:-1]] * rate * (1 - rate) ** int(path[-1])
@@ -52,13 +52,13 @@ def rate_for(tokens):
     low, high = 0.0, 1.0
     for _ in range(50):
         middle = (low + high) / 2
-        low, high = (middle, high) if worth(middle) < tokens else (low, middle)
+        low, high = (middle, high) if tokens_per_step(middle) < tokens else (low, middle)
     return round(high, 6)
 
 
 def write_prompts(to, how, count):
-    """First turns alone, so that nobody's next turn comes between; ids of no text for a model without any."""
-    chance = random.Random(1)
+    """First turns only, so that no second turn starts between steps; random ids for a model without a tokenizer."""
+    rng = random.Random(1)
     with open(PROMPTS) as f:
         rows = [json.loads(line) for line in f][:count]
     for i, row in enumerate(rows):
@@ -66,19 +66,19 @@ def write_prompts(to, how, count):
             text = row["turns"][0] if "turns" in row else row["prompt"]
             to.write(json.dumps({"id": str(i), "category": row.get("category", ""), "prompt": text}) + "\n")
         else:
-            to.write(json.dumps({"id": str(i), "input_ids": [chance.randrange(3, 200) for _ in range(PROMPT)]}) + "\n")
+            to.write(json.dumps({"id": str(i), "input_ids": [rng.randrange(3, 200) for _ in range(PROMPT)]}) + "\n")
 
 
-def write_experiment(folder, how, device, model, drafter, little):
+def write_experiment(folder, how, device, model, drafter, quick):
     prompts = os.path.join(folder, "prompts.jsonl")
     with open(prompts, "w") as f:
-        write_prompts(f, how, 4 if little else TEXTS)
+        write_prompts(f, how, 4 if quick else TEXTS)
     with open(os.path.join(HERE, "loop.yaml" if how == "texts" else "synthetic.yaml")) as f:
         text = f.read()
     words = {"MODEL": os.path.abspath(model), "DRAFTER": os.path.abspath(drafter), "DEVICE": device, "PROMPTS": prompts,
-             "CHAT": "none" if little else "auto", "TOKENS": str(12 if little else TOKENS[how]),
-             "CONTEXT": str(448 if little else CONTEXT),
-             "SLOTS": str([1, 2, 4] if little else SLOTS), "RATE": str(rate_for(TOKENS_A_STEP)),
+             "CHAT": "none" if quick else "auto", "TOKENS": str(12 if quick else TOKENS[how]),
+             "CONTEXT": str(448 if quick else CONTEXT),
+             "SLOTS": str([1, 2, 4] if quick else SLOTS), "RATE": str(rate_for(TOKENS_A_STEP)),
              "TREE": json.dumps([[int(rank) for rank in path] for path in TREE])}
     for word, value in words.items():
         text = text.replace(word, value)
@@ -89,7 +89,7 @@ def write_experiment(folder, how, device, model, drafter, little):
 
 
 def decode(speclab, experiment, database, seconds):
-    """Until it is done or the time is over; then it is asked to stop, and keeps what is finished."""
+    """Runs until it is done or the time is over; then it is interrupted, and finished results are stored."""
     with subprocess.Popen([speclab, "run", experiment, "--db", database], stdin=subprocess.DEVNULL) as child:
         try:
             return child.wait(timeout=seconds)
@@ -102,7 +102,7 @@ def decode(speclab, experiment, database, seconds):
             return None
 
 
-# ---- what came out
+# ---- results
 
 CELLS = """
 SELECT s.run, s.drafter_kind, s.rule, s.lossless, s.marked_inflated, s.sampling, s.batch, s.machine, s.finished,
@@ -113,13 +113,13 @@ SELECT s.run, s.drafter_kind, s.rule, s.lossless, s.marked_inflated, s.sampling,
 FROM run_summary AS s JOIN sequence AS q ON q.run = s.run JOIN step AS t ON t.sequence = q.id
 WHERE t.batch = s.batch GROUP BY s.run ORDER BY s.run"""
 
-# Of those that were started last and ended first of their bunch: nothing came between their steps but the loop itself.
+# Of the sequences that started last and ended first in their prompt batch: only the loop itself ran between their steps.
 REST = """
 SELECT sum(q.wall_ns - (SELECT sum(propose_ns + verify_ns + advance_ns) FROM step WHERE sequence = q.id)) / 1e9
        / sum(q.steps)
 FROM sequence AS q JOIN
-     (SELECT pair, max(prompt) AS last, min(steps) AS least FROM sequence WHERE run = ? GROUP BY pair) AS p
-     ON p.pair = q.pair AND p.last = q.prompt AND p.least = q.steps
+     (SELECT pair, max(prompt) AS last, min(steps) AS min_steps FROM sequence WHERE run = ? GROUP BY pair) AS p
+     ON p.pair = q.pair AND p.last = q.prompt AND p.min_steps = q.steps
 WHERE q.run = ?"""
 
 
@@ -132,10 +132,10 @@ def cells_of(database):
     return cells
 
 
-# ---- what passes cost alone
+# ---- passes alone
 
-def whole(numbers):
-    """The whole numbers around each."""
+def nearest_integers(numbers):
+    """The integers around each."""
     return sorted({f(x) for x in numbers for f in (math.floor, math.ceil)})
 
 
@@ -144,13 +144,13 @@ def words_of(numbers):
 
 
 def levels():
-    """Rows of the head's passes: nodes of each level that have children."""
+    """Rows of the head's passes: the number of nodes with children, level by level."""
     parents = {path[:-1] for path in TREE} - {""}
     return [sum(len(p) == depth for p in parents) for depth in range(1, max(map(len, parents)) + 1)]
 
 
 def measure(bench, device, model, context, slots, rows, head, seconds):
-    """{(part, slots, rows): seconds} as BENCH steps has them; each line is printed as well."""
+    """{(part, slots, rows): seconds} by BENCH steps; prints its lines as well."""
     words = [bench, "steps", device, model, str(context), words_of(slots), words_of(rows)]
     words += [head, words_of(sorted(set(levels()))), words_of(range(1, 8))] if head else []
     try:
@@ -169,7 +169,7 @@ def measure(bench, device, model, context, slots, rows, head, seconds):
 
 
 def at(times, part, slots, rows):
-    """Between what was measured; None: it was not."""
+    """Interpolated between measurements; None: not measured."""
     low, high = (times.get((part, slots, f(rows))) for f in (math.floor, math.ceil))
     return None if low is None or high is None else low + (high - low) * (rows - math.floor(rows))
 
@@ -180,14 +180,14 @@ def sum_of(numbers):
 
 
 def passes_of(cell, target, small):
-    """Of a step, phase by phase; None: not measured."""
+    """Passes of a step, by phase; None: not measured."""
     slots, kind = cell["batch"], cell["drafter_kind"]
     propose = advance = 0
     if kind == "small":
         one = small.get(("pass", slots, 1))
         propose = None if one is None else one * cell["depth"]
     elif kind == "eagle3":
-        propose = sum_of([target.get(("logits", slots, 1))] + [target.get(("guess", slots, n)) for n in levels()])
+        propose = sum_of([target.get(("logits", slots, 1))] + [target.get(("draft", slots, n)) for n in levels()])
         advance = at(target, "certain", slots, cell["tokens"])
     return {"propose": propose, "verify": at(target, "pass", slots, 1 + cell["drafted"]), "advance": advance}
 
@@ -208,10 +208,10 @@ def record(name, cell, passes):
 
 
 def report(how, bench, device, model, drafter, cells, end):
-    """Until `end` at the latest. Answers whether all passes were measured."""
+    """Measures until `end` at the latest. Returns whether all passes were measured."""
     slots = sorted({cell["batch"] for cell in cells})
     context = max(1, round(sum(cell["context"] for cell in cells) / len(cells)))
-    rows = whole({1 + cell["drafted"] for cell in cells})
+    rows = nearest_integers({1 + cell["drafted"] for cell in cells})
     head = drafter if how == "synthetic" else None
     left = end - time.monotonic()
     small = {} if head else measure(bench, device, drafter, context, slots, [1], None, left / 3)
@@ -222,28 +222,28 @@ def report(how, bench, device, model, drafter, cells, end):
         well = well and r["overhead"] is not None
         print(json.dumps(r), flush=True)
     if not well:
-        print("passes alone were not all measured: overheads are missing")
+        print("some passes were not measured alone: their overheads are missing")
     return well
 
 
-def main(how, speclab, bench, device, model, drafter, seconds, little):
+def main(how, speclab, bench, device, model, drafter, seconds, quick):
     end = time.monotonic() + seconds
     with tempfile.TemporaryDirectory() as folder:
         database = os.path.join(folder, "loop.db")
-        experiment = write_experiment(folder, how, device, model, drafter, little)
+        experiment = write_experiment(folder, how, device, model, drafter, quick)
         status = decode(speclab, experiment, database, seconds * 7 / 10)
         cells = cells_of(database) if os.path.exists(database) else []
         well = bool(cells) and report(how, bench, device, model, drafter, cells, end)
         left = [f"{c['drafter_kind']} at {c['sampling']}, {c['batch']} slots" for c in cells if not c["finished"]]
     if status is None:
         last = f"{cells[-1]['sampling']}, {cells[-1]['batch']} slots" if cells else "the beginning"
-        print(f"left out for lack of time: what comes behind {last}" + "".join(f"; part of {one}" for one in left))
+        print(f"not run for lack of time: everything after {last}" + "".join(f"; part of {one}" for one in left))
     return 0 if well and status == 0 else 1
 
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
-    few = arguments[-1:] == ["little"]
+    few = arguments[-1:] == ["quick"]
     arguments = arguments[:len(arguments) - few]
     if len(arguments) != 7 or arguments[0] not in ("texts", "synthetic") or not arguments[6].isdigit():
         print(__doc__, file=sys.stderr)

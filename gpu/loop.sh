@@ -1,32 +1,31 @@
-# loop.sh - `./run gpu bench loop`: the loop at 1, 4, 16 and 64 slots (gpu/loop.py) on SmolLM2, on SmolLM2 inflated to
-# about 1B and 8B parameters, and with synthetic acceptance on a made Llama-8B with an EAGLE-3 head, all in bf16. To be
-# sourced by gpu/bench.
+# loop.sh - `./run gpu bench loop`: times decoding with 1, 4, 16 and 64 slots (gpu/loop.py) on SmolLM2, on SmolLM2 inflated to
+# about 1B and 8B parameters, and with synthetic acceptance on a random Llama-8B with an EAGLE-3 head, all in bf16. Sourced by
+# gpu/bench.
 #
-#     ./run gpu bench loop             on the GPU of this machine; SmolLM2 as ./run gpu carry model brings it
-#     ./run gpu bench loop try DEVICE  the same phases with little models, with the programs of build/release: cpu, or
-#                                      cuda, which is the emulated GPU then; phases may take five times as long
+#     ./run gpu bench loop             on the GPU of this machine; SmolLM2 comes from ./run gpu carry model
+#     ./run gpu bench loop try DEVICE  the same phases with small models and the programs of build/release; DEVICE: cpu, or
+#                                      cuda for the emulated GPU; phases may take five times as long
 #
-# Models are made where they are measured, in memory or on the disk, and are gone afterwards. What weighs most comes
-# first.
+# Models are created where they are measured, in memory or on disk, and removed afterwards. The most important phase comes first.
 # shellcheck shell=bash disable=SC2154
 
 few='' times=1 device=cuda speclab=$built/speclab
 case $# in
 0) ;;
 2)
-    [ "$1" = try ] || { say "bench loop what? try DEVICE, or nothing"; exit 2; }
-    built=$here/build/release few=little times=5 device=$2 speclab=$built/speclab BENCH=$built/bench_gpu
+    [ "$1" = try ] || { say "bench loop: expected nothing or try DEVICE, found \"$*\""; exit 2; }
+    built=$here/build/release few=quick times=5 device=$2 speclab=$built/speclab BENCH=$built/bench_gpu
     [ "$device" = cpu ] || { speclab+=_emulated BENCH+=_emulated; }
     ;;
-*) say "bench loop what? try DEVICE, or nothing"; exit 2 ;;
+*) say "bench loop: expected nothing or try DEVICE, found \"$*\""; exit 2 ;;
 esac
 in_memory=/dev/shm/speclab-loop.$$ on_disk=$built/loop.$$
 export few device speclab in_memory on_disk
 
-# A folder for so many GB of models: in memory if they fit.
+# A folder for this many GB of models: in memory if they fit.
 folder_for() {                   # folder_for GB
     local folder free
-    rm -rf "$in_memory" "$on_disk" # of a phase that was stopped
+    rm -rf "$in_memory" "$on_disk" # left by a phase that was stopped
     for folder in "$in_memory" "$on_disk"; do
         mkdir -p "$folder" 2>/dev/null || continue
         free=$(df --output=avail -B G "$folder" | tail -n 1 | tr -dc 0-9)
@@ -36,13 +35,13 @@ folder_for() {                   # folder_for GB
     return 1
 }
 
-# run_in GB FUNCTION WORDS...: a function in such a folder, which is removed behind it.
+# run_in GB FUNCTION WORDS...: calls a function with such a folder in $work, and removes it afterwards.
 run_in() {
     local size=$1 status
     shift
     [ -z "$few" ] || size=1
     [ -x "$speclab" ] && [ -x "$BENCH" ] || { echo "$speclab and $BENCH are not built"; return 1; }
-    work=$(folder_for "$size") || { echo "expected $size GB of room in /dev/shm or $built, found less"; return 77; }
+    work=$(folder_for "$size") || { echo "expected $size GB free in /dev/shm or $built, found less"; return 77; }
     trap 'rm -rf "$work"' EXIT
     "$@"
     status=$?
@@ -50,11 +49,11 @@ run_in() {
     return "$status"
 }
 
-# What is left of the phase's time, less what it takes to say so.
+# Measures for the remaining time of the phase, less the time to report.
 measured() {                     # measured texts|synthetic MODEL DRAFTER
     local left=$((PHASE_SECONDS - SECONDS - 7))
-    echo "made in $SECONDS s, in $work"
-    [ "$left" -ge 10 ] || { echo "no time is left to measure"; return 1; }
+    echo "models created in $SECONDS s, in $work"
+    [ "$left" -ge 10 ] || { echo "no time left to measure"; return 1; }
     # shellcheck disable=SC2086
     "$here/gpu/loop.py" "$1" "$speclab" "$BENCH" "$device" "$2" "$3" "$left" $few
 }
@@ -70,7 +69,7 @@ synthetic() {
 # SmolLM2 in bf16, as $work/smollm2.gguf.
 smollm2() {
     if [ -n "$few" ]; then
-        "$built/write_tiny" "$work/carried.gguf"
+        "$built/write_small_model" "$work/carried.gguf"
     else
         carried_model "$work/carried.gguf"
     fi || return
@@ -85,7 +84,7 @@ small() {
         measured texts "$work/smollm2.gguf" "$work/pruned.gguf"
 }
 
-# With SmolLM2 itself as draft model, which is never wrong there: what a perfect draft of its size is worth.
+# With SmolLM2 itself as draft model, whose draft tokens are always accepted: the gain of a perfect draft model of its size.
 inflated() {                     # inflated NAME SIZES...
     local name=$1
     shift
@@ -94,7 +93,7 @@ inflated() {                     # inflated NAME SIZES...
         measured texts "$work/$name.gguf" "$work/smollm2.gguf"
 }
 
-# 4 and 16 times as wide: their logits are SmolLM2's to the last bit.
+# 4 and 16 times as wide: their logits equal SmolLM2's to the last bit.
 sizes_1b=(--width 2304 --hidden 2816 --heads 32 --kv-heads 8)
 sizes_8b=(--width 9216 --hidden 7680 --heads 32 --kv-heads 8)
 if [ -n "$few" ]; then

@@ -1,13 +1,13 @@
-# phases.sh - what gpu/check and gpu/bench are made of: phases, each under a time limit, whose output is kept. To be sourced.
+# phases.sh - phases of gpu/check and gpu/bench, each with a time limit and stored output. To be sourced.
 #
-#   results NAME SECONDS         keeps NAME.log and NAME.txt in $OUT, or build/gpu-results; all phases together may take so long
-#   phase NAME SECONDS WORDS...  runs a command or a function of the script; what it prints goes to the log as it comes. Its
-#                                limit, which is less where little time is left, is PHASE_SECONDS to it
-#   finish                       the last line of the summary. Status 0: every phase that could run passed
+#   results NAME SECONDS         stores NAME.log and NAME.txt in $OUT, or build/gpu-results; SECONDS limits all phases together
+#   phase NAME SECONDS WORDS...  runs a command or a function of the script, with its output in the log. PHASE_SECONDS is its
+#                                limit, which is shorter if less time is left
+#   finish                       prints the last line of the summary. Status 0: every phase that could run passed
 #
-# A phase that fails does not stop the others. Status 77 says that it could not run here, and why is its last line. Lines
-# that begin with { are measurements: they go to NAME.jsonl, also those of a phase that failed or ran out of time.
-# Few files, as a lent machine gives few back: eight.
+# A failed phase does not stop the others. Status 77: the phase could not run here; its last line is the reason. Lines that
+# begin with { are measurements: they go to NAME.jsonl, also those of a phase that failed or ran out of time.
+# At most eight files, as a lent machine returns only a few.
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 kept=${OUT:-$here/build/gpu-results}
@@ -28,7 +28,7 @@ phase() {
     local name=$1 limit=$2 left=$((end - SECONDS)) began=$EPOCHREALTIME log=$kept/$word.log at status line
     shift 2
     if [ "$left" -lt 3 ]; then
-        line="not run: no time is left"
+        line="not run: no time left"
         failed=1
     else
         [ "$limit" -le "$left" ] || limit=$left
@@ -61,9 +61,9 @@ finish() {
     return "$failed"
 }
 
-# ---- what both need of the machine
+# ---- the machine
 
-# "90" of an H100: the first GPU's. Nothing: there is none.
+# Compute capability of the first GPU, "90" for an H100; empty: no GPU.
 capability() {
     command -v nvidia-smi >/dev/null || return 0
     nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d ' .' | grep -E '^[0-9]+$' || true
@@ -73,7 +73,7 @@ needs_gpu() {
     export PATH=$PATH:/usr/local/cuda/bin
     capability=$(capability)
     export capability
-    [ -n "$capability" ] || { say "expected an NVIDIA GPU that nvidia-smi knows, found none: nothing was run"; exit 77; }
+    [ -n "$capability" ] || { say "expected an NVIDIA GPU known to nvidia-smi, found none: nothing was run"; exit 77; }
 }
 
 machine() {
@@ -83,7 +83,7 @@ machine() {
     nproc
 }
 
-# The packages of gpu/carry, unpacked beside the system, which they must not change. A pkg-config that finds them there.
+# Unpacks the packages of gpu/carry into build/carried, without changing the system, and sets up a pkg-config that finds them.
 unpack_carried() {
     local root=$here/build/carried deb
     [ -e "$here/build/carry" ] || return 0
@@ -103,18 +103,18 @@ WRAPPER
     export PKG_CONFIG=$root/pkg-config CMAKE_PREFIX_PATH=$root/usr
 }
 
-# SmolLM2, out of the two parts of ./run gpu carry model; 77: it was not brought.
+# Joins the two parts of ./run gpu carry model; 77: they are missing.
 carried_model() {                # carried_model TO
     [ -e "$here/build/carry-model-1/part" ] && [ -e "$here/build/carry-model-2/part" ] ||
-        { echo "SmolLM2 was not brought (./run gpu carry model)"; return 77; }
-    cat "$here"/build/carry-model-[12]/part >"$1" || { echo "SmolLM2 could not be put together in $1"; return 1; }
+        { echo "SmolLM2 is missing (./run gpu carry model)"; return 77; }
+    cat "$here"/build/carry-model-[12]/part >"$1" || { echo "cannot write SmolLM2 to $1"; return 1; }
     [ "$(sha256sum "$1" | cut -d ' ' -f 1)" = "$(cat "$here/build/carry/model.sha256")" ] ||
-        { echo "expected the two parts to be the file of build/carry/model.sha256, found another"; return 1; }
+        { echo "SmolLM2: expected the SHA-256 of build/carry/model.sha256, found another"; return 1; }
 }
 
-# build/gpu: as released, its kernels for this GPU alone.
+# build/gpu: a release build, with kernels for this GPU only.
 build() {                        # build TARGET...
-    unpack_carried || { echo "the packages in build/carry could not be unpacked"; return 1; }
+    unpack_carried || { echo "cannot unpack the packages in build/carry"; return 1; }
     cmake -S "$here" --preset release -B "$here/build/gpu" -G Ninja -DSPECLAB_CUDA=on \
         "-DSPECLAB_CUDA_ARCHITECTURES=$capability" &&
         cmake --build "$here/build/gpu" --target "$@"

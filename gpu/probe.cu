@@ -1,7 +1,7 @@
-// probe.cu - what this GPU's memory gives: a copy (bytes read and written) and reading alone, and what a kernel of a graph
-// costs that does nothing. Shares in gpu/bench's table are of the reading.
+// probe.cu - memory bandwidth of this GPU, of a copy (bytes read and written) and of reading alone, and the cost of an empty
+// kernel in a graph. Shares in gpu/bench's table refer to reading.
 //
-// Each is the best of several ways of asking, and of each way the median of many runs. Prints lines of JSON.
+// Each result is the best of several launch configurations, and of each configuration the median of many runs. Prints JSON lines.
 // nvcc -O3 -arch=sm_90 gpu/probe.cu
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 
 enum { THREADS = 256, LOADS = 8, RUNS = 25, NODES = 1000 };
 
-static void must(cudaError_t e, const char *what)
+static void check(cudaError_t e, const char *what)
 {
     if (e == cudaSuccess)
         return;
@@ -21,8 +21,8 @@ static void must(cudaError_t e, const char *what)
     exit(e == cudaErrorNoDevice || e == cudaErrorInsufficientDriver ? 77 : 1);
 }
 
-// n: a whole number of rounds of all threads. Every word is looked at, and none is what is looked for: so nothing is
-// written, and no load can be left out.
+// n: a multiple of the words that all threads read in a round. The result is compared with a value that does not occur: so
+// nothing is written, but the compiler cannot drop a load.
 static __global__ void __launch_bounds__(THREADS) read_kernel(const uint4 *from, size_t n, uint32_t *never)
 {
     uint32_t all = 0;
@@ -60,7 +60,7 @@ static __global__ void empty_kernel()
 {
 }
 
-static __global__ void waiting_kernel() // as those of kernels/cuda do
+static __global__ void waiting_kernel() // with programmatic dependent launch, as in kernels/cuda
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
@@ -75,13 +75,13 @@ template <typename work> static double median_seconds(work run)
 {
     std::vector<float> ms(RUNS);
     for (int i = -3; i < RUNS; i++) {
-        must(cudaEventRecord(from_event, stream), "an event");
+        check(cudaEventRecord(from_event, stream), "an event");
         run();
-        must(cudaGetLastError(), "a launch");
-        must(cudaEventRecord(to_event, stream), "an event");
-        must(cudaEventSynchronize(to_event), "a run");
+        check(cudaGetLastError(), "a launch");
+        check(cudaEventRecord(to_event, stream), "an event");
+        check(cudaEventSynchronize(to_event), "a run");
         if (i >= 0)
-            must(cudaEventElapsedTime(&ms[i], from_event, to_event), "a time");
+            check(cudaEventElapsedTime(&ms[i], from_event, to_event), "a time");
     }
     std::sort(ms.begin(), ms.end());
     return ms[RUNS / 2] * 1e-3;
@@ -105,18 +105,18 @@ static void queue_waiting(void)
     l.attrs = &early;
     l.numAttrs = 1;
     for (int i = 0; i < NODES; i++)
-        must(cudaLaunchKernelEx(&l, waiting_kernel), "a launch");
+        check(cudaLaunchKernelEx(&l, waiting_kernel), "a launch");
 }
 
 static double seconds_in_a_graph(void (*queue)(void))
 {
     cudaGraph_t graph;
     cudaGraphExec_t exec;
-    must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "a graph");
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "a graph");
     queue();
-    must(cudaStreamEndCapture(stream, &graph), "a graph");
-    must(cudaGraphInstantiate(&exec, graph, 0), "a graph");
-    return median_seconds([&] { must(cudaGraphLaunch(exec, stream), "a graph"); }) / NODES;
+    check(cudaStreamEndCapture(stream, &graph), "a graph");
+    check(cudaGraphInstantiate(&exec, graph, 0), "a graph");
+    return median_seconds([&] { check(cudaGraphLaunch(exec, stream), "a graph"); }) / NODES;
 }
 
 static void print_seconds(const char *what, double seconds)
@@ -128,24 +128,24 @@ int main(void)
 {
     cudaDeviceProp device;
     size_t free_bytes, all;
-    must(cudaGetDeviceProperties(&device, 0), "the GPU");
-    must(cudaMemGetInfo(&free_bytes, &all), "memory");
-    must(cudaStreamCreate(&stream), "a stream");
-    must(cudaEventCreate(&from_event), "an event");
-    must(cudaEventCreate(&to_event), "an event");
+    check(cudaGetDeviceProperties(&device, 0), "the GPU");
+    check(cudaMemGetInfo(&free_bytes, &all), "memory");
+    check(cudaStreamCreate(&stream), "a stream");
+    check(cudaEventCreate(&from_event), "an event");
+    check(cudaEventCreate(&to_event), "an event");
     const size_t bytes = std::min((size_t)4 << 30, free_bytes / 3) >> 24 << 24, n = bytes / sizeof(uint4);
     uint4 *x, *y;
-    must(cudaMalloc(&x, bytes), "memory");
-    must(cudaMalloc(&y, bytes), "memory");
-    must(cudaMemset(x, 0x11, bytes), "memory");
-    must(cudaMemset(y, 0x22, bytes), "memory");
+    check(cudaMalloc(&x, bytes), "memory");
+    check(cudaMalloc(&y, bytes), "memory");
+    check(cudaMemset(x, 0x11, bytes), "memory");
+    check(cudaMemset(y, 0x22, bytes), "memory");
 
     double read = 0, copy = 2 * (double)bytes / median_seconds([&] {
-                                must(cudaMemcpyAsync(y, x, bytes, cudaMemcpyDeviceToDevice, stream), "a copy");
+                                check(cudaMemcpyAsync(y, x, bytes, cudaMemcpyDeviceToDevice, stream), "a copy");
                             });
     for (int blocks = 1; blocks <= 32; blocks *= 2) { // of each multiprocessor
         const int grid = blocks * device.multiProcessorCount;
-        const size_t round = (size_t)grid * THREADS * LOADS, m = n / round * round; // the kernels do whole rounds
+        const size_t round = (size_t)grid * THREADS * LOADS, m = n / round * round; // the kernels need complete rounds
         const double b = (double)(m * sizeof(uint4));
         if (m == 0)
             break;

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""table.py - one table of what `gpu/bench` measured: gpu/table.py bench.jsonl ...
+"""table.py - tables of the measurements of `gpu/bench`: gpu/table.py bench.jsonl ...
 
-What the loop did (gpu/loop.py) is a table of its own. Else a time is shown as the share of the floor in it: the bytes
-that must be read, at the bandwidth that reading was measured at on this device, over the time. 100 % is a pass that only
-reads. Engines are columns; a pass or kernel that several measured stands in one row. No bandwidth, no shares: then times
-alone are shown.
+Measurements of the decoding loop (gpu/loop.py) have their own table. Other times are shown as a share of the floor: the time to
+read the bytes that must be read, at the read bandwidth measured on this device, over the measured time. 100 % is a pass that
+only reads. Engines are columns; a pass or kernel measured by several engines is one row. Without a bandwidth only times are
+shown.
 """
 import json
 import sys
 
-ORDER = ["speclab", "cublas", "transformers eager", "transformers compiled"]  # others behind them
+ORDER = ["speclab", "cublas", "transformers eager", "transformers compiled"]  # others follow
 UNITS = [(1, "s"), (1e-3, "ms"), (1e-6, "us")]
 
 
@@ -20,8 +20,8 @@ def records_of(paths):
                 try:
                     r = json.loads(line)
                     yield r | {"what": r["what"], "engine": r["engine"]}
-                except (ValueError, KeyError, TypeError):  # the last line of what ran out of time
-                    print(f"{path}:{number}: expected a measurement, found {line.strip()[:60]!r}: left out", file=sys.stderr)
+                except (ValueError, KeyError, TypeError):  # the last line of a phase that ran out of time
+                    print(f"{path}:{number}: expected a measurement, found {line.strip()[:60]!r}: skipped", file=sys.stderr)
 
 
 def shown(seconds):
@@ -67,9 +67,9 @@ def loop_line(r):
 
 def print_loop(records):
     machines = "; ".join(dict.fromkeys(r["machine"] for r in records))
-    print(f"The loop, on {machines}. tokens/s: in brackets with what lies between steps. passes: those of a step, "
-          "measured alone; overhead: what a step takes beyond them, and in which part. *: LOSSY, for timing alone.\n")
-    print_table([["what", "sampling", "slots", "drafter", "tokens/s", "tokens a step", "speedup", "step", "passes",
+    print(f"The decoding loop, on {machines}. tokens/s: in brackets with the time between steps. passes: those of a step, "
+          "measured alone; overhead: the time of a step beyond its passes, in total and by phase. *: LOSSY, for timing only.\n")
+    print_table([["model", "sampling", "slots", "drafter", "tokens/s", "tokens per step", "speedup", "step", "passes",
                   "overhead", "propose", "verify", "advance", "between steps"]] + [loop_line(r) for r in records])
     print()
 
@@ -96,15 +96,15 @@ def main(paths):
             engines.add(r["engine"])
     engines = [e for e in ORDER if e in engines] + sorted(engines - set(ORDER))
     if not rows:
-        print("nothing else was measured" if loop else "nothing was measured")
+        print("no other measurements" if loop else "no measurements")
         return 0 if loop else 1
     lines = [["what", "context", "n", "floor"] + engines]
-    # Passes before kernels: in the order in which they came, which is by model, then contexts and rows.
+    # Passes before kernels, in the order of the file (by model), then by context and rows.
     places = {what: i for i, what in enumerate(dict.fromkeys(k[0] for k in rows))}
     for key in sorted(rows, key=lambda k: (k[1] == "", places[k[0]], k[1] or 0, k[2] or 0)):
         by = rows[key]
-        of_ours = next(by[e] for e in engines if e in by)
-        floor = shown(of_ours["bytes"] / read) if read and of_ours.get("bytes") else ""
+        first = next(by[e] for e in engines if e in by)
+        floor = shown(first["bytes"] / read) if read and first.get("bytes") else ""
         lines.append([*map(str, key), floor] + [cell(by.get(e), read) for e in engines])
     print_table(lines)
     return 0
@@ -112,6 +112,6 @@ def main(paths):
 
 if __name__ == "__main__":
     if len(sys.argv) < 2:
-        print("table.py: which files of measurements?", file=sys.stderr)
+        print("table.py: expected files of measurements", file=sys.stderr)
         sys.exit(2)
     sys.exit(main(sys.argv[1:]))

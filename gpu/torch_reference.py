@@ -1,22 +1,21 @@
 #!/usr/bin/env python3
-"""torch_reference.py - what a pass costs in transformers: the measure that `./run gpu bench` puts beside ours.
+"""torch_reference.py - times passes in transformers, as the reference of `./run gpu bench`.
 
-A pass is n rows behind so many cached tokens, with the logits of every row, as verification needs them. Weights and cache
-are bfloat16 numbers of chance, made on the device. Two ways of running it:
+A pass is n rows after a number of cached tokens, with the logits of every row, as verification needs them. Weights and cache
+are random bfloat16 numbers, created on the device. Two ways of running it:
 
-    eager      the model as it comes, with DynamicCache, which grows by being copied: what `generate` does
+    eager      the plain model with DynamicCache, which is enlarged by copying, as in `generate`
     compiled   StaticCache and torch.compile(mode="reduce-overhead"), once for each n and context: CUDA graphs
 
-Times are by CUDA events around the forward call alone, medians; the cache is put back outside of them. The device's
-bandwidth is measured too: of a copy (bytes read and written) and of reading (the best of three reductions).
+Times are medians of CUDA events around the forward call; the cache is reset outside of them. The device's bandwidth is
+measured too: of a copy (bytes read and written) and of reading (the best of three reductions).
 
-Compiling takes long, so each model has its share of --seconds; n = 1, 16 and 64 come first. What is left out, for want of
-time or memory, is said on stderr.
+Compilation takes long, so each model has its share of --seconds; n = 1, 16 and 64 come first. Passes skipped for lack of time
+or memory are reported on stderr.
 
-On stdout, a line of JSON for each measurement: engine, what ("llama-8b bf16"), rows, context, seconds, bytes (that such a
-pass has to read: weights once, the cache), runs. And {"what": "bandwidth", "copy": bytes a second, "read": ...}.
-Written for transformers 5.17 and torch 2.11; run with 5.23 and 2.15 as well. Exit status 77: there is no torch, no
-transformers or no GPU.
+On stdout, a line of JSON for each measurement: engine, what ("llama-8b bf16"), rows, context, seconds, bytes (that the pass
+must read: weights once, the cache), runs. And {"what": "bandwidth", "copy": bytes per second, "read": ...}.
+Written for transformers 5.17 and torch 2.11; also run with 5.23 and 2.15. Exit status 77: no torch, no transformers or no GPU.
 """
 import argparse
 import json
@@ -28,10 +27,10 @@ SHAPES = {  # layers, width, heads, key-value heads, head_dim, hidden, vocabular
     "llama-1b": ("llama", 16, 2048, 32, 8, 64, 8192, 128256, True),
     "llama-8b": ("llama", 32, 4096, 32, 8, 128, 14336, 128256, False),
     "qwen3-8b": ("qwen3", 36, 4096, 32, 8, 128, 12288, 151936, False),
-    "tiny-llama": ("llama", 2, 64, 4, 2, 16, 128, 320, True),  # to try this script with
+    "tiny-llama": ("llama", 2, 64, 4, 2, 16, 128, 320, True),  # to try this script
     "tiny-qwen3": ("qwen3", 2, 64, 4, 2, 16, 128, 320, False),
 }
-ROWS = [1, 16, 64, 4, 8, 32]  # the most telling ones first
+ROWS = [1, 16, 64, 4, 8, 32]  # the most informative ones first
 CONTEXTS = [1024, 8192, 32768]
 
 
@@ -59,14 +58,14 @@ class Clock:
     def __init__(self, device):
         self.cuda = device.type == "cuda"
 
-    def seconds(self, prepare, run, least, enough):
-        """The median of run()'s, each after a prepare() that is not timed: at least so many, for `enough` seconds at most."""
+    def seconds(self, prepare, run, min_runs, max_seconds):
+        """Median time of run(), each after an untimed prepare(): at least min_runs, then until max_seconds or 10 * min_runs."""
         for _ in range(3):
             prepare()
             run()
         self.wait()
         times, began = [], time.monotonic()
-        while len(times) < least or (time.monotonic() - began < enough and len(times) < 10 * least):
+        while len(times) < min_runs or (time.monotonic() - began < max_seconds and len(times) < 10 * min_runs):
             times.append(self.one(prepare, run))
         return statistics.median(times), len(times)
 
@@ -123,7 +122,7 @@ def cache_bytes(config, tokens):
 
 
 def bytes_of(model, rows, context):
-    """Every weight once, of an embedding that is not the head the rows alone; keys and values of all that is seen."""
+    """Every weight once, of a separate embedding only the rows used; keys and values of all attended tokens."""
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
     embedding = model.get_input_embeddings().weight
     if model.get_output_embeddings().weight is not embedding:
@@ -131,8 +130,8 @@ def bytes_of(model, rows, context):
     return weights + cache_bytes(model.config, context + rows)
 
 
-class Grown:
-    """A DynamicCache with so many tokens in it, cut back before each pass."""
+class Dynamic:
+    """A DynamicCache with `context` tokens, cropped before each pass."""
 
     def __init__(self, config, context, rows, device):
         self.cache, self.context = DynamicCache(config=config), context
@@ -140,14 +139,14 @@ class Grown:
         for layer in range(config.num_hidden_layers):
             self.cache.update(*(torch.randn(shape, dtype=torch.bfloat16, device=device) for _ in range(2)), layer)
 
-    def put_back(self):
+    def reset(self):
         beyond = self.cache.get_seq_length() - self.context
         if beyond > 0:
             self.cache.crop(-beyond)
 
 
 class Fixed:
-    """A StaticCache with room for the rows and no more; its length is put back before each pass."""
+    """A StaticCache with capacity for exactly these rows; its length is reset before each pass."""
 
     def __init__(self, config, context, rows, device):
         self.cache, self.context = StaticCache(config=config, max_cache_len=context + rows), context
@@ -156,12 +155,12 @@ class Fixed:
             layer.keys.normal_()
             layer.values.normal_()
 
-    def put_back(self):
+    def reset(self):
         for layer in self.cache.layers:
             layer.cumulative_length.fill_(self.context)
 
 
-class Subject:
+class Engine:
     """A model and a way of running it."""
 
     def __init__(self, name, how, model, device, clock, seconds):
@@ -171,14 +170,14 @@ class Subject:
     def measure(self, rows, context):
         config = self.model.config
         tokens = torch.arange(rows, device=self.device)[None] % config.vocab_size
-        cache = (Fixed if self.how == "compiled" else Grown)(config, context, rows, self.device)
+        cache = (Fixed if self.how == "compiled" else Dynamic)(config, context, rows, self.device)
         forward = self.model
         if self.how == "compiled":
             torch._dynamo.reset()  # and its graphs' memory
             forward = torch.compile(self.model, mode="reduce-overhead", fullgraph=True, dynamic=False)
 
         def prepare():
-            cache.put_back()
+            cache.reset()
             if self.how == "compiled":
                 torch.compiler.cudagraph_mark_step_begin()
 
@@ -194,15 +193,15 @@ class Subject:
         for done, (rows, context) in enumerate(jobs):
             began = time.monotonic()
             if began + self.longest > self.until:
-                say(f"{self.name} {self.how}: time for {done} of {len(jobs)} passes, the others are left out")
+                say(f"{self.name} {self.how}: time for {done} of {len(jobs)} passes, the others are skipped")
                 return
             try:
                 self.measure(rows, context)
             except torch.OutOfMemoryError:
-                say(f"{self.name} {self.how}: {rows} rows behind {context} tokens: no memory for it, left out")
-            except Exception as e:  # a compiler's: the next pass may do
+                say(f"{self.name} {self.how}: {rows} rows after {context} tokens: out of memory, skipped")
+            except Exception as e:  # of the compiler: the next pass may work
                 first = (str(e).strip().splitlines() or [""])[0]
-                say(f"{self.name} {self.how}: {rows} rows behind {context} tokens: {type(e).__name__}: {first}")
+                say(f"{self.name} {self.how}: {rows} rows after {context} tokens: {type(e).__name__}: {first}")
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
             self.longest = max(self.longest, time.monotonic() - began)
@@ -219,7 +218,7 @@ def main():
     p.add_argument("--how", default="eager,compiled")
     p.add_argument("--rows", type=numbers, default=ROWS)
     p.add_argument("--contexts", type=numbers, default=CONTEXTS)
-    p.add_argument("--seconds", type=float, default=1e9, help="for everything together")
+    p.add_argument("--seconds", type=float, default=1e9, help="limit of the total time")
     a = p.parse_args()
     models, hows = a.models.split(","), a.how.split(",")
     for word, known in [(m, SHAPES) for m in models] + [(h, ["eager", "compiled"]) for h in hows]:
@@ -234,14 +233,14 @@ def main():
         f"{torch.cuda.get_device_name(device) if device.type == 'cuda' else 'the CPU'}")
     clock = Clock(device)
     measure_bandwidth(device, clock)
-    # Not inference_mode: torch.compile's graphs mutate the cache, which was made outside of them.
+    # Not inference_mode: torch.compile's graphs mutate the cache, which was created outside of them.
     with torch.no_grad():
         for left, name in zip(range(len(models), 0, -1), models):
             of_model = time.monotonic() + (until - time.monotonic()) / left
             model = model_of(name, device)
             for how in hows:
                 jobs = [(n, c) for c in a.contexts for n in a.rows]
-                Subject(name, how, model, device, clock, of_model - time.monotonic()).measure_all(jobs)
+                Engine(name, how, model, device, clock, of_model - time.monotonic()).measure_all(jobs)
             del model
             if device.type == "cuda":
                 torch.cuda.empty_cache()

@@ -12,8 +12,8 @@ enum { MAX_GPUS = 16 };
 
 struct devices {
     int threads;
-    struct backend *(*wrap)(struct backend *b); // NULL: nothing
-    struct backend *cpu, *gpu[MAX_GPUS], *by_cublas[MAX_GPUS];
+    struct backend *(*wrap)(struct backend *b); // NULL: no wrapper
+    struct backend *cpu, *gpu[MAX_GPUS], *cublas[MAX_GPUS];
     char gpu_name[MAX_GPUS][24], cublas_name[MAX_GPUS][24];
 };
 
@@ -29,7 +29,7 @@ struct devices *devices_create(int threads, struct backend *(*wrap)(struct backe
     return d;
 }
 
-static void close_one(struct backend *b)
+static void destroy_backend(struct backend *b)
 {
     if (b != NULL)
         b->destroy(b);
@@ -40,20 +40,20 @@ void devices_destroy(struct devices *d)
     if (d == NULL)
         return;
     for (int i = 0; i < MAX_GPUS; i++) {
-        close_one(d->gpu[i]);
-        close_one(d->by_cublas[i]);
+        destroy_backend(d->gpu[i]);
+        destroy_backend(d->cublas[i]);
     }
-    close_one(d->cpu);
+    destroy_backend(d->cpu);
     free(d);
 }
 
-struct place {
-    enum { NOWHERE, ON_CPU, ON_GPU, BY_CUBLAS } kind;
-    int number; // the GPU's
+struct device_id {
+    enum { INVALID_DEVICE, CPU, CUDA, CUBLAS } kind;
+    int number; // of the GPU
 };
 
-// What "cuda" and "cuda:1" say behind "cuda"; -1: nothing that is a GPU's number.
-static int number_of(const char *rest)
+// Parses the rest of a name after "cuda" or "cublas": "" or ":1". Returns -1 if it is not the number of a GPU.
+static int parse_number(const char *rest)
 {
     if (*rest == '\0')
         return 0;
@@ -64,46 +64,44 @@ static int number_of(const char *rest)
     return *end == '\0' && n < MAX_GPUS ? (int)n : -1;
 }
 
-static struct place place_of(const char *name)
+static struct device_id parse_device(const char *name)
 {
-    struct place at = { ON_CPU, 0 };
+    struct device_id at = { CPU, 0 };
     if (name == NULL || strcmp(name, "cpu") == 0)
         return at;
     if (strncmp(name, "cuda", 4) == 0)
-        at = (struct place){ ON_GPU, number_of(name + 4) };
+        at = (struct device_id){ CUDA, parse_number(name + 4) };
     else if (strncmp(name, "cublas", 6) == 0)
-        at = (struct place){ BY_CUBLAS, number_of(name + 6) };
+        at = (struct device_id){ CUBLAS, parse_number(name + 6) };
     else
         at.number = -1;
-    return at.number < 0 ? (struct place){ NOWHERE, 0 } : at;
+    return at.number < 0 ? (struct device_id){ INVALID_DEVICE, 0 } : at;
 }
 
 bool device_name_check(const char *name, const char *what, struct error *err)
 {
-    return place_of(name).kind != NOWHERE ||
+    return parse_device(name).kind != INVALID_DEVICE ||
            fail(err, "%s: expected " DEVICE_NAMES " (N up to %d), found \"%s\"", what, MAX_GPUS - 1, name);
 }
 
 struct backend *devices_get(struct devices *d, const char *name, struct error *err)
 {
-    const struct place at = place_of(name);
+    const struct device_id at = parse_device(name);
     if (!device_name_check(name, "device", err))
         return NULL;
-    struct backend **to = at.kind == ON_CPU   ? &d->cpu
-                          : at.kind == ON_GPU ? &d->gpu[at.number]
-                                              : &d->by_cublas[at.number];
-    if (*to != NULL)
-        return *to;
-    struct backend *b = at.kind == ON_CPU   ? backend_cpu(d->threads, err)
-                        : at.kind == ON_GPU ? backend_cuda(at.number, err)
-                                            : backend_cublas(at.number, err);
-    return *to = b != NULL && d->wrap != NULL ? d->wrap(b) : b;
+    struct backend **backend = at.kind == CPU ? &d->cpu : at.kind == CUDA ? &d->gpu[at.number] : &d->cublas[at.number];
+    if (*backend != NULL)
+        return *backend;
+    struct backend *b = at.kind == CPU    ? backend_cpu(d->threads, err)
+                        : at.kind == CUDA ? backend_cuda(at.number, err)
+                                          : backend_cublas(at.number, err);
+    return *backend = b != NULL && d->wrap != NULL ? d->wrap(b) : b;
 }
 
 const char *devices_name(const struct devices *d, const struct backend *b)
 {
     for (int i = 0; i < MAX_GPUS; i++)
-        if (d->gpu[i] == b || d->by_cublas[i] == b)
+        if (d->gpu[i] == b || d->cublas[i] == b)
             return d->gpu[i] == b ? d->gpu_name[i] : d->cublas_name[i];
     return "cpu";
 }

@@ -1,5 +1,4 @@
-// devices.h - the devices that a program uses, each opened when it is first asked for: target and drafter may share one
-// or have one each.
+// devices.h - the devices that a program uses, each opened on first use: target and drafter may share a device or use two.
 #pragma once
 #include <stdbool.h>
 
@@ -7,18 +6,18 @@ struct backend;
 struct devices;
 struct error;
 
-// threads: of the CPU; 0: one for each processor this process may use. wrap: what every backend is wrapped in, which
-// then owns it (backend_timed); NULL: nothing. Nothing is opened yet.
+// Opens no device yet. threads: of the CPU; 0: one for each processor this process may use. wrap: wraps every backend and owns
+// it then (backend_timed); NULL: no wrapper.
 struct devices *devices_create(int threads, struct backend *(*wrap)(struct backend *b));
-// Destroys their backends: models and caches on them must be gone. NULL is fine.
+// Destroys the backends; models and caches on them must be destroyed before. d may be NULL.
 void devices_destroy(struct devices *d);
 
-// "cpu" (NULL is, too), "cuda" (which is cuda:0) or "cuda:1", "cuda:2", ..; "cublas" and "cublas:1", ..: the same GPUs,
-// with products by cuBLAS, to compare with: another backend, which may be open beside the first.
+// Device names: "cpu" (or NULL); "cuda" (cuda:0), "cuda:1", ..; "cublas" and "cublas:1", ..: the same GPUs with products by cuBLAS,
+// for comparison. cuda:N and cublas:N are separate backends and may be open at the same time.
 #define DEVICE_NAMES "cpu, cuda, cuda:N, cublas or cublas:N"
-// false: err says so, and begins with `what`.
+// Returns false and sets err if name is none of these; the message begins with `what`.
 bool device_name_check(const char *name, const char *what, struct error *err);
-// Borrowed until devices_destroy; the same backend whenever the same device is meant. NULL: err says why there is none.
+// Opens a device, or returns its backend if it is open. Borrowed until devices_destroy. Returns NULL and sets err on failure.
 struct backend *devices_get(struct devices *d, const char *name, struct error *err);
-// What a backend that devices_get gave is called: "cpu", "cuda:0", ..
+// The name of a backend from devices_get: "cpu", "cuda:0", ..
 const char *devices_name(const struct devices *d, const struct backend *b);

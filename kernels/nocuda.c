@@ -1,4 +1,4 @@
-// nocuda.c - what stands in for the CUDA backend in builds that have none.
+// nocuda.c - replaces the CUDA backend in builds without CUDA.
 #include <stddef.h>
 
 #include "core/error.h"

@@ -7,20 +7,22 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "device_step/device_step.h"
 #include "kernels/backend.h"
+#include "kernels/operations.h"
 
 enum { MAX_ENTRIES = 64 };
 
 struct timed {
     struct backend backend; // first
     struct backend *inner;
-    bool counts, failed;
-    struct error err; // what the device said while we waited for it: of the first failure since the last sync()
+    bool timing, failed;
+    struct error err; // the first failure since the last sync(), found while waiting for an operation
     int n;
     struct timed_entry entry[MAX_ENTRIES];
 };
 
-// What a call is about; the rest of an entry is the same for all of its kind.
+// The key of a call's entry, and its figures.
 struct about {
     const char *operation;
     int64_t rows, width;
@@ -50,17 +52,17 @@ static struct timed_entry *entry_of(struct timed *t, const struct about *a)
     return e;
 }
 
-// 0: nothing is counted.
+// 0: timing is off.
 static int64_t begin(struct backend *b)
 {
-    return ((struct timed *)b)->counts ? clock_ns() : 0;
+    return ((struct timed *)b)->timing ? clock_ns() : 0;
 }
 
 static void end(struct backend *b, int64_t from, struct about a)
 {
     struct timed *t = (struct timed *)b;
     struct error err;
-    if (!t->counts)
+    if (!t->timing)
         return;
     if (!t->inner->sync(t->inner, &err) && !t->failed) {
         t->failed = true;
@@ -74,7 +76,7 @@ static void end(struct backend *b, int64_t from, struct about a)
     e->flops += a.flops;
 }
 
-// ---- memory: forwarded, counted only where bytes move
+// ---- memory: forwarded, timed only where bytes are copied
 
 static void *timed_alloc(struct backend *b, size_t bytes)
 {
@@ -142,6 +144,11 @@ static bool timed_memory(struct backend *b, size_t *free_bytes, size_t *all)
     return inner_of(b)->memory(inner_of(b), free_bytes, all);
 }
 
+static uint64_t timed_upload_layout(struct backend *b, const struct layout *s)
+{
+    return inner_of(b)->upload_layout(inner_of(b), s);
+}
+
 static enum activations timed_rounds_to(struct backend *b, enum activations wanted, enum type weights)
 {
     return inner_of(b)->rounds_to(inner_of(b), wanted, weights);
@@ -182,7 +189,8 @@ static void timed_matmul(struct backend *b, struct tensor x, const struct produc
     end(b, from, a);
 }
 
-static void timed_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up)
+static struct tensor timed_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate,
+                                 struct tensor up)
 {
     struct about a = { .operation = "gated",
                        .rows = gate.rows + up.rows,
@@ -192,11 +200,12 @@ static void timed_gated(struct backend *b, struct tensor out, struct tensor x, s
                        .bytes = (double)(tensor_bytes(gate) + tensor_bytes(up)),
                        .flops = 2.0 * (double)x.rows * (double)(gate.rows + up.rows) * (double)x.width };
     int64_t from = begin(b);
-    inner_of(b)->gated(inner_of(b), out, x, gate, up);
+    out = inner_of(b)->gated(inner_of(b), out, x, gate, up);
     end(b, from, a);
+    return out;
 }
 
-// ---- attention: a row reads its slot's prefix and those pending rows that it may see, keys and values
+// ---- attention: a row reads the keys and values of its slot's prefix and of the pending rows that it sees
 
 static double rows_seen(const struct layout *s)
 {
@@ -209,7 +218,7 @@ static double rows_seen(const struct layout *s)
     return seen;
 }
 
-// Of each slot in the pass once, however many rows look at it.
+// Each slot of the pass once, for any number of its rows.
 static double rows_read(const struct layout *s)
 {
     double read = s->n;
@@ -219,188 +228,138 @@ static double rows_read(const struct layout *s)
     return read;
 }
 
-static void timed_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor keys,
-                         struct tensor values, const struct layout *s, int head_dim)
+static struct tensor timed_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor keys,
+                                  struct tensor values, const struct layout *s, int head_dim)
 {
     struct about a = { .operation = "attend" };
-    if (((struct timed *)b)->counts) {
+    if (((struct timed *)b)->timing) {
         double row = (double)(type_row_bytes(keys.type, keys.width) + type_row_bytes(values.type, values.width));
         a.bytes = rows_read(s) * row;
         a.flops = 4 * rows_seen(s) * (double)q.width;
     }
     int64_t from = begin(b);
-    inner_of(b)->attend(inner_of(b), out, q, keys, values, s, head_dim);
+    out = inner_of(b)->attend(inner_of(b), out, q, keys, values, s, head_dim);
     end(b, from, a);
+    return out;
 }
 
-// ---- the others
+// ---- the other operations
 
-static void timed_add(struct backend *b, struct tensor out, struct tensor x)
-{
-    int64_t from = begin(b);
-    inner_of(b)->add(inner_of(b), out, x);
-    end(b, from, (struct about){ .operation = "add" });
-}
+#define TIMED_VOID(name, SIGNATURE) \
+    static void timed_##name OPERATION_PARAMETERS(SIGNATURE) \
+    { \
+        int64_t from = begin(b); \
+        inner_of(b)->name(inner_of(b) OPERATION_ARGUMENTS(SIGNATURE)); \
+        end(b, from, (struct about){ .operation = #name }); \
+    }
+#define TIMED_VALUE(name, SIGNATURE) \
+    static struct tensor timed_##name OPERATION_PARAMETERS(SIGNATURE) { \
+        int64_t from = begin(b); \
+        const struct tensor value = inner_of(b)->name(inner_of(b) OPERATION_ARGUMENTS(SIGNATURE)); \
+        end(b, from, (struct about){ .operation = #name }); \
+        return value; \
+    }
+// clang-format off
+ROW_OPERATIONS(TIMED_VOID, TIMED_VALUE)
+ARRAY_OPERATIONS(TIMED_VOID, TIMED_VALUE)
+// clang-format on
 
-static void timed_rmsnorm(struct backend *b, struct tensor out, struct tensor x, struct tensor w, float eps)
-{
-    int64_t from = begin(b);
-    inner_of(b)->rmsnorm(inner_of(b), out, x, w, eps);
-    end(b, from, (struct about){ .operation = "rmsnorm" });
-}
-
-static void timed_swiglu(struct backend *b, struct tensor out, struct tensor gate, struct tensor up)
-{
-    int64_t from = begin(b);
-    inner_of(b)->swiglu(inner_of(b), out, gate, up);
-    end(b, from, (struct about){ .operation = "swiglu" });
-}
-
-static void timed_angles(struct backend *b, struct tensor out, const struct layout *s, struct tensor inverse_frequency)
-{
-    int64_t from = begin(b);
-    inner_of(b)->angles(inner_of(b), out, s, inverse_frequency);
-    end(b, from, (struct about){ .operation = "angles" });
-}
-
-static void timed_store(struct backend *b, struct tensor q, struct tensor k, struct tensor v, struct tensor angles,
-                        struct tensor keys, struct tensor values, const struct layout *s)
-{
-    int64_t from = begin(b);
-    inner_of(b)->store(inner_of(b), q, k, v, angles, keys, values, s);
-    end(b, from, (struct about){ .operation = "store" });
-}
-
-static void timed_take(struct backend *b, struct tensor out, struct tensor x, const int32_t *row)
-{
-    int64_t from = begin(b);
-    inner_of(b)->take(inner_of(b), out, x, row);
-    end(b, from, (struct about){ .operation = "take" });
-}
-
-static void timed_place(struct backend *b, struct tensor out, int column, struct tensor x)
-{
-    int64_t from = begin(b);
-    inner_of(b)->place(inner_of(b), out, column, x);
-    end(b, from, (struct about){ .operation = "place" });
-}
-
-static void timed_cut(struct backend *b, struct tensor out, struct tensor x, int column)
-{
-    int64_t from = begin(b);
-    inner_of(b)->cut(inner_of(b), out, x, column);
-    end(b, from, (struct about){ .operation = "cut" });
-}
-
-static void timed_move(struct backend *b, const struct tensor *x, int count, int to, const int32_t *row, int n)
-{
-    int64_t from = begin(b);
-    inner_of(b)->move(inner_of(b), x, count, to, row, n);
-    end(b, from, (struct about){ .operation = "move" });
-}
-
-static void timed_best(struct backend *b, struct tensor logits, int k, int32_t *token, float *log_p)
-{
-    int64_t from = begin(b);
-    inner_of(b)->best(inner_of(b), logits, k, token, log_p);
-    end(b, from, (struct about){ .operation = "best" });
-}
+// ---- the step on the device
 
 static void timed_probabilities(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s)
 {
     int64_t from = begin(b);
-    inner_of(b)->probabilities(inner_of(b), logits, used_vocab, s);
+    inner_of(b)->step->probabilities(inner_of(b), logits, used_vocab, s);
     end(b, from, (struct about){ .operation = "probabilities" });
+}
+
+static const struct rule_body *timed_rule_body(struct backend *b, const char *name)
+{
+    return inner_of(b)->step->rule_body(inner_of(b), name);
 }
 
 static size_t timed_verify_bytes(struct backend *b, const struct verify_request *j)
 {
-    return inner_of(b)->verify_bytes(inner_of(b), j);
+    return inner_of(b)->step->verify_bytes(inner_of(b), j);
 }
 
 static void timed_verify(struct backend *b, const struct verify_request *j, int n)
 {
     int64_t from = begin(b);
-    inner_of(b)->verify(inner_of(b), j, n);
-    end(b, from, (struct about){ .operation = "judge" });
+    inner_of(b)->step->verify(inner_of(b), j, n);
+    end(b, from, (struct about){ .operation = "verify" });
 }
 
 static void timed_verify_wait(struct backend *b, const struct verify_request *j, struct verify_result *to, int n)
 {
     int64_t from = begin(b);
-    inner_of(b)->verify_wait(inner_of(b), j, to, n);
-    end(b, from, (struct about){ .operation = "judge" });
-}
-
-static void timed_gather_on_device(struct backend *b, struct tensor out, struct tensor x, const struct device_rows *r,
-                                   int n)
-{
-    int64_t from = begin(b);
-    inner_of(b)->gather_on_device(inner_of(b), out, x, r, n);
-    end(b, from, (struct about){ .operation = "take" });
+    inner_of(b)->step->verify_wait(inner_of(b), j, to, n);
+    end(b, from, (struct about){ .operation = "verify" });
 }
 
 static struct drafting *timed_drafts_create(struct backend *b, const struct drafting_shape *s)
 {
-    return inner_of(b)->drafts_create(inner_of(b), s);
+    return inner_of(b)->step->drafts_create(inner_of(b), s);
 }
 
 static void timed_drafts_destroy(struct backend *b, struct drafting *g)
 {
-    inner_of(b)->drafts_destroy(inner_of(b), g);
+    inner_of(b)->step->drafts_destroy(inner_of(b), g);
 }
 
 static void timed_drafts_begin(struct backend *b, struct drafting *g, const struct drafting_request *r, int n)
 {
     int64_t from = begin(b);
-    inner_of(b)->drafts_begin(inner_of(b), g, r, n);
-    end(b, from, (struct about){ .operation = "grow" });
+    inner_of(b)->step->drafts_begin(inner_of(b), g, r, n);
+    end(b, from, (struct about){ .operation = "draft" });
 }
 
 static void timed_drafts_level(struct backend *b, struct drafting *g, const struct drafting_level *l)
 {
     int64_t from = begin(b);
-    inner_of(b)->drafts_level(inner_of(b), g, l);
-    end(b, from, (struct about){ .operation = "grow" });
+    inner_of(b)->step->drafts_level(inner_of(b), g, l);
+    end(b, from, (struct about){ .operation = "draft" });
 }
 
 static void timed_drafts_end(struct backend *b, struct drafting *g)
 {
     int64_t from = begin(b);
-    inner_of(b)->drafts_end(inner_of(b), g);
-    end(b, from, (struct about){ .operation = "grow" });
+    inner_of(b)->step->drafts_end(inner_of(b), g);
+    end(b, from, (struct about){ .operation = "draft" });
 }
 
-static const struct backend table = {
-    .alloc = timed_alloc,
-    .release = timed_release,
-    .upload = timed_upload,
-    .download = timed_download,
-    .host = timed_host,
-    .sync = timed_sync,
-    .destroy = timed_destroy,
-    .describe = timed_describe,
-    .stamp = timed_stamp,
-    .between = timed_between,
-    .memory = timed_memory,
-    .rounds_to = timed_rounds_to,
-    .workers = timed_workers,
-    .prepare = timed_prepare,
-    .unprepare = timed_unprepare,
-    .packed = timed_packed,
-    .matmul = timed_matmul,
-    .gated = timed_gated,
-    .add = timed_add,
-    .rmsnorm = timed_rmsnorm,
-    .swiglu = timed_swiglu,
-    .angles = timed_angles,
-    .store = timed_store,
-    .attend = timed_attend,
-    .take = timed_take,
-    .place = timed_place,
-    .cut = timed_cut,
-    .move = timed_move,
-    .best = timed_best,
+static const struct device_step step = {
+    .probabilities = timed_probabilities,
+    .rule_body = timed_rule_body,
+    .verify = timed_verify,
+    .verify_wait = timed_verify_wait,
+    .verify_bytes = timed_verify_bytes,
+    .drafts_create = timed_drafts_create,
+    .drafts_destroy = timed_drafts_destroy,
+    .drafts_begin = timed_drafts_begin,
+    .drafts_level = timed_drafts_level,
+    .drafts_end = timed_drafts_end,
+};
+
+static const struct backend table = { .alloc = timed_alloc,
+                                      .release = timed_release,
+                                      .upload = timed_upload,
+                                      .download = timed_download,
+                                      .host = timed_host,
+                                      .sync = timed_sync,
+                                      .destroy = timed_destroy,
+                                      .describe = timed_describe,
+                                      .stamp = timed_stamp,
+                                      .between = timed_between,
+                                      .memory = timed_memory,
+                                      .rounds_to = timed_rounds_to,
+                                      .workers = timed_workers,
+                                      .prepare = timed_prepare,
+                                      .unprepare = timed_unprepare,
+                                      .packed = timed_packed,
+#define ENTRY(name, SIGNATURE) .name = timed_##name,
+                                      ALL_OPERATIONS(ENTRY, ENTRY)
+#undef ENTRY
 };
 
 struct backend *backend_timed(struct backend *inner)
@@ -410,18 +369,10 @@ struct backend *backend_timed(struct backend *inner)
     t->backend.name = inner->name;
     t->backend.varies = inner->varies;
     t->backend.queues = inner->queues;
-    t->backend.probabilities = inner->probabilities != NULL ? timed_probabilities : NULL;
-    t->backend.verify_bytes = inner->verify != NULL ? timed_verify_bytes : NULL;
-    t->backend.verify = inner->verify != NULL ? timed_verify : NULL;
-    t->backend.verify_wait = inner->verify != NULL ? timed_verify_wait : NULL;
-    t->backend.gather_on_device = inner->gather_on_device != NULL ? timed_gather_on_device : NULL;
-    if (inner->drafts_create != NULL) {
-        t->backend.drafts_create = timed_drafts_create;
-        t->backend.drafts_destroy = timed_drafts_destroy;
-        t->backend.drafts_begin = timed_drafts_begin;
-        t->backend.drafts_level = timed_drafts_level;
-        t->backend.drafts_end = timed_drafts_end;
-    }
+    t->backend.upload_layout = inner->upload_layout != NULL ? timed_upload_layout : NULL;
+    if (inner->gather_on_device == NULL)
+        t->backend.gather_on_device = NULL;
+    t->backend.step = inner->step != NULL ? &step : NULL;
     t->backend.packed_layout = inner->packed_layout;
     t->inner = inner;
     return &t->backend;
@@ -431,12 +382,12 @@ void timed_begin(struct backend *b)
 {
     struct timed *t = (struct timed *)b;
     t->n = 0;
-    t->counts = true;
+    t->timing = true;
 }
 
 void timed_end(struct backend *b)
 {
-    ((struct timed *)b)->counts = false;
+    ((struct timed *)b)->timing = false;
 }
 
 int timed_entries(const struct backend *b)

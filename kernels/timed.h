@@ -1,7 +1,7 @@
-// timed.h - a backend that does what another does and keeps account of it: calls, time, bytes and work by operation.
+// timed.h - a backend that forwards to another and counts calls, time, bytes and floating-point operations by operation.
 //
-// Results have the same bits. While it counts, every operation is waited for, so that a device that queues does not
-// hide one behind the next; while it does not, an operation costs one more call and nothing else.
+// Results have the same bits. While timing, it waits for every operation, so that a device that queues does not run one during the
+// next; otherwise an operation costs one more call.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,16 +10,16 @@
 struct backend;
 
 struct timed_entry {
-    const char *operation; // "matmul"; the name it has in struct backend
-    int64_t rows, width;   // of a matmul's weights: outputs together, inputs; 0 for other operations
+    const char *operation; // "matmul": its name in struct backend
+    int64_t rows, width;   // of the weights of a product: total outputs, inputs; 0 for other operations
     enum type type;        // of those weights
     int products;          // of one call
     int64_t calls, ns;
-    double bytes; // of weights, or of cache rows, that had to be read
+    double bytes; // of weights or cache rows that are read
     double flops; // multiplications and additions; of matmul, gated and attend only
 };
 
-// Owns inner from now on: its destroy() destroys both. Models, caches and tensors of it belong to inner.
+// Takes ownership of inner: destroy() destroys both. Its models, caches and tensors belong to inner.
 struct backend *backend_timed(struct backend *inner);
 void timed_begin(struct backend *b); // forgets what was counted, and counts
 void timed_end(struct backend *b);   // what was counted stays to be read

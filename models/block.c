@@ -34,13 +34,13 @@ void scratch_fit(struct scratch *t, int n)
     t->h.rows = t->q.rows = t->o.rows = t->k.rows = t->v.rows = t->gate.rows = t->angles.rows = n;
 }
 
-void block_angles(struct backend *b, const struct model_shape *s, const struct layout *see, struct scratch *t)
+void block_angles(struct backend *b, const struct model_shape *s, const struct layout *layout, struct scratch *t)
 {
-    b->angles(b, t->angles, see, s->inverse_frequency);
+    b->angles(b, t->angles, layout, s->inverse_frequency);
 }
 
 void block_forward(struct backend *b, const struct block *w, const struct model_shape *s, int layer, struct kv_cache *c,
-                   const struct layout *see, struct scratch *t, struct tensor x, struct tensor input)
+                   const struct layout *layout, struct scratch *t, struct tensor x, struct tensor input)
 {
     struct tensor keys = kv_keys(c, layer), values = kv_values(c, layer);
     const struct product qkv[] = {
@@ -51,10 +51,10 @@ void block_forward(struct backend *b, const struct block *w, const struct model_
     const struct product o = { .out = x, .w = w->o, .bias = w->o_bias, .add = true };
     const struct product down = { .out = x, .w = w->down, .add = true };
     b->matmul(b, input, qkv, 3);
-    b->store(b, t->q, t->k, t->v, t->angles, keys, values, see);
-    b->attend(b, t->o, t->q, keys, values, see, s->head_dim);
-    b->matmul(b, t->o, &o, 1);
-    b->rmsnorm(b, t->h, x, w->ffn_norm, s->norm_eps);
-    b->gated(b, t->gate, t->h, w->gate, w->up); // (n, hidden)
-    b->matmul(b, t->gate, &down, 1);
+    b->store(b, t->q, t->k, t->v, t->angles, keys, values, layout);
+    const struct tensor attended = b->attend(b, t->o, t->q, keys, values, layout, s->head_dim);
+    b->matmul(b, attended, &o, 1);
+    const struct tensor normed = b->rmsnorm(b, t->h, x, w->ffn_norm, s->norm_eps);
+    const struct tensor gated = b->gated(b, t->gate, normed, w->gate, w->up); // (n, hidden)
+    b->matmul(b, gated, &down, 1);
 }

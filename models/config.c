@@ -1,4 +1,4 @@
-// config.c - what must hold for the configuration of every checkpoint, and the angles of rope.
+// config.c - reads a configuration in either format, checks it, and computes RoPE's frequencies.
 #include "models/config.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "models/config_parts.h"
 #include "formats/file.h"
 
-bool config_ends_by_name(const char *s, size_t n)
+bool config_is_end_token(const char *s, size_t n)
 {
     static const char *const names[] = { "<|eot_id|>",    "<|im_end|>", "<|end|>", "<end_of_turn>",
                                          "<|endoftext|>", "<|eom_id|>", "<EOT>" };
@@ -20,7 +20,7 @@ bool config_ends_by_name(const char *s, size_t n)
     return false;
 }
 
-bool config_add_end(struct model_config *c, const char *file, const char *key, int64_t id, struct error *err)
+bool config_add_end_token(struct model_config *c, const char *file, const char *key, int64_t id, struct error *err)
 {
     if (id < 0 || id >= c->vocab)
         return fail(err, "%s: %s: expected a token id from 0 to %d, found %lld", file, key, c->vocab - 1,
@@ -29,21 +29,21 @@ bool config_add_end(struct model_config *c, const char *file, const char *key, i
         if (c->end[i] == id)
             return true;
     if (c->n_end == MAX_ENDS)
-        return fail(err, "%s: %s: expected at most %d ids that end a text", file, key, MAX_ENDS);
+        return fail(err, "%s: %s: expected at most %d ids of end-of-text tokens", file, key, MAX_ENDS);
     c->end[c->n_end++] = (int)id;
     return true;
 }
 
-// What no format's reader can see alone. Keys are named as the format at hand calls them.
+// Conditions that involve several values. Messages name the keys of the checkpoint's format.
 bool config_check(const struct model_config *c, const char *file, struct error *err)
 {
     bool g = c->gguf;
     if (c->heads % c->kv_heads != 0)
         return fail(err, "%s: %s: expected a divisor of the %d attention heads, found %d", file,
                     g ? "llama.attention.head_count_kv" : "num_key_value_heads", c->heads, c->kv_heads);
-    if (c->head_dim % 2 != 0 || (int64_t)c->heads * c->head_dim > MOST_SIZE)
+    if (c->head_dim % 2 != 0 || (int64_t)c->heads * c->head_dim > LIMIT_SIZE)
         return fail(err, "%s: %s: expected an even size of heads, %d of which are at most %d, found %d", file,
-                    g ? "llama.attention.key_length" : "head_dim", c->heads, MOST_SIZE, c->head_dim);
+                    g ? "llama.attention.key_length" : "head_dim", c->heads, LIMIT_SIZE, c->head_dim);
     if (!(c->norm_eps > 0 && c->norm_eps < 1))
         return fail(err, "%s: %s: expected a number between 0 and 1, found %g", file,
                     g ? "llama.attention.layer_norm_rms_epsilon" : "rms_norm_eps", (double)c->norm_eps);
@@ -58,7 +58,7 @@ bool config_check(const struct model_config *c, const char *file, struct error *
         return fail(err, "%s: rope_scaling: expected 0 < low_freq_factor < high_freq_factor, found %g and %g", file,
                     c->rope_low, c->rope_high);
     if (c->add_bos && c->bos < 0)
-        return fail(err, "%s: the tokenizer puts a token before every text, and nothing says which", file);
+        return fail(err, "%s: the tokenizer puts a beginning-of-text token before every text, but none is given", file);
     return true;
 }
 
@@ -71,7 +71,7 @@ bool config_read(const char *path, struct model_config *to, struct error *err)
     if (file_is_directory(path))
         ok = config_from_directory(path, d, to, err);
     else if (n > 12 && strcmp(path + n - 12, ".safetensors") == 0)
-        ok = fail(err, "%s: these are weights alone; name the directory, which has config.json too", path);
+        ok = fail(err, "%s: this file has weights only; name the directory, which has config.json", path);
     else
         ok = config_from_gguf(path, d, to, err);
     to->hash = digest_end(d);
@@ -90,12 +90,13 @@ void config_free(struct model_config *c)
     free(c->path);
     free(c->chat_template);
     free(c->inflated);
-    free(c->quantised);
-    c->path = c->chat_template = c->inflated = c->quantised = NULL;
+    free(c->quantized);
+    c->path = c->chat_template = c->inflated = c->quantized = NULL;
 }
 
-// Each step rounds to float as torch's does: its `2 * pi / f` is the reciprocal of f, times 2 pi.
-static float stretched(const struct model_config *c, float f)
+// llama3's scaling of frequency f. Each step rounds to float as torch's does: its `2 * pi / f` is the reciprocal of f, times
+// 2 pi.
+static float scale_llama3(const struct model_config *c, float f)
 {
     float wave = (1.0f / f) * (float)(2 * M_PI), factor = (float)c->rope_factor;
     if (wave < (float)(c->rope_original / c->rope_high))
@@ -118,7 +119,7 @@ void config_rope(const struct model_config *c, const float *divisors, float *inv
             f /= (float)c->rope_factor;
             break;
         case ROPE_LLAMA3:
-            f = stretched(c, f);
+            f = scale_llama3(c, f);
             break;
         case ROPE_TABLE:
             f /= divisors[i];

@@ -9,12 +9,12 @@
 #include "formats/gguf.h"
 #include "formats/identity.h"
 
-// Whose keys begin with the architecture's name: "llama.block_count".
+// A file whose keys begin with the architecture's name: "llama.block_count".
 struct source {
     const struct gguf *g;
     const char *path;
     char architecture[64];
-    char key[192]; // the one looked at last, in full
+    char key[192]; // the full name of the last key that find() looked up
     struct error *err;
 };
 
@@ -24,24 +24,24 @@ static const struct gguf_value *find(struct source *s, const char *key)
     return gguf_find(s->g, s->key);
 }
 
-static bool in_range(struct source *s, int64_t v, int64_t least, int64_t most, int *to)
+static bool in_range(struct source *s, int64_t v, int64_t min, int64_t max, int *to)
 {
-    if (v < least || v > most)
-        return fail(s->err, "%s: %s: expected %" PRId64 " to %" PRId64 ", found %" PRId64, s->path, s->key, least, most,
+    if (v < min || v > max)
+        return fail(s->err, "%s: %s: expected %" PRId64 " to %" PRId64 ", found %" PRId64, s->path, s->key, min, max,
                     v);
     *to = (int)v;
     return true;
 }
 
-// An integer, or one for each layer if they are all the same. A key that is not needed and not there leaves *to alone.
-static bool read_int(struct source *s, const char *key, bool needed, int least, int most, int *to)
+// Reads an integer, or one for each layer if they are all equal. *to is unchanged if a key that is not needed is missing.
+static bool read_int(struct source *s, const char *key, bool needed, int min, int max, int *to)
 {
     const struct gguf_value *v = find(s, key);
     int64_t found;
     if (v == NULL)
         return needed ? fail(s->err, "%s: %s is missing", s->path, s->key) : true;
     if (gguf_int(s->g, s->key, &found))
-        return in_range(s, found, least, most, to);
+        return in_range(s, found, min, max, to);
     bool integers = v->type == GGUF_ARRAY && v->n > 0 && v->element != GGUF_STRING && v->element != GGUF_F32 &&
                     v->element != GGUF_F64 && v->element != GGUF_BOOL;
     if (!integers)
@@ -53,7 +53,7 @@ static bool read_int(struct source *s, const char *key, bool needed, int least, 
                         "%s: %s: layers that differ are not supported (%" PRId64 " in layer 0, %" PRId64
                         " in layer %" PRIu64 ")",
                         s->path, s->key, found, gguf_array_int(v, i), i);
-    return in_range(s, found, least, most, to);
+    return in_range(s, found, min, max, to);
 }
 
 static bool read_real(struct source *s, const char *key, bool needed, double *to)
@@ -65,12 +65,12 @@ static bool read_real(struct source *s, const char *key, bool needed, double *to
     return true;
 }
 
-// Settings that we would have to ignore: only the value that changes nothing is accepted.
-static bool refuse_what_we_do_not_compute(struct source *s)
+// Rejects settings that are not supported. Values that have no effect are accepted.
+static bool reject_unsupported(struct source *s)
 {
     static const struct {
         const char *key;
-        double inert, also; // values that change nothing
+        double inert, also; // values without effect
         const char *what;
     } settings[] = {
         { "expert_count", 0, 0, "mixtures of experts" },
@@ -136,31 +136,31 @@ static bool read_architecture(struct source *s)
 
 static bool read_sizes(struct source *s, struct model_config *c)
 {
-    if (!read_int(s, "block_count", true, 1, MOST_LAYERS, &c->layers) ||
-        !read_int(s, "embedding_length", true, 1, MOST_SIZE, &c->width) ||
-        !read_int(s, "feed_forward_length", true, 1, MOST_SIZE, &c->hidden) ||
-        !read_int(s, "context_length", true, 1, MOST_CONTEXT, &c->context) ||
-        !read_int(s, "attention.head_count", true, 1, MOST_HEADS, &c->heads))
+    if (!read_int(s, "block_count", true, 1, LIMIT_LAYERS, &c->layers) ||
+        !read_int(s, "embedding_length", true, 1, LIMIT_SIZE, &c->width) ||
+        !read_int(s, "feed_forward_length", true, 1, LIMIT_SIZE, &c->hidden) ||
+        !read_int(s, "context_length", true, 1, LIMIT_CONTEXT, &c->context) ||
+        !read_int(s, "attention.head_count", true, 1, LIMIT_HEADS, &c->heads))
         return false;
     c->kv_heads = c->heads;
     c->head_dim = c->width / c->heads;
-    if (!read_int(s, "attention.head_count_kv", false, 1, MOST_HEADS, &c->kv_heads))
+    if (!read_int(s, "attention.head_count_kv", false, 1, LIMIT_HEADS, &c->kv_heads))
         return false;
     if (find(s, "attention.key_length") == NULL && c->width % c->heads != 0)
-        return fail(s->err, "%s: %s is missing, and a width of %d is not a whole multiple of %d heads", s->path, s->key,
+        return fail(s->err, "%s: %s is missing, and a width of %d is not a multiple of %d heads", s->path, s->key,
                     c->width, c->heads);
-    if (!read_int(s, "attention.key_length", false, 2, MOST_SIZE, &c->head_dim))
+    if (!read_int(s, "attention.key_length", false, 2, LIMIT_SIZE, &c->head_dim))
         return false;
-    int values = c->head_dim, turned = c->head_dim;
-    if (!read_int(s, "attention.value_length", false, 1, MOST_SIZE, &values))
+    int value_dim = c->head_dim, rope_dim = c->head_dim;
+    if (!read_int(s, "attention.value_length", false, 1, LIMIT_SIZE, &value_dim))
         return false;
-    if (values != c->head_dim)
-        return fail(s->err, "%s: %s: expected the keys' %d, found %d", s->path, s->key, c->head_dim, values);
-    if (!read_int(s, "rope.dimension_count", false, 1, MOST_SIZE, &turned))
+    if (value_dim != c->head_dim)
+        return fail(s->err, "%s: %s: expected the keys' %d, found %d", s->path, s->key, c->head_dim, value_dim);
+    if (!read_int(s, "rope.dimension_count", false, 1, LIMIT_SIZE, &rope_dim))
         return false;
-    if (turned != c->head_dim)
+    if (rope_dim != c->head_dim)
         return fail(s->err, "%s: %s: expected the head size %d, found %d: partial rope is not supported", s->path,
-                    s->key, c->head_dim, turned);
+                    s->key, c->head_dim, rope_dim);
     double eps = 0;
     if (!read_real(s, "attention.layer_norm_rms_epsilon", true, &eps))
         return false;
@@ -168,7 +168,7 @@ static bool read_sizes(struct source *s, struct model_config *c)
     return true;
 }
 
-// rope_freqs.weight: what each of the head_dim / 2 frequencies is divided by.
+// rope_freqs.weight: divisors of the head_dim / 2 frequencies.
 static bool check_divisors(struct source *s, const struct gguf_tensor *t, int n)
 {
     if (!t->known || t->tensor.type != F32 || t->tensor.rows != 1 || t->tensor.width != n)
@@ -182,7 +182,7 @@ static bool check_divisors(struct source *s, const struct gguf_tensor *t, int n)
     return true;
 }
 
-// llama.cpp's reading: a factor without a type is linear, and llama 3's scaling has become a table of divisors.
+// As llama.cpp reads it: a factor without a type means linear, and llama 3's scaling is stored as a table of divisors.
 static bool read_rope(struct source *s, struct model_config *c)
 {
     c->rope_theta = 10000;
@@ -212,10 +212,10 @@ static bool read_vocabulary(struct source *s, struct model_config *c)
     const struct gguf_tensor *e = gguf_tensor(s->g, "token_embd.weight");
     if (e == NULL)
         return fail(s->err, "%s: tensor token_embd.weight is missing", s->path);
-    if (e->dims != 2 || e->dim[0] != (uint64_t)c->width || e->dim[1] > MOST_VOCAB)
+    if (e->dims != 2 || e->dim[0] != (uint64_t)c->width || e->dim[1] > LIMIT_VOCAB)
         return fail(s->err,
                     "%s: tensor token_embd.weight: expected at most %d rows of %d, found %" PRIu64 " of %" PRIu64,
-                    s->path, MOST_VOCAB, c->width, e->dim[1], e->dim[0]);
+                    s->path, LIMIT_VOCAB, c->width, e->dim[1], e->dim[0]);
     c->vocab = (int)e->dim[1];
     c->tied = gguf_tensor(s->g, "output.weight") == NULL;
     c->attention_bias = gguf_tensor(s->g, "blk.0.attn_q.bias") != NULL;
@@ -228,7 +228,7 @@ static bool read_vocabulary(struct source *s, struct model_config *c)
     return true;
 }
 
-// 2^32 - 1 stands for "none" in some files.
+// 2^32 - 1 means "none" in some files.
 static bool read_id(struct source *s, const char *key, int64_t *id)
 {
     *id = -1;
@@ -245,20 +245,21 @@ static bool read_ends(struct source *s, struct model_config *c)
                                         "tokenizer.ggml.eom_token_id" };
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
         int64_t id;
-        if (!read_id(s, keys[i], &id) || (id != -1 && !config_add_end(c, s->path, keys[i], id, s->err)))
+        if (!read_id(s, keys[i], &id) || (id != -1 && !config_add_end_token(c, s->path, keys[i], id, s->err)))
             return false;
     }
     const struct gguf_value *tokens = gguf_find(s->g, "tokenizer.ggml.tokens");
     struct gguf_string token;
     size_t at = 0;
     for (int64_t id = 0; gguf_next_string(tokens, &at, &token); id++)
-        if (config_ends_by_name(token.s, token.n) && !config_add_end(c, s->path, "tokenizer.ggml.tokens", id, s->err))
+        if (config_is_end_token(token.s, token.n) &&
+            !config_add_end_token(c, s->path, "tokenizer.ggml.tokens", id, s->err))
             return false;
     return true;
 }
 
-// Files that do not say whether the tokenizer begins a text with bos mean what llama.cpp does: these kinds do.
-static bool begins_by_default(const struct source *s)
+// llama.cpp's default for files without add_bos_token: these kinds of tokenizer put bos before a text.
+static bool adds_bos_by_default(const struct source *s)
 {
     static const char *const kinds[] = { "llama-bpe", "llama3", "llama-v3", "falcon3", "tekken" };
     struct gguf_string model, pre;
@@ -280,7 +281,7 @@ static bool read_tokenizer(struct source *s, struct model_config *c)
         return fail(s->err, "%s: tokenizer.ggml.bos_token_id: expected a token id from 0 to %d, found %" PRId64,
                     s->path, c->vocab - 1, bos);
     c->bos = (int)bos;
-    c->add_bos = c->bos >= 0 && begins_by_default(s);
+    c->add_bos = c->bos >= 0 && adds_bos_by_default(s);
     const char *key = "tokenizer.ggml.add_bos_token";
     if (gguf_find(s->g, key) != NULL && !gguf_bool(s->g, key, &c->add_bos))
         return fail(s->err, "%s: %s: expected a bool", s->path, key);
@@ -306,9 +307,9 @@ bool config_from_gguf(const char *path, struct digest *d, struct model_config *t
     identity_gguf(g, d);
     struct source s = { .g = g, .path = path, .err = err };
     to->gguf = true;
-    bool ok = read_architecture(&s) && refuse_what_we_do_not_compute(&s) && read_sizes(&s, to) && read_rope(&s, to) &&
+    bool ok = read_architecture(&s) && reject_unsupported(&s) && read_sizes(&s, to) && read_rope(&s, to) &&
               read_vocabulary(&s, to) && read_tokenizer(&s, to) && read_mark(&s, CONFIG_INFLATED_GGUF, &to->inflated) &&
-              read_mark(&s, CONFIG_QUANTISED_GGUF, &to->quantised);
+              read_mark(&s, CONFIG_QUANTIZED_GGUF, &to->quantized);
     snprintf(to->architecture, sizeof(to->architecture), "%s", s.architecture);
     gguf_close(g);
     return ok;

@@ -1,5 +1,5 @@
 // config_hf.c - a model's configuration from a Hugging Face directory: config.json, and generation_config.json,
-// tokenizer_config.json, tokenizer.json and chat_template.jinja where they are (transformers' LlamaConfig).
+// tokenizer_config.json, tokenizer.json and chat_template.jinja if they exist (transformers' LlamaConfig).
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 struct source {
     char *path;                                            // of config.json
-    struct json *config, *generation, *tokenizer, *tokens; // NULL: the file is not there
+    struct json *config, *generation, *tokenizer, *tokens; // NULL: the file does not exist
     char *generation_path, *tokenizer_path, *tokens_path;
     struct error *err;
 };
@@ -25,7 +25,7 @@ static struct fields fields_of(const struct source *s)
     return (struct fields){ s->path, "", s->config, s->err };
 }
 
-// "expected ..., found what stands there", in config.json.
+// Fails with "config.json: key: expected ..., found ...".
 static bool refuse(const struct source *s, const char *key, const char *expected, const struct json *found)
 {
     const struct fields f = fields_of(s);
@@ -38,7 +38,7 @@ static bool read_architecture(struct source *s, struct model_config *c)
     if (strcmp(json_text(family), "llama") != 0)
         return refuse(s, "model_type", "\"llama\"", family);
     const char *class = json_text(json_at(classes, 0));
-    // Medusa-2 trains the model along with its heads, and stores both in one directory.
+    // Medusa-2 trains the model together with its heads, and stores both in one directory.
     if (!json_is_null(classes) && (json_count(classes) != 1 ||
                                    (strcmp(class, "LlamaForCausalLM") != 0 && strcmp(class, "MedusaModelLlama") != 0)))
         return refuse(s, "architectures", "[\"LlamaForCausalLM\"]", classes);
@@ -52,7 +52,7 @@ static bool read_layers(struct source *s, struct model_config *c)
     return config_from_json(&f, c);
 }
 
-// The id of a token's text, -1 if tokenizer.json has none.
+// The id of a token by its text; -1: not in tokenizer.json.
 static int64_t token_id(const struct source *s, const char *text)
 {
     const struct json *added = json_get(s->tokens, "added_tokens");
@@ -64,7 +64,7 @@ static int64_t token_id(const struct source *s, const char *text)
     return json_is_int(id) ? json_int(id) : -1;
 }
 
-// tokenizer_config.json writes a token as its text or as an object with it.
+// tokenizer_config.json writes a token as its text or as an object that contains it.
 static const char *token_text(const struct json *v)
 {
     return json_text(json_is_object(v) ? json_get(v, "content") : v);
@@ -74,13 +74,13 @@ static const char *token_text(const struct json *v)
 static bool add_ends(struct source *s, struct model_config *c, const char *file, const struct json *v)
 {
     if (json_is_int(v))
-        return config_add_end(c, file, "eos_token_id", json_int(v), s->err);
+        return config_add_end_token(c, file, "eos_token_id", json_int(v), s->err);
     if (!json_is_null(v) && !json_is_array(v))
         return fail(s->err, "%s: eos_token_id: expected a token id or a list of them", file);
     for (size_t i = 0; i < json_count(v); i++) {
         if (!json_is_int(json_at(v, i)))
             return fail(s->err, "%s: eos_token_id: expected a list of token ids", file);
-        if (!config_add_end(c, file, "eos_token_id", json_int(json_at(v, i)), s->err))
+        if (!config_add_end_token(c, file, "eos_token_id", json_int(json_at(v, i)), s->err))
             return false;
     }
     return true;
@@ -93,21 +93,21 @@ static bool read_ends(struct source *s, struct model_config *c)
         return false;
     const char *eos = token_text(json_get(s->tokenizer, "eos_token"));
     int64_t id = *eos != '\0' ? token_id(s, eos) : -1;
-    if (id >= 0 && !config_add_end(c, s->tokenizer_path, "eos_token", id, s->err))
+    if (id >= 0 && !config_add_end_token(c, s->tokenizer_path, "eos_token", id, s->err))
         return false;
     const struct json *added = json_get(s->tokens, "added_tokens");
     for (size_t i = 0; i < json_count(added); i++) {
         const struct json *text = json_get(json_at(added, i), "content");
         int64_t named = json_int(json_get(json_at(added, i), "id"));
-        // A token beyond the model's vocabulary is never produced, and ends nothing.
-        if (config_ends_by_name(json_text(text), json_text_length(text)) && named < c->vocab &&
-            !config_add_end(c, s->tokens_path, "added_tokens", named, s->err))
+        // A token outside the model's vocabulary is never produced.
+        if (config_is_end_token(json_text(text), json_text_length(text)) && named < c->vocab &&
+            !config_add_end_token(c, s->tokens_path, "added_tokens", named, s->err))
             return false;
     }
     return true;
 }
 
-// The token that tokenizer.json's template puts first; NULL: it puts none.
+// The token that tokenizer.json's template puts first; NULL: none.
 static const char *first_of_template(const struct json *post)
 {
     if (strcmp(json_text(json_get(post, "type")), "TemplateProcessing") == 0) {
@@ -144,12 +144,12 @@ static bool read_beginning(struct source *s, struct model_config *c)
 static bool read_template(struct source *s, const char *directory, struct digest *d, struct model_config *c)
 {
     char *path = xformat("%s/chat_template.jinja", directory);
-    bool there = file_exists(path);
-    if (there)
+    bool has_file = file_exists(path);
+    if (has_file)
         c->chat_template = file_text(path, NULL, s->err);
     digest_text(d, c->chat_template);
     free(path);
-    if (there)
+    if (has_file)
         return c->chat_template != NULL;
 
     const struct json *v = json_get(s->tokenizer, "chat_template");
@@ -192,7 +192,7 @@ bool config_from_directory(const char *directory, struct digest *d, struct model
               read_file(directory, "tokenizer.json", false, d, &s.tokens_path, &s.tokens, err) &&
               read_architecture(&s, to) && read_layers(&s, to) && read_ends(&s, to) && read_beginning(&s, to) &&
               read_template(&s, directory, d, to) && read_mark(&s, CONFIG_INFLATED_HF, &to->inflated) &&
-              read_mark(&s, CONFIG_QUANTISED_HF, &to->quantised);
+              read_mark(&s, CONFIG_QUANTIZED_HF, &to->quantized);
     json_free(s.config);
     json_free(s.generation);
     json_free(s.tokenizer);

@@ -1,5 +1,5 @@
-// config_json.c - what a Llama's layers are, from the JSON that transformers' LlamaConfig writes: a model's config.json, or the
-// object in a speculator's that says the same of its own layers.
+// config_json.c - the configuration of Llama layers, from the JSON that transformers' LlamaConfig writes: a model's
+// config.json, or the object in a head's config.json that describes its own layers.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 #include "models/config_parts.h"
 #include "formats/json_fields.h"
 
-// Settings that we would have to ignore: only the value that changes nothing is accepted, and null.
-static bool refuse_what_we_do_not_compute(const struct fields *f)
+// Rejects settings that are not supported. null, and values that have no effect, are accepted.
+static bool reject_unsupported(const struct fields *f)
 {
     static const struct {
         const char *key, *inert; // the value as JSON
@@ -49,22 +49,22 @@ static bool refuse_what_we_do_not_compute(const struct fields *f)
 
 static bool read_sizes(const struct fields *f, struct model_config *c)
 {
-    c->context = 2048; // LlamaConfig's own
+    c->context = 2048; // LlamaConfig's default
     double eps = 1e-6;
-    if (!fields_int(f, "num_hidden_layers", true, 1, MOST_LAYERS, &c->layers) ||
-        !fields_int(f, "hidden_size", true, 1, MOST_SIZE, &c->width) ||
-        !fields_int(f, "intermediate_size", true, 1, MOST_SIZE, &c->hidden) ||
-        !fields_int(f, "vocab_size", true, 1, MOST_VOCAB, &c->vocab) ||
-        !fields_int(f, "max_position_embeddings", false, 1, MOST_CONTEXT, &c->context) ||
-        !fields_int(f, "num_attention_heads", true, 1, MOST_HEADS, &c->heads))
+    if (!fields_int(f, "num_hidden_layers", true, 1, LIMIT_LAYERS, &c->layers) ||
+        !fields_int(f, "hidden_size", true, 1, LIMIT_SIZE, &c->width) ||
+        !fields_int(f, "intermediate_size", true, 1, LIMIT_SIZE, &c->hidden) ||
+        !fields_int(f, "vocab_size", true, 1, LIMIT_VOCAB, &c->vocab) ||
+        !fields_int(f, "max_position_embeddings", false, 1, LIMIT_CONTEXT, &c->context) ||
+        !fields_int(f, "num_attention_heads", true, 1, LIMIT_HEADS, &c->heads))
         return false;
     c->kv_heads = c->heads;
     c->head_dim = c->width / c->heads;
     if (json_is_null(json_get(f->object, "head_dim")) && c->width % c->heads != 0)
         return fields_refuse(f, "num_attention_heads", "a divisor of hidden_size, as there is no head_dim",
                              json_get(f->object, "num_attention_heads"));
-    if (!fields_int(f, "num_key_value_heads", false, 1, MOST_HEADS, &c->kv_heads) ||
-        !fields_int(f, "head_dim", false, 2, MOST_SIZE, &c->head_dim) ||
+    if (!fields_int(f, "num_key_value_heads", false, 1, LIMIT_HEADS, &c->kv_heads) ||
+        !fields_int(f, "head_dim", false, 2, LIMIT_SIZE, &c->head_dim) ||
         !fields_bool(f, "tie_word_embeddings", &c->tied) || !fields_bool(f, "attention_bias", &c->attention_bias) ||
         !fields_real(f, "rms_norm_eps", false, &eps))
         return false;
@@ -72,7 +72,7 @@ static bool read_sizes(const struct fields *f, struct model_config *c)
     return true;
 }
 
-// transformers 4 says rope_theta and rope_scaling, transformers 5 rope_parameters with both in it.
+// transformers 4 writes rope_theta and rope_scaling, transformers 5 rope_parameters, which contains both.
 static bool read_rope(const struct fields *f, struct model_config *c)
 {
     const struct json *new = json_get(f->object, "rope_parameters"), *old = json_get(f->object, "rope_scaling");
@@ -118,7 +118,7 @@ static bool read_rope(const struct fields *f, struct model_config *c)
         !fields_real(&of_rope, "high_freq_factor", true, &c->rope_high) ||
         !fields_real(&of_rope, "original_max_position_embeddings", true, &original))
         return false;
-    if (!(original >= 1 && original <= MOST_CONTEXT))
+    if (!(original >= 1 && original <= LIMIT_CONTEXT))
         return fields_refuse(f, "original_max_position_embeddings", "a number of positions",
                              json_get(rope, "original_max_position_embeddings"));
     c->rope_original = (int)original;
@@ -128,5 +128,5 @@ static bool read_rope(const struct fields *f, struct model_config *c)
 
 bool config_from_json(const struct fields *f, struct model_config *to)
 {
-    return refuse_what_we_do_not_compute(f) && read_sizes(f, to) && read_rope(f, to);
+    return reject_unsupported(f) && read_sizes(f, to) && read_rope(f, to);
 }

@@ -1,4 +1,4 @@
-// eagle_config.c - what an EAGLE head's configuration says, and what has to fit the target.
+// eagle_config.c - reads the configuration of an EAGLE head and checks it against the target.
 #include <string.h>
 
 #include "core/error.h"
@@ -8,14 +8,13 @@
 #include "formats/json_fields.h"
 #include "models/weights.h"
 
-// Layers that the original reads where nothing is said: streams entering 2, L / 2 and L - 3.
-static bool usual_layers(struct eagle_config *c, int layers, const char *path, struct error *err)
+// EAGLE-3's own choice, for configurations without layer ids: the streams entering layers 2, L / 2 and L - 3.
+static bool default_layers(struct eagle_config *c, int layers, const char *path, struct error *err)
 {
     const int id[] = { 2, layers / 2, layers - 3 };
     if (layers < 7)
-        return fail(err,
-                    "%s: an EAGLE-3 head reads layers 2, L / 2 and L - 3; the target's %d layers have no three such",
-                    path, layers);
+        return fail(err, "%s: an EAGLE-3 head reads layers 2, L / 2 and L - 3, but the target has only %d layers", path,
+                    layers);
     c->taps.n = 3;
     memcpy(c->taps.layer, id, sizeof(id));
     return true;
@@ -32,24 +31,24 @@ static bool read_layer_ids(struct eagle_config *c, const struct fields *f, int l
     if (!json_is_null(inner) && !json_is_null(own))
         return fields_refuse(f, "eagle_aux_hidden_state_layer_ids", "nothing beside that of eagle_config", own);
     if (json_is_null(list))
-        return usual_layers(c, layers, f->path, f->err);
+        return default_layers(c, layers, f->path, f->err);
     if (!json_is_array(list) || json_count(list) < 1 || json_count(list) > MAX_TAPS)
         return fields_refuse(f, "eagle_aux_hidden_state_layer_ids", "a list of 1 to 8 layers", list);
     c->taps.n = (int)json_count(list);
     for (int i = 0; i < c->taps.n; i++) {
         const struct json *v = json_at(list, (size_t)i);
-        const int most = ids == LAYERS_LEFT ? layers - 1 : layers;
+        const int last = ids == LAYERS_LEFT ? layers - 1 : layers;
         if (!json_is_int(v))
-            return fields_refuse(f, "eagle_aux_hidden_state_layer_ids", "a list of layers' numbers", list);
-        if (json_int(v) < 0 || json_int(v) > most)
-            return fail(f->err, "%s: eagle_aux_hidden_state_layer_ids: layer %lld, and the target has %d", f->path,
-                        (long long)json_int(v), layers);
+            return fields_refuse(f, "eagle_aux_hidden_state_layer_ids", "a list of layer ids", list);
+        if (json_int(v) < 0 || json_int(v) > last)
+            return fail(f->err, "%s: eagle_aux_hidden_state_layer_ids: layer %lld, but the target has %d layers",
+                        f->path, (long long)json_int(v), layers);
         c->taps.layer[i] = (int)json_int(v) + (ids == LAYERS_LEFT);
     }
     return true;
 }
 
-static bool read_norms(struct eagle_config *c, const struct fields *f, bool speculators, enum tri said)
+static bool read_norms(struct eagle_config *c, const struct fields *f, bool speculators, enum tri override)
 {
     const struct json *given = json_get(f->object, "norm_before_residual");
     if (!fields_bool(f, "norm_before_residual", &c->norm_before_residual) ||
@@ -58,11 +57,11 @@ static bool read_norms(struct eagle_config *c, const struct fields *f, bool spec
         return false;
     if (c->norm_before_fc && c->fc_norm)
         return fields_refuse(f, "fc_norm", "false beside norm_before_fc", json_get(f->object, "fc_norm"));
-    if (said != BY_CHECKPOINT)
-        c->norm_before_residual = said == SAID_TRUE;
+    if (override != TRI_UNSET)
+        c->norm_before_residual = override == TRI_TRUE;
     else if (speculators && json_is_null(given))
         return fail(f->err,
-                    "%s: norm_before_residual is not there, and programs disagree about what that means; say "
+                    "%s: norm_before_residual is missing, and programs disagree about its default; set "
                     "norm_before_residual: true or false",
                     f->path);
     return true;
@@ -86,22 +85,22 @@ static bool read_layers(struct eagle_config *c, const struct head *h, struct err
     return true;
 }
 
-// The width that its matrices have must be the target's: an EAGLE head's own, an EAGLE-3 head's so many times.
+// Checks vocabulary and width. An EAGLE head has the target's width; fc of an EAGLE-3 head reads taps.n times that width.
 static bool fits(struct eagle_config *c, const struct head *h, const struct model_shape *target, struct error *err)
 {
-    const bool first = h->kind == HEAD_EAGLE;
+    const bool is_eagle = h->kind == HEAD_EAGLE;
     int64_t rows, width;
     const int64_t of_target = target->width;
     if (c->layers.vocab != target->vocab)
-        return fail(err, "%s: a head for %d tokens, and the target has %d", h->path, c->layers.vocab, target->vocab);
+        return fail(err, "%s: a head for %d tokens, but the target has %d", h->path, c->layers.vocab, target->vocab);
     if (!weights_shape(h->weights, "fc.weight", &rows, &width))
         return fail(err, "%s: there is no tensor fc.weight", h->path);
-    if (!first && width % of_target == 0 && width / of_target != c->taps.n && c->layers.width == target->width)
-        return fail(err, "%s: fc.weight reads the states of %lld layers, and %s names %d", h->path,
+    if (!is_eagle && width % of_target == 0 && width / of_target != c->taps.n && c->layers.width == target->width)
+        return fail(err, "%s: fc.weight reads the states of %lld layers, but %s names %d", h->path,
                     (long long)(width / of_target), h->config_path, c->taps.n);
-    if (first ? c->layers.width != target->width : width != (int64_t)c->taps.n * target->width)
-        return fail(err, "%s: a head for targets of width %lld, and this one has %d", h->path,
-                    (long long)(first ? c->layers.width : width / c->taps.n), target->width);
+    if (is_eagle ? c->layers.width != target->width : width != (int64_t)c->taps.n * target->width)
+        return fail(err, "%s: a head for targets of width %lld, but this target's is %d", h->path,
+                    (long long)(is_eagle ? c->layers.width : width / c->taps.n), target->width);
     return true;
 }
 
@@ -116,11 +115,11 @@ bool eagle_config_read(struct eagle_config *c, const struct head *h, const struc
     const struct fields f = { h->config_path, "", h->config, err };
     c->draft_vocab = c->layers.vocab;
     const char *bias = h->speculators ? "fusion_bias" : "bias";
-    bool said = false;
-    if (!fields_bool(&f, bias, &said))
+    bool has_bias = false;
+    if (!fields_bool(&f, bias, &has_bias))
         return false;
     if (!json_is_null(json_get(h->config, bias)))
-        c->fc_bias = said ? SAID_TRUE : SAID_FALSE;
+        c->fc_bias = has_bias ? TRI_TRUE : TRI_FALSE;
     if (h->kind == HEAD_EAGLE3 && (!fields_int(&f, "draft_vocab_size", false, 1, c->layers.vocab, &c->draft_vocab) ||
                                    !read_layer_ids(c, &f, target->layers, s->layer_ids) ||
                                    !read_norms(c, &f, h->speculators, s->norm_before_residual)))

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-// The first of n numbers, `step` bytes apart, whose exponent is all ones (infinite, not a number); -1: all are finite.
+// The first of n numbers, `step` bytes apart, whose exponent is all ones (infinity or NaN); -1: all are finite.
 static int64_t first_not_finite_16(const uint8_t *at, int64_t n, size_t step, uint16_t exponent)
 {
     for (int64_t i = 0; i < n; i++, at += step) {
@@ -26,13 +26,12 @@ static int64_t first_not_finite_32(const uint8_t *at, int64_t n)
     return -1;
 }
 
-// Of a block only its scale can be one, and its minimum where it has one: what else it holds
-// are integers.
+// In a block only the scale, and the minimum if there is one, are floats; the rest are integers.
 int64_t tensor_not_finite(const struct tensor *t)
 {
     enum { F16_EXPONENT = 0x7c00, BF16_EXPONENT = 0x7f80 };
     static const struct {
-        int n, at[2]; // float16 numbers of a block, and their places
+        int n, at[2]; // float16 numbers of a block, and their byte offsets
     } scales[TYPES] = {
         [Q8_0] = { 1, { 0 } },    [Q4_0] = { 1, { 0 } },    [Q4_1] = { 2, { 0, 2 } }, [Q5_0] = { 1, { 0 } },
         [Q5_1] = { 2, { 0, 2 } }, [Q4_K] = { 2, { 0, 2 } }, [Q5_K] = { 2, { 0, 2 } }, [Q6_K] = { 1, { 208 } },

@@ -1,7 +1,7 @@
-// finite.h - whether every number of a weight is one.
+// finite.h - checks that all numbers of a weight are finite.
 #pragma once
 #include <stdint.h>
 #include "core/tensor.h"
 
-int64_t tensor_not_finite(
-    const struct tensor *t); // the first row that holds a number that is not finite; -1: none does
+// The first row that holds an infinity or a NaN; -1: all numbers are finite.
+int64_t tensor_not_finite(const struct tensor *t);

@@ -14,7 +14,7 @@
 
 const char *const head_kinds[] = { "a Medusa head", "an EAGLE head", "an EAGLE-3 head" };
 
-// Whoever saved a head put it into something now and then.
+// Strips or translates the prefixes that training programs put before the names of a head's tensors.
 static char *own_name(const char *stored)
 {
     static const struct {
@@ -53,7 +53,7 @@ static bool read_config(struct head *h, struct error *err)
     return h->config != NULL;
 }
 
-// Of a directory Medusa's own file, if there is one.
+// The tensors' file: Medusa's own file of a directory, if it exists; otherwise the path itself.
 static char *file_of(const char *path)
 {
     static const char *const names[] = { "medusa_lm_head.safetensors", "medusa_lm_head.pt" };
@@ -66,8 +66,8 @@ static char *file_of(const char *path)
     return xstrdup(path);
 }
 
-// Kinds that are told by their configuration alone, and are not computed here.
-static bool refuse_others(const struct head *h, struct error *err)
+// Rejects kinds that are not supported and can be recognized by their configuration only.
+static bool reject_other_kinds(const struct head *h, struct error *err)
 {
     const struct json *type = json_get(h->config, "speculators_model_type");
     if (!json_is_null(type) && strcmp(json_text(type), "eagle") != 0 && strcmp(json_text(type), "eagle3") != 0)
@@ -78,7 +78,7 @@ static bool refuse_others(const struct head *h, struct error *err)
     return true;
 }
 
-static bool find_kind(struct head *h, struct error *err)
+static bool detect_kind(struct head *h, struct error *err)
 {
     const struct weights *w = h->weights;
     if (weights_has(w, "0.0.linear.weight") || weights_has(w, "blocks.0.layers.0.weight"))
@@ -100,13 +100,13 @@ bool head_open(struct head *h, const char *path, enum head_kind wanted, const ch
 {
     *h = (struct head){ .path = xstrdup(path) };
     char *file = file_of(path);
-    bool ok = read_config(h, err) && refuse_others(h, err) &&
-              (h->weights = weights_open_files(file, own_name, err)) != NULL && find_kind(h, err);
+    bool ok = read_config(h, err) && reject_other_kinds(h, err) &&
+              (h->weights = weights_open_files(file, own_name, err)) != NULL && detect_kind(h, err);
     free(file);
-    const char *said = json_text(json_get(h->config, "speculators_model_type"));
-    h->speculators = *said != '\0';
-    if (ok && h->speculators && h->kind != (strcmp(said, "eagle3") == 0 ? HEAD_EAGLE3 : HEAD_EAGLE))
-        ok = fail(err, "%s: speculators_model_type: it says %s, and the tensors are those of %s", h->config_path, said,
+    const char *type = json_text(json_get(h->config, "speculators_model_type"));
+    h->speculators = *type != '\0';
+    if (ok && h->speculators && h->kind != (strcmp(type, "eagle3") == 0 ? HEAD_EAGLE3 : HEAD_EAGLE))
+        ok = fail(err, "%s: speculators_model_type: found %s, but the tensors are those of %s", h->config_path, type,
                   head_kinds[h->kind]);
     if (ok && what != NULL && h->kind != wanted)
         ok = fail(err, "%s: expected %s, found %s in %s", what, head_kinds[wanted], head_kinds[h->kind], path);
@@ -125,8 +125,8 @@ bool head_fits(const char *path, const struct model_shape *target, enum head_kin
     head_close(&h);
     if (*kind == HEAD_MEDUSA)
         return medusa_fits(path, target, facts, err);
-    // Of what an option can say there is always one that can be run; which is right only its accuracy shows.
-    const struct eagle_setup setup = { .kind = *kind, .norm_before_residual = SAID_TRUE };
+    // A missing norm_before_residual is no misfit: either value runs, and only the accuracy shows which one is right.
+    const struct eagle_setup setup = { .kind = *kind, .norm_before_residual = TRI_TRUE };
     return eagle_fits(path, target, &setup, facts, err);
 }
 

@@ -1,9 +1,9 @@
-// head.h - the files of a speculator that reads a target's hidden states: which kind it is, its configuration, its
-// tensors. What the numbers mean is medusa.h's and eagle.h's business.
+// head.h - the files of a head, which reads hidden states of a target: its kind, configuration and tensors. medusa.h and
+// eagle.h compute with them.
 //
-// As published: Medusa (FasterDecoding/Medusa; converted for vLLM; inside a fine-tuned model, as Medusa-2 is), EAGLE-1 and
-// EAGLE-2 (whose heads are alike) and EAGLE-3 (SafeAILab/EAGLE), and the `speculators` form of EAGLE-1 and EAGLE-3
-// (vllm-project/speculators). safetensors or PyTorch's .pt and .bin.
+// Published forms: Medusa (FasterDecoding/Medusa; as converted for vLLM; inside a fine-tuned model, as Medusa-2 is), EAGLE-1
+// and EAGLE-2 (the same head) and EAGLE-3 (SafeAILab/EAGLE), and the `speculators` form of EAGLE-1 and EAGLE-3
+// (vllm-project/speculators). Tensors are in safetensors files or PyTorch's .pt and .bin.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,30 +19,30 @@ extern const char *const head_kinds[]; // "a Medusa head", "an EAGLE head", "an 
 
 struct head {
     enum head_kind kind;
-    bool speculators;        // config is theirs
-    char *path;              // as it was named; owned, as the others are
-    char *config_path;       // of config.json; NULL: there is none
-    struct json *config;     // NULL: there is none
-    struct hash config_hash; // of what is in it
-    struct weights *weights; // under EAGLE's and Medusa's own names: fc.weight, layers.0.*, 0.0.linear.weight
+    bool speculators;        // the configuration has the `speculators` form
+    char *path;              // as given; owned, as the others are
+    char *config_path;       // of config.json; NULL: the file does not exist
+    struct json *config;     // NULL: the file does not exist
+    struct hash config_hash; // of its content
+    struct weights *weights; // under EAGLE's and Medusa's names: fc.weight, layers.0.*, 0.0.linear.weight
 };
 
-struct head_facts { // of a head that fits a target, for people
-    int heads;      // Medusa's; 0: it is no such head
-    int vocab;      // of its rows of logits
+struct head_facts { // of a head that fits a target, for `speclab inspect`
+    int heads;      // Medusa heads; 0: another kind
+    int vocab;      // of its logits
     int width;      // of its states
     bool own_head, own_embedding;
-    struct taps taps; // what it reads
+    struct taps taps; // hidden states that it reads
     size_t bytes;     // of the tensors that a pass reads
 };
 
-// Whether a head can be run on a target of this shape: names, shapes and types are looked at, no numbers. facts: of head_kind
-// *kind, which is found out. err says what does not fit, as opening it would.
+// Whether a head can run on a target of this shape. Names, shapes and types are checked, no numbers are read. Sets *kind and
+// *facts. Returns false and sets err on failure, as opening the head would.
 bool head_fits(const char *path, const struct model_shape *target, enum head_kind *kind, struct head_facts *facts,
                struct error *err);
 
-// path: a directory, or a file with the tensors, beside which config.json may lie. wanted: refused, by the name of what it
-// is, if it is another kind. what: "drafter eagle", for messages; NULL: any kind will do.
+// Opens the files of a head. path: a directory, or a file of tensors, beside which config.json may lie. The kind is detected
+// from the tensors. what: "drafter eagle", for messages: a head of another kind than `wanted` is an error; NULL: any kind.
 bool head_open(struct head *h, const char *path, enum head_kind wanted, const char *what, struct error *err);
 void head_close(struct head *h);
-struct hash head_hash(const struct head *h); // of its tensors and of all that its reader was handed
+struct hash head_hash(const struct head *h); // of its tensors and of the content of its configuration

@@ -7,23 +7,23 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
-#include "kernels/capacity.h"
+#include "kernels/memory_check.h"
 #include "models/model.h"
 
 struct slot {
     int prefix, pending;
-    int32_t *depth;      // (pending) of each pending row below the prefix: 0 follows it
+    int32_t *depth;      // (pending) depth of each pending row below the prefix; 0: it follows the prefix
     uint64_t *ancestors; // (pending, words)
 };
 
 struct kv_cache {
     struct backend *backend;
     struct kv_shape shape;
-    int words;                    // of 64 pending rows
+    int words;                    // 64-bit words of a row's ancestors, a bit for each pending row
     struct tensor *keys, *values; // (layers) each (slots * length, width)
-    struct tensor *of_slot;       // (2 layers) the same of the slot whose rows are to move
+    struct tensor *of_slot;       // (2 layers) keys and values of the slot whose rows kv_keep moves
     struct slot *slot;            // (slots)
-    struct layout layout;         // points to the arrays below, with room for slots * pending rows and padding
+    struct layout layout;         // points to the arrays below, sized for slots * pending rows and padding
     int32_t *slot_of, *prefix_of, *place, *position, *moved;
     uint64_t *ancestors;
 };
@@ -61,9 +61,9 @@ struct kv_cache *kv_create(struct backend *b, const struct kv_shape *shape, stru
         return NULL;
     }
     char *what = xformat("a cache of %d slots of %d tokens", shape->slots, shape->length);
-    const bool capacity = memory_check(b, kv_bytes(shape), what, err);
+    const bool fits = memory_check(b, kv_bytes(shape), what, err);
     free(what);
-    if (!capacity)
+    if (!fits)
         return NULL;
     struct kv_cache *c = xcalloc(1, sizeof(*c));
     c->backend = b;
@@ -81,7 +81,7 @@ struct kv_cache *kv_create(struct backend *b, const struct kv_shape *shape, stru
         if (c->keys[l].data == NULL || c->values[l].data == NULL) {
             fail(
                 err,
-                "%s: no room for a cache of %zu MB (%d slots of %d tokens); fewer slots or a smaller context would fit",
+                "%s: not enough memory for a cache of %zu MB (%d slots of %d tokens); fewer slots or a smaller context would fit",
                 b->name, kv_bytes(shape) >> 20, shape->slots, shape->length);
             kv_destroy(c);
             return NULL;
@@ -91,13 +91,13 @@ struct kv_cache *kv_create(struct backend *b, const struct kv_shape *shape, stru
         c->slot[s].depth = xcalloc((size_t)shape->pending, sizeof(int32_t));
         c->slot[s].ancestors = xcalloc((size_t)shape->pending * (size_t)c->words, sizeof(uint64_t));
     }
-    size_t most = (size_t)rows_queued(b, shape->slots * shape->pending);
-    c->slot_of = xcalloc(most, sizeof(int32_t));
-    c->prefix_of = xcalloc(most, sizeof(int32_t));
-    c->place = xcalloc(most, sizeof(int32_t));
-    c->position = xcalloc(most, sizeof(int32_t));
+    size_t max_rows = (size_t)rows_queued(b, shape->slots * shape->pending);
+    c->slot_of = xcalloc(max_rows, sizeof(int32_t));
+    c->prefix_of = xcalloc(max_rows, sizeof(int32_t));
+    c->place = xcalloc(max_rows, sizeof(int32_t));
+    c->position = xcalloc(max_rows, sizeof(int32_t));
     c->moved = xcalloc((size_t)shape->pending, sizeof(int32_t));
-    c->ancestors = xcalloc(most * (size_t)c->words, sizeof(uint64_t));
+    c->ancestors = xcalloc(max_rows * (size_t)c->words, sizeof(uint64_t));
     return c;
 }
 
@@ -126,8 +126,8 @@ void kv_destroy(struct kv_cache *c)
     free(c);
 }
 
-// What such a row sees at most: all that is pending up to itself.
-static void admit_unseen(const struct device_rows *r, struct kv_cache *c, const struct pass *p)
+// Upper bound of the ancestors of a row whose parent is on the device only: all pending rows up to itself.
+static void admit_device_rows(const struct device_rows *r, struct kv_cache *c, const struct pass *p)
 {
     for (int i = r->first; i < r->first + r->n; i++) {
         const int row = c->place[i] - p->slot[i] * c->shape.length - c->prefix_of[i];
@@ -161,7 +161,7 @@ const struct layout *kv_admit(struct kv_cache *c, const struct pass *p, int rows
         memcpy(c->ancestors + (size_t)i * words, own, words * sizeof(*own));
     }
     for (int i = 0; i < p->n_device_rows; i++)
-        admit_unseen(&p->there[i], c, p);
+        admit_device_rows(&p->device_rows[i], c, p);
     for (int i = p->n; i < rows; i++) {
         c->slot_of[i] = c->place[i] = -1;
         c->prefix_of[i] = c->position[i] = 0;
@@ -175,9 +175,10 @@ const struct layout *kv_admit(struct kv_cache *c, const struct pass *p, int rows
                                  .place = c->place,
                                  .position = c->position,
                                  .ancestors = c->ancestors,
-                                 .pass = ++c->backend->passes,
-                                 .there = p->there,
+                                 .device_rows = p->device_rows,
                                  .n_device_rows = p->n_device_rows };
+    if (c->backend->upload_layout != NULL)
+        c->layout.uploaded = c->backend->upload_layout(c->backend, &c->layout);
     return &c->layout;
 }
 
@@ -211,7 +212,7 @@ int kv_capacity(const struct kv_cache *c, int slot)
 void kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n)
 {
     struct slot *s = &c->slot[slot];
-    int first = 0; // a chain's rows lie where they belong already
+    int first = 0; // rows before it are in place: all rows of a chain are
     while (first < n && row[first] == first)
         first++;
     for (int i = first; i < n; i++) {
@@ -228,7 +229,7 @@ void kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n)
     s->pending = 0;
 }
 
-void kv_cut(struct kv_cache *c, int slot, int length)
+void kv_truncate(struct kv_cache *c, int slot, int length)
 {
     assert(length >= 0 && length <= c->slot[slot].prefix);
     c->slot[slot].prefix = length;

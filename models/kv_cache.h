@@ -1,13 +1,12 @@
-// kv_cache.h - keys and values of several sequences, and the rows that are not yet certain.
+// kv_cache.h - keys and values of several sequences (slots), and rows of draft tokens that are not decided yet.
 //
-// A slot's rows are a prefix, which is certain, and behind it pending rows, which a pass wrote on
-// the strength of a guess. Nothing is ever rolled back: guesses that came true are kept, the rest
-// is forgotten by being overwritten.
+// The rows of a slot are a prefix, which is final, and behind it pending rows, which a pass computed for draft tokens.
+// Nothing is rolled back: rows of accepted tokens are appended to the prefix, the others are overwritten later.
 //
 //     prefix                pending (a tree)         kv_keep(c, slot, {0, 1, 4}, 3)
 //     | t0 t1 t2 ... t41 |  0  1  2  3  4       ->   | t0 t1 t2 ... t41 0 1 4 |
 //
-// Whoever runs a model owns its cache: the verifier the target's, a drafter its own.
+// The owner of a model owns its cache: the verifier the target's, a drafter its own.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,35 +18,40 @@ struct kv_cache;
 struct layout;
 struct pass;
 
-// What a cache keeps keys and values in, as a person asks for it. DEFAULT is made definite by kv_type_resolve alone.
+// Element type of a cache, as an option names it. kv_type_resolve is the only place that resolves DEFAULT.
 enum kv_type { KV_DEFAULT, KV_F32, KV_BF16, KV_Q8_0 };
 #define KV_CHOICES "default|f32|bf16|q8_0"
-extern const char *const kv_type_names[]; // the same words; ends with NULL
+extern const char *const kv_type_names[]; // the same names; ends with NULL
 enum type kv_type_resolve(enum kv_type wanted);
 
 struct kv_shape {
-    int layers, width; // width: kv heads * head_dim
+    int layers, width; // width: KV heads * head_dim
     int head_dim;
-    int slots, length; // length: prefix and pending rows together
-    int pending;       // most pending rows a slot may have
+    int slots, length; // length: maximum rows of a slot, prefix and pending rows together
+    int pending;       // maximum pending rows of a slot
     enum type type;    // F32, BF16 or Q8_0
 };
 
-bool kv_fits(const struct kv_shape *shape, struct error *err); // q8_0: a head is a whole number of blocks
+// Returns false and sets err if the type does not fit: Q8_0 needs a head_dim that is a multiple of its block size.
+bool kv_fits(const struct kv_shape *shape, struct error *err);
+// Returns NULL and sets err on failure. backend: borrowed for the life of the cache.
 struct kv_cache *kv_create(struct backend *b, const struct kv_shape *shape, struct error *err);
-void kv_destroy(struct kv_cache *c);
-size_t kv_bytes(const struct kv_shape *shape); // what kv_create would allocate
+void kv_destroy(struct kv_cache *c);           // NULL is allowed
+size_t kv_bytes(const struct kv_shape *shape); // bytes on the device that kv_create allocates
 
-// Admits a pass: its rows become pending, and from parent[] alone follow their places, positions
-// and what they see. For model_forward, and for drafters with layers of their own. Rows of one slot stand in a pass in
-// the order of their pending numbers. rows: what the pass is queued as (rows_queued): behind its own are rows of padding.
-// The layout is borrowed until the next kv_admit. A pass that does not fit is a bug: kv_capacity asks first.
+// Makes the rows of a pass pending. Derives from parent[] alone where each row is stored, its position, and its
+// ancestors (the tree mask). Called by model_forward, and by drafters with layers of their own. Rows of one slot are in
+// the order of their pending numbers. rows: number of rows that the pass is queued as (rows_queued); those behind p->n
+// are padding. The layout is borrowed until the next kv_admit. A pass that does not fit is a bug of the caller, which
+// checks kv_capacity first.
 const struct layout *kv_admit(struct kv_cache *c, const struct pass *p, int rows);
 struct tensor kv_keys(struct kv_cache *c, int layer); // (slots * length, width)
 struct tensor kv_values(struct kv_cache *c, int layer);
 
-int kv_length(const struct kv_cache *c, int slot);                     // of the prefix
-int kv_pending(const struct kv_cache *c, int slot);                    // rows behind it
-int kv_capacity(const struct kv_cache *c, int slot);                   // pending rows that may still be admitted
-void kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n); // pending, ascending; no others stay
-void kv_cut(struct kv_cache *c, int slot, int length);                 // shorten the prefix; pending rows are dropped
+int kv_length(const struct kv_cache *c, int slot);   // rows of the prefix
+int kv_pending(const struct kv_cache *c, int slot);  // pending rows
+int kv_capacity(const struct kv_cache *c, int slot); // pending rows that can still be admitted
+// Appends pending rows row[0..n), in ascending order, to the prefix. All other pending rows are dropped.
+void kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n);
+// Shortens the prefix to `length` rows. All pending rows are dropped.
+void kv_truncate(struct kv_cache *c, int slot, int length);

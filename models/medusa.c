@@ -16,69 +16,69 @@
 #include "models/model.h"
 #include "models/weights.h"
 
-enum { MOST_HEADS = 16, MOST_LAYERS = 8 };
+enum { MAX_HEADS = 16, MAX_LAYERS = 8 };
 
 struct medusa_head {
-    struct tensor w[MOST_LAYERS], b[MOST_LAYERS]; // (width, width); (1, width), data NULL: none
-    struct tensor out;                            // (vocab, width); data NULL: the target's
+    struct tensor w[MAX_LAYERS], b[MAX_LAYERS]; // (width, width); (1, width), data NULL: none
+    struct tensor out;                          // (vocab, width); data NULL: the target's
 };
 
 struct medusa {
     struct head files;
-    const struct model *target;   // NULL: it is only looked at
-    const struct model_shape *of; // the target's
+    const struct model *target; // NULL: the heads are only checked
+    const struct model_shape *target_shape;
     struct backend *backend;
     struct tensor_loader tensor_loader;
-    struct medusa_head head[MOST_HEADS];
+    struct medusa_head head[MAX_HEADS];
     int heads, layers, width, vocab;
-    int32_t *target_id;    // (vocab); NULL
-    bool own_out, one_out; // W_out is not the target's; all heads have the first one's
-    struct tensor z, h;    // (rows, width)
+    int32_t *target_id;    // (vocab); NULL: the ids are the target's
+    bool own_out, one_out; // the heads have W_out of their own; all heads share the first one's
+    struct tensor z, h;    // (rows, width) workspace
     struct hash hash;
 };
 
 // ---- names
 
-struct names { // of one form
+struct names { // formats of tensor names: head, layer
     const char *weight, *bias, *out;
 };
 static const struct names medusa_names = { "%d.%d.linear.weight", "%d.%d.linear.bias", "%d.%d.weight" };
 static const struct names vllm_names = { "blocks.%d.layers.%d.weight", "blocks.%d.layers.%d.bias",
                                          "lm_heads.%d.weight" };
 
-static const char *name_of(char capacity[64], const char *form, int head, int layer)
+static const char *name_of(char to[64], const char *form, int head, int layer)
 {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    snprintf(capacity, 64, form, head, layer);
+    snprintf(to, 64, form, head, layer);
 #pragma GCC diagnostic pop
-    return capacity;
+    return to;
 }
 
-static void count(struct medusa *m, const struct names *names)
+static void count_heads(struct medusa *m, const struct names *names)
 {
     char name[64];
-    while (m->heads < MOST_HEADS && weights_has(m->files.weights, name_of(name, names->weight, m->heads, 0)))
+    while (m->heads < MAX_HEADS && weights_has(m->files.weights, name_of(name, names->weight, m->heads, 0)))
         m->heads++;
-    while (m->layers < MOST_LAYERS && weights_has(m->files.weights, name_of(name, names->weight, 0, m->layers)))
+    while (m->layers < MAX_LAYERS && weights_has(m->files.weights, name_of(name, names->weight, 0, m->layers)))
         m->layers++;
 }
 
 // ---- tensors
 
-// A shortened vocabulary: which of the target's ids each row of logits is.
-static bool read_map(struct medusa *m, struct error *err)
+// A reduced vocabulary: the target's id of each logit.
+static bool read_token_map(struct medusa *m, struct error *err)
 {
-    const int used_vocab = m->of->vocab;
+    const int target_vocab = m->target_shape->vocab;
     if (!weights_has(m->files.weights, "token_map"))
         return true;
     int64_t *id = xcalloc((size_t)m->vocab, sizeof(*id));
     m->target_id = xcalloc((size_t)m->vocab, sizeof(*m->target_id));
-    bool ok = weights_whole(m->files.weights, "token_map", m->vocab, 0, used_vocab - 1, id, err),
-         *seen = xcalloc((size_t)used_vocab, 1);
+    bool ok = weights_integers(m->files.weights, "token_map", m->vocab, 0, target_vocab - 1, id, err),
+         *seen = xcalloc((size_t)target_vocab, 1);
     for (int i = 0; i < m->vocab && ok; i++) {
         ok = !seen[id[i]] ||
-             fail(err, "%s: tensor token_map: token %lld stands there twice", m->files.path, (long long)id[i]);
+             fail(err, "%s: tensor token_map: token %lld appears twice", m->files.path, (long long)id[i]);
         seen[id[i]] = true;
         m->target_id[i] = (int32_t)id[i];
     }
@@ -105,12 +105,12 @@ static bool load_head(struct medusa *m, const struct names *names, int head, boo
 
 static bool fits(struct medusa *m, const struct names *names, bool own_out, struct error *err)
 {
-    const struct model_shape *s = m->of;
+    const struct model_shape *s = m->target_shape;
     int64_t rows, width = 0;
     char name[64];
     if (weights_shape(m->files.weights, name_of(name, names->weight, 0, 0), &rows, &width) && width != s->width)
-        return fail(err, "%s: a head for targets of width %lld, and this one has %d", m->files.path, (long long)width,
-                    s->width);
+        return fail(err, "%s: a head for targets of width %lld, but this target's is %d", m->files.path,
+                    (long long)width, s->width);
     m->width = s->width;
     m->vocab = s->vocab;
     if (!own_out)
@@ -118,19 +118,19 @@ static bool fits(struct medusa *m, const struct names *names, bool own_out, stru
     if (!weights_shape(m->files.weights, name_of(name, names->out, 0, m->layers), &rows, &width))
         return fail(err, "%s: there is no tensor %s", m->files.path, name);
     int64_t one, mapped = 0;
-    const bool shortened = weights_shape(m->files.weights, "token_map", &one, &mapped);
-    if (shortened && mapped != rows)
-        return fail(err, "%s: output for %lld tokens beside a token_map of %lld; expected as many", m->files.path,
-                    (long long)rows, (long long)mapped);
-    if (shortened ? rows > s->vocab : rows != s->vocab)
-        return fail(err, "%s: a head for %lld tokens, and the target has %d", m->files.path, (long long)rows, s->vocab);
+    const bool reduced = weights_shape(m->files.weights, "token_map", &one, &mapped);
+    if (reduced && mapped != rows)
+        return fail(err, "%s: output for %lld tokens beside a token_map of %lld; expected the same number",
+                    m->files.path, (long long)rows, (long long)mapped);
+    if (reduced ? rows > s->vocab : rows != s->vocab)
+        return fail(err, "%s: a head for %lld tokens, but the target has %d", m->files.path, (long long)rows, s->vocab);
     m->vocab = (int)rows;
-    return read_map(m, err);
+    return read_token_map(m, err);
 }
 
-// What belongs to heads and was not asked for: one is missing before it, or it has a layer more than the first. Beside the
-// heads of a Medusa-2 model the model itself may stand.
-static bool refuse_what_is_left(const struct medusa *m, struct error *err)
+// Rejects tensors of heads that were not loaded: an earlier head is missing, or a head has more layers than the first.
+// Tensors of the model itself are allowed, as in a Medusa-2 checkpoint.
+static bool reject_unused_tensors(const struct medusa *m, struct error *err)
 {
     const bool model = weights_has(m->files.weights, "embed_tokens.weight");
     const char *name;
@@ -138,25 +138,25 @@ static bool refuse_what_is_left(const struct medusa *m, struct error *err)
         const bool of_heads =
             isdigit((unsigned char)*name) || strncmp(name, "blocks.", 7) == 0 || strncmp(name, "lm_heads.", 9) == 0;
         if (of_heads || !model)
-            return fail(err, "%s: tensor %s: %d heads of %d layers, as head 0 has them, have no such thing",
-                        m->files.path, name, m->heads, m->layers);
+            return fail(err, "%s: tensor %s: not part of %d heads of %d layers, as head 0 has them", m->files.path,
+                        name, m->heads, m->layers);
     }
     return true;
 }
 
-static bool make_capacity(struct medusa *m, int rows, struct error *err)
+static bool allocate_workspace(struct medusa *m, int rows, struct error *err)
 {
     struct tensor *to[] = { &m->z, &m->h };
     for (int i = 0; i < 2; i++) {
         *to[i] = rows_on(m->backend, rows, m->width);
         if (to[i]->data == NULL)
-            return fail(err, "%s: no room for %d rows of a Medusa head", m->backend->name, rows);
+            return fail(err, "%s: not enough memory for %d rows of a Medusa head", m->backend->name, rows);
     }
     return true;
 }
 
-// vLLM's converter may write a factor for the logits.
-static bool is_plain(const struct medusa *m, struct error *err)
+// vLLM's converter may write a factor for the logits, which is not supported.
+static bool check_logit_scale(const struct medusa *m, struct error *err)
 {
     const struct fields f = { m->files.config_path, "", m->files.config, err };
     const struct json *scale = json_get(m->files.config, "logit_scale");
@@ -166,12 +166,12 @@ static bool is_plain(const struct medusa *m, struct error *err)
 
 static bool load(struct medusa *m, int rows, struct error *err)
 {
-    if (!is_plain(m, err))
+    if (!check_logit_scale(m, err))
         return false;
     const bool vllm = weights_has(m->files.weights, "blocks.0.layers.0.weight");
     const struct names *names = vllm ? &vllm_names : &medusa_names;
     char name[64];
-    count(m, names);
+    count_heads(m, names);
     const bool own_out = m->own_out = weights_has(m->files.weights, name_of(name, names->out, 0, m->layers));
     m->one_out = vllm && !weights_has(m->files.weights, name_of(name, names->out, 1, m->layers));
     if (!fits(m, names, own_out, err))
@@ -179,9 +179,9 @@ static bool load(struct medusa *m, int rows, struct error *err)
     for (int h = 0; h < m->heads; h++)
         if (!load_head(m, names, h, own_out, err))
             return false;
-    if (!refuse_what_is_left(m, err))
+    if (!reject_unused_tensors(m, err))
         return false;
-    return m->tensor_loader.looking || (make_capacity(m, rows, err) && m->backend->sync(m->backend, err));
+    return m->tensor_loader.check_only || (allocate_workspace(m, rows, err) && m->backend->sync(m->backend, err));
 }
 
 struct medusa *medusa_open(const char *path, const struct model *target, struct backend *b, enum activations a,
@@ -189,13 +189,13 @@ struct medusa *medusa_open(const char *path, const struct model *target, struct 
 {
     struct medusa *m = xcalloc(1, sizeof(*m));
     m->target = target;
-    m->of = model_shape(target);
+    m->target_shape = model_shape(target);
     m->backend = b;
     bool ok = head_open(&m->files, path, HEAD_MEDUSA, "drafter medusa", err);
     if (ok) {
         m->tensor_loader = (struct tensor_loader){ .backend = b, .weights = m->files.weights, .activations = a };
         m->hash = head_hash(&m->files);
-        ok = tensor_loader_finish(&m->tensor_loader, path, err) && load(m, rows, err);
+        ok = tensor_loader_begin(&m->tensor_loader, path, err) && load(m, rows, err);
     }
     if (ok)
         return m;
@@ -206,9 +206,9 @@ struct medusa *medusa_open(const char *path, const struct model *target, struct 
 bool medusa_fits(const char *path, const struct model_shape *target, struct head_facts *facts, struct error *err)
 {
     struct medusa *m = xcalloc(1, sizeof(*m));
-    m->of = target;
+    m->target_shape = target;
     bool ok = head_open(&m->files, path, HEAD_MEDUSA, "inspect", err);
-    m->tensor_loader = (struct tensor_loader){ .weights = m->files.weights, .looking = true };
+    m->tensor_loader = (struct tensor_loader){ .weights = m->files.weights, .check_only = true };
     ok = ok && load(m, 0, err);
     *facts = (struct head_facts){ .heads = m->heads,
                                   .vocab = m->vocab,

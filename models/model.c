@@ -21,32 +21,31 @@ struct model {
     struct weights *weights;
     struct model_shape shape;
     struct tensor_loader tensor_loader;
-    struct tensor embedding, head, norm; // head is the embedding where they are tied
+    struct tensor embedding, head, norm; // head: the embedding if they are tied
     struct block *block;                 // (layers)
     struct scratch scratch;
-    int rows;              // of a pass, at most
+    int rows;              // maximum rows of a pass
     struct tensor x, last; // (rows, width), here and below with padding
-    struct tensor tapped;  // (rows, width * taps), made when first asked for
+    struct tensor tapped;  // (rows, width * taps), allocated by the first pass with taps
 };
 
-static bool get_block(struct model *m, int layer, struct error *err)
+static bool load_layer(struct model *m, int layer, struct error *err)
 {
     char prefix[32];
     snprintf(prefix, sizeof(prefix), "model.layers.%d.", layer);
-    // Hugging Face's config says whether there are biases, and then there are all four; of GGUF the tensors themselves
-    // say.
+    // Hugging Face's config declares biases for all four matrices; in GGUF the biases are those whose tensors exist.
     const struct block_load what = {
         .prefix = prefix,
         .in = m->shape.width,
         .input_norm = true,
         .biases = !m->config.attention_bias ? NO_BIASES
-                  : m->config.gguf          ? N_BIASES
+                  : m->config.gguf          ? FOUND_BIASES
                                             : ALL_BIASES,
     };
     return load_block(&m->tensor_loader, &what, &m->shape, &m->block[layer], err);
 }
 
-static bool get_rope(struct model *m, struct error *err)
+static bool load_model_rope(struct model *m, struct error *err)
 {
     const int half = m->shape.head_dim / 2;
     struct tensor divisors = { 0 };
@@ -58,15 +57,15 @@ static bool get_rope(struct model *m, struct error *err)
     return load_rope(&m->tensor_loader, &m->config, divisors.data, &m->shape.inverse_frequency, err);
 }
 
-static bool get_all(struct model *m, struct error *err)
+static bool load_tensors(struct model *m, struct error *err)
 {
     const struct model_shape *s = &m->shape;
     struct tensor_loader *c = &m->tensor_loader;
-    if (!get_rope(m, err))
+    if (!load_model_rope(m, err))
         return false;
     m->block = xcalloc((size_t)s->layers, sizeof(*m->block));
     for (int l = 0; l < s->layers; l++)
-        if (!get_block(m, l, err))
+        if (!load_layer(m, l, err))
             return false;
     if (!load_vector(c, "model.norm.weight", s->width, &m->norm, err) ||
         !load_table(c, "model.embed_tokens.weight", s->vocab, s->width, &m->embedding, err))
@@ -78,14 +77,14 @@ static bool get_all(struct model *m, struct error *err)
     return true;
 }
 
-static bool make(struct model *m, struct tensor *t, int64_t width, struct error *err)
+static bool allocate(struct model *m, struct tensor *t, int64_t width, struct error *err)
 {
     struct backend *b = m->backend;
     *t = rows_on(b, rows_queued(b, m->rows), width);
-    return t->data != NULL || fail(err, "%s: no room for a pass of %d rows", b->name, m->rows);
+    return t->data != NULL || fail(err, "%s: not enough memory for a pass of %d rows", b->name, m->rows);
 }
 
-static struct model *open_model(const char *path, struct backend *b, enum activations a, int rows, char **kept,
+static struct model *open_model(const char *path, struct backend *b, enum activations a, int rows, char **message,
                                 struct error *err)
 {
     struct model *m = xcalloc(1, sizeof(*m));
@@ -97,20 +96,20 @@ static struct model *open_model(const char *path, struct backend *b, enum activa
         m->shape = model_shape_of(c);
         m->weights = weights_open(c, err);
         m->tensor_loader = (struct tensor_loader){ .backend = b, .weights = m->weights, .activations = a };
-        if (m->weights != NULL && kept != NULL && b->packed_layout != 0)
-            m->tensor_loader.kept = packed_cache_open(c, m->weights, b->packed_layout);
-        ok = m->weights != NULL && tensor_loader_finish(&m->tensor_loader, c->path, err) && get_all(m, err) &&
-             make(m, &m->x, c->width, err) && make(m, &m->last, c->width, err);
+        if (m->weights != NULL && message != NULL && b->packed_layout != 0)
+            m->tensor_loader.cache = packed_cache_open(c, m->weights, b->packed_layout);
+        ok = m->weights != NULL && tensor_loader_begin(&m->tensor_loader, c->path, err) && load_tensors(m, err) &&
+             allocate(m, &m->x, c->width, err) && allocate(m, &m->last, c->width, err);
         if (ok && !scratch_create(&m->scratch, b, &m->shape, rows_queued(b, rows)))
-            ok = fail(err, "%s: no room for a pass of %d rows", b->name, rows);
+            ok = fail(err, "%s: not enough memory for a pass of %d rows", b->name, rows);
         ok = ok && b->sync(b, err);
     }
-    if (ok && m->tensor_loader.kept != NULL) {
-        tensor_loader_keep(&m->tensor_loader);
-        *kept = packed_cache_sentence(m->tensor_loader.kept);
+    if (ok && m->tensor_loader.cache != NULL) {
+        tensor_loader_write_cache(&m->tensor_loader);
+        *message = packed_cache_message(m->tensor_loader.cache);
     }
-    packed_cache_close(m->tensor_loader.kept);
-    m->tensor_loader.kept = NULL;
+    packed_cache_close(m->tensor_loader.cache);
+    m->tensor_loader.cache = NULL;
     if (ok)
         return m;
     model_close(m);
@@ -122,11 +121,11 @@ struct model *model_open(const char *path, struct backend *b, enum activations a
     return open_model(path, b, a, rows, NULL, err);
 }
 
-struct model *model_open_keeping(const char *path, struct backend *b, enum activations a, int rows, char **kept,
-                                 struct error *err)
+struct model *model_open_cached(const char *path, struct backend *b, enum activations a, int rows, char **message,
+                                struct error *err)
 {
-    *kept = NULL;
-    return open_model(path, b, a, rows, kept, err);
+    *message = NULL;
+    return open_model(path, b, a, rows, message, err);
 }
 
 void model_close(struct model *m)
@@ -210,11 +209,11 @@ struct hash model_identity(const struct model *m)
 
 const char *model_type(const struct model *m)
 {
-    int most = 0;
+    int largest = 0;
     for (int t = 1; t < TYPES; t++)
-        if (m->tensor_loader.bytes_by_type[t] > m->tensor_loader.bytes_by_type[most])
-            most = t;
-    return type_facts[most].name;
+        if (m->tensor_loader.bytes_by_type[t] > m->tensor_loader.bytes_by_type[largest])
+            largest = t;
+    return type_facts[largest].name;
 }
 
 enum activations model_activations(const struct model *m)
@@ -238,7 +237,7 @@ struct kv_shape model_kv_shape(const struct model *m, int slots, int length, int
                               .type = F32 };
 }
 
-// The residual stream before layer `layer` goes into every tap that asked for it.
+// Copies the residual stream that enters layer `layer` to every tap of that layer.
 static void tap(struct model *m, const struct taps *taps, int layer, struct tensor x)
 {
     for (int i = 0; i < taps->n; i++)
@@ -246,38 +245,40 @@ static void tap(struct model *m, const struct taps *taps, int layer, struct tens
             m->backend->place(m->backend, m->tapped, i * m->shape.width, x);
 }
 
-static bool make_tapped(struct model *m, int taps, struct error *err)
+static bool allocate_tapped(struct model *m, int taps, struct error *err)
 {
     if (m->tapped.width == (int64_t)taps * m->shape.width)
         return true;
     m->backend->release(m->backend, m->tapped.data);
     m->tapped = (struct tensor){ 0 };
-    return make(m, &m->tapped, (int64_t)taps * m->shape.width, err);
+    return allocate(m, &m->tapped, (int64_t)taps * m->shape.width, err);
 }
 
-static void run_layers(struct model *m, struct kv_cache *c, const struct layout *see, const struct taps *taps,
-                       struct tensor x, struct tensor last)
+// Returns last, with its planes where the last operation left some.
+static struct tensor run_layers(struct model *m, struct kv_cache *c, const struct layout *layout,
+                                const struct taps *taps, struct tensor x, struct tensor last)
 {
     struct backend *b = m->backend;
-    block_angles(b, &m->shape, see, &m->scratch);
+    block_angles(b, &m->shape, layout, &m->scratch);
     for (int l = 0; l < m->shape.layers; l++) {
         tap(m, taps, l, x);
-        b->rmsnorm(b, m->scratch.h, x, m->block[l].input_norm, m->shape.norm_eps);
-        block_forward(b, &m->block[l], &m->shape, l, c, see, &m->scratch, x, m->scratch.h);
+        const struct tensor h = b->rmsnorm(b, m->scratch.h, x, m->block[l].input_norm, m->shape.norm_eps);
+        block_forward(b, &m->block[l], &m->shape, l, c, layout, &m->scratch, x, h);
     }
     tap(m, taps, m->shape.layers, x);
-    b->rmsnorm(b, last, x, m->norm, m->shape.norm_eps);
+    last = b->rmsnorm(b, last, x, m->norm, m->shape.norm_eps);
     tap(m, taps, FINAL_STATE, last);
+    return last;
 }
 
-static struct graph_key graph_key_of(const struct model *m, const struct kv_cache *c, const struct layout *see,
+static struct graph_key graph_key_of(const struct model *m, const struct kv_cache *c, const struct layout *layout,
                                      const struct taps *taps)
 {
-    struct graph_key r = { .see = see, .whose = m, .cache = c, .fact = { taps->n } };
-    _Static_assert((int)MAX_TAPS < (int)GRAPH_KEY_FACTS, "all taps are facts");
+    struct graph_key key = { .see = layout, .whose = m, .cache = c, .fact = { taps->n } };
+    _Static_assert((int)MAX_TAPS < (int)GRAPH_KEY_FACTS, "the key holds all taps");
     for (int i = 0; i < taps->n; i++)
-        r.fact[1 + i] = taps->layer[i];
-    return r;
+        key.fact[1 + i] = taps->layer[i];
+    return key;
 }
 
 bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, const struct taps *taps,
@@ -289,17 +290,17 @@ bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, co
     assert(p->n >= 1 && p->n <= m->rows);
     if (taps == NULL)
         taps = &none;
-    if (taps->n > 0 && !make_tapped(m, taps->n, err))
+    if (taps->n > 0 && !allocate_tapped(m, taps->n, err))
         return false;
 
-    struct tensor x = tensor_rows(m->x, 0, rows), last = tensor_rows(m->last, 0, rows);
+    struct tensor x = tensor_rows(m->x, 0, rows), last;
     m->tapped.rows = rows;
     scratch_fit(&m->scratch, rows);
-    const struct layout *see = kv_admit(c, p, rows);
-    const struct graph_key graph_key = graph_key_of(m, c, see, taps);
-    model_embed(m, tensor_rows(x, 0, p->n), p); // rows of padding have what was there
-    for (bool done = graph_launched(b, &graph_key); !done; done = graph_ended(b))
-        run_layers(m, c, see, taps, x, last);
+    const struct layout *layout = kv_admit(c, p, rows);
+    const struct graph_key graph_key = graph_key_of(m, c, layout, taps);
+    model_embed(m, tensor_rows(x, 0, p->n), p); // rows of padding keep old values
+    for (bool done = graph_launched(b, &graph_key, &last); !done; done = graph_ended(b, last))
+        last = run_layers(m, c, layout, taps, x, tensor_rows(m->last, 0, rows));
     out->last = tensor_rows(last, 0, p->n);
     out->tapped = taps->n > 0 ? tensor_rows(m->tapped, 0, p->n) : (struct tensor){ 0 };
     return true;
@@ -307,7 +308,7 @@ bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, co
 
 void model_embed(const struct model *m, struct tensor out, const struct pass *p)
 {
-    take_tokens(m->backend, out, m->embedding, p->token, p->there, p->n_device_rows);
+    take_tokens(m->backend, out, m->embedding, p->token, p->device_rows, p->n_device_rows);
 }
 
 void model_logits(const struct model *m, struct tensor out, struct tensor state)

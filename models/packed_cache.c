@@ -16,12 +16,12 @@
 
 enum { VERSION = 2, PAGE = 4096, CHUNK = 1 << 18 };
 
-struct head { // of the file, in this machine's order of bytes
+struct head { // of the file, in this machine's byte order
     char magic[8];
     uint32_t order, version, layout, entries;
     struct hash hash, stamp; // of the weights; of the checkpoint's files
     uint64_t bytes;          // of the whole file
-    uint64_t sum;            // of this, with 0 here, and of the entries, which follow
+    uint64_t sum;            // checksum of the head, with 0 here, and of the entries, which follow it
 };
 
 struct entry {
@@ -32,15 +32,16 @@ struct entry {
 
 struct packed_cache {
     char *path;
-    char *said; // what was wrong with the file, or with writing it; NULL: nothing
-    int fd;     // -1: there is none that fits
-    bool was_there, written;
-    struct head head; // as it must be
+    char *reason; // why the file is not used, or could not be written; NULL: none
+    int fd;       // -1: there is no file that fits
+    bool existed, written;
+    struct head head; // the expected one
     size_t n, next;
     struct entry *entry; // (n)
 };
 
-// Eight chains, so that it is as fast as memory; each step can be undone, so that no change of one word is lost.
+// Eight independent lanes, so that the sum is as fast as memory. Each step is invertible, so every change of a single word
+// changes the sum.
 struct sum {
     uint64_t lane[8];
 };
@@ -84,12 +85,12 @@ static uint64_t head_sum(struct head h, const struct entry *e)
     return sum_of(&s);
 }
 
-static size_t up(size_t n)
+static size_t page_up(size_t n)
 {
     return (n + PAGE - 1) / PAGE * PAGE;
 }
 
-// ---- read
+// ---- reading
 
 static bool read_at(int fd, void *to, size_t n, uint64_t at)
 {
@@ -111,30 +112,30 @@ static bool refuse(struct packed_cache *k, const char *why)
     if (k->fd >= 0)
         close(k->fd);
     k->fd = -1;
-    if (k->said == NULL)
-        k->said = xstrdup(why);
+    if (k->reason == NULL)
+        k->reason = xstrdup(why);
     return false;
 }
 
 static bool read_head(struct packed_cache *k)
 {
-    const struct head *mine = &k->head;
+    const struct head *expected = &k->head;
     struct head h;
     struct stat st;
     if (fstat(k->fd, &st) != 0 || !S_ISREG(st.st_mode))
-        return refuse(k, "it is no file");
-    if (!read_at(k->fd, &h, sizeof(h), 0) || memcmp(h.magic, mine->magic, sizeof(h.magic)) != 0)
-        return refuse(k, "it is no file of packed weights");
-    if (h.order != mine->order || h.version != mine->version || h.layout != mine->layout)
+        return refuse(k, "it is not a file");
+    if (!read_at(k->fd, &h, sizeof(h), 0) || memcmp(h.magic, expected->magic, sizeof(h.magic)) != 0)
+        return refuse(k, "it is not a file of packed weights");
+    if (h.order != expected->order || h.version != expected->version || h.layout != expected->layout)
         return refuse(k, "it was made by another version of speclab");
-    if (!hash_equal(h.hash, mine->hash) || !hash_equal(h.stamp, mine->stamp))
+    if (!hash_equal(h.hash, expected->hash) || !hash_equal(h.stamp, expected->stamp))
         return refuse(k, "the model's files have changed since");
     if (h.bytes != (uint64_t)st.st_size || h.entries > (h.bytes - sizeof(h)) / sizeof(struct entry))
-        return refuse(k, "it is damaged: it is not as long as it says");
+        return refuse(k, "it is damaged: its size is not the one in its head");
     k->n = h.entries;
     k->entry = xcalloc(k->n, sizeof(*k->entry));
     if (!read_at(k->fd, k->entry, k->n * sizeof(*k->entry), sizeof(h)) || h.sum != head_sum(h, k->entry))
-        return refuse(k, "it is damaged: its list of tensors is not what was written");
+        return refuse(k, "it is damaged: the checksum of its list of tensors does not match");
     return true;
 }
 
@@ -149,9 +150,9 @@ struct packed_cache *packed_cache_open(const struct model_config *c, struct weig
     k->head.hash = weights_hash(w);
     k->head.stamp = weights_stamp(w);
     k->fd = open(k->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    k->was_there = k->fd >= 0 || errno != ENOENT;
+    k->existed = k->fd >= 0 || errno != ENOENT;
     if (k->fd < 0 && errno != ENOENT)
-        k->said = xstrdup(strerror(errno));
+        k->reason = xstrdup(strerror(errno));
     if (k->fd >= 0)
         read_head(k);
     return k;
@@ -164,7 +165,7 @@ void packed_cache_close(struct packed_cache *k)
     if (k->fd >= 0)
         close(k->fd);
     free(k->path);
-    free(k->said);
+    free(k->reason);
     free(k->entry);
     free(k);
 }
@@ -174,7 +175,7 @@ bool packed_cache_is_usable(const struct packed_cache *k)
     return k->fd >= 0;
 }
 
-bool packed_cache_is_whole(const struct packed_cache *k)
+bool packed_cache_is_complete(const struct packed_cache *k)
 {
     return k->fd >= 0 && k->next == k->n;
 }
@@ -189,7 +190,7 @@ bool packed_cache_has(struct packed_cache *k, struct tensor w, size_t bytes)
     return true;
 }
 
-// The sum is taken of what is in the cache still.
+// The checksum is computed chunk by chunk, while the chunk is in the CPU cache.
 bool packed_cache_read(struct packed_cache *k, void *to)
 {
     const struct entry *e = &k->entry[k->next++];
@@ -197,24 +198,24 @@ bool packed_cache_read(struct packed_cache *k, void *to)
     for (size_t done = 0, some; done < e->bytes; done += some) {
         some = e->bytes - done < CHUNK ? e->bytes - done : CHUNK;
         if (!read_at(k->fd, (uint8_t *)to + done, some, e->at + done))
-            return refuse(k, "it is damaged: it cannot be read to its end");
+            return refuse(k, "it is damaged: it cannot be read to the end");
         sum_add(&s, (uint8_t *)to + done, some);
     }
-    return sum_of(&s) == e->sum || refuse(k, "it is damaged: a tensor is not what was written");
+    return sum_of(&s) == e->sum || refuse(k, "it is damaged: the checksum of a tensor does not match");
 }
 
-// ---- written
+// ---- writing
 
-static bool write_all(const struct packed_cache *k, const char *path, const struct packed_bytes *p, size_t n,
+static bool write_all(const struct packed_cache *k, const char *path, const struct packed_matrix *p, size_t n,
                       struct error *err)
 {
     struct head h = k->head;
     struct entry *e = xcalloc(n, sizeof(*e));
-    uint64_t at = up(sizeof(h) + n * sizeof(*e));
+    uint64_t at = page_up(sizeof(h) + n * sizeof(*e));
     for (size_t i = 0; i < n; i++) {
         e[i] = (struct entry){ (uint64_t)p[i].w.type, p[i].w.rows, p[i].w.width, at, p[i].bytes, 0 };
         e[i].sum = sum_bytes(p[i].data, p[i].bytes);
-        at += up(p[i].bytes);
+        at += page_up(p[i].bytes);
     }
     h.entries = (uint32_t)n;
     h.bytes = at;
@@ -233,30 +234,30 @@ static bool write_all(const struct packed_cache *k, const char *path, const stru
     return part != NULL && part_end(part, err);
 }
 
-void packed_cache_write(struct packed_cache *k, const struct packed_bytes *p, size_t n)
+void packed_cache_write(struct packed_cache *k, const struct packed_matrix *p, size_t n)
 {
     struct error err;
-    char *own = xformat("%s.%ld", k->path, (long)getpid());
-    k->written = write_all(k, own, p, n, &err);
-    if (k->written && rename(own, k->path) != 0) {
+    char *temporary = xformat("%s.%ld", k->path, (long)getpid());
+    k->written = write_all(k, temporary, p, n, &err);
+    if (k->written && rename(temporary, k->path) != 0) {
         fail(&err, "%s: cannot be written: %s", k->path, strerror(errno));
         k->written = false;
-        unlink(own);
+        unlink(temporary);
     }
     if (!k->written) {
-        free(k->said);
-        k->said = xstrdup(err.text);
+        free(k->reason);
+        k->reason = xstrdup(err.text);
     }
-    free(own);
+    free(temporary);
 }
 
-char *packed_cache_sentence(const struct packed_cache *k)
+char *packed_cache_message(const struct packed_cache *k)
 {
     if (k->fd >= 0)
         return xformat("packed weights read from %s", k->path);
     if (!k->written)
-        return xformat("packed weights were not kept: %s", k->said != NULL ? k->said : "nothing was written");
-    if (k->was_there)
-        return xformat("packed weights made anew and kept in %s; of the one before, %s", k->path, k->said);
-    return xformat("packed weights made and kept in %s", k->path);
+        return xformat("packed weights not cached: %s", k->reason != NULL ? k->reason : "nothing was written");
+    if (k->existed)
+        return xformat("packed weights written anew to %s; the previous file was not used: %s", k->path, k->reason);
+    return xformat("packed weights written to %s", k->path);
 }

@@ -1,8 +1,8 @@
-// packed_cache.h - packed weights kept in a file beside the model, for whoever asks for it: read, they need not be made again.
+// packed_cache.h - the packed-weight cache: packed weights in a file beside the model, read instead of packed again.
 //
-// The file holds what the backend made of each matrix, in the order in which model.c asks for them, and what it was made
-// from: the weights' hash, and size and time of each of the checkpoint's files. Whatever does not fit, or whose sum does
-// not come out, is not used; the model is then packed as ever, and the file written anew.
+// The file holds the packed form of each matrix, in the order in which model.c loads them, and what it was packed from: the
+// hash of the weights, and size and time of each file of the checkpoint. A file that does not fit, or whose checksums do
+// not match, is not used; the model is then packed as without a cache, and the file is written anew.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,21 +14,24 @@ struct packed_cache;
 struct model_config;
 struct weights;
 
-// Never fails: there may be no such file, or one that does not fit. layout: backend.h's packed_layout.
+// Never fails: without a file, or with one that does not fit, there is nothing to read. layout: the backend's packed_layout
+// (kernels/backend.h).
 struct packed_cache *packed_cache_open(const struct model_config *c, struct weights *w, int layout);
-void packed_cache_close(struct packed_cache *k);           // NULL is fine
-bool packed_cache_is_usable(const struct packed_cache *k); // there may be something to read
-bool packed_cache_is_whole(const struct packed_cache *k);  // everything so far came from the file
-// Whether the next matrix's packed form is in the file, in so many bytes. false, once, means false from then on.
+void packed_cache_close(struct packed_cache *k);             // NULL is allowed
+bool packed_cache_is_usable(const struct packed_cache *k);   // the file fits so far
+bool packed_cache_is_complete(const struct packed_cache *k); // every matrix of the file has been read
+// Whether the next matrix in the file is w's packed form, of `bytes` bytes. After false the file is not used any more.
 bool packed_cache_has(struct packed_cache *k, struct tensor w, size_t bytes);
-bool packed_cache_read(struct packed_cache *k, void *to); // that one, and goes on to the next
-// What became of it, as a sentence for the person who asked; free() it.
-char *packed_cache_sentence(const struct packed_cache *k);
+// Reads that matrix and advances to the next. Returns false if it is damaged; the file is not used any more then.
+bool packed_cache_read(struct packed_cache *k, void *to);
+// A sentence for the user: whether the weights were read or written, and why a file was not used. The caller frees it.
+char *packed_cache_message(const struct packed_cache *k);
 
-// Written under a name of its own and renamed: no other program ever sees a half file. n packed matrices in order.
-struct packed_bytes {
-    struct tensor w; // its type and shape
+struct packed_matrix {
+    struct tensor w; // type and shape of the matrix
     const void *data;
     size_t bytes;
 };
-void packed_cache_write(struct packed_cache *k, const struct packed_bytes *p, size_t n);
+// Writes the file: n packed matrices in order. It is written under a temporary name and renamed, so no other program sees
+// an incomplete file. A failure is reported by packed_cache_message only.
+void packed_cache_write(struct packed_cache *k, const struct packed_matrix *p, size_t n);

@@ -21,7 +21,7 @@ static const char *home(void)
     return user != NULL && user->pw_dir != NULL ? user->pw_dir : "/";
 }
 
-// A variable of the environment, NULL if it is empty. The rules of XDG: what is not absolute does not count.
+// An environment variable; NULL if it is empty. absolute: values that are not absolute paths are ignored, as XDG requires.
 static const char *setting(const char *name, bool absolute)
 {
     const char *v = getenv(name);
@@ -56,12 +56,12 @@ static char *hugging_face_cache(void)
 }
 
 struct search {
-    struct text places; // where nothing was
+    struct text places; // searched without success
     char *found;
 };
 
-// Takes the path; true when it is there, and then ends the search.
-static bool look_at(struct search *s, char *path)
+// Takes ownership of the path. Returns true if the file exists, which ends the search.
+static bool try_path(struct search *s, char *path)
 {
     if (file_exists(path)) {
         s->found = path;
@@ -96,7 +96,7 @@ static bool is_repository(const char *s, struct repository *to)
     return is_word(to->org, (size_t)to->org_n) && is_word(to->name, n) && revision;
 }
 
-// The commit that a branch or tag of the cache stands for; the revision itself if it is none. Owned by the caller.
+// The commit of a branch or tag in the cache; the revision itself if it is neither. The caller frees it.
 static char *commit_of(const char *folder, const char *revision)
 {
     char *ref = xformat("%s/refs/%s", folder, revision);
@@ -109,13 +109,13 @@ static char *commit_of(const char *folder, const char *revision)
     return commit;
 }
 
-// A repository of GGUF files has no config.json: then the one such file is the model. Takes the snapshot's path.
+// The model in a snapshot: the directory, or, without config.json, its only GGUF file. Takes ownership of the path.
 static char *model_of_snapshot(char *snapshot, struct error *err)
 {
     char *config = xformat("%s/config.json", snapshot);
-    bool whole = file_exists(config);
+    bool has_config = file_exists(config);
     free(config);
-    DIR *d = whole ? NULL : opendir(snapshot);
+    DIR *d = has_config ? NULL : opendir(snapshot);
     if (d == NULL)
         return snapshot;
     char *only = NULL;
@@ -136,35 +136,35 @@ static char *model_of_snapshot(char *snapshot, struct error *err)
     free(only);
     if (n == 0)
         return snapshot;
-    fail(err, "%s: there are %d GGUF files; name one of them by its path", snapshot, n);
+    fail(err, "%s: there are %d GGUF files; give the path of one of them", snapshot, n);
     free(snapshot);
     return NULL;
 }
 
-// Relative names stand first for what lies beside the experiment's file, then for what lies here.
-static bool look_for_file(struct search *s, const char *name, const char *beside)
+// Relative names are looked up beside the experiment's file first, then in the current directory.
+static bool find_file(struct search *s, const char *name, const char *beside)
 {
     if (strncmp(name, "~/", 2) == 0)
-        return look_at(s, xformat("%s/%s", home(), name + 2));
-    if (*name != '/' && beside != NULL && *beside != '\0' && look_at(s, xformat("%s/%s", beside, name)))
+        return try_path(s, xformat("%s/%s", home(), name + 2));
+    if (*name != '/' && beside != NULL && *beside != '\0' && try_path(s, xformat("%s/%s", beside, name)))
         return true;
-    return look_at(s, xstrdup(name));
+    return try_path(s, xstrdup(name));
 }
 
-static bool look_for_name(struct search *s, const char *name)
+static bool find_name(struct search *s, const char *name)
 {
     char *folder = model_cache();
-    bool found = look_at(s, xformat("%s/%s", folder, name)) || look_at(s, xformat("%s/%s.gguf", folder, name));
+    bool found = try_path(s, xformat("%s/%s", folder, name)) || try_path(s, xformat("%s/%s.gguf", folder, name));
     free(folder);
     return found;
 }
 
-static bool look_for_repository(struct search *s, const struct repository *r)
+static bool find_repository(struct search *s, const struct repository *r)
 {
     char *root = hugging_face_cache();
     char *folder = xformat("%s/models--%.*s--%.*s", root, r->org_n, r->org, r->name_n, r->name);
     char *commit = commit_of(folder, r->revision);
-    bool found = look_at(s, xformat("%s/snapshots/%s", folder, commit));
+    bool found = try_path(s, xformat("%s/snapshots/%s", folder, commit));
     free(commit);
     free(folder);
     free(root);
@@ -181,8 +181,7 @@ char *model_path(const char *name, const char *beside, struct error *err)
     }
     bool bare = strchr(name, '/') == NULL && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
     bool repository = is_repository(name, &r);
-    if (!look_for_file(&s, name, beside) && !(bare && look_for_name(&s, name)) && repository &&
-        look_for_repository(&s, &r))
+    if (!find_file(&s, name, beside) && !(bare && find_name(&s, name)) && repository && find_repository(&s, &r))
         s.found = model_of_snapshot(s.found, err);
     else if (s.found == NULL && repository)
         fail(err, "%s: there is no such model; looked at %s; fetch it with: hf download %.*s/%.*s%s%s", name,

@@ -1,14 +1,14 @@
-// paths.h - where a model that was named lies on this machine.
+// paths.h - finds the files of a model on this machine.
 //
-// In order: an existing file or directory (relative names first against `beside`, the folder of the experiment's file;
-// ~/ is the home directory); a bare name under ${XDG_CACHE_HOME:-~/.cache}/speclab/models/ (NAME, NAME.gguf);
-// org/name[@revision] in the Hugging Face cache, which is the first that is set of $HF_HUB_CACHE,
-// $HUGGINGFACE_HUB_CACHE, $HF_HOME/hub and ${XDG_CACHE_HOME:-~/.cache}/huggingface/hub; of a repository without
-// config.json, its one GGUF file. Nothing is ever downloaded: the error names every place that was looked at, and the
-// command that would fetch it (`./run model NAME`, `hf download org/name`).
+// In order: an existing file or directory (relative names are first looked up in `beside`, the directory of the
+// experiment's file; ~/ is the home directory); a bare name under ${XDG_CACHE_HOME:-~/.cache}/speclab/models/ (NAME,
+// NAME.gguf); org/name[@revision] in the Hugging Face cache, which is the first of $HF_HUB_CACHE,
+// $HUGGINGFACE_HUB_CACHE, $HF_HOME/hub and ${XDG_CACHE_HOME:-~/.cache}/huggingface/hub that is set. A repository without
+// config.json stands for its only GGUF file. Nothing is downloaded: the error lists all places searched, and the command
+// that fetches the model (`./run model NAME`, `hf download org/name`).
 #pragma once
 struct error;
-// free() it; NULL: not found. beside may be NULL
+// The caller frees the path. Returns NULL and sets err if nothing is found. beside may be NULL.
 char *model_path(const char *name, const char *beside, struct error *err);
-char *model_cache(void);   // the folder for bare names; free() it
-char *weights_cache(void); // the folder in which hashes of weights are remembered (weights_hash.c); likewise
+char *model_cache(void);   // the directory of bare names; the caller frees it
+char *weights_cache(void); // the directory of cached hashes of weights (weights_hash.c); the caller frees it

@@ -7,53 +7,54 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
-#include "kernels/capacity.h"
+#include "kernels/memory_check.h"
 #include "models/block.h"
 #include "models/config.h"
 #include "models/packed_cache.h"
 #include "models/model.h"
 #include "models/weights.h"
 
+// The type that most of the bytes have.
 static enum type main_type(const struct weights *w)
 {
     const char *name, *type;
     int64_t rows, width;
     size_t bytes, by_type[TYPES] = { 0 };
-    int most = 0;
+    int largest = 0;
     for (size_t i = 0; weights_list(w, i, &name, &type, &rows, &width, &bytes); i++)
         for (int t = 0; t < TYPES; t++)
             if (strcmp(type_facts[t].name, type) == 0)
                 by_type[t] += bytes;
     for (int t = 1; t < TYPES; t++)
-        if (by_type[t] > by_type[most])
-            most = t;
-    return (enum type)most;
+        if (by_type[t] > by_type[largest])
+            largest = t;
+    return (enum type)largest;
 }
 
-static bool has_room(const struct tensor_loader *c, const char *path, struct error *err)
+static bool has_memory(const struct tensor_loader *c, const char *path, struct error *err)
 {
     char *what = xformat("the weights of %s", path);
-    const bool capacity = memory_check(c->backend, weights_bytes(c->weights), what, err);
+    const bool ok = memory_check(c->backend, weights_bytes(c->weights), what, err);
     free(what);
-    return capacity;
+    return ok;
 }
 
-bool tensor_loader_finish(struct tensor_loader *c, const char *path, struct error *err)
+bool tensor_loader_begin(struct tensor_loader *c, const char *path, struct error *err)
 {
-    if (!has_room(c, path, err))
+    if (!has_memory(c, path, err))
         return false;
     const enum type type = main_type(c->weights);
     const enum activations wanted = c->activations;
     c->activations = c->backend->rounds_to(c->backend, wanted, type);
     if (c->activations == ACTIVATIONS_DEFAULT)
-        return fail(err, "activations: %s: %s does without them (expected f32 or bf16)", activations_names[wanted],
+        return fail(err, "activations: %s: not supported by %s (expected f32 or bf16)", activations_names[wanted],
                     c->backend->name);
-    return c->activations != ACTIVATIONS_INT8 || type_is_quantised(type) ||
-           fail(err, "activations: int8 is for quantised weights; those of %s are %s (expected bf16 or f32)", path,
+    return c->activations != ACTIVATIONS_INT8 || type_is_quantized(type) ||
+           fail(err, "activations: int8 is for quantized weights; those of %s are %s (expected bf16 or f32)", path,
                 type_facts[type].name);
 }
 
-static void owe(struct tensor ***list, int *n, struct tensor *to)
+static void remember(struct tensor ***list, int *n, struct tensor *to)
 {
     *list = xrealloc(*list, (size_t)(*n + 1) * sizeof(**list));
     (*list)[(*n)++] = to;
@@ -64,30 +65,30 @@ static bool prepare(struct tensor_loader *c, struct tensor *to, struct tensor w,
     *to = c->backend->prepare(c->backend, w, c->activations, err);
     if (to->data == NULL)
         return false;
-    owe(&c->matrix, &c->matrices, to);
+    remember(&c->matrix, &c->matrices, to);
     return true;
 }
 
-// As prepare, if what it would make was kept: then nobody looks at w's numbers.
-static bool read_kept(struct tensor_loader *c, struct tensor *to, struct tensor w)
+// As prepare, but reads the packed form from the cache; w's numbers are not read then. Returns false if it is not there.
+static bool read_cached(struct tensor_loader *c, struct tensor *to, struct tensor w)
 {
     struct backend *b = c->backend;
     struct error ignored;
-    struct tensor capacity = tensor_of(NULL, w.type, w.rows, w.width);
+    struct tensor out = tensor_of(NULL, w.type, w.rows, w.width);
     size_t bytes;
-    if (c->kept == NULL || !packed_cache_is_usable(c->kept))
+    if (c->cache == NULL || !packed_cache_is_usable(c->cache))
         return false;
-    capacity = b->prepare(b, capacity, c->activations, &ignored);
-    if (capacity.packed == NULL)
+    out = b->prepare(b, out, c->activations, &ignored);
+    if (out.packed == NULL)
         return false;
-    void *packed = b->packed(b, capacity, &bytes);
-    if (!packed_cache_has(c->kept, w, bytes) || !packed_cache_read(c->kept, packed)) {
-        b->unprepare(b, capacity);
+    void *packed = b->packed(b, out, &bytes);
+    if (!packed_cache_has(c->cache, w, bytes) || !packed_cache_read(c->cache, packed)) {
+        b->unprepare(b, out);
         return false;
     }
-    *to = capacity;
+    *to = out;
     to->data = w.data;
-    owe(&c->matrix, &c->matrices, to);
+    remember(&c->matrix, &c->matrices, to);
     return true;
 }
 
@@ -101,64 +102,64 @@ bool load_matrix(struct tensor_loader *c, const char *name, int64_t rows, int64_
                  struct error *err)
 {
     struct tensor w;
-    if (!weights_look(c->weights, name, rows, width, &w, err))
+    if (!weights_get_unchecked(c->weights, name, rows, width, &w, err))
         return false;
     load_count(c, w);
-    if (c->looking)
+    if (c->check_only)
         return true;
-    return read_kept(c, to, w) || (weights_get(c->weights, name, rows, width, &w, err) && prepare(c, to, w, err));
+    return read_cached(c, to, w) || (weights_get(c->weights, name, rows, width, &w, err) && prepare(c, to, w, err));
 }
 
 bool load_table(struct tensor_loader *c, const char *name, int64_t rows, int64_t width, struct tensor *to,
                 struct error *err)
 {
     struct tensor w;
-    if (c->looking)
-        return weights_look(c->weights, name, rows, width, &w, err);
-    return weights_get(c->weights, name, rows, width, &w, err) && (read_kept(c, to, w) || prepare(c, to, w, err));
+    if (c->check_only)
+        return weights_get_unchecked(c->weights, name, rows, width, &w, err);
+    return weights_get(c->weights, name, rows, width, &w, err) && (read_cached(c, to, w) || prepare(c, to, w, err));
 }
 
 bool load_vector(struct tensor_loader *c, const char *name, int64_t width, struct tensor *to, struct error *err)
 {
     struct backend *b = c->backend;
     struct tensor w;
-    if (c->looking) {
-        if (!weights_look(c->weights, name, 1, width, &w, err))
+    if (c->check_only) {
+        if (!weights_get_unchecked(c->weights, name, 1, width, &w, err))
             return false;
         load_count(c, w);
         return true;
     }
     if (!weights_get(c->weights, name, 1, width, &w, err))
         return false;
-    struct tensor there = tensor_of(b->alloc(b, tensor_bytes(w)), w.type, 1, width);
+    struct tensor stored = tensor_of(b->alloc(b, tensor_bytes(w)), w.type, 1, width);
     *to = rows_on(b, 1, width);
-    owe(&c->vector, &c->vectors, to);
-    const bool capacity = there.data != NULL && to->data != NULL;
-    if (capacity) {
-        b->upload(b, there.data, w.data, tensor_bytes(w));
-        b->take(b, *to, there, &(const int32_t){ 0 });
+    remember(&c->vector, &c->vectors, to);
+    const bool ok = stored.data != NULL && to->data != NULL;
+    if (ok) {
+        b->upload(b, stored.data, w.data, tensor_bytes(w));
+        b->take(b, *to, stored, &(const int32_t){ 0 }); // converts to float
     }
-    b->release(b, there.data);
+    b->release(b, stored.data);
     load_count(c, w);
-    return capacity || fail(err, "%s: no room for %s", b->name, name);
+    return ok || fail(err, "%s: not enough memory for %s", b->name, name);
 }
 
 bool load_rope(struct tensor_loader *c, const struct model_config *config, const float *divisors, struct tensor *to,
                struct error *err)
 {
     struct backend *b = c->backend;
-    if (c->looking)
+    if (c->check_only)
         return true;
     const int half = config->head_dim / 2;
     const size_t bytes = (size_t)half * sizeof(float);
     float *frequency = xcalloc((size_t)half, sizeof(float));
     config_rope(config, divisors, frequency);
     *to = tensor_of(b->alloc(b, bytes), F32, 1, half);
-    owe(&c->vector, &c->vectors, to);
+    remember(&c->vector, &c->vectors, to);
     if (to->data != NULL)
         b->upload(b, to->data, frequency, bytes);
     free(frequency);
-    return to->data != NULL || fail(err, "%s: no room for rope's frequencies", b->name);
+    return to->data != NULL || fail(err, "%s: not enough memory for the RoPE frequencies", b->name);
 }
 
 // ---- a decoder layer
@@ -174,7 +175,7 @@ static bool load_part(struct tensor_loader *c, const struct block_load *what, co
 {
     char name[160];
     snprintf(name, sizeof(name), "%s%s", what->prefix, p->name);
-    if (p->bias && (what->biases == NO_BIASES || (what->biases == N_BIASES && !weights_has(c->weights, name))))
+    if (p->bias && (what->biases == NO_BIASES || (what->biases == FOUND_BIASES && !weights_has(c->weights, name))))
         return true;
     return p->rows == 1 ? load_vector(c, name, p->width, p->to, err)
                         : load_matrix(c, name, p->rows, p->width, p->to, err);
@@ -205,18 +206,18 @@ bool load_block(struct tensor_loader *c, const struct block_load *what, const st
     return true;
 }
 
-// ---- the end
+// ---- writing the cache, releasing
 
-void tensor_loader_keep(struct tensor_loader *c)
+void tensor_loader_write_cache(struct tensor_loader *c)
 {
-    if (packed_cache_is_whole(c->kept))
+    if (packed_cache_is_complete(c->cache))
         return;
-    struct packed_bytes *p = xcalloc((size_t)c->matrices, sizeof(*p));
+    struct packed_matrix *p = xcalloc((size_t)c->matrices, sizeof(*p));
     for (int i = 0; i < c->matrices; i++) {
         p[i].w = *c->matrix[i];
         p[i].data = c->backend->packed(c->backend, p[i].w, &p[i].bytes);
     }
-    packed_cache_write(c->kept, p, (size_t)c->matrices);
+    packed_cache_write(c->cache, p, (size_t)c->matrices);
     free(p);
 }
 

@@ -1,4 +1,4 @@
-// weight_names.c - the same tensor's name in GGUF and in Hugging Face's checkpoints.
+// weight_names.c - names of a tensor in GGUF and in Hugging Face checkpoints.
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static const struct {
     { "ffn_down", "mlp.down_proj" },
 };
 
-// blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight; a name we do not know stays as it is.
+// blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight. Unknown names are returned unchanged.
 char *weights_name(const char *name)
 {
     for (size_t i = 0; i < sizeof(outer_names) / sizeof(*outer_names); i++)

@@ -1,4 +1,4 @@
-// weights.c - one list of tensors under Hugging Face's names, whichever format they lie in.
+// weights.c - one list of tensors under Hugging Face's names, for all formats.
 #include "models/weights.h"
 
 #include <inttypes.h>
@@ -41,7 +41,7 @@ static bool find_gguf(struct weights *w, const struct model_config *c, struct er
             to->tensor = t->tensor;
         to->in_file = to->tensor.data;
         to->bytes = t->bytes;
-        // llama.cpp's converter puts the two numbers that rope turns together side by side, in this architecture.
+        // For this architecture llama.cpp's converter puts the two numbers that RoPE rotates together side by side.
         if (ends_with(to->name, ".self_attn.q_proj.weight") || ends_with(to->name, ".self_attn.q_proj.bias"))
             to->heads = c->heads;
         if (ends_with(to->name, ".self_attn.k_proj.weight") || ends_with(to->name, ".self_attn.k_proj.bias"))
@@ -79,11 +79,11 @@ static void add_tensor(struct weights *w, const struct safetensor *t, const char
     int64_t rows = 1;
     for (int d = 0; d + 1 < t->dims; d++)
         if (__builtin_mul_overflow(rows, t->dim[d], &rows))
-            rows = 0; // can only be a tensor without elements
+            rows = 0; // only possible for a tensor without elements
     to->tensor = tensor_of((void *)(uintptr_t)t->data, type, rows, t->dims > 0 ? t->dim[t->dims - 1] : 1);
 }
 
-// rename: as weights_open_files'; NULL: names stay as they are.
+// rename: as weights_open_files'; NULL: names are unchanged.
 static bool find_shards(struct weights *w, weights_renamed *rename, struct error *err)
 {
     w->shards = shards_open(w->path, err);
@@ -104,8 +104,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct weight *)a)->name, ((const struct weight *)b)->name);
 }
 
-// ok: all were found. Sorted, and no two of the same name.
-static struct weights *opened(struct weights *w, bool ok, struct error *err)
+// Sorts the tensors and checks that names are unique. ok: finding them succeeded.
+static struct weights *finish_open(struct weights *w, bool ok, struct error *err)
 {
     if (ok && w->n != 0)
         qsort(w->weight, w->n, sizeof(*w->weight), by_name);
@@ -125,14 +125,14 @@ struct weights *weights_open(const struct model_config *c, struct error *err)
     struct weights *w = xcalloc(1, sizeof(*w));
     w->path = xstrdup(c->path);
     w->head_dim = c->head_dim;
-    return opened(w, c->gguf ? find_gguf(w, c, err) : find_shards(w, NULL, err), err);
+    return finish_open(w, c->gguf ? find_gguf(w, c, err) : find_shards(w, NULL, err), err);
 }
 
 struct weights *weights_open_files(const char *path, weights_renamed *rename, struct error *err)
 {
     struct weights *w = xcalloc(1, sizeof(*w));
     w->path = xstrdup(path);
-    return opened(w, find_shards(w, rename, err), err);
+    return finish_open(w, find_shards(w, rename, err), err);
 }
 
 void weights_close(struct weights *w)
@@ -142,7 +142,7 @@ void weights_close(struct weights *w)
     for (size_t i = 0; i < w->n; i++) {
         free(w->weight[i].name);
         free(w->weight[i].stored);
-        free(w->weight[i].ours);
+        free(w->weight[i].copy);
     }
     free(w->weight);
     gguf_close(w->gguf);
@@ -172,9 +172,9 @@ bool weights_shape(const struct weights *w, const char *name, int64_t *rows, int
     return true;
 }
 
-// Moves rows (or a bias's numbers) from llama.cpp's order to Hugging Face's: of a head of size d, row 2i + s belongs at
-// s d/2 + i. Blocks run along rows, so quantised rows move as bytes.
-static bool put_in_order(struct weight *t, int head_dim, struct error *err)
+// Moves rows (or a bias's numbers) from llama.cpp's order to Hugging Face's: row 2i + s of a head of size d goes to
+// s d/2 + i. Blocks lie along rows, so quantized rows are moved as bytes.
+static bool unpermute(struct weight *t, int head_dim, struct error *err)
 {
     bool bias = t->tensor.rows == 1;
     const struct type_facts *f = &type_facts[t->tensor.type];
@@ -194,23 +194,23 @@ static bool put_in_order(struct weight *t, int head_dim, struct error *err)
                 int64_t first = head * head_dim;
                 memcpy(to + (size_t)(first + s * half + i) * size, from + (size_t)(first + 2 * i + s) * size, size);
             }
-    t->ours = to;
+    t->copy = to;
     t->tensor.data = to;
     return true;
 }
 
-// safetensors promises no alignment: a tensor that an odd number of bytes stands before is moved.
+// safetensors does not guarantee alignment: a misaligned tensor is copied.
 static void align(struct weight *t)
 {
     size_t alignment = t->tensor.type == F32 ? 4 : 2;
     if ((uintptr_t)t->tensor.data % alignment == 0)
         return;
-    t->ours = xmalloc(t->bytes);
-    memcpy(t->ours, t->tensor.data, t->bytes);
-    t->tensor.data = t->ours;
+    t->copy = xmalloc(t->bytes);
+    memcpy(t->copy, t->tensor.data, t->bytes);
+    t->tensor.data = t->copy;
 }
 
-// In the file's own words.
+// Reports a missing tensor by its name in the file's format.
 static bool fail_missing(const struct weights *w, const char *name, struct error *err)
 {
     char *own = w->gguf != NULL ? weights_gguf_name(name) : xstrdup(name);
@@ -226,7 +226,7 @@ static struct weight *find_fitting(struct weights *w, const char *name, int64_t 
         fail_missing(w, name, err);
         return NULL;
     }
-    t->asked = true;
+    t->requested = true;
     if (t->tensor.rows != rows || t->tensor.width != width)
         fail(err, "%s: tensor %s: expected %" PRId64 " rows of %" PRId64 ", found %" PRId64 " of %" PRId64, t->file,
              t->stored, rows, width, t->tensor.rows, t->tensor.width);
@@ -242,8 +242,8 @@ static struct weight *find_fitting(struct weights *w, const char *name, int64_t 
     return NULL;
 }
 
-bool weights_look(struct weights *w, const char *name, int64_t rows, int64_t width, struct tensor *to,
-                  struct error *err)
+bool weights_get_unchecked(struct weights *w, const char *name, int64_t rows, int64_t width, struct tensor *to,
+                           struct error *err)
 {
     struct weight *t = find_fitting(w, name, rows, width, err);
     if (t != NULL)
@@ -261,7 +261,7 @@ bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t widt
         if (bad >= 0)
             return fail(err, "%s: tensor %s: row %" PRId64 " holds a number that is not finite", t->file, t->stored,
                         bad);
-        if (t->heads != 0 && !put_in_order(t, w->head_dim, err))
+        if (t->heads != 0 && !unpermute(t, w->head_dim, err))
             return false;
         align(t);
         t->checked = true;
@@ -270,24 +270,24 @@ bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t widt
     return true;
 }
 
-static int64_t whole_at(const struct weight *t, size_t size, int64_t i)
+static int64_t integer_at(const struct weight *t, size_t size, int64_t i)
 {
     const uint8_t *at = (const uint8_t *)t->in_file + (size_t)i * size;
-    int64_t eight;
-    int32_t four;
-    if (size == sizeof(eight)) {
-        memcpy(&eight, at, sizeof(eight));
-        return eight;
+    int64_t i64;
+    int32_t i32;
+    if (size == sizeof(i64)) {
+        memcpy(&i64, at, sizeof(i64));
+        return i64;
     }
-    if (size == sizeof(four)) {
-        memcpy(&four, at, sizeof(four));
-        return four;
+    if (size == sizeof(i32)) {
+        memcpy(&i32, at, sizeof(i32));
+        return i32;
     }
     return *at;
 }
 
-bool weights_whole(struct weights *w, const char *name, int64_t n, int64_t least, int64_t most, int64_t *to,
-                   struct error *err)
+bool weights_integers(struct weights *w, const char *name, int64_t n, int64_t min, int64_t max, int64_t *to,
+                      struct error *err)
 {
     static const struct {
         const char *type;
@@ -300,17 +300,17 @@ bool weights_whole(struct weights *w, const char *name, int64_t n, int64_t least
     for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
         if (strcmp(types[i].type, t->type_name) == 0)
             size = types[i].size;
-    t->asked = true;
+    t->requested = true;
     if (size == 0)
         return fail(err, "%s: tensor %s: expected I64, I32, U8 or BOOL, found %s", t->file, t->stored, t->type_name);
     if (t->tensor.rows * t->tensor.width != n)
         return fail(err, "%s: tensor %s: expected %" PRId64 " numbers, found %" PRId64, t->file, t->stored, n,
                     t->tensor.rows * t->tensor.width);
     for (int64_t i = 0; i < n; i++) {
-        to[i] = whole_at(t, size, i);
-        if (to[i] < least || to[i] > most)
+        to[i] = integer_at(t, size, i);
+        if (to[i] < min || to[i] > max)
             return fail(err, "%s: tensor %s: number %" PRId64 ": expected %" PRId64 " to %" PRId64 ", found %" PRId64,
-                        t->file, t->stored, i, least, most, to[i]);
+                        t->file, t->stored, i, min, max, to[i]);
     }
     return true;
 }
@@ -340,8 +340,8 @@ bool weights_list(const struct weights *w, size_t i, const char **name, const ch
 const char *weights_unused(const struct weights *w, size_t i)
 {
     for (size_t k = 0; k < w->n; k++) {
-        // Older checkpoints carry rope's frequencies, which follow from the configuration.
-        bool unused = !w->weight[k].asked && !ends_with(w->weight[k].name, ".rotary_emb.inv_freq");
+        // Older checkpoints store RoPE's frequencies, which follow from the configuration.
+        bool unused = !w->weight[k].requested && !ends_with(w->weight[k].name, ".rotary_emb.inv_freq");
         if (unused && i-- == 0)
             return w->weight[k].name;
     }

@@ -1,8 +1,7 @@
-// weights.h - a checkpoint's tensors under Hugging Face's names, wherever they lie.
+// weights.h - the tensors of a checkpoint under Hugging Face's names, in any format.
 //
-// GGUF names are translated (blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight), and llama's
-// permuted q and k rows are put back in order, so that one rope serves every format. Everything else
-// stays mapped, in its own type.
+// GGUF names are translated (blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight), and llama's permuted q and k
+// rows are put back in order, so that one RoPE serves all formats. All other data stay mapped, in their own type.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,40 +13,41 @@ struct error;
 struct model_config;
 struct weights;
 
+// Opens the tensors of a model. Returns NULL and sets err on failure.
 struct weights *weights_open(const struct model_config *c, struct error *err);
-// Of files that are no model: a speculator's, a .safetensors, .pt or .bin file, or a directory with one or with shards. rename: a tensor's
-// stored name as it is to be known, on the heap; NULL: it is left out.
+// Opens files that are not a model's, but a head's: a .safetensors, .pt or .bin file, or a directory with one or with shards.
+// rename: maps a tensor's stored name to its name here, on the heap; NULL: the tensor is left out.
 typedef char *weights_renamed(const char *stored);
 struct weights *weights_open_files(const char *path, weights_renamed *rename, struct error *err);
-void weights_close(struct weights *w);
+void weights_close(struct weights *w); // NULL is allowed
 
-// The tensor, which must have this shape (rows 1 for a vector) and a type of core/tensor.h; every float in it (block
-// scales included) is checked to be finite. The error names file, tensor, expected and found.
+// A tensor, which must have this shape (rows 1: a vector) and a type of core/tensor.h. All its floats (block scales
+// included) are checked to be finite. Returns false and sets err on failure: file, tensor, expected and found.
 bool weights_get(struct weights *w, const char *name, int64_t rows, int64_t width, struct tensor *to,
                  struct error *err);
-// As weights_get, but of its numbers nothing is looked at, moved or promised: for whoever has them already.
-bool weights_look(struct weights *w, const char *name, int64_t rows, int64_t width, struct tensor *to,
-                  struct error *err);
+// As weights_get, but the numbers are neither read, nor checked, nor reordered: for shapes, and where a packed form exists.
+bool weights_get_unchecked(struct weights *w, const char *name, int64_t rows, int64_t width, struct tensor *to,
+                           struct error *err);
 bool weights_has(const struct weights *w, const char *name);
-// rows and width of a tensor of any type; false: there is none.
+// Rows and width of a tensor of any type. Returns false if it does not exist.
 bool weights_shape(const struct weights *w, const char *name, int64_t *rows, int64_t *width);
-// n whole numbers or truth values (I64, I32, U8, BOOL), each from least to most.
-bool weights_whole(struct weights *w, const char *name, int64_t n, int64_t least, int64_t most, int64_t *to,
-                   struct error *err);
+// A tensor of n integers or booleans (I64, I32, U8, BOOL), each from min to max.
+bool weights_integers(struct weights *w, const char *name, int64_t n, int64_t min, int64_t max, int64_t *to,
+                      struct error *err);
 size_t weights_bytes(const struct weights *w); // of all tensors in the files
-// Of names, types, shapes and every byte of every tensor: which weights a run used (weights_hash.c). Taken once of what was
-// opened; of large checkpoints it is remembered beside the model cache, until a file's identity, size, times or a sample of its
-// data change.
+// Hash of names, types, shapes and all bytes of all tensors: identifies the weights of a run (weights_hash.c). Computed once
+// per opening. For large checkpoints it is cached beside the model cache, until a file's identity, size, times or a sample
+// of its data change.
 struct hash weights_hash(struct weights *w);
-// Of the files' sizes and times: whether they are still the same.
+// Hash of the files' sizes and modification times: detects changed files without reading them.
 struct hash weights_stamp(const struct weights *w);
-// Tensors of the checkpoint for inspect: i-th name, type name ("q4_1"), rows, width, bytes. false: no more.
+// The i-th tensor: name, type name ("q4_1"), rows, width, bytes. Returns false behind the last one.
 bool weights_list(const struct weights *w, size_t i, const char **name, const char **type, int64_t *rows,
                   int64_t *width, size_t *bytes);
-// The same tensor's name in the other format: blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight. A name
-// that is not known stays as it is; free() it.
+// The name of a tensor in the other format: blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight. An unknown name is
+// returned unchanged. The caller frees the result.
 char *weights_name(const char *gguf_name);
 char *weights_gguf_name(const char *name);
-bool weights_type(const char *dtype, enum type *to); // safetensors' "BF16"; false: none of core/tensor.h
-// Names of tensors that nothing asked for so far: a model that ignores part of its checkpoint says so. NULL: none.
+bool weights_type(const char *dtype, enum type *to); // safetensors' "BF16"; false: not a type of core/tensor.h
+// The i-th tensor that was not requested so far, for a model that uses only part of its checkpoint. NULL: no more.
 const char *weights_unused(const struct weights *w, size_t i);

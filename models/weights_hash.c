@@ -1,11 +1,11 @@
-// weights_hash.c - which weights these are: a hash of every byte of them.
+// weights_hash.c - identifies weights by a hash of all their bytes.
 //
-// Reading gigabytes takes seconds from memory and minutes from a disk, so the answer is remembered, in a file of its own under
-// ~/.cache/speclab/weights. The file's name is a hash of all that says that nothing has changed: of each of the checkpoint's files
-// device, number, size, time of change and of writing, of each tensor its name, type, shape and a sample of its data. So
-// whatever changes is looked up under another name. What was written to shortly before its hash was taken may have changed since
-// and its times not: the tick of a clock is coarse, and a page that is mapped and dirty is written to unseen until it has gone
-// to the disk. Such a hash is taken again. Nothing depends on the folder: without it the hash is taken anew.
+// Reading gigabytes takes seconds from memory and minutes from a disk, so the hash of a large checkpoint is cached in a file
+// under ~/.cache/speclab/weights. The name of the file is a hash of everything that shows a change: device, inode, size,
+// ctime and mtime of each file of the checkpoint; name, type, shape and a sample of the data of each tensor. A changed
+// checkpoint is therefore looked up under another name. A file written shortly before its hash was computed may have changed
+// again without new times: clock ticks are coarse, and writes to a dirty mapped page do not show until it reaches the disk.
+// Such a hash is computed again. Without the directory the hash is computed every time.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,11 +21,11 @@
 #include "models/weights_parts.h"
 
 enum {
-    SMALL = 64 << 20, // bytes that are read sooner than looked up
-    SETTLED = 60,     // seconds: dirty pages are on the disk after 30, and 5
+    SMALL = 64 << 20, // bytes: smaller checkpoints are hashed without the cache
+    STABLE = 60,      // seconds after the last change: dirty pages reach the disk within 30 + 5
 };
 
-static void add_stat(struct digest *d, const char *file, bool where)
+static void add_stat(struct digest *d, const char *file, bool location)
 {
     struct stat st = { 0 };
     if (stat(file, &st) != 0)
@@ -33,7 +33,7 @@ static void add_stat(struct digest *d, const char *file, bool where)
     digest_int(d, st.st_size);
     digest_int(d, st.st_mtim.tv_sec);
     digest_int(d, st.st_mtim.tv_nsec);
-    if (!where)
+    if (!location)
         return;
     digest_int(d, (int64_t)st.st_dev);
     digest_int(d, (int64_t)st.st_ino);
@@ -41,14 +41,15 @@ static void add_stat(struct digest *d, const char *file, bool where)
     digest_int(d, st.st_ctim.tv_nsec);
 }
 
-// Which tensor lies in which file, too: an index may name another of two files that have it.
-static void add_files(struct digest *d, const struct weights *w, bool where)
+// Also hashes which file each tensor lies in: an index may switch between two files that both have it. location: with device,
+// inode and ctime.
+static void add_files(struct digest *d, const struct weights *w, bool location)
 {
     const char *before = NULL;
     for (size_t i = 0; i < w->n; i++) {
         if (w->weight[i].file != before) {
             digest_int(d, (int64_t)i);
-            add_stat(d, w->weight[i].file, where);
+            add_stat(d, w->weight[i].file, location);
         }
         before = w->weight[i].file;
     }
@@ -61,7 +62,7 @@ struct hash weights_stamp(const struct weights *w)
     return digest_end(d);
 }
 
-// The ends of a tensor and places between them.
+// Both ends of a tensor and places between them.
 static void add_sample(struct digest *d, const uint8_t *at, size_t n)
 {
     enum { END = 4096, PLACES = 64, PLACE = 256 };
@@ -96,9 +97,9 @@ static void add_all(struct digest *d, const uint8_t *at, size_t n)
     digest_bytes(d, at, n);
 }
 
-// ---- what is remembered
+// ---- the cache
 
-static char *place_of(const struct weights *w)
+static char *cache_path(const struct weights *w)
 {
     struct digest *d = digest_begin();
     char name[HASH_TEXT];
@@ -123,20 +124,20 @@ static int64_t last_change(const struct weights *w)
     return last;
 }
 
-// The time of the file is when its hash began to be taken.
-static bool recall(const char *path, int64_t changed, struct hash *to)
+// The mtime of a cache file is the time at which its hash was begun.
+static bool read_cached(const char *path, int64_t changed, struct hash *to)
 {
     struct error ignored;
     struct stat st;
     size_t n;
-    bool resolved = stat(path, &st) == 0 && st.st_mtim.tv_sec - changed >= SETTLED;
-    char *text = resolved ? file_text(path, &n, &ignored) : NULL;
+    bool stable = stat(path, &st) == 0 && st.st_mtim.tv_sec - changed >= STABLE;
+    char *text = stable ? file_text(path, &n, &ignored) : NULL;
     bool ok = text != NULL && hash_read(text, n, to);
     free(text);
     return ok;
 }
 
-static void remember(const char *path, struct timespec begun, struct hash h)
+static void write_cached(const char *path, struct timespec begun, struct hash h)
 {
     const struct timespec times[2] = { begun, begun };
     struct error ignored;
@@ -157,10 +158,10 @@ static struct hash find_hash(const struct weights *w)
     struct hash h;
     struct timespec begun;
     clock_gettime(CLOCK_REALTIME, &begun);
-    char *path = place_of(w);
-    if (!recall(path, last_change(w), &h)) {
+    char *path = cache_path(w);
+    if (!read_cached(path, last_change(w), &h)) {
         h = hash_tensors(w, add_all);
-        remember(path, begun, h);
+        write_cached(path, begun, h);
     }
     free(path);
     return h;

@@ -1,4 +1,4 @@
-// weights_parts.h - a checkpoint's tensors from the inside, for weights.c and weights_hash.c.
+// weights_parts.h - the fields of struct weights, shared by weights.c and weights_hash.c; internal.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,17 +10,17 @@ struct shards;
 
 struct weight {
     char *name;       // Hugging Face's
-    char *stored;     // the file's own
+    char *stored;     // as stored in the file
     const char *file; // borrowed from the format's reader
     const char *type_name;
-    bool known;          // a type of core/tensor.h
-    int ggml;            // GGUF's number of the type; -1: not from GGUF
-    const void *in_file; // (bytes) mapped; NULL: a type of GGUF whose size we do not know
+    bool known;          // its type is one of core/tensor.h
+    int ggml;            // GGUF's type number; -1: not from GGUF
+    const void *in_file; // (bytes) mapped; NULL: a type of GGUF of unknown size
     size_t bytes;
-    struct tensor tensor; // what weights_get hands out: mapped, or `ours`
-    int heads;            // rows lie permuted, head by head; 0: they do not
-    void *ours;           // rows in order, or data moved to where they are aligned; NULL: neither was needed
-    bool asked, checked;
+    struct tensor tensor; // what weights_get returns: mapped, or `copy`
+    int heads;            // number of heads whose rows are permuted; 0: the rows are in order
+    void *copy;           // data with rows in order, or aligned; NULL: the mapped data are used
+    bool requested, checked;
 };
 
 struct weights {
@@ -31,5 +31,5 @@ struct weights {
     size_t n;
     struct weight *weight; // (n) sorted by name
     bool hashed;
-    struct hash hash; // of all of them, once it was asked for
+    struct hash hash; // of all tensors, if `hashed`
 };

@@ -1,5 +1,5 @@
--- bench_cost.sql - what does a pass of n rows cost, in passes of one row, here and in the engines beside it? The latest bench of
--- each model, precision and machine; ratio: the engine's time / ours, the median of rounds and its quartiles.
+-- bench_cost.sql - what does a pass of n rows cost relative to a pass of one row, in speclab and in its peers? The latest bench of
+-- each model, precision and machine; ratio: the engine's time / speclab's, the median over rounds and its quartiles.
 --                      sqlite3 -box bench.db < results/bench_cost.sql
 WITH latest AS (
     SELECT max(id) AS id FROM bench GROUP BY target_hash, activations, cache, device, machine, threads

@@ -23,7 +23,7 @@ static void put_reals(struct query *q, const double *x, size_t n)
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-// ---- in
+// ---- writing
 
 static bool put_head(struct store *s, const struct bench_row *r, int64_t *id, struct error *err)
 {
@@ -116,8 +116,19 @@ static bool put_operation(struct store *s, int64_t bench, const struct bench_ope
 static bool put_cost(struct store *s, int64_t bench, const struct bench_cost_row *r, struct error *err)
 {
     const struct cost *c = r->cost;
-    const double real[] = { c->a,         c->b,          c->s,         c->n0,     c->d,      c->e,        c->hinge_most,
-                            c->hinge_rms, c->table_most, c->table_rms, c->step_a, c->step_d, c->step_most };
+    const double real[] = { c->a,
+                            c->b,
+                            c->s,
+                            c->n0,
+                            c->d,
+                            c->e,
+                            c->hinge_max_error,
+                            c->hinge_rms,
+                            c->table_max_error,
+                            c->table_rms,
+                            c->step_a,
+                            c->step_d,
+                            c->step_max_error };
     struct query *q = query_open(
         s, "INSERT INTO cost (bench, placement, form, a, b, s, n0, d, e, hinge_error, hinge_rms, table_error,"
            " table_rms, step_a, step_d, step_error) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
@@ -153,11 +164,11 @@ bool store_bench(struct store *s, const struct bench_row *r, int64_t *id, struct
         return false;
     if (put_all(s, r, id, err) && query_perform(query_open(s, "COMMIT"), err))
         return true;
-    query_perform(query_open(s, "ROLLBACK"), &ignored); // SQLite may have done so by itself
+    query_perform(query_open(s, "ROLLBACK"), &ignored); // fails if SQLite has rolled back by itself
     return false;
 }
 
-// ---- out
+// ---- reading
 
 static bool read_points(struct store *s, int64_t bench, const char *placement, struct cost *to, struct error *err)
 {
@@ -169,7 +180,7 @@ static bool read_points(struct store *s, int64_t bench, const char *placement, s
     query_put_text(q, placement);
     while (query_next(q)) {
         if (n == capacity) {
-            capacity = grow_capacity(capacity, n + 1);
+            capacity = next_capacity(capacity, n + 1);
             p = xrealloc(p, capacity * sizeof(*p));
         }
         p[n++] = (struct cost_point){ (int)query_int(q, 0), (int)query_int(q, 1), query_real(q, 2) };
@@ -186,9 +197,19 @@ bool store_cost(struct store *s, int64_t bench, const char *placement, struct co
     *to = (struct cost){ 0 };
     if (!read_points(s, bench, placement, to, err))
         return false;
-    double *const real[] = { &to->a,      &to->b,          &to->s,         &to->n0,         &to->d,
-                             &to->e,      &to->hinge_most, &to->hinge_rms, &to->table_most, &to->table_rms,
-                             &to->step_a, &to->step_d,     &to->step_most };
+    double *const real[] = { &to->a,
+                             &to->b,
+                             &to->s,
+                             &to->n0,
+                             &to->d,
+                             &to->e,
+                             &to->hinge_max_error,
+                             &to->hinge_rms,
+                             &to->table_max_error,
+                             &to->table_rms,
+                             &to->step_a,
+                             &to->step_d,
+                             &to->step_max_error };
     bool found = false;
     struct query *q = query_open(s, "SELECT form, a, b, s, n0, d, e, hinge_error, hinge_rms, table_error, table_rms,"
                                     " step_a, step_d, step_error FROM cost WHERE bench = ? AND placement = ?");

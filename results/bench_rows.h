@@ -1,4 +1,4 @@
-// bench_rows.h - what `speclab bench` measured, into the database (results/schema_bench.sql) and its cost model out of it.
+// bench_rows.h - writes what `speclab bench` measured to the database (results/schema_bench.sql), and reads its cost model back.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,7 +15,7 @@ struct bench_peak_row {
 struct bench_round_row {
     bool counts;
     const char *placement;
-    double foreign_share; // this and the others NAN: not known
+    double foreign_share; // this and the others: NAN if unknown
     double before_read, before_read_one, before_trip_ns, after_read, after_read_one, after_trip_ns;
 };
 
@@ -23,7 +23,7 @@ struct bench_time_row {
     int round;
     const char *what; // "pass", "draft_step", "prompt"
     int context, n;
-    int peer; // 0: ours; otherwise the number of a peer, from 1
+    int peer; // 0: speclab; otherwise the number of a peer, from 1
     int64_t ns;
 };
 
@@ -42,7 +42,7 @@ struct bench_cost_row {
 
 struct bench_row {
     const char *target, *target_hash, *model_type, *activations, *cache;
-    const char *draft, *draft_hash, *draft_activations; // NULL: there is none
+    const char *draft, *draft_hash, *draft_activations; // NULL: no draft model
     const char *device, *machine, *revision, *started;
     bool marked_inflated; // the target is an inflated model (commands/checkpoint/inflate.h)
     int threads;
@@ -59,8 +59,8 @@ struct bench_row {
 
 bool store_bench(struct store *s, const struct bench_row *r, int64_t *id, struct error *err); // one transaction
 
-// The cost model of a bench in one placement, as it was fitted: cost_free it. Not there: form COST_NONE, and no error.
+// Reads the fitted cost model of a bench in one placement; the caller calls cost_free. If there is none: form COST_NONE, no error.
 bool store_cost(struct store *s, int64_t bench, const char *placement, struct cost *to, struct error *err);
-// The latest bench of such a model; 0: there is none.
+// *bench: the latest bench of this model and precision; 0: none.
 bool store_latest_bench(struct store *s, const char *target_hash, const char *activations, const char *cache,
                         int threads, int64_t *bench, struct error *err);

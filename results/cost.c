@@ -7,8 +7,8 @@
 
 #include "core/memory.h"
 
-enum { TERMS = 5 }; // 1, n, max(0, n - n0), c, n c
-#define MISS 0.05   // relative error from which the hinge will not do
+enum { TERMS = 5 };          // 1, n, max(0, n - n0), c, n c
+#define MAX_HINGE_ERROR 0.05 // relative; above it the table is used
 
 const char *const cost_form_names[] = { "none", "hinge", "table" };
 
@@ -26,7 +26,7 @@ static int add_once(int *list, int n, int value)
     return n + 1;
 }
 
-static int place_of(const int *list, int value)
+static int index_of(const int *list, int value)
 {
     int at = 0;
     while (list[at] != value)
@@ -45,10 +45,10 @@ static void make_table(struct cost *c, const struct cost_point *p, int n)
     assert(c->n_rows * c->n_contexts == n);
     c->ns = xcalloc((size_t)n, sizeof(*c->ns));
     for (int i = 0; i < n; i++)
-        c->ns[place_of(c->context, p[i].context) * c->n_rows + place_of(c->rows, p[i].n)] = p[i].ns;
+        c->ns[index_of(c->context, p[i].context) * c->n_rows + index_of(c->rows, p[i].n)] = p[i].ns;
 }
 
-// Between which two of an ascending list x lies, and where: the outer ones stand for what is beyond them.
+// The interval of an ascending list that holds x, and its share in *share (outside [0, 1] beyond the list).
 static int between(const int *list, int n, double x, double *share)
 {
     int at = 0;
@@ -74,8 +74,8 @@ double cost_table_ns(const struct cost *c, double n, double context)
     return c->n_contexts < 2 ? low : low + share * (in_row(c, at + 1, n) - low);
 }
 
-// How well each point is told by its two neighbours in n: what the table would have said, had it not been measured.
-static void judge_table(struct cost *c)
+// Errors of the table: predicts each inner point from its two neighbours in n.
+static void measure_table_error(struct cost *c)
 {
     double sum = 0;
     int n = 0;
@@ -85,7 +85,7 @@ static void judge_table(struct cost *c)
             double share = (double)(c->rows[i] - c->rows[i - 1]) / (c->rows[i + 1] - c->rows[i - 1]);
             double error = (ns[-1] + share * (ns[1] - ns[-1])) / ns[0] - 1;
             sum += error * error;
-            c->table_most = fmax(c->table_most, fabs(error));
+            c->table_max_error = fmax(c->table_max_error, fabs(error));
         }
     c->table_rms = n > 0 ? sqrt(sum / n) : 0;
 }
@@ -97,7 +97,7 @@ double cost_hinge_ns(const struct cost *c, double n, double context)
     return c->a + c->b * n + c->s * fmax(0, n - c->n0) + c->d * context + c->e * n * context;
 }
 
-// Solves m x = y for the terms in use, by elimination with pivots. Terms that nothing tells apart stay 0.
+// Solves m x = y for the used terms, by elimination with pivots. Terms that the points do not determine stay 0.
 static void solve(double m[TERMS][TERMS], double y[TERMS], const bool used[TERMS], double x[TERMS])
 {
     bool done[TERMS] = { false };
@@ -132,7 +132,7 @@ static void solve(double m[TERMS][TERMS], double y[TERMS], const bool used[TERMS
             x[k] = y[column[k]] / m[column[k]][k];
 }
 
-// Rows and contexts are scaled by their largest, so that all terms have about the same size.
+// Rows and contexts are divided by their largest values, so that all terms have about the same size.
 struct scale {
     double n, context;
 };
@@ -157,16 +157,16 @@ static void fit_at(struct cost *c, const struct cost_point *p, int count, double
     c->n0 = n0;
     c->d = x[3] / by.context;
     c->e = x[4] / by.n / by.context;
-    c->hinge_most = c->hinge_rms = 0;
+    c->hinge_max_error = c->hinge_rms = 0;
     for (int i = 0; i < count; i++) {
         double error = cost_hinge_ns(c, p[i].n, p[i].context) / p[i].ns - 1;
         c->hinge_rms += error * error / count;
-        c->hinge_most = fmax(c->hinge_most, fabs(error));
+        c->hinge_max_error = fmax(c->hinge_max_error, fabs(error));
     }
     c->hinge_rms = sqrt(c->hinge_rms);
 }
 
-// The place of the hinge by trying: the least sum of squares, at the measured rows and three places between each two.
+// Searches n0 by the smallest sum of squares: at each measured n and three places between each two.
 static void fit_hinge(struct cost *c, const struct cost_point *p, int count)
 {
     const bool many = c->n_rows >= 2, hinged = c->n_rows >= 4, contexts = c->n_contexts >= 2;
@@ -187,16 +187,16 @@ static void fit_hinge(struct cost *c, const struct cost_point *p, int count)
 
 void cost_fit(struct cost *to, const struct cost_point *p, int n)
 {
-    *to = (struct cost){ .step_a = NAN, .step_d = NAN, .step_most = NAN };
+    *to = (struct cost){ .step_a = NAN, .step_d = NAN, .step_max_error = NAN };
     if (n == 0)
         return;
     make_table(to, p, n);
-    judge_table(to);
+    measure_table_error(to);
     fit_hinge(to, p, n);
-    to->form = to->hinge_most <= MISS ? COST_HINGE : COST_TABLE;
+    to->form = to->hinge_max_error <= MAX_HINGE_ERROR ? COST_HINGE : COST_TABLE;
 }
 
-// The same least squares, with the terms of the context alone.
+// The same least squares with the constant and the context's term only.
 void cost_fit_step(struct cost *to, const struct cost_point *p, int n)
 {
     struct cost line = { 0 };
@@ -208,7 +208,7 @@ void cost_fit_step(struct cost *to, const struct cost_point *p, int n)
     fit_at(&line, p, n, 1, (const bool[TERMS]){ true, false, false, n >= 2, false }, (struct scale){ 1, largest });
     to->step_a = line.a;
     to->step_d = line.d;
-    to->step_most = line.hinge_most;
+    to->step_max_error = line.hinge_max_error;
 }
 
 double cost_step_ns(const struct cost *c, double context)

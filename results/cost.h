@@ -1,13 +1,13 @@
-// cost.h - what a pass of n rows behind c cached tokens takes, from measured ones: the model that speedups are predicted
-// by.
+// cost.h - cost model: the time of a pass of n rows behind c cached tokens, fitted to measurements. Predictions of speedup
+// use it.
 //
-// Two forms. The hinge is physics: until n0 rows the weights' way from memory is what takes time, then each row's
-// products do, and attention costs something for each cached token and for each row that looks at it:
+// Two forms. The hinge models the hardware: up to n0 rows a pass is bound by reading weights from memory, beyond them by
+// each row's products; attention adds a cost per cached token, and per cached token and row:
 //
 //     ns = a + b n + s max(0, n - n0) + d c + e n c
 //
-// fitted by least squares of relative errors. Kernels that work in tiles have steps that no hinge has: where it misses a
-// point by more than 5 %, the table is used, which goes straight from each measured point to the next.
+// It is fitted by least squares of relative errors. Kernels that work in tiles have steps, which no hinge has: if the hinge
+// misses a point by more than 5 %, the table is used, which interpolates linearly between measured points.
 #pragma once
 #include <stdbool.h>
 
@@ -21,22 +21,23 @@ struct cost_point {
 
 struct cost { // start with { 0 }
     enum cost_form form;
-    double a, b, s, n0, d, e;     // of the hinge, whichever form is used
-    double hinge_most, hinge_rms; // its relative errors at the points
-    double table_most, table_rms; // the table's: at points between others, each as seen from its two neighbours in n
-    double step_a, step_d;        // a draft step behind c tokens: ns = step_a + step_d c; NAN: there is no drafter
-    double step_most;             // its largest relative error
-    int n_rows, n_contexts;       // of the table
-    int *rows, *context;          // ascending; owned
-    double *ns;                   // (n_contexts, n_rows); owned
+    double a, b, s, n0, d, e;          // of the hinge, also if the table is used
+    double hinge_max_error, hinge_rms; // relative errors at the points: largest, root mean square
+    double table_max_error, table_rms; // of the table: each inner point predicted from its two neighbours in n
+    double step_a, step_d;             // a draft step behind c tokens: ns = step_a + step_d c; NAN: no draft model
+    double step_max_error;             // largest relative error
+    int n_rows, n_contexts;            // of the table
+    int *rows, *context;               // ascending; owned
+    double *ns;                        // (n_contexts, n_rows); owned
 };
 
-// The points are a whole grid, in any order, of which each is there once.
+// p: all points of a grid of n and context, each once, in any order. The caller calls cost_free.
 void cost_fit(struct cost *to, const struct cost_point *p, int n);
-// Of the draft steps, one a context; their n is not looked at. After cost_fit.
+// Fits step_a and step_d to draft steps, one point per context; their n is ignored. Call after cost_fit.
 void cost_fit_step(struct cost *to, const struct cost_point *p, int n);
 void cost_free(struct cost *c);
-double cost_ns(const struct cost *c, double n, double context);       // in the form that was chosen
-double cost_hinge_ns(const struct cost *c, double n, double context); // and in each
-double cost_table_ns(const struct cost *c, double n, double context); // beyond its edges, as at them
+double cost_ns(const struct cost *c, double n, double context);       // by the form in `form`
+double cost_hinge_ns(const struct cost *c, double n, double context); // by the hinge
+double cost_table_ns(const struct cost *c, double n,
+                     double context); // by the table, extrapolated linearly beyond its edges
 double cost_step_ns(const struct cost *c, double context);

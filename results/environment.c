@@ -8,18 +8,18 @@
 #include "results/query.h"
 #include "results/store.h"
 
-// Statements, known to query_again by their address.
+// query_again compares statements by address.
 static const char last_sql[] =
     "SELECT processor, arithmetic, environment.revision, (SELECT count(*) FROM sequence WHERE run = ?1), drafter, rule"
     " FROM environment JOIN run ON run.id = run WHERE run = ?1 ORDER BY environment.id DESC LIMIT 1";
-static const char forget_sql[] =
+static const char delete_sql[] =
     "DELETE FROM environment WHERE run = ?1 AND NOT EXISTS (SELECT 1 FROM sequence WHERE run = ?1)";
-static const char note_sql[] =
+static const char insert_sql[] =
     "INSERT INTO environment (run, since, processor, arithmetic, revision)"
     " SELECT ?1, (SELECT started FROM pair WHERE id = ?2), ?3, ?4, ?5 WHERE (?3, ?4, ?5) IS NOT"
     " (SELECT processor, arithmetic, revision FROM environment WHERE run = ?1 ORDER BY id DESC LIMIT 1)";
-// The run names each once, in the order in which they came.
-static const char name_sql[] =
+// run.machine and run.revision list each value once, in order of first use.
+static const char update_run_sql[] =
     "UPDATE run SET"
     " machine = (SELECT group_concat(m, '; ') FROM (SELECT processor || ', ' || arithmetic AS m FROM environment"
     " WHERE run = ?1 GROUP BY m ORDER BY min(id))),"
@@ -27,7 +27,7 @@ static const char name_sql[] =
     " WHERE run = ?1 GROUP BY revision ORDER BY min(id)))"
     " WHERE id = ?1";
 
-struct last { // the run's last environment; texts 0: nothing hangs on it
+struct last { // the run's last environment; texts: of the run
     char *processor, *arithmetic, *revision, *drafter, *rule;
     int64_t texts;
 };
@@ -56,13 +56,13 @@ static void free_last(struct last *l)
     free(l->rule);
 }
 
-bool store_note_environment(struct store *s, int64_t run, int64_t pair, const struct environment *e, struct error *err)
+bool store_add_environment(struct store *s, int64_t run, int64_t pair, const struct environment *e, struct error *err)
 {
-    struct query *q = query_again(s, forget_sql);
+    struct query *q = query_again(s, delete_sql);
     query_put_int(q, run);
     if (!query_perform(q, err))
         return false;
-    q = query_again(s, note_sql);
+    q = query_again(s, insert_sql);
     query_put_int(q, run);
     query_put_int(q, pair);
     query_put_text(q, e->processor);
@@ -70,7 +70,7 @@ bool store_note_environment(struct store *s, int64_t run, int64_t pair, const st
     query_put_text(q, e->revision);
     if (!query_perform(q, err))
         return false;
-    q = query_again(s, name_sql);
+    q = query_again(s, update_run_sql);
     query_put_int(q, run);
     return query_perform(q, err);
 }
@@ -86,12 +86,12 @@ bool store_environment(struct store *s, int64_t run, const struct environment *e
     if (ok && bits && !mix)
         ok = fail(err,
                   "%s: run %lld (%s, %s) has %lld %s of revision %s with %s; this is revision %s with %s, and bits may "
-                  "differ: --mix goes on all the same and notes both, another --db begins anew",
+                  "differ: --mix resumes and records both, another --db starts anew",
                   store_path(s), (long long)run, l.drafter, l.rule, (long long)l.texts, l.texts == 1 ? "text" : "texts",
                   l.revision, l.arithmetic, e->revision, e->arithmetic);
     if (ok && (bits || processor))
         *changed =
-            xformat("run %lld (%s, %s) goes on with revision %s, %s, %s; before: %s, %s, %s", (long long)run, l.drafter,
+            xformat("run %lld (%s, %s) resumes with revision %s, %s, %s; before: %s, %s, %s", (long long)run, l.drafter,
                     l.rule, e->revision, e->processor, e->arithmetic, l.revision, l.processor, l.arithmetic);
     free_last(&l);
     return ok;

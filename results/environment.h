@@ -1,4 +1,4 @@
-// environment.h - under what the texts of a run are decoded: kind of processor or GPU, instruction set, threads, revision.
+// environment.h - where the texts of a run are decoded: processor or GPU, instruction set, threads, revision.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,12 +12,10 @@ struct environment {
     const char *revision;   // of speclab
 };
 
-// To be called before anything of the run is decoded. A run that has texts of another arithmetic or revision, whose bits may
-// differ, is an error unless `mix`. *changed: what is other than before, as a sentence; NULL: nothing, or there are no texts yet;
-// free() it.
+// Call before anything of the run is decoded. Fails, unless `mix`, if the run has texts of another arithmetic or revision: bits
+// may differ. *changed: a sentence that describes the change, for the caller to free(); NULL: no change, or no texts yet.
 bool store_environment(struct store *s, int64_t run, const struct environment *e, bool mix, char **changed,
                        struct error *err);
-// Notes the environment of the run's next text, which is of that pair, if it is not the run's last one (results/
-// schema_environment.sql); the run's row then names it. store_sequence calls it, so that no environment is noted which brought
-// no text.
-bool store_note_environment(struct store *s, int64_t run, int64_t pair, const struct environment *e, struct error *err);
+// Adds the environment of the run's next text, which belongs to `pair`, to table environment unless it equals the run's last one,
+// and updates run.machine and run.revision. store_sequence calls it, so every stored environment has a text.
+bool store_add_environment(struct store *s, int64_t run, int64_t pair, const struct environment *e, struct error *err);

@@ -10,15 +10,16 @@
 bool store_exact_rule(struct store *s, const struct exact_rule_row *r, struct error *err)
 {
     struct query *q = query_open(
-        s, "INSERT INTO exact_rule (rule, claimed, instances, outcomes, distance, law_error, found, revision, started)"
-           " VALUES (?,?,?,?,?,?,?,?," QUERY_NOW ")");
+        s,
+        "INSERT INTO exact_rule (rule, declared_exact, instances, outcomes, distance, formula_error, verdict, revision, started)"
+        " VALUES (?,?,?,?,?,?,?,?," QUERY_NOW ")");
     query_put_text(q, r->rule);
-    query_put_int(q, r->claimed);
+    query_put_int(q, r->declared_exact);
     query_put_int(q, r->instances);
     query_put_int(q, r->outcomes);
     query_put_real(q, r->distance);
-    query_put_real(q, r->law_error);
-    query_put_text(q, r->found);
+    query_put_real(q, r->formula_error);
+    query_put_text(q, r->verdict);
     query_put_text(q, r->revision);
     return query_perform(q, err);
 }
@@ -27,10 +28,10 @@ bool store_exact_bits(struct store *s, const struct exact_bits_row *r, struct er
 {
     const char *const text[] = { r->experiment, r->cell,     r->settings, r->target,   r->drafter,
                                  r->rule,       r->sampling, r->machine,  r->revision, r->verdict };
-    const int64_t count[] = { r->rows, r->different, r->ties, r->turned, r->bugs };
+    const int64_t count[] = { r->rows, r->different, r->ties, r->argmax_changed, r->bugs };
     struct query *q = query_open(
         s, "INSERT INTO exact_bits (experiment, cell, settings, target, drafter, rule, sampling, machine, revision,"
-           " verdict, compared, different, ties, turned, bugs, largest, started)"
+           " verdict, compared, different, ties, argmax_changed, bugs, largest, started)"
            " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?," QUERY_NOW ")");
     for (size_t i = 0; i < sizeof(text) / sizeof(*text); i++)
         query_put_text(q, text[i]);
@@ -42,7 +43,7 @@ bool store_exact_bits(struct store *s, const struct exact_bits_row *r, struct er
 
 // ---- sums
 
-static bool make_row(struct store *s, const struct exact_row *r, struct error *err)
+static bool insert_row(struct store *s, const struct exact_row *r, struct error *err)
 {
     struct query *q = query_open(
         s,
@@ -62,9 +63,9 @@ static bool make_row(struct store *s, const struct exact_row *r, struct error *e
 
 bool store_exact(struct store *s, const struct exact_row *r, int64_t *id, struct exact_sums *sums, struct error *err)
 {
-    if (!make_row(s, r, err))
+    if (!insert_row(s, r, err))
         return false;
-    struct query *q = query_open(s, "SELECT id, sequences, tokens, steps, most_log_e, sums FROM exact"
+    struct query *q = query_open(s, "SELECT id, sequences, tokens, steps, max_log_e, sums FROM exact"
                                     " WHERE experiment = ? AND cell = ? AND revision = ?");
     query_put_text(q, r->experiment);
     query_put_text(q, r->cell);
@@ -78,7 +79,7 @@ bool store_exact(struct store *s, const struct exact_row *r, int64_t *id, struct
             sums->sequences = query_int(q, 1);
             sums->tokens = query_int(q, 2);
             sums->steps = query_int(q, 3);
-            sums->most_log_e = query_is_null(q, 4) ? 0 : query_real(q, 4);
+            sums->max_log_e = query_is_null(q, 4) ? 0 : query_real(q, 4);
         }
     }
     return query_close(q, err);
@@ -86,12 +87,12 @@ bool store_exact(struct store *s, const struct exact_row *r, int64_t *id, struct
 
 bool store_exact_sums(struct store *s, int64_t id, const struct exact_sums *sums, struct error *err)
 {
-    struct query *q = query_again(s, "UPDATE exact SET sequences = ?, tokens = ?, steps = ?, most_log_e = ?, sums = ?,"
+    struct query *q = query_again(s, "UPDATE exact SET sequences = ?, tokens = ?, steps = ?, max_log_e = ?, sums = ?,"
                                      " finished = NULL, verdict = NULL WHERE id = ?");
     query_put_int(q, sums->sequences);
     query_put_int(q, sums->tokens);
     query_put_int(q, sums->steps);
-    query_put_real(q, sums->most_log_e);
+    query_put_real(q, sums->max_log_e);
     query_put_blob(q, sums->sum, sums->n * sizeof(*sums->sum));
     query_put_int(q, id);
     return query_perform(q, err);
@@ -127,7 +128,7 @@ static bool put_test(struct store *s, int64_t id, const struct exact_test_row *r
     return query_perform(q, err);
 }
 
-static bool forget(struct store *s, const char *sql, int64_t id, struct error *err)
+static bool delete_rows(struct store *s, const char *sql, int64_t id, struct error *err)
 {
     struct query *q = query_open(s, sql);
     query_put_int(q, id);
@@ -137,15 +138,15 @@ static bool forget(struct store *s, const char *sql, int64_t id, struct error *e
 static bool put_end(struct store *s, int64_t id, const struct exact_end_row *r, struct error *err)
 {
     struct query *q =
-        query_open(s, "UPDATE exact SET level = ?, accepted = ?, expected = ?, z_accepted = ?, visible = ?,"
+        query_open(s, "UPDATE exact SET level = ?, accepted = ?, expected = ?, z_accepted = ?, detectable = ?,"
                       " verdict = ?, finished = " QUERY_NOW " WHERE id = ?");
-    const double real[] = { r->level, r->accepted, r->expected, r->z_accepted, r->visible };
+    const double real[] = { r->level, r->accepted, r->expected, r->z_accepted, r->detectable };
     for (size_t i = 0; i < sizeof(real) / sizeof(*real); i++)
         query_put_real(q, real[i]);
     query_put_text(q, r->verdict);
     query_put_int(q, id);
-    bool ok = query_perform(q, err) && forget(s, "DELETE FROM exact_stream WHERE exact = ?", id, err) &&
-              forget(s, "DELETE FROM exact_test WHERE exact = ?", id, err);
+    bool ok = query_perform(q, err) && delete_rows(s, "DELETE FROM exact_stream WHERE exact = ?", id, err) &&
+              delete_rows(s, "DELETE FROM exact_test WHERE exact = ?", id, err);
     for (int i = 0; i < r->streams && ok; i++)
         ok = put_stream(s, id, &r->stream[i], err);
     for (int i = 0; i < r->tests && ok; i++)

@@ -1,5 +1,5 @@
-// exact_rows.h - what `speclab exact` found, into the database (results/schema_exact.sql), and half-finished sums out
-// of it.
+// exact_rows.h - writes what `speclab exact` found to the database (results/schema_exact.sql), and reads unfinished sums
+// back.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,10 +9,10 @@ struct error;
 struct store;
 
 struct exact_rule_row {
-    const char *rule, *found, *revision;
-    bool claimed;
+    const char *rule, *verdict, *revision;
+    bool declared_exact;
     int64_t instances, outcomes;
-    double distance, law_error;
+    double distance, formula_error;
 };
 bool store_exact_rule(struct store *s, const struct exact_rule_row *r, struct error *err);
 
@@ -24,12 +24,11 @@ struct exact_row {
 };
 struct exact_sums { // of sequences 0 .. sequences - 1
     int64_t sequences, tokens, steps;
-    double most_log_e;
+    double max_log_e;
     double *sum; // (n)
     size_t n;
 };
-// Finds the cell's row, or makes it; sums are filled with what it has, zeros at first. A row whose sums are of another
-// size (an older speclab's) starts anew.
+// Finds or creates the cell's row and reads its sums; sums stay as they are if the row has none or of another size.
 bool store_exact(struct store *s, const struct exact_row *r, int64_t *id, struct exact_sums *sums, struct error *err);
 bool store_exact_sums(struct store *s, int64_t id, const struct exact_sums *sums, struct error *err);
 
@@ -46,13 +45,13 @@ struct exact_test_row {
 };
 struct exact_bits_row {
     const char *experiment, *cell, *settings, *target, *drafter, *rule, *sampling, *machine, *revision, *verdict;
-    int64_t rows, different, ties, turned, bugs;
+    int64_t rows, different, ties, argmax_changed, bugs;
     double largest;
 };
 bool store_exact_bits(struct store *s, const struct exact_bits_row *r, struct error *err);
 
 struct exact_end_row {
-    double level, accepted, expected, z_accepted, visible;
+    double level, accepted, expected, z_accepted, detectable;
     const char *verdict;
     const struct exact_stream_row *stream;
     const struct exact_test_row *test;

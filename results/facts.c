@@ -1,7 +1,6 @@
-// facts.c - what goes into the database, and what a run that goes on needs back from it.
+// facts.c - writes runs and sequences to the database, and reads back what a resumed run needs.
 //
-// A sequence and everything that belongs to it is one transaction, so that a runner killed at any moment leaves whole
-// sequences behind and nothing else.
+// A sequence with its steps and trials is one transaction: a killed process leaves complete sequences and nothing else.
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +13,7 @@
 #include "results/query.h"
 #include "results/store.h"
 
-// Statements, known to query_again by their address.
+// query_again compares statements by address.
 static const char begin_sql[] = "BEGIN IMMEDIATE";
 static const char commit_sql[] = "COMMIT";
 static const char rollback_sql[] = "ROLLBACK";
@@ -30,20 +29,24 @@ static const char new_pair_sql[] = "INSERT INTO pair (experiment, started) VALUE
 static const char new_sequence_sql[] =
     "INSERT INTO sequence (run, pair, prompt, prompt_id, category, turn, repeat, prompt_tokens, new_tokens, steps, prefill_ns,"
     " decode_ns, wall_ns, tokens, text_hash, text, stop) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) RETURNING id";
-static const char new_step_sql[] = "INSERT INTO step VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)";
-static const char new_trial_sql[] = "INSERT INTO trial VALUES (?,?,?,?,?,?,?,?,?,?)";
-static const char new_expected_sql[] = "INSERT INTO step_rule VALUES (?,?,?,?,?,?)";
+static const char new_step_sql[] =
+    "INSERT INTO step (sequence, step, drafted, depth, accepted, tokens, expected, variance, accepted_uncut, propose_ns,"
+    " verify_ns, advance_ns, batch) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)";
+static const char new_trial_sql[] =
+    "INSERT INTO trial (sequence, step, node, depth, rank, token, proposal, p, q, accepted) VALUES (?,?,?,?,?,?,?,?,?,?)";
+static const char new_expected_sql[] =
+    "INSERT INTO step_rule (sequence, step, rule, lossless, accepted, first) VALUES (?,?,?,?,?,?)";
 static const char turn_sql[] =
     "SELECT pair, tokens FROM sequence WHERE run = ? AND prompt = ? AND turn = ? AND repeat = ?"
     " ORDER BY id DESC LIMIT 1";
-static const char beside_sql[] =
+static const char has_pair_sql[] =
     "SELECT EXISTS (SELECT 1 FROM sequence AS q JOIN sequence AS n"
     " ON n.pair = q.pair AND n.prompt = q.prompt AND n.turn = q.turn AND n.repeat = q.repeat"
     " WHERE q.run = ?1 AND n.run = ?2 AND q.prompt = ?3 AND q.turn = ?4 AND q.repeat = ?5)";
-static const char pace_sql[] =
-    "WITH pace AS (SELECT decode_ns / new_tokens AS ns FROM sequence JOIN run ON run.id = run"
+static const char ns_per_token_sql[] =
+    "WITH per_token AS (SELECT decode_ns / new_tokens AS ns FROM sequence JOIN run ON run.id = run"
     " WHERE target_hash = ? AND activations = ? AND cache = ? AND drafter = ? AND new_tokens > 0)"
-    " SELECT ns FROM pace ORDER BY ns LIMIT 1 OFFSET (SELECT count(*) / 2 FROM pace)";
+    " SELECT ns FROM per_token ORDER BY ns LIMIT 1 OFFSET (SELECT count(*) / 2 FROM per_token)";
 
 // Performs an INSERT ... RETURNING id.
 static bool perform_new(struct query *q, int64_t *id, struct error *err)
@@ -59,12 +62,12 @@ static bool begin(struct store *s, struct error *err)
     return query_perform(query_again(s, begin_sql), err);
 }
 
-// Ends a transaction. What failed leaves nothing behind, and the error that said so stays: SQLite may have rolled back
-// by itself, and then has nothing left to do so with.
-static bool end(struct store *s, bool well, struct error *err)
+// Ends a transaction: commits if ok, else rolls back and keeps the first error. The ROLLBACK may fail because SQLite may
+// have rolled back by itself.
+static bool end(struct store *s, bool ok, struct error *err)
 {
     struct error ignored;
-    if (well && query_perform(query_again(s, commit_sql), err))
+    if (ok && query_perform(query_again(s, commit_sql), err))
         return true;
     query_perform(query_again(s, rollback_sql), &ignored);
     return false;
@@ -88,15 +91,13 @@ static bool new_run(struct store *s, const struct run_row *r, int64_t *id, struc
     return perform_new(q, id, err);
 }
 
-// Looks for the cell; 0: it is not there. A run is only gone on with on the same weights and prompts, or its numbers
-// would be
-// of two things.
+// *id: the cell's run; 0: none. A run is resumed only with the same settings, weights and prompts.
 static bool find_run(struct store *s, const struct run_row *r, int64_t *id, struct error *err)
 {
     static const char *const part[] = { "settings (two cells have the same hash)", "weights of the target",
                                         "weights of the drafter", "prompts" };
     const char *const key[] = { r->experiment, r->cell, r->settings, r->target_hash, r->drafter_hash, r->prompts };
-    const char *other = NULL;
+    const char *changed = NULL;
     struct query *q = query_again(s, find_run_sql);
     for (size_t i = 0; i < sizeof(key) / sizeof(key[0]); i++)
         query_put_text(q, key[i]);
@@ -105,13 +106,13 @@ static bool find_run(struct store *s, const struct run_row *r, int64_t *id, stru
         *id = query_int(q, 0);
         for (int i = 3; i >= 0; i--)
             if (query_int(q, 1 + i) == 0)
-                other = part[i];
+                changed = part[i];
     }
     if (!query_close(q, err))
         return false;
-    return other == NULL ||
+    return changed == NULL ||
            fail(err, "%s: run %lld (%s, drafter %s) was made with other %s: use another database, or delete it",
-                store_path(s), (long long)*id, r->experiment, r->drafter, other);
+                store_path(s), (long long)*id, r->experiment, r->drafter, changed);
 }
 
 static bool find_or_make_run(struct store *s, const struct run_row *r, int64_t *id, struct error *err)
@@ -161,7 +162,8 @@ static uint64_t hash_of(const int32_t *token, int n) // FNV-1a
 static bool new_sequence(struct store *s, int64_t run, const struct sequence_row *r, int64_t *id, struct error *err)
 {
     struct json *ids = json_new_ids(r->token, (size_t)r->new_tokens);
-    struct json *text = json_new_text(r->text != NULL ? r->text : ""); // makes it UTF-8: it may end within a character
+    struct json *text =
+        json_new_text(r->text != NULL ? r->text : ""); // makes it valid UTF-8: it may end within a character
     char *tokens = json_write(ids), *hash = xformat("%016llx", (unsigned long long)hash_of(r->token, r->new_tokens));
     struct query *q = query_again(s, new_sequence_sql);
     query_put_int(q, run);
@@ -216,8 +218,7 @@ static bool new_expected(struct store *s, int64_t sequence, int step, const stru
     return query_perform(q, err);
 }
 
-// left: tokens of the text that earlier steps did not bring. A stop string may take back more than the last step
-// brought.
+// left: tokens of the text that earlier steps did not add. A stop string may remove more than the last step's tokens.
 static bool new_step(struct store *s, int64_t sequence, int step, const struct step_row *r, int left, struct error *err)
 {
     struct query *q = query_again(s, new_step_sql);
@@ -229,24 +230,24 @@ static bool new_step(struct store *s, int64_t sequence, int step, const struct s
     query_put_int(q, r->accepted < left ? r->accepted + 1 : left);
     query_put_real(q, r->expected);
     query_put_real(q, r->variance);
+    query_put_real(q, r->accepted_uncut < 0 ? NAN : r->accepted_uncut); // NAN: NULL
     query_put_int(q, r->propose_ns);
     query_put_int(q, r->verify_ns);
     query_put_int(q, r->advance_ns);
     query_put_int(q, r->batch);
-    query_put_real(q, r->accepted_uncut < 0 ? NAN : r->accepted_uncut); // NULL
-    bool well = query_perform(q, err);
-    for (int i = 0; i < r->n_trials && well; i++)
-        well = new_trial(s, sequence, step, &r->trial[i], err);
-    for (int i = 0; i < r->n_by_rule && well; i++)
-        well = new_expected(s, sequence, step, &r->by_rule[i], err);
-    return well;
+    bool ok = query_perform(q, err);
+    for (int i = 0; i < r->n_trials && ok; i++)
+        ok = new_trial(s, sequence, step, &r->trial[i], err);
+    for (int i = 0; i < r->n_by_rule && ok; i++)
+        ok = new_expected(s, sequence, step, &r->by_rule[i], err);
+    return ok;
 }
 
-static bool whole_sequence(struct store *s, int64_t run, const struct sequence_row *r, struct error *err)
+static bool insert_sequence(struct store *s, int64_t run, const struct sequence_row *r, struct error *err)
 {
     int64_t id;
     int left = r->new_tokens;
-    if (r->under != NULL && !store_note_environment(s, run, r->pair, r->under, err))
+    if (r->under != NULL && !store_add_environment(s, run, r->pair, r->under, err))
         return false;
     if (!new_sequence(s, run, r, &id, err))
         return false;
@@ -255,16 +256,16 @@ static bool whole_sequence(struct store *s, int64_t run, const struct sequence_r
             return false;
         left -= r->step[i].accepted < left ? r->step[i].accepted + 1 : left;
     }
-    return left == 0 || fail(err, "%s: prompt %s: %d of its %d new tokens came from no step", store_path(s),
+    return left == 0 || fail(err, "%s: prompt %s: %d of its %d new tokens belong to no step", store_path(s),
                              r->prompt_id, left, r->new_tokens);
 }
 
 bool store_sequence(struct store *s, int64_t run, const struct sequence_row *r, struct error *err)
 {
-    return begin(s, err) && end(s, whole_sequence(s, run, r, err), err);
+    return begin(s, err) && end(s, insert_sequence(s, run, r, err), err);
 }
 
-// ---- what is there already ----
+// ---- reading back ----
 
 static bool read_tokens(const char *text, struct stored_turn *to, struct error *err)
 {
@@ -283,37 +284,37 @@ bool store_turn(struct store *s, int64_t run, int64_t prompt, int turn, int repe
                 struct error *err)
 {
     *to = (struct stored_turn){ 0 };
-    bool well = true;
+    bool ok = true;
     struct query *q = query_again(s, turn_sql);
     query_put_int(q, run);
     query_put_int(q, prompt);
     query_put_int(q, turn);
     query_put_int(q, repeat);
     if (query_next(q)) {
-        well = read_tokens(query_text(q, 1), to, err);
-        to->found = well;
+        ok = read_tokens(query_text(q, 1), to, err);
+        to->found = ok;
         to->pair = query_int(q, 0);
     }
-    return query_close(q, err) && well;
+    return query_close(q, err) && ok;
 }
 
-bool store_beside(struct store *s, int64_t run, int64_t none, int64_t prompt, int turn, int repeat, bool *is,
-                  struct error *err)
+bool store_has_pair(struct store *s, int64_t run, int64_t none, int64_t prompt, int turn, int repeat, bool *paired,
+                    struct error *err)
 {
-    struct query *q = query_again(s, beside_sql);
+    struct query *q = query_again(s, has_pair_sql);
     query_put_int(q, run);
     query_put_int(q, none);
     query_put_int(q, prompt);
     query_put_int(q, turn);
     query_put_int(q, repeat);
-    *is = query_next(q) && query_int(q, 0) != 0;
+    *paired = query_next(q) && query_int(q, 0) != 0;
     return query_close(q, err);
 }
 
-int64_t store_pace(struct store *s, const char *target_hash, const char *activations, const char *cache,
-                   const char *drafter, struct error *err)
+int64_t store_ns_per_token(struct store *s, const char *target_hash, const char *activations, const char *cache,
+                           const char *drafter, struct error *err)
 {
-    struct query *q = query_again(s, pace_sql);
+    struct query *q = query_again(s, ns_per_token_sql);
     query_put_text(q, target_hash);
     query_put_text(q, activations);
     query_put_text(q, cache);

@@ -1,4 +1,4 @@
-// report.c - reads what there is to say, has it put into a form, and writes it.
+// report.c - reads the results, formats them, and writes the report.
 #include "results/report.h"
 
 #include <errno.h>
@@ -9,25 +9,25 @@
 #include "results/report_parts.h"
 #include "results/tally.h"
 
-static bool tables(struct store *s, const struct contests *all, int width, struct text *out, struct error *err)
+static bool tables(struct store *s, const struct comparisons *all, int width, struct text *out, struct error *err)
 {
     for (int i = 0; i < all->n; i++) {
         int which = 0, of = 0;
         for (int k = 0; k < all->n; k++)
-            if (strcmp(all->contest[k].experiment, all->contest[i].experiment) == 0) {
+            if (strcmp(all->comparison[k].experiment, all->comparison[i].experiment) == 0) {
                 which += k < i;
                 of++;
             }
         if (i > 0)
             text_puts(out, "\n\n");
-        if (!report_contest(s, &all->contest[i], which, of, width, out, err))
+        if (!report_comparison(s, &all->comparison[i], which, of, width, out, err))
             return false;
     }
     report_notes(all, width, out);
     return true;
 }
 
-static bool written(struct store *s, const struct contests *all, const struct report_options *o, struct text *out,
+static bool written(struct store *s, const struct comparisons *all, const struct report_options *o, struct text *out,
                     struct error *err)
 {
     switch (o->format) {
@@ -44,15 +44,15 @@ static bool written(struct store *s, const struct contests *all, const struct re
 
 bool report_write(struct store *s, const struct report_options *o, FILE *out, struct error *err)
 {
-    struct contests all;
+    struct comparisons all;
     struct text text = { 0 };
-    if (!contests_read(s, o->experiment, &all, err))
+    if (!comparisons_read(s, o->experiment, &all, err))
         return false;
     text_puts(&text, "");
-    bool well = written(s, &all, o, &text, err);
-    contests_free(&all);
-    if (well && (fwrite(text.s, 1, text.n, out) != text.n || fflush(out) != 0))
-        well = fail(err, "the report could not be written: %s", strerror(errno));
+    bool ok = written(s, &all, o, &text, err);
+    comparisons_free(&all);
+    if (ok && (fwrite(text.s, 1, text.n, out) != text.n || fflush(out) != 0))
+        ok = fail(err, "the report could not be written: %s", strerror(errno));
     free(text.s);
-    return well;
+    return ok;
 }

@@ -1,5 +1,4 @@
-// report_export.c - the same for programs: CSV (RFC 4180), JSON lines, and answer files as Spec-Bench's scripts read
-// them.
+// report_export.c - machine-readable reports: CSV (RFC 4180), JSON lines, and answer files in Spec-Bench's format.
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -17,13 +16,13 @@
 
 static const char rows_sql[] = "SELECT * FROM run_summary ORDER BY run"; // the first column is the run
 
-// The tally of a row; NULL: it is not in this report.
-static const struct tally *tally_of(const struct contests *c, const struct query *row)
+// The tally of a row's run; NULL: not in this report.
+static const struct tally *tally_of(const struct comparisons *c, const struct query *row)
 {
     for (int i = 0; i < c->n; i++)
-        for (int k = 0; k < c->contest[i].n; k++)
-            if (c->contest[i].run[k].run == query_int(row, 0))
-                return &c->contest[i].run[k];
+        for (int k = 0; k < c->comparison[i].n; k++)
+            if (c->comparison[i].run[k].run == query_int(row, 0))
+                return &c->comparison[i].run[k];
     return NULL;
 }
 
@@ -74,7 +73,7 @@ static void put_csv_row(struct text *out, const struct query *q, const struct ta
     text_puts(out, "\r\n");
 }
 
-bool report_csv(struct store *s, const struct contests *c, struct text *out, struct error *err)
+bool report_csv(struct store *s, const struct comparisons *c, struct text *out, struct error *err)
 {
     struct query *q = query_again(s, rows_sql);
     for (bool first = true; query_next(q); first = false) {
@@ -117,7 +116,7 @@ static struct json *json_of_rates(const double *rate)
     return a;
 }
 
-bool report_jsonl(struct store *s, const struct contests *c, struct text *out, struct error *err)
+bool report_jsonl(struct store *s, const struct comparisons *c, struct text *out, struct error *err)
 {
     struct query *q = query_again(s, rows_sql);
     while (query_next(q)) {
@@ -138,7 +137,7 @@ bool report_jsonl(struct store *s, const struct contests *c, struct text *out, s
 
 // ---- Spec-Bench ----
 
-// A choice is one repeat of a conversation: the lists have an entry a turn, accept_lengths one a step.
+// A choice is one repeat of a conversation: its lists have one entry per turn, accept_lengths one per step.
 struct choice {
     struct json *whole, *turns, *steps, *tokens, *seconds, *lengths;
 };
@@ -174,21 +173,22 @@ static bool put_lengths(struct store *s, int64_t sequence, struct json *to, stru
     return query_close(q, err);
 }
 
-// Every prompt of a run is a line. Its rows come in order of prompt, repeat and turn.
+// One line per prompt of a run. Rows are ordered by prompt, repeat and turn.
 static bool put_answers(struct store *s, int64_t run, const char *model, struct text *out, struct error *err)
 {
     struct json *line = NULL, *choices = NULL;
     struct choice choice = { 0 };
     int64_t prompt = 0, repeat = 0;
-    bool well = true;
+    bool ok = true;
     struct query *q =
         query_again(s, "SELECT a.prompt, a.repeat, a.prompt_id, a.category, coalesce(a.text, q.tokens), a.steps,"
                        " a.new_tokens, a.wall_ns, a.sequence, CAST(strftime('%s', r.started) AS INTEGER)"
                        " FROM answer AS a JOIN run AS r ON r.id = a.run JOIN sequence AS q ON q.id = a.sequence"
                        " WHERE a.run = ? ORDER BY a.prompt, a.repeat, a.turn");
     query_put_int(q, run);
-    while (well && query_next(q)) {
-        bool next = line == NULL || query_int(q, 0) != prompt; // no number is none: a damaged database may have any
+    while (ok && query_next(q)) {
+        bool next =
+            line == NULL || query_int(q, 0) != prompt; // no sentinel value: a damaged database may hold any number
         if (next) {
             if (line != NULL)
                 put_json(out, line);
@@ -213,15 +213,15 @@ static bool put_answers(struct store *s, int64_t run, const char *model, struct 
         json_push(choice.steps, json_new_int(query_int(q, 5)));
         json_push(choice.tokens, json_new_int(query_int(q, 6)));
         json_push(choice.seconds, json_new_number((double)query_int(q, 7) / 1e9));
-        well = put_lengths(s, query_int(q, 8), choice.lengths, err);
+        ok = put_lengths(s, query_int(q, 8), choice.lengths, err);
     }
     if (line != NULL)
         put_json(out, line);
-    return query_close(q, err) && well;
+    return query_close(q, err) && ok;
 }
 
-// A name for files and scripts: letters, digits, dots and dashes.
-static char *model_id(const struct contest *c, const struct tally *t)
+// A name for files and scripts: letters, digits, '.', '_' and '-'.
+static char *model_id(const struct comparison *c, const struct tally *t)
 {
     char *s = xformat("%s-run%lld-%s-%s", c->experiment, (long long)t->run, t->drafter, t->rule);
     size_t n = 0;
@@ -240,40 +240,40 @@ static bool write_file(const char *path, const struct text *t, struct error *err
 {
     FILE *f = fopen(path, "w");
     if (f == NULL)
-        return fail(err, "%s: could not be made: %s", path, strerror(errno));
-    bool well = fwrite(t->s, 1, t->n, f) == t->n;
-    well = fclose(f) == 0 && well;
-    if (!well) {
+        return fail(err, "%s: could not be created: %s", path, strerror(errno));
+    bool ok = fwrite(t->s, 1, t->n, f) == t->n;
+    ok = fclose(f) == 0 && ok;
+    if (!ok) {
         fail(err, "%s: could not be written: %s", path, strerror(errno));
-        unlink(path); // half of it would look like all of it
+        unlink(path); // a truncated file would look complete
     }
-    return well;
+    return ok;
 }
 
-static bool put_run(struct store *s, const struct contest *c, const struct tally *t, const char *directory,
+static bool put_run(struct store *s, const struct comparison *c, const struct tally *t, const char *directory,
                     struct text *out, struct error *err)
 {
     char *model = model_id(c, t), *path = xformat("%s/%s.jsonl", directory, model);
     struct text lines = { 0 };
     text_puts(&lines, "");
-    bool well = put_answers(s, t->run, model, &lines, err) && write_file(path, &lines, err);
-    text_printf(out, "%s%s", well ? path : "", well ? "\n" : "");
+    bool ok = put_answers(s, t->run, model, &lines, err) && write_file(path, &lines, err);
+    text_printf(out, "%s%s", ok ? path : "", ok ? "\n" : "");
     free(lines.s);
     free(path);
     free(model);
-    return well;
+    return ok;
 }
 
-bool report_spec_bench(struct store *s, const struct contests *c, const char *directory, struct text *out,
+bool report_spec_bench(struct store *s, const struct comparisons *c, const char *directory, struct text *out,
                        struct error *err)
 {
     if (directory == NULL)
-        return fail(err, "answer files need a directory to go to");
+        return fail(err, "answer files need a directory");
     if (mkdir(directory, 0777) != 0 && errno != EEXIST)
-        return fail(err, "%s: could not be made: %s", directory, strerror(errno));
+        return fail(err, "%s: could not be created: %s", directory, strerror(errno));
     for (int i = 0; i < c->n; i++)
-        for (int k = 0; k < c->contest[i].n; k++)
-            if (!put_run(s, &c->contest[i], &c->contest[i].run[k], directory, out, err))
+        for (int k = 0; k < c->comparison[i].n; k++)
+            if (!put_run(s, &c->comparison[i], &c->comparison[i].run[k], directory, out, err))
                 return false;
     return true;
 }

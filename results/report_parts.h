@@ -1,28 +1,27 @@
-// report_parts.h - the forms in which report.c can say it.
+// report_parts.h - the output formats of report.c.
 #pragma once
 #include <stdbool.h>
 #include "core/memory.h"
 
-struct contest;
-struct contests;
+struct comparison;
+struct comparisons;
 struct error;
 struct report_options;
 struct store;
 
-// One contest as a table for people (report_table.c). which of how many of its experiment: 0 of 1 if it is the only
-// one.
-bool report_contest(struct store *s, const struct contest *c, int which, int of, int width, struct text *out,
-                    struct error *err);
+// One comparison as tables (report_table.c). which, of: its number among the comparisons of its experiment, from 0, and
+// how many those are.
+bool report_comparison(struct store *s, const struct comparison *c, int which, int of, int width, struct text *out,
+                       struct error *err);
 
-// What the numbers of those tables are, once for all.
-void report_notes(const struct contests *all, int width, struct text *out);
+// Definitions of the numbers in the tables, once at the end.
+void report_notes(const struct comparisons *all, int width, struct text *out);
 
-// All runs of the contests, one row or object a run (report_export.c): the view run_summary, the interval of the
-// speedup and
-// the acceptance by position.
-bool report_csv(struct store *s, const struct contests *c, struct text *out, struct error *err);
-bool report_jsonl(struct store *s, const struct contests *c, struct text *out, struct error *err);
+// All runs of the comparisons, one row or object per run (report_export.c): the view run_summary, the interval of the
+// speedup and the acceptance by position.
+bool report_csv(struct store *s, const struct comparisons *c, struct text *out, struct error *err);
+bool report_jsonl(struct store *s, const struct comparisons *c, struct text *out, struct error *err);
 
-// One file a run into the directory, which is made if it is not there; their names go to out.
-bool report_spec_bench(struct store *s, const struct contests *c, const char *directory, struct text *out,
+// One file per run into the directory, which is created if missing; out: the file names.
+bool report_spec_bench(struct store *s, const struct comparisons *c, const char *directory, struct text *out,
                        struct error *err);

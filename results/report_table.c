@@ -1,5 +1,5 @@
-// report_table.c - a contest as tables that fit a terminal. Cells are numbered, so that long names stand in one place
-// only; every number stands under its unit, and every definition in one of the notes at the end.
+// report_table.c - a comparison as tables that fit a terminal. Cells are numbered, so a long name is printed once. Numbers
+// stand under their units; the notes at the end define them.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ enum { TABLE = 78 }; // columns of the widest table
 
 // ---- words and figures ----
 
-// Bytes of the first so many characters of UTF-8.
+// Bytes of the first `characters` characters of UTF-8 text.
 static size_t bytes_of(const char *s, size_t n, int characters)
 {
     size_t i = 0;
@@ -31,7 +31,7 @@ static int characters_of(const char *s, size_t n)
     return c;
 }
 
-// A label and words after it, from column `indent` to `width`; a word that is longer than a line is cut.
+// A label and wrapped words from column `indent` to `width`; a word longer than a line is cut.
 static void paragraph(struct text *out, int indent, int width, const char *label, const char *words)
 {
     text_printf(out, "%-*s", indent, label);
@@ -56,7 +56,7 @@ static void paragraph(struct text *out, int indent, int width, const char *label
     text_puts(out, "\n");
 }
 
-// A number to at least three digits in at most seven characters; NAN: "-".
+// A number with at least three digits in at most seven characters; NAN: "-".
 static const char *figure(char *to, size_t capacity, double x)
 {
     if (isnan(x))
@@ -80,13 +80,13 @@ static void put_percent(struct text *out, int width, double share)
     if (share > 0 && share < 0.005)
         snprintf(s, sizeof(s), "<1");
     else if (fabs(share) > 9.99)
-        snprintf(s, sizeof(s), "?"); // clocks that contradict each other
+        snprintf(s, sizeof(s), "?"); // the clocks are inconsistent
     else if (!isnan(share))
         snprintf(s, sizeof(s), "%.0f", fabs(share) < 0.005 ? 0 : 100 * share);
     text_printf(out, "%*s", width, s);
 }
 
-// A rate in three characters: .62; below a half of the last digit, but not nothing: +0.
+// A rate in three characters: .62; positive but below half of the last digit: +0.
 static void put_rate(struct text *out, int width, double rate)
 {
     char s[32] = "-";
@@ -101,13 +101,13 @@ static void put_rate(struct text *out, int width, double rate)
     text_printf(out, "%*s", width, s);
 }
 
-static void put_number(struct text *out, const struct contest *c, int i)
+static void put_number(struct text *out, const struct comparison *c, int i)
 {
     text_printf(out, "%3d%s", i + 1, c->run[i].lossless ? " " : "*");
 }
 
 // A sentence about a run.
-static void put_line(struct text *out, const struct contest *c, int i, int width, const char *words)
+static void put_line(struct text *out, const struct comparison *c, int i, int width, const char *words)
 {
     char label[16];
     snprintf(label, sizeof(label), "%3d%s", i + 1, c->run[i].lossless ? "" : "*");
@@ -116,22 +116,22 @@ static void put_line(struct text *out, const struct contest *c, int i, int width
 
 // ---- what was run ----
 
-// The values of one field over all cells; if they differ, with the numbers of the cells that have them.
-static void different(struct text *out, const struct contest *c, int width, const char *label, size_t field)
+// The values of one field over all cells; if they differ, each with the numbers of its cells.
+static void put_values(struct text *out, const struct comparison *c, int width, const char *label, size_t field)
 {
 #define FIELD(i) (*(char *const *)((const char *)&c->run[i] + field))
     struct text words = { 0 };
     for (int i = 0; i < c->n; i++) {
-        bool seen = false, alone = true;
+        bool seen = false, all_equal = true;
         for (int k = 0; k < c->n; k++) {
             bool same = strcmp(FIELD(i), FIELD(k)) == 0;
             seen |= same && k < i;
-            alone &= same;
+            all_equal &= same;
         }
         if (seen)
             continue;
         text_printf(&words, "%s%s", words.n > 0 ? "; " : "", FIELD(i));
-        for (int k = i, n = 0; k < c->n && !alone; k++)
+        for (int k = i, n = 0; k < c->n && !all_equal; k++)
             if (strcmp(FIELD(i), FIELD(k)) == 0)
                 text_printf(&words, "%s%d", n++ == 0 ? " in run " : ", ", k + 1);
     }
@@ -140,7 +140,7 @@ static void different(struct text *out, const struct contest *c, int width, cons
 #undef FIELD
 }
 
-static void put_facts(struct text *out, const struct contest *c, int width)
+static void put_facts(struct text *out, const struct comparison *c, int width)
 {
     struct text t = { 0 };
     text_printf(&t, "%s (weights %s, activations %s", c->target, c->model_type, c->activations);
@@ -166,13 +166,13 @@ static void put_facts(struct text *out, const struct contest *c, int width)
     text_printf(&t, "batch %lld, seed %llu, %lld repeat%s", (long long)c->batch, (unsigned long long)c->seed,
                 (long long)c->repeats, c->repeats == 1 ? "" : "s");
     paragraph(out, 11, width, "decoding", t.s);
-    different(out, c, width, "device", offsetof(struct tally, device));
-    different(out, c, width, "machine", offsetof(struct tally, machine));
-    different(out, c, width, "revision", offsetof(struct tally, revision));
+    put_values(out, c, width, "device", offsetof(struct tally, device));
+    put_values(out, c, width, "machine", offsetof(struct tally, machine));
+    put_values(out, c, width, "revision", offsetof(struct tally, revision));
     free(t.s);
 }
 
-static void put_legend(struct text *out, const struct contest *c, int width)
+static void put_legend(struct text *out, const struct comparison *c, int width)
 {
     text_puts(out, "\nrun  drafter; rule\n");
     for (int i = 0; i < c->n; i++) {
@@ -203,10 +203,10 @@ static void put_interval(struct text *out, int width, const struct tally *t)
     text_printf(out, "%*s", width, s);
 }
 
-static void put_speed(struct text *out, const struct contest *c)
+static void put_speed(struct text *out, const struct comparison *c)
 {
     text_puts(out, "\nSpeed     tokens/s     speedup over none          tokens   % of time spent in\n"
-                   "run    decode   total   sums  95 % interval geom. a step  prop. ver. adv. other\n");
+                   "run    decode   total   sums  95 % interval geom.  /step  prop. ver. adv. other\n");
     for (int i = 0; i < c->n; i++) {
         const struct tally *r = &c->run[i];
         put_number(out, c, i);
@@ -235,7 +235,7 @@ static void put_positions(struct text *out, const double *rate, int64_t max_dept
     text_puts(out, "\n");
 }
 
-static void put_acceptance(struct text *out, const struct contest *c)
+static void put_acceptance(struct text *out, const struct comparison *c)
 {
     text_puts(out, "\nAcceptance        tokens            accepted by position in the draft\n"
                    "run   drafts   drafted  accepted    %     1    2    3    4    5    6    7    8\n");
@@ -256,14 +256,14 @@ static void put_acceptance(struct text *out, const struct contest *c)
             if (!isnan(r->by_rank[k]))
                 ranks = k + 1;
         if (r->trees > 0 && ranks > 0) {
-            text_printf(out, "%37s", "of a tree's first guesses, by rank:");
+            text_printf(out, "%37s", "trees: at depth 1, by rank:");
             put_positions(out, r->by_rank, ranks);
         }
     }
 }
 
-// With fewer prompts an interval says little more than that it is one.
-enum { PROMPTS_OF_INTERVAL = 3 };
+// With fewer prompts an interval is too wide to be of use.
+enum { MIN_INTERVAL_PROMPTS = 3 };
 
 // A speedup in at most four characters.
 static const char *short_figure(char *to, size_t capacity, double x)
@@ -293,8 +293,8 @@ static void end_line(struct text *out)
     text_puts(out, "\n");
 }
 
-static bool put_category(struct store *s, struct text *out, const struct contest *c, int category, int first, int last,
-                         bool intervals, struct error *err)
+static bool put_category(struct store *s, struct text *out, const struct comparison *c, int category, int first,
+                         int last, bool intervals, struct error *err)
 {
     const char *name = c->category[category];
     const int64_t prompts = c->category_prompts[category];
@@ -306,7 +306,7 @@ static bool put_category(struct store *s, struct text *out, const struct contest
         if (!speedup_read(s, c->run[i].run, name, &speedup, err))
             return false;
         if (intervals)
-            put_with_interval(out, &speedup, prompts >= PROMPTS_OF_INTERVAL);
+            put_with_interval(out, &speedup, prompts >= MIN_INTERVAL_PROMPTS);
         else
             put_figure(out, 7, speedup.value);
     }
@@ -314,12 +314,12 @@ static bool put_category(struct store *s, struct text *out, const struct contest
     return true;
 }
 
-// As many runs beside one another as there is room for.
-static bool put_categories(struct store *s, struct text *out, const struct contest *c, struct error *err)
+// As many runs side by side as fit the width.
+static bool put_categories(struct store *s, struct text *out, const struct comparison *c, struct error *err)
 {
     bool intervals = false;
     for (int k = 0; k < c->n_categories; k++)
-        intervals |= c->category_prompts[k] >= PROMPTS_OF_INTERVAL;
+        intervals |= c->category_prompts[k] >= MIN_INTERVAL_PROMPTS;
     const int at_once = intervals ? 3 : 7;
     int first = 0;
     while (first < c->n && c->run[first].baseline)
@@ -339,9 +339,9 @@ static bool put_categories(struct store *s, struct text *out, const struct conte
     return true;
 }
 
-static void put_texts(struct text *out, const struct contest *c, int width)
+static void put_texts(struct text *out, const struct comparison *c, int width)
 {
-    text_puts(out, "\nTexts beside those of none\n");
+    text_puts(out, "\nTexts compared with those of none\n");
     for (int i = 0; i < c->n; i++) {
         const struct tally *r = &c->run[i];
         struct text t = { 0 };
@@ -358,39 +358,39 @@ static void put_texts(struct text *out, const struct contest *c, int width)
                         (long long)(r->compared - r->equal), (long long)r->compared, (long long)r->first_position + 1,
                         r->first_prompt, (long long)r->first_turn + 1);
         if (r->unpaired > 0)
-            text_printf(&t, "; %lld of %lld ran beside no none and are not in the speedup", (long long)r->unpaired,
+            text_printf(&t, "; %lld of %lld have no pair with none and are not in the speedup", (long long)r->unpaired,
                         (long long)r->sequences);
         put_line(out, c, i, width, t.s);
         free(t.s);
     }
 }
 
-static void put_expected(struct text *out, const struct contest *c, int width)
+static void put_expected(struct text *out, const struct comparison *c, int width)
 {
     bool any = false;
     for (int i = 0; i < c->n; i++) {
         const struct tally *r = &c->run[i];
         if (isnan(r->expected))
             continue;
-        text_puts(out, any ? "" : "\nAccepted tokens beside what the rule's law expects of the drafts\n");
+        text_puts(out, any ? "" : "\nAccepted draft tokens and E[accepted | draft] under the rule\n");
         any = true;
         char *words = isnan(r->z)
                           ? xformat("%.0f accepted, %.1f expected", r->accepted_uncut, r->expected)
                           : xformat("%.0f accepted, %.1f expected, z = %.1f", r->accepted_uncut, r->expected, r->z);
         put_line(out, c, i, width, words);
         free(words);
-        // of few events z is no normal variable: a fall of chance 1 in 500 is 22 standard deviations, and no wonder
-        enum { LEAST_VARIANCE = 25 };
+        // with few events z is not normal: one rejection of probability 1/500 is 22 standard deviations
+        enum { MIN_VARIANCE = 25 };
         const double deviation = (r->accepted_uncut - r->expected) / r->z;
-        if (fabs(r->z) > 5 && deviation * deviation >= LEAST_VARIANCE)
+        if (fabs(r->z) > 5 && deviation * deviation >= MIN_VARIANCE)
             put_line(out, c, i, width,
-                     "WARNING: more than 5 standard deviations: the rule does not do what its law says, or a guess was "
-                     "not drawn as its drafter says; see `speclab exact`");
+                     "WARNING: more than 5 standard deviations: the rule does not follow its formula, or draft tokens "
+                     "were not sampled from the q that was reported; see `speclab exact`");
     }
 }
 
-// What other rules would have accepted of the same drafts, where that was recorded.
-static bool put_by_rule(struct store *s, struct text *out, const struct contest *c, int width, struct error *err)
+// Acceptance of the same drafts under other rules, where that was recorded.
+static bool put_by_rule(struct store *s, struct text *out, const struct comparison *c, int width, struct error *err)
 {
     bool any = false;
     for (int i = 0; i < c->n; i++) {
@@ -409,9 +409,9 @@ static bool put_by_rule(struct store *s, struct text *out, const struct contest 
                 own = query_real(q, 2);
         }
         if (!isnan(own) && !isnan(bound))
-            text_printf(&t, "; anything at all %.3f, of at most %.3f", own, bound);
+            text_printf(&t, "; at least one accepted: %.3f, bound %.3f", own, bound);
         if (t.n > 0) {
-            text_puts(out, any ? "" : "\nAccepted a draft, of the very same drafts, under each rule (* lossy)\n");
+            text_puts(out, any ? "" : "\nAccepted tokens per draft under each rule, for the same drafts (* lossy)\n");
             put_line(out, c, i, width, t.s);
             any = true;
         }
@@ -424,54 +424,54 @@ static bool put_by_rule(struct store *s, struct text *out, const struct contest 
 
 // ---- notes ----
 
-void report_notes(const struct contests *all, int width, struct text *out)
+void report_notes(const struct comparisons *all, int width, struct text *out)
 {
     bool lossy = false, deep = false, expected = false, speculative = false, inflated = false, batched = false;
     for (int k = 0; k < all->n; k++)
-        for (int i = 0; i < all->contest[k].n; i++) {
-            const struct tally *r = &all->contest[k].run[i];
+        for (int i = 0; i < all->comparison[k].n; i++) {
+            const struct tally *r = &all->comparison[k].run[i];
             lossy |= !r->lossless;
             inflated |= r->inflated;
             deep |= r->max_depth > POSITIONS;
             expected |= !isnan(r->z);
             speculative |= !r->baseline;
-            batched |= all->contest[k].batch > 1;
+            batched |= all->comparison[k].batch > 1;
         }
     text_puts(out, "\n");
-    paragraph(out, 11, width, "tokens/s", "decode: new tokens / time in steps; total: prefill is in the time too.");
+    paragraph(out, 11, width, "tokens/s", "decode: new tokens / time in steps; total: prefill included.");
     if (batched)
         paragraph(
             out, 11, width, "",
-            "Of the whole batch, if it is more than 1; a text's own pace is sequence_tokens_per_s of the view speed.");
-    paragraph(out, 11, width, "a step",
-              "mean accepted length: new tokens / steps, over all steps; the target's own token is in it.");
+            "With a batch above 1, of the whole batch; for one text see sequence_tokens_per_s in the view speed.");
+    paragraph(out, 11, width, "/step",
+              "mean accepted length: new tokens / steps, over all steps, the target's own token included.");
     paragraph(out, 11, width, "% of time",
               "in steps: prop. = propose, ver. = verify, adv. = advance, other = none of these.");
     if (speculative) {
         paragraph(out, 11, width, "speedup",
-                  "decode tokens/s over none's, of the texts that ran in a pair with it. sums: ratio of the "
-                  "ratios of sums; its interval takes prompts as the sample; geom.: geometric mean over prompts.");
+                  "decode tokens/s over none's, for texts that are paired with none's. sums: ratio of "
+                  "ratios of sums, with prompts as the sample of its interval; geom.: geometric mean over prompts.");
         paragraph(out, 11, width, "drafts",
-                  "steps with at least one drafted token. accepted: without the target's own; %: of drafted.");
+                  "steps with at least one draft token. accepted: without the target's own token; %: of drafted.");
         paragraph(out, 11, width, "position i",
                   "drafts with at least i tokens accepted / drafts; given all before it: / drafts with i - 1 "
                   "accepted and a node at depth i.");
     }
     if (deep)
-        paragraph(out, 11, width, "", "Drafts go deeper than 8: see the view acceptance.");
+        paragraph(out, 11, width, "", "Drafts deeper than 8: see the view acceptance.");
     if (expected)
         paragraph(out, 11, width, "z",
-                  "(accepted - expected) / standard deviation: N(0, 1) if the rule does what it says.");
+                  "(accepted - expected) / standard deviation: N(0, 1) if the rule follows its formula.");
     if (lossy)
         paragraph(out, 11, width, "* LOSSY",
-                  "the rule changes the distribution of the text: faster, but not at the same task.");
+                  "the rule changes the output distribution: its speedup is not for the same task.");
     if (inflated)
         paragraph(out, 11, width, "INFLATED",
-                  "the target was made slower on purpose: its speedups are of no real model.");
+                  "the target was made slower on purpose: these speedups hold for no real model.");
 }
 
-bool report_contest(struct store *s, const struct contest *c, int which, int of, int width, struct text *out,
-                    struct error *err)
+bool report_comparison(struct store *s, const struct comparison *c, int which, int of, int width, struct text *out,
+                       struct error *err)
 {
     bool speculative = c->n > 0 && !c->run[c->n - 1].baseline;
     char *title = of > 1 ? xformat("%s (%d of %d)", c->experiment, which + 1, of) : xstrdup(c->experiment);

@@ -1,56 +1,67 @@
--- schema.sql - the facts: what was run, what came out, step by step. Nothing here is computed; every published number is a
--- view (views.sql), so that its definition can be read and argued with.
+-- schema.sql - the tables of `speclab run`: what was run, and what happened, step by step. Nothing here is computed: every published
+-- number is a view (views.sql), so that its definition can be read and questioned.
 --
--- Times are integer nanoseconds of a monotonic clock (_ns). "Tokens" are the target's. prompt, turn, repeat, step and rank
+-- Times are integer nanoseconds of a monotonic clock (_ns). Tokens are the target's. prompt, turn, repeat, step and rank
 -- count from 0; depth counts from 1, the root of a draft being 0.
 
-CREATE TABLE run (                      -- one cell of an experiment: enough to run it again
+CREATE TABLE run (                      -- one cell of an experiment, with all that is needed to run it again
     id              INTEGER PRIMARY KEY,
     experiment      TEXT NOT NULL,
     cell            TEXT NOT NULL,      -- hash of `settings`
-    peers           TEXT NOT NULL,      -- hash of them without drafter and rule: runs that share it can be paired
-    settings        TEXT NOT NULL,      -- the cell as YAML, every default filled in, those of precision settled
+    peers           TEXT NOT NULL,      -- hash of the settings without drafter and rule: runs that share it can be paired
+    settings        TEXT NOT NULL,      -- the cell as YAML, every default filled in and resolved
     target          TEXT NOT NULL,
     target_hash     TEXT NOT NULL,      -- of its weights
     model_type      TEXT NOT NULL,      -- element type of most of the target's bytes: q4_1
-    activations     TEXT NOT NULL,      -- what a matmul rounds its input to: f32, bf16, int8
-    cache           TEXT NOT NULL,      -- element type of the target's cache: f32, bf16, q8_0
+    activations     TEXT NOT NULL,      -- what a matrix product rounds its input to: f32, bf16, int8
+    cache           TEXT NOT NULL,      -- element type of the target's KV cache: f32, bf16, q8_0
     drafter         TEXT NOT NULL,      -- ngram(longest=3, tokens=8)
     drafter_kind    TEXT NOT NULL,      -- ngram; "none" is the baseline
-    drafter_hash    TEXT,               -- NULL: it has no weights
+    drafter_hash    TEXT,               -- of its weights; NULL: it has none
     rule            TEXT NOT NULL,
-    lossless        INTEGER NOT NULL CHECK (lossless IN (0, 1)),            -- 0: the rule changes the text's distribution
+    lossless        INTEGER NOT NULL CHECK (lossless IN (0, 1)),            -- 0: the rule changes the output distribution
     marked_inflated INTEGER NOT NULL CHECK (marked_inflated IN (0, 1)),     -- 1: the target was made slower on purpose
     sampling        TEXT NOT NULL,
     prompts         TEXT NOT NULL,      -- name and hash of the file
-    seed            INTEGER NOT NULL,   -- 64 bits, read as signed
+    seed            INTEGER NOT NULL,   -- 64 bits, stored as signed
     batch           INTEGER NOT NULL CHECK (batch >= 1),
-    device          TEXT NOT NULL,      -- machine, revision: all of them, if a run was gone on with elsewhere (environment)
-    machine         TEXT NOT NULL,
+    device          TEXT NOT NULL,
+    machine         TEXT NOT NULL,      -- machine and revision list every value of table `environment`
     revision        TEXT NOT NULL,      -- of speclab
     started         TEXT NOT NULL,      -- ISO 8601, UTC
-    finished        TEXT,               -- NULL: not every prompt is done
+    finished        TEXT,               -- NULL: some prompts are not done
     UNIQUE (experiment, cell)
 ) STRICT;
 CREATE INDEX run_peers ON run (peers, drafter_kind);
 
-CREATE TABLE pair (                     -- an occasion: runs that are peers decoded the same prompts back to back
+CREATE TABLE environment (              -- where the texts of a run were decoded. Usually one row; more if a run was resumed under
+                                        -- another processor with the same bits, or with `speclab run --mix`
+    id         INTEGER PRIMARY KEY,
+    run        INTEGER NOT NULL REFERENCES run ON DELETE CASCADE,
+    since      TEXT NOT NULL,           -- ISO 8601, UTC: holds for pairs with pair.started >= since, up to the run's next row
+    processor  TEXT NOT NULL,           -- "AMD EPYC 7B13"
+    arithmetic TEXT NOT NULL,           -- "avx2, 2 threads", or a GPU: what bits may depend on, beside the revision
+    revision   TEXT NOT NULL            -- of speclab; for a build with uncommitted changes, with a hash of the program
+) STRICT;
+CREATE INDEX environment_run ON environment (run);
+
+CREATE TABLE pair (                     -- a paired run: runs with the same peers decoded the same prompts back to back
     id         INTEGER PRIMARY KEY,
     experiment TEXT NOT NULL,
     started    TEXT NOT NULL
 ) STRICT;
 
-CREATE TABLE sequence (                 -- one text: a prompt's turn, decoded once
+CREATE TABLE sequence (                 -- one text: one turn of a prompt, decoded once
     id            INTEGER PRIMARY KEY,
     run           INTEGER NOT NULL REFERENCES run ON DELETE CASCADE,
     pair          INTEGER NOT NULL REFERENCES pair ON DELETE CASCADE,
     prompt        INTEGER NOT NULL CHECK (prompt >= 0),
-    prompt_id     TEXT NOT NULL,        -- its own name in the prompt file
+    prompt_id     TEXT NOT NULL,        -- its id in the prompt file
     category      TEXT,                 -- NULL: the file has none
     turn          INTEGER NOT NULL CHECK (turn >= 0),
     repeat        INTEGER NOT NULL CHECK (repeat >= 0),
     prompt_tokens INTEGER NOT NULL CHECK (prompt_tokens >= 0),      -- earlier turns included
-    new_tokens    INTEGER NOT NULL CHECK (new_tokens >= 0),         -- one that ends the text included
+    new_tokens    INTEGER NOT NULL CHECK (new_tokens >= 0),         -- a token that ends the text included
     steps         INTEGER NOT NULL CHECK (steps >= 0),              -- rows of `step`
     prefill_ns    INTEGER NOT NULL CHECK (prefill_ns >= 0),
     decode_ns     INTEGER NOT NULL CHECK (decode_ns >= 0),          -- its share of the time in steps: a batch's is split evenly
@@ -63,34 +74,46 @@ CREATE TABLE sequence (                 -- one text: a prompt's turn, decoded on
 ) STRICT;
 CREATE INDEX sequence_pair ON sequence (pair, prompt, turn, repeat);
 
-CREATE TABLE step (                     -- one pass of the target and what it brought this sequence
-    sequence   INTEGER NOT NULL REFERENCES sequence ON DELETE CASCADE,
-    step       INTEGER NOT NULL CHECK (step >= 0),
-    drafted    INTEGER NOT NULL CHECK (drafted >= 0),                       -- nodes of the draft without the root
-    depth      INTEGER NOT NULL CHECK (depth BETWEEN 0 AND drafted),        -- of the deepest node; = drafted: a chain
-    accepted   INTEGER NOT NULL CHECK (accepted BETWEEN 0 AND depth),       -- drafted tokens that are in the text
-    tokens     INTEGER NOT NULL CHECK (tokens BETWEEN accepted AND accepted + 1),    -- new tokens: the target's own one is
+CREATE TABLE step (                     -- one pass of the target and what it added to this sequence
+    sequence       INTEGER NOT NULL REFERENCES sequence ON DELETE CASCADE,
+    step           INTEGER NOT NULL CHECK (step >= 0),
+    drafted        INTEGER NOT NULL CHECK (drafted >= 0),                       -- draft tokens: nodes without the root
+    depth          INTEGER NOT NULL CHECK (depth BETWEEN 0 AND drafted),        -- of the deepest node; = drafted: a chain
+    accepted       INTEGER NOT NULL CHECK (accepted BETWEEN 0 AND depth),       -- accepted draft tokens that are in the text
+    tokens         INTEGER NOT NULL CHECK (tokens BETWEEN accepted AND accepted + 1),   -- new tokens: the target's own one is
                                         -- counted here and not above; tokens = accepted: the text ended before it
-    expected   REAL,                    -- E[accepted | draft], before the end of the text cut it; NULL: not recorded
-    variance   REAL,                    -- and Var[accepted | draft]
-    propose_ns INTEGER NOT NULL CHECK (propose_ns >= 0),                    -- these three of the whole batch
-    verify_ns  INTEGER NOT NULL CHECK (verify_ns >= 0),
-    advance_ns INTEGER NOT NULL CHECK (advance_ns >= 0),
-    batch      INTEGER NOT NULL CHECK (batch >= 1),                         -- sequences in the pass
+    expected       REAL,                -- E[accepted | draft] under the run's rule, before an end of text cuts it;
+    variance       REAL,                -- Var[accepted | draft]; and the accepted draft tokens before an end of text cut them.
+    accepted_uncut INTEGER,             -- NULL, all three: not recorded; see `record: {expected: true}`
+    propose_ns     INTEGER NOT NULL CHECK (propose_ns >= 0),                    -- these three are of the whole batch
+    verify_ns      INTEGER NOT NULL CHECK (verify_ns >= 0),
+    advance_ns     INTEGER NOT NULL CHECK (advance_ns >= 0),
+    batch          INTEGER NOT NULL CHECK (batch >= 1),                         -- sequences in the pass
     PRIMARY KEY (sequence, step)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE trial (                    -- a guess that the rule looked at
+CREATE TABLE step_rule (                -- with `record: {expected: true}`: the step's draft under every rule that takes such drafts
+    sequence INTEGER NOT NULL,
+    step     INTEGER NOT NULL,
+    rule     TEXT NOT NULL,             -- with its defaults, except the run's own rule; (bound): what no exact rule can exceed
+    lossless INTEGER NOT NULL CHECK (lossless IN (0, 1)),
+    accepted REAL,                      -- E[accepted | draft]; NULL: not known
+    first    REAL,                      -- probability that at least one draft token is accepted; NULL: not known
+    PRIMARY KEY (sequence, step, rule),
+    FOREIGN KEY (sequence, step) REFERENCES step ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE trial (                    -- with `record: {trials: true}`: one acceptance test of one draft token
     sequence INTEGER NOT NULL,
     step     INTEGER NOT NULL,
     node     INTEGER NOT NULL CHECK (node >= 1),
     depth    INTEGER NOT NULL CHECK (depth >= 1),
     rank     INTEGER NOT NULL CHECK (rank >= 0),                            -- among its siblings
     token    INTEGER NOT NULL,
-    drawn    INTEGER NOT NULL CHECK (drawn BETWEEN 0 AND 2),                -- 0 chosen, 1 drawn, 2 drawn distinct from siblings
-    p        REAL,                      -- the target's probability by which it was judged; NULL: the rule names none
-    q        REAL,                      -- the drafter's; NULL for one that was chosen
-    stood    INTEGER NOT NULL CHECK (stood IN (0, 1)),
+    proposal INTEGER NOT NULL CHECK (proposal BETWEEN 0 AND 2),             -- 0 deterministic, 1 sampled, 2 sampled without replacement
+    p        REAL,                      -- the target's probability in the test; NULL: the rule reports none
+    q        REAL,                      -- the drafter's; NULL: deterministic
+    accepted INTEGER NOT NULL CHECK (accepted IN (0, 1)),
     PRIMARY KEY (sequence, step, node),
     FOREIGN KEY (sequence, step) REFERENCES step ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;

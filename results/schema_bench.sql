@@ -1,17 +1,18 @@
--- schema_bench.sql - what `speclab bench` measured: facts again, and one thing that is computed, the fitted cost model, because
--- later predictions name it. Medians are the view bench_pass.
+-- schema_bench.sql - what `speclab bench` measured, and one computed thing, the fitted cost model, because predictions refer to it.
+-- Medians are the view bench_pass.
 --
--- Rounds count from 0. Placement: how the machine's processors and memory stood to one another (docs/performance.md).
+-- Rounds count from 0. Placement: how the machine's processors share caches and memory (docs/performance.md).
 
 CREATE TABLE bench (                    -- one call of it
     id                INTEGER PRIMARY KEY,
     target            TEXT NOT NULL,
     target_hash       TEXT NOT NULL,    -- of its weights
     model_type        TEXT NOT NULL,    -- element type of most of the target's bytes: q4_1
-    activations       TEXT NOT NULL,    -- what a matmul rounds its input to: f32, bf16, int8
-    cache             TEXT NOT NULL,    -- element type of the target's cache: f32, bf16, q8_0
+    activations       TEXT NOT NULL,    -- what a matrix product rounds its input to: f32, bf16, int8
+    cache             TEXT NOT NULL,    -- element type of the target's KV cache: f32, bf16, q8_0
+    marked_inflated   INTEGER NOT NULL CHECK (marked_inflated IN (0, 1)),   -- 1: the target was made slower on purpose
     weight_bytes      INTEGER NOT NULL, -- that a pass reads
-    draft             TEXT,             -- NULL: there was no draft model
+    draft             TEXT,             -- NULL: no draft model
     draft_hash        TEXT,
     draft_activations TEXT,
     device            TEXT NOT NULL,
@@ -25,30 +26,30 @@ CREATE TABLE bench (                    -- one call of it
 ) STRICT;
 CREATE INDEX bench_target ON bench (target_hash, activations, cache, threads);
 
-CREATE TABLE bench_peer (               -- engines that ran the same in the same rounds
+CREATE TABLE bench_peer (               -- other engines that ran the same work in the same rounds
     bench INTEGER NOT NULL REFERENCES bench ON DELETE CASCADE,
     peer  INTEGER NOT NULL CHECK (peer >= 1),
     name  TEXT NOT NULL,                -- and version
     PRIMARY KEY (bench, peer)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE bench_peak (               -- the most that the processor multiplies and adds, operands in registers
+CREATE TABLE bench_peak (               -- peak rate of multiply-adds, operands in registers
     bench      INTEGER NOT NULL REFERENCES bench ON DELETE CASCADE,
     kind       TEXT NOT NULL,           -- f32, bf16, int8
     isa        TEXT NOT NULL,
-    per_second REAL NOT NULL,           -- each product and each sum is one
+    per_second REAL NOT NULL,           -- a product and a sum are two operations
     PRIMARY KEY (bench, kind, isa)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE bench_round (              -- everything was measured once in it
+CREATE TABLE bench_round (              -- measures everything once
     bench           INTEGER NOT NULL REFERENCES bench ON DELETE CASCADE,
     round           INTEGER NOT NULL CHECK (round >= 0),
-    counts          INTEGER NOT NULL CHECK (counts IN (0, 1)),  -- 0: disturbed; medians are of it only if no round counts
-    placement       TEXT NOT NULL CHECK (placement IN ('S', 'D', 'other', 'unsettled', 'unprobed')),
-    foreign_share   REAL,               -- processors' worth that others used; NULL: too short to tell
+    counts          INTEGER NOT NULL CHECK (counts IN (0, 1)),  -- 0: disturbed; used for medians only if no round counts
+    placement       TEXT NOT NULL CHECK (placement IN ('S', 'D', 'other', 'unstable', 'unprobed')),
+    foreign_share   REAL,               -- processors used by other processes; NULL: the round was too short to tell
     before_read     REAL,               -- bytes a second, all threads, before the round and after it; NULL: not probed
     before_read_one REAL,               -- by one thread
-    before_trip_ns  REAL,               -- of a cache line between two processors and back
+    before_trip_ns  REAL,               -- round trip of a cache line between two processors
     after_read      REAL,
     after_read_one  REAL,
     after_trip_ns   REAL,
@@ -60,42 +61,42 @@ CREATE TABLE bench_time (               -- one measurement
     round   INTEGER NOT NULL,
     what    TEXT NOT NULL CHECK (what IN ('pass', 'draft_step', 'prompt')),
     context INTEGER NOT NULL CHECK (context >= 0),              -- cached tokens
-    n       INTEGER NOT NULL CHECK (n >= 1),                    -- rows; tokens of the prompt
-    peer    INTEGER NOT NULL CHECK (peer >= 0),                 -- whose; 0: ours
+    n       INTEGER NOT NULL CHECK (n >= 1),                    -- rows; of a prompt: its tokens
+    peer    INTEGER NOT NULL CHECK (peer >= 0),                 -- 0: speclab; else bench_peer.peer
     ns      INTEGER NOT NULL CHECK (ns > 0),                    -- a pass: with the logits of every row
     PRIMARY KEY (bench, round, what, context, n, peer),
     FOREIGN KEY (bench, round) REFERENCES bench_round ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE bench_operation (          -- a part of a pass, in passes of their own, whose clocks cost something
+CREATE TABLE bench_operation (          -- a part of a pass, from separate passes, because clocks around operations cost time
     bench     INTEGER NOT NULL REFERENCES bench ON DELETE CASCADE,
     context   INTEGER NOT NULL,
     n         INTEGER NOT NULL,
-    operation TEXT NOT NULL,            -- "gate, up"; "between": what no operation took
+    operation TEXT NOT NULL,            -- "gate, up"; "between": the rest of the pass
     ns        REAL NOT NULL,            -- in one pass: the median over several
     calls     INTEGER NOT NULL,
-    bytes     REAL NOT NULL,            -- of weights or cache that it had to read; 0: not counted
+    bytes     REAL NOT NULL,            -- of weights or cache read; 0: not counted
     flops     REAL NOT NULL,
     PRIMARY KEY (bench, context, n, operation)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE cost (                     -- the model of what a pass of n rows behind c tokens costs, fitted to the medians; the
-                                        -- third part of a step's cost is bench.overhead_ns
+CREATE TABLE cost (                     -- fitted cost of a pass of n rows behind c tokens (results/cost.h); the remaining part of
+                                        -- a step's cost is bench.overhead_ns
     bench       INTEGER NOT NULL REFERENCES bench ON DELETE CASCADE,
     placement   TEXT NOT NULL,
-    form        TEXT NOT NULL CHECK (form IN ('hinge', 'table')),   -- which predicts; the table is bench_pass, between whose
-                                        -- points it goes straight
+    form        TEXT NOT NULL CHECK (form IN ('hinge', 'table')),   -- the form that predicts; the table is bench_pass,
+                                        -- linearly interpolated
     a           REAL NOT NULL,          -- hinge: ns = a + b n + s max(0, n - n0) + d c + e n c
     b           REAL NOT NULL,
     s           REAL NOT NULL,
     n0          REAL NOT NULL,
     d           REAL NOT NULL,
     e           REAL NOT NULL,
-    hinge_error REAL NOT NULL,          -- its largest relative error at the points, and the root of the mean square
+    hinge_error REAL NOT NULL,          -- largest relative error at the points, and the root mean square
     hinge_rms   REAL NOT NULL,
-    table_error REAL NOT NULL,          -- of the table, at points as their neighbours in n would tell them
+    table_error REAL NOT NULL,          -- of the table: each point predicted from its neighbours in n
     table_rms   REAL NOT NULL,
-    step_a      REAL,                   -- a draft step behind c tokens: ns = step_a + step_d c; NULL: there was no draft model
+    step_a      REAL,                   -- a draft step behind c tokens: ns = step_a + step_d c; NULL: no draft model
     step_d      REAL,
     step_error  REAL,
     PRIMARY KEY (bench, placement)

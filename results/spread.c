@@ -11,7 +11,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// The number that a share p of the sorted numbers lies below.
+// The p-quantile of sorted numbers, by linear interpolation.
 static double quantile(const double *x, int n, double p)
 {
     double at = p * (n - 1);

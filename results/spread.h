@@ -1,9 +1,9 @@
-// spread.h - what several measurements of one thing say: the middle, and how far they lie apart.
+// spread.h - median, quartiles and extremes of repeated measurements.
 #pragma once
 
 struct spread {
-    int n;                                 // measurements; 0: all the others are NAN
+    int n;                                 // measurements; 0: all other fields are NAN
     double median, low, high, least, most; // low, high: quartiles, by linear interpolation between neighbours
 };
 
-struct spread spread_of(const double *x, int n); // NAN among them: not measured
+struct spread spread_of(const double *x, int n); // NANs in x are skipped

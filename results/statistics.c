@@ -1,8 +1,8 @@
 // statistics.c - ratios of sums with the prompt as the unit of replication.
 //
-// Both ratios are linearised: a sum's relative error is the sum of what each prompt adds to it, so a prompt's influence
+// Both ratios are linearised: the relative error of a sum is the sum of the prompts' contributions, so a prompt's influence
 // on the result is a difference of its shares. Cochran, Sampling Techniques, 3rd ed., section 6.4 (with n - 1 for n,
-// and t for z). What promises 95 % covers the truth 95.1 and 95.3 % of 4,000 times in tests/results/test_statistics.c.
+// and t for z). The nominal 95 % intervals cover the truth in 95.1 and 95.3 % of 4,000 trials (tests/results/test_statistics.c).
 #include "results/statistics.h"
 
 #include <assert.h>
@@ -32,7 +32,7 @@ static double beta_fraction(double a, double b, double x)
     return f;
 }
 
-// I_x(a, b) with y = 1 - x given apart, so that neither end loses its digits.
+// I_x(a, b); y = 1 - x is passed separately, so that neither end loses digits.
 static double incomplete_beta(double a, double b, double x, double y)
 {
     if (x <= 0)
@@ -43,7 +43,7 @@ static double incomplete_beta(double a, double b, double x, double y)
     return x < (a + 1) / (a + b + 2) ? front * beta_fraction(a, b, x) / a : 1 - front * beta_fraction(b, a, y) / b;
 }
 
-// The chance that |T| is at least t.
+// P(|T| >= t).
 static double two_tails(double t, double freedom)
 {
     return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t), t * t / (freedom + t * t));
@@ -75,7 +75,7 @@ static double sum(const double *x, size_t n)
     return s;
 }
 
-// t times the standard error of a sum of n influences, the squares of which add up to this.
+// t times the standard error of a sum of n influences with this sum of squares.
 static double half_width(double squares, size_t n)
 {
     return quantile_t(0.975, (double)n - 1) * sqrt((double)n / ((double)n - 1) * squares);

@@ -1,8 +1,7 @@
-// store.c - the database's file: opened, brought up to date, asked. The only file that includes sqlite3.h.
+// store.c - opens the database file and runs queries. The only file that includes sqlite3.h.
 //
-// Texts make a database: schema.sql, which is whole, and brought to older databases by one migration a version; what
-// later versions add, in texts of their own; and views.sql, which is put in place again whenever it has changed,
-// because a definition may get better without a fact changing.
+// schema*.sql make the tables of a new database; a database of another schema version is refused. views.sql makes the
+// views, and makes them again whenever it has changed: a definition may improve while the facts stay.
 #include "results/store.h"
 
 #include <assert.h>
@@ -20,25 +19,16 @@
 #include "core/memory.h"
 #include "results/query.h"
 
-extern const char schema_sql[], schema_bench_sql[], schema_exact_sql[], schema_environment_sql[], views_sql[];
+extern const char schema_sql[], schema_bench_sql[], schema_exact_sql[], views_sql[];
 
-// [v] takes a database of version v to version v + 1; an empty one, [0], to the version WHOLE.
-static const char *const migration[] = {
-    schema_sql,
-    "ALTER TABLE run ADD COLUMN cache TEXT NOT NULL DEFAULT 'f32'", // there was no other
-    schema_bench_sql,
-    "ALTER TABLE bench ADD COLUMN marked_inflated INTEGER CHECK (marked_inflated IN (0, 1))", // NULL: nobody noted it
-    schema_exact_sql,
-    schema_environment_sql,
-};
-enum { WHOLE = 2 };
-enum { VERSION = sizeof(migration) / sizeof(migration[0]), OURS = 0x5350434C, PATIENCE_S = 5, KEPT = 32 };
+// SCHEMA_VERSION: raise it with every change of a table. APPLICATION_ID: "SPCL".
+enum { SCHEMA_VERSION = 7, APPLICATION_ID = 0x5350434C, BUSY_TIMEOUT_S = 5, MAX_CACHED = 32 };
 
 struct query {
     struct store *s;
-    sqlite3_stmt *statement; // NULL: it failed from the start
-    int n;                   // values put
-    bool kept;               // by the store, for the next time
+    sqlite3_stmt *statement; // NULL: could not be prepared
+    int n;                   // bound values
+    bool cached;             // the store owns it and reuses it
     bool ended, failed;
     struct error err;
 };
@@ -47,21 +37,21 @@ struct store {
     sqlite3 *db;
     char *path;
     bool read_only;
-    int claim; // descriptor that holds the claims; -1: there is none
-    int n_kept;
-    const char *sql[KEPT]; // of kept[]: constants, known by their address
-    struct query *kept[KEPT];
+    int lock; // descriptor that holds the locks of store_lock; -1: none
+    int n_cached;
+    const char *sql[MAX_CACHED]; // of cached[]: constants, compared by address
+    struct query *cached[MAX_CACHED];
 };
 
-// Why SQLite would not, in our words and with the file's name. Always false.
-static bool refused(const struct store *s, struct error *err)
+// Sets err to SQLite's error with the file's name. Always returns false.
+static bool fail_sqlite(const struct store *s, struct error *err)
 {
-    int why = sqlite3_extended_errcode(s->db), os = sqlite3_system_errno(s->db);
-    const char *said = sqlite3_errmsg(s->db);
+    int code = sqlite3_extended_errcode(s->db), os = sqlite3_system_errno(s->db);
+    const char *message = sqlite3_errmsg(s->db);
 
-    switch (why & 0xff) {
+    switch (code & 0xff) {
     case SQLITE_BUSY:
-        return fail(err, "%s: another process has kept the database busy for %d seconds", s->path, PATIENCE_S);
+        return fail(err, "%s: another process has kept the database busy for %d seconds", s->path, BUSY_TIMEOUT_S);
     case SQLITE_FULL:
         return fail(err, "%s: could not be written: no space left on the disk", s->path);
     case SQLITE_IOERR:
@@ -69,27 +59,27 @@ static bool refused(const struct store *s, struct error *err)
                     os != 0 ? strerror(os) : "disk I/O error (is it full, over a limit, or broken?)");
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
-        return fail(err, "%s: could not be opened: %s", s->path, os != 0 ? strerror(os) : said);
+        return fail(err, "%s: could not be opened: %s", s->path, os != 0 ? strerror(os) : message);
     case SQLITE_READONLY:
         return fail(err, "%s: the file or its folder is read-only", s->path);
     case SQLITE_NOTADB:
         return fail(err, "%s: not an SQLite database", s->path);
     case SQLITE_CORRUPT:
-        return fail(err, "%s: the database is damaged: %s", s->path, said);
+        return fail(err, "%s: the database is damaged: %s", s->path, message);
     default:
-        return fail(err, "%s: %s", s->path, said);
+        return fail(err, "%s: %s", s->path, message);
     }
 }
 
 static bool execute(struct store *s, const char *text, struct error *err)
 {
-    return sqlite3_exec(s->db, text, NULL, NULL, NULL) == SQLITE_OK || refused(s, err);
+    return sqlite3_exec(s->db, text, NULL, NULL, NULL) == SQLITE_OK || fail_sqlite(s, err);
 }
 
 // ---- opening ----
 
-// What can be said before SQLite is asked.
-static bool can_be_a_database(const char *path, struct error *err)
+// Finds errors for which SQLite has no clear message.
+static bool check_path(const char *path, struct error *err)
 {
     struct stat st;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
@@ -97,16 +87,16 @@ static bool can_be_a_database(const char *path, struct error *err)
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
         return fail(err, "%s: is not a regular file", path);
     char *copy = xstrdup(path), *folder = dirname(copy);
-    bool well = (stat(folder, &st) == 0 && S_ISDIR(st.st_mode)) || fail(err, "%s: there is no folder %s", path, folder);
-    // SQLite would try again to read what is not there, and give that as the reason.
-    if (well && lstat(path, &st) != 0 && access(folder, W_OK | X_OK) != 0)
-        well = fail(err, "%s: could not be made: %s", path, strerror(errno));
+    bool ok = (stat(folder, &st) == 0 && S_ISDIR(st.st_mode)) || fail(err, "%s: there is no folder %s", path, folder);
+    // SQLite would retry to open the missing file read-only and report that as the error.
+    if (ok && lstat(path, &st) != 0 && access(folder, W_OK | X_OK) != 0)
+        ok = fail(err, "%s: could not be created: %s", path, strerror(errno));
     free(copy);
-    return well;
+    return ok;
 }
 
-// A URI, so that a name may begin with "file:", or be opened as one that nobody will change.
-static bool open_as(struct store *s, const char *how, struct error *err)
+// Opens s->path as a URI, so that the name itself may begin with "file:". parameters: "" or "?immutable=1".
+static bool open_uri(struct store *s, const char *parameters, struct error *err)
 {
     struct text uri = { 0 };
     text_puts(&uri, s->path[0] == '/' ? "file://" : "file:");
@@ -116,101 +106,99 @@ static bool open_as(struct store *s, const char *how, struct error *err)
         else
             text_add(&uri, c, 1);
     }
-    text_puts(&uri, how);
+    text_puts(&uri, parameters);
 
     sqlite3_close(s->db);
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI | SQLITE_OPEN_EXRESCODE;
     int code = sqlite3_open_v2(uri.s, &s->db, flags, NULL);
     free(uri.s);
     if (code != SQLITE_OK)
-        return refused(s, err);
-    sqlite3_busy_timeout(s->db, PATIENCE_S * 1000);
+        return fail_sqlite(s, err);
+    sqlite3_busy_timeout(s->db, BUSY_TIMEOUT_S * 1000);
     s->read_only = sqlite3_db_readonly(s->db, "main") == 1;
     return execute(s, "PRAGMA foreign_keys = ON", err);
 }
 
-// Which version of the schema it has; 0: nothing yet. Anything but an empty database or one of ours is an error.
-static bool read_version(struct store *s, int *version, struct error *err)
+// Checks that the file is an empty database (*empty) or a speclab database of this schema version.
+static bool check_version(struct store *s, bool *empty, struct error *err)
 {
     struct query *q = query_open(s, "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)"
                                     " FROM pragma_application_id, pragma_user_version");
-    bool there = query_next(q);
-    int64_t owner = there ? query_int(q, 0) : 0, v = there ? query_int(q, 1) : 0, things = there ? query_int(q, 2) : 0;
+    bool row = query_next(q);
+    int64_t id = row ? query_int(q, 0) : 0, version = row ? query_int(q, 1) : 0, objects = row ? query_int(q, 2) : 0;
     if (!query_close(q, err))
         return false;
-    *version = (int)v;
-    if (owner == 0 && v == 0 && things == 0)
+    *empty = id == 0 && version == 0 && objects == 0;
+    if (*empty)
         return !s->read_only || fail(err, "%s: is empty and read-only", s->path);
-    if (owner != OURS)
+    if (id != APPLICATION_ID)
         return fail(err, "%s: an SQLite database of another program", s->path);
-    if (v > VERSION)
-        return fail(err, "%s: made by a newer speclab (schema version %d; this one knows %d)", s->path, *version,
-                    VERSION);
-    if (v < 1)
-        return fail(err, "%s: the database is damaged: schema version %d", s->path, *version);
-    return v == VERSION || !s->read_only ||
-           fail(err, "%s: is read-only and has the older schema version %d (%d is needed)", s->path, *version, VERSION);
+    return version == SCHEMA_VERSION ||
+           fail(err, "%s: expected schema version %d, found %lld: run again into a new file (--db)", s->path,
+                SCHEMA_VERSION, (long long)version);
 }
 
-// Reads it the first time. A read-only database in a folder where no -shm file can be made is read as it lies, if no
-// writer left a -wal file beside it.
-static bool look_inside(struct store *s, int *version, struct error *err)
+// A read-only database in a folder where no -shm file can be created is opened as immutable, if no writer left a -wal
+// file beside it.
+static bool check_version_once_open(struct store *s, bool *empty, struct error *err)
 {
-    if (read_version(s, version, err))
+    if (check_version(s, empty, err))
         return true;
     struct stat st;
-    int why = sqlite3_errcode(s->db) & 0xff;
+    int code = sqlite3_errcode(s->db) & 0xff;
     char *wal = xformat("%s-wal", s->path);
-    bool lies_still = s->read_only && (stat(wal, &st) != 0 || st.st_size == 0);
+    bool immutable = s->read_only && (stat(wal, &st) != 0 || st.st_size == 0);
     free(wal);
-    return lies_still && (why == SQLITE_CANTOPEN || why == SQLITE_READONLY) && open_as(s, "?immutable=1", err) &&
-           read_version(s, version, err);
+    return immutable && (code == SQLITE_CANTOPEN || code == SQLITE_READONLY) && open_uri(s, "?immutable=1", err) &&
+           check_version(s, empty, err);
 }
 
-static bool has_our_views(struct store *s)
+// Whether the database has every view of views.sql in this text.
+static bool has_current_views(struct store *s)
 {
-    int64_t ours = 0, there = 0;
+    int64_t expected = 0, found = 0;
     struct error ignored;
     for (const char *at = views_sql; (at = strstr(at, "\nCREATE VIEW ")) != NULL; at++)
-        ours++;
+        expected++;
     struct query *q = query_open(s, "SELECT count(*) FROM sqlite_master WHERE type = 'view' AND instr(?1, sql) > 0");
     query_put_text(q, views_sql);
     if (query_next(q))
-        there = query_int(q, 0);
-    return query_close(q, &ignored) && there == ours;
+        found = query_int(q, 0);
+    return query_close(q, &ignored) && found == expected;
 }
 
-static bool bring_up_to_date(struct store *s, struct error *err)
+// Creates tables, if there are none, and views.
+static bool create_schema(struct store *s, struct error *err)
 {
-    int version;
-    char *mark = xformat("PRAGMA application_id = %d; PRAGMA user_version = %d", OURS, VERSION);
-    bool well = execute(s, "BEGIN IMMEDIATE", err) && read_version(s, &version, err); // another may have been quicker
-    for (int v = well ? version : VERSION; v < VERSION && well; v = v == 0 ? WHOLE : v + 1)
-        well = execute(s, migration[v], err);
-    well = well && execute(s, views_sql, err) && execute(s, mark, err) && execute(s, "COMMIT", err);
+    bool empty;
+    char *mark = xformat("PRAGMA application_id = %d; PRAGMA user_version = %d", APPLICATION_ID, SCHEMA_VERSION);
+    bool ok = execute(s, "BEGIN IMMEDIATE", err) &&
+              check_version(s, &empty, err); // again: a concurrent process may have done it
+    if (ok && empty)
+        ok = execute(s, schema_sql, err) && execute(s, schema_bench_sql, err) && execute(s, schema_exact_sql, err);
+    ok = ok && execute(s, views_sql, err) && execute(s, mark, err) && execute(s, "COMMIT", err);
     free(mark);
-    return well;
+    return ok;
 }
 
-static bool open_whole(struct store *s, struct error *err)
+static bool open_database(struct store *s, struct error *err)
 {
-    int version;
-    if (!open_as(s, "", err) || !look_inside(s, &version, err))
+    bool empty;
+    if (!open_uri(s, "", err) || !check_version_once_open(s, &empty, err))
         return false;
     if (s->read_only)
         return true;
-    return execute(s, "PRAGMA journal_mode = WAL", err) &&
-           ((version == VERSION && has_our_views(s)) || bring_up_to_date(s, err));
+    return execute(s, "PRAGMA journal_mode = WAL", err) && ((!empty && has_current_views(s)) || create_schema(s, err));
 }
 
 struct store *store_open(const char *path, struct error *err)
 {
-    if (!can_be_a_database(path, err))
+    if (!check_path(path, err))
         return NULL;
     struct store *s = xcalloc(1, sizeof(*s));
     s->path = xstrdup(path);
-    s->claim = -1;
-    if (open_whole(s, err))
+    s->lock = -1;
+    if (open_database(s, err))
         return s;
     store_close(s);
     return NULL;
@@ -220,20 +208,20 @@ void store_close(struct store *s)
 {
     if (s == NULL)
         return;
-    for (int i = 0; i < s->n_kept; i++) {
-        sqlite3_finalize(s->kept[i]->statement);
-        free(s->kept[i]);
+    for (int i = 0; i < s->n_cached; i++) {
+        sqlite3_finalize(s->cached[i]->statement);
+        free(s->cached[i]);
     }
     sqlite3_close(s->db);
-    if (s->claim >= 0)
-        close(s->claim); // only now: this drops SQLite's locks of this process on the file, too
+    if (s->lock >= 0)
+        close(s->lock); // last: closing also drops SQLite's POSIX locks of this process on the file
     free(s->path);
     free(s);
 }
 
-// A claim is a lock on one byte far behind the file's end and SQLite's own locks, at a place that the name decides
-// (FNV-1a). It goes when the process goes, however that ends.
-static off_t place_of(const char *name)
+// An experiment's lock is on one byte far beyond the end of the file and SQLite's own locks; FNV-1a of the name gives the
+// offset. The kernel releases it when the process ends.
+static off_t lock_offset(const char *name)
 {
     uint32_t h = 0x811c9dc5;
     for (const unsigned char *c = (const unsigned char *)name; *c != '\0'; c++)
@@ -243,12 +231,12 @@ static off_t place_of(const char *name)
 
 bool store_lock(struct store *s, const char *experiment, struct error *err)
 {
-    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = place_of(experiment), .l_len = 1 };
-    if (s->claim < 0)
-        s->claim = open(s->path, O_RDWR | O_CLOEXEC);
-    if (s->claim >= 0 && fcntl(s->claim, F_OFD_SETLK, &lock) == 0)
+    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = lock_offset(experiment), .l_len = 1 };
+    if (s->lock < 0)
+        s->lock = open(s->path, O_RDWR | O_CLOEXEC);
+    if (s->lock >= 0 && fcntl(s->lock, F_OFD_SETLK, &lock) == 0)
         return true;
-    if (s->claim >= 0 && (errno == EAGAIN || errno == EACCES))
+    if (s->lock >= 0 && (errno == EAGAIN || errno == EACCES))
         return fail(err, "%s: another process is running experiment \"%s\" into it", s->path, experiment);
     return fail(err, "%s: could not be locked: %s", s->path, strerror(errno));
 }
@@ -263,30 +251,30 @@ const char *store_path(const struct store *s)
     return s->path;
 }
 
-// ---- asking ----
+// ---- queries ----
 
 struct query *query_open(struct store *s, const char *sql)
 {
     struct query *q = xcalloc(1, sizeof(*q));
     q->s = s;
-    q->failed = sqlite3_prepare_v2(s->db, sql, -1, &q->statement, NULL) != SQLITE_OK && !refused(s, &q->err);
+    q->failed = sqlite3_prepare_v2(s->db, sql, -1, &q->statement, NULL) != SQLITE_OK && !fail_sqlite(s, &q->err);
     return q;
 }
 
 struct query *query_again(struct store *s, const char *sql)
 {
-    for (int i = 0; i < s->n_kept; i++)
+    for (int i = 0; i < s->n_cached; i++)
         if (s->sql[i] == sql) {
-            assert(!sqlite3_stmt_busy(s->kept[i]->statement));
-            return s->kept[i];
+            assert(!sqlite3_stmt_busy(s->cached[i]->statement));
+            return s->cached[i];
         }
     struct query *q = query_open(s, sql);
     if (q->failed)
         return q;
-    assert(s->n_kept < KEPT);
-    q->kept = true;
-    s->sql[s->n_kept] = sql;
-    s->kept[s->n_kept++] = q;
+    assert(s->n_cached < MAX_CACHED);
+    q->cached = true;
+    s->sql[s->n_cached] = sql;
+    s->cached[s->n_cached++] = q;
     return q;
 }
 
@@ -297,7 +285,7 @@ void query_put_int(struct query *q, int64_t value)
 
 void query_put_real(struct query *q, double value)
 {
-    sqlite3_bind_double(q->statement, ++q->n, value); // which makes NULL of NAN
+    sqlite3_bind_double(q->statement, ++q->n, value); // SQLite stores NAN as NULL
 }
 
 void query_put_text(struct query *q, const char *value)
@@ -312,28 +300,28 @@ void query_put_blob(struct query *q, const void *data, size_t bytes)
 
 bool query_next(struct query *q)
 {
-    if (q->failed || q->ended) // SQLite would begin again
+    if (q->failed || q->ended) // sqlite3_step would start over
         return false;
     int code = sqlite3_step(q->statement);
     q->ended = code != SQLITE_ROW;
-    q->failed = code != SQLITE_ROW && code != SQLITE_DONE && !refused(q->s, &q->err);
+    q->failed = code != SQLITE_ROW && code != SQLITE_DONE && !fail_sqlite(q->s, &q->err);
     return code == SQLITE_ROW;
 }
 
 bool query_close(struct query *q, struct error *err)
 {
-    bool well = !q->failed;
-    if (!well)
+    bool ok = !q->failed;
+    if (!ok)
         *err = q->err;
-    if (q->kept) {
+    if (q->cached) {
         sqlite3_reset(q->statement);
         q->ended = q->failed = false;
         q->n = 0;
-        return well;
+        return ok;
     }
     sqlite3_finalize(q->statement);
     free(q);
-    return well;
+    return ok;
 }
 
 bool query_perform(struct query *q, struct error *err)

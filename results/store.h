@@ -1,11 +1,10 @@
-// store.h - the results database. Its schema is results/schema.sql; its questions are results/*.sql.
+// store.h - the results database: one SQLite file. Tables: results/schema*.sql; views: results/views.sql.
 //
-// Raw facts go in, every published number is a view. One transaction a sequence, write-ahead log, foreign keys on: a
-// runner killed at any moment leaves whole sequences and nothing else. Times are integer nanoseconds of a monotonic
-// clock.
+// Tables hold raw facts, every published number is a view. One transaction per sequence, write-ahead log, foreign keys
+// on: a killed process leaves complete sequences and nothing else. Times are integer nanoseconds of a monotonic clock.
 //
-// What is compared was run side by side: a *pair* is one occasion on which cells that differ only in drafter or rule
-// decoded the same prompt back to back, `none` among them. Speedups are taken within pairs, never between two moments.
+// A *pair* is one paired run: cells that differ only in drafter or rule, `none` among them, decoded the same prompts
+// back to back. Speedups are taken within pairs only.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,100 +14,104 @@ struct environment;
 struct error;
 struct store;
 
-struct run_row {            // one cell of an experiment; enough to run it again
+struct run_row {            // table run
     const char *experiment; // the file's `name`
-    const char *cell;       // hash of the resolved settings; a cell has one row
-    const char *peers;      // hash of them without drafter and rule: cells with the same one can be paired
+    const char *cell;       // hash of the resolved settings; one row per cell
+    const char *peers;      // hash of the settings without drafter and rule: cells that share it can be paired
     const char *settings;   // the cell as YAML, every default filled in
-    const char *target, *drafter, *rule, *sampling; // as people read them: "ngram(longest=3, tokens=8)"
+    const char *target, *drafter, *rule, *sampling; // as reports show them: "ngram(longest=3, tokens=8)"
     const char *drafter_kind;                       // "none", "ngram", ...
-    const char *device, *machine, *revision;        // "cpu", processor and threads, ours
-    const char *target_hash, *drafter_hash;         // of weights; drafter_hash NULL: it has none
-    const char *prompts;                            // file's name and hash
-    const char *model_type;                         // "q4_1", most of the target's bytes
-    const char *activations;                        // "int8": settled, never "default"
-    const char *cache;                              // "f32": of its elements
+    const char *device, *machine, *revision;        // "cpu"; processor and threads; speclab's
+    const char *target_hash, *drafter_hash;         // of weights; drafter_hash NULL: no weights
+    const char *prompts;                            // name and hash of the file
+    const char *model_type;                         // "q4_1": type of most of the target's bytes
+    const char *activations;                        // "int8": resolved, never "default"
+    const char *cache;                              // "f32": element type of the target's KV cache
     bool lossless;                                  // the rule is exact
     bool marked_inflated;                           // the target is an inflated model (commands/checkpoint/inflate.h)
     uint64_t seed;
     int batch;
 };
 
-struct trial_row {         // a guess that was looked at
+struct trial_row {         // table trial: an acceptance test of a draft token
     int node, depth, rank; // rank: among its siblings, from 0
     int32_t token;
     int proposal; // enum proposal
-    double p, q;  // by which it was judged; q NAN for a DETERMINISTIC one
+    double p, q;  // the probabilities tested; q NAN for a DETERMINISTIC token
     bool accepted;
 };
 
-struct expected_row { // of the same draft, under a rule; "(bound)": what no exact rule can surpass
-    const char *rule; // a constant
+struct expected_row { // table step_rule: the step's draft under one rule
+    const char *rule; // string constant; "(bound)": what no exact rule can exceed
     bool lossless;    // the rule is exact
     double accepted;  // E[accepted | draft]; NAN: not known
-    double first;     // the chance that anything of it stands
+    double first;     // probability that at least one draft token is accepted; NAN: not known
 };
 
-struct step_row {
-    int drafted, depth;                        // nodes without the root; depth of the deepest
-    int accepted;                              // nodes that stood and are in the text (cut at an end of text or limit)
-    double expected, variance;                 // E[accepted | draft], NAN when not recorded
-    int accepted_uncut;                        // accepted nodes, before the text's end cut them; -1: not recorded
+struct step_row {                              // table step
+    int drafted, depth;                        // draft tokens; depth of the deepest node
+    int accepted;                              // accepted draft tokens in the text (cut at an end of text or limit)
+    double expected, variance;                 // E[accepted | draft] and its variance; NAN: not recorded
+    int accepted_uncut;                        // accepted draft tokens before that cut; -1: not recorded
     int64_t propose_ns, verify_ns, advance_ns; // of the whole batch
     int batch;                                 // sequences in the pass
     const struct trial_row *trial;
     int n_trials;
-    const struct expected_row *by_rule; // (n_by_rule) none unless expected is recorded
+    const struct expected_row *by_rule; // (n_by_rule) empty unless expected is recorded
     int n_by_rule;
 };
 
-struct sequence_row {
-    int64_t prompt;        // number in the prompt file's order, from 0
-    const char *prompt_id; // its own id in the file ("81", "HumanEval/3")
+struct sequence_row {      // table sequence
+    int64_t prompt;        // position in the prompt file, from 0
+    const char *prompt_id; // its id in the file ("81", "HumanEval/3")
     const char *category;  // NULL: the file has none
     int turn, repeat;      // from 0
-    int64_t pair;          // store_new_pair
+    int64_t pair;          // from store_new_pair
     int prompt_tokens, new_tokens;
     int64_t prefill_ns;
-    int64_t decode_ns; // this sequence's share of the time in steps: a batch's time is split evenly over its sequences
-    int64_t wall_ns;   // from its first step to its last, waiting included
-    const int32_t *token; // (new_tokens) new ids, so that a killed conversation goes on where it was
+    int64_t decode_ns;    // its share of the time in steps: a batch's time is split evenly over its sequences
+    int64_t wall_ns;      // from its first step to its last, waiting included
+    const int32_t *token; // (new_tokens) new ids; an interrupted conversation resumes from them
     const char *text;     // their text; NULL: the model has no tokenizer
     const char *stop;     // "end", "string", "limit", "context"
     const struct step_row *step;
     int n_steps;
-    const struct environment *under; // (results/environment.h) noted with it; NULL: the same as the run's last sequence
+    const struct environment
+        *under; // environment to store with it (results/environment.h); NULL: as the run's last sequence
 };
 
-struct store *store_open(const char *path, struct error *err); // creates or migrates; an error names file and cause
-void store_close(struct store *s);                             // NULL is fine
+// Opens the database, or creates it. A database of another program or another schema version is an error. Returns NULL
+// and sets err on failure.
+struct store *store_open(const char *path, struct error *err);
+void store_close(struct store *s); // NULL: no effect
 bool store_read_only(const struct store *s);
-// For one who runs the experiment, until the store is closed: two at once would both decode what is lacking, and the
-// report would count it twice. A name that is claimed elsewhere is an error; others may be claimed, and all may read.
+// Locks an experiment for the process that runs it, until the store is closed: two processes would both decode what is
+// missing, and the report would count it twice. Fails if another process holds the lock. Other experiments can be locked
+// at the same time; readers need no lock.
 bool store_lock(struct store *s, const char *experiment, struct error *err);
 
-// Finds the cell's row in its experiment, or makes it. A found one must have the same settings (a hash clash is an
-// error), weights and prompts. Under which machine and revision it goes on is environment.h's.
+// Finds or creates the cell's row in its experiment. An existing row must have the same settings (a hash collision is an
+// error), weights and prompts. Machine and revision are checked by store_environment.
 bool store_run(struct store *s, const struct run_row *r, int64_t *id, struct error *err);
 bool store_run_finished(struct store *s, int64_t run, struct error *err);
-bool store_run_unfinished(struct store *s, int64_t run, struct error *err); // something of it is lacking again
+bool store_run_unfinished(struct store *s, int64_t run, struct error *err); // sequences are missing again
 bool store_new_pair(struct store *s, const char *experiment, int64_t *pair, struct error *err);
 bool store_sequence(struct store *s, int64_t run, const struct sequence_row *q, struct error *err); // one transaction
 
-// What a run already has of a conversation's turn, the latest if there are several: false if nothing (err untouched,
-// found false) or on failure. tokens are the caller's to free.
+// A stored turn of a conversation.
 struct stored_turn {
     bool found;
     int64_t pair;
     int n;
-    int32_t *token; // (n)
+    int32_t *token; // (n) the caller frees it
 };
+// Reads the run's latest sequence of that turn; found = false if there is none. Returns false and sets err on failure.
 bool store_turn(struct store *s, int64_t run, int64_t prompt, int turn, int repeat, struct stored_turn *to,
                 struct error *err);
-// Whether, in any pair, a sequence of that turn stands beside one of the run `none`.
-bool store_beside(struct store *s, int64_t run, int64_t none, int64_t prompt, int turn, int repeat, bool *is,
-                  struct error *err);
+// *paired: whether some pair has a sequence of that turn both of `run` and of the run `none`.
+bool store_has_pair(struct store *s, int64_t run, int64_t none, int64_t prompt, int turn, int repeat, bool *paired,
+                    struct error *err);
 
-// How long such cells took for a token, for the dry run's estimate: median decode ns a new token; 0: never run.
-int64_t store_pace(struct store *s, const char *target_hash, const char *activations, const char *cache,
-                   const char *drafter, struct error *err);
+// Median decode time per new token, ns, of sequences with these settings, for the dry run's estimate; 0: none stored.
+int64_t store_ns_per_token(struct store *s, const char *target_hash, const char *activations, const char *cache,
+                           const char *drafter, struct error *err);

@@ -22,7 +22,7 @@ bool speedup_read(struct store *s, int64_t run, const char *category, struct int
     query_put_text(q, category);
     for (; query_next(q); n++) {
         if (n == capacity)
-            capacity = grow_capacity(capacity, n + 1);
+            capacity = next_capacity(capacity, n + 1);
         for (int i = 0; i < 4; i++) {
             sum[i] = xrealloc(sum[i], capacity * sizeof(*sum[i]));
             sum[i][n] = query_real(q, i);
@@ -34,7 +34,7 @@ bool speedup_read(struct store *s, int64_t run, const char *category, struct int
     return query_close(q, err);
 }
 
-static struct tally *run_of(struct contest *c, int64_t run)
+static struct tally *run_of(struct comparison *c, int64_t run)
 {
     for (int i = 0; i < c->n; i++)
         if (c->run[i].run == run)
@@ -42,24 +42,24 @@ static struct tally *run_of(struct contest *c, int64_t run)
     return NULL;
 }
 
-static void put_contest(struct query *q, const struct contest *c)
+static void put_comparison(struct query *q, const struct comparison *c)
 {
     query_put_text(q, c->experiment);
     query_put_text(q, c->peers);
 }
 
-// The runs of a contest; the views are asked once for all of them, since each answer reads every step there is.
-#define OF_CONTEST " FROM run AS r JOIN "
-#define WHERE_CONTEST " AS v ON v.run = r.id WHERE r.experiment = ?1 AND r.peers = ?2"
+// The runs of a comparison. One query per view reads all of them, because each evaluation of a view reads every step.
+#define OF_COMPARISON " FROM run AS r JOIN "
+#define WHERE_COMPARISON " AS v ON v.run = r.id WHERE r.experiment = ?1 AND r.peers = ?2"
 
-static bool read_positions(struct store *s, struct contest *c, struct error *err)
+static bool read_positions(struct store *s, struct comparison *c, struct error *err)
 {
     for (int k = 0; k < c->n; k++)
         for (int i = 0; i < POSITIONS; i++)
             c->run[k].rate[i] = c->run[k].conditional[i] = c->run[k].by_rank[i] = NAN;
-    struct query *q = query_again(s, "SELECT v.run, v.depth, v.rate, v.conditional_rate" OF_CONTEST
-                                     "acceptance" WHERE_CONTEST " AND v.depth <= ?3");
-    put_contest(q, c);
+    struct query *q = query_again(s, "SELECT v.run, v.depth, v.rate, v.conditional_rate" OF_COMPARISON
+                                     "acceptance" WHERE_COMPARISON " AND v.depth <= ?3");
+    put_comparison(q, c);
     query_put_int(q, POSITIONS);
     while (query_next(q)) {
         struct tally *t = run_of(c, query_int(q, 0));
@@ -70,9 +70,9 @@ static bool read_positions(struct store *s, struct contest *c, struct error *err
     }
     if (!query_close(q, err))
         return false;
-    q = query_again(s, "SELECT v.run, v.rank, v.rate" OF_CONTEST "acceptance_by_rank" WHERE_CONTEST
+    q = query_again(s, "SELECT v.run, v.rank, v.rate" OF_COMPARISON "acceptance_by_rank" WHERE_COMPARISON
                        " AND v.depth = 1 AND v.rank BETWEEN 0 AND ?3 - 1");
-    put_contest(q, c);
+    put_comparison(q, c);
     query_put_int(q, POSITIONS);
     while (query_next(q)) {
         struct tally *t = run_of(c, query_int(q, 0));
@@ -82,13 +82,13 @@ static bool read_positions(struct store *s, struct contest *c, struct error *err
     return query_close(q, err);
 }
 
-static bool read_expected(struct store *s, struct contest *c, struct error *err)
+static bool read_expected(struct store *s, struct comparison *c, struct error *err)
 {
     for (int i = 0; i < c->n; i++)
         c->run[i].expected = c->run[i].accepted_uncut = c->run[i].z = NAN;
-    struct query *q =
-        query_again(s, "SELECT v.run, v.expected_tokens, v.accepted_tokens, v.z" OF_CONTEST "expected" WHERE_CONTEST);
-    put_contest(q, c);
+    struct query *q = query_again(s, "SELECT v.run, v.expected_tokens, v.accepted_tokens, v.z" OF_COMPARISON
+                                     "expected" WHERE_COMPARISON);
+    put_comparison(q, c);
     while (query_next(q)) {
         struct tally *t = run_of(c, query_int(q, 0));
         if (t == NULL)
@@ -100,7 +100,7 @@ static bool read_expected(struct store *s, struct contest *c, struct error *err)
     return query_close(q, err);
 }
 
-// Sampled texts are only compared with those of none under the same rule: another one draws otherwise.
+// Sampled texts are compared only with those of none under the same rule: other rules use random numbers in another way.
 static bool read_texts(struct store *s, bool greedy, struct tally *t, struct error *err)
 {
     struct query *q =
@@ -159,28 +159,28 @@ static struct tally tally_of_row(const struct query *q)
     return t;
 }
 
-static bool read_runs(struct store *s, struct contest *c, struct error *err)
+static bool read_runs(struct store *s, struct comparison *c, struct error *err)
 {
     struct query *q = query_again(s, summary_sql);
-    put_contest(q, c);
+    put_comparison(q, c);
     for (; query_next(q); c->n++) {
         c->run = xrealloc(c->run, ((size_t)c->n + 1) * sizeof(*c->run));
         c->run[c->n] = tally_of_row(q);
     }
-    bool well = query_close(q, err) && read_positions(s, c, err) && read_expected(s, c, err);
-    for (int i = 0; i < c->n && well; i++) {
+    bool ok = query_close(q, err) && read_positions(s, c, err) && read_expected(s, c, err);
+    for (int i = 0; i < c->n && ok; i++) {
         struct tally *t = &c->run[i];
-        well = speedup_read(s, t->run, NULL, &t->speedup, err) && read_texts(s, c->greedy, t, err);
+        ok = speedup_read(s, t->run, NULL, &t->speedup, err) && read_texts(s, c->greedy, t, err);
     }
-    return well;
+    return ok;
 }
 
-bool texts_comparable(const struct contest *c, const struct tally *t)
+bool texts_comparable(const struct comparison *c, const struct tally *t)
 {
     return c->greedy || (strncmp(t->rule, "match", 5) == 0 && !isalnum((unsigned char)t->rule[5]));
 }
 
-// ---- a contest ----
+// ---- a comparison ----
 
 // "temperature=0, top_p=0.95", "{temperature: 0}", "temperature 0.0" or "greedy".
 static bool is_greedy(const char *sampling)
@@ -194,7 +194,7 @@ static bool is_greedy(const char *sampling)
     return strtod(at, &end) == 0 && end != at;
 }
 
-// What the settings say under `limits`, without the braces.
+// The settings' value of `limits`, without the braces.
 static char *limits_of(const char *settings)
 {
     const char *from = strstr(settings, "limits: {");
@@ -202,12 +202,12 @@ static char *limits_of(const char *settings)
     return xstrndup(from, strcspn(from, "}"));
 }
 
-static bool read_categories(struct store *s, struct contest *c, struct error *err)
+static bool read_categories(struct store *s, struct comparison *c, struct error *err)
 {
     struct query *q = query_again(s, "SELECT category, count(DISTINCT prompt) FROM sequence JOIN run ON run.id = run"
                                      " WHERE experiment = ? AND peers = ? AND category IS NOT NULL"
                                      " GROUP BY category ORDER BY min(prompt)");
-    put_contest(q, c);
+    put_comparison(q, c);
     for (; query_next(q); c->n_categories++) {
         size_t n = (size_t)c->n_categories + 1;
         c->category = xrealloc(c->category, n * sizeof(*c->category));
@@ -218,12 +218,12 @@ static bool read_categories(struct store *s, struct contest *c, struct error *er
     return query_close(q, err);
 }
 
-static bool read_contest(struct store *s, struct contest *c, struct error *err)
+static bool read_comparison(struct store *s, struct comparison *c, struct error *err)
 {
     struct query *q =
         query_again(s, "SELECT target, model_type, activations, cache, sampling, prompts, settings, batch, seed"
                        " FROM run WHERE experiment = ? AND peers = ? ORDER BY id LIMIT 1");
-    put_contest(q, c);
+    put_comparison(q, c);
     const bool found = query_next(q);
     if (found) {
         char **const text[] = { &c->target, &c->model_type, &c->activations, &c->cache, &c->sampling, &c->prompts };
@@ -237,10 +237,11 @@ static bool read_contest(struct store *s, struct contest *c, struct error *err)
     if (!query_close(q, err))
         return false;
     if (!found) // a NUL within a name, or an index that disagrees with its table
-        return fail(err, "%s: the database is damaged: no run goes by the names of one", store_path(s));
+        return fail(err, "%s: the database is damaged: a run cannot be found by its experiment and peers",
+                    store_path(s));
     q = query_again(s, "SELECT count(DISTINCT prompt), coalesce(max(turn) + 1, 0), coalesce(max(repeat) + 1, 0)"
                        " FROM sequence JOIN run ON run.id = run WHERE experiment = ? AND peers = ?");
-    put_contest(q, c);
+    put_comparison(q, c);
     if (query_next(q)) {
         c->n_prompts = query_int(q, 0);
         c->turns = query_int(q, 1);
@@ -249,45 +250,45 @@ static bool read_contest(struct store *s, struct contest *c, struct error *err)
     return query_close(q, err) && read_categories(s, c, err) && read_runs(s, c, err);
 }
 
-static bool no_such(struct store *s, const char *experiment, struct error *err)
+static bool fail_unknown_experiment(struct store *s, const char *experiment, struct error *err)
 {
-    struct text there = { 0 };
-    text_puts(&there, "");
+    struct text known = { 0 };
+    text_puts(&known, "");
     struct query *q = query_open(s, "SELECT experiment FROM run GROUP BY experiment ORDER BY min(id)");
     while (query_next(q))
-        text_printf(&there, "%s%s", there.n > 0 ? ", " : "", query_text(q, 0));
+        text_printf(&known, "%s%s", known.n > 0 ? ", " : "", query_text(q, 0));
     if (!query_close(q, err))
         ;
-    else if (there.n == 0)
+    else if (known.n == 0)
         fail(err, "%s: no experiment has been run into it yet", store_path(s));
     else
-        fail(err, "%s: no experiment \"%s\" in it (%s)", store_path(s), experiment, there.s);
-    free(there.s);
+        fail(err, "%s: no experiment \"%s\" in it (%s)", store_path(s), experiment, known.s);
+    free(known.s);
     return false;
 }
 
-bool contests_read(struct store *s, const char *experiment, struct contests *to, struct error *err)
+bool comparisons_read(struct store *s, const char *experiment, struct comparisons *to, struct error *err)
 {
-    *to = (struct contests){ 0 };
+    *to = (struct comparisons){ 0 };
     struct query *q = query_again(s, "SELECT experiment, peers FROM run WHERE ?1 IS NULL OR experiment = ?1"
                                      " GROUP BY experiment, peers ORDER BY min(id)");
     query_put_text(q, experiment);
     for (; query_next(q); to->n++) {
-        to->contest = xrealloc(to->contest, ((size_t)to->n + 1) * sizeof(*to->contest));
-        to->contest[to->n] =
-            (struct contest){ .experiment = xstrdup(query_text(q, 0)), .peers = xstrdup(query_text(q, 1)) };
+        to->comparison = xrealloc(to->comparison, ((size_t)to->n + 1) * sizeof(*to->comparison));
+        to->comparison[to->n] =
+            (struct comparison){ .experiment = xstrdup(query_text(q, 0)), .peers = xstrdup(query_text(q, 1)) };
     }
-    bool well = query_close(q, err) && (to->n > 0 || no_such(s, experiment, err));
-    for (int i = 0; i < to->n && well; i++)
-        well = read_contest(s, &to->contest[i], err);
-    if (!well) {
-        contests_free(to);
-        *to = (struct contests){ 0 };
+    bool ok = query_close(q, err) && (to->n > 0 || fail_unknown_experiment(s, experiment, err));
+    for (int i = 0; i < to->n && ok; i++)
+        ok = read_comparison(s, &to->comparison[i], err);
+    if (!ok) {
+        comparisons_free(to);
+        *to = (struct comparisons){ 0 };
     }
-    return well;
+    return ok;
 }
 
-static void free_contest(struct contest *c)
+static void free_comparison(struct comparison *c)
 {
     char *const text[] = { c->experiment, c->peers,    c->target,  c->model_type, c->activations,
                            c->cache,      c->sampling, c->prompts, c->limits };
@@ -306,9 +307,9 @@ static void free_contest(struct contest *c)
     free(c->category_prompts);
 }
 
-void contests_free(struct contests *c)
+void comparisons_free(struct comparisons *c)
 {
     for (int i = 0; i < c->n; i++)
-        free_contest(&c->contest[i]);
-    free(c->contest);
+        free_comparison(&c->comparison[i]);
+    free(c->comparison);
 }

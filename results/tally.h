@@ -1,7 +1,7 @@
-// tally.h - what the views say about each run, gathered for a report.
+// tally.h - the numbers of each run, read from the views for a report.
 //
-// A contest is the runs of one experiment that can be compared: the same target, sampling, prompts, limits and batch,
-// hence the same `peers`. All numbers but the intervals are the views'.
+// A comparison is the set of runs of one experiment that can be compared: the same target, sampling, prompts, limits and
+// batch, hence the same `peers`. All numbers except the intervals come from the views.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,52 +11,52 @@
 struct error;
 struct store;
 
-enum { POSITIONS = 8 }; // depths of which a report shows the acceptance
+enum { POSITIONS = 8 }; // depths for which a report shows the acceptance
 
-struct tally { // one run; a number that there is none of is NAN
+struct tally { // one run; NAN: no such number
     int64_t run;
     char *drafter, *rule, *device, *machine, *revision;
     bool baseline, lossless, inflated, finished;
-    int64_t sequences, new_tokens, steps, drafts, drafted, accepted, max_depth,
-        trees; // trees: drafts that were no chain
+    int64_t sequences, new_tokens, steps, drafts, drafted, accepted, max_depth;
+    int64_t trees; // drafts that are not chains
     double tokens_per_s, end_to_end, sequence_tokens_per_s, tokens_per_step, acceptance_rate;
     double propose, verify, advance, other; // shares of the time of decoding
-    struct interval speedup;                // paired, interval by prompt
+    struct interval speedup;                // over paired sequences, interval by prompt
     double geometric, end_to_end_speedup;
-    int64_t paired_prompts, unpaired;               // unpaired: sequences
+    int64_t paired_prompts, unpaired;               // unpaired: sequences without a pair
     double rate[POSITIONS], conditional[POSITIONS]; // acceptance at depth i + 1
-    double by_rank[POSITIONS];                      // of first guesses: stood / tried, by rank
-    double expected, accepted_uncut, z;             // by the view `expected`
-    // texts against none's; where the first unequal one parts from it
+    double by_rank[POSITIONS];                      // at depth 1: accepted / tried, by rank
+    double expected, accepted_uncut, z;             // from the view `expected`
+    // texts compared with none's; where the first unequal one differs
     int64_t compared, equal, first_turn, first_position;
-    char *first_prompt; // its prompt_id; NULL: all are equal
+    char *first_prompt; // its prompt_id; NULL: all texts are equal
 };
 
-struct contest {
+struct comparison {
     char *experiment, *peers;
-    char *target, *model_type, *activations, *cache, *sampling, *prompts, *limits; // limits "": the settings do not say
+    char *target, *model_type, *activations, *cache, *sampling, *prompts, *limits; // limits "": not in the settings
     bool greedy;                                                                   // temperature 0
-    int64_t batch, n_prompts, turns, repeats;                                      // turns, repeats: at most
+    int64_t batch, n_prompts, turns, repeats;                                      // turns, repeats: max over prompts
     uint64_t seed;
     int n;
-    struct tally *run;         // (n) those of none first
-    int n_categories;          // 0: the prompts have none
+    struct tally *run;         // (n) runs of none first
+    int n_categories;          // 0: prompts have no categories
     char **category;           // (n_categories)
     int64_t *category_prompts; // (n_categories)
 };
 
-struct contests {
+struct comparisons {
     int n;
-    struct contest *contest; // (n) in the order in which they were first run
+    struct comparison *comparison; // (n) in the order of their first run
 };
 
-// experiment NULL: all of them. One that is not there is an error that lists those that are.
-bool contests_read(struct store *s, const char *experiment, struct contests *to, struct error *err);
-void contests_free(struct contests *c);
+// experiment NULL: all. The error for an unknown experiment lists the known ones.
+bool comparisons_read(struct store *s, const char *experiment, struct comparisons *to, struct error *err);
+void comparisons_free(struct comparisons *c);
 
-// A run's speedup over none with its interval by prompt; category NULL: of all prompts.
+// A run's speedup over none with its interval by prompt; category NULL: all prompts.
 bool speedup_read(struct store *s, int64_t run, const char *category, struct interval *to, struct error *err);
 
-// Must a run's texts be those of none: at temperature 0, and under the rule `match`, which draws each token by its
-// place. Otherwise they are other samples, and whether they are equal says nothing.
-bool texts_comparable(const struct contest *c, const struct tally *t);
+// Whether a run's texts must equal none's: at temperature 0, and under the rule `match`, which derives each draw from its
+// position. Otherwise they are other samples, and equality has no meaning.
+bool texts_comparable(const struct comparison *c, const struct tally *t);

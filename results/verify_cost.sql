@@ -1,5 +1,5 @@
--- verify_cost.sql - what does a pass over a draft cost? Mean time to verify by drafted tokens, as a multiple of a step with none
--- drafted on the same target and machine. What drafting can win is new tokens a step against this. Batch 1 only: a pass over
+-- verify_cost.sql - what does a pass over a draft cost? Mean verification time by number of draft tokens, as a multiple of a step
+-- without draft tokens on the same target and machine. Drafting pays if new tokens per step exceed it. Batch 1 only: a pass over
 -- several texts has the nodes of all of them.
 --                      sqlite3 -box results.db < results/verify_cost.sql
 WITH passes AS (

@@ -1,12 +1,12 @@
--- views.sql - every published number, as a question to the tables of schema.sql. Put in place again when it has changed.
+-- views.sql - every published number, as a query over the tables of schema.sql. Recreated in a database when this file changes.
 --
--- docs/results.md explains them. A run of the drafter `none` has NULL where others have an acceptance. Sums before ratios:
--- a rate is a ratio of sums over all steps or sequences of a run unless its comment says otherwise.
+-- docs/results.md explains them. For a run of the drafter `none` every acceptance is NULL. Sums before ratios: a rate is a
+-- ratio of sums over all steps or sequences of a run unless its comment says otherwise.
 
 DROP VIEW IF EXISTS outcome;
 CREATE VIEW outcome AS
--- How many drafts of a run had this depth and this much accepted. A draft is a step with at least one drafted token.
--- cut: the text ended before the target's own token, so that what came after the accepted tokens is not known.
+-- Number of drafts of a run by depth and accepted tokens. A draft is a step with at least one draft token.
+-- cut: the text ended before the target's own token, so what follows the accepted tokens is not known.
 SELECT q.run, t.depth, t.accepted, t.tokens = t.accepted AS cut, count(*) AS drafts,
        sum(t.drafted) AS drafted, sum(t.drafted > t.depth) AS trees
 FROM step AS t JOIN sequence AS q ON q.id = t.sequence
@@ -16,11 +16,11 @@ GROUP BY q.run, t.depth, t.accepted, cut;
 DROP VIEW IF EXISTS acceptance;
 CREATE VIEW acceptance AS
 -- By depth, from 1. accepted: drafts of which at least `depth` tokens were accepted.
--- rate = accepted / all drafts of the run (vLLM's; never rises with depth; its sum is the mean of accepted tokens a draft).
--- conditional_rate = accepted / tried; tried: drafts with `depth - 1` tokens accepted that had a node at this depth, without
--- those where the text ended right there. Of a tree the node need not hang below the accepted one: see acceptance_by_rank.
+-- rate = accepted / all drafts of the run (vLLM's; never rises with depth; its sum is the mean of accepted tokens per draft).
+-- conditional_rate = accepted / tried; tried: drafts with `depth - 1` tokens accepted that had a node at this depth, except
+-- those where the text ended there. In a tree the node need not be a child of the accepted one: see acceptance_by_rank.
 WITH RECURSIVE place(depth) AS (
-    SELECT 1 UNION ALL SELECT depth + 1 FROM place WHERE depth < (SELECT min(max(depth), 512) FROM step) -- a draft's most nodes
+    SELECT 1 UNION ALL SELECT depth + 1 FROM place WHERE depth < (SELECT min(max(depth), 512) FROM step) -- max nodes of a draft
 ), counted AS (
     SELECT o.run, p.depth, sum(o.drafts) AS drafts,
            coalesce(sum(o.drafts) FILTER (WHERE o.depth >= p.depth), 0) AS drafts_this_deep,
@@ -36,37 +36,37 @@ FROM counted WHERE drafts_this_deep > 0;
 
 DROP VIEW IF EXISTS acceptance_by_rank;
 CREATE VIEW acceptance_by_rank AS
--- Guesses that the rule looked at, by depth (from 1) and by rank among siblings (from 0): how many stood. Of a tree, the rate
--- of rank 1 is that of second children whose elder sibling fell. mean_p: the target's mean probability for them.
--- rejection_rate: the mean chance of such a guess under the rule `rejection`, min(1, p / q), or p if it was chosen, not drawn.
--- Guesses beyond the end of a text were looked at too, and count.
-SELECT q.run, t.depth, t.rank, count(*) AS tried, sum(t.stood) AS stood, avg(t.stood) AS rate, avg(t.p) AS mean_p,
-       avg(CASE WHEN t.drawn = 0 THEN t.p ELSE min(1.0, t.p / t.q) END) AS rejection_rate
+-- Acceptance tests (table trial) by depth (from 1) and by rank among siblings (from 0). In a tree, the rate of rank 1 is that of
+-- second children whose elder sibling was rejected. mean_p: the target's mean probability of the draft tokens.
+-- rejection_rate: their mean acceptance probability under the rule `rejection`: min(1, p / q), or p if deterministic.
+-- Draft tokens beyond the end of a text were tested too, and count.
+SELECT q.run, t.depth, t.rank, count(*) AS tried, sum(t.accepted) AS accepted, avg(t.accepted) AS rate, avg(t.p) AS mean_p,
+       avg(CASE WHEN t.proposal = 0 THEN t.p ELSE min(1.0, t.p / t.q) END) AS rejection_rate
 FROM trial AS t JOIN sequence AS q ON q.id = t.sequence
 GROUP BY q.run, t.depth, t.rank;
 
 DROP VIEW IF EXISTS expected;
 CREATE VIEW expected AS
--- Accepted tokens against what the rule's law expects of the drafts, where that was recorded. Before an end of text cuts
--- them: step.stood, or, where that was not recorded, the trials that stood in a cut step. z = (accepted - expected) /
--- sqrt(variance) is N(0, 1) if the rule does what its law says; |z| above 5 is a bug. A run at temperature 0 has no variance,
+-- Accepted tokens against E[accepted | draft], where that was recorded. Both are counted before an end of text cuts them:
+-- step.accepted_uncut, or, where that was not recorded, the accepted trials of a cut step. z = (accepted - expected) /
+-- sqrt(variance) is N(0, 1) if the rule follows its formula; |z| above 5 is a bug. A run at temperature 0 has no variance
 -- and must have no difference.
 SELECT run, count(*) AS steps, sum(accepted) AS accepted_tokens, sum(expected) AS expected_tokens, sum(variance) AS variance,
        CASE WHEN sum(variance) > 0 THEN (sum(accepted) - sum(expected)) / sqrt(sum(variance)) END AS z
 FROM (SELECT q.run, t.expected, t.variance,
-             CASE WHEN t.stood IS NOT NULL THEN t.stood
+             CASE WHEN t.accepted_uncut IS NOT NULL THEN t.accepted_uncut
                   WHEN t.tokens > t.accepted THEN t.accepted
                   ELSE max(t.accepted, (SELECT count(*) FROM trial AS g
-                                        WHERE g.sequence = t.sequence AND g.step = t.step AND g.stood)) END AS accepted
+                                        WHERE g.sequence = t.sequence AND g.step = t.step AND g.accepted)) END AS accepted
       FROM step AS t JOIN sequence AS q ON q.id = t.sequence
       WHERE t.drafted > 0 AND t.expected IS NOT NULL)
 GROUP BY run;
 
 DROP VIEW IF EXISTS by_rule;
 CREATE VIEW by_rule AS
--- What each rule would have accepted of the very drafts that a run recorded (record: {expected: true}), a draft. first: the
--- chance that anything of a draft stands, which the row (bound) bounds for exact rules where it is known (known: of how many
--- drafts). Drafts are those of a text that this run's own rule made: another rule would have gone another way.
+-- Tokens that each rule would accept per draft, for the same recorded drafts (record: {expected: true}). first: probability that
+-- at least one draft token is accepted; the row (bound) is its upper bound for exact rules (known: number of drafts for which it
+-- is known). The drafts come from texts decoded with this run's own rule; another rule would have led to other drafts.
 SELECT q.run, x.rule, x.lossless, count(*) AS drafts, avg(x.accepted) AS accepted, avg(x.first) AS first, count(x.first) AS known
 FROM step_rule AS x JOIN sequence AS q ON q.id = x.sequence
 GROUP BY q.run, x.rule, x.lossless;
@@ -74,7 +74,7 @@ GROUP BY q.run, x.rule, x.lossless;
 DROP VIEW IF EXISTS steps;
 CREATE VIEW steps AS
 -- Sums over all steps of a run; tokens_per_step = new tokens / steps is the mean accepted length, the target's own token
--- included. drafts: steps with at least one drafted token; trees: those of them that are no chain. Times are the sequences'
+-- included. drafts: steps with at least one draft token; trees: drafts that are not chains. Times are the sequences'
 -- shares: a step's time / its batch.
 SELECT q.run, count(*) AS steps, sum(t.drafted > 0) AS drafts, sum(t.drafted) AS drafted_tokens,
        sum(t.accepted) AS accepted_tokens, sum(t.tokens) AS new_tokens, 1.0 * sum(t.tokens) / count(*) AS tokens_per_step,
@@ -86,8 +86,8 @@ GROUP BY q.run;
 
 DROP VIEW IF EXISTS timing;
 CREATE VIEW timing AS
--- Where the time of decoding goes: shares of decode_ns (prefill not included) that sum to 1. other: what none of the three
--- clocks saw. verify_ns_per_step is the sequence's share of a pass, so propose / verify is c of Leviathan's formula.
+-- Shares of decode_ns (prefill excluded) by phase; they sum to 1. other: time outside the three phases.
+-- verify_ns_per_step is the sequence's share of a pass, so propose / verify is c of Leviathan's formula.
 SELECT s.run, q.decode_ns, s.propose_ns, s.verify_ns, s.advance_ns,
        q.decode_ns - s.propose_ns - s.verify_ns - s.advance_ns AS other_ns,
        s.propose_ns / nullif(q.decode_ns, 0) AS propose_share, s.verify_ns / nullif(q.decode_ns, 0) AS verify_share,
@@ -99,9 +99,9 @@ FROM steps AS s JOIN (SELECT run, sum(decode_ns) AS decode_ns FROM sequence GROU
 
 DROP VIEW IF EXISTS paired;
 CREATE VIEW paired AS
--- Each sequence of a run that is not `none`, and the sequence of `none` to compare it with (NULL: there is none): same pair,
--- prompt, turn and repeat, of a run with the same peers. Where several rules ran with `none`, the one with the same rule if
--- there is one, else the first.
+-- Each sequence of a run that is not `none`, and the sequence of `none` to compare it with (NULL: none exists): same pair,
+-- prompt, turn and repeat, of a run with the same peers. If several runs of `none` with different rules match: the one with
+-- the same rule if it exists, else the first.
 SELECT q.run, q.id AS sequence,
        (SELECT id FROM (SELECT b.id, n.rule <> r.rule AS other_rule, n.id AS run
                         FROM sequence AS b JOIN run AS n ON n.id = b.run
@@ -128,9 +128,9 @@ GROUP BY p.run, q.prompt;
 DROP VIEW IF EXISTS speed;
 CREATE VIEW speed AS
 -- tokens_per_s = new tokens / decode time over all sequences of the run; end_to_end_tokens_per_s has the prefill in the time.
--- With batch > 1 that is the throughput of the whole batch; one text's own pace is sequence_tokens_per_s (over wall_ns).
+-- With batch > 1 that is the throughput of the whole batch; the speed of one text is sequence_tokens_per_s (over wall_ns).
 -- speedup: ratio of sums over paired sequences, (tokens / decode_ns) of the run over (tokens / decode_ns) of `none`.
--- speedup_geometric: geometric mean over prompts of the ratio of each. unpaired: sequences without a partner, not used.
+-- speedup_geometric: geometric mean over prompts of each prompt's ratio. unpaired: sequences of no pair with `none`, not used.
 SELECT a.run, a.sequences, a.prompts, a.new_tokens, a.decode_ns, a.prefill_ns,
        a.new_tokens * 1e9 / nullif(a.decode_ns, 0) AS tokens_per_s,
        a.new_tokens * 1e9 / nullif(a.decode_ns + a.prefill_ns, 0) AS end_to_end_tokens_per_s,
@@ -151,11 +151,11 @@ LEFT JOIN (SELECT run, count(*) AS prompts, sum(sequences) AS sequences,
 
 DROP VIEW IF EXISTS texts;
 CREATE VIEW texts AS
--- Each sequence against the one of `none` it is paired with: is the text the same, token by token? first_difference: the
--- first position (from 0) at which they part; where one begins with the whole of the other, the length of the shorter.
--- At temperature 0, and with the rule `match` at any, a lossless run must be equal everywhere; else texts are other samples.
--- On a device `cublas`, whose bits depend on the pass (run.machine says so), it may part from none's where two tokens tie.
--- Turns after one that differs were asked with another history. same_rule: that run of `none` had the same rule.
+-- Each sequence compared with its paired sequence of `none`, token by token. first_difference: the first position (from 0) at
+-- which they differ; if one is a prefix of the other, the length of the shorter.
+-- A lossless run must be equal everywhere at temperature 0, and with the rule `match` at any; otherwise texts are other samples.
+-- On a device `cublas`, whose bits depend on the pass (see run.machine), it may differ from none's where two tokens tie.
+-- Turns after one that differs have another history. same_rule: that run of `none` had the same rule.
 SELECT p.run, q.id AS sequence, q.prompt, q.prompt_id, q.turn, q.repeat, n.id AS none, m.rule = r.rule AS same_rule,
        q.tokens = n.tokens AS equal,
        CASE WHEN q.tokens <> n.tokens THEN
@@ -167,8 +167,8 @@ JOIN run AS r ON r.id = q.run JOIN run AS m ON m.id = n.run;
 
 DROP VIEW IF EXISTS run_summary;
 CREATE VIEW run_summary AS
--- One row a run: what it was, and its main numbers from the views steps, speed, timing and texts. `equal_texts` of
--- `compared_texts` are the same as those of `none`; whether they should be is for sampling and rule to say (see texts).
+-- One row per run: its settings, and its main numbers from the views steps, speed, timing and texts. `equal_texts` of
+-- `compared_texts` equal those of `none`; whether they must depends on sampling and rule (see texts).
 SELECT r.id AS run, r.experiment, r.peers, r.target, r.model_type, r.activations, r.cache, r.drafter, r.drafter_kind, r.rule,
        r.lossless, r.marked_inflated, r.sampling, r.prompts AS prompt_file, r.seed, r.batch, r.device, r.machine, r.revision,
        r.finished IS NOT NULL AS finished, v.sequences, v.prompts, v.new_tokens, s.steps, s.tokens_per_step, s.max_depth, s.trees,
@@ -187,13 +187,13 @@ LEFT JOIN (SELECT p.run, count(*) AS compared_texts, sum(q.tokens = n.tokens) AS
            FROM paired AS p JOIN sequence AS q ON q.id = p.sequence JOIN sequence AS n ON n.id = p.none
            GROUP BY p.run) AS e ON e.run = r.id;
 
--- ---- the same in the words of others ----
+-- ---- the same under the names of other projects ----
 
 DROP VIEW IF EXISTS vllm_metrics;
 CREATE VIEW vllm_metrics AS
 -- vLLM's names. num_drafts: steps with at least one draft token. num_draft_tokens, num_accepted_tokens: without the bonus
--- token; of a tree, draft tokens are its nodes. acceptance_rate = accepted / draft tokens (a fraction; vLLM prints percent).
--- acceptance_length = 1 + accepted / num_drafts: steps without a draft are not in it, so it can exceed tokens_per_step.
+-- token; the draft tokens of a tree are its nodes. acceptance_rate = accepted / draft tokens (a fraction; vLLM prints percent).
+-- acceptance_length = 1 + accepted / num_drafts: it excludes steps without a draft, so it can exceed tokens_per_step.
 -- Tokens past the end of a text are not counted. A run of `none` has NULLs. By position: vllm_positions.
 SELECT r.id AS run, s.drafts AS num_drafts, s.drafted_tokens AS num_draft_tokens, s.accepted_tokens AS num_accepted_tokens,
        1.0 * s.accepted_tokens / nullif(s.drafted_tokens, 0) AS acceptance_rate,
@@ -209,8 +209,8 @@ FROM acceptance;
 
 DROP VIEW IF EXISTS answer;
 CREATE VIEW answer AS
--- One sequence for each prompt, turn and repeat of a run: that of the earliest pair. What an answer file in Spec-Bench's
--- format holds. wall_ns: prefill and decoding; with batch > 1, decoding with the waiting for others.
+-- One sequence for each prompt, turn and repeat of a run: that of the earliest pair. The content of an answer file in
+-- Spec-Bench's format. wall_ns: prefill and decoding; with batch > 1, waiting for other sequences included.
 SELECT q.id AS sequence, q.run, q.prompt, q.prompt_id, q.category, q.turn, q.repeat, q.new_tokens, q.steps, q.text,
        q.prefill_ns + CASE WHEN r.batch = 1 THEN q.decode_ns ELSE q.wall_ns END AS wall_ns
 FROM sequence AS q JOIN run AS r ON r.id = q.run
@@ -219,7 +219,7 @@ WHERE q.pair = (SELECT min(e.pair) FROM sequence AS e
 
 DROP VIEW IF EXISTS spec_bench;
 CREATE VIEW spec_bench AS
--- What Spec-Bench's evaluation/speed.py says of the exported answer files: it reads the first choice (repeat 0) only.
+-- The numbers that Spec-Bench's evaluation/speed.py prints for the exported answer files: it reads the first choice (repeat 0) only.
 -- mean_accepted_tokens (#MAT) = new tokens / steps, pooled over all steps. tokens_per_s = mean over questions of (new tokens /
 -- wall time, prefill included). Its speedup is the quotient of two such means; ours is in speed.
 SELECT a.run, count(*) AS questions, sum(a.new_tokens) AS new_tokens, 1.0 * sum(a.new_tokens) / nullif(sum(a.steps), 0)
@@ -231,7 +231,7 @@ GROUP BY a.run;
 DROP VIEW IF EXISTS eagle;
 CREATE VIEW eagle AS
 -- The EAGLE papers' names. tau: new tokens / steps, the target's own token included. alpha_n (their n-alpha): acceptance
--- of the token after n drafted ones, given that those were accepted; for chains only: NULL if any draft was a tree.
+-- of the token after n draft tokens, given that those were accepted; for chains only: NULL if any draft was a tree.
 SELECT r.id AS run, s.tokens_per_step AS tau,
        max(a.conditional_rate) FILTER (WHERE a.depth = 1) AS alpha_0,
        max(a.conditional_rate) FILTER (WHERE a.depth = 2) AS alpha_1,
@@ -256,9 +256,9 @@ FROM (SELECT p.run, 1.0 * sum(q.new_tokens) / nullif(sum(q.steps), 0) AS acceler
 
 DROP VIEW IF EXISTS bench_pass;
 CREATE VIEW bench_pass AS
--- What `bench` measured, of us (peer 0) and of each peer, over the rounds that count in each placement (or all rounds, of a bench
--- in which none does): median, quartiles and extremes of the time, and of the ratio this / ours within each round. Quartiles go
--- straight from one measurement to the next: the weights 1 - |k - place| do that.
+-- Measurements of `bench` for speclab (peer 0) and each peer, over the rounds that count in each placement (over all rounds of a
+-- bench in which none counts): median, quartiles and extremes of the time, median and quartiles of the ratio to speclab's time in
+-- the same round. Quartiles interpolate linearly between measurements, by the weights 1 - |k - place|.
 WITH counted AS (
     SELECT t.bench, r.placement, t.what, t.context, t.n, t.peer, t.ns, 1.0 * t.ns / o.ns AS ratio
     FROM bench_time AS t JOIN bench_round AS r ON r.bench = t.bench AND r.round = t.round
@@ -272,16 +272,16 @@ WITH counted AS (
     SELECT *, 1 + (rounds - 1) / 4.0 AS low, 1 + (rounds - 1) / 2.0 AS middle, 1 + (rounds - 1) * 3 / 4.0 AS high FROM ranked
 )
 SELECT bench, placement, what, context, n, peer, rounds, sum(ns * max(0, 1 - abs(k - middle))) AS median_ns,
-       sum(ns * max(0, 1 - abs(k - low))) AS low_ns, sum(ns * max(0, 1 - abs(k - high))) AS high_ns, min(ns) AS least_ns,
-       max(ns) AS most_ns,
+       sum(ns * max(0, 1 - abs(k - low))) AS low_ns, sum(ns * max(0, 1 - abs(k - high))) AS high_ns, min(ns) AS min_ns,
+       max(ns) AS max_ns,
        sum(ratio * max(0, 1 - abs(ratio_k - middle))) AS ratio, sum(ratio * max(0, 1 - abs(ratio_k - low))) AS ratio_low,
        sum(ratio * max(0, 1 - abs(ratio_k - high))) AS ratio_high
 FROM placed GROUP BY bench, placement, what, context, n, peer;
 
 DROP VIEW IF EXISTS cost_of_pass;
 CREATE VIEW cost_of_pass AS
--- A pass of n rows behind so many tokens: its median, c = the same in passes of one row, what the fitted hinge says, and how far
--- that is off. `form` says which of the two predicts.
+-- A pass of n rows behind `context` tokens: its median, c = median / median of a pass of one row, the prediction of the fitted
+-- hinge and its relative error. `form`: which of the two predicts.
 SELECT p.bench, p.placement, p.context, p.n, p.rounds, p.median_ns, p.median_ns / one.median_ns AS c, k.form,
        k.a + k.b * p.n + k.s * max(0, p.n - k.n0) + k.d * p.context + k.e * p.n * p.context AS hinge_ns,
        (k.a + k.b * p.n + k.s * max(0, p.n - k.n0) + k.d * p.context + k.e * p.n * p.context) / p.median_ns - 1 AS hinge_error

@@ -1,4 +1,4 @@
-// choose.c - which of the compiled loops this processor runs.
+// choose.c - selects the compiled loops for this processor.
 #include <stddef.h>
 
 #include "sampling/loops.h"
@@ -12,7 +12,7 @@ const struct loops *const all_loops[] = {
     &loops_plain, NULL
 };
 
-bool loops_can(const struct loops *l)
+bool loops_supported(const struct loops *l)
 {
 #if defined(__x86_64__) && !defined(PLAIN_LOOPS_ALONE)
     if (l == &loops_avx512)
@@ -28,7 +28,7 @@ bool loops_can(const struct loops *l)
 const struct loops *loops(void)
 {
     int i = 0;
-    while (!loops_can(all_loops[i]))
+    while (!loops_supported(all_loops[i]))
         i++;
     return all_loops[i];
 }

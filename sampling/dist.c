@@ -1,4 +1,4 @@
-// dist.c - sums, and divisions by sums. All of it on the grid of sampling/loops.h, on which sums are exact.
+// dist.c - sums, and divisions by sums, on the grid of sampling/loops.h, where sums are exact.
 #include "sampling/dist.h"
 
 #include "core/grid.h"
@@ -9,11 +9,11 @@ double dist_sum(const double *w, int n)
     return loops()->sum(w, n);
 }
 
-// w := w / whole, whole being its sum. Every share is rounded down to the grid, and what is missing of 1, exactly, goes to
-// the first of the largest: so what is left is a distribution, to the last bit.
-static void share_out(double *w, int n, double whole)
+// w := w / sum, where sum is the sum of w. Each entry is rounded down to the grid, and the difference of their sum to 1,
+// which is exact, is added to the first of the largest entries: the result sums to exactly 1.
+static void divide_by_sum(double *w, int n, double sum)
 {
-    loops()->divide(w, n, whole);
+    loops()->divide(w, n, sum);
     const double missing = 1 - dist_sum(w, n);
     if (missing != 0)
         w[loops()->argmax(w, n)] += missing;
@@ -24,30 +24,30 @@ bool dist_normalize(double *w, int n)
     double sum = dist_sum(w, n);
     if (!(sum > 0))
         return false;
-    share_out(w, n, sum);
+    divide_by_sum(w, n, sum);
     return true;
 }
 
-enum { AT_ONCE = 1024 };
+enum { CHUNK = 1024 };
 
-// to: (n), or room for AT_ONCE which is used again and again
-static double copy(double *to, bool whole, const float *row, int n)
+// Copies a row to the grid and returns its sum. keep: to is (n); otherwise to is (CHUNK) and each chunk overwrites it.
+static double copy(double *to, bool keep, const float *row, int n)
 {
     double sum = 0;
-    for (int i = 0; i < n; i += AT_ONCE)
-        sum += loops()->copy(whole ? to + i : to, row + i, n - i < AT_ONCE ? n - i : AT_ONCE);
+    for (int i = 0; i < n; i += CHUNK)
+        sum += loops()->copy(keep ? to + i : to, row + i, n - i < CHUNK ? n - i : CHUNK);
     return sum;
 }
 
 double dist_row_sum(const float *row, int n)
 {
-    double capacity[AT_ONCE];
-    return copy(capacity, false, row, n);
+    double scratch[CHUNK];
+    return copy(scratch, false, row, n);
 }
 
 double dist_share(float entry, double sum)
 {
-    double w = grid_of((double)entry); // as copied
+    double w = grid_round((double)entry); // as copy() does
     loops()->divide(&w, 1, sum);
     return w;
 }
@@ -61,19 +61,19 @@ void dist_from_row(double *to, const float *row, int n)
 {
     double sum = copy(to, true, row, n);
     if (sum > 0 && sum != 1)
-        share_out(to, n, sum);
+        divide_by_sum(to, n, sum);
 }
 
-// What is left is summed, never taken to be 1 - p[x], which is all rounding when p[x] is nearly everything.
-double dist_strike(double *p, int n, int x)
+// The remaining mass is summed, not computed as 1 - p[x], which is rounding error alone when p[x] is close to 1.
+double dist_remove(double *p, int n, int x)
 {
-    double struck = p[x];
+    double removed = p[x];
     p[x] = 0;
     double left = dist_sum(p, n);
     if (left > 0)
-        share_out(p, n, left);
+        divide_by_sum(p, n, left);
     else
-        p[x] = struck;
+        p[x] = removed;
     return left;
 }
 
@@ -83,7 +83,7 @@ double dist_residual(double *p, const double *q, int n)
     if (!(left > 0))
         return 0;
     loops()->take_excess(p, q, n);
-    share_out(p, n, left);
+    divide_by_sum(p, n, left);
     return left;
 }
 

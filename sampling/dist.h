@@ -1,22 +1,21 @@
-// dist.h - arithmetic on rows of probabilities, as every rule needs it. Rows here are double: (vocab).
-// Probabilities are whole numbers of 2^-52 (core/grid.h): sums are exact, in whatever order, and what was normalised adds up
-// to 1, not nearly to 1. Leviathan et al. 2023; the arithmetic rules that make code match mathematics are in
-// docs/exactness.md.
+// dist.h - arithmetic on rows of probabilities for the rules. A row is (vocab) doubles.
+// Probabilities are integer multiples of 2^-52 (core/grid.h): sums are exact in any order, and a normalized row adds up to
+// exactly 1. Leviathan et al. 2023; docs/exactness.md has the rules of arithmetic that make the code match the mathematics.
 #pragma once
 #include <stdbool.h>
 
 void dist_copy(double *to, const float *row, int n);
-void dist_from_row(double *to, const float *row, int n); // copies and normalises
-// What dist_from_row would make of one entry, given the sum of all.
+void dist_from_row(double *to, const float *row, int n); // copies and normalizes
+// dist_share(row[i], dist_row_sum(row, n)) is entry i of dist_from_row.
 double dist_row_sum(const float *row, int n);
 double dist_share(float entry, double sum);
 double dist_sum(const double *w, int n);
-bool dist_normalize(double *w, int n); // false, and unchanged: there is no mass
-// p without token x, renormalised: what is left of p after a DETERMINISTIC child was refused. Answers how much that was; 0:
-// nothing is left, and p stays as it was.
-double dist_strike(double *p, int n, int x);
-// p := (p - q)+, renormalised: what is left after a SAMPLED child was refused. q need not be normalised to the last bit.
-// Answers how much that was; 0 (rounding alone can bring that about): p stays as it was.
+bool dist_normalize(double *w, int n); // false if the sum is 0; w is unchanged then
+// Sets p[x] to 0 and renormalizes p: the residual after a DETERMINISTIC token x was rejected. Returns the mass before
+// renormalization; 0: no mass remained, and p is unchanged.
+double dist_remove(double *p, int n, int x);
+// p := (p - q)+, renormalized: the residual after a SAMPLED token was rejected. q need not be normalized to the last bit.
+// Returns the mass before renormalization; 0 (only rounding can cause it): p is unchanged.
 double dist_residual(double *p, const double *q, int n);
-// The same of a * p, 0 <= a <= 1, as rules need it that carry a from node to node. If it answers 0 and a < 1, p is worthless.
+// The same for a * p, 0 <= a <= 1, for rules that carry a from node to node. If it returns 0 and a < 1, p is undefined.
 double dist_scaled_residual(double *p, double a, const double *q, int n);

@@ -7,7 +7,7 @@
 
 #include "sampling/loops.h"
 
-// One piece of work on every stretch.
+// A job over all chunks, and its parameters.
 struct work {
     const struct loops *loops;
     struct logits *l;
@@ -35,7 +35,7 @@ static void work_on(void *of, int chunk)
     w->one(w, w->l->x + chunk * LOGITS_CHUNK, length(w->l, chunk), chunk);
 }
 
-static void share(struct work *w)
+static void run_chunks(struct work *w)
 {
     w->loops = loops();
     workers_run(w->l->workers, chunks(w->l->n), work_on, w);
@@ -47,127 +47,127 @@ static void fill(float *x, int n, float value)
         x[i] = value;
 }
 
-static bool is_dead(const struct logits *l, int chunk)
+static bool is_empty(const struct logits *l, int chunk)
 {
-    return l->most[chunk] == -INFINITY;
+    return l->max[chunk] == -INFINITY;
 }
 
-static void tidy(struct work *w, float *x, int n, int chunk)
+static void sanitize(struct work *w, float *x, int n, int chunk)
 {
     int used_vocab = w->used_vocab - chunk * LOGITS_CHUNK;
     if (used_vocab < n)
         fill(x + (used_vocab > 0 ? used_vocab : 0), n - (used_vocab > 0 ? used_vocab : 0), -INFINITY);
-    w->l->most[chunk] = used_vocab > 0 ? w->loops->tidy(x, n) : -INFINITY;
+    w->l->max[chunk] = used_vocab > 0 ? w->loops->sanitize(x, n) : -INFINITY;
 }
 
 struct logits logits_of(float *x, int n, int used_vocab, struct workers workers)
 {
     assert(n > 0 && n <= MAX_VOCAB && used_vocab > 0 && used_vocab <= n);
     struct logits l = { .n = n, .x = x, .workers = workers };
-    struct work w = { .l = &l, .used_vocab = used_vocab, .one = tidy };
-    share(&w);
+    struct work w = { .l = &l, .used_vocab = used_vocab, .one = sanitize };
+    run_chunks(&w);
     return l;
 }
 
 float logits_largest(const struct logits *l)
 {
-    float most = -INFINITY;
+    float max = -INFINITY;
     for (int s = 0; s < chunks(l->n); s++)
-        most = l->most[s] > most ? l->most[s] : most;
-    return most;
+        max = l->max[s] > max ? l->max[s] : max;
+    return max;
 }
 
 float logits_at(const struct logits *l, int i)
 {
-    return is_dead(l, i / LOGITS_CHUNK) ? -INFINITY : l->x[i];
+    return is_empty(l, i / LOGITS_CHUNK) ? -INFINITY : l->x[i];
 }
 
 void logits_set(struct logits *l, int i, float value)
 {
     int s = i / LOGITS_CHUNK, n = length(l, s);
     float *x = l->x + s * LOGITS_CHUNK, before = logits_at(l, i);
-    if (is_dead(l, s))
+    if (is_empty(l, s))
         fill(x, n, -INFINITY);
     l->x[i] = value > FLT_MAX ? FLT_MAX : value;
-    if (l->x[i] >= l->most[s])
-        l->most[s] = l->x[i];
-    else if (before == l->most[s])
-        l->most[s] = loops()->largest(x, n);
+    if (l->x[i] >= l->max[s])
+        l->max[s] = l->x[i];
+    else if (before == l->max[s])
+        l->max[s] = loops()->largest(x, n);
 }
 
 static void temperature(struct work *w, float *x, int n, int chunk)
 {
-    float *most = &w->l->most[chunk];
-    if (*most == -INFINITY)
+    float *max = &w->l->max[chunk];
+    if (*max == -INFINITY)
         return;
     w->loops->temperature(x, n, w->max, w->by);
-    w->loops->temperature(most, 1, w->max, w->by); // the same function of the same number
+    w->loops->temperature(max, 1, w->max, w->by); // the same function of the same number
 }
 
 void logits_scale(struct logits *l, double by)
 {
     struct work w = { .l = l, .max = logits_largest(l), .by = by, .one = temperature };
-    share(&w);
+    run_chunks(&w);
 }
 
 static void drop_below(struct work *w, float *x, int n, int chunk)
 {
-    if (w->l->most[chunk] < w->by)
-        w->l->most[chunk] = -INFINITY;
-    else if (!is_dead(w->l, chunk))
+    if (w->l->max[chunk] < w->by)
+        w->l->max[chunk] = -INFINITY;
+    else if (!is_empty(w->l, chunk))
         w->loops->drop_below(x, n, w->by);
 }
 
-void logits_drop_below(struct logits *l, double least)
+void logits_drop_below(struct logits *l, double min)
 {
-    struct work w = { .l = l, .by = least, .one = drop_below };
-    share(&w);
+    struct work w = { .l = l, .by = min, .one = drop_below };
+    run_chunks(&w);
 }
 
-void logits_drop_ties(struct logits *l, float value, int stay)
+void logits_drop_ties(struct logits *l, float value, int keep)
 {
     for (int s = 0; s < chunks(l->n); s++) {
-        int32_t place[LOGITS_CHUNK];
+        int32_t index[LOGITS_CHUNK];
         float *x = l->x + s * LOGITS_CHUNK;
-        if (is_dead(l, s) || l->most[s] < value)
+        if (is_empty(l, s) || l->max[s] < value)
             continue;
-        int n = length(l, s), found = loops()->places_from(x, n, value, place, n);
+        int n = length(l, s), found = loops()->find_at_least(x, n, value, index, n);
         for (int k = 0; k < found; k++)
-            if (x[place[k]] == value && stay-- <= 0)
-                x[place[k]] = -INFINITY;
-        if (l->most[s] == value && stay < 0)
-            l->most[s] = loops()->largest(x, n);
+            if (x[index[k]] == value && keep-- <= 0)
+                x[index[k]] = -INFINITY;
+        if (l->max[s] == value && keep < 0)
+            l->max[s] = loops()->largest(x, n);
     }
 }
 
 void logits_keep_argmax(struct logits *l)
 {
-    float most = logits_largest(l);
-    for (int s = 0, found = 0; s < chunks(l->n) && most > -INFINITY; s++) {
-        if (l->most[s] != most || found++ > 0) {
-            l->most[s] = -INFINITY;
+    float max = logits_largest(l);
+    for (int s = 0, found = 0; s < chunks(l->n) && max > -INFINITY; s++) {
+        if (l->max[s] != max || found++ > 0) {
+            l->max[s] = -INFINITY;
             continue;
         }
         int32_t first = 0;
         float *x = l->x + s * LOGITS_CHUNK;
-        loops()->places_from(x, length(l, s), most, &first, 1);
+        loops()->find_at_least(x, length(l, s), max, &first, 1);
         fill(x, length(l, s), -INFINITY);
-        x[first] = most;
+        x[first] = max;
     }
 }
 
-int logits_from(const struct logits *l, float least, int32_t *place, int capacity)
+int logits_from(const struct logits *l, float min, int32_t *id, int capacity)
 {
     int found = 0;
     for (int s = 0; s < chunks(l->n); s++) {
-        if (is_dead(l, s) || l->most[s] < least)
+        if (is_empty(l, s) || l->max[s] < min)
             continue;
-        int some = loops()->places_from(l->x + s * LOGITS_CHUNK, length(l, s), least, place + found, capacity - found);
-        if (some > capacity - found)
+        int n = loops()->find_at_least(l->x + s * LOGITS_CHUNK, length(l, s), min, id + found, capacity - found);
+        if (n > capacity - found)
             return -1;
-        for (int k = 0; k < some; k++)
-            place[found + k] += s * LOGITS_CHUNK;
-        found += some;
+        for (int k = 0; k < n; k++)
+            id[found + k] += s * LOGITS_CHUNK;
+        found += n;
     }
     return found;
 }
@@ -184,27 +184,27 @@ static void weigh(struct work *w, float *x, int n, int chunk)
 {
     double weight[LOGITS_CHUNK];
     const struct exact_sum none = { 0, 0 };
-    w->sum[chunk] = is_dead(w->l, chunk) ? none : w->loops->weights(weight, x, n, w->max);
+    w->sum[chunk] = is_empty(w->l, chunk) ? none : w->loops->weights(weight, x, n, w->max);
 }
 
 double logits_weight(const struct logits *l)
 {
     struct work w = { .l = (struct logits *)l, .max = logits_largest(l), .one = weigh }; // reads only
-    share(&w);
+    run_chunks(&w);
     return total(&w);
 }
 
 static void exponentials(struct work *w, float *x, int n, int chunk)
 {
-    if (is_dead(w->l, chunk))
+    if (is_empty(w->l, chunk))
         memset(x, 0, (size_t)n * sizeof(*x));
     const struct exact_sum none = { 0, 0 };
-    w->sum[chunk] = is_dead(w->l, chunk) ? none : w->loops->exponentials(x, n, w->max);
+    w->sum[chunk] = is_empty(w->l, chunk) ? none : w->loops->exponentials(x, n, w->max);
 }
 
 static void scale(struct work *w, float *x, int n, int chunk)
 {
-    if (!is_dead(w->l, chunk))
+    if (!is_empty(w->l, chunk))
         w->loops->scale(x, n, w->by);
 }
 
@@ -216,8 +216,8 @@ void logits_softmax(struct logits *l)
         l->x[0] = 1;
         return;
     }
-    share(&w);
+    run_chunks(&w);
     w.by = 1 / total(&w);
     w.one = scale;
-    share(&w);
+    run_chunks(&w);
 }

@@ -1,8 +1,8 @@
-// logits.h - a row of logits on its way to probabilities, cut into stretches that are worked on side by side.
+// logits.h - a row of logits in chunks that are processed in parallel, up to its softmax.
 //
-// The cut is always the same, and what stretches give is put together in order: a row does not depend on who worked on
-// it. Of each stretch the largest logit is known throughout, so that a stretch in which every token is ruled out (all
-// but one at temperature 0) is not looked at again.
+// Chunks have a fixed size and their results are combined in order, so the result does not depend on the number of workers.
+// The maximum of each chunk is kept up to date. A chunk whose tokens are all at -INFINITY (all chunks but one at temperature
+// 0) is not processed again.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,26 +12,27 @@ enum { LOGITS_CHUNK = 4096, LOGITS_CHUNKS = 256, MAX_VOCAB = LOGITS_CHUNK * LOGI
 
 struct logits {
     int n;
-    float *x;                  // (n) borrowed
-    float most[LOGITS_CHUNKS]; // of each stretch. -INFINITY: all of it is, whatever stands there
+    float *x;                 // (n) borrowed
+    float max[LOGITS_CHUNKS]; // per chunk. -INFINITY: all its logits count as -INFINITY, and x is not read there
     struct workers workers;
 };
 
-// Takes x over as numbers and -INFINITY: NaN says nothing about its token and rules it out, padding (from live on) has
-// no word to its name, INFINITY is as large as a number can be. n: at most MAX_VOCAB.
+// Prepares x in place: NaN and padding ids (used_vocab and above) become -INFINITY, INFINITY becomes FLT_MAX.
+// n <= MAX_VOCAB.
 struct logits logits_of(float *x, int n, int used_vocab, struct workers w);
 
 float logits_largest(const struct logits *l);
 float logits_at(const struct logits *l, int i);
-void logits_set(struct logits *l, int i, float value); // no NaN
-void logits_scale(struct logits *l, double by);        // x := (x - largest) * by; by > 0
-// Rule out: what is less; of those equal to value all but the first `stay`; all but the first of the largest.
-void logits_drop_below(struct logits *l, double least);
-void logits_drop_ties(struct logits *l, float value, int stay);
+void logits_set(struct logits *l, int i, float value); // value is not NaN
+void logits_scale(struct logits *l, double by);        // x := (x - max) * by; by > 0
+// These set logits to -INFINITY: all below `min`; of those equal to value all but the first `keep`; all but the first of the
+// largest.
+void logits_drop_below(struct logits *l, double min);
+void logits_drop_ties(struct logits *l, float value, int keep);
 void logits_keep_argmax(struct logits *l);
-// The places of those that are at least `least`, ascending; -1: there are more than room.
-int logits_from(const struct logits *l, float least, int32_t *place, int capacity);
-double logits_weight(const struct logits *l); // sum of e^(x - largest)
-// x becomes probabilities. Where nothing is left to choose from (a model that overflowed, stages that ruled everything
-// out) the row is one-hot on token 0: wrong in the same way on every path, and plain to see in the text.
+// Writes the ids of all logits >= min, ascending, and returns their number; -1: more than capacity.
+int logits_from(const struct logits *l, float min, int32_t *id, int capacity);
+double logits_weight(const struct logits *l); // sum of e^(x - max)
+// Turns x into probabilities. If no token remains (a model that overflowed, stages that dropped every token), the row becomes
+// one-hot on token 0: the same on every path, and visible in the text.
 void logits_softmax(struct logits *l);

@@ -1,4 +1,4 @@
-// loops.c - as loops.h says. CMakeLists.txt compiles it for each instruction set, with LANES the name of it.
+// loops.c - the loops of loops.h. CMakeLists.txt compiles this file once per instruction set, whose name is LANES.
 #include "sampling/loops.h"
 
 #include <float.h>
@@ -8,39 +8,39 @@
 #include <immintrin.h>
 #endif
 
-// W: doubles of a register. Two registers in turn: a0 b0 a1 b1 ..
+// W: doubles per register. INTERLEAVE: the lower and upper half of a0 b0 a1 b1 .. for registers a and b.
 #if defined(__AVX512F__)
 enum { W = 8 };
-#define FIRST_IN_TURN \
+#define INTERLEAVE_LOW \
     (vu) \
     { \
         0, 8, 1, 9, 2, 10, 3, 11 \
     }
-#define LAST_IN_TURN \
+#define INTERLEAVE_HIGH \
     (vu) \
     { \
         4, 12, 5, 13, 6, 14, 7, 15 \
     }
 #elif defined(__AVX2__)
 enum { W = 4 };
-#define FIRST_IN_TURN \
+#define INTERLEAVE_LOW \
     (vu) \
     { \
         0, 4, 1, 5 \
     }
-#define LAST_IN_TURN \
+#define INTERLEAVE_HIGH \
     (vu) \
     { \
         2, 6, 3, 7 \
     }
 #else
 enum { W = 2 };
-#define FIRST_IN_TURN \
+#define INTERLEAVE_LOW \
     (vu) \
     { \
         0, 2 \
     }
-#define LAST_IN_TURN \
+#define INTERLEAVE_HIGH \
     (vu) \
     { \
         1, 3 \
@@ -50,7 +50,7 @@ enum {
     STEP = LOOP_STEP,
     PARTS = STEP / W,
     FLOATS = STEP / (2 * W)
-}; // registers that hold a step's doubles, its floats
+}; // registers for the doubles of a step, for its floats
 
 typedef double vd __attribute__((vector_size(8 * W)));
 typedef uint64_t vu __attribute__((vector_size(8 * W)));
@@ -113,7 +113,7 @@ INLINE vf all_floats(float x)
     return x - (vf){ 0 };
 }
 
-INLINE vd only(vu where, vd v)
+INLINE vd masked(vu where, vd v)
 {
     return (vd)((vu)v & where);
 }
@@ -139,7 +139,7 @@ INLINE vd larger(vd a, vd b)
 #endif
 }
 
-// a * b + c, rounded once. Without an instruction for it the library's takes its time.
+// a * b + c, rounded once. Without a hardware instruction the library function is slow.
 INLINE vd fused(vd a, vd b, vd c)
 {
 #if defined(__AVX512F__)
@@ -151,17 +151,17 @@ INLINE vd fused(vd a, vd b, vd c)
 #endif
 }
 
-// grid_of() of each.
+// grid_round() of each element.
 INLINE vd on_grid(vd v)
 {
     return v + all(1) - all(1);
 }
 
-// grid_below() of each.
+// grid_round_down() of each element.
 INLINE vd below_on_grid(vd v)
 {
     const vd near = on_grid(v);
-    return near - only((vu)(near > v), all(0x1p-52));
+    return near - masked((vu)(near > v), all(0x1p-52));
 }
 
 INLINE bool any(vu where)
@@ -177,18 +177,18 @@ INLINE bool any(vu where)
 
 // ---- a row in steps
 
-// What a loop needs beside its row, and what it gathers.
-struct gathered {
-    vd part[PARTS], rest[PARTS]; // of a sum: element i of a step in place i
-    vf most;
-    vw numbers; // where nothing was NaN or INFINITY
+// Parameters of a loop and what it accumulates.
+struct loop_state {
+    vd part[PARTS], rest[PARTS]; // of a sum: element i of each step is added to element i
+    vf max_seen;
+    vw numbers; // all ones in lanes without NaN and INFINITY
     double max, by;
 };
 
-typedef void step(float *x, struct gathered *g);
+typedef void step(float *x, struct loop_state *g);
 
-// The last few elements go through a copy that is filled up with what adds nothing.
-INLINE void in_steps(float *x, int n, float filling, step *one, struct gathered *g)
+// The last partial step is copied and padded with a neutral value.
+INLINE void in_steps(float *x, int n, float filling, step *one, struct loop_state *g)
 {
     int i = 0;
     for (; i + STEP <= n; i += STEP)
@@ -202,8 +202,8 @@ INLINE void in_steps(float *x, int n, float filling, step *one, struct gathered 
     memcpy(x + i, rest, (size_t)(n - i) * sizeof(*x));
 }
 
-INLINE void read_in_steps(const float *x, int n, float filling, void (*one)(const float *x, struct gathered *g),
-                          struct gathered *g)
+INLINE void read_in_steps(const float *x, int n, float filling, void (*one)(const float *x, struct loop_state *g),
+                          struct loop_state *g)
 {
     int i = 0;
     for (; i + STEP <= n; i += STEP)
@@ -228,53 +228,53 @@ INLINE double fold(const vd part[PARTS])
 
 INLINE float highest(vf v)
 {
-    float s[2 * W], most = -INFINITY;
+    float s[2 * W], max = -INFINITY;
     memcpy(s, &v, sizeof(s));
     for (int i = 0; i < 2 * W; i++)
-        most = s[i] > most ? s[i] : most;
-    return most + 0.0f; // -0 and 0 are equals: whichever came first, 0
+        max = s[i] > max ? s[i] : max;
+    return max + 0.0f; // -0 becomes 0, as the two compare equal
 }
 
 // ---- logits
 
-INLINE void largest_step(const float *x, struct gathered *g)
+INLINE void largest_step(const float *x, struct loop_state *g)
 {
     for (int k = 0; k < FLOATS; k++) {
         vf v = load_floats(x + 2 * W * k);
-        g->most = choose_floats((vw)(v > g->most), v, g->most);
+        g->max_seen = choose_floats((vw)(v > g->max_seen), v, g->max_seen);
         g->numbers &= (vw)(v <= all_floats(FLT_MAX));
     }
 }
 
 static float largest(const float *x, int n)
 {
-    struct gathered g = { .most = all_floats(-INFINITY) };
+    struct loop_state g = { .max_seen = all_floats(-INFINITY) };
     read_in_steps(x, n, -INFINITY, largest_step, &g);
-    return highest(g.most);
+    return highest(g.max_seen);
 }
 
-INLINE void tidy_step(float *x, struct gathered *g)
+INLINE void sanitize_step(float *x, struct loop_state *g)
 {
     (void)g;
     for (int k = 0; k < FLOATS; k++) {
-        vf v = load_floats(x + 2 * W * k), most = all_floats(FLT_MAX);
+        vf v = load_floats(x + 2 * W * k), max = all_floats(FLT_MAX);
         v = choose_floats((vw)(v == v), v, all_floats(-INFINITY));
-        save_floats(x + 2 * W * k, choose_floats((vw)(v > most), most, v));
+        save_floats(x + 2 * W * k, choose_floats((vw)(v > max), max, v));
     }
 }
 
-// A model in its right mind gives nothing to tidy, and then nothing is written.
-static float tidy(float *x, int n)
+// Logits are normally finite, and then nothing is written.
+static float sanitize(float *x, int n)
 {
-    struct gathered g = { .most = all_floats(-INFINITY), .numbers = ~(vw){ 0 } };
+    struct loop_state g = { .max_seen = all_floats(-INFINITY), .numbers = ~(vw){ 0 } };
     read_in_steps(x, n, -INFINITY, largest_step, &g);
     if (!any((vu)~g.numbers))
-        return highest(g.most);
-    in_steps(x, n, -INFINITY, tidy_step, &g);
+        return highest(g.max_seen);
+    in_steps(x, n, -INFINITY, sanitize_step, &g);
     return largest(x, n);
 }
 
-INLINE void temperature_step(float *x, struct gathered *g)
+INLINE void temperature_step(float *x, struct loop_state *g)
 {
     for (int k = 0; k < PARTS; k++)
         narrow(x + W * k, (widen(x + W * k) - all(g->max)) * all(g->by));
@@ -282,27 +282,27 @@ INLINE void temperature_step(float *x, struct gathered *g)
 
 static void temperature(float *x, int n, float max, double by)
 {
-    struct gathered g = { .max = (double)max, .by = by };
+    struct loop_state g = { .max = (double)max, .by = by };
     in_steps(x, n, max, temperature_step, &g);
 }
 
-// grid_exp() of each.
+// grid_exp() of each element.
 INLINE vd exp_of(vd x)
 {
     static const double g[] = GRID_EXP_SERIES;
-    const vd least = all(GRID_EXP_LEAST);
-    vu counts = (vu)(x >= least);
-    x = larger(x, least);
+    const vd min = all(GRID_EXP_MIN);
+    vu counts = (vu)(x >= min);
+    x = larger(x, min);
     vd shifted = fused(x, all(GRID_EXP_PER_LN2), all(0x1.8p52)), n = shifted - all(0x1.8p52);
     vd r = fused(n, all(-GRID_EXP_LN2_REST), fused(n, all(-GRID_EXP_LN2), x));
     vd p = all(g[9]);
     for (int k = 8; k >= 0; k--)
         p = fused(p, r, all(g[k]));
     p = fused(p, r, all(1));
-    return only(counts, (vd)((vu)p + ((vu)shifted << 52)));
+    return masked(counts, (vd)((vu)p + ((vu)shifted << 52)));
 }
 
-// As grid_cut() of each.
+// Adds each element in two parts, as grid_split() does.
 INLINE void add_exactly(vd e, vd *part, vd *rest)
 {
     const vd whole = e + all(0x1.8p20) - all(0x1.8p20), left = e - whole;
@@ -310,7 +310,7 @@ INLINE void add_exactly(vd e, vd *part, vd *rest)
     *rest += left + all(0x1.8p-13) - all(0x1.8p-13);
 }
 
-INLINE void exponentials_step(float *x, struct gathered *g)
+INLINE void exponentials_step(float *x, struct loop_state *g)
 {
     for (int k = 0; k < PARTS; k++) {
         vd e = exp_of(widen(x + W * k) - all(g->max));
@@ -321,12 +321,12 @@ INLINE void exponentials_step(float *x, struct gathered *g)
 
 static struct exact_sum exponentials(float *x, int n, float max)
 {
-    struct gathered g = { .max = (double)max };
+    struct loop_state g = { .max = (double)max };
     in_steps(x, n, -INFINITY, exponentials_step, &g);
     return (struct exact_sum){ fold(g.part), fold(g.rest) };
 }
 
-INLINE void weights_step(double *to, const float *x, struct gathered *g)
+INLINE void weights_step(double *to, const float *x, struct loop_state *g)
 {
     for (int k = 0; k < PARTS; k++) {
         vd e = exp_of(widen(x + W * k) - all(g->max));
@@ -337,7 +337,7 @@ INLINE void weights_step(double *to, const float *x, struct gathered *g)
 
 static struct exact_sum weights(double *to, const float *x, int n, float max)
 {
-    struct gathered g = { .max = (double)max };
+    struct loop_state g = { .max = (double)max };
     int i = 0;
     for (; i + STEP <= n; i += STEP)
         weights_step(to + i, x + i, &g);
@@ -358,10 +358,10 @@ static void multiply(double *w, int n, double by)
     for (; i + W <= n; i += W)
         save(w + i, on_grid(load(w + i) * all(by)));
     for (; i < n; i++)
-        w[i] = grid_of(w[i] * by);
+        w[i] = grid_round(w[i] * by);
 }
 
-INLINE void scale_step(float *x, struct gathered *g)
+INLINE void scale_step(float *x, struct loop_state *g)
 {
     for (int k = 0; k < PARTS; k++)
         narrow(x + W * k, on_grid(widen(x + W * k) * all(g->by)));
@@ -369,11 +369,11 @@ INLINE void scale_step(float *x, struct gathered *g)
 
 static void scale(float *x, int n, double by)
 {
-    struct gathered g = { .by = by };
+    struct loop_state g = { .by = by };
     in_steps(x, n, 0, scale_step, &g);
 }
 
-INLINE void drop_below_step(float *x, struct gathered *g)
+INLINE void drop_below_step(float *x, struct loop_state *g)
 {
     for (int k = 0; k < PARTS; k++) {
         vd v = widen(x + W * k);
@@ -381,26 +381,26 @@ INLINE void drop_below_step(float *x, struct gathered *g)
     }
 }
 
-static void drop_below(float *x, int n, double least)
+static void drop_below(float *x, int n, double min)
 {
-    struct gathered g = { .by = least };
+    struct loop_state g = { .by = min };
     in_steps(x, n, 0, drop_below_step, &g);
 }
 
-static int places_from(const float *x, int n, float least, int32_t *place, int capacity)
+static int find_at_least(const float *x, int n, float min, int32_t *index, int capacity)
 {
     int found = 0;
     for (int i = 0; i < n; i += STEP) {
         if (n - i >= STEP) {
-            vw some = { 0 };
+            vw found_here = { 0 };
             for (int k = 0; k < FLOATS; k++)
-                some |= (vw)(load_floats(x + i + 2 * W * k) >= all_floats(least));
-            if (!any((vu)some))
+                found_here |= (vw)(load_floats(x + i + 2 * W * k) >= all_floats(min));
+            if (!any((vu)found_here))
                 continue;
         }
         for (int k = i; k < n && k < i + STEP; k++)
-            if (x[k] >= least && found++ < capacity)
-                place[found - 1] = k;
+            if (x[k] >= min && found++ < capacity)
+                index[found - 1] = k;
     }
     return found;
 }
@@ -418,7 +418,7 @@ static double copy(double *to, const float *from, int n)
             part[k] += v;
         }
     for (int k = 0; i < n; i++, k++) {
-        to[i] = grid_of((double)from[i]);
+        to[i] = grid_round((double)from[i]);
         part[k / W][k % W] += to[i];
     }
     return fold(part);
@@ -436,34 +436,35 @@ static double sum(const double *w, int n)
     return fold(part);
 }
 
-// A row with one entry left becomes exactly one-hot, and certain; that takes a division, or this.
-INLINE vd share_of(vd v, vd whole, vd by)
+// A row with one nonzero entry becomes exactly one-hot. Multiplying by the inverse does not ensure that, so v == sum is a case
+// of its own.
+INLINE vd share_of(vd v, vd sum, vd by)
 {
-    return choose((vu)(v == whole), all(1), below_on_grid(v * by));
+    return choose((vu)(v == sum), all(1), below_on_grid(v * by));
 }
 
-static void divide(double *w, int n, double whole)
+static void divide(double *w, int n, double sum)
 {
-    const double by = 1 / whole;
+    const double by = 1 / sum;
     int i = 0;
     for (; by <= DBL_MAX && i + W <= n; i += W)
-        save(w + i, share_of(load(w + i), all(whole), all(by)));
+        save(w + i, share_of(load(w + i), all(sum), all(by)));
     for (; by <= DBL_MAX && i < n; i++)
-        w[i] = w[i] == whole ? 1 : grid_below(w[i] * by);
-    for (; i < n; i++) // so little that its inverse is no number
-        w[i] = grid_below(w[i] / whole);
+        w[i] = w[i] == sum ? 1 : grid_round_down(w[i] * by);
+    for (; i < n; i++) // the inverse of the sum overflows
+        w[i] = grid_round_down(w[i] / sum);
 }
 
 // The first of the largest.
 static int argmax(const double *w, int n)
 {
-    vd most = all(0);
+    vd max = all(0);
     double largest = 0;
     int i = 0;
     for (; i + W <= n; i += W)
-        most = larger(most, load(w + i));
+        max = larger(max, load(w + i));
     for (int k = 0; k < W; k++)
-        largest = most[k] > largest ? most[k] : largest;
+        largest = max[k] > largest ? max[k] : largest;
     for (; i < n; i++)
         largest = w[i] > largest ? w[i] : largest;
     for (i = 0; i < n - 1 && w[i] != largest;)
@@ -474,7 +475,7 @@ static int argmax(const double *w, int n)
 INLINE vd beyond(const double *p, const double *q)
 {
     vd v = load(p) - load(q);
-    return only((vu)(v > all(0)), v);
+    return masked((vu)(v > all(0)), v);
 }
 
 static double excess(const double *p, const double *q, int n)
@@ -498,9 +499,9 @@ static void take_excess(double *p, const double *q, int n)
         p[i] = p[i] > q[i] ? p[i] - q[i] : 0;
 }
 
-// ---- chance
+// ---- random numbers
 
-// The products of the lower halves of two lanes; what stands in the upper halves does not count.
+// The 64-bit products of the lower halves of the lanes with b; the upper halves are ignored.
 INLINE vu product(vu a, uint32_t b)
 {
     const vu factor = b + (vu){ 0 };
@@ -515,7 +516,7 @@ INLINE vu product(vu a, uint32_t b)
 #endif
 }
 
-// (k + 1/2) * 2^-53, k the upper 53 bits. The two halves of k become doubles by standing in the last bits of 2^84 and
+// (k + 1/2) * 2^-53, where k is the upper 53 bits. The two halves of k become doubles as the low mantissa bits of 2^84 and
 // 2^52; their sum is exact.
 INLINE vd uniform_of(vu low, vu high)
 {
@@ -525,10 +526,10 @@ INLINE vd uniform_of(vu low, vu high)
     return (upper + lower + all(0.5)) * all(0x1p-53);
 }
 
-// Philox (Salmon et al. 2011), of W blocks at once.
+// Philox (Salmon et al. 2011), W blocks at once.
 enum { ROUNDS = 10 };
 struct philox {
-    vu counter[4], k0[ROUNDS], k1[ROUNDS]; // of the first W blocks; of each round
+    vu counter[4], k0[ROUNDS], k1[ROUNDS]; // counters of the first W blocks; keys per round
 };
 
 INLINE void philox_begin(struct philox *p, struct block first)
@@ -543,7 +544,7 @@ INLINE void philox_begin(struct philox *p, struct block first)
     }
 }
 
-// Blocks number .. number + W - 1 from the first on: word k of each in the lower halves of c[k].
+// Blocks number .. number + W - 1, counted from the first: the lower halves of c[k] hold word k of each.
 INLINE void philox(vu c[4], const struct philox *p, uint32_t number)
 {
     c[0] = p->counter[0] + number, c[1] = p->counter[1], c[2] = p->counter[2], c[3] = p->counter[3];
@@ -556,9 +557,9 @@ INLINE void philox(vu c[4], const struct philox *p, uint32_t number)
     }
 }
 
-INLINE vd in_turn(vd a, vd b, vu which)
+INLINE vd interleave(vd a, vd b, vu which)
 {
-#if defined(__clang__) // has no such builtin; it compiles the fuzz targets
+#if defined(__clang__) // no such builtin; clang compiles the fuzz targets
     vd to;
     for (int i = 0; i < W; i++)
         to[i] = which[i] < W ? a[which[i]] : b[which[i] - W];
@@ -576,8 +577,8 @@ static void uniforms(double *u, int n, struct block first)
         vu c[4];
         philox(c, &p, (uint32_t)i / 2);
         vd even = uniform_of(c[0], c[1]), odd = uniform_of(c[2], c[3]);
-        save(u + i, in_turn(even, odd, FIRST_IN_TURN));
-        save(u + i + W, in_turn(even, odd, LAST_IN_TURN));
+        save(u + i, interleave(even, odd, INTERLEAVE_LOW));
+        save(u + i + W, interleave(even, odd, INTERLEAVE_HIGH));
     }
 }
 
@@ -596,18 +597,18 @@ static int first_below(const double *u, const double *w, double by, int from, in
     return i;
 }
 
-// Which of 2 W are, by the upper 24 bits of u, which a float holds. What is lost to rounding, and by the grid, which makes
-// of w at most w + 2^-53, is made good for.
-INLINE vw early_of(vf w, vu c1, vu c3, vf by, vf more)
+// Which of 2 W elements are race candidates, by the upper 24 bits of u, which are exact in a float. `by` and `more` include
+// margins for rounding and for the grid, which changes w to at most w + 2^-53.
+INLINE vw candidates_of(vf w, vu c1, vu c3, vf by, vf more)
 {
-    const vw upper = (vw)((c1 & 0xffffffff) | c3 << 32) >> 8; // in the order of indices
+    const vw upper = (vw)((c1 & 0xffffffff) | c3 << 32) >> 8; // ordered by index
     return (vw)(__builtin_convertvector((vi)upper, vf) <= w * by + more);
 }
 
-static int early(const float *w, int n, struct block first, double bound, int32_t *index)
+static int candidates(const float *w, int n, struct block first, double bound, int32_t *index)
 {
-    const double most = bound < 0x1p80 ? bound : 0x1p80; // far beyond what makes every w early
-    const vf by = all_floats((float)(most * 0x1.00001p24)), more = all_floats((float)(most * 0x1.1p-29));
+    const double max = bound < 0x1p80 ? bound : 0x1p80; // far beyond the bound that includes every w
+    const vf by = all_floats((float)(max * 0x1.00001p24)), more = all_floats((float)(max * 0x1.1p-29));
     struct philox p;
     int found = 0;
     philox_begin(&p, first);
@@ -620,12 +621,12 @@ static int early(const float *w, int n, struct block first, double bound, int32_
             memcpy(rest, w + i, (size_t)(n - i) * sizeof(*rest));
             row = load_floats(rest);
         }
-        const vw runs = (vw)(row > all_floats(0));
-        if (!any((vu)runs))
+        const vw positive = (vw)(row > all_floats(0));
+        if (!any((vu)positive))
             continue;
         vu c[4];
         philox(c, &p, (uint32_t)i / 2);
-        const vw where = runs & early_of(row, c[1], c[3], by, more);
+        const vw where = positive & candidates_of(row, c[1], c[3], by, more);
         if (!any((vu)where))
             continue;
         for (int k = 0; k < 2 * W && i + k < n; k++)
@@ -635,10 +636,10 @@ static int early(const float *w, int n, struct block first, double bound, int32_
     return found;
 }
 
-extern const struct loops PASTE(loops_, LANES);
-const struct loops PASTE(loops_, LANES) = {
-    .name = QUOTE(LANES),
-    .tidy = tidy,
+extern const struct loops PASTE(loops_, ISA);
+const struct loops PASTE(loops_, ISA) = {
+    .name = QUOTE(ISA),
+    .sanitize = sanitize,
     .largest = largest,
     .temperature = temperature,
     .exponentials = exponentials,
@@ -646,7 +647,7 @@ const struct loops PASTE(loops_, LANES) = {
     .scale = scale,
     .multiply = multiply,
     .drop_below = drop_below,
-    .places_from = places_from,
+    .find_at_least = find_at_least,
     .copy = copy,
     .sum = sum,
     .divide = divide,
@@ -655,5 +656,5 @@ const struct loops PASTE(loops_, LANES) = {
     .take_excess = take_excess,
     .uniforms = uniforms,
     .first_below = first_below,
-    .early = early,
+    .candidates = candidates,
 };

@@ -1,4 +1,4 @@
-// outcomes.c - the walk: replay what was decided, then the first branch of everything new.
+// outcomes.c - depth-first enumeration: repeat a prefix of decisions, then take the first branch of each new one.
 #include "sampling/outcomes.h"
 
 #include <assert.h>
@@ -10,19 +10,19 @@ static bool same_address(struct address a, struct address b)
     return a.purpose == b.purpose && a.position == b.position && a.node == b.node;
 }
 
-// The decision that this run has come to: the next of those replayed, or a new one whose first branch is `first`.
+// The next decision of this run: one of the prefix, or a new one whose first branch is `first`.
 static struct decision *decide(struct outcomes *o, struct address at, int first)
 {
     for (int i = 0; i < o->n; i++)
         o->repeated += same_address(o->decision[i].at, at);
     if (o->n == o->capacity) {
-        o->capacity = (int)grow_capacity((size_t)o->capacity, (size_t)o->n + 1);
+        o->capacity = (int)next_capacity((size_t)o->capacity, (size_t)o->n + 1);
         o->decision = xrealloc(o->decision, (size_t)o->capacity * sizeof(*o->decision));
     }
     struct decision *d = &o->decision[o->n];
-    if (o->n >= o->replay)
+    if (o->n >= o->prefix)
         *d = (struct decision){ .at = at, .taken = first };
-    assert(same_address(d->at, at)); // or the code looks at more than its decisions
+    assert(same_address(d->at, at)); // else the code under test depends on more than its decisions
     o->n++;
     return d;
 }
@@ -67,18 +67,18 @@ void outcomes_begin(struct outcomes *o)
     *o = (struct outcomes){ .rng = { outcomes_accept, outcomes_pick, 0, NULL } };
 }
 
-// The last decision that has a branch left takes it; those before it are replayed, those behind it are forgotten.
+// The last decision with another branch takes it; earlier decisions form the prefix, later ones are dropped.
 bool outcomes_next(struct outcomes *o)
 {
     if (o->runs > 0) {
-        assert(o->n >= o->replay); // or the code did not come to a decision that it had come to before
+        assert(o->n >= o->prefix); // else the code under test did not repeat the prefix
         while (o->n > 0 && o->decision[o->n - 1].next < 0)
             o->n--;
         if (o->n == 0)
             return false;
         o->decision[o->n - 1].taken = o->decision[o->n - 1].next;
     }
-    o->replay = o->n;
+    o->prefix = o->n;
     o->n = 0;
     o->runs++;
     return true;

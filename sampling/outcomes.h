@@ -1,4 +1,4 @@
-// outcomes.h - a source of chance that leaves nothing to chance: it walks through every outcome.
+// outcomes.h - a random source that enumerates every outcome of a function with its probability.
 //
 //     struct outcomes o;
 //     outcomes_begin(&o);
@@ -6,9 +6,9 @@
 //         record(run(&o.rng), outcomes_probability(&o));     // the probabilities sum to 1
 //     outcomes_end(&o);
 //
-// Depth-first over decisions: each run replays the decisions made so far and takes the first possible branch beyond
-// them. It knows nothing of the code it drives, which must be a function of its decisions alone. A coin that is certain
-// (num >= den, or num <= 0) is no decision. Every decision's address is kept; one that comes twice in a run is counted.
+// Depth-first search over decisions: each run repeats a prefix of the decisions of the run before, and takes the first
+// possible branch at every new decision. The code under test must be a function of its decisions alone. A certain acceptance
+// test (num >= den, or num <= 0) is not a decision. Addresses are recorded; one that occurs twice in a run is counted.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,20 +16,20 @@
 
 struct decision {
     struct address at;
-    int taken, next;    // branches: this run's, and the one to walk after it (-1: none); a coin's: 0 true, 1 false
+    int taken, next;    // branches: of this run, and the next one to take (-1: none); of accept: 0 true, 1 false
     double probability; // of the branch taken
 };
 
 struct outcomes {
-    struct rng rng;            // first: hand &o.rng to the code under test
-    int n, replay;             // decisions of this run; how many of them are replayed
-    int repeated;              // addresses that came twice within one run, over all runs
-    int64_t runs;              // begun so far
-    struct decision *decision; // (room) owned
+    struct rng rng;            // must be first; pass &o.rng to the code under test
+    int n, prefix;             // decisions of this run; how many of them are repeated from the run before
+    int repeated;              // addresses that occurred twice within one run, over all runs
+    int64_t runs;              // started so far
+    struct decision *decision; // (capacity) owned
     int capacity;
 };
 
 void outcomes_begin(struct outcomes *o);
-bool outcomes_next(struct outcomes *o);                // false: every outcome was seen
-double outcomes_probability(const struct outcomes *o); // of the run that just ended
+bool outcomes_next(struct outcomes *o);                // starts the next run; false: all outcomes are done
+double outcomes_probability(const struct outcomes *o); // of the run that has just ended
 void outcomes_end(struct outcomes *o);

@@ -1,5 +1,5 @@
-// rng.c - Philox behind coin and pick: the one file that makes random numbers. Those of a race, one for each token of
-// the vocabulary, come in bulk from loops.c, bit for bit the same.
+// rng.c - the Philox source: the only file that makes random numbers. The uniforms of a race, one per token of the vocabulary,
+// are made in bulk by loops.c with the same bits.
 #include "sampling/rng.h"
 
 #include <assert.h>
@@ -12,7 +12,7 @@
 #include "core/grid.h"
 #include "sampling/loops.h"
 
-enum { RUN = 4096, AT_ONCE = 512 }; // of a row: shared out, worked on
+enum { CHUNK = 4096, PART = 512 }; // elements of a row: per job of the workers; processed at once
 
 static int length(int n, int chunk, int number)
 {
@@ -74,19 +74,19 @@ static bool philox_accept(struct rng *self, double num, double den, struct addre
     return rng_accept_of(u, num, den);
 }
 
-// Weights as they come: doubles, or a row of floats that is written out a stretch at a time.
+// Weights: doubles, or a row of floats that is converted part by part.
 struct weights {
-    const double *as_double; // NULL: as_float
+    const double *as_double; // NULL: use as_float
     const float *as_float;
     int n;
 };
 
-// (n) from `from` on; room (n)
-static const double *weights_from(const struct weights *w, int from, int n, double *capacity, double *sum)
+// The n weights from index `from` on, and their sum. scratch: (n)
+static const double *weights_from(const struct weights *w, int from, int n, double *scratch, double *sum)
 {
     if (w->as_double == NULL) {
-        *sum = loops()->copy(capacity, w->as_float + from, n);
-        return capacity;
+        *sum = loops()->copy(scratch, w->as_float + from, n);
+        return scratch;
     }
     *sum = loops()->sum(w->as_double + from, n);
     return w->as_double + from;
@@ -94,58 +94,58 @@ static const double *weights_from(const struct weights *w, int from, int n, doub
 
 struct sums {
     const struct weights *weights;
-    double part[PHILOX_INDICES / AT_ONCE];
+    double part[PHILOX_INDICES / PART];
 };
 
 static void sum_up(void *of, int chunk)
 {
     struct sums *s = of;
-    double capacity[AT_ONCE];
+    double scratch[PART];
     int n = s->weights->n;
-    for (int k = chunk * (RUN / AT_ONCE); k * AT_ONCE < n && k < (chunk + 1) * (RUN / AT_ONCE); k++)
-        weights_from(s->weights, k * AT_ONCE, length(n, AT_ONCE, k), capacity, &s->part[k]);
+    for (int k = chunk * (CHUNK / PART); k * PART < n && k < (chunk + 1) * (CHUNK / PART); k++)
+        weights_from(s->weights, k * PART, length(n, PART, k), scratch, &s->part[k]);
 }
 
-// A row is summed by parts. The walk passes over whole parts and then goes through one of them; where rounding would
-// lead it beyond, it ends at the last that has any weight.
+// Inverts the cumulative sum: finds the part that reaches u * sum by the sums of parts, then searches within that part. If
+// rounding leads beyond its end, the last index with a positive weight is returned.
 static int pick_by_inversion(struct workers workers, const struct weights *w, double u)
 {
     struct sums s;
-    double capacity[AT_ONCE], sum = 0, before = 0, below = 0;
-    int parts = (w->n + AT_ONCE - 1) / AT_ONCE, there = 0, last = -1;
+    double scratch[PART], sum = 0, before = 0, below = 0;
+    int parts = (w->n + PART - 1) / PART, at = 0, last = -1;
     assert(w->n <= PHILOX_INDICES);
     s.weights = w;
-    workers_run(workers, (w->n + RUN - 1) / RUN, sum_up, &s);
+    workers_run(workers, (w->n + CHUNK - 1) / CHUNK, sum_up, &s);
     for (int k = 0; k < parts; k++)
         sum += s.part[k];
     double target = u * sum;
     for (int k = 0; k < parts && before <= target; k++)
         if (s.part[k] > 0) {
-            there = k;
+            at = k;
             below = before;
             before += s.part[k];
         }
-    int n = length(w->n, AT_ONCE, there);
-    const double *weight = weights_from(w, there * AT_ONCE, n, capacity, &sum);
+    int n = length(w->n, PART, at);
+    const double *weight = weights_from(w, at * PART, n, scratch, &sum);
     for (int i = 0; i < n; i++) {
         if (!(weight[i] > 0))
             continue;
-        last = there * AT_ONCE + i;
+        last = at * PART + i;
         below += weight[i];
         if (below > target)
             break;
     }
-    assert(last >= 0); // a row with no mass is nothing to pick from
+    assert(last >= 0); // the sum must be positive
     return last;
 }
 
 struct race {
     const struct weights *weights;
-    const double *given;    // (n) uniforms of 53 bits; NULL: Philox's
+    const double *given;    // (n) uniforms of 53 bits; NULL: Philox
     struct block block;     // of index 0
-    _Atomic uint64_t bound; // the bits of a time that the winner's is not above: of a row of floats
-    int winner[PHILOX_INDICES / RUN];
-    double time[PHILOX_INDICES / RUN]; // the winner's
+    _Atomic uint64_t bound; // bits of an upper bound of the winner's time; used for rows of floats
+    int winner[PHILOX_INDICES / CHUNK];
+    double time[PHILOX_INDICES / CHUNK]; // of each winner
 };
 
 static struct block block_of(const struct race *r, int index)
@@ -155,7 +155,7 @@ static struct block block_of(const struct race *r, int index)
     return b;
 }
 
-// u of indices [from, from + n), as rng.h says; room for n rounded up to LOOP_STEP.
+// The uniforms u of indices [from, from + n). The capacity of u is n rounded up to LOOP_STEP.
 static void race_uniforms(const struct race *r, int from, int n, double *u)
 {
     if (r->given == NULL)
@@ -165,22 +165,22 @@ static void race_uniforms(const struct race *r, int from, int n, double *u)
             u[i] = r->given[from + i] + 0x1p-54;
 }
 
-// The fastest of one stretch.
-static void run(void *of, int chunk)
+// The smallest time of one chunk.
+static void race_chunk(void *of, int chunk)
 {
     struct race *r = of;
-    int winner = -1, end = chunk * RUN + length(r->weights->n, RUN, chunk);
+    int winner = -1, end = chunk * CHUNK + length(r->weights->n, CHUNK, chunk);
     double best = INFINITY;
-    for (int from = chunk * RUN; from < end; from += AT_ONCE) {
-        double u[AT_ONCE], capacity[AT_ONCE], sum;
-        int n = end - from < AT_ONCE ? end - from : AT_ONCE;
-        const double *w = weights_from(r->weights, from, n, capacity, &sum);
+    for (int from = chunk * CHUNK; from < end; from += PART) {
+        double u[PART], scratch[PART], sum;
+        int n = end - from < PART ? end - from : PART;
+        const double *w = weights_from(r->weights, from, n, scratch, &sum);
         if (!(sum > 0))
             continue;
         race_uniforms(r, from, n, u);
-        // -log(1 - u) >= u: most are too late, and need no logarithm to see it
+        // -log(1 - u) >= u: most elements are ruled out without a logarithm
         for (int i = loops()->first_below(u, w, best, 0, n); i < n; i = loops()->first_below(u, w, best, i + 1, n)) {
-            double time = grid_wait(u[i]) / w[i];
+            double time = grid_exponential(u[i]) / w[i];
             if (winner < 0 || time < best) {
                 best = time;
                 winner = from + i;
@@ -191,9 +191,9 @@ static void run(void *of, int chunk)
     r->time[chunk] = best;
 }
 
-// ---- the same over a row of floats, where few need a uniform of all bits to see that they are too late
+// ---- the same over a row of floats, where 24 bits of the uniform rule out most elements
 
-// A little more than a time: who is as fast must not be lost to rounding.
+// A time plus a margin, so that rounding does not rule out an equal time.
 static double time_bound(double time)
 {
     return time * (1 + 0x1p-40);
@@ -207,7 +207,7 @@ static double bound_of(struct race *r)
     return bound;
 }
 
-// Times are not negative, so their bits are in the order of the numbers.
+// Times are not negative, so their bits compare as the numbers do.
 static void lower_bound(struct race *r, double to)
 {
     uint64_t bits, was = atomic_load_explicit(&r->bound, memory_order_relaxed);
@@ -217,36 +217,36 @@ static void lower_bound(struct race *r, double to)
         ;
 }
 
-// false: it is later than the bound, or never comes.
-static bool comes(const struct race *r, int i, double bound, double *time)
+// Computes the time of element i. Returns false if it is certainly above the bound.
+static bool within_bound(const struct race *r, int i, double bound, double *time)
 {
     const struct block b = block_of(r, i);
     const philox4x32_ctr_t counter = { { b.counter[0], b.counter[1], b.counter[2], b.counter[3] } };
     const philox4x32_key_t key = { { b.key[0], b.key[1] } };
     const double u = (bits53(philox4x32_R(10, counter, key), (uint32_t)i % 2) + 0.5) * 0x1p-53;
-    const double w = grid_of((double)r->weights->as_float[i]);
-    *time = grid_wait(u) / w;
+    const double w = grid_round((double)r->weights->as_float[i]);
+    *time = grid_exponential(u) / w;
     return u < bound * w; // -log(1 - u) >= u
 }
 
-// Before anybody has come to the line, of so many from `from` on the one with the largest weight sets the bound.
-static void set_pace(struct race *r, int from, int n)
+// Initializes the bound with the time of the largest weight among the n elements from `from` on.
+static void init_bound(struct race *r, int from, int n)
 {
-    const float *w = r->weights->as_float + from, most = loops()->largest(w, n);
+    const float *w = r->weights->as_float + from, max = loops()->largest(w, n);
     double time;
     int i = 0;
-    while (w[i] != most)
+    while (w[i] != max)
         i++;
-    if (comes(r, from + i, INFINITY, &time))
+    if (within_bound(r, from + i, INFINITY, &time))
         lower_bound(r, time_bound(time));
 }
 
-// Of so many from `from` on those that may come within the bound, in index, room (n): how many. The bound is INFINITY where
-// nobody runs, or where, once in 2^53, u is 1 for whoever should have set it.
-static int who_may_come(const struct race *r, int from, int n, double bound, int32_t *index)
+// Writes to index (n) the elements from `from` on whose time may be within the bound; returns how many. The bound is INFINITY
+// if no element so far had a positive weight, or if u was 1 for the one that should have set it (once in 2^53).
+static int race_candidates(const struct race *r, int from, int n, double bound, int32_t *index)
 {
     if (bound < INFINITY)
-        return loops()->early(r->weights->as_float + from, n, block_of(r, from), bound, index);
+        return loops()->candidates(r->weights->as_float + from, n, block_of(r, from), bound, index);
     int found = 0;
     for (int i = 0; i < n; i++)
         if (r->weights->as_float[from + i] > 0)
@@ -254,22 +254,22 @@ static int who_may_come(const struct race *r, int from, int n, double bound, int
     return found;
 }
 
-// The fastest of one stretch, if it may be the fastest of all.
-static void run_row(void *of, int chunk)
+// The smallest time of one chunk, if it may be the smallest of all.
+static void race_row_chunk(void *of, int chunk)
 {
     struct race *r = of;
-    int winner = -1, end = chunk * RUN + length(r->weights->n, RUN, chunk);
+    int winner = -1, end = chunk * CHUNK + length(r->weights->n, CHUNK, chunk);
     double best = INFINITY;
-    for (int from = chunk * RUN; from < end; from += AT_ONCE) {
-        int32_t index[AT_ONCE];
-        const int n = end - from < AT_ONCE ? end - from : AT_ONCE;
+    for (int from = chunk * CHUNK; from < end; from += PART) {
+        int32_t index[PART];
+        const int n = end - from < PART ? end - from : PART;
         if (bound_of(r) == INFINITY)
-            set_pace(r, from, n);
+            init_bound(r, from, n);
         const double bound = bound_of(r);
-        const int found = who_may_come(r, from, n, bound, index);
+        const int found = race_candidates(r, from, n, bound, index);
         for (int k = 0; k < found; k++) {
             double time;
-            if (comes(r, from + index[k], bound, &time) && (winner < 0 || time < best)) {
+            if (within_bound(r, from + index[k], bound, &time) && (winner < 0 || time < best)) {
                 best = time;
                 winner = from + index[k];
             }
@@ -281,21 +281,20 @@ static void run_row(void *of, int chunk)
     r->time[chunk] = best;
 }
 
-// ---- whoever wins
+// ---- the winner of a race
 
-// Everyone runs at the speed of its weight, the first at the line wins. The uniform of index i is the same whatever the
-// weights, which is what makes two races alike. 1 - u is never formed: winners have u near 0, where a double has bits
-// to spare.
+// The winner is the index with the smallest time -log(1 - u_i) / weight[i]. u_i does not depend on the weights, which couples
+// two races. 1 - u is never rounded: winners have u near 0, where a double has more bits than 1 - u.
 static int pick_by_race(struct workers workers, struct race *r)
 {
-    int first = -1, n = r->weights->n, chunks = (n + RUN - 1) / RUN;
+    int first = -1, n = r->weights->n, chunks = (n + CHUNK - 1) / CHUNK;
     assert(n <= PHILOX_INDICES);
     atomic_init(&r->bound, 0x7FF0000000000000); // INFINITY
-    workers_run(workers, chunks, r->weights->as_float != NULL && r->given == NULL ? run_row : run, r);
+    workers_run(workers, chunks, r->weights->as_float != NULL && r->given == NULL ? race_row_chunk : race_chunk, r);
     for (int s = 0; s < chunks; s++)
         if (r->winner[s] >= 0 && (first < 0 || r->time[s] < r->time[first]))
             first = s;
-    assert(first >= 0); // a row with no mass is nothing to pick from
+    assert(first >= 0); // the sum must be positive
     return r->winner[first];
 }
 

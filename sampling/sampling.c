@@ -1,4 +1,4 @@
-// sampling.c - reads which stages there are, and sends rows through them.
+// sampling.c - reads the stages from settings and applies them to rows.
 #include "sampling/sampling.h"
 
 #include <math.h>
@@ -61,7 +61,7 @@ bool sampling_read(const struct settings *s, struct sampling *to, struct error *
         int i = key_number(s, stages[k]->name);
         if (i < 0)
             continue;
-        struct settings one = *s; // the same mapping, seen through a slit: this key alone
+        struct settings one = *s; // a view of the mapping with this key alone
         one.n = 1;
         one.item += i, one.key += i;
         if (s->key_line)
@@ -107,7 +107,7 @@ bool sampling_is_greedy(const struct sampling *s)
     return false;
 }
 
-bool sampling_stages(const struct sampling *s, struct row_stages *to)
+bool sampling_row_stages(const struct sampling *s, struct row_stages *to)
 {
     *to = (struct row_stages){ .inverse_temperature = 1, .top_p = 1, .below = -INFINITY };
     for (int k = 0; k < s->n; k++)

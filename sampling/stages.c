@@ -1,8 +1,8 @@
 // stages.c - the steps from a model's logits to the logits that are sampled from.
 //
-// Each does what HF transformers' logits processor of the same name does. None of them sorts a row
-// or allocates: a row of 49,152 logits goes through for every node that a rule looks at. Logits that
-// come here are never NaN (logits_of sees to that); a token that is ruled out has -INFINITY.
+// Each stage does what the logits processor of the same name does in HF transformers. No stage sorts a row or allocates: a
+// row of 49,152 logits is processed for every node that a rule visits. Logits are never NaN here (logits_of removes them); an
+// excluded token has -INFINITY.
 #include "sampling/stages.h"
 
 #include <float.h>
@@ -13,8 +13,8 @@
 #include "sampling/logits.h"
 #include "sampling/loops.h"
 
-// repetition_penalty: every token that stands in the text so far becomes less likely, once, however often it stands
-// there (Keskar et al. 2019, CTRL).
+// repetition_penalty: every token of the text so far becomes less probable, once, however often it occurs (Keskar et al.
+// 2019, CTRL).
 
 struct repetition_penalty_options {
     double penalty;
@@ -23,20 +23,20 @@ struct repetition_penalty_options {
 static void penalize_repetition(struct logits *l, const void *options, const struct path *before)
 {
     float penalty = (float)((const struct repetition_penalty_options *)options)->penalty;
-    uint64_t seen[MAX_VOCAB / 64]; // one bit a token
+    uint64_t seen[MAX_VOCAB / 64]; // one bit per token
     memset(seen, 0, ((size_t)l->n + 63) / 64 * sizeof(*seen));
 
     for (int i = 0; i < before->n; i++) {
         int x = before->token[i];
         if (x < 0 || x >= l->n || (seen[x / 64] >> x % 64 & 1))
-            continue; // a drafter's row may be narrower than the text's vocabulary
+            continue; // a drafter may have a smaller vocabulary than the text
         seen[x / 64] |= UINT64_C(1) << x % 64;
         float logit = logits_at(l, x);
         logits_set(l, x, logit > 0 ? logit / penalty : logit * penalty);
     }
 }
 
-// logit_bias: a number added to the logit of each token named.
+// logit_bias: adds a number to the logit of each given token.
 
 struct logit_bias_options {
     struct pairs bias;
@@ -51,10 +51,10 @@ static void add_bias(struct logits *l, const void *options, const struct path *b
             logits_set(l, bias->key[i], logits_at(l, bias->key[i]) + (float)bias->value[i]);
 }
 
-// temperature: divides. 0 is the limit, all of it on the likeliest token, the lowest id among equals.
+// temperature: divides the logits. 0 is the limit: the argmax, the lowest id among equals.
 
-// The likeliest is taken to 0 first, which a softmax does not notice: small temperatures then underflow to what is
-// impossible anyway, and nothing overflows.
+// The maximum is subtracted first, which does not change a softmax: with small temperatures other logits tend to -INFINITY
+// and nothing overflows.
 static double inverse_of(double temperature)
 {
     return fmin(1 / temperature, DBL_MAX);
@@ -73,10 +73,10 @@ static void divide_by_temperature(struct logits *l, const void *options, const s
     logits_keep_argmax(l);
 }
 
-// top_k and top_p keep the likeliest tokens until they weigh enough: k tokens of weight 1, or the share p of the
-// probability. Among equals the lowest ids are kept.
+// top_k and top_p keep the most probable tokens until their weights add up to a threshold: k for weights of 1, or the share p
+// of the probability. Among equals the lowest ids are kept.
 
-// The tokens that come into question, each with its weight: a few, or a row's stretches one after another.
+// The candidate tokens with their weights: a few, or the whole row chunk by chunk.
 struct choice {
     const struct logits *l;
     struct exact_sum (*weigh)(double *to, const float *x, int n, float max);
@@ -94,20 +94,20 @@ static struct exact_sum one_each(double *to, const float *x, int n, float max)
     return (struct exact_sum){ n, 0 };
 }
 
-// Those that are no more than `span` below the likeliest, if they are few and weigh enough.
+// Restricts the candidates to tokens at most `span` below the maximum, if they are few and reach the threshold.
 static bool choose_from_few(struct choice *c, float span, double enough)
 {
-    int32_t place[LOGITS_CHUNK];
-    c->few = logits_from(c->l, c->max - span, place, LOGITS_CHUNK);
+    int32_t id[LOGITS_CHUNK];
+    c->few = logits_from(c->l, c->max - span, id, LOGITS_CHUNK);
     for (int i = 0; i < c->few; i++)
-        c->x[i] = c->l->x[place[i]];
+        c->x[i] = c->l->x[id[i]];
     if (c->few > 0 && grid_total(c->weigh(c->weight, c->x, c->few, c->max)) >= enough)
         return true;
     c->few = 0;
     return false;
 }
 
-// Stretch number k of the tokens to choose from, with c->weight filled in; NULL: there are no more.
+// Chunk k of the candidates, with c->weight filled in; NULL: no more chunks.
 static const float *tokens(struct choice *c, int k, int *n)
 {
     if (c->few > 0) {
@@ -118,46 +118,46 @@ static const float *tokens(struct choice *c, int k, int *n)
     if (left <= 0)
         return NULL;
     const float *x = c->l->x + k * LOGITS_CHUNK;
-    *n = c->l->most[k] == -INFINITY ? 0 : left < LOGITS_CHUNK ? left : LOGITS_CHUNK;
+    *n = c->l->max[k] == -INFINITY ? 0 : left < LOGITS_CHUNK ? left : LOGITS_CHUNK;
     c->weigh(c->weight, x, *n, c->max);
     return x;
 }
 
-// A radix selection finds the logit at which to cut: each walk over the tokens weighs those whose leading bits are
-// those of the cut so far, in one bucket for each value of the next eleven bits, and sees in which bucket enough is
-// reached. Sums are exact, so the row alone decides. *kept: weight of what lies above the cut.
+// Finds the threshold logit by radix selection. Each pass over the candidates sums the weights of those whose leading bits
+// equal those of the threshold found so far, in one bucket per value of the next eleven bits, and selects the bucket in which
+// `enough` is reached. Sums are exact, so the result depends on the row alone. *kept: the weight above the threshold.
 static float find_cut(struct choice *c, double enough, struct exact_sum *kept)
 {
     static const struct {
         int shift, bits;
     } digit[] = { { 21, 11 }, { 10, 11 }, { 0, 10 } };
-    uint32_t cut = 0, known = 0; // the bits of the cut, and which of them are known
+    uint32_t cut = 0, known = 0; // bits of the threshold, and the mask of known ones
     const struct exact_sum none = { 0, 0 };
     *kept = none;
-    for (int walk = 0; walk < 3; walk++) {
+    for (int pass = 0; pass < 3; pass++) {
         struct exact_sum bucket[1 << 11] = { { 0, 0 } };
         int n;
         const float *x;
         for (int k = 0; (x = tokens(c, k, &n)) != NULL; k++)
             for (int i = 0; i < n; i++) {
                 uint32_t bits = grid_ordered(x[i]);
-                struct exact_sum *b = &bucket[bits >> digit[walk].shift & ((1u << digit[walk].bits) - 1)];
+                struct exact_sum *b = &bucket[bits >> digit[pass].shift & ((1u << digit[pass].bits) - 1)];
                 if ((bits & known) == cut && x[i] > -INFINITY)
-                    *b = grid_sum(*b, grid_cut(c->weight[i]));
+                    *b = grid_sum(*b, grid_split(c->weight[i]));
             }
-        int lowest = 0, b = (1 << digit[walk].bits) - 1;
-        while (bucket[lowest].whole == 0 && bucket[lowest].rest == 0) // the likeliest's weighs something
+        int lowest = 0, b = (1 << digit[pass].bits) - 1;
+        while (bucket[lowest].whole == 0 && bucket[lowest].rest == 0) // ends: the weight of the maximum is positive
             lowest++;
         for (; b > lowest && grid_total(grid_sum(*kept, bucket[b])) < enough; b--)
             *kept = grid_sum(*kept, bucket[b]);
-        cut |= (uint32_t)b << digit[walk].shift;
-        known |= ((1u << digit[walk].bits) - 1) << digit[walk].shift;
+        cut |= (uint32_t)b << digit[pass].shift;
+        known |= ((1u << digit[pass].bits) - 1) << digit[pass].shift;
     }
     return grid_of_ordered(cut);
 }
 
-// Most rows have their weight in few tokens, so these are tried first.
-static void keep_argmax(struct choice *c, struct logits *l, double enough)
+// Most rows have their weight in few tokens, so the tokens near the maximum are tried first.
+static void keep_most_probable(struct choice *c, struct logits *l, double enough)
 {
     struct exact_sum kept, of_one;
     double weight;
@@ -166,12 +166,12 @@ static void keep_argmax(struct choice *c, struct logits *l, double enough)
     if (!choose_from_few(c, 8, enough))
         choose_from_few(c, 16, enough);
     float cut = find_cut(c, enough, &kept);
-    int stay = 0; // of those at the cut
+    int keep = 0; // tokens kept of those equal to the threshold
     of_one = c->weigh(&weight, &cut, 1, c->max);
-    for (; stay < l->n && grid_total(kept) < enough; stay++)
+    for (; keep < l->n && grid_total(kept) < enough; keep++)
         kept = grid_sum(kept, of_one);
     logits_drop_below(l, cut);
-    logits_drop_ties(l, cut, stay);
+    logits_drop_ties(l, cut, keep);
 }
 
 struct top_k_options {
@@ -185,14 +185,14 @@ static void keep_top_k(struct logits *l, const void *options, const struct path 
     struct choice c;
     c.weigh = one_each;
     if (k > 0 && k < l->n && logits_largest(l) > -INFINITY)
-        keep_argmax(&c, l, k);
+        keep_most_probable(&c, l, k);
 }
 
 struct top_p_options {
     double p;
 };
 
-// Holtzman et al. 2020: the smallest set of likeliest tokens that has the share p of the probability; never none.
+// Holtzman et al. 2020: the smallest set of most probable tokens with the share p of the probability; never empty.
 static void keep_top_p(struct logits *l, const void *options, const struct path *before)
 {
     (void)before;
@@ -200,14 +200,15 @@ static void keep_top_p(struct logits *l, const void *options, const struct path 
     struct choice c;
     c.weigh = loops()->weights;
     if (p < 1 && logits_largest(l) > -INFINITY)
-        keep_argmax(&c, l, fmax(1, p * logits_weight(l))); // the likeliest weighs 1, so it always stays
+        keep_most_probable(&c, l, fmax(1, p * logits_weight(l))); // the argmax weighs 1, so it is always kept
 }
 
 struct min_p_options {
     double p;
 };
 
-// Nguyen et al. 2024: what is at least p times as probable as the likeliest. Logits tell that without a softmax.
+// Nguyen et al. 2024: keeps tokens with at least p times the largest probability. A difference of logits shows it without a
+// softmax.
 static void keep_min_p(struct logits *l, const void *options, const struct path *before)
 {
     (void)before;
@@ -222,18 +223,18 @@ static void keep_min_p(struct logits *l, const void *options, const struct path 
     }; \
     const struct stage NAME##_stage = { #NAME, SUMMARY, NAME##_option, sizeof(struct NAME##_options), FUNCTION };
 
-STAGE(repetition_penalty, penalize_repetition, "makes tokens of the text so far less likely", OPTION_REAL, penalty, "1",
-      "divides positive logits and multiplies negative ones; 1: off", .least = 0.01, .most = 100)
+STAGE(repetition_penalty, penalize_repetition, "makes tokens of the text so far less probable", OPTION_REAL, penalty,
+      "1", "divides positive logits and multiplies negative ones; 1: off", .min = 0.01, .max = 100)
 STAGE(logit_bias, add_bias, "favours or bans tokens", OPTION_PAIRS, bias, "", "token id: what is added to its logit",
-      .least = -1e9, .most = 1e9)
+      .min = -1e9, .max = 1e9)
 STAGE(temperature, divide_by_temperature, "sharpens or flattens the distribution", OPTION_REAL, temperature, "1",
-      "logits are divided by it; 0: always the likeliest token", .least = 0, .most = 1e6)
-STAGE(top_k, keep_top_k, "keeps the k likeliest tokens", OPTION_INT, k, "0", "how many; 0: all", .least = 0,
-      .most = 1e9)
-STAGE(top_p, keep_top_p, "keeps the likeliest tokens that make up a share of the probability", OPTION_REAL, p, "1",
-      "the share; 1: all", .least = 0, .most = 1)
-STAGE(min_p, keep_min_p, "keeps tokens at least so probable as a share of the likeliest", OPTION_REAL, p, "0",
-      "the share; 0: all", .least = 0, .most = 1)
+      "logits are divided by it; 0: greedy, always the argmax", .min = 0, .max = 1e6)
+STAGE(top_k, keep_top_k, "keeps the k most probable tokens", OPTION_INT, k, "0", "how many; 0: all", .min = 0,
+      .max = 1e9)
+STAGE(top_p, keep_top_p, "keeps the top tokens that make up a share of the probability", OPTION_REAL, p, "1",
+      "the share; 1: all", .min = 0, .max = 1)
+STAGE(min_p, keep_min_p, "keeps tokens with at least a share of the top probability", OPTION_REAL, p, "0",
+      "the share; 0: all", .min = 0, .max = 1)
 
 bool stage_on_device(const struct stage *stage, const void *options, struct row_stages *to)
 {

@@ -1,19 +1,54 @@
 #!/usr/bin/env bash
-# What a reader relies on and no compiler checks: formatting, one door for each dependency, and which folder may
-# include what (docs/architecture.md). Prints every offence; exit 1 if there is one.
+# Checks what readers rely on and no compiler checks: formatting, one includer of each dependency, and which folder may include
+# which (docs/architecture.md). Prints every violation; exit status 1 if there is any.
+#
+#   tests/lint.sh          these checks
+#   tests/lint.sh words    words that are not used in this project (tests/retired_words.txt), in names, comments, strings and docs
 set -u
 cd "$(dirname "$0")/.." || exit 1
 bad=0
-offence() { printf '%s\n' "$*"; bad=1; }
+violation() { printf '%s\n' "$*"; bad=1; }
 
-folders='core sampling kernels formats tokenizers models drafters verifier decode exact results engine experiments commands'
+# Texts of other people, data, and pages about the words themselves.
+not_checked=(':!LICENSE' ':!CHANGELOG.md' ':!CMakePresets.json' ':!docs/glossary.md' ':!docs/notes' ':!tests/retired_words.txt'
+             ':!experiments/data' ':!tests/cases/*.json' ':!tests/cases/*.jsonl' ':!tests/cases/torch' ':!tests/cases/tokenizer*'
+             ':!tests/cases/make_tokenizer*')
 
-# One door for each dependency.
-while read -r header door; do
+retired_words() {                # prints "file:line: word -> words to use" for each place, and their number
+    local everywhere identifiers
+    local begin='(?<![A-Za-z])' end='(?![A-Za-z])'
+    everywhere=$(sed -n '/^[^#_]/s/\t.*//p' tests/retired_words.txt | paste -s -d '|')
+    identifiers=$(sed -n '/^_/{s/^_//;s/\t.*//p;}' tests/retired_words.txt | paste -s -d '|')
+    # An identifier or a part of one: next to _, after a type, -> or a field's dot, or before a subscript or an assignment.
+    {
+        git grep -nIioP "$begin(?:$everywhere)$end|(?:(?<=_)|(?<=->)|(?<=[\\w\\])]\\.)|(?<=[ (]\\*)|(?<=int )|(?<=bool )|(?<=double )|(?<=float )|(?<=char )|(?<=_t ))(?:$identifiers)$end|$begin(?:$identifiers)(?=_|->|\\[|\\+\\+| [-+*/|&]?= )" \
+            -- "${not_checked[@]}"
+        git ls-files -- "${not_checked[@]}" | grep -noiP "$begin(?:$everywhere|$identifiers)$end" |
+            while IFS=: read -r n word; do echo "$(git ls-files -- "${not_checked[@]}" | sed -n "${n}p"):0:$word"; done
+    } | perl -ne '
+        BEGIN {
+            open my $list, "<", "tests/retired_words.txt" or die;
+            while (<$list>) { push @words, [qr/^_?(?:$1)$/i, $2] if /^(?!#)_?(.*)\t(.*)/ }
+        }
+        my ($place, $word) = /^(.*?:\d+):(.*)$/ or next;
+        my ($instead) = grep { $word =~ $_->[0] } @words;
+        print "$place: $word -> ", $instead ? $instead->[1] : "?", "\n";
+        END { print STDERR "lint: ", $. || 0, " retired words\n"; exit($. > 0) }'
+}
+
+if [ "${1:-}" = words ]; then
+    retired_words
+    exit
+fi
+
+folders='core sampling device_step kernels formats tokenizers models drafters verifier decode exact results engine experiments commands'
+
+# One includer of each dependency.
+while read -r header includer; do
     for file in $(grep -lE "#include <$header>" -r --include="*.[ch]" $folders); do
-        [ "$file" = "$door" ] || offence "$file includes <$header>; only $door does"
+        [ "$file" = "$includer" ] || violation "$file includes <$header>; only $includer does"
     done
-done <<'DOORS'
+done <<'INCLUDERS'
 sqlite3.h results/store.c
 yaml.h experiments/yaml.c
 jansson.h core/json.c
@@ -21,10 +56,10 @@ Random123/philox.h sampling/rng.c
 pcre2.h tokenizers/pattern.c
 utf8proc.h tokenizers/nfc.c
 xxhash.h core/digest.c
-DOORS
+INCLUDERS
 
 # Arrows go down only.
-may() {                          # may FOLDER FOLDERS...: what it and its subfolders may include of ours
+may() {                          # may FOLDER FOLDERS...: which folders of the project it and its subfolders may include
     local folder=$1 file line included
     shift
     while read -r file; do
@@ -33,20 +68,21 @@ may() {                          # may FOLDER FOLDERS...: what it and its subfol
             included=${included%%/*}
             case " $folder $* " in
             *" $included "*) ;;
-            *) offence "$file: $line ($folder may include: $*)" ;;
+            *) violation "$file: $line ($folder may include: $*)" ;;
             esac
         done < <(grep -hE '^#include "[a-z_]+/' "$file")
     done < <(git ls-files "$folder/*.c" "$folder/*.h" "$folder/*.cu")
 }
 may core
 may sampling core
-may kernels core
+may device_step core
+may kernels core device_step
 may formats core
 may tokenizers core formats
 may models core kernels formats
-may drafters core sampling kernels tokenizers models
-may verifier/rules core sampling verifier
-may verifier core sampling kernels models
+may drafters core sampling device_step kernels tokenizers models
+may verifier/rules core sampling device_step verifier
+may verifier core sampling device_step kernels models
 may decode core sampling drafters verifier
 may exact core sampling verifier
 may results core
@@ -54,21 +90,21 @@ may engine core sampling kernels tokenizers models drafters verifier decode
 may experiments core sampling kernels formats tokenizers models drafters verifier decode exact results engine
 may commands core sampling kernels formats tokenizers models drafters verifier decode exact results engine experiments
 
-# A folder that a person can look over.
+# Folders of a size that can be overviewed.
 while read -r n folder; do
-    [ "$n" -le 40 ] || [ "$folder" = tests/cases ] || offence "$folder has $n files; 40 is the most"
+    [ "$n" -le 40 ] || [ "$folder" = tests/cases ] || violation "$folder has $n files, at most 40 are allowed"
 done < <(git ls-files | sed -n 's|/[^/]*$||p' | sort | uniq -c)
 
-# Rules and drafters toss no coins of their own.
-grep -nE '\b(rand|random|drand48|srand)\(' -r --include='*.[ch]' ${folders%% results*} && offence "chance has one door: sampling/rng.h"
+# Random numbers come from sampling/rng.h only.
+grep -nE '\b(rand|random|drand48|srand)\(' -r --include='*.[ch]' ${folders%% results*} && violation "random numbers come from sampling/rng.h only"
 
-# Versions differ in taste: Debian 12's is the one that counts.
+# Versions format differently: Debian 12's counts.
 case $(clang-format --version 2>/dev/null) in
 *"version 14."*)
     n=$(git ls-files '*.c' '*.h' '*.cu' '*.cpp' | xargs clang-format --dry-run 2>&1 | grep -c 'warning:')
-    [ "$n" = 0 ] || offence "clang-format would change $n places"
+    [ "$n" = 0 ] || violation "clang-format would change $n places"
     ;;
-*) echo "lint: formatting was not looked at: clang-format 14 is not here" ;;
+*) echo "lint: formatting was not checked: no clang-format 14" ;;
 esac
-[ $bad = 0 ] && echo "lint: no offence"
+[ $bad = 0 ] && echo "lint: no violations"
 exit $bad

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""machine_code.py - what nvcc made of kernels/cuda, looked at where there is no GPU.
+"""machine_code.py - checks the machine code that nvcc generates for kernels/cuda, without a GPU.
 
-    tests/machine_code.py                    compiles every kernels/cuda/*.cu, for each of ARCHITECTURES, with FLAGS
-    tests/machine_code.py build/release/cuda all of a build's objects, as they are linked
-    tests/machine_code.py FILE ...           these .cu, .o or .cubin (nvcc -cubin -arch=sm_90 ...) files only
+    tests/machine_code.py                    compiles every kernels/cuda/*.cu for each of ARCHITECTURES, with FLAGS
+    tests/machine_code.py build/release/cuda checks all objects of a build, as they are linked
+    tests/machine_code.py FILE ...           checks these .cu, .o or .cubin (nvcc -cubin -arch=sm_90 ...) files only
 
-The disassembler is NVIDIA's own nvdisasm: that of the PATH, of the toolkit, or the pinned one of PyPI, put into build/. No
-kernel but those of ALLOWED may have a stack frame or touch local memory (LDL, STL: spilled registers, arrays indexed at run
-time). DEMANDS says which must read their weights sixteen bytes at a time, to registers or to shared memory, and use the tensor
-cores. From compute capability 9.0 on every kernel but those of ALONE must wait for the one before it (ACQBULK) before it touches
-memory, weights apart. Before that, if there is nvcc, the script judges kernels made for the purpose, nine of which offend: a check
-that lets those pass is worth nothing.
+The disassembler is NVIDIA's nvdisasm: from the PATH, from the toolkit, or the pinned version from PyPI, installed into build/. No
+kernel except those of ALLOWED may have a stack frame or use local memory (LDL, STL: spilled registers, arrays indexed at run time).
+REQUIREMENTS lists the kernels that must load their weights sixteen bytes at a time, to registers or to shared memory, and use the
+tensor cores. From compute capability 9.0 every kernel except those of ALONE must wait for the previous kernel (ACQBULK) before it
+accesses memory other than weights. If there is nvcc, the script first checks kernels written for the purpose, nine of which
+contain a seeded fault, to show that it detects them.
 
-Prints one table (shared: bytes known when compiled, on sm_90 with the 1024 that the system keeps for itself; less: loads
-of one or two bytes), then a sentence for each offence. Exit status: 0 none, 1 offences, 2 called wrongly, 77 there is no nvcc
-(or no nvdisasm to be had), so nothing was looked at.
+Prints one table (shared: static bytes, on sm_90 including the 1024 reserved by the system; narrow: loads of one or two bytes), then a
+sentence for each violation. Exit status: 0 none, 1 violations, 2 wrong usage, 77 no nvcc (or no nvdisasm), so nothing was
+checked.
 """
 import collections
 import concurrent.futures
@@ -29,42 +29,41 @@ import tempfile
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ARCHITECTURES = ["sm_80", "sm_90"]
-FLAGS = ["-std=c++20", "-O3", "--fmad=false", "-I", HERE]  # as CMakeLists.txt has them
+FLAGS = ["-std=c++20", "-O3", "--fmad=false", "-I", HERE]  # as in cmake/cuda.cmake
 
-# Kernels that are there for speed: (what their names begin with, instruction they must have or None, where they stream
-# weights to: IN_REGISTERS, IN_SHARED memory or None). The name is without namespace. In all of kernels/cuda each row must
-# fit a kernel, so that no demand is lost when something is renamed.
+# Fast kernels: (prefix of the name, required instruction or None, where weights are streamed to: IN_REGISTERS, IN_SHARED memory or
+# None). Names are without namespace. When all of kernels/cuda is checked, each row must match a kernel, so that no requirement is
+# lost by a rename.
 IN_REGISTERS, IN_SHARED = "registers", "shared memory"
-DEMANDS = [
-    (r"skinny", "HMMA.16816.F32.BF16", IN_REGISTERS),
-    (r"wide_", "HMMA.16816.F32.BF16", IN_SHARED),
+REQUIREMENTS = [
+    (r"small_kernel", "HMMA.16816.F32.BF16", IN_REGISTERS),
+    (r"large_kernel", "HMMA.16816.F32.BF16", IN_SHARED),
     (r"mma_kernel", "HMMA.16816.F32.BF16", None),
 ]
 
-# Kernels that may use local memory: (what their names begin with, bytes of stack frame at most, why). A row that is not
-# needed any more is an offence.
+# Kernels that may use local memory: (prefix of the name, maximum stack frame in bytes, reason). An unused row is a violation.
 ALLOWED = [
     (r"angles_kernel", 32, "cosf and sinf index the words of 2 / pi at run time, for angles of 105615 and more"),
-    (r"pack_(numbers|scales)", 32, "index a few words at run time, once for each weight, when a model is opened"),
+    (r"pack_(numbers|scales)", 32, "index a few words at run time, once per weight, when a model is opened"),
 ]
 
-# Kernels that no other overlaps: launched with LAUNCH, not QUEUE.
+# Kernels launched with LAUNCH, not QUEUE, which do not overlap with others.
 ALONE = r"pack_(numbers|scales)"
 
-NVDISASM = "nvidia-cuda-nvdisasm==13.5.37"  # reads what every nvcc up to 13.5 makes
+NVDISASM = "nvidia-cuda-nvdisasm==13.5.37"  # reads the output of every nvcc up to 13.5
 NVDISASM_HASHES = [
     "d3fdbdd49fa53e2e4aacd3db8259d052bd2b049ececdcb69e92e083c6728e7ca",  # x86_64
     "a3a8248074edb9fba63b74c38a5416b712a91ab09e70b8ab37186c3d293fc605",  # aarch64
 ]
 
-PLANTED = r"""
+SEEDED_FAULTS = r"""
 #include "kernels/cuda/device.h"
 using namespace DEVICE_SPACE;
 
-__global__ void skinny_right(float *out, const uint4 *w, const uint32_t *x, int k)
+__global__ void small_correct(float *out, const uint4 *w, const uint32_t *x, int k)
 {
     float d[4] = {};
-    in_turn();
+    kernel_prologue();
     for (int i = threadIdx.x; i < k; i += 32) {
         const uint4 v = load_weights(w + i);
         const uint32_t a[4] = { v.x, v.y, v.z, v.w };
@@ -73,10 +72,10 @@ __global__ void skinny_right(float *out, const uint4 *w, const uint32_t *x, int 
     out[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
 }
 
-__global__ void skinny_by_words(float *out, const uint32_t *w, const uint32_t *x, int k)
+__global__ void small_by_words(float *out, const uint32_t *w, const uint32_t *x, int k)
 {
     float d[4] = {};
-    in_turn();
+    kernel_prologue();
     for (int i = threadIdx.x; i < k; i += 32) {
         const uint32_t a[4] = { w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3] };
         mma_bf16(d, a, x[i], x[i + 1]);
@@ -84,10 +83,10 @@ __global__ void skinny_by_words(float *out, const uint32_t *w, const uint32_t *x
     out[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
 }
 
-__global__ void skinny_half_by_words(float *out, const uint4 *w, const uint32_t *x, int k)
+__global__ void small_half_by_words(float *out, const uint4 *w, const uint32_t *x, int k)
 {
     float d[4] = {};
-    in_turn();
+    kernel_prologue();
     for (int i = threadIdx.x; i < k; i += 32) {
         const uint4 v = load_weights(w + 2 * i);
         uint32_t low, high;
@@ -98,10 +97,10 @@ __global__ void skinny_half_by_words(float *out, const uint4 *w, const uint32_t 
     out[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
 }
 
-__global__ void skinny_without_tensor_cores(float *out, const uint4 *w, const float *x, int k)
+__global__ void small_without_tensor_cores(float *out, const uint4 *w, const float *x, int k)
 {
     float d = 0;
-    in_turn();
+    kernel_prologue();
     for (int i = threadIdx.x; i < k; i += 32) {
         const uint4 v = load_weights(w + i);
         d += (float)v.x * x[i] + (float)v.y + (float)v.z + (float)v.w;
@@ -109,14 +108,14 @@ __global__ void skinny_without_tensor_cores(float *out, const uint4 *w, const fl
     out[threadIdx.x] = d;
 }
 
-__global__ void wide_right(float *out, const uint4 *w, const uint32_t *x, int k)
+__global__ void large_correct(float *out, const uint4 *w, const uint32_t *x, int k)
 {
     __shared__ uint4 ring[2][32];
     float d[4] = {};
-    in_turn();
+    kernel_prologue();
     for (int i = 0; i < k; i++) {
-        copy_ahead(&ring[i % 2][threadIdx.x], w + 32 * i + threadIdx.x);
-        close_copies();
+        copy_async(&ring[i % 2][threadIdx.x], w + 32 * i + threadIdx.x);
+        commit_copies();
         wait_for_copies<1>();
         const uint4 v = ring[(i + 1) % 2][threadIdx.x];
         const uint32_t a[4] = { v.x, v.y, v.z, v.w };
@@ -125,16 +124,16 @@ __global__ void wide_right(float *out, const uint4 *w, const uint32_t *x, int k)
     out[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
 }
 
-__global__ void wide_half_by_words(float *out, const uint4 *w, const uint32_t *x, int k)
+__global__ void large_half_by_words(float *out, const uint4 *w, const uint32_t *x, int k)
 {
     __shared__ uint4 ring[2][32];
     float d[4] = {};
-    in_turn();
+    kernel_prologue();
     for (int i = 0; i < k; i++) {
-        copy_ahead(&ring[0][threadIdx.x], w + 32 * i + threadIdx.x);
+        copy_async(&ring[0][threadIdx.x], w + 32 * i + threadIdx.x);
         asm volatile("cp.async.ca.shared.global [%0], [%1], 4;"
                      :: "r"((uint32_t)__cvta_generic_to_shared(&ring[1][threadIdx.x])), "l"(w + i) : "memory");
-        close_copies();
+        commit_copies();
         wait_for_copies<0>();
         const uint4 v = ring[0][threadIdx.x], u = ring[1][threadIdx.x];
         const uint32_t a[4] = { v.x, v.y, v.z, v.w };
@@ -143,11 +142,11 @@ __global__ void wide_half_by_words(float *out, const uint4 *w, const uint32_t *x
     out[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
 }
 
-__global__ void wide_by_registers(float *out, const uint4 *w, const uint32_t *x, int k)
+__global__ void large_by_registers(float *out, const uint4 *w, const uint32_t *x, int k)
 {
     __shared__ uint4 ring[2][32];
     float d[4] = {};
-    in_turn();
+    kernel_prologue();
     for (int i = 0; i < k; i++) {
         ring[i % 2][threadIdx.x] = load_weights(w + 32 * i + threadIdx.x);
         __syncthreads();
@@ -161,7 +160,7 @@ __global__ void wide_by_registers(float *out, const uint4 *w, const uint32_t *x,
 __global__ void __launch_bounds__(1024, 2) spilling(float *out, const float *x, int k)
 {
     float d[96];
-    in_turn();
+    kernel_prologue();
 #pragma unroll
     for (int j = 0; j < 96; j++)
         d[j] = x[j * 32 + threadIdx.x];
@@ -177,16 +176,16 @@ __global__ void __launch_bounds__(1024, 2) spilling(float *out, const float *x, 
 __global__ void stacked(float *out, const int *at, int k)
 {
     float d[16] = {};
-    in_turn();
+    kernel_prologue();
     for (int i = 0; i < k; i++)
         d[at[i] & 15] += 1;
     out[threadIdx.x] = d[at[threadIdx.x] & 15];
 }
 
-__global__ void hasty(float *out, const float *x)
+__global__ void reads_before_waiting(float *out, const float *x)
 {
     const float early = x[threadIdx.x];
-    in_turn();
+    kernel_prologue();
     out[threadIdx.x] = early;
 }
 
@@ -195,24 +194,24 @@ __global__ void never_waiting(float *out, const float *x)
     out[threadIdx.x] = x[threadIdx.x];
 }
 """
-PLANTED_DEMANDS = [(r"skinny", "HMMA.16816.F32.BF16", IN_REGISTERS), (r"wide_", "HMMA.16816.F32.BF16", IN_SHARED)]
-PLANTED_OFFENCES = {  # kernel: words of what must be said of it
-    "skinny_right": [],
-    "skinny_by_words": ["none that passes the first cache by"],
-    "skinny_half_by_words": ["found narrower ones"],
-    "skinny_without_tensor_cores": ["expected HMMA"],
-    "wide_right": [],
-    "wide_half_by_words": ["found others"],
-    "wide_by_registers": ["expected weights by copies"],
+SEEDED_REQUIREMENTS = [(r"small_", "HMMA.16816.F32.BF16", IN_REGISTERS), (r"large_", "HMMA.16816.F32.BF16", IN_SHARED)]
+SEEDED_VIOLATIONS = {  # kernel: parts of the expected messages
+    "small_correct": [],
+    "small_by_words": ["none that bypasses L1"],
+    "small_half_by_words": ["found narrower ones"],
+    "small_without_tensor_cores": ["expected HMMA"],
+    "large_correct": [],
+    "large_half_by_words": ["found others"],
+    "large_by_registers": ["expected weights by copies"],
     "spilling": ["expected no local memory"],
     "stacked": ["expected no local memory"],
-    "hasty": ["before it waits for the kernel before it"],
-    "never_waiting": ["expected it to wait"],
+    "reads_before_waiting": ["before the wait for the previous kernel"],
+    "never_waiting": ["expected a wait for the previous kernel"],
 }
 
 
-class Refused(Exception):
-    """What the world did: a sentence, and the exit status that goes with it."""
+class Failed(Exception):
+    """An error message, and the exit status for it."""
 
     def __init__(self, sentence, status=1):
         super().__init__(sentence)
@@ -224,24 +223,24 @@ class Kernel:
         self.source, self.arch, self.mangled = source, arch, mangled
         self.name = mangled
         self.registers = self.frame = self.shared = 0
-        self.early = None  # those of its opcodes that stand before it waits for the kernel before it; None: it does not
+        self.early = None  # opcodes before the wait for the previous kernel; None: it does not wait
         self.opcodes = collections.Counter()  # "LDG.E.NA.LTC256B.128.CONSTANT"
 
     def count(self, *words):
-        """Instructions whose first word is one of these."""
+        """Number of instructions whose first word is one of these."""
         return sum(n for op, n in self.opcodes.items() if op.split(".")[0] in words)
 
     def loads(self, bits):
-        """Loads from global memory of so many bits a lane, those on their way to shared memory (cp.async) included."""
+        """Number of loads from global memory of `bits` bits per lane, cp.async included."""
         return sum(n for op, n in self.opcodes.items() if op.split(".")[0] in ("LDG", "LDGSTS") and width_of(op) == bits)
 
     def weight_loads(self):
-        """Those that pass the first cache by: device.h's load_weights, cp.async.cg. {opcode: count}"""
+        """Loads that bypass L1: load_weights of device.h, cp.async.cg. {opcode: count}"""
         return {op: n for op, n in self.opcodes.items()
                 if op.startswith("LDG.") and ".NA" in op or op.startswith("LDGSTS.") and ".BYPASS" in op}
 
     def copies(self):
-        """Loads to shared memory: device.h's copy_ahead. {opcode: count}"""
+        """Copies to shared memory: copy_async of device.h. {opcode: count}"""
         return {op: n for op, n in self.opcodes.items() if op.split(".")[0] == "LDGSTS"}
 
 
@@ -259,16 +258,16 @@ def width_of(opcode):
 # ---- tools
 
 
-def called(words):
+def run(words):
     done = subprocess.run(words, capture_output=True, text=True, errors="replace")
     if done.returncode != 0:
-        said = (done.stderr + done.stdout).strip() or f"exit status {done.returncode}"
-        raise Refused(f"{' '.join(words)}: {said}")
+        message = (done.stderr + done.stdout).strip() or f"exit status {done.returncode}"
+        raise Failed(f"{' '.join(words)}: {message}")
     return done.stdout
 
 
 def find_nvcc():
-    """None: there is none."""
+    """Returns None if there is none."""
     return shutil.which(os.environ.get("CUDACXX", "nvcc")) or shutil.which("/usr/local/cuda/bin/nvcc")
 
 
@@ -277,25 +276,25 @@ def find_nvdisasm():
 
 
 def pinned_nvdisasm():
-    """NVDISASM in build/, installed when it is not there yet. The wheel has the program as nvidia/cu13/bin/nvdisasm."""
+    """NVDISASM in build/, installed if missing. The wheel contains the program as nvidia/cu13/bin/nvdisasm."""
     to = os.path.join(HERE, "build", NVDISASM.replace("==", "-"))
     pattern = os.path.join(to, "nvidia", "*", "bin", "nvdisasm")
     if not glob.glob(pattern):
         os.makedirs(os.path.dirname(to), exist_ok=True)
         part = tempfile.mkdtemp(dir=os.path.dirname(to), prefix="nvdisasm-part-")
         try:
-            wanted = os.path.join(part, "requirements.txt")
-            with open(wanted, "w") as f:
+            requirements = os.path.join(part, "requirements.txt")
+            with open(requirements, "w") as f:
                 f.write(NVDISASM + "".join(f" --hash=sha256:{h}" for h in NVDISASM_HASHES) + "\n")
-            called([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps",
-                    "--only-binary=:all:", "--require-hashes", "--target", part, "-r", wanted])
+            run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps",
+                    "--only-binary=:all:", "--require-hashes", "--target", part, "-r", requirements])
             shutil.rmtree(to, ignore_errors=True)
             os.rename(part, to)
-        except (Refused, OSError) as e:
-            if not glob.glob(pattern):  # another run may have been quicker
+        except (Failed, OSError) as e:
+            if not glob.glob(pattern):  # another process may have installed it
                 last = str(e).splitlines()[-1]
-                raise Refused(f"expected nvdisasm on the PATH, in /usr/local/cuda/bin or as {NVDISASM} from PyPI, found none "
-                              f"({last}): nothing was looked at", 77) from e
+                raise Failed(f"expected nvdisasm on the PATH, in /usr/local/cuda/bin or as {NVDISASM} from PyPI, found none "
+                              f"({last}): nothing was checked", 77) from e
         finally:
             shutil.rmtree(part, ignore_errors=True)
     return glob.glob(pattern)[0]
@@ -303,12 +302,12 @@ def pinned_nvdisasm():
 
 def compile_source(nvcc, source, arch, to):
     cubin = os.path.join(to, f"{os.path.basename(source)}.{arch}.cubin")
-    called([nvcc, "-cubin", f"-arch={arch}", *FLAGS, "-Werror", "all-warnings", "-o", cubin, source])
+    run([nvcc, "-cubin", f"-arch={arch}", *FLAGS, "-Werror", "all-warnings", "-o", cubin, source])
     return cubin
 
 
 def demangled(names):
-    """Without parameters, result and namespaces of ours; as they are where there is no c++filt."""
+    """Names without parameters, result and namespace; mangled if there is no c++filt."""
     filt = shutil.which("c++filt") or shutil.which("cu++filt")
     if filt is None or not names:
         return names
@@ -319,27 +318,27 @@ def demangled(names):
 def short_name(s):
     s = re.sub(r"\(anonymous namespace\)::|\bcuda_device::|\((?:[a-z_]+::)*[a-z_]+\)(?=-?\d)", "", s)  # (enum form)3: 3
     depth = 0
-    for i, c in enumerate(s):  # up to the parameters, which begin at the first parenthesis outside of < >
+    for i, c in enumerate(s):  # cut at the parameters: the first parenthesis outside of < >
         depth += (c == "<") - (c == ">")
         if c == "(" and depth == 0:
             s = s[:i]
             break
     depth = 0
-    for i in range(len(s) - 1, -1, -1):  # from behind the last space outside of < >: a result
+    for i in range(len(s) - 1, -1, -1):  # cut the result: up to the last space outside of < >
         depth += (s[i] == ">") - (s[i] == "<")
         if s[i] == " " and depth == 0:
             return s[i + 1:]
     return s
 
 
-# ---- what a cubin says
+# ---- reading a cubin
 
 
 MAGIC, FOR_GPU = b"\x7fELF\x02\x01", 190
 
 
 def sections(b):
-    """(name, offset, size) of a cubin's."""
+    """(name, offset, size) of the sections of a cubin."""
     at, = struct.unpack_from("<Q", b, 0x28)
     _, n, names = struct.unpack_from("<HHH", b, 0x3A)
     headers = [struct.unpack_from("<IIQQQQIIQQ", b, at + 64 * i) for i in range(n)]
@@ -350,7 +349,7 @@ def sections(b):
 
 
 def attributes(b, at, size):
-    """Of a .nv.info section: (attribute, bytes). Format 4 has a size of its own, the others a value in its place."""
+    """(attribute, bytes) of a .nv.info section. Format 4 stores a size, the others a value in its place."""
     end = at + size
     while at + 4 <= end:
         form, attribute, n = struct.unpack_from("<BBH", b, at)
@@ -364,7 +363,7 @@ REGISTERS, FRAME = 0x2F, 0x11  # EIATTR_REGCOUNT, EIATTR_FRAME_SIZE: (symbol, va
 
 
 def read_resources(b, found, kernels):
-    """Registers, frame and shared memory of these kernels {mangled: Kernel}."""
+    """Sets registers, frame and shared memory of kernels {mangled: Kernel}."""
     where = {name: (at, size) for name, at, size in found}
     symbols, _ = where[".symtab"]
     strings, _ = where[".strtab"]
@@ -386,7 +385,7 @@ def read_resources(b, found, kernels):
             k.shared = where[".nv.shared." + name][1]
     missing = [name for name, k in kernels.items() if k.registers == 0]
     if missing:
-        raise Refused(f"expected the number of registers of {missing[0]} in .nv.info, found none")
+        raise Failed(f"expected the number of registers of {missing[0]} in .nv.info, found none")
 
 
 INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.a-z]*)")
@@ -395,7 +394,7 @@ TARGET = re.compile(r"^\s*\.target\s+(sm_\w+)")
 
 
 def cubins_of(path):
-    """Machine code in an object file of nvcc's, or a cubin: the ELF files for a GPU that are in it. PTX is passed over."""
+    """The ELF files for GPUs in an object file of nvcc or a cubin. PTX is skipped."""
     with open(path, "rb") as f:
         b = f.read()
     at, found = b.find(MAGIC), []
@@ -406,42 +405,42 @@ def cubins_of(path):
             found.append(b[at:at + max(segments + segment * n_segments, headers + header * n_headers)])
         at = b.find(MAGIC, at + 1)
     if not found:
-        raise Refused(f"{path}: expected machine code for GPUs (uncompressed, as nvcc leaves it), found none", 2)
+        raise Failed(f"{path}: expected machine code for GPUs (uncompressed, as nvcc writes it), found none", 2)
     return found
 
 
 def read_cubin(nvdisasm, b, path, source):
-    """Kernels, and functions that are called and not inlined. path: somewhere to put it."""
+    """Kernels, and functions that are not inlined. path: a temporary file."""
     with open(path, "wb") as f:
         f.write(b)
     found = list(sections(b))
-    arch, kernels, now = "?", {}, None
-    for line in called([nvdisasm, "-c", path]).splitlines():
+    arch, kernels, current = "?", {}, None
+    for line in run([nvdisasm, "-c", path]).splitlines():
         if m := TARGET.match(line):
             arch = m[1]
         elif m := SECTION.match(line):
-            now = kernels.setdefault(m[1], Kernel(source, arch, m[1]))
-        elif now is not None and (m := INSTRUCTION.match(line)):
-            if m[1] == "ACQBULK" and now.early is None:
-                now.early = now.opcodes.copy()
-            now.opcodes[m[1]] += 1
+            current = kernels.setdefault(m[1], Kernel(source, arch, m[1]))
+        elif current is not None and (m := INSTRUCTION.match(line)):
+            if m[1] == "ACQBULK" and current.early is None:
+                current.early = current.opcodes.copy()
+            current.opcodes[m[1]] += 1
     empty = [name for name, k in kernels.items() if not k.opcodes]
     if empty:
-        raise Refused(f"expected instructions of {empty[0]} from {nvdisasm}, found none that this script can read")
+        raise Failed(f"expected instructions of {empty[0]} from {nvdisasm}, found none that this script can parse")
     read_resources(b, found, kernels)
     for k, name in zip(kernels.values(), demangled(list(kernels))):
         k.name = name
     return list(kernels.values())
 
 
-# ---- the verdict
+# ---- violations
 
 
-def offences_of(k, demands):
+def violations_of(k, requirements):
     local = k.count("LDL", "STL")
-    if (local or k.frame) and not any(re.match(name, k.name) and k.frame <= most for name, most, _ in ALLOWED):
+    if (local or k.frame) and not any(re.match(name, k.name) and k.frame <= max_frame for name, max_frame, _ in ALLOWED):
         yield f"expected no local memory, found {local} instructions that use it (LDL, STL) and a stack frame of {k.frame} bytes"
-    for name, instruction, streams in demands:
+    for name, instruction, streams in requirements:
         if not re.match(name, k.name):
             continue
         if instruction and not k.opcodes[instruction]:
@@ -449,129 +448,129 @@ def offences_of(k, demands):
             yield f"expected {instruction}, found {other}"
         weights, copies = k.weight_loads(), k.copies()
         if streams == IN_REGISTERS and not weights:
-            yield (f"expected weights by loads of 16 bytes, found {k.loads(128)} such loads and none that passes the first "
-                   "cache by (load_weights)")
+            yield (f"expected weights by loads of 16 bytes, found {k.loads(128)} such loads and none that bypasses L1 "
+                   "(load_weights)")
         narrow = {op: n for op, n in weights.items() if width_of(op) != 128}
         if streams == IN_REGISTERS and narrow:
             yield ("expected weights by loads of 16 bytes, found narrower ones: " +
                    ", ".join(f"{op} {n} times" for op, n in sorted(narrow.items())))
         if streams == IN_SHARED and not copies:
-            yield "expected weights by copies of 16 bytes to shared memory (copy_ahead), found none"
+            yield "expected weights by copies of 16 bytes to shared memory (copy_async), found none"
         other = {op: n for op, n in copies.items() if width_of(op) != 128 or ".BYPASS" not in op}
         if streams == IN_SHARED and other:
-            yield ("expected copies of 16 bytes that pass the first cache by, found others: " +
+            yield ("expected copies of 16 bytes that bypass L1, found others: " +
                    ", ".join(f"{op} {n} times" for op, n in sorted(other.items())))
 
 
-TOUCHES = re.compile(r"LDG|LD\b|ST\b|STG|ATOM|RED|LDGSTS|UBLK|UTMA")  # memory that other kernels may have written
+ACCESSES = re.compile(r"LDG|LD\b|ST\b|STG|ATOM|RED|LDGSTS|UBLK|UTMA")  # accesses to memory that other kernels may have written
 
 
-def haste_of(k):
-    """Offences against the order of kernels, on GPUs where one may begin before the one before it has ended."""
+def wait_violations_of(k):
+    """Violations of the order of kernels, on GPUs where a kernel may start before the previous one has ended."""
     if int(re.sub(r"\D", "", k.arch)) < 90 or re.match(ALONE, k.name):
         return
     if k.early is None:
-        yield "expected it to wait for the kernel before it (ACQBULK: wait_for_previous), found nothing of the kind"
+        yield "expected a wait for the previous kernel (ACQBULK: wait_for_previous), found none"
         return
-    streams = any(s and re.match(name, k.name) for name, _, s in DEMANDS)
-    early = [op for op in k.early if TOUCHES.match(op) and not (streams and op.split(".")[0] == "LDG")]
+    streams = any(s and re.match(name, k.name) for name, _, s in REQUIREMENTS)
+    early = [op for op in k.early if ACCESSES.match(op) and not (streams and op.split(".")[0] == "LDG")]
     if early:
-        yield f"expected no memory to be touched before it waits for the kernel before it, found {', '.join(sorted(early))}"
+        yield f"expected no memory access before the wait for the previous kernel, found {', '.join(sorted(early))}"
 
 
-def unmet(kernels):
+def unmatched(kernels):
     for name, _, _ in ALLOWED:
         if not any(re.match(name, k.name) and k.count("LDL", "STL") for k in kernels):
             yield f"expected a kernel that uses local memory and whose name begins with \"{name}\" (ALLOWED), found none"
-    for name, _, _ in DEMANDS:
+    for name, _, _ in REQUIREMENTS:
         if not any(re.match(name, k.name) for k in kernels):
-            yield f"expected a kernel whose name begins with \"{name}\" (DEMANDS), found none"
+            yield f"expected a kernel whose name begins with \"{name}\" (REQUIREMENTS), found none"
 
 
 def table(kernels):
-    head = ["kernel", "arch", "registers", "shared", "spills", "HMMA", "LDG.128", "LDG.64", "LDG.32", "less"]
+    head = ["kernel", "arch", "registers", "shared", "spills", "HMMA", "LDG.128", "LDG.64", "LDG.32", "narrow"]
     rows = [[f"{k.source.split('.')[0]}: {k.name}", k.arch, k.registers, k.shared, k.count("LDL", "STL"), k.count(*MATRIX),
              k.loads(128), k.loads(64), k.loads(32), k.loads(16) + k.loads(8)] for k in kernels]
-    wide = [max(len(str(r[i])) for r in [head] + rows) for i in range(len(head))]
+    widths = [max(len(str(r[i])) for r in [head] + rows) for i in range(len(head))]
     for r in [head] + rows:
-        print("  ".join(str(c).ljust(w) if i < 2 else str(c).rjust(w) for i, (c, w) in enumerate(zip(r, wide))).rstrip())
+        print("  ".join(str(c).ljust(w) if i < 2 else str(c).rjust(w) for i, (c, w) in enumerate(zip(r, widths))).rstrip())
 
 
-def looked_at(nvcc, nvdisasm, files, to):
-    """(kernels, refusals), sources for every architecture; by as many processes as there are processors."""
+def check_files(nvcc, nvdisasm, files, to):
+    """(kernels, errors); sources are compiled for every architecture, as many at a time as there are processors."""
     def one(job):
         number, path, arch = job
         try:
             compiled = compile_source(nvcc, path, arch, to) if arch else path
-            scratch = os.path.join(to, f"{number}.looked-at")
+            scratch = os.path.join(to, f"{number}.cubin")
             return [k for b in cubins_of(compiled) for k in read_cubin(nvdisasm, b, scratch, os.path.basename(path))], []
-        except Refused as e:
+        except Failed as e:
             return [], [str(e)]
 
     jobs = [(f, a) for f in files for a in (ARCHITECTURES if f.endswith(".cu") else [None])]
-    jobs = sorted(jobs, key=lambda j: -os.path.getsize(j[0]))  # the longest first
+    jobs = sorted(jobs, key=lambda j: -os.path.getsize(j[0]))  # largest first
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         found = list(pool.map(one, [(i, f, a) for i, (f, a) in enumerate(jobs)]))
-    return [k for kernels, _ in found for k in kernels], [r for _, refused in found for r in refused]
+    return [k for kernels, _ in found for k in kernels], [e for _, errors in found for e in errors]
 
 
-def check_planted(nvcc, nvdisasm, to):
-    source = os.path.join(to, "planted.cu")
+def check_seeded_faults(nvcc, nvdisasm, to):
+    source = os.path.join(to, "seeded_faults.cu")
     with open(source, "w") as f:
-        f.write(PLANTED)
-    kernels, refused = looked_at(nvcc, nvdisasm, [source], to)
-    for r in refused:
-        raise Refused(r)
+        f.write(SEEDED_FAULTS)
+    kernels, errors = check_files(nvcc, nvdisasm, [source], to)
+    for e in errors:
+        raise Failed(e)
     for k in kernels:
-        said = list(offences_of(k, PLANTED_DEMANDS)) + list(haste_of(k))
-        expected = PLANTED_OFFENCES[k.name] if k.arch != "sm_80" or k.name not in ("hasty", "never_waiting") else []
-        if len(said) != len(expected) or any(words not in s for words, s in zip(expected, said)):
-            raise Refused(f"planted kernel {k.name}, {k.arch}: expected to say {expected or 'nothing'} of it, found "
-                          f"{said or 'nothing'}: this script no longer sees what it is for")
-    if len(kernels) != len(ARCHITECTURES) * len(PLANTED_OFFENCES):
-        raise Refused(f"expected {len(PLANTED_OFFENCES)} planted kernels for each architecture, found {len(kernels)} in all")
+        found = list(violations_of(k, SEEDED_REQUIREMENTS)) + list(wait_violations_of(k))
+        expected = SEEDED_VIOLATIONS[k.name] if k.arch != "sm_80" or k.name not in ("reads_before_waiting", "never_waiting") else []
+        if len(found) != len(expected) or any(words not in s for words, s in zip(expected, found)):
+            raise Failed(f"seeded fault {k.name}, {k.arch}: expected the messages {expected or 'none'}, found {found or 'none'}: this "
+                         "script no longer detects what it is for")
+    if len(kernels) != len(ARCHITECTURES) * len(SEEDED_VIOLATIONS):
+        raise Failed(f"expected {len(SEEDED_VIOLATIONS)} kernels with seeded faults for each architecture, found {len(kernels)} in total")
 
 
 def files_of(arguments):
-    """(files, whether they are all there is)"""
+    """(files, whether they are all of kernels/cuda)"""
     if not arguments:
         return sorted(glob.glob(os.path.join(HERE, "kernels", "cuda", "*.cu"))), True
     if len(arguments) == 1 and not os.path.splitext(arguments[0])[1]:
         files = sorted(glob.glob(os.path.join(arguments[0], "*.o")))
         if not files:
-            raise Refused(f"{arguments[0]}: expected objects that nvcc made, found none: nothing was looked at", 77)
+            raise Failed(f"{arguments[0]}: expected objects made by nvcc, found none: nothing was checked", 77)
         return files, True
     for f in arguments:
         if not f.endswith((".cu", ".cubin", ".o")) or not os.path.isfile(f):
-            raise Refused(f"{f}: expected a .cu, .o or .cubin file, found {'another thing' if os.path.exists(f) else 'none'}", 2)
+            raise Failed(f"{f}: expected a .cu, .o or .cubin file, found {'another file' if os.path.exists(f) else 'none'}", 2)
     return arguments, False
 
 
 def main(arguments):
-    files, whole = files_of(arguments)
+    files, complete = files_of(arguments)
     nvcc = find_nvcc()
     if nvcc is None and any(f.endswith(".cu") for f in files):
-        raise Refused("expected nvcc on the PATH, in CUDACXX or in /usr/local/cuda/bin, found none: nothing was compiled, "
-                      "nothing looked at", 77)
+        raise Failed("expected nvcc on the PATH, in CUDACXX or in /usr/local/cuda/bin, found none: nothing was compiled, "
+                      "nothing checked", 77)
     nvdisasm = find_nvdisasm()
     with tempfile.TemporaryDirectory(prefix="machine-code-") as to:
         if nvcc is not None:
-            check_planted(nvcc, nvdisasm, to)
-        kernels, said = looked_at(nvcc, nvdisasm, files, to)
+            check_seeded_faults(nvcc, nvdisasm, to)
+        kernels, violations = check_files(nvcc, nvdisasm, files, to)
     kernels.sort(key=lambda k: (k.source, k.arch, k.name))
     table(kernels)
-    said += [f"{k.source.split('.')[0]}: {k.name}, {k.arch}: {o}" for k in kernels for o in [*offences_of(k, DEMANDS), *haste_of(k)]]
-    if whole:
-        said += unmet(kernels)
-    for s in said:
-        print(s)
-    print(f"machine code: {len(kernels)} kernels, " + (f"{len(said)} offences" if said else "no offence"))
-    return 1 if said else 0
+    violations += [f"{k.source.split('.')[0]}: {k.name}, {k.arch}: {v}" for k in kernels for v in [*violations_of(k, REQUIREMENTS), *wait_violations_of(k)]]
+    if complete:
+        violations += unmatched(kernels)
+    for v in violations:
+        print(v)
+    print(f"machine code: {len(kernels)} kernels, " + (f"{len(violations)} violations" if violations else "no violation"))
+    return 1 if violations else 0
 
 
 if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
-    except Refused as e:
+    except Failed as e:
         print(f"machine_code.py: {e}", file=sys.stderr)
         sys.exit(e.status)

@@ -9,10 +9,10 @@
 #include "formats/utf8.h"
 #include "tokenizers/vocabulary.h"
 
-void added_put(struct added *a, const char *text, size_t n, struct added_token flags)
+void added_add(struct added *a, const char *text, size_t n, struct added_token flags)
 {
     if (a->n == a->capacity) {
-        a->capacity = grow_capacity(a->capacity, a->n + 1);
+        a->capacity = next_capacity(a->capacity, a->n + 1);
         a->token = xrealloc(a->token, a->capacity * sizeof(*a->token));
     }
     flags.text = xstrndup(text, n);
@@ -34,14 +34,14 @@ static int by_text_and_order(const void *one, const void *other)
     return order != 0 ? order : a->order < b->order ? -1 : a->order > b->order;
 }
 
-// Drops those that are said again.
+// Drops duplicates.
 static bool make_unique(struct added *a, struct error *err)
 {
-    size_t kept = 0;
+    size_t n_unique = 0;
     for (size_t i = 0; i < a->n; i++) {
-        struct added_token *last = kept > 0 ? &a->token[kept - 1] : NULL, *t = &a->token[i];
+        struct added_token *last = n_unique > 0 ? &a->token[n_unique - 1] : NULL, *t = &a->token[i];
         if (last == NULL || compare_text(last, t) != 0) {
-            a->token[kept++] = *t;
+            a->token[n_unique++] = *t;
         } else if (last->id == t->id) {
             free(last->text);
             *last = *t;
@@ -49,34 +49,34 @@ static bool make_unique(struct added *a, struct error *err)
             char *shown = printable_text(t->text, t->n);
             fail(err, "the added tokens %d and %d are both %s", (int)last->id, (int)t->id, shown);
             free(shown);
-            while (i < a->n) // so that each is owned once
-                a->token[kept++] = a->token[i++];
-            a->n = kept;
+            while (i < a->n) // keeps the rest, so that each token is freed once
+                a->token[n_unique++] = a->token[i++];
+            a->n = n_unique;
             return false;
         }
     }
-    a->n = kept;
+    a->n = n_unique;
     return true;
 }
 
-// \w as Rust's regex has it: alphabetic, marks, decimal digits, connectors, joiners. The ranges are the circled and
-// squared letters, which are alphabetic symbols.
+// \w of Rust's regex crate: alphabetic characters, marks, decimal digits, connectors, joiners. The ranges are the circled
+// and squared letters, which are alphabetic symbols.
 static const char word_character[] = "[\\p{L}\\p{Nl}\\p{M}\\p{Nd}\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"
                                      "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}\\x{200C}\\x{200D}]";
 
-bool added_ready(struct added *a, struct error *err)
+bool added_finish(struct added *a, struct error *err)
 {
     if (a->n == 0)
         return true;
     qsort(a->token, a->n, sizeof(*a->token), by_text_and_order);
     if (!make_unique(a, err))
         return false;
-    bool words = false;
+    bool any_single_word = false;
     for (size_t i = 0; i < a->n; i++) {
         a->begins[(unsigned char)a->token[i].text[0]] = true;
-        words |= a->token[i].single_word;
+        any_single_word |= a->token[i].single_word;
     }
-    return !words || (a->word = pattern_compile(word_character, sizeof(word_character) - 1, err)) != NULL;
+    return !any_single_word || (a->word = pattern_compile(word_character, sizeof(word_character) - 1, err)) != NULL;
 }
 
 void added_free(struct added *a)
@@ -87,8 +87,8 @@ void added_free(struct added *a)
     pattern_free(a->word);
 }
 
-// The first of tokens low .. high whose byte number `depth` is at least b; all share the bytes before it. A token that
-// ends there comes first in the order, and counts as less than any byte.
+// Index of the first of tokens low .. high whose byte `depth` is at least b; all share the bytes before it. A token that
+// ends there sorts first, below any byte.
 static size_t first_at_least(const struct added *a, size_t low, size_t high, size_t depth, int b)
 {
     while (low < high) {
@@ -102,8 +102,7 @@ static size_t first_at_least(const struct added *a, size_t low, size_t high, siz
     return low;
 }
 
-// The longest token that the text begins with, NULL if none: byte by byte, the sorted tokens are narrowed to those
-// that agree so far.
+// The longest token that is a prefix of the text, or NULL. Narrows the sorted tokens byte by byte to those that match.
 static const struct added_token *longest(const struct added *a, const char *text, size_t n)
 {
     const struct added_token *best = NULL;
@@ -152,14 +151,14 @@ static bool is_word(const struct added *a, const char *text, size_t at)
     return word;
 }
 
-static bool stands_alone(const struct added_walk *w, size_t start, size_t stop)
+static bool is_single_word(const struct added_walk *w, size_t start, size_t stop)
 {
     return (start == 0 || !is_word(w->a, w->text, utf8_before(w->text, start))) &&
            (stop == w->n || !is_word(w->a, w->text, stop));
 }
 
-// The next token that counts, with the white space it takes along; NULL: none. A token that is found but does not count
-// still hides what overlaps it, as it does in Hugging Face's tokenizers.
+// The next matching token with its stripped white space; NULL if there is none. A token that is found but does not match
+// because of its flags still hides tokens that overlap it, as in Hugging Face's tokenizers.
 static const struct added_token *find(struct added_walk *w, size_t *start, size_t *stop)
 {
     while (w->at < w->n) {
@@ -174,7 +173,7 @@ static const struct added_token *find(struct added_walk *w, size_t *start, size_
         }
         *start = w->at;
         *stop = w->at += t->n;
-        if ((t->special && !w->special) || (t->single_word && !stands_alone(w, *start, *stop)))
+        if ((t->special && !w->special) || (t->single_word && !is_single_word(w, *start, *stop)))
             continue;
         if (t->lstrip) {
             size_t wider = spaces_begin(w->text, *start);
@@ -184,7 +183,7 @@ static const struct added_token *find(struct added_walk *w, size_t *start, size_
             *stop = spaces_end(w->text, w->n, *stop);
         if (*start < *stop)
             return t;
-        w->from = *stop; // white space that the token before it has taken along already
+        w->from = *stop; // the previous token's match already includes this white space
     }
     return NULL;
 }

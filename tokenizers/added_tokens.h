@@ -1,6 +1,6 @@
-// added_tokens.h - tokens that are looked for in the text itself, before anything cuts or merges it: "<|im_end|>".
+// added_tokens.h - added tokens such as "<|im_end|>", which are matched in the text before pre-tokenization and merges.
 //
-// Of two that begin at the same place the longer is taken, of two that overlap the first.
+// Of two matches that begin at the same position the longer wins, of two that overlap the first.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,36 +14,37 @@ struct added_token {
     size_t n;
     int32_t id;
     bool special;
-    bool single_word;    // only where no word character touches it
-    bool lstrip, rstrip; // takes the white space before, behind it along
-    size_t order;        // of being put
+    bool single_word;    // matches only where no word character is adjacent
+    bool lstrip, rstrip; // the match includes the white space before or after it
+    size_t order;        // of insertion
 };
 
 struct added {                 // start with { 0 }
-    struct added_token *token; // (n) sorted by text once added_ready
+    struct added_token *token; // (n) sorted by text after added_finish
     size_t n, capacity;
     bool begins[256];     // whether a token begins with this byte
-    struct pattern *word; // a word character; NULL: no token asks for it
+    struct pattern *word; // matches a word character; NULL if no token has single_word
 };
 
-// Copies the text; of flags, text, n and order are not looked at.
-void added_put(struct added *a, const char *text, size_t n, struct added_token flags);
-// After the last one. Of two with the same text the later counts; if their ids differ, it is an error.
-bool added_ready(struct added *a, struct error *err);
+// Copies the text; ignores flags.text, flags.n and flags.order.
+void added_add(struct added *a, const char *text, size_t n, struct added_token flags);
+// Sorts the tokens; call it after the last added_add. Of two tokens with the same text the later is used; it is an error
+// if their ids differ.
+bool added_finish(struct added *a, struct error *err);
 void added_free(struct added *a);
 
-// Walks a text, which is UTF-8, part by part: stretches that hold none of them, and the tokens in between.
+// Iterates over UTF-8 text in parts: chunks without added tokens, and the tokens between them.
 struct added_walk { // start with { a, special, text, n }
     const struct added *a;
-    bool special; // otherwise special tokens are ordinary text
+    bool special; // whether special tokens match; otherwise they are ordinary text
     const char *text;
     size_t n;
-    size_t at, from;                // looked at, and given out, so far
-    const struct added_token *next; // found already, to be given out after the text before it
+    size_t at, from;                // bytes searched, and bytes returned, so far
+    const struct added_token *next; // found already; returned after the text before it
     size_t next_stop;
 };
 struct added_part {
-    const struct added_token *token; // NULL: text
+    const struct added_token *token; // NULL if the part is text
     const char *text;
     size_t n;
 };

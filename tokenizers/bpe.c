@@ -1,6 +1,5 @@
-// bpe.c - the symbols of a piece are a linked list, the pairs that may merge a heap, so that a piece of n bytes costs
-// O(n log n). Entries of the heap are not removed when a merge takes one of their symbols away: they are looked at
-// again when they come out.
+// bpe.c - byte-pair encoding in O(n log n) for a piece of n bytes: the symbols are a linked list, the pairs that can be
+// merged a heap. A merge does not remove the heap entries of its symbols; stale entries are detected when popped.
 #include "tokenizers/bpe.h"
 
 #include <assert.h>
@@ -27,11 +26,11 @@ void bpe_free(struct bpe *b)
     free(b->merge);
 }
 
-// The pair's slot, or the free one where it belongs.
+// The pair's slot, or the free slot for it.
 static struct merge *slot_of(const struct bpe *b, int32_t left, int32_t right)
 {
     uint64_t key = (uint64_t)left << 32 | (uint32_t)right;
-    uint64_t h = key * 0x9E3779B97F4A7C15u; // Fibonacci hashing: the high bits are the good ones
+    uint64_t h = key * 0x9E3779B97F4A7C15u; // Fibonacci hashing: the high bits are well mixed
     for (size_t i = (size_t)(h >> 32) & (b->capacity - 1);; i = (i + 1) & (b->capacity - 1)) {
         struct merge *m = &b->merge[i];
         if (m->left < 0 || (m->left == left && m->right == right))
@@ -39,9 +38,9 @@ static struct merge *slot_of(const struct bpe *b, int32_t left, int32_t right)
     }
 }
 
-void bpe_merge(struct bpe *b, int32_t left, int32_t right, uint32_t rank, int32_t whole)
+void bpe_merge(struct bpe *b, int32_t left, int32_t right, uint32_t rank, int32_t merged)
 {
-    *slot_of(b, left, right) = (struct merge){ left, right, rank, whole };
+    *slot_of(b, left, right) = (struct merge){ left, right, rank, merged };
 }
 
 struct symbol {
@@ -49,10 +48,10 @@ struct symbol {
     int32_t previous, next; // -1: none
 };
 
-struct candidate { // symbol `at` may merge with the one after it
+struct candidate { // symbol `at` can merge with the one after it
     uint32_t rank;
     int32_t at;
-    int32_t whole;
+    int32_t merged;
 };
 
 static bool before(const struct candidate *a, const struct candidate *b)
@@ -63,7 +62,7 @@ static bool before(const struct candidate *a, const struct candidate *b)
 static void push(struct bpe_work *w, struct candidate c)
 {
     if (w->n == w->candidates) {
-        w->candidates = grow_capacity(w->candidates, w->n + 1);
+        w->candidates = next_capacity(w->candidates, w->n + 1);
         w->heap = xrealloc(w->heap, w->candidates * sizeof(*w->heap));
     }
     size_t i = w->n++;
@@ -87,19 +86,19 @@ static struct candidate pop(struct bpe_work *w)
     return top;
 }
 
-static void consider(const struct bpe *b, struct bpe_work *w, int32_t at)
+static void push_pair(const struct bpe *b, struct bpe_work *w, int32_t at)
 {
     const struct symbol *s = &w->symbol[at];
     const struct merge *m = slot_of(b, s->id, w->symbol[s->next].id);
     if (m->left >= 0)
-        push(w, (struct candidate){ m->rank, at, m->whole });
+        push(w, (struct candidate){ m->rank, at, m->merged });
 }
 
-// The tokens of the single bytes, as a list; how many.
-static int32_t spell(const struct bpe *b, struct symbol *s, const char *piece, size_t n)
+// Fills s with the tokens of the single bytes as a linked list; returns their number.
+static int32_t byte_symbols(const struct bpe *b, struct symbol *s, const char *piece, size_t n)
 {
     int32_t count = 0;
-    bool fuse = false; // the last symbol is an unknown byte that the next may join
+    bool fuse = false; // the last symbol is unknown, and a following unknown byte is fused with it
     for (size_t i = 0; i < n; i++) {
         int32_t id = b->byte[(unsigned char)piece[i]];
         bool unknown = id < 0;
@@ -120,13 +119,13 @@ void bpe_encode(const struct bpe *b, struct bpe_work *w, const char *piece, size
 {
     assert(n <= INT32_MAX);
     if (n > w->symbols) {
-        w->symbols = grow_capacity(w->symbols, n);
+        w->symbols = next_capacity(w->symbols, n);
         w->symbol = xrealloc(w->symbol, w->symbols * sizeof(*w->symbol));
     }
-    int32_t count = spell(b, w->symbol, piece, n);
+    int32_t count = byte_symbols(b, w->symbol, piece, n);
     w->n = 0;
     for (int32_t i = 0; i + 1 < count; i++)
-        consider(b, w, i);
+        push_pair(b, w, i);
 
     while (w->n > 0) {
         struct candidate c = pop(w);
@@ -135,17 +134,17 @@ void bpe_encode(const struct bpe *b, struct bpe_work *w, const char *piece, size
             continue;
         struct symbol *right = &w->symbol[left->next];
         const struct merge *m = slot_of(b, left->id, right->id);
-        if (m->left < 0 || m->whole != c.whole)
-            continue; // one of the two has grown since
-        left->id = c.whole;
+        if (m->left < 0 || m->merged != c.merged)
+            continue; // stale: one of the two symbols has merged since
+        left->id = c.merged;
         right->id = -1;
         left->next = right->next;
         if (left->next >= 0) {
             w->symbol[left->next].previous = c.at;
-            consider(b, w, c.at);
+            push_pair(b, w, c.at);
         }
         if (left->previous >= 0)
-            consider(b, w, left->previous);
+            push_pair(b, w, left->previous);
     }
     for (int32_t i = count > 0 ? 0 : -1; i >= 0; i = w->symbol[i].next)
         ids_add(to, w->symbol[i].id);

@@ -7,16 +7,16 @@
 
 static const char opening[] = "<|im_start|>", closing[] = "<|im_end|>";
 
-// What the templates of SmolLM2, Qwen2.5 and Qwen2 say when nobody else does.
+// Default system prompts of the templates of SmolLM2, Qwen2.5 and Qwen2.
 static const char *const system_prompts[] = {
     "You are a helpful AI assistant named SmolLM, trained by Hugging Face",
     "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
     "You are a helpful assistant.",
 };
 
-// Whether the template contains this very text as a whole: behind a line's end (also written \n) or a quote, before
-// another quote or <|im_end|>. Qwen2's is the tail of Qwen2.5's.
-static bool contains_whole(const char *jinja, const char *text)
+// Whether the template contains exactly this prompt: after a newline (also escaped, \n) or a quote, and before another
+// quote or <|im_end|>. Qwen2's prompt is a suffix of Qwen2.5's.
+static bool contains_prompt(const char *jinja, const char *text)
 {
     size_t n = strlen(text);
     for (const char *at = strstr(jinja, text); at != NULL; at = strstr(at + 1, text)) {
@@ -33,34 +33,34 @@ static void chatml(const char *jinja, struct chat_format *to)
 {
     *to = (struct chat_format){ .kind = CHAT_CHATML, .end = closing };
     for (size_t i = 0; jinja != NULL && to->system == NULL && i < sizeof(system_prompts) / sizeof(*system_prompts); i++)
-        if (contains_whole(jinja, system_prompts[i]))
+        if (contains_prompt(jinja, system_prompts[i]))
             to->system = system_prompts[i];
 }
 
-bool chat_choose(const char *wanted, const char *jinja, struct chat_format *to, struct error *err)
+bool chat_choose(const char *format, const char *jinja, struct chat_format *to, struct error *err)
 {
     *to = (struct chat_format){ .kind = CHAT_NONE };
-    if (strcmp(wanted, "none") == 0)
+    if (strcmp(format, "none") == 0)
         return true;
-    if (strcmp(wanted, "chatml") == 0) {
+    if (strcmp(format, "chatml") == 0) {
         chatml(jinja, to);
         return true;
     }
-    if (strcmp(wanted, "auto") != 0)
-        return fail(err, "there is no chat format \"%s\" (auto, none, chatml)", wanted);
+    if (strcmp(format, "auto") != 0)
+        return fail(err, "unknown chat format \"%s\" (auto, none, chatml)", format);
     if (jinja == NULL)
-        return fail(err, "the checkpoint has no chat template; `chat: none` gives it the prompts as they are");
+        return fail(err, "the checkpoint has no chat template; `chat: none` passes the prompts unchanged");
     if (strstr(jinja, opening) != NULL) {
         chatml(jinja, to);
         return true;
     }
     int shown = 60;
     if (strlen(jinja) > (size_t)shown)
-        while (shown > 0 && ((unsigned char)jinja[shown] & 0xC0) == 0x80) // no half character
+        while (shown > 0 && ((unsigned char)jinja[shown] & 0xC0) == 0x80) // not inside a character
             shown--;
     return fail(
         err,
-        "the checkpoint's chat template is not one we know (ChatML): \"%.*s%s\"; `chat: none` gives the model the prompts as they are",
+        "the checkpoint's chat template is not supported (only ChatML is): \"%.*s%s\"; `chat: none` passes the prompts unchanged",
         shown, jinja, strlen(jinja) > (size_t)shown ? "..." : "");
 }
 

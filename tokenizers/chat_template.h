@@ -1,8 +1,7 @@
-// chat_template.h - a conversation as the text its model was trained on.
+// chat_template.h - renders a conversation in the text format that its model was trained on.
 //
-// Templates are Jinja programs; we know ChatML, with the default system prompts that SmolLM2's and Qwen's templates
-// carry, chosen by what the model's own template contains. A template that we do not know is an error that names `chat:
-// none`.
+// Templates are Jinja programs. Only ChatML is supported, with the default system prompts of SmolLM2's and Qwen's
+// templates, selected by what the model's own template contains. Any other template is an error that names `chat: none`.
 #pragma once
 #include <stdbool.h>
 
@@ -18,11 +17,11 @@ struct message {
 
 struct chat_format {
     enum chat kind;
-    const char *system; // put first when the conversation brings no system message; NULL: nothing
+    const char *system; // default system prompt of a conversation without one; NULL: none
     const char *end;    // the token that ends an answer: "<|im_end|>"; NULL: none
 };
 
-// wanted: "auto", "none" or "chatml". template: the checkpoint's, NULL if it has none (auto is then an error).
-bool chat_choose(const char *wanted, const char *jinja, struct chat_format *to, struct error *err);
-// Appends the conversation, and then what opens the assistant's turn. For CHAT_NONE: the contents, one after another.
+// format: "auto", "none" or "chatml". jinja: the checkpoint's template, NULL if it has none (then auto is an error).
+bool chat_choose(const char *format, const char *jinja, struct chat_format *to, struct error *err);
+// Appends the conversation and the opening of the assistant's turn. For CHAT_NONE: the concatenated contents.
 void chat_render(const struct chat_format *f, const struct message *m, int n, struct text *to);

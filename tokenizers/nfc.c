@@ -7,11 +7,10 @@
 #include "core/memory.h"
 #include "formats/utf8.h"
 
-// Where utf8proc and tokenizers differ. The normalizer of the latter stopped at Unicode 9: to it a younger character is
-// a base that neither moves nor composes. And U+11A7, which is one before the first final consonant of Hangul, is
-// swallowed by utf8proc 2.8 behind a syllable. So text is normalized between such characters, and they stay as they
-// are. Found by asking both about every mark and every composition, and then about random text; whole blocks from
-// Unicode 16.
+// Characters for which utf8proc and Hugging Face tokenizers differ. The normalizer of the latter implements Unicode 9: it
+// treats newer characters as bases that neither reorder nor compose. And utf8proc 2.8 drops U+11A7, one before the first
+// final consonant of Hangul, after a syllable. Text is therefore normalized between such characters, which are copied
+// unchanged. Found by comparing both on every mark and every composition and on random text; full blocks from Unicode 16.
 static const struct {
     unsigned first, last;
 } inert[] = {
@@ -46,7 +45,7 @@ static void normalize(struct text *to, const char *s, size_t n)
     utf8proc_uint8_t *normal = NULL;
     utf8proc_option_t options = UTF8PROC_STABLE | UTF8PROC_COMPOSE;
     utf8proc_ssize_t length = utf8proc_map((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)n, &normal, options);
-    if (length < 0) // valid text fails only for want of memory
+    if (length < 0) // for valid text: out of memory
         abort();
     text_add(to, (const char *)normal, (size_t)length);
     free(normal);
@@ -54,8 +53,8 @@ static void normalize(struct text *to, const char *s, size_t n)
 
 void nfc_add(struct text *to, const char *s, size_t n)
 {
-    size_t from = 0;      // what is before is done
-    bool changes = false; // whether anything since could: nothing below U+0300 ever does
+    size_t from = 0;      // everything before is done
+    bool changes = false; // whether NFC can change the text since `from`: only code points from U+0300 on can
     for (size_t i = 0; i < n;) {
         size_t length = utf8_character(s + i, n - i);
         if (length >= 2) {

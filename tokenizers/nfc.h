@@ -1,8 +1,8 @@
-// nfc.h - Unicode's normalization form C: what looks the same is written the same (e and an acute accent become é).
+// nfc.h - Unicode normalization form C (NFC): e followed by a combining acute accent becomes é.
 #pragma once
 #include <stddef.h>
 
 struct text;
 
-// Appends the normal form of a text that is UTF-8, as Hugging Face tokenizers computes it.
+// Appends the NFC of UTF-8 text, as Hugging Face tokenizers computes it.
 void nfc_add(struct text *to, const char *s, size_t n);

@@ -11,7 +11,7 @@
 #include "core/memory.h"
 #include "formats/utf8.h"
 
-// White_Space of Unicode. PCRE2's own \s also takes U+180E, which ceased to be a space in Unicode 6.3.
+// White_Space of Unicode. PCRE2's own \s also matches U+180E, which is no longer a space since Unicode 6.3.
 static const char *const spaces =
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
 
@@ -46,7 +46,7 @@ static bool digit(char c)
     return c >= '0' && c <= '9';
 }
 
-// A set of characters, given as the members of a class, where the pattern has a shorthand for it.
+// Writes a shorthand of the pattern (\s, \p{L}) as a class with these members.
 static bool put_set(struct rewriting *r, const char *members, bool negated, size_t at)
 {
     if (r->in_class) {
@@ -54,7 +54,7 @@ static bool put_set(struct rewriting *r, const char *members, bool negated, size
             return refuse(r, at, "a negated shorthand inside [...]");
         text_puts(&r->out, members);
         if (next_is(r, "-") && !(r->at + 1 < r->n && r->s[r->at + 1] == ']')) {
-            text_puts(&r->out, "\\-"); // not a range that begins with the set's last member
+            text_puts(&r->out, "\\-"); // a literal '-', not a range from the set's last member
             r->at++;
         }
     } else {
@@ -63,7 +63,7 @@ static bool put_set(struct rewriting *r, const char *members, bool negated, size
     return true;
 }
 
-// \p{L}: PCRE2's characters of the category and those that it may be too old to know.
+// \p{L}: PCRE2's characters of the category and those that its Unicode version may lack.
 static bool put_category(struct rewriting *r, const char *name, bool negated, size_t at)
 {
     static const char *const known =
@@ -74,7 +74,7 @@ static bool put_category(struct rewriting *r, const char *name, bool negated, si
         return fail(r->err, "the property \\p{%s} at offset %zu is not supported in a pattern", name, at);
     struct text members = { 0 };
     text_printf(&members, "\\p{%s}", name);
-    for (const struct newer *c = unicode_additions; c->first != 0; c++)
+    for (const struct unicode_range *c = unicode_additions; c->first != 0; c++)
         if (strncmp(c->category, name, strlen(name)) == 0)
             text_printf(&members, "\\x{%x}-\\x{%x}", c->first, c->last);
     bool ok = put_set(r, members.s, negated, at);
@@ -98,15 +98,15 @@ static bool property(struct rewriting *r, bool negated, size_t at)
     return put_category(r, name, negated, at);
 }
 
-// \x41, \x{3042}, \u0041: all of them as \x{...}.
+// \x41, \x{3042}, \u0041: all rewritten as \x{...}.
 static bool code_point(struct rewriting *r, char kind, size_t at)
 {
     bool braces = kind == 'x' && next_is(r, "{");
-    size_t most = kind == 'u' ? 4 : braces ? 8 : 2, n = 0;
+    size_t max_digits = kind == 'u' ? 4 : braces ? 8 : 2, n = 0;
     if (braces)
         r->at++;
     const char *hex = r->s + r->at;
-    while (r->at < r->n && n < most && hex_digit(r->s[r->at]))
+    while (r->at < r->n && n < max_digits && hex_digit(r->s[r->at]))
         n++, r->at++;
     if (n == 0 || (kind == 'u' && n != 4) || (braces && !next_is(r, "}")))
         return refuse(r, at, "a code point not written \\xHH, \\x{H...} or \\uHHHH");
@@ -140,7 +140,7 @@ static bool escape(struct rewriting *r)
     case 't':
     case 'f':
         break;
-    default: // the letters mean different things to the two, or too much
+    default: // escaped letters and digits have different meanings in Oniguruma and PCRE2
         if (digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
             char what[16];
             snprintf(what, sizeof(what), "\\%c", c);
@@ -168,7 +168,7 @@ static bool group(struct rewriting *r)
     return true;
 }
 
-// {2}, {2,}, {2,5}, followed by no sign that the two read differently.
+// {2}, {2,}, {2,5}; not followed by a quantifier that the two interpret differently.
 static bool interval(struct rewriting *r)
 {
     size_t from = r->at++, digits = r->at;
@@ -182,10 +182,10 @@ static bool interval(struct rewriting *r)
             r->at++;
     }
     if (empty || !next_is(r, "}"))
-        return refuse(r, from, "a brace that is no {n}, {n,} or {n,m}");
+        return refuse(r, from, "a brace that is not {n}, {n,} or {n,m}");
     r->at++;
     if (next_is(r, "+") || (exact && next_is(r, "?")))
-        return refuse(r, r->at, "a sign after {...}");
+        return refuse(r, r->at, "a quantifier after {...}");
     text_add(&r->out, r->s + from, r->at - from);
     return true;
 }
@@ -241,7 +241,7 @@ struct search {
     pcre2_match_data *match;
 };
 
-// So that no pattern can take forever on any text: a match of ours takes a step or two for each character.
+// Limits that bound the time of any pattern on any text: a normal match takes one or two steps per character.
 enum { STEPS = 100 * 1000 * 1000, HEAP_KIB = 512 * 1024 };
 
 static struct pattern *compile(const char *text, size_t n, struct error *err)
@@ -252,7 +252,7 @@ static struct pattern *compile(const char *text, size_t n, struct error *err)
     if (reading == NULL)
         abort();
     pcre2_set_newline(reading, PCRE2_NEWLINE_LF);
-    // In Ruby ^ and $ are of lines.
+    // In Oniguruma's Ruby syntax ^ and $ match at lines.
     uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
     pcre2_code *code = pcre2_compile((PCRE2_SPTR)text, n, options, &number, &offset, reading);
     pcre2_compile_context_free(reading);
@@ -263,7 +263,7 @@ static struct pattern *compile(const char *text, size_t n, struct error *err)
         fail(err, "a pattern does not compile: %s, before \"%.*s\"", why, (int)shown, text + (shown > 0 ? offset : 0));
         return NULL;
     }
-    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); // where there is no JIT, matching is only slower
+    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); // without a JIT, matching is only slower
     struct pattern *p = xcalloc(1, sizeof(*p));
     p->code = code;
     p->limits = pcre2_match_context_create(NULL);
@@ -317,7 +317,7 @@ struct search *search_begin(const struct pattern *p)
 {
     struct search *s = xcalloc(1, sizeof(*s));
     s->pattern = p;
-    s->match = pcre2_match_data_create(1, NULL); // the whole match alone; groups are not asked for
+    s->match = pcre2_match_data_create(1, NULL); // only the whole match, no groups
     if (s->match == NULL)
         abort();
     return s;
@@ -343,14 +343,14 @@ enum found search_next(struct search *s, const char *text, size_t n, size_t from
     if (rc < 0) {
         char why[128] = "";
         pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof(why));
-        fail(err, "the pattern that cuts the text gave up at byte %zu: %s", from, why);
+        fail(err, "the pre-tokenizer's pattern failed at byte %zu: %s", from, why);
         return FOUND_ERROR;
     }
     const size_t *at = pcre2_get_ovector_pointer(s->match);
     *start = at[0];
     *stop = at[1];
-    if (*start < from || *stop < *start) { // \K inside a look-around; nothing that we let through
-        fail(err, "the pattern that cuts the text went backwards at byte %zu", from);
+    if (*start < from || *stop < *start) { // \K inside a look-around, which the rewriter refuses
+        fail(err, "the pre-tokenizer's pattern went backwards at byte %zu", from);
         return FOUND_ERROR;
     }
     return FOUND_MATCH;

@@ -9,7 +9,7 @@
 #include "tokenizers/pattern.h"
 #include "formats/utf8.h"
 
-// ---- what there is ----------------------------------------------------------------------------------------------
+// ---- stages and families -----------------------------------------------------------------------------------------
 
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define LLAMA3_WITH(NUMBERS) \
@@ -17,14 +17,14 @@
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define LLAMA3 LLAMA3_WITH("\\p{N}{1,3}")
 #define QWEN2 LLAMA3_WITH("\\p{N}")
-// The pre-tokenizer Digits asks Rust, whose Unicode 17 has thirteen numbers more than Oniguruma's 16.
+// The pre-tokenizer Digits uses Rust's Unicode 17, which has thirteen more numbers than Oniguruma's 16.
 #define DIGIT "[\\p{N}\\x{11DE0}-\\x{11DE9}\\x{16FF4}-\\x{16FF6}]"
 
 static const struct family {
     const char *name;
-    bool digits; // each set apart first
+    bool digits; // single digits are split off first
     const char *pattern;
-    bool whole_pieces;
+    bool ignore_merges;
 } families[] = {
     { "gpt-2", false, GPT2, false },       { "gpt2", false, GPT2, false },
     { "mpt", false, GPT2, false },         { "olmo", false, GPT2, false },
@@ -41,9 +41,9 @@ static const struct family {
 
 static bool append(struct pretokenizer *p, struct stage stage, struct error *err)
 {
-    if (p->n == STAGES) {
+    if (p->n == MAX_STAGES) {
         pattern_free(stage.pattern);
-        return fail(err, "more than %d pre-tokenizers in a row", STAGES);
+        return fail(err, "more than %d pre-tokenizers in a row", MAX_STAGES);
     }
     p->stage[p->n++] = stage;
     return true;
@@ -75,14 +75,14 @@ bool pretokenizer_byte_level(struct pretokenizer *p, bool space_first, bool gpt2
     return append(p, (struct stage){ compiled, KEEP_ALL, space_first }, err);
 }
 
-bool pretokenizer_family(struct pretokenizer *p, const char *name, size_t n, bool *whole_pieces, struct error *err)
+bool pretokenizer_family(struct pretokenizer *p, const char *name, size_t n, bool *ignore_merges, struct error *err)
 {
     struct text known = { 0 };
     for (size_t i = 0; i < sizeof(families) / sizeof(*families); i++) {
         const struct family *f = &families[i];
         if (strlen(f->name) == n && memcmp(f->name, name, n) == 0) {
             free(known.s);
-            *whole_pieces = f->whole_pieces;
+            *ignore_merges = f->ignore_merges;
             return (!f->digits || pretokenizer_digits(p, true, err)) &&
                    pretokenizer_split(p, f->pattern, strlen(f->pattern), KEEP_ALL, err);
         }
@@ -93,11 +93,11 @@ bool pretokenizer_family(struct pretokenizer *p, const char *name, size_t n, boo
     return false;
 }
 
-const char *pretokenizer_family_of(bool digits, const char *pattern, bool whole_pieces)
+const char *pretokenizer_family_of(bool digits, const char *pattern, bool ignore_merges)
 {
     const char *wanted = pattern != NULL ? pattern : GPT2;
     for (size_t i = 0; i < sizeof(families) / sizeof(*families); i++)
-        if (families[i].digits == digits && families[i].whole_pieces == whole_pieces &&
+        if (families[i].digits == digits && families[i].ignore_merges == ignore_merges &&
             strcmp(families[i].pattern, wanted) == 0)
             return families[i].name;
     return NULL;
@@ -109,26 +109,27 @@ void pretokenizer_free(struct pretokenizer *p)
         pattern_free(p->stage[i].pattern);
 }
 
-// ---- cutting ----------------------------------------------------------------------------------------------------
+// ---- splitting ---------------------------------------------------------------------------------------------------
 
-struct cutting {
+struct splitter {
     const struct pretokenizer *p;
-    struct search *search[STAGES]; // one each: a stage is in the middle of a piece while the next cuts it
+    struct search *search[MAX_STAGES]; // one per stage, since the stages are nested
     void (*piece)(void *to, const char *s, size_t n);
     void *to;
 };
 
-struct cutting *cutting_begin(const struct pretokenizer *p, void (*piece)(void *to, const char *s, size_t n), void *to)
+struct splitter *splitter_begin(const struct pretokenizer *p, void (*piece)(void *to, const char *s, size_t n),
+                                void *to)
 {
-    struct cutting *c = xcalloc(1, sizeof(*c));
-    *c = (struct cutting){ .p = p, .piece = piece, .to = to };
+    struct splitter *c = xcalloc(1, sizeof(*c));
+    *c = (struct splitter){ .p = p, .piece = piece, .to = to };
     for (int i = 0; i < p->n; i++)
         if (p->stage[i].pattern != NULL)
             c->search[i] = search_begin(p->stage[i].pattern);
     return c;
 }
 
-void cutting_end(struct cutting *c)
+void splitter_end(struct splitter *c)
 {
     if (c == NULL)
         return;
@@ -137,11 +138,11 @@ void cutting_end(struct cutting *c)
     free(c);
 }
 
-static bool stage_from(struct cutting *c, int stage, const char *s, size_t n, struct error *err);
+static bool stage_from(struct splitter *c, int stage, const char *s, size_t n, struct error *err);
 
-// What the pattern finds, and what lies between. An empty match cuts where it stands; one right behind another match
-// does not count, and the search goes on behind the next character.
-static bool cut(struct cutting *c, int stage, const char *s, size_t n, struct error *err)
+// Passes matches and gaps to the next stage. An empty match splits at its position; one directly after another match is
+// ignored, and the search continues after the next character.
+static bool split(struct splitter *c, int stage, const char *s, size_t n, struct error *err)
 {
     enum keep keep = c->p->stage[stage].keep;
     size_t done = 0, from = 0, last = SIZE_MAX;
@@ -165,7 +166,7 @@ static bool cut(struct cutting *c, int stage, const char *s, size_t n, struct er
     return keep == KEEP_MATCHES || stage_from(c, stage + 1, s + done, n - done, err);
 }
 
-static bool stage_from(struct cutting *c, int stage, const char *s, size_t n, struct error *err)
+static bool stage_from(struct splitter *c, int stage, const char *s, size_t n, struct error *err)
 {
     if (n == 0)
         return true;
@@ -180,12 +181,12 @@ static bool stage_from(struct cutting *c, int stage, const char *s, size_t n, st
         s = spaced.s;
         n = spaced.n;
     }
-    bool ok = c->search[stage] != NULL ? cut(c, stage, s, n, err) : stage_from(c, stage + 1, s, n, err);
+    bool ok = c->search[stage] != NULL ? split(c, stage, s, n, err) : stage_from(c, stage + 1, s, n, err);
     free(spaced.s);
     return ok;
 }
 
-bool cutting_text(struct cutting *c, const char *s, size_t n, struct error *err)
+bool splitter_text(struct splitter *c, const char *s, size_t n, struct error *err)
 {
     return stage_from(c, 0, s, n, err);
 }

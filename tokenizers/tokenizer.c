@@ -1,5 +1,5 @@
-// tokenizer.c - text to ids. Reading the files is tokenizer_gguf.c's and tokenizer_json.c's, the way back
-// tokenizer_decode.c's.
+// tokenizer.c - opens tokenizers and encodes text. Files are read by tokenizer_gguf.c and tokenizer_json.c; decoding is in
+// tokenizer_decode.c.
 #include "tokenizers/tokenizer.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 void ids_add(struct ids *ids, int32_t id)
 {
     if (ids->n == ids->capacity) {
-        ids->capacity = grow_capacity(ids->capacity, ids->n + 1);
+        ids->capacity = next_capacity(ids->capacity, ids->n + 1);
         ids->id = xrealloc(ids->id, ids->capacity * sizeof(*ids->id));
     }
     ids->id[ids->n++] = id;
@@ -48,7 +48,7 @@ static struct tokenizer *open_directory(const char *path, struct error *err)
     else
         fail(
             err,
-            "%s: no tokenizer.json there (tokenizer.model and vocab.json are not read; transformers' save_pretrained makes one)",
+            "%s: expected tokenizer.json, found none (tokenizer.model and vocab.json are not read; transformers' save_pretrained writes it)",
             path);
     free(file);
     return t;
@@ -96,10 +96,10 @@ void tokenizer_close(struct tokenizer *t)
     free(t);
 }
 
-static bool no_token(const struct tokenizer *t, size_t rank, const char *text, size_t n, struct error *err)
+static bool missing_token(const struct tokenizer *t, size_t rank, const char *text, size_t n, struct error *err)
 {
     char *shown = printable_text(text, n);
-    fail(err, "%s: merge %zu needs the token %s, which the vocabulary lacks", t->name, rank, shown);
+    fail(err, "%s: merge %zu needs the token %s, which is not in the vocabulary", t->name, rank, shown);
     free(shown);
     return false;
 }
@@ -109,15 +109,15 @@ bool tokenizer_merge(struct tokenizer *t, size_t rank, const char *left, size_t 
 {
     int32_t l = vocabulary_find(&t->vocabulary, left, left_n), r = vocabulary_find(&t->vocabulary, right, right_n);
     if (l < 0)
-        return no_token(t, rank, left, left_n, err);
+        return missing_token(t, rank, left, left_n, err);
     if (r < 0)
-        return no_token(t, rank, right, right_n, err);
+        return missing_token(t, rank, right, right_n, err);
     struct text whole = { 0 };
     text_add(&whole, left, left_n);
     text_add(&whole, right, right_n);
     int32_t id = vocabulary_find(&t->vocabulary, whole.s, whole.n);
     if (id < 0)
-        no_token(t, rank, whole.s, whole.n, err);
+        missing_token(t, rank, whole.s, whole.n, err);
     else
         bpe_merge(&t->bpe, l, r, (uint32_t)rank, id);
     free(whole.s);
@@ -128,20 +128,20 @@ void tokenizer_bytes(struct tokenizer *t)
 {
     for (int b = 0; b < 256; b++) {
         char letter[2];
-        int n = letter_of_byte((unsigned char)b, letter);
+        int n = byte_to_letter((unsigned char)b, letter);
         t->bpe.byte[b] = vocabulary_find(&t->vocabulary, letter, (size_t)n);
     }
 }
 
-bool tokenizer_ready(struct tokenizer *t, struct error *err)
+bool tokenizer_finish(struct tokenizer *t, struct error *err)
 {
     struct error why;
-    if (!added_ready(&t->raw, &why) || !added_ready(&t->normal, &why))
+    if (!added_finish(&t->raw, &why) || !added_finish(&t->normal, &why))
         return fail(err, "%s: %s", t->name, why.text);
     return true;
 }
 
-// ---- asking -----------------------------------------------------------------------------------------------------
+// ---- lookup -----------------------------------------------------------------------------------------------------
 
 int tokenizer_size(const struct tokenizer *t)
 {
@@ -191,20 +191,20 @@ bool tokenizer_same(const struct tokenizer *a, const struct tokenizer *b, struct
 struct encoding {
     const struct tokenizer *t;
     bool special;
-    struct cutting *cutting;
+    struct splitter *splitter;
     struct bpe_work work;
-    struct text letters; // a piece as the checkpoint writes it
+    struct text letters; // a piece in byte letters, as stored in the checkpoint
     struct ids *to;
 };
 
-static void encode_piece(void *of, const char *s, size_t n)
+static void encode_piece(void *context, const char *s, size_t n)
 {
-    struct encoding *e = of;
-    if (e->t->whole_pieces) {
+    struct encoding *e = context;
+    if (e->t->ignore_merges) {
         e->letters.n = 0;
-        alphabet_of_bytes(s, n, &e->letters);
+        bytes_to_letters(s, n, &e->letters);
         int32_t id = vocabulary_find(&e->t->vocabulary, e->letters.s, e->letters.n);
-        if (id >= 0 && !vocabulary_token(&e->t->vocabulary, id)->beside) {
+        if (id >= 0 && !vocabulary_token(&e->t->vocabulary, id)->literal) {
             ids_add(e->to, id);
             return;
         }
@@ -212,14 +212,14 @@ static void encode_piece(void *of, const char *s, size_t n)
     bpe_encode(&e->t->bpe, &e->work, s, n, e->to);
 }
 
-// Normalised text: the tokens that are looked for in it, and pieces in between.
-static bool encode_normal(struct encoding *e, const char *s, size_t n, struct error *err)
+// Encodes normalized text: the added tokens that match in it, and the pieces between them.
+static bool encode_normalized(struct encoding *e, const char *s, size_t n, struct error *err)
 {
     struct added_walk walk = { .a = &e->t->normal, .special = e->special, .text = s, .n = n };
     for (struct added_part part; added_next(&walk, &part);) {
         if (part.token != NULL)
             ids_add(e->to, part.token->id);
-        else if (!cutting_text(e->cutting, part.text, part.n, err))
+        else if (!splitter_text(e->splitter, part.text, part.n, err))
             return false;
     }
     return true;
@@ -241,7 +241,7 @@ static bool encode_raw(struct encoding *e, const char *s, size_t n, struct error
             part.text = normal.s;
             part.n = normal.n;
         }
-        ok = encode_normal(e, part.text, part.n, err);
+        ok = encode_normalized(e, part.text, part.n, err);
     }
     free(normal.s);
     return ok;
@@ -253,15 +253,15 @@ bool tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, boo
     size_t valid = utf8_valid(text, n);
     if (valid < n)
         return fail(err, "the text is not UTF-8: byte 0x%02X at offset %zu", (unsigned char)text[valid], valid);
-    if (n > INT32_MAX / 4) // NFC makes text longer, at most threefold
+    if (n > INT32_MAX / 4) // NFC lengthens text at most threefold
         return fail(err, "the text is longer than %d bytes", INT32_MAX / 4);
     struct encoding e = { .t = t, .special = special, .to = to };
     size_t before = to->n;
-    e.cutting = cutting_begin(&t->cut, encode_piece, &e);
+    e.splitter = splitter_begin(&t->cut, encode_piece, &e);
     bool ok = encode_raw(&e, text, n, err);
     if (!ok)
         to->n = before;
-    cutting_end(e.cutting);
+    splitter_end(e.splitter);
     bpe_work_free(&e.work);
     free(e.letters.s);
     return ok;

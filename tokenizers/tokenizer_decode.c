@@ -1,5 +1,5 @@
-// tokenizer_decode.c - ids back to text. A token may end in the middle of a character, so up to three bytes wait for
-// the next one. Bytes that cannot become a character are replaced, one U+FFFD for each maximal subpart (Unicode, 3.9).
+// tokenizer_decode.c - decodes ids to text. A token may end inside a character, so up to three bytes are held for the next
+// one. Malformed bytes are replaced, one U+FFFD for each maximal subpart (Unicode, 3.9).
 #include <string.h>
 
 #include "core/memory.h"
@@ -7,51 +7,51 @@
 #include "tokenizers/tokenizer_parts.h"
 #include "formats/utf8.h"
 
-static void replace(struct decoding *hold, struct text *to)
+static void replace(struct decoding *state, struct text *to)
 {
-    if (hold->n > 0)
+    if (state->n > 0)
         text_puts(to, "\xEF\xBF\xBD");
-    hold->n = 0;
+    state->n = 0;
 }
 
-static void put(struct decoding *hold, const char *s, size_t n, struct text *to)
+static void put(struct decoding *state, const char *s, size_t n, struct text *to)
 {
     for (size_t i = 0; i < n; i++) {
         unsigned char b = (unsigned char)s[i];
-        if (hold->n == 0 && b < 0x80) { // as many as there are
+        if (state->n == 0 && b < 0x80) { // a run of ASCII
             size_t from = i;
             while (i + 1 < n && (unsigned char)s[i + 1] < 0x80)
                 i++;
             text_add(to, s + from, i + 1 - from);
             continue;
         }
-        if (hold->n > 0 && !utf8_continues(hold->held, hold->n, b)) {
-            replace(hold, to);
-            i--; // b may begin a character of its own
+        if (state->n > 0 && !utf8_continues(state->held, state->n, b)) {
+            replace(state, to);
+            i--; // b may begin a new character
             continue;
         }
-        hold->held[hold->n++ & 3] = b; // n was at most 3: four would have been a character
-        if (hold->n == 1 && utf8_length(b) == 0) {
-            replace(hold, to);
-        } else if (hold->n == utf8_length(hold->held[0])) {
-            text_add(to, (const char *)hold->held, (size_t)hold->n);
-            hold->n = 0;
+        state->held[state->n++ & 3] = b; // n <= 3 here: four bytes would have completed a character
+        if (state->n == 1 && utf8_length(b) == 0) {
+            replace(state, to);
+        } else if (state->n == utf8_length(state->held[0])) {
+            text_add(to, (const char *)state->held, (size_t)state->n);
+            state->n = 0;
         }
     }
 }
 
-void tokenizer_decode(const struct tokenizer *t, const int32_t *id, size_t n, bool special, struct decoding *hold,
+void tokenizer_decode(const struct tokenizer *t, const int32_t *id, size_t n, bool special, struct decoding *state,
                       struct text *to)
 {
     for (size_t i = 0; i < n; i++) {
         size_t length;
         const char *bytes = tokenizer_token(t, id[i], &length);
         if (bytes != NULL && (special || !tokenizer_is_special(t, id[i])))
-            put(hold, bytes, length, to);
+            put(state, bytes, length, to);
     }
 }
 
-void tokenizer_decode_end(struct decoding *hold, struct text *to)
+void tokenizer_decode_end(struct decoding *state, struct text *to)
 {
-    replace(hold, to);
+    replace(state, to);
 }

@@ -1,8 +1,7 @@
-// tokenizer_gguf.c - a tokenizer from a GGUF file's metadata.
+// tokenizer_gguf.c - reads a tokenizer from a GGUF file's metadata.
 //
-// The pattern is not in the file: `tokenizer.ggml.pre` names the family. Normalisation is not either; llama.cpp, for
-// which
-// these files are written, does none.
+// The pre-tokenizer's pattern is not in the file: `tokenizer.ggml.pre` names its family. The file specifies no
+// normalization, since llama.cpp does none.
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,10 +17,10 @@ static bool check_kind(const struct gguf *g, struct error *err)
 {
     struct gguf_string model;
     if (!gguf_text(g, "tokenizer.ggml.model", &model))
-        return fail(err, "%s: no tokenizer in it (no tokenizer.ggml.model)", gguf_path(g));
+        return fail(err, "%s: expected a tokenizer (tokenizer.ggml.model), found none", gguf_path(g));
     if (model.n != 4 || memcmp(model.s, "gpt2", 4) != 0)
-        return fail(err, "%s: its tokenizer is of the kind \"%.*s\"; only gpt2, byte-level BPE, is known", gguf_path(g),
-                    model.n < 64 ? (int)model.n : 64, model.s);
+        return fail(err, "%s: its tokenizer is of the kind \"%.*s\"; only gpt2, byte-level BPE, is supported",
+                    gguf_path(g), model.n < 64 ? (int)model.n : 64, model.s);
     return true;
 }
 
@@ -30,7 +29,7 @@ static const struct gguf_value *strings(const struct gguf *g, const char *key, s
     const struct gguf_value *v = gguf_find(g, key);
     if (v != NULL && v->type == GGUF_ARRAY && v->element == GGUF_STRING)
         return v;
-    fail(err, "%s: %s is %s", gguf_path(g), key, v == NULL ? "missing" : "no array of strings");
+    fail(err, "%s: %s is %s", gguf_path(g), key, v == NULL ? "missing" : "not an array of strings");
     return NULL;
 }
 
@@ -40,7 +39,7 @@ static bool read_tokens(struct tokenizer *t, const struct gguf *g, struct error 
     const struct gguf_value *types = gguf_find(g, "tokenizer.ggml.token_type");
     if (tokens == NULL)
         return false;
-    if (tokens->n > VOCABULARY_MOST)
+    if (tokens->n > VOCABULARY_MAX)
         return fail(err, "%s: %llu tokens are too many", t->name, (unsigned long long)tokens->n);
     if (types != NULL && (types->type != GGUF_ARRAY || types->n != tokens->n))
         return fail(err, "%s: tokenizer.ggml.token_type does not have one number for each of the %llu tokens", t->name,
@@ -60,7 +59,7 @@ static bool read_tokens(struct tokenizer *t, const struct gguf *g, struct error 
         if (!ok)
             return fail(err, "%s: %s", t->name, why.text);
         if (added && s.n > 0)
-            added_put(&t->raw, s.s, s.n, (struct added_token){ .id = id, .special = special });
+            added_add(&t->raw, s.s, s.n, (struct added_token){ .id = id, .special = special });
     }
     return true;
 }
@@ -93,10 +92,11 @@ static bool read_family(struct tokenizer *t, const struct gguf *g, struct error 
     struct gguf_string pre;
     struct error why;
     if (!gguf_text(g, "tokenizer.ggml.pre", &pre))
-        return fail(err,
-                    "%s: does not say how its tokenizer cuts text (no tokenizer.ggml.pre); a newer conversion does",
-                    t->name);
-    if (!pretokenizer_family(&t->cut, pre.s, pre.n, &t->whole_pieces, &why))
+        return fail(
+            err,
+            "%s: expected tokenizer.ggml.pre, which names the pre-tokenizer, found none; newer conversions write it",
+            t->name);
+    if (!pretokenizer_family(&t->cut, pre.s, pre.n, &t->ignore_merges, &why))
         return fail(err, "%s: %s", t->name, why.text);
     return true;
 }
@@ -107,7 +107,7 @@ struct tokenizer *tokenizer_from_gguf(const struct gguf *g, struct error *err)
         return NULL;
     struct tokenizer *t = xcalloc(1, sizeof(*t));
     t->name = xstrdup(gguf_path(g));
-    if (read_family(t, g, err) && read_tokens(t, g, err) && read_merges(t, g, err) && tokenizer_ready(t, err))
+    if (read_family(t, g, err) && read_tokens(t, g, err) && read_merges(t, g, err) && tokenizer_finish(t, err))
         return t;
     tokenizer_close(t);
     return NULL;

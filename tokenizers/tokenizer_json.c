@@ -1,7 +1,7 @@
-// tokenizer_json.c - a tokenizer from the tokenizer.json that Hugging Face's `tokenizers` writes.
+// tokenizer_json.c - reads a tokenizer from the tokenizer.json of Hugging Face's `tokenizers`.
 //
-// Everything in the file that would change ids is either done or refused by name. What it says of truncation, padding
-// and post-processing is not encoding: whoever wants a token in front asks the model's configuration.
+// Everything in the file that changes ids is either implemented or an error that names it. Truncation, padding and
+// post-processing are ignored: a leading BOS token is decided by the model's configuration.
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,12 +12,12 @@
 #include "tokenizers/tokenizer.h"
 #include "tokenizers/tokenizer_parts.h"
 
-static bool wrong(const struct tokenizer *t, const char *where, const char *wanted, struct error *err)
+static bool not_a(const struct tokenizer *t, const char *where, const char *wanted, struct error *err)
 {
     return fail(err, "%s: %s is not %s", t->name, where, wanted);
 }
 
-// "ByteLevel", also of a component that is none or has none.
+// The type of a component, such as "ByteLevel"; "null" or "without a type" if it has none.
 static const char *type_of(const struct json *j)
 {
     const struct json *type = json_get(j, "type");
@@ -29,19 +29,19 @@ static bool is_type(const struct json *j, const char *type)
     return strcmp(type_of(j), type) == 0;
 }
 
-static bool not_known(const struct tokenizer *t, const char *what, const struct json *j, const char *known,
-                      struct error *err)
+static bool unknown_type(const struct tokenizer *t, const char *what, const struct json *j, const char *known,
+                         struct error *err)
 {
     return fail(err, "%s: the %s %.64s is not known (%s)", t->name, what, type_of(j), known);
 }
 
-// A switch that may be missing.
+// Reads an optional boolean.
 static bool read_switch(const struct tokenizer *t, const struct json *j, const char *key, bool default_value, bool *to,
                         struct error *err)
 {
     const struct json *v = json_get(j, key);
     *to = json_is_null(v) ? default_value : json_bool(v);
-    return json_is_null(v) || json_is_bool(v) || wrong(t, key, "true or false", err);
+    return json_is_null(v) || json_is_bool(v) || not_a(t, key, "true or false", err);
 }
 
 // ---- normalizer -------------------------------------------------------------------------------------------------
@@ -55,10 +55,10 @@ static bool read_normalizer(struct tokenizer *t, const struct json *j, struct er
         return true;
     }
     if (!is_type(j, "Sequence"))
-        return not_known(t, "normalizer", j, "NFC, Sequence, null", err);
+        return unknown_type(t, "normalizer", j, "NFC, Sequence, null", err);
     const struct json *list = json_get(j, "normalizers");
     if (!json_is_array(list))
-        return wrong(t, "the normalizers of a Sequence", "a list", err);
+        return not_a(t, "the normalizers of a Sequence", "a list", err);
     for (size_t i = 0; i < json_count(list); i++)
         if (!read_normalizer(t, json_at(list, i), err))
             return false;
@@ -77,7 +77,7 @@ static bool read_split(struct tokenizer *t, const struct json *j, struct error *
     if (!read_switch(t, j, "invert", false, &invert, err))
         return false;
     if (!json_is_text(text) || json_text_length(text) == 0)
-        return wrong(t, "the pattern of a Split", "a Regex or a String that is not empty", err);
+        return not_a(t, "the pattern of a Split", "a Regex or a String that is not empty", err);
     enum keep keep = KEEP_ALL;
     if (strcmp(behavior, "Removed") == 0)
         keep = invert ? KEEP_MATCHES : KEEP_GAPS;
@@ -108,13 +108,13 @@ static bool read_byte_level(struct tokenizer *t, const struct json *j, struct er
     return pretokenizer_byte_level(&t->cut, space_first, regex, &why) || fail(err, "%s: %s", t->name, why.text);
 }
 
-// *bytes: whether ByteLevel was among them. Behind it the text is in byte letters, which no stage of ours sees.
+// *bytes: whether ByteLevel has occurred. After it the text is in byte letters, on which no further stage is supported.
 static bool read_pre_tokenizer(struct tokenizer *t, const struct json *j, bool *bytes, struct error *err)
 {
     if (is_type(j, "Sequence")) {
         const struct json *list = json_get(j, "pretokenizers");
         if (!json_is_array(list))
-            return wrong(t, "the pretokenizers of a Sequence", "a list", err);
+            return not_a(t, "the pretokenizers of a Sequence", "a list", err);
         for (size_t i = 0; i < json_count(list); i++)
             if (!read_pre_tokenizer(t, json_at(list, i), bytes, err))
                 return false;
@@ -127,7 +127,7 @@ static bool read_pre_tokenizer(struct tokenizer *t, const struct json *j, bool *
     if (is_type(j, "Digits"))
         return read_digits(t, j, err);
     if (!is_type(j, "ByteLevel"))
-        return not_known(t, "pre-tokenizer", j, "ByteLevel, Split, Digits, Sequence", err);
+        return unknown_type(t, "pre-tokenizer", j, "ByteLevel, Split, Digits, Sequence", err);
     *bytes = true;
     return read_byte_level(t, j, err);
 }
@@ -137,7 +137,7 @@ static bool read_decoder(const struct tokenizer *t, const struct json *j, struct
     if (json_is_null(j) || is_type(j, "ByteLevel"))
         return true;
     if (!is_type(j, "Sequence"))
-        return not_known(t, "decoder", j, "ByteLevel", err);
+        return unknown_type(t, "decoder", j, "ByteLevel", err);
     const struct json *list = json_get(j, "decoders");
     for (size_t i = 0; i < json_count(list); i++)
         if (!read_decoder(t, json_at(list, i), err))
@@ -150,9 +150,9 @@ static bool read_decoder(const struct tokenizer *t, const struct json *j, struct
 static bool check_model(const struct tokenizer *t, const struct json *model, struct error *err)
 {
     static const char *const affixes[] = { "continuing_subword_prefix", "end_of_word_suffix" };
-    bool typed = !json_is_null(json_get(model, "type")); // old files do not say
+    bool typed = !json_is_null(json_get(model, "type")); // old files have no type
     if (!json_is_object(model) || (typed ? !is_type(model, "BPE") : !json_is_array(json_get(model, "merges"))))
-        return not_known(t, "model", model, "BPE over bytes", err);
+        return unknown_type(t, "model", model, "BPE over bytes", err);
     for (size_t i = 0; i < sizeof(affixes) / sizeof(*affixes); i++) {
         const struct json *v = json_get(model, affixes[i]);
         if (!json_is_null(v) && !(json_is_text(v) && json_text_length(v) == 0))
@@ -164,12 +164,12 @@ static bool check_model(const struct tokenizer *t, const struct json *model, str
     return true;
 }
 
-// Raises *size above the id.
-static bool take_id(const struct tokenizer *t, const struct json *id, const char *of, int *size, struct error *err)
+// Checks an id and raises *size above it.
+static bool check_id(const struct tokenizer *t, const struct json *id, const char *of, int *size, struct error *err)
 {
-    if (!json_is_int(id) || json_int(id) < 0 || json_int(id) >= VOCABULARY_MOST) {
+    if (!json_is_int(id) || json_int(id) < 0 || json_int(id) >= VOCABULARY_MAX) {
         char *shown = printable_text(of, strlen(of));
-        fail(err, "%s: the id of %s is not an integer from 0 to %d", t->name, shown, VOCABULARY_MOST - 1);
+        fail(err, "%s: the id of %s is not an integer from 0 to %d", t->name, shown, VOCABULARY_MAX - 1);
         free(shown);
         return false;
     }
@@ -183,14 +183,14 @@ static bool size_of(const struct tokenizer *t, const struct json *vocabulary, co
 {
     *size = 0;
     for (void *at = json_first(vocabulary); at != NULL; at = json_next(vocabulary, at))
-        if (!take_id(t, json_value(at), json_key(at), size, err))
+        if (!check_id(t, json_value(at), json_key(at), size, err))
             return false;
     for (size_t i = 0; i < json_count(added); i++) {
         const struct json *content = json_get(json_at(added, i), "content");
         if (!json_is_text(content))
-            return wrong(t, "the content of an added token", "text", err);
+            return not_a(t, "the content of an added token", "text", err);
         if (json_text_length(content) > 0 &&
-            !take_id(t, json_get(json_at(added, i), "id"), json_text(content), size, err))
+            !check_id(t, json_get(json_at(added, i), "id"), json_text(content), size, err))
             return false;
     }
     return true;
@@ -202,9 +202,9 @@ static bool read_vocabulary(struct tokenizer *t, const struct json *vocabulary, 
     int size;
     struct error why;
     if (!json_is_object(vocabulary))
-        return wrong(t, "the model's vocab", "a mapping from tokens to ids", err);
+        return not_a(t, "the model's vocab", "a mapping from tokens to ids", err);
     if (!json_is_null(added) && !json_is_array(added))
-        return wrong(t, "added_tokens", "a list", err);
+        return not_a(t, "added_tokens", "a list", err);
     if (!size_of(t, vocabulary, added, &size, err))
         return false;
     vocabulary_init(&t->vocabulary, size, json_count(vocabulary) + json_count(added));
@@ -216,7 +216,7 @@ static bool read_vocabulary(struct tokenizer *t, const struct json *vocabulary, 
     return true;
 }
 
-// "Ġ t", or ["Ġ", "t"], which newer files have because a token may hold a space.
+// "Ġ t", or ["Ġ", "t"] in newer files, since a token may contain a space.
 static bool read_merge(struct tokenizer *t, const struct json *j, size_t rank, struct error *err)
 {
     const struct json *left = json_at(j, 0), *right = json_at(j, 1);
@@ -232,14 +232,14 @@ static bool read_merge(struct tokenizer *t, const struct json *j, size_t rank, s
 static bool read_merges(struct tokenizer *t, const struct json *merges, struct error *err)
 {
     if (!json_is_array(merges))
-        return wrong(t, "the model's merges", "a list", err);
+        return not_a(t, "the model's merges", "a list", err);
     bpe_init(&t->bpe, json_count(merges));
     tokenizer_bytes(t);
     size_t rank = 0;
     for (size_t i = 0; i < json_count(merges); i++) {
         const struct json *j = json_at(merges, i);
         if (json_is_text(j) && strncmp(json_text(j), "#version", 8) == 0)
-            continue; // the first line of a merges.txt that got in
+            continue; // the first line of a merges.txt
         if (!read_merge(t, j, rank++, err))
             return false;
     }
@@ -254,7 +254,7 @@ static bool every_byte_has_a_token(const struct tokenizer *t)
     return true;
 }
 
-// What becomes of a byte that has no token; mostly none is without.
+// Reads how bytes without a token are encoded; most vocabularies have a token for every byte.
 static bool read_unknown(struct tokenizer *t, const struct json *model, struct error *err)
 {
     const struct json *unknown = json_get(model, "unk_token");
@@ -265,12 +265,12 @@ static bool read_unknown(struct tokenizer *t, const struct json *model, struct e
     if (every_byte_has_a_token(t))
         return true;
     if (fallback)
-        return fail(err, "%s: byte_fallback is not supported where bytes lack their tokens", t->name);
+        return fail(err, "%s: byte_fallback is not supported if some bytes have no token", t->name);
     if (json_is_null(unknown))
         return true; // dropped
     t->bpe.unknown = vocabulary_find(&t->vocabulary, json_text(unknown), json_text_length(unknown));
     return t->bpe.unknown >= 0 ||
-           fail(err, "%s: bytes lack their tokens, and the vocabulary has no unk_token for them", t->name);
+           fail(err, "%s: some bytes have no token, and the vocabulary has no unk_token", t->name);
 }
 
 // ---- added tokens -----------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ static bool read_added_token(struct tokenizer *t, const struct json *j, struct e
         return fail(err, "%s: %s", t->name, why.text);
     flags.special = tokenizer_is_special(t, flags.id); // once special, always special
     if (!normalized) {
-        added_put(&t->raw, text, n, flags);
+        added_add(&t->raw, text, n, flags);
         return true;
     }
     struct text normal = { 0 };
@@ -303,7 +303,7 @@ static bool read_added_token(struct tokenizer *t, const struct json *j, struct e
         nfc_add(&normal, text, n);
     else
         text_add(&normal, text, n);
-    added_put(&t->normal, normal.s, normal.n, flags);
+    added_add(&t->normal, normal.s, normal.n, flags);
     free(normal.s);
     return true;
 }
@@ -328,11 +328,11 @@ static bool read_all(struct tokenizer *t, const struct json *j, struct error *er
         !read_pre_tokenizer(t, json_get(j, "pre_tokenizer"), &bytes, err))
         return false;
     if (!bytes)
-        return fail(err, "%s: its pre-tokenizer has no ByteLevel; only byte-level BPE is known", t->name);
+        return fail(err, "%s: its pre-tokenizer has no ByteLevel; only byte-level BPE is supported", t->name);
     return read_decoder(t, json_get(j, "decoder"), err) && read_vocabulary(t, json_get(model, "vocab"), added, err) &&
            read_merges(t, json_get(model, "merges"), err) && read_unknown(t, model, err) &&
-           read_switch(t, model, "ignore_merges", false, &t->whole_pieces, err) && read_added(t, added, err) &&
-           tokenizer_ready(t, err);
+           read_switch(t, model, "ignore_merges", false, &t->ignore_merges, err) && read_added(t, added, err) &&
+           tokenizer_finish(t, err);
 }
 
 struct tokenizer *tokenizer_from_json(const struct json *j, const char *name, struct error *err)

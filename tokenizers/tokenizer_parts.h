@@ -1,4 +1,4 @@
-// tokenizer_parts.h - a tokenizer from the inside, for the files that make one.
+// tokenizer_parts.h - the struct of a tokenizer; for the files that read, write and use one.
 #pragma once
 #include "core/digest.h"
 #include "tokenizers/added_tokens.h"
@@ -15,25 +15,26 @@ struct tokenizer {
     char *name; // of the file, for messages; owned
     struct hash hash;
     struct vocabulary vocabulary;
-    struct added raw, normal; // looked for in the text as it is, and after it was normalised
+    struct added raw, normal; // matched in the original text, and in the normalized text
     bool nfc;
     struct pretokenizer cut;
-    bool whole_pieces; // a piece that is a token needs no merging (Llama 3's ignore_merges)
+    bool ignore_merges; // a piece that is a token is not merged (as in Llama 3)
     struct bpe bpe;
 };
 
 struct tokenizer *tokenizer_from_gguf(const struct gguf *g, struct error *err);
 struct tokenizer *tokenizer_from_json(const struct json *j, const char *name, struct error *err);
 
-// A tokenizer.json's as GGUF can say it: *pre is its family there. The sentence names what GGUF has no word for.
+// Whether GGUF can represent the tokenizer of a tokenizer.json; *pre is its tokenizer.ggml.pre. err names what GGUF cannot
+// represent.
 bool tokenizer_fits_gguf(const struct tokenizer *t, const struct json *file, const char **pre, struct error *err);
 void tokenizer_write_gguf(const struct tokenizer *t, const char *pre, struct gguf_writer *w);
-// Whether both give every text the same ids: the same tokens, merges, added tokens and order of things.
-bool tokenizer_alike(const struct tokenizer *a, const struct tokenizer *b);
+// Whether both encode every text to the same ids: the same tokens, merges and added tokens.
+bool tokenizer_equal(const struct tokenizer *a, const struct tokenizer *b);
 
-// The steps that both take, in this order: the tokens of single bytes, from the vocabulary as it is then; merge number
-// `rank`, of two tokens given by their texts; what is left to do at the end.
+// Steps shared by both readers, in this order: the tokens of single bytes, looked up in the vocabulary at this point;
+// merge number `rank`, of two tokens given by their texts; the final step.
 void tokenizer_bytes(struct tokenizer *t);
 bool tokenizer_merge(struct tokenizer *t, size_t rank, const char *left, size_t left_n, const char *right,
                      size_t right_n, struct error *err);
-bool tokenizer_ready(struct tokenizer *t, struct error *err);
+bool tokenizer_finish(struct tokenizer *t, struct error *err);

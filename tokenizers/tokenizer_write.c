@@ -1,7 +1,7 @@
-// tokenizer_write.c - a tokenizer.json's tokenizer as GGUF metadata.
+// tokenizer_write.c - writes the tokenizer of a tokenizer.json as GGUF metadata.
 //
-// GGUF has room for tokens, their kinds, merges, and the name of a family for all else: how text is cut, and whether
-// whole pieces are looked up first. What would not come back the same from there is refused by name.
+// GGUF stores tokens, their kinds, merges, and the name of a family for everything else: how text is split, and whether
+// pieces that are tokens skip merging. Anything that would not survive the round trip is an error that names it.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +28,8 @@ static bool is_on(const struct json *j, const char *key, bool default_value)
     return json_is_null(v) ? default_value : json_bool(v);
 }
 
-// Digits or a Split or neither, then ByteLevel: all that the families have. tokenizer_from_json has read it before.
-static const char *family(const struct json *pre, bool whole_pieces)
+// The families consist of Digits or a Split or neither, then ByteLevel. tokenizer_from_json has validated the JSON.
+static const char *family(const struct json *pre, bool ignore_merges)
 {
     const struct json *list = json_get(pre, "pretokenizers");
     bool alone = !is_type(pre, "Sequence");
@@ -39,26 +39,26 @@ static const char *family(const struct json *pre, bool whole_pieces)
         return NULL;
     bool regex = is_on(last, "use_regex", true);
     if (n == 1)
-        return regex ? pretokenizer_family_of(false, NULL, whole_pieces) : NULL;
+        return regex ? pretokenizer_family_of(false, NULL, ignore_merges) : NULL;
     if (is_type(first, "Digits"))
-        return regex && is_on(first, "individual_digits", false) ? pretokenizer_family_of(true, NULL, whole_pieces)
+        return regex && is_on(first, "individual_digits", false) ? pretokenizer_family_of(true, NULL, ignore_merges)
                                                                  : NULL;
     const struct json *pattern = json_get(json_get(first, "pattern"), "Regex");
     bool plain = is_type(first, "Split") && strcmp(json_text(json_get(first, "behavior")), "Isolated") == 0;
-    return plain && !regex && json_is_text(pattern) ? pretokenizer_family_of(false, json_text(pattern), whole_pieces)
+    return plain && !regex && json_is_text(pattern) ? pretokenizer_family_of(false, json_text(pattern), ignore_merges)
                                                     : NULL;
 }
 
-// ---- what fits
+// ---- whether GGUF can represent it
 
 static bool added_fit(const struct tokenizer *t, struct error *err)
 {
     if (t->raw.n > 0 && t->normal.n > 0)
-        return fail(err, "%s: some added tokens are normalized and some are not, which GGUF cannot say", t->name);
+        return fail(err, "%s: some added tokens are normalized and some are not, which GGUF cannot represent", t->name);
     const struct added *a = t->raw.n > 0 ? &t->raw : &t->normal;
     for (size_t i = 0; i < a->n; i++)
         if (a->token[i].single_word || a->token[i].lstrip || a->token[i].rstrip)
-            return fail(err, "%s: the added token %.64s has single_word, lstrip or rstrip, which GGUF cannot say",
+            return fail(err, "%s: the added token %.64s has single_word, lstrip or rstrip, which GGUF cannot represent",
                         t->name, a->token[i].text);
     return true;
 }
@@ -76,7 +76,7 @@ static int by_rank(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-static struct merge *merges_of(const struct tokenizer *t, size_t *n) // (*n) in order; free() it
+static struct merge *merges_of(const struct tokenizer *t, size_t *n) // (*n) sorted by rank; free() it
 {
     struct merge *m = xmalloc(t->bpe.capacity * sizeof(*m));
     *n = 0;
@@ -87,14 +87,14 @@ static struct merge *merges_of(const struct tokenizer *t, size_t *n) // (*n) in 
     return m;
 }
 
-// A merge is written "a b": its first token must not have a space of its own.
+// A merge is written "a b": its first token must not contain a space.
 static bool merges_fit(const struct tokenizer *t, struct error *err)
 {
     for (size_t i = 0; i < t->bpe.capacity; i++) {
         size_t n;
         const char *s = t->bpe.merge[i].left >= 0 ? text_of(t, t->bpe.merge[i].left, &n) : NULL;
         if (s != NULL && n > 1 && memchr(s + 1, ' ', n - 1) != NULL)
-            return fail(err, "%s: merge %u is of a token with a space in it, which GGUF cannot say", t->name,
+            return fail(err, "%s: merge %u has a token that contains a space, which GGUF cannot represent", t->name,
                         (unsigned)t->bpe.merge[i].rank);
     }
     return true;
@@ -103,16 +103,16 @@ static bool merges_fit(const struct tokenizer *t, struct error *err)
 bool tokenizer_fits_gguf(const struct tokenizer *t, const struct json *file, const char **pre, struct error *err)
 {
     if (t->nfc)
-        return fail(err, "%s: it normalises texts (NFC), and a GGUF file cannot say so", t->name);
+        return fail(err, "%s: it normalizes texts (NFC), which GGUF cannot represent", t->name);
     if (t->bpe.unknown >= 0)
-        return fail(err, "%s: it has a token for unknown bytes, and a GGUF file cannot say so", t->name);
-    *pre = family(json_get(file, "pre_tokenizer"), t->whole_pieces);
+        return fail(err, "%s: it has a token for unknown bytes, which GGUF cannot represent", t->name);
+    *pre = family(json_get(file, "pre_tokenizer"), t->ignore_merges);
     if (*pre == NULL)
-        return fail(err, "%s: its pre_tokenizer is of no family that a GGUF file can name", t->name);
+        return fail(err, "%s: its pre_tokenizer belongs to no family that GGUF can name", t->name);
     return added_fit(t, err) && merges_fit(t, err);
 }
 
-// ---- written
+// ---- writing
 
 void tokenizer_write_gguf(const struct tokenizer *t, const char *pre, struct gguf_writer *w)
 {
@@ -151,19 +151,19 @@ void tokenizer_write_gguf(const struct tokenizer *t, const char *pre, struct ggu
     free(m);
 }
 
-// ---- compared
+// ---- comparing
 
 static bool same_token(const struct tokenizer *a, const struct tokenizer *b, int32_t id)
 {
     const struct token *x = vocabulary_token(&a->vocabulary, id), *y = vocabulary_token(&b->vocabulary, id);
-    if (x == NULL || y == NULL) // a hole that was filled with a token that no text gives
+    if (x == NULL || y == NULL) // an unused id in a; in b it may be a filler that no text encodes to
         return x == NULL;
     size_t n, m;
     const char *s = text_of(a, id, &n), *r = text_of(b, id, &m);
-    // Whether it stands beside the vocabulary only matters where whole pieces are looked up in it.
+    // Whether a token is outside the model's vocabulary matters only if pieces are looked up in it.
     return n == m && memcmp(s, r, n) == 0 && x->kind == y->kind && x->bytes_n == y->bytes_n &&
            memcmp(a->vocabulary.strings.s + x->bytes, b->vocabulary.strings.s + y->bytes, x->bytes_n) == 0 &&
-           (!a->whole_pieces || x->beside == y->beside);
+           (!a->ignore_merges || x->literal == y->literal);
 }
 
 static bool same_added(const struct tokenizer *a, const struct tokenizer *b)
@@ -183,15 +183,15 @@ static bool same_merges(const struct tokenizer *a, const struct tokenizer *b)
     struct merge *x = merges_of(a, &n), *y = merges_of(b, &m);
     bool same = n == m;
     for (size_t i = 0; i < n && same; i++)
-        same = x[i].left == y[i].left && x[i].right == y[i].right && x[i].whole == y[i].whole;
+        same = x[i].left == y[i].left && x[i].right == y[i].right && x[i].merged == y[i].merged;
     free(x);
     free(y);
     return same;
 }
 
-bool tokenizer_alike(const struct tokenizer *a, const struct tokenizer *b)
+bool tokenizer_equal(const struct tokenizer *a, const struct tokenizer *b)
 {
-    bool same = tokenizer_size(a) == tokenizer_size(b) && a->whole_pieces == b->whole_pieces && a->nfc == b->nfc &&
+    bool same = tokenizer_size(a) == tokenizer_size(b) && a->ignore_merges == b->ignore_merges && a->nfc == b->nfc &&
                 a->bpe.unknown == b->bpe.unknown && memcmp(a->bpe.byte, b->bpe.byte, sizeof(a->bpe.byte)) == 0;
     for (int32_t id = 0; id < tokenizer_size(a) && same; id++)
         same = same_token(a, b, id);

@@ -1,11 +1,11 @@
-// unicode_additions.c - the letters, marks, numbers, punctuation and symbols that came with Unicode 15 and 16.
+// unicode_additions.c - letters, marks, numbers, punctuation and symbols added in Unicode 15 and 16.
 //
-// What Oniguruma, as built into tokenizers 0.23, puts into a category and PCRE2 10.42 (Unicode 14) does not yet
-// know, listed by asking both about every code point. Where PCRE2 is younger the rows change nothing.
+// Code points that Oniguruma, as built into tokenizers 0.23, puts into a category and PCRE2 10.42 (Unicode 14) does not;
+// found by comparing both on every code point. With a newer PCRE2 the rows have no effect.
 #include "tokenizers/pattern.h"
 
 // clang-format off
-const struct newer unicode_additions[] = {
+const struct unicode_range unicode_additions[] = {
     { 0x897, 0x897, "Mn" }, { 0xCF3, 0xCF3, "Mc" }, { 0xECE, 0xECE, "Mn" }, { 0x1B4E, 0x1B4F, "Po" },
     { 0x1B7F, 0x1B7F, "Po" }, { 0x1C89, 0x1C89, "Lu" }, { 0x1C8A, 0x1C8A, "Ll" }, { 0x2427, 0x2429, "So" },
     { 0x2FFC, 0x2FFF, "So" }, { 0x31E4, 0x31E5, "So" }, { 0x31EF, 0x31EF, "So" }, { 0xA7CB, 0xA7CC, "Lu" },

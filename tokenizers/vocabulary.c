@@ -10,14 +10,14 @@
 
 void vocabulary_init(struct vocabulary *v, int size, size_t tokens)
 {
-    assert(size >= 0 && size <= VOCABULARY_MOST);
+    assert(size >= 0 && size <= VOCABULARY_MAX);
     size_t capacity = 64;
     while (capacity < 2 * tokens)
         capacity *= 2;
     *v = (struct vocabulary){ .size = size, .capacity = capacity };
     v->token = xcalloc((size_t)size + 1, sizeof(*v->token));
     v->slot = xmalloc(capacity * sizeof(*v->slot));
-    memset(v->slot, 0xFF, capacity * sizeof(*v->slot)); // -1 everywhere
+    memset(v->slot, 0xFF, capacity * sizeof(*v->slot)); // all -1
 }
 
 void vocabulary_free(struct vocabulary *v)
@@ -35,7 +35,7 @@ static size_t hash(const char *s, size_t n)
     return (size_t)(h ^ h >> 29);
 }
 
-// The slot that holds this text, or the free one where it belongs. The table is at most half full.
+// The slot of this text, or the free slot for it. The table is at most half full.
 static int32_t *slot_of(const struct vocabulary *v, const char *text, size_t n)
 {
     for (size_t i = hash(text, n) & (v->capacity - 1);; i = (i + 1) & (v->capacity - 1)) {
@@ -48,14 +48,14 @@ static int32_t *slot_of(const struct vocabulary *v, const char *text, size_t n)
     }
 }
 
-static bool enter(struct vocabulary *v, int32_t id, const char *text, size_t n, bool literal, enum token_kind kind,
-                  struct error *err)
+static bool insert(struct vocabulary *v, int32_t id, const char *text, size_t n, bool literal, enum token_kind kind,
+                   struct error *err)
 {
     assert(id >= 0 && id < v->size);
     struct token *t = &v->token[id];
     if (t->kind != TOKEN_NONE) {
         char *one = printable_text(v->strings.s + t->text, t->text_n), *other = printable_text(text, n);
-        fail(err, "id %d is given to two tokens, %s and %s", (int)id, one, other);
+        fail(err, "id %d belongs to two tokens, %s and %s", (int)id, one, other);
         free(one);
         free(other);
         return false;
@@ -63,13 +63,13 @@ static bool enter(struct vocabulary *v, int32_t id, const char *text, size_t n, 
     if (v->strings.n + 2 * n > UINT32_MAX)
         return fail(err, "the vocabulary is larger than 4 GiB");
     t->kind = (uint8_t)kind;
-    t->beside = literal;
+    t->literal = literal;
     t->text = (uint32_t)v->strings.n;
     t->text_n = (uint32_t)n;
     text_add(&v->strings, text, n);
     t->bytes = (uint32_t)v->strings.n;
     t->bytes_n = (uint32_t)n;
-    if (!literal && bytes_of_alphabet(text, n, &v->strings))
+    if (!literal && letters_to_bytes(text, n, &v->strings))
         t->bytes_n = (uint32_t)(v->strings.n - t->bytes);
     else
         t->bytes = t->text;
@@ -79,18 +79,18 @@ static bool enter(struct vocabulary *v, int32_t id, const char *text, size_t n, 
 
 bool vocabulary_add(struct vocabulary *v, int32_t id, const char *text, size_t n, struct error *err)
 {
-    return enter(v, id, text, n, false, TOKEN_PLAIN, err);
+    return insert(v, id, text, n, false, TOKEN_PLAIN, err);
 }
 
 bool vocabulary_add_literal(struct vocabulary *v, int32_t id, const char *text, size_t n, enum token_kind kind,
                             struct error *err)
 {
-    int32_t there = *slot_of(v, text, n);
-    if (there < 0)
-        return enter(v, id, text, n, true, kind, err);
-    if (there != id) {
+    int32_t found = *slot_of(v, text, n);
+    if (found < 0)
+        return insert(v, id, text, n, true, kind, err);
+    if (found != id) {
         char *shown = printable_text(text, n);
-        fail(err, "the token %s has two ids, %d and %d", shown, (int)there, (int)id);
+        fail(err, "the token %s has two ids, %d and %d", shown, (int)found, (int)id);
         free(shown);
         return false;
     }
@@ -114,10 +114,10 @@ const struct token *vocabulary_token(const struct vocabulary *v, int32_t id)
 
 char *printable_text(const char *s, size_t n)
 {
-    enum { MOST = 48 };
+    enum { MAX_BYTES = 48 };
     size_t shown = n;
-    if (n > MOST)
-        for (shown = MOST; shown > 0 && ((unsigned char)s[shown] & 0xC0) == 0x80;)
+    if (n > MAX_BYTES)
+        for (shown = MAX_BYTES; shown > 0 && ((unsigned char)s[shown] & 0xC0) == 0x80;)
             shown--;
     struct json *j = json_new_text_n(s, shown);
     char *quoted = json_write(j);

@@ -5,10 +5,11 @@
 #include <string.h>
 
 #include "core/memory.h"
+#include "device_step/device_step.h"
 #include "kernels/backend.h"
 #include "sampling/sampling.h"
 
-// The text up to a node: the sequence, and behind its root the draft's tokens on the way.
+// The text up to a node: the sequence, then the draft's tokens on the path from the root.
 static struct path path_to(struct logit_rows *r, int node)
 {
     const struct draft *d = r->request->draft;
@@ -18,30 +19,36 @@ static struct path path_to(struct logit_rows *r, int node)
     return (struct path){ n, r->path };
 }
 
-// Where the host has node's logits: on their device, or brought here from it.
+// Node's row in the host's memory: the device's own address, or a copy.
 static float *fetched(struct logit_rows *r, int node)
 {
     void *logits = tensor_rows(r->logits, r->first + node, 1).data;
-    float *here = r->backend->host(r->backend, logits);
-    if (here != NULL)
-        return here;
-    here = r->copy + (size_t)node * (size_t)r->rows.vocab;
-    r->backend->download(r->backend, here, logits, (size_t)r->rows.vocab * sizeof(*here));
-    return here;
+    float *host = r->backend->host(r->backend, logits);
+    if (host != NULL)
+        return host;
+    host = r->copy + (size_t)node * (size_t)r->rows.vocab;
+    r->backend->download(r->backend, host, logits, (size_t)r->rows.vocab * sizeof(*host));
+    return host;
 }
 
-static const float *row(struct rows *self, int node)
+// The device makes the row, or has made it.
+static const float *device_row(struct rows *self, int node)
 {
     struct logit_rows *r = (struct logit_rows *)self;
     assert(node >= 0 && node < r->request->draft->n);
     if (r->row[node] != NULL)
         return r->row[node];
-    if (r->on_device) {
-        if (!r->made)
-            r->backend->probabilities(r->backend, tensor_rows(r->logits, r->first + node, 1), r->used_vocab,
-                                      &r->stages);
-        return r->row[node] = fetched(r, node);
-    }
+    if (!r->made)
+        logit_rows_make(r, tensor_rows(r->logits, r->first + node, 1));
+    return r->row[node] = fetched(r, node);
+}
+
+static const float *host_row(struct rows *self, int node)
+{
+    struct logit_rows *r = (struct logit_rows *)self;
+    assert(node >= 0 && node < r->request->draft->n);
+    if (r->row[node] != NULL)
+        return r->row[node];
     struct path before = path_to(r, node);
     float *to = fetched(r, node);
     sampling_row(r->sampling, to, r->rows.vocab, r->used_vocab, &before);
@@ -51,10 +58,9 @@ static const float *row(struct rows *self, int node)
 void logit_rows_create(struct logit_rows *r, struct backend *b, const struct sampling *s, int used_vocab, int vocab,
                        int nodes, int length)
 {
-    *r = (struct logit_rows){
-        .rows = { vocab, row, NULL }, .backend = b, .sampling = s, .used_vocab = used_vocab, .capacity = nodes
-    };
-    r->on_device = b->probabilities != NULL && sampling_stages(s, &r->stages);
+    *r = (struct logit_rows){ .backend = b, .sampling = s, .used_vocab = used_vocab, .capacity = nodes };
+    r->on_device = b->step != NULL && sampling_row_stages(s, &r->stages);
+    r->rows = (struct rows){ vocab, r->on_device ? device_row : host_row, NULL };
     r->copy = xcalloc((size_t)nodes * (size_t)vocab, sizeof(*r->copy));
     r->row = xcalloc((size_t)nodes, sizeof(*r->row));
     r->path = xcalloc((size_t)(length + nodes), sizeof(*r->path));
@@ -71,7 +77,7 @@ void logit_rows_destroy(struct logit_rows *r)
 void logit_rows_make(struct logit_rows *r, struct tensor logits)
 {
     assert(r->on_device);
-    r->backend->probabilities(r->backend, logits, r->used_vocab, &r->stages);
+    r->backend->step->probabilities(r->backend, logits, r->used_vocab, &r->stages);
 }
 
 void logit_rows_point(struct logit_rows *r, struct tensor logits, int first, const struct request *request, bool made)

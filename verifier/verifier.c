@@ -8,7 +8,8 @@
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
-#include "sampling/rng.h"
+#include "verifier/decisions.h"
+#include "verifier/device_draft.h"
 #include "verifier/logit_rows.h"
 #include "verifier/rules/rule.h"
 
@@ -17,20 +18,16 @@ struct verifier {
     struct backend *backend;
     struct kv_cache *cache;
     struct tensor logits;   // (slots * nodes, vocab)
-    struct tensor features; // (slots * nodes, width * taps) of the rows that stood
+    struct tensor features; // (slots * nodes, width * taps) of the accepted rows
     struct logit_rows p;
+    struct decisions *decisions;
     struct verification *verification;       // (slots)
     int32_t *token, *slot, *parent, *picked; // (rows) of a pass
-    struct states states;                    // of the pass that was scored last
+    struct states states;                    // of the last step's pass
     int first[MAX_SLOTS];                    // where each draft's rows begin in it
-    bool verified_on_device[MAX_SLOTS];      // the device was told to judge this one
-    int n_device_rows;                       // how many those are
-    // Drafts that are on the device: their rows of the pass, and what is judged there; (slots) each.
-    struct device_rows *there;
-    struct verify_request *verify_request;
-    struct verify_result *verify_result;
+    struct device_rows *device_rows;         // (slots) rows of drafts that are on the device
     int chunk;
-    int64_t watched_ns;
+    int64_t observer_ns;
 };
 
 static int chunk_of(const struct verifier_setup *s)
@@ -52,18 +49,9 @@ size_t verifier_cache_bytes(const struct verifier_setup *s)
     return kv_bytes(&shape);
 }
 
-// Of drafts of as many nodes, in whatever form.
 size_t verifier_verify_bytes(const struct verifier_setup *s)
 {
-    struct backend *b = model_backend(s->target);
-    const struct device_draft d = { .most = s->nodes,
-                                    .max_depth = s->nodes - 1,
-                                    .branches = (s->rule->takes & (TAKES_TREES | TAKES_CHAINS)) != 0 };
-    const struct verify_request j = { .device_rule = s->rule->device_rule,
-                                      .n = s->nodes,
-                                      .there = &d,
-                                      .p = tensor_of(NULL, F32, s->nodes, model_shape(s->target)->vocab) };
-    return b->verify_bytes != NULL && j.device_rule != DEVICE_NONE ? (size_t)s->slots * b->verify_bytes(b, &j) : 0;
+    return device_decisions_bytes(model_backend(s->target), s->rule, s->slots, s->nodes, model_shape(s->target)->vocab);
 }
 
 size_t verifier_bytes(const struct verifier_setup *s)
@@ -99,19 +87,19 @@ struct verifier *verifier_create(const struct verifier_setup *s, struct error *e
     bool ok = v->cache != NULL;
     if (ok && (!make(&v->logits, v->backend, rows, shape->vocab) ||
                (s->taps.n > 0 && !make(&v->features, v->backend, rows, (int64_t)s->taps.n * shape->width))))
-        ok = fail(err, "%s: no room for the logits of %d rows", v->backend->name, rows);
+        ok = fail(err, "%s: not enough memory for the logits of %d rows", v->backend->name, rows);
     logit_rows_create(&v->p, v->backend, s->sampling, s->used_vocab, shape->vocab, s->nodes, s->length);
     v->verification = xcalloc((size_t)s->slots, sizeof(*v->verification));
     for (int i = 0; i < s->slots; i++)
         v->verification[i] = verification_create(s->nodes, shape->vocab);
-    size_t most = (size_t)(rows > v->chunk ? rows : v->chunk);
-    v->token = xcalloc(most, sizeof(int32_t));
-    v->slot = xcalloc(most, sizeof(int32_t));
-    v->parent = xcalloc(most, sizeof(int32_t));
-    v->picked = xcalloc(most, sizeof(int32_t));
-    v->there = xcalloc((size_t)s->slots, sizeof(*v->there));
-    v->verify_request = xcalloc((size_t)s->slots, sizeof(*v->verify_request));
-    v->verify_result = xcalloc((size_t)s->slots, sizeof(*v->verify_result));
+    size_t capacity = (size_t)(rows > v->chunk ? rows : v->chunk);
+    v->token = xcalloc(capacity, sizeof(int32_t));
+    v->slot = xcalloc(capacity, sizeof(int32_t));
+    v->parent = xcalloc(capacity, sizeof(int32_t));
+    v->picked = xcalloc(capacity, sizeof(int32_t));
+    v->device_rows = xcalloc((size_t)s->slots, sizeof(*v->device_rows));
+    v->decisions = decisions_create(&(struct decisions_setup){
+        .backend = v->backend, .rule = s->rule, .rule_options = s->rule_options, .p = &v->p, .slots = s->slots });
     if (ok)
         return v;
     verifier_destroy(v);
@@ -124,6 +112,7 @@ void verifier_destroy(struct verifier *v)
         return;
     for (int i = 0; i < v->s.slots; i++)
         verification_destroy(&v->verification[i]);
+    v->decisions->destroy(v->decisions);
     logit_rows_destroy(&v->p);
     kv_destroy(v->cache);
     v->backend->release(v->backend, v->logits.data);
@@ -133,9 +122,7 @@ void verifier_destroy(struct verifier *v)
     free(v->slot);
     free(v->parent);
     free(v->picked);
-    free(v->there);
-    free(v->verify_request);
-    free(v->verify_result);
+    free(v->device_rows);
     free(v);
 }
 
@@ -188,182 +175,100 @@ int64_t verifier_between(struct verifier *v, int from, int to)
     return v->backend->between(v->backend, from, to);
 }
 
-int64_t verifier_watched_ns(const struct verifier *v)
+int64_t verifier_observer_ns(const struct verifier *v)
 {
-    return v->watched_ns;
+    return v->observer_ns;
 }
 
-// ---- looking on, off the clock
+// ---- the observer, outside the measured time
 
-static void tell_scored(struct verifier *v, const struct request *r, int first)
+static void observe_scored(struct verifier *v, const struct scored *s)
 {
     const struct step_observer *w = &v->s.observer;
-    if (w->scored == NULL)
-        return;
     int64_t from = clock_ns();
-    w->scored(w->self, r, tensor_rows(v->logits, first, r->draft->n));
-    v->watched_ns += clock_ns() - from;
+    for (int i = 0; i < s->n; i++)
+        w->scored(w->self, &s->request[i], tensor_rows(s->logits, s->first[i], s->request[i].draft->n));
+    v->observer_ns += clock_ns() - from;
 }
 
-static void tell_verified(struct verifier *v, const struct request *r, const struct verification *j)
+static void observe_verified(struct verifier *v, const struct request *r, const struct verification *j)
 {
     const struct step_observer *w = &v->s.observer;
     if (w->verified == NULL)
         return;
     int64_t from = clock_ns();
     w->verified(w->self, &(struct verified){ r, &v->p.rows, j });
-    v->watched_ns += clock_ns() - from;
+    v->observer_ns += clock_ns() - from;
 }
 
-// ---- drafts that are on the device
-
-static int rows_of(const struct draft *d)
+// An observer of logits sees them, and the drafts, before they become probabilities: decisions begin after it.
+static bool observe(struct verifier *v, const struct scored *s, struct error *err)
 {
-    return d->there != NULL ? d->there->most : d->n;
-}
-
-// Brings a draft for whoever looks on, or for a rule that the device does not have.
-static void fetch(struct verifier *v, struct draft *d)
-{
-    struct backend *b = v->backend;
-    const struct device_draft *t = d->there;
-    int32_t n = 1;
-    if (t == NULL)
-        return;
-    b->download(b, &n, t->n, sizeof(n));
-    d->n = n >= 1 && n <= t->most ? n : 1; // a device that failed says so at the next sync
-    const size_t ids = (size_t)d->n * sizeof(int32_t);
-    b->download(b, d->token, t->token, ids);
-    b->download(b, d->parent, t->parent, ids);
-    b->download(b, t->tag_here, t->tag, ids);
-    b->download(b, d->proposal, t->proposal, (size_t)d->n);
-}
-
-// Whether the device can judge this draft: it makes the rows, it has the rule, nothing was drawn from rows of the host's.
-static bool verified_on_device(const struct verifier *v, const struct request *r)
-{
-    const struct draft *d = r->draft;
-    bool known = true;
-    for (int node = 1; node < d->n && d->there == NULL; node++)
-        known = known && d->proposal[node] == DETERMINISTIC;
-    // A guess of `match` stands however it came about.
-    return v->backend->verify != NULL && v->p.on_device && philox_of(r->rng) != NULL &&
-           v->s.rule->device_rule != DEVICE_NONE && (known || v->s.rule->device_rule == DEVICE_MATCH);
-}
-
-// Draft i, whose rows of probabilities are p, as the device is told of it.
-static void put_to_device(struct verifier *v, const struct request *r, int i, struct tensor p, int at)
-{
-    const struct draft *d = r->draft;
-    const struct rule *rule = v->s.rule;
-    const struct philox *chance = philox_of(r->rng);
-    struct verification *j = &v->verification[i];
-    v->verify_request[at] =
-        (struct verify_request){ .device_rule = rule->device_rule,
-                                 .lenience = rule->lenience != NULL ? rule->lenience(v->s.rule_options) : 1,
-                                 .rate = rule->rate != NULL ? rule->rate(v->s.rule_options) : 0,
-                                 .n = rows_of(d),
-                                 .token = d->token,
-                                 .parent = d->parent,
-                                 .proposal = d->proposal,
-                                 .there = d->there,
-                                 .p = p,
-                                 .seed = chance->seed,
-                                 .sequence = chance->sequence,
-                                 .root = chance->rng.root };
-    v->verify_result[at] =
-        (struct verify_result){ .token = j->token, .node = j->node, .trial_p = j->trial_p, .trial_q = j->trial_q };
-    if (d->there != NULL) {
-        v->verify_result[at].draft_token = d->token;
-        v->verify_result[at].draft_parent = d->parent;
-        v->verify_result[at].proposal = d->proposal;
-        v->verify_result[at].tag = d->there->tag_here;
-    }
-}
-
-// The device is to judge all drafts that it can.
-static void verify_on_device(struct verifier *v, const struct request *r, int n)
-{
-    v->n_device_rows = 0;
-    for (int i = 0; i < n; i++)
-        v->n_device_rows += v->verified_on_device[i] = verified_on_device(v, &r[i]);
-    const bool all = v->n_device_rows == n;
-    if (v->n_device_rows == 0)
-        return;
-    if (all)
-        logit_rows_make(&v->p, v->logits);
-    for (int i = 0, at = 0; i < n; i++)
-        if (v->verified_on_device[i]) {
-            const struct tensor p = tensor_rows(v->logits, v->first[i], rows_of(r[i].draft));
-            if (!all)
-                logit_rows_make(&v->p, p);
-            put_to_device(v, &r[i], i, p, at++);
-        }
-    v->backend->verify(v->backend, v->verify_request, v->n_device_rows);
-}
-
-// Waits for what it says. false: it failed.
-static bool verify_wait(struct verifier *v, const struct request *r, int n, struct error *err)
-{
-    if (v->n_device_rows == 0)
+    if (v->s.observer.scored == NULL)
         return true;
-    v->backend->verify_wait(v->backend, v->verify_request, v->verify_result, v->n_device_rows);
-    for (int i = 0, at = 0; i < n; i++)
-        if (v->verified_on_device[i]) {
-            const struct verify_result *from = &v->verify_result[at++];
-            if (from->n == 0)
-                return v->backend->sync(v->backend, err) ? fail(err, "the device did not judge a draft") : false;
-            v->verification[i].n = from->n;
-            v->verification[i].empty = from->empty;
-            if (r[i].draft->there != NULL)
-                r[i].draft->n = from->nodes;
-        }
+    if (!v->backend->sync(v->backend, err))
+        return false;
+    const int64_t from = clock_ns();
+    for (int i = 0; i < s->n; i++)
+        draft_fetch(v->backend, s->request[i].draft);
+    v->observer_ns += clock_ns() - from;
+    if (!v->backend->sync(v->backend, err))
+        return false;
+    observe_scored(v, s);
+    v->decisions->begin(v->decisions, s);
     return true;
 }
 
 // ---- a step
 
+static struct scored scored_of(struct verifier *v, const struct request *r, int n)
+{
+    return (struct scored){ r, n, v->first, v->logits, v->verification };
+}
+
 bool verifier_score(struct verifier *v, const struct request *r, int n, struct error *err)
 {
-    int rows = 0, there = 0;
+    int rows = 0, on_device = 0;
 
     for (int i = 0; i < n; i++) { // one pass: the drafts' own arrays, end to end
         const struct draft *d = r[i].draft;
-        assert(rows_of(d) >= d->n && d->n >= 1 && rows_of(d) <= v->s.nodes);
+        const int nodes = draft_max_nodes(d);
+        assert(nodes >= d->n && d->n >= 1 && nodes <= v->s.nodes);
         v->first[i] = rows;
-        if (d->there != NULL)
-            v->there[there++] = (struct device_rows){
-                .first = rows, .n = d->there->most, .token = d->there->token, .parent = d->there->parent
+        if (d->on_device != NULL)
+            v->device_rows[on_device++] = (struct device_rows){
+                .first = rows, .n = nodes, .token = d->on_device->token, .parent = d->on_device->parent
             };
-        for (int k = 0; k < rows_of(d); k++, rows++) {
+        for (int k = 0; k < nodes; k++, rows++) {
             v->token[rows] = k < d->n ? d->token[k] : 0;
             v->parent[rows] = k < d->n ? d->parent[k] : -1; // node numbers are the slot's pending rows
             v->slot[rows] = r[i].slot;
         }
     }
-    const struct pass pass = {
-        .n = rows, .token = v->token, .slot = v->slot, .parent = v->parent, .there = v->there, .n_device_rows = there
-    };
+    const struct pass pass = { .n = rows,
+                               .token = v->token,
+                               .slot = v->slot,
+                               .parent = v->parent,
+                               .device_rows = v->device_rows,
+                               .n_device_rows = on_device };
     if (!model_forward(v->s.target, v->cache, &pass, &v->s.taps, &v->states, err))
         return false;
     v->logits.rows = rows;
     model_logits(v->s.target, v->logits, v->states.last);
+    const struct scored s = scored_of(v, r, n);
     if (v->s.observer.scored == NULL)
-        verify_on_device(v, r, n);
+        v->decisions->begin(v->decisions, &s);
     return true;
 }
 
-// Tells, keeps what stood of draft i, and notes its rows in picked[kept..]. Answers how many there are then.
-static int keep(struct verifier *v, const struct request *r, int i, int kept, struct advance *a)
+// Decides request i, keeps the accepted rows of the cache, and appends them to picked[kept..]. Returns their number.
+static int keep(struct verifier *v, const struct scored *s, int i, int kept, struct advance *a)
 {
-    const bool made = v->verified_on_device[i];
+    const struct request *r = &s->request[i];
     struct verification *j = &v->verification[i];
-    logit_rows_point(&v->p, v->logits, v->first[i], r, made);
-    if (!made)
-        v->s.rule->verify(r->draft, &v->p.rows, v->s.rule_options, r->rng, j);
+    v->decisions->decide(v->decisions, s, i);
     assert(j->node[0] == 0);
-    r->draft->there = NULL;
-    tell_verified(v, r, j);
+    observe_verified(v, r, j);
     kv_keep(v->cache, r->slot, j->node, j->n);
     *a = (struct advance){ .slot = r->slot, .n = j->n, .token = j->token, .node = j->node };
     for (int k = 0; k < j->n; k++)
@@ -371,38 +276,15 @@ static int keep(struct verifier *v, const struct request *r, int i, int kept, st
     return kept;
 }
 
-// Whoever wants to see logits sees them before they become probabilities, with the drafts.
-static bool look_on(struct verifier *v, const struct request *r, int n, struct error *err)
-{
-    if (v->s.observer.scored == NULL)
-        return true;
-    if (!v->backend->sync(v->backend, err))
-        return false;
-    const int64_t from = clock_ns();
-    for (int i = 0; i < n; i++)
-        fetch(v, r[i].draft);
-    v->watched_ns += clock_ns() - from;
-    if (!v->backend->sync(v->backend, err))
-        return false;
-    for (int i = 0; i < n; i++)
-        tell_scored(v, &r[i], v->first[i]);
-    verify_on_device(v, r, n);
-    return true;
-}
-
 bool verifier_accept(struct verifier *v, const struct request *r, int n, struct advance *a, struct error *err)
 {
+    const struct scored s = scored_of(v, r, n);
     int kept = 0;
-    v->watched_ns = 0;
-    if (!look_on(v, r, n, err) || !verify_wait(v, r, n, err))
+    v->observer_ns = 0;
+    if (!observe(v, &s, err) || !v->decisions->wait(v->decisions, &s, err))
         return false;
     for (int i = 0; i < n; i++)
-        if (!v->verified_on_device[i])
-            fetch(v, r[i].draft);
-    if (v->n_device_rows < n && !v->backend->sync(v->backend, err)) // judging is not charged for the pass
-        return false;
-    for (int i = 0; i < n; i++)
-        kept = keep(v, &r[i], i, kept, &a[i]);
+        kept = keep(v, &s, i, kept, &a[i]);
     if (v->s.taps.n == 0)
         return true;
     v->features.rows = kept;
@@ -424,5 +306,5 @@ const struct verification *verifier_verification(const struct verifier *v, int i
 
 void verifier_forget(struct verifier *v, int slot)
 {
-    kv_cut(v->cache, slot, 0);
+    kv_truncate(v->cache, slot, 0);
 }

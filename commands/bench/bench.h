@@ -1,14 +1,15 @@
-// bench.h - what passes cost: measured in rounds, each of which visits every measurement once, in another order.
+// bench.h - the cost of passes, measured in rounds; each round takes every measurement once, in a new order.
 //
-// Machines like these are not equally fast from one minute to the next, so what is compared is measured in turns, and
-// what counts is the median over rounds. Memory, compute and placement are probed between rounds: a round counts if it
-// began and ended alike and nobody else used the machine meanwhile. Medians are taken by placement, never across.
+// The speed of a shared machine changes from minute to minute, so measurements to be compared are interleaved, and results
+// are medians over rounds. Memory, compute and placement are probed between rounds: a round counts if the probes before
+// and after it agree and no other process used the machine meanwhile. Medians are taken within a placement, never across.
+// A peer is another engine (llama.cpp) that takes the same measurements in the same rounds.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #include "core/error.h"
 #include "experiments/machine.h"
-#include "commands/bench/bench_subject.h"
+#include "commands/bench/bench_model.h"
 #include "commands/command_line.h"
 #include "engine/engine.h"
 #include "kernels/cpu/probe.h"
@@ -16,64 +17,68 @@
 #include "results/cost.h"
 #include "results/spread.h"
 
-enum { MAX_ROWS = 64, MOST_ROWS = 512, MAX_PEERS = 4 };
-#define FOREIGN_MOST 0.08 // processors' worth that others may use in a round that counts
+enum { MAX_ROWS = 64, MAX_PASS_ROWS = 512, MAX_PEERS = 4 }; // MAX_ROWS: entries of --rows
+#define MAX_FOREIGN_LOAD 0.08 // processors that other processes may use in a round that counts
 
 struct peer;
 
-struct peer_call {            // an engine to compare with
-    const char *const *words; // what to run, as execvp takes it
-    const char *called;       // in messages
-    struct flag_texts option; // "KEY=VALUE", told it
+struct peer_program {
+    const char *const *words; // program and arguments, as for execvp
+    const char *label;        // its name in messages
+    struct flag_texts option; // "KEY=VALUE", passed to it
 };
 
-struct bench_plan {            // as asked for
+struct bench_plan {            // the options of the command
     const char *model, *draft; // draft NULL: none
     struct precision precision;
     int packed;                   // enum packed_how
     int threads, repeats, prompt; // threads 0: all; prompt 0: none
     int n_rows, rows[MAX_ROWS];   // of passes, ascending
     int n_contexts, context[MAX_CONTEXTS];
-    bool contexts_given; // those that do not fit are errors, not left out
+    bool contexts_given; // contexts that do not fit are errors instead of being dropped
     bool probe;
     int n_peers;
-    struct peer_call peer[MAX_PEERS];
+    struct peer_program peer[MAX_PEERS];
 };
 
-enum measured { A_PASS, A_STEP, A_PROMPT }; // of the model, of the draft model, of the model
+enum bench_kind {
+    BENCH_PASS,       // of the model
+    BENCH_DRAFT_STEP, // of the draft model
+    BENCH_PROMPT,     // of the model
+};
 
-struct item { // one thing that each round measures once
-    enum measured what;
-    int n, which;                     // rows (tokens of the prompt); number of the context
-    int context;                      // cached tokens
-    double *ours, *theirs[MAX_PEERS]; // (rounds) ns; theirs NULL: peers do not do this
+struct measurement { // taken once in each round
+    enum bench_kind kind;
+    int n;                           // rows of the pass, or tokens of the prompt
+    int context_index, context;      // context: cached tokens
+    double *ns, *peer_ns[MAX_PEERS]; // (rounds) time; peer_ns NULL: not measured by peers
 };
 
 struct round {
-    struct surroundings before, after;
+    struct machine_state before, after;
     enum placement placement;
-    double foreign; // NAN: too short to tell
+    double foreign; // processors used by other processes; NAN: the round was too short to measure them
     bool counts;
 };
 
 struct operation { // a part of a pass: bench_operations.c
     int n, context;
-    const char *name;    // "q, k, v", "attention"; "between": what no operation took
-    double ns;           // the median over passes
-    int64_t calls;       // of one pass, as are the next two
-    double bytes, flops; // of products and attention; 0 for others
+    const char *name;    // "q, k, v", "attention"; "between": time outside all operations
+    double ns;           // median over passes
+    int64_t calls;       // in one pass, as are bytes and flops
+    double bytes, flops; // of matrix products and attention; 0 for others
 };
 
 enum { OVERHEADS = 3 };
-struct overhead {               // of a step of plain decoding, ns
-    const char *how;            // "greedy"
-    struct spread outside, all; // its pass; with it. n 0: not measured
+struct overhead {               // time of a step of plain decoding, ns
+    const char *mode;           // "greedy"
+    struct spread outside, all; // without the step's pass; with it. n 0: not measured
 };
 
 struct bench { // start with { 0 }
     struct bench_plan plan;
-    struct target target, draft; // target's backend keeps account; draft.model NULL: there is none
-    struct subject subject, drafter;
+    struct target target, draft; // the target's backend is timed (kernels/timed.h); draft.model NULL: no draft model
+    struct bench_model model, draft_model;
     int n_peers;
     struct peer *peer[MAX_PEERS];
     char *machine, *started;
@@ -81,31 +86,33 @@ struct bench { // start with { 0 }
     int n_peaks;
     struct peak peak[MAX_PEAKS];
 
-    int n_items, n_rounds, capacity;
-    struct item *item;
+    int n_measurements, n_rounds, capacity;
+    struct measurement *measurement;
     struct round *round;
-    int counted[PLACEMENTS]; // rounds, by placement
-    bool none_counts;        // no round was undisturbed: all of them are shown
+    int counted[PLACEMENTS]; // rounds that count, by placement
+    bool none_counts;        // every round was disturbed: all are shown
 
     int n_operations;
     struct operation *operation;
-    struct overhead overhead[OVERHEADS]; // the first one greedy
-    struct cost cost[PLACEMENTS];        // of passes; form COST_NONE: no rounds in that placement
+    struct overhead overhead[OVERHEADS]; // the first is greedy
+    struct cost cost[PLACEMENTS];        // cost model of passes; form COST_NONE: no rounds in that placement
 };
 
-// Opens everything and fits the plan to the model.
+// Opens models and peers, and limits the plan to the model's context.
 bool bench_open(struct bench *b, const struct bench_plan *plan, struct error *err);
 bool bench_run(struct bench *b, struct error *err);
 void bench_close(struct bench *b);
 
-// Over the rounds that count in this placement; ours, a peer's, or within each round the peer's / ours.
-struct spread bench_ours(const struct bench *b, const struct item *i, enum placement p);
-struct spread bench_theirs(const struct bench *b, const struct item *i, int peer, enum placement p);
-struct spread bench_ratio(const struct bench *b, const struct item *i, int peer, enum placement p);
-struct spread bench_memory(const struct bench *b, enum placement p); // bytes a second by all threads, between rounds
-const struct item *bench_item(const struct bench *b, enum measured what, int n, int context); // NULL: not measured
+// Over the rounds that count in this placement: speclab's times, a peer's times, and the peer's time over speclab's within
+// each round.
+struct spread bench_ns(const struct bench *b, const struct measurement *m, enum placement p);
+struct spread bench_peer_ns(const struct bench *b, const struct measurement *m, int peer, enum placement p);
+struct spread bench_ratio(const struct bench *b, const struct measurement *m, int peer, enum placement p);
+struct spread bench_memory(const struct bench *b, enum placement p); // probed bytes/s with all threads
+// NULL: not measured
+const struct measurement *bench_find(const struct bench *b, enum bench_kind kind, int n, int context);
 
 double bench_flops(const struct bench *b, int n, int context); // of a pass with the logits of every row
 double bench_prompt_flops(const struct bench *b);              // of the prompt, with the logits of its last row
-double bench_bytes(const struct bench *b, int n, int context); // that it must read: weights once, and the cache
-double bench_peak(const struct bench *b);                      // operations a second for its activations, 0: unknown
+double bench_bytes(const struct bench *b, int n, int context); // read by a pass: the weights once, and the cache
+double bench_peak(const struct bench *b); // peak operations/s for the model's activations; 0: unknown

@@ -1,4 +1,4 @@
-// bench_command.c - `speclab bench`: what passes of a model cost on this machine.
+// bench_command.c - `speclab bench`: the cost of a model's passes on this machine.
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,8 +12,8 @@
 
 extern const char peer_llama_py[]; // commands/bench/peer_llama.py
 
-// "1,2,4" ascending, each once.
-static bool read_list(const char *text, int least, int most, int *to, int capacity, int *n, struct error *err)
+// Parses "1,2,4": strictly ascending.
+static bool read_list(const char *text, int min, int max, int *to, int capacity, int *n, struct error *err)
 {
     char *copy = xstrdup(text);
     bool ok = true;
@@ -23,10 +23,10 @@ static bool read_list(const char *text, int least, int most, int *to, int capaci
         next = strchr(word, ',');
         if (next != NULL)
             *next++ = '\0';
-        if (!parse_int(word, least, most, &v))
-            ok = fail(err, "expected integers from %d to %d with commas between them, found \"%s\"", least, most, word);
+        if (!parse_int(word, min, max, &v))
+            ok = fail(err, "expected integers from %d to %d separated by commas, found \"%s\"", min, max, word);
         else if (*n == capacity)
-            ok = fail(err, "%d numbers are the most", capacity);
+            ok = fail(err, "expected at most %d numbers", capacity);
         else if (*n > 0 && v <= to[*n - 1])
             ok = fail(err, "expected ascending numbers, found %lld after %d", v, to[*n - 1]);
         else
@@ -36,7 +36,7 @@ static bool read_list(const char *text, int least, int most, int *to, int capaci
     return ok;
 }
 
-// The database is opened first: what cannot be kept should not be measured for minutes.
+// The database is opened first, so that a failure does not cost minutes of measurements.
 static bool run(struct bench *b, const struct bench_plan *plan, const char *db, struct error *err)
 {
     struct store *s = db != NULL ? store_open(db, err) : NULL;
@@ -49,10 +49,10 @@ static bool run(struct bench *b, const struct bench_plan *plan, const char *db, 
 }
 
 static const char about[] =
-    "Measures what a pass of n rows costs behind so many cached tokens, with the logits of every row, as verification\n"
-    "runs it; the time of a prompt, by operation, and of the loop around the passes. It does so in rounds that visit\n"
-    "everything once; memory, compute and placement are probed in between, and rounds in which those changed, or others\n"
-    "used the machine, do not count (docs/performance.md).\n";
+    "Times passes of n rows after a given number of cached tokens, with the logits of every row, as in verification;\n"
+    "a prompt; each operation of a pass; and the decoding loop outside its passes. Each round takes every measurement\n"
+    "once. Memory, compute and placement are probed between rounds; rounds in which these changed, or in which other\n"
+    "processes used the machine, do not count (docs/performance.md).\n";
 
 static const char examples[] =
     "  speclab bench smollm2-135m-instruct\n"
@@ -71,45 +71,45 @@ int command_bench(int argc, char **argv)
         { "contexts", FLAG_TEXT, &contexts, "LIST", "cached tokens; default: 128,512,2048, as far as the model goes", 0,
           0 },
         { "prefill", FLAG_INT, &prompt, "N", "tokens of a prompt; default: 512; 0: none", 0, 1 << 20 },
-        { "repeats", FLAG_INT, &repeats, "N", "rounds that count; default: 9. At most twice as many are run", 1, 1000 },
-        { "draft", FLAG_TEXT, &p.draft, "MODEL", "a draft model, whose steps are measured in the same rounds", 0, 0 },
+        { "repeats", FLAG_INT, &repeats, "N", "rounds that count, at most twice as many are run; default: 9", 1, 1000 },
+        { "draft", FLAG_TEXT, &p.draft, "MODEL", "a draft model; its steps are timed in the same rounds", 0, 0 },
         { "compare", FLAG_ON, &compare, NULL,
-          "run llama.cpp on the same file in the same rounds; needs python3 with\nllama-cpp-python, or that of SPECLAB_PYTHON",
+          "time llama.cpp on the same file in the same rounds; requires\nllama-cpp-python for python3 or for $SPECLAB_PYTHON",
           0, 0 },
         { "peer-option", FLAG_TEXTS, &peer_option, "KEY=VALUE",
-          "told that llama.cpp: a number in llama_context_params or\nllama_model_params, as in flash_attn_type=0; may be given again",
+          "for --compare: a number of llama_context_params or llama_model_params,\nas in flash_attn_type=0; can be given several times",
           0, 0 },
         { "peer-command", FLAG_TEXTS, &peer_command, "COMMAND",
-          "compare with this program, which speaks the protocol of\nexperiments/peer_llama.py; may be given again", 0,
-          0 },
-        { "threads", FLAG_INT, &threads, "N", "default: one for each processor", 1, 1024 },
+          "compare with this program, which implements the protocol of\ncommands/bench/peer_llama.py; can be given several times",
+          0, 0 },
+        { "threads", FLAG_INT, &threads, "N", "number of threads; default: one for each processor", 1, 1024 },
         PRECISION_FLAGS(p.precision),
         PACKED_FLAG(p.packed),
         { "no-probe", FLAG_ON, &no_probe, NULL,
-          "measure neither memory nor compute; every placement is one\n(so it is on a GPU, which has its own)", 0, 0 },
-        { "db", FLAG_TEXT, &db, "FILE", "put it into this database, too", 0, 0 },
-        { "csv", FLAG_ON, &csv, NULL, "one row a measurement, placement and engine (peer 0: ours)", 0, 0 },
-        { "json", FLAG_ON, &json, NULL, "one object, everything that was measured", 0, 0 },
+          "do not probe memory and compute; all rounds count as one\nplacement (always so on a GPU)", 0, 0 },
+        { "db", FLAG_TEXT, &db, "FILE", "also store the results in this database", 0, 0 },
+        { "csv", FLAG_ON, &csv, NULL, "CSV: one row a measurement, placement and engine (peer 0: speclab)", 0, 0 },
+        { "json", FLAG_ON, &json, NULL, "print one JSON object with all measurements", 0, 0 },
         { 0 },
     };
     const struct usage u = { "bench", "MODEL", about, flags, examples, 1, 1 };
     struct error err;
     char **operand;
     int status = usage_read(&u, argc, argv, &operand, NULL);
-    if (status != GO_ON)
+    if (status != USAGE_OK)
         return status;
-    if (!read_list(rows, 1, MOST_ROWS, p.rows, MAX_ROWS, &p.n_rows, &err))
+    if (!read_list(rows, 1, MAX_PASS_ROWS, p.rows, MAX_ROWS, &p.n_rows, &err))
         return usage_fail(&u, "--rows: %s", err.text);
     p.contexts_given = contexts != NULL;
     if (!read_list(contexts != NULL ? contexts : "128,512,2048", 0, 1 << 20, p.context, MAX_CONTEXTS, &p.n_contexts,
                    &err))
         return usage_fail(&u, "--contexts: %s", err.text);
     if (csv && json)
-        return usage_fail(&u, "--csv and --json: one at a time");
+        return usage_fail(&u, "--csv and --json exclude each other");
     if (compare + peer_command.n > MAX_PEERS)
-        return usage_fail(&u, "%d engines to compare with are the most", MAX_PEERS);
+        return usage_fail(&u, "--peer-command: expected at most %d engines to compare with", MAX_PEERS);
     if (peer_option.n > 0 && !compare)
-        return usage_fail(&u, "--peer-option is for the llama.cpp of --compare");
+        return usage_fail(&u, "--peer-option requires --compare");
     for (int i = 0; i < peer_option.n; i++)
         if (strchr(peer_option.text[i], '=') == NULL || strpbrk(peer_option.text[i], " \n") != NULL)
             return usage_fail(&u, "--peer-option: expected KEY=VALUE, found \"%s\"", peer_option.text[i]);
@@ -117,11 +117,11 @@ int command_bench(int argc, char **argv)
     const char *python = getenv("SPECLAB_PYTHON"), *shell[MAX_PEERS][4];
     const char *const llama[] = { python != NULL && *python != '\0' ? python : "python3", "-c", peer_llama_py, NULL };
     if (compare)
-        p.peer[p.n_peers++] = (struct peer_call){ llama, llama[0], peer_option };
+        p.peer[p.n_peers++] = (struct peer_program){ llama, llama[0], peer_option };
     for (int i = 0; i < peer_command.n; i++) {
         const char *const words[] = { "sh", "-c", peer_command.text[i], NULL };
         memcpy(shell[i], words, sizeof(words));
-        p.peer[p.n_peers++] = (struct peer_call){ .words = shell[i], .called = peer_command.text[i] };
+        p.peer[p.n_peers++] = (struct peer_program){ .words = shell[i], .label = peer_command.text[i] };
     }
     p.model = operand[0];
     p.threads = (int)threads;

@@ -1,4 +1,4 @@
-// bench_export.c - the same for programs: everything that was measured as one JSON object, and the passes as CSV.
+// bench_export.c - results of a bench as one JSON object, and as CSV.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,8 +51,8 @@ static struct json *spread_json(struct spread s)
     set_number(j, "median", s.median);
     set_number(j, "low_quartile", s.low);
     set_number(j, "high_quartile", s.high);
-    set_number(j, "least", s.least);
-    set_number(j, "most", s.most);
+    set_number(j, "min", s.least);
+    set_number(j, "max", s.most);
     return j;
 }
 
@@ -61,7 +61,7 @@ static struct json *overheads_json(const struct bench *b)
     struct json *list = json_new_array();
     for (int i = 0; i < OVERHEADS && b->overhead[i].outside.n > 0; i++) {
         struct json *o = json_new_object();
-        set_text(o, "how", b->overhead[i].how);
+        set_text(o, "mode", b->overhead[i].mode);
         json_set(o, "outside_ns", spread_json(b->overhead[i].outside));
         json_set(o, "step_ns", spread_json(b->overhead[i].all));
         json_push(list, o);
@@ -69,7 +69,7 @@ static struct json *overheads_json(const struct bench *b)
     return list;
 }
 
-static struct json *surroundings_json(const struct surroundings *s)
+static struct json *machine_state_json(const struct machine_state *s)
 {
     struct json *j = json_new_object();
     set_number(j, "bytes_per_second", s->all);
@@ -87,8 +87,8 @@ static struct json *rounds_json(const struct bench *b)
         json_set(j, "counts", json_new_bool(r->counts));
         set_text(j, "placement", placement_names[r->placement]);
         set_number(j, "foreign", r->foreign);
-        json_set(j, "before", b->plan.probe ? surroundings_json(&r->before) : json_new_null());
-        json_set(j, "after", b->plan.probe ? surroundings_json(&r->after) : json_new_null());
+        json_set(j, "before", b->plan.probe ? machine_state_json(&r->before) : json_new_null());
+        json_set(j, "after", b->plan.probe ? machine_state_json(&r->after) : json_new_null());
         json_push(list, j);
     }
     return list;
@@ -102,23 +102,23 @@ static struct json *numbers_json(const double *x, int n)
     return list;
 }
 
-static struct json *items_json(const struct bench *b)
+static struct json *measurements_json(const struct bench *b)
 {
     struct json *list = json_new_array();
-    for (int i = 0; i < b->n_items; i++) {
-        const struct item *m = &b->item[i];
+    for (int i = 0; i < b->n_measurements; i++) {
+        const struct measurement *m = &b->measurement[i];
         struct json *j = json_new_object();
-        set_text(j, "what", measured_names[m->what]);
+        set_text(j, "what", bench_kind_names[m->kind]);
         set_int(j, "n", m->n);
         set_int(j, "context", m->context);
-        if (m->what == A_PASS) {
+        if (m->kind == BENCH_PASS) {
             set_number(j, "flops", bench_flops(b, m->n, m->context));
             set_number(j, "bytes", bench_bytes(b, m->n, m->context));
         }
-        json_set(j, "ns", numbers_json(m->ours, b->n_rounds));
+        json_set(j, "ns", numbers_json(m->ns, b->n_rounds));
         struct json *peers = json_new_array();
-        for (int e = 0; e < b->n_peers && m->theirs[e] != NULL; e++)
-            json_push(peers, numbers_json(m->theirs[e], b->n_rounds));
+        for (int e = 0; e < b->n_peers && m->peer_ns[e] != NULL; e++)
+            json_push(peers, numbers_json(m->peer_ns[e], b->n_rounds));
         json_set(j, "peers_ns", peers);
         json_push(list, j);
     }
@@ -135,15 +135,15 @@ static struct json *cost_json(const struct cost *c)
     set_number(hinge, "n0", c->n0);
     set_number(hinge, "d", c->d);
     set_number(hinge, "e", c->e);
-    set_number(hinge, "largest_error", c->hinge_most);
+    set_number(hinge, "largest_error", c->hinge_max_error);
     set_number(hinge, "rms_error", c->hinge_rms);
-    set_number(table, "largest_error", c->table_most);
+    set_number(table, "largest_error", c->table_max_error);
     set_number(table, "rms_error", c->table_rms);
     if (!isnan(c->step_a)) {
         struct json *step = json_new_object();
         set_number(step, "a", c->step_a);
         set_number(step, "d", c->step_d);
-        set_number(step, "largest_error", c->step_most);
+        set_number(step, "largest_error", c->step_max_error);
         json_set(j, "draft_step", step);
     }
     json_set(j, "hinge", hinge);
@@ -151,13 +151,13 @@ static struct json *cost_json(const struct cost *c)
     return j;
 }
 
-static struct json *peers_json(const struct bench *b, const struct item *m, enum placement p)
+static struct json *peers_json(const struct bench *b, const struct measurement *m, enum placement p)
 {
     struct json *list = json_new_array();
-    for (int e = 0; e < b->n_peers && m->theirs[e] != NULL; e++) {
+    for (int e = 0; e < b->n_peers && m->peer_ns[e] != NULL; e++) {
         struct json *j = json_new_object();
-        json_set(j, "ns", spread_json(bench_theirs(b, m, e, p)));
-        json_set(j, "over_ours", spread_json(bench_ratio(b, m, e, p)));
+        json_set(j, "ns", spread_json(bench_peer_ns(b, m, e, p)));
+        json_set(j, "ratio", spread_json(bench_ratio(b, m, e, p)));
         json_push(list, j);
     }
     return list;
@@ -166,23 +166,23 @@ static struct json *peers_json(const struct bench *b, const struct item *m, enum
 static struct json *medians_json(const struct bench *b, enum placement p)
 {
     struct json *list = json_new_array();
-    for (int i = 0; i < b->n_items; i++) {
-        const struct item *m = &b->item[i], *one = bench_item(b, A_PASS, 1, m->context);
-        struct spread ours = bench_ours(b, m, p);
+    for (int i = 0; i < b->n_measurements; i++) {
+        const struct measurement *m = &b->measurement[i], *one = bench_find(b, BENCH_PASS, 1, m->context);
+        struct spread ns = bench_ns(b, m, p);
         struct json *j = json_new_object();
-        set_text(j, "what", measured_names[m->what]);
+        set_text(j, "what", bench_kind_names[m->kind]);
         set_int(j, "n", m->n);
         set_int(j, "context", m->context);
-        json_set(j, "ns", spread_json(ours));
-        set_number(j, "c", m->what == A_PROMPT || one == NULL ? NAN : ours.median / bench_ours(b, one, p).median);
-        set_number(j, "predicted_ns", m->what == A_PASS ? cost_ns(&b->cost[p], m->n, m->context) : NAN);
-        if (m->what == A_PASS) {
-            set_number(j, "flops_per_second", 1e9 * bench_flops(b, m->n, m->context) / ours.median);
+        json_set(j, "ns", spread_json(ns));
+        set_number(j, "c", m->kind == BENCH_PROMPT || one == NULL ? NAN : ns.median / bench_ns(b, one, p).median);
+        set_number(j, "predicted_ns", m->kind == BENCH_PASS ? cost_ns(&b->cost[p], m->n, m->context) : NAN);
+        if (m->kind == BENCH_PASS) {
+            set_number(j, "flops_per_second", 1e9 * bench_flops(b, m->n, m->context) / ns.median);
             set_number(j, "share_of_peak",
-                       bench_peak(b) > 0 ? 1e9 * bench_flops(b, m->n, m->context) / ours.median / bench_peak(b) : NAN);
-            set_number(j, "bytes_per_second", 1e9 * bench_bytes(b, m->n, m->context) / ours.median);
+                       bench_peak(b) > 0 ? 1e9 * bench_flops(b, m->n, m->context) / ns.median / bench_peak(b) : NAN);
+            set_number(j, "bytes_per_second", 1e9 * bench_bytes(b, m->n, m->context) / ns.median);
             set_number(j, "share_of_read",
-                       1e9 * bench_bytes(b, m->n, m->context) / ours.median / bench_memory(b, p).median);
+                       1e9 * bench_bytes(b, m->n, m->context) / ns.median / bench_memory(b, p).median);
         }
         json_set(j, "peers", peers_json(b, m, p));
         json_push(list, j);
@@ -194,8 +194,8 @@ static struct json *placements_json(const struct bench *b)
 {
     struct json *list = json_new_array();
     for (int p = 0; p < PLACEMENTS; p++) {
-        bool asked_for = p == PLACED_S || p == PLACED_D;
-        if (b->counted[p] == 0 && !(asked_for && b->plan.probe))
+        bool always_listed = p == PLACED_S || p == PLACED_D;
+        if (b->counted[p] == 0 && !(always_listed && b->plan.probe))
             continue;
         struct json *j = json_new_object();
         set_text(j, "placement", placement_names[p]);
@@ -259,7 +259,7 @@ void bench_json(const struct bench *b, FILE *to)
     json_set(j, "none_counts", json_new_bool(b->none_counts));
     json_set(j, "rounds", rounds_json(b));
     json_set(j, "placements", placements_json(b));
-    json_set(j, "measured", items_json(b));
+    json_set(j, "measured", measurements_json(b));
     json_set(j, "operations", operations_json(b));
     const struct spread greedy = b->overhead[0].outside;
     json_set(j, "overhead_ns", greedy.n > 0 ? spread_json(greedy) : json_new_null());
@@ -270,7 +270,7 @@ void bench_json(const struct bench *b, FILE *to)
     json_free(j);
 }
 
-// ---- CSV (RFC 4180); no field of it needs quotes
+// ---- CSV (RFC 4180); no field needs quotes
 
 static void put_spread(FILE *to, struct spread s)
 {
@@ -280,20 +280,18 @@ static void put_spread(FILE *to, struct spread s)
         fprintf(to, ",%.9g,%.9g,%.9g,%.9g,%.9g", s.median, s.low, s.high, s.least, s.most);
 }
 
-// Of an engine, 0: ours; ratio: its time / ours.
-static void put_times(FILE *to, const struct bench *b, const struct item *m, int engine, enum placement p)
+// The row of an engine (0: speclab); ratio: its time over speclab's.
+static void put_times(FILE *to, const struct bench *b, const struct measurement *m, int engine, enum placement p)
 {
-    const struct item *one = bench_item(b, A_PASS, 1, m->context);
-    bool has_c = m->what != A_PROMPT && one != NULL;
-    struct spread took = engine == 0 ? bench_ours(b, m, p) : bench_theirs(b, m, engine - 1, p);
-    double unit = !has_c        ? NAN
-                  : engine == 0 ? bench_ours(b, one, p).median
-                                : bench_theirs(b, one, engine - 1, p).median;
+    const struct measurement *one = bench_find(b, BENCH_PASS, 1, m->context);
+    bool has_c = m->kind != BENCH_PROMPT && one != NULL;
+    struct spread ns = engine == 0 ? bench_ns(b, m, p) : bench_peer_ns(b, m, engine - 1, p);
+    double unit = !has_c ? NAN : engine == 0 ? bench_ns(b, one, p).median : bench_peer_ns(b, one, engine - 1, p).median;
     double memory = bench_memory(b, p).median;
-    fprintf(to, "%s,%s,%d,%d,%d,%d", measured_names[m->what], placement_names[p], m->context, m->n, engine, took.n);
-    put_spread(to, took);
-    fprintf(to, has_c ? ",%.6g" : ",", took.median / unit);
-    if (m->what == A_PASS)
+    fprintf(to, "%s,%s,%d,%d,%d,%d", bench_kind_names[m->kind], placement_names[p], m->context, m->n, engine, ns.n);
+    put_spread(to, ns);
+    fprintf(to, has_c ? ",%.6g" : ",", ns.median / unit);
+    if (m->kind == BENCH_PASS)
         fprintf(to, ",%.9g,%.9g", bench_flops(b, m->n, m->context), bench_bytes(b, m->n, m->context));
     else
         fprintf(to, ",,");
@@ -304,12 +302,12 @@ static void put_times(FILE *to, const struct bench *b, const struct item *m, int
 
 void bench_csv(const struct bench *b, FILE *to)
 {
-    fprintf(to, "what,placement,context,n,peer,rounds,ns,low_quartile_ns,high_quartile_ns,least_ns,most_ns,c,flops,"
-                "bytes,read_bytes_per_second,ratio,low_quartile_ratio,high_quartile_ratio,least_ratio,most_ratio,"
+    fprintf(to, "what,placement,context,n,peer,rounds,ns,low_quartile_ns,high_quartile_ns,min_ns,max_ns,c,flops,"
+                "bytes,read_bytes_per_second,ratio,low_quartile_ratio,high_quartile_ratio,min_ratio,max_ratio,"
                 "marked_inflated\r\n");
     for (int p = 0; p < PLACEMENTS; p++)
-        for (int i = 0; i < b->n_items && b->counted[p] > 0; i++)
+        for (int i = 0; i < b->n_measurements && b->counted[p] > 0; i++)
             for (int e = 0; e <= b->n_peers; e++)
-                if (e == 0 || b->item[i].theirs[e - 1] != NULL)
-                    put_times(to, b, &b->item[i], e, (enum placement)p);
+                if (e == 0 || b->measurement[i].peer_ns[e - 1] != NULL)
+                    put_times(to, b, &b->measurement[i], e, (enum placement)p);
 }

@@ -1,4 +1,4 @@
-// bench_open.c - puts on the bench what was asked for, as far as the model can do it.
+// bench_open.c - opens models and peers for a bench, and limits the plan to what the model supports.
 #include <stdlib.h>
 #include <time.h>
 
@@ -13,7 +13,7 @@
 #include "models/model.h"
 #include "models/paths.h"
 
-// As target_open, on a backend that keeps account, and without a tokenizer.
+// As target_open, but on a timed backend and without a tokenizer.
 static bool open_model(struct target *t, const struct bench_plan *p, const char *name, int rows, struct error *err)
 {
     t->path = model_path(name, NULL, err);
@@ -24,17 +24,16 @@ static bool open_model(struct target *t, const struct bench_plan *p, const char 
     return t->backend != NULL && target_open_model(t, p->precision, rows, p->packed, err);
 }
 
-// Contexts that were not asked for by number are left out where the model is too small for them; if none is left, there
-// is the largest one.
+// Drops default contexts that are too long for the model; if none remains, uses the longest that fits.
 static bool fit_contexts(struct bench_plan *p, const struct target *t, struct error *err)
 {
     int capacity = model_shape(t->model)->context - p->rows[p->n_rows - 1], n = 0;
     if (capacity < 0)
-        return fail(err, "--rows %d: %s was made for %d tokens at most", p->rows[p->n_rows - 1], t->path,
+        return fail(err, "--rows %d: the context of %s is %d tokens", p->rows[p->n_rows - 1], t->path,
                     model_shape(t->model)->context);
     for (int i = 0; i < p->n_contexts; i++) {
         if (p->context[i] > capacity && p->contexts_given)
-            return fail(err, "--contexts %d: %s was made for %d tokens at most, and passes have up to %d rows",
+            return fail(err, "--contexts %d: the context of %s is %d tokens, and passes have up to %d rows",
                         p->context[i], t->path, model_shape(t->model)->context, p->rows[p->n_rows - 1]);
         if (p->context[i] <= capacity)
             p->context[n++] = p->context[i];
@@ -47,46 +46,46 @@ static bool fit_contexts(struct bench_plan *p, const struct target *t, struct er
     return true;
 }
 
-static bool open_subject(struct subject *s, const struct bench_plan *p, const struct target *t, int rows, int prompt,
-                         struct error *err)
+static bool open_bench_model(struct bench_model *s, const struct bench_plan *p, const struct target *t, int rows,
+                             int prompt, struct error *err)
 {
-    const struct subject_plan plan = {
+    const struct bench_model_plan plan = {
         .rows = rows, .prompt = prompt, .n_contexts = p->n_contexts, .context = p->context, .cache = t->cache
     };
-    return subject_open(s, t->model, &plan, err);
+    return bench_model_open(s, t->model, &plan, err);
 }
 
 static bool open_draft(struct bench *b, struct error *err)
 {
     if (b->plan.draft == NULL)
         return true;
-    struct error why;
+    struct error reason;
     struct bench_plan p = b->plan;
-    p.precision.activations = ACTIVATIONS_DEFAULT; // its weights may be of another kind
-    int rows = subject_rows(&(struct subject_plan){ .rows = 1 });
-    if (!open_model(&b->draft, &p, p.draft, rows, &why))
-        return fail(err, "--draft: %s", why.text);
+    p.precision.activations = ACTIVATIONS_DEFAULT; // its weights may have another type
+    int rows = bench_model_rows(&(struct bench_model_plan){ .rows = 1 });
+    if (!open_model(&b->draft, &p, p.draft, rows, &reason))
+        return fail(err, "--draft: %s", reason.text);
     int capacity = model_shape(b->draft.model)->context - 1;
     for (int i = 0; i < p.n_contexts; i++)
         if (p.context[i] > capacity)
-            return fail(err, "--contexts %d: the draft model %s was made for %d tokens at most", p.context[i],
+            return fail(err, "--contexts %d: the context of the draft model %s is %d tokens", p.context[i],
                         b->draft.path, capacity + 1);
-    return open_subject(&b->drafter, &p, &b->draft, 1, 0, err);
+    return open_bench_model(&b->draft_model, &p, &b->draft, 1, 0, err);
 }
 
-static bool open_peer(struct bench *b, const struct peer_call *call, struct error *err)
+static bool open_peer(struct bench *b, const struct peer_program *program, struct error *err)
 {
     const struct bench_plan *p = &b->plan;
-    const struct peer_plan plan = { .words = call->words,
-                                    .called = call->called,
+    const struct peer_plan plan = { .words = program->words,
+                                    .label = program->label,
                                     .model = model_config(b->target.model)->path,
                                     .threads = p->threads,
                                     .rows = p->rows[p->n_rows - 1],
                                     .prompt = p->prompt,
                                     .n_contexts = p->n_contexts,
                                     .context = p->context,
-                                    .n_options = call->option.n,
-                                    .option = call->option.text };
+                                    .n_options = program->option.n,
+                                    .option = program->option.text };
     b->peer[b->n_peers] = peer_open(&plan, err);
     return b->peer[b->n_peers] != NULL && ++b->n_peers > 0;
 }
@@ -95,7 +94,8 @@ static bool open_peers(struct bench *b, struct error *err)
 {
     const struct bench_plan *p = &b->plan;
     if (p->n_peers > 0 && !model_config(b->target.model)->gguf)
-        return fail(err, "%s is a Hugging Face directory, and engines to compare with read GGUF files", b->target.path);
+        return fail(err, "%s is a Hugging Face directory; a comparison with other engines requires a GGUF file",
+                    b->target.path);
     bool ok = true;
     for (int i = 0; i < p->n_peers && ok; i++)
         ok = open_peer(b, &p->peer[i], err);
@@ -117,41 +117,40 @@ bool bench_open(struct bench *b, const struct bench_plan *plan, struct error *er
     struct bench_plan *p = &b->plan;
     if (p->threads == 0)
         p->threads = threads_available();
-    int rows = subject_rows(&(struct subject_plan){ .rows = p->rows[p->n_rows - 1], .prompt = p->prompt });
+    int rows = bench_model_rows(&(struct bench_model_plan){ .rows = p->rows[p->n_rows - 1], .prompt = p->prompt });
     if (!open_model(&b->target, p, p->model, rows, err) || !fit_contexts(p, &b->target, err))
         return false;
     char *name = machine_processor();
     b->machine = xformat("%s, %s", name, b->target.backend->describe(b->target.backend));
     free(name);
     size_t unused, own;
-    if (b->target.backend->memory(b->target.backend, &unused,
-                                  &own)) // what is probed is the host's: it limits nothing there
+    if (b->target.backend->memory(b->target.backend, &unused, &own)) // the probe measures the host's memory
         p->probe = false;
     if (p->probe) {
         b->prober = prober_create(p->threads);
         p->probe = b->prober != NULL;
     }
     return open_peers(b, err) && open_draft(b, err) &&
-           open_subject(&b->subject, p, &b->target, p->rows[p->n_rows - 1], p->prompt, err);
+           open_bench_model(&b->model, p, &b->target, p->rows[p->n_rows - 1], p->prompt, err);
 }
 
 void bench_close(struct bench *b)
 {
     for (int i = 0; i < b->n_peers; i++)
         peer_close(b->peer[i]);
-    subject_close(&b->subject);
-    subject_close(&b->drafter);
+    bench_model_close(&b->model);
+    bench_model_close(&b->draft_model);
     target_close(&b->target);
     target_close(&b->draft);
     prober_destroy(b->prober);
-    for (int i = 0; i < b->n_items; i++) {
-        free(b->item[i].ours);
+    for (int i = 0; i < b->n_measurements; i++) {
+        free(b->measurement[i].ns);
         for (int e = 0; e < MAX_PEERS; e++)
-            free(b->item[i].theirs[e]);
+            free(b->measurement[i].peer_ns[e]);
     }
     for (int i = 0; i < PLACEMENTS; i++)
         cost_free(&b->cost[i]);
-    free(b->item);
+    free(b->measurement);
     free(b->round);
     free(b->operation);
     free(b->machine);

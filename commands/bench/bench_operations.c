@@ -1,8 +1,8 @@
-// bench_operations.c - where the time of a pass goes, and what a step of decoding costs outside its pass.
+// bench_operations.c - the time of each operation of a pass, and the time of a decoding step outside its pass.
 //
-// The clocks around each operation cost something themselves, so these passes are in no total. What a step takes beside
-// its operations, less what a bare pass takes beside them, is the loop's: the large and noisy times of the operations
-// are in neither.
+// Timing each operation has a cost, so these passes do not enter the rounds. The overhead of the decoding loop is the time
+// of a step outside operations, minus the time of a bare pass outside operations: the large and noisy times of the
+// operations themselves cancel out of both.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 #include "models/model.h"
 #include "verifier/verifier.h"
 
-enum { ROLES = 16, TOKENS = 48, MOST_PASSES = 9 };
+enum { ROLES = 16, TOKENS = 48, MAX_PASSES = 9 };
 
 // ---- by operation
 
@@ -36,10 +36,10 @@ static const char *role_of(const struct timed_entry *e, const struct model_shape
     return e->operation;
 }
 
-struct account { // of some passes: time by role, and the time that no operation took
+struct account { // of some passes: time by role, and time outside all operations
     int n, passes;
     struct operation role[ROLES];
-    double ns[ROLES][MOST_PASSES], between[MOST_PASSES];
+    double ns[ROLES][MAX_PASSES], between[MAX_PASSES];
 };
 
 static int role_number(struct account *a, const char *name)
@@ -69,15 +69,15 @@ static void add_pass(struct account *a, const struct bench *b, double wall)
     a->passes++;
 }
 
-static bool account_passes(struct account *a, struct bench *b, int n, int which, struct error *err)
+static bool account_passes(struct account *a, struct bench *b, int n, int context_index, struct error *err)
 {
     int64_t ns;
     *a = (struct account){ 0 };
-    if (!subject_pass(&b->subject, n, which, &ns, err))
+    if (!bench_model_pass(&b->model, n, context_index, &ns, err))
         return false;
-    while (a->passes < MOST_PASSES && a->passes < b->plan.repeats) {
+    while (a->passes < MAX_PASSES && a->passes < b->plan.repeats) {
         timed_begin(b->target.backend);
-        bool ok = subject_pass(&b->subject, n, which, &ns, err);
+        bool ok = bench_model_pass(&b->model, n, context_index, &ns, err);
         timed_end(b->target.backend);
         if (!ok)
             return false;
@@ -86,7 +86,7 @@ static bool account_passes(struct account *a, struct bench *b, int n, int which,
     return true;
 }
 
-static void keep(struct bench *b, const struct account *a, int n, int context)
+static void add_operations(struct bench *b, const struct account *a, int n, int context)
 {
     b->operation = xrealloc(b->operation, (size_t)(b->n_operations + a->n + 1) * sizeof(*b->operation));
     for (int i = 0; i <= a->n; i++) {
@@ -106,7 +106,7 @@ bool bench_operations(struct bench *b, struct error *err)
         for (int i = 0; i < b->plan.n_rows && ok; i++) {
             ok = account_passes(a, b, b->plan.rows[i], c, err);
             if (ok)
-                keep(b, a, b->plan.rows[i], b->plan.context[c]);
+                add_operations(b, a, b->plan.rows[i], b->plan.context[c]);
         }
     free(a);
     return ok;
@@ -119,10 +119,10 @@ static void done(void *self, const struct ending *e)
     (void)self, (void)e;
 }
 
-// The time of operations that a bare pass has as well: what is done to logits afterwards, and fetching them, is the loop's.
+// Time of the operations that a bare pass has as well; downloading and processing logits belongs to the loop.
 static double pass_ns(const struct backend *t)
 {
-    static const char *const loops[] = { "download", "upload", "move", "probabilities", "judge" };
+    static const char *const loops[] = { "download", "upload", "move", "probabilities", "verify" };
     double sum = 0;
     for (int i = 0; i < timed_entries(t); i++) {
         const struct timed_entry *e = timed_entry_at(t, i);
@@ -134,7 +134,7 @@ static double pass_ns(const struct backend *t)
     return sum;
 }
 
-static bool decode_steps(struct bench *b, struct decoder *d, double *beside, double *all, int *n, struct error *err)
+static bool decode_steps(struct bench *b, struct decoder *d, double *outside, double *all, int *n, struct error *err)
 {
     for (*n = 0; decoder_active(d) > 0 && *n < TOKENS; (*n)++) {
         double from = (double)clock_ns();
@@ -144,26 +144,26 @@ static bool decode_steps(struct bench *b, struct decoder *d, double *beside, dou
         if (!ok)
             return false;
         all[*n] = (double)clock_ns() - from;
-        beside[*n] = all[*n] - pass_ns(b->target.backend);
+        outside[*n] = all[*n] - pass_ns(b->target.backend);
     }
     return true;
 }
 
-static bool decode(struct bench *b, struct pairing *p, int prompt, double *beside, double *all, int *n,
+static bool decode(struct bench *b, struct pairing *p, int prompt, double *outside, double *all, int *n,
                    struct error *err)
 {
     struct decoder *d = decoder_create(p->verifier, p->drafter, 1, 0, (struct listener){ .done = done }, err);
-    const struct assignment text = { .prompt = b->subject.token, .n = prompt, .limit = TOKENS };
-    bool ok = d != NULL && decoder_start(d, &text, err) && decode_steps(b, d, beside, all, n, err);
+    const struct assignment text = { .prompt = b->model.token, .n = prompt, .limit = TOKENS };
+    bool ok = d != NULL && decoder_start(d, &text, err) && decode_steps(b, d, outside, all, n, err);
     decoder_destroy(d);
     return ok;
 }
 
-// Of steps with this temperature and rule. bare: what a pass takes beside its operations.
+// Measures steps with this temperature and rule. bare: time of a pass outside its operations.
 static bool measure(struct bench *b, const char *temperature, const char *rule, double bare, int prompt,
                     struct overhead *to, struct error *err)
 {
-    double beside[TOKENS], all[TOKENS];
+    double outside[TOKENS], all[TOKENS];
     int n = 0;
     struct pairing pairing = { 0 };
     struct settings *sampling = settings_map(), *verify = settings_map();
@@ -171,11 +171,11 @@ static bool measure(struct bench *b, const char *temperature, const char *rule, 
     settings_put(verify, "kind", settings_scalar(rule));
     const bool ok = pairing_read(&pairing, NULL, verify, sampling, err) &&
                     pairing_open(&pairing, &b->target, NULL, 1, prompt + TOKENS, err) &&
-                    decode(b, &pairing, prompt, beside, all, &n, err);
+                    decode(b, &pairing, prompt, outside, all, &n, err);
     for (int i = 0; i < n; i++)
-        beside[i] -= bare;
+        outside[i] -= bare;
     if (ok) {
-        to->outside = spread_of(beside, n);
+        to->outside = spread_of(outside, n);
         to->all = spread_of(all, n);
     }
     pairing_close(&pairing);
@@ -187,7 +187,7 @@ static bool measure(struct bench *b, const char *temperature, const char *rule, 
 bool bench_overhead(struct bench *b, struct error *err)
 {
     static const struct {
-        const char *how, *temperature, *rule;
+        const char *mode, *temperature, *rule;
     } steps[OVERHEADS] = {
         { "greedy", "0", "rejection" },
         { "sampled, rejection", "1", "rejection" },
@@ -202,7 +202,7 @@ bool bench_overhead(struct bench *b, struct error *err)
     bool ok = account_passes(bare, b, 1, 0, err);
     const double pass = ok ? spread_of(bare->between, bare->passes).median : 0;
     for (int i = 0; i < OVERHEADS && ok; i++) {
-        b->overhead[i].how = steps[i].how;
+        b->overhead[i].mode = steps[i].mode;
         ok = measure(b, steps[i].temperature, steps[i].rule, pass, prompt, &b->overhead[i], err);
     }
     free(bare);

@@ -1,4 +1,4 @@
-// bench_parts.h - what the files of the bench share with one another and with nobody else.
+// bench_parts.h - internal interfaces of commands/bench.
 #pragma once
 #include <stdbool.h>
 #include <stdio.h>
@@ -7,14 +7,14 @@
 struct bench;
 struct store;
 
-// bench_operations.c: rounds in which the backend keeps account, apart from those whose totals count.
+// bench_operations.c: passes with operations timed one by one, separate from the rounds that count.
 bool bench_operations(struct bench *b, struct error *err);
 bool bench_overhead(struct bench *b, struct error *err);
 
-// What came out: bench_table.c for people, bench_export.c for programs.
+// Output: bench_table.c as text, bench_export.c as CSV and JSON.
 void bench_table(const struct bench *b, FILE *to);
 void bench_csv(const struct bench *b, FILE *to);
 void bench_json(const struct bench *b, FILE *to);
-// bench_store.c: into the database.
+// bench_store.c: writes the results to the database.
 bool bench_store(const struct bench *b, struct store *s, struct error *err);
-extern const char *const measured_names[]; // "pass", "draft_step", "prompt": of enum measured
+extern const char *const bench_kind_names[]; // of enum bench_kind: "pass", "draft_step", "prompt"

@@ -21,7 +21,8 @@ struct peer {
     size_t capacity;
 };
 
-static void become(const struct peer_plan *p, int in, int out)
+// In the child: replaces the process by the peer's program.
+static void execute(const struct peer_plan *p, int in, int out)
 {
     setpgid(0, 0);
     signal(SIGPIPE, SIG_DFL);
@@ -29,34 +30,34 @@ static void become(const struct peer_plan *p, int in, int out)
     dup2(in, STDIN_FILENO);
     dup2(out, STDOUT_FILENO);
     execvp(p->words[0], (char *const *)(uintptr_t)p->words);
-    printf("error %s: %s\n", p->words[0], strerror(errno)); // in the words of the protocol
+    printf("error %s: %s\n", p->words[0], strerror(errno)); // as the protocol has it
     fflush(stdout);
     _exit(127);
 }
 
 static bool start(struct peer *e, const struct peer_plan *p, struct error *err)
 {
-    int there[2], back[2];
-    if (pipe2(there, O_CLOEXEC) != 0)
-        return fail(err, "no pipe: %s", strerror(errno));
-    if (pipe2(back, O_CLOEXEC) != 0) {
-        close(there[0]), close(there[1]);
-        return fail(err, "no pipe: %s", strerror(errno));
+    int to_peer[2], from_peer[2];
+    if (pipe2(to_peer, O_CLOEXEC) != 0)
+        return fail(err, "cannot create a pipe: %s", strerror(errno));
+    if (pipe2(from_peer, O_CLOEXEC) != 0) {
+        close(to_peer[0]), close(to_peer[1]);
+        return fail(err, "cannot create a pipe: %s", strerror(errno));
     }
     fflush(NULL);
     e->process = fork();
     if (e->process == 0)
-        become(p, there[0], back[1]);
-    close(there[0]), close(back[1]);
-    e->to = fdopen(there[1], "w");
-    e->from = fdopen(back[0], "r");
+        execute(p, to_peer[0], from_peer[1]);
+    close(to_peer[0]), close(from_peer[1]);
+    e->to = fdopen(to_peer[1], "w");
+    e->from = fdopen(from_peer[0], "r");
     if (e->process > 0)
-        setpgid(e->process, e->process); // whoever of us comes first
-    return e->process > 0 || fail(err, "no new process: %s", strerror(errno));
+        setpgid(e->process, e->process); // also done by the child; the first call counts
+    return e->process > 0 || fail(err, "cannot start a process: %s", strerror(errno));
 }
 
-// Nothing comes any more: how it ended. With the end of its input it does, if it has not already.
-static bool ended(struct peer *e, struct error *err)
+// Reports how a peer ended that closed its output. Closing its input ends it if it still runs.
+static bool fail_ended(struct peer *e, struct error *err)
 {
     int status;
     fclose(e->to);
@@ -70,12 +71,12 @@ static bool ended(struct peer *e, struct error *err)
     return fail(err, "%s ended without an answer (exit status %d)", e->program, WEXITSTATUS(status));
 }
 
-// The next line, without its end; an answer that says "error" is one.
-static bool answer(struct peer *e, struct error *err)
+// Reads the next line into e->line, without its line end. A line "error MESSAGE" is a failure.
+static bool read_answer(struct peer *e, struct error *err)
 {
     ssize_t n = getline(&e->line, &e->capacity, e->from);
     if (n < 0)
-        return ended(e, err);
+        return fail_ended(e, err);
     e->line[strcspn(e->line, "\r\n")] = '\0';
     if (strncmp(e->line, "error ", 6) == 0)
         return fail(err, "%s", e->line + 6);
@@ -85,8 +86,8 @@ static bool answer(struct peer *e, struct error *err)
 static bool read_seconds(struct peer *e, int64_t *ns, struct error *err)
 {
     char *end;
-    fflush(e->to); // if nobody reads it, nobody answers
-    if (!answer(e, err))
+    fflush(e->to); // a failed write shows as a missing answer
+    if (!read_answer(e, err))
         return false;
     double seconds = strtod(e->line, &end);
     *ns = (int64_t)llround(seconds * 1e9);
@@ -94,7 +95,7 @@ static bool read_seconds(struct peer *e, int64_t *ns, struct error *err)
            fail(err, "%s: expected seconds, found \"%s\"", e->program, e->line);
 }
 
-static bool introduce(struct peer *e, const struct peer_plan *p, struct error *err)
+static bool open_model(struct peer *e, const struct peer_plan *p, struct error *err)
 {
     fprintf(e->to, "model %s\nthreads %d\nrows %d\nprompt_tokens %d\ncontexts", p->model, p->threads, p->rows,
             p->prompt);
@@ -106,27 +107,27 @@ static bool introduce(struct peer *e, const struct peer_plan *p, struct error *e
     }
     fprintf(e->to, "\nopen\n");
     fflush(e->to);
-    if (!answer(e, err))
+    if (!read_answer(e, err))
         return false;
     if (strncmp(e->line, "ready ", 6) != 0)
-        return fail(err, "%s: expected \"ready\" and its name, found \"%s\"", e->program, e->line);
+        return fail(err, "%s: expected \"ready NAME\", found \"%s\"", e->program, e->line);
     e->name = xstrdup(e->line + 6);
     return true;
 }
 
 struct peer *peer_open(const struct peer_plan *p, struct error *err)
 {
-    struct error why;
+    struct error reason;
     struct peer *e = xcalloc(1, sizeof(*e));
-    e->program = xstrdup(p->called);
-    if (start(e, p, &why) && introduce(e, p, &why))
+    e->program = xstrdup(p->label);
+    if (start(e, p, &reason) && open_model(e, p, &reason))
         return e;
-    fail(err, "the engine to compare with: %s", why.text);
+    fail(err, "the engine to compare with: %s", reason.text);
     peer_close(e);
     return NULL;
 }
 
-// With the end of its input it ends, too.
+// Closing its input ends the peer.
 void peer_close(struct peer *e)
 {
     if (e == NULL)

@@ -1,6 +1,6 @@
-// bench_peer.h - another engine on the same file, in a process of its own, told line by line what to run.
+// bench_peer.h - another engine, in a child process, that runs the same measurements on the same model file.
 //
-// The protocol is in commands/bench/peer_llama.py, which speaks it for llama.cpp; any program may.
+// commands/bench/peer_llama.py documents the line protocol and implements it for llama.cpp; any program can implement it.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,8 +10,8 @@ struct error;
 struct peer;
 
 struct peer_plan {
-    const char *const *words; // what to run, as execvp takes it
-    const char *called;       // in messages
+    const char *const *words; // program and arguments, as for execvp
+    const char *label;        // its name in messages
     const char *model;        // path
     int threads, rows, prompt, n_contexts;
     const int *context;
@@ -19,11 +19,11 @@ struct peer_plan {
     const char *const *option; // "KEY=VALUE"
 };
 
-// Starts it and waits until it has its model ready.
+// Starts the process and waits until its model is loaded.
 struct peer *peer_open(const struct peer_plan *p, struct error *err);
 void peer_close(struct peer *p); // NULL is fine
 const char *peer_name(const struct peer *p);
-pid_t peer_group(const struct peer *p); // of its processes
-// Nanoseconds that it says it took.
+pid_t peer_group(const struct peer *p); // process group
+// Set *ns to the time that the peer reports.
 bool peer_pass(struct peer *p, int n, int context, int64_t *ns, struct error *err);
 bool peer_prompt(struct peer *p, int64_t *ns, struct error *err);

@@ -1,4 +1,4 @@
-// bench_store.c - a bench as rows of the database.
+// bench_store.c - writes the results of a bench to the database.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "results/bench_rows.h"
 #include "results/store.h"
 
-const char *const measured_names[] = { "pass", "draft_step", "prompt" };
+const char *const bench_kind_names[] = { "pass", "draft_step", "prompt" };
 
 static struct bench_round_row round_row(const struct bench *b, const struct round *r)
 {
@@ -32,15 +32,15 @@ static struct bench_round_row round_row(const struct bench *b, const struct roun
     return row;
 }
 
-// Of one item in one round, ours first; how many.
-static int put_times(struct bench_time_row *to, const struct bench *b, const struct item *i, int round)
+// Rows of one measurement in one round, speclab's first; returns their number.
+static int put_times(struct bench_time_row *to, const struct bench *b, const struct measurement *m, int round)
 {
-    struct bench_time_row row = { round, measured_names[i->what], i->context, i->n, 0, (int64_t)i->ours[round] };
+    struct bench_time_row row = { round, bench_kind_names[m->kind], m->context, m->n, 0, (int64_t)m->ns[round] };
     int n = 0;
     to[n++] = row;
-    for (int e = 0; e < b->n_peers && i->theirs[e] != NULL; e++) {
+    for (int e = 0; e < b->n_peers && m->peer_ns[e] != NULL; e++) {
         row.peer = e + 1;
-        row.ns = (int64_t)i->theirs[e][round];
+        row.ns = (int64_t)m->peer_ns[e][round];
         to[n++] = row;
     }
     return n;
@@ -57,7 +57,8 @@ bool bench_store(const struct bench *b, struct store *s, struct error *err)
     struct bench_peak_row peak[MAX_PEAKS];
     struct bench_cost_row cost[PLACEMENTS];
     struct bench_round_row *round = xcalloc((size_t)b->n_rounds + 1, sizeof(*round));
-    struct bench_time_row *times = xcalloc((size_t)(b->n_rounds * b->n_items * (1 + b->n_peers)) + 1, sizeof(*times));
+    struct bench_time_row *times =
+        xcalloc((size_t)(b->n_rounds * b->n_measurements * (1 + b->n_peers)) + 1, sizeof(*times));
     const char *peer[MAX_PEERS];
     struct bench_operation_row *operation = xcalloc((size_t)b->n_operations + 1, sizeof(*operation));
     struct bench_row row = {
@@ -94,8 +95,8 @@ bool bench_store(const struct bench *b, struct store *s, struct error *err)
     for (; row.rounds < b->n_rounds; row.rounds++)
         round[row.rounds] = round_row(b, &b->round[row.rounds]);
     for (int r = 0; r < b->n_rounds; r++)
-        for (int i = 0; i < b->n_items; i++)
-            row.times += put_times(times + row.times, b, &b->item[i], r);
+        for (int i = 0; i < b->n_measurements; i++)
+            row.times += put_times(times + row.times, b, &b->measurement[i], r);
     for (; row.operations < b->n_operations; row.operations++) {
         const struct operation *o = &b->operation[row.operations];
         operation[row.operations] =

@@ -1,4 +1,4 @@
-// bench_table.c - what was measured, for people: a table for each placement and context.
+// bench_table.c - results of a bench as text: a table for each placement and context.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +12,9 @@
 #include "kernels/devices.h"
 #include "models/model.h"
 
-enum { SHOWN = 6 }; // columns of the table by operation
+enum { MAX_COLUMNS = 6 }; // of the table by operation
 
-// Three digits that count.
+// Three significant digits.
 static char *digits(double x, char to[32])
 {
     if (isnan(x))
@@ -24,14 +24,14 @@ static char *digits(double x, char to[32])
     return to;
 }
 
-static const struct item *one_row(const struct bench *b, int context)
+static const struct measurement *one_row(const struct bench *b, int context)
 {
-    return bench_item(b, A_PASS, 1, context);
+    return bench_find(b, BENCH_PASS, 1, context);
 }
 
-static double median_of(const struct bench *b, const struct item *i, enum placement p)
+static double median_of(const struct bench *b, const struct measurement *m, enum placement p)
 {
-    return i != NULL ? bench_ours(b, i, p).median : NAN;
+    return m != NULL ? bench_ns(b, m, p).median : NAN;
 }
 
 // ---- the head
@@ -50,19 +50,19 @@ static void print_compute(const struct bench *b, FILE *to)
 
 static void print_rounds(const struct bench *b, FILE *to)
 {
-    int counted = 0, foreign = 0, unsettled = 0;
+    int counted = 0, foreign = 0, unstable = 0;
     for (int i = 0; i < b->n_rounds; i++) {
         counted += b->round[i].counts;
-        foreign += b->round[i].foreign > FOREIGN_MOST;
-        unsettled += b->round[i].placement == UNSETTLED;
+        foreign += b->round[i].foreign > MAX_FOREIGN_LOAD;
+        unstable += b->round[i].placement == PLACED_UNSTABLE;
     }
-    fprintf(to, "rounds      %d, of which %d count; in %d others used more than %.0f %% of a processor", b->n_rounds,
-            counted, foreign, 100 * FOREIGN_MOST);
+    fprintf(to, "rounds      %d, of which %d count; in %d other processes used more than %.0f %% of a processor",
+            b->n_rounds, counted, foreign, 100 * MAX_FOREIGN_LOAD);
     if (b->plan.probe)
-        fprintf(to, ",\n            in %d the probes before and after disagree", unsettled);
+        fprintf(to, ",\n            in %d the probes before and after the round disagree", unstable);
     fprintf(to, "\n");
     if (b->none_counts)
-        fprintf(to, "            NONE counts: all are shown, and their numbers are of a disturbed machine\n");
+        fprintf(to, "            NONE counts: the machine was disturbed in all rounds; all are shown\n");
 }
 
 static void print_head(const struct bench *b, FILE *to)
@@ -71,8 +71,8 @@ static void print_head(const struct bench *b, FILE *to)
     const char *inflated = model_config(t->model)->inflated;
     fprintf(to, "model       %s\n", t->path);
     if (inflated != NULL)
-        fprintf(to, "            marked as inflated: does the work of %s; its speed is of no real model\n", inflated);
-    fprintf(to, "weights     %s, %.1f MB of them read by a pass; activations %s, cache %s\n", model_type(t->model),
+        fprintf(to, "            marked as inflated from %s; its speed is not that of a real model\n", inflated);
+    fprintf(to, "weights     %s, a pass reads %.1f MB; activations %s, cache %s\n", model_type(t->model),
             (double)model_bytes(t->model) / 1e6, activations_names[model_activations(t->model)],
             type_facts[t->cache].name);
     if (b->draft.model != NULL)
@@ -82,7 +82,7 @@ static void print_head(const struct bench *b, FILE *to)
     fprintf(to, "machine     %s\n", b->machine);
     fprintf(to, "revision    %s\n", program_version());
     for (int i = 0; i < b->n_peers; i++)
-        fprintf(to, "beside      %s\n", peer_name(b->peer[i]));
+        fprintf(to, "peer        %s\n", peer_name(b->peer[i]));
     print_compute(b, to);
     print_rounds(b, to);
 }
@@ -95,13 +95,12 @@ static void print_placement(const struct bench *b, enum placement p, FILE *to)
     char a[4][32];
     fprintf(to, "\nPlacement %s: %d rounds", placement_names[p], b->counted[p]);
     for (int i = 0; i < b->n_rounds; i++) {
-        bool here = b->round[i].placement == p && (b->round[i].counts || b->none_counts);
-        one[i] = here ? b->round[i].after.one / 1e9 : NAN;
-        trip[i] = here ? b->round[i].after.round_trip : NAN;
+        bool included = b->round[i].placement == p && (b->round[i].counts || b->none_counts);
+        one[i] = included ? b->round[i].after.one / 1e9 : NAN;
+        trip[i] = included ? b->round[i].after.round_trip : NAN;
     }
     if (memory.n > 0) {
-        fprintf(to,
-                "; memory read at %s GB/s by %d thread%s (%s to %s),\n%s by one; round trip of a cache line %.0f ns\n",
+        fprintf(to, "; memory read at %s GB/s by %d thread%s (%s to %s),\n%s by one; cache line round trip %.0f ns\n",
                 digits(memory.median / 1e9, a[0]), b->plan.threads, b->plan.threads == 1 ? "" : "s",
                 digits(memory.least / 1e9, a[1]), digits(memory.most / 1e9, a[2]),
                 digits(spread_of(one, b->n_rounds).median, a[3]), spread_of(trip, b->n_rounds).median);
@@ -114,9 +113,9 @@ static void print_placement(const struct bench *b, enum placement p, FILE *to)
 
 // ---- passes
 
-static void print_pass(const struct bench *b, const struct item *i, enum placement p, FILE *to)
+static void print_pass(const struct bench *b, const struct measurement *i, enum placement p, FILE *to)
 {
-    struct spread s = bench_ours(b, i, p);
+    struct spread s = bench_ns(b, i, p);
     double seconds = s.median / 1e9, memory = bench_memory(b, p).median, peak = bench_peak(b);
     double flops = bench_flops(b, i->n, i->context) / seconds, bytes = bench_bytes(b, i->n, i->context) / seconds;
     char a[7][32];
@@ -133,54 +132,55 @@ static void print_pass(const struct bench *b, const struct item *i, enum placeme
 
 static void print_passes(const struct bench *b, int context, enum placement p, FILE *to)
 {
-    fprintf(to, "\nA pass of n rows behind %d cached tokens, logits of every row\n", context);
-    fprintf(to, "%5s %8s %8s %8s %7s %8s%s %8s%s\n", "n", "ms", "from", "to", "c(n)", "GFLOP/s",
+    fprintf(to, "\nPasses of n rows after %d cached tokens, with the logits of every row (median and quartiles)\n",
+            context);
+    fprintf(to, "%5s %8s %8s %8s %7s %8s%s %8s%s\n", "n", "ms", "25 %", "75 %", "c(n)", "GFLOP/s",
             bench_peak(b) > 0 ? "  % peak" : "", "GB/s", b->plan.probe ? "  % read" : "");
-    for (int i = 0; i < b->n_items; i++)
-        if (b->item[i].what == A_PASS && b->item[i].context == context)
-            print_pass(b, &b->item[i], p, to);
+    for (int i = 0; i < b->n_measurements; i++)
+        if (b->measurement[i].kind == BENCH_PASS && b->measurement[i].context == context)
+            print_pass(b, &b->measurement[i], p, to);
 }
 
 static void print_compared(const struct bench *b, int peer, int context, enum placement p, FILE *to)
 {
-    const struct item *one = one_row(b, context);
+    const struct measurement *one = one_row(b, context);
     const char *name = peer_name(b->peer[peer]);
-    double ours = median_of(b, one, p), theirs = one != NULL ? bench_theirs(b, one, peer, p).median : NAN;
+    double own_one = median_of(b, one, p), peer_one = one != NULL ? bench_peer_ns(b, one, peer, p).median : NAN;
     char a[7][32];
-    fprintf(to, "\nBeside %.*s, behind %d cached tokens, logits of every row\n", (int)strcspn(name, " "), name,
-            context);
-    fprintf(to, "%5s %8s %8s %14s %8s %8s %10s %8s\n", "n", "ours ms", "theirs", "theirs / ours", "from", "to",
-            "c(n) ours", "theirs");
-    for (int k = 0; k < b->n_items; k++) {
-        const struct item *i = &b->item[k];
-        if (i->what != A_PASS || i->context != context)
+    fprintf(to, "\nBeside %.*s (the peer), after %d cached tokens, with the logits of every row\n",
+            (int)strcspn(name, " "), name, context);
+    fprintf(to, "%5s %8s %8s %14s %8s %8s %10s %9s\n", "n", "ms", "peer ms", "peer / speclab", "25 %", "75 %", "c(n)",
+            "peer c(n)");
+    for (int k = 0; k < b->n_measurements; k++) {
+        const struct measurement *m = &b->measurement[k];
+        if (m->kind != BENCH_PASS || m->context != context)
             continue;
-        struct spread us = bench_ours(b, i, p), them = bench_theirs(b, i, peer, p), ratio = bench_ratio(b, i, peer, p);
-        fprintf(to, "%5d %8s %8s %14s %8s %8s %10s %8s\n", i->n, digits(us.median / 1e6, a[0]),
-                digits(them.median / 1e6, a[1]), digits(ratio.median, a[2]), digits(ratio.low, a[3]),
-                digits(ratio.high, a[4]), digits(us.median / ours, a[5]), digits(them.median / theirs, a[6]));
+        struct spread own = bench_ns(b, m, p), other = bench_peer_ns(b, m, peer, p), ratio = bench_ratio(b, m, peer, p);
+        fprintf(to, "%5d %8s %8s %14s %8s %8s %10s %9s\n", m->n, digits(own.median / 1e6, a[0]),
+                digits(other.median / 1e6, a[1]), digits(ratio.median, a[2]), digits(ratio.low, a[3]),
+                digits(ratio.high, a[4]), digits(own.median / own_one, a[5]), digits(other.median / peer_one, a[6]));
     }
 }
 
 static void print_others(const struct bench *b, enum placement p, FILE *to)
 {
     char a[6][32];
-    for (int k = 0; k < b->n_items; k++) {
-        const struct item *i = &b->item[k];
-        struct spread s = bench_ours(b, i, p);
-        if (i->what == A_STEP)
-            fprintf(to, "\nA draft step behind %d tokens: %s ms (%s to %s), %s of a pass of one row", i->context,
+    for (int k = 0; k < b->n_measurements; k++) {
+        const struct measurement *i = &b->measurement[k];
+        struct spread s = bench_ns(b, i, p);
+        if (i->kind == BENCH_DRAFT_STEP)
+            fprintf(to, "\nDraft step after %d cached tokens: %s ms (%s to %s), %s of a pass of one row", i->context,
                     digits(s.median / 1e6, a[0]), digits(s.low / 1e6, a[1]), digits(s.high / 1e6, a[2]),
                     digits(s.median / median_of(b, one_row(b, i->context), p), a[3]));
-        if (i->what != A_PROMPT)
+        if (i->kind != BENCH_PROMPT)
             continue;
-        fprintf(to, "\nA prompt of %d tokens: %s ms (%s to %s), %s tokens/s, %s GFLOP/s", i->n,
+        fprintf(to, "\nPrompt of %d tokens: %s ms (%s to %s), %s tokens/s, %s GFLOP/s", i->n,
                 digits(s.median / 1e6, a[0]), digits(s.low / 1e6, a[1]), digits(s.high / 1e6, a[2]),
                 digits(1e9 * i->n / s.median, a[3]), digits(bench_prompt_flops(b) / s.median, a[4]));
         for (int e = 0; e < b->n_peers; e++) {
             struct spread ratio = bench_ratio(b, i, e, p);
-            fprintf(to, "\n    %.*s: %s ms, %s times ours (%s to %s)", (int)strcspn(peer_name(b->peer[e]), " "),
-                    peer_name(b->peer[e]), digits(bench_theirs(b, i, e, p).median / 1e6, a[0]),
+            fprintf(to, "\n    %.*s: %s ms, %s times speclab's (%s to %s)", (int)strcspn(peer_name(b->peer[e]), " "),
+                    peer_name(b->peer[e]), digits(bench_peer_ns(b, i, e, p).median / 1e6, a[0]),
                     digits(ratio.median, a[1]), digits(ratio.low, a[2]), digits(ratio.high, a[3]));
         }
     }
@@ -193,12 +193,12 @@ static void print_cost(const struct bench *b, enum placement p, FILE *to)
         return;
     fprintf(to,
             "\nCost model: %s. Hinge: us = %.4g + %.4g n + %.4g max(0, n - %.4g) + %.4g c + %.4g n c,\n"
-            "    off by %.1f %% at most, %.1f %% on average (rms); table: %.1f %% and %.1f %% between its points\n",
+            "    error at most %.1f %%, rms %.1f %%; table: at most %.1f %%, rms %.1f %% between its points\n",
             cost_form_names[c->form], c->a / 1e3, c->b / 1e3, c->s / 1e3, c->n0, c->d / 1e3, c->e / 1e3,
-            100 * c->hinge_most, 100 * c->hinge_rms, 100 * c->table_most, 100 * c->table_rms);
+            100 * c->hinge_max_error, 100 * c->hinge_rms, 100 * c->table_max_error, 100 * c->table_rms);
     if (!isnan(c->step_a))
-        fprintf(to, "    Draft step: us = %.4g + %.4g c, off by %.1f %% at most\n", c->step_a / 1e3, c->step_d / 1e3,
-                100 * c->step_most);
+        fprintf(to, "    Draft step: us = %.4g + %.4g c, error at most %.1f %%\n", c->step_a / 1e3, c->step_d / 1e3,
+                100 * c->step_max_error);
 }
 
 // ---- by operation
@@ -211,12 +211,12 @@ static const struct operation *operation_of(const struct bench *b, const char *n
     return NULL;
 }
 
-// The first and the last, and of those between them the nearest to doublings.
-static int shown_rows(const struct bench_plan *p, int rows[SHOWN])
+// Numbers of rows to print: the first and the last, and between them those nearest to equal ratios.
+static int shown_rows(const struct bench_plan *p, int rows[MAX_COLUMNS])
 {
     int n = 0;
-    double step = pow((double)p->rows[p->n_rows - 1] / p->rows[0], 1.0 / (SHOWN - 1)), at = p->rows[0];
-    for (int i = 0; i < p->n_rows && n < SHOWN; i++)
+    double step = pow((double)p->rows[p->n_rows - 1] / p->rows[0], 1.0 / (MAX_COLUMNS - 1)), at = p->rows[0];
+    for (int i = 0; i < p->n_rows && n < MAX_COLUMNS; i++)
         if (p->rows[i] >= at * 0.999 || i == p->n_rows - 1) {
             rows[n++] = p->rows[i];
             while (at <= p->rows[i])
@@ -236,9 +236,10 @@ static double pass_sum(const struct bench *b, int n, int context)
 
 static void print_operations(const struct bench *b, int context, FILE *to)
 {
-    int rows[SHOWN], n = shown_rows(&b->plan, rows);
+    int rows[MAX_COLUMNS], n = shown_rows(&b->plan, rows);
     char a[32];
-    fprintf(to, "\nTime by operation behind %d cached tokens, ms and %%, in passes of their own\n%-13s", context, "");
+    fprintf(to, "\nTime by operation after %d cached tokens, ms and %%, measured in separate passes\n%-13s", context,
+            "");
     for (int i = 0; i < n; i++)
         fprintf(to, "%*sn = %-3d", i == 0 ? 3 : 4, "", rows[i]);
     fprintf(to, "\n");
@@ -273,7 +274,7 @@ void bench_table(const struct bench *b, FILE *to)
     }
     for (int p = PLACED_S; p <= PLACED_D && b->plan.probe; p++)
         if (b->counted[p] == 0)
-            fprintf(to, "\nPlacement %s: unseen", placement_names[p]);
+            fprintf(to, "\nPlacement %s: not observed", placement_names[p]);
     fprintf(to, "\n");
     for (int c = 0; c < b->plan.n_contexts; c++)
         print_operations(b, b->plan.context[c], to);
@@ -281,8 +282,8 @@ void bench_table(const struct bench *b, FILE *to)
     for (int i = 0; i < OVERHEADS; i++) {
         const struct overhead *o = &b->overhead[i];
         if (o->outside.n > 0)
-            fprintf(to, "%sA step of plain decoding (%s), outside its pass: %s us (%s to %s), %.2g %% of it\n",
-                    i == 0 ? "\n" : "", o->how, digits(o->outside.median / 1e3, a[0]),
+            fprintf(to, "%sStep of plain decoding (%s), outside its pass: %s us (%s to %s), %.2g %% of the step\n",
+                    i == 0 ? "\n" : "", o->mode, digits(o->outside.median / 1e3, a[0]),
                     digits(o->outside.low / 1e3, a[1]), digits(o->outside.high / 1e3, a[2]),
                     100 * o->outside.median / o->all.median);
     }

@@ -1,32 +1,33 @@
-# peer_llama.py - llama.cpp (through llama-cpp-python) as the engine that `speclab bench --compare` runs beside ours.
+# peer_llama.py - llama.cpp (through llama-cpp-python) as a peer of `speclab bench --compare`: it takes the same measurements
+# on the same file in the same rounds.
 #
-# The protocol, which any program may speak (`speclab bench --peer-command COMMAND`): lines on stdin, and for those
-# that end a question one line on stdout. What goes wrong is answered by "error SENTENCE", and is the end.
+# The protocol, which any program can implement (`speclab bench --peer-command COMMAND`): requests are lines on stdin; those
+# marked with -> are answered by one line on stdout. On an error the peer prints "error MESSAGE" and exits.
 #
 #     model PATH            the GGUF file
 #     threads N
-#     rows N                of a pass, at most
-#     prompt_tokens N       of the prompt; 0: it will not be asked for
-#     contexts C C ...      cached tokens that passes will stand behind
-#     option KEY VALUE      as --peer-option KEY=VALUE said; there may be several, or none. Here: a number in
-#                           llama_context_params or llama_model_params. Arguments KEY=VALUE of this program say the same
-#     open                  -> "ready NAME": engine, version, and what else is worth writing down
-#     pass N C              -> seconds of a pass: N rows behind C cached tokens, a chain, with logits of every row; what
-#                              it wrote is forgotten. The same pass is run before it, untimed, as ours is.
+#     rows N                maximum rows of a pass
+#     prompt_tokens N       length of the prompt; 0: no prompt is measured
+#     contexts C C ...      numbers of cached tokens before a pass
+#     option KEY VALUE      --peer-option KEY=VALUE; any number of these. Here: a number of llama_context_params or
+#                           llama_model_params. Arguments KEY=VALUE of this program mean the same
+#     open                  -> "ready NAME": engine, version and build information
+#     pass N C              -> seconds of a pass: N rows after C cached tokens, a chain, with the logits of every row; the
+#                              rows are removed from the cache afterwards. An untimed warm-up pass precedes it, as in speclab
 #     prompt                -> seconds of the prompt from an empty cache, with the logits of its last row
-#     (end of input)        it ends
+#     (end of input)        the peer exits
 #
-# Threads must not look for work for long after an answer: ours begins 25 ms later. Tokens are arbitrary.
+# Threads must not spin for long after an answer: speclab's measurement begins 25 ms later. Tokens are arbitrary.
 #
-# Flash attention makes llama.cpp's long prompts faster (by 16 %) and its short passes slower (behind 128 tokens: one row by
-# 14 %, 5 by 31 %, 16 by 41 %), so there are contexts with it and without, and each pass runs in what was faster when it was
-# tried, which is what a user gets who tunes it. --peer-option flash_attn_type=-1: as llama.cpp decides; 0: never; 1: always.
+# Flash attention makes llama.cpp's long prompts faster (by 16 %) and its short passes slower (after 128 tokens: one row by
+# 14 %, 5 by 31 %, 16 by 41 %). So there are contexts with and without it, and each pass runs in the one that was faster in a
+# trial, as for a user who tunes it. --peer-option flash_attn_type=-1: llama.cpp decides; 0: never; 1: always.
 import ctypes
 import os
 import sys
 import time
 
-answers = os.fdopen(os.dup(1), "w", buffering=1)  # for llama.cpp's aborts end with words on stdout
+answers = os.fdopen(os.dup(1), "w", buffering=1)  # llama.cpp's aborts print to stdout
 os.dup2(2, 1)
 os.environ["GGML_NO_BACKTRACE"] = "1"
 
@@ -46,18 +47,18 @@ class Refused(Exception):
     pass
 
 
-last_words = []
+errors = []  # llama.cpp's error messages
 
 
 @L.llama_log_callback
 def log(level, text, _):
-    words = text.decode("utf-8", "replace").strip()
-    if level == 4 and words:  # an error; shown only if something is refused
-        last_words.append(words)
+    message = text.decode("utf-8", "replace").strip()
+    if level == 4 and message:  # an error; printed only if a request fails
+        errors.append(message)
 
 
-def refuse(what):
-    raise Refused(what + (": " + last_words[-1] if last_words else ""))
+def refuse(message):
+    raise Refused(message + (": " + errors[-1] if errors else ""))
 
 
 def version():
@@ -77,33 +78,34 @@ def forget(context, length):
 
 
 class Engine:
-    def __init__(self, said, contexts, options):
-        self.prompt, self.options = said["prompt_tokens"], options
+    def __init__(self, settings, contexts, options):
+        self.prompt, self.options = settings["prompt_tokens"], options
         p = L.llama_model_default_params()
         for key, _ in options:
             if not hasattr(p, key) and not hasattr(L.llama_context_params, key):
                 raise Refused(f"neither llama_context_params nor llama_model_params has {key}")
         self.apply(p)
-        self.model = L.llama_model_load_from_file(said["model"].encode(), p)
+        self.model = L.llama_model_load_from_file(settings["model"].encode(), p)
         if not self.model:
-            refuse(f"llama.cpp does not read {said['model']}")
-        most = max(said["rows"], said["prompt_tokens"], 64)
-        self.batch = L.llama_batch_init(most, 0, 1)
+            refuse(f"llama.cpp cannot read {settings['model']}")
+        max_rows = max(settings["rows"], settings["prompt_tokens"], 64)
+        self.batch = L.llama_batch_init(max_rows, 0, 1)
         vocab, x = L.llama_vocab_n_tokens(L.llama_model_get_vocab(self.model)), 1
-        for i in range(most):
+        for i in range(max_rows):
             x = (x * 1664525 + 1013904223) % 2**32
             self.batch.token[i] = (x >> 8) % vocab
             self.batch.n_seq_id[i] = 1
             self.batch.seq_id[i][0] = 0
-        self.faster = {}  # (rows, cached) or "prompt": in which context
+        self.faster = {}  # the faster context by (rows, cached) or "prompt"
         given = any(key == "flash_attn_type" for key, _ in options)
         self.kinds = [None] if given or not hasattr(L.llama_context_params, "flash_attn_type") else [0, 1]
-        self.behind = {c: [self.context(said, c + said["rows"], said["rows"], k) for k in self.kinds] for c in contexts}
-        for c, both in self.behind.items():
+        rows = settings["rows"]
+        self.filled = {c: [self.context(settings, c + rows, rows, k) for k in self.kinds] for c in contexts}
+        for c, both in self.filled.items():
             for context in both:
                 for at in range(0, c, 64):
                     self.decode(context, at, min(64, c - at), False)
-        self.fresh = [self.context(said, self.prompt, 1, k) for k in self.kinds] if self.prompt else []
+        self.empty = [self.context(settings, self.prompt, 1, k) for k in self.kinds] if self.prompt else []
 
     def apply(self, params):
         for key, value in self.options:
@@ -111,13 +113,13 @@ class Engine:
                 try:
                     setattr(params, key, type(getattr(params, key))(float(value)))
                 except (TypeError, ValueError):
-                    raise Refused(f"{key}={value}: expected a number, of a field that is one") from None
+                    raise Refused(f"{key}={value}: expected a number, for a numeric field") from None
 
-    # One for each number of cached tokens: sequences of one context would be looked at together.
-    def context(self, said, length, outputs, flash):
+    # One llama_context for each number of cached tokens: attention visits all sequences of a context.
+    def context(self, settings, length, outputs, flash):
         p = L.llama_context_default_params()
         p.n_ctx = length
-        p.n_threads = p.n_threads_batch = said["threads"]
+        p.n_threads = p.n_threads_batch = settings["threads"]
         p.n_batch = max(p.n_batch, length)
         if getattr(p, "n_outputs_max", 0):
             p.n_outputs_max = max(p.n_outputs_max, outputs)
@@ -126,7 +128,7 @@ class Engine:
         self.apply(p)
         context = L.llama_init_from_model(self.model, p)
         if not context:
-            refuse(f"llama.cpp made no context of {length} tokens")
+            refuse(f"llama.cpp cannot create a context of {length} tokens")
         return context
 
     def decode(self, context, at, n, all_logits):
@@ -140,14 +142,14 @@ class Engine:
         L.llama_synchronize(context)
         took = time.perf_counter() - from_
         if status != 0:
-            refuse(f"llama_decode answered {status} to {n} rows behind {at}")
+            refuse(f"llama_decode returned {status} for {n} rows after {at} cached tokens")
         return took
 
-    def choose(self, what, contexts, trials, run):
-        if what not in self.faster:
+    def choose(self, key, contexts, trials, run):
+        if key not in self.faster:
             took = [min(run(c) for _ in range(trials)) for c in contexts] if len(contexts) > 1 else [0]
-            self.faster[what] = contexts[took.index(min(took))]
-        return self.faster[what]
+            self.faster[key] = contexts[took.index(min(took))]
+        return self.faster[key]
 
     def run_pass(self, n, c):
         def run(context):
@@ -155,7 +157,7 @@ class Engine:
             forget(context, c)
             return took
 
-        context = self.choose((n, c), self.behind[c], 4, run)
+        context = self.choose((n, c), self.filled[c], 4, run)
         run(context)
         return run(context)
 
@@ -164,21 +166,21 @@ class Engine:
             forget(context, 0)
             return self.decode(context, 0, self.prompt, False)
 
-        return run(self.choose("prompt", self.fresh, 1, run))
+        return run(self.choose("prompt", self.empty, 1, run))
 
 
 def serve():
-    said, contexts, options, engine = {}, [], [word.split("=", 1) for word in sys.argv[1:]], None
+    settings, contexts, options, engine = {}, [], [word.split("=", 1) for word in sys.argv[1:]], None
     for line in sys.stdin:
         word, _, rest = line.rstrip("\n").partition(" ")
         if word == "model":
-            said[word] = rest
+            settings[word] = rest
         elif word == "contexts":
             contexts = [int(c) for c in rest.split()]
         elif word == "option":
             options.append(rest.split(" ", 1))
         elif word == "open":
-            engine = Engine(said, contexts, options)
+            engine = Engine(settings, contexts, options)
             info = L.llama_print_system_info().decode().strip().rstrip("|").strip()
             chosen = ", flash attention where it is faster" if len(engine.kinds) > 1 else ""
             chosen += "".join(f", {key}={value}" for key, value in options)
@@ -188,7 +190,7 @@ def serve():
         elif word == "prompt":
             print(engine.run_prompt(), file=answers)
         else:
-            said[word] = int(rest)
+            settings[word] = int(rest)
 
 
 L.llama_log_set(log, None)
@@ -199,5 +201,5 @@ except Refused as e:
     print("error", e, file=answers)
 except KeyboardInterrupt:
     pass
-except Exception as e:  # a sentence, not a traceback; what this file takes for granted of llama-cpp-python may change
-    print(f"error llama-cpp-python {llama_cpp.__version__} and its peer do not agree: {type(e).__name__}: {e}", file=answers)
+except Exception as e:  # a message instead of a traceback: the API of llama-cpp-python changes
+    print(f"error llama-cpp-python {llama_cpp.__version__} is not compatible: {type(e).__name__}: {e}", file=answers)

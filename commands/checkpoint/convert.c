@@ -1,6 +1,6 @@
-// convert.c - a Hugging Face directory as a GGUF file: llama.cpp's names, its order of q and k rows, its metadata.
+// convert.c - converts a Hugging Face directory to a GGUF file: llama.cpp's names, its order of q and k rows, its metadata.
 //
-// What it writes is read back and compared with what it was made from, before anyone is told that it is there.
+// The file is read back and compared with its source before the conversion succeeds.
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,25 +12,28 @@
 #include "formats/file.h"
 #include "formats/gguf.h"
 #include "commands/checkpoint/source.h"
-#include "commands/checkpoint/quantise_parts.h"
+#include "commands/checkpoint/quantize_parts.h"
 #include "tokenizers/tokenizer.h"
 #include "tokenizers/tokenizer_parts.h"
 #include "models/weights.h"
 
 // ---- tensors
 
-static struct fresh *add(struct quantising *q, char *name, struct tensor from, enum type to, bool vector, int heads)
+static struct new_tensor *add(struct quantizing *q, char *name, struct tensor from, enum type to, bool vector,
+                              int heads)
 {
     struct rewrite *r = &q->rewrite;
-    struct fresh *f = &r->tensor[r->n];
-    *f = (struct fresh){ .name = name, .dims = vector ? 1 : 2, .dim = { vector ? from.width : from.rows, from.width } };
+    struct new_tensor *f = &r->tensor[r->n];
+    *f = (struct new_tensor){ .name = name,
+                              .dims = vector ? 1 : 2,
+                              .dim = { vector ? from.width : from.rows, from.width } };
     f->ggml = type_facts[to].ggml;
     f->bytes = (size_t)from.rows * type_row_bytes(to, from.width);
     q->job[r->n++] = (struct conversion){ .from = from, .to = to, .heads = heads };
     return f;
 }
 
-// What each of rope's frequencies is divided by, as GGUF has Llama 3's scaling.
+// (head_dim / 2) The divisors of rope's frequencies, GGUF's form of Llama 3's rope scaling.
 static float *divisors(const struct model_config *c)
 {
     struct model_config plain = *c;
@@ -44,24 +47,24 @@ static float *divisors(const struct model_config *c)
     return divide;
 }
 
-static bool is_dropped(const struct stored *t, const struct model_config *c)
+static bool is_dropped(const struct source_tensor *t, const struct model_config *c)
 {
-    return t->role == ROLE_ROPE || (t->role == ROLE_HEAD && c->tied); // nothing reads them
+    return t->role == ROLE_ROPE || (t->role == ROLE_HEAD && c->tied); // not used by any reader
 }
 
-static bool plan_tensor(struct quantising *q, const struct stored *t, struct error *err)
+static bool plan_tensor(struct quantizing *q, const struct source_tensor *t, struct error *err)
 {
     const struct model_config *c = q->config;
     bool bias = t->role >= ROLE_Q_BIAS && t->role <= ROLE_O_BIAS;
     if (t->role == ROLE_OTHER || t->layer >= c->layers)
-        return fail(err, "%s: tensor %s: a GGUF file of this family has no place for it", c->path, t->name);
+        return fail(err, "%s: tensor %s: a GGUF file of this family cannot store it", c->path, t->name);
     if (bias && !c->attention_bias)
-        return fail(err, "%s: tensor %s: config.json says that there are no biases (attention_bias)", c->path, t->name);
+        return fail(err, "%s: tensor %s: config.json declares no biases (attention_bias)", c->path, t->name);
     int heads = t->role == ROLE_Q || t->role == ROLE_Q_BIAS   ? c->heads
                 : t->role == ROLE_K || t->role == ROLE_K_BIAS ? c->kv_heads
                                                               : 0;
     bool vector = !role_is_matrix(t->role);
-    enum type type = vector ? F32 : quantised_type(q, t->tensor, t->name);
+    enum type type = vector ? F32 : quantized_type(q, t->tensor, t->name);
     if (heads == 0 && type == t->tensor.type && !vector)
         add(q, weights_gguf_name(t->name), t->tensor, type, vector, heads)->data = t->tensor.data;
     else
@@ -71,7 +74,7 @@ static bool plan_tensor(struct quantising *q, const struct stored *t, struct err
 
 // ---- tokenizer
 
-static bool read_tokenizer(struct quantising *q, struct error *err)
+static bool read_tokenizer(struct quantizing *q, struct error *err)
 {
     static const char *const others[] = { "tokenizer.model", "vocab.json" };
     const char *directory = q->config->path;
@@ -87,18 +90,19 @@ static bool read_tokenizer(struct quantising *q, struct error *err)
     for (size_t i = 0; i < sizeof(others) / sizeof(*others) && q->tokenizer == NULL && ok; i++) {
         path = xformat("%s/%s", directory, others[i]);
         if (file_exists(path))
-            ok = fail(err, "%s: there is no tokenizer.json beside it, and only that can go into a GGUF file", path);
+            ok = fail(err, "%s: expected tokenizer.json beside it, found none; a GGUF file cannot store any other",
+                      path);
         free(path);
     }
     if (ok && q->tokenizer != NULL && tokenizer_size(q->tokenizer) > q->config->vocab)
-        ok = fail(err, "%s: its tokenizer has %d tokens and the model %d rows for them, which a GGUF file cannot say",
+        ok = fail(err, "%s: its tokenizer has %d tokens and the model %d rows for them, which GGUF cannot represent",
                   directory, tokenizer_size(q->tokenizer), q->config->vocab);
     return ok;
 }
 
-bool convert_plan(struct quantising *q, const struct origin *o, struct error *err)
+bool convert_plan(struct quantizing *q, const struct source_checkpoint *o, struct error *err)
 {
-    if (!origin_complete(o, err) || !read_tokenizer(q, err))
+    if (!source_check_complete(o, err) || !read_tokenizer(q, err))
         return false;
     const struct model_config *c = q->config;
     q->rewrite.tensor = xcalloc(o->n + 1, sizeof(*q->rewrite.tensor));
@@ -114,7 +118,7 @@ bool convert_plan(struct quantising *q, const struct origin *o, struct error *er
     return true;
 }
 
-void convert_forget(struct quantising *q)
+void convert_free(struct quantizing *q)
 {
     free(q->divide);
     tokenizer_close(q->tokenizer);
@@ -142,8 +146,8 @@ static void write_sizes(struct gguf_writer *w, const struct model_config *c)
     }
 }
 
-// Ids that end a text: those that a reader does not know by their tokens' names need a key, of which there are three.
-static void write_ends(struct gguf_writer *w, const struct quantising *q)
+// Ids that end a text: those that a reader does not recognize by their tokens' names need one of three keys.
+static void write_ends(struct gguf_writer *w, const struct quantizing *q)
 {
     static const char *const keys[] = { "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                         "tokenizer.ggml.eom_token_id" };
@@ -152,20 +156,20 @@ static void write_ends(struct gguf_writer *w, const struct quantising *q)
     for (int i = 0; i < c->n_end && k < sizeof(keys) / sizeof(*keys); i++) {
         size_t n = 0;
         const char *s = q->tokenizer != NULL ? tokenizer_token(q->tokenizer, c->end[i], &n) : NULL;
-        if (k == 0 || s == NULL || !config_ends_by_name(s, n))
+        if (k == 0 || s == NULL || !config_is_end_token(s, n))
             gguf_write_int(w, keys[k++], GGUF_U32, c->end[i]);
     }
 }
 
-void convert_metadata(void *of, struct gguf_writer *w)
+void convert_metadata(void *context, struct gguf_writer *w)
 {
-    const struct quantising *q = of;
+    const struct quantizing *q = context;
     const struct model_config *c = q->config;
     struct setting s[3];
     size_t n = settings_of_type(q->type, q->mark, s);
     gguf_write_text(w, "general.architecture", "llama");
     gguf_write_text(w, "general.type", "model");
-    gguf_write_text(w, "general.name", rewrite_base(c->path));
+    gguf_write_text(w, "general.name", path_base_name(c->path));
     for (size_t i = 0; i < n; i++)
         if (s[i].type == GGUF_STRING)
             gguf_write_text(w, s[i].key, s[i].text);
@@ -199,12 +203,12 @@ static bool same_ends(const struct model_config *a, const struct model_config *b
     return same;
 }
 
-static bool same_text(const char *a, const char *b)
+static bool assert_same_texts(const char *a, const char *b)
 {
     return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
 
-static bool agrees(const struct quantising *q, const struct model_config *c, struct error *err)
+static bool agrees(const struct quantizing *q, const struct model_config *c, struct error *err)
 {
     const struct model_config *from = q->config;
     const char *what = NULL;
@@ -212,22 +216,22 @@ static bool agrees(const struct quantising *q, const struct model_config *c, str
         what = "the tokens that end a text";
     else if (from->bos != c->bos || from->add_bos != c->add_bos)
         what = "the token that begins a text";
-    else if (!same_text(from->chat_template, c->chat_template))
+    else if (!assert_same_texts(from->chat_template, c->chat_template))
         what = "the chat template";
     else if (from->tied != c->tied || from->attention_bias != c->attention_bias || from->norm_eps != c->norm_eps)
         what = "the shape of the model";
-    return what == NULL || fail(err, "%s: a GGUF file of it would not say the same of %s", from->path, what);
+    return what == NULL || fail(err, "%s: a GGUF file of it would differ in %s", from->path, what);
 }
 
-bool convert_agrees(const struct quantising *q, const char *made, struct error *err)
+bool convert_agrees(const struct quantizing *q, const char *made, struct error *err)
 {
     struct model_config c = { 0 };
     bool ok = config_read(made, &c, err) && agrees(q, &c, err);
     config_free(&c);
     if (ok && q->tokenizer != NULL) {
         struct tokenizer *t = tokenizer_open(made, err);
-        ok = t != NULL && (tokenizer_alike(q->tokenizer, t) ||
-                           fail(err, "%s: a GGUF file of it would cut some texts otherwise", q->config->path));
+        ok = t != NULL && (tokenizer_equal(q->tokenizer, t) ||
+                           fail(err, "%s: a GGUF file of it would tokenize some texts differently", q->config->path));
         tokenizer_close(t);
     }
     if (!ok)

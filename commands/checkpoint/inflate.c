@@ -13,26 +13,25 @@
 
 // ---- sizes
 
-// A size that was asked for, or the model's own where none was.
-static bool resolve(const char *what, int own, int *wanted, struct error *err)
+// Resolves a requested size; 0 is the model's own.
+static bool resolve(const char *what, int own, int *requested, struct error *err)
 {
-    if (*wanted == 0)
-        *wanted = own;
-    return *wanted >= own || fail(err, "%s %d: the model has %d, and only becomes larger", what, *wanted, own);
+    if (*requested == 0)
+        *requested = own;
+    return *requested >= own || fail(err, "%s %d: the model has %d, and can only become larger", what, *requested, own);
 }
 
 static bool heads_fit(const struct model_config *c, const struct sizes *s, struct error *err)
 {
     int group = c->heads / c->kv_heads, larger = s->heads / s->kv_heads;
     if (s->heads % s->kv_heads != 0)
-        return fail(err, "heads %d: expected a whole multiple of the %d heads for keys and values", s->heads,
-                    s->kv_heads);
+        return fail(err, "heads %d: expected a multiple of the %d key-value heads", s->heads, s->kv_heads);
     if (larger < group)
-        return fail(err, "heads %d: on %d for keys and values they are groups of %d, and the model's are of %d",
+        return fail(err, "heads %d: with %d key-value heads their groups are of %d, and the model's are of %d",
                     s->heads, s->kv_heads, larger, group);
-    if ((int64_t)s->heads * c->head_dim > MOST_SIZE)
-        return fail(err, "heads %d: with %d numbers each, at most %d can be had", s->heads, c->head_dim,
-                    MOST_SIZE / c->head_dim);
+    if ((int64_t)s->heads * c->head_dim > LIMIT_SIZE)
+        return fail(err, "heads %d: with %d numbers each, at most %d are allowed", s->heads, c->head_dim,
+                    LIMIT_SIZE / c->head_dim);
     return true;
 }
 
@@ -46,11 +45,13 @@ bool inflate_resolve(const struct model_config *c, struct sizes *s, const char *
         s->layers == c->layers)
         return fail(err, "nothing would become larger: the model has width %d, hidden %d, %d heads on %d and %d layers",
                     c->width, c->hidden, c->heads, c->kv_heads, c->layers);
-    bool gguf = rewrite_names_gguf(to);
+    bool gguf = is_gguf_path(to);
     if (c->gguf && !gguf)
-        return fail(err, "%s: a GGUF file becomes a GGUF file: expected a name that ends with .gguf", to);
+        return fail(err, "%s: the model is a GGUF file: expected an output name that ends with .gguf", to);
     if (!c->gguf && gguf)
-        return fail(err, "%s: a directory becomes a directory (speclab quantize makes a GGUF file of either)", to);
+        return fail(err,
+                    "%s: the model is a directory: expected a directory as output (speclab quantize converts to GGUF)",
+                    to);
     return true;
 }
 
@@ -66,15 +67,15 @@ bool inflate_is_exact(const struct model_config *c, const struct sizes *s)
 
 static char *mark_of(const struct model_config *c)
 {
-    if (c->inflated != NULL) // of a model that was inflated twice, the first is the one whose texts these are
+    if (c->inflated != NULL) // inflated twice: the first model is the one whose texts it generates
         return xstrdup(c->inflated);
-    return xformat("%.200s (width %d, hidden %d, %d heads on %d, %d layers)", rewrite_base(c->path), c->width,
+    return xformat("%.200s (width %d, hidden %d, %d heads on %d, %d layers)", path_base_name(c->path), c->width,
                    c->hidden, c->heads, c->kv_heads, c->layers);
 }
 
-static void write_metadata(void *of, struct gguf_writer *w)
+static void write_metadata(void *context, struct gguf_writer *w)
 {
-    const struct inflating *f = of;
+    const struct inflating *f = context;
     const struct model_config *l = f->large;
     const struct {
         const char *key;
@@ -85,7 +86,7 @@ static void write_metadata(void *of, struct gguf_writer *w)
         { "feed_forward_length", l->hidden },
         { "attention.head_count", l->heads },
         { "attention.head_count_kv", l->kv_heads },
-        { "attention.key_length", l->head_dim }, // without these, heads are as wide as the model divided by them
+        { "attention.key_length", l->head_dim }, // without these, a head's size would be the width divided by the heads
         { "attention.value_length", l->head_dim },
         { "rope.dimension_count", l->head_dim },
     };
@@ -110,9 +111,9 @@ static void write_metadata(void *of, struct gguf_writer *w)
     free(renamed);
 }
 
-static void change_config(void *of, struct json *config)
+static void change_config(void *context, struct json *config)
 {
-    const struct inflating *f = of;
+    const struct inflating *f = context;
     const struct model_config *l = f->large;
     json_set(config, "hidden_size", json_new_int(l->width));
     json_set(config, "intermediate_size", json_new_int(l->hidden));
@@ -143,15 +144,15 @@ static struct model_config enlarged(const struct model_config *c, const struct s
     return l;
 }
 
-bool inflate_model(const char *from, const struct sizes *wanted, const char *to, struct backend *b,
-                   const struct step_observer *observer, struct error *err)
+bool inflate_model(const char *from, const struct sizes *requested, const char *to, struct backend *b,
+                   const struct progress_observer *observer, struct error *err)
 {
     struct model_config c;
-    struct origin o;
-    struct sizes s = *wanted;
+    struct source_checkpoint o;
+    struct sizes s = *requested;
     if (!config_read(from, &c, err))
         return false;
-    bool ok = inflate_resolve(&c, &s, to, err) && rewrite_is_free(from, to, err) && origin_open(&o, &c, err);
+    bool ok = inflate_resolve(&c, &s, to, err) && rewrite_check_output(from, to, err) && source_open(&o, &c, err);
     if (ok) {
         struct model_config large = enlarged(&c, &s);
         large.inflated = mark_of(&c);
@@ -160,14 +161,14 @@ bool inflate_model(const char *from, const struct sizes *wanted, const char *to,
                                       .gguf = c.gguf,
                                       .metadata = write_metadata,
                                       .config = change_config,
-                                      .put = inflate_put,
-                                      .of = &f,
+                                      .put = inflate_write_tensor,
+                                      .context = &f,
                                       .observer = observer };
-        ok = origin_complete(&o, err) && inflate_plan(&f, &o, err) && rewrite_write(&f.rewrite, to, err);
+        ok = source_check_complete(&o, err) && inflate_plan(&f, &o, err) && rewrite_write(&f.rewrite, to, err);
         rewrite_free(&f.rewrite);
         free(f.job);
         free(large.inflated);
-        origin_close(&o);
+        source_close(&o);
     }
     config_free(&c);
     return ok;

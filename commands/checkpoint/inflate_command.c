@@ -1,4 +1,4 @@
-// inflate_command.c - `speclab inflate`: what a larger model would cost, with the texts of one that is at hand.
+// inflate_command.c - `speclab inflate`: a model with the cost of a larger one and the texts of an existing one.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +16,13 @@
 
 static const char about[] =
     "Writes a larger model that computes the same function: wider, with more heads, hidden units and layers, all of\n"
-    "which are computed, and count for nothing. It costs what a model of its size costs and says what the smaller\n"
-    "one says, so a drafter can be tried beside a large target where there is only a small one. Its speeds are of\n"
-    "no real model: the file is marked as inflated, and inspect and every report say so. Logits are equal to\n"
-    "rounding, which activations of int8 can make visible in a text; with four times the width (or as it is) they\n"
-    "are equal to the last bit. Numbers are copied in the model's own types, so width and hidden must be whole\n"
-    "numbers of their blocks (of 32 for q4_0 to q8_0, of 256 for q4_k to q6_k); heads stay as large as they are,\n"
-    "and as many or more of them share a key-value head. A GGUF file becomes a GGUF file, a Hugging Face directory\n"
+    "which are computed and multiplied by zero. It costs what a model of its size costs and generates what the\n"
+    "smaller one does, so a drafter can be measured with a large target when only a small one exists. Its speeds are of\n"
+    "no real model: the file is marked as inflated, which inspect and every report show. Logits are equal up to\n"
+    "rounding, which int8 activations can make visible in a text; with four times the width (or the same) they\n"
+    "are equal to the last bit. Numbers are copied in the model's own types, so width and hidden must be multiples\n"
+    "of the block size (32 for q4_0 to q8_0, 256 for q4_k to q6_k); the head size stays the same, and as many\n"
+    "or more query heads share a key-value head. A GGUF file becomes a GGUF file, a Hugging Face directory\n"
     "a directory. PATH must not exist yet.\n";
 
 static const char examples[] =
@@ -30,27 +30,27 @@ static const char examples[] =
     "  speclab inflate smollm2-135m-instruct --layers 60 --out deep.gguf\n"
     "  speclab generate 1b.gguf --drafter small:model=smollm2-135m-instruct 'What is a prime number?'\n";
 
-struct asked {
+struct requested_sizes {
     long long width, hidden, heads, kv_heads, layers;
 };
 
 static bool report(const char *to, const struct model_config *c, const struct sizes *s, double seconds,
                    struct error *err)
 {
-    struct made made;
-    if (!making_look(to, &made, err))
+    struct output_summary summary;
+    if (!output_read_back(to, &summary, err))
         return false;
-    printf("%s: %.1f million parameters, %.1f MB, in %.1f s; marked as inflated\n", to, made.parameters / 1e6,
-           made.bytes / 1e6, seconds);
+    printf("%s: %.1f million parameters, %.1f MB, in %.1f s; marked as inflated\n", to, summary.parameters / 1e6,
+           summary.bytes / 1e6, seconds);
     printf("width %d (%d), hidden %d (%d), %d heads on %d (%d on %d), %d layers (%d)\n", s->width, c->width, s->hidden,
            c->hidden, s->heads, s->kv_heads, c->heads, c->kv_heads, s->layers, c->layers);
     if (!inflate_is_exact(c, s))
-        printf("its logits are the model's to rounding; with width %lld they would be so to the last bit\n",
+        printf("its logits equal the model's up to rounding; with width %lld they would be equal to the last bit\n",
                4LL * c->width);
     return true;
 }
 
-static int inflate(const char *name, const struct asked *a, const char *to, const struct usage *u)
+static int inflate(const char *name, const struct requested_sizes *a, const char *to, const struct usage *u)
 {
     struct error err;
     struct output output;
@@ -62,11 +62,11 @@ static int inflate(const char *name, const struct asked *a, const char *to, cons
     bool ok = from != NULL && config_read(from, &c, &err);
     if (ok && !inflate_resolve(&c, &s, to, &err))
         status = usage_fail(u, "%s", err.text);
-    making_begin(&output);
-    struct step_observer observer = output_observer(&output);
+    output_begin(&output);
+    struct progress_observer observer = output_observer(&output);
     if (ok && status == 0) {
         ok = (b = backend_cpu(0, &err)) != NULL && inflate_model(from, &s, to, b, &observer, &err);
-        double seconds = making_end(&output);
+        double seconds = output_end(&output);
         ok = ok && report(to, &c, &s, seconds, &err);
     }
     if (!ok)
@@ -80,28 +80,28 @@ static int inflate(const char *name, const struct asked *a, const char *to, cons
 
 int command_inflate(int argc, char **argv)
 {
-    struct asked a = { 0 };
+    struct requested_sizes a = { 0 };
     const char *out = NULL;
     const struct flag flags[] = {
-        { "width", FLAG_INT, &a.width, "N", "of the residual stream; default of all of these: as the model has it", 1,
+        { "width", FLAG_INT, &a.width, "N", "of the residual stream; default of all of these: the model's own", 1,
           (1 << 24) - 1 },
         { "hidden", FLAG_INT, &a.hidden, "N", "units of the feed-forward network", 1, (1 << 24) - 1 },
-        { "heads", FLAG_INT, &a.heads, "N", "of the model's own size, a multiple of those for keys and values", 1,
+        { "heads", FLAG_INT, &a.heads, "N", "query heads of the model's head size, a multiple of --kv-heads", 1,
           1 << 14 },
-        { "kv-heads", FLAG_INT, &a.kv_heads, "N", "for keys and values; their groups cannot lose heads", 1, 1 << 14 },
-        { "layers", FLAG_INT, &a.layers, "N", "those that are added are copies that write zeros", 1, 1024 },
-        { "out", FLAG_TEXT, &out, "PATH", "the file, whose name ends with .gguf, or the directory to make", 0, 0 },
+        { "kv-heads", FLAG_INT, &a.kv_heads, "N", "key-value heads; their groups cannot become smaller", 1, 1 << 14 },
+        { "layers", FLAG_INT, &a.layers, "N", "added layers are copies that write zeros", 1, 1024 },
+        { "out", FLAG_TEXT, &out, "PATH", "the file (its name ends with .gguf) or the directory to write", 0, 0 },
         { 0 },
     };
     const struct usage u = { "inflate", "--out PATH MODEL", about, flags, examples, 1, 1 };
     char **operand;
     int status = usage_read(&u, argc, argv, &operand, NULL);
-    if (status != GO_ON)
+    if (status != USAGE_OK)
         return status;
     if (out == NULL || *out == '\0')
         return usage_fail(&u, "--out PATH is needed");
 
-    char *to = making_path(out);
+    char *to = output_path(out);
     status = inflate(operand[0], &a, to, &u);
     free(to);
     return status != 0 ? status : command_done(&u);

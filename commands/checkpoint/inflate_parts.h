@@ -1,17 +1,18 @@
-// inflate_parts.h - what inflate.c and inflate_tensors.c share; for nobody else.
+// inflate_parts.h - shared by inflate.c and inflate_tensors.c; private to them.
 #pragma once
 #include "models/config.h"
 #include "commands/checkpoint/writer.h"
 
 struct backend;
-struct origin;
+struct source_checkpoint;
 
 struct inflating {
     const struct model_config *small, *large;
     struct backend *backend;
     struct rewrite rewrite;
-    struct draft_batch *job; // (rewrite.n) of those tensors that have no data
+    struct enlarged_tensor *job; // (rewrite.n) set for tensors without data
 };
 
-bool inflate_plan(struct inflating *f, const struct origin *o, struct error *err); // fills rewrite.tensor and job
-part_put inflate_put;
+bool inflate_plan(struct inflating *f, const struct source_checkpoint *o,
+                  struct error *err); // fills rewrite.tensor and job
+part_put inflate_write_tensor;

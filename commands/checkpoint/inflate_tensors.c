@@ -1,4 +1,4 @@
-// inflate_tensors.c - which number of a larger tensor is which of the smaller one.
+// inflate_tensors.c - maps the numbers of an enlarged tensor to those of the original.
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,17 +10,17 @@
 #include "commands/checkpoint/inflate_parts.h"
 #include "commands/checkpoint/source.h"
 
-struct draft_batch { // a tensor to be made larger
+struct enlarged_tensor {
     struct tensor from;
     enum role role;
-    bool silent; // of an added layer, and writes into the residual stream: all zeros
+    bool silent; // all zeros: belongs to an added layer and writes to the residual stream
 };
 
 enum { ZEROS = -1 };
 
 // ---- rows
 
-// The head of the smaller model that head i is, or is a copy of: key-value head j's own are the first of its group.
+// The original head that head i is or copies; key-value head j's original heads are the first of its group.
 static int64_t source_head(const struct inflating *f, int64_t i)
 {
     const struct model_config *s = f->small, *l = f->large;
@@ -28,8 +28,8 @@ static int64_t source_head(const struct inflating *f, int64_t i)
     return i / larger % s->kv_heads * group + i % larger % group;
 }
 
-// Row i of the larger tensor in the smaller one, or ZEROS. A bias has a row for each number.
-static int64_t source_row(const struct inflating *f, const struct draft_batch *g, int64_t i)
+// The original row of row i of the enlarged tensor, or ZEROS. A bias has a row for each number.
+static int64_t source_row(const struct inflating *f, const struct enlarged_tensor *g, int64_t i)
 {
     const struct model_config *s = f->small;
     int64_t d = s->head_dim;
@@ -49,55 +49,55 @@ static int64_t source_row(const struct inflating *f, const struct draft_batch *g
     case ROLE_DOWN:
     case ROLE_O_BIAS:
         return i < s->width && !g->silent ? i : ZEROS;
-    default: // the embedding and the head: a row for each token
+    default: // the embedding and the head: one row per token
         return i;
     }
 }
 
 // ---- columns
 
-struct chunk { // of a row: numbers from .. from + n of the smaller one stand at `to`; all else is zeros
+struct chunk { // of a row: numbers from .. from + n of the original are copied to `to`; the rest is zeros
     int64_t to, from, n;
 };
 
-// (n) Of o, which reads heads, each group has a stretch of its own; all else has one, at the beginning. free() it.
-static struct chunk *chunks(const struct inflating *f, const struct draft_batch *g, int *n)
+// (n) The chunks of a row: one per group of heads for o, which reads heads; otherwise one at the beginning. free() it.
+static struct chunk *chunks(const struct inflating *f, const struct enlarged_tensor *g, int *n)
 {
     const struct model_config *s = f->small, *l = f->large;
     int64_t before = s->heads / s->kv_heads * s->head_dim, after = l->heads / l->kv_heads * s->head_dim;
-    bool apart = g->role == ROLE_O && before != after;
-    *n = apart ? s->kv_heads : 1;
+    bool split = g->role == ROLE_O && before != after;
+    *n = split ? s->kv_heads : 1;
     struct chunk *p = xcalloc((size_t)*n, sizeof(*p));
     for (int i = 0; i < *n; i++)
-        p[i] = apart ? (struct chunk){ i * after, i * before, before } : (struct chunk){ 0, 0, g->from.width };
+        p[i] = split ? (struct chunk){ i * after, i * before, before } : (struct chunk){ 0, 0, g->from.width };
     return p;
 }
 
-// Blocks cannot be cut.
-static bool whole_blocks(const struct inflating *f, const struct stored *t, const struct draft_batch *g, int64_t width,
-                         struct error *err)
+// Checks that no chunk splits a quantized block.
+static bool check_blocks(const struct inflating *f, const struct source_tensor *t, const struct enlarged_tensor *g,
+                         int64_t width, struct error *err)
 {
     int block = type_facts[g->from.type].block, n;
     struct chunk *p = chunks(f, g, &n);
-    bool apart = false;
+    bool split = false;
     for (int i = 0; i < n; i++)
-        apart |= p[i].to % block != 0 || p[i].from % block != 0 || p[i].n % block != 0;
+        split |= p[i].to % block != 0 || p[i].from % block != 0 || p[i].n % block != 0;
     free(p);
     const char *path = f->small->path;
-    if (apart)
+    if (split)
         return fail(err,
-                    "%s: tensor %s: %s has blocks of %d numbers, and %d heads of %d, which must stay together, are "
-                    "no whole number of them: no head can be added",
+                    "%s: tensor %s: %s has blocks of %d numbers, and a group of %d heads of %d is not a multiple of "
+                    "the block size: no head can be added",
                     path, t->name, t->type, block, f->small->heads / f->small->kv_heads, f->small->head_dim);
     if (width % block != 0)
         return fail(err,
-                    "%s: tensor %s: its rows would have %" PRId64 " numbers, which are no whole number of the blocks "
-                    "of %d that %s has (%" PRId64 " are)",
+                    "%s: tensor %s: its rows would have %" PRId64 " numbers, which is not a multiple of the block size "
+                    "%d of %s (%" PRId64 " is)",
                     path, t->name, width, block, t->type, (width + block - 1) / block * block);
     return true;
 }
 
-// ---- written
+// ---- writing
 
 static void put_row(const uint8_t *row, enum type type, const struct chunk *p, int n, int64_t width, struct part *to)
 {
@@ -110,8 +110,8 @@ static void put_row(const uint8_t *row, enum type type, const struct chunk *p, i
     part_zeros(to, type_row_bytes(type, width - at));
 }
 
-// Gains: as floats, since they are no round numbers any more.
-static void put_norm(const struct inflating *f, const struct draft_batch *g, struct part *to)
+// Writes gains as floats, since the scaled values need not be exact in the model's type.
+static void put_norm(const struct inflating *f, const struct enlarged_tensor *g, struct part *to)
 {
     int64_t w = g->from.width;
     float *x = xcalloc((size_t)f->large->width, sizeof(*x));
@@ -128,11 +128,11 @@ static bool is_norm(enum role r)
     return r == ROLE_NORM || r == ROLE_FFN_NORM || r == ROLE_LAST_NORM;
 }
 
-bool inflate_put(void *of, size_t i, struct part *to, struct error *err)
+bool inflate_write_tensor(void *context, size_t i, struct part *to, struct error *err)
 {
     (void)err;
-    const struct inflating *f = of;
-    const struct draft_batch *g = &f->job[i];
+    const struct inflating *f = context;
+    const struct enlarged_tensor *g = &f->job[i];
     int64_t rows, width;
     int n;
     role_shape(g->role, f->large, &rows, &width);
@@ -140,14 +140,14 @@ bool inflate_put(void *of, size_t i, struct part *to, struct error *err)
         put_norm(f, g, to);
         return true;
     }
-    struct draft_batch of_rows = *g;
+    struct enlarged_tensor as_rows = *g;
     if (!role_is_matrix(g->role)) { // a bias
         rows = width;
         width = 1;
-        of_rows.from = tensor_of(g->from.data, g->from.type, g->from.width, 1);
+        as_rows.from = tensor_of(g->from.data, g->from.type, g->from.width, 1);
     }
-    struct chunk *p = chunks(f, &of_rows, &n);
-    const struct tensor *t = &of_rows.from;
+    struct chunk *p = chunks(f, &as_rows, &n);
+    const struct tensor *t = &as_rows.from;
     for (int64_t r = 0; r < rows && !part_failed(to); r++) {
         int64_t from = source_row(f, g, r);
         if (from == ZEROS)
@@ -160,24 +160,25 @@ bool inflate_put(void *of, size_t i, struct part *to, struct error *err)
     return true;
 }
 
-// ---- planned
+// ---- planning
 
-// Whether the larger tensor has other bytes than the smaller one.
-static bool changes(const struct inflating *f, const struct stored *t, const struct draft_batch *g)
+// Whether the enlarged tensor differs from the original.
+static bool changes(const struct inflating *f, const struct source_tensor *t, const struct enlarged_tensor *g)
 {
     int64_t rows, width;
     role_shape(t->role, f->large, &rows, &width);
     return g->silent || rows != t->tensor.rows || width != t->tensor.width;
 }
 
-static bool add(struct inflating *f, const struct origin *o, size_t i, char *name, bool added, struct error *err)
+static bool add(struct inflating *f, const struct source_checkpoint *o, size_t i, char *name, bool added,
+                struct error *err)
 {
-    const struct stored *t = &o->tensor[i];
+    const struct source_tensor *t = &o->tensor[i];
     struct rewrite *r = &f->rewrite;
-    struct fresh *to = &r->tensor[r->n];
-    struct draft_batch *g = &f->job[r->n++];
-    *to = rewrite_same(o, i, name);
-    *g = (struct draft_batch){ .from = t->tensor, .role = t->role };
+    struct new_tensor *to = &r->tensor[r->n];
+    struct enlarged_tensor *g = &f->job[r->n++];
+    *to = rewrite_copy_tensor(o, i, name);
+    *g = (struct enlarged_tensor){ .from = t->tensor, .role = t->role };
     g->silent = added && (t->role == ROLE_O || t->role == ROLE_DOWN || t->role == ROLE_O_BIAS);
     if (t->role == ROLE_ROPE || !changes(f, t, g))
         return true;
@@ -187,7 +188,7 @@ static bool add(struct inflating *f, const struct origin *o, size_t i, char *nam
     if (!norm && !matrix && type_facts[t->tensor.type].block != 1)
         return fail(err, "%s: tensor %s: expected a bias of f32, f16 or bf16, found %s", f->small->path, t->name,
                     t->type);
-    if (matrix && !whole_blocks(f, t, g, width, err))
+    if (matrix && !check_blocks(f, t, g, width, err))
         return false;
     if (norm && o->gguf == NULL)
         to->dtype = "F32";
@@ -201,19 +202,19 @@ static bool add(struct inflating *f, const struct origin *o, size_t i, char *nam
     return true;
 }
 
-bool inflate_plan(struct inflating *f, const struct origin *o, struct error *err)
+bool inflate_plan(struct inflating *f, const struct source_checkpoint *o, struct error *err)
 {
     const char *before = o->gguf != NULL ? "blk." : "model.layers.";
-    int layers = f->small->layers, most = (f->large->layers + layers - 1) / layers;
-    f->rewrite.tensor = xcalloc(o->n * (size_t)most, sizeof(*f->rewrite.tensor));
-    f->job = xcalloc(o->n * (size_t)most, sizeof(*f->job));
+    int layers = f->small->layers, copies = (f->large->layers + layers - 1) / layers;
+    f->rewrite.tensor = xcalloc(o->n * (size_t)copies, sizeof(*f->rewrite.tensor));
+    f->job = xcalloc(o->n * (size_t)copies, sizeof(*f->job));
     for (size_t i = 0; i < o->n; i++) {
-        const struct stored *t = &o->tensor[i];
+        const struct source_tensor *t = &o->tensor[i];
         if (t->layer >= layers)
             return fail(err, "%s: tensor %s: the model has layers 0 to %d", f->small->path, t->name, layers - 1);
         if (t->role == ROLE_OTHER)
-            return fail(err, "%s: tensor %s: nothing is known of what it does, so that it cannot be made larger",
-                        f->small->path, t->name);
+            return fail(err, "%s: tensor %s: its purpose is unknown, so it cannot be enlarged", f->small->path,
+                        t->name);
         if (!add(f, o, i, xstrdup(t->name), false, err))
             return false;
     }

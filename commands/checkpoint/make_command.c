@@ -1,4 +1,4 @@
-// make_command.c - `speclab make`: a model to measure with, of any shape and type, or a head for one.
+// make_command.c - `speclab make`: a model of any shape and type with random weights, or a head for one, for benchmarks.
 #include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "models/paths.h"
 #include "commands/checkpoint/writer.h"
 
-struct random_options { // 0: as the shape has it
+struct random_options { // 0: the shape's own
     int type, layers, width, heads, kv_heads, head_dim, hidden, vocab, context, seed;
 };
 
@@ -24,7 +24,7 @@ struct random_options { // 0: as the shape has it
 static const enum type types[] = { Q4_0, Q8_0, BF16, F32 };
 static const struct option options[] = {
     { "type", OPTION_CHOICE, AT(type), "q4_0", "of all matrices", 0, 0, "q4_0|q8_0|bf16|f32" },
-    { "layers", OPTION_INT, AT(layers), "0", "0, here and below: as the shape has it", 0, 4096, NULL },
+    { "layers", OPTION_INT, AT(layers), "0", "0, here and below: the shape's own", 0, 4096, NULL },
     { "width", OPTION_INT, AT(width), "0", "", 0, 1 << 20, NULL },
     { "heads", OPTION_INT, AT(heads), "0", "", 0, 4096, NULL },
     { "kv_heads", OPTION_INT, AT(kv_heads), "0", "", 0, 4096, NULL },
@@ -44,9 +44,9 @@ struct head_options {
 #define HEAD_AT(field) offsetof(struct head_options, field)
 static const enum type head_types[] = { BF16, F32 };
 static const struct option head_options[] = {
-    { "of", OPTION_PATH, HEAD_AT(of), NULL, "the model that it is for", 0, 0, NULL },
+    { "of", OPTION_PATH, HEAD_AT(of), NULL, "the target model of the head", 0, 0, NULL },
     { "type", OPTION_CHOICE, HEAD_AT(type), "bf16", "of all matrices", 0, 0, "bf16|f32" },
-    { "draft_vocab", OPTION_INT, HEAD_AT(draft_vocab), "32000", "ids that it can guess", 1, 1 << 24, NULL },
+    { "draft_vocab", OPTION_INT, HEAD_AT(draft_vocab), "32000", "ids that it can propose", 1, 1 << 24, NULL },
     { "seed", OPTION_INT, HEAD_AT(seed), "1", "of the weights", 0, INT_MAX, NULL },
     { 0 },
 };
@@ -62,17 +62,17 @@ static bool find_shape(const char *name, struct random_shape *to, struct error *
         }
         text_printf(&names, "%s%s", names.n > 0 ? ", " : "", s->name);
     }
-    fail(err, "there is no shape \"%s\" (there are: %s)", name, names.s);
+    fail(err, "unknown shape \"%s\" (expected one of %s)", name, names.s);
     free(names.s);
     return false;
 }
 
-static bool read_shape(const struct settings *said, struct random_shape *shape, struct random_options *o,
+static bool read_shape(const struct settings *spec, struct random_shape *shape, struct random_options *o,
                        struct error *err)
 {
     const char *name = NULL;
-    if (!settings_text(settings_get(said, "kind"), "kind", &name, err) || !find_shape(name, shape, err) ||
-        !options_read(said, "SHAPE", options, o, err))
+    if (!settings_text(settings_get(spec, "kind"), "kind", &name, err) || !find_shape(name, shape, err) ||
+        !options_read(spec, "SHAPE", options, o, err))
         return false;
     const struct {
         int given, *to;
@@ -88,11 +88,11 @@ static bool read_shape(const struct settings *said, struct random_shape *shape, 
 }
 
 static const char about[] =
-    "Writes a GGUF file of Llama's shape with weights of chance, which llama.cpp loads as well: for measuring, where what\n"
-    "a model says does not matter. SHAPE is llama-1b (Llama-3.2-1B), llama-3b, llama-8b or smollm2-135m; its options\n"
+    "Writes a GGUF file of Llama's shape with random weights, which llama.cpp loads as well: for benchmarks, where the\n"
+    "generated text does not matter. SHAPE is llama-1b (Llama-3.2-1B), llama-3b, llama-8b or smollm2-135m; its options\n"
     "are type (q4_0, the default, q8_0, bf16 or f32, of all matrices), layers, width, heads, kv_heads, head_dim, hidden,\n"
-    "vocab, context and seed. The same words give the same bytes. PATH must not exist yet.\n"
-    "With eagle3 for a SHAPE it is a folder with an EAGLE-3 head for the model `of`, a layer of that model's shape; its\n"
+    "vocab, context and seed. The same SHAPE and options give the same bytes. PATH must not exist yet.\n"
+    "With eagle3 as SHAPE it writes a folder with an EAGLE-3 head for the model `of`, a layer of that model's shape; its\n"
     "options are of, type (bf16, the default, or f32), draft_vocab (32000) and seed.\n";
 
 static const char examples[] = "  speclab make llama-1b:type=q8_0 --out 1b-q8_0.gguf\n"
@@ -100,38 +100,38 @@ static const char examples[] = "  speclab make llama-1b:type=q8_0 --out 1b-q8_0.
                                "  speclab make eagle3:of=small.gguf --out small-eagle3\n"
                                "  speclab bench 1b-q8_0.gguf --compare\n";
 
-static int make_model(const struct usage *u, const struct settings *said, const char *to)
+static int make_model(const struct usage *u, const struct settings *spec, const char *to)
 {
     struct error err;
     struct output output;
     struct random_shape s;
     struct random_options o;
-    if (!read_shape(said, &s, &o, &err))
+    if (!read_shape(spec, &s, &o, &err))
         return usage_fail(u, "%s", err.text);
-    making_begin(&output);
-    struct step_observer observer = output_observer(&output);
+    output_begin(&output);
+    struct progress_observer observer = output_observer(&output);
     bool ok = random_model_write(&s, types[o.type], (uint64_t)o.seed, to, &observer, &err);
-    double seconds = making_end(&output);
+    double seconds = output_end(&output);
     if (!ok)
         return command_fail(u, &err);
     printf("%s: %s, %s, in %.1f s\n", to, s.name, type_facts[types[o.type]].name, seconds);
     return command_done(u);
 }
 
-static int make_head(const struct usage *u, const struct settings *said, const char *given)
+static int make_head(const struct usage *u, const struct settings *spec, const char *given)
 {
     struct error err;
     struct output output;
     struct head_options o;
-    if (!options_read(said, "eagle3", head_options, &o, &err)) {
+    if (!options_read(spec, "eagle3", head_options, &o, &err)) {
         options_free(head_options, &o);
         return usage_fail(u, "%s", err.text);
     }
     const enum type type = head_types[o.type];
-    char *of = model_path(o.of, NULL, &err), *to = making_path(given);
-    making_begin(&output);
+    char *of = model_path(o.of, NULL, &err), *to = output_path(given);
+    output_begin(&output);
     const bool ok = of != NULL && random_eagle3_write(of, o.draft_vocab, type, (uint64_t)o.seed, to, &err);
-    const double seconds = making_end(&output);
+    const double seconds = output_end(&output);
     if (ok)
         printf("%s: an EAGLE-3 head for %s, %s, in %.1f s\n", to, o.of, type_facts[type].name, seconds);
     free(of);
@@ -144,22 +144,22 @@ int command_make(int argc, char **argv)
 {
     const char *out = NULL;
     const struct flag flags[] = {
-        { "out", FLAG_TEXT, &out, "PATH", "the file, or of a head the folder, to make", 0, 0 },
+        { "out", FLAG_TEXT, &out, "PATH", "the file to write, or the folder of a head", 0, 0 },
         { 0 },
     };
     const struct usage u = { "make", "--out PATH SHAPE[:KEY=VALUE,...]", about, flags, examples, 1, 1 };
     struct error err;
     char **operand;
     int status = usage_read(&u, argc, argv, &operand, NULL);
-    if (status != GO_ON)
+    if (status != USAGE_OK)
         return status;
     if (out == NULL || *out == '\0')
         return usage_fail(&u, "--out PATH is needed");
-    struct settings *said = settings_inline(operand[0], "SHAPE", &err);
-    if (said == NULL)
+    struct settings *spec = settings_inline(operand[0], "SHAPE", &err);
+    if (spec == NULL)
         return usage_fail(&u, "%s", err.text);
-    const bool head = strcmp(settings_get(said, "kind")->text, "eagle3") == 0;
-    status = head ? make_head(&u, said, out) : make_model(&u, said, out);
-    settings_free(said);
+    const bool head = strcmp(settings_get(spec, "kind")->text, "eagle3") == 0;
+    status = head ? make_head(&u, spec, out) : make_model(&u, spec, out);
+    settings_free(spec);
     return status;
 }

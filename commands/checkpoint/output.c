@@ -11,7 +11,7 @@
 #include "commands/checkpoint/writer.h"
 #include "models/weights.h"
 
-char *making_path(const char *given)
+char *output_path(const char *given)
 {
     size_t n = strlen(given);
     while (n > 1 && given[n - 1] == '/')
@@ -19,14 +19,14 @@ char *making_path(const char *given)
     return xstrndup(given, n);
 }
 
-void making_begin(struct output *m)
+void output_begin(struct output *m)
 {
     *m = (struct output){ .terminal = isatty(STDERR_FILENO), .began_ns = clock_ns() };
 }
 
-static void show(void *of, size_t done, size_t total)
+static void show(void *context, size_t done, size_t total)
 {
-    struct output *m = of;
+    struct output *m = context;
     int64_t at = clock_ns();
     if (!m->terminal || at - m->shown_ns < 100000000) // ten times a second
         return;
@@ -34,24 +34,24 @@ static void show(void *of, size_t done, size_t total)
     fprintf(stderr, "\r\033[K%.0f of %.0f MB written", (double)done / 1e6, (double)total / 1e6);
 }
 
-struct step_observer output_observer(struct output *m)
+struct progress_observer output_observer(struct output *m)
 {
-    return (struct step_observer){ show, m };
+    return (struct progress_observer){ show, m };
 }
 
-double making_end(struct output *m)
+double output_end(struct output *m)
 {
     if (m->shown_ns != 0)
         fprintf(stderr, "\r\033[K");
     return (double)(clock_ns() - m->began_ns) / 1e9;
 }
 
-bool making_look(const char *path, struct made *to, struct error *err)
+bool output_read_back(const char *path, struct output_summary *to, struct error *err)
 {
     struct model_config c = { 0 };
     bool ok = config_read(path, &c, err);
     struct weights *w = ok ? weights_open(&c, err) : NULL;
-    *to = (struct made){ .layers = c.layers };
+    *to = (struct output_summary){ .layers = c.layers };
     const char *name, *type;
     int64_t rows, width;
     size_t bytes;

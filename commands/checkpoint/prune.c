@@ -13,7 +13,7 @@
 #include "commands/checkpoint/source.h"
 #include "commands/checkpoint/writer.h"
 
-// A layer's number at *s, which moves on; -1: there is none. So large that it is out of any range: still a number.
+// Parses a layer number at *s and advances *s; -1 if there is none. Large numbers saturate above any valid layer.
 static int number(const char **s)
 {
     int v = -1;
@@ -53,7 +53,7 @@ int *prune_parse(const char *list, int layers, int *n, struct error *err)
     }
 }
 
-// The numbers as prune_parse reads them.
+// The inverse of prune_parse.
 static char *as_ranges(const int *keep, int n)
 {
     struct text t = { 0 };
@@ -67,8 +67,8 @@ static char *as_ranges(const int *keep, int n)
     return t.s;
 }
 
-// The tensors that stay, under their new numbers.
-static void choose_tensors(struct rewrite *r, const struct origin *o, const int *keep, int n)
+// Adds the tensors that are kept, renumbered.
+static void select_tensors(struct rewrite *r, const struct source_checkpoint *o, const int *keep, int n)
 {
     const char *before = o->gguf != NULL ? "blk." : "model.layers.";
     r->tensor = xcalloc(o->n, sizeof(*r->tensor));
@@ -78,22 +78,22 @@ static void choose_tensors(struct rewrite *r, const struct origin *o, const int 
         while (rest != NULL && at < n && keep[at] != layer)
             at++;
         if (rest == NULL)
-            r->tensor[r->n++] = rewrite_same(o, i, xstrdup(o->tensor[i].name));
+            r->tensor[r->n++] = rewrite_copy_tensor(o, i, xstrdup(o->tensor[i].name));
         else if (at < n)
-            r->tensor[r->n++] = rewrite_same(o, i, xformat("%s%d%s", before, at, rest));
+            r->tensor[r->n++] = rewrite_copy_tensor(o, i, xformat("%s%d%s", before, at, rest));
     }
 }
 
 // ---- settings
 
 struct pruning {
-    const struct origin *from;
+    const struct source_checkpoint *from;
     const int *keep;
     int n;
 };
 
-// A list with one number for each layer, such as the key-value heads in some files.
-static void copy_of_layers(struct gguf_writer *w, const struct gguf_value *v, const int *keep, int n)
+// Copies the kept entries of a list with one number per layer, such as the key-value heads in some files.
+static void copy_layer_list(struct gguf_writer *w, const struct gguf_value *v, const int *keep, int n)
 {
     size_t size = v->raw_bytes / (size_t)v->n;
     uint8_t *raw = xmalloc((size_t)n * size);
@@ -107,7 +107,7 @@ static void copy_of_layers(struct gguf_writer *w, const struct gguf_value *v, co
     free(raw);
 }
 
-static bool is_of_layers(const struct gguf_value *v, const struct model_config *c)
+static bool is_layer_list(const struct gguf_value *v, const struct model_config *c)
 {
     static const char *const keys[] = { "attention.head_count", "attention.head_count_kv", "feed_forward_length" };
     bool found = false;
@@ -119,9 +119,9 @@ static bool is_of_layers(const struct gguf_value *v, const struct model_config *
     return found;
 }
 
-static void write_metadata(void *of, struct gguf_writer *w)
+static void write_metadata(void *context, struct gguf_writer *w)
 {
-    const struct pruning *p = of;
+    const struct pruning *p = context;
     const struct gguf *g = p->from->gguf;
     char *blocks = xformat("%s.block_count", p->from->config->architecture);
     char *ranges = as_ranges(p->keep, p->n);
@@ -136,8 +136,8 @@ static void write_metadata(void *of, struct gguf_writer *w)
             gguf_write_int(w, blocks, v->type, p->n);
         else if (gguf_key_is(v, "general.name"))
             gguf_write_text(w, "general.name", renamed);
-        else if (is_of_layers(v, p->from->config))
-            copy_of_layers(w, v, p->keep, p->n);
+        else if (is_layer_list(v, p->from->config))
+            copy_layer_list(w, v, p->keep, p->n);
         else
             gguf_write_copy(w, v);
     }
@@ -146,9 +146,9 @@ static void write_metadata(void *of, struct gguf_writer *w)
     free(blocks);
 }
 
-static void change_config(void *of, struct json *config)
+static void change_config(void *context, struct json *config)
 {
-    const struct pruning *p = of;
+    const struct pruning *p = context;
     json_set(config, "num_hidden_layers", json_new_int(p->n));
     rewrite_layer_lists(config, p->from->config->layers, p->keep, p->n);
 }
@@ -158,7 +158,7 @@ static void change_config(void *of, struct json *config)
 static bool check_layers(const struct model_config *c, const int *keep, int n, struct error *err)
 {
     if (n <= 0)
-        return fail(err, "%s: no layer is to be kept", c->path);
+        return fail(err, "%s: expected at least one layer to keep, found none", c->path);
     for (int i = 0; i < n; i++)
         if (keep[i] < 0 || keep[i] >= c->layers)
             return fail(err, "%s: there is no layer %d; the model has layers 0 to %d", c->path, keep[i], c->layers - 1);
@@ -167,30 +167,32 @@ static bool check_layers(const struct model_config *c, const int *keep, int n, s
     return true;
 }
 
-// Else the smaller model would be as broken as the larger one, and not say so.
-static bool has_layers(const struct origin *o, const int *keep, int n, struct error *err)
+// Checks that the source has the kept layers, so that a damaged model is not pruned silently.
+static bool has_layers(const struct source_checkpoint *o, const int *keep, int n, struct error *err)
 {
     for (int i = 0; i < n; i++) {
         size_t k = 0;
         while (k < o->n && (o->tensor[k].role != ROLE_NORM || o->tensor[k].layer != keep[i]))
             k++;
         if (k == o->n)
-            return fail(err, "%s: layer %d is to be kept, and its tensors are missing", o->config->path, keep[i]);
+            return fail(err, "%s: the tensors of layer %d, which is kept, are missing", o->config->path, keep[i]);
     }
     return true;
 }
 
 static bool prune(const struct model_config *c, const int *keep, int n, const char *to, struct error *err)
 {
-    struct origin o;
-    if (!origin_open(&o, c, err))
+    struct source_checkpoint o;
+    if (!source_open(&o, c, err))
         return false;
     struct pruning p = { &o, keep, n };
-    struct rewrite r = { .from = &o, .gguf = c->gguf, .metadata = write_metadata, .config = change_config, .of = &p };
-    choose_tensors(&r, &o, keep, n);
+    struct rewrite r = {
+        .from = &o, .gguf = c->gguf, .metadata = write_metadata, .config = change_config, .context = &p
+    };
+    select_tensors(&r, &o, keep, n);
     bool ok = has_layers(&o, keep, n, err) && rewrite_write(&r, to, err);
     rewrite_free(&r);
-    origin_close(&o);
+    source_close(&o);
     return ok;
 }
 
@@ -199,7 +201,7 @@ bool prune_model(const char *from, const int *keep, int n, const char *to, struc
     struct model_config c;
     if (!config_read(from, &c, err))
         return false;
-    bool ok = check_layers(&c, keep, n, err) && rewrite_is_free(from, to, err) && prune(&c, keep, n, to, err);
+    bool ok = check_layers(&c, keep, n, err) && rewrite_check_output(from, to, err) && prune(&c, keep, n, to, err);
     config_free(&c);
     return ok;
 }

@@ -1,4 +1,4 @@
-// prune_command.c - `speclab prune`: a first draft model, made of the target's own layers.
+// prune_command.c - `speclab prune`: a simple draft model from the target's own layers.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@
 static const char about[] =
     "Writes a smaller model that keeps some of a larger one's layers, copied bit for bit in the model's own format: a GGUF\n"
     "file becomes a GGUF file, a Hugging Face directory a directory. Nothing is retrained, so how well it drafts depends on\n"
-    "which layers go; middle layers are missed least. PATH must not exist yet.\n";
+    "which layers are removed; middle layers matter least. PATH must not exist yet.\n";
 
 static const char examples[] =
     "  speclab prune smollm2-135m-instruct --keep 0-11,13,15,17,19-29 --out draft.gguf\n"
@@ -22,9 +22,9 @@ static const char examples[] =
 static bool prune(const char *name, const char *list, const char *out, const struct usage *u, int *status)
 {
     struct error err;
-    char *to = making_path(out);
+    char *to = output_path(out);
     struct model_config c = { 0 };
-    struct made made;
+    struct output_summary summary;
     int n = 0, *keep = NULL;
     char *from = model_path(name, NULL, &err);
     bool ok = from != NULL && config_read(from, &c, &err);
@@ -34,9 +34,9 @@ static bool prune(const char *name, const char *list, const char *out, const str
             *status = usage_fail(u, "--keep: %s", err.text);
         ok = keep != NULL;
     }
-    ok = ok && prune_model(from, keep, n, to, &err) && making_look(to, &made, &err);
+    ok = ok && prune_model(from, keep, n, to, &err) && output_read_back(to, &summary, &err);
     if (ok)
-        printf("%s: %d of %d layers, %.1f MB\n", to, made.layers, c.layers, made.bytes / 1e6);
+        printf("%s: %d of %d layers, %.1f MB\n", to, summary.layers, c.layers, summary.bytes / 1e6);
     if (!ok && *status == 0)
         *status = command_fail(u, &err);
     config_free(&c);
@@ -51,13 +51,13 @@ int command_prune(int argc, char **argv)
     const char *list = NULL, *to = NULL;
     const struct flag flags[] = {
         { "keep", FLAG_TEXT, &list, "LAYERS", "numbers and ranges from 0, ascending: 0-3,26-29", 0, 0 },
-        { "out", FLAG_TEXT, &to, "PATH", "the file or directory to make", 0, 0 },
+        { "out", FLAG_TEXT, &to, "PATH", "the file or directory to write", 0, 0 },
         { 0 },
     };
     const struct usage u = { "prune", "--keep LAYERS --out PATH MODEL", about, flags, examples, 1, 1 };
     char **operand;
     int status = usage_read(&u, argc, argv, &operand, NULL);
-    if (status != GO_ON)
+    if (status != USAGE_OK)
         return status;
     if (list == NULL || to == NULL || *to == '\0')
         return usage_fail(&u, "%s is needed", list == NULL ? "--keep LAYERS" : "--out PATH");

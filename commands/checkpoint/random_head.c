@@ -13,23 +13,23 @@
 #include "commands/checkpoint/random_parts.h"
 #include "formats/safetensors.h"
 
-enum { MOST_TENSORS = 16 };
+enum { MAX_TENSORS = 16 };
 
-struct maker {
+struct generator {
     struct model_config target;
     int draft_vocab;
     enum type type;
     uint64_t seed;
     size_t n;
-    struct made_tensor shape[MOST_TENSORS];
-    struct safetensor tensor[MOST_TENSORS]; // names are literals; "d2t" is no number of chance
+    struct random_tensor shape[MAX_TENSORS];
+    struct safetensor tensor[MAX_TENSORS]; // names are literals; "d2t" is not random
 };
 
-// rows 0: a vector.
-static void plan(struct maker *m, const char *name, int64_t rows, int64_t width)
+// rows: 0 for a vector.
+static void plan(struct generator *m, const char *name, int64_t rows, int64_t width)
 {
     const enum type as = rows == 0 ? F32 : m->type;
-    const struct made_tensor shape = { .vector = rows == 0, .rows = rows == 0 ? 1 : rows, .width = width };
+    const struct random_tensor shape = { .vector = rows == 0, .rows = rows == 0 ? 1 : rows, .width = width };
     struct safetensor t = { .name = name, .dtype = as == F32 ? "F32" : "BF16", .dims = rows == 0 ? 1 : 2 };
     t.dim[0] = rows == 0 ? width : rows;
     t.dim[1] = width;
@@ -38,7 +38,7 @@ static void plan(struct maker *m, const char *name, int64_t rows, int64_t width)
     m->tensor[m->n++] = t;
 }
 
-static void plan_tensors(struct maker *m)
+static void plan_tensors(struct generator *m)
 {
     const struct model_config *c = &m->target;
     const int64_t heads = (int64_t)c->heads * c->head_dim, kv = (int64_t)c->kv_heads * c->head_dim, width = c->width;
@@ -62,24 +62,24 @@ static void plan_tensors(struct maker *m)
     };
 }
 
-// How far each id is from the target's.
-static void put_ids(const struct maker *m, struct part *to)
+// Writes d2t: the difference between a target id and its draft id.
+static void put_ids(const struct generator *m, struct part *to)
 {
     for (int64_t i = 0; i < m->draft_vocab; i++)
         part_write(to, &(const int64_t){ i * m->target.vocab / m->draft_vocab - i }, sizeof(int64_t));
 }
 
-static bool put(void *of, size_t i, struct part *to, struct error *err)
+static bool put(void *context, size_t i, struct part *to, struct error *err)
 {
-    const struct maker *m = of;
+    const struct generator *m = context;
     if (strcmp(m->tensor[i].name, "d2t") != 0)
-        return made_put(&m->shape[i], m->type, made_stream(m->seed, i), to, err);
+        return random_tensor_write(&m->shape[i], m->type, random_tensor_stream(m->seed, i), to, err);
     put_ids(m, to);
     return true;
 }
 
-// Layers as published ones read them, as far as the target has so many.
-static char *config_text(const struct maker *m)
+// Taps of the layers that published heads read, if the target has enough layers.
+static char *config_text(const struct generator *m)
 {
     const struct model_config *c = &m->target;
     const bool few = c->layers < 7;
@@ -93,7 +93,7 @@ static char *config_text(const struct maker *m)
         few ? 1 : 2, c->layers / 2, few ? c->layers : c->layers - 3);
 }
 
-static bool write_files(struct maker *m, const char *weights, const char *config, struct error *err)
+static bool write_files(struct generator *m, const char *weights, const char *config, struct error *err)
 {
     plan_tensors(m);
     if (!safetensors_write_with(weights, m->tensor, m->n, NULL, put, m, err))
@@ -107,15 +107,15 @@ static bool write_files(struct maker *m, const char *weights, const char *config
     return part_end(part, err);
 }
 
-// In a folder of another name until all is there.
-static bool write_folder(struct maker *m, const char *to, struct error *err)
+// Writes to TO.part and renames it when complete.
+static bool write_folder(struct generator *m, const char *to, struct error *err)
 {
     char *part = xformat("%s.part", to), *weights = xformat("%s/model.safetensors", part),
          *config = xformat("%s/config.json", part);
     bool ok = mkdir(part, 0777) == 0 || fail(err, "%s: cannot be made: %s", part, strerror(errno));
     if (ok) {
         ok = write_files(m, weights, config, err) &&
-             (rename(part, to) == 0 || fail(err, "%s: cannot be put in its place: %s", to, strerror(errno)));
+             (rename(part, to) == 0 || fail(err, "%s: cannot be renamed: %s", to, strerror(errno)));
         if (!ok) {
             unlink(weights);
             unlink(config);
@@ -131,14 +131,14 @@ static bool write_folder(struct maker *m, const char *to, struct error *err)
 bool random_eagle3_write(const char *target, int draft_vocab, enum type type, uint64_t seed, const char *to,
                          struct error *err)
 {
-    struct maker m = { .draft_vocab = draft_vocab, .type = type, .seed = seed };
+    struct generator m = { .draft_vocab = draft_vocab, .type = type, .seed = seed };
     if (!config_read(target, &m.target, err))
         return false;
     bool ok = true;
     if (draft_vocab > m.target.vocab)
         ok = fail(err, "draft_vocab is %d, and %s has %d tokens", draft_vocab, target, m.target.vocab);
     else if (file_exists(to))
-        ok = fail(err, "%s: is there already", to);
+        ok = fail(err, "%s: exists already", to);
     ok = ok && write_folder(&m, to, err);
     config_free(&m.target);
     return ok;

@@ -9,7 +9,7 @@
 #include "formats/file.h"
 #include "formats/gguf.h"
 #include "commands/checkpoint/random_parts.h"
-#include "commands/checkpoint/quantise.h"
+#include "commands/checkpoint/quantize.h"
 #include "commands/checkpoint/writer.h"
 
 #define DEVIATION 0.02f
@@ -22,17 +22,17 @@ const struct random_shape random_shapes[] = {
     { 0 },
 };
 
-struct maker {
+struct generator {
     const struct random_shape *shape;
     enum type type;
     uint64_t seed;
-    const struct step_observer *observer;
+    const struct progress_observer *observer;
     size_t n, bytes;
-    struct made_tensor *tensor; // (n)
+    struct random_tensor *tensor; // (n)
     struct gguf_writer *file;
 };
 
-static uint64_t mixed(uint64_t x) // splitmix64
+static uint64_t splitmix64(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -40,23 +40,24 @@ static uint64_t mixed(uint64_t x) // splitmix64
     return x ^ (x >> 31);
 }
 
-// The sum of the four 16-bit parts of a number is nearly normal; that of uniform ones deviates by 2 * 65536 / sqrt(12).
+// The sum of the four 16-bit parts of a random number is nearly normal, with standard deviation 2 * 65536 / sqrt(12).
 static void fill(float *row, int64_t n, uint64_t stream)
 {
     const float scale = DEVIATION / 37837.0f;
     for (int64_t i = 0; i < n; i++) {
-        uint64_t x = mixed(stream + (uint64_t)i);
+        uint64_t x = splitmix64(stream + (uint64_t)i);
         int32_t sum = (int16_t)x + (int16_t)(x >> 16) + (int16_t)(x >> 32) + (int16_t)(x >> 48);
         row[i] = scale * (float)sum;
     }
 }
 
-uint64_t made_stream(uint64_t seed, size_t tensor)
+uint64_t random_tensor_stream(uint64_t seed, size_t tensor)
 {
-    return mixed(seed * 0x10001 + tensor);
+    return splitmix64(seed * 0x10001 + tensor);
 }
 
-bool made_put(const struct made_tensor *t, enum type type, uint64_t stream, struct part *to, struct error *err)
+bool random_tensor_write(const struct random_tensor *t, enum type type, uint64_t stream, struct part *to,
+                         struct error *err)
 {
     const enum type as = t->vector ? F32 : type;
     float *row = xcalloc((size_t)t->width, sizeof(*row));
@@ -69,7 +70,8 @@ bool made_put(const struct made_tensor *t, enum type type, uint64_t stream, stru
                 row[k] = 1;
         else
             fill(row, t->width, stream + (uint64_t)(r * t->width));
-        ok = quantise_row(as, row, t->width, packed) || fail(err, "a made row cannot be %s", type_facts[as].name);
+        ok = quantize_floats(as, row, t->width, packed) ||
+             fail(err, "a random row cannot be quantized to %s", type_facts[as].name);
         part_write(to, packed, bytes);
     }
     free(row);
@@ -77,16 +79,16 @@ bool made_put(const struct made_tensor *t, enum type type, uint64_t stream, stru
     return ok;
 }
 
-static bool put(void *of, size_t i, struct part *to, struct error *err)
+static bool put(void *context, size_t i, struct part *to, struct error *err)
 {
-    struct maker *m = of;
-    const bool ok = made_put(&m->tensor[i], m->type, made_stream(m->seed, i), to, err);
+    struct generator *m = context;
+    const bool ok = random_tensor_write(&m->tensor[i], m->type, random_tensor_stream(m->seed, i), to, err);
     if (m->observer != NULL)
-        m->observer->progress(m->observer->of, part_bytes(to), m->bytes);
+        m->observer->progress(m->observer->context, part_bytes(to), m->bytes);
     return ok;
 }
 
-static void plan(struct maker *m, const char *name, int64_t rows, int64_t width)
+static void plan(struct generator *m, const char *name, int64_t rows, int64_t width)
 {
     bool vector = rows == 1;
     const enum type type = vector ? F32 : m->type;
@@ -94,11 +96,11 @@ static void plan(struct maker *m, const char *name, int64_t rows, int64_t width)
     size_t bytes = (size_t)rows * type_row_bytes(type, width);
     gguf_write_tensor(m->file, name, vector ? 1 : 2, dim, type_facts[type].ggml, NULL, bytes);
     m->tensor = xrealloc(m->tensor, (m->n + 1) * sizeof(*m->tensor));
-    m->tensor[m->n++] = (struct made_tensor){ vector, rows, width };
+    m->tensor[m->n++] = (struct random_tensor){ vector, rows, width };
     m->bytes += bytes;
 }
 
-static void plan_tensors(struct maker *m)
+static void plan_tensors(struct generator *m)
 {
     const struct random_shape *s = m->shape;
     const int64_t heads = (int64_t)s->heads * s->head_dim, kv = (int64_t)s->kv_heads * s->head_dim;
@@ -122,8 +124,8 @@ static void plan_tensors(struct maker *m)
         plan(m, "output.weight", s->vocab, s->width);
 }
 
-// llama.cpp gives a file without a vocabulary as many nameless tokens as vocab_size says.
-static void put_metadata(struct maker *m)
+// For a file without a vocabulary, llama.cpp creates vocab_size unnamed tokens.
+static void put_metadata(struct generator *m)
 {
     const struct random_shape *s = m->shape;
     const struct {
@@ -141,7 +143,7 @@ static void put_metadata(struct maker *m)
         { "llama.attention.value_length", s->head_dim },
         { "llama.rope.dimension_count", s->head_dim },
     };
-    char *name = xformat("%s, weights of chance, seed %llu", s->name, (unsigned long long)m->seed);
+    char *name = xformat("%s, random weights, seed %llu", s->name, (unsigned long long)m->seed);
     gguf_write_text(m->file, "general.architecture", "llama");
     gguf_write_text(m->file, "general.name", name);
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
@@ -153,18 +155,18 @@ static void put_metadata(struct maker *m)
 }
 
 bool random_model_write(const struct random_shape *s, enum type type, uint64_t seed, const char *to,
-                        const struct step_observer *observer, struct error *err)
+                        const struct progress_observer *observer, struct error *err)
 {
     const int block = type_facts[type].block;
     if (s->width % block != 0 || s->hidden % block != 0 || s->heads * s->head_dim % block != 0)
-        return fail(err, "width %d, hidden %d and heads * head_dim %d must be whole numbers of %s's blocks of %d",
+        return fail(err, "width %d, hidden %d and heads * head_dim %d must be multiples of %s's block size %d",
                     s->width, s->hidden, s->heads * s->head_dim, type_facts[type].name, block);
     if (s->heads % s->kv_heads != 0 || s->head_dim % 2 != 0)
         return fail(err, "heads %d must be a multiple of kv_heads %d, and head_dim %d even", s->heads, s->kv_heads,
                     s->head_dim);
     if (file_exists(to))
-        return fail(err, "%s: is there already", to);
-    struct maker m = { .shape = s, .type = type, .seed = seed, .observer = observer };
+        return fail(err, "%s: exists already", to);
+    struct generator m = { .shape = s, .type = type, .seed = seed, .observer = observer };
     m.file = gguf_write_begin(to, err);
     if (m.file == NULL)
         return false;

@@ -1,16 +1,16 @@
-// random_model.h - a model of some shape, or a head for one, whose weights are chance: for measuring, where what it says does
-// not matter.
+// random_model.h - writes a model of a given shape, or a head for one, with random weights, for benchmarks in which the
+// generated text does not matter.
 //
-// A GGUF file that other engines load as well: Llama's tensors, matrices of one type, the embedding included, and no
-// vocabulary but its size. Weights are nearly normal with a standard deviation of 0.02, as untrained models have, so
-// that activations stay of the size that trained ones have. The same shape, type and seed give the same bytes.
+// The GGUF file loads in other engines as well: Llama's tensors, matrices of one type including the embedding, and only
+// the size of a vocabulary. Weights are nearly normal with a standard deviation of 0.02, as in untrained models, which
+// keeps activations at the size of trained models. The same shape, type and seed give the same bytes.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #include "core/tensor.h"
 
 struct error;
-struct step_observer;
+struct progress_observer;
 
 struct random_shape {
     const char *name; // "llama-1b"
@@ -20,12 +20,12 @@ struct random_shape {
 };
 extern const struct random_shape random_shapes[]; // ends with { 0 }
 
-// type: one that quantise_to has. `to` must not exist yet; after a failure it does not exist either.
+// type: one that can_quantize_to supports. `to` must not exist yet; after a failure it does not exist either.
 bool random_model_write(const struct random_shape *s, enum type type, uint64_t seed, const char *to,
-                        const struct step_observer *observer, struct error *err);
+                        const struct progress_observer *observer, struct error *err);
 
-// An EAGLE-3 head for the model at `target`, as such heads are published: a directory with config.json and
-// model.safetensors, its one layer of the target's shape, its vocabulary every so-many-th of the target's ids. type: F32
-// or BF16. `to` as above.
+// Writes an EAGLE-3 head for the model at `target` in the published format: a directory with config.json and
+// model.safetensors, one layer of the target's shape, and a draft vocabulary of evenly spaced target ids. type: F32 or
+// BF16. `to` as above.
 bool random_eagle3_write(const char *target, int draft_vocab, enum type type, uint64_t seed, const char *to,
                          struct error *err);

@@ -1,4 +1,4 @@
-// random_parts.h - what random_model.c and random_head.c share; for nobody else.
+// random_parts.h - shared by random_model.c and random_head.c; private to them.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -7,9 +7,10 @@
 struct error;
 struct part;
 
-struct made_tensor {
+struct random_tensor {
     bool vector; // of ones, in F32
     int64_t rows, width;
 };
-uint64_t made_stream(uint64_t seed, size_t tensor); // where the numbers of the so-many-th tensor come from
-bool made_put(const struct made_tensor *t, enum type type, uint64_t stream, struct part *to, struct error *err);
+uint64_t random_tensor_stream(uint64_t seed, size_t tensor); // the seed of a tensor's numbers
+bool random_tensor_write(const struct random_tensor *t, enum type type, uint64_t stream, struct part *to,
+                         struct error *err);

@@ -31,7 +31,7 @@ static const char *const role_names[ROLES] = {
     [ROLE_HEAD] = "lm_head.weight",
 };
 
-static bool is_of_layers(enum role r)
+static bool is_layer_role(enum role r)
 {
     return r < ROLES && r != ROLE_LAST_NORM && r != ROLE_EMBEDDING && r != ROLE_HEAD;
 }
@@ -49,7 +49,7 @@ const char *layer_of_name(const char *name, const char *before, int *layer)
         return NULL;
     int v = 0;
     for (; isdigit((unsigned char)*s); s++)
-        v = v < 100000 ? v * 10 + (*s - '0') : v; // out of any range, and still a number
+        v = v < 100000 ? v * 10 + (*s - '0') : v; // saturates above any valid layer
     *layer = v;
     return s;
 }
@@ -61,9 +61,9 @@ enum role role_named(const char *name, int *layer)
     if (!layered)
         *layer = -1;
     for (int r = 0; r < ROLES; r++)
-        if (is_of_layers((enum role)r) == layered && strcmp(layered ? rest + 1 : name, role_names[r]) == 0)
+        if (is_layer_role((enum role)r) == layered && strcmp(layered ? rest + 1 : name, role_names[r]) == 0)
             return (enum role)r;
-    const char *rope = strstr(name, "rotary_emb.inv_freq"); // older checkpoints carry them
+    const char *rope = strstr(name, "rotary_emb.inv_freq"); // present in older checkpoints
     return rope != NULL || strcmp(name, "rope_freqs.weight") == 0 ? ROLE_ROPE : ROLE_OTHER;
 }
 
@@ -92,7 +92,7 @@ void role_shape(enum role r, const struct model_config *c, int64_t *rows, int64_
     *width = shape[r][1];
 }
 
-static void take_gguf(struct stored *to, const struct gguf_tensor *t)
+static void take_gguf(struct source_tensor *to, const struct gguf_tensor *t)
 {
     to->name = xstrndup(t->name.s, t->name.n);
     to->known = weights_name(to->name);
@@ -107,7 +107,7 @@ static void take_gguf(struct stored *to, const struct gguf_tensor *t)
         t->known ? t->tensor : tensor_of(NULL, F32, (int64_t)(t->dim[1] * t->dim[2] * t->dim[3]), (int64_t)t->dim[0]);
 }
 
-static void take_safetensor(struct stored *to, const struct safetensor *t)
+static void take_safetensor(struct source_tensor *to, const struct safetensor *t)
 {
     enum type type = F32;
     to->name = xstrdup(t->name);
@@ -120,15 +120,15 @@ static void take_safetensor(struct stored *to, const struct safetensor *t)
     to->dims = t->dims;
     int64_t rows = t->bytes > 0 ? 1 : 0, width = t->dims > 0 ? t->dim[t->dims - 1] : 1;
     for (int d = 0; d + 1 < t->dims && rows > 0; d++)
-        rows *= t->dim[d]; // the file holds them all: no overflow
+        rows *= t->dim[d]; // no overflow: the data is in the file
     for (int d = 0; d < t->dims; d++)
         to->dim[d] = t->dim[d];
     to->tensor = tensor_of((void *)(uintptr_t)t->data, type, rows, width);
 }
 
-bool origin_open(struct origin *o, const struct model_config *c, struct error *err)
+bool source_open(struct source_checkpoint *o, const struct model_config *c, struct error *err)
 {
-    *o = (struct origin){ .config = c };
+    *o = (struct source_checkpoint){ .config = c };
     if (c->gguf)
         o->gguf = gguf_open(c->path, err);
     else
@@ -138,7 +138,7 @@ bool origin_open(struct origin *o, const struct model_config *c, struct error *e
     o->n = c->gguf ? gguf_tensors(o->gguf) : shards_count(o->shards);
     o->tensor = xcalloc(o->n, sizeof(*o->tensor));
     for (size_t i = 0; i < o->n; i++) {
-        struct stored *t = &o->tensor[i];
+        struct source_tensor *t = &o->tensor[i];
         if (c->gguf)
             take_gguf(t, gguf_tensor_at(o->gguf, i));
         else
@@ -148,7 +148,7 @@ bool origin_open(struct origin *o, const struct model_config *c, struct error *e
     return true;
 }
 
-void origin_close(struct origin *o)
+void source_close(struct source_checkpoint *o)
 {
     for (size_t i = 0; i < o->n; i++) {
         free(o->tensor[i].name);
@@ -157,11 +157,11 @@ void origin_close(struct origin *o)
     free(o->tensor);
     gguf_close(o->gguf);
     shards_close(o->shards);
-    *o = (struct origin){ 0 };
+    *o = (struct source_checkpoint){ 0 };
 }
 
-// Biases are there or not; the head is there unless it is the embedding.
-static bool is_needed(enum role r, const struct model_config *c)
+// Biases are required as the configuration declares; the head is, unless it is tied to the embedding.
+static bool is_required(enum role r, const struct model_config *c)
 {
     bool bias = r >= ROLE_Q_BIAS && r <= ROLE_O_BIAS;
     return bias ? c->attention_bias && !c->gguf : r != ROLE_HEAD || !c->tied;
@@ -169,7 +169,7 @@ static bool is_needed(enum role r, const struct model_config *c)
 
 static bool fail_missing(const struct model_config *c, enum role r, int layer, struct error *err)
 {
-    char *name = is_of_layers(r) ? xformat("model.layers.%d.%s", layer, role_names[r]) : xstrdup(role_names[r]);
+    char *name = is_layer_role(r) ? xformat("model.layers.%d.%s", layer, role_names[r]) : xstrdup(role_names[r]);
     char *own = c->gguf ? weights_gguf_name(name) : xstrdup(name);
     fail(err, "%s: there is no tensor %s", c->path, own);
     free(own);
@@ -177,13 +177,13 @@ static bool fail_missing(const struct model_config *c, enum role r, int layer, s
     return false;
 }
 
-bool origin_complete(const struct origin *o, struct error *err)
+bool source_check_complete(const struct source_checkpoint *o, struct error *err)
 {
     const struct model_config *c = o->config;
-    bool(*found)[ROLES] = xcalloc((size_t)c->layers, sizeof(*found)); // what is of no layer counts as of the first
+    bool(*found)[ROLES] = xcalloc((size_t)c->layers, sizeof(*found)); // tensors of no layer are recorded under layer 0
     bool ok = true;
     for (size_t i = 0; i < o->n && ok; i++) {
-        const struct stored *t = &o->tensor[i];
+        const struct source_tensor *t = &o->tensor[i];
         int64_t rows, width;
         if (t->role >= ROLES || t->layer >= c->layers)
             continue;
@@ -192,12 +192,12 @@ bool origin_complete(const struct origin *o, struct error *err)
             ok = fail(err, "%s: tensor %s: expected %" PRId64 " rows of %" PRId64 ", found %" PRId64 " of %" PRId64,
                       c->path, t->name, rows, width, t->tensor.rows, t->tensor.width);
         else if (!t->readable)
-            ok = fail(err, "%s: tensor %s: its type, %s, is not one that can be read", c->path, t->name, t->type);
+            ok = fail(err, "%s: tensor %s: its type, %s, cannot be read", c->path, t->name, t->type);
         found[t->layer < 0 ? 0 : t->layer][t->role] = true;
     }
     for (int l = 0; l < c->layers && ok; l++)
         for (int r = 0; r < ROLES && ok; r++)
-            if (!found[l][r] && (l == 0 || is_of_layers((enum role)r)) && is_needed((enum role)r, c))
+            if (!found[l][r] && (l == 0 || is_layer_role((enum role)r)) && is_required((enum role)r, c))
                 ok = fail_missing(c, (enum role)r, l, err);
     free(found);
     return ok;

@@ -1,7 +1,6 @@
-// source.h - the checkpoint that another one is made from: its tensors as its files have them, in either format, and
-// what each of them is in the model.
+// source.h - the source checkpoint of a conversion: its tensors as stored, in either format, and the role of each.
 //
-// models/weights.h serves those who compute and puts rows in order for them; here nothing is moved.
+// models/weights.h is for inference and permutes rows; this module leaves tensors unchanged.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,7 +16,7 @@ struct shards;
 enum role {
     ROLE_NORM, // before attention
     ROLE_FFN_NORM,
-    ROLE_LAST_NORM, // before the head; of no layer
+    ROLE_LAST_NORM, // before the head; belongs to no layer
     ROLE_Q_BIAS,
     ROLE_K_BIAS,
     ROLE_V_BIAS,
@@ -29,44 +28,45 @@ enum role {
     ROLE_GATE,
     ROLE_UP,
     ROLE_DOWN,
-    ROLE_EMBEDDING, // of no layer
+    ROLE_EMBEDDING, // belongs to no layer
     ROLE_HEAD,      // likewise
     ROLES,
-    ROLE_ROPE = ROLES, // rope's frequencies, which follow from the size of heads alone
-    ROLE_OTHER,        // nothing that we compute with
+    ROLE_ROPE = ROLES, // rope's frequencies, which the head size determines
+    ROLE_OTHER,        // not used in the computation
 };
 
-struct stored {
-    char *name;  // the file's own
-    char *known; // Hugging Face's name for it
+struct source_tensor {
+    char *name;  // in the file
+    char *known; // Hugging Face's name
     enum role role;
-    int layer;            // -1: of none
-    bool readable;        // a type of core/tensor.h
-    struct tensor tensor; // (rows, width) mapped, rows 1 for a vector; the type only if readable
-    const char *type;     // "q4_1", or the file's own word for it
-    int ggml;             // the format's number for the type, or ...
-    const char *dtype;    // ... its name; NULL: a GGUF file
+    int layer;            // -1: none
+    bool readable;        // whether the type is in core/tensor.h
+    struct tensor tensor; // (rows, width) mapped, 1 row for a vector; its type is valid only if readable
+    const char *type;     // "q4_1", or the file's own name of the type
+    int ggml;             // GGUF: the number of the type; otherwise -1
+    const char *dtype;    // safetensors: the name of the type; NULL for a GGUF file
     int dims;
-    int64_t dim[8]; // rows first, as Hugging Face writes shapes
+    int64_t dim[8]; // rows first, as in Hugging Face's shapes
     size_t bytes;   // in the file; 0 if the type is unknown
 };
 
-struct origin {
+struct source_checkpoint {
     const struct model_config *config; // borrowed
-    struct gguf *gguf;                 // one of the two
+    struct gguf *gguf;                 // exactly one of gguf and shards is set
     struct shards *shards;
     size_t n;
-    struct stored *tensor; // (n) in the order of the file, or by name
+    struct source_tensor *tensor; // (n) GGUF: in the order of the file; otherwise sorted by name
 };
 
-bool origin_open(struct origin *o, const struct model_config *c, struct error *err);
-void origin_close(struct origin *o);
+bool source_open(struct source_checkpoint *o, const struct model_config *c, struct error *err);
+void source_close(struct source_checkpoint *o);
 
 bool role_is_matrix(enum role r);
-enum role role_named(const char *name, int *layer); // of a name of Hugging Face's; *layer -1: of none
-// The shape that such a tensor must have in a model of these sizes; rows 1 for a vector.
+enum role role_named(const char *name, int *layer); // of a Hugging Face name; *layer is -1 if it belongs to no layer
+// The expected shape of such a tensor in a model of these sizes; 1 row for a vector.
 void role_shape(enum role r, const struct model_config *c, int64_t *rows, int64_t *width);
-// "model.layers.3.mlp.up_proj.weight" with "model.layers.": ".mlp.up_proj.weight", *layer 3; NULL: no such name.
+// For "model.layers.3.mlp.up_proj.weight" and `before` "model.layers.": returns ".mlp.up_proj.weight", *layer is 3. NULL if
+// the name does not match.
 const char *layer_of_name(const char *name, const char *before, int *layer);
-// Whether all that a model of this configuration needs is there in the shape it needs; the sentence names the tensor.
-bool origin_complete(const struct origin *o, struct error *err);
+// Checks that all tensors that the configuration requires exist in the expected shapes; err names the first that does not.
+bool source_check_complete(const struct source_checkpoint *o, struct error *err);

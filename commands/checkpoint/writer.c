@@ -16,10 +16,10 @@
 #include "commands/checkpoint/source.h"
 #include "formats/safetensors.h"
 
-struct fresh rewrite_same(const struct origin *o, size_t i, char *name)
+struct new_tensor rewrite_copy_tensor(const struct source_checkpoint *o, size_t i, char *name)
 {
-    const struct stored *t = &o->tensor[i];
-    struct fresh f = { .name = name, .dims = t->dims, .ggml = t->ggml, .dtype = t->dtype, .bytes = t->bytes };
+    const struct source_tensor *t = &o->tensor[i];
+    struct new_tensor f = { .name = name, .dims = t->dims, .ggml = t->ggml, .dtype = t->dtype, .bytes = t->bytes };
     memcpy(f.dim, t->dim, sizeof(f.dim));
     f.data = t->tensor.data;
     return f;
@@ -32,23 +32,23 @@ void rewrite_free(struct rewrite *r)
     free(r->tensor);
 }
 
-bool rewrite_is_free(const char *from, const char *to, struct error *err)
+bool rewrite_check_output(const char *from, const char *to, struct error *err)
 {
     struct stat a, b;
     if (stat(from, &a) == 0 && stat(to, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
         return fail(err, "%s: a model cannot be written onto itself", to);
     if (lstat(to, &b) == 0)
-        return fail(err, "%s: there is something of this name already; it is not overwritten", to);
+        return fail(err, "%s: exists already; it is not overwritten", to);
     return true;
 }
 
-bool rewrite_names_gguf(const char *path)
+bool is_gguf_path(const char *path)
 {
     size_t n = strlen(path);
     return n > 5 && strcmp(path + n - 5, ".gguf") == 0;
 }
 
-const char *rewrite_base(const char *path)
+const char *path_base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
@@ -56,30 +56,30 @@ const char *rewrite_base(const char *path)
 
 // ---- tensors
 
-// Every tensor passes here, those that are copied too, so that whoever watches sees each of them.
-struct putting {
+// State of put(), which writes every tensor, copied ones as well, so that the observer sees each of them.
+struct tensor_writer {
     const struct rewrite *r;
     size_t done, total;
 };
 
-static bool put(void *of, size_t i, struct part *to, struct error *err)
+static bool put(void *context, size_t i, struct part *to, struct error *err)
 {
-    struct putting *p = of;
-    const struct fresh *t = &p->r->tensor[i];
+    struct tensor_writer *p = context;
+    const struct new_tensor *t = &p->r->tensor[i];
     bool ok = true;
     if (t->data != NULL)
         part_write(to, t->data, t->bytes);
     else
-        ok = p->r->put(p->r->of, i, to, err);
+        ok = p->r->put(p->r->context, i, to, err);
     p->done += t->bytes;
     if (p->r->observer != NULL)
-        p->r->observer->progress(p->r->observer->of, p->done, p->total);
+        p->r->observer->progress(p->r->observer->context, p->done, p->total);
     return ok;
 }
 
-static struct putting putting_of(const struct rewrite *r)
+static struct tensor_writer tensor_writer_of(const struct rewrite *r)
 {
-    struct putting p = { .r = r };
+    struct tensor_writer p = { .r = r };
     for (size_t i = 0; i < r->n; i++)
         p.total += r->tensor[i].bytes;
     return p;
@@ -121,25 +121,25 @@ void rewrite_settings(struct gguf_writer *w, const struct gguf *g, const struct 
             write_setting(w, &s[k], NULL);
 }
 
-// Dimensions stand there in the other order.
+// GGUF stores dimensions in the reverse order.
 static bool write_gguf(const struct rewrite *r, const char *to, struct error *err)
 {
     for (size_t i = 0; i < r->n; i++)
         if (r->tensor[i].bytes == 0)
-            return fail(err, "%s: tensor %s: its type, %s (%d), is not one that can be copied", r->from->config->path,
+            return fail(err, "%s: tensor %s: its type, %s (%d), cannot be copied", r->from->config->path,
                         r->tensor[i].name, gguf_type_name(r->tensor[i].ggml), r->tensor[i].ggml);
     struct gguf_writer *w = gguf_write_begin(to, err);
     if (w == NULL)
         return false;
-    r->metadata(r->of, w);
+    r->metadata(r->context, w);
     for (size_t i = 0; i < r->n; i++) {
-        const struct fresh *t = &r->tensor[i];
+        const struct new_tensor *t = &r->tensor[i];
         uint64_t dim[4] = { 0 };
         for (int d = 0; d < t->dims; d++)
             dim[d] = (uint64_t)t->dim[t->dims - 1 - d];
         gguf_write_tensor(w, t->name, t->dims, dim, t->ggml, NULL, t->bytes);
     }
-    struct putting p = putting_of(r);
+    struct tensor_writer p = tensor_writer_of(r);
     return gguf_write_end_with(w, put, &p, err);
 }
 
@@ -149,19 +149,19 @@ static bool write_tensors(const struct rewrite *r, const char *directory, struct
 {
     struct safetensor *tensor = xcalloc(r->n, sizeof(*tensor));
     for (size_t i = 0; i < r->n; i++) {
-        const struct fresh *t = &r->tensor[i];
+        const struct new_tensor *t = &r->tensor[i];
         tensor[i] = (struct safetensor){ .name = t->name, .dtype = t->dtype, .dims = t->dims, .bytes = t->bytes };
         memcpy(tensor[i].dim, t->dim, sizeof(t->dim));
     }
     char *path = xformat("%s/model.safetensors", directory);
-    struct putting p = putting_of(r);
+    struct tensor_writer p = tensor_writer_of(r);
     bool ok = safetensors_write_with(path, tensor, r->n, "{\"format\":\"pt\"}", put, &p, err);
     free(path);
     free(tensor);
     return ok;
 }
 
-// json.h can only build, so the kept entries are parsed from their text.
+// json.h cannot copy a value, so the kept entries are serialized and parsed.
 static void keep_entries(struct json *config, const char *key, int layers, const int *keep, int n)
 {
     const struct json *list = json_get(config, key);
@@ -184,7 +184,7 @@ void rewrite_layer_lists(struct json *config, int layers, const int *keep, int n
         keep_entries(config, lists[i], layers, keep, n);
 }
 
-static bool write_whole(const char *directory, const char *name, const void *bytes, size_t n, struct error *err)
+static bool write_file(const char *directory, const char *name, const void *bytes, size_t n, struct error *err)
 {
     char *path = xformat("%s/%s", directory, name);
     struct part *part = part_begin(path, err);
@@ -202,15 +202,15 @@ static bool write_config(const struct rewrite *r, const char *directory, struct 
     free(path);
     if (j == NULL)
         return false;
-    r->config(r->of, j);
+    r->config(r->context, j);
     char *text = json_write(j);
-    bool ok = write_whole(directory, "config.json", text, strlen(text), err);
+    bool ok = write_file(directory, "config.json", text, strlen(text), err);
     free(text);
     json_free(j);
     return ok;
 }
 
-static bool goes_along(const char *name)
+static bool is_copied(const char *name)
 {
     static const char *const names[] = { "generation_config.json",
                                          "special_tokens_map.json",
@@ -232,7 +232,7 @@ static bool copy_file(const char *from, const char *name, const char *directory,
     struct mapping m = { 0 };
     struct stat st;
     bool empty = stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0;
-    bool ok = (empty || file_map(path, &m, err)) && write_whole(directory, name, m.at, m.n, err);
+    bool ok = (empty || file_map(path, &m, err)) && write_file(directory, name, m.at, m.n, err);
     file_unmap(&m);
     free(path);
     return ok;
@@ -245,7 +245,7 @@ static bool copy_files(const char *from, const char *directory, struct error *er
         return fail(err, "%s: %s", from, strerror(errno));
     bool ok = true;
     for (const struct dirent *e = readdir(d); e != NULL && ok; e = readdir(d))
-        if (goes_along(e->d_name))
+        if (is_copied(e->d_name))
             ok = copy_file(from, e->d_name, directory, err);
     closedir(d);
     return ok;
@@ -256,7 +256,7 @@ static void remove_directory(const char *directory)
     DIR *d = opendir(directory);
     for (const struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL; e = readdir(d)) {
         char *path = xformat("%s/%s", directory, e->d_name);
-        unlink(path); // of "." and "..": refused
+        unlink(path); // fails for "." and ".."
         free(path);
     }
     if (d != NULL)
@@ -268,34 +268,36 @@ static bool write_directory(const struct rewrite *r, const char *to, struct erro
 {
     char *part = xformat("%s.part", to);
     bool made = mkdir(part, 0777) == 0;
-    bool ok = made || fail(err, "%s: cannot be made: %s%s", part, strerror(errno),
-                           errno == EEXIST ? " (left by an earlier try that was killed? remove it)" : "");
+    bool ok = made || fail(err, "%s: cannot be created: %s%s", part, strerror(errno),
+                           errno == EEXIST ? " (left by a killed run? remove it)" : "");
     ok =
         ok && write_tensors(r, part, err) && write_config(r, part, err) && copy_files(r->from->config->path, part, err);
     if (ok && rename(part, to) != 0)
-        ok = fail(err, "%s: cannot be made: %s", to, strerror(errno));
+        ok = fail(err, "%s: cannot be created: %s", to, strerror(errno));
     if (made && !ok)
         remove_directory(part);
     free(part);
     return ok;
 }
 
-// Before anything is written: a size too large by a slip would fill the disk for everyone else first.
-static bool has_room(const struct rewrite *r, const char *to, struct error *err)
+// Checked before anything is written, so that a mistaken size does not fill the disk.
+static bool has_disk_space(const struct rewrite *r, const char *to, struct error *err)
 {
     const char *slash = strrchr(to, '/');
     char *directory = slash == NULL ? xstrdup(".") : slash == to ? xstrdup("/") : xstrndup(to, (size_t)(slash - to));
     struct statvfs v;
-    bool known = statvfs(directory, &v) == 0 && v.f_blocks > 0; // some file systems have no number
+    bool known = statvfs(directory, &v) == 0 && v.f_blocks > 0; // some file systems do not report it
     free(directory);
-    double wanted = (double)putting_of(r).total, there = known ? (double)v.f_bavail * (double)v.f_frsize : 0;
-    return !known || wanted <= there ||
-           fail(err, "%s: no room: it would have %.1f MB, and %.1f MB are free there", to, wanted / 1e6, there / 1e6);
+    double required = (double)tensor_writer_of(r).total,
+           available = known ? (double)v.f_bavail * (double)v.f_frsize : 0;
+    return !known || required <= available ||
+           fail(err, "%s: not enough disk space: %.1f MB are required, and %.1f MB are available", to, required / 1e6,
+                available / 1e6);
 }
 
 bool rewrite_write(const struct rewrite *r, const char *to, struct error *err)
 {
-    if (!has_room(r, to, err))
+    if (!has_disk_space(r, to, err))
         return false;
     return r->gguf ? write_gguf(r, to, err) : write_directory(r, to, err);
 }

@@ -16,27 +16,27 @@
 #include "verifier/rules/rule.h"
 #include "verifier/verifier.h"
 
-struct said { // of a slot in one step: what was fed and stood, and nodes of the draft
-    int n, place;
+struct accepted {    // of a slot in one step: the root and the accepted tokens, with their nodes
+    int n, position; // position: of the first one in the text; n 0: the slot was not in the step
     int32_t token[MAX_NODES], node[MAX_NODES];
 };
 
 struct bits {
-    struct exact_cell c;
+    struct observed_cell c;
     const struct bits_plan *plan;
-    struct kv_cache *cache; // what is fed one by one
-    struct tensor one;      // (1, vocab)
-    float **scored;         // (slots) (nodes, vocab) logits of the drafts of this step
-    struct said *said;      // (slots) in this step; n 0: it was not in it
-    float *mine;            // (vocab) logits of one row, on the host
-    int64_t of[MAX_SLOTS];  // the text in each slot
-    int64_t started;
-    struct compared seen;
+    struct kv_cache *cache;      // fed one token at a time
+    struct tensor row;           // (1, vocab)
+    float **scored;              // (slots) (nodes, vocab) logits of this step's drafts
+    struct accepted *accepted;   // (slots) of this step
+    float *single;               // (vocab) logits of decoding one token, on the host
+    int64_t sequence[MAX_SLOTS]; // number of the text in each slot
+    int64_t started;             // texts
+    struct logit_comparison result;
 };
 
-// ---- one by one
+// ---- one token at a time
 
-// n tokens behind the slot's text.
+// Appends n tokens to the slot's sequence.
 static bool feed(struct bits *b, int slot, const int32_t *token, int n, struct states *out, struct error *err)
 {
     int32_t slots[VERIFIER_CHUNK], parent[VERIFIER_CHUNK], kept[VERIFIER_CHUNK];
@@ -46,7 +46,7 @@ static bool feed(struct bits *b, int slot, const int32_t *token, int n, struct s
         kept[i] = i;
     }
     const struct pass pass = { .n = n, .token = token, .slot = slots, .parent = parent };
-    struct model *m = b->c.opened->target.model;
+    struct model *m = b->c.loaded->target.model;
     if (!model_forward(m, b->cache, &pass, NULL, out, err) || !model_backend(m)->sync(model_backend(m), err))
         return false;
     kv_keep(b->cache, slot, kept, n);
@@ -55,34 +55,35 @@ static bool feed(struct bits *b, int slot, const int32_t *token, int n, struct s
 
 static bool feed_prompt(struct bits *b, int slot, const int32_t *token, int n, struct error *err)
 {
-    struct states ignored;
+    struct states unused;
     bool ok = true;
-    kv_cut(b->cache, slot, 0);
+    kv_truncate(b->cache, slot, 0);
     for (int i = 0; i < n && ok; i += VERIFIER_CHUNK)
-        ok = feed(b, slot, token + i, n - i < VERIFIER_CHUNK ? n - i : VERIFIER_CHUNK, &ignored, err);
+        ok = feed(b, slot, token + i, n - i < VERIFIER_CHUNK ? n - i : VERIFIER_CHUNK, &unused, err);
     return ok;
 }
 
 static void download(struct bits *b, float *to, struct tensor from)
 {
-    struct backend *k = b->c.opened->target.backend;
+    struct backend *k = b->c.loaded->target.backend;
     k->download(k, to, from.data, (size_t)from.rows * (size_t)from.width * sizeof(*to));
 }
 
+// Sets b->single to the logits after `token`.
 static bool logits_after(struct bits *b, int slot, int32_t token, struct error *err)
 {
     struct states states;
     if (!feed(b, slot, &token, 1, &states, err))
         return false;
-    model_logits(b->c.opened->target.model, b->one, states.last);
-    struct backend *k = b->c.opened->target.backend;
+    model_logits(b->c.loaded->target.model, b->row, states.last);
+    struct backend *k = b->c.loaded->target.backend;
     if (!k->sync(k, err))
         return false;
-    download(b, b->mine, b->one);
+    download(b, b->single, b->row);
     return true;
 }
 
-// ---- on the way
+// ---- verification passes
 
 static void scored(void *self, const struct request *r, struct tensor logits)
 {
@@ -90,31 +91,31 @@ static void scored(void *self, const struct request *r, struct tensor logits)
     download(b, b->scored[r->slot], logits);
 }
 
-// The step is not over, and the model is in use: comparing waits until it is.
+// Called within the step, while the model is in use: the comparison follows after the step.
 static void verified(void *self, const struct verified *j)
 {
-    struct said *said = &((struct bits *)self)->said[j->request->slot];
-    said->n = j->verification->n;
-    said->place = j->request->n;
-    for (int i = 0; i < said->n; i++) {
-        said->node[i] = j->verification->node[i];
-        said->token[i] = j->request->draft->token[said->node[i]];
+    struct accepted *a = &((struct bits *)self)->accepted[j->request->slot];
+    a->n = j->verification->n;
+    a->position = j->request->n;
+    for (int i = 0; i < a->n; i++) {
+        a->node[i] = j->verification->node[i];
+        a->token[i] = j->request->draft->token[a->node[i]];
     }
 }
 
-// The text goes on as it was emitted, whatever one by one would have said: after a difference it is compared all the
-// same.
+// Both caches follow the emitted text, even where decoding one token at a time would have chosen another: comparison
+// continues after a difference.
 static bool compare(struct bits *b, int slot, struct error *err)
 {
-    struct said *said = &b->said[slot];
-    const int vocab = (int)b->one.width;
-    for (int i = 0; i < said->n; i++) {
-        if (!logits_after(b, slot, said->token[i], err))
+    struct accepted *a = &b->accepted[slot];
+    const int vocab = (int)b->row.width;
+    for (int i = 0; i < a->n; i++) {
+        if (!logits_after(b, slot, a->token[i], err))
             return false;
-        compared_add(&b->seen, b->mine, b->scored[slot] + (size_t)said->node[i] * (size_t)vocab, vocab, b->of[slot],
-                     said->place + i);
+        comparison_add(&b->result, b->single, b->scored[slot] + (size_t)a->node[i] * (size_t)vocab, vocab,
+                       b->sequence[slot], a->position + i);
     }
-    said->n = 0;
+    a->n = 0;
     return true;
 }
 
@@ -127,10 +128,10 @@ static bool start_next(struct bits *b, struct decoder *d, struct error *err)
 {
     struct ids ids = { 0 };
     int slot;
-    bool ok =
-        exact_cell_start(&b->c, d, b->started, &slot, &ids, err) && feed_prompt(b, slot, ids.id, (int)ids.n - 1, err);
+    bool ok = observed_cell_start(&b->c, d, b->started, &slot, &ids, err) &&
+              feed_prompt(b, slot, ids.id, (int)ids.n - 1, err);
     if (ok)
-        b->of[slot] = b->started++;
+        b->sequence[slot] = b->started++;
     free(ids.id);
     return ok;
 }
@@ -138,10 +139,10 @@ static bool start_next(struct bits *b, struct decoder *d, struct error *err)
 static bool decode_until_enough(struct bits *b, struct decoder *d, struct error *err)
 {
     bool ok = true;
-    while (ok && b->seen.rows < b->plan->tokens) {
+    while (ok && b->result.rows < b->plan->tokens) {
         while (ok && decoder_has_free_slot(d))
             ok = start_next(b, d, err);
-        ok = ok && interrupt_is_none(b->plan->stop, err) && decoder_step(d, err);
+        ok = ok && interrupt_check(b->plan->stop, err) && decoder_step(d, err);
         for (int slot = 0; slot < b->c.slots && ok; slot++)
             ok = compare(b, slot, err);
     }
@@ -153,76 +154,75 @@ static bool decode_until_enough(struct bits *b, struct decoder *d, struct error 
 static bool open_bits(struct bits *b, struct error *err)
 {
     const struct step_observer observer = { scored, verified, b };
-    if (!exact_cell_open(&b->c, observer, err))
+    if (!observed_cell_open(&b->c, observer, err))
         return false;
-    struct loaded_experiment *o = b->c.opened;
+    struct loaded_experiment *o = b->c.loaded;
     struct model *m = o->target.model;
     const int vocab = model_shape(m)->vocab;
     struct kv_shape shape = model_kv_shape(m, b->c.slots, o->context + 1, VERIFIER_CHUNK);
     shape.type = o->target.cache;
     b->cache = kv_create(o->target.backend, &shape, err);
-    b->one = rows_on(o->target.backend, 1, vocab);
-    if (b->cache == NULL || b->one.data == NULL)
-        return b->cache == NULL ? false : fail(err, "no room for a row of logits");
-    b->mine = xcalloc((size_t)vocab, sizeof(*b->mine));
-    b->said = xcalloc((size_t)b->c.slots, sizeof(*b->said));
+    b->row = rows_on(o->target.backend, 1, vocab);
+    if (b->cache == NULL || b->row.data == NULL)
+        return b->cache == NULL ? false : fail(err, "out of memory for a row of logits");
+    b->single = xcalloc((size_t)vocab, sizeof(*b->single));
+    b->accepted = xcalloc((size_t)b->c.slots, sizeof(*b->accepted));
     b->scored = xcalloc((size_t)b->c.slots, sizeof(*b->scored));
     for (int i = 0; i < b->c.slots; i++)
         b->scored[i] = xcalloc((size_t)b->c.pairing.drafter->nodes * (size_t)vocab, sizeof(**b->scored));
-    b->seen = compared_nothing(rounding_limit(model_activations(m), o->target.cache));
+    b->result = comparison_start(rounding_limit(model_activations(m), o->target.cache));
     return true;
 }
 
 static void close_bits(struct bits *b)
 {
-    struct backend *k = b->c.opened->target.backend;
+    struct backend *k = b->c.loaded->target.backend;
     kv_destroy(b->cache);
-    if (b->one.data != NULL)
-        k->release(k, b->one.data);
+    if (b->row.data != NULL)
+        k->release(k, b->row.data);
     for (int i = 0; i < b->c.slots && b->scored != NULL; i++)
         free(b->scored[i]);
     free(b->scored);
-    free(b->said);
-    free(b->mine);
-    exact_cell_close(&b->c);
+    free(b->accepted);
+    free(b->single);
+    observed_cell_close(&b->c);
     free(b);
 }
 
 static void print(const struct bits *b)
 {
     const struct experiment *e = b->c.e;
-    const struct compared *c = &b->seen;
+    const struct logit_comparison *c = &b->result;
     FILE *to = b->plan->out;
-    fprintf(to, "%s, %s, %s, batch %d\n  %lld rows of logits of verifying passes beside those of one token at a time: ",
+    fprintf(to, "%s, %s, %s, batch %d\n  %lld rows of logits of verification passes against one token at a time: ",
             e->drafter.entry[b->c.cell.drafter].shown, e->rule.entry[b->c.cell.rule].shown,
             e->sampling.entry[b->c.cell.sampling].shown, b->c.slots, (long long)c->rows);
     if (c->different == 0)
-        fprintf(to, "every bit is the same\n");
+        fprintf(to, "all bits are equal\n");
     else
         fprintf(
             to,
-            "%lld differ, by %.3g at most, which\n  is %.3g of that row's spread (rounding, as the target is set: up "
-            "to %g); %lld by more than rounding does. In %lld of them the\n  first two are near enough to turn; the "
-            "likeliest token differs in %lld\n",
+            "%lld differ, by at most %.3g,\n  which is %.3g of the row's spread (limit of rounding at this precision: "
+            "%g); %lld differ by more than rounding.\n  In %lld rows the top 2 tokens are close enough to swap; the "
+            "argmax differs in %lld\n",
             (long long)c->different, c->largest, c->share, c->limit, (long long)c->bugs, (long long)c->ties,
             (long long)c->turned);
     if (c->first.sequence >= 0)
-        fprintf(to, "  The first: text %lld, place %d, logits off by %.3g, the first two %.3g apart: a %s\n",
-                (long long)c->first.sequence, c->first.place, c->first.moved, c->first.apart,
+        fprintf(to, "  First: text %lld, position %d, logits differ by %.3g, top 2 logits %.3g apart: a %s\n",
+                (long long)c->first.sequence, c->first.position, c->first.moved, c->first.apart,
                 c->first.bug ? "bug" : "tie");
-    if (b->c.opened->target.backend->varies)
-        fprintf(to,
-                "  (Device %s: a row's bits depend on what is beside it in the pass; equal ones are not promised.)\n",
+    if (b->c.loaded->target.backend->varies)
+        fprintf(to, "  (Device %s: the bits of a row depend on the other rows of a pass and need not be equal.)\n",
                 e->device);
-    fprintf(to, "  Verdict: %s.\n", same_names[compared_same(c)]);
+    fprintf(to, "  Verdict: %s.\n", agreement_names[comparison_result(c)]);
     fflush(to);
 }
 
-static bool keep(const struct bits *b, struct store *s, struct error *err)
+static bool store_result(const struct bits *b, struct store *s, struct error *err)
 {
     const struct experiment *e = b->c.e;
-    const struct compared *c = &b->seen;
-    struct identity identity = cell_identity(b->c.opened, b->c.cell, b->c.pairing.drafter);
+    const struct logit_comparison *c = &b->result;
+    struct identity identity = cell_identity(b->c.loaded, b->c.cell, b->c.pairing.drafter);
     const struct exact_bits_row row = {
         .experiment = e->name,
         .cell = identity.hash,
@@ -233,11 +233,11 @@ static bool keep(const struct bits *b, struct store *s, struct error *err)
         .sampling = e->sampling.entry[b->c.cell.sampling].shown,
         .machine = identity.machine,
         .revision = speclab_revision(),
-        .verdict = same_names[compared_same(c)],
+        .verdict = agreement_names[comparison_result(c)],
         .rows = c->rows,
         .different = c->different,
         .ties = c->ties,
-        .turned = c->turned,
+        .argmax_changed = c->turned,
         .bugs = c->bugs,
         .largest = c->largest,
     };
@@ -250,14 +250,14 @@ struct all {
     const struct experiment *e;
     struct store *store;
     const struct bits_plan *plan;
-    enum same worst;
+    enum agreement worst;
 };
 
 static bool one_of_all(void *self, struct loaded_experiment *opened, struct cell cell, struct error *err)
 {
     struct all *all = self;
     struct bits *b = xcalloc(1, sizeof(*b));
-    *b = (struct bits){ .c = { .e = all->e, .opened = opened, .cell = cell }, .plan = all->plan };
+    *b = (struct bits){ .c = { .e = all->e, .loaded = opened, .cell = cell }, .plan = all->plan };
     bool ok = open_bits(b, err);
     struct decoder *d = !ok ? NULL
                             : decoder_create(b->c.pairing.verifier, b->c.pairing.drafter, b->c.slots, all->e->seed,
@@ -266,18 +266,18 @@ static bool one_of_all(void *self, struct loaded_experiment *opened, struct cell
     decoder_destroy(d);
     if (ok) {
         print(b);
-        all->worst = compared_same(&b->seen) > all->worst ? compared_same(&b->seen) : all->worst;
-        ok = keep(b, all->store, err);
+        all->worst = comparison_result(&b->result) > all->worst ? comparison_result(&b->result) : all->worst;
+        ok = store_result(b, all->store, err);
     }
     close_bits(b);
     return ok;
 }
 
-bool bits_run(const struct experiment *e, struct store *s, const struct bits_plan *plan, enum same *worst,
+bool bits_run(const struct experiment *e, struct store *s, const struct bits_plan *plan, enum agreement *worst,
               struct error *err)
 {
-    struct all all = { e, s, plan, SAME_BITS };
-    bool ok = each_exact_cell(e, one_of_all, &all, err);
+    struct all all = { e, s, plan, BITWISE_EQUAL };
+    bool ok = each_observed_cell(e, one_of_all, &all, err);
     *worst = all.worst;
     return ok;
 }

@@ -1,4 +1,4 @@
-// bits_run.h - whether a pass over a draft gives the very logits that decoding one token at a time would have given.
+// bits_run.h - checks that a pass over a draft gives bitwise the logits of decoding one token at a time.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,13 +10,13 @@ struct experiment;
 struct store;
 
 struct bits_plan {
-    int64_t tokens; // that are compared, of each cell
+    int64_t tokens; // rows of logits to compare, of each cell
     FILE *out;
-    const volatile int *stop; // as experiment_run's
+    const volatile int *stop; // as in experiment_run
 };
 
-// Every cell but those of `none`. Beside each text a cache of the target is fed the same tokens one by one (a prompt by
-// the same stretches), and each row of logits on the text's way compared with the verifying pass's: every bit. worst:
-// of all cells.
-bool bits_run(const struct experiment *e, struct store *s, const struct bits_plan *plan, enum same *worst,
+// Checks every cell except those of `none`. For each text a second KV cache of the target receives the same tokens one at a
+// time (the prompt in the same chunks); each row of logits along the text is compared bitwise with that of the verification
+// pass. *worst: over all cells.
+bool bits_run(const struct experiment *e, struct store *s, const struct bits_plan *plan, enum agreement *worst,
               struct error *err);

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
-const char *const same_names[] = { "the same bits", "differ, but at ties only", "differ: a bug" };
+const char *const agreement_names[] = { "bitwise equal", "differ at ties only", "differ: a bug" };
 
 double rounding_limit(enum activations a, enum type cache)
 {
@@ -15,25 +15,25 @@ double rounding_limit(enum activations a, enum type cache)
     return fmax(of_products[a], of_cache);
 }
 
-struct compared compared_nothing(double limit)
+struct logit_comparison comparison_start(double limit)
 {
-    return (struct compared){ .limit = limit, .first = { .sequence = -1 } };
+    return (struct logit_comparison){ .limit = limit, .first = { .sequence = -1 } };
 }
 
-static int argmax(const float *x, int n, float *next)
+static int argmax(const float *x, int n, float *second)
 {
     int best = 0;
-    *next = -INFINITY;
+    *second = -INFINITY;
     for (int i = 1; i < n; i++)
         if (x[i] > x[best]) {
-            *next = x[best];
+            *second = x[best];
             best = i;
-        } else if (x[i] > *next)
-            *next = x[i];
+        } else if (x[i] > *second)
+            *second = x[i];
     return best;
 }
 
-// INFINITY where either is no number and they are not the same: rounding makes none.
+// INFINITY if one logit is not a number and the other differs: rounding cannot cause that.
 static double largest_difference(const float *a, const float *b, int n)
 {
     double largest = 0;
@@ -56,16 +56,17 @@ static double spread_of(const float *x, int n)
     return sqrt(squares);
 }
 
-void compared_add(struct compared *c, const float *one, const float *verified, int vocab, int64_t sequence, int place)
+void comparison_add(struct logit_comparison *c, const float *single, const float *verified, int vocab, int64_t sequence,
+                    int position)
 {
     c->rows++;
-    if (memcmp(one, verified, (size_t)vocab * sizeof(*one)) == 0)
+    if (memcmp(single, verified, (size_t)vocab * sizeof(*single)) == 0)
         return;
-    float next, ignored;
-    const int likely = argmax(one, vocab, &next);
-    const double moved = largest_difference(one, verified, vocab), spread = spread_of(one, vocab);
-    const double apart = (double)one[likely] - (double)next, share = moved > 0 ? moved / spread : 0;
-    const bool bug = !(share <= c->limit), turned = argmax(verified, vocab, &ignored) != likely;
+    float second, unused;
+    const int top = argmax(single, vocab, &second);
+    const double moved = largest_difference(single, verified, vocab), spread = spread_of(single, vocab);
+    const double apart = (double)single[top] - (double)second, share = moved > 0 ? moved / spread : 0;
+    const bool bug = !(share <= c->limit), turned = argmax(verified, vocab, &unused) != top;
     c->different++;
     c->largest = fmax(c->largest, moved);
     c->share = fmax(c->share, share);
@@ -74,14 +75,14 @@ void compared_add(struct compared *c, const float *one, const float *verified, i
     c->bugs += bug;
     if ((bug || turned) && c->first.sequence < 0) {
         c->first.sequence = sequence;
-        c->first.place = place;
+        c->first.position = position;
         c->first.apart = apart;
         c->first.moved = moved;
         c->first.bug = bug;
     }
 }
 
-enum same compared_same(const struct compared *c)
+enum agreement comparison_result(const struct logit_comparison *c)
 {
-    return c->different == 0 ? SAME_BITS : c->bugs == 0 ? NEAR_TIES : OTHERWISE;
+    return c->different == 0 ? BITWISE_EQUAL : c->bugs == 0 ? DIFFER_AT_TIES : DIFFER_BEYOND_ROUNDING;
 }

@@ -7,7 +7,7 @@
 #include "exact/verdict.h"
 #include "results/exact_rows.h"
 
-// ---- for people
+// ---- text output
 
 static void print_stream(FILE *to, const struct verdict *v, int stream)
 {
@@ -26,11 +26,11 @@ static void print_stream(FILE *to, const struct verdict *v, int stream)
 static void print_conclusion(FILE *to, const struct verdict *v)
 {
     fprintf(to, "  Verdict: %s.", answer_names[v->answer]);
-    if (v->answer == NO_VERDICT && v->of[THE_CONTROL].alarm)
+    if (v->answer == NO_VERDICT && v->of[STREAM_CONTROL].alarm)
         fprintf(to, " The control is not clean, so the test itself is in doubt.");
     else if (v->answer == NO_VERDICT) {
-        const char *before = " Planted and not seen: ";
-        for (int k = NEGATIVE_CONTROL_SET; k < STREAMS; k++)
+        const char *before = " Negative controls not detected: ";
+        for (int k = STREAM_NEGATIVE_CONTROLS; k < STREAMS; k++)
             if (!v->of[k].alarm) {
                 fprintf(to, "%s%s", before, stream_name(k));
                 before = ", ";
@@ -42,27 +42,26 @@ static void print_conclusion(FILE *to, const struct verdict *v)
 
 void exact_print(FILE *to, const struct verdict *v, const struct observed *seen, int64_t texts)
 {
-    fprintf(to, "  %.0f tokens of %lld texts, %.0f steps; a false alarm has a chance of at most %g\n", v->tokens,
+    fprintf(to, "  %.0f tokens of %lld texts, %.0f steps; probability of a false alarm at most %g\n", v->tokens,
             (long long)texts, seen->steps, v->level);
     fprintf(to, "  %-18s %9s  %11s  %11s  %-44s\n", "", "tokens", "bet, log10", "p, log10", "smallest p, after Holm");
     for (int stream = 0; stream < STREAMS; stream++)
         if (v->of[stream].tokens > 0)
             print_stream(to, v, stream);
     if (!isnan(v->z_accepted))
-        fprintf(to, "  Accepted a step: %.4f; from the drafts and the rule's law: %.4f (%+.1f standard deviations)\n",
+        fprintf(to, "  Accepted per step: %.4f; expected from drafts and rule: %.4f (%+.1f standard deviations)\n",
                 seen->accepted / seen->steps, seen->expected / seen->steps, v->z_accepted);
-    if (isinf(v->visible_ks) || isinf(v->visible_e))
-        fprintf(to, "  So few tokens show no bias for sure, of whatever size\n");
+    if (isinf(v->detectable_ks) || isinf(v->detectable_e))
+        fprintf(to, "  Too few tokens to detect a bias of any size reliably\n");
     else
-        fprintf(
-            to,
-            "  So many tokens show a bias of total variation %.4f a token (Kolmogorov and Smirnov's test), %.4f (the "
-            "bet),\n  met head on, in 999 of 1,000 runs\n",
-            v->visible_ks, v->visible_e);
+        fprintf(to,
+                "  Detectable in 999 of 1,000 runs with this many tokens: a total variation per token of %.4f by the\n"
+                "  Kolmogorov-Smirnov test, of %.4f by the bet, for the alternative that each tests directly\n",
+                v->detectable_ks, v->detectable_e);
     print_conclusion(to, v);
 }
 
-// ---- for the database
+// ---- database
 
 bool exact_store(struct store *s, int64_t id, const struct verdict *v, const struct observed *seen, struct error *err)
 {
@@ -72,7 +71,7 @@ bool exact_store(struct store *s, int64_t id, const struct verdict *v, const str
         stream[i] =
             (struct exact_stream_row){ stream_name(i), (int64_t)v->of[i].tokens, v->of[i].log_e, v->of[i].alarm };
     for (int i = 0; i < v->n; i++) {
-        const struct finding_row *r = &v->row[i];
+        const struct stream_test *r = &v->row[i];
         test[i] =
             (struct exact_test_row){ stream_name(r->stream),  r->test.kind,      r->test.of,      r->test.part,
                                      (int64_t)r->test.tokens, r->test.statistic, r->test.log10_p, r->log10_adjusted };
@@ -82,7 +81,7 @@ bool exact_store(struct store *s, int64_t id, const struct verdict *v, const str
         .accepted = seen->accepted / seen->steps,
         .expected = seen->expected / seen->steps,
         .z_accepted = v->z_accepted,
-        .visible = v->visible_ks,
+        .detectable = v->detectable_ks,
         .verdict = answer_names[v->answer],
         .stream = stream,
         .test = test,

@@ -1,4 +1,4 @@
-// exact_report.h - what a verdict says to people, and to the database.
+// exact_report.h - prints a verdict, and stores it in the database.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-// exact_run.h - an experiment's cells, decoded for as long as it takes to say whether their texts are the target's.
+// exact_run.h - decodes the cells of an experiment and tests whether their texts have the target's distribution.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,13 +11,13 @@ struct experiment;
 struct store;
 
 struct exact_plan {
-    int64_t tokens; // that are judged, of each cell
-    double level;   // chance of a false alarm that is allowed for
+    int64_t tokens; // to test, of each cell
+    double level;   // allowed probability of a false alarm
     FILE *out, *progress;
-    const volatile int *stop; // as experiment_run's
+    const volatile int *stop; // as in experiment_run
 };
 
-// Every cell but those of `none`, one after the other, on the first turns of its prompts, over and over with other
-// chance. What is in the database is gone on with. worst: BIAS_FOUND if any cell's, else NO_VERDICT if any cell's.
+// Tests every cell except those of `none`, one after the other, on the first turns of its prompts, which repeat with other
+// random numbers. Resumes from the sums in the database. *worst: BIAS_FOUND if any cell has it, else NO_VERDICT if any has.
 bool exact_run(const struct experiment *e, struct store *s, const struct exact_plan *plan, enum answer *worst,
                struct error *err);

@@ -8,29 +8,30 @@
 
 struct arena {
     struct arena *next;
-    uint8_t *map, *base; // mapped; at a multiple of HUGE
+    uint8_t *map, *base; // as mapped; its first multiple of HUGE_PAGE
     size_t mapped, size, used;
-    int used_vocab;
+    int n_pieces;
 };
 
-enum { HUGE = 2 << 20, LEAST = 64 << 20 };
+enum { HUGE_PAGE = 2 << 20, MIN_MAPPING = 64 << 20 };
 
 static struct arena *arena_map(size_t bytes)
 {
-    size_t size = bytes > LEAST ? (bytes + HUGE - 1) / HUGE * HUGE : LEAST;
-    void *map = mmap(NULL, size + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    size_t size = bytes > MIN_MAPPING ? (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE : MIN_MAPPING;
+    void *map =
+        mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED)
         return NULL;
     struct arena *a = xcalloc(1, sizeof(*a));
     a->map = map;
-    a->mapped = size + HUGE;
-    a->base = a->map + (HUGE - (uintptr_t)map % HUGE) % HUGE;
+    a->mapped = size + HUGE_PAGE;
+    a->base = a->map + (HUGE_PAGE - (uintptr_t)map % HUGE_PAGE) % HUGE_PAGE;
     a->size = size;
-    madvise(a->base, size, MADV_HUGEPAGE); // a wish
+    madvise(a->base, size, MADV_HUGEPAGE); // a hint: failure is harmless
     return a;
 }
 
-void *arena_take(struct arena **arena, size_t bytes)
+void *arena_alloc(struct arena **arena, size_t bytes)
 {
     bytes = (bytes + 63) / 64 * 64;
     struct arena *a = *arena;
@@ -43,17 +44,17 @@ void *arena_take(struct arena **arena, size_t bytes)
     }
     uint8_t *data = a->base + a->used;
     a->used += bytes;
-    a->used_vocab++;
+    a->n_pieces++;
     return data;
 }
 
-void arena_give_back(struct arena **arena, void *data)
+void arena_free(struct arena **arena, void *data)
 {
     for (struct arena **at = arena; *at != NULL; at = &(*at)->next) {
         struct arena *a = *at;
         if ((uint8_t *)data < a->base || (uint8_t *)data >= a->base + a->size)
             continue;
-        if (--a->used_vocab == 0) {
+        if (--a->n_pieces == 0) {
             *at = a->next;
             munmap(a->map, a->mapped);
             free(a);

@@ -1,4 +1,5 @@
-// attention.c - rope, the cache's rows, and attention's shares for the threads. The inner loops are in attention_kernels.c.
+// attention.c - RoPE, writes to the KV cache, and the split of attention into jobs for the threads. The inner loops are in
+// attention_kernels.c.
 #include <assert.h>
 #include <math.h>
 
@@ -7,12 +8,12 @@
 #include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/threads.h"
 
-// ---- rope and the cache
+// ---- RoPE and the KV cache
 
 struct store_job {
     struct cpu *cpu;
     struct tensor q, k, v, angles, keys, values;
-    const struct layout *see;
+    const struct layout *layout;
 };
 
 static float *at(struct tensor t, int64_t row)
@@ -28,14 +29,14 @@ static uint8_t *cache_row(struct tensor t, int64_t row)
 static void store_row(void *self, int64_t i, int thread)
 {
     const struct store_job *j = self;
-    const struct lanes *with = j->cpu->lanes;
+    const struct cpu_kernels *kernels = j->cpu->kernels;
     const int hd = (int)j->angles.width;
     const float *angles = at(j->angles, i);
-    float *turned = buffer_reserve(&j->cpu->scratch[thread], (size_t)j->k.width * sizeof(float));
-    with->turn(at(j->q, i), at(j->q, i), angles, j->q.width, hd);
-    with->turn(turned, at(j->k, i), angles, j->k.width, hd);
-    with->keep(cache_row(j->keys, j->see->place[i]), j->keys.type, turned, j->k.width);
-    with->keep(cache_row(j->values, j->see->place[i]), j->values.type, at(j->v, i), j->v.width);
+    float *rotated = buffer_reserve(&j->cpu->scratch[thread], (size_t)j->k.width * sizeof(float));
+    kernels->rope(at(j->q, i), at(j->q, i), angles, j->q.width, hd);
+    kernels->rope(rotated, at(j->k, i), angles, j->k.width, hd);
+    kernels->write_kv(cache_row(j->keys, j->layout->place[i]), j->keys.type, rotated, j->k.width);
+    kernels->write_kv(cache_row(j->values, j->layout->place[i]), j->values.type, at(j->v, i), j->v.width);
 }
 
 void cpu_store(struct backend *b, struct tensor q, struct tensor k, struct tensor v, struct tensor angles,
@@ -45,12 +46,12 @@ void cpu_store(struct backend *b, struct tensor q, struct tensor k, struct tenso
     assert(keys.width == k.width && values.width == v.width && q.rows == s->n && k.rows == s->n && v.rows == s->n);
     assert(angles.rows == s->n && q.width % angles.width == 0 && k.width % angles.width == 0);
     struct store_job j = {
-        .cpu = c, .q = q, .k = k, .v = v, .angles = angles, .keys = keys, .values = values, .see = s
+        .cpu = c, .q = q, .k = k, .v = v, .angles = angles, .keys = keys, .values = values, .layout = s
     };
     cpu_each_row(c, q.rows, q.rows * (q.width + k.width + v.width), store_row, &j);
 }
 
-// Angles as HF transformers computes them: position * frequency rounded to float, then its cosine and sine.
+// Angles as in HF transformers: position * frequency is rounded to float, then its cosine and sine are taken.
 void cpu_angles(struct backend *b, struct tensor out, const struct layout *s, struct tensor inverse_frequency)
 {
     (void)b;
@@ -71,12 +72,12 @@ struct attend_job {
     struct cpu *cpu;
     struct attend_call call;
     const struct attend_block *block;
-    int kv_heads, splits; // jobs: (blocks, kv_heads, splits); splits 1: a job goes through all of them
+    int kv_heads, splits; // jobs: (blocks, kv_heads, splits); splits == 1: each job computes all splits
 };
 
-// How many positions a row sees, and how many of them lie where their position says: the prefix, and pending rows from
-// the first on without a gap.
-static void look(const struct layout *s, int32_t *positions, int32_t *dense)
+// positions (n): how many positions each row attends to. dense (n): how many of them lie in the cache row of their position:
+// the prefix, and the pending rows from the first on without a gap.
+static void count_positions(const struct layout *s, int32_t *positions, int32_t *dense)
 {
     for (int i = 0; i < s->n; i++) {
         const uint64_t *bits = s->ancestors + (int64_t)i * s->words;
@@ -95,65 +96,66 @@ static void look(const struct layout *s, int32_t *positions, int32_t *dense)
 static void attend_job(void *self, int number, int thread)
 {
     const struct attend_job *j = self;
-    const struct attention *with = j->cpu->lanes->attention;
+    const struct attention_kernels *kernels = j->cpu->kernels->attention;
     struct attend_call c = j->call;
     const int group = c.heads / c.kv_heads, split = number % j->splits;
     const int kv_head = number / j->splits % j->kv_heads;
     const struct attend_block b = j->block[number / j->splits / j->kv_heads];
     const int queries = b.n * group;
-    size_t capacity = (attention_scratch(queries, c.head_dim) + 63) / 64 * 64;
+    size_t scratch_bytes = (attention_scratch(queries, c.head_dim) + 63) / 64 * 64;
     size_t partial = c.splits > 1 && j->splits == 1
                          ? (size_t)queries * (size_t)c.splits * (size_t)(c.head_dim + 2) * sizeof(float)
                          : 0;
-    char *work = buffer_reserve(&j->cpu->scratch[thread], capacity + partial);
-    int most = 0;
+    char *work = buffer_reserve(&j->cpu->scratch[thread], scratch_bytes + partial);
+    int max_positions = 0;
     for (int i = b.first; i < b.first + b.n; i++)
-        most = c.positions[i] > most ? c.positions[i] : most;
+        max_positions = c.positions[i] > max_positions ? c.positions[i] : max_positions;
     if (j->splits > 1) {
-        if (split * SPLIT < most)
-            with->chunk(&c, b, kv_head, split, work);
+        if (split * SPLIT < max_positions)
+            kernels->run_split(&c, b, kv_head, split, work);
         return;
     }
     if (partial > 0) {
-        c.partial = (float *)(work + capacity);
+        c.partial = (float *)(work + scratch_bytes);
         c.row0 = b.first;
         c.head0 = kv_head * group;
-        c.heads_kept = group;
+        c.n_heads = group;
     }
-    for (int s = 0; s * SPLIT < most; s++)
-        with->chunk(&c, b, kv_head, s, work);
+    for (int s = 0; s * SPLIT < max_positions; s++)
+        kernels->run_split(&c, b, kv_head, s, work);
     for (int i = b.first; i < b.first + b.n && partial > 0; i++)
         for (int h = 0; h < group; h++)
-            with->join(&c, i, kv_head * group + h);
+            kernels->combine(&c, i, kv_head * group + h);
 }
 
-static void join_job(void *self, int number, int thread)
+static void combine_job(void *self, int number, int thread)
 {
     (void)thread;
     const struct attend_job *j = self;
     for (int h = 0; h < j->call.heads; h++)
-        j->cpu->lanes->attention->join(&j->call, number, h);
+        j->cpu->kernels->attention->combine(&j->call, number, h);
 }
 
-// Rows to a block: as many as read a kv head's keys together, but fewer where that leaves threads idle. Turning the keys
-// of a block costs as much as four queries.
+// Rows per block: as many as share one reading of a kv head's keys, but fewer where that would leave threads idle.
+// Transposing the keys of a block costs about as much as four queries.
 static int rows_of_block(int n, int group, int jobs, int threads)
 {
-    enum { TURNING = 4 };
-    const int most = BLOCK_MOST / group > 1 ? BLOCK_MOST / group : 1;
-    int best = most < n ? most : n, least = INT32_MAX;
+    enum { TRANSPOSE_COST = 4 };
+    const int max_rows = MAX_BLOCK_QUERIES / group > 1 ? MAX_BLOCK_QUERIES / group : 1;
+    int best = max_rows < n ? max_rows : n, min_cost = INT32_MAX;
     for (int rows = best; rows >= 1; rows--) {
-        int turns = ((n + rows - 1) / rows * jobs + threads - 1) / threads, cost = turns * (TURNING + rows * group);
-        if (cost < least) {
-            least = cost;
+        int rounds = ((n + rows - 1) / rows * jobs + threads - 1) / threads;
+        int cost = rounds * (TRANSPOSE_COST + rows * group);
+        if (cost < min_cost) {
+            min_cost = cost;
             best = rows;
         }
     }
     return best;
 }
 
-void cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor keys, struct tensor values,
-                const struct layout *s, int head_dim)
+struct tensor cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct tensor keys,
+                         struct tensor values, const struct layout *s, int head_dim)
 {
     struct cpu *c = (struct cpu *)b;
     const int n = s->n, heads = (int)(q.width / head_dim), kv_heads = (int)(keys.width / head_dim);
@@ -161,14 +163,14 @@ void cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct te
     assert(out.rows == n && q.rows == n && out.width == q.width && heads % kv_heads == 0 && keys.type == values.type &&
            keys.width == values.width);
     assert(keys.type == F32 || keys.type == BF16 || (keys.type == Q8_0 && head_dim % 32 == 0));
-    int32_t *positions = buffer_reserve(&c->views, (size_t)n * (2 * sizeof(int32_t) + sizeof(struct attend_block)));
+    int32_t *positions = buffer_reserve(&c->positions, (size_t)n * (2 * sizeof(int32_t) + sizeof(struct attend_block)));
     int32_t *dense = positions + n;
     struct attend_block *block = (struct attend_block *)(dense + n);
-    look(s, positions, dense);
-    int blocks = 0, most = 0;
+    count_positions(s, positions, dense);
+    int blocks = 0, max_positions = 0;
     for (int i = 0; i < n; i++)
-        most = positions[i] > most ? positions[i] : most;
-    const int splits = (most + SPLIT - 1) / SPLIT,
+        max_positions = positions[i] > max_positions ? positions[i] : max_positions;
+    const int splits = (max_positions + SPLIT - 1) / SPLIT,
               rows = rows_of_block(n, heads / kv_heads, kv_heads * splits, threads);
     for (int i = 0; i < n; i++) {
         if (blocks == 0 || block[blocks - 1].n == rows || s->slot[i] != s->slot[block[blocks - 1].first])
@@ -181,21 +183,22 @@ void cpu_attend(struct backend *b, struct tensor out, struct tensor q, struct te
                                    .keys = keys,
                                    .values = values,
                                    .row_bytes = type_row_bytes(keys.type, keys.width),
-                                   .see = s,
+                                   .layout = s,
                                    .heads = heads,
                                    .kv_heads = kv_heads,
                                    .head_dim = head_dim,
                                    .positions = positions,
                                    .dense = dense,
                                    .splits = splits };
-    // Few rows of long texts: the threads share the stretches.
+    // Few rows of long sequences: the threads share the splits.
     if (splits > 1 && blocks * kv_heads < 4 * threads) {
         j.splits = splits;
         j.call.partial = buffer_reserve(&c->partial, (size_t)n * (size_t)heads * (size_t)j.splits *
                                                          (size_t)(head_dim + 2) * sizeof(float));
-        j.call.heads_kept = heads;
+        j.call.n_heads = heads;
     }
     threads_run(c->threads, blocks * kv_heads * j.splits, attend_job, &j);
     if (j.splits > 1)
-        threads_run(c->threads, n, join_job, &j);
+        threads_run(c->threads, n, combine_job, &j);
+    return out;
 }

@@ -8,57 +8,58 @@
 #include "kernels/cpu/vectors.h"
 #include "kernels/cpu/kv_rows.h"
 
-// KEYS_AHEAD, positions: values are asked for while keys are read. V, registers to sixteen positions. CAPACITY, a score row's
-// floats. VALUES, rows of values that are added in one go.
-enum { KEYS_AHEAD = 48, V = COLUMNS / W, CAPACITY = SPLIT + 2 * COLUMNS, VALUES = 64 };
+// KEY_PREFETCH: prefetch distance of keys, in positions (values are prefetched while keys are read). V: registers per key
+// tile. SCORE_STRIDE: floats of a row of scores. VALUE_ROWS: rows of values that are added at a time.
+enum { KEY_PREFETCH = 48, V = KEY_TILE / W, SCORE_STRIDE = SPLIT + 2 * KEY_TILE, VALUE_ROWS = 64 };
 
-// In registers together: queries, and sixteens of positions, for scores; queries, and registers to each, for values.
+// Register blocking. Scores: SCORE_QUERIES queries by KEY_TILES tiles of sixteen positions. Values: VALUE_QUERIES queries by
+// VALUE_REGISTERS registers of the head.
 #if defined(__AVX512F__)
-enum { QUERIES = 12, SIXTEENS = 2, SUMS = 6, WIDE = 4 };
+enum { SCORE_QUERIES = 12, KEY_TILES = 2, VALUE_QUERIES = 6, VALUE_REGISTERS = 4 };
 #elif defined(__AVX2__)
-enum { QUERIES = 6, SIXTEENS = 1, SUMS = 4, WIDE = 2 };
+enum { SCORE_QUERIES = 6, KEY_TILES = 1, VALUE_QUERIES = 4, VALUE_REGISTERS = 2 };
 #else
-enum { QUERIES = 2, SIXTEENS = 1, SUMS = 2, WIDE = 2 };
+enum { SCORE_QUERIES = 2, KEY_TILES = 1, VALUE_QUERIES = 2, VALUE_REGISTERS = 2 };
 #endif
 
 // ---- scores
 
-// score rows (m, CAPACITY apart), `sixteens` times sixteen positions each = q (m, hd) . keys (sixteens, hd, COLUMNS)
-INLINE void scores(int m, int sixteens, float *score, const float *q, const float *keys, int hd)
+// score (m, SCORE_STRIDE), of which tiles * KEY_TILE columns = q (m, hd) . keys (tiles, hd, KEY_TILE)
+INLINE void scores(int m, int tiles, float *score, const float *q, const float *keys, int hd)
 {
-    vf a[QUERIES][SIXTEENS * V];
+    vf a[SCORE_QUERIES][KEY_TILES * V];
     UNROLL
     for (int i = 0; i < m; i++)
         UNROLL
-    for (int v = 0; v < sixteens * V; v++)
+    for (int v = 0; v < tiles * V; v++)
         a[i][v] = (vf){ 0 };
     for (int d = 0; d < hd; d++) {
-        vf k[SIXTEENS * V];
+        vf k[KEY_TILES * V];
         UNROLL
-        for (int v = 0; v < sixteens * V; v++)
-            k[v] = load(keys + (v / V * hd + d) * COLUMNS + v % V * W);
+        for (int v = 0; v < tiles * V; v++)
+            k[v] = load(keys + (v / V * hd + d) * KEY_TILE + v % V * W);
         UNROLL
         for (int i = 0; i < m; i++)
             UNROLL
-        for (int v = 0; v < sixteens * V; v++)
-            a[i][v] = mad(k[v], all(q[i * hd + d]), a[i][v]);
+        for (int v = 0; v < tiles * V; v++)
+            a[i][v] = mad(k[v], splat(q[i * hd + d]), a[i][v]);
     }
     UNROLL
     for (int i = 0; i < m; i++)
         UNROLL
-    for (int v = 0; v < sixteens * V; v++)
-        save(score + i * CAPACITY + v * W, a[i][v]);
+    for (int v = 0; v < tiles * V; v++)
+        store(score + i * SCORE_STRIDE + v * W, a[i][v]);
 }
 
 #define SCORES(M) \
     case M: \
-        if (sixteens == SIXTEENS) \
-            scores(M, SIXTEENS, score, q, keys, hd); \
+        if (tiles == KEY_TILES) \
+            scores(M, KEY_TILES, score, q, keys, hd); \
         else \
             scores(M, 1, score, q, keys, hd); \
         break;
 
-static void scores_of(int m, int sixteens, float *score, const float *q, const float *keys, int hd)
+static void scores_of(int m, int tiles, float *score, const float *q, const float *keys, int hd)
 {
     switch (m) {
         SCORES(1)
@@ -80,157 +81,157 @@ static void scores_of(int m, int sixteens, float *score, const float *q, const f
     }
 }
 
-// exp(x - max) in place, and their sum; room for whole lanes behind n.
-static float exponents(float *x, int n, float *most)
+// Replaces x (n) by exp(x - max) and returns their sum. x has space up to the next multiple of W.
+static float softmax_exp(float *x, int n, float *max)
 {
-    int whole = (n + W - 1) / W * W;
-    for (int j = n; j < whole; j++)
+    int padded_n = (n + W - 1) / W * W;
+    for (int j = n; j < padded_n; j++)
         x[j] = x[0];
     vf m = load(x), m2 = m;
     int k = W;
-    for (; k + 2 * W <= whole; k += 2 * W) {
-        m = larger(load(x + k), m);
-        m2 = larger(load(x + k + W), m2);
+    for (; k + 2 * W <= padded_n; k += 2 * W) {
+        m = vmax(load(x + k), m);
+        m2 = vmax(load(x + k + W), m2);
     }
-    if (k < whole)
-        m = larger(load(x + k), m);
-    *most = largest(larger(m, m2));
-    for (int j = n; j < whole; j++)
+    if (k < padded_n)
+        m = vmax(load(x + k), m);
+    *max = reduce_max(vmax(m, m2));
+    for (int j = n; j < padded_n; j++)
         x[j] = -INFINITY;
     vf sum = { 0 };
     for (int j = 0; j + W <= n; j += W) {
-        vf e = exp_lanes(load(x + j) - all(*most));
-        save(x + j, e);
+        vf e = exp_lanes(load(x + j) - splat(*max));
+        store(x + j, e);
         sum += e;
     }
-    if (n % W != 0) { // lanes behind the end count nothing
+    if (n % W != 0) { // lanes beyond the end contribute zero
         float *last = x + n / W * W;
-        vf e = exp_lanes(load(last) - all(*most));
-        save(last, e);
-        for (int j = n; j < whole; j++)
+        vf e = exp_lanes(load(last) - splat(*max));
+        store(last, e);
+        for (int j = n; j < padded_n; j++)
             x[j] = 0;
         sum += load(last);
     }
-    return fold(sum);
+    return reduce_add(sum);
 }
 
 // ---- values
 
-// sums (m, apart) += weight (m, CAPACITY apart) of `count` positions times their rows, from element d on: WIDE registers.
-// fresh: sums are zero, whatever stands there.
-INLINE void weigh(int m, int wide, float *sums, int64_t apart, const float *weight, const float *const *value,
-                  int count, int d, bool fresh)
+// sums (m, stride) += weight (m, SCORE_STRIDE) of `count` positions times their value rows; `registers` registers from
+// element d on. fresh: sums start from zero; their contents are ignored.
+INLINE void add_weighted(int m, int registers, float *sums, int64_t stride, const float *weight,
+                         const float *const *value, int count, int d, bool fresh)
 {
-    vf a[SUMS][WIDE];
+    vf a[VALUE_QUERIES][VALUE_REGISTERS];
     UNROLL
     for (int i = 0; i < m; i++)
         UNROLL
-    for (int w = 0; w < wide; w++)
-        a[i][w] = fresh ? (vf){ 0 } : load(sums + i * apart + d + w * W);
+    for (int w = 0; w < registers; w++)
+        a[i][w] = fresh ? (vf){ 0 } : load(sums + i * stride + d + w * W);
     for (int j = 0; j < count; j++) {
-        vf v[WIDE];
+        vf v[VALUE_REGISTERS];
         UNROLL
-        for (int w = 0; w < wide; w++)
+        for (int w = 0; w < registers; w++)
             v[w] = load(value[j] + d + w * W);
         UNROLL
         for (int i = 0; i < m; i++) {
-            vf by = all(weight[i * CAPACITY + j]);
+            vf by = splat(weight[i * SCORE_STRIDE + j]);
             UNROLL
-            for (int w = 0; w < wide; w++)
+            for (int w = 0; w < registers; w++)
                 a[i][w] = mad(by, v[w], a[i][w]);
         }
     }
     UNROLL
     for (int i = 0; i < m; i++)
         UNROLL
-    for (int w = 0; w < wide; w++)
-        save(sums + i * apart + d + w * W, a[i][w]);
+    for (int w = 0; w < registers; w++)
+        store(sums + i * stride + d + w * W, a[i][w]);
 }
 
-INLINE void weigh_rows(int m, float *sums, int padded, const float *weight, const float *const *value, int count,
-                       bool fresh)
+INLINE void add_weighted_rows(int m, float *sums, int padded, const float *weight, const float *const *value, int count,
+                              bool fresh)
 {
     int d = 0;
-    for (; d + WIDE * W <= padded; d += WIDE * W)
-        weigh(m, WIDE, sums, padded, weight, value, count, d, fresh);
+    for (; d + VALUE_REGISTERS * W <= padded; d += VALUE_REGISTERS * W)
+        add_weighted(m, VALUE_REGISTERS, sums, padded, weight, value, count, d, fresh);
     for (; d < padded; d += W)
-        weigh(m, 1, sums, padded, weight, value, count, d, fresh);
+        add_weighted(m, 1, sums, padded, weight, value, count, d, fresh);
 }
 
-#define WEIGH(M) \
+#define ADD_WEIGHTED(M) \
     case M: \
-        weigh_rows(M, sums, padded, weight, value, count, fresh); \
+        add_weighted_rows(M, sums, padded, weight, value, count, fresh); \
         break;
 
-static void weigh_of(int m, float *sums, int padded, const float *weight, const float *const *value, int count,
-                     bool fresh)
+static void add_weighted_of(int m, float *sums, int padded, const float *weight, const float *const *value, int count,
+                            bool fresh)
 {
     switch (m) {
-        WEIGH(1)
-        WEIGH(2)
+        ADD_WEIGHTED(1)
+        ADD_WEIGHTED(2)
 #if defined(__AVX2__)
-        WEIGH(3)
-        WEIGH(4)
+        ADD_WEIGHTED(3)
+        ADD_WEIGHTED(4)
 #endif
 #if defined(__AVX512F__)
-        WEIGH(5)
-        WEIGH(6)
+        ADD_WEIGHTED(5)
+        ADD_WEIGHTED(6)
 #endif
     }
 }
 
-// ---- a stretch
+// ---- one split
 
 static int padded(int head_dim)
 {
     return (head_dim + W - 1) / W * W;
 }
 
-struct work {
-    int queries, padded;
+struct scratch {
+    int queries, padded; // padded: head_dim up to a multiple of W
     float *q;            // (queries, hd), scaled
     float *keys;         // (SIXTEENS, hd, COLUMNS)
     float *value;        // (VALUES, padded)
     float *score;        // (queries, CAPACITY)
     float *sums;         // (queries, padded)
-    float *most, *total; // (queries) a score row's largest, and the sum of its exponents
+    float *max, *total;  // (queries) maximum score, and the sum of exponentials
 };
 
-static struct work lay_out(void *capacity, int queries, int hd)
+static struct scratch scratch_layout(void *memory, int queries, int hd)
 {
-    const int64_t wide = padded(hd);
-    struct work w = { .queries = queries, .padded = (int)wide, .keys = capacity };
-    w.value = w.keys + SIXTEENS * COLUMNS * hd;
-    w.score = w.value + VALUES * wide;
-    w.sums = w.score + queries * CAPACITY;
-    w.q = w.sums + queries * wide;
-    w.most = w.q + queries * hd;
-    w.total = w.most + queries;
+    const int64_t width = padded(hd);
+    struct scratch w = { .queries = queries, .padded = (int)width, .keys = memory };
+    w.value = w.keys + KEY_TILES * KEY_TILE * hd;
+    w.score = w.value + VALUE_ROWS * width;
+    w.sums = w.score + queries * SCORE_STRIDE;
+    w.q = w.sums + queries * width;
+    w.max = w.q + queries * hd;
+    w.total = w.max + queries;
     return w;
 }
 
-// The cache row of position j of row i of the pass. next: the pending rows that it sees, kept up by the caller.
+// Iterates over the set bits of a row's ancestor mask: the pending rows that it attends to, in order.
 struct ancestors {
     const uint64_t *bits;
     int word;
-    uint64_t left;
+    uint64_t rest;
 };
 
 static int next_ancestor(struct ancestors *a)
 {
-    while (a->left == 0)
-        a->left = a->bits[++a->word];
-    int row = 64 * a->word + __builtin_ctzll(a->left);
-    a->left &= a->left - 1;
+    while (a->rest == 0)
+        a->rest = a->bits[++a->word];
+    int row = 64 * a->word + __builtin_ctzll(a->rest);
+    a->rest &= a->rest - 1;
     return row;
 }
 
-// The cache rows of positions from .. to of row i that do not lie where their position says.
+// The cache rows of positions from .. to of row i, which do not lie in the cache row of their position. Returns their number.
 static int sparse_rows(const struct attend_call *c, int i, int from, int to, int32_t *row)
 {
-    const struct layout *s = c->see;
+    const struct layout *s = c->layout;
     struct ancestors a = { s->ancestors + (int64_t)i * s->words, 0, 0 };
-    a.left = a.bits[0];
+    a.rest = a.bits[0];
     int n = 0;
     for (int p = s->prefix[i]; p < to; p++) {
         int at = next_ancestor(&a);
@@ -250,18 +251,18 @@ static const uint8_t *value_row(const struct attend_call *c, int64_t row)
     return (const uint8_t *)c->values.data + (size_t)row * c->row_bytes;
 }
 
-static void take_queries(const struct attend_call *c, struct attend_block b, int kv_head, struct work *w)
+static void scale_queries(const struct attend_call *c, struct attend_block b, int kv_head, struct scratch *w)
 {
     const int group = c->heads / c->kv_heads, hd = c->head_dim;
     const float scale = 1.0f / sqrtf((float)hd);
-    for (int r = 0; r < b.n; r++) { // the heads of a group lie side by side
+    for (int r = 0; r < b.n; r++) { // the heads of a group are adjacent
         const float *q = c->q + ((int64_t)(b.first + r) * c->heads + kv_head * group) * hd;
         for (int d = 0; d < group * hd; d++)
             w->q[r * group * hd + d] = q[d] * scale;
     }
 }
 
-// Asks memory for a head's part of rows `from` on: a cache was last read a whole pass ago.
+// Prefetches one head's part of n rows: the KV cache was last read one pass ago.
 static void prefetch_rows(const uint8_t *row, int n, size_t row_bytes, size_t head_bytes, int kv_head)
 {
     row += (size_t)kv_head * head_bytes;
@@ -269,13 +270,13 @@ static void prefetch_rows(const uint8_t *row, int n, size_t row_bytes, size_t he
         prefetch_lines(row, head_bytes);
 }
 
-static int at_most(int a, int b)
+static int min_int(int a, int b)
 {
     return a < b ? a : b;
 }
 
-// Whether a row of queries first .. first + m of a block sees a position from p on where that says.
-static bool sees(const struct attend_call *c, struct attend_block b, int first, int m, int p)
+// Whether a row of queries first .. first + m of a block has a dense position >= p.
+static bool has_dense_positions(const struct attend_call *c, struct attend_block b, int first, int m, int p)
 {
     const int group = c->heads / c->kv_heads;
     for (int r = first / group; r <= (first + m - 1) / group; r++)
@@ -284,47 +285,48 @@ static bool sees(const struct attend_call *c, struct attend_block b, int first, 
     return false;
 }
 
-// Scores of sixteens of positions from p on, in even shares of the queries; shares that see none of them are left out.
-static void all_scores(const struct attend_call *c, struct attend_block b, const struct work *w, int p, int sixteens)
+// Scores of `tiles` tiles of positions from p on. Queries are divided into equal shares of at most SCORE_QUERIES; shares
+// without a dense position there are skipped.
+static void all_scores(const struct attend_call *c, struct attend_block b, const struct scratch *w, int p, int tiles)
 {
-    const int hd = c->head_dim, shares = (w->queries + QUERIES - 1) / QUERIES;
+    const int hd = c->head_dim, shares = (w->queries + SCORE_QUERIES - 1) / SCORE_QUERIES;
     for (int s = 0, first = 0, end; s < shares; s++, first = end) {
         end = w->queries * (s + 1) / shares;
-        if (sees(c, b, first, end - first, p))
-            scores_of(end - first, sixteens, w->score + first * CAPACITY + p % SPLIT, w->q + first * hd, w->keys, hd);
+        if (has_dense_positions(c, b, first, end - first, p))
+            scores_of(end - first, tiles, w->score + first * SCORE_STRIDE + p % SPLIT, w->q + first * hd, w->keys, hd);
     }
 }
 
-// Scores of one row's positions that lie elsewhere. Every query of the block is scored, and this row's kept.
-static void sparse_scores(const struct attend_call *c, const struct work *w, int kv_head, int i, int r, int from,
+// Scores of the positions from .. to of row i of the pass (row r of the block), which are not dense.
+static void sparse_scores(const struct attend_call *c, const struct scratch *w, int kv_head, int i, int r, int from,
                           int to, int start)
 {
     const int group = c->heads / c->kv_heads, hd = c->head_dim;
     int32_t row[SPLIT];
     int n = sparse_rows(c, i, from, to, row);
-    for (int j = 0; j < n; j += COLUMNS) {
-        const uint8_t *at[COLUMNS];
-        for (int k = 0; k < COLUMNS; k++)
+    for (int j = 0; j < n; j += KEY_TILE) {
+        const uint8_t *at[KEY_TILE];
+        for (int k = 0; k < KEY_TILE; k++)
             at[k] = key_row(c, row[j + k < n ? j + k : n - 1]);
-        turn_rows(w->keys, c->keys.type, at, (int64_t)kv_head * hd, hd);
+        transpose_rows(w->keys, c->keys.type, at, (int64_t)kv_head * hd, hd);
         for (int h = 0; h < group; h++) {
             const int query = r * group + h;
             const float *q = w->q + query * hd;
-            float one[COLUMNS] = { 0 };
-            for (int v = 0; v < COLUMNS; v += W) {
+            float one[KEY_TILE] = { 0 };
+            for (int v = 0; v < KEY_TILE; v += W) {
                 vf a = { 0 };
                 for (int d = 0; d < hd; d++)
-                    a = mad(load(w->keys + d * COLUMNS + v), all(q[d]), a);
-                save(one + v, a);
+                    a = mad(load(w->keys + d * KEY_TILE + v), splat(q[d]), a);
+                store(one + v, a);
             }
-            int keep = n - j < COLUMNS ? n - j : COLUMNS;
-            memcpy(w->score + query * CAPACITY + (from - start) + j, one, (size_t)keep * sizeof(float));
+            int count = n - j < KEY_TILE ? n - j : KEY_TILE;
+            memcpy(w->score + query * SCORE_STRIDE + (from - start) + j, one, (size_t)count * sizeof(float));
         }
     }
 }
 
-// Rows of values, as floats: where they lie if they are that, else made so.
-static void take_values(const struct attend_call *c, const struct work *w, int kv_head, const int32_t *row, int n,
+// value (n): rows of values as floats: pointers into the cache if it holds floats, else converted copies in scratch.
+static void load_values(const struct attend_call *c, const struct scratch *w, int kv_head, const int32_t *row, int n,
                         const float **value)
 {
     const int hd = c->head_dim;
@@ -342,71 +344,73 @@ static void take_values(const struct attend_call *c, const struct work *w, int k
     }
 }
 
-// Queries first .. first + n take these positions, the columns from `column` on.
-static void add_values(const struct work *w, int first, int n, int column, const float *const *value, int count)
+// Adds `count` positions, columns from `column` on, to the sums of queries first .. first + n.
+static void add_values(const struct scratch *w, int first, int n, int column, const float *const *value, int count)
 {
-    for (int i = 0; i < n; i += SUMS) {
-        int m = n - i < SUMS ? n - i : SUMS;
-        weigh_of(m, w->sums + (first + i) * w->padded, w->padded, w->score + (first + i) * CAPACITY + column, value,
-                 count, column == 0);
+    for (int i = 0; i < n; i += VALUE_QUERIES) {
+        int m = n - i < VALUE_QUERIES ? n - i : VALUE_QUERIES;
+        add_weighted_of(m, w->sums + (first + i) * w->padded, w->padded, w->score + (first + i) * SCORE_STRIDE + column,
+                        value, count, column == 0);
     }
 }
 
-static void chunk(const struct attend_call *c, struct attend_block b, int kv_head, int split, void *capacity)
+static void run_split(const struct attend_call *c, struct attend_block b, int kv_head, int split, void *memory)
 {
     const int group = c->heads / c->kv_heads, hd = c->head_dim, start = split * SPLIT;
-    const int64_t base = (int64_t)c->see->slot[b.first] * c->see->length;
-    struct work work = lay_out(capacity, b.n * group, hd), *w = &work;
-    int densest = 0, common = INT32_MAX;
-    int32_t row[VALUES];
-    const float *value[VALUES];
+    const int64_t base = (int64_t)c->layout->slot[b.first] * c->layout->length;
+    struct scratch scratch = scratch_layout(memory, b.n * group, hd), *w = &scratch;
+    int max_dense = 0, min_dense = INT32_MAX; // the maximum and the minimum of the rows' dense positions
+    int32_t row[VALUE_ROWS];
+    const float *value[VALUE_ROWS];
     for (int r = 0; r < b.n; r++) {
-        densest = c->dense[b.first + r] > densest ? c->dense[b.first + r] : densest;
-        common = at_most(c->dense[b.first + r], common);
+        max_dense = c->dense[b.first + r] > max_dense ? c->dense[b.first + r] : max_dense;
+        min_dense = min_int(c->dense[b.first + r], min_dense);
     }
-    densest = at_most(densest, start + SPLIT);
-    common = at_most(common, start + SPLIT);
+    max_dense = min_int(max_dense, start + SPLIT);
+    min_dense = min_int(min_dense, start + SPLIT);
     const size_t head_bytes = c->row_bytes / (size_t)c->kv_heads;
-    prefetch_rows(key_row(c, base + start), at_most(densest - start, KEYS_AHEAD), c->row_bytes, head_bytes, kv_head);
-    take_queries(c, b, kv_head, w);
-    for (int p = start, sixteens; p < densest; p += sixteens * COLUMNS) {
-        sixteens = densest - p > COLUMNS ? SIXTEENS : 1;
-        for (int s = 0, at = p; s < sixteens; s++, at += COLUMNS) {
-            const uint8_t *key[COLUMNS];
-            prefetch_rows(key_row(c, base + at + KEYS_AHEAD), at_most(densest - at - KEYS_AHEAD, COLUMNS), c->row_bytes,
-                          head_bytes, kv_head);
-            prefetch_rows(value_row(c, base + at), at_most(densest - at, COLUMNS), c->row_bytes, head_bytes, kv_head);
-            for (int k = 0; k < COLUMNS; k++)
-                key[k] = key_row(c, base + at_most(at + k, densest - 1));
-            turn_rows(w->keys + s * COLUMNS * hd, c->keys.type, key, (int64_t)kv_head * hd, hd);
+    prefetch_rows(key_row(c, base + start), min_int(max_dense - start, KEY_PREFETCH), c->row_bytes, head_bytes,
+                  kv_head);
+    scale_queries(c, b, kv_head, w);
+    for (int p = start, tiles; p < max_dense; p += tiles * KEY_TILE) {
+        tiles = max_dense - p > KEY_TILE ? KEY_TILES : 1;
+        for (int s = 0, at = p; s < tiles; s++, at += KEY_TILE) {
+            const uint8_t *key[KEY_TILE];
+            prefetch_rows(key_row(c, base + at + KEY_PREFETCH), min_int(max_dense - at - KEY_PREFETCH, KEY_TILE),
+                          c->row_bytes, head_bytes, kv_head);
+            prefetch_rows(value_row(c, base + at), min_int(max_dense - at, KEY_TILE), c->row_bytes, head_bytes,
+                          kv_head);
+            for (int k = 0; k < KEY_TILE; k++)
+                key[k] = key_row(c, base + min_int(at + k, max_dense - 1));
+            transpose_rows(w->keys + s * KEY_TILE * hd, c->keys.type, key, (int64_t)kv_head * hd, hd);
         }
-        all_scores(c, b, w, p, sixteens);
+        all_scores(c, b, w, p, tiles);
     }
     for (int r = 0; r < b.n; r++) {
-        const int i = b.first + r, to = at_most(c->positions[i], start + SPLIT);
+        const int i = b.first + r, to = min_int(c->positions[i], start + SPLIT);
         const int from = c->dense[i] > start ? c->dense[i] : start;
         if (from < to)
             sparse_scores(c, w, kv_head, i, r, from, to, start);
         for (int h = r * group; h < (r + 1) * group && to > start; h++)
-            w->total[h] = exponents(w->score + h * CAPACITY, to - start, &w->most[h]);
+            w->total[h] = softmax_exp(w->score + h * SCORE_STRIDE, to - start, &w->max[h]);
     }
-    for (int p = start; p < common; p += VALUES) {
-        int n = at_most(common - p, VALUES);
+    for (int p = start; p < min_dense; p += VALUE_ROWS) {
+        int n = min_int(min_dense - p, VALUE_ROWS);
         for (int k = 0; k < n; k++)
             row[k] = (int32_t)base + p + k;
-        take_values(c, w, kv_head, row, n, value);
+        load_values(c, w, kv_head, row, n, value);
         add_values(w, 0, w->queries, p - start, value, n);
     }
     for (int r = 0; r < b.n; r++) {
-        const int i = b.first + r, to = at_most(c->positions[i], start + SPLIT), dense = at_most(c->dense[i], to);
-        for (int p = common > start ? common : start; p < to;) {
+        const int i = b.first + r, to = min_int(c->positions[i], start + SPLIT), dense = min_int(c->dense[i], to);
+        for (int p = min_dense > start ? min_dense : start; p < to;) {
             int n = 0;
             if (p < dense)
-                for (; n < VALUES && p + n < dense; n++)
+                for (; n < VALUE_ROWS && p + n < dense; n++)
                     row[n] = (int32_t)base + p + n;
             else
-                n = sparse_rows(c, i, p, at_most(p + VALUES, to), row);
-            take_values(c, w, kv_head, row, n, value);
+                n = sparse_rows(c, i, p, min_int(p + VALUE_ROWS, to), row);
+            load_values(c, w, kv_head, row, n, value);
             add_values(w, r * group, group, p - start, value, n);
             p += n;
         }
@@ -424,24 +428,24 @@ static void chunk(const struct attend_call *c, struct attend_block b, int kv_hea
             }
             float *out = attend_partial(c, i, head, split);
             memcpy(out, sums, (size_t)hd * sizeof(float));
-            out[hd] = w->most[query];
+            out[hd] = w->max[query];
             out[hd + 1] = w->total[query];
         }
     }
 }
 
-// One stretch is what it is; of several the largest score decides the scale. Both give the same bits for a text of one
-// stretch: its weight is exp(0) = 1.
-static void join(const struct attend_call *c, int i, int head)
+// A single split is used as it is; several are rescaled to the maximum score. For a sequence of one split both give the same
+// bits: its weight is exp(0) = 1.
+static void combine(const struct attend_call *c, int i, int head)
 {
     const int hd = c->head_dim, n = (c->positions[i] + SPLIT - 1) / SPLIT;
     const float *p = attend_partial(c, i, head, 0);
-    float *out = c->out + ((int64_t)i * c->heads + head) * hd, most = p[hd], total = 0;
+    float *out = c->out + ((int64_t)i * c->heads + head) * hd, max = p[hd], total = 0;
     for (int s = 1; s < n; s++)
-        most = p[s * (hd + 2) + hd] > most ? p[s * (hd + 2) + hd] : most;
+        max = p[s * (hd + 2) + hd] > max ? p[s * (hd + 2) + hd] : max;
     memset(out, 0, (size_t)hd * sizeof(float));
     for (int s = 0; s < n; s++, p += hd + 2) {
-        float by = p[hd] == most ? 1.0f : exp_lanes(all(p[hd] - most))[0];
+        float by = p[hd] == max ? 1.0f : exp_lanes(splat(p[hd] - max))[0];
         for (int d = 0; d < hd; d++)
             out[d] += by * p[d];
         total += by * p[hd + 1];
@@ -450,4 +454,4 @@ static void join(const struct attend_call *c, int i, int head)
         out[d] *= 1.0f / total;
 }
 
-const struct attention PASTE(attention_, LANES) = { chunk, join };
+const struct attention_kernels PASTE(attention_kernels_, ISA) = { run_split, combine };

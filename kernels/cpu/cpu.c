@@ -1,5 +1,5 @@
-// cpu.c - the table of operations on the CPU: shapes, shares of work for the threads, and the choice of
-// instruction set. The arithmetic is in row_kernels.c.
+// cpu.c - the CPU backend's table of operations, its operations on rows, and the choice of instruction set. The arithmetic is
+// in row_kernels.c, matmul_kernels.c and attention_kernels.c.
 #include <assert.h>
 #if defined(__x86_64__) && !defined(PLAIN_LOOPS_ALONE)
 #include <cpuid.h>
@@ -22,7 +22,7 @@
 #include "kernels/cpu/threads.h"
 
 #if EVERY_ISA
-// Leaf 7, subleaf 1, EAX bit 4; GCC 12 has no name for it.
+// CPUID leaf 7, subleaf 1, EAX bit 4; __builtin_cpu_supports of GCC 12 does not have it.
 static bool has_avx_vnni(void)
 {
     unsigned a = 0, b = 0, c = 0, d = 0;
@@ -30,17 +30,17 @@ static bool has_avx_vnni(void)
 }
 #endif
 
-static const struct lanes *const all_lanes[] = { // the best first
+static const struct cpu_kernels *const all_kernels[] = { // fastest first
 #if EVERY_ISA
-    &lanes_avx512_bf16, &lanes_avx512_vnni,
-    &lanes_avx512,      &lanes_avx2_vnni,
-    &lanes_avx2,
+    &kernels_avx512_bf16, &kernels_avx512_vnni,
+    &kernels_avx512,      &kernels_avx2_vnni,
+    &kernels_avx2,
 #endif
-    &lanes_plain,       NULL
+    &kernels_plain,       NULL
 };
 
-// Whether this processor can run them at all.
-static bool can(const struct lanes *l)
+// Whether this processor supports the instruction set.
+static bool is_supported(const struct cpu_kernels *l)
 {
 #if EVERY_ISA
     __builtin_cpu_init();
@@ -49,36 +49,37 @@ static bool can(const struct lanes *l)
                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                   __builtin_cpu_supports("avx512cd");
     bool vnni = avx512 && __builtin_cpu_supports("avx512vnni");
-    if (l == &lanes_avx512_bf16)
+    if (l == &kernels_avx512_bf16)
         return vnni && __builtin_cpu_supports("avx512bf16");
-    if (l == &lanes_avx512_vnni)
+    if (l == &kernels_avx512_vnni)
         return vnni;
-    if (l == &lanes_avx512)
+    if (l == &kernels_avx512)
         return avx512;
-    if (l == &lanes_avx2_vnni)
+    if (l == &kernels_avx2_vnni)
         return avx2 && has_avx_vnni();
-    if (l == &lanes_avx2)
+    if (l == &kernels_avx2)
         return avx2;
 #endif
-    return l == &lanes_plain;
+    return l == &kernels_plain;
 }
 
-// Intel's processors up to Emerald Rapids multiply pairs of bfloat16 at half the speed of floats (measured:
-// docs/performance.md), so they do without.
-static bool is_worth_it(const struct lanes *l)
+// Intel processors up to Emerald Rapids multiply pairs of bfloat16 at half the speed of floats (measured:
+// docs/performance.md), so AVX512-BF16 is the default on AMD only.
+static bool is_default(const struct cpu_kernels *l)
 {
 #if EVERY_ISA
-    return l != &lanes_avx512_bf16 || __builtin_cpu_is("amd");
+    return l != &kernels_avx512_bf16 || __builtin_cpu_is("amd");
 #else
     return l != NULL;
 #endif
 }
 
-static const struct lanes *choose_lanes(const char *isa)
+static const struct cpu_kernels *choose_kernels(const char *isa)
 {
-    for (int i = 0; all_lanes[i] != NULL; i++)
-        if (can(all_lanes[i]) && (isa == NULL ? is_worth_it(all_lanes[i]) : strcmp(isa, all_lanes[i]->name) == 0))
-            return all_lanes[i];
+    for (int i = 0; all_kernels[i] != NULL; i++)
+        if (is_supported(all_kernels[i]) &&
+            (isa == NULL ? is_default(all_kernels[i]) : strcmp(isa, all_kernels[i]->name) == 0))
+            return all_kernels[i];
     return NULL;
 }
 
@@ -88,7 +89,7 @@ void *buffer_reserve(struct buffer *b, size_t bytes)
         free(b->data);
         b->data = NULL;
         if (posix_memalign(&b->data, 64, bytes) != 0)
-            b->data = xmalloc(SIZE_MAX / 2); // ends the program with its message
+            b->data = xmalloc(SIZE_MAX / 2); // ends the program with an error message
         b->bytes = bytes;
     }
     return b->data;
@@ -127,7 +128,7 @@ static bool cpu_sync(struct backend *b, struct error *err)
     return true;
 }
 
-// Nothing is queued: a moment is now.
+// Nothing is queued, so the stamp is taken now.
 static void cpu_stamp(struct backend *b, int number)
 {
     assert(number >= 0 && number < MAX_STAMPS);
@@ -157,24 +158,24 @@ static const char *cpu_describe(struct backend *b)
     return ((struct cpu *)b)->description;
 }
 
-// ---- the threads, lent
+// ---- the threads, for other modules
 
-struct lent {
+struct workers_job {
     void (*job)(void *of, int number);
     void *of;
 };
 
-static void lent_job(void *self, int number, int thread)
+static void run_workers_job(void *self, int number, int thread)
 {
     (void)thread;
-    const struct lent *l = self;
+    const struct workers_job *l = self;
     l->job(l->of, number);
 }
 
 static void run_on_threads(void *self, int jobs, void (*job)(void *of, int number), void *of)
 {
-    struct lent l = { job, of };
-    threads_run(self, jobs, lent_job, &l);
+    struct workers_job l = { job, of };
+    threads_run(self, jobs, run_workers_job, &l);
 }
 
 static struct workers cpu_workers(struct backend *b)
@@ -184,33 +185,33 @@ static struct workers cpu_workers(struct backend *b)
 
 // ---- operations on rows
 
-// What is smaller than this, in floats touched, is not worth waking a thread for.
-enum { SMALL = 4096 };
+// Operations that touch fewer floats run on the calling thread.
+enum { MIN_PARALLEL = 4096 };
 
-struct each_row {
+struct row_loop {
     void (*row)(void *job, int64_t i, int thread);
     void *job;
-    int64_t rows, each; // of one share
+    int64_t rows, per_job;
 };
 
-static void each_row_job(void *self, int number, int thread)
+static void row_loop_job(void *self, int number, int thread)
 {
-    const struct each_row *e = self;
-    for (int64_t i = number * e->each; i < (number + 1) * e->each && i < e->rows; i++)
+    const struct row_loop *e = self;
+    for (int64_t i = number * e->per_job; i < (number + 1) * e->per_job && i < e->rows; i++)
         e->row(e->job, i, thread);
 }
 
 int cpu_shares(const struct cpu *c, int64_t work)
 {
-    return work < SMALL ? 1 : 4 * threads_count(c->threads);
+    return work < MIN_PARALLEL ? 1 : 4 * threads_count(c->threads);
 }
 
 void cpu_each_row(struct cpu *c, int64_t rows, int64_t work, void (*row)(void *job, int64_t i, int thread), void *job)
 {
     const int64_t shares = cpu_shares(c, work);
-    struct each_row e = { row, job, rows, (rows + shares - 1) / shares };
+    struct row_loop e = { row, job, rows, (rows + shares - 1) / shares };
     if (rows > 0)
-        threads_run(c->threads, (int)((rows + e.each - 1) / e.each), each_row_job, &e);
+        threads_run(c->threads, (int)((rows + e.per_job - 1) / e.per_job), row_loop_job, &e);
 }
 
 struct rows_job {
@@ -259,19 +260,20 @@ static void cpu_add(struct backend *b, struct tensor out, struct tensor x)
 
 static void rmsnorm_row(const struct rows_job *j, int64_t i)
 {
-    j->cpu->lanes->rmsnorm(at(j->out, i), at(j->x, i), j->w.data, j->out.width, j->eps);
+    j->cpu->kernels->rmsnorm(at(j->out, i), at(j->x, i), j->w.data, j->out.width, j->eps);
 }
 
-static void cpu_rmsnorm(struct backend *b, struct tensor out, struct tensor x, struct tensor w, float eps)
+static struct tensor cpu_rmsnorm(struct backend *b, struct tensor out, struct tensor x, struct tensor w, float eps)
 {
     assert(out.width == x.width && out.rows == x.rows && w.rows == 1 && w.width == x.width && w.type == F32);
     struct rows_job j = { .out = out, .x = x, .w = w, .eps = eps, .one = rmsnorm_row };
     for_rows((struct cpu *)b, &j, out.rows * out.width);
+    return out;
 }
 
 static void swiglu_row(const struct rows_job *j, int64_t i)
 {
-    j->cpu->lanes->swiglu(at(j->out, i), at(j->x, i), j->w.data != NULL ? at(j->w, i) : NULL, j->out.width);
+    j->cpu->kernels->swiglu(at(j->out, i), at(j->x, i), j->w.data != NULL ? at(j->w, i) : NULL, j->out.width);
 }
 
 static void cpu_swiglu(struct backend *b, struct tensor out, struct tensor gate, struct tensor up)
@@ -286,7 +288,7 @@ static void take_row(const struct rows_job *j, int64_t i)
 {
     assert(j->row[i] >= 0 && j->row[i] < j->x.rows);
     const char *row = (const char *)j->x.data + (size_t)j->row[i] * type_row_bytes(j->x.type, j->x.width);
-    j->cpu->lanes->expand(at(j->out, i), row, j->x.type, j->x.width);
+    j->cpu->kernels->dequantize(at(j->out, i), row, j->x.type, j->x.width);
 }
 
 static void cpu_take(struct backend *b, struct tensor out, struct tensor x, const int32_t *row)
@@ -327,9 +329,9 @@ static void cpu_move(struct backend *b, const struct tensor *x, int count, int t
     }
 }
 
-// ---- the likeliest
+// ---- top-k
 
-static void best_row(const struct rows_job *j, int64_t i)
+static void top_k_row(const struct rows_job *j, int64_t i)
 {
     const float *x = at(j->out, i);
     int32_t *token = j->token + i * j->k;
@@ -346,15 +348,15 @@ static void best_row(const struct rows_job *j, int64_t i)
         value[place] = x[v];
         token[place] = (int32_t)v;
     }
-    double total = log(j->cpu->lanes->sum_exp(x, j->out.width, value[0])) + (double)value[0];
+    double total = log(j->cpu->kernels->sum_exp(x, j->out.width, value[0])) + (double)value[0];
     for (int r = 0; r < n; r++)
         value[r] = (float)((double)value[r] - total);
 }
 
-static void cpu_best(struct backend *b, struct tensor logits, int k, int32_t *token, float *log_p)
+static void cpu_top_k(struct backend *b, struct tensor logits, int k, int32_t *token, float *log_p)
 {
     assert(k >= 1 && k <= logits.width);
-    struct rows_job j = { .out = logits, .k = k, .token = token, .log_p = log_p, .one = best_row };
+    struct rows_job j = { .out = logits, .k = k, .token = token, .log_p = log_p, .one = top_k_row };
     for_rows((struct cpu *)b, &j, logits.rows * logits.width);
 }
 
@@ -365,8 +367,8 @@ static void cpu_destroy(struct backend *b)
         free(c->scratch[i].data);
     free(c->scratch);
     free(c->rounded.data);
-    free(c->second.data);
-    free(c->views.data);
+    free(c->gated.data);
+    free(c->positions.data);
     free(c->partial.data);
     threads_destroy(c->threads);
     free(c);
@@ -403,23 +405,23 @@ static const struct backend table = {
     .place = cpu_place,
     .cut = cpu_cut,
     .move = cpu_move,
-    .best = cpu_best,
+    .best = cpu_top_k,
 };
 
 struct backend *backend_cpu_with(int threads, const char *isa, struct error *err)
 {
-    const struct lanes *lanes = choose_lanes(isa);
-    if (lanes == NULL) {
-        fail(err, "cpu: this processor has no %s", isa);
+    const struct cpu_kernels *kernels = choose_kernels(isa);
+    if (kernels == NULL) {
+        fail(err, "cpu: this processor does not support %s", isa);
         return NULL;
     }
     struct cpu *c = xcalloc(1, sizeof(*c));
     c->backend = table;
-    c->lanes = lanes;
+    c->kernels = kernels;
     c->threads = threads_create(threads > 0 ? threads : threads_available());
     int n = threads_count(c->threads);
     c->scratch = xcalloc((size_t)n, sizeof(*c->scratch));
-    snprintf(c->description, sizeof(c->description), "%s, %d thread%s", lanes->name, n, n == 1 ? "" : "s");
+    snprintf(c->description, sizeof(c->description), "%s, %d thread%s", kernels->name, n, n == 1 ? "" : "s");
     return &c->backend;
 }
 

@@ -1,7 +1,7 @@
-// dequantize.h - GGUF's block formats back to floats, one row at a time. A part of row_kernels.c, whose vector types it uses: it
-// is compiled once for each instruction set.
+// dequantize.h - GGUF's block formats to floats, one row at a time. Included by row_kernels.c only, which is compiled once
+// for each instruction set.
 //
-// Layouts: ggml's block_q4_0 and its relatives (ggml-common.h); checked against gguf-py in tests/device/test_kernels.c.
+// Layouts: block_q4_0 and its relatives of ggml (ggml-common.h); checked against gguf-py in tests/device/test_kernels.c.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -14,13 +14,13 @@ static inline float half_at(const uint8_t *p)
     return half_to_float(h);
 }
 
-static void expand_f16(float *restrict to, const uint8_t *restrict from, int64_t n)
+static void dequantize_f16(float *restrict to, const uint8_t *restrict from, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         to[i] = half_at(from + 2 * i);
 }
 
-static void expand_bf16(float *restrict to, const uint8_t *restrict from, int64_t n)
+static void dequantize_bf16(float *restrict to, const uint8_t *restrict from, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         uint16_t h;
@@ -29,7 +29,7 @@ static void expand_bf16(float *restrict to, const uint8_t *restrict from, int64_
     }
 }
 
-// Sixteen small whole numbers, as every quantised format has them once its bits are unpacked.
+// Sixteen small unsigned integers: the unpacked numbers of a quantized format.
 typedef uint8_t sixteen __attribute__((vector_size(16)));
 typedef uint8_t vb __attribute__((vector_size(W)));
 
@@ -41,45 +41,45 @@ static inline sixteen sixteen_at(const uint8_t *p)
 }
 
 // to (16) = (q - offset) * d + m
-static inline void put(float *to, sixteen q, int offset, float d, float m)
+static inline void put_scaled(float *to, sixteen q, int offset, float d, float m)
 {
     for (int i = 0; i < 16; i += W) {
         vb part;
         memcpy(&part, (const uint8_t *)&q + i, sizeof(part));
-        save(to + i, __builtin_convertvector(__builtin_convertvector(part, vi) - offset, vf) * all(d) + all(m));
+        store(to + i, __builtin_convertvector(__builtin_convertvector(part, vi) - offset, vf) * splat(d) + splat(m));
     }
 }
 
-static void expand_q8_0(float *restrict to, const uint8_t *restrict b, int64_t n)
+static void dequantize_q8_0(float *restrict to, const uint8_t *restrict b, int64_t n)
 {
     for (; n > 0; n -= 32, b += 34, to += 32) {
         float d = half_at(b);
-        put(to, sixteen_at(b + 2) ^ 0x80, 128, d, 0); // from two's complement to an offset of 128
-        put(to + 16, sixteen_at(b + 18) ^ 0x80, 128, d, 0);
+        put_scaled(to, sixteen_at(b + 2) ^ 0x80, 128, d, 0); // two's complement to an offset of 128
+        put_scaled(to + 16, sixteen_at(b + 18) ^ 0x80, 128, d, 0);
     }
 }
 
-static void expand_q4_0(float *restrict to, const uint8_t *restrict b, int64_t n)
+static void dequantize_q4_0(float *restrict to, const uint8_t *restrict b, int64_t n)
 {
     for (; n > 0; n -= 32, b += 18, to += 32) {
         float d = half_at(b);
         sixteen q = sixteen_at(b + 2);
-        put(to, q & 15, 8, d, 0);
-        put(to + 16, q >> 4, 8, d, 0);
+        put_scaled(to, q & 15, 8, d, 0);
+        put_scaled(to + 16, q >> 4, 8, d, 0);
     }
 }
 
-static void expand_q4_1(float *restrict to, const uint8_t *restrict b, int64_t n)
+static void dequantize_q4_1(float *restrict to, const uint8_t *restrict b, int64_t n)
 {
     for (; n > 0; n -= 32, b += 20, to += 32) {
         float d = half_at(b), m = half_at(b + 2);
         sixteen q = sixteen_at(b + 4);
-        put(to, q & 15, 0, d, m);
-        put(to + 16, q >> 4, 0, d, m);
+        put_scaled(to, q & 15, 0, d, m);
+        put_scaled(to + 16, q >> 4, 0, d, m);
     }
 }
 
-// Bit j of `high` as the fifth bit, 16, of number j.
+// Bit j of `high` as the fifth bit (16) of number j.
 static inline sixteen fifth_bits(uint32_t high)
 {
     const sixteen bit = { 1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128 };
@@ -88,27 +88,27 @@ static inline sixteen fifth_bits(uint32_t high)
     return (sixteen)((spread & bit) != 0) & 16;
 }
 
-static void expand_q5_0(float *restrict to, const uint8_t *restrict b, int64_t n)
+static void dequantize_q5_0(float *restrict to, const uint8_t *restrict b, int64_t n)
 {
     for (; n > 0; n -= 32, b += 22, to += 32) {
         float d = half_at(b);
         uint32_t high;
         memcpy(&high, b + 2, sizeof(high));
         sixteen q = sixteen_at(b + 6);
-        put(to, (q & 15) | fifth_bits(high), 16, d, 0);
-        put(to + 16, q >> 4 | fifth_bits(high >> 16), 16, d, 0);
+        put_scaled(to, (q & 15) | fifth_bits(high), 16, d, 0);
+        put_scaled(to + 16, q >> 4 | fifth_bits(high >> 16), 16, d, 0);
     }
 }
 
-static void expand_q5_1(float *restrict to, const uint8_t *restrict b, int64_t n)
+static void dequantize_q5_1(float *restrict to, const uint8_t *restrict b, int64_t n)
 {
     for (; n > 0; n -= 32, b += 24, to += 32) {
         float d = half_at(b), m = half_at(b + 2);
         uint32_t high;
         memcpy(&high, b + 4, sizeof(high));
         sixteen q = sixteen_at(b + 8);
-        put(to, (q & 15) | fifth_bits(high), 0, d, m);
-        put(to + 16, q >> 4 | fifth_bits(high >> 16), 0, d, m);
+        put_scaled(to, (q & 15) | fifth_bits(high), 0, d, m);
+        put_scaled(to + 16, q >> 4 | fifth_bits(high >> 16), 0, d, m);
     }
 }
 
@@ -124,7 +124,7 @@ static inline void scale_and_min(const uint8_t *s, int j, float *scale, float *m
     }
 }
 
-static void expand_q4_k(float *restrict to, const uint8_t *restrict b, int64_t n)
+static void dequantize_q4_k(float *restrict to, const uint8_t *restrict b, int64_t n)
 {
     for (; n > 0; n -= 256, b += 144, to += 256) {
         float d = half_at(b), dmin = half_at(b + 2), scale, min;
@@ -134,12 +134,12 @@ static void expand_q4_k(float *restrict to, const uint8_t *restrict b, int64_t n
             scale_and_min(b + 4, s, &scale, &min);
             float ds = d * scale, dm = dmin * min;
             for (int j = 0; j < 32; j += 16)
-                put(to + 32 * s + j, sixteen_at(q + j) >> (uint8_t)shift & 15, 0, ds, -dm);
+                put_scaled(to + 32 * s + j, sixteen_at(q + j) >> (uint8_t)shift & 15, 0, ds, -dm);
         }
     }
 }
 
-static void expand_q5_k(float *restrict to, const uint8_t *restrict b, int64_t n)
+static void dequantize_q5_k(float *restrict to, const uint8_t *restrict b, int64_t n)
 {
     for (; n > 0; n -= 256, b += 176, to += 256) {
         float d = half_at(b), dmin = half_at(b + 2), scale, min;
@@ -149,14 +149,14 @@ static void expand_q5_k(float *restrict to, const uint8_t *restrict b, int64_t n
             scale_and_min(b + 4, s, &scale, &min);
             float ds = d * scale, dm = dmin * min;
             for (int j = 0; j < 32; j += 16)
-                put(to + 32 * s + j,
-                    (sixteen_at(q + j) >> (uint8_t)shift & 15) | (sixteen_at(high + j) >> (uint8_t)s & 1) << 4, 0, ds,
-                    -dm);
+                put_scaled(to + 32 * s + j,
+                           (sixteen_at(q + j) >> (uint8_t)shift & 15) | (sixteen_at(high + j) >> (uint8_t)s & 1) << 4,
+                           0, ds, -dm);
         }
     }
 }
 
-static void expand_q6_k(float *restrict to, const uint8_t *restrict b, int64_t n)
+static void dequantize_q6_k(float *restrict to, const uint8_t *restrict b, int64_t n)
 {
     for (; n > 0; n -= 256, b += 210, to += 256) {
         const int8_t *scale = (const int8_t *)b + 192;
@@ -168,48 +168,48 @@ static void expand_q6_k(float *restrict to, const uint8_t *restrict b, int64_t n
                 int at = 8 * half + 2 * g;
                 for (int j = 0; j < 32; j += 16) {
                     sixteen four = g >= 2 ? sixteen_at(low + j) >> 4 : sixteen_at(low + j) & 15;
-                    put(out + j, four | (sixteen_at(high + j) >> (uint8_t)(2 * g) & 3) << 4, 32,
-                        d * (float)scale[at + j / 16], 0);
+                    put_scaled(out + j, four | (sixteen_at(high + j) >> (uint8_t)(2 * g) & 3) << 4, 32,
+                               d * (float)scale[at + j / 16], 0);
                 }
             }
     }
 }
 
-static void expand(float *to, const void *row, enum type type, int64_t n)
+static void dequantize(float *to, const void *row, enum type type, int64_t n)
 {
     switch (type) {
     case F32:
         memcpy(to, row, (size_t)n * sizeof(float));
         break;
     case F16:
-        expand_f16(to, row, n);
+        dequantize_f16(to, row, n);
         break;
     case BF16:
-        expand_bf16(to, row, n);
+        dequantize_bf16(to, row, n);
         break;
     case Q8_0:
-        expand_q8_0(to, row, n);
+        dequantize_q8_0(to, row, n);
         break;
     case Q4_0:
-        expand_q4_0(to, row, n);
+        dequantize_q4_0(to, row, n);
         break;
     case Q4_1:
-        expand_q4_1(to, row, n);
+        dequantize_q4_1(to, row, n);
         break;
     case Q5_0:
-        expand_q5_0(to, row, n);
+        dequantize_q5_0(to, row, n);
         break;
     case Q5_1:
-        expand_q5_1(to, row, n);
+        dequantize_q5_1(to, row, n);
         break;
     case Q4_K:
-        expand_q4_k(to, row, n);
+        dequantize_q4_k(to, row, n);
         break;
     case Q5_K:
-        expand_q5_k(to, row, n);
+        dequantize_q5_k(to, row, n);
         break;
     case Q6_K:
-        expand_q6_k(to, row, n);
+        dequantize_q6_k(to, row, n);
         break;
     case TYPES:
         break;

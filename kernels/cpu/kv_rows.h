@@ -1,11 +1,11 @@
-// kv_rows.h - rows of the cache as floats: one by one, or sixteen turned so that a register holds one element of each. A
-// part of attention_kernels.c, whose vector types it uses: it is compiled once for each instruction set.
+// kv_rows.h - rows of the KV cache as floats: one row at a time, or sixteen rows transposed, so that a register holds one
+// element of each. Included by attention_kernels.c only, which is compiled once for each instruction set.
 #pragma once
 #include <stdint.h>
 #include <string.h>
 #include "core/tensor.h"
 
-enum { COLUMNS = 16 }; // rows turned together
+enum { KEY_TILE = 16 }; // rows transposed together
 
 INLINE vf bf16_lanes(const uint8_t *p)
 {
@@ -15,7 +15,7 @@ INLINE vf bf16_lanes(const uint8_t *p)
     return (vf)(__builtin_convertvector(h, vu) << 16);
 }
 
-// W elements of a row from element d on; of Q8_0 they lie in one block.
+// Elements d .. d + W of a row; for Q8_0 they lie in one block.
 INLINE vf row_lanes(enum type type, const uint8_t *row, int64_t d)
 {
     if (type == BF16)
@@ -24,7 +24,7 @@ INLINE vf row_lanes(enum type type, const uint8_t *row, int64_t d)
         const uint8_t *b = row + d / 32 * 34;
         uint16_t h;
         memcpy(&h, b, sizeof(h));
-        return signed_bytes(b + 2 + d % 32) * all(half_to_float(h));
+        return signed_bytes(b + 2 + d % 32) * splat(half_to_float(h));
     }
     return load((const float *)row + d);
 }
@@ -47,8 +47,8 @@ INLINE float row_element(enum type type, const uint8_t *row, int64_t d)
     return f;
 }
 
-// to [W][COLUMNS] = element d .. d + W of sixteen rows, one row to a column.
-INLINE void turn_square(float *to, enum type type, const uint8_t *const row[COLUMNS], int64_t d)
+// to [W][KEY_TILE] = elements d .. d + W of sixteen rows, one row per column.
+INLINE void transpose_square(float *to, enum type type, const uint8_t *const row[KEY_TILE], int64_t d)
 {
 #if defined(__AVX512F__)
     __m512 a[16], b[16];
@@ -68,7 +68,7 @@ INLINE void turn_square(float *to, enum type type, const uint8_t *const row[COLU
         a[i + 3] = (__m512)_mm512_unpackhi_pd((__m512d)b[i + 1], (__m512d)b[i + 3]);
     }
     UNROLL
-    for (int i = 0; i < 4; i++) { // rows 4 i .. of each half, quarters of 128 bits
+    for (int i = 0; i < 4; i++) { // rows 4 i .. of each half; quarters of 128 bits
         b[i] = _mm512_shuffle_f32x4(a[i], a[i + 4], 0x88);
         b[i + 4] = _mm512_shuffle_f32x4(a[i], a[i + 4], 0xDD);
         b[i + 8] = _mm512_shuffle_f32x4(a[i + 8], a[i + 12], 0x88);
@@ -82,7 +82,7 @@ INLINE void turn_square(float *to, enum type type, const uint8_t *const row[COLU
         _mm512_storeu_ps(to + (i + 12) * 16, _mm512_shuffle_f32x4(b[i + 4], b[i + 12], 0xDD));
     }
 #elif defined(__AVX2__)
-    for (int half = 0; half < COLUMNS; half += 8) {
+    for (int half = 0; half < KEY_TILE; half += 8) {
         __m256 a[8], b[8];
         UNROLL
         for (int i = 0; i < 8; i++)
@@ -101,45 +101,45 @@ INLINE void turn_square(float *to, enum type type, const uint8_t *const row[COLU
         }
         UNROLL
         for (int i = 0; i < 4; i++) {
-            _mm256_storeu_ps(to + i * COLUMNS + half, _mm256_permute2f128_ps(a[i], a[i + 4], 0x20));
-            _mm256_storeu_ps(to + (i + 4) * COLUMNS + half, _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
+            _mm256_storeu_ps(to + i * KEY_TILE + half, _mm256_permute2f128_ps(a[i], a[i + 4], 0x20));
+            _mm256_storeu_ps(to + (i + 4) * KEY_TILE + half, _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
         }
     }
 #else
-    for (int i = 0; i < COLUMNS; i++) {
+    for (int i = 0; i < KEY_TILE; i++) {
         vf v = row_lanes(type, row[i], d);
         for (int e = 0; e < W; e++)
-            to[e * COLUMNS + i] = v[e];
+            to[e * KEY_TILE + i] = v[e];
     }
 #endif
 }
 
-INLINE void turn_rows_of(float *to, enum type type, const uint8_t *const row[COLUMNS], int64_t from, int hd)
+INLINE void transpose_rows_of(float *to, enum type type, const uint8_t *const row[KEY_TILE], int64_t from, int hd)
 {
     int d = 0;
     for (; d + W <= hd; d += W)
-        turn_square(to + d * COLUMNS, type, row, from + d);
+        transpose_square(to + d * KEY_TILE, type, row, from + d);
     for (; d < hd; d++)
-        for (int i = 0; i < COLUMNS; i++)
-            to[d * COLUMNS + i] = row_element(type, row[i], from + d);
+        for (int i = 0; i < KEY_TILE; i++)
+            to[d * KEY_TILE + i] = row_element(type, row[i], from + d);
 }
 
-// to (hd, COLUMNS) = the elements from .. from + hd of sixteen cache rows.
-static void turn_rows(float *to, enum type type, const uint8_t *const row[COLUMNS], int64_t from, int hd)
+// to (hd, KEY_TILE) = elements from .. from + hd of sixteen cache rows.
+static void transpose_rows(float *to, enum type type, const uint8_t *const row[KEY_TILE], int64_t from, int hd)
 {
     if (type == BF16)
-        turn_rows_of(to, BF16, row, from, hd);
+        transpose_rows_of(to, BF16, row, from, hd);
     else if (type == Q8_0)
-        turn_rows_of(to, Q8_0, row, from, hd);
+        transpose_rows_of(to, Q8_0, row, from, hd);
     else
-        turn_rows_of(to, F32, row, from, hd);
+        transpose_rows_of(to, F32, row, from, hd);
 }
 
 INLINE void row_floats_of(float *to, enum type type, const uint8_t *row, int64_t from, int hd)
 {
     int d = 0;
     for (; d + W <= hd; d += W)
-        save(to + d, row_lanes(type, row, from + d));
+        store(to + d, row_lanes(type, row, from + d));
     for (; d < hd; d++)
         to[d] = row_element(type, row, from + d);
 }

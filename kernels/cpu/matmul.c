@@ -1,5 +1,5 @@
-// matmul.c - rows times packed weights: packing, rounding of the rows, and the shares of the threads. The inner loops are
-// in matmul_kernels.c.
+// matmul.c - rows times packed weights: packing, rounding of the rows, and the split into jobs for the threads. The inner
+// loops are in matmul_kernels.c.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,14 +19,14 @@
 struct pack_job {
     const struct packed *p;
     struct tensor w;
-    int64_t each;
+    int64_t per_job; // panels
 };
 
 static void pack_job(void *self, int number, int thread)
 {
     (void)thread;
     const struct pack_job *j = self;
-    for (int64_t i = number * j->each; i < (number + 1) * j->each && i < j->p->panels; i++)
+    for (int64_t i = number * j->per_job; i < (number + 1) * j->per_job && i < j->p->panels; i++)
         pack_panel(j->p, j->w, i);
 }
 
@@ -35,18 +35,18 @@ struct tensor cpu_prepare(struct backend *b, struct tensor w, enum activations a
     struct cpu *c = (struct cpu *)b;
     struct packed shape = packed_shape(w);
     assert(a != ACTIVATIONS_DEFAULT);
-    // whole numbers are for weights that have them
-    shape.activations = a == ACTIVATIONS_INT8 && !type_is_quantised(w.type) ? ACTIVATIONS_F32 : a;
-    shape.data = arena_take(&c->arena, (size_t)shape.panels * shape.panel);
+    // int8 activations need quantized weights
+    shape.activations = a == ACTIVATIONS_INT8 && !type_is_quantized(w.type) ? ACTIVATIONS_F32 : a;
+    shape.data = arena_alloc(&c->arena, (size_t)shape.panels * shape.panel);
     if (shape.data == NULL) {
-        fail(err, "cpu: no room for %zu bytes of packed weights", (size_t)shape.panels * shape.panel);
+        fail(err, "cpu: not enough memory for %zu bytes of packed weights", (size_t)shape.panels * shape.panel);
         return (struct tensor){ 0 };
     }
     struct packed *p = xmalloc(sizeof(*p));
     *p = shape;
     struct pack_job j = { p, w, (p->panels + 63) / 64 };
     if (w.data != NULL)
-        threads_run(c->threads, (int)((p->panels + j.each - 1) / j.each), pack_job, &j);
+        threads_run(c->threads, (int)((p->panels + j.per_job - 1) / j.per_job), pack_job, &j);
     w.packed = p;
     return w;
 }
@@ -63,10 +63,10 @@ void cpu_unprepare(struct backend *b, struct tensor w)
 {
     struct cpu *c = (struct cpu *)b;
     struct packed *p = w.packed;
-    if (c->before == p)
-        c->before = NULL;
+    if (c->last_weight == p)
+        c->last_weight = NULL;
     if (p != NULL)
-        arena_give_back(&c->arena, p->data);
+        arena_free(&c->arena, p->data);
     free(p);
 }
 
@@ -77,17 +77,17 @@ static enum rounding rounding_for(const struct cpu *c, const struct packed *p)
     if (p->activations == ACTIVATIONS_INT8)
         return ROUND_INT8;
     if (p->activations == ACTIVATIONS_BF16)
-        return p->type == BF16 && c->lanes->products->pairs ? ROUND_PAIRS : ROUND_BF16;
+        return p->type == BF16 && c->kernels->matmul->pairs ? ROUND_PAIRS : ROUND_BF16;
     return ROUND_NONE;
 }
 
 struct round_job { // jobs: (chunks, parts of the width)
-    const struct products *with;
+    const struct matmul_kernels *kernels;
     const float *x;
     const struct rounded *to;
     uint32_t *data;
     int parts;
-    int64_t part; // numbers of a row
+    int64_t part; // numbers of a row per job
 };
 
 static void round_job(void *self, int number, int thread)
@@ -97,24 +97,24 @@ static void round_job(void *self, int number, int thread)
     const struct rounded *to = j->to;
     const int64_t from = number % j->parts * j->part, first = chunk_first(to, number / j->parts);
     const int rows = (int)(chunk_first(to, number / j->parts + 1) - first);
-    j->with->round(j->data + first * to->words, rows, j->x + first * to->k, to->k, from,
-                   from + j->part < to->k ? from + j->part : to->k, to->how);
+    j->kernels->round(j->data + first * to->words, rows, j->x + first * to->k, to->k, from,
+                      from + j->part < to->k ? from + j->part : to->k, to->rounding);
 }
 
 static struct rounded round_rows(struct cpu *c, struct tensor x, enum rounding how)
 {
-    const struct products *with = c->lanes->products;
-    const int64_t k = x.width, n = x.rows, most = with->most[how],
-                  chunks = n <= with->alone[how] ? 1 : (n + most - 1) / most;
+    const struct matmul_kernels *kernels = c->kernels->matmul;
+    const int64_t k = x.width, n = x.rows, max = kernels->max_rows[how],
+                  chunks = n <= kernels->max_rows_single[how] ? 1 : (n + max - 1) / max;
     int64_t words = how == ROUND_INT8 ? k / GROUP * INT8_WORDS : how == ROUND_PAIRS ? (k + 1) / 2 : k;
-    struct rounded r = { .how = how, .n = n, .k = k, .words = words, .chunks = (int)chunks };
+    struct rounded r = { .rounding = how, .n = n, .k = k, .words = words, .chunks = (int)chunks };
     if (how == ROUND_NONE && n == 1) {
-        r.data = x.data; // it is so already
+        r.data = x.data; // already in that layout
         return r;
     }
     uint32_t *data = buffer_reserve(&c->rounded, (size_t)(n * words) * sizeof(uint32_t));
     int shares = cpu_shares(c, n * k), parts = (shares + r.chunks - 1) / r.chunks;
-    struct round_job j = { .with = with, .x = x.data, .to = &r, .data = data };
+    struct round_job j = { .kernels = kernels, .x = x.data, .to = &r, .data = data };
     j.part = ((k + parts - 1) / parts + GROUP - 1) / GROUP * GROUP;
     j.parts = (int)((k + j.part - 1) / j.part);
     threads_run(c->threads, r.chunks * j.parts, round_job, &j);
@@ -122,141 +122,142 @@ static struct rounded round_rows(struct cpu *c, struct tensor x, enum rounding h
     return r;
 }
 
-// ---- shares
+// ---- products
 
 struct products_job {
     struct cpu *cpu;
     const struct product *product; // (count)
     int count;
-    struct tensor out, up; // of gated; up.data NULL: no
+    struct tensor out, up; // of gated; up.data NULL: not gated
     struct rounded x;
-    int together;        // panels of one call
-    int64_t units, each; // in all, and of a piece
-    int pieces;
-    // What is read after all this, if it goes on as last time, piece by piece; NULL: not known
+    int panels_per_call;    // a unit of work
+    int64_t units, per_job; // in total, and per job
+    int jobs;
+    // What is read after this product, if the order of products is that of the last pass; NULL: unknown
     const uint8_t *next;
-    size_t next_piece; // bytes
-    int next_pieces;
+    size_t next_job_bytes; // bytes per job
+    int next_jobs;
 };
 
 static const struct packed *packed_of(struct tensor w)
 {
-    assert(w.packed != NULL); // what prepare() returned
+    assert(w.packed != NULL); // w is from prepare()
     return w.packed;
 }
 
-static int64_t units_of(const struct packed *p, int together)
+static int64_t units_of(const struct packed *p, int panels_per_call)
 {
-    return (p->panels + together - 1) / together;
+    return (p->panels + panels_per_call - 1) / panels_per_call;
 }
 
-static int wide(const struct packed *p, int64_t panel)
+static int panel_width(const struct packed *p, int64_t panel)
 {
     return (int)(p->rows - panel * PANEL < PANEL ? p->rows - panel * PANEL : PANEL);
 }
 
-static void one_product(const struct products_job *j, const struct product *q, int64_t unit, float *sums,
+static void run_product(const struct products_job *j, const struct product *q, int64_t unit, float *sums,
                         struct tile *t)
 {
-    const struct products *with = j->cpu->lanes->products;
+    const struct matmul_kernels *kernels = j->cpu->kernels->matmul;
     const struct packed *p = packed_of(q->w);
-    struct panel panel[PANELS];
-    int64_t first = unit * j->together;
+    struct panel panel[MAX_PANELS];
+    int64_t first = unit * j->panels_per_call;
     int count = 0;
-    for (; count < j->together && first + count < p->panels; count++) {
+    for (; count < j->panels_per_call && first + count < p->panels; count++) {
         const uint8_t *data = p->data + (size_t)(first + count) * p->panel;
-        bool last = first + count + j->together >= p->panels;
-        panel[count] = (struct panel){ data, last ? NULL : data + (size_t)j->together * p->panel };
+        bool last = first + count + j->panels_per_call >= p->panels;
+        panel[count] = (struct panel){ data, last ? NULL : data + (size_t)j->panels_per_call * p->panel };
     }
-    with->run(sums, p, panel, count, &j->x, t);
+    kernels->run(sums, p, panel, count, &j->x, t);
     for (int i = 0; i < count; i++)
-        with->put(q->out.data, q->out.width, (first + i) * PANEL, wide(p, first + i), sums + i * j->x.n * PANEL, j->x.n,
-                  q->bias.data, q->add);
+        kernels->write(q->out.data, q->out.width, (first + i) * PANEL, panel_width(p, first + i),
+                       sums + i * j->x.n * PANEL, j->x.n, q->bias.data, q->add);
 }
 
-static void one_gated(const struct products_job *j, int64_t at, float *sums, struct tile *t)
+static void run_gated(const struct products_job *j, int64_t at, float *sums, struct tile *t)
 {
-    const struct products *with = j->cpu->lanes->products;
+    const struct matmul_kernels *kernels = j->cpu->kernels->matmul;
     const struct packed *gate = packed_of(j->product->w), *up = packed_of(j->up);
     const uint8_t *g = gate->data + (size_t)at * gate->panel, *u = up->data + (size_t)at * up->panel;
     const bool last = at + 1 == gate->panels;
-    const struct panel panel[PANELS] = { { g, last ? NULL : g + gate->panel }, { u, last ? NULL : u + up->panel } };
+    const struct panel panel[MAX_PANELS] = { { g, last ? NULL : g + gate->panel }, { u, last ? NULL : u + up->panel } };
     float *second = sums + j->x.n * PANEL;
     if (gate->type == up->type)
-        with->run(sums, gate, panel, 2, &j->x, t);
+        kernels->run(sums, gate, panel, 2, &j->x, t);
     else {
-        with->run(sums, gate, panel, 1, &j->x, t);
-        with->run(second, up, panel + 1, 1, &j->x, t);
+        kernels->run(sums, gate, panel, 1, &j->x, t);
+        kernels->run(second, up, panel + 1, 1, &j->x, t);
     }
-    with->put_gated(j->out.data, j->out.width, at * PANEL, wide(gate, at), sums, second, j->x.n);
+    kernels->write_gated(j->out.data, j->out.width, at * PANEL, panel_width(gate, at), sums, second, j->x.n);
 }
 
 static void products_job(void *self, int number, int thread)
 {
-    enum { START = 4096 }; // bytes of what comes next
+    enum { START = 4096 }; // bytes of the next product that are prefetched
     const struct products_job *j = self;
-    size_t sums = (size_t)(PANELS * j->x.n * PANEL) * sizeof(float);
-    char *capacity = buffer_reserve(&j->cpu->scratch[thread], sums + sizeof(struct tile));
-    struct tile *t = (struct tile *)capacity;
-    float *sum = (float *)(capacity + sizeof(struct tile));
+    size_t sums = (size_t)(MAX_PANELS * j->x.n * PANEL) * sizeof(float);
+    char *scratch = buffer_reserve(&j->cpu->scratch[thread], sums + sizeof(struct tile));
+    struct tile *t = (struct tile *)scratch;
+    float *sum = (float *)(scratch + sizeof(struct tile));
     const struct threads *threads = j->cpu->threads;
-    const int64_t from = number * j->each, to = from + j->each < j->units ? from + j->each : j->units;
+    const int64_t from = number * j->per_job, to = from + j->per_job < j->units ? from + j->per_job : j->units;
     if (j->up.data != NULL)
         for (int64_t i = from; i < to; i++)
-            one_gated(j, i, sum, t);
+            run_gated(j, i, sum, t);
     int64_t before = 0;
     for (int p = 0; p < j->count && j->up.data == NULL; p++) {
-        int64_t units = units_of(packed_of(j->product[p].w), j->together);
+        int64_t units = units_of(packed_of(j->product[p].w), j->panels_per_call);
         for (int64_t i = from > before ? from - before : 0; i < units && i + before < to; i++)
-            one_product(j, &j->product[p], i, sum, t);
+            run_product(j, &j->product[p], i, sum, t);
         before += units;
     }
-    if (number + 1 == threads_first(threads, j->pieces, thread + 1) && j->next != NULL)
-        prefetch_lines(j->next + (size_t)threads_first(threads, j->next_pieces, thread) * j->next_piece, START);
+    if (number + 1 == threads_first(threads, j->jobs, thread + 1) && j->next != NULL)
+        prefetch_lines(j->next + (size_t)threads_first(threads, j->next_jobs, thread) * j->next_job_bytes, START);
 }
 
-// A thread reads its run of pieces in one stream, so they may be small: PIECE bytes if that leaves each thread eight.
+// A thread reads its consecutive jobs in one stream, so jobs may be small: JOB_BYTES, if that gives each thread at least
+// JOBS_PER_THREAD.
 static void run(struct cpu *c, struct products_job *j, int64_t units)
 {
-    enum { PIECE = 32 << 10, PIECES = 8 };
+    enum { JOB_BYTES = 32 << 10, JOBS_PER_THREAD = 8 };
     struct packed *p = j->product->w.packed;
-    const size_t unit = (size_t)j->together * p->panel;
-    const int64_t most = units / (PIECES * threads_count(c->threads)), whole = (int64_t)(PIECE / unit);
+    const size_t unit = (size_t)j->panels_per_call * p->panel;
+    const int64_t max = units / (JOBS_PER_THREAD * threads_count(c->threads)), in_job = (int64_t)(JOB_BYTES / unit);
     j->cpu = c;
     j->units = units;
-    j->each = most < 1 || whole < 1 ? 1 : whole < most ? whole : most;
-    j->pieces = (int)((units + j->each - 1) / j->each);
+    j->per_job = max < 1 || in_job < 1 ? 1 : in_job < max ? in_job : max;
+    j->jobs = (int)((units + j->per_job - 1) / j->per_job);
     j->next = p->next.data;
-    j->next_piece = p->next.piece;
-    j->next_pieces = p->next.pieces;
-    if (c->before != NULL) {
-        c->before->next.data = p->data;
-        c->before->next.piece = (size_t)j->each * unit;
-        c->before->next.pieces = j->pieces;
+    j->next_job_bytes = p->next.job_bytes;
+    j->next_jobs = p->next.jobs;
+    if (c->last_weight != NULL) {
+        c->last_weight->next.data = p->data;
+        c->last_weight->next.job_bytes = (size_t)j->per_job * unit;
+        c->last_weight->next.jobs = j->jobs;
     }
-    c->before = p;
-    threads_run(c->threads, j->pieces, products_job, j);
+    c->last_weight = p;
+    threads_run(c->threads, j->jobs, products_job, j);
 }
 
-static int panels_together(const struct rounded *x)
+static int panels_per_call(const struct rounded *x)
 {
-    return x->how == ROUND_INT8 && x->chunks == 1 ? 1 : PANELS;
+    return x->rounding == ROUND_INT8 && x->chunks == 1 ? 1 : MAX_PANELS;
 }
 
-// Those of p that want their rows rounded alike, in one go. Returns how many it took.
-static int run_alike(struct cpu *c, struct tensor x, const struct product *p, int count)
+// Runs the products at the front of p whose rows are rounded in the same way. Returns their number.
+static int run_same_rounding(struct cpu *c, struct tensor x, const struct product *p, int count)
 {
     enum rounding how = rounding_for(c, packed_of(p->w));
     int n = 1;
     while (n < count && rounding_for(c, packed_of(p[n].w)) == how)
         n++;
     struct products_job j = { .product = p, .count = n, .x = round_rows(c, x, how) };
-    j.together = panels_together(&j.x);
+    j.panels_per_call = panels_per_call(&j.x);
     int64_t units = 0;
     for (int i = 0; i < n; i++) {
         assert(p[i].out.rows == x.rows && p[i].out.width == p[i].w.rows && p[i].w.width == x.width);
         assert(p[i].out.type == F32 && x.type == F32);
-        units += units_of(packed_of(p[i].w), j.together);
+        units += units_of(packed_of(p[i].w), j.panels_per_call);
     }
     run(c, &j, units);
     return n;
@@ -268,17 +269,18 @@ static size_t packed_bytes(struct tensor w)
     return (size_t)p->panels * p->panel;
 }
 
-// Rows of a pass that are multiplied together: as many as stay in the second-level cache while panels go by; more of them
-// where the panels are too many to stay near, and reading them again costs more than rows from further away do.
+// Rows of a pass that are multiplied together: as many as stay in L2 while the panels are read. If the weights are too large
+// for the cache, reading them again costs more than reading rows from L3, so more rows are taken.
 static int64_t rows_together(const struct cpu *c, struct tensor x, size_t weights)
 {
-    enum { NEAR = 8 << 20, CAPACITY = 640 << 10, MORE = 5 << 20 };
-    int64_t most = c->lanes->products->most[ROUND_INT8], rows = (weights <= NEAR ? CAPACITY : MORE) / (4 * x.width);
-    int64_t blocks = (x.rows + (rows > most ? rows : most) - 1) / (rows > most ? rows : most);
-    return blocks <= 1 ? x.rows : (x.rows + blocks * most - 1) / (blocks * most) * most;
+    enum { SMALL_WEIGHTS = 8 << 20, L2_BYTES = 640 << 10, L3_BYTES = 5 << 20 };
+    const int64_t chunk = c->kernels->matmul->max_rows[ROUND_INT8];
+    int64_t rows = (weights <= SMALL_WEIGHTS ? L2_BYTES : L3_BYTES) / (4 * x.width);
+    int64_t blocks = (x.rows + (rows > chunk ? rows : chunk) - 1) / (rows > chunk ? rows : chunk);
+    return blocks <= 1 ? x.rows : (x.rows + blocks * chunk - 1) / (blocks * chunk) * chunk;
 }
 
-static struct tensor some_rows(struct tensor t, int64_t first, int64_t n)
+static struct tensor row_range(struct tensor t, int64_t first, int64_t n)
 {
     return tensor_rows(t, first, t.rows - first < n ? t.rows - first : n);
 }
@@ -295,32 +297,33 @@ void cpu_matmul(struct backend *b, struct tensor x, const struct product *p, int
         struct product part[MAX_PRODUCTS];
         for (int i = 0; i < count; i++) {
             part[i] = p[i];
-            part[i].out = some_rows(p[i].out, first, rows);
+            part[i].out = row_range(p[i].out, first, rows);
         }
         for (int done = 0; done < count;)
-            done += run_alike(c, some_rows(x, first, rows), part + done, count - done);
+            done += run_same_rounding(c, row_range(x, first, rows), part + done, count - done);
     }
 }
 
-void cpu_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up)
+struct tensor cpu_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up)
 {
     struct cpu *c = (struct cpu *)b;
     assert(out.rows == x.rows && gate.rows == out.width && up.rows == out.width && gate.width == x.width);
     assert(up.width == x.width && out.type == F32 && x.type == F32);
     const struct product p = { .w = gate };
-    struct products_job j = { .product = &p, .count = 1, .out = out, .up = up, .together = 1 };
+    struct products_job j = { .product = &p, .count = 1, .out = out, .up = up, .panels_per_call = 1 };
     enum rounding how = rounding_for(c, packed_of(gate));
-    if (how != rounding_for(c, packed_of(up))) { // weights of two kinds, rows rounded twice
-        struct tensor other = tensor_of(buffer_reserve(&c->second, tensor_bytes(out)), F32, out.rows, out.width);
+    if (how != rounding_for(c, packed_of(up))) { // two types of weights: rows are rounded twice, and nothing is fused
+        struct tensor other = tensor_of(buffer_reserve(&c->gated, tensor_bytes(out)), F32, out.rows, out.width);
         multiply(b, out, x, gate);
         multiply(b, other, x, up);
         b->swiglu(b, out, out, other);
-        return;
+        return out;
     }
     const int64_t rows = rows_together(c, x, packed_bytes(gate) + packed_bytes(up));
     for (int64_t first = 0; first < x.rows; first += rows) {
-        j.out = some_rows(out, first, rows);
-        j.x = round_rows(c, some_rows(x, first, rows), how);
+        j.out = row_range(out, first, rows);
+        j.x = round_rows(c, row_range(x, first, rows), how);
         run(c, &j, packed_of(gate)->panels);
     }
+    return out;
 }

@@ -6,42 +6,39 @@
 #include "kernels/cpu/rounding.h"
 #include "kernels/cpu/unpack.h"
 
-// How far ahead of its use memory is asked for, into the second-level cache (docs/performance.md has what was tried).
-// Weights that become floats in a tile are asked for in bursts, and nearer.
-enum { AHEAD = 8192, AHEAD_OF_TILE = 4096 };
-// Groups and single k that are unpacked at a time, to stay in the first-level cache.
-enum { GROUPS_AT_ONCE = 16, SPREAD_AT_ONCE = 128 };
+// Prefetch distances in bytes, into L2 (docs/notes/performance_log.md lists what was tried). Weights that are dequantized to a
+// tile are prefetched in bursts, at a shorter distance.
+enum { PREFETCH = 8192, TILE_PREFETCH = 4096 };
 
-// Rows in registers together: sums, and for whole numbers the sums of a group beside them, must fit. ONE_FLOAT: of one panel,
-// for passes of no more rows than that.
+// Rows in registers together: their sums must fit, for int8 beside the sums of a group. MAX_FLOAT_ONE: with one panel, for passes
+// of at most that many rows.
 #if defined(__AVX512F__)
-enum { MOST_FLOAT = 12, ONE_FLOAT = 16, MOST_INT = 16 };
+enum { MAX_FLOAT = 12, MAX_FLOAT_ONE = 16, MAX_INT = 16 };
 #elif defined(__AVX2__)
-enum { MOST_FLOAT = 6, ONE_FLOAT = 6, MOST_INT = 4 };
+enum { MAX_FLOAT = 6, MAX_FLOAT_ONE = 6, MAX_INT = 4 };
 #else
-enum { MOST_FLOAT = 2, ONE_FLOAT = 2, MOST_INT = 2 };
+enum { MAX_FLOAT = 2, MAX_FLOAT_ONE = 2, MAX_INT = 2 };
 #endif
 
-// What to ask memory for when the first `done` of k numbers of a panel are to be multiplied: as far along in it, scales and all,
-// and `by` bytes on, in this panel or in what follows it. NULL: nothing that is known.
-INLINE const uint8_t *ahead(const struct packed *w, const struct panel *p, int64_t done, size_t by)
+// The address to prefetch when number `k` of a panel is about to be multiplied: `distance` bytes beyond the same fraction of the
+// panel (scales included), in this panel or in the next. NULL: unknown.
+INLINE const uint8_t *prefetch_address(const struct packed *w, const struct panel *p, int64_t k, size_t distance)
 {
-    size_t from = w->along * (size_t)(done / GROUP) + by;
-    return from < w->panel ? p->data + from : p->then == NULL ? NULL : p->then + (from - w->panel);
+    size_t from = w->group_stride * (size_t)(k / GROUP) + distance;
+    return from < w->panel ? p->data + from : p->next == NULL ? NULL : p->next + (from - w->panel);
 }
 
 INLINE vf word_float(const int32_t *w)
 {
     float f;
     memcpy(&f, w, sizeof(f));
-    return all(f);
+    return splat(f);
 }
 
-// ---- whole numbers
+// ---- int8
 
-// c + the four products of bytes in each lane. Two kinds of instruction: where VNNI is, weights are read as 0 .. 255, and
-// what the offset of 128 adds is taken off through the starting value; elsewhere they are made signed first, since
-// VPMADDUBSW saturates on larger ones.
+// c + the four products of bytes in each lane. With VNNI, weights are unsigned (0 .. 255), and the starting value of the sum
+// subtracts what the offset of 128 adds; without it, weights are made signed first, because VPMADDUBSW saturates otherwise.
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 enum { SIGNED = 0 };
 #else
@@ -71,23 +68,23 @@ INLINE vi dot4(vi c, vu w, int32_t x)
 #endif
 }
 
-// What a group's sum starts from; word: 8 for a whole group, 11 and 12 for its halves.
-INLINE vi start(bool least, int32_t word)
+// The starting value of a group's sum. word: word 8 of the rounded group, or 11 and 12 for its halves.
+INLINE vi start(bool has_min, int32_t word)
 {
-    int32_t from = least == (bool)SIGNED ? (SIGNED ? -word : word) : 0;
+    int32_t from = has_min == (bool)SIGNED ? (SIGNED ? -word : word) : 0;
     return from - (vi){ 0 };
 }
 
 // a += scale * the products of a group's quads first .. first + count. word: as in start().
-INLINE void dot_group(struct form f, int m, int first, int count, vf a[][V], const uint8_t *group, const vf *scale,
-                      const int32_t *x, int word)
+INLINE void dot_group(struct quant_format f, int m, int first, int count, vf a[][V], const uint8_t *group,
+                      const vf *scale, const int32_t *x, int word)
 {
-    vi c[MOST_INT][V];
+    vi c[MAX_INT][V];
     UNROLL
     for (int i = 0; i < m; i++)
         UNROLL
     for (int v = 0; v < V; v++)
-        c[i][v] = start(f.least, x[word * m + i]);
+        c[i][v] = start(f.has_min, x[word * m + i]);
     UNROLL
     for (int s = 0; s < count; s++) {
         const int t = count == 8 ? s / 2 + s % 2 * 4 : first + s; // low and high halves of the same bytes together
@@ -106,61 +103,61 @@ INLINE void dot_group(struct form f, int m, int first, int count, vf a[][V], con
         a[i][v] = mad(__builtin_convertvector(c[i][v], vf), scale[v] * word_float(&x[9 * m + i]), a[i][v]);
 }
 
-// A group's scales, or its leasts, in registers: from the panel, where they lie from `plain` on, or from the tile.
-INLINE void scales_in(vf d[V], struct form f, bool least, const uint8_t *plain, const float *tile)
+// d = a group's scales, or its minimums (min): from the panel at `plain` if the format stores them plainly, else from the tile.
+INLINE void group_scales(vf d[V], struct quant_format f, bool min, const uint8_t *plain, const float *tile)
 {
     UNROLL
     for (int v = 0; v < V; v++) {
         if (!f.plain)
             d[v] = load(tile + v * W);
         else
-            d[v] = least ? plain_least(plain, v * W) : plain_scale(f, plain, v * W);
+            d[v] = min ? plain_min(plain, v * W) : plain_scale(f, plain, v * W);
     }
 }
 
-// plain: the scales of the first group, if they are. next, bytes: what each group asks memory for meanwhile, so that
-// requests are spread over the work; bytes 0: nothing.
-INLINE void dots(struct form f, int m, float *sums, const uint8_t *group, size_t apart, const uint8_t *plain,
-                 const float (*scale)[2][PANEL], const float (*least_of)[PANEL], int groups, const int32_t *x,
+// sums (m, PANEL) += the products of `groups` groups. plain: the plain scales of the first group, if the format has them. next,
+// bytes: each group prefetches the next `bytes` bytes from there, which spreads the requests over the work; 0: no prefetch.
+INLINE void dots(struct quant_format f, int m, float *sums, const uint8_t *group, size_t stride, const uint8_t *plain,
+                 const float (*scale)[2][PANEL], const float (*min)[PANEL], int groups, const int32_t *x,
                  const uint8_t *next, size_t bytes)
 {
     vf d[V];
-    vf a[MOST_INT][V];
+    vf a[MAX_INT][V];
     UNROLL
     for (int i = 0; i < m; i++)
         UNROLL
     for (int v = 0; v < V; v++)
         a[i][v] = load(sums + i * PANEL + v * W);
     const uint8_t *end = next;
-    for (int g = 0; g < groups; g++, group += apart, x += INT8_WORDS * m) {
+    for (int g = 0; g < groups; g++, group += stride, x += INT8_WORDS * m) {
         for (end += bytes; next < end; next += 64)
             __builtin_prefetch(next, 0, 2);
-        scales_in(d, f, false, plain, scale[g][0]);
-        dot_group(f, m, 0, f.halves ? 4 : 8, a, group, d, x, f.halves ? 11 : 8);
-        if (f.halves) {
-            scales_in(d, f, false, plain, scale[g][1]);
+        group_scales(d, f, false, plain, scale[g][0]);
+        dot_group(f, m, 0, f.half_scales ? 4 : 8, a, group, d, x, f.half_scales ? 11 : 8);
+        if (f.half_scales) {
+            group_scales(d, f, false, plain, scale[g][1]);
             dot_group(f, m, 4, 4, a, group, d, x, 12);
         }
-        if (f.least) {
-            scales_in(d, f, true, plain, least_of[g]);
+        if (f.has_min) {
+            group_scales(d, f, true, plain, min[g]);
             UNROLL
             for (int v = 0; v < V; v++)
                 UNROLL
             for (int i = 0; i < m; i++)
                 a[i][v] = mad(d[v], word_float(&x[10 * m + i]), a[i][v]);
         }
-        plain += f.least ? 64 : 32;
+        plain += f.has_min ? 64 : 32;
     }
     UNROLL
     for (int i = 0; i < m; i++)
         UNROLL
     for (int v = 0; v < V; v++)
-        save(sums + i * PANEL + v * W, a[i][v]);
+        store(sums + i * PANEL + v * W, a[i][v]);
 }
 
 #define DOTS(T, M) \
     case T: \
-        dots(form_of(T), M, sums, group, w->group, plain, t->scale[p], t->least[p], groups, x, next, bytes); \
+        dots(quant_format_of(T), M, sums, group, w->group, plain, t->scale[p], t->min[p], groups, x, next, bytes); \
         break;
 #define DOTS_OF(M) \
     case M: \
@@ -209,19 +206,19 @@ static void run_int8(float *sums, const struct packed *w, const struct panel *pa
                      struct tile *t)
 {
     const int64_t groups = w->k / GROUP;
-    for (int64_t first = 0; first < groups; first += GROUPS_AT_ONCE) {
-        int n = (int)(groups - first < GROUPS_AT_ONCE ? groups - first : GROUPS_AT_ONCE);
-        for (int p = 0; p < count && !form_of(w->type).plain; p++)
-            take_scales(t, p, w, panel[p].data, first, n);
+    for (int64_t first = 0; first < groups; first += TILE_GROUPS) {
+        int n = (int)(groups - first < TILE_GROUPS ? groups - first : TILE_GROUPS);
+        for (int p = 0; p < count && !quant_format_of(w->type).plain; p++)
+            load_scales(t, p, w, panel[p].data, first, n);
         for (int c = 0; c < x->chunks; c++) {
             int64_t row = chunk_first(x, c), rows = chunk_first(x, c + 1) - row;
             const int32_t *at = (const int32_t *)x->data + row * x->words + first * INT8_WORDS * rows;
             for (int p = 0; p < count; p++) {
                 const uint8_t *group = panel[p].data + w->quants + (size_t)first * w->group;
-                const uint8_t *next = c == 0 ? ahead(w, &panel[p], first * GROUP, AHEAD) : NULL;
+                const uint8_t *next = c == 0 ? prefetch_address(w, &panel[p], first * GROUP, PREFETCH) : NULL;
                 const uint8_t *plain = panel[p].data + packed_scales_at(w->type, first);
                 dots_of((int)rows, w, t, p, sums + (p * x->n + row) * PANEL, group, plain, n, at, next,
-                        next != NULL ? w->along : 0);
+                        next != NULL ? w->group_stride : 0);
             }
         }
     }
@@ -229,7 +226,7 @@ static void run_int8(float *sums, const struct packed *w, const struct panel *pa
 
 // ---- floats
 
-// Register v of number j of a panel's rows; high: j is odd.
+// Register v of number j of a panel's rows, as floats; high: j is odd.
 INLINE vf weight(enum type type, const uint8_t *w, int64_t j, bool high, int v)
 {
     if (type == F16)
@@ -240,13 +237,13 @@ INLINE vf weight(enum type type, const uint8_t *w, int64_t j, bool high, int v)
     return (vf)(high ? pair & 0xFFFF0000u : pair << 16);
 }
 
-// One k of m rows and so many panels. again: x, but the compiler must not know it. What a number of x needs with two panels
-// is three instructions if it is read once, and two if each multiplication reads it; reads are as scarce as instructions,
-// so two thirds of the rows do the latter.
-INLINE void fma_step(enum type type, int m, int panels, vf a[][ONE_FLOAT][V], const uint8_t *w, size_t panel_bytes,
+// One k of m rows and `panels` panels. again == x, hidden from the compiler. With two panels, a number of x takes three
+// instructions if it is loaded once, and two if each multiplication loads it; loads are as scarce as instructions, so two
+// thirds of the rows do the latter.
+INLINE void fma_step(enum type type, int m, int panels, vf a[][MAX_FLOAT_ONE][V], const uint8_t *w, size_t panel_bytes,
                      int64_t j, bool high, const float *x, const float *again)
 {
-    vf b[PANELS][V];
+    vf b[MAX_PANELS][V];
     UNROLL
     for (int p = 0; p < panels; p++)
         UNROLL
@@ -254,8 +251,8 @@ INLINE void fma_step(enum type type, int m, int panels, vf a[][ONE_FLOAT][V], co
         b[p][v] = weight(type, w + (size_t)p * panel_bytes, j, high, v);
     UNROLL
     for (int i = 0; i < m; i++) {
-        vf xi[PANELS] = { all(x[j * m + i]) };
-        xi[1] = 3 * i < 2 * m ? all(again[j * m + i]) : xi[0];
+        vf xi[MAX_PANELS] = { splat(x[j * m + i]) };
+        xi[1] = 3 * i < 2 * m ? splat(again[j * m + i]) : xi[0];
         UNROLL
         for (int p = 0; p < panels; p++)
             UNROLL
@@ -264,11 +261,11 @@ INLINE void fma_step(enum type type, int m, int panels, vf a[][ONE_FLOAT][V], co
     }
 }
 
-// sums (panels, rows of the pass, PANEL) += the products of k numbers. next: what to ask memory for meanwhile, or NULL.
-INLINE void fmas(enum type type, int m, int panels, float *sums, int64_t apart, const uint8_t *w, size_t panel_bytes,
+// sums (panels, rows of the pass, PANEL) += the products of k numbers. next (panels): prefetch addresses; NULL: none.
+INLINE void fmas(enum type type, int m, int panels, float *sums, int64_t stride, const uint8_t *w, size_t panel_bytes,
                  int64_t k, const float *x, const uint8_t *const *next)
 {
-    vf a[PANELS][ONE_FLOAT][V];
+    vf a[MAX_PANELS][MAX_FLOAT_ONE][V];
     const float *again = x;
     __asm__("" : "+r"(again));
     UNROLL
@@ -277,7 +274,7 @@ INLINE void fmas(enum type type, int m, int panels, float *sums, int64_t apart, 
     for (int i = 0; i < m; i++)
         UNROLL
     for (int v = 0; v < V; v++)
-        a[p][i][v] = load(sums + p * apart + i * PANEL + v * W);
+        a[p][i][v] = load(sums + p * stride + i * PANEL + v * W);
     int64_t j = 0;
     for (; j + 2 <= k; j += 2) {
         for (int p = 0; p < panels; p++)
@@ -298,15 +295,15 @@ INLINE void fmas(enum type type, int m, int panels, float *sums, int64_t apart, 
     for (int i = 0; i < m; i++)
         UNROLL
     for (int v = 0; v < V; v++)
-        save(sums + p * apart + i * PANEL + v * W, a[p][i][v]);
+        store(sums + p * stride + i * PANEL + v * W, a[p][i][v]);
 }
 
 #define FMAS(T, M) \
-    if (panels == 2 && W == 16 && M <= MOST_FLOAT) \
-        fmas(T, M, 2, sums, apart, w, panel_bytes, k, x, next); \
+    if (panels == 2 && W == 16 && M <= MAX_FLOAT) \
+        fmas(T, M, 2, sums, stride, w, panel_bytes, k, x, next); \
     else \
         for (int p = 0; p < panels; p++) \
-            fmas(T, M, 1, sums + p * apart, apart, w + (size_t)p * panel_bytes, panel_bytes, k, x, next + p);
+            fmas(T, M, 1, sums + p * stride, stride, w + (size_t)p * panel_bytes, panel_bytes, k, x, next + p);
 #define FMAS_OF(M) \
     case M: \
         if (type == BF16) { \
@@ -318,7 +315,7 @@ INLINE void fmas(enum type type, int m, int panels, float *sums, int64_t apart, 
         } \
         break;
 
-static void fmas_of(enum type type, int rows, int panels, float *sums, int64_t apart, const uint8_t *w,
+static void fmas_of(enum type type, int rows, int panels, float *sums, int64_t stride, const uint8_t *w,
                     size_t panel_bytes, int64_t k, const float *x, const uint8_t *const *next)
 {
     switch (rows) {
@@ -345,109 +342,110 @@ static void fmas_of(enum type type, int rows, int panels, float *sums, int64_t a
     }
 }
 
-// Whole numbers of so many groups as floats, k by k.
-INLINE void spread_form(struct form f, float (*to)[PANEL], const uint8_t *group, size_t apart,
-                        const float (*scale)[2][PANEL], const float (*least)[PANEL], int groups)
+// to (groups * GROUP, PANEL) = quantized groups as floats.
+INLINE void tile_quants(struct quant_format f, float (*to)[PANEL], const uint8_t *group, size_t stride,
+                        const float (*scale)[2][PANEL], const float (*min)[PANEL], int groups)
 {
-    for (int g = 0; g < groups; g++, group += apart)
+    for (int g = 0; g < groups; g++, group += stride)
         UNROLL
     for (int t = 0; t < 8; t++)
         UNROLL
     for (int v = 0; v < V; v++) {
         vu q = quad(f.bits, group, t, v);
-        vf d = load(scale[g][f.halves ? t / 4 : 0] + v * W), m = load(least[g] + v * W);
+        vf d = load(scale[g][f.half_scales ? t / 4 : 0] + v * W), m = load(min[g] + v * W);
         UNROLL
         for (int b = 0; b < 4; b++) {
             vi number = (vi)(q >> (8 * b) & 255);
             float *at = to[g * GROUP + 4 * t + b] + v * W;
-            save(at, f.least ? mad(__builtin_convertvector(number, vf), d, m)
-                             : __builtin_convertvector(number - 128, vf) * d);
+            store(at, f.has_min ? mad(__builtin_convertvector(number, vf), d, m)
+                                : __builtin_convertvector(number - 128, vf) * d);
         }
     }
 }
 
-static void spread_quads(float (*to)[PANEL], const struct packed *w, const uint8_t *group,
-                         const float (*scale)[2][PANEL], const float (*least)[PANEL], int groups)
+static void tile_quantized(float (*to)[PANEL], const struct packed *w, const uint8_t *group,
+                           const float (*scale)[2][PANEL], const float (*min)[PANEL], int groups)
 {
     switch (w->type) {
-#define SPREAD_OF(T) \
+#define TILE_OF(T) \
     case T: \
-        spread_form(form_of(T), to, group, w->group, scale, least, groups); \
+        tile_quants(quant_format_of(T), to, group, w->group, scale, min, groups); \
         break;
-        SPREAD_OF(Q8_0)
-        SPREAD_OF(Q4_0)
-        SPREAD_OF(Q4_1)
-        SPREAD_OF(Q5_0)
-        SPREAD_OF(Q5_1)
-        SPREAD_OF(Q4_K)
-        SPREAD_OF(Q5_K)
-        SPREAD_OF(Q6_K)
+        TILE_OF(Q8_0)
+        TILE_OF(Q4_0)
+        TILE_OF(Q4_1)
+        TILE_OF(Q5_0)
+        TILE_OF(Q5_1)
+        TILE_OF(Q4_K)
+        TILE_OF(Q5_K)
+        TILE_OF(Q6_K)
     default:
         break;
     }
 }
 
-static void spread_halves(float (*to)[PANEL], const uint8_t *from, int n)
+static void tile_f16(float (*to)[PANEL], const uint8_t *from, int n)
 {
     for (int k = 0; k < n; k++)
         UNROLL
     for (int v = 0; v < V; v++)
-        save(to[k] + v * W, halves(from + 2 * (k * PANEL + v * W)));
+        store(to[k] + v * W, halves(from + 2 * (k * PANEL + v * W)));
 }
 
-static void spread_bf16(float (*to)[PANEL], const uint8_t *from, int n)
+static void tile_bf16(float (*to)[PANEL], const uint8_t *from, int n)
 {
     for (int k = 0; k < n; k += 2)
         UNROLL
     for (int v = 0; v < V; v++) {
         vu pair = load_bits(from + (k * PANEL + 2 * v * W) * 2);
-        save(to[k] + v * W, (vf)(pair << 16));
-        save(to[k + 1] + v * W, (vf)(pair & 0xFFFF0000u));
+        store(to[k] + v * W, (vf)(pair << 16));
+        store(to[k + 1] + v * W, (vf)(pair & 0xFFFF0000u));
     }
 }
 
-static const uint8_t *numbers(const struct packed *w, const struct panel *p, int64_t first)
+static const uint8_t *weights_at(const struct packed *w, const struct panel *p, int64_t first)
 {
-    return type_is_quantised(w->type) ? p->data + w->quants + (size_t)(first / GROUP) * w->group
+    return type_is_quantized(w->type) ? p->data + w->quants + (size_t)(first / GROUP) * w->group
                                       : p->data + (size_t)first * (size_t)type_facts[w->type].bytes * PANEL;
 }
 
-// n numbers from `first` on of each panel as floats into the tile.
-static void spread(struct tile *t, const struct packed *w, const struct panel *panel, int count, int64_t first, int n)
+// Tile weights = numbers first .. first + n of each panel as floats.
+static void fill_tile(struct tile *t, const struct packed *w, const struct panel *panel, int count, int64_t first,
+                      int n)
 {
     for (int p = 0; p < count; p++) {
-        const uint8_t *at = numbers(w, &panel[p], first);
-        prefetch_lines(ahead(w, &panel[p], first, AHEAD_OF_TILE), w->along * (size_t)(n / GROUP));
+        const uint8_t *at = weights_at(w, &panel[p], first);
+        prefetch_lines(prefetch_address(w, &panel[p], first, TILE_PREFETCH), w->group_stride * (size_t)(n / GROUP));
         if (w->type == F16)
-            spread_halves(t->spread[p], at, n);
+            tile_f16(t->weights[p], at, n);
         else if (w->type == BF16)
-            spread_bf16(t->spread[p], at, n);
+            tile_bf16(t->weights[p], at, n);
         else {
-            take_scales(t, p, w, panel[p].data, first / GROUP, n / GROUP);
-            spread_quads(t->spread[p], w, at, t->scale[p], t->least[p], n / GROUP);
+            load_scales(t, p, w, panel[p].data, first / GROUP, n / GROUP);
+            tile_quantized(t->weights[p], w, at, t->scale[p], t->min[p], n / GROUP);
         }
     }
 }
 
-// Weights of 16 bits are made floats in registers where one chunk reads them, and in the tile where several do.
+// 16-bit weights are converted to floats in registers if one or two chunks read them, and through the tile if more do.
 static void run_floats(float *sums, const struct packed *w, const struct panel *panel, int count,
                        const struct rounded *x, struct tile *t)
 {
-    const bool straight = w->type == F32 || (!type_is_quantised(w->type) && x->chunks <= 2);
-    const uint8_t *at = (const uint8_t *)t->spread[0];
-    size_t panel_bytes = straight ? (size_t)(panel[count - 1].data - panel[0].data) : sizeof(t->spread[0]);
-    for (int64_t first = 0; first < w->k; first += SPREAD_AT_ONCE) {
-        int n = (int)(w->k - first < SPREAD_AT_ONCE ? w->k - first : SPREAD_AT_ONCE);
-        const uint8_t *next[PANELS] = { NULL, NULL };
-        if (straight) {
-            at = numbers(w, &panel[0], first);
+    const bool direct = w->type == F32 || (!type_is_quantized(w->type) && x->chunks <= 2);
+    const uint8_t *at = (const uint8_t *)t->weights[0];
+    size_t panel_bytes = direct ? (size_t)(panel[count - 1].data - panel[0].data) : sizeof(t->weights[0]);
+    for (int64_t first = 0; first < w->k; first += TILE_K) {
+        int n = (int)(w->k - first < TILE_K ? w->k - first : TILE_K);
+        const uint8_t *next[MAX_PANELS] = { NULL, NULL };
+        if (direct) {
+            at = weights_at(w, &panel[0], first);
             for (int p = 0; p < count; p++)
-                next[p] = ahead(w, &panel[p], first, AHEAD);
+                next[p] = prefetch_address(w, &panel[p], first, PREFETCH);
         } else
-            spread(t, w, panel, count, first, n);
+            fill_tile(t, w, panel, count, first, n);
         for (int c = 0; c < x->chunks; c++) {
             int64_t row = chunk_first(x, c), rows = chunk_first(x, c + 1) - row;
-            fmas_of(straight ? w->type : F32, (int)rows, count, sums + row * PANEL, x->n * PANEL, at, panel_bytes, n,
+            fmas_of(direct ? w->type : F32, (int)rows, count, sums + row * PANEL, x->n * PANEL, at, panel_bytes, n,
                     (const float *)x->data + row * x->words + first * rows, next);
             next[0] = next[1] = NULL;
         }
@@ -459,7 +457,7 @@ static void run_floats(float *sums, const struct packed *w, const struct panel *
 #if defined(__AVX512BF16__)
 INLINE void pairs(int m, float *sums, const uint8_t *w, int64_t k, const uint32_t *x, const uint8_t *next)
 {
-    __m512 a[MOST_FLOAT];
+    __m512 a[MAX_FLOAT];
     UNROLL
     for (int i = 0; i < m; i++)
         a[i] = _mm512_loadu_ps(sums + i * PANEL);
@@ -502,96 +500,96 @@ static void pairs_of(int rows, float *sums, const uint8_t *w, int64_t k, const u
 static void run_pairs(float *sums, const struct packed *w, const struct panel *panel, int count,
                       const struct rounded *x)
 {
-    enum { AT_ONCE = 256 }; // pairs: 16 KiB of a panel
+    enum { STEP = 256 }; // pairs: 16 KiB of a panel
     const int64_t pairs_of_k = (w->k + 1) / 2;
-    for (int64_t first = 0; first < pairs_of_k; first += AT_ONCE) {
-        int64_t n = pairs_of_k - first < AT_ONCE ? pairs_of_k - first : AT_ONCE;
+    for (int64_t first = 0; first < pairs_of_k; first += STEP) {
+        int64_t n = pairs_of_k - first < STEP ? pairs_of_k - first : STEP;
         for (int c = 0; c < x->chunks; c++) {
             int64_t row = chunk_first(x, c), rows = chunk_first(x, c + 1) - row;
             for (int p = 0; p < count; p++) {
                 const uint8_t *at = panel[p].data + first * 64;
                 pairs_of((int)rows, sums + (p * x->n + row) * PANEL, at, n, x->data + row * x->words + first * rows,
-                         c == 0 ? ahead(w, &panel[p], 2 * first, AHEAD) : NULL);
+                         c == 0 ? prefetch_address(w, &panel[p], 2 * first, PREFETCH) : NULL);
             }
         }
     }
 }
 #endif
 
-// ---- all of it
+// ---- the table
 
 static void run(float *sums, const struct packed *w, const struct panel *panel, int count, const struct rounded *x,
                 struct tile *t)
 {
     memset(sums, 0, (size_t)(count * x->n * PANEL) * sizeof(float));
-    if (x->how == ROUND_INT8)
+    if (x->rounding == ROUND_INT8)
         run_int8(sums, w, panel, count, x, t);
 #if defined(__AVX512BF16__)
-    else if (x->how == ROUND_PAIRS)
+    else if (x->rounding == ROUND_PAIRS)
         run_pairs(sums, w, panel, count, x);
 #endif
     else
         run_floats(sums, w, panel, count, x, t);
 }
 
-enum { ROWS_AHEAD = 16 }; // rows of outputs that memory is asked for before they are written
+enum { OUTPUT_PREFETCH = 16 }; // prefetch distance of outputs, in rows
 
-// Row i of n is being written, at `to`: the one that comes so much later is asked for.
-INLINE void ask_output(const float *to, int64_t i, int64_t n, int64_t m)
+// Row i of n is being written, at `to`: prefetches the row OUTPUT_PREFETCH later.
+INLINE void prefetch_output(const float *to, int64_t i, int64_t n, int64_t m)
 {
-    __builtin_prefetch(to + (i + ROWS_AHEAD < n ? ROWS_AHEAD : 0) * m, 1, 3);
+    __builtin_prefetch(to + (i + OUTPUT_PREFETCH < n ? OUTPUT_PREFETCH : 0) * m, 1, 3);
 }
 
-INLINE void copy_lanes(float *to, const float *from, int wide)
+INLINE void copy_lanes(float *to, const float *from, int width)
 {
-    if (wide == PANEL)
-        memcpy(to, from, PANEL * sizeof(float)); // of a size that the compiler knows
+    if (width == PANEL)
+        memcpy(to, from, PANEL * sizeof(float)); // a constant size
     else
-        memcpy(to, from, (size_t)wide * sizeof(float));
+        memcpy(to, from, (size_t)width * sizeof(float));
 }
 
-static void put(float *out, int64_t m, int64_t first, int wide, const float *sums, int64_t n, const float *bias,
-                bool add)
+static void write_output(float *out, int64_t m, int64_t first, int width, const float *sums, int64_t n,
+                         const float *bias, bool add)
 {
     float offset[PANEL] = { 0 };
     if (bias != NULL)
-        memcpy(offset, bias + first, (size_t)wide * sizeof(float));
+        memcpy(offset, bias + first, (size_t)width * sizeof(float));
     for (int64_t i = 0; i < n; i++, sums += PANEL) {
         float *to = out + i * m + first, part[PANEL];
-        ask_output(to, i, n, m);
+        prefetch_output(to, i, n, m);
         for (int l = 0; l < PANEL; l++)
             part[l] = sums[l] + offset[l];
         if (add) {
             float before[PANEL] = { 0 };
-            copy_lanes(before, to, wide);
+            copy_lanes(before, to, width);
             for (int l = 0; l < PANEL; l++)
                 part[l] += before[l];
         }
-        copy_lanes(to, part, wide);
+        copy_lanes(to, part, width);
     }
 }
 
-static void put_gated(float *out, int64_t m, int64_t first, int wide, const float *gate, const float *up, int64_t n)
+static void write_gated(float *out, int64_t m, int64_t first, int width, const float *gate, const float *up, int64_t n)
 {
     for (int64_t i = 0; i < n; i++, gate += PANEL, up += PANEL) {
         float *to = out + i * m + first, part[PANEL];
-        ask_output(to, i, n, m);
+        prefetch_output(to, i, n, m);
         for (int l = 0; l < PANEL; l += W) {
             vf g = load(gate + l);
-            save(part + l, g / (all(1.0f) + exp_lanes(-g)) * load(up + l));
+            store(part + l, g / (splat(1.0f) + exp_lanes(-g)) * load(up + l));
         }
-        copy_lanes(to, part, wide);
+        copy_lanes(to, part, width);
     }
 }
 
-const struct products PASTE(products_, LANES) = {
+const struct matmul_kernels PASTE(matmul_kernels_, ISA) = {
 #if defined(__AVX512BF16__)
     .pairs = true,
 #endif
-    .most = { MOST_FLOAT, MOST_FLOAT, MOST_FLOAT, MOST_INT },
-    .alone = { ONE_FLOAT, ONE_FLOAT, MOST_FLOAT, MOST_INT },
-    .round = round_part,
+    .max_rows = { MAX_FLOAT, MAX_FLOAT, MAX_FLOAT, MAX_INT },
+    .max_rows_single = { MAX_FLOAT_ONE, MAX_FLOAT_ONE, MAX_FLOAT, MAX_INT },
+    .round = round_rows,
     .run = run,
-    .put = put,
-    .put_gated = put_gated,
+    .write = write_output,
+    .write_gated = write_gated,
 };

@@ -1,27 +1,28 @@
 // matmul_kernels.h - rows times panels: the inner loops of matmul, compiled once for each instruction set.
 //
-// Sixteen outputs stand in the lanes, so a sum never crosses lanes: every output of every row is one chain of operations
-// over k in order, whatever else is in the call. What does depend on the call, and on nothing but speed, is how many
-// rows are in registers together.
+// Sixteen outputs occupy the lanes, so a sum never crosses lanes: each output of each row is one chain of operations over k
+// in order, independent of the rest of the call. Only the register blocking (rows per chunk) depends on the call, and it
+// affects speed only.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #include "kernels/cpu/packed.h"
 
-// What a row is rounded to before it is multiplied. PAIRS: bfloat16 for instructions that multiply pairs of them.
+// What rows are rounded to before the product. PAIRS: bfloat16 for instructions that multiply pairs of them.
 enum rounding { ROUND_NONE, ROUND_BF16, ROUND_PAIRS, ROUND_INT8, ROUNDINGS };
 
-// Rows in the order in which the loops read them: chunks of up to `most` rows, in a chunk k by k, of each k all rows.
+// Rounded rows in the order in which the loops read them: chunks of up to max_rows rows; within a chunk, all rows of the
+// first k, then of the next.
 //     NONE, BF16   float [k][rows]
 //     PAIRS        two bfloat16 [k / 2][rows]
-//     INT8         for each group of 32 k, words [13][rows]: 8 quads of bytes, -128 times their sum, the scale, the scale
-//                  times the sum, and -128 times the sums of the group's two halves
+//     INT8         per group of 32 k, words [13][rows]: 8 quads of int8, -128 * their sum, the scale, scale * sum, and
+//                  -128 * the sum of each half of the group
 enum { INT8_WORDS = 13 };
 struct rounded {
-    enum rounding how;
-    int64_t n, k, words; // words of a row
+    enum rounding rounding;
+    int64_t n, k, words; // words: of a row
     int chunks;
-    const uint32_t *data; // (n, words) in all
+    const uint32_t *data; // (n, words) in total
 };
 
 static inline int64_t chunk_first(const struct rounded *x, int chunk)
@@ -29,28 +30,30 @@ static inline int64_t chunk_first(const struct rounded *x, int chunk)
     return x->n * chunk / x->chunks;
 }
 
-enum { PANELS = 2 }; // at most so many in one call
-// Room for what is unpacked of so many panels at a time.
-struct tile {
-    _Alignas(64) float scale[PANELS][16][2][PANEL], least[PANELS][16][PANEL];
-    float spread[PANELS][128][PANEL];
+enum { MAX_PANELS = 2 };                 // of one call
+enum { TILE_GROUPS = 16, TILE_K = 128 }; // unpacked at a time, to stay in the L1 cache
+struct tile {                            // workspace for unpacked scales and weights
+    _Alignas(64) float scale[MAX_PANELS][TILE_GROUPS][2][PANEL], min[MAX_PANELS][TILE_GROUPS][PANEL];
+    float weights[MAX_PANELS][TILE_K][PANEL];
 };
 
-// A panel, and what will be read after it (NULL: not known), which is asked for in time.
+// A panel, and the one that is read after it (NULL: unknown), for prefetching.
 struct panel {
-    const uint8_t *data, *then;
+    const uint8_t *data, *next;
 };
 
-struct products {
-    bool pairs;                            // bfloat16 weights and rows go through ROUND_PAIRS
-    int most[ROUNDINGS], alone[ROUNDINGS]; // rows of a chunk; of one that is alone
-    // The rows x (rows, k) of a chunk, numbers from .. to of each; from: a multiple of GROUP; to: that, or k
-    void (*round)(uint32_t *chunk, int rows, const float *x, int64_t k, int64_t from, int64_t to, enum rounding how);
-    // sums (count, x->n, PANEL) = x times `count` panels, all packed alike
+struct matmul_kernels {
+    bool pairs;                                          // bfloat16 weights and rows use ROUND_PAIRS
+    int max_rows[ROUNDINGS], max_rows_single[ROUNDINGS]; // rows per chunk; rows that may form a single chunk
+    // Rounds numbers from .. to of the rows x (rows, k) of a chunk. from: a multiple of GROUP; to: likewise, or k
+    void (*round)(uint32_t *chunk, int rows, const float *x, int64_t k, int64_t from, int64_t to,
+                  enum rounding rounding);
+    // sums (count, x->n, PANEL) = x times `count` panels of the same shape
     void (*run)(float *sums, const struct packed *p, const struct panel *panel, int count, const struct rounded *x,
                 struct tile *t);
-    // A panel's sums to out (n, m) from column `first` on, `wide` of them.
-    void (*put)(float *out, int64_t m, int64_t first, int wide, const float *sums, int64_t n, const float *bias,
-                bool add);
-    void (*put_gated)(float *out, int64_t m, int64_t first, int wide, const float *gate, const float *up, int64_t n);
+    // Writes a panel's sums to columns first .. first + width of out (n, m).
+    void (*write)(float *out, int64_t m, int64_t first, int width, const float *sums, int64_t n, const float *bias,
+                  bool add);
+    // The same with silu(gate) * up.
+    void (*write_gated)(float *out, int64_t m, int64_t first, int width, const float *gate, const float *up, int64_t n);
 };

@@ -1,5 +1,5 @@
-// pack.c - weights from the checkpoint's blocks into panels. Runs once when a model is opened; bytes are moved, no
-// number is computed.
+// pack.c - packs weights from the checkpoint's blocks into panels, once when a model is opened. Bits are moved; no number is
+// computed.
 #include <string.h>
 
 #include "kernels/cpu/packed.h"
@@ -15,14 +15,14 @@ struct packed packed_shape(struct tensor w)
     static const size_t group[TYPES] = {
         [Q8_0] = 512, [Q4_0] = 256, [Q4_1] = 256, [Q5_0] = 320, [Q5_1] = 320, [Q4_K] = 256, [Q5_K] = 320, [Q6_K] = 384
     };
-    if (type_is_quantised(w.type)) {
+    if (type_is_quantized(w.type)) {
         int64_t groups = w.width / GROUP;
         p.group = group[w.type];
         p.quants = up_to_64(packed_scales_at(w.type, groups));
         p.panel = up_to_64(p.quants + (size_t)groups * p.group);
     } else
         p.panel = up_to_64((size_t)(w.width + w.width % 2) * PANEL * (size_t)type_facts[w.type].bytes);
-    p.along = p.panel * GROUP / (size_t)p.k;
+    p.group_stride = p.panel * GROUP / (size_t)p.k;
     return p;
 }
 
@@ -35,37 +35,37 @@ static void pack_floats(const struct packed *p, uint8_t *to, const uint8_t *row,
     }
 }
 
-// The numbers 0 .. 63 of a group, as the packed form has them: bits 0..3 and, of 5- and 6-bit types, those above.
-static void put_numbers(const struct packed *p, uint8_t *to, const uint8_t q[GROUP], int lane)
+// Stores the numbers q (0 .. 63) of a group: bits 0..3 and, for 5- and 6-bit types, the high bits.
+static void pack_quants(const struct packed *p, uint8_t *to, const uint8_t q[GROUP], int lane)
 {
-    uint32_t above[2] = { 0, 0 };
+    uint32_t high_bits[2] = { 0, 0 };
     for (int k = 0; k < GROUP / 2; k++)
         to[k / 4 * 4 * PANEL + lane * 4 + k % 4] = (uint8_t)((q[k] & 15) | q[k + GROUP / 2] << 4);
     if (p->group == 320)
         for (int k = 0; k < GROUP; k++) // quad t: bit t of byte k % 4
-            above[0] |= (uint32_t)(q[k] >> 4 & 1) << (8 * (k % 4) + k / 4);
+            high_bits[0] |= (uint32_t)(q[k] >> 4 & 1) << (8 * (k % 4) + k / 4);
     if (p->group == 384)
         for (int k = 0; k < GROUP; k++) // quad t: bits 2 (t % 4) of byte k % 4 of word t / 4
-            above[k / 16] |= (uint32_t)(q[k] >> 4 & 3) << (8 * (k % 4) + 2 * (k / 4 % 4));
+            high_bits[k / 16] |= (uint32_t)(q[k] >> 4 & 3) << (8 * (k % 4) + 2 * (k / 4 % 4));
     for (size_t w = 0; 256 + 64 * w < p->group; w++)
         for (int b = 0; b < 4; b++)
-            to[256 + 64 * w + 4 * (size_t)lane + (size_t)b] = (uint8_t)(above[w] >> (8 * b));
+            to[256 + 64 * w + 4 * (size_t)lane + (size_t)b] = (uint8_t)(high_bits[w] >> (8 * b));
 }
 
-static void put_half(uint8_t *to, int lane, const uint8_t *half)
+static void pack_half(uint8_t *to, int lane, const uint8_t *half)
 {
     memcpy(to + 2 * lane, half, 2);
 }
 
-// Groups of 32 with a half for a scale and perhaps another for the least.
+// A block of 32 with a half as scale and, for q4_1 and q5_1, another as minimum.
 static void pack_group(const struct packed *p, uint8_t *scales, uint8_t *to, const uint8_t *b, int lane)
 {
-    const bool least = p->type == Q4_1 || p->type == Q5_1;
+    const bool has_min = p->type == Q4_1 || p->type == Q5_1;
     uint8_t q[GROUP];
-    put_half(scales, lane, b);
+    pack_half(scales, lane, b);
     b += 2;
-    if (least) {
-        put_half(scales + 32, lane, b);
+    if (has_min) {
+        pack_half(scales + 32, lane, b);
         b += 2;
     }
     if (p->type == Q8_0) {
@@ -80,14 +80,14 @@ static void pack_group(const struct packed *p, uint8_t *scales, uint8_t *to, con
         if (p->group == 320)
             q[k] = (uint8_t)(q[k] | (high[k / 8] >> k % 8 & 1) << 4);
     }
-    put_numbers(p, to, q, lane);
+    pack_quants(p, to, q, lane);
 }
 
 static void pack_super_4_5(const struct packed *p, uint8_t *scales, uint8_t *to, const uint8_t *b, int lane)
 {
     const uint8_t *s = b + 4, *high = b + 16, *low = b + (p->type == Q5_K ? 48 : 16);
-    put_half(scales, lane, b);
-    put_half(scales + 32, lane, b + 2);
+    pack_half(scales, lane, b);
+    pack_half(scales + 32, lane, b + 2);
     for (int g = 0; g < 8; g++) {
         uint8_t *pair = scales + 64 + 32 * g, q[GROUP];
         pair[lane] = g < 4 ? s[g] & 63 : (uint8_t)((s[g + 4] & 15) | s[g - 4] >> 6 << 4);
@@ -97,21 +97,21 @@ static void pack_super_4_5(const struct packed *p, uint8_t *scales, uint8_t *to,
             if (p->type == Q5_K)
                 q[k] = (uint8_t)(q[k] | (high[k] >> g & 1) << 4);
         }
-        put_numbers(p, to + (size_t)g * p->group, q, lane);
+        pack_quants(p, to + (size_t)g * p->group, q, lane);
     }
 }
 
 static void pack_super_6(const struct packed *p, uint8_t *scales, uint8_t *to, const uint8_t *b, int lane)
 {
-    put_half(scales, lane, b + 208);
-    for (int g = 0; g < 8; g++) { // 32 numbers: a quarter of a half of 128
+    pack_half(scales, lane, b + 208);
+    for (int g = 0; g < 8; g++) { // 32 numbers: a quarter of 128
         const uint8_t *low = b + 64 * (g / 4) + 32 * (g % 2), *high = b + 128 + 32 * (g / 4);
         uint8_t q[GROUP];
         for (int s = 0; s < 2; s++)
             scales[32 + 32 * g + PANEL * s + lane] = b[192 + 2 * g + s];
         for (int k = 0; k < GROUP; k++)
             q[k] = (uint8_t)((low[k] >> (g % 4 >= 2 ? 4 : 0) & 15) | (high[k] >> (2 * (g % 4)) & 3) << 4);
-        put_numbers(p, to + (size_t)g * p->group, q, lane);
+        pack_quants(p, to + (size_t)g * p->group, q, lane);
     }
 }
 
@@ -123,7 +123,7 @@ void pack_panel(const struct packed *p, struct tensor w, int64_t number)
     memset(to, 0, p->panel);
     for (int lane = 0; lane < PANEL && number * PANEL + lane < w.rows; lane++) {
         const uint8_t *row = (const uint8_t *)w.data + (size_t)(number * PANEL + lane) * row_bytes;
-        if (!type_is_quantised(w.type)) {
+        if (!type_is_quantized(w.type)) {
             pack_floats(p, to, row, lane);
             continue;
         }

@@ -1,7 +1,7 @@
-// peaks.c - multiplications in registers and nothing else: what is left when memory costs nothing.
+// peaks.c - peak rates of multiply-add on registers only: the bound for compute when memory costs nothing.
 //
-// Each loop keeps so many sums going that every unit always has one that is ready. Instructions are chosen at run
-// time; a compiler for another processor sees only the plain loop.
+// Each loop has enough independent sums to hide the latency of the instruction. Instruction sets are chosen at run time; on
+// other processors only the plain loop is compiled.
 #include <stdint.h>
 
 #include "core/clock.h"
@@ -12,17 +12,16 @@
 #include <immintrin.h>
 #endif
 
-enum { ROUNDS = 1 << 18, TRIES = 20 };
+enum { ROUNDS = 1 << 18, REPEATS = 20 };
 
 struct loop {
     const char *kind, *isa;
-    float (*run)(void); // its result, so that it must be computed
+    float (*run)(void); // returns the result, so that it is not optimised away
     double operations;  // of one run
     float *sink;        // (jobs)
 };
 
-// SUMS accumulators, each multiplied into in every round. Written out as a loop with a constant bound, which compilers
-// unroll into registers.
+// Each round updates all SUMS accumulators. The loop over them has a constant bound, so compilers unroll it into registers.
 #define SUMS 12
 #define LOOP(name, target_isa, vector, start, step, fold) \
     __attribute__((target(target_isa))) static float name(void) \
@@ -64,8 +63,8 @@ static float plain(void)
 #define ADD512I(a, b) (a) = _mm512_add_epi32((a), (b))
 #define FMA256(a) (a) = _mm256_fmadd_ps((a), _mm256_set1_ps(0.999f), _mm256_set1_ps(0.5f))
 #define DOT256(a) (a) = _mm256_dpbusd_avx_epi32((a), _mm256_set1_epi8(3), _mm256_set1_epi8(-2))
-// Without dot products of bytes: pairs to 16 bits, those to 32, and a sum. The first step must see another x each time,
-// or it would be done once.
+// Without byte dot products: pairs to 16 bits, these to 32, and a sum. The operand of the first step is the accumulator, so
+// that the step is not hoisted out of the loop.
 #define MADD256(a) \
     (a) = _mm256_add_epi32((a), _mm256_madd_epi16(_mm256_maddubs_epi16((a), _mm256_set1_epi8(1)), _mm256_set1_epi16(1)))
 #define ADD256(a, b) (a) = _mm256_add_ps((a), (b))
@@ -91,18 +90,18 @@ static double rate(struct threads *t, struct loop *l)
     enum { JOBS = 256 };
     float sink[JOBS];
     int jobs = 4 * threads_count(t) < JOBS ? 4 * threads_count(t) : JOBS;
-    double most = 0;
+    double best = 0;
     l->sink = sink;
-    for (int i = 0; i < TRIES; i++) {
+    for (int i = 0; i < REPEATS; i++) {
         double from = clock_seconds();
         threads_run(t, jobs, job, l);
-        double got = jobs * l->operations / (clock_seconds() - from);
-        most = got > most ? got : most;
+        double per_second = jobs * l->operations / (clock_seconds() - from);
+        best = per_second > best ? per_second : best;
     }
-    return most;
+    return best;
 }
 
-// Multiplications and additions of one run, by elements of a vector.
+// Multiplications and additions of one run. elements: of a vector.
 #define OPERATIONS(elements) (2.0 * ROUNDS * SUMS * (elements))
 
 static int loops(struct loop to[MAX_PEAKS])

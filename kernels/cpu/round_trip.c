@@ -1,7 +1,7 @@
-// round_trip.c - a cache line thrown from one processor to another and back.
+// round_trip.c - round-trip time of a cache line between two processors.
 //
-// Whether two virtual processors share a cache decides what threads cost each other, and no guest is told: the time of
-// a round trip tells.
+// Whether two virtual processors share a cache decides the cost of synchronising threads, and a guest cannot query it; the
+// round-trip time shows it.
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
@@ -11,16 +11,16 @@
 #include "core/clock.h"
 #include "kernels/cpu/probe.h"
 
-enum { TURNS = 5000, TRIES = 40 };
-#define PATIENCE 2.0 // seconds
+enum { ROUND_TRIPS = 5000, REPEATS = 40 };
+#define TIME_LIMIT 2.0 // seconds
 
-struct game {
-    _Alignas(128) _Atomic int ball; // odd: the partner's turn
-    _Alignas(128) _Atomic bool ready, over;
-    int processor; // the partner's
+struct ping_pong {
+    _Alignas(128) _Atomic int counter; // odd: the responder increments it next
+    _Alignas(128) _Atomic bool ready, stop;
+    int processor; // of the responder
 };
 
-static void stay_on(int processor)
+static void pin_to(int processor)
 {
     cpu_set_t set;
     CPU_ZERO(&set);
@@ -28,48 +28,48 @@ static void stay_on(int processor)
     pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
 }
 
-static void *partner(void *arg)
+static void *responder(void *arg)
 {
-    struct game *g = arg;
-    stay_on(g->processor);
+    struct ping_pong *g = arg;
+    pin_to(g->processor);
     atomic_store(&g->ready, true);
-    for (int i = 0; i < TURNS; i++) {
-        while (atomic_load_explicit(&g->ball, memory_order_acquire) != 2 * i + 1)
-            if (atomic_load_explicit(&g->over, memory_order_relaxed))
+    for (int i = 0; i < ROUND_TRIPS; i++) {
+        while (atomic_load_explicit(&g->counter, memory_order_acquire) != 2 * i + 1)
+            if (atomic_load_explicit(&g->stop, memory_order_relaxed))
                 return NULL;
-        atomic_store_explicit(&g->ball, 2 * i + 2, memory_order_release);
+        atomic_store_explicit(&g->counter, 2 * i + 2, memory_order_release);
     }
     return NULL;
 }
 
-// The clock is asked only while waiting has gone on for some thousand looks.
-static bool wait_for(struct game *g, int ball, double end)
+// Reads the clock only once per 4096 polls.
+static bool wait_for(struct ping_pong *g, int counter, double end)
 {
-    for (int looks = 1; atomic_load_explicit(&g->ball, memory_order_acquire) != ball; looks++)
-        if (looks % 4096 == 0 && clock_seconds() > end)
+    for (int polls = 1; atomic_load_explicit(&g->counter, memory_order_acquire) != counter; polls++)
+        if (polls % 4096 == 0 && clock_seconds() > end)
             return false;
     return true;
 }
 
-// Seconds of one round trip; INFINITY: it did not come to an end in time.
-static double play(int processor, double end)
+// Seconds per round trip; INFINITY: time limit exceeded.
+static double run_ping_pong(int processor, double end)
 {
-    struct game g = { .processor = processor };
+    struct ping_pong g = { .processor = processor };
     pthread_t thread;
-    if (pthread_create(&thread, NULL, partner, &g) != 0)
+    if (pthread_create(&thread, NULL, responder, &g) != 0)
         return INFINITY;
     while (!atomic_load(&g.ready) && clock_seconds() < end)
         sched_yield();
     double from = clock_seconds();
-    bool whole = true;
-    for (int i = 0; i < TURNS && whole; i++) {
-        atomic_store_explicit(&g.ball, 2 * i + 1, memory_order_release);
-        whole = wait_for(&g, 2 * i + 2, end);
+    bool complete = true;
+    for (int i = 0; i < ROUND_TRIPS && complete; i++) {
+        atomic_store_explicit(&g.counter, 2 * i + 1, memory_order_release);
+        complete = wait_for(&g, 2 * i + 2, end);
     }
-    double took = clock_seconds() - from;
-    atomic_store(&g.over, true);
+    double seconds = clock_seconds() - from;
+    atomic_store(&g.stop, true);
     pthread_join(thread, NULL);
-    return whole ? took / TURNS : INFINITY;
+    return complete ? seconds / ROUND_TRIPS : INFINITY;
 }
 
 double probe_round_trip(void)
@@ -83,10 +83,10 @@ double probe_round_trip(void)
             processor[n++] = i;
     if (n < 2)
         return NAN;
-    double least = INFINITY, end = clock_seconds() + PATIENCE;
-    stay_on(processor[0]);
-    for (int try = 0; try < TRIES && clock_seconds() < end; try++)
-        least = fmin(least, play(processor[1], end));
+    double shortest = INFINITY, end = clock_seconds() + TIME_LIMIT;
+    pin_to(processor[0]);
+    for (int try = 0; try < REPEATS && clock_seconds() < end; try++)
+        shortest = fmin(shortest, run_ping_pong(processor[1], end));
     pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
-    return isfinite(least) ? least * 1e9 : NAN;
+    return isfinite(shortest) ? shortest * 1e9 : NAN;
 }

@@ -1,5 +1,5 @@
-// rounding.h - rows of the pass as products take them: floats, bfloat16, or bytes with a scale to each group. A part of
-// matmul_kernels.c, whose vector types it uses: it is compiled once for each instruction set.
+// rounding.h - the rows of a pass as matmul reads them: floats, bfloat16, or int8 with one scale per group. Included by
+// matmul_kernels.c only, which is compiled once for each instruction set.
 #pragma once
 #include "kernels/cpu/matmul_kernels.h"
 
@@ -8,7 +8,7 @@ INLINE float to_bf16(float x)
     uint32_t u;
     memcpy(&u, &x, sizeof(u));
     if ((u & 0x7FFFFFFF) > 0x7F800000)
-        return bits_to_float(u | 0x400000); // a NaN stays one
+        return bits_to_float(u | 0x400000); // NaN stays NaN
     return bits_to_float((u + 0x7FFF + (u >> 16 & 1)) & 0xFFFF0000);
 }
 
@@ -33,70 +33,70 @@ INLINE int32_t sum_of_16(const int8_t *bytes)
 #endif
 }
 
-// 32 numbers as bytes with one scale: the largest becomes 127.
+// Quantizes 32 numbers to int8 with one scale: the largest magnitude becomes 127. Layout: see matmul_kernels.h.
 INLINE void round_group(uint32_t *to, const float *x, int rows)
 {
-    vf most = { 0 };
+    vf max = { 0 };
     for (int i = 0; i < GROUP; i += W)
-        most = larger(magnitude(load(x + i)), most);
-    float amax = largest(most), scale = amax / 127.0f, inverse = amax > 0 ? 127.0f / amax : 0;
-    const vf magic = all(0x1.8p23f);
+        max = vmax(vabs(load(x + i)), max);
+    float amax = reduce_max(max), scale = amax / 127.0f, inverse = amax > 0 ? 127.0f / amax : 0;
+    const vf magic = splat(0x1.8p23f);
     int8_t bytes[GROUP];
     UNROLL
     for (int i = 0; i < GROUP; i += W) {
         typedef int8_t vb __attribute__((vector_size(W)));
-        vb b = __builtin_convertvector(__builtin_convertvector(load(x + i) * all(inverse) + magic - magic, vi), vb);
+        vb b = __builtin_convertvector(__builtin_convertvector(load(x + i) * splat(inverse) + magic - magic, vi), vb);
         memcpy(bytes + i, &b, sizeof(b));
     }
     const int32_t low = sum_of_16(bytes), high = sum_of_16(bytes + 16);
     for (int t = 0; t < 8; t++)
         memcpy(&to[t * rows], bytes + 4 * t, 4);
-    float weighed = scale * (float)(low + high);
+    float scaled_sum = scale * (float)(low + high);
     to[8 * rows] = (uint32_t)(-128 * (low + high));
     memcpy(&to[9 * rows], &scale, 4);
-    memcpy(&to[10 * rows], &weighed, 4);
+    memcpy(&to[10 * rows], &scaled_sum, 4);
     to[11 * rows] = (uint32_t)(-128 * low);
     to[12 * rows] = (uint32_t)(-128 * high);
 }
 
 #if defined(__AVX512BW__)
-// The same for up to sixteen rows at a time, a row to a lane where numbers are of rows: sixteen registers are folded into
-// the largest of each, and bytes change places in registers.
-static void round_sixteen(uint32_t *to, const float *x, int64_t k, int rows)
+// The same for up to sixteen rows at a time. Values that exist once per row have one row per lane: sixteen registers are
+// reduced to the maximum of each, and the bytes are transposed in registers.
+static void round_16_rows(uint32_t *to, const float *x, int64_t k, int rows)
 {
-    const __m512i ones = _mm512_set1_epi8(1), none = _mm512_setzero_si512();
-    const __mmask16 there = (__mmask16)(0xFFFF >> (16 - rows));
+    const __m512i ones = _mm512_set1_epi8(1), zero = _mm512_setzero_si512();
+    const __mmask16 row_mask = (__mmask16)(0xFFFF >> (16 - rows));
     const float *row[16];
-    __m512 most[16];
-    __m512i word[16], byte[8], low = none, high = none;
+    __m512 max[16];
+    __m512i word[16], byte[8], low = zero, high = zero;
     float inverse[16];
     UNROLL
-    for (int r = 0; r < 16; r++) { // a row that is not there is the last one again
+    for (int r = 0; r < 16; r++) { // missing rows repeat the last one
         row[r] = x + (r < rows ? r : rows - 1) * k;
-        most[r] = (__m512)larger(magnitude(load(row[r] + 16)), larger(magnitude(load(row[r])), (vf){ 0 }));
+        max[r] = (__m512)vmax(vabs(load(row[r] + 16)), vmax(vabs(load(row[r])), (vf){ 0 }));
     }
     UNROLL
     for (int r = 0; r < 8; r++)
-        most[r] = _mm512_max_ps(_mm512_unpacklo_ps(most[2 * r], most[2 * r + 1]),
-                                _mm512_unpackhi_ps(most[2 * r], most[2 * r + 1]));
+        max[r] = _mm512_max_ps(_mm512_unpacklo_ps(max[2 * r], max[2 * r + 1]),
+                               _mm512_unpackhi_ps(max[2 * r], max[2 * r + 1]));
     UNROLL
     for (int r = 0; r < 4; r++) {
-        __m512d a = (__m512d)most[2 * r], b = (__m512d)most[2 * r + 1];
-        most[r] = _mm512_max_ps((__m512)_mm512_unpacklo_pd(a, b), (__m512)_mm512_unpackhi_pd(a, b));
+        __m512d a = (__m512d)max[2 * r], b = (__m512d)max[2 * r + 1];
+        max[r] = _mm512_max_ps((__m512)_mm512_unpacklo_pd(a, b), (__m512)_mm512_unpackhi_pd(a, b));
     }
     for (int half = 2; half > 0; half /= 2)
         for (int r = 0; r < half; r++)
-            most[r] = _mm512_max_ps(_mm512_shuffle_f32x4(most[2 * r], most[2 * r + 1], 0x88),
-                                    _mm512_shuffle_f32x4(most[2 * r], most[2 * r + 1], 0xDD));
-    const vf scale = (vf)most[0] / all(127.0f);
-    const __mmask16 some = _mm512_cmp_ps_mask(most[0], (__m512)none, _CMP_GT_OQ);
-    _mm512_storeu_ps(inverse, _mm512_maskz_div_ps(some, _mm512_set1_ps(127.0f), most[0]));
-    // byte[r]: of rows 2 r and 2 r + 1; in quarter q, quads q and q + 4 of one and of the other
+            max[r] = _mm512_max_ps(_mm512_shuffle_f32x4(max[2 * r], max[2 * r + 1], 0x88),
+                                   _mm512_shuffle_f32x4(max[2 * r], max[2 * r + 1], 0xDD));
+    const vf scale = (vf)max[0] / splat(127.0f);
+    const __mmask16 nonzero = _mm512_cmp_ps_mask(max[0], (__m512)zero, _CMP_GT_OQ);
+    _mm512_storeu_ps(inverse, _mm512_maskz_div_ps(nonzero, _mm512_set1_ps(127.0f), max[0]));
+    // byte[r]: rows 2 r and 2 r + 1; quarter q holds quads q and q + 4 of the first row, then of the second
     UNROLL
     for (int r = 0; r < 8; r++) {
         __m512i pair[2];
         for (int i = 0; i < 2; i++) {
-            const vf by = all(inverse[2 * r + i]);
+            const vf by = splat(inverse[2 * r + i]);
             const float *at = row[2 * r + i];
             pair[i] = _mm512_packs_epi32(_mm512_cvtps_epi32((__m512)(load(at) * by)),
                                          _mm512_cvtps_epi32((__m512)(load(at + 16) * by)));
@@ -105,7 +105,7 @@ static void round_sixteen(uint32_t *to, const float *x, int64_t k, int rows)
     }
     UNROLL
     for (int h = 0; h < 2; h++) { // quads 4 h .. 4 h + 3
-        __m512 four[4], side[4];  // of four rows; then: quads of eight
+        __m512 four[4], side[4];  // four: of four rows; side: quads of eight
         UNROLL
         for (int r = 0; r < 4; r++)
             four[r] = h == 0 ? _mm512_shuffle_ps((__m512)byte[2 * r], (__m512)byte[2 * r + 1], 0x88)
@@ -128,14 +128,14 @@ static void round_sixteen(uint32_t *to, const float *x, int64_t k, int rows)
     low = _mm512_madd_epi16(low, _mm512_set1_epi16(1));
     high = _mm512_madd_epi16(high, _mm512_set1_epi16(1));
     const __m512i sum = _mm512_add_epi32(low, high);
-    word[8] = _mm512_sub_epi32(none, _mm512_slli_epi32(sum, 7));
+    word[8] = _mm512_sub_epi32(zero, _mm512_slli_epi32(sum, 7));
     word[9] = (__m512i)scale;
     word[10] = (__m512i)(scale * (vf)_mm512_cvtepi32_ps(sum));
-    word[11] = _mm512_sub_epi32(none, _mm512_slli_epi32(low, 7));
-    word[12] = _mm512_sub_epi32(none, _mm512_slli_epi32(high, 7));
+    word[11] = _mm512_sub_epi32(zero, _mm512_slli_epi32(low, 7));
+    word[12] = _mm512_sub_epi32(zero, _mm512_slli_epi32(high, 7));
     UNROLL
     for (int w = 0; w < INT8_WORDS; w++)
-        _mm512_mask_storeu_epi32(to + w * rows, there, word[w]);
+        _mm512_mask_storeu_epi32(to + w * rows, row_mask, word[w]);
 }
 #endif
 
@@ -143,7 +143,7 @@ INLINE void round_groups(uint32_t *to, const float *x, int64_t k, int rows)
 {
 #if defined(__AVX512BW__)
     if (rows > 4) {
-        round_sixteen(to, x, k, rows);
+        round_16_rows(to, x, k, rows);
         return;
     }
 #endif
@@ -151,11 +151,11 @@ INLINE void round_groups(uint32_t *to, const float *x, int64_t k, int rows)
         round_group(to + r, x + r * k, rows);
 }
 
-// Numbers from .. to of the rows of a chunk, in their places; group by group, so that the places of one are written together.
-static void round_part(uint32_t *chunk, int rows, const float *x, int64_t k, int64_t from, int64_t to,
-                       enum rounding how)
+// Rounds numbers from .. to of the rows of a chunk and stores them in its layout, group by group.
+static void round_rows(uint32_t *chunk, int rows, const float *x, int64_t k, int64_t from, int64_t to,
+                       enum rounding rounding)
 {
-    switch (how) {
+    switch (rounding) {
     case ROUND_INT8:
         for (int64_t i = from; i < to; i += GROUP)
             round_groups(chunk + i / GROUP * INT8_WORDS * rows, x + i, k, rows);
@@ -170,7 +170,7 @@ static void round_part(uint32_t *chunk, int rows, const float *x, int64_t k, int
     default:
         for (int64_t i = from; i < to; i++)
             for (int r = 0; r < rows; r++) {
-                float f = how == ROUND_BF16 ? to_bf16(x[r * k + i]) : x[r * k + i];
+                float f = rounding == ROUND_BF16 ? to_bf16(x[r * k + i]) : x[r * k + i];
                 memcpy(&chunk[i * rows + r], &f, sizeof(f));
             }
     }

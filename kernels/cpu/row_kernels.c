@@ -1,4 +1,4 @@
-// row_kernels.c - operations on single rows, compiled once for each instruction set, and the table of all inner loops.
+// row_kernels.c - operations on single rows, and the table of all inner loops. Compiled once for each instruction set.
 #include "kernels/cpu/row_kernels.h"
 
 #include "kernels/cpu/vectors.h"
@@ -12,7 +12,7 @@ static void rmsnorm(float *out, const float *x, const float *w, int64_t n, float
     int64_t i = 0;
     for (; i + W <= n; i += W)
         squares = mad(load(x + i), load(x + i), squares);
-    float total = fold(squares);
+    float total = reduce_add(squares);
     for (; i < n; i++)
         total += x[i] * x[i];
     float scale = 1.0f / sqrtf(total / (float)n + eps);
@@ -27,27 +27,27 @@ static void swiglu(float *out, const float *gate, const float *up, int64_t n)
         int64_t count = n - i < W ? n - i : W;
         memcpy(part, gate + i, (size_t)count * sizeof(float));
         vf g = load(part);
-        save(part, g / (all(1.0f) + exp_lanes(-g)));
+        store(part, g / (splat(1.0f) + exp_lanes(-g)));
         for (int64_t j = 0; j < count; j++)
             out[i + j] = up != NULL ? part[j] * up[i + j] : part[j];
     }
 }
 
-static double sum_exp(const float *x, int64_t n, float most)
+static double sum_exp(const float *x, int64_t n, float max)
 {
     double total = 0;
     for (int64_t i = 0; i < n; i += W) {
         float part[W];
         for (int64_t j = 0; j < W; j++)
-            part[j] = i + j < n ? x[i + j] - most : -INFINITY;
-        save(part, exp_lanes(load(part)));
+            part[j] = i + j < n ? x[i + j] - max : -INFINITY;
+        store(part, exp_lanes(load(part)));
         for (int64_t j = 0; j < W && i + j < n; j++)
             total += (double)part[j];
     }
     return total;
 }
 
-// ---- rows into the cache
+// ---- rows of the KV cache
 
 static uint16_t float_to_half(float x)
 {
@@ -60,7 +60,7 @@ static uint16_t float_to_half(float x)
     u &= 0x7FFFFFFF;
     if (u >= 0x7F800000) // infinity and NaN
         return (uint16_t)(sign | 0x7C00 | (u > 0x7F800000 ? 0x200 : 0));
-    if (u >= 0x477FF000) // rounds beyond the largest
+    if (u >= 0x477FF000) // rounds to more than the largest finite half
         return (uint16_t)(sign | 0x7C00);
     if (u < 0x38800000) { // subnormal: a multiple of 2^-24
         float f;
@@ -71,7 +71,7 @@ static uint16_t float_to_half(float x)
 #endif
 }
 
-static void keep_bf16(uint8_t *to, const float *x, int64_t n)
+static void write_kv_bf16(uint8_t *to, const float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         uint32_t u;
@@ -81,45 +81,45 @@ static void keep_bf16(uint8_t *to, const float *x, int64_t n)
     }
 }
 
-static void keep_q8_0(uint8_t *to, const float *x, int64_t n)
+static void write_kv_q8_0(uint8_t *to, const float *x, int64_t n)
 {
     for (; n > 0; n -= 32, x += 32, to += 34) {
-        vf most = { 0 };
+        vf max = { 0 };
         for (int i = 0; i < 32; i += W)
-            most = larger(magnitude(load(x + i)), most);
-        float scale = largest(most) / 127.0f, inverse = scale > 0 ? 1.0f / scale : 0;
+            max = vmax(vabs(load(x + i)), max);
+        float scale = reduce_max(max) / 127.0f, inverse = scale > 0 ? 1.0f / scale : 0;
         uint16_t h = float_to_half(scale);
         memcpy(to, &h, sizeof(h));
         for (int i = 0; i < 32; i += W) {
             typedef int8_t signed_vb __attribute__((vector_size(W)));
-            const vf magic = all(0x1.8p23f);
+            const vf magic = splat(0x1.8p23f);
             signed_vb b = __builtin_convertvector(
-                __builtin_convertvector((load(x + i) * all(inverse) + magic) - magic, vi), signed_vb);
+                __builtin_convertvector((load(x + i) * splat(inverse) + magic) - magic, vi), signed_vb);
             memcpy(to + 2 + i, &b, sizeof(b));
         }
     }
 }
 
-static void keep(void *to, enum type type, const float *x, int64_t n)
+static void write_kv(void *to, enum type type, const float *x, int64_t n)
 {
     if (type == BF16)
-        keep_bf16(to, x, n);
+        write_kv_bf16(to, x, n);
     else if (type == Q8_0)
-        keep_q8_0(to, x, n);
+        write_kv_q8_0(to, x, n);
     else
         memcpy(to, x, (size_t)n * sizeof(float));
 }
 
-// Halves of a head are turned against each other ("rotate half").
-static void turn(float *to, const float *x, const float *angles, int64_t width, int hd)
+// RoPE as "rotate half": element d is paired with element d + head_dim / 2.
+static void rope(float *to, const float *x, const float *angles, int64_t width, int hd)
 {
     const int half = hd / 2;
     for (int64_t h = 0; h < width; h += hd) {
         int d = 0;
         for (; d + W <= half; d += W) {
             vf a = load(x + h + d), b = load(x + h + d + half), c = load(angles + d), s = load(angles + d + half);
-            save(to + h + d, a * c - b * s);
-            save(to + h + d + half, b * c + a * s);
+            store(to + h + d, a * c - b * s);
+            store(to + h + d + half, b * c + a * s);
         }
         for (; d < half; d++) {
             float a = x[h + d], b = x[h + d + half], c = angles[d], s = angles[d + half];
@@ -129,17 +129,17 @@ static void turn(float *to, const float *x, const float *angles, int64_t width, 
     }
 }
 
-extern const struct products PASTE(products_, LANES);
-extern const struct attention PASTE(attention_, LANES);
+extern const struct matmul_kernels PASTE(matmul_kernels_, ISA);
+extern const struct attention_kernels PASTE(attention_kernels_, ISA);
 
-const struct lanes PASTE(lanes_, LANES) = {
-    .name = QUOTE(LANES),
-    .expand = expand,
-    .products = &PASTE(products_, LANES),
-    .attention = &PASTE(attention_, LANES),
+const struct cpu_kernels PASTE(kernels_, ISA) = {
+    .name = QUOTE(ISA),
+    .dequantize = dequantize,
+    .matmul = &PASTE(matmul_kernels_, ISA),
+    .attention = &PASTE(attention_kernels_, ISA),
     .rmsnorm = rmsnorm,
     .swiglu = swiglu,
     .sum_exp = sum_exp,
-    .keep = keep,
-    .turn = turn,
+    .write_kv = write_kv,
+    .rope = rope,
 };

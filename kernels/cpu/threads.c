@@ -13,38 +13,38 @@
 
 #include "core/memory.h"
 
-// A thread looks for work without pausing, then with pauses, then sleeps: after 50 to 200 us, as long as its pauses are.
-enum { LOOKS = 300, SPINS = 4000 };
-enum { JOB_BITS = 24, LINES = 128 }; // LINES: bytes that processors fetch together
+// An idle thread polls without pausing, then with pauses, and then sleeps: after 50 to 200 us, depending on the length of a pause.
+enum { POLLS = 300, SPINS = 4000 };
+enum { JOB_BITS = 24, LINE_PAIR = 128 }; // LINE_PAIR: bytes that processors prefetch together (two cache lines)
 #define JOBS_MASK (((uint64_t)1 << JOB_BITS) - 1)
 
-// What threads write to one another lies in lines of its own, since a line takes as long to go from one processor to
-// another as some hundred operations: a round costs one there, with the work, and one back.
+// Data that threads exchange lies in cache lines of its own, since moving a line between processors takes as long as some
+// hundred operations: a round costs one transfer with the work, and one back.
 //
-// A round's jobs are dealt out in runs, one to a thread (threads_first), and whoever has no more of his own takes from the
-// others'. A ticket says which is next: (round << JOB_BITS | how many of the run are gone). Tickets are not set for a
-// round: one of an earlier round says that nobody took any yet. Taking a job is one compare-and-swap, which fails when
-// the round is another, so that a thread which slept through a round cannot touch the next one's work.
+// The jobs of a round are divided into ranges, one per thread (threads_first); a thread without jobs of its own steals from the
+// others. A range's ticket counts the jobs that were taken from it: (round << JOB_BITS | taken). Tickets are not reset for a
+// round: a ticket of an earlier round means that no job was taken yet. Taking a job is one compare-and-swap, which fails if the
+// round has changed, so a thread that slept through a round cannot touch the work of the next.
 struct worker {
-    _Alignas(LINES) _Atomic uint64_t ticket;
-    _Alignas(LINES) _Atomic uint64_t finished; // jobs, since the beginning; written by this thread alone
-    _Alignas(LINES) struct threads *team;
+    _Alignas(LINE_PAIR) _Atomic uint64_t ticket;
+    _Alignas(LINE_PAIR) _Atomic uint64_t finished; // jobs, in total; written by this thread only
+    _Alignas(LINE_PAIR) struct threads *pool;
     pthread_t thread;
     int number;
 };
 
 struct threads {
     int n;
-    struct worker *worker; // (n), the caller's first
-    uint64_t due;          // jobs of all rounds so far
+    struct worker *worker; // (n), the caller's is the first
+    uint64_t total;        // jobs of all rounds so far
 
-    _Alignas(LINES) _Atomic uint64_t start; // (round << JOB_BITS | jobs)
+    _Alignas(LINE_PAIR) _Atomic uint64_t start; // (round << JOB_BITS | jobs)
     void (*job)(void *self, int number, int thread);
     void *self;
-    _Atomic bool over;
+    _Atomic bool stop;
 
-    _Alignas(LINES) _Atomic int sleepers;
-    _Atomic uint32_t bell; // what they wait on
+    _Alignas(LINE_PAIR) _Atomic int sleepers;
+    _Atomic uint32_t wakeups; // the futex that sleepers wait on
 };
 
 static void relax(void)
@@ -64,17 +64,17 @@ int threads_first(const struct threads *t, int jobs, int thread)
     return (int)((int64_t)jobs * thread / t->n);
 }
 
-// The next of the `count` jobs that were dealt to w in this round, or -1.
+// Takes the next of the `count` jobs in the range of w; -1: none is left, or the round has changed.
 static int take(struct worker *w, uint64_t start, int count)
 {
     const uint64_t round = start & ~JOBS_MASK;
     uint64_t ticket = atomic_load(&w->ticket);
     for (;;) {
-        const uint64_t gone = (ticket & ~JOBS_MASK) == round ? ticket & JOBS_MASK : 0;
-        if ((ticket & ~JOBS_MASK) > round || gone >= (uint64_t)count)
+        const uint64_t taken = (ticket & ~JOBS_MASK) == round ? ticket & JOBS_MASK : 0;
+        if ((ticket & ~JOBS_MASK) > round || taken >= (uint64_t)count)
             return -1;
-        if (atomic_compare_exchange_weak(&w->ticket, &ticket, round | (gone + 1)))
-            return (int)gone;
+        if (atomic_compare_exchange_weak(&w->ticket, &ticket, round | (taken + 1)))
+            return (int)taken;
     }
 }
 
@@ -83,9 +83,9 @@ static void take_jobs(struct threads *t, uint64_t start, int thread)
     const int jobs = (int)(start & JOBS_MASK);
     uint64_t finished = 0;
     for (int k = 0; k < t->n; k++) {
-        const int whose = (thread + k) % t->n, first = threads_first(t, jobs, whose);
-        const int count = threads_first(t, jobs, whose + 1) - first;
-        for (int i; (i = take(&t->worker[whose], start, count)) >= 0; finished++)
+        const int owner = (thread + k) % t->n, first = threads_first(t, jobs, owner);
+        const int count = threads_first(t, jobs, owner + 1) - first;
+        for (int i; (i = take(&t->worker[owner], start, count)) >= 0; finished++)
             t->job(t->self, first + i, thread);
     }
     if (finished > 0)
@@ -96,17 +96,17 @@ static uint64_t next_start(struct threads *t, uint64_t seen)
 {
     for (int spin = 0; spin < SPINS; spin++) {
         uint64_t start = atomic_load(&t->start);
-        if (start != seen || atomic_load(&t->over))
+        if (start != seen || atomic_load(&t->stop))
             return start;
-        if (spin >= LOOKS)
+        if (spin >= POLLS)
             relax();
     }
     atomic_fetch_add(&t->sleepers, 1);
-    for (;;) { // the bell is read first: whoever rings it has started a round before
-        uint32_t bell = atomic_load(&t->bell);
-        if (atomic_load(&t->start) != seen || atomic_load(&t->over))
+    for (;;) { // wakeups is read first: it is incremented after a round has started
+        uint32_t wakeups = atomic_load(&t->wakeups);
+        if (atomic_load(&t->start) != seen || atomic_load(&t->stop))
             break;
-        futex(&t->bell, FUTEX_WAIT, bell);
+        futex(&t->wakeups, FUTEX_WAIT, wakeups);
     }
     atomic_fetch_sub(&t->sleepers, 1);
     return atomic_load(&t->start);
@@ -116,18 +116,18 @@ static void wake(struct threads *t)
 {
     if (atomic_load(&t->sleepers) == 0)
         return;
-    atomic_fetch_add(&t->bell, 1);
-    futex(&t->bell, FUTEX_WAKE, INT32_MAX);
+    atomic_fetch_add(&t->wakeups, 1);
+    futex(&t->wakeups, FUTEX_WAKE, INT32_MAX);
 }
 
 static void *work(void *arg)
 {
     struct worker *w = arg;
     for (uint64_t start = 0;;) {
-        start = next_start(w->team, start);
-        if (atomic_load(&w->team->over))
+        start = next_start(w->pool, start);
+        if (atomic_load(&w->pool->stop))
             return NULL;
-        take_jobs(w->team, start, w->number);
+        take_jobs(w->pool, start, w->number);
     }
 }
 
@@ -142,15 +142,15 @@ int threads_available(void)
 
 struct threads *threads_create(int n)
 {
-    struct threads *t = xaligned(LINES, sizeof(*t));
-    t->worker = xaligned(LINES, (size_t)n * sizeof(*t->worker));
+    struct threads *t = xaligned(LINE_PAIR, sizeof(*t));
+    t->worker = xaligned(LINE_PAIR, (size_t)n * sizeof(*t->worker));
     t->n = n;
     for (int i = 0; i < n; i++) {
         struct worker *w = &t->worker[i];
-        w->team = t;
+        w->pool = t;
         w->number = i;
         if (i > 0 && pthread_create(&w->thread, NULL, work, w) != 0) {
-            t->n = i; // fewer threads do the same work
+            t->n = i; // continue with fewer threads
             break;
         }
     }
@@ -161,7 +161,7 @@ void threads_destroy(struct threads *t)
 {
     if (t == NULL)
         return;
-    atomic_store(&t->over, true);
+    atomic_store(&t->stop, true);
     wake(t);
     for (int i = 1; i < t->n; i++)
         pthread_join(t->worker[i].thread, NULL);
@@ -191,15 +191,16 @@ void threads_run(struct threads *t, int jobs, void (*job)(void *self, int number
     }
     assert((uint64_t)jobs <= JOBS_MASK);
     const uint64_t start = ((atomic_load(&t->start) >> JOB_BITS) + 1) << JOB_BITS | (uint64_t)jobs;
-    t->job = job; // nobody reads these now: the jobs of the last round are done, and are read before one is
+    t->job =
+        job; // not read concurrently: threads read these before they take a job, and all jobs of the last round are done
     t->self = self;
-    t->due += (uint64_t)jobs;
+    t->total += (uint64_t)jobs;
     atomic_store(&t->start, start);
     wake(t);
     take_jobs(t, start, 0);
-    for (int spin = 0; finished(t) < t->due; spin++)
+    for (int spin = 0; finished(t) < t->total; spin++)
         if (spin >= SPINS)
             sched_yield();
-        else if (spin >= LOOKS)
+        else if (spin >= POLLS)
             relax();
 }

@@ -1,19 +1,19 @@
-// threads.h - a few threads that share out jobs by number.
+// threads.h - a thread pool that runs numbered jobs, with work stealing.
 //
-// Work is cut finer than the threads are many. Each thread has a run of pieces, and whoever is through with his takes
-// others': a thread that a busy neighbour keeps off its processor holds up one piece, not the pass. Idle threads spin for
-// some microseconds and then sleep.
+// Work is divided into more jobs than threads. Each thread has a range of consecutive jobs and takes jobs of other threads when
+// its own are done: a thread that is preempted delays one job, not the pass. Idle threads spin for some microseconds and then
+// sleep.
 #pragma once
 
 struct threads;
 
-struct threads *threads_create(int n); // n in all, the caller's included
+struct threads *threads_create(int n); // n threads, the caller's included
 void threads_destroy(struct threads *t);
 int threads_count(const struct threads *t);
 int threads_available(void); // processors this process may use
 
-// Where thread's run of so many jobs begins; the next one's is its end.
+// The first job of a thread's range, of `jobs` jobs; the range ends where the next thread's begins.
 int threads_first(const struct threads *t, int jobs, int thread);
-// Calls job(self, number, thread) for each number 0 .. jobs - 1, in any order; returns when all are done. thread: 0 ..
-// n - 1, the caller is 0; for scratch memory. Not to be called from within a job, or from two threads at once.
+// Calls job(self, number, thread) for each number 0 .. jobs - 1, in any order; returns when all are done. thread: 0 .. n - 1
+// (the caller is 0), for per-thread scratch memory. Must not be called from a job, or from two threads at once.
 void threads_run(struct threads *t, int jobs, void (*job)(void *self, int number, int thread), void *self);

@@ -1,12 +1,12 @@
-// unpack.h - packed numbers and their scales in registers. A part of matmul_kernels.c, whose vector types it uses: it is compiled
-// once for each instruction set.
+// unpack.h - unpacks packed numbers and their scales to registers. Included by matmul_kernels.c only, which is compiled once
+// for each instruction set.
 #pragma once
 #include "kernels/cpu/matmul_kernels.h"
 
-enum { V = PANEL / W }; // registers of a panel's width
+enum { V = PANEL / W }; // registers per row of a panel
 
-// Quad t of a group, register v of it. Numbers are moved to the top of their bytes (a 4-bit q becomes 16 q), which saves
-// shifts and makes one offset, 128, of the types' own; the scale is divided to match, which is exact.
+// Register v of quad t of a group (four consecutive k of each output). Numbers are shifted to the top of their bytes (a 4-bit
+// q becomes 16 q), which saves shifts and gives all types the same offset, 128; the scale is divided to match, which is exact.
 INLINE vu quad(int bits, const uint8_t *group, int t, int v)
 {
     const int up = 8 - bits, at = v * W * 4;
@@ -21,91 +21,91 @@ INLINE vu quad(int bits, const uint8_t *group, int t, int v)
     return q;
 }
 
-// What the numbers of a type are: how many bits, whether a least is added to them, whether the halves of a group have
-// scales of their own; whether scales and leasts are plain, halves side by side, which can be read from the panel as they
-// are needed.
-struct form {
-    int bits;
-    bool least, halves, plain;
+// Format of a quantized type.
+struct quant_format {
+    int bits;         // of a number
+    bool has_min;     // a minimum is added to the numbers of a group
+    bool half_scales; // each half of a group has its own scale
+    bool plain;       // scales and minimums are stored as plain halves and are read from the panel when needed
 };
 
-INLINE struct form form_of(enum type type)
+INLINE struct quant_format quant_format_of(enum type type)
 {
     switch (type) {
     case Q8_0:
-        return (struct form){ 8, false, false, true };
+        return (struct quant_format){ 8, false, false, true };
     case Q4_0:
-        return (struct form){ 4, false, false, true };
+        return (struct quant_format){ 4, false, false, true };
     case Q4_1:
-        return (struct form){ 4, true, false, true };
+        return (struct quant_format){ 4, true, false, true };
     case Q5_0:
-        return (struct form){ 5, false, false, true };
+        return (struct quant_format){ 5, false, false, true };
     case Q5_1:
-        return (struct form){ 5, true, false, true };
+        return (struct quant_format){ 5, true, false, true };
     case Q4_K:
-        return (struct form){ 4, true, false, false };
+        return (struct quant_format){ 4, true, false, false };
     case Q6_K:
-        return (struct form){ 6, false, true, false };
+        return (struct quant_format){ 6, false, true, false };
     default:
-        return (struct form){ 5, true, false, false }; // Q5_K
+        return (struct quant_format){ 5, true, false, false }; // Q5_K
     }
 }
 
-// W lanes of a group's plain scales, which lie from s on, divided as quad() asks for; and of its leasts.
-INLINE vf plain_scale(struct form f, const uint8_t *s, int lane)
+// W lanes of a group's plain scales at s, divided to match quad(); and of its minimums.
+INLINE vf plain_scale(struct quant_format f, const uint8_t *s, int lane)
 {
-    return halves(s + 2 * lane) * all(1.0f / (float)(1 << (8 - f.bits)));
+    return halves(s + 2 * lane) * splat(1.0f / (float)(1 << (8 - f.bits)));
 }
 
-INLINE vf plain_least(const uint8_t *s, int lane)
+INLINE vf plain_min(const uint8_t *s, int lane)
 {
     return halves(s + 2 * PANEL + 2 * lane);
 }
 
-// d * scale as the checkpoint's own formulas have it, then the exact division by `one`.
+// Scales (d * scale as in the checkpoint's format, divided exactly to match quad()) and minimums of one group to the tile.
 INLINE void unpack_scales(enum type type, struct tile *t, int p, int g, const uint8_t *panel, int64_t group)
 {
-    const struct form f = form_of(type);
+    const struct quant_format f = quant_format_of(type);
     const uint8_t *s = panel + packed_scales_at(type, group);
     UNROLL
     for (int v = 0; v < V; v++) {
         const int at = v * W;
-        float *scale = t->scale[p][g][0] + at, *least = t->least[p][g] + at;
+        float *scale = t->scale[p][g][0] + at, *min = t->min[p][g] + at;
         switch (type) {
         case Q4_K:
         case Q5_K: {
             const uint8_t *d = panel + group / 8 * 320;
-            save(scale, halves(d + 2 * at) * unsigned_bytes(s + at) * all(type == Q4_K ? 0x1p-4f : 0x1p-3f));
-            save(least, -(halves(d + 32 + 2 * at) * unsigned_bytes(s + PANEL + at)));
+            store(scale, halves(d + 2 * at) * unsigned_bytes(s + at) * splat(type == Q4_K ? 0x1p-4f : 0x1p-3f));
+            store(min, -(halves(d + 32 + 2 * at) * unsigned_bytes(s + PANEL + at)));
             break;
         }
         case Q6_K: {
-            vf d = halves(panel + group / 8 * 288 + 2 * at) * all(0x1p-2f);
-            save(scale, d * signed_bytes(s + at));
-            save(t->scale[p][g][1] + at, d * signed_bytes(s + PANEL + at));
+            vf d = halves(panel + group / 8 * 288 + 2 * at) * splat(0x1p-2f);
+            store(scale, d * signed_bytes(s + at));
+            store(t->scale[p][g][1] + at, d * signed_bytes(s + PANEL + at));
             break;
         }
         default:
-            save(scale, plain_scale(f, s, at));
-            if (f.least)
-                save(least, plain_least(s, at));
+            store(scale, plain_scale(f, s, at));
+            if (f.has_min)
+                store(min, plain_min(s, at));
         }
     }
 }
 
-INLINE void scales_of_type(enum type type, struct tile *t, int p, const uint8_t *panel, int64_t first, int n)
+INLINE void unpack_scales_of(enum type type, struct tile *t, int p, const uint8_t *panel, int64_t first, int n)
 {
     for (int g = 0; g < n; g++)
         unpack_scales(type, t, p, g, panel, first + g);
 }
 
-// The scales of groups first .. first + n of a panel into the tile.
-static void take_scales(struct tile *t, int p, const struct packed *w, const uint8_t *panel, int64_t first, int n)
+// Unpacks the scales of groups first .. first + n of a panel to the tile.
+static void load_scales(struct tile *t, int p, const struct packed *w, const uint8_t *panel, int64_t first, int n)
 {
     switch (w->type) {
 #define SCALES_OF(T) \
     case T: \
-        scales_of_type(T, t, p, panel, first, n); \
+        unpack_scales_of(T, t, p, panel, first, n); \
         break;
         SCALES_OF(Q8_0)
         SCALES_OF(Q4_0)

@@ -1,6 +1,5 @@
-// vectors.h - GCC's vector types at the width of one register, and the few functions on them that the inner loops share.
-// A part of every file that is compiled once for each instruction set (CMakeLists.txt sets LANES and the machine
-// flags).
+// vectors.h - GCC vector types of the width of one register, and the functions on them that the inner loops share.
+// Included by every file that is compiled once for each instruction set (CMakeLists.txt sets ISA and the machine flags).
 #pragma once
 #include <math.h>
 #include <stdint.h>
@@ -30,12 +29,13 @@ typedef uint32_t vu_any __attribute__((vector_size(W * sizeof(uint32_t)), aligne
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 16")
 
+// vf, vi, vu: W floats, signed and unsigned 32-bit integers
 INLINE vf load(const float *p)
 {
     return *(const vf_any *)p;
 }
 
-INLINE void save(float *p, vf v)
+INLINE void store(float *p, vf v)
 {
     *(vf_any *)p = v;
 }
@@ -45,17 +45,17 @@ INLINE vu load_bits(const void *p)
     return *(const vu_any *)p;
 }
 
-INLINE void save_bits(void *p, vu v)
+INLINE void store_bits(void *p, vu v)
 {
     *(vu_any *)p = v;
 }
 
-INLINE vf all(float x)
+INLINE vf splat(float x)
 {
     return x - (vf){ 0 };
 }
 
-// a b + c, rounded once where the machine has an instruction for it, and twice in plain C.
+// a * b + c, rounded once where the machine has FMA, twice in plain C.
 INLINE vf mad(vf a, vf b, vf c)
 {
 #if defined(__AVX512F__)
@@ -74,13 +74,13 @@ INLINE float bits_to_float(uint32_t bits)
     return f;
 }
 
-// Scaling by 2^112 moves a half's exponent to a float's and makes subnormals normal on the way; infinities and NaNs
-// keep all exponent bits.
+// Scaling by 2^112 converts the exponent of a half to that of a float and normalises subnormals; infinities and NaNs keep
+// all exponent bits.
 INLINE float half_to_float(uint16_t h)
 {
-    float magnitude = bits_to_float((uint32_t)(h & 0x7FFF) << 13) * 0x1p112f;
+    float vabs = bits_to_float((uint32_t)(h & 0x7FFF) << 13) * 0x1p112f;
     uint32_t bits;
-    memcpy(&bits, &magnitude, sizeof(bits));
+    memcpy(&bits, &vabs, sizeof(bits));
     bits |= (h & 0x7C00) == 0x7C00 ? 0x7F800000u : 0;
     return bits_to_float(bits | (uint32_t)(h & 0x8000) << 16);
 }
@@ -120,7 +120,7 @@ INLINE vf signed_bytes(const uint8_t *p)
     return __builtin_convertvector(__builtin_convertvector(b, vi), vf);
 }
 
-INLINE float fold(vf v)
+INLINE float reduce_add(vf v)
 {
 #if defined(__AVX512F__)
     v += __builtin_shuffle(v, (vi){ 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7 });
@@ -136,7 +136,7 @@ INLINE float fold(vf v)
 }
 
 // a > b ? a : b
-INLINE vf larger(vf a, vf b)
+INLINE vf vmax(vf a, vf b)
 {
 #if defined(__AVX512F__)
     return (vf)_mm512_max_ps((__m512)a, (__m512)b);
@@ -148,45 +148,45 @@ INLINE vf larger(vf a, vf b)
 #endif
 }
 
-INLINE float largest(vf v)
+INLINE float reduce_max(vf v)
 {
 #if defined(__AVX512F__)
-    v = larger(v, __builtin_shuffle(v, (vi){ 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7 }));
-    v = larger(v, __builtin_shuffle(v, (vi){ 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11 }));
-    v = larger(v, __builtin_shuffle(v, (vi){ 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13 }));
+    v = vmax(v, __builtin_shuffle(v, (vi){ 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7 }));
+    v = vmax(v, __builtin_shuffle(v, (vi){ 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11 }));
+    v = vmax(v, __builtin_shuffle(v, (vi){ 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13 }));
 #elif defined(__AVX2__)
-    v = larger(v, __builtin_shuffle(v, (vi){ 4, 5, 6, 7, 0, 1, 2, 3 }));
-    v = larger(v, __builtin_shuffle(v, (vi){ 2, 3, 0, 1, 6, 7, 4, 5 }));
+    v = vmax(v, __builtin_shuffle(v, (vi){ 4, 5, 6, 7, 0, 1, 2, 3 }));
+    v = vmax(v, __builtin_shuffle(v, (vi){ 2, 3, 0, 1, 6, 7, 4, 5 }));
 #else
-    v = larger(v, (vf){ v[2], v[3], v[0], v[1] });
+    v = vmax(v, (vf){ v[2], v[3], v[0], v[1] });
 #endif
     return v[0] > v[1] ? v[0] : v[1];
 }
 
-INLINE vf magnitude(vf v)
+INLINE vf vabs(vf v)
 {
     return (vf)((vi)v & 0x7FFFFFFF);
 }
 
-// exp by 2^n * e^r, |r| <= ln 2 / 2, e^r by its minimax polynomial of degree 6 (relative error 2e-9 before rounding, below 1.5
-// units in the last place after); arguments are held to where the result is a normal float. exp(0) is 1.
+// exp(x) = 2^n * e^r with |r| <= ln 2 / 2; e^r is a minimax polynomial of degree 6 (relative error 2e-9 before rounding, below
+// 1.5 ulp after). Arguments are clamped to where the result is a normal float. exp(0) is 1.
 INLINE vf exp_lanes(vf x)
 {
-    const vf magic = all(0x1.8p23f);
-    x = larger(x, all(-87.0f));
+    const vf magic = splat(0x1.8p23f);
+    x = vmax(x, splat(-87.0f));
 #if !defined(__AVX512F__)
-    x = -larger(-x, all(-88.0f));
+    x = -vmax(-x, splat(-88.0f));
 #endif
-    vf n = mad(x, all(0x1.715476p0f), magic) - magic;
-    vf r = mad(n, all(-0x1.62e4p-1f), x);
-    r = mad(n, all(-0x1.7f7d1cp-20f), r);
-    vf p = all(0x1.6ab96ep-10f);
-    p = mad(p, r, all(0x1.126d1ep-7f));
-    p = mad(p, r, all(0x1.55589ap-5f));
-    p = mad(p, r, all(0x1.55540ap-3f));
-    p = mad(p, r, all(0x1.fffffap-2f));
-    p = mad(p, r, all(1.0f));
-    p = mad(p, r, all(1.0f));
+    vf n = mad(x, splat(0x1.715476p0f), magic) - magic;
+    vf r = mad(n, splat(-0x1.62e4p-1f), x);
+    r = mad(n, splat(-0x1.7f7d1cp-20f), r);
+    vf p = splat(0x1.6ab96ep-10f);
+    p = mad(p, r, splat(0x1.126d1ep-7f));
+    p = mad(p, r, splat(0x1.55589ap-5f));
+    p = mad(p, r, splat(0x1.55540ap-3f));
+    p = mad(p, r, splat(0x1.fffffap-2f));
+    p = mad(p, r, splat(1.0f));
+    p = mad(p, r, splat(1.0f));
 #if defined(__AVX512F__)
     return (vf)_mm512_scalef_ps((__m512)p, (__m512)n);
 #else

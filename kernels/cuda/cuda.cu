@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/blas.h"
+#include "kernels/cuda/cublas.h"
 
 namespace DEVICE_SPACE
 {
@@ -20,14 +20,14 @@ static cudaError_t use_device(int device)
 
 void cuda_use(const struct cuda *c)
 {
-    use_device(c->device); // it was possible when it was opened
+    use_device(c->device); // it succeeded when it was opened
 }
 
 void cuda_note(struct cuda *c, cudaError_t e, const char *what)
 {
     if (e == cudaSuccess)
         return;
-    cudaGetLastError(); // it is said once
+    cudaGetLastError(); // clears it
     if (c->failed)
         return;
     c->failed = true;
@@ -36,7 +36,6 @@ void cuda_note(struct cuda *c, cudaError_t e, const char *what)
 
 void cuda_launched(struct cuda *c, const char *what)
 {
-    c->made.x = NULL;
     cuda_note(c, cudaGetLastError(), what);
 }
 
@@ -49,7 +48,7 @@ static void *cuda_alloc(struct backend *b, size_t bytes)
     cuda_use(c);
     const cudaError_t e = cudaMalloc(&p, bytes != 0 ? bytes : 16);
     if (e == cudaErrorMemoryAllocation) {
-        cudaGetLastError(); // whoever asked says it
+        cudaGetLastError(); // clears it; the caller reports it
         return NULL;
     }
     cuda_note(c, e, "memory");
@@ -60,7 +59,6 @@ static void give_back(struct cuda *c, void *data)
 {
     if (data == NULL)
         return;
-    c->made.x = NULL;
     cuda_note(c, cudaFree(data), "giving memory back"); // waits for what is queued
 }
 
@@ -79,12 +77,11 @@ static void wait(struct cuda *c, const char *what)
         c->ring.used = 0;
 }
 
-// By way of the ring while it has room, and not into a graph, which would read there whenever it is launched; else from pageable memory: the bytes are the driver's own when this returns, which
-// may have had to wait for the device.
+// Through the ring while it has space, unless a graph is being captured, which would read there at each launch. Otherwise from
+// pageable memory: the driver copies the bytes before it returns, and may wait for the device.
 static void cuda_upload(struct backend *b, void *to, const void *host, size_t bytes)
 {
     struct cuda *c = (struct cuda *)b;
-    c->made.x = NULL;
     cuda_use(c);
     if (bytes <= RING - c->ring.used && !graphs_capturing(c->graphs)) {
         uint8_t *at = c->ring.data + c->ring.used;
@@ -124,7 +121,7 @@ static void cuda_stamp(struct backend *b, int number)
 {
     struct cuda *c = (struct cuda *)b;
     assert(number >= 0 && number < MAX_STAMPS);
-    cuda_note(c, cudaEventRecord(c->stamp[number], c->stream), "noting the time");
+    cuda_note(c, cudaEventRecord(c->stamp[number], c->stream), "recording the time");
 }
 
 static int64_t cuda_between(struct backend *b, int from, int to)
@@ -140,17 +137,17 @@ static bool cuda_memory(struct backend *b, size_t *free_bytes, size_t *all)
     struct cuda *c = (struct cuda *)b;
     cuda_use(c);
     const cudaError_t e = cudaMemGetInfo(free_bytes, all);
-    cuda_note(c, e, "asking for free memory");
+    cuda_note(c, e, "reading the free memory");
     return e == cudaSuccess;
 }
 
-// What graphs know grows by half again, so that a few times are enough, or by no more than it must.
+// Workspaces that graphs read are enlarged by half, so that it happens rarely, or at least to what is needed.
 void *cuda_reserve(struct cuda *c, struct space *s, size_t bytes, const char *what)
 {
     if (bytes <= s->bytes)
         return s->data;
     const size_t more = s->apart ? 0 : s->bytes + s->bytes / 2;
-    give_back(c, s->data); // what is queued has used it when this returns
+    give_back(c, s->data); // waits for queued operations that use it
     c->releases += s->data != NULL && !s->apart;
     s->bytes = 0;
     s->data = NULL;
@@ -171,7 +168,7 @@ void *cuda_host_reserve(struct cuda *c, struct space *s, size_t bytes, const cha
     if (bytes <= s->bytes)
         return s->data;
     cuda_use(c);
-    cuda_note(c, cudaFreeHost(s->data), what); // copies have been waited for
+    cuda_note(c, cudaFreeHost(s->data), what); // no copy is in progress
     s->bytes = 0;
     s->data = NULL;
     const cudaError_t e = cudaMallocHost(&s->data, bytes);
@@ -182,18 +179,15 @@ void *cuda_host_reserve(struct cuda *c, struct space *s, size_t bytes, const cha
 
 // ---- a pass's layout
 
-const struct layout *cuda_see(struct cuda *c, const struct layout *s)
+static void upload_arrays(struct cuda *c, const struct layout *s)
 {
-    if (s->pass != 0 && s->pass == c->pass)
-        return &c->see;
     const size_t n = (size_t)s->n, words = n * (size_t)s->words * sizeof(uint64_t), ids = n * sizeof(int32_t);
     const size_t bytes = words + 4 * ids;
     uint8_t *to = (uint8_t *)cuda_reserve(c, &c->layout, bytes, "the layout of a pass");
     const int32_t *const from[] = { s->slot, s->prefix, s->place, s->position };
-    c->pass = s->pass;
     c->see = *s;
     if (to == NULL)
-        return &c->see;
+        return;
     if (bytes > c->host_bytes)
         c->host = xrealloc(c->host, c->host_bytes = bytes);
     uint8_t *host = (uint8_t *)c->host;
@@ -207,6 +201,19 @@ const struct layout *cuda_see(struct cuda *c, const struct layout *s)
     c->see.place = c->see.prefix + n;
     c->see.position = c->see.place + n;
     mask_on_device(c, &c->see);
+}
+
+static uint64_t cuda_upload_layout(struct backend *b, const struct layout *s)
+{
+    struct cuda *c = (struct cuda *)b;
+    upload_arrays(c, s);
+    return c->see.uploaded = ++c->layouts;
+}
+
+const struct layout *cuda_see(struct cuda *c, const struct layout *s)
+{
+    if (s->uploaded == 0 || s->uploaded != c->see.uploaded)
+        upload_arrays(c, s);
     return &c->see;
 }
 
@@ -237,9 +244,10 @@ static void cuda_destroy(struct backend *b)
     struct cuda *c = (struct cuda *)b;
     if (c->stream != NULL)
         cudaStreamSynchronize(c->stream);
-    blas_close(c);
-    struct space *const all[] = { &c->layout,  &c->rounded[0], &c->rounded[1], &c->floats, &c->gate,
-                                  &c->partial, &c->verify,     &c->best,       &c->parts };
+    cublas_close(c);
+    struct space *const all[] = { &c->layout, &c->planes[0].space, &c->planes[1].space, &c->floats,
+                                  &c->gate,   &c->partial,         &c->verify,          &c->best,
+                                  &c->parts };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         cuda_release(b, all[i]->data);
     cudaFreeHost(c->verify_result.data);
@@ -253,6 +261,11 @@ static void cuda_destroy(struct backend *b)
     free(c->host);
     free(c);
 }
+
+static const struct device_step step = {
+    cuda_probabilities, cuda_rule_body,      cuda_verify,       cuda_verify_wait,  cuda_verify_bytes,
+    cuda_drafts_create, cuda_drafts_destroy, cuda_drafts_begin, cuda_drafts_level, cuda_drafts_end,
+};
 
 static struct backend table(void)
 {
@@ -271,46 +284,28 @@ static struct backend table(void)
     b.between = cuda_between;
     b.memory = cuda_memory;
     b.workers = cuda_workers;
+    b.upload_layout = cuda_upload_layout;
     b.bucket = cuda_bucket;
     b.graph_launch = cuda_graph_launch;
     b.graph_end = cuda_graph_end;
     b.rounds_to = cuda_rounds_to;
     b.prepare = cuda_prepare;
     b.unprepare = cuda_unprepare;
-    b.matmul = cuda_matmul;
-    b.gated = cuda_gated;
-    b.add = cuda_add;
-    b.rmsnorm = cuda_rmsnorm;
-    b.swiglu = cuda_swiglu;
-    b.angles = cuda_angles;
-    b.store = cuda_store;
-    b.attend = cuda_attend;
-    b.take = cuda_take;
-    b.gather_on_device = cuda_gather_on_device;
-    b.place = cuda_place;
-    b.cut = cuda_cut;
-    b.move = cuda_move;
-    b.best = cuda_best;
-    b.probabilities = cuda_probabilities;
-    b.verify_bytes = cuda_verify_bytes;
-    b.verify = cuda_verify;
-    b.verify_wait = cuda_verify_wait;
-    b.drafts_create = cuda_drafts_create;
-    b.drafts_destroy = cuda_drafts_destroy;
-    b.drafts_begin = cuda_drafts_begin;
-    b.drafts_level = cuda_drafts_level;
-    b.drafts_end = cuda_drafts_end;
+#define ENTRY(name, SIGNATURE) b.name = cuda_##name;
+    ALL_OPERATIONS(ENTRY, ENTRY)
+#undef ENTRY
+    b.step = &step;
     return b;
 }
 
 static struct cuda *fail_on(const char *name, int device, cudaError_t e, const char *what, struct error *err)
 {
-    cudaGetLastError(); // it is said once
+    cudaGetLastError(); // clears it
     fail(err, "device %s:%d: %s: %s (%s)", name, device, what, cudaGetErrorString(e), cudaGetErrorName(e));
     return NULL;
 }
 
-// name: what it was asked for as.
+// name: as the user gave it.
 static struct cuda *open_device(const char *name, int device, struct error *err)
 {
     int devices = 0;
@@ -345,8 +340,8 @@ static struct cuda *open_device(const char *name, int device, struct error *err)
         cuda_destroy(&c->backend);
         return fail_on(name, device, e, "no stream, no pinned memory, or no events", err);
     }
-    attend_grant(c);
-    wide_grant(c);
+    attention_set_shared_memory(c);
+    matmul_large_set_shared_memory(c);
     snprintf(c->description, sizeof(c->description), "%.80s (cuda:%d), compute capability %d.%d, %d multiprocessors",
              p.name, device, p.major, p.minor, p.multiProcessorCount);
     return c;
@@ -370,7 +365,7 @@ extern "C" struct backend *backend_cuda(int device, struct error *err)
 extern "C" struct backend *backend_cublas(int device, struct error *err)
 {
     struct cuda *c = open_device("cublas", device, err);
-    if (c == NULL || blas_open(c, err))
+    if (c == NULL || cublas_open(c, err))
         return c != NULL ? &c->backend : NULL;
     cuda_destroy(&c->backend);
     return NULL;

@@ -1,12 +1,11 @@
-// device.h - what kernels are written with: a launch, loads and conversions, sums over warps and blocks, and the few
-// machine instructions that C++ has no name for. For .cu files alone.
+// device.h - primitives for kernels: launches, conversions, reductions over warps, and the machine instructions that C++ does not
+// expose. For .cu files only.
 //
-// The same sources are compiled twice: by nvcc for a GPU, and by g++ for a GPU that is not there
-// (tests/device/emulated/), in which tests run every kernel on the host. What is machine code in the one is plain C++ in
-// the other, and only here.
+// The same sources are compiled twice: by nvcc for a GPU, and by g++ for an emulated GPU (tests/device/emulated/), on which
+// tests run every kernel on the host. Only this file distinguishes the two: machine code in one is plain C++ in the other.
 //
-// Arithmetic: nvcc is told not to contract (CMakeLists.txt), so what is one rounding is written fmaf. Nothing here may
-// make an output depend on how many rows a pass has.
+// Arithmetic: nvcc does not contract (--fmad=false in cmake/cuda.cmake), so fused operations are written fmaf. Nothing here may
+// make an output depend on the number of rows of a pass.
 #pragma once
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -19,16 +18,16 @@
 #else
 #define DEVICE_SPACE cuda_device
 #include <cuda_fp16.h>
-// Kernel, grid, block, bytes of dynamic shared memory, stream, arguments: begins when all that was queued before is done.
-// cuda.h has QUEUE, which lets it begin sooner.
+// Kernel, grid, block, bytes of dynamic shared memory, stream, arguments. The kernel starts after everything that was queued
+// before; QUEUE of cuda.h lets it start earlier.
 #define LAUNCH(kernel, grid, block, shared, stream, ...) kernel<<<(grid), (block), (shared), (stream)>>>(__VA_ARGS__)
-// The dynamic shared memory of a kernel, as an array of this type.
+// Declares the dynamic shared memory of a kernel as an array of `type`.
 #define DYNAMIC_SHARED(type, name) \
     extern __shared__ __align__(16) uint8_t shared_memory_[]; \
     type *const name = reinterpret_cast<type *>(shared_memory_)
 #endif
 
-// Loops whose turns are to be written out; the compiler for the host is left alone.
+// Unrolled loops; nothing for the host's compiler.
 #if defined(EMULATED)
 #define UNROLL
 #define UNROLL_BY(n)
@@ -54,7 +53,7 @@ __device__ inline float half_to_float(uint16_t h)
 #endif
 }
 
-__device__ inline uint16_t float_to_half(float x) // to the nearest, ties to even
+__device__ inline uint16_t float_to_half(float x) // round to nearest even
 {
 #if defined(EMULATED)
     return emulated_float_to_half(x);
@@ -68,7 +67,7 @@ __device__ inline float bf16_to_float(uint16_t h)
     return __uint_as_float((uint32_t)h << 16);
 }
 
-__device__ inline uint16_t float_to_bf16(float x) // to the nearest, ties to even; a NaN stays one
+__device__ inline uint16_t float_to_bf16(float x) // round to nearest even; NaN stays NaN
 {
     const uint32_t u = __float_as_uint(x);
     return (uint16_t)((u & 0x7FFFFFFF) > 0x7F800000 ? u >> 16 | 0x40 : (u + 0x7FFF + (u >> 16 & 1)) >> 16);
@@ -79,7 +78,7 @@ __device__ inline float silu(float x)
     return x / (1.0f + expf(-x));
 }
 
-// ---- sums that come out the same in every lane
+// ---- reductions, with the same result in every lane
 
 __device__ inline float warp_sum(float x)
 {
@@ -88,7 +87,7 @@ __device__ inline float warp_sum(float x)
     return x;
 }
 
-__device__ inline float warp_most(float x)
+__device__ inline float warp_max(float x)
 {
     for (int step = WARP / 2; step > 0; step /= 2)
         x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFF, x, step));
@@ -97,9 +96,9 @@ __device__ inline float warp_most(float x)
 
 // ---- instructions
 
-// d (16, 8) += a (16, 16) b (16, 8), bfloat16 in, float out. Lane l = 4 g + t holds of a the pairs (g, 2t..), (g + 8,
-// 2t..), (g, 2t + 8..), (g + 8, 2t + 8..); of b the pairs (2t.., g), (2t + 8.., g); of d (g, 2t), (g, 2t + 1), (g + 8, 2t),
-// (g + 8, 2t + 1). PTX ISA, mma.m16n8k16.
+// d (16, 8) += a (16, 16) b (16, 8), bfloat16 in, float out. Lane 4 g + t holds the pairs (g, 2t..), (g + 8, 2t..), (g, 2t + 8..),
+// (g + 8, 2t + 8..) of a; (2t.., g), (2t + 8.., g) of b; (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1) of d. PTX ISA,
+// mma.m16n8k16.
 __device__ inline void mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
 #if defined(EMULATED)
@@ -112,7 +111,7 @@ __device__ inline void mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, ui
 #endif
 }
 
-// Sixteen bytes of weights, which are read once a pass: past the first cache.
+// Loads sixteen bytes of weights without allocating in L1, since they are read once per pass.
 __device__ inline uint4 load_weights(const uint4 *at)
 {
 #if defined(EMULATED)
@@ -126,12 +125,12 @@ __device__ inline uint4 load_weights(const uint4 *at)
 #endif
 }
 
-// Kernels that are queued with QUEUE begin while the one before is still at work: its last blocks leave processors idle, and
-// the first weights take a while to come. So before it reads or writes anything that another kernel writes, and be it only
-// to overwrite it, every such kernel waits until the one before is done and all it wrote can be seen; that one had waited
-// likewise, so everything before it is done, too. PTX ISA, griddepcontrol; CUDA programming guide, "programmatic dependent
-// launch".
-__device__ inline void let_next_begin()
+// Programmatic dependent launch. A kernel queued with QUEUE starts while the previous one is still running: the last blocks of that
+// leave processors idle, and the first weights take a while to arrive. Before a kernel reads or writes (even overwrites)
+// anything that another kernel writes, it must wait until the previous kernel has finished and its writes are visible; since that
+// kernel has waited as well, everything before it has finished too. PTX ISA, griddepcontrol; CUDA programming guide,
+// "programmatic dependent launch".
+__device__ inline void launch_dependents()
 {
 #if !defined(EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
@@ -145,19 +144,19 @@ __device__ inline void wait_for_previous()
 #endif
 }
 
-// The first statement of a kernel that has nothing to do beforehand.
-__device__ inline void in_turn()
+// First statement of a kernel that has no work to do before it waits.
+__device__ inline void kernel_prologue()
 {
-    let_next_begin();
+    launch_dependents();
     wait_for_previous();
 }
 
-// Sixteen bytes of the device's memory on their way to shared memory, past registers and the first cache. They have come,
-// for the thread that sent them, when it has waited; for others after a barrier.
-__device__ inline void copy_ahead(void *to, const void *from)
+// Asynchronous copy of sixteen bytes from global to shared memory, bypassing registers and L1. Complete for the issuing thread
+// after wait_for_copies, for others after a barrier.
+__device__ inline void copy_async(void *to, const void *from)
 {
 #if defined(EMULATED)
-    emulated_copy_ahead(to, from);
+    emulated_copy_async(to, from);
 #else
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
                  :
@@ -166,17 +165,17 @@ __device__ inline void copy_ahead(void *to, const void *from)
 #endif
 }
 
-// What was sent since the last call, perhaps nothing, is a group.
-__device__ inline void close_copies()
+// Commits the copies issued since the last call (possibly none) as a group.
+__device__ inline void commit_copies()
 {
 #if defined(EMULATED)
-    emulated_close_copies();
+    emulated_commit_copies();
 #else
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
 
-// Waits for all groups of this thread's but the last N.
+// Waits for all but the last N groups of this thread.
 template <int N> __device__ inline void wait_for_copies()
 {
 #if defined(EMULATED)
@@ -186,8 +185,8 @@ template <int N> __device__ inline void wait_for_copies()
 #endif
 }
 
-// The compiler is to think x and memory anew here: what it would keep of them for the next columns is more than there
-// are registers.
+// Makes the compiler forget the value of x and the contents of memory. It would otherwise keep more values for the next columns
+// than there are registers.
 __device__ inline void forget(float &x)
 {
 #if !defined(EMULATED)

@@ -1,13 +1,12 @@
-// graphs.cu - routines (backend.h) that are queued at once, as CUDA graphs: the host is done with a pass in the time of
-// a launch or two, and a kernel waits less for the one before it.
+// graphs.cu - CUDA graphs of the operations that a graph_key names (backend.h): the host queues a pass in the time of a launch or two,
+// and kernels start with less delay after each other.
 //
-// A routine is named by all that its launches depend on. The first time it is gone through as ever, so that all rooms are
-// as large as it wants them; the second time its launches are captured; from then on the graph is launched. What it leaves
-// behind is the same in each case, the planes of its last operation among it. A graph knows addresses: whatever is given
-// back, a room that grows among it, ends all graphs.
+// A key has everything that the launches depend on. The first time the operations are queued one by one, so that all workspaces reach
+// their size; the second time their launches are captured; from then on the graph is launched. The results are the same in each case,
+// the planes of the last operation included. Graphs contain addresses: releasing memory, or enlarging a workspace, ends all graphs.
 //
-// Where a graph cannot be had the operations are queued as ever, then and from then on.
-#include "kernels/cuda/cuda.h"
+// If a graph cannot be made, the operations are queued one by one, then and from then on.
+#include "kernels/cuda/round.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,50 +14,52 @@
 namespace DEVICE_SPACE
 {
 
-enum { MOST_GRAPHS = 64 };
-enum { MOST_ROWS = 512 }; // of a pass: in longer ones a launch costs little
+enum { MAX_GRAPHS = 64 };
+enum { MAX_ROWS = 512 }; // of a pass: in longer ones launches cost little
 
 struct key {
     const void *whose, *cache;
     int fact[GRAPH_KEY_FACTS], n, words, length;
     struct reach reach;
-    int planes; // that are left for products: one, three or both
+    int planes; // that operations write for products: one, three or both
 };
 static_assert(sizeof(struct key) == 2 * sizeof(void *) + (GRAPH_KEY_FACTS + 6) * sizeof(int), "compared as bytes");
 
 struct graph {
     struct key key;
-    uint64_t used;        // the last time; 0: there is none
-    bool seen;            // it was gone through
+    uint64_t used;        // number of its last use; 0: the entry is free
+    bool queued;          // its operations have been queued once
     cudaGraphExec_t exec; // NULL: it was not captured
-    struct made made;     // planes that it leaves
+    struct tensor out;    // what its operations returned
+    int buffer;           // of out's planes
+    struct planes_buffer planes;
 };
 
 struct graphs {
-    struct graph graph[MOST_GRAPHS];
-    struct graph *now; // the routine that is gone through; NULL: it is none of these
-    bool capturing, given_up;
-    uint64_t uses, releases; // when it was last looked how many there were
+    struct graph graph[MAX_GRAPHS];
+    struct graph *current; // whose operations are being queued; NULL: none
+    bool capturing, disabled;
+    uint64_t uses, releases; // releases: struct cuda's when stale graphs were last removed
 };
 
-// ---- what passes have in common
+// ---- padding
 
-// Products take rows by eights, and from 65 on (wide.cu) by 64, so up to as many cost the same; attention does not.
+// Products process rows in groups of 8, from 65 on (matmul_large.cu) of 64, so padding up to those costs nothing there; in attention it does.
 int cuda_bucket(struct backend *b, int n)
 {
     (void)b;
-    if (n <= 4 || n > MOST_ROWS)
+    if (n <= 4 || n > MAX_ROWS)
         return n;
     return n <= 6 ? 6 : n <= 64 ? (n + 7) / 8 * 8 : (n + 63) / 64 * 64;
 }
 
-// 1, 2, 3, 4, 6, 8, 12, 16, 24, ..: at most a third of them is in vain.
-static int at_least(int n)
+// 1, 2, 3, 4, 6, 8, 12, 16, 24, ..: at most a third is unused.
+static int rounded_up(int n)
 {
-    int most = 1;
-    while (most < n)
-        most *= 2;
-    return most >= 4 && most / 4 * 3 >= n ? most / 4 * 3 : most;
+    int power = 1;
+    while (power < n)
+        power *= 2;
+    return power >= 4 && power / 4 * 3 >= n ? power / 4 * 3 : power;
 }
 
 static struct key key_of(const struct cuda *c, const struct graph_key *r)
@@ -70,25 +71,25 @@ static struct key key_of(const struct cuda *c, const struct graph_key *r)
     k.n = r->see->n;
     k.words = r->see->words;
     k.length = r->see->length;
-    k.reach = attend_reach(r->see);
-    k.reach.splits = at_least(k.reach.splits);
-    k.reach.runs = at_least(k.reach.runs);
+    k.reach = attention_extent(r->see);
+    k.reach.splits = rounded_up(k.reach.splits);
+    k.reach.runs = rounded_up(k.reach.runs);
     k.planes = (c->read_one != 0) + 2 * (c->read_three != 0);
     return k;
 }
 
-// ---- the graphs that there are
+// ---- the cache of graphs
 
 static void forget(struct graph *e)
 {
     if (e->exec != NULL)
-        cudaGraphExecDestroy(e->exec); // one that is under way comes to its end
+        cudaGraphExecDestroy(e->exec); // a launch in progress completes
     memset(e, 0, sizeof(*e));
 }
 
 static void forget_but(struct graphs *g, const struct graph *kept)
 {
-    for (int i = 0; i < MOST_GRAPHS; i++)
+    for (int i = 0; i < MAX_GRAPHS; i++)
         if (&g->graph[i] != kept)
             forget(&g->graph[i]);
 }
@@ -97,15 +98,15 @@ static void forget_stale(struct cuda *c)
 {
     struct graphs *g = c->graphs;
     if (g->releases != c->releases)
-        forget_but(g, g->now);
+        forget_but(g, g->current);
     g->releases = c->releases;
 }
 
-// That of the key, in the place of the one that was used longest ago if it is new.
+// The entry of the key; a new one replaces the least recently used.
 static struct graph *find(struct graphs *g, const struct key *k)
 {
     struct graph *oldest = &g->graph[0];
-    for (int i = 0; i < MOST_GRAPHS; i++) {
+    for (int i = 0; i < MAX_GRAPHS; i++) {
         struct graph *e = &g->graph[i];
         if (e->used != 0 && memcmp(&e->key, k, sizeof(*k)) == 0)
             return e;
@@ -135,16 +136,48 @@ bool graphs_capturing(const struct graphs *g)
     return g->capturing;
 }
 
-// ---- a routine
+// ---- capture and launch
 
-// What went wrong with a graph has not gone wrong with the pass.
-static void give_up(struct cuda *c)
+// The operations that a key names begin with the same buffers every time.
+static void forget_planes(struct cuda *c)
+{
+    for (int i = 0; i < PLANES_BUFFERS; i++)
+        c->planes[i].number = 0;
+    c->last_planes = 0;
+}
+
+// What the captured operations returned, of which out's planes are in a buffer.
+static void note_out(const struct cuda *c, struct graph *e, struct tensor out)
+{
+    e->out = out;
+    e->buffer = -1;
+    for (int i = 0; i < PLANES_BUFFERS && out.planes != 0; i++)
+        if (c->planes[i].number == out.planes)
+            e->buffer = i;
+    if (e->buffer >= 0)
+        e->planes = c->planes[e->buffer];
+}
+
+// The same after a launch, under a new number.
+static struct tensor out_of(struct cuda *c, const struct graph *e)
+{
+    if (e->buffer < 0)
+        return without_planes(c, e->out);
+    const struct space space = c->planes[e->buffer].space;
+    c->planes[e->buffer] = e->planes;
+    c->planes[e->buffer].space = space;
+    c->last_planes = e->buffer;
+    return with_planes(c, e->out);
+}
+
+// A failure of graphs is not a failure of the pass.
+static void disable_graphs(struct cuda *c)
 {
     cudaGetLastError();
     forget_but(c->graphs, NULL);
-    c->graphs->given_up = true;
+    c->graphs->disabled = true;
     c->failed = false;
-    c->made.x = NULL;
+    forget_planes(c);
 }
 
 static bool launch(struct cuda *c, const struct graph *e)
@@ -160,29 +193,28 @@ static bool end_capture(struct cuda *c, struct graph *e)
     return (graph == NULL || cudaGraphDestroy(graph) == cudaSuccess) && ok;
 }
 
-// Of a routine that will be gone through.
+// The operations will be queued one by one, for capture if they have been before.
 static void begin(struct cuda *c, struct graph *e)
 {
     struct graphs *g = c->graphs;
-    if (e->seen && cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess) {
-        give_up(c);
+    if (e->queued && cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess) {
+        disable_graphs(c);
         return;
     }
-    g->capturing = e->seen;
-    g->now = e;
+    g->capturing = e->queued;
+    g->current = e;
     c->reach = e->key.reach;
 }
 
-bool cuda_graph_launch(struct backend *b, const struct graph_key *r)
+bool cuda_graph_launch(struct backend *b, const struct graph_key *r, struct tensor *out)
 {
     struct cuda *c = (struct cuda *)b;
     struct graphs *g = c->graphs;
     cuda_use(c);
-    cuda_see(c, r->see); // before it, as it comes from the host
-    c->made.x = NULL;    // a routine begins alike whatever was before it
-    c->made.turn = 0;
+    cuda_see(c, r->see); // before it: it is uploaded
+    forget_planes(c);
     forget_stale(c);
-    if (r->see->n > MOST_ROWS || g->given_up || c->failed)
+    if (r->see->n > MAX_ROWS || g->disabled || c->failed)
         return false;
     const struct key k = key_of(c, r);
     struct graph *e = find(g, &k);
@@ -192,34 +224,34 @@ bool cuda_graph_launch(struct backend *b, const struct graph_key *r)
         return false;
     }
     if (!launch(c, e)) {
-        give_up(c);
+        disable_graphs(c);
         return false;
     }
-    c->made = e->made;
+    *out = out_of(c, e);
     return true;
 }
 
-bool cuda_graph_end(struct backend *b)
+bool cuda_graph_end(struct backend *b, struct tensor out)
 {
     struct cuda *c = (struct cuda *)b;
     struct graphs *g = c->graphs;
-    struct graph *e = g->now;
+    struct graph *e = g->current;
     if (e == NULL)
         return true;
     c->reach = {};
     if (g->capturing) {
-        g->now = NULL;
+        g->current = NULL;
         g->capturing = false;
         if (!end_capture(c, e) || !launch(c, e)) {
-            give_up(c);
+            disable_graphs(c);
             return false;
         }
-        e->made = c->made;
+        note_out(c, e, out);
         return true;
     }
-    forget_stale(c); // rooms that have grown: this one's launches will find them where they are
-    g->now = NULL;
-    e->seen = !c->failed;
+    forget_stale(c); // workspaces were enlarged; this entry's capture will use the new addresses
+    g->current = NULL;
+    e->queued = !c->failed;
     return true;
 }
 

@@ -1,23 +1,23 @@
-// matmul.cu - products of one input: what has to be rounded how, which kernel takes it from there, and what can go in one
-// launch.
+// matmul.cu - the choice of kernels for products of one input: how the input is rounded, which kernel computes each product, and
+// which products share a launch.
 #include "kernels/cuda/round.h"
 
 namespace DEVICE_SPACE
 {
 
-static void want(struct wanted *w, const struct packed *p)
+static void add_form(struct input_forms *w, const struct packed *p)
 {
     if (p->form == FORM_RAW)
-        w->floats = w->floats || !wants_three(p);
+        w->floats = w->floats || !needs_three_planes(p);
     else
-        *(wants_three(p) ? &w->three : &w->one) = true;
+        *(needs_three_planes(p) ? &w->three : &w->one) = true;
 }
 
-static void from_rows(struct cuda *c, struct tensor x, const struct inputs *in, const struct product *q)
+static void run_plain(struct cuda *c, struct tensor x, const struct inputs *in, const struct product *q)
 {
     const struct packed *p = packed_of(q->w);
-    plain_run(c, (float *)q->out.data, wants_three(p) ? (const float *)x.data : in->floats, (int)x.rows, p->raw,
-              p->type, p->rows, p->k, (const float *)q->bias.data, q->add);
+    matmul_plain_run(c, (float *)q->out.data, needs_three_planes(p) ? (const float *)x.data : in->floats, (int)x.rows,
+                     p->raw, p->type, p->rows, p->k, (const float *)q->bias.data, q->add);
 }
 
 static struct part part_of(const struct product *q)
@@ -25,13 +25,15 @@ static struct part part_of(const struct product *q)
     return { *packed_of(q->w), (float *)q->out.data, (const float *)q->bias.data, q->add };
 }
 
-static void long_pass(struct cuda *c, const struct rounded &x, const struct product *p)
+static void run_large(struct cuda *c, const struct rounded &x, const struct product *p)
 {
-    const struct wide s = { { *packed_of(p->w), {} }, x, (float *)p->out.data, (const float *)p->bias.data, p->add };
-    wide_run(c, &s, false);
+    const struct large_matmul s = {
+        { *packed_of(p->w), {} }, x, (float *)p->out.data, (const float *)p->bias.data, p->add
+    };
+    matmul_large_run(c, &s, false);
 }
 
-// Weights that are alike share a launch, unless the pass is long: then there is enough to do in each.
+// Weights with the same packing share a launch, unless the pass is long: then each launch has enough work.
 static void run(struct cuda *c, struct tensor x, const struct inputs *in, const struct product *p, int count)
 {
     bool done[MAX_PRODUCTS] = {};
@@ -39,19 +41,20 @@ static void run(struct cuda *c, struct tensor x, const struct inputs *in, const 
         const struct packed *w = packed_of(p[i].w);
         assert(p[i].out.rows == x.rows && p[i].out.width == w->rows && w->k == x.width);
         assert(p[i].out.type == F32 && x.type == F32);
+        without_planes(c, p[i].out);
         if (w->form == FORM_RAW)
-            from_rows(c, x, in, &p[i]);
-        else if (x.rows > WIDE_FROM)
-            long_pass(c, wants_three(w) ? in->three : in->one, &p[i]);
+            run_plain(c, x, in, &p[i]);
+        else if (x.rows > MAX_SMALL_ROWS)
+            run_large(c, needs_three_planes(w) ? in->three : in->one, &p[i]);
         else if (!done[i]) {
-            struct skinny s = {};
-            s.x = wants_three(w) ? in->three : in->one;
+            struct small_matmul s = {};
+            s.x = needs_three_planes(w) ? in->three : in->one;
             for (int j = i; j < count; j++)
-                if (!done[j] && packed_alike(w, packed_of(p[j].w))) {
+                if (!done[j] && same_packing(w, packed_of(p[j].w))) {
                     s.part[s.count++] = part_of(&p[j]);
                     done[j] = true;
                 }
-            skinny_run(c, &s);
+            matmul_small_run(c, &s);
         }
     }
 }
@@ -59,42 +62,41 @@ static void run(struct cuda *c, struct tensor x, const struct inputs *in, const 
 void cuda_matmul(struct backend *b, struct tensor x, const struct product *p, int count)
 {
     struct cuda *c = (struct cuda *)b;
-    struct wanted wanted = {};
+    struct input_forms forms = {};
     struct inputs in = {};
     assert(count <= MAX_PRODUCTS);
     for (int i = 0; i < count; i++)
-        want(&wanted, packed_of(p[i].w));
-    if (x.rows == 0 || !round_input(c, x, wanted, &in))
+        add_form(&forms, packed_of(p[i].w));
+    if (x.rows == 0 || !round_input(c, x, forms, &in))
         return;
-    const struct made made = c->made; // x's planes, which are still there afterwards
     run(c, x, &in, p, count);
-    c->made = made;
 }
 
-// Of weights that can go in one launch.
-static void gated_alike(struct cuda *c, struct tensor out, struct tensor x, const struct product p[2])
+// For weights that can share a launch.
+static struct tensor run_gated(struct cuda *c, struct tensor out, struct tensor x, const struct product p[2])
 {
     const struct packed *g = packed_of(p[0].w), *u = packed_of(p[1].w);
-    struct wanted wanted = {};
+    struct input_forms forms = {};
     struct inputs in = {};
-    want(&wanted, g);
-    if (x.rows == 0 || !round_input(c, x, wanted, &in))
-        return;
-    const struct rounded &input = wants_three(g) ? in.three : in.one;
-    if (x.rows > WIDE_FROM) {
-        const struct wide s = { { *g, *u }, input, (float *)out.data, NULL, false };
-        wide_run(c, &s, true);
-        return;
+    add_form(&forms, g);
+    out = without_planes(c, out);
+    if (x.rows == 0 || !round_input(c, x, forms, &in))
+        return out;
+    const struct rounded &input = needs_three_planes(g) ? in.three : in.one;
+    if (x.rows > MAX_SMALL_ROWS) {
+        const struct large_matmul s = { { *g, *u }, input, (float *)out.data, NULL, false };
+        matmul_large_run(c, &s, true);
+        return out;
     }
-    const struct skinny s = { input, 2, { part_of(&p[0]), part_of(&p[1]) } };
-    struct rounding left = {};
-    const bool planes = out.width == round_width(out.width) && rounding_for(c, out.rows, out.width, &left);
-    skinny_gated(c, &s, &left);
-    if (planes)
-        rounding_is(c, out);
+    const struct small_matmul s = { input, 2, { part_of(&p[0]), part_of(&p[1]) } };
+    struct rounding planes = {};
+    const bool has_planes =
+        out.width == round_width(out.width) && rounding_for(c, in.read, out.rows, out.width, &planes);
+    matmul_small_gated(c, &s, &planes);
+    return has_planes ? with_planes(c, out) : out;
 }
 
-void cuda_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up)
+struct tensor cuda_gated(struct backend *b, struct tensor out, struct tensor x, struct tensor gate, struct tensor up)
 {
     struct cuda *c = (struct cuda *)b;
     assert(out.rows == x.rows && gate.rows == out.width && up.rows == out.width && gate.width == x.width);
@@ -103,16 +105,16 @@ void cuda_gated(struct backend *b, struct tensor out, struct tensor x, struct te
     p[0].out = out;
     p[0].w = gate;
     p[1].w = up;
-    if (packed_of(gate)->form != FORM_RAW && packed_alike(packed_of(gate), packed_of(up))) {
-        gated_alike(c, out, x, p);
-        return;
-    }
-    float *capacity = (float *)cuda_reserve(c, &c->gate, tensor_bytes(out), "gates");
-    if (capacity == NULL)
-        return;
-    p[1].out = tensor_of(capacity, F32, out.rows, out.width);
+    if (packed_of(gate)->form != FORM_RAW && same_packing(packed_of(gate), packed_of(up)))
+        return run_gated(c, out, x, p);
+    float *buffer = (float *)cuda_reserve(c, &c->gate, tensor_bytes(out), "gates");
+    if (buffer == NULL)
+        return out;
+    p[1].out = tensor_of(buffer, F32, out.rows, out.width);
     b->matmul(b, x, p, 2);
     cuda_swiglu(b, out, out, p[1].out);
+    out.planes = 0;
+    return out;
 }
 
 } // namespace DEVICE_SPACE

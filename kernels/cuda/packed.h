@@ -1,23 +1,23 @@
-// packed.h - a weight as skinny.cu reads it: tiles of sixteen rows, in which the words that a lane loads are what it
-// feeds the matrix instruction; and what products are handed from file to file. For .cu files alone.
+// packed.h - layout of a weight for matmul_small.cu: tiles of sixteen rows, in which the words that a lane loads are the operands
+// of its matrix instruction; and the interfaces between the files of matmul. For .cu files only.
 //
-// The one idea: a sum may be taken in any order, as long as weights and input agree on it. mma_bf16 wants lane 4 g + t
-// to hold pairs of k that lie apart; here it gets four neighbours, k = 16 j + 4 t .. + 3 for instruction j, of rows g
-// and g + 8. round.cu lays the input out alike, so that nothing is ever moved between lanes.
+// The main idea: a sum may be taken in any order of k, as long as weights and input agree. mma_bf16 wants lane 4 g + t to hold
+// pairs of k that are apart; here the lane holds four consecutive ones, k = 16 j + 4 t .. + 3 for instruction j, of rows g and
+// g + 8. round.cu lays out the input in the same way, so nothing is ever moved between lanes.
 //
-// A unit is 32 k of 16-bit numbers, 64 of smaller ones: what a lane loads at once, 16 or 32 bytes for each tile. In it
-// number e (0, 1) of register a (0..3) of instruction j is bits of word (4 j + a) * bits / 16: see placed(). K is
-// filled up with zeros to whole units and rows to whole tiles.
+// A unit is 32 k of 16-bit numbers or 64 k of smaller ones: what a lane loads at once, 16 or 32 bytes per tile. Within it, number
+// e (0, 1) of register a (0..3) of instruction j lies in word (4 j + a) * bits / 16: see placed(). K is padded with zeros to
+// whole units, and rows to whole tiles.
 //
 //     quants  [tile][unit][load][lane] uint4
 //     scales  [tile][unit][g][words]   of rows g and g + 8, for each group of 32 k in the unit:
-//             SCALING_HALF        half d of row g, of row g + 8                       q8_0 q5_0 q4_0
-//             SCALING_LEAST       halves d, m of row g; of row g + 8                  q5_1 q4_1
-//             SCALING_SUPER       bytes scale, min of row g; of row g + 8             q5_k q4_k
-//             SCALING_SIXTEENTHS  bytes scale of 16 k, of 16 more of row g; g + 8     q6_k
+//             SCALING_HALF       half d of row g; of row g + 8                             q8_0 q5_0 q4_0
+//             SCALING_MIN        halves d, m of row g; of row g + 8                        q5_1 q4_1
+//             SCALING_SUPER      bytes scale, min of row g; of row g + 8                   q5_k q4_k
+//             SCALING_SUB_BLOCK  bytes scale of the first and second 16 k of row g; g + 8  q6_k
 //     supers  [tile][unit / 4][g][words], 256 k each
-//             SCALING_SUPER       halves d, dmin of row g; of row g + 8
-//             SCALING_SIXTEENTHS  half d of row g, of row g + 8
+//             SCALING_SUPER      halves d, dmin of row g; of row g + 8
+//             SCALING_SUB_BLOCK  half d of row g; of row g + 8
 #pragma once
 #include "kernels/cuda/cuda.h"
 
@@ -26,7 +26,7 @@ namespace DEVICE_SPACE
 
 enum { TILE = 16, GROUP = 32, SUPER = 256, SLICES = 8 };
 enum form { FORM_RAW, FORM_BF16, FORM_F16, FORM_INT8, FORM_INT4 };
-enum scaling { SCALING_NONE, SCALING_HALF, SCALING_LEAST, SCALING_SUPER, SCALING_SIXTEENTHS };
+enum scaling { SCALING_NONE, SCALING_HALF, SCALING_MIN, SCALING_SUPER, SCALING_SUB_BLOCK };
 
 __host__ __device__ constexpr int form_bits(int form)
 {
@@ -45,20 +45,20 @@ __host__ __device__ constexpr int form_loads(int form)
 
 __host__ __device__ constexpr int scale_words(int scaling)
 {
-    return scaling == SCALING_NONE ? 0 : scaling == SCALING_LEAST ? 4 : 2;
+    return scaling == SCALING_NONE ? 0 : scaling == SCALING_MIN ? 4 : 2;
 }
 
 __host__ __device__ constexpr int super_words(int scaling)
 {
-    return scaling == SCALING_SUPER ? 2 : scaling == SCALING_SIXTEENTHS ? 1 : 0;
+    return scaling == SCALING_SUPER ? 2 : scaling == SCALING_SUB_BLOCK ? 1 : 0;
 }
 
 __host__ __device__ constexpr bool has_offset(int scaling)
 {
-    return scaling == SCALING_LEAST || scaling == SCALING_SUPER;
+    return scaling == SCALING_MIN || scaling == SCALING_SUPER;
 }
 
-// What prepare() returns as `packed`, on the host. A copy of it is an argument of kernels.
+// tensor.packed of a prepared weight, in host memory; passed to kernels by value.
 struct packed {
     enum type type;
     enum activations activations; // F32 or BF16
@@ -66,27 +66,27 @@ struct packed {
     enum scaling scaling;
     int64_t rows, k;
     int tiles, units;
-    int zero;         // what a stored 4-bit number is above the one it stands for: 8 or 0
+    int zero;         // zero point of stored 4-bit numbers: 8 or 0
     uint8_t *raw;     // FORM_RAW: the checkpoint's rows; otherwise NULL
-    uint4 *quants;    // the other forms: all three in one piece of memory that begins here
+    uint4 *quants;    // the other forms: start of one allocation of quants, scales and supers
     uint32_t *scales; // SCALING_NONE: NULL
     uint32_t *supers; // NULL: none
 };
 
 static inline const struct packed *packed_of(struct tensor w)
 {
-    assert(w.packed != NULL); // what prepare() returned
+    assert(w.packed != NULL); // w is from prepare()
     return (const struct packed *)w.packed;
 }
 
-// ---- where a number lies
+// ---- position of a number
 
 struct placed {
     int64_t load; // which uint4 of quants
     int word, shift;
 };
 
-// The number of row r and column k, in units of so many k and numbers of so many bits.
+// Position of the number at row r and column k.
 __device__ inline struct placed placed(const struct packed *p, int64_t r, int64_t k)
 {
     const int bits = form_bits(p->form), unit = form_unit(p->form), in = (int)(k % unit);
@@ -96,26 +96,26 @@ __device__ inline struct placed placed(const struct packed *p, int64_t r, int64_
     return { load * WARP + lane, word % 4, (4 * j + a) * bits % 16 + 16 * (in % 2) };
 }
 
-// ---- scales: a number stands for scale * q + offset
+// ---- scales: the value of a number q is scale * q + offset
 
-struct line {
+struct affine {
     float scale, offset;
 };
 
-// From the words of rows g, g + 8: of row g + 8 * high, group 0 or 1 of the unit, half 0 or 1 of the group.
+// For row g + 8 * high, group 0 or 1 of the unit, half 0 or 1 of the group; from the words of rows g and g + 8.
 template <int SCALING>
-__device__ inline struct line line_of(const uint32_t *scale, const uint32_t *super, int group, int high, int half)
+__device__ inline struct affine affine_of(const uint32_t *scale, const uint32_t *super, int group, int high, int half)
 {
     if constexpr (SCALING == SCALING_HALF)
         return { half_to_float((uint16_t)(scale[group] >> 16 * high)), 0 };
-    else if constexpr (SCALING == SCALING_LEAST) {
+    else if constexpr (SCALING == SCALING_MIN) {
         const uint32_t w = scale[2 * group + high];
         return { half_to_float((uint16_t)w), half_to_float((uint16_t)(w >> 16)) };
     } else if constexpr (SCALING == SCALING_SUPER) {
         const uint32_t w = scale[group] >> 16 * high, d = super[high];
         return { half_to_float((uint16_t)d) * (float)(w & 0xFF),
                  -(half_to_float((uint16_t)(d >> 16)) * (float)(w >> 8 & 0xFF)) };
-    } else if constexpr (SCALING == SCALING_SIXTEENTHS)
+    } else if constexpr (SCALING == SCALING_SUB_BLOCK)
         return { half_to_float((uint16_t)(super[0] >> 16 * high)) *
                      (float)(int8_t)(scale[group] >> (16 * high + 8 * half)),
                  0 };
@@ -125,67 +125,69 @@ __device__ inline struct line line_of(const uint32_t *scale, const uint32_t *sup
 
 // ---- input
 
-struct wanted { // which forms of an input
+struct input_forms { // forms of an input that products need
     bool one, three, floats;
 };
 
 struct inputs {
-    struct rounded one, three; // a plane of bfloat16; three
-    const float *floats;       // (n, k), rounded to bfloat16 and made floats again
+    struct rounded one, three; // one plane of bfloat16; three planes
+    const float *floats;       // (n, k), rounded to bfloat16 and converted back
+    int read;                  // the buffer that the planes are in; -1: none
 };
 
-static inline bool wants_three(const struct packed *p)
+static inline bool needs_three_planes(const struct packed *p)
 {
     return p->activations != ACTIVATIONS_BF16;
 }
 
-// round.cu: planes of x, unless there are some. false: there is no room, and that is noted.
-bool round_input(struct cuda *c, struct tensor x, struct wanted w, struct inputs *to);
+// round.cu: finds the planes of x, or makes them. Returns false and records the error if memory is exhausted.
+bool round_input(struct cuda *c, struct tensor x, struct input_forms w, struct inputs *to);
 
 // ---- products
 
 struct rounding; // round.h
 
-struct part { // one weight's share of a launch
+struct part { // one weight of a launch
     struct packed w;
     float *out;        // (n, rows)
     const float *bias; // (rows) or NULL
     bool add;
 };
 
-struct skinny { // one launch of skinny.cu: of weights that are alike
+struct small_matmul { // one launch of matmul_small.cu: weights with the same packing
     struct rounded x;
     int count; // of parts
     struct part part[MAX_PRODUCTS];
 };
 
-// Whether one launch can have both.
-static inline bool packed_alike(const struct packed *a, const struct packed *b)
+// Whether one launch can compute both.
+static inline bool same_packing(const struct packed *a, const struct packed *b)
 {
-    return a->form == b->form && a->scaling == b->scaling && wants_three(a) == wants_three(b) && a->k == b->k;
+    return a->form == b->form && a->scaling == b->scaling && needs_three_planes(a) == needs_three_planes(b) &&
+           a->k == b->k;
 }
 
-void skinny_run(struct cuda *c, const struct skinny *s);
-// part[0].out = silu(x w0^T) * (x w1^T), w0 and w1 being part[0] and part[1]'s; leaves planes of it, if there is a place.
-void skinny_gated(struct cuda *c, const struct skinny *s, const struct rounding *left);
+void matmul_small_run(struct cuda *c, const struct small_matmul *s);
+// part[0].out = silu(x w0^T) * (x w1^T) with the weights of part[0] and part[1]; also writes its planes.
+void matmul_small_gated(struct cuda *c, const struct small_matmul *s, const struct rounding *planes);
 
-// wide.cu, with the same bits: for inputs of more rows than a block of skinny.cu has, which would be read anew for each
-// sixteen rows of weights, the weights for each so many rows of x.
-enum { WIDE_FROM = 64 };
-struct wide {           // one launch
-    struct packed w[2]; // the second one: gated
+// matmul_large.cu, with the same bits: for more rows than a block of matmul_small.cu has, where that kernel would read x again for
+// every sixteen rows of weights, and the weights again for every block of rows of x.
+enum { MAX_SMALL_ROWS = 64 };
+struct large_matmul {   // one launch
+    struct packed w[2]; // w[1]: gated only
     struct rounded x;
     float *out;        // (n, rows)
     const float *bias; // (rows) or NULL
     bool add;
 };
-void wide_run(struct cuda *c, const struct wide *s, bool gated);
-// plain.cu: from raw rows on the device. x: (n, k) as it is to be multiplied; out, bias: as in struct part
-void plain_run(struct cuda *c, float *out, const float *x, int n, const uint8_t *rows, enum type type, int64_t m,
-               int64_t k, const float *bias, bool add);
+void matmul_large_run(struct cuda *c, const struct large_matmul *s, bool gated);
+// matmul_plain.cu: from raw rows on the device. x: (n, k), already rounded; out, bias: as in struct part
+void matmul_plain_run(struct cuda *c, float *out, const float *x, int n, const uint8_t *rows, enum type type, int64_t m,
+                      int64_t k, const float *bias, bool add);
 
-// What becomes of a sum.
-__device__ inline void finish(float *out, float sum, const float *bias, bool add)
+// Writes a sum to *out.
+__device__ inline void write_output(float *out, float sum, const float *bias, bool add)
 {
     if (bias != NULL)
         sum += *bias;

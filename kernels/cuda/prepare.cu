@@ -1,7 +1,7 @@
-// prepare.cu - weights, uploaded once and packed on the device into what skinny.cu reads (packed.h).
+// prepare.cu - uploads weights once and packs them on the device into the layout of matmul_small.cu (packed.h).
 //
-// Raw rows go up in panels of at most 64 MB; kernels take numbers and scales out of their blocks one by one (unpack.h).
-// Nothing is lost: a number unpacks to exactly what its block stands for.
+// Raw rows are uploaded in panels of at most 64 MB; kernels extract numbers and scales from their blocks one by one (unpack.h).
+// Packing is lossless: a number unpacks to exactly the value that its block represents.
 #include <stdlib.h>
 
 #include "kernels/cuda/packed.h"
@@ -12,7 +12,7 @@ namespace DEVICE_SPACE
 
 enum { THREADS = 256, PANEL_BYTES = 64 << 20 };
 
-// Tiles from `first` on, whose raw rows lie at `raw`: those there are; the rest of a tile is zeros.
+// Tiles from `first` on, with raw rows at `raw`; missing rows of the last tile are zeros.
 struct panel {
     struct packed p;
     const uint8_t *raw; // (rows, row bytes)
@@ -25,11 +25,11 @@ __device__ static uint32_t stored(const struct packed *p, const uint8_t *row, in
     if (form_bits(p->form) == 16)
         return bits_at(row + 2 * k);
     const int in = (int)(k % block_numbers(p->type));
-    const int q = whole_at(p->type, row + k / block_numbers(p->type) * block_bytes(p->type), in);
+    const int q = quant_at(p->type, row + k / block_numbers(p->type) * block_bytes(p->type), in);
     return p->form == FORM_INT8 ? q & 0xFF : q + p->zero;
 }
 
-// A thread for each lane of each unit of each tile.
+// One thread per lane of each unit of each tile.
 static __global__ void pack_numbers(const __grid_constant__ struct panel w)
 {
     const struct packed *p = &w.p;
@@ -52,16 +52,16 @@ static __global__ void pack_numbers(const __grid_constant__ struct panel w)
         to[l * WARP] = make_uint4(word[4 * l], word[4 * l + 1], word[4 * l + 2], word[4 * l + 3]);
 }
 
-__device__ static struct said said_in(const struct panel &w, int64_t r, int64_t k)
+__device__ static struct block_scale scale_in(const struct panel &w, int64_t r, int64_t k)
 {
     const struct packed *p = &w.p;
     if (r >= w.rows || k >= p->k)
         return { 0, 0, 0, 0 };
     const int numbers = block_numbers(p->type);
-    return said_at(p->type, w.raw + r * w.row_bytes + k / numbers * block_bytes(p->type), (int)(k % numbers));
+    return block_scale_at(p->type, w.raw + r * w.row_bytes + k / numbers * block_bytes(p->type), (int)(k % numbers));
 }
 
-// A thread for each pair of rows g and g + 8 of each unit of each tile.
+// One thread per pair of rows g and g + 8 of each unit of each tile.
 static __global__ void pack_scales(const __grid_constant__ struct panel w)
 {
     const struct packed *p = &w.p;
@@ -74,20 +74,20 @@ static __global__ void pack_scales(const __grid_constant__ struct panel w)
     for (int i = 0; i < 4; i++) { // i = 2 group + high
         const int group = i / 2, high = i % 2;
         const int64_t r = tile * TILE + g + 8 * high;
-        const struct said s = said_in(w, r, k + GROUP * group);
+        const struct block_scale s = scale_in(w, r, k + GROUP * group);
         switch (p->scaling) {
         case SCALING_HALF:
             word[group] |= (uint32_t)s.d << 16 * high;
             break;
-        case SCALING_LEAST:
+        case SCALING_MIN:
             word[i] = s.d | (uint32_t)s.m << 16;
             break;
         case SCALING_SUPER:
-            word[group] |= (uint32_t)(s.scale | s.least << 8) << 16 * high;
+            word[group] |= (uint32_t)(s.scale | s.min << 8) << 16 * high;
             super[high] = s.d | (uint32_t)s.m << 16;
             break;
-        case SCALING_SIXTEENTHS:
-            word[group] |= (uint32_t)(s.scale | said_in(w, r, k + GROUP * group + 16).scale << 8) << 16 * high;
+        case SCALING_SUB_BLOCK:
+            word[group] |= (uint32_t)(s.scale | scale_in(w, r, k + GROUP * group + 16).scale << 8) << 16 * high;
             super[0] |= group == 0 ? (uint32_t)s.d << 16 * high : 0;
             break;
         case SCALING_NONE:
@@ -109,12 +109,12 @@ static enum scaling scaling_of(enum type type)
         return SCALING_HALF;
     case Q4_1:
     case Q5_1:
-        return SCALING_LEAST;
+        return SCALING_MIN;
     case Q4_K:
     case Q5_K:
         return SCALING_SUPER;
     case Q6_K:
-        return SCALING_SIXTEENTHS;
+        return SCALING_SUB_BLOCK;
     default:
         return SCALING_NONE;
     }
@@ -138,7 +138,7 @@ static enum form form_of(enum type type)
     }
 }
 
-// Bytes of its parts, one behind the other.
+// Sizes in bytes of the consecutive parts of a packed weight.
 struct parts {
     size_t quants, scales, supers;
 };
@@ -153,14 +153,15 @@ static struct parts parts_of(const struct packed *p, struct tensor w)
              units / 4 * 8 * (size_t)super_words(p->scaling) * sizeof(uint32_t) };
 }
 
-static cudaError_t pack(struct cuda *c, const struct packed *p, struct tensor w, int rows, uint8_t *capacity)
+static cudaError_t pack(struct cuda *c, const struct packed *p, struct tensor w, int rows, uint8_t *staging)
 {
     const size_t row_bytes = type_row_bytes(w.type, w.width);
     for (int64_t first = 0; first < w.rows; first += rows) {
         const int count = (int)(w.rows - first < rows ? w.rows - first : rows);
-        const struct panel part = { *p,   capacity, (int64_t)row_bytes, (int)(first / TILE), blocks_for(count, TILE),
-                                    count };
-        const cudaError_t e = cudaMemcpyAsync(capacity, (const uint8_t *)w.data + (size_t)first * row_bytes,
+        const struct panel part = {
+            *p, staging, (int64_t)row_bytes, (int)(first / TILE), blocks_for(count, TILE), count
+        };
+        const cudaError_t e = cudaMemcpyAsync(staging, (const uint8_t *)w.data + (size_t)first * row_bytes,
                                               (size_t)count * row_bytes, cudaMemcpyHostToDevice, c->stream);
         if (e != cudaSuccess)
             return e;
@@ -178,14 +179,15 @@ static void *device_memory(size_t bytes)
     void *p = NULL;
     if (cudaMalloc(&p, bytes != 0 ? bytes : 16) == cudaSuccess)
         return p;
-    cudaGetLastError(); // it is said here
+    cudaGetLastError(); // clear it: the caller reports
     return NULL;
 }
 
-static void count_readers(struct cuda *c, const struct packed *p, int more)
+// Counts the weights that read planes.
+static void count_readers(struct cuda *c, const struct packed *p, int change)
 {
     if (p->form != FORM_RAW)
-        *(wants_three(p) ? &c->read_three : &c->read_one) += more;
+        *(needs_three_planes(p) ? &c->read_three : &c->read_one) += change;
 }
 
 struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations a, struct error *err)
@@ -196,12 +198,12 @@ struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations 
     assert(w.data != NULL && a != ACTIVATIONS_DEFAULT && w.rows < INT32_MAX - TILE);
     cuda_use(c);
     if (a == ACTIVATIONS_INT8) {
-        fail(err, "cuda: products round to f32 or bf16 here, not int8");
+        fail(err, "cuda: activations are f32 or bf16 on this device, not int8");
         return none;
     }
     p.type = w.type;
     p.activations = a;
-    p.form = c->blas != NULL ? FORM_RAW : form_of(w.type);
+    p.form = c->cublas != NULL ? FORM_RAW : form_of(w.type);
     p.scaling = scaling_of(w.type);
     p.rows = w.rows;
     p.k = w.width;
@@ -210,7 +212,7 @@ struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations 
     p.zero = w.type == Q4_0 ? 8 : 0;
     const struct parts parts = parts_of(&p, w);
     const size_t bytes = parts.quants + parts.scales + parts.supers, row_bytes = type_row_bytes(w.type, w.width);
-    uint8_t *to = (uint8_t *)device_memory(bytes), *capacity = NULL;
+    uint8_t *to = (uint8_t *)device_memory(bytes), *staging = NULL;
     cudaError_t e = cudaSuccess;
     if (p.form == FORM_RAW) {
         p.raw = to;
@@ -218,30 +220,31 @@ struct tensor cuda_prepare(struct backend *b, struct tensor w, enum activations 
             e = cudaMemcpyAsync(to, w.data, bytes, cudaMemcpyHostToDevice, c->stream);
     } else {
         const size_t tile = TILE * row_bytes, panel = PANEL_BYTES / tile * TILE,
-                     most = panel > 0 ? panel : (size_t)TILE;
-        const int rows = (int)(most < (size_t)w.rows ? most : (size_t)w.rows);
+                     max_rows = panel > 0 ? panel : (size_t)TILE;
+        const int rows = (int)(max_rows < (size_t)w.rows ? max_rows : (size_t)w.rows);
         p.quants = (uint4 *)to;
         p.scales = parts.scales != 0 ? (uint32_t *)(to + parts.quants) : NULL;
         p.supers = parts.supers != 0 ? (uint32_t *)(to + parts.quants + parts.scales) : NULL;
-        capacity = to != NULL ? (uint8_t *)device_memory((size_t)rows * row_bytes) : NULL;
-        if (capacity != NULL)
-            e = pack(c, &p, w, rows, capacity);
-        cudaFree(capacity);
+        staging = to != NULL ? (uint8_t *)device_memory((size_t)rows * row_bytes) : NULL;
+        if (staging != NULL)
+            e = pack(c, &p, w, rows, staging);
+        cudaFree(staging);
     }
-    if (to == NULL || (p.form != FORM_RAW && capacity == NULL) || e != cudaSuccess) {
+    if (to == NULL || (p.form != FORM_RAW && staging == NULL) || e != cudaSuccess) {
         cudaFree(to);
-        cudaGetLastError(); // it is said here
+        cudaGetLastError(); // clear it: reported below
         if (e != cudaSuccess)
             fail(err, "cuda:%d: uploading weights: %s (%s)", c->device, cudaGetErrorString(e), cudaGetErrorName(e));
         else
-            fail(err, "cuda:%d: no room for %zu MB of packed weights", c->device, (bytes + (1 << 20) - 1) >> 20);
+            fail(err, "cuda:%d: not enough memory for %zu MB of packed weights", c->device,
+                 (bytes + (1 << 20) - 1) >> 20);
         return none;
     }
-    struct packed *kept = (struct packed *)xcalloc(1, sizeof(*kept));
-    *kept = p;
-    count_readers(c, kept, 1);
+    struct packed *packed = (struct packed *)xcalloc(1, sizeof(*packed));
+    *packed = p;
+    count_readers(c, packed, 1);
     w.data = to;
-    w.packed = kept;
+    w.packed = packed;
     return w;
 }
 
@@ -252,7 +255,7 @@ void cuda_unprepare(struct backend *b, struct tensor w)
         return;
     count_readers(c, packed_of(w), -1);
     c->releases++;
-    cuda_note(c, cudaFree(w.data), "giving weights back"); // waits for what is queued
+    cuda_note(c, cudaFree(w.data), "freeing weights"); // waits for queued work
     free(w.packed);
 }
 

@@ -1,8 +1,8 @@
-// probabilities.cu - rows of logits become rows of probabilities, bit for bit as sampling/ makes them on the host: the same
-// functions of single numbers (core/grid.h), and sums that are exact, so that it does not matter who adds what first.
+// probabilities.cu - rows of logits become rows of probabilities, with the bits that sampling/ computes on the host: the same functions
+// of single numbers (core/grid.h), and exact sums, whose order does not matter.
 //
-// The launches: the largest of each row; three walks for top_k, three for top_p (select.h); e^x and its sum; the division by
-// it. Rows are some 100 to 600 kB, so all but the first time they come from the cache.
+// Launches: the largest of each row; three walks for top_k, three for top_p (select.h); e^x and its sum; the division by it. Rows have
+// 100 to 600 kB, so all launches but the first read them from the cache.
 #include "kernels/cuda/select.h"
 
 namespace DEVICE_SPACE
@@ -10,20 +10,20 @@ namespace DEVICE_SPACE
 
 enum { MAX_CHUNKS = 32 };
 
-// The largest, and its id; what is no number and what is no token is ruled out on the way. Buckets are emptied.
-static __global__ void __launch_bounds__(ROW_THREADS) most_kernel(const __grid_constant__ struct rows_call c)
+// Finds the largest logit and its id, replaces NaN and padding by -inf, and clears the buckets.
+static __global__ void __launch_bounds__(ROW_THREADS) argmax_kernel(const __grid_constant__ struct rows_call c)
 {
     __shared__ uint64_t of_warp[ROW_WARPS];
-    in_turn();
+    kernel_prologue();
     const struct chunk s = chunk_of_block(c);
     uint64_t argmax = 0;
     for (int i = s.from + (int)threadIdx.x; i < s.to; i += ROW_THREADS) {
-        const float x = tidied(s.x[i], i < c.used_vocab);
+        const float x = cleaned(s.x[i], i < c.used_vocab);
         s.x[i] = x;
         const uint64_t key = key_of(x, i);
         argmax = key > argmax ? key : argmax;
     }
-    argmax = block_most<ROW_WARPS>(argmax, of_warp);
+    argmax = block_max<ROW_WARPS>(argmax, of_warp);
     if (threadIdx.x == 0)
         c.key[(int64_t)blockIdx.x * c.chunks + blockIdx.y] = argmax;
     const int number = (int)blockIdx.y * ROW_THREADS + (int)threadIdx.x;
@@ -34,32 +34,32 @@ static __global__ void __launch_bounds__(ROW_THREADS) most_kernel(const __grid_c
         }
 }
 
-// The first walk of a selection finds the row as whoever comes before it leaves it: heated, by the first of all; without
-// what the first selection ruled out.
+// The first walk of a selection applies what comes before it: the first of all the temperature, that of the second selection the
+// first selection's cut.
 static __global__ void __launch_bounds__(ROW_THREADS)
     walk_kernel(const __grid_constant__ struct rows_call c, int number, int walk)
 {
-    __shared__ struct select_scratch capacity;
-    in_turn();
+    __shared__ struct select_scratch scratch;
+    kernel_prologue();
     const struct chunk s = chunk_of_block(c);
-    const float most = number_of(argmax_of(c)), top = heated(most, most, c.s.inverse_temperature);
+    const float most = number_of(argmax_of(c)), top = scaled_logit(most, most, c.s.inverse_temperature);
     if (is_certain(most, c.s))
         return;
     for (int i = s.from + (int)threadIdx.x; i < s.to && number == 0 && walk == 0 && c.s.inverse_temperature != 1;
          i += ROW_THREADS)
-        s.x[i] = heated(s.x[i], most, c.s.inverse_temperature);
+        s.x[i] = scaled_logit(s.x[i], most, c.s.inverse_temperature);
     if (number > 0 && walk == 0)
-        rule_out(c, c.selection[number - 1], s, top, capacity);
+        apply_cut(c, c.selection[number - 1], s, top, scratch);
     __syncthreads();
-    walk_chunk(c, c.selection[number], walk, s, top, capacity);
+    walk_chunk(c, c.selection[number], walk, s, top, scratch);
 }
 
-// e^x, and their sum; or, where there is nothing to choose from, the row itself.
-static __global__ void __launch_bounds__(ROW_THREADS) weigh_kernel(const __grid_constant__ struct rows_call c)
+// e^x and their sum; or, if one token is certain, its row.
+static __global__ void __launch_bounds__(ROW_THREADS) exp_kernel(const __grid_constant__ struct rows_call c)
 {
-    __shared__ struct select_scratch capacity;
+    __shared__ struct select_scratch scratch;
     __shared__ double of_warp[ROW_WARPS];
-    in_turn();
+    kernel_prologue();
     const struct chunk s = chunk_of_block(c);
     const uint64_t argmax = argmax_of(c);
     const float most = number_of(argmax);
@@ -68,15 +68,15 @@ static __global__ void __launch_bounds__(ROW_THREADS) weigh_kernel(const __grid_
             s.x[i] = i == certain_token(argmax) ? 1.0f : 0.0f;
         return;
     }
-    const float top = heated(most, most, c.s.inverse_temperature);
+    const float top = scaled_logit(most, most, c.s.inverse_temperature);
     if (c.selections > 0)
-        rule_out(c, c.selection[c.selections - 1], s, top, capacity);
+        apply_cut(c, c.selection[c.selections - 1], s, top, scratch);
     struct exact_sum sum = { 0, 0 };
     for (int i = s.from + (int)threadIdx.x; i < s.to; i += ROW_THREADS) {
-        const float x = c.selections > 0 ? s.x[i] : heated(s.x[i], most, c.s.inverse_temperature);
+        const float x = c.selections > 0 ? s.x[i] : scaled_logit(s.x[i], most, c.s.inverse_temperature);
         const double e = is_below(x, top, c.s) ? 0 : grid_exp((double)x - (double)top);
         s.x[i] = (float)e;
-        sum = grid_sum(sum, grid_cut(e));
+        sum = grid_sum(sum, grid_split(e));
     }
     sum.whole = block_sum<ROW_WARPS>(sum.whole, of_warp);
     sum.rest = block_sum<ROW_WARPS>(sum.rest, of_warp);
@@ -84,9 +84,9 @@ static __global__ void __launch_bounds__(ROW_THREADS) weigh_kernel(const __grid_
         c.sum[(int64_t)blockIdx.x * c.chunks + blockIdx.y] = sum;
 }
 
-static __global__ void __launch_bounds__(ROW_THREADS) share_kernel(const __grid_constant__ struct rows_call c)
+static __global__ void __launch_bounds__(ROW_THREADS) normalize_kernel(const __grid_constant__ struct rows_call c)
 {
-    in_turn();
+    kernel_prologue();
     const struct chunk s = chunk_of_block(c);
     if (is_certain(number_of(argmax_of(c)), c.s))
         return;
@@ -95,7 +95,7 @@ static __global__ void __launch_bounds__(ROW_THREADS) share_kernel(const __grid_
         sum = grid_sum(sum, c.sum[(int64_t)blockIdx.x * c.chunks + i]);
     const double by = 1 / grid_total(sum);
     for (int i = s.from + (int)threadIdx.x; i < s.to; i += ROW_THREADS)
-        s.x[i] = (float)grid_of((double)s.x[i] * by);
+        s.x[i] = (float)grid_round((double)s.x[i] * by);
 }
 
 static void add_selection(struct rows_call *c, bool by_count, double enough)
@@ -105,8 +105,8 @@ static void add_selection(struct rows_call *c, bool by_count, double enough)
     s->enough = enough;
 }
 
-// Where what blocks find is put; false: there is no room.
-static bool make_capacity(struct cuda *c, struct rows_call *call, int rows)
+// Allocates the partial results. false: out of memory.
+static bool allocate_parts(struct cuda *c, struct rows_call *call, int rows)
 {
     const size_t parts = (size_t)rows * (size_t)call->chunks, of_part = sizeof(*call->sum) + sizeof(*call->key);
     const size_t buckets = (size_t)rows * (WALKS - 1) * BUCKETS, counts = parts * LAST_BUCKETS;
@@ -129,15 +129,15 @@ static void queue_rows(struct cuda *c, struct rows_call call, int rows)
     const int fill = 2 * c->processors / rows;
     call.chunks = fill < 1 ? 1 : fill < MAX_CHUNKS ? fill : MAX_CHUNKS;
     call.each = (call.n + call.chunks - 1) / call.chunks;
-    if (!make_capacity(c, &call, rows))
+    if (!allocate_parts(c, &call, rows))
         return;
     const dim3 grid((unsigned)rows, (unsigned)call.chunks);
-    QUEUE(c, most_kernel, grid, ROW_THREADS, 0, call);
+    QUEUE(c, argmax_kernel, grid, ROW_THREADS, 0, call);
     for (int k = 0; k < call.selections; k++)
         for (int walk = 0; walk < WALKS; walk++)
             QUEUE(c, walk_kernel, grid, ROW_THREADS, 0, call, k, walk);
-    QUEUE(c, weigh_kernel, grid, ROW_THREADS, 0, call);
-    QUEUE(c, share_kernel, grid, ROW_THREADS, 0, call);
+    QUEUE(c, exp_kernel, grid, ROW_THREADS, 0, call);
+    QUEUE(c, normalize_kernel, grid, ROW_THREADS, 0, call);
 }
 
 void cuda_probabilities(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s)
@@ -152,7 +152,7 @@ void cuda_probabilities(struct backend *b, struct tensor logits, int used_vocab,
         add_selection(&call, true, s->top_k);
     if (s->top_p < 1)
         add_selection(&call, false, s->top_p);
-    const int64_t most = 2 * c->processors; // rows at a time: more would not be done sooner, and need room
+    const int64_t most = 2 * c->processors; // rows at a time: more would not be faster, and take more memory
     for (int64_t i = 0; i < logits.rows; i += most) {
         call.x = (float *)logits.data + i * logits.width;
         queue_rows(c, call, (int)(logits.rows - i < most ? logits.rows - i : most));

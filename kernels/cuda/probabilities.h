@@ -1,7 +1,7 @@
-// probabilities.h - rows of logits on their way to probabilities: what their kernels share. For .cu files alone.
+// probabilities.h - rows of logits that become probabilities: what their kernels share. For .cu files only.
 //
-// A row is dealt out to several blocks, as there are fewer rows than processors; what they find in their stretches of it is
-// put together exactly, so it does not matter how many they are.
+// A row is divided among several blocks, as there are fewer rows than multiprocessors. The results of its chunks are combined exactly,
+// so their number does not matter.
 #pragma once
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/reduce.h"
@@ -17,26 +17,26 @@ namespace DEVICE_SPACE
 
 enum { ROW_THREADS = 256, ROW_WARPS = ROW_THREADS / WARP }; // of a block
 
-// Tokens that are ruled out by their order: top_k, top_p. select.h says how they are found.
+// Stages that keep the most probable tokens: top_k, top_p (select.h).
 enum { WALKS = 3, BUCKETS = 1 << 11, LAST_BUCKETS = 1 << 10 };
 struct selection {
-    bool by_count;            // a token weighs 1; else e^x
-    double enough;            // the likeliest stay until they weigh so much: as much in all, or as a share of the whole
+    bool by_count; // each token weighs 1; otherwise e^x
+    double enough; // the most probable tokens stay until they weigh this much: a count, or a share of the total
     struct exact_sum *bucket; // (rows, WALKS - 1, BUCKETS)
-    uint32_t *count;          // (rows, stretches, LAST_BUCKETS)
+    uint32_t *count;          // (rows, chunks, LAST_BUCKETS)
 };
 
 struct rows_call {
     float *x; // (rows, n)
     int n, used_vocab, chunks, each;
     struct row_stages s;
-    uint64_t *key;         // (rows, stretches) of the largest
-    struct exact_sum *sum; // (rows, stretches) of e^x
+    uint64_t *key;         // (rows, chunks) of the largest
+    struct exact_sum *sum; // (rows, chunks) of e^x
     int selections;        // in this order
     struct selection selection[2];
 };
 
-struct chunk { // of its row, a block's
+struct chunk { // the part of a row that a block works on
     float *x;
     int from, to;
 };
@@ -58,15 +58,15 @@ __device__ inline uint64_t argmax_of(const struct rows_call &c)
     return key;
 }
 
-// ---- what becomes of single logits (sampling/stages.c)
+// ---- single logits (sampling/stages.c)
 
-// What is no number or no token is ruled out, INFINITY is as large as a number can be.
-__device__ inline float tidied(float x, bool used_vocab)
+// NaN and padding become -inf; infinity becomes the largest number.
+__device__ inline float cleaned(float x, bool used_vocab)
 {
     return !used_vocab || !(x == x) ? -INFINITY : x > FLT_MAX ? FLT_MAX : x;
 }
 
-__device__ inline float heated(float x, float most, double by)
+__device__ inline float scaled_logit(float x, float most, double by)
 {
     return by == 1 ? x : (float)(((double)x - (double)most) * by);
 }
@@ -76,7 +76,7 @@ __device__ inline bool is_below(float x, float most, const struct row_stages &s)
     return (double)x < (double)most + s.below;
 }
 
-// Nothing to choose from: at temperature 0 the likeliest is certain, and token 0 where all are ruled out.
+// One token is certain: at temperature 0 the argmax, and token 0 if all logits are -inf.
 __device__ inline bool is_certain(float most, const struct row_stages &s)
 {
     return most == -INFINITY || s.inverse_temperature == 0;

@@ -1,5 +1,5 @@
-// reduce.h - what the threads of a block have, put together: the same in every thread. of_warp: shared memory, a place for
-// each warp, which may be another call's as well. For .cu files alone.
+// reduce.h - reductions over the threads of a block, with the same result in every thread. of_warp: shared memory, one element per
+// warp, which calls may share. For .cu files only.
 #pragma once
 #include "core/grid.h"
 #include "kernels/cuda/device.h"
@@ -7,7 +7,7 @@
 namespace DEVICE_SPACE
 {
 
-// A number and its id: larger as the number is and, among equals, as the id is less.
+// Key of a number and its id: larger for a larger number and, among equals, for a smaller id.
 __device__ inline uint64_t key_of(float x, int id)
 {
     return (uint64_t)grid_ordered(x) << 32 | (uint32_t)~id;
@@ -23,13 +23,13 @@ __device__ inline int id_of(uint64_t key)
     return (int)~(uint32_t)key;
 }
 
-template <int WARPS> __device__ inline uint64_t block_most(uint64_t key, uint64_t *of_warp)
+template <int WARPS> __device__ inline uint64_t block_max(uint64_t key, uint64_t *of_warp)
 {
     for (int step = WARP / 2; step > 0; step /= 2) {
         const uint64_t other = __shfl_xor_sync(0xFFFFFFFF, (unsigned long long)key, step);
         key = other > key ? other : key;
     }
-    __syncthreads(); // of_warp may still be read
+    __syncthreads(); // a previous call may still be reading of_warp
     if (threadIdx.x % WARP == 0)
         of_warp[threadIdx.x / WARP] = key;
     __syncthreads();
@@ -38,12 +38,12 @@ template <int WARPS> __device__ inline uint64_t block_most(uint64_t key, uint64_
     return key;
 }
 
-// Lanes by a tree, then warps in their order.
+// Lanes by a tree, then warps in order.
 template <int WARPS> __device__ inline double block_sum(double x, double *of_warp)
 {
     for (int step = WARP / 2; step > 0; step /= 2)
         x += __shfl_xor_sync(0xFFFFFFFF, x, step);
-    __syncthreads(); // of_warp may still be read
+    __syncthreads(); // a previous call may still be reading of_warp
     if (threadIdx.x % WARP == 0)
         of_warp[threadIdx.x / WARP] = x;
     __syncthreads();

@@ -1,19 +1,18 @@
-// rope.cu - angles for the rows of a pass, and the rows of the cache: keys turned by their angles, values as they are,
-// both rounded to the cache's type.
+// rope.cu - RoPE angles for the rows of a pass, and writes to the KV cache: rotated keys and unchanged values, rounded to the
+// cache's type.
 //
-// A number of a row is a thread's. A warp has 32 numbers that stand together, which is a block of Q8_0, and never has a
-// part of q beside a part of k or v.
-#include "kernels/cuda/cuda.h"
+// One thread per number of a row. A warp has 32 consecutive numbers, which is a block of Q8_0, and never mixes q, k and v.
+#include "kernels/cuda/round.h"
 
 namespace DEVICE_SPACE
 {
 
 enum { THREADS = 256 };
 
-// Angles as HF transformers computes them: position * frequency rounded to float, then its cosine and sine.
+// Angles as in HF transformers: position * frequency is rounded to float, then its cosine and sine are taken.
 static __global__ void angles_kernel(float *out, const int32_t *position, const float *frequency, int n, int half)
 {
-    in_turn();
+    kernel_prologue();
     const int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     const int64_t i = at / half;
     const int d = (int)(at % half);
@@ -35,9 +34,9 @@ void cuda_angles(struct backend *b, struct tensor out, const struct layout *s, s
     cuda_launched(c, "angles");
 }
 
-struct packed_cache { // keys or values: rows of a pass, and of the cache
+struct kv_write {     // keys or values: rows of a pass, and of the cache
     const float *x;   // (n, width)
-    uint8_t *cache;   // (slots * length, width) of this type
+    uint8_t *cache;   // (slots * length, width) of `type`
     size_t row_bytes; // of a row of the cache
     enum type type;
 };
@@ -47,11 +46,11 @@ struct store_call {
     const float *angles;  // (n, head_dim)
     const int32_t *place; // (n)
     int head_dim, q_width, width;
-    struct packed_cache keys, values;
+    struct kv_write keys, values;
 };
 
-// Halves of a head are turned against each other ("rotate half"): number `at` of a row of heads.
-static __device__ float turned(const float *x, const float *angles, int at, int head_dim)
+// RoPE as "rotate half": number `at` of a rotated row of heads.
+static __device__ float rotated(const float *x, const float *angles, int at, int head_dim)
 {
     const int half = head_dim / 2, d = at % head_dim;
     if (d < half)
@@ -59,18 +58,18 @@ static __device__ float turned(const float *x, const float *angles, int at, int 
     return x[at] * angles[d - half] + x[at - half] * angles[d];
 }
 
-// Number `at` of a row into the cache; x is 0 past the row's end.
-static __device__ void keep(const struct packed_cache &to, int64_t row, int at, int width, float x)
+// Writes number `at` of a row to the cache; x is 0 beyond the end of the row.
+static __device__ void write_kv(const struct kv_write &to, int64_t row, int at, int width, float x)
 {
     uint8_t *cache = to.cache + row * to.row_bytes;
-    if (to.type == Q8_0) { // a warp's numbers are a block, and the width is a whole number of them
-        const float scale = warp_most(fabsf(x)) / 127.0f, inverse = scale > 0 ? 1.0f / scale : 0;
+    if (to.type == Q8_0) { // a warp has one block, and the width is a multiple of a block
+        const float scale = warp_max(fabsf(x)) / 127.0f, inverse = scale > 0 ? 1.0f / scale : 0;
         uint8_t *block = cache + at / 32 * 34;
         if (at >= width)
             return;
         if (at % 32 == 0)
             *(uint16_t *)block = float_to_half(scale);
-        ((int8_t *)block)[2 + at % 32] = (int8_t)rintf(x * inverse); // to the nearest, ties to even
+        ((int8_t *)block)[2 + at % 32] = (int8_t)rintf(x * inverse); // round to nearest even
         return;
     }
     if (at >= width)
@@ -81,10 +80,10 @@ static __device__ void keep(const struct packed_cache &to, int64_t row, int at, 
         ((float *)cache)[at] = x;
 }
 
-// A block: some of a row's pairs of q, its keys, its values, each a whole number of warps. Of padding nothing is kept.
+// A row's pairs of q, its keys and its values, each padded to whole warps. Padding rows are not written to the cache.
 static __global__ void store_kernel(const struct store_call s)
 {
-    in_turn();
+    kernel_prologue();
     const int64_t i = blockIdx.x, place = s.place[i];
     const float *angles = s.angles + i * s.head_dim;
     const int half = s.head_dim / 2, pairs = s.q_width / 2;
@@ -104,12 +103,12 @@ static __global__ void store_kernel(const struct store_call s)
         return;
     if (at < for_k) {
         const float *k = s.keys.x + i * s.width;
-        keep(s.keys, place, at, s.width, at < s.width ? turned(k, angles, at, s.head_dim) : 0);
+        write_kv(s.keys, place, at, s.width, at < s.width ? rotated(k, angles, at, s.head_dim) : 0);
         return;
     }
     at -= for_k;
     if (at < for_k)
-        keep(s.values, place, at, s.width, at < s.width ? s.values.x[i * s.width + at] : 0);
+        write_kv(s.values, place, at, s.width, at < s.width ? s.values.x[i * s.width + at] : 0);
 }
 
 void cuda_store(struct backend *b, struct tensor q, struct tensor k, struct tensor v, struct tensor angles,
@@ -121,6 +120,7 @@ void cuda_store(struct backend *b, struct tensor q, struct tensor k, struct tens
     assert(q.width % angles.width == 0 && k.width % angles.width == 0 && angles.width % 2 == 0);
     assert((keys.type != Q8_0 && values.type != Q8_0) || k.width % 32 == 0);
     const struct layout *d = cuda_see(c, s);
+    without_planes(c, q);
     struct store_call call = {};
     call.q = (float *)q.data;
     call.angles = (const float *)angles.data;

@@ -1,15 +1,15 @@
-// round.h - the input of products, as the matrix instruction reads it: planes of bfloat16, laid out like the weights
-// (packed.h). Made from a tensor that is there (round.cu), or by the kernel that makes the tensor. For .cu files alone.
+// round.h - the input of products as the matrix instruction reads it: planes of bfloat16, laid out like the weights (packed.h). They
+// are made from a tensor (round.cu), or by the kernel that makes the tensor. For .cu files only.
 //
-// Activations that are rounded to bfloat16 are one plane. Those that are not are three: a float's 24 bits are cut into
-// eight, eight and eight, which is exact, and products with the three parts are added up, the smallest first.
+// Activations rounded to bfloat16 are one plane. Others are three: a float's 24 bits are split into eight, eight and eight, which is
+// exact, and the products with the three parts are added, the smallest first.
 #pragma once
 #include "kernels/cuda/packed.h"
 
 namespace DEVICE_SPACE
 {
 
-// Where a kernel leaves planes; NULL: they are not wanted.
+// Where a kernel writes planes; NULL: nowhere.
 struct planes {
     uint16_t *data; // struct rounded's
     float *sums;
@@ -20,20 +20,20 @@ struct rounding {
     struct planes one, three;
 };
 
-// The top eight bits of a float's 24; nothing is rounded, so nothing gets too large. Infinities and NaNs stay so.
+// The top eight bits of a float's 24, without rounding, so nothing overflows. Infinities and NaNs remain.
 __device__ inline uint16_t round_top(float x)
 {
     return (uint16_t)(__float_as_uint(x) >> 16);
 }
 
-// x cut into parts; what they add up to.
+// Splits x into parts; returns their sum.
 template <int PLANES> __device__ inline float round_parts(uint16_t part[PLANES], float x)
 {
     if constexpr (PLANES == 1) {
         part[0] = float_to_bf16(x);
         return bf16_to_float(part[0]);
     } else {
-        if ((__float_as_uint(x) & 0x7F800000) == 0x7F800000) { // no number
+        if ((__float_as_uint(x) & 0x7F800000) == 0x7F800000) { // infinity or NaN
             part[0] = float_to_bf16(x);
             part[1] = part[2] = 0;
             return x;
@@ -63,8 +63,8 @@ __device__ inline void round_into(const struct planes &to, int tiles, int64_t ro
         to.sums[(k / 16 * tiles + tile) * 8 + row % 8] = sum;
 }
 
-// Leaves x, number k of a row, where products look for it. A warp's lanes call it together; each sixteen of them have
-// numbers of one row that stand together, the first k a multiple of 16.
+// Writes x, number k of a row, to the planes. The lanes of a warp call it together; each sixteen of them have adjacent numbers of one
+// row, the first k a multiple of 16.
 __device__ inline void round_number(const struct rounding &to, int64_t row, int64_t k, float x)
 {
     if (to.one.data != NULL)
@@ -78,10 +78,13 @@ static inline int64_t round_width(int64_t width) // zeros included
     return (width + 2 * GROUP - 1) / (2 * GROUP) * (2 * GROUP);
 }
 
-// Room for the planes of rows that an operation is about to make, of every kind that this backend's weights read; and,
-// once they are queued, whose they are. The same numbers as round_input's, made sooner. false: no weights read planes, or
-// there is no room, and then nothing has to be left.
-bool rounding_for(struct cuda *c, int64_t rows, int64_t width, struct rounding *to);
-void rounding_is(struct cuda *c, struct tensor x);
+// Memory for the planes of the rows that an operation is about to make, of every kind that this backend's weights read; the same
+// numbers as round_input's. read: the buffer that the operation reads planes from, -1: none. false: no weights read planes, or out of
+// memory, and then the operation writes none.
+bool rounding_for(struct cuda *c, int read, int64_t rows, int64_t width, struct rounding *to);
+// x with a number for the planes that were last asked for; they are queued.
+struct tensor with_planes(struct cuda *c, struct tensor x);
+// x, whose rows are written: its planes, if it has any, are those of other numbers.
+struct tensor without_planes(struct cuda *c, struct tensor x);
 
 } // namespace DEVICE_SPACE

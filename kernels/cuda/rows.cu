@@ -1,5 +1,5 @@
-// rows.cu - operations on rows of floats: sums, norms, gates, and rows put elsewhere. A row is a block's, whatever the
-// pass has beside it.
+// rows.cu - operations on rows of floats: add, RMSNorm, SwiGLU, and copies of rows. Each row is computed by one block (or
+// elementwise), independently of the other rows of the pass.
 #include "kernels/cuda/round.h"
 
 namespace DEVICE_SPACE
@@ -16,21 +16,22 @@ static float *floats(struct tensor t)
 
 static __global__ void add_kernel(float *out, const float *x, int64_t n, int64_t width, bool one)
 {
-    in_turn();
+    kernel_prologue();
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS)
         out[i] += x[one ? i % width : i];
 }
 
-static int grid_for(const struct cuda *c, int64_t n) // of kernels that go on in strides
+static int grid_for(const struct cuda *c, int64_t n) // of grid-stride loops
 {
-    const int64_t most = 8 * (int64_t)c->processors, blocks = (n + THREADS - 1) / THREADS;
-    return (int)(blocks < most ? blocks : most);
+    const int64_t max_blocks = 8 * (int64_t)c->processors, blocks = (n + THREADS - 1) / THREADS;
+    return (int)(blocks < max_blocks ? blocks : max_blocks);
 }
 
 void cuda_add(struct backend *b, struct tensor out, struct tensor x)
 {
     struct cuda *c = (struct cuda *)b;
     assert(out.width == x.width && (x.rows == out.rows || x.rows == 1) && out.type == F32 && x.type == F32);
+    without_planes(c, out);
     const int64_t n = out.rows * out.width;
     QUEUE(c, add_kernel, grid_for(c, n), THREADS, 0, floats(out), floats(x), n, out.width, x.rows == 1);
     cuda_launched(c, "add");
@@ -38,12 +39,12 @@ void cuda_add(struct backend *b, struct tensor out, struct tensor x)
 
 // ---- out = x / rms(x) * w
 
-// The squares of a thread's numbers, k = thread, thread + 256, .., then a tree over lanes and a sum over warps. Rows beyond
-// n, and numbers beyond the width, are there for the planes alone.
+// The sum of squares: per thread (k = thread, thread + 256, ..), then a tree over lanes and a sum over warps. Rows beyond n and
+// numbers beyond the width are only written to the planes.
 static __global__ void rmsnorm_kernel(float *out, const float *x, const float *w, int n, int64_t width, float eps,
-                                      const struct rounding left, int64_t padded)
+                                      const struct rounding planes, int64_t padded)
 {
-    in_turn();
+    kernel_prologue();
     __shared__ float of_warp[THREADS / WARP];
     const float *row = x + blockIdx.x * width;
     const bool real = (int)blockIdx.x < n;
@@ -63,28 +64,28 @@ static __global__ void rmsnorm_kernel(float *out, const float *x, const float *w
         if (real && k < width)
             out[blockIdx.x * width + k] = y = row[k] * scale * w[k];
         if (k / WARP * WARP < padded)
-            round_number(left, blockIdx.x, k, y);
+            round_number(planes, blockIdx.x, k, y);
     }
 }
 
-void cuda_rmsnorm(struct backend *b, struct tensor out, struct tensor x, struct tensor w, float eps)
+struct tensor cuda_rmsnorm(struct backend *b, struct tensor out, struct tensor x, struct tensor w, float eps)
 {
     struct cuda *c = (struct cuda *)b;
     assert(out.width == x.width && out.rows == x.rows && w.rows == 1 && w.width == x.width && w.type == F32);
-    struct rounding left;
-    const bool planes = rounding_for(c, x.rows, x.width, &left);
-    QUEUE(c, rmsnorm_kernel, planes ? left.tiles * 8 : (int)x.rows, THREADS, 0, floats(out), floats(x), floats(w),
-          (int)x.rows, x.width, eps, left, planes ? round_width(x.width) : x.width);
+    struct rounding planes;
+    out = without_planes(c, out);
+    const bool has_planes = rounding_for(c, -1, x.rows, x.width, &planes);
+    QUEUE(c, rmsnorm_kernel, has_planes ? planes.tiles * 8 : (int)x.rows, THREADS, 0, floats(out), floats(x), floats(w),
+          (int)x.rows, x.width, eps, planes, has_planes ? round_width(x.width) : x.width);
     cuda_launched(c, "rmsnorm");
-    if (planes)
-        rounding_is(c, out);
+    return has_planes ? with_planes(c, out) : out;
 }
 
 // ---- out = silu(gate) * up
 
 static __global__ void swiglu_kernel(float *out, const float *gate, const float *up, int64_t n)
 {
-    in_turn();
+    kernel_prologue();
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS) {
         const float g = silu(gate[i]);
         out[i] = up != nullptr ? g * up[i] : g;
@@ -96,18 +97,19 @@ void cuda_swiglu(struct backend *b, struct tensor out, struct tensor gate, struc
     struct cuda *c = (struct cuda *)b;
     assert(out.width == gate.width && out.rows == gate.rows);
     assert(up.data == NULL || (up.width == gate.width && up.rows == gate.rows));
+    without_planes(c, out);
     const int64_t n = out.rows * out.width;
     QUEUE(c, swiglu_kernel, grid_for(c, n), THREADS, 0, floats(out), floats(gate), floats(up), n);
     cuda_launched(c, "swiglu");
 }
 
-// ---- rows put elsewhere
+// ---- copies of rows
 
 // to[i][to_column + k] = from[i][from_column + k]
 static __global__ void columns_kernel(float *to, int64_t to_width, int to_column, const float *from, int64_t from_width,
                                       int from_column, int64_t width)
 {
-    in_turn();
+    kernel_prologue();
     for (int64_t k = threadIdx.x; k < width; k += THREADS)
         to[blockIdx.x * to_width + to_column + k] = from[blockIdx.x * from_width + from_column + k];
 }
@@ -116,6 +118,7 @@ void cuda_place(struct backend *b, struct tensor out, int column, struct tensor 
 {
     struct cuda *c = (struct cuda *)b;
     assert(out.rows == x.rows && column + x.width <= out.width);
+    without_planes(c, out);
     QUEUE(c, columns_kernel, (int)x.rows, THREADS, 0, floats(out), out.width, column, floats(x), x.width, 0, x.width);
     cuda_launched(c, "place");
 }
@@ -124,6 +127,7 @@ void cuda_cut(struct backend *b, struct tensor out, struct tensor x, int column)
 {
     struct cuda *c = (struct cuda *)b;
     assert(out.rows == x.rows && column + out.width <= x.width);
+    without_planes(c, out);
     QUEUE(c, columns_kernel, (int)out.rows, THREADS, 0, floats(out), out.width, 0, floats(x), x.width, column,
           out.width);
     cuda_launched(c, "cut");
@@ -138,7 +142,7 @@ struct row_numbers row_numbers_of(const int32_t *row, int64_t n)
     return to;
 }
 
-// The rows of as many tensors as travel with a launch, whose parameters stay below 4 KiB.
+// Tensors per launch: the kernel's parameters must stay below 4 KiB.
 enum { TENSORS = 192 };
 struct rows_to_move {
     int64_t units; // of a row
@@ -146,19 +150,19 @@ struct rows_to_move {
     struct row_numbers numbers;
     void *x[TENSORS];
 };
-static_assert(sizeof(struct rows_to_move) < 4096, "what every device takes");
+static_assert(sizeof(struct rows_to_move) < 4096, "limit of kernel parameters");
 
-// Rows move down over one another, so a thread carries its bytes from row to row in their order.
+// Rows move down and may overlap, so each thread copies its bytes row by row in order.
 template <typename unit> static __global__ void move_kernel(const __grid_constant__ struct rows_to_move m)
 {
-    in_turn();
+    kernel_prologue();
     const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     unit *const x = (unit *)m.x[blockIdx.y];
     for (int i = 0; i < m.numbers.n && k < m.units; i++)
         x[(m.to + i) * m.units + k] = x[m.numbers.row[i] * m.units + k];
 }
 
-// Of tensors from `first` on.
+// Fills m->x with tensors from `first` on; returns their number.
 static int tensors_to_move(struct rows_to_move *m, const struct tensor *x, int first, int count)
 {
     int n = 0;
@@ -174,6 +178,8 @@ void cuda_move(struct backend *b, const struct tensor *x, int count, int to, con
     struct cuda *c = (struct cuda *)b;
     const int64_t bytes = (int64_t)type_row_bytes(x[0].type, x[0].width), unit = bytes % 16 == 0 ? 16 : 2;
     struct rows_to_move m;
+    for (int i = 0; i < count; i++)
+        without_planes(c, x[i]);
     m.units = bytes / unit;
     for (int i = 0; i < n; i++)
         assert(row[i] >= to + i && (i == 0 || row[i] > row[i - 1]));

@@ -1,10 +1,10 @@
-// select.h - the likeliest tokens of a row until they weigh enough, and among equals the lowest ids: top_k and top_p, as
-// sampling/stages.c chooses them. For probabilities.cu.
+// select.h - the most probable tokens of a row until they weigh enough, among equal ones those with the lowest ids: top_k and top_p as
+// in sampling/stages.c. For probabilities.cu.
 //
-// A radix selection finds the logit at which to cut. Each of three walks over the row weighs the tokens whose leading bits
-// are the cut's as far as those are known, in one bucket for each value of the next bits, and whoever comes next sees in
-// which bucket enough is reached. Walks are launches; all blocks of a row find the same, each for itself. In the last walk
-// tokens of a bucket are equal, so they are counted, by stretch: that says which of them have the lowest ids.
+// A radix selection finds the logit to cut at. Each of three walks over the row weighs the tokens whose leading bits are those of the
+// cut as far as known, in one bucket per value of the next bits; the next launch finds the bucket in which enough is reached. Walks are
+// launches; all blocks of a row compute the same cut. In the last walk the tokens of a bucket are equal and are counted by chunk, which
+// tells which of them have the lowest ids.
 #pragma once
 #include "kernels/cuda/probabilities.h"
 
@@ -18,8 +18,8 @@ struct select_scratch { // shared memory of a block
 };
 
 struct cut {
-    uint32_t bits, known;  // of the logit, turned as grid_ordered does it; those that are known
-    struct exact_sum kept; // what lies above it weighs
+    uint32_t bits, known;  // of the logit in grid_ordered's order; mask of the known bits
+    struct exact_sum kept; // weight above it
     double enough;
 };
 
@@ -36,10 +36,10 @@ __device__ inline int walk_buckets(int walk)
 __device__ inline struct exact_sum weight_of(float x, float most, bool by_count)
 {
     const struct exact_sum one = { 1, 0 };
-    return by_count ? one : grid_cut(grid_exp((double)x - (double)most));
+    return by_count ? one : grid_split(grid_exp((double)x - (double)most));
 }
 
-__device__ inline struct exact_sum times(struct exact_sum s, int n) // exact, as the sum of so many is
+__device__ inline struct exact_sum times(struct exact_sum s, int n) // exact
 {
     s.whole *= n;
     s.rest *= n;
@@ -61,7 +61,7 @@ __device__ inline uint32_t *counts_of(const struct rows_call &c, const struct se
     return s.count + ((int64_t)blockIdx.x * c.chunks + chunk) * LAST_BUCKETS;
 }
 
-// What a walk found in bucket b of the row.
+// The weight of bucket b of the row after a walk.
 __device__ inline struct exact_sum bucket_of(const struct rows_call &c, const struct selection &s, int walk, int b,
                                              const struct cut &cut, float most)
 {
@@ -74,9 +74,9 @@ __device__ inline struct exact_sum bucket_of(const struct rows_call &c, const st
     return n > 0 ? times(weight_of(grid_of_ordered(cut.bits | (uint32_t)b), most, s.by_count), n) : none;
 }
 
-// mine becomes the sum of what threads after this one have; *all that of all.
+// Returns the sum of `mine` over the threads after this one; *all: over all threads.
 __device__ inline struct exact_sum sum_after(struct exact_sum mine, struct exact_sum *all,
-                                             struct select_scratch &capacity)
+                                             struct select_scratch &scratch)
 {
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     struct exact_sum s = mine, after = { 0, 0 };
@@ -86,24 +86,24 @@ __device__ inline struct exact_sum sum_after(struct exact_sum mine, struct exact
         s.whole += lane + step < WARP ? whole : 0;
         s.rest += lane + step < WARP ? rest : 0;
     }
-    __syncthreads(); // room may still be read
+    __syncthreads(); // scratch may still be read
     if (lane == 0)
-        capacity.of_warp[warp] = s;
+        scratch.of_warp[warp] = s;
     __syncthreads();
     for (int w = warp + 1; w < ROW_WARPS; w++)
-        after = grid_sum(after, capacity.of_warp[w]);
-    *all = capacity.of_warp[0];
+        after = grid_sum(after, scratch.of_warp[w]);
+    *all = scratch.of_warp[0];
     for (int w = 1; w < ROW_WARPS; w++)
-        *all = grid_sum(*all, capacity.of_warp[w]);
+        *all = grid_sum(*all, scratch.of_warp[w]);
     s.whole += after.whole - mine.whole;
     s.rest += after.rest - mine.rest;
     return s;
 }
 
-// The bucket in which enough is reached from the last one down, or, where it never is, the lowest in which there is anything;
-// what lies above it is added to cut.kept.
+// Finds the bucket in which enough is reached from the last one down, or, if it never is, the lowest one that is not empty; adds the
+// weight above it to cut->kept.
 __device__ inline void find_bucket(const struct rows_call &c, const struct selection &s, int walk, float most,
-                                   struct cut *cut, struct select_scratch &capacity)
+                                   struct cut *cut, struct select_scratch &scratch)
 {
     enum { MOST_EACH = BUCKETS / ROW_THREADS };
     const int each = walk_buckets(walk) / ROW_THREADS, first = (int)threadIdx.x * each;
@@ -116,60 +116,60 @@ __device__ inline void find_bucket(const struct rows_call &c, const struct selec
         mine = grid_sum(mine, bucket[i]);
         lowest = is_something(bucket[i]) ? first + i : lowest;
     }
-    struct exact_sum above = grid_sum(cut->kept, sum_after(mine, &all, capacity));
+    struct exact_sum above = grid_sum(cut->kept, sum_after(mine, &all, scratch));
     if (walk == 0)
-        cut->enough = s.by_count ? s.enough : fmax(1.0, s.enough * grid_total(all)); // the likeliest weighs 1
+        cut->enough = s.by_count ? s.enough : fmax(1.0, s.enough * grid_total(all)); // the argmax weighs 1
     for (int step = WARP / 2; step > 0; step /= 2)
         lowest = min(lowest, __shfl_xor_sync(0xFFFFFFFF, lowest, step));
     if (threadIdx.x % WARP == 0)
-        capacity.lowest[threadIdx.x / WARP] = lowest;
+        scratch.lowest[threadIdx.x / WARP] = lowest;
     __syncthreads();
     for (int w = 0; w < ROW_WARPS; w++)
-        lowest = min(lowest, capacity.lowest[w]);
+        lowest = min(lowest, scratch.lowest[w]);
     const bool reached = grid_total(grid_sum(cut->kept, all)) >= cut->enough;
-    bool here = reached ? grid_total(above) < cut->enough && grid_total(grid_sum(above, mine)) >= cut->enough
-                        : lowest >= first && lowest < first + each;
+    bool in_thread = reached ? grid_total(above) < cut->enough && grid_total(grid_sum(above, mine)) >= cut->enough
+                             : lowest >= first && lowest < first + each;
     UNROLL
     for (int i = MOST_EACH - 1; i >= 0; i--) {
         const bool last = reached ? grid_total(grid_sum(above, bucket[i])) >= cut->enough : first + i == lowest;
-        if (here && last && i < each) {
-            capacity.found = first + i;
-            capacity.kept = above;
-            here = false;
+        if (in_thread && last && i < each) {
+            scratch.found = first + i;
+            scratch.kept = above;
+            in_thread = false;
         }
         above = grid_sum(above, bucket[i]);
     }
     __syncthreads();
-    cut->bits |= (uint32_t)capacity.found << walk_shift(walk);
+    cut->bits |= (uint32_t)scratch.found << walk_shift(walk);
     cut->known |= (uint32_t)(walk_buckets(walk) - 1) << walk_shift(walk);
-    cut->kept = capacity.kept;
+    cut->kept = scratch.kept;
     __syncthreads();
 }
 
-// As far as the first so many walks have found it. most: the row's largest.
+// The cut after this many walks. most: the row's largest logit.
 __device__ inline struct cut find_cut(const struct rows_call &c, const struct selection &s, int walks, float most,
-                                      struct select_scratch &capacity)
+                                      struct select_scratch &scratch)
 {
     struct cut cut = { 0, 0, { 0, 0 }, 0 };
     for (int walk = 0; walk < walks; walk++)
-        find_bucket(c, s, walk, most, &cut, capacity);
+        find_bucket(c, s, walk, most, &cut, scratch);
     return cut;
 }
 
-// The walk over a stretch.
+// The walk over a chunk.
 __device__ inline void walk_chunk(const struct rows_call &c, const struct selection &s, int walk,
-                                  const struct chunk &at, float most, struct select_scratch &capacity)
+                                  const struct chunk &at, float most, struct select_scratch &scratch)
 {
-    const struct cut cut = find_cut(c, s, walk, most, capacity);
+    const struct cut cut = find_cut(c, s, walk, most, scratch);
     const bool counts = walk == WALKS - 1;
     for (int b = (int)threadIdx.x; b < walk_buckets(walk); b += ROW_THREADS)
-        capacity.bucket[b].whole = capacity.bucket[b].rest = 0;
+        scratch.bucket[b].whole = scratch.bucket[b].rest = 0;
     __syncthreads();
     for (int i = at.from + (int)threadIdx.x; i < at.to; i += ROW_THREADS) {
         const uint32_t bits = grid_ordered(at.x[i]);
         if ((bits & cut.known) != cut.bits || !(at.x[i] > -INFINITY))
             continue;
-        struct exact_sum *b = &capacity.bucket[bits >> walk_shift(walk) & (uint32_t)(walk_buckets(walk) - 1)];
+        struct exact_sum *b = &scratch.bucket[bits >> walk_shift(walk) & (uint32_t)(walk_buckets(walk) - 1)];
         const struct exact_sum w = weight_of(at.x[i], most, s.by_count || counts);
         atomicAdd(&b->whole, w.whole);
         if (w.rest != 0)
@@ -178,18 +178,18 @@ __device__ inline void walk_chunk(const struct rows_call &c, const struct select
     __syncthreads();
     for (int b = (int)threadIdx.x; b < walk_buckets(walk); b += ROW_THREADS) {
         if (counts) {
-            counts_of(c, s, (int)blockIdx.y)[b] = (uint32_t)capacity.bucket[b].whole;
-        } else if (is_something(capacity.bucket[b])) {
-            atomicAdd(&buckets_of(s, walk)[b].whole, capacity.bucket[b].whole);
-            atomicAdd(&buckets_of(s, walk)[b].rest, capacity.bucket[b].rest);
+            counts_of(c, s, (int)blockIdx.y)[b] = (uint32_t)scratch.bucket[b].whole;
+        } else if (is_something(scratch.bucket[b])) {
+            atomicAdd(&buckets_of(s, walk)[b].whole, scratch.bucket[b].whole);
+            atomicAdd(&buckets_of(s, walk)[b].rest, scratch.bucket[b].rest);
         }
     }
 }
 
-// How many of those at the cut stay: as few as make it enough, of at most n.
-__device__ inline int how_many_stay(const struct cut &cut, struct exact_sum one, int n)
+// The number of tokens at the cut that stay: the smallest that reaches enough, at most n.
+__device__ inline int ties_kept(const struct cut &cut, struct exact_sum one, int n)
 {
-    int few = 0, many = n; // `many` are enough, or all there are
+    int few = 0, many = n; // `many` are enough, or all
     while (few < many) {
         const int middle = few + (many - few) / 2;
         if (grid_total(grid_sum(cut.kept, times(one, middle))) >= cut.enough)
@@ -200,13 +200,13 @@ __device__ inline int how_many_stay(const struct cut &cut, struct exact_sum one,
     return many;
 }
 
-// After the last walk: whoever is below the cut is ruled out, and of those that equal it all but the first.
-__device__ inline void rule_out(const struct rows_call &c, const struct selection &s, const struct chunk &at,
-                                float most, struct select_scratch &capacity)
+// After the last walk: tokens below the cut become -inf, and of those at the cut all but the first.
+__device__ inline void apply_cut(const struct rows_call &c, const struct selection &s, const struct chunk &at,
+                                 float most, struct select_scratch &scratch)
 {
-    const struct cut cut = find_cut(c, s, WALKS, most, capacity);
+    const struct cut cut = find_cut(c, s, WALKS, most, scratch);
     const float least = grid_of_ordered(cut.bits);
-    const int stay = how_many_stay(cut, weight_of(least, most, s.by_count), c.n);
+    const int stay = ties_kept(cut, weight_of(least, most, s.by_count), c.n);
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     int before = 0;
     for (int i = 0; i < (int)blockIdx.y; i++)
@@ -215,14 +215,14 @@ __device__ inline void rule_out(const struct rows_call &c, const struct selectio
         const int i = first + (int)threadIdx.x;
         const float x = i < at.to ? at.x[i] : INFINITY;
         const uint32_t ties = __ballot_sync(0xFFFFFFFF, x == least);
-        __syncthreads(); // room may still be read
+        __syncthreads(); // scratch may still be read
         if (lane == 0)
-            capacity.lowest[warp] = __popc(ties);
+            scratch.lowest[warp] = __popc(ties);
         __syncthreads();
         int number = before + __popc(ties & ((1u << lane) - 1));
         for (int w = 0; w < ROW_WARPS; w++) {
-            number += w < warp ? capacity.lowest[w] : 0;
-            before += capacity.lowest[w];
+            number += w < warp ? scratch.lowest[w] : 0;
+            before += scratch.lowest[w];
         }
         if (x < least || (x == least && number >= stay))
             at.x[i] = -INFINITY;

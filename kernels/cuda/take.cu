@@ -1,6 +1,6 @@
-// take.cu - rows of a table as floats: of rows as they stand in a checkpoint or a pass, or of a packed weight, which
-// are read out of its tiles. Row numbers come from the host and travel with the launch, or lie on the device already.
-#include "kernels/cuda/packed.h"
+// take.cu - rows of a table as floats: rows as they are in a checkpoint or a pass, or rows of a packed weight, read from its tiles. Row
+// numbers are kernel arguments, or on the device.
+#include "kernels/cuda/round.h"
 #include "kernels/cuda/unpack.h"
 
 namespace DEVICE_SPACE
@@ -17,7 +17,7 @@ struct rows_to_take {
 static __global__ void take_kernel(const __grid_constant__ struct rows_to_take t, const uint8_t *x, enum type type,
                                    int64_t row_bytes)
 {
-    in_turn();
+    kernel_prologue();
     const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (k < t.width)
         t.out[blockIdx.y * t.width + k] = value_at(type, x + t.numbers.row[blockIdx.y] * row_bytes, k);
@@ -28,8 +28,8 @@ template <int SCALING> __device__ static float scaled(const struct packed *p, in
     const int64_t tile = r / TILE, unit = k / form_unit(p->form);
     const uint32_t *scale = p->scales + ((tile * p->units + unit) * 8 + r % 8) * scale_words(SCALING);
     const uint32_t *super = p->supers + ((tile * (p->units / 4) + unit / 4) * 8 + r % 8) * super_words(SCALING);
-    const struct line line =
-        line_of<SCALING>(scale, super, (int)(k / GROUP % 2), (int)(r % TILE / 8), (int)(k % GROUP / 16));
+    const struct affine line =
+        affine_of<SCALING>(scale, super, (int)(k / GROUP % 2), (int)(r % TILE / 8), (int)(k % GROUP / 16));
     return q * line.scale + line.offset;
 }
 
@@ -45,12 +45,12 @@ __device__ static float packed_value(const struct packed *p, int64_t r, int64_t 
     switch (p->scaling) {
     case SCALING_HALF:
         return scaled<SCALING_HALF>(p, r, k, q);
-    case SCALING_LEAST:
-        return scaled<SCALING_LEAST>(p, r, k, q);
+    case SCALING_MIN:
+        return scaled<SCALING_MIN>(p, r, k, q);
     case SCALING_SUPER:
         return scaled<SCALING_SUPER>(p, r, k, q);
-    case SCALING_SIXTEENTHS:
-        return scaled<SCALING_SIXTEENTHS>(p, r, k, q);
+    case SCALING_SUB_BLOCK:
+        return scaled<SCALING_SUB_BLOCK>(p, r, k, q);
     default:
         return q;
     }
@@ -59,7 +59,7 @@ __device__ static float packed_value(const struct packed *p, int64_t r, int64_t 
 static __global__ void take_packed_kernel(const __grid_constant__ struct rows_to_take t,
                                           const __grid_constant__ struct packed p)
 {
-    in_turn();
+    kernel_prologue();
     const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (k < t.width)
         t.out[blockIdx.y * t.width + k] = packed_value(&p, t.numbers.row[blockIdx.y], k);
@@ -71,6 +71,7 @@ void cuda_take(struct backend *b, struct tensor out, struct tensor x, const int3
     const struct packed *p = (const struct packed *)x.packed;
     assert(out.width == x.width && out.type == F32);
     struct rows_to_take t;
+    without_planes(c, out);
     t.width = out.width;
     for (int64_t i = 0; i < out.rows; i++)
         assert(row[i] >= 0 && row[i] < x.rows);
@@ -87,18 +88,18 @@ void cuda_take(struct backend *b, struct tensor out, struct tensor x, const int3
     cuda_launched(c, "take");
 }
 
-// Numbers that lie on the device, of as many stretches as travel with a launch. A block's row is looked for among them.
-enum { LOGITS_CHUNKS = 64 };
+// Row numbers on the device, in as many chunks as fit into kernel arguments. A block finds its row among them.
+enum { MAX_CHUNKS = 64 };
 struct chunks {
     int n;
-    struct device_rows of[LOGITS_CHUNKS];
+    struct device_rows of[MAX_CHUNKS];
 };
 
 static __global__ void gather_on_device_kernel(const __grid_constant__ struct chunks s, float *out, int64_t width,
                                                const uint8_t *x, enum type type, int64_t row_bytes,
                                                const __grid_constant__ struct packed p)
 {
-    in_turn();
+    kernel_prologue();
     const int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     int i = (int)blockIdx.y, at = 0;
     while (i >= s.of[at].n)
@@ -116,10 +117,11 @@ void cuda_gather_on_device(struct backend *b, struct tensor out, struct tensor x
     const struct packed none = {};
     const bool plain = p == NULL || p->form == FORM_RAW;
     assert(out.width == x.width && out.type == F32);
-    for (int from = 0; from < n; from += LOGITS_CHUNKS) {
+    without_planes(c, out);
+    for (int from = 0; from < n; from += MAX_CHUNKS) {
         struct chunks s;
         int rows = 0;
-        for (s.n = 0; s.n < LOGITS_CHUNKS && from + s.n < n; s.n++) {
+        for (s.n = 0; s.n < MAX_CHUNKS && from + s.n < n; s.n++) {
             s.of[s.n] = r[from + s.n];
             rows += s.of[s.n].n;
             assert(s.of[s.n].first + s.of[s.n].n <= out.rows);

@@ -1,8 +1,8 @@
-// unit.h - a unit of weights as the matrix unit takes it: fetched, made pairs of bfloat16, multiplied with the input and
-// added up. For skinny.cu and wide.cu, which differ in who does that where, and in no bit of what comes out.
+// unit.h - operations on a unit of weights: loading, conversion to pairs of bfloat16, product with the input, and accumulation.
+// Shared by matmul_small.cu and matmul_large.cu, which divide the work differently but give the same bits.
 //
-// Each 32 k are multiplied from zero, the smallest planes of the input first, and then added in with one rounding (whole
-// numbers with their scale), so that what the matrix unit cuts off stays small.
+// Each 32 k are accumulated from zero, the smallest planes of the input first, and then added to the sum with one rounding
+// (integers with their scale), so that the truncation of the matrix unit stays small.
 #pragma once
 #include "kernels/cuda/packed.h"
 
@@ -14,15 +14,15 @@ __host__ __device__ constexpr int at_least_1(int n)
     return n > 1 ? n : 1;
 }
 
-// What a lane has of one unit of one tile.
-template <int FORM, int SCALING> struct ahead {
+// A lane's part of one unit of one tile.
+template <int FORM, int SCALING> struct fragment {
     uint4 quants[form_loads(FORM)];
     uint32_t scale[at_least_1(scale_words(SCALING))], super[at_least_1(super_words(SCALING))];
 };
 
-// Unit number `at` of all the weight's.
+// Loads unit number `at` of the weight.
 template <int FORM, int SCALING>
-__device__ inline void fetch(struct ahead<FORM, SCALING> *to, const struct packed &w, int at, int lane)
+__device__ inline void fetch(struct fragment<FORM, SCALING> *to, const struct packed &w, int at, int lane)
 {
     UNROLL
     for (int i = 0; i < form_loads(FORM); i++)
@@ -43,8 +43,8 @@ __device__ inline void fetch(struct ahead<FORM, SCALING> *to, const struct packe
         to->super[0] = *supers;
 }
 
-// Makes the second 32 k of a unit the first.
-template <int FORM, int SCALING> __device__ inline void next_block(struct ahead<FORM, SCALING> *w)
+// Moves the second 32 k of a unit to the place of the first.
+template <int FORM, int SCALING> __device__ inline void next_block(struct fragment<FORM, SCALING> *w)
 {
     if constexpr (FORM == FORM_INT8)
         w->quants[0] = w->quants[1];
@@ -57,26 +57,26 @@ template <int FORM, int SCALING> __device__ inline void next_block(struct ahead<
 
 // ---- pairs of bfloat16
 
-// The low and the high halves of two words of which each is a float that bfloat16 holds.
+// A pair of bfloat16 from two floats that bfloat16 represents exactly.
 __device__ inline uint32_t pair_of(float low, float high)
 {
     return __float_as_uint(low) >> 16 | (__float_as_uint(high) & 0xFFFF0000);
 }
 
-// a + b of each half, where the sum is exact.
+// a + b of each half; the sums must be exact.
 __device__ inline uint32_t pair_sum(uint32_t a, uint32_t b)
 {
 #if defined(EMULATED)
     return pair_of(__uint_as_float(a << 16) + __uint_as_float(b << 16),
                    __uint_as_float(a & 0xFFFF0000) + __uint_as_float(b & 0xFFFF0000));
 #else
-    uint32_t sum; // from compute capability 8.0 on; there is no plain sum before 9.0
+    uint32_t sum; // fma exists from compute capability 8.0 on, add only from 9.0
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(0x3F803F80), "r"(b));
     return sum;
 #endif
 }
 
-// 0x4300 is 128 in bfloat16, whose last seven bits then count ones; 0x4380 is 256.
+// 0x4300 is 128 in bfloat16, whose last seven bits then count units; 0x4380 is 256.
 __device__ inline uint32_t pair_of_int8(uint32_t q) // in bits 0..7 and 16..23, two's complement
 {
     return pair_sum((q & 0x007F007F) | 0x43004300, (q & 0x00800080) | 0xC300C300);
@@ -87,7 +87,7 @@ __device__ inline uint32_t pair_of_int4(uint32_t q, uint32_t minus) // in bits 0
     return pair_sum((q & 0x000F000F) | 0x43004300, minus);
 }
 
-// A half as the sum of two bfloat16: its eleven bits, eight and three.
+// Splits halves into sums of two bfloat16: of eleven bits, eight and three.
 __device__ inline void pairs_of_half(uint32_t h, uint32_t *high, uint32_t *low)
 {
     const float x = half_to_float((uint16_t)h), y = half_to_float((uint16_t)(h >> 16));
@@ -103,7 +103,7 @@ __device__ inline uint32_t word_of(const uint4 *v, int i)
     return i % 4 == 0 ? w.x : i % 4 == 1 ? w.y : i % 4 == 2 ? w.z : w.w;
 }
 
-// The weights of instruction j of the first 32 k; halves have a second part.
+// Operands of instruction j of the first 32 k; a[1]: the second part of halves.
 template <int FORM> __device__ inline void weights_of(uint32_t a[2][4], const uint4 *quants, int j, uint32_t minus)
 {
     UNROLL
@@ -120,35 +120,35 @@ template <int FORM> __device__ inline void weights_of(uint32_t a[2][4], const ui
     }
 }
 
-// Calls f with every form and scaling that weights have.
+// Calls f with every combination of form and scaling.
 template <typename F> static inline void every_form(F f)
 {
     f.template operator()<FORM_BF16, SCALING_NONE>();
     f.template operator()<FORM_F16, SCALING_NONE>();
     f.template operator()<FORM_INT8, SCALING_HALF>();
-    f.template operator()<FORM_INT8, SCALING_LEAST>();
+    f.template operator()<FORM_INT8, SCALING_MIN>();
     f.template operator()<FORM_INT8, SCALING_SUPER>();
-    f.template operator()<FORM_INT8, SCALING_SIXTEENTHS>();
+    f.template operator()<FORM_INT8, SCALING_SUB_BLOCK>();
     f.template operator()<FORM_INT4, SCALING_HALF>();
-    f.template operator()<FORM_INT4, SCALING_LEAST>();
+    f.template operator()<FORM_INT4, SCALING_MIN>();
     f.template operator()<FORM_INT4, SCALING_SUPER>();
 }
 
 // ---- sums
 
-// Two rows' sums of 32 k: of both sixteens, which lie so far apart.
-__device__ inline float2 sums_of(const float *sums, int apart)
+// Sums of 32 k of two rows; the sums of the two sixteens are `stride` apart.
+__device__ inline float2 sums_of(const float *sums, int stride)
 {
-    const float2 a = *(const float2 *)sums, b = *(const float2 *)(sums + apart);
+    const float2 a = *(const float2 *)sums, b = *(const float2 *)(sums + stride);
     return make_float2(a.x + b.x, a.y + b.y);
 }
 
-// sum (16, 8) += the product of 32 k: from zero, the smallest parts first, and then once the scale.
+// sum (16, 8) += the product of 32 k: accumulated from zero, the smallest parts first, then scaled once.
 template <int FORM, int SCALING, int PLANES>
 __device__ inline void add_block(float sum[4], uint32_t a[2][2][4], const uint4 x[PLANES],
-                                 const struct ahead<FORM, SCALING> &w, const float2 &sums)
+                                 const struct fragment<FORM, SCALING> &w, const float2 &sums)
 {
-    constexpr int HALVES = SCALING == SCALING_SIXTEENTHS ? 2 : 1; // of the block, with scales of their own
+    constexpr int HALVES = SCALING == SCALING_SUB_BLOCK ? 2 : 1; // halves of the block that have their own scales
     UNROLL
     for (int half = 0; half < HALVES; half++) {
         float d[4] = {};
@@ -167,7 +167,7 @@ __device__ inline void add_block(float sum[4], uint32_t a[2][2][4], const uint4 
             if constexpr (SCALING == SCALING_NONE)
                 sum[i] += d[i];
             else {
-                const struct line line = line_of<SCALING>(w.scale, w.super, 0, i / 2, half);
+                const struct affine line = affine_of<SCALING>(w.scale, w.super, 0, i / 2, half);
                 sum[i] = fmaf(line.scale, d[i], sum[i]);
                 if constexpr (has_offset(SCALING))
                     sum[i] = fmaf(line.offset, i % 2 == 0 ? sums.x : sums.y, sum[i]);

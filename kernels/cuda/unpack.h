@@ -1,7 +1,7 @@
-// unpack.h - GGUF's blocks of numbers, one number at a time: whole number, scale and offset. For what is done once
-// (packing), rarely (taking rows) or to compare with (plain.cu). For .cu files alone.
+// unpack.h - GGUF's quantized blocks, one number at a time: quantized value, scale and minimum. For packing (once), embedding
+// rows (few) and the reference products of matmul_plain.cu. For .cu files only.
 //
-// Layouts: ggml's block_q4_0 and its relatives (ggml-common.h), as kernels/cpu/dequantize.h has them.
+// Layouts: block_q4_0 and its relatives of ggml (ggml-common.h), as in kernels/cpu/dequantize.h.
 #pragma once
 #include "kernels/cuda/packed.h"
 
@@ -44,10 +44,10 @@ __device__ inline uint16_t bits_at(const uint8_t *p)
     return (uint16_t)(p[0] | p[1] << 8);
 }
 
-// The whole number i of a block: what is multiplied by its scale.
-__device__ inline int whole_at(enum type type, const uint8_t *b, int i)
+// The quantized value i of a block, which is multiplied by its scale.
+__device__ inline int quant_at(enum type type, const uint8_t *b, int i)
 {
-    const int low = i % 16, top = i % 32 / 16; // of the formats with blocks of 32: low half of a byte, high half
+    const int low = i % 16, top = i % 32 / 16; // for blocks of 32: low or high half of a byte
     switch (type) {
     case Q8_0:
         return (int8_t)b[2 + i];
@@ -73,25 +73,25 @@ __device__ inline int whole_at(enum type type, const uint8_t *b, int i)
     }
 }
 
-// What a block says of the scale of its number i, as it says it.
-struct said {
-    uint16_t d, m;        // halves: scale, and least or its scale
-    uint8_t scale, least; // of the group, where d and m are for a block of 256
+// The stored scale and minimum of number i of a block.
+struct block_scale {
+    uint16_t d, m;      // halves: scale, and minimum or its scale
+    uint8_t scale, min; // of the group, for types whose d and m are of a block of 256
 };
 
-__device__ inline struct said said_at(enum type type, const uint8_t *b, int i)
+__device__ inline struct block_scale block_scale_at(enum type type, const uint8_t *b, int i)
 {
     switch (type) {
     case Q4_1:
     case Q5_1:
         return { bits_at(b), bits_at(b + 2), 0, 0 };
     case Q4_K:
-    case Q5_K: { // eight 6-bit scales and leasts in 12 bytes
+    case Q5_K: { // eight 6-bit scales and minimums in 12 bytes
         const uint8_t *s = b + 4;
         const int j = i / 32;
         const uint8_t scale = (uint8_t)(j < 4 ? s[j] & 63 : (s[j + 4] & 15) | s[j - 4] >> 6 << 4);
-        const uint8_t least = (uint8_t)(j < 4 ? s[j + 4] & 63 : s[j + 4] >> 4 | s[j] >> 6 << 4);
-        return { bits_at(b), bits_at(b + 2), scale, least };
+        const uint8_t min = (uint8_t)(j < 4 ? s[j + 4] & 63 : s[j + 4] >> 4 | s[j] >> 6 << 4);
+        return { bits_at(b), bits_at(b + 2), scale, min };
     }
     case Q6_K:
         return { bits_at(b + 208), 0, b[192 + i / 16], 0 };
@@ -100,7 +100,7 @@ __device__ inline struct said said_at(enum type type, const uint8_t *b, int i)
     }
 }
 
-// The number k of a row, as kernels/cpu/dequantize.h rounds it.
+// Number k of a row, with the rounding of kernels/cpu/dequantize.h.
 __device__ inline float value_at(enum type type, const uint8_t *row, int64_t k)
 {
     if (type == F32)
@@ -111,15 +111,15 @@ __device__ inline float value_at(enum type type, const uint8_t *row, int64_t k)
         return bf16_to_float(bits_at(row + 2 * k));
     const uint8_t *b = row + k / block_numbers(type) * block_bytes(type);
     const int i = (int)(k % block_numbers(type));
-    const struct said s = said_at(type, b, i);
-    const float q = (float)whole_at(type, b, i), d = half_to_float(s.d), m = half_to_float(s.m);
+    const struct block_scale s = block_scale_at(type, b, i);
+    const float q = (float)quant_at(type, b, i), d = half_to_float(s.d), m = half_to_float(s.m);
     switch (type) {
     case Q4_1:
     case Q5_1:
         return q * d + m;
     case Q4_K:
     case Q5_K:
-        return q * (d * (float)s.scale) + -(m * (float)s.least);
+        return q * (d * (float)s.scale) + -(m * (float)s.min);
     case Q6_K:
         return q * (d * (float)(int8_t)s.scale);
     default:

@@ -5,15 +5,15 @@
 
 REPOSITORIES as in make_heads.py.  EAGLE's topK_genrate runs as it is, that of cnets1.py (EAGLE-2) for even seeds, that of
 cnets.py (EAGLE-3) for odd ones; the layer below it is replaced by one whose states number paths of tokens, and which
-checks that a row's mask, position and state say the same path.  The row of logits after a path follows from seed and
-path alone:
+checks that a row's mask, position and state belong to the same path.  The row of logits after a path depends on seed and
+path only:
 
     h = seed;  for each token: h = h * 1000003 + token + 1      modulo 2^64
     logit of token v = ((number v of splitmix64 from h) >> 40) * 2^-21 - 4      exact in float32
 
-A case: what topK_genrate was asked for; the nodes it kept with tokens, parents (0: the root) and cumulative
-log-probabilities, as it computes them in float32; `margin`, the least difference of two values in whose order or choice
-its answer rests.
+A case: the arguments of topK_genrate; the nodes it kept with tokens, parents (0: the root) and cumulative
+log-probabilities, as it computes them in float32; `margin`, the smallest difference of two values whose order the result
+depends on.
 
 Of a fixed tree: `nodes` lists for each leaf where its path lies in the candidates (retrieve_indices), `candidates` has one row
 for each of 20 seeds: the root 0 and the tokens that generate_candidates gives for heads whose logits are those after path
@@ -70,40 +70,40 @@ def paths_model(cnets):
 
 
 class Head(torch.nn.Module):
-    """EAGLE-3's own head is asked, not the one that is passed."""
+    """EAGLE-3 calls its own head, not the one that is passed."""
 
     def __init__(self, head):
         super().__init__()
         self.forward = head
 
 
-class Watched:
-    """torch.topk, and what its answers rest on."""
+class RecordedTopk:
+    """Records the calls of torch.topk."""
 
     def __init__(self):
         self.topk, self.calls = torch.topk, []
 
     def __enter__(self):
-        torch.topk = self.watch
+        torch.topk = self.record
         return self
 
     def __exit__(self, *_):
         torch.topk = self.topk
 
-    def watch(self, x, k, dim=-1):
-        answer = self.topk(x, k, dim=dim)
-        self.calls.append((x, k, answer.indices))
-        return answer
+    def record(self, x, k, dim=-1):
+        result = self.topk(x, k, dim=dim)
+        self.calls.append((x, k, result.indices))
+        return result
 
     def margin(self):
-        least = float("inf")
+        smallest = float("inf")
         for i, (x, k, _) in enumerate(self.calls):
             best = self.topk(x, min(k + 1, x.shape[-1])).values
             gaps = best[..., :-1] - best[..., 1:]
-            if i + 1 == len(self.calls):             # of the last one the order is lost again
+            if i + 1 == len(self.calls):             # the order within the last result does not matter
                 gaps = gaps[..., k - 1:]
-            least = min([least] + gaps.flatten().tolist())
-        return least
+            smallest = min([smallest] + gaps.flatten().tolist())
+        return smallest
 
 
 def build(paths, seed, total_token, depth, top_k):
@@ -113,16 +113,16 @@ def build(paths, seed, total_token, depth, top_k):
     model.init_tree()
     model.begin(seed)
     model.norm, model.lm_head = torch.nn.Identity(), Head(model.head)
-    with Watched() as watched, torch.no_grad():
+    with RecordedTopk() as recorded, torch.no_grad():
         tokens, leaves, mask, position = model.topK_genrate(torch.zeros(1, 2, 2), torch.tensor([[3, 5, 7]]), model.head, None)
-    scores, kept = watched.calls[-1][0], sorted(watched.calls[-1][2].tolist())
+    scores, kept = recorded.calls[-1][0], sorted(recorded.calls[-1][2].tolist())
     mask, position, parents = mask[0, 0].bool(), position.tolist(), []
     for i in range(1, total_token):
         above = [j for j in range(total_token) if mask[i, j] and position[j] == position[i] - 1]
         assert len(above) == 1 and mask[i].sum() == position[i] + 1
         parents += above
     assert tokens[0, 0] == 7 and max(position) == (leaves >= 0).sum(1).max() - 1
-    return {"seed": seed, "total_token": total_token, "depth": depth, "top_k": top_k, "margin": float(f"{watched.margin():.3g}"),
+    return {"seed": seed, "total_token": total_token, "depth": depth, "top_k": top_k, "margin": float(f"{recorded.margin():.3g}"),
             "tokens": tokens[0, 1:].tolist(), "parents": parents, "scores": [float(f"{s:.8g}") for s in scores[kept].tolist()]}
 
 
@@ -134,7 +134,7 @@ def fixed(utils, choices):
         heads = torch.stack([logits_after(seed, [h]) for h in range(max(map(len, choices)))])[:, None, None]
         best = torch.topk(heads, utils.TOPK + 1).values
         assert (best[..., 1:] < best[..., :-1]).all()
-        root = torch.zeros(1, 1, VOCAB)              # whose likeliest is 0
+        root = torch.zeros(1, 1, VOCAB)              # its argmax is 0
         root[0, 0, 0] = 1
         paths, flat = utils.generate_candidates(heads, root, buffers["tree_indices"], buffers["retrieve_indices"])
         for leaf, path in zip(nodes, paths.tolist()):
@@ -156,7 +156,7 @@ def main():
             cases.append(build(paths[len(cases) % 2], len(cases), total_token, depth, top_k))
     with open(out_path, "w", encoding="ascii", newline="\n") as out:
         out.write('{"vocab": %d, "cases": [\n' % VOCAB + ",\n".join(json.dumps(c) for c in cases) + "]}\n")
-    print(f"{sum(len(c['tokens']) for c in cases)} nodes in {len(cases)} trees, least margins {sorted(c['margin'] for c in cases)[:4]}")
+    print(f"{sum(len(c['tokens']) for c in cases)} nodes in {len(cases)} trees, smallest margins {sorted(c['margin'] for c in cases)[:4]}")
 
     utils, medusa, eagle = (importlib.import_module(m)
                             for m in ("medusa_model.utils", "medusa_model.medusa_choices", "eagle_model.choices"))

@@ -1,8 +1,8 @@
-"""make_evidence.py - what texts of a few hundred tokens come to under the tests and bets of `speclab exact`, done slowly.
+"""make_evidence.py - a plain second implementation of the tests and bets of `speclab exact`, on texts of a few hundred tokens.
 
-Writes evidence.json: texts over little rows, and what docs/exactness.md, section 6, and the comments of exact/evidence.h
-and exact/verdict.h make of them: the mean of all bets, every test with its statistic and p-value, Holm's correction and the
-verdict. Orders are lists that are sorted, means are sums over the vocabulary. Needs mpmath:
+Writes evidence.json: texts over short rows, and their evidence by docs/exactness.md, section 6, and the comments of
+exact/evidence.h and exact/verdict.h: the mean of all bets, every test with its statistic and p-value, Holm's correction and
+the verdict. Orders are sorted lists, means are sums over the vocabulary. Needs mpmath:
 
     python -B make_evidence.py evidence.json
 """
@@ -16,47 +16,47 @@ from fractions import Fraction as F
 from mpmath import erfc, exp, gammainc, inf, log1p, log10, mp, mpf, nsum, sqrt
 
 mp.dps = 60
-dice = random.Random(31)
+rng = random.Random(31)
 ONE, VOCAB, END = 64, 6, 5
 STAKES = [F(s) for s in "-1 -.3 -.1 -.03 -.01 .01 .03 .1 .3 1".split()]
 CELLS, COARSE, SQUARE = 1024, 32, 8
-WIDTH = {"log q/p": 6, "surprise": 8}  # between a function's least and greatest values; 1 of events
+WIDTH = {"log q/p": 6, "surprisal": 8}  # largest difference between a function's values; 1 for events
 
 
 def row(zeros=False):
-    cuts = sorted(dice.choices(range(ONE + 1), k=VOCAB - 1) if zeros else dice.sample(range(1, ONE), VOCAB - 1))
+    cuts = sorted(rng.choices(range(ONE + 1), k=VOCAB - 1) if zeros else rng.sample(range(1, ONE), VOCAB - 1))
     return [b - a for a, b in zip([0] + cuts, cuts + [ONE])]
 
 
 ROWS = [row() for _ in range(8)] + [row(True) for _ in range(4)] + [[8, 8, 16, 16, 8, 8], [0, 0, 64, 0, 0, 0]]
 
 
-# ---- one token: [row of p, row of q or -1, chosen tokens, token, index, bonus, u, begins]
+# ---- one token: [row of p, row of q or -1, deterministic tokens, token, index, bonus, u, begins]
 
 
 def text(n, bias):
     out = []
     for i in range(n):
-        p, q = dice.randrange(len(ROWS)), dice.choice([-1, 0, 1, 2, 9])
-        chosen = dice.sample(range(VOCAB), dice.randrange(1, 3)) if dice.random() < 0.3 else []
-        bonus = int(dice.random() < 0.2)
+        p, q = rng.randrange(len(ROWS)), rng.choice([-1, 0, 1, 2, 9])
+        deterministic = rng.sample(range(VOCAB), rng.randrange(1, 3)) if rng.random() < 0.3 else []
+        bonus = int(rng.random() < 0.2)
         if bonus:
-            q, chosen = -1, []
+            q, deterministic = -1, []
         weights = list(ROWS[p])
-        if bias and q >= 0 and dice.random() < bias:  # now and then a token of the drafter's, where the target might have said it
+        if bias and q >= 0 and rng.random() < bias:  # sometimes a token from q among those with p > 0
             weights = [b if a > 0 else 0 for a, b in zip(ROWS[p], ROWS[q])]
             weights = weights if sum(weights) else ROWS[p]
-        token = dice.choices(range(VOCAB), weights)[0]
-        out.append([p, q, chosen, token, 0 if bonus else dice.randrange(3), bonus, dice.randrange(2**30) / 2**30, int(i in (0, 300))])
+        token = rng.choices(range(VOCAB), weights)[0]
+        out.append([p, q, deterministic, token, 0 if bonus else rng.randrange(3), bonus, rng.randrange(2**30) / 2**30, int(i in (0, 300))])
     return out
 
 
 def before(order, p, token):
-    """The mass of the tokens that stand before this one in an order, which is a key by token."""
+    """The mass of the tokens before this one in an order, given as a key by token."""
     return sum(p[v] for v in range(VOCAB) if order(v) < order(token))
 
 
-def best(w):
+def argmax(w):
     return max(range(VOCAB), key=lambda v: (w[v], -v))
 
 
@@ -79,22 +79,22 @@ class Evidence:
         self.part = {k: Part() for k in ("all", "first", "later", "bonus")}
 
     def add_text(self, tokens):
-        last = said = None
-        for p, q, chosen, token, index, bonus, u, begins in tokens:
+        last = previous = None
+        for p, q, deterministic, token, index, bonus, u, begins in tokens:
             if begins:
-                last = said = None
+                last = previous = None
             p, q = [F(x, ONE) for x in ROWS[p]], [F(x, ONE) for x in ROWS[q]] if q >= 0 else None
-            last = self.add(p, q, chosen, token, index, bonus, F(u), last, said)
-            said = token
+            last = self.add(p, q, deterministic, token, index, bonus, F(u), last, previous)
+            previous = token
 
-    def add(self, p, q, chosen, token, index, bonus, u, last, said):
+    def add(self, p, q, deterministic, token, index, bonus, u, last, previous):
         if p[token] == 0:
             self.impossible += 1
             return None
 
         def guide(v):
-            if v in chosen:
-                return (1, -chosen.index(v))
+            if v in deterministic:
+                return (1, -deterministic.index(v))
             return (0, (q[v] / p[v] if q else p[v]) if p[v] > 0 else 0, v)
 
         orders = {"guided": guide, "p": lambda v: (p[v], v), "id": lambda v: v}
@@ -102,42 +102,42 @@ class Evidence:
         parts = [self.part["all"], self.part["bonus" if bonus else "later" if index else "first"]]
         for o, x in uniform.items():
             for n in CELLS, COARSE, SQUARE:
-                assert abs(x * n - round(x * n)) > F(1, 10**7) or x == 0, "beside a cell's edge"
+                assert abs(x * n - round(x * n)) > F(1, 10**7) or x == 0, "too close to a cell's edge"
             self.cells[o][int(x * CELLS)] += 1
             if last:
                 self.squares[o][int(last[o] * SQUARE)][int(x * SQUARE)] += 1
             for part in parts:
                 part.cells[o][int(x * COARSE)] += 1
-        functions = {"p's best": lambda v: v == best(p), "surprise": lambda v: min(8, -math.log(p[v])), "end": lambda v: v == END}
-        if said is not None:
-            functions["repeat"] = lambda v: v == said
+        functions = {"argmax p": lambda v: v == argmax(p), "surprisal": lambda v: min(8, -math.log(p[v])), "end": lambda v: v == END}
+        if previous is not None:
+            functions["repeat"] = lambda v: v == previous
         if q:
             functions["log q/p"] = lambda v: max(-3, min(3, math.log(q[v] / p[v]))) if q[v] > 0 else -3
             functions["q > p"] = lambda v: q[v] > p[v]
-            functions["q's best"] = lambda v: v == best(q)
-        if chosen:
-            functions["chosen"] = lambda v: v in chosen
+            functions["argmax q"] = lambda v: v == argmax(q)
+        if deterministic:
+            functions["deterministic"] = lambda v: v in deterministic
         low = uniform["p"]
-        events = {"p's best": (token == best(p), p[best(p)]), "bottom": (low < F(1, 100), F(1, 100)), "half": (low < F(1, 2), F(1, 2))}
-        if q or chosen:
-            liked = [v for v in range(VOCAB) if v in chosen or q and q[v] > p[v]]
-            first = chosen[0] if chosen else best(q)
-            events["liked"] = (token in liked, sum(p[v] for v in liked))
-            events["guess"] = (token == first, p[first])
+        events = {"argmax p": (token == argmax(p), p[argmax(p)]), "tail": (low < F(1, 100), F(1, 100)), "half": (low < F(1, 2), F(1, 2))}
+        if q or deterministic:
+            favoured = [v for v in range(VOCAB) if v in deterministic or q and q[v] > p[v]]
+            first = deterministic[0] if deterministic else argmax(q)
+            events["favoured"] = (token in favoured, sum(p[v] for v in favoured))
+            events["draft token"] = (token == first, p[first])
         for part in parts:
             part.tokens += 1
-            part.guided += bool(q or chosen)
+            part.guided += bool(q or deterministic)
             for name, g in functions.items():
                 values = {v: float(g(v)) for v in range(VOCAB) if p[v] > 0}
                 mean = sum(float(p[v]) * g for v, g in values.items())
                 variance = sum(float(p[v]) * (g - mean) ** 2 for v, g in values.items())
                 if variance > 1e-9:
                     self.score(part, name, values[token] - mean, variance)
-            self.score(part, "bottom", float(low < F(1, 100)) - 0.01, 0.0099)
-            for name, (won, chance) in events.items():
+            self.score(part, "tail", float(low < F(1, 100)) - 0.01, 0.0099)
+            for name, (won, probability) in events.items():
                 for stake in STAKES:
                     s = float(stake)
-                    factor = math.exp(s * won) / (float(chance) * math.exp(s) + 1 - float(chance))
+                    factor = math.exp(s * won) / (float(probability) * math.exp(s) + 1 - float(probability))
                     part.bets[name, stake] = part.bets.get((name, stake), 0.0) + math.log(factor)
         return uniform
 
@@ -153,7 +153,7 @@ class Evidence:
             return math.inf
         bets = []
         for part in "all", "first", "bonus":
-            for event in "p's best", "bottom", "half", "liked", "guess":
+            for event in "argmax p", "tail", "half", "favoured", "draft token":
                 bets += [math.exp(self.part[part].bets.get((event, s), 0.0)) for s in STAKES]
         return math.log(sum(bets) / len(bets))
 
@@ -163,11 +163,11 @@ class Evidence:
         n = whole.tokens
         out = [["impossible", "p = 0", "all", self.impossible, -math.inf if self.impossible else 0.0, n + self.impossible]]
         for o in ORDERS if whole.guided else ORDERS[1:]:
-            below, most = 0, F(0)
+            below, distance = 0, F(0)
             for i, count in enumerate(self.cells[o]):
                 below += count
-                most = max(most, abs(F(below, n) - F(i + 1, CELLS)))
-            out.append(["KS", o, "all", float(most), kolmogorov(most, n), n])
+                distance = max(distance, abs(F(below, n) - F(i + 1, CELLS)))
+            out.append(["KS", o, "all", float(distance), kolmogorov(distance, n), n])
             pairs = sum(map(sum, self.squares[o]))
             expected = F(pairs, SQUARE**2)
             if expected >= 5:
@@ -210,24 +210,25 @@ def bennett(s, variance, width):
 
 
 def holm(tests):
-    """log10 of what each p-value has to be read as when all of them are looked at."""
+    """log10 of the adjusted p-values."""
     order = sorted(range(len(tests)), key=lambda i: tests[i][4])
-    out, most = [0.0] * len(tests), -math.inf
+    out, largest = [0.0] * len(tests), -math.inf
     for k, i in enumerate(order):
-        most = max(most, min(0.0, tests[i][4] + math.log10(len(tests) - k)))
-        out[i] = most
+        largest = max(largest, min(0.0, tests[i][4] + math.log10(len(tests) - k)))
+        out[i] = largest
     return out
 
 
-def verdict(level, streams, most_log_e, acceptance, fell):
-    """streams: the evidence of text, drafter, control and plants. A quarter of the level for each bet, half for the tests."""
-    deepest, accepted, expected, variance = acceptance
+def verdict(level, streams, max_log_e, acceptance, rejected):
+    """streams: the evidence of text, drafter, control and negative controls. A quarter of the level for each bet, half for the
+    tests."""
+    max_depth, accepted, expected, variance = acceptance
     mine = [["text"] + t for t in streams["text"].tests()] + [["drafter"] + t for t in streams["drafter"].tests()]
     z = (accepted - expected) / math.sqrt(variance)
-    mine.append(["text", "acceptance", "accepted less E[accepted | draft]", "all", z, bennett(accepted - expected, variance, max(deepest, 1)), 0])
-    if sum(map(sum, fell)) >= 5 * SQUARE**2:
-        chi = even([x for r in fell for x in r])
-        mine.append(["drafter", "independence", "guess that fell, token that came", "all", float(chi), chi_square(chi, SQUARE**2 - 1), 0])
+    mine.append(["text", "acceptance", "accepted - E[accepted | draft]", "all", z, bennett(accepted - expected, variance, max(max_depth, 1)), 0])
+    if sum(map(sum, rejected)) >= 5 * SQUARE**2:
+        chi = even([x for r in rejected for x in r])
+        mine.append(["drafter", "independence", "rejected token, replacement", "all", float(chi), chi_square(chi, SQUARE**2 - 1), 0])
     adjusted = holm([t[1:] for t in mine])
     alarm = {}
     for name in streams:
@@ -237,10 +238,10 @@ def verdict(level, streams, most_log_e, acceptance, fell):
             worst = holm(streams[name].tests())
         bet = streams[name].log_e()
         if name == "text":
-            bet = max(bet, most_log_e)
+            bet = max(bet, max_log_e)
         alarm[name] = bet >= math.log(4 / level) or min(worst) < math.log10(level / 2)
     bias = alarm["text"] or alarm["drafter"]
-    clear = not alarm["control"] and alarm["plants"]
+    clear = not alarm["control"] and alarm["negative controls"]
     answer = "bias found" if bias else "no bias found" if clear else "no verdict"
     rows = [t[:4] + [finite(a)] for t, a in zip(mine, adjusted)]
     return {"answer": answer, "alarm": {k: bool(v) for k, v in alarm.items()}, "rows": rows, "z": z}
@@ -258,29 +259,29 @@ def main():
         e = seen[name] = Evidence()
         e.add_text(tokens)
         found[name] = {"tokens": tokens, "log_e": finite(e.log_e()), "tests": [t[:4] + [finite(t[4])] + t[5:] for t in e.tests()]}
-    fell = [[dice.randrange(4, 9) for _ in range(SQUARE)] for _ in range(SQUARE)]
+    rejected = [[rng.randrange(4, 9) for _ in range(SQUARE)] for _ in range(SQUARE)]
     verdicts = []
-    some = {k: seen[n] for k, n in zip(("text", "drafter", "control", "plants"), "fair fair fair biased".split())}
-    far = (4, 352, 305.5, 90.0)  # what is accepted is the worst of the tests, and seen or not at levels about twice that
-    worst = 10 ** min(r[4] for r in verdict(0.01, some, 0.0, far, fell)["rows"])
+    some = {k: seen[n] for k, n in zip(("text", "drafter", "control", "negative controls"), "fair fair fair biased".split())}
+    far = (4, 352, 305.5, 90.0)  # acceptance has the smallest p-value, and is detected or not at levels of about twice that
+    worst = 10 ** min(r[4] for r in verdict(0.01, some, 0.0, far, rejected)["rows"])
     assert 1e-4 < worst < 0.02, worst
-    for level, names, most, acceptance, cells in (
-        (0.01, "fair fair fair biased", 0.0, (4, 310, 305.5, 90.0), fell),
-        (0.01, "biased fair fair biased", 0.0, (4, 310, 305.5, 90.0), fell),
-        (0.01, "fair fair fair fair", 0.0, (4, 310, 305.5, 90.0), fell),
-        (0.01, "fair fair biased biased", 0.0, (4, 310, 305.5, 90.0), fell),
-        (0.01, "fair biased fair biased", 0.0, (4, 310, 305.5, 90.0), fell),
-        (0.01, "fair fair fair biased", 5.99, (4, 310, 305.5, 90.0), fell),  # log(4 / level) is 5.9915
-        (0.01, "fair fair fair biased", 5.992, (4, 310, 305.5, 90.0), fell),
+    for level, names, bet, acceptance, cells in (
+        (0.01, "fair fair fair biased", 0.0, (4, 310, 305.5, 90.0), rejected),
+        (0.01, "biased fair fair biased", 0.0, (4, 310, 305.5, 90.0), rejected),
+        (0.01, "fair fair fair fair", 0.0, (4, 310, 305.5, 90.0), rejected),
+        (0.01, "fair fair biased biased", 0.0, (4, 310, 305.5, 90.0), rejected),
+        (0.01, "fair biased fair biased", 0.0, (4, 310, 305.5, 90.0), rejected),
+        (0.01, "fair fair fair biased", 5.99, (4, 310, 305.5, 90.0), rejected),  # log(4 / level) is 5.9915
+        (0.01, "fair fair fair biased", 5.992, (4, 310, 305.5, 90.0), rejected),
         (0.05, "short short short biased", 0.0, (1, 30, 12.0, 9.0), [[1] * SQUARE] * SQUARE),
-        (0.05, "slightly fair fair biased", 0.0, (3, 200, 201.0, 40.0), fell),
-        (worst / 0.55, "fair fair fair biased", 0.0, far, fell),
-        (worst / 0.45, "fair fair fair biased", 0.0, far, fell),
-        (0.05, "fair fair fair impossible", 0.0, (3, 206, 201.0, 40.0), fell),
+        (0.05, "slightly fair fair biased", 0.0, (3, 200, 201.0, 40.0), rejected),
+        (worst / 0.55, "fair fair fair biased", 0.0, far, rejected),
+        (worst / 0.45, "fair fair fair biased", 0.0, far, rejected),
+        (0.05, "fair fair fair impossible", 0.0, (3, 206, 201.0, 40.0), rejected),
     ):
-        of = dict(zip(("text", "drafter", "control", "plants"), names.split()))
-        v = verdict(level, {k: seen[n] for k, n in of.items()}, most, acceptance, cells)
-        verdicts.append({"level": level, "of": of, "most_log_e": most, "acceptance": acceptance, "fell": cells, **v})
+        of = dict(zip(("text", "drafter", "control", "negative controls"), names.split()))
+        v = verdict(level, {k: seen[n] for k, n in of.items()}, bet, acceptance, cells)
+        verdicts.append({"level": level, "of": of, "max_log_e": bet, "acceptance": acceptance, "rejected": cells, **v})
     with open(sys.argv[1], "w") as f:
         f.write('{"one": %d, "vocab": %d, "end": %d, "rows": %s,\n"texts": {\n' % (ONE, VOCAB, END, json.dumps(ROWS)))
         f.write(",\n".join("%s: %s" % (json.dumps(k), json.dumps(t, separators=(",", ":"))) for k, t in found.items()))

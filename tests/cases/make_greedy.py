@@ -3,12 +3,12 @@
 
     make_greedy.py MODEL.gguf OUT.jsonl
 
-torch in float32 on the dequantised weights, through transformers with a KV cache; end-of-text tokens do not
+torch in float32 on the dequantized weights, through transformers with a KV cache; end-of-text tokens do not
 stop it.  "margin" is the best logit less the second best one of each step: where it is small another order
 of summation may choose otherwise.  Three lines also have "logprobs": the log-probability of each prompt token
 but the first, given those before it.
 
-Checked here: the loaded weights equal gguf-py's dequantisation (with the rows of q and k put back in order),
+Checked here: the loaded weights equal gguf-py's dequantization (with the rows of q and k put back in order),
 and one pass over each whole sequence in float64 (norms, rotary tables and softmax stay float32 there) chooses the
 same tokens.
 """
@@ -63,7 +63,7 @@ PROMPTS = {
                          "1440 by Johannes Gutenberg, a goldsmith. Before it, books in Europe were copied by hand, which took months and made them "
                          "costly; a large library might own a few hundred. Gutenberg brought together several things: a mould for casting pieces of "
                          "type quickly and evenly, an ink based on oil that stuck to metal, and a press like those used for wine and paper. Within "
-                         "fifty years there were printing shops in more than two hundred towns, and they had made several million books. Prices fell, "
+                         "fifty years there were printing shops in more than two hundred towns, and they had made several million books. Prices differed, "
                          "more people learned to read, and scholars in distant places could work from the same text."),
     "translate_chat": chat("Translate to Spanish: The weather is nice today, and we are going to the beach with our friends."),
     "pirate_chat": chat("Where did you leave the treasure?", system="You are an old pirate. Answer in one or two sentences."),

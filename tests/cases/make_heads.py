@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""heads.json: logits of tiny random speculators of every published form, by PyTorch in float32.
+"""heads.json: logits of tiny random heads of every published form, by PyTorch in float32.
 
     make_heads.py OUT.json REPOSITORIES
 
@@ -19,9 +19,9 @@ vllm-project+speculators/repo.  What runs, of the commits below:
                                                original_lm_head)
 
 The target is tests/support/small_model.c's with the numbers of TARGET; of it only the embedding and the head are needed.  Weights of a
-head are tests/support/small_heads.c's: a tensor's numbers follow from SEED and its name, see `made`.  A head reads a chain of 5 certain
-tokens with made-up features, then two guesses that follow the last of them and one that follows the second guess, with
-the head's own states.  `rows` are the logits of these 8 rows; of a Medusa head, for each of its heads those of 3 states.
+head are tests/support/small_heads.c's: a tensor's numbers are derived from SEED and its name, see `made`.  A head reads a chain of 5
+tokens of a sequence with made-up features, then two draft tokens that follow the last of them and one that follows the second, with the
+head's own states.  `rows` are the logits of these 8 rows; of a Medusa head, for each of its heads those of 3 states.
 """
 import importlib
 import json
@@ -33,7 +33,7 @@ import types
 
 import numpy as np
 import torch
-from make_logits import tensor as tiny_tensor
+from make_logits import tensor as small_tensor
 from torch import nn
 
 COMMITS = {"SafeAILab+EAGLE": "cb7e0841fe0c206c6ed74a197ad5e2a1f13f5a2b",
@@ -111,7 +111,7 @@ def layer(prefix, width, reads, heads=HEADS, kv=KV, head_dim=HEAD_DIM, hidden=HI
 
 def ends():
     w, v, seed = TARGET["width"], TARGET["vocab"], TARGET["seed"]     # lm_head.weight is the first of the sorted names
-    return tiny_tensor(seed, 1, "model.embed_tokens.weight", (v, w)), tiny_tensor(seed, 0, "lm_head.weight", (v, w))
+    return small_tensor(seed, 1, "model.embed_tokens.weight", (v, w)), small_tensor(seed, 0, "lm_head.weight", (v, w))
 
 
 def fill(module, weights, besides=()):
@@ -129,7 +129,7 @@ def published_config(**given):
 
 
 def run_published(model, head, width_of_features, vocab=TARGET["vocab"]):
-    """The calls that topK_genrate makes: certain rows, then the tree level by level, a mask over its rows."""
+    """The calls that topK_genrate makes: rows of the sequence, then the tree level by level, a mask over its rows."""
     token = tokens(vocab)
     model.reset()
     model.gradient_checkpointing = False
@@ -212,7 +212,7 @@ def llama_config():
 
 
 def run_layer(the_layer, config, enter, leave, head, f, first_position):
-    """enter(token, states, own): what the layer reads; leave(what it leaves): the states."""
+    """enter(token, states, own): the input of the layer; leave(output of the layer): the states."""
     from transformers import DynamicCache
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
     rope, cache, token = LlamaRotaryEmbedding(config), DynamicCache(), torch.tensor(tokens(TARGET["vocab"]))

@@ -1,14 +1,15 @@
-"""make_rules.py - every rule of verifier/ once more, in fractions, from the formulas of the papers (docs/exactness.md).
+"""make_rules.py - a second implementation of every rule of verifier/rules, in fractions, from the formulas of the papers
+(docs/exactness.md).
 
-Writes rules.json: drafts with their rows of p and q, and for each rule the chance of every answer (where the path ends
-and which token follows) given the draft, computed exactly, and what the rule answers under given chance, token for
-token. Nothing of speclab is used. The standard library alone:
+Writes rules.json: drafts with their rows of p and q, and for each rule the probability of every output (where the path ends
+and which token follows) given the draft, computed exactly, and the rule's output under given uniforms, token for token. It
+is independent of speclab and needs the standard library only:
 
     python -B make_rules.py rules.json
 
-Rows are whole numbers of 1/64 that add up to 64, so that they are the same in floats, or of 2^-24 that nearly add up to 2^24, as
-what a softmax gives: those are divided by their sum. A draw whose uniform is within
-1e-9 of a boundary is left out, but for cases that are made to sit on one ("given"): there all numbers are exact.
+Rows are integers of 1/64 that add up to 64, so that they are exact in floats, or of 2^-24 that nearly add up to 2^24, as from
+a softmax: those are divided by their sum. A draw whose uniform is within 1e-9 of a boundary is skipped, except in cases that
+are on one by construction ("given"): there all numbers are exact.
 """
 
 import itertools
@@ -18,16 +19,16 @@ import random
 import sys
 from fractions import Fraction as F
 
-from chance import ACCEPT, BONUS, RESIDUAL, Given, Philox, coin, invert
+from philox import ACCEPT, BONUS, RESIDUAL, Given, Philox, accept, invert
 
-CHOSEN, DRAWN, DISTINCT = range(3)
+DETERMINISTIC, SAMPLED, DISTINCT = range(3)
 ONE = 64
 NEAR = F(1, 10**9)
 
 
 class Draft:
-    def __init__(self, token, parent, drawn, p, q):
-        self.token, self.parent, self.drawn = token, parent, drawn
+    def __init__(self, token, parent, proposal, p, q):
+        self.token, self.parent, self.proposal = token, parent, proposal
         self.rows = {"p": p, "q": q}
         self.p, self.q = ([[F(x, sum(row)) for x in row] for row in rows] for rows in (p, q))
         self.n = len(token)
@@ -39,12 +40,12 @@ class Draft:
         return [] if node < 0 else self.path(self.parent[node]) + [node]
 
     def measure_row(self, c):
-        """The row that child c was drawn from: q, without the tokens of earlier siblings if it is distinct from them."""
+        """The row that child c was sampled from: q, without the tokens of earlier siblings if without replacement."""
         node = self.parent[c]
-        if self.drawn[c] == CHOSEN:
+        if self.proposal[c] == DETERMINISTIC:
             return [F(x == self.token[c]) for x in range(len(self.p[0]))]
         q = list(self.q[node])
-        if self.drawn[c] == DISTINCT:
+        if self.proposal[c] == DISTINCT:
             for s in self.children(node):
                 if s < c:
                     q[self.token[s]] = F(0)
@@ -63,30 +64,30 @@ def residual(p, q):
     return (normal(left), True) if sum(left) > 0 else (p, False)
 
 
-# ---- laws: {(last node, token that follows): chance}, given the draft
+# ---- outputs: {(last node, token that follows): probability}, given the draft
 
 
-def add(law, node, row, chance):
+def add(out, node, row, probability):
     for x, w in enumerate(row):
-        if w > 0 and chance > 0:
-            law[node, x] = law.get((node, x), F(0)) + chance * w
+        if w > 0 and probability > 0:
+            out[node, x] = out.get((node, x), F(0)) + probability * w
 
 
-def rejection_law(d, options, stands):
-    law = {}
+def rejection_outputs(d, options, acceptance):
+    out = {}
 
     def go(node, reach):
         p = d.p[node]
         for c in d.children(node):
             q = d.measure_row(c)
-            s = stands(p[d.token[c]], q[d.token[c]], options)
+            s = acceptance(p[d.token[c]], q[d.token[c]], options)
             go(c, reach * s)
             reach *= 1 - s
             p, _ = residual(p, q)
-        add(law, node, p, reach)
+        add(out, node, p, reach)
 
     go(0, F(1))
-    return law
+    return out
 
 
 def of_rejection(p, q, options):
@@ -97,41 +98,41 @@ def of_lenient(p, q, options):
     return min(F(1), options["lenience"] * p / q)
 
 
-def of_replayed(p, q, options):
+def of_synthetic(p, q, options):
     return options["rate"]
 
 
 def typical_end(d, options):
-    """Where it ends, and {child: (its p, the threshold)} of the children that it looked at."""
-    stands, trials, best = {0: 0.0}, {}, 0
+    """The last node, and {child: (its p, the threshold)} of the children that were tried."""
+    accepted, trials, best = {0: 0.0}, {}, 0
     for node in range(d.n):
-        if node not in stands:
+        if node not in accepted:
             continue
         entropy = -sum(float(x) * math.log(float(x)) for x in d.p[node] if x > 0)
         soft = float(options["delta"]) * math.exp(-entropy)
-        least = min(float(options["epsilon"]), soft)
+        threshold = min(float(options["epsilon"]), soft)
         for c in d.children(node):
             x = d.p[node][d.token[c]]
-            trials[c] = (float(x), least)
-            if least == soft and abs(float(x) - least) < 1e-9 and entropy != 0:
+            trials[c] = (float(x), threshold)
+            if threshold == soft and abs(float(x) - threshold) < 1e-9 and entropy != 0:
                 raise Unsure
-            if float(x) > least:
-                stands[c] = stands[node] + math.log(float(x))
-    for node in sorted(stands):
+            if float(x) > threshold:
+                accepted[c] = accepted[node] + math.log(float(x))
+    for node in sorted(accepted):
         deeper = len(d.path(node)) - len(d.path(best))
-        if deeper > 0 or (deeper == 0 and stands[node] > stands[best] + 1e-12):
+        if deeper > 0 or (deeper == 0 and accepted[node] > accepted[best] + 1e-12):
             best = node
     return best, trials
 
 
-def typical_law(d, options):
-    law, (end, _) = {}, typical_end(d, options)
-    add(law, end, d.p[end], F(1))
-    return law
+def typical_outputs(d, options):
+    out, (end, _) = {}, typical_end(d, options)
+    add(out, end, d.p[end], F(1))
+    return out
 
 
-def match_law(d, options):
-    law = {}
+def match_outputs(d, options):
+    out = {}
 
     def go(node, reach):
         for x, w in enumerate(d.p[node]):
@@ -139,14 +140,14 @@ def match_law(d, options):
             if same:
                 go(same[0], reach * w)
             else:
-                add(law, node, [w * (y == x) for y in range(len(d.p[node]))], reach)
+                add(out, node, [w * (y == x) for y in range(len(d.p[node]))], reach)
 
     go(0, F(1))
-    return law
+    return out
 
 
 def chain_terms(d, nodes, q):
-    """Sun et al. 2024, arXiv 2403.10444: b_i, h_i and what follows i tokens, along the chain `nodes` drawn from rows q."""
+    """Sun et al. 2024, arXiv 2403.10444: b_i, h_i and the distribution after i tokens, along the chain `nodes` sampled from rows q."""
     k = len(nodes) - 1
     b = [F(1)]
     for i in range(1, k + 1):
@@ -162,20 +163,20 @@ def chain_terms(d, nodes, q):
     return b, h + [b[k] if k > 0 else F(1)], follows + [d.p[nodes[k]]]
 
 
-def from_the_end(law, nodes, h, follows):
+def from_the_end(out, nodes, h, follows):
     reach = F(1)
     for i in reversed(range(len(nodes))):
-        add(law, nodes[i], follows[i], reach * h[i])
+        add(out, nodes[i], follows[i], reach * h[i])
         reach *= 1 - h[i]
     assert reach == 0
-    return law
+    return out
 
 
 def whole_chain(d):
     return d.path(d.n - 1)
 
 
-def block_law(d, options):
+def block_outputs(d, options):
     nodes = whole_chain(d)
     q = [d.measure_row(c) for c in nodes[1:]]
     _, h, follows = chain_terms(d, nodes, q)
@@ -183,7 +184,7 @@ def block_law(d, options):
 
 
 def traversal_visit(d, node, a, stop):
-    """The lemma of docs/exactness.md; stop(node, a, row) gives what is left after the node's own chance to stop."""
+    """The lemma of docs/exactness.md; stop(node, a, row) decides whether the walk stops at the node."""
     p = d.p[node]
     for c in d.children(node):
         q = d.measure_row(c)
@@ -202,16 +203,16 @@ def traversal_visit(d, node, a, stop):
     return stop(node, a, p)
 
 
-def traversal_law(d, options):
-    law, reach = {}, [F(1)]
+def traversal_outputs(d, options):
+    out, reach = {}, [F(1)]
 
     def stop(node, a, p):
-        add(law, node, p, reach[0] * a)
+        add(out, node, p, reach[0] * a)
         reach[0] *= 1 - a
         return False
 
     traversal_visit(d, 0, F(1), stop)
-    return law
+    return out
 
 
 def spectr_terms(d, node):
@@ -228,31 +229,31 @@ def spectr_terms(d, node):
         middle = (low + high) / 2
         low, high = (low, middle) if fits(middle) else (middle, high)
     b = beta(high)
-    by = (1 - (1 - b) ** k) / b if b > 0 else F(k)
-    return high, [max(x - min(x / high, y) * by, F(0)) for x, y in zip(p, q)]
+    factor = (1 - (1 - b) ** k) / b if b > 0 else F(k)
+    return high, [max(x - min(x / high, y) * factor, F(0)) for x, y in zip(p, q)]
 
 
-def spectr_law(d, options):
-    law = {}
+def spectr_outputs(d, options):
+    out = {}
 
     def go(node, reach):
         if not d.children(node):
-            return add(law, node, d.p[node], reach)
+            return add(out, node, d.p[node], reach)
         rho, left = spectr_terms(d, node)
         for c in d.children(node):
             x = d.token[c]
             s = min(F(1), d.p[node][x] / (rho * d.q[node][x]))
             go(c, reach * s)
             reach *= 1 - s
-        add(law, node, normal(left) if sum(left) > F(1, 2**40) else d.p[node], reach)
+        add(out, node, normal(left) if sum(left) > F(1, 2**40) else d.p[node], reach)
 
     go(0, F(1))
-    return law
+    return out
 
 
 def multipath_terms(d, rows):
-    """Kept chain, and the rows that it was drawn from, by counting: every chain that there could be, in the order of
-    the dictionary, and the chance that the largest of k is this one. rows(text): p and q after any text."""
+    """The selected chain and the rows q', by enumeration: every possible chain, in lexicographic order, and the probability
+    that it is the largest of k. rows(text): p and q after any text."""
     leaves = [n for n in range(1, d.n) if not d.children(n)]
     k, depth, vocab = len(d.children(0)), len(d.path(leaves[0])) - 1, len(d.p[0])
 
@@ -266,7 +267,7 @@ def multipath_terms(d, rows):
     def text(leaf):
         return tuple(d.token[n] for n in d.path(leaf)[1:])
 
-    kept = max(leaves, key=lambda leaf: (key(text(leaf)), -leaf))
+    selected = max(leaves, key=lambda leaf: (key(text(leaf)), -leaf))
     chains = []
     for chain in itertools.product(range(vocab), repeat=depth):
         mass = F(1)
@@ -280,49 +281,49 @@ def multipath_terms(d, rows):
         largest[chain] = (below + mass) ** k - below**k
         below += mass
     assert below == 1
-    nodes, skewed = d.path(kept), []
+    nodes, skewed = d.path(selected), []
     for i in range(depth):
-        s = text(kept)[:i]
+        s = text(selected)[:i]
         of = [sum(m for c, m in largest.items() if c[: i + 1] == s + (x,)) for x in range(vocab)]
         skewed.append(normal(of))
     return nodes, skewed
 
 
-def multipath_law(d, options):
+def multipath_outputs(d, options):
     if d.n == 1:
-        return match_law(d, options)
+        return match_outputs(d, options)
     nodes, skewed = multipath_terms(d, options["rows"])
     _, h, follows = chain_terms(d, nodes, skewed)
     return from_the_end({}, nodes, h, follows)
 
 
-LAWS = {
-    "rejection": lambda d, o: rejection_law(d, o, of_rejection),
-    "lenient": lambda d, o: rejection_law(d, o, of_lenient),
-    "synthetic": lambda d, o: rejection_law(d, o, of_replayed),
-    "typical": typical_law, "match": match_law, "block": block_law, "traversal": traversal_law,
-    "spectr": spectr_law, "multipath": multipath_law,
+OUTPUTS = {
+    "rejection": lambda d, o: rejection_outputs(d, o, of_rejection),
+    "lenient": lambda d, o: rejection_outputs(d, o, of_lenient),
+    "synthetic": lambda d, o: rejection_outputs(d, o, of_synthetic),
+    "typical": typical_outputs, "match": match_outputs, "block": block_outputs, "traversal": traversal_outputs,
+    "spectr": spectr_outputs, "multipath": multipath_outputs,
 }  # fmt: skip
 
 
-# ---- what a rule answers under given chance: last node, token, {node: (p, q) of its trial}
+# ---- the decision of a rule under given uniforms: last node, token, {node: (p, q) of its trial}
 
 
 class Unsure(Exception):
-    """A draw that another order of roundings might decide otherwise."""
+    """A draw that another rounding order might decide differently."""
 
 
 class Draws:
-    empty = None  # residuals in which nothing was left, of rules that say so
+    empty = None  # number of empty residuals; None: the rule does not count them
 
     def __init__(self, source, exact):
         self.source, self.exact = source, exact
 
-    def coin(self, node, num, den):
+    def accept(self, node, num, den):
         u = self.source.uniform(ACCEPT, node) if 0 < num < den else F(0)
         if 0 < num < den and not self.exact and abs(u - F(num) / F(den)) < NEAR:
             raise Unsure
-        return coin(u, num, den)
+        return accept(u, num, den)
 
     def pick(self, row, purpose, node):
         x, near = invert(self.source.uniform(purpose, node), row)
@@ -335,7 +336,7 @@ def purpose_at(d, node):
     return RESIDUAL if d.children(node) else BONUS
 
 
-def rejection_judge(d, options, draws, numerator):
+def rejection_verify(d, options, draws, numerator):
     node, trials, draws.empty = 0, {}, 0
     while True:
         p = d.p[node]
@@ -343,7 +344,7 @@ def rejection_judge(d, options, draws, numerator):
             q = d.measure_row(c)
             x = d.token[c]
             trials[c] = (numerator(p[x], q[x], options), q[x])
-            if draws.coin(c, *trials[c]):
+            if draws.accept(c, *trials[c]):
                 node = c
                 break
             p, left = residual(p, q)
@@ -352,12 +353,12 @@ def rejection_judge(d, options, draws, numerator):
             return node, draws.pick(p, purpose_at(d, node), node), trials
 
 
-def typical_judge(d, options, draws):
+def typical_verify(d, options, draws):
     end, trials = typical_end(d, options)
     return end, draws.pick(d.p[end], purpose_at(d, end), end), trials
 
 
-def match_judge(d, options, draws):
+def match_verify(d, options, draws):
     node, trials, root = 0, {}, draws.source.root
     while True:
         x, gap = draws.source.race(d.p[node], root + len(d.path(node)))
@@ -376,52 +377,52 @@ def match_judge(d, options, draws):
             return node, x, trials
 
 
-def last_coin_first(d, draws, nodes, q):
+def last_test_first(d, draws, nodes, q):
     b, h, follows = chain_terms(d, nodes, q)
     trials = {}
     for i in range(1, len(nodes)):
         x = d.token[nodes[i]]
         trials[nodes[i]] = (b[i - 1] * d.p[nodes[i - 1]][x], q[i - 1][x])
     i = len(nodes) - 1
-    while not draws.coin(nodes[i], h[i], F(1)):
+    while not draws.accept(nodes[i], h[i], F(1)):
         i -= 1
     return nodes[i], draws.pick(follows[i], purpose_at(d, nodes[i]), nodes[i]), trials
 
 
-def block_judge(d, options, draws):
+def block_verify(d, options, draws):
     nodes = whole_chain(d)
-    at, x, trials = last_coin_first(d, draws, nodes, [d.measure_row(c) for c in nodes[1:]])
-    dead = [i for i in range(1, len(nodes)) if trials[nodes[i]][0] == 0]  # nobody looks behind what cannot be reached
+    at, x, trials = last_test_first(d, draws, nodes, [d.measure_row(c) for c in nodes[1:]])
+    dead = [i for i in range(1, len(nodes)) if trials[nodes[i]][0] == 0]  # nodes that cannot be reached are not tried
     return at, x, {n: t for n, t in trials.items() if not dead or nodes.index(n) <= dead[0]}
 
 
-def multipath_judge(d, options, draws):
+def multipath_verify(d, options, draws):
     if d.n == 1:
         return 0, draws.pick(d.p[0], BONUS, 0), {}
     nodes, skewed = multipath_terms(d, options["rows"])
-    return last_coin_first(d, draws, nodes, skewed)
+    return last_test_first(d, draws, nodes, skewed)
 
 
-def traversal_judge(d, options, draws):
-    answer = []
+def traversal_verify(d, options, draws):
+    result = []
 
     def stop(node, a, p):
-        if not draws.coin(node, a, F(1)):
+        if not draws.accept(node, a, F(1)):
             return False
-        answer.append((node, draws.pick(p, purpose_at(d, node), node)))
+        result.append((node, draws.pick(p, purpose_at(d, node), node)))
         return True
 
     traversal_visit(d, 0, F(1), stop)
-    return answer[0] + (None,)
+    return result[0] + (None,)
 
 
-def spectr_judge(d, options, draws):
+def spectr_verify(d, options, draws):
     node, trials = 0, {}
     while d.children(node):
         rho, left = spectr_terms(d, node)
         for c in d.children(node):
             trials[c] = (d.p[node][d.token[c]], rho * d.q[node][d.token[c]])
-            if draws.coin(c, *trials[c]):
+            if draws.accept(c, *trials[c]):
                 node = c
                 break
         else:
@@ -430,34 +431,34 @@ def spectr_judge(d, options, draws):
     return node, draws.pick(d.p[node], BONUS, node), trials
 
 
-JUDGES = {
-    "rejection": lambda d, o, c: rejection_judge(d, o, c, lambda p, q, o: p),
-    "lenient": lambda d, o, c: rejection_judge(d, o, c, lambda p, q, o: o["lenience"] * p),
-    "synthetic": lambda d, o, c: rejection_judge(d, o, c, lambda p, q, o: o["rate"] * q),
-    "typical": typical_judge, "match": match_judge, "block": block_judge, "traversal": traversal_judge,
-    "spectr": spectr_judge, "multipath": multipath_judge,
+VERIFY = {
+    "rejection": lambda d, o, c: rejection_verify(d, o, c, lambda p, q, o: p),
+    "lenient": lambda d, o, c: rejection_verify(d, o, c, lambda p, q, o: o["lenience"] * p),
+    "synthetic": lambda d, o, c: rejection_verify(d, o, c, lambda p, q, o: o["rate"] * q),
+    "typical": typical_verify, "match": match_verify, "block": block_verify, "traversal": traversal_verify,
+    "spectr": spectr_verify, "multipath": multipath_verify,
 }  # fmt: skip
 
 
 # ---- drafts
 
 
-def row(dice, vocab, family):
+def row(rng, vocab, family):
     if family == "softmax":
-        e = [math.exp(dice.gauss(0, 2)) for _ in range(vocab)]
+        e = [math.exp(rng.gauss(0, 2)) for _ in range(vocab)]
         return [int(x / sum(e) * 2**24) for x in e]
     if family == "one-hot":
-        hot = dice.randrange(vocab)
+        hot = rng.randrange(vocab)
         return [ONE * (x == hot) for x in range(vocab)]
     if family == "ties":
         return {2: [32, 32], 3: [16, 32, 16], 4: [16] * 4, 5: [8, 16, 16, 16, 8]}[vocab]
-    cuts = sorted(dice.choices(range(ONE + 1), k=vocab - 1) if family == "zeros" else dice.sample(range(1, ONE), vocab - 1))
+    cuts = sorted(rng.choices(range(ONE + 1), k=vocab - 1) if family == "zeros" else rng.sample(range(1, ONE), vocab - 1))
     out = [b - a for a, b in zip([0] + cuts, cuts + [ONE])]
     if family == "peaked":
         out = [1] * vocab
-        out[dice.randrange(vocab)] += ONE - vocab
+        out[rng.randrange(vocab)] += ONE - vocab
     if family == "zeros" and vocab > 2:
-        x = dice.randrange(vocab)
+        x = rng.randrange(vocab)
         out[(x + 1) % vocab] += out[x]
         out[x] = 0
     return out
@@ -471,42 +472,42 @@ SHAPES = {  # parents
 }  # fmt: skip
 
 
-def draft(dice, vocab, shape, family, hows):
-    """hows: kinds of draws to choose from. Rows belong to texts: nodes that spell the same have the same."""
+def draft(rng, vocab, shape, family, hows):
+    """hows: proposals to select from. Rows belong to texts: nodes with equal texts have equal rows."""
     parent = SHAPES[shape]
     by_text = {}
 
     def rows(text):
         if text not in by_text:
-            p = row(dice, vocab, dice.choice(FAMILIES[:5]) if family == "any" else "dense" if family == "same" else family)
-            q = row(dice, vocab, "dense" if family in ("one-hot", "any") else family)
+            p = row(rng, vocab, rng.choice(FAMILIES[:5]) if family == "any" else "dense" if family == "same" else family)
+            q = row(rng, vocab, "dense" if family in ("one-hot", "any") else family)
             by_text[text] = (p, list(p) if family == "same" else q)
         return by_text[text]
 
-    token, drawn, text = [0], [CHOSEN], [()]
+    token, proposal, text = [0], [DETERMINISTIC], [()]
     for c in range(1, len(parent)):
         p, q = rows(text[parent[c]])
-        how = dice.choice(hows)
+        how = rng.choice(hows)
         earlier = [token[s] for s in range(1, c) if parent[s] == parent[c]]
         can = [x for x in range(vocab) if q[x] > 0 and not (how == DISTINCT and x in earlier)]
-        if how == CHOSEN or not can:
-            how, can = (CHOSEN, list(range(vocab)))
-        token.append(dice.choices(can, [q[x] if how else 1 for x in can])[0])
-        drawn.append(how)
+        if how == DETERMINISTIC or not can:
+            how, can = (DETERMINISTIC, list(range(vocab)))
+        token.append(rng.choices(can, [q[x] if how else 1 for x in can])[0])
+        proposal.append(how)
         text.append(text[parent[c]] + (token[c],))
     for t in text:
         rows(t)
-    d = Draft(token, parent, drawn, [by_text[t][0] for t in text], [by_text[t][1] for t in text])
+    d = Draft(token, parent, proposal, [by_text[t][0] for t in text], [by_text[t][1] for t in text])
     return d, lambda t: tuple([F(x, sum(r)) for x in r] for r in rows(t))
 
 
-ANY = [CHOSEN, DRAWN, DISTINCT]
+ANY = [DETERMINISTIC, SAMPLED, DISTINCT]
 TREES = ["root", "chain 1", "chain 3", "two", "three", "two by two", "odd"]
 TAKES = {
     "rejection": (TREES, ANY), "lenient": (TREES, ANY), "synthetic": (TREES, ANY), "typical": (TREES, ANY),
     "match": (TREES, ANY), "traversal": (TREES, ANY), "block": (["root", "chain 1", "chain 2", "chain 3"], ANY),
-    "spectr": (["chain 2", "two", "three", "two by two"], [DRAWN]),
-    "multipath": (["chain 1", "chain 3", "two", "three", "two chains", "three chains"], [DRAWN]),
+    "spectr": (["chain 2", "two", "three", "two by two"], [SAMPLED]),
+    "multipath": (["chain 1", "chain 3", "two", "three", "two chains", "three chains"], [SAMPLED]),
 }  # fmt: skip
 OPTIONS = {
     "lenient": [{"lenience": "1.1"}, {"lenience": "1.5"}, {"lenience": "4"}, {"lenience": "1"}],
@@ -527,75 +528,75 @@ def number(x):
 def case(rule, options, d, rows, seeds):
     o = values(options, rows)
     vocab = len(d.p[0])
-    law = LAWS[rule](d, o)
-    assert sum(law.values()) == 1
-    judged = []
+    outputs = OUTPUTS[rule](d, o)
+    assert sum(outputs.values()) == 1
+    verified = []
     for seed in seeds:
         sequence, root = seed * 7919 + (seed % 3 << 33), 5 + seed % 11
         draws = Draws(Philox(seed, sequence, root), False)
         try:
-            last, x, trials = JUDGES[rule](d, o, draws)
+            last, x, trials = VERIFY[rule](d, o, draws)
         except Unsure:
             continue
-        judged.append([seed, sequence, root, last, x, draws.empty])
-        if trials is not None and len(judged) <= 2:
-            judged[-1].append([[c, number(t[0]), number(t[1])] for c, t in sorted(trials.items())])
-    asked = {"expected": worth(rule, o, d, rows)} if d.n > 1 and len(seeds) and seeds[0] % 5 in (1, 2) else {}
+        verified.append([seed, sequence, root, last, x, draws.empty])
+        if trials is not None and len(verified) <= 2:
+            verified[-1].append([[c, number(t[0]), number(t[1])] for c, t in sorted(trials.items())])
+    expected = {"expected": expected_acceptance(rule, o, d, rows)} if d.n > 1 and len(seeds) and seeds[0] % 5 in (1, 2) else {}
     return {
-        **asked, "rule": rule, "options": options, "vocab": vocab, "token": d.token, "parent": d.parent, "proposal": d.drawn,
+        **expected, "rule": rule, "options": options, "vocab": vocab, "token": d.token, "parent": d.parent, "proposal": d.proposal,
         "one": ONE if sum(d.rows["p"][0]) == ONE else 2**24, **d.rows,
-        "law": [[node, x, number(w)] for (node, x), w in sorted(law.items())], "judged": judged,
+        "outputs": [[node, x, number(w)] for (node, x), w in sorted(outputs.items())], "verified": verified,
     }  # fmt: skip
 
 
-# ---- what a draft is worth under every rule that takes it (experiments/expectation.h)
+# ---- expected acceptance of a draft under every rule that takes it (experiments/expectation.h)
 
 
-PRESETS = {"lenient": {"lenience": F("1.1")}, "synthetic": {"rate": F("0.7")}, "typical": {"epsilon": F("0.09"), "delta": F("0.3")}}
+DEFAULTS = {"lenient": {"lenience": F("1.1")}, "synthetic": {"rate": F("0.7")}, "typical": {"epsilon": F("0.09"), "delta": F("0.3")}}
 
 
-def worth(rule, options, d, rows):
-    """{rule: [E[accepted], chance that anything stands]}; the own rule has the variance too."""
-    kinds = {d.drawn[c] for c in range(1, d.n)}
+def expected_acceptance(rule, options, d, rows):
+    """{rule: [E[accepted], probability that a token is accepted]}; the case's own rule has the variance too."""
+    kinds = {d.proposal[c] for c in range(1, d.n)}
     branches = any(len(d.children(c)) > 1 for c in range(d.n))
     depths = {len(d.path(c)) for c in range(d.n) if not d.children(c)}
     chains = len(depths) == 1 and all(len(d.children(c)) < 2 for c in range(1, d.n))
     out = {}
-    for other, law in LAWS.items():
-        if other == "block" and branches or other in ("spectr", "multipath") and kinds != {DRAWN} or other == "multipath" and not (chains and rows):
+    for other, outputs in OUTPUTS.items():
+        if other == "block" and branches or other in ("spectr", "multipath") and kinds != {SAMPLED} or other == "multipath" and not (chains and rows):
             continue
-        o = options if other == rule else {**PRESETS.get(other, {}), "rows": rows}
+        o = options if other == rule else {**DEFAULTS.get(other, {}), "rows": rows}
         by_depth = {}
-        for (node, _), w in law(d, o).items():
+        for (node, _), w in outputs(d, o).items():
             by_depth[len(d.path(node)) - 1] = by_depth.get(len(d.path(node)) - 1, F(0)) + w
         accepted = sum(k * w for k, w in by_depth.items())
         out[other] = [number(accepted), number(1 - by_depth.get(0, F(0)))]
         if other == rule:
             out[other].append(number(sum(k * k * w for k, w in by_depth.items()) - accepted**2))
     first = d.children(0)
-    how = [DRAWN if c == first[0] and d.drawn[c] == DISTINCT else d.drawn[c] for c in first]  # of one alone it is the same
-    if set(how) in ({CHOSEN}, {DRAWN}):
-        vocab, least = range(len(d.p[0])), F(1)
-        for size in range(len(d.p[0]) + 1):  # no coupling of p with the guesses beats any set of tokens
+    how = [SAMPLED if c == first[0] and d.proposal[c] == DISTINCT else d.proposal[c] for c in first]  # without earlier siblings both are the same
+    if set(how) in ({DETERMINISTIC}, {SAMPLED}):
+        vocab, bound = range(len(d.p[0])), F(1)
+        for size in range(len(d.p[0]) + 1):  # every set of tokens bounds every coupling of p with the draft tokens
             for held in itertools.combinations(vocab, size):
                 inside = F(all(d.token[c] in held for c in first))
-                if d.drawn[first[0]] != CHOSEN:
+                if d.proposal[first[0]] != DETERMINISTIC:
                     inside = sum(d.q[0][x] for x in held) ** len(first)
-                least = min(least, sum(d.p[0][x] for x in held) + 1 - inside)
-        out["(bound)"] = [None, number(least)]
+                bound = min(bound, sum(d.p[0][x] for x in held) + 1 - inside)
+        out["(bound)"] = [None, number(bound)]
     else:
         out["(bound)"] = [None, None]
     return out
 
 
-def on_the_edge(rule, options, token, parent, drawn, p, q, edges):
-    """edges: {(purpose, node): u} and what a reader of the formula expects: (last node, token)."""
-    d = Draft(token, parent, drawn, p, q)
+def boundary_case(rule, options, token, parent, proposal, p, q, edges):
+    """edges: {(purpose, node): u} and the output by hand: (last node, token)."""
+    d = Draft(token, parent, proposal, p, q)
     c = case(rule, options, d, None, [])
     c["given"] = []
     for u, expected in edges:
         draws = Draws(Given(u), True)
-        last, x, _ = JUDGES[rule](d, values(options), draws)
+        last, x, _ = VERIFY[rule](d, values(options), draws)
         assert (last, x) == expected, (rule, u, (last, x), expected)
         c["given"].append([last, x, draws.empty, [[a, n, float(v)] for (a, n), v in u.items()]])
     return c
@@ -606,7 +607,7 @@ def edges():
     half, quarter = F(1, 2), F(1, 4)
     one = ([0, 1], [-1, 0])
     p, q = [[16, 16, 32], [32, 16, 16]], [[16, 32, 16], [0, 0, 64]]
-    # p / q at token 1 is 1/2; of (p - q)+ only token 2 is left. Behind it 1/2, 1/4, 1/4.
+    # p / q at token 1 is 1/2; (p - q)+ has token 2 only. After it 1/2, 1/4, 1/4.
     walk = [
         ({(ACCEPT, 1): half, (RESIDUAL, 0): F(0)}, (0, 2)),
         ({(ACCEPT, 1): half - ulp, (BONUS, 1): half - ulp}, (1, 0)),
@@ -614,75 +615,75 @@ def edges():
         ({(ACCEPT, 1): half - ulp, (BONUS, 1): half + quarter}, (1, 2)),
         ({(ACCEPT, 1): F(0), (BONUS, 1): 1 - ulp}, (1, 2)),
     ]
-    yield on_the_edge("rejection", {}, *one, [0, DRAWN], p, q, walk)
-    # block and traversal: b = 1/2, then (p - q)+ has 1/4 .. h_0 is 1, so its coin is never tossed.
-    yield on_the_edge("block", {}, *one, [0, DRAWN], p, q, walk)
-    yield on_the_edge("traversal", {}, *one, [0, DRAWN], p, q, walk)
-    # lenience 1.5: 1.5 * 16 / 32 is 3/4, and (p - q)+ is what it was; lenience 2: it always stands.
+    yield boundary_case("rejection", {}, *one, [0, SAMPLED], p, q, walk)
+    # block and traversal: b = 1/2, then (p - q)+ has 1/4 .. h_0 is 1, so it needs no uniform.
+    yield boundary_case("block", {}, *one, [0, SAMPLED], p, q, walk)
+    yield boundary_case("traversal", {}, *one, [0, SAMPLED], p, q, walk)
+    # lenience 1.5: 1.5 * 16 / 32 is 3/4, and (p - q)+ is unchanged; lenience 2: always accepted.
     at = half + quarter
     lenient = [({(ACCEPT, 1): at, (RESIDUAL, 0): F(0)}, (0, 2)), ({(ACCEPT, 1): at - ulp, (BONUS, 1): F(0)}, (1, 0))]
-    yield on_the_edge("lenient", {"lenience": "1.5"}, *one, [0, DRAWN], p, q, lenient)
-    yield on_the_edge("lenient", {"lenience": "2"}, *one, [0, DRAWN], p, q, [({(BONUS, 1): F(0)}, (1, 0))])
-    # rate 1/4 whatever p and q are: at p = 0, at p = q (nothing is left: p stays), of a chosen one-hot likewise.
+    yield boundary_case("lenient", {"lenience": "1.5"}, *one, [0, SAMPLED], p, q, lenient)
+    yield boundary_case("lenient", {"lenience": "2"}, *one, [0, SAMPLED], p, q, [({(BONUS, 1): F(0)}, (1, 0))])
+    # rate 1/4 for any p and q: at p = 0, at p = q (empty residual: p is unchanged), and for a deterministic one-hot.
     for rows in ([[32, 0, 32], [32, 16, 16]], q), ([[16, 32, 16], [32, 16, 16]], q):
         at = quarter
-        fallen = 2 if rows[0][0][1] == 0 else 1
-        yield on_the_edge(
-            "synthetic", {"rate": "0.25"}, *one, [0, DRAWN], *rows,
-            [({(ACCEPT, 1): at - ulp, (BONUS, 1): F(0)}, (1, 0)), ({(ACCEPT, 1): at, (RESIDUAL, 0): half}, (0, fallen))],
+        replacement = 2 if rows[0][0][1] == 0 else 1
+        yield boundary_case(
+            "synthetic", {"rate": "0.25"}, *one, [0, SAMPLED], *rows,
+            [({(ACCEPT, 1): at - ulp, (BONUS, 1): F(0)}, (1, 0)), ({(ACCEPT, 1): at, (RESIDUAL, 0): half}, (0, replacement))],
         )  # fmt: skip
     hot = [[0, 64, 0]] * 4
-    yield on_the_edge(
-        "synthetic", {"rate": "0.25"}, [0, 1, 1, 0], [-1, 0, 0, 0], [0, CHOSEN, CHOSEN, CHOSEN], hot, hot,
+    yield boundary_case(
+        "synthetic", {"rate": "0.25"}, [0, 1, 1, 0], [-1, 0, 0, 0], [0, DETERMINISTIC, DETERMINISTIC, DETERMINISTIC], hot, hot,
         [({(ACCEPT, 1): half, (ACCEPT, 2): half, (ACCEPT, 3): half, (RESIDUAL, 0): half}, (0, 1)),
          ({(ACCEPT, 1): half, (ACCEPT, 2): F(0), (BONUS, 2): half}, (2, 1))],
     )  # fmt: skip
-    # typical: p = epsilon does not stand, p above it does; at entropy 0 the threshold is delta.
+    # typical: p = epsilon is rejected, p above it accepted; at entropy 0 the threshold is delta.
     flat, end = [16, 16, 16, 16], [0, 32, 16, 16]
     t = {"epsilon": "0.25", "delta": "1"}
-    yield on_the_edge("typical", t, [0, 0, 1], [-1, 0, 0], [0, 0, 0], [[16, 32, 8, 8], end, end], [flat] * 3,
+    yield boundary_case("typical", t, [0, 0, 1], [-1, 0, 0], [0, 0, 0], [[16, 32, 8, 8], end, end], [flat] * 3,
                       [({(RESIDUAL, 0): quarter, (BONUS, 2): quarter}, (2, 1))])  # fmt: skip
     for delta, last in ("1", 0), ("0.5", 1):
         hot = [[0, 64, 0, 0], [64, 0, 0, 0]]
-        yield on_the_edge("typical", {"epsilon": "1", "delta": delta}, [0, 1], [-1, 0], [0, 0], hot, [flat] * 2,
+        yield boundary_case("typical", {"epsilon": "1", "delta": delta}, [0, 1], [-1, 0], [0, 0], hot, [flat] * 2,
                           [({(RESIDUAL, 0): half, (BONUS, 1): half}, (last, 1 - last))])  # fmt: skip
     # typical: two paths of two, 1/2 * 1/4 and 1/4 * 1/2: the first; 1/2 * 1/4 and 1/4 * 3/4: the second; a longer one of 1/64
     # each is taken before both.
     t = {"epsilon": "0.01", "delta": "1"}
     top, a, b = [32, 16, 15, 1], [16, 32, 8, 8], [8, 32, 16, 8]
     parent, token, none = [-1, 0, 0, 1, 2], [0, 0, 1, 0, 1], [0] * 5
-    yield on_the_edge("typical", t, token, parent, none, [top, a, b, end, flat], [flat] * 5,
+    yield boundary_case("typical", t, token, parent, none, [top, a, b, end, flat], [flat] * 5,
                       [({(BONUS, 3): quarter}, (3, 1))])  # fmt: skip
-    yield on_the_edge("typical", t, token, parent, none, [top, a, [4, 48, 4, 8], end, flat], [flat] * 5,
+    yield boundary_case("typical", t, token, parent, none, [top, a, [4, 48, 4, 8], end, flat], [flat] * 5,
                       [({(BONUS, 4): quarter}, (4, 1))])  # fmt: skip
-    yield on_the_edge("typical", t, [0, 0, 1, 0, 3, 3, 3], [-1, 0, 0, 1, 0, 4, 5], [0] * 7,
+    yield boundary_case("typical", t, [0, 0, 1, 0, 3, 3, 3], [-1, 0, 0, 1, 0, 4, 5], [0] * 7,
                       [top, a, b, end, [1, 1, 61, 1], [1, 1, 61, 1], flat], [flat] * 7,
                       [({(BONUS, 6): quarter}, (6, 1))])  # fmt: skip
 
 
-# ---- what the twin itself must do: summed over all drafts that can be drawn, an exact rule gives p
+# ---- a check of the twin itself: summed over all possible drafts, an exact rule gives p
 
 
-def lossless(rule, k, depth, dice):
+def lossless(rule, k, depth, rng):
     vocab, rows = 3, {}
 
     def at(text):
         if text not in rows:
-            rows[text] = (row(dice, vocab, dice.choice(FAMILIES[:5])), row(dice, vocab, "dense"))
+            rows[text] = (row(rng, vocab, rng.choice(FAMILIES[:5])), row(rng, vocab, "dense"))
         return rows[text]
 
     parent = [-1] + [0] * k + [i for i in range(1, k * (depth - 1) + 1)]
     total = {}
     for tokens in itertools.product(range(vocab), repeat=k * depth):
-        token, text, chance = [0] + list(tokens), [()], F(1)
+        token, text, probability = [0] + list(tokens), [()], F(1)
         for c in range(1, len(parent)):
-            chance *= F(at(text[parent[c]])[1][token[c]], ONE)
+            probability *= F(at(text[parent[c]])[1][token[c]], ONE)
             text.append(text[parent[c]] + (token[c],))
-        d = Draft(token, parent, [CHOSEN] + [DRAWN] * (k * depth), [at(t)[0] for t in text], [at(t)[1] for t in text])
+        d = Draft(token, parent, [DETERMINISTIC] + [SAMPLED] * (k * depth), [at(t)[0] for t in text], [at(t)[1] for t in text])
         o = {"rows": lambda t: tuple([F(x, ONE) for x in r] for r in at(t))}
-        for (node, x), w in LAWS[rule](d, o).items():
-            said = text[node] + (x,)
-            total[said] = total.get(said, F(0)) + chance * w
+        for (node, x), w in OUTPUTS[rule](d, o).items():
+            output = text[node] + (x,)
+            total[output] = total.get(output, F(0)) + probability * w
     worst = F(0)
     for s in itertools.product(range(vocab), repeat=depth + 1):
         def p_of(text, begun):
@@ -696,12 +697,12 @@ def lossless(rule, k, depth, dice):
 
 
 def main():
-    dice = random.Random(19)
+    rng = random.Random(19)
     for rule, k, depth in [("rejection", 2, 1), ("rejection", 1, 3), ("match", 2, 1), ("block", 1, 3), ("traversal", 2, 2),
                            ("spectr", 2, 1), ("spectr", 3, 1), ("multipath", 2, 2), ("multipath", 3, 1)]:  # fmt: skip
-        worst = lossless(rule, k, depth, dice)
+        worst = lossless(rule, k, depth, rng)
         assert worst < (F(1, 10**11) if rule == "spectr" else F(1, 10**30)), (rule, k, depth, float(worst))
-    assert lossless("spectr", 2, 1, dice) < F(1, 10**11)
+    assert lossless("spectr", 2, 1, rng) < F(1, 10**11)
     cases = list(edges())
     for rule, (shapes, hows) in TAKES.items():
         options = OPTIONS.get(rule, [{}])
@@ -709,20 +710,20 @@ def main():
         for shape in shapes:
             for family in FAMILIES + ["any"]:
                 vocab = 3 + number_of % 3
-                d, rows = draft(dice, vocab, shape, family, hows if number_of % 2 else [hows[number_of // 2 % len(hows)]])
+                d, rows = draft(rng, vocab, shape, family, hows if number_of % 2 else [hows[number_of // 2 % len(hows)]])
                 if shape == "root" and family != "dense":
                     continue
                 seeds = range(1 + number_of, 7 + number_of)
                 number_of += 1
                 try:
                     cases.append(case(rule, options[number_of % len(options)], d, rows, seeds))
-                except Unsure:  # a threshold of `typical` that is met to the last digit
+                except Unsure:  # a threshold of `typical` that is met exactly
                     pass
     with open(sys.argv[1], "w") as f:
         f.write('{"one": %d, "cases": [\n' % ONE)
         f.write(",\n".join(json.dumps(c, separators=(",", ":")) for c in cases))
         f.write("\n]}\n")
-    print(len(cases), "cases,", sum(len(c["judged"]) for c in cases), "answers under Philox")
+    print(len(cases), "cases,", sum(len(c["verified"]) for c in cases), "outputs under Philox")
 
 
 if __name__ == "__main__":

@@ -37,10 +37,10 @@ def order(x):
     return sorted((i for i in range(len(x)) if x[i] > DEAD), key=lambda i: (-x[i], i))
 
 
-def row_of(logits, live, settings, bias, before, exact=False):
+def row_of(logits, used_vocab, settings, bias, before, exact=False):
     x = []
     for i, v in enumerate(logits):
-        x.append(DEAD if i >= live or math.isnan(v) else min(v, LARGEST))
+        x.append(DEAD if i >= used_vocab or math.isnan(v) else min(v, LARGEST))
 
     penalty = settings.get("repetition_penalty", 1)
     for i in set(before):
@@ -67,15 +67,15 @@ def row_of(logits, live, settings, bias, before, exact=False):
 
     p = settings.get("top_p", 1)
     if p < 1 and max(x) > DEAD:
-        likeliest = order(x)
-        weights = [math.exp(x[i] - x[likeliest[0]]) for i in likeliest]
+        by_logit = order(x)
+        weights = [math.exp(x[i] - x[by_logit[0]]) for i in by_logit]
         whole, kept, sum_of = math.fsum(weights), 0, 0.0
         while kept == 0 or sum_of < p * whole:
             kept += 1
             sum_of = math.fsum(weights[:kept])
             if not exact and abs(sum_of / whole - p) < 1e-4:
                 raise Unsure
-        keep = set(likeliest[:kept])
+        keep = set(by_logit[:kept])
         x = [v if i in keep else DEAD for i, v in enumerate(x)]
 
     p = settings.get("min_p", 0)
@@ -106,17 +106,17 @@ def written(v):
     return v if math.isfinite(v) else str(v)
 
 
-def case(logits, settings, bias={}, before=(), live=None, exact=False, made=None):
-    live = len(logits) if live is None else live
+def case(logits, settings, bias={}, before=(), used_vocab=None, exact=False, made=None):
+    used_vocab = len(logits) if used_vocab is None else used_vocab
     numbers = {k: float(v) for k, v in settings.items()}
     numbers.update({k: int(v) for k, v in settings.items() if k == "top_k"})
     try:
-        kept = row_of(logits, live, numbers, {int(k): float(v) for k, v in bias.items()}, before, exact)
+        kept = row_of(logits, used_vocab, numbers, {int(k): float(v) for k, v in bias.items()}, before, exact)
     except Unsure:
         return
     keys = list(settings)
     dice.shuffle(keys)  # the order of the file says nothing
-    one = {"settings": [[k, settings[k]] for k in keys], "bias": bias, "before": list(before), "live": live}
+    one = {"settings": [[k, settings[k]] for k in keys], "bias": bias, "before": list(before), "used_vocab": used_vocab}
     if made:
         assert len(kept) <= 300
         one["made"] = made
@@ -158,7 +158,7 @@ def edges():
         case([nan, 1.0, nan, 1.0, 0.25], settings, exact=True)
         case([nan, -inf, nan], settings)
         case([-inf, -inf, -3.0, -inf], settings)
-        case([1.0, 2.0, 60.0, 50.0], settings, live=2)
+        case([1.0, 2.0, 60.0, 50.0], settings, used_vocab=2)
     # penalties: once a token however often, above and below 0, ids that there are not
     said = (0, 0, 1, 1, 1, 2, 3, 6, 99, -1)
     row = [2.0, -2.0, 0.0, -0.0, 1.0, -1.0, -inf]
@@ -207,7 +207,7 @@ def random_settings():
 
 
 def made_row(n, seed, step):
-    """A row too long to write down: whole numbers of step / 1024 by a linear congruence, as the test makes them again."""
+    """A row too long to write down: multiples of step / 1024 by a linear congruence, as the test makes them again."""
     out = []
     for _ in range(n):
         seed = (seed * 6364136223846793005 + 1442695040888963407) % 2**64

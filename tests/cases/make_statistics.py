@@ -1,4 +1,4 @@
-"""make_statistics.py - quantiles, intervals, tails, sample sizes and fits with forty digits or in fractions.
+"""make_statistics.py - quantiles, intervals, tails, sample sizes and fits, computed with forty digits or in fractions.
 
 Writes statistics.json. Formulas: docs/results.md (intervals), docs/exactness.md, the comments of exact/tails.h and
 exact/power.h; least squares as normal equations in fractions. Needs mpmath:
@@ -30,7 +30,7 @@ def quantile_t(p, freedom):
         return mpf(0)
     if p < 0.5:
         return -quantile_t(1 - p, freedom)
-    # of the two tails, 2 (1 - p) = I_x(v / 2, 1 / 2) with x = v / (v + t^2); by halving, in log t
+    # the two tails are 2 (1 - p) = I_x(v / 2, 1 / 2) with x = v / (v + t^2); by bisection in log t
     low, high = mpf(-60), mpf(60)
     for _ in range(160):
         middle = (low + high) / 2
@@ -84,7 +84,7 @@ def intervals():
             for scale in 2.5, 1.0, 1.0, 7.0:
                 rows.append([float("%.6g" % (x * scale * 2 ** dice.gauss(0, spread))) for x in length])
             out.append({"rows": rows, "sums": of_sums(rows[0], rows[1]), "ratios": of_ratios(*rows)})
-    zero = [[1.0, 0.0, 5.0], [2.0, 3.0, 4.0], [1.0, 1.0, 0.0], [2.0, 0.0, 2.0]]  # prompts of no tokens, of no time
+    zero = [[1.0, 0.0, 5.0], [2.0, 3.0, 4.0], [1.0, 1.0, 0.0], [2.0, 0.0, 2.0]]  # prompts without tokens, without time
     out.append({"rows": zero, "sums": of_sums(zero[0], zero[1]), "ratios": of_ratios(*zero)})
     return out
 
@@ -157,11 +157,11 @@ def sizes():
     return out
 
 
-# ---- what a pass costs
+# ---- cost model of a pass
 
 
 def least_squares(points, terms):
-    """Coefficients that make the sum of the squares of (sum of coefficient x term / ns - 1) least, in fractions."""
+    """Coefficients that minimize the sum of squares of (sum of coefficient x term / ns - 1), in fractions."""
     rows = [[F(t(n, c)) / ns for t in terms] for n, c, ns in points]
     k = len(terms)
     m = [[sum(r[i] * r[j] for r in rows) for j in range(k)] + [sum(r[i] for r in rows)] for i in range(k)]
@@ -183,27 +183,27 @@ def hinge(points):
     flat, slope = [lambda n, c: 1], [lambda n, c: n] if len(ns) > 1 else []
     behind = [lambda n, c: c] if len(contexts) > 1 else []
     both = [lambda n, c: n * c] if len(contexts) > 1 and len(ns) > 1 else []
-    fit, square, most = least_squares(points, flat + slope + behind + both)
-    found = [(square, F(ns[0]), fit, most, False)]
+    fit, square, worst = least_squares(points, flat + slope + behind + both)
+    found = [(square, F(ns[0]), fit, worst, False)]
     for low, high in zip(ns, ns[1:]) if len(ns) >= 4 else []:
         for quarter in range(4):
             n0 = low + F(quarter * (high - low), 4)
             if n0 > ns[0]:
                 over = [lambda n, c, n0=n0: max(F(0), n - n0)]
-                fit, square, most = least_squares(points, flat + slope + over + behind + both)
-                found.append((square, n0, fit, most, True))
-    square, n0, fit, most, bent = min(found, key=lambda f: f[0])
+                fit, square, worst = least_squares(points, flat + slope + over + behind + both)
+                found.append((square, n0, fit, worst, True))
+    square, n0, fit, worst, bent = min(found, key=lambda f: f[0])
     close = [f for f in found if f[1] != n0 and f[0] < square * F(101, 100)]
     assert not close, "another hinge does nearly as well"
     fit = list(fit)
     names = ["a"] + ["b"] * bool(slope) + ["s"] * bent + ["d"] * bool(behind) + ["e"] * bool(both)
     of = {k: F(0) for k in "absde"}
     of.update(zip(names, fit))
-    return of, n0, square, most
+    return of, n0, square, worst
 
 
 def table(points, n, c):
-    """Straight from point to point, and on beyond the last two."""
+    """Linear interpolation, and extrapolation beyond the outer points."""
     def along(pairs, x):
         pairs = sorted(pairs)
         if len(pairs) == 1:
@@ -225,23 +225,23 @@ def fits():
                 t = 4e6 + 3e4 * n + 3e5 * max(0, n - bend) + 700 * c + 60 * n * c
                 points.append((n, c, int(t * dice.uniform(1 - noise, 1 + noise))))
         dice.shuffle(points)
-        of, n0, square, most = hinge(points)
+        of, n0, square, worst = hinge(points)
         between = []
         for c in contexts:
             at = sorted((n, ns) for n, cc, ns in points if cc == c)
             for (n1, y1), (n2, y2), (n3, y3) in zip(at, at[1:], at[2:]):
                 between.append((y1 + F(n2 - n1, n3 - n1) * (y3 - y1)) / y2 - 1)
-        asked = [(n, c, number(table(points, n, c))) for n, c in ((1, 0), (3, 64), (5.5, 700), (40, 3000), (0.5, 10))]
+        predictions = [(n, c, number(table(points, n, c))) for n, c in ((1, 0), (3, 64), (5.5, 700), (40, 3000), (0.5, 10))]
         step = [(c, int(2e5 + 90 * c * dice.uniform(0.9, 1.1))) for c in contexts]
         terms = [lambda n, c: 1] + ([lambda n, c: c] if len(step) > 1 else [])
-        line, _, step_most = least_squares([(1, c, ns) for c, ns in step], terms)
+        line, _, step_max_error = least_squares([(1, c, ns) for c, ns in step], terms)
         out.append({
             "points": points, "n0": number(n0), **{k: number(v) for k, v in of.items()}, "rms": number(sqrt(mpf(square.numerator) / square.denominator)),
-            "most": number(most), "form": "hinge" if most <= F(1, 20) else "table",
+            "max_error": number(worst), "form": "hinge" if worst <= F(1, 20) else "table",
             "table_rms": number(sqrt(mpf(float(sum(e * e for e in between) / len(between))))) if between else 0,
-            "table_most": number(max(abs(e) for e in between)) if between else 0, "table": asked,
-            "step": step, "step_a": number(line[0]), "step_d": number(line[1]) if len(line) > 1 else 0, "step_most": number(step_most)})  # fmt: skip
-    assert any(f["rms"] < 0.05 < f["most"] for f in out)  # one bad point is enough for the table
+            "table_max_error": number(max(abs(e) for e in between)) if between else 0, "table": predictions,
+            "step": step, "step_a": number(line[0]), "step_d": number(line[1]) if len(line) > 1 else 0, "step_max_error": number(step_max_error)})  # fmt: skip
+    assert any(f["rms"] < 0.05 < f["max_error"] for f in out)  # one bad point suffices for the table
     return out
 
 

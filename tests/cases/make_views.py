@@ -1,9 +1,9 @@
-"""make_views.py - every published number once more, by plain loops over rows that nobody has added up.
+"""make_views.py - recomputes every published number with plain loops over rows, independently of the SQL.
 
-Writes views_facts.sql, the rows of a made-up database (batches, repeats, several pairs, a pair that was not finished,
-texts cut by a stop string or by the context, no tokens at all, no category), and views.json, what each view of
-results/views.sql and each question of results/ must answer about them. docs/results.md says what the numbers mean;
-no SQL is read or run. The standard library alone:
+Writes views_facts.sql, the rows of a synthetic database (batches, repeats, several pairs, an unfinished pair, texts cut by
+a stop string or by the context, texts without tokens, no category), and views.json, the expected result of each view of
+results/views.sql and each query of results/. docs/results.md defines the numbers; no SQL is read or run. Needs only the
+standard library:
 
     python -B make_views.py views_facts.sql views.json
 """
@@ -57,7 +57,7 @@ RUN = {r["id"]: r for r in FACTS["run"]}
 
 CATEGORY = ["code", None, "chat", "code", "chat"]
 PACE = {NONE: 900, LOOKUP: 640, TREE: 480, LOSSY: 390, NONE_MATCH: 950, MATCH: 2600, NONE_B: 600, LOOKUP_B: 1300}
-text_of = {}  # (peers, prompt, turn): what all lossless runs say at temperature 0, and here
+text_of = {}  # (peers, prompt, turn): the text of all lossless runs, as at temperature 0
 
 
 def pair(id, experiment="one"):
@@ -65,22 +65,22 @@ def pair(id, experiment="one"):
 
 
 def trials(sequence, step, drafted, accepted, tree):
-    """Guesses that the rule looked at; some of a tree behind an elder sibling that fell. How many stood."""
-    stood, node = 0, 1
+    """Acceptance tests of one draft; in a tree, some after an elder sibling that was rejected. Returns the accepted tokens."""
+    n_accepted, node = 0, 1
     for depth in range(1, drafted + 1):
         ranks = 2 if tree and dice.random() < 0.4 else 1
         for rank in range(ranks):
-            stands = depth <= accepted and rank == ranks - 1
-            drawn = dice.randrange(3)
+            is_accepted = depth <= accepted and rank == ranks - 1
+            proposal = dice.randrange(3)
             p = round(dice.random(), 3)
-            put("trial", sequence=sequence, step=step, node=node, depth=depth, rank=rank, token=dice.randrange(9), drawn=drawn,
-                p=None if dice.random() < 0.1 else p, q=round(0.05 + dice.random() * 0.9, 3) if drawn else None,
-                stood=int(stands))  # fmt: skip
+            put("trial", sequence=sequence, step=step, node=node, depth=depth, rank=rank, token=dice.randrange(9), proposal=proposal,
+                p=None if dice.random() < 0.1 else p, q=round(0.05 + dice.random() * 0.9, 3) if proposal else None,
+                accepted=int(is_accepted))  # fmt: skip
             node += 1
-            stood += stands
-        if not stands:
+            n_accepted += is_accepted
+        if not is_accepted:
             break
-    return stood
+    return n_accepted
 
 
 def sequence(r, pair, prompt, turn, repeat, tokens, stop="end", drafts=None, record=False):
@@ -91,17 +91,17 @@ def sequence(r, pair, prompt, turn, repeat, tokens, stop="end", drafts=None, rec
     while left > 0 or (step == 0 and stop == "string"):
         drafted, depth, accepted = drafts() if drafts else (0, 0, 0)
         in_text = min(accepted, left)
-        said = min(accepted + 1, left)
+        new = min(accepted + 1, left)
         times = [dice.randrange(5, 60) for _ in range(3)] if drafts else [0, dice.randrange(300, 400), 0]
         crowd = batch if dice.random() < 0.8 else 1
-        row = dict(sequence=id, step=step, drafted=drafted, depth=depth, accepted=in_text, tokens=said, expected=None,
-                   variance=None, propose_ns=times[0], verify_ns=300 + times[1], advance_ns=times[2], batch=crowd, stood=None)  # fmt: skip
+        row = dict(sequence=id, step=step, drafted=drafted, depth=depth, accepted=in_text, tokens=new, expected=None,
+                   variance=None, propose_ns=times[0], verify_ns=300 + times[1], advance_ns=times[2], batch=crowd, accepted_uncut=None)  # fmt: skip
         if record and not drafted:
             row.update(expected=0.0, variance=0.0)
         if record and drafted:
             found = trials(id, step, depth, accepted, drafted > depth) if dice.random() < 0.8 else accepted
             row.update(expected=round(dice.uniform(0, depth), 4), variance=round(dice.uniform(0, 1), 4),
-                       stood=accepted if dice.random() < 0.5 else None)  # fmt: skip
+                       accepted_uncut=accepted if dice.random() < 0.5 else None)  # fmt: skip
             assert found == accepted
             for rule, lossless in ("rejection", 1), ("block", 1), ("typical(epsilon=0.09)", 0), ("(bound)", 1):
                 put("step_rule", sequence=id, step=step, rule=rule, lossless=lossless,
@@ -111,12 +111,12 @@ def sequence(r, pair, prompt, turn, repeat, tokens, stop="end", drafts=None, rec
         share = PACE.get(r, 700) + dice.randrange(200)
         decode += share
         wall += share * crowd + 7
-        left -= said
+        left -= new
         step += 1
     put("sequence", id=id, run=r, pair=pair, prompt=prompt, prompt_id="p%d" % prompt, category=CATEGORY[prompt % 5],
         turn=turn, repeat=repeat, prompt_tokens=10 + prompt, new_tokens=len(tokens), steps=step,
         prefill_ns=dice.randrange(1000, 3000), decode_ns=decode, wall_ns=wall, tokens=json.dumps(tokens, separators=(",", ":")),
-        text_hash="00", text=None if prompt == 4 else "said %d.%d" % (prompt, turn), stop=stop)  # fmt: skip
+        text_hash="00", text=None if prompt == 4 else "text %d.%d" % (prompt, turn), stop=stop)  # fmt: skip
     return id
 
 
@@ -133,7 +133,7 @@ def tree():
 DRAFTS = {LOOKUP: chain, TREE: tree, LOSSY: chain, MATCH: chain, LOOKUP_B: chain}
 
 
-def said(r, prompt, turn, n):
+def text_tokens(r, prompt, turn, n):
     key = (RUN[r]["peers"], prompt, turn)
     text = text_of.setdefault(key, [dice.randrange(50) for _ in range(16)])[:n]
     if r == LOSSY and dice.random() < 0.6:
@@ -147,7 +147,7 @@ def conversation(r, pair, prompt, repeat, turns=2, cut_at=None):
         if r == LOSSY:
             n += dice.randrange(-1, 3)
         stop = "context" if cut_at == turn else "limit"
-        text = said(r, prompt, turn, n)
+        text = text_tokens(r, prompt, turn, n)
         if r == LOOKUP and (prompt, turn, repeat) in ((3, 1, 0), (3, 0, 1)) or r == LOOKUP_B and prompt > 0:
             text[2 + turn] = 97
         sequence(r, pair, prompt, turn, repeat, text, stop, DRAFTS.get(r), r in (TREE, LOSSY))
@@ -167,15 +167,15 @@ for prompt in range(5):
                 conversation(r, number, prompt, repeat, cut_at=0)
             else:
                 conversation(r, number, prompt, repeat)
-pair(11)  # a cell that was added later, with none again beside it: prompt 0 has two pairs
+pair(11)  # a cell added later, paired with none again: prompt 0 has two pairs
 for r in NONE, MATCH:
     conversation(r, 11, 0, 0, turns=1)
     conversation(r, 11, 0, 1, turns=1)
 next(s for s in FACTS["sequence"] if s["run"] == MATCH and s["prompt"] == 3)["category"] = "zz"  # the file was changed
-pair(12)  # ended before none had its turn
-sequence(LOOKUP, 12, 5, 0, 0, said(LOOKUP, 5, 0, 6), "end", chain)
-sequence(NONE_B, 12, 5, 0, 0, said(NONE_B, 5, 0, 6), "end")  # other peers
-pair(13)  # a text that begins with the whole of the other's, both ways; a stop string that took back whole steps
+pair(12)  # interrupted before none ran
+sequence(LOOKUP, 12, 5, 0, 0, text_tokens(LOOKUP, 5, 0, 6), "end", chain)
+sequence(NONE_B, 12, 5, 0, 0, text_tokens(NONE_B, 5, 0, 6), "end")  # other peers
+pair(13)  # a text that is a prefix of the other's, both ways; a stop string that removed whole steps
 sequence(NONE, 13, 6, 0, 0, [1, 2, 3, 4], "end")
 sequence(LOOKUP, 13, 6, 0, 0, [1, 2], "end", chain)
 sequence(LOSSY, 13, 6, 0, 0, [1, 2, 3, 4, 5], "end", chain)
@@ -193,9 +193,9 @@ conversation(NONE_B, 18, 0, 1)
 sequence(ALONE, 17, 0, 0, 0, [3, 1], "end", chain)
 sequence(NOTHING, 17, 0, 0, 0, [], "end", chain)  # no step, no time
 for s in FACTS["sequence"]:
-    if s["run"] == LOOKUP and s["stop"] == "string":  # a stop string over two steps: the first brought what is left
+    if s["run"] == LOOKUP and s["stop"] == "string":  # a stop string over two steps: all remaining tokens are the first's
         put("step", sequence=s["id"], step=1, drafted=3, depth=3, accepted=0, tokens=0, expected=None, variance=None, propose_ns=9,
-            verify_ns=350, advance_ns=2, batch=1, stood=None)  # fmt: skip
+            verify_ns=350, advance_ns=2, batch=1, accepted_uncut=None)  # fmt: skip
         s["steps"] += 1
 
 # ---- benches
@@ -204,7 +204,7 @@ for s in FACTS["sequence"]:
 def bench(id, **more):
     row = dict(id=id, target="toy", target_hash="0123", model_type="q4_1", activations="int8", cache="f32", weight_bytes=1000,
                draft=None, draft_hash=None, draft_activations=None, device="cpu", machine="m", threads=2, revision="r",
-               started="2026-01-01T00:00:00Z", overhead_ns=None, overhead_low_ns=None, overhead_high_ns=None, marked_inflated=None)  # fmt: skip
+               started="2026-01-01T00:00:00Z", overhead_ns=None, overhead_low_ns=None, overhead_high_ns=None, marked_inflated=0)  # fmt: skip
     row.update(more)
     put("bench", **row)
 
@@ -218,7 +218,7 @@ def rounds(b, n, counting, places, peers, rows, contexts=(0, 100), whats=("pass"
                 for m in rows:
                     for peer in range(peers + 1):
                         if peer and dice.random() < 0.1:
-                            continue  # an engine that was not asked in this round
+                            continue  # a peer that did not run in this round
                         ns = int((5000 + 120 * m + 3 * context) * (1 + 0.2 * peer) * dice.uniform(0.9, 1.3))
                         put("bench_time", bench=b, round=k, what=what, context=context, n=m, peer=peer, ns=ns)
 
@@ -229,9 +229,9 @@ bench(2, marked_inflated=1)  # the latest of this machine
 put("bench_peer", bench=2, peer=1, name="llama.cpp b5000")
 put("bench_peer", bench=2, peer=2, name="another")
 rounds(2, 8, (0, 1, 3, 4, 5, 6), ["S", "S", "D"], 2, (1, 2, 4, 8))
-bench(3, machine="n", threads=4)  # no round counts: all do; and no pass of one row
-rounds(3, 2, (), ["unsettled"], 0, (2, 4), contexts=(0,), whats=("pass", "prompt", "draft_step"))
-for b, place in (2, "S"), (3, "unsettled"):
+bench(3, machine="n", threads=4)  # no round counts, so all are used; no pass of one row
+rounds(3, 2, (), ["unstable"], 0, (2, 4), contexts=(0,), whats=("pass", "prompt", "draft_step"))
+for b, place in (2, "S"), (3, "unstable"):
     put("cost", bench=b, placement=place, form="hinge" if b == 2 else "table", a=4900.5, b=110.25, s=40.5, n0=3.5, d=2.75, e=0.0625,
         hinge_error=0.1, hinge_rms=0.05, table_error=0.2, table_rms=0.1, step_a=None, step_d=None, step_error=None)  # fmt: skip
 
@@ -275,7 +275,7 @@ VIEWS = {}
 
 
 def view(name, key, rows):
-    """key: the columns that tell rows apart, by which both sides are put in order."""
+    """key: the columns that identify a row; both sides are sorted by them."""
     rows = sorted(rows, key=lambda row: [row[k] for k in key])
     columns = list(rows[0])
     assert all(list(row) == columns for row in rows), name
@@ -308,7 +308,7 @@ def acceptance():
             tried = accepted = 0
             for t in drafts:
                 accepted += t["accepted"] >= depth
-                ended = t["tokens"] == t["accepted"]  # and nobody knows what would have come
+                ended = t["tokens"] == t["accepted"]  # the next token is not known
                 if t["depth"] >= depth and t["accepted"] >= depth - 1 and not (ended and t["accepted"] == depth - 1):
                     tried += 1
             out.append(dict(run=r["id"], depth=depth, drafts=len(drafts), drafts_this_deep=len(deep), tried=tried, accepted=accepted,
@@ -322,12 +322,12 @@ def acceptance_by_rank():
         groups.setdefault((SEQUENCE[t["sequence"]]["run"], t["depth"], t["rank"]), []).append(t)
     out = []
     for (r, depth, rank), ts in groups.items():
-        chance = []
+        probability = []
         for t in ts:
             if t["p"] is not None:
-                chance.append(t["p"] if t["drawn"] == 0 else min(1.0, t["p"] / t["q"]))
-        out.append(dict(run=r, depth=depth, rank=rank, tried=len(ts), stood=total(ts, "stood"), rate=total(ts, "stood") / len(ts),
-                        mean_p=mean(t["p"] for t in ts), rejection_rate=mean(chance)))  # fmt: skip
+                probability.append(t["p"] if t["proposal"] == 0 else min(1.0, t["p"] / t["q"]))
+        out.append(dict(run=r, depth=depth, rank=rank, tried=len(ts), accepted=total(ts, "accepted"), rate=total(ts, "accepted") / len(ts),
+                        mean_p=mean(t["p"] for t in ts), rejection_rate=mean(probability)))  # fmt: skip
     return out
 
 
@@ -339,14 +339,14 @@ def expected():
         for t in run_steps(r["id"]):
             if t["drafted"] == 0 or t["expected"] is None:
                 continue
-            stood = t["stood"]
-            if stood is None:  # of a step that the end of the text cut, what the trials say
-                stood = t["accepted"]
+            uncut = t["accepted_uncut"]
+            if uncut is None:  # in a step that the end of the text cut: the accepted trials
+                uncut = t["accepted"]
                 if t["tokens"] == t["accepted"]:
-                    looked = [g for g in TRIALS_OF[t["sequence"]] if g["step"] == t["step"] and g["stood"]]
-                    stood = max(stood, len(looked))
+                    tests = [g for g in TRIALS_OF[t["sequence"]] if g["step"] == t["step"] and g["accepted"]]
+                    uncut = max(uncut, len(tests))
             n += 1
-            accepted += stood
+            accepted += uncut
             want += t["expected"]
             variance += t["variance"]
         if n:
@@ -447,7 +447,7 @@ def speed():
         if not own:
             continue
         ratios = [speedup(both(r["id"], p), "decode_ns") for p in paired_prompts(r["id"])]
-        logs = [math.log(x) for x in ratios if x is not None and x > 0]  # a prompt without tokens has no ratio to speak of
+        logs = [math.log(x) for x in ratios if x is not None and x > 0]  # a prompt without tokens has no ratio
         tokens = total(own, "new_tokens")
         decode, prefill, wall = (total(own, k) for k in ("decode_ns", "prefill_ns", "wall_ns"))
         out.append(dict(
@@ -535,8 +535,8 @@ def spec_bench(answers):
             continue
         paces = []
         for prompt in {a["prompt"] for a in own}:
-            asked = [a for a in own if a["prompt"] == prompt]
-            paces.append(ratio(total(asked, "new_tokens") * 1e9, total(asked, "wall_ns")))
+            same = [a for a in own if a["prompt"] == prompt]
+            paces.append(ratio(total(same, "new_tokens") * 1e9, total(same, "wall_ns")))
         out.append(dict(run=r["id"], questions=len(paces), new_tokens=total(own, "new_tokens"),
                         mean_accepted_tokens=ratio(total(own, "new_tokens"), total(own, "steps")), tokens_per_s=mean(paces)))  # fmt: skip
     return out
@@ -593,7 +593,7 @@ def bench_pass():
         ns, times = [x for x, _ in v], [x for _, x in v]
         out.append(dict(
             bench=k[0], placement=k[1], what=k[2], context=k[3], n=k[4], peer=k[5], rounds=len(v), median_ns=quantile(ns, 0.5),
-            low_ns=quantile(ns, 0.25), high_ns=quantile(ns, 0.75), least_ns=min(ns), most_ns=max(ns), ratio=quantile(times, 0.5),
+            low_ns=quantile(ns, 0.25), high_ns=quantile(ns, 0.75), min_ns=min(ns), max_ns=max(ns), ratio=quantile(times, 0.5),
             ratio_low=quantile(times, 0.25), ratio_high=quantile(times, 0.75)))  # fmt: skip
     return out
 
@@ -616,17 +616,17 @@ def cost_of_pass(passes):
     return out
 
 
-# ---- the questions of results/*.sql
+# ---- the queries of results/*.sql
 
-QUESTIONS = {}
+QUERIES = {}
 
 
 def rounded(x, digits):
     return None if x is None else float(Decimal(x).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
 
 
-def question(name, rows):
-    QUESTIONS[name] = {"columns": list(rows[0]), "rows": [list(r.values()) for r in rows]}
+def query(name, rows):
+    QUERIES[name] = {"columns": list(rows[0]), "rows": [list(r.values()) for r in rows]}
 
 
 def by_category(prompts):
@@ -693,22 +693,22 @@ def bench_cost(passes):
 PROMPTS = [{"id": "p0", "turns": ["a", "b"]}, {"id": "p1", "turns": ["c"]}, {"id": "p2", "turns": ["d"], "category": "chat"}, {"id": "p3"}]
 
 
-def answers_question(answers):
+def answers_query(answers):
     first = min(r["id"] for r in runs if r["drafter_kind"] == "none" and r["sampling"] == "temperature=0")
     out = []
     for i, line in enumerate(PROMPTS):
-        said = sorted((a["turn"], a["text"]) for a in answers if a["run"] == first and a["repeat"] == 0 and a["prompt"] == i)
-        if said:
-            line = dict(line, answer=[text for _, text in said])
+        turns = sorted((a["turn"], a["text"]) for a in answers if a["run"] == first and a["repeat"] == 0 and a["prompt"] == i)
+        if turns:
+            line = dict(line, answer=[text for _, text in turns])
             out.append({"line": json.dumps(line, separators=(",", ":"))})
     return out
 
 
-# ---- what a report gathers (results/tally.h)
+# ---- the numbers of a report (results/tally.h)
 
 
 def quantile_t(freedom):
-    """Student's 97.5 % by the finite series (Abramowitz and Stegun 26.7.3, 26.7.4), by halving."""
+    """Student's t, 97.5 %: the finite series (Abramowitz and Stegun 26.7.3, 26.7.4), inverted by bisection."""
     def both_sides(t):
         angle = math.atan(t / math.sqrt(freedom))
         term, total_of, k = (math.cos(angle), 0.0, 1) if freedom % 2 else (1.0, 0.0, 0)
@@ -731,7 +731,7 @@ assert abs(quantile_t(1) - 12.7062047) < 1e-6 and abs(quantile_t(2) - 4.30265273
 
 
 def interval(prompts):
-    """The speedup of docs/results.md with its interval, a prompt being an observation."""
+    """The speedup of docs/results.md with its interval; one observation per prompt."""
     four = [[p[k] for p in prompts] for k in ("new_tokens", "decode_ns", "none_new_tokens", "none_decode_ns")]
     a, b, c, d = (sum(v) for v in four)
     if not prompts or min(a, b, c, d) <= 0:
@@ -744,7 +744,7 @@ def interval(prompts):
     return [value, value * math.exp(-half), value * math.exp(half)]
 
 
-def contests(v, prompts):
+def comparisons(v, prompts):
     out = []
     for first in runs:
         mine = [r for r in runs if (r["experiment"], r["peers"]) == (first["experiment"], first["peers"])]
@@ -759,43 +759,43 @@ def contests(v, prompts):
                  categories=[[k, len({s["prompt"] for s in own if s["category"] == k})] for k in names], runs=[])  # fmt: skip
         for r in sorted(mine, key=lambda r: (r["drafter_kind"] != "none", r["id"])):
             mine_of = {k: [x for x in v[k] if x["run"] == r["id"]] for k in v}
-            asked = [p for p in prompts if p["run"] == r["id"]]
+            by_prompt = [p for p in prompts if p["run"] == r["id"]]
             texts_of = [x for x in mine_of["texts"] if greedy or x["same_rule"]]
-            parted = sorted(((x["prompt"], x["turn"], x["repeat"]), x) for x in texts_of if not x["equal"])
+            different = sorted(((x["prompt"], x["turn"], x["repeat"]), x) for x in texts_of if not x["equal"])
             e = mine_of["expected"][0] if mine_of["expected"] else {}
             by_depth = {a["depth"]: a for a in mine_of["acceptance"]}
             by_rank = {a["rank"]: a["rate"] for a in mine_of["by_rank"] if a["depth"] == 1}
             c["runs"].append(dict(
-                run=r["id"], speedup=interval(asked), by_category=[interval([p for p in asked if p["category"] == k]) for k in names],
+                run=r["id"], speedup=interval(by_prompt), by_category=[interval([p for p in by_prompt if p["category"] == k]) for k in names],
                 compared=len(texts_of), equal=sum(x["equal"] for x in texts_of),
-                first=[parted[0][1]["prompt_id"], parted[0][1]["turn"], parted[0][1]["first_difference"]] if parted else None,
+                first=[different[0][1]["prompt_id"], different[0][1]["turn"], different[0][1]["first_difference"]] if different else None,
                 rate=[by_depth.get(d, {}).get("rate") for d in range(1, 9)], conditional=[by_depth.get(d, {}).get("conditional_rate") for d in range(1, 9)],
                 by_rank=[by_rank.get(k) for k in range(8)], expected=e.get("expected_tokens"), accepted=e.get("accepted_tokens"), z=e.get("z")))  # fmt: skip
         out.append(c)
     return out
 
 
-# ---- what is exported
+# ---- exported files
 
 
 def answer_files(answers):
-    """Spec-Bench's answer files by their names: a line a prompt, a choice a repeat, an entry a turn."""
+    """Spec-Bench's answer files by name: a line per prompt, a choice per repeat, an entry per turn."""
     out = {}
     for r in runs:
         name = re.sub("[^A-Za-z0-9._]+", "-", "%s-run%d-%s-%s" % (r["experiment"], r["id"], r["drafter"], r["rule"])).strip("-")
         lines = []
         own = [a for a in answers if a["run"] == r["id"]]
         for prompt in sorted({a["prompt"] for a in own}):
-            asked = [a for a in own if a["prompt"] == prompt]
+            same = [a for a in own if a["prompt"] == prompt]
             choices = []
-            for repeat in sorted({a["repeat"] for a in asked}):
-                turns = sorted((a for a in asked if a["repeat"] == repeat), key=lambda a: a["turn"])
+            for repeat in sorted({a["repeat"] for a in same}):
+                turns = sorted((a for a in same if a["repeat"] == repeat), key=lambda a: a["turn"])
                 choices.append({
                     "index": repeat, "turns": [SEQUENCE[a["sequence"]]["tokens"] if a["text"] is None else a["text"] for a in turns],
                     "decoding_steps": [a["steps"] for a in turns], "new_tokens": [a["new_tokens"] for a in turns],
                     "wall_time": [a["wall_ns"] / 1e9 for a in turns],
                     "accept_lengths": [t["tokens"] for a in turns for t in STEPS_OF[a["sequence"]]]})  # fmt: skip
-            first = min(asked, key=lambda a: (a["repeat"], a["turn"]))
+            first = min(same, key=lambda a: (a["repeat"], a["turn"]))
             lines.append({"question_id": first["prompt_id"], "category": first["category"], "answer_id": name + "-" + first["prompt_id"],
                           "model_id": name, "choices": choices, "tstamp": 1767225600})  # fmt: skip
         out[name] = lines
@@ -826,11 +826,11 @@ def main():
     view("medusa", ["run"], medusa())
     passes = view("bench_pass", ["bench", "placement", "what", "context", "n", "peer"], bench_pass())
     view("cost_of_pass", ["bench", "placement", "context", "n"], cost_of_pass(passes))
-    question("answers", answers_question(answers))
-    question("bench_cost", bench_cost(passes))
-    question("by_category", by_category(prompts))
-    question("losing_prompts", losing_prompts(prompts))
-    question("verify_cost", verify_cost())
+    query("answers", answers_query(answers))
+    query("bench_cost", bench_cost(passes))
+    query("by_category", by_category(prompts))
+    query("losing_prompts", losing_prompts(prompts))
+    query("verify_cost", verify_cost())
 
     def sql(x):
         return "NULL" if x is None else "'%s'" % x.replace("'", "''") if isinstance(x, str) else repr(x)
@@ -843,13 +843,13 @@ def main():
                 f.write("INSERT INTO %s (%s) VALUES %s\n" % (table, ", ".join(rows[0]), values))
     with open(sys.argv[2], "w") as f:
         f.write('{"prompts": %s,\n' % json.dumps("\n".join(json.dumps(p, separators=(",", ":")) for p in PROMPTS) + "\n"))
-        for part, last in (("views", ","), ("questions", ",")):
+        for part, last in (("views", ","), ("queries", ",")):
             f.write('"%s": {\n' % part)
-            tables = VIEWS if part == "views" else QUESTIONS
+            tables = VIEWS if part == "views" else QUERIES
             f.write(",\n".join("%s: %s" % (json.dumps(k), json.dumps(t, separators=(",", ":"))) for k, t in tables.items()))
             f.write("\n}%s\n" % last)
         f.write('"answer_files": {\n' + ",\n".join("%s: %s" % (json.dumps(k), json.dumps(a, separators=(",", ":"))) for k, a in answer_files(answers).items()) + "\n},\n")
-        f.write('"contests": [\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in contests(v, prompts)) + "\n]}\n")
+        f.write('"comparisons": [\n' + ",\n".join(json.dumps(c, separators=(",", ":")) for c in comparisons(v, prompts)) + "\n]}\n")
     print(len(sequences), "texts,", len(steps), "steps,", sum(len(t["rows"]) for t in VIEWS.values()), "rows of", len(VIEWS), "views")
 
 

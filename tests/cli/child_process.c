@@ -1,4 +1,4 @@
-// child_process.c - fork and exec, with files for the three streams: nothing can block.
+// child_process.c - fork and exec; the three streams are files, so nothing can block.
 #include "tests/cli/child_process.h"
 
 #include "tests/support/check.h"
@@ -80,7 +80,7 @@ static char *text_of(FILE *f)
     return t.s;
 }
 
-static struct said run(const char *input, const char *out_path, const char *words, va_list args)
+static struct child_result run(const char *input, const char *out_path, const char *words, va_list args)
 {
     char line[8192], *word[MAX_WORDS + 1];
     vsnprintf(line, sizeof(line), words, args);
@@ -104,44 +104,44 @@ static struct said run(const char *input, const char *out_path, const char *word
     if (waitpid(child, &status, 0) != child)
         give_up("waitpid");
     fclose(in);
-    return (struct said){ WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status), text_of(out),
-                          text_of(err) };
+    return (struct child_result){ WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status), text_of(out),
+                                  text_of(err) };
 }
 
-struct said child_run(const char *words, ...)
+struct child_result child_run(const char *words, ...)
 {
     va_list args;
     va_start(args, words);
-    struct said s = run(NULL, NULL, words, args);
+    struct child_result s = run(NULL, NULL, words, args);
     va_end(args);
     return s;
 }
 
-struct said child_run_with(const char *input, const char *words, ...)
+struct child_result child_run_with(const char *input, const char *words, ...)
 {
     va_list args;
     va_start(args, words);
-    struct said s = run(input, NULL, words, args);
+    struct child_result s = run(input, NULL, words, args);
     va_end(args);
     return s;
 }
 
-struct said child_run_to(const char *out, const char *words, ...)
+struct child_result child_run_to(const char *out, const char *words, ...)
 {
     va_list args;
     va_start(args, words);
-    struct said s = run(NULL, out, words, args);
+    struct child_result s = run(NULL, out, words, args);
     va_end(args);
     return s;
 }
 
-void said_free(struct said *s)
+void child_result_free(struct child_result *s)
 {
     free(s->out);
     free(s->err);
 }
 
-struct json *said_json(const struct said *s)
+struct json *child_result_json(const struct child_result *s)
 {
     struct error err;
     struct json *j = json_parse(s->out, strlen(s->out), "stdout", &err);
@@ -152,21 +152,21 @@ struct json *said_json(const struct said *s)
     return j;
 }
 
-void said_insist(const struct said *s, const char *what)
+void child_expect_success(const struct child_result *s, const char *what)
 {
     if (s->status != 0)
         fail_msg("%s: status %d, stderr: %s", what, s->status, s->err);
 }
 
-void child_refuses(int status, const char *with, const char *words)
+void child_expect_error(int status, const char *with, const char *words)
 {
-    struct said s = child_run("%s", words);
+    struct child_result s = child_run("%s", words);
     const char *end = strchr(s.err, '\n');
     print_message("%s", s.err);
     if (s.status != status || strstr(s.err, with) == NULL || end == NULL || end[1] != '\0' || *s.out != '\0')
-        fail_msg("%s: expected status %d and one sentence with \"%s\", got status %d and: %s%s", words, status, with,
+        fail_msg("%s: expected status %d and one line with \"%s\", got status %d and: %s%s", words, status, with,
                  s.status, s.err, s.out);
-    said_free(&s);
+    child_result_free(&s);
 }
 
 // ---- models
@@ -182,26 +182,26 @@ char *words_with(const char *words, const char *model)
 int models_make(void **state)
 {
     (void)state;
-    struct tiny t = tiny_usual;
-    tiny_write_hf(models.hf = tiny_path("target"), &t);
-    tiny_write_gguf(models.gguf = tiny_path("target.gguf"), &t);
+    struct small_model t = small_default;
+    small_write_hf(models.hf = test_path("target"), &t);
+    small_write_gguf(models.gguf = test_path("target.gguf"), &t);
     t.layers = 1;
-    tiny_write_gguf(models.draft = tiny_path("draft.gguf"), &t);
+    small_write_gguf(models.draft = test_path("draft.gguf"), &t);
     t.vocab += 8;
-    tiny_write_hf(models.padded = tiny_path("padded"), &t);
+    small_write_hf(models.padded = test_path("padded"), &t);
     t.tokenizer = false;
-    tiny_write_hf(models.mute = tiny_path("mute"), &t);
+    small_write_hf(models.no_tokenizer = test_path("no_tokenizer"), &t);
     t.vocab = 77;
-    tiny_write_gguf(models.foreign = tiny_path("foreign.gguf"), &t);
+    small_write_gguf(models.foreign = test_path("foreign.gguf"), &t);
     return 0;
 }
 
 int models_remove(void **state)
 {
     (void)state;
-    char *names[] = { models.hf, models.gguf, models.draft, models.padded, models.mute, models.foreign };
+    char *names[] = { models.hf, models.gguf, models.draft, models.padded, models.no_tokenizer, models.foreign };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         free(names[i]);
-    tiny_clean();
+    test_directory_remove();
     return 0;
 }

@@ -1,4 +1,4 @@
-// test_bench.c - what `speclab bench` computes from measurements, and what it measures with. No time is asserted.
+// test_bench.c - statistics, cost models, probes and storage of `speclab bench`. No time is asserted.
 #include "tests/support/check.h"
 
 #include <math.h>
@@ -28,9 +28,9 @@ static bool near(double a, double b, double share)
     return fabs(a - b) <= share * fabs(b);
 }
 
-// ---- numbers of numbers
+// ---- statistics
 
-static void quartiles_go_straight_from_one_measurement_to_the_next(void **state)
+static void quartiles_are_interpolated_linearly(void **state)
 {
     (void)state;
     struct spread s = spread_of((const double[]){ 5, 1, NAN, 4, 2, 3 }, 6);
@@ -52,7 +52,7 @@ static const int rows[ROWS] = { 1, 2, 3, 4, 6, 8, 16, 32, 64 }, contexts[CONTEXT
 static void grid(struct cost_point p[ROWS * CONTEXTS], double (*ns)(double n, double c))
 {
     for (int c = 0; c < CONTEXTS; c++)
-        for (int i = 0; i < ROWS; i++) // in no good order
+        for (int i = 0; i < ROWS; i++) // not sorted
             p[(i * 7 % ROWS) * CONTEXTS + c] = (struct cost_point){ rows[i], contexts[c], ns(rows[i], contexts[c]) };
 }
 
@@ -66,7 +66,7 @@ static double stepped(double n, double c)
     return 4e6 + 3e6 * floor((n - 1) / 4) + 500 * c;
 }
 
-static void a_hinge_is_recovered_from_what_it_makes(void **state)
+static void a_hinge_is_recovered_from_its_own_costs(void **state)
 {
     (void)state;
     struct cost_point p[ROWS * CONTEXTS];
@@ -74,17 +74,17 @@ static void a_hinge_is_recovered_from_what_it_makes(void **state)
     grid(p, hinged);
     cost_fit(&c, p, ROWS * CONTEXTS);
     assert_int_equal(c.form, COST_HINGE);
-    assert_true(c.hinge_most < 1e-9 && c.n0 == 8);
+    assert_true(c.hinge_max_error < 1e-9 && c.n0 == 8);
     assert_true(near(c.a, 4e6, 1e-6) && near(c.b, 2e4, 1e-6) && near(c.s, 3e5, 1e-6) && near(c.d, 800, 1e-6) &&
                 near(c.e, 90, 1e-6));
     assert_true(near(cost_ns(&c, 12, 1000), hinged(12, 1000), 1e-6));
     assert_true(isnan(cost_step_ns(&c, 100)));
     cost_fit_step(&c, (const struct cost_point[]){ { 1, 128, 1.128e6 }, { 1, 512, 1.512e6 } }, 2);
-    assert_true(near(cost_step_ns(&c, 1000), 2e6, 1e-6) && c.step_most < 1e-9);
+    assert_true(near(cost_step_ns(&c, 1000), 2e6, 1e-6) && c.step_max_error < 1e-9);
     cost_free(&c);
 }
 
-static void steps_that_no_hinge_has_make_it_a_table(void **state)
+static void costs_with_steps_are_fitted_by_a_table(void **state)
 {
     (void)state;
     struct cost_point p[ROWS * CONTEXTS];
@@ -92,7 +92,7 @@ static void steps_that_no_hinge_has_make_it_a_table(void **state)
     grid(p, stepped);
     cost_fit(&c, p, ROWS * CONTEXTS);
     assert_int_equal(c.form, COST_TABLE);
-    assert_true(c.hinge_most > 0.05 && c.table_most > 0.05);
+    assert_true(c.hinge_max_error > 0.05 && c.table_max_error > 0.05);
     for (int i = 0; i < ROWS * CONTEXTS; i++)
         assert_true(cost_ns(&c, p[i].n, p[i].context) == p[i].ns);
     assert_true(near(cost_ns(&c, 5, 512), (stepped(4, 512) + stepped(6, 512)) / 2, 1e-12));
@@ -102,7 +102,7 @@ static void steps_that_no_hinge_has_make_it_a_table(void **state)
     cost_free(&c);
 }
 
-static void few_points_make_a_cost_that_is_true_at_them(void **state)
+static void a_cost_fitted_to_few_points_is_exact_at_them(void **state)
 {
     (void)state;
     const struct cost_point p[] = { { 1, 128, 5e6 }, { 3, 128, 7e6 }, { 1, 256, 6e6 }, { 3, 256, 8e6 } };
@@ -123,22 +123,22 @@ static void few_points_make_a_cost_that_is_true_at_them(void **state)
 
 // ---- the machine
 
-static void placement_is_told_by_latency_and_bandwidth(void **state)
+static void placement_follows_from_latency_and_bandwidth(void **state)
 {
     (void)state;
-    const struct surroundings s = { 32e9, 36e9, 50 }, d = { 32e9, 63e9, 340 }, here = { 13e9, 26e9, 150 };
-    struct surroundings slower = d;
+    const struct machine_state s = { 32e9, 36e9, 50 }, d = { 32e9, 63e9, 340 }, here = { 13e9, 26e9, 150 };
+    struct machine_state slower = d;
     slower.all = 50e9;
     assert_int_equal(placement_of(&s), PLACED_S);
     assert_int_equal(placement_of(&d), PLACED_D);
     assert_int_equal(placement_of(&here), PLACED_OTHER);
-    assert_int_equal(placement_of(&(struct surroundings){ 13e9, 13e9, NAN }), PLACED_OTHER);
+    assert_int_equal(placement_of(&(struct machine_state){ 13e9, 13e9, NAN }), PLACED_OTHER);
     assert_int_equal(placement_between(&d, &d), PLACED_D);
-    assert_int_equal(placement_between(&s, &d), UNSETTLED);
-    assert_int_equal(placement_between(&d, &slower), UNSETTLED);
+    assert_int_equal(placement_between(&s, &d), PLACED_UNSTABLE);
+    assert_int_equal(placement_between(&d, &slower), PLACED_UNSTABLE);
 }
 
-static void probes_give_positive_numbers(void **state)
+static void probes_measure_positive_numbers(void **state)
 {
     (void)state;
     struct prober *p = prober_create(2);
@@ -156,7 +156,7 @@ static void probes_give_positive_numbers(void **state)
         assert_true(peak[i].per_second > 0);
 }
 
-static void a_processor_that_nobody_uses_is_not_said_to_be_used(void **state)
+static void the_load_of_other_processes_is_not_negative(void **state)
 {
     (void)state;
     struct load short_one = load_begin(NULL, 0);
@@ -168,10 +168,10 @@ static void a_processor_that_nobody_uses_is_not_said_to_be_used(void **state)
     assert_true(isnan(foreign) || foreign >= 0);
 }
 
-// ---- the backend that keeps account
+// ---- the timed backend
 
-// All of struct backend behind its name, but for one number, is functions: what the inner one has, the outer one has,
-// as its own.
+// After its name, struct backend has only function pointers, except one number: the timed backend sets its own function
+// wherever the inner one has one.
 static void every_operation_is_forwarded(void **state)
 {
     (void)state;
@@ -222,18 +222,18 @@ static const struct timed_entry *entry_named(const struct backend *b, const char
     return NULL;
 }
 
-static void what_is_counted_has_the_same_bits(void **state)
+static void timing_does_not_change_logits(void **state)
 {
     (void)state;
     struct error err;
     enum { N = 4 };
-    size_t bytes = (size_t)(N * tiny_usual.vocab) * sizeof(float);
+    size_t bytes = (size_t)(N * small_default.vocab) * sizeof(float);
     float *plain = xmalloc(bytes), *counted = xmalloc(bytes);
     struct backend *a = backend_cpu(2, &err), *b = backend_timed(backend_cpu(2, &err));
     run_chain(a, N, plain);
     run_chain(b, N, counted);
     assert_memory_equal(plain, counted, bytes);
-    assert_int_equal(timed_entries(b), 0); // it was not asked to
+    assert_int_equal(timed_entries(b), 0); // timing was not on
     timed_begin(b);
     run_chain(b, N, counted);
     timed_end(b);
@@ -242,17 +242,17 @@ static void what_is_counted_has_the_same_bits(void **state)
     const struct timed_entry *attend = entry_named(b, "attend"), *gated = entry_named(b, "gated");
     assert_non_null(attend);
     assert_non_null(gated);
-    assert_int_equal(attend->calls, tiny_usual.layers);
-    assert_int_equal(gated->calls, tiny_usual.layers);
-    // Four rows that see one, two, three and four; a key and a value of each for every head.
-    double heads = (double)tiny_usual.heads * tiny_usual.head_dim;
-    assert_true(attend->flops == 4 * (1 + 2 + 3 + 4) * heads * tiny_usual.layers);
-    assert_true(gated->flops == 2.0 * N * 2 * tiny_usual.hidden * tiny_usual.width * tiny_usual.layers);
+    assert_int_equal(attend->calls, small_default.layers);
+    assert_int_equal(gated->calls, small_default.layers);
+    // Four rows that attend to one, two, three and four rows; a key and a value of each for every head.
+    double heads = (double)small_default.heads * small_default.head_dim;
+    assert_true(attend->flops == 4 * (1 + 2 + 3 + 4) * heads * small_default.layers);
+    assert_true(gated->flops == 2.0 * N * 2 * small_default.hidden * small_default.width * small_default.layers);
     int64_t calls = 0;
     for (int i = 0; i < timed_entries(b); i++)
         if (strcmp(timed_entry_at(b, i)->operation, "matmul") == 0)
             calls += timed_entry_at(b, i)->calls;
-    assert_int_equal(calls, 3 * tiny_usual.layers + 1); // q, k, v; o; down; and the head
+    assert_int_equal(calls, 3 * small_default.layers + 1); // q, k, v; o; down; and the head
     timed_begin(b);
     assert_int_equal(timed_entries(b), 0);
     timed_end(b);
@@ -266,11 +266,11 @@ static void what_is_counted_has_the_same_bits(void **state)
 
 enum { STORED = 5 };
 
-static void what_is_stored_comes_back(void **state)
+static void a_stored_bench_is_read_back(void **state)
 {
     (void)state;
     struct error err;
-    char *path = tiny_path("bench.db");
+    char *path = test_path("bench.db");
     unlink(path);
     struct store *s = store_open(path, &err);
     assert_non_null(s);
@@ -282,7 +282,7 @@ static void what_is_stored_comes_back(void **state)
 
     struct bench_round_row round[STORED];
     struct bench_time_row time[STORED * ROWS * CONTEXTS * 2];
-    double ours[STORED], theirs[STORED], ratio[STORED];
+    double own_ns[STORED], peer_ns[STORED], ratio[STORED];
     int n = 0, counted = 0;
     for (int r = 0; r < STORED; r++) {
         round[r] = (struct bench_round_row){ r != 3, "other", 0.01 * r, 26e9, 13e9, 150, 26e9, 13e9, NAN };
@@ -291,8 +291,8 @@ static void what_is_stored_comes_back(void **state)
             time[n++] = (struct bench_time_row){ r, "pass", p[i].context, p[i].n, 0, ns };
             time[n++] = (struct bench_time_row){ r, "pass", p[i].context, p[i].n, 1, other };
             if (p[i].n == 8 && p[i].context == 512 && r != 3) {
-                ours[counted] = (double)ns;
-                theirs[counted] = (double)other;
+                own_ns[counted] = (double)ns;
+                peer_ns[counted] = (double)other;
                 ratio[counted++] = (double)other / (double)ns;
             }
         }
@@ -335,16 +335,17 @@ static void what_is_stored_comes_back(void **state)
     assert_true(store_latest_bench(s, "0123456789abcdef", "int8", "f32", 3, &latest, &err));
     assert_int_equal(latest, 0);
 
-#define ASK(what) sample_facts_query(s, "SELECT " what " FROM bench_pass WHERE n = 8 AND context = 512 AND peer = 0")
-#define ASK_PEER(what) \
+#define QUERY(what) sample_facts_query(s, "SELECT " what " FROM bench_pass WHERE n = 8 AND context = 512 AND peer = 0")
+#define QUERY_PEER(what) \
     sample_facts_query(s, "SELECT " what " FROM bench_pass WHERE n = 8 AND context = 512 AND peer = 1")
-    struct spread us = spread_of(ours, counted), them = spread_of(theirs, counted), both = spread_of(ratio, counted);
-    assert_int_equal(ASK("rounds"), STORED - 1);
-    assert_true(near(ASK("median_ns"), us.median, 1e-12) && near(ASK("low_ns"), us.low, 1e-12) &&
-                near(ASK("high_ns"), us.high, 1e-12) && ASK("least_ns") == us.least && ASK("most_ns") == us.most);
-    assert_true(near(ASK_PEER("median_ns"), them.median, 1e-12) && near(ASK_PEER("high_ns"), them.high, 1e-12));
-    assert_true(near(ASK_PEER("ratio"), both.median, 1e-12) && near(ASK_PEER("ratio_low"), both.low, 1e-12) &&
-                near(ASK_PEER("ratio_high"), both.high, 1e-12));
+    struct spread own = spread_of(own_ns, counted), other = spread_of(peer_ns, counted),
+                  both = spread_of(ratio, counted);
+    assert_int_equal(QUERY("rounds"), STORED - 1);
+    assert_true(near(QUERY("median_ns"), own.median, 1e-12) && near(QUERY("low_ns"), own.low, 1e-12) &&
+                near(QUERY("high_ns"), own.high, 1e-12) && QUERY("min_ns") == own.least && QUERY("max_ns") == own.most);
+    assert_true(near(QUERY_PEER("median_ns"), other.median, 1e-12) && near(QUERY_PEER("high_ns"), other.high, 1e-12));
+    assert_true(near(QUERY_PEER("ratio"), both.median, 1e-12) && near(QUERY_PEER("ratio_low"), both.low, 1e-12) &&
+                near(QUERY_PEER("ratio_high"), both.high, 1e-12));
     assert_int_equal(
         sample_facts_query(s, "SELECT count(*) FROM bench_peer WHERE peer = 1 AND name = 'another engine'"), 1);
     assert_true(fabs(sample_facts_query(s, "SELECT max(abs(hinge_error)) FROM cost_of_pass")) < 1e-2);
@@ -354,7 +355,7 @@ static void what_is_stored_comes_back(void **state)
 
     assert_true(store_cost(s, id, "other", &read, &err));
     assert_int_equal(read.form, COST_HINGE);
-    assert_true(cost_ns(&read, 12, 700) == cost_ns(&fitted, 12, 700) && read.hinge_most == fitted.hinge_most);
+    assert_true(cost_ns(&read, 12, 700) == cost_ns(&fitted, 12, 700) && read.hinge_max_error == fitted.hinge_max_error);
     assert_true(cost_step_ns(&read, 700) == cost_step_ns(&fitted, 700));
     assert_int_equal(read.n_rows, ROWS);
     cost_free(&read);
@@ -375,16 +376,16 @@ static void what_is_stored_comes_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quartiles_go_straight_from_one_measurement_to_the_next),
-        cmocka_unit_test(a_hinge_is_recovered_from_what_it_makes),
-        cmocka_unit_test(steps_that_no_hinge_has_make_it_a_table),
-        cmocka_unit_test(few_points_make_a_cost_that_is_true_at_them),
-        cmocka_unit_test(placement_is_told_by_latency_and_bandwidth),
-        cmocka_unit_test(probes_give_positive_numbers),
-        cmocka_unit_test(a_processor_that_nobody_uses_is_not_said_to_be_used),
+        cmocka_unit_test(quartiles_are_interpolated_linearly),
+        cmocka_unit_test(a_hinge_is_recovered_from_its_own_costs),
+        cmocka_unit_test(costs_with_steps_are_fitted_by_a_table),
+        cmocka_unit_test(a_cost_fitted_to_few_points_is_exact_at_them),
+        cmocka_unit_test(placement_follows_from_latency_and_bandwidth),
+        cmocka_unit_test(probes_measure_positive_numbers),
+        cmocka_unit_test(the_load_of_other_processes_is_not_negative),
         cmocka_unit_test(every_operation_is_forwarded),
-        cmocka_unit_test(what_is_counted_has_the_same_bits),
-        cmocka_unit_test(what_is_stored_comes_back),
+        cmocka_unit_test(timing_does_not_change_logits),
+        cmocka_unit_test(a_stored_bench_is_read_back),
     };
     return cmocka_run_group_tests(tests, models_make, models_remove);
 }

@@ -1,5 +1,4 @@
-// test_bench_command.c - what `speclab bench` says and stores when it is run, and the models that `speclab make` gives
-// it. No time is asserted.
+// test_bench_command.c - what `speclab bench` prints and stores, and the models of `speclab make`. No time is asserted.
 #include "tests/support/check.h"
 
 #include <stdio.h>
@@ -19,13 +18,14 @@
 
 #define QUICK "--no-probe --repeats 1 --rows 1,2 --contexts 8 --prefill 16 --threads 1"
 
-static void the_command_measures_what_it_is_asked_to(void **state)
+static void the_requested_measurements_are_taken(void **state)
 {
     (void)state;
-    struct said s = child_run("bench %s " QUICK " --json --draft %s", models.gguf, models.draft);
-    said_insist(&s, "bench --json");
-    struct json *j = said_json(&s);
-    size_t rounds_run = json_count(json_get(j, "rounds")); // a second one, if somebody used the machine in the first
+    struct child_result s = child_run("bench %s " QUICK " --json --draft %s", models.gguf, models.draft);
+    child_expect_success(&s, "bench --json");
+    struct json *j = child_result_json(&s);
+    size_t rounds_run =
+        json_count(json_get(j, "rounds")); // a second one if other processes used the machine in the first
     assert_true(rounds_run == 1 || rounds_run == 2);
     assert_int_equal(json_count(json_get(j, "measured")), 4); // two passes, a draft step, a prompt
     for (size_t i = 0; i < 4; i++)
@@ -39,36 +39,36 @@ static void the_command_measures_what_it_is_asked_to(void **state)
     assert_true(json_count(json_get(j, "operations")) > 10);
     assert_true(json_is_object(json_get(j, "overhead_ns")));
     json_free(j);
-    said_free(&s);
+    child_result_free(&s);
 
     s = child_run("bench %s " QUICK " --cache q8_0 --csv", models.gguf);
-    if (s.status == 0) { // a head of the little model may be too small for blocks
+    if (s.status == 0) { // a head of the small model may be too small for blocks
         assert_int_equal(strncmp(s.out, "what,placement,context,n,", 25), 0);
         assert_non_null(strstr(s.out, "\r\npass,unprobed,8,2,0,"));
     }
-    said_free(&s);
+    child_result_free(&s);
     s = child_run("bench %s " QUICK " --csv", models.hf);
-    said_insist(&s, "bench --csv");
+    child_expect_success(&s, "bench --csv");
     assert_non_null(strstr(s.out, "\r\npass,unprobed,8,2,0,"));
-    said_free(&s);
+    child_result_free(&s);
     s = child_run("bench %s " QUICK " --prefill 0 --contexts 300",
-                  models.gguf); // the loop's prompt is a stretch all the same
-    said_insist(&s, "bench --prefill 0 --contexts 300");
-    said_free(&s);
+                  models.gguf); // the loop's prompt is a chunk all the same
+    child_expect_success(&s, "bench --prefill 0 --contexts 300");
+    child_result_free(&s);
 }
 
-// What can be probed is the host's, and is no limit of a GPU's.
-static void on_a_gpu_nothing_of_the_host_is_measured(void **state)
+// The probes measure the host, which does not limit a GPU.
+static void on_a_gpu_the_host_is_not_probed(void **state)
 {
     (void)state;
     if (!child_use(SPECLAB_EMULATED)) {
         child_use(NULL);
         return;
     }
-    struct said s = child_run(
+    struct child_result s = child_run(
         "bench %s --device cuda:1 --repeats 1 --rows 1 --contexts 8 --prefill 4 --threads 1 --json", models.draft);
-    said_insist(&s, "bench --device cuda:1");
-    struct json *j = said_json(&s);
+    child_expect_success(&s, "bench --device cuda:1");
+    struct json *j = child_result_json(&s);
     assert_string_equal(json_text(json_get(j, "device")), "cuda:1");
     assert_non_null(strstr(json_text(json_get(j, "machine")), "emulated GPU (cuda:1), compute capability "));
     assert_int_equal(json_count(json_get(j, "peaks")), 0);
@@ -77,24 +77,24 @@ static void on_a_gpu_nothing_of_the_host_is_measured(void **state)
         assert_true(json_number(json_at(json_get(json_at(json_get(j, "measured"), i), "ns"), 0)) > 0);
     assert_string_equal(json_text(json_get(json_at(json_get(j, "placements"), 0), "placement")), "unprobed");
     json_free(j);
-    said_free(&s);
+    child_result_free(&s);
 
     s = child_run("inspect %s --device cuda --json", models.draft);
-    said_insist(&s, "inspect --device cuda");
-    j = said_json(&s);
+    child_expect_success(&s, "inspect --device cuda");
+    j = child_result_json(&s);
     const struct json *memory = json_get(j, "device_memory");
     assert_true(json_int(json_get(memory, "bytes")) == (int64_t)4 << 30);
     assert_true(json_int(json_get(memory, "free_bytes")) < (int64_t)4 << 30);
     json_free(j);
-    said_free(&s);
+    child_result_free(&s);
     static const char *const refused[][2] = {
-        { "activations: int8: cuda does without them (expected f32 or bf16)",
+        { "activations: int8: not supported by cuda (expected f32 or bf16)",
           "generate %s --device cuda --activations int8 x" },
         { "device cuda:9: expected one of the 2 here, from cuda:0 on", "generate %s --device cuda:9 x" },
     };
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         char *words = words_with(refused[i][1], models.draft);
-        child_refuses(1, refused[i][0], words);
+        child_expect_error(1, refused[i][0], words);
         free(words);
     }
     child_use(NULL);
@@ -103,30 +103,30 @@ static void on_a_gpu_nothing_of_the_host_is_measured(void **state)
 static void an_inflated_model_is_marked_everywhere(void **state)
 {
     (void)state;
-    char *large = tiny_path("inflated.gguf"), *db = tiny_path("inflated.db");
-    struct said s = child_run("inflate %s --width 128 --out %s", models.gguf, large);
-    said_insist(&s, "inflate");
-    said_free(&s);
+    char *large = test_path("inflated.gguf"), *db = test_path("inflated.db");
+    struct child_result s = child_run("inflate %s --width 128 --out %s", models.gguf, large);
+    child_expect_success(&s, "inflate");
+    child_result_free(&s);
     s = child_run("bench %s " QUICK " --packed keep --db %s", large, db);
-    said_insist(&s, "bench of an inflated model");
-    assert_non_null(strstr(s.out, "marked as inflated: does the work of "));
+    child_expect_success(&s, "bench of an inflated model");
+    assert_non_null(strstr(s.out, "marked as inflated from "));
     assert_non_null(strstr(s.err, "packed"));
-    said_free(&s);
+    child_result_free(&s);
     s = child_run("bench %s " QUICK " --packed keep --json", large);
-    said_insist(&s, "bench --json");
-    struct json *j = said_json(&s);
+    child_expect_success(&s, "bench --json");
+    struct json *j = child_result_json(&s);
     assert_true(json_is_text(json_get(json_get(j, "model"), "inflated_from")));
     json_free(j);
-    said_free(&s);
+    child_result_free(&s);
     s = child_run("bench %s " QUICK " --csv", large);
-    said_insist(&s, "bench --csv");
+    child_expect_success(&s, "bench --csv");
     assert_non_null(strstr(s.out, ",marked_inflated\r\n"));
     assert_non_null(strstr(s.out, ",1\r\n"));
-    said_free(&s);
+    child_result_free(&s);
     s = child_run("bench %s " QUICK " --db %s", models.gguf, db);
-    said_insist(&s, "bench of another");
+    child_expect_success(&s, "bench of another");
     assert_null(strstr(s.out, "inflated"));
-    said_free(&s);
+    child_result_free(&s);
     struct error err;
     struct store *store = store_open(db, &err);
     assert_non_null(store);
@@ -136,18 +136,18 @@ static void an_inflated_model_is_marked_everywhere(void **state)
     free(large), free(db);
 }
 
-static void the_command_says_it_in_a_table_and_in_a_database(void **state)
+static void results_are_printed_and_stored(void **state)
 {
     (void)state;
     struct error err;
-    char *db = tiny_path("command.db");
+    char *db = test_path("command.db");
     for (int i = 0; i < 2; i++) {
-        struct said s = child_run("bench %s " QUICK " --db %s", models.gguf, db);
-        said_insist(&s, "bench --db");
-        assert_non_null(strstr(s.out, "A pass of n rows behind 8 cached tokens"));
+        struct child_result s = child_run("bench %s " QUICK " --db %s", models.gguf, db);
+        child_expect_success(&s, "bench --db");
+        assert_non_null(strstr(s.out, "Passes of n rows after 8 cached tokens"));
         assert_non_null(strstr(s.out, "Time by operation"));
-        assert_non_null(strstr(s.out, "A prompt of 16 tokens"));
-        said_free(&s);
+        assert_non_null(strstr(s.out, "Prompt of 16 tokens"));
+        child_result_free(&s);
     }
     struct store *st = store_open(db, &err);
     assert_non_null(st);
@@ -159,35 +159,35 @@ static void the_command_says_it_in_a_table_and_in_a_database(void **state)
     free(db);
 }
 
-// Two peers that take exactly so many seconds for everything.
-static void peers_are_run_beside_it(void **state)
+// Two peers that report a fixed time for every measurement.
+static void peers_take_the_same_measurements(void **state)
 {
     (void)state;
     struct error err;
-    char *peer = tiny_path("peer.sh"), *db = tiny_path("peers.db");
+    char *peer = test_path("peer.sh"), *db = test_path("peers.db");
     file_write(peer,
                "while read w r; do case $w in open) echo ready clockwork-$1 1.0;; pass|prompt) echo $1;; esac; done");
-    struct said s =
+    struct child_result s =
         child_run("bench %s " QUICK " --peer-command 'sh %s 0.001' --peer-command 'sh %s 0.002' --json --db %s",
                   models.gguf, peer, peer, db);
-    said_insist(&s, "bench --peer-command");
-    struct json *j = said_json(&s);
+    child_expect_success(&s, "bench --peer-command");
+    struct json *j = child_result_json(&s);
     for (size_t i = 0; i < 2; i++) {
         assert_string_equal(json_text(json_at(json_get(j, "peers"), i)),
                             i == 0 ? "clockwork-0.001 1.0" : "clockwork-0.002 1.0");
         const struct json *m = json_at(json_get(j, "measured"), 0);
-        double theirs = i == 0 ? 1e6 : 2e6;
-        assert_true(json_number(json_at(json_at(json_get(m, "peers_ns"), i), 0)) == theirs);
+        double peer_ns = i == 0 ? 1e6 : 2e6;
+        assert_true(json_number(json_at(json_at(json_get(m, "peers_ns"), i), 0)) == peer_ns);
         const struct json *median = json_at(json_get(json_at(json_get(j, "placements"), 0), "medians"), 0);
         const struct json *peer_median = json_at(json_get(median, "peers"), i);
-        const struct json *ratio = json_get(peer_median, "over_ours");
-        assert_true(json_number(json_get(json_get(peer_median, "ns"), "median")) == theirs);
-        double ours = json_number(json_get(json_get(median, "ns"), "median"));
-        if (json_int(json_get(ratio, "rounds")) == 1) // two, if somebody used the machine in both
-            near(json_number(json_get(ratio, "median")), theirs / ours, 1e-9 * theirs / ours);
+        const struct json *ratio = json_get(peer_median, "ratio");
+        assert_true(json_number(json_get(json_get(peer_median, "ns"), "median")) == peer_ns);
+        double own_ns = json_number(json_get(json_get(median, "ns"), "median"));
+        if (json_int(json_get(ratio, "rounds")) == 1) // two if other processes used the machine in both
+            near(json_number(json_get(ratio, "median")), peer_ns / own_ns, 1e-9 * peer_ns / own_ns);
     }
     json_free(j);
-    said_free(&s);
+    child_result_free(&s);
     struct store *st = store_open(db, &err);
     assert_non_null(st);
     assert_int_equal(sample_facts_query(st, "SELECT count(*) FROM bench_peer"), 2);
@@ -197,20 +197,20 @@ static void peers_are_run_beside_it(void **state)
 
     s = child_run("bench %s " QUICK " --peer-command 'sh %s 0.001' --peer-command 'sh %s 0.002'", models.gguf, peer,
                   peer);
-    said_insist(&s, "bench --peer-command");
-    assert_non_null(strstr(s.out, "\nBeside clockwork-0.001, behind 8"));
-    assert_non_null(strstr(s.out, "\nBeside clockwork-0.002, behind 8"));
-    said_free(&s);
+    child_expect_success(&s, "bench --peer-command");
+    assert_non_null(strstr(s.out, "\nBeside clockwork-0.001 (the peer), after 8 cached"));
+    assert_non_null(strstr(s.out, "\nBeside clockwork-0.002 (the peer), after 8 cached"));
+    child_result_free(&s);
     s = child_run("bench %s " QUICK " --peer-command 'sh %s 0.001' --csv", models.gguf, peer);
-    said_insist(&s, "bench --csv");
+    child_expect_success(&s, "bench --csv");
     assert_non_null(strstr(s.out, "\r\npass,unprobed,8,2,0,"));
     assert_non_null(strstr(s.out, "\r\npass,unprobed,8,2,1,"));
-    said_free(&s);
+    child_result_free(&s);
     free(peer);
     free(db);
 }
 
-static void mistakes_are_one_sentence(void **state)
+static void errors_are_one_sentence(void **state)
 {
     (void)state;
     const struct {
@@ -226,15 +226,16 @@ static void mistakes_are_one_sentence(void **state)
         { "bench %s --rows 4,2", 2, "ascending" },
         { "bench %s --rows 2,2", 2, "ascending" },
         { "bench %s --contexts -1", 2, "\"-1\"" },
-        { "bench %s --contexts 512", 1, "512 tokens at most" },
+        { "bench %s --contexts 512", 1, "is 512 tokens" },
         { "bench %s --rows 512,", 2, "\"\"" },
         { "bench %s --repeats 0", 2, "from 1 to" },
         { "bench %s --prefill -5", 2, "--prefill" },
         { "bench %s --activations int7", 2, "int7" },
         { "bench %s --cache q2", 2, "q2" },
         { "bench %s --activations int8", 1, "int8" },
-        { "bench %s --csv --json", 2, "one at a time" },
-        { "bench %s --compare --peer-command a --peer-command b --peer-command c --peer-command d", 2, "4 engines" },
+        { "bench %s --csv --json", 2, "exclude each other" },
+        { "bench %s --compare --peer-command a --peer-command b --peer-command c --peer-command d", 2,
+          "at most 4 engines" },
         { "bench %s --peer-command x --peer-option a=b", 2, "--compare" },
         { "bench %s --peer-option a=b", 2, "--compare" },
         { "bench %s --compare --peer-option ab", 2, "KEY=VALUE" },
@@ -252,54 +253,54 @@ static void mistakes_are_one_sentence(void **state)
     setenv("SPECLAB_PYTHON", "/nowhere/python", 1);
     for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {
         char *words = words_with(mistakes[i].words, models.gguf);
-        child_refuses(mistakes[i].status, mistakes[i].with, words);
+        child_expect_error(mistakes[i].status, mistakes[i].with, words);
         free(words);
     }
     unsetenv("SPECLAB_PYTHON");
     char *words = xformat("bench %s --peer-command true", models.hf);
-    child_refuses(1, "Hugging Face directory", words);
+    child_expect_error(1, "Hugging Face directory", words);
     free(words);
 }
 
-// ---- models to measure with
+// ---- models for benchmarks
 
-static void a_made_model_is_the_same_each_time_and_runs(void **state)
+static void making_a_model_is_deterministic_and_the_model_runs(void **state)
 {
     (void)state;
-    char *a = tiny_path("made-a.gguf"), *b = tiny_path("made-b.gguf");
+    char *a = test_path("made-a.gguf"), *b = test_path("made-b.gguf");
     const char *shape = "layers=2,width=64,heads=4,kv_heads=2,head_dim=16,hidden=96,vocab=300,context=128";
     const char *types[] = { "q4_0", "q8_0", "bf16", "f32" };
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         unlink(a);
         unlink(b);
-        struct said s = child_run("make smollm2-135m:type=%s,%s --out %s", types[i], shape, a);
-        said_insist(&s, "make");
-        said_free(&s);
+        struct child_result s = child_run("make smollm2-135m:type=%s,%s --out %s", types[i], shape, a);
+        child_expect_success(&s, "make");
+        child_result_free(&s);
         s = child_run("make smollm2-135m:type=%s,%s --out %s", types[i], shape, b);
-        said_free(&s);
+        child_result_free(&s);
         char *same = xformat("cmp -s %s %s", a, b);
         assert_int_equal(system(same), 0);
         free(same);
         s = child_run_with("{\"ids\": [1, 2, 3, 4, 5, 6, 7, 8]}\n", "score %s", a);
-        said_insist(&s, "score of a made model");
-        struct json *j = said_json(&s);
-        double perplexity = json_number(json_get(j, "perplexity")); // 300 if it said nothing at all
+        child_expect_success(&s, "score of a made model");
+        struct json *j = child_result_json(&s);
+        double perplexity = json_number(json_get(j, "perplexity")); // 300 for a uniform distribution
         assert_true(perplexity > 200 && perplexity < 450);
         json_free(j);
-        said_free(&s);
+        child_result_free(&s);
         s = child_run("bench %s " QUICK " --csv", a);
-        said_insist(&s, "bench of a made model");
-        said_free(&s);
+        child_expect_success(&s, "bench of a made model");
+        child_result_free(&s);
     }
     char *words = xformat("make llama-1b --out %s", a);
-    child_refuses(1, "is there already", words);
+    child_expect_error(1, "exists already", words);
     free(words);
-    child_refuses(2, "llama-1b, llama-3b", "make llama-2b --out x");
-    child_refuses(2, "q4_0|q8_0|bf16|f32", "make llama-1b:type=q3 --out x");
-    child_refuses(1, "blocks of 32", "make llama-1b:width=100 --out x");
-    child_refuses(1, "multiple of kv_heads", "make llama-1b:heads=30 --out x");
-    child_refuses(2, "--out", "make llama-1b");
-    child_refuses(1, "/nowhere", "make llama-1b --out /nowhere/x.gguf");
+    child_expect_error(2, "llama-1b, llama-3b", "make llama-2b --out x");
+    child_expect_error(2, "q4_0|q8_0|bf16|f32", "make llama-1b:type=q3 --out x");
+    child_expect_error(1, "block size 32", "make llama-1b:width=100 --out x");
+    child_expect_error(1, "multiple of kv_heads", "make llama-1b:heads=30 --out x");
+    child_expect_error(2, "--out", "make llama-1b");
+    child_expect_error(1, "/nowhere", "make llama-1b --out /nowhere/x.gguf");
     free(a);
     free(b);
 }
@@ -307,37 +308,38 @@ static void a_made_model_is_the_same_each_time_and_runs(void **state)
 static void a_made_head_fits_its_model_and_runs(void **state)
 {
     (void)state;
-    char *folder = tiny_path("made-head");
+    char *folder = test_path("made-head");
     const char *types[] = { "bf16", "f32" };
     for (int i = 0; i < 2; i++) {
-        struct said s =
+        struct child_result s =
             child_run("make eagle3:of=%s,draft_vocab=90,type=%s --out %s-%d", models.gguf, types[i], folder, i);
-        said_insist(&s, "make eagle3");
-        said_free(&s);
+        child_expect_success(&s, "make eagle3");
+        child_result_free(&s);
         s = child_run("inspect %s-%d --target %s", folder, i, models.gguf);
-        said_insist(&s, "inspect of a made head");
+        child_expect_success(&s, "inspect of a made head");
         assert_non_null(strstr(s.out, "an EAGLE-3 head"));
-        assert_non_null(strstr(s.out, ": it fits"));
+        assert_non_null(strstr(s.out, ": fits"));
         assert_non_null(strstr(s.out, "90 tokens"));
-        said_free(&s);
+        child_result_free(&s);
         s = child_run("generate %s --drafter eagle3:weights=%s-%d,widths=[2,2] --rule synthetic:rate=1 --tokens 12 "
                       "--ignore-end --ids '[1, 2, 3]'",
                       models.gguf, folder, i);
-        said_insist(&s, "generate with a made head");
-        assert_non_null(strstr(s.err, "12 tokens in 4 steps")); // each has two guesses that stand, and one more
-        said_free(&s);
+        child_expect_success(&s, "generate with a made head");
+        assert_non_null(
+            strstr(s.err, "12 tokens in 4 steps")); // two accepted draft tokens and the target's own token a step
+        child_result_free(&s);
     }
     char *words = xformat("make eagle3:of=%s,draft_vocab=90 --out %s-0", models.gguf, folder);
-    child_refuses(1, "is there already", words);
+    child_expect_error(1, "exists already", words);
     free(words);
     words = xformat("make eagle3:of=%s,draft_vocab=100000 --out %s-2", models.gguf, folder);
-    child_refuses(1, "draft_vocab is 100000", words);
+    child_expect_error(1, "draft_vocab is 100000", words);
     free(words);
     words = xformat("make eagle3:of=%s,draft_vocab=9 --out /nowhere/head", models.gguf);
-    child_refuses(1, "/nowhere/head", words);
+    child_expect_error(1, "/nowhere/head", words);
     free(words);
-    child_refuses(2, "needs the option \"of\"", "make eagle3 --out x");
-    child_refuses(1, "no such model", "make eagle3:of=nowhere --out x");
+    child_expect_error(2, "needs the option \"of\"", "make eagle3 --out x");
+    child_expect_error(1, "no such model", "make eagle3:of=nowhere --out x");
     free(folder);
 }
 
@@ -348,13 +350,13 @@ int main(void)
         return 77;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_command_measures_what_it_is_asked_to),
-        cmocka_unit_test(the_command_says_it_in_a_table_and_in_a_database),
-        cmocka_unit_test(on_a_gpu_nothing_of_the_host_is_measured),
+        cmocka_unit_test(the_requested_measurements_are_taken),
+        cmocka_unit_test(results_are_printed_and_stored),
+        cmocka_unit_test(on_a_gpu_the_host_is_not_probed),
         cmocka_unit_test(an_inflated_model_is_marked_everywhere),
-        cmocka_unit_test(peers_are_run_beside_it),
-        cmocka_unit_test(mistakes_are_one_sentence),
-        cmocka_unit_test(a_made_model_is_the_same_each_time_and_runs),
+        cmocka_unit_test(peers_take_the_same_measurements),
+        cmocka_unit_test(errors_are_one_sentence),
+        cmocka_unit_test(making_a_model_is_deterministic_and_the_model_runs),
         cmocka_unit_test(a_made_head_fits_its_model_and_runs),
     };
     return cmocka_run_group_tests(tests, models_make, models_remove);

@@ -1,5 +1,5 @@
-// test_bench_parts.c - the parts of a bench: what is opened for a plan, in which order rounds go, how another engine's
-// program is talked to and ended, and what is read of the machine. No time is asserted.
+// test_bench_parts.c - parts of a bench: opening a plan, the order of rounds, the protocol and life of a peer, and facts
+// about the machine. No time is asserted.
 #include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
@@ -26,7 +26,7 @@
 #include "tests/support/small_model.h"
 #include "verifier/verifier.h"
 
-static int listed(const char *folder)
+static int count_entries(const char *folder)
 {
     int n = 0;
     DIR *d = opendir(folder);
@@ -37,11 +37,11 @@ static int listed(const char *folder)
     return n;
 }
 
-// ---- rounds, as another engine sees them
+// ---- rounds, as seen by peers
 
 enum { ITEMS = 4, PEERS = 2 };
 
-// As bench.c has it: Fisher and Yates with Knuth's congruence, begun by the round's number.
+// As in bench.c: Fisher-Yates with Knuth's linear congruential generator, seeded by the round's number.
 static void order_of(int order[ITEMS], int round)
 {
     uint64_t x = 0x9e3779b97f4a7c15u * (uint64_t)(round + 1);
@@ -55,12 +55,12 @@ static void order_of(int order[ITEMS], int round)
     }
 }
 
-// Every line that the two are told is noted, with who noted it.
-static void other_engines_are_told_what_is_measured_in_the_rounds_order(void **state)
+// Each of two peers appends every line that it receives to one file, with its number.
+static void peers_receive_the_measurements_in_the_order_of_the_round(void **state)
 {
     (void)state;
     struct error err = { "" };
-    char *script = tiny_path("note.sh"), *notes = tiny_path("notes");
+    char *script = test_path("note.sh"), *notes = test_path("notes");
     file_write(script, "while read w r; do echo \"$1 $w $r\" >>$2; case $w in open) echo ready twin-$1 1.0;;"
                        " pass|prompt) echo 0.00$1;; esac; done");
     const char *const one[] = { "sh", script, "1", notes, NULL }, *const two[] = { "sh", script, "2", notes, NULL };
@@ -76,19 +76,19 @@ static void other_engines_are_told_what_is_measured_in_the_rounds_order(void **s
                                      .n_peers = PEERS,
                                      .peer = { { one, "one", { 2, { "k=v", "deep=a=b" } } }, { .words = two } } };
     struct bench_plan named = plan;
-    named.peer[1].called = "two";
+    named.peer[1].label = "two";
     struct bench b = { 0 };
     if (!bench_open(&b, &named, &err) || !bench_run(&b, &err))
         fail_msg("%s", err.text);
     assert_string_equal(peer_name(b.peer[1]), "twin-2 1.0");
 
-    struct text told = { 0 };
+    struct text expected = { 0 };
     for (int e = 1; e <= PEERS; e++) {
-        text_printf(&told, "%d model %s\n%d threads 1\n%d rows 3\n%d prompt_tokens 5\n%d contexts 8\n", e, models.gguf,
-                    e, e, e, e);
+        text_printf(&expected, "%d model %s\n%d threads 1\n%d rows 3\n%d prompt_tokens 5\n%d contexts 8\n", e,
+                    models.gguf, e, e, e, e);
         if (e == 1)
-            text_puts(&told, "1 option k v\n1 option deep a=b\n");
-        text_printf(&told, "%d open \n", e);
+            text_puts(&expected, "1 option k v\n1 option deep a=b\n");
+        text_printf(&expected, "%d open \n", e);
     }
     static const char *const item[ITEMS] = { "pass 1 8", "pass 3 8", NULL, "prompt " }; // NULL: a draft step
     for (int r = 0; r < b.n_rounds; r++) {
@@ -96,39 +96,39 @@ static void other_engines_are_told_what_is_measured_in_the_rounds_order(void **s
         order_of(order, r);
         for (int k = 0; k < ITEMS; k++)
             for (int turn = 0; turn < 1 + PEERS && item[order[k]] != NULL; turn++) {
-                int e = (k + r + turn) % (1 + PEERS); // 0: we
+                int e = (k + r + turn) % (1 + PEERS); // 0: speclab
                 if (e > 0)
-                    text_printf(&told, "%d %s\n", e, item[order[k]]);
+                    text_printf(&expected, "%d %s\n", e, item[order[k]]);
             }
     }
     char *noted = file_text(notes, NULL, &err);
     assert_non_null(noted);
-    assert_string_equal(noted, told.s);
+    assert_string_equal(noted, expected.s);
 
     static const int rows[ITEMS] = { 1, 3, 1, 5 };
-    assert_int_equal(b.n_items, ITEMS);
+    assert_int_equal(b.n_measurements, ITEMS);
     for (int i = 0; i < ITEMS; i++) {
-        const struct item *m = &b.item[i];
-        assert_int_equal(m->what, i < 2 ? A_PASS : i == 2 ? A_STEP : A_PROMPT);
+        const struct measurement *m = &b.measurement[i];
+        assert_int_equal(m->kind, i < 2 ? BENCH_PASS : i == 2 ? BENCH_DRAFT_STEP : BENCH_PROMPT);
         assert_int_equal(m->n, rows[i]);
         assert_int_equal(m->context, i < 3 ? 8 : 0);
         for (int e = 0; e < PEERS; e++) {
-            assert_true((m->theirs[e] == NULL) == (i == 2));
+            assert_true((m->peer_ns[e] == NULL) == (i == 2));
             for (int r = 0; r < b.n_rounds && i != 2; r++)
-                assert_true(m->theirs[e][r] == (e + 1) * 1e6);
+                assert_true(m->peer_ns[e][r] == (e + 1) * 1e6);
         }
         for (int r = 0; r < b.n_rounds; r++)
-            assert_true(m->ours[r] > 0);
+            assert_true(m->ns[r] > 0);
     }
     // Three ways to decode 48 tokens, one a step.
-    static const char *const how[OVERHEADS] = { "greedy", "sampled, rejection", "sampled, match" };
+    static const char *const mode[OVERHEADS] = { "greedy", "sampled, rejection", "sampled, match" };
     for (int i = 0; i < OVERHEADS; i++) {
-        assert_string_equal(b.overhead[i].how, how[i]);
+        assert_string_equal(b.overhead[i].mode, mode[i]);
         assert_int_equal(b.overhead[i].outside.n, 48);
         assert_int_equal(b.overhead[i].all.n, 48);
     }
 
-    // The work of the operations is that of the passes, and they are named for their passes.
+    // The operations of a pass add up to the pass, and carry its rows and context.
     for (int i = 0; i < 2; i++) {
         double flops = 0;
         for (int k = 0; k < b.n_operations; k++) {
@@ -139,14 +139,14 @@ static void other_engines_are_told_what_is_measured_in_the_rounds_order(void **s
     }
     bench_close(&b);
     free(noted);
-    free(told.s);
+    free(expected.s);
     free(script);
     free(notes);
 }
 
-// ---- what is opened
+// ---- opening
 
-static struct bench_plan little(int rows, int context)
+static struct bench_plan small_plan(int rows, int context)
 {
     return (struct bench_plan){ .model = models.gguf,
                                 .threads = 1,
@@ -157,14 +157,15 @@ static struct bench_plan little(int rows, int context)
                                 .context = { context } };
 }
 
-// No more rounds than were wanted, but for those that do not count; these are too short for others to be told of.
+// No more rounds than requested, except for those that do not count. These rounds are too short to measure the load of
+// other processes.
 static void rounds_are_run_until_enough_of_them_count(void **state)
 {
     (void)state;
     for (int repeats = 1; repeats <= 3; repeats += 2) {
         struct error err = { "" };
         struct bench b;
-        struct bench_plan p = little(1, 8);
+        struct bench_plan p = small_plan(1, 8);
         p.repeats = repeats;
         if (!bench_open(&b, &p, &err) || !bench_run(&b, &err))
             fail_msg("%s", err.text);
@@ -172,7 +173,7 @@ static void rounds_are_run_until_enough_of_them_count(void **state)
         for (int r = 0; r < b.n_rounds; r++)
             counted += b.round[r].counts;
         assert_true(counted == repeats || (counted < repeats && b.n_rounds == 2 * repeats));
-        assert_int_equal(b.counted[UNPROBED], counted > 0 ? counted : b.n_rounds);
+        assert_int_equal(b.counted[PLACED_UNPROBED], counted > 0 ? counted : b.n_rounds);
         double flops = 0; // of one pass, however many there were
         for (int k = 0; k < b.n_operations; k++)
             flops += b.operation[k].flops;
@@ -181,13 +182,13 @@ static void rounds_are_run_until_enough_of_them_count(void **state)
     }
 }
 
-// The models were made for 512 tokens.
-static void a_plan_is_fitted_to_the_model(void **state)
+// The context of the models is 512 tokens.
+static void a_plan_is_limited_to_the_context_of_the_model(void **state)
 {
     (void)state;
     struct error err = { "" };
     struct bench b;
-    struct bench_plan p = little(512, 100); // leaves no place for cached tokens
+    struct bench_plan p = small_plan(512, 100); // leaves no space for cached tokens
     p.prompt = 2000;
     if (!bench_open(&b, &p, &err))
         fail_msg("%s", err.text);
@@ -196,7 +197,7 @@ static void a_plan_is_fitted_to_the_model(void **state)
     assert_int_equal(b.plan.prompt, 512);
     bench_close(&b);
 
-    p = little(2, 8); // what does not fit is left out, for the draft model as well
+    p = small_plan(2, 8); // a context that does not fit is dropped, for the draft model as well
     p.n_contexts = 2;
     p.context[1] = 5000;
     p.draft = models.draft;
@@ -204,39 +205,39 @@ static void a_plan_is_fitted_to_the_model(void **state)
         fail_msg("%s", err.text);
     assert_int_equal(b.plan.n_contexts, 1);
     assert_int_equal(b.plan.context[0], 8);
-    assert_int_equal(b.drafter.n_contexts, 1);
-    assert_null(b.subject.prompt_cache); // no prompt, nothing for it
+    assert_int_equal(b.draft_model.n_contexts, 1);
+    assert_null(b.model.prompt_cache); // no prompt, no cache for it
     bench_close(&b);
     p.contexts_given = true;
     assert_false(bench_open(&b, &p, &err));
     assert_non_null(strstr(err.text, "--contexts 5000: "));
     bench_close(&b);
 
-    assert_int_equal(subject_rows(&(struct subject_plan){ .rows = 1 }), 64);
-    assert_int_equal(subject_rows(&(struct subject_plan){ .rows = 1, .prompt = 1 }), VERIFIER_CHUNK);
-    assert_int_equal(subject_rows(&(struct subject_plan){ .rows = 300, .prompt = 1 }), 300);
+    assert_int_equal(bench_model_rows(&(struct bench_model_plan){ .rows = 1 }), 64);
+    assert_int_equal(bench_model_rows(&(struct bench_model_plan){ .rows = 1, .prompt = 1 }), VERIFIER_CHUNK);
+    assert_int_equal(bench_model_rows(&(struct bench_model_plan){ .rows = 300, .prompt = 1 }), 300);
 }
 
 static void memory_is_probed_by_the_threads_of_the_plan(void **state)
 {
     (void)state;
-    const int before = listed("/proc/self/task");
+    const int before = count_entries("/proc/self/task");
     struct error err = { "" };
     struct bench b;
-    struct bench_plan p = little(1, 8);
+    struct bench_plan p = small_plan(1, 8);
     p.threads = 2;
     p.probe = true;
     if (!bench_open(&b, &p, &err))
         fail_msg("%s", err.text);
     assert_non_null(b.prober);
     assert_int_equal(prober_read(b.prober, 2, 0).threads, 2);
-    const struct surroundings s = surroundings_probe(b.prober, 1);
+    const struct machine_state s = machine_state_probe(b.prober, 1);
     assert_true(s.one > 0 && s.all == s.one);
     bench_close(&b);
-    for (int i = 0; i < 1000 && listed("/proc/self/task") != before;
-         i++) // a thread that was joined may be listed a little longer
+    for (int i = 0; i < 1000 && count_entries("/proc/self/task") != before;
+         i++) // a joined thread may be listed a little longer
         usleep(1000);
-    assert_int_equal(listed("/proc/self/task"), before); // the prober's threads are gone with it
+    assert_int_equal(count_entries("/proc/self/task"), before); // the prober's threads are gone with it
 }
 
 // ---- when the device fails
@@ -246,7 +247,7 @@ static bool (*real_sync)(struct backend *b, struct error *err);
 
 static bool failing_sync(struct backend *b, struct error *err)
 {
-    return syncs_left-- > 0 ? real_sync(b, err) : fail(err, "it fell over");
+    return syncs_left-- > 0 ? real_sync(b, err) : fail(err, "device lost");
 }
 
 static void *no_memory(struct backend *b, size_t bytes)
@@ -258,28 +259,28 @@ static void *no_memory(struct backend *b, size_t bytes)
 static bool prompt_works(struct bench *b, struct error *err)
 {
     int64_t ns;
-    return subject_prompt(&b->subject, &ns, err);
+    return bench_model_prompt(&b->model, &ns, err);
 }
 
 static bool step_works(struct bench *b, struct error *err)
 {
     int64_t ns;
-    return subject_step(&b->subject, 0, &ns, err);
+    return bench_model_draft_step(&b->model, 0, &ns, err);
 }
 
 static bool pass_works(struct bench *b, struct error *err)
 {
     int64_t ns;
-    return subject_pass(&b->subject, 3, 0, &ns, err);
+    return bench_model_pass(&b->model, 3, 0, &ns, err);
 }
 
-// At each of the first times that it is waited for: work ends as failed, until there is no time left to fail at.
-static void a_device_that_fails_is_told_of(void **state)
+// The device fails at its first sync, its second, and so on: the work reports failure, until there are fewer syncs than that.
+static void a_device_failure_is_reported(void **state)
 {
     (void)state;
     static const struct {
         bool (*works)(struct bench *b, struct error *err);
-        int waits; // that it takes; 0: more than are tried
+        int waits; // number of syncs; 0: more than are tried
     } work[] = {
         { prompt_works, 2 }, { step_works, 1 }, { pass_works, 1 }, { bench_operations, 0 }, { bench_overhead, 0 }
     };
@@ -287,7 +288,7 @@ static void a_device_that_fails_is_told_of(void **state)
         for (int waits = 0; waits < (work[i].waits > 0 ? work[i].waits + 1 : 2); waits++) {
             struct error err = { "" };
             struct bench b;
-            struct bench_plan p = little(3, 8);
+            struct bench_plan p = small_plan(3, 8);
             p.prompt = 7;
             if (!bench_open(&b, &p, &err))
                 fail_msg("%s", err.text);
@@ -299,31 +300,33 @@ static void a_device_that_fails_is_told_of(void **state)
             device->sync = real_sync;
             assert_true(works == (work[i].waits > 0 && waits == work[i].waits));
             if (!works)
-                assert_string_equal(err.text, "it fell over");
+                assert_string_equal(err.text, "device lost");
             bench_close(&b);
         }
 }
 
-static void a_device_without_memory_is_told_of(void **state)
+static void missing_device_memory_is_reported(void **state)
 {
     (void)state;
     struct error err = { "" };
     struct bench b;
-    const struct bench_plan p = little(3, 8);
+    const struct bench_plan p = small_plan(3, 8);
     if (!bench_open(&b, &p, &err))
         fail_msg("%s", err.text);
     struct backend *device = model_backend(b.target.model);
     void *(*alloc)(struct backend *, size_t) = device->alloc;
     device->alloc = no_memory;
-    struct subject s = { 0 };
-    const struct subject_plan plan = { .rows = 3, .prompt = 7, .n_contexts = 1, .context = p.context, .cache = F32 };
-    assert_false(subject_open(&s, b.target.model, &plan, &err));
-    assert_string_equal(err.text, "cpu: no room for the logits of 3 rows");
+    struct bench_model s = { 0 };
+    const struct bench_model_plan plan = {
+        .rows = 3, .prompt = 7, .n_contexts = 1, .context = p.context, .cache = F32
+    };
+    assert_false(bench_model_open(&s, b.target.model, &plan, &err));
+    assert_string_equal(err.text, "cpu: out of memory for the logits of 3 rows");
     device->alloc = alloc;
     bench_close(&b);
 }
 
-// ---- another engine's program
+// ---- peers
 
 static int next_descriptor(void)
 {
@@ -332,58 +335,58 @@ static int next_descriptor(void)
     return fd;
 }
 
-static void refuses_to_open(const char *const *words, const char *why)
+static void expect_open_error(const char *const *words, const char *message)
 {
     struct error err = { "" };
-    const int context = 8, open_files = listed("/proc/self/fd");
-    const struct peer_plan p = { .words = words, .called = "it", .model = "m", .n_contexts = 1, .context = &context };
+    const int context = 8, open_files = count_entries("/proc/self/fd");
+    const struct peer_plan p = { .words = words, .label = "it", .model = "m", .n_contexts = 1, .context = &context };
     assert_null(peer_open(&p, &err));
-    assert_string_equal(err.text, why);
-    assert_int_equal(listed("/proc/self/fd"), open_files); // its pipes are closed
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);      // and it was waited for
+    assert_string_equal(err.text, message);
+    assert_int_equal(count_entries("/proc/self/fd"), open_files); // its pipes are closed
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);             // and it was waited for
 }
 
-static void an_engine_that_cannot_be_used_is_told_of_and_cleared_away(void **state)
+static void a_peer_that_fails_to_open_is_reported_and_cleaned_up(void **state)
 {
     (void)state;
-#define SAYS "the engine to compare with: "
-    refuses_to_open((const char *[]){ "/nowhere/engine", NULL }, SAYS "/nowhere/engine: No such file or directory");
-    refuses_to_open((const char *[]){ "sh", "-c", "read l; exit 3", NULL },
-                    SAYS "it ended without an answer (exit status 3)");
-    refuses_to_open((const char *[]){ "sh", "-c", "echo error it is out of order; cat >/dev/null; sleep 0.1", NULL },
-                    SAYS "it is out of order");
-    refuses_to_open((const char *[]){ "sh", "-c", "echo hello; cat >/dev/null", NULL },
-                    SAYS "it: expected \"ready\" and its name, found \"hello\"");
+#define PREFIX "the engine to compare with: "
+    expect_open_error((const char *[]){ "/nowhere/engine", NULL }, PREFIX "/nowhere/engine: No such file or directory");
+    expect_open_error((const char *[]){ "sh", "-c", "read l; exit 3", NULL },
+                      PREFIX "it ended without an answer (exit status 3)");
+    expect_open_error((const char *[]){ "sh", "-c", "echo error it is out of order; cat >/dev/null; sleep 0.1", NULL },
+                      PREFIX "it is out of order");
+    expect_open_error((const char *[]){ "sh", "-c", "echo hello; cat >/dev/null", NULL },
+                      PREFIX "it: expected \"ready NAME\", found \"hello\"");
 
-    // No descriptor left for the first pipe, or for the second.
+    // No file descriptor is free for the first pipe, or for the second.
     struct rlimit usual;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
     const char *const words[] = { "true", NULL };
     for (int pipes = 0; pipes < 2; pipes++) {
         struct rlimit few = usual;
         struct error err = { "" };
-        const int fd = next_descriptor(), open_files = listed("/proc/self/fd");
+        const int fd = next_descriptor(), open_files = count_entries("/proc/self/fd");
         few.rlim_cur = (rlim_t)(fd + 2 * pipes);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-        struct peer *e = peer_open(&(struct peer_plan){ .words = words, .called = "it", .model = "m" }, &err);
+        struct peer *e = peer_open(&(struct peer_plan){ .words = words, .label = "it", .model = "m" }, &err);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
         assert_null(e);
-        assert_string_equal(err.text, SAYS "no pipe: Too many open files");
-        assert_int_equal(listed("/proc/self/fd"), open_files);
+        assert_string_equal(err.text, PREFIX "cannot create a pipe: Too many open files");
+        assert_int_equal(count_entries("/proc/self/fd"), open_files);
     }
 }
 
-static void an_engine_says_seconds_and_is_waited_for(void **state)
+static void a_peer_reports_seconds_and_is_waited_for(void **state)
 {
     (void)state;
     struct error err = { "" };
     int64_t ns = 0;
-    const int open_files = listed("/proc/self/fd");
+    const int open_files = count_entries("/proc/self/fd");
     const char *const good[] = { "sh", "-c",
                                  "while read w r; do case $w in open) printf 'ready it 1.0\\r\\n';; pass) echo 0.25;;"
                                  " prompt) echo error no prompt;; esac; done; sleep 0.1",
                                  NULL };
-    struct peer *e = peer_open(&(struct peer_plan){ .words = good, .called = "it", .model = "m" }, &err);
+    struct peer *e = peer_open(&(struct peer_plan){ .words = good, .label = "it", .model = "m" }, &err);
     if (e == NULL)
         fail_msg("%s", err.text);
     assert_string_equal(peer_name(e), "it 1.0");
@@ -394,12 +397,12 @@ static void an_engine_says_seconds_and_is_waited_for(void **state)
     assert_string_equal(err.text, "no prompt");
     peer_close(e);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-    assert_int_equal(listed("/proc/self/fd"), open_files);
+    assert_int_equal(count_entries("/proc/self/fd"), open_files);
 }
 
 // ---- the machine
 
-// The first line of /proc/stat in seconds, but for idle and waiting; negative: there is none.
+// Processor time in seconds from the first line of /proc/stat, without idle and iowait; negative: not available.
 static double stat_seconds(void)
 {
     FILE *f = fopen("/proc/stat", "r");
@@ -413,7 +416,7 @@ static double stat_seconds(void)
     return i == 8 ? sum / (double)sysconf(_SC_CLK_TCK) : -1;
 }
 
-static void load_is_that_of_the_kernels_account(void **state)
+static void load_equals_the_statistics_of_the_kernel(void **state)
 {
     (void)state;
     const double before = stat_seconds();
@@ -424,7 +427,7 @@ static void load_is_that_of_the_kernels_account(void **state)
     assert_true(l.busy >= before && l.busy <= after);
 }
 
-// By hand: what stands behind the first colon of the first line that begins so.
+// Reads the value of the first line of /proc/cpuinfo with this name.
 static void cpuinfo(const char *name, char *to)
 {
     char line[1024];
@@ -463,17 +466,17 @@ static void the_processor_is_named_as_the_kernel_names_it(void **state)
 
 int main(void)
 {
-    signal(SIGPIPE, SIG_IGN); // as the program has it: an engine may end before it was told everything
+    signal(SIGPIPE, SIG_IGN); // as in main.c: a peer may exit before it has read everything
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_engines_are_told_what_is_measured_in_the_rounds_order),
+        cmocka_unit_test(peers_receive_the_measurements_in_the_order_of_the_round),
         cmocka_unit_test(rounds_are_run_until_enough_of_them_count),
-        cmocka_unit_test(a_plan_is_fitted_to_the_model),
+        cmocka_unit_test(a_plan_is_limited_to_the_context_of_the_model),
         cmocka_unit_test(memory_is_probed_by_the_threads_of_the_plan),
-        cmocka_unit_test(a_device_that_fails_is_told_of),
-        cmocka_unit_test(a_device_without_memory_is_told_of),
-        cmocka_unit_test(an_engine_that_cannot_be_used_is_told_of_and_cleared_away),
-        cmocka_unit_test(an_engine_says_seconds_and_is_waited_for),
-        cmocka_unit_test(load_is_that_of_the_kernels_account),
+        cmocka_unit_test(a_device_failure_is_reported),
+        cmocka_unit_test(missing_device_memory_is_reported),
+        cmocka_unit_test(a_peer_that_fails_to_open_is_reported_and_cleaned_up),
+        cmocka_unit_test(a_peer_reports_seconds_and_is_waited_for),
+        cmocka_unit_test(load_equals_the_statistics_of_the_kernel),
         cmocka_unit_test(the_processor_is_named_as_the_kernel_names_it),
     };
     return cmocka_run_group_tests(tests, models_make, models_remove);

@@ -1,5 +1,5 @@
-// test_bench_report.c - how a bench of made-up numbers reads as a table, as CSV and as JSON (cases/bench.txt, which a
-// person has read), and what of it is stored. Nothing is measured here.
+// test_bench_report.c - a bench with fixed numbers as a table, as CSV and as JSON (golden file cases/bench.txt), and in the
+// database. Nothing is measured.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@
 
 static bool write_golden;
 
-// Other engines that answer nothing but their names.
+// Peers that answer nothing but their names.
 static const char *const alpha[] = { "sh", "-c", "echo ready alpha 1.0; cat >/dev/null", NULL };
 static const char *const beta[] = { "sh", "-c", "echo ready beta 2.0; cat >/dev/null", NULL };
 
@@ -39,35 +39,37 @@ static void open_bench(struct bench *b, const struct bench_plan *plan)
     b->draft.path = b->draft.model != NULL ? xstrdup("draft.gguf") : NULL;
 }
 
-// ---- a whole one: two contexts, two other engines, a draft model, six rounds
+// ---- a complete bench: two contexts, two peers, a draft model, six rounds
 
 enum { WHOLE_ROUNDS = 6 };
-static const char a_prober; // memory was probed: what is there is not looked at
+static const char a_prober; // stands for a prober; never dereferenced
 
-// Rounds 0, 1 and 4 count for S, 5 for D; others used the machine in 2, and 3 is unsettled.
+// Rounds 0, 1 and 4 count for S, 5 for D; in round 2 other processes used the machine, and 3 is unstable.
 static const struct round whole_round[WHOLE_ROUNDS] = {
     { { 1.1e8, 2.0e8, 51 }, { 1.2e8, 2.1e8, 52 }, PLACED_S, 0.01, true },
     { { 1.3e8, 2.2e8, 53 }, { 1.4e8, 2.3e8, 54 }, PLACED_S, NAN, true },
     { { 9.1e8, 9.2e8, 93 }, { 9.4e8, 9.5e8, 94 }, PLACED_S, 0.5, false },
-    { { 8.1e8, 8.2e8, 83 }, { 8.4e8, 8.5e8, 84 }, UNSETTLED, 0.02, false },
+    { { 8.1e8, 8.2e8, 83 }, { 8.4e8, 8.5e8, 84 }, PLACED_UNSTABLE, 0.02, false },
     { { 1.5e8, 2.4e8, 55 }, { 1.6e8, 2.5e8, 56 }, PLACED_S, 0.03, true },
     { { 1.0e8, 3.0e8, 301 }, { 1.1e8, 3.2e8, 302 }, PLACED_D, 0.04, true },
 };
-static const double ours_times[WHOLE_ROUNDS] = { 1, 1.25, 100, 1000, 2, 3 };
+static const double own_times[WHOLE_ROUNDS] = { 1, 1.25, 100, 1000, 2, 3 };
 static const double peer_times[2][WHOLE_ROUNDS] = { { 2, 5, 700, 7, 2, 12 }, { 0.5, 1.25, 900, 9, 1.5, 4.5 } };
 
-static void add(struct bench *b, enum measured what, int n, int which, double ns)
+static void add(struct bench *b, enum bench_kind kind, int n, int context_index, double ns)
 {
-    struct item *i = &b->item[b->n_items++];
-    *i =
-        (struct item){ .what = what, .n = n, .which = which, .context = what == A_PROMPT ? 0 : b->plan.context[which] };
-    i->ours = xcalloc(WHOLE_ROUNDS, sizeof(double));
+    struct measurement *i = &b->measurement[b->n_measurements++];
+    *i = (struct measurement){ .kind = kind,
+                               .n = n,
+                               .context_index = context_index,
+                               .context = kind == BENCH_PROMPT ? 0 : b->plan.context[context_index] };
+    i->ns = xcalloc(WHOLE_ROUNDS, sizeof(double));
     for (int r = 0; r < WHOLE_ROUNDS; r++)
-        i->ours[r] = ns * ours_times[r];
-    for (int e = 0; e < b->n_peers && what != A_STEP; e++) {
-        i->theirs[e] = xcalloc(WHOLE_ROUNDS, sizeof(double));
+        i->ns[r] = ns * own_times[r];
+    for (int e = 0; e < b->n_peers && kind != BENCH_DRAFT_STEP; e++) {
+        i->peer_ns[e] = xcalloc(WHOLE_ROUNDS, sizeof(double));
         for (int r = 0; r < WHOLE_ROUNDS; r++)
-            i->theirs[e][r] = (double)(int64_t)(ns * peer_times[e][r]);
+            i->peer_ns[e][r] = (double)(int64_t)(ns * peer_times[e][r]);
     }
 }
 
@@ -76,7 +78,7 @@ static struct spread spread5(int n, double median, double low, double high, doub
     return (struct spread){ .n = n, .median = median, .low = low, .high = high, .least = least, .most = most };
 }
 
-static void whole(struct bench *b)
+static void complete(struct bench *b)
 {
     static const double pass[2][3] = { { 4e6, 4.8e6, 8e6 }, { 5.6e6, 6e6, 1.2e7 } }, step[2] = { 1e6, 1.4e6 };
     static const struct peak peak[] = {
@@ -92,19 +94,19 @@ static void whole(struct bench *b)
                                      .n_contexts = 2,
                                      .context = { 8, 20 },
                                      .n_peers = 2,
-                                     .peer = { { .words = alpha, .called = "a" }, { .words = beta, .called = "b" } } };
+                                     .peer = { { .words = alpha, .label = "a" }, { .words = beta, .label = "b" } } };
     open_bench(b, &plan);
     b->plan.probe = true;
     b->prober = (struct prober *)(uintptr_t)&a_prober;
     memcpy(b->peak, peak, sizeof(peak));
     b->n_peaks = 4;
-    b->item = xcalloc(9, sizeof(*b->item));
+    b->measurement = xcalloc(9, sizeof(*b->measurement));
     for (int c = 0; c < 2; c++) {
         for (int i = 0; i < 3; i++)
-            add(b, A_PASS, plan.rows[i], c, pass[c][i]);
-        add(b, A_STEP, 1, c, step[c]);
+            add(b, BENCH_PASS, plan.rows[i], c, pass[c][i]);
+        add(b, BENCH_DRAFT_STEP, 1, c, step[c]);
     }
-    add(b, A_PROMPT, 16, 0, 4e7);
+    add(b, BENCH_PROMPT, 16, 0, 4e7);
     b->round = xcalloc(WHOLE_ROUNDS, sizeof(*b->round));
     memcpy(b->round, whole_round, sizeof(whole_round));
     b->n_rounds = b->capacity = WHOLE_ROUNDS;
@@ -137,14 +139,15 @@ static void whole(struct bench *b)
                                        .n0 = 2,
                                        .d = 5e4,
                                        .e = 1e4,
-                                       .hinge_most = 0.04,
+                                       .hinge_max_error = 0.04,
                                        .hinge_rms = 0.03,
-                                       .table_most = 0.02,
+                                       .table_max_error = 0.02,
                                        .table_rms = 0.01,
                                        .step_a = 7e5,
                                        .step_d = 3e4,
-                                       .step_most = 0.055 };
-    b->cost[PLACED_D] = (struct cost){ .form = COST_HINGE, .a = 9e6, .step_a = NAN, .step_d = NAN, .step_most = NAN };
+                                       .step_max_error = 0.055 };
+    b->cost[PLACED_D] =
+        (struct cost){ .form = COST_HINGE, .a = 9e6, .step_a = NAN, .step_d = NAN, .step_max_error = NAN };
 }
 
 static void close_bench(struct bench *b)
@@ -155,27 +158,28 @@ static void close_bench(struct bench *b)
 
 // ---- the others
 
-// Nothing was probed, nobody is beside it, and no round counted: both are shown.
+// No probes, no peers, and no round counts: both rounds are shown.
 static void bare(struct bench *b)
 {
     const struct bench_plan plan = {
         .model = models.gguf, .threads = 1, .repeats = 1, .n_rows = 1, .rows = { 2 }, .n_contexts = 1, .context = { 8 }
     };
     open_bench(b, &plan);
-    b->item = xcalloc(1, sizeof(*b->item));
-    add(b, A_PASS, 2, 0, 4e6);
+    b->measurement = xcalloc(1, sizeof(*b->measurement));
+    add(b, BENCH_PASS, 2, 0, 4e6);
     b->round = xcalloc(2, sizeof(*b->round));
     for (int r = 0; r < 2; r++)
-        b->round[r] =
-            (struct round){ .before = { 1, 2, 3 }, .after = { 4, 5, 6 }, .placement = UNPROBED, .foreign = 0.09 };
+        b->round[r] = (struct round){
+            .before = { 1, 2, 3 }, .after = { 4, 5, 6 }, .placement = PLACED_UNPROBED, .foreign = 0.09
+        };
     b->n_rounds = b->capacity = 2;
     b->none_counts = true;
-    b->counted[UNPROBED] = 2;
-    b->cost[UNPROBED] = (struct cost){ .form = COST_HINGE, .a = 4e6, .step_a = NAN, .step_d = NAN, .step_most = NAN };
+    b->counted[PLACED_UNPROBED] = 2;
+    b->cost[PLACED_UNPROBED] =
+        (struct cost){ .form = COST_HINGE, .a = 4e6, .step_a = NAN, .step_d = NAN, .step_max_error = NAN };
 }
 
-// Rows that lie so near to one another that there is no doubling between them; four engines; only D was seen, by one
-// thread.
+// Numbers of rows too close for equal ratios between them; four peers; only placement D, one thread.
 static void crowded(struct bench *b)
 {
     struct bench_plan plan = { .model = models.gguf,
@@ -187,7 +191,7 @@ static void crowded(struct bench *b)
                                .context = { 8 },
                                .n_peers = 4 };
     for (int e = 0; e < 4; e++)
-        plan.peer[e] = (struct peer_call){ .words = e % 2 == 0 ? alpha : beta, .called = "x" };
+        plan.peer[e] = (struct peer_program){ .words = e % 2 == 0 ? alpha : beta, .label = "x" };
     open_bench(b, &plan);
     b->plan.probe = true;
     b->prober = (struct prober *)(uintptr_t)&a_prober;
@@ -195,24 +199,25 @@ static void crowded(struct bench *b)
     b->round[0] = whole_round[5];
     b->n_rounds = b->capacity = 1;
     b->counted[PLACED_D] = 1;
-    b->item = xcalloc(2, sizeof(*b->item));
+    b->measurement = xcalloc(2, sizeof(*b->measurement));
     for (int i = 0; i < 2; i++) {
-        struct item *m = &b->item[b->n_items++];
-        *m = (struct item){ .what = A_PASS, .n = 300 + i, .context = 8 };
-        m->ours = xcalloc(1, sizeof(double));
-        m->ours[0] = 1e8;
+        struct measurement *m = &b->measurement[b->n_measurements++];
+        *m = (struct measurement){ .kind = BENCH_PASS, .n = 300 + i, .context = 8 };
+        m->ns = xcalloc(1, sizeof(double));
+        m->ns[0] = 1e8;
         for (int e = 0; e < 4; e++) {
-            m->theirs[e] = xcalloc(1, sizeof(double));
-            m->theirs[e][0] = (e + 2) * 1e8;
+            m->peer_ns[e] = xcalloc(1, sizeof(double));
+            m->peer_ns[e][0] = (e + 2) * 1e8;
         }
     }
     b->operation = xcalloc(3, sizeof(*b->operation));
     for (int i = 0; i < 3; i++)
         b->operation[b->n_operations++] = (struct operation){ 300 + i, 8, "all", 2.0 * (i + 1), 1, 2, 3 };
-    b->cost[PLACED_D] = (struct cost){ .form = COST_HINGE, .a = 1e8, .step_a = NAN, .step_d = NAN, .step_most = NAN };
+    b->cost[PLACED_D] =
+        (struct cost){ .form = COST_HINGE, .a = 1e8, .step_a = NAN, .step_d = NAN, .step_max_error = NAN };
 }
 
-// ---- how they read
+// ---- output
 
 static char *replaced(char *text, const char *what, const char *with)
 {
@@ -227,10 +232,10 @@ static char *replaced(char *text, const char *what, const char *with)
     return t.s;
 }
 
-static char *reads(void)
+static char *all_outputs(void)
 {
-    static void (*const make[])(struct bench *) = { whole, bare, crowded };
-    static void (*const say[])(const struct bench *, FILE *) = { bench_table, bench_csv, bench_json };
+    static void (*const make[])(struct bench *) = { complete, bare, crowded };
+    static void (*const print[])(const struct bench *, FILE *) = { bench_table, bench_csv, bench_json };
     char *text = NULL;
     size_t n;
     FILE *out = open_memstream(&text, &n);
@@ -239,42 +244,42 @@ static char *reads(void)
         make[i](&b);
         for (int k = 0; k < 3; k++) {
             fprintf(out, "#### %d %s\n", i, (const char *[]){ "table", "csv", "json" }[k]);
-            say[k](&b, out);
+            print[k](&b, out);
         }
         close_bench(&b);
     }
     fclose(out);
     text = replaced(text, program_version(), "REVISION");
-    text = replaced(text, "\r\n", "\\r\n"); // to be seen
-    return replaced(text, "},{", "},\n{");  // to be read
+    text = replaced(text, "\r\n", "\\r\n"); // made visible
+    return replaced(text, "},{", "},\n{");  // for readable diffs
 }
 
-static void a_bench_reads_as_a_person_has_read_it(void **state)
+static void output_equals_the_golden_file(void **state)
 {
     (void)state;
-    char *now = reads();
-    file_hold_golden("bench.txt", now, write_golden);
+    char *now = all_outputs();
+    assert_golden_file("bench.txt", now, write_golden);
     free(now);
 }
 
-// ---- what the numbers are
+// ---- numbers
 
 static double layer_products(void) // multiplications of one row in one layer
 {
-    const struct tiny *t = &tiny_usual;
+    const struct small_model *t = &small_default;
     double q = t->width * t->heads * t->head_dim, kv = 2.0 * t->width * t->kv_heads * t->head_dim,
            o = t->heads * t->head_dim * t->width, mlp = 3.0 * t->width * t->hidden;
     return q + kv + o + mlp;
 }
 
-// Row by row and layer by layer; a head's key and value take two operations a number each.
+// Counted row by row and layer by layer; each element of a head's keys and values takes two operations.
 static void work_is_counted_row_by_row(void **state)
 {
     (void)state;
     struct bench b = { 0 };
     bare(&b);
     b.plan.prompt = 16;
-    const struct tiny *t = &tiny_usual;
+    const struct small_model *t = &small_default;
     for (int n = 1; n <= 5; n += 2)
         for (int context = 0; context <= 40; context += 20) {
             double sum = 0;
@@ -290,7 +295,7 @@ static void work_is_counted_row_by_row(void **state)
         prompt += 2 * t->layers * layer_products() + 4.0 * t->layers * t->heads * t->head_dim * (row + 1);
     assert_true(bench_prompt_flops(&b) == prompt);
 
-    // Floats: the fastest way of those for floats; no way known: 0.
+    // f32 activations: the fastest f32 peak; none known: 0.
     assert_true(bench_peak(&b) == 0);
     b.n_peaks = 4;
     b.peak[0] = (struct peak){ "int8", "x", 9 };
@@ -303,35 +308,35 @@ static void work_is_counted_row_by_row(void **state)
     close_bench(&b);
 }
 
-// By plain loops over the rounds that count.
-static void spreads_are_of_the_rounds_that_count(void **state)
+// Computed by plain loops over the rounds that count.
+static void spreads_cover_the_rounds_that_count(void **state)
 {
     (void)state;
     struct bench b = { 0 };
-    whole(&b);
+    complete(&b);
     static const int s[] = { 0, 1, 4 };
-    double ours[3], theirs[3], ratio[3], memory[6];
-    const struct item *i = bench_item(&b, A_PASS, 2, 20);
+    double own_ns[3], peer_ns[3], ratio[3], memory[6];
+    const struct measurement *i = bench_find(&b, BENCH_PASS, 2, 20);
     assert_non_null(i);
     for (int k = 0; k < 3; k++) {
-        ours[k] = 6e6 * ours_times[s[k]];
-        theirs[k] = 6e6 * peer_times[1][s[k]];
-        ratio[k] = theirs[k] / ours[k];
+        own_ns[k] = 6e6 * own_times[s[k]];
+        peer_ns[k] = 6e6 * peer_times[1][s[k]];
+        ratio[k] = peer_ns[k] / own_ns[k];
         memory[2 * k] = whole_round[s[k]].before.all;
         memory[2 * k + 1] = whole_round[s[k]].after.all;
     }
-    const struct spread is[] = { bench_ours(&b, i, PLACED_S), bench_theirs(&b, i, 1, PLACED_S),
+    const struct spread is[] = { bench_ns(&b, i, PLACED_S), bench_peer_ns(&b, i, 1, PLACED_S),
                                  bench_ratio(&b, i, 1, PLACED_S), bench_memory(&b, PLACED_S) },
-                        should[] = { spread_of(ours, 3), spread_of(theirs, 3), spread_of(ratio, 3),
+                        should[] = { spread_of(own_ns, 3), spread_of(peer_ns, 3), spread_of(ratio, 3),
                                      spread_of(memory, 6) };
     for (int k = 0; k < 4; k++) {
         assert_int_equal(is[k].n, should[k].n);
         assert_true(is[k].median == should[k].median && is[k].low == should[k].low && is[k].high == should[k].high);
         assert_true(is[k].least == should[k].least && is[k].most == should[k].most);
     }
-    assert_null(bench_item(&b, A_PASS, 3, 20));
-    assert_null(bench_item(&b, A_STEP, 1, 9));
-    assert_int_equal(bench_item(&b, A_STEP, 1, 20)->what, A_STEP);
+    assert_null(bench_find(&b, BENCH_PASS, 3, 20));
+    assert_null(bench_find(&b, BENCH_DRAFT_STEP, 1, 9));
+    assert_int_equal(bench_find(&b, BENCH_DRAFT_STEP, 1, 20)->kind, BENCH_DRAFT_STEP);
     close_bench(&b);
 }
 
@@ -340,18 +345,18 @@ static void spreads_are_of_the_rounds_that_count(void **state)
 static void holds(struct store *s, const char *sql)
 {
     if (sample_facts_query(s, sql) != 1)
-        fail_msg("not so: %s", sql);
+        fail_msg("expected 1: %s", sql);
 }
 
-static void what_was_measured_is_stored(void **state)
+static void measurements_are_stored(void **state)
 {
     (void)state;
     struct error err = { "" };
-    char *path = tiny_path("report.db");
+    char *path = test_path("report.db");
     struct store *st = store_open(path, &err);
     assert_non_null(st);
     struct bench b = { 0 };
-    whole(&b);
+    complete(&b);
     if (!bench_store(&b, st, &err))
         fail_msg("%s", err.text);
     char target[HASH_TEXT], draft[HASH_TEXT];
@@ -374,8 +379,8 @@ static void what_was_measured_is_stored(void **state)
     holds(st, "SELECT counts = 1 AND placement = 'S' AND foreign_share = 0.03 AND before_read = 2.4e8 AND"
               " before_read_one = 1.5e8 AND before_trip_ns = 55 AND after_read = 2.5e8 AND after_read_one = 1.6e8 AND"
               " after_trip_ns = 56 FROM bench_round WHERE round = 4");
-    holds(st, "SELECT counts = 0 AND placement = 'unsettled' FROM bench_round WHERE round = 3");
-    // Of nine things in six rounds; other engines do not do the two draft steps.
+    holds(st, "SELECT counts = 0 AND placement = 'unstable' FROM bench_round WHERE round = 3");
+    // Nine measurements in six rounds; peers do not take the two of draft steps.
     holds(st, "SELECT count(*) = 9 * 6 FROM bench_time WHERE peer = 0");
     holds(st, "SELECT count(*) = 7 * 6 FROM bench_time WHERE peer = 1");
     holds(st, "SELECT count(*) = 7 * 6 FROM bench_time WHERE peer = 2");
@@ -392,7 +397,7 @@ static void what_was_measured_is_stored(void **state)
               " FROM cost");
     close_bench(&b);
 
-    // What was not probed is not stored, though something stands there; nor is a draft model that there is none of.
+    // Probes that were not run are stored as NULL, whatever the fields hold; so is a missing draft model.
     bare(&b);
     if (!bench_store(&b, st, &err))
         fail_msg("%s", err.text);
@@ -406,15 +411,15 @@ static void what_was_measured_is_stored(void **state)
     free(path);
 }
 
-// With a word `write` bench.txt is written anew, for a person to read what became of it.
+// With the argument `write` it rewrites bench.txt; read the diff.
 int main(int argc, char **argv)
 {
     write_golden = argc == 2 && strcmp(argv[1], "write") == 0;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_bench_reads_as_a_person_has_read_it),
+        cmocka_unit_test(output_equals_the_golden_file),
         cmocka_unit_test(work_is_counted_row_by_row),
-        cmocka_unit_test(spreads_are_of_the_rounds_that_count),
-        cmocka_unit_test(what_was_measured_is_stored),
+        cmocka_unit_test(spreads_cover_the_rounds_that_count),
+        cmocka_unit_test(measurements_are_stored),
     };
     return cmocka_run_group_tests(tests, models_make, models_remove);
 }

@@ -1,7 +1,7 @@
-// test_bits.c - `speclab exact --bits`: which rows it compares, and that what it found is what it prints and stores.
+// test_bits.c - `speclab exact --bits`: which rows it compares, and how it prints and stores the results.
 //
-// The counting is the test's own: it takes the place of commands/exact/compare_logits.c (which tests/cli/test_compare_logits.c has), looks
-// at every pair of rows itself, and finds what the test wants found.
+// This file replaces commands/exact/compare_logits.c (tested in tests/cli/test_compare_logits.c) by its own functions: they
+// check every pair of rows and return the results that a test sets.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,18 +18,18 @@
 #include "tests/experiments/small_experiments.h"
 #include "tests/support/small_model.h"
 
-// ---- what is compared
+// ---- the comparison
 
 enum { TEXTS = 64, TOKENS = 60, NEW = 10 };
 
 static struct {
-    int next[TEXTS], begun[TEXTS], texts; // place of a text's next row, and of its first; texts that were begun
+    int next[TEXTS], first[TEXTS], texts; // position of a text's next and first row; number of texts
     int64_t rows, cells;
     double limit;
-    struct compared found; // said of every cell, but for rows
+    struct logit_comparison result; // returned for every cell, except rows
 } seen;
 
-const char *const same_names[] = { "none differs", "some near", "some far" };
+const char *const agreement_names[] = { "none differs", "small differences", "large differences" };
 
 double rounding_limit(enum activations a, enum type cache)
 {
@@ -37,52 +37,53 @@ double rounding_limit(enum activations a, enum type cache)
     return 0.125;
 }
 
-struct compared compared_nothing(double limit)
+struct logit_comparison comparison_start(double limit)
 {
     seen.limit = limit;
     seen.cells++;
     memset(seen.next, 0, sizeof(seen.next));
-    struct compared c = seen.found;
+    struct logit_comparison c = seen.result;
     c.rows = 0;
     return c;
 }
 
-// The same bits, and of every text one place after another, from the first behind its prompt on.
-void compared_add(struct compared *c, const float *one, const float *verified, int vocab, int64_t sequence, int place)
+// Rows are bitwise equal, and those of a text come in order of position, from the first after its prompt on.
+void comparison_add(struct logit_comparison *c, const float *one, const float *verified, int vocab, int64_t sequence,
+                    int place)
 {
     assert_true(sequence >= 0 && sequence < TEXTS);
-    assert_int_equal(vocab, tiny_usual.vocab);
+    assert_int_equal(vocab, small_default.vocab);
     assert_memory_equal(one, verified, (size_t)vocab * sizeof(*one));
-    assert_true(one[0] != one[1]); // and not nothing
+    assert_true(one[0] != one[1]); // and not constant
     if (seen.next[sequence] == 0) {
-        seen.begun[sequence] = seen.next[sequence] = place;
+        seen.first[sequence] = seen.next[sequence] = place;
         seen.texts++;
     }
     assert_int_equal(place, seen.next[sequence]++);
-    assert_true(place < seen.begun[sequence] + NEW + 4); // what a draft says beyond the text's end is there, too
+    assert_true(place < seen.first[sequence] + NEW + 4); // rows of draft tokens beyond the text's end are compared, too
     c->rows++;
     seen.rows++;
 }
 
-enum same compared_same(const struct compared *c)
+enum agreement comparison_result(const struct logit_comparison *c)
 {
-    return c->bugs > 0 ? OTHERWISE : c->different > 0 ? NEAR_TIES : SAME_BITS;
+    return c->bugs > 0 ? DIFFER_BEYOND_ROUNDING : c->different > 0 ? DIFFER_AT_TIES : BITWISE_EQUAL;
 }
 
 // ---- runs
 
-static const char watched[] = "name: watched\ntarget: {model: target.gguf}\nthreads: 1\n"
-                              "prompts: {file: talks.jsonl, chat: chatml}\n"
-                              "limits: {new_tokens: 10, context: 320}\nseed: 5\ncells:\n"
-                              "  sampling: [{temperature: 1}, {temperature: 0}]\n  batch: [1, 3]\n"
-                              "  drafter: [none, {kind: ngram, longest: 2, tokens: 3},"
-                              " {kind: small, model: draft.gguf, tree: [[0], [1], [0, 0]]}]\n";
+static const char experiment_text[] = "name: bits\ntarget: {model: target.gguf}\nthreads: 1\n"
+                                      "prompts: {file: conversations.jsonl, chat: chatml}\n"
+                                      "limits: {new_tokens: 10, context: 320}\nseed: 5\ncells:\n"
+                                      "  sampling: [{temperature: 1}, {temperature: 0}]\n  batch: [1, 3]\n"
+                                      "  drafter: [none, {kind: ngram, longest: 2, tokens: 3},"
+                                      " {kind: small, model: draft.gguf, tree: [[0], [1], [0, 0]]}]\n";
 enum { CELLS = 2 * 2 * 2 };
 
-static char *compare_all(const char *db, enum same *worst)
+static char *compare_all(const char *db, enum agreement *worst)
 {
     struct error err = { "" };
-    struct experiment *e = load(watched);
+    struct experiment *e = load(experiment_text);
     struct store *s = open_store(db);
     FILE *out = tmpfile();
     const struct bits_plan plan = { .tokens = TOKENS, .out = out };
@@ -110,105 +111,107 @@ static int times(const char *text, const char *what)
 static void every_token_of_every_text_is_compared(void **state)
 {
     (void)state;
-    enum same worst = OTHERWISE;
-    seen.found = (struct compared){ .first.sequence = -1 };
-    char *said = compare_all("same.db", &worst);
-    assert_int_equal(worst, SAME_BITS);
+    enum agreement worst = DIFFER_BEYOND_ROUNDING;
+    seen.result = (struct logit_comparison){ .first.sequence = -1 };
+    char *out = compare_all("same.db", &worst);
+    assert_int_equal(worst, BITWISE_EQUAL);
     assert_true(seen.limit == 0.125);
     assert_int_equal(seen.cells, CELLS); // `none` verifies nothing
     assert_true(seen.texts >= CELLS * TOKENS / (NEW + 4));
-    assert_int_equal(times(said, "every bit is the same\n"), CELLS);
-    assert_int_equal(times(said, "The first:"), 0);
-    assert_int_equal(times(said, "Verdict: none differs.\n"), CELLS);
-    assert_int_equal(times(said, "ngram"), CELLS / 2);
-    assert_int_equal(times(said, "batch 3\n"), CELLS / 2);
-    assert_int_equal(times(said, "(Device"), 0); // the CPU's bits are promised
+    assert_int_equal(times(out, "all bits are equal\n"), CELLS);
+    assert_int_equal(times(out, "First:"), 0);
+    assert_int_equal(times(out, "Verdict: none differs.\n"), CELLS);
+    assert_int_equal(times(out, "ngram"), CELLS / 2);
+    assert_int_equal(times(out, "batch 3\n"), CELLS / 2);
+    assert_int_equal(times(out, "(Device"), 0); // equal bits are guaranteed on the CPU
     struct store *s = open_store("same.db");
-    assert_int_equal(ask(s, "SELECT count(*) FROM exact_bits"), CELLS);
-    // As many as were asked for, and the rest of a step.
-    assert_int_equal(ask(s, "SELECT sum(compared) FROM exact_bits"), seen.rows);
-    assert_int_equal(ask(s, "SELECT count(*) FROM exact_bits WHERE compared BETWEEN 60 AND 60 + 3 * 4 AND largest = 0"
-                            " AND different + ties + turned + bugs = 0 AND verdict = 'none differs'"),
-                     CELLS);
-    assert_int_equal(ask(s, "SELECT count(DISTINCT cell) FROM exact_bits"), CELLS);
-    assert_int_equal(ask(s,
-                         "SELECT count(*) FROM exact_bits WHERE experiment = 'watched' AND target LIKE '%target.gguf'"
-                         " AND rule LIKE 'rejection%' AND sampling LIKE '%temperature%' AND settings LIKE '%batch%'"
-                         " AND (drafter LIKE 'ngram%' OR drafter LIKE 'small%') AND length(machine) > 3"
-                         " AND revision <> '' AND abs(julianday('now') - julianday(started)) < 1"),
-                     CELLS);
-    assert_int_equal(ask(s, "SELECT count(*) FROM exact_bits WHERE sampling = 'temperature=0'"), CELLS / 2);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM exact_bits"), CELLS);
+    // As many as requested, and the rest of a step.
+    assert_int_equal(query_first_int(s, "SELECT sum(compared) FROM exact_bits"), seen.rows);
     assert_int_equal(
-        ask(s, "SELECT count(*) FROM exact_bits WHERE sampling = 'temperature=0' AND drafter LIKE 'ngram%'"),
+        query_first_int(s, "SELECT count(*) FROM exact_bits WHERE compared BETWEEN 60 AND 60 + 3 * 4 AND largest = 0"
+                           " AND different + ties + argmax_changed + bugs = 0 AND verdict = 'none differs'"),
+        CELLS);
+    assert_int_equal(query_first_int(s, "SELECT count(DISTINCT cell) FROM exact_bits"), CELLS);
+    assert_int_equal(
+        query_first_int(s, "SELECT count(*) FROM exact_bits WHERE experiment = 'bits' AND target LIKE '%target.gguf'"
+                           " AND rule LIKE 'rejection%' AND sampling LIKE '%temperature%' AND settings LIKE '%batch%'"
+                           " AND (drafter LIKE 'ngram%' OR drafter LIKE 'small%') AND length(machine) > 3"
+                           " AND revision <> '' AND abs(julianday('now') - julianday(started)) < 1"),
+        CELLS);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM exact_bits WHERE sampling = 'temperature=0'"), CELLS / 2);
+    assert_int_equal(
+        query_first_int(s,
+                        "SELECT count(*) FROM exact_bits WHERE sampling = 'temperature=0' AND drafter LIKE 'ngram%'"),
         CELLS / 4);
     store_close(s);
-    free(said);
+    free(out);
 }
 
-static void what_differs_is_printed_and_stored(void **state)
+static void differences_are_printed_and_stored(void **state)
 {
     (void)state;
     for (int bugs = 0; bugs < 2; bugs++) {
-        enum same worst = SAME_BITS;
-        seen.found = (struct compared){ .limit = 0.25,
-                                        .different = 17,
-                                        .largest = 2.5,
-                                        .share = 0.75,
-                                        .ties = 5,
-                                        .turned = 3,
-                                        .bugs = bugs,
-                                        .first = { 4, 33, 0.125, 0.0625, bugs > 0 } };
-        char *said = compare_all(bugs ? "far.db" : "near.db", &worst);
-        assert_int_equal(worst, bugs ? OTHERWISE : NEAR_TIES);
+        enum agreement worst = BITWISE_EQUAL;
+        seen.result = (struct logit_comparison){ .limit = 0.25,
+                                                 .different = 17,
+                                                 .largest = 2.5,
+                                                 .share = 0.75,
+                                                 .ties = 5,
+                                                 .turned = 3,
+                                                 .bugs = bugs,
+                                                 .first = { 4, 33, 0.125, 0.0625, bugs > 0 } };
+        char *out = compare_all(bugs ? "bugs.db" : "ties.db", &worst);
+        assert_int_equal(worst, bugs ? DIFFER_BEYOND_ROUNDING : DIFFER_AT_TIES);
         char *line =
-            xformat("17 differ, by 2.5 at most, which\n  is 0.75 of that row's spread (rounding, as the target is "
-                    "set: up to 0.25); %d by more than rounding does. In 5 of them the\n  first two are near "
-                    "enough to turn; the likeliest token differs in 3\n",
+            xformat("17 differ, by at most 2.5,\n  which is 0.75 of the row's spread (limit of rounding at this "
+                    "precision: 0.25); %d differ by more than rounding.\n  In 5 rows the top 2 tokens are close "
+                    "enough to swap; the argmax differs in 3\n",
                     bugs);
-        assert_int_equal(times(said, line), CELLS);
-        char *first = xformat("  The first: text 4, place 33, logits off by 0.0625, the first two 0.125 apart: a %s\n",
+        assert_int_equal(times(out, line), CELLS);
+        char *first = xformat("  First: text 4, position 33, logits differ by 0.0625, top 2 logits 0.125 apart: a %s\n",
                               bugs ? "bug" : "tie");
-        assert_int_equal(times(said, first), CELLS);
-        assert_int_equal(times(said, bugs ? "Verdict: some far.\n" : "Verdict: some near.\n"), CELLS);
-        struct store *s = open_store(bugs ? "far.db" : "near.db");
+        assert_int_equal(times(out, first), CELLS);
+        assert_int_equal(times(out, bugs ? "Verdict: large differences.\n" : "Verdict: small differences.\n"), CELLS);
+        struct store *s = open_store(bugs ? "bugs.db" : "ties.db");
         char *sql = xformat("SELECT count(*) FROM exact_bits WHERE different = 17 AND largest = 2.5 AND ties = 5 AND"
-                            " turned = 3 AND bugs = %d AND verdict = '%s'",
-                            bugs, bugs ? "some far" : "some near");
-        assert_int_equal(ask(s, sql), CELLS);
+                            " argmax_changed = 3 AND bugs = %d AND verdict = '%s'",
+                            bugs, bugs ? "large differences" : "small differences");
+        assert_int_equal(query_first_int(s, sql), CELLS);
         store_close(s);
         free(sql);
         free(first);
         free(line);
-        free(said);
+        free(out);
     }
 }
 
-static void a_run_that_is_interrupted_says_so_and_stores_nothing(void **state)
+static void an_interrupted_run_reports_it_and_stores_nothing(void **state)
 {
     (void)state;
     struct error err = { "" };
     const volatile int stop = 1;
-    enum same worst;
-    struct experiment *e = load(watched);
+    enum agreement worst;
+    struct experiment *e = load(experiment_text);
     struct store *s = open_store("stopped.db");
     const struct bits_plan plan = { .tokens = TOKENS, .out = stdout, .stop = &stop };
     assert_false(bits_run(e, s, &plan, &worst, &err));
     assert_string_equal(err.text, "interrupted");
-    assert_int_equal(ask(s, "SELECT count(*) FROM exact_bits"), 0);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM exact_bits"), 0);
     store_close(s);
     experiment_free(e);
 }
 
-// A draft token that is picked by the rule's own draws knows what the text will say. What comes behind it does not change that.
-static void a_pair_that_shares_its_draws_is_refused(void **state)
+// A draft token picked with the rule's own random numbers depends on the text. A second drafter does not change that.
+static void a_drafter_coupled_to_the_rule_is_refused(void **state)
 {
     (void)state;
     struct error err = { "" };
-    enum same worst;
-    struct experiment *e =
-        load("name: shared\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: talks.jsonl, chat: chatml}\n"
-             "limits: {new_tokens: 10, context: 320}\ncells:\n  sampling: [{temperature: 1}]\n  rule: [match]\n"
-             "  drafter: [none, {kind: small, model: draft.gguf, pick: coupled}, {kind: ngram, tokens: 3}]\n");
+    enum agreement worst;
+    struct experiment *e = load(
+        "name: shared\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: conversations.jsonl, chat: chatml}\n"
+        "limits: {new_tokens: 10, context: 320}\ncells:\n  sampling: [{temperature: 1}]\n  rule: [match]\n"
+        "  drafter: [none, {kind: small, model: draft.gguf, pick: coupled}, {kind: ngram, tokens: 3}]\n");
     struct store *s = open_store("shared.db");
     FILE *out = tmpfile();
     const struct bits_plan plan = { .tokens = TOKENS, .out = out };
@@ -216,25 +219,26 @@ static void a_pair_that_shares_its_draws_is_refused(void **state)
     assert_non_null(strstr(err.text, "rule match"));
     assert_non_null(strstr(err.text, "pick: coupled"));
     assert_int_equal(ftell(out), 0);
-    assert_int_equal(ask(s, "SELECT count(*) FROM exact_bits"), 0);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM exact_bits"), 0);
     fclose(out);
     store_close(s);
     experiment_free(e);
 }
 
-// ---- the command, which has the real counting
+// ---- the command, with the real comparison
 
-static void the_command_finds_the_same_bits(void **state)
+static void the_command_finds_equal_bits(void **state)
 {
     (void)state;
-    write_file("bits.yaml", watched);
-    struct said s =
-        child_run("exact --bits %s/bits.yaml --tokens 20 --db %s/command.db", tiny_directory(), tiny_directory());
-    said_insist(&s, "exact --bits");
-    assert_int_equal(times(s.out, "every bit is the same\n"), CELLS);
-    said_free(&s);
+    write_file("bits.yaml", experiment_text);
+    struct child_result s =
+        child_run("exact --bits %s/bits.yaml --tokens 20 --db %s/command.db", test_directory(), test_directory());
+    child_expect_success(&s, "exact --bits");
+    assert_int_equal(times(s.out, "all bits are equal\n"), CELLS);
+    child_result_free(&s);
     struct store *store = open_store("command.db");
-    assert_int_equal(ask(store, "SELECT count(*) FROM exact_bits WHERE compared BETWEEN 20 AND 20 + 3 * 4"), CELLS);
+    assert_int_equal(query_first_int(store, "SELECT count(*) FROM exact_bits WHERE compared BETWEEN 20 AND 20 + 3 * 4"),
+                     CELLS);
     store_close(store);
 }
 
@@ -242,10 +246,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_token_of_every_text_is_compared),
-        cmocka_unit_test(what_differs_is_printed_and_stored),
-        cmocka_unit_test(a_run_that_is_interrupted_says_so_and_stores_nothing),
-        cmocka_unit_test(a_pair_that_shares_its_draws_is_refused),
-        cmocka_unit_test(the_command_finds_the_same_bits),
+        cmocka_unit_test(differences_are_printed_and_stored),
+        cmocka_unit_test(an_interrupted_run_reports_it_and_stores_nothing),
+        cmocka_unit_test(a_drafter_coupled_to_the_rule_is_refused),
+        cmocka_unit_test(the_command_finds_equal_bits),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }

@@ -1,4 +1,4 @@
-// test_command_line.c - what commands have in common: numbers and names that are typed, text as it is shown, and its summary.
+// test_command_line.c - shared parts of the commands: parsing of numbers and names, streamed text, and its summary.
 #include "tests/support/check.h"
 
 #include <limits.h>
@@ -18,14 +18,14 @@
 #include "engine/transcript.h"
 #include "commands/checkpoint/writer.h"
 
-static void a_number_is_all_of_its_word_and_in_range(void **state)
+static void a_number_is_the_whole_argument_and_in_range(void **state)
 {
     (void)state;
     static const char *const wrong[] = { "", " 5", "5 ", "5x", "x", "0x5", "-1", "11", "-", "99999999999999999999" };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         long long v = 77;
         if (parse_int(wrong[i], 0, 10, &v) || v != 77)
-            fail_msg("\"%s\" was taken", wrong[i]);
+            fail_msg("\"%s\" was accepted", wrong[i]);
     }
     long long v = 77;
     assert_true(parse_int("0", 0, 10, &v) && v == 0);
@@ -33,25 +33,25 @@ static void a_number_is_all_of_its_word_and_in_range(void **state)
     assert_true(parse_int("-3", -3, 10, &v) && v == -3);
     assert_true(parse_int("9223372036854775807", 0, LLONG_MAX, &v) && v == LLONG_MAX);
     v = 77;
-    assert_false(parse_int("9223372036854775808", 0, LLONG_MAX, &v)); // strtoll gives the largest there is
+    assert_false(parse_int("9223372036854775808", 0, LLONG_MAX, &v)); // strtoll returns LLONG_MAX
     assert_false(parse_int("-9223372036854775809", LLONG_MIN, 0, &v));
     assert_int_equal(v, 77);
 }
 
-static void the_nearest_word_is_the_one_with_the_fewest_slips(void **state)
+static void nearest_minimizes_the_edit_distance(void **state)
 {
     (void)state;
     static const struct {
         const char *word, *list[4], *nearest;
     } cases[] = {
-        { "ilst", { "ilsxy", "list" }, "list" }, // the first two letters exchanged: one slip, the other has two
-        { "lsit", { "lsixy", "list" }, "list" }, // in the middle
-        { "lits", { "litxy", "list" }, "list" }, // the last two
-        { "lst", { "lstxy", "list" }, "lstxy" }, // a beginning of three letters is as near as one slip, the first wins
-        { "ls", { "lsxy", "lis" }, "lis" },      // of two letters it is not
-        { "abcdef", { "abcxyz" }, "abcxyz" },    // three slips in six letters
-        { "abcdef", { "abwxyz" }, NULL },        // four: another word
-        { "abcdefghi", { "abcdewxyz" }, "abcdewxyz" }, // four in nine
+        { "ilst", { "ilsxy", "list" }, "list" },       // the first two letters exchanged: distance 1, the other has 2
+        { "lsit", { "lsixy", "list" }, "list" },       // in the middle
+        { "lits", { "litxy", "list" }, "list" },       // the last two
+        { "lst", { "lstxy", "list" }, "lstxy" },       // a prefix of three letters has distance 1; the first entry wins
+        { "ls", { "lsxy", "lis" }, "lis" },            // a prefix of two letters does not
+        { "abcdef", { "abcxyz" }, "abcxyz" },          // distance 3 of six letters
+        { "abcdef", { "abwxyz" }, NULL },              // 4: unrelated
+        { "abcdefghi", { "abcdewxyz" }, "abcdewxyz" }, // 4 of nine
         { "abcdefghi", { "abcdvwxyz" }, NULL },
         { "temprature", { "top-k", "temperature" }, "temperature" },
         { "", { "x" }, "x" },
@@ -64,7 +64,7 @@ static void the_nearest_word_is_the_one_with_the_fewest_slips(void **state)
     }
 }
 
-static void a_file_that_is_missing_is_named(void **state)
+static void a_missing_file_is_named(void **state)
 {
     (void)state;
     struct error err;
@@ -82,7 +82,7 @@ static char *all_of(FILE *f)
     return xstrdup(text);
 }
 
-static void what_was_drafted_is_green_and_out_at_once(void **state)
+static void accepted_draft_tokens_are_green_and_flushed_at_once(void **state)
 {
     (void)state;
     for (int colour = 0; colour < 2; colour++) {
@@ -93,7 +93,7 @@ static void what_was_drafted_is_green_and_out_at_once(void **state)
         const int32_t token[] = { 5, 60, 700 };
         printer_add(&p, token, 3, 2);
         assert_int_equal(fstat(fileno(f), &st), 0);
-        assert_true(st.st_size > 0); // it does not wait in a buffer
+        assert_true(st.st_size > 0); // it is flushed
         const int64_t first = st.st_size;
         printer_add(&p, token, 1, 0);
         assert_int_equal(fstat(fileno(f), &st), 0);
@@ -134,36 +134,36 @@ static char *printed(const struct transcript *t)
     return text;
 }
 
-static void a_summary_has_every_number_in_its_place(void **state)
+static void the_text_summary_contains_every_number(void **state)
 {
     (void)state;
     struct transcript t = example;
     char *text = printed(&t);
     assert_string_equal(text,
-                        "30 tokens in 8 steps: 3.75 a step, 6.0 tokens/s; ended by: limit\n"
-                        "accepted 7 of 12 drafted in 4 drafts; by position 1.00 0.50 0.25\n"
+                        "30 tokens in 8 steps: 3.75 per step, 6.0 tokens/s; ended by: limit\n"
+                        "accepted 7 of 12 draft tokens in 4 drafts; by position 1.00 0.50 0.25\n"
                         "prefill 0.250 s (50 tokens, 200.0/s); propose 1.500 s, verify 2.750 s, advance 0.125 s\n");
     free(text);
-    for (int deep = 16; deep <= 17; deep++) { // sixteen positions are shown, of the others that there are some
-        t.max_depth = deep;
+    for (int depth = 16; depth <= 17; depth++) { // sixteen positions are shown, then "..."
+        t.max_depth = depth;
         text = printed(&t);
         char *ending =
-            xformat("by position 1.00 0.50 0.25 0.75%s\n", deep == 17 ? " 0.00 0.00 0.00 0.00 0.00 0.00 0.00 0.00"
-                                                                        " 0.00 0.00 0.00 0.00 ..."
-                                                                      : " 0.00 0.00 0.00 0.00 0.00 0.00 0.00 0.00"
-                                                                        " 0.00 0.00 0.00 0.00");
+            xformat("by position 1.00 0.50 0.25 0.75%s\n", depth == 17 ? " 0.00 0.00 0.00 0.00 0.00 0.00 0.00 0.00"
+                                                                         " 0.00 0.00 0.00 0.00 ..."
+                                                                       : " 0.00 0.00 0.00 0.00 0.00 0.00 0.00 0.00"
+                                                                         " 0.00 0.00 0.00 0.00");
         assert_non_null(strstr(text, ending));
         free(ending);
         free(text);
     }
     t = (struct transcript){ .stop = "end" }; // nothing drafted, nothing measured
     text = printed(&t);
-    assert_string_equal(text, "0 tokens in 0 steps: 0.00 a step, 0.0 tokens/s; ended by: end\n"
+    assert_string_equal(text, "0 tokens in 0 steps: 0.00 per step, 0.0 tokens/s; ended by: end\n"
                               "prefill 0.000 s (0 tokens, 0.0/s); propose 0.000 s, verify 0.000 s, advance 0.000 s\n");
     free(text);
 }
 
-static void a_summary_for_programs_has_them_too(void **state)
+static void the_json_summary_contains_every_number(void **state)
 {
     (void)state;
     struct transcript t = example;
@@ -183,15 +183,15 @@ static void a_summary_for_programs_has_them_too(void **state)
     json_free(j);
 }
 
-// stderr as a file while something is shown on it.
+// Returns the text that one call of the progress observer writes to stderr.
 static char *shown(struct output *m, size_t done, size_t total)
 {
     FILE *f = tmpfile();
     fflush(stderr);
     int before = dup(STDERR_FILENO);
     assert_true(f != NULL && before >= 0 && dup2(fileno(f), STDERR_FILENO) >= 0);
-    struct step_observer w = output_observer(m);
-    w.progress(w.of, done, total);
+    struct progress_observer w = output_observer(m);
+    w.progress(w.context, done, total);
     fflush(stderr);
     dup2(before, STDERR_FILENO);
     close(before);
@@ -200,34 +200,34 @@ static char *shown(struct output *m, size_t done, size_t total)
     return text;
 }
 
-static void what_is_written_is_shown_on_a_terminal_alone_and_not_each_time(void **state)
+static void write_progress_is_throttled_and_shown_on_terminals_only(void **state)
 {
     (void)state;
     struct output m = { .terminal = true };
     char *first = shown(&m, 3000000, 20000000);
     assert_string_equal(first, "\r\033[K3 of 20 MB written");
     assert_true(m.shown_ns > 0);
-    m.shown_ns = clock_ns() + 3600000000000; // an hour from now: less than a tenth of a second ago
+    m.shown_ns = clock_ns() + 3600000000000; // an hour from now: the next update is not due
     char *again = shown(&m, 4000000, 20000000);
     assert_string_equal(again, "");
     m = (struct output){ .terminal = false };
-    char *nowhere = shown(&m, 3000000, 20000000);
-    assert_string_equal(nowhere, "");
+    char *no_terminal = shown(&m, 3000000, 20000000);
+    assert_string_equal(no_terminal, "");
     free(first);
     free(again);
-    free(nowhere);
+    free(no_terminal);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_number_is_all_of_its_word_and_in_range),
-        cmocka_unit_test(the_nearest_word_is_the_one_with_the_fewest_slips),
-        cmocka_unit_test(a_file_that_is_missing_is_named),
-        cmocka_unit_test(what_was_drafted_is_green_and_out_at_once),
-        cmocka_unit_test(a_summary_has_every_number_in_its_place),
-        cmocka_unit_test(a_summary_for_programs_has_them_too),
-        cmocka_unit_test(what_is_written_is_shown_on_a_terminal_alone_and_not_each_time),
+        cmocka_unit_test(a_number_is_the_whole_argument_and_in_range),
+        cmocka_unit_test(nearest_minimizes_the_edit_distance),
+        cmocka_unit_test(a_missing_file_is_named),
+        cmocka_unit_test(accepted_draft_tokens_are_green_and_flushed_at_once),
+        cmocka_unit_test(the_text_summary_contains_every_number),
+        cmocka_unit_test(the_json_summary_contains_every_number),
+        cmocka_unit_test(write_progress_is_throttled_and_shown_on_terminals_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// test_command_texts.c - commands whose answers are always the same, whole: a person has read them (cases/commands.txt).
+// test_command_texts.c - complete output of commands that is always the same (golden file cases/commands.txt).
 #include "tests/support/check.h"
 
 #include <stdio.h>
@@ -64,7 +64,7 @@ static char *exchanged(char *text, const char *a, const char *b)
     return t.s;
 }
 
-// Another config.json: `before` becomes `after`.
+// Replaces `before` by `after` in config.json.
 static void edit_config(const char *model, const char *before, const char *after)
 {
     struct error err;
@@ -78,12 +78,12 @@ static void edit_config(const char *model, const char *before, const char *after
     free(path);
 }
 
-// A model with what others have not: tied, biases, a scaled rope, two types, a token in front, layers that are left over,
-// a chat that nobody knows.
+// A model with unusual features: tied embedding, biases, scaled rope, two types, a beginning-of-text token, unused layers,
+// and an unknown chat template.
 static void make_more(void)
 {
-    struct tiny t = tiny_usual;
-    char *path = tiny_path("more"), *odd = xformat("%s/tokenizer_config.json", path);
+    struct small_model t = small_default;
+    char *path = test_path("more"), *odd = xformat("%s/tokenizer_config.json", path);
     t.layers = 4;
     t.tied = t.bias = true;
     t.type = BF16;
@@ -91,7 +91,7 @@ static void make_more(void)
     t.factor = 2.5;
     t.eps = 1e-6;
     t.context = 2048;
-    tiny_write_hf(path, &t);
+    small_write_hf(path, &t);
     edit_config(path, "\"num_hidden_layers\":4", "\"num_hidden_layers\":3");
     FILE *f = fopen(odd, "w");
     assert_true(f != NULL && fputs("{\"chat_template\": \"{{ odd }}\", \"add_bos_token\": true}", f) >= 0 &&
@@ -103,7 +103,7 @@ static void make_more(void)
 static void make_heads(void)
 {
     struct head_shape s = head_shape_of(models.hf);
-    char *medusa = tiny_path("head.medusa"), *eagle = tiny_path("head.eagle"), *eagle3 = tiny_path("head.eagle3");
+    char *medusa = test_path("head.medusa"), *eagle = test_path("head.eagle"), *eagle3 = test_path("head.eagle3");
     heads_write_medusa(medusa, &s);
     heads_write_eagle(eagle, &s);
     heads_write_eagle3(eagle3, &s);
@@ -112,34 +112,34 @@ static void make_heads(void)
     free(eagle3);
 }
 
-static char *said_now(void)
+static char *current_output(void)
 {
     struct text all = { 0 };
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-        char *words = exchanged(xstrdup(commands[i]), "HERE", tiny_directory());
-        struct said s = child_run("%s", words);
-        said_insist(&s, words);
+        char *words = exchanged(xstrdup(commands[i]), "HERE", test_directory());
+        struct child_result s = child_run("%s", words);
+        child_expect_success(&s, words);
         assert_string_equal(s.err, "");
-        char *out = exchanged(xstrdup(s.out), tiny_directory(), "HERE");
+        char *out = exchanged(xstrdup(s.out), test_directory(), "HERE");
         text_printf(&all, "$ speclab %s\n%s\n", commands[i], out);
         free(out);
-        said_free(&s);
+        child_result_free(&s);
         free(words);
     }
     return all.s;
 }
 
-static void commands_say_what_a_person_has_read(void **state)
+static void command_output_equals_the_golden_file(void **state)
 {
     (void)state;
     make_more();
     make_heads();
-    char *now = said_now();
-    file_hold_golden("commands.txt", now, write_golden);
+    char *now = current_output();
+    assert_golden_file("commands.txt", now, write_golden);
     free(now);
 }
 
-// With a word `write` commands.txt is written anew, for a person to read what became of it.
+// With the argument `write` it rewrites commands.txt; read the diff.
 int main(int argc, char **argv)
 {
     write_golden = argc == 2 && strcmp(argv[1], "write") == 0;
@@ -148,7 +148,7 @@ int main(int argc, char **argv)
         return 77;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(commands_say_what_a_person_has_read),
+        cmocka_unit_test(command_output_equals_the_golden_file),
     };
     return cmocka_run_group_tests(tests, models_make, models_remove);
 }

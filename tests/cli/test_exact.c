@@ -1,6 +1,5 @@
-// test_exact.c - `speclab exact` as a person meets it, on little models: what it prints, what it stores, with which status
-// it ends, and that a text put to the test is the same text whenever the work was interrupted.
-#include "core/clock.h"
+// test_exact.c - `speclab exact` on small models: output, database and exit status, and that interrupted runs reach the
+// same sums as uninterrupted ones.
 #include "tests/support/check.h"
 
 #include <fcntl.h>
@@ -26,11 +25,12 @@
 
 // ---- files
 
-enum { NEW_TOKENS = 24, NOTHING = 0, FOUND = 3, UNDECIDED = 4 }; // what is left: exit statuses
+enum { NEW_TOKENS = 24, NOTHING = 0, FOUND = 3, UNDECIDED = 4 }; // the last three: exit statuses
 
-static const char head[] = "name: watched\ntarget: {model: target.gguf}\nthreads: 1\n"
-                           "prompts: {file: talks.jsonl, chat: chatml}\nlimits: {new_tokens: 24, context: 320}\n"
-                           "seed: 5\ncells:\n";
+static const char head[] =
+    "name: tested\ntarget: {model: target.gguf}\nthreads: 1\n"
+    "prompts: {file: conversations.jsonl, chat: chatml}\nlimits: {new_tokens: 24, context: 320}\n"
+    "seed: 5\ncells:\n";
 
 static void write_experiment(const char *name, const char *cells)
 {
@@ -45,168 +45,173 @@ static void write_experiment(const char *name, const char *cells)
 static int make_pair_of_models(void **state)
 {
     make_files(state);
-    struct said s =
-        child_run("prune %s/target.gguf --keep 0,2 --out %s/pruned.gguf", tiny_directory(), tiny_directory());
-    said_insist(&s, "prune");
-    said_free(&s);
-    struct tiny deep = tiny_usual; // and a draft model that lacks one of its layers, and mostly agrees with it
+    struct child_result s =
+        child_run("prune %s/target.gguf --keep 0,2 --out %s/pruned.gguf", test_directory(), test_directory());
+    child_expect_success(&s, "prune");
+    child_result_free(&s);
+    struct small_model deep = small_default; // and a draft model without one of its layers, which mostly agrees with it
     deep.layers = 6;
-    char *path = tiny_path("deep.gguf");
-    tiny_write_gguf(path, &deep);
-    s = child_run("prune %s --keep 0-3,5 --out %s/near.gguf", path, tiny_directory());
-    said_insist(&s, "prune");
-    said_free(&s);
+    char *path = test_path("deep.gguf");
+    small_write_gguf(path, &deep);
+    s = child_run("prune %s --keep 0-3,5 --out %s/near.gguf", path, test_directory());
+    child_expect_success(&s, "prune");
+    child_result_free(&s);
     free(path);
     write_experiment("one.yaml", PLAIN "  drafter: [" SMALL "]\n");
     write_experiment("three.yaml", PLAIN "  batch: [3]\n  drafter: [" SMALL "]\n");
     return 0;
 }
 
-// The command on FILE.yaml of the test's folder, into a database there.
-static struct said exact(const char *file, const char *db, const char *flags)
+// Runs the command on a file of the test's folder, with a database there.
+static struct child_result exact(const char *file, const char *db, const char *flags)
 {
-    return child_run("exact %s/%s --db %s/%s %s", tiny_directory(), file, tiny_directory(), db, flags);
+    return child_run("exact %s/%s --db %s/%s %s", test_directory(), file, test_directory(), db, flags);
 }
 
 static void expect_status(const char *file, const char *db, const char *flags, int status, const char *with)
 {
-    struct said s = exact(file, db, flags);
+    struct child_result s = exact(file, db, flags);
     if (s.status != status || strstr(s.out, with) == NULL) // on a slow machine stderr has its progress
         fail_msg("exact %s %s: expected status %d and \"%s\", got status %d and: %s%s", file, flags, status, with,
                  s.status, s.out, s.err);
-    said_free(&s);
+    child_result_free(&s);
 }
 
-static int64_t ask_of(const char *db, const char *sql)
+static int64_t first_int_of(const char *db, const char *sql)
 {
     struct store *s = open_store(db);
-    int64_t answer = ask(s, sql);
+    int64_t answer = query_first_int(s, sql);
     store_close(s);
     return answer;
 }
 
 // ---- rules
 
-static void every_rule_is_what_it_says(void **state)
+static void every_rule_is_as_declared(void **state)
 {
     (void)state;
-    struct said s = child_run("exact --rules --instances 2 --db %s/rules.db", tiny_directory());
-    said_insist(&s, "exact --rules");
+    struct child_result s = child_run("exact --rules --instances 2 --db %s/rules.db", test_directory());
+    child_expect_success(&s, "exact --rules");
     assert_string_equal(s.err, "");
     struct store *store = open_store("rules.db");
     for (int i = 0; rules[i] != NULL; i++) {
         char *line = xformat("\n  %-10s ", rules[i]->name),
-             *sql = xformat("SELECT count(*) FROM exact_rule WHERE rule = '%s' AND claimed = %d AND instances > 0 AND "
-                            "outcomes >= instances AND found = '%s' AND (distance <= 1e-12) = claimed",
-                            rules[i]->name, rules[i]->exact, rules[i]->exact ? "exact" : "lossy, as it says");
+             *sql = xformat(
+                 "SELECT count(*) FROM exact_rule WHERE rule = '%s' AND declared_exact = %d AND instances > 0 AND "
+                 "outcomes >= instances AND verdict = '%s' AND (distance <= 1e-12) = declared_exact",
+                 rules[i]->name, rules[i]->exact, rules[i]->exact ? "exact" : "lossy, as declared");
         const char *at = strstr(s.out, line), *end = at != NULL ? strchr(at + 1, '\n') : NULL;
-        const char *says = rules[i]->exact ? "  exact" : "  lossy, as it says";
-        if (end == NULL || strncmp(end - strlen(says), says, strlen(says)) != 0)
-            fail_msg("%s should be called%s: %s", rules[i]->name, says, s.out);
-        assert_int_equal(ask(store, sql), 1);
+        const char *verdict = rules[i]->exact ? "  exact" : "  lossy, as declared";
+        if (end == NULL || strncmp(end - strlen(verdict), verdict, strlen(verdict)) != 0)
+            fail_msg("%s: expected%s, found: %s", rules[i]->name, verdict, s.out);
+        assert_int_equal(query_first_int(store, sql), 1);
         free(line);
         free(sql);
     }
     store_close(store);
-    said_free(&s);
+    child_result_free(&s);
 }
 
 // ---- texts
 
-static void cells_are_judged_and_stored(void **state)
+static void cells_are_tested_and_stored(void **state)
 {
     (void)state;
     write_experiment("many.yaml",
                      "  sampling: [{temperature: 1}, {temperature: 0.7, top_p: 0.9, repetition_penalty: 1.2}]\n"
-                     // What is found first is not forgotten.
+                     // The exit status remembers the bias of the first rule.
                      "  batch: [3]\n  rule: [typical, rejection, block, match]\n"
                      "  drafter: [none, {kind: ngram, longest: 2, tokens: 3}, " SMALL "]\n");
-    expect_status("many.yaml", "many.db", "--tokens 400", FOUND, "(LOSSY: a bias is what it is made of)");
+    expect_status("many.yaml", "many.db", "--tokens 400", FOUND, "(LOSSY: a bias is expected)");
     struct store *s = open_store("many.db");
-    assert_int_equal(ask(s, "SELECT count(*) FROM exact WHERE finished IS NOT NULL"), 2 * 4 * 2);
-    assert_int_equal(ask(s, "SELECT count(*) FROM exact WHERE sequences > 0 AND steps > 0 AND"
-                            " steps <= tokens AND batch = 3 AND level = 1e-6 AND accepted BETWEEN 0 AND 3"),
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM exact WHERE finished IS NOT NULL"), 2 * 4 * 2);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM exact WHERE sequences > 0 AND steps > 0 AND"
+                                        " steps <= tokens AND batch = 3 AND level = 1e-6 AND accepted BETWEEN 0 AND 3"),
                      2 * 4 * 2);
-    // A bet that has come to its mark ends a cell.
-    assert_int_equal(ask(s, "SELECT count(*) FROM exact WHERE tokens < 400 AND (lossless OR most_log_e < 14.5)"), 0);
-    assert_int_equal(ask(s, "SELECT count(*) FROM exact WHERE lossless <> (rule NOT LIKE 'typical%')"), 0);
-    assert_int_equal(ask(s, "SELECT count(*) FROM exact WHERE lossless AND verdict = 'bias found'"), 0);
-    assert_true(ask(s, "SELECT count(*) FROM exact WHERE NOT lossless AND verdict = 'bias found'") > 0);
-    assert_int_equal(ask(s, "SELECT count(*) FROM exact_stream"), 2 * 4 * 2 * STREAMS);
-    assert_int_equal(ask(s, "SELECT count(*) FROM exact JOIN exact_stream AS t ON t.exact = id AND stream = 'text'"
-                            " WHERE t.tokens <> exact.tokens OR alarm <> (verdict = 'bias found')"),
+    // A cell ends early only if its bet reached the level of certainty.
+    assert_int_equal(
+        query_first_int(s, "SELECT count(*) FROM exact WHERE tokens < 400 AND (lossless OR max_log_e < 14.5)"), 0);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM exact WHERE lossless <> (rule NOT LIKE 'typical%')"), 0);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM exact WHERE lossless AND verdict = 'bias found'"), 0);
+    assert_true(query_first_int(s, "SELECT count(*) FROM exact WHERE NOT lossless AND verdict = 'bias found'") > 0);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM exact_stream"), 2 * 4 * 2 * STREAMS);
+    assert_int_equal(
+        query_first_int(s, "SELECT count(*) FROM exact JOIN exact_stream AS t ON t.exact = id AND stream = 'text'"
+                           " WHERE t.tokens <> exact.tokens OR alarm <> (verdict = 'bias found')"),
+        0);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM exact JOIN exact_stream AS t ON t.exact = id"
+                                        " WHERE lossless AND stream IN ('text', 'control', 'drafter') AND alarm"),
                      0);
-    assert_int_equal(ask(s, "SELECT count(*) FROM exact JOIN exact_stream AS t ON t.exact = id"
-                            " WHERE lossless AND stream IN ('text', 'control', 'drafter') AND alarm"),
-                     0);
-    // ngram chooses, so that nothing was drawn; small did.
-    assert_int_equal(ask(s, "SELECT count(*) FROM exact JOIN exact_stream AS t ON t.exact = id"
-                            " WHERE stream = 'drafter' AND (t.tokens > 0) = (drafter LIKE 'ngram%')"),
+    // ngram proposes deterministic tokens, so there are no draws to test; small samples.
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM exact JOIN exact_stream AS t ON t.exact = id"
+                                        " WHERE stream = 'drafter' AND (t.tokens > 0) = (drafter LIKE 'ngram%')"),
                      0);
     assert_int_equal(
-        ask(s,
+        query_first_int(
+            s,
             "SELECT count(*) FROM exact WHERE NOT EXISTS (SELECT 1 FROM exact_test WHERE exact = id AND stream = 'text'"
             " AND kind = 'KS') OR NOT EXISTS (SELECT 1 FROM exact_test WHERE exact = id AND stream = 'control')"),
         0);
-    assert_int_equal(ask(s, "SELECT count(*) FROM exact_test WHERE log10_adjusted < log10_p"), 0);
-    assert_int_equal(ask(s, "SELECT count(*) FROM pragma_foreign_key_check"), 0);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM exact_test WHERE log10_adjusted < log10_p"), 0);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM pragma_foreign_key_check"), 0);
     store_close(s);
 }
 
-static void too_few_tokens_are_no_verdict(void **state)
+static void too_few_tokens_give_no_verdict(void **state)
 {
     (void)state;
     expect_status("one.yaml", "few.db", "--tokens 60", UNDECIDED, "More tokens are needed");
-    assert_int_equal(ask_of("few.db", "SELECT count(*) FROM exact WHERE verdict = 'no verdict'"), 1);
+    assert_int_equal(first_int_of("few.db", "SELECT count(*) FROM exact WHERE verdict = 'no verdict'"), 1);
 }
 
-static void enough_tokens_are_a_verdict(void **state)
+static void enough_tokens_give_a_verdict(void **state)
 {
     (void)state;
-    write_file("near.yaml",
-               "name: near\ntarget: {model: deep.gguf}\nthreads: 1\nprompts: {file: talks.jsonl, chat: chatml}\n"
-               "limits: {new_tokens: 100, context: 320}\ncells:\n  sampling: [{temperature: 1}]\n  batch: [4]\n"
-               "  drafter: [{kind: small, model: near.gguf, tokens: 3, pick: sampled}]\n");
+    write_file(
+        "near.yaml",
+        "name: near\ntarget: {model: deep.gguf}\nthreads: 1\nprompts: {file: conversations.jsonl, chat: chatml}\n"
+        "limits: {new_tokens: 100, context: 320}\ncells:\n  sampling: [{temperature: 1}]\n  batch: [4]\n"
+        "  drafter: [{kind: small, model: near.gguf, tokens: 3, pick: sampled}]\n");
     expect_status("near.yaml", "enough.db", "--tokens 12000 --level 1e-3", NOTHING, "Verdict: no bias found.");
-    assert_int_equal(ask_of("enough.db", "SELECT count(*) FROM exact WHERE verdict = 'no bias found'"), 1);
+    assert_int_equal(first_int_of("enough.db", "SELECT count(*) FROM exact WHERE verdict = 'no bias found'"), 1);
 }
 
-static void until_says_how_many_tokens(void **state)
+static void until_sets_the_number_of_tokens(void **state)
 {
     (void)state;
     const struct power w = { 0.25, 0.999, 2 * EVIDENCE_TESTS + 2 };
     const int64_t needed = (int64_t)ceil(power_tokens(POWER_KS, 0.1, w));
-    struct said s = exact("one.yaml", "until.db", "--until TV=0.1 --level 0.5");
+    struct child_result s = exact("one.yaml", "until.db", "--until TV=0.1 --level 0.5");
     assert_true(s.status == NOTHING || s.status == UNDECIDED);
-    said_free(&s);
-    int64_t tokens = ask_of("until.db", "SELECT tokens FROM exact");
-    print_message("a total variation of 0.1: %lld tokens, %lld judged\n", (long long)needed, (long long)tokens);
+    child_result_free(&s);
+    int64_t tokens = first_int_of("until.db", "SELECT tokens FROM exact");
+    print_message("a total variation of 0.1: %lld tokens, %lld tested\n", (long long)needed, (long long)tokens);
     assert_true(needed > 800 && tokens >= needed && tokens < needed + NEW_TOKENS + 4);
-    s = exact("one.yaml", "until.db", "--until 0.1 --level 0.5"); // the same
-    assert_int_equal(ask_of("until.db", "SELECT tokens FROM exact"), tokens);
-    said_free(&s);
+    s = exact("one.yaml", "until.db", "--until 0.1 --level 0.5"); // "TV=" is optional
+    assert_int_equal(first_int_of("until.db", "SELECT tokens FROM exact"), tokens);
+    child_result_free(&s);
 }
 
 // ---- interruptions
 
-struct packed_cache {
+struct stored_sums {
     int64_t sequences, tokens, steps;
-    double most_log_e;
+    double max_log_e;
     size_t bytes;
     void *sums;
 };
 
-static struct packed_cache kept_in(const char *db)
+static struct stored_sums sums_in(const char *db)
 {
     struct error err;
-    struct packed_cache k = { 0 };
+    struct stored_sums k = { 0 };
     struct store *s = open_store(db);
-    struct query *q = query_open(s, "SELECT sequences, tokens, steps, most_log_e, sums FROM exact");
+    struct query *q = query_open(s, "SELECT sequences, tokens, steps, max_log_e, sums FROM exact");
     assert_true(query_next(q));
     k.sequences = query_int(q, 0);
     k.tokens = query_int(q, 1);
     k.steps = query_int(q, 2);
-    k.most_log_e = query_real(q, 3);
+    k.max_log_e = query_real(q, 3);
     const void *sums = query_blob(q, 4, &k.bytes);
     k.sums = xmalloc(k.bytes + 1);
     memcpy(k.sums, sums, k.bytes);
@@ -216,13 +221,13 @@ static struct packed_cache kept_in(const char *db)
     return k;
 }
 
-static void expect_the_same(const char *a, const char *b)
+static void expect_equal_sums(const char *a, const char *b)
 {
-    struct packed_cache x = kept_in(a), y = kept_in(b);
+    struct stored_sums x = sums_in(a), y = sums_in(b);
     assert_int_equal(x.sequences, y.sequences);
     assert_int_equal(x.tokens, y.tokens);
     assert_int_equal(x.steps, y.steps);
-    assert_memory_equal(&x.most_log_e, &y.most_log_e, sizeof(x.most_log_e));
+    assert_memory_equal(&x.max_log_e, &y.max_log_e, sizeof(x.max_log_e));
     assert_int_equal(x.bytes, sizeof(struct observed));
     assert_int_equal(y.bytes, x.bytes);
     assert_memory_equal(x.sums, y.sums, x.bytes);
@@ -232,7 +237,7 @@ static void expect_the_same(const char *a, const char *b)
 
 static pid_t start(const char *file, const char *db, const char *tokens)
 {
-    char *path = tiny_path(file), *to = tiny_path(db), *log = tiny_path("log");
+    char *path = test_path(file), *to = test_path(db), *log = test_path("log");
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
@@ -248,106 +253,151 @@ static pid_t start(const char *file, const char *db, const char *tokens)
     return pid;
 }
 
-// Sends the signal after so many microseconds, unless it has ended; true: it was cut off.
-static bool cut_off(pid_t pid, int64_t us, int number)
+// Changes with every commit to a database: sizes and times of its file and of its write-ahead log.
+static uint64_t commit_mark(const char *db)
 {
-    const int64_t until = clock_ns() / 1000 + us;
+    uint64_t mark = 0;
+    static const char *const suffix[] = { "", "-wal" };
+    for (int i = 0; i < 2; i++) {
+        struct stat st;
+        char *name = xformat("%s%s", db, suffix[i]), *path = test_path(name);
+        if (stat(path, &st) == 0)
+            mark = mark * 31 + (uint64_t)st.st_size + (uint64_t)st.st_mtim.tv_sec * 1000000007 +
+                   (uint64_t)st.st_mtim.tv_nsec * 131;
+        free(name);
+        free(path);
+    }
+    return mark;
+}
+
+static void remove_database(const char *db)
+{
+    static const char *const suffix[] = { "", "-wal", "-shm" };
+    for (int i = 0; i < 3; i++) {
+        char *name = xformat("%s%s", db, suffix[i]), *path = test_path(name);
+        unlink(path);
+        free(name);
+        free(path);
+    }
+}
+
+// Sends the signal after this number of commits to the database; false: the process finished first.
+static bool interrupt_after(pid_t pid, const char *db, int commits, int number)
+{
+    uint64_t mark = commit_mark(db);
     int status = 0;
-    pid_t gone = 0;
-    while (clock_ns() / 1000 < until && (gone = waitpid(pid, &status, WNOHANG)) == 0)
-        usleep(500);
-    if (gone == 0) {
+    pid_t ended = 0;
+    for (int seen = 0; seen < commits && (ended = waitpid(pid, &status, WNOHANG)) == 0;) {
+        const uint64_t now = commit_mark(db);
+        seen += now != mark;
+        mark = now;
+        usleep(200);
+    }
+    if (ended == 0) {
         kill(pid, number);
         assert_int_equal(waitpid(pid, &status, 0), pid);
     }
-    if (WIFSIGNALED(status)) // SIGTERM, too, before anybody listens to it
+    if (WIFSIGNALED(status)) // by SIGTERM as well, before the handler is installed
         assert_int_equal(WTERMSIG(status), number);
-    else if (gone != 0)
-        assert_int_equal(WEXITSTATUS(status), UNDECIDED); // at its end
+    else if (ended != 0)
+        assert_int_equal(WEXITSTATUS(status), UNDECIDED); // finished
     else if (WEXITSTATUS(status) != UNDECIDED) {
         assert_int_equal(WEXITSTATUS(status), 1);
-        char said[200] = "", *log = tiny_path("log");
+        char line[200] = "", *log = test_path("log");
         FILE *f = fopen(log, "rb");
         assert_true(f != NULL && number == SIGTERM);
-        while (strstr(said, "interrupted") == NULL)
-            assert_non_null(fgets(said, sizeof(said), f));
+        while (strstr(line, "interrupted") == NULL)
+            assert_non_null(fgets(line, sizeof(line), f));
         fclose(f);
         free(log);
     }
     return !WIFEXITED(status) || WEXITSTATUS(status) != UNDECIDED;
 }
 
-static void interrupted_texts_come_to_the_same_sums(void **state)
+// Runs the command until it finishes, interrupted again and again after a growing number of commits. A process that is
+// faster than this test sees commits is started again with fewer of them: after 0 commits it is interrupted for certain.
+static void run_with_interrupts(const char *file, const char *db, int number)
+{
+    int interrupts = 0, amid = 0, commits = 8;
+    for (;;) {
+        if (!interrupt_after(start(file, db, "600"), db, commits, number)) {
+            if (interrupts > 0)
+                break;
+            remove_database(db);
+            commits /= 2;
+            continue;
+        }
+        amid += first_int_of(db, "SELECT count(*) FROM exact WHERE tokens > 0 AND finished IS NULL") > 0;
+        assert_int_equal(first_int_of(db, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check <> 'ok'"),
+                         0);
+        assert_true(++interrupts < 50);
+        commits += 3;
+    }
+    print_message("%s, signal %d: interrupted %d times, %d times amid the texts\n", file, number, interrupts, amid);
+}
+
+static void interrupted_runs_reach_the_same_sums(void **state)
 {
     (void)state;
     static const char *const files[] = { "one.yaml", "three.yaml" }, *const whole[] = { "one.db", "three.db" };
     for (int batch = 0; batch < 2; batch++) {
-        int64_t began = clock_ns() / 1000;
         expect_status(files[batch], whole[batch], "--tokens 600", UNDECIDED, "More tokens");
-        int64_t took = clock_ns() / 1000 - began;
         for (int number = SIGKILL, k = 0; k < 2; k++, number = SIGTERM) {
             char *db = xformat("cut%d%d.db", batch, k);
-            int cuts = 0, amid = 0; // each go has longer than the last, so that there is an end to it
-            while (cut_off(start(files[batch], db, "600"), took * (2 + cuts) / 8, number)) {
-                amid += ask_of(db, "SELECT count(*) FROM exact WHERE tokens > 0 AND finished IS NULL") > 0;
-                assert_int_equal(
-                    ask_of(db, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check <> 'ok'"), 0);
-                assert_true(++cuts < 50);
-            }
-            print_message("%s, signal %d: cut off %d times, %d times amid the texts\n", files[batch], number, cuts,
-                          amid);
-            assert_true(cuts > 0);
-            expect_the_same(db, whole[batch]);
+            run_with_interrupts(files[batch], db, number);
+            expect_equal_sums(db, whole[batch]);
             free(db);
         }
     }
-    expect_the_same(whole[0], whole[1]); // each text's chance is its own, and its rows do not depend on its neighbours
+    expect_equal_sums(whole[0], whole[1]); // a text has its own random numbers, and its rows do not depend on the batch
 }
 
-static void what_is_finished_is_not_decoded_again_but_goes_on(void **state)
+static void finished_texts_are_not_decoded_again_and_runs_can_be_extended(void **state)
 {
     (void)state;
     expect_status("three.yaml", "again.db", "--tokens 300", UNDECIDED, "More tokens");
-    struct packed_cache first = kept_in("again.db");
+    struct stored_sums first = sums_in("again.db");
     expect_status("three.yaml", "again.db", "--tokens 200", UNDECIDED, "More tokens");
-    struct packed_cache second = kept_in("again.db");
+    struct stored_sums second = sums_in("again.db");
     assert_int_equal(second.sequences, first.sequences);
     assert_memory_equal(first.sums, second.sums, first.bytes);
-    assert_int_equal(ask_of("again.db", "SELECT count(*) FROM exact_stream"), STREAMS);
+    assert_int_equal(first_int_of("again.db", "SELECT count(*) FROM exact_stream"), STREAMS);
     expect_status("three.yaml", "again.db", "--tokens 600", UNDECIDED, "More tokens");
-    expect_the_same("again.db", "three.db");
+    expect_equal_sums("again.db", "three.db");
     free(first.sums);
     free(second.sums);
 }
 
-// ---- mistakes
+// ---- errors
 
-static void what_cannot_be_judged_or_kept_is_an_error(void **state)
+static void untestable_cells_and_failed_writes_are_errors(void **state)
 {
     (void)state;
     write_experiment("greedy.yaml", "  sampling: [{temperature: 0}]\n  drafter: [ngram]\n");
-    struct said s = exact("greedy.yaml", "greedy.db", "--tokens 30");
+    struct child_result s = exact("greedy.yaml", "greedy.db", "--tokens 30");
     assert_int_equal(s.status, 1);
-    assert_non_null(strstr(s.err, "greedy.yaml: at temperature 0 every token is certain"));
-    said_free(&s);
+    assert_non_null(strstr(s.err, "greedy.yaml: at temperature 0 there is no distribution to test"));
+    child_result_free(&s);
     struct store *store = open_store("locked.db");
-    ask(store, "CREATE TRIGGER no BEFORE INSERT ON exact_stream BEGIN SELECT RAISE(ABORT, 'nothing is kept'); END");
+    query_first_int(
+        store, "CREATE TRIGGER no BEFORE INSERT ON exact_stream BEGIN SELECT RAISE(ABORT, 'writes are refused'); END");
     store_close(store);
     s = exact("one.yaml", "locked.db", "--tokens 30");
     assert_int_equal(s.status, 1);
-    assert_non_null(strstr(s.err, "nothing is kept"));
-    said_free(&s);
-    assert_int_equal(ask_of("locked.db", "SELECT count(*) FROM exact WHERE finished IS NULL"), 1);
+    assert_non_null(strstr(s.err, "writes are refused"));
+    child_result_free(&s);
+    assert_int_equal(first_int_of("locked.db", "SELECT count(*) FROM exact WHERE finished IS NULL"), 1);
 }
 
-static void mistakes_are_one_sentence(void **state)
+static void errors_are_one_sentence(void **state)
 {
     (void)state;
     write_experiment("none.yaml", PLAIN "  drafter: [none]\n");
     write_experiment("no_draft.yaml", PLAIN "  drafter: [{kind: small, model: absent.gguf}]\n");
-    write_file("no_target.yaml", "name: x\ntarget: {model: absent.gguf}\nprompts: {file: talks.jsonl, chat: chatml}\n"
-                                 "limits: {new_tokens: 8}\ncells:\n  drafter: [ngram]\n");
-    char *folder = tiny_path("folder");
+    write_file("no_target.yaml",
+               "name: x\ntarget: {model: absent.gguf}\nprompts: {file: conversations.jsonl, chat: chatml}\n"
+               "limits: {new_tokens: 8}\ncells:\n  drafter: [ngram]\n");
+    char *folder = test_path("folder");
     mkdir(folder, 0700);
     static const struct {
         int status;
@@ -356,7 +406,7 @@ static void mistakes_are_one_sentence(void **state)
         { 2, "expected an experiment's file, or --rules", "exact" },
         { 2, "absent.yaml", "exact D/absent.yaml" },
         { 2, "did you mean --tokens", "exact D/one.yaml --tokns 3" },
-        { 2, "no option --frobnicate", "exact D/one.yaml --frobnicate" },
+        { 2, "unknown option --frobnicate", "exact D/one.yaml --frobnicate" },
         { 2, "--tokens", "exact D/one.yaml --tokens 0" },
         { 2, "--tokens", "exact D/one.yaml --tokens many" },
         { 2, "--until TV=2:", "exact D/one.yaml --until TV=2" },
@@ -365,11 +415,11 @@ static void mistakes_are_one_sentence(void **state)
         { 2, "--until nan:", "exact D/one.yaml --until nan" },
         { 2, "--level 7:", "exact D/one.yaml --level 7" },
         { 2, "--level 0:", "exact D/one.yaml --level 0" },
-        { 2, "give one of them", "exact D/one.yaml --tokens 30 --until TV=0.1" },
-        { 2, "--rules needs no file", "exact --rules D/one.yaml" },
+        { 2, "--tokens and --until exclude each other", "exact D/one.yaml --tokens 30 --until TV=0.1" },
+        { 2, "--rules takes neither a file nor --bits", "exact --rules D/one.yaml" },
         { 2, "--instances", "exact --rules --instances 0" },
         { 2, "unexpected argument", "exact D/one.yaml D/three.yaml" },
-        { 1, "there is no drafter but `none`", "exact D/none.yaml --db D/mistake.db" },
+        { 1, "expected a drafter other than `none`", "exact D/none.yaml --db D/mistake.db" },
         { 2, "no_target.yaml:2:17: model: absent.gguf", "exact D/no_target.yaml --db D/mistake.db" },
         { 1, "absent.gguf", "exact D/no_draft.yaml --db D/mistake.db" },
         { 1, "folder", "exact D/one.yaml --tokens 30 --db D/folder" },
@@ -379,10 +429,10 @@ static void mistakes_are_one_sentence(void **state)
         struct text words = { 0 };
         for (const char *c = mistakes[i].words; *c != '\0'; c++)
             if (*c == 'D' && c[1] == '/')
-                text_puts(&words, tiny_directory());
+                text_puts(&words, test_directory());
             else
                 text_add(&words, c, 1);
-        child_refuses(mistakes[i].status, mistakes[i].with, words.s);
+        child_expect_error(mistakes[i].status, mistakes[i].with, words.s);
         free(words.s);
     }
     free(folder);
@@ -393,15 +443,15 @@ int main(void)
     if (!child_is_present())
         return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_rule_is_what_it_says),
-        cmocka_unit_test(cells_are_judged_and_stored),
-        cmocka_unit_test(too_few_tokens_are_no_verdict),
-        cmocka_unit_test(enough_tokens_are_a_verdict),
-        cmocka_unit_test(until_says_how_many_tokens),
-        cmocka_unit_test(interrupted_texts_come_to_the_same_sums),
-        cmocka_unit_test(what_is_finished_is_not_decoded_again_but_goes_on),
-        cmocka_unit_test(what_cannot_be_judged_or_kept_is_an_error),
-        cmocka_unit_test(mistakes_are_one_sentence),
+        cmocka_unit_test(every_rule_is_as_declared),
+        cmocka_unit_test(cells_are_tested_and_stored),
+        cmocka_unit_test(too_few_tokens_give_no_verdict),
+        cmocka_unit_test(enough_tokens_give_a_verdict),
+        cmocka_unit_test(until_sets_the_number_of_tokens),
+        cmocka_unit_test(interrupted_runs_reach_the_same_sums),
+        cmocka_unit_test(finished_texts_are_not_decoded_again_and_runs_can_be_extended),
+        cmocka_unit_test(untestable_cells_and_failed_writes_are_errors),
+        cmocka_unit_test(errors_are_one_sentence),
     };
     return cmocka_run_group_tests(tests, make_pair_of_models, remove_files);
 }

@@ -1,4 +1,4 @@
-// test_heads_command.c - `speclab heads`: how well drafters guess texts that are known, and the tree that follows.
+// test_heads_command.c - `speclab heads`: accuracy of drafters on known texts, and the best fixed tree.
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,79 +18,79 @@
 #include "tests/support/small_model.h"
 
 #define HEAD \
-    "name: examined\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: talks.jsonl, chat: chatml}\n" \
+    "name: examined\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: conversations.jsonl, chat: chatml}\n" \
     "limits: {new_tokens: 24, context: 320}\nseed: 5\n"
 #define CELLS(sampling, drafter) HEAD "cells:\n  sampling: [" sampling "]\n  drafter: [" drafter "]\n"
 
-static bool keep(void *self, const char *shown, const struct heads_seen *seen, struct error *err)
+static bool copy_ranks(void *self, const char *shown, const struct head_ranks *ranks, struct error *err)
 {
     (void)shown, (void)err;
-    *(struct heads_seen *)self = *seen;
+    *(struct head_ranks *)self = *ranks;
     return true;
 }
 
-// said: NULL, or what was printed; free() it
-static struct heads_seen examined_and_said(const char *text, int64_t tokens, char **said)
+// *printed: the printed text, to be freed; NULL: not wanted
+static struct head_ranks evaluate_and_print(const char *text, int64_t tokens, char **printed)
 {
     struct error err;
-    struct heads_seen seen = { .depth = -1 };
+    struct head_ranks ranks = { .depth = -1 };
     FILE *out = tmpfile();
     assert_non_null(out);
-    const struct heads_plan plan = { .tokens = tokens, .out = out, .each = keep, .self = &seen };
+    const struct heads_options plan = { .tokens = tokens, .out = out, .each = copy_ranks, .self = &ranks };
     struct experiment *e = load(text);
     if (!heads_run(e, &plan, &err))
         fail_msg("%s", err.text);
     experiment_free(e);
-    if (said != NULL) {
-        *said = xcalloc(1, 1 << 14);
+    if (printed != NULL) {
+        *printed = xcalloc(1, 1 << 14);
         rewind(out);
-        assert_true(fread(*said, 1, (1 << 14) - 1, out) < (1 << 14) - 1);
+        assert_true(fread(*printed, 1, (1 << 14) - 1, out) < (1 << 14) - 1);
     }
     fclose(out);
-    return seen;
+    return ranks;
 }
 
-static struct heads_seen examined(const char *text, int64_t tokens)
+static struct head_ranks evaluate(const char *text, int64_t tokens)
 {
-    return examined_and_said(text, tokens, NULL);
+    return evaluate_and_print(text, tokens, NULL);
 }
 
-static void a_target_that_drafts_for_itself_is_always_right(void **unused)
+static void a_target_that_drafts_for_itself_is_always_correct(void **unused)
 {
     (void)unused;
-    const struct heads_seen s =
-        examined(CELLS("{temperature: 0}", "{kind: small, model: target.gguf, tokens: 4}"), 100);
+    const struct head_ranks s =
+        evaluate(CELLS("{temperature: 0}", "{kind: small, model: target.gguf, tokens: 4}"), 100);
     assert_int_equal(s.depth, 4);
-    assert_int_equal(s.places[0], 100);
+    assert_int_equal(s.positions[0], 100);
     for (int d = 0; d < 4; d++) {
-        assert_true(s.places[d] > 80 && s.places[d] <= 100);
-        assert_int_equal(s.ranked[d][0], s.places[d]);
+        assert_true(s.positions[d] > 80 && s.positions[d] <= 100);
+        assert_int_equal(s.ranked[d][0], s.positions[d]);
     }
 }
 
-// A model that reads the text itself finds at one place what it finds when it is asked from the place before: depths differ
-// by the first place of each text alone. Whoever went on from another token, or another row, would find something else.
-static void what_it_finds_deeper_is_what_it_finds_from_there(void **unused)
+// A draft model that receives the text's tokens ranks a position the same at every depth: the counts of two depths differ
+// by the first position of each text only. Continuing from another token or another row would give other ranks.
+static void ranks_at_a_depth_equal_those_from_a_later_position(void **unused)
 {
     (void)unused;
-    const struct heads_seen s =
-        examined(CELLS("{temperature: 1}", "{kind: small, model: draft.gguf, tokens: 3, pick: greedy}"), 2 * 24);
+    const struct head_ranks s =
+        evaluate(CELLS("{temperature: 1}", "{kind: small, model: draft.gguf, tokens: 3, pick: greedy}"), 2 * 24);
     int64_t found = 0;
     assert_int_equal(s.depth, 3);
     for (int d = 0; d + 1 < 3; d++) {
-        assert_int_equal(s.places[d] - s.places[d + 1], s.texts);
+        assert_int_equal(s.positions[d] - s.positions[d + 1], s.texts);
         for (int r = 0; r < HEADS_RANKS; r++) {
             assert_true(s.ranked[d][r] >= s.ranked[d + 1][r]);
             found += s.ranked[d][r];
         }
     }
-    assert_true(found > 0 && s.ranked[0][0] < s.places[0]);
+    assert_true(found > 0 && s.ranked[0][0] < s.positions[0]);
 }
 
-static void every_head_answers_as_deep_as_its_drafts_go(void **unused)
+static void every_head_reports_ranks_to_the_depth_of_its_drafts(void **unused)
 {
     (void)unused;
-    char *target = tiny_path("target.gguf"), *draft = tiny_path("draft.gguf");
+    char *target = test_path("target.gguf"), *draft = test_path("draft.gguf");
     pair_heads_make(target, draft);
     static const char *const drafters[] = {
         "{kind: medusa, weights: draft.gguf.medusa, tokens: 3}",
@@ -101,41 +101,42 @@ static void every_head_answers_as_deep_as_its_drafts_go(void **unused)
     const int depth[] = { 3, 4, 4, 2 };
     for (int i = 0; i < 4; i++) {
         char *text = xformat(HEAD "cells:\n  sampling: [{temperature: 1}]\n  drafter: [%s]\n", drafters[i]);
-        const struct heads_seen s = examined(text, 60);
+        const struct head_ranks s = evaluate(text, 60);
         assert_int_equal(s.depth, depth[i]);
-        assert_int_equal(s.places[0], 60);
-        assert_true(i == 3 ? s.unknown > 0 && s.unknown < 60 : s.unknown == 0); // two tokens of three it does not know
+        assert_int_equal(s.positions[0], 60);
+        assert_true(i == 3 ? s.unknown > 0 && s.unknown < 60
+                           : s.unknown == 0); // two thirds of the vocabulary are missing
         free(text);
     }
     free(target);
     free(draft);
 }
 
-// Among 288 tokens a guess by chance is right once in 288.
-static void a_head_made_of_the_targets_layer_is_mostly_right(void **unused)
+// A random token of 288 would be correct once in 288.
+static void a_head_made_of_the_targets_layer_is_mostly_correct(void **unused)
 {
     (void)unused;
-    struct tiny one = tiny_usual;
+    struct small_model one = small_default;
     one.layers = 1;
-    char *target = tiny_path("one"), *head = tiny_path("one.eagle");
-    tiny_write_hf(target, &one);
+    char *target = test_path("one"), *head = test_path("one.eagle");
+    small_write_hf(target, &one);
     heads_write_eagle_of(head, &one);
-    const struct heads_seen s =
-        examined("name: examined\ntarget: {model: one}\nthreads: 1\nprompts: {file: talks.jsonl, chat: chatml}\n"
-                 "limits: {new_tokens: 24, context: 320}\ncells:\n  sampling: [{temperature: 0}]\n"
-                 "  drafter: [{kind: eagle, weights: one.eagle, tokens: 3, pick: greedy}]\n",
-                 150);
+    const struct head_ranks s = evaluate(
+        "name: examined\ntarget: {model: one}\nthreads: 1\nprompts: {file: conversations.jsonl, chat: chatml}\n"
+        "limits: {new_tokens: 24, context: 320}\ncells:\n  sampling: [{temperature: 0}]\n"
+        "  drafter: [{kind: eagle, weights: one.eagle, tokens: 3, pick: greedy}]\n",
+        150);
     for (int d = 0; d < 3; d++) {
-        print_message("    after %d right ones: %lld of %lld right\n", d, (long long)s.ranked[d][0],
-                      (long long)s.places[d]);
-        assert_true(s.ranked[d][0] * 4 > s.places[d]);
+        print_message("    after %d correct tokens: %lld of %lld correct\n", d, (long long)s.ranked[d][0],
+                      (long long)s.positions[d]);
+        assert_true(s.ranked[d][0] * 4 > s.positions[d]);
     }
     free(target);
     free(head);
 }
 
-// The table from what was counted. EAGLE-3's head knows a third of the vocabulary, and is right now and then.
-static void the_table_is_of_what_was_counted(void **unused)
+// Rebuilds the table from the counts. The EAGLE-3 head has a third of the vocabulary, and is sometimes correct.
+static void the_table_follows_from_the_counts(void **unused)
 {
     (void)unused;
     static const char *const drafters[] = {
@@ -144,53 +145,52 @@ static void the_table_is_of_what_was_counted(void **unused)
         "{kind: eagle3, weights: draft.gguf.eagle3, tokens: 2}",
     };
     int64_t unknown = 0;
-    double right = 0;
+    double correct = 0;
     for (int i = 0; i < 3; i++) {
-        char *text = xformat(HEAD "cells:\n  sampling: [{temperature: 1}]\n  drafter: [%s]\n", drafters[i]), *said;
-        const struct heads_seen s = examined_and_said(text, 200, &said);
-        const char *table = strchr(said, '\n') + 1;
+        char *text = xformat(HEAD "cells:\n  sampling: [{temperature: 1}]\n  drafter: [%s]\n", drafters[i]), *printed;
+        const struct head_ranks s = evaluate_and_print(text, 200, &printed);
+        const char *table = strchr(printed, '\n') + 1;
         struct text expected = { 0 };
         text_printf(
             &expected,
-            "  %lld places of %lld texts of the target's own; share of those where its token was among the so many\n"
-            "  likeliest, after so many right ones (n-alpha: n right ones were the drafter's own states)\n"
-            "  right  places    1       2       3       4       5      10\n",
-            (long long)s.places[0], (long long)s.texts);
+            "  %lld positions of %lld texts of the target. Share of positions whose token is among the drafter's top k,\n"
+            "  by the number of correct tokens before it in the draft (EAGLE's n-alpha)\n"
+            "  correct  positions     k = 1       2       3       4       5      10\n",
+            (long long)s.positions[0], (long long)s.texts);
         double chain = 0, reached = 1;
         for (int d = 0; d < s.depth; d++) {
             static const int columns[] = { 1, 2, 3, 4, 5, 10 };
-            text_printf(&expected, "  %5d %7lld", d, (long long)s.places[d]);
+            text_printf(&expected, "  %7d %10lld  ", d, (long long)s.positions[d]);
             for (int c = 0; c < 6; c++) {
                 int64_t among = 0;
                 for (int r = 0; r < columns[c]; r++)
                     among += s.ranked[d][r];
-                text_printf(&expected, "  %.4f", (double)among / (double)s.places[d]);
+                text_printf(&expected, "  %.4f", (double)among / (double)s.positions[d]);
             }
             text_puts(&expected, "\n");
-            reached *= (double)s.ranked[d][0] / (double)s.places[d];
+            reached *= (double)s.ranked[d][0] / (double)s.positions[d];
             chain += reached;
         }
-        text_printf(&expected,
-                    "  A chain of the likeliest would go %.2f tokens deep on average, were these independent.\n",
-                    chain);
+        text_printf(&expected, "  Expected depth of a greedy chain, if these were independent: %.2f tokens.\n", chain);
         if (s.unknown > 0)
-            text_printf(&expected, "  Of %.2f %% of the places its vocabulary has no such token.\n",
-                        (double)s.unknown / (double)s.places[0] * 100);
+            text_printf(&expected,
+                        "  The token is missing from the drafter's vocabulary at %.2f %% of the positions.\n",
+                        (double)s.unknown / (double)s.positions[0] * 100);
         assert_string_equal(table, expected.s);
         unknown += s.unknown;
-        right += chain;
+        correct += chain;
         free(expected.s);
-        free(said);
+        free(printed);
         free(text);
     }
-    assert_true(unknown > 0 && right > 0.1);
+    assert_true(unknown > 0 && correct > 0.1);
 }
 
-static void a_lookup_has_nothing_to_examine(void **unused)
+static void a_lookup_drafter_reports_no_ranks(void **unused)
 {
     (void)unused;
-    const struct heads_seen s = examined(CELLS("{temperature: 0}", "ngram"), 50);
-    assert_int_equal(s.depth, -1); // nothing was told
+    const struct head_ranks s = evaluate(CELLS("{temperature: 0}", "ngram"), 50);
+    assert_int_equal(s.depth, -1); // `each` was not called
 }
 
 static void the_command_writes_a_tree_that_a_drafter_reads(void **unused)
@@ -200,25 +200,25 @@ static void the_command_writes_a_tree_that_a_drafter_reads(void **unused)
         skip();
     struct error err;
     write_file("one.yaml", CELLS("{temperature: 1}", "{kind: small, model: draft.gguf, tokens: 3, pick: greedy}"));
-    struct said s =
-        child_run("heads %s/one.yaml --tokens 40 --tree 9 --out %s/tree.json", tiny_directory(), tiny_directory());
-    said_insist(&s, "heads");
-    assert_non_null(strstr(s.out, "The tree of 9 guesses that goes deepest: [[0], "));
-    said_free(&s);
+    struct child_result s =
+        child_run("heads %s/one.yaml --tokens 40 --tree 9 --out %s/tree.json", test_directory(), test_directory());
+    child_expect_success(&s, "heads");
+    assert_non_null(strstr(s.out, "Best fixed tree of 9 draft tokens: [[0], "));
+    child_result_free(&s);
     static struct tree t;
-    char *path = tiny_path("tree.json");
+    char *path = test_path("tree.json");
     if (!tree_read(path, NULL, &t, &err))
         fail_msg("%s", err.text);
     assert_int_equal(t.n, 10);
     free(path);
-    const struct heads_seen seen =
-        examined(CELLS("{temperature: 1}", "{kind: small, model: draft.gguf, tree: tree.json, pick: greedy}"), 20);
-    assert_int_equal(seen.depth, tree_max_depth(&t));
+    const struct head_ranks ranks =
+        evaluate(CELLS("{temperature: 1}", "{kind: small, model: draft.gguf, tree: tree.json, pick: greedy}"), 20);
+    assert_int_equal(ranks.depth, tree_max_depth(&t));
 }
 
-// What a file says is part of what a cell is, not what the file is called: a run with another tree or another configuration
-// of a head is another run, and two names for one tree are one.
-static void what_files_say_is_part_of_a_cell(void **unused)
+// A cell is identified by the contents of files, not by their names: another tree or another configuration of a head is
+// another run, and two names of one tree are the same run.
+static void the_contents_of_files_are_part_of_a_cell(void **unused)
 {
     (void)unused;
     static const char tree_cell[] =
@@ -232,20 +232,20 @@ static void what_files_say_is_part_of_a_cell(void **unused)
     write_file("t.json", "[[0], [0, 0]]");
     run(tree_cell, s);
     run(tree_cell, s);
-    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE drafter_kind = 'small'"), 1);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE drafter_kind = 'small'"), 1);
     write_file("t.json", "[[0], [1]]");
     run(tree_cell, s);
     run(same_cell, s);
     run(listed_cell, s);
-    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE drafter_kind = 'small'"), 2);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE drafter_kind = 'small'"), 2);
     run(head_cell, s);
-    char *config = tiny_path("draft.gguf.eagle/config.json"), *text = file_text(config, NULL, &(struct error){ "" });
+    char *config = test_path("draft.gguf.eagle/config.json"), *text = file_text(config, NULL, &(struct error){ "" });
     char *changed = xformat("{\"rope_theta\": 500000.0, %s", strchr(text, '{') + 1);
     run(head_cell, s);
-    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE drafter_kind = 'eagle'"), 1);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE drafter_kind = 'eagle'"), 1);
     write_file("draft.gguf.eagle/config.json", changed);
     run(head_cell, s);
-    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE drafter_kind = 'eagle'"), 2);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE drafter_kind = 'eagle'"), 2);
     write_file("draft.gguf.eagle/config.json", text);
     store_close(s);
     free(config);
@@ -253,82 +253,82 @@ static void what_files_say_is_part_of_a_cell(void **unused)
     free(changed);
 }
 
-static void mistakes_are_said_in_a_sentence(void **unused)
+static void errors_are_one_sentence(void **unused)
 {
     (void)unused;
     if (!child_is_present())
         skip();
     write_file("two.yaml", CELLS("{temperature: 1}, {temperature: 0}", "{kind: small, model: draft.gguf}"));
     write_file("plain.yaml", CELLS("{temperature: 1}", "none"));
-    child_refuses(2, "FILE.yaml", "heads");
-    child_refuses(2, "--tree", "heads x.yaml --tree 0");
-    child_refuses(2, "absent.yaml", "heads absent.yaml");
-    char *none = words_with("heads %s/plain.yaml", tiny_directory());
-    child_refuses(1, "no drafter but `none`", none);
+    child_expect_error(2, "FILE.yaml", "heads");
+    child_expect_error(2, "--tree", "heads x.yaml --tree 0");
+    child_expect_error(2, "absent.yaml", "heads absent.yaml");
+    char *none = words_with("heads %s/plain.yaml", test_directory());
+    child_expect_error(1, "a drafter other than `none`", none);
     free(none);
-    char *two = words_with("heads %s/two.yaml --out x.json", tiny_directory());
-    child_refuses(1, "1 drafters and 2 samplings", two);
+    char *two = words_with("heads %s/two.yaml --out x.json", test_directory());
+    child_expect_error(1, "expected one drafter and one sampling, found 1 and 2 in ", two);
     free(two);
     write_file("lookup.yaml", CELLS("{temperature: 1}", "ngram"));
-    struct said s = child_run("heads %s/lookup.yaml --out %s/x.json", tiny_directory(), tiny_directory());
+    struct child_result s = child_run("heads %s/lookup.yaml --out %s/x.json", test_directory(), test_directory());
     assert_int_equal(s.status, 1);
-    assert_non_null(strstr(s.err, "nothing to write: no drafter has rows of its own"));
-    said_free(&s);
-    char *head = words_with("inspect %s/draft.gguf.eagle", tiny_directory());
-    child_refuses(2, "say which with --target MODEL", head);
-    char *itself = xformat("%s --target %s/draft.gguf.eagle", head, tiny_directory());
-    child_refuses(1, "there is no tensor model.layers.0.input_layernorm.weight", itself);
+    assert_non_null(strstr(s.err, "nothing to write: no drafter has rows of q"));
+    child_result_free(&s);
+    char *head = words_with("inspect %s/draft.gguf.eagle", test_directory());
+    child_expect_error(2, "name its target with --target MODEL", head);
+    char *itself = xformat("%s --target %s/draft.gguf.eagle", head, test_directory());
+    child_expect_error(1, "there is no tensor model.layers.0.input_layernorm.weight", itself);
     free(itself);
-    char *more = xformat("%s --target %s/target.gguf --tensors", head, tiny_directory());
-    child_refuses(2, "only --json can be asked for, found --tensors", more);
+    char *more = xformat("%s --target %s/target.gguf --tensors", head, test_directory());
+    child_expect_error(2, "only --json can be combined with --target, found --tensors", more);
     free(more);
     free(head);
 }
 
-// A prompt of one token has no state behind it that a head could read: the next place has one.
-static void a_prompt_of_one_token_is_no_lookup(void **unused)
+// After a prompt of one token there is no hidden state yet that a head could read; at the next position there is.
+static void a_prompt_of_one_token_is_evaluated_from_the_next_position(void **unused)
 {
     (void)unused;
     write_file("short.jsonl", "{\"question_id\": 1, \"category\": \"x\", \"input_ids\": [40]}\n");
-    const struct heads_seen s =
-        examined("name: examined\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: short.jsonl, chat: none}\n"
+    const struct head_ranks s =
+        evaluate("name: examined\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: short.jsonl, chat: none}\n"
                  "limits: {new_tokens: 24, context: 320, ignore_end: true}\ncells:\n  sampling: [{temperature: 0}]\n"
                  "  drafter: [{kind: medusa, weights: draft.gguf.medusa, tokens: 2}]\n",
                  500);
-    assert_int_equal(s.texts, 1); // and without chance it is not read twice
-    assert_int_equal(s.places[0], 23);
-    assert_int_equal(s.places[1], 22);
+    assert_int_equal(s.texts, 1); // greedy: the text is not evaluated twice
+    assert_int_equal(s.positions[0], 23);
+    assert_int_equal(s.positions[1], 22);
 }
 
-// One token behind a prompt of one: whether the head answers is known with the second prompt alone.
-static void a_text_too_short_to_know_is_not_the_last_one(void **unused)
+// One token after a prompt of one: only the second prompt shows that the head reports ranks.
+static void a_text_too_short_to_evaluate_is_followed_by_another(void **unused)
 {
     (void)unused;
     write_file("shorter.jsonl", "{\"question_id\": 1, \"category\": \"x\", \"input_ids\": [40]}\n"
                                 "{\"question_id\": 2, \"category\": \"x\", \"input_ids\": [40, 41]}\n");
-    const struct heads_seen s = examined(
+    const struct head_ranks s = evaluate(
         "name: examined\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: shorter.jsonl, chat: none}\n"
         "limits: {new_tokens: 1, context: 320, ignore_end: true}\ncells:\n  sampling: [{temperature: 0}]\n"
         "  drafter: [{kind: medusa, weights: draft.gguf.medusa, tokens: 2}]\n",
         500);
     assert_int_equal(s.texts, 2);
-    assert_int_equal(s.places[0], 1);
+    assert_int_equal(s.positions[0], 1);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_target_that_drafts_for_itself_is_always_right),
-        cmocka_unit_test(what_it_finds_deeper_is_what_it_finds_from_there),
-        cmocka_unit_test(every_head_answers_as_deep_as_its_drafts_go),
-        cmocka_unit_test(a_head_made_of_the_targets_layer_is_mostly_right),
-        cmocka_unit_test(the_table_is_of_what_was_counted),
-        cmocka_unit_test(a_lookup_has_nothing_to_examine),
+        cmocka_unit_test(a_target_that_drafts_for_itself_is_always_correct),
+        cmocka_unit_test(ranks_at_a_depth_equal_those_from_a_later_position),
+        cmocka_unit_test(every_head_reports_ranks_to_the_depth_of_its_drafts),
+        cmocka_unit_test(a_head_made_of_the_targets_layer_is_mostly_correct),
+        cmocka_unit_test(the_table_follows_from_the_counts),
+        cmocka_unit_test(a_lookup_drafter_reports_no_ranks),
         cmocka_unit_test(the_command_writes_a_tree_that_a_drafter_reads),
-        cmocka_unit_test(what_files_say_is_part_of_a_cell),
-        cmocka_unit_test(mistakes_are_said_in_a_sentence),
-        cmocka_unit_test(a_prompt_of_one_token_is_no_lookup),
-        cmocka_unit_test(a_text_too_short_to_know_is_not_the_last_one),
+        cmocka_unit_test(the_contents_of_files_are_part_of_a_cell),
+        cmocka_unit_test(errors_are_one_sentence),
+        cmocka_unit_test(a_prompt_of_one_token_is_evaluated_from_the_next_position),
+        cmocka_unit_test(a_text_too_short_to_evaluate_is_followed_by_another),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }

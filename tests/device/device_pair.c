@@ -44,7 +44,7 @@ int64_t device_pair_graphs(void)
 
 // ---- life
 
-// Where bits depend on how many rows there are, as many there are on both.
+// If bits depend on the number of rows, both sides pad.
 void device_pair_devices_open(const struct gpu_here *g, struct backend *b[2])
 {
     b[0] = gpu_open(g);
@@ -63,18 +63,18 @@ void device_pair_devices_close(struct backend *b[2])
 
 char *device_pair_model(enum type type, int layers, int head_dim)
 {
-    const struct tiny t = { .vocab = PAIR_VOCAB,
-                            .width = 64,
-                            .hidden = 96,
-                            .layers = layers,
-                            .heads = 4,
-                            .kv_heads = 2,
-                            .head_dim = head_dim,
-                            .sharp = true,
-                            .type = type,
-                            .seed = 11 };
-    char *path = xformat("%s/%s-%d-%d.gguf", tiny_directory(), type_facts[type].name, layers, head_dim);
-    tiny_write_gguf(path, &t);
+    const struct small_model t = { .vocab = PAIR_VOCAB,
+                                   .width = 64,
+                                   .hidden = 96,
+                                   .layers = layers,
+                                   .heads = 4,
+                                   .kv_heads = 2,
+                                   .head_dim = head_dim,
+                                   .sharp = true,
+                                   .type = type,
+                                   .seed = 11 };
+    char *path = xformat("%s/%s-%d-%d.gguf", test_directory(), type_facts[type].name, layers, head_dim);
+    small_write_gguf(path, &t);
     return path;
 }
 
@@ -98,6 +98,12 @@ void device_pair_new_cache(struct device_pair_side *s, enum type cache)
     shape.type = cache;
     s->c = kv_create(s->b, &shape, &err);
     assert_non_null(s->c);
+    int32_t token[PAIR_ROWS] = { 0 }, parent[PAIR_ROWS];
+    for (int i = 0; i < PAIR_ROWS; i++)
+        parent[i] = i - 1;
+    // The layout's workspace reaches its size now, and not between passes.
+    kv_admit(s->c, &(struct pass){ .n = PAIR_ROWS, .token = token, .slot = token, .parent = parent }, PAIR_ROWS);
+    kv_truncate(s->c, 0, 0);
 }
 
 static void open_side(struct device_pair_side *s, struct backend *b, const char *path, enum activations a,
@@ -116,7 +122,7 @@ static void open_side(struct device_pair_side *s, struct backend *b, const char 
     s->gate = weight(b, a, width, 1);
     s->up = weight(b, a, width, 2);
     const struct tensor x = rows_on(b, SHORT, width);
-    for (int i = 0; i < 2; i++) // the rooms that this takes grow now, and not between passes
+    for (int i = 0; i < 2; i++) // workspaces reach their size now, and not between passes
         b->gated(b, tensor_rows(s->gated, 0, SHORT), x, s->gate, s->up);
     b->release(b, x.data);
 }
@@ -174,8 +180,8 @@ void device_pair_keep(struct device_pair *c, int slot, const int32_t *row, int n
 
 void device_pair_cut(struct device_pair *c, int slot, int length)
 {
-    kv_cut(c->side[0].c, slot, length);
-    kv_cut(c->side[1].c, slot, length);
+    kv_truncate(c->side[0].c, slot, length);
+    kv_truncate(c->side[1].c, slot, length);
 }
 
 void device_pair_keep_path(struct device_pair *c, const struct rows *r, int slot, int first, int n)
@@ -191,7 +197,7 @@ uint8_t *device_pair_numbers(struct tensor t)
 {
     const size_t step = (size_t)type_facts[t.type].bytes, top = t.type == F32 ? 3 : 1;
     uint8_t *bytes = xmalloc(tensor_bytes(t));
-    for (size_t i = 0; i < tensor_bytes(t); i++) // exponents of numbers, or of a block's scale, are moderate
+    for (size_t i = 0; i < tensor_bytes(t); i++) // moderate exponents of numbers and of scales
         bytes[i] = (uint8_t)(i % step == top ? device_pair_any(2) << 7 | (t.type == Q8_0 ? 0x20 : 0x3D)
                                              : device_pair_any(256));
     return bytes;
@@ -228,7 +234,7 @@ void device_pair_run(struct device_pair_side *s, const struct rows *r)
     struct error err;
     struct states states;
     const struct pass p = pass_of(r);
-    const struct tensor behind = tensor_rows(s->logits, r->n, 1); // them
+    const struct tensor behind = tensor_rows(s->logits, r->n, 1); // the row after them
     float untouched[PAIR_VOCAB] = { 5, 6, 7 }, still[PAIR_VOCAB];
     s->b->upload(s->b, behind.data, untouched, sizeof(untouched));
     const int64_t before = device_pair_launches();
@@ -254,8 +260,8 @@ void device_pair_run(struct device_pair_side *s, const struct rows *r)
 
 void device_pair_both(struct device_pair *c, const struct rows *r, enum kind expected)
 {
-    static const char *const said[] = { "many launches and no graph", "2 launches and a graph",
-                                        "2 launches and no graph" };
+    static const char *const expectation[] = { "many launches and no graph", "2 launches and a graph",
+                                               "2 launches and no graph" };
     struct device_pair_side *a = &c->side[0], *b = &c->side[1];
     const int64_t before = device_pair_graphs();
     device_pair_run(a, r);
@@ -265,9 +271,9 @@ void device_pair_both(struct device_pair *c, const struct rows *r, enum kind exp
         fail_msg("%s: a pass of %d rows has other bits than without graphs and padding", c->g->name, r->n);
     if (c->g->emulated && ((a->launches > 2) != (expected == FIRST) || (more > 0) != (expected == CAPTURED)))
         fail_msg("%s: a pass of %d rows was %d launches, and there are %d graphs more; expected %s more", c->g->name,
-                 r->n, (int)a->launches, (int)more, said[expected]);
+                 r->n, (int)a->launches, (int)more, expectation[expected]);
     if (c->g->emulated && !c->g->varies)
-        assert_int_equal(a->of_logits, 1); // the last norm has left what they read
+        assert_int_equal(a->of_logits, 1); // the last norm has written their planes
 }
 
 void device_pair_behind(struct device_pair *c, int length, int n, enum kind expected)

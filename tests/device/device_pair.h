@@ -1,5 +1,5 @@
-// device_pair.h - a model on a device twice, as it is and on the same kind of device without graphs and padding
-// (kernels/cuda/graphs.cu): passes that have to come to the same bits.
+// device_pair.h - a model on a device, and again on the same kind of device without graphs and padding (kernels/cuda/graphs.cu): passes
+// that must have the same bits.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,7 +20,7 @@ struct device_pair_side {
 
 struct device_pair {
     const struct gpu_here *g;
-    struct device_pair_side side[2]; // the second is without
+    struct device_pair_side side[2]; // the second is without graphs
     size_t numbers;                  // of a row, in `got`
 };
 
@@ -29,14 +29,14 @@ struct rows { // of a pass
     int32_t token[PAIR_ROWS], slot[PAIR_ROWS], parent[PAIR_ROWS];
 };
 
-enum kind { FIRST, CAPTURED, SYNTHETIC }; // of passes
+enum kind { FIRST, CAPTURED, LAUNCHED }; // of passes
 
 int32_t device_pair_any(int below);
-// What an emulated device counts; 0: there is none.
+// Counters of the emulated device; 0 without one.
 int64_t device_pair_launches(void);
 int64_t device_pair_graphs(void);
 
-// Two devices; closing them finds graphs that are left over.
+// Two devices; closing them fails if graphs are left.
 void device_pair_devices_open(const struct gpu_here *g, struct backend *b[2]);
 void device_pair_devices_close(struct backend *b[2]);
 char *device_pair_model(enum type type, int layers, int head_dim); // a path; free() it
@@ -45,20 +45,20 @@ struct device_pair device_pair_open(const struct gpu_here *g, struct backend *b[
 void device_pair_close(struct device_pair *c);
 void device_pair_new_cache(struct device_pair_side *s, enum type cache);
 
-// So many in each slot, as trees.
+// Random trees of so many rows in each slot.
 struct rows rows_of(int first, int second);
 struct pass pass_of(const struct rows *r);
 void device_pair_keep(struct device_pair *c, int slot, const int32_t *row, int n);
 void device_pair_cut(struct device_pair *c, int slot, int length);
-// Of a slot's n rows, from `first` of the pass on, the last one and what it follows.
+// Keeps the path to the last of a slot's n rows, which begin at row `first` of the pass.
 void device_pair_keep_path(struct device_pair *c, const struct rows *r, int slot, int first, int n);
-// A prefix of slot 0 of numbers that nobody computed, the same on both.
+// A prefix of slot 0 of random numbers, the same on both.
 void device_pair_fill(struct device_pair *c, int length);
-uint8_t *device_pair_numbers(struct tensor t); // such numbers for a cache; free() them
+uint8_t *device_pair_numbers(struct tensor t); // random numbers for a cache; free() them
 
-// On one side, or on both and the test has failed if bits differ, or if the first does not go about it as is expected. One
-// that is captured or replayed is two launches: its tokens' embeddings, and all the rest.
+// A pass on one side; or on both, where the test fails if bits differ or if the first side does not queue it as expected. A captured or
+// launched one is two launches: the embeddings, and the graph.
 void device_pair_run(struct device_pair_side *s, const struct rows *r);
 void device_pair_both(struct device_pair *c, const struct rows *r, enum kind expected);
-// n rows behind so many of slot 0, of which nothing is kept.
+// A pass of n rows behind so many of slot 0, of which none is kept.
 void device_pair_behind(struct device_pair *c, int length, int n, enum kind expected);

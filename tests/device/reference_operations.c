@@ -39,9 +39,9 @@ void reference_rope(double *x, const float *inverse_frequency, int position, int
         for (int d = 0; d < head_dim / 2; d++) {
             double angle = (double)((float)position * inverse_frequency[d]), *a = x + h * head_dim + d,
                    *b = a + head_dim / 2;
-            double turned = *a * cos(angle) - *b * sin(angle);
+            double rotated = *a * cos(angle) - *b * sin(angle);
             *b = *b * cos(angle) + *a * sin(angle);
-            *a = turned;
+            *a = rotated;
         }
 }
 
@@ -58,7 +58,7 @@ void reference_attend(double *out, const float *q, const float *keys, const floa
     for (int i = 0; i < s->n; i++)
         for (int h = 0; h < heads; h++) {
             int kv = h / (heads / kv_heads);
-            double most = -HUGE_VAL, total = 0;
+            double max = -HUGE_VAL, total = 0;
             for (int j = 0; j < s->length; j++) {
                 weight[j] = -HUGE_VAL;
                 if (!(j < s->prefix[i] || (j - s->prefix[i] < 64 * s->words && sees(s, i, j - s->prefix[i]))))
@@ -68,10 +68,10 @@ void reference_attend(double *out, const float *q, const float *keys, const floa
                 for (int d = 0; d < head_dim; d++)
                     dot += (double)q[(i * heads + h) * head_dim + d] * (double)key[d];
                 weight[j] = dot / sqrt(head_dim);
-                most = weight[j] > most ? weight[j] : most;
+                max = weight[j] > max ? weight[j] : max;
             }
             for (int j = 0; j < s->length; j++) {
-                weight[j] = exp(weight[j] - most);
+                weight[j] = exp(weight[j] - max);
                 total += weight[j];
             }
             for (int d = 0; d < head_dim; d++) {
@@ -88,12 +88,12 @@ void reference_attend(double *out, const float *q, const float *keys, const floa
 
 double reference_distance(const float *a, const double *b, int64_t n)
 {
-    double most = 0, largest = 0;
+    double max_difference = 0, max_value = 0;
     for (int64_t i = 0; i < n; i++) {
         double d = fabs((double)a[i] - b[i]);
-        if (!(d <= most))
-            most = d;
-        largest = fabs(b[i]) > largest ? fabs(b[i]) : largest;
+        if (!(d <= max_difference))
+            max_difference = d;
+        max_value = fabs(b[i]) > max_value ? fabs(b[i]) : max_value;
     }
-    return most / (largest > 0 ? largest : 1);
+    return max_difference / (max_value > 0 ? max_value : 1);
 }

@@ -1,4 +1,4 @@
-// reference_operations.h - the operations of kernels/backend.h as plain loops in double: slow, obvious, and written apart from the
+// reference_operations.h - the operations of kernels/backend.h as plain loops in double: slow, simple, and independent of the
 // kernels.
 #pragma once
 #include <stdint.h>
@@ -9,9 +9,9 @@ struct layout;
 void reference_matmul(double *out, const float *x, const float *w, int n, int m, int k);
 void reference_rmsnorm(double *out, const float *x, const float *w, int n, int width, double eps);
 void reference_swiglu(double *out, const float *gate, const float *up, int n);
-// one row, in place
+// One row, in place.
 void reference_rope(double *x, const float *inverse_frequency, int position, int heads, int head_dim);
 void reference_attend(double *out, const float *q, const float *keys, const float *values, const struct layout *s,
                       int heads, int kv_heads, int head_dim);
-// The largest |a - b| over the largest |b|.
+// max |a - b| / max |b|
 double reference_distance(const float *a, const double *b, int64_t n);

@@ -1,10 +1,11 @@
-// test_bisect_device.c - the law of a device's rules, seen from outside: uniforms in, tokens out (exact/bisect.h).
+// test_bisect_device.c - the output distribution of a device's rules, as black boxes: uniforms in, tokens out (exact/bisect.h).
 //
 //     test_bisect_device [N]     N instances for each rule on each device, instead of a few
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/device_verification.h"
+#include "device_step/device_step.h"
+#include "device_step/verification.h"
 #include "exact/bisect.h"
 #include "kernels/backend.h"
 #include "tests/support/check.h"
@@ -19,26 +20,26 @@ static int gpus, instances = 2;
 struct device_box {
     struct black_box box; // first
     struct backend *b;
-    enum device_rule device_rule;
-    double lenience;
+    const struct rule_body *body;
+    double parameter[RULE_PARAMETERS];
     struct tensor p, q; // (LAW_NODES, vocab) each
 };
 
-static void put_rows(const struct device_box *b, struct tensor to, struct rows *rows, int n)
+static void upload_rows(const struct device_box *b, struct tensor to, struct rows *rows, int n)
 {
     for (int node = 0; rows != NULL && node < n; node++)
         b->b->upload(b->b, tensor_rows(to, node, 1).data, rows->row(rows, node), (size_t)rows->vocab * sizeof(float));
 }
 
-static void device_judge(struct black_box *self, const struct draft *d, struct rows *p, const double *u,
-                         struct verification *out)
+static void verify_on_device(struct black_box *self, const struct draft *d, struct rows *p, const double *u,
+                             struct verification *out)
 {
     struct device_box *b = (struct device_box *)self;
-    double given[3 * LAW_NODES + BISECT_PLACES] = { 0 };
-    memcpy(given, u, (size_t)bisect_places(d, p->vocab, self->races) * sizeof(*given));
+    double uniforms[3 * LAW_NODES + BISECT_UNIFORMS] = { 0 };
+    memcpy(uniforms, u, (size_t)bisect_uniforms(d, p->vocab, self->races) * sizeof(*uniforms));
     b->p.rows = b->q.rows = d->n;
     b->p.width = b->q.width = p->vocab;
-    put_rows(b, b->p, p, d->n);
+    upload_rows(b, b->p, p, d->n);
     bool draws = false;
     for (int node = 1; node < d->n; node++)
         if (d->proposal[node] != DETERMINISTIC) {
@@ -47,8 +48,8 @@ static void device_judge(struct black_box *self, const struct draft *d, struct r
                          (size_t)p->vocab * sizeof(float));
             draws = true;
         }
-    const struct verify_request j = { .device_rule = b->device_rule,
-                                      .lenience = b->lenience,
+    const struct verify_request j = { .body = b->body,
+                                      .parameter = { b->parameter[0], b->parameter[1] },
                                       .n = d->n,
                                       .token = d->token,
                                       .parent = d->parent,
@@ -56,12 +57,12 @@ static void device_judge(struct black_box *self, const struct draft *d, struct r
                                       .p = b->p,
                                       .q = draws ? b->q : (struct tensor){ 0 },
                                       .root = BISECT_ROOT,
-                                      .given = given };
+                                      .uniforms = uniforms };
     struct verify_result to = {
         .token = out->token, .node = out->node, .trial_p = out->trial_p, .trial_q = out->trial_q
     };
-    b->b->verify(b->b, &j, 1);
-    b->b->verify_wait(b->b, &j, &to, 1);
+    b->b->step->verify(b->b, &j, 1);
+    b->b->step->verify_wait(b->b, &j, &to, 1);
     out->n = to.n;
 }
 
@@ -76,10 +77,11 @@ static struct bisected sweep(struct device_box *box, const struct figure *f)
     struct bisected worst = { .instances = 0 };
     for (int i = 0; i < instances; i++) {
         const struct figure *g = &f[i % 2];
-        struct instance in = instance_create(g->widths, g->levels, g->vocab, (enum way)(i / 2 % WAYS),
-                                             (enum family)(i % (FAMILIES + 1)), (uint64_t)i * 331 + 3);
+        struct instance in =
+            instance_create(g->widths, g->levels, g->vocab, (enum proposal_mix)(i / 2 % PROPOSAL_MIXES),
+                            (enum family)(i % (FAMILIES + 1)), (uint64_t)i * 331 + 3);
         struct bisected one = bisect_examine(&in, &box->box);
-        bisect_worse_of(&worst, &one);
+        bisect_merge_worst(&worst, &one);
         instance_free(&in);
     }
     return worst;
@@ -87,12 +89,13 @@ static struct bisected sweep(struct device_box *box, const struct figure *f)
 
 static struct bisected examine(struct backend *b, const char *rule, double lenience, const struct figure *f)
 {
-    struct device_box box = { .box = { .races = strcmp(rule, "match") == 0, .verify = device_judge, .looks = -1 },
+    struct device_box box = { .box = { .races = strcmp(rule, "match") == 0, .verify = verify_on_device, .n_reads = -1 },
                               .b = b,
-                              .device_rule = rule_named(rule)->device_rule,
-                              .lenience = lenience,
+                              .body = b->step->rule_body(b, rule_named(rule)->device_body),
                               .p = rows_on(b, LAW_NODES, LAW_VOCAB),
                               .q = rows_on(b, LAW_NODES, LAW_VOCAB) };
+    if (rule_named(rule)->device_parameters != NULL)
+        rule_named(rule)->device_parameters(&lenience, box.parameter);
     const struct bisected found = sweep(&box, f);
     print_message("    %s, lenience %g: %d drafts, %d runs: distance %.1e, lost %.1e\n", rule, lenience,
                   (int)found.drafts, (int)found.runs, found.distance, found.lost);
@@ -101,7 +104,7 @@ static struct bisected examine(struct backend *b, const char *rule, double lenie
     return found;
 }
 
-static void rules_on_a_device_keep_the_law(void **unused)
+static void rules_on_a_device_are_lossless(void **unused)
 {
     (void)unused;
     static const char *const names[] = { "rejection", "block", "match" };
@@ -111,12 +114,12 @@ static void rules_on_a_device_keep_the_law(void **unused)
             for (int tree = 0; tree < 2; tree++) {
                 const char *rule = tree == 1 && strcmp(names[r], "block") == 0 ? "traversal" : names[r];
                 const struct bisected found = examine(b, rule, 1, tree == 1 ? trees : chains);
-                assert_true(found.sound && found.impossible == 0 && found.turns <= 1);
-                assert_true(found.distance <= ROUNDING && found.lost <= ROUNDING && found.bend <= ROUNDING);
+                assert_true(found.sound && found.impossible == 0 && found.max_cuts <= 1);
+                assert_true(found.distance <= ROUNDING && found.lost <= ROUNDING && found.ratio_spread <= ROUNDING);
                 assert_int_equal(found.contradictions, 0);
             }
         const struct bisected bent = examine(b, "lenient", 1.1, chains);
-        assert_true(bent.sound && bent.distance > 1e-3); // what is not exact is found out
+        assert_true(bent.sound && bent.distance > 1e-3); // a lossy rule is detected
         gpu_close(b);
     }
 }
@@ -129,7 +132,7 @@ int main(int argc, char **argv)
     if (argc > 1)
         instances = atoi(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rules_on_a_device_keep_the_law),
+        cmocka_unit_test(rules_on_a_device_are_lossless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

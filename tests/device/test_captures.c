@@ -1,5 +1,5 @@
-// test_captures.c - where a graph cannot be had (kernels/cuda/graphs.cu) a pass is queued as ever, and nobody hears of it. For
-// the emulated GPU alone, whose calls can be made to fail.
+// test_captures.c - without a graph (kernels/cuda/graphs.cu) a pass is queued as before, and no error is reported. For the emulated GPU
+// only, whose calls can be made to fail.
 #include <stdlib.h>
 
 #include "core/error.h"
@@ -34,12 +34,12 @@ static bool captured_with_a_failure(struct device_pair *c, int call)
     return true;
 }
 
-// Whatever fails, a pass that is captured is queued all the same, and so are others after it.
-static void where_a_graph_cannot_be_had_passes_are_queued(void **unused)
+// Whichever call fails during capture, the pass is queued, and so are later ones.
+static void without_a_graph_passes_are_queued(void **unused)
 {
     (void)unused;
     char *path = device_pair_model(BF16, 1, 64);
-    int said = 0, instead = 0, launches = 0;
+    int reported = 0, instead = 0, launches = 0;
     bool captured = false;
     for (int call = 1; !captured; call++) {
         struct backend *b[2];
@@ -49,15 +49,15 @@ static void where_a_graph_cannot_be_had_passes_are_queued(void **unused)
         launches = (int)c.side[0].launches;
         const bool queued = captured_with_a_failure(&c, call);
         captured = device_pair_graphs() > 0;
-        said += !queued;
+        reported += !queued;
         instead += queued && !captured;
         for (int i = 0; i < 3 && queued; i++)
-            device_pair_behind(&c, 0, 6, captured ? SYNTHETIC : FIRST);
+            device_pair_behind(&c, 0, 6, captured ? LAUNCHED : FIRST);
         device_pair_close(&c);
         device_pair_devices_close(b);
     }
-    assert_int_equal(said, 3);                         // the embeddings' launch, and what became of it; the layout
-    assert_int_equal(instead, 2 * (launches - 1) + 5); // each launch, and what became of it; five calls for a graph
+    assert_int_equal(reported, 3);                     // the launch of the embeddings and its check; the layout
+    assert_int_equal(instead, 2 * (launches - 1) + 5); // each launch and its check; five calls for a graph
     free(path);
 }
 
@@ -65,10 +65,12 @@ static struct layout one_row(struct backend *b)
 {
     static const int32_t zero;
     static const uint64_t itself = 1;
-    return (struct layout){ 1, 1, 9, &zero, &zero, &zero, &zero, &itself, ++b->passes, NULL, 0 };
+    struct layout s = { 1, 1, 9, &zero, &zero, &zero, &zero, &itself, 0, NULL, 0 };
+    s.uploaded = b->upload_layout(b, &s);
+    return s;
 }
 
-// ---- a product, which reads planes of its input, and makes them if nobody has left any
+// ---- a product, which reads planes of its input and makes them if it has none
 
 enum { K = 64, M = 16 };
 
@@ -103,8 +105,8 @@ static void product_close(struct product_of *p)
     gpu_close(p->b);
 }
 
-// Of an input that is new, as a routine, and by itself. known: there are planes of the input when the routine begins.
-// call: of those from there on the one that fails; 0: none.
+// The product of a new input, as a graph and by itself. known: the input has planes before the graph. call: the number of the call
+// that fails from then on; 0: none.
 static void product_is_right(const struct product_of *p, bool known, int call)
 {
     struct backend *b = p->b;
@@ -115,24 +117,32 @@ static void product_is_right(const struct product_of *p, bool known, int call)
     for (int i = 0; i < K; i++)
         x[i] = (float)device_pair_any(2000) / 1000 - 1;
     b->upload(b, p->x.data, x, sizeof(x));
-    b->angles(b, p->angles, &see, p->frequency); // the layout is there
-    if (known)
-        multiply(b, p->y, p->x, p->w);
+    b->angles(b, p->angles, &see, p->frequency); // the layout is uploaded
+    struct tensor in = p->x, out;
+    if (known) {
+        b->upload(b, p->copy.data, x, sizeof(x));
+        in = b->rmsnorm(b, p->x, p->x, p->copy, 1e-5f);
+        assert_true(in.planes != 0);
+    }
     emulated_fail_next(call);
-    for (bool done = graph_launched(b, &r); !done; done = graph_ended(b))
-        multiply(b, p->y, p->x, p->w);
+    for (bool done = graph_launched(b, &r, &out); !done; done = graph_ended(b, out)) {
+        multiply(b, p->y, in, p->w);
+        out = p->y;
+    }
     emulated_fail_next(0);
     if (!b->sync(b, &err))
         fail_msg("%s", err.text);
+    assert_true(out.data == p->y.data && out.rows == 1 && out.width == M && out.planes == 0);
     b->download(b, got, p->y.data, sizeof(got));
+    b->download(b, x, p->x.data, sizeof(x));
     b->upload(b, p->copy.data, x, sizeof(x));
     multiply(b, p->y, p->copy, p->w);
     b->download(b, expected, p->y.data, sizeof(expected));
     assert_memory_equal(got, expected, sizeof(got));
 }
 
-// A room that grows lies elsewhere.
-static void a_room_that_grows_ends_graphs(void **unused)
+// An enlarged workspace has another address.
+static void enlarging_a_workspace_ends_graphs(void **unused)
 {
     (void)unused;
     struct product_of p = product_open();
@@ -141,7 +151,7 @@ static void a_room_that_grows_ends_graphs(void **unused)
         product_is_right(&p, false, 0);
     assert_int_equal(device_pair_graphs(), 1);
     const struct tensor wide = rows_on(b, 64, 40 * K), by = rows_on(b, 1, 40 * K);
-    for (int i = 0; i < 2; i++) // both rooms for planes
+    for (int i = 0; i < 2; i++) // both buffers of planes
         b->rmsnorm(b, wide, wide, by, 1e-5f);
     for (int i = 0; i < 3; i++)
         product_is_right(&p, false, 0);
@@ -150,7 +160,7 @@ static void a_room_that_grows_ends_graphs(void **unused)
     product_close(&p);
 }
 
-static void what_was_known_before_is_no_part_of_a_routine(void **unused)
+static void planes_from_before_are_not_part_of_a_graph(void **unused)
 {
     (void)unused;
     struct product_of p = product_open();
@@ -161,8 +171,8 @@ static void what_was_known_before_is_no_part_of_a_routine(void **unused)
     product_close(&p);
 }
 
-// Planes lie in two rooms, by turns. What is done between two routines may be an odd number of them.
-static void a_routine_finds_its_rooms_as_large_as_it_left_them(void **unused)
+// Planes are written to two buffers in turn; between two graphs an odd number of them may be.
+static void capture_enlarges_no_workspace(void **unused)
 {
     (void)unused;
     struct product_of p = product_open();
@@ -171,10 +181,12 @@ static void a_routine_finds_its_rooms_as_large_as_it_left_them(void **unused)
     for (int time = 0; time < 2; time++) {
         const struct layout see = one_row(b);
         const struct graph_key r = { .see = &see, .whose = &p };
-        for (bool done = graph_launched(b, &r); !done; done = graph_ended(b)) {
+        struct tensor out;
+        for (bool done = graph_launched(b, &r, &out); !done; done = graph_ended(b, out)) {
             b->rmsnorm(b, p.x, p.x, narrow, 1e-5f);
-            b->rmsnorm(b, wide, wide, by, 1e-5f);
+            out = b->rmsnorm(b, wide, wide, by, 1e-5f);
         }
+        assert_true(out.data == wide.data && out.planes != 0);
         b->rmsnorm(b, p.x, p.x, narrow, 1e-5f);
     }
     assert_int_equal(device_pair_graphs(), 1);
@@ -182,7 +194,7 @@ static void a_routine_finds_its_rooms_as_large_as_it_left_them(void **unused)
     product_close(&p);
 }
 
-static void what_was_not_captured_is_not_known(void **unused)
+static void a_failed_capture_leaves_no_planes(void **unused)
 {
     (void)unused;
     for (int call = 1, captured = 0; !captured; call++) {
@@ -191,11 +203,11 @@ static void what_was_not_captured_is_not_known(void **unused)
         product_is_right(&p, false, call);
         captured = device_pair_graphs() > 0;
         product_close(&p);
-        assert_true(captured == (call > 9)); // two launches, and what became of each; five calls for a graph
+        assert_true(captured == (call > 9)); // two launches and the check of each; five calls for a graph
     }
 }
 
-// ---- what is forbidden
+// ---- what a graph must not contain
 
 enum forbidden { NOTHING, AN_UPLOAD, A_DOWNLOAD, MEMORY, WAITING, FORBIDDEN };
 
@@ -221,8 +233,8 @@ static struct tensor fives(struct backend *b)
     return t;
 }
 
-// What a routine must not do is done none the less, and its operations once each time.
-static void what_cannot_be_captured_is_gone_through_again(void **unused)
+// Forbidden calls are carried out, and the other operations exactly once each time.
+static void operations_that_cannot_be_captured_are_queued_again(void **unused)
 {
     (void)unused;
     enum { TIMES = 5 };
@@ -233,7 +245,8 @@ static void what_cannot_be_captured_is_gone_through_again(void **unused)
         for (int i = 0; i < TIMES; i++) {
             const struct layout see = one_row(b);
             const struct graph_key r = { .see = &see, .whose = gpu };
-            for (bool done = graph_launched(b, &r); !done; done = graph_ended(b)) {
+            struct tensor out = x;
+            for (bool done = graph_launched(b, &r, &out); !done; done = graph_ended(b, x)) {
                 b->add(b, x, five);
                 do_forbidden(b, (enum forbidden)what, other);
             }
@@ -250,15 +263,15 @@ int main(void)
 {
     gpus_here(gpu); // the first is emulated
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(where_a_graph_cannot_be_had_passes_are_queued),
-        cmocka_unit_test(a_room_that_grows_ends_graphs),
-        cmocka_unit_test(what_was_known_before_is_no_part_of_a_routine),
-        cmocka_unit_test(a_routine_finds_its_rooms_as_large_as_it_left_them),
-        cmocka_unit_test(what_was_not_captured_is_not_known),
-        cmocka_unit_test(what_cannot_be_captured_is_gone_through_again),
+        cmocka_unit_test(without_a_graph_passes_are_queued),
+        cmocka_unit_test(enlarging_a_workspace_ends_graphs),
+        cmocka_unit_test(planes_from_before_are_not_part_of_a_graph),
+        cmocka_unit_test(capture_enlarges_no_workspace),
+        cmocka_unit_test(a_failed_capture_leaves_no_planes),
+        cmocka_unit_test(operations_that_cannot_be_captured_are_queued_again),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    tiny_clean();
+    test_directory_remove();
     return failed;
 }
 #else

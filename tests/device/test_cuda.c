@@ -1,5 +1,5 @@
-// test_cuda.c - whole models and the loop on a GPU: the emulated one everywhere, a real one where there is one. Logits beside
-// the CPU's; a row's bits alone, among others and on a path through a tree; texts of every drafter beside none's.
+// test_cuda.c - models and the decoding loop on a GPU: the emulated one everywhere, and a real one if present. Logits against the
+// CPU's; a row's bits alone, among others and on a path through a tree; texts of every drafter against the baseline's.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "tests/device/gpus.h"
 #include "tests/support/pairings.h"
 #include "tests/support/model_runner.h"
-#include "tests/support/decoded_texts.h"
+#include "tests/support/decode_prompts.h"
 #include "tests/support/small_model.h"
 
 static struct gpu_here gpu[MAX_GPUS_HERE];
@@ -21,7 +21,7 @@ static int gpus;
 
 static uint64_t state = 7;
 
-static int32_t any(int below)
+static int32_t random_below(int below)
 {
     state = state * 6364136223846793005u + 1442695040888963407u;
     return (int32_t)((state >> 33) % (uint64_t)below);
@@ -29,16 +29,16 @@ static int32_t any(int below)
 
 static char *model_of(enum type type)
 {
-    struct tiny t = type_is_quantised(type) ? tiny_blocks : tiny_usual;
+    struct small_model t = type_is_quantized(type) ? small_blocks : small_default;
     if (type_facts[type].block == 256)
         t.width = t.hidden = 256, t.heads = 4, t.kv_heads = 2, t.head_dim = 64;
     t.type = type;
-    char *path = xformat("%s/%s.gguf", tiny_directory(), type_facts[type].name);
-    tiny_write_gguf(path, &t);
+    char *path = xformat("%s/%s.gguf", test_directory(), type_facts[type].name);
+    small_write_gguf(path, &t);
     return path;
 }
 
-static struct runner on(const struct gpu_here *g, const char *path, enum activations a, enum type cache)
+static struct runner open_runner(const struct gpu_here *g, const char *path, enum activations a, enum type cache)
 {
     struct backend *b = gpu_open(g);
     return runner_open_on(b, path, 2, a, cache);
@@ -49,42 +49,43 @@ static bool is_cublas(const struct gpu_here *g)
     return strstr(g->name, "cublas") != NULL;
 }
 
-// ---- logits beside the CPU's
+// ---- logits against the CPU's
 
-static void check_logits(const struct gpu_here *g, enum type type, enum activations a, enum type cache, double most)
+static void check_logits(const struct gpu_here *g, enum type type, enum activations a, enum type cache,
+                         double max_error)
 {
     enum { TEXT = 24 };
     char *path = model_of(type);
-    struct runner cpu = runner_open_as(path, 1, NULL, 2, a, cache), there = on(g, path, a, cache);
+    struct runner cpu = runner_open_as(path, 1, NULL, 2, a, cache), device = open_runner(g, path, a, cache);
     int32_t token[TEXT];
     for (int i = 0; i < TEXT; i++)
-        token[i] = any(cpu.vocab);
-    const float *p = runner_pass(&cpu, TEXT, token, NULL, NULL), *q = runner_pass(&there, TEXT, token, NULL, NULL);
-    double difference = 0, largest = 0;
+        token[i] = random_below(cpu.vocab);
+    const float *p = runner_pass(&cpu, TEXT, token, NULL, NULL), *q = runner_pass(&device, TEXT, token, NULL, NULL);
+    double difference = 0, max_logit = 0;
     for (int i = 0; i < TEXT * cpu.vocab; i++) {
         difference = fmax(difference, fabs((double)p[i] - (double)q[i]));
-        largest = fmax(largest, fabs((double)p[i]));
+        max_logit = fmax(max_logit, fabs((double)p[i]));
     }
     print_message("    %s, %s, activations %s, cache %s: max |difference| / max |logit| %.1e\n", g->name,
-                  type_facts[type].name, activations_names[a], type_facts[cache].name, difference / largest);
-    if (!(difference <= most * largest))
-        fail_msg("%g is more than %g", difference / largest, most);
+                  type_facts[type].name, activations_names[a], type_facts[cache].name, difference / max_logit);
+    if (!(difference <= max_error * max_logit))
+        fail_msg("%g is more than %g", difference / max_logit, max_error);
     runner_close(&cpu);
-    runner_close(&there);
+    runner_close(&device);
     free(path);
 }
 
-static void logits_are_the_cpus_but_for_rounding(void **unused)
+static void logits_equal_those_of_the_cpu_up_to_rounding(void **unused)
 {
     (void)unused;
     for (int g = 0; g < gpus; g++) {
         check_logits(&gpu[g], F32, ACTIVATIONS_F32, F32, 1e-5);
         check_logits(&gpu[g], F16, ACTIVATIONS_F32, F32, 1e-5);
         check_logits(&gpu[g], BF16, ACTIVATIONS_F32, F32, 1e-5);
-        // What is nearly a half is rounded to one side here and to the other there.
+        // Values near a half are rounded to different sides on the two devices.
         check_logits(&gpu[g], BF16, ACTIVATIONS_BF16, BF16, 2e-2);
         if (is_cublas(&gpu[g]))
-            continue; // it has no others
+            continue; // no quantized weights
         check_logits(&gpu[g], Q8_0, ACTIVATIONS_F32, F32, 1e-5);
         check_logits(&gpu[g], Q4_K, ACTIVATIONS_F32, F32, 1e-5);
         check_logits(&gpu[g], Q4_1, ACTIVATIONS_BF16, BF16, 2e-2);
@@ -94,44 +95,44 @@ static void logits_are_the_cpus_but_for_rounding(void **unused)
 
 // ---- bits
 
-enum { ACROSS = 250 }; // tokens before a tree, so that it lies across the end of a split of 256
+enum { BEFORE_TREE = 250 }; // tokens before a tree, so that the tree crosses the end of a split of 256
 
 static void check_bits(const struct gpu_here *g, enum type type, enum activations a, enum type cache, int before)
 {
     enum { TREE = 70, MORE = 20, PROMPT = 33 };
     char *path = model_of(type);
-    struct runner r = on(g, path, a, cache);
-    int32_t token[TREE], parent[TREE], text[ACROSS + MORE + 1], kept[TREE];
-    for (int i = 0; i < ACROSS; i++)
-        text[i] = any(r.vocab);
+    struct runner r = open_runner(g, path, a, cache);
+    int32_t token[TREE], parent[TREE], text[BEFORE_TREE + MORE + 1], path_rows[TREE];
+    for (int i = 0; i < BEFORE_TREE; i++)
+        text[i] = random_below(r.vocab);
     for (int i = 0; i < TREE; i++) {
-        token[i] = any(r.vocab);
-        parent[i] = i == 0 ? -1 : i < 12 ? i - 1 : any(i);
+        token[i] = random_below(r.vocab);
+        parent[i] = i == 0 ? -1 : i < 12 ? i - 1 : random_below(i);
     }
-    runner_feed(&r, 0, text, before);
+    runner_prefill(&r, 0, text, before);
     float *tree = xmalloc((size_t)TREE * (size_t)r.vocab * sizeof(float));
     memcpy(tree, runner_pass(&r, TREE, token, NULL, parent), (size_t)TREE * (size_t)r.vocab * sizeof(float));
     int depth = 0;
     for (int at = TREE - 1; at >= 0; at = parent[at])
         depth++;
     for (int at = TREE - 1, i = depth - 1; at >= 0; at = parent[at], i--)
-        kept[i] = at;
+        path_rows[i] = at;
     depth = depth < MORE ? depth : MORE;
     for (int i = 0; i < depth; i++)
-        text[before + i] = token[kept[i]];
-    kv_keep(r.cache, 0, kept, depth);
-    text[before + depth] = any(r.vocab);
+        text[before + i] = token[path_rows[i]];
+    kv_keep(r.cache, 0, path_rows, depth);
+    text[before + depth] = random_below(r.vocab);
     float *after = xmalloc((size_t)r.vocab * sizeof(float));
     memcpy(after, runner_pass(&r, 1, text + before + depth, NULL, NULL), (size_t)r.vocab * sizeof(float));
 
-    kv_cut(r.cache, 0, before);
+    kv_truncate(r.cache, 0, before);
     float *alone = runner_one_by_one(&r, text + before, depth + 1);
     for (int i = 0; i < depth; i++)
-        runner_same_bits(tree + kept[i] * r.vocab, alone + i * r.vocab, r.vocab, "a path through a tree", TREE);
-    runner_same_bits(after, alone + depth * r.vocab, r.vocab, "behind a kept path", 1);
-    kv_cut(r.cache, 0, 0);
+        runner_same_bits(tree + path_rows[i] * r.vocab, alone + i * r.vocab, r.vocab, "a path through a tree", TREE);
+    runner_same_bits(after, alone + depth * r.vocab, r.vocab, "after an accepted path", 1);
+    kv_truncate(r.cache, 0, 0);
     float *first = runner_one_by_one(&r, text, PROMPT);
-    kv_cut(r.cache, 0, 0);
+    kv_truncate(r.cache, 0, 0);
     const float *chain = runner_pass(&r, PROMPT, text, NULL, NULL);
     for (int i = 0; i < PROMPT; i++)
         runner_same_bits(chain + i * r.vocab, first + i * r.vocab, r.vocab, "a prompt", PROMPT);
@@ -143,21 +144,21 @@ static void check_bits(const struct gpu_here *g, enum type type, enum activation
     free(path);
 }
 
-static void a_row_has_its_bits_in_prompts_chains_and_trees(void **unused)
+static void a_row_has_the_same_bits_in_prompts_chains_and_trees(void **unused)
 {
     (void)unused;
     for (int g = 0; g < gpus; g++) {
         if (gpu[g].varies)
             continue;
-        check_bits(&gpu[g], BF16, ACTIVATIONS_BF16, BF16, ACROSS);
-        check_bits(&gpu[g], Q4_0, ACTIVATIONS_F32, F32, ACROSS);
+        check_bits(&gpu[g], BF16, ACTIVATIONS_BF16, BF16, BEFORE_TREE);
+        check_bits(&gpu[g], Q4_0, ACTIVATIONS_F32, F32, BEFORE_TREE);
         check_bits(&gpu[g], F32, ACTIVATIONS_F32, F32, 9);
     }
 }
 
 // ---- texts
 
-static struct prompts_given prompts;
+static struct prompt_set prompts;
 
 static void make_prompts(void)
 {
@@ -165,75 +166,75 @@ static void make_prompts(void)
     for (int i = 0; i < prompts.n; i++) {
         prompts.length[i] = 5 + 9 * i;
         for (int k = 0; k < prompts.length[i]; k++)
-            prompts.token[i][k] = any(60);
+            prompts.token[i][k] = random_below(60);
     }
 }
 
-static void against_none(const struct gpu_here *g, const char *sampling, const char *rule)
+static void check_against_none(const struct gpu_here *g, const char *sampling, const char *rule)
 {
-    struct decoded_texts_setup s = { .target = pair_target,
-                                     .draft = pair_draft,
-                                     .prompts = &prompts,
-                                     .drafter = "none",
-                                     .sampling = sampling,
-                                     .rule = rule,
-                                     .slots = 1,
-                                     .limit = 6,
-                                     .length = 64,
-                                     .device = g->open };
-    struct decoded_texts *plain = say(&s);
+    struct decode_setup s = { .target = pair_target,
+                              .draft = pair_draft,
+                              .prompts = &prompts,
+                              .drafter = "none",
+                              .sampling = sampling,
+                              .rule = rule,
+                              .slots = 1,
+                              .limit = 6,
+                              .length = 64,
+                              .device = g->open };
+    struct decode_result *plain = decode_prompts(&s);
     s.slots = 2;
     for (int i = 0; i < pair_count(); i++) {
         s.drafter = pair_drafter(i);
-        struct decoded_texts *other = say(&s);
-        same_text(plain, other, &s);
+        struct decode_result *other = decode_prompts(&s);
+        assert_same_texts(plain, other, &s);
         free(other);
     }
     free(plain);
 }
 
-static int make_texts(void **unused)
+static int make_pair(void **unused)
 {
     make_prompts();
     return pair_models_make_bf16(unused);
 }
 
-static void texts_of_every_drafter_are_nones(void **unused)
+static void texts_of_every_drafter_equal_the_baseline(void **unused)
 {
     (void)unused;
     for (int g = 0; g < gpus; g++) {
         if (gpu[g].varies)
             continue;
-        against_none(&gpu[g], "{temperature: 0}", "rejection");
-        against_none(&gpu[g], "{temperature: 1}", "match");
+        check_against_none(&gpu[g], "{temperature: 0}", "rejection");
+        check_against_none(&gpu[g], "{temperature: 1}", "match");
     }
 }
 
-// Sums in another order move the logits of these models by a millionth of them; their first two are further apart.
-static void greedy_texts_by_cublas_are_the_cpus(void **unused)
+// Another order of sums changes the logits of these models by about one millionth; the two largest logits are further apart.
+static void greedy_texts_by_cublas_equal_those_of_the_cpu(void **unused)
 {
     (void)unused;
     make_prompts();
     for (int g = 0; g < gpus; g++) {
         if (!is_cublas(&gpu[g]))
             continue;
-        struct decoded_texts_setup s = { .target = pair_target,
-                                         .draft = pair_draft,
-                                         .prompts = &prompts,
-                                         .drafter = "none",
-                                         .sampling = "{temperature: 0}",
-                                         .rule = "rejection",
-                                         .slots = 1,
-                                         .limit = 6,
-                                         .length = 64 };
-        struct decoded_texts *cpu = say(&s);
+        struct decode_setup s = { .target = pair_target,
+                                  .draft = pair_draft,
+                                  .prompts = &prompts,
+                                  .drafter = "none",
+                                  .sampling = "{temperature: 0}",
+                                  .rule = "rejection",
+                                  .slots = 1,
+                                  .limit = 6,
+                                  .length = 64 };
+        struct decode_result *cpu = decode_prompts(&s);
         s.device = gpu[g].open;
-        struct decoded_texts *plain = say(&s);
+        struct decode_result *plain = decode_prompts(&s);
         s.slots = 2;
         s.drafter = pair_drafter(0);
-        struct decoded_texts *drafted = say(&s);
-        same_text(cpu, plain, &s);
-        same_text(cpu, drafted, &s);
+        struct decode_result *drafted = decode_prompts(&s);
+        assert_same_texts(cpu, plain, &s);
+        assert_same_texts(cpu, drafted, &s);
         free(cpu);
         free(plain);
         free(drafted);
@@ -243,13 +244,13 @@ static void greedy_texts_by_cublas_are_the_cpus(void **unused)
 // ---- launches
 
 #if defined(EMULATED_DEVICE)
-// Kernels of a pass of n rows.
+// Number of kernel launches of a pass of n rows.
 static int64_t launches_of(int layers, int n)
 {
-    struct tiny t = tiny_usual;
+    struct small_model t = small_default;
     t.width = 128, t.hidden = 192, t.heads = 4, t.kv_heads = 2, t.head_dim = 32, t.layers = layers, t.type = BF16;
-    char *path = xformat("%s/%d-layers.gguf", tiny_directory(), layers);
-    tiny_write_gguf(path, &t);
+    char *path = xformat("%s/%d-layers.gguf", test_directory(), layers);
+    small_write_gguf(path, &t);
     struct error err;
     struct runner r = runner_open_on(backend_emulated(0, &err), path, 1, ACTIVATIONS_BF16, BF16);
     const int32_t token[4] = { 1, 2, 3, 4 };
@@ -262,7 +263,8 @@ static int64_t launches_of(int layers, int n)
 }
 #endif
 
-// Two norms, qkv, store, attention and its join, o, gate with up, down: what is rounded is rounded by who made it.
+// Two norms, qkv, store, attention and its combination, o, gate with up, down: rounding is fused into the kernels that make the
+// input of products.
 static void a_layer_is_nine_launches(void **unused)
 {
     (void)unused;
@@ -289,7 +291,7 @@ static void rows_of_all_layers_move_in_one_launch(void **unused)
     assert_int_equal(emulated_launches() - before, 1);
     before = emulated_launches();
     kv_admit(c, &p, p.n);
-    kv_keep(c, 1, (const int32_t[]){ 0, 1 }, 2); // they lie where they belong
+    kv_keep(c, 1, (const int32_t[]){ 0, 1 }, 2); // already in place
     assert_int_equal(emulated_launches() - before, 0);
     kv_destroy(c);
     gpu_close(b);
@@ -308,22 +310,22 @@ static struct backend *open_cpu(struct error *err)
     return backend_cpu(1, err);
 }
 
-static void with_draft_model_on(const struct decoded_texts_setup *about, const char *drafter,
+static void with_draft_model_on(const struct decode_setup *about, const char *drafter,
                                 struct backend *(*device)(struct error *err))
 {
-    struct decoded_texts_setup s = *about;
-    struct decoded_texts *plain = say(&s);
+    struct decode_setup s = *about;
+    struct decode_result *plain = decode_prompts(&s);
     s.drafter = drafter;
     s.draft_device = device;
-    struct decoded_texts *other = say(&s);
-    same_text(plain, other, &s);
+    struct decode_result *other = decode_prompts(&s);
+    assert_same_texts(plain, other, &s);
     assert_true(other->drafted > 0);
     free(plain);
     free(other);
 }
 
-// Where the draft model is changes what it costs, and nothing else: tokens that a seed couples to are the same as well.
-static void a_draft_model_on_another_device_gives_nones_texts(void **unused)
+// The device of the draft model changes the cost only, not the text, even for coupled sampling.
+static void a_draft_model_on_another_device_gives_the_same_texts(void **unused)
 {
     (void)unused;
     static const struct {
@@ -335,16 +337,16 @@ static void a_draft_model_on_another_device_gives_nones_texts(void **unused)
     };
     for (int g = 0; g < gpus; g++)
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]) && !gpu[g].varies; i++) {
-            struct decoded_texts_setup s = { .target = pair_target,
-                                             .draft = pair_draft,
-                                             .prompts = &prompts,
-                                             .drafter = "none",
-                                             .sampling = cases[i].sampling,
-                                             .rule = cases[i].rule,
-                                             .slots = 2,
-                                             .limit = 6,
-                                             .length = 64,
-                                             .device = gpu[g].open };
+            struct decode_setup s = { .target = pair_target,
+                                      .draft = pair_draft,
+                                      .prompts = &prompts,
+                                      .drafter = "none",
+                                      .sampling = cases[i].sampling,
+                                      .rule = cases[i].rule,
+                                      .slots = 2,
+                                      .limit = 6,
+                                      .length = 64,
+                                      .device = gpu[g].open };
             with_draft_model_on(&s, cases[i].drafter, open_cpu);
 #if defined(EMULATED_DEVICE)
             with_draft_model_on(&s, cases[i].drafter, open_second);
@@ -356,13 +358,13 @@ static void a_draft_model_on_another_device_gives_nones_texts(void **unused)
 
 // ---- uploads
 
-// What is uploaded is what was there when it was, however much is on its way and whatever is there next.
-static void uploads_take_what_is_there_at_once(void **unused)
+// upload() reads the host's memory before it returns, however much is queued and whatever is written there next.
+static void uploads_read_host_memory_before_they_return(void **unused)
 {
     (void)unused;
-    enum { TIMES = 40, MOST = 300000 };
-    static const size_t numbers[] = { MOST, 3, 70001, 1, MOST };
-    float *host = xcalloc(MOST, sizeof(*host));
+    enum { TIMES = 40, MAX_COUNT = 300000 };
+    static const size_t numbers[] = { MAX_COUNT, 3, 70001, 1, MAX_COUNT };
+    float *host = xcalloc(MAX_COUNT, sizeof(*host));
     for (int g = 0; g < gpus; g++) {
         struct backend *b = gpu_open(&gpu[g]);
         struct tensor x[TIMES];
@@ -385,9 +387,9 @@ static void uploads_take_what_is_there_at_once(void **unused)
     free(host);
 }
 
-// ---- what goes wrong
+// ---- failures
 
-static void what_does_not_fit_is_said_before_it_is_tried(void **unused)
+static void too_little_memory_is_reported_before_allocation(void **unused)
 {
     (void)unused;
 #if defined(EMULATED_DEVICE)
@@ -400,23 +402,23 @@ static void what_does_not_fit_is_said_before_it_is_tried(void **unused)
         fail_msg("%s", err.text);
     struct kv_shape shape = model_kv_shape(m, 4, 1 << 16, 8);
     assert_null(kv_create(b, &shape, &err));
-    assert_non_null(strstr(err.text, "cuda: no room for a cache of 4 slots of 65536 tokens: "));
+    assert_non_null(strstr(err.text, "cuda: not enough memory for a cache of 4 slots of 65536 tokens: "));
     assert_non_null(strstr(err.text, " MB are needed, and "));
     model_close(m);
     b->destroy(b);
     emulated_memory_limit(64 << 20);
     b = backend_emulated(0, &err);
     assert_null(model_open(path, b, ACTIVATIONS_BF16, 8, &err));
-    assert_non_null(strstr(err.text, "cuda: no room for the weights of "));
+    assert_non_null(strstr(err.text, "cuda: not enough memory for the weights of "));
     emulated_memory_limit((size_t)4 << 30);
     assert_null(model_open(path, b, ACTIVATIONS_INT8, 8, &err));
-    assert_non_null(strstr(err.text, "activations: int8: cuda does without them"));
+    assert_non_null(strstr(err.text, "activations: int8: not supported by cuda"));
     b->destroy(b);
     free(path);
 #endif
 }
 
-static void what_cublas_lacks_or_refuses_is_said(void **unused)
+static void missing_or_failing_cublas_is_reported(void **unused)
 {
     (void)unused;
 #if defined(EMULATED_DEVICE)
@@ -426,11 +428,11 @@ static void what_cublas_lacks_or_refuses_is_said(void **unused)
     assert_non_null(strstr(err.text, "device cublas:0: cuBLAS cannot be loaded: looked for libcublas.so.13, "));
     emulated_cublas_lacks("cublasGemmEx");
     assert_null(backend_emulated_cublas(0, &err));
-    assert_non_null(strstr(err.text, "device cublas:0: the cuBLAS that was found has no cublasGemmEx: expected "));
+    assert_non_null(strstr(err.text, "device cublas:0: cuBLAS has no cublasGemmEx: expected "));
     emulated_cublas_lacks(NULL);
     emulated_memory_limit(1 << 20);
     assert_null(backend_emulated_cublas(0, &err));
-    assert_non_null(strstr(err.text, "there is no room for its workspace of 32 MB"));
+    assert_non_null(strstr(err.text, "not enough memory for its workspace of 32 MB"));
     emulated_memory_limit((size_t)4 << 30);
     assert_null(backend_emulated_cublas(99, &err));
     assert_non_null(strstr(err.text, "device cublas:99: expected one of the "));
@@ -438,7 +440,7 @@ static void what_cublas_lacks_or_refuses_is_said(void **unused)
     struct backend *b = backend_emulated_cublas(0, &err);
     char *path = model_of(Q8_0);
     assert_null(model_open(path, b, ACTIVATIONS_DEFAULT, 8, &err));
-    assert_non_null(strstr(err.text, "cuBLAS has no products of q8_0 weights, but of f32, f16 and bf16"));
+    assert_non_null(strstr(err.text, "cuBLAS supports f32, f16 and bf16 weights, not q8_0"));
     free(path);
 
     float numbers[4 * 64] = { 0 };
@@ -451,7 +453,7 @@ static void what_cublas_lacks_or_refuses_is_said(void **unused)
     multiply(b, y, x, w);
     assert_false(b->sync(b, &err));
     assert_non_null(strstr(err.text, "cublas:0: matmul: CUBLAS_STATUS_EXECUTION_FAILED"));
-    assert_true(b->sync(b, &err)); // said once
+    assert_true(b->sync(b, &err)); // reported once
     b->unprepare(b, w);
     b->release(b, x.data);
     b->release(b, y.data);
@@ -459,7 +461,7 @@ static void what_cublas_lacks_or_refuses_is_said(void **unused)
 #endif
 }
 
-static void a_failed_copy_is_said_once(void **unused)
+static void a_failed_copy_is_reported_once(void **unused)
 {
     (void)unused;
 #if defined(EMULATED_DEVICE)
@@ -479,7 +481,7 @@ static void a_failed_copy_is_said_once(void **unused)
 #endif
 }
 
-static void a_failure_on_the_device_is_said_at_the_next_sync(void **unused)
+static void a_failure_on_the_device_is_reported_at_the_next_sync(void **unused)
 {
     (void)unused;
 #if defined(EMULATED_DEVICE)
@@ -491,7 +493,7 @@ static void a_failure_on_the_device_is_said_at_the_next_sync(void **unused)
     b->add(b, x, y);
     assert_false(b->sync(b, &err));
     assert_non_null(strstr(err.text, "cuda:0: add: "));
-    assert_true(b->sync(b, &err)); // said once
+    assert_true(b->sync(b, &err)); // reported once
     b->release(b, x.data);
     b->release(b, y.data);
     b->destroy(b);
@@ -504,21 +506,22 @@ int main(void)
     if (gpus == 0)
         return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_are_the_cpus_but_for_rounding),
-        cmocka_unit_test(a_row_has_its_bits_in_prompts_chains_and_trees),
+        cmocka_unit_test(logits_equal_those_of_the_cpu_up_to_rounding),
+        cmocka_unit_test(a_row_has_the_same_bits_in_prompts_chains_and_trees),
         cmocka_unit_test(a_layer_is_nine_launches),
         cmocka_unit_test(rows_of_all_layers_move_in_one_launch),
-        cmocka_unit_test_setup_teardown(greedy_texts_by_cublas_are_the_cpus, pair_models_make, pair_models_remove),
-        cmocka_unit_test_setup_teardown(texts_of_every_drafter_are_nones, make_texts, pair_models_remove),
-        cmocka_unit_test_setup_teardown(a_draft_model_on_another_device_gives_nones_texts, make_texts,
+        cmocka_unit_test_setup_teardown(greedy_texts_by_cublas_equal_those_of_the_cpu, pair_models_make,
                                         pair_models_remove),
-        cmocka_unit_test(what_does_not_fit_is_said_before_it_is_tried),
-        cmocka_unit_test(what_cublas_lacks_or_refuses_is_said),
-        cmocka_unit_test(uploads_take_what_is_there_at_once),
-        cmocka_unit_test(a_failed_copy_is_said_once),
-        cmocka_unit_test(a_failure_on_the_device_is_said_at_the_next_sync),
+        cmocka_unit_test_setup_teardown(texts_of_every_drafter_equal_the_baseline, make_pair, pair_models_remove),
+        cmocka_unit_test_setup_teardown(a_draft_model_on_another_device_gives_the_same_texts, make_pair,
+                                        pair_models_remove),
+        cmocka_unit_test(too_little_memory_is_reported_before_allocation),
+        cmocka_unit_test(missing_or_failing_cublas_is_reported),
+        cmocka_unit_test(uploads_read_host_memory_before_they_return),
+        cmocka_unit_test(a_failed_copy_is_reported_once),
+        cmocka_unit_test(a_failure_on_the_device_is_reported_at_the_next_sync),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    tiny_clean();
+    test_directory_remove();
     return failed;
 }

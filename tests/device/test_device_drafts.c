@@ -1,18 +1,19 @@
-// test_device_drafts.c - drafts that grow on a device: those of the host, node for node, whose tokens the host does not see before
-// they are done. Requests differ in depth and room, rows in how many tokens they have, candidates in how many are as likely.
+// test_device_drafts.c - drafts built on a device equal the host's, node for node, and the host sees no token before they are complete.
+// Requests differ in depth and capacity, rows in the number of possible tokens and of ties.
 //
-//     test_device_drafts [N [SEED]]     so many rounds of each shape on each device, instead of a few; others with another seed
+//     test_device_drafts [N [SEED]]     N rounds of each shape on each device, instead of a few; other drafts with another seed
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
-#include "core/device_drafting.h"
 #include "core/memory.h"
 #include "core/splitmix.h"
+#include "device_step/device_step.h"
+#include "device_step/drafting.h"
 #include "drafters/draft_batch.h"
-#include "drafters/device_drafts.h"
+#include "drafters/drafts.h"
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
@@ -43,10 +44,10 @@ struct built_draft {
     struct draft draft;
     int32_t token[CAPACITY], parent[CAPACITY], row[CAPACITY];
     uint8_t proposal[CAPACITY];
-    float q[CAPACITY][MOST_VOCAB]; // what each node's children were drawn from, where any were
+    float q[CAPACITY][MOST_VOCAB]; // the row that each node's children were sampled from, if any
 };
 
-struct foreign { // chance that a device does not know
+struct foreign { // a random source that a device does not support
     struct rng rng;
     struct rng *of;
 };
@@ -69,14 +70,14 @@ static int foreign_pick_row(struct rng *self, const float *weight, int n, struct
     return of->pick_row(of, weight, n, at);
 }
 
-struct trial { // a few sequences and their logits, which are the same for whoever grows
+struct trial { // a few sequences and their logits, for host and device
     int n;     // requests
-    struct philox chance[SLOTS];
+    struct philox source[SLOTS];
     struct request request[SLOTS];
     int32_t text[SLOTS][LENGTH];
     uint64_t logits; // their seed
     bool ties, shared_rows;
-    bool foreign; // chance
+    bool foreign; // random source
 };
 
 static void some_trial(struct trial *t, bool shared_rows)
@@ -84,19 +85,19 @@ static void some_trial(struct trial *t, bool shared_rows)
     *t = (struct trial){ .n = 1 + any(SLOTS), .logits = splitmix(&state), .ties = any(2) == 0 };
     t->shared_rows = shared_rows;
     for (int i = 0; i < t->n; i++) {
-        t->chance[i] = philox_source(splitmix(&state), splitmix(&state) >> 32);
+        t->source[i] = philox_source(splitmix(&state), splitmix(&state) >> 32);
         t->request[i] = (struct request){ .slot = (i + any(2)) % SLOTS, .n = 1 + any(LENGTH), .token = t->text[i] };
         for (int before = 0; before < i; before++)
             if (t->request[before].slot == t->request[i].slot)
                 t->request[i].slot = (t->request[i].slot + 1) % SLOTS, before = -1;
         t->request[i].depth = any(4) == 0 ? any(5) : LEVELS;
-        t->chance[i].rng.root = t->request[i].n - 1;
+        t->source[i].rng.root = t->request[i].n - 1;
         for (int k = 0; k < t->request[i].n; k++)
             t->text[i][k] = any(99);
     }
 }
 
-// Logits after candidate f of a level, of request i. Whole numbers, if there are to be ties.
+// Logits after candidate f of a level, of request i. Integers if ties are wanted.
 static void some_logits(const struct trial *t, int level, int i, int f, float *x, int n)
 {
     uint64_t at = t->logits + (uint64_t)(1000 * level + 100 * i) + (t->shared_rows ? 0 : (uint64_t)f);
@@ -123,13 +124,13 @@ static void fill(const struct trial *t, struct draft_batch *g, int level, const 
     g->env.backend->upload(g->env.backend, to.data, x, tensor_bytes(to));
 }
 
-// A pending row as level and place on it: on the host levels have as many rows as they have candidates.
+// A pending row as its level and its number in it: on the host levels have as many rows as candidates.
 struct numbering {
     int first[LEVELS][SLOTS];
     int levels;
 };
 
-static int32_t place_of(const struct numbering *n, int slot, int32_t row)
+static int32_t level_row(const struct numbering *n, int slot, int32_t row)
 {
     int level = n->levels - 1;
     if (row < 0)
@@ -139,27 +140,27 @@ static int32_t place_of(const struct numbering *n, int slot, int32_t row)
     return 1000 * level + row - n->first[level][slot];
 }
 
-static void bring(struct backend *b, struct draft *d)
+static void download_draft(struct backend *b, struct draft *d)
 {
-    const struct device_draft *t = d->there;
+    const struct device_draft *t = d->on_device;
     int32_t n = 0;
     b->download(b, &n, t->n, sizeof(n));
-    assert_true(n >= 1 && n <= t->most && t->most <= d->capacity);
+    assert_true(n >= 1 && n <= t->max_nodes && t->max_nodes <= d->capacity);
     const size_t ids = (size_t)n * sizeof(int32_t);
     d->n = n;
     b->download(b, d->token, t->token, ids);
     b->download(b, d->parent, t->parent, ids);
-    b->download(b, t->tag_here, t->tag, ids);
+    b->download(b, t->tag_on_host, t->tag, ids);
     b->download(b, d->proposal, t->proposal, (size_t)n);
     int32_t rest[CAPACITY];
-    b->download(b, rest, t->token, (size_t)t->most * sizeof(int32_t));
-    for (int i = n; i < t->most; i++)
-        assert_int_equal(rest[i], 0); // rows that go through the pass for nothing
-    d->there = NULL;
+    b->download(b, rest, t->token, (size_t)t->max_nodes * sizeof(int32_t));
+    for (int i = n; i < t->max_nodes; i++)
+        assert_int_equal(rest[i], 0); // rows of the pass without a node
+    d->on_device = NULL;
 }
 
-// Levels that grew on the host, and how often a device made probabilities of one's rows.
-static int levels_here, probabilities;
+// Levels built on the host, and how often a device made probabilities of a level's rows.
+static int host_levels, probabilities;
 static void (*made_by)(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s);
 
 static void count_probabilities(struct backend *b, struct tensor logits, int used_vocab, const struct row_stages *s)
@@ -168,8 +169,15 @@ static void count_probabilities(struct backend *b, struct tensor logits, int use
     made_by(b, logits, used_vocab, s);
 }
 
-static void grow(struct draft_batch *g, struct kv_cache *cache, const struct trial *t, struct built_draft *to,
-                 bool there)
+// A device without memory for drafts.
+static struct drafting *no_drafts(struct backend *b, const struct drafting_shape *s)
+{
+    (void)b, (void)s;
+    return NULL;
+}
+
+static void build(struct draft_batch *g, struct kv_cache *cache, const struct trial *t, struct built_draft *to,
+                  bool on_device)
 {
     static int32_t token[SLOTS * CAPACITY], slot[SLOTS * CAPACITY], parent[SLOTS * CAPACITY];
     struct error err;
@@ -183,20 +191,20 @@ static void grow(struct draft_batch *g, struct kv_cache *cache, const struct tri
         d->draft = (struct draft){ 1, d->draft.capacity, d->token, d->parent, d->proposal, NULL, NULL };
         d->token[0] = t->text[i][all[i].n - 1], d->parent[0] = -1, d->proposal[0] = DETERMINISTIC;
         all[i].draft = &d->draft;
-        all[i].rng = (struct rng *)&t->chance[i].rng;
+        all[i].rng = (struct rng *)&t->source[i].rng;
         foreign[i] =
             (struct foreign){ { foreign_accept, foreign_pick, all[i].rng->root, foreign_pick_row }, all[i].rng };
         if (t->foreign)
             all[i].rng = &foreign[i].rng;
     }
     const int m = draft_batch_begin(g, all, t->n, r);
-    assert_true(g->on_device_now == there);
+    assert_true(g->current->on_device == on_device);
     for (int i = 0; i < m; i++)
         first[i] = i, count[i] = 1;
     for (int level = 0; m > 0; level++) {
         fill(t, g, level, r, m, first, count);
         assert_true(draft_batch_children(g, r, m, first, t->shared_rows ? 0 : 1, &err));
-        levels_here += !there;
+        host_levels += !on_device;
         const int wanted = draft_batch_level(g, r, m);
         if (wanted == 0)
             break;
@@ -207,9 +215,9 @@ static void grow(struct draft_batch *g, struct kv_cache *cache, const struct tri
             continue;
         const struct pass pass = draft_batch_rows(g, r, m, cache, first, token, slot, parent);
         assert_int_equal(wanted, pass.n);
-        assert_true((pass.n_device_rows > 0) == there);
-        for (int k = 0; k < pass.n_device_rows; k++) // of a row of which the device knows more than the host
-            for (int row = pass.there[k].first; row < pass.there[k].first + pass.there[k].n; row++)
+        assert_true((pass.n_device_rows > 0) == on_device);
+        for (int k = 0; k < pass.n_device_rows; k++) // of rows whose parents only the device has
+            for (int row = pass.device_rows[k].first; row < pass.device_rows[k].first + pass.device_rows[k].n; row++)
                 assert_int_equal(pass.parent[row], -1);
         for (int i = 0; i < m; i++)
             count[i] = (i + 1 < m ? first[i + 1] : pass.n) - first[i];
@@ -221,18 +229,19 @@ static void grow(struct draft_batch *g, struct kv_cache *cache, const struct tri
         struct built_draft *d = &to[i];
         while (d->draft.token != r[i].draft->token)
             d++;
-        assert_true(there == (d->draft.there != NULL) && (!there || d->draft.n == 1)); // or the host has made one, too
-        if (there)
-            bring(g->env.backend, &d->draft);
+        assert_true(on_device == (d->draft.on_device != NULL) &&
+                    (!on_device || d->draft.n == 1)); // else the host has built one, too
+        if (on_device)
+            download_draft(g->env.backend, &d->draft);
         for (int node = 1; node < d->draft.n; node++) {
-            d->row[node] = place_of(&rows, r[i].slot, t->shared_rows ? -1 : draft_batch_row(g, r[i].slot, node));
+            d->row[node] = level_row(&rows, r[i].slot, t->shared_rows ? -1 : draft_batch_row(g, r[i].slot, node));
             if (d->proposal[node] != DETERMINISTIC)
                 memcpy(d->q[d->parent[node]], d->draft.q->row(d->draft.q, d->parent[node]),
                        (size_t)g->target_vocab * sizeof(float));
         }
     }
     for (int s = 0; s < SLOTS; s++)
-        kv_cut(cache, s, 0);
+        kv_truncate(cache, s, 0);
 }
 
 static void same_drafts(const struct built_draft *a, const struct built_draft *b, int n, int vocab, const char *what)
@@ -241,15 +250,16 @@ static void same_drafts(const struct built_draft *a, const struct built_draft *b
         const size_t nodes = (size_t)a[i].draft.n, ids = nodes * sizeof(int32_t);
         if (a[i].draft.n != b[i].draft.n || memcmp(a[i].token, b[i].token, ids) != 0 ||
             memcmp(a[i].parent, b[i].parent, ids) != 0 || memcmp(a[i].proposal, b[i].proposal, nodes) != 0)
-            fail_msg("%s: draft %d of %d nodes here, %d there, or of other nodes", what, i, a[i].draft.n, b[i].draft.n);
+            fail_msg("%s: draft %d has %d nodes on the host, %d on the device, or other nodes", what, i, a[i].draft.n,
+                     b[i].draft.n);
         for (int node = 1; node < a[i].draft.n; node++) {
             if (a[i].row[node] != b[i].row[node])
-                fail_msg("%s: draft %d: node %d is row %d here, %d there", what, i, node, a[i].row[node],
+                fail_msg("%s: draft %d: node %d is row %d on the host, %d on the device", what, i, node, a[i].row[node],
                          b[i].row[node]);
             const int parent = a[i].parent[node];
             if (a[i].proposal[node] != DETERMINISTIC &&
                 memcmp(a[i].q[parent], b[i].q[parent], (size_t)vocab * sizeof(float)) != 0)
-                fail_msg("%s: draft %d: node %d was drawn from another row there", what, i, node);
+                fail_msg("%s: draft %d: node %d was sampled from another row on the device", what, i, node);
         }
         nodes_compared += a[i].draft.n;
     }
@@ -265,23 +275,23 @@ struct shape {
 
 // clang-format off
 static const struct shape shapes[] = {
-    { "a chain, drawn", { .tokens = 4, .pick = PICK_SAMPLED, .distinct = true }, false },
-    { "a chain, likeliest", { .tokens = 6, .pick = PICK_GREEDY }, false },
+    { "a chain, sampled", { .tokens = 4, .pick = PICK_SAMPLED, .distinct = true }, false },
+    { "a chain, greedy", { .tokens = 6, .pick = PICK_GREEDY }, false },
     { "a chain, coupled", { .tokens = 3, .pick = PICK_COUPLED }, false },
     { "one token", { .tokens = 1, .pick = PICK_SAMPLED }, false },
-    { "a tree, drawn", { .widths = { 3, { 4, 3, 2 } }, .pick = PICK_SAMPLED, .distinct = true }, false },
-    { "a tree, drawn with replacement", { .widths = { 3, { 3, 2, 2 } }, .pick = PICK_SAMPLED }, false },
-    { "a tree, likeliest", { .widths = { 3, { 3, 3, 2 } }, .pick = PICK_GREEDY }, false },
+    { "a tree, sampled", { .widths = { 3, { 4, 3, 2 } }, .pick = PICK_SAMPLED, .distinct = true }, false },
+    { "a tree, sampled with replacement", { .widths = { 3, { 3, 2, 2 } }, .pick = PICK_SAMPLED }, false },
+    { "a tree, greedy", { .widths = { 3, { 3, 3, 2 } }, .pick = PICK_GREEDY }, false },
     { "best first", { .tokens = 5, .nodes = 20, .top = 4, .pick = PICK_GREEDY }, false },
     { "best first, EAGLE-2's", { .tokens = 6, .nodes = 59, .top = 10, .pick = PICK_GREEDY }, false },
     { "EAGLE-1's tree", { .pick = PICK_GREEDY, .tree = "eagle_25" }, false },
     { "Medusa's tree", { .pick = PICK_GREEDY, .tree = "mc_sim_7b_63" }, true },
-    { "a fixed tree, drawn", { .pick = PICK_SAMPLED, .distinct = true, .tree = "[[0], [1], [2], [0, 0], [0, 1], [1, 0]]" }, false },
-    { "a tree of shared rows, drawn", { .widths = { 2, { 2, 2 } }, .pick = PICK_SAMPLED, .distinct = true }, true },
+    { "a fixed tree, sampled", { .pick = PICK_SAMPLED, .distinct = true, .tree = "[[0], [1], [2], [0, 0], [0, 1], [1, 0]]" }, false },
+    { "a tree of shared rows, sampled", { .widths = { 2, { 2, 2 } }, .pick = PICK_SAMPLED, .distinct = true }, true },
 };
 // clang-format on
 
-struct table_instance { // on one device: a target for its vocabulary, a cache for its numbers of rows
+struct device_setup { // on one device: a target for its vocabulary, a cache for its pending rows
     const char *name;
     struct backend *b;
     struct model *target;
@@ -293,53 +303,56 @@ struct vocabulary {
     const int32_t *target_id;
 };
 
-static void check(struct table_instance *w, const struct shape *s, const struct vocabulary *v,
-                  struct sampling *sampling, int most)
+static void check(struct device_setup *w, const struct shape *s, const struct vocabulary *v, struct sampling *sampling,
+                  int most)
 {
-    const int used_vocab = v->target_id == NULL && v->own < most ? v->own : most; // as drafters say it
-    static struct built_draft here[SLOTS], there[SLOTS];
+    const int used_vocab = v->target_id == NULL && v->own < most ? v->own : most; // as drafters compute it
+    static struct built_draft on_host[SLOTS], on_device[SLOTS];
     struct tree_shape shape;
     struct error err;
     struct draft_batch of_host, of_device;
-    struct backend *b = w->b, full = *b;
+    struct backend *b = w->b;
+    const struct device_step *full = b->step;
+    struct device_step counting = *full, without_drafts = *full;
     const struct drafter_env env = {
         .backend = b, .target_backend = b, .target = w->target, .sampling = sampling, .slots = SLOTS, .length = LENGTH
     };
     assert_true(tree_shape(&shape, &s->o, s->what, NULL, &err));
     assert_true(draft_batch_create(&of_device, &shape, &env, v->own, v->target_id, used_vocab, &err));
-    b->drafts_create = NULL;
+    counting.probabilities = count_probabilities;
+    without_drafts.drafts_create = no_drafts;
+    b->step = &without_drafts;
     assert_true(draft_batch_create(&of_host, &shape, &env, v->own, v->target_id, used_vocab, &err));
-    b->drafts_create = full.drafts_create;
-    probabilities = levels_here = 0;
-    made_by = full.probabilities;
-    b->probabilities = count_probabilities;
+    probabilities = host_levels = 0;
+    made_by = full->probabilities;
+    b->step = &counting;
     for (int k = 0; k < times; k++) {
         struct trial t;
         some_trial(&t, s->shared_rows);
         for (int i = 0; i < t.n; i++)
-            here[i].draft.capacity = there[i].draft.capacity = any(3) == 0 ? 1 + any(shape.nodes) : shape.nodes;
-        grow(&of_host, w->cache, &t, here, false);
-        grow(&of_device, w->cache, &t, there, true);
-        same_drafts(here, there, t.n, of_host.target_vocab, s->what);
-        t.foreign = true; // so it goes on on the host, where the device's rows were
-        grow(&of_device, w->cache, &t, there, false);
-        same_drafts(here, there, t.n, of_host.target_vocab, s->what);
+            on_host[i].draft.capacity = on_device[i].draft.capacity = any(3) == 0 ? 1 + any(shape.nodes) : shape.nodes;
+        build(&of_host, w->cache, &t, on_host, false);
+        build(&of_device, w->cache, &t, on_device, true);
+        same_drafts(on_host, on_device, t.n, of_host.target_vocab, s->what);
+        t.foreign = true; // then the host builds them, in the device's memory for rows
+        build(&of_device, w->cache, &t, on_device, false);
+        same_drafts(on_host, on_device, t.n, of_host.target_vocab, s->what);
     }
-    // Where it can, the device makes them, wherever the drafts grow.
-    assert_int_equal(probabilities, s->o.pick != PICK_GREEDY && v->target_id == NULL ? levels_here : 0);
-    b->probabilities = made_by;
+    // The device makes them if it can, wherever drafts are built.
+    assert_int_equal(probabilities, s->o.pick != PICK_GREEDY && v->target_id == NULL ? host_levels : 0);
+    b->step = full;
     draft_batch_destroy(&of_host);
     draft_batch_destroy(&of_device);
 }
 
-// Where there is no room for them to grow there they grow on the host; and what less memory was enough for, more is.
-static void drafts_grow_somewhere_where_there_is_room(void **unused)
+// Without device memory for them drafts are built on the host; more memory is never worse.
+static void drafts_are_built_on_the_host_without_device_memory(void **unused)
 {
     (void)unused;
 #if defined(EMULATED_DEVICE)
     static int32_t few[100];
-    char *path = tiny_path("target.gguf");
-    tiny_write_gguf(path, &tiny_usual);
+    char *path = test_path("target.gguf");
+    small_write_gguf(path, &small_default);
     for (int x = 0; x < 100; x++)
         few[x] = 2 * x;
     struct sampling sampling = SAMPLING("temperature", "1");
@@ -351,20 +364,19 @@ static void drafts_grow_somewhere_where_there_is_room(void **unused)
     };
     struct tree_shape shape;
     size_t free_bytes, all;
-    int here = 0, there = 0;
+    int host = 0, device = 0;
     assert_true(gpu[0].emulated && tree_shape(&shape, &shapes[4].o, shapes[4].what, NULL, &err));
     assert_true(b->memory(b, &free_bytes, &all));
-    for (size_t more = 0; there < 3; more += 1000) {
+    for (size_t more = 0; device < 3; more += 1000) {
         struct draft_batch g;
         emulated_memory_limit(all - free_bytes + more);
         const bool ok = draft_batch_create(&g, &shape, &env, 100, few, MOST_VOCAB, &err);
-        assert_true(ok || here + there == 0);
-        here += ok && g.there == NULL;
-        there += ok && g.there != NULL;
-        assert_true(g.there == NULL || g.there->q.data != NULL);
+        assert_true(ok || host + device == 0);
+        host += ok && !g.drafts->on_device;
+        device += ok && g.drafts->on_device;
         draft_batch_destroy(&g);
     }
-    assert_true(here > 0);
+    assert_true(host > 0);
     emulated_memory_limit(all);
     model_close(target);
     gpu_close(b);
@@ -373,14 +385,14 @@ static void drafts_grow_somewhere_where_there_is_room(void **unused)
 #endif
 }
 
-static void drafts_are_the_hosts(void **unused)
+static void drafts_equal_the_hosts(void **unused)
 {
     (void)unused;
     static int32_t few[100], backwards[MOST_VOCAB];
-    char *path = tiny_path("target.gguf");
-    tiny_write_gguf(path, &tiny_usual);
+    char *path = test_path("target.gguf");
+    small_write_gguf(path, &small_default);
     for (int x = 0; x < 100; x++)
-        few[x] = 1 + 2 * x + x / 7; // not the first, of which nothing is left from the row before
+        few[x] = 1 + 2 * x + x / 7; // not the first id, which could have the previous row's value
     for (int x = 0; x < MOST_VOCAB; x++)
         backwards[x] = MOST_VOCAB - 1 - x;
     const struct vocabulary vocabularies[] = {
@@ -390,7 +402,7 @@ static void drafts_are_the_hosts(void **unused)
                                     SAMPLING("top_k", "2"), SAMPLING("temperature", "0") };
     for (int g = 0; g < gpus; g++) {
         struct error err;
-        struct table_instance w = { gpu[g].name, gpu_open(&gpu[g]), NULL, NULL };
+        struct device_setup w = { gpu[g].name, gpu_open(&gpu[g]), NULL, NULL };
         const struct kv_shape kv = { 1, 32, 32, SLOTS, 600, 512, F32 };
         w.target = model_open(path, w.b, ACTIVATIONS_F32, 8, &err);
         w.cache = kv_create(w.b, &kv, &err);
@@ -409,12 +421,12 @@ static void drafts_are_the_hosts(void **unused)
     free(path);
 }
 
-// A device has no texts, so what looks back at them keeps drafts on the host; but the likeliest tokens are those of the logits.
-static void drafts_grow_where_the_stages_are(void **unused)
+// A device has no text, so stages that need it keep sampled drafts on the host; greedy ones need only logits.
+static void drafts_are_built_on_the_device_if_its_stages_suffice(void **unused)
 {
     (void)unused;
-    char *path = tiny_path("target.gguf");
-    tiny_write_gguf(path, &tiny_usual);
+    char *path = test_path("target.gguf");
+    small_write_gguf(path, &small_default);
     struct sampling plain = SAMPLING("temperature", "1"), penalised = SAMPLING("repetition_penalty", "1.3");
     struct error err;
     struct backend *b = gpu_open(&gpu[0]);
@@ -432,7 +444,7 @@ static void drafts_grow_where_the_stages_are(void **unused)
             struct draft_batch g;
             assert_true(tree_shape(&shape, &shapes[i].o, shapes[i].what, NULL, &err));
             assert_true(draft_batch_create(&g, &shape, &env, MOST_VOCAB, NULL, MOST_VOCAB, &err));
-            assert_true((g.there != NULL) == (k == 0 || shapes[i].o.pick == PICK_GREEDY));
+            assert_true(g.drafts->on_device == (k == 0 || shapes[i].o.pick == PICK_GREEDY));
             draft_batch_destroy(&g);
         }
     model_close(target);
@@ -452,12 +464,12 @@ int main(int argc, char **argv)
     if (argc > 2)
         state = strtoull(argv[2], NULL, 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(drafts_are_the_hosts),
-        cmocka_unit_test(drafts_grow_somewhere_where_there_is_room),
-        cmocka_unit_test(drafts_grow_where_the_stages_are),
+        cmocka_unit_test(drafts_equal_the_hosts),
+        cmocka_unit_test(drafts_are_built_on_the_host_without_device_memory),
+        cmocka_unit_test(drafts_are_built_on_the_device_if_its_stages_suffice),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     printf("%ld drafts of %ld nodes were compared\n", compared, nodes_compared);
-    tiny_clean();
+    test_directory_remove();
     return failed;
 }

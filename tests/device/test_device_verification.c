@@ -1,14 +1,14 @@
-// test_device_verification.c - drafts judged on a device: the answers of verifier/, token for token and bit for bit.
+// test_device_verification.c - drafts verified on a device: the decisions of verifier/, token for token and bit for bit.
 //
-//     test_device_verification [N [SEED]]     so many random drafts for each kind of judging and device, instead of a hundred; others
-//                               with another seed
+//     test_device_verification [N [SEED]]     N random drafts for each rule and device, instead of a hundred; others with another seed
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
-#include "core/device_verification.h"
 #include "core/memory.h"
+#include "device_step/device_step.h"
+#include "device_step/verification.h"
 #include "exact/instance.h"
 #include "kernels/backend.h"
 #include "sampling/rng.h"
@@ -39,7 +39,7 @@ static double uniform(void)
     return (double)(next() >> 11) * 0x1p-53;
 }
 
-struct table {        // rows that are there
+struct table {        // rows in an array
     struct rows rows; // first
     float p[MOST_NODES * MOST_VOCAB];
 };
@@ -49,7 +49,7 @@ static const float *table_row(struct rows *self, int node)
     return ((struct table *)self)->p + node * self->vocab;
 }
 
-// Peaked or flat, with tokens that are impossible, one-hot at times.
+// Peaked or flat, with impossible tokens, sometimes one-hot.
 static void some_row(float *to, int vocab)
 {
     const double sharp = any(3) == 0 ? 20 : 3, none = any(2) == 0 ? 0.5 : 0;
@@ -70,10 +70,10 @@ struct scene {
     struct table p, q;
 };
 
-// A tree, or a chain, whose drawn tokens are possible. alike: q is near p, so that paths become long.
+// A tree, or a chain, whose sampled tokens are possible. alike: q equals p, so that paths become long.
 static void some_scene(struct scene *s, bool draws, bool chain)
 {
-    static const int many[] = { 31, 32, 33, 63, 64, 65, MOST_NODES }; // nodes, now and then
+    static const int many[] = { 31, 32, 33, 63, 64, 65, MOST_NODES }; // nodes, occasionally
     const int n = any(12) == 0 ? many[any(7)] : 1 + any(FEW_NODES);
     const int vocab = n <= FEW_NODES && any(4) == 0 ? 1 + any(MOST_VOCAB) : 2 + any(12);
     const bool alike = any(3) > 0;
@@ -90,9 +90,9 @@ static void some_scene(struct scene *s, bool draws, bool chain)
     for (int i = 1; i < n; i++) {
         const int parent = !chain && any(3) == 0 ? any(i) : i - 1;
         const float *q = s->q.p + parent * vocab;
-        struct philox chance = philox_source(next(), 0);
+        struct philox source = philox_source(next(), 0);
         const enum proposal how = draws ? (enum proposal)any(3) : DETERMINISTIC;
-        const int x = rng_pick_row(&chance.rng, q, vocab, (struct address){ FOR_DRAFT, 0, 0 }, NULL);
+        const int x = rng_pick_row(&source.rng, q, vocab, (struct address){ FOR_DRAFT, 0, 0 }, NULL);
         bool again = false;
         for (int c = draft_next_child(&s->draft, parent, parent); c >= 0; c = draft_next_child(&s->draft, parent, c))
             again = again || s->token[c] == x;
@@ -102,33 +102,26 @@ static void some_scene(struct scene *s, bool draws, bool chain)
 
 // ---- a device and the host
 
-struct asked { // of a device: to judge a scene
+struct verified_scene { // by host and device
     struct scene scene;
-    struct philox chance;
-    struct verification here; // what the host says
+    struct philox source;
+    struct verification expected; // the host's decision
     struct tensor p, q;
     void *arrays; // of a draft on the device
-    struct device_draft there;
+    struct device_draft device_draft;
     int32_t its_tag[MOST_NODES];
-    // What the device says.
+    // The device's decision.
     struct verify_result verify_result;
     int32_t token[MOST_NODES], node[MOST_NODES], draft_token[MOST_NODES], draft_parent[MOST_NODES], tag[MOST_NODES];
     uint8_t proposal[MOST_NODES];
     double trial_p[MOST_NODES], trial_q[MOST_NODES];
 };
 
-struct kind { // of judging
+struct kind { // a rule with options and drafts
     const char *rule;
-    enum device_rule device_rule;
-    double lenience, rate;
+    double option; // of lenient: lenience; of synthetic: rate; no other rule reads it
     bool draws, chain;
 };
-
-// lenient's and replayed's are one number each; nobody else looks.
-static const void *options_of(const struct kind *k)
-{
-    return k->rate > 0 ? &k->rate : &k->lenience;
-}
 
 static struct tensor uploaded(struct backend *b, const float *from, int rows, int vocab)
 {
@@ -137,15 +130,15 @@ static struct tensor uploaded(struct backend *b, const float *from, int rows, in
     return t;
 }
 
-// The draft's arrays on the device, which has room for more nodes, and its rows of q in another order.
-static void put_there(struct backend *b, struct asked *a)
+// The draft's arrays on the device, with capacity for more nodes, and its rows of q in another order.
+static void put_on_device(struct backend *b, struct verified_scene *a)
 {
     const struct draft *d = &a->scene.draft;
     const int vocab = a->scene.p.rows.vocab, most = d->n + any((d->n < FEW_NODES ? FEW_NODES : MOST_NODES) - d->n + 1),
               rows = most + any(3);
     int32_t array[5][MOST_NODES + 2];
     uint8_t proposal[MOST_NODES] = { 0 };
-    for (int i = 0; i < rows; i++) // q_row: an order of all rows
+    for (int i = 0; i < rows; i++) // q_row: a permutation of all rows
         array[3][i] = i;
     for (int i = rows - 1; i > 0; i--) {
         const int k = any(i + 1), row = array[3][i];
@@ -161,30 +154,30 @@ static void put_there(struct backend *b, struct asked *a)
     a->arrays = b->alloc(b, sizeof(array) + sizeof(proposal));
     b->upload(b, a->arrays, array, sizeof(array));
     b->upload(b, (uint8_t *)a->arrays + sizeof(array), proposal, sizeof(proposal));
-    const int32_t(*there)[MOST_NODES + 2] = a->arrays;
-    a->there = (struct device_draft){
-        .most = most,
+    const int32_t(*on_device)[MOST_NODES + 2] = a->arrays;
+    a->device_draft = (struct device_draft){
+        .max_nodes = most,
         .max_depth = draft_max_depth(d),
-        .n = there[0],
-        .token = there[1],
-        .parent = there[2],
-        .proposal = (const uint8_t *)there[5],
-        .q_row = there[3],
-        .tag = there[4],
+        .n = on_device[0],
+        .token = on_device[1],
+        .parent = on_device[2],
+        .proposal = (const uint8_t *)on_device[5],
+        .q_row = on_device[3],
+        .tag = on_device[4],
     };
     for (int i = 1; i < d->n; i++)
-        a->there.branches = a->there.branches || draft_next_child(d, d->parent[i], i) >= 0;
+        a->device_draft.branches = a->device_draft.branches || draft_next_child(d, d->parent[i], i) >= 0;
     a->p = uploaded(b, a->scene.p.p, most, vocab);
     if (d->q == NULL)
         return;
     float *q = xcalloc((size_t)(rows * vocab), sizeof(*q));
     for (int i = 0; i < most; i++)
         memcpy(q + array[3][i] * vocab, a->scene.q.p + i * vocab, (size_t)vocab * sizeof(*q));
-    a->there.q = uploaded(b, q, rows, vocab);
+    a->device_draft.q = uploaded(b, q, rows, vocab);
     free(q);
 }
 
-static void put_here(struct backend *b, struct asked *a)
+static void put_on_host(struct backend *b, struct verified_scene *a)
 {
     const struct draft *d = &a->scene.draft;
     const int vocab = a->scene.p.rows.vocab;
@@ -193,19 +186,20 @@ static void put_here(struct backend *b, struct asked *a)
         a->q = uploaded(b, a->scene.q.p, d->n, vocab);
 }
 
-// The scene is there; everything else is made. there: the draft is on the device.
-static struct verify_request ask(struct backend *b, struct asked *a, const struct kind *k, bool there)
+// Fills in everything but the scene, and decides it on the host. on_device: where the draft is.
+static struct verify_request request_of(struct backend *b, struct verified_scene *a, const struct kind *k,
+                                        bool on_device)
 {
     const struct draft *d = &a->scene.draft;
-    a->chance = philox_source(next(), next() >> 32);
-    a->chance.rng.root = any(5000);
-    a->here = verification_create(MOST_NODES, a->scene.p.rows.vocab);
-    rule_named(k->rule)->verify(d, &a->scene.p.rows, options_of(k), &a->chance.rng, &a->here);
-    a->q.data = a->there.q.data = a->arrays = NULL;
-    if (there)
-        put_there(b, a);
+    a->source = philox_source(next(), next() >> 32);
+    a->source.rng.root = any(5000);
+    a->expected = verification_create(MOST_NODES, a->scene.p.rows.vocab);
+    rule_named(k->rule)->verify(d, &a->scene.p.rows, &k->option, &a->source.rng, &a->expected);
+    a->q.data = a->device_draft.q.data = a->arrays = NULL;
+    if (on_device)
+        put_on_device(b, a);
     else
-        put_here(b, a);
+        put_on_host(b, a);
     memset(a->draft_token, 0x55, sizeof(a->draft_token));
     a->verify_result = (struct verify_result){ .token = a->token,
                                                .node = a->node,
@@ -215,124 +209,146 @@ static struct verify_request ask(struct backend *b, struct asked *a, const struc
                                                .draft_parent = a->draft_parent,
                                                .tag = a->tag,
                                                .proposal = a->proposal };
-    return (struct verify_request){ .device_rule = k->device_rule,
-                                    .lenience = k->lenience,
-                                    .rate = k->rate,
-                                    .n = there ? a->there.most : d->n,
-                                    .token = there ? NULL : d->token,
-                                    .parent = there ? NULL : d->parent,
-                                    .proposal = there ? NULL : d->proposal,
-                                    .there = there ? &a->there : NULL,
-                                    .p = a->p,
-                                    .q = a->q,
-                                    .seed = a->chance.seed,
-                                    .sequence = a->chance.sequence,
-                                    .root = a->chance.rng.root };
+    struct verify_request r = { .body = b->step->rule_body(b, rule_named(k->rule)->device_body),
+                                .n = on_device ? a->device_draft.max_nodes : d->n,
+                                .token = on_device ? NULL : d->token,
+                                .parent = on_device ? NULL : d->parent,
+                                .proposal = on_device ? NULL : d->proposal,
+                                .on_device = on_device ? &a->device_draft : NULL,
+                                .p = a->p,
+                                .q = a->q,
+                                .seed = a->source.seed,
+                                .sequence = a->source.sequence,
+                                .root = a->source.rng.root };
+    if (rule_named(k->rule)->device_parameters != NULL)
+        rule_named(k->rule)->device_parameters(&k->option, r.parameter);
+    return r;
 }
 
-static void done(struct backend *b, struct asked *a)
+static void done(struct backend *b, struct verified_scene *a)
 {
-    verification_destroy(&a->here);
+    verification_destroy(&a->expected);
     b->release(b, a->p.data), b->release(b, a->q.data);
-    b->release(b, a->there.q.data), b->release(b, a->arrays);
+    b->release(b, a->device_draft.q.data), b->release(b, a->arrays);
 }
 
-// What was on the device alone has come back, and nothing else.
-static void check_draft(const char *device, const struct asked *a)
+// Exactly the drafts that were only on the device are returned.
+static void check_draft(const char *device, const struct verified_scene *a)
 {
     const struct draft *d = &a->scene.draft;
     const size_t n = (size_t)d->n, ids = n * sizeof(int32_t);
-    const bool there = a->arrays != NULL;
-    const int come = there ? d->n : 0;
+    const bool on_device = a->arrays != NULL;
+    const int come = on_device ? d->n : 0;
     if (a->verify_result.nodes != come || (come < MOST_NODES && a->draft_token[come] != 0x55555555))
-        fail_msg("%s: of a draft of %d nodes %d come back", device, come, a->verify_result.nodes);
-    if (there && (memcmp(a->draft_token, d->token, ids) != 0 || memcmp(a->draft_parent, d->parent, ids) != 0 ||
-                  memcmp(a->proposal, d->proposal, n) != 0 || memcmp(a->tag, a->its_tag, ids) != 0))
-        fail_msg("%s: a draft of %d nodes does not come back as it was", device, d->n);
+        fail_msg("%s: of a draft of %d nodes %d are returned", device, come, a->verify_result.nodes);
+    if (on_device && (memcmp(a->draft_token, d->token, ids) != 0 || memcmp(a->draft_parent, d->parent, ids) != 0 ||
+                      memcmp(a->proposal, d->proposal, n) != 0 || memcmp(a->tag, a->its_tag, ids) != 0))
+        fail_msg("%s: a draft of %d nodes is returned with other nodes", device, d->n);
 }
 
-static void check(const char *device, const char *rule, const struct asked *a)
+static void check(const char *device, const char *rule, const struct verified_scene *a)
 {
-    const struct verification *here = &a->here;
+    const struct verification *expected = &a->expected;
     const int nodes = a->scene.draft.n, vocab = a->scene.p.rows.vocab;
-    const size_t ids = (size_t)here->n * sizeof(int32_t), trials = (size_t)nodes * sizeof(double);
-    if (a->verify_result.n != here->n || memcmp(a->token, here->token, ids) != 0 ||
-        memcmp(a->node, here->node, ids) != 0)
-        fail_msg("%s, %s: a draft of %d nodes of %d tokens ends otherwise there", device, rule, nodes, vocab);
-    if (memcmp(a->trial_p, here->trial_p, trials) != 0 || memcmp(a->trial_q, here->trial_q, trials) != 0 ||
-        a->verify_result.empty != here->empty)
-        fail_msg("%s, %s: a draft of %d nodes of %d tokens was judged by other numbers", device, rule, nodes, vocab);
+    const size_t ids = (size_t)expected->n * sizeof(int32_t), trials = (size_t)nodes * sizeof(double);
+    if (a->verify_result.n != expected->n || memcmp(a->token, expected->token, ids) != 0 ||
+        memcmp(a->node, expected->node, ids) != 0)
+        fail_msg("%s, %s: a draft of %d nodes of %d tokens has another decision on the device", device, rule, nodes,
+                 vocab);
+    if (memcmp(a->trial_p, expected->trial_p, trials) != 0 || memcmp(a->trial_q, expected->trial_q, trials) != 0 ||
+        a->verify_result.empty != expected->empty)
+        fail_msg("%s, %s: a draft of %d nodes of %d tokens was decided by other numbers", device, rule, nodes, vocab);
     check_draft(device, a);
 }
 
-static struct asked asked[MOST_DRAFTS];
+static struct verified_scene scenes[MOST_DRAFTS];
 static struct verify_request verify_request[MOST_DRAFTS];
 static struct verify_result verify_result[MOST_DRAFTS];
 
-// No draft of as many nodes takes more than one of which only that is known, but for what its arrays are rounded up to.
-static void check_bytes(struct backend *b, const struct verify_request *j, bool chain)
+// No draft takes more memory than one of which only the number of nodes is known, up to rounding of its arrays.
+static void check_bytes(struct backend *b, const struct verify_request *j, const char *rule, bool chain)
 {
-    const struct device_draft any_draft = { .most = j->n, .max_depth = j->n - 1, .branches = !chain };
-    const struct verify_request most = { .device_rule = j->device_rule, .n = j->n, .there = &any_draft, .p = j->p };
-    const size_t bytes = b->verify_bytes(b, j), bound = b->verify_bytes(b, &most);
+    const struct device_draft any_draft = { .max_nodes = j->n, .max_depth = j->n - 1, .branches = !chain };
+    const struct verify_request most = { .body = j->body, .n = j->n, .on_device = &any_draft, .p = j->p };
+    const size_t bytes = b->step->verify_bytes(b, j), bound = b->step->verify_bytes(b, &most);
     if (bytes > bound + 16)
-        fail_msg("a draft of %d nodes of %d tokens, %s, body %d: %zu bytes, more than %zu", j->n, (int)j->p.width,
-                 j->there != NULL ? "there" : "here", (int)j->device_rule, bytes, bound);
+        fail_msg("a draft of %d nodes of %d tokens, %s, %s: %zu bytes, more than %zu", j->n, (int)j->p.width,
+                 j->on_device != NULL ? "device" : "host", rule, bytes, bound);
 }
 
-// Any n drafts, each of the host's or the device's, are judged in one call.
-static void judge_batch(struct backend *b, const struct kind *k, int n)
+// Any n drafts, each on the host or the device, are verified in one call.
+static void verify_batch(struct backend *b, const struct kind *k, int n)
 {
     for (int i = 0; i < n; i++) {
-        some_scene(&asked[i].scene, k->draws, k->chain);
-        verify_request[i] = ask(b, &asked[i], k, any(2) == 0);
-        verify_result[i] = asked[i].verify_result;
-        check_bytes(b, &verify_request[i], k->chain);
+        some_scene(&scenes[i].scene, k->draws, k->chain);
+        verify_request[i] = request_of(b, &scenes[i], k, any(2) == 0);
+        verify_result[i] = scenes[i].verify_result;
+        check_bytes(b, &verify_request[i], k->rule, k->chain);
     }
-    b->verify(b, verify_request, n);
-    b->verify_wait(b, verify_request, verify_result, n);
+    b->step->verify(b, verify_request, n);
+    b->step->verify_wait(b, verify_request, verify_result, n);
     for (int i = 0; i < n; i++)
-        asked[i].verify_result = verify_result[i];
+        scenes[i].verify_result = verify_result[i];
 }
 
 static const struct kind kinds[] = {
-    { "rejection", DEVICE_REJECTION, 1, 0, false, false },  { "rejection", DEVICE_REJECTION, 1, 0, true, false },
-    { "lenient", DEVICE_REJECTION, 1.25, 0, true, false },  { "synthetic", DEVICE_REJECTION, 0, 0.7, false, false },
-    { "synthetic", DEVICE_REJECTION, 0, 0.6, true, false }, { "match", DEVICE_MATCH, 1, 0, true, false },
-    { "block", DEVICE_TRAVERSAL, 1, 0, false, true },       { "block", DEVICE_TRAVERSAL, 1, 0, true, true },
-    { "traversal", DEVICE_TRAVERSAL, 1, 0, false, false },  { "traversal", DEVICE_TRAVERSAL, 1, 0, true, false },
+    { "rejection", 0, false, false },   { "rejection", 0, true, false },   { "lenient", 1.25, true, false },
+    { "synthetic", 0.7, false, false }, { "synthetic", 0.6, true, false }, { "match", 0, true, false },
+    { "block", 0, false, true },        { "block", 0, true, true },        { "traversal", 0, false, false },
+    { "traversal", 0, true, false },
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
-static void the_device_answers_as_the_host(void **unused)
+static void the_device_decides_as_the_host(void **unused)
 {
     (void)unused;
     for (int g = 0; g < gpus; g++) {
         struct backend *b = gpu_open(&gpu[g]);
         for (int i = 0; i < KINDS; i++)
             for (int k = 0, n; k < drafts; k += n) {
-                judge_batch(b, &kinds[i], n = 1 + any(MOST_DRAFTS));
+                verify_batch(b, &kinds[i], n = 1 + any(MOST_DRAFTS));
                 for (int d = 0; d < n; d++) {
-                    check(gpu[g].name, kinds[i].rule, &asked[d]);
-                    done(b, &asked[d]);
+                    check(gpu[g].name, kinds[i].rule, &scenes[d]);
+                    done(b, &scenes[d]);
                 }
             }
         gpu_close(b);
     }
 }
 
-static void rules_name_the_bodies_that_answer_as_they_do(void **unused)
+static void rules_name_bodies_that_the_device_has(void **unused)
 {
     (void)unused;
-    for (int i = 0; i < KINDS; i++) {
-        const struct rule *r = rule_named(kinds[i].rule);
-        assert_int_equal(r->device_rule, kinds[i].device_rule);
-        assert_true((r->lenience != NULL ? r->lenience(options_of(&kinds[i])) : 1) == kinds[i].lenience);
-        assert_true((r->rate != NULL ? r->rate(options_of(&kinds[i])) : 0) == kinds[i].rate);
+    static const struct {
+        const char *rule, *body;
+        double option, parameter[RULE_PARAMETERS];
+    } expected[] = {
+        { "rejection", "rejection", 0, { 1, 0 } },
+        { "lenient", "rejection", 1.25, { 1.25, 0 } },
+        { "synthetic", "rejection", 0.7, { 0, 0.7 } },
+        { "match", "match", 0, { 0 } },
+        { "block", "traversal", 0, { 0 } },
+        { "traversal", "traversal", 0, { 0 } },
+    };
+    struct backend *b = gpu_open(&gpu[0]);
+    assert_null(b->step->rule_body(b, "no such body"));
+    int bodies = 0;
+    for (int i = 0; rules[i] != NULL; i++)
+        bodies += rules[i]->device_body != NULL;
+    assert_int_equal(bodies, sizeof(expected) / sizeof(expected[0]));
+    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+        const struct rule *r = rule_named(expected[i].rule);
+        double parameter[RULE_PARAMETERS] = { 0 };
+        assert_string_equal(r->device_body, expected[i].body);
+        assert_non_null(b->step->rule_body(b, r->device_body));
+        if (r->device_parameters != NULL)
+            r->device_parameters(&expected[i].option, parameter);
+        assert_memory_equal(parameter, expected[i].parameter, sizeof(parameter));
     }
+    gpu_close(b);
 }
 
-// Each node has two children, and only the second has some of its own; all tokens are as likely.
+// Each node has two children, of which only the second has children; all tokens have the same probability.
 static void comb(struct scene *s)
 {
     const int vocab = 8 + any(9);
@@ -345,19 +361,19 @@ static void comb(struct scene *s)
         draft_add(&s->draft, i <= 2 ? 0 : (i - 1) / 2 * 2, i % 2, DETERMINISTIC);
 }
 
-// The way down goes through second children alone, so as many rows are kept as can be. In a room that nobody used
-// before: AddressSanitizer knows its end.
-static void rows_have_room(void **unused)
+// The path goes through second children only, so the maximum number of residuals is kept; in a new workspace, whose end AddressSanitizer
+// checks.
+static void residuals_fit_into_the_workspace(void **unused)
 {
     (void)unused;
     const struct kind *k = &kinds[KINDS - 2];
-    struct asked *a = &asked[0];
+    struct verified_scene *a = &scenes[0];
     for (int g = 0; g < gpus; g++)
         for (int i = 0; i < 10; i++) {
             struct backend *b = gpu_open(&gpu[g]);
             comb(&a->scene);
-            struct verify_request j = ask(b, a, k, i % 2 == 0);
-            b->verify(b, &j, 1), b->verify_wait(b, &j, &a->verify_result, 1);
+            struct verify_request j = request_of(b, a, k, i % 2 == 0);
+            b->step->verify(b, &j, 1), b->step->verify_wait(b, &j, &a->verify_result, 1);
             check(gpu[g].name, k->rule, a);
             done(b, a);
             gpu_close(b);
@@ -372,18 +388,18 @@ static void a_batch_is_one_launch_and_one_wait(void **unused)
     struct backend *b = backend_emulated(0, &err);
     for (int i = 0; i < KINDS; i++) {
         const int64_t launches = emulated_launches(), syncs = emulated_syncs();
-        judge_batch(b, &kinds[i], MOST_DRAFTS);
+        verify_batch(b, &kinds[i], MOST_DRAFTS);
         assert_int_equal(emulated_launches() - launches, 1);
         assert_int_equal(emulated_syncs() - syncs, 1);
         for (int d = 0; d < MOST_DRAFTS; d++)
-            done(b, &asked[d]);
+            done(b, &scenes[d]);
     }
     gpu_close(b);
 #endif
 }
 
-// Whichever of the runtime's calls it is: room, copies, the launch.
-static void a_device_that_fails_rules_nothing(void **unused)
+// Whichever call of the runtime fails: allocations, copies, the launch.
+static void a_device_that_fails_returns_no_decision(void **unused)
 {
     (void)unused;
 #if defined(EMULATED_DEVICE)
@@ -392,25 +408,25 @@ static void a_device_that_fails_rules_nothing(void **unused)
     int calls = 0;
     for (int k = 1; failed; k++) {
         struct backend *b = backend_emulated(0, &err);
-        some_scene(&asked[0].scene, true, false);
-        struct verify_request j = ask(b, &asked[0], &kinds[1], false);
+        some_scene(&scenes[0].scene, true, false);
+        struct verify_request j = request_of(b, &scenes[0], &kinds[1], false);
         emulated_fail_next(k);
-        b->verify(b, &j, 1), b->verify_wait(b, &j, &asked[0].verify_result, 1);
+        b->step->verify(b, &j, 1), b->step->verify_wait(b, &j, &scenes[0].verify_result, 1);
         emulated_fail_next(0);
-        failed = asked[0].verify_result.n == 0;
+        failed = scenes[0].verify_result.n == 0;
         calls += failed;
         assert_true(b->sync(b, &err) == !failed);
         if (!failed)
-            check("emulated", "rejection", &asked[0]);
-        done(b, &asked[0]);
+            check("emulated", "rejection", &scenes[0]);
+        done(b, &scenes[0]);
         b->destroy(b);
     }
-    assert_true(calls >= 6); // two rooms, two copies, the launch, the wait
+    assert_true(calls >= 6); // two allocations, two copies, the launch, the wait
 #endif
 }
 
-// The one Philox and the other's header.
-static void philox_is_philox(void **unused)
+// Ours and the library's.
+static void the_devices_philox_equals_the_hosts(void **unused)
 {
     (void)unused;
     for (int i = 0; i < 20000; i++) {
@@ -433,12 +449,12 @@ int main(int argc, char **argv)
     if (argc > 2)
         state = strtoull(argv[2], NULL, 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(philox_is_philox),
-        cmocka_unit_test(the_device_answers_as_the_host),
-        cmocka_unit_test(rules_name_the_bodies_that_answer_as_they_do),
-        cmocka_unit_test(rows_have_room),
+        cmocka_unit_test(the_devices_philox_equals_the_hosts),
+        cmocka_unit_test(the_device_decides_as_the_host),
+        cmocka_unit_test(rules_name_bodies_that_the_device_has),
+        cmocka_unit_test(residuals_fit_into_the_workspace),
         cmocka_unit_test(a_batch_is_one_launch_and_one_wait),
-        cmocka_unit_test(a_device_that_fails_rules_nothing),
+        cmocka_unit_test(a_device_that_fails_returns_no_decision),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

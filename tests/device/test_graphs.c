@@ -1,6 +1,6 @@
-// test_graphs.c - passes that a device queues at once, as it remembers them, and the padding by which there are few kinds of
-// passes (kernels/cuda/graphs.cu). Logits and states have the same bits as without either: when a pass is first seen, when it
-// is captured, and when it is replayed with other tokens, slots and prefixes.
+// test_graphs.c - CUDA graphs of passes, and the padding that makes few distinct ones (kernels/cuda/graphs.cu). Logits and states have
+// the same bits as without both: when a pass is queued first, when it is captured, and when its graph is launched with other tokens,
+// slots and prefixes.
 #include <stdlib.h>
 
 #include "core/error.h"
@@ -17,7 +17,7 @@ static int gpus;
 
 // ---- bits
 
-// A pass of the rows of one slot or two, all of which but a path are forgotten.
+// A pass of rows of one or two slots, of which a path is kept.
 static void pass_of_slots(struct device_pair *c, int n, int slots, enum kind kind)
 {
     const int first = slots == 2 ? 1 + device_pair_any(n - 1) : n;
@@ -37,11 +37,11 @@ static void forget_all(struct device_pair *c)
         device_pair_cut(c, slot, 0);
 }
 
-// 65 and 110 are 128; 513 are too many.
+// 65 and 110 are padded to 128; 513 are too many for a graph.
 static void check_many_rows(struct device_pair *c)
 {
-    for (int k = FIRST; k <= SYNTHETIC + 1; k++, forget_all(c))
-        pass_of_slots(c, k <= SYNTHETIC ? 65 : 110, 2, k <= SYNTHETIC ? (enum kind)k : SYNTHETIC);
+    for (int k = FIRST; k <= LAUNCHED + 1; k++, forget_all(c))
+        pass_of_slots(c, k <= LAUNCHED ? 65 : 110, 2, k <= LAUNCHED ? (enum kind)k : LAUNCHED);
     for (int k = 0; k < 2; k++, forget_all(c))
         pass_of_slots(c, 513, 2, FIRST);
 }
@@ -54,34 +54,33 @@ static void check_buckets(struct device_pair *c, bool few)
     if (!few)
         check_many_rows(c);
     for (size_t i = few ? 2 : 0; i < sizeof(counts) / sizeof(*counts); i++) {
-        for (int k = FIRST; k <= SYNTHETIC; k++) {
+        for (int k = FIRST; k <= LAUNCHED; k++) {
             pass_of_slots(c, counts[i][0], 1, (enum kind)k);
             pass_of_slots(c, counts[i][0], 2, (enum kind)k);
         }
         for (int slots = 1; slots <= 2 && counts[i][1] > 0; slots++)
-            pass_of_slots(c, counts[i][1], slots, SYNTHETIC);
+            pass_of_slots(c, counts[i][1], slots, LAUNCHED);
     }
     for (int k = 0; k < 4; k++)
-        pass_of_slots(c, 1, 1, k < SYNTHETIC ? (enum kind)k : SYNTHETIC);
+        pass_of_slots(c, 1, 1, k < LAUNCHED ? (enum kind)k : LAUNCHED);
 }
 
-// Splits are as many as 1, 2, 3, 4, 6, 8: what is behind 1,025 positions finds the launches of what is behind 1,500.
+// Numbers of splits are rounded up to 1, 2, 3, 4, 6, 8: a pass behind 1,025 positions launches the graph of one behind 1,500.
 static void check_long_texts(struct device_pair *c)
 {
     static const struct {
         int length;
         enum kind kind;
     } texts[] = {
-        { 1600, FIRST },     { 1500, FIRST },   { 1300, CAPTURED }, { 1100, SYNTHETIC },
-        { 1025, SYNTHETIC }, { 1000, FIRST },   { 800, CAPTURED },  { 700, FIRST },
-        { 300, FIRST },      { 256, CAPTURED }, { 200, SYNTHETIC }, { 1, SYNTHETIC },
+        { 1600, FIRST },   { 1500, FIRST }, { 1300, CAPTURED }, { 1100, LAUNCHED }, { 1025, LAUNCHED }, { 1000, FIRST },
+        { 800, CAPTURED }, { 700, FIRST },  { 300, FIRST },     { 256, CAPTURED },  { 200, LAUNCHED },  { 1, LAUNCHED },
     };
     device_pair_fill(c, texts[0].length);
     for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
         device_pair_behind(c, texts[i].length, 5 + (int)i % 2, texts[i].kind);
 }
 
-struct bench { // a couple, the devices it is on, its file
+struct bench { // a pair, its devices, its file
     char *path;
     struct backend *b[2];
     struct device_pair c;
@@ -103,7 +102,7 @@ static void bench_close(struct bench *t)
     free(t->path);
 }
 
-// few: no passes of many rows, where they are slow and nothing new.
+// few: no passes of many rows, where they are slow and test nothing new.
 static void check_model(const struct gpu_here *g, enum type type, int head_dim, enum activations a, enum type cache,
                         bool few)
 {
@@ -113,7 +112,7 @@ static void check_model(const struct gpu_here *g, enum type type, int head_dim, 
     bench_close(&t);
 }
 
-static void a_pass_has_its_bits_however_it_is_queued(void **unused)
+static void graphs_and_padding_change_no_bit_of_a_pass(void **unused)
 {
     (void)unused;
     for (int g = 0; g < gpus; g++) {
@@ -125,21 +124,21 @@ static void a_pass_has_its_bits_however_it_is_queued(void **unused)
     }
 }
 
-// ---- what a graph may not outlive
+// ---- what ends a graph
 
 static void three_times(struct device_pair *c, int n)
 {
-    for (int kind = FIRST; kind <= SYNTHETIC; kind++)
+    for (int kind = FIRST; kind <= LAUNCHED; kind++)
         pass_of_slots(c, n, 1, (enum kind)kind);
 }
 
-// Rooms that grow lie elsewhere, and another cache or model may lie where one was.
-static void a_graph_ends_with_the_memory_that_it_knows(void **unused)
+// An enlarged workspace has another address, and another cache or model may have an address that one had before.
+static void a_graph_ends_with_the_memory_that_it_reads(void **unused)
 {
     (void)unused;
     for (int g = 0; g < gpus; g++) {
         struct bench t = bench_open(&gpu[g], BF16, 2, 64, ACTIVATIONS_BF16, BF16);
-        three_times(&t.c, 64); // rooms for them grow with the first, and do for the second
+        three_times(&t.c, 64); // the first enlarges workspaces for the second
         device_pair_behind(&t.c, 0, 150, FIRST);
         three_times(&t.c, 4);
         for (int i = 0; i < 2; i++) {
@@ -154,7 +153,7 @@ static void a_graph_ends_with_the_memory_that_it_knows(void **unused)
     }
 }
 
-// As a target and a drafter do.
+// Like a target and a drafter.
 static void two_models_share_a_device(void **unused)
 {
     (void)unused;
@@ -169,7 +168,7 @@ static void two_models_share_a_device(void **unused)
             for (int m = 0; m < 2; m++) {
                 const int first = 7 + round % 2;
                 const struct rows r = rows_of(first, 3);
-                device_pair_both(&c[m], &r, round < 2 ? (enum kind)round : SYNTHETIC);
+                device_pair_both(&c[m], &r, round < 2 ? (enum kind)round : LAUNCHED);
                 device_pair_keep_path(&c[m], &r, 0, 0, first);
                 device_pair_keep_path(&c[m], &r, 1, first, 3);
             }
@@ -179,8 +178,8 @@ static void two_models_share_a_device(void **unused)
     }
 }
 
-// Then more is left for products than when the pass was first seen.
-static void weights_of_another_kind_come_later(void **unused)
+// Operations then write more planes than when the pass was queued first.
+static void weights_that_read_other_planes_may_come_later(void **unused)
 {
     (void)unused;
     for (int g = 0; g < gpus; g++) {
@@ -194,7 +193,7 @@ static void weights_of_another_kind_come_later(void **unused)
         struct tensor later[2];
         for (int i = 0; i < 2; i++)
             later[i] = b[i]->prepare(b[i], tensor_of(x, BF16, 1, 64), ACTIVATIONS_F32, &err);
-        if (gpu[g].varies) // it leaves nothing for products, so nothing changes
+        if (gpu[g].varies) // it writes no planes
             device_pair_behind(&t.c, 0, 4, CAPTURED);
         else
             three_times(&t.c, 4);
@@ -212,7 +211,7 @@ static void swap_caches(struct device_pair *c, struct kv_cache *other[2])
     }
 }
 
-// Of each other, by turns.
+// Each in turn.
 static void caches_models_and_taps_have_graphs_of_their_own(void **unused)
 {
     (void)unused;
@@ -223,7 +222,7 @@ static void caches_models_and_taps_have_graphs_of_their_own(void **unused)
         struct device_pair c = device_pair_open(&gpu[g], b, path, ACTIVATIONS_BF16, BF16),
                            d = device_pair_open(&gpu[g], b, path, ACTIVATIONS_BF16, BF16);
         struct kv_cache *other[2] = { d.side[0].c, d.side[1].c };
-        for (int kind = FIRST; kind <= SYNTHETIC; kind++) {
+        for (int kind = FIRST; kind <= LAUNCHED; kind++) {
             device_pair_behind(&c, 0, 4, (enum kind)kind);
             swap_caches(&c, other);
             device_pair_behind(&c, 0, 4, (enum kind)kind);
@@ -239,8 +238,8 @@ static void caches_models_and_taps_have_graphs_of_their_own(void **unused)
     }
 }
 
-// More kinds of passes than are kept; the first is used again in between.
-static void the_graphs_used_last_are_kept(void **unused)
+// More distinct passes than graphs that are kept; the first is used again in between.
+static void the_most_recently_used_graphs_are_kept(void **unused)
 {
     (void)unused;
     static const int lengths[] = { 1400, 900, 600, 300, 100 };
@@ -248,23 +247,23 @@ static void the_graphs_used_last_are_kept(void **unused)
     enum { LENGTHS = sizeof(lengths) / sizeof(*lengths), COUNTS = sizeof(counts) / sizeof(*counts), KEPT = 64 };
     for (int g = 0; g < gpus; g++) {
         if (gpu[g].varies)
-            continue; // there it is the same
+            continue; // the same there
         struct bench t = bench_open(&gpu[g], BF16, 1, 16, ACTIVATIONS_BF16, BF16);
         device_pair_fill(&t.c, lengths[0]);
-        device_pair_behind(&t.c, lengths[0], 100, FIRST); // so rooms have grown
+        device_pair_behind(&t.c, lengths[0], 100, FIRST); // enlarges the workspaces
         for (int i = 0; i < LENGTHS * COUNTS; i++) {
             device_pair_behind(&t.c, lengths[i / COUNTS], counts[i % COUNTS], FIRST);
             device_pair_behind(&t.c, lengths[i / COUNTS], counts[i % COUNTS], CAPTURED);
             if (i == KEPT / 2) {
                 device_pair_fill(&t.c, lengths[0]);
-                device_pair_behind(&t.c, lengths[0], counts[0], SYNTHETIC);
+                device_pair_behind(&t.c, lengths[0], counts[0], LAUNCHED);
             }
         }
-        device_pair_behind(&t.c, lengths[LENGTHS - 1], counts[COUNTS - 1], SYNTHETIC);
+        device_pair_behind(&t.c, lengths[LENGTHS - 1], counts[COUNTS - 1], LAUNCHED);
         if (gpu[g].emulated)
             assert_int_equal(device_pair_graphs(), KEPT);
         device_pair_fill(&t.c, lengths[0]);
-        device_pair_behind(&t.c, lengths[0], counts[0], SYNTHETIC);
+        device_pair_behind(&t.c, lengths[0], counts[0], LAUNCHED);
         device_pair_behind(&t.c, lengths[0], counts[1], FIRST);
         bench_close(&t);
     }
@@ -286,7 +285,7 @@ static struct reader reader_open(struct backend *b, const char *target, const ch
     struct error err;
     struct reader r = { .bench = { b, model_open(target, b, ACTIVATIONS_F32, ROWS, &err) } };
     assert_non_null(r.bench.target);
-    r.e = form_open_eagle(&r.bench, head, kind, BY_CHECKPOINT, &err);
+    r.e = form_open_eagle(&r.bench, head, kind, TRI_UNSET, &err);
     if (r.e == NULL)
         fail_msg("%s", err.text);
     const struct kv_shape shape = eagle_kv_shape(r.e, 1, 64, ROWS);
@@ -309,7 +308,7 @@ static void reader_close(struct reader *r)
     free(r->got);
 }
 
-// Rows behind what is certain; the first `certain` of them are, then.
+// A pass of rows, of which the first `certain` are kept.
 static void read_rows(struct reader *r, const struct rows *rows, const float *f, bool own, int certain)
 {
     static const int32_t places[] = { 0, 1, 2, 3, 4 };
@@ -326,7 +325,7 @@ static void read_rows(struct reader *r, const struct rows *rows, const float *f,
     kv_keep(r->c, 0, places, certain);
 }
 
-// Guesses are three launches: embeddings, states, and all the rest.
+// A pass of draft tokens is three launches: embeddings, states, and the graph.
 static void check_eagle(const struct gpu_here *g, const char *target, const char *head, enum head_kind kind)
 {
     struct backend *b[2];
@@ -350,7 +349,7 @@ static void check_eagle(const struct gpu_here *g, const char *target, const char
     device_pair_devices_close(b);
 }
 
-static void passes_of_eagles_heads_are_remembered(void **unused)
+static void passes_of_eagle_heads_are_captured(void **unused)
 {
     (void)unused;
     static const struct {
@@ -364,10 +363,10 @@ static void passes_of_eagles_heads_are_remembered(void **unused)
         { "eagle3_norm_output", HEAD_EAGLE3, form_eagle3_norm_output },
     };
     struct form_bench bench = form_bench_open(LAYERS); // writes the target
-    char *target = xformat("%s/target_%d", tiny_directory(), LAYERS);
+    char *target = xformat("%s/target_%d", test_directory(), LAYERS);
     form_bench_close(&bench);
     for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++) {
-        char *head = tiny_path(forms[i].name);
+        char *head = test_path(forms[i].name);
         forms[i].write(head);
         for (int g = 0; g < gpus; g++)
             check_eagle(&gpu[g], target, head, forms[i].kind);
@@ -382,15 +381,15 @@ int main(void)
     if (gpus == 0)
         return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_pass_has_its_bits_however_it_is_queued),
-        cmocka_unit_test(a_graph_ends_with_the_memory_that_it_knows),
+        cmocka_unit_test(graphs_and_padding_change_no_bit_of_a_pass),
+        cmocka_unit_test(a_graph_ends_with_the_memory_that_it_reads),
         cmocka_unit_test(two_models_share_a_device),
-        cmocka_unit_test(weights_of_another_kind_come_later),
+        cmocka_unit_test(weights_that_read_other_planes_may_come_later),
         cmocka_unit_test(caches_models_and_taps_have_graphs_of_their_own),
-        cmocka_unit_test(the_graphs_used_last_are_kept),
-        cmocka_unit_test(passes_of_eagles_heads_are_remembered),
+        cmocka_unit_test(the_most_recently_used_graphs_are_kept),
+        cmocka_unit_test(passes_of_eagle_heads_are_captured),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    tiny_clean();
+    test_directory_remove();
     return failed;
 }

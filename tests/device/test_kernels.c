@@ -1,10 +1,10 @@
-// test_kernels.c - every operation of every backend against plain loops in double, and the bits of a row against
-// themselves: alone, among others, with other threads.
+// test_kernels.c - every operation of every backend against plain loops in double, and the bits of a row in different calls:
+// alone, among other rows, with other numbers of threads.
 //
 //     test_kernels [cpu|emulated|emulated-cublas|cuda|cublas [small]]
 //
-// One kind of device alone; small: shapes for a checker that is slow. Where bits are said to vary, nothing is compared
-// bit by bit but what rows are put where.
+// Optionally one kind of device only; small: smaller shapes, for slow checkers. Backends whose bits vary (backend.varies) are
+// compared bit by bit only in operations that copy rows.
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@
 
 enum { MAX_BACKENDS = 6 + MAX_GPUS_HERE };
 static struct backend *backends[MAX_BACKENDS];
-static bool small[MAX_BACKENDS]; // where a kernel is slow, large shapes are left out
+static bool slow[MAX_BACKENDS]; // large shapes are skipped on slow backends
 static int n_backends;
 
 static uint64_t state = 1;
@@ -46,10 +46,10 @@ static float *uniforms(int64_t n)
     return x;
 }
 
-// Whether this backend has products of such weights, and they can round their input so.
+// Whether this backend has products of such weights with such activations.
 static bool rounds(struct backend *b, enum activations a, enum type weights)
 {
-    return b->rounds_to(b, a, weights) == a && !(strcmp(b->name, "cublas") == 0 && type_is_quantised(weights));
+    return b->rounds_to(b, a, weights) == a && !(strcmp(b->name, "cublas") == 0 && type_is_quantized(weights));
 }
 
 static struct tensor floats(float *x, int64_t rows, int64_t width)
@@ -57,7 +57,7 @@ static struct tensor floats(float *x, int64_t rows, int64_t width)
     return tensor_of(x, F32, rows, width);
 }
 
-// Random blocks with sane scales: random bytes, with the halves that scale a block put in afterwards.
+// Random blocks with plausible scales: random bytes, in which the halves that scale a block are then replaced.
 static uint8_t *blocks(enum type type, int64_t rows, int64_t width)
 {
     static const int scales[TYPES][2] = {
@@ -107,7 +107,7 @@ static struct json *golden(const char *name)
     return j;
 }
 
-static void blocks_expand_to_what_gguf_py_makes_of_them(void **unused)
+static void blocks_dequantize_as_in_gguf_py(void **unused)
 {
     (void)unused;
     struct json *j = golden("blocks.json");
@@ -131,7 +131,7 @@ static void blocks_expand_to_what_gguf_py_makes_of_them(void **unused)
                                   tensor_of(bytes, (enum type)t, 1, (int64_t)width), &(const int32_t){ 0 });
                 for (size_t k = 0; k < width; k++) {
                     double expected = json_number(json_at(values, k)), got = (double)out[k];
-                    // A fused multiply-add may leave less rounding than gguf-py's two steps, relative to the terms.
+                    // A fused multiply-add may round less than gguf-py's two steps, relative to the terms.
                     double scale = 0;
                     for (size_t l = 0; l < width; l++)
                         scale = fmax(scale, fabs(json_number(json_at(values, l))));
@@ -144,8 +144,8 @@ static void blocks_expand_to_what_gguf_py_makes_of_them(void **unused)
     json_free(j);
 }
 
-// x as a matmul with these activations sees it, rounded apart from the kernels. Group scales are amax / 127.
-static void round_like(float *to, const float *x, int64_t n, int64_t k, enum activations a, bool quantised)
+// x rounded to the activations of a matmul, independently of the kernels. Group scales are amax / 127.
+static void round_activations(float *to, const float *x, int64_t n, int64_t k, enum activations a, bool quantized)
 {
     for (int64_t i = 0; i < n * k; i++) {
         to[i] = x[i];
@@ -155,26 +155,26 @@ static void round_like(float *to, const float *x, int64_t n, int64_t k, enum act
             to[i] = (float)ldexp(rint(ldexp(fraction, 8)), exponent - 8);
         }
     }
-    for (int64_t g = 0; a == ACTIVATIONS_INT8 && quantised && g < n * k; g += 32) {
-        float most = 0;
+    for (int64_t g = 0; a == ACTIVATIONS_INT8 && quantized && g < n * k; g += 32) {
+        float max = 0;
         for (int j = 0; j < 32; j++)
-            most = fmaxf(most, fabsf(x[g + j]));
-        for (int j = 0; j < 32 && most > 0; j++)
-            to[g + j] = (float)(rint((double)x[g + j] * (double)(127.0f / most)) * (double)(most / 127.0f));
+            max = fmaxf(max, fabsf(x[g + j]));
+        for (int j = 0; j < 32 && max > 0; j++)
+            to[g + j] = (float)(rint((double)x[g + j] * (double)(127.0f / max)) * (double)(max / 127.0f));
     }
 }
 
-// Whether a quotient just beside a half is rounded up or down is the kernels' own business: keep away from halves.
+// Moves quotients away from halves, where rounding up or down depends on the kernel.
 static void avoid_halves(float *x, int64_t n)
 {
     for (int64_t g = 0; g + 32 <= n; g += 32) {
-        float most = 0;
+        float max = 0;
         for (int j = 0; j < 32; j++)
-            most = fmaxf(most, fabsf(x[g + j]));
+            max = fmaxf(max, fabsf(x[g + j]));
         for (int j = 0; j < 32; j++) {
-            double q = (double)x[g + j] * 127 / (double)most;
+            double q = (double)x[g + j] * 127 / (double)max;
             if (fabs(q - floor(q) - 0.5) < 1e-3)
-                x[g + j] = (float)((floor(q) + 0.25) * (double)most / 127);
+                x[g + j] = (float)((floor(q) + 0.25) * (double)max / 127);
         }
     }
 }
@@ -194,9 +194,9 @@ static void matmul_agrees_with_plain_loops_in_double(void **unused)
                 enum activations a = (enum activations)(ACTIVATIONS_F32 + i % 3);
                 int n = size[0], m = size[1], k = size[2] / type_facts[t].block * type_facts[t].block;
                 struct backend *c = backends[b];
-                if (k == 0 || !rounds(c, a, (enum type)t) || (small[b] && n * k > 20000 && n < 65))
+                if (k == 0 || !rounds(c, a, (enum type)t) || (slow[b] && n * k > 20000 && n < 65))
                     continue;
-                float *x = uniforms(n * k), *seen = uniforms(n * k), *out = uniforms(n * m), *w = uniforms(m * k);
+                float *x = uniforms(n * k), *rounded = uniforms(n * k), *out = uniforms(n * m), *w = uniforms(m * k);
                 uint8_t *blocked = blocks((enum type)t, m, k);
                 double *expected = xcalloc((size_t)(n * m), sizeof(double));
                 int32_t *row = xcalloc((size_t)m, sizeof(int32_t));
@@ -204,8 +204,8 @@ static void matmul_agrees_with_plain_loops_in_double(void **unused)
                     row[r] = r;
                 c->take(c, floats(w, m, k), tensor_of(blocked, (enum type)t, m, k), row);
                 avoid_halves(x, n * k);
-                round_like(seen, x, n, k, a, type_is_quantised((enum type)t));
-                reference_matmul(expected, seen, w, n, m, k);
+                round_activations(rounded, x, n, k, a, type_is_quantized((enum type)t));
+                reference_matmul(expected, rounded, w, n, m, k);
                 struct tensor weight = prepared(c, blocked, (enum type)t, m, k, a);
                 multiply(c, floats(out, n, m), floats(x, n, k), weight);
                 double d = reference_distance(out, expected, n * m);
@@ -213,7 +213,7 @@ static void matmul_agrees_with_plain_loops_in_double(void **unused)
                     fail_msg("%s %s %s n %d m %d k %d: distance %g", c->describe(c), type_facts[t].name,
                              activations_names[a], n, m, k, d);
                 c->unprepare(c, weight);
-                free(x), free(seen), free(out), free(w), free(blocked), free(expected), free(row);
+                free(x), free(rounded), free(out), free(w), free(blocked), free(expected), free(row);
             }
 }
 
@@ -264,7 +264,7 @@ static void products_of_one_input_take_bias_and_residual(void **unused)
         }
 }
 
-// Of floats, which every backend has: beside loops in double, to rounding.
+// Float weights, which every backend supports: compared with loops in double, up to rounding.
 static void products_of_floats_take_bias_residual_and_gate(void **unused)
 {
     (void)unused;
@@ -275,7 +275,7 @@ static void products_of_floats_take_bias_residual_and_gate(void **unused)
         const enum activations a = i / 3 % 2 == 0 ? ACTIVATIONS_F32 : ACTIVATIONS_BF16;
         if (!rounds(c, a, type))
             continue;
-        float *x = uniforms(N * K), *seen = uniforms(N * K), *bias = uniforms(M), *start = uniforms(N * M);
+        float *x = uniforms(N * K), *rounded = uniforms(N * K), *bias = uniforms(M), *start = uniforms(N * M);
         float *out = uniforms(N * M), *two = uniforms(N * M), *first = uniforms(M * K), *second = uniforms(M * K);
         uint8_t *v = blocks(type, M, K), *u = blocks(type, M, K);
         double *expected = xcalloc(N * M, sizeof(double)), *other = xcalloc(N * M, sizeof(double));
@@ -285,9 +285,9 @@ static void products_of_floats_take_bias_residual_and_gate(void **unused)
         c->take(c, floats(first, M, K), tensor_of(v, type, M, K), row);
         c->take(c, floats(second, M, K), tensor_of(u, type, M, K), row);
         struct tensor one = prepared(c, v, type, M, K, a), wider = prepared(c, u, type, M, K, a);
-        c->take(c, floats(seen, M < N ? M : N, K), wider, row); // as a table, too
-        assert_memory_equal(seen, second, N * K * sizeof(float));
-        round_like(seen, x, N, K, a, false);
+        c->take(c, floats(rounded, M < N ? M : N, K), wider, row); // a prepared weight as a table
+        assert_memory_equal(rounded, second, N * K * sizeof(float));
+        round_activations(rounded, x, N, K, a, false);
 
         memcpy(out, start, N * M * sizeof(float));
         const struct product p[] = {
@@ -295,8 +295,8 @@ static void products_of_floats_take_bias_residual_and_gate(void **unused)
             { .out = floats(two, N, M), .w = wider, .bias = floats(bias, 1, M) },
         };
         c->matmul(c, floats(x, N, K), p, 2);
-        reference_matmul(expected, seen, first, N, M, K);
-        reference_matmul(other, seen, second, N, M, K);
+        reference_matmul(expected, rounded, first, N, M, K);
+        reference_matmul(other, rounded, second, N, M, K);
         for (int at = 0; at < N * M; at++) {
             expected[at] += (double)start[at] + (double)bias[at % M];
             other[at] += (double)bias[at % M];
@@ -310,15 +310,15 @@ static void products_of_floats_take_bias_residual_and_gate(void **unused)
         c->gated(c, floats(out, N, M), floats(x, N, K), one, wider);
         assert_true(reference_distance(out, expected, N * M) < 4e-6);
         c->unprepare(c, one), c->unprepare(c, wider);
-        free(x), free(seen), free(bias), free(start), free(out), free(two), free(first), free(second), free(v), free(u),
-            free(expected), free(other);
+        free(x), free(rounded), free(bias), free(start), free(out), free(two), free(first), free(second), free(v),
+            free(u), free(expected), free(other);
     }
 }
 
-static void a_row_has_the_same_bits_in_every_matmul_that_contains_it(void **unused)
+static void a_row_has_the_same_bits_in_every_matmul(void **unused)
 {
     (void)unused;
-    enum { MOST = 500, M = 70 };
+    enum { MAX_COUNT = 500, M = 70 };
     static const int counts[] = { 2,  3,  4,  5,  6,  7,  8,  9,  10, 11,  12,  13,
                                   14, 15, 16, 17, 23, 24, 25, 33, 64, 100, 128, 500 };
     for (int b = 0; b < n_backends; b++)
@@ -328,16 +328,16 @@ static void a_row_has_the_same_bits_in_every_matmul_that_contains_it(void **unus
                 if (c->varies || !rounds(c, (enum activations)a, (enum type)t))
                     continue;
                 int k = type_facts[t].block == 1 ? 133 : 768;
-                const int most = small[b] ? 66 : MOST;
-                float *x = uniforms(MOST * k), *one = uniforms(MOST * M), *many = uniforms(MOST * M);
+                const int max = slow[b] ? 66 : MAX_COUNT;
+                float *x = uniforms(MAX_COUNT * k), *one = uniforms(MAX_COUNT * M), *many = uniforms(MAX_COUNT * M);
                 uint8_t *blocked = blocks((enum type)t, M, k);
                 struct tensor w = prepared(c, blocked, (enum type)t, M, k, (enum activations)a);
-                for (int i = 0; i < most; i++)
+                for (int i = 0; i < max; i++)
                     multiply(c, floats(one + i * M, 1, M), floats(x + i * k, 1, k), w);
-                for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && counts[i] <= most; i++) {
-                    if (small[b] && i % 3 != 1)
+                for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && counts[i] <= max; i++) {
+                    if (slow[b] && i % 3 != 1)
                         continue;
-                    int n = counts[i], from = (int)(next() % (uint64_t)(most - n + 1));
+                    int n = counts[i], from = (int)(next() % (uint64_t)(max - n + 1));
                     multiply(c, floats(many, n, M), floats(x + from * k, n, k), w);
                     if (memcmp(many, one + from * M, (size_t)(n * M) * sizeof(float)) != 0)
                         fail_msg("%s %s %s: rows of %d differ from rows alone", c->describe(c), type_facts[t].name,
@@ -348,9 +348,8 @@ static void a_row_has_the_same_bits_in_every_matmul_that_contains_it(void **unus
             }
 }
 
-// What is not promised must not be relied on: the stand-in for cuBLAS adds up in another order where there are more
-// rows.
-static void where_bits_vary_the_device_says_so(void **unused)
+// The emulated cuBLAS sums in another order when there are more rows, so that tests do not rely on equal bits there.
+static void backends_whose_bits_vary_declare_it(void **unused)
 {
     (void)unused;
     enum { N = 5, M = 33, K = 64 };
@@ -363,7 +362,7 @@ static void where_bits_vary_the_device_says_so(void **unused)
         multiply(c, floats(many, N, M), floats(x, N, K), weight);
         const bool same = memcmp(one, many, N * M * sizeof(float)) == 0;
         assert_true(same || c->varies);
-        // On a real device they may happen to be the same.
+        // On a real device the bits may happen to be the same.
         assert_true(!same || !c->varies || strstr(c->describe(c), "emulated") == NULL);
         assert_int_equal(c->varies, strcmp(c->name, "cublas") == 0);
         assert_int_equal(c->varies, strstr(c->describe(c), "not the same bits") != NULL);
@@ -372,21 +371,20 @@ static void where_bits_vary_the_device_says_so(void **unused)
     }
 }
 
-// A product of n rows: 0 plain, 1 with bias and residual, 2 gated.
-static void some_product(struct backend *c, int what, float *out, float *x, int n, const struct tensor w[2],
-                         float *bias)
+// A product of n rows. kind: 0 plain, 1 with bias and residual, 2 gated.
+static void run_product(struct backend *c, int kind, float *out, float *x, int n, const struct tensor w[2], float *bias)
 {
     const struct tensor to = floats(out, n, w[0].rows), of = floats(x, n, w[0].width);
     const struct product p = { .out = to, .w = w[0], .bias = floats(bias, 1, w[0].rows), .add = true };
-    if (what == 0)
+    if (kind == 0)
         multiply(c, to, of, w[0]);
-    else if (what == 1)
+    else if (kind == 1)
         c->matmul(c, of, &p, 1);
     else
         c->gated(c, to, of, w[0], w[1]);
 }
 
-static void check_long_pass(struct backend *c, enum type type, enum activations a, const int size[3], int what)
+static void check_long_pass(struct backend *c, enum type type, enum activations a, const int size[3], int kind)
 {
     static const char *const names[] = { "plain", "with bias and residual", "gated" };
     const int block = type_facts[type].block, n = size[0], m = size[1], k = (size[2] + block - 1) / block * block;
@@ -395,25 +393,25 @@ static void check_long_pass(struct backend *c, enum type type, enum activations 
     uint8_t *gate = blocks(type, m, k), *up = blocks(type, m, k);
     const struct tensor w[2] = { prepared(c, gate, type, m, k, a), prepared(c, up, type, m, k, a) };
     memcpy(at_once, start, (size_t)(n * m) * sizeof(float));
-    some_product(c, what, at_once, x, n, w, bias);
-    for (int share = 64; share > 0; share -= 63) // all rows, and some of them alone
+    run_product(c, kind, at_once, x, n, w, bias);
+    for (int share = 64; share > 0; share -= 63) // all rows in passes of 64, and some rows alone
         for (int i = 0; i < n; i += share == 1 ? 61 : share) {
             const int rows = share < n - i ? share : n - i;
             const size_t bytes = (size_t)(rows * m) * sizeof(float);
             memcpy(short_pass, start + i * m, bytes);
-            some_product(c, what, short_pass, x + i * k, rows, w, bias);
+            run_product(c, kind, short_pass, x + i * k, rows, w, bias);
             if (memcmp(at_once + i * m, short_pass, bytes) != 0)
                 fail_msg("%s %s %s, n %d m %d k %d, %s: rows from %d on differ from those of a pass of %d",
-                         c->describe(c), type_facts[type].name, activations_names[a], n, m, k, names[what], i, rows);
+                         c->describe(c), type_facts[type].name, activations_names[a], n, m, k, names[kind], i, rows);
         }
     c->unprepare(c, w[0]), c->unprepare(c, w[1]);
     free(x), free(bias), free(start), free(at_once), free(short_pass), free(gate), free(up);
 }
 
-// On a GPU long passes have kernels of their own, and so have those with blocks enough for all its processors: of the
-// emulated one's four the first two sizes here have, and of no real one's but the last. The CPU gets one size: its products
-// have a test before this one.
-static void long_passes_have_the_bits_of_short_ones(void **unused)
+// On a GPU long passes use other kernels, and so do passes with enough blocks for all its processors: the first two sizes have
+// enough for the four processors of the emulated GPU, the last for those of a real one. The CPU gets one size, since another test
+// covers its products.
+static void long_passes_have_the_bits_of_short_passes(void **unused)
 {
     (void)unused;
     static const int sizes[][3] = {
@@ -424,13 +422,13 @@ static void long_passes_have_the_bits_of_short_ones(void **unused)
             for (int a = ACTIVATIONS_F32; a <= ACTIVATIONS_INT8; a++)
                 for (int i = 0; i < 5 && !backends[b]->varies && rounds(backends[b], (enum activations)a, (enum type)t);
                      i++)
-                    for (int what = 0; what < 3; what++) {
+                    for (int kind = 0; kind < 3; kind++) {
                         const bool cpu = strcmp(backends[b]->name, "cpu") == 0;
-                        const bool skip = cpu        ? i != 1
-                                          : small[b] ? i == 4 || (i > 0 && (t + a + i) % 3 != what)
-                                                     : i == 4 && strcmp(backends[b]->name, "cuda") != 0;
+                        const bool skip = cpu       ? i != 1
+                                          : slow[b] ? i == 4 || (i > 0 && (t + a + i) % 3 != kind)
+                                                    : i == 4 && strcmp(backends[b]->name, "cuda") != 0;
                         if (!skip)
-                            check_long_pass(backends[b], (enum type)t, (enum activations)a, sizes[i], what);
+                            check_long_pass(backends[b], (enum type)t, (enum activations)a, sizes[i], kind);
                     }
 }
 
@@ -469,7 +467,7 @@ static void operations_on_rows_agree_with_plain_loops(void **unused)
         }
 }
 
-static void swiglu_holds_at_the_ends_of_the_range(void **unused)
+static void swiglu_is_accurate_at_the_ends_of_the_range(void **unused)
 {
     (void)unused;
     float gate[] = { -200, -100, -88, -87, -50, 0, 50, 87, 88, 100, 200, -0.0f };
@@ -484,14 +482,14 @@ static void swiglu_holds_at_the_ends_of_the_range(void **unused)
     }
 }
 
-// Two slots: the first with a tree of 70 pending rows behind a prefix of 9, the second a chain behind nothing.
-struct scene {
-    struct layout see;
+// Two slots: the first has a tree of 70 pending rows after a prefix of 9, the second a chain without a prefix.
+struct two_slots {
+    struct layout layout;
     int32_t slot[80], prefix[80], place[80], position[80], parent[80];
     uint64_t ancestors[160];
 };
 
-static void set_scene(struct scene *s, int length)
+static void make_two_slots(struct two_slots *s, int length)
 {
     memset(s, 0, sizeof(*s));
     int n = 0;
@@ -506,116 +504,116 @@ static void set_scene(struct scene *s, int length)
                 s->ancestors[2 * n + w] = s->ancestors[2 * at + w];
             s->ancestors[2 * n + i / 64] |= 1ull << i % 64;
         }
-    s->see = (struct layout){ n, 2, length, s->slot, s->prefix, s->place, s->position, s->ancestors, 0, NULL, 0 };
+    s->layout = (struct layout){ n, 2, length, s->slot, s->prefix, s->place, s->position, s->ancestors, 0, NULL, 0 };
 }
 
-static void check_attention(struct backend *c, const struct layout *see, const int heads[3], enum type type)
+static void check_attention(struct backend *c, const struct layout *layout, const int heads[3], enum type type)
 {
-    int h = heads[0], kv = heads[1], hd = heads[2], n = see->n, rows = 2 * see->length;
+    int h = heads[0], kv = heads[1], hd = heads[2], n = layout->n, rows = 2 * layout->length;
     float *q = uniforms(n * h * hd), *out = uniforms(n * h * hd);
     float *keys = uniforms(rows * kv * hd), *values = uniforms(rows * kv * hd);
-    uint8_t *kept_keys = blocks(type, rows, kv * hd), *kept_values = blocks(type, rows, kv * hd);
+    uint8_t *cache_keys = blocks(type, rows, kv * hd), *cache_values = blocks(type, rows, kv * hd);
     double *expected = xcalloc((size_t)(n * h * hd), sizeof(double));
     int32_t *row = xcalloc((size_t)rows, sizeof(int32_t));
     for (int r = 0; r < rows; r++)
         row[r] = r;
     for (int k = 0; k < n * h * hd; k++)
         q[k] *= 3;
-    struct tensor k = tensor_of(kept_keys, type, rows, kv * hd), v = tensor_of(kept_values, type, rows, kv * hd);
+    struct tensor k = tensor_of(cache_keys, type, rows, kv * hd), v = tensor_of(cache_values, type, rows, kv * hd);
     c->take(c, floats(keys, rows, kv * hd), k, row);
     c->take(c, floats(values, rows, kv * hd), v, row);
-    reference_attend(expected, q, keys, values, see, h, kv, hd);
-    c->attend(c, floats(out, n, h * hd), floats(q, n, h * hd), k, v, see, hd);
+    reference_attend(expected, q, keys, values, layout, h, kv, hd);
+    c->attend(c, floats(out, n, h * hd), floats(q, n, h * hd), k, v, layout, hd);
     double d = reference_distance(out, expected, n * h * hd);
     if (!(d < 4e-6))
         fail_msg("%s heads %d/%d of %d, %s, %d rows: distance %g", c->describe(c), h, kv, hd, type_facts[type].name, n,
                  d);
-    free(q), free(keys), free(values), free(out), free(expected), free(row), free(kept_keys), free(kept_values);
+    free(q), free(keys), free(values), free(out), free(expected), free(row), free(cache_keys), free(cache_values);
 }
 
 static void attention_over_trees_agrees_with_plain_loops(void **unused)
 {
     (void)unused;
     static const int heads[][3] = { { 4, 4, 8 }, { 9, 3, 64 }, { 5, 1, 12 }, { 2, 1, 80 }, { 3, 3, 2 }, { 30, 1, 16 } };
-    struct scene s;
-    set_scene(&s, 90);
+    struct two_slots s;
+    make_two_slots(&s, 90);
     for (int b = 0; b < n_backends; b++)
         for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
-            check_attention(backends[b], &s.see, heads[i], F32);
-            check_attention(backends[b], &s.see, heads[i], BF16);
+            check_attention(backends[b], &s.layout, heads[i], F32);
+            check_attention(backends[b], &s.layout, heads[i], BF16);
         }
 }
 
-// Texts of several stretches: with few rows the threads share the stretches, with many the rows.
-static void attention_over_long_texts_and_small_caches(void **unused)
+// Sequences of several splits: with few rows the threads divide the splits, with many the rows.
+static void attention_over_long_sequences_and_quantized_caches(void **unused)
 {
     (void)unused;
     enum { PREFIX = 1290, LENGTH = PREFIX + 90 };
     static const int heads[3] = { 6, 2, 32 };
-    struct scene s;
-    set_scene(&s, LENGTH);
-    for (int i = 0; i < s.see.n; i++)
+    struct two_slots s;
+    make_two_slots(&s, LENGTH);
+    for (int i = 0; i < s.layout.n; i++)
         if (s.slot[i] == 0) {
             s.prefix[i] += PREFIX - 9;
             s.position[i] += PREFIX - 9;
             s.place[i] += PREFIX - 9;
         }
     for (int b = 0; b < n_backends; b++)
-        for (int few = 0; few < 2; few++) {
-            struct layout see = s.see;
-            see.n = few ? 3 : see.n;
-            check_attention(backends[b], &see, heads, F32);
-            check_attention(backends[b], &see, heads, BF16);
-            check_attention(backends[b], &see, heads, Q8_0);
+        for (int small_shapes = 0; small_shapes < 2; small_shapes++) {
+            struct layout layout = s.layout;
+            layout.n = small_shapes ? 3 : layout.n;
+            check_attention(backends[b], &layout, heads, F32);
+            check_attention(backends[b], &layout, heads, BF16);
+            check_attention(backends[b], &layout, heads, Q8_0);
         }
 }
 
-// Prefixes for which the rows' positions end right before, at and behind a multiple of 256.
-static void attention_where_a_split_ends(void **unused)
+// Prefixes for which the rows' positions end right before, at and after a multiple of 256.
+static void attention_at_the_end_of_a_split(void **unused)
 {
     (void)unused;
     enum { LENGTH = 530 };
     static const int heads[3] = { 2, 1, 32 }, prefixes[] = { 254, 255, 256, 510, 511, 512 };
     for (int b = 0; b < n_backends; b++)
-        for (size_t k = 0; k < sizeof(prefixes) / sizeof(prefixes[0]); k += small[b] ? 4 : 1) {
-            struct scene s;
-            set_scene(&s, LENGTH);
-            struct layout see = s.see;
-            see.n = 3;
-            for (int i = 0; i < see.n; i++) {
+        for (size_t k = 0; k < sizeof(prefixes) / sizeof(prefixes[0]); k += slow[b] ? 4 : 1) {
+            struct two_slots s;
+            make_two_slots(&s, LENGTH);
+            struct layout layout = s.layout;
+            layout.n = 3;
+            for (int i = 0; i < layout.n; i++) {
                 s.place[i] += prefixes[k] - s.prefix[i];
                 s.position[i] += prefixes[k] - s.prefix[i];
                 s.prefix[i] = prefixes[k];
             }
-            check_attention(backends[b], &see, heads, F32);
-            check_attention(backends[b], &see, heads, BF16);
-            check_attention(backends[b], &see, heads, Q8_0);
+            check_attention(backends[b], &layout, heads, F32);
+            check_attention(backends[b], &layout, heads, BF16);
+            check_attention(backends[b], &layout, heads, Q8_0);
         }
 }
 
-static void store_turns_by_the_position_and_puts_rows_in_their_places(void **unused)
+static void store_rotates_by_position_and_writes_rows_to_their_places(void **unused)
 {
     (void)unused;
     enum { HEADS = 6, KV = 3, HD = 24, Q = HEADS * HD, K = KV * HD };
-    struct scene s;
-    set_scene(&s, 90);
-    const int n = s.see.n;
+    struct two_slots s;
+    make_two_slots(&s, 90);
+    const int n = s.layout.n;
     for (int i = 0; i < n; i++)
         s.position[i] *= 37;
     for (int b = 0; b < n_backends; b++) {
         struct backend *c = backends[b];
         float frequency[HD / 2], *q = uniforms(n * Q), *k = uniforms(n * K), *v = uniforms(n * K);
         float *angles = uniforms(n * HD), *keys = xcalloc(180 * K, sizeof(float)),
-              *values = xcalloc(180 * K, sizeof(float)), *q_was = xmalloc((size_t)(n * Q) * sizeof(float));
+              *values = xcalloc(180 * K, sizeof(float)), *q_before = xmalloc((size_t)(n * Q) * sizeof(float));
         double *expected = xcalloc((size_t)(n * Q), sizeof(double));
-        memcpy(q_was, q, (size_t)(n * Q) * sizeof(float));
+        memcpy(q_before, q, (size_t)(n * Q) * sizeof(float));
         for (int d = 0; d < HD / 2; d++)
             frequency[d] = (float)pow(1e4, -2.0 * d / HD);
-        c->angles(c, floats(angles, n, HD), &s.see, floats(frequency, 1, HD / 2));
+        c->angles(c, floats(angles, n, HD), &s.layout, floats(frequency, 1, HD / 2));
         c->store(c, floats(q, n, Q), floats(k, n, K), floats(v, n, K), floats(angles, n, HD), floats(keys, 180, K),
-                 floats(values, 180, K), &s.see);
+                 floats(values, 180, K), &s.layout);
         for (int i = 0; i < n * Q; i++)
-            expected[i] = (double)q_was[i];
+            expected[i] = (double)q_before[i];
         for (int i = 0; i < n; i++)
             reference_rope(expected + i * Q, frequency, s.position[i], HEADS, HD);
         assert_true(reference_distance(q, expected, n * Q) < 1e-6);
@@ -626,18 +624,18 @@ static void store_turns_by_the_position_and_puts_rows_in_their_places(void **unu
             assert_true(reference_distance(keys + s.place[i] * K, expected, K) < 1e-6);
             assert_memory_equal(values + s.place[i] * K, v + i * K, K * sizeof(float));
         }
-        free(q), free(k), free(v), free(angles), free(keys), free(values), free(q_was), free(expected);
+        free(q), free(k), free(v), free(angles), free(keys), free(values), free(q_before), free(expected);
     }
 }
 
-// bfloat16 to the nearest, q8_0 to half a step of its blocks' scales.
-static void a_cache_of_fewer_bits_keeps_what_its_type_can(void **unused)
+// bfloat16 rounds to nearest, q8_0 to half a step of its blocks' scales.
+static void a_cache_of_fewer_bits_rounds_to_its_type(void **unused)
 {
     (void)unused;
     enum { KV = 2, HD = 32, K = KV * HD };
-    struct scene s;
-    set_scene(&s, 90);
-    const int n = s.see.n;
+    struct two_slots s;
+    make_two_slots(&s, 90);
+    const int n = s.layout.n;
     for (int b = 0; b < n_backends; b++)
         for (int half = 0; half < 2; half++) {
             struct backend *c = backends[b];
@@ -647,70 +645,70 @@ static void a_cache_of_fewer_bits_keeps_what_its_type_can(void **unused)
             float *got = uniforms(n * K);
             uint8_t *keys = xcalloc(180, type_row_bytes(type, K)), *values = xcalloc(180, type_row_bytes(type, K));
             for (int i = 0; i < n * HD; i++)
-                angles[i] = i % HD < HD / 2 ? 1 : 0; // no turn
+                angles[i] = i % HD < HD / 2 ? 1 : 0; // no rotation
             struct tensor tk = tensor_of(keys, type, 180, K), tv = tensor_of(values, type, 180, K);
-            c->store(c, floats(q, n, K), floats(k, n, K), floats(v, n, K), floats(angles, n, HD), tk, tv, &s.see);
+            c->store(c, floats(q, n, K), floats(k, n, K), floats(v, n, K), floats(angles, n, HD), tk, tv, &s.layout);
             for (int w = 0; w < 2; w++) {
-                const float *was = w == 0 ? k : v;
+                const float *before_value = w == 0 ? k : v;
                 c->take(c, floats(got, n, K), w == 0 ? tk : tv, s.place);
                 for (int i = 0; i < n * K; i++) {
-                    float most = 0;
+                    float max = 0;
                     for (int j = i / 32 * 32; j < i / 32 * 32 + 32; j++)
-                        most = fmaxf(most, fabsf(was[j]));
-                    float step = half ? fabsf(was[i]) * 0x1p-8f : most / 127 * 0.5f + most * 0x1p-11f;
-                    assert_true(fabsf(got[i] - was[i]) <= step * 1.001f);
+                        max = fmaxf(max, fabsf(before_value[j]));
+                    float step = half ? fabsf(before_value[i]) * 0x1p-8f : max / 127 * 0.5f + max * 0x1p-11f;
+                    assert_true(fabsf(got[i] - before_value[i]) <= step * 1.001f);
                 }
             }
             free(q), free(k), free(v), free(angles), free(got), free(keys), free(values);
         }
 }
 
-static void place_take_and_cut_put_rows_where_they_belong(void **unused)
+static void place_take_and_cut_copy_the_right_rows(void **unused)
 {
     (void)unused;
     for (int b = 0; b < n_backends; b++) {
         struct backend *c = backends[b];
         float *x = uniforms(80 * 6), wide[4 * 9] = { 0 };
         const int32_t row[] = { 5, 0, 5, 79 };
-        float some[4 * 6];
-        c->take(c, floats(some, 4, 6), floats(x, 80, 6), row);
+        float gathered[4 * 6];
+        c->take(c, floats(gathered, 4, 6), floats(x, 80, 6), row);
         for (int i = 0; i < 4; i++)
-            assert_memory_equal(some + i * 6, x + row[i] * 6, 6 * sizeof(float));
-        c->place(c, floats(wide, 4, 9), 3, floats(some, 4, 6));
+            assert_memory_equal(gathered + i * 6, x + row[i] * 6, 6 * sizeof(float));
+        c->place(c, floats(wide, 4, 9), 3, floats(gathered, 4, 6));
         for (int i = 0; i < 4; i++)
-            assert_memory_equal(wide + i * 9 + 3, some + i * 6, 6 * sizeof(float));
+            assert_memory_equal(wide + i * 9 + 3, gathered + i * 6, 6 * sizeof(float));
         float again[4 * 6];
         c->cut(c, floats(again, 4, 6), floats(wide, 4, 9), 3);
-        assert_memory_equal(again, some, sizeof(some));
+        assert_memory_equal(again, gathered, sizeof(gathered));
         free(x);
     }
 }
 
-// Rows from TO on in count tensors that lie one behind the other; what is below them, and behind, stays.
+// Moves rows to TO .. TO + n in `count` consecutive tensors; all other rows stay unchanged.
 static void check_move(struct backend *c, int count, int rows, int width, int n)
 {
     enum { TO = 10 };
     const size_t each = (size_t)rows * (size_t)width, all = (size_t)count * each * sizeof(float);
     float *x = uniforms((int64_t)count * rows * width), *before = xmalloc(all);
     struct tensor *t = xcalloc((size_t)count, sizeof(*t));
-    int32_t *kept = xcalloc((size_t)n, sizeof(*kept));
+    int32_t *row = xcalloc((size_t)n, sizeof(*row));
     memcpy(before, x, all);
     for (int k = 0; k < count; k++)
         t[k] = floats(x + (size_t)k * each, rows, width);
     for (int i = 0; i < n; i++)
-        kept[i] = TO + i + (i + 2) / 3;
-    c->move(c, t, count, TO, kept, n);
+        row[i] = TO + i + (i + 2) / 3;
+    c->move(c, t, count, TO, row, n);
     for (int k = 0; k < count; k++)
         for (int r = 0; r < rows; r++) {
-            const int was = r >= TO && r < TO + n ? kept[r - TO] : r;
+            const int source = r >= TO && r < TO + n ? row[r - TO] : r;
             const size_t at = (size_t)k * each;
-            assert_memory_equal(x + at + (size_t)(r * width), before + at + (size_t)(was * width),
+            assert_memory_equal(x + at + (size_t)(r * width), before + at + (size_t)(source * width),
                                 (size_t)width * sizeof(float));
         }
-    free(x), free(before), free(t), free(kept);
+    free(x), free(before), free(t), free(row);
 }
 
-// More tensors, and more rows, than go with a launch anywhere; rows of whole sixteens of bytes and others.
+// More tensors and more rows than fit into one launch; rows of a multiple of 16 bytes and others.
 static void rows_of_many_tensors_move_down(void **unused)
 {
     (void)unused;
@@ -721,7 +719,7 @@ static void rows_of_many_tensors_move_down(void **unused)
     }
 }
 
-static void best_gives_the_likeliest_with_ties_to_the_lowest_id(void **unused)
+static void best_returns_the_top_k_with_ties_to_the_lowest_id(void **unused)
 {
     (void)unused;
     for (int b = 0; b < n_backends; b++)
@@ -751,22 +749,22 @@ static void best_gives_the_likeliest_with_ties_to_the_lowest_id(void **unused)
         }
 }
 
-static bool wanted(const char *only, const char *device)
+static bool is_selected(const char *only, const char *device)
 {
     return only == NULL || strcmp(only, device) == 0;
 }
 
-// A GPU that is emulated is slow; a real one has memory of its own, and is handed what lies with the host.
-static void add_gpus(const char *only, bool few)
+// The emulated GPU is slow, so it gets small shapes; a real one has memory of its own, so it is wrapped for host tensors.
+static void add_gpus(const char *only, bool small_shapes)
 {
     struct error err;
     struct gpu_here gpu[MAX_GPUS_HERE];
     const int n = gpus_here(gpu);
     for (int i = 0; i < n; i++)
-        if (wanted(only, gpu[i].name)) {
+        if (is_selected(only, gpu[i].name)) {
             struct backend *b = gpu[i].open(&err);
             assert_non_null(b);
-            small[n_backends] = gpu[i].emulated || few;
+            slow[n_backends] = gpu[i].emulated || small_shapes;
             backends[n_backends++] = gpu[i].emulated ? b : backend_host_memory(b);
         }
 }
@@ -776,11 +774,11 @@ int main(int argc, char **argv)
     static const char *const isa[] = { "plain", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16" };
     static const int threads[] = { 3, 2, 3, 1, 2, 2 };
     const char *only = argc > 1 ? argv[1] : NULL;
-    for (int i = 0; i < 6 && wanted(only, "cpu"); i++) {
+    for (int i = 0; i < 6 && is_selected(only, "cpu"); i++) {
         struct error err;
         struct backend *b = backend_cpu_with(threads[i], isa[i], &err);
         if (b == NULL)
-            printf("not on this machine: %s\n", err.text);
+            printf("skipped: %s\n", err.text);
         else
             backends[n_backends++] = b;
     }
@@ -788,23 +786,23 @@ int main(int argc, char **argv)
     if (n_backends == 0)
         return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_expand_to_what_gguf_py_makes_of_them),
+        cmocka_unit_test(blocks_dequantize_as_in_gguf_py),
         cmocka_unit_test(matmul_agrees_with_plain_loops_in_double),
         cmocka_unit_test(products_of_one_input_take_bias_and_residual),
         cmocka_unit_test(products_of_floats_take_bias_residual_and_gate),
-        cmocka_unit_test(a_row_has_the_same_bits_in_every_matmul_that_contains_it),
-        cmocka_unit_test(where_bits_vary_the_device_says_so),
-        cmocka_unit_test(long_passes_have_the_bits_of_short_ones),
+        cmocka_unit_test(a_row_has_the_same_bits_in_every_matmul),
+        cmocka_unit_test(backends_whose_bits_vary_declare_it),
+        cmocka_unit_test(long_passes_have_the_bits_of_short_passes),
         cmocka_unit_test(operations_on_rows_agree_with_plain_loops),
-        cmocka_unit_test(swiglu_holds_at_the_ends_of_the_range),
+        cmocka_unit_test(swiglu_is_accurate_at_the_ends_of_the_range),
         cmocka_unit_test(attention_over_trees_agrees_with_plain_loops),
-        cmocka_unit_test(attention_over_long_texts_and_small_caches),
-        cmocka_unit_test(attention_where_a_split_ends),
-        cmocka_unit_test(a_cache_of_fewer_bits_keeps_what_its_type_can),
-        cmocka_unit_test(store_turns_by_the_position_and_puts_rows_in_their_places),
-        cmocka_unit_test(place_take_and_cut_put_rows_where_they_belong),
+        cmocka_unit_test(attention_over_long_sequences_and_quantized_caches),
+        cmocka_unit_test(attention_at_the_end_of_a_split),
+        cmocka_unit_test(a_cache_of_fewer_bits_rounds_to_its_type),
+        cmocka_unit_test(store_rotates_by_position_and_writes_rows_to_their_places),
+        cmocka_unit_test(place_take_and_cut_copy_the_right_rows),
         cmocka_unit_test(rows_of_many_tensors_move_down),
-        cmocka_unit_test(best_gives_the_likeliest_with_ties_to_the_lowest_id),
+        cmocka_unit_test(best_returns_the_top_k_with_ties_to_the_lowest_id),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     for (int i = 0; i < n_backends; i++)

@@ -1,6 +1,6 @@
-// test_planes.c - a device may keep, beside what an operation made, what products will read of it (kernels/cuda/round.h).
-// Nobody must be able to tell: products of a tensor give the same bits as products of a copy that was uploaded, whatever
-// made it and whatever was written over it since.
+// test_planes.c - an operation may return, with the rows that it made, what products will read of them (kernels/cuda/round.h).
+// Products of that value have the same bits as products of a copy that was uploaded, whatever operation made the rows and whatever
+// has written over them since.
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,11 +49,11 @@ static struct tensor weights(struct backend *b, enum type type, enum activations
         if (type == Q4_1)
             x[i + 3] = (uint8_t)((x[i + 3] & 0x80) | 0x20);
     }
-    const struct tensor there = b->prepare(b, tensor_of(x, type, rows, width), a, &err);
+    const struct tensor on_device = b->prepare(b, tensor_of(x, type, rows, width), a, &err);
     free(x);
-    if (there.data == NULL)
+    if (on_device.data == NULL)
         fail_msg("%s", err.text);
-    return there;
+    return on_device;
 }
 
 struct bench { // what every check needs
@@ -79,12 +79,12 @@ static void as_of_a_copy(const struct bench *k, struct tensor x, const char *mak
     const struct tensor copy = rows_on(k->b, x.rows, x.width);
     k->b->download(k->b, numbers_of_x, x.data, tensor_bytes(x));
     k->b->upload(k->b, copy.data, numbers_of_x, tensor_bytes(x));
-    float *there = products(k, copy);
+    float *on_device = products(k, copy);
     const size_t bytes = (size_t)x.rows * M * sizeof(float);
-    if (memcmp(here, there, bytes) != 0 || memcmp(again, there, bytes) != 0)
+    if (memcmp(here, on_device, bytes) != 0 || memcmp(again, on_device, bytes) != 0)
         fail_msg("%s, %s: products of %d rows differ from those of a copy", k->about, maker, (int)x.rows);
     k->b->release(k->b, copy.data);
-    free(here), free(again), free(there), free(numbers_of_x);
+    free(here), free(again), free(on_device), free(numbers_of_x);
 }
 
 // gated = its two products and their swiglu: what is left is not left over what is still read.
@@ -111,17 +111,21 @@ static void check_makers(const struct bench *k, int n, enum type type, enum acti
     struct tensor x = numbers(b, n, WIDTH), h = rows_on(b, n, WIDTH), norm = numbers(b, 1, WIDTH),
                   wide = rows_on(b, n, 2 * WIDTH), gate = weights(b, type, a, 2 * WIDTH, WIDTH),
                   up = weights(b, type, a, 2 * WIDTH, WIDTH), odd = weights(b, Q8_0, a, 2 * WIDTH, WIDTH);
-    b->rmsnorm(b, h, x, norm, 1e-5f);
-    as_of_a_copy(k, h, "rmsnorm");
-    b->rmsnorm(b, h, h, norm, 1e-5f);
-    as_of_a_copy(k, h, "rmsnorm in place");
-    b->gated(b, wide, h, gate, up);
-    as_of_a_copy(k, wide, "gated");
-    in_two_steps(k, wide, h, gate, up);
-    b->gated(b, wide, h, gate, odd);
-    as_of_a_copy(k, wide, "gated by weights of two types");
+    struct tensor made = b->rmsnorm(b, h, x, norm, 1e-5f);
+    assert_true(made.data == h.data && made.rows == n && made.planes != 0);
+    as_of_a_copy(k, made, "rmsnorm");
+    made = b->rmsnorm(b, h, made, norm, 1e-5f);
+    as_of_a_copy(k, made, "rmsnorm in place");
+    struct tensor gated = b->gated(b, wide, made, gate, up);
+    assert_true((gated.planes != 0) == (type != F32));
+    as_of_a_copy(k, gated, "gated");
+    as_of_a_copy(k, made, "rmsnorm, after another operation");
+    in_two_steps(k, gated, made, gate, up);
+    gated = b->gated(b, wide, made, gate, odd);
+    assert_true(gated.planes == 0);
+    as_of_a_copy(k, gated, "gated by weights of two types");
 
-    // Then others write there.
+    // Other operations write over the rows: the value's planes end.
     int32_t row[MOST_ROWS];
     for (int i = 0; i < n; i++)
         row[i] = n - 1 - i;
@@ -130,30 +134,31 @@ static void check_makers(const struct bench *k, int n, enum type type, enum acti
     const struct tensor y = numbers(b, n, WIDTH);
     for (int writer = 0; writer < 8; writer++) {
         static const char *const names[] = { "add", "swiglu", "take", "place", "cut", "move", "upload", "matmul" };
-        b->rmsnorm(b, h, x, norm, 1e-5f);
-        float *before = products(k, h);
+        made = b->rmsnorm(b, h, x, norm, 1e-5f);
+        float *before = products(k, made);
         const struct tensor square = weights(b, type, a, WIDTH, WIDTH);
-        b->rmsnorm(b, h, x, norm, 1e-5f);
+        made = b->rmsnorm(b, h, x, norm, 1e-5f);
         if (writer == 0)
-            b->add(b, h, y);
+            b->add(b, made, y);
         else if (writer == 1)
-            b->swiglu(b, h, h, y);
+            b->swiglu(b, made, made, y);
         else if (writer == 2)
-            b->take(b, h, y, row);
+            b->take(b, made, y, row);
         else if (writer == 3)
-            b->place(b, h, 0, y);
+            b->place(b, made, 0, y);
         else if (writer == 4)
-            b->cut(b, h, wide, 7);
+            b->cut(b, made, wide, 7);
         else if (writer == 5)
-            b->move(b, &h, 1, 0, (const int32_t[]){ n - 1 }, 1);
-        else if (writer == 6)
+            b->move(b, &made, 1, 0, (const int32_t[]){ n - 1 }, 1);
+        else if (writer == 6) {
             b->upload(b, h.data, fresh, (size_t)n * WIDTH * sizeof(float));
-        else
-            multiply(b, h, y, square);
-        float *after = products(k, h);
+            made = h; // bytes are uploaded to memory, not to a tensor
+        } else
+            multiply(b, made, y, square);
+        float *after = products(k, made);
         if (n > 1 && memcmp(before, after, (size_t)n * M * sizeof(float)) == 0)
-            fail_msg("%s: products of %d rows did not notice %s", k->about, n, names[writer]);
-        as_of_a_copy(k, h, names[writer]);
+            fail_msg("%s: products of %d rows have the bits from before %s", k->about, n, names[writer]);
+        as_of_a_copy(k, made, names[writer]);
         b->unprepare(b, square);
         free(before), free(after);
     }
@@ -181,6 +186,7 @@ static void check_attention(const struct bench *k, int n, int prefix, int head_d
     int32_t zeros[MOST_ROWS] = { 0 }, row[MOST_ROWS], parent[MOST_ROWS];
     for (int i = 0; i < MOST_ROWS; i++)
         row[i] = i, parent[i] = i - 1;
+    struct tensor made = out;
     for (int at = 0; at < prefix + n;) {
         const int left = prefix - at, m = left <= 0 ? n : left < MOST_ROWS ? left : MOST_ROWS;
         const struct pass p = { .n = m, .token = zeros, .slot = zeros, .parent = parent };
@@ -189,12 +195,12 @@ static void check_attention(const struct bench *k, int n, int prefix, int head_d
         b->store(b, tensor_rows(q, 0, m), tensor_rows(key, 0, m), tensor_rows(value, 0, m), tensor_rows(angles, 0, m),
                  kv_keys(c, 0), kv_values(c, 0), see);
         if (left <= 0)
-            b->attend(b, out, tensor_rows(q, 0, m), kv_keys(c, 0), kv_values(c, 0), see, head_dim);
+            made = b->attend(b, out, tensor_rows(q, 0, m), kv_keys(c, 0), kv_values(c, 0), see, head_dim);
         else
             kv_keep(c, 0, row, m);
         at += m;
     }
-    as_of_a_copy(k, out, heads == 3 ? "attend, heads of 64" : "attend, heads of 24");
+    as_of_a_copy(k, made, heads == 3 ? "attend, heads of 64" : "attend, heads of 24");
     const struct tensor all[] = { frequency, angles, q, key, value, out };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         b->release(b, all[i].data);
@@ -218,7 +224,7 @@ static void check(const struct gpu_here *g, enum type type, enum activations a)
     gpu_close(b);
 }
 
-static void products_read_what_is_there_now(void **unused)
+static void products_read_the_current_rows(void **unused)
 {
     (void)unused;
     for (int g = 0; g < gpus; g++) {
@@ -227,12 +233,12 @@ static void products_read_what_is_there_now(void **unused)
         check(&gpu[g], BF16, ACTIVATIONS_BF16);
         check(&gpu[g], BF16, ACTIVATIONS_F32);
         check(&gpu[g], Q4_1, ACTIVATIONS_BF16); // whose sums of the input are read, too
-        check(&gpu[g], F32, ACTIVATIONS_F32);   // nobody reads planes
+        check(&gpu[g], F32, ACTIVATIONS_F32);   // no product reads planes
     }
 }
 
 // Weights of both kinds at once: both kinds of planes are left.
-static void a_target_and_a_drafter_may_differ(void **unused)
+static void target_and_drafter_may_have_different_activations(void **unused)
 {
     (void)unused;
     for (int g = 0; g < gpus; g++) {
@@ -257,8 +263,8 @@ int main(void)
     if (gpus == 0)
         return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_read_what_is_there_now),
-        cmocka_unit_test(a_target_and_a_drafter_may_differ),
+        cmocka_unit_test(products_read_the_current_rows),
+        cmocka_unit_test(target_and_drafter_may_have_different_activations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-// test_probabilities.c - rows of probabilities as a device makes them: bit for bit those of the host.
+// test_probabilities.c - rows of probabilities made by a device have the bits of the host's.
 //
-//     test_probabilities [N [SEED]]     so many times as many rows on each device; others with another seed
+//     test_probabilities [N [SEED]]     N times as many rows on each device; other rows with another seed
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/row_stages.h"
+#include "device_step/device_step.h"
 #include "kernels/backend.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
@@ -22,7 +23,7 @@ static struct gpu_here gpu[MAX_GPUS_HERE];
 static int gpus, times = 1;
 static uint64_t seed = 8;
 
-// Logits of every kind: spread out, close together, with ties, with few that count, with what is no number, all ruled out.
+// Logits of every kind: spread out, close together, with ties, with few that matter, with NaN and infinities, all -inf.
 static void some_logits(float *x, int n, int kind, uint32_t which)
 {
     for (int i = 0; i < n; i++) {
@@ -42,7 +43,7 @@ static void some_logits(float *x, int n, int kind, uint32_t which)
     }
 }
 
-// Rows are dealt out among more processors the fewer they are, and taken by portions where they are many.
+// Few rows are divided among more multiprocessors each, and many are processed in portions.
 static int rows_for(int time, int kind, int n)
 {
     static const int rows[] = { 1, 2, 3, 1, 9, 4, ROWS };
@@ -54,27 +55,27 @@ static void check(const struct gpu_here *g, struct backend *b, const struct samp
 {
     const int rows = rows_for(time, kind, n);
     struct row_stages wanted;
-    float *here = xmalloc(ROWS * MOST * sizeof(*here)), *there = xmalloc(ROWS * MOST * sizeof(*there));
+    float *host = xmalloc(ROWS * MOST * sizeof(*host)), *device = xmalloc(ROWS * MOST * sizeof(*device));
     const struct tensor logits = rows_on(b, rows, n);
-    const size_t bytes = (size_t)rows * (size_t)n * sizeof(*here);
-    assert_true(sampling_stages(s, &wanted));
+    const size_t bytes = (size_t)rows * (size_t)n * sizeof(*host);
+    assert_true(sampling_row_stages(s, &wanted));
     for (uint32_t i = 0; i < (uint32_t)rows; i++)
-        some_logits(here + (int)i * n, n, kind, (uint32_t)(n + 10000 * time) + i);
-    b->upload(b, logits.data, here, bytes);
-    b->probabilities(b, logits, used_vocab, &wanted);
-    b->download(b, there, logits.data, bytes);
+        some_logits(host + (int)i * n, n, kind, (uint32_t)(n + 10000 * time) + i);
+    b->upload(b, logits.data, host, bytes);
+    b->step->probabilities(b, logits, used_vocab, &wanted);
+    b->download(b, device, logits.data, bytes);
     for (int i = 0; i < rows; i++) {
-        sampling_row(s, here + i * n, n, used_vocab, &(struct path){ 0, NULL });
+        sampling_row(s, host + i * n, n, used_vocab, &(struct path){ 0, NULL });
         for (int k = 0; k < n; k++)
-            if (memcmp(&here[i * n + k], &there[i * n + k], sizeof(*here)) != 0)
-                fail_msg("%s: logits of kind %d, %d of %d tokens, token %d: %a there, %a here", g->name, kind,
-                         used_vocab, n, k, (double)there[i * n + k], (double)here[i * n + k]);
+            if (memcmp(&host[i * n + k], &device[i * n + k], sizeof(*host)) != 0)
+                fail_msg("%s: logits of kind %d, %d of %d tokens, token %d: %a on the device, %a on the host", g->name,
+                         kind, used_vocab, n, k, (double)device[i * n + k], (double)host[i * n + k]);
     }
     b->release(b, logits.data);
-    free(here), free(there);
+    free(host), free(device);
 }
 
-static void probabilities_have_the_hosts_bits(void **unused)
+static void probabilities_have_the_bits_of_the_host(void **unused)
 {
     (void)unused;
     static const int sizes[][2] = { { 1, 1 }, { 5, 3 }, { 1000, 1000 }, { 4097, 4000 } };
@@ -91,7 +92,7 @@ static void probabilities_have_the_hosts_bits(void **unused)
                                 : how == 7 ? SAMPLING("temperature", "0.8", "top_k", "900", "top_p", "0.99")
                                 : how == 8 ? SAMPLING("temperature", "30", "top_p", "0.5")
                                 : how == 9 ? SAMPLING("min_p", "0.3")
-                                : how == 10 // so deep that the last bits of sums count
+                                : how == 10 // so small that the last bits of sums matter
                                     ? SAMPLING("temperature", "0.3", "top_p", "0.999999999999999")
                                     : how == 11
                                           ? SAMPLING("temperature", "0.5", "top_p", "0.99999999999")
@@ -105,8 +106,8 @@ static void probabilities_have_the_hosts_bits(void **unused)
     }
 }
 
-// Logits that are the floats on both sides of min_p's threshold, at temperatures that leave them as they are.
-static void min_ps_threshold_is_the_hosts_double(void **unused)
+// Logits on both sides of min_p's threshold, adjacent floats, at temperatures that do not change them.
+static void the_threshold_of_min_p_is_the_hosts_double(void **unused)
 {
     (void)unused;
     for (int g = 0; g < gpus; g++) {
@@ -120,9 +121,9 @@ static void min_ps_threshold_is_the_hosts_double(void **unused)
             const double least = log(atof(text));
             const float near = (float)least, under = (double)near < least ? near : nextafterf(near, -INFINITY);
             float row[4] = { nextafterf(under, INFINITY), 0, under, -50 };
-            assert_true(sampling_stages(&s, &wanted));
+            assert_true(sampling_row_stages(&s, &wanted));
             b->upload(b, logits.data, row, sizeof(row));
-            b->probabilities(b, logits, 4, &wanted);
+            b->step->probabilities(b, logits, 4, &wanted);
             b->download(b, row, logits.data, sizeof(row));
             if (!(row[0] > 0 && row[1] > 0 && row[2] == 0 && row[3] == 0))
                 fail_msg("%s, min_p %s: %g %g %g %g", gpu[g].name, text, (double)row[0], (double)row[1], (double)row[2],
@@ -134,13 +135,13 @@ static void min_ps_threshold_is_the_hosts_double(void **unused)
     }
 }
 
-static void what_needs_the_text_is_left_to_the_host(void **unused)
+static void stages_that_need_the_text_run_on_the_host(void **unused)
 {
     (void)unused;
     struct row_stages wanted;
     struct sampling penalty = SAMPLING("temperature", "0.7", "repetition_penalty", "1.1"), none = { 0 };
-    assert_false(sampling_stages(&penalty, &wanted));
-    assert_true(sampling_stages(&none, &wanted));
+    assert_false(sampling_row_stages(&penalty, &wanted));
+    assert_true(sampling_row_stages(&none, &wanted));
     assert_true(wanted.inverse_temperature == 1 && wanted.top_k == 0 && wanted.top_p == 1 && wanted.below == -INFINITY);
     sampling_free(&penalty);
 }
@@ -155,9 +156,9 @@ int main(int argc, char **argv)
     if (argc > 2)
         seed = strtoull(argv[2], NULL, 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(probabilities_have_the_hosts_bits),
-        cmocka_unit_test(min_ps_threshold_is_the_hosts_double),
-        cmocka_unit_test(what_needs_the_text_is_left_to_the_host),
+        cmocka_unit_test(probabilities_have_the_bits_of_the_host),
+        cmocka_unit_test(the_threshold_of_min_p_is_the_hosts_double),
+        cmocka_unit_test(stages_that_need_the_text_run_on_the_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
-// mutants.c - the list of mutants, and the measure by which they are found out.
+// mutants.c - the table of mutants, and the measurement that detects them.
 //
-// The numbers behind each are those of the list: the share of instances in which the mutant shows, its mean total
-// variation and its largest, over random instances of another make. Ours are printed by tests/exact/test_mutants.c and stand
-// in docs/exactness.md.
+// The numbers of each entry are reference figures, measured by others over random instances from another generator: the
+// share of instances in which the mutant shows, its mean total variation and its largest. Our figures are printed by
+// tests/exact/test_mutants.c and listed in docs/notes/mutants.md.
 #include "tests/exact/mutants.h"
 
 #include <math.h>
@@ -16,201 +16,228 @@ const struct rule *const mutant_rules[] = { &rejection_mutant, &accept_mutant,  
 
 enum { MANY = 240, FEWER = 200, ANY = -1 };
 
-static const struct ground one = { 1, { 1 }, ALL_SAMPLED, ANY, 3, 4, false, MANY };
-static const struct ground chain = { 2, { 1, 1 }, ALL_SAMPLED, ANY, 3, 4, false, MANY };
-static const struct ground longer = { 3, { 1, 1, 1 }, ALL_SAMPLED, ANY, 3, 3, false, MANY };
-static const struct ground two = { 1, { 2 }, ALL_SAMPLED, ANY, 3, 4, false, MANY };
-static const struct ground three = { 1, { 3 }, ALL_SAMPLED, ANY, 3, 4, false, MANY };
-static const struct ground two_distinct = { 1, { 2 }, ALL_DISTINCT, ANY, 3, 4, false, MANY };
-static const struct ground top_two = { 1, { 2 }, ALL_DETERMINISTIC, GREEDY, 3, 4, false, MANY };
-static const struct ground two_alike = { 1, { 2 }, ALL_DETERMINISTIC, ARBITRARY, 3, 3, false, MANY }; // tokens 0 and 0
-static const struct ground two_mixed = { 1, { 2 }, MIXED, GREEDY, 3, 4, false, MANY };
-static const struct ground three_mixed = { 1, { 3 }, MIXED, ANY, 3, 4, false, MANY };
-static const struct ground tree = { 2, { 2, 1 }, ALL_SAMPLED, ANY, 3, 3, false, FEWER };
-static const struct ground tree_greedy = { 2, { 2, 2 }, ALL_DETERMINISTIC, GREEDY, 3, 4, false, MANY };
+static const struct instance_kind one = { 1, { 1 }, ALL_SAMPLED, ANY, 3, 4, false, MANY };
+static const struct instance_kind chain = { 2, { 1, 1 }, ALL_SAMPLED, ANY, 3, 4, false, MANY };
+static const struct instance_kind longer = { 3, { 1, 1, 1 }, ALL_SAMPLED, ANY, 3, 3, false, MANY };
+static const struct instance_kind two = { 1, { 2 }, ALL_SAMPLED, ANY, 3, 4, false, MANY };
+static const struct instance_kind three = { 1, { 3 }, ALL_SAMPLED, ANY, 3, 4, false, MANY };
+static const struct instance_kind two_distinct = { 1, { 2 }, ALL_DISTINCT, ANY, 3, 4, false, MANY };
+static const struct instance_kind top_two = { 1, { 2 }, ALL_DETERMINISTIC, GREEDY, 3, 4, false, MANY };
+static const struct instance_kind two_equal = {
+    1, { 2 }, ALL_DETERMINISTIC, ARBITRARY, 3, 3, false, MANY
+}; // tokens 0 and 0
+static const struct instance_kind two_mixed = { 1, { 2 }, MIXED, GREEDY, 3, 4, false, MANY };
+static const struct instance_kind three_mixed = { 1, { 3 }, MIXED, ANY, 3, 4, false, MANY };
+static const struct instance_kind tree = { 2, { 2, 1 }, ALL_SAMPLED, ANY, 3, 3, false, FEWER };
+static const struct instance_kind tree_greedy = { 2, { 2, 2 }, ALL_DETERMINISTIC, GREEDY, 3, 4, false, MANY };
 
-static const struct ground any_chain = { 3, { 1, 1, 1 }, ALL_SAMPLED, ANY, 3, 3, true, MANY };
-static const struct ground any_tree = { 2, { 2, 1 }, ALL_SAMPLED, ANY, 2, 3, true, FEWER };
-static const struct ground any_mixed = { 2, { 2, 1 }, MIXED, ANY, 2, 3, true, FEWER };
-static const struct ground any_chosen = { 2, { 2, 2 }, ALL_DETERMINISTIC, ANY, 3, 4, true, FEWER };
-static const struct ground any_greedy = { 2, { 2, 2 }, ALL_DETERMINISTIC, GREEDY, 3, 4, true, MANY };
-static const struct ground any_pruned = { 2, { 2, 2 }, ALL_DETERMINISTIC, RANDOM_IF_LIKELY, 2, 3, true, FEWER };
+static const struct instance_kind any_chain = { 3, { 1, 1, 1 }, ALL_SAMPLED, ANY, 3, 3, true, MANY };
+static const struct instance_kind any_tree = { 2, { 2, 1 }, ALL_SAMPLED, ANY, 2, 3, true, FEWER };
+static const struct instance_kind any_mixed = { 2, { 2, 1 }, MIXED, ANY, 2, 3, true, FEWER };
+static const struct instance_kind any_deterministic = { 2, { 2, 2 }, ALL_DETERMINISTIC, ANY, 3, 4, true, FEWER };
+static const struct instance_kind any_greedy = { 2, { 2, 2 }, ALL_DETERMINISTIC, GREEDY, 3, 4, true, MANY };
+static const struct instance_kind any_pruned = { 2, { 2, 2 }, ALL_DETERMINISTIC, RANDOM_IF_LIKELY, 2, 3, true, FEWER };
 
-#define FLAW(id, rule, flaw, on, seen, mean, worst, says) \
+#define FLAW(id, rule, flaw, on, seen, mean, worst, description) \
     { \
-        id, says, KILLED, &rule##_mutant, flaw, HONEST, &on, NULL, seen, mean, worst, NULL \
+        id, description, KILLED, &rule##_mutant, flaw, TRUTHFUL, &on, NULL, seen, mean, worst, NULL \
     }
-#define LIE(id, rule, lie, on, seen, mean, worst, says) \
+#define MISREPORT(id, rule, misreport, on, seen, mean, worst, description) \
     { \
-        id, says, KILLED, &rule##_rule, FLAWLESS, lie, &on, NULL, seen, mean, worst, NULL \
+        id, description, KILLED, &rule##_rule, FLAWLESS, misreport, &on, NULL, seen, mean, worst, NULL \
     }
-#define TWICE(id, rule, flaw, on, note, says) \
+#define REPEATED(id, rule, flaw, on, note, description) \
     { \
-        id, says, SEEN_TWICE, &rule##_mutant, flaw, HONEST, &on, NULL, 0, 0, 0, note \
+        id, description, REPEATED_ADDRESS, &rule##_mutant, flaw, TRUTHFUL, &on, NULL, 0, 0, 0, note \
     }
-#define SAME(id, rule, flaw, lie, on, alike, says) \
+#define SAME(id, rule, flaw, misreport, on, same_acceptance, description) \
     { \
-        id, says, EQUIVALENT, &rule, flaw, lie, &on, alike, 0, 0, 0, NULL \
+        id, description, EQUIVALENT, &rule, flaw, misreport, &on, same_acceptance, 0, 0, 0, NULL \
     }
-#define OTHER(id, note, says) \
+#define OTHER(id, note, description) \
     { \
-        id, says, ELSEWHERE, NULL, FLAWLESS, HONEST, NULL, NULL, 0, 0, 0, note \
+        id, description, OTHER_TEST, NULL, FLAWLESS, TRUTHFUL, NULL, NULL, 0, 0, 0, note \
     }
-#define NOT_YET(id, note, says) \
+#define NO_SUBJECT(id, note, description) \
     { \
-        id, says, NOT_ANNOUNCED, NULL, FLAWLESS, HONEST, NULL, NULL, 0, 0, 0, note \
+        id, description, NOT_APPLICABLE, NULL, FLAWLESS, TRUTHFUL, NULL, NULL, 0, 0, 0, note \
     }
 
 // clang-format off
 const struct mutant mutants[] = {
-    // ---- the drafter's word
-    LIE("M01", rejection, TOP_TWO_AS_SAMPLED, chain, .965, .055, .28, "draws from the two likeliest, reports the whole row"),
-    LIE("M02", rejection, SHARPENED_AS_SAMPLED, chain, .993, .042, .20, "draws at another temperature than it reports"),
-    LIE("M03", rejection, GREEDY_AS_SAMPLED, chain, .970, .142, .65, "takes the likeliest and calls it drawn"),
-    LIE("M04", rejection, PRUNED_AS_SAMPLED, chain, .978, .042, .24, "draws, and drops what came out unlikely"),
-    LIE("M05", rejection, BEST_OF_TWO_AS_SAMPLED, two, .983, .076, .32, "draws two siblings and keeps the likelier"),
+    // ---- declared proposals
+    MISREPORT("M01", rejection, TOP_TWO_AS_SAMPLED, chain, .965, .055, .28,
+              "samples from the top two tokens, reports the whole row"),
+    MISREPORT("M02", rejection, SHARPENED_AS_SAMPLED, chain, .993, .042, .20,
+              "samples at another temperature than it reports"),
+    MISREPORT("M03", rejection, GREEDY_AS_SAMPLED, chain, .970, .142, .65, "proposes the argmax as sampled"),
+    MISREPORT("M04", rejection, PRUNED_AS_SAMPLED, chain, .978, .042, .24, "samples, and drops improbable tokens"),
+    MISREPORT("M05", rejection, BEST_OF_TWO_AS_SAMPLED, two, .983, .076, .32,
+              "samples two siblings and keeps the more probable one"),
 
-    // ---- rejection: when a guess stands
-    FLAW("M06", rejection, ROW_OF_PARENT, chain, .993, .242, .97, "judges a guess by the row of the node before"),
+    // ---- rejection: the acceptance test
+    FLAW("M06", rejection, ROW_OF_PARENT, chain, .993, .242, .97,
+         "verifies a token against the row of the previous node"),
     FLAW("M07", rejection, ACCEPTS_SHARPENED, chain, .990, .080, .30, "accepts by p at another temperature"),
-    FLAW("M08", rejection, ACCEPTS_IF_LIKELIER, chain, .993, .280, .98, "accepts if and only if p >= q"),
+    FLAW("M08", rejection, ACCEPTS_IF_MORE_PROBABLE, chain, .993, .280, .98, "accepts if and only if p >= q"),
     FLAW("M09", rejection, LENIENT, chain, .992, .056, .20, "accepts with 1.25 p / q"),
     FLAW("M09a", rejection, LENIENT_BY_2_PERCENT, chain, 0, 0, 0, "accepts with 1.02 p / q"),
     FLAW("M09b", rejection, LENIENT_BY_1_PERMILLE, chain, 0, 0, 0, "accepts with 1.001 p / q"),
     FLAW("M10", rejection, ACCEPTS_BY_Q_OVER_P, chain, .992, .573, .98, "accepts with q / p"),
-    FLAW("M11", rejection, ACCEPTS_EVERYTHING, chain, 1, .721, 1, "accepts whatever is proposed"),
-    FLAW("M12", rejection, ACCEPTS_BY_P, chain, .993, .097, .44, "accepts with p, but keeps the residual of a draw"),
+    FLAW("M11", rejection, ACCEPTS_EVERYTHING, chain, 1, .721, 1, "accepts every token"),
+    FLAW("M12", rejection, ACCEPTS_BY_P, chain, .993, .097, .44,
+         "accepts with p, but uses the residual of a sampled token"),
 
-    // ---- rejection: what is left, and whose row
-    FLAW("M13", rejection, CORRECTION_FROM_P, chain, .993, .102, .25, "draws the correction from p"),
-    FLAW("M14", rejection, RESIDUAL_IS_STRIKE, chain, .992, .036, .18, "draws the correction from p without the token"),
-    FLAW("M15", rejection, RESIDUAL_IS_REVERSED, chain, 1, .682, 1, "leaves (q - p)+"),
-    FLAW("M16", rejection, RESIDUAL_IS_ABSOLUTE, chain, 1, .347, .50, "leaves |p - q|"),
-    FLAW("M17", rejection, RESIDUAL_IS_SOFTMAX, chain, 1, .246, .42, "leaves the softmax of (p - q)+"),
-    FLAW("M18", rejection, RESIDUAL_IS_GREEDY, chain, .885, .084, .42, "leaves the likeliest of (p - q)+ alone"),
-    FLAW("M19", rejection, RESIDUAL_OF_PREVIOUS_ROW, chain, .977, .124, .93, "leaves the residual of the row before"),
+    // ---- rejection: the residual and the bonus token
+    FLAW("M13", rejection, CORRECTION_FROM_P, chain, .993, .102, .25, "samples the replacement from p"),
+    FLAW("M14", rejection, RESIDUAL_IS_STRIKE, chain, .992, .036, .18,
+         "samples the replacement from p without the token"),
+    FLAW("M15", rejection, RESIDUAL_IS_REVERSED, chain, 1, .682, 1, "residual (q - p)+"),
+    FLAW("M16", rejection, RESIDUAL_IS_ABSOLUTE, chain, 1, .347, .50, "residual |p - q|"),
+    FLAW("M17", rejection, RESIDUAL_IS_SOFTMAX, chain, 1, .246, .42, "residual softmax of (p - q)+"),
+    FLAW("M18", rejection, RESIDUAL_IS_GREEDY, chain, .885, .084, .42, "residual is the argmax of (p - q)+ only"),
+    FLAW("M19", rejection, RESIDUAL_OF_PREVIOUS_ROW, chain, .977, .124, .93, "residual of the previous row"),
     FLAW("M20", rejection, RESIDUAL_WITH_NEXT_Q, chain, .767, .134, .93, "subtracts the next row of q"),
-    FLAW("M21", rejection, BONUS_FROM_PREVIOUS_ROW, chain, .99, .12, .91, "draws the bonus from the row before"),
-    FLAW("M22", rejection, BONUS_IS_GREEDY, chain, .99, .09, .56, "takes the likeliest as the bonus"),
-    FLAW("M23", rejection, BONUS_FROM_Q, chain, .99, .09, .82, "draws the bonus from the drafter's row"),
+    FLAW("M21", rejection, BONUS_FROM_PREVIOUS_ROW, chain, .99, .12, .91,
+         "samples the bonus token from the previous row"),
+    FLAW("M22", rejection, BONUS_IS_GREEDY, chain, .99, .09, .56, "takes the argmax as the bonus token"),
+    FLAW("M23", rejection, BONUS_FROM_Q, chain, .99, .09, .82, "samples the bonus token from the drafter's row"),
 
     // ---- block
-    FLAW("M24", block, UNCAPPED_LAST, longer, .970, .034, .18, "the last share is the whole product's, uncapped"),
+    FLAW("M24", block, UNCAPPED_LAST, longer, .970, .034, .18, "the last share is the whole product, uncapped"),
     FLAW("M25", block, UNCAPPED, longer, .788, .023, .21, "no share is capped"),
     FLAW("M26", block, H_IS_B, longer, .992, .095, .36, "h = b"),
     FLAW("M27", block, H_IS_S, longer, .998, .045, .29, "h = S"),
-    FLAW("M28", block, H_OF_PREVIOUS_ROWS, longer, .980, .081, .43, "h by the rows before"),
-    FLAW("M29", block, BREAKS_AT_FIRST_FAILURE, longer, .995, .119, .62, "stops at the first coin that fails"),
-    FLAW("M30", block, RESIDUAL_OF_ONE_TOKEN, longer, .785, .0022, .037, "corrects from (p - q)+ without b"),
+    FLAW("M28", block, H_OF_PREVIOUS_ROWS, longer, .980, .081, .43, "h from the previous rows"),
+    FLAW("M29", block, BREAKS_AT_FIRST_FAILURE, longer, .995, .119, .62, "stops at the first failed acceptance test"),
+    FLAW("M30", block, RESIDUAL_OF_ONE_TOKEN, longer, .785, .0022, .037, "replacement from (p - q)+ without b"),
 
     // ---- traversal
-    FLAW("M31", traversal, SHARE_BY_DRAFT_MASS, tree, .92, .14, .89, "a = S / what is left of q"),
-    FLAW("T1", traversal, SHARE_STAYS, tree, 0, 0, 0, "a stays as it was when a child is given up"),
-    FLAW("T2", traversal, SHARE_NOT_IN_RESIDUAL, tree, 0, 0, 0, "leaves (p - q)+ without a"),
+    FLAW("M31", traversal, SHARE_BY_DRAFT_MASS, tree, .92, .14, .89, "a = S / the remaining mass of q"),
+    FLAW("T1", traversal, SHARE_STAYS, tree, 0, 0, 0, "a is unchanged when a child is given up"),
+    FLAW("T2", traversal, SHARE_NOT_IN_RESIDUAL, tree, 0, 0, 0, "residual (p - q)+ without a"),
     FLAW("T3", traversal, SHARE_UNCAPPED, tree, 0, 0, 0, "hands down more than 1"),
-    FLAW("T4", traversal, SIBLINGS_AGAINST_FULL_ROW, tree, 0, 0, 0, "tries siblings against p as it was"),
+    FLAW("T4", traversal, SIBLINGS_AGAINST_FULL_ROW, tree, 0, 0, 0, "tries siblings against the unchanged p"),
 
     // ---- siblings
-    FLAW("M32", rejection, UNMASKED_Q, two_distinct, .860, .112, .93, "judges distinct draws by the full row"),
-    LIE("M32d", rejection, DISTINCT_AS_SAMPLED, two, .860, .112, .93, "draws distinct siblings, calls them independent"),
-    FLAW("M33", rejection, DETERMINISTIC_JUDGED_BY_Q, top_two, .993, .336, .85, "takes the likeliest for draws of q"),
-    LIE("M33d", rejection, RANKED_AS_SAMPLED, two, .993, .336, .85, "takes the likeliest in turn, calls them drawn"),
-    FLAW("M34", rejection, MASKED_Q, two, .860, .0064, .063, "judges independent draws as if distinct"),
-    FLAW("M35", rejection, SKIPS_DUPLICATES, two, .787, .0084, .086, "does not try a token that fell before"),
-    FLAW("M36", rejection, STALE_P, two, .987, .051, .17, "tries every sibling against p as it was"),
-    FLAW("M37", rejection, RESIDUAL_IS_STRIKE, two, .987, .046, .16, "strikes drawn tokens as if they were chosen"),
-    FLAW("M38", rejection, RESIDUAL_NOT_NORMALIZED, two, .947, .054, .24, "tries the next against (p - q)+ as it is"),
-    FLAW("M39", rejection, BONUS_FROM_PARENT, two, .97, .12, .89, "a later sibling's bonus from its parent's residual"),
-    FLAW("M39t", rejection, BONUS_FROM_PARENT, top_two, .99, .12, .89, "likewise, of the likeliest in turn"),
-    FLAW("M40", accept, LONGEST_PATH_WINS, tree_greedy, .987, .202, .36, "judges paths alone, the longest wins"),
-    FLAW("M41", accept, ACCEPT_REUSED, top_two, .810, .079, .25, "one coin for siblings and correction"),
-    FLAW("M42", accept, DUPLICATES_COUNT_TWICE, two_alike, .907, .145, .50, "one coin, siblings that repeat each other"),
-    FLAW("R1", rejection, RESIDUAL_IS_P, two, 0, 0, 0, "leaves p as it is, for the next sibling too"),
-    FLAW("R2", rejection, TRIES_LAST_FIRST, two_distinct, 0, 0, 0, "tries distinct siblings in reverse order"),
-    FLAW("R3", rejection, CARRIED_Q, three_mixed, 0, 0, 0, "makes q once for a node and strikes what falls"),
-    FLAW("R4", rejection, DETERMINISTIC_NOT_MASKED, two_mixed, 0, 0, 0, "leaves chosen siblings in a distinct row"),
-    FLAW("R5", rejection, DETERMINISTIC_NOT_STRUCK, top_two, 0, 0, 0, "leaves p as it is when a chosen token falls"),
-    LIE("D1", rejection, DETERMINISTIC_AFTER_LATER, three_mixed, 0, 0, 0, "chooses by what a later sibling was drawn as"),
+    FLAW("M32", rejection, UNMASKED_Q, two_distinct, .860, .112, .93,
+         "verifies samples without replacement by the full row"),
+    MISREPORT("M32d", rejection, DISTINCT_AS_SAMPLED, two, .860, .112, .93,
+              "samples without replacement, reports independent samples"),
+    FLAW("M33", rejection, DETERMINISTIC_ACCEPTED_BY_Q, top_two, .993, .336, .85,
+         "verifies top-k tokens as samples of q"),
+    MISREPORT("M33d", rejection, RANKED_AS_SAMPLED, two, .993, .336, .85, "proposes the top-k tokens as sampled"),
+    FLAW("M34", rejection, MASKED_Q, two, .860, .0064, .063, "verifies independent samples as if without replacement"),
+    FLAW("M35", rejection, SKIPS_DUPLICATES, two, .787, .0084, .086, "does not try a token that was rejected before"),
+    FLAW("M36", rejection, STALE_P, two, .987, .051, .17, "tries every sibling against the unchanged p"),
+    FLAW("M37", rejection, RESIDUAL_IS_STRIKE, two, .987, .046, .16, "strikes sampled tokens as if deterministic"),
+    FLAW("M38", rejection, RESIDUAL_NOT_NORMALIZED, two, .947, .054, .24,
+         "tries the next sibling against (p - q)+, not normalised"),
+    FLAW("M39", rejection, BONUS_FROM_PARENT, two, .97, .12, .89,
+         "a later sibling's bonus token from its parent's residual"),
+    FLAW("M39t", rejection, BONUS_FROM_PARENT, top_two, .99, .12, .89, "the same, with top-k tokens"),
+    FLAW("M40", accept, LONGEST_PATH_WINS, tree_greedy, .987, .202, .36, "verifies paths separately, the longest wins"),
+    FLAW("M41", accept, ACCEPT_REUSED, top_two, .810, .079, .25, "one uniform for siblings and replacement"),
+    FLAW("M42", accept, DUPLICATES_COUNT_TWICE, two_equal, .907, .145, .50,
+         "one uniform for siblings that repeat each other"),
+    FLAW("R1", rejection, RESIDUAL_IS_P, two, 0, 0, 0, "leaves p unchanged, also for the next sibling"),
+    FLAW("R2", rejection, TRIES_LAST_FIRST, two_distinct, 0, 0, 0,
+         "tries siblings without replacement in reverse order"),
+    FLAW("R3", rejection, CARRIED_Q, three_mixed, 0, 0, 0, "makes q once for a node and strikes rejected tokens"),
+    FLAW("R4", rejection, DETERMINISTIC_NOT_MASKED, two_mixed, 0, 0, 0,
+         "keeps deterministic siblings in a without-replacement row"),
+    FLAW("R5", rejection, DETERMINISTIC_NOT_STRUCK, top_two, 0, 0, 0,
+         "leaves p unchanged when a deterministic token is rejected"),
+    MISREPORT("D1", rejection, DETERMINISTIC_AFTER_LATER, three_mixed, 0, 0, 0,
+              "selects by the sampled token of a later sibling"),
 
-    // ---- chance and precision
-    FLAW("M43", rejection, RESIDUAL_BY_THE_ACCEPT_TEST, one, .598, .048, .23, "one uniform for trial and correction"),
-    TWICE("M44", rejection, RESIDUAL_AT_THE_DRAFTS_ADDRESS, chain,
-          "also test_audit: noise_that_drafts_and_corrects_is_found_out", "corrects by the draft's chance"),
-    OTHER("M45", "test_bisect: coarse_uniforms_are_found_out", "uniforms of 11 bits"),
-    OTHER("M46", "test_bisect: coarse_uniforms_are_found_out", "uniforms of 24 bits"),
-    LIE("M47", rejection, ROUNDED_AS_SAMPLED, chain, 1, .0012, 0, "draws from a row in bfloat16, reports floats"),
-    OTHER("M48", "test_bisect: a_token_that_is_impossible_is_found_out_though_its_chance_is_2_to_the_minus_53",
-          "u <= p / q: what is impossible happens at u = 0"),
+    // ---- randomness and precision
+    FLAW("M43", rejection, RESIDUAL_BY_THE_ACCEPT_TEST, one, .598, .048, .23,
+         "one uniform for acceptance test and replacement"),
+    REPEATED("M44", rejection, RESIDUAL_AT_THE_DRAFTS_ADDRESS, chain,
+          "also test_audit: randomness_shared_by_draft_and_residual_is_detected",
+          "samples the replacement at the draft's address"),
+    OTHER("M45", "test_bisect: coarse_uniforms_are_detected", "uniforms of 11 bits"),
+    OTHER("M46", "test_bisect: coarse_uniforms_are_detected", "uniforms of 24 bits"),
+    MISREPORT("M47", rejection, ROUNDED_AS_SAMPLED, chain, 1, .0012, 0,
+              "samples from a row in bfloat16, reports floats"),
+    OTHER("M48", "test_bisect: an_impossible_token_of_measure_2_to_the_minus_53_is_detected",
+          "u <= p / q: an impossible token is accepted at u = 0"),
 
     // ---- the loop
-    OTHER("M49", "test_decode_law", "end-of-text is looked for at the end of a step"),
-    OTHER("M50", "test_decode_law", "penalties know no token of the draft"),
+    OTHER("M49", "test_decode_law", "end-of-text is checked at the end of a step only"),
+    OTHER("M50", "test_decode_law", "penalties ignore the tokens of the draft"),
     OTHER("M51", "test_decode_law", "penalties count the last token twice"),
-    OTHER("M52", "test_decode_law", "penalties remember guesses that fell"),
-    NOT_YET("M53", "there are no grammars; test_decode_law: what_rules_tokens_out_rules_them_out_everywhere",
+    OTHER("M52", "test_decode_law", "penalties include rejected tokens"),
+    NO_SUBJECT("M53", "there are no grammars; test_decode_law: excluded_tokens_are_excluded_everywhere",
             "no grammar on the bonus row"),
-    OTHER("M54", "test_decode_law", "the cache keeps guesses that fell"),
+    OTHER("M54", "test_decode_law", "the cache keeps rejected tokens"),
     OTHER("M55", "test_decode_law", "the cache keeps one row too few"),
     OTHER("M56", "test_decode_law", "positions are shifted"),
     OTHER("M57", "test_decode_law; test_models", "the rows of a path are gathered in another order"),
-    OTHER("M58", "test_decode_law; test_models: a_path_through_a_tree_has_the_bits_of_the_chain",
-          "siblings are seen"),
-    OTHER("M59", "test_audit: streams_of_batch_rows_are_found_out", "chance is keyed by the row in the batch"),
-    OTHER("M60", "test_audit: streams_that_begin_again_are_found_out", "chance begins anew with each step"),
+    OTHER("M58", "test_decode_law; test_models",
+          "siblings are visible"),
+    OTHER("M59", "test_audit: streams_keyed_by_batch_row_are_detected", "randomness is keyed by the row in the batch"),
+    OTHER("M60", "test_audit: streams_restarted_each_step_are_detected", "randomness restarts with each step"),
 
     // ---- vocabularies and ties
-    LIE("M61", rejection, UNMAPPED_AS_SAMPLED, chain, 0, 0, 0, "the row is not in the numbers of the target's tokens"),
-    LIE("M62", rejection, PADDING_IN_ROW, chain, 0, 0, 0, "the row has mass on padding that is never drawn"),
-    OTHER("M63", "test_kernels: best_gives_the_likeliest_with_ties_to_the_lowest_id; test_sampling: "
-          "among_equals_the_lowest_ids_stay", "of equals the last id is taken"),
+    MISREPORT("M61", rejection, UNMAPPED_AS_SAMPLED, chain, 0, 0, 0, "the row is not in the target's token ids"),
+    MISREPORT("M62", rejection, PADDING_IN_ROW, chain, 0, 0, 0, "the row has mass on padding that is never sampled"),
+    OTHER("M63", "test_kernels; test_sampling", "ties go to the last id"),
 
     // ---- spectr
-    FLAW("S1", spectr, RHO_IS_ONE, two, 0, 0, 0, "rho = 1, what falls below 0 is cut off"),
+    FLAW("S1", spectr, RHO_IS_ONE, two, 0, 0, 0, "rho = 1, negative mass is cut off"),
     FLAW("S2", spectr, RHO_IS_TOO_SMALL, two, 0, 0, 0, "rho a tenth below the smallest"),
     FLAW("S3", spectr, RHO_NOT_IN_TRIAL, three, 0, 0, 0, "tries p / q, without rho"),
-    FLAW("S4", spectr, NOTHING_TAKEN_OUT, two, 0, 0, 0, "draws the correction from p"),
-    FLAW("S5", spectr, TAKEN_OUT_ONCE, two, 0, 0, 0, "takes min(p / rho, q) out once"),
-    FLAW("S6", spectr, BETA_OF_ONE, two, 0, 0, 0, "beta of rho = 1 in what is taken out"),
-    FLAW("S7", spectr, ONE_TRY_TOO_FEW, three, 0, 0, 0, "takes out as if one fewer had been tried"),
-    LIE("S8", spectr, DISTINCT_AS_SAMPLED, two, 0, 0, 0, "siblings are distinct and not independent"),
+    FLAW("S4", spectr, NOTHING_TAKEN_OUT, two, 0, 0, 0, "samples the replacement from p"),
+    FLAW("S5", spectr, TAKEN_OUT_ONCE, two, 0, 0, 0, "subtracts min(p / rho, q) once"),
+    FLAW("S6", spectr, BETA_OF_ONE, two, 0, 0, 0, "beta of rho = 1 in the residual"),
+    FLAW("S7", spectr, ONE_TRY_TOO_FEW, three, 0, 0, 0, "residual as if one fewer had been tried"),
+    MISREPORT("S8", spectr, DISTINCT_AS_SAMPLED, two, 0, 0, 0, "siblings without replacement instead of independent"),
 
     // ---- multipath
-    FLAW("P1", multipath, NOT_SKEWED, tree, 0, 0, 0, "judges the kept chain by q"),
-    FLAW("P2", multipath, FIRST_IS_KEPT, tree, 0, 0, 0, "the order depends on the draft: what came first is largest"),
-    FLAW("P3", multipath, LARGEST_AS_A_WHOLE, tree, 0, 0, 0, "the order is not a dictionary's: p / q of whole chains"),
+    FLAW("P1", multipath, NOT_SKEWED, tree, 0, 0, 0, "verifies the selected chain by q"),
+    FLAW("P2", multipath, FIRST_IS_SELECTED, tree, 0, 0, 0,
+         "the order depends on the draft: the first chain is largest"),
+    FLAW("P3", multipath, LARGEST_AS_A_WHOLE, tree, 0, 0, 0, "the order is not lexicographic: p / q of whole chains"),
     FLAW("P4", multipath, ORDER_NOT_STRICT, tree, 0, 0, 0, "the order is not strict"),
-    FLAW("P5", multipath, ORDERS_DIFFER, tree, 0, 0, 0, "keeps by one order, skews by another"),
-    FLAW("P6", multipath, SMALLEST_IS_KEPT, tree, 0, 0, 0, "keeps the smallest chain"),
-    FLAW("P7", multipath, ONE_PATH_TOO_MANY, tree, 0, 0, 0, "skews for one chain more than there are"),
+    FLAW("P5", multipath, ORDERS_DIFFER, tree, 0, 0, 0, "selects by one order, skews by another"),
+    FLAW("P6", multipath, SMALLEST_IS_SELECTED, tree, 0, 0, 0, "selects the smallest chain"),
+    FLAW("P7", multipath, ONE_PATH_TOO_MANY, tree, 0, 0, 0, "skews for one chain too many"),
     FLAW("P8", multipath, BAND_NOT_CARRIED, tree, 0, 0, 0, "every text's band is (0, 1)"),
-    FLAW("P9", multipath, RESIDUAL_NOT_SKEWED, tree, 0, 0, 0, "corrects from (b p - q)+ with q as reported"),
-    LIE("P10", multipath, DISTINCT_AS_SAMPLED, tree, 0, 0, 0, "the chains are not independent"),
+    FLAW("P9", multipath, RESIDUAL_NOT_SKEWED, tree, 0, 0, 0, "replacement from (b p - q)+ with q as reported"),
+    MISREPORT("P10", multipath, DISTINCT_AS_SAMPLED, tree, 0, 0, 0, "the chains are not independent"),
 
-    // ---- what changes nothing
-    SAME("E1", rejection_mutant, RESIDUAL_IS_STRIKE, HONEST, any_chosen, &rejection_rule, "strikes chosen tokens"),
-    SAME("E2", block_mutant, NOTHING_OF_NOTHING_IS_ONE, HONEST, any_chain, &block_rule, "block: 0 / 0 is 1, not 0"),
-    SAME("E3", rejection_rule, FLAWLESS, STOPS_AFTER_UNLIKELY, any_mixed, NULL, "stops behind an unlikely token"),
-    SAME("E4", traversal_rule, FLAWLESS, STOPS_AFTER_UNLIKELY, any_mixed, NULL, "likewise, under traversal"),
-    SAME("E5", rejection_rule, FLAWLESS, LEAVES_BESIDE_UNLIKELY, any_mixed, NULL, "what is below depends on siblings"),
-    SAME("E6", traversal_rule, FLAWLESS, LEAVES_BESIDE_UNLIKELY, any_mixed, NULL, "likewise, under traversal"),
-    SAME("E7", rejection_rule, FLAWLESS, HONEST, any_pruned, NULL, "draws, drops what is unlikely and calls it chosen"),
-    SAME("E8", rejection_mutant, NO_BONUS, HONEST, any_mixed, NULL, "draws no bonus token"),
-    SAME("E9", block_mutant, STEPS_BACK, HONEST, any_chain, &block_rule, "HSD, every ratio capped: it is block"),
-    SAME("E10", traversal_rule, FLAWLESS, HONEST, any_greedy, &rejection_rule, "traversal of chosen tokens"),
-    SAME("E11", accept_mutant, FLAWLESS, HONEST, any_greedy, &rejection_rule, "one coin for all chosen siblings"),
-    SAME("E12", traversal_mutant, SHARE_SUMMED_FROM_THE_LEFT, HONEST, any_tree, &traversal_rule, "(S + 1) - a"),
-    SAME("E13", spectr_mutant, RHO_IS_K, HONEST, any_tree, NULL, "K-SEQ with rho = k"),
-    SAME("E14", spectr_mutant, RHO_IS_BETWEEN, HONEST, any_tree, NULL, "K-SEQ with any rho between"),
-    SAME("E15", multipath_mutant, ORDER_BY_ID, HONEST, any_tree, NULL, "multipath by another fixed order"),
-    { NULL, NULL, KILLED, NULL, FLAWLESS, HONEST, NULL, NULL, 0, 0, 0, NULL },
+    // ---- equivalent changes
+    SAME("E1", rejection_mutant, RESIDUAL_IS_STRIKE, TRUTHFUL, any_deterministic, &rejection_rule,
+         "strikes deterministic tokens"),
+    SAME("E2", block_mutant, NOTHING_OF_NOTHING_IS_ONE, TRUTHFUL, any_chain, &block_rule, "block: 0 / 0 is 1, not 0"),
+    SAME("E3", rejection_rule, FLAWLESS, STOPS_AFTER_UNLIKELY, any_mixed, NULL,
+         "no children below an improbable token"),
+    SAME("E4", traversal_rule, FLAWLESS, STOPS_AFTER_UNLIKELY, any_mixed, NULL, "the same, under traversal"),
+    SAME("E5", rejection_rule, FLAWLESS, LEAVES_BESIDE_UNLIKELY, any_mixed, NULL,
+         "children depend on their parent's siblings"),
+    SAME("E6", traversal_rule, FLAWLESS, LEAVES_BESIDE_UNLIKELY, any_mixed, NULL, "the same, under traversal"),
+    SAME("E7", rejection_rule, FLAWLESS, TRUTHFUL, any_pruned, NULL,
+         "samples, drops improbable tokens, declares deterministic"),
+    SAME("E8", rejection_mutant, NO_BONUS, TRUTHFUL, any_mixed, NULL, "samples no bonus token"),
+    SAME("E9", block_mutant, STEPS_BACK, TRUTHFUL, any_chain, &block_rule, "HSD, every ratio capped: equal to block"),
+    SAME("E10", traversal_rule, FLAWLESS, TRUTHFUL, any_greedy, &rejection_rule, "traversal of deterministic tokens"),
+    SAME("E11", accept_mutant, FLAWLESS, TRUTHFUL, any_greedy, &rejection_rule,
+         "one uniform for all deterministic siblings"),
+    SAME("E12", traversal_mutant, SHARE_SUMMED_FROM_THE_LEFT, TRUTHFUL, any_tree, &traversal_rule, "(S + 1) - a"),
+    SAME("E13", spectr_mutant, RHO_IS_K, TRUTHFUL, any_tree, NULL, "K-SEQ with rho = k"),
+    SAME("E14", spectr_mutant, RHO_IS_BETWEEN, TRUTHFUL, any_tree, NULL, "K-SEQ with any rho between"),
+    SAME("E15", multipath_mutant, ORDER_BY_ID, TRUTHFUL, any_tree, NULL, "multipath by another fixed order"),
+    { NULL, NULL, KILLED, NULL, FLAWLESS, TRUTHFUL, NULL, NULL, 0, 0, 0, NULL },
 };
 // clang-format on
 
-static struct instance instance_of(const struct ground *g, int i)
+static struct instance instance_of(const struct instance_kind *g, int i)
 {
-    int vocab = g->least + i % (g->most - g->least + 1);
+    int vocab = g->min_vocab + i % (g->max_vocab - g->min_vocab + 1);
     enum family family = g->any_rows ? (enum family)(i % (FAMILIES + 1)) : i / 2 % 2 ? PEAKED : DENSE;
-    struct instance in = instance_create(g->widths, g->levels, vocab, g->way, family, 1000 + (uint64_t)i);
+    struct instance in = instance_create(g->widths, g->levels, vocab, g->mix, family, 1000 + (uint64_t)i);
     for (int k = 1; k < in.nodes && g->choice >= 0; k++)
         in.choice[k] = (uint8_t)g->choice;
     return in;
@@ -218,13 +245,14 @@ static struct instance instance_of(const struct ground *g, int i)
 
 struct measured mutant_measure(const struct mutant *m)
 {
-    struct measured all = { .instances = m->ground->instances, .sound = true };
+    struct measured all = { .instances = m->instance_kind->instances, .sound = true };
     for (int i = 0; i < all.instances; i++) {
-        struct instance in = instance_of(m->ground, i);
-        in.lie = m->lie;
-        struct finding f = law_examine(&in, m->rule, &m->flaw);
-        if (m->alike != NULL)
-            all.unlike = fmax(all.unlike, fabs(f.accepted - law_examine(&in, m->alike, NULL).accepted));
+        struct instance in = instance_of(m->instance_kind, i);
+        in.misreport = m->misreport;
+        struct law_result f = law_examine(&in, m->rule, &m->flaw);
+        if (m->same_acceptance != NULL)
+            all.acceptance_difference =
+                fmax(all.acceptance_difference, fabs(f.accepted - law_examine(&in, m->same_acceptance, NULL).accepted));
         instance_free(&in);
         all.seen += f.distance > 1e-9;
         all.mean += f.distance;

@@ -1,37 +1,36 @@
-// mutants.h - everything that somebody's speculative decoding got wrong, or well might have, under the numbers of the
-// list that the tests are held against: M01 to M63, and R, D, T, S and P for what is ours to get wrong beyond it
-// (rejection, drafters, traversal, spectr, multipath). The rules are written once more here, plainly, with a place for
-// every flaw; drafters lie in exact/instance.c. Each must be found out by the very measure that the real rules pass. A
-// test that lets one through tests too little.
+// mutants.h - faults of speculative decoding that were made, or could be made: M01 to M63 are a numbered list of them,
+// R, D, T, S and P add faults of rejection, drafters, traversal, spectr and multipath. The rules are implemented a
+// second time here, plainly, with a switch for every flaw; misreporting drafters are in exact/instance.c. Each mutant
+// must be detected by the same measurement that the real rules pass: a test that lets one through is too weak.
 //
-// E are changes that change nothing: they must survive, or the measure sees ghosts.
+// E are equivalent changes: they must survive, or the measurement raises false alarms.
 #pragma once
 #include <stdbool.h>
 #include "exact/instance.h"
 #include "verifier/rules/rule.h"
 
 enum flaw {
-    FLAWLESS, // the rule itself, once more
-    // rejection: when a child stands
+    FLAWLESS, // the rule itself, reimplemented
+    // rejection: the acceptance test
     ROW_OF_PARENT,
     ACCEPTS_SHARPENED,
-    ACCEPTS_IF_LIKELIER,
+    ACCEPTS_IF_MORE_PROBABLE,
     LENIENT,
     LENIENT_BY_2_PERCENT,
     LENIENT_BY_1_PERMILLE,
     ACCEPTS_BY_Q_OVER_P,
     ACCEPTS_EVERYTHING,
     ACCEPTS_BY_P,
-    DETERMINISTIC_JUDGED_BY_Q,
+    DETERMINISTIC_ACCEPTED_BY_Q,
     STALE_P,
     SKIPS_DUPLICATES,
     TRIES_LAST_FIRST,
-    // rejection: the row that a child was drawn from
+    // rejection: the row that a child was sampled from
     UNMASKED_Q,
     MASKED_Q,
     CARRIED_Q,
     DETERMINISTIC_NOT_MASKED,
-    // rejection: what is left when it falls
+    // rejection: the residual
     RESIDUAL_IS_P,
     RESIDUAL_IS_STRIKE,
     RESIDUAL_IS_REVERSED,
@@ -49,10 +48,10 @@ enum flaw {
     BONUS_FROM_Q,
     BONUS_FROM_PARENT,
     NO_BONUS,
-    // rejection: chance used twice
+    // rejection: randomness used twice
     RESIDUAL_BY_THE_ACCEPT_TEST,
     RESIDUAL_AT_THE_DRAFTS_ADDRESS,
-    // one coin for all chosen siblings; one verification for each path
+    // one uniform for all deterministic siblings; separate verification of each path
     ACCEPT_REUSED,
     DUPLICATES_COUNT_TWICE,
     LONGEST_PATH_WINS,
@@ -85,11 +84,11 @@ enum flaw {
     RHO_IS_BETWEEN,
     // multipath
     NOT_SKEWED,
-    FIRST_IS_KEPT,
+    FIRST_IS_SELECTED,
     LARGEST_AS_A_WHOLE,
     ORDER_NOT_STRICT,
     ORDERS_DIFFER,
-    SMALLEST_IS_KEPT,
+    SMALLEST_IS_SELECTED,
     ONE_PATH_TOO_MANY,
     BAND_NOT_CARRIED,
     RESIDUAL_NOT_SKEWED,
@@ -97,65 +96,65 @@ enum flaw {
     FLAWS,
 };
 
-// Their options: an enum flaw. No law of theirs is known.
+// Their options: an enum flaw. They have no end_probabilities.
 extern const struct rule rejection_mutant, accept_mutant, block_mutant, traversal_mutant, spectr_mutant,
     multipath_mutant;
 extern const struct rule *const mutant_rules[]; // ends with NULL
 
-// Instances of one kind, of rows that are dense and peaked in turn.
-struct ground {
+// A kind of instances; their rows alternate between dense and peaked.
+struct instance_kind {
     int levels, widths[LAW_DEPTH];
-    enum way way;
-    int choice;      // enum choice of all that is DETERMINISTIC; -1: any
-    int least, most; // of the vocabulary
-    bool any_rows;   // every family of rows in turn, not two of them
+    enum proposal_mix mix;
+    int choice;               // enum choice of all that is DETERMINISTIC; -1: any
+    int min_vocab, max_vocab; // inclusive
+    bool any_rows;            // every family of rows in turn
     int instances;
 };
 
-enum fate {
-    KILLED,       // by the law of the text
-    SEEN_TWICE,   // by an address that comes twice; the walk, which makes independent draws of them, sees nothing else
-    EQUIVALENT,   // changes nothing
-    ELSEWHERE,    // another test's
-    NOT_ANNOUNCED // there is nothing in which it could be made
+enum expectation {
+    KILLED,           // by the law of the output
+    REPEATED_ADDRESS, // by an address used twice; enumeration treats the draws as independent and detects nothing else
+    EQUIVALENT,       // has no effect
+    OTHER_TEST,       // is detected by another test
+    NOT_APPLICABLE    // there is no code that could have it
 };
 
 struct mutant {
-    const char *id, *says;
-    enum fate fate;
-    const struct rule *rule; // judges; NULL: fate is one of the last two
-    enum flaw flaw;          // of the rule, if it is one of mutant_rules
-    enum lie lie;            // of the drafter
-    const struct ground *ground;
-    const struct rule *alike; // accepts as much on average; NULL: nothing is said
-    double seen, mean, worst; // what the list says was measured; 0: nothing
-    const char *note;         // ELSEWHERE: which test
+    const char *id, *description;
+    enum expectation expectation;
+    const struct rule *rule;  // NULL: the expectation is one of the last two
+    enum flaw flaw;           // of the rule, if it is one of mutant_rules
+    enum misreport misreport; // of the drafter
+    const struct instance_kind *instance_kind;
+    const struct rule *same_acceptance; // accepts as much on average; NULL: not compared
+    double seen, mean, worst;           // reference figures; 0: none
+    const char *note;                   // OTHER_TEST: its name
 };
 extern const struct mutant mutants[]; // ends with id NULL
 
 struct measured {
     int instances;
-    double seen, mean, worst; // share of instances with a distance above 1e-9; of the distances of all
-    double unlike;            // largest difference from what mutant.alike accepts
+    double seen, mean, worst;     // share of instances with a distance above 1e-9; of the distances of all
+    double acceptance_difference; // largest difference from what mutant.same_acceptance accepts
     int repeated;
     bool sound;
 };
 struct measured mutant_measure(const struct mutant *m);
 
-// ---- what the writings share
+// ---- shared by the implementations
 
 int argmax(const double *w, int n);
-// The row that child c was drawn from as its drafter says, 1 at its token if it was DETERMINISTIC.
+// The row that child c was declared to be sampled from; 1 at its token for DETERMINISTIC.
 void declared_row(const struct draft *d, int c, double *q, int vocab);
-// p (n) as it comes out of a uniform that is known to be `from` or more and is used once more.
+// Replaces p (n) by the distribution of a pick with a uniform that is known to be at least `from`.
 void pick_reused(double *p, int n, double from);
 
-// A chain as block verification sees it.
+// The input of block verification.
 struct chain {
-    int n, vocab;                                            // guesses
+    int n, vocab;                                            // n: draft tokens
     int node[LAW_NODES];                                     // (n + 1) from the root
     int32_t token[LAW_NODES];                                // (n + 1)
-    double p[LAW_NODES][LAW_VOCAB], q[LAW_NODES][LAW_VOCAB]; // behind each node; q of the last one is not there
+    double p[LAW_NODES][LAW_VOCAB], q[LAW_NODES][LAW_VOCAB]; // after each node; q of the last one is not set
     double raw[LAW_NODES][LAW_VOCAB];                        // q as it was reported
 };
 void chain_verify(const struct chain *c, const struct draft *d, enum flaw flaw, struct rng *rng,

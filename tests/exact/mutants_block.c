@@ -1,5 +1,5 @@
-// mutants_block.c - block verification as its paper writes it (Sun et al. 2024, algorithm 2), from the first token to
-// the last, with a place for every flaw. verifier/rules/block.c is written the other way round.
+// mutants_block.c - block verification as in its paper (Sun et al. 2024, algorithm 2), from the first token to the
+// last, with a switch for every flaw. verifier/rules/block.c works from the last token to the first.
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -24,7 +24,7 @@ void declared_row(const struct draft *d, int c, double *q, int vocab)
     dist_normalize(q, vocab);
 }
 
-// (b p - q)+ into r (vocab); answers its sum.
+// Writes (b p - q)+ to r (vocab) and returns its sum.
 static double residual(const double *p, double b, const double *q, int vocab, double *r)
 {
     double sum = 0;
@@ -33,7 +33,7 @@ static double residual(const double *p, double b, const double *q, int vocab, do
     return sum;
 }
 
-// b_i, what of the target's mass may go through each guess.
+// b_i, the share of the target's mass that may pass through each draft token.
 static void shares(const struct chain *c, enum flaw flaw, double *b)
 {
     double product = 1;
@@ -47,8 +47,8 @@ static void shares(const struct chain *c, enum flaw flaw, double *b)
     }
 }
 
-// h_i, the chance that the text goes on to i at least.
-static double chance(const struct chain *c, const double *b, int i, enum flaw flaw)
+// h_i, the probability that the path reaches at least i.
+static double reach_probability(const struct chain *c, const double *b, int i, enum flaw flaw)
 {
     double r[LAW_VOCAB];
     int row = flaw == H_OF_PREVIOUS_ROWS ? i - 1 : i;
@@ -59,7 +59,7 @@ static double chance(const struct chain *c, const double *b, int i, enum flaw fl
         return 1; // or more, as s >= b - 1
     if (flaw == H_IS_S)
         return s;
-    if (flaw == STEPS_BACK) { // HSD: sum (q - b p)+, which is the same
+    if (flaw == STEPS_BACK) { // HSD: sum (q - b p)+, which is equal
         of = 0;
         for (int x = 0; x < c->vocab; x++)
             of += fmax(c->q[row][x] - b[i] * c->p[row][x], 0);
@@ -67,23 +67,25 @@ static double chance(const struct chain *c, const double *b, int i, enum flaw fl
     return of > 0 ? s / of : flaw == NOTHING_OF_NOTHING_IS_ONE;
 }
 
-// How many of the guesses stand: the largest i whose coin comes up.
+// Number of accepted draft tokens: the largest i whose acceptance test succeeds.
 static int length(const struct chain *c, const double *b, enum flaw flaw, struct rng *rng)
 {
-    int most = 0;
+    int longest = 0;
     if (flaw == STEPS_BACK) {
         for (int i = c->n; i > 0; i--)
-            if (rng->accept(rng, chance(c, b, i, flaw), 1, (struct address){ FOR_ACCEPT, rng->root, c->node[i] }))
+            if (rng->accept(rng, reach_probability(c, b, i, flaw), 1,
+                            (struct address){ FOR_ACCEPT, rng->root, c->node[i] }))
                 return i;
         return 0;
     }
     for (int i = 1; i <= c->n; i++) {
-        if (rng->accept(rng, chance(c, b, i, flaw), 1, (struct address){ FOR_ACCEPT, rng->root, c->node[i] }))
-            most = i;
+        if (rng->accept(rng, reach_probability(c, b, i, flaw), 1,
+                        (struct address){ FOR_ACCEPT, rng->root, c->node[i] }))
+            longest = i;
         else if (flaw == BREAKS_AT_FIRST_FAILURE)
             break;
     }
-    return most;
+    return longest;
 }
 
 void chain_verify(const struct chain *c, const struct draft *d, enum flaw flaw, struct rng *rng,
@@ -95,7 +97,7 @@ void chain_verify(const struct chain *c, const struct draft *d, enum flaw flaw, 
     struct address at = { last == c->n ? FOR_BONUS : FOR_RESIDUAL, rng->root, c->node[last] };
     const double *q = flaw == RESIDUAL_NOT_SKEWED ? c->raw[last] : c->q[last];
     const double *from = r;
-    // Nothing left: some flaws bring it about.
+    // A residual without mass: caused by some flaws.
     if (last == c->n || residual(c->p[last], flaw == RESIDUAL_OF_ONE_TOKEN ? 1 : b[last], q, c->vocab, r) <= 0)
         from = c->p[last];
     verification_path(out, d, c->node[last], rng->pick(rng, from, c->vocab, at));
@@ -119,8 +121,8 @@ static void block_verify(const struct draft *d, struct rows *rows, const void *o
 }
 
 const struct rule block_mutant = {
-    .name = "block, written once more",
+    .name = "block, reimplemented",
     .summary = "block verification with a flaw",
-    .takes = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_DISTINCT,
+    .takes = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT,
     .verify = block_verify,
 };

@@ -1,4 +1,4 @@
-// mutants_multipath.c - the largest of several chains judged as a block, once more with a place for every flaw.
+// mutants_multipath.c - a second implementation of multipath, with a switch for every flaw.
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -7,17 +7,17 @@
 #include "sampling/rng.h"
 #include "tests/exact/mutants.h"
 
-struct text { // a node of the draft, by its rows
+struct text { // the rows of a node of the draft
     double p[LAW_VOCAB], q[LAW_VOCAB];
 };
 
-static void look_at(const struct draft *d, struct rows *rows, int node, struct text *t)
+static void load_rows(const struct draft *d, struct rows *rows, int node, struct text *t)
 {
     dist_from_row(t->p, rows->row(rows, node), rows->vocab);
     dist_from_row(t->q, d->q->row(d->q, node), rows->vocab);
 }
 
-// What tokens of a text are put in order by; of equals the lower id comes first.
+// The sort key of the tokens of a text; ties by lower id.
 static double key(const struct text *t, int x, enum flaw flaw)
 {
     if (flaw == ORDER_BY_ID)
@@ -31,7 +31,7 @@ static double ratio_of_path(const struct draft *d, struct rows *rows, int node)
     double ratio = 1;
     struct text t;
     for (;; node = draft_next_child(d, node, node)) {
-        look_at(d, rows, d->parent[node], &t);
+        load_rows(d, rows, d->parent[node], &t);
         ratio *= t.p[d->token[node]] / t.q[d->token[node]];
         if (draft_next_child(d, node, node) < 0)
             return ratio;
@@ -50,24 +50,25 @@ static bool is_larger(const struct draft *d, struct rows *rows, int a, int b, en
     }
     if (a < 0)
         return false;
-    look_at(d, rows, d->parent[a], &t);
+    load_rows(d, rows, d->parent[a], &t);
     int x = d->token[a], y = d->token[b];
     enum flaw by = flaw == ORDERS_DIFFER ? ORDER_BY_ID : flaw;
     double of_x = key(&t, x, by), of_y = key(&t, y, by);
     return of_y > of_x || (of_y == of_x && flaw != ORDER_NOT_STRICT && y > x);
 }
 
-static int kept(const struct draft *d, struct rows *rows, enum flaw flaw)
+static int selected_chain(const struct draft *d, struct rows *rows, enum flaw flaw)
 {
     int best = draft_next_child(d, 0, 0);
-    for (int c = best; c >= 0 && flaw != FIRST_IS_KEPT; c = draft_next_child(d, 0, c)) {
-        bool larger = flaw == SMALLEST_IS_KEPT ? is_larger(d, rows, c, best, flaw) : is_larger(d, rows, best, c, flaw);
+    for (int c = best; c >= 0 && flaw != FIRST_IS_SELECTED; c = draft_next_child(d, 0, c)) {
+        bool larger =
+            flaw == SMALLEST_IS_SELECTED ? is_larger(d, rows, c, best, flaw) : is_larger(d, rows, best, c, flaw);
         best = larger ? c : best;
     }
     return best;
 }
 
-struct band { // of the mass on chains: below a text's, and up to its end
+struct band { // L and U of a text (verifier/rules/multipath.c)
     double low, high;
 };
 
@@ -90,8 +91,8 @@ static struct band band_of(const struct text *t, struct band b, int vocab, int x
     return (struct band){ b.low + width * below, b.low + width * (below + t->q[x]) };
 }
 
-static void multipath_judge_again(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                                  struct verification *out)
+static void multipath_mutant_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
+                                    struct verification *out)
 {
     enum flaw flaw = *(const enum flaw *)options;
     struct chain c = { .vocab = rows->vocab };
@@ -101,8 +102,8 @@ static void multipath_judge_again(const struct draft *d, struct rows *rows, cons
     assert(rows->vocab <= LAW_VOCAB);
     for (int node = draft_next_child(d, 0, 0); node >= 0; node = draft_next_child(d, 0, node))
         k++;
-    for (int node = kept(d, rows, flaw); node >= 0; node = draft_next_child(d, node, node), c.n++) {
-        look_at(d, rows, d->parent[node], &t);
+    for (int node = selected_chain(d, rows, flaw); node >= 0; node = draft_next_child(d, node, node), c.n++) {
+        load_rows(d, rows, d->parent[node], &t);
         memcpy(c.p[c.n], t.p, sizeof(t.p));
         memcpy(c.raw[c.n], t.q, sizeof(t.q));
         for (int x = 0; x < c.vocab; x++)
@@ -120,8 +121,8 @@ static void multipath_judge_again(const struct draft *d, struct rows *rows, cons
 }
 
 const struct rule multipath_mutant = {
-    .name = "multipath, written once more",
-    .summary = "the largest of several chains as a block, with a flaw",
+    .name = "multipath, reimplemented",
+    .summary = "block verification of the largest chain, with a flaw",
     .takes = TAKES_SAMPLED | TAKES_CHAINS,
-    .verify = multipath_judge_again,
+    .verify = multipath_mutant_verify,
 };

@@ -1,5 +1,5 @@
-// mutants_point_mass.c - other ways of judging DETERMINISTIC siblings, with their flaws: by one coin for all of them, which is
-// exact if done right (SGLang's target-only sampling), and path by path, which is not.
+// mutants_point_mass.c - other ways of verifying DETERMINISTIC siblings, with their flaws: with one uniform for all of
+// them, which is exact if done right (SGLang's target-only sampling), and path by path, which is not.
 #include <math.h>
 #include <string.h>
 #include "exact/law.h"
@@ -7,7 +7,8 @@
 #include "sampling/rng.h"
 #include "tests/exact/mutants.h"
 
-// A uniform u >= from falls into [low, high) of the cumulative sum of p with the length of what the two have in common.
+// A uniform u >= from lies in [low, high) of the cumulative sum of p with a probability proportional to the length of
+// the intersection.
 void pick_reused(double *p, int n, double from)
 {
     double cumulative = 0, sum = dist_sum(p, n);
@@ -21,9 +22,9 @@ void pick_reused(double *p, int n, double from)
     }
 }
 
-// The child of node that stands, -1: none. p (vocab) is what is left then. One uniform u: the first child for which
-// u < the sum of p over it and its earlier siblings.
-static int child_by_one_coin(const struct draft *d, int node, double *p, int vocab, struct rng *rng, enum flaw flaw)
+// Returns the accepted child of node; -1: none, and p (vocab) is the residual. One uniform u: accepts the first child
+// with u < the sum of p over it and its earlier siblings.
+static int child_by_one_uniform(const struct draft *d, int node, double *p, int vocab, struct rng *rng, enum flaw flaw)
 {
     double weight[LAW_NODES + 1], sum = 0, full[LAW_VOCAB];
     int child[LAW_NODES], n = 0;
@@ -46,14 +47,14 @@ static int child_by_one_coin(const struct draft *d, int node, double *p, int voc
     return -1;
 }
 
-static void judge_by_one_coin(const struct draft *d, struct rows *rows, struct rng *rng, enum flaw flaw,
-                              struct verification *out)
+static void verify_by_one_uniform(const struct draft *d, struct rows *rows, struct rng *rng, enum flaw flaw,
+                                  struct verification *out)
 {
     double p[LAW_VOCAB];
     int node = 0;
     for (;;) {
         dist_from_row(p, rows->row(rows, node), rows->vocab);
-        int child = child_by_one_coin(d, node, p, rows->vocab, rng, flaw);
+        int child = child_by_one_uniform(d, node, p, rows->vocab, rng, flaw);
         if (child < 0)
             break;
         verification_add(out, node, d->token[child]);
@@ -62,7 +63,7 @@ static void judge_by_one_coin(const struct draft *d, struct rows *rows, struct r
     verification_add(out, node, rng->pick(rng, p, rows->vocab, (struct address){ FOR_RESIDUAL, rng->root, node }));
 }
 
-// Where the path from the root to a leaf ends if it is judged as if it were alone; p (vocab): what is left there.
+// Where the path from the root to a leaf ends if it is verified alone; p (vocab): the residual there.
 static int end_of_path(const struct draft *d, struct rows *rows, int leaf, struct rng *rng, double *p)
 {
     int path[LAW_NODES], n = 0;
@@ -74,13 +75,13 @@ static int end_of_path(const struct draft *d, struct rows *rows, int leaf, struc
             return node;
         int c = path[n - 1], x = d->token[c];
         if (!rng->accept(rng, p[x], 1, (struct address){ FOR_ACCEPT, rng->root, c + LAW_NODES * leaf })) {
-            dist_strike(p, rows->vocab, x);
+            dist_remove(p, rows->vocab, x);
             return node;
         }
     }
 }
 
-static void judge_path_by_path(const struct draft *d, struct rows *rows, struct rng *rng, struct verification *out)
+static void verify_path_by_path(const struct draft *d, struct rows *rows, struct rng *rng, struct verification *out)
 {
     double p[LAW_VOCAB], best[LAW_VOCAB] = { 0 };
     int end = -1;
@@ -97,20 +98,20 @@ static void judge_path_by_path(const struct draft *d, struct rows *rows, struct 
     verification_path(out, d, end, token);
 }
 
-static void coin_judge(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                       struct verification *out)
+static void accept_mutant_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
+                                 struct verification *out)
 {
     enum flaw flaw = *(const enum flaw *)options;
     verification_clear(out, d->n);
     if (flaw == LONGEST_PATH_WINS)
-        judge_path_by_path(d, rows, rng, out);
+        verify_path_by_path(d, rows, rng, out);
     else
-        judge_by_one_coin(d, rows, rng, flaw, out);
+        verify_by_one_uniform(d, rows, rng, flaw, out);
 }
 
 const struct rule accept_mutant = {
-    .name = "one coin",
-    .summary = "rejection of chosen siblings by a single uniform, with a flaw",
+    .name = "one uniform",
+    .summary = "rejection of deterministic siblings by a single uniform, with a flaw",
     .takes = TAKES_DETERMINISTIC | TAKES_TREES,
-    .verify = coin_judge,
+    .verify = accept_mutant_verify,
 };

@@ -1,4 +1,4 @@
-// mutants_rejection.c - the rejection rule written once more, plainly, with a place for every flaw.
+// mutants_rejection.c - a plain second implementation of rejection, with a switch for every flaw.
 #include "tests/exact/mutants.h"
 
 #include <assert.h>
@@ -9,12 +9,12 @@
 #include "exact/law.h"
 
 struct work {               // of one node
-    double row[LAW_VOCAB];  // the target's, as it came
-    double p[LAW_VOCAB];    // what is left of it
-    double q[LAW_VOCAB];    // what the child was drawn from
-    double left[LAW_VOCAB]; // what was left of p at the parent when this node stood
-    bool sibling_rejected;  // before this node stood
-    double accepted;        // how likely it was that the last child that was tried would stand
+    double row[LAW_VOCAB];  // the target's row
+    double p[LAW_VOCAB];    // what remains of it
+    double q[LAW_VOCAB];    // what the child was sampled from
+    double left[LAW_VOCAB]; // what remained of p at the parent when this node was accepted
+    bool sibling_rejected;  // before this node was accepted
+    double accepted;        // acceptance probability of the child tried last
 };
 
 int argmax(const double *w, int n)
@@ -26,17 +26,17 @@ int argmax(const double *w, int n)
     return best;
 }
 
-// Takes the earlier siblings' tokens out of the row of child c.
-static void mask(const struct draft *d, int c, double *q, int vocab, bool chosen_too)
+// Removes the earlier siblings' tokens from the row of child c.
+static void mask(const struct draft *d, int c, double *q, int vocab, bool deterministic_too)
 {
     int parent = d->parent[c];
     for (int s = draft_next_child(d, parent, parent); s < c; s = draft_next_child(d, parent, s))
-        if (chosen_too || d->proposal[s] != DETERMINISTIC)
+        if (deterministic_too || d->proposal[s] != DETERMINISTIC)
             q[d->token[s]] = 0;
     dist_normalize(q, vocab);
 }
 
-static bool fell_before(const struct draft *d, int c)
+static bool rejected_before(const struct draft *d, int c)
 {
     int parent = d->parent[c];
     for (int s = draft_next_child(d, parent, parent); s < c; s = draft_next_child(d, parent, s))
@@ -47,8 +47,8 @@ static bool fell_before(const struct draft *d, int c)
 
 static enum proposal seen_as(const struct draft *d, int c, enum flaw flaw)
 {
-    return d->proposal[c] == DETERMINISTIC && flaw == DETERMINISTIC_JUDGED_BY_Q ? SAMPLED
-                                                                                : (enum proposal)d->proposal[c];
+    return d->proposal[c] == DETERMINISTIC && flaw == DETERMINISTIC_ACCEPTED_BY_Q ? SAMPLED
+                                                                                  : (enum proposal)d->proposal[c];
 }
 
 static void make_q(const struct draft *d, int c, struct work *w, int vocab, enum flaw flaw)
@@ -69,7 +69,7 @@ static double sharpened(const double *p, int vocab, int x)
     return sum > 0 ? p[x] * sqrt(p[x]) / sum : 0;
 }
 
-static bool stands(const struct draft *d, int c, struct work *w, int vocab, struct rng *rng, enum flaw flaw)
+static bool is_accepted(const struct draft *d, int c, struct work *w, int vocab, struct rng *rng, enum flaw flaw)
 {
     int x = d->token[c];
     struct address at = { FOR_ACCEPT, rng->root, c };
@@ -87,7 +87,7 @@ static bool stands(const struct draft *d, int c, struct work *w, int vocab, stru
         return rng->accept(rng, 1.001 * num, den, at);
     case ACCEPTS_EVERYTHING:
         return true;
-    case ACCEPTS_IF_LIKELIER:
+    case ACCEPTS_IF_MORE_PROBABLE:
         return num >= den;
     case ACCEPTS_BY_Q_OVER_P:
         return rng->accept(rng, den, num, at);
@@ -96,8 +96,8 @@ static bool stands(const struct draft *d, int c, struct work *w, int vocab, stru
     }
 }
 
-// The rows that the residual of child c is made of, p's and q's: not those of the node where a flaw has it so.
-static void misread(const struct draft *d, int c, struct rows *rows, enum flaw flaw, double *p, double *q)
+// Replaces p or q of the residual of child c by the row of another node, for flaws that do so.
+static void wrong_rows(const struct draft *d, int c, struct rows *rows, enum flaw flaw, double *p, double *q)
 {
     int node = d->parent[c], before = d->parent[node];
     if (flaw == RESIDUAL_OF_PREVIOUS_ROW && before >= 0) {
@@ -112,7 +112,7 @@ static void residual(const struct draft *d, int c, struct rows *rows, struct wor
 {
     int vocab = rows->vocab;
     double r[LAW_VOCAB];
-    misread(d, c, rows, flaw, w->p, w->q);
+    wrong_rows(d, c, rows, flaw, w->p, w->q);
     for (int i = 0; i < vocab; i++) {
         double more = w->p[i] - w->q[i];
         r[i] = flaw == RESIDUAL_IS_ABSOLUTE ? fabs(more) : fmax(flaw == RESIDUAL_IS_REVERSED ? -more : more, 0);
@@ -129,7 +129,7 @@ static void residual(const struct draft *d, int c, struct rows *rows, struct wor
     memcpy(w->p, r, (size_t)vocab * sizeof(*r));
 }
 
-static void falls(const struct draft *d, int c, struct rows *rows, struct work *w, enum flaw flaw)
+static void reject(const struct draft *d, int c, struct rows *rows, struct work *w, enum flaw flaw)
 {
     int vocab = rows->vocab;
     int x = d->token[c];
@@ -139,11 +139,11 @@ static void falls(const struct draft *d, int c, struct rows *rows, struct work *
     if (how != DETERMINISTIC && flaw == RESIDUAL_IS_P)
         return;
     if (how == DETERMINISTIC || flaw == RESIDUAL_IS_STRIKE)
-        dist_strike(w->p, vocab, x);
+        dist_remove(w->p, vocab, x);
     else
         residual(d, c, rows, w, flaw);
     if (flaw == CARRIED_Q && how == SAMPLED_WITHOUT_REPLACEMENT)
-        dist_strike(w->q, vocab, x);
+        dist_remove(w->q, vocab, x);
 }
 
 static int accepted_child(const struct draft *d, int node, struct rows *rows, struct work *w, struct rng *rng,
@@ -156,13 +156,13 @@ static int accepted_child(const struct draft *d, int node, struct rows *rows, st
         dist_from_row(w->q, d->q->row(d->q, node), vocab);
     for (int i = 0; i < n; i++) {
         int c = child[flaw == TRIES_LAST_FIRST ? n - 1 - i : i];
-        if (flaw == SKIPS_DUPLICATES && fell_before(d, c))
+        if (flaw == SKIPS_DUPLICATES && rejected_before(d, c))
             continue;
         make_q(d, c, w, vocab, flaw);
         w->sibling_rejected = i > 0;
-        if (stands(d, c, w, vocab, rng, flaw))
+        if (is_accepted(d, c, w, vocab, rng, flaw))
             return c;
-        falls(d, c, rows, w, flaw);
+        reject(d, c, rows, w, flaw);
     }
     return -1;
 }
@@ -178,7 +178,7 @@ static int own_token(const struct draft *d, int node, struct rows *rows, struct 
         from = w->row;
     if (!leaf && flaw == RESIDUAL_BY_THE_ACCEPT_TEST)
         pick_reused(w->p, vocab, w->accepted);
-    if (!leaf && flaw == RESIDUAL_AT_THE_DRAFTS_ADDRESS) // node 1 of the draft was drawn there
+    if (!leaf && flaw == RESIDUAL_AT_THE_DRAFTS_ADDRESS) // where node 1 of the draft was sampled
         at = (struct address){ FOR_DRAFT, rng->root, 1 };
     if (leaf && flaw == BONUS_FROM_PARENT && w->sibling_rejected)
         from = w->left;
@@ -191,8 +191,8 @@ static int own_token(const struct draft *d, int node, struct rows *rows, struct 
     return rng->pick(rng, from, vocab, at);
 }
 
-static void mutant_judge(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                         struct verification *out)
+static void rejection_mutant_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
+                                    struct verification *out)
 {
     enum flaw flaw = *(const enum flaw *)options;
     struct work w = { .sibling_rejected = false };
@@ -212,13 +212,13 @@ static void mutant_judge(const struct draft *d, struct rows *rows, const void *o
         node = child;
     }
     if (flaw == NO_BONUS && node > 0 && draft_next_child(d, node, node) < 0)
-        return; // the text so far ends with the leaf's own token
+        return; // the output ends with the leaf's own token
     verification_add(out, node, own_token(d, node, rows, &w, rng, flaw));
 }
 
 const struct rule rejection_mutant = {
-    .name = "rejection, written once more",
+    .name = "rejection, reimplemented",
     .summary = "rejection with a flaw",
-    .takes = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_DISTINCT | TAKES_TREES,
-    .verify = mutant_judge,
+    .takes = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT | TAKES_TREES,
+    .verify = rejection_mutant_verify,
 };

@@ -1,4 +1,4 @@
-// mutants_spectr.c - K-SEQ written once more, with a place for every flaw.
+// mutants_spectr.c - a second implementation of K-SEQ, with a switch for every flaw.
 #include <assert.h>
 #include <math.h>
 #include "exact/law.h"
@@ -20,7 +20,7 @@ static bool is_enough(const double *p, const double *q, int vocab, int k, double
     return 1 - pow(1 - beta, k) <= rho * beta;
 }
 
-// The smallest that is enough, to ten digits and from above.
+// The smallest sufficient rho, to ten digits, from above.
 static double smallest_rho(const double *p, const double *q, int vocab, int k)
 {
     double low = 1, high = k;
@@ -50,33 +50,33 @@ static double rho_of(const double *p, const double *q, int vocab, int k, enum fl
     }
 }
 
-// What is left of p after k of them fell.
+// Replaces p by its residual after k rejections.
 static void take_out(double *p, const double *q, int vocab, int k, double rho, enum flaw flaw)
 {
     double r[LAW_VOCAB], sum = 0;
     double beta = overlap(p, q, vocab, flaw == BETA_OF_ONE ? 1 : rho);
     double tries = flaw == ONE_TRY_TOO_FEW ? k - 1 : k;
-    double by = flaw == TAKEN_OUT_ONCE ? 1 : beta > 0 ? (1 - pow(1 - beta, tries)) / beta : 0;
+    double factor = flaw == TAKEN_OUT_ONCE ? 1 : beta > 0 ? (1 - pow(1 - beta, tries)) / beta : 0;
     if (flaw == NOTHING_TAKEN_OUT)
         return;
     for (int x = 0; x < vocab; x++)
-        sum += r[x] = fmax(p[x] - fmin(p[x] / rho, q[x]) * by, 0);
+        sum += r[x] = fmax(p[x] - fmin(p[x] / rho, q[x]) * factor, 0);
     for (int x = 0; x < vocab && sum > 0; x++)
         p[x] = r[x] / sum;
 }
 
-static void spectr_judge_again(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                               struct verification *out)
+static void spectr_mutant_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
+                                 struct verification *out)
 {
     enum flaw flaw = *(const enum flaw *)options;
     double p[LAW_VOCAB], q[LAW_VOCAB];
-    int node = 0, stands = 0, vocab = rows->vocab;
+    int node = 0, accepted = 0, vocab = rows->vocab;
     assert(vocab <= LAW_VOCAB);
     verification_clear(out, d->n);
-    while (stands >= 0) {
+    while (accepted >= 0) {
         int k = 0;
-        node = stands;
-        stands = -1;
+        node = accepted;
+        accepted = -1;
         for (int c = draft_next_child(d, node, node); c >= 0; c = draft_next_child(d, node, c))
             k++;
         dist_from_row(p, rows->row(rows, node), vocab);
@@ -84,18 +84,18 @@ static void spectr_judge_again(const struct draft *d, struct rows *rows, const v
             break;
         dist_from_row(q, d->q->row(d->q, node), vocab);
         double rho = rho_of(p, q, vocab, k, flaw), by = flaw == RHO_NOT_IN_TRIAL ? 1 : rho;
-        for (int c = draft_next_child(d, node, node); c >= 0 && stands < 0; c = draft_next_child(d, node, c))
+        for (int c = draft_next_child(d, node, node); c >= 0 && accepted < 0; c = draft_next_child(d, node, c))
             if (rng->accept(rng, p[d->token[c]], by * q[d->token[c]], (struct address){ FOR_ACCEPT, rng->root, c }))
-                stands = c;
-        if (stands < 0)
+                accepted = c;
+        if (accepted < 0)
             take_out(p, q, vocab, k, rho, flaw);
     }
     verification_path(out, d, node, rng->pick(rng, p, vocab, (struct address){ FOR_RESIDUAL, rng->root, node }));
 }
 
 const struct rule spectr_mutant = {
-    .name = "spectr, written once more",
+    .name = "spectr, reimplemented",
     .summary = "K-SEQ with a flaw",
     .takes = TAKES_SAMPLED | TAKES_TREES,
-    .verify = spectr_judge_again,
+    .verify = spectr_mutant_verify,
 };

@@ -1,4 +1,4 @@
-// mutants_traversal.c - the recursion of traversal written once more, as the lemma has it, with a place for every flaw.
+// mutants_traversal.c - a second implementation of traversal, as in the lemma, with a switch for every flaw.
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -15,7 +15,7 @@ struct walk {
     int token; // the target's own, once the walk has stopped
 };
 
-// Child c was given up: p := (a p - q)+ normalised, and what a is then. p (vocab) is as it was if nothing is left.
+// After child c was given up: p := (a p - q)+ normalised; returns the new a. p (vocab) is unchanged if no mass is left.
 static double given_up(const struct walk *w, int c, double a, double *p)
 {
     const int vocab = w->rows->vocab;
@@ -31,7 +31,7 @@ static double given_up(const struct walk *w, int c, double a, double *p)
     switch (w->flaw) {
     case SHARE_STAYS:
         return a;
-    case SHARE_BY_DRAFT_MASS: { // what is left of q without the token, as a public port has it
+    case SHARE_BY_DRAFT_MASS: { // the remaining mass of q without the token, as in a public port
         double left = 1 - q[w->draft->token[c]];
         return left > 0 ? fmin(s / left, 1) : 0;
     }
@@ -58,13 +58,13 @@ static int visit(struct walk *w, int node, double a)
     }
     bool stops = w->rng->accept(w->rng, a, 1, (struct address){ FOR_ACCEPT, w->rng->root, node });
     if (!stops && node > 0)
-        return -1; // the root is given up by flaws alone
+        return -1; // only a flaw gives up the root
     w->token = w->rng->pick(w->rng, p, w->rows->vocab, (struct address){ FOR_RESIDUAL, w->rng->root, node });
     return node;
 }
 
-static void traversal_judge_again(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
-                                  struct verification *out)
+static void traversal_mutant_verify(const struct draft *d, struct rows *rows, const void *options, struct rng *rng,
+                                    struct verification *out)
 {
     struct walk w = { d, rows, rng, *(const enum flaw *)options, -1 };
     assert(rows->vocab <= LAW_VOCAB);
@@ -74,8 +74,8 @@ static void traversal_judge_again(const struct draft *d, struct rows *rows, cons
 }
 
 const struct rule traversal_mutant = {
-    .name = "traversal, written once more",
+    .name = "traversal, reimplemented",
     .summary = "a tree from its leaves up, with a flaw",
-    .takes = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_DISTINCT | TAKES_TREES,
-    .verify = traversal_judge_again,
+    .takes = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT | TAKES_TREES,
+    .verify = traversal_mutant_verify,
 };

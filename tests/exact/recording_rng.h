@@ -1,32 +1,32 @@
-// recording_rng.h - a source of chance that stands between a drafter and the real one and writes down what was drawn from
-// what, so that a drafter's word about a node can be held against it.
+// recording_rng.h - a random source between a drafter and the real one that records the weights of every pick, to
+// compare them with the rows that the drafter reports.
 //
-// A drafter that draws from another row than it reports (a temperature, a cut, another precision, an argmax), that says
-// another token than it drew, or that drops what it drew, biases the text of every rule that believes it. No test of
-// the text is as sharp as this: the weights themselves must be the row.
+// A drafter that samples from another row than it reports (a temperature, a cut, another precision, an argmax), that
+// proposes another token than it sampled, or that drops samples, biases the output of every rule that relies on its
+// report. No test of the text is as sensitive as this: the weights themselves must equal the row.
 #pragma once
 #include "core/draft.h"
 #include "sampling/rng.h"
 
-struct drawing {
+struct recorded_pick {
     int token, n;
     double *weight; // (n) owned
 };
 
-struct witness {
-    struct rng rng; // hand this to the drafter
+struct recording_rng {
+    struct rng rng; // passed to the drafter
     struct rng *source;
-    int n; // drawings so far
-    struct drawing drawing[MAX_NODES];
+    int n; // picks so far
+    struct recorded_pick recorded_pick[MAX_NODES];
 };
 
-void witness_begin(struct witness *w, struct rng *source); // of a step of the source's root
-void witness_end(struct witness *w);
+void recording_rng_begin(struct recording_rng *w, struct rng *source); // of a step of the source's root
+void recording_rng_end(struct recording_rng *w);
 
-struct honesty {
-    double distance;    // largest total variation between a row that was drawn from and the one that is reported for it
-    int foreign_tokens; // SAMPLED nodes that nobody drew, and drawings that no node shows
+struct proposal_error {
+    double distance;    // largest total variation between the weights of a pick and the reported row
+    int foreign_tokens; // SAMPLED nodes without a pick, and picks without a node
 };
-// Drawings are taken to be those of the SAMPLED nodes, in the order of the draft: chance that decides something else
-// about drafts would have to be told apart here first.
-struct honesty witness_compare(const struct witness *w, const struct draft *d);
+// Picks are assumed to be those of the SAMPLED nodes, in the order of the draft: a drafter that uses randomness for
+// other decisions is not supported.
+struct proposal_error recording_rng_compare(const struct recording_rng *w, const struct draft *d);

@@ -1,35 +1,35 @@
-// seeded_uniforms.h - rules as kernels are seen (exact/bisect.h), plain copies with one misuse of their uniforms at a time. Each
-// decides as it should by every enumeration of decisions.
+// seeded_uniforms.h - plain rules as black boxes (exact/bisect.h), each with one misuse of its uniforms. Every one of
+// them is exact by enumeration of its decisions.
 #pragma once
 #include "exact/bisect.h"
 
-enum slip {
-    NO_SLIP,
-    ALWAYS_ZERO,        // M11: the coins' uniforms are 0
-    ONE_UNIFORM,        // M43: what follows a guess that fell is drawn with the uniform by which it fell
-    COARSE_COINS,       // M45: the coins' uniforms have 11 bits
-    COARSE_PICKS,       // M46: the picks' have 24
-    INCLUSIVE,          // M48: u <= p / q
-    SHARED_ACCEPT_ONLY, // one uniform for the coins of all nodes
-    TURNS_TWICE,        // stands in the middle of the interval: of the right measure
-    SHARED_ACCEPT,      // no slip: one uniform for all children of a node, which were chosen
-    SHARED_ACCEPT_AGAIN // M41: and it also draws what follows
+enum misuse {
+    NO_MISUSE,
+    ACCEPT_ALWAYS_ZERO,     // M11: the uniforms of acceptance tests are 0
+    RESIDUAL_REUSES_ACCEPT, // M43: the residual is sampled with the uniform of the acceptance test
+    COARSE_ACCEPT,          // M45: the uniforms of acceptance tests have 11 bits
+    COARSE_PICK,            // M46: the uniforms of picks have 24
+    INCLUSIVE_ACCEPT,       // M48: u <= p / q
+    SHARED_ACCEPT_ONLY,     // one uniform for the acceptance tests of all nodes
+    ACCEPTS_MIDDLE,         // accepts in the middle of the interval: the measure is right
+    SHARED_ACCEPT,          // no misuse: one uniform for all children of a node, which are deterministic
+    SHARED_ACCEPT_AND_PICK  // M41: it also samples the residual
 };
 
-struct slipping_box {     // rejection on a chain; from SHARED_ACCEPT on, on a tree of chosen tokens
+struct misusing_box {     // rejection on a chain; from SHARED_ACCEPT on, on a tree of deterministic tokens
     struct black_box box; // first
-    enum slip slip;
+    enum misuse misuse;
 };
-struct slipping_box slipping_box(enum slip slip);
+struct misusing_box misusing_box(enum misuse misuse);
 
-enum gait {
-    AS_MATCH,
-    BY_UNIFORMS,     // the smallest u / w, which is no race of exponentials
-    SAME_EVERYWHERE, // one race's uniforms for all places
+enum race_variant {
+    RACE_AS_MATCH,
+    RACE_BY_UNIFORMS,   // the smallest u / w, which is no race of exponentials
+    RACE_SAME_UNIFORMS, // the uniforms of one race for all places
 };
 
 struct racing_box {       // match on a chain
     struct black_box box; // first
-    enum gait gait;
+    enum race_variant race_variant;
 };
-struct racing_box racing_box(enum gait gait);
+struct racing_box racing_box(enum race_variant race_variant);

@@ -1,13 +1,13 @@
-// shared_randomness.h - a source of chance with one flaw: what replaces a guess that fell is picked by the very number by which
-// the guess was drawn, or judged. For chains, where the guess is the node behind that of the pick.
+// shared_randomness.h - a random source with one flaw: the replacement of a rejected token is picked with the uniform
+// that sampled the token, or that rejected it. For chains, where the token is the node after that of the pick.
 #pragma once
 #include "sampling/rng.h"
 
 struct sharing {
     struct rng rng; // first
-    struct rng *of; // who answers; borrowed
+    struct rng *of; // the real source; borrowed
     enum purpose with;
 };
 
-// with: FOR_DRAFT, the number that the guess was drawn by, or FOR_ACCEPT, the one that it fell by.
+// with: FOR_DRAFT, the uniform that sampled the token, or FOR_ACCEPT, the one that rejected it.
 struct sharing sharing_source(struct rng *of, enum purpose with);

@@ -8,20 +8,20 @@
 #include "sampling/rng.h"
 #include "tests/support/check.h"
 
-unsigned draft_kinds(const struct draft_tokens *g)
+unsigned draft_kinds(const struct draft_shape *g)
 {
     unsigned makes = g->lookup ? TAKES_DETERMINISTIC : g->chains ? TAKES_CHAINS : 0;
     for (int k = 1; k < g->nodes && !g->lookup; k++) {
         makes |= g->proposal[k] == DETERMINISTIC ? TAKES_DETERMINISTIC
                  : g->proposal[k] == SAMPLED     ? TAKES_SAMPLED
-                                                 : TAKES_DISTINCT;
+                                                 : TAKES_WITHOUT_REPLACEMENT;
         for (int s = 1; s < k && !g->chains; s++)
             makes |= g->parent[s] == g->parent[k] ? TAKES_TREES : 0;
     }
     return makes;
 }
 
-bool rule_takes(const struct rule *rule, const struct draft_tokens *g)
+bool rule_takes(const struct rule *rule, const struct draft_shape *g)
 {
     unsigned takes = rule->takes | (rule->takes & TAKES_TREES ? TAKES_CHAINS : 0);
     return (draft_kinds(g) & ~takes) == 0;
@@ -37,8 +37,9 @@ static const float *draft_row(struct rows *self, int node)
     return r->row[node];
 }
 
-// Guess k below parent; -1: the row has nothing left for it. What is DETERMINISTIC is now the likeliest, now anything.
-static int drafted_right(const struct table_drafter *g, int k, const struct draft *d, int parent, struct rng *rng)
+// The token of node k of the shape below parent; -1: its row has no mass left. DETERMINISTIC tokens alternate between
+// argmax and arbitrary ones.
+static int draft_token_of(const struct table_drafter *g, int k, const struct draft *d, int parent, struct rng *rng)
 {
     struct draft_rows *r = (struct draft_rows *)d->q;
     const float *row = draft_row(d->q, parent);
@@ -49,7 +50,7 @@ static int drafted_right(const struct table_drafter *g, int k, const struct draf
         argmax = weight[x] > weight[argmax] ? x : argmax;
     }
     if (g->shape->proposal[k] == DETERMINISTIC)
-        return k % 2 == 0 ? argmax : (int)(table_dice(r->text[parent], (uint64_t)k) % (uint64_t)vocab);
+        return k % 2 == 0 ? argmax : (int)(table_hash(r->text[parent], (uint64_t)k) % (uint64_t)vocab);
     for (int s = draft_next_child(d, parent, parent); s >= 0; s = draft_next_child(d, parent, s))
         if (g->shape->proposal[k] == SAMPLED_WITHOUT_REPLACEMENT)
             weight[d->token[s]] = 0;
@@ -58,13 +59,13 @@ static int drafted_right(const struct table_drafter *g, int k, const struct draf
     return sum > 0 ? rng->pick(rng, weight, vocab, (struct address){ FOR_DRAFT, rng->root, k }) : -1;
 }
 
-static void grow(const struct table_drafter *g, struct request *r, struct draft_rows *rows)
+static void build_draft(const struct table_drafter *g, struct request *r, struct draft_rows *rows)
 {
     struct draft *d = r->draft;
     int at[LOOP_NODES] = { 0 }, depth = g->table_instance->deep ? LOOP_NODES : r->depth, chains = 0;
     for (int k = 1; k < g->shape->nodes; k++)
         chains += g->shape->parent[k] == 0;
-    if (g->shape->chains && depth > (d->capacity - 1) / chains) // equally deep, or not at all
+    if (g->shape->chains && depth > (d->capacity - 1) / chains) // chains are equally deep
         depth = (d->capacity - 1) / chains;
     rows->rows = (struct rows){ g->table_instance->vocab, draft_row, NULL };
     rows->q = &g->q;
@@ -75,7 +76,7 @@ static void grow(const struct table_drafter *g, struct request *r, struct draft_
         at[k] = -1;
         if (parent < 0 || draft_depth(d, parent) >= depth)
             continue;
-        int token = drafted_right(g, k, d, parent, r->rng);
+        int token = draft_token_of(g, k, d, parent, r->rng);
         at[k] = token < 0 ? -1 : draft_add(d, parent, token, (enum proposal)g->shape->proposal[k]);
         if (at[k] >= 0)
             rows->text[at[k]] = text_then(rows->text[parent], g->table_instance->vocab, token);
@@ -86,40 +87,40 @@ static bool table_drafter_propose(struct drafter *d, struct request *r, int n, s
 {
     struct table_drafter *g = (struct table_drafter *)d;
     for (int i = 0; i < n; i++) {
-        const struct told *told = &g->told[r[i].slot];
-        if (r[i].n != (told->n == 0 ? 1 : told->n) ||
-            memcmp(r[i].token, told->token, (size_t)told->n * sizeof(*told->token)) != 0)
-            table_model_object(g->target, "slot %d: a request of %d tokens, and the drafter was told %d", r[i].slot,
-                               r[i].n, told->n);
+        const struct announced *announced = &g->announced[r[i].slot];
+        if (r[i].n != (announced->n == 0 ? 1 : announced->n) ||
+            memcmp(r[i].token, announced->token, (size_t)announced->n * sizeof(*announced->token)) != 0)
+            table_model_violation(g->target, "slot %d: a request of %d tokens, expected %d as announced", r[i].slot,
+                                  r[i].n, announced->n);
         table_model_expect(g->target, r[i].slot, r[i].token, r[i].n, r[i].n - 1);
         g->root_n = r[i].n;
         if (g->lookup == NULL)
-            grow(g, &r[i], &g->rows[r[i].slot]);
+            build_draft(g, &r[i], &g->rows[r[i].slot]);
     }
     return g->lookup == NULL || g->lookup->type->propose(g->lookup, r, n, err);
 }
 
-// The text goes on where it was, its tokens are those announced, and the states that come along have seen what is
-// before each.
+// Checks that the advance continues the text, that its tokens are those of the sequence, and that each hidden state is
+// that of the text before its token.
 static bool table_drafter_advance(struct drafter *d, const struct advance *a, int n, struct error *err)
 {
     (void)err;
     struct table_drafter *g = (struct table_drafter *)d;
     for (int i = 0; i < n; i++, a++) {
-        struct told *told = &g->told[a->slot];
+        struct announced *announced = &g->announced[a->slot];
         int before = a->length - a->n;
-        bool right = before == (told->n == 0 ? 1 : told->n) && a->features.rows == a->n &&
-                     memcmp(a->sequence, told->token, (size_t)told->n * sizeof(*told->token)) == 0 &&
+        bool right = before == (announced->n == 0 ? 1 : announced->n) && a->features.rows == a->n &&
+                     memcmp(a->sequence, announced->token, (size_t)announced->n * sizeof(*announced->token)) == 0 &&
                      memcmp(a->sequence + before, a->token, (size_t)a->n * sizeof(*a->token)) == 0;
         for (int k = 0; right && k < a->n; k++) {
             const float *state = (const float *)a->features.data + k;
             right = *state == (float)text_number(g->table_instance->vocab, a->sequence, before + k);
         }
         if (!right)
-            table_model_object(g->target, "slot %d: the drafter is told %d tokens at place %d, and they are wrong",
-                               a->slot, a->n, before);
-        told->n = a->length;
-        memcpy(told->token, a->sequence, (size_t)a->length * sizeof(*told->token));
+            table_model_violation(g->target, "slot %d: an advance of %d wrong tokens at place %d", a->slot, a->n,
+                                  before);
+        announced->n = a->length;
+        memcpy(announced->token, a->sequence, (size_t)a->length * sizeof(*announced->token));
     }
     return true;
 }
@@ -127,7 +128,7 @@ static bool table_drafter_advance(struct drafter *d, const struct advance *a, in
 static void table_drafter_forget(struct drafter *d, int slot)
 {
     struct table_drafter *g = (struct table_drafter *)d;
-    g->told[slot].n = 0;
+    g->announced[slot].n = 0;
     table_model_free_slot(g->target, slot);
 }
 
@@ -139,13 +140,13 @@ static void table_drafter_destroy(struct drafter *d)
     free(g);
 }
 
-static const struct drafter_type table_drafter_type = { .name = "guesser",
+static const struct drafter_type table_drafter_type = { .name = "table",
                                                         .propose = table_drafter_propose,
                                                         .advance = table_drafter_advance,
                                                         .forget = table_drafter_forget,
                                                         .destroy = table_drafter_destroy };
 
-// Not through drafters/registry.c, which would bring in drafters that need the models.
+// Not by drafters/registry.c, which would link drafters that need the models.
 static struct drafter *lookup_create(int tokens)
 {
     extern const struct drafter_type ngram_drafter;
@@ -162,7 +163,7 @@ static struct drafter *lookup_create(int tokens)
     return d;
 }
 
-struct table_drafter *table_drafter_create(const struct table_instance *w, const struct draft_tokens *shape,
+struct table_drafter *table_drafter_create(const struct table_instance *w, const struct draft_shape *shape,
                                            struct model *target, struct table q)
 {
     struct table_drafter *g = xcalloc(1, sizeof(*g));

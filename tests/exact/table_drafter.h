@@ -1,6 +1,6 @@
-// table_drafter.h - the drafter of the worlds of tests/exact/table_loop.h: guesses of a given shape from a table of its own,
-// or those of the real ngram drafter. It holds what it is told against what it was told before, and tells the table
-// model what every slot stands for.
+// table_drafter.h - the drafter of tests/exact/table_loop.h: drafts of a given shape from a table of its own, or those
+// of the real ngram drafter. It checks each request and advance against the advances before it, and passes the expected
+// text of every slot to the table model.
 #pragma once
 #include "drafters/drafter.h"
 #include "tests/exact/table_loop.h"
@@ -12,7 +12,7 @@ struct draft_rows {
     float row[LOOP_NODES][TABLE_VOCAB];
 };
 
-struct told { // of a slot, by advances
+struct announced { // the text of a slot, from its advances
     int n;
     int32_t token[TABLE_TEXT];
 };
@@ -20,14 +20,14 @@ struct told { // of a slot, by advances
 struct table_drafter {
     struct drafter drafter; // first
     const struct table_instance *table_instance;
-    const struct draft_tokens *shape;
-    struct model *target; // knows what it is to be shown
+    const struct draft_shape *shape;
+    struct model *target; // a table model
     struct table q;
-    struct drafter *lookup; // NULL: it grows its own
+    struct drafter *lookup; // the ngram drafter; NULL: drafts come from q
     struct draft_rows rows[TABLE_SLOTS];
-    struct told told[TABLE_SLOTS];
+    struct announced announced[TABLE_SLOTS];
     int root_n; // tokens of the sequence in the last request
 };
 
-struct table_drafter *table_drafter_create(const struct table_instance *w, const struct draft_tokens *shape,
+struct table_drafter *table_drafter_create(const struct table_instance *w, const struct draft_shape *shape,
                                            struct model *target, struct table q);

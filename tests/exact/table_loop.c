@@ -17,14 +17,14 @@
 #include "tests/exact/table_drafter.h"
 #include "verifier/verifier.h"
 
-// ---- chance: the loop asks for a Philox source of each sequence and gets the walk, which has one for all
+// ---- randomness: the loop creates a Philox source per sequence and gets the enumeration, which is shared by all
 
 static struct {
     struct outcomes *outcomes;
-    int sources; // asked for in this run
+    int sources; // created in this run
 } walk;
 
-// Sequences have chance of their own: an address is that of one of them.
+// Makes the addresses of sequences distinct.
 static struct address of_sequence(const struct rng *self, struct address at)
 {
     at.position += (int32_t)((const struct philox *)self)->sequence * 1000;
@@ -48,22 +48,22 @@ struct philox __wrap_philox_source(uint64_t seed, uint64_t sequence)
     return (struct philox){ { walk_accept, walk_pick, 0, NULL }, seed, sequence, { 0 } };
 }
 
-// ---- mutants of the loop: what the loop or the rows would do wrong, done by what is handed to them
+// ---- mutants of the loop, made by what is passed to it
 
 static struct {
     const struct table_drafter *table_drafter;
     int n;
     int32_t rejected[8 * TABLE_TEXT];
-} memory; // of PENALTY_FOR_REJECTED
+} penalty_memory; // of PENALTY_FOR_REJECTED
 
-static void remember_what_fell(const struct step *s)
+static void remember_rejected(const struct step *s)
 {
     for (int v = 1; v < s->draft->n; v++) {
         bool accepted = false;
         for (int k = 0; k < s->advance->n; k++)
             accepted = accepted || s->advance->node[k] == v;
         if (!accepted)
-            memory.rejected[memory.n++] = s->draft->token[v];
+            penalty_memory.rejected[penalty_memory.n++] = s->draft->token[v];
     }
 }
 
@@ -75,33 +75,33 @@ static const struct stage *penalty(void)
     return NULL;
 }
 
-static void as_at_the_root(struct logits *l, const void *options, const struct path *before)
+static void penalty_as_at_root(struct logits *l, const void *options, const struct path *before)
 {
-    int n = before->n < memory.table_drafter->root_n ? before->n : memory.table_drafter->root_n;
+    int n = before->n < penalty_memory.table_drafter->root_n ? before->n : penalty_memory.table_drafter->root_n;
     penalty()->apply(l, options, &(struct path){ n, before->token });
 }
 
-static void twice_for_the_last(struct logits *l, const void *options, const struct path *before)
+static void penalty_twice_for_last(struct logits *l, const void *options, const struct path *before)
 {
     penalty()->apply(l, options, before);
     penalty()->apply(l, options, &(struct path){ 1, before->token + before->n - 1 });
 }
 
-static void for_what_fell_too(struct logits *l, const void *options, const struct path *before)
+static void penalty_for_rejected(struct logits *l, const void *options, const struct path *before)
 {
     int32_t all[10 * TABLE_TEXT];
     memcpy(all, before->token, (size_t)before->n * sizeof(*all));
-    memcpy(all + before->n, memory.rejected, (size_t)memory.n * sizeof(*all));
-    penalty()->apply(l, options, &(struct path){ before->n + memory.n, all });
+    memcpy(all + before->n, penalty_memory.rejected, (size_t)penalty_memory.n * sizeof(*all));
+    penalty()->apply(l, options, &(struct path){ before->n + penalty_memory.n, all });
 }
 
 static const struct stage wrong_stages[FLAWS] = {
-    [PENALTY_AS_AT_THE_ROOT] = { .apply = as_at_the_root },
-    [PENALTY_TWICE_FOR_THE_LAST_TOKEN] = { .apply = twice_for_the_last },
-    [PENALTY_FOR_REJECTED] = { .apply = for_what_fell_too },
+    [PENALTY_AS_AT_THE_ROOT] = { .apply = penalty_as_at_root },
+    [PENALTY_TWICE_FOR_THE_LAST_TOKEN] = { .apply = penalty_twice_for_last },
+    [PENALTY_FOR_REJECTED] = { .apply = penalty_for_rejected },
 };
 
-// ---- what ends a text
+// ---- stop conditions
 
 static bool ends(const struct table_instance *w, int32_t token)
 {
@@ -111,8 +111,8 @@ static bool ends(const struct table_instance *w, int32_t token)
     return false;
 }
 
-// Tokens that stay when the stop string ends with the n-th; 0: it does not.
-static int stays(const struct table_instance *w, const int32_t *token, int n)
+// Number of tokens kept if the stop string ends with the n-th token; 0: it does not.
+static int tokens_kept(const struct table_instance *w, const int32_t *token, int n)
 {
     if (w->string == 0 || n < w->string ||
         memcmp(token + n - w->string, w->stop, (size_t)w->string * sizeof(*token)) != 0)
@@ -123,18 +123,18 @@ static int stays(const struct table_instance *w, const int32_t *token, int n)
 static int first_stop(void *self, const int32_t *token, int n, int fresh)
 {
     for (int k = n - fresh + 1; k <= n; k++)
-        if (stays(self, token, k) > 0)
-            return stays(self, token, k);
+        if (tokens_kept(self, token, k) > 0)
+            return tokens_kept(self, token, k);
     return 0;
 }
 
-static int end_at_the_end(void *self, const int32_t *token, int n, int fresh)
+static int end_token_at_step_end(void *self, const int32_t *token, int n, int fresh)
 {
     (void)fresh;
     return ends(self, token[n - 1]) ? n : 0;
 }
 
-// ---- the table's own law: one token after another
+// ---- the table's own distribution, token by token
 
 struct own {
     const struct table_instance *table_instance;
@@ -157,8 +157,8 @@ static void add_own(const struct own *o, int32_t *token, int n, double probabili
         if (p[x] <= 0)
             continue;
         token[n] = x;
-        if (stays(w, token + o->prompt, new) > 0) {
-            stay = stays(w, token + o->prompt, new);
+        if (tokens_kept(w, token + o->prompt, new) > 0) {
+            stay = tokens_kept(w, token + o->prompt, new);
             why = STOP_STRING;
         } else if (ends(w, x))
             why = STOP_TOKEN;
@@ -174,9 +174,9 @@ static void add_own(const struct own *o, int32_t *token, int n, double probabili
     }
 }
 
-// ---- the walk
+// ---- enumeration
 
-struct trial { // all there is in one examination
+struct examination {
     const struct table_instance *table_instance;
     struct model *target;
     struct sampling sampling, wrong;
@@ -185,41 +185,42 @@ struct trial { // all there is in one examination
     struct decoder *decoder;
     struct stops stops;
     enum flaw flaw;
-    uint64_t texts[LOOP_SEQUENCES]; // numbers there are of texts and reasons
-    uint64_t came[LOOP_SEQUENCES];  // what this run came to; UINT64_MAX: nothing yet
-    int said[LOOP_SEQUENCES];       // tokens, by steps
-    int unsaid[LOOP_SEQUENCES];     // that the last step brought and the text does not have
-    struct outcome *found;          // counts of texts
+    uint64_t texts[LOOP_SEQUENCES];  // number of combinations of text and stop reason
+    uint64_t result[LOOP_SEQUENCES]; // the combination of this run; UINT64_MAX: not ended
+    int emitted[LOOP_SEQUENCES];     // tokens emitted by steps
+    int cut[LOOP_SEQUENCES];         // tokens of the last step that are not in the text
+    struct loop_result *found;       // counts of texts
 };
 
-static void note_step(void *self, const struct step *s)
+static void on_step(void *self, const struct step *s)
 {
-    struct trial *t = self;
+    struct examination *t = self;
     const struct prompt *p = &t->table_instance->prompt[s->sequence];
-    if (s->position != p->n + t->said[s->sequence] - 1 || s->kept > s->advance->n)
-        table_model_object(t->target, "sequence %d: a step at place %d after %d tokens", (int)s->sequence, s->position,
-                           t->said[s->sequence]);
-    t->said[s->sequence] += s->kept;
-    t->unsaid[s->sequence] = s->advance->n - s->kept;
+    if (s->position != p->n + t->emitted[s->sequence] - 1 || s->kept > s->advance->n)
+        table_model_violation(t->target, "sequence %d: a step at place %d after %d tokens", (int)s->sequence,
+                              s->position, t->emitted[s->sequence]);
+    t->emitted[s->sequence] += s->kept;
+    t->cut[s->sequence] = s->advance->n - s->kept;
     if (t->flaw == PENALTY_FOR_REJECTED)
-        remember_what_fell(s);
+        remember_rejected(s);
 }
 
-static void note_text(void *self, const struct ending *e)
+static void on_text(void *self, const struct ending *e)
 {
-    struct trial *t = self;
-    enum stop_reason why = t->flaw == END_LOOKED_FOR_AT_THE_END_OF_STEPS && e->why == STOP_STRING ? STOP_TOKEN : e->why;
-    uint64_t *came = &t->came[e->sequence];
-    if (*came != UINT64_MAX || e->n > t->said[e->sequence] || (why != STOP_STRING && e->n != t->said[e->sequence]))
-        table_model_object(t->target, "sequence %d ends with %d tokens after steps of %d", (int)e->sequence, e->n,
-                           t->said[e->sequence]);
+    struct examination *t = self;
+    enum stop_reason why = t->flaw == END_CHECKED_AT_THE_END_OF_STEPS && e->why == STOP_STRING ? STOP_TOKEN : e->why;
+    uint64_t *result = &t->result[e->sequence];
+    if (*result != UINT64_MAX || e->n > t->emitted[e->sequence] ||
+        (why != STOP_STRING && e->n != t->emitted[e->sequence]))
+        table_model_violation(t->target, "sequence %d ends with %d tokens after steps of %d", (int)e->sequence, e->n,
+                              t->emitted[e->sequence]);
     t->found->why[why]++;
-    t->found->within += t->unsaid[e->sequence] > 0;
-    t->found->back += e->n < t->said[e->sequence];
-    *came = text_number(t->table_instance->vocab, e->token, e->n) * LOOP_REASONS + (uint64_t)why;
+    t->found->within += t->cut[e->sequence] > 0;
+    t->found->back += e->n < t->emitted[e->sequence];
+    *result = text_number(t->table_instance->vocab, e->token, e->n) * LOOP_REASONS + (uint64_t)why;
 }
 
-static void read_sampling(struct trial *t)
+static void read_sampling(struct examination *t)
 {
     struct error err;
     const char *text = t->table_instance->sampling != NULL ? t->table_instance->sampling : "{temperature: 1}";
@@ -233,16 +234,16 @@ static void read_sampling(struct trial *t)
             t->wrong.step[k].stage = &wrong_stages[t->flaw];
 }
 
-static void trial_open(struct trial *t, const struct draft_tokens *g, const struct rule *rule, const void *options,
-                       uint64_t seed)
+static void examination_open(struct examination *t, const struct draft_shape *g, const struct rule *rule,
+                             const void *options, uint64_t seed)
 {
     struct error err = { "" };
     const struct table_instance *w = t->table_instance;
-    bool late = t->flaw == END_LOOKED_FOR_AT_THE_END_OF_STEPS;
+    bool late = t->flaw == END_CHECKED_AT_THE_END_OF_STEPS;
     read_sampling(t);
     t->target = table_model_create((struct table){ 2 * seed, w->vocab }, w->slots * g->nodes, w->on_device, t->flaw);
     t->table_drafter = table_drafter_create(w, g, t->target, (struct table){ 2 * seed + 1, w->vocab });
-    memory.table_drafter = t->table_drafter;
+    penalty_memory.table_drafter = t->table_drafter;
     struct verifier_setup setup = { .target = t->target,
                                     .rule = rule,
                                     .rule_options = options,
@@ -254,18 +255,18 @@ static void trial_open(struct trial *t, const struct draft_tokens *g, const stru
                                     .used_vocab = w->vocab };
     t->verifier = verifier_create(&setup, &err);
     t->stops = (struct stops){ late ? 0 : w->ends, w->end,
-                               late            ? end_at_the_end
+                               late            ? end_token_at_step_end
                                : w->string > 0 ? first_stop
                                                : NULL,
                                (void *)(uintptr_t)w };
     t->decoder = t->verifier == NULL ? NULL
                                      : decoder_create(t->verifier, &t->table_drafter->drafter, w->slots, 1,
-                                                      (struct listener){ note_step, note_text, t }, &err);
+                                                      (struct listener){ on_step, on_text, t }, &err);
     if (t->decoder == NULL)
         fail_msg("%s", err.text);
 }
 
-static void trial_close(struct trial *t)
+static void examination_close(struct examination *t)
 {
     decoder_destroy(t->decoder);
     verifier_destroy(t->verifier);
@@ -274,16 +275,16 @@ static void trial_close(struct trial *t)
     sampling_free(&t->sampling);
 }
 
-// Decodes every sequence to its end. One that finds no free slot waits for one.
-static void run_once(struct trial *t)
+// Decodes every sequence to its end. A sequence without a free slot waits for one.
+static void run_once(struct examination *t)
 {
     struct error err;
     const struct table_instance *w = t->table_instance;
     int started = 0;
-    walk.sources = memory.n = 0;
+    walk.sources = penalty_memory.n = 0;
     for (int i = 0; i < w->sequences; i++) {
-        t->came[i] = UINT64_MAX;
-        t->said[i] = 0;
+        t->result[i] = UINT64_MAX;
+        t->emitted[i] = 0;
     }
     while (started < w->sequences || decoder_active(t->decoder) > 0) {
         for (; started < w->sequences && decoder_has_free_slot(t->decoder); started++) {
@@ -295,11 +296,11 @@ static void run_once(struct trial *t)
         assert_true(decoder_step(t->decoder, &err));
     }
     if (walk.sources != w->sequences)
-        table_model_object(t->target, "%d sources of chance for %d sequences", walk.sources, w->sequences);
+        table_model_violation(t->target, "%d random sources for %d sequences", walk.sources, w->sequences);
 }
 
-// Half the distance between what came of sequences together, and the product of what each would have said alone.
-static double distance_to_own(const struct trial *t, const double *mass, uint64_t seed)
+// Total variation between the joint distribution of the sequences and the product of their own distributions.
+static double distance_to_own(const struct examination *t, const double *mass, uint64_t seed)
 {
     const struct table_instance *w = t->table_instance;
     double *own[LOOP_SEQUENCES], distance = 0;
@@ -325,12 +326,12 @@ static double distance_to_own(const struct trial *t, const double *mass, uint64_
     return distance;
 }
 
-struct outcome table_instance_examine(const struct table_instance *given, const struct draft_tokens *g,
-                                      const struct rule *rule, const void *options, uint64_t seed, enum flaw flaw)
+struct loop_result table_instance_examine(const struct table_instance *given, const struct draft_shape *g,
+                                          const struct rule *rule, const void *options, uint64_t seed, enum flaw flaw)
 {
     struct table_instance w = *given;
-    struct outcome found = { .instances = 1 };
-    struct trial t = { .table_instance = &w, .flaw = flaw, .found = &found };
+    struct loop_result found = { .instances = 1 };
+    struct examination t = { .table_instance = &w, .flaw = flaw, .found = &found };
     struct outcomes o;
     uint64_t all = 1;
     double total = 0;
@@ -343,36 +344,36 @@ struct outcome table_instance_examine(const struct table_instance *given, const 
         all *= t.texts[i];
     }
     double *mass = xcalloc(all, sizeof(*mass));
-    trial_open(&t, g, rule, options, seed);
+    examination_open(&t, g, rule, options, seed);
     outcomes_begin(&o);
     walk.outcomes = &o;
     while (outcomes_next(&o)) {
         run_once(&t);
-        if (flaw == SLOTS_ARE_NOT_EMPTIED && table_model_objections(t.target) > 0)
+        if (flaw == SLOTS_ARE_NOT_EMPTIED && table_model_violations(t.target) > 0)
             break;
         uint64_t k = 0;
         for (int i = w.sequences - 1; i >= 0; i--)
-            k = k * t.texts[i] + t.came[i];
+            k = k * t.texts[i] + t.result[i];
         mass[k] += outcomes_probability(&o);
         total += outcomes_probability(&o);
     }
     found.distance = flaw == SLOTS_ARE_NOT_EMPTIED ? 0 : distance_to_own(&t, mass, seed);
     found.lost = fabs(1 - total);
     found.runs = o.runs;
-    found.rows = table_model_looked_at(t.target);
+    found.rows = table_model_rows_checked(t.target);
     found.repeated = o.repeated;
-    found.objections = table_model_objections(t.target);
-    memcpy(found.words, table_model_words(t.target), sizeof(found.words));
+    found.violations = table_model_violations(t.target);
+    memcpy(found.message, table_model_message(t.target), sizeof(found.message));
     outcomes_end(&o);
-    trial_close(&t);
+    examination_close(&t);
     free(mass);
     return found;
 }
 
-void outcome_add(struct outcome *worst, const struct outcome *one)
+void loop_result_add(struct loop_result *worst, const struct loop_result *one)
 {
-    if (worst->objections == 0)
-        memcpy(worst->words, one->words, sizeof(worst->words));
+    if (worst->violations == 0)
+        memcpy(worst->message, one->message, sizeof(worst->message));
     worst->distance = fmax(worst->distance, one->distance);
     worst->lost = fmax(worst->lost, one->lost);
     worst->instances += one->instances;
@@ -383,5 +384,5 @@ void outcome_add(struct outcome *worst, const struct outcome *one)
     worst->within += one->within;
     worst->back += one->back;
     worst->repeated += one->repeated;
-    worst->objections += one->objections;
+    worst->violations += one->violations;
 }

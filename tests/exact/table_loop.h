@@ -1,11 +1,10 @@
-// table_loop.h - the decode loop's own law: every outcome of chance of whole texts, through the real loop, verifier,
-// cache and rules, on a target that is a table (tests/exact/table_model.h).
+// table_loop.h - the law of the decode loop: enumeration of every outcome of the random source for whole texts, through
+// the real loop, verifier, cache and rules, on a target that is a table (tests/exact/table_model.h).
 //
-// A world is small enough for that: prompts, limits, what ends a text, how tokens are sampled, and the shape of the
-// drafts. A walk decodes all its sequences to the end, over and over, until chance has nothing new; what comes out is a
-// probability for each combination of texts and reasons to end. It is compared with what the table alone would say,
-// token by token under the same stops, each sequence for itself: so sequences that disturb one another are found out
-// too.
+// A table instance is small enough for that: prompts, limits, stop conditions, sampling, and the shape of the drafts.
+// All of its sequences are decoded to the end, once per outcome; the result is a probability for each combination of
+// texts and stop reasons. It is compared with the table's own distribution, token by token under the same stop
+// conditions, each sequence separately: so sequences that affect each other are detected too.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,17 +15,17 @@
 
 enum { LOOP_NODES = 5, LOOP_PROMPT = 6, LOOP_SEQUENCES = 3, LOOP_REASONS = 4 };
 
-struct draft_tokens { // the shape of drafts
+struct draft_shape { // the shape of drafts
     const char *name;
     int nodes; // the root included
     int parent[LOOP_NODES];
     uint8_t proposal[LOOP_NODES];
     bool chains; // several, equally deep
-    bool lookup; // what the ngram drafter finds, nodes - 1 of them; nothing else counts then
+    bool lookup; // nodes - 1 tokens of the ngram drafter; the other fields are ignored
 };
 
-unsigned draft_kinds(const struct draft_tokens *g); // enum takes
-bool rule_takes(const struct rule *rule, const struct draft_tokens *g);
+unsigned draft_kinds(const struct draft_shape *g); // enum takes
+bool rule_takes(const struct rule *rule, const struct draft_shape *g);
 
 struct prompt {
     int n;
@@ -37,29 +36,29 @@ struct prompt {
 struct table_instance {
     int vocab, slots, sequences;
     struct prompt prompt[LOOP_SEQUENCES];
-    int length;           // of the context; 0: as long as need be
+    int length;           // of the context; 0: the maximum
     const char *sampling; // NULL: temperature 1
     int ends;
     int32_t end[2];   // tokens that end a text
-    int string, stay; // tokens of the stop string, and how many of them stay in the text: at least 1; 0: no string
+    int string, stay; // tokens of the stop string, and how many of them the text keeps, at least 1; 0: no string
     int32_t stop[3];  // the stop string
-    bool deep;        // guesses are made where they cannot be used any more
+    bool deep;        // drafts are deeper than the request's depth
     bool on_device;   // logits have to be downloaded
 };
 
-struct outcome {     // of one world, or the worst and the sums of many
+struct loop_result { // of one instance, or the worst and the sums of many
     double distance; // total variation between the law of the texts and the table's own
     double lost;     // |1 - the probability of all outcomes together|
     int64_t instances, runs, rows;
-    int64_t why[LOOP_REASONS]; // texts that ended so
-    int64_t within, back;      // that ended before the last of what a step brought; before the first of it
-    int64_t objections;
-    int repeated;    // addresses of chance that came twice in a run, to one sequence
-    char words[200]; // the first objection
+    int64_t why[LOOP_REASONS]; // texts by stop reason
+    int64_t within, back;      // that ended before the last token of a step; before its first
+    int64_t violations;
+    int repeated;      // addresses used twice in a run by one sequence
+    char message[200]; // the first violation
 };
 
-// seed: of both tables. Where slots are not emptied the first objection ends the walk, and no distance is taken: one
-// run would depend on the one before.
-struct outcome table_instance_examine(const struct table_instance *w, const struct draft_tokens *g,
-                                      const struct rule *rule, const void *options, uint64_t seed, enum flaw flaw);
-void outcome_add(struct outcome *worst, const struct outcome *one);
+// seed: of both tables. With SLOTS_ARE_NOT_EMPTIED the first violation ends the enumeration, and distance is 0: a run
+// would depend on the run before.
+struct loop_result table_instance_examine(const struct table_instance *w, const struct draft_shape *g,
+                                          const struct rule *rule, const void *options, uint64_t seed, enum flaw flaw);
+void loop_result_add(struct loop_result *worst, const struct loop_result *one);

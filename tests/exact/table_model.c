@@ -12,7 +12,7 @@
 #include "models/kv_cache.h"
 #include "models/model.h"
 
-enum { LAYERS = 2, WORDS = 200 };
+enum { LAYERS = 2, MESSAGE = 200 };
 
 struct key { // a row of the cache; every number is exact in a float
     float token, text, position, slot;
@@ -23,38 +23,38 @@ struct expectation { // of a slot
     bool taken, decoding;
     int32_t token[TABLE_TEXT];
     int n, from;
-    uint64_t text[TABLE_TEXT]; // of each pending row: what it stands for
-    int length[TABLE_TEXT];    // and its tokens
+    uint64_t text[TABLE_TEXT]; // of each pending row: the number of its text
+    int length[TABLE_TEXT];    // and its number of tokens
 };
 
 struct model {
     struct backend backend; // first
     struct model_shape shape;
     struct table table;
-    bool on_device, refused; // refused: a guess has fallen
+    bool on_device, rejected_any; // rejected_any: a draft token was rejected
     enum flaw flaw;
     int rows;
-    float *state; // (rows) the text that each row of the pass has seen
+    float *state; // (rows) the text that each row of the pass attended to
     struct expectation slot[TABLE_SLOTS];
-    int64_t objections, looked_at;
-    char words[WORDS];
+    int64_t violations, rows_checked;
+    char message[MESSAGE];
 };
 
-static struct model *at_work; // for the wrapped functions of the cache, which know no model
+static struct model *active_model; // for the wrapped functions of the cache
 
-const char *const flaw_words[FLAWS] = {
+const char *const flaw_names[FLAWS] = {
     [FLAWLESS] = "nothing",
-    [END_LOOKED_FOR_AT_THE_END_OF_STEPS] = "M49 end-of-text is looked for at the end of a step",
-    [PENALTY_AS_AT_THE_ROOT] = "M50 the penalty knows no token of the draft",
+    [END_CHECKED_AT_THE_END_OF_STEPS] = "M49 end-of-text is checked at the end of a step only",
+    [PENALTY_AS_AT_THE_ROOT] = "M50 the penalty ignores the tokens of the draft",
     [PENALTY_TWICE_FOR_THE_LAST_TOKEN] = "M51 the penalty counts the last token twice",
-    [PENALTY_FOR_REJECTED] = "M52 the penalty remembers guesses that fell",
-    [REJECTED_ROWS_ARE_KEPT] = "M54 the cache keeps guesses that fell",
+    [PENALTY_FOR_REJECTED] = "M52 the penalty includes rejected tokens",
+    [REJECTED_ROWS_ARE_KEPT] = "M54 the cache keeps rejected tokens",
     [ONE_ROW_TOO_FEW_IS_KEPT] = "M55 the cache keeps one row too few",
     [POSITIONS_BY_ROW] = "M56 positions count the rows of a tree",
-    [POSITIONS_ONE_ON_AFTER_A_REFUSAL] = "M56 positions are one on after a refusal",
+    [POSITIONS_SHIFTED_AFTER_A_REJECTION] = "M56 positions are shifted by one after a rejection",
     [PATHS_GATHERED_BACKWARDS] = "M57 the rows of a path are gathered backwards",
-    [PATHS_GATHERED_AS_IF_CHAINS] = "M57 the first rows of a tree are kept for those of the path",
-    [SIBLINGS_ARE_SEEN] = "M58 siblings are seen",
+    [PATHS_GATHERED_AS_IF_CHAINS] = "M57 the first rows of a tree are kept instead of the path's",
+    [SIBLINGS_ARE_SEEN] = "M58 siblings are visible",
     [SLOTS_ARE_NOT_EMPTIED] = "a slot is not emptied",
 };
 
@@ -68,7 +68,7 @@ uint64_t text_number(int vocab, const int32_t *token, int n)
     return text;
 }
 
-uint64_t table_dice(uint64_t seed, uint64_t of) // splitmix64
+uint64_t table_hash(uint64_t seed, uint64_t of) // splitmix64
 {
     uint64_t z = seed * 0x9e3779b97f4a7c15u + of * 0xd1342543de82ef95u + 0x2545f4914f6cdd1du;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -78,15 +78,15 @@ uint64_t table_dice(uint64_t seed, uint64_t of) // splitmix64
 
 void table_weights(const struct table *t, uint64_t text, double *weight)
 {
-    uint64_t dice = table_dice(t->seed, text);
-    int kind = (int)(dice % 5), most = (int)(dice / 5 % (uint64_t)t->vocab);
+    uint64_t hash = table_hash(t->seed, text);
+    int kind = (int)(hash % 5), peak = (int)(hash / 5 % (uint64_t)t->vocab);
     double sum = 0;
     for (int x = 0; x < t->vocab; x++) {
-        uint64_t d = table_dice(dice, (uint64_t)x);
+        uint64_t d = table_hash(hash, (uint64_t)x);
         weight[x] = 0.1 + (double)(d >> 11) * 0x1p-53;
-        if (kind == 0 && x != most && d % 2 == 0)
+        if (kind == 0 && x != peak && d % 2 == 0)
             weight[x] = 0;
-        if (kind == 1 && x == most)
+        if (kind == 1 && x == peak)
             weight[x] += 8;
         sum += weight[x];
     }
@@ -102,7 +102,7 @@ void table_logits(const struct table *t, uint64_t text, float *logit)
         logit[x] = logf((float)weight[x]);
 }
 
-// ---- the device: memory, and rows that are moved about
+// ---- the device: memory and moves of rows
 
 static void *device_alloc(struct backend *b, size_t bytes)
 {
@@ -196,7 +196,7 @@ struct model *table_model_create(struct table t, int rows, bool on_device, enum 
     m->flaw = flaw;
     m->rows = rows;
     m->state = xcalloc((size_t)rows, sizeof(*m->state));
-    at_work = m;
+    active_model = m;
     return m;
 }
 
@@ -204,32 +204,32 @@ void table_model_destroy(struct model *m)
 {
     free(m->state);
     free(m);
-    at_work = NULL;
+    active_model = NULL;
 }
 
-void table_model_object(struct model *m, const char *format, ...)
+void table_model_violation(struct model *m, const char *format, ...)
 {
     va_list list;
-    if (m->objections++ > 0)
+    if (m->violations++ > 0)
         return;
     va_start(list, format);
-    vsnprintf(m->words, sizeof(m->words), format, list);
+    vsnprintf(m->message, sizeof(m->message), format, list);
     va_end(list);
 }
 
-int64_t table_model_objections(const struct model *m)
+int64_t table_model_violations(const struct model *m)
 {
-    return m->objections;
+    return m->violations;
 }
 
-const char *table_model_words(const struct model *m)
+const char *table_model_message(const struct model *m)
 {
-    return m->words;
+    return m->message;
 }
 
-int64_t table_model_looked_at(const struct model *m)
+int64_t table_model_rows_checked(const struct model *m)
 {
-    return m->looked_at;
+    return m->rows_checked;
 }
 
 void table_model_expect(struct model *m, int slot, const int32_t *token, int n, int from)
@@ -272,13 +272,14 @@ int model_rows(const struct model *m)
 
 struct kv_shape model_kv_shape(const struct model *m, int slots, int length, int pending)
 {
-    int more = m->flaw == FLAWLESS ? 0 : 8 * TABLE_TEXT; // for those that keep too much
-    return (struct kv_shape){ LAYERS, KEY, KEY, slots, length + more, pending, F32 };
+    int extra = m->flaw == FLAWLESS ? 0 : 8 * TABLE_TEXT; // for flaws that keep too many rows
+    return (struct kv_shape){ LAYERS, KEY, KEY, slots, length + extra, pending, F32 };
 }
 
-// What row i of a pass sees, in the cache's order; the keys are copied to seen, which has the row itself at the end.
+// Copies the keys that row i of a pass attends to, in the cache's order, to `seen` and returns their number; the row
+// itself is appended by the caller. *equal: all layers, keys and values agree.
 static int attend(const struct model *m, struct kv_cache *c, const struct layout *l, int i, struct key *seen,
-                  bool *alike)
+                  bool *equal)
 {
     int n = 0, first = l->slot[i] * l->length, own = l->place[i] - first - l->prefix[i];
     for (int r = 0; r < l->prefix[i] + own; r++) {
@@ -289,28 +290,28 @@ static int attend(const struct model *m, struct kv_cache *c, const struct layout
             continue;
         const float *key = row_of(kv_keys(c, 0), first + r);
         for (int k = 0; k < LAYERS; k++)
-            *alike = *alike && memcmp(key, row_of(kv_keys(c, k), first + r), sizeof(*seen)) == 0 &&
+            *equal = *equal && memcmp(key, row_of(kv_keys(c, k), first + r), sizeof(*seen)) == 0 &&
                      memcmp(key, row_of(kv_values(c, k), first + r), sizeof(*seen)) == 0;
         memcpy(&seen[n++], key, sizeof(*seen));
     }
     return n;
 }
 
-// The number of the text that n keys and the row behind them spell; *whole: each stands for the text up to it, at its
-// place, in this slot. What is not whole gets a number of its own, far from those of texts.
-static uint64_t spelled(const struct model *m, const struct key *seen, int n, bool *whole)
+// The number of the text of n keys, the last one being the row itself. *whole: each has the number of the text up to
+// it, its place and this slot. A text that is not whole gets a number out of the range of texts.
+static uint64_t attended_text(const struct model *m, const struct key *seen, int n, bool *whole)
 {
     uint64_t text = 0, all = 0;
     for (int k = 0; k < n; k++) {
         text = text_then(text, m->table.vocab, (int32_t)seen[k].token);
         *whole = *whole && seen[k].position == (float)k && seen[k].slot == seen[n - 1].slot &&
                  (k == n - 1 || seen[k].text == (float)text);
-        all = table_dice(all, (uint64_t)seen[k].token << 40 | (uint64_t)seen[k].position);
+        all = table_hash(all, (uint64_t)seen[k].token << 40 | (uint64_t)seen[k].position);
     }
     return *whole ? text : (1u << 22) + all % (1u << 22);
 }
 
-static void show(char *to, const struct key *seen, int n)
+static void format_keys(char *to, const struct key *seen, int n)
 {
     for (int k = 0; k < n && k < TABLE_TEXT; k++)
         to += sprintf(to, " %d@%d", (int)seen[k].token, (int)seen[k].position);
@@ -321,11 +322,11 @@ static int position(const struct model *m, const struct layout *l, int i, int ro
     bool decoding = m->slot[l->slot[i]].decoding;
     if (m->flaw == POSITIONS_BY_ROW)
         return l->prefix[i] + row;
-    return l->position[i] + (m->flaw == POSITIONS_ONE_ON_AFTER_A_REFUSAL && decoding && m->refused);
+    return l->position[i] + (m->flaw == POSITIONS_SHIFTED_AFTER_A_REJECTION && decoding && m->rejected_any);
 }
 
-// What the row-th row of a slot's pass stands for, according to whoever knows.
-static void expected(struct expectation *e, int vocab, int row, int parent, int32_t token)
+// Sets the expected text of row `row` of a slot's pass.
+static void expect_row(struct expectation *e, int vocab, int row, int parent, int32_t token)
 {
     uint64_t before = parent < 0 ? text_number(vocab, e->token, e->from) : e->text[parent];
     int n = parent < 0 ? e->from : e->length[parent];
@@ -333,29 +334,29 @@ static void expected(struct expectation *e, int vocab, int row, int parent, int3
     e->length[row] = n + 1;
 }
 
-static void look(struct model *m, struct kv_cache *c, const struct layout *l, const struct pass *p, int i)
+static void check_row(struct model *m, struct kv_cache *c, const struct layout *l, const struct pass *p, int i)
 {
     struct key seen[10 * TABLE_TEXT];
     int slot = p->slot[i], row = l->place[i] - slot * l->length - l->prefix[i];
     struct expectation *e = &m->slot[slot];
     bool whole = true;
-    expected(e, m->table.vocab, row, p->parent[i], p->token[i]);
+    expect_row(e, m->table.vocab, row, p->parent[i], p->token[i]);
     int n = attend(m, c, l, i, seen, &whole);
     struct key *own = &seen[n++];
     *own = (struct key){ (float)p->token[i], 0, (float)position(m, l, i, row), (float)slot };
-    uint64_t text = spelled(m, seen, n, &whole);
+    uint64_t text = attended_text(m, seen, n, &whole);
     if (!whole || n != e->length[row] || text != e->text[row]) {
-        char words[16 * TABLE_TEXT] = "";
-        show(words, seen, n);
-        table_model_object(m, "slot %d, row %d: it sees%s; its text is of %d tokens, number %d", slot, row, words,
-                           e->length[row], (int)e->text[row]);
+        char message[16 * TABLE_TEXT] = "";
+        format_keys(message, seen, n);
+        table_model_violation(m, "slot %d, row %d: it attends to%s; expected %d tokens, text number %d", slot, row,
+                              message, e->length[row], (int)e->text[row]);
     }
     own->text = m->state[i] = (float)text;
     for (int k = 0; k < LAYERS; k++) {
         memcpy(row_of(kv_keys(c, k), l->place[i]), own, sizeof(*own));
         memcpy(row_of(kv_values(c, k), l->place[i]), own, sizeof(*own));
     }
-    m->looked_at++;
+    m->rows_checked++;
 }
 
 bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, const struct taps *taps,
@@ -364,8 +365,8 @@ bool model_forward(struct model *m, struct kv_cache *c, const struct pass *p, co
     (void)err;
     const struct layout *l = kv_admit(c, p, p->n);
     for (int i = 0; i < p->n; i++)
-        look(m, c, l, p, i);
-    for (int i = 0; i < p->n; i++) // the next stretch of a prompt goes on behind this one
+        check_row(m, c, l, p, i);
+    for (int i = 0; i < p->n; i++) // the next chunk of a prompt follows this one
         m->slot[p->slot[i]].from += !m->slot[p->slot[i]].decoding;
     out->last = tensor_of(m->state, F32, p->n, 1);
     out->tapped = taps->n > 0 ? out->last : tensor_of(NULL, F32, 0, 0);
@@ -378,28 +379,29 @@ void model_logits(const struct model *m, struct tensor out, struct tensor state)
         table_logits(&m->table, (uint64_t)*row_of(state, i), row_of(out, i));
 }
 
-// ---- the cache, in the linker's hands: the real one, or one that errs once decoding has begun
+// ---- the cache, wrapped by the linker: the real one, or one with a flaw after decoding has begun
 
 void __real_kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n);
 void __wrap_kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n);
-void __real_kv_cut(struct kv_cache *c, int slot, int length);
-void __wrap_kv_cut(struct kv_cache *c, int slot, int length);
+void __real_kv_truncate(struct kv_cache *c, int slot, int length);
+void __wrap_kv_truncate(struct kv_cache *c, int slot, int length);
 
 void __wrap_kv_keep(struct kv_cache *c, int slot, const int32_t *row, int n)
 {
-    static const int32_t in_order[TABLE_TEXT] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
-    enum flaw flaw = at_work->slot[slot].decoding ? at_work->flaw : FLAWLESS;
-    at_work->refused = at_work->refused || (at_work->slot[slot].decoding && n < kv_pending(c, slot));
+    static const int32_t identity[TABLE_TEXT] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+    enum flaw flaw = active_model->slot[slot].decoding ? active_model->flaw : FLAWLESS;
+    active_model->rejected_any =
+        active_model->rejected_any || (active_model->slot[slot].decoding && n < kv_pending(c, slot));
     if (flaw == REJECTED_ROWS_ARE_KEPT)
-        __real_kv_keep(c, slot, in_order, kv_pending(c, slot));
+        __real_kv_keep(c, slot, identity, kv_pending(c, slot));
     else if (flaw == PATHS_GATHERED_AS_IF_CHAINS)
-        __real_kv_keep(c, slot, in_order, n);
+        __real_kv_keep(c, slot, identity, n);
     else
         __real_kv_keep(c, slot, row, flaw == ONE_ROW_TOO_FEW_IS_KEPT ? n - 1 : n);
 }
 
-void __wrap_kv_cut(struct kv_cache *c, int slot, int length)
+void __wrap_kv_truncate(struct kv_cache *c, int slot, int length)
 {
-    at_work->refused = false;
-    __real_kv_cut(c, slot, at_work->flaw == SLOTS_ARE_NOT_EMPTIED ? kv_length(c, slot) : length);
+    active_model->rejected_any = false;
+    __real_kv_truncate(c, slot, active_model->flaw == SLOTS_ARE_NOT_EMPTIED ? kv_length(c, slot) : length);
 }

@@ -1,4 +1,4 @@
-// test_accepted.c - how much rules accept: beside closed forms, beside one another, and beside what no rule can surpass.
+// test_accepted.c - E[accepted] of rules against closed forms, against each other, and against the transport bound.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,10 +14,10 @@
 
 static const int chain[] = { 1, 1, 1, 1 };
 
-// ---- closed forms on chains, written down from the tables alone
+// ---- closed forms on chains, from the tables alone
 
 struct
-    place { // along a chain of drawn tokens: of row i the target's and the drafter's, normalised, and the token drawn
+    place { // along a chain of sampled tokens: the target's and the drafter's normalised row i, and the sampled token
     double p[LAW_VOCAB], q[LAW_VOCAB];
     int x;
 };
@@ -31,7 +31,7 @@ static void take(double *to, const float *row, int n)
         to[i] = row[i] / sum;
 }
 
-static int places(const struct instance *in, const struct draft_batch *g, struct place *to)
+static int places(const struct instance *in, const struct table_draft *g, struct place *to)
 {
     for (int i = 0; i + 1 < g->draft.n; i++) {
         take(to[i].p, in->p + g->prefix[i] * in->vocab, in->vocab);
@@ -47,15 +47,15 @@ static int places(const struct instance *in, const struct draft_batch *g, struct
 // Rejection: sum over i of the product of the first i min(1, p / q).
 static double by_rejection(const struct place *c, int n)
 {
-    double stands = 1, sum = 0;
+    double accepted = 1, sum = 0;
     for (int i = 0; i < n; i++) {
-        stands *= fmin(1, c[i].p[c[i].x] / c[i].q[c[i].x]);
-        sum += stands;
+        accepted *= fmin(1, c[i].p[c[i].x] / c[i].q[c[i].x]);
+        sum += accepted;
     }
     return sum;
 }
 
-// Block (Sun et al. 2024): b carried along the chain, h_i from the rows behind x_i, the last i whose coin comes up.
+// Block (Sun et al. 2024): b along the chain, h_i from the rows after x_i, the last i whose acceptance test succeeds.
 static double by_block(const struct place *c, int n, int vocab)
 {
     double b[LAW_DEPTH + 1] = { 1 }, h[LAW_DEPTH + 1] = { 0 }, sum = 0;
@@ -77,43 +77,43 @@ static double by_block(const struct place *c, int n, int vocab)
     return sum;
 }
 
-static double by_law(const struct rule *r, struct draft_batch *g)
+static double by_end_probabilities(const struct rule *r, struct table_draft *g)
 {
     double end[LAW_NODES], sum = 0;
-    r->law(&g->draft, &g->p.rows, NULL, end);
+    r->end_probabilities(&g->draft, &g->p.rows, NULL, end);
     for (int v = 0; v < g->draft.n; v++)
         sum += end[v] * draft_depth(&g->draft, v);
     return sum;
 }
 
-static void laws_on_chains_are_the_closed_forms(void **state)
+static void end_probabilities_on_chains_match_closed_forms(void **state)
 {
     (void)state;
     double worst = 0;
     for (int seed = 0; seed < 20000; seed++) {
-        const enum way way = seed % 3 == 0 ? ALL_DETERMINISTIC : ALL_SAMPLED;
-        struct instance in = instance_create(chain, 1 + seed % LAW_DEPTH, 2 + seed / 4 % 4, way,
+        const enum proposal_mix mix = seed % 3 == 0 ? ALL_DETERMINISTIC : ALL_SAMPLED;
+        struct instance in = instance_create(chain, 1 + seed % LAW_DEPTH, 2 + seed / 4 % 4, mix,
                                              (enum family)(seed % (FAMILIES + 1)), (uint64_t)seed);
         struct philox source = philox_source((uint64_t)seed, 0);
         struct place c[LAW_NODES];
-        struct draft_batch g;
+        struct table_draft g;
         instance_draft(&in, &source.rng, 0, &g);
         int n = places(&in, &g, c);
-        worst = worse(worst, fabs(by_law(rule_named("rejection"), &g) - by_rejection(c, n)));
+        worst = worse(worst, fabs(by_end_probabilities(rule_named("rejection"), &g) - by_rejection(c, n)));
         if (n > 0)
-            worst = worse(worst, fabs(by_law(rule_named("block"), &g) - by_block(c, n, in.vocab)));
+            worst = worse(worst, fabs(by_end_probabilities(rule_named("block"), &g) - by_block(c, n, in.vocab)));
         instance_free(&in);
     }
     print_message("20000 chains: rejection's and block's E[accepted | draft] off their closed forms by %.1e\n", worst);
     assert_true(worst <= ROUNDING);
 }
 
-// ---- a rule of which the shape says all
+// ---- a rule that depends on the shape only
 
 static const int forked[] = { 2, 2 };
 
-// Of the i-th sibling, from 0: rate (1 - rate)^i of the chance that its parent is reached.
-static double by_replay(const struct draft *d, double rate)
+// The i-th sibling, from 0, is reached with rate (1 - rate)^i times the probability of its parent.
+static double by_shape(const struct draft *d, double rate)
 {
     double reached[LAW_NODES] = { 1 }, sum = 0;
     for (int v = 1; v < d->n; v++) {
@@ -125,88 +125,89 @@ static double by_replay(const struct draft *d, double rate)
     return sum;
 }
 
-static void replayed_accepts_what_the_shape_says(void **state)
+static void synthetic_acceptance_follows_from_the_tree_shape(void **state)
 {
     (void)state;
     const struct rule *r = rule_named("synthetic");
     double worst = 0;
     for (int seed = 0; seed < 2000; seed++) {
         const double rate = seed % 11 / 10.0;
-        struct instance in = instance_create(forked, seed % 3, 2 + seed / 3 % 4, (enum way)(seed % WAYS),
-                                             (enum family)(seed % (FAMILIES + 1)), (uint64_t)seed);
+        struct instance in =
+            instance_create(forked, seed % 3, 2 + seed / 3 % 4, (enum proposal_mix)(seed % PROPOSAL_MIXES),
+                            (enum family)(seed % (FAMILIES + 1)), (uint64_t)seed);
         struct philox source = philox_source((uint64_t)seed, 0);
-        struct draft_batch g;
+        struct table_draft g;
         double end[LAW_NODES], sum = 0;
         instance_draft(&in, &source.rng, 0, &g);
-        r->law(&g.draft, &g.p.rows, &rate, end);
+        r->end_probabilities(&g.draft, &g.p.rows, &rate, end);
         for (int v = 0; v < g.draft.n; v++)
             sum += end[v] * draft_depth(&g.draft, v);
-        worst = worse(worst, fabs(sum - by_replay(&g.draft, rate)));
+        worst = worse(worst, fabs(sum - by_shape(&g.draft, rate)));
         instance_free(&in);
     }
     assert_true(worst <= ROUNDING);
 }
 
-// Its coins fall as its law says, and what it names of each trial multiplies to that.
-static void replayed_ends_where_its_law_says(void **state)
+// Its outcomes agree with its end_probabilities, and so does the product of its trials.
+static void synthetic_ends_as_its_end_probabilities_predict(void **state)
 {
     (void)state;
     const double rate = 0.3;
     for (int seed = 0; seed < 60; seed++) {
-        struct instance in =
-            instance_create(forked, 1 + seed % 2, 2 + seed % 2, (enum way)(seed % WAYS), ANY_ROWS, (uint64_t)seed);
-        const struct finding f = law_examine(&in, rule_named("synthetic"), &rate);
+        struct instance in = instance_create(forked, 1 + seed % 2, 2 + seed % 2,
+                                             (enum proposal_mix)(seed % PROPOSAL_MIXES), ANY_ROWS, (uint64_t)seed);
+        const struct law_result f = law_examine(&in, rule_named("synthetic"), &rate);
         assert_true(f.sound && f.repeated == 0 && f.lost <= ROUNDING);
         assert_true(f.law_error <= ROUNDING && f.accepted_error <= ROUNDING && f.trial_error <= ROUNDING);
         instance_free(&in);
     }
 }
 
-// ---- one rule beside another
+// ---- one rule against another
 
 static void block_accepts_no_less_than_rejection(void **state)
 {
     (void)state;
-    double least = INFINITY, gained = 0, of = 0;
+    double min = INFINITY, gained = 0, of = 0;
     for (int seed = 0; seed < 1500; seed++) {
         struct instance in = instance_create(chain, 1 + seed % LAW_DEPTH, 2 + seed / 4 % 3, ALL_SAMPLED,
                                              (enum family)(seed / 12 % (FAMILIES + 1)), (uint64_t)seed);
         double a = law_examine(&in, rule_named("rejection"), NULL).accepted,
                b = law_examine(&in, rule_named("block"), NULL).accepted;
-        least = fmin(least, b - a);
+        min = fmin(min, b - a);
         gained += b - a;
         of += a;
         instance_free(&in);
     }
-    print_message("1500 chains: block over rejection %.2f %% more, never less than %.1e\n", 100 * gained / of, least);
-    assert_true(least >= -ROUNDING);
+    print_message("1500 chains: block accepts %.2f %% more than rejection, minimum %.1e\n", 100 * gained / of, min);
+    assert_true(min >= -ROUNDING);
     assert_true(gained > 0.01 * of);
 }
 
-// What is known of trees is what was seen: traversal is below rejection nowhere.
+// On trees this is an observation, not a theorem.
 static void traversal_accepts_no_less_than_rejection(void **state)
 {
     (void)state;
     static const int two_two[] = { 2, 2 }, two_one[] = { 2, 1 };
-    double least = INFINITY, gained = 0;
+    double min = INFINITY, gained = 0;
     for (int seed = 0; seed < 300; seed++) {
         struct instance in = instance_create(seed % 2 ? two_two : two_one, 2, 2 + seed / 2 % 2,
                                              seed % 3 == 0 ? ALL_DISTINCT : ALL_SAMPLED, ANY_ROWS, (uint64_t)seed);
         double gain = law_examine(&in, rule_named("traversal"), NULL).accepted -
                       law_examine(&in, rule_named("rejection"), NULL).accepted;
-        least = fmin(least, gain);
+        min = fmin(min, gain);
         gained += gain;
         instance_free(&in);
     }
-    assert_true(least >= -ROUNDING);
+    assert_true(min >= -ROUNDING);
     assert_true(gained > 0.1);
 }
 
-// ---- what no rule can surpass
+// ---- the transport bound
 
 static double transport_by_all_sets(const double *p, const double *q, int vocab, int k)
 {
-    double least = 1;
+    double min = 1;
     for (int set = 0; set < 1 << vocab; set++) {
         double of_p = 0, of_q = 0;
         for (int v = 0; v < vocab; v++)
@@ -214,12 +215,12 @@ static double transport_by_all_sets(const double *p, const double *q, int vocab,
                 of_p += p[v];
                 of_q += q[v];
             }
-        least = fmin(least, of_p + 1 - pow(fmin(of_q, 1), k));
+        min = fmin(min, of_p + 1 - pow(fmin(of_q, 1), k));
     }
-    return least;
+    return min;
 }
 
-static void no_rule_accepts_more_than_transport_allows(void **state)
+static void no_rule_exceeds_the_transport_bound(void **state)
 {
     (void)state;
     double share[8] = { 0 }, bound = 0;
@@ -231,24 +232,24 @@ static void no_rule_accepts_more_than_transport_allows(void **state)
         int order[LAW_VOCAB];
         take(p, in.p, vocab);
         take(q, in.q, vocab);
-        double most = transport_sampled(p, q, vocab, k, order);
-        assert_true(fabs(most - transport_by_all_sets(p, q, vocab, k)) <= ROUNDING);
+        double max = transport_sampled(p, q, vocab, k, order);
+        assert_true(fabs(max - transport_by_all_sets(p, q, vocab, k)) <= ROUNDING);
         for (int r = 0; rules[r] != NULL; r++) {
             if (!rules[r]->exact || !(rules[r]->takes & TAKES_SAMPLED) || (k > 1 && !(rules[r]->takes & ~7u)))
                 continue;
             double accepted = law_examine(&in, rules[r], NULL).accepted;
-            assert_true(accepted <= most + ROUNDING);
+            assert_true(accepted <= max + ROUNDING);
             if (k == 1 && rules[r] != rule_named("match"))
-                assert_true(fabs(accepted - most) <= ROUNDING); // every rule is optimal for a single token
+                assert_true(fabs(accepted - max) <= ROUNDING); // every rule is optimal for a single token
             if (k > 1 && r < 8)
                 share[r] += accepted;
         }
-        bound += k > 1 ? most : 0;
+        bound += k > 1 ? max : 0;
         instance_free(&in);
     }
     for (int r = 0; rules[r] != NULL && r < 8; r++)
         if (share[r] > 0)
-            print_message("two or three draws: %s accepts %.3f of what could be\n", rules[r]->name, share[r] / bound);
+            print_message("two or three samples: %s reaches %.3f of the bound\n", rules[r]->name, share[r] / bound);
     const double p[] = { 0.1, 0.2, 0.7 };
     assert_true(fabs(transport_deterministic(p, (const int[]){ 2, 0, 2 }, 3) - 0.8) <= ROUNDING);
 }
@@ -256,12 +257,12 @@ static void no_rule_accepts_more_than_transport_allows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(laws_on_chains_are_the_closed_forms),
-        cmocka_unit_test(replayed_accepts_what_the_shape_says),
-        cmocka_unit_test(replayed_ends_where_its_law_says),
+        cmocka_unit_test(end_probabilities_on_chains_match_closed_forms),
+        cmocka_unit_test(synthetic_acceptance_follows_from_the_tree_shape),
+        cmocka_unit_test(synthetic_ends_as_its_end_probabilities_predict),
         cmocka_unit_test(block_accepts_no_less_than_rejection),
         cmocka_unit_test(traversal_accepts_no_less_than_rejection),
-        cmocka_unit_test(no_rule_accepts_more_than_transport_allows),
+        cmocka_unit_test(no_rule_exceeds_the_transport_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-// test_audit.c - every draw of whole texts through the real loop, with real drafters and rules: none comes twice, each
-// is where it should be, and none depends on the batch; and whatever breaks that is found out.
+// test_audit.c - every draw of whole texts through the real loop, with real drafters and rules: addresses are unique
+// and at the right place, and do not depend on the batch; and seeded faults are detected.
 #include <string.h>
 
 #include "core/error.h"
@@ -12,7 +12,7 @@
 
 enum { TEXTS = 5, LIMIT = 24, LENGTH = 96, SEED = 21 };
 
-// Prompts of several lengths. What a text is called is its first token.
+// Prompts of several lengths. The first token is the name of the text.
 static const int prompt_length[TEXTS] = { 1, 5, 30, 2, 17 };
 static int32_t prompt[TEXTS][LENGTH];
 
@@ -23,16 +23,16 @@ static void make_prompts(int vocab)
             prompt[i][k] = k == 0 ? i : (i * 31 + k * k * 7 + 11) % vocab;
 }
 
-// ---- listening to the loop
+// ---- recording the loop
 
 enum wrong {
     NOTHING_WRONG,
     KEYED_BY_ROW,   // M59: the stream is that of the batch's row
-    SEEDED_AGAIN,   // M60: every round begins at the same place of the stream
-    NOISE_IS_SHARED // M44: what follows a guess that fell is drawn at the address of the guess
+    SEEDED_AGAIN,   // M60: every step starts at the same place of the stream
+    NOISE_IS_SHARED // M44: the replacement is sampled at the address of the rejected token
 };
 
-struct heard { // by whose source a rule finds out whose draft it judges
+struct seen_request { // a rule identifies its request by the random source
     const struct rng *rng;
     int64_t text;
     int32_t root;
@@ -44,33 +44,33 @@ static struct {
     enum wrong wrong;
     const struct rule *rule;
     const struct drafter_type *type;
-    struct heard heard[TEXTS];
+    struct seen_request request[TEXTS];
     int n;
-} ear;
+} recorder;
 
-static struct philox source_of(const struct heard *h)
+static struct philox source_of(const struct seen_request *h)
 {
     struct philox s = *(const struct philox *)h->rng;
-    if (ear.wrong == KEYED_BY_ROW)
+    if (recorder.wrong == KEYED_BY_ROW)
         s.sequence = (uint64_t)h->row;
-    if (ear.wrong == SEEDED_AGAIN)
+    if (recorder.wrong == SEEDED_AGAIN)
         s.rng.root = 0;
     return s;
 }
 
 static bool propose(struct drafter *d, struct request *r, int n, struct error *err)
 {
-    struct listening to[TEXTS];
+    struct auditing_rng to[TEXTS];
     struct rng *own[TEXTS];
-    ear.n = n;
+    recorder.n = n;
     for (int i = 0; i < n; i++) {
         own[i] = r[i].rng;
-        ear.heard[i] = (struct heard){ r[i].rng, r[i].token[0], r[i].n - 1, i };
-        struct philox source = source_of(&ear.heard[i]);
-        to[i] = audit_listen(&ear.audit, &source, r[i].token[0], r[i].n - 1, ASKED_BY_DRAFTER);
+        recorder.request[i] = (struct seen_request){ r[i].rng, r[i].token[0], r[i].n - 1, i };
+        struct philox source = source_of(&recorder.request[i]);
+        to[i] = audit_rng(&recorder.audit, &source, r[i].token[0], r[i].n - 1, CONSUMER_DRAFTER);
         r[i].rng = &to[i].rng;
     }
-    bool ok = ear.type->propose(d, r, n, err);
+    bool ok = recorder.type->propose(d, r, n, err);
     for (int i = 0; i < n; i++)
         r[i].rng = own[i];
     return ok;
@@ -80,13 +80,14 @@ static void verify(const struct draft *d, struct rows *rows, const void *options
                    struct verification *out)
 {
     int i = 0;
-    while (i < ear.n && ear.heard[i].rng != rng)
+    while (i < recorder.n && recorder.request[i].rng != rng)
         i++;
-    assert_true(i < ear.n);
-    struct philox source = source_of(&ear.heard[i]);
-    struct listening to = audit_listen(&ear.audit, &source, ear.heard[i].text, ear.heard[i].root, ASKED_BY_RULE);
+    assert_true(i < recorder.n);
+    struct philox source = source_of(&recorder.request[i]);
+    struct auditing_rng to =
+        audit_rng(&recorder.audit, &source, recorder.request[i].text, recorder.request[i].root, CONSUMER_RULE);
     struct sharing shared = sharing_source(&to.rng, FOR_DRAFT);
-    ear.rule->verify(d, rows, options, ear.wrong == NOISE_IS_SHARED ? &shared.rng : &to.rng, out);
+    recorder.rule->verify(d, rows, options, recorder.wrong == NOISE_IS_SHARED ? &shared.rng : &to.rng, out);
 }
 
 static void done(void *self, const struct ending *e)
@@ -96,7 +97,7 @@ static void done(void *self, const struct ending *e)
 
 struct order { // of a batch
     int slots;
-    bool backwards; // which text comes first
+    bool backwards; // texts start in reverse order
 };
 
 static void decode_texts(struct pair *p, struct order o)
@@ -117,26 +118,26 @@ static void decode_texts(struct pair *p, struct order o)
     decoder_destroy(d);
 }
 
-// Everything that was asked while all texts were decoded; audit_free() it.
-static struct audit listen(const char *drafter, const char *rule, struct order o, enum wrong wrong)
+// All draws of decoding all texts; audit_free() it.
+static struct audit record(const char *drafter, const char *rule, struct order o, enum wrong wrong)
 {
-    struct rule overheard = *rule_named(rule);
-    overheard.verify = verify;
-    ear.rule = rule_named(rule);
-    ear.wrong = wrong;
-    ear.audit = (struct audit){ 0 };
-    struct pair *p = pair_open(pair_target, pair_draft, drafter, "{temperature: 1}", &overheard, o.slots, LENGTH);
-    ear.type = p->drafter->type;
-    struct drafter_type type = *ear.type;
+    struct rule recorded = *rule_named(rule);
+    recorded.verify = verify;
+    recorder.rule = rule_named(rule);
+    recorder.wrong = wrong;
+    recorder.audit = (struct audit){ 0 };
+    struct pair *p = pair_open(pair_target, pair_draft, drafter, "{temperature: 1}", &recorded, o.slots, LENGTH);
+    recorder.type = p->drafter->type;
+    struct drafter_type type = *recorder.type;
     type.propose = propose;
     p->drafter->type = &type;
     decode_texts(p, o);
-    p->drafter->type = ear.type;
+    p->drafter->type = recorder.type;
     pair_close(p);
-    return ear.audit;
+    return recorder.audit;
 }
 
-// ---- the real ones
+// ---- real drafters and rules
 
 static const char *const pairs[][2] = {
     { "none", "match" },
@@ -151,19 +152,19 @@ static const char *const pairs[][2] = {
     { "small:model=%s,nodes=9,top=3,tokens=4,pick=greedy", "traversal" },
 };
 
-static void no_draw_comes_twice_and_none_depends_on_the_batch(void **state)
+static void draws_are_unique_and_independent_of_the_batch(void **state)
 {
     (void)state;
     static const struct order orders[] = { { 2, true }, { TEXTS, false }, { TEXTS, true } };
     for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
-        struct audit alone = listen(pairs[i][0], pairs[i][1], (struct order){ 1, false }, NOTHING_WRONG);
-        struct audited f = audit_examine(&alone);
+        struct audit alone = record(pairs[i][0], pairs[i][1], (struct order){ 1, false }, NOTHING_WRONG);
+        struct audit_result f = audit_examine(&alone);
         print_message("%s, %s: %d draws, %d of them coupled\n", pairs[i][0], pairs[i][1], f.draws, f.coupled);
         assert_true(f.draws >= TEXTS);
         assert_true((f.coupled > 0) == (strstr(pairs[i][0], "coupled") != NULL));
         assert_true(f.repeated == 0 && f.shared == 0 && f.mixed == 0 && f.misplaced == 0);
         for (size_t k = 0; k < sizeof(orders) / sizeof(*orders); k++) {
-            struct audit other = listen(pairs[i][0], pairs[i][1], orders[k], NOTHING_WRONG);
+            struct audit other = record(pairs[i][0], pairs[i][1], orders[k], NOTHING_WRONG);
             assert_int_equal(audit_differences(&alone, &other), 0);
             audit_free(&other);
         }
@@ -171,29 +172,30 @@ static void no_draw_comes_twice_and_none_depends_on_the_batch(void **state)
     }
 }
 
-// ---- what would be wrong
+// ---- seeded faults
 
-static struct audited found(const char *name, const char *drafter, const char *rule, struct order o, enum wrong wrong)
+static struct audit_result found(const char *name, const char *drafter, const char *rule, struct order o,
+                                 enum wrong wrong)
 {
-    struct audit a = listen(drafter, rule, o, wrong);
-    struct audited f = audit_examine(&a);
-    print_message("%s: of %d draws %d come twice in a text, %d mixed, %d misplaced; %d counters serve twice\n", name,
-                  f.draws, f.repeated, f.mixed, f.misplaced, f.shared);
+    struct audit a = record(drafter, rule, o, wrong);
+    struct audit_result f = audit_examine(&a);
+    print_message("%s: %d draws, %d repeated in a text, %d mixed, %d misplaced; %d counters shared\n", name, f.draws,
+                  f.repeated, f.mixed, f.misplaced, f.shared);
     audit_free(&a);
     return f;
 }
 
 static const char chain[] = "small:model=%s,tokens=4";
 
-static void streams_of_batch_rows_are_found_out(void **state)
+static void streams_keyed_by_batch_row_are_detected(void **state)
 {
     (void)state;
     struct order two = { 2, false }, backwards = { 2, true };
-    struct audited f = found("M59, keyed by row", chain, "rejection", two, KEYED_BY_ROW);
-    assert_true(f.shared > 0); // two texts that had the same row, one after the other
+    struct audit_result f = found("M59, keyed by row", chain, "rejection", two, KEYED_BY_ROW);
+    assert_true(f.shared > 0); // two texts had the same row, one after the other
     assert_true(f.repeated == 0 && f.misplaced == 0 && f.mixed == 0);
-    struct audit a = listen(chain, "rejection", two, KEYED_BY_ROW);
-    struct audit b = listen(chain, "rejection", backwards, KEYED_BY_ROW);
+    struct audit a = record(chain, "rejection", two, KEYED_BY_ROW);
+    struct audit b = record(chain, "rejection", backwards, KEYED_BY_ROW);
     int differences = audit_differences(&a, &b);
     print_message("M59, keyed by row: %d differences between two orders\n", differences);
     assert_true(differences > 0);
@@ -201,19 +203,20 @@ static void streams_of_batch_rows_are_found_out(void **state)
     audit_free(&b);
 }
 
-static void streams_that_begin_again_are_found_out(void **state)
+static void streams_restarted_each_step_are_detected(void **state)
 {
     (void)state;
-    struct audited f = found("M60, seeded each round", chain, "rejection", (struct order){ 2, false }, SEEDED_AGAIN);
+    struct audit_result f =
+        found("M60, seeded each step", chain, "rejection", (struct order){ 2, false }, SEEDED_AGAIN);
     assert_true(f.repeated > 0 && f.shared >= f.repeated && f.misplaced > 0 && f.mixed == 0);
     f = found("M60 under match", "ngram", "match", (struct order){ 2, false }, SEEDED_AGAIN);
     assert_true(f.repeated > 0 && f.shared >= f.repeated && f.misplaced > 0);
 }
 
-static void noise_that_drafts_and_corrects_is_found_out(void **state)
+static void randomness_shared_by_draft_and_residual_is_detected(void **state)
 {
     (void)state;
-    struct audited f = found("M44, shared noise", chain, "rejection", (struct order){ 2, false }, NOISE_IS_SHARED);
+    struct audit_result f = found("M44, shared noise", chain, "rejection", (struct order){ 2, false }, NOISE_IS_SHARED);
     assert_true(f.repeated > 0 && f.shared >= f.repeated && f.mixed > 0 && f.misplaced == 0);
 }
 
@@ -227,7 +230,7 @@ struct draw {
 
 enum { SEQUENCE_BITS = 64, POSITION_BITS = 32, NODE_BITS = 10, INDEX_BITS = 20, PURPOSE_BITS = 3, BITS = 129 };
 
-// The draw of which one bit of one field is set.
+// The draw with a single bit of one field set.
 static struct draw of_bit(int bit)
 {
     struct draw d = { 0, { FOR_DRAFT, 0, 0 }, 0 };
@@ -283,11 +286,10 @@ static void is_made_of_its_bits(const struct draw *d)
     assert_memory_equal(&sum, &all, sizeof(all));
 }
 
-// Of the fields' 129 bits each has one of the counter's 128 or the half, all of them different, and the counter of any
-// draw has the bits that its fields' bits have, no more and no less. So every field can be read off a counter, and two
-// draws that differ have two counters. The second part is tried for all purposes and nodes at the edges of the other
-// fields, and by chance.
-static void no_two_draws_have_a_counter_in_common(void **state)
+// Each of the fields' 129 bits maps to its own bit among the counter's 128 and the half, and the counter of any draw is
+// the union of its fields' bits. So every field can be read from a counter, and distinct draws have distinct counters.
+// The second part is tested for all purposes and nodes at the edges of the other fields, and for random draws.
+static void distinct_draws_have_distinct_counters(void **state)
 {
     (void)state;
     static const uint64_t sequence[] = { 0, UINT32_MAX, UINT64_C(1) << 32, UINT64_MAX };
@@ -316,13 +318,13 @@ static void no_two_draws_have_a_counter_in_common(void **state)
 
 int main(void)
 {
-    make_prompts(tiny_usual.vocab);
+    make_prompts(small_default.vocab);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_draw_comes_twice_and_none_depends_on_the_batch),
-        cmocka_unit_test(streams_of_batch_rows_are_found_out),
-        cmocka_unit_test(streams_that_begin_again_are_found_out),
-        cmocka_unit_test(noise_that_drafts_and_corrects_is_found_out),
-        cmocka_unit_test(no_two_draws_have_a_counter_in_common),
+        cmocka_unit_test(draws_are_unique_and_independent_of_the_batch),
+        cmocka_unit_test(streams_keyed_by_batch_row_are_detected),
+        cmocka_unit_test(streams_restarted_each_step_are_detected),
+        cmocka_unit_test(randomness_shared_by_draft_and_residual_is_detected),
+        cmocka_unit_test(distinct_draws_have_distinct_counters),
     };
     return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
 }

@@ -1,5 +1,5 @@
-// test_bisect.c - the law of rules seen from outside; and flaws in the use of uniforms, which no enumeration of
-// decisions can see, are found out.
+// test_bisect.c - the law of rules as black boxes; and misuses of uniforms, which enumeration of decisions cannot
+// detect, are detected.
 #include <math.h>
 
 #include "exact/bisect.h"
@@ -23,21 +23,21 @@ static const struct figure trees[] = { { 2, { 2, 1 }, 2 }, { 1, { 2 }, 3 }, { 2,
 static const struct figure paths[] = { { 2, { 2, 1 }, 2 }, { 1, { 2 }, 4 }, { 1, { 3 }, 2 }, { 1, { 2 }, 3 } };
 enum { FIGURES = 4 };
 
-static struct instance instance(const struct figure *f, int i, enum way way)
+static struct instance instance(const struct figure *f, int i, enum proposal_mix mix)
 {
     const struct figure *g = &f[i % FIGURES];
-    return instance_create(g->widths, g->levels, g->vocab, way, (enum family)(i / FIGURES % (FAMILIES + 1)),
+    return instance_create(g->widths, g->levels, g->vocab, mix, (enum family)(i / FIGURES % (FAMILIES + 1)),
                            (uint64_t)i * 977 + 5);
 }
 
-// n instances of the figures, drawn in this way; WAYS: in each in turn.
-static struct bisected sweep(struct black_box *box, const struct figure *f, int n, enum way way)
+// n instances of the figures, of this proposal mix; PROPOSAL_MIXES: of each in turn.
+static struct bisected sweep(struct black_box *box, const struct figure *f, int n, enum proposal_mix mix)
 {
     struct bisected worst = { .instances = 0 };
     for (int i = 0; i < n; i++) {
-        struct instance in = instance(f, i, way == WAYS ? (enum way)(i / 3 % WAYS) : way);
+        struct instance in = instance(f, i, mix == PROPOSAL_MIXES ? (enum proposal_mix)(i / 3 % PROPOSAL_MIXES) : mix);
         struct bisected one = bisect_examine(&in, box);
-        bisect_worse_of(&worst, &one);
+        bisect_merge_worst(&worst, &one);
         instance_free(&in);
     }
     return worst;
@@ -45,11 +45,10 @@ static struct bisected sweep(struct black_box *box, const struct figure *f, int 
 
 static void print(const char *name, const struct bisected *b)
 {
-    print_message(
-        "%s: %d instances, %d drafts, %d cells, %d runs: distance %.1e, lost %.1e, impossible %.1e, turns %d, "
-        "surprises %d, bend %.1e, contradictions %d\n",
-        name, (int)b->instances, (int)b->drafts, (int)b->cells, (int)b->runs, b->distance, b->lost, b->impossible,
-        b->turns, b->surprises, b->bend, b->contradictions);
+    print_message("%s: %d instances, %d drafts, %d cells, %d runs: distance %.1e, lost %.1e, impossible %.1e, cuts %d, "
+                  "hidden edges %d, ratio spread %.1e, contradictions %d\n",
+                  name, (int)b->instances, (int)b->drafts, (int)b->cells, (int)b->runs, b->distance, b->lost,
+                  b->impossible, b->max_cuts, b->hidden_edges, b->ratio_spread, b->contradictions);
 }
 
 static void assert_exact(const struct bisected *b)
@@ -57,15 +56,15 @@ static void assert_exact(const struct bisected *b)
     assert_true(b->sound);
     assert_true(b->distance <= ROUNDING);
     assert_true(b->lost <= ROUNDING);
-    assert_true(b->bend <= ROUNDING);
+    assert_true(b->ratio_spread <= ROUNDING);
     assert_true(b->impossible == 0);
-    assert_true(b->turns <= 1);
+    assert_true(b->max_cuts <= 1);
     assert_int_equal(b->contradictions, 0);
 }
 
 // ---- rules
 
-static void rules_keep_the_law_seen_from_outside(void **state)
+static void exact_rules_keep_the_law_as_black_boxes(void **state)
 {
     (void)state;
     for (int r = 0; rules[r] != NULL; r++) {
@@ -73,32 +72,34 @@ static void rules_keep_the_law_seen_from_outside(void **state)
             continue;
         struct rule_box box = bisect_rule(rules[r], NULL);
         struct bisected all = { .instances = 0 };
-        bool drawn = (rules[r]->takes & TAKES_DETERMINISTIC) == 0;
-        if (!drawn || rules[r]->takes & TAKES_CHAINS) {
-            struct bisected b = sweep(&box.box, drawn ? paths : chains, INSTANCES, drawn ? ALL_SAMPLED : WAYS);
-            bisect_worse_of(&all, &b);
+        bool sampled = (rules[r]->takes & TAKES_DETERMINISTIC) == 0;
+        if (!sampled || rules[r]->takes & TAKES_CHAINS) {
+            struct bisected b =
+                sweep(&box.box, sampled ? paths : chains, INSTANCES, sampled ? ALL_SAMPLED : PROPOSAL_MIXES);
+            bisect_merge_worst(&all, &b);
         }
         if (rules[r]->takes & TAKES_TREES) {
-            struct bisected b = sweep(&box.box, trees, drawn ? INSTANCES : TREES, drawn ? ALL_SAMPLED : WAYS);
-            bisect_worse_of(&all, &b);
+            struct bisected b =
+                sweep(&box.box, trees, sampled ? INSTANCES : TREES, sampled ? ALL_SAMPLED : PROPOSAL_MIXES);
+            bisect_merge_worst(&all, &b);
         }
         print(rules[r]->name, &all);
         assert_exact(&all);
-        assert_int_equal(all.surprises, 0);
+        assert_int_equal(all.hidden_edges, 0);
         assert_true(all.instances >= INSTANCES);
     }
 }
 
-// As a kernel is seen, which does not tell what it looked at.
-static void boxes_that_do_not_tell_have_the_same_law(void **state)
+// Like a kernel, which does not report the uniforms that it reads.
+static void boxes_without_read_lists_have_the_same_law(void **state)
 {
     (void)state;
     static const char *const names[] = { "rejection", "block" };
     for (int r = 0; r < 2; r++) {
         struct rule_box box = bisect_rule(rule_named(names[r]), NULL), silent = box;
-        silent.tells = false;
+        silent.reports_reads = false;
         for (int i = 0; i < 40; i++) {
-            struct instance in = instance(chains, i, (enum way)(i / 3 % WAYS));
+            struct instance in = instance(chains, i, (enum proposal_mix)(i / 3 % PROPOSAL_MIXES));
             struct bisected a = bisect_examine(&in, &box.box), b = bisect_examine(&in, &silent.box);
             assert_exact(&b);
             assert_true(fabs(a.distance - b.distance) <= ROUNDING && a.drafts == b.drafts && b.cells >= a.cells);
@@ -107,7 +108,7 @@ static void boxes_that_do_not_tell_have_the_same_law(void **state)
     }
 }
 
-static void rules_that_are_not_exact_are_found_out(void **state)
+static void lossy_rules_are_detected(void **state)
 {
     (void)state;
     const double lenience = 1.1;
@@ -119,69 +120,73 @@ static void rules_that_are_not_exact_are_found_out(void **state)
 
 // ---- boxes that misuse their uniforms
 
-static struct bisected slip_sweep(const char *name, enum slip slip, int n, enum way way)
+static struct bisected misuse_sweep(const char *name, enum misuse misuse, int n, enum proposal_mix mix)
 {
-    struct slipping_box box = slipping_box(slip);
-    struct bisected b = sweep(&box.box, slip >= SHARED_ACCEPT ? trees : chains, n, way);
+    struct misusing_box box = misusing_box(misuse);
+    struct bisected b = sweep(&box.box, misuse >= SHARED_ACCEPT ? trees : chains, n, mix);
     print(name, &b);
     assert_true(b.sound);
     return b;
 }
 
-static void a_plain_copy_without_a_slip_is_exact(void **state)
+static void a_plain_box_without_misuse_is_exact(void **state)
 {
     (void)state;
-    struct bisected b = slip_sweep("plain", NO_SLIP, 60, WAYS);
+    struct bisected b = misuse_sweep("plain", NO_MISUSE, 60, PROPOSAL_MIXES);
     assert_exact(&b);
-    b = slip_sweep("one coin for siblings", SHARED_ACCEPT, 60, ALL_DETERMINISTIC);
-    assert_true(b.turns == 2); // it says which of two stands
-    b.turns = 1;
+    b = misuse_sweep("one uniform for siblings", SHARED_ACCEPT, 60, ALL_DETERMINISTIC);
+    assert_true(b.max_cuts == 2); // it selects one of two siblings
+    b.max_cuts = 1;
     assert_exact(&b);
 }
 
-static void a_uniform_used_twice_is_found_out(void **state)
+static void a_reused_uniform_is_detected(void **state)
 {
     (void)state;
-    assert_true(slip_sweep("M43, one uniform for coin and residual", ONE_UNIFORM, 40, ALL_SAMPLED).distance > 1e-3);
     assert_true(
-        slip_sweep("M41, the coin of siblings used again", SHARED_ACCEPT_AGAIN, 40, ALL_DETERMINISTIC).distance > 1e-3);
-    assert_true(slip_sweep("one uniform for all coins", SHARED_ACCEPT_ONLY, 40, ALL_SAMPLED).distance > 1e-3);
+        misuse_sweep("M43, one uniform for acceptance test and residual", RESIDUAL_REUSES_ACCEPT, 40, ALL_SAMPLED)
+            .distance > 1e-3);
+    assert_true(
+        misuse_sweep("M41, the uniform of siblings reused", SHARED_ACCEPT_AND_PICK, 40, ALL_DETERMINISTIC).distance >
+        1e-3);
+    assert_true(misuse_sweep("one uniform for all acceptance tests", SHARED_ACCEPT_ONLY, 40, ALL_SAMPLED).distance >
+                1e-3);
 }
 
-static void a_uniform_that_is_always_zero_is_found_out(void **state)
+static void a_constant_zero_uniform_is_detected(void **state)
 {
     (void)state;
-    assert_true(slip_sweep("M11, u = 0", ALWAYS_ZERO, 40, ALL_SAMPLED).distance > 1e-3);
+    assert_true(misuse_sweep("M11, u = 0", ACCEPT_ALWAYS_ZERO, 40, ALL_SAMPLED).distance > 1e-3);
 }
 
-static void coarse_uniforms_are_found_out(void **state)
+static void coarse_uniforms_are_detected(void **state)
 {
     (void)state;
-    assert_true(slip_sweep("M45, coins of 11 bits", COARSE_COINS, 40, ALL_SAMPLED).distance > 1e-6);
-    assert_true(slip_sweep("M46, picks of 24 bits", COARSE_PICKS, 40, ALL_SAMPLED).distance > 1e-10);
+    assert_true(misuse_sweep("M45, acceptance tests of 11 bits", COARSE_ACCEPT, 40, ALL_SAMPLED).distance > 1e-6);
+    assert_true(misuse_sweep("M46, picks of 24 bits", COARSE_PICK, 40, ALL_SAMPLED).distance > 1e-10);
 }
 
-// Far below rounding, and yet never to happen.
-static void a_token_that_is_impossible_is_found_out_though_its_chance_is_2_to_the_minus_53(void **state)
+// Far below rounding, but it must be 0.
+static void an_impossible_token_of_measure_2_to_the_minus_53_is_detected(void **state)
 {
     (void)state;
-    struct bisected b = slip_sweep("M48, u <= p / q", INCLUSIVE, 40, ALL_SAMPLED);
+    struct bisected b = misuse_sweep("M48, u <= p / q", INCLUSIVE_ACCEPT, 40, ALL_SAMPLED);
     assert_true(b.distance <= ROUNDING);
     assert_true(b.impossible > 0 && b.impossible <= 0x1p-52);
 }
 
-static void a_coin_that_turns_twice_is_found_out_though_its_chance_is_right(void **state)
+static void an_acceptance_test_with_two_thresholds_is_detected(void **state)
 {
     (void)state;
-    struct bisected b = slip_sweep("coins that turn twice", TURNS_TWICE, 40, ALL_SAMPLED);
-    assert_true(b.distance <= ROUNDING && b.turns == 2);
+    struct bisected b = misuse_sweep("acceptance tests with two thresholds", ACCEPTS_MIDDLE, 40, ALL_SAMPLED);
+    assert_true(b.distance <= ROUNDING && b.max_cuts == 2);
 }
 
-// ---- decisions that leave no trace
+// ---- edges off all axes
 
-// Token 1 where one uniform is below 1/4 and another below 4 p: through the middle no axis comes there.
-static void corner_judge(struct black_box *self, const struct draft *d, struct rows *rows, const double *u,
-                         struct verification *out)
+// Emits token 1 where one uniform is below 1/4 and another below 4 p: no axis through the middle meets that region.
+static void corner_verify(struct black_box *self, const struct draft *d, struct rows *rows, const double *u,
+                          struct verification *out)
 {
     (void)self;
     double p[2];
@@ -190,53 +195,53 @@ static void corner_judge(struct black_box *self, const struct draft *d, struct r
     verification_add(out, 0, u[0] < 0.25 && u[2] < 4 * p[1]);
 }
 
-static void what_no_axis_shows_is_found_at_a_corner(void **state)
+static void an_edge_off_all_axes_is_found_at_a_corner(void **state)
 {
     (void)state;
     float p[] = { 0.9f, 0.1f };
     struct instance in = { .vocab = 2, .nodes = 1, .prefixes = 1, .p = p, .q = p };
-    struct black_box box = { false, corner_judge, -1, { 0 } };
+    struct black_box box = { false, corner_verify, -1, { 0 } };
     struct bisected b = bisect_examine(&in, &box);
     print("a corner", &b);
-    assert_int_equal(b.surprises, 1);
+    assert_int_equal(b.hidden_edges, 1);
     assert_exact(&b);
 }
 
 // ---- boxes that race
 
-static struct bisected race_sweep(const char *name, enum gait gait)
+static struct bisected race_sweep(const char *name, enum race_variant race_variant)
 {
-    struct racing_box box = racing_box(gait);
+    struct racing_box box = racing_box(race_variant);
     struct bisected b = sweep(&box.box, chains, 40, ALL_SAMPLED);
     print(name, &b);
     return b;
 }
 
-static void races_that_are_none_are_found_out(void **state)
+static void wrong_races_are_detected(void **state)
 {
     (void)state;
-    struct bisected b = race_sweep("a plain race", AS_MATCH);
+    struct bisected b = race_sweep("a plain race", RACE_AS_MATCH);
     assert_exact(&b);
-    b = race_sweep("a race of uniforms", BY_UNIFORMS);
-    assert_true(b.bend > 1e-3 && b.contradictions > 0);
-    assert_true(race_sweep("one race for all places", SAME_EVERYWHERE).distance > 1e-3);
+    b = race_sweep("a race of uniforms", RACE_BY_UNIFORMS);
+    assert_true(b.ratio_spread > 1e-3 && b.contradictions > 0);
+    assert_true(race_sweep("one race for all places", RACE_SAME_UNIFORMS).distance > 1e-3);
 }
 
-// ---- what an enumeration sees
+// ---- limits of enumeration
 
-// Rejection that draws what follows a guess that fell at the address by which it fell: M43 as a rule. A rule's
-// addresses give it away (struct finding: repeated); a kernel has none to look at.
-static void sharing_judge(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                          struct verification *out)
+// Rejection that samples the residual at the address of the acceptance test: M43 as a rule. The addresses of a rule
+// show it (struct law_result: repeated); a kernel has none.
+static void sharing_verify(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
+                           struct verification *out)
 {
     struct sharing s = sharing_source(rng, FOR_ACCEPT);
     rule_named("rejection")->verify(d, p, options, &s.rng, out);
 }
 
-static void what_shares_an_address_is_exact_to_an_enumeration_of_decisions(void **state)
+static void enumeration_does_not_detect_a_shared_address(void **state)
 {
     (void)state;
-    static const struct rule sharing = { .name = "sharing", .verify = sharing_judge };
+    static const struct rule sharing = { .name = "sharing", .verify = sharing_verify };
     struct rule_box box = bisect_rule(&sharing, NULL);
     double enumerated = 0;
     for (int i = 0; i < 40; i++) {
@@ -249,9 +254,9 @@ static void what_shares_an_address_is_exact_to_an_enumeration_of_decisions(void 
     assert_true(enumerated <= 1e-12 && b.distance > 1e-3);
 }
 
-// ---- the map from uniforms to answers
+// ---- the map from uniforms to decisions
 
-static void given_uniforms_decide_as_philoxs_do(void **state)
+static void given_uniforms_decide_as_philox_uniforms_do(void **state)
 {
     (void)state;
     enum { N = 1300 };
@@ -273,39 +278,39 @@ static void given_uniforms_decide_as_philoxs_do(void **state)
     }
 }
 
-// As exact/law.c has it: what cannot be compared must not pass for good.
-static void a_measure_that_is_no_number_is_the_worst(void **state)
+// As in exact/law.c: NAN fails every bound.
+static void nan_is_the_worst_measure(void **state)
 {
     (void)state;
     const struct bisected good = { .sound = true, .instances = 1 };
     for (int i = 0; i < 4; i++)
         for (int first = 0; first < 2; first++) {
             struct bisected bad = good, worst = { .instances = 0 };
-            *(i == 0 ? &bad.distance : i == 1 ? &bad.lost : i == 2 ? &bad.impossible : &bad.bend) = NAN;
-            bisect_worse_of(&worst, first ? &bad : &good);
-            bisect_worse_of(&worst, first ? &good : &bad);
+            *(i == 0 ? &bad.distance : i == 1 ? &bad.lost : i == 2 ? &bad.impossible : &bad.ratio_spread) = NAN;
+            bisect_merge_worst(&worst, first ? &bad : &good);
+            bisect_merge_worst(&worst, first ? &good : &bad);
             assert_true(isnan(worst.distance) == (i == 0) && isnan(worst.lost) == (i == 1));
-            assert_true(isnan(worst.impossible) == (i == 2) && isnan(worst.bend) == (i == 3));
+            assert_true(isnan(worst.impossible) == (i == 2) && isnan(worst.ratio_spread) == (i == 3));
         }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_measure_that_is_no_number_is_the_worst),
-        cmocka_unit_test(rules_keep_the_law_seen_from_outside),
-        cmocka_unit_test(boxes_that_do_not_tell_have_the_same_law),
-        cmocka_unit_test(rules_that_are_not_exact_are_found_out),
-        cmocka_unit_test(a_plain_copy_without_a_slip_is_exact),
-        cmocka_unit_test(a_uniform_used_twice_is_found_out),
-        cmocka_unit_test(a_uniform_that_is_always_zero_is_found_out),
-        cmocka_unit_test(coarse_uniforms_are_found_out),
-        cmocka_unit_test(a_token_that_is_impossible_is_found_out_though_its_chance_is_2_to_the_minus_53),
-        cmocka_unit_test(a_coin_that_turns_twice_is_found_out_though_its_chance_is_right),
-        cmocka_unit_test(what_no_axis_shows_is_found_at_a_corner),
-        cmocka_unit_test(races_that_are_none_are_found_out),
-        cmocka_unit_test(what_shares_an_address_is_exact_to_an_enumeration_of_decisions),
-        cmocka_unit_test(given_uniforms_decide_as_philoxs_do),
+        cmocka_unit_test(nan_is_the_worst_measure),
+        cmocka_unit_test(exact_rules_keep_the_law_as_black_boxes),
+        cmocka_unit_test(boxes_without_read_lists_have_the_same_law),
+        cmocka_unit_test(lossy_rules_are_detected),
+        cmocka_unit_test(a_plain_box_without_misuse_is_exact),
+        cmocka_unit_test(a_reused_uniform_is_detected),
+        cmocka_unit_test(a_constant_zero_uniform_is_detected),
+        cmocka_unit_test(coarse_uniforms_are_detected),
+        cmocka_unit_test(an_impossible_token_of_measure_2_to_the_minus_53_is_detected),
+        cmocka_unit_test(an_acceptance_test_with_two_thresholds_is_detected),
+        cmocka_unit_test(an_edge_off_all_axes_is_found_at_a_corner),
+        cmocka_unit_test(wrong_races_are_detected),
+        cmocka_unit_test(enumeration_does_not_detect_a_shared_address),
+        cmocka_unit_test(given_uniforms_decide_as_philox_uniforms_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

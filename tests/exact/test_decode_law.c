@@ -1,5 +1,5 @@
-// test_decode_law.c - the law of whole texts through the real loop, verifier, cache and rules: several rounds, ends of
-// text, limits, penalties and neighbours, computed, not estimated (tests/exact/table_loop.h); and every flaw is found out.
+// test_decode_law.c - the law of whole texts through the real loop, verifier, cache and rules: several steps, ends of
+// text, limits, penalties and other slots, by enumeration (tests/exact/table_loop.h); and every flaw is detected.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,40 +12,41 @@
 #define ROUNDING 1e-12
 #define FLAW 1e-6
 
-static const struct draft_tokens no_guesses = { .name = "root alone", .nodes = 1 };
-static const struct draft_tokens deterministic_chain = { "chosen chain",    3,     { -1, 0, 1 },
-                                                         { DETERMINISTIC }, false, false };
-static const struct draft_tokens sampled_chain = {
-    "drawn chain", 3, { -1, 0, 1 }, { 0, SAMPLED, SAMPLED }, false, false
-};
-static const struct draft_tokens mixed_chain = {
+static const struct draft_shape root_only = { .name = "root alone", .nodes = 1 };
+static const struct draft_shape deterministic_chain = { "deterministic chain", 3,     { -1, 0, 1 },
+                                                        { DETERMINISTIC },     false, false };
+static const struct draft_shape sampled_chain = { "sampled chain",         3,     { -1, 0, 1 },
+                                                  { 0, SAMPLED, SAMPLED }, false, false };
+static const struct draft_shape mixed_chain = {
     "mixed chain", 4, { -1, 0, 1, 2 }, { 0, SAMPLED, DETERMINISTIC, SAMPLED_WITHOUT_REPLACEMENT }, false, false
 };
-static const struct draft_tokens sampled_siblings = { "drawn siblings",        3,     { -1, 0, 0 },
-                                                      { 0, SAMPLED, SAMPLED }, false, false };
-static const struct draft_tokens sampled_chains = {
-    "drawn chains", 5, { -1, 0, 0, 1, 2 }, { 0, SAMPLED, SAMPLED, SAMPLED, SAMPLED }, true, false
+static const struct draft_shape sampled_siblings = { "sampled siblings",      3,     { -1, 0, 0 },
+                                                     { 0, SAMPLED, SAMPLED }, false, false };
+static const struct draft_shape sampled_chains = {
+    "sampled chains", 5, { -1, 0, 0, 1, 2 }, { 0, SAMPLED, SAMPLED, SAMPLED, SAMPLED }, true, false
 };
-// Where the second branch stands, rows that are kept do not lie one after another.
-static const struct draft_tokens deterministic_tree = { "chosen tree",     5,     { -1, 0, 0, 2, 3 },
-                                                        { DETERMINISTIC }, false, false };
-static const struct draft_tokens distinct_tree = {
-    "distinct tree", 4,
-    { -1, 0, 0, 2 }, { 0, SAMPLED_WITHOUT_REPLACEMENT, SAMPLED_WITHOUT_REPLACEMENT, SAMPLED_WITHOUT_REPLACEMENT },
-    false,           false
-};
-static const struct draft_tokens mixed_tree = { "mixed tree",    4,
-                                                { -1, 0, 0, 1 }, { 0, SAMPLED, DETERMINISTIC, SAMPLED },
-                                                false,           false };
-static const struct draft_tokens lookup = { .name = "ngram", .nodes = 4, .lookup = true };
+// If the second branch is accepted, the rows to keep are not contiguous.
+static const struct draft_shape deterministic_tree = { "deterministic tree", 5,     { -1, 0, 0, 2, 3 },
+                                                       { DETERMINISTIC },    false, false };
+static const struct draft_shape distinct_tree = { "tree without replacement",
+                                                  4,
+                                                  { -1, 0, 0, 2 },
+                                                  { 0, SAMPLED_WITHOUT_REPLACEMENT, SAMPLED_WITHOUT_REPLACEMENT,
+                                                    SAMPLED_WITHOUT_REPLACEMENT },
+                                                  false,
+                                                  false };
+static const struct draft_shape mixed_tree = { "mixed tree",    4,
+                                               { -1, 0, 0, 1 }, { 0, SAMPLED, DETERMINISTIC, SAMPLED },
+                                               false,           false };
+static const struct draft_shape lookup = { .name = "ngram", .nodes = 4, .lookup = true };
 
-static const struct draft_tokens *const shapes[] = {
-    &no_guesses,     &deterministic_chain, &sampled_chain, &mixed_chain, &sampled_siblings,
+static const struct draft_shape *const shapes[] = {
+    &root_only,      &deterministic_chain, &sampled_chain, &mixed_chain, &sampled_siblings,
     &sampled_chains, &deterministic_tree,  &distinct_tree, &mixed_tree,  &lookup
 };
-enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]), MOST_SEEDS = 24 };
+enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]), MAX_SEEDS = 24 };
 
-// A rule's options as they are when nobody sets them; free() after options_free().
+// A rule's default options; free() after options_free().
 static void *defaults(const struct rule *rule)
 {
     void *options = rule->options ? xcalloc(1, rule->options_size) : NULL;
@@ -54,40 +55,42 @@ static void *defaults(const struct rule *rule)
     return options;
 }
 
-// One world with one shape: one pair of tables, and more of them as long as that is quick.
-static struct outcome examine(const struct table_instance *w, const struct draft_tokens *g, const struct rule *rule,
-                              int64_t runs)
+// One instance with one shape: one pair of tables, and more of them while there are fewer than `runs` runs.
+static struct loop_result examine(const struct table_instance *w, const struct draft_shape *g, const struct rule *rule,
+                                  int64_t runs)
 {
-    struct outcome worst = { 0 };
+    struct loop_result worst = { 0 };
     void *options = defaults(rule);
-    for (uint64_t seed = 0; seed == 0 || (seed < MOST_SEEDS && worst.runs < runs); seed++) {
-        struct outcome one = table_instance_examine(w, g, rule, options, seed * 64 + (uint64_t)g->nodes, FLAWLESS);
-        outcome_add(&worst, &one);
-        if (one.distance > ROUNDING || one.lost > ROUNDING || one.objections > 0 || one.repeated > 0)
-            fail_msg("%s, %s, tables %d: distance %.1e, lost %.1e, %d addresses twice, %d objections: %s", rule->name,
-                     g->name, (int)seed, one.distance, one.lost, one.repeated, (int)one.objections, one.words);
+    for (uint64_t seed = 0; seed == 0 || (seed < MAX_SEEDS && worst.runs < runs); seed++) {
+        struct loop_result one = table_instance_examine(w, g, rule, options, seed * 64 + (uint64_t)g->nodes, FLAWLESS);
+        loop_result_add(&worst, &one);
+        if (one.distance > ROUNDING || one.lost > ROUNDING || one.violations > 0 || one.repeated > 0)
+            fail_msg("%s, %s, tables %d: distance %.1e, lost %.1e, %d repeated addresses, %d violations: %s",
+                     rule->name, g->name, (int)seed, one.distance, one.lost, one.repeated, (int)one.violations,
+                     one.message);
     }
     options_free(rule->options, options);
     free(options);
     return worst;
 }
 
-// Worlds under every exact rule, with every shape of at most so many nodes that the rule takes; all of it together.
-static struct outcome keep_the_law(const struct table_instance *instances, int n, int nodes, int64_t runs)
+// Instances under every exact rule, with every shape of at most `nodes` nodes that the rule takes; returns the sum of
+// all.
+static struct loop_result check_law(const struct table_instance *instances, int n, int nodes, int64_t runs)
 {
-    struct outcome together = { 0 };
+    struct loop_result together = { 0 };
     for (int i = 0; rules[i] != NULL; i++) {
-        struct outcome all = { 0 };
+        struct loop_result all = { 0 };
         for (int k = 0; rules[i]->exact && k < n; k++)
             for (int s = 0; s < SHAPES; s++)
                 if (shapes[s]->nodes <= nodes && rule_takes(rules[i], shapes[s])) {
-                    struct outcome one = examine(&instances[k], shapes[s], rules[i], runs);
-                    outcome_add(&all, &one);
+                    struct loop_result one = examine(&instances[k], shapes[s], rules[i], runs);
+                    loop_result_add(&all, &one);
                 }
         if (rules[i]->exact)
             print_message("%s: %lld instances, %lld outcomes, %lld rows: distance %.1e, lost %.1e\n", rules[i]->name,
                           (long long)all.instances, (long long)all.runs, (long long)all.rows, all.distance, all.lost);
-        outcome_add(&together, &all);
+        loop_result_add(&together, &all);
     }
     print_message(
         "texts: %lld ended by a token, %lld by a string, %lld by a limit, %lld by the context; %lld within a step\n",
@@ -96,60 +99,59 @@ static struct outcome keep_the_law(const struct table_instance *instances, int n
     return together;
 }
 
-#define KEEP_THE_LAW(instances, nodes, runs) \
-    keep_the_law(instances, sizeof(instances) / sizeof((instances)[0]), nodes, runs)
-#define BEHIND_010(limit) \
+#define CHECK_LAW(instances, nodes, runs) check_law(instances, sizeof(instances) / sizeof((instances)[0]), nodes, runs)
+#define PROMPT_010(limit) \
     { \
         { \
             3, { 0, 1, 0 }, limit \
         } \
     }
 
-static void texts_of_several_rounds_have_the_targets_law(void **state)
+static void texts_of_several_steps_have_the_targets_law(void **state)
 {
     (void)state;
     static const struct table_instance instances[] = {
-        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(5) },
+        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(5) },
         { .vocab = 2, .slots = 1, .sequences = 1, .prompt = { { 6, { 0, 1, 1, 0, 0, 1 }, 3 } }, .on_device = true },
         { .vocab = 3, .slots = 1, .sequences = 1, .prompt = { { 1, { 2 }, 3 } } },
     };
-    KEEP_THE_LAW(instances, LOOP_NODES, 1500);
+    CHECK_LAW(instances, LOOP_NODES, 1500);
 }
 
-static void a_token_that_ends_a_text_ends_it_within_a_draft(void **state)
+static void a_stop_token_ends_a_text_within_a_draft(void **state)
 {
     (void)state;
     static const struct table_instance instances[] = {
-        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(4), .ends = 1, .end = { 1 } },
+        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(4), .ends = 1, .end = { 1 } },
         { .vocab = 3, .slots = 1, .sequences = 1, .prompt = { { 2, { 1, 2 }, 3 } }, .ends = 2, .end = { 2, 0 } },
     };
-    struct outcome all = KEEP_THE_LAW(instances, LOOP_NODES, 1500);
+    struct loop_result all = CHECK_LAW(instances, LOOP_NODES, 1500);
     assert_true(all.why[STOP_TOKEN] > 0 && all.why[STOP_LIMIT] > 0 && all.within > 0);
 }
 
-static void stop_strings_end_a_text_wherever_their_tokens_came(void **state)
+static void stop_strings_end_a_text_across_steps(void **state)
 {
     (void)state;
     static const struct table_instance instances[] = {
-        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(4), .string = 2, .stay = 2, .stop = { 1, 0 } },
+        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(4), .string = 2, .stay = 2, .stop = { 1, 0 } },
         { .vocab = 2,
           .slots = 1,
           .sequences = 1,
-          .prompt = BEHIND_010(4),
+          .prompt = PROMPT_010(4),
           .string = 3,
           .stay = 1,
           .stop = { 0, 1, 1 } },
         { .vocab = 3,
           .slots = 1,
           .sequences = 1,
-          .prompt = BEHIND_010(3),
+          .prompt = PROMPT_010(3),
           .string = 2,
           .stay = 1,
           .stop = { 1, 1 },
           .ends = 1,
           .end = { 2 } },
     };
-    struct outcome all = KEEP_THE_LAW(instances, LOOP_NODES, 1000);
+    struct loop_result all = CHECK_LAW(instances, LOOP_NODES, 1000);
     assert_true(all.why[STOP_STRING] > 0 && all.within > 0 && all.back > 0);
 }
 
@@ -157,19 +159,19 @@ static void limits_and_the_context_cut_a_text_within_a_draft(void **state)
 {
     (void)state;
     static const struct table_instance instances[] = {
-        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(1), .deep = true },
-        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(2), .deep = true },
-        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(3), .deep = true },
-        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(5), .length = 7, .deep = true },
-        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(5), .length = 6 },
-        { .vocab = 3, .slots = 1, .sequences = 1, .prompt = BEHIND_010(5), .length = 5 },
-        { .vocab = 3, .slots = 1, .sequences = 1, .prompt = BEHIND_010(5), .length = 4, .deep = true },
+        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(1), .deep = true },
+        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(2), .deep = true },
+        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(3), .deep = true },
+        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(5), .length = 7, .deep = true },
+        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(5), .length = 6 },
+        { .vocab = 3, .slots = 1, .sequences = 1, .prompt = PROMPT_010(5), .length = 5 },
+        { .vocab = 3, .slots = 1, .sequences = 1, .prompt = PROMPT_010(5), .length = 4, .deep = true },
     };
-    struct outcome all = KEEP_THE_LAW(instances, LOOP_NODES, 500);
+    struct loop_result all = CHECK_LAW(instances, LOOP_NODES, 500);
     assert_true(all.why[STOP_LIMIT] > 0 && all.why[STOP_CONTEXT] > 0 && all.within > 0);
 }
 
-static void what_looks_back_sees_the_drafts_own_tokens(void **state)
+static void penalties_include_the_drafts_own_tokens(void **state)
 {
     (void)state;
     static const struct table_instance instances[] = {
@@ -186,23 +188,23 @@ static void what_looks_back_sees_the_drafts_own_tokens(void **state)
           .ends = 1,
           .end = { 1 } },
     };
-    KEEP_THE_LAW(instances, LOOP_NODES, 1200);
+    CHECK_LAW(instances, LOOP_NODES, 1200);
 }
 
-static void what_rules_tokens_out_rules_them_out_everywhere(void **state)
+static void excluded_tokens_are_excluded_everywhere(void **state)
 {
     (void)state;
     static const struct table_instance instances[] = {
-        { .vocab = 3, .slots = 1, .sequences = 1, .prompt = BEHIND_010(3), .sampling = "{temperature: 0.7, top_k: 2}" },
+        { .vocab = 3, .slots = 1, .sequences = 1, .prompt = PROMPT_010(3), .sampling = "{temperature: 0.7, top_k: 2}" },
         { .vocab = 3,
           .slots = 1,
           .sequences = 1,
-          .prompt = BEHIND_010(3),
+          .prompt = PROMPT_010(3),
           .sampling = "{temperature: 0.7, top_p: 0.8}" },
         { .vocab = 3,
           .slots = 1,
           .sequences = 1,
-          .prompt = BEHIND_010(3),
+          .prompt = PROMPT_010(3),
           .sampling = "{min_p: 0.4}",
           .on_device = true },
     };
@@ -211,15 +213,15 @@ static void what_rules_tokens_out_rules_them_out_everywhere(void **state)
         { .vocab = 2,
           .slots = 1,
           .sequences = 1,
-          .prompt = BEHIND_010(4),
+          .prompt = PROMPT_010(4),
           .sampling = "{temperature: 0.7, top_p: 0.8}" },
-        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(4), .sampling = "{temperature: 0}" },
+        { .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(4), .sampling = "{temperature: 0}" },
     };
-    KEEP_THE_LAW(instances, 4, 1000);
-    KEEP_THE_LAW(small, LOOP_NODES, 1000);
+    CHECK_LAW(instances, 4, 1000);
+    CHECK_LAW(small, LOOP_NODES, 1000);
 }
 
-static void neighbours_leave_one_another_alone(void **state)
+static void slots_do_not_affect_each_other(void **state)
 {
     (void)state;
     static const struct table_instance instances[] = {
@@ -233,10 +235,10 @@ static void neighbours_leave_one_another_alone(void **state)
           .sampling = "{repetition_penalty: 1.3}",
           .on_device = true },
     };
-    KEEP_THE_LAW(instances, 4, 2000);
+    CHECK_LAW(instances, 4, 2000);
 }
 
-static void a_freed_slot_is_as_good_as_new(void **state)
+static void a_reused_slot_keeps_the_law(void **state)
 {
     (void)state;
     static const struct table_instance instances[] = {
@@ -252,24 +254,24 @@ static void a_freed_slot_is_as_good_as_new(void **state)
           .prompt = { { 4, { 0, 1, 0, 0 }, 2 }, { 2, { 1, 1 }, 2 } },
           .deep = true },
     };
-    KEEP_THE_LAW(instances, 3, 2000);
+    CHECK_LAW(instances, 3, 2000);
 }
 
 // ---- mutants
 
-struct suspect {
+struct loop_mutant {
     enum flaw flaw;
     struct table_instance table_instance;
-    const struct draft_tokens *draft_tokens;
+    const struct draft_shape *draft_shape;
     const char *rule;
 };
 
 #define PENALIZED \
     .vocab = 3, .slots = 1, .sequences = 1, .prompt = { { 1, { 2 }, 3 } }, .sampling = "{repetition_penalty: 1.6}"
-#define ALONE .vocab = 2, .slots = 1, .sequences = 1, .prompt = BEHIND_010(4)
+#define ALONE .vocab = 2, .slots = 1, .sequences = 1, .prompt = PROMPT_010(4)
 
-static const struct suspect suspects[] = {
-    { END_LOOKED_FOR_AT_THE_END_OF_STEPS, { ALONE, .ends = 1, .end = { 1 } }, &sampled_chain, "rejection" },
+static const struct loop_mutant loop_mutants[] = {
+    { END_CHECKED_AT_THE_END_OF_STEPS, { ALONE, .ends = 1, .end = { 1 } }, &sampled_chain, "rejection" },
     { PENALTY_AS_AT_THE_ROOT, { PENALIZED }, &deterministic_chain, "rejection" },
     { PENALTY_TWICE_FOR_THE_LAST_TOKEN,
       { ALONE, .sampling = "{repetition_penalty: 1.6}" },
@@ -279,7 +281,7 @@ static const struct suspect suspects[] = {
     { REJECTED_ROWS_ARE_KEPT, { ALONE }, &sampled_chain, "rejection" },
     { ONE_ROW_TOO_FEW_IS_KEPT, { ALONE }, &sampled_chain, "rejection" },
     { POSITIONS_BY_ROW, { ALONE }, &deterministic_tree, "rejection" },
-    { POSITIONS_ONE_ON_AFTER_A_REFUSAL, { ALONE }, &sampled_chain, "rejection" },
+    { POSITIONS_SHIFTED_AFTER_A_REJECTION, { ALONE }, &sampled_chain, "rejection" },
     { PATHS_GATHERED_BACKWARDS, { ALONE }, &deterministic_tree, "rejection" },
     { PATHS_GATHERED_AS_IF_CHAINS, { ALONE }, &deterministic_tree, "rejection" },
     { SIBLINGS_ARE_SEEN, { ALONE }, &deterministic_tree, "rejection" },
@@ -289,42 +291,42 @@ static const struct suspect suspects[] = {
       "rejection" },
 };
 
-static void every_mutant_of_the_loop_is_found_out(void **state)
+static void every_mutant_of_the_loop_is_detected(void **state)
 {
     (void)state;
-    assert_int_equal(sizeof(suspects) / sizeof(suspects[0]), FLAWS - 1);
-    for (size_t i = 0; i < sizeof(suspects) / sizeof(suspects[0]); i++) {
-        const struct suspect *s = &suspects[i];
-        struct outcome found = { 0 };
-        for (uint64_t seed = 0; seed < MOST_SEEDS; seed++) {
-            struct outcome one =
-                table_instance_examine(&s->table_instance, s->draft_tokens, rule_named(s->rule), NULL, seed, s->flaw);
-            struct outcome honest =
-                table_instance_examine(&s->table_instance, s->draft_tokens, rule_named(s->rule), NULL, seed, FLAWLESS);
-            outcome_add(&found, &one);
-            assert_true(honest.distance <= ROUNDING && honest.objections == 0);
+    assert_int_equal(sizeof(loop_mutants) / sizeof(loop_mutants[0]), FLAWS - 1);
+    for (size_t i = 0; i < sizeof(loop_mutants) / sizeof(loop_mutants[0]); i++) {
+        const struct loop_mutant *s = &loop_mutants[i];
+        struct loop_result found = { 0 };
+        for (uint64_t seed = 0; seed < MAX_SEEDS; seed++) {
+            struct loop_result one =
+                table_instance_examine(&s->table_instance, s->draft_shape, rule_named(s->rule), NULL, seed, s->flaw);
+            struct loop_result flawless =
+                table_instance_examine(&s->table_instance, s->draft_shape, rule_named(s->rule), NULL, seed, FLAWLESS);
+            loop_result_add(&found, &one);
+            assert_true(flawless.distance <= ROUNDING && flawless.violations == 0);
         }
-        print_message("%s: distance %.1e; %lld objections%s%s\n", flaw_words[s->flaw], found.distance,
-                      (long long)found.objections, found.objections > 0 ? ", the first: " : "", found.words);
+        print_message("%s: distance %.1e; %lld violations%s%s\n", flaw_names[s->flaw], found.distance,
+                      (long long)found.violations, found.violations > 0 ? ", the first: " : "", found.message);
         if (s->flaw != SLOTS_ARE_NOT_EMPTIED)
             assert_true(found.distance > FLAW);
         if (s->flaw >= REJECTED_ROWS_ARE_KEPT)
-            assert_true(found.objections > 0);
+            assert_true(found.violations > 0);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_of_several_rounds_have_the_targets_law),
-        cmocka_unit_test(a_token_that_ends_a_text_ends_it_within_a_draft),
-        cmocka_unit_test(stop_strings_end_a_text_wherever_their_tokens_came),
+        cmocka_unit_test(texts_of_several_steps_have_the_targets_law),
+        cmocka_unit_test(a_stop_token_ends_a_text_within_a_draft),
+        cmocka_unit_test(stop_strings_end_a_text_across_steps),
         cmocka_unit_test(limits_and_the_context_cut_a_text_within_a_draft),
-        cmocka_unit_test(what_looks_back_sees_the_drafts_own_tokens),
-        cmocka_unit_test(what_rules_tokens_out_rules_them_out_everywhere),
-        cmocka_unit_test(neighbours_leave_one_another_alone),
-        cmocka_unit_test(a_freed_slot_is_as_good_as_new),
-        cmocka_unit_test(every_mutant_of_the_loop_is_found_out),
+        cmocka_unit_test(penalties_include_the_drafts_own_tokens),
+        cmocka_unit_test(excluded_tokens_are_excluded_everywhere),
+        cmocka_unit_test(slots_do_not_affect_each_other),
+        cmocka_unit_test(a_reused_slot_keeps_the_law),
+        cmocka_unit_test(every_mutant_of_the_loop_is_detected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

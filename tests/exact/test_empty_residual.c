@@ -1,5 +1,5 @@
-// test_empty_residual.c - what a rule does where nothing is left after a fall: rounding alone can bring that about, so here a source of
-// chance lets fall what surely stands.
+// test_empty_residual.c - rules where a residual has no mass after a rejection. Only rounding can cause that, so a
+// random source here rejects tokens that are accepted with certainty.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,16 +14,16 @@
 
 enum { VOCAB = 3, TWO = 2 };
 
-static bool all_fall(struct rng *self, double num, double den, struct address at)
+static bool reject_all(struct rng *self, double num, double den, struct address at)
 {
     (void)self, (void)den;
-    return at.node == 0 && num > 0; // but the root
+    return at.node == 0 && num > 0; // accepts at the root only
 }
 
 static struct address sampled_at;
 static double sampled_from[VOCAB];
 
-// The first of the largest, and a note of what it was picked from.
+// Picks the first of the largest and records the weights.
 static int pick_largest(struct rng *self, const double *weight, int n, struct address at)
 {
     (void)self;
@@ -47,25 +47,25 @@ static const float *the_row(struct rows *self, int node)
     return ((struct same_row *)self)->row;
 }
 
-// Two guesses, one behind the other or siblings, of which the target is sure: token 1 chosen where p is nothing else, or drawn
-// from a q that is p.
-static void verify(const struct rule *rule, enum proposal how, bool chain, const float *p, struct verification *j)
+// Verifies two draft tokens, a chain or siblings, that the target accepts with certainty: deterministic token 1 where p
+// is 1, or sampled from a q that equals p.
+static void verify(const struct rule *rule, enum proposal how, bool chain, const float *p, struct verification *out)
 {
     int32_t token[TWO + 1] = { 0, 1, chain ? 2 : 1 }, parent[TWO + 1] = { -1, 0, chain ? 1 : 0 };
     uint8_t proposal[TWO + 1] = { DETERMINISTIC, (uint8_t)how, (uint8_t)how };
     struct same_row rows = { { VOCAB, the_row, NULL }, p };
     struct draft d = { TWO + 1, TWO + 1, token, parent, proposal, how == DETERMINISTIC ? NULL : &rows.rows, NULL };
-    struct rng rng = { .accept = all_fall, .pick = pick_largest, .root = 11 };
+    struct rng rng = { .accept = reject_all, .pick = pick_largest, .root = 11 };
     void *options = rule->options != NULL ? xcalloc(1, rule->options_size) : NULL;
     if (options != NULL)
         assert_true(options_read(NULL, rule->name, rule->options, options, NULL));
-    rule->verify(&d, &rows.rows, options, &rng, j);
+    rule->verify(&d, &rows.rows, options, &rng, out);
     if (options != NULL)
         options_free(rule->options, options);
     free(options);
 }
 
-static void what_is_left_of_nothing_is_p_and_is_counted(void **state)
+static void an_empty_residual_keeps_p_and_is_counted(void **state)
 {
     (void)state;
     static const float sure[VOCAB] = { 0, 1, 0 }, mixed[VOCAB] = { 0.25f, 0.5f, 0.25f };
@@ -79,10 +79,10 @@ static void what_is_left_of_nothing_is_p_and_is_counted(void **state)
             if (!(rules[i]->takes & (how == DETERMINISTIC ? TAKES_DETERMINISTIC : TAKES_SAMPLED)) ||
                 (!chain && !siblings) || !residual || strcmp(rules[i]->name, "lenient") == 0)
                 continue;
-            struct verification j = verification_create(TWO + 1, VOCAB);
-            verify(rules[i], how, chain, p, &j);
-            assert_int_equal(j.n, 1);
-            assert_int_equal(j.node[0], 0);
+            struct verification out = verification_create(TWO + 1, VOCAB);
+            verify(rules[i], how, chain, p, &out);
+            assert_int_equal(out.n, 1);
+            assert_int_equal(out.node[0], 0);
             assert_int_equal(sampled_at.purpose, FOR_RESIDUAL);
             assert_int_equal(sampled_at.position, 11);
             assert_int_equal(sampled_at.node, 0);
@@ -91,25 +91,26 @@ static void what_is_left_of_nothing_is_p_and_is_counted(void **state)
                 sum += sampled_from[x];
             assert_true(sum == 1);
             const bool independent = strcmp(rules[i]->name, "multipath") == 0 || strcmp(rules[i]->name, "spectr") == 0;
-            if (chain || !independent) { // of siblings those two expect another fall
-                assert_int_equal(j.token[0], 1);
+            if (chain || !independent) { // these two form the residual of siblings once, after all rejections
+                assert_int_equal(out.token[0], 1);
                 for (int x = 0; x < VOCAB; x++)
                     assert_true(sampled_from[x] == (double)p[x]);
-                // Siblings fall one after the other, and each time nothing was left. Of a chain some rules look at the first guess
-                // alone; those that go through it from its end find nothing twice, but for a chosen end that p has nothing for.
+                // Each rejected sibling leaves an empty residual. On a chain some rules try the first token only; those
+                // that start at its end find an empty residual twice, unless the end is deterministic and has p = 0.
                 const bool from_the_end = strcmp(rules[i]->name, "block") == 0 ||
                                           strcmp(rules[i]->name, "traversal") == 0 ||
                                           strcmp(rules[i]->name, "multipath") == 0;
-                if (j.empty != (chain && (how == DETERMINISTIC || !from_the_end) ? 1 : 2))
-                    fail_msg("%s, %s %s: nothing was left %d times", rules[i]->name,
-                             how == DETERMINISTIC ? "chosen" : "drawn", chain ? "chain" : "siblings", j.empty);
+                if (out.empty != (chain && (how == DETERMINISTIC || !from_the_end) ? 1 : 2))
+                    fail_msg("%s, %s %s: %d empty residuals", rules[i]->name,
+                             how == DETERMINISTIC ? "deterministic" : "sampled", chain ? "chain" : "siblings",
+                             out.empty);
             }
-            verification_destroy(&j);
+            verification_destroy(&out);
         }
 }
 
-// A law is written whole, whatever stood in the array.
-static void a_law_leaves_no_node_out(void **state)
+// Every entry is written, whatever the array held before.
+static void end_probabilities_cover_every_node(void **state)
 {
     (void)state;
     static const float mixed[VOCAB] = { 0.25f, 0.5f, 0.25f };
@@ -127,12 +128,12 @@ static void a_law_leaves_no_node_out(void **state)
                 void *options = rules[i]->options != NULL ? xcalloc(1, rules[i]->options_size) : NULL;
                 if (options != NULL)
                     assert_true(options_read(NULL, rules[i]->name, rules[i]->options, options, NULL));
-                assert_non_null(rules[i]->law);
-                rules[i]->law(&d, &rows.rows, options, end);
+                assert_non_null(rules[i]->end_probabilities);
+                rules[i]->end_probabilities(&d, &rows.rows, options, end);
                 for (int node = 0; node < n; node++)
                     sum += end[node];
                 if (!(fabs(sum - 1) <= 1e-12))
-                    fail_msg("%s, %d nodes: the law sums to %g", rules[i]->name, n, sum);
+                    fail_msg("%s, %d nodes: the probabilities sum to %g", rules[i]->name, n, sum);
                 assert_true(n == TWO + 1 ? end[n] == 7 : isnan(end[n]));
                 if (options != NULL)
                     options_free(rules[i]->options, options);
@@ -140,18 +141,18 @@ static void a_law_leaves_no_node_out(void **state)
             }
 }
 
-static void options_reach_as_far_as_they_say(void **state)
+static void rule_options_accept_exactly_their_range(void **state)
 {
     (void)state;
     static const struct {
-        const char *rule, *option, *least, *most, *below, *above;
+        const char *rule, *option, *min, *max, *below, *above;
     } cases[] = { { "typical", "epsilon", "0", "1", "-0.01", "1.01" },
                   { "typical", "delta", "0", "1", "-0.01", "1.01" },
                   { "lenient", "lenience", "1", "1000", "0.99", "1001" },
                   { "synthetic", "rate", "0", "1", "-0.01", "1.01" } };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const struct rule *rule = rule_named(cases[i].rule);
-        const char *const values[] = { cases[i].least, cases[i].most, cases[i].below, cases[i].above };
+        const char *const values[] = { cases[i].min, cases[i].max, cases[i].below, cases[i].above };
         for (int k = 0; k < 4; k++) {
             struct error err = { "" };
             struct settings *m = settings_map();
@@ -169,9 +170,9 @@ static void options_reach_as_far_as_they_say(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_left_of_nothing_is_p_and_is_counted),
-        cmocka_unit_test(a_law_leaves_no_node_out),
-        cmocka_unit_test(options_reach_as_far_as_they_say),
+        cmocka_unit_test(an_empty_residual_keeps_p_and_is_counted),
+        cmocka_unit_test(end_probabilities_cover_every_node),
+        cmocka_unit_test(rule_options_accept_exactly_their_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

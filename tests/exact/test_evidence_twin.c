@@ -1,6 +1,7 @@
-// test_evidence_twin.c - bets, tests and verdicts on texts of some hundred tokens against a twin in Python.
+// test_evidence_twin.c - bets, tests and verdicts on texts of a few hundred tokens against a twin in Python.
 //
-// tests/cases/make_evidence.py sorts lists for its orders and sums over the vocabulary for its means; its tails are mpmath's.
+// tests/cases/make_evidence.py sorts lists for its orders, sums over the vocabulary for its means, and takes tails from
+// mpmath.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,28 +65,28 @@ static void add_text(struct evidence *e, const struct json *tokens)
     for (size_t i = 0; i < json_count(tokens); i++) {
         const struct json *one = json_at(tokens, i), *list = json_at(one, 2);
         const int q = whole(one, 1);
-        int32_t chosen[VOCAB];
+        int32_t deterministic[VOCAB];
         for (size_t k = 0; k < json_count(list); k++)
-            chosen[k] = whole(list, k);
-        if (whole(one, 7)) { // a sequence begins, and what the one before it came to is added
+            deterministic[k] = whole(list, k);
+        if (whole(one, 7)) { // a sequence begins: the one before it is added
             evidence_join(e, &part);
             part = (struct evidence){ 0 };
             last = evidence_start;
             before = -1;
         }
-        const struct token_seen t = { .vocab = VOCAB,
-                                      .p = rows[whole(one, 0)],
-                                      .p_sum = 1,
-                                      .q = q >= 0 ? rows[q] : NULL,
-                                      .q_sum = 1,
-                                      .chosen = chosen,
-                                      .n_deterministic = (int)json_count(list),
-                                      .token = whole(one, 3),
-                                      .before = before,
-                                      .end = (int32_t)json_int(json_get(golden, "end")),
-                                      .index = whole(one, 4),
-                                      .bonus = whole(one, 5),
-                                      .u = at(one, 6) };
+        const struct observed_token t = { .vocab = VOCAB,
+                                          .p = rows[whole(one, 0)],
+                                          .p_sum = 1,
+                                          .q = q >= 0 ? rows[q] : NULL,
+                                          .q_sum = 1,
+                                          .deterministic = deterministic,
+                                          .n_deterministic = (int)json_count(list),
+                                          .token = whole(one, 3),
+                                          .before = before,
+                                          .end = (int32_t)json_int(json_get(golden, "end")),
+                                          .index = whole(one, 4),
+                                          .bonus = whole(one, 5),
+                                          .u = at(one, 6) };
         last = evidence_add(&part, &t, last);
         before = t.token;
     }
@@ -99,7 +100,7 @@ static const struct json *text_named(const char *name)
     return one;
 }
 
-// Means over a row are sums of floats' functions here (exact/mass.c), good to 1e-6 a token.
+// Means over a row are sums of float functions (exact/mass.c), accurate to 1e-6 per token.
 static bool agrees(double a, double b)
 {
     return a == b || fabs(a - b) <= 2e-4 * fmax(1, fabs(b));
@@ -112,7 +113,7 @@ static bool is_named(const struct exact_test *t, const struct json *one, size_t 
            strcmp(t->part, json_text(json_at(one, from + 2))) == 0;
 }
 
-static void hold_test(const char *text, const struct exact_test *t, const struct json *tests)
+static void check_test(const char *text, const struct exact_test *t, const struct json *tests)
 {
     for (size_t i = 0; i < json_count(tests); i++) {
         const struct json *one = json_at(tests, i);
@@ -126,7 +127,7 @@ static void hold_test(const char *text, const struct exact_test *t, const struct
     fail_msg("%s: the twin has no test %s of %s, %s", text, t->kind, t->of, t->part);
 }
 
-static void bets_and_tests_are_those_of_sorted_lists_and_plain_sums(void **state)
+static void bets_and_tests_match_the_twin(void **state)
 {
     (void)state;
     const struct json *texts = json_get(golden, "texts");
@@ -138,7 +139,7 @@ static void bets_and_tests_are_those_of_sorted_lists_and_plain_sums(void **state
         near(evidence_log_e(&e), json_is_null(log_e) ? INFINITY : json_number(log_e), 1e-9);
         const int n = evidence_tests(&e, t, EVIDENCE_TESTS);
         for (int i = 0; i < n; i++)
-            hold_test(json_key(k), &t[i], tests);
+            check_test(json_key(k), &t[i], tests);
         assert_int_equal(n, json_count(tests));
         near(evidence_tokens(&e), (double)json_count(json_get(json_value(k), "tokens")), 0);
     }
@@ -146,25 +147,27 @@ static void bets_and_tests_are_those_of_sorted_lists_and_plain_sums(void **state
 
 // ---- verdicts
 
-static void hold_verdict(const struct json *one)
+static void check_verdict(const struct json *one)
 {
     static struct observed seen;
     static struct verdict v;
     const struct json *of = json_get(one, "of"), *acceptance = json_get(one, "acceptance"),
                       *alarm = json_get(one, "alarm"), *found = json_get(one, "rows");
-    const char *streams[STREAMS] = { [THE_TEXT] = "text", [THE_CONTROL] = "control", [THE_DRAFTER] = "drafter" };
+    const char *streams[STREAMS] = {
+        [STREAM_TEXT] = "text", [STREAM_CONTROL] = "control", [STREAM_DRAFTER] = "drafter"
+    };
     seen = (struct observed){ .max_depth = at(acceptance, 0),
                               .accepted = at(acceptance, 1),
                               .expected = at(acceptance, 2),
                               .variance = at(acceptance, 3) };
     for (size_t i = 0; i < SQUARE; i++)
         for (size_t k = 0; k < SQUARE; k++)
-            seen.rejected[i][k] = at(json_at(json_get(one, "fell"), i), k);
+            seen.rejected[i][k] = at(json_at(json_get(one, "rejected"), i), k);
     for (int s = 0; s < STREAMS; s++) {
-        streams[s] = s >= NEGATIVE_CONTROL_SET ? "plants" : streams[s];
+        streams[s] = s >= STREAM_NEGATIVE_CONTROLS ? "negative controls" : streams[s];
         add_text(&seen.of[s], json_get(text_named(json_text(json_get(of, streams[s]))), "tokens"));
     }
-    verdict_of(&v, &seen, json_number(json_get(one, "most_log_e")), json_number(json_get(one, "level")));
+    verdict_of(&v, &seen, json_number(json_get(one, "max_log_e")), json_number(json_get(one, "level")));
     assert_string_equal(answer_names[v.answer], json_text(json_get(one, "answer")));
     near(v.z_accepted, json_number(json_get(one, "z")), 1e-12);
     for (int s = 0; s < STREAMS; s++)
@@ -183,20 +186,20 @@ static void hold_verdict(const struct json *one)
     assert_int_equal(compared, json_count(found));
 }
 
-static void verdicts_are_those_of_the_twin(void **state)
+static void verdicts_match_the_twin(void **state)
 {
     (void)state;
     const struct json *verdicts = json_get(golden, "verdicts");
     assert_true(json_count(verdicts) >= 8);
     for (size_t i = 0; i < json_count(verdicts); i++)
-        hold_verdict(json_at(verdicts, i));
+        check_verdict(json_at(verdicts, i));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bets_and_tests_are_those_of_sorted_lists_and_plain_sums),
-        cmocka_unit_test(verdicts_are_those_of_the_twin),
+        cmocka_unit_test(bets_and_tests_match_the_twin),
+        cmocka_unit_test(verdicts_match_the_twin),
     };
     return cmocka_run_group_tests(tests, open_golden, close_golden);
 }

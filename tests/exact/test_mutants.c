@@ -1,7 +1,7 @@
-// test_mutants.c - every flaw that a rule or a drafter's word can have is found out, and what is no flaw is not.
+// test_mutants.c - every mutant of a rule and every misreport of a drafter is detected; equivalent changes are not.
 //
-// The share of instances in which a mutant shows is so large that it would survive two hundred of them less than once
-// in 10^9 times.
+// The share of instances in which a mutant shows is so large that it would survive two hundred instances with a
+// probability below 10^-9.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,16 +12,16 @@
 #define ROUNDING 1e-12
 #define FLAW_SIZE 1e-6
 
-static const struct effort effort = { 9, 9, 260 };
+static const struct sweep_size sweep_size = { 9, 9, 260 };
 
-static void written_once_more_the_rules_are_exact(void **state)
+static void reimplemented_rules_are_exact(void **state)
 {
     (void)state;
     enum flaw none = FLAWLESS;
     for (int i = 0; mutant_rules[i]; i++) {
-        if (mutant_rules[i] == &accept_mutant) // not for siblings that repeat each other; E11 is its instance
+        if (mutant_rules[i] == &accept_mutant) // not exact for siblings that repeat each other; E11 covers it
             continue;
-        struct finding f = law_sweep(mutant_rules[i], &none, HONEST, effort, ROUNDING);
+        struct law_result f = law_sweep(mutant_rules[i], &none, TRUTHFUL, sweep_size, ROUNDING);
         print_message("%s: distance %.1e over %lld instances\n", mutant_rules[i]->name, f.distance,
                       (long long)f.instances);
         assert_true(f.sound && f.lost <= ROUNDING);
@@ -32,25 +32,25 @@ static void written_once_more_the_rules_are_exact(void **state)
 static void print_measured(const struct mutant *m, const struct measured *d)
 {
     static const char *const words[] = {
-        [KILLED] = "killed", [SEEN_TWICE] = "address twice", [EQUIVALENT] = "equivalent"
+        [KILLED] = "killed", [REPEATED_ADDRESS] = "address twice", [EQUIVALENT] = "equivalent"
     };
-    print_message("%-5s %-13s f %.3f mean %.2e worst %.2e", m->id, words[m->fate], d->seen, d->mean, d->worst);
+    print_message("%-5s %-13s f %.3f mean %.2e worst %.2e", m->id, words[m->expectation], d->seen, d->mean, d->worst);
     if (m->seen > 0)
-        print_message(" (list: %.3f %.2e %.2e)", m->seen, m->mean, m->worst);
-    print_message("  %s\n", m->says);
+        print_message(" (reference: %.3f %.2e %.2e)", m->seen, m->mean, m->worst);
+    print_message("  %s\n", m->description);
 }
 
-// Within a factor of ten of what others measured on instances of another make; what shows much less is another flaw.
-static bool is_of_the_lists_order(const struct mutant *m, const struct measured *d)
+// Within a factor of ten of the reference figures, which are of another generator: otherwise it is another flaw.
+static bool is_near_reference(const struct mutant *m, const struct measured *d)
 {
     return m->seen == 0 || (d->mean > m->mean / 10 && d->mean < m->mean * 10);
 }
 
-static void every_mutant_is_found_out(void **state)
+static void every_mutant_is_detected(void **state)
 {
     (void)state;
     for (const struct mutant *m = mutants; m->id; m++) {
-        if (m->fate != KILLED)
+        if (m->expectation != KILLED)
             continue;
         struct measured d = mutant_measure(m);
         print_measured(m, &d);
@@ -59,32 +59,32 @@ static void every_mutant_is_found_out(void **state)
         assert_true(d.worst > FLAW_SIZE);
         if (!(pow(1 - d.seen, d.instances) < 1e-9))
             fail_msg("%s would survive: it shows in %g of the instances", m->id, d.seen);
-        if (!is_of_the_lists_order(m, &d))
-            fail_msg("%s: mean distance %g; the list has %g", m->id, d.mean, m->mean);
+        if (!is_near_reference(m, &d))
+            fail_msg("%s: mean distance %g; the reference is %g", m->id, d.mean, m->mean);
     }
 }
 
-static void what_changes_nothing_survives(void **state)
+static void equivalent_mutants_survive(void **state)
 {
     (void)state;
     for (const struct mutant *m = mutants; m->id; m++) {
-        if (m->fate != EQUIVALENT)
+        if (m->expectation != EQUIVALENT)
             continue;
         struct measured d = mutant_measure(m);
         print_measured(m, &d);
         assert_true(d.sound);
         assert_int_equal(d.repeated, 0);
         assert_true(d.worst <= ROUNDING);
-        assert_true(d.unlike <= ROUNDING);
+        assert_true(d.acceptance_difference <= ROUNDING);
     }
 }
 
-// The walk takes every draw for a new one, so its law is right; that an address came twice is all that shows.
-static void chance_used_twice_shows_in_its_addresses(void **state)
+// Enumeration treats every draw as a new one, so the law is right; only the repeated address shows.
+static void reused_randomness_repeats_an_address(void **state)
 {
     (void)state;
     for (const struct mutant *m = mutants; m->id; m++) {
-        if (m->fate != SEEN_TWICE)
+        if (m->expectation != REPEATED_ADDRESS)
             continue;
         struct measured d = mutant_measure(m);
         print_measured(m, &d);
@@ -101,56 +101,57 @@ static int listed(const char *id)
     return n;
 }
 
-static void no_number_of_the_list_is_missing_or_stands_twice(void **state)
+static void every_number_is_listed_once(void **state)
 {
     (void)state;
-    static const char *const words[] = { [ELSEWHERE] = "another test's", [NOT_ANNOUNCED] = "not there yet" };
+    static const char *const words[] = { [OTHER_TEST] = "other test", [NOT_APPLICABLE] = "not applicable" };
     char id[16];
-    int fates[NOT_ANNOUNCED + 1] = { 0 };
+    int count[NOT_APPLICABLE + 1] = { 0 };
     for (int i = 1; i <= 63; i++) {
         snprintf(id, sizeof(id), "M%02d", i);
         assert_int_equal(listed(id), 1);
     }
     for (const struct mutant *m = mutants; m->id; m++) {
         assert_int_equal(listed(m->id), 1);
-        assert_true((m->rule == NULL) == (m->fate == ELSEWHERE || m->fate == NOT_ANNOUNCED));
-        fates[m->fate]++;
+        assert_true((m->rule == NULL) == (m->expectation == OTHER_TEST || m->expectation == NOT_APPLICABLE));
+        count[m->expectation]++;
         if (m->rule == NULL)
-            print_message("%-5s %-13s %s  %s\n", m->id, words[m->fate], m->note, m->says);
+            print_message("%-5s %-13s %s  %s\n", m->id, words[m->expectation], m->note, m->description);
     }
-    print_message(
-        "%d killed by the law, %d by an address, %d equivalent, %d by other tests, %d with nothing to be in\n",
-        fates[KILLED], fates[SEEN_TWICE], fates[EQUIVALENT], fates[ELSEWHERE], fates[NOT_ANNOUNCED]);
+    print_message("%d killed by the law, %d by an address, %d equivalent, %d by other tests, %d not applicable\n",
+                  count[KILLED], count[REPEATED_ADDRESS], count[EQUIVALENT], count[OTHER_TEST], count[NOT_APPLICABLE]);
 }
 
 // ---- drafters, over every kind of draft
 
-static void drafters_that_break_their_word_are_found_out(void **state)
+static void misreporting_drafters_are_detected(void **state)
 {
     (void)state;
-    for (int lie = HONEST + 1; lie < LIES; lie++) {
-        struct finding f = law_sweep(rule_named("rejection"), NULL, (enum lie)lie, effort, FLAW_SIZE);
-        print_message("%s: distance %.1e at instance %lld\n", lie_names[lie], f.distance, (long long)f.instances);
+    for (int misreport = TRUTHFUL + 1; misreport < MISREPORTS; misreport++) {
+        struct law_result f =
+            law_sweep(rule_named("rejection"), NULL, (enum misreport)misreport, sweep_size, FLAW_SIZE);
+        print_message("%s: distance %.1e at instance %lld\n", misreport_names[misreport], f.distance,
+                      (long long)f.instances);
         assert_true(f.distance > FLAW_SIZE);
     }
 }
 
-static void match_does_not_care_how_a_drafter_drew(void **state)
+static void match_is_exact_for_misreporting_drafters(void **state)
 {
     (void)state;
-    assert_true(law_sweep(rule_named("match"), NULL, PRUNED_AS_SAMPLED, effort, ROUNDING).distance <= ROUNDING);
+    assert_true(law_sweep(rule_named("match"), NULL, PRUNED_AS_SAMPLED, sweep_size, ROUNDING).distance <= ROUNDING);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(written_once_more_the_rules_are_exact),
-        cmocka_unit_test(every_mutant_is_found_out),
-        cmocka_unit_test(what_changes_nothing_survives),
-        cmocka_unit_test(chance_used_twice_shows_in_its_addresses),
-        cmocka_unit_test(no_number_of_the_list_is_missing_or_stands_twice),
-        cmocka_unit_test(drafters_that_break_their_word_are_found_out),
-        cmocka_unit_test(match_does_not_care_how_a_drafter_drew),
+        cmocka_unit_test(reimplemented_rules_are_exact),
+        cmocka_unit_test(every_mutant_is_detected),
+        cmocka_unit_test(equivalent_mutants_survive),
+        cmocka_unit_test(reused_randomness_repeats_an_address),
+        cmocka_unit_test(every_number_is_listed_once),
+        cmocka_unit_test(misreporting_drafters_are_detected),
+        cmocka_unit_test(match_is_exact_for_misreporting_drafters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-// test_observer.c - texts of a little language, drawn right and drawn wrong, as the observer sees them: alarms come as
-// seldom as the level says when nothing is wrong, and always when something is. No model is needed.
+// test_observer.c - exact and biased texts of a toy language, seen by the observer: false alarms are as rare as the
+// level, and every bias is detected. No model is needed.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +15,11 @@
 #include "verifier/rules/rule.h"
 #include "verifier/verifier.h"
 
-static void verify(const struct told *told, uint64_t seed, double level, struct verdict *v)
+static void verify(const struct text_setup *text_setup, uint64_t seed, double level, struct verdict *v)
 {
     struct observed *seen = xcalloc(1, sizeof(*seen));
-    double most = language_write(told, seed, seen);
-    verdict_of(v, seen, most, level);
+    double max = toy_language_write(text_setup, seed, seen);
+    verdict_of(v, seen, max, level);
     free(seen);
 }
 
@@ -33,80 +33,80 @@ static void describe(const char *what, const struct verdict *v)
     print_message("\n");
 }
 
-static struct verdict *verified(const char *what, const struct told *told, uint64_t seed)
+static struct verdict *verified(const char *what, const struct text_setup *text_setup, uint64_t seed)
 {
     struct verdict *v = xcalloc(1, sizeof(*v));
-    verify(told, seed, 1e-6, v);
+    verify(text_setup, seed, 1e-6, v);
     describe(what, v);
     return v;
 }
 
-// ---- nothing is wrong
+// ---- exact texts
 
 struct alarms {
     int text, drafter, control; // at the level of 1 in 20
     int certain;                // of any of these, at 1 in a million
-    double z;                   // the greatest of the acceptance, either way
+    double z;                   // maximum |z| of the acceptance
 };
 
-static struct alarms alarms_of(const struct told *told, int runs)
+static struct alarms alarms_of(const struct text_setup *text_setup, int runs)
 {
     struct alarms a = { 0 };
     struct observed *seen = xcalloc(1, sizeof(*seen));
     struct verdict *v = xcalloc(1, sizeof(*v));
     for (int run = 0; run < runs; run++) {
         *seen = (struct observed){ 0 };
-        double most = language_write(told, 1000 + (uint64_t)run, seen);
-        verdict_of(v, seen, most, 0.05);
-        a.text += v->of[THE_TEXT].alarm;
-        a.drafter += v->of[THE_DRAFTER].alarm;
-        a.control += v->of[THE_CONTROL].alarm;
+        double max = toy_language_write(text_setup, 1000 + (uint64_t)run, seen);
+        verdict_of(v, seen, max, 0.05);
+        a.text += v->of[STREAM_TEXT].alarm;
+        a.drafter += v->of[STREAM_DRAFTER].alarm;
+        a.control += v->of[STREAM_CONTROL].alarm;
         a.z = isnan(v->z_accepted) ? a.z : fmax(a.z, fabs(v->z_accepted));
-        verdict_of(v, seen, most, 1e-6);
-        a.certain += v->of[THE_TEXT].alarm || v->of[THE_DRAFTER].alarm || v->of[THE_CONTROL].alarm;
+        verdict_of(v, seen, max, 1e-6);
+        a.certain += v->of[STREAM_TEXT].alarm || v->of[STREAM_DRAFTER].alarm || v->of[STREAM_CONTROL].alarm;
     }
     free(seen);
     free(v);
     return a;
 }
 
-// Of 300 runs at the level of 0.05 more than 27 have an alarm with a chance of 0.001, if that many may.
-static void alarms_come_as_seldom_as_the_level_says(void **state)
+// At level 0.05 more than 27 of 300 runs have an alarm with probability at most 0.001.
+static void false_alarms_are_as_rare_as_the_level(void **state)
 {
     (void)state;
     static const struct {
         const char *rule;
         enum shape shape;
-        int runs, most;
+        int runs, max;
     } null[] = {
         { "rejection", SAMPLED_CHAIN, 300, 27 },    { "rejection", DISTINCT_TREE, 15, 4 },
         { "rejection", DETERMINISTIC_TREE, 15, 4 }, { "block", SAMPLED_CHAIN, 30, 6 },
         { "traversal", DISTINCT_TREE, 15, 4 },
     };
     for (size_t i = 0; i < sizeof(null) / sizeof(null[0]); i++) {
-        const struct told told = {
+        const struct text_setup text_setup = {
             .rule = rule_named(null[i].rule), .shape = null[i].shape, .texts = 3, .tokens = 100
         };
-        struct alarms a = alarms_of(&told, null[i].runs);
+        struct alarms a = alarms_of(&text_setup, null[i].runs);
         print_message(
             "%s, shape %d, %d runs: alarms of the text %d, drafter %d, control %d; certain %d; |z| up to %.1f\n",
             null[i].rule, null[i].shape, null[i].runs, a.text, a.drafter, a.control, a.certain, a.z);
-        assert_true(a.text <= null[i].most && a.drafter <= null[i].most && a.control <= null[i].most);
+        assert_true(a.text <= null[i].max && a.drafter <= null[i].max && a.control <= null[i].max);
         assert_int_equal(a.certain, 0);
     }
 }
 
-// ---- something is wrong
+// ---- biased texts
 
-static void expect(const char *what, const struct told *told, enum answer answer)
+static void expect(const char *what, const struct text_setup *text_setup, enum answer answer)
 {
-    struct verdict *v = verified(what, told, 1);
+    struct verdict *v = verified(what, text_setup, 1);
     assert_int_equal(v->answer, answer);
-    assert_false(v->of[THE_CONTROL].alarm);
+    assert_false(v->of[STREAM_CONTROL].alarm);
     free(v);
 }
 
-static void plants_are_seen_and_the_rest_is_clean(void **state)
+static void negative_controls_are_detected_and_the_rest_is_clean(void **state)
 {
     (void)state;
     static const struct {
@@ -114,41 +114,42 @@ static void plants_are_seen_and_the_rest_is_clean(void **state)
         enum shape shape;
         int texts;
     } in[] = {
-        { "rejection, a drawn chain", "rejection", SAMPLED_CHAIN, 10 },
-        { "rejection, a chosen chain", "rejection", DETERMINISTIC_CHAIN, 14 },
-        { "traversal, a tree of distinct draws", "traversal", DISTINCT_TREE, 12 },
+        { "rejection, a sampled chain", "rejection", SAMPLED_CHAIN, 10 },
+        { "rejection, a deterministic chain", "rejection", DETERMINISTIC_CHAIN, 14 },
+        { "traversal, a tree without replacement", "traversal", DISTINCT_TREE, 12 },
     };
     for (size_t i = 0; i < sizeof(in) / sizeof(in[0]); i++) {
-        const struct told told = {
+        const struct text_setup text_setup = {
             .rule = rule_named(in[i].rule), .shape = in[i].shape, .texts = in[i].texts, .tokens = 1000
         };
-        struct verdict *v = verified(in[i].what, &told, 1);
+        struct verdict *v = verified(in[i].what, &text_setup, 1);
         for (int k = 0; k < NEGATIVE_CONTROLS; k++)
-            assert_true(v->of[NEGATIVE_CONTROL_SET + k].alarm);
+            assert_true(v->of[STREAM_NEGATIVE_CONTROLS + k].alarm);
         assert_int_equal(v->answer, NO_BIAS_FOUND);
         free(v);
     }
 }
 
-static void without_guesses_or_with_few_tokens_there_is_no_verdict(void **state)
+static void no_verdict_without_drafts_or_with_few_tokens(void **state)
 {
     (void)state;
     const struct rule *rejection = rule_named("rejection");
-    expect("no drafts", &(struct told){ .rule = rejection, .shape = NO_DRAFT, .texts = 2, .tokens = 500 }, NO_VERDICT);
-    expect("300 tokens", &(struct told){ .rule = rejection, .texts = 2, .tokens = 150 }, NO_VERDICT);
-    expect("none", &(struct told){ .rule = rejection }, NO_VERDICT);
+    expect("no drafts", &(struct text_setup){ .rule = rejection, .shape = NO_DRAFT, .texts = 2, .tokens = 500 },
+           NO_VERDICT);
+    expect("300 tokens", &(struct text_setup){ .rule = rejection, .texts = 2, .tokens = 150 }, NO_VERDICT);
+    expect("none", &(struct text_setup){ .rule = rejection }, NO_VERDICT);
 }
 
-static void judge_too_leniently(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                                struct verification *out)
+static void verify_leniently(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
+                             struct verification *out)
 {
     (void)options;
-    rejection_walk(d, p, (struct standing){ 1.25, 0 }, rng, out);
+    rejection_walk(d, p, (struct acceptance_test){ 1.25, 0 }, rng, out);
 }
 
-// All of a chain stands, the impossible too.
-static void judge_everything_to_stand(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                                      struct verification *out)
+// Accepts all of a chain, impossible tokens included.
+static void accept_everything(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
+                              struct verification *out)
 {
     (void)options;
     const int last = d->n - 1;
@@ -158,51 +159,53 @@ static void judge_everything_to_stand(const struct draft *d, struct rows *p, con
         rng_pick_row(rng, p->row(p, last), VOCAB, (struct address){ FOR_BONUS, rng->root, last }, out->work));
 }
 
-static void law_of_rejection(const struct draft *d, struct rows *p, const void *options, double *end)
+static void end_probabilities_of_rejection(const struct draft *d, struct rows *p, const void *options, double *end)
 {
     (void)options;
-    rejection_ends(d, p, (struct standing){ 1, 0 }, end);
+    rejection_end_probabilities(d, p, (struct acceptance_test){ 1, 0 }, end);
 }
 
-static const struct rule too_lenient = { .name = "rejection", .law = law_of_rejection, .verify = judge_too_leniently };
-static const struct rule gullible = { .name = "rejection",
-                                      .law = law_of_rejection,
-                                      .verify = judge_everything_to_stand };
+static const struct rule too_lenient = { .name = "rejection",
+                                         .end_probabilities = end_probabilities_of_rejection,
+                                         .verify = verify_leniently };
+static const struct rule accepts_all = { .name = "rejection",
+                                         .end_probabilities = end_probabilities_of_rejection,
+                                         .verify = accept_everything };
 
-static void a_rule_that_is_too_lenient_is_found_out(void **state)
+static void a_lenient_rule_is_detected(void **state)
 {
     (void)state;
     const struct rule *rejection = rule_named("rejection");
     for (int shape = SAMPLED_CHAIN; shape <= DETERMINISTIC_CHAIN; shape++) {
-        const struct told told = {
-            .rule = &too_lenient, .seen_as = rejection, .shape = (enum shape)shape, .texts = 3, .tokens = 1000
+        const struct text_setup text_setup = {
+            .rule = &too_lenient, .declared_rule = rejection, .shape = (enum shape)shape, .texts = 3, .tokens = 1000
         };
-        struct verdict *v = verified("lenience 1.25", &told, 1);
+        struct verdict *v = verified("lenience 1.25", &text_setup, 1);
         assert_int_equal(v->answer, BIAS_FOUND);
-        assert_true(v->of[THE_TEXT].alarm);
-        assert_false(v->of[THE_CONTROL].alarm); // which is the real rule, on the same drafts
-        assert_true(v->z_accepted > 5);         // it accepts more than its law says
+        assert_true(v->of[STREAM_TEXT].alarm);
+        assert_false(v->of[STREAM_CONTROL].alarm); // the real rule on the same drafts
+        assert_true(v->z_accepted > 5);            // it accepts more than its end_probabilities
         free(v);
     }
 }
 
-static void a_drafter_that_reports_a_wrong_q_is_found_out(void **state)
+static void a_drafter_with_a_wrong_q_is_detected(void **state)
 {
     (void)state;
     for (int tree = 0; tree < 2; tree++) {
-        const struct told told = { .rule = rule_named("rejection"),
-                                   .shape = tree ? DISTINCT_TREE : SAMPLED_CHAIN,
-                                   .from = language_lie,
-                                   .texts = 4,
-                                   .tokens = 500 };
-        struct verdict *v = verified("a drafter of temperature 2/3", &told, 1);
+        const struct text_setup text_setup = { .rule = rule_named("rejection"),
+                                               .shape = tree ? DISTINCT_TREE : SAMPLED_CHAIN,
+                                               .from = toy_language_misreported,
+                                               .texts = 4,
+                                               .tokens = 500 };
+        struct verdict *v = verified("a drafter of temperature 2/3", &text_setup, 1);
         assert_int_equal(v->answer, BIAS_FOUND);
-        assert_true(v->of[THE_DRAFTER].alarm);
+        assert_true(v->of[STREAM_DRAFTER].alarm);
         free(v);
     }
 }
 
-static const struct finding_row *row_of(const struct verdict *v, const char *kind)
+static const struct stream_test *row_of(const struct verdict *v, const char *kind)
 {
     for (int i = 0; i < v->n; i++)
         if (strcmp(v->row[i].test.kind, kind) == 0)
@@ -210,52 +213,54 @@ static const struct finding_row *row_of(const struct verdict *v, const char *kin
     return NULL;
 }
 
-static void chance_that_drafter_and_rule_share_is_seen_where_guesses_fell(void **state)
+static void randomness_shared_by_drafter_and_rule_is_detected(void **state)
 {
     (void)state;
-    struct told told = { .rule = rule_named("rejection"), .texts = 3, .tokens = 1000 };
+    struct text_setup text_setup = { .rule = rule_named("rejection"), .texts = 3, .tokens = 1000 };
     for (int shares = 0; shares < 2; shares++) {
-        told.shares_randomness = shares;
-        struct verdict *v = verified(shares ? "shared chance" : "chance of their own", &told, 1);
-        const struct finding_row *r = row_of(v, "independence");
+        text_setup.shares_randomness = shares;
+        struct verdict *v = verified(shares ? "shared randomness" : "independent randomness", &text_setup, 1);
+        const struct stream_test *r = row_of(v, "independence");
         assert_non_null(r);
-        print_message("independence: chi-square %.0f of %.0f guesses that fell, log10 p %.1f\n", r->test.statistic,
+        print_message("independence: chi-square %.0f of %.0f rejected tokens, log10 p %.1f\n", r->test.statistic,
                       r->test.tokens, r->log10_adjusted);
-        assert_int_equal(r->stream, THE_DRAFTER);
+        assert_int_equal(r->stream, STREAM_DRAFTER);
         assert_true(shares ? r->log10_adjusted < -20 : r->log10_adjusted > -2);
-        assert_true(v->of[THE_DRAFTER].alarm == (shares == 1));
+        assert_true(v->of[STREAM_DRAFTER].alarm == (shares == 1));
         free(v);
     }
 }
 
-static void a_token_that_cannot_be_is_proof(void **state)
+static void an_impossible_token_decides_the_verdict(void **state)
 {
     (void)state;
-    const struct told told = { .rule = &gullible, .seen_as = rule_named("rejection"), .texts = 1, .tokens = 300 };
+    const struct text_setup text_setup = {
+        .rule = &accepts_all, .declared_rule = rule_named("rejection"), .texts = 1, .tokens = 300
+    };
     struct observed *seen = xcalloc(1, sizeof(*seen));
     struct verdict *v = xcalloc(1, sizeof(*v));
-    double most = language_write(&told, 1, seen);
-    assert_true(seen->of[THE_TEXT].impossible > 0);
-    assert_true(isinf(most) && most > 0);
-    verdict_of(v, seen, most, 1e-300);
+    double max = toy_language_write(&text_setup, 1, seen);
+    assert_true(seen->of[STREAM_TEXT].impossible > 0);
+    assert_true(isinf(max) && max > 0);
+    verdict_of(v, seen, max, 1e-300);
     assert_int_equal(v->answer, BIAS_FOUND);
-    assert_true(seen->of[THE_CONTROL].impossible == 0 && !v->of[THE_CONTROL].alarm);
+    assert_true(seen->of[STREAM_CONTROL].impossible == 0 && !v->of[STREAM_CONTROL].alarm);
 
-    // One such token among a thousand that are right, and none of the bets.
-    const struct told right = { .rule = rule_named("rejection"), .texts = 1, .tokens = 1000 };
+    // One such token among a thousand correct ones, without any bet.
+    const struct text_setup right = { .rule = rule_named("rejection"), .texts = 1, .tokens = 1000 };
     *seen = (struct observed){ 0 };
-    most = language_write(&right, 1, seen);
-    seen->of[THE_TEXT].impossible++;
-    verdict_of(v, seen, most, 1e-300);
+    max = toy_language_write(&right, 1, seen);
+    seen->of[STREAM_TEXT].impossible++;
+    verdict_of(v, seen, max, 1e-300);
     assert_int_equal(v->answer, BIAS_FOUND);
-    assert_string_equal(v->of[THE_TEXT].worst->test.kind, "impossible");
+    assert_string_equal(v->of[STREAM_TEXT].worst->test.kind, "impossible");
     free(seen);
     free(v);
 }
 
 // ---- acceptance
 
-static void accepted_tokens_are_what_the_law_expects(void **state)
+static void acceptance_matches_end_probabilities(void **state)
 {
     (void)state;
     static const struct {
@@ -268,22 +273,24 @@ static void accepted_tokens_are_what_the_law_expects(void **state)
         { "multipath", SAMPLED_CHAINS },
     };
     for (size_t i = 0; i < sizeof(in) / sizeof(in[0]); i++) {
-        const struct told told = { .rule = rule_named(in[i].rule), .shape = in[i].shape, .texts = 4, .tokens = 500 };
+        const struct text_setup text_setup = {
+            .rule = rule_named(in[i].rule), .shape = in[i].shape, .texts = 4, .tokens = 500
+        };
         struct observed *seen = xcalloc(1, sizeof(*seen));
         struct verdict *v = xcalloc(1, sizeof(*v));
-        verdict_of(v, seen, language_write(&told, 1, seen), 1e-6);
-        print_message("%s, shape %d: %.4f accepted a step, %.4f expected, z %.2f\n", in[i].rule, in[i].shape,
+        verdict_of(v, seen, toy_language_write(&text_setup, 1, seen), 1e-6);
+        print_message("%s, shape %d: %.4f accepted per step, %.4f expected, z %.2f\n", in[i].rule, in[i].shape,
                       seen->accepted / seen->steps, seen->expected / seen->steps, v->z_accepted);
         assert_true(seen->variance > 50 && fabs(v->z_accepted) < 4);
-        assert_true(v->answer != BIAS_FOUND && !v->of[THE_CONTROL].alarm);
+        assert_true(v->answer != BIAS_FOUND && !v->of[STREAM_CONTROL].alarm);
         free(seen);
         free(v);
     }
 }
 
-// A thousand steps of three guesses that the target would nearly always have made: that one fell has a chance of 1 in
-// 500, though it is 22 standard deviations. Three that fell are another matter.
-static void a_rare_fall_is_no_proof(void **state)
+// A thousand steps of three draft tokens that are almost always accepted: one rejection has a probability of 1 / 500,
+// though it is 22 standard deviations. Three rejections are significant.
+static void a_rare_rejection_is_no_proof(void **state)
 {
     (void)state;
     struct observed *seen = xcalloc(1, sizeof(*seen));
@@ -292,7 +299,7 @@ static void a_rare_fall_is_no_proof(void **state)
         *seen = (struct observed){ .steps = 1000, .drafted = 3000, .expected = 3000 - 2e-3, .variance = 2e-3 };
         seen->accepted = 3000 - rejected;
         verdict_of(v, seen, 0, 1e-6);
-        print_message("%d fell: z %.1f, log10 p %.1f\n", rejected, v->z_accepted, v->row[0].test.log10_p);
+        print_message("%d rejected: z %.1f, log10 p %.1f\n", rejected, v->z_accepted, v->row[0].test.log10_p);
         assert_string_equal(v->row[0].test.kind, "acceptance");
         assert_true(fabs(v->z_accepted) > 20);
         assert_true(rejected == 1 ? v->row[0].test.log10_p > -3 : v->row[0].test.log10_p < -3);
@@ -301,7 +308,7 @@ static void a_rare_fall_is_no_proof(void **state)
         (struct observed){ .steps = 1e5, .drafted = 3e5, .accepted = 152500, .expected = 150000, .variance = 160000 };
     verdict_of(v, seen, 0, 1e-6); // the normal tail again
     assert_true(fabs(v->row[0].test.log10_p - tail_normal(2500.0 / 400)) < 0.3);
-    assert_true(v->of[THE_TEXT].alarm);
+    assert_true(v->of[STREAM_TEXT].alarm);
     free(seen);
     free(v);
 }
@@ -315,39 +322,39 @@ static void near(const double *a, const double *b, double within)
             fail_msg("number %zu of the sums is %.17g, not %.17g", i, a[i], b[i]);
 }
 
-static void two_halves_are_the_whole(void **state)
+static void observed_sums_are_additive(void **state)
 {
     (void)state;
-    const struct told told = { .rule = rule_named("rejection"), .tokens = 60 };
+    const struct text_setup text_setup = { .rule = rule_named("rejection"), .tokens = 60 };
     struct observed *sum = xcalloc(4, sizeof(*sum)), *one_by_one = sum + 1, *half = sum + 2;
-    struct writer w = writer_open(&told, 3);
+    struct text_writer w = text_writer_open(&text_setup, 3);
     for (int i = 0; i < 20; i++) {
-        writer_write(&w, i, sum);
-        writer_write(&w, i, &half[i / 10]);
+        text_writer_write(&w, i, sum);
+        text_writer_write(&w, i, &half[i / 10]);
         struct observed *text = xcalloc(1, sizeof(*text));
-        writer_write(&w, i, text);
+        text_writer_write(&w, i, text);
         observed_join(one_by_one, text);
         free(text);
     }
-    writer_close(&w);
+    text_writer_close(&w);
     assert_memory_equal(one_by_one, sum, sizeof(*sum)); // in the same order
     observed_join(half, half + 1);
     near((const double *)half, (const double *)sum, 1e-12);
-    assert_true(sum->steps > 0 && evidence_tokens(&sum->of[THE_TEXT]) >= 20 * 60);
+    assert_true(sum->steps > 0 && evidence_tokens(&sum->of[STREAM_TEXT]) >= 20 * 60);
     free(sum);
 }
 
-static void slots_do_not_know_of_each_other(void **state)
+static void slots_are_independent(void **state)
 {
     (void)state;
-    const struct told told = { .rule = rule_named("rejection"), .tokens = 100 };
+    const struct text_setup text_setup = { .rule = rule_named("rejection"), .tokens = 100 };
     struct observed *a = xcalloc(3, sizeof(*a));
-    struct writer w = writer_open(&told, 3);
-    writer_write(&w, 5, a);
+    struct text_writer w = text_writer_open(&text_setup, 3);
+    text_writer_write(&w, 5, a);
     observer_start(w.observer, 0, 6);
-    writer_write(&w, 5, a + 1);
+    text_writer_write(&w, 5, a + 1);
     observer_take(w.observer, 0, a + 2);
-    writer_close(&w);
+    text_writer_close(&w);
     assert_memory_equal(a, a + 1, sizeof(*a));
     for (size_t i = 0; i < OBSERVED_DOUBLES; i++)
         assert_true(((double *)(a + 2))[i] == 0);
@@ -365,18 +372,18 @@ static void streams_have_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(alarms_come_as_seldom_as_the_level_says),
-        cmocka_unit_test(plants_are_seen_and_the_rest_is_clean),
-        cmocka_unit_test(without_guesses_or_with_few_tokens_there_is_no_verdict),
-        cmocka_unit_test(a_rule_that_is_too_lenient_is_found_out),
-        cmocka_unit_test(a_drafter_that_reports_a_wrong_q_is_found_out),
-        cmocka_unit_test(chance_that_drafter_and_rule_share_is_seen_where_guesses_fell),
-        cmocka_unit_test(a_token_that_cannot_be_is_proof),
-        cmocka_unit_test(accepted_tokens_are_what_the_law_expects),
-        cmocka_unit_test(a_rare_fall_is_no_proof),
-        cmocka_unit_test(two_halves_are_the_whole),
-        cmocka_unit_test(slots_do_not_know_of_each_other),
+        cmocka_unit_test(false_alarms_are_as_rare_as_the_level),
+        cmocka_unit_test(negative_controls_are_detected_and_the_rest_is_clean),
+        cmocka_unit_test(no_verdict_without_drafts_or_with_few_tokens),
+        cmocka_unit_test(a_lenient_rule_is_detected),
+        cmocka_unit_test(a_drafter_with_a_wrong_q_is_detected),
+        cmocka_unit_test(randomness_shared_by_drafter_and_rule_is_detected),
+        cmocka_unit_test(an_impossible_token_decides_the_verdict),
+        cmocka_unit_test(acceptance_matches_end_probabilities),
+        cmocka_unit_test(a_rare_rejection_is_no_proof),
+        cmocka_unit_test(observed_sums_are_additive),
+        cmocka_unit_test(slots_are_independent),
         cmocka_unit_test(streams_have_names),
     };
-    return cmocka_run_group_tests(tests, language_make, NULL);
+    return cmocka_run_group_tests(tests, toy_language_make, NULL);
 }

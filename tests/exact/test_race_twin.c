@@ -1,7 +1,8 @@
-// test_race_twin.c - draws at their addresses against a twin in Python, and how often coupled ones agree against a closed form.
+// test_race_twin.c - draws at their addresses against a twin in Python, and the agreement of coupled samples against a
+// closed form.
 //
-// tests/cases/make_races.py has Philox and the race from the papers. Here the shapes of drafts grow over the same rows
-// (drafters/tree_builder.c), and `match` judges them (verifier/rules/match.c): every token has to be the twin's.
+// tests/cases/make_races.py implements Philox and the race from the papers. Here drafts are built over the same rows
+// (drafters/tree_builder.c) and verified by `match` (verifier/rules/match.c): every token must equal the twin's.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +50,7 @@ static void fill(float *row, const struct json *numbers)
         row[i] = (float)((double)integer(numbers, i) / one);
 }
 
-// ---- a draft, and what `match` says to it
+// ---- a draft and its verification by `match`
 
 struct table { // the row after a node is that of its token
     struct rows rows;
@@ -88,7 +89,7 @@ static struct tree_options options_of(const struct json *one)
     return o;
 }
 
-static void grow(const struct tree_options *o, const struct request *r, const struct table *q)
+static void build_draft(const struct tree_options *o, const struct request *r, const struct table *q)
 {
     struct tree_shape shape;
     struct tree_builder g;
@@ -104,7 +105,7 @@ static void grow(const struct tree_options *o, const struct request *r, const st
     builder_destroy(&g);
 }
 
-static void hold_draft(const struct draft *d, const struct json *expected)
+static void check_draft(const struct draft *d, const struct json *expected)
 {
     assert_int_equal(d->n, json_count(expected));
     for (int node = 0; node < d->n; node++) {
@@ -116,7 +117,7 @@ static void hold_draft(const struct draft *d, const struct json *expected)
     }
 }
 
-static void hold(const struct json *one)
+static void check_case(const struct json *one)
 {
     int32_t token[CAPACITY], parent[CAPACITY] = { -1 }, text[TEXT] = { 0 };
     uint8_t proposal[CAPACITY] = { 0 };
@@ -126,42 +127,42 @@ static void hold(const struct json *one)
     struct philox source =
         philox_source((uint64_t)json_int(json_get(one, "seed")), (uint64_t)json_int(json_get(one, "sequence")));
     const int root = (int)json_int(json_get(one, "root"));
-    const struct json *draft = json_get(one, "draft"), *said = json_get(one, "said");
+    const struct json *draft = json_get(one, "draft"), *expected = json_get(one, "tokens");
     const struct tree_options o = options_of(one);
     source.rng.root = root;
     token[0] = text[root] = (int32_t)integer(json_at(draft, 0), 0);
     fill_table(&p, "p", &d);
     fill_table(&q, json_bool(json_get(one, "sparse")) ? "sparse" : "q", &d);
     d.q = &q.rows;
-    grow(&o,
-         &(struct request){
-             .n = root + 1, .token = text, .rng = &source.rng, .draft = &d, .depth = (int)json_count(draft) },
-         &q);
-    hold_draft(&d, draft);
+    build_draft(&o,
+                &(struct request){
+                    .n = root + 1, .token = text, .rng = &source.rng, .draft = &d, .depth = (int)json_count(draft) },
+                &q);
+    check_draft(&d, draft);
     rule_named("match")->verify(&d, &p.rows, NULL, &source.rng, &out);
-    assert_int_equal(out.n, json_count(said));
+    assert_int_equal(out.n, json_count(expected));
     for (int i = 0; i < out.n; i++) {
-        assert_int_equal(out.token[i], integer(said, i));
-        double row[VOCAB]; // of doubles, as rules have them, the race is another loop
+        assert_int_equal(out.token[i], integer(expected, i));
+        double row[VOCAB]; // the race over doubles, as in rules, is another loop
         for (int x = 0; x < VOCAB; x++)
             row[x] = (double)p.after[token[out.node[i]]][x];
         assert_int_equal(source.rng.pick(&source.rng, row, VOCAB, (struct address){ FOR_TOKEN, root + i + 1, 0 }),
-                         integer(said, i));
+                         integer(expected, i));
     }
     verification_destroy(&out);
 }
 
-static void drafts_and_the_tokens_of_match_are_the_twins(void **state)
+static void drafts_and_match_tokens_match_the_twin(void **state)
 {
     (void)state;
     const struct json *drafts = json_get(golden, "drafts");
     assert_true(json_count(drafts) > 100);
     for (size_t i = 0; i < json_count(drafts); i++)
-        hold(json_at(drafts, i));
+        check_case(json_at(drafts, i));
 }
 
-// A row longer than what is worked on at once, of few tokens that are all alike: as floats and as doubles.
-static void long_rows_have_the_twins_winner(void **state)
+// A row longer than a chunk, with few tokens of equal weight: as floats and as doubles.
+static void long_rows_match_the_twin(void **state)
 {
     (void)state;
     const struct json *longs = json_get(golden, "longs");
@@ -182,16 +183,16 @@ static void long_rows_have_the_twins_winner(void **state)
     }
 }
 
-// ---- how often two races have one winner
+// ---- agreement of two races
 
-static void coupled_draws_agree_as_often_as_the_closed_form_says(void **state)
+static void coupled_samples_agree_at_the_closed_form_rate(void **state)
 {
     (void)state;
     enum { DRAWS = 6000 };
     const struct json *pairs = json_get(golden, "agreement");
     for (size_t k = 0; k < json_count(pairs); k++) {
         const struct json *one = json_at(pairs, k);
-        const double chance = json_number(json_at(one, 2));
+        const double rate = json_number(json_at(one, 2));
         float p[VOCAB], q[VOCAB];
         double work[VOCAB];
         int agreed = 0;
@@ -202,16 +203,16 @@ static void coupled_draws_agree_as_often_as_the_closed_form_says(void **state)
             const struct address at = { FOR_TOKEN, place, 0 };
             agreed += rng_pick_row(&source.rng, p, VOCAB, at, work) == rng_pick_row(&source.rng, q, VOCAB, at, work);
         }
-        near((double)agreed / DRAWS, chance, 4 * sqrt(chance * (1 - chance) / DRAWS));
+        near((double)agreed / DRAWS, rate, 4 * sqrt(rate * (1 - rate) / DRAWS));
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(drafts_and_the_tokens_of_match_are_the_twins),
-        cmocka_unit_test(long_rows_have_the_twins_winner),
-        cmocka_unit_test(coupled_draws_agree_as_often_as_the_closed_form_says),
+        cmocka_unit_test(drafts_and_match_tokens_match_the_twin),
+        cmocka_unit_test(long_rows_match_the_twin),
+        cmocka_unit_test(coupled_samples_agree_at_the_closed_form_rate),
     };
     return cmocka_run_group_tests(tests, open_golden, close_golden);
 }

@@ -1,9 +1,9 @@
-// test_rule_twin.c - every rule against a twin in Python that was written from the papers' formulas, in fractions.
+// test_rule_twin.c - every rule against a twin in Python, written from the papers' formulas in exact fractions.
 //
-// tests/cases/make_rules.py knows nothing of this program. For drafts that it made up it says how probable every answer
-// is (where the path ends and which token follows), what the answer is under Philox's numbers, token for token, and what
-// it is where a uniform sits on a boundary. So neither a rule and its own law, nor rules and the one enumeration that
-// judges them, can err together. The lossy rules, whose text has no law to be held against, have no other judge.
+// tests/cases/make_rules.py is independent of this program. For random drafts it gives the probability of every output
+// (where the path ends and which token follows), the output under Philox's uniforms, token for token, and the output
+// for uniforms on a boundary. So a rule and its end_probabilities, or rules and the enumeration, cannot be wrong in the
+// same way unnoticed. Lossy rules, whose output has no required distribution, are tested only here.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@
 
 enum { NODES = 8, VOCAB = 5, LONG = 1100, OPTIONS = 2 };
 
-// The tokens of a case in a long row, in the same order: beside what registers, words and loops hold at once.
+// The ids of a case's tokens in a long row, in the same order: around the sizes of registers, words and loops.
 static const int32_t place_in_long[VOCAB] = { 15, 64, 257, 1023, 1099 };
 
 // ---- a case of the file
@@ -67,7 +67,7 @@ static const float *row_of(struct rows *self, int node)
     return ((struct table *)self)->row[node];
 }
 
-static int32_t placed(const struct scene *c, int token)
+static int32_t long_token(const struct scene *c, int token)
 {
     return c->vocab == LONG ? place_in_long[token] : token;
 }
@@ -77,7 +77,7 @@ static void fill(struct table *t, const struct json *rows, int one, const struct
     t->rows = (struct rows){ c->vocab, row_of, NULL };
     for (int node = 0; node < (int)json_count(rows); node++)
         for (int x = 0; x < (int)json_count(json_at(rows, (size_t)node)); x++)
-            t->row[node][placed(c, x)] = (float)whole(json_at(rows, (size_t)node), x) / (float)one;
+            t->row[node][long_token(c, x)] = (float)whole(json_at(rows, (size_t)node), x) / (float)one;
 }
 
 static void *options_of(const struct rule *rule, const struct json *given)
@@ -110,7 +110,7 @@ static void open_case(struct scene *c, const struct json *json, int one, bool in
     fill(&c->p, get(c, "p"), one, c);
     fill(&c->q, get(c, "q"), one, c);
     for (int node = 0; node < n; node++) {
-        c->token[node] = placed(c, whole(get(c, "token"), node));
+        c->token[node] = long_token(c, whole(get(c, "token"), node));
         c->parent[node] = whole(get(c, "parent"), node);
         c->proposal[node] = (uint8_t)whole(get(c, "proposal"), node);
     }
@@ -127,7 +127,7 @@ static void close_case(struct scene *c)
     verification_destroy(&c->out);
 }
 
-static void each_case(bool in_long, void (*look)(struct scene *c))
+static void each_case(bool in_long, void (*check)(struct scene *c))
 {
     static struct scene c;
     struct error err;
@@ -139,14 +139,14 @@ static void each_case(bool in_long, void (*look)(struct scene *c))
     assert_true(json_count(cases) > 300);
     for (size_t i = 0; i < json_count(cases); i++) {
         open_case(&c, json_at(cases, i), (int)json_int(json_get(json_at(cases, i), "one")), in_long);
-        look(&c);
+        check(&c);
         close_case(&c);
     }
     json_free(all);
     free(path);
 }
 
-// ---- what it answers
+// ---- output
 
 static void verify(struct scene *c, struct rng *rng)
 {
@@ -164,106 +164,106 @@ static int last_token(const struct scene *c)
     return c->out.token[c->out.n - 1];
 }
 
-// rho is found to nine digits, and another one that is large enough would do as well (spectr.c).
-static double exactness(const struct scene *c)
+// rho is computed to nine digits, and any larger one is also valid (spectr.c).
+static double tolerance(const struct scene *c)
 {
     return strcmp(c->rule->name, "spectr") == 0 ? 1e-8 : 1e-12;
 }
 
-static void hold_against_the_law(struct scene *c)
+static void check_probabilities(struct scene *c)
 {
-    double said[NODES][VOCAB] = { { 0 } }, ends[NODES] = { 0 }, law[NODES];
+    double difference[NODES][VOCAB] = { { 0 } }, ends[NODES] = { 0 }, end[NODES];
     struct outcomes o;
     outcomes_begin(&o);
     while (outcomes_next(&o)) {
         verify(c, &o.rng);
-        said[last_node(c)][last_token(c)] += outcomes_probability(&o);
+        difference[last_node(c)][last_token(c)] += outcomes_probability(&o);
     }
     outcomes_end(&o);
-    const struct json *expected = get(c, "law");
+    const struct json *expected = get(c, "outputs");
     for (size_t i = 0; i < json_count(expected); i++) {
         const struct json *one = json_at(expected, i);
-        said[whole(one, 0)][whole(one, 1)] -= number(one, 2);
+        difference[whole(one, 0)][whole(one, 1)] -= number(one, 2);
         ends[whole(one, 0)] += number(one, 2);
     }
-    c->rule->law(&c->draft, &c->p.rows, c->options, law);
+    c->rule->end_probabilities(&c->draft, &c->p.rows, c->options, end);
     for (int node = 0; node < c->draft.n; node++) {
-        near(law[node], ends[node], exactness(c));
+        near(end[node], ends[node], tolerance(c));
         for (int x = 0; x < c->vocab; x++)
-            if (fabs(said[node][x]) > exactness(c))
-                fail_msg("%s, node %d, token %d: off by %g", c->rule->name, node, x, said[node][x]);
+            if (fabs(difference[node][x]) > tolerance(c))
+                fail_msg("%s, node %d, token %d: off by %g", c->rule->name, node, x, difference[node][x]);
     }
 }
 
-static void every_answer_has_the_chance_that_the_papers_give_it(void **state)
+static void output_probabilities_match_the_papers(void **state)
 {
     (void)state;
-    each_case(false, hold_against_the_law);
+    each_case(false, check_probabilities);
 }
 
-// answer: where it ends, the token, and how often nothing was left (null: the twin does not say).
-static void hold_against_the_answer(const struct scene *c, const struct json *answer, int from)
+// result: the last node, the token, and the number of empty residuals (null: not given).
+static void check_result(const struct scene *c, const struct json *result, int from)
 {
-    const int last = whole(answer, from), token = placed(c, whole(answer, from + 1));
+    const int last = whole(result, from), token = long_token(c, whole(result, from + 1));
     if (last_node(c) != last || last_token(c) != token)
         fail_msg("%s ends at node %d with token %d; the twin at %d with %d", c->rule->name, last_node(c), last_token(c),
                  last, token);
-    if (json_is_int(json_at(answer, (size_t)from + 2)))
-        assert_int_equal(c->out.empty, whole(answer, from + 2));
+    if (json_is_int(json_at(result, (size_t)from + 2)))
+        assert_int_equal(c->out.empty, whole(result, from + 2));
 }
 
-// Of every node what it was judged by; of one that was not looked at, nothing.
-static void hold_against_trials(const struct scene *c, const struct json *trials)
+// p and q of every node's trial; NAN for nodes that were not tried.
+static void check_trials(const struct scene *c, const struct json *trials)
 {
     size_t k = 0;
     for (int node = 1; node < c->draft.n; node++) {
         const struct json *one = json_at(trials, k);
         if (one == NULL || whole(one, 0) != node) {
             if (!isnan(c->out.trial_p[node]))
-                fail_msg("%s looked at node %d; the twin did not", c->rule->name, node);
+                fail_msg("%s tried node %d; the twin did not", c->rule->name, node);
             continue;
         }
-        near(c->out.trial_p[node], number(one, 1), exactness(c));
-        near(c->out.trial_q[node], number(one, 2), exactness(c));
+        near(c->out.trial_p[node], number(one, 1), tolerance(c));
+        near(c->out.trial_q[node], number(one, 2), tolerance(c));
         k++;
     }
     assert_int_equal(k, json_count(trials));
 }
 
-static void judge_under_philox(struct scene *c)
+static void verify_under_philox(struct scene *c)
 {
-    const struct json *verified = get(c, "judged");
+    const struct json *verified = get(c, "verified");
     for (size_t i = 0; i < json_count(verified); i++) {
         const struct json *one = json_at(verified, i);
         struct philox source = philox_source((uint64_t)json_int(json_at(one, 0)), (uint64_t)json_int(json_at(one, 1)));
         source.rng.root = whole(one, 2);
         verify(c, &source.rng);
-        hold_against_the_answer(c, one, 3);
+        check_result(c, one, 3);
         if (json_count(one) > 6)
-            hold_against_trials(c, json_at(one, 6));
+            check_trials(c, json_at(one, 6));
     }
 }
 
-static void the_same_chance_gives_the_same_tokens(void **state)
+static void the_same_uniforms_give_the_same_tokens(void **state)
 {
     (void)state;
-    each_case(false, judge_under_philox);
+    each_case(false, verify_under_philox);
 }
 
-// Another race has other numbers, as they belong to ids.
-static void judge_in_long(struct scene *c)
+// Not match: the uniforms of a race belong to token ids.
+static void verify_in_long(struct scene *c)
 {
     if (strcmp(c->rule->name, "match") != 0)
-        judge_under_philox(c);
+        verify_under_philox(c);
 }
 
-static void long_rows_are_judged_like_short_ones(void **state)
+static void long_rows_are_verified_like_short_ones(void **state)
 {
     (void)state;
-    each_case(true, judge_in_long);
+    each_case(true, verify_in_long);
 }
 
-// ---- where a uniform sits on a boundary
+// ---- uniforms on a boundary
 
 struct given {
     struct rng rng;
@@ -278,7 +278,7 @@ static double given_at(const struct rng *self, struct address at)
         if (whole(one, 0) == (int)at.purpose && whole(one, 1) == at.node)
             return number(one, 2);
     }
-    fail_msg("nobody was to ask for purpose %d at node %d", (int)at.purpose, at.node);
+    fail_msg("unexpected draw of purpose %d at node %d", (int)at.purpose, at.node);
     return NAN;
 }
 
@@ -293,32 +293,32 @@ static int given_pick(struct rng *self, const double *weight, int n, struct addr
     return rng_pick_of(&u, weight, n, at);
 }
 
-static int on_the_edge;
+static int boundary_cases;
 
-static void judge_by_given_numbers(struct scene *c)
+static void verify_by_given_uniforms(struct scene *c)
 {
     const struct json *given = json_get(c->json, "given");
-    for (size_t i = 0; i < json_count(given); i++, on_the_edge++) {
+    for (size_t i = 0; i < json_count(given); i++, boundary_cases++) {
         const struct json *one = json_at(given, i);
         struct given g = { { given_accept, given_pick, 0, NULL }, json_at(one, 3) };
         verify(c, &g.rng);
-        hold_against_the_answer(c, one, 0);
+        check_result(c, one, 0);
     }
 }
 
-static void equalities_and_ties_are_decided_as_the_formulas_say(void **state)
+static void boundary_uniforms_and_ties_match_the_twin(void **state)
 {
     (void)state;
-    on_the_edge = 0;
-    each_case(false, judge_by_given_numbers);
-    assert_true(on_the_edge >= 30);
+    boundary_cases = 0;
+    each_case(false, verify_by_given_uniforms);
+    assert_true(boundary_cases >= 30);
 }
 
-// ---- what a draft is worth
+// ---- expected acceptance
 
 static unsigned kinds_of(const struct draft *d)
 {
-    static const unsigned kind[] = { TAKES_DETERMINISTIC, TAKES_SAMPLED, TAKES_DISTINCT };
+    static const unsigned kind[] = { TAKES_DETERMINISTIC, TAKES_SAMPLED, TAKES_WITHOUT_REPLACEMENT };
     int leaf = -1;
     bool chains = true, branches = false;
     unsigned made = 0;
@@ -337,19 +337,19 @@ static void agree(double a, const struct json *expected, const char *rule)
 {
     const double b = json_is_null(expected) ? NAN : json_number(expected);
     if (!(isnan(a) && isnan(b)) && !(fabs(a - b) <= (strcmp(rule, "spectr") == 0 ? 1e-8 : 1e-12)))
-        fail_msg("%s: %.17g is expected; the twin says %.17g", rule, a, b);
+        fail_msg("%s: found %.17g, the twin has %.17g", rule, a, b);
 }
 
-static int drafts_weighed;
+static int drafts_checked;
 
-static void weigh(struct scene *c)
+static void check_expectation(struct scene *c)
 {
     const struct json *expected = json_get(c->json, "expected");
     struct request request = { .draft = &c->draft };
     struct expectation got;
     if (expected == NULL)
         return;
-    drafts_weighed++;
+    drafts_checked++;
     c->out.n = 1;
     struct expecter *e = expecter_create(c->rule, c->options, kinds_of(&c->draft), NODES, c->vocab);
     expect(e, &(struct verified){ &request, &c->p.rows, &c->out }, &got);
@@ -358,7 +358,7 @@ static void weigh(struct scene *c)
         const char *name = got.by[i].rule;
         const struct json *by = json_get(expected, name);
         if (by == NULL)
-            fail_msg("%s: the twin does not expect anything of it", name);
+            fail_msg("%s: the twin has no expected acceptance", name);
         agree(got.by[i].accepted, json_at(by, 0), name);
         agree(got.by[i].first, json_at(by, 1), name);
         if (json_count(by) > 2) {
@@ -369,12 +369,12 @@ static void weigh(struct scene *c)
     expecter_destroy(e);
 }
 
-static void drafts_are_worth_what_the_laws_of_the_twin_say(void **state)
+static void expected_acceptance_matches_the_twin(void **state)
 {
     (void)state;
-    drafts_weighed = 0;
-    each_case(false, weigh);
-    assert_true(drafts_weighed > 50);
+    drafts_checked = 0;
+    each_case(false, check_expectation);
+    assert_true(drafts_checked > 50);
 }
 
 // ---- every rule has a twin
@@ -401,11 +401,11 @@ static void every_rule_has_a_twin(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_answer_has_the_chance_that_the_papers_give_it),
-        cmocka_unit_test(the_same_chance_gives_the_same_tokens),
-        cmocka_unit_test(long_rows_are_judged_like_short_ones),
-        cmocka_unit_test(equalities_and_ties_are_decided_as_the_formulas_say),
-        cmocka_unit_test(drafts_are_worth_what_the_laws_of_the_twin_say),
+        cmocka_unit_test(output_probabilities_match_the_papers),
+        cmocka_unit_test(the_same_uniforms_give_the_same_tokens),
+        cmocka_unit_test(long_rows_are_verified_like_short_ones),
+        cmocka_unit_test(boundary_uniforms_and_ties_match_the_twin),
+        cmocka_unit_test(expected_acceptance_matches_the_twin),
         cmocka_unit_test(every_rule_has_a_twin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

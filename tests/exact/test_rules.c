@@ -1,5 +1,5 @@
-// test_rules.c - every rule keeps the target's distribution, computed, not estimated. That every flaw would be found
-// out is shown in tests/exact/test_mutants.c.
+// test_rules.c - every exact rule keeps the target's distribution, by enumeration. tests/exact/test_mutants.c shows
+// that flaws would be detected.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,12 +14,12 @@
 #define ROUNDING 1e-12
 #define FLAW 1e-6
 
-// What a minute under the sanitizers has room for; `speclab exact --rules` walks through more.
-static const struct effort effort = { 30, 12, 260 };
+// Takes about a minute under the sanitizers; `speclab exact --rules` enumerates more.
+static const struct sweep_size sweep_size = { 30, 12, 260 };
 
 // ---- the law
 
-// A rule's options as they are when nobody sets them; free() after options_free().
+// A rule's default options; free() after options_free().
 static void *defaults(const struct rule *rule)
 {
     void *options = rule->options ? xcalloc(1, rule->options_size) : NULL;
@@ -28,29 +28,29 @@ static void *defaults(const struct rule *rule)
     return options;
 }
 
-// What is held against a rule that calls itself exact; NULL: nothing is. *f: what was found.
-static const char *refusal(const struct rule *rule, struct finding *f)
+// Why a rule marked exact is refused; NULL: it is not. *f: the measurements.
+static const char *refusal(const struct rule *rule, struct law_result *f)
 {
     void *options = defaults(rule);
-    *f = law_sweep(rule, options, HONEST, effort, ROUNDING);
+    *f = law_sweep(rule, options, TRUTHFUL, sweep_size, ROUNDING);
     options_free(rule->options, options);
     free(options);
     if (f->instances == 0)
-        return "it takes no draft that is walked through";
+        return "it takes no draft that is enumerated";
     if (!f->sound)
-        return "what it puts out is no path of the draft";
+        return "its output is no path of the draft";
     if (!(f->distance <= ROUNDING) || !(f->lost <= ROUNDING) || !(f->empty <= ROUNDING))
-        return "the text has not the target's law";
+        return "its output does not have the target's distribution";
     if (!(f->law_error <= ROUNDING) || !(f->accepted_error <= ROUNDING))
-        return "it ends elsewhere than its own law says";
-    return f->repeated > 0 ? "it uses chance twice" : NULL;
+        return "its end_probabilities are wrong";
+    return f->repeated > 0 ? "it uses randomness twice" : NULL;
 }
 
-static void exact_rules_keep_the_law_of_the_target(void **state)
+static void exact_rules_keep_the_targets_distribution(void **state)
 {
     (void)state;
     for (int i = 0; rules[i]; i++) {
-        struct finding f;
+        struct law_result f;
         if (!rules[i]->exact)
             continue;
         const char *why = refusal(rules[i], &f);
@@ -59,85 +59,85 @@ static void exact_rules_keep_the_law_of_the_target(void **state)
             rules[i]->name, (long long)f.instances, (long long)f.runs, f.distance, f.lost, f.empty, f.law_error,
             f.accepted_error);
         if (why != NULL)
-            fail_msg("%s calls itself exact, but %s", rules[i]->name, why);
+            fail_msg("%s is marked exact, but %s", rules[i]->name, why);
     }
 }
 
 // ---- rules that must not pass
 
-static void judge_by_residual_of_one_token(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                                           struct verification *out)
+static void verify_by_residual_of_one_token(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
+                                            struct verification *out)
 {
     (void)options;
     block_mutant.verify(d, p, &(enum flaw){ RESIDUAL_OF_ONE_TOKEN }, rng, out);
 }
 
-static void judge_by_the_drafts_chance(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                                       struct verification *out)
+static void verify_at_the_drafts_address(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
+                                         struct verification *out)
 {
     (void)options;
     rejection_mutant.verify(d, p, &(enum flaw){ RESIDUAL_AT_THE_DRAFTS_ADDRESS }, rng, out);
 }
 
-// With every word as the registry's own rules have them. Of wrong formulas the first shows least.
-static void a_rule_that_is_not_exact_cannot_call_itself_so(void **state)
+// Copies of registered rules with one wrong function. The first is the wrong formula that shows least.
+static void a_lossy_rule_marked_exact_is_refused(void **state)
 {
     (void)state;
-    struct rule off = *rule_named("block"), twice = *rule_named("rejection"), unlike = *rule_named("rejection"),
+    struct rule off = *rule_named("block"), reused = *rule_named("rejection"), mismatched = *rule_named("rejection"),
                 idle = *rule_named("rejection");
-    struct finding f;
-    off.verify = judge_by_residual_of_one_token;
-    off.law = NULL;
-    assert_string_equal(refusal(&off, &f), "the text has not the target's law");
-    twice.verify = judge_by_the_drafts_chance;
-    twice.law = NULL;
-    assert_string_equal(refusal(&twice, &f), "it uses chance twice");
-    unlike.law = rule_named("match")->law;
-    assert_string_equal(refusal(&unlike, &f), "it ends elsewhere than its own law says");
+    struct law_result f;
+    off.verify = verify_by_residual_of_one_token;
+    off.end_probabilities = NULL;
+    assert_string_equal(refusal(&off, &f), "its output does not have the target's distribution");
+    reused.verify = verify_at_the_drafts_address;
+    reused.end_probabilities = NULL;
+    assert_string_equal(refusal(&reused, &f), "it uses randomness twice");
+    mismatched.end_probabilities = rule_named("match")->end_probabilities;
+    assert_string_equal(refusal(&mismatched, &f), "its end_probabilities are wrong");
     idle.takes = 0;
-    assert_string_equal(refusal(&idle, &f), "it takes no draft that is walked through");
+    assert_string_equal(refusal(&idle, &f), "it takes no draft that is enumerated");
 }
 
-static void rules_that_are_not_exact_are_found_out(void **state)
+static void lossy_rules_are_detected(void **state)
 {
     (void)state;
     for (int i = 0; rules[i]; i++) {
         if (rules[i]->exact)
             continue;
         void *options = defaults(rules[i]);
-        assert_true(law_sweep(rules[i], options, HONEST, effort, FLAW).distance > FLAW);
+        assert_true(law_sweep(rules[i], options, TRUTHFUL, sweep_size, FLAW).distance > FLAW);
         options_free(rules[i]->options, options);
         free(options);
     }
 }
 
-// ---- what a judgement says
+// ---- contents of a verification
 
 static const int two_by_two[] = { 2, 2 };
 
-static void trials_multiply_to_the_law(void **state)
+static void trials_multiply_to_the_end_probability(void **state)
 {
     (void)state;
     for (int seed = 0; seed < 40; seed++) {
-        struct instance in =
-            instance_create(two_by_two, 2, 2 + seed % 2, (enum way)(seed % WAYS), ANY_ROWS, (uint64_t)seed);
+        struct instance in = instance_create(two_by_two, 2, 2 + seed % 2, (enum proposal_mix)(seed % PROPOSAL_MIXES),
+                                             ANY_ROWS, (uint64_t)seed);
         assert_true(law_examine(&in, rule_named("rejection"), NULL).trial_error <= ROUNDING);
         assert_true(law_examine(&in, rule_named("match"), NULL).trial_error <= ROUNDING);
         instance_free(&in);
     }
 }
 
-static void chosen_drafts_end_where_they_would_under_match(void **state)
+static void on_deterministic_drafts_rejection_equals_match(void **state)
 {
     (void)state;
     for (int seed = 0; seed < 200; seed++) {
         struct instance in = instance_create(two_by_two, 2, 4, ALL_DETERMINISTIC, ANY_ROWS, (uint64_t)seed);
         struct philox source = philox_source((uint64_t)seed, 0);
-        struct draft_batch g;
+        struct table_draft g;
         double a[LAW_NODES], b[LAW_NODES], sum = 0;
         instance_draft(&in, &source.rng, 0, &g);
-        rule_named("rejection")->law(&g.draft, &g.p.rows, NULL, a);
-        rule_named("match")->law(&g.draft, &g.p.rows, NULL, b);
+        rule_named("rejection")->end_probabilities(&g.draft, &g.p.rows, NULL, a);
+        rule_named("match")->end_probabilities(&g.draft, &g.p.rows, NULL, b);
         for (int v = 0; v < g.draft.n; v++) {
             assert_true(fabs(a[v] - b[v]) <= ROUNDING);
             sum += a[v];
@@ -147,11 +147,11 @@ static void chosen_drafts_end_where_they_would_under_match(void **state)
     }
 }
 
-// ---- a vocabulary that is long
+// ---- a long vocabulary
 
 enum { LONG = 700 };
 
-struct long_rows { // rows of a growth, their tokens far apart among others that are impossible
+struct long_rows { // the rows of a draft, with tokens of probability 0 between theirs
     struct rows rows;
     float row[LAW_NODES][LONG];
 };
@@ -161,8 +161,8 @@ static const float *long_row(struct rows *self, int node)
     return ((struct long_rows *)self)->row[node];
 }
 
-// Where token x of the few is: in their order, on both sides of 64, 256 and 512.
-static int far_apart(int x)
+// The id of token x in the long vocabulary: in the same order, on both sides of 64, 256 and 512.
+static int long_id(int x)
 {
     static const int place[LAW_VOCAB] = { 63, 64, 255, 256, 512 };
     return place[x];
@@ -173,17 +173,17 @@ static void lengthen(struct long_rows *to, struct rows *from, int nodes)
     *to = (struct long_rows){ { LONG, long_row, NULL }, { { 0 } } };
     for (int node = 0; node < nodes; node++)
         for (int x = 0; x < from->vocab; x++)
-            to->row[node][far_apart(x)] = from->row(from, node)[x];
+            to->row[node][long_id(x)] = from->row(from, node)[x];
 }
 
 static void near_or_both_none(double a, double b, const char *rule)
 {
     if (!(fabs(a - b) <= ROUNDING) && !(isnan(a) && isnan(b)))
-        fail_msg("%s: %.17g among a few tokens, %.17g among many", rule, a, b);
+        fail_msg("%s: %.17g in the short vocabulary, %.17g in the long one", rule, a, b);
 }
 
-// Its law, what it says of each trial and where it ends: for the same coins, which fall by their addresses.
-static void compare_long(const struct rule *rule, const void *options, struct draft_batch *g, uint64_t seed)
+// Compares end_probabilities, trials and output of short and long rows, with the same uniforms by address.
+static void compare_long(const struct rule *rule, const void *options, struct table_draft *g, uint64_t seed)
 {
     static struct long_rows p, q;
     struct philox source = philox_source(seed, 1);
@@ -194,16 +194,16 @@ static void compare_long(const struct rule *rule, const void *options, struct dr
     lengthen(&p, &g->p.rows, d.n);
     lengthen(&q, &g->q.rows, d.n);
     for (int node = 0; node < d.n; node++)
-        token[node] = node == 0 ? 0 : far_apart(d.token[node]);
+        token[node] = node == 0 ? 0 : long_id(d.token[node]);
     d.token = token;
     d.q = g->draft.q != NULL ? &q.rows : NULL;
-    if (rule->law != NULL) {
-        rule->law(&g->draft, &g->p.rows, options, of_few);
-        rule->law(&d, &p.rows, options, of_many);
+    if (rule->end_probabilities != NULL) {
+        rule->end_probabilities(&g->draft, &g->p.rows, options, of_few);
+        rule->end_probabilities(&d, &p.rows, options, of_many);
     }
     rule->verify(&g->draft, &g->p.rows, options, &source.rng, &few);
     rule->verify(&d, &p.rows, options, &source.rng, &many);
-    const bool by_picks = strcmp(rule->name, "match") == 0; // which token a pick gives depends on its number
+    const bool by_picks = strcmp(rule->name, "match") == 0; // the result of a race depends on token ids
     for (int node = 0; node < d.n; node++) {
         near_or_both_none(of_few[node], of_many[node], rule->name);
         if (!by_picks)
@@ -215,14 +215,14 @@ static void compare_long(const struct rule *rule, const void *options, struct dr
         assert_int_equal(many.n, few.n);
         assert_int_equal(many.node[i], few.node[i]);
         if (i + 1 < few.n)
-            assert_int_equal(many.token[i], far_apart(few.token[i]));
+            assert_int_equal(many.token[i], long_id(few.token[i]));
     }
     assert_true(p.row[many.node[many.n - 1]][many.token[many.n - 1]] > 0 || many.empty > 0 || !rule->exact);
     verification_destroy(&few);
     verification_destroy(&many);
 }
 
-static void no_rule_minds_where_in_a_long_vocabulary_tokens_are(void **state)
+static void rules_do_not_depend_on_token_ids(void **state)
 {
     (void)state;
     static const int widths[][3] = { { 1, 1, 1 }, { 2, 1, 1 }, { 2, 2, 1 } }; // a chain, chains, a tree
@@ -231,103 +231,104 @@ static void no_rule_minds_where_in_a_long_vocabulary_tokens_are(void **state)
         void *options = defaults(rules[r]);
         int compared = 0;
         for (int seed = 0; seed < 360; seed++) {
-            const enum way way = (enum way)(seed % WAYS);
-            const int kind = seed / WAYS % 3;
-            const unsigned made = (way == ALL_DETERMINISTIC ? TAKES_DETERMINISTIC
-                                   : way == ALL_SAMPLED     ? TAKES_SAMPLED
-                                                            : TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_DISTINCT) |
-                                  shape[kind];
-            if (takes_beyond(rules[r]->takes, made) != 0)
+            const enum proposal_mix mix = (enum proposal_mix)(seed % PROPOSAL_MIXES);
+            const int kind = seed / PROPOSAL_MIXES % 3;
+            const unsigned made =
+                (mix == ALL_DETERMINISTIC ? TAKES_DETERMINISTIC
+                 : mix == ALL_SAMPLED     ? TAKES_SAMPLED
+                                          : TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT) |
+                shape[kind];
+            if (takes_missing(rules[r]->takes, made) != 0)
                 continue;
-            struct instance in = instance_create(widths[kind], kind == 2 ? 2 : 3, 2 + seed / 12 % 4, way,
+            struct instance in = instance_create(widths[kind], kind == 2 ? 2 : 3, 2 + seed / 12 % 4, mix,
                                                  (enum family)(seed / 12 % (FAMILIES + 1)), (uint64_t)seed);
             struct philox source = philox_source((uint64_t)seed, 0);
-            struct draft_batch g;
+            struct table_draft g;
             instance_draft(&in, &source.rng, 0, &g);
             compare_long(rules[r], options, &g, (uint64_t)seed);
             instance_free(&in);
             compared++;
         }
         if (compared < 20)
-            fail_msg("%s: only %d drafts were looked at", rules[r]->name, compared);
+            fail_msg("%s: only %d drafts were compared", rules[r]->name, compared);
         options_free(rules[r]->options, options);
         free(options);
     }
 }
 
-static void only_rows_on_the_path_are_asked_for(void **state)
+static void only_rows_on_the_path_are_read(void **state)
 {
     (void)state;
     for (int seed = 0; seed < 200; seed++) {
         struct instance in = instance_create(two_by_two, 2, 4, MIXED, ANY_ROWS, (uint64_t)seed);
         struct philox source = philox_source((uint64_t)seed, 0);
-        struct verification j = verification_create(LAW_NODES, 4);
-        struct draft_batch g;
+        struct verification out = verification_create(LAW_NODES, 4);
+        struct table_draft g;
         instance_draft(&in, &source.rng, 0, &g);
         for (int i = 0; rules[i]; i++) {
             if (strcmp(rules[i]->name, "rejection") != 0 && strcmp(rules[i]->name, "match") != 0)
                 continue;
-            g.p.asked = 0;
-            rules[i]->verify(&g.draft, &g.p.rows, NULL, &source.rng, &j);
-            assert_int_equal(g.p.asked, j.n);
+            g.p.requested = 0;
+            rules[i]->verify(&g.draft, &g.p.rows, NULL, &source.rng, &out);
+            assert_int_equal(g.p.requested, out.n);
         }
-        verification_destroy(&j);
+        verification_destroy(&out);
         instance_free(&in);
     }
 }
 
-// By hand: p = (0, 1/4, 3/4), q = (1/2, 1/4, 1/4), and three distinct siblings that came out as tokens 0, 1, 2. The
-// first cannot stand and leaves (p - q)+ = (0, 0, 1/2), so p = (0, 0, 1). The second came from (0, 1/2, 1/2); p has
-// nothing for it, and it leaves p as it was. The third came from (0, 0, 1), having no choice: 1 against 1.
-static void distinct_siblings_lose_the_token_that_fell(void **state)
+// By hand: p = (0, 1/4, 3/4), q = (1/2, 1/4, 1/4), and three siblings sampled without replacement, tokens 0, 1, 2. The
+// first cannot be accepted and leaves (p - q)+ = (0, 0, 1/2), so p = (0, 0, 1). The second came from (0, 1/2, 1/2); its
+// p is 0, and p is unchanged. The third came from (0, 0, 1): 1 against 1.
+static void distinct_siblings_lose_the_rejected_token(void **state)
 {
     (void)state;
     float p[] = { 0, 0.25f, 0.75f }, q[] = { 0.5f, 0.25f, 0.25f };
     struct instance in = { .vocab = 3, .p = p, .q = q };
-    struct draft_batch g;
+    struct table_draft g;
     struct philox source = philox_source(1, 0);
-    struct verification j = verification_create(4, 3);
+    struct verification out = verification_create(4, 3);
     in.nodes = 1;
     instance_draft(&in, &source.rng, 0, &g);
     for (int x = 0; x < 3; x++)
         draft_add(&g.draft, 0, x, SAMPLED_WITHOUT_REPLACEMENT);
     memset(g.prefix, 0, sizeof(g.prefix)); // every node has the root's row
-    rule_named("rejection")->verify(&g.draft, &g.p.rows, NULL, &source.rng, &j);
-    assert_true(j.trial_p[1] == 0 && j.trial_q[1] == 0.5);
-    assert_true(j.trial_p[2] == 0 && j.trial_q[2] == 0.5);
-    assert_true(j.trial_p[3] == 1 && j.trial_q[3] == 1);
-    assert_int_equal(j.n, 2);
-    assert_int_equal(j.token[0], 2);
-    assert_int_equal(j.node[1], 3);
-    verification_destroy(&j);
+    rule_named("rejection")->verify(&g.draft, &g.p.rows, NULL, &source.rng, &out);
+    assert_true(out.trial_p[1] == 0 && out.trial_q[1] == 0.5);
+    assert_true(out.trial_p[2] == 0 && out.trial_q[2] == 0.5);
+    assert_true(out.trial_p[3] == 1 && out.trial_q[3] == 1);
+    assert_int_equal(out.n, 2);
+    assert_int_equal(out.token[0], 2);
+    assert_int_equal(out.node[1], 3);
+    verification_destroy(&out);
 }
 
-static void a_draft_of_the_root_alone_is_a_plain_draw(void **state)
+static void a_root_only_draft_is_plain_decoding(void **state)
 {
     (void)state;
     float p[] = { 0, 0, 1 };
     struct instance in = { .vocab = 3, .nodes = 1, .p = p, .q = p };
-    struct draft_batch g;
+    struct table_draft g;
     struct philox source = philox_source(1, 0);
-    struct verification j = verification_create(1, 3);
+    struct verification out = verification_create(1, 3);
     instance_draft(&in, &source.rng, 0, &g);
     for (int i = 0; rules[i]; i++) {
         void *options = defaults(rules[i]);
-        rules[i]->verify(&g.draft, &g.p.rows, options, &source.rng, &j);
-        assert_int_equal(j.n, 1);
-        assert_int_equal(j.node[0], 0);
-        assert_int_equal(j.token[0], 2);
+        rules[i]->verify(&g.draft, &g.p.rows, options, &source.rng, &out);
+        assert_int_equal(out.n, 1);
+        assert_int_equal(out.node[0], 0);
+        assert_int_equal(out.token[0], 2);
         options_free(rules[i]->options, options);
         free(options);
     }
-    verification_destroy(&j);
+    verification_destroy(&out);
 }
 
 // ---- a whole text
 
 enum { TEXT = 60, VOCAB = 4 };
 
-// A language in which what comes next depends on the last token.
+// Rows of a Markov chain, by last token.
 static const float language[VOCAB][VOCAB] = {
     { 0.1f, 0.2f, 0.3f, 0.4f }, { 0, 0.5f, 0.25f, 0.25f }, { 0.7f, 0.1f, 0.1f, 0.1f }, { 0.25f, 0.25f, 0.25f, 0.25f }
 };
@@ -342,11 +343,11 @@ static const float *language_row(struct rows *self, int node)
     return language[((struct language_rows *)self)->draft->token[node]];
 }
 
-// Decodes TEXT tokens behind token 0, with drafts that some other chance grew: of `nodes` nodes, of any shape.
-static void decode(const struct rule *rule, int nodes, uint64_t whim, int32_t *text)
+// Decodes TEXT tokens after token 0, with random drafts of `nodes` nodes and any shape, from draft_seed.
+static void decode(const struct rule *rule, int nodes, uint64_t draft_seed, int32_t *text)
 {
     struct philox source = philox_source(5, 9);
-    struct verification j = verification_create(LAW_NODES, VOCAB);
+    struct verification out = verification_create(LAW_NODES, VOCAB);
     int32_t token[LAW_NODES], parent[LAW_NODES] = { -1 };
     uint8_t proposal[LAW_NODES] = { 0 };
     int n = 1;
@@ -357,34 +358,34 @@ static void decode(const struct rule *rule, int nodes, uint64_t whim, int32_t *t
         token[0] = text[n - 1];
         source.rng.root = n - 1;
         for (int k = 1; k < nodes; k++) {
-            double u = philox_uniform(whim, 0, (struct address){ FOR_DRAFT, n, k }, 0);
+            double u = philox_uniform(draft_seed, 0, (struct address){ FOR_DRAFT, n, k }, 0);
             draft_add(&d, (int)(u * 1e6) % k, (int)(u * 1e9) % VOCAB, DETERMINISTIC);
         }
-        rule->verify(&d, &rows.rows, NULL, &source.rng, &j);
-        for (int i = 0; i < j.n && n < TEXT; i++)
-            text[n++] = j.token[i];
+        rule->verify(&d, &rows.rows, NULL, &source.rng, &out);
+        for (int i = 0; i < out.n && n < TEXT; i++)
+            text[n++] = out.token[i];
     }
-    verification_destroy(&j);
+    verification_destroy(&out);
 }
 
-static void under_match_a_text_is_a_function_of_the_seed_alone(void **state)
+static void under_match_the_text_depends_on_the_seed_only(void **state)
 {
     (void)state;
     int32_t plain[TEXT], text[TEXT];
     decode(rule_named("match"), 1, 0, plain);
-    for (uint64_t whim = 0; whim < 200; whim++) {
-        decode(rule_named("match"), 2 + (int)(whim % 6), whim, text);
+    for (uint64_t draft_seed = 0; draft_seed < 200; draft_seed++) {
+        decode(rule_named("match"), 2 + (int)(draft_seed % 6), draft_seed, text);
         assert_memory_equal(text, plain, sizeof(plain));
     }
 }
 
 // ---- arithmetic of rows
 
-static void nothing_left_leaves_p_as_it_was(void **state)
+static void an_empty_residual_leaves_p_unchanged(void **state)
 {
     (void)state;
     double p[] = { 0, 1, 0 }, same[] = { 0, 1, 0 };
-    dist_strike(p, 3, 1);
+    dist_remove(p, 3, 1);
     assert_memory_equal(p, same, sizeof(p));
     dist_residual(p, same, 3);
     assert_memory_equal(p, same, sizeof(p));
@@ -392,11 +393,11 @@ static void nothing_left_leaves_p_as_it_was(void **state)
     assert_false(dist_normalize(none, 2));
 }
 
-static void what_little_is_left_after_a_strike_is_not_rounding(void **state)
+static void a_strike_keeps_tiny_remaining_mass(void **state)
 {
     (void)state;
     double p[] = { 1e-30, 1, 3e-30 };
-    dist_strike(p, 3, 1);
+    dist_remove(p, 3, 1);
     assert_true(fabs(p[0] - 0.25) < 1e-15 && p[1] == 0 && fabs(p[2] - 0.75) < 1e-15);
 }
 
@@ -411,18 +412,18 @@ static void rules_have_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_rules_keep_the_law_of_the_target),
-        cmocka_unit_test(a_rule_that_is_not_exact_cannot_call_itself_so),
-        cmocka_unit_test(rules_that_are_not_exact_are_found_out),
-        cmocka_unit_test(trials_multiply_to_the_law),
-        cmocka_unit_test(chosen_drafts_end_where_they_would_under_match),
-        cmocka_unit_test(no_rule_minds_where_in_a_long_vocabulary_tokens_are),
-        cmocka_unit_test(only_rows_on_the_path_are_asked_for),
-        cmocka_unit_test(distinct_siblings_lose_the_token_that_fell),
-        cmocka_unit_test(a_draft_of_the_root_alone_is_a_plain_draw),
-        cmocka_unit_test(under_match_a_text_is_a_function_of_the_seed_alone),
-        cmocka_unit_test(nothing_left_leaves_p_as_it_was),
-        cmocka_unit_test(what_little_is_left_after_a_strike_is_not_rounding),
+        cmocka_unit_test(exact_rules_keep_the_targets_distribution),
+        cmocka_unit_test(a_lossy_rule_marked_exact_is_refused),
+        cmocka_unit_test(lossy_rules_are_detected),
+        cmocka_unit_test(trials_multiply_to_the_end_probability),
+        cmocka_unit_test(on_deterministic_drafts_rejection_equals_match),
+        cmocka_unit_test(rules_do_not_depend_on_token_ids),
+        cmocka_unit_test(only_rows_on_the_path_are_read),
+        cmocka_unit_test(distinct_siblings_lose_the_rejected_token),
+        cmocka_unit_test(a_root_only_draft_is_plain_decoding),
+        cmocka_unit_test(under_match_the_text_depends_on_the_seed_only),
+        cmocka_unit_test(an_empty_residual_leaves_p_unchanged),
+        cmocka_unit_test(a_strike_keeps_tiny_remaining_mass),
         cmocka_unit_test(rules_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

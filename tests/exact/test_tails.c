@@ -1,4 +1,4 @@
-// test_tails.c - tails against other programs, Holm's correction, and sample sizes against texts of just that size.
+// test_tails.c - tails against other programs, Holm's correction, and sample sizes against texts of that size.
 #include <math.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 // mpmath 1.4.1, 40 digits: log10(gammainc(mpf(k)/2, mpf(x)/2, inf, regularized=True)), log10(erfc(mpf(z)/sqrt(2))),
 // log10(2*sum((-1)**(i-1)*exp(-2*i*i*mpf(x)**2) for i in range(1, 200))), findroot of erfc(z/sqrt(2))/2 = tail.
-static void tails_are_those_of_mpmath(void **state)
+static void tails_match_mpmath(void **state)
 {
     (void)state;
     static const double chi[][3] = {
@@ -54,7 +54,7 @@ static void tails_are_those_of_mpmath(void **state)
 }
 
 // scipy 1.17.1: log10(kstwo.sf(d, n)), exact.
-static void kolmogorovs_tail_holds_for_finite_samples(void **state)
+static void kolmogorov_tail_is_accurate_for_finite_samples(void **state)
 {
     (void)state;
     static const double exact[][3] = { { 10, 0.379473, -1.076721 },   { 100, 0.100000, -0.597407 },
@@ -67,7 +67,7 @@ static void kolmogorovs_tail_holds_for_finite_samples(void **state)
     }
 }
 
-static void holm_asks_less_of_each_after_the_first(void **state)
+static void holm_relaxes_the_level_step_by_step(void **state)
 {
     (void)state;
     const double p[] = { -1, -3, NAN, -INFINITY, -2.5, 0 };
@@ -86,17 +86,18 @@ static void holm_asks_less_of_each_after_the_first(void **state)
 
 // ---- sample sizes
 
-static void sample_sizes_are_those_of_the_plan(void **state)
+static void sample_sizes_match_known_values(void **state)
 {
     (void)state;
     const struct power plan = { 1e-6, .999, 1 }, mean = { 1e-6, .5, 1 };
     near(power_tokens(POWER_SCORE, .01, plan), 159e3, 1e3);
     near(power_tokens(POWER_KS, .01, plan), 180e3, 1e3);
     near(power_tokens(POWER_SCORE, .001, plan), 159e5, 1e5);
-    // The matched bet of 150 would take 94,100 in the mean; lambda = .03 is not quite .04, which takes 1 / (1 - 1/4^2).
+    // The matched bet of 150 takes 94,100 tokens on average; lambda = .03 instead of .04 takes 1 / (1 - 1/4^2) times as
+    // many.
     near(power_tokens(POWER_E, .01, mean), 94100 * 16 / 15., 1500);
     assert_true(power_tokens(POWER_E, .01, plan) > power_tokens(POWER_E, .01, mean));
-    assert_true(power_tokens(POWER_E, .001, plan) == INFINITY); // stakes of .01 and more are too high for so little
+    assert_true(power_tokens(POWER_E, .001, plan) == INFINITY); // stakes of .01 and more are too high for this bias
     assert_true(power_tokens(POWER_SCORE, 0, plan) == INFINITY);
     const struct power shared = { 1e-6, .999, 4000 };
     near(power_tokens(POWER_SCORE, .01, shared) / power_tokens(POWER_SCORE, .01, plan), 1.39, .01);
@@ -104,20 +105,20 @@ static void sample_sizes_are_those_of_the_plan(void **state)
     near(power_tokens(POWER_E, .01, shared) / power_tokens(POWER_E, .01, plan), 1, 0);
 }
 
-static void what_is_visible_takes_just_the_tokens_there_are(void **state)
+static void detectable_bias_inverts_sample_size(void **state)
 {
     (void)state;
     const struct power w = { 1e-6, .999, 50 };
     for (int test = 0; test < POWER_TESTS; test++)
         for (double tokens = 1e3; tokens < 1e8; tokens *= 10) {
-            double d = power_visible((enum power_test)test, tokens, w);
+            double d = power_detectable((enum power_test)test, tokens, w);
             near(power_tokens((enum power_test)test, d, w) / tokens, 1, 1e-6);
         }
-    assert_true(power_visible(POWER_SCORE, 5, w) == INFINITY);
+    assert_true(power_detectable(POWER_SCORE, 5, w) == INFINITY);
 }
 
-// 100 texts that are as biased and as long as the formula says, of two tokens, are found out with the power it says.
-static void a_bias_of_the_planned_size_is_seen(void **state)
+// Of 100 texts of two tokens with the planned bias and length, the share detected is the planned power.
+static void a_bias_of_the_planned_size_is_detected(void **state)
 {
     (void)state;
     const struct power w = { 1e-3, .9, 1 };
@@ -132,7 +133,7 @@ static void a_bias_of_the_planned_size_is_seen(void **state)
             struct evidence e = { 0 };
             struct uniforms last = evidence_start;
             for (int i = 0; i < tokens[test]; i++) {
-                struct token_seen t = { .vocab = 2, .p = half, .p_sum = 1, .before = -1, .end = 1, .index = 1 };
+                struct observed_token t = { .vocab = 2, .p = half, .p_sum = 1, .before = -1, .end = 1, .index = 1 };
                 t.token = uniform(&seed) < .5 + d;
                 t.u = uniform(&seed);
                 last = evidence_add(&e, &t, last);
@@ -154,12 +155,12 @@ static void a_bias_of_the_planned_size_is_seen(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tails_are_those_of_mpmath),
-        cmocka_unit_test(kolmogorovs_tail_holds_for_finite_samples),
-        cmocka_unit_test(holm_asks_less_of_each_after_the_first),
-        cmocka_unit_test(sample_sizes_are_those_of_the_plan),
-        cmocka_unit_test(what_is_visible_takes_just_the_tokens_there_are),
-        cmocka_unit_test(a_bias_of_the_planned_size_is_seen),
+        cmocka_unit_test(tails_match_mpmath),
+        cmocka_unit_test(kolmogorov_tail_is_accurate_for_finite_samples),
+        cmocka_unit_test(holm_relaxes_the_level_step_by_step),
+        cmocka_unit_test(sample_sizes_match_known_values),
+        cmocka_unit_test(detectable_bias_inverts_sample_size),
+        cmocka_unit_test(a_bias_of_the_planned_size_is_detected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

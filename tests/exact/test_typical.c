@@ -1,5 +1,5 @@
-// test_typical.c - Medusa's typical acceptance on rows that were worked out by hand: threshold, depth, and which of
-// several paths is taken. The rule's law and its judge share one function, so that they agree says nothing of it.
+// test_typical.c - Medusa's typical acceptance on rows computed by hand: threshold, depth, and the choice among several
+// paths. The rule's end_probabilities and verify share one function, so comparing them would test nothing.
 #include <math.h>
 #include <stdlib.h>
 
@@ -25,8 +25,8 @@ struct scene {
     int32_t token[NODES], parent[NODES];
     uint8_t proposal[NODES];
     struct table p;
-    struct verification j;
-    double law[NODES];
+    struct verification out;
+    double end[NODES];
 };
 
 static void begin(struct scene *s, int vocab, const float *root)
@@ -35,10 +35,10 @@ static void begin(struct scene *s, int vocab, const float *root)
     s->draft = (struct draft){ 1, NODES, s->token, s->parent, s->proposal, NULL, NULL };
     s->parent[0] = -1;
     s->p = (struct table){ { vocab, table_row, NULL }, { root } };
-    s->j = verification_create(NODES, vocab);
+    s->out = verification_create(NODES, vocab);
 }
 
-// A draft token, and the target's row behind it.
+// Adds a draft token, with the target's row after it.
 static int child(struct scene *s, int parent, int token, const float *row)
 {
     const int node = draft_add(&s->draft, parent, token, DETERMINISTIC);
@@ -46,70 +46,70 @@ static int child(struct scene *s, int parent, int token, const float *row)
     return node;
 }
 
-// The node at which it ends, by the judge and by the law.
-static int ended(struct scene *s)
+// The node at which the path ends, by verify and by end_probabilities.
+static int end_node(struct scene *s)
 {
     const struct rule *typical = rule_named("typical");
     void *options = xcalloc(1, typical->options_size);
     struct philox source = philox_source(3, 0);
     assert_true(options_read(NULL, "typical", typical->options, options, NULL)); // epsilon 0.09, delta 0.3
-    typical->verify(&s->draft, &s->p.rows, options, &source.rng, &s->j);
-    typical->law(&s->draft, &s->p.rows, options, s->law);
-    const int last = s->j.node[s->j.n - 1];
+    typical->verify(&s->draft, &s->p.rows, options, &source.rng, &s->out);
+    typical->end_probabilities(&s->draft, &s->p.rows, options, s->end);
+    const int last = s->out.node[s->out.n - 1];
     for (int node = 0; node < s->draft.n; node++)
-        assert_true(s->law[node] == (node == last));
+        assert_true(s->end[node] == (node == last));
     options_free(typical->options, options);
     free(options);
     return last;
 }
 
-// One draft token behind the root: whether it stands, and the threshold that it was held against.
-static bool stands(int vocab, const float *row, int token, double *threshold)
+// One draft token after the root: whether it is accepted, and its threshold.
+static bool is_accepted(int vocab, const float *row, int token, double *threshold)
 {
     struct scene s;
     begin(&s, vocab, row);
     const int only = child(&s, 0, token, row);
-    const bool yes = ended(&s) == only;
-    assert_true(fabs(s.j.trial_p[only] - (double)row[token]) < 1e-8); // rows are brought to 1
-    *threshold = s.j.trial_q[only];
-    verification_destroy(&s.j);
+    const bool yes = end_node(&s) == only;
+    assert_true(fabs(s.out.trial_p[only] - (double)row[token]) < 1e-8); // rows are normalised
+    *threshold = s.out.trial_q[only];
+    verification_destroy(&s.out);
     return yes;
 }
 
 // H is the entropy in nats; the threshold is the smaller one of 0.09 and 0.3 e^-H.
-static void a_draft_token_stands_above_the_smaller_threshold(void **unused)
+static void a_draft_token_above_the_lower_threshold_is_accepted(void **unused)
 {
     (void)unused;
     double t;
     // H = 1/2 ln 2 + 1/2 ln 2 = ln 2: 0.3 / 2 = 0.15 is more than 0.09.
     static const float even[2] = { 0.5F, 0.5F };
-    assert_true(stands(2, even, 1, &t) && fabs(t - 0.09) < 1e-15);
-    // 7/8 and 1/8: H = 3 ln 2 - 7/8 ln 7 = 0.3768, 0.3 e^-H = 0.2058. 1/8 lies between the two: it stands.
+    assert_true(is_accepted(2, even, 1, &t) && fabs(t - 0.09) < 1e-15);
+    // 7/8 and 1/8: H = 3 ln 2 - 7/8 ln 7 = 0.3768, 0.3 e^-H = 0.2058. 1/8 is between the two: it is accepted.
     static const float steep[2] = { 0.875F, 0.125F };
-    assert_true(stands(2, steep, 1, &t) && fabs(t - 0.09) < 1e-15);
+    assert_true(is_accepted(2, steep, 1, &t) && fabs(t - 0.09) < 1e-15);
     // 15/16 and 1/16: the threshold is 0.09 again, and 0.0625 is below it.
     static const float steeper[2] = { 0.9375F, 0.0625F };
-    assert_false(stands(2, steeper, 1, &t));
+    assert_false(is_accepted(2, steeper, 1, &t));
     assert_true(fabs(t - 0.09) < 1e-15);
-    // 64 equal ones: H = ln 64, 0.3 / 64 = 0.0046875, and 1/64 = 0.015625 is above it, far below 0.09 as it is.
+    // 64 equal ones: H = ln 64, 0.3 / 64 = 0.0046875, and 1/64 = 0.015625 is above it, though far below 0.09.
     static float flat[WIDE];
     for (int i = 0; i < WIDE; i++)
         flat[i] = 1.0F / WIDE;
-    assert_true(stands(WIDE, flat, 63, &t) && fabs(t - 0.0046875) < 1e-15);
+    assert_true(is_accepted(WIDE, flat, 63, &t) && fabs(t - 0.0046875) < 1e-15);
     // 1/2, and 63 of 1/126: H = 1/2 ln 2 + 1/2 ln 126 = ln(252) / 2, 0.3 / sqrt(252) = 0.018898; 1/126 is below it.
     flat[0] = 0.5F;
     for (int i = 1; i < WIDE; i++)
         flat[i] = 1.0F / 126;
-    assert_false(stands(WIDE, flat, 63, &t));
+    assert_false(is_accepted(WIDE, flat, 63, &t));
     assert_true(fabs(t - 0.3 / sqrt(252)) < 1e-8); // 1/126 is no float
-    // What has no probability adds nothing to the entropy, and never stands.
+    // A token of probability 0 adds nothing to the entropy, and is never accepted.
     static const float certain[3] = { 0, 1, 0 };
-    assert_true(stands(3, certain, 1, &t) && t == 0.09);
-    assert_false(stands(3, certain, 2, &t));
+    assert_true(is_accepted(3, certain, 1, &t) && t == 0.09);
+    assert_false(is_accepted(3, certain, 2, &t));
 }
 
-// Both children stand, and have none: the likelier one is taken wherever it is among its siblings.
-static void of_paths_of_one_depth_the_likelier_is_taken(void **unused)
+// Both children are accepted leaves: the more probable one is taken, in either order.
+static void among_equally_deep_paths_the_more_probable_is_taken(void **unused)
 {
     (void)unused;
     static const float row[4] = { 0.25F, 0.5F, 0.125F, 0.125F };
@@ -117,15 +117,15 @@ static void of_paths_of_one_depth_the_likelier_is_taken(void **unused)
         struct scene s;
         begin(&s, 4, row);
         const int a = child(&s, 0, first, row), b = child(&s, 0, 1 - first, row);
-        assert_int_equal(ended(&s), first == 1 ? a : b);
-        assert_int_equal(s.j.n, 2);
-        assert_int_equal(s.j.token[0], 1);
-        verification_destroy(&s.j);
+        assert_int_equal(end_node(&s), first == 1 ? a : b);
+        assert_int_equal(s.out.n, 2);
+        assert_int_equal(s.out.token[0], 1);
+        verification_destroy(&s.out);
     }
 }
 
-// Paths of two: 0.5 * 0.25 = 1/8 against 0.25 * 0.75 = 3/16. What counts is the whole path, not its end or its beginning.
-static void a_path_is_as_likely_as_all_of_it(void **unused)
+// Paths of two: 0.5 * 0.25 = 1/8 against 0.25 * 0.75 = 3/16. The whole path counts, not its end or its beginning.
+static void a_paths_probability_is_the_product_along_it(void **unused)
 {
     (void)unused;
     static const float root[4] = { 0.5F, 0.25F, 0.125F, 0.125F }, a[4] = { 0.25F, 0.25F, 0.25F, 0.25F },
@@ -136,19 +136,19 @@ static void a_path_is_as_likely_as_all_of_it(void **unused)
     child(&s, first, 2, sure);
     const int best = child(&s, second, 0, sure);
     child(&s, first, 3, sure); // as likely as the other child
-    assert_int_equal(ended(&s), best);
-    verification_destroy(&s.j);
-    // Of equals the first.
+    assert_int_equal(end_node(&s), best);
+    verification_destroy(&s.out);
+    // Ties go to the first.
     begin(&s, 4, a);
     const int early = child(&s, 0, 3, sure);
     child(&s, 0, 1, sure);
-    assert_int_equal(ended(&s), early);
-    verification_destroy(&s.j);
+    assert_int_equal(end_node(&s), early);
+    verification_destroy(&s.out);
 }
 
-// Root: 1/2 for token 0, whose child does not stand; 1/8 for token 2, whose child does. The deeper one, though it is less
-// likely: 1/8 * 1/4 = 1/32. What stands below a token that fell does not count, however likely it is.
-static void the_deepest_node_whose_whole_path_stands_is_taken(void **unused)
+// Root: 1/2 for token 0, whose child is rejected; 1/8 for token 2, whose child is accepted. The deeper one is taken,
+// though it is less probable: 1/8 * 1/4 = 1/32. Tokens below a rejected token do not count, however probable they are.
+static void the_deepest_fully_accepted_path_is_taken(void **unused)
 {
     (void)unused;
     static const float root[4] = { 0.5F, 0.3125F, 0.125F, 0.0625F }, sure[4] = { 1, 0, 0, 0 },
@@ -159,21 +159,21 @@ static void the_deepest_node_whose_whole_path_stands_is_taken(void **unused)
     child(&s, likely, 1, sure);
     const int deep = child(&s, unlikely, 3, even), below = child(&s, rejected, 0, sure);
     child(&s, below, 0, sure);
-    assert_int_equal(ended(&s), deep);
-    assert_int_equal(s.j.n, 3);
-    assert_int_equal(s.j.token[0], 2);
-    assert_int_equal(s.j.token[1], 3);
-    assert_true(isnan(s.j.trial_p[below])); // nobody looked at it
-    verification_destroy(&s.j);
+    assert_int_equal(end_node(&s), deep);
+    assert_int_equal(s.out.n, 3);
+    assert_int_equal(s.out.token[0], 2);
+    assert_int_equal(s.out.token[1], 3);
+    assert_true(isnan(s.out.trial_p[below])); // it was not tried
+    verification_destroy(&s.out);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_draft_token_stands_above_the_smaller_threshold),
-        cmocka_unit_test(of_paths_of_one_depth_the_likelier_is_taken),
-        cmocka_unit_test(a_path_is_as_likely_as_all_of_it),
-        cmocka_unit_test(the_deepest_node_whose_whole_path_stands_is_taken),
+        cmocka_unit_test(a_draft_token_above_the_lower_threshold_is_accepted),
+        cmocka_unit_test(among_equally_deep_paths_the_more_probable_is_taken),
+        cmocka_unit_test(a_paths_probability_is_the_product_along_it),
+        cmocka_unit_test(the_deepest_fully_accepted_path_is_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

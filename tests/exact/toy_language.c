@@ -14,11 +14,11 @@
 
 // ---- a language
 
-// What comes next depends on the last token. p: language; q, what the drafter thinks is said: guessed.
-static float language[VOCAB][VOCAB], drafted_right[VOCAB][VOCAB];
-float language_lie[VOCAB][VOCAB];
+// Rows by last token. p: language; q: drafter_row.
+static float language[VOCAB][VOCAB], drafter_row[VOCAB][VOCAB];
+float toy_language_misreported[VOCAB][VOCAB];
 
-static double chance(int i, int k, int purpose)
+static double random_unit(int i, int k, int purpose)
 {
     return philox_uniform(2, 7, (struct address){ (enum purpose)purpose, i, k }, 0);
 }
@@ -32,36 +32,36 @@ static void normalize(float *row)
         row[i] = (float)((double)row[i] / sum);
 }
 
-static double overlap_of(int row)
+static double overlap(int row)
 {
     double both = 0;
     for (int i = 0; i < VOCAB; i++)
-        both += fmin((double)language[row][i], (double)drafted_right[row][i]);
+        both += fmin((double)language[row][i], (double)drafter_row[row][i]);
     return both;
 }
 
-// Each row has a token that is never said, of which the drafter knows nothing.
-int language_make(void **state)
+// Each row of p has a token of probability 0, which has mass in q.
+int toy_language_make(void **state)
 {
     (void)state;
-    double least = 1, most = 0;
+    double min = 1, max = 0;
     for (int i = 0; i < VOCAB; i++) {
         for (int k = 0; k < VOCAB; k++) {
-            const double says = chance(i, k, FOR_TOKEN), thinks = chance(i, k, FOR_DRAFT);
-            language[i][k] = (float)exp(7 * says);
-            drafted_right[i][k] = (float)exp(7 * (0.6 * says + 0.4 * thinks));
+            const double of_p = random_unit(i, k, FOR_TOKEN), of_q = random_unit(i, k, FOR_DRAFT);
+            language[i][k] = (float)exp(7 * of_p);
+            drafter_row[i][k] = (float)exp(7 * (0.6 * of_p + 0.4 * of_q));
         }
         language[i][(i + 3) % VOCAB] = 0;
         normalize(language[i]);
-        normalize(drafted_right[i]);
+        normalize(drafter_row[i]);
         for (int k = 0; k < VOCAB; k++)
-            language_lie[i][k] = powf(drafted_right[i][k], 1.5F);
-        normalize(language_lie[i]);
-        least = fmin(least, overlap_of(i));
-        most = fmax(most, overlap_of(i));
+            toy_language_misreported[i][k] = powf(drafter_row[i][k], 1.5F);
+        normalize(toy_language_misreported[i]);
+        min = fmin(min, overlap(i));
+        max = fmax(max, overlap(i));
     }
-    print_message("a row of q overlaps with that of p by %.2f to %.2f\n", least, most);
-    assert_true(least > 0.4 && most < 0.9);
+    print_message("a row of q overlaps with that of p by %.2f to %.2f\n", min, max);
+    assert_true(min > 0.4 && max < 0.9);
     return 0;
 }
 
@@ -88,8 +88,8 @@ static int argmax(const float *row, int but)
     return best;
 }
 
-// The drafter says that it draws from guessed; `from` is what it does draw from.
-static int draw_below(struct draft *d, int parent, const float (*from)[VOCAB], enum proposal how, struct rng *rng)
+// The drafter reports drafter_row; it samples from `from`.
+static int sample_below(struct draft *d, int parent, const float (*from)[VOCAB], enum proposal how, struct rng *rng)
 {
     double w[VOCAB];
     for (int i = 0; i < VOCAB; i++)
@@ -101,38 +101,38 @@ static int draw_below(struct draft *d, int parent, const float (*from)[VOCAB], e
     return draft_add(d, parent, token, how);
 }
 
-static int choose_below(struct draft *d, int parent, int but)
+static int argmax_below(struct draft *d, int parent, int but)
 {
-    return draft_add(d, parent, argmax(drafted_right[d->token[parent]], but), DETERMINISTIC);
+    return draft_add(d, parent, argmax(drafter_row[d->token[parent]], but), DETERMINISTIC);
 }
 
-static void grow(struct draft *d, enum shape shape, const float (*from)[VOCAB], struct rng *rng)
+static void build_draft(struct draft *d, enum shape shape, const float (*from)[VOCAB], struct rng *rng)
 {
     int at = 0, first;
     switch (shape) {
     case SAMPLED_CHAIN:
         for (int i = 0; i < 3; i++)
-            at = draw_below(d, at, from, SAMPLED, rng);
+            at = sample_below(d, at, from, SAMPLED, rng);
         break;
     case DISTINCT_TREE:
         for (int i = 0; i < 3; i++)
-            draw_below(d, 0, from, SAMPLED_WITHOUT_REPLACEMENT, rng);
+            sample_below(d, 0, from, SAMPLED_WITHOUT_REPLACEMENT, rng);
         for (int i = 0; i < 6; i++)
-            draw_below(d, 1 + i / 2, from, SAMPLED_WITHOUT_REPLACEMENT, rng);
+            sample_below(d, 1 + i / 2, from, SAMPLED_WITHOUT_REPLACEMENT, rng);
         break;
     case DETERMINISTIC_CHAIN:
         for (int i = 0; i < 3; i++)
-            at = choose_below(d, at, -1);
+            at = argmax_below(d, at, -1);
         break;
     case DETERMINISTIC_TREE:
-        first = choose_below(d, 0, -1);
-        at = choose_below(d, 0, d->token[first]);
-        choose_below(d, first, -1);
-        choose_below(d, at, -1);
+        first = argmax_below(d, 0, -1);
+        at = argmax_below(d, 0, d->token[first]);
+        argmax_below(d, first, -1);
+        argmax_below(d, at, -1);
         break;
     case SAMPLED_CHAINS:
         for (int i = 0; i < 4; i++)
-            draw_below(d, i < 2 ? 0 : i - 1, from, SAMPLED, rng);
+            sample_below(d, i < 2 ? 0 : i - 1, from, SAMPLED, rng);
         break;
     case NO_DRAFT:
         break;
@@ -141,10 +141,10 @@ static void grow(struct draft *d, enum shape shape, const float (*from)[VOCAB], 
 
 // ---- texts
 
-struct writer writer_open(const struct told *told, uint64_t seed)
+struct text_writer text_writer_open(const struct text_setup *text_setup, uint64_t seed)
 {
-    const struct rule *rule = told->seen_as != NULL ? told->seen_as : told->rule;
-    struct writer w = { .told = told, .seed = seed };
+    const struct rule *rule = text_setup->declared_rule != NULL ? text_setup->declared_rule : text_setup->rule;
+    struct text_writer w = { .text_setup = text_setup, .seed = seed };
     if (rule->options != NULL) {
         w.options = xcalloc(1, rule->options_size);
         assert_true(options_read(NULL, rule->name, rule->options, w.options, NULL));
@@ -156,50 +156,50 @@ struct writer writer_open(const struct told *told, uint64_t seed)
     return w;
 }
 
-void writer_close(struct writer *w)
+void text_writer_close(struct text_writer *w)
 {
     observer_destroy(w->observer);
     free(w->options);
 }
 
-void writer_write(struct writer *w, int64_t sequence, struct observed *to)
+void text_writer_write(struct text_writer *w, int64_t sequence, struct observed *to)
 {
-    const struct told *told = w->told;
+    const struct text_setup *text_setup = w->text_setup;
     int32_t token[NODES], parent[NODES] = { -1 };
     uint8_t proposal[NODES] = { 0 };
-    int32_t *text = xcalloc((size_t)told->tokens + NODES + 1, sizeof(*text));
-    struct verification j = verification_create(NODES, VOCAB);
-    struct philox honest = philox_source(w->seed, (uint64_t)sequence);
-    struct sharing sharing = sharing_source(&honest.rng, FOR_DRAFT);
-    struct rng *rng = told->shares_randomness ? &sharing.rng : &honest.rng;
+    int32_t *text = xcalloc((size_t)text_setup->tokens + NODES + 1, sizeof(*text));
+    struct verification out = verification_create(NODES, VOCAB);
+    struct philox source = philox_source(w->seed, (uint64_t)sequence);
+    struct sharing sharing = sharing_source(&source.rng, FOR_DRAFT);
+    struct rng *rng = text_setup->shares_randomness ? &sharing.rng : &source.rng;
     observer_start(w->observer, 1, sequence);
-    for (int n = 1; n <= told->tokens;) {
+    for (int n = 1; n <= text_setup->tokens;) {
         struct draft d = { 1, NODES, token, parent, proposal, NULL, NULL };
         struct table_rows p = { { VOCAB, table_row, NULL }, language, &d },
-                          q = { { VOCAB, table_row, NULL }, drafted_right, &d };
+                          q = { { VOCAB, table_row, NULL }, drafter_row, &d };
         const struct request r = { .slot = 1, .n = n, .token = text, .rng = rng, .draft = &d, .depth = 9 };
         token[0] = text[n - 1];
         rng->root = n - 1;
         d.q = &q.rows;
-        grow(&d, told->shape, told->from != NULL ? told->from : drafted_right, rng);
-        told->rule->verify(&d, &p.rows, w->options, rng, &j);
-        observer_verified(w->observer, &(struct verified){ &r, &p.rows, &j });
-        memcpy(text + n, j.token, (size_t)j.n * sizeof(*text));
-        n += j.n;
+        build_draft(&d, text_setup->shape, text_setup->from != NULL ? text_setup->from : drafter_row, rng);
+        text_setup->rule->verify(&d, &p.rows, w->options, rng, &out);
+        observer_verified(w->observer, &(struct verified){ &r, &p.rows, &out });
+        memcpy(text + n, out.token, (size_t)out.n * sizeof(*text));
+        n += out.n;
     }
     observer_take(w->observer, 1, to);
-    verification_destroy(&j);
+    verification_destroy(&out);
     free(text);
 }
 
-double language_write(const struct told *told, uint64_t seed, struct observed *to)
+double toy_language_write(const struct text_setup *text_setup, uint64_t seed, struct observed *to)
 {
-    struct writer w = writer_open(told, seed);
-    double most = 0;
-    for (int i = 0; i < told->texts; i++) {
-        writer_write(&w, i, to);
-        most = fmax(most, evidence_log_e(&to->of[THE_TEXT]));
+    struct text_writer w = text_writer_open(text_setup, seed);
+    double max = 0;
+    for (int i = 0; i < text_setup->texts; i++) {
+        text_writer_write(&w, i, to);
+        max = fmax(max, evidence_log_e(&to->of[STREAM_TEXT]));
     }
-    writer_close(&w);
-    return most;
+    text_writer_close(&w);
+    return max;
 }

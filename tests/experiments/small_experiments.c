@@ -13,7 +13,7 @@
 
 void write_bytes(const char *name, const char *bytes, size_t n)
 {
-    char *path = tiny_path(name);
+    char *path = test_path(name);
     file_write_bytes(path, bytes, n);
     free(path);
 }
@@ -24,53 +24,53 @@ void write_file(const char *name, const char *text)
 }
 
 static const char conversations[] =
-    "{\"id\": \"a\", \"category\": \"talk\", \"turns\": [\"one two one two one\", \"and again\", \"enough\"]}\n"
+    "{\"id\": \"a\", \"category\": \"chat\", \"turns\": [\"one two one two one\", \"and again\", \"enough\"]}\n"
     "{\"id\": \"b\", \"prompt\": \"a b c a b c a b\"}\n"
-    "{\"id\": \"c\", \"category\": \"talk\", \"turns\": [\"ping\", \"pong\"]}\n"
+    "{\"id\": \"c\", \"category\": \"chat\", \"turns\": [\"ping\", \"pong\"]}\n"
     "{\"id\": \"d\", \"input_ids\": [75, 104, 111, 75, 104, 111]}\n"
     "{\"id\": \"e\", \"prompt\": \"x = x + 1\"}\n";
 
 int make_files(void **state)
 {
     (void)state;
-    struct tiny t = tiny_usual;
-    char *target = tiny_path("target.gguf"), *draft = tiny_path("draft.gguf"), *other = tiny_path("other.gguf");
-    tiny_write_gguf(target, &t);
+    struct small_model t = small_default;
+    char *target = test_path("target.gguf"), *draft = test_path("draft.gguf"), *other = test_path("other.gguf");
+    small_write_gguf(target, &t);
     t.layers = 1;
-    tiny_write_gguf(draft, &t);
+    small_write_gguf(draft, &t);
     t.seed++;
-    tiny_write_gguf(other, &t);
+    small_write_gguf(other, &t);
     free(target);
     free(draft);
     free(other);
     write_file("p.jsonl", "{\"prompt\": \"abc\"}\n");
-    write_file("talks.jsonl", conversations);
+    write_file("conversations.jsonl", conversations);
     return 0;
 }
 
 int remove_files(void **state)
 {
     (void)state;
-    tiny_clean();
+    test_directory_remove();
     return 0;
 }
 
 void write_blocks(const char *name)
 {
-    struct tiny t = tiny_usual;
-    char *path = tiny_path(name);
+    struct small_model t = small_default;
+    char *path = test_path(name);
     t.type = Q8_0;
     t.heads = 2;
     t.kv_heads = 1;
     t.head_dim = 32;
-    tiny_write_gguf(path, &t);
+    small_write_gguf(path, &t);
     free(path);
 }
 
 struct experiment *load(const char *text)
 {
     struct error err = { "" };
-    char *path = tiny_path("x.yaml");
+    char *path = test_path("x.yaml");
     write_file("x.yaml", text);
     struct experiment *e = experiment_load(path, &err);
     if (e == NULL)
@@ -82,7 +82,7 @@ struct experiment *load(const char *text)
 struct store *open_store(const char *name)
 {
     struct error err = { "" };
-    char *path = tiny_path(name);
+    char *path = test_path(name);
     struct store *s = store_open(path, &err);
     if (s == NULL)
         fail_msg("%s", err.text);
@@ -90,7 +90,7 @@ struct store *open_store(const char *name)
     return s;
 }
 
-int64_t ask(struct store *s, const char *sql)
+int64_t query_first_int(struct store *s, const char *sql)
 {
     struct error err = { "" };
     struct query *q = query_open(s, sql);

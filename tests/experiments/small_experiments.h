@@ -1,5 +1,5 @@
-// small_experiments.h - what tests of experiments share: little models and prompt files in the test's directory, an
-// experiment from text, a database, and a number out of it. Failures end the test.
+// small_experiments.h - helpers for tests of experiments: small models and prompt files in the test's directory, an experiment from
+// text, a database, and queries. A failure ends the test.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -7,14 +7,14 @@
 struct experiment;
 struct store;
 
-int make_files(void **state); // target.gguf, draft.gguf, talks.jsonl, ...: a group's set-up
+int make_files(void **state); // a group's set-up: target.gguf, draft.gguf, conversations.jsonl, ...
 int remove_files(void **state);
 void write_bytes(const char *name, const char *bytes, size_t n);
 void write_file(const char *name, const char *text);
-void write_blocks(const char *name); // a model whose weights are quantised and whose heads are whole blocks
+void write_blocks(const char *name); // a model with quantized weights and heads of 32, so that q8_0 caches fit
 struct experiment *load(const char *text);
 struct store *open_store(const char *name);
 void run(const char *text, struct store *s);
-int64_t ask(struct store *s, const char *sql); // the first column of the first row; -1: no row
+int64_t query_first_int(struct store *s, const char *sql); // the first column of the first row; -1: no row
 
-enum { TURNS = 8 }; // of all conversations in talks.jsonl
+enum { TURNS = 8 }; // of all conversations in conversations.jsonl

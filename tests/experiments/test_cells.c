@@ -1,4 +1,4 @@
-// test_cells.c - experiments into cells: what means the same is the same cell, what means another thing is another.
+// test_cells.c - identity of cells: equal settings are the same cell, different ones are not.
 #include "tests/support/check.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "tests/experiments/small_experiments.h"
 #include "tests/support/small_model.h"
 
-// Hashes of every cell, and of its peers, in the experiment's order; free() both.
+// Hashes of every cell, and of its peers, in the experiment's order; the caller frees both.
 static int hashes(const char *text, char (**hash)[HASH_TEXT], char (**peers)[HASH_TEXT])
 {
     struct error err = { "" };
@@ -35,12 +35,12 @@ static int hashes(const char *text, char (**hash)[HASH_TEXT], char (**peers)[HAS
         group_close(&g);
     }
     loaded_experiment_close(&o);
-    loaded_experiment_close(&o); // whoever could not open it anew has it closed already
+    loaded_experiment_close(&o); // closing twice has no effect
     experiment_free(e);
     return n;
 }
 
-#define BODY "target: {model: target.gguf}\nthreads: 1\nprompts: {file: talks.jsonl, chat: none}\n"
+#define BODY "target: {model: target.gguf}\nthreads: 1\nprompts: {file: conversations.jsonl, chat: none}\n"
 #define CELLS \
     "cells: {sampling: [{temperature: 0}, {temperature: 1, top_k: 5}], batch: [1, 2], rule: [rejection, match], " \
     "drafter: [none, {kind: ngram, longest: 2}]}\n"
@@ -73,20 +73,20 @@ static void every_list_under_cells_multiplies(void **state)
     experiment_free(e);
 }
 
-static void a_cell_is_known_by_what_it_means(void **state)
+static void equal_settings_are_the_same_cell(void **state)
 {
     (void)state;
-    static const char usual[] = "name: x\n" BODY "cells: {drafter: {kind: ngram, longest: 2, tokens: 8}}\n";
+    static const char base[] = "name: x\n" BODY "cells: {drafter: {kind: ngram, longest: 2, tokens: 8}}\n";
     static const struct {
         const char *text;
         bool same;
     } cases[] = {
-        { usual, true },
-        { "cells: {drafter: [{tokens: 08, kind: ngram, longest: 2}, none]}\nprompts: {chat: none, file: talks.jsonl}\n"
+        { base, true },
+        { "cells: {drafter: [{tokens: 08, kind: ngram, longest: 2}, none]}\nprompts: {chat: none, file: conversations.jsonl}\n"
           "threads: 1\ntarget: {model: \"target.gguf\", device: cpu}\nname: x\n",
           true },
         { "name: x\n" BODY "repeat: 3\ncells: {drafter: {kind: ngram, longest: 2}}\n", true },
-        { "name: x\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: talks.jsonl, chat: none, limit: 2, "
+        { "name: x\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: conversations.jsonl, chat: none, limit: 2, "
           "per_category: 1}\nseed: 0\nlimits: {new_tokens: 256, stop: []}\n"
           "cells: {sampling: {temperature: 0.0}, drafter: {kind: ngram, longest: 2}}\n",
           true },
@@ -100,29 +100,29 @@ static void a_cell_is_known_by_what_it_means(void **state)
         { "name: x\n" BODY "cells: {rule: match, drafter: {kind: ngram, longest: 2}}\n", false },
         { "name: x\n" BODY "cells: {sampling: {temperature: 0, min_p: 0.1}, drafter: {kind: ngram, longest: 2}}\n",
           false },
-        { "name: x\ntarget: {model: target.gguf}\nthreads: 2\nprompts: {file: talks.jsonl, chat: none}\n"
+        { "name: x\ntarget: {model: target.gguf}\nthreads: 2\nprompts: {file: conversations.jsonl, chat: none}\n"
           "cells: {drafter: {kind: ngram, longest: 2}}\n",
           false },
         { "name: x\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: p.jsonl, chat: none}\n"
           "cells: {drafter: {kind: ngram, longest: 2}}\n",
           false },
     };
-    char(*hash)[HASH_TEXT], (*peers)[HASH_TEXT], (*other)[HASH_TEXT], (*others_peers)[HASH_TEXT];
-    assert_int_equal(hashes(usual, &hash, &peers), 2);
+    char(*hash)[HASH_TEXT], (*peers)[HASH_TEXT], (*other)[HASH_TEXT], (*other_peers)[HASH_TEXT];
+    assert_int_equal(hashes(base, &hash, &peers), 2);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        int n = hashes(cases[i].text, &other, &others_peers);
+        int n = hashes(cases[i].text, &other, &other_peers);
         assert_int_equal(n, 2);
-        bool found = strcmp(other[0], hash[1]) == 0 || strcmp(other[1], hash[1]) == 0; // `none` may stand last
+        bool found = strcmp(other[0], hash[1]) == 0 || strcmp(other[1], hash[1]) == 0; // `none` may be last
         if (found != cases[i].same)
             fail_msg("%s: %s", cases[i].same ? "another cell" : "the same cell", cases[i].text);
         free(other);
-        free(others_peers);
+        free(other_peers);
     }
     free(hash);
     free(peers);
 }
 
-static void what_the_sampling_is_has_one_spelling(void **state)
+static void sampling_settings_have_one_spelling(void **state)
 {
     (void)state;
     static const struct {
@@ -152,12 +152,12 @@ static void a_changed_model_or_prompt_file_is_another_cell(void **state)
     static const char text[] = "name: x\ntarget: {model: target.gguf}\nprompts: {file: changing.jsonl, chat: none}\n"
                                "cells: {drafter: {kind: small, model: changing.gguf}}\n";
     char(*hash)[3][HASH_TEXT] = xcalloc(3, sizeof(*hash)), (*h)[HASH_TEXT], (*peers)[HASH_TEXT];
-    struct tiny t = tiny_usual;
-    char *draft = tiny_path("changing.gguf");
+    struct small_model t = small_default;
+    char *draft = test_path("changing.gguf");
     t.layers = 1;
     for (int i = 0; i < 3; i++) {
         t.seed = i == 1 ? 5 : 6;
-        tiny_write_gguf(draft, &t);
+        small_write_gguf(draft, &t);
         write_file("changing.jsonl", i == 2 ? "{\"prompt\": \"abd\"}\n" : "{\"prompt\": \"abc\"}\n");
         assert_int_equal(hashes(text, &h, &peers), 2);
         memcpy(hash[i][0], h[0], HASH_TEXT); // none
@@ -167,7 +167,7 @@ static void a_changed_model_or_prompt_file_is_another_cell(void **state)
         free(h);
         free(peers);
     }
-    assert_string_equal(hash[0][0], hash[1][0]); // the draft model is nothing to `none`
+    assert_string_equal(hash[0][0], hash[1][0]); // the draft model does not matter to `none`
     assert_string_equal(hash[0][2], hash[1][2]);
     assert_string_not_equal(hash[0][1], hash[1][1]);
     assert_string_not_equal(hash[0][0], hash[2][0]);
@@ -177,13 +177,14 @@ static void a_changed_model_or_prompt_file_is_another_cell(void **state)
     free(draft);
 }
 
-// The hash of `small`, and of `none` beside it, with these words in the target's and in the drafter's braces.
+// Hashes of `small` and of `none`, with these options of the target and of the drafter.
 static void hash_with(const char *model, const char *target, const char *drafter, char to[2][HASH_TEXT])
 {
     char(*hash)[HASH_TEXT], (*peers)[HASH_TEXT];
-    char *text = xformat("name: x\ntarget: {model: %s%s}\nthreads: 1\nprompts: {file: talks.jsonl, chat: none}\n"
-                         "cells: {drafter: [none, {kind: small, model: %s%s}]}\n",
-                         model, target, model, drafter);
+    char *text =
+        xformat("name: x\ntarget: {model: %s%s}\nthreads: 1\nprompts: {file: conversations.jsonl, chat: none}\n"
+                "cells: {drafter: [none, {kind: small, model: %s%s}]}\n",
+                model, target, model, drafter);
     assert_int_equal(hashes(text, &hash, &peers), 2);
     memcpy(to[0], hash[1], HASH_TEXT);
     memcpy(to[1], hash[0], HASH_TEXT);
@@ -192,13 +193,13 @@ static void hash_with(const char *model, const char *target, const char *drafter
     free(text);
 }
 
-static void a_preset_is_the_cell_that_it_settles_to(void **state)
+static void a_default_is_the_cell_that_it_resolves_to(void **state)
 {
     (void)state;
     write_blocks("blocks.gguf");
     static const struct {
         const char *model, *target, *drafter;
-        bool same, same_none; // as with defaults alone
+        bool same, same_none; // as with defaults only
     } cases[] = {
         { "target.gguf", ", activations: f32", "", true, true },
         { "target.gguf", ", cache: f32", ", cache: f32, activations: f32", true, true },
@@ -214,17 +215,17 @@ static void a_preset_is_the_cell_that_it_settles_to(void **state)
         { "blocks.gguf", "", ", cache: q8_0", false, true },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        char default_value[2][HASH_TEXT], said[2][HASH_TEXT];
-        hash_with(cases[i].model, "", "", default_value);
-        hash_with(cases[i].model, cases[i].target, cases[i].drafter, said);
-        if ((strcmp(default_value[0], said[0]) == 0) != cases[i].same)
+        char defaults[2][HASH_TEXT], explicit[2][HASH_TEXT];
+        hash_with(cases[i].model, "", "", defaults);
+        hash_with(cases[i].model, cases[i].target, cases[i].drafter, explicit);
+        if ((strcmp(defaults[0], explicit[0]) == 0) != cases[i].same)
             fail_msg("%s, small: %s%s", cases[i].model, cases[i].target, cases[i].drafter);
-        if ((strcmp(default_value[1], said[1]) == 0) != cases[i].same_none)
+        if ((strcmp(defaults[1], explicit[1]) == 0) != cases[i].same_none)
             fail_msg("%s, none: %s%s", cases[i].model, cases[i].target, cases[i].drafter);
     }
 }
 
-static void more_nodes_than_a_usual_pass_has_rows_open_the_target_anew(void **state)
+static void more_nodes_than_rows_of_a_pass_reopen_the_target(void **state)
 {
     (void)state;
     char(*hash)[HASH_TEXT], (*peers)[HASH_TEXT];
@@ -240,11 +241,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_list_under_cells_multiplies),
-        cmocka_unit_test(a_cell_is_known_by_what_it_means),
-        cmocka_unit_test(what_the_sampling_is_has_one_spelling),
+        cmocka_unit_test(equal_settings_are_the_same_cell),
+        cmocka_unit_test(sampling_settings_have_one_spelling),
         cmocka_unit_test(a_changed_model_or_prompt_file_is_another_cell),
-        cmocka_unit_test(a_preset_is_the_cell_that_it_settles_to),
-        cmocka_unit_test(more_nodes_than_a_usual_pass_has_rows_open_the_target_anew),
+        cmocka_unit_test(a_default_is_the_cell_that_it_resolves_to),
+        cmocka_unit_test(more_nodes_than_rows_of_a_pass_reopen_the_target),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }

@@ -1,5 +1,4 @@
-// test_experiment.c - experiments from cells to database: what is there is not run again, and what is recorded is what
-// was judged.
+// test_experiment.c - experiments from cells to database: stored cells are not run again, and steps are recorded as verified.
 #include "tests/support/check.h"
 
 #include <math.h>
@@ -20,10 +19,10 @@
 
 // ---- records
 
-static void a_step_is_recorded_as_it_was_judged(void **state)
+static void a_step_is_recorded_as_it_was_verified(void **state)
 {
     (void)state;
-    // 0 -+- 1 -+- 3        stands: 1, 4; the text ends behind token of 1: kept 1
+    // 0 -+- 1 -+- 3        accepted: 1, 4; the text ends after the token of 1: kept 1
     //    `- 2  `- 4
     int32_t token[] = { 9, 10, 20, 30, 40 }, parent[] = { -1, 0, 0, 1, 1 }, node[] = { 0, 1, 4 },
             out[] = { 10, 40, 50 };
@@ -37,8 +36,8 @@ static void a_step_is_recorded_as_it_was_judged(void **state)
     struct listener l = recorder_listener(r);
     struct sequence_row row;
 
-    l.step(l.self, &s); // nobody asked: a warm-up
-    recorder_expect(r, 77);
+    l.step(l.self, &s); // not recorded: a warm-up
+    recorder_begin(r, 77);
     l.step(l.self, &s);
     s.kept = 1;
     l.step(l.self, &s);
@@ -57,7 +56,7 @@ static void a_step_is_recorded_as_it_was_judged(void **state)
     assert_int_equal(row.step[0].depth, 2);
     assert_int_equal(row.step[0].accepted, 2);
     assert_int_equal(row.step[1].accepted, 1); // the text ended there
-    assert_int_equal(row.step[0].n_trials, 3); // node 2 was never looked at
+    assert_int_equal(row.step[0].n_trials, 3); // node 2 was not tested
     const struct trial_row *t = row.step[1].trial;
     assert_int_equal(t[0].node, 1);
     assert_int_equal(t[0].rank, 0);
@@ -81,7 +80,7 @@ static void a_step_is_recorded_as_it_was_judged(void **state)
 // ---- running
 
 #define RUN_BODY \
-    "target: {model: target.gguf}\nthreads: 1\nprompts: {file: talks.jsonl, chat: chatml}\n" \
+    "target: {model: target.gguf}\nthreads: 1\nprompts: {file: conversations.jsonl, chat: chatml}\n" \
     "limits: {new_tokens: 12, context: 400, ignore_end: true}\nseed: 3\nrecord: {trials: true}\n"
 #define THREE \
     "cells:\n  sampling: [{temperature: 0}, {temperature: 1}]\n  rule: match\n  drafter: [none, ngram, " \
@@ -93,43 +92,48 @@ static void an_experiment_runs_once(void **state)
     struct store *s = open_store("once.db");
     static const char text[] = "name: once\n" RUN_BODY THREE;
     run(text, s);
-    assert_int_equal(ask(s, "SELECT count(*) FROM run"), 6);
-    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE finished IS NULL"), 0);
-    assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), 6 * TURNS);
-    assert_int_equal(ask(s, "SELECT count(*) FROM pair"), 2 * 5);
-    assert_int_equal(ask(s, "SELECT count(*) FROM paired WHERE none IS NULL"), 0);
-    // `match`: one text for every drafter, at temperature 1 too, and another at every temperature
-    assert_int_equal(ask(s, "SELECT count(*) FROM texts"), 4 * TURNS);
-    assert_int_equal(ask(s, "SELECT count(*) FROM texts WHERE NOT equal"), 0);
-    assert_true(ask(s, "SELECT count(DISTINCT text_hash) FROM sequence") > TURNS);
-    // Cells run back to back, in rotated order: each is first on some occasion.
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), 6);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE finished IS NULL"), 0);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), 6 * TURNS);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM pair"), 2 * 5);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM paired WHERE none IS NULL"), 0);
+    // `match`: the same text for every drafter, at temperature 1 too; another one at each temperature
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM texts"), 4 * TURNS);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM texts WHERE NOT equal"), 0);
+    assert_true(query_first_int(s, "SELECT count(DISTINCT text_hash) FROM sequence") > TURNS);
+    // Cells run back to back, in rotated order: each is first in some pair.
     assert_int_equal(
-        ask(s, "SELECT count(DISTINCT run) FROM sequence WHERE id IN (SELECT min(id) FROM sequence GROUP BY pair)"), 6);
+        query_first_int(
+            s, "SELECT count(DISTINCT run) FROM sequence WHERE id IN (SELECT min(id) FROM sequence GROUP BY pair)"),
+        6);
     assert_int_equal(
-        ask(s, "SELECT count(*) FROM (SELECT pair FROM sequence GROUP BY pair HAVING count(DISTINCT run) <> 3)"), 0);
-    assert_true(ask(s, "SELECT count(*) FROM trial") > 0);
+        query_first_int(
+            s, "SELECT count(*) FROM (SELECT pair FROM sequence GROUP BY pair HAVING count(DISTINCT run) <> 3)"),
+        0);
+    assert_true(query_first_int(s, "SELECT count(*) FROM trial") > 0);
 
-    run(text, s); // again: nothing
-    assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), 6 * TURNS);
-    assert_int_equal(ask(s, "SELECT count(*) FROM pair"), 2 * 5);
+    run(text, s); // again: nothing to do
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), 6 * TURNS);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM pair"), 2 * 5);
 
-    // A fourth drafter runs, `none` beside it, and nobody else.
+    // A fourth drafter runs, paired with `none`, and no other cell.
     run("name: once\n" RUN_BODY
         "cells:\n  sampling: [{temperature: 0}, {temperature: 1}]\n  rule: match\n  drafter: [none, ngram, "
         "{kind: small, model: draft.gguf, widths: [2, 2, 1], pick: greedy}, "
         "{kind: small, model: draft.gguf, tokens: 2}]\n",
         s);
-    assert_int_equal(ask(s, "SELECT count(*) FROM run"), 8);
-    assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), 10 * TURNS);
-    assert_int_equal(ask(s, "SELECT count(*) FROM sequence JOIN run ON run.id = run WHERE drafter_kind = 'none'"),
-                     4 * TURNS);
-    assert_int_equal(ask(s, "SELECT count(*) FROM paired WHERE none IS NULL"), 0);
-    assert_int_equal(ask(s, "SELECT count(*) FROM texts WHERE NOT equal"), 0);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), 8);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), 10 * TURNS);
+    assert_int_equal(
+        query_first_int(s, "SELECT count(*) FROM sequence JOIN run ON run.id = run WHERE drafter_kind = 'none'"),
+        4 * TURNS);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM paired WHERE none IS NULL"), 0);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM texts WHERE NOT equal"), 0);
 
-    // More repeats are more of the same cells.
+    // More repeats add sequences to the same cells.
     run("name: once\n" RUN_BODY "repeat: 2\n" THREE, s);
-    assert_int_equal(ask(s, "SELECT count(*) FROM run"), 8);
-    assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), 16 * TURNS);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), 8);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), 16 * TURNS);
     store_close(s);
 }
 
@@ -141,23 +145,23 @@ static void a_raised_limit_adds_prompts(void **state)
     static const int sequences[] = { 2 * 4, 2 * 7, 2 * 7 };
     for (int i = 0; i < 3; i++) {
         char *text = xformat(
-            "name: limit\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: talks.jsonl, chat: none, %s}\n"
+            "name: limit\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: conversations.jsonl, chat: none, %s}\n"
             "limits: {new_tokens: 6}\ncells: {batch: 3, drafter: ngram}\n",
             limit[i]);
         run(text, s);
-        assert_int_equal(ask(s, "SELECT count(*) FROM run"), 2);
-        assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), sequences[i]);
+        assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), 2);
+        assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), sequences[i]);
         free(text);
     }
     store_close(s);
 }
 
-static void a_stored_cell_is_an_experiment_of_its_own(void **state)
+static void stored_settings_are_an_experiment_file(void **state)
 {
     (void)state;
     struct store *s = open_store("stored.db");
     run("name: stored\n" RUN_BODY THREE, s);
-    int64_t before = ask(s, "SELECT count(*) FROM sequence");
+    int64_t before = query_first_int(s, "SELECT count(*) FROM sequence");
     for (int id = 1; id <= 6; id++) {
         struct error err = { "" };
         struct query *q = query_open(s, "SELECT settings FROM run WHERE id = ?");
@@ -168,54 +172,57 @@ static void a_stored_cell_is_an_experiment_of_its_own(void **state)
         run(text, s);
         free(text);
     }
-    assert_int_equal(ask(s, "SELECT count(*) FROM run"), 6);
-    assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), before);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), 6);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), before);
     store_close(s);
 }
 
-static void a_run_says_in_which_precision_it_was(void **state)
+static void a_run_stores_its_precision(void **state)
 {
     (void)state;
     static const struct {
-        const char *said, *activations, *cache;
+        const char *given, *activations, *cache;
     } cases[] = {
         { "", "int8", "f32" },
         { ", activations: bf16, cache: bf16", "bf16", "bf16" },
         { ", activations: f32, cache: q8_0", "f32", "q8_0" },
     };
     enum { CASES_HERE = sizeof(cases) / sizeof(cases[0]) };
-    write_blocks("quantised.gguf");
+    write_blocks("quantized.gguf");
     struct store *s = open_store("precision.db");
     for (int i = 0; i < CASES_HERE; i++) {
         char *text = xformat(
-            "name: precision\ntarget: {model: quantised.gguf%s}\nthreads: 1\nprompts: {file: talks.jsonl, chat: none}\n"
-            "limits: {new_tokens: 12, ignore_end: true}\ncells: {drafter: [none, {kind: small, model: quantised.gguf},"
-            " {kind: small, model: quantised.gguf, activations: f32, cache: q8_0, widths: [2, 2], pick: greedy}]}\n",
-            cases[i].said);
+            "name: precision\ntarget: {model: quantized.gguf%s}\nthreads: 1\nprompts: {file: conversations.jsonl, chat: none}\n"
+            "limits: {new_tokens: 12, ignore_end: true}\ncells: {drafter: [none, {kind: small, model: quantized.gguf},"
+            " {kind: small, model: quantized.gguf, activations: f32, cache: q8_0, widths: [2, 2], pick: greedy}]}\n",
+            cases[i].given);
         run(text, s);
         run(text, s); // the same cells
         free(text);
-        assert_int_equal(ask(s, "SELECT count(*) FROM run"), 3 * (i + 1));
+        assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), 3 * (i + 1));
         char *sql = xformat("SELECT count(*) FROM run WHERE activations = '%s' AND cache = '%s' AND settings LIKE"
-                            " '%%target: {model: quantised.gguf, device: cpu, activations: %s, cache: %s}%%'",
+                            " '%%target: {model: quantized.gguf, device: cpu, activations: %s, cache: %s}%%'",
                             cases[i].activations, cases[i].cache, cases[i].activations, cases[i].cache);
-        assert_int_equal(ask(s, sql), 3);
+        assert_int_equal(query_first_int(s, sql), 3);
         free(sql);
     }
-    assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), 3 * CASES_HERE * TURNS);
-    assert_int_equal(ask(s, "SELECT count(*) FROM texts"), 2 * CASES_HERE * TURNS);
-    assert_int_equal(ask(s, "SELECT count(*) FROM texts WHERE NOT equal"), 0); // to the bit in every precision
-    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE drafter = 'small(model=quantised.gguf)' AND settings LIKE"
-                            " '%, activations: int8, cache: f32}}}'"),
-                     CASES_HERE);
-    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE settings LIKE '%, activations: f32, cache: q8_0}}}'"),
-                     CASES_HERE);
-    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE settings LIKE '%default%'"), 0);
-    assert_int_equal(ask(s, "SELECT count(DISTINCT peers) FROM run"), CASES_HERE);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), 3 * CASES_HERE * TURNS);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM texts"), 2 * CASES_HERE * TURNS);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM texts WHERE NOT equal"),
+                     0); // bitwise equal in every precision
+    assert_int_equal(
+        query_first_int(s, "SELECT count(*) FROM run WHERE drafter = 'small(model=quantized.gguf)' AND settings LIKE"
+                           " '%, activations: int8, cache: f32}}}'"),
+        CASES_HERE);
+    assert_int_equal(
+        query_first_int(s, "SELECT count(*) FROM run WHERE settings LIKE '%, activations: f32, cache: q8_0}}}'"),
+        CASES_HERE);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE settings LIKE '%default%'"), 0);
+    assert_int_equal(query_first_int(s, "SELECT count(DISTINCT peers) FROM run"), CASES_HERE);
     store_close(s);
 }
 
-static void batches_and_trees_say_what_plain_decoding_says(void **state)
+static void batches_and_trees_decode_the_text_of_plain_decoding(void **state)
 {
     (void)state;
     struct store *s = open_store("batches.db");
@@ -223,12 +230,13 @@ static void batches_and_trees_say_what_plain_decoding_says(void **state)
         "{kind: small, model: draft.gguf, widths: [3, 2, 1], pick: sampled}, "
         "{kind: small, model: other.gguf, nodes: 9, pick: greedy}]\n",
         s);
-    assert_int_equal(ask(s, "SELECT count(*) FROM run"), 24);
-    assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), 24 * TURNS);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), 24);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), 24 * TURNS);
     assert_int_equal(
-        ask(s, "SELECT count(*) FROM (SELECT 1 FROM sequence GROUP BY prompt, turn HAVING count(DISTINCT tokens) > 1)"),
+        query_first_int(
+            s, "SELECT count(*) FROM (SELECT 1 FROM sequence GROUP BY prompt, turn HAVING count(DISTINCT tokens) > 1)"),
         0);
-    assert_int_equal(ask(s, "SELECT max(step.batch) FROM step"), 5);
+    assert_int_equal(query_first_int(s, "SELECT max(step.batch) FROM step"), 5);
     store_close(s);
 }
 
@@ -237,22 +245,22 @@ static void a_conversation_that_outgrows_the_context_ends(void **state)
     (void)state;
     struct store *s = open_store("outgrown.db");
     static const char text[] =
-        "name: outgrown\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: talks.jsonl, chat: none}\n"
+        "name: outgrown\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: conversations.jsonl, chat: none}\n"
         "limits: {new_tokens: 30, context: 34, ignore_end: true}\ncells: {drafter: ngram}\n";
     for (int i = 0; i < 2; i++) {
         run(text, s);
-        assert_int_equal(ask(s, "SELECT count(*) FROM sequence WHERE turn = 0"), 10);
-        assert_int_equal(ask(s, "SELECT count(*) FROM sequence WHERE turn > 0"), 0);
-        assert_true(ask(s, "SELECT count(*) FROM sequence WHERE stop = 'context'") > 0);
-        assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE finished IS NULL"), 0);
+        assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence WHERE turn = 0"), 10);
+        assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence WHERE turn > 0"), 0);
+        assert_true(query_first_int(s, "SELECT count(*) FROM sequence WHERE stop = 'context'") > 0);
+        assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE finished IS NULL"), 0);
     }
     store_close(s);
 }
 
-static void stop_strings_end_texts_in_the_same_place_for_every_drafter(void **state)
+static void stop_strings_end_texts_at_the_same_token_for_every_drafter(void **state)
 {
     (void)state;
-    // A letter out of what the target says without a stop.
+    // A character of the target's text without stop strings.
     struct error err = { "" };
     struct store *s = open_store("stops.db");
     static const char body[] =
@@ -263,27 +271,30 @@ static void stop_strings_end_texts_in_the_same_place_for_every_drafter(void **st
     free(text);
     struct query *q = query_open(s, "SELECT text FROM sequence WHERE new_tokens = 40 LIMIT 1");
     assert_true(query_next(q));
-    const char *said = query_text(q, 0);
+    const char *free_text = query_text(q, 0);
     char stop[32] = "";
-    for (const char *c = said + strlen(said) / 2; *c != '\0' && stop[0] == '\0'; c++)
+    for (const char *c = free_text + strlen(free_text) / 2; *c != '\0' && stop[0] == '\0'; c++)
         if (c[0] > 0x20 && c[0] < 0x7F && c[0] != '"' && c[0] != '\\')
             snprintf(stop, sizeof(stop), "%c", *c);
     assert_true(query_close(q, &err));
     if (stop[0] == '\0')
-        store_close(s), skip(); // nothing but odd bytes: other arithmetic, another text
+        store_close(s), skip(); // no printable character: the text depends on the arithmetic
     text = xformat("name: stopped\n%slimits: {new_tokens: 40, ignore_end: true, stop: [\"%s\"]}\n", body, stop);
     run(text, s);
     free(text);
-    assert_int_equal(ask(s, "SELECT count(*) FROM sequence JOIN run ON run.id = run WHERE experiment = 'stopped'"), 3);
     assert_int_equal(
-        ask(s, "SELECT count(DISTINCT tokens) FROM sequence JOIN run ON run.id = run WHERE experiment = 'stopped'"), 1);
-    assert_int_equal(ask(s, "SELECT count(*) FROM sequence WHERE stop = 'string'"), 3);
+        query_first_int(s, "SELECT count(*) FROM sequence JOIN run ON run.id = run WHERE experiment = 'stopped'"), 3);
+    assert_int_equal(
+        query_first_int(
+            s, "SELECT count(DISTINCT tokens) FROM sequence JOIN run ON run.id = run WHERE experiment = 'stopped'"),
+        1);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence WHERE stop = 'string'"), 3);
     store_close(s);
 }
 
-// ---- the dry run, and the files that come with the project
+// ---- the dry run, and the project's own files
 
-static void a_dry_run_tells_what_is_done_and_changes_nothing(void **state)
+static void a_dry_run_reports_what_is_done_and_changes_nothing(void **state)
 {
     (void)state;
     struct error err = { "" };
@@ -302,10 +313,10 @@ static void a_dry_run_tells_what_is_done_and_changes_nothing(void **state)
         assert_non_null(strstr(out, "was added to the list of drafters"));
         assert_non_null(
             strstr(out, i == 0 ? "      0 of 5      ngram, rejection\n" : "      5 of 5      ngram, rejection\n"));
-        assert_int_equal(strstr(out, "everything is in the database") != NULL, i == 1);
+        assert_int_equal(strstr(out, "all results are in the database") != NULL, i == 1);
         free(out);
-        assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), i == 0 ? 0 : 3 * TURNS);
-        assert_int_equal(ask(s, "SELECT count(*) FROM run"), i == 0 ? 0 : 3);
+        assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), i == 0 ? 0 : 3 * TURNS);
+        assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), i == 0 ? 0 : 3);
         if (i == 0)
             run(text, s);
     }
@@ -319,10 +330,10 @@ static void a_dry_run_counts_the_cache_by_its_type(void **state)
     static const struct {
         const char *type, *line;
     } cases[] = {
-        { "default", "of a group f32 caches 12.3, logits" },
-        { "f32", "of a group f32 caches 12.3, logits" },
-        { "bf16", "of a group bf16 caches 6.1, logits" },
-        { "q8_0", "of a group q8_0 caches 3.3, logits" },
+        { "default", "largest group: f32 caches 12.3, logits" },
+        { "f32", "largest group: f32 caches 12.3, logits" },
+        { "bf16", "largest group: bf16 caches 6.1, logits" },
+        { "q8_0", "largest group: q8_0 caches 3.3, logits" },
     };
     write_blocks("heads.gguf");
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -356,7 +367,7 @@ static void a_dry_run_counts_memory_by_device(void **state)
     static const struct {
         const char *target, *draft, *lines[3];
     } cases[] = {
-        { "cpu", "cpu", { "memory   3 MB: weights 0.6, scratch 1.1; of a group f32 caches ", NULL } },
+        { "cpu", "cpu", { "memory   3 MB: weights 0.6, scratch 1.1; largest group: f32 caches ", NULL } },
         { "cuda", "cuda:0", { "memory   3 MB of the 4295 on cuda:0: weights 0.6, ", " MB on cpu: drafters\n", NULL } },
         { "cuda:1", "cpu", { " of the 4295 on cuda:1: weights 0.6, ", " MB on cpu: drafters\n", NULL } },
         { "cpu", "cuda", { " on cpu: weights 0.6, ", " MB of the 4295 on cuda:0: drafters\n", NULL } },
@@ -387,49 +398,54 @@ static void a_run_names_the_drafters_device(void **state)
 {
     (void)state;
 #if defined(EMULATED_DEVICE)
-    struct store *s = open_store("apart.db");
-    run("name: apart\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: p.jsonl, chat: none}\n"
+    struct store *s = open_store("devices.db");
+    run("name: devices\ntarget: {model: target.gguf}\nthreads: 1\nprompts: {file: p.jsonl, chat: none}\n"
         "limits: {context: 200, new_tokens: 3}\n"
         "cells: {drafter: [{kind: small, model: draft.gguf, tokens: 2, device: cuda}]}\n",
         s);
-    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE device = 'cpu' AND"
-                            " machine LIKE '%; drafter on emulated GPU (cuda:0), compute capability %'"),
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE device = 'cpu' AND"
+                                        " machine LIKE '%; drafter on emulated GPU (cuda:0), compute capability %'"),
                      1);
-    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE machine NOT LIKE '%emulated%'"), 1); // none's
-    assert_true(ask(s, "SELECT count(*) FROM texts") > 0);
-    assert_int_equal(ask(s, "SELECT count(*) FROM texts WHERE NOT equal"), 0);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE machine NOT LIKE '%emulated%'"), 1); // none's
+    assert_true(query_first_int(s, "SELECT count(*) FROM texts") > 0);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM texts WHERE NOT equal"), 0);
     store_close(s);
 #endif
 }
 
-static void expect_worth_beside_its_step(const char *device)
+static void check_expectations_of_steps(const char *device)
 {
-    char *db = xformat("worth_%s.db", device);
+    char *db = xformat("expected_%s.db", device);
     char *text = xformat(
-        "name: worth\ntarget: {model: target.gguf, device: %s}\nthreads: 1\nprompts: {file: short.jsonl, chat: none}\n"
+        "name: expected\ntarget: {model: target.gguf, device: %s}\nthreads: 1\nprompts: {file: short.jsonl, chat: none}\n"
         "limits: {context: 200, new_tokens: 9, ignore_end: true}\nrecord: {expected: true}\n"
         "cells: {sampling: {temperature: 1}, batch: 2, drafter: [{kind: small, model: draft.gguf, tokens: 3}]}\n",
         device);
     struct store *s = open_store(db);
     run(text, s);
-    assert_true(ask(s, "SELECT count(*) FROM step WHERE drafted > 0 AND stood = 0") > 1);
-    assert_true(ask(s, "SELECT count(*) FROM step WHERE drafted > 0 AND stood > 0") > 1);
-    assert_int_equal(ask(s, "SELECT count(*) FROM step WHERE drafted > 0 AND stood IS NULL"), 0);
-    assert_int_equal(ask(s, "SELECT count(*) FROM step WHERE stood IS NOT NULL AND accepted <> min(stood, tokens)"), 0);
-    assert_int_equal(ask(s, "SELECT count(*) FROM step WHERE stood IS NOT NULL AND expected > depth"), 0);
+    assert_true(query_first_int(s, "SELECT count(*) FROM step WHERE drafted > 0 AND accepted_uncut = 0") > 1);
+    assert_true(query_first_int(s, "SELECT count(*) FROM step WHERE drafted > 0 AND accepted_uncut > 0") > 1);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM step WHERE drafted > 0 AND accepted_uncut IS NULL"), 0);
+    assert_int_equal(
+        query_first_int(
+            s,
+            "SELECT count(*) FROM step WHERE accepted_uncut IS NOT NULL AND accepted <> min(accepted_uncut, tokens)"),
+        0);
+    assert_int_equal(
+        query_first_int(s, "SELECT count(*) FROM step WHERE accepted_uncut IS NOT NULL AND expected > depth"), 0);
     store_close(s);
     free(text);
     free(db);
 }
 
-// On a GPU steps are recorded when later ones have been judged.
-static void what_a_draft_was_worth_is_recorded_with_its_own_step(void **state)
+// On a GPU a step is recorded after later ones have been verified.
+static void expectations_are_recorded_with_their_own_step(void **state)
 {
     (void)state;
     write_file("short.jsonl", "{\"prompt\": \"abc\"}\n{\"prompt\": \"xyx\"}\n{\"prompt\": \"1 2\"}\n");
-    expect_worth_beside_its_step("cpu");
+    check_expectations_of_steps("cpu");
 #if defined(EMULATED_DEVICE)
-    expect_worth_beside_its_step("cuda");
+    check_expectations_of_steps("cuda");
 #endif
 }
 
@@ -437,24 +453,24 @@ static void the_smoke_experiment_runs(void **state)
 {
     (void)state;
     struct error err = { "" };
-    char *cache = tiny_path("speclab"), *models = tiny_path("speclab/models"),
+    char *cache = test_path("speclab"), *models = test_path("speclab/models"),
          *target = xformat("%s/tiny.gguf", models), *draft = xformat("%s/tiny-pruned.gguf", models);
-    struct tiny t = tiny_usual;
+    struct small_model t = small_default;
     assert_int_equal(mkdir(cache, 0755) | mkdir(models, 0755), 0);
-    tiny_write_gguf(target, &t);
+    small_write_gguf(target, &t);
     t.layers = 2;
-    tiny_write_gguf(draft, &t);
-    setenv("XDG_CACHE_HOME", tiny_directory(), 1);
+    small_write_gguf(draft, &t);
+    setenv("XDG_CACHE_HOME", test_directory(), 1);
     struct experiment *e = experiment_load(SOURCE "/experiments/smoke.yaml", &err);
     if (e == NULL)
         fail_msg("%s", err.text);
     struct store *s = open_store("smoke.db");
     if (!experiment_run(e, s, NULL, NULL, &err))
         fail_msg("%s", err.text);
-    assert_int_equal(ask(s, "SELECT count(*) FROM run WHERE finished IS NULL"), 0);
-    assert_int_equal(ask(s, "SELECT count(*) FROM paired WHERE none IS NULL"), 0);
-    assert_int_equal(ask(s, "SELECT count(*) FROM texts JOIN run ON run.id = texts.run WHERE NOT equal AND"
-                            " (sampling = 'temperature=0' OR rule = 'match')"),
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run WHERE finished IS NULL"), 0);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM paired WHERE none IS NULL"), 0);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM texts JOIN run ON run.id = texts.run WHERE NOT equal AND"
+                                        " (sampling = 'temperature=0' OR rule = 'match')"),
                      0);
     store_close(s);
     experiment_free(e);
@@ -464,14 +480,14 @@ static void the_smoke_experiment_runs(void **state)
     free(draft);
 }
 
-static void the_prompt_set_is_what_its_readme_says(void **state)
+static void the_prompt_set_agrees_with_its_readme(void **state)
 {
     (void)state;
     struct error err = { "" };
     struct prompts p;
     if (!prompts_read(SOURCE "/experiments/data/prompts.jsonl", 0, 2, &p, &err))
         fail_msg("%s", err.text);
-    assert_int_equal(p.n, 12); // six kinds
+    assert_int_equal(p.n, 12); // six categories
     prompts_free(&p);
     assert_true(prompts_read(SOURCE "/experiments/data/prompts.jsonl", 0, 0, &p, &err));
     assert_true(p.n >= 60);
@@ -481,21 +497,21 @@ static void the_prompt_set_is_what_its_readme_says(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_is_recorded_as_it_was_judged),
+        cmocka_unit_test(a_step_is_recorded_as_it_was_verified),
         cmocka_unit_test(an_experiment_runs_once),
         cmocka_unit_test(a_raised_limit_adds_prompts),
-        cmocka_unit_test(a_stored_cell_is_an_experiment_of_its_own),
-        cmocka_unit_test(a_run_says_in_which_precision_it_was),
-        cmocka_unit_test(batches_and_trees_say_what_plain_decoding_says),
+        cmocka_unit_test(stored_settings_are_an_experiment_file),
+        cmocka_unit_test(a_run_stores_its_precision),
+        cmocka_unit_test(batches_and_trees_decode_the_text_of_plain_decoding),
         cmocka_unit_test(a_conversation_that_outgrows_the_context_ends),
-        cmocka_unit_test(stop_strings_end_texts_in_the_same_place_for_every_drafter),
-        cmocka_unit_test(a_dry_run_tells_what_is_done_and_changes_nothing),
+        cmocka_unit_test(stop_strings_end_texts_at_the_same_token_for_every_drafter),
+        cmocka_unit_test(a_dry_run_reports_what_is_done_and_changes_nothing),
         cmocka_unit_test(a_dry_run_counts_the_cache_by_its_type),
         cmocka_unit_test(a_dry_run_counts_memory_by_device),
         cmocka_unit_test(a_run_names_the_drafters_device),
-        cmocka_unit_test(what_a_draft_was_worth_is_recorded_with_its_own_step),
+        cmocka_unit_test(expectations_are_recorded_with_their_own_step),
         cmocka_unit_test(the_smoke_experiment_runs),
-        cmocka_unit_test(the_prompt_set_is_what_its_readme_says),
+        cmocka_unit_test(the_prompt_set_agrees_with_its_readme),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }

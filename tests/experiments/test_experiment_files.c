@@ -1,5 +1,4 @@
-// test_experiment_files.c - what is wrong with an experiment's file, or with its prompts, is said with its line and
-// column.
+// test_experiment_files.c - errors in experiment files and prompt files name line and column.
 #include "tests/support/check.h"
 
 #include <stdlib.h>
@@ -18,14 +17,14 @@
 
 // ---- bad YAML
 
-// The message without the folder's name.
+// Compares the message without the folder's name.
 static void expect_message(const char *got, const char *expected, const char *what)
 {
-    char *prefix = xformat("%s/", tiny_directory()), *copy = xstrdup(got);
+    char *prefix = xformat("%s/", test_directory()), *copy = xstrdup(got);
     for (char *at; (at = strstr(copy, prefix)) != NULL;)
         memmove(at, at + strlen(prefix), strlen(at + strlen(prefix)) + 1);
     if (strcmp(copy, expected) != 0)
-        fail_msg("%s\nsaid     \"%s\"\nexpected \"%s\"", what, copy, expected);
+        fail_msg("%s\nfound    \"%s\"\nexpected \"%s\"", what, copy, expected);
     free(prefix);
     free(copy);
 }
@@ -44,12 +43,12 @@ static void bad_yaml_is_refused_with_line_and_column(void **state)
         { "a: {b: 1, b: 2}\n", 0, "f:1:11: the key \"b\" is given twice, first on line 1" },
         { "a: &x 1\nb: *x\n", 0,
           "f:1:4: anchors are not supported: leave out &x and write values where they are used" },
-        { "b: *x\n", 0, "f:1:4: aliases are not supported: write out what *x stands for" },
+        { "b: *x\n", 0, "f:1:4: aliases are not supported: write out the value of *x" },
         { "a: &a [1, 1]\nb: &b [*a, *a]\nc: [*b, *b]\n", 0,
           "f:1:4: anchors are not supported: leave out &a and write values where they are used" },
         { "a: !!int 5\n", 0, "f:1:4: tags are not supported: leave out tag:yaml.org,2002:int" },
         { "a: !mine {b: 1}\n", 0, "f:1:4: tags are not supported: leave out !mine" },
-        { "<<: {a: 1}\n", 0, "f:1:1: merge keys are not supported: write out what << would bring" },
+        { "<<: {a: 1}\n", 0, "f:1:1: merge keys are not supported: write out the keys of <<" },
         { "a: 1\n---\nb: 2\n", 0, "f:2:1: expected the end of the file, found a second document" },
         { "a: [1, 2\n", 0,
           "f:2:1: not valid YAML: did not find expected ',' or ']' (while parsing a flow sequence that begins on line 1)" },
@@ -79,17 +78,17 @@ static void bad_yaml_is_refused_with_line_and_column(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct error err = { "" };
         size_t n = cases[i].n > 0 ? cases[i].n : strlen(cases[i].text);
-        char *exact = xmalloc(n); // no byte more than there are
+        char *exact = xmalloc(n); // without a terminating NUL
         memcpy(exact, cases[i].text, n);
         struct settings *s = yaml_parse(exact, n, "f", &err);
         if (s != NULL)
-            fail_msg("taken for good: %s", cases[i].text);
+            fail_msg("accepted: %s", cases[i].text);
         expect_message(err.text, cases[i].message, cases[i].text);
         free(exact);
     }
 }
 
-static void good_yaml_keeps_its_places(void **state)
+static void good_yaml_keeps_its_positions(void **state)
 {
     (void)state;
     static const char text[] = "\xEF\xBB\xBF# remark\n\"a\": [1, 'two', {b: ~}]\nlong: |\n  x\n  y\nc: \xC3\xA4\n";
@@ -106,7 +105,7 @@ static void good_yaml_keeps_its_places(void **state)
     assert_int_equal(s->key_line[2], 6);
     assert_int_equal(s->key_column[2], 1);
 
-    struct settings *again = yaml_parse(t.s, t.n, "g", &err); // what is written reads back
+    struct settings *again = yaml_parse(t.s, t.n, "g", &err); // written settings read back
     struct text u = { 0 };
     assert_non_null(again);
     settings_write(again, &u);
@@ -122,28 +121,28 @@ static void good_yaml_keeps_its_places(void **state)
     settings_free(s);
 }
 
-static void a_file_of_four_mebibytes_is_read_and_none_of_a_byte_more(void **state)
+static void a_file_of_four_mebibytes_is_read_and_a_larger_one_refused(void **state)
 {
     (void)state;
-    enum { MOST = 4 << 20 };
+    enum { MAX_BYTES = 4 << 20 };
     struct error err = { "" };
-    char *path = tiny_path("large.yaml"), *text = xmalloc(MOST + 1);
-    memset(text, '#', MOST + 1);
+    char *path = test_path("large.yaml"), *text = xmalloc(MAX_BYTES + 1);
+    memset(text, '#', MAX_BYTES + 1);
     memcpy(text, "a: 1\n", 5);
-    write_bytes("large.yaml", text, MOST);
+    write_bytes("large.yaml", text, MAX_BYTES);
     struct settings *s = yaml_read(path, &err);
     if (s == NULL)
         fail_msg("%s", err.text);
     assert_string_equal(settings_get(s, "a")->text, "1");
     settings_free(s);
-    write_bytes("large.yaml", text, MOST + 1);
+    write_bytes("large.yaml", text, MAX_BYTES + 1);
     assert_null(yaml_read(path, &err));
     expect_message(err.text, "large.yaml: expected a YAML file, found more than 4 MiB", "a byte more");
     free(path);
     free(text);
 }
 
-static void every_character_is_written_so_that_it_reads_back(void **state)
+static void every_character_is_written_and_reads_back(void **state)
 {
     (void)state;
     static const unsigned others[] = { 0x2027, 0x2028, 0x2029, 0x202A, 0xD7FF, 0xE000,
@@ -258,20 +257,20 @@ static void bad_experiments_are_refused_with_line_and_column(void **state)
         { HEAD "cells: {sampling: [{temperature: 0.5}, {temperature: 5e-1}]}\n",
           "x.yaml:4:40: cells.sampling: temperature=0.5 is listed twice, first on line 4" },
     };
-    char *path = tiny_path("x.yaml");
+    char *path = test_path("x.yaml");
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct error err = { "" };
         write_file("x.yaml", cases[i].text);
         struct experiment *e = experiment_load(path, &err);
         if (e != NULL)
-            fail_msg("taken for good: %s", cases[i].text);
+            fail_msg("accepted: %s", cases[i].text);
         expect_message(err.text, cases[i].message, cases[i].text);
     }
     free(path);
-    experiment_free(NULL); // as free()
+    experiment_free(NULL); // NULL: no effect
 }
 
-static void what_only_the_model_knows_is_refused_before_anything_runs(void **state)
+static void errors_that_depend_on_the_model_are_found_before_anything_runs(void **state)
 {
     (void)state;
     static const struct {
@@ -279,26 +278,25 @@ static void what_only_the_model_knows_is_refused_before_anything_runs(void **sta
     } cases[] = {
         { HEAD "limits: {context: 4096}\n",
           "x.yaml:4:19: context: expected at most 512, which is the model's, found 4096" },
-        { HEAD "limits: {context: 3}\n",
-          "p.jsonl:1: prompt 0 has 3 tokens, and the context is 3: there is no room for a new one" },
+        { HEAD "limits: {context: 3}\n", "p.jsonl:1: prompt 0 has 3 tokens, and the context is 3: no new token fits" },
         { "name: x\ntarget: {model: target.gguf}\nprompts: {file: ids.jsonl}\n",
           "ids.jsonl:1: input_ids[1]: expected an id below 270, where the target's vocabulary ends, found 270" },
         { DRAFTER "{kind: small, model: nowhere.gguf}\n", NULL },
         { HEAD "cells: {sampling: [{logit_bias: {5000: 1}}, {temperature: 0}]}\n",
           "x.yaml:4:20: logit_bias: token 5000: the vocabulary has the ids 0 to 269" },
         { "name: x\ntarget: {model: target.gguf, activations: int8}\nprompts: {file: p.jsonl, chat: none}\n",
-          "x.yaml:2:9: activations: int8 is for quantised weights; those of target.gguf are f32 (expected bf16 or f32)" },
+          "x.yaml:2:9: activations: int8 is for quantized weights; those of target.gguf are f32 (expected bf16 or f32)" },
         { "name: x\ntarget: {model: target.gguf, cache: q8_0}\nprompts: {file: p.jsonl, chat: none}\n",
           "x.yaml:2:9: cache: q8_0 has blocks of 32 numbers, and the heads here have 16 (expected f32 or bf16)" },
         { DRAFTER "{kind: small, model: draft.gguf, activations: int8}\n",
-          "x.yaml:6:7: drafter small: activations: int8 is for quantised weights; those of draft.gguf are f32 (expected bf16 or f32)" },
+          "x.yaml:6:7: drafter small: activations: int8 is for quantized weights; those of draft.gguf are f32 (expected bf16 or f32)" },
         { DRAFTER "{kind: small, model: draft.gguf, device: abacus}\n",
           "x.yaml:6:7: drafter small: device: expected cpu, cuda, cuda:N, cublas or cublas:N (N up to 15), found \"abacus\"" },
         { DRAFTER "{kind: small, model: draft.gguf, cache: q8_0}\n",
           "x.yaml:6:7: drafter small: cache: q8_0 has blocks of 32 numbers, and the heads here have 16 (expected f32 or bf16)" },
         { DRAFTER "{kind: small, model: draft.gguf}\n    - {kind: small, model: draft.gguf, activations: f32}\n",
-          "x.yaml:7:7: cells.drafter: small(model=draft.gguf, activations=f32) is the same as small(model=draft.gguf) on "
-          "line 6, whose defaults come to that" },
+          "x.yaml:7:7: cells.drafter: small(model=draft.gguf, activations=f32) is the same cell as small(model=draft.gguf) "
+          "on line 6, once its defaults are resolved" },
     };
     write_file("ids.jsonl", "{\"input_ids\": [1, 270]}\n");
     struct store *s = open_store("refused.db");
@@ -321,7 +319,7 @@ static struct prompts read_prompts(const char *text, int limit, int per_category
 {
     struct error err = { "" };
     struct prompts p;
-    char *path = tiny_path("read.jsonl");
+    char *path = test_path("read.jsonl");
     write_file("read.jsonl", text);
     if (!prompts_read(path, limit, per_category, &p, &err))
         fail_msg("%s", err.text);
@@ -329,7 +327,7 @@ static struct prompts read_prompts(const char *text, int limit, int per_category
     return p;
 }
 
-static void every_published_shape_of_prompts_is_read(void **state)
+static void every_published_prompt_format_is_read(void **state)
 {
     (void)state;
     struct prompts p = read_prompts(
@@ -353,7 +351,7 @@ static void every_published_shape_of_prompts_is_read(void **state)
     assert_true(p.prompt[1].raw);
     assert_string_equal(p.prompt[1].turn[0], "def f():\n");
     assert_int_equal(p.prompt[1].line, 3);
-    assert_string_equal(p.prompt[2].id, "2"); // its number: GSM8K has no ids
+    assert_string_equal(p.prompt[2].id, "2"); // its position: GSM8K has no ids
     assert_string_equal(p.prompt[2].turn[0], "How many?");
     assert_string_equal(p.prompt[3].system, "S");
     assert_int_equal(p.prompt[3].n_history, 2);
@@ -371,7 +369,7 @@ static void every_published_shape_of_prompts_is_read(void **state)
     prompts_free(&p);
 }
 
-static void limits_leave_prompts_their_numbers(void **state)
+static void limits_do_not_change_prompt_numbers(void **state)
 {
     (void)state;
     static const char text[] = "{\"category\": \"a\", \"prompt\": \"0\"}\n{\"category\": \"a\", \"prompt\": \"1\"}\n"
@@ -391,7 +389,7 @@ static void limits_leave_prompts_their_numbers(void **state)
     }
 }
 
-static void answers_are_read_where_they_are_asked_for(void **state)
+static void answers_are_read_on_request(void **state)
 {
     (void)state;
     static const char text[] = "{\"question\": \"How many?\", \"answer\": \"#### 72\"}\n"
@@ -401,7 +399,7 @@ static void answers_are_read_where_they_are_asked_for(void **state)
     struct prompts p = read_prompts(text, 0, 0);
     assert_int_equal(p.prompt[0].n_answers, 0);
     prompts_free(&p);
-    char *path = tiny_path("read.jsonl");
+    char *path = test_path("read.jsonl");
     if (!prompts_read_answered(path, &p, &err))
         fail_msg("%s", err.text);
     assert_int_equal(p.n, 3);
@@ -417,7 +415,7 @@ static void answers_are_read_where_they_are_asked_for(void **state)
         const char *text, *message;
     } cases[] = {
         { "{\"prompt\": \"a\"}\n", "read.jsonl:1: expected an answer (answer or reference), found none" },
-        { "{\"prompt\": \"a\", \"answer\": 72}\n", "read.jsonl:1: answer: expected a text, found a whole number" },
+        { "{\"prompt\": \"a\", \"answer\": 72}\n", "read.jsonl:1: answer: expected a text, found an integer" },
         { "{\"prompt\": \"a\", \"answer\": []}\n",
           "read.jsonl:1: answer: expected a text for each of 1 turns, found 0" },
         { "{\"prompt\": \"a\", \"answer\": [\"x\", \"y\"]}\n",
@@ -427,7 +425,7 @@ static void answers_are_read_where_they_are_asked_for(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         write_file("read.jsonl", cases[i].text);
         if (prompts_read_answered(path, &p, &err))
-            fail_msg("taken for good: %s", cases[i].text);
+            fail_msg("accepted: %s", cases[i].text);
         expect_message(err.text, cases[i].message, cases[i].text);
     }
     free(path);
@@ -444,11 +442,11 @@ static void bad_prompts_are_refused_with_file_and_line(void **state)
         { "{\"prompt\": \"a\"}\n{\"prompt\": \"b\"\n", "r.jsonl:2:14: not valid JSON: '}' expected near end of file" },
         { "[{\"prompt\": \"a\"}]\n",
           "r.jsonl:1: expected one JSON object a line, found a list; `jq -c '.[]'` turns it into lines" },
-        { "\n5\n", "r.jsonl:2: expected a JSON object, found a whole number" },
+        { "\n5\n", "r.jsonl:2: expected a JSON object, found an integer" },
         { "{\"text\": \"a\"}\n",
           "r.jsonl:1: expected one of turns, messages, input_ids, prompt or question, found none of them" },
         { "{\"turns\": [\"a\"], \"prompt\": \"b\"}\n", "r.jsonl:1: expected one of turns and prompt, found both" },
-        { "{\"prompt\": 5}\n", "r.jsonl:1: prompt: expected a text, found a whole number" },
+        { "{\"prompt\": 5}\n", "r.jsonl:1: prompt: expected a text, found an integer" },
         { "{\"prompt\": \"\"}\n", "r.jsonl:1: prompt: expected a text, found an empty one" },
         { "{\"prompt\": \"a\\u0000b\"}\n", "r.jsonl:1: prompt: expected a text, found a NUL character in it" },
         { "{\"turns\": []}\n", "r.jsonl:1: turns: expected a list of texts, found an empty one" },
@@ -465,19 +463,19 @@ static void bad_prompts_are_refused_with_file_and_line(void **state)
         { "{\"input_ids\": []}\n", "r.jsonl:1: input_ids: expected a list of token ids, found an empty one" },
         { "{\"input_ids\": [1, 2.5]}\n", "r.jsonl:1: input_ids[1]: expected a token id, found a number" },
         { "{\"input_ids\": [1, -5]}\n", "r.jsonl:1: input_ids[1]: expected a token id, found -5" },
-        { "{\"prompt\": \"a\", \"id\": [1]}\n", "r.jsonl:1: id: expected a text or a whole number, found a list" },
-        { "{\"prompt\": \"a\", \"category\": 3}\n", "r.jsonl:1: category: expected a text, found a whole number" },
+        { "{\"prompt\": \"a\", \"id\": [1]}\n", "r.jsonl:1: id: expected a text or an integer, found a list" },
+        { "{\"prompt\": \"a\", \"category\": 3}\n", "r.jsonl:1: category: expected a text, found an integer" },
         { "{\"id\": 7, \"prompt\": \"a\"}\n\n{\"id\": \"7\", \"prompt\": \"b\"}\n",
-          "r.jsonl:3: expected an id of its own, found \"7\", which line 1 has" },
+          "r.jsonl:3: expected a unique id, found \"7\", which line 1 has" },
         { "\x1F\x8B\x08 and so on", "r.jsonl: expected JSON lines, found a gzip file; `gunzip -k` unpacks it" },
     };
-    char *path = tiny_path("r.jsonl");
+    char *path = test_path("r.jsonl");
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct error err = { "" };
         struct prompts p;
         write_file("r.jsonl", cases[i].text);
         if (prompts_read(path, 0, 0, &p, &err))
-            fail_msg("taken for good: %s", cases[i].text);
+            fail_msg("accepted: %s", cases[i].text);
         expect_message(err.text, cases[i].message, cases[i].text);
     }
     free(path);
@@ -487,14 +485,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_yaml_is_refused_with_line_and_column),
-        cmocka_unit_test(good_yaml_keeps_its_places),
-        cmocka_unit_test(a_file_of_four_mebibytes_is_read_and_none_of_a_byte_more),
-        cmocka_unit_test(every_character_is_written_so_that_it_reads_back),
+        cmocka_unit_test(good_yaml_keeps_its_positions),
+        cmocka_unit_test(a_file_of_four_mebibytes_is_read_and_a_larger_one_refused),
+        cmocka_unit_test(every_character_is_written_and_reads_back),
         cmocka_unit_test(bad_experiments_are_refused_with_line_and_column),
-        cmocka_unit_test(what_only_the_model_knows_is_refused_before_anything_runs),
-        cmocka_unit_test(every_published_shape_of_prompts_is_read),
-        cmocka_unit_test(limits_leave_prompts_their_numbers),
-        cmocka_unit_test(answers_are_read_where_they_are_asked_for),
+        cmocka_unit_test(errors_that_depend_on_the_model_are_found_before_anything_runs),
+        cmocka_unit_test(every_published_prompt_format_is_read),
+        cmocka_unit_test(limits_do_not_change_prompt_numbers),
+        cmocka_unit_test(answers_are_read_on_request),
         cmocka_unit_test(bad_prompts_are_refused_with_file_and_line),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);

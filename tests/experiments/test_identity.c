@@ -1,5 +1,5 @@
-// test_identity.c - what is not the same model, head, tokenizer, template, draft tree or prompt file is another cell: every key of
-// every file of a checkpoint is changed, one at a time.
+// test_identity.c - another model, head, tokenizer, template, draft tree or prompt file makes another cell: every key of every file
+// of a checkpoint is changed, one at a time.
 #include "tests/support/check.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@
 #include "tests/support/small_heads.h"
 #include "tests/support/small_model.h"
 
-// ---- which cell it is
+// ---- the cell's hash
 
 static char target[64] = "target.gguf", drafter[200] = "none";
 
@@ -33,7 +33,7 @@ enum outcome { REFUSED, SAME, OTHER };
 static int count[3];
 static struct error why; // of the last REFUSED
 
-// The hash of the last cell; false: the checkpoint is refused.
+// Computes the hash of the last cell. Returns false if the checkpoint is refused.
 static bool cell(char to[HASH_TEXT])
 {
     char *text = xformat("name: x\ntarget: {model: %s}\nthreads: 1\nprompts: {file: p.jsonl, chat: %s}\n"
@@ -63,37 +63,37 @@ static enum outcome now(const char before[HASH_TEXT])
     return found;
 }
 
-static void usual(char to[HASH_TEXT])
+static void base_hash(char to[HASH_TEXT])
 {
     memset(count, 0, sizeof(count));
     if (!cell(to))
         fail_msg("%s", why.text);
 }
 
-static void must_be(enum outcome found, bool ignored, const char *what)
+static void check_outcome(enum outcome found, bool ignored, const char *what)
 {
     if (ignored ? found != SAME : found == SAME)
         fail_msg("%s: %s", what,
                  found == REFUSED ? why.text
-                 : found == SAME  ? "changed, and it is the same cell"
-                                  : "means nothing, and it is another cell");
+                 : found == SAME  ? "changed, but the same cell"
+                                  : "ignored, but another cell");
 }
 
-static void say(const char *what)
+static void print_counts(const char *what)
 {
-    print_message("%s: %d changes are other cells, %d are refused, %d mean nothing\n", what, count[OTHER],
+    print_message("%s: %d changes make other cells, %d are refused, %d are ignored\n", what, count[OTHER],
                   count[REFUSED], count[SAME]);
 }
 
 // ---- GGUF
 
 struct change {       // of one key
-    size_t key;       // number in the file; SIZE_MAX: none
-    int by;           // of numbers; texts are given a letter more, truth values the other
-    const char *text; // in place of a text; NULL: the letter
+    size_t key;       // index in the file; SIZE_MAX: none
+    int by;           // added to integers; texts get one more letter, booleans are negated
+    const char *text; // replaces a text; NULL: one more letter
 };
 
-static int64_t whole_of(const struct gguf_value *v)
+static int64_t integer_of(const struct gguf_value *v)
 {
     int64_t to = 0;
     const size_t bytes[] = { [GGUF_U8] = 1,  [GGUF_I8] = 1,  [GGUF_U16] = 2, [GGUF_I16] = 2,
@@ -109,7 +109,7 @@ static char *text_of(const struct gguf_value *v)
     return xstrndup((const char *)v->raw + sizeof(n), (size_t)n);
 }
 
-// Its last element.
+// Changes the last element.
 static void write_changed_array(struct gguf_writer *w, const char *key, const struct gguf_value *v, int by)
 {
     if (v->element == GGUF_STRING) {
@@ -149,14 +149,14 @@ static void write_changed(struct gguf_writer *w, const struct gguf_value *v, con
         memcpy(&real, v->raw, sizeof(real));
         gguf_write_real(w, key, c->by > 0 ? real * 1.5f : real * 0.75f);
     } else
-        gguf_write_int(w, key, v->type, whole_of(v) + c->by);
+        gguf_write_int(w, key, v->type, integer_of(v) + c->by);
     free(key);
 }
 
-// Keys that small_model.c does not write. Those that a reader refuses unless they change nothing are here with what changes nothing.
-static void write_more(struct gguf_writer *w)
+// Keys that small_model.c does not write. Keys with only one supported value have that value.
+static void write_more_keys(struct gguf_writer *w)
 {
-    gguf_write_text(w, "general.author", "nobody");
+    gguf_write_text(w, "general.author", "unknown");
     gguf_write_int(w, "general.file_type", GGUF_U32, 0);
     gguf_write_int(w, "general.alignment", GGUF_U32, 32);
     gguf_write_int(w, "quantize.imatrix.chunks_count", GGUF_I32, 7);
@@ -169,7 +169,7 @@ static void write_more(struct gguf_writer *w)
     gguf_write_int(w, "tokenizer.ggml.padding_token_id", GGUF_U32, 0);
     gguf_write_text(w, "speclab.inflated_from", "another");
     gguf_write_text(w, "speclab.quantised_from", "another");
-    gguf_write_text(w, "llama.what_nobody_knows", "yet");
+    gguf_write_text(w, "llama.unknown_key", "x");
 }
 
 static void copy_gguf(const char *from, const char *to, const struct change *c, bool more)
@@ -185,7 +185,7 @@ static void copy_gguf(const char *from, const char *to, const struct change *c, 
         else
             gguf_write_copy(w, gguf_value_at(g, i));
     if (more)
-        write_more(w);
+        write_more_keys(w);
     for (size_t i = 0; i < gguf_tensors(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         char *name = xstrndup(t->name.s, t->name.n);
@@ -200,12 +200,12 @@ static void copy_gguf(const char *from, const char *to, const struct change *c, 
 static void flip_gguf(const char *name)
 {
     static const struct change ways[] = { { 0, 1, NULL }, { 0, -1, NULL }, { 0, 1, "gpt-2" } };
-    char *path = tiny_path(name), *whole = tiny_path("whole.gguf"), before[HASH_TEXT];
+    char *path = test_path(name), *whole = test_path("whole.gguf"), before[HASH_TEXT];
     const struct change nothing = { SIZE_MAX, 0, NULL };
     struct error err = { "" };
     copy_gguf(path, whole, &nothing, true);
     copy_gguf(whole, path, &nothing, false);
-    usual(before);
+    base_hash(before);
     struct gguf *g = gguf_open(whole, &err);
     assert_non_null(g);
     for (size_t i = 0; i < gguf_values(g); i++) {
@@ -217,12 +217,12 @@ static void flip_gguf(const char *name)
             c.key = i;
             copy_gguf(whole, path, &c, false);
             found = now(before);
-            must_be(found, identity_ignores(NULL, key), key);
+            check_outcome(found, identity_ignores(NULL, key), key);
         }
         free(key);
     }
     copy_gguf(whole, path, &nothing, false);
-    assert_int_equal(now(before), SAME); // it is the file that decides, not its time
+    assert_int_equal(now(before), SAME); // the content decides, not the file's time
     count[SAME]--;
     assert_int_equal(count[REFUSED] + count[OTHER] + count[SAME], gguf_values(g));
     gguf_close(g);
@@ -230,26 +230,26 @@ static void flip_gguf(const char *name)
     free(whole);
 }
 
-static void every_key_of_a_gguf_file_is_another_cell_or_means_nothing(void **state)
+static void every_key_of_a_gguf_file_makes_another_cell_or_is_ignored(void **state)
 {
     (void)state;
     flip_gguf("target.gguf");
-    say("target, GGUF");
+    print_counts("target, GGUF");
     assert_true(count[OTHER] >= 18 && count[REFUSED] <= 15 && count[SAME] == 5);
 
     snprintf(drafter, sizeof(drafter), "{kind: small, model: draft.gguf}");
     flip_gguf("draft.gguf");
-    say("draft model, GGUF");
+    print_counts("draft model, GGUF");
     assert_true(count[OTHER] >= 18 && count[REFUSED] <= 15 && count[SAME] == 5);
 
     snprintf(drafter, sizeof(drafter), "none");
 }
 
-static void what_means_nothing_is_not_handed_out(void **state)
+static void ignored_keys_are_hidden_from_readers(void **state)
 {
     (void)state;
     struct error err = { "" };
-    char *path = tiny_path("whole.gguf");
+    char *path = test_path("whole.gguf");
     struct gguf *g = gguf_open(path, &err);
     struct gguf_string text;
     assert_true(g != NULL && gguf_text(g, "general.name", &text) && gguf_find(g, "general.author") != NULL);
@@ -260,16 +260,16 @@ static void what_means_nothing_is_not_handed_out(void **state)
     assert_false(gguf_text(g, "general.name", &text));
     assert_null(gguf_find(g, "general.author"));
     assert_true(gguf_text(g, "general.architecture", &text));
-    assert_int_equal(gguf_values(g), values); // whoever copies a file still has them all
+    assert_int_equal(gguf_values(g), values); // copying a file still sees all
     gguf_close(g);
     free(path);
 }
 
-// ---- JSON, changed as a text: nothing of core/json.c is trusted here
+// ---- JSON, changed as text, independently of core/json.c
 
-struct scalar { // a value in a JSON text that is no object and no list
+struct scalar { // a value in a JSON text that is not an object or list
     size_t at, n;
-    char top[64]; // the outermost key that it stands below
+    char top[64]; // the outermost key that contains it
 };
 
 static size_t end_of_string(const char *s, size_t at)
@@ -316,17 +316,17 @@ static char *changed(const char *scalar)
     return strpbrk(scalar, ".eE") != NULL ? xformat("%.17g", atof(scalar) * 1.5) : xformat("%ld", atol(scalar) + 1);
 }
 
-// Of a long file's scalars one in `every`.
+// Changes every `every`-th scalar of the file.
 static void flip_json(const char *folder, const char *name, int every)
 {
-    char *path = xformat("%s/%s/%s", tiny_directory(), folder, name), before[HASH_TEXT];
+    char *path = xformat("%s/%s/%s", test_directory(), folder, name), before[HASH_TEXT];
     struct error err = { "" };
     struct scalar v = { 0 };
     size_t at = 0, n;
     int depth = 0, number = 0;
     char *text = file_text(path, &n, &err);
     assert_non_null(text);
-    usual(before);
+    base_hash(before);
     while (next_scalar(text, &at, &depth, &v)) {
         if (number++ % every != 0)
             continue;
@@ -334,15 +334,15 @@ static void flip_json(const char *folder, const char *name, int every)
         char *all = xformat("%.*s%s%s", (int)v.at, text, new, text + v.at + v.n);
         char *what = xformat("%s: %s in place of %s, in %s", name, new, old, v.top);
         file_write_bytes(path, all, strlen(all));
-        must_be(now(before), identity_ignores(name, v.top), what);
+        check_outcome(now(before), identity_ignores(name, v.top), what);
         free(what);
         free(all);
         free(new);
         free(old);
     }
     assert_int_equal(count[REFUSED] + count[OTHER] + count[SAME], (number + every - 1) / every);
-    // a key that nobody knows
-    char *more = xformat("{\"what_nobody_knows\":1,%s", text + 1);
+    // an unknown key
+    char *more = xformat("{\"unknown_key\":1,%s", text + 1);
     file_write_bytes(path, more, strlen(more));
     assert_int_equal(now(before), OTHER);
     free(more);
@@ -352,29 +352,29 @@ static void flip_json(const char *folder, const char *name, int every)
     free(text);
     free(path);
     char *where = xformat("%s/%s", folder, name);
-    say(where);
+    print_counts(where);
     free(where);
 }
 
-static size_t place_of(const char *in, const char *what)
+static size_t offset_of(const char *in, const char *what)
 {
     const char *at = strstr(in, what);
     if (at == NULL)
-        fail_msg("there is no %s", what);
+        fail_msg("%s not found", what);
     return (size_t)(at - in);
 }
 
-// Two texts of a file, each for another of its length.
+// Replaces two texts of a file, each by another of the same length.
 static void exchange(const char *folder, const char *name, const char *a, const char *for_a, const char *b,
                      const char *for_b)
 {
-    char *path = xformat("%s/%s/%s", tiny_directory(), folder, name), before[HASH_TEXT];
+    char *path = xformat("%s/%s/%s", test_directory(), folder, name), before[HASH_TEXT];
     struct error err = { "" };
     size_t n;
     char *text = file_text(path, &n, &err), *new = xstrndup(text, n);
-    memcpy(new + place_of(text, a), for_a, strlen(for_a));
-    memcpy(new + place_of(text, b), for_b, strlen(for_b));
-    usual(before);
+    memcpy(new + offset_of(text, a), for_a, strlen(for_a));
+    memcpy(new + offset_of(text, b), for_b, strlen(for_b));
+    base_hash(before);
     file_write_bytes(path, new, n);
     assert_int_equal(now(before), OTHER);
     file_write_bytes(path, text, n);
@@ -383,17 +383,17 @@ static void exchange(const char *folder, const char *name, const char *a, const 
     free(path);
 }
 
-static void every_key_of_a_directory_is_another_cell_or_means_nothing(void **state)
+static void every_key_of_a_directory_makes_another_cell_or_is_ignored(void **state)
 {
     (void)state;
-    char *directory = tiny_path("hf");
-    struct tiny t = tiny_usual;
+    char *directory = test_path("hf");
+    struct small_model t = small_default;
     t.rope = ROPE_LLAMA3;
     t.factor = 8;
     t.low = 1;
     t.high = 4;
     t.original = 128;
-    tiny_write_hf(directory, &t);
+    small_write_hf(directory, &t);
     snprintf(target, sizeof(target), "hf");
     flip_json("hf", "config.json", 1);
     assert_true(count[OTHER] >= 11 && count[SAME] == 1);
@@ -403,16 +403,16 @@ static void every_key_of_a_directory_is_another_cell_or_means_nothing(void **sta
     flip_json("hf", "tokenizer_config.json", 1);
     assert_true(count[OTHER] >= 4 && count[SAME] == 1);
     flip_json("hf", "tokenizer.json", 5);
-    assert_true(count[OTHER] >= 6 && count[SAME] == 1); // most ids and merges are refused: they are somebody else's
+    assert_true(count[OTHER] >= 6 && count[SAME] == 1); // most changed ids and merges are refused as duplicates
     exchange("hf", "tokenizer.json", "\"!\":36", "\"!\":37", "\"\\\"\":37", "\"\\\"\":36");
     exchange("hf", "tokenizer.json", "\"h e\"", "\"i n\"", "\"i n\"", "\"h e\"");
 
-    // A template in a file of its own stands for the other.
+    // A separate template file overrides the other.
     char before[HASH_TEXT], *template = xformat("%s/chat_template.jinja", directory);
-    usual(before);
+    base_hash(before);
     file_write_bytes(template, "<|im_start|>a", 13);
     assert_int_equal(now(before), OTHER);
-    usual(before);
+    base_hash(before);
     file_write_bytes(template, "<|im_start|>b", 13);
     assert_int_equal(now(before), OTHER);
     snprintf(target, sizeof(target), "target.gguf");
@@ -420,8 +420,8 @@ static void every_key_of_a_directory_is_another_cell_or_means_nothing(void **sta
     free(directory);
 }
 
-// What transformers (4.39 to 5) and those who train with it write when they save what they loaded.
-static void a_model_that_was_saved_anew_is_the_same_cell(void **state)
+// Keys that transformers (4.39 to 5) and training tools add when they save a loaded model.
+static void a_resaved_model_is_the_same_cell(void **state)
 {
     (void)state;
     static const struct {
@@ -438,21 +438,21 @@ static void a_model_that_was_saved_anew_is_the_same_cell(void **state)
     struct error err = { "" };
     char before[HASH_TEXT];
     snprintf(target, sizeof(target), "hf");
-    usual(before);
+    base_hash(before);
     for (size_t i = 0; i < sizeof(saved) / sizeof(*saved); i++) {
-        char *path = xformat("%s/hf/%s", tiny_directory(), saved[i].file);
+        char *path = xformat("%s/hf/%s", test_directory(), saved[i].file);
         size_t n;
         char *text = file_text(path, &n, &err), *more = xformat("{%s,%s", saved[i].more, text + 1);
         file_write_bytes(path, more, strlen(more));
-        must_be(now(before), true, saved[i].file);
-        // It sorts the keys of objects, whose order means nothing.
+        check_outcome(now(before), true, saved[i].file);
+        // The order of an object's keys does not matter.
         char *first = xformat("{\"own\":{\"a\":1,\"b\":2},%s", text + 1),
              *last = xformat("%.*s,\"own\":{\"b\":2,\"a\":1}}", (int)(strrchr(text, '}') - text), text);
         char own[HASH_TEXT];
         file_write_bytes(path, first, strlen(first));
-        usual(own);
+        base_hash(own);
         file_write_bytes(path, last, strlen(last));
-        must_be(now(own), true, saved[i].file);
+        check_outcome(now(own), true, saved[i].file);
         file_write_bytes(path, text, n);
         free(first);
         free(last);
@@ -463,28 +463,28 @@ static void a_model_that_was_saved_anew_is_the_same_cell(void **state)
     snprintf(target, sizeof(target), "target.gguf");
 }
 
-static void every_key_of_a_head_is_another_cell_or_means_nothing(void **state)
+static void every_key_of_a_head_makes_another_cell_or_is_ignored(void **state)
 {
     (void)state;
-    char *model = tiny_path("target.gguf"), before[HASH_TEXT];
+    char *model = test_path("target.gguf"), before[HASH_TEXT];
     struct head_shape s = head_shape_of(model);
     static void (*const write[])(const char *, const struct head_shape *) = { heads_write_eagle, heads_write_eagle3 };
     static const char *const kind[] = { "eagle", "eagle3" };
     for (int i = 0; i < 2; i++) {
-        char *head = tiny_path(kind[i]);
+        char *head = test_path(kind[i]);
         write[i](head, &s);
         snprintf(drafter, sizeof(drafter), "{kind: %s, weights: %s}", kind[i], kind[i]);
         flip_json(kind[i], "config.json", 1);
         free(head);
     }
-    // Medusa's says nothing that is read: what it says is another cell all the same.
-    char *head = tiny_path("medusa");
+    // Nothing of Medusa's config is read; a changed one makes another cell all the same.
+    char *head = test_path("medusa");
     heads_write_medusa(head, &s);
     snprintf(drafter, sizeof(drafter), "{kind: medusa, weights: medusa, tree: tree.json}");
     write_file("tree.json", "[[0], [0, 0], [1]]");
     flip_json("medusa", "config.json", 1);
-    usual(before);
-    write_file("tree.json", "[[0], [0, 0], [0, 1]]"); // a draft tree by the name of its file
+    base_hash(before);
+    write_file("tree.json", "[[0], [0, 0], [0, 1]]"); // a draft tree given by file name
     assert_int_equal(now(before), OTHER);
     s.seed++;
     write_file("tree.json", "[[0], [0, 0], [1]]");
@@ -507,7 +507,7 @@ static void poke(const char *path, long at, int with)
     assert_true(pwrite(fd, &byte, 1, at) == 1 && close(fd) == 0);
 }
 
-static long place_of_tensor(const char *path, const char *name, size_t *bytes)
+static long offset_of_tensor(const char *path, const char *name, size_t *bytes)
 {
     struct error err = { "" };
     struct gguf *g = gguf_open(path, &err);
@@ -515,7 +515,7 @@ static long place_of_tensor(const char *path, const char *name, size_t *bytes)
     assert_true(g != NULL && file_map(path, &m, &err));
     const struct gguf_tensor *t = gguf_tensor(g, name);
     long at = -1;
-    for (size_t i = 0; at < 0; i++) // mapped twice, at two places: found by what stands there
+    for (size_t i = 0; at < 0; i++) // two mappings of one file: found by content
         if (memcmp(m.at + i, t->tensor.data, t->bytes) == 0)
             at = (long)i;
     *bytes = t->bytes;
@@ -524,21 +524,21 @@ static long place_of_tensor(const char *path, const char *name, size_t *bytes)
     return at;
 }
 
-// One bit anywhere: not in a sample of places.
+// One bit anywhere, not only at sampled offsets.
 static void every_byte_of_the_weights_counts(void **state)
 {
     (void)state;
-    char *path = tiny_path("target.gguf"), before[HASH_TEXT];
+    char *path = test_path("target.gguf"), before[HASH_TEXT];
     static const char *const names[] = { "token_embd.weight", "blk.1.ffn_down.weight", "blk.2.attn_norm.weight" };
-    usual(before);
+    base_hash(before);
     for (int i = 0; i < 3; i++) {
         size_t bytes;
-        const long at = place_of_tensor(path, names[i], &bytes);
+        const long at = offset_of_tensor(path, names[i], &bytes);
         for (int k = 0; k < 24; k++) {
-            const long place = at + (long)(bytes / 4 * (size_t)k / 24) * 4; // the lowest bits of a float
-            poke(path, place, 1);
-            must_be(now(before), false, names[i]);
-            poke(path, place, 1);
+            const long offset = at + (long)(bytes / 4 * (size_t)k / 24) * 4; // the lowest bits of a float
+            poke(path, offset, 1);
+            check_outcome(now(before), false, names[i]);
+            poke(path, offset, 1);
         }
     }
     assert_int_equal(count[OTHER], 72);
@@ -546,37 +546,37 @@ static void every_byte_of_the_weights_counts(void **state)
     free(path);
 }
 
-// What was seen with revision 48af27e: "0 conversations decoded, 1 were there already".
-static void a_model_whose_rope_was_patched_is_not_the_one_that_ran(void **state)
+// Regression: revision 48af27e did not decode again after such a change.
+static void a_model_with_changed_rope_is_another_cell(void **state)
 {
     (void)state;
     static const char text[] =
         "name: x\ntarget: {model: patched.gguf}\nthreads: 1\nprompts: {file: p.jsonl, chat: none}\n"
         "limits: {new_tokens: 8}\n";
-    struct tiny t = tiny_usual;
-    char *path = tiny_path("patched.gguf");
+    struct small_model t = small_default;
+    char *path = test_path("patched.gguf");
     struct store *s = open_store("patched.db");
-    tiny_write_gguf(path, &t);
+    small_write_gguf(path, &t);
     run(text, s);
     run(text, s);
-    assert_int_equal(ask(s, "SELECT count(*) FROM run"), 1);
-    assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), 1);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), 1);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), 1);
     t.theta = 500;
-    tiny_write_gguf(path, &t);
+    small_write_gguf(path, &t);
     run(text, s);
-    assert_int_equal(ask(s, "SELECT count(*) FROM run"), 2);
-    assert_int_equal(ask(s, "SELECT count(*) FROM sequence"), 2);
-    assert_int_equal(ask(s, "SELECT count(DISTINCT tokens) FROM sequence"), 2);
-    assert_int_equal(ask(s, "SELECT count(DISTINCT target_hash) FROM run"), 1);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM run"), 2);
+    assert_int_equal(query_first_int(s, "SELECT count(*) FROM sequence"), 2);
+    assert_int_equal(query_first_int(s, "SELECT count(DISTINCT tokens) FROM sequence"), 2);
+    assert_int_equal(query_first_int(s, "SELECT count(DISTINCT target_hash) FROM run"), 1);
     store_close(s);
     free(path);
 }
 
-// ---- large checkpoints: what was hashed is remembered
+// ---- large checkpoints: hashes are cached
 
 enum { LARGE = 80 << 20 };
 
-// A file of one header and zeros that are nowhere.
+// A sparse file: a header, then zeros.
 static void write_hollow(const char *path, const char *head, off_t bytes)
 {
     const uint64_t n = strlen(head);
@@ -602,12 +602,12 @@ static struct hash hash_now(const char *path)
     return h;
 }
 
-// Number of files in the folder of what is remembered; *one: the path of one of them.
-static int graph_ended(char **one)
+// Number of cached hashes; *one: the path of one of them.
+static int cached_hashes(char **one)
 {
     char line[400];
     int n = 0;
-    char *command = xformat("ls -d %s/cache/speclab/weights/* 2>/dev/null", tiny_directory());
+    char *command = xformat("ls -d %s/cache/speclab/weights/* 2>/dev/null", test_directory());
     FILE *f = popen(command, "r");
     assert_non_null(f);
     while (fgets(line, sizeof(line), f) != NULL) {
@@ -621,8 +621,8 @@ static int graph_ended(char **one)
     return n;
 }
 
-// The file's times as they are after a while in which nothing wrote to the model.
-static void let_a_while_pass(const char *path)
+// Sets the file's times as if nothing had written to the model for a while.
+static void age_file(const char *path)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -631,28 +631,28 @@ static void let_a_while_pass(const char *path)
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
-static void a_hash_is_remembered_until_the_file_is_another(void **state)
+static void a_hash_is_cached_until_the_file_changes(void **state)
 {
     (void)state;
-    char *path = tiny_path("large.safetensors"), *cache = tiny_path("cache"), *place = NULL;
+    char *path = test_path("large.safetensors"), *cache = test_path("cache"), *place = NULL;
     static const char fake[] = "0123456789abcdef0123456789abcdef";
-    struct hash told;
-    assert_true(hash_read(fake, 32, &told));
+    struct hash fake_hash;
+    assert_true(hash_read(fake, 32, &fake_hash));
     setenv("XDG_CACHE_HOME", cache, 1);
     write_large(path);
     const struct hash first = hash_now(path);
-    assert_int_equal(graph_ended(&place), 1);
+    assert_int_equal(cached_hashes(&place), 1);
     assert_true(hash_equal(hash_now(path), first));
-    assert_int_equal(graph_ended(&place), 1);
+    assert_int_equal(cached_hashes(&place), 1);
     file_write_bytes(place, fake, 32);
-    let_a_while_pass(place); // it is looked up: what stands there is believed
-    assert_true(hash_equal(hash_now(path), told));
-    file_write_bytes(place, fake, 31); // unless it is no hash
-    let_a_while_pass(place);
+    age_file(place); // the cached hash is used
+    assert_true(hash_equal(hash_now(path), fake_hash));
+    file_write_bytes(place, fake, 31); // unless it is not a hash
+    age_file(place);
     assert_true(hash_equal(hash_now(path), first));
     assert_true(hash_equal(hash_now(path), first));
 
-    // A byte that no sample sees, and the old time put back: another hash.
+    // One changed byte, with the old time restored: another hash.
     struct stat st;
     assert_int_equal(stat(path, &st), 0);
     poke(path, 5000003, 1);
@@ -660,12 +660,12 @@ static void a_hash_is_remembered_until_the_file_is_another(void **state)
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
     const struct hash second = hash_now(path);
     assert_false(hash_equal(first, second));
-    assert_int_equal(graph_ended(&place), 2);
+    assert_int_equal(cached_hashes(&place), 2);
     poke(path, 5000003, 1);
     assert_true(hash_equal(hash_now(path), first));
 
-    // Where nothing can be remembered nothing is.
-    char *none = tiny_path("large.safetensors/none");
+    // Without a writable cache nothing is cached.
+    char *none = test_path("large.safetensors/none");
     setenv("XDG_CACHE_HOME", none, 1);
     assert_true(hash_equal(hash_now(path), first));
     unsetenv("XDG_CACHE_HOME");
@@ -675,11 +675,11 @@ static void a_hash_is_remembered_until_the_file_is_another(void **state)
     free(path);
 }
 
-// A file's times do not say that it was written to twice within their tick, or through a mapping whose page was dirty already.
-static void a_hash_of_what_was_just_written_is_not_relied_upon(void **state)
+// A file's times do not change for a second write within one tick, or through a mapping whose page was dirty already.
+static void a_hash_of_a_file_just_written_is_not_cached(void **state)
 {
     (void)state;
-    char *path = tiny_path("large.safetensors"), *cache = tiny_path("cache");
+    char *path = test_path("large.safetensors"), *cache = test_path("cache");
     setenv("XDG_CACHE_HOME", cache, 1);
     write_large(path);
     int fd = open(path, O_RDWR);
@@ -696,18 +696,18 @@ static void a_hash_of_what_was_just_written_is_not_relied_upon(void **state)
     free(path);
 }
 
-// Two shards have a tensor of one name, and differ in a byte of it that no sample sees: the index says which of them it is.
+// Two shards have a tensor of the same name and differ in one byte of it: the index selects one of them.
 static void a_hash_is_of_the_tensors_that_the_index_names(void **state)
 {
     (void)state;
     static const char index[] =
         "{\"weight_map\":{\"a\":\"1.safetensors\",\"x\":\"%d.safetensors\",\"y\":\"2.safetensors\"}}";
-    char *folder = tiny_path("sharded"), *one = tiny_path("sharded/1.safetensors"),
-         *two = tiny_path("sharded/2.safetensors"), *map = tiny_path("sharded/model.safetensors.index.json"),
-         *cache = tiny_path("cache"), *place = NULL;
+    char *folder = test_path("sharded"), *one = test_path("sharded/1.safetensors"),
+         *two = test_path("sharded/2.safetensors"), *map = test_path("sharded/model.safetensors.index.json"),
+         *cache = test_path("cache"), *place = NULL;
     struct hash of[2];
     setenv("XDG_CACHE_HOME", cache, 1);
-    while (graph_ended(&place) > 0)
+    while (cached_hashes(&place) > 0)
         assert_int_equal(unlink(place), 0);
     assert_int_equal(mkdir(folder, 0777), 0);
     write_hollow(one,
@@ -724,8 +724,8 @@ static void a_hash_is_of_the_tensors_that_the_index_names(void **state)
         file_write_bytes(map, text, strlen(text));
         of[i] = hash_now(folder);
         free(text);
-        assert_int_equal(graph_ended(&place), i + 1);
-        let_a_while_pass(place);
+        assert_int_equal(cached_hashes(&place), i + 1);
+        age_file(place);
     }
     assert_false(hash_equal(of[0], of[1]));
     unsetenv("XDG_CACHE_HOME");
@@ -737,12 +737,12 @@ static void a_hash_is_of_the_tensors_that_the_index_names(void **state)
     free(cache);
 }
 
-// Gigabytes are not read again for whoever asks next, whether a hash can be remembered or not.
-static void a_hash_is_taken_once_of_what_was_opened(void **state)
+// A second call does not read gigabytes again, whether the hash can be cached or not.
+static void an_opened_file_is_hashed_once(void **state)
 {
     (void)state;
     struct error err = { "" };
-    char *path = tiny_path("large.safetensors"), *none = tiny_path("large.safetensors/none");
+    char *path = test_path("large.safetensors"), *none = test_path("large.safetensors/none");
     setenv("XDG_CACHE_HOME", none, 1);
     write_large(path);
     struct weights *w = weights_open_files(path, NULL, &err);
@@ -760,17 +760,17 @@ static void a_hash_is_taken_once_of_what_was_opened(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_key_of_a_gguf_file_is_another_cell_or_means_nothing),
-        cmocka_unit_test(what_means_nothing_is_not_handed_out),
-        cmocka_unit_test(every_key_of_a_directory_is_another_cell_or_means_nothing),
-        cmocka_unit_test(a_model_that_was_saved_anew_is_the_same_cell),
-        cmocka_unit_test(every_key_of_a_head_is_another_cell_or_means_nothing),
+        cmocka_unit_test(every_key_of_a_gguf_file_makes_another_cell_or_is_ignored),
+        cmocka_unit_test(ignored_keys_are_hidden_from_readers),
+        cmocka_unit_test(every_key_of_a_directory_makes_another_cell_or_is_ignored),
+        cmocka_unit_test(a_resaved_model_is_the_same_cell),
+        cmocka_unit_test(every_key_of_a_head_makes_another_cell_or_is_ignored),
         cmocka_unit_test(every_byte_of_the_weights_counts),
-        cmocka_unit_test(a_model_whose_rope_was_patched_is_not_the_one_that_ran),
-        cmocka_unit_test(a_hash_is_remembered_until_the_file_is_another),
-        cmocka_unit_test(a_hash_of_what_was_just_written_is_not_relied_upon),
+        cmocka_unit_test(a_model_with_changed_rope_is_another_cell),
+        cmocka_unit_test(a_hash_is_cached_until_the_file_changes),
+        cmocka_unit_test(a_hash_of_a_file_just_written_is_not_cached),
         cmocka_unit_test(a_hash_is_of_the_tensors_that_the_index_names),
-        cmocka_unit_test(a_hash_is_taken_once_of_what_was_opened),
+        cmocka_unit_test(an_opened_file_is_hashed_once),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }

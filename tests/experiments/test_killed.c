@@ -1,5 +1,5 @@
-// test_killed.c - a runner that is killed at any moment loses nothing but what was under way, and goes on to what an
-// uninterrupted one has: the same texts in the same steps, each compared with the same of its `none`.
+// test_killed.c - a process killed at any moment loses only the sequences in progress, and a resumed run ends with the results of
+// an uninterrupted one: the same texts in the same steps, each compared with the same text of its `none`.
 #include "core/clock.h"
 #include "tests/support/check.h"
 
@@ -19,7 +19,7 @@
 #include "tests/experiments/small_experiments.h"
 #include "tests/support/small_model.h"
 
-// ---- what it has to come to
+// ---- the expected result
 
 // Texts end at letters and at the context: conversations differ in length, and at temperature 1 by drafter.
 #define LONG_BODY \
@@ -28,11 +28,12 @@
     "record: {trials: true}\ncells:\n  sampling: [{temperature: 0}, {temperature: 1}]\n  batch: [1, 2]\n" \
     "  drafter: [none, ngram, {kind: small, model: draft.gguf, tokens: 3}]\n"
 
-static const char long_talks[] = "{\"id\": \"a\", \"turns\": [\"one two one two one\", \"and again\", \"enough\"]}\n"
-                                 "{\"id\": \"b\", \"turns\": [\"ping\", \"pong\", \"ping\"]}\n"
-                                 "{\"id\": \"c\", \"prompt\": \"x = x + 1\"}\n"
-                                 "{\"id\": \"d\", \"turns\": [\"a b c a b c\", \"d e f\"]}\n"
-                                 "{\"id\": \"e\", \"turns\": [\"1, 2, 3\", \"4\", \"5\"]}\n";
+static const char long_conversations[] =
+    "{\"id\": \"a\", \"turns\": [\"one two one two one\", \"and again\", \"enough\"]}\n"
+    "{\"id\": \"b\", \"turns\": [\"ping\", \"pong\", \"ping\"]}\n"
+    "{\"id\": \"c\", \"prompt\": \"x = x + 1\"}\n"
+    "{\"id\": \"d\", \"turns\": [\"a b c a b c\", \"d e f\"]}\n"
+    "{\"id\": \"e\", \"turns\": [\"1, 2, 3\", \"4\", \"5\"]}\n";
 
 static void perform(struct store *s, char *sql) // owned
 {
@@ -44,17 +45,17 @@ static void perform(struct store *s, char *sql) // owned
 
 static void expect_none(struct store *s, const char *what, const char *sql)
 {
-    int64_t n = ask(s, sql);
+    int64_t n = query_first_int(s, sql);
     if (n != 0)
         fail_msg("%s: %lld", what, (long long)n);
 }
 
-// Whatever a killed runner left: whole sequences, and nothing else.
-static void expect_sound(struct store *s)
+// Checks that the database has complete sequences and nothing else.
+static void check_sound(struct store *s)
 {
-    expect_none(s, "offences against the file's format",
+    expect_none(s, "errors of integrity_check",
                 "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check <> 'ok'");
-    expect_none(s, "rows that belong to nothing", "SELECT count(*) FROM pragma_foreign_key_check");
+    expect_none(s, "rows without a parent", "SELECT count(*) FROM pragma_foreign_key_check");
     expect_none(s, "sequences without all their steps",
                 "SELECT count(*) FROM sequence AS q WHERE steps <> (SELECT count(*) FROM step WHERE sequence = q.id)"
                 " OR new_tokens <> (SELECT coalesce(sum(tokens), 0) FROM step WHERE sequence = q.id)");
@@ -63,9 +64,9 @@ static void expect_sound(struct store *s)
                 " HAVING count(*) > 1)");
 }
 
-// Of `main`, or of another database that is attached: each text once, however often it was decoded, with its steps and
-// how many trials they had; each comparison with none's; and what the report says of a run's texts.
-static void make_views(struct store *s, const char *of)
+// Views on `main` or on an attached database: each text once, however often it was decoded, with its steps and their numbers of
+// trials; each comparison with none's; and a run's numbers of texts.
+static void create_views(struct store *s, const char *of)
 {
     perform(s,
             xformat("CREATE TEMP VIEW %s_texts AS SELECT DISTINCT r.cell, q.prompt, q.turn, q.repeat, q.prompt_id,"
@@ -85,7 +86,7 @@ static void make_views(struct store *s, const char *of)
                        of, of, of));
 }
 
-static void expect_the_same(struct store *s, const char *what)
+static void check_same(struct store *s, const char *what)
 {
     char *sql = xformat("SELECT (SELECT count(*) FROM (SELECT * FROM main_%s EXCEPT SELECT * FROM whole_%s)) +"
                         " (SELECT count(*) FROM (SELECT * FROM whole_%s EXCEPT SELECT * FROM main_%s))",
@@ -94,28 +95,28 @@ static void expect_the_same(struct store *s, const char *what)
     free(sql);
 }
 
-static void expect_what_the_whole_has(struct store *s)
+static void check_equals_whole_run(struct store *s)
 {
-    char *path = tiny_path("whole.db");
+    char *path = test_path("whole.db");
     perform(s, xformat("ATTACH '%s' AS whole", path));
     free(path);
-    make_views(s, "main");
-    make_views(s, "whole");
-    expect_sound(s);
+    create_views(s, "main");
+    create_views(s, "whole");
+    check_sound(s);
     expect_none(s, "runs that are not finished", "SELECT count(*) FROM run WHERE finished IS NULL");
-    expect_the_same(s, "texts");
-    expect_the_same(s, "sides");
-    expect_the_same(s, "runs");
-    // One at a time nothing is decoded again that stood beside none's.
-    expect_none(s, "sequences that were decoded again for nothing",
+    check_same(s, "texts");
+    check_same(s, "sides");
+    check_same(s, "runs");
+    // At batch 1 a paired sequence is never decoded again.
+    expect_none(s, "paired sequences that were decoded again",
                 "SELECT count(*) FROM (SELECT 1 FROM paired AS p JOIN sequence AS q ON q.id = p.sequence JOIN run AS r"
                 " ON r.id = q.run WHERE r.batch = 1 AND p.none IS NOT NULL GROUP BY q.run, q.prompt, q.turn, q.repeat"
                 " HAVING count(*) > 1)");
 }
 
-// ---- dying
+// ---- killing
 
-// In a child: runs the experiment and leaves. 0: it came to its end.
+// Runs the experiment in a child process; exit status 0: it finished.
 static pid_t start_run(const char *db)
 {
     pid_t pid = fork();
@@ -123,7 +124,7 @@ static pid_t start_run(const char *db)
     if (pid > 0)
         return pid;
     struct error err = { "" };
-    char *path = tiny_path("long.yaml"), *to = tiny_path(db);
+    char *path = test_path("long.yaml"), *to = test_path(db);
     struct experiment *e = experiment_load(path, &err);
     struct store *s = e != NULL ? store_open(to, &err) : NULL;
     bool ok = s != NULL && experiment_run(e, s, NULL, NULL, &err);
@@ -132,7 +133,7 @@ static pid_t start_run(const char *db)
     _exit(ok ? 0 : 1);
 }
 
-// Kills it after so many microseconds, unless it has ended; true: it was killed. took_us grows by how long it ran.
+// Kills the process after `us` microseconds unless it has ended; true: it was killed. Adds its run time to *took_us.
 static bool kill_after(pid_t pid, int64_t us, int64_t *took_us)
 {
     int64_t began = clock_ns() / 1000, until = began + us;
@@ -150,35 +151,35 @@ static bool kill_after(pid_t pid, int64_t us, int64_t *took_us)
     return killed;
 }
 
-static int kills = 12;         // the command line may ask for more
-static uint64_t chance = 2024; // and for others
+static int kills = 12; // the command line may set both
+static uint64_t random_state = 2024;
 
-// Kills at moments spread evenly over the time that a whole run takes, as the one before it took: the machine may be
-// busier at times. What goes on is sometimes killed, too.
-static void a_killed_runner_resumes_to_what_an_uninterrupted_one_has(void **state)
+// Kills at moments spread evenly over the time of a whole run, as measured by the previous one, because the machine's load
+// varies. Resumed runs are sometimes killed, too.
+static void a_killed_run_resumes_to_the_results_of_an_uninterrupted_one(void **state)
 {
     (void)state;
-    write_file("long.jsonl", long_talks);
+    write_file("long.jsonl", long_conversations);
     write_file("long.yaml", LONG_BODY);
     int64_t whole_us = 0;
     assert_false(kill_after(start_run("whole.db"), INT64_C(600000000), &whole_us));
     struct store *whole = open_store("whole.db");
-    expect_sound(whole);
+    check_sound(whole);
     expect_none(whole, "unfinished runs", "SELECT count(*) FROM run WHERE finished IS NULL");
-    int64_t sequences = ask(whole, "SELECT count(*) FROM sequence");
-    assert_int_equal(ask(whole, "SELECT count(*) FROM run"), 12);
+    int64_t sequences = query_first_int(whole, "SELECT count(*) FROM sequence");
+    assert_int_equal(query_first_int(whole, "SELECT count(*) FROM run"), 12);
     // Repeats are other samples; at temperature 0 there are none.
     static const char repeats[] =
         "SELECT count(*) FROM sequence AS a JOIN sequence AS b ON b.run = a.run AND b.prompt ="
         " a.prompt AND b.turn = a.turn AND b.repeat = 1 JOIN run ON run.id = a.run WHERE"
         " a.repeat = 0 AND a.tokens <> b.tokens AND sampling ";
     char *sampled = xformat("%s = 'temperature=1'", repeats), *greedy = xformat("%s = 'temperature=0'", repeats);
-    assert_true(ask(whole, sampled) > 0);
-    assert_int_equal(ask(whole, greedy), 0);
+    assert_true(query_first_int(whole, sampled) > 0);
+    assert_int_equal(query_first_int(whole, greedy), 0);
     free(sampled);
     free(greedy);
-    // Here and there a cell's conversation is over before none's, or after.
-    int64_t apart = ask(whole, "SELECT count(*) FROM paired WHERE none IS NULL");
+    // Some conversations end before none's, or after.
+    int64_t unpaired = query_first_int(whole, "SELECT count(*) FROM paired WHERE none IS NULL");
     store_close(whole);
 
     int killed = 0, again = 0, middle = 0, empty = 0, completed = 0;
@@ -186,52 +187,52 @@ static void a_killed_runner_resumes_to_what_an_uninterrupted_one_has(void **stat
     while (killed < kills) {
         const int before = killed;
         int64_t took_us = 0;
-        while (killed < kills && (killed == before || splitmix(&chance) % 3 == 0)) {
-            if (!kill_after(start_run("killed.db"), (int64_t)(splitmix(&chance) % (uint64_t)whole_us), &took_us))
+        while (killed < kills && (killed == before || splitmix(&random_state) % 3 == 0)) {
+            if (!kill_after(start_run("killed.db"), (int64_t)(splitmix(&random_state) % (uint64_t)whole_us), &took_us))
                 break;
             again += killed > before;
             killed++;
             struct store *s = open_store("killed.db");
-            expect_sound(s);
-            middle += ask(s, "SELECT count(*) FROM pair") > 0 &&
-                      ask(s, "SELECT count(DISTINCT run) FROM sequence WHERE pair = (SELECT max(id) FROM pair)") < 3;
-            empty += ask(s, "SELECT count(*) FROM sequence") == 0;
+            check_sound(s);
+            middle += query_first_int(s, "SELECT count(*) FROM pair") > 0 &&
+                      query_first_int(
+                          s, "SELECT count(DISTINCT run) FROM sequence WHERE pair = (SELECT max(id) FROM pair)") < 3;
+            empty += query_first_int(s, "SELECT count(*) FROM sequence") == 0;
             store_close(s);
         }
         assert_false(kill_after(start_run("killed.db"), INT64_C(600000000), &took_us));
         whole_us = took_us;
         struct store *s = open_store("killed.db");
-        expect_what_the_whole_has(s);
-        more += ask(s, "SELECT count(*) FROM sequence") - sequences;
+        check_equals_whole_run(s);
+        more += query_first_int(s, "SELECT count(*) FROM sequence") - sequences;
         store_close(s);
-        char *path = tiny_path("killed.db");
+        char *path = test_path("killed.db");
         remove(path);
         free(path);
         completed++;
     }
     print_message(
-        "killed %d times (%d while it went on, %d within a pair, %d before its first sequence), gone on with and"
-        " compared %d times: 0 differences. A whole run: %.2f s, %lld sequences, %lld without a partner; %.1f"
-        " more where it was killed\n",
-        killed, again, middle, empty, completed, (double)whole_us / 1e6, (long long)sequences, (long long)apart,
+        "killed %d times (%d while resuming, %d within a pair, %d before its first sequence), resumed and compared"
+        " %d times: 0 differences. A whole run: %.2f s, %lld sequences, %lld unpaired; %.1f more after kills\n",
+        killed, again, middle, empty, completed, (double)whole_us / 1e6, (long long)sequences, (long long)unpaired,
         (double)more / completed);
 }
 
 static volatile int stop_now;
 
-static void ring(int number)
+static void on_alarm(int number)
 {
     (void)number;
     stop_now = 1;
 }
 
-static void an_interrupted_run_leaves_a_consistent_database_and_goes_on(void **state)
+static void an_interrupted_run_leaves_a_consistent_database_and_resumes(void **state)
 {
     (void)state;
     struct error err = { "" };
     struct store *s = open_store("interrupted.db");
     struct experiment *e = load(LONG_BODY);
-    signal(SIGALRM, ring);
+    signal(SIGALRM, on_alarm);
     int interrupted = 0;
     for (;;) {
         stop_now = 0;
@@ -239,12 +240,12 @@ static void an_interrupted_run_leaves_a_consistent_database_and_goes_on(void **s
         if (experiment_run(e, s, NULL, &stop_now, &err))
             break;
         assert_string_equal(err.text, "interrupted");
-        expect_sound(s);
+        check_sound(s);
         if (++interrupted == 4)
             signal(SIGALRM, SIG_IGN);
     }
     setitimer(ITIMER_REAL, &(struct itimerval){ 0 }, NULL);
-    expect_what_the_whole_has(s);
+    check_equals_whole_run(s);
     experiment_free(e);
     store_close(s);
 }
@@ -255,10 +256,10 @@ int main(int argc, char **argv)
     if (argc > 1)
         kills = atoi(argv[1]);
     if (argc > 2)
-        chance = strtoull(argv[2], NULL, 10);
+        random_state = strtoull(argv[2], NULL, 10);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_killed_runner_resumes_to_what_an_uninterrupted_one_has),
-        cmocka_unit_test(an_interrupted_run_leaves_a_consistent_database_and_goes_on),
+        cmocka_unit_test(a_killed_run_resumes_to_the_results_of_an_uninterrupted_one),
+        cmocka_unit_test(an_interrupted_run_leaves_a_consistent_database_and_resumes),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }

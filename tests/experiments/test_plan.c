@@ -1,9 +1,9 @@
-// test_plan.c - plans carried out on a model of the database: from every set of stored turns, with every pattern of
-// conversations that the context cuts, all is there after one plan, what is compared was decoded in one pair, nothing
-// was decoded for nothing, and the next plan is empty.
+// test_plan.c - plans executed on a model of the database: from every set of stored turns, with every pattern of conversations
+// that the context cuts, one plan completes everything, compared texts are in one pair, nothing is decoded needlessly, and
+// the next plan is empty.
 //
-// The model knows what the plan cannot: how long every conversation will come to be. A sequence remembers behind which
-// sequence it was decoded, so that answers to a question that was never asked are found out.
+// The model has the final length of every conversation, which the plan has not. A sequence stores which sequence it was decoded
+// after, so turns that continue wrong answers are detected.
 #include "tests/support/check.h"
 
 #include <stdio.h>
@@ -13,39 +13,39 @@
 #include "core/splitmix.h"
 #include "experiments/plan.h"
 
-enum { CELLS = 4, PROMPTS = 2, TURNS = 3, MOST_ROWS = 6 };
+enum { CELLS = 4, PROMPTS = 2, TURNS = 3, MAX_ROWS = 6 };
 
-struct row {          // a sequence
-    int pair, behind; // behind: the pair of the turn before it, as it was decoded
+struct row {         // a sequence
+    int pair, after; // after: the pair of the previous turn when it was decoded
 };
 
-struct table_instance { // a group, and all that will ever be said in it
+struct scenario { // a group with the final lengths of its conversations
     int cells, prompts, turns, batch;
     int none[CELLS];
-    int length[CELLS][PROMPTS]; // turns after which a conversation is over: all of them, or the next does not fit
+    int length[CELLS][PROMPTS]; // turns of the finished conversation: all, or those that fit
 };
 
-struct base { // a database; rows of a turn are in the order of their pairs
+struct base { // a database; rows of a turn are in order of their pairs
     int pairs;
     struct {
         int n;
-        struct row row[MOST_ROWS];
+        struct row row[MAX_ROWS];
     } at[CELLS][PROMPTS][TURNS];
 };
 
-static const struct table_instance *seen_instance; // for messages
-static const struct base *seen_base;
+static const struct scenario *current_scenario; // for messages
+static const struct base *current_base;
 
 static void complain(const char *what, int cell, int prompt, int turn)
 {
-    const struct table_instance *w = seen_instance;
+    const struct scenario *w = current_scenario;
     for (int c = 0; c < w->cells; c++)
         for (int i = 0; i < w->prompts; i++) {
             printf("cell %d (none %d) prompt %d, %d of %d turns:", c, w->none[c], i, w->length[c][i], w->turns);
             for (int t = 0; t < w->turns; t++) {
                 printf(" [");
-                for (int k = 0; k < seen_base->at[c][i][t].n; k++)
-                    printf(" %d<%d", seen_base->at[c][i][t].row[k].pair, seen_base->at[c][i][t].row[k].behind);
+                for (int k = 0; k < current_base->at[c][i][t].n; k++)
+                    printf(" %d<%d", current_base->at[c][i][t].row[k].pair, current_base->at[c][i][t].row[k].after);
                 printf(" ]");
             }
             printf("\n");
@@ -61,7 +61,7 @@ static const struct row *latest(const struct base *b, int c, int i, int t)
     return n > 0 ? &b->at[c][i][t].row[n - 1] : NULL;
 }
 
-static bool stood_beside(const struct base *b, int c, int none, int i, int t)
+static bool is_paired(const struct base *b, int c, int none, int i, int t)
 {
     for (int k = 0; k < b->at[c][i][t].n; k++)
         for (int l = 0; l < b->at[none][i][t].n; l++)
@@ -70,7 +70,7 @@ static bool stood_beside(const struct base *b, int c, int none, int i, int t)
     return false;
 }
 
-static void make_plan(const struct table_instance *w, const struct base *b, struct due due[CELLS * PROMPTS])
+static void make_plan(const struct scenario *w, const struct base *b, struct due due[CELLS * PROMPTS])
 {
     static struct history h[CELLS * PROMPTS];
     for (int c = 0; c < w->cells; c++)
@@ -80,35 +80,35 @@ static void make_plan(const struct table_instance *w, const struct base *b, stru
             for (int t = 0; t < w->turns; t++) {
                 const struct row *r = latest(b, c, i, t);
                 to->turn[t].pair = r != NULL ? r->pair : 0;
-                to->turn[t].beside = r != NULL && stood_beside(b, c, w->none[c], i, t);
+                to->turn[t].paired = r != NULL && is_paired(b, c, w->none[c], i, t);
             }
             to->full = history_answers(to) == w->length[c][i] && w->length[c][i] < w->turns;
         }
     plan_turns(&(struct stored){ w->batch, w->cells, w->prompts, w->none, h }, due);
 }
 
-// ---- carrying it out
+// ---- executing a plan
 
 static void store(struct base *b, int c, int i, int t, int pair)
 {
     struct row r = { pair, t > 0 && latest(b, c, i, t - 1) != NULL ? latest(b, c, i, t - 1)->pair : 0 };
-    if (b->at[c][i][t].n == MOST_ROWS) // the oldest is forgotten: walks are long
-        memmove(&b->at[c][i][t].row[0], &b->at[c][i][t].row[1], (MOST_ROWS - 1) * sizeof(r)), b->at[c][i][t].n--;
+    if (b->at[c][i][t].n == MAX_ROWS) // drops the oldest: walks are long
+        memmove(&b->at[c][i][t].row[0], &b->at[c][i][t].row[1], (MAX_ROWS - 1) * sizeof(r)), b->at[c][i][t].n--;
     b->at[c][i][t].row[b->at[c][i][t].n++] = r;
 }
 
-// The turns up to t are there, each decoded behind the one before it.
-static void expect_answers(const struct base *b, int c, int i, int t)
+// Checks that the turns before t are stored, each decoded after the one before it.
+static void check_answers(const struct base *b, int c, int i, int t)
 {
     for (int k = 0; k < t; k++)
         if (latest(b, c, i, k) == NULL)
-            complain("is started and has no answer before it", c, i, t);
-        else if (k > 0 && latest(b, c, i, k)->behind != latest(b, c, i, k - 1)->pair)
-            complain("is started behind an answer to another conversation", c, i, t);
+            complain("is started without an earlier answer", c, i, t);
+        else if (k > 0 && latest(b, c, i, k)->after != latest(b, c, i, k - 1)->pair)
+            complain("is started after an answer to other turns", c, i, t);
 }
 
-// How many sequences; no more than `most`: killed behind that one.
-static int carry_out(const struct table_instance *w, struct base *b, const struct due *due, int most)
+// Executes a plan, killed after `max` sequences. Returns the number of sequences.
+static int execute(const struct scenario *w, struct base *b, const struct due *due, int max)
 {
     int pair = ++b->pairs, n = 0;
     for (int c = 0; c < w->cells; c++)
@@ -117,63 +117,62 @@ static int carry_out(const struct table_instance *w, struct base *b, const struc
                 const struct due *d = &due[c * w->prompts + i];
                 if (d->from == PLAN_NOTHING || t < d->from || t >= w->length[c][i])
                     continue;
-                if (n == most)
+                if (n == max)
                     return n;
-                expect_answers(b, c, i, t);
+                check_answers(b, c, i, t);
                 store(b, c, i, t, pair);
                 n++;
             }
     return n;
 }
 
-// ---- what must hold
+// ---- properties
 
-static bool decodes(const struct table_instance *w, const struct due *due, int c, int i, int t)
+static bool decodes(const struct scenario *w, const struct due *due, int c, int i, int t)
 {
     int from = due[c * w->prompts + i].from;
     return from != PLAN_NOTHING && from <= t && t < w->length[c][i];
 }
 
-// Turns that are there, each behind the one before it.
-static int there(const struct table_instance *w, const struct base *b, int c, int i)
+// Stored turns, each decoded after the one before it.
+static int valid_turns(const struct scenario *w, const struct base *b, int c, int i)
 {
     int t = 0;
     while (t < w->length[c][i] && latest(b, c, i, t) != NULL &&
-           (t == 0 || latest(b, c, i, t)->behind == latest(b, c, i, t - 1)->pair))
+           (t == 0 || latest(b, c, i, t)->after == latest(b, c, i, t - 1)->pair))
         t++;
     return t;
 }
 
-// Seen from outside: of its conversation something is not there, or a turn that none has, or may come to have, never
-// ran beside none's.
-static bool is_incomplete(const struct table_instance *w, const struct base *b, int c, int i)
+// Whether a turn of the conversation is missing, or one that none has, or may still get, is in no pair with none's.
+static bool is_incomplete(const struct scenario *w, const struct base *b, int c, int i)
 {
-    int none = w->none[c], end = there(w, b, none, i) == w->length[none][i] ? w->length[none][i] : w->turns;
-    if (there(w, b, c, i) < w->length[c][i])
+    int none = w->none[c], end = valid_turns(w, b, none, i) == w->length[none][i] ? w->length[none][i] : w->turns;
+    if (valid_turns(w, b, c, i) < w->length[c][i])
         return true;
     for (int t = 0; t < w->length[c][i] && t < end; t++)
-        if (!stood_beside(b, c, none, i, t))
+        if (!is_paired(b, c, none, i, t))
             return true;
     return false;
 }
 
-static void expect_sense(const struct table_instance *w, const struct base *b, const struct due *due)
+static void check_plan(const struct scenario *w, const struct base *b, const struct due *due)
 {
     for (int c = 0; c < w->cells; c++)
         for (int i = 0; i < w->prompts; i++) {
             const struct due *d = &due[c * w->prompts + i];
             if (d->from != PLAN_NOTHING && d->from >= w->length[c][i])
-                complain("is started and does not fit", c, i, d->from);
-            if (d->lacks != is_incomplete(w, b, c, i))
-                complain(d->lacks ? "is said to lack something" : "is not said to lack something", c, i, 0);
+                complain("is started but does not fit", c, i, d->from);
+            if (d->missing != is_incomplete(w, b, c, i))
+                complain(d->missing ? "is planned as missing but complete" : "is missing but not planned", c, i, 0);
             for (int t = 0; t < w->length[c][i]; t++)
                 if (decodes(w, due, c, i, t) && t < w->length[w->none[c]][i] && !decodes(w, due, w->none[c], i, t))
                     complain("is decoded without its none", c, i, t);
         }
 }
 
-// All who decode anything decode the same conversations, from their first turns on: passes have the same sequences.
-static void expect_the_same_for_all(const struct table_instance *w, const struct due *due)
+// Participating cells decode the same conversations from their first turns: passes have the same sequences.
+static void check_same_conversations(const struct scenario *w, const struct due *due)
 {
     int of_all[PROMPTS];
     bool any = false;
@@ -184,46 +183,46 @@ static void expect_the_same_for_all(const struct table_instance *w, const struct
         for (int i = 0; i < w->prompts && part; i++) {
             int from = due[c * w->prompts + i].from;
             if (from != 0 && from != PLAN_NOTHING)
-                complain("does not begin with its first turn", c, i, from);
+                complain("does not start at its first turn", c, i, from);
             if (any && from != of_all[i])
-                complain("is decoded by some and not by others who take part", c, i, 0);
+                complain("is decoded by some participating cells only", c, i, 0);
             of_all[i] = from;
         }
         any = any || part;
     }
 }
 
-static void expect_complete(const struct table_instance *w, const struct base *b)
+static void check_complete(const struct scenario *w, const struct base *b)
 {
     for (int c = 0; c < w->cells; c++)
         for (int i = 0; i < w->prompts; i++) {
-            if (there(w, b, c, i) != w->length[c][i])
-                complain("is not there when all has been done", c, i, there(w, b, c, i));
+            if (valid_turns(w, b, c, i) != w->length[c][i])
+                complain("is missing after the plan", c, i, valid_turns(w, b, c, i));
             for (int t = 0; t < w->length[c][i] && t < w->length[w->none[c]][i]; t++)
-                if (!stood_beside(b, c, w->none[c], i, t))
-                    complain("never ran beside its none when all has been done", c, i, t);
+                if (!is_paired(b, c, w->none[c], i, t))
+                    complain("is in no pair with its none after the plan", c, i, t);
         }
 }
 
-static bool is_empty(const struct table_instance *w, const struct due *due)
+static bool is_empty(const struct scenario *w, const struct due *due)
 {
     for (int k = 0; k < w->cells * w->prompts; k++)
-        if (due[k].from != PLAN_NOTHING || due[k].lacks)
+        if (due[k].from != PLAN_NOTHING || due[k].missing)
             return false;
     return true;
 }
 
-static void resume(const struct table_instance *w, struct base *b)
+static void resume(const struct scenario *w, struct base *b)
 {
     struct due due[CELLS * PROMPTS];
-    seen_instance = w;
-    seen_base = b;
+    current_scenario = w;
+    current_base = b;
     make_plan(w, b, due);
-    expect_sense(w, b, due);
+    check_plan(w, b, due);
     if (w->batch > 1)
-        expect_the_same_for_all(w, due);
-    carry_out(w, b, due, INT32_MAX);
-    expect_complete(w, b);
+        check_same_conversations(w, due);
+    execute(w, b, due, INT32_MAX);
+    check_complete(w, b);
     make_plan(w, b, due);
     if (!is_empty(w, due))
         complain("the next plan is not empty", 0, 0, 0);
@@ -232,7 +231,7 @@ static void resume(const struct table_instance *w, struct base *b)
 // ---- every set of stored turns, every pattern of cuts
 
 // stored: a bit for each turn of each conversation of each cell, all of one pair.
-static void fill(const struct table_instance *w, struct base *b, uint32_t stored)
+static void fill(const struct scenario *w, struct base *b, uint32_t stored)
 {
     *b = (struct base){ .pairs = 1 };
     for (int c = 0; c < w->cells; c++)
@@ -242,7 +241,7 @@ static void fill(const struct table_instance *w, struct base *b, uint32_t stored
                     b->at[c][i][t].row[b->at[c][i][t].n++] = (struct row){ 1, t > 0 ? 1 : 0 };
 }
 
-static bool is_possible(const struct table_instance *w, uint32_t stored)
+static bool is_possible(const struct scenario *w, uint32_t stored)
 {
     for (int c = 0; c < w->cells; c++)
         for (int i = 0; i < w->prompts; i++, stored >>= w->turns)
@@ -251,7 +250,7 @@ static bool is_possible(const struct table_instance *w, uint32_t stored)
     return true;
 }
 
-static void set_lengths(struct table_instance *w, int pattern)
+static void set_lengths(struct scenario *w, int pattern)
 {
     for (int c = 0; c < w->cells; c++)
         for (int i = 0; i < w->prompts; i++, pattern /= w->turns)
@@ -263,8 +262,8 @@ static int power(int a, int n)
     return n > 0 ? a * power(a, n - 1) : 1;
 }
 
-// From every set of stored turns; of the cuts every stride-th pattern, another part of them for each set.
-static int64_t every_set(struct table_instance *w, int stride)
+// Every set of stored turns with every stride-th pattern of cuts, starting at another pattern for each set.
+static int64_t every_set(struct scenario *w, int stride)
 {
     int conversations = w->cells * w->prompts, patterns = power(w->turns, conversations);
     int64_t n = 0;
@@ -281,7 +280,7 @@ static int64_t every_set(struct table_instance *w, int stride)
     return n;
 }
 
-static int64_t every_set_uncut(struct table_instance *w)
+static int64_t every_set_uncut(struct scenario *w)
 {
     int64_t n = 0;
     set_lengths(w, power(w->turns, w->cells * w->prompts) - 1);
@@ -293,36 +292,36 @@ static int64_t every_set_uncut(struct table_instance *w)
     return n;
 }
 
-static int stride = 81; // 1: every pattern of cuts with every set
+static int stride = 81; // 1: all patterns of cuts
 
-static void from_every_set_of_stored_turns_one_plan_leads_to_all(void **state)
+static void from_every_set_of_stored_turns_one_plan_completes_everything(void **state)
 {
     (void)state;
     for (int batch = 1; batch <= 2; batch++) {
         // 2 prompts of 3 turns by 3 cells
-        struct table_instance w = { 3, 2, 3, batch, { 0, 0, 0 }, { { 0 } } };
+        struct scenario w = { 3, 2, 3, batch, { 0, 0, 0 }, { { 0 } } };
         int64_t uncut = every_set_uncut(&w);
         assert_int_equal(uncut, 1 << 18);
         int64_t cut = every_set(&w, stride);
         assert_true(stride > 1 || cut == 7529536); // (2 + 4 + 8)^6
-        // One prompt, with every pattern of cuts, and `none` in another place.
+        // One prompt, all patterns of cuts, each position of `none`.
         for (int none = 0; none < 3; none++) {
-            w = (struct table_instance){ 3, 1, 3, batch, { none, none, none }, { { 0 } } };
+            w = (struct scenario){ 3, 1, 3, batch, { none, none, none }, { { 0 } } };
             assert_int_equal(every_set(&w, 1), 2744); // (2 + 4 + 8)^3
         }
         // Two rules, each with its `none`
-        w = (struct table_instance){ 4, 1, 3, batch, { 0, 0, 2, 2 }, { { 0 } } };
+        w = (struct scenario){ 4, 1, 3, batch, { 0, 0, 2, 2 }, { { 0 } } };
         assert_int_equal(every_set(&w, 1), 38416); // (2 + 4 + 8)^4
-        w = (struct table_instance){ 4, 2, 2, batch, { 0, 0, 2, 2 }, { { 0 } } };
+        w = (struct scenario){ 4, 2, 2, batch, { 0, 0, 2, 2 }, { { 0 } } };
         cut += every_set(&w, stride);
         print_message("batch %d: %lld sets of stored turns, %lld more with conversations that are cut\n", batch,
                       (long long)uncut, (long long)cut);
     }
 }
 
-// ---- nothing for nothing
+// ---- minimality
 
-static int sequences_of(const struct table_instance *w, const struct due *due)
+static int sequences_of(const struct scenario *w, const struct due *due)
 {
     int n = 0;
     for (int c = 0; c < w->cells; c++)
@@ -332,7 +331,7 @@ static int sequences_of(const struct table_instance *w, const struct due *due)
     return n;
 }
 
-static bool leads_to_all(const struct table_instance *w, const struct base *from, const struct due *due)
+static bool completes(const struct scenario *w, const struct base *from, const struct due *due)
 {
     struct base b = *from;
     int pair = ++b.pairs;
@@ -341,26 +340,26 @@ static bool leads_to_all(const struct table_instance *w, const struct base *from
             for (int t = 0; t < w->length[c][i]; t++) {
                 if (decodes(w, due, c, i, t))
                     store(&b, c, i, t, pair);
-                // side by side: whoever decodes what none has does it beside none
+                // a turn that none has is decoded in a pair with none
                 if (decodes(w, due, c, i, t) && t < w->length[w->none[c]][i] && !decodes(w, due, w->none[c], i, t))
                     return false;
             }
     for (int c = 0; c < w->cells; c++)
         for (int i = 0; i < w->prompts; i++) {
-            if (there(w, &b, c, i) != w->length[c][i])
+            if (valid_turns(w, &b, c, i) != w->length[c][i])
                 return false;
             for (int t = 0; t < w->length[c][i] && t < w->length[w->none[c]][i]; t++)
-                if (!stood_beside(&b, c, w->none[c], i, t))
+                if (!is_paired(&b, c, w->none[c], i, t))
                     return false;
         }
     return true;
 }
 
-// All plans there are: each cell from any turn or not at all.
+// All possible plans: each cell from any turn or not at all.
 static void no_plan_decodes_less(void **state)
 {
     (void)state;
-    struct table_instance w = { 3, 1, 3, 1, { 0, 0, 0 }, { { 0 } } };
+    struct scenario w = { 3, 1, 3, 1, { 0, 0, 0 }, { { 0 } } };
     for (int pattern = 0; pattern < 27; pattern++)
         for (uint32_t stored = 0; stored < 1 << 9; stored++) {
             struct base b;
@@ -369,71 +368,71 @@ static void no_plan_decodes_less(void **state)
             if (!is_possible(&w, stored))
                 continue;
             fill(&w, &b, stored);
-            // While none's conversation is not there, nobody knows where it will end.
-            if (w.length[0][0] < w.turns && there(&w, &b, 0, 0) < w.length[0][0])
+            // Until none's conversation is complete, a plan cannot know where it ends.
+            if (w.length[0][0] < w.turns && valid_turns(&w, &b, 0, 0) < w.length[0][0])
                 continue;
-            seen_instance = &w;
-            seen_base = &b;
+            current_scenario = &w;
+            current_base = &b;
             make_plan(&w, &b, due);
             for (int k = 0; k < 64; k++) {
                 for (int c = 0, left = k; c < 3; c++, left /= 4)
                     other[c].from = left % 4 == 3 ? PLAN_NOTHING : left % 4;
-                if (leads_to_all(&w, &b, other) && sequences_of(&w, other) < sequences_of(&w, due))
-                    complain("another plan comes to all with fewer sequences", 0, 0, 0);
+                if (completes(&w, &b, other) && sequences_of(&w, other) < sequences_of(&w, due))
+                    complain("another plan completes everything with fewer sequences", 0, 0, 0);
             }
         }
 }
 
-// With a batch: each cell takes part or not, each conversation is decoded or not.
+// With a batch: each cell participates or not, each conversation is decoded or not.
 static void no_plan_of_whole_conversations_decodes_less(void **state)
 {
     (void)state;
-    uint64_t chance = 3;
+    uint64_t random_state = 3;
     for (int round = 0; round < 4000; round++) {
-        struct table_instance w = { 3, 2, 3, 2, { 0, 0, 0 }, { { 0 } } };
+        struct scenario w = { 3, 2, 3, 2, { 0, 0, 0 }, { { 0 } } };
         struct base b;
         struct due due[CELLS * PROMPTS], other[CELLS * PROMPTS];
         set_lengths(&w, power(3, 6) - 1);
-        uint64_t r = splitmix(&chance);
-        fill(&w, &b, (uint32_t)((r | r >> 20 | r >> 40) & ((1 << 18) - 1))); // most are there
-        seen_instance = &w;
-        seen_base = &b;
+        uint64_t r = splitmix(&random_state);
+        fill(&w, &b, (uint32_t)((r | r >> 20 | r >> 40) & ((1 << 18) - 1))); // most are stored
+        current_scenario = &w;
+        current_base = &b;
         make_plan(&w, &b, due);
         for (int k = 0; k < 32; k++) {
             for (int c = 0; c < 3; c++)
                 for (int i = 0; i < 2; i++)
                     other[c * 2 + i].from = (k >> c & 1) != 0 && (k >> (3 + i) & 1) != 0 ? 0 : PLAN_NOTHING;
-            if (leads_to_all(&w, &b, other) && sequences_of(&w, other) < sequences_of(&w, due))
-                complain("another plan comes to all with fewer sequences", 0, 0, 0);
+            if (completes(&w, &b, other) && sequences_of(&w, other) < sequences_of(&w, due))
+                complain("another plan completes everything with fewer sequences", 0, 0, 0);
         }
     }
 }
 
-// ---- killed again and again
+// ---- repeated kills
 
-static void plans_that_are_killed_lead_to_all_in_the_end(void **state)
+static void killed_plans_complete_everything_in_the_end(void **state)
 {
     (void)state;
-    uint64_t chance = 2024;
+    uint64_t random_state = 2024;
     int killed = 0;
     for (int round = 0; round < 20000; round++) {
         static const int nones[][CELLS] = { { 0, 0, 0, 0 }, { 1, 1, 1, 1 }, { 0, 0, 2, 2 }, { 0, 1, 1, 0 } };
-        struct table_instance w = { 3 + round % 2, 2, 3, 1 + round / 2 % 2, { 0 }, { { 0 } } };
+        struct scenario w = { 3 + round % 2, 2, 3, 1 + round / 2 % 2, { 0 }, { { 0 } } };
         struct base b = { 0 };
         struct due due[CELLS * PROMPTS];
-        int which = (int)(splitmix(&chance) % (w.cells == 4 ? 4 : 2));
+        int which = (int)(splitmix(&random_state) % (w.cells == 4 ? 4 : 2));
         memcpy(w.none, nones[which], sizeof(w.none));
-        set_lengths(&w, (int)(splitmix(&chance) % (uint64_t)power(3, w.cells * 2)));
-        seen_instance = &w;
-        seen_base = &b;
-        for (int kills = (int)(splitmix(&chance) % 5); kills > 0; kills--) {
+        set_lengths(&w, (int)(splitmix(&random_state) % (uint64_t)power(3, w.cells * 2)));
+        current_scenario = &w;
+        current_base = &b;
+        for (int kills = (int)(splitmix(&random_state) % 5); kills > 0; kills--) {
             make_plan(&w, &b, due);
-            expect_sense(&w, &b, due);
-            int most = (int)(splitmix(&chance) % 20), n = carry_out(&w, &b, due, most);
-            killed += n == most;
-            if (splitmix(&chance) % 4 == 0) { // somebody deletes a turn by hand
-                int c = (int)(splitmix(&chance) % (uint64_t)w.cells), i = (int)(splitmix(&chance) % 2),
-                    t = (int)(splitmix(&chance) % 3);
+            check_plan(&w, &b, due);
+            int max = (int)(splitmix(&random_state) % 20), n = execute(&w, &b, due, max);
+            killed += n == max;
+            if (splitmix(&random_state) % 4 == 0) { // a turn is deleted by hand
+                int c = (int)(splitmix(&random_state) % (uint64_t)w.cells), i = (int)(splitmix(&random_state) % 2),
+                    t = (int)(splitmix(&random_state) % 3);
                 b.at[c][i][t].n = 0;
             }
         }
@@ -448,10 +447,10 @@ int main(int argc, char **argv)
     if (argc > 1)
         stride = atoi(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(from_every_set_of_stored_turns_one_plan_leads_to_all),
+        cmocka_unit_test(from_every_set_of_stored_turns_one_plan_completes_everything),
         cmocka_unit_test(no_plan_decodes_less),
         cmocka_unit_test(no_plan_of_whole_conversations_decodes_less),
-        cmocka_unit_test(plans_that_are_killed_lead_to_all_in_the_end),
+        cmocka_unit_test(killed_plans_complete_everything_in_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

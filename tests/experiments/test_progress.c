@@ -1,6 +1,6 @@
-// test_progress.c - what a run says of how far it has come: when, where, and how long it may still take.
+// test_progress.c - output of progress: when, where, and the estimated remaining time.
 //
-// Nobody waits here: when a run began, and when it was last shown, is put back instead.
+// Tests do not wait: they move the start and the last output back in time.
 #include "tests/support/check.h"
 
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 
 #define SECOND INT64_C(1000000000)
 
-// ---- where it is written to
+// ---- outputs
 
 struct screen {
     FILE *to;
@@ -31,7 +31,7 @@ static struct screen file_screen(void)
     return s;
 }
 
-// columns 0: a terminal that does not know how wide it is.
+// columns 0: a terminal without a size.
 static struct screen terminal_screen(int columns)
 {
     struct screen s = { .master = posix_openpt(O_RDWR | O_NOCTTY) };
@@ -49,7 +49,7 @@ static struct screen terminal_screen(int columns)
     return s;
 }
 
-// What was written since the last look.
+// The output since the last call.
 static const char *look(struct screen *s)
 {
     fflush(s->to);
@@ -74,7 +74,7 @@ static void shut(struct screen *s)
         close(s->master);
 }
 
-// 1,000 seconds ago it began; 20 of 60 are done, 10 of them just now: 40 are left, of 100 seconds each.
+// Started 1,000 seconds ago; 20 of 60 are done, 10 of them by this process: 40 remain, at 100 seconds each.
 static struct progress half_way(struct screen *s)
 {
     struct progress p;
@@ -82,7 +82,7 @@ static struct progress half_way(struct screen *s)
     p.began_ns -= 1000 * SECOND;
     p.tokens = 5000;
     progress_skip(&p, 10);
-    progress_did(&p, 10);
+    progress_done(&p, 10);
     return p;
 }
 
@@ -90,12 +90,12 @@ static struct progress half_way(struct screen *s)
 
 // ---- tests
 
-static void a_time_is_said_in_the_unit_that_fits(void **state)
+static void times_have_the_unit_that_fits(void **state)
 {
     (void)state;
     static const struct {
         int64_t ms;
-        const char *said;
+        const char *text;
     } cases[] = {
         { 0, "0 s" },
         { 499, "0 s" },
@@ -113,7 +113,7 @@ static void a_time_is_said_in_the_unit_that_fits(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char text[32];
         progress_time(cases[i].ms * 1000000, text, sizeof(text));
-        assert_string_equal(text, cases[i].said);
+        assert_string_equal(text, cases[i].text);
     }
 }
 
@@ -122,7 +122,7 @@ static void a_file_gets_a_line_every_ten_seconds(void **state)
     (void)state;
     struct screen s = file_screen();
     struct progress p = half_way(&s);
-    progress_tick(&p, "ngram"); // it has just begun
+    progress_tick(&p, "ngram"); // too early
     assert_string_equal(look(&s), "");
     p.shown_ns -= 2 * SECOND;
     progress_tick(&p, "ngram");
@@ -134,17 +134,17 @@ static void a_file_gets_a_line_every_ten_seconds(void **state)
     assert_string_equal(look(&s), "");
     progress_line(&p, "%d cells", 3);
     progress_end(&p);
-    assert_string_equal(look(&s), "3 cells\n"); // nothing was drawn, nothing is taken away
+    assert_string_equal(look(&s), "3 cells\n"); // no bar to remove
     shut(&s);
 }
 
-static void what_cannot_be_known_is_not_said(void **state)
+static void unknown_remaining_time_is_not_shown(void **state)
 {
     (void)state;
     struct screen s = file_screen();
     struct progress p = half_way(&s);
     p.shown_ns -= 10 * SECOND;
-    progress_skip(&p, 40); // all there is
+    progress_skip(&p, 40); // all are done
     progress_tick(&p, "ngram");
     assert_string_equal(look(&s), "60 of 60 conversations, 5.0 tokens/s: ngram\n");
     p = half_way(&s);
@@ -155,12 +155,12 @@ static void what_cannot_be_known_is_not_said(void **state)
     shut(&s);
     progress_begin(&p, NULL, 60);
     p.shown_ns -= 100 * SECOND;
-    progress_tick(&p, "ngram"); // nowhere
+    progress_tick(&p, "ngram"); // no output
     progress_line(&p, "nothing");
     progress_end(&p);
 }
 
-static void a_terminal_has_a_bar_that_is_taken_away(void **state)
+static void a_terminal_has_a_bar_that_is_removed(void **state)
 {
     (void)state;
     setenv("TERM", "xterm", 1);
@@ -172,7 +172,7 @@ static void a_terminal_has_a_bar_that_is_taken_away(void **state)
     assert_string_equal(look(&s), "\r\x1b[32m[######--------------]\x1b[0m " LINE "\x1b[K");
     progress_line(&p, "%d cells", 3);
     assert_string_equal(look(&s), "\r\x1b[K3 cells\n");
-    progress_line(&p, "and a line"); // once is enough
+    progress_line(&p, "and a line"); // the bar is removed already
     progress_end(&p);
     assert_string_equal(look(&s), "and a line\n");
     p.shown_ns -= SECOND;
@@ -183,7 +183,7 @@ static void a_terminal_has_a_bar_that_is_taken_away(void **state)
     shut(&s);
 }
 
-static void colours_are_for_whoever_wants_them(void **state)
+static void colours_follow_the_environment(void **state)
 {
     (void)state;
     static const struct {
@@ -214,8 +214,8 @@ static void colours_are_for_whoever_wants_them(void **state)
     }
 }
 
-// The bar takes 20 columns, its brackets and the space 3, and the last stays free.
-static void a_line_is_cut_where_the_terminal_ends(void **state)
+// The bar takes 20 columns, its brackets and the space 3, and the last one stays free.
+static void a_line_is_cut_at_the_terminals_width(void **state)
 {
     (void)state;
     static const struct {
@@ -239,12 +239,9 @@ static void a_line_is_cut_where_the_terminal_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_time_is_said_in_the_unit_that_fits),
-        cmocka_unit_test(a_file_gets_a_line_every_ten_seconds),
-        cmocka_unit_test(what_cannot_be_known_is_not_said),
-        cmocka_unit_test(a_terminal_has_a_bar_that_is_taken_away),
-        cmocka_unit_test(colours_are_for_whoever_wants_them),
-        cmocka_unit_test(a_line_is_cut_where_the_terminal_ends),
+        cmocka_unit_test(times_have_the_unit_that_fits),       cmocka_unit_test(a_file_gets_a_line_every_ten_seconds),
+        cmocka_unit_test(unknown_remaining_time_is_not_shown), cmocka_unit_test(a_terminal_has_a_bar_that_is_removed),
+        cmocka_unit_test(colours_follow_the_environment),      cmocka_unit_test(a_line_is_cut_at_the_terminals_width),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ static struct json *parsed(const char *text)
     return j;
 }
 
-struct json *made_json(void)
+struct json *editable_json(void)
 {
     struct json *j =
         parsed("{\"version\": \"1.0\", \"added_tokens\": [], \"normalizer\": null,"
@@ -31,7 +31,7 @@ struct json *made_json(void)
     struct json *vocab = json_new_object();
     for (int b = 0; b < 256; b++) {
         char letter[3] = "";
-        letter_of_byte((unsigned char)b, letter);
+        byte_to_letter((unsigned char)b, letter);
         json_set(vocab, letter, json_new_int(b));
     }
     static const char *const merged[] = { "th", "the", "Ġthe", "aa" };
@@ -41,7 +41,7 @@ struct json *made_json(void)
     return j;
 }
 
-void made_set(struct json *j, const char *path, const char *value)
+void editable_set(struct json *j, const char *path, const char *value)
 {
     for (const char *dot; (dot = strchr(path, '.')) != NULL; path = dot + 1) {
         char *key = xstrndup(path, (size_t)(dot - path));
@@ -60,14 +60,14 @@ struct tokenizer *editable_tokenizer(struct json *j)
     return t;
 }
 
-struct tokenizer *random_model_with(const char *path, const char *value)
+struct tokenizer *editable_tokenizer_with(const char *path, const char *value)
 {
-    struct json *j = made_json();
-    made_set(j, path, value);
+    struct json *j = editable_json();
+    editable_set(j, path, value);
     return editable_tokenizer(j);
 }
 
-char *made_pieces(const struct tokenizer *t, const char *text, size_t n, bool special)
+char *editable_pieces(const struct tokenizer *t, const char *text, size_t n, bool special)
 {
     struct ids ids = { 0 };
     struct text out = { 0 };
@@ -86,9 +86,9 @@ char *made_pieces(const struct tokenizer *t, const char *text, size_t n, bool sp
     return out.s;
 }
 
-void made_expect(const struct tokenizer *t, const char *text, bool special, const char *pieces)
+void editable_expect(const struct tokenizer *t, const char *text, bool special, const char *pieces)
 {
-    char *got = made_pieces(t, text, strlen(text), special);
+    char *got = editable_pieces(t, text, strlen(text), special);
     assert_string_equal(got, pieces);
     free(got);
 }

@@ -15,18 +15,18 @@
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"
 
-enum { MOST = 64, SEED = 5 };
+enum { MAX_TENSORS = 64, SEED = 5 };
 
 struct head_edit {
     char *weights, *config_path;
     struct json *config;
     int n;
-    struct safetensor tensor[MOST]; // names and data are owned
+    struct safetensor tensor[MAX_TENSORS]; // names and data are owned
 };
 
 static void put(struct head_edit *e, const struct safetensor *t, const void *data)
 {
-    assert_true(e->n < MOST);
+    assert_true(e->n < MAX_TENSORS);
     struct safetensor *to = &e->tensor[e->n++];
     *to = *t;
     to->name = xstrdup(t->name);
@@ -34,7 +34,7 @@ static void put(struct head_edit *e, const struct safetensor *t, const void *dat
     memcpy((void *)(uintptr_t)to->data, data, t->bytes);
 }
 
-static void forget(struct head_edit *e, int i)
+static void drop(struct head_edit *e, int i)
 {
     free((void *)(uintptr_t)e->tensor[i].name);
     free((void *)(uintptr_t)e->tensor[i].data);
@@ -73,7 +73,7 @@ void head_edit_close(struct head_edit *e)
         fail_msg("%s", err.text);
     file_write(e->config_path, text);
     while (e->n > 0)
-        forget(e, 0);
+        drop(e, 0);
     json_free(e->config);
     free(text);
     free(e->weights);
@@ -96,10 +96,10 @@ void head_edit_drop(struct head_edit *e, const char *form, ...)
     const int i = find(e, name);
     if (i < 0)
         fail_msg("%s: there is no tensor %s", e->weights, name);
-    forget(e, i);
+    drop(e, i);
 }
 
-// As floats of small_heads.c has it.
+// The same derivation as `floats` in small_heads.c.
 void head_numbers(float *to, size_t n, uint64_t seed, const char *name)
 {
     uint64_t state = seed * 1000003;
@@ -109,7 +109,7 @@ void head_numbers(float *to, size_t n, uint64_t seed, const char *name)
         to[i] = (float)(splitmix(&state) >> 40) * 0x1p-23f - 1;
 }
 
-void head_edit_floats(struct head_edit *e, int64_t rows, int64_t width, float about, const char *form, ...)
+void head_edit_floats(struct head_edit *e, int64_t rows, int64_t width, float mean, const char *form, ...)
 {
     char name[96];
     va_list args;
@@ -121,12 +121,12 @@ void head_edit_floats(struct head_edit *e, int64_t rows, int64_t width, float ab
     float *number = xmalloc(n * sizeof(*number));
     head_numbers(number, n, SEED, name);
     for (size_t i = 0; i < n; i++)
-        number[i] = about + size * number[i];
+        number[i] = mean + size * number[i];
     struct safetensor t = { .name = name, .dtype = "F32", .dims = rows > 0 ? 2 : 1, .bytes = n * sizeof(float) };
     t.dim[0] = rows > 0 ? rows : width;
     t.dim[1] = width;
     if (find(e, name) >= 0)
-        forget(e, find(e, name));
+        drop(e, find(e, name));
     put(e, &t, number);
     free(number);
 }

@@ -1,4 +1,4 @@
-// head_forms.c - the forms that heads are published in, made from one another.
+// head_forms.c - the published forms of heads, made from one another by edits.
 #include "tests/formats/head_forms.h"
 
 #include <stdlib.h>
@@ -13,16 +13,16 @@
 #include "tests/formats/head_edit.h"
 #include "tests/support/small_model.h"
 
-static struct tiny target_of(int layers)
+static struct small_model target_of(int layers)
 {
-    return (struct tiny){ .vocab = VOCAB,
-                          .width = WIDTH,
-                          .hidden = 96,
-                          .layers = layers,
-                          .heads = 4,
-                          .kv_heads = 2,
-                          .head_dim = 16,
-                          .seed = 21 };
+    return (struct small_model){ .vocab = VOCAB,
+                                 .width = WIDTH,
+                                 .hidden = 96,
+                                 .layers = layers,
+                                 .heads = 4,
+                                 .kv_heads = 2,
+                                 .head_dim = 16,
+                                 .seed = 21 };
 }
 
 struct head_shape form_shape(void)
@@ -43,9 +43,9 @@ struct form_bench form_bench_open(int layers)
 {
     struct form_bench b;
     struct error err;
-    const struct tiny t = target_of(layers);
-    char *path = xformat("%s/target_%d", tiny_directory(), layers);
-    tiny_write_hf(path, &t);
+    const struct small_model t = target_of(layers);
+    char *path = xformat("%s/target_%d", test_directory(), layers);
+    small_write_hf(path, &t);
     b.backend = backend_cpu(1, &err);
     assert_non_null(b.backend);
     b.target = model_open(path, b.backend, ACTIVATIONS_F32, ROWS, &err);
@@ -61,11 +61,11 @@ void form_bench_close(struct form_bench *b)
     b->backend->destroy(b->backend);
 }
 
-struct eagle *form_open_eagle(const struct form_bench *b, const char *path, enum head_kind kind, enum tri said,
-                              struct error *err)
+struct eagle *form_open_eagle(const struct form_bench *b, const char *path, enum head_kind kind,
+                              enum tri norm_before_residual, struct error *err)
 {
     const struct eagle_setup s = {
-        .kind = kind, .activations = ACTIVATIONS_F32, .norm_before_residual = said, .rows = ROWS
+        .kind = kind, .activations = ACTIVATIONS_F32, .norm_before_residual = norm_before_residual, .rows = ROWS
     };
     return eagle_open(path, b->target, b->backend, &s, err);
 }
@@ -96,7 +96,7 @@ void form_medusa_layers(const char *directory)
     head_edit_close(e);
 }
 
-// What Medusa's names are made of goes; vLLM's come.
+// A Medusa head with vLLM's tensor names.
 static struct head_edit *blocks(const char *directory)
 {
     form_medusa_shared(directory);
@@ -110,9 +110,9 @@ static struct head_edit *blocks(const char *directory)
     return e;
 }
 
-int64_t form_medusa_mapped(int i)
+int64_t form_medusa_target_id(int i)
 {
-    return i * 37 % VOCAB; // by frequency, in no order
+    return i * 37 % VOCAB; // not ascending, as an order by frequency is not
 }
 
 void form_medusa_vllm(const char *directory)
@@ -120,7 +120,7 @@ void form_medusa_vllm(const char *directory)
     struct head_edit *e = blocks(directory);
     int64_t map[DRAFT];
     for (int i = 0; i < DRAFT; i++)
-        map[i] = form_medusa_mapped(i);
+        map[i] = form_medusa_target_id(i);
     for (int h = 0; h < 4; h++)
         head_edit_floats(e, DRAFT, WIDTH, 0, "lm_heads.%d.weight", h);
     head_edit_ids(e, "token_map", map, DRAFT);
@@ -220,8 +220,8 @@ void form_eagle3_speculators(const char *directory)
     heads_write_eagle3(directory, &s);
 }
 
-// One of the newer norms; attention is added to what is not normed.
-struct head_edit *form_eagle3_with(const char *directory, const char *key)
+// norm_before_residual is false, and the norm `key` is enabled.
+struct head_edit *form_eagle3_with_norm(const char *directory, const char *key)
 {
     form_eagle3_speculators(directory);
     struct head_edit *e = head_edit_open(directory);
@@ -232,12 +232,12 @@ struct head_edit *form_eagle3_with(const char *directory, const char *key)
 
 void form_eagle3_norm_output(const char *directory)
 {
-    head_edit_close(form_eagle3_with(directory, "norm_output"));
+    head_edit_close(form_eagle3_with_norm(directory, "norm_output"));
 }
 
 void form_eagle3_fc_norm(const char *directory)
 {
-    struct head_edit *e = form_eagle3_with(directory, "fc_norm");
+    struct head_edit *e = form_eagle3_with_norm(directory, "fc_norm");
     for (int i = 0; i < 3; i++)
         head_edit_floats(e, 0, WIDTH, 1, "fc_norm.%d.weight", i);
     head_edit_close(e);
@@ -245,12 +245,12 @@ void form_eagle3_fc_norm(const char *directory)
 
 void form_eagle3_norm_before_fc(const char *directory)
 {
-    struct head_edit *e = form_eagle3_with(directory, "norm_before_fc");
+    struct head_edit *e = form_eagle3_with_norm(directory, "norm_before_fc");
     head_edit_floats(e, 0, 3 * WIDTH, 1, "input_norm.weight");
     head_edit_close(e);
 }
 
-void form_eagle3_silent(const char *directory)
+void form_eagle3_without_norm_key(const char *directory)
 {
     form_eagle3_speculators(directory);
     struct head_edit *e = head_edit_open(directory);

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-// To nearest, ties to even, as lrint rounds. Not every compiler has _Float16.
+// Rounds to nearest, ties to even, as lrint does. Not every compiler has _Float16.
 static uint16_t half(float x)
 {
     uint16_t sign = signbit(x) ? 0x8000 : 0;
@@ -13,7 +13,7 @@ static uint16_t half(float x)
     int exponent;
     if (a < 0x1p-14) // subnormal, in steps of 2^-24
         return sign | (uint16_t)lrint(a * 0x1p24);
-    long m = lrint(frexp(a, &exponent) * 2048); // 1024 .. 2048: the last carries into the exponent by itself
+    long m = lrint(frexp(a, &exponent) * 2048); // 1024 .. 2048: 2048 carries into the exponent
     return sign | (uint16_t)(((exponent + 13) << 10) + m);
 }
 
@@ -32,7 +32,7 @@ static uint16_t bfloat(float x)
     return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-// Stores a scale as half, and returns what a reader will find there.
+// Stores a scale as half and returns the value that a reader will see.
 static float store_half(uint8_t *at, float x)
 {
     uint16_t bits = half(x);
@@ -40,11 +40,11 @@ static float store_half(uint8_t *at, float x)
     return from_half(bits);
 }
 
-// x in steps of d from `from`, as a whole number of least .. most.
-static int steps(float x, float from, float d, int least, int most)
+// (x - from) / d rounded to an integer and clamped to min .. max.
+static int steps(float x, float from, float d, int min, int max)
 {
     long q = d != 0 ? lroundf((x - from) / d) : 0;
-    return q < least ? least : q > most ? most : (int)q;
+    return q < min ? min : q > max ? max : (int)q;
 }
 
 static float largest(const float *x, int n) // by magnitude, with its sign
@@ -56,12 +56,12 @@ static float largest(const float *x, int n) // by magnitude, with its sign
     return v;
 }
 
-static void bounds(const float *x, int n, float *least, float *most)
+static void bounds(const float *x, int n, float *min, float *max)
 {
-    *least = *most = x[0];
+    *min = *max = x[0];
     for (int i = 1; i < n; i++) {
-        *least = fminf(*least, x[i]);
-        *most = fmaxf(*most, x[i]);
+        *min = fminf(*min, x[i]);
+        *max = fmaxf(*max, x[i]);
     }
 }
 
@@ -72,7 +72,7 @@ static void q8_0(const float *x, uint8_t *b)
         b[2 + i] = (uint8_t)(int8_t)steps(x[i], 0, d, -127, 127);
 }
 
-// Q4_0 and Q5_0: the largest number is exactly the lowest step.
+// Q4_0 and Q5_0: the number of largest magnitude maps exactly to the lowest step.
 static void around_zero(const float *x, uint8_t *b, int bits)
 {
     int middle = 1 << (bits - 1);
@@ -89,13 +89,13 @@ static void around_zero(const float *x, uint8_t *b, int bits)
         memcpy(b + 2, &high, sizeof(high));
 }
 
-// Q4_1 and Q5_1: steps up from the least number.
-static void from_least(const float *x, uint8_t *b, int bits)
+// Q4_1 and Q5_1: steps up from the minimum.
+static void from_minimum(const float *x, uint8_t *b, int bits)
 {
-    float least, most;
-    bounds(x, 32, &least, &most);
+    float min, max;
+    bounds(x, 32, &min, &max);
     int top = (1 << bits) - 1;
-    float d = store_half(b, (most - least) / (float)top), m = store_half(b + 2, least);
+    float d = store_half(b, (max - min) / (float)top), m = store_half(b + 2, min);
     uint32_t high = 0;
     uint8_t *low = b + (bits == 5 ? 8 : 4);
     for (int i = 0; i < 16; i++) {
@@ -107,16 +107,16 @@ static void from_least(const float *x, uint8_t *b, int bits)
         memcpy(b + 4, &high, sizeof(high));
 }
 
-// Q4_K and Q5_K: eight stretches of 32, each with a scale and a minimum of six bits.
+// Q4_K and Q5_K: eight groups of 32, each with a scale and a minimum of six bits.
 static void k_blocks(const float *x, uint8_t *b, int bits)
 {
     int top = (1 << bits) - 1, scale[8], minimum[8];
     float s[8], m[8], most_s = 0, most_m = 0;
     for (int k = 0; k < 8; k++) {
-        float least, most;
-        bounds(x + 32 * k, 32, &least, &most);
-        m[k] = fmaxf(-least, 0);
-        s[k] = (most + m[k]) / (float)top;
+        float min, max;
+        bounds(x + 32 * k, 32, &min, &max);
+        m[k] = fmaxf(-min, 0);
+        s[k] = (max + m[k]) / (float)top;
         most_s = fmaxf(most_s, s[k]);
         most_m = fmaxf(most_m, m[k]);
     }
@@ -147,17 +147,17 @@ static void k_blocks(const float *x, uint8_t *b, int bits)
     }
 }
 
-// Q6_K: sixteen stretches of 16, each with a scale of eight bits; numbers of six, around zero.
+// Q6_K: sixteen groups of 16, each with a scale of eight bits; symmetric numbers of six bits.
 static void q6_k(const float *x, uint8_t *b)
 {
     uint8_t *low = b, *high = b + 128;
     int8_t scale[16];
-    float s[16], most = 0;
+    float s[16], max = 0;
     for (int k = 0; k < 16; k++) {
         s[k] = fabsf(largest(x + 16 * k, 16)) / 31;
-        most = fmaxf(most, s[k]);
+        max = fmaxf(max, s[k]);
     }
-    float d = store_half(b + 208, most / 127);
+    float d = store_half(b + 208, max / 127);
     for (int k = 0; k < 16; k++)
         scale[k] = (int8_t)steps(s[k], 0, d, 0, 127);
     memcpy(b + 192, scale, sizeof(scale));
@@ -194,7 +194,7 @@ static void quantize_block(enum type type, const float *x, uint8_t *b)
         break;
     case Q4_1:
     case Q5_1:
-        from_least(x, b, type == Q4_1 ? 4 : 5);
+        from_minimum(x, b, type == Q4_1 ? 4 : 5);
         break;
     case Q4_K:
     case Q5_K:
@@ -208,7 +208,7 @@ static void quantize_block(enum type type, const float *x, uint8_t *b)
     }
 }
 
-void quantize_row(enum type type, const float *x, int64_t n, void *to)
+void plain_quantize_row(enum type type, const float *x, int64_t n, void *to)
 {
     const struct type_facts *f = &type_facts[type];
     assert(n % f->block == 0);

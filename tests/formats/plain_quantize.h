@@ -1,8 +1,8 @@
-// plain_quantize.h - numbers into GGUF's blocks, plainly: one scale by the largest magnitude, then round to nearest.
+// plain_quantize.h - a simple quantizer to GGUF's block formats: one scale by the largest magnitude, then round to nearest.
 //
-// llama.cpp searches for better scales; any valid blocks will do here, as what is tested is how they are read.
+// llama.cpp searches for better scales; any valid blocks will do here, since the tests are about reading them.
 #pragma once
 #include <stdint.h>
 #include "core/tensor.h"
 
-void quantize_row(enum type type, const float *x, int64_t n, void *to); // n is a whole number of blocks
+void plain_quantize_row(enum type type, const float *x, int64_t n, void *to); // n is a multiple of the block size

@@ -1,4 +1,4 @@
-// sparse_checkpoint.c - files that are headers and holes.
+// sparse_checkpoint.c - writes files that consist of headers and holes.
 #include "tests/formats/sparse_checkpoint.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 struct sparse_tensor *sparse_add(struct sparse *s, const char *dtype, int64_t rows, int64_t width, const char *name)
 {
     if (s->n == s->capacity) {
-        s->capacity = (int)grow_capacity((size_t)s->capacity, (size_t)s->n + 1);
+        s->capacity = (int)next_capacity((size_t)s->capacity, (size_t)s->n + 1);
         s->tensor = xrealloc(s->tensor, (size_t)s->capacity * sizeof(*s->tensor));
     }
     struct sparse_tensor *t = &s->tensor[s->n++];
@@ -159,7 +159,7 @@ static void add_to_directory(struct zip_out *z, const char *name, uint32_t crc, 
     z->n++;
 }
 
-// An entry of n bytes, of which `known` are there to be written. Returns where its data lie.
+// Adds an entry of n bytes, of which the first `known` are written. Returns the offset of its data.
 static size_t add_entry(struct zip_out *z, const char *name, const void *bytes, size_t known, size_t n)
 {
     struct text t = { 0 };
@@ -213,7 +213,7 @@ static void end_zip(struct zip_out *z)
     free(z->directory.s);
 }
 
-// Every tensor in a storage of its own, as torch.save does it.
+// Every tensor has a storage of its own, as torch.save writes it.
 static void write_torch(const char *path, const struct sparse_tensor *tensor, int n)
 {
     struct text pickle = { 0 };

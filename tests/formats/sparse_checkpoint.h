@@ -1,13 +1,14 @@
-// sparse_checkpoint.h - checkpoints of true names, types and sizes whose numbers are holes in a file: gigabytes without a disk.
+// sparse_checkpoint.h - checkpoints with real names, types and sizes, whose data are holes in sparse files: gigabytes that need no
+// disk space.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
 
 struct sparse_tensor {
     char name[96];
-    const char *dtype;   // safetensors' word
+    const char *dtype;   // as safetensors names it
     int64_t rows, width; // rows 0: a vector
-    int ones;            // so many of its first bytes are 1; all others are 0
+    int ones;            // number of leading bytes that are 1; all others are 0
 };
 
 struct sparse {
@@ -20,6 +21,6 @@ void sparse_free(struct sparse *s);
 size_t sparse_bytes(const struct sparse *s);
 
 enum sparse_form { SPARSE_SAFETENSORS, SPARSE_TORCH };
-// config.json, and the tensors in one file or, if there are more, with an index; the directory is made. As torch writes
-// them files are ZIP64 where they must be; of the storages the CRC-32 is not computed: nobody reads that far.
+// Creates the directory, with config.json and the tensors in one file, or in several with an index. PyTorch files are ZIP64
+// where needed, as torch writes them; the CRC-32 of storages is not computed, since no test reads them to the end.
 void sparse_write(const char *directory, const struct sparse *s, enum sparse_form form, int files, const char *config);

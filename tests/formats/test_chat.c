@@ -1,4 +1,4 @@
-// test_chat.c - a conversation as the model's own template writes it.
+// test_chat.c - conversations are rendered as by the model's own template.
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,13 +13,13 @@ static struct error err;
 #define QWEN2 "You are a helpful assistant."
 #define QWEN25 "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
 
-// As in SmolLM2's GGUF file: the line's end is one.
+// As in SmolLM2's GGUF file: with real newlines.
 static const char smollm2[] =
     "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\n" SMOLLM2
     "<|im_end|>\n"
     "' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
-// As in Qwen's JSON files: written \n.
+// As in Qwen's JSON files: with escaped newlines.
 static const char qwen2[] =
     "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\n" QWEN2
     "<|im_end|>\\n' }}{% endif %}"
@@ -33,10 +33,10 @@ static const char qwen25[] =
 static const char qwen3[] =
     "{%- if messages[0].role == 'system' %}\n        {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}\n    {%- endif %}";
 
-static struct chat_format chosen(const char *wanted, const char *jinja)
+static struct chat_format choose(const char *format, const char *jinja)
 {
     struct chat_format f;
-    if (!chat_choose(wanted, jinja, &f, &err))
+    if (!chat_choose(format, jinja, &f, &err))
         fail_msg("%s", err.text);
     return f;
 }
@@ -52,13 +52,13 @@ static void the_system_prompt_is_the_one_that_the_template_contains(void **state
         { qwen25, QWEN25 },
         { qwen3, NULL },
         { "'<|im_start|>' + role + content", NULL },
-        { "<|im_start|>system\n" QWEN2 " Be kind.<|im_end|>", NULL }, // another one that begins alike
+        { "<|im_start|>system\n" QWEN2 " Be kind.<|im_end|>", NULL }, // another prompt with the same beginning
         { "<|im_start|>system\nBe kind. " QWEN2 "<|im_end|>", NULL },
         { "<|im_start|>system\nYou are Qwen. " QWEN2 "<|im_end|>{{ \"" QWEN2 "\" }}", QWEN2 },
         { QWEN2 "<|im_start|>", NULL },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        struct chat_format f = chosen("auto", cases[i].jinja);
+        struct chat_format f = choose("auto", cases[i].jinja);
         assert_int_equal(f.kind, CHAT_CHATML);
         assert_string_equal(f.end, "<|im_end|>");
         if (cases[i].system == NULL)
@@ -68,22 +68,22 @@ static void the_system_prompt_is_the_one_that_the_template_contains(void **state
     }
 }
 
-static void what_was_wanted_is_what_is_chosen(void **state)
+static void the_requested_format_is_chosen(void **state)
 {
     (void)state;
-    struct chat_format f = chosen("none", smollm2);
+    struct chat_format f = choose("none", smollm2);
     assert_true(f.kind == CHAT_NONE && f.system == NULL && f.end == NULL);
-    f = chosen("none", NULL);
+    f = choose("none", NULL);
     assert_int_equal(f.kind, CHAT_NONE);
-    f = chosen("chatml", NULL);
+    f = choose("chatml", NULL);
     assert_true(f.kind == CHAT_CHATML && f.system == NULL);
-    f = chosen("chatml", "[INST] {{ message }} [/INST]");
+    f = choose("chatml", "[INST] {{ message }} [/INST]");
     assert_true(f.kind == CHAT_CHATML && f.system == NULL);
-    f = chosen("chatml", smollm2);
+    f = choose("chatml", smollm2);
     assert_string_equal(f.system, SMOLLM2);
 }
 
-static void what_is_not_known_is_said(void **state)
+static void an_unknown_format_is_an_error(void **state)
 {
     (void)state;
     struct chat_format f;
@@ -91,11 +91,11 @@ static void what_is_not_known_is_said(void **state)
     assert_non_null(strstr(err.text, "no chat template"));
     assert_non_null(strstr(err.text, "`chat: none`"));
     assert_false(chat_choose("llama", smollm2, &f, &err));
-    assert_string_equal(err.text, "there is no chat format \"llama\" (auto, none, chatml)");
+    assert_string_equal(err.text, "unknown chat format \"llama\" (auto, none, chatml)");
     assert_false(chat_choose("auto", "{{ bos_token }}[INST] {{ content }} [/INST]", &f, &err));
     assert_non_null(strstr(err.text, "\"{{ bos_token }}[INST] {{ content }} [/INST]\""));
     assert_non_null(strstr(err.text, "`chat: none`"));
-    // Sixty bytes, but no half character.
+    // At most sixty bytes, not cut inside a character.
     assert_false(
         chat_choose("auto", "0123456789012345678901234567890123456789012345678901234567é890123456789", &f, &err));
     assert_non_null(strstr(err.text, "\"0123456789012345678901234567890123456789012345678901234567é...\""));
@@ -124,7 +124,7 @@ static void a_conversation_is_rendered_as_the_template_would(void **state)
     static const struct message conversation[] = {
         { "system", "Be brief." }, { "user", "Hi!" }, { "assistant", "Hello." }, { "user", "2+2?\n" }
     };
-    struct chat_format f = chosen("auto", smollm2);
+    struct chat_format f = choose("auto", smollm2);
     expect_rendered(
         &f, conversation, 4,
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi!<|im_end|>\n<|im_start|>assistant\nHello.<|im_end|>\n"
@@ -133,9 +133,9 @@ static void a_conversation_is_rendered_as_the_template_would(void **state)
                     "<|im_start|>system\n" SMOLLM2
                     "<|im_end|>\n<|im_start|>user\nHi!<|im_end|>\n<|im_start|>assistant\n");
     expect_rendered(&f, NULL, 0, "<|im_start|>system\n" SMOLLM2 "<|im_end|>\n<|im_start|>assistant\n");
-    f = chosen("auto", qwen3);
+    f = choose("auto", qwen3);
     expect_rendered(&f, conversation + 1, 1, "<|im_start|>user\nHi!<|im_end|>\n<|im_start|>assistant\n");
-    f = chosen("none", NULL);
+    f = choose("none", NULL);
     expect_rendered(&f, conversation, 2, "Be brief.Hi!");
     expect_rendered(&f, NULL, 0, "");
 }
@@ -144,8 +144,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_system_prompt_is_the_one_that_the_template_contains),
-        cmocka_unit_test(what_was_wanted_is_what_is_chosen),
-        cmocka_unit_test(what_is_not_known_is_said),
+        cmocka_unit_test(the_requested_format_is_chosen),
+        cmocka_unit_test(an_unknown_format_is_an_error),
         cmocka_unit_test(a_conversation_is_rendered_as_the_template_would),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-// test_config.c - what checkpoints say of themselves: where it stands, how it is read, and what rope comes of it.
+// test_config.c - configurations of checkpoints: which files and keys are read, and the RoPE frequencies that follow.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +16,8 @@
 
 static struct error err;
 
-// Hugging Face's tokenizers without a limit say "model_max_length": 1000000000000000019884624838656.
-static void a_whole_number_too_big_for_us_is_read_as_a_real(void **state)
+// Hugging Face writes "model_max_length": 1000000000000000019884624838656 for tokenizers without a limit.
+static void an_integer_out_of_range_is_read_as_a_real(void **state)
 {
     (void)state;
     static const char text[] = "{\"a\": 1000000000000000019884624838656, \"b\": -9223372036854775809, \"c\": "
@@ -36,7 +36,7 @@ static void a_whole_number_too_big_for_us_is_read_as_a_real(void **state)
     assert_non_null(strstr(err.text, "text:1:"));
     assert_null(json_parse("1e999", 5, "text", &err));
 
-    // Nothing is read behind the end of a text that ends with such a number.
+    // A text that ends with such a number is not read beyond its end.
     enum { DIGITS = 20 };
     char *digits = xmalloc(DIGITS);
     memset(digits, '9', DIGITS);
@@ -45,10 +45,10 @@ static void a_whole_number_too_big_for_us_is_read_as_a_real(void **state)
     json_free(j);
     free(digits);
 
-    char *hf = tiny_path("unlimited"), *path = xformat("%s/tokenizer_config.json", hf);
-    tiny_write_hf(hf,
-                  &(const struct tiny){
-                      .vocab = 64, .width = 32, .hidden = 32, .layers = 1, .heads = 1, .kv_heads = 1, .head_dim = 32 });
+    char *hf = test_path("unlimited"), *path = xformat("%s/tokenizer_config.json", hf);
+    small_write_hf(
+        hf, &(const struct small_model){
+                .vocab = 64, .width = 32, .hidden = 32, .layers = 1, .heads = 1, .kv_heads = 1, .head_dim = 32 });
     file_write(path, "{\"model_max_length\": 1000000000000000019884624838656}");
     struct checkpoint c = checkpoint_open(hf);
     assert_int_equal(c.config.width, 32);
@@ -57,7 +57,7 @@ static void a_whole_number_too_big_for_us_is_read_as_a_real(void **state)
     free(hf);
 }
 
-// The formulas of reference and paper in double, without the float steps.
+// The formulas of the reference and the paper in double, without rounding to float at each step.
 static void rope_follows_its_formulas(void **state)
 {
     (void)state;
@@ -85,8 +85,8 @@ static void rope_follows_its_formulas(void **state)
     }
 }
 
-// tests/cases/make_rope.py: a frequency that is a bit off is an angle that is off by a thousand times that at position 1,000.
-static void rope_has_torchs_bits(void **state)
+// Goldens: tests/cases/make_rope.py. An error of one bit in a frequency is a thousand times larger in the angle at position 1,000.
+static void rope_frequencies_equal_torchs_bit_by_bit(void **state)
 {
     (void)state;
     char *path = xformat("%s/rope.json", CASES);
@@ -114,13 +114,14 @@ static void rope_has_torchs_bits(void **state)
         assert_int_equal(json_count(bits), config.head_dim / 2);
         config_rope(&config, NULL, f);
         for (size_t i = 0; i < json_count(bits); i++, rows++) {
-            uint32_t here;
-            memcpy(&here, &f[i], sizeof(here));
-            if (here == (uint32_t)json_int(json_at(bits, i)))
+            uint32_t computed;
+            memcpy(&computed, &f[i], sizeof(computed));
+            if (computed == (uint32_t)json_int(json_at(bits, i)))
                 continue;
             wrong++;
-            print_message("%s, base %g, heads of %d, number %zu: %a here, %d units off\n", scaling, config.rope_theta,
-                          config.head_dim, i, (double)f[i], (int)(here - (uint32_t)json_int(json_at(bits, i))));
+            print_message("%s, base %g, heads of %d, number %zu: %a computed, %d units off\n", scaling,
+                          config.rope_theta, config.head_dim, i, (double)f[i],
+                          (int)(computed - (uint32_t)json_int(json_at(bits, i))));
         }
     }
     assert_true(rows > 800);
@@ -129,13 +130,13 @@ static void rope_has_torchs_bits(void **state)
     free(path);
 }
 
-static void ends_and_templates_are_found_wherever_they_stand(void **state)
+static void end_tokens_and_templates_are_read_from_all_files(void **state)
 {
     (void)state;
-    struct tiny t = tiny_usual;
+    struct small_model t = small_default;
     t.layers = 1;
-    char *directory = tiny_path("ends");
-    tiny_write_hf(directory, &t);
+    char *directory = test_path("ends");
+    small_write_hf(directory, &t);
     char *generation = xformat("%s/generation_config.json", directory),
          *tokenizer = xformat("%s/tokenizer_config.json", directory);
     char *jinja = xformat("%s/chat_template.jinja", directory);
@@ -163,8 +164,8 @@ static void ends_and_templates_are_found_wherever_they_stand(void **state)
     free(directory);
 }
 
-// The model that ./run model fetches, where it is: what was read off it with other programs.
-static void the_demonstration_model_is_what_it_should_be(void **state)
+// The model that ./run model fetches, if it is present, against values read with other programs.
+static void the_demonstration_model_has_its_published_configuration(void **state)
 {
     (void)state;
     unsetenv("XDG_CACHE_HOME");
@@ -196,11 +197,11 @@ static void the_demonstration_model_is_what_it_should_be(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_whole_number_too_big_for_us_is_read_as_a_real),
+        cmocka_unit_test(an_integer_out_of_range_is_read_as_a_real),
         cmocka_unit_test(rope_follows_its_formulas),
-        cmocka_unit_test(rope_has_torchs_bits),
-        cmocka_unit_test(ends_and_templates_are_found_wherever_they_stand),
-        cmocka_unit_test(the_demonstration_model_is_what_it_should_be),
+        cmocka_unit_test(rope_frequencies_equal_torchs_bit_by_bit),
+        cmocka_unit_test(end_tokens_and_templates_are_read_from_all_files),
+        cmocka_unit_test(the_demonstration_model_has_its_published_configuration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

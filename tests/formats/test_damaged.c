@@ -1,6 +1,6 @@
-// test_damaged.c - checkpoints that were cut short, or had a few bytes changed, are refused or used, and never crash.
+// test_damaged.c - truncated checkpoints and checkpoints with a few changed bytes are refused or usable, and never crash.
 //
-// Every length to which a file may have been cut; bytes changed at random with a fixed seed.
+// All truncated lengths; bytes changed at random with a fixed seed.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 
 static struct error err;
 
-// Opens whatever stands at path and uses all of it.
+// Opens the checkpoint at path and reads all of it.
 static bool use(const char *path)
 {
     struct model_config c;
@@ -45,15 +45,15 @@ static bool use(const char *path)
 static void a_file_cut_anywhere_is_refused(void **state)
 {
     (void)state;
-    struct tiny t = tiny_small;
+    struct small_model t = small_minimal;
     t.vocab = 20;
     t.tokenizer = false;
     for (int gguf = 0; gguf < 2; gguf++) {
         t.tokenizer = gguf;
-        t.vocab = gguf ? TINY_TOKENS : 20;
-        char *path = tiny_path(gguf ? "cut.gguf" : "cut"),
+        t.vocab = gguf ? SMALL_TOKENS : 20;
+        char *path = test_path(gguf ? "cut.gguf" : "cut"),
              *file = gguf ? xstrdup(path) : xformat("%s/model.safetensors", path);
-        gguf ? tiny_write_gguf(path, &t) : tiny_write_hf(path, &t);
+        gguf ? small_write_gguf(path, &t) : small_write_hf(path, &t);
         assert_true(use(path));
         struct stat st;
         assert_int_equal(stat(file, &st), 0);
@@ -69,7 +69,7 @@ static void a_file_cut_anywhere_is_refused(void **state)
     }
 }
 
-static uint64_t chance(uint64_t *state)
+static uint64_t splitmix64(uint64_t *state)
 {
     uint64_t z = *state += 0x9E3779B97F4A7C15;
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
@@ -87,12 +87,12 @@ static void change_and_use(const char *file, const char *model, size_t n, int ti
     int refused = 0;
     for (int i = 0; i < times; i++) {
         size_t at[4];
-        int changes = 1 + (int)(chance(&seed) % 4);
+        int changes = 1 + (int)(splitmix64(&seed) % 4);
         for (int k = 0; k < changes; k++) {
-            at[k] = chance(&seed) % n;
+            at[k] = splitmix64(&seed) % n;
             fseek(f, (long)at[k], SEEK_SET);
-            uint64_t c = chance(&seed);
-            // A random byte, one bit, or one of the values that counts and lengths break at.
+            uint64_t c = splitmix64(&seed);
+            // A random byte, a flipped bit, or a boundary value of counts and lengths.
             fputc(c % 3 == 0   ? (int)(c >> 8 & 0xff)
                   : c % 3 == 1 ? good.s[at[k]] ^ 1 << (c >> 8 & 7)
                                : (c >> 8 & 1 ? 0xff : 0),
@@ -120,8 +120,8 @@ static void change_and_use(const char *file, const char *model, size_t n, int ti
 static void files_with_changed_bytes_never_crash(void **state)
 {
     (void)state;
-    char *file = tiny_path("changed.gguf"), *directory = tiny_path("changed");
-    tiny_write_gguf(file, &tiny_small);
+    char *file = test_path("changed.gguf"), *directory = test_path("changed");
+    small_write_gguf(file, &small_minimal);
     struct gguf *g = gguf_open(file, &err);
     size_t header =
         (size_t)((const char *)gguf_tensor_at(g, gguf_tensors(g) - 1)->name.s - gguf_value_at(g, 0)->key.s) + 100;
@@ -129,9 +129,9 @@ static void files_with_changed_bytes_never_crash(void **state)
     change_and_use(file, file, 1200, 3000, 1); // counts, sizes
     change_and_use(file, file, header, 2000, 2);
 
-    struct tiny t = tiny_small;
+    struct small_model t = small_minimal;
     t.shards = 2;
-    tiny_write_hf(directory, &t);
+    small_write_hf(directory, &t);
     static const char *const files[] = { "model-00001.safetensors", "model.safetensors.index.json", "config.json",
                                          "tokenizer_config.json" };
     for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {

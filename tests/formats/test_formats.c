@@ -1,4 +1,4 @@
-// test_formats.c - checkpoints: what is written is read back, and both formats hold the same model.
+// test_formats.c - checkpoints round-trip through files, and both formats hold the same model.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static struct error err;
 static void a_gguf_file_gives_back_what_was_written(void **state)
 {
     (void)state;
-    char *path = tiny_path("values.gguf");
+    char *path = test_path("values.gguf");
     static const int32_t ints[] = { 3, -1, 1 << 30 };
     static const float reals[] = { 0.5f, -2 };
     static const char *const texts[] = { "one", "", "three" };
@@ -53,7 +53,7 @@ static void a_gguf_file_gives_back_what_was_written(void **state)
     assert_true(gguf_int(g, "u32", &i) && i == 4294967295);
     assert_true(gguf_int(g, "i64", &i) && i == -(1LL << 40));
     i = 7;
-    assert_false(gguf_int(g, "u64", &i)); // no int64 holds it
+    assert_false(gguf_int(g, "u64", &i)); // exceeds int64
     assert_false(gguf_int(g, "real", &i));
     assert_false(gguf_int(g, "nothing", &i));
     assert_int_equal(i, 7);
@@ -92,7 +92,7 @@ static void a_gguf_file_gives_back_what_was_written(void **state)
 static void a_safetensors_file_gives_back_what_was_written(void **state)
 {
     (void)state;
-    char *path = tiny_path("values.safetensors");
+    char *path = test_path("values.safetensors");
     static const float matrix[2][3] = { { 1, 2, 3 }, { 4, 5, 6 } };
     static const int64_t ids[] = { 5, -6 };
     struct safetensor t[] = {
@@ -120,7 +120,7 @@ static void a_safetensors_file_gives_back_what_was_written(void **state)
     free(path);
 }
 
-static const struct tiny shapes[] = {
+static const struct small_model shapes[] = {
     { .vocab = 50, .width = 32, .hidden = 48, .layers = 2, .heads = 4, .kv_heads = 2, .head_dim = 8, .seed = 3 },
     { .vocab = 41,
       .width = 24,
@@ -186,10 +186,10 @@ static void both_formats_give_the_same_tensors(void **state)
 {
     (void)state;
     for (int k = 0; k < SHAPES; k++) {
-        char *directory = xformat("%s/same-%d", tiny_directory(), k),
-             *file = xformat("%s/same-%d.gguf", tiny_directory(), k);
-        tiny_write_hf(directory, &shapes[k]);
-        tiny_write_gguf(file, &shapes[k]);
+        char *directory = xformat("%s/same-%d", test_directory(), k),
+             *file = xformat("%s/same-%d.gguf", test_directory(), k);
+        small_write_hf(directory, &shapes[k]);
+        small_write_gguf(file, &shapes[k]);
         struct checkpoint hf = checkpoint_open(directory), gguf = checkpoint_open(file);
         const char *name, *type;
         int64_t rows, width;
@@ -201,7 +201,7 @@ static void both_formats_give_the_same_tensors(void **state)
             assert_int_equal(b.type, F32);
             assert_memory_equal(a.data, b.data, tensor_bytes(a));
             int64_t r, w;
-            float *made = tiny_tensor(&shapes[k], name, &r, &w);
+            float *made = small_tensor(&shapes[k], name, &r, &w);
             assert_true(r == rows && w == width);
             assert_memory_equal(a.data, made, tensor_bytes(a));
             free(made);
@@ -224,15 +224,15 @@ static void both_formats_give_the_same_tensors(void **state)
     }
 }
 
-static void both_formats_say_the_same_of_the_model(void **state)
+static void both_formats_give_the_same_configuration(void **state)
 {
     (void)state;
     for (int k = 0; k < SHAPES; k++) {
-        char *directory = xformat("%s/same-%d", tiny_directory(), k),
-             *file = xformat("%s/same-%d.gguf", tiny_directory(), k);
+        char *directory = xformat("%s/same-%d", test_directory(), k),
+             *file = xformat("%s/same-%d.gguf", test_directory(), k);
         struct checkpoint hf = checkpoint_open(directory), gguf = checkpoint_open(file);
         const struct model_config *c[] = { &hf.config, &gguf.config };
-        const struct tiny *t = &shapes[k];
+        const struct small_model *t = &shapes[k];
         for (int i = 0; i < 2; i++) {
             assert_int_equal(c[i]->gguf, i);
             assert_string_equal(c[i]->architecture, "llama");
@@ -262,11 +262,11 @@ static void both_formats_say_the_same_of_the_model(void **state)
 static void shards_hold_what_one_file_holds(void **state)
 {
     (void)state;
-    struct tiny t = shapes[0];
-    char *one = tiny_path("one-file"), *many = tiny_path("many-files");
-    tiny_write_hf(one, &t);
+    struct small_model t = shapes[0];
+    char *one = test_path("one-file"), *many = test_path("many-files");
+    small_write_hf(one, &t);
     t.shards = 3;
-    tiny_write_hf(many, &t);
+    small_write_hf(many, &t);
     struct shards *a = shards_open(one, &err), *b = shards_open(many, &err);
     if (a == NULL || b == NULL)
         fail_msg("%s", err.text);
@@ -285,8 +285,8 @@ static void shards_hold_what_one_file_holds(void **state)
     free(many);
 }
 
-// tests/cases/make_logits.py makes the same weights with numpy.
-static void little_models_are_those_of_the_golden_files(void **state)
+// tests/cases/make_logits.py generates the same weights with numpy.
+static void small_models_equal_those_of_the_golden_files(void **state)
 {
     (void)state;
     static const char *const names[] = { "mha", "gqa", "odd", "one", "headdim", "llama3", "linear", "bias" };
@@ -300,7 +300,7 @@ static void little_models_are_those_of_the_golden_files(void **state)
         struct json *j = json_read(path, &err);
         assert_non_null(j);
         const struct json *c = json_get(j, "config"), *check = json_get(j, "check");
-        struct tiny t = {
+        struct small_model t = {
             .vocab = (int)json_int(json_get(c, "vocab_size")),
             .width = (int)json_int(json_get(c, "hidden_size")),
             .hidden = (int)json_int(json_get(c, "intermediate_size")),
@@ -315,7 +315,7 @@ static void little_models_are_those_of_the_golden_files(void **state)
         assert_true(json_count(check) > 0);
         for (void *at = json_first(check); at != NULL; at = json_next(check, at)) {
             int64_t rows, width;
-            float *v = tiny_tensor(&t, json_key(at), &rows, &width);
+            float *v = small_tensor(&t, json_key(at), &rows, &width);
             assert_non_null(v);
             for (size_t i = 0; i < json_count(json_value(at)); i++)
                 assert_true(v[i] == (float)json_number(json_at(json_value(at), i)));
@@ -334,33 +334,33 @@ static void every_type_of_block_is_found_in_a_gguf_file(void **state)
     (void)state;
     static const enum type types[] = { F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K };
     for (size_t k = 0; k < sizeof(types) / sizeof(*types); k++) {
-        struct tiny t = { .vocab = 40,
-                          .width = 256,
-                          .hidden = 320,
-                          .layers = 1,
-                          .heads = 4,
-                          .kv_heads = 2,
-                          .head_dim = 64,
-                          .type = types[k],
-                          .seed = 9 };
-        char *path = xformat("%s/%s.gguf", tiny_directory(), type_facts[types[k]].name);
-        tiny_write_gguf(path, &t);
+        struct small_model t = { .vocab = 40,
+                                 .width = 256,
+                                 .hidden = 320,
+                                 .layers = 1,
+                                 .heads = 4,
+                                 .kv_heads = 2,
+                                 .head_dim = 64,
+                                 .type = types[k],
+                                 .seed = 9 };
+        char *path = xformat("%s/%s.gguf", test_directory(), type_facts[types[k]].name);
+        small_write_gguf(path, &t);
         struct checkpoint o = checkpoint_open(path);
         assert_int_equal(checkpoint_tensor(&o, "lm_head.weight", 40, 256).type, types[k]);
-        bool whole = 320 % type_facts[types[k]].block == 0; // of the rows of 320; if not, as mixtures have it, F32
+        bool whole = 320 % type_facts[types[k]].block == 0; // for rows of 320; otherwise F32, as in mixed files
         assert_int_equal(checkpoint_tensor(&o, "model.layers.0.mlp.down_proj.weight", 256, 320).type,
                          whole ? types[k] : F32);
         assert_int_equal(checkpoint_tensor(&o, "model.norm.weight", 1, 256).type, F32);
 
-        // A row of the permuted matrix, quantised by itself: its blocks moved as they were.
+        // A row of the permuted matrix, quantized separately: permutation moves blocks unchanged.
         int64_t rows, width;
         const char *name = "model.layers.0.self_attn.k_proj.weight";
         struct tensor moved = checkpoint_tensor(&o, name, 128, 256);
-        float *v = tiny_tensor(&t, name, &rows, &width);
+        float *v = small_tensor(&t, name, &rows, &width);
         size_t bytes = type_row_bytes(types[k], width);
         uint8_t *row = xmalloc(bytes);
         for (int64_t r = 0; r < rows; r++) {
-            quantize_row(types[k], v + r * width, width, row);
+            plain_quantize_row(types[k], v + r * width, width, row);
             assert_memory_equal(row, (uint8_t *)moved.data + (size_t)r * bytes, bytes);
         }
         free(row);
@@ -375,7 +375,7 @@ static void a_number_that_is_not_finite_is_refused(void **state)
     (void)state;
     static const struct {
         enum type type;
-        long at; // a byte behind the start of the block: the upper one of a number in it
+        long at; // offset in the block of the high byte of a number
         int block;
     } pokes[] = {
         { F32, 3, 1000 }, { F16, 1, 77 }, { BF16, 1, 9 }, { Q8_0, 1, 3 },    { Q4_0, 1, 0 },
@@ -384,19 +384,19 @@ static void a_number_that_is_not_finite_is_refused(void **state)
     };
     for (size_t k = 0; k < sizeof(pokes) / sizeof(*pokes); k++) {
         enum type type = pokes[k].type;
-        struct tiny t = { .vocab = 40,
-                          .width = 256,
-                          .hidden = 256,
-                          .layers = 1,
-                          .heads = 4,
-                          .kv_heads = 2,
-                          .head_dim = 64,
-                          .type = type };
-        char *path = tiny_path("poked.gguf");
-        tiny_write_gguf(path, &t);
+        struct small_model t = { .vocab = 40,
+                                 .width = 256,
+                                 .hidden = 256,
+                                 .layers = 1,
+                                 .heads = 4,
+                                 .kv_heads = 2,
+                                 .head_dim = 64,
+                                 .type = type };
+        char *path = test_path("poked.gguf");
+        small_write_gguf(path, &t);
         struct gguf *g = gguf_open(path, &err);
         const uint8_t *embedding = gguf_tensor(g, "token_embd.weight")->tensor.data;
-        // The file's own map is the shortest way to the tensor's place in it.
+        // The mapping gives the tensor's offset in the file.
         const struct gguf_value *first = gguf_value_at(g, 0);
         long place = (long)(embedding - (const uint8_t *)first->key.s) + 24 + 8;
         gguf_close(g);
@@ -420,12 +420,12 @@ static void a_number_that_is_not_finite_is_refused(void **state)
     }
 }
 
-static void a_tensor_that_lies_crooked_is_moved(void **state)
+static void an_unaligned_tensor_is_copied(void **state)
 {
     (void)state;
-    struct tiny t = shapes[0];
-    char *directory = tiny_path("crooked");
-    tiny_write_hf(directory, &t);
+    struct small_model t = shapes[0];
+    char *directory = test_path("crooked");
+    small_write_hf(directory, &t);
     char *path = xformat("%s/model.safetensors", directory);
     struct shards *s = shards_open(path, &err);
     size_t n = shards_count(s);
@@ -441,7 +441,7 @@ static void a_tensor_that_lies_crooked_is_moved(void **state)
     struct checkpoint o = checkpoint_open(directory);
     const char *name = "model.layers.1.mlp.up_proj.weight";
     int64_t rows, width;
-    float *v = tiny_tensor(&t, name, &rows, &width);
+    float *v = small_tensor(&t, name, &rows, &width);
     struct tensor moved = checkpoint_tensor(&o, name, rows, width);
     assert_int_equal((uintptr_t)moved.data % 4, 0);
     assert_memory_equal(moved.data, v, tensor_bytes(moved));
@@ -459,7 +459,7 @@ static void a_tensor_that_lies_crooked_is_moved(void **state)
 static void a_tensor_of_another_shape_or_name_is_refused(void **state)
 {
     (void)state;
-    char *path = xformat("%s/same-0.gguf", tiny_directory());
+    char *path = xformat("%s/same-0.gguf", test_directory());
     struct checkpoint o = checkpoint_open(path);
     struct tensor to;
     assert_false(weights_get(o.weights, "model.embed_tokens.weight", 50, 64, &to, &err));
@@ -476,13 +476,13 @@ static void a_tensor_of_another_shape_or_name_is_refused(void **state)
 static void the_hash_sees_a_changed_weight(void **state)
 {
     (void)state;
-    char *path = tiny_path("hashed.gguf");
+    char *path = test_path("hashed.gguf");
     struct hash seen[4];
     for (int k = 0; k < 4; k++) {
-        struct tiny t = shapes[0];
+        struct small_model t = shapes[0];
         t.seed += k == 1;
         t.type = k == 2 ? F16 : F32;
-        tiny_write_gguf(path, &t);
+        small_write_gguf(path, &t);
         struct checkpoint o = checkpoint_open(path);
         seen[k] = weights_hash(o.weights);
         checkpoint_close(&o);
@@ -498,12 +498,12 @@ int main(void)
         cmocka_unit_test(a_gguf_file_gives_back_what_was_written),
         cmocka_unit_test(a_safetensors_file_gives_back_what_was_written),
         cmocka_unit_test(both_formats_give_the_same_tensors),
-        cmocka_unit_test(both_formats_say_the_same_of_the_model),
+        cmocka_unit_test(both_formats_give_the_same_configuration),
         cmocka_unit_test(shards_hold_what_one_file_holds),
-        cmocka_unit_test(little_models_are_those_of_the_golden_files),
+        cmocka_unit_test(small_models_equal_those_of_the_golden_files),
         cmocka_unit_test(every_type_of_block_is_found_in_a_gguf_file),
         cmocka_unit_test(a_number_that_is_not_finite_is_refused),
-        cmocka_unit_test(a_tensor_that_lies_crooked_is_moved),
+        cmocka_unit_test(an_unaligned_tensor_is_copied),
         cmocka_unit_test(a_tensor_of_another_shape_or_name_is_refused),
         cmocka_unit_test(the_hash_sees_a_changed_weight),
     };

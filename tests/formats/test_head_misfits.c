@@ -1,4 +1,4 @@
-// test_head_misfits.c - what is said of heads that do not fit their target, or themselves.
+// test_head_misfits.c - errors of heads that do not fit their target, or whose parts do not fit together.
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,7 +42,7 @@ static void medusa_of_a_wrong_shape(const char *directory)
     head_edit_close(e);
 }
 
-static void medusa_of_a_long_map(const char *directory)
+static void medusa_with_a_target_id_out_of_range(const char *directory)
 {
     form_medusa_vllm(directory);
     struct head_edit *e = head_edit_open(directory);
@@ -135,7 +135,7 @@ static void eagle3_of_unordered_ids(const char *directory)
 {
     form_eagle3(directory);
     struct head_edit *e = head_edit_open(directory);
-    ((int64_t *)head_edit_data(e, "d2t"))[2] = 1; // of tokens 0, 3, 6, ... the third becomes 3 again
+    ((int64_t *)head_edit_data(e, "d2t"))[2] = 1; // the target ids are 0, 3, 6, ...: the third becomes 3 again
     head_edit_close(e);
 }
 
@@ -157,7 +157,7 @@ static void eagle3_without_ids(const char *directory)
 
 static void eagle3_with_both_norms(const char *directory)
 {
-    struct head_edit *e = form_eagle3_with(directory, "fc_norm");
+    struct head_edit *e = form_eagle3_with_norm(directory, "fc_norm");
     json_set(head_edit_config(e), "norm_before_fc", json_new_bool(true));
     head_edit_close(e);
 }
@@ -178,7 +178,7 @@ static void eagle3_that_lists_two_layers(const char *directory)
     head_edit_close(e);
 }
 
-static void eagle_that_says(const char *directory, const char *key)
+static void eagle_that_declares(const char *directory, const char *key)
 {
     form_eagle(directory);
     struct head_edit *e = head_edit_open(directory);
@@ -187,14 +187,14 @@ static void eagle_that_says(const char *directory, const char *key)
     head_edit_close(e);
 }
 
-static void eagle_that_says_biases(const char *directory)
+static void eagle_that_declares_missing_biases(const char *directory)
 {
-    eagle_that_says(directory, "qkv_bias");
+    eagle_that_declares(directory, "qkv_bias");
 }
 
-static void eagle_that_says_a_bias(const char *directory)
+static void eagle_that_declares_a_missing_bias(const char *directory)
 {
-    eagle_that_says(directory, "bias");
+    eagle_that_declares(directory, "bias");
 }
 
 static void medusa_that_lacks_a_head(const char *directory)
@@ -222,21 +222,21 @@ static void medusa_with_something_more(const char *directory)
 }
 
 static void check_refused(const struct form_bench *b, int number, enum head_kind kind, void (*write)(const char *),
-                          const char *words)
+                          const char *message)
 {
     struct error err = { "" };
-    char *path = xformat("%s/wrong_%d", tiny_directory(), number);
+    char *path = xformat("%s/wrong_%d", test_directory(), number);
     write(path);
     if (kind == HEAD_MEDUSA) {
         struct medusa *m = medusa_open(path, b->target, b->backend, ACTIVATIONS_F32, MEDUSA_ROWS, &err);
         if (m != NULL)
-            fail_msg("opened, where \"%s\" was expected", words);
+            fail_msg("opened, where \"%s\" was expected", message);
     } else {
-        struct eagle *e = form_open_eagle(b, path, kind, BY_CHECKPOINT, &err);
+        struct eagle *e = form_open_eagle(b, path, kind, TRI_UNSET, &err);
         if (e != NULL)
-            fail_msg("opened, where \"%s\" was expected", words);
+            fail_msg("opened, where \"%s\" was expected", message);
     }
-    assert_says(&err, path, words);
+    assert_error_mentions(&err, path, message);
     free(path);
 }
 
@@ -247,56 +247,57 @@ static void a_head_that_does_not_fit_is_refused_with_both_numbers(void **unused)
         int layers; // the target's
         enum head_kind kind;
         void (*write)(const char *directory);
-        const char *words;
+        const char *message;
     } wrong[] = {
-        { 8, HEAD_MEDUSA, medusa_of_another_width, "a head for targets of width 32, and this one has 64" },
-        { 8, HEAD_MEDUSA, medusa_of_another_vocabulary, "a head for 90 tokens, and the target has 96" },
+        { 8, HEAD_MEDUSA, medusa_of_another_width, "a head for targets of width 32, but this target's is 64" },
+        { 8, HEAD_MEDUSA, medusa_of_another_vocabulary, "a head for 90 tokens, but the target has 96" },
         { 8, HEAD_MEDUSA, medusa_without_an_output, "there is no tensor 2.1.weight" },
         { 8, HEAD_MEDUSA, medusa_of_a_wrong_shape, "3.0.linear.weight: expected 64 rows of 64, found 64 of 48" },
-        { 8, HEAD_MEDUSA, medusa_of_a_long_map, "token_map: number 3: expected 0 to 95, found 96" },
+        { 8, HEAD_MEDUSA, medusa_with_a_target_id_out_of_range, "token_map: number 3: expected 0 to 95, found 96" },
         { 8, HEAD_MEDUSA, form_eagle, "drafter medusa: expected a Medusa head, found an EAGLE head" },
-        { 8, HEAD_EAGLE, eagle_of_another_width, "a head for targets of width 32, and this one has 64" },
-        { 8, HEAD_EAGLE, eagle_of_another_vocabulary, "a head for 90 tokens, and the target has 96" },
+        { 8, HEAD_EAGLE, eagle_of_another_width, "a head for targets of width 32, but this target's is 64" },
+        { 8, HEAD_EAGLE, eagle_of_another_vocabulary, "a head for 90 tokens, but the target has 96" },
         { 8, HEAD_EAGLE, eagle_without_a_tensor, "there is no tensor layers.0.mlp.up_proj.weight" },
         { 8, HEAD_EAGLE, eagle_of_a_wrong_shape,
           "layers.0.self_attn.k_proj.weight: expected 64 rows of 64, found 32 of 64" },
-        { 8, HEAD_EAGLE, eagle_with_more_norms, "embedding_layernorm.weight: an EAGLE head has no such thing" },
+        { 8, HEAD_EAGLE, eagle_with_more_norms, "embedding_layernorm.weight: not supported in an EAGLE head" },
         { 8, HEAD_EAGLE, form_eagle3, "drafter eagle: expected an EAGLE head, found an EAGLE-3 head" },
         { 8, HEAD_EAGLE3, form_eagle, "drafter eagle3: expected an EAGLE-3 head, found an EAGLE head" },
         { 8, HEAD_EAGLE3, form_medusa, "drafter eagle3: expected an EAGLE-3 head, found a Medusa head" },
-        { 8, HEAD_EAGLE3, eagle3_of_another_width, "a head for targets of width 32, and this one has 64" },
-        { 8, HEAD_EAGLE3, eagle3_of_another_vocabulary, "a head for 90 tokens, and the target has 96" },
+        { 8, HEAD_EAGLE3, eagle3_of_another_width, "a head for targets of width 32, but this target's is 64" },
+        { 8, HEAD_EAGLE3, eagle3_of_another_vocabulary, "a head for 90 tokens, but the target has 96" },
         { 8, HEAD_EAGLE3, eagle3_of_another_draft_vocabulary,
           "lm_head.weight: expected 40 rows of 64, found 32 of 64" },
-        { 3, HEAD_EAGLE3, form_eagle3, "reads layers 2, L / 2 and L - 3; the target's 3 layers have no three such" },
-        { 8, HEAD_EAGLE3, eagle3_of_deeper_layers, "layer 9, and the target has 8" },
-        { 8, HEAD_EAGLE3, eagle3_with_query_norms, "self_attn.q_norm.weight: an EAGLE-3 head has no such thing" },
+        { 3, HEAD_EAGLE3, form_eagle3, "reads layers 2, L / 2 and L - 3, but the target has only 3 layers" },
+        { 8, HEAD_EAGLE3, eagle3_of_deeper_layers, "layer 9, but the target has 8 layers" },
+        { 8, HEAD_EAGLE3, eagle3_with_query_norms, "self_attn.q_norm.weight: not supported in an EAGLE-3 head" },
         { 8, HEAD_EAGLE3, eagle3_of_unordered_ids, "d2t: number 2: expected an id from 4 to 95, found 3" },
         { 8, HEAD_EAGLE3, eagle3_whose_mask_lacks_a_token, "tensors d2t and t2d disagree about token 6" },
         { 8, HEAD_EAGLE3, eagle3_whose_mask_has_a_token_more, "tensors d2t and t2d disagree about token 4" },
-        { 8, HEAD_EAGLE3, eagle3_that_lists_two_layers, "fc.weight reads the states of 3 layers, and " },
-        { 8, HEAD_EAGLE, eagle_that_says_biases, "there is no tensor layers.0.self_attn.q_proj.bias, and " },
-        { 8, HEAD_EAGLE, eagle_that_says_a_bias, "there is no tensor fc.bias, and " },
-        { 8, HEAD_MEDUSA, medusa_that_lacks_a_head, "2 heads of 1 layers, as head 0 has them, have no such thing" },
-        { 8, HEAD_MEDUSA, medusa_that_lacks_an_output, "tensor 1.1.weight: 4 heads of 1 layers" },
-        { 8, HEAD_MEDUSA, medusa_with_something_more, "tensor norm.weight: 4 heads of 1 layers" },
-        { 8, HEAD_EAGLE3, eagle3_without_ids, "a vocabulary of 32 of 96 tokens, and no tensor d2t says which" },
-        { 8, HEAD_EAGLE3, form_eagle3_silent, "say norm_before_residual: true or false" },
+        { 8, HEAD_EAGLE3, eagle3_that_lists_two_layers, "fc.weight reads the states of 3 layers, but " },
+        { 8, HEAD_EAGLE, eagle_that_declares_missing_biases,
+          "there is no tensor layers.0.self_attn.q_proj.bias, but " },
+        { 8, HEAD_EAGLE, eagle_that_declares_a_missing_bias, "there is no tensor fc.bias, but " },
+        { 8, HEAD_MEDUSA, medusa_that_lacks_a_head, "not part of 2 heads of 1 layers, as head 0 has them" },
+        { 8, HEAD_MEDUSA, medusa_that_lacks_an_output, "tensor 1.1.weight: not part of 4 heads of 1 layers" },
+        { 8, HEAD_MEDUSA, medusa_with_something_more, "tensor norm.weight: not part of 4 heads of 1 layers" },
+        { 8, HEAD_EAGLE3, eagle3_without_ids, "a vocabulary of 32 of 96 tokens, but there is no tensor d2t" },
+        { 8, HEAD_EAGLE3, form_eagle3_without_norm_key, "set norm_before_residual: true or false" },
         { 8, HEAD_EAGLE3, eagle3_with_both_norms, "fc_norm: expected false beside norm_before_fc" },
     };
     struct form_bench b = form_bench_open(LAYERS), shallow = form_bench_open(3);
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
-        check_refused(wrong[i].layers == 3 ? &shallow : &b, (int)i, wrong[i].kind, wrong[i].write, wrong[i].words);
+        check_refused(wrong[i].layers == 3 ? &shallow : &b, (int)i, wrong[i].kind, wrong[i].write, wrong[i].message);
     form_bench_close(&b);
     form_bench_close(&shallow);
 }
 
-static void ids_of_layers_count_those_entered_or_left(void **unused)
+static void layer_ids_name_the_state_entering_or_leaving_a_layer(void **unused)
 {
     (void)unused;
     struct form_bench b = form_bench_open(LAYERS);
     struct error err;
-    char *path = tiny_path("listed");
+    char *path = test_path("listed");
     eagle3_of_layers(path, (const int32_t[]){ 1, 4, 7 });
     for (int left = 0; left < 2; left++) {
         const struct eagle_setup s = { .kind = HEAD_EAGLE3,
@@ -313,13 +314,14 @@ static void ids_of_layers_count_those_entered_or_left(void **unused)
     free(path);
     form_bench_close(&b);
 }
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_head_that_does_not_fit_is_refused_with_both_numbers),
-        cmocka_unit_test(ids_of_layers_count_those_entered_or_left),
+        cmocka_unit_test(layer_ids_name_the_state_entering_or_leaving_a_layer),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    tiny_clean();
+    test_directory_remove();
     return failed;
 }

@@ -1,9 +1,9 @@
-// test_heads.c - the logits of speculators of every published form beside what PyTorch says of them, the originals' own
-// modules wherever these run.
+// test_heads.c - the logits of heads of every published form equal PyTorch's, computed by the original modules where these
+// run.
 //
-// Goldens: tests/cases/make_heads.py, which makes the same weights, states and tokens again. A head reads five certain
-// tokens with the target's states, then a little tree with its own: two guesses behind the last token, one behind the
-// second guess.
+// Goldens: tests/cases/make_heads.py, which derives the same weights, states and tokens. A head reads five tokens of a
+// sequence with the target's states, then a small tree with its own states: two draft tokens follow the last token, and one
+// follows the second draft token.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +56,7 @@ static void check_medusa(const struct form_bench *b, const char *name, void (*wr
                          const struct json *rows)
 {
     struct error err;
-    char *path = tiny_path(name);
+    char *path = test_path(name);
     float states[MEDUSA_ROWS * WIDTH], *logits = xmalloc((size_t)4 * MEDUSA_ROWS * VOCAB * sizeof(float));
     write(path);
     struct medusa *m = medusa_open(path, b->target, b->backend, ACTIVATIONS_F32, MEDUSA_ROWS, &err);
@@ -70,14 +70,14 @@ static void check_medusa(const struct form_bench *b, const char *name, void (*wr
                       tensor_of(states, F32, MEDUSA_ROWS, WIDTH));
     check(name, logits, 4 * MEDUSA_ROWS, vocab, rows);
     for (int i = 0; i < vocab && medusa_target_id(m) != NULL; i++)
-        assert_int_equal(medusa_target_id(m)[i], form_medusa_mapped(i));
+        assert_int_equal(medusa_target_id(m)[i], form_medusa_target_id(i));
     assert_int_equal(medusa_target_id(m) != NULL, vocab < VOCAB);
     medusa_close(m);
     free(logits);
     free(path);
 }
 
-static void logits_of_medusa_heads_are_medusas(void **unused)
+static void logits_of_medusa_heads_equal_the_originals(void **unused)
 {
     (void)unused;
     static const struct {
@@ -98,7 +98,7 @@ static void logits_of_medusa_heads_are_medusas(void **unused)
     form_bench_close(&b);
 }
 
-struct reading { // of rows, one after another
+struct reading { // the rows that a head has read so far
     struct eagle *head;
     struct kv_cache *cache;
     int32_t token[ROWS];
@@ -163,7 +163,7 @@ static void check_taps_and_ids(const struct eagle *e, enum head_kind kind)
         assert_int_equal(eagle_target_id(e)[i], i * VOCAB / DRAFT);
 }
 
-static void logits_of_eagle_heads_are_eagles(void **unused)
+static void logits_of_eagle_heads_equal_the_originals(void **unused)
 {
     (void)unused;
     static const struct {
@@ -187,9 +187,9 @@ static void logits_of_eagle_heads_are_eagles(void **unused)
     struct json *j = golden();
     for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++) {
         struct error err;
-        char *path = tiny_path(forms[i].name);
+        char *path = test_path(forms[i].name);
         forms[i].write(path);
-        struct eagle *e = form_open_eagle(&b, path, forms[i].kind, BY_CHECKPOINT, &err);
+        struct eagle *e = form_open_eagle(&b, path, forms[i].kind, TRI_UNSET, &err);
         if (e == NULL)
             fail_msg("%s", err.text);
         check_taps_and_ids(e, forms[i].kind);
@@ -201,16 +201,16 @@ static void logits_of_eagle_heads_are_eagles(void **unused)
     form_bench_close(&b);
 }
 
-// Whoever says it in the experiment gets the head that was trained so.
-static void what_a_configuration_leaves_open_can_be_said(void **unused)
+// The option stands in for the missing key: the logits are those of the head that was trained with it.
+static void a_missing_norm_before_residual_can_be_set(void **unused)
 {
     (void)unused;
     struct form_bench b = form_bench_open(LAYERS);
     struct error err;
     struct json *j = golden();
-    char *path = tiny_path("silent");
-    form_eagle3_silent(path);
-    struct eagle *e = form_open_eagle(&b, path, HEAD_EAGLE3, SAID_TRUE, &err);
+    char *path = test_path("silent");
+    form_eagle3_without_norm_key(path);
+    struct eagle *e = form_open_eagle(&b, path, HEAD_EAGLE3, TRI_TRUE, &err);
     if (e == NULL)
         fail_msg("%s", err.text);
     check_eagle(&b, "eagle3_speculators", e, j);
@@ -223,11 +223,11 @@ static void what_a_configuration_leaves_open_can_be_said(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_of_medusa_heads_are_medusas),
-        cmocka_unit_test(logits_of_eagle_heads_are_eagles),
-        cmocka_unit_test(what_a_configuration_leaves_open_can_be_said),
+        cmocka_unit_test(logits_of_medusa_heads_equal_the_originals),
+        cmocka_unit_test(logits_of_eagle_heads_equal_the_originals),
+        cmocka_unit_test(a_missing_norm_before_residual_can_be_set),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    tiny_clean();
+    test_directory_remove();
     return failed;
 }

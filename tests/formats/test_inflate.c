@@ -1,4 +1,4 @@
-// test_inflate.c - a larger model that computes the same function: the same logits to rounding, whatever became larger.
+// test_inflate.c - an inflated model computes the same function: equal logits up to rounding, whatever sizes are enlarged.
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "kernels/backend.h"
 #include "formats/gguf.h"
 #include "commands/checkpoint/inflate.h"
-#include "commands/checkpoint/quantise.h"
+#include "commands/checkpoint/quantize.h"
 #include "commands/checkpoint/writer.h"
 #include "tests/support/check.h"
 #include "tests/support/checkpoint.h"
@@ -26,7 +26,7 @@
 static struct error err;
 static struct backend *cpu;
 
-static const struct tiny usual = {
+static const struct small_model usual = {
     .vocab = 288,
     .width = 64,
     .hidden = 96,
@@ -39,7 +39,7 @@ static const struct tiny usual = {
     .seed = 21,
 };
 
-// Everything at once, groups of heads included; of the usual one.
+// All sizes of `usual` enlarged at once, including groups of heads.
 static const struct sizes all = { .width = 160, .hidden = 224, .heads = 12, .kv_heads = 3, .layers = 5 };
 
 static void inflate(const char *from, const struct sizes *s, const char *to)
@@ -74,7 +74,7 @@ static bool same_bits(const char *a, const char *b)
     return same;
 }
 
-// Largest difference over largest logit.
+// Largest difference relative to the largest logit.
 static double distance(const char *a, const char *b)
 {
     size_t n, m;
@@ -83,7 +83,7 @@ static double distance(const char *a, const char *b)
     double most = 0, largest = 0;
     for (size_t i = 0; i < n; i++) {
         double d = fabs((double)x[i] - (double)y[i]);
-        most = d <= most ? most : d; // and what is no number
+        most = d <= most ? most : d; // also for NaN
         largest = fmax(largest, fabs((double)x[i]));
     }
     free(x);
@@ -91,11 +91,11 @@ static double distance(const char *a, const char *b)
     return most / largest;
 }
 
-static void same_function(const struct tiny *t, bool gguf, const struct sizes *s, const char *what)
+static void same_function(const struct small_model *t, bool gguf, const struct sizes *s, const char *what)
 {
-    char *from = xformat("%s/small_%s%s", tiny_directory(), what, gguf ? ".gguf" : ""),
-         *to = xformat("%s/large_%s%s", tiny_directory(), what, gguf ? ".gguf" : "");
-    gguf ? tiny_write_gguf(from, t) : tiny_write_hf(from, t);
+    char *from = xformat("%s/small_%s%s", test_directory(), what, gguf ? ".gguf" : ""),
+         *to = xformat("%s/large_%s%s", test_directory(), what, gguf ? ".gguf" : "");
+    gguf ? small_write_gguf(from, t) : small_write_hf(from, t);
     inflate(from, s, to);
     double d = distance(from, to);
     print_message("%s: %.2g\n", what, d);
@@ -114,7 +114,7 @@ static void same_function(const struct tiny *t, bool gguf, const struct sizes *s
     free(to);
 }
 
-static void every_size_alone_leaves_the_function(void **state)
+static void enlarging_one_size_preserves_the_function(void **state)
 {
     (void)state;
     static const struct {
@@ -131,21 +131,21 @@ static void every_size_alone_leaves_the_function(void **state)
     };
     for (size_t i = 0; i < sizeof(alone) / sizeof(*alone); i++)
         for (int gguf = 0; gguf < 2; gguf++) {
-            struct tiny t = usual;
+            struct small_model t = usual;
             t.bias = true;
             same_function(&t, gguf, &alone[i].sizes, alone[i].what);
         }
 }
 
-static void every_type_of_gguf_leaves_the_function(void **state)
+static void every_gguf_type_preserves_the_function(void **state)
 {
     (void)state;
     for (int type = 0; type < TYPES; type++) {
-        struct tiny t = usual;
+        struct small_model t = usual;
         struct sizes s = all;
         t.type = (enum type)type;
         t.tied = type % 2 == 1;
-        if (type_facts[type].block == 256) { // a group of heads is one block, and remains one
+        if (type_facts[type].block == 256) { // a group of heads is one block, before and after
             t.width = t.hidden = 256;
             t.heads = 8;
             t.kv_heads = 1;
@@ -155,13 +155,13 @@ static void every_type_of_gguf_leaves_the_function(void **state)
     }
 }
 
-static void every_type_of_a_directory_leaves_the_function(void **state)
+static void every_directory_type_preserves_the_function(void **state)
 {
     (void)state;
     static const enum type types[] = { F32, F16, BF16 };
     static const char *const what[] = { "hf_f32", "hf_f16", "hf_bf16" };
     for (int i = 0; i < 3; i++) {
-        struct tiny t = usual;
+        struct small_model t = usual;
         t.type = types[i];
         t.tied = i == 1;
         t.bias = i == 2;
@@ -171,10 +171,10 @@ static void every_type_of_a_directory_leaves_the_function(void **state)
     }
 }
 
-static void every_kind_of_attention_and_rope_leaves_the_function(void **state)
+static void every_kind_of_attention_and_rope_preserves_the_function(void **state)
 {
     (void)state;
-    struct tiny t[5] = { usual, usual, usual, usual, usual };
+    struct small_model t[5] = { usual, usual, usual, usual, usual };
     static const char *const what[] = { "mha", "mqa", "llama3", "linear", "headdim" };
     t[0].kv_heads = 4;
     t[1].kv_heads = 1;
@@ -185,7 +185,7 @@ static void every_kind_of_attention_and_rope_leaves_the_function(void **state)
     t[2].original = 64;
     t[3].rope = ROPE_LINEAR;
     t[3].factor = 4;
-    t[4].head_dim = 6; // no whole blocks: fine for f32
+    t[4].head_dim = 6; // not a multiple of a block size: allowed for f32
     static const struct sizes sizes[] = {
         { .width = 100, .hidden = 101, .heads = 10, .kv_heads = 5, .layers = 3 },
         { .width = 65, .hidden = 97, .heads = 15, .kv_heads = 3, .layers = 4 },
@@ -198,28 +198,28 @@ static void every_kind_of_attention_and_rope_leaves_the_function(void **state)
             same_function(&t[i], gguf, &sizes[i], what[i]);
 }
 
-// Gains halved and an eps that is a quarter round nothing: not even a row that is rounded to eight bits shows it.
-static void four_times_the_width_leaves_every_bit(void **state)
+// Halved gains and a quarter of eps are exact, so that all bits are equal, also with int8 activations.
+static void four_times_the_width_preserves_every_bit(void **state)
 {
     (void)state;
     static const enum type types[] = { F32, BF16, Q8_0, Q4_1 };
     static const struct sizes sizes = { .width = 256, .hidden = 224, .heads = 12, .kv_heads = 3, .layers = 5 };
-    char *lines = tiny_path("lines.jsonl");
+    char *lines = test_path("lines.jsonl");
     file_write(lines, "{\"text\": \"the inning and then he ran on and on in the rain 123\"}\n");
     for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
-        struct tiny t = usual;
+        struct small_model t = usual;
         t.type = types[i];
-        char *from = xformat("%s/four_%zu.gguf", tiny_directory(), i),
-             *to = xformat("%s/large_%zu.gguf", tiny_directory(), i);
-        tiny_write_gguf(from, &t);
+        char *from = xformat("%s/four_%zu.gguf", test_directory(), i),
+             *to = xformat("%s/large_%zu.gguf", test_directory(), i);
+        small_write_gguf(from, &t);
         inflate(from, &sizes, to);
         assert_true(same_bits(from, to));
         if (child_is_present()) {
-            struct said a = child_run("score %s %s", from, lines), b = child_run("score %s %s", to, lines);
-            said_insist(&a, "score");
+            struct child_result a = child_run("score %s %s", from, lines), b = child_run("score %s %s", to, lines);
+            child_expect_success(&a, "score");
             assert_string_equal(a.out, b.out);
-            said_free(&a);
-            said_free(&b);
+            child_result_free(&a);
+            child_result_free(&b);
         }
         free(from);
         free(to);
@@ -227,15 +227,15 @@ static void four_times_the_width_leaves_every_bit(void **state)
     free(lines);
 }
 
-static void a_model_inflated_twice_still_says_what_it_was(void **state)
+static void a_model_inflated_twice_names_the_original(void **state)
 {
     (void)state;
-    char *small = tiny_path("small_all.gguf"), *large = tiny_path("large_all.gguf"), *twice = tiny_path("twice.gguf"),
-         *bf16 = tiny_path("twice_bf16.gguf");
+    char *small = test_path("small_all.gguf"), *large = test_path("large_all.gguf"), *twice = test_path("twice.gguf"),
+         *bf16 = test_path("twice_bf16.gguf");
     inflate(large, &(const struct sizes){ .width = 200, .heads = 15, .layers = 6 }, twice);
     assert_true(distance(small, twice) <= 1e-5);
-    struct quantised done;
-    assert_true(quantise_model(twice, BF16, bf16, cpu, NULL, &done, &err)); // keeps the mark
+    struct quantize_summary done;
+    assert_true(quantize_model(twice, BF16, bf16, cpu, NULL, &done, &err)); // keeps the mark
     static const char mark[] = "small_all.gguf (width 64, hidden 96, 4 heads on 2, 2 layers)";
     struct checkpoint a = checkpoint_open(twice), b = checkpoint_open(bf16), c = checkpoint_open(small);
     assert_string_equal(a.config.inflated, mark);
@@ -258,9 +258,9 @@ static void a_model_inflated_twice_still_says_what_it_was(void **state)
 static void an_inflated_directory_that_becomes_a_gguf_file_stays_marked(void **state)
 {
     (void)state;
-    char *small = tiny_path("small_hf_f32"), *large = tiny_path("large_hf_f32"), *to = tiny_path("large_hf.gguf");
-    struct quantised done;
-    assert_true(quantise_model(large, BF16, to, cpu, NULL, &done, &err));
+    char *small = test_path("small_hf_f32"), *large = test_path("large_hf_f32"), *to = test_path("large_hf.gguf");
+    struct quantize_summary done;
+    assert_true(quantize_model(large, BF16, to, cpu, NULL, &done, &err));
     assert_true(distance(small, to) <= 0.05); // its matrices are bf16 now
     struct checkpoint a = checkpoint_open(large), b = checkpoint_open(to);
     assert_string_equal(a.config.inflated, b.config.inflated);
@@ -272,11 +272,11 @@ static void an_inflated_directory_that_becomes_a_gguf_file_stays_marked(void **s
     free(to);
 }
 
-// What is added costs what real layers cost: there are numbers to read, and zeros only where there must be.
+// Added layers cost as much as real ones: their weights are nonzero except where zeros are required.
 static void added_layers_are_copies_that_write_nothing(void **state)
 {
     (void)state;
-    char *path = tiny_path("large_all.gguf");
+    char *path = test_path("large_all.gguf");
     struct checkpoint c = checkpoint_open(path);
     static const struct {
         const char *name;
@@ -303,7 +303,7 @@ static void added_layers_are_copies_that_write_nothing(void **state)
             free(name);
             free(origin);
         }
-    // Rows that are added are copies: the heads of an added group, and hidden units.
+    // Added rows are copies: the heads of an added group, and hidden units.
     struct tensor k = checkpoint_tensor(&c, "model.layers.0.self_attn.k_proj.weight", 96, 160),
                   up = checkpoint_tensor(&c, "model.layers.0.mlp.up_proj.weight", 224, 160);
     assert_memory_equal(tensor_rows(k, 64, 32).data, tensor_rows(k, 0, 32).data, (size_t)32 * 160 * sizeof(float));
@@ -315,18 +315,18 @@ static void added_layers_are_copies_that_write_nothing(void **state)
 static void refused(const char *from, struct sizes s, const char *to, const char *with)
 {
     char *part = xformat("%s.part", to);
-    bool there = access(to, F_OK) == 0;
+    bool exists = access(to, F_OK) == 0;
     if (inflate_model(from, &s, to, cpu, NULL, &err))
         fail_msg("%s to %s was not refused", from, to);
     print_message("%s\n", err.text);
     if (strstr(err.text, with) == NULL)
         fail_msg("expected \"%s\" in: %s", with, err.text);
-    assert_true((access(to, F_OK) == 0) == there);
+    assert_true((access(to, F_OK) == 0) == exists);
     assert_int_not_equal(access(part, F_OK), 0);
     free(part);
 }
 
-static void what_cannot_be_had_is_one_sentence(void **state)
+static void impossible_sizes_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -338,30 +338,30 @@ static void what_cannot_be_had_is_one_sentence(void **state)
         { { .heads = 2 }, "heads 2: the model has 4" },
         { { .kv_heads = 1 }, "kv-heads 1: the model has 2" },
         { { .layers = 1 }, "layers 1: the model has 2" },
-        { { .heads = 5 }, "heads 5: expected a whole multiple of the 2" },
-        { { .kv_heads = 3 }, "heads 4: expected a whole multiple of the 3" },
-        { { .heads = 6, .kv_heads = 6 }, "groups of 1, and the model's are of 2" },
+        { { .heads = 5 }, "heads 5: expected a multiple of the 2" },
+        { { .kv_heads = 3 }, "heads 4: expected a multiple of the 3" },
+        { { .heads = 6, .kv_heads = 6 }, "groups are of 1, and the model's are of 2" },
         { { .heads = 1 << 20, .kv_heads = 2 }, "with 32 numbers each, at most" },
         { { 0 }, "nothing would become larger" },
         { { 64, 96, 4, 2, 2 }, "nothing would become larger" },
-        { { .width = 100 }, "output.weight: its rows would have 100 numbers, which are no whole number" },
-        { { .width = 100 }, "of the blocks of 32 that q4_0 has (128 are)" },
-        { { .width = 1 << 22, .hidden = 1 << 22, .layers = 1000 }, "no room: it would have " },
+        { { .width = 100 }, "output.weight: its rows would have 100 numbers, which is not a multiple" },
+        { { .width = 100 }, "the block size 32 of q4_0 (128 is)" },
+        { { .width = 1 << 22, .hidden = 1 << 22, .layers = 1000 }, "not enough disk space: " },
         { { .hidden = 100 }, "blk.0.ffn_down.weight: its rows would have 100 numbers" },
     };
-    struct tiny t = usual;
+    struct small_model t = usual;
     t.type = Q4_0;
-    char *from = tiny_path("q4.gguf"), *to = tiny_path("none.gguf"), *hf = tiny_path("small_hf_f32"),
-         *directory = tiny_path("none"), *odd = tiny_path("odd.gguf");
-    tiny_write_gguf(from, &t);
+    char *from = test_path("q4.gguf"), *to = test_path("none.gguf"), *hf = test_path("small_hf_f32"),
+         *directory = test_path("none"), *odd = test_path("odd.gguf");
+    small_write_gguf(from, &t);
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
         refused(from, wrong[i].sizes, to, wrong[i].with);
-    t.head_dim = 16; // two heads, a group, are a block, three are none
+    t.head_dim = 16; // a group of two heads is a block, a group of three is not
     t.heads = 6;
-    tiny_write_gguf(odd, &t);
-    refused(odd, (struct sizes){ .heads = 8 }, to, "3 heads of 16, which must stay together");
-    refused(from, (struct sizes){ .layers = 3 }, directory, "expected a name that ends with .gguf");
-    refused(hf, (struct sizes){ .layers = 3 }, to, "a directory becomes a directory");
+    small_write_gguf(odd, &t);
+    refused(odd, (struct sizes){ .heads = 8 }, to, "a group of 3 heads of 16 is not a multiple");
+    refused(from, (struct sizes){ .layers = 3 }, directory, "expected an output name that ends with .gguf");
+    refused(hf, (struct sizes){ .layers = 3 }, to, "expected a directory as output");
     refused(from, (struct sizes){ .layers = 3 }, from, "onto itself");
     refused(from, (struct sizes){ .layers = 3 }, odd, "not overwritten");
     refused(from, (struct sizes){ .layers = 3 }, "/nonexistent/x.gguf", "/nonexistent/x.gguf");
@@ -372,13 +372,13 @@ static void what_cannot_be_had_is_one_sentence(void **state)
     free(odd);
 }
 
-static void tensors_that_nothing_is_known_of_are_not_made_larger(void **state)
+static void unknown_tensors_are_not_enlarged(void **state)
 {
     (void)state;
-    char *hf = tiny_path("small_hf_f32"), *from = tiny_path("more"), *to = tiny_path("none");
-    struct tiny t = usual;
+    char *hf = test_path("small_hf_f32"), *from = test_path("more"), *to = test_path("none");
+    struct small_model t = usual;
     t.layers = 3;
-    tiny_write_hf(from, &t);
+    small_write_hf(from, &t);
     char *config = xformat("%s/config.json", from);
     struct text whole = checkpoint_bytes(config);
     text_add(&whole, "", 1);
@@ -404,7 +404,7 @@ static void a_full_disk_leaves_nothing_behind(void **state)
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     signal(SIGXFSZ, SIG_IGN);
     for (int gguf = 0; gguf < 2; gguf++) {
-        char *from = tiny_path(gguf ? "q4.gguf" : "small_hf_f32"), *to = tiny_path(gguf ? "none.gguf" : "none");
+        char *from = test_path(gguf ? "q4.gguf" : "small_hf_f32"), *to = test_path(gguf ? "none.gguf" : "none");
         now = before;
         now.rlim_cur = 100000;
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &now), 0);
@@ -415,15 +415,15 @@ static void a_full_disk_leaves_nothing_behind(void **state)
     }
 }
 
-// Killed half-way, here by the system at 100,000 bytes, one leaves nothing under the name that was asked for. What it
-// does leave the next try writes over, if it is a file; a directory is named.
-static void one_that_is_killed_leaves_no_half_model(void **state)
+// A killed run, here by the system at 100,000 bytes, leaves nothing under the requested name. The next run overwrites a
+// partial file; a partial directory is an error that names it.
+static void a_killed_run_leaves_no_partial_model(void **state)
 {
     (void)state;
     static const struct rlimit little = { 100000, 100000 };
     static const struct sizes sizes = { .width = 160, .layers = 9 };
     for (int gguf = 0; gguf < 2; gguf++) {
-        char *from = tiny_path(gguf ? "q4.gguf" : "small_hf_f32"), *to = tiny_path(gguf ? "half.gguf" : "half"),
+        char *from = test_path(gguf ? "q4.gguf" : "small_hf_f32"), *to = test_path(gguf ? "half.gguf" : "half"),
              *part = xformat("%s.part", to);
         int status;
         fflush(NULL);
@@ -444,7 +444,7 @@ static void one_that_is_killed_leaves_no_half_model(void **state)
             assert_true(distance(from, to) <= 1e-5);
         } else {
             assert_false(inflate_model(from, &sizes, to, cpu, NULL, &err));
-            assert_non_null(strstr(err.text, "half.part: cannot be made: File exists (left by an earlier try"));
+            assert_non_null(strstr(err.text, "half.part: cannot be created: File exists (left by a killed run"));
         }
         free(from);
         free(to);
@@ -452,7 +452,7 @@ static void one_that_is_killed_leaves_no_half_model(void **state)
     }
 }
 
-static void mistakes_are_one_sentence(void **state)
+static void mistakes_are_one_line_errors(void **state)
 {
     (void)state;
     if (!child_is_present())
@@ -461,88 +461,88 @@ static void mistakes_are_one_sentence(void **state)
         int status;
         const char *words, *with; // %s: the model
     } mistakes[] = {
-        { 2, "inflate", "an argument is missing" },
+        { 2, "inflate", "missing argument" },
         { 2, "inflate %s", "--out PATH is needed" },
         { 2, "inflate %s --out ''", "--out PATH is needed" },
         { 2, "inflate %s --out x.gguf", "nothing would become larger" },
         { 2, "inflate %s --width wide --out x.gguf", "\"wide\"" },
         { 2, "inflate %s --width 0 --out x.gguf", "from 1 to 16777215" },
         { 2, "inflate %s --width 32 --out x.gguf", "width 32: the model has 64" },
-        { 2, "inflate %s --heads 5 --out x.gguf", "heads 5: expected a whole multiple" },
-        { 2, "inflate %s --kv-heads 4 --out x.gguf", "heads 4: on 4 for keys and values they are groups of 1" },
+        { 2, "inflate %s --heads 5 --out x.gguf", "heads 5: expected a multiple" },
+        { 2, "inflate %s --kv-heads 4 --out x.gguf", "heads 4: with 4 key-value heads their groups are of 1" },
         { 2, "inflate %s --layers 9999 --out x.gguf", "from 1 to 1024" },
         { 2, "inflate %s --layer 3 other --out x.gguf", "unexpected argument \"other\"" },
         { 2, "inflate %s --widht 96 --out x.gguf", "did you mean --width" },
-        { 2, "inflate %s --layers 3 --out x", "expected a name that ends with .gguf" },
+        { 2, "inflate %s --layers 3 --out x", "expected an output name that ends with .gguf" },
         { 1, "inflate %s --width 100 --out x.gguf", "its rows would have 100 numbers" },
         { 1, "inflate %s --layers 3 --out /nonexistent/x.gguf", "/nonexistent/x.gguf" },
         { 1, "inflate no-such-model --layers 3 --out x.gguf", "no-such-model" },
         { 1, "inflate /dev/null --layers 3 --out x.gguf", "/dev/null" },
     };
-    char *gguf = tiny_path("q4.gguf");
+    char *gguf = test_path("q4.gguf");
     for (size_t i = 0; i < sizeof(mistakes) / sizeof(*mistakes); i++) {
         char *words = words_with(mistakes[i].words, gguf);
-        child_refuses(mistakes[i].status, mistakes[i].with, words);
+        child_expect_error(mistakes[i].status, mistakes[i].with, words);
         free(words);
     }
     free(gguf);
 }
 
-static void says(const char *text, const char *words)
+static void expect_contains(const char *text, const char *words)
 {
     if (strstr(text, words) == NULL)
         fail_msg("expected \"%s\" in: %s", words, text);
 }
 
-// From the command's own words to the report of an experiment on what it made.
-static void whoever_looks_is_told_that_it_is_inflated(void **state)
+// The mark appears everywhere: output of inflate, inspect, run, and the reports of an experiment.
+static void every_command_shows_that_a_model_is_inflated(void **state)
 {
     (void)state;
     if (!child_is_present())
         skip();
-    char *small = tiny_path("small_all.gguf"), *large = tiny_path("told.gguf"), *yaml = tiny_path("told.yaml"),
-         *db = tiny_path("told.db"), *prompts = tiny_path("told.jsonl");
-    struct said s = child_run("inflate %s --width 128 --layers 3 --out %s", small, large);
-    said_insist(&s, "inflate");
+    char *small = test_path("small_all.gguf"), *large = test_path("marked.gguf"), *yaml = test_path("marked.yaml"),
+         *db = test_path("marked.db"), *prompts = test_path("marked.jsonl");
+    struct child_result s = child_run("inflate %s --width 128 --layers 3 --out %s", small, large);
+    child_expect_success(&s, "inflate");
     print_message("%s", s.out);
-    says(s.out, "marked as inflated");
-    says(s.out, "with width 256 they would be so to the last bit");
-    says(s.out, "width 128 (64), hidden 96 (96), 4 heads on 2 (4 on 2), 3 layers (2)");
+    expect_contains(s.out, "marked as inflated");
+    expect_contains(s.out, "with width 256 they would be equal to the last bit");
+    expect_contains(s.out, "width 128 (64), hidden 96 (96), 4 heads on 2 (4 on 2), 3 layers (2)");
     assert_string_equal(s.err, "");
-    said_free(&s);
+    child_result_free(&s);
     s = child_run("inspect --no-probe %s", large);
-    says(s.out, "marked as inflated: does the work of small_all.gguf (width 64");
-    said_free(&s);
+    expect_contains(s.out, "marked as inflated from small_all.gguf (width 64");
+    child_result_free(&s);
     s = child_run("inspect --no-probe --json %s", large);
-    struct json *j = said_json(&s);
-    says(json_text(json_get(j, "inflated_from")), "small_all.gguf (width 64");
+    struct json *j = child_result_json(&s);
+    expect_contains(json_text(json_get(j, "inflated_from")), "small_all.gguf (width 64");
     json_free(j);
-    said_free(&s);
+    child_result_free(&s);
 
-    char *text = xformat("name: told\ntarget: {model: %s, device: cpu}\nthreads: 1\nprompts: {file: %s, chat: none}\n"
+    char *text = xformat("name: marked\ntarget: {model: %s, device: cpu}\nthreads: 1\nprompts: {file: %s, chat: none}\n"
                          "limits: {new_tokens: 4, context: 128}\nseed: 1\ncells:\n  sampling: [{temperature: 0}]\n"
                          "  drafter: [{kind: none}, {kind: small, model: %s, tokens: 2}]\n",
                          large, prompts, small);
     file_write(yaml, text);
     file_write(prompts, "{\"prompt\": \"the inning\"}\n");
     s = child_run("run --dry-run %s --db %s", yaml, db);
-    says(s.out, "marked as inflated");
-    said_free(&s);
+    expect_contains(s.out, "marked as inflated");
+    child_result_free(&s);
     s = child_run("run %s --db %s", yaml, db);
-    said_insist(&s, "run");
-    said_free(&s);
+    child_expect_success(&s, "run");
+    child_result_free(&s);
     s = child_run("report --db %s", db);
-    says(s.out, "marked as inflated");
-    says(s.out, "INFLATED TARGET");
-    says(s.out, "all 1 equal none's");
-    said_free(&s);
+    expect_contains(s.out, "marked as inflated");
+    expect_contains(s.out, "INFLATED TARGET");
+    expect_contains(s.out, "all 1 equal none's");
+    child_result_free(&s);
     s = child_run("report --db %s --csv", db);
-    says(s.out, ",marked_inflated,");
-    said_free(&s);
+    expect_contains(s.out, ",marked_inflated,");
+    child_result_free(&s);
     s = child_run("report --db %s --jsonl", db);
-    says(s.out, "\"marked_inflated\":true");
+    expect_contains(s.out, "\"marked_inflated\":true");
     assert_null(strstr(s.out, "\"marked_inflated\":false"));
-    said_free(&s);
+    child_result_free(&s);
     free(text);
     free(small);
     free(large);
@@ -562,27 +562,27 @@ static int tear_down(void **state)
 {
     (void)state;
     cpu->destroy(cpu);
-    tiny_clean();
+    test_directory_remove();
     return 0;
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_size_alone_leaves_the_function),
-        cmocka_unit_test(every_type_of_gguf_leaves_the_function),
-        cmocka_unit_test(every_type_of_a_directory_leaves_the_function),
-        cmocka_unit_test(every_kind_of_attention_and_rope_leaves_the_function),
-        cmocka_unit_test(four_times_the_width_leaves_every_bit),
-        cmocka_unit_test(a_model_inflated_twice_still_says_what_it_was),
+        cmocka_unit_test(enlarging_one_size_preserves_the_function),
+        cmocka_unit_test(every_gguf_type_preserves_the_function),
+        cmocka_unit_test(every_directory_type_preserves_the_function),
+        cmocka_unit_test(every_kind_of_attention_and_rope_preserves_the_function),
+        cmocka_unit_test(four_times_the_width_preserves_every_bit),
+        cmocka_unit_test(a_model_inflated_twice_names_the_original),
         cmocka_unit_test(an_inflated_directory_that_becomes_a_gguf_file_stays_marked),
         cmocka_unit_test(added_layers_are_copies_that_write_nothing),
-        cmocka_unit_test(what_cannot_be_had_is_one_sentence),
-        cmocka_unit_test(tensors_that_nothing_is_known_of_are_not_made_larger),
+        cmocka_unit_test(impossible_sizes_are_refused),
+        cmocka_unit_test(unknown_tensors_are_not_enlarged),
         cmocka_unit_test(a_full_disk_leaves_nothing_behind),
-        cmocka_unit_test(one_that_is_killed_leaves_no_half_model),
-        cmocka_unit_test(mistakes_are_one_sentence),
-        cmocka_unit_test(whoever_looks_is_told_that_it_is_inflated),
+        cmocka_unit_test(a_killed_run_leaves_no_partial_model),
+        cmocka_unit_test(mistakes_are_one_line_errors),
+        cmocka_unit_test(every_command_shows_that_a_model_is_inflated),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,7 +1,7 @@
-// test_malformed.c - checkpoints with one fault each are refused with a sentence that names the file and what is wrong.
+// test_malformed.c - checkpoints with one fault each are refused with an error that names the file and the fault.
 //
-// tests/formats/test_malformed_config.c has those with a fault in what they say of the model, tests/formats/test_damaged.c those that
-// were cut or changed at random.
+// tests/formats/test_malformed_config.c has faults in the configuration, tests/formats/test_damaged.c truncated files and
+// random changes.
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ static struct error err;
 
 // GGUF files, byte by byte.
 
-static struct text bytes; // the file being made
+static struct text bytes; // the file being built
 
 static void raw(const void *p, size_t n)
 {
@@ -67,7 +67,7 @@ static void tensor(const char *name, int dims, const uint64_t *dim, uint32_t typ
     u64(offset);
 }
 
-static void zeros(size_t n) // up to the alignment, and then n bytes
+static void zeros(size_t n) // padding to the alignment, then n bytes
 {
     while (bytes.n % 32 != 0)
         raw("", 1);
@@ -159,7 +159,7 @@ static void a_gguf_file_with_one_fault_is_refused(void **state)
         { endless_dims, "too large for any file" },
         { endless_dim, "too large for any file" },
         { endless_bytes, "too large for any file" },
-        { part_of_block, "rows of 40 elements are not whole blocks of q8_0" },
+        { part_of_block, "rows of 40 elements are not a multiple of the block size of q8_0" },
         { type_huge, "there is no tensor type 2147483648" },
         { offset_8, "offset 8 is not a multiple of the alignment 32" },
         { offset_beyond, "tensor 0 (t) has 16 bytes at offset 1024" },
@@ -167,38 +167,38 @@ static void a_gguf_file_with_one_fault_is_refused(void **state)
         { data_short, "there are 63 bytes of tensors" },
         { no_data, "there are 0 bytes of tensors" },
         { two_names, "two tensors named t" },
-        { overlap, "tensor 1 (u) lies on top of tensor 0" },
-        { overlap_unknown, "tensor 1 (u) lies on top of tensor 0" },
+        { overlap, "tensor 1 (u) overlaps tensor 0" },
+        { overlap_unknown, "tensor 1 (u) overlaps tensor 0" },
     };
-    char *path = tiny_path("fault.gguf");
+    char *path = test_path("fault.gguf");
     for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
         bytes.n = 0;
         faults[i].make();
         file_write_bytes(path, bytes.s, bytes.n);
         assert_null(gguf_open(path, &err));
-        assert_says(&err, path, faults[i].words);
+        assert_error_mentions(&err, path, faults[i].words);
     }
     bytes.n = 0;
     file_write_bytes(path, "", 0);
     assert_null(gguf_open(path, &err));
-    assert_says(&err, path, "empty");
-    assert_null(gguf_open(tiny_directory(), &err));
-    assert_says(&err, tiny_directory(), "expected a file, found a directory");
+    assert_error_mentions(&err, path, "empty");
+    assert_null(gguf_open(test_directory(), &err));
+    assert_error_mentions(&err, test_directory(), "expected a file, found a directory");
     assert_null(gguf_open("/nonexistent.gguf", &err));
-    assert_says(&err, "/nonexistent.gguf", "No such file");
+    assert_error_mentions(&err, "/nonexistent.gguf", "No such file");
     assert_null(gguf_open("/dev/null", &err));
-    assert_says(&err, "/dev/null", "expected a file, found a device");
+    assert_error_mentions(&err, "/dev/null", "expected a file, found a device");
     free(path);
 }
 
-static void a_missing_tensor_is_named_as_its_file_would_name_it(void **state)
+static void a_missing_tensor_is_named_in_its_formats_terms(void **state)
 {
     (void)state;
     static const char *const name[][2] = { { "blk.0.ffn_up.weight", "model.layers.0.mlp.up_proj.weight" },
                                            { "output_norm.weight", "model.norm.weight" } };
     for (int i = 0; i < 2; i++) {
-        char *path = tiny_path("missing.gguf"), *words = xformat("there is no tensor %s", name[i][0]);
-        tiny_write_gguf(path, &tiny_small);
+        char *path = test_path("missing.gguf"), *words = xformat("there is no tensor %s", name[i][0]);
+        small_write_gguf(path, &small_minimal);
         struct text all = checkpoint_bytes(path);
         char *at = memmem(all.s, all.n, name[i][0], strlen(name[i][0]));
         assert_non_null(at);
@@ -210,7 +210,7 @@ static void a_missing_tensor_is_named_as_its_file_would_name_it(void **state)
         struct weights *w = weights_open(&c, &err);
         assert_non_null(w);
         assert_false(weights_get(w, name[i][1], 8, 8, &t, &err));
-        assert_says(&err, path, words);
+        assert_error_mentions(&err, path, words);
         weights_close(w);
         config_free(&c);
         free(all.s);
@@ -219,11 +219,11 @@ static void a_missing_tensor_is_named_as_its_file_would_name_it(void **state)
     }
 }
 
-static void a_type_we_do_not_know_is_refused_when_it_is_asked_for(void **state)
+static void an_unknown_type_is_refused_when_the_tensor_is_loaded(void **state)
 {
     (void)state;
-    char *path = tiny_path("iq4.gguf"), *from = tiny_path("iq4-from.gguf");
-    tiny_write_gguf(from, &tiny_small);
+    char *path = test_path("iq4.gguf"), *from = test_path("iq4-from.gguf");
+    small_write_gguf(from, &small_minimal);
     struct gguf *g = gguf_open(from, &err);
     struct gguf_writer *w = gguf_write_begin(path, &err);
     for (size_t i = 0; i < gguf_values(g); i++)
@@ -243,9 +243,9 @@ static void a_type_we_do_not_know_is_refused_when_it_is_asked_for(void **state)
     struct tensor to;
     assert_true(weights_get(weights, "model.embed_tokens.weight", 270, 8, &to, &err));
     assert_false(weights_get(weights, "model.norm.weight", 1, 8, &to, &err));
-    assert_says(&err, path, "IQ4_NL (20)");
+    assert_error_mentions(&err, path, "IQ4_NL (20)");
     assert_false(weights_get(weights, "model.layers.0.mlp.up_proj.weight", 8, 8, &to, &err));
-    assert_says(&err, path, "unknown type (77)");
+    assert_error_mentions(&err, path, "unknown type (77)");
     weights_hash(weights);
     weights_close(weights);
     config_free(&c);
@@ -253,7 +253,7 @@ static void a_type_we_do_not_know_is_refused_when_it_is_asked_for(void **state)
     free(from);
 }
 
-// safetensors: a header as text, and so many bytes of data.
+// safetensors: a header as text, and a number of bytes of data.
 
 static void write_safetensors(const char *path, uint64_t length, const char *header, size_t data)
 {
@@ -284,7 +284,7 @@ static void a_safetensors_file_with_one_fault_is_refused(void **state)
         { "{\"a\":7}", 0, "tensor a: expected dtype, shape and two data_offsets" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "tensor a: expected dtype, shape" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, "two data_offsets" },
-        { "{" T("a", "F33", "[1]", 0, 4) "}", 4, "there is no dtype \"F33\"" },
+        { "{" T("a", "F33", "[1]", 0, 4) "}", 4, "unknown dtype \"F33\"" },
         { "{" T("a", "F32", "[-1]", 0, 4) "}", 4, "dimension 0 of its shape is not a size" },
         { "{" T("a", "F32", "[1.5]", 0, 4) "}", 4, "dimension 0 of its shape is not a size" },
         { "{" T("a", "F32", "[1,1,1,1,1,1,1,1,1]", 0, 4) "}", 4, "at most 8 dimensions" },
@@ -304,29 +304,29 @@ static void a_safetensors_file_with_one_fault_is_refused(void **state)
         { "{\"__metadata__\":{\"a\":7}}", 0, "__metadata__: expected a text for a" },
     };
 #undef T
-    char *path = tiny_path("fault.safetensors");
+    char *path = test_path("fault.safetensors");
     for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
         write_safetensors(path, strlen(faults[i].header), faults[i].header, faults[i].data);
         assert_null(shards_open(path, &err));
-        assert_says(&err, path, faults[i].words);
+        assert_error_mentions(&err, path, faults[i].words);
     }
     write_safetensors(path, 3, "{}", 0);
     assert_null(shards_open(path, &err));
-    assert_says(&err, path, "a header of 3 bytes does not fit");
+    assert_error_mentions(&err, path, "a header of 3 bytes does not fit");
     write_safetensors(path, 100000001, "{}", 0);
     assert_null(shards_open(path, &err));
-    assert_says(&err, path, "100000000 are allowed");
+    assert_error_mentions(&err, path, "100000000 are allowed");
     write_safetensors(path, ~0ULL, "{}", 0);
     assert_null(shards_open(path, &err));
-    assert_says(&err, path, "would have 18446744073709551615 bytes");
+    assert_error_mentions(&err, path, "would have 18446744073709551615 bytes");
     write_safetensors(path, 0, "", 0);
     assert_null(shards_open(path, &err));
-    assert_says(&err, path, "does not begin with '{'");
+    assert_error_mentions(&err, path, "does not begin with '{'");
     file_write_bytes(path, "1234", 4);
     assert_null(shards_open(path, &err));
-    assert_says(&err, path, "only 4 bytes");
+    assert_error_mentions(&err, path, "only 4 bytes");
 
-    // A file without tensors is a file; nesting that would exhaust the stack is not.
+    // A file without tensors is valid; nesting that would exhaust the stack is refused.
     write_safetensors(path, 8, "{}      ", 0);
     struct shards *s = shards_open(path, &err);
     assert_non_null(s);
@@ -339,7 +339,7 @@ static void a_safetensors_file_with_one_fault_is_refused(void **state)
         text_puts(&deep, "[");
     write_safetensors(path, deep.n, deep.s, 0);
     assert_null(shards_open(path, &err));
-    assert_says(&err, path, "not valid JSON");
+    assert_error_mentions(&err, path, "not valid JSON");
     free(deep.s);
     free(path);
 }
@@ -364,18 +364,18 @@ static void an_index_with_one_fault_is_refused(void **state)
         { "{\"weight_map\":{\"model.norm.weight\":\"model.safetensors\",\"a\":\"model.safetensors\"}}",
           "tensor a should be in" },
     };
-    char *directory = tiny_path("indexed"), *index = xformat("%s/model.safetensors.index.json", directory);
-    tiny_write_hf(directory, &tiny_small);
+    char *directory = test_path("indexed"), *index = xformat("%s/model.safetensors.index.json", directory);
+    small_write_hf(directory, &small_minimal);
     for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
         file_write_bytes(index, faults[i].index, strlen(faults[i].index));
         assert_null(shards_open(directory, &err));
-        assert_says(&err, directory, faults[i].words);
+        assert_error_mentions(&err, directory, faults[i].words);
     }
     unlink(index);
     char *single = xformat("%s/model.safetensors", directory);
     unlink(single);
     assert_null(shards_open(directory, &err));
-    assert_says(&err, directory, "neither model.safetensors nor");
+    assert_error_mentions(&err, directory, "expected model.safetensors, ");
     free(single);
     free(index);
     free(directory);
@@ -392,8 +392,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gguf_file_with_one_fault_is_refused),
-        cmocka_unit_test(a_missing_tensor_is_named_as_its_file_would_name_it),
-        cmocka_unit_test(a_type_we_do_not_know_is_refused_when_it_is_asked_for),
+        cmocka_unit_test(a_missing_tensor_is_named_in_its_formats_terms),
+        cmocka_unit_test(an_unknown_type_is_refused_when_the_tensor_is_loaded),
         cmocka_unit_test(a_safetensors_file_with_one_fault_is_refused),
         cmocka_unit_test(an_index_with_one_fault_is_refused),
     };

@@ -1,5 +1,5 @@
-// test_malformed_config.c - checkpoints that say something of their model that we would have to ignore are refused with
-// a sentence that names the file and the key.
+// test_malformed_config.c - checkpoints whose configuration has an unsupported setting are refused with an error that names
+// the file and the key.
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,8 +16,8 @@
 
 static struct error err;
 
-// config.json of a good model with one key changed.
-static void a_config_that_we_would_have_to_ignore_is_refused(void **state)
+// config.json of a valid model with one key changed.
+static void a_config_with_an_unsupported_setting_is_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -76,9 +76,9 @@ static void a_config_that_we_would_have_to_ignore_is_refused(void **state)
         { "eos_token_id", "[3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]", "at most 16 ids" },
         { "bos_token_id", "1000000", "bos_token_id" },
     };
-    char *directory = tiny_path("config"), *path = xformat("%s/config.json", directory);
+    char *directory = test_path("config"), *path = xformat("%s/config.json", directory);
     char *tokenizer = xformat("%s/tokenizer_config.json", directory);
-    tiny_write_hf(directory, &tiny_small);
+    small_write_hf(directory, &small_minimal);
     unlink(tokenizer);
     struct text good = checkpoint_bytes(path);
     for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
@@ -98,18 +98,18 @@ static void a_config_that_we_would_have_to_ignore_is_refused(void **state)
         json_free(to);
         struct model_config c;
         assert_false(config_read(directory, &c, &err));
-        assert_says(&err, directory, faults[i].words);
+        assert_error_mentions(&err, directory, faults[i].words);
     }
     struct model_config c;
     file_write_bytes(path, "[]", 2);
     assert_false(config_read(directory, &c, &err));
-    assert_says(&err, path, "expected a JSON object");
+    assert_error_mentions(&err, path, "expected a JSON object");
     unlink(path);
     assert_false(config_read(directory, &c, &err));
-    assert_says(&err, directory, "no config.json");
+    assert_error_mentions(&err, directory, "no config.json");
     char *weights = xformat("%s/model.safetensors", directory);
     assert_false(config_read(weights, &c, &err));
-    assert_says(&err, weights, "name the directory");
+    assert_error_mentions(&err, weights, "name the directory");
     free(weights);
     free(tokenizer);
     free(good.s);
@@ -117,8 +117,8 @@ static void a_config_that_we_would_have_to_ignore_is_refused(void **state)
     free(directory);
 }
 
-// A good GGUF file with one key of its metadata left out, and another put there.
-static void metadata_that_we_would_have_to_ignore_are_refused(void **state)
+// A valid GGUF file with one key of its metadata removed or replaced.
+static void metadata_with_an_unsupported_setting_are_refused(void **state)
 {
     (void)state;
     enum kind { NONE, INT, REAL, TEXT, FALSE_ };
@@ -136,7 +136,7 @@ static void metadata_that_we_would_have_to_ignore_are_refused(void **state)
         { "llama.block_count", REAL, 1, NULL, "llama.block_count: expected an integer" },
         { "llama.embedding_length", INT, 1 << 24, NULL, "llama.embedding_length: expected 1 to 16777215" },
         { "llama.embedding_length", INT, 16, NULL, "head size 8, found 4" },
-        { "llama.embedding_length", INT, 9, NULL, "not a whole multiple of 2 heads" },
+        { "llama.embedding_length", INT, 9, NULL, "not a multiple of 2 heads" },
         { "llama.attention.head_count", TEXT, 0, "2", "llama.attention.head_count: expected an integer" },
         { "llama.attention.head_count_kv", INT, 3, NULL, "head_count_kv: expected a divisor" },
         { "llama.attention.layer_norm_rms_epsilon", NONE, 0, NULL, "layer_norm_rms_epsilon is missing" },
@@ -162,8 +162,8 @@ static void metadata_that_we_would_have_to_ignore_are_refused(void **state)
         { "tokenizer.ggml.add_bos_token", INT, 1, NULL, "tokenizer.ggml.add_bos_token: expected a bool" },
         { "tokenizer.ggml.tokens", TEXT, 0, "all", "tokenizer.ggml.tokens" },
     };
-    char *good = tiny_path("good.gguf"), *bad = tiny_path("bad.gguf");
-    tiny_write_gguf(good, &tiny_small);
+    char *good = test_path("good.gguf"), *bad = test_path("bad.gguf");
+    small_write_gguf(good, &small_minimal);
     struct gguf *g = gguf_open(good, &err);
     for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
         struct gguf_writer *w = gguf_write_begin(bad, &err);
@@ -188,11 +188,11 @@ static void metadata_that_we_would_have_to_ignore_are_refused(void **state)
         assert_true(gguf_write_end(w, &err));
         struct model_config c;
         assert_false(config_read(bad, &c, &err));
-        assert_says(&err, bad, faults[i].words);
+        assert_error_mentions(&err, bad, faults[i].words);
     }
     gguf_close(g);
 
-    // The table of rope's divisors, too short, of another type, and with a number that cannot divide.
+    // The table of rope's divisors: too short, of another type, and with a zero.
     static const float divisors[] = { 1, 0 };
     static const struct {
         uint64_t n;
@@ -210,7 +210,7 @@ static void metadata_that_we_would_have_to_ignore_are_refused(void **state)
         assert_true(gguf_write_end(w, &err));
         struct model_config c;
         assert_false(config_read(bad, &c, &err));
-        assert_says(&err, bad, tables[i].words);
+        assert_error_mentions(&err, bad, tables[i].words);
     }
     gguf_close(g);
     free(good);
@@ -220,8 +220,8 @@ static void metadata_that_we_would_have_to_ignore_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_config_that_we_would_have_to_ignore_is_refused),
-        cmocka_unit_test(metadata_that_we_would_have_to_ignore_are_refused),
+        cmocka_unit_test(a_config_with_an_unsupported_setting_is_refused),
+        cmocka_unit_test(metadata_with_an_unsupported_setting_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-// test_medusa2.c - a model that was trained along with its heads, in one directory: it is a target, and its heads are heads.
+// test_medusa2.c - Medusa-2: a model that was trained together with its heads, in one directory that opens as a target and as
+// heads.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,17 +17,18 @@
 #include "tests/support/small_heads.h"
 #include "tests/support/small_model.h"
 
-enum { MOST = 96 };
+enum { MAX_TENSORS = 96 };
 
-// The tensors of both, those of the heads behind `medusa_head.`, and the model's configuration with Medusa's class.
+// Writes the tensors of both, those of the heads with the prefix `medusa_head.`, and the model's configuration with Medusa's
+// class.
 static void write_both(const char *model, const char *heads, const char *to)
 {
     struct error err;
     struct shards *m = shards_open(model, &err), *h = shards_open(heads, &err);
     assert_true(m != NULL && h != NULL);
-    struct safetensor all[MOST];
+    struct safetensor all[MAX_TENSORS];
     size_t n = 0, own = shards_count(m);
-    assert_true(own + shards_count(h) <= MOST);
+    assert_true(own + shards_count(h) <= MAX_TENSORS);
     for (size_t i = 0; i < own; i++)
         all[n++] = *shards_at(m, i);
     for (size_t i = 0; i < shards_count(h); i++) {
@@ -57,13 +59,13 @@ static void write_both(const char *model, const char *heads, const char *to)
     shards_close(h);
 }
 
-static void one_directory_is_a_target_and_its_heads(void **unused)
+static void one_directory_holds_a_target_and_its_heads(void **unused)
 {
     (void)unused;
     struct error err = { "" };
-    struct tiny t = tiny_usual;
-    char *model = tiny_path("model"), *heads = tiny_path("heads"), *both = tiny_path("both");
-    tiny_write_hf(model, &t);
+    struct small_model t = small_default;
+    char *model = test_path("model"), *heads = test_path("heads"), *both = test_path("both");
+    small_write_hf(model, &t);
     const struct head_shape s = head_shape_of(model);
     heads_write_medusa(heads, &s);
     write_both(model, heads, both);
@@ -71,7 +73,7 @@ static void one_directory_is_a_target_and_its_heads(void **unused)
     struct model *target = model_open(both, b, ACTIVATIONS_F32, 4, &err);
     if (target == NULL)
         fail_msg("%s", err.text);
-    const char *unused_name = model_unused(target, 0); // the heads are nothing to the model
+    const char *unused_name = model_unused(target, 0); // the model does not use the heads
     assert_true(unused_name != NULL && strncmp(unused_name, "medusa_head.", 12) == 0);
     struct medusa *inside = medusa_open(both, target, b, ACTIVATIONS_F32, 2, &err);
     if (inside == NULL)
@@ -107,8 +109,8 @@ static void one_directory_is_a_target_and_its_heads(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(one_directory_is_a_target_and_its_heads) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(one_directory_holds_a_target_and_its_heads) };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    tiny_clean();
+    test_directory_remove();
     return failed;
 }

@@ -1,5 +1,5 @@
-// test_metadata.c - checkpoints that differ in what they say of themselves, one value at a time: a reader that ignores one
-// of them, or takes what is usual for what is there, is found out.
+// test_metadata.c - checkpoints that differ in one value of their metadata at a time: detects a reader that ignores a value, or
+// that takes a usual value for the stored one.
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@
 
 static struct error err;
 
-// ---- a GGUF file with some keys in place of its own
+// ---- a GGUF file with replaced keys
 
 enum kind { END, DROP, U32, BOOL, TEXT };
 
@@ -31,7 +31,7 @@ struct key {
     const char *text;
 };
 
-static bool is_given(const struct key *with, struct gguf_string name)
+static bool is_replaced(const struct key *with, struct gguf_string name)
 {
     for (; with->kind != END; with++)
         if (strlen(with->name) == name.n && memcmp(with->name, name.s, name.n) == 0)
@@ -39,14 +39,14 @@ static bool is_given(const struct key *with, struct gguf_string name)
     return false;
 }
 
-// A copy of a little model's file; what it says of itself; config_free() it.
-static struct model_config gguf_says(const char *good, const struct key *with)
+// The configuration of a copy of file `good` with these keys; the caller calls config_free().
+static struct model_config config_of_gguf(const char *good, const struct key *with)
 {
-    char *path = tiny_path("with.gguf");
+    char *path = test_path("with.gguf");
     struct gguf *g = gguf_open(good, &err);
     struct gguf_writer *w = gguf_write_begin(path, &err);
     for (size_t k = 0; k < gguf_values(g); k++)
-        if (!is_given(with, gguf_value_at(g, k)->key))
+        if (!is_replaced(with, gguf_value_at(g, k)->key))
             gguf_write_copy(w, gguf_value_at(g, k));
     for (; with->kind != END; with++)
         if (with->kind == U32)
@@ -72,13 +72,13 @@ static struct model_config gguf_says(const char *good, const struct key *with)
 
 static char *good_gguf(void)
 {
-    char *path = tiny_path("good.gguf");
+    char *path = test_path("good.gguf");
     if (access(path, R_OK) != 0)
-        tiny_write_gguf(path, &tiny_small);
+        small_write_gguf(path, &small_minimal);
     return path;
 }
 
-// 2^32 - 1, which some converters write where there is none; beside it 269, the last id that there is.
+// 2^32 - 1, which some converters write for "none"; for comparison 269, the last id of the vocabulary.
 static void an_id_of_32_ones_is_no_token(void **unused)
 {
     (void)unused;
@@ -90,7 +90,7 @@ static void an_id_of_32_ones_is_no_token(void **unused)
             const struct key with[] = { { "tokenizer.ggml.eos_token_id", DROP, 0, NULL },
                                         { ends[i], U32, none ? UINT32_MAX : 269, NULL },
                                         { 0 } };
-            struct model_config c = gguf_says(good, i == 0 ? with + 1 : with);
+            struct model_config c = config_of_gguf(good, i == 0 ? with + 1 : with);
             if (!none)
                 assert_int_equal(c.end[0], 269);
             assert_int_equal(c.n_end, none ? 2 : 3); // <|endoftext|> and <|im_end|> by their names
@@ -101,7 +101,7 @@ static void an_id_of_32_ones_is_no_token(void **unused)
                                     { "tokenizer.ggml.pre", TEXT, 0, "llama-bpe" },
                                     { "tokenizer.ggml.add_bos_token", DROP, 0, NULL },
                                     { 0 } };
-        struct model_config c = gguf_says(good, with);
+        struct model_config c = config_of_gguf(good, with);
         assert_int_equal(c.bos, none ? -1 : 269);
         assert_int_equal(c.add_bos, !none);
         config_free(&c);
@@ -109,9 +109,9 @@ static void an_id_of_32_ones_is_no_token(void **unused)
     free(good);
 }
 
-// What llama.cpp does with files that do not say (src/llama-vocab.cpp): its sentencepiece models begin with bos, and of the
-// kinds of BPE these.
-static void files_that_do_not_say_begin_with_bos_where_llama_cpp_does(void **unused)
+// llama.cpp's defaults for files without add_bos_token (src/llama-vocab.cpp): SentencePiece models, and these kinds of BPE, put
+// bos first.
+static void without_add_bos_token_the_default_is_llama_cpps(void **unused)
 {
     (void)unused;
     static const struct {
@@ -147,16 +147,16 @@ static void files_that_do_not_say_begin_with_bos_where_llama_cpp_does(void **unu
     };
     char *good = good_gguf();
     for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
-        for (int said = -1; said < 2; said++) { // not said, no, yes
+        for (int given = -1; given < 2; given++) { // missing, false, true
             const struct key with[] = { { "tokenizer.ggml.model", TEXT, 0, kinds[i].model },
                                         { "tokenizer.ggml.pre", kinds[i].pre != NULL ? TEXT : DROP, 0, kinds[i].pre },
-                                        { "tokenizer.ggml.add_bos_token", said < 0 ? DROP : BOOL, said, NULL },
+                                        { "tokenizer.ggml.add_bos_token", given < 0 ? DROP : BOOL, given, NULL },
                                         { 0 } };
-            struct model_config c = gguf_says(good, with);
-            if (c.add_bos != (said < 0 ? kinds[i].bos : said))
+            struct model_config c = config_of_gguf(good, with);
+            if (c.add_bos != (given < 0 ? kinds[i].bos : given))
                 fail_msg("%s, %s, add_bos_token %d: begins with bos: %d", kinds[i].model,
-                         kinds[i].pre != NULL ? kinds[i].pre : "no pre", said, c.add_bos);
-            assert_int_equal(c.bos, TINY_IM_START);
+                         kinds[i].pre != NULL ? kinds[i].pre : "no pre", given, c.add_bos);
+            assert_int_equal(c.bos, SMALL_IM_START);
             config_free(&c);
         }
     free(good);
@@ -173,10 +173,10 @@ static void each_key_that_names_a_token_is_read_from_gguf(void **unused)
                                     { "tokenizer.ggml.eom_token_id", U32, id == 270 - 3 ? 7 : id - 1, NULL },
                                     { "tokenizer.chat_template", TEXT, 0, "another" },
                                     { 0 } };
-        const int expected[] = { id + 1, id + 2, id - 1, TINY_ENDOFTEXT, TINY_IM_END };
-        struct model_config c = gguf_says(good, with);
+        const int expected[] = { id + 1, id + 2, id - 1, SMALL_ENDOFTEXT, SMALL_IM_END };
+        struct model_config c = config_of_gguf(good, with);
         assert_int_equal(c.bos, id);
-        assert_int_equal(c.n_end, id - 1 == TINY_IM_END ? 4 : 5); // an id that is there already is not added
+        assert_int_equal(c.n_end, id - 1 == SMALL_IM_END ? 4 : 5); // duplicate ids are not added
         assert_memory_equal(c.end, expected, (size_t)c.n_end * sizeof(int));
         assert_string_equal(c.chat_template, "another");
         config_free(&c);
@@ -186,8 +186,8 @@ static void each_key_that_names_a_token_is_read_from_gguf(void **unused)
 
 // ---- a Hugging Face directory
 
-// A file of a directory with a few keys more; those that are there already are written over.
-static void change(const char *directory, const char *file, const char *keys)
+// Sets some keys of a JSON file of a directory.
+static void set_keys(const char *directory, const char *file, const char *keys)
 {
     char *path = xformat("%s/%s", directory, file);
     struct text was = checkpoint_bytes(path);
@@ -208,7 +208,7 @@ static void change(const char *directory, const char *file, const char *keys)
     free(path);
 }
 
-static struct model_config hf_says(const char *directory)
+static struct model_config read_config(const char *directory)
 {
     struct model_config c;
     if (!config_read(directory, &c, &err))
@@ -216,40 +216,40 @@ static struct model_config hf_says(const char *directory)
     return c;
 }
 
-// Without files of a tokenizer config.json alone says which tokens begin and end a text; with them the tokenizer's word for
-// the first comes before it, and all ends count.
+// Without the tokenizer's files config.json alone gives the tokens that begin and end a text. With them the tokenizer's bos
+// token has precedence, and the end tokens of all files are added up.
 static void each_file_that_names_a_token_is_read_from_a_directory(void **unused)
 {
     (void)unused;
     static const char *const files[] = { "generation_config.json", "tokenizer_config.json", "tokenizer.json" };
-    char *directory = tiny_path("named"), *path[3];
-    tiny_write_hf(directory, &tiny_small);
+    char *directory = test_path("named"), *path[3];
+    small_write_hf(directory, &small_minimal);
     for (int i = 0; i < 3; i++)
         path[i] = xformat("%s/%s", directory, files[i]);
-    change(directory, "config.json", "{\"bos_token_id\": 41, \"eos_token_id\": [42, 43]}");
+    set_keys(directory, "config.json", "{\"bos_token_id\": 41, \"eos_token_id\": [42, 43]}");
     file_write(path[0], "{\"bos_token_id\": 1, \"eos_token_id\": 44}");
     file_write(path[1], "{\"bos_token\": \"<|endoftext|>\", \"eos_token\": \"<|im_start|>\", \"add_bos_token\": true}");
-    struct model_config c = hf_says(directory);
-    static const int all[] = { 44, 42, 43, TINY_IM_START, TINY_ENDOFTEXT, TINY_IM_END };
+    struct model_config c = read_config(directory);
+    static const int all[] = { 44, 42, 43, SMALL_IM_START, SMALL_ENDOFTEXT, SMALL_IM_END };
     assert_int_equal(c.n_end, 6);
     assert_memory_equal(c.end, all, sizeof(all));
-    assert_true(c.add_bos && c.bos == TINY_ENDOFTEXT && c.chat_template == NULL);
+    assert_true(c.add_bos && c.bos == SMALL_ENDOFTEXT && c.chat_template == NULL);
     config_free(&c);
 
     file_write(path[1], "{\"bos_token\": {\"content\": \"<|im_end|>\"}, \"add_bos_token\": false}");
-    c = hf_says(directory);
-    assert_true(!c.add_bos && c.bos == TINY_IM_END && c.n_end == 5);
+    c = read_config(directory);
+    assert_true(!c.add_bos && c.bos == SMALL_IM_END && c.n_end == 5);
     config_free(&c);
 
     unlink(path[1]);
     unlink(path[2]);
-    c = hf_says(directory);
+    c = read_config(directory);
     assert_true(!c.add_bos && c.bos == 41 && c.n_end == 3 && c.end[0] == 44 && c.end[1] == 42 && c.end[2] == 43);
     config_free(&c);
 
     unlink(path[0]);
-    change(directory, "config.json", "{\"bos_token_id\": null, \"eos_token_id\": 269}");
-    c = hf_says(directory);
+    set_keys(directory, "config.json", "{\"bos_token_id\": null, \"eos_token_id\": 269}");
+    c = read_config(directory);
     assert_true(!c.add_bos && c.bos == -1 && c.n_end == 1 && c.end[0] == 269);
     config_free(&c);
     for (int i = 0; i < 3; i++)
@@ -257,16 +257,16 @@ static void each_file_that_names_a_token_is_read_from_a_directory(void **unused)
     free(directory);
 }
 
-// tokenizer.json may have a template that puts a token first: then that one begins a text, whatever is named elsewhere; but
-// add_bos_token has the last word.
-static void a_template_of_the_tokenizer_says_what_begins_a_text(void **unused)
+// If tokenizer.json has a template that puts a token first, that token begins a text, whatever other files name. add_bos_token
+// overrides it.
+static void a_template_of_the_tokenizer_sets_the_first_token(void **unused)
 {
     (void)unused;
 #define PIECE "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}"
 #define TOKEN "{\"SpecialToken\": {\"id\": \"<|im_end|>\", \"type_id\": 0}}"
 #define TEMPLATE(SINGLE) \
     "{\"type\": \"TemplateProcessing\", \"single\": [" SINGLE "], \"pair\": [], \"special_tokens\": {}}"
-#define ROW(PROCESSORS) "{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\"}" PROCESSORS "]}"
+#define SEQUENCE(PROCESSORS) "{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\"}" PROCESSORS "]}"
     static const struct {
         const char *post, *tokenizer;
         bool adds;
@@ -274,22 +274,22 @@ static void a_template_of_the_tokenizer_says_what_begins_a_text(void **unused)
     } cases[] = {
         { "null", "{}", false, 41 },
         { "null", "{\"add_bos_token\": true}", true, 41 },
-        { TEMPLATE(TOKEN ", " PIECE), "{}", true, TINY_IM_END },
-        { TEMPLATE(TOKEN ", " PIECE), "{\"bos_token\": \"<|endoftext|>\"}", true, TINY_IM_END },
+        { TEMPLATE(TOKEN ", " PIECE), "{}", true, SMALL_IM_END },
+        { TEMPLATE(TOKEN ", " PIECE), "{\"bos_token\": \"<|endoftext|>\"}", true, SMALL_IM_END },
         { TEMPLATE(TOKEN ", " PIECE), "{\"bos_token\": \"<|endoftext|>\", \"add_bos_token\": false}", false,
-          TINY_ENDOFTEXT },
+          SMALL_ENDOFTEXT },
         { TEMPLATE(PIECE ", " TOKEN), "{}", false, 41 },
-        { ROW(", " TEMPLATE(TOKEN ", " PIECE)), "{}", true, TINY_IM_END },
-        { ROW(""), "{}", false, 41 },
+        { SEQUENCE(", " TEMPLATE(TOKEN ", " PIECE)), "{}", true, SMALL_IM_END },
+        { SEQUENCE(""), "{}", false, 41 },
     };
-    char *directory = tiny_path("template"), *tokenizer = xformat("%s/tokenizer_config.json", directory);
-    tiny_write_hf(directory, &tiny_small);
-    change(directory, "config.json", "{\"bos_token_id\": 41}");
+    char *directory = test_path("template"), *tokenizer = xformat("%s/tokenizer_config.json", directory);
+    small_write_hf(directory, &small_minimal);
+    set_keys(directory, "config.json", "{\"bos_token_id\": 41}");
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         char *post = xformat("{\"post_processor\": %s}", cases[i].post);
-        change(directory, "tokenizer.json", post);
+        set_keys(directory, "tokenizer.json", post);
         file_write(tokenizer, cases[i].tokenizer);
-        struct model_config c = hf_says(directory);
+        struct model_config c = read_config(directory);
         if (c.add_bos != cases[i].adds || c.bos != cases[i].bos)
             fail_msg("case %zu: begins with bos: %d, %d; not %d, %d", i, c.add_bos, c.bos, cases[i].adds, cases[i].bos);
         config_free(&c);
@@ -301,7 +301,7 @@ static void a_template_of_the_tokenizer_says_what_begins_a_text(void **unused)
 
 // ---- sizes and numbers, in both
 
-static void same(const struct model_config *c, const struct tiny *t)
+static void assert_config(const struct model_config *c, const struct small_model *t)
 {
     assert_int_equal(c->layers, t->layers);
     assert_int_equal(c->width, t->width);
@@ -325,20 +325,20 @@ static void same(const struct model_config *c, const struct tiny *t)
 static void each_number_of_a_model_is_read_from_both_formats(void **unused)
 {
     (void)unused;
-    const struct tiny base = { .vocab = 40,
-                               .width = 16,
-                               .hidden = 24,
-                               .layers = 1,
-                               .heads = 4,
-                               .kv_heads = 2,
-                               .head_dim = 4,
-                               .context = 77,
-                               .theta = 10000,
-                               .eps = 1e-5 };
-    char *directory = tiny_path("numbers"), *file = tiny_path("numbers.gguf");
+    const struct small_model base = { .vocab = 40,
+                                      .width = 16,
+                                      .hidden = 24,
+                                      .layers = 1,
+                                      .heads = 4,
+                                      .kv_heads = 2,
+                                      .head_dim = 4,
+                                      .context = 77,
+                                      .theta = 10000,
+                                      .eps = 1e-5 };
+    char *directory = test_path("numbers"), *file = test_path("numbers.gguf");
     enum { CHANGES = 17 };
     for (int i = 0; i < CHANGES; i++) {
-        struct tiny t = base;
+        struct small_model t = base;
         t.layers += i == 1;
         t.width += i == 2 ? 8 : 0;
         t.head_dim = i == 2 ? 6 : i == 3 ? 8 : t.head_dim;
@@ -358,11 +358,11 @@ static void each_number_of_a_model_is_read_from_both_formats(void **unused)
         t.high = i == 15 ? 4 : 5;
         t.original = i == 15 ? 32 : 33;
         t.new_spelling = i % 2 == 1;
-        tiny_write_hf(directory, &t);
-        tiny_write_gguf(file, &t);
-        struct model_config hf = hf_says(directory), gguf = hf_says(file);
-        same(&hf, &t);
-        same(&gguf, &t);
+        small_write_hf(directory, &t);
+        small_write_gguf(file, &t);
+        struct model_config hf = read_config(directory), gguf = read_config(file);
+        assert_config(&hf, &t);
+        assert_config(&gguf, &t);
         config_free(&hf);
         config_free(&gguf);
     }
@@ -370,9 +370,10 @@ static void each_number_of_a_model_is_read_from_both_formats(void **unused)
     free(file);
 }
 
-// ---- what comes of it
+// ---- targets
 
-// A target opened: a prompt's ids, what stands behind others, and what ends a text.
+// Opens a target and checks the ids of a prompt, of an appended text, and the end tokens. first: the token that begins a text;
+// -1: none.
 static void expect_target(const char *path, int first, const int32_t *ends, int n)
 {
     static const struct chat_format chat = { .kind = CHAT_CHATML, .end = "<|im_start|>" };
@@ -382,23 +383,23 @@ static void expect_target(const char *path, int first, const int32_t *ends, int 
     if (!target_open(&t, path, NULL, 1, (struct precision){ 0 }, 8, &err) ||
         !target_encode(&t, "ab", 2, false, &ids, &err))
         fail_msg("%s", err.text);
-    const int32_t a = TINY_FIRST_BYTE + 'a', b = TINY_FIRST_BYTE + 'b';
+    const int32_t a = SMALL_FIRST_BYTE + 'a', b = SMALL_FIRST_BYTE + 'b';
     const int begins = first >= 0;
     assert_int_equal(ids.n, 2 + begins);
     assert_true(!begins || ids.id[0] == first);
     assert_true(ids.id[begins] == a && ids.id[begins + 1] == b);
-    assert_true(target_append(&t, "a", 1, &ids, &err)); // behind others there is no beginning
+    assert_true(target_append(&t, "a", 1, &ids, &err)); // an appended text has no bos
     assert_true(ids.n == (size_t)(3 + begins) && ids.id[ids.n - 1] == a);
-    assert_int_equal(target_ends(&t, NULL, end), n);
+    assert_int_equal(target_end_ids(&t, NULL, end), n);
     assert_memory_equal(end, ends, (size_t)n * sizeof(*end));
-    assert_int_equal(target_ends(&t, &chat, end), n + 1); // the chat's own, which the checkpoint does not name
-    assert_int_equal(end[n], TINY_IM_START);
-    for (int i = 0; i < n; i++) { // and one that the checkpoint names already is there once
+    assert_int_equal(target_end_ids(&t, &chat, end), n + 1); // the chat format's, which the checkpoint does not name
+    assert_int_equal(end[n], SMALL_IM_START);
+    for (int i = 0; i < n; i++) { // one that the checkpoint names, too, is not added again
         size_t bytes;
         const char *name = tokenizer_token(t.tokenizer, ends[i], &bytes);
         char *known = xstrndup(name, bytes);
         const struct chat_format again = { .kind = CHAT_CHATML, .end = known };
-        assert_int_equal(target_ends(&t, &again, end), n);
+        assert_int_equal(target_end_ids(&t, &again, end), n);
         assert_memory_equal(end, ends, (size_t)n * sizeof(*end));
         free(known);
     }
@@ -409,25 +410,25 @@ static void expect_target(const char *path, int first, const int32_t *ends, int 
 static void a_target_begins_and_ends_texts_as_its_checkpoint_says(void **unused)
 {
     (void)unused;
-    static const int32_t ends[] = { 77, TINY_IM_END, TINY_ENDOFTEXT };
-    char *good = good_gguf(), *with = tiny_path("with.gguf"), *directory = tiny_path("begins");
+    static const int32_t ends[] = { 77, SMALL_IM_END, SMALL_ENDOFTEXT };
+    char *good = good_gguf(), *with = test_path("with.gguf"), *directory = test_path("begins");
     char *tokenizer = xformat("%s/tokenizer_config.json", directory);
-    tiny_write_hf(directory, &tiny_small);
+    small_write_hf(directory, &small_minimal);
     for (int adds = 0; adds < 2; adds++) {
-        const struct key keys[] = { { "tokenizer.ggml.bos_token_id", U32, TINY_IM_END, NULL },
+        const struct key keys[] = { { "tokenizer.ggml.bos_token_id", U32, SMALL_IM_END, NULL },
                                     { "tokenizer.ggml.eos_token_id", U32, 77, NULL },
-                                    { "tokenizer.ggml.eot_token_id", U32, TINY_IM_END, NULL },
+                                    { "tokenizer.ggml.eot_token_id", U32, SMALL_IM_END, NULL },
                                     { "tokenizer.ggml.add_bos_token", BOOL, adds, NULL },
                                     { 0 } };
-        struct model_config c = gguf_says(good, keys);
+        struct model_config c = config_of_gguf(good, keys);
         config_free(&c);
-        expect_target(with, adds ? TINY_IM_END : -1, ends, 3);
-        char *says = xformat("{\"bos_token\": \"<|im_end|>\", \"add_bos_token\": %s}", adds ? "true" : "false");
+        expect_target(with, adds ? SMALL_IM_END : -1, ends, 3);
+        char *settings = xformat("{\"bos_token\": \"<|im_end|>\", \"add_bos_token\": %s}", adds ? "true" : "false");
         char *generation = xformat("%s/generation_config.json", directory);
-        file_write(tokenizer, says);
+        file_write(tokenizer, settings);
         file_write(generation, "{\"eos_token_id\": [77, 2]}");
-        expect_target(directory, adds ? TINY_IM_END : -1, ends, 3);
-        free(says);
+        expect_target(directory, adds ? SMALL_IM_END : -1, ends, 3);
+        free(settings);
         free(generation);
     }
     free(good);
@@ -440,10 +441,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_id_of_32_ones_is_no_token),
-        cmocka_unit_test(files_that_do_not_say_begin_with_bos_where_llama_cpp_does),
+        cmocka_unit_test(without_add_bos_token_the_default_is_llama_cpps),
         cmocka_unit_test(each_key_that_names_a_token_is_read_from_gguf),
         cmocka_unit_test(each_file_that_names_a_token_is_read_from_a_directory),
-        cmocka_unit_test(a_template_of_the_tokenizer_says_what_begins_a_text),
+        cmocka_unit_test(a_template_of_the_tokenizer_sets_the_first_token),
         cmocka_unit_test(each_number_of_a_model_is_read_from_both_formats),
         cmocka_unit_test(a_target_begins_and_ends_texts_as_its_checkpoint_says),
     };

@@ -1,4 +1,4 @@
-// test_paths.c - where a model that was named is looked for, in caches made for the test.
+// test_paths.c - how model names are resolved to paths, in caches made for the test.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +20,10 @@ static void assert_path(const char *name, const char *beside, const char *expect
     free(found);
 }
 
-static void models_are_found_where_they_lie(void **state)
+static void model_names_are_resolved_to_paths(void **state)
 {
     (void)state;
-    char *root = tiny_path("cache"), *hub = xformat("%s/huggingface/hub/models--org--name.v1", root);
+    char *root = test_path("cache"), *hub = xformat("%s/huggingface/hub/models--org--name.v1", root);
     char *command = xformat(
         "mkdir -p %s/speclab/models %s/refs %s/snapshots/0123abcd %s/snapshots/ffff && cd %s/speclab/models && "
         "touch one.gguf && mkdir two && printf 0123abcd > %s/refs/main && touch %s/snapshots/0123abcd/config.json "
@@ -51,7 +51,7 @@ static void models_are_found_where_they_lie(void **state)
     setenv("XDG_CACHE_HOME", "/nonexistent", 1);
     setenv("HF_HOME", home, 1);
     assert_path("org/name.v1", NULL, main);
-    setenv("HF_HUB_CACHE", "/nonexistent", 1); // goes before HF_HOME
+    setenv("HF_HUB_CACHE", "/nonexistent", 1); // takes precedence over HF_HOME
 
     static const char *const missing[] = { "org/name.v1", "org/name.v1@../../x", "three",     "",      "../x",
                                            "org/name@",   "/etc/nothing",        "~/nothing", "org/.." };
@@ -74,7 +74,7 @@ static void models_are_found_where_they_lie(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models_are_found_where_they_lie),
+        cmocka_unit_test(model_names_are_resolved_to_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// test_pickled_heads.c - heads in PyTorch's files are the heads they are in safetensors.
+// test_pickled_heads.c - heads in PyTorch files equal those in safetensors files.
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -34,8 +34,8 @@ static void a_pickled_head_is_the_same_head(void **unused)
                  { heads_write_eagle3, "pytorch_model.bin", HEAD_EAGLE3 } };
     const struct model_shape target = { .layers = shape.layers, .width = shape.width, .vocab = shape.vocab };
     for (size_t i = 0; i < 3; i++) {
-        char *plain = xformat("%s/plain%zu", tiny_directory(), i),
-             *pickled = xformat("%s/pickled%zu", tiny_directory(), i);
+        char *plain = xformat("%s/plain%zu", test_directory(), i),
+             *pickled = xformat("%s/pickled%zu", test_directory(), i);
         char *file = xformat("%s/%s", pickled, list[i].file), *config = xformat("%s/config.json", pickled);
         struct error err = { "" };
         struct head a, b;
@@ -49,9 +49,9 @@ static void a_pickled_head_is_the_same_head(void **unused)
         free(text);
         if (!head_open(&b, pickled, list[i].kind, "test", &err))
             fail_msg("%s", err.text);
-        assert_true(hash_equal(head_hash(&a), head_hash(&b))); // of names, types, shapes and numbers
+        assert_true(hash_equal(head_hash(&a), head_hash(&b))); // covers names, types, shapes and numbers
         head_close(&b);
-        if (!head_open(&b, file, list[i].kind, "test", &err)) // the file itself was named
+        if (!head_open(&b, file, list[i].kind, "test", &err)) // opened by the file's own path
             fail_msg("%s", err.text);
         assert_true(hash_equal(head_hash(&a), head_hash(&b)));
         head_close(&a);
@@ -72,6 +72,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(a_pickled_head_is_the_same_head) };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    tiny_clean();
+    test_directory_remove();
     return failed;
 }

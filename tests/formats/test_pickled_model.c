@@ -1,5 +1,5 @@
-// test_pickled_model.c - a target in PyTorch's files is the target it is in safetensors: its numbers, its hash, and what
-// is made from it.
+// test_pickled_model.c - a target in PyTorch files equals that in safetensors files: its numbers, its hash, and checkpoints
+// derived from it.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "commands/checkpoint/prune.h"
-#include "commands/checkpoint/quantise.h"
+#include "commands/checkpoint/quantize.h"
 #include "tests/support/check.h"
 #include "tests/support/checkpoint.h"
 #include "tests/support/file_write.h"
@@ -18,17 +18,17 @@
 #include "tests/support/model_runner.h"
 #include "tests/support/small_model.h"
 
-// Both directories of a model, which have the same name in different places; free() them.
-static void make_both(const struct tiny *t, const char *name, char **plain, char **pickled)
+// Writes a model as two directories with the same base name; free() the paths.
+static void make_both(const struct small_model *t, const char *name, char **plain, char **pickled)
 {
     static const char *const places[] = { "plain", "pickled" };
     for (int i = 0; i < 2; i++) {
-        char *place = tiny_path(places[i]);
+        char *place = test_path(places[i]);
         assert_true(mkdir(place, 0777) == 0 || errno == EEXIST);
         *(i == 0 ? plain : pickled) = xformat("%s/%s", place, name);
         free(place);
     }
-    tiny_write_hf(*plain, t);
+    small_write_hf(*plain, t);
     pickled_model(*plain, *pickled);
 }
 
@@ -55,7 +55,7 @@ static void a_pickled_target_is_the_same_target(void **unused)
     for (size_t i = 0; i < sizeof(list) / sizeof(*list); i++) {
         char name[16], *plain, *pickled;
         snprintf(name, sizeof(name), "model%zu", i);
-        struct tiny t = tiny_usual;
+        struct small_model t = small_default;
         t.type = list[i].type;
         t.shards = list[i].shards;
         t.tied = list[i].tied;
@@ -72,44 +72,44 @@ static void a_pickled_target_is_the_same_target(void **unused)
     }
 }
 
-static void what_is_made_from_it_is_the_same(void **unused)
+static void derived_checkpoints_are_the_same(void **unused)
 {
     (void)unused;
     struct error err = { "" };
-    struct tiny t = tiny_usual;
+    struct small_model t = small_default;
     const int keep[] = { 0, 2 };
-    char *from[2], *pruned[2], *quantised[2];
+    char *from[2], *pruned[2], *quantized[2];
     t.shards = 2;
     make_both(&t, "origin", &from[0], &from[1]);
     struct backend *cpu = backend_cpu(1, &err);
     assert_non_null(cpu);
     for (int i = 0; i < 2; i++) {
-        struct quantised done = { 0 };
+        struct quantize_summary done = { 0 };
         pruned[i] = xformat("%s_pruned", from[i]);
-        quantised[i] = xformat("%s.gguf", from[i]);
+        quantized[i] = xformat("%s.gguf", from[i]);
         if (!prune_model(from[i], keep, 2, pruned[i], &err) ||
-            !quantise_model(from[i], Q8_0, quantised[i], cpu, NULL, &done, &err))
+            !quantize_model(from[i], Q8_0, quantized[i], cpu, NULL, &done, &err))
             fail_msg("%s", err.text);
-        free(done.odd);
+        free(done.unchanged_names);
     }
     same_file(pruned[0], pruned[1], "/model.safetensors");
     same_file(pruned[0], pruned[1], "/config.json");
     same_file(pruned[0], pruned[1], "/tokenizer.json");
-    same_file(quantised[0], quantised[1], "");
+    same_file(quantized[0], quantized[1], "");
     cpu->destroy(cpu);
     for (int i = 0; i < 2; i++) {
         free(from[i]);
         free(pruned[i]);
-        free(quantised[i]);
+        free(quantized[i]);
     }
 }
 
-static void a_target_that_is_cut_short_is_refused(void **unused)
+static void a_truncated_target_is_refused(void **unused)
 {
     (void)unused;
     struct error err = { "" };
     char *plain, *pickled;
-    struct tiny t = tiny_usual;
+    struct small_model t = small_default;
     make_both(&t, "cut", &plain, &pickled);
     char *file = xformat("%s/pytorch_model.bin", pickled);
     struct text bytes = checkpoint_bytes(file);
@@ -117,7 +117,7 @@ static void a_target_that_is_cut_short_is_refused(void **unused)
     struct model_config c;
     assert_true(config_read(pickled, &c, &err));
     assert_null(weights_open(&c, &err));
-    assert_says(&err, file, "");
+    assert_error_mentions(&err, file, "");
     config_free(&c);
     free(bytes.s);
     free(file);
@@ -128,9 +128,9 @@ static void a_target_that_is_cut_short_is_refused(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(a_pickled_target_is_the_same_target),
-                                        cmocka_unit_test(what_is_made_from_it_is_the_same),
-                                        cmocka_unit_test(a_target_that_is_cut_short_is_refused) };
+                                        cmocka_unit_test(derived_checkpoints_are_the_same),
+                                        cmocka_unit_test(a_truncated_target_is_refused) };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    tiny_clean();
+    test_directory_remove();
     return failed;
 }

@@ -1,4 +1,4 @@
-// test_prune.c - a smaller model from a larger one's layers: the same layers, the same all else, or nothing at all.
+// test_prune.c - a pruned model has the kept layers and everything else unchanged, or is not written at all.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@
 
 static struct error err;
 
-// Twelve layers, so that the order of names is not that of numbers; in three files.
-static const struct tiny large_model = {
+// Twelve layers, so that the order of names differs from that of numbers; in three files.
+static const struct small_model large_model = {
     .vocab = 300,
     .width = 32,
     .hidden = 64,
@@ -65,11 +65,11 @@ static void a_pruned_model_has_the_layers_of_the_larger(void **state)
 {
     (void)state;
     static const int keep[] = { 0, 1, 4, 11 };
-    struct tiny t = large_model;
+    struct small_model t = large_model;
     for (int gguf = 0; gguf < 2; gguf++) {
-        char *from = xformat("%s/large%s", tiny_directory(), gguf ? ".gguf" : ""),
-             *to = xformat("%s/small%s", tiny_directory(), gguf ? ".gguf" : "");
-        gguf ? tiny_write_gguf(from, &t) : tiny_write_hf(from, &t);
+        char *from = xformat("%s/large%s", test_directory(), gguf ? ".gguf" : ""),
+             *to = xformat("%s/small%s", test_directory(), gguf ? ".gguf" : "");
+        gguf ? small_write_gguf(from, &t) : small_write_hf(from, &t);
         if (!prune_model(from, keep, 4, to, &err))
             fail_msg("%s", err.text);
         struct checkpoint large = checkpoint_open(from), small = checkpoint_open(to);
@@ -93,7 +93,7 @@ static void a_pruned_model_has_the_layers_of_the_larger(void **state)
         checkpoint_close(&large);
         checkpoint_close(&small);
 
-        assert_false(prune_model(from, keep, 4, to, &err)); // there already
+        assert_false(prune_model(from, keep, 4, to, &err)); // exists already
         print_message("%s\n", err.text);
         assert_false(prune_model(from, keep, 4, from, &err));
         print_message("%s\n", err.text);
@@ -111,7 +111,7 @@ static void a_pruned_model_has_the_layers_of_the_larger(void **state)
 static void a_pruned_gguf_file_keeps_its_metadata(void **state)
 {
     (void)state;
-    char *path = tiny_path("small.gguf"), *origin = tiny_path("large.gguf");
+    char *path = test_path("small.gguf"), *origin = test_path("large.gguf");
     struct gguf *small = gguf_open(path, &err), *large = gguf_open(origin, &err);
     assert_non_null(small);
     assert_non_null(large);
@@ -132,14 +132,14 @@ static void a_pruned_gguf_file_keeps_its_metadata(void **state)
     free(origin);
 }
 
-// Some files give the key-value heads of each layer, even where they are all the same.
+// Some files list the key-value heads of each layer, even if all are equal.
 static void lists_with_one_entry_for_each_layer_are_pruned_too(void **state)
 {
     (void)state;
     static const int keep[] = { 3, 7 };
     static const int32_t heads[12] = { 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2 },
                          uneven[12] = { 2, 2, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2 };
-    char *origin = tiny_path("large.gguf"), *from = tiny_path("listed.gguf"), *to = tiny_path("pruned.gguf");
+    char *origin = test_path("large.gguf"), *from = test_path("listed.gguf"), *to = test_path("pruned.gguf");
     struct gguf *g = gguf_open(origin, &err);
     for (int bad = 0; bad < 2; bad++) {
         struct gguf_writer *w = gguf_write_begin(from, &err);
@@ -182,8 +182,8 @@ static void a_layer_whose_tensors_are_missing_is_not_kept(void **state)
 {
     (void)state;
     static const int keep[] = { 0, 12 };
-    char *from = tiny_path("short"), *config = xformat("%s/config.json", from), *to = tiny_path("none");
-    tiny_write_hf(from, &large_model);
+    char *from = test_path("short"), *config = xformat("%s/config.json", from), *to = test_path("none");
+    small_write_hf(from, &large_model);
     struct json *j = json_read(config, &err);
     assert_non_null(j);
     json_set(j, "num_hidden_layers", json_new_int(13));
@@ -203,7 +203,7 @@ static void a_layer_whose_tensors_are_missing_is_not_kept(void **state)
     free(from);
 }
 
-// A limit on the size of files stands for a disk that fills up halfway.
+// A limit on the file size simulates a full disk.
 static void a_full_disk_leaves_nothing_behind(void **state)
 {
     (void)state;
@@ -212,7 +212,7 @@ static void a_full_disk_leaves_nothing_behind(void **state)
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     signal(SIGXFSZ, SIG_IGN);
     for (int gguf = 0; gguf < 2; gguf++) {
-        char *from = tiny_path(gguf ? "large.gguf" : "large"), *to = tiny_path("none"), *part = tiny_path("none.part");
+        char *from = test_path(gguf ? "large.gguf" : "large"), *to = test_path("none"), *part = test_path("none.part");
         now = before;
         now.rlim_cur = 20000;
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &now), 0);

@@ -1,6 +1,6 @@
-// test_published.c - heads and targets with the names, shapes and configurations of published ones, as sparse files of
-// their true sizes in the form they are published in: heads are known for what they are and fit their targets, and of the
-// gigabytes of zeros nothing is read.
+// test_published.c - heads and targets with the names, shapes and configurations of published ones, as sparse files of their
+// real sizes in their published form: the kind of a head is detected, it fits its target, and the gigabytes of zeros are not
+// read.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ struct known_target {
     int layers, width, hidden, heads, kv_heads, vocab;
     enum sparse_form form;
     int files;
-    double least_gb; // of all of them
+    double min_gb; // of all files
 };
 static const struct known_target vicuna_7b = {
     "vicuna-7b-v1.3", 32, 4096, 11008, 32, 32, 32000, SPARSE_TORCH, 2, 13.4
@@ -39,7 +39,7 @@ static const struct known_target llama_8b = { "Llama-3.1-8B-Instruct", 32, 4096,
 static const struct known_target llama_70b = { "Llama-3.3-70B-Instruct", 80, 8192, 28672, 64, 8, 128256,
                                                SPARSE_SAFETENSORS,       30, 141 };
 
-// in: the width that q, k and v read; norm: there is one before them
+// in: width of the input of q, k and v. norm: with an input norm.
 static void add_layer(struct sparse *s, const struct known_target *t, const char *dtype, const char *prefix, int64_t in,
                       bool norm)
 {
@@ -61,7 +61,7 @@ static void add_layer(struct sparse *s, const struct known_target *t, const char
     }
 }
 
-// Of Vicuna there are halves in PyTorch's files, with rope's frequencies among them; of Llama 3 bfloat16.
+// Vicuna: float16 in PyTorch files, which also store RoPE's frequencies. Llama 3: bfloat16 in safetensors.
 static void write_target(const char *directory, const struct known_target *t)
 {
     const bool old = t->form == SPARSE_TORCH;
@@ -90,24 +90,24 @@ static void write_target(const char *directory, const struct known_target *t)
               "131072, \"rms_norm_eps\": 1e-05, \"rope_theta\": 500000.0, \"attention_bias\": false, "
               "\"rope_scaling\": {\"factor\": 8.0, \"high_freq_factor\": 4.0, \"low_freq_factor\": 1.0, "
               "\"original_max_position_embeddings\": 8192, \"rope_type\": \"llama3\"}");
-    assert_true((double)sparse_bytes(&s) > t->least_gb * 1e9);
+    assert_true((double)sparse_bytes(&s) > t->min_gb * 1e9);
     sparse_write(directory, &s, t->form, t->files, config);
     sparse_free(&s);
     free(config);
 }
 
-// The target's shape, from files in which all that it needs is there in the shape it needs.
+// The target's shape, read from its files; all its tensors are checked to exist with their shapes.
 static struct model_shape shape_of(const struct known_target *t)
 {
     struct error err = { "" };
     struct model_config c;
-    struct origin o;
-    char *path = tiny_path(t->name);
+    struct source_checkpoint o;
+    char *path = test_path(t->name);
     write_target(path, t);
-    if (!config_read(path, &c, &err) || !origin_open(&o, &c, &err) || !origin_complete(&o, &err))
+    if (!config_read(path, &c, &err) || !source_open(&o, &c, &err) || !source_check_complete(&o, &err))
         fail_msg("%s: %s", t->name, err.text);
     const struct model_shape shape = model_shape_of(&c);
-    origin_close(&o);
+    source_close(&o);
     config_free(&c);
     free(path);
     return shape;
@@ -152,7 +152,7 @@ static void write_eagle3(const char *directory, const struct known_target *t, en
     char name[64];
     const bool reduced = t->vocab > DRAFT;
     sparse_add(&s, "I64", 0, DRAFT, "d2t");
-    sparse_add(&s, "BOOL", 0, t->vocab, "t2d")->ones = reduced ? DRAFT : t->vocab; // as a d2t of zeros says
+    sparse_add(&s, "BOOL", 0, t->vocab, "t2d")->ones = reduced ? DRAFT : t->vocab; // consistent with a d2t of zeros
     if (embedding)
         sparse_add(&s, "BF16", t->vocab, t->width, "embed_tokens.weight");
     sparse_add(&s, "BF16", t->width, 3 * (int64_t)t->width, "fc.weight");
@@ -239,7 +239,7 @@ static const struct expected {
     void (*write)(const char *directory, const struct known_target *t, enum sparse_form form);
     enum head_kind kind;
     int heads, vocab, taps, first_tap;
-    double least_gb; // of the file
+    double min_gb; // of the file
 } list[] = {
     { "EAGLE-Vicuna-7B-v1.3", &vicuna_7b, eagle1, HEAD_EAGLE, 0, 32000, 1, FINAL_STATE, 0.7 },
     { "EAGLE-LLaMA3.1-Instruct-8B", &llama_8b, eagle2, HEAD_EAGLE, 0, 128256, 1, FINAL_STATE, 1.5 },
@@ -252,14 +252,14 @@ static const struct expected {
       FINAL_STATE, 1.5 },
 };
 
-// The weights' file in a head's directory, of its true size and with nearly nothing on the disk. Medusa's .pt has a name
-// of its own.
+// Checks that the weights' file in a head's directory has its real size and takes nearly no disk space. Renames Medusa's .pt to
+// its published name.
 static void check_file(const struct expected *e, const char *directory, enum sparse_form form)
 {
     struct stat st;
     char *file = xformat("%s/%s", directory, form == SPARSE_TORCH ? "pytorch_model.bin" : "model.safetensors");
     assert_int_equal(stat(file, &st), 0);
-    assert_true((double)st.st_size > e->least_gb * 1e9 && (double)st.st_blocks * 512 < 1e7);
+    assert_true((double)st.st_size > e->min_gb * 1e9 && (double)st.st_blocks * 512 < 1e7);
     if (form == SPARSE_TORCH && e->kind == HEAD_MEDUSA) {
         char *own = xformat("%s/medusa_lm_head.pt", directory);
         assert_int_equal(rename(file, own), 0);
@@ -285,7 +285,7 @@ static void check_head(const struct expected *e, const char *directory, const st
         assert_int_equal(f.taps.layer[1], e->target->layers / 2);
         assert_int_equal(f.taps.layer[2], e->target->layers - 3);
     }
-    assert_false(head_fits(directory, other, &kind, &f, &err)); // both numbers are said
+    assert_false(head_fits(directory, other, &kind, &f, &err)); // the message has both numbers
     assert_non_null(strstr(err.text, "a head for"));
     assert_non_null(strstr(err.text, target->vocab != other->vocab && e->kind != HEAD_MEDUSA ? "128256" : "8192"));
 }
@@ -301,7 +301,7 @@ static void published_heads_fit_their_targets(void **unused)
     for (size_t i = 0; i < sizeof(list) / sizeof(*list); i++)
         for (enum sparse_form form = SPARSE_SAFETENSORS; form <= SPARSE_TORCH; form++) {
             const struct expected *e = &list[i];
-            char *directory = xformat("%s/%s-%d", tiny_directory(), e->name, (int)form);
+            char *directory = xformat("%s/%s-%d", test_directory(), e->name, (int)form);
             int target = 0;
             while (known[target] != e->target)
                 target++;
@@ -317,6 +317,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(published_heads_fit_their_targets) };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    tiny_clean();
+    test_directory_remove();
     return failed;
 }

@@ -1,4 +1,4 @@
-// test_tokenizer.c - text to ids and back, against what Hugging Face's tokenizers says (tests/cases).
+// test_tokenizer.c - encoding and decoding against golden ids of Hugging Face's tokenizers (tests/cases).
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static struct tokenizer *opened_smollm2(void)
     if (file_exists(path))
         t = opened(path);
     else
-        print_message("skipped: %s is not there (./run model smollm2-135m-instruct)\n", path);
+        print_message("skipped: %s does not exist (./run model smollm2-135m-instruct)\n", path);
     free(path);
     free(cache);
     return t;
@@ -74,8 +74,8 @@ static void assert_text(struct text got, const char *want, size_t n)
 
 // ---- goldens ----------------------------------------------------------------------------------------------------
 
-// What a text becomes on the way through ids: the bytes that have tokens, in normal form where that is what it says.
-static struct text survives(const struct tokenizer *t, bool nfc, const char *text, size_t n)
+// The round trip of a text: its bytes that have tokens, normalized if the tokenizer is NFC.
+static struct text round_trip(const struct tokenizer *t, bool nfc, const char *text, size_t n)
 {
     struct text normal = { 0 }, out = { 0 };
     text_add(&out, "", 0);
@@ -86,8 +86,8 @@ static struct text survives(const struct tokenizer *t, bool nfc, const char *tex
     struct decoding hold = { 0 };
     for (size_t i = 0; i < normal.n; i++) {
         char letter[3] = "";
-        letter_of_byte((unsigned char)normal.s[i], letter);
-        int32_t id = tokenizer_id(t, letter); // ids of single bytes: what is left, decoded
+        byte_to_letter((unsigned char)normal.s[i], letter);
+        int32_t id = tokenizer_id(t, letter); // the byte survives if it has a token
         if (id >= 0)
             tokenizer_decode(t, &id, 1, true, &hold, &out);
     }
@@ -104,14 +104,14 @@ static void one_id_at_a_time(const struct tokenizer *t, struct ids ids, struct t
     for (size_t i = 0; i < ids.n; i++) {
         tokenizer_decode(t, &ids.id[i], 1, true, &hold, &out);
         assert_true(hold.n <= 3);
-        assert_int_equal(utf8_valid(out.s, out.n), out.n); // what was given out is whole characters
+        assert_int_equal(utf8_valid(out.s, out.n), out.n); // only complete characters are returned
     }
     tokenizer_decode_end(&hold, &out);
     assert_text(out, want.s, want.n);
     free(out.s);
 }
 
-// NFC works between the added tokens, so texts that have some are not compared with the NFC of the whole.
+// NFC is applied between added tokens, so texts that contain some are not compared with the NFC of the whole text.
 static int check_goldens(const struct tokenizer *t, const char *name, bool nfc)
 {
     char *path = xformat(CASES "/%s.jsonl", name);
@@ -131,7 +131,7 @@ static int check_goldens(const struct tokenizer *t, const char *name, bool nfc)
         if (!same)
             fail_msg("%s:%d: other ids for %s", path, texts + 1, line);
         struct text back = decoded(t, got.id, got.n, true);
-        struct text whole = survives(t, nfc, json_text(text), json_text_length(text));
+        struct text whole = round_trip(t, nfc, json_text(text), json_text_length(text));
         if (!nfc || strchr(json_text(text), '<') == NULL)
             assert_text(back, whole.s, whole.n);
         one_id_at_a_time(t, got, back);
@@ -146,7 +146,7 @@ static int check_goldens(const struct tokenizer *t, const char *name, bool nfc)
     return texts;
 }
 
-static void smollm2_reads_every_golden_text_as_hugging_face_does(void **state)
+static void smollm2_encodes_every_golden_text_as_hugging_face_does(void **state)
 {
     (void)state;
     struct tokenizer *t = opened_smollm2();
@@ -157,7 +157,7 @@ static void smollm2_reads_every_golden_text_as_hugging_face_does(void **state)
     tokenizer_close(t);
 }
 
-static void llama_3_style_reads_every_golden_text_as_hugging_face_does(void **state)
+static void llama_3_style_encodes_every_golden_text_as_hugging_face_does(void **state)
 {
     (void)state;
     struct tokenizer *t = opened_case("tokenizer_l3");
@@ -165,7 +165,7 @@ static void llama_3_style_reads_every_golden_text_as_hugging_face_does(void **st
     tokenizer_close(t);
 }
 
-static void qwen_2_style_reads_every_golden_text_as_hugging_face_does(void **state)
+static void qwen_2_style_encodes_every_golden_text_as_hugging_face_does(void **state)
 {
     (void)state;
     struct tokenizer *t = opened_case("tokenizer_q2");
@@ -175,7 +175,7 @@ static void qwen_2_style_reads_every_golden_text_as_hugging_face_does(void **sta
 
 // ---- round trips ------------------------------------------------------------------------------------------------
 
-static uint64_t chance(uint64_t *state) // splitmix64
+static uint64_t splitmix64(uint64_t *state)
 {
     uint64_t z = *state += 0x9E3779B97F4A7C15u;
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
@@ -188,7 +188,7 @@ static size_t random_text(uint64_t *seed, char *to, size_t characters)
     static const unsigned below[] = { 0x80, 0x80, 0x100, 0x800, 0x3100, 0x10000, 0x20000, 0x110000 };
     size_t n = 0;
     for (size_t i = 0; i < characters; i++) {
-        unsigned code = (unsigned)(chance(seed) % below[chance(seed) % 8]);
+        unsigned code = (unsigned)(splitmix64(seed) % below[splitmix64(seed) % 8]);
         if (code >= 0xD800 && code < 0xE000)
             code = ' ';
         n += (size_t)utf8_put(code, to + n);
@@ -196,14 +196,14 @@ static size_t random_text(uint64_t *seed, char *to, size_t characters)
     return n;
 }
 
-static void random_text_comes_back(void **state)
+static void random_text_survives_the_round_trip(void **state)
 {
     (void)state;
     struct tokenizer *t = opened_case("tokenizer_l3");
     uint64_t seed = 1;
     char text[64 * 4];
     for (int i = 0; i < 5000; i++) {
-        size_t n = random_text(&seed, text, chance(&seed) % 64);
+        size_t n = random_text(&seed, text, splitmix64(&seed) % 64);
         for (int special = 0; special < 2; special++) {
             struct ids ids = encoded(t, text, n, special);
             struct text back = decoded(t, ids.id, ids.n, true);
@@ -216,8 +216,8 @@ static void random_text_comes_back(void **state)
     tokenizer_close(t);
 }
 
-// Where the first character that is none begins, by trying to write each one anew.
-static size_t plainly_valid(const unsigned char *s, size_t n)
+// Offset of the first malformed character, found by re-encoding each one.
+static size_t reference_valid_prefix(const unsigned char *s, size_t n)
 {
     for (size_t i = 0; i < n;) {
         unsigned code = s[i];
@@ -236,7 +236,7 @@ static size_t plainly_valid(const unsigned char *s, size_t n)
     return n;
 }
 
-static void bytes_that_are_no_text_are_refused_with_their_place(void **state)
+static void malformed_utf8_is_refused_with_its_offset(void **state)
 {
     (void)state;
     struct tokenizer *t = opened_case("tokenizer_q2");
@@ -244,10 +244,10 @@ static void bytes_that_are_no_text_are_refused_with_their_place(void **state)
     int refused = 0;
     for (int i = 0; i < 20000; i++) {
         char text[32 * 4];
-        size_t n = random_text(&seed, text, chance(&seed) % 32);
-        for (size_t spoilt = chance(&seed) % 3; n > 0 && spoilt > 0; spoilt--)
-            text[chance(&seed) % n] = (char)chance(&seed);
-        size_t valid = plainly_valid((unsigned char *)text, n);
+        size_t n = random_text(&seed, text, splitmix64(&seed) % 32);
+        for (size_t spoilt = splitmix64(&seed) % 3; n > 0 && spoilt > 0; spoilt--)
+            text[splitmix64(&seed) % n] = (char)splitmix64(&seed);
+        size_t valid = reference_valid_prefix((unsigned char *)text, n);
         struct ids ids = { 0 };
         ids_add(&ids, 7);
         bool ok = tokenizer_encode(t, text, n, true, &ids, &err);
@@ -266,7 +266,7 @@ static void bytes_that_are_no_text_are_refused_with_their_place(void **state)
     tokenizer_close(t);
 }
 
-static void special_tokens_in_plain_text_stay_text(void **state)
+static void special_tokens_in_ordinary_text_stay_text(void **state)
 {
     (void)state;
     struct tokenizer *t = opened_case("tokenizer_q2");
@@ -292,8 +292,8 @@ static void special_tokens_in_plain_text_stay_text(void **state)
 
 // ---- decoding ---------------------------------------------------------------------------------------------------
 
-// The table of Unicode's section 3.9, and its neighbours.
-static void a_broken_character_becomes_one_sign_for_each_maximal_subpart(void **state)
+// The table in section 3.9 of the Unicode standard, and similar cases.
+static void a_malformed_character_becomes_one_replacement_per_maximal_subpart(void **state)
 {
     (void)state;
     static const struct {
@@ -308,7 +308,7 @@ static void a_broken_character_becomes_one_sign_for_each_maximal_subpart(void **
         { "\xE2\x82\xAC\xE2\x82", "\u20AC\uFFFD" },
         { "\xC3\xC3\xA9\xC3", "\uFFFD\u00E9\uFFFD" },
     };
-    struct tokenizer *t = editable_tokenizer(made_json());
+    struct tokenizer *t = editable_tokenizer(editable_json());
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct ids ids = { 0 };
         for (const char *b = cases[i].bytes; *b != '\0'; b++)
@@ -326,7 +326,7 @@ static void ids_without_a_token_decode_to_nothing(void **state)
 {
     (void)state;
     struct tokenizer *t =
-        random_model_with("added_tokens", "[{\"id\": 300, \"content\": \"<end>\", \"special\": true}]");
+        editable_tokenizer_with("added_tokens", "[{\"id\": 300, \"content\": \"<end>\", \"special\": true}]");
     assert_int_equal(tokenizer_size(t), 301);
     size_t n;
     assert_null(tokenizer_token(t, 299, &n));
@@ -346,14 +346,14 @@ static void ids_without_a_token_decode_to_nothing(void **state)
 
 // ---- long texts -------------------------------------------------------------------------------------------------
 
-static void a_long_run_of_anything_takes_no_time(void **state)
+static void long_runs_take_linear_time(void **state)
 {
     (void)state;
     static const char *const runs[] = { "a",           " ",   "\n", "1",       "(",      "<",
                                         "<|im_start|", "\t ", "ab", "e\u0301", "\u4E2D", "\u3000" };
     enum { LONG = 200 * 1000 };
-    struct tokenizer *t[] = { opened_case("tokenizer_l3"), opened_case("tokenizer_q2"), editable_tokenizer(made_json()),
-                              opened_smollm2() };
+    struct tokenizer *t[] = { opened_case("tokenizer_l3"), opened_case("tokenizer_q2"),
+                              editable_tokenizer(editable_json()), opened_smollm2() };
     for (size_t i = 0; i < sizeof(t) / sizeof(*t); i++)
         for (size_t k = 0; t[i] != NULL && k < sizeof(runs) / sizeof(*runs); k++) {
             struct text text = { 0 };
@@ -363,7 +363,8 @@ static void a_long_run_of_anything_takes_no_time(void **state)
             clock_t from = clock();
             struct ids ids = encoded(t[i], text.s, text.n, true);
             double seconds = (double)(clock() - from) / CLOCKS_PER_SEC;
-            if (seconds > 2) // 0.03 as released, ten times that with sanitizers; quadratic would be minutes
+            if (seconds >
+                2) // 0.03 s in a release build, ten times that with sanitizers; quadratic time would be minutes
                 fail_msg("%.1f s for a run of \"%s\"", seconds, runs[k]);
             free(ids.id);
             free(text.s);
@@ -372,14 +373,14 @@ static void a_long_run_of_anything_takes_no_time(void **state)
         tokenizer_close(t[i]);
 }
 
-// ---- two of them ------------------------------------------------------------------------------------------------
+// ---- two tokenizers ---------------------------------------------------------------------------------------------
 
 static void both_formats_of_a_model_have_one_tokenizer(void **state)
 {
     (void)state;
-    char *hf = tiny_path("model"), *gguf = tiny_path("model.gguf");
-    tiny_write_hf(hf, &tiny_usual);
-    tiny_write_gguf(gguf, &tiny_usual);
+    char *hf = test_path("model"), *gguf = test_path("model.gguf");
+    small_write_hf(hf, &small_default);
+    small_write_gguf(gguf, &small_default);
     struct tokenizer *a = opened(hf), *b = opened(gguf);
     if (!tokenizer_same(a, b, &err) || !tokenizer_same(b, a, &err))
         fail_msg("%s", err.text);
@@ -399,15 +400,15 @@ static void both_formats_of_a_model_have_one_tokenizer(void **state)
     free(gguf);
 }
 
-static void vocabularies_are_compared_by_bytes_and_told_apart_by_name(void **state)
+static void vocabularies_are_compared_by_bytes_and_errors_name_the_files(void **state)
 {
     (void)state;
-    struct tokenizer *usual = editable_tokenizer(made_json());
+    struct tokenizer *usual = editable_tokenizer(editable_json());
     struct tokenizer *padded =
-        random_model_with("added_tokens", "[{\"id\": 300, \"content\": \"<end>\", \"special\": true}]");
-    struct json *j = made_json();
-    made_set(j, "model.vocab.aa", "260");
-    made_set(j, "model.vocab.bb", "259");
+        editable_tokenizer_with("added_tokens", "[{\"id\": 300, \"content\": \"<end>\", \"special\": true}]");
+    struct json *j = editable_json();
+    editable_set(j, "model.vocab.aa", "260");
+    editable_set(j, "model.vocab.bb", "259");
     struct tokenizer *other = editable_tokenizer(j);
     assert_true(tokenizer_same(usual, padded, &err));
     assert_true(tokenizer_same(padded, usual, &err));
@@ -423,24 +424,24 @@ static void vocabularies_are_compared_by_bytes_and_told_apart_by_name(void **sta
 static int clean(void **state)
 {
     (void)state;
-    tiny_clean();
+    test_directory_remove();
     return 0;
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(smollm2_reads_every_golden_text_as_hugging_face_does),
-        cmocka_unit_test(llama_3_style_reads_every_golden_text_as_hugging_face_does),
-        cmocka_unit_test(qwen_2_style_reads_every_golden_text_as_hugging_face_does),
-        cmocka_unit_test(random_text_comes_back),
-        cmocka_unit_test(bytes_that_are_no_text_are_refused_with_their_place),
-        cmocka_unit_test(special_tokens_in_plain_text_stay_text),
-        cmocka_unit_test(a_broken_character_becomes_one_sign_for_each_maximal_subpart),
+        cmocka_unit_test(smollm2_encodes_every_golden_text_as_hugging_face_does),
+        cmocka_unit_test(llama_3_style_encodes_every_golden_text_as_hugging_face_does),
+        cmocka_unit_test(qwen_2_style_encodes_every_golden_text_as_hugging_face_does),
+        cmocka_unit_test(random_text_survives_the_round_trip),
+        cmocka_unit_test(malformed_utf8_is_refused_with_its_offset),
+        cmocka_unit_test(special_tokens_in_ordinary_text_stay_text),
+        cmocka_unit_test(a_malformed_character_becomes_one_replacement_per_maximal_subpart),
         cmocka_unit_test(ids_without_a_token_decode_to_nothing),
-        cmocka_unit_test(a_long_run_of_anything_takes_no_time),
+        cmocka_unit_test(long_runs_take_linear_time),
         cmocka_unit_test(both_formats_of_a_model_have_one_tokenizer),
-        cmocka_unit_test(vocabularies_are_compared_by_bytes_and_told_apart_by_name),
+        cmocka_unit_test(vocabularies_are_compared_by_bytes_and_errors_name_the_files),
     };
     return cmocka_run_group_tests(tests, NULL, clean);
 }

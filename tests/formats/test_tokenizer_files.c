@@ -1,4 +1,4 @@
-// test_tokenizer_files.c - what tokenizer.json and GGUF say of a tokenizer: all of it is done, or refused by name.
+// test_tokenizer_files.c - every setting of a tokenizer in tokenizer.json and GGUF is implemented, or refused by name.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,19 +15,19 @@
 
 static struct error err;
 
-// ---- what is done -----------------------------------------------------------------------------------------------
+// ---- supported settings -----------------------------------------------------------------------------------------
 
 static void expect_all(const char *path, const char *value, const char *const (*pairs)[2], size_t n)
 {
-    struct tokenizer *t = random_model_with(path, value);
+    struct tokenizer *t = editable_tokenizer_with(path, value);
     for (size_t i = 0; i < n; i++)
-        made_expect(t, pairs[i][0], true, pairs[i][1]);
+        editable_expect(t, pairs[i][0], true, pairs[i][1]);
     tokenizer_close(t);
 }
 
 #define EXPECT_ALL(path, value, pairs) expect_all(path, value, pairs, sizeof(pairs) / sizeof(*(pairs)))
 
-static void merges_go_by_rank(void **state)
+static void merges_are_applied_by_rank(void **state)
 {
     (void)state;
     static const char *const pairs[][2] = {
@@ -41,12 +41,12 @@ static void merges_go_by_rank(void **state)
     EXPECT_ALL("model.merges", "[\"#version: 0.2\", \"t h\", \"th e\", \"Ġ the\", \"a a\"]", pairs);
     EXPECT_ALL("model.merges", "[\"a a\", \"a a\", \"t h\", \"th e\", \"Ġ the\"]", pairs);
     static const char *const whole[][2] = { { "the the", "the| the" }, { "aaaaa th", "a|a|a|a|a| |t|h" } };
-    struct json *j = made_json();
-    made_set(j, "model.ignore_merges", "true");
-    made_set(j, "model.merges", "[]");
+    struct json *j = editable_json();
+    editable_set(j, "model.ignore_merges", "true");
+    editable_set(j, "model.merges", "[]");
     struct tokenizer *t = editable_tokenizer(j);
     for (int i = 0; i < 2; i++)
-        made_expect(t, whole[i][0], true, whole[i][1]);
+        editable_expect(t, whole[i][0], true, whole[i][1]);
     tokenizer_close(t);
 }
 
@@ -56,7 +56,7 @@ static void old_files_that_do_not_name_their_model_are_read(void **state)
     static const char *const pairs[][2] = { { "the", "the" } };
     EXPECT_ALL("model.type", "null", pairs);
     EXPECT_ALL("model.continuing_subword_prefix", "\"\"", pairs);
-    EXPECT_ALL("model.unk_token", "\"\"", pairs); // GPT-2's; no byte is unknown to it
+    EXPECT_ALL("model.unk_token", "\"\"", pairs); // GPT-2's; all of its bytes have tokens
     EXPECT_ALL("model.byte_fallback", "true", pairs);
     EXPECT_ALL("model.dropout", "0.0", pairs);
 }
@@ -99,25 +99,25 @@ static void a_byte_without_a_token_is_dropped_or_unknown(void **state)
     static const struct {
         const char *unknown, *fuse, *pieces;
     } cases[] = {
-        { "null", "false", "ab|ab" }, // with x gone, a and b are neighbours
+        { "null", "false", "ab|ab" }, // without x, a and b are adjacent
         { "\"?\"", "false", "ab|?|?|a|?|b" },
         { "\"?\"", "true", "ab|?|a|?|b" },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        made_set(j, "model.unk_token", cases[i].unknown);
-        made_set(j, "model.fuse_unk", cases[i].fuse);
+        editable_set(j, "model.unk_token", cases[i].unknown);
+        editable_set(j, "model.fuse_unk", cases[i].fuse);
         struct tokenizer *t = tokenizer_from_json(j, "made.json", &err);
         assert_non_null(t);
-        made_expect(t, "abxxaxb", true, cases[i].pieces);
+        editable_expect(t, "abxxaxb", true, cases[i].pieces);
         tokenizer_close(t);
     }
-    made_set(j, "model.unk_token", "\"!\"");
+    editable_set(j, "model.unk_token", "\"!\"");
     assert_null(tokenizer_from_json(j, "made.json", &err));
     assert_non_null(strstr(err.text, "no unk_token"));
     json_free(j);
 }
 
-static void added_tokens_are_found_first(void **state)
+static void added_tokens_match_first(void **state)
 {
     (void)state;
     static const char *const pairs[][2] = {
@@ -126,7 +126,7 @@ static void added_tokens_are_found_first(void **state)
         { "<B>CC", "<B>C|C" },   // the longest
         { "<<<B>C", "<<|<B>C" }, // the leftmost
         { "x <B> the", "x| |<B>| the" },
-        { "\u00E9\u00E9", "\u00E9\u00E9" }, // literally, though these are letters of bytes as well
+        { "\u00E9\u00E9", "\u00E9\u00E9" }, // literally, although these are also letters of bytes
         { "\u00E9", "\xC3|\xA9" },
     };
     EXPECT_ALL(
@@ -137,7 +137,7 @@ static void added_tokens_are_found_first(void **state)
         pairs);
 }
 
-static void added_tokens_take_white_space_and_mind_words(void **state)
+static void added_tokens_strip_white_space_and_respect_words(void **state)
 {
     (void)state;
     static const char *const left[][2] = { { "a  <B> b", "a|<B>| |b" }, { "\u3000\n<B><B>", "<B>|<B>" } };
@@ -151,47 +151,47 @@ static void added_tokens_take_white_space_and_mind_words(void **state)
     EXPECT_ALL("added_tokens", "[{\"id\": 300, \"content\": \"cat\", \"single_word\": true}]", word);
 }
 
-static void normalised_tokens_are_looked_for_in_normal_text(void **state)
+static void normalized_tokens_match_in_normalized_text(void **state)
 {
     (void)state;
-    struct json *j = made_json();
-    made_set(j, "normalizer", "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}]}");
-    made_set(
+    struct json *j = editable_json();
+    editable_set(j, "normalizer", "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFC\"}]}");
+    editable_set(
         j, "added_tokens",
         "[{\"id\": 300, \"content\": \"<e\u0301>\", \"normalized\": true}, {\"id\": 301, \"content\": \"[e\u0301]\", \"normalized\": false}]");
     struct tokenizer *t = editable_tokenizer(j);
-    made_expect(t, "<e\u0301>", true, "<e\u0301>");
-    made_expect(t, "<\u00E9>", true, "<e\u0301>");
-    made_expect(t, "[e\u0301]", true, "[e\u0301]");
-    made_expect(t, "[\u00E9]", true, "[|\xC3|\xA9|]");
+    editable_expect(t, "<e\u0301>", true, "<e\u0301>");
+    editable_expect(t, "<\u00E9>", true, "<e\u0301>");
+    editable_expect(t, "[e\u0301]", true, "[e\u0301]");
+    editable_expect(t, "[\u00E9]", true, "[|\xC3|\xA9|]");
     tokenizer_close(t);
 }
 
-static void a_special_token_that_is_text_still_hides_what_overlaps_it(void **state)
+static void a_special_token_read_as_text_still_hides_overlapping_tokens(void **state)
 {
     (void)state;
-    struct tokenizer *t = random_model_with(
+    struct tokenizer *t = editable_tokenizer_with(
         "added_tokens",
         "[{\"id\": 300, \"content\": \"<B>\", \"special\": true}, {\"id\": 301, \"content\": \"B>x\", \"normalized\": false}]");
-    made_expect(t, "<B>x B>x", true, "<B>|x| |B>x");
-    made_expect(t, "<B>x B>x", false, "<|B|>|x| |B>x");
+    editable_expect(t, "<B>x B>x", true, "<B>|x| |B>x");
+    editable_expect(t, "<B>x B>x", false, "<|B|>|x| |B>x");
     tokenizer_close(t);
 }
 
-// ---- what is refused --------------------------------------------------------------------------------------------
+// ---- refused settings -------------------------------------------------------------------------------------------
 
-static void refused(struct json *j, const char *says)
+static void refused(struct json *j, const char *error)
 {
     struct tokenizer *t = tokenizer_from_json(j, "made.json", &err);
     if (t != NULL)
-        fail_msg("opened, though it should say %s", says);
-    if (strncmp(err.text, "made.json: ", 11) != 0 || strstr(err.text, says) == NULL)
-        fail_msg("\"%s\" does not say \"%s\"", err.text, says);
+        fail_msg("opened, expected the error %s", error);
+    if (strncmp(err.text, "made.json: ", 11) != 0 || strstr(err.text, error) == NULL)
+        fail_msg("\"%s\" does not contain \"%s\"", err.text, error);
     assert_null(strchr(err.text, '\n'));
     json_free(j);
 }
 
-static void a_file_that_asks_for_more_is_refused_in_a_sentence(void **state)
+static void unsupported_settings_are_refused_by_name(void **state)
 {
     (void)state;
     static const char *const changes[][3] = {
@@ -207,12 +207,12 @@ static void a_file_that_asks_for_more_is_refused_in_a_sentence(void **state)
         { "model.ignore_merges", "1", "ignore_merges is not true or false" },
         { "model.vocab", "null", "vocab is not a mapping" },
         { "model.vocab", "[\"a\"]", "vocab is not a mapping" },
-        { "model.vocab", "{}", "merge 0 needs the token \"t\", which the vocabulary lacks" },
-        { "model.vocab.x", "-1", "the id of \"x\" is not a whole number" },
+        { "model.vocab", "{}", "merge 0 needs the token \"t\", which is not in the vocabulary" },
+        { "model.vocab.x", "-1", "the id of \"x\" is not an integer" },
         { "model.vocab.x", "16777216", "the id of \"x\" is not an integer from 0 to 16777215" },
         { "model.vocab.x", "1.5", "the id of \"x\"" },
         { "model.vocab.x", "\"1\"", "the id of \"x\"" },
-        { "model.vocab.xx", "97", "id 97 is given to two tokens" },
+        { "model.vocab.xx", "97", "id 97 belongs to two tokens" },
         { "model.merges", "null", "merges is not a list" },
         { "model.merges", "{\"t\": \"h\"}", "merges is not a list" },
         { "model.merges", "[\"t h\", \"th\"]", "merge 1 is neither" },
@@ -251,40 +251,40 @@ static void a_file_that_asks_for_more_is_refused_in_a_sentence(void **state)
         { "added_tokens", "{}", "added_tokens is not a list" },
         { "added_tokens", "[7]", "the content of an added token is not text" },
         { "added_tokens", "[{\"id\": 300}]", "the content of an added token is not text" },
-        { "added_tokens", "[{\"content\": \"<B>\"}]", "the id of \"<B>\" is not a whole number" },
+        { "added_tokens", "[{\"content\": \"<B>\"}]", "the id of \"<B>\" is not an integer" },
         { "added_tokens", "[{\"id\": -7, \"content\": \"<B>\"}]", "the id of \"<B>\"" },
-        { "added_tokens", "[{\"id\": 97, \"content\": \"<B>\"}]", "id 97 is given to two tokens, \"a\" and \"<B>\"" },
+        { "added_tokens", "[{\"id\": 97, \"content\": \"<B>\"}]", "id 97 belongs to two tokens, \"a\" and \"<B>\"" },
         { "added_tokens", "[{\"id\": 300, \"content\": \"the\"}]", "the token \"the\" has two ids, 257 and 300" },
         { "added_tokens", "[{\"id\": 300, \"content\": \"<B>\"}, {\"id\": 301, \"content\": \"<B>\"}]",
           "the token \"<B>\" has two ids, 300 and 301" },
         { "added_tokens", "[{\"id\": 300, \"content\": \"<B>\", \"lstrip\": 0}]", "lstrip is not true or false" },
     };
     for (size_t i = 0; i < sizeof(changes) / sizeof(*changes); i++) {
-        struct json *j = made_json();
-        made_set(j, changes[i][0], changes[i][1]);
+        struct json *j = editable_json();
+        editable_set(j, changes[i][0], changes[i][1]);
         refused(j, changes[i][2]);
     }
-    struct json *j = made_json();
-    made_set(j, "normalizer", "{\"type\": \"NFC\"}");
-    made_set(j, "added_tokens",
-             "[{\"id\": 300, \"content\": \"<e\u0301>\"}, {\"id\": 301, \"content\": \"<\u00E9>\"}]");
+    struct json *j = editable_json();
+    editable_set(j, "normalizer", "{\"type\": \"NFC\"}");
+    editable_set(j, "added_tokens",
+                 "[{\"id\": 300, \"content\": \"<e\u0301>\"}, {\"id\": 301, \"content\": \"<\u00E9>\"}]");
     refused(j, "the added tokens 300 and 301 are both");
     j = json_parse("[]", 2, "x", &err);
     refused(j, "not a tokenizer.json");
 }
 
-static void a_place_without_a_tokenizer_is_named(void **state)
+static void a_path_without_a_tokenizer_is_named(void **state)
 {
     (void)state;
-    char *file = tiny_path("broken.json"), *empty = tiny_path("empty.gguf");
-    const char *directory = tiny_directory();
+    char *file = test_path("broken.json"), *empty = test_path("empty.gguf");
+    const char *directory = test_directory();
     FILE *f = fopen(file, "w");
     fputs("{\"model\": ", f);
     fclose(f);
     assert_null(tokenizer_open(file, &err));
     assert_non_null(strstr(err.text, "broken.json:1:"));
     assert_null(tokenizer_open(directory, &err));
-    assert_non_null(strstr(err.text, "no tokenizer.json there"));
+    assert_non_null(strstr(err.text, "expected tokenizer.json, found none"));
     assert_null(tokenizer_open("/nowhere/at/all", &err));
     assert_non_null(strstr(err.text, "/nowhere/at/all"));
     f = fopen(empty, "w");
@@ -300,15 +300,15 @@ static void a_place_without_a_tokenizer_is_named(void **state)
 enum { A, B, AB, END, USED, COUNT };
 static const char *const few[COUNT] = { "a", "b", "ab", "<end>", "<used>" };
 
-struct said { // what the file is to say; NULL: as it should be; "": nothing
+struct gguf_fields { // NULL: the valid value; "": the key is missing
     const char *model, *pre, *merge;
-    int tokens, kinds; // how many; 0: COUNT, -1: the key is missing
+    int tokens, kinds; // counts; 0: COUNT; -1: the key is missing
 };
 
-static struct tokenizer *opened_gguf(const struct said *s)
+static struct tokenizer *opened_gguf(const struct gguf_fields *s)
 {
     static const int32_t kind[COUNT] = { 1, 1, 1, 3, 4 };
-    char *path = tiny_path("few.gguf");
+    char *path = test_path("few.gguf");
     struct gguf_writer *w = gguf_write_begin(path, &err);
     gguf_write_text(w, "general.architecture", "llama");
     if (s->model == NULL || s->model[0] != '\0')
@@ -329,34 +329,35 @@ static struct tokenizer *opened_gguf(const struct said *s)
     return t;
 }
 
-static void a_gguf_file_says_the_same_in_its_own_words(void **state)
+static void a_gguf_file_gives_the_same_tokenizer(void **state)
 {
     (void)state;
-    struct tokenizer *t = opened_gguf(&(struct said){ 0 });
+    struct tokenizer *t = opened_gguf(&(struct gguf_fields){ 0 });
     if (t == NULL)
         fail_msg("%s", err.text);
     assert_int_equal(tokenizer_size(t), COUNT);
     assert_true(tokenizer_is_special(t, END) && !tokenizer_is_special(t, USED) && !tokenizer_is_special(t, A));
-    made_expect(t, "aab<end>b<used>", true, "a|ab|<end>|b|<used>");
-    made_expect(t, "ab<end><used>", false, "ab|<used>"); // "<end>" letter by letter, and < is no token here
+    editable_expect(t, "aab<end>b<used>", true, "a|ab|<end>|b|<used>");
+    editable_expect(t, "ab<end><used>", false,
+                    "ab|<used>"); // "<end>" is encoded letter by letter, and < has no token here
     tokenizer_close(t);
-    t = opened_gguf(&(struct said){ .kinds = -1 });
+    t = opened_gguf(&(struct gguf_fields){ .kinds = -1 });
     assert_non_null(t);
-    made_expect(t, "ab<end>b", true, "ab|b");
+    editable_expect(t, "ab<end>b", true, "ab|b");
     tokenizer_close(t);
 }
 
-static void a_gguf_file_that_lacks_something_is_refused_in_a_sentence(void **state)
+static void an_incomplete_gguf_file_is_refused_by_name(void **state)
 {
     (void)state;
     static const struct {
-        struct said said;
-        const char *says;
+        struct gguf_fields gguf_fields;
+        const char *error;
     } cases[] = {
-        { { .model = "" }, "no tokenizer in it" },
+        { { .model = "" }, "expected a tokenizer (tokenizer.ggml.model)" },
         { { .model = "llama" }, "of the kind \"llama\"; only gpt2" },
         { { .model = "bert" }, "of the kind \"bert\"" },
-        { { .pre = "" }, "no tokenizer.ggml.pre" },
+        { { .pre = "" }, "expected tokenizer.ggml.pre" },
         { { .pre = "default" }, "the pre-tokenizer \"default\" is not known (gpt-2" },
         { { .pre = "tekken" }, "the pre-tokenizer \"tekken\"" },
         { { .tokens = -1 }, "tokenizer.ggml.tokens is missing" },
@@ -370,34 +371,34 @@ static void a_gguf_file_that_lacks_something_is_refused_in_a_sentence(void **sta
         { { .merge = "b a" }, "merge 0 needs the token \"ba\"" },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        struct tokenizer *t = opened_gguf(&cases[i].said);
-        if (t != NULL || strstr(err.text, cases[i].says) == NULL || strstr(err.text, "few.gguf") == NULL)
-            fail_msg("%s: %s", cases[i].says, t != NULL ? "opened" : err.text);
+        struct tokenizer *t = opened_gguf(&cases[i].gguf_fields);
+        if (t != NULL || strstr(err.text, cases[i].error) == NULL || strstr(err.text, "few.gguf") == NULL)
+            fail_msg("%s: %s", cases[i].error, t != NULL ? "opened" : err.text);
     }
 }
 
 static int clean(void **state)
 {
     (void)state;
-    tiny_clean();
+    test_directory_remove();
     return 0;
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(merges_go_by_rank),
+        cmocka_unit_test(merges_are_applied_by_rank),
         cmocka_unit_test(old_files_that_do_not_name_their_model_are_read),
         cmocka_unit_test(pre_tokenizers_follow_one_another),
         cmocka_unit_test(a_byte_without_a_token_is_dropped_or_unknown),
-        cmocka_unit_test(added_tokens_are_found_first),
-        cmocka_unit_test(added_tokens_take_white_space_and_mind_words),
-        cmocka_unit_test(normalised_tokens_are_looked_for_in_normal_text),
-        cmocka_unit_test(a_special_token_that_is_text_still_hides_what_overlaps_it),
-        cmocka_unit_test(a_file_that_asks_for_more_is_refused_in_a_sentence),
-        cmocka_unit_test(a_place_without_a_tokenizer_is_named),
-        cmocka_unit_test(a_gguf_file_says_the_same_in_its_own_words),
-        cmocka_unit_test(a_gguf_file_that_lacks_something_is_refused_in_a_sentence),
+        cmocka_unit_test(added_tokens_match_first),
+        cmocka_unit_test(added_tokens_strip_white_space_and_respect_words),
+        cmocka_unit_test(normalized_tokens_match_in_normalized_text),
+        cmocka_unit_test(a_special_token_read_as_text_still_hides_overlapping_tokens),
+        cmocka_unit_test(unsupported_settings_are_refused_by_name),
+        cmocka_unit_test(a_path_without_a_tokenizer_is_named),
+        cmocka_unit_test(a_gguf_file_gives_the_same_tokenizer),
+        cmocka_unit_test(an_incomplete_gguf_file_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, clean);
 }

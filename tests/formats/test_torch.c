@@ -1,6 +1,6 @@
-// test_torch.c - checkpoints of PyTorch hold what torch.load makes of them, and what is in them besides is passed over.
+// test_torch.c - PyTorch checkpoints give the tensors that torch.load gives; everything else in them is ignored.
 //
-// tests/cases/torch has files that torch.save wrote; those with a fault are in tests/formats/test_torch_damaged.c.
+// tests/cases/torch has files written by torch.save; damaged files are in tests/formats/test_torch_damaged.c.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static void assert_tensors(const struct shards *t, const struct json *expected)
 {
     size_t i = 0;
     assert_int_equal(shards_count(t), json_count(expected));
-    for (void *at = json_first(expected); at != NULL; at = json_next(expected, at), i++) { // sorted, as ours
+    for (void *at = json_first(expected); at != NULL; at = json_next(expected, at), i++) { // sorted, like ours
         const struct safetensor *s = shards_at(t, i);
         const struct json *shape = json_get(json_value(at), "shape");
         assert_string_equal(s->name, json_key(at));
@@ -85,14 +85,14 @@ static void every_tensor_is_the_one_that_torch_loads(void **state)
     json_free(all);
 }
 
-static void what_is_no_dictionary_of_plain_tensors_is_refused(void **state)
+static void anything_but_a_dictionary_of_plain_tensors_is_refused(void **state)
 {
     (void)state;
     struct json *all, *refused = golden("refused", &all);
     for (void *at = json_first(refused); at != NULL; at = json_next(refused, at)) {
         char *path = xformat(FOLDER "/%s", json_key(at));
         assert_null(shards_open(path, &err));
-        assert_says(&err, path, json_text(json_value(at)));
+        assert_error_mentions(&err, path, json_text(json_value(at)));
         free(path);
     }
     json_free(all);
@@ -122,11 +122,12 @@ static void a_folder_is_opened_by_its_index_or_its_file(void **state)
     assert_null(shards_file(t, 2));
     shards_close(t);
 
-    char *folder = tiny_path("single"), *file = xformat("%s/pytorch_model.bin", folder);
+    char *folder = test_path("single"), *file = xformat("%s/pytorch_model.bin", folder);
     struct text bytes = checkpoint_bytes(FOLDER "/model.pt");
     assert_int_equal(mkdir(folder, 0777), 0);
     assert_null(shards_open(folder, &err));
-    assert_says(&err, folder, "there is neither model.safetensors nor pytorch_model.bin, nor an index of either");
+    assert_error_mentions(&err, folder,
+                          "expected model.safetensors, pytorch_model.bin or an index of either, found none");
     file_write_bytes(file, bytes.s, bytes.n);
     t = opened(folder);
     assert_int_equal(shards_count(t), 1);
@@ -142,7 +143,7 @@ static void a_checkpoint_written_as_safetensors_is_the_same(void **state)
     (void)state;
     static const char *const files[] = { "module.pt", "dtypes.pt", "shared.pt", "shapes.pt" };
     for (size_t k = 0; k < sizeof(files) / sizeof(*files); k++) {
-        char *from = xformat(FOLDER "/%s", files[k]), *to = tiny_path("converted.safetensors");
+        char *from = xformat(FOLDER "/%s", files[k]), *to = test_path("converted.safetensors");
         struct shards *t = opened(from);
         assert_true(safetensors_write(to, shards_at(t, 0), shards_count(t), NULL, &err));
         struct shards *s = shards_open(to, &err);
@@ -162,7 +163,7 @@ static void a_checkpoint_written_as_safetensors_is_the_same(void **state)
     }
 }
 
-// {"t": 6 numbers in a storage of so many}
+// {"t": 6 numbers in a storage of `elements`}
 static struct text pickle_of(int64_t elements, int64_t offset)
 {
     struct text p = { 0 };
@@ -173,10 +174,10 @@ static struct text pickle_of(int64_t elements, int64_t offset)
     return p;
 }
 
-static void zip64_is_read_where_it_is_used(void **state)
+static void zip64_is_supported(void **state)
 {
     (void)state;
-    char *path = tiny_path("zip64.pt");
+    char *path = test_path("zip64.pt");
     struct text p = pickle_of(6, 0);
     for (int zip64 = 0; zip64 < 2; zip64++) {
         struct archive a = archive_of(&p, 24);
@@ -191,7 +192,7 @@ static void zip64_is_read_where_it_is_used(void **state)
     free(path);
 }
 
-// Moves what stands from byte `at` of a finished archive on back by `gap` bytes, all of them zeros that take no disk.
+// Writes a finished archive with a hole of `gap` zero bytes, which take no disk space, inserted at byte `at`.
 static void write_sparse(const char *path, const struct archive *a, size_t at, off_t gap)
 {
     int f = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
@@ -209,13 +210,13 @@ static long pages_touched(void)
     return r.ru_minflt + r.ru_majflt;
 }
 
-// Six gigabytes of a storage, ZIP64 all over; the tensor lies at its end.
+// A storage of six gigabytes with ZIP64 everywhere; the tensor lies at its end.
 static void gigabytes_are_opened_without_being_read(void **state)
 {
     (void)state;
-    enum { OF_STORAGE = 2 }; // number of the entry
+    enum { OF_STORAGE = 2 }; // index of the entry
     const int64_t gap = (int64_t)6 << 30;
-    char *path = tiny_path("large.pt");
+    char *path = test_path("large.pt");
     struct text p = pickle_of(6 + gap / 4, gap / 4);
     struct archive a = archive_of(&p, 24);
     archive_end64(&a);
@@ -248,14 +249,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_tensor_is_the_one_that_torch_loads),
-        cmocka_unit_test(what_is_no_dictionary_of_plain_tensors_is_refused),
+        cmocka_unit_test(anything_but_a_dictionary_of_plain_tensors_is_refused),
         cmocka_unit_test(tensors_that_share_a_storage_share_its_bytes),
         cmocka_unit_test(a_folder_is_opened_by_its_index_or_its_file),
         cmocka_unit_test(a_checkpoint_written_as_safetensors_is_the_same),
-        cmocka_unit_test(zip64_is_read_where_it_is_used),
+        cmocka_unit_test(zip64_is_supported),
         cmocka_unit_test(gigabytes_are_opened_without_being_read),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    tiny_clean();
+    test_directory_remove();
     return failed;
 }

@@ -1,5 +1,5 @@
-// test_torch_damaged.c - a checkpoint of PyTorch that was cut anywhere is refused; one with a byte changed anywhere is
-// refused or used, and never crashes.
+// test_torch_damaged.c - a truncated PyTorch checkpoint is refused; one with any byte changed is refused or usable, and
+// never crashes.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +16,7 @@
 
 static struct error err;
 
-// Reads a checkpoint from memory of its own, in which a sanitizer sees what is read beyond the end, and every byte that
-// its tensors claim.
+// Reads a checkpoint from a buffer of exact size, so that a sanitizer sees overreads, and every byte of its tensors.
 static bool use(const struct text *bytes)
 {
     uint8_t *copy = xmalloc(bytes->n);
@@ -27,7 +26,7 @@ static bool use(const struct text *bytes)
     *err.text = '\0';
     bool ok = torch_read("a file", &file, 0, &tensors, &err);
     if (!ok && strstr(err.text, "a file: ") == NULL)
-        fail_msg("expected a sentence about the file, found \"%s\"", err.text);
+        fail_msg("expected an error about the file, found \"%s\"", err.text);
     volatile uint8_t sum = 0;
     for (size_t i = 0; ok && i < tensors.n; i++)
         for (size_t k = 0; k < tensors.at[i].bytes; k++)
@@ -37,9 +36,9 @@ static bool use(const struct text *bytes)
     return ok;
 }
 
-// Files that torch wrote, and one with ZIP64 all over.
+// Files written by torch, and one with ZIP64 everywhere.
 enum { FILES = 4 };
-static struct text whole(int number)
+static struct text valid_file(int number)
 {
     static const char *const files[] = { CASES "/torch/module.pt", CASES "/torch/protocol5.pt",
                                          CASES "/torch/plain.pt" };
@@ -60,7 +59,7 @@ static void a_file_cut_anywhere_is_refused(void **state)
 {
     (void)state;
     for (int number = 0; number < FILES; number++) {
-        struct text bytes = whole(number);
+        struct text bytes = valid_file(number);
         assert_true(use(&bytes));
         while (bytes.n-- > 1)
             assert_false(use(&bytes));
@@ -68,7 +67,7 @@ static void a_file_cut_anywhere_is_refused(void **state)
     }
 }
 
-// The archive of a file that is whole.
+// The archive of a valid file.
 static struct zip archive_in(const struct text *bytes)
 {
     struct zip z;
@@ -77,30 +76,30 @@ static struct zip archive_in(const struct text *bytes)
     return z;
 }
 
-static bool is_called(const struct zip_entry *e, const char *name)
+static bool has_name(const struct zip_entry *e, const char *name)
 {
     size_t n = strlen(name);
     return e->name_n > n && memcmp(e->name + e->name_n - n, name, n) == 0;
 }
 
-// Whether a byte belongs to what is summed: what its change would make of the file must not be believed.
-static bool is_summed(const struct zip *z, const char *at)
+// Whether a CRC-32 covers the byte, so that a change of it must be detected.
+static bool is_checksummed(const struct zip *z, const char *at)
 {
     for (size_t i = 0; i < z->n; i++) {
         const struct zip_entry *e = &z->entry[i];
-        bool summed = is_called(e, "/data.pkl") || is_called(e, "/version") || is_called(e, "/byteorder");
+        bool summed = has_name(e, "/data.pkl") || has_name(e, "/version") || has_name(e, "/byteorder");
         if (summed && at >= (const char *)e->at && at < (const char *)e->at + e->n)
             return true;
     }
     return false;
 }
 
-// An archive's records say how far before them others stand, where there may be nothing.
+// Offsets in an archive's records are relative to its beginning, which is missing here.
 static void a_file_without_its_beginning_is_refused(void **state)
 {
     (void)state;
     for (int number = 0; number < FILES; number++) {
-        struct text bytes = whole(number);
+        struct text bytes = valid_file(number);
         for (size_t n = bytes.n - 1; n > 0; n--) {
             uint8_t *end = xmalloc(n);
             memcpy(end, bytes.s + bytes.n - n, n);
@@ -112,7 +111,7 @@ static void a_file_without_its_beginning_is_refused(void **state)
     }
 }
 
-// What a byte is changed to: two of its bits, and the values that counts and lengths break at.
+// Changes of a byte: two flipped bits, and boundary values of counts and lengths.
 enum { CHANGES = 5 };
 static char changed(char c, int how)
 {
@@ -123,11 +122,11 @@ static void a_changed_byte_is_refused_or_harmless(void **state)
 {
     (void)state;
     for (int number = 0; number < FILES; number++) {
-        struct text bytes = whole(number), good = whole(number);
+        struct text bytes = valid_file(number), good = valid_file(number);
         struct zip z = archive_in(&good);
         int refused = 0, used = 0;
         for (size_t at = 0; at < bytes.n; at++) {
-            bool summed = is_summed(&z, good.s + at);
+            bool summed = is_checksummed(&z, good.s + at);
             for (int how = 0; how < CHANGES; how++) {
                 bytes.s[at] = changed(good.s[at], how);
                 bool ok = use(&bytes);
@@ -144,13 +143,13 @@ static void a_changed_byte_is_refused_or_harmless(void **state)
     }
 }
 
-// The pickle's bytes, and where in the file its CRC-32 stands: in front of its name in the directory.
+// The pickle's bytes, and the address of its CRC-32 in the directory, before its name.
 static uint8_t *pickle_in(const struct text *bytes, size_t *n, uint8_t **crc)
 {
     struct zip z = archive_in(bytes);
     const struct zip_entry *e = NULL;
     for (size_t i = 0; i < z.n; i++)
-        e = is_called(&z.entry[i], "/data.pkl") ? &z.entry[i] : e;
+        e = has_name(&z.entry[i], "/data.pkl") ? &z.entry[i] : e;
     assert_non_null(e);
     uint8_t *at = (uint8_t *)bytes->s + (e->at - (const uint8_t *)bytes->s);
     *n = e->n;
@@ -159,12 +158,12 @@ static uint8_t *pickle_in(const struct text *bytes, size_t *n, uint8_t **crc)
     return at;
 }
 
-// Its sum is put right again, so that it is the pickle that must be doubted.
+// The CRC-32 is corrected, so that the pickle reader must detect the change.
 static void a_pickle_with_a_changed_byte_is_refused_or_harmless(void **state)
 {
     (void)state;
     for (int number = 0; number < FILES; number++) {
-        struct text bytes = whole(number);
+        struct text bytes = valid_file(number);
         size_t n;
         uint8_t *crc, *pickle = pickle_in(&bytes, &n, &crc);
         int refused = 0, used = 0;
@@ -186,7 +185,7 @@ static void a_pickle_cut_anywhere_is_refused(void **state)
 {
     (void)state;
     for (int number = 0; number < FILES; number++) {
-        struct text bytes = whole(number);
+        struct text bytes = valid_file(number);
         size_t n;
         uint8_t *crc;
         const uint8_t *pickle = pickle_in(&bytes, &n, &crc);

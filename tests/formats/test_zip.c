@@ -1,7 +1,7 @@
-// test_zip.c - an archive of torch.save with one fault is refused with a sentence that names the file and what is
-// wrong; so is an index of several.
+// test_zip.c - an archive of torch.save with one fault is refused with an error that names the file and the fault; so is an
+// index of several files.
 //
-// The faults are put into a whole archive. Pickles with faults are in tests/formats/test_pickle.c.
+// The faults are introduced into a valid archive. Pickles with faults are in tests/formats/test_pickle.c.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +20,9 @@
 #include "tests/support/small_model.h"
 
 static struct error err;
-static struct archive a; // being spoiled
+static struct archive a; // being damaged
 
-enum { PICKLE, ORDER, STORAGE, VERSION }; // numbers of its entries
+enum { PICKLE, ORDER, STORAGE, VERSION }; // indices of its entries
 
 static struct text pickle(void)
 {
@@ -46,7 +46,7 @@ static void central(int entry, size_t at, uint64_t v, size_t n) // a field of an
     archive_put(&a, a.entry[entry].central + at, v, n);
 }
 
-static void local(int entry, size_t at, uint64_t v, size_t n) // the same in its own header
+static void local(int entry, size_t at, uint64_t v, size_t n) // the same in its local header
 {
     archive_put(&a, a.entry[entry].local + at, v, n);
 }
@@ -57,14 +57,14 @@ static void both(int entry, size_t in_local, size_t in_central, uint64_t v, size
     central(entry, in_central, v, n);
 }
 
-// Writes over the beginning of the version's name, which has 15 bytes, in both places.
+// Overwrites the beginning of the version's name, which has 15 bytes, in both headers.
 static void rename_version(const char *name, size_t n)
 {
     memcpy(a.bytes.s + a.entry[VERSION].central + 46, name, n);
     memcpy(a.bytes.s + a.entry[VERSION].local + 30, name, n);
 }
 
-static void with(const char *name, const void *bytes, size_t n) // one entry more
+static void with(const char *name, const void *bytes, size_t n) // an additional entry
 {
     archive_add(&a, name, bytes, n);
     archive_end(&a);
@@ -77,8 +77,8 @@ static void insert(size_t at, const char *s, size_t n)
     memcpy(a.bytes.s + at, s, n);
 }
 
-// Replaces an entry's bytes, with a CRC that is right.
-static void say(int entry, const char *s)
+// Replaces an entry's bytes and corrects its CRC-32.
+static void replace(int entry, const char *s)
 {
     size_t n = strlen(s);
     uint8_t *at = (uint8_t *)a.bytes.s + a.entry[entry].data;
@@ -180,12 +180,12 @@ static void crc_of_pickle(void) { archive_end(&a); central(PICKLE, 16, 1, 4); }
 static void crc_of_version(void) { archive_end(&a); central(VERSION, 16, 1, 4); }
 static void crc_of_order(void) { archive_end(&a); central(ORDER, 16, 1, 4); }
 static void damaged_pickle(void) { archive_end(&a); a.bytes.s[a.entry[PICKLE].data + 9] ^= 1; }
-static void big_endian(void) { archive_end(&a); say(ORDER, "big"); }
-static void native_endian(void) { archive_end(&a); say(ORDER, "native"); }
-static void no_endian(void) { archive_end(&a); say(ORDER, ""); }
-static void version_0(void) { archive_end(&a); say(VERSION, "0\n"); }
-static void version_11(void) { archive_end(&a); say(VERSION, "11"); }
-static void version_x(void) { archive_end(&a); say(VERSION, "x\n"); }
+static void big_endian(void) { archive_end(&a); replace(ORDER, "big"); }
+static void native_endian(void) { archive_end(&a); replace(ORDER, "native"); }
+static void no_endian(void) { archive_end(&a); replace(ORDER, ""); }
+static void version_0(void) { archive_end(&a); replace(VERSION, "0\n"); }
+static void version_11(void) { archive_end(&a); replace(VERSION, "11"); }
+static void version_x(void) { archive_end(&a); replace(VERSION, "x\n"); }
 static void long_version(void) { char s[65]; memset(s, '1', sizeof(s)); a.entry[VERSION].name[14] = 'X';
                                  local(VERSION, 30 + 14, 'X', 1); with("archive/version", s, sizeof(s)); }
 static void no_version(void) { archive_end(&a); rename_version("archive/versioX", 15); }
@@ -211,7 +211,7 @@ static const struct {
     { directory_short, "expected the ZIP directory to end at byte" },
     { directory_far, "expected the ZIP directory to end at byte" },
     { hidden_bytes, "expected the ZIP directory to end at byte" },
-    { wants_zip64, "no ZIP64 locator stands before it" },
+    { wants_zip64, "no ZIP64 locator precedes it" },
     { locator_elsewhere, "expected its ZIP64 end record at byte" },
     { locator_beyond, "expected its ZIP64 end record at byte 18446744073709551615" },
     { locator_on_disk_1, "expected a ZIP archive in one file, found one that was split" },
@@ -236,8 +236,8 @@ static const struct {
     { encrypted, "ZIP entry archive/data/0: it is encrypted" },
     { masked, "ZIP entry archive/data/0: it is encrypted" },
     { deflated, "ZIP entry archive/data/0: it is compressed (deflated), and torch.save stores" },
-    { patched, "ZIP entry archive/data/0: it is compressed, in a way" },
-    { packed_with_12, "ZIP entry archive/data/0: it is compressed, in a way" },
+    { patched, "ZIP entry archive/data/0: it is compressed with a method" },
+    { packed_with_12, "ZIP entry archive/data/0: it is compressed with a method" },
     { on_disk_1, "ZIP entry archive/data/0: it lies in another file of a split archive" },
     { absolute, "ZIP entry /rchive/version: expected the name of a file inside the archive" },
     { upwards, "ZIP entry ../hive/version: expected the name of a file inside the archive" },
@@ -246,18 +246,18 @@ static const struct {
     { backslash, "ZIP entry archive\\version: expected the name of a file inside the archive" },
     { nul, "ZIP entry ?rchive/version: expected the name of a file inside the archive" },
     { no_name, "expected the name of a file inside the archive" },
-    { unequal_sizes, "ZIP entry archive/data/0: it is stored, and yet has 25 bytes in 24" },
+    { unequal_sizes, "ZIP entry archive/data/0: it is stored, but has 25 bytes in 24" },
     { longer_than_the_file, "ZIP entry archive/data/0: it has 1048576 bytes, and there are" },
     { size_of_zip64, "ZIP entry archive/data/0: its ZIP64 fields are missing" },
     { size_2_64, "ZIP entry archive/data/0: it has 18446744073709551615 bytes, and there are" },
-    { place_2_64, "expected its header at byte 18446744073709551615" },
+    { place_2_64, "expected its local header at byte 18446744073709551615" },
     { short_zip64, "ZIP entry archive/data/0: its ZIP64 fields are missing" },
     { other_fields, "ZIP entry archive/data/0: its ZIP64 fields are missing" },
     { field_beyond, "ZIP entry archive/data/0: its ZIP64 fields are missing" },
     { field_cut, "ZIP entry archive/data/0: its ZIP64 fields are missing" },
-    { at_the_directory, "ZIP entry archive/data/0: expected its header at byte" },
-    { in_the_directory, "ZIP entry archive/data/0: expected its header at byte" },
-    { no_header, "ZIP entry archive/data/0: expected its header at byte" },
+    { at_the_directory, "ZIP entry archive/data/0: expected its local header at byte" },
+    { in_the_directory, "ZIP entry archive/data/0: expected its local header at byte" },
+    { no_header, "ZIP entry archive/data/0: expected its local header at byte" },
     { other_name, "has another name" },
     { other_length, "has another name" },
     { other_flags, "and the directory disagree" },
@@ -281,7 +281,7 @@ static const struct {
     { version_11, "expected version 1 to 10 of torch.save's format, found \"11\"" },
     { version_x, "expected version 1 to 10 of torch.save's format, found \"x\"" },
     { long_version, "archive/version: expected a word, found 65 bytes" },
-    { no_version, "found none of its entry \"version\"" },
+    { no_version, "found no entry \"version\"" },
     { no_pickle, "found no data.pkl in its folder archive" },
     { program, "found one of torch.jit.save, which is a program" },
 };
@@ -289,37 +289,37 @@ static const struct {
 static void an_archive_with_one_fault_is_refused(void **state)
 {
     (void)state;
-    char *path = tiny_path("fault.pt");
+    char *path = test_path("fault.pt");
     for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
         begin();
         faults[i].make();
         file_write_bytes(path, a.bytes.s, a.bytes.n);
         assert_null(shards_open(path, &err));
-        assert_says(&err, path, faults[i].words);
+        assert_error_mentions(&err, path, faults[i].words);
         archive_free(&a);
     }
     free(path);
 }
 
 // clang-format off
-static void whole(void) { archive_end(&a); }
-static void whole64(void) { archive_end64(&a); }
+static void valid(void) { archive_end(&a); }
+static void valid64(void) { archive_end64(&a); }
 static void crc_of_storage(void) { archive_end(&a); central(STORAGE, 16, 1, 4); }
 static void sizes_before(void) { archive_end(&a); both(STORAGE, 6, 8, 0x0800, 2);
                                  local(STORAGE, 14, zip_crc((uint8_t[24]){ 0 }, 24), 4);
                                  local(STORAGE, 18, 24, 4); local(STORAGE, 22, 24, 4); }
 static void dots(void) { with("archive/..a/b../...", "x", 1); }
 static void folders(void) { with("archive/folder/", "", 0); }
-// Without byteorder, and with the version where it once was.
+// Without byteorder, and with the version at its former place.
 static void older(void) { local(ORDER, 30 + 16, 'X', 1); a.entry[ORDER].name[16] = 'X'; local(VERSION, 30 + 14, 'X', 1);
                           a.entry[VERSION].name[14] = 'X'; with("archive/.data/version", "2\n", 2); }
 // clang-format on
 
-static void an_archive_that_is_only_unusual_is_read(void **state)
+static void an_unusual_but_valid_archive_is_read(void **state)
 {
     (void)state;
-    static void (*const make[])(void) = { whole, whole64, crc_of_storage, sizes_before, dots, folders, older };
-    char *path = tiny_path("unusual.pt");
+    static void (*const make[])(void) = { valid, valid64, crc_of_storage, sizes_before, dots, folders, older };
+    char *path = test_path("unusual.pt");
     for (size_t i = 0; i < sizeof(make) / sizeof(*make); i++) {
         begin();
         make[i]();
@@ -334,11 +334,11 @@ static void an_archive_that_is_only_unusual_is_read(void **state)
     free(path);
 }
 
-static void a_file_that_is_no_archive_is_told_apart(void **state)
+static void other_formats_are_named(void **state)
 {
     (void)state;
     static const char legacy[] = "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.";
-    char tar[512] = "sys_info", *path = tiny_path("other.bin");
+    char tar[512] = "sys_info", *path = test_path("other.bin");
     memcpy(tar + 257, "ustar", 5);
     const struct {
         const char *bytes;
@@ -358,19 +358,19 @@ static void a_file_that_is_no_archive_is_told_apart(void **state)
     for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
         file_write_bytes(path, files[i].bytes, files[i].n);
         assert_null(shards_open(path, &err));
-        assert_says(&err, path, files[i].words);
+        assert_error_mentions(&err, path, files[i].words);
     }
     file_write_bytes(path, "", 0);
     assert_null(shards_open(path, &err));
-    assert_says(&err, path, "the file is empty");
+    assert_error_mentions(&err, path, "the file is empty");
     assert_null(shards_open("/nonexistent.bin", &err));
-    assert_says(&err, "/nonexistent.bin", "No such file");
+    assert_error_mentions(&err, "/nonexistent.bin", "No such file");
     a = (struct archive){ 0 };
     archive_add(&a, "data.pkl", "x", 1);
     archive_end(&a);
     file_write_bytes(path, a.bytes.s, a.bytes.n);
     assert_null(shards_open(path, &err));
-    assert_says(&err, path, "all of it in a folder, found data.pkl outside");
+    assert_error_mentions(&err, path, "all of it in a folder, found data.pkl outside");
     archive_free(&a);
     free(path);
 }
@@ -402,7 +402,7 @@ static void an_index_with_one_fault_is_refused(void **state)
         { MAP("\"x\":\"b.bin\",\"t\":\"a.bin\""), "b.bin, and is not" },
     };
 #undef MAP
-    char *folder = tiny_path("indexed"), *index = xformat("%s/pytorch_model.bin.index.json", folder);
+    char *folder = test_path("indexed"), *index = xformat("%s/pytorch_model.bin.index.json", folder);
     assert_int_equal(mkdir(folder, 0777), 0);
     begin();
     archive_end(&a);
@@ -415,7 +415,7 @@ static void an_index_with_one_fault_is_refused(void **state)
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         file_write(index, wrong[i].index);
         assert_null(shards_open(folder, &err));
-        assert_says(&err, folder, wrong[i].words);
+        assert_error_mentions(&err, folder, wrong[i].words);
     }
     file_write(index, "{\"weight_map\":{\"t\":\"b.bin\"}}");
     struct shards *t = shards_open(folder, &err);
@@ -431,11 +431,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_archive_with_one_fault_is_refused),
-        cmocka_unit_test(an_archive_that_is_only_unusual_is_read),
-        cmocka_unit_test(a_file_that_is_no_archive_is_told_apart),
+        cmocka_unit_test(an_unusual_but_valid_archive_is_read),
+        cmocka_unit_test(other_formats_are_named),
         cmocka_unit_test(an_index_with_one_fault_is_refused),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    tiny_clean();
+    test_directory_remove();
     return failed;
 }

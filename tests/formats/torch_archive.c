@@ -41,7 +41,7 @@ static void integers(struct text *t, const int64_t *v, int n)
 void pickled_tensor(struct text *t, const struct pickled_tensor *v)
 {
     int64_t stride[10];
-    uint64_t step = 1; // of a shape that overflows, too
+    uint64_t step = 1; // unsigned: shapes of some tests overflow
     for (int d = v->dims - 1; d >= 0; d--) {
         stride[d] = (int64_t)step;
         step *= (uint64_t)v->dim[d];
@@ -77,11 +77,11 @@ const char *pickled_storage(const char *dtype, size_t *size)
             *size = types[i].size;
             return types[i].storage;
         }
-    fail_msg("torch_archive.c knows no %s", dtype);
+    fail_msg("torch_archive.c does not support %s", dtype);
     return NULL;
 }
 
-// Bit by bit, as the polynomial is divided; formats/zip.c does it by halves of bytes.
+// Bit by bit, by polynomial division; formats/zip.c processes four bits at a time.
 static uint32_t crc32(const uint8_t *at, size_t n)
 {
     uint32_t crc = 0xffffffff;
@@ -137,7 +137,7 @@ static void directory(struct archive *a, bool zip64)
         text_puts(t, a->entry[i].name);
         if (!zip64)
             continue;
-        text_add(t, "UT\2\0ab\1\0\x18\0", 10); // another field first
+        text_add(t, "UT\2\0ab\1\0\x18\0", 10); // another extra field first
         number(t, a->entry[i].n, 8);
         number(t, a->entry[i].n, 8);
         number(t, a->entry[i].local, 8);

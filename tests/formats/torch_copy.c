@@ -1,4 +1,4 @@
-// torch_copy.c - safetensors in, PyTorch's files out.
+// torch_copy.c - reads safetensors, writes PyTorch files.
 #include "tests/formats/torch_copy.h"
 
 #include <dirent.h>
@@ -17,20 +17,20 @@
 #include "tests/support/checkpoint.h"
 #include "tests/support/file_write.h"
 
-enum { MOST_TYPES = 4 };
+enum { MAX_TYPES = 4 };
 
 struct storage {
     const char *dtype;
     struct text bytes;
-    size_t described; // how many of them the pickle has spoken of
+    size_t described; // bytes that the pickle has described so far
 };
 
 static int storage_of(struct storage *s, const char *dtype)
 {
     int i = 0;
-    while (i < MOST_TYPES && s[i].dtype != NULL && strcmp(s[i].dtype, dtype) != 0)
+    while (i < MAX_TYPES && s[i].dtype != NULL && strcmp(s[i].dtype, dtype) != 0)
         i++;
-    assert_true(i < MOST_TYPES);
+    assert_true(i < MAX_TYPES);
     s[i].dtype = dtype;
     return i;
 }
@@ -58,7 +58,7 @@ static void write_archive(const char *to, const struct text *pickle, const struc
     struct archive a = { 0 };
     archive_add(&a, "archive/data.pkl", pickle->s, pickle->n);
     archive_add(&a, "archive/byteorder", "little", 6);
-    for (int i = 0; i < MOST_TYPES && s[i].dtype != NULL; i++) {
+    for (int i = 0; i < MAX_TYPES && s[i].dtype != NULL; i++) {
         char name[32];
         snprintf(name, sizeof(name), "archive/data/%d", i);
         archive_add(&a, name, s[i].bytes.s, s[i].bytes.n);
@@ -75,7 +75,7 @@ void pickled_checkpoint(const char *from, const char *to)
     struct shards *file = shards_open(from, &err);
     if (file == NULL)
         fail_msg("%s", err.text);
-    struct storage s[MOST_TYPES] = { { 0 } };
+    struct storage s[MAX_TYPES] = { { 0 } };
     for (size_t i = 0; i < shards_count(file); i++) {
         const struct safetensor *t = shards_at(file, i);
         text_add(&s[storage_of(s, t->dtype)].bytes, t->data, t->bytes);
@@ -86,7 +86,7 @@ void pickled_checkpoint(const char *from, const char *to)
         describe(&pickle, shards_at(file, i), s);
     text_add(&pickle, "u.", 2);
     write_archive(to, &pickle, s);
-    for (int i = 0; i < MOST_TYPES; i++)
+    for (int i = 0; i < MAX_TYPES; i++)
         free(s[i].bytes.s);
     free(pickle.s);
     shards_close(file);
@@ -99,7 +99,7 @@ static void copy(const char *from, const char *to)
     free(bytes.s);
 }
 
-// model-00001-of-00002.safetensors is pytorch_model-00001-of-00002.bin. On the heap.
+// model-00001-of-00002.safetensors becomes pytorch_model-00001-of-00002.bin; free() it.
 static char *renamed(const char *file)
 {
     return xformat("pytorch_%.*s.bin", (int)(strlen(file) - strlen(".safetensors")), file);

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Mutation testing: small mistakes planted one at a time, and whether a test sees them. See docs/testing.md.
+"""Mutation testing: small changes of the program, one at a time, and whether a test detects them. See docs/testing.md.
 
-Every mutant is compiled in a build tree of its own, the programs that reach its line are linked again and run until one fails.
-Results are kept in build/mutate/results.jsonl, one line a mutant; what has a result is not run again.
+Each worker has its own build tree: it compiles the mutant, then links and runs the test programs that reach its line until one
+fails. Results are stored in build/mutate/results.jsonl, one line a mutant; a mutant with a result is not run again.
 """
 import argparse
 import collections
@@ -27,7 +27,7 @@ from trees import FOLDERS, OUT, REPO, Reach, Tree, sh
 RESULTS = os.path.join(OUT, "results.jsonl")
 EXPLAINED = os.path.join(REPO, "tests/mutate/explained.txt")
 OPEN = ("lived", "uncovered")
-SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]    # of the mutated file; what is allocated is watched everywhere
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]    # of the mutated file; allocations are tracked everywhere
 
 
 def say(*words):
@@ -39,7 +39,7 @@ def squeezed(text):
 
 
 def name_all(path, file, found):
-    """Names that outlive moved lines: file, function, source line, before, after, and which of those that are alike."""
+    """Names that survive moved lines: file, function, source line, before, after, and an index among equal ones."""
     with open(path, "rb") as f:
         text = f.read()
     count = collections.Counter()
@@ -60,13 +60,13 @@ def mutants_of(tree, file):
 
 
 def sample(mutants, n, seed):
-    """n of them: every file by its share of all mutants, and in a file every operator by its share of the file's."""
+    """n of them: each file by its share of all mutants, and within a file each operator by its share."""
     files = collections.defaultdict(list)
     for m in mutants:
         files[m.file].append(m)
     chosen, owed = [], 0.0
     for file in sorted(files):
-        # In order of operators, and by chance within one: every so many-th of them is a fair share of each.
+        # Ordered by operator, and at random within one: a regular selection takes a fair share of each.
         found = sorted(files[file], key=lambda m: (m.operator, hashlib.sha256(f"{seed} {m.key}".encode()).digest()))
         owed += n * len(found) / len(mutants)
         k = min(len(found), int(owed + 1e-9))
@@ -76,7 +76,7 @@ def sample(mutants, n, seed):
 
 
 def explained():
-    """Mutants that a person has found to change nothing: lines of a name, a tab and the reason."""
+    """Mutants that somebody has found to change nothing: lines of a name, a tab and the reason."""
     found = {}
     with open(EXPLAINED, encoding="utf-8") as f:
         for line in f:
@@ -111,7 +111,7 @@ class Worker:
         self.kills[file, function, by] += 1
 
     def order(self, m, units):
-        """What has killed hereabouts, and what takes no time, comes first."""
+        """Tests that killed mutants of the same function or file, and cheap ones, come first."""
         def cost(unit):
             by = (unit[0] + " " + unit[1]).strip()
             likely = 0.05 + 3 * self.kills[m.file, m.function, by] + self.kills[m.file, by] + \
@@ -176,18 +176,18 @@ class Worker:
                         return {"state": "invalid"}
                     linked.add(p)
             limit = (5 * seconds + 2) * (20 if self.sanitized else 1)
-            status, _, said = self.tree.run(program, name, limit, {"UBSAN_OPTIONS": "halt_on_error=1"})
+            status, _, output = self.tree.run(program, name, limit, {"UBSAN_OPTIONS": "halt_on_error=1"})
             by = (program + " " + name).strip()
             if status not in (0, 77):
                 self.count(m.file, m.function, by)
-                hint = re.findall(r"(?:ERROR|SUMMARY|error|assert)[^\n]*", said)
-                return {"state": "timeout" if status is None else "killed", "by": by, "said": hint[0][:160] if hint else "",
+                hint = re.findall(r"(?:ERROR|SUMMARY|error|assert)[^\n]*", output)
+                return {"state": "timeout" if status is None else "killed", "by": by, "message": hint[0][:160] if hint else "",
                         "sanitized": self.sanitized}
         return {"state": "lived", "tests": [(p + " " + n).strip() for p, n, _ in units], "sanitized": self.sanitized}
 
 
 def sound(src):
-    """Whether SQLite takes the schema and the views, and every view can be asked."""
+    """Whether SQLite accepts the schema and the views, and every view can be queried."""
     db = sqlite3.connect(":memory:")
     try:
         for file in ("schema", "schema_bench", "schema_exact", "views"):
@@ -205,7 +205,7 @@ def sound(src):
 
 
 class Given:
-    """In place of Reach: the programs that were named, of which nothing is known."""
+    """In place of Reach: the programs named by --tests, whose cost and coverage are unknown."""
     def __init__(self, programs):
         self.units = [(p, "", 10.0) for p in programs.split(",")]
 
@@ -216,7 +216,7 @@ class Given:
 def work(number, sanitized, budget, tests, queue):
     tree = Tree(f"worker{number}")
     tree.read()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))    # what was planted is taken back
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))    # undoes the mutation
     worker = Worker(tree, Given(tests) if tests else Reach(), sanitized, budget if not tests else float("inf"))
     revision = sh(["git", "rev-parse", "--short", "HEAD"], REPO).stdout.strip()
     while (m := queue.get()) is not None:
@@ -230,14 +230,14 @@ def work(number, sanitized, budget, tests, queue):
             f"{r.get('by', '')} ({r['seconds']} s)")
 
 
-# ---- what came of it
+# ---- results
 
 def state_of(r, reasons):
     return "explained" if r["state"] in OPEN and r["key"] in reasons else r["state"]
 
 
 def summary(found, reasons):
-    print("| folder | mutants compiled | equivalent (compiler) | explained | killed | of them by time | open | killed of the rest |")
+    print("| folder | mutants compiled | equivalent (compiler) | explained | killed | of these by timeout | open | killed of the rest |")
     print("|---|---|---|---|---|---|---|---|")
     rows = collections.OrderedDict((f, collections.Counter()) for f in FOLDERS + ["all"])
     for r in found:
@@ -258,22 +258,22 @@ def survivors(found, reasons):
 
 
 def main():
-    ask = argparse.ArgumentParser(prog="./run mutate", description="Small mistakes planted in FILEs, and whether a test sees them.")
-    ask.add_argument("file", nargs="+", metavar="FILE", help=f"a source or SQL file, or one of the folders {', '.join(FOLDERS)}")
-    ask.add_argument("--sample", type=int, metavar="N", help="so many mutants, by file and operator, not all")
-    ask.add_argument("--seed", type=int, default=1, help="of the sample (1)")
-    ask.add_argument("--only", metavar="ID", action="append", help="this mutant (file#number), whether it has a result or not")
-    ask.add_argument("--list", action="store_true", help="print the mutants, run nothing")
-    ask.add_argument("--open", action="store_true", help="run again those that lived")
-    ask.add_argument("--sanitized", action="store_true", help="run those that lived once more, the mutated file under the sanitizers")
-    ask.add_argument("--survivors", action="store_true", help="print those that lived so far, run nothing")
-    ask.add_argument("--summary", action="store_true", help="print the table so far, run nothing")
-    ask.add_argument("--budget", type=float, default=60, metavar="S",
-                     help="seconds of tests a mutant; of those that reach it the likely and the cheap ones stay (60)")
-    ask.add_argument("--tests", metavar="A,B,..", help="run these programs, whether they reach the mutant or not")
-    ask.add_argument("--as-built", action="store_true", help="sources and tests as they were when the trees were built last")
-    ask.add_argument("--workers", type=int, default=os.cpu_count(), metavar="N", help="build trees that work side by side")
-    a = ask.parse_args()
+    parser = argparse.ArgumentParser(prog="./run mutate", description="Mutation testing: changes FILEs one place at a time and runs the tests.")
+    parser.add_argument("file", nargs="+", metavar="FILE", help=f"a source or SQL file, or one of the folders {', '.join(FOLDERS)}")
+    parser.add_argument("--sample", type=int, metavar="N", help="run a sample of N mutants, stratified by file and operator; default: all")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the sample; default: 1")
+    parser.add_argument("--only", metavar="ID", action="append", help="run this mutant (file#number), even if it has a result")
+    parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
+    parser.add_argument("--open", action="store_true", help="run surviving mutants again")
+    parser.add_argument("--sanitized", action="store_true", help="run surviving mutants again, with the mutated file under the sanitizers")
+    parser.add_argument("--survivors", action="store_true", help="print the survivors so far, run nothing")
+    parser.add_argument("--summary", action="store_true", help="print the table so far, run nothing")
+    parser.add_argument("--budget", type=float, default=60, metavar="S",
+                     help="seconds of tests for each mutant, likely and cheap tests first; default: 60")
+    parser.add_argument("--tests", metavar="A,B,..", help="run these programs, whether they reach the mutant or not")
+    parser.add_argument("--as-built", action="store_true", help="use sources and tests as of the last build of the trees")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), metavar="N", help="number of parallel build trees; default: one for each processor")
+    a = parser.parse_args()
 
     files = []
     for f in a.file:
@@ -310,11 +310,11 @@ def main():
     queue = multiprocessing.Queue()
     for m in sorted(todo, key=lambda m: files.index(m.file)):
         queue.put(m)
-    hands = [multiprocessing.Process(target=work, args=(i, a.sanitized, a.budget, a.tests, queue)) for i in range(1, a.workers + 1)]
-    for h in hands:
+    workers = [multiprocessing.Process(target=work, args=(i, a.sanitized, a.budget, a.tests, queue)) for i in range(1, a.workers + 1)]
+    for h in workers:
         queue.put(None)
         h.start()
-    for h in hands:
+    for h in workers:
         h.join()
     known = results()
     summary([known[m.key] for m in mutants if m.key in known], reasons)

@@ -1,4 +1,4 @@
-// Linked into the test programs that ./run mutate runs: one test alone, and lines counted that a child reached before _exit.
+// Linked into the test programs that ./run mutate runs: runs a single test, and writes the coverage of children that call _exit.
 #include <stdlib.h>
 
 extern void cmocka_set_test_filter(const char *pattern) __attribute__((weak));

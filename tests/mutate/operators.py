@@ -1,7 +1,6 @@
-"""Mutants of a C file, from its syntax tree (libclang): small mistakes that a hand could have made.
+"""Mutants of a C file, from its syntax tree (libclang): small mistakes as a programmer could make them.
 
-A mutant is an edit of one place: bytes [start, end) become `after`. Left alone: what macros with arguments expand to (so assert()) and text in
-quotes.
+A mutant is an edit of one place: bytes [start, end) become `after`. Arguments of macros (as of assert()) and quoted text are left alone.
 """
 import re
 
@@ -27,7 +26,7 @@ NUMBERS = {TypeKind.INT, TypeKind.UINT, TypeKind.LONG, TypeKind.ULONG, TypeKind.
 class Mutant:
     def __init__(self, start, end, after, operator, function, first, last):
         self.start, self.end, self.after, self.operator, self.function = start, end, after, operator, function
-        self.first, self.last = first, last    # lines of the statement around it: a test that reaches one of them reaches it
+        self.first, self.last = first, last    # lines of the surrounding statement: a test that reaches one of them reaches the mutant
 
 
 class Reader:
@@ -36,11 +35,11 @@ class Reader:
         self.path, self.out, self.seen = path, [], set()
         with open(path, "rb") as f:
             self.text = f.read()
-        # What lies within a macro with arguments is not ours to edit; NULL or true is one token like another.
+        # Nothing inside a macro with arguments is edited; NULL and true are tokens like any other.
         self.macros = [(c.extent.start.offset, c.extent.end.offset) for c in self.unit.cursor.get_children()
-                       if c.kind == K.MACRO_INSTANTIATION and self.here(c) and self.source(c).rstrip().endswith(")")]
+                       if c.kind == K.MACRO_INSTANTIATION and self.in_file(c) and self.source(c).rstrip().endswith(")")]
 
-    def here(self, c):
+    def in_file(self, c):
         return c.location.file is not None and c.location.file.name == self.path
 
     def source(self, c):
@@ -57,7 +56,7 @@ class Reader:
         self.add(c.extent.start.offset, c.extent.end.offset, after, operator, where)
 
     def operator_token(self, c):
-        """The operator of a binary expression: the first token behind its left side."""
+        """The operator of a binary expression: the first token after its left side."""
         left = next(c.get_children(), None)
         if left is None:
             return None
@@ -68,7 +67,7 @@ class Reader:
 
     def mutants(self):
         for c in self.unit.cursor.get_children():
-            if not self.here(c):
+            if not self.in_file(c):
                 continue
             if c.kind == K.FUNCTION_DECL and c.is_definition():
                 self.walk(c, None, (c.spelling, c.extent.start.line, c.extent.end.line))
@@ -116,7 +115,7 @@ class Reader:
 
     def condition(self, c, where):
         t = self.operator_token(c) if c.kind == K.BINARY_OPERATOR else None
-        if t is None or t.spelling not in RELATIONAL:    # those have their opposite among their swaps
+        if t is None or t.spelling not in RELATIONAL:    # relational operators are swapped with their opposite
             self.replace(c, "!(%s)" % self.source(c), "condition negated", where)
 
     def on_break_stmt(self, c, children, where):
@@ -156,7 +155,7 @@ class Reader:
         tokens = list(c.get_tokens())
         for t in (tokens[0], tokens[-1]) if tokens else ():
             if t.spelling in ("++", "--"):
-                if self.parent.kind != K.FOR_STMT:    # a loop that never ends teaches nothing
+                if self.parent.kind != K.FOR_STMT:    # an endless loop is no useful mutant
                     self.add(t.extent.start.offset, t.extent.end.offset, SWAPS[t.spelling][0],
                              "arithmetic", where)
                 return
@@ -192,7 +191,7 @@ class Reader:
                          "arguments swapped", where)
 
     def on_member_ref_expr(self, c, children, where):
-        """A field's next neighbour of the same type in its struct."""
+        """Replaces a field by the next one of the same type in its struct."""
         field = c.referenced
         if field is None or field.kind != K.FIELD_DECL or not isinstance(field.semantic_parent, Cursor):
             return
@@ -206,11 +205,11 @@ class Reader:
             self.add(start, end, alike[(alike.index(field.spelling) + 1) % len(alike)], "other field", where)
 
     def on_init_list_expr(self, c, children, where):
-        """Designated initialisers, one left out at a time."""
+        """Drops designated initialisers, one at a time."""
         spans = [(e.extent.start.offset, e.extent.end.offset) for e in children]
         for i, (a, b) in enumerate(spans):
             if self.text[a:a + 1] not in (b".", b"[") or re.search(rb'= *"[^"]* ', self.text[a:b]):
-                continue    # sentences may say what they like
+                continue    # no messages
             if len(spans) == 1:
                 self.add(a, b, "0", "initialiser deleted", where)
             else:

@@ -1,4 +1,4 @@
-"""Mutants of the database's SQL: a small tokenizer, and the words and signs that can be mistaken for others."""
+"""Mutants of the database's SQL: a small tokenizer, and words and operators that are exchanged for others."""
 import re
 
 from operators import Mutant

@@ -1,4 +1,4 @@
-"""Build trees for mutants: copies of the sources with a build each, in build/mutate; which test reaches which line."""
+"""Build trees for mutants, in build/mutate: copies of the sources with their own build; and which test reaches which line."""
 import hashlib
 import glob
 import json
@@ -32,10 +32,10 @@ class Tree:
         self.build = os.path.join(self.src, "build")
         self.options, self.linked, self.started = options, linked, {}
         self.env = dict(os.environ, CCACHE_BASEDIR=self.src, CCACHE_NOHASHDIR="true",
-                        GIT_CEILING_DIRECTORIES=OUT)    # no revision: it would make every commit another program
+                        GIT_CEILING_DIRECTORIES=OUT)    # no revision: it would change the program with every commit
 
     def set_up(self):
-        """Sources as they are in the repository now, and all that is built of them."""
+        """Copies the current sources of the repository and builds everything."""
         wanted = set(tracked())
         for file in wanted:
             to = os.path.join(self.src, file)
@@ -71,7 +71,7 @@ class Tree:
         return sh(["ninja", "-t", "commands", target], self.build).stdout.strip().split("\n")
 
     def read(self):
-        """How each source is compiled, each library made and each program linked."""
+        """Reads the commands that compile each source, create each library and link each program."""
         self.compile, self.object, self.link, self.archive = {}, {}, {}, {}
         with open(os.path.join(self.build, "compile_commands.json")) as f:
             for entry in json.load(f):
@@ -92,7 +92,7 @@ class Tree:
         return sorted(os.path.basename(f)[:-2] for f in files)
 
     def needs(self, program):
-        """The program itself, and what it starts."""
+        """The program itself, and the programs that it starts."""
         if program not in self.started:
             with open(os.path.join(self.build, program), "rb") as f:
                 text = f.read()
@@ -107,9 +107,9 @@ class Tree:
         return out
 
     def run(self, program, name, limit, extra=None):
-        """One program, or one test of it: exit status (None: it ran out of time), seconds of processor, what it said."""
+        """Runs a program, or one test of it. Returns the exit status (None: timeout), processor seconds and output."""
         own = os.path.join(self.build, "tmp")
-        # No cache of models: a real one takes minutes, and what it shows other tests show.
+        # No model cache: tests of a real model take minutes, and other tests cover the same code.
         env = dict(self.env, CMOCKA_TEST_ABORT="1", TMPDIR=own, XDG_CACHE_HOME=own, **(extra or {}))
         os.makedirs(own, exist_ok=True)
         if name:
@@ -120,20 +120,20 @@ class Tree:
             resource.setrlimit(resource.RLIMIT_CPU, (int(limit) + 2, int(limit) + 3))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.time()
-        with open(os.path.join(self.build, "said"), "w+b") as said:
+        with open(os.path.join(self.build, "output"), "w+b") as output:
             p = subprocess.Popen([os.path.join(self.build, program)], cwd=self.build, env=env, stdin=subprocess.DEVNULL,
-                                 stdout=said, stderr=subprocess.STDOUT, preexec_fn=limits)
+                                 stdout=output, stderr=subprocess.STDOUT, preexec_fn=limits)
             try:
                 status = p.wait(timeout=8 * limit + 30)
             except subprocess.TimeoutExpired:
                 status = None
             try:
-                os.killpg(p.pid, signal.SIGKILL)    # and whom it left behind
+                os.killpg(p.pid, signal.SIGKILL)    # and remaining children
             except ProcessLookupError:
                 pass
             p.wait()
-            said.seek(0)
-            text = said.read(1 << 20).decode(errors="replace")
+            output.seek(0)
+            text = output.read(1 << 20).decode(errors="replace")
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if status in (-signal.SIGXCPU, -signal.SIGKILL):
             status = None
@@ -150,7 +150,7 @@ def digest(*paths):
 
 
 class Reach:
-    """Units (a program, or one test of a program that takes long), what each costs and which lines it reaches."""
+    """Units (a program, or one test of a slow program) with their cost and the lines that they reach."""
     LONG = 1.5
 
     def __init__(self):
@@ -205,9 +205,9 @@ class Reach:
     @staticmethod
     def lines_of(tree, data, reached):
         lines = {}
-        said = subprocess.run(["gcov", "--json-format", "--stdout", *data], cwd=tree.build, stdout=subprocess.PIPE,
+        output = subprocess.run(["gcov", "--json-format", "--stdout", *data], cwd=tree.build, stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, text=True).stdout if data else ""
-        for one in said.split("\n"):
+        for one in output.split("\n"):
             if not one.startswith("{"):
                 continue
             for file in json.loads(one)["files"]:
@@ -227,10 +227,10 @@ class Reach:
         return status, seconds, text, self.lines_of(tree, data, reached=True)
 
     def reaching(self, mutant):
-        """Units that reach one of the mutant's lines; of a table outside functions, units that reach its file at all."""
+        """Units that reach one of the mutant's lines; for a table outside functions, units that reach its file."""
         found, known = [], self.known.get(mutant.file, [])
         first, last = mutant.first, mutant.last
-        if known and not any(first <= n <= last for n in known):    # a line that is no code of its own: the nearest that is
+        if known and not any(first <= n <= last for n in known):    # a line without code: the nearest one with code
             first = last = min(known, key=lambda n: abs(n - first))
         for program, unit in self.units.items():
             for name, test in unit["tests"].items():

@@ -21,7 +21,7 @@ static double unit(uint64_t *state)
     return (below(state, 999) + 1) / 1000.0;
 }
 
-static const struct run_row runs[MADE_RUNS] = {
+static const struct run_row runs[SAMPLE_RUNS] = {
     [NONE] = { .cell = "c0", .drafter = "none", .drafter_kind = "none", .rule = "rejection", .lossless = true },
     [LOOKUP] = { .cell = "c1",
                  .drafter = "ngram(longest=3, tokens=8)",
@@ -55,9 +55,9 @@ static const struct run_row runs[MADE_RUNS] = {
 static void fill_run(struct run_row *r)
 {
     r->batch = r->batch != 0 ? r->batch : 1;
-    r->experiment = "made-up";
+    r->experiment = "synthetic";
     r->peers = r->batch == 1 ? "alone" : "in twos";
-    r->settings = "{name: made-up, limits: {new_tokens: 40, context: 512}}";
+    r->settings = "{name: synthetic, limits: {new_tokens: 40, context: 512}}";
     r->target = "smollm2-135m-instruct";
     r->target_hash = "0123";
     r->sampling = "temperature=0";
@@ -71,8 +71,8 @@ static void fill_run(struct run_row *r)
     r->seed = 7;
 }
 
-// One step: a draft of some depth, of which some is accepted, until the text has `left` more tokens.
-static void make_step(struct made_sequence *q, int n, int *left, uint64_t *state)
+// One step: a random draft, partly accepted. *left: tokens that the text still needs.
+static void make_step(struct sample_sequence *q, int n, int *left, uint64_t *state)
 {
     struct step_row *t = &q->step[n];
     bool tree = q->run == TREE, none = q->run == NONE || q->run == PAIR_NONE;
@@ -81,7 +81,7 @@ static void make_step(struct made_sequence *q, int n, int *left, uint64_t *state
     t->drafted = tree ? t->depth + below(state, 4) : t->depth;
     int accepted = t->depth > 0 ? below(state, t->depth + 1) : 0;
     q->step_accepted[n] = accepted;
-    t->accepted_uncut = n % 2 == 0 ? accepted : -1; // where it was not noted, the trials say it
+    t->accepted_uncut = n % 2 == 0 ? accepted : -1; // -1: computed from the trials
     t->accepted = accepted < *left ? accepted : *left;
     q->step_tokens[n] = accepted < *left ? accepted + 1 : *left;
     *left -= q->step_tokens[n];
@@ -111,14 +111,14 @@ static void make_step(struct made_sequence *q, int n, int *left, uint64_t *state
     t->advance_ns = 50 + below(state, 50);
 }
 
-static void make_sequence(struct made_sequence *q, uint64_t *state)
+static void make_sequence(struct sample_sequence *q, uint64_t *state)
 {
     struct sequence_row *r = &q->row;
-    // The text depends on prompt, turn and repeat alone; LOSSY's parts from it in some, TREE's first one ends early.
-    uint64_t words = (uint64_t)(r->prompt * 100 + r->turn * 10 + r->repeat);
-    r->new_tokens = 20 + below(&words, 20);
+    // The text depends on prompt, turn and repeat only; some of LOSSY's differ, TREE's first one ends early.
+    uint64_t text_state = (uint64_t)(r->prompt * 100 + r->turn * 10 + r->repeat);
+    r->new_tokens = 20 + below(&text_state, 20);
     for (int i = 0; i < r->new_tokens; i++)
-        q->token[i] = below(&words, 49152);
+        q->token[i] = below(&text_state, 49152);
     if (q->run == LOSSY && (r->prompt + r->turn) % 2 == 1)
         q->token[7 + r->prompt] += 1;
     if (q->run == TREE && r->prompt == 0 && r->turn == 0 && r->repeat == 0)
@@ -147,21 +147,21 @@ struct sample_facts *sample_facts_create(uint64_t seed, int prompts, int turns, 
 {
     struct sample_facts *m = xcalloc(1, sizeof(*m));
     uint64_t state = seed;
-    for (int i = 0; i < MADE_RUNS; i++) {
+    for (int i = 0; i < SAMPLE_RUNS; i++) {
         m->run[i] = runs[i];
         fill_run(&m->run[i]);
     }
-    m->sequence = xcalloc((size_t)(prompts * turns * repeats * (MADE_RUNS + 1)), sizeof(*m->sequence));
+    m->sequence = xcalloc((size_t)(prompts * turns * repeats * (SAMPLE_RUNS + 1)), sizeof(*m->sequence));
     int64_t pair = 0;
     for (int prompt = 0; prompt < prompts; prompt++)
         for (int repeat = 0; repeat < repeats; repeat++, pair += 2)
-            for (int run = 0; run < MADE_RUNS; run++)
+            for (int run = 0; run < SAMPLE_RUNS; run++)
                 for (int turn = 0; turn < turns; turn++)
                     for (int again = 0; again < (run == NONE && prompt == 1 ? 2 : 1); again++) {
-                        struct made_sequence *q = &m->sequence[m->n++];
+                        struct sample_sequence *q = &m->sequence[m->n++];
                         q->run = run;
                         q->row = (struct sequence_row){ .prompt = prompt, .turn = turn, .repeat = repeat };
-                        // LOSSY's first prompt stands alone, in a pair of its own; NONE's second one was run twice.
+                        // LOSSY's first prompt is alone in its pair; NONE's second one was run twice.
                         q->row.pair = pair + ((run == LOSSY && prompt == 0) || again == 1);
                         make_sequence(q, &state);
                     }
@@ -178,14 +178,14 @@ void sample_facts_free(struct sample_facts *m)
 bool sample_facts_store(struct sample_facts *m, struct store *s, struct error *err)
 {
     int64_t first = 0, pair = -1;
-    for (int i = 0; i < MADE_RUNS; i++)
+    for (int i = 0; i < SAMPLE_RUNS; i++)
         if (!store_run(s, &m->run[i], &m->id[i], err))
             return false;
     for (int i = 0; i < m->n; i++) {
         struct sequence_row row = m->sequence[i].row;
         for (; pair < row.pair; pair++) {
             int64_t id;
-            if (!store_new_pair(s, "made-up", &id, err))
+            if (!store_new_pair(s, "synthetic", &id, err))
                 return false;
             if (pair < 0)
                 first = id;
@@ -194,7 +194,7 @@ bool sample_facts_store(struct sample_facts *m, struct store *s, struct error *e
         if (!store_sequence(s, m->id[m->sequence[i].run], &row, err))
             return false;
     }
-    for (int i = 0; i < MADE_RUNS; i++)
+    for (int i = 0; i < SAMPLE_RUNS; i++)
         if (i != LOSSY && !store_run_finished(s, m->id[i], err))
             return false;
     return true;
@@ -215,5 +215,5 @@ double sample_facts_query(struct store *s, const char *sql)
 void sample_facts_hold(struct store *s, const char *sql)
 {
     if (sample_facts_query(s, sql) != 1)
-        fail_msg("not so: %s", sql);
+        fail_msg("expected 1: %s", sql);
 }

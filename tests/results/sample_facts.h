@@ -1,5 +1,5 @@
-// sample_facts.h - facts for tests of the results database, made up but consistent: five runs of one experiment over a few
-// prompts. They are kept in plain arrays, so that a test can compute with loops what a view computes in SQL.
+// sample_facts.h - synthetic, consistent facts for tests of the results database: six runs of one experiment over a few prompts,
+// in plain arrays, so that a test can compute with loops what a view computes in SQL.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -7,34 +7,34 @@
 
 struct error;
 
-enum { MADE_RUNS = 6, MADE_STEPS = 64, MADE_TRIALS = 12, MADE_TOKENS = 64 };
+enum { SAMPLE_RUNS = 6, SAMPLE_STEPS = 64, SAMPLE_TRIALS = 12, SAMPLE_TOKENS = 64 };
 
-// NONE and LOOKUP decode by `rejection`, alone. TREE drafts trees and records expectations. LOSSY's texts differ and
-// its rule is another, with no `none` of its own. PAIR_NONE and PAIR_LOOKUP run in a batch of 2: another contest.
+// NONE and LOOKUP decode with `rejection` at batch 1. TREE drafts trees and records expectations. LOSSY has another rule,
+// without a `none` of its own, and other texts. PAIR_NONE and PAIR_LOOKUP run in a batch of 2: another comparison.
 enum { NONE, LOOKUP, TREE, LOSSY, PAIR_NONE, PAIR_LOOKUP };
 
-struct made_sequence {
+struct sample_sequence {
     int run;
     struct sequence_row row;
-    struct step_row step[MADE_STEPS];
-    int step_tokens[MADE_STEPS];   // what the step brought the text
-    int step_accepted[MADE_STEPS]; // accepted before the end of the text cut it
-    struct trial_row trial[MADE_STEPS][MADE_TRIALS];
-    int32_t token[MADE_TOKENS];
+    struct step_row step[SAMPLE_STEPS];
+    int step_tokens[SAMPLE_STEPS];   // tokens that the step added to the text
+    int step_accepted[SAMPLE_STEPS]; // accepted before the end of the text cut it
+    struct trial_row trial[SAMPLE_STEPS][SAMPLE_TRIALS];
+    int32_t token[SAMPLE_TOKENS];
     char prompt_id[16];
 };
 
 struct sample_facts {
-    struct run_row run[MADE_RUNS];
-    int64_t id[MADE_RUNS]; // set by sample_facts_store
+    struct run_row run[SAMPLE_RUNS];
+    int64_t id[SAMPLE_RUNS]; // set by sample_facts_store
     int n;
-    struct made_sequence *sequence; // (n) in the order in which they are stored
+    struct sample_sequence *sequence; // (n) in the order of storing
 };
 
 struct sample_facts *sample_facts_create(uint64_t seed, int prompts, int turns, int repeats);
 void sample_facts_free(struct sample_facts *m);
-// runs, pairs, sequences; all but LOSSY finished
+// Stores runs, pairs and sequences; all runs but LOSSY are finished.
 bool sample_facts_store(struct sample_facts *m, struct store *s, struct error *err);
-// The first column of the only row that a question has; NAN: it has none.
+// The first column of a query's first row; NAN: no row.
 double sample_facts_query(struct store *s, const char *sql);
-void sample_facts_hold(struct store *s, const char *sql); // fails the test if that is not 1
+void sample_facts_hold(struct store *s, const char *sql); // fails the test unless the query's value is 1

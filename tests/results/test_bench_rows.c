@@ -1,5 +1,4 @@
-// test_bench_rows.c - every number of a bench comes back from the column that is named for it; the errors of a cost model
-// beside plain loops.
+// test_bench_rows.c - every number of a bench is stored in its column; errors of a cost model compared with plain loops.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,13 +31,13 @@ static void every_number_is_in_its_column(void **state)
                                .n0 = 34,
                                .d = 35,
                                .e = 36,
-                               .hinge_most = 37,
+                               .hinge_max_error = 37,
                                .hinge_rms = 38,
-                               .table_most = 39,
+                               .table_max_error = 39,
                                .table_rms = 40,
                                .step_a = 41,
                                .step_d = 42,
-                               .step_most = 43 };
+                               .step_max_error = 43 };
     const struct bench_cost_row costs[] = { { "S", &cost } };
     const char *const peers[] = { "llama", "other" };
     struct bench_row r = { "target",
@@ -110,16 +109,26 @@ static void every_number_is_in_its_column(void **state)
     struct cost back;
     assert_true(store_cost(s, id, "S", &back, &err));
     assert_int_equal(back.form, COST_HINGE);
-    const double is[] = { back.a,      back.b,          back.s,         back.n0,         back.d,
-                          back.e,      back.hinge_most, back.hinge_rms, back.table_most, back.table_rms,
-                          back.step_a, back.step_d,     back.step_most };
+    const double is[] = { back.a,
+                          back.b,
+                          back.s,
+                          back.n0,
+                          back.d,
+                          back.e,
+                          back.hinge_max_error,
+                          back.hinge_rms,
+                          back.table_max_error,
+                          back.table_rms,
+                          back.step_a,
+                          back.step_d,
+                          back.step_max_error };
     for (int i = 0; i < 13; i++)
         assert_true(is[i] == 31 + i);
     cost_free(&back);
     assert_true(store_cost(s, id, "D", &back, &err));
     assert_int_equal(back.form, COST_NONE);
 
-    // A later one of the same model; one of another number of threads, kind of activations or cache.
+    // A later bench of the same model; others with another number of threads, activations or cache.
     struct cost table = cost;
     const struct bench_cost_row again[] = { { "S", &table } };
     int64_t later = 0, found = -1;
@@ -138,8 +147,8 @@ static void every_number_is_in_its_column(void **state)
     store_close(s);
 }
 
-// What each point's two neighbours say of it, on a straight line; a point that is not of the grid's order.
-static void the_tables_errors_are_those_of_its_neighbours(void **state)
+// Each inner point is predicted by linear interpolation of its two neighbours. The points are not in order.
+static void errors_of_the_table_are_those_of_interpolation(void **state)
 {
     (void)state;
     enum { ROWS = 4, CONTEXTS = 2 };
@@ -147,40 +156,41 @@ static void the_tables_errors_are_those_of_its_neighbours(void **state)
     static const double ns[CONTEXTS][ROWS] = { { 100, 130, 150, 260 }, { 110, 160, 170, 300 } };
     struct cost_point p[ROWS * CONTEXTS];
     int n = 0, between = 0;
-    double most = 0, sum = 0;
-    for (int i = ROWS - 1; i >= 0; i--) // any order will do
+    double max_error = 0, sum = 0;
+    for (int i = ROWS - 1; i >= 0; i--) // in any order
         for (int c = 0; c < CONTEXTS; c++)
             p[n++] = (struct cost_point){ rows[i], contexts[c], ns[c][i] };
     for (int c = 0; c < CONTEXTS; c++)
         for (int i = 1; i + 1 < ROWS; i++, between++) {
             const double share = (double)(rows[i] - rows[i - 1]) / (rows[i + 1] - rows[i - 1]);
-            const double says = ns[c][i - 1] * (1 - share) + ns[c][i + 1] * share, error = says / ns[c][i] - 1;
-            most = fmax(most, fabs(error));
+            const double predicted = ns[c][i - 1] * (1 - share) + ns[c][i + 1] * share,
+                         error = predicted / ns[c][i] - 1;
+            max_error = fmax(max_error, fabs(error));
             sum += error * error;
         }
     struct cost cost;
     cost_fit(&cost, p, n);
-    assert_true(fabs(cost.table_most - most) < 1e-12);
+    assert_true(fabs(cost.table_max_error - max_error) < 1e-12);
     assert_true(fabs(cost.table_rms - sqrt(sum / between)) < 1e-12);
     assert_int_equal(cost.form, COST_TABLE);
     for (int c = 0; c < CONTEXTS; c++)
         for (int i = 0; i < ROWS; i++)
             assert_true(fabs(cost_ns(&cost, rows[i], contexts[c]) - ns[c][i]) < 1e-9);
     assert_true(fabs(cost_ns(&cost, 3, 58) - (130 + 150 + 160 + 170) / 4.0) < 1e-9); // half way in both
-    // The hinge's errors, too, are those at the points.
-    double hinge_most = 0, hinge_sum = 0;
+    // The hinge's errors are those at the points, too.
+    double hinge_max_error = 0, hinge_sum = 0;
     for (int i = 0; i < n; i++) {
         const double error = cost_hinge_ns(&cost, p[i].n, p[i].context) / p[i].ns - 1;
-        hinge_most = fmax(hinge_most, fabs(error));
+        hinge_max_error = fmax(hinge_max_error, fabs(error));
         hinge_sum += error * error;
     }
-    assert_true(fabs(cost.hinge_most - hinge_most) < 1e-12 && hinge_most > 0.01);
+    assert_true(fabs(cost.hinge_max_error - hinge_max_error) < 1e-12 && hinge_max_error > 0.01);
     assert_true(fabs(cost.hinge_rms - sqrt(hinge_sum / n)) < 1e-12);
     cost_free(&cost);
 }
 
-// 500 + 7 n + 90 max(0, n - 4) + 0.5 c + 0.25 n c: four rows and two contexts are enough to say so.
-static void four_rows_have_a_hinge(void **state)
+// 500 + 7 n + 90 max(0, n - 4) + 0.5 c + 0.25 n c: four rows and two contexts determine it.
+static void four_rows_determine_a_hinge(void **state)
 {
     (void)state;
     static const int rows[] = { 1, 2, 4, 9 }, contexts[] = { 16, 400 };
@@ -195,12 +205,12 @@ static void four_rows_have_a_hinge(void **state)
     struct cost cost;
     cost_fit(&cost, p, n);
     assert_int_equal(cost.form, COST_HINGE);
-    assert_true(cost.hinge_most < 1e-6);
+    assert_true(cost.hinge_max_error < 1e-6);
     assert_true(fabs(cost.d - 0.5) < 1e-3 && fabs(cost.e - 0.25) < 1e-3);
     cost_free(&cost);
 }
 
-static void two_rows_are_a_line(void **state)
+static void two_rows_determine_a_line(void **state)
 {
     (void)state;
     const struct cost_point p[] = { { 1, 16, 110 }, { 4, 16, 140 } };
@@ -208,23 +218,23 @@ static void two_rows_are_a_line(void **state)
     cost_fit(&cost, p, 2);
     assert_int_equal(cost.form, COST_HINGE);
     assert_true(fabs(cost_hinge_ns(&cost, 1, 16) - 110) < 1e-6 && fabs(cost_hinge_ns(&cost, 3, 16) - 130) < 1e-6);
-    assert_true(cost.table_most == 0 && cost.table_rms == 0); // no point is between others
+    assert_true(cost.table_max_error == 0 && cost.table_rms == 0); // no inner point
     cost_free(&cost);
 }
 
-// Draft steps: one says nothing of the context; of two and more the line.
-static void draft_steps_are_a_line_behind_their_context(void **state)
+// One draft step does not determine the context's term; two or more do.
+static void draft_steps_fit_a_line_in_context(void **state)
 {
     (void)state;
     const struct cost_point p[] = { { 5, 10, 120 }, { 9, 50, 200 }, { 2, 100, 300 } }; // 100 + 2 c
     struct cost cost = { 0 };
     cost_fit_step(&cost, p, 1);
     assert_true(fabs(cost.step_a - 120) < 1e-9 && cost.step_d == 0);
-    cost_fit_step(&cost, &(struct cost_point){ 1, 0, 50 }, 1); // behind nothing
+    cost_fit_step(&cost, &(struct cost_point){ 1, 0, 50 }, 1); // at context 0
     assert_true(fabs(cost.step_a - 50) < 1e-9 && cost.step_d == 0);
     for (int n = 2; n <= 3; n++) {
         cost_fit_step(&cost, p, n);
-        assert_true(fabs(cost.step_a - 100) < 1e-6 && fabs(cost.step_d - 2) < 1e-8 && cost.step_most < 1e-9);
+        assert_true(fabs(cost.step_a - 100) < 1e-6 && fabs(cost.step_d - 2) < 1e-8 && cost.step_max_error < 1e-9);
         assert_true(fabs(cost_step_ns(&cost, 30) - 160) < 1e-6);
     }
 }
@@ -232,7 +242,7 @@ static void draft_steps_are_a_line_behind_their_context(void **state)
 static int clean(void **state)
 {
     (void)state;
-    tiny_clean();
+    test_directory_remove();
     return 0;
 }
 
@@ -240,10 +250,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_number_is_in_its_column),
-        cmocka_unit_test(the_tables_errors_are_those_of_its_neighbours),
-        cmocka_unit_test(four_rows_have_a_hinge),
-        cmocka_unit_test(two_rows_are_a_line),
-        cmocka_unit_test(draft_steps_are_a_line_behind_their_context),
+        cmocka_unit_test(errors_of_the_table_are_those_of_interpolation),
+        cmocka_unit_test(four_rows_determine_a_hinge),
+        cmocka_unit_test(two_rows_determine_a_line),
+        cmocka_unit_test(draft_steps_fit_a_line_in_context),
     };
     return cmocka_run_group_tests(tests, NULL, clean);
 }

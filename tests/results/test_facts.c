@@ -1,5 +1,5 @@
-// test_facts.c - every fact of a sequence and of an exact test is in the column that is named for it: each has a number of its
-// own, and is asked for by SQL.
+// test_facts.c - every fact of a sequence and of an exact test is stored in its column: each has a distinct value, and SQL reads it
+// back.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static void every_fact_of_a_sequence_is_in_its_column(void **state)
     const struct step_row steps[] = { { 5, 3, 2, 1.25, 0.5, 2, 1001, 1002, 1003, 3, trials, 2, rules, 3 },
                                       { 0, 0, 0, NAN, NAN, -1, 2001, 2002, 2003, 2, NULL, 0, NULL, 0 } };
     const int32_t token[] = { 71, 80, 81, 82 };
-    struct sequence_row q = { 6,    "prompt six", "talk", 1,        2,       0,     13, 4,   3001,
+    struct sequence_row q = { 6,    "prompt six", "chat", 1,        2,       0,     13, 4,   3001,
                               3002, 3003,         token,  "a text", "limit", steps, 2,  NULL };
     assert_true(store_run(s, &row_of_run, &id, &err) && store_new_pair(s, "e", &pair, &err));
     q.pair = pair;
@@ -64,24 +64,24 @@ static void every_fact_of_a_sequence_is_in_its_column(void **state)
         " lossless = 0 AND marked_inflated = 1 AND seed = 9 AND batch = 3");
     sample_facts_hold(
         s,
-        "SELECT count(*) = 1 FROM sequence WHERE prompt = 6 AND prompt_id = 'prompt six' AND category = 'talk' AND turn = 1 AND"
+        "SELECT count(*) = 1 FROM sequence WHERE prompt = 6 AND prompt_id = 'prompt six' AND category = 'chat' AND turn = 1 AND"
         " repeat = 2 AND prompt_tokens = 13 AND new_tokens = 4 AND steps = 2 AND prefill_ns = 3001 AND decode_ns = 3002 AND"
         " wall_ns = 3003 AND tokens = '[71,80,81,82]' AND text = 'a text' AND stop = 'limit'"
         " AND text_hash = '3215ec0c50699c91'"); // FNV-1a, by Python
     sample_facts_hold(
         s,
         "SELECT count(*) = 1 FROM step WHERE step = 0 AND drafted = 5 AND depth = 3 AND accepted = 2 AND tokens = 3 AND"
-        " expected = 1.25 AND variance = 0.5 AND stood = 2 AND propose_ns = 1001 AND verify_ns = 1002 AND advance_ns = 1003"
+        " expected = 1.25 AND variance = 0.5 AND accepted_uncut = 2 AND propose_ns = 1001 AND verify_ns = 1002 AND advance_ns = 1003"
         " AND batch = 3");
     sample_facts_hold(
         s,
         "SELECT count(*) = 1 FROM step WHERE step = 1 AND drafted = 0 AND depth = 0 AND accepted = 0 AND tokens = 1 AND"
-        " expected IS NULL AND variance IS NULL AND stood IS NULL AND propose_ns = 2001 AND batch = 2");
+        " expected IS NULL AND variance IS NULL AND accepted_uncut IS NULL AND propose_ns = 2001 AND batch = 2");
     sample_facts_hold(
         s,
-        "SELECT count(*) = 2 FROM trial WHERE step = 0 AND ((node = 1 AND depth = 1 AND rank = 0 AND token = 71 AND drawn = 1"
-        " AND p = 0.25 AND q = 0.5 AND stood = 1) OR (node = 2 AND depth = 1 AND rank = 1 AND token = 72 AND drawn = 0 AND"
-        " p = 0.125 AND q IS NULL AND stood = 0))");
+        "SELECT count(*) = 2 FROM trial WHERE step = 0 AND ((node = 1 AND depth = 1 AND rank = 0 AND token = 71 AND proposal = 1"
+        " AND p = 0.25 AND q = 0.5 AND accepted = 1) OR (node = 2 AND depth = 1 AND rank = 1 AND token = 72 AND proposal = 0 AND"
+        " p = 0.125 AND q IS NULL AND accepted = 0))");
     sample_facts_hold(
         s,
         "SELECT count(*) = 3 FROM step_rule WHERE step = 0 AND ((rule = 'rejection' AND lossless = 1 AND accepted = 1.5 AND"
@@ -90,7 +90,7 @@ static void every_fact_of_a_sequence_is_in_its_column(void **state)
     store_close(s);
 }
 
-static void a_step_that_cannot_be_stored_takes_its_sequence_with_it(void **state)
+static void a_failing_step_rolls_back_its_sequence(void **state)
 {
     (void)state;
     struct error err = { "" };
@@ -104,7 +104,7 @@ static void a_step_that_cannot_be_stored_takes_its_sequence_with_it(void **state
                                         { 3, 1, 1, 72, 0, 0.125, NAN, false } };
     const int32_t token[] = { 71 };
     assert_true(store_run(s, &row_of_run, &id, &err) && store_new_pair(s, "e", &pair, &err));
-    for (int k = 0; k < 2; k++) { // the second of three rows is refused, and the third would be taken
+    for (int k = 0; k < 2; k++) { // the second of three rows violates a constraint, the third does not
         const struct step_row step = {
             5, 3, 0, 1.25, 0.5, 0, 1, 1, 1, 1, k ? trials : NULL, k ? 3 : 0, k ? NULL : twice, k ? 0 : 3
         };
@@ -141,7 +141,7 @@ static void every_fact_of_an_exact_test_is_in_its_column(void **state)
         "SELECT count(*) = 1 FROM exact WHERE experiment = 'e' AND cell = 'c' AND settings = 'settings' AND target = 'target'"
         " AND drafter = 'drafter' AND rule = 'rule' AND sampling = 'sampling' AND machine = 'machine' AND"
         " revision = 'revision' AND lossless = 1 AND batch = 3 AND seed = 17 AND sequences = 4 AND tokens = 5 AND steps = 6"
-        " AND most_log_e = 7.5 AND level = 0.5 AND accepted = 1.5 AND expected = 2.5 AND z_accepted = 3.5 AND visible = 4.5"
+        " AND max_log_e = 7.5 AND level = 0.5 AND accepted = 1.5 AND expected = 2.5 AND z_accepted = 3.5 AND detectable = 4.5"
         " AND verdict = 'no verdict' AND finished IS NOT NULL");
     sample_facts_hold(
         s,
@@ -157,20 +157,20 @@ static void every_fact_of_an_exact_test_is_in_its_column(void **state)
     assert_true(store_exact_rule(s, &rule, &err) && store_exact_bits(s, &bits, &err));
     sample_facts_hold(
         s,
-        "SELECT count(*) = 1 FROM exact_rule WHERE rule = 'block' AND found = 'exact' AND revision = 'rev' AND claimed = 1 AND"
-        " instances = 41 AND outcomes = 42 AND distance = 1e-16 AND law_error = 2e-16");
+        "SELECT count(*) = 1 FROM exact_rule WHERE rule = 'block' AND verdict = 'exact' AND revision = 'rev' AND declared_exact = 1 AND"
+        " instances = 41 AND outcomes = 42 AND distance = 1e-16 AND formula_error = 2e-16");
     sample_facts_hold(
         s,
         "SELECT count(*) = 1 FROM exact_bits WHERE experiment = 'e' AND cell = 'c' AND settings = 's' AND target = 't' AND"
         " drafter = 'd' AND rule = 'r' AND sampling = 'sa' AND machine = 'm' AND revision = 're' AND verdict = 'v' AND"
-        " compared = 51 AND different = 52 AND ties = 53 AND turned = 54 AND bugs = 55 AND largest = 0.25");
+        " compared = 51 AND different = 52 AND ties = 53 AND argmax_changed = 54 AND bugs = 55 AND largest = 0.25");
     store_close(s);
 }
 
 static int clean(void **state)
 {
     (void)state;
-    tiny_clean();
+    test_directory_remove();
     return 0;
 }
 
@@ -178,7 +178,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_fact_of_a_sequence_is_in_its_column),
-        cmocka_unit_test(a_step_that_cannot_be_stored_takes_its_sequence_with_it),
+        cmocka_unit_test(a_failing_step_rolls_back_its_sequence),
         cmocka_unit_test(every_fact_of_an_exact_test_is_in_its_column),
     };
     return cmocka_run_group_tests(tests, NULL, clean);

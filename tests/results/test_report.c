@@ -1,6 +1,5 @@
-// test_report.c - reports of made-up facts: 80 columns whatever the names, the numbers of the views, and exports that
-// can be
-// read back.
+// test_report.c - reports of synthetic facts: 80 columns with any names, the numbers of the views, and exports that can
+// be read back.
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -62,7 +61,7 @@ static char *reported(struct store *s, struct report_options o)
     return text;
 }
 
-static void fits(const char *text, int width)
+static void expect_fits(const char *text, int width)
 {
     for (const char *line = text; *line != '\0';) {
         size_t n = strcspn(line, "\n");
@@ -72,12 +71,12 @@ static void fits(const char *text, int width)
         if (characters > width)
             fail_msg("%d columns: %.*s", characters, (int)n, line);
         if (n > 0 && line[n - 1] == ' ')
-            fail_msg("blanks at the end: %.*s|", (int)n, line);
+            fail_msg("trailing blank: %.*s|", (int)n, line);
         line += n + (line[n] == '\n');
     }
 }
 
-static void says(const char *text, const char *what)
+static void expect_contains(const char *text, const char *what)
 {
     if (strstr(text, what) == NULL)
         fail_msg("no \"%s\" in:\n%s", what, text);
@@ -89,31 +88,32 @@ static void the_table_has_the_views_numbers(void **state)
     struct sample_facts *m = sample_facts_create(3, 6, 2, 2);
     struct store *s = filled(m);
     char *text = reported(s, (struct report_options){ 0 });
-    fits(text, 80);
+    expect_fits(text, 80);
 
-    says(text, "made-up (1 of 2)\n");
-    says(text, "target     smollm2-135m-instruct (weights q4_1, activations f32)\n");
-    says(text, "sampling   temperature=0\n");
-    says(text, "limits     new_tokens: 40, context: 512\n");
-    says(text, "decoding   batch 1, seed 7, 2 repeats\n");
-    says(text, "machine    AMD EPYC, avx2, 2 threads\n");
-    says(text, "  2  ngram(longest=3, tokens=8); rejection\n");
-    says(text, "  4* ngram(longest=3, tokens=8); typical(epsilon=0.3) - LOSSY - UNFINISHED, 24\n     texts so far\n");
-    says(text, "  2  all 24 equal none's\n");
-    says(text, "4 of 24");
-    says(text, "* LOSSY    the rule changes");
+    expect_contains(text, "synthetic (1 of 2)\n");
+    expect_contains(text, "target     smollm2-135m-instruct (weights q4_1, activations f32)\n");
+    expect_contains(text, "sampling   temperature=0\n");
+    expect_contains(text, "limits     new_tokens: 40, context: 512\n");
+    expect_contains(text, "decoding   batch 1, seed 7, 2 repeats\n");
+    expect_contains(text, "machine    AMD EPYC, avx2, 2 threads\n");
+    expect_contains(text, "  2  ngram(longest=3, tokens=8); rejection\n");
+    expect_contains(
+        text, "  4* ngram(longest=3, tokens=8); typical(epsilon=0.3) - LOSSY - UNFINISHED, 24\n     texts so far\n");
+    expect_contains(text, "  2  all 24 equal none's\n");
+    expect_contains(text, "4 of 24");
+    expect_contains(text, "* LOSSY    the rule changes");
 
-    // A row of each table, put together from the views.
+    // A row of each table, formatted from the views.
     char *row = xformat("  2 %9.0f%8.0f%7.2f", sample_facts_query(s, "SELECT tokens_per_s FROM speed WHERE run = 2"),
                         sample_facts_query(s, "SELECT end_to_end_tokens_per_s FROM speed WHERE run = 2"),
                         sample_facts_query(s, "SELECT speedup FROM speed WHERE run = 2"));
-    says(text, row);
+    expect_contains(text, row);
     free(row);
     row = xformat("%6.2f%7.2f%7.0f%5.0f", sample_facts_query(s, "SELECT speedup_geometric FROM speed WHERE run = 2"),
                   sample_facts_query(s, "SELECT tokens_per_step FROM steps WHERE run = 2"),
                   100 * sample_facts_query(s, "SELECT propose_share FROM timing WHERE run = 2"),
                   100 * sample_facts_query(s, "SELECT verify_share FROM timing WHERE run = 2"));
-    says(text, row);
+    expect_contains(text, row);
     free(row);
     row = xformat("  2 %8.0f%10.0f%10.0f%5.0f ", sample_facts_query(s, "SELECT drafts FROM steps WHERE run = 2"),
                   sample_facts_query(s, "SELECT drafted_tokens FROM steps WHERE run = 2"),
@@ -128,14 +128,14 @@ static void the_table_has_the_views_numbers(void **state)
         row = xformat("%s", more);
         free(more);
     }
-    says(text, row);
+    expect_contains(text, row);
     free(row);
     free(text);
     store_close(s);
     sample_facts_free(m);
 }
 
-static void long_names_are_folded(void **state)
+static void long_names_are_wrapped(void **state)
 {
     (void)state;
     struct sample_facts *m = sample_facts_create(4, 3, 1, 1);
@@ -144,7 +144,7 @@ static void long_names_are_folded(void **state)
         strcat(drafter, "an option with caf\xC3\xA9s=[1, 2, 3], ");
     for (int i = 0; i < 150; i++)
         strcat(word, "\xC3\xA9\xE2\x82\xAC");
-    for (int i = 0; i < MADE_RUNS; i++) {
+    for (int i = 0; i < SAMPLE_RUNS; i++) {
         m->run[i].experiment = word;
         m->run[i].target = word;
         m->run[i].machine = i == 2 ? "another machine" : word;
@@ -164,13 +164,13 @@ static void long_names_are_folded(void **state)
     }
     struct store *s = filled(m);
     char *text = reported(s, (struct report_options){ 0 });
-    fits(text, 80);
-    says(text, "seed 18446744073709551615");
-    says(text, "INFLATED TARGET");
-    says(text, "another machine in run 3");
+    expect_fits(text, 80);
+    expect_contains(text, "seed 18446744073709551615");
+    expect_contains(text, "INFLATED TARGET");
+    expect_contains(text, "another machine in run 3");
     free(text);
     text = reported(s, (struct report_options){ .width = 120 });
-    fits(text, 120);
+    expect_fits(text, 120);
     free(text);
     free(drafter);
     free(word);
@@ -178,8 +178,6 @@ static void long_names_are_folded(void **state)
     sample_facts_free(m);
 }
 
-// Twelve cells: the categories' table comes in parts. Numbers from a thousandth to millions, and drafts deeper than
-// shown.
 static void a_cache_that_is_not_f32_is_named(void **state)
 {
     (void)state;
@@ -187,13 +185,13 @@ static void a_cache_that_is_not_f32_is_named(void **state)
     struct store *s = filled(m);
     sample_facts_query(s, "UPDATE run SET cache = 'q8_0', activations = 'int8'");
     char *text = reported(s, (struct report_options){ 0 });
-    says(text, "target     smollm2-135m-instruct (weights q4_1, activations int8, cache q8_0)\n");
+    expect_contains(text, "target     smollm2-135m-instruct (weights q4_1, activations int8, cache q8_0)\n");
     free(text);
     store_close(s);
     sample_facts_free(m);
 }
 
-// From three prompts of a kind on there is an interval, which holds the speedup, by prompts of that kind alone.
+// A category of three or more prompts has an interval, which contains its speedup.
 static void categories_of_three_prompts_have_intervals(void **state)
 {
     (void)state;
@@ -202,8 +200,9 @@ static void categories_of_three_prompts_have_intervals(void **state)
         m->sequence[i].row.category = m->sequence[i].row.prompt < 2 ? "few" : "many";
     struct store *s = filled(m);
     char *text = reported(s, (struct report_options){ 0 });
-    fits(text, 80);
-    says(text, "\nSpeedup over none, by category, with 95 % intervals by prompt\nrun              prompts    2");
+    expect_fits(text, 80);
+    expect_contains(text,
+                    "\nSpeedup over none, by category, with 95 % intervals by prompt\nrun              prompts    2");
     const char *few = strstr(text, "\nfew                    2 "), *many = strstr(text, "\nmany                   5 ");
     assert_true(few != NULL && many != NULL);
     double value, low, high;
@@ -215,7 +214,9 @@ static void categories_of_three_prompts_have_intervals(void **state)
     sample_facts_free(m);
 }
 
-static void many_runs_and_great_numbers_keep_their_columns(void **state)
+// Twelve cells: the table of categories comes in parts. Numbers from a thousandth to millions, and drafts deeper than
+// shown.
+static void many_runs_and_large_numbers_keep_their_columns(void **state)
 {
     (void)state;
     struct error err;
@@ -271,9 +272,9 @@ static void many_runs_and_great_numbers_keep_their_columns(void **state)
         free(cell);
     }
     char *text = reported(s, (struct report_options){ 0 });
-    fits(text, 80);
-    says(text, "Drafts go deeper than 8");
-    says(text, "  1.0  1.0  1.0  1.0  1.0  1.0  1.0  1.0\n");
+    expect_fits(text, 80);
+    expect_contains(text, "Drafts deeper than 8");
+    expect_contains(text, "  1.0  1.0  1.0  1.0  1.0  1.0  1.0  1.0\n");
     free(text);
     store_close(s);
 }
@@ -282,21 +283,22 @@ static void sampled_texts_are_not_compared_unless_the_rule_is_match(void **state
 {
     (void)state;
     struct sample_facts *m = sample_facts_create(3, 4, 1, 1);
-    for (int i = 0; i < MADE_RUNS; i++) {
+    for (int i = 0; i < SAMPLE_RUNS; i++) {
         m->run[i].sampling = i < PAIR_NONE ? "temperature=0.7, top_p=0.95" : "temperature=1";
         if (i >= PAIR_NONE)
             m->run[i].rule = "match";
     }
     struct store *s = filled(m);
     char *text = reported(s, (struct report_options){ 0 });
-    says(text, "Texts beside those of none\n  2  not comparable (sampled)\n  3  not comparable (sampled)\n");
-    says(text, "Texts beside those of none\n  2  all 4 equal none's\n");
+    expect_contains(
+        text, "Texts compared with those of none\n  2  not comparable (sampled)\n  3  not comparable (sampled)\n");
+    expect_contains(text, "Texts compared with those of none\n  2  all 4 equal none's\n");
     free(text);
     store_close(s);
     sample_facts_free(m);
 }
 
-static void an_experiment_without_texts_is_still_told(void **state)
+static void an_experiment_without_texts_is_reported(void **state)
 {
     (void)state;
     struct error err;
@@ -305,12 +307,12 @@ static void an_experiment_without_texts_is_still_told(void **state)
     FILE *out = fopen("/dev/null", "w");
     assert_false(report_write(s, &(struct report_options){ 0 }, out, &err));
     assert_non_null(strstr(err.text, "no experiment has been run"));
-    for (int i = 0; i < MADE_RUNS; i++)
+    for (int i = 0; i < SAMPLE_RUNS; i++)
         assert_true(store_run(s, &m->run[i], &m->id[i], &err));
     char *text = reported(s, (struct report_options){ 0 });
-    fits(text, 80);
-    says(text, "UNFINISHED, 0 texts so far");
-    says(text, "nothing to compare with");
+    expect_fits(text, 80);
+    expect_contains(text, "UNFINISHED, 0 texts so far");
+    expect_contains(text, "nothing to compare with");
     free(text);
     for (int format = REPORT_CSV; format <= REPORT_JSONL; format++)
         free(reported(s, (struct report_options){ .format = format }));
@@ -318,16 +320,16 @@ static void an_experiment_without_texts_is_still_told(void **state)
     m->run[0].experiment = "second";
     assert_true(store_run(s, &m->run[0], &m->id[0], &err));
     assert_false(report_write(s, &(struct report_options){ .experiment = "third" }, out, &err));
-    assert_non_null(strstr(err.text, "no experiment \"third\" in it (made-up, second)"));
+    assert_non_null(strstr(err.text, "no experiment \"third\" in it (synthetic, second)"));
     text = reported(s, (struct report_options){ .experiment = "second" });
-    assert_null(strstr(text, "made-up"));
+    assert_null(strstr(text, "synthetic"));
     free(text);
     fclose(out);
     store_close(s);
     sample_facts_free(m);
 }
 
-static void a_report_that_cannot_be_written_says_so(void **state)
+static void a_failed_write_is_an_error(void **state)
 {
     (void)state;
     struct error err;
@@ -355,11 +357,11 @@ static void a_report_that_cannot_be_written_says_so(void **state)
     tight = before;
     tight.rlim_cur = 100;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
-    bool well = report_write(s, &o, stdout, &err);
+    bool ok = report_write(s, &o, stdout, &err);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-    assert_false(well);
+    assert_false(ok);
     assert_non_null(strstr(err.text, "File too large"));
-    assert_int_equal(rmdir(cut), 0); // nothing in it
+    assert_int_equal(rmdir(cut), 0); // empty
     free(cut);
     store_close(s);
     sample_facts_free(m);
@@ -367,7 +369,7 @@ static void a_report_that_cannot_be_written_says_so(void **state)
 
 // ---- read back ----
 
-// The next field of RFC 4180; at moves behind it and its comma or line end. last: it ended its record.
+// The next field of RFC 4180. *at moves beyond it and its comma or line end. *last: the last of its record.
 static char *next_field(const char **at, bool *last)
 {
     struct text field = { 0 };
@@ -411,11 +413,11 @@ static void csv_is_read_back(void **state)
                 run = atoi(field);
             if (strcmp(name[n], "drafter") == 0)
                 assert_string_equal(field, m->run[rows].drafter);
-            char *question = xformat("SELECT %s FROM run_summary WHERE run = %d", name[n], run);
+            char *sql = xformat("SELECT %s FROM run_summary WHERE run = %d", name[n], run);
             if (strcmp(name[n], "tokens_per_s") == 0 || strcmp(name[n], "speedup") == 0 ||
                 strcmp(name[n], "new_tokens") == 0 || strcmp(name[n], "acceptance_rate") == 0 ||
                 strcmp(name[n], "equal_texts") == 0) {
-                double x = sample_facts_query(s, question);
+                double x = sample_facts_query(s, sql);
                 assert_true(isnan(x) ? *field == '\0' : fabs(atof(field) - x) <= 1e-9 * fabs(x));
             }
             if (strncmp(name[n], "acceptance_", 11) == 0 && strcmp(name[n], "acceptance_rate") != 0) {
@@ -424,12 +426,12 @@ static void csv_is_read_back(void **state)
                 assert_true(isnan(x) ? *field == '\0' : fabs(atof(field) - x) <= 1e-9);
                 free(rate);
             }
-            free(question);
+            free(sql);
             free(field);
         }
         assert_int_equal(n, columns);
     }
-    assert_int_equal(rows, MADE_RUNS);
+    assert_int_equal(rows, SAMPLE_RUNS);
     assert_string_equal(name[columns - 1], "acceptance_8");
     while (columns > 0)
         free(name[--columns]);
@@ -454,8 +456,8 @@ static void json_lines_are_read_back(void **state)
         assert_string_equal(json_text(json_get(o, "drafter")), m->run[rows].drafter);
         assert_int_equal(json_bool(json_get(o, "lossless")), m->run[rows].lossless);
         assert_true(json_is_bool(json_get(o, "finished")));
-        char *question = xformat("SELECT speedup FROM run_summary WHERE run = %d", rows + 1);
-        double x = sample_facts_query(s, question), low = json_number(json_get(o, "speedup_low")),
+        char *sql = xformat("SELECT speedup FROM run_summary WHERE run = %d", rows + 1);
+        double x = sample_facts_query(s, sql), low = json_number(json_get(o, "speedup_low")),
                high = json_number(json_get(o, "speedup_high"));
         if (isnan(x)) {
             assert_true(json_is_null(json_get(o, "speedup")));
@@ -465,11 +467,11 @@ static void json_lines_are_read_back(void **state)
             assert_true(low < x && x < high);
             assert_true(json_count(json_get(o, "acceptance_by_position")) > 0);
         }
-        free(question);
+        free(sql);
         json_free(o);
         line += n + 1;
     }
-    assert_int_equal(rows, MADE_RUNS);
+    assert_int_equal(rows, SAMPLE_RUNS);
     free(text);
     store_close(s);
     sample_facts_free(m);
@@ -483,7 +485,7 @@ static double sum(const struct json *a)
     return s;
 }
 
-// What evaluation/speed.py computes from an answer file is what the view spec_bench says.
+// What evaluation/speed.py computes from an answer file equals the view spec_bench.
 static void answer_files_are_those_of_spec_bench(void **state)
 {
     (void)state;
@@ -498,7 +500,7 @@ static void answer_files_are_those_of_spec_bench(void **state)
         assert_non_null(f);
         char *line = NULL;
         size_t capacity = 0;
-        double pace = 0, lengths = 0, steps = 0;
+        double tokens_per_s = 0, lengths = 0, steps = 0;
         int lines = 0;
         for (ssize_t n; (n = getline(&line, &capacity, f)) > 0; lines++) {
             struct json *o = json_parse(line, (size_t)n, name, &err);
@@ -520,42 +522,41 @@ static void answer_files_are_those_of_spec_bench(void **state)
                 assert_true((double)json_count(json_get(c, "accept_lengths")) == sum(json_get(c, "decoding_steps")));
             }
             c = json_at(choices, 0);
-            pace += sum(json_get(c, "new_tokens")) / sum(json_get(c, "wall_time"));
+            tokens_per_s += sum(json_get(c, "new_tokens")) / sum(json_get(c, "wall_time"));
             lengths += sum(json_get(c, "accept_lengths"));
             steps += (double)json_count(json_get(c, "accept_lengths"));
             json_free(o);
         }
         assert_int_equal(lines, 5);
-        char *question = xformat("SELECT tokens_per_s FROM spec_bench WHERE run = %d", run + 1);
-        double x = sample_facts_query(s, question);
-        assert_true(fabs(pace / lines / x - 1) < 1e-9);
-        free(question);
-        question = xformat("SELECT mean_accepted_tokens FROM spec_bench WHERE run = %d", run + 1);
-        x = sample_facts_query(s, question);
+        char *sql = xformat("SELECT tokens_per_s FROM spec_bench WHERE run = %d", run + 1);
+        double x = sample_facts_query(s, sql);
+        assert_true(fabs(tokens_per_s / lines / x - 1) < 1e-9);
+        free(sql);
+        sql = xformat("SELECT mean_accepted_tokens FROM spec_bench WHERE run = %d", run + 1);
+        x = sample_facts_query(s, sql);
         assert_true(fabs(lengths / steps / x - 1) < 1e-12);
-        free(question);
+        free(sql);
         free(line);
         fclose(f);
     }
-    assert_int_equal(run, MADE_RUNS);
+    assert_int_equal(run, SAMPLE_RUNS);
     free(directory);
     free(text);
     store_close(s);
     sample_facts_free(m);
 }
 
-// The questions that come with the program are asked; the answers are whoever asks'.
-static void the_questions_that_come_along_can_be_asked(void **state)
+static void the_queries_of_the_results_folder_run(void **state)
 {
     (void)state;
     extern const char by_category_sql[], losing_prompts_sql[], verify_cost_sql[];
-    const char *const question[] = { by_category_sql, losing_prompts_sql, verify_cost_sql };
+    const char *const sql[] = { by_category_sql, losing_prompts_sql, verify_cost_sql };
     struct error err;
     struct sample_facts *m = sample_facts_create(8, 5, 2, 2);
     struct store *s = filled(m);
     for (int i = 0; i < 3; i++) {
         int rows = 0;
-        struct query *q = query_open(s, question[i]);
+        struct query *q = query_open(s, sql[i]);
         while (query_next(q))
             rows++;
         if (!query_close(q, &err))
@@ -571,17 +572,17 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(the_table_has_the_views_numbers),
-        TEST(long_names_are_folded),
+        TEST(long_names_are_wrapped),
         TEST(a_cache_that_is_not_f32_is_named),
         TEST(categories_of_three_prompts_have_intervals),
-        TEST(many_runs_and_great_numbers_keep_their_columns),
+        TEST(many_runs_and_large_numbers_keep_their_columns),
         TEST(sampled_texts_are_not_compared_unless_the_rule_is_match),
-        TEST(an_experiment_without_texts_is_still_told),
-        TEST(a_report_that_cannot_be_written_says_so),
+        TEST(an_experiment_without_texts_is_reported),
+        TEST(a_failed_write_is_an_error),
         TEST(csv_is_read_back),
         TEST(json_lines_are_read_back),
         TEST(answer_files_are_those_of_spec_bench),
-        TEST(the_questions_that_come_along_can_be_asked),
+        TEST(the_queries_of_the_results_folder_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

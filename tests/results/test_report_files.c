@@ -1,5 +1,5 @@
-// test_report_files.c - reports that cannot be written, or are of a part; what answer files are called; intervals of the fewest
-// prompts that have one.
+// test_report_files.c - reports that cannot be written, reports of one experiment, names of answer files, intervals of two
+// prompts.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static int set_up(void **state)
 {
     (void)state;
     struct error err = { "" };
-    char *path = tiny_path("written.db");
+    char *path = test_path("written.db");
     facts = sample_facts_create(3, 4, 1, 1);
     s = store_open(path, &err);
     free(path);
@@ -36,11 +36,11 @@ static int tear_down(void **state)
     (void)state;
     store_close(s);
     sample_facts_free(facts);
-    tiny_clean();
+    test_directory_remove();
     return 0;
 }
 
-// What it writes; NULL: it failed, and err says why.
+// The report; NULL on failure, with err set.
 static char *written(struct report_options o, struct error *err)
 {
     char *text = NULL;
@@ -55,12 +55,12 @@ static char *written(struct report_options o, struct error *err)
     return text;
 }
 
-static void what_cannot_be_written_is_said(void **state)
+static void a_failed_write_is_an_error(void **state)
 {
     (void)state;
     for (enum report_format f = REPORT_TABLE; f <= REPORT_JSONL; f++) {
         struct error err = { "" };
-        FILE *full = fopen("/dev/full", "w"); // takes what goes into its buffer, and nothing out of it
+        FILE *full = fopen("/dev/full", "w"); // accepts buffered writes, fails on flush
         assert_non_null(full);
         assert_false(report_write(s, &(struct report_options){ .format = f }, full, &err));
         assert_non_null(strstr(err.text, "the report could not be written: No space left on device"));
@@ -70,10 +70,10 @@ static void what_cannot_be_written_is_said(void **state)
 
 static char *answers_directory(void)
 {
-    return tiny_path("answers");
+    return test_path("answers");
 }
 
-// The names of the files that a report in answer files says it wrote.
+// The names of the answer files that a report has written.
 static char *answer_files(void)
 {
     struct error err = { "" };
@@ -85,7 +85,7 @@ static char *answer_files(void)
     return text;
 }
 
-// Letters, digits, dots, underscores; everything else is one dash, none at either end; at most 120 characters.
+// Letters, digits, dots, underscores; every other run of characters becomes one dash, none at either end; max 120 characters.
 static char *plain_name(const char *of)
 {
     char *name = xcalloc(strlen(of) + 1, 1);
@@ -117,11 +117,11 @@ static void answer_files_have_plain_names(void **state)
         for (char *end; (end = strchr(line, '\n')) != NULL; line = end + 1, n++) {
             *end = '\0';
             char *full = NULL;
-            for (int run = 1; run <= MADE_RUNS && full == NULL; run++) { // the run whose file it is
-                char *whose = xformat("run%d-", run);
-                if (strstr(line, whose) != NULL || strlen(names[i]) > 100)
-                    full = xformat("%s-%s", names[i], whose);
-                free(whose);
+            for (int run = 1; run <= SAMPLE_RUNS && full == NULL; run++) { // the file's run
+                char *run_part = xformat("run%d-", run);
+                if (strstr(line, run_part) != NULL || strlen(names[i]) > 100)
+                    full = xformat("%s-%s", names[i], run_part);
+                free(run_part);
             }
             assert_non_null(full);
             char *begins = plain_name(full);
@@ -134,15 +134,15 @@ static void answer_files_have_plain_names(void **state)
             free(begins);
             free(full);
         }
-        assert_true(n >= (strlen(names[i]) < 100 ? MADE_RUNS - 1 : 1));
+        assert_true(n >= (strlen(names[i]) < 100 ? SAMPLE_RUNS - 1 : 1));
         free(files);
         free(sql);
     }
     free(longest);
-    sample_facts_query(s, "UPDATE run SET experiment = 'made up'");
+    sample_facts_query(s, "UPDATE run SET experiment = 'synthetic'");
 }
 
-static void an_answer_file_that_cannot_be_written_is_said_and_does_not_stay(void **state)
+static void an_answer_file_that_cannot_be_written_is_removed(void **state)
 {
     (void)state;
     struct error err = { "" };
@@ -171,41 +171,40 @@ static void one_experiment_of_several_is_exported_alone(void **state)
         for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++)
             lines++;
         assert_int_equal(lines, f == REPORT_CSV ? 2 : 1);
-        assert_null(strstr(text, "made up"));
+        assert_null(strstr(text, "synthetic"));
         free(text);
     }
-    sample_facts_query(s, "UPDATE run SET experiment = 'made up'");
+    sample_facts_query(s, "UPDATE run SET experiment = 'synthetic'");
 }
 
-// Of a damaged database a repeat and a prompt may have any number, those among them by which a program could mean none.
-static void a_prompt_or_repeat_may_have_any_number(void **state)
+// In a damaged database prompt and repeat may be any number, including -1.
+static void prompt_and_repeat_may_be_any_number(void **state)
 {
     (void)state;
     sample_facts_query(s, "PRAGMA ignore_check_constraints = 1");
     const char *const numbers[] = { "repeat", "prompt" };
     for (int i = 0; i < 2; i++) {
-        char *there = xformat("UPDATE sequence SET %s = -1 WHERE %s = 0", numbers[i], numbers[i]);
-        char *back = xformat("UPDATE sequence SET %s = 0 WHERE %s = -1", numbers[i], numbers[i]);
+        char *damage = xformat("UPDATE sequence SET %s = -1 WHERE %s = 0", numbers[i], numbers[i]);
+        char *repair = xformat("UPDATE sequence SET %s = 0 WHERE %s = -1", numbers[i], numbers[i]);
         char *plain = answer_files();
-        sample_facts_query(s, there);
+        sample_facts_query(s, damage);
         char *files = answer_files();
         assert_string_equal(files, plain);
-        sample_facts_query(s, back);
+        sample_facts_query(s, repair);
         free(plain);
         free(files);
-        free(there);
-        free(back);
+        free(damage);
+        free(repair);
     }
     sample_facts_query(s, "PRAGMA ignore_check_constraints = 0");
 }
 
-static void a_question_that_fails_is_an_error_of_the_export(void **state)
+static void a_failing_query_is_an_error_of_the_export(void **state)
 {
     (void)state;
     struct error err = { "" };
-    sample_facts_query(
-        s,
-        "ALTER TABLE step RENAME COLUMN propose_ns TO gone_ns"); // views go along: so away with what they read
+    sample_facts_query(s,
+                       "ALTER TABLE step RENAME COLUMN propose_ns TO gone_ns"); // views follow the renaming
     sample_facts_query(s, "DROP VIEW IF EXISTS run_summary");
     for (enum report_format f = REPORT_CSV; f <= REPORT_JSONL; f++) {
         err.text[0] = '\0';
@@ -231,7 +230,7 @@ static void what_cannot_be_stored_is_an_error(void **state)
 }
 
 // Student's t of one degree of freedom is Cauchy's: tan(pi (0.975 - 0.5)).
-static void two_prompts_have_an_interval_and_nothing_has_none(void **state)
+static void two_prompts_have_an_interval_and_zero_sums_have_none(void **state)
 {
     (void)state;
     const double a[] = { 1, 3 }, b[] = { 2, 2 }, c[] = { 1, 1 }, d[] = { 4, 4 }, none[] = { 0, 0 };
@@ -249,14 +248,14 @@ static void two_prompts_have_an_interval_and_nothing_has_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_cannot_be_written_is_said),
+        cmocka_unit_test(a_failed_write_is_an_error),
         cmocka_unit_test(answer_files_have_plain_names),
-        cmocka_unit_test(an_answer_file_that_cannot_be_written_is_said_and_does_not_stay),
+        cmocka_unit_test(an_answer_file_that_cannot_be_written_is_removed),
         cmocka_unit_test(one_experiment_of_several_is_exported_alone),
-        cmocka_unit_test(a_prompt_or_repeat_may_have_any_number),
-        cmocka_unit_test(a_question_that_fails_is_an_error_of_the_export),
+        cmocka_unit_test(prompt_and_repeat_may_be_any_number),
+        cmocka_unit_test(a_failing_query_is_an_error_of_the_export),
         cmocka_unit_test(what_cannot_be_stored_is_an_error),
-        cmocka_unit_test(two_prompts_have_an_interval_and_nothing_has_none),
+        cmocka_unit_test(two_prompts_have_an_interval_and_zero_sums_have_none),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

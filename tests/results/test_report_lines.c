@@ -1,5 +1,5 @@
-// test_report_lines.c - lines of a report that only some databases bring about: expectations, what other rules would have
-// accepted, rates and speedups at the ends of their columns. The facts are set by SQL; what the lines say is worked out here.
+// test_report_lines.c - lines of a report that only some databases have: expectations, acceptance under other rules, rates and
+// speedups at the limits of their columns. SQL sets the facts; the expected lines are computed here.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static struct facts facts_open(int prompts)
 {
     static int number;
     struct error err = { "" };
-    char *name = xformat("facts%d.db", number++), *path = tiny_path(name);
+    char *name = xformat("facts%d.db", number++), *path = test_path(name);
     struct facts f = { sample_facts_create(3, prompts, 2, 1), store_open(path, &err) };
     if (f.s == NULL || !sample_facts_store(f.m, f.s, &err))
         fail_msg("%s", err.text);
@@ -62,10 +62,10 @@ static int times(const char *text, const char *what)
     return n;
 }
 
-#define EXPECTED "\nAccepted tokens beside what the rule's law expects of the drafts\n"
-#define BY_RULE "\nAccepted a draft, of the very same drafts, under each rule (* lossy)\n"
+#define EXPECTED "\nAccepted draft tokens and E[accepted | draft] under the rule\n"
+#define BY_RULE "\nAccepted tokens per draft under each rule, for the same drafts (* lossy)\n"
 
-static void says(const char *text, const char *what)
+static void expect_contains(const char *text, const char *what)
 {
     if (strstr(text, what) == NULL)
         fail_msg("no \"%s\" in:\n%s", what, strstr(text, BY_RULE) != NULL ? strstr(text, BY_RULE) : text);
@@ -73,12 +73,12 @@ static void says(const char *text, const char *what)
 
 #define OF_RUN_2 " WHERE drafted > 0 AND sequence IN (SELECT id FROM sequence WHERE run = 2)"
 
-// Steps of which none was cut: n drafts, each with `accepted` tokens of an expected `each`, at a variance of `of_each`.
-static void expectations_are_told_and_held_against_their_variance(void **state)
+// No step is cut. n drafts, each with an expectation of `each` and a variance of `of_each`.
+static void expectations_are_reported_and_compared_by_variance(void **state)
 {
     (void)state;
     struct facts f = facts_open(6);
-    set(&f, "UPDATE step SET expected = NULL, variance = NULL, stood = NULL");
+    set(&f, "UPDATE step SET expected = NULL, variance = NULL, accepted_uncut = NULL");
     char *text = report(&f);
     assert_null(strstr(text, EXPECTED));
     free(text);
@@ -103,7 +103,7 @@ static void expectations_are_told_and_held_against_their_variance(void **state)
         assert_true(cases[i].warns == (fabs(z) > 5 && variance >= 25));
         text = report(&f);
         assert_int_equal(times(text, EXPECTED), 1);
-        says(text, line);
+        expect_contains(text, line);
         assert_int_equal(times(text, "WARNING: more than 5 standard deviations"), cases[i].warns);
         free(text);
         free(line);
@@ -112,7 +112,7 @@ static void expectations_are_told_and_held_against_their_variance(void **state)
     facts_close(&f);
 }
 
-static void other_rules_are_told_the_best_first(void **state)
+static void other_rules_are_listed_best_first(void **state)
 {
     (void)state;
     struct facts f = facts_open(2);
@@ -140,31 +140,32 @@ static void other_rules_are_told_the_best_first(void **state)
     assert_true(sample_facts_query(f.s, "SELECT count(*) FROM step_rule") == 8);
     text = report(&f);
     assert_int_equal(times(text, BY_RULE), 1);
-    says(text,
-         BY_RULE "  2  typical* 2.250, rejection 1.000, match 0.375; anything at all 0.375, of at\n     most 0.625\n");
+    expect_contains(text,
+                    BY_RULE "  2  typical* 2.250, rejection 1.000, match 0.375; at least one accepted: 0.375,\n     "
+                            "bound 0.625\n");
     free(text);
     set(&f, "DELETE FROM step_rule WHERE rule = '(bound)'");
     text = report(&f);
-    says(text, BY_RULE "  2  typical* 2.250, rejection 1.000, match 0.375\n");
+    expect_contains(text, BY_RULE "  2  typical* 2.250, rejection 1.000, match 0.375\n");
     free(text);
     set(&f, "DELETE FROM step_rule WHERE rule <> 'match'");
     text = report(&f);
-    says(text, BY_RULE "  2  match 0.375\n");
+    expect_contains(text, BY_RULE "  2  match 0.375\n");
     free(text);
     facts_close(&f);
 }
 
-static void rates_at_the_ends_keep_three_characters(void **state)
+static void rates_near_0_and_1_keep_three_characters(void **state)
 {
     (void)state;
     static const struct {
-        int of_250; // drafts that have something accepted
+        int of_250; // drafts with an accepted token
         const char *rate;
     } cases[] = { { 0, ".00" }, { 1, "+0" }, { 2, ".01" }, { 247, ".99" }, { 249, ">.99" }, { 250, "1.0" } };
     struct facts f = facts_open(26);
     set(&f, "DELETE FROM trial");
     set(&f,
-        "UPDATE step SET drafted = 1, depth = 1, accepted = 0, tokens = 1, stood = NULL, expected = NULL, variance = NULL");
+        "UPDATE step SET drafted = 1, depth = 1, accepted = 0, tokens = 1, accepted_uncut = NULL, expected = NULL, variance = NULL");
     set(&f, "UPDATE step SET drafted = 0, depth = 0 WHERE sequence IN (SELECT id FROM sequence WHERE run <> 2)");
     set(&f,
         "UPDATE step SET drafted = 0, depth = 0" OF_RUN_2
@@ -191,8 +192,8 @@ static void rates_at_the_ends_keep_three_characters(void **state)
     facts_close(&f);
 }
 
-// none takes 20 ms a token, the other a share of that.
-static void speedups_have_four_characters_at_most(void **state)
+// none takes 20 ms per token, the other run a fraction of that.
+static void speedups_have_max_four_characters(void **state)
 {
     (void)state;
     static const struct {
@@ -227,17 +228,17 @@ static void speedups_have_four_characters_at_most(void **state)
 static int clean(void **state)
 {
     (void)state;
-    tiny_clean();
+    test_directory_remove();
     return 0;
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(expectations_are_told_and_held_against_their_variance),
-        cmocka_unit_test(other_rules_are_told_the_best_first),
-        cmocka_unit_test(rates_at_the_ends_keep_three_characters),
-        cmocka_unit_test(speedups_have_four_characters_at_most),
+        cmocka_unit_test(expectations_are_reported_and_compared_by_variance),
+        cmocka_unit_test(other_rules_are_listed_best_first),
+        cmocka_unit_test(rates_near_0_and_1_keep_three_characters),
+        cmocka_unit_test(speedups_have_max_four_characters),
     };
     return cmocka_run_group_tests(tests, NULL, clean);
 }

@@ -1,4 +1,4 @@
-// test_results.c - the views of the results database against plain loops over the same facts (sample_facts.h).
+// test_results.c - the views of the results database compared with plain loops over the same facts (sample_facts.h).
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static int set_up(void **state)
     c->path = xformat("%s/results.db", c->folder);
     c->s = store_open(c->path, &err);
     assert_non_null(c->s);
-    struct query *q = query_open(c->s, "PRAGMA synchronous = OFF"); // nothing here needs to outlive a power cut
+    struct query *q = query_open(c->s, "PRAGMA synchronous = OFF"); // faster; nothing here needs durability
     query_next(q);
     assert_true(query_close(q, &err));
     c->m = sample_facts_create(11, 7, 2, 2);
@@ -51,8 +51,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-// The one number that a question about a run (?1) has for an answer; NAN for NULL and for no row.
-static double ask(struct scene *c, int run, const char *sql)
+// The value of a query about a run (?1); NAN: NULL or no row.
+static double query_first_int(struct scene *c, int run, const char *sql)
 {
     struct error err;
     struct query *q = query_open(c->s, sql);
@@ -70,11 +70,11 @@ static void near(double a, double b)
 }
 
 #define EACH_SEQUENCE(q, of) \
-    for (const struct made_sequence *q = c->m->sequence; q < c->m->sequence + c->m->n; q++) \
+    for (const struct sample_sequence *q = c->m->sequence; q < c->m->sequence + c->m->n; q++) \
         if (q->run == (of))
 
-// The sequence of none that stands beside q, by the rule of the view `paired`.
-static const struct made_sequence *partner(const struct scene *c, const struct made_sequence *q)
+// The sequence of none that the view `paired` pairs with q; NULL: none.
+static const struct sample_sequence *partner(const struct scene *c, const struct sample_sequence *q)
 {
     EACH_SEQUENCE (n, q->run >= PAIR_NONE ? PAIR_NONE : NONE)
         if (n->row.pair == q->row.pair && n->row.prompt == q->row.prompt && n->row.turn == q->row.turn &&
@@ -86,7 +86,7 @@ static const struct made_sequence *partner(const struct scene *c, const struct m
 static void steps_and_lengths_are_sums_over_steps(void **state)
 {
     struct scene *c = *state;
-    for (int run = 0; run < MADE_RUNS; run++) {
+    for (int run = 0; run < SAMPLE_RUNS; run++) {
         double steps = 0, drafts = 0, drafted = 0, accepted = 0, tokens = 0;
         EACH_SEQUENCE (q, run)
             for (int i = 0; i < q->row.n_steps; i++) {
@@ -96,25 +96,26 @@ static void steps_and_lengths_are_sums_over_steps(void **state)
                 accepted += q->step[i].accepted;
                 tokens += q->step_tokens[i];
             }
-        near(ask(c, run, "SELECT steps FROM steps WHERE run = ?"), steps);
-        near(ask(c, run, "SELECT tokens_per_step FROM steps WHERE run = ?"), tokens / steps);
-        near(ask(c, run, "SELECT tau FROM eagle WHERE run = ?"),
+        near(query_first_int(c, run, "SELECT steps FROM steps WHERE run = ?"), steps);
+        near(query_first_int(c, run, "SELECT tokens_per_step FROM steps WHERE run = ?"), tokens / steps);
+        near(query_first_int(c, run, "SELECT tau FROM eagle WHERE run = ?"),
              run == NONE || run == PAIR_NONE ? NAN : tokens / steps);
         if (run == NONE || run == PAIR_NONE)
             continue;
-        near(ask(c, run, "SELECT num_drafts FROM vllm_metrics WHERE run = ?"), drafts);
-        near(ask(c, run, "SELECT num_draft_tokens FROM vllm_metrics WHERE run = ?"), drafted);
-        near(ask(c, run, "SELECT num_accepted_tokens FROM vllm_metrics WHERE run = ?"), accepted);
-        near(ask(c, run, "SELECT acceptance_rate FROM vllm_metrics WHERE run = ?"), accepted / drafted);
-        near(ask(c, run, "SELECT acceptance_length FROM vllm_metrics WHERE run = ?"), 1 + accepted / drafts);
-        near(ask(c, run, "SELECT acceptance_rate FROM run_summary WHERE run = ?"), accepted / drafted);
+        near(query_first_int(c, run, "SELECT num_drafts FROM vllm_metrics WHERE run = ?"), drafts);
+        near(query_first_int(c, run, "SELECT num_draft_tokens FROM vllm_metrics WHERE run = ?"), drafted);
+        near(query_first_int(c, run, "SELECT num_accepted_tokens FROM vllm_metrics WHERE run = ?"), accepted);
+        near(query_first_int(c, run, "SELECT acceptance_rate FROM vllm_metrics WHERE run = ?"), accepted / drafted);
+        near(query_first_int(c, run, "SELECT acceptance_length FROM vllm_metrics WHERE run = ?"),
+             1 + accepted / drafts);
+        near(query_first_int(c, run, "SELECT acceptance_rate FROM run_summary WHERE run = ?"), accepted / drafted);
     }
 }
 
 static void a_run_of_none_has_no_acceptance(void **state)
 {
     struct scene *c = *state;
-    static const char *const question[] = {
+    static const char *const sql[] = {
         "SELECT num_drafts FROM vllm_metrics WHERE run = ?",
         "SELECT num_accepted_tokens FROM vllm_metrics WHERE run = ?",
         "SELECT acceptance_rate FROM vllm_metrics WHERE run = ?",
@@ -127,14 +128,14 @@ static void a_run_of_none_has_no_acceptance(void **state)
         "SELECT rate FROM acceptance WHERE run = ?",
         "SELECT z FROM expected WHERE run = ?",
     };
-    for (size_t i = 0; i < sizeof(question) / sizeof(question[0]); i++)
-        assert_true(isnan(ask(c, NONE, question[i])));
+    for (size_t i = 0; i < sizeof(sql) / sizeof(sql[0]); i++)
+        assert_true(isnan(query_first_int(c, NONE, sql[i])));
 }
 
 static void acceptance_by_depth_counts_drafts(void **state)
 {
     struct scene *c = *state;
-    for (int run = 0; run < MADE_RUNS; run++)
+    for (int run = 0; run < SAMPLE_RUNS; run++)
         for (int depth = 1; depth <= 6; depth++) {
             double drafts = 0, deep = 0, reached = 0, tried = 0, trees = 0;
             EACH_SEQUENCE (q, run)
@@ -155,15 +156,15 @@ static void acceptance_by_depth_counts_drafts(void **state)
                 xformat("SELECT num_accepted_tokens FROM vllm_positions WHERE run = ? AND position = %d", depth - 1);
             char *alpha = xformat("SELECT alpha_%d FROM eagle WHERE run = ?", depth - 1);
             if (deep == 0) {
-                assert_true(isnan(ask(c, run, rate)));
+                assert_true(isnan(query_first_int(c, run, rate)));
             } else {
-                near(ask(c, run, rate), reached / drafts);
-                near(ask(c, run, given), reached / tried);
-                near(ask(c, run, vllm), reached);
+                near(query_first_int(c, run, rate), reached / drafts);
+                near(query_first_int(c, run, given), reached / tried);
+                near(query_first_int(c, run, vllm), reached);
                 if (trees > 0)
-                    assert_true(isnan(ask(c, run, alpha)));
+                    assert_true(isnan(query_first_int(c, run, alpha)));
                 else
-                    near(ask(c, run, alpha), reached / tried);
+                    near(query_first_int(c, run, alpha), reached / tried);
             }
             free(rate);
             free(given);
@@ -172,12 +173,12 @@ static void acceptance_by_depth_counts_drafts(void **state)
         }
 }
 
-static void acceptance_by_rank_counts_guesses_that_were_looked_at(void **state)
+static void acceptance_by_rank_counts_acceptance_tests(void **state)
 {
     struct scene *c = *state;
     for (int depth = 1; depth <= 3; depth++)
         for (int rank = 0; rank <= 1; rank++) {
-            double tried = 0, accepted = 0, p = 0, chance = 0;
+            double tried = 0, accepted = 0, p = 0, acceptance = 0;
             EACH_SEQUENCE (q, TREE)
                 for (int i = 0; i < q->row.n_steps; i++)
                     for (int k = 0; k < q->step[i].n_trials; k++) {
@@ -187,21 +188,21 @@ static void acceptance_by_rank_counts_guesses_that_were_looked_at(void **state)
                         tried++;
                         accepted += t->accepted;
                         p += t->p;
-                        chance += t->p < t->q ? t->p / t->q : 1;
+                        acceptance += t->p < t->q ? t->p / t->q : 1;
                     }
             static const char from[] = "FROM acceptance_by_rank WHERE run = ? AND depth =";
-            char *question[] = { xformat("SELECT rate %s %d AND rank = %d", from, depth, rank),
-                                 xformat("SELECT mean_p %s %d AND rank = %d", from, depth, rank),
-                                 xformat("SELECT rejection_rate %s %d AND rank = %d", from, depth, rank) };
-            near(ask(c, TREE, question[0]), accepted / tried);
-            near(ask(c, TREE, question[1]), p / tried);
-            near(ask(c, TREE, question[2]), chance / tried);
+            char *sql[] = { xformat("SELECT rate %s %d AND rank = %d", from, depth, rank),
+                            xformat("SELECT mean_p %s %d AND rank = %d", from, depth, rank),
+                            xformat("SELECT rejection_rate %s %d AND rank = %d", from, depth, rank) };
+            near(query_first_int(c, TREE, sql[0]), accepted / tried);
+            near(query_first_int(c, TREE, sql[1]), p / tried);
+            near(query_first_int(c, TREE, sql[2]), acceptance / tried);
             for (int i = 0; i < 3; i++)
-                free(question[i]);
+                free(sql[i]);
         }
 }
 
-static void expected_is_compared_with_what_stood_before_the_text_was_cut(void **state)
+static void expected_is_compared_with_tokens_accepted_before_the_text_was_cut(void **state)
 {
     struct scene *c = *state;
     double expected = 0, accepted = 0, variance = 0;
@@ -211,16 +212,16 @@ static void expected_is_compared_with_what_stood_before_the_text_was_cut(void **
             variance += q->step[i].variance;
             accepted += q->step_accepted[i];
         }
-    near(ask(c, TREE, "SELECT accepted_tokens FROM expected WHERE run = ?"), accepted);
-    near(ask(c, TREE, "SELECT expected_tokens FROM expected WHERE run = ?"), expected);
-    near(ask(c, TREE, "SELECT z FROM expected WHERE run = ?"), (accepted - expected) / sqrt(variance));
-    assert_true(isnan(ask(c, LOOKUP, "SELECT z FROM expected WHERE run = ?")));
+    near(query_first_int(c, TREE, "SELECT accepted_tokens FROM expected WHERE run = ?"), accepted);
+    near(query_first_int(c, TREE, "SELECT expected_tokens FROM expected WHERE run = ?"), expected);
+    near(query_first_int(c, TREE, "SELECT z FROM expected WHERE run = ?"), (accepted - expected) / sqrt(variance));
+    assert_true(isnan(query_first_int(c, LOOKUP, "SELECT z FROM expected WHERE run = ?")));
 }
 
-static void a_batchs_time_is_shared_by_its_sequences(void **state)
+static void the_time_of_a_batch_is_split_over_its_sequences(void **state)
 {
     struct scene *c = *state;
-    for (int run = 0; run < MADE_RUNS; run++) {
+    for (int run = 0; run < SAMPLE_RUNS; run++) {
         double propose = 0, verify = 0, advance = 0, decode = 0, prefill = 0, wall = 0, tokens = 0;
         EACH_SEQUENCE (q, run) {
             decode += (double)q->row.decode_ns;
@@ -233,28 +234,30 @@ static void a_batchs_time_is_shared_by_its_sequences(void **state)
                 advance += (double)q->step[i].advance_ns / q->step[i].batch;
             }
         }
-        near(ask(c, run, "SELECT propose_share FROM timing WHERE run = ?"), propose / decode);
-        near(ask(c, run, "SELECT verify_share FROM timing WHERE run = ?"), verify / decode);
-        near(ask(c, run, "SELECT advance_share FROM timing WHERE run = ?"), advance / decode);
-        near(ask(c, run, "SELECT propose_share + verify_share + advance_share + other_share FROM timing WHERE run = ?"),
+        near(query_first_int(c, run, "SELECT propose_share FROM timing WHERE run = ?"), propose / decode);
+        near(query_first_int(c, run, "SELECT verify_share FROM timing WHERE run = ?"), verify / decode);
+        near(query_first_int(c, run, "SELECT advance_share FROM timing WHERE run = ?"), advance / decode);
+        near(query_first_int(
+                 c, run, "SELECT propose_share + verify_share + advance_share + other_share FROM timing WHERE run = ?"),
              1);
-        near(ask(c, run, "SELECT tokens_per_s FROM speed WHERE run = ?"), tokens / decode * 1e9);
-        near(ask(c, run, "SELECT end_to_end_tokens_per_s FROM speed WHERE run = ?"), tokens / (decode + prefill) * 1e9);
-        near(ask(c, run, "SELECT sequence_tokens_per_s FROM speed WHERE run = ?"), tokens / wall * 1e9);
+        near(query_first_int(c, run, "SELECT tokens_per_s FROM speed WHERE run = ?"), tokens / decode * 1e9);
+        near(query_first_int(c, run, "SELECT end_to_end_tokens_per_s FROM speed WHERE run = ?"),
+             tokens / (decode + prefill) * 1e9);
+        near(query_first_int(c, run, "SELECT sequence_tokens_per_s FROM speed WHERE run = ?"), tokens / wall * 1e9);
     }
 }
 
 static void speedup_is_of_paired_sequences_only(void **state)
 {
     struct scene *c = *state;
-    for (int run = 0; run < MADE_RUNS; run++) {
+    for (int run = 0; run < SAMPLE_RUNS; run++) {
         double sum[4] = { 0 }, whole[4] = { 0 }, steps[2] = { 0 }, log_sum = 0, prompts = 0, alone = 0;
         if (run == NONE || run == PAIR_NONE)
             continue;
         for (int64_t prompt = 0; prompt < 7; prompt++) {
             double own[4] = { 0 };
             EACH_SEQUENCE (q, run) {
-                const struct made_sequence *n = partner(c, q);
+                const struct sample_sequence *n = partner(c, q);
                 if (q->row.prompt != prompt)
                     continue;
                 if (n == NULL) {
@@ -279,28 +282,30 @@ static void speedup_is_of_paired_sequences_only(void **state)
             for (int i = 0; i < 4; i++)
                 sum[i] += own[i];
         }
-        near(ask(c, run, "SELECT speedup FROM speed WHERE run = ?"), sum[0] / sum[1] / (sum[2] / sum[3]));
-        near(ask(c, run, "SELECT end_to_end_speedup FROM speed WHERE run = ?"),
+        near(query_first_int(c, run, "SELECT speedup FROM speed WHERE run = ?"), sum[0] / sum[1] / (sum[2] / sum[3]));
+        near(query_first_int(c, run, "SELECT end_to_end_speedup FROM speed WHERE run = ?"),
              whole[0] / whole[1] / (whole[2] / whole[3]));
-        near(ask(c, run, "SELECT acceleration_rate FROM medusa WHERE run = ?"), sum[0] / steps[0]);
-        near(ask(c, run, "SELECT overhead FROM medusa WHERE run = ?"), sum[1] / steps[0] / (sum[3] / steps[1]));
-        near(ask(c, run, "SELECT speedup FROM medusa WHERE run = ?"),
+        near(query_first_int(c, run, "SELECT acceleration_rate FROM medusa WHERE run = ?"), sum[0] / steps[0]);
+        near(query_first_int(c, run, "SELECT overhead FROM medusa WHERE run = ?"),
+             sum[1] / steps[0] / (sum[3] / steps[1]));
+        near(query_first_int(c, run, "SELECT speedup FROM medusa WHERE run = ?"),
              sum[0] / steps[0] / (sum[1] / steps[0] / (sum[3] / steps[1])));
-        near(ask(c, run, "SELECT speedup_geometric FROM speed WHERE run = ?"), exp(log_sum / prompts));
-        near(ask(c, run, "SELECT paired_prompts FROM speed WHERE run = ?"), prompts);
-        near(ask(c, run, "SELECT unpaired_sequences FROM speed WHERE run = ?"), alone);
+        near(query_first_int(c, run, "SELECT speedup_geometric FROM speed WHERE run = ?"), exp(log_sum / prompts));
+        near(query_first_int(c, run, "SELECT paired_prompts FROM speed WHERE run = ?"), prompts);
+        near(query_first_int(c, run, "SELECT unpaired_sequences FROM speed WHERE run = ?"), alone);
         assert_true((alone > 0) == (run == LOSSY));
     }
 }
 
-// A run of none with the rule `typical` appears beside the other: LOSSY is now compared with that one.
+// A second run of none has the rule `typical`: LOSSY is now compared with that one.
 static void none_of_the_same_rule_is_preferred(void **state)
 {
     struct scene *c = *state;
     struct error err;
     struct run_row r = c->m->run[NONE];
     int64_t id;
-    near(ask(c, LOSSY, "SELECT min(n.run) FROM paired AS p JOIN sequence AS n ON n.id = p.none WHERE p.run = ?"),
+    near(query_first_int(c, LOSSY,
+                         "SELECT min(n.run) FROM paired AS p JOIN sequence AS n ON n.id = p.none WHERE p.run = ?"),
          (double)c->m->id[NONE]);
     r.cell = "c9";
     r.rule = c->m->run[LOSSY].rule;
@@ -314,21 +319,23 @@ static void none_of_the_same_rule_is_preferred(void **state)
     while (query_next(q))
         ;
     assert_true(query_close(q, &err));
-    near(ask(c, LOSSY, "SELECT min(n.run) FROM paired AS p JOIN sequence AS n ON n.id = p.none WHERE p.run = ?"),
+    near(query_first_int(c, LOSSY,
+                         "SELECT min(n.run) FROM paired AS p JOIN sequence AS n ON n.id = p.none WHERE p.run = ?"),
          (double)id);
-    near(ask(c, LOOKUP, "SELECT max(n.run) FROM paired AS p JOIN sequence AS n ON n.id = p.none WHERE p.run = ?"),
+    near(query_first_int(c, LOOKUP,
+                         "SELECT max(n.run) FROM paired AS p JOIN sequence AS n ON n.id = p.none WHERE p.run = ?"),
          (double)c->m->id[NONE]);
 }
 
-static void texts_part_where_the_first_token_differs(void **state)
+static void first_difference_is_the_first_differing_token(void **state)
 {
     struct scene *c = *state;
-    for (int run = 0; run < MADE_RUNS; run++) {
+    for (int run = 0; run < SAMPLE_RUNS; run++) {
         double compared = 0, equal = 0, places = 0;
         if (run == NONE || run == PAIR_NONE)
             continue;
         EACH_SEQUENCE (q, run) {
-            const struct made_sequence *n = partner(c, q);
+            const struct sample_sequence *n = partner(c, q);
             if (n == NULL)
                 continue;
             int i = 0, shorter = q->row.new_tokens < n->row.new_tokens ? q->row.new_tokens : n->row.new_tokens;
@@ -339,10 +346,10 @@ static void texts_part_where_the_first_token_differs(void **state)
             equal += same;
             places += same ? 0 : i;
         }
-        near(ask(c, run, "SELECT count(*) FROM texts WHERE run = ?"), compared);
-        near(ask(c, run, "SELECT sum(equal) FROM texts WHERE run = ?"), equal);
-        near(ask(c, run, "SELECT coalesce(sum(first_difference), 0) FROM texts WHERE run = ?"), places);
-        near(ask(c, run, "SELECT equal_texts FROM run_summary WHERE run = ?"), equal);
+        near(query_first_int(c, run, "SELECT count(*) FROM texts WHERE run = ?"), compared);
+        near(query_first_int(c, run, "SELECT sum(equal) FROM texts WHERE run = ?"), equal);
+        near(query_first_int(c, run, "SELECT coalesce(sum(first_difference), 0) FROM texts WHERE run = ?"), places);
+        near(query_first_int(c, run, "SELECT equal_texts FROM run_summary WHERE run = ?"), equal);
         assert_true((equal < compared) == (run == LOSSY || run == TREE));
     }
 }
@@ -350,29 +357,29 @@ static void texts_part_where_the_first_token_differs(void **state)
 static void spec_bench_reads_first_choices(void **state)
 {
     struct scene *c = *state;
-    for (int run = 0; run < MADE_RUNS; run++) {
-        double tokens = 0, steps = 0, pace = 0, prompts = 0;
+    for (int run = 0; run < SAMPLE_RUNS; run++) {
+        double tokens = 0, steps = 0, tokens_per_s = 0, prompts = 0;
         for (int64_t prompt = 0; prompt < 7; prompt++) {
             double own = 0, ns = 0;
             int64_t seen = -1;
             EACH_SEQUENCE (q, run) {
                 if (q->row.prompt != prompt || q->row.repeat != 0 || q->row.turn <= seen)
-                    continue; // one that was run twice counts once: the earlier
+                    continue; // a text that was run twice counts once: the earlier
                 seen = q->row.turn;
                 own += q->row.new_tokens;
                 steps += q->row.n_steps;
                 ns += (double)(q->row.prefill_ns + (run >= PAIR_NONE ? q->row.wall_ns : q->row.decode_ns));
             }
             tokens += own;
-            pace += own / ns * 1e9;
+            tokens_per_s += own / ns * 1e9;
             prompts++;
         }
-        near(ask(c, run, "SELECT mean_accepted_tokens FROM spec_bench WHERE run = ?"), tokens / steps);
-        near(ask(c, run, "SELECT tokens_per_s FROM spec_bench WHERE run = ?"), pace / prompts);
+        near(query_first_int(c, run, "SELECT mean_accepted_tokens FROM spec_bench WHERE run = ?"), tokens / steps);
+        near(query_first_int(c, run, "SELECT tokens_per_s FROM spec_bench WHERE run = ?"), tokens_per_s / prompts);
     }
 }
 
-static void a_run_is_found_again_and_gone_on_with(void **state)
+static void a_run_is_found_again_and_resumed(void **state)
 {
     struct scene *c = *state;
     struct error err;
@@ -382,10 +389,10 @@ static void a_run_is_found_again_and_gone_on_with(void **state)
 
     assert_true(store_run(c->s, &r, &id, &err));
     assert_int_equal(id, c->m->id[TREE]);
-    // Who only finds it changes nothing; who decodes says where (twice the first, as a cluster's nodes take turns).
+    // Finding a run changes nothing; a decode adds its environment (the first one twice, as when cluster nodes alternate).
     r.revision = "0.2.0-def";
     assert_true(store_run(c->s, &r, &id, &err));
-    near(ask(c, TREE, "SELECT revision = '0.1.0-abc' FROM run WHERE id = ?"), 1);
+    near(query_first_int(c, TREE, "SELECT revision = '0.1.0-abc' FROM run WHERE id = ?"), 1);
     static const struct environment of[] = { { "AMD EPYC", "avx2, 2 threads", "0.1.0-abc" },
                                              { "AMD EPYC", "avx2, 2 threads", "0.2.0-def" },
                                              { "AMD EPYC", "avx2, 2 threads", "0.1.0-abc" },
@@ -397,25 +404,25 @@ static void a_run_is_found_again_and_gone_on_with(void **state)
         assert_int_equal(store_environment(c->s, id, &of[i], false, &changed, &err), i == 0);
         assert_true(i == 0 || store_environment(c->s, id, &of[i], true, &changed, &err));
         assert_int_equal(changed != NULL, i > 0);
-        assert_true(store_note_environment(c->s, id, 1, &of[i], &err));
-        assert_true(store_note_environment(c->s, id, 1, &of[i], &err)); // it is already
-        near(ask(c, TREE, "SELECT count(*) FROM environment WHERE run = ?"), i + 1);
-        near(ask(c, TREE, sql), 1);
-        near(ask(c, TREE, "SELECT machine = 'AMD EPYC, avx2, 2 threads' FROM run WHERE id = ?"), 1);
+        assert_true(store_add_environment(c->s, id, 1, &of[i], &err));
+        assert_true(store_add_environment(c->s, id, 1, &of[i], &err)); // unchanged: no second row
+        near(query_first_int(c, TREE, "SELECT count(*) FROM environment WHERE run = ?"), i + 1);
+        near(query_first_int(c, TREE, sql), 1);
+        near(query_first_int(c, TREE, "SELECT machine = 'AMD EPYC, avx2, 2 threads' FROM run WHERE id = ?"), 1);
         free(changed);
         free(sql);
     }
-    near(ask(c, TREE, "SELECT count(*) FROM run WHERE ?1"), MADE_RUNS);
+    near(query_first_int(c, TREE, "SELECT count(*) FROM run WHERE ?1"), SAMPLE_RUNS);
     r.experiment = "another"; // the same cell in another experiment is another run
     assert_true(store_run(c->s, &r, &id, &err));
     assert_true(id != c->m->id[TREE]);
 
     assert_true(store_turn(c->s, c->m->id[NONE], 1, 1, 0, &turn, &err));
     assert_true(turn.found);
-    const struct made_sequence *last = NULL;
+    const struct sample_sequence *last = NULL;
     EACH_SEQUENCE (q, NONE)
         if (q->row.prompt == 1 && q->row.turn == 1 && q->row.repeat == 0)
-            last = q; // it was run twice
+            last = q; // run twice
     assert_int_equal(turn.n, last->row.new_tokens);
     assert_memory_equal(turn.token, last->token, (size_t)turn.n * sizeof(int32_t));
     assert_int_equal(turn.pair, last->row.pair + 1);
@@ -423,20 +430,20 @@ static void a_run_is_found_again_and_gone_on_with(void **state)
     assert_true(store_turn(c->s, c->m->id[NONE], 1, 2, 0, &turn, &err));
     assert_false(turn.found);
 
-    // What is there is not stored twice, and a failure leaves nothing of it.
+    // A stored sequence is not stored twice, and a failure leaves nothing.
     struct sequence_row row = c->m->sequence[0].row;
     row.pair += 1;
     assert_false(store_sequence(c->s, c->m->id[NONE], &row, &err));
-    assert_true(store_new_pair(c->s, "made-up", &pair, &err));
+    assert_true(store_new_pair(c->s, "synthetic", &pair, &err));
     row.pair = pair;
-    row.new_tokens++; // a token that no step brought
-    double before = ask(c, NONE, "SELECT count(*) FROM sequence WHERE run = ?");
+    row.new_tokens++; // a token that belongs to no step
+    double before = query_first_int(c, NONE, "SELECT count(*) FROM sequence WHERE run = ?");
     assert_false(store_sequence(c->s, c->m->id[NONE], &row, &err));
-    assert_non_null(strstr(err.text, "came from no step"));
-    near(ask(c, NONE, "SELECT count(*) FROM sequence WHERE run = ?"), before);
+    assert_non_null(strstr(err.text, "belong to no step"));
+    near(query_first_int(c, NONE, "SELECT count(*) FROM sequence WHERE run = ?"), before);
     row.new_tokens--;
     assert_true(store_sequence(c->s, c->m->id[NONE], &row, &err));
-    near(ask(c, NONE, "SELECT count(*) FROM sequence WHERE run = ?"), before + 1);
+    near(query_first_int(c, NONE, "SELECT count(*) FROM sequence WHERE run = ?"), before + 1);
 }
 
 static void other_weights_or_prompts_are_another_run(void **state)
@@ -470,21 +477,22 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void the_pace_is_the_median_of_the_cells_sequences(void **state)
+static void ns_per_token_is_the_median_of_the_cells_sequences(void **state)
 {
     struct scene *c = *state;
     struct error err;
-    int64_t pace[256], n = 0;
+    int64_t ns_per_token[256], n = 0;
     EACH_SEQUENCE (q, TREE)
-        pace[n++] = q->row.decode_ns / q->row.new_tokens;
-    qsort(pace, (size_t)n, sizeof(pace[0]), by_size);
-    assert_int_equal(store_pace(c->s, "0123", "f32", "f32", c->m->run[TREE].drafter, &err), pace[n / 2]);
-    assert_int_equal(store_pace(c->s, "0123", "f32", "f32", "never heard of", &err), 0);
-    assert_int_equal(store_pace(c->s, "0123", "int8", "f32", c->m->run[TREE].drafter, &err), 0);
-    assert_int_equal(store_pace(c->s, "0123", "f32", "q8_0", c->m->run[TREE].drafter, &err), 0);
+        ns_per_token[n++] = q->row.decode_ns / q->row.new_tokens;
+    qsort(ns_per_token, (size_t)n, sizeof(ns_per_token[0]), by_size);
+    assert_int_equal(store_ns_per_token(c->s, "0123", "f32", "f32", c->m->run[TREE].drafter, &err),
+                     ns_per_token[n / 2]);
+    assert_int_equal(store_ns_per_token(c->s, "0123", "f32", "f32", "unknown drafter", &err), 0);
+    assert_int_equal(store_ns_per_token(c->s, "0123", "int8", "f32", c->m->run[TREE].drafter, &err), 0);
+    assert_int_equal(store_ns_per_token(c->s, "0123", "f32", "q8_0", c->m->run[TREE].drafter, &err), 0);
 }
 
-// A stop string may take back tokens of earlier steps; what a step brought is counted from the front.
+// A stop string may remove tokens of earlier steps; tokens are attributed to steps from the front.
 static void a_text_cut_across_steps_still_adds_up(void **state)
 {
     struct scene *c = *state;
@@ -504,20 +512,19 @@ static void a_text_cut_across_steps_still_adds_up(void **state)
                                 .step = step,
                                 .n_steps = 3 };
     assert_true(store_sequence(c->s, c->m->id[TREE], &row, &err));
-    static const char question[] =
-        "SELECT sum(tokens * pow(10, 2 - step)) + sum(accepted * pow(10, 5 - step)) FROM step"
-        " WHERE sequence = (SELECT id FROM sequence WHERE run = ? AND prompt = 50)";
-    near(ask(c, TREE, question), 310410); // accepted 3, 1, 0; tokens 4, 1, 0
+    static const char sql[] = "SELECT sum(tokens * pow(10, 2 - step)) + sum(accepted * pow(10, 5 - step)) FROM step"
+                              " WHERE sequence = (SELECT id FROM sequence WHERE run = ? AND prompt = 50)";
+    near(query_first_int(c, TREE, sql), 310410); // accepted 3, 1, 0; tokens 4, 1, 0
 }
 
 static void deleting_a_run_deletes_what_belongs_to_it(void **state)
 {
     struct scene *c = *state;
-    for (int run = 0; run < MADE_RUNS; run++)
-        ask(c, run, "DELETE FROM run WHERE id = ?");
-    near(ask(c, NONE, "SELECT count(*) + 0 * ?1 FROM sequence"), 0);
-    near(ask(c, NONE, "SELECT count(*) + 0 * ?1 FROM step"), 0);
-    near(ask(c, NONE, "SELECT count(*) + 0 * ?1 FROM trial"), 0);
+    for (int run = 0; run < SAMPLE_RUNS; run++)
+        query_first_int(c, run, "DELETE FROM run WHERE id = ?");
+    near(query_first_int(c, NONE, "SELECT count(*) + 0 * ?1 FROM sequence"), 0);
+    near(query_first_int(c, NONE, "SELECT count(*) + 0 * ?1 FROM step"), 0);
+    near(query_first_int(c, NONE, "SELECT count(*) + 0 * ?1 FROM trial"), 0);
 }
 
 int main(void)
@@ -527,16 +534,16 @@ int main(void)
         TEST(steps_and_lengths_are_sums_over_steps),
         TEST(a_run_of_none_has_no_acceptance),
         TEST(acceptance_by_depth_counts_drafts),
-        TEST(acceptance_by_rank_counts_guesses_that_were_looked_at),
-        TEST(expected_is_compared_with_what_stood_before_the_text_was_cut),
-        TEST(a_batchs_time_is_shared_by_its_sequences),
+        TEST(acceptance_by_rank_counts_acceptance_tests),
+        TEST(expected_is_compared_with_tokens_accepted_before_the_text_was_cut),
+        TEST(the_time_of_a_batch_is_split_over_its_sequences),
         TEST(speedup_is_of_paired_sequences_only),
         TEST(none_of_the_same_rule_is_preferred),
-        TEST(texts_part_where_the_first_token_differs),
+        TEST(first_difference_is_the_first_differing_token),
         TEST(spec_bench_reads_first_choices),
-        TEST(a_run_is_found_again_and_gone_on_with),
+        TEST(a_run_is_found_again_and_resumed),
         TEST(other_weights_or_prompts_are_another_run),
-        TEST(the_pace_is_the_median_of_the_cells_sequences),
+        TEST(ns_per_token_is_the_median_of_the_cells_sequences),
         TEST(a_text_cut_across_steps_still_adds_up),
         TEST(deleting_a_run_deletes_what_belongs_to_it),
     };

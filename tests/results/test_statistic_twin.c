@@ -1,4 +1,4 @@
-// test_statistic_twin.c - quantiles, intervals, tails, sample sizes and fitted costs against forty digits and fractions.
+// test_statistic_twin.c - quantiles, intervals, tails, sample sizes and fitted costs compared with forty-digit and exact fractions.
 //
 // tests/cases/make_statistics.py computes them from the formulas of the documentation: Student's quantiles by mpmath's
 // incomplete beta function, intervals and least squares in fractions, tails by mpmath's gamma and error functions.
@@ -15,7 +15,7 @@
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"
 
-enum { MOST = 128 };
+enum { MAX_COUNT = 128 };
 
 static struct json *golden;
 
@@ -70,15 +70,15 @@ static void quantiles_of_t_have_ten_digits(void **state)
     }
 }
 
-static void intervals_are_those_of_fractions(void **state)
+static void intervals_equal_those_in_fractions(void **state)
 {
     (void)state;
     const struct json *list = json_get(golden, "intervals");
     for (size_t i = 0; i < json_count(list); i++) {
         const struct json *one = json_at(list, i), *rows = json_get(one, "rows");
-        double x[4][MOST];
+        double x[4][MAX_COUNT];
         const size_t n = json_count(json_at(rows, 0));
-        assert_true(n <= MOST);
+        assert_true(n <= MAX_COUNT);
         for (size_t r = 0; r < 4; r++)
             for (size_t k = 0; k < n; k++)
                 x[r][k] = at(json_at(rows, r), k);
@@ -118,13 +118,13 @@ static void tails_have_ten_digits(void **state)
              1e-10 * fmax(1, at(json_at(list, i), 1)));
 }
 
-static void counts_that_are_not_even_have_the_chi_square_of_fractions(void **state)
+static void the_chi_square_of_uneven_counts_equals_that_in_fractions(void **state)
 {
     (void)state;
     const struct json *list = json_get(json_get(golden, "tails"), "even");
     for (size_t i = 0; i < json_count(list); i++) {
         const struct json *one = json_at(list, i), *cells = json_at(one, 0);
-        double count[MOST], chi;
+        double count[MAX_COUNT], chi;
         for (size_t k = 0; k < json_count(cells); k++)
             count[k] = at(cells, k);
         const double p = tail_even(count, (int)json_count(cells), &chi);
@@ -135,7 +135,7 @@ static void counts_that_are_not_even_have_the_chi_square_of_fractions(void **sta
 
 // ---- sample sizes
 
-static void sample_sizes_are_those_of_the_formulas(void **state)
+static void sample_sizes_equal_the_formulas(void **state)
 {
     (void)state;
     const struct json *list = json_get(golden, "sizes");
@@ -149,22 +149,22 @@ static void sample_sizes_are_those_of_the_formulas(void **state)
     }
 }
 
-// ---- what a pass costs
+// ---- cost model
 
 static struct cost_point point_of(const struct json *one)
 {
     return (struct cost_point){ (int)at(one, 0), (int)at(one, 1), at(one, 2) };
 }
 
-static void fitted_costs_are_those_of_normal_equations_in_fractions(void **state)
+static void fitted_costs_equal_normal_equations_in_fractions(void **state)
 {
     (void)state;
     const struct json *fits = json_get(golden, "fits");
     int tables = 0;
     for (size_t i = 0; i < json_count(fits); i++) {
         const struct json *fit = json_at(fits, i), *points = json_get(fit, "points"), *steps = json_get(fit, "step"),
-                          *asked = json_get(fit, "table");
-        struct cost_point p[MOST];
+                          *predictions = json_get(fit, "table");
+        struct cost_point p[MAX_COUNT];
         struct cost c;
         for (size_t k = 0; k < json_count(points); k++)
             p[k] = point_of(json_at(points, k));
@@ -176,13 +176,13 @@ static void fitted_costs_are_those_of_normal_equations_in_fractions(void **state
         agree(c.d, of(fit, "d"), 1e-6);
         agree(c.e, of(fit, "e"), 1e-6);
         near(c.hinge_rms, of(fit, "rms"), 1e-9);
-        near(c.hinge_most, of(fit, "most"), 1e-9);
+        near(c.hinge_max_error, of(fit, "max_error"), 1e-9);
         near(c.table_rms, of(fit, "table_rms"), 1e-12);
-        near(c.table_most, of(fit, "table_most"), 1e-12);
+        near(c.table_max_error, of(fit, "table_max_error"), 1e-12);
         assert_string_equal(cost_form_names[c.form], json_text(json_get(fit, "form")));
         tables += c.form == COST_TABLE;
-        for (size_t k = 0; k < json_count(asked); k++) {
-            const struct json *one = json_at(asked, k);
+        for (size_t k = 0; k < json_count(predictions); k++) {
+            const struct json *one = json_at(predictions, k);
             agree(cost_table_ns(&c, at(one, 0), at(one, 1)), at(one, 2), 1e-11);
             if (c.form == COST_TABLE)
                 agree(cost_ns(&c, at(one, 0), at(one, 1)), at(one, 2), 1e-11);
@@ -192,7 +192,7 @@ static void fitted_costs_are_those_of_normal_equations_in_fractions(void **state
         cost_fit_step(&c, p, (int)json_count(steps));
         agree(c.step_a, of(fit, "step_a"), 1e-9);
         agree(c.step_d, of(fit, "step_d"), 1e-8);
-        near(c.step_most, of(fit, "step_most"), 1e-9);
+        near(c.step_max_error, of(fit, "step_max_error"), 1e-9);
         cost_free(&c);
     }
     assert_in_range(tables, 1, json_count(fits) - 1);
@@ -202,11 +202,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantiles_of_t_have_ten_digits),
-        cmocka_unit_test(intervals_are_those_of_fractions),
+        cmocka_unit_test(intervals_equal_those_in_fractions),
         cmocka_unit_test(tails_have_ten_digits),
-        cmocka_unit_test(counts_that_are_not_even_have_the_chi_square_of_fractions),
-        cmocka_unit_test(sample_sizes_are_those_of_the_formulas),
-        cmocka_unit_test(fitted_costs_are_those_of_normal_equations_in_fractions),
+        cmocka_unit_test(the_chi_square_of_uneven_counts_equals_that_in_fractions),
+        cmocka_unit_test(sample_sizes_equal_the_formulas),
+        cmocka_unit_test(fitted_costs_equal_normal_equations_in_fractions),
     };
     return cmocka_run_group_tests(tests, open_golden, close_golden);
 }

@@ -1,4 +1,4 @@
-// test_statistics.c - t's quantiles against printed tables, intervals against the textbook's formula and by simulation.
+// test_statistics.c - quantiles of t compared with printed tables; intervals with the textbook formula and by simulation.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ static void near(double a, double b, double within)
         fail_msg("%.17g is not %.17g", a, b);
 }
 
-static void quantiles_of_t_are_those_of_the_tables(void **state)
+static void quantiles_of_t_equal_the_tables(void **state)
 {
     (void)state;
     // Abramowitz and Stegun, table 26.10.
@@ -30,7 +30,7 @@ static void quantiles_of_t_are_those_of_the_tables(void **state)
     near(quantile_t(p, 2), c * sqrt(2 / (1 - c * c)), 1e-12); // exact for 2 degrees
 }
 
-static void the_interval_of_a_ratio_is_cochrans(void **state)
+static void the_interval_of_a_ratio_is_cochrans_formula(void **state)
 {
     (void)state;
     const double a[] = { 3, 5, 2, 8 }, b[] = { 2, 3, 2, 4 };
@@ -44,7 +44,7 @@ static void the_interval_of_a_ratio_is_cochrans(void **state)
     near(i.high, ratio + 3.182446 * error, 1e-5);
 }
 
-static void equal_ratios_leave_no_doubt(void **state)
+static void equal_ratios_have_an_interval_of_zero_width(void **state)
 {
     (void)state;
     const double a[] = { 10, 20, 30 }, b[] = { 1, 2, 3 }, c[] = { 5, 10, 15 };
@@ -84,28 +84,27 @@ static double normal(uint64_t *state)
     return sqrt(-2 * log(uniform(state))) * cos(2 * 3.14159265358979323846 * uniform(state));
 }
 
-// Prompts differ in how well they can be drafted (standard deviation 0.14), texts in length. An interval that took
-// tokens for
-// the sample would cover half the time.
-static void intervals_cover_what_they_promise(void **state)
+// Prompts differ in acceptance (standard deviation 0.14), texts in length. An interval with tokens as the sample would cover
+// the truth only half the time.
+static void intervals_have_their_nominal_coverage(void **state)
 {
     (void)state;
     enum { TRIALS = 4000, PROMPTS = 80 };
-    const double mean_accepted = 1.5, mean_pace = 2;
+    const double mean_accepted = 1.5, mean_speedup = 2;
     uint64_t seed = 20240229;
     int sums = 0, ratios = 0;
     for (int trial = 0; trial < TRIALS; trial++) {
         double a[PROMPTS], b[PROMPTS], c[PROMPTS], d[PROMPTS];
         for (int i = 0; i < PROMPTS; i++) {
             double own = 0.14 * normal(&seed), length = 100 + 100 * uniform(&seed);
-            a[i] = length * (mean_accepted + own);                        // accepted tokens
-            b[i] = length;                                                // steps
-            c[i] = length * (1 + 0.05 * normal(&seed));                   // time of the one
-            d[i] = length * (mean_pace + 2 * own + 0.05 * normal(&seed)); // and of the other
+            a[i] = length * (mean_accepted + own);                           // accepted tokens
+            b[i] = length;                                                   // steps
+            c[i] = length * (1 + 0.05 * normal(&seed));                      // time of one run
+            d[i] = length * (mean_speedup + 2 * own + 0.05 * normal(&seed)); // time of the other
         }
         struct interval r = ratio_of_sums(a, b, PROMPTS), s = ratio_of_ratios(b, c, b, d, PROMPTS);
         sums += r.low <= mean_accepted && mean_accepted <= r.high;
-        ratios += s.low <= mean_pace && mean_pace <= s.high;
+        ratios += s.low <= mean_speedup && mean_speedup <= s.high;
     }
     // 4,000 trials of a 95 % interval: a standard error of 0.34 %.
     near((double)sums / TRIALS, 0.95, 0.012);
@@ -115,11 +114,11 @@ static void intervals_cover_what_they_promise(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quantiles_of_t_are_those_of_the_tables),
-        cmocka_unit_test(the_interval_of_a_ratio_is_cochrans),
-        cmocka_unit_test(equal_ratios_leave_no_doubt),
+        cmocka_unit_test(quantiles_of_t_equal_the_tables),
+        cmocka_unit_test(the_interval_of_a_ratio_is_cochrans_formula),
+        cmocka_unit_test(equal_ratios_have_an_interval_of_zero_width),
         cmocka_unit_test(too_few_prompts_have_no_interval),
-        cmocka_unit_test(intervals_cover_what_they_promise),
+        cmocka_unit_test(intervals_have_their_nominal_coverage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

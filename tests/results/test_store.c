@@ -1,4 +1,4 @@
-// test_store.c - the database as a file: what is opened and what is not, runners that are killed, disks that are full.
+// test_store.c - the database as a file: which files are opened, killed processes, full disks, damage.
 #include <fcntl.h>
 #include <math.h>
 #include <signal.h>
@@ -51,14 +51,14 @@ static struct store *opened(void)
     return s;
 }
 
-static void refuses(const char *name, const char *because)
+static void expect_refused(const char *name, const char *because)
 {
     struct error err = { "" };
     struct store *s = store_open(name, &err);
     if (s != NULL)
         fail_msg("%s was opened", name);
     if (strstr(err.text, because) == NULL || strstr(err.text, name) == NULL)
-        fail_msg("\"%s\" says neither %s nor %s", err.text, name, because);
+        fail_msg("\"%s\" lacks %s or %s", err.text, name, because);
 }
 
 static char *read_file(const char *name, size_t *n)
@@ -82,21 +82,21 @@ static void store_some(struct store *s)
     sample_facts_free(m);
 }
 
-// ---- what is opened ----
+// ---- opening ----
 
-static void a_new_database_is_made_and_opened_again(void **state)
+static void a_new_database_is_created_and_reopened(void **state)
 {
     (void)state;
     struct store *s = opened();
     assert_false(store_read_only(s));
-    assert_int_equal(sample_facts_query(s, "SELECT user_version FROM pragma_user_version"), 6);
+    assert_int_equal(sample_facts_query(s, "SELECT user_version FROM pragma_user_version"), 7);
     assert_int_equal(sample_facts_query(s, "SELECT application_id FROM pragma_application_id"), 0x5350434C);
     assert_int_equal(sample_facts_query(s, "SELECT journal_mode = 'wal' FROM pragma_journal_mode"), 1);
     assert_int_equal(sample_facts_query(s, "SELECT foreign_keys FROM pragma_foreign_keys"), 1);
     store_some(s);
     store_close(s);
     s = opened();
-    assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM run"), MADE_RUNS);
+    assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM run"), SAMPLE_RUNS);
     store_close(s);
     store_close(NULL);
 }
@@ -110,7 +110,7 @@ static void an_empty_file_becomes_a_database(void **state)
     store_close(s);
 }
 
-static void names_with_signs_of_a_uri_are_names(void **state)
+static void names_with_uri_characters_are_file_names(void **state)
 {
     (void)state;
     struct error err;
@@ -122,38 +122,33 @@ static void names_with_signs_of_a_uri_are_names(void **state)
     free(strange);
 }
 
-static void what_is_no_database_of_ours_is_refused(void **state)
+static void files_that_are_no_speclab_database_are_refused(void **state)
 {
     (void)state;
     char *missing = xformat("%s/nowhere/results.db", folder), *text = xformat("%s/text.db", folder);
     char *pipe = xformat("%s/pipe", folder);
-    refuses(folder, "is a folder");
-    refuses(missing, "there is no folder");
+    expect_refused(folder, "is a folder");
+    expect_refused(missing, "there is no folder");
     file_write_bytes(text, "hello", 5);
-    refuses(text, "not an SQLite database");
+    expect_refused(text, "not an SQLite database");
     char *long_text = xcalloc(1, 100000);
     memset(long_text, 'x', 100000);
     file_write_bytes(text, long_text, 100000);
-    refuses(text, "not an SQLite database");
+    expect_refused(text, "not an SQLite database");
     assert_int_equal(mkfifo(pipe, 0600), 0);
-    refuses(pipe, "not a regular file");
+    expect_refused(pipe, "not a regular file");
 
     struct store *s = opened();
     sample_facts_query(s, "PRAGMA application_id = 77");
     store_close(s);
-    refuses(path, "another program");
-    unlink(path);
-    s = opened();
-    sample_facts_query(s, "PRAGMA user_version = 9");
-    store_close(s);
-    refuses(path, "newer speclab (schema version 9; this one knows 6)");
+    expect_refused(path, "another program");
     free(long_text);
     free(missing);
     free(text);
     free(pipe);
 }
 
-static void views_are_put_in_place_again(void **state)
+static void changed_views_are_recreated(void **state)
 {
     (void)state;
     struct store *s = opened();
@@ -168,45 +163,41 @@ static void views_are_put_in_place_again(void **state)
     assert_int_equal(sample_facts_query(s, "SELECT answer FROM my_own"), 42);
     double version = sample_facts_query(s, "SELECT schema_version FROM pragma_schema_version");
     store_close(s);
-    s = opened(); // nothing to do: nothing is done
+    s = opened(); // the views are current: no change
     assert_int_equal(sample_facts_query(s, "SELECT schema_version FROM pragma_schema_version"), version);
     store_close(s);
 }
 
-// What the first version's tables were, from today's.
-static void make_older(struct store *s)
+// Writes PRAGMA user_version into the file's header (offset 60, big-endian): store_open would refuse the file.
+static void write_version(int version)
 {
-    struct error err = { "" };
-    char *drop = NULL;
-    sample_facts_query(s, "PRAGMA foreign_keys = OFF");
-    do {
-        struct query *q =
-            query_open(s, "SELECT 'DROP ' || type || ' ' || name FROM sqlite_master WHERE type IN ('view', 'table')"
-                          " AND name NOT IN ('run', 'pair', 'sequence', 'step', 'trial') LIMIT 1");
-        free(drop);
-        drop = query_next(q) ? xstrdup(query_text(q, 0)) : NULL;
-        assert_true(query_close(q, &err));
-        if (drop != NULL)
-            sample_facts_query(s, drop);
-    } while (drop != NULL);
-    sample_facts_query(s, "ALTER TABLE step DROP COLUMN stood");
-    sample_facts_query(s, "ALTER TABLE run DROP COLUMN cache");
-    sample_facts_query(s, "PRAGMA user_version = 1");
+    const unsigned char bytes[] = { 0, 0, 0, (unsigned char)version };
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, 60, SEEK_SET), 0);
+    assert_int_equal(fwrite(bytes, 1, sizeof(bytes), f), sizeof(bytes));
+    assert_int_equal(fclose(f), 0);
 }
 
-static void an_older_database_is_brought_up_to_date(void **state)
+static void another_schema_version_is_refused(void **state)
 {
     (void)state;
+    static const int versions[] = { 0, 1, 6, 8, 99 };
     struct store *s = opened();
-    static const char columns[] = "SELECT count(*) FROM sqlite_master AS m JOIN pragma_table_info(m.name)";
-    double before = sample_facts_query(s, columns);
     store_some(s);
-    make_older(s);
     store_close(s);
+    for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
+        struct error err;
+        write_version(versions[i]);
+        assert_null(store_open(path, &err));
+        char *expected =
+            xformat("%s: expected schema version 7, found %d: run again into a new file (--db)", path, versions[i]);
+        assert_string_equal(err.text, expected);
+        free(expected);
+    }
+    write_version(7);
     s = opened();
-    assert_int_equal(sample_facts_query(s, "SELECT user_version FROM pragma_user_version"), 6);
-    assert_int_equal(sample_facts_query(s, columns), before);
-    assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM run_summary WHERE cache = 'f32'"), MADE_RUNS);
+    assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM run"), SAMPLE_RUNS);
     store_close(s);
 }
 
@@ -221,7 +212,7 @@ static void every_view_begins_with_its_definition(void **state)
     store_close(s);
 }
 
-static void facts_that_cannot_be_are_refused(void **state)
+static void impossible_facts_are_refused(void **state)
 {
     (void)state;
     struct error err;
@@ -231,22 +222,22 @@ static void facts_that_cannot_be_are_refused(void **state)
         "UPDATE step SET accepted = depth + 1", "UPDATE step SET tokens = accepted + 2",
         "UPDATE step SET propose_ns = -1",      "UPDATE sequence SET new_tokens = 10000",
         "UPDATE sequence SET run = 999",        "UPDATE run SET batch = 0",
-        "UPDATE run SET seed = 'many'",         "UPDATE trial SET stood = 2",
+        "UPDATE run SET seed = 'many'",         "UPDATE trial SET accepted = 2",
         "UPDATE sequence SET tokens = 'x'",
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         struct query *q = query_open(s, wrong[i]);
         assert_false(query_next(q));
         if (query_close(q, &err))
-            fail_msg("%s was possible", wrong[i]);
+            fail_msg("%s was accepted", wrong[i]);
     }
     store_close(s);
 }
 
-// ---- who may read and write ----
+// ---- permissions and concurrency ----
 
-// As a user who may not write: the tests may run as root, whom no permission stops.
-static void as_nobody(void (*body)(void))
+// Runs body as an unprivileged user: the tests may run as root, who ignores permissions.
+static void run_unprivileged(void (*body)(void))
 {
     pid_t child = fork();
     if (child == 0) {
@@ -261,11 +252,11 @@ static void as_nobody(void (*body)(void))
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static void check(bool is_so, const char *what, const struct error *err)
+static void check(bool ok, const char *what, const struct error *err)
 {
-    if (is_so)
+    if (ok)
         return;
-    fprintf(stderr, "not so: %s (%s)\n", what, err->text);
+    fprintf(stderr, "failed: %s (%s)\n", what, err->text);
     _exit(1);
 }
 
@@ -276,8 +267,8 @@ static void read_but_not_write(void)
     check(s != NULL, "opened", &err);
     check(store_read_only(s), "read-only", &err);
     struct query *q = query_open(s, "SELECT count(*) FROM run_summary");
-    check(query_next(q) && query_int(q, 0) == MADE_RUNS, "runs counted", &err);
-    check(query_close(q, &err), "asked", &err);
+    check(query_next(q) && query_int(q, 0) == SAMPLE_RUNS, "runs counted", &err);
+    check(query_close(q, &err), "queried", &err);
     FILE *out = fopen("/dev/null", "w");
     check(report_write(s, &(struct report_options){ 0 }, out, &err), "reported", &err);
     fclose(out);
@@ -302,47 +293,26 @@ static void a_read_only_file_is_read(void **state)
     store_close(s);
     chmod(path, 0444);
     chmod(folder, 0555);
-    as_nobody(read_but_not_write);
+    run_unprivileged(read_but_not_write);
     chmod(folder, 0777);
-    as_nobody(read_but_not_write);
+    run_unprivileged(read_but_not_write);
     chmod(path, 0);
-    as_nobody(cannot_be_opened);
+    run_unprivileged(cannot_be_opened);
     chmod(path, 0644);
 }
 
-static void is_too_old(void)
-{
-    struct error err = { "" };
-    struct store *s = store_open(path, &err);
-    check(s == NULL && strstr(err.text, "is read-only and has the older schema version 5 (6 is needed)") != NULL,
-          "refused as too old", &err);
-}
-
-static void an_older_database_that_may_not_be_written_is_refused(void **state)
-{
-    (void)state;
-    struct store *s = opened();
-    sample_facts_query(s, "PRAGMA user_version = 5");
-    store_close(s);
-    chmod(path, 0444);
-    chmod(folder, 0555);
-    as_nobody(is_too_old);
-    chmod(folder, 0777);
-    chmod(path, 0644);
-}
-
-static void nothing_is_made_where_nothing_may_be(void **state)
+static void a_database_is_not_created_without_permission(void **state)
 {
     (void)state;
     chmod(folder, 0555);
-    as_nobody(cannot_be_opened);
+    run_unprivileged(cannot_be_opened);
     chmod(folder, 0755);
     file_write_bytes(path, "", 0);
     chmod(path, 0444);
-    as_nobody(cannot_be_opened);
+    run_unprivileged(cannot_be_opened);
 }
 
-static void a_database_that_another_writes_to_is_waited_for_and_then_named(void **state)
+static void a_busy_database_is_waited_for_and_then_reported(void **state)
 {
     (void)state;
     struct error err;
@@ -352,8 +322,7 @@ static void a_database_that_another_writes_to_is_waited_for_and_then_named(void 
     assert_false(store_new_pair(other, "x", &pair, &err));
     assert_non_null(strstr(err.text, "another process has kept the database busy for 5 seconds"));
     assert_non_null(strstr(err.text, path));
-    assert_true(
-        isfinite(sample_facts_query(other, "SELECT count(*) FROM run_summary"))); // who only reads does not wait
+    assert_true(isfinite(sample_facts_query(other, "SELECT count(*) FROM run_summary"))); // readers do not wait
     sample_facts_query(one, "COMMIT");
     assert_true(store_new_pair(other, "x", &pair, &err));
     store_close(one);
@@ -366,12 +335,12 @@ static bool another_may_lock(const char *experiment)
     if (child == 0) {
         struct error why;
         struct store *s = store_open(path, &why);
-        bool claimed = s != NULL && store_lock(s, experiment, &why);
-        if (!claimed)
+        bool locked = s != NULL && store_lock(s, experiment, &why);
+        if (!locked)
             fprintf(stderr, "%s\n", why.text);
-        bool said = claimed || (strstr(why.text, path) != NULL && strstr(why.text, experiment) != NULL);
+        bool names_both = locked || (strstr(why.text, path) != NULL && strstr(why.text, experiment) != NULL);
         store_close(s);
-        _exit(!said ? 2 : !claimed);
+        _exit(!names_both ? 2 : !locked);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -384,7 +353,7 @@ static void an_experiment_is_run_by_one_process(void **state)
     (void)state;
     struct error err;
     struct store *s = opened();
-    assert_true(another_may_lock("x")); // whose process has gone, and the claim with it
+    assert_true(another_may_lock("x")); // the lock ended with its process
     assert_true(store_lock(s, "x", &err));
     assert_true(store_lock(s, "x", &err));
     assert_false(another_may_lock("x"));
@@ -395,9 +364,9 @@ static void an_experiment_is_run_by_one_process(void **state)
     assert_true(another_may_lock("x"));
 }
 
-// ---- accidents ----
+// ---- kills, full disks, damage ----
 
-static void is_whole(const char *after)
+static void check_integrity(const char *after)
 {
     struct store *s = opened();
     struct query *q = query_open(s, "SELECT integrity_check FROM pragma_integrity_check");
@@ -418,7 +387,7 @@ static void is_whole(const char *after)
     store_close(s);
 }
 
-// A runner that stores one sequence after another until somebody stops it.
+// Stores one sequence after another until the process is killed.
 static void run_forever(unsigned seed)
 {
     struct error err;
@@ -426,7 +395,7 @@ static void run_forever(unsigned seed)
     struct sample_facts *m = sample_facts_create(seed, 4, 1, 1);
     for (int64_t repeat = 0; s != NULL; repeat++) {
         int64_t id, pair;
-        if (!store_new_pair(s, "made-up", &pair, &err))
+        if (!store_new_pair(s, "synthetic", &pair, &err))
             break;
         for (int i = 0; i < m->n; i++) {
             struct sequence_row row = m->sequence[i].row;
@@ -441,14 +410,14 @@ static void run_forever(unsigned seed)
     _exit(1);
 }
 
-static void a_runner_killed_at_any_moment_leaves_whole_sequences(void **state)
+static void a_killed_process_leaves_complete_sequences(void **state)
 {
     (void)state;
     double sequences = 0;
     srand(1);
     for (unsigned round = 0; round < 24; round++) {
         if (round == 12)
-            unlink(path); // from here on also while the database is being made
+            unlink(path); // from here on also while the database is being created
         pid_t child = fork();
         if (child == 0)
             run_forever(round);
@@ -458,7 +427,7 @@ static void a_runner_killed_at_any_moment_leaves_whole_sequences(void **state)
         int status;
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFSIGNALED(status));
-        is_whole("a kill");
+        check_integrity("a kill");
         struct store *s = opened();
         double now = sample_facts_query(s, "SELECT count(*) FROM sequence");
         assert_true(now >= sequences || round == 12);
@@ -473,7 +442,7 @@ static void a_runner_killed_at_any_moment_leaves_whole_sequences(void **state)
     }
 }
 
-// Stores until it fails; how many went in, and with which words it ended.
+// Stores until it fails. Returns the number of stored sequences; err: the failure.
 static int store_until_full(struct store *s, struct error *err)
 {
     struct sample_facts *m = sample_facts_create(2, 4, 1, 1);
@@ -483,7 +452,7 @@ static int store_until_full(struct store *s, struct error *err)
         for (int i = 0; i < m->n; i++) {
             struct sequence_row row = m->sequence[i].row;
             row.repeat = repeat;
-            if ((i == 0 && !store_new_pair(s, "made-up", &pair, err)) ||
+            if ((i == 0 && !store_new_pair(s, "synthetic", &pair, err)) ||
                 !store_run(s, &m->run[m->sequence[i].run], &run, err)) {
                 sample_facts_free(m);
                 return stored;
@@ -501,7 +470,7 @@ static int store_until_full(struct store *s, struct error *err)
         }
 }
 
-static void a_full_disk_is_said_and_leaves_what_was_stored(void **state)
+static void a_full_disk_is_reported_and_stored_sequences_stay(void **state)
 {
     (void)state;
     struct error err;
@@ -513,10 +482,10 @@ static void a_full_disk_is_said_and_leaves_what_was_stored(void **state)
     assert_true(stored > 5);
     assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM sequence"), stored);
     store_close(s);
-    is_whole("a full disk");
+    check_integrity("a full disk");
 }
 
-static void a_file_that_may_not_grow_is_said_and_leaves_what_was_stored(void **state)
+static void a_file_size_limit_is_reported_and_stored_sequences_stay(void **state)
 {
     (void)state;
     struct error err;
@@ -529,18 +498,18 @@ static void a_file_that_may_not_grow_is_said_and_leaves_what_was_stored(void **s
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
     int stored = store_until_full(s, &err);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-    assert_non_null(strstr(err.text, "could not be read or written: ")); // SQLite does not always keep the reason
+    assert_non_null(strstr(err.text, "could not be read or written: ")); // SQLite does not always keep errno
     assert_non_null(strstr(err.text, path));
     assert_true(stored > 5);
     assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM sequence"), stored);
     int64_t pair;
-    assert_true(store_new_pair(s, "made-up", &pair, &err)); // there is room again, and it goes on
+    assert_true(store_new_pair(s, "synthetic", &pair, &err)); // works again without the limit
     store_close(s);
-    is_whole("a file that could not grow");
+    check_integrity("a file size limit");
 }
 
-// Whatever a damaged file holds, it is refused or reported, in words.
-static void a_damaged_database_is_no_reason_to_crash(void **state)
+// A damaged file is refused or reported on; every failure has a message.
+static void a_damaged_database_does_not_crash(void **state)
 {
     (void)state;
     size_t n;
@@ -563,7 +532,7 @@ static void a_damaged_database_is_no_reason_to_crash(void **state)
             length = (size_t)((seed >> 40) % n);
         file_write_bytes(path, damaged, length);
         s = store_open(path, &err);
-        bool well = s != NULL && report_write(s, &(struct report_options){ .format = round % 3 }, out, &err);
+        bool ok = s != NULL && report_write(s, &(struct report_options){ .format = round % 3 }, out, &err);
         struct stored_turn turn = { 0 };
         for (int turns = 0; s != NULL && turns < 4; turns++) {
             struct error ignored;
@@ -571,14 +540,14 @@ static void a_damaged_database_is_no_reason_to_crash(void **state)
                 free(turn.token);
         }
         store_close(s);
-        if (!well) {
+        if (!ok) {
             refused++;
             assert_true(strlen(err.text) > 10);
         }
-        char *beside[] = { xformat("%s-wal", path), xformat("%s-shm", path) };
+        char *side_files[] = { xformat("%s-wal", path), xformat("%s-shm", path) };
         for (int i = 0; i < 2; i++) {
-            unlink(beside[i]);
-            free(beside[i]);
+            unlink(side_files[i]);
+            free(side_files[i]);
         }
     }
     assert_true(refused > 20);
@@ -587,9 +556,9 @@ static void a_damaged_database_is_no_reason_to_crash(void **state)
     free(damaged);
 }
 
-// A run that is found by its names when they are listed, and not when it is asked for by them: they go on behind a NUL, or an
-// index says something else than its table.
-static void a_run_that_its_own_names_do_not_find_is_said_to_be_damage(void **state)
+// A run that is listed but not found by its experiment and peers: the text continues after a NUL, or an index disagrees with
+// its table.
+static void a_run_not_found_by_its_names_is_reported_as_damage(void **state)
 {
     (void)state;
     struct error err = { "" };
@@ -607,8 +576,8 @@ static void a_run_that_its_own_names_do_not_find_is_said_to_be_damage(void **sta
     store_close(s);
 }
 
-// Depths are counted up to the deepest: one that no draft can have would be counted up to for ever.
-static void a_depth_that_cannot_be_does_not_keep_a_report_from_ending(void **state)
+// The view `acceptance` counts depths up to the largest: an impossible one must not make it run forever.
+static void an_impossible_depth_does_not_hang_a_report(void **state)
 {
     (void)state;
     struct error err = { "" };
@@ -617,7 +586,7 @@ static void a_depth_that_cannot_be_does_not_keep_a_report_from_ending(void **sta
     assert_true(query_perform(query_open(s, "PRAGMA ignore_check_constraints = 1"), &err));
     assert_true(query_perform(query_open(s, "UPDATE step SET depth = 9223372036854775807"), &err));
     FILE *out = fopen("/dev/null", "w");
-    alarm(120); // which ends the program
+    alarm(120); // ends the program
     for (int format = REPORT_TABLE; format <= REPORT_JSONL; format++)
         report_write(s, &(struct report_options){ .format = (enum report_format)format }, out, &err);
     alarm(0);
@@ -629,25 +598,24 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(a_new_database_is_made_and_opened_again),
+        TEST(a_new_database_is_created_and_reopened),
         TEST(an_empty_file_becomes_a_database),
-        TEST(names_with_signs_of_a_uri_are_names),
-        TEST(what_is_no_database_of_ours_is_refused),
-        TEST(views_are_put_in_place_again),
-        TEST(an_older_database_is_brought_up_to_date),
+        TEST(names_with_uri_characters_are_file_names),
+        TEST(files_that_are_no_speclab_database_are_refused),
+        TEST(changed_views_are_recreated),
+        TEST(another_schema_version_is_refused),
         TEST(every_view_begins_with_its_definition),
-        TEST(facts_that_cannot_be_are_refused),
+        TEST(impossible_facts_are_refused),
         TEST(a_read_only_file_is_read),
-        TEST(an_older_database_that_may_not_be_written_is_refused),
-        TEST(nothing_is_made_where_nothing_may_be),
+        TEST(a_database_is_not_created_without_permission),
         TEST(an_experiment_is_run_by_one_process),
-        TEST(a_database_that_another_writes_to_is_waited_for_and_then_named),
-        TEST(a_runner_killed_at_any_moment_leaves_whole_sequences),
-        TEST(a_full_disk_is_said_and_leaves_what_was_stored),
-        TEST(a_file_that_may_not_grow_is_said_and_leaves_what_was_stored),
-        TEST(a_damaged_database_is_no_reason_to_crash),
-        TEST(a_run_that_its_own_names_do_not_find_is_said_to_be_damage),
-        TEST(a_depth_that_cannot_be_does_not_keep_a_report_from_ending),
+        TEST(a_busy_database_is_waited_for_and_then_reported),
+        TEST(a_killed_process_leaves_complete_sequences),
+        TEST(a_full_disk_is_reported_and_stored_sequences_stay),
+        TEST(a_file_size_limit_is_reported_and_stored_sequences_stay),
+        TEST(a_damaged_database_does_not_crash),
+        TEST(a_run_not_found_by_its_names_is_reported_as_damage),
+        TEST(an_impossible_depth_does_not_hang_a_report),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

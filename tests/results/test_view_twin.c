@@ -1,8 +1,8 @@
-// test_view_twin.c - every published number against a twin in Python that adds up rows by plain loops.
+// test_view_twin.c - every published number compared with a Python reference that uses plain loops over rows.
 //
-// tests/cases/make_views.py made up the rows of views_facts.sql and says in views.json what every view of
-// results/views.sql, in every column, and every question of results/ must answer about them. It has read docs/results.md
-// and no SQL. A view or a column that it does not know is a failure: its definition is to be written twice.
+// tests/cases/make_views.py generates the rows of views_facts.sql and, in views.json, the expected result of every view of
+// results/views.sql, in every column, and of every query of results/. It follows docs/results.md and reads no SQL. A view or
+// column without a reference is a failure: every definition is written twice.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static void put_facts(struct store *s)
     size_t capacity = 0;
     FILE *f = fopen(path, "r");
     assert_non_null(f);
-    perform(s, "PRAGMA synchronous = OFF"); // nothing here needs to outlive a power cut
+    perform(s, "PRAGMA synchronous = OFF"); // faster; nothing here needs durability
     perform(s, "BEGIN");
     while (getline(&line, &capacity, f) > 0)
         perform(s, line);
@@ -82,7 +82,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-// ---- a table of answers
+// ---- comparing a table
 
 static bool agrees(const struct query *q, int column, const struct json *expected)
 {
@@ -98,59 +98,59 @@ static bool agrees(const struct query *q, int column, const struct json *expecte
     return !query_is_text(q, column) && fabs(a - b) <= 1e-9 * fmax(1e-3, fabs(b));
 }
 
-static void hold_row(const char *what, const struct query *q, const struct json *expected, int row)
+static void expect_row(const char *what, const struct query *q, const struct json *expected, int row)
 {
     for (int i = 0; i < query_columns(q); i++)
         if (!agrees(q, i, json_at(expected, (size_t)i))) {
-            char *said = json_write(json_at(expected, (size_t)i));
-            fail_msg("%s, row %d, %s: %s; the twin says %s", what, row, query_column(q, i),
-                     query_is_null(q, i) ? "NULL" : query_text(q, i), said);
+            char *wanted = json_write(json_at(expected, (size_t)i));
+            fail_msg("%s, row %d, %s: found %s, expected %s", what, row, query_column(q, i),
+                     query_is_null(q, i) ? "NULL" : query_text(q, i), wanted);
         }
 }
 
-static void hold_columns(const char *what, const struct query *q, const struct json *columns, bool named)
+static void expect_columns(const char *what, const struct query *q, const struct json *columns, bool named)
 {
     assert_int_equal(query_columns(q), json_count(columns));
     for (int i = 0; i < query_columns(q) && named; i++)
         if (strcmp(query_column(q, i), json_text(json_at(columns, (size_t)i))) != 0)
-            fail_msg("%s: column %s; the twin has %s", what, query_column(q, i),
+            fail_msg("%s: found column %s, expected %s", what, query_column(q, i),
                      json_text(json_at(columns, (size_t)i)));
 }
 
-// named: its columns have names of their own.
-static void hold_table(const char *what, struct query *q, const struct json *expected, bool named)
+// named: compare the column names.
+static void expect_table(const char *what, struct query *q, const struct json *expected, bool named)
 {
     const struct json *rows = json_get(expected, "rows");
     const int n = (int)json_count(rows);
     struct error err;
     int row = 0;
-    hold_columns(what, q, json_get(expected, "columns"), named);
+    expect_columns(what, q, json_get(expected, "columns"), named);
     for (; query_next(q); row++) {
         if (row >= n)
-            fail_msg("%s: more than the twin's %d rows", what, n);
-        hold_row(what, q, json_at(rows, (size_t)row), row);
+            fail_msg("%s: more than the %d expected rows", what, n);
+        expect_row(what, q, json_at(rows, (size_t)row), row);
     }
     if (!query_close(q, &err))
         fail_msg("%s: %s", what, err.text);
     if (row != n)
-        fail_msg("%s: %d rows; the twin has %d", what, row, n);
+        fail_msg("%s: found %d rows, expected %d", what, row, n);
 }
 
 // ---- the views
 
-static void every_view_says_in_every_column_what_plain_loops_say(void **state)
+static void every_column_of_every_view_equals_plain_loops(void **state)
 {
     struct scene *c = *state;
     const struct json *views = json_get(c->golden, "views");
     for (void *at = json_first(views); at != NULL; at = json_next(views, at)) {
         const char *order = json_text(json_get(json_value(at), "order"));
         char *sql = xformat("SELECT * FROM %s ORDER BY %s", json_key(at), order);
-        hold_table(json_key(at), query_open(c->s, sql), json_value(at), true);
+        expect_table(json_key(at), query_open(c->s, sql), json_value(at), true);
         free(sql);
     }
 }
 
-static void every_view_has_a_twin(void **state)
+static void every_view_has_a_reference(void **state)
 {
     struct scene *c = *state;
     const struct json *views = json_get(c->golden, "views");
@@ -159,74 +159,75 @@ static void every_view_has_a_twin(void **state)
     struct query *q = query_open(c->s, "SELECT name FROM sqlite_master WHERE type = 'view'");
     for (; query_next(q); n++)
         if (json_get(views, query_text(q, 0)) == NULL)
-            fail_msg("the view %s: write its twin in tests/cases/make_views.py", query_text(q, 0));
+            fail_msg("the view %s has no reference in tests/cases/make_views.py", query_text(q, 0));
     assert_true(query_close(q, &err));
     assert_int_equal(n, json_count(views));
 }
 
-// ---- the questions in files
+// ---- the query files
 
 extern const char bench_cost_sql[], by_category_sql[], losing_prompts_sql[], verify_cost_sql[], answers_sql[];
 
-static void questions_in_files_answer_what_plain_loops_answer(void **state)
+static void query_files_equal_plain_loops(void **state)
 {
     struct scene *c = *state;
     static const struct {
         const char *name, *sql;
-    } question[] = {
+    } query_file[] = {
         { "bench_cost", bench_cost_sql },
         { "by_category", by_category_sql },
         { "losing_prompts", losing_prompts_sql },
         { "verify_cost", verify_cost_sql },
     };
-    const struct json *questions = json_get(c->golden, "questions");
-    for (size_t i = 0; i < sizeof(question) / sizeof(question[0]); i++)
-        hold_table(question[i].name, query_open(c->s, question[i].sql), json_get(questions, question[i].name), true);
-    assert_int_equal(json_count(questions), sizeof(question) / sizeof(question[0]) + 1); // and answers
+    const struct json *queries = json_get(c->golden, "queries");
+    for (size_t i = 0; i < sizeof(query_file) / sizeof(query_file[0]); i++)
+        expect_table(query_file[i].name, query_open(c->s, query_file[i].sql), json_get(queries, query_file[i].name),
+                     true);
+    assert_int_equal(json_count(queries), sizeof(query_file) / sizeof(query_file[0]) + 1); // and answers
 }
 
-// It reads the prompt file by a function that only the program sqlite3 has; here it is given the file's text.
-static void answers_are_put_beside_the_lines_of_the_prompt_file(void **state)
+// answers.sql reads the prompt file with a function of the sqlite3 shell; the test binds the file's text instead.
+static void answers_are_joined_to_the_lines_of_the_prompt_file(void **state)
 {
     struct scene *c = *state;
-    static const char reads[] = "readfile('experiments/data/prompts.jsonl')";
-    const char *at = strstr(answers_sql, reads);
+    static const char call[] = "readfile('experiments/data/prompts.jsonl')";
+    const char *at = strstr(answers_sql, call);
     assert_non_null(at);
-    char *sql = xformat("%.*s?1%s", (int)(at - answers_sql), answers_sql, at + strlen(reads));
+    char *sql = xformat("%.*s?1%s", (int)(at - answers_sql), answers_sql, at + strlen(call));
     struct query *q = query_open(c->s, sql);
     query_put_text(q, json_text(json_get(c->golden, "prompts")));
-    hold_table("answers", q, json_get(json_get(c->golden, "questions"), "answers"), false);
+    expect_table("answers", q, json_get(json_get(c->golden, "queries"), "answers"), false);
     free(sql);
 }
 
-// ---- what a report gathers of them
+// ---- the numbers of a report
 
-// Of a list of numbers, null being NAN.
-static void hold_number(const char *what, double a, const struct json *expected)
+// expected: a number, or null for NAN.
+static void expect_number(const char *what, double a, const struct json *expected)
 {
     assert_non_null(expected);
     const double b = json_is_null(expected) ? NAN : json_number(expected);
     if (!(isnan(a) && isnan(b)) && !(fabs(a - b) <= 1e-9 * fmax(1e-3, fabs(b))))
-        fail_msg("%s: %.17g; the twin says %.17g", what, a, b);
+        fail_msg("%s: found %.17g, expected %.17g", what, a, b);
 }
 
-static void hold_interval(const char *what, struct interval i, const struct json *expected)
+static void expect_interval(const char *what, struct interval i, const struct json *expected)
 {
-    hold_number(what, i.value, json_at(expected, 0));
-    hold_number(what, i.low, json_at(expected, 1));
-    hold_number(what, i.high, json_at(expected, 2));
+    expect_number(what, i.value, json_at(expected, 0));
+    expect_number(what, i.low, json_at(expected, 1));
+    expect_number(what, i.high, json_at(expected, 2));
 }
 
-static void hold_run(struct store *s, const struct contest *c, const struct tally *t, const struct json *expected)
+static void expect_run(struct store *s, const struct comparison *c, const struct tally *t, const struct json *expected)
 {
     const struct json *first = json_get(expected, "first");
     struct error err;
     assert_int_equal(t->run, json_int(json_get(expected, "run")));
-    hold_interval("speedup", t->speedup, json_get(expected, "speedup"));
+    expect_interval("speedup", t->speedup, json_get(expected, "speedup"));
     for (int i = 0; i < c->n_categories; i++) {
         struct interval of;
         assert_true(speedup_read(s, t->run, c->category[i], &of, &err));
-        hold_interval(c->category[i], of, json_at(json_get(expected, "by_category"), (size_t)i));
+        expect_interval(c->category[i], of, json_at(json_get(expected, "by_category"), (size_t)i));
     }
     assert_int_equal(t->compared, json_int(json_get(expected, "compared")));
     assert_int_equal(t->equal, json_int(json_get(expected, "equal")));
@@ -237,16 +238,16 @@ static void hold_run(struct store *s, const struct contest *c, const struct tall
         assert_int_equal(t->first_position, json_int(json_at(first, 2)));
     }
     for (size_t i = 0; i < POSITIONS; i++) {
-        hold_number("rate", t->rate[i], json_at(json_get(expected, "rate"), i));
-        hold_number("conditional", t->conditional[i], json_at(json_get(expected, "conditional"), i));
-        hold_number("by_rank", t->by_rank[i], json_at(json_get(expected, "by_rank"), i));
+        expect_number("rate", t->rate[i], json_at(json_get(expected, "rate"), i));
+        expect_number("conditional", t->conditional[i], json_at(json_get(expected, "conditional"), i));
+        expect_number("by_rank", t->by_rank[i], json_at(json_get(expected, "by_rank"), i));
     }
-    hold_number("expected", t->expected, json_get(expected, "expected"));
-    hold_number("accepted_uncut", t->accepted_uncut, json_get(expected, "accepted"));
-    hold_number("z", t->z, json_get(expected, "z"));
+    expect_number("expected", t->expected, json_get(expected, "expected"));
+    expect_number("accepted_uncut", t->accepted_uncut, json_get(expected, "accepted"));
+    expect_number("z", t->z, json_get(expected, "z"));
 }
 
-static void hold_contest(struct store *s, const struct contest *c, const struct json *expected)
+static void expect_comparison(struct store *s, const struct comparison *c, const struct json *expected)
 {
     const struct json *categories = json_get(expected, "categories"), *runs = json_get(expected, "runs");
     assert_string_equal(c->experiment, json_text(json_get(expected, "experiment")));
@@ -263,23 +264,23 @@ static void hold_contest(struct store *s, const struct contest *c, const struct 
     }
     assert_int_equal(c->n, json_count(runs));
     for (int i = 0; i < c->n; i++)
-        hold_run(s, c, &c->run[i], json_at(runs, (size_t)i));
+        expect_run(s, c, &c->run[i], json_at(runs, (size_t)i));
 }
 
-static void a_report_gathers_what_plain_loops_gather(void **state)
+static void the_numbers_of_a_report_equal_plain_loops(void **state)
 {
     struct scene *c = *state;
-    const struct json *expected = json_get(c->golden, "contests");
-    struct contests all;
+    const struct json *expected = json_get(c->golden, "comparisons");
+    struct comparisons all;
     struct error err;
-    assert_true(contests_read(c->s, NULL, &all, &err));
+    assert_true(comparisons_read(c->s, NULL, &all, &err));
     assert_int_equal(all.n, json_count(expected));
     for (int i = 0; i < all.n; i++)
-        hold_contest(c->s, &all.contest[i], json_at(expected, (size_t)i));
-    contests_free(&all);
+        expect_comparison(c->s, &all.comparison[i], json_at(expected, (size_t)i));
+    comparisons_free(&all);
 }
 
-// ---- what is exported
+// ---- exports
 
 static bool same_number(const struct json *a, const struct json *b)
 {
@@ -306,15 +307,15 @@ static bool same(const struct json *a, const struct json *b)
     return json_is_null(a) && json_is_null(b);
 }
 
-static void hold_json(const char *what, const struct json *a, const struct json *expected)
+static void expect_json(const char *what, const struct json *a, const struct json *expected)
 {
     if (same(a, expected))
         return;
-    char *said = json_write(a), *wanted = json_write(expected);
-    fail_msg("%s:\n%s\nthe twin says\n%s", what, said, wanted);
+    char *found = json_write(a), *wanted = json_write(expected);
+    fail_msg("%s: found\n%s\nexpected\n%s", what, found, wanted);
 }
 
-// The report in this format; *n bytes of it, free() them.
+// The report in this format, *n bytes; the caller frees it.
 static char *exported(struct scene *c, enum report_format format, size_t *n)
 {
     struct error err;
@@ -327,56 +328,56 @@ static char *exported(struct scene *c, enum report_format format, size_t *n)
     return text;
 }
 
-static const struct json *run_of(const struct json *contests, int64_t run)
+static const struct json *run_of(const struct json *comparisons, int64_t run)
 {
-    for (size_t i = 0; i < json_count(contests); i++) {
-        const struct json *runs = json_get(json_at(contests, i), "runs");
+    for (size_t i = 0; i < json_count(comparisons); i++) {
+        const struct json *runs = json_get(json_at(comparisons, i), "runs");
         for (size_t k = 0; k < json_count(runs); k++)
             if (json_int(json_get(json_at(runs, k), "run")) == run)
                 return json_at(runs, k);
     }
-    fail_msg("the twin has no run %d", (int)run);
+    fail_msg("no reference for run %d", (int)run);
     return NULL;
 }
 
-// A list of the numbers as far as there are any.
-static void hold_rates(const char *what, const struct json *a, const struct json *expected)
+// a: the leading numbers of expected, up to the first null.
+static void expect_rates(const char *what, const struct json *a, const struct json *expected)
 {
     size_t n = 0;
     while (n < json_count(expected) && !json_is_null(json_at(expected, n)))
         n++;
     assert_int_equal(json_count(a), n);
     for (size_t i = 0; i < n; i++)
-        hold_json(what, json_at(a, i), json_at(expected, i));
+        expect_json(what, json_at(a, i), json_at(expected, i));
 }
 
-// Yes and no are 1 and 0 in the database.
-static void hold_column(const char *name, const struct json *a, const struct json *expected)
+// The database has 1 and 0 for true and false.
+static void expect_column(const char *name, const struct json *a, const struct json *expected)
 {
     if (json_is_bool(a))
         assert_int_equal(json_bool(a), json_int(expected));
     else
-        hold_json(name, a, expected);
+        expect_json(name, a, expected);
 }
 
-static void hold_line(const struct scene *c, const struct json *line, const struct json *summary,
-                      const struct json *columns)
+static void expect_line(const struct scene *c, const struct json *line, const struct json *summary,
+                        const struct json *columns)
 {
-    const struct json *run = run_of(json_get(c->golden, "contests"), json_int(json_get(line, "run"))),
+    const struct json *run = run_of(json_get(c->golden, "comparisons"), json_int(json_get(line, "run"))),
                       *speedup = json_get(run, "speedup");
     for (size_t i = 0; i < json_count(columns); i++) {
         const char *name = json_text(json_at(columns, i));
         if (json_get(line, name) == NULL)
-            fail_msg("the column %s is not exported", name);
-        hold_column(name, json_get(line, name), json_at(summary, i));
+            fail_msg("column %s is not exported", name);
+        expect_column(name, json_get(line, name), json_at(summary, i));
     }
-    hold_json("speedup_low", json_get(line, "speedup_low"), json_at(speedup, 1));
-    hold_json("speedup_high", json_get(line, "speedup_high"), json_at(speedup, 2));
-    hold_rates("rate", json_get(line, "acceptance_by_position"), json_get(run, "rate"));
-    hold_rates("conditional", json_get(line, "conditional_acceptance_by_position"), json_get(run, "conditional"));
+    expect_json("speedup_low", json_get(line, "speedup_low"), json_at(speedup, 1));
+    expect_json("speedup_high", json_get(line, "speedup_high"), json_at(speedup, 2));
+    expect_rates("rate", json_get(line, "acceptance_by_position"), json_get(run, "rate"));
+    expect_rates("conditional", json_get(line, "conditional_acceptance_by_position"), json_get(run, "conditional"));
 }
 
-static void json_lines_have_the_numbers_of_plain_loops(void **state)
+static void json_lines_equal_plain_loops(void **state)
 {
     struct scene *c = *state;
     const struct json *view = json_get(json_get(c->golden, "views"), "run_summary"), *rows = json_get(view, "rows");
@@ -391,14 +392,14 @@ static void json_lines_have_the_numbers_of_plain_loops(void **state)
             if (json_int(json_at(json_at(rows, i), 0)) == json_int(json_get(line, "run")))
                 summary = json_at(rows, i);
         assert_non_null(summary);
-        hold_line(c, line, summary, json_get(view, "columns"));
+        expect_line(c, line, summary, json_get(view, "columns"));
         json_free(line);
     }
     assert_int_equal(lines, json_count(rows));
     free(text);
 }
 
-static void answer_files_have_the_numbers_of_plain_loops(void **state)
+static void answer_files_equal_plain_loops(void **state)
 {
     struct scene *c = *state;
     const struct json *files = json_get(c->golden, "answer_files");
@@ -410,11 +411,11 @@ static void answer_files_have_the_numbers_of_plain_loops(void **state)
         size_t capacity = 0, lines = 0;
         FILE *f = fopen(path, "r");
         if (f == NULL)
-            fail_msg("there is no %s", path);
+            fail_msg("%s is missing", path);
         for (ssize_t length; (length = getline(&line, &capacity, f)) > 0; lines++) {
             struct json *j = json_parse_line(line, (size_t)length, path, (int)lines + 1, &err);
             assert_non_null(j);
-            hold_json(json_key(at), j, json_at(json_value(at), lines));
+            expect_json(json_key(at), j, json_at(json_value(at), lines));
             json_free(j);
         }
         assert_int_equal(lines, json_count(json_value(at)));
@@ -425,10 +426,10 @@ static void answer_files_have_the_numbers_of_plain_loops(void **state)
     }
 }
 
-// ---- how it reads
+// ---- layout
 
-// Both widths, one behind the other.
-static char *reads(struct store *s)
+// The report at 80 and at 64 columns.
+static char *report_at_both_widths(struct store *s)
 {
     struct error err;
     char *text = NULL;
@@ -441,28 +442,28 @@ static char *reads(struct store *s)
     return text;
 }
 
-// The numbers are the twin's business. Where they stand, and the words around them, a person has read (report.txt).
-static void a_report_reads_as_a_person_has_read_it(void **state)
+// The tests above check the numbers. Layout and words are compared with report.txt, which a person has reviewed.
+static void a_report_is_the_reviewed_text(void **state)
 {
     struct scene *c = *state;
-    char *now = reads(c->s);
-    file_hold_golden("report.txt", now, write_golden);
+    char *now = report_at_both_widths(c->s);
+    assert_golden_file("report.txt", now, write_golden);
     free(now);
 }
 
-// With a word `write` report.txt is written anew, for a person to read what became of it.
+// The argument `write` rewrites report.txt, for a person to review.
 int main(int argc, char **argv)
 {
     write_golden = argc == 2 && strcmp(argv[1], "write") == 0;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_view_says_in_every_column_what_plain_loops_say),
-        cmocka_unit_test(every_view_has_a_twin),
-        cmocka_unit_test(questions_in_files_answer_what_plain_loops_answer),
-        cmocka_unit_test(a_report_gathers_what_plain_loops_gather),
-        cmocka_unit_test(json_lines_have_the_numbers_of_plain_loops),
-        cmocka_unit_test(answer_files_have_the_numbers_of_plain_loops),
-        cmocka_unit_test(answers_are_put_beside_the_lines_of_the_prompt_file),
-        cmocka_unit_test(a_report_reads_as_a_person_has_read_it),
+        cmocka_unit_test(every_column_of_every_view_equals_plain_loops),
+        cmocka_unit_test(every_view_has_a_reference),
+        cmocka_unit_test(query_files_equal_plain_loops),
+        cmocka_unit_test(the_numbers_of_a_report_equal_plain_loops),
+        cmocka_unit_test(json_lines_equal_plain_loops),
+        cmocka_unit_test(answer_files_equal_plain_loops),
+        cmocka_unit_test(answers_are_joined_to_the_lines_of_the_prompt_file),
+        cmocka_unit_test(a_report_is_the_reviewed_text),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

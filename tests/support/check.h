@@ -1,4 +1,4 @@
-// check.h - cmocka and what it wants included before it; its macro `fail` would hide core/error.h's function.
+// check.h - cmocka and the headers it requires; its macro `fail` is removed, as it hides the function of core/error.h.
 #pragma once
 #include <setjmp.h>
 #include <stdarg.h>

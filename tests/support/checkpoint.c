@@ -30,11 +30,11 @@ struct tensor checkpoint_tensor(const struct checkpoint *o, const char *name, in
     return t;
 }
 
-void assert_says(const struct error *err, const char *path, const char *words)
+void assert_error_mentions(const struct error *err, const char *path, const char *words)
 {
     print_message("%s\n", err->text);
     if (strstr(err->text, path) == NULL || strstr(err->text, words) == NULL)
-        fail_msg("expected a sentence about %s with \"%s\"", path, words);
+        fail_msg("expected an error about %s with \"%s\"", path, words);
 }
 
 struct text checkpoint_bytes(const char *path)
@@ -42,9 +42,9 @@ struct text checkpoint_bytes(const char *path)
     struct text t = { 0 };
     FILE *f = fopen(path, "r");
     assert_non_null(f);
-    char some[4096];
-    for (size_t n; (n = fread(some, 1, sizeof(some), f)) != 0;)
-        text_add(&t, some, n);
+    char chunk[4096];
+    for (size_t n; (n = fread(chunk, 1, sizeof(chunk), f)) != 0;)
+        text_add(&t, chunk, n);
     fclose(f);
     return t;
 }

@@ -22,7 +22,7 @@ void file_write_bytes(const char *path, const void *bytes, size_t n)
     assert_int_equal(fclose(f), 0);
 }
 
-void file_hold_golden(const char *name, const char *text, bool write)
+void assert_golden_file(const char *name, const char *text, bool write)
 {
     struct error err;
     char *path = xformat("%s/%s", CASES, name);
@@ -37,7 +37,7 @@ void file_hold_golden(const char *name, const char *text, bool write)
             begin = at + 1;
         }
     if (strcmp(text, golden) != 0)
-        fail_msg("line %zu of %s is another: %.*s", line, name, (int)strcspn(text + begin, "\n"), text + begin);
+        fail_msg("line %zu of %s differs: %.*s", line, name, (int)strcspn(text + begin, "\n"), text + begin);
     free(golden);
     free(path);
 }

@@ -101,7 +101,7 @@ void runner_same_bits(const float *a, const float *b, int vocab, const char *wha
         fail_msg("%s, %d rows: the logits of a row are not the bits it has alone", what, n);
 }
 
-void runner_feed(struct runner *r, int slot, const int32_t *token, int n)
+void runner_prefill(struct runner *r, int slot, const int32_t *token, int n)
 {
     static int32_t slots[RUNNER_ROWS], row[RUNNER_ROWS];
     while (n > 0) {

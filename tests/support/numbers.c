@@ -29,7 +29,7 @@ double row_sum(const float *w, int n)
     return s;
 }
 
-int row_best(const float *w, int n)
+int row_argmax(const float *w, int n)
 {
     int best = 0;
     for (int i = 1; i < n; i++)

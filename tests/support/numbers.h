@@ -1,9 +1,9 @@
-// numbers.h - what tests of rows and of statistics count with: made-up numbers, sums, and how near one is to another.
+// numbers.h - helpers for tests of rows and statistics: pseudorandom numbers, sums, comparisons.
 #pragma once
 #include <stdint.h>
 
-double uniform(uint64_t *state);              // from 0 to below 1, of a linear congruence
-void near(double a, double b, double within); // fails the test with both numbers
-double worse(double a, double b);             // the greater; what is no number is the worst of all
+double uniform(uint64_t *state);              // in [0, 1), from a linear congruential generator
+void near(double a, double b, double within); // fails the test with both numbers unless |a - b| <= within
+double worse(double a, double b);             // the larger; NaN counts as the largest
 double row_sum(const float *w, int n);
-int row_best(const float *w, int n); // of equals the first
+int row_argmax(const float *w, int n); // ties: the first

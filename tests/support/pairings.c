@@ -41,7 +41,7 @@ static const char *const lines[] = {
 
 enum { LINES = sizeof(lines) / sizeof(lines[0]) };
 
-// The i-th registered drafter that no line names; NULL: there is none.
+// The i-th registered drafter that no line names; NULL: no more.
 static const char *unnamed(int i)
 {
     for (int t = 0; drafter_types[t] != NULL; t++) {
@@ -84,19 +84,19 @@ void pair_heads_make(const char *target, const char *draft)
     }
 }
 
-static struct tiny make_target(enum type type)
+static struct small_model make_target(enum type type)
 {
-    struct tiny t = tiny_usual;
+    struct small_model t = small_default;
     t.type = type;
-    tiny_write_hf(pair_target = tiny_path("target"), &t);
+    small_write_hf(pair_target = test_path("target"), &t);
     t.layers = 1;
     return t;
 }
 
 static int make_pair(enum type type)
 {
-    struct tiny draft = make_target(type);
-    tiny_write_gguf(pair_draft = tiny_path("draft.gguf"), &draft);
+    struct small_model draft = make_target(type);
+    small_write_gguf(pair_draft = test_path("draft.gguf"), &draft);
     pair_heads_make(pair_target, pair_draft);
     return 0;
 }
@@ -116,9 +116,9 @@ int pair_models_make_bf16(void **state)
 int pair_models_make_foreign(void **state)
 {
     (void)state;
-    struct tiny draft = make_target(F32);
+    struct small_model draft = make_target(F32);
     draft.seed = 99;
-    tiny_write_hf(pair_draft = tiny_path("draft"), &draft);
+    small_write_hf(pair_draft = test_path("draft"), &draft);
     pair_heads_make(pair_target, pair_draft);
     return 0;
 }
@@ -128,7 +128,7 @@ int pair_models_remove(void **state)
     (void)state;
     free(pair_target);
     free(pair_draft);
-    tiny_clean();
+    test_directory_remove();
     return 0;
 }
 
@@ -152,7 +152,7 @@ bool pair_fits(const char *drafter, const struct rule *rule)
 {
     struct pair p = { 0 };
     read_options(&p, drafter, "");
-    const bool fits = takes_beyond(rule->takes, drafter_makes(p.type, p.options)) == 0;
+    const bool fits = takes_missing(rule->takes, drafter_makes(p.type, p.options)) == 0;
     options_free(p.type->options, p.options);
     free(p.options);
     return fits;
@@ -186,7 +186,7 @@ struct pair *pair_open_on(pair_device *target_on, pair_device *draft_on, const c
     p->backend = opened_by(target_on);
     p->draft_backend = draft_on != NULL ? opened_by(draft_on) : NULL;
     p->sampling.workers = p->backend->workers(p->backend);
-    const int rows = slots * 64; // nobody's drafts have more nodes
+    const int rows = slots * 64; // max nodes of all tested drafts
     p->target = model_open(target, p->backend, ACTIVATIONS_F32, rows > MAX_NODES ? rows : MAX_NODES, &err);
     if (p->target == NULL)
         fail_msg("%s", err.text);

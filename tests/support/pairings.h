@@ -1,4 +1,4 @@
-// pairings.h - a little target with each registered drafter on it, in every shape worth testing.
+// pairings.h - a small target paired with every registered drafter, with various options.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,27 +11,27 @@ struct backend;
 struct error;
 struct rule;
 
-// Every way in which the registry's drafters are tested, as on the command line; %s is where a draft model's path goes, or
-// with an ending that of a head (pair_heads_make).
-// A drafter that no line names is tested with its defaults, and fails the test if it cannot be made from them.
+// Every combination of drafter and options that is tested, as on the command line; %s is replaced by the path of the draft
+// model, and with a suffix it is the path of a head (pair_heads_make). A registered drafter without a combination is tested with
+// its defaults; the test fails if it has options without defaults.
 int pair_count(void);
 const char *pair_drafter(int i); // "small:model=%s,tokens=4"
 
-bool pair_fits(const char *drafter, const struct rule *rule); // the rule takes its drafts
+bool pair_fits(const char *drafter, const struct rule *rule); // whether the rule takes its drafts
 
-// The two models, in tiny_directory(): made and removed by a group's set-up and tear-down.
+// The two models, in test_directory(): made and removed by the set-up and tear-down of a group of tests.
 extern char *pair_target, *pair_draft; // paths
-int pair_models_make(void **state);    // the draft model is the target's first layer: it is right now and then
+int pair_models_make(void **state);    // the draft model is the target's first layer, so some draft tokens are accepted
 int pair_models_make_bf16(void **state);
-int pair_models_make_foreign(void **state); // it has weights of its own
+int pair_models_make_foreign(void **state); // the draft model has other weights
 int pair_models_remove(void **state);
-// Heads of random weights for a target: directories named as the draft model with .medusa, .eagle and .eagle3 behind it.
+// Heads of random weights for a target: directories with the name of the draft model and the suffixes .medusa, .eagle, .eagle3.
 void pair_heads_make(const char *target, const char *draft);
 
 struct pair {                                // one target with one drafter
-    struct backend *backend, *draft_backend; // draft_backend: NULL: there is one for both
+    struct backend *backend, *draft_backend; // draft_backend NULL: both use backend
     struct model *target;
-    struct tokenizer *tokenizer; // the target's; NULL: it has none
+    struct tokenizer *tokenizer; // of the target; NULL: it has none
     struct sampling sampling;
     void *options, *rule_options;
     const struct drafter_type *type;
@@ -40,8 +40,8 @@ struct pair {                                // one target with one drafter
     struct verifier *verifier;
 };
 
-// sampling: as in YAML's flow style, "{temperature: 1, top_p: 0.9}". draft: path of the draft model.
-// On other devices: opened by these, as tests/device/gpus.h has them. NULL: the CPU; of the drafter: where the target is.
+// sampling: in YAML's flow style, "{temperature: 1, top_p: 0.9}". draft: path of the draft model. target_on, draft_on: functions
+// that open the devices (tests/device/gpus.h); NULL: the CPU, and for the drafter the device of the target.
 typedef struct backend *pair_device(struct error *err);
 struct pair *pair_open_on(pair_device *target_on, pair_device *draft_on, const char *target, const char *draft,
                           const char *drafter, const char *sampling, const struct rule *rule, int slots, int length);

@@ -63,7 +63,7 @@ void plain_softmax(double *p, const double *x, int n)
 
 static const double *sorted_by;
 
-static int likelier_first(const void *a, const void *b)
+static int by_descending_value(const void *a, const void *b)
 {
     int i = *(const int *)a, k = *(const int *)b;
     if (sorted_by[i] != sorted_by[k])
@@ -76,5 +76,5 @@ void sort_ids(int *id, const double *x, int n)
     for (int i = 0; i < n; i++)
         id[i] = i;
     sorted_by = x;
-    qsort(id, (size_t)n, sizeof(*id), likelier_first);
+    qsort(id, (size_t)n, sizeof(*id), by_descending_value);
 }

@@ -17,12 +17,12 @@
 #include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
 
-enum { MOST = 64 };
+enum { MAX_TENSORS = 64 };
 
 struct contents {
     uint64_t seed;
     int n;
-    struct safetensor tensor[MOST];
+    struct safetensor tensor[MAX_TENSORS];
 };
 
 struct head_shape head_shape_of(const char *target)
@@ -48,7 +48,7 @@ struct head_shape head_shape_of(const char *target)
 static struct safetensor *add(struct contents *c, const char *dtype, size_t size, int64_t rows, int64_t width,
                               const char *name)
 {
-    assert_true(c->n < MOST);
+    assert_true(c->n < MAX_TENSORS);
     struct safetensor *t = &c->tensor[c->n++];
     *t = (struct safetensor){ .name = xstrdup(name), .dtype = dtype, .dims = rows > 0 ? 2 : 1 };
     t->dim[0] = rows > 0 ? rows : width;
@@ -58,7 +58,7 @@ static struct safetensor *add(struct contents *c, const char *dtype, size_t size
     return t;
 }
 
-// rows 0: a vector. Numbers of mean `about` and of a size that keeps a row's length.
+// rows 0: a vector. Uniform numbers around `about`, scaled so that a product keeps the size of a row.
 static void floats(struct contents *c, int64_t rows, int64_t width, float about, const char *form, ...)
 {
     char name[96];
@@ -105,10 +105,10 @@ void heads_write_medusa(const char *directory, const struct head_shape *s)
             floats(c, s->vocab, s->width, 0, "%d.1.weight", h);
     }
     finish(c, directory,
-           "{\"medusa_num_heads\": 2, \"medusa_num_layers\": 1}"); // a wrong number, as published ones have
+           "{\"medusa_num_heads\": 2, \"medusa_num_layers\": 1}"); // a wrong number, as in published heads
 }
 
-// The numbers that a layer's shapes follow from.
+// The configuration of the layer, as members of a JSON object.
 static char *layer_json(const struct head_shape *s)
 {
     return xformat(
@@ -150,12 +150,12 @@ void heads_write_eagle(const char *directory, const struct head_shape *s)
     free(numbers);
 }
 
-// In place of the last one's numbers: a model's own tensor, column i times scale[i] (NULL: as it is).
-static void copy(struct contents *c, const struct tiny *from, const char *name, const float *scale)
+// Copies a tensor of a model, with column i multiplied by scale[i] (NULL: unchanged).
+static void copy(struct contents *c, const struct small_model *from, const char *name, const float *scale)
 {
     int64_t rows, width;
     char *full = xformat("model.%s", name);
-    float *value = tiny_tensor(from, full, &rows, &width);
+    float *value = small_tensor(from, full, &rows, &width);
     struct safetensor *t = add(c, "F32", sizeof(float), rows > 1 ? rows : 0, width, name);
     for (int64_t i = 0; i < rows * width; i++)
         ((float *)(uintptr_t)t->data)[i] = value[i] * (scale != NULL ? scale[i % width] : 1);
@@ -163,14 +163,14 @@ static void copy(struct contents *c, const struct tiny *from, const char *name, 
     free(full);
 }
 
-void heads_write_eagle_of(const char *directory, const struct tiny *target)
+void heads_write_eagle_of(const char *directory, const struct small_model *target)
 {
     static const char *const parts[] = { "self_attn.o_proj.weight", "mlp.gate_proj.weight", "mlp.up_proj.weight",
                                          "mlp.down_proj.weight", "post_attention_layernorm.weight" };
     struct contents *c = xcalloc(1, sizeof(*c));
     int64_t rows, width;
-    float *embedding = tiny_tensor(target, "model.embed_tokens.weight", &rows, &width);
-    float *norm = tiny_tensor(target, "model.layers.0.input_layernorm.weight", &(int64_t){ 0 }, &(int64_t){ 0 });
+    float *embedding = small_tensor(target, "model.embed_tokens.weight", &rows, &width);
+    float *norm = small_tensor(target, "model.layers.0.input_layernorm.weight", &(int64_t){ 0 }, &(int64_t){ 0 });
     double squares = 0;
     for (int64_t i = 0; i < rows * width; i++)
         squares += (double)embedding[i] * (double)embedding[i] / (double)(rows * width);
@@ -204,7 +204,7 @@ void heads_write_eagle_of(const char *directory, const struct tiny *target)
 static void vocabulary(struct contents *c, const struct head_shape *s)
 {
     struct safetensor *d2t = add(c, "I64", 8, 0, s->draft_vocab, "d2t"), *t2d = add(c, "BOOL", 1, 0, s->vocab, "t2d");
-    for (int i = 0; i < s->draft_vocab; i++) { // every so many, and the first of each
+    for (int i = 0; i < s->draft_vocab; i++) { // evenly spaced ids
         const int64_t id = (int64_t)i * s->vocab / s->draft_vocab;
         ((int64_t *)(uintptr_t)d2t->data)[i] = id - i;
         ((uint8_t *)(uintptr_t)t2d->data)[id] = 1;

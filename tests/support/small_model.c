@@ -17,7 +17,7 @@
 #include "tests/formats/plain_quantize.h"
 #include "tests/support/small_tokenizer.h"
 
-const struct tiny tiny_usual = {
+const struct small_model small_default = {
     .vocab = 288,
     .width = 64,
     .hidden = 128,
@@ -30,18 +30,18 @@ const struct tiny tiny_usual = {
     .seed = 1,
 };
 
-const struct tiny tiny_small = { .vocab = 270,
-                                 .width = 8,
-                                 .hidden = 8,
-                                 .layers = 1,
-                                 .heads = 2,
-                                 .kv_heads = 1,
-                                 .head_dim = 4,
-                                 .tied = true,
-                                 .tokenizer = true,
-                                 .type = BF16 };
+const struct small_model small_minimal = { .vocab = 270,
+                                           .width = 8,
+                                           .hidden = 8,
+                                           .layers = 1,
+                                           .heads = 2,
+                                           .kv_heads = 1,
+                                           .head_dim = 4,
+                                           .tied = true,
+                                           .tokenizer = true,
+                                           .type = BF16 };
 
-const struct tiny tiny_blocks = {
+const struct small_model small_blocks = {
     .vocab = 288,
     .width = 256,
     .hidden = 80,
@@ -54,33 +54,34 @@ const struct tiny tiny_blocks = {
     .seed = 11,
 };
 
-static void insist(bool ok, const struct error *err)
+static void require(bool ok, const struct error *err)
 {
     if (ok)
         return;
-    fprintf(stderr, "tiny: %s\n", err->text);
+    fprintf(stderr, "small_model: %s\n", err->text);
     exit(1);
 }
 
-static struct tiny completed(const struct tiny *t)
+static struct small_model completed(const struct small_model *t)
 {
-    struct tiny c = *t;
+    struct small_model c = *t;
     c.context = c.context != 0 ? c.context : 512;
     c.theta = c.theta != 0 ? c.theta : 10000;
     c.eps = c.eps != 0 ? c.eps : 1e-5;
     c.shards = c.shards != 0 ? c.shards : 1;
     struct error err = { 0 };
-    if (c.tokenizer && c.vocab < TINY_TOKENS)
-        insist(fail(&err, "a vocabulary of %d is too small for the tokenizer's %d tokens", c.vocab, TINY_TOKENS), &err);
+    if (c.tokenizer && c.vocab < SMALL_TOKENS)
+        require(fail(&err, "a vocabulary of %d is too small for the tokenizer's %d tokens", c.vocab, SMALL_TOKENS),
+                &err);
     return c;
 }
 
-// The model's tensors.
+// ---- the tensors of the model
 
 struct entry {
     char hf[80], gguf[64];
     int64_t rows, width; // rows 0: a vector
-    int heads;           // whose rows GGUF permutes
+    int heads;           // of q and k, whose rows GGUF permutes; else 0
 };
 
 struct entries {
@@ -107,7 +108,7 @@ static int by_hf(const void *a, const void *b)
     return strcmp(((const struct entry *)a)->hf, ((const struct entry *)b)->hf);
 }
 
-static struct entries list(const struct tiny *t)
+static struct entries list(const struct small_model *t)
 {
     struct entries l = { 0 };
     int64_t q = (int64_t)t->heads * t->head_dim, kv = (int64_t)t->kv_heads * t->head_dim;
@@ -136,7 +137,7 @@ static struct entries list(const struct tiny *t)
     return l;
 }
 
-// A number of [0, 1) with 24 bits, for element i of tensor t: splitmix64 (Steele, Lea, Flood, 2014).
+// A number in [0, 1) with 24 bits for element i of tensor t: splitmix64 (Steele, Lea, Flood, 2014).
 static float uniform(uint64_t seed, uint64_t t, uint64_t i)
 {
     uint64_t z = seed * 0x9E3779B97F4A7C15 + (t + 1) * 0xBF58476D1CE4E5B9 + i * 0x94D049BB133111EB;
@@ -148,7 +149,7 @@ static float uniform(uint64_t seed, uint64_t t, uint64_t i)
     return (float)(z >> 40) * 0x1p-24f;
 }
 
-static float *values(const struct tiny *t, const struct entries *l, int n)
+static float *values(const struct small_model *t, const struct entries *l, int n)
 {
     const struct entry *e = &l->e[n];
     int64_t elements = (e->rows != 0 ? e->rows : 1) * e->width;
@@ -165,9 +166,9 @@ static float *values(const struct tiny *t, const struct entries *l, int n)
     return v;
 }
 
-float *tiny_tensor(const struct tiny *given, const char *name, int64_t *rows, int64_t *width)
+float *small_tensor(const struct small_model *given, const char *name, int64_t *rows, int64_t *width)
 {
-    struct tiny t = completed(given);
+    struct small_model t = completed(given);
     struct entries l = list(&t);
     float *v = NULL;
     for (int i = 0; i < l.n; i++)
@@ -180,21 +181,21 @@ float *tiny_tensor(const struct tiny *given, const char *name, int64_t *rows, in
     return v;
 }
 
-// The tensor in the file's element type; frees v.
+// Converts to the element type of the file; frees v.
 static void *stored(float *v, enum type type, int64_t rows, int64_t width, size_t *bytes)
 {
     size_t row = type_row_bytes(type, width);
     uint8_t *to = xmalloc((size_t)rows * row);
     for (int64_t r = 0; r < rows; r++)
-        quantize_row(type, v + r * width, width, to + (size_t)r * row);
+        plain_quantize_row(type, v + r * width, width, to + (size_t)r * row);
     free(v);
     *bytes = (size_t)rows * row;
     return to;
 }
 
-// Hugging Face.
+// ---- Hugging Face
 
-static struct json *tiny_rope(const struct tiny *t)
+static struct json *small_rope(const struct small_model *t)
 {
     struct json *j = json_new_object();
     json_set(j, "rope_type",
@@ -219,7 +220,7 @@ static void write_text(const char *directory, const char *name, char *text)
     bool ok = f != NULL && fputs(text, f) >= 0;
     if (f != NULL && fclose(f) != 0)
         ok = false;
-    insist(ok || fail(&err, "%s: %s", path, strerror(errno)), &err);
+    require(ok || fail(&err, "%s: %s", path, strerror(errno)), &err);
     free(path);
     free(text);
 }
@@ -230,7 +231,7 @@ static void write_json(const char *directory, const char *name, struct json *j)
     json_free(j);
 }
 
-static void write_config(const char *directory, const struct tiny *t)
+static void write_config(const char *directory, const struct small_model *t)
 {
     struct json *j = json_new_object(), *classes = json_new_array();
     json_push(classes, json_new_text("LlamaForCausalLM"));
@@ -254,16 +255,16 @@ static void write_config(const char *directory, const struct tiny *t)
                            : t->type == F16 ? "float16"
                                             : "float32"));
     if (t->new_spelling) {
-        struct json *rope = tiny_rope(t);
+        struct json *rope = small_rope(t);
         json_set(rope, "rope_theta", json_new_number(t->theta));
         json_set(j, "rope_parameters", rope);
     } else {
         json_set(j, "rope_theta", json_new_number(t->theta));
-        json_set(j, "rope_scaling", t->rope == ROPE_PLAIN ? json_new_null() : tiny_rope(t));
+        json_set(j, "rope_scaling", t->rope == ROPE_PLAIN ? json_new_null() : small_rope(t));
     }
     if (t->tokenizer) {
-        json_set(j, "bos_token_id", json_new_int(TINY_IM_START));
-        json_set(j, "eos_token_id", json_new_int(TINY_IM_END));
+        json_set(j, "bos_token_id", json_new_int(SMALL_IM_START));
+        json_set(j, "eos_token_id", json_new_int(SMALL_IM_END));
     }
     write_json(directory, "config.json", j);
 }
@@ -296,16 +297,16 @@ static void make_directories(const char *path)
     free(s);
 }
 
-void tiny_write_hf(const char *directory, const struct tiny *given)
+void small_write_hf(const char *directory, const struct small_model *given)
 {
-    struct tiny t = completed(given);
+    struct small_model t = completed(given);
     struct error err = { 0 };
     if (t.type != F32 && t.type != F16 && t.type != BF16)
-        insist(fail(&err, "safetensors do not hold %s", type_facts[t.type].name), &err);
+        require(fail(&err, "safetensors do not hold %s", type_facts[t.type].name), &err);
     make_directories(directory);
     write_config(directory, &t);
     if (t.tokenizer)
-        tiny_write_tokenizer_hf(directory);
+        small_write_tokenizer_hf(directory);
 
     struct entries l = list(&t);
     struct safetensor *tensor = xcalloc((size_t)l.n, sizeof(*tensor));
@@ -325,7 +326,7 @@ void tiny_write_hf(const char *directory, const struct tiny *given)
             n++;
         char *path = t.shards == 1 ? xformat("%s/model.safetensors", directory)
                                    : xformat("%s/model-%05d.safetensors", directory, file);
-        insist(safetensors_write(path, tensor + first, (size_t)n, "{\"format\":\"pt\"}", &err), &err);
+        require(safetensors_write(path, tensor + first, (size_t)n, "{\"format\":\"pt\"}", &err), &err);
         free(path);
         first += n;
     }
@@ -337,7 +338,7 @@ void tiny_write_hf(const char *directory, const struct tiny *given)
     free(l.e);
 }
 
-// GGUF.
+// ---- GGUF
 
 // LlamaModel.permute of llama.cpp's converter: G[h d + 2i + s] = HF[h d + s d/2 + i].
 static void permute(float *v, int heads, int64_t rows, int64_t width)
@@ -353,7 +354,7 @@ static void permute(float *v, int heads, int64_t rows, int64_t width)
     free(from);
 }
 
-static void write_metadata(struct gguf_writer *w, const struct tiny *t)
+static void write_metadata(struct gguf_writer *w, const struct small_model *t)
 {
     gguf_write_text(w, "general.architecture", "llama");
     gguf_write_text(w, "general.type", "model");
@@ -378,11 +379,11 @@ static void write_metadata(struct gguf_writer *w, const struct tiny *t)
         gguf_write_real(w, "llama.rope.scaling.factor", (float)t->factor);
     }
     if (t->tokenizer)
-        tiny_write_tokenizer_gguf(w);
+        small_write_tokenizer_gguf(w);
 }
 
-// Llama 3's scaling as the converter writes it: what each frequency is divided by.
-static float *rope_divisors(const struct tiny *t)
+// The scaling of Llama 3 as the converter writes it: the divisor of each frequency.
+static float *rope_divisors(const struct small_model *t)
 {
     struct model_config c = { .head_dim = t->head_dim, .rope_theta = t->theta };
     float *plain = xmalloc((size_t)t->head_dim * sizeof(*plain)), *scaled = plain + t->head_dim / 2;
@@ -398,12 +399,12 @@ static float *rope_divisors(const struct tiny *t)
     return plain;
 }
 
-void tiny_write_gguf(const char *path, const struct tiny *given)
+void small_write_gguf(const char *path, const struct small_model *given)
 {
-    struct tiny t = completed(given);
+    struct small_model t = completed(given);
     struct error err = { 0 };
     struct gguf_writer *w = gguf_write_begin(path, &err);
-    insist(w != NULL, &err);
+    require(w != NULL, &err);
     write_metadata(w, &t);
 
     struct entries l = list(&t);
@@ -425,14 +426,14 @@ void tiny_write_gguf(const char *path, const struct tiny *given)
         uint64_t dim[2] = { (uint64_t)e->width, (uint64_t)e->rows };
         gguf_write_tensor(w, e->gguf, vector ? 1 : 2, dim, type_facts[type].ggml, data[i], bytes);
     }
-    insist(gguf_write_end(w, &err), &err);
+    require(gguf_write_end(w, &err), &err);
     for (int i = 0; i <= l.n; i++)
         free(data[i]);
     free(data);
     free(l.e);
 }
 
-// Directories.
+// ---- the directory
 
 static char directory[4096];
 
@@ -442,24 +443,24 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
     return remove(path);
 }
 
-const char *tiny_directory(void)
+const char *test_directory(void)
 {
     if (*directory == '\0') {
         const char *tmp = getenv("TMPDIR");
         struct error err = { 0 };
         snprintf(directory, sizeof(directory), "%s/speclab-test-XXXXXX", tmp != NULL && *tmp != '\0' ? tmp : "/tmp");
-        insist(mkdtemp(directory) != NULL || fail(&err, "%s: %s", directory, strerror(errno)), &err);
-        atexit(tiny_clean);
+        require(mkdtemp(directory) != NULL || fail(&err, "%s: %s", directory, strerror(errno)), &err);
+        atexit(test_directory_remove);
     }
     return directory;
 }
 
-char *tiny_path(const char *name)
+char *test_path(const char *name)
 {
-    return xformat("%s/%s", tiny_directory(), name);
+    return xformat("%s/%s", test_directory(), name);
 }
 
-void tiny_clean(void)
+void test_directory_remove(void)
 {
     if (*directory != '\0')
         nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);

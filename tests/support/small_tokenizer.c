@@ -10,19 +10,19 @@
 #include "tests/support/small_model.h"
 
 static const char *const special[] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>" };
-// In byte characters: a space is G with a dot. The order is the rank; merged, they are the last tokens.
+// In byte characters: a space is G with a dot. The order is the rank; the merged tokens are the last ids.
 static const char *const merges[] = {
     "Ġ t", "h e", "Ġt he", "i n", "Ġ a", "e r", "o n", "r e", "in g", "Ġa n", "Ġan d"
 };
 enum { SPECIAL = 3, BYTES = 256, MERGES = sizeof(merges) / sizeof(*merges) };
-_Static_assert(SPECIAL + BYTES + MERGES == TINY_TOKENS, "small_model.h tells how many there are");
+_Static_assert(SPECIAL + BYTES + MERGES == SMALL_TOKENS, "SMALL_TOKENS in small_model.h");
 
 static const char chatml[] =
     "{% for message in messages %}"
     "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
-// GPT-2's bytes_to_unicode: printable bytes stand for themselves, the others for characters from 256 on.
+// GPT-2's bytes_to_unicode: printable bytes map to themselves, the others to characters from 256 on.
 static void byte_character(int byte, char *to)
 {
     int c = byte, others = 0;
@@ -39,7 +39,7 @@ static void byte_character(int byte, char *to)
 }
 
 struct tokens {
-    char text[TINY_TOKENS][16];
+    char text[SMALL_TOKENS][16];
 };
 
 static void make_tokens(struct tokens *t)
@@ -54,23 +54,23 @@ static void make_tokens(struct tokens *t)
     }
 }
 
-void tiny_write_tokenizer_gguf(struct gguf_writer *w)
+void small_write_tokenizer_gguf(struct gguf_writer *w)
 {
     static struct tokens t;
     make_tokens(&t);
-    const char *text[TINY_TOKENS];
-    int32_t kind[TINY_TOKENS];
-    for (int i = 0; i < TINY_TOKENS; i++) {
+    const char *text[SMALL_TOKENS];
+    int32_t kind[SMALL_TOKENS];
+    for (int i = 0; i < SMALL_TOKENS; i++) {
         text[i] = t.text[i];
         kind[i] = i < SPECIAL ? 3 : 1; // control, normal
     }
     gguf_write_text(w, "tokenizer.ggml.model", "gpt2");
     gguf_write_text(w, "tokenizer.ggml.pre", "smollm");
-    gguf_write_texts(w, "tokenizer.ggml.tokens", text, TINY_TOKENS);
-    gguf_write_ints(w, "tokenizer.ggml.token_type", kind, TINY_TOKENS);
+    gguf_write_texts(w, "tokenizer.ggml.tokens", text, SMALL_TOKENS);
+    gguf_write_ints(w, "tokenizer.ggml.token_type", kind, SMALL_TOKENS);
     gguf_write_texts(w, "tokenizer.ggml.merges", merges, MERGES);
-    gguf_write_int(w, "tokenizer.ggml.bos_token_id", GGUF_U32, TINY_IM_START);
-    gguf_write_int(w, "tokenizer.ggml.eos_token_id", GGUF_U32, TINY_IM_END);
+    gguf_write_int(w, "tokenizer.ggml.bos_token_id", GGUF_U32, SMALL_IM_START);
+    gguf_write_int(w, "tokenizer.ggml.eos_token_id", GGUF_U32, SMALL_IM_END);
     gguf_write_bool(w, "tokenizer.ggml.add_bos_token", false);
     gguf_write_bool(w, "tokenizer.ggml.add_space_prefix", false);
     gguf_write_text(w, "tokenizer.chat_template", chatml);
@@ -126,7 +126,7 @@ static struct json *bpe(void)
     static struct tokens t;
     make_tokens(&t);
     struct json *j = object("BPE"), *vocab = json_new_object(), *list = json_new_array();
-    for (int i = 0; i < TINY_TOKENS; i++)
+    for (int i = 0; i < SMALL_TOKENS; i++)
         json_set(vocab, t.text[i], json_new_int(i));
     for (int i = 0; i < MERGES; i++)
         json_push(list, json_new_text(merges[i]));
@@ -142,7 +142,7 @@ static struct json *bpe(void)
     return j;
 }
 
-void tiny_write_tokenizer_hf(const char *directory)
+void small_write_tokenizer_hf(const char *directory)
 {
     struct json *j = json_new_object(), *digits = object("Digits"), *steps = json_new_array(),
                 *pre = object("Sequence");
@@ -163,14 +163,14 @@ void tiny_write_tokenizer_hf(const char *directory)
 
     j = json_new_object();
     json_set(j, "tokenizer_class", json_new_text("GPT2Tokenizer"));
-    json_set(j, "bos_token", json_new_text(special[TINY_IM_START]));
-    json_set(j, "eos_token", json_new_text(special[TINY_IM_END]));
+    json_set(j, "bos_token", json_new_text(special[SMALL_IM_START]));
+    json_set(j, "eos_token", json_new_text(special[SMALL_IM_END]));
     json_set(j, "add_prefix_space", json_new_bool(false));
     json_set(j, "chat_template", json_new_text(chatml));
     write_json(directory, "tokenizer_config.json", j);
 
     j = json_new_object();
-    json_set(j, "eos_token_id", json_new_int(TINY_IM_END));
-    json_set(j, "bos_token_id", json_new_int(TINY_IM_START));
+    json_set(j, "eos_token_id", json_new_int(SMALL_IM_END));
+    json_set(j, "bos_token_id", json_new_int(SMALL_IM_START));
     write_json(directory, "generation_config.json", j);
 }

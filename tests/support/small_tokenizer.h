@@ -1,11 +1,11 @@
-// small_tokenizer.h - the tokenizer of the little models: bytes, a few merges and ChatML's special tokens.
+// small_tokenizer.h - the tokenizer of the small models: bytes, a few merges and the special tokens of ChatML.
 //
-// In SmolLM2's shape: special tokens first, digits one by one, GPT-2's pattern, no normaliser.
+// As in SmolLM2: special tokens first, single digits, the pattern of GPT-2, no normalizer.
 #pragma once
 
 struct gguf_writer;
 
-enum { TINY_ENDOFTEXT, TINY_IM_START, TINY_IM_END, TINY_FIRST_BYTE };
+enum { SMALL_ENDOFTEXT, SMALL_IM_START, SMALL_IM_END, SMALL_FIRST_BYTE };
 
-void tiny_write_tokenizer_hf(const char *directory); // tokenizer{,_config}.json, generation_config.json
-void tiny_write_tokenizer_gguf(struct gguf_writer *w);
+void small_write_tokenizer_hf(const char *directory); // tokenizer{,_config}.json, generation_config.json
+void small_write_tokenizer_gguf(struct gguf_writer *w);

@@ -1,4 +1,4 @@
-// write_small_model.c - writes the little model of experiments/smoke.yaml: write_small_model FILE.gguf
+// write_small_model.c - writes the small model of experiments/smoke.yaml: write_small_model FILE.gguf
 #include <stdio.h>
 
 #include "tests/support/small_model.h"
@@ -9,6 +9,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: write_small_model FILE.gguf\n");
         return 2;
     }
-    tiny_write_gguf(argv[1], &tiny_usual);
+    small_write_gguf(argv[1], &small_default);
     return 0;
 }

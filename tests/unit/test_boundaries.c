@@ -1,6 +1,6 @@
-// test_boundaries.c - prompts and trees around the sizes at which something begins anew: 256 tokens of a prompt, 256
-// positions of attention, 32 and 64 nodes of a draft. What the verifier scores there is what plain loops in double make of
-// the same weights, one row after another, each looking at its own ancestors.
+// test_boundaries.c - prompts and trees around internal block sizes: chunks of 256 tokens of a prompt, 256 positions of
+// attention, 32 and 64 nodes of a draft. The verifier's logits are compared with scalar loops in double over the same weights,
+// one row at a time, each attending to its own ancestors.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,21 +17,21 @@
 enum { WIDTH = 32, HIDDEN = 48, LAYERS = 2, HEADS = 4, KV_HEADS = 2, DIM = 8, WIDE = 300, TEXT = 513, NODES = 130 };
 enum { Q = HEADS * DIM, KV = KV_HEADS * DIM };
 
-// Nothing is as usual: what ignored theta or epsilon would be found out too.
-static const struct tiny shape = { .vocab = WIDE,
-                                   .width = WIDTH,
-                                   .hidden = HIDDEN,
-                                   .layers = LAYERS,
-                                   .heads = HEADS,
-                                   .kv_heads = KV_HEADS,
-                                   .head_dim = DIM,
-                                   .context = 1024,
-                                   .theta = 700,
-                                   .eps = 0.125,
-                                   .sharp = true,
-                                   .seed = 23 };
+// Unusual values, so that code which ignores theta or epsilon fails.
+static const struct small_model shape = { .vocab = WIDE,
+                                          .width = WIDTH,
+                                          .hidden = HIDDEN,
+                                          .layers = LAYERS,
+                                          .heads = HEADS,
+                                          .kv_heads = KV_HEADS,
+                                          .head_dim = DIM,
+                                          .context = 1024,
+                                          .theta = 700,
+                                          .eps = 0.125,
+                                          .sharp = true,
+                                          .seed = 23 };
 
-// ---- plain loops
+// ---- scalar loops
 
 static struct {
     float *embedding, *head, *last;
@@ -41,7 +41,7 @@ static struct {
 } weights;
 
 struct row {
-    int parent, position; // parent -1: the first
+    int parent, position; // parent -1: the first token
     double key[LAYERS][KV], value[LAYERS][KV], logits[WIDE];
 };
 
@@ -49,7 +49,7 @@ static float *tensor(const char *form, int layer)
 {
     int64_t rows, width;
     char *name = xformat(form, layer);
-    float *v = tiny_tensor(&shape, name, &rows, &width);
+    float *v = small_tensor(&shape, name, &rows, &width);
     if (v == NULL)
         fail_msg("no tensor %s", name);
     free(name);
@@ -102,7 +102,7 @@ static void norm(double *out, const double *x, const float *w)
         out[i] = x[i] / sqrt(squares / WIDTH + shape.eps) * (double)w[i];
 }
 
-static void turn(double *x, int heads, int position)
+static void rotate(double *x, int heads, int position)
 {
     for (int h = 0; h < heads; h++)
         for (int d = 0; d < DIM / 2; d++) {
@@ -113,8 +113,8 @@ static void turn(double *x, int heads, int position)
         }
 }
 
-// Of head h, over the row itself and all before it.
-static void look_back(double *out, const double *q, const struct row *all, int at, int l, int h)
+// Attention of head h over the row and its ancestors.
+static void attend(double *out, const double *q, const struct row *all, int at, int l, int h)
 {
     static double weight[TEXT + NODES + 2];
     const int kv = h / (HEADS / KV_HEADS) * DIM;
@@ -146,10 +146,10 @@ static void compute(struct row *all, int at, int32_t token)
         times(q, weights.layer[l].q, Q, h, WIDTH);
         times(r->key[l], weights.layer[l].k, KV, h, WIDTH);
         times(r->value[l], weights.layer[l].v, KV, h, WIDTH);
-        turn(q, HEADS, r->position);
-        turn(r->key[l], KV_HEADS, r->position);
+        rotate(q, HEADS, r->position);
+        rotate(r->key[l], KV_HEADS, r->position);
         for (int head = 0; head < HEADS; head++)
-            look_back(seen, q, all, at, l, head);
+            attend(seen, q, all, at, l, head);
         times(more, weights.layer[l].o, WIDTH, seen, Q);
         for (int i = 0; i < WIDTH; i++)
             x[i] += more[i];
@@ -170,11 +170,11 @@ static void compute(struct row *all, int at, int32_t token)
 
 static struct {
     int32_t text[TEXT];
-    struct row row[TEXT + NODES + 1]; // the text's, and of one tree; then the token behind its path
+    struct row row[TEXT + NODES + 1]; // of the text, and of one tree; then the token after its path
 } plain;
 
 struct scored {
-    float logits[2][NODES * WIDE]; // of each slot
+    float logits[2][NODES * WIDE]; // per slot
 };
 
 static void keep_scored(void *self, const struct request *r, struct tensor logits)
@@ -182,9 +182,9 @@ static void keep_scored(void *self, const struct request *r, struct tensor logit
     memcpy(((struct scored *)self)->logits[r->slot], logits.data, tensor_bytes(logits));
 }
 
-// Of every node the last child stands, and token 7 follows: nodes from all over the draft are kept.
-static void take_the_last(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                          struct verification *out)
+// A rule that accepts the last child of every node, then token 7, so that nodes all over the draft are kept.
+static void accept_last_child(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
+                              struct verification *out)
 {
     (void)p, (void)options, (void)rng;
     out->n = 0;
@@ -198,20 +198,20 @@ static void take_the_last(const struct draft *d, struct rows *p, const void *opt
     }
 }
 
-static const struct rule taking = { .name = "last",
-                                    .takes = TAKES_DETERMINISTIC | TAKES_TREES,
-                                    .verify = take_the_last };
+static const struct rule last_child_rule = { .name = "last",
+                                             .takes = TAKES_DETERMINISTIC | TAKES_TREES,
+                                             .verify = accept_last_child };
 
-struct draft_capacity {
+struct tree {
     struct draft draft;
     int32_t token[NODES], parent[NODES], path[TEXT + NODES];
     uint8_t proposal[NODES];
 };
 
-// Half of the nodes follow the one before, the others any one; no two siblings are alike. Behind 193 tokens all of the first
-// hundred follow the one before: rows that lie where their positions say, over more than one word of bits. Behind 192 all from
-// the 65th on do: after a word of bits with gaps one without.
-static void grow(struct draft_capacity *to, int n, int nodes)
+// Half of the nodes follow the node before them, the others any earlier node; siblings differ. After 193 tokens the first hundred
+// nodes form a chain, so that rows are at their positions over more than one word of the mask. After 192 tokens all nodes from
+// the 65th on form a chain: a word of the mask with gaps, then one without.
+static void build_tree(struct tree *to, int n, int nodes)
 {
     uint64_t state = (uint64_t)(n * 1000 + nodes);
     to->draft = (struct draft){ 1, NODES, to->token, to->parent, to->proposal, NULL, NULL };
@@ -228,8 +228,8 @@ static void grow(struct draft_capacity *to, int n, int nodes)
     }
 }
 
-// Rows of the tree behind n tokens of the text, in place of those of another tree.
-static void compute_tree(const struct draft_capacity *t, int n)
+// Computes the rows of the tree after n tokens of the text; replaces the rows of another tree.
+static void compute_tree(const struct tree *t, int n)
 {
     for (int i = 1; i < t->draft.n; i++) {
         plain.row[TEXT + i].parent = t->parent[i] == 0 ? n - 1 : TEXT + t->parent[i];
@@ -241,10 +241,10 @@ static void expect_logits(const float *is, int row, const char *what, int n, int
 {
     const double d = reference_distance(is, plain.row[row].logits, WIDE);
     if (!(d < 1e-5))
-        fail_msg("%s, a text of %d, %d nodes, node %d: logits differ by %g of the largest", what, n, nodes, node, d);
+        fail_msg("%s, %d tokens, %d nodes, node %d: logits differ by %g of the largest", what, n, nodes, node, d);
 }
 
-static struct request request(struct draft_capacity *t, int slot, int n, const int32_t *token)
+static struct request request(struct tree *t, int slot, int n, const int32_t *token)
 {
     return (struct request){ slot, n, token, NULL, &t->draft, NODES, NULL };
 }
@@ -253,17 +253,17 @@ struct size {
     int text, nodes;
 };
 
-// Two slots in one pass; then what follows the paths that stood.
+// Two slots in one pass; then one more pass after each accepted path.
 static void check_pass(struct verifier *v, struct scored *s, const struct size size[2])
 {
-    static struct draft_capacity tree[2];
+    static struct tree tree[2];
     struct error err;
     struct advance a[2];
     struct request r[2];
     for (int i = 0; i < 2; i++) {
         while (verifier_prefill(v, i, plain.text, size[i].text, &a[i], &err) && a[i].n > 0)
             ;
-        grow(&tree[i], size[i].text, size[i].nodes);
+        build_tree(&tree[i], size[i].text, size[i].nodes);
         r[i] = request(&tree[i], i, size[i].text, plain.text);
     }
     assert_true(verifier_verify(v, r, 2, a, &err));
@@ -273,22 +273,22 @@ static void check_pass(struct verifier *v, struct scored *s, const struct size s
         for (int node = 0; node < nodes; node++)
             expect_logits(s->logits[i] + (size_t)node * WIDE, node == 0 ? n - 1 : TEXT + node, "a draft", n, nodes,
                           node);
-        const int last = a[i].node[a[i].n - 1], behind = n + a[i].n;
+        const int last = a[i].node[a[i].n - 1], next_n = n + a[i].n;
         memcpy(tree[i].path, plain.text, (size_t)n * sizeof(int32_t));
         memcpy(tree[i].path + n, a[i].token, (size_t)a[i].n * sizeof(int32_t));
         plain.row[TEXT + NODES].parent = last == 0 ? n - 1 : TEXT + last;
         compute(plain.row, TEXT + NODES, 7);
         tree[i].draft.n = 1;
         tree[i].token[0] = 7;
-        struct request next = request(&tree[i], i, behind, tree[i].path);
+        struct request next = request(&tree[i], i, next_n, tree[i].path);
         struct advance after;
         assert_true(verifier_verify(v, &next, 1, &after, &err));
-        expect_logits(s->logits[i], TEXT + NODES, "behind the path that stood", n, nodes, last);
+        expect_logits(s->logits[i], TEXT + NODES, "after the accepted path", n, nodes, last);
         verifier_forget(v, i);
     }
 }
 
-static void logits_are_those_of_plain_loops_at_every_boundary(void **unused)
+static void logits_agree_with_scalar_loops_at_every_boundary(void **unused)
 {
     (void)unused;
     static const struct size sizes[][2] = {
@@ -297,15 +297,15 @@ static void logits_are_those_of_plain_loops_at_every_boundary(void **unused)
     };
     static struct scored scored;
     struct error err;
-    char *path = tiny_path("boundaries.gguf");
-    tiny_write_gguf(path, &shape);
+    char *path = test_path("boundaries.gguf");
+    small_write_gguf(path, &shape);
     make_weights();
     for (int i = 0; i < TEXT; i++) {
         plain.text[i] = (int32_t)((uint32_t)(i * i + 37 * i) * 2654435761u >> 8) % WIDE;
         plain.row[i].parent = i - 1;
         compute(plain.row, i, plain.text[i]);
     }
-    struct pair *p = pair_open(path, path, "none", "{temperature: 0}", &taking, 2, TEXT + 2 * NODES);
+    struct pair *p = pair_open(path, path, "none", "{temperature: 0}", &last_child_rule, 2, TEXT + 2 * NODES);
     struct verifier_setup with = *verifier_setup(p->verifier);
     with.nodes = NODES;
     with.observer = (struct step_observer){ .scored = keep_scored, .self = &scored };
@@ -322,7 +322,7 @@ static void logits_are_those_of_plain_loops_at_every_boundary(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_are_those_of_plain_loops_at_every_boundary),
+        cmocka_unit_test(logits_agree_with_scalar_loops_at_every_boundary),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

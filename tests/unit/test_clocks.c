@@ -1,7 +1,7 @@
-// test_clocks.c - whose time is whose, on a clock that goes on only where the test says so.
+// test_clocks.c - which time counts as which, on a clock that only the test advances.
 //
-// The program has its own clock_ns(), which takes the place of core/clock.c: the CPU's stamps, the decode loop and the
-// verifier all read it. So times are computed, not measured: each part of a step takes a power of ten of its own.
+// The program defines its own clock_ns() in place of core/clock.c; the CPU's stamps, the decode loop and the verifier all read
+// it. Times are therefore computed, not measured: each part of a step takes its own power of ten.
 #include <stdlib.h>
 
 #include "core/clock.h"
@@ -14,11 +14,11 @@
 enum {
     PASS = 1,
     PROPOSING = 10,
-    JUDGING = 100,
+    DECIDING = 100,
     ADVANCING = 1000,
     APPENDING = 10000,
     REPORTING = 100000,
-    SEEING = 1000000,
+    OBSERVING = 1000000,
     PROMPT = 4,
     LIMIT = 5,
 };
@@ -40,7 +40,7 @@ static struct {
 
 static void slow_angles(struct backend *b, struct tensor out, const struct layout *s, struct tensor frequency)
 {
-    now += PASS; // once a pass
+    now += PASS; // called once per pass
     slow.real.angles(b, out, s, frequency);
 }
 
@@ -57,10 +57,10 @@ static bool slow_advance(struct drafter *d, const struct advance *a, int n, stru
     return true;
 }
 
-static void slow_judge(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                       struct verification *out)
+static void slow_verify(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
+                        struct verification *out)
 {
-    now += JUDGING;
+    now += DECIDING;
     rule_named("match")->verify(d, p, options, rng, out);
 }
 
@@ -73,56 +73,56 @@ static int slow_stops(void *self, const int32_t *token, int n, int fresh)
 
 // ---- observers
 
-struct seen {
+struct observed {
     int scored, verified, steps, ends;
     int64_t decode_ns;
 };
 
-static void see_scored(void *self, const struct request *r, struct tensor logits)
+static void on_scored(void *self, const struct request *r, struct tensor logits)
 {
     (void)r, (void)logits;
-    ((struct seen *)self)->scored++;
-    now += SEEING;
+    ((struct observed *)self)->scored++;
+    now += OBSERVING;
 }
 
-static void see_verified(void *self, const struct verified *j)
+static void on_verified(void *self, const struct verified *j)
 {
     (void)j;
-    ((struct seen *)self)->verified++;
-    now += SEEING;
+    ((struct observed *)self)->verified++;
+    now += OBSERVING;
 }
 
-static void hear_step(void *self, const struct step *s)
+static void on_step(void *self, const struct step *s)
 {
-    struct seen *h = self;
+    struct observed *h = self;
     const bool last = s->position == PROMPT + LIMIT - 2;
     h->steps++;
     assert_int_equal(s->propose_ns, PROPOSING);
-    assert_int_equal(s->verify_ns, PASS + s->batch * JUDGING);
+    assert_int_equal(s->verify_ns, PASS + s->batch * DECIDING);
     assert_int_equal(s->advance_ns, s->batch * APPENDING + (last ? 0 : ADVANCING));
     h->decode_ns += (s->propose_ns + s->verify_ns + s->advance_ns) / s->batch;
     now += REPORTING;
 }
 
-static void hear_end(void *self, const struct ending *e)
+static void on_end(void *self, const struct ending *e)
 {
-    struct seen *h = self;
+    struct observed *h = self;
     h->ends++;
     assert_int_equal(e->n, LIMIT);
     assert_int_equal(e->prefill_ns, PASS + ADVANCING);
     assert_int_equal(e->decode_ns,
-                     LIMIT * (PROPOSING + PASS) + LIMIT * (JUDGING + APPENDING) + (LIMIT - 1) * ADVANCING);
+                     LIMIT * (PROPOSING + PASS) + LIMIT * (DECIDING + APPENDING) + (LIMIT - 1) * ADVANCING);
 }
 
-// One text of LIMIT tokens, a token a step.
-static struct seen decode(bool scored, bool verified)
+// Decodes one text of LIMIT tokens, one token per step.
+static struct observed decode(bool scored, bool verified)
 {
     static const int32_t prompt[PROMPT] = { 5, 9, 7, 5 };
     const struct stops stops = { .string = slow_stops };
-    struct seen seen = { 0 };
+    struct observed o = { 0 };
     struct error err;
     slow.rule = *rule_named("match");
-    slow.rule.verify = slow_judge;
+    slow.rule.verify = slow_verify;
     struct pair *p = pair_open(pair_target, pair_draft, "none", "{temperature: 1}", &slow.rule, 1, 64);
     slow.real = *p->backend;
     p->backend->angles = slow_angles;
@@ -132,35 +132,35 @@ static struct seen decode(bool scored, bool verified)
     type.advance = slow_advance;
     p->drafter->type = &type;
     struct verifier_setup with = *verifier_setup(p->verifier);
-    with.observer = (struct step_observer){ scored ? see_scored : NULL, verified ? see_verified : NULL, &seen };
+    with.observer = (struct step_observer){ scored ? on_scored : NULL, verified ? on_verified : NULL, &o };
     struct verifier *v = verifier_create(&with, &err);
-    struct decoder *d = decoder_create(v, p->drafter, 1, 1, (struct listener){ hear_step, hear_end, &seen }, &err);
+    struct decoder *d = decoder_create(v, p->drafter, 1, 1, (struct listener){ on_step, on_end, &o }, &err);
     assert_true(decoder_start(d, &(struct assignment){ 0, prompt, PROMPT, LIMIT, &stops }, &err));
     const int64_t began = now;
     while (decoder_active(d) > 0)
         assert_true(decoder_step(d, &err));
-    assert_int_equal(now - began, seen.decode_ns + LIMIT * REPORTING + (int64_t)(seen.scored + seen.verified) * SEEING);
+    assert_int_equal(now - began, o.decode_ns + LIMIT * REPORTING + (int64_t)(o.scored + o.verified) * OBSERVING);
     decoder_destroy(d);
     verifier_destroy(v);
     pair_close(p);
-    assert_int_equal(seen.steps, LIMIT);
-    assert_int_equal(seen.ends, 1);
-    return seen;
+    assert_int_equal(o.steps, LIMIT);
+    assert_int_equal(o.ends, 1);
+    return o;
 }
 
-static void a_step_takes_what_its_parts_take(void **unused)
+static void the_time_of_a_step_is_the_sum_of_its_parts(void **unused)
 {
     (void)unused;
-    const struct seen s = decode(false, false);
+    const struct observed s = decode(false, false);
     assert_int_equal(s.scored + s.verified, 0);
 }
 
-static void what_an_observer_takes_is_in_no_time(void **unused)
+static void time_of_observers_is_not_counted(void **unused)
 {
     (void)unused;
     for (int scored = 0; scored < 2; scored++)
         for (int verified = 0; verified < 2; verified++) {
-            const struct seen s = decode(scored, verified);
+            const struct observed s = decode(scored, verified);
             assert_int_equal(s.scored, scored * LIMIT);
             assert_int_equal(s.verified, verified * LIMIT);
         }
@@ -169,8 +169,8 @@ static void what_an_observer_takes_is_in_no_time(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_takes_what_its_parts_take),
-        cmocka_unit_test(what_an_observer_takes_is_in_no_time),
+        cmocka_unit_test(the_time_of_a_step_is_the_sum_of_its_parts),
+        cmocka_unit_test(time_of_observers_is_not_counted),
     };
     return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
 }

@@ -1,8 +1,6 @@
-// test_drafter_creation.c - drafters as they are created: what memory they say they take and what they do take, what they give back,
-// what they are refused for, and what became of their defaults.
+// test_drafter_creation.c - creating drafters: reported and actual memory, release of memory, errors, resolved defaults.
 //
-// A backend that keeps books stands between the drafter and the CPU: what is allocated is in them until it is released, and one
-// allocation of all can be refused.
+// The CPU backend is wrapped by one that records allocations until they are released and can refuse any one of them.
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,25 +17,25 @@
 #include "tests/support/small_model.h"
 #include "verifier/rules/rule.h"
 
-enum { SLOTS = 3, LENGTH = 70, MOST = 400 };
+enum { SLOTS = 3, LENGTH = 70, MAX_HELD = 400 };
 
 static struct {
     struct backend real;
     struct {
         void *data;
         size_t bytes;
-    } held[MOST];
-    size_t bytes, packed;       // held now; of matrices, as their files have them
-    int n, allocations, refuse; // refuse: the allocation of this number, from 0
+    } held[MAX_HELD];
+    size_t bytes, packed;       // currently held; of matrices, in the size of their files
+    int n, allocations, refuse; // refuse: number of the allocation that fails, from 0
 } book;
 
-static struct backend real; // as it was opened
+static struct backend real; // the table of the CPU backend
 
 static void *book_alloc(struct backend *b, size_t bytes)
 {
     if (book.allocations++ == book.refuse)
         return NULL;
-    assert_true(book.n < MOST);
+    assert_true(book.n < MAX_HELD);
     book.held[book.n].data = book.real.alloc(b, bytes);
     book.held[book.n].bytes = bytes;
     book.bytes += bytes;
@@ -88,7 +86,7 @@ static void book_close(struct backend *b)
 
 // ---- drafters
 
-static struct pair *target; // and what a drafter borrows of it; its own drafter is `none`
+static struct pair *target; // with everything that a drafter borrows; its own drafter is `none`
 
 static int open_target(void **state)
 {
@@ -117,7 +115,7 @@ static struct drafter_env usual_env(void)
                                  .used_vocab = tokenizer_size(target->tokenizer) };
 }
 
-// line: as pair_drafter's, with a path for its hole.
+// line: as from pair_drafter(); path replaces its %s.
 static struct drafter *create(const char *line, const char *path, const struct drafter_env *env, struct error *err)
 {
     const char *hole = strstr(line, "%s");
@@ -129,7 +127,7 @@ static struct drafter *create(const char *line, const char *path, const struct d
     assert_true(type->options == NULL || options_read(s, "drafter", type->options, options, err));
     *err = (struct error){ "" };
     struct drafter *d = drafter_create(type, env, options, err);
-    // What is in its options it may borrow no longer than this.
+    // A drafter must not borrow from its options beyond create.
     if (type->options != NULL)
         options_free(type->options, options);
     free(options);
@@ -150,13 +148,13 @@ static bool has(const char *drafter, const char *option)
 
 // ---- memory
 
-// What is not counted: frequencies of rope.
+// Memory that is not counted: the frequencies of rope.
 static size_t uncounted(const char *drafter)
 {
-    return is(drafter, "small") || is(drafter, "eagle") ? (size_t)tiny_usual.head_dim / 2 * sizeof(float) : 0;
+    return is(drafter, "small") || is(drafter, "eagle") ? (size_t)small_default.head_dim / 2 * sizeof(float) : 0;
 }
 
-static void a_drafter_says_what_memory_it_takes(void **unused)
+static void a_drafter_reports_the_memory_it_takes(void **unused)
 {
     (void)unused;
     const struct drafter_env env = usual_env();
@@ -167,11 +165,11 @@ static void a_drafter_says_what_memory_it_takes(void **unused)
         struct drafter *d = create(drafter, pair_draft, &env, &err);
         assert_non_null(d);
         if (d->bytes + uncounted(drafter) != book.bytes + book.packed)
-            fail_msg("%s: it says %zu bytes and %zu that are not counted, and took %zu", drafter, d->bytes,
+            fail_msg("%s: reports %zu bytes (and %zu that are not counted), allocated %zu", drafter, d->bytes,
                      uncounted(drafter), book.bytes + book.packed);
-        // Rows of q, one after each node: as long as the target's.
+        // One row of q per node, of the target's vocabulary.
         const bool reads = !is(drafter, "n"), rows = reads && !has(drafter, "greedy");
-        const size_t q = (size_t)SLOTS * (size_t)d->nodes * (size_t)tiny_usual.vocab * sizeof(float);
+        const size_t q = (size_t)SLOTS * (size_t)d->nodes * (size_t)small_default.vocab * sizeof(float);
         assert_int_equal(d->host_bytes, rows ? q : 0);
         assert_true((d->bytes > 0) == reads);
         drafter_destroy(d);
@@ -180,7 +178,7 @@ static void a_drafter_says_what_memory_it_takes(void **unused)
     }
 }
 
-static void what_finds_no_room_is_an_error_and_gives_back_what_it_took(void **unused)
+static void a_failed_allocation_is_an_error_and_everything_is_released(void **unused)
 {
     (void)unused;
     static const char *const drafters[] = {
@@ -199,12 +197,12 @@ static void what_finds_no_room_is_an_error_and_gives_back_what_it_took(void **un
             struct drafter *d = create(drafters[i], pair_draft, &env, &err);
             made = d != NULL;
             if (made != (book.allocations <= refused))
-                fail_msg("%s: it was made without allocation %d of %d", drafters[i], refused, book.allocations);
-            if (!made && !has(err.text, "no room"))
+                fail_msg("%s: created without allocation %d of %d", drafters[i], refused, book.allocations);
+            if (!made && !has(err.text, "not enough memory"))
                 fail_msg("%s without allocation %d: \"%s\"", drafters[i], refused, err.text);
             drafter_destroy(d);
             if (book.bytes + book.packed > 0)
-                fail_msg("%s without allocation %d: %zu bytes are never given back", drafters[i], refused,
+                fail_msg("%s without allocation %d: %zu bytes are never released", drafters[i], refused,
                          book.bytes + book.packed);
             book_close(target->backend);
         }
@@ -212,11 +210,11 @@ static void what_finds_no_room_is_an_error_and_gives_back_what_it_took(void **un
     }
 }
 
-// ---- the likeliest tokens
+// ---- top k
 
-// As many as the widest family has, and as many more as may be no tokens, but at most 16, and not more than there are ids: each
-// costs a device its time.
-static void no_more_likeliest_tokens_are_asked_for_than_may_be_wanted(void **unused)
+// k is the width of the widest family plus the number of padding ids, of which at most 16 count, and at most the vocabulary
+// size: a device takes time for each.
+static void top_k_is_no_larger_than_needed(void **unused)
 {
     (void)unused;
     enum { IDS = 60 };
@@ -247,78 +245,80 @@ static void no_more_likeliest_tokens_are_asked_for_than_may_be_wanted(void **unu
 
 // ---- what is refused
 
-static void refused(const char *line, const char *path, const struct drafter_env *env, const char *says)
+static void expect_refusal(const char *line, const char *path, const struct drafter_env *env, const char *message)
 {
     struct error err;
     struct drafter *d = create(line, path, env, &err);
-    if (d != NULL || !has(err.text, says))
-        fail_msg("%s: \"%s\", not \"%s\"", line, d != NULL ? "" : err.text, says);
+    if (d != NULL || !has(err.text, message))
+        fail_msg("%s: \"%s\", expected \"%s\"", line, d != NULL ? "" : err.text, message);
 }
 
-static void weights_that_are_not_there_are_an_error(void **unused)
+static void missing_weights_are_an_error(void **unused)
 {
     (void)unused;
     const struct drafter_env env = usual_env();
-    refused("small:model=%s", "/nowhere/draft", &env, "/nowhere/draft");
-    refused("medusa:weights=%s", "/nowhere/heads", &env, "/nowhere/heads");
-    refused("eagle:weights=%s", "/nowhere/heads", &env, "/nowhere/heads");
-    refused("eagle3:weights=%s", "/nowhere/heads", &env, "/nowhere/heads");
+    expect_refusal("small:model=%s", "/nowhere/draft", &env, "/nowhere/draft");
+    expect_refusal("medusa:weights=%s", "/nowhere/heads", &env, "/nowhere/heads");
+    expect_refusal("eagle:weights=%s", "/nowhere/heads", &env, "/nowhere/heads");
+    expect_refusal("eagle3:weights=%s", "/nowhere/heads", &env, "/nowhere/heads");
 }
 
-// They read its states where they are. A model of its own needs none of them.
-static void a_head_is_on_the_targets_device(void **unused)
+// Heads read the target's hidden states in its device's memory. A draft model needs none.
+static void a_head_must_be_on_the_targets_device(void **unused)
 {
     (void)unused;
     struct error err;
     struct drafter_env env = usual_env();
     env.backend = backend_cpu(1, &err);
     assert_non_null(env.backend);
-    refused("medusa:weights=%s.medusa,tokens=3", pair_draft, &env,
-            "drafter medusa: its heads read the target's states, and must be on the target's device");
-    refused("eagle:weights=%s.eagle", pair_draft, &env,
-            "drafter eagle: its head reads the target's states, and must be on the target's device");
-    refused("eagle3:weights=%s.eagle3", pair_draft, &env,
-            "drafter eagle3: its head reads the target's states, and must be on the target's device");
+    expect_refusal("medusa:weights=%s.medusa,tokens=3", pair_draft, &env,
+                   "drafter medusa: its heads read the target's states, and must be on the target's device");
+    expect_refusal("eagle:weights=%s.eagle", pair_draft, &env,
+                   "drafter eagle: its head reads the target's states, and must be on the target's device");
+    expect_refusal("eagle3:weights=%s.eagle3", pair_draft, &env,
+                   "drafter eagle3: its head reads the target's states, and must be on the target's device");
     struct drafter *d = create("small:model=%s", pair_draft, &env, &err);
     assert_non_null(d);
     drafter_destroy(d);
     env.backend->destroy(env.backend);
 }
 
-// Without a tokenizer a draft model's vocabulary is the target's if it is as large. Its context is as long as the texts.
-static void a_draft_model_fits_the_target(void **unused)
+// Without a tokenizer the vocabularies of draft model and target must have the same size. The context must hold the texts.
+static void a_draft_model_must_fit_the_target(void **unused)
 {
     (void)unused;
     struct error err;
     struct drafter_env env = usual_env();
-    struct tiny other = tiny_usual;
-    char *path = tiny_path("other.gguf");
+    struct small_model other = small_default;
+    char *path = test_path("other.gguf");
     other.layers = 1;
     other.context = LENGTH - 1;
-    tiny_write_gguf(path, &other);
-    refused("small:model=%s", path, &env, "other.gguf has a context of 69 tokens; 70 are asked for (limits: context)");
+    small_write_gguf(path, &other);
+    expect_refusal("small:model=%s", path, &env,
+                   "other.gguf has a context of 69 tokens; 70 are needed (limits: context)");
     env.tokenizer = NULL;
     other.context = LENGTH;
-    tiny_write_gguf(path, &other);
+    small_write_gguf(path, &other);
     assert_int_not_equal(model_shape(env.target)->vocab, model_shape(env.target)->context);
     struct drafter *d = create("small:model=%s", path, &env, &err);
     if (d == NULL)
         fail_msg("%s", err.text);
     drafter_destroy(d);
     other.vocab -= 8;
-    tiny_write_gguf(path, &other);
-    refused("small:model=%s", path, &env,
-            "other.gguf has another vocabulary than the target: without a tokenizer to compare by, both must have as "
-            "many ids; the target has 288 and it 280");
+    small_write_gguf(path, &other);
+    expect_refusal(
+        "small:model=%s", path, &env,
+        "other.gguf has another vocabulary than the target: without a tokenizer, vocabularies must have the same "
+        "size; the target has 288 ids, the draft model 280");
     free(path);
 }
 
-static void options_of_a_lookup_fit_together(void **unused)
+static void options_of_a_lookup_must_be_consistent(void **unused)
 {
     (void)unused;
     const struct drafter_env env = usual_env();
     struct error err;
-    refused("ngram:longest=2,shortest=3", "", &env, "drafter ngram: shortest (3) is more than longest (2)");
+    expect_refusal("ngram:longest=2,shortest=3", "", &env, "drafter ngram: shortest (3) is more than longest (2)");
     struct drafter *d = create("ngram:longest=3,shortest=3", "", &env, &err);
     assert_non_null(d);
     drafter_destroy(d);
@@ -326,7 +326,7 @@ static void options_of_a_lookup_fit_together(void **unused)
 
 // ---- defaults
 
-static void presets_are_settled_and_trees_written_out(void **unused)
+static void defaults_are_resolved_and_trees_written_out(void **unused)
 {
     (void)unused;
     const struct drafter_env env = usual_env();
@@ -363,14 +363,14 @@ static void presets_are_settled_and_trees_written_out(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_drafter_says_what_memory_it_takes),
-        cmocka_unit_test(what_finds_no_room_is_an_error_and_gives_back_what_it_took),
-        cmocka_unit_test(no_more_likeliest_tokens_are_asked_for_than_may_be_wanted),
-        cmocka_unit_test(weights_that_are_not_there_are_an_error),
-        cmocka_unit_test(a_head_is_on_the_targets_device),
-        cmocka_unit_test(a_draft_model_fits_the_target),
-        cmocka_unit_test(options_of_a_lookup_fit_together),
-        cmocka_unit_test(presets_are_settled_and_trees_written_out),
+        cmocka_unit_test(a_drafter_reports_the_memory_it_takes),
+        cmocka_unit_test(a_failed_allocation_is_an_error_and_everything_is_released),
+        cmocka_unit_test(top_k_is_no_larger_than_needed),
+        cmocka_unit_test(missing_weights_are_an_error),
+        cmocka_unit_test(a_head_must_be_on_the_targets_device),
+        cmocka_unit_test(a_draft_model_must_fit_the_target),
+        cmocka_unit_test(options_of_a_lookup_must_be_consistent),
+        cmocka_unit_test(defaults_are_resolved_and_trees_written_out),
     };
     return cmocka_run_group_tests(tests, open_target, close_target);
 }

@@ -1,12 +1,11 @@
-// test_drafters.c - the drafters' contract, over the whole registry: a draft depends on the text announced so far and
-// on nothing else.
+// test_drafters.c - the contract of all registered drafters: a draft depends on the text so far and on nothing else.
 //
-// A drafter is driven through steps of which some guesses stand and some do not. Before each step a fresh drafter, told
-// the whole text as a prompt, must propose what the driven one proposes. No wrong text would ever show the difference:
-// a drafter that keeps wrong rows of its cache only drafts worse.
+// A drafter is driven through steps in which some draft tokens are accepted and some rejected. Before each step a fresh drafter
+// that gets the whole text as a prompt must propose the same draft. The text would never show a difference: a drafter with wrong
+// rows in its cache only drafts worse.
 //
-// And every token that is said to be drawn must have been drawn from the very row that is reported: a witness stands
-// between the drafter and chance.
+// Every SAMPLED token must have been drawn from the reported row: a recording source is put between the drafter and its random
+// source.
 #include <math.h>
 #include <string.h>
 
@@ -28,9 +27,9 @@ static int below(int n)
     return (int)((state >> 33) % (uint64_t)n);
 }
 
-// Not a rule that anyone would use: a guess stands or falls by the test's own dice, and so does the token after it.
-static void judge_by_dice(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                          struct verification *out)
+// A rule for this test: acceptance and the next token are random, from the test's own source.
+static void accept_at_random(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
+                             struct verification *out)
 {
     (void)options, (void)rng;
     out->n = 0;
@@ -46,11 +45,12 @@ static void judge_by_dice(const struct draft *d, struct rows *p, const void *opt
     }
 }
 
-static const struct rule dice = { .name = "dice",
-                                  .takes = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_DISTINCT | TAKES_TREES,
-                                  .verify = judge_by_dice };
+static const struct rule random_rule = { .name = "random",
+                                         .takes = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT |
+                                                  TAKES_TREES,
+                                         .verify = accept_at_random };
 
-struct told {
+struct text_state {
     struct philox rng;
     int32_t token[LENGTH + MAX_NODES];
     int n;
@@ -59,7 +59,7 @@ struct told {
     uint8_t node_proposal[MAX_NODES];
 };
 
-static struct request request(struct told *t, int slot, int capacity, int depth)
+static struct request request(struct text_state *t, int slot, int capacity, int depth)
 {
     t->rng.rng.root = t->n - 1;
     t->draft = (struct draft){ 1, capacity, t->node_token, t->node_parent, t->node_proposal, NULL, NULL };
@@ -69,7 +69,7 @@ static struct request request(struct told *t, int slot, int capacity, int depth)
     return (struct request){ slot, t->n, t->token, &t->rng.rng, &t->draft, depth, NULL };
 }
 
-static void announce_prompt(struct pair *p, int slot, struct told *t)
+static void prefill(struct pair *p, int slot, struct text_state *t)
 {
     struct error err;
     struct advance a;
@@ -92,8 +92,8 @@ static void check_shape(const struct pair *p, const char *name, const struct dra
     for (int i = 1; i < d->n; i++) {
         assert_true(d->parent[i] >= 0 && d->parent[i] < i);
         assert_true(d->proposal[i] != DETERMINISTIC || makes & TAKES_DETERMINISTIC);
-        assert_true(d->proposal[i] != SAMPLED || makes & TAKES_SAMPLED || makes & TAKES_DISTINCT);
-        assert_true(d->proposal[i] != SAMPLED_WITHOUT_REPLACEMENT || makes & TAKES_DISTINCT);
+        assert_true(d->proposal[i] != SAMPLED || makes & TAKES_SAMPLED || makes & TAKES_WITHOUT_REPLACEMENT);
+        assert_true(d->proposal[i] != SAMPLED_WITHOUT_REPLACEMENT || makes & TAKES_WITHOUT_REPLACEMENT);
         for (int j = 1; j < i; j++) {
             if (d->parent[j] != d->parent[i])
                 continue;
@@ -126,58 +126,59 @@ static void same_draft(const char *name, int step, const struct draft *a, const 
     }
 }
 
-static struct told told(uint64_t number, int n, int vocab)
+static struct text_state random_text(uint64_t number, int n, int vocab)
 {
-    struct told t = { .rng = philox_source(11, number), .n = n };
+    struct text_state t = { .rng = philox_source(11, number), .n = n };
     for (int i = 0; i < n; i++)
         t.token[i] = i > 8 && below(2) == 0 ? t.token[i - 7] : below(vocab); // with repetitions, for lookups
     return t;
 }
 
-// Lets a drafter propose under the eyes of witnesses; the worst that they saw.
-static struct honesty propose_watched(const struct drafter_type *type, struct drafter *d, struct request *r, int n)
+// Lets a drafter propose with recorded draws; returns the worst difference from its report.
+static struct proposal_error propose_recorded(const struct drafter_type *type, struct drafter *d, struct request *r,
+                                              int n)
 {
-    static struct witness witness[SLOTS];
+    static struct recording_rng recording_rng[SLOTS];
     struct rng *source[SLOTS];
-    struct honesty worst = { 0, 0 };
+    struct proposal_error worst = { 0, 0 };
     struct error err;
     for (int i = 0; i < n; i++) {
         source[i] = r[i].rng;
-        witness_begin(&witness[i], source[i]);
-        r[i].rng = &witness[i].rng;
+        recording_rng_begin(&recording_rng[i], source[i]);
+        r[i].rng = &recording_rng[i].rng;
     }
     assert_true(type->propose(d, r, n, &err));
     for (int i = 0; i < n; i++) {
-        struct honesty h = witness_compare(&witness[i], r[i].draft);
+        struct proposal_error h = recording_rng_compare(&recording_rng[i], r[i].draft);
         worst.distance = worse(worst.distance, h.distance);
         worst.foreign_tokens += h.foreign_tokens;
-        witness_end(&witness[i]);
+        recording_rng_end(&recording_rng[i]);
         r[i].rng = source[i];
     }
     return worst;
 }
 
-// What is held against a drafter's word; NULL: nothing is.
-static const char *refusal(struct honesty h)
+// Why a drafter's report is wrong; NULL: it is right.
+static const char *refusal(struct proposal_error h)
 {
     if (h.foreign_tokens > 0)
-        return "what it says it drew is not what it drew";
-    return h.distance <= 1e-12 ? NULL : "it draws from another row than it reports";
+        return "a token reported as drawn was not drawn";
+    return h.distance <= 1e-12 ? NULL : "draws from another row than it reports";
 }
 
-// shortest: of the prompts; 0: of a few tokens or some more.
+// shortest: length of the shortest prompt; 0: random lengths from 3 tokens on.
 static void drive(const char *name, const char *sampling, int shortest, int rounds, int steps)
 {
     struct error err;
     const int length = shortest > 0 ? LENGTH : 160;
-    struct pair *driven = pair_open(pair_target, pair_draft, name, sampling, &dice, SLOTS, length);
-    struct pair *fresh = pair_open(pair_target, pair_draft, name, sampling, &dice, SLOTS, length);
+    struct pair *driven = pair_open(pair_target, pair_draft, name, sampling, &random_rule, SLOTS, length);
+    struct pair *fresh = pair_open(pair_target, pair_draft, name, sampling, &random_rule, SLOTS, length);
     int vocab = model_shape(driven->target)->vocab;
-    static struct told t[SLOTS], again[SLOTS];
-    for (int round = 0; round < rounds; round++) { // the second time in slots that were used before
+    static struct text_state t[SLOTS], again[SLOTS];
+    for (int round = 0; round < rounds; round++) { // from the second round on in slots that were used before
         for (int s = 0; s < SLOTS; s++) {
-            t[s] = told((uint64_t)(10 * round + s), shortest > 0 ? shortest + s : 3 + below(40), vocab);
-            announce_prompt(driven, s, &t[s]);
+            t[s] = random_text((uint64_t)(10 * round + s), shortest > 0 ? shortest + s : 3 + below(40), vocab);
+            prefill(driven, s, &t[s]);
         }
         for (int step = 0; step < steps; step++) {
             struct request r[SLOTS], f[SLOTS];
@@ -188,9 +189,9 @@ static void drive(const char *name, const char *sampling, int shortest, int roun
                 again[s] = t[s];
                 r[s] = request(&t[s], s, capacity, depth);
                 f[s] = request(&again[s], s, capacity, depth);
-                announce_prompt(fresh, s, &again[s]);
+                prefill(fresh, s, &again[s]);
             }
-            const char *why = refusal(propose_watched(driven->type, driven->drafter, r, SLOTS));
+            const char *why = refusal(propose_recorded(driven->type, driven->drafter, r, SLOTS));
             if (why != NULL)
                 fail_msg("%s, %s: %s", name, sampling, why);
             assert_true(fresh->type->propose(fresh->drafter, f, SLOTS, &err));
@@ -221,7 +222,7 @@ static void drive(const char *name, const char *sampling, int shortest, int roun
     pair_close(fresh);
 }
 
-static void a_draft_depends_on_the_text_and_on_nothing_else(void **unused)
+static void a_draft_depends_only_on_the_text(void **unused)
 {
     (void)unused;
     static const char *const samplings[] = { "{temperature: 0}", "{temperature: 1.0}",
@@ -231,9 +232,9 @@ static void a_draft_depends_on_the_text_and_on_nothing_else(void **unused)
             drive(pair_drafter(i), samplings[k], 0, 2, 8);
 }
 
-// A prompt comes by stretches of 256: a drafter that was told 254 tokens and then a few at a time has to know what one knows
-// that was told them all, by two stretches.
-static void and_on_nothing_else_where_a_stretch_ends(void **unused)
+// A prompt is processed in chunks of 256: a drafter that got 254 tokens and then a few at a time must be in the same state as
+// one that got all tokens in two chunks.
+static void a_draft_depends_only_on_the_text_at_chunk_boundaries(void **unused)
 {
     (void)unused;
     static const char *const drafters[] = {
@@ -247,76 +248,78 @@ static void and_on_nothing_else_where_a_stretch_ends(void **unused)
         drive(drafters[i], "{temperature: 1.0}", 254, 1, 5);
 }
 
-// ---- drafters that must not pass
+// ---- negative controls: drafters that must not pass
 
-enum { PLANTED_VOCAB = 4 };
+enum { CONTROL_VOCAB = 4 };
 
-enum planted_lie { SAYS_TRUE, OTHER_TEMPERATURE, FEWER_BITS, GREEDY, DROPPED, RENUMBERED, PLANTED_LIES };
+enum control_fault { NO_FAULT, OTHER_TEMPERATURE, FEWER_BITS, GREEDY, DROPPED, RENUMBERED, CONTROL_FAULTS };
 
 struct negative_control {
     struct drafter drafter;
     struct rows q;
-    enum planted_lie lie;
+    enum control_fault fault;
 };
 
-static const float *planted_row(struct rows *self, int node)
+static const float *control_row(struct rows *self, int node)
 {
-    static const float row[PLANTED_VOCAB] = { 0.1F, 0.2F, 0.3F, 0.4F };
+    static const float row[CONTROL_VOCAB] = { 0.1F, 0.2F, 0.3F, 0.4F };
     (void)self, (void)node;
     return row;
 }
 
-static bool planted_propose(struct drafter *d, struct request *r, int n, struct error *err)
+static bool control_propose(struct drafter *d, struct request *r, int n, struct error *err)
 {
     struct negative_control *p = (struct negative_control *)d;
     (void)err;
     for (int i = 0; i < n; i++) {
         r[i].draft->q = &p->q;
         for (int k = 0; k < 3; k++) {
-            double w[PLANTED_VOCAB];
-            for (int x = 0; x < PLANTED_VOCAB; x++) {
-                w[x] = planted_row(&p->q, 0)[x];
-                w[x] = p->lie == OTHER_TEMPERATURE ? w[x] * w[x]
-                       : p->lie == FEWER_BITS      ? round(w[x] * 256) / 256
-                                                   : w[x];
+            double w[CONTROL_VOCAB];
+            for (int x = 0; x < CONTROL_VOCAB; x++) {
+                w[x] = control_row(&p->q, 0)[x];
+                w[x] = p->fault == OTHER_TEMPERATURE ? w[x] * w[x]
+                       : p->fault == FEWER_BITS      ? round(w[x] * 256) / 256
+                                                     : w[x];
             }
             int token = 3;
-            if (p->lie != GREEDY)
-                token = r[i].rng->pick(r[i].rng, w, PLANTED_VOCAB, (struct address){ FOR_DRAFT, r[i].rng->root, k });
-            if (p->lie != DROPPED || token > 0)
-                draft_add(r[i].draft, 0, p->lie == RENUMBERED ? (token + 1) % PLANTED_VOCAB : token, SAMPLED);
+            if (p->fault != GREEDY)
+                token = r[i].rng->pick(r[i].rng, w, CONTROL_VOCAB, (struct address){ FOR_DRAFT, r[i].rng->root, k });
+            if (p->fault != DROPPED || token > 0)
+                draft_add(r[i].draft, 0, p->fault == RENUMBERED ? (token + 1) % CONTROL_VOCAB : token, SAMPLED);
         }
     }
     return true;
 }
 
-static void a_drafter_that_misstates_how_it_drew_is_refused(void **unused)
+static void a_drafter_that_misreports_its_draws_is_detected(void **unused)
 {
     (void)unused;
-    static const struct drafter_type type = { .name = "planted", .propose = planted_propose };
-    static const char *const expected[] = { [SAYS_TRUE] = NULL,
-                                            [OTHER_TEMPERATURE] = "it draws from another row than it reports",
-                                            [FEWER_BITS] = "it draws from another row than it reports",
-                                            [GREEDY] = "what it says it drew is not what it drew",
-                                            [DROPPED] = "what it says it drew is not what it drew",
-                                            [RENUMBERED] = "what it says it drew is not what it drew" };
-    for (int lie = 0; lie < PLANTED_LIES; lie++) {
-        struct negative_control p = { { .type = &type }, { PLANTED_VOCAB, planted_row, NULL }, (enum planted_lie)lie };
+    static const struct drafter_type type = { .name = "control", .propose = control_propose };
+    static const char *const expected[] = { [NO_FAULT] = NULL,
+                                            [OTHER_TEMPERATURE] = "draws from another row than it reports",
+                                            [FEWER_BITS] = "draws from another row than it reports",
+                                            [GREEDY] = "a token reported as drawn was not drawn",
+                                            [DROPPED] = "a token reported as drawn was not drawn",
+                                            [RENUMBERED] = "a token reported as drawn was not drawn" };
+    for (int fault = 0; fault < CONTROL_FAULTS; fault++) {
+        struct negative_control p = { { .type = &type },
+                                      { CONTROL_VOCAB, control_row, NULL },
+                                      (enum control_fault)fault };
         const char *why = NULL;
-        for (uint64_t seed = 0; seed < 20 && why == NULL; seed++) { // a draw is dropped now and then
-            static struct told t;
-            t = told(seed, 3, PLANTED_VOCAB);
+        for (uint64_t seed = 0; seed < 20 && why == NULL; seed++) { // not every draw is dropped
+            static struct text_state t;
+            t = random_text(seed, 3, CONTROL_VOCAB);
             struct request r = request(&t, 0, 8, 3);
-            why = refusal(propose_watched(&type, &p.drafter, &r, 1));
+            why = refusal(propose_recorded(&type, &p.drafter, &r, 1));
         }
-        if (expected[lie] == NULL)
+        if (expected[fault] == NULL)
             assert_null(why);
         else
-            assert_string_equal(why, expected[lie]);
+            assert_string_equal(why, expected[fault]);
     }
 }
 
-// Where the last m tokens of the text stood before, most recently; -1: nowhere.
+// The end of the most recent earlier occurrence of the last m tokens; -1: none.
 static int ends_before(const int32_t *token, int n, int m)
 {
     for (int start = n - m - 1; start >= 0; start--)
@@ -325,7 +328,7 @@ static int ends_before(const int32_t *token, int n, int m)
     return -1;
 }
 
-static void ngram_follows_the_longest_match_and_of_those_the_most_recent(void **unused)
+static void ngram_follows_the_most_recent_of_the_longest_matches(void **unused)
 {
     (void)unused;
     struct error err;
@@ -365,23 +368,23 @@ static void every_drafter_is_found_by_its_name(void **unused)
     assert_null(drafter_named("no such drafter"));
 }
 
-// Of no drafts a rule need take any kind: a baseline for every rule.
-static void plain_decoding_asks_nothing_of_a_rule(void **unused)
+// `none` makes no kind of draft, so every rule takes it.
+static void every_rule_takes_ordinary_decoding(void **unused)
 {
     (void)unused;
     assert_int_equal(drafter_makes(drafter_named("none"), NULL), 0);
-    assert_int_equal(takes_beyond(0, drafter_makes(drafter_named("none"), NULL)), 0);
+    assert_int_equal(takes_missing(0, drafter_makes(drafter_named("none"), NULL)), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_draft_depends_on_the_text_and_on_nothing_else),
-        cmocka_unit_test(and_on_nothing_else_where_a_stretch_ends),
-        cmocka_unit_test(a_drafter_that_misstates_how_it_drew_is_refused),
-        cmocka_unit_test(ngram_follows_the_longest_match_and_of_those_the_most_recent),
+        cmocka_unit_test(a_draft_depends_only_on_the_text),
+        cmocka_unit_test(a_draft_depends_only_on_the_text_at_chunk_boundaries),
+        cmocka_unit_test(a_drafter_that_misreports_its_draws_is_detected),
+        cmocka_unit_test(ngram_follows_the_most_recent_of_the_longest_matches),
         cmocka_unit_test(every_drafter_is_found_by_its_name),
-        cmocka_unit_test(plain_decoding_asks_nothing_of_a_rule),
+        cmocka_unit_test(every_rule_takes_ordinary_decoding),
     };
     return cmocka_run_group_tests(tests, pair_models_make_foreign, pair_models_remove);
 }

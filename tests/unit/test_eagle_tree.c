@@ -1,8 +1,7 @@
-// test_eagle_tree.c - drafts grown beside the originals' own builders: EAGLE-2's best-first trees, and fixed ones as
-// Medusa makes them.
+// test_eagle_tree.c - our trees against the original implementations: EAGLE-2's best-first trees and Medusa's fixed trees.
 //
-// What EAGLE's topK_genrate and Medusa's generate_candidates answered lies in tests/cases (make_eagle_trees.py); the
-// rows they answered for follow from seed and path, so that both sides have the same.
+// The results of EAGLE's topK_genrate and Medusa's generate_candidates are in tests/cases (make_eagle_trees.py). Their rows are
+// functions of seed and path, so that both sides use the same rows.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +15,7 @@
 #include "tests/support/check.h"
 #include "tests/support/numbers.h"
 
-enum { VOCAB = 64, DEEPEST = 8 };
+enum { VOCAB = 64, MAX_DEPTH = 8 };
 
 static struct json *golden(const char *name)
 {
@@ -42,7 +41,7 @@ static int at(const struct json *list, int i)
 
 // ---- rows
 
-struct ranked { // the k likeliest after a path
+struct ranked { // tokens after a path by descending probability
     int32_t token[VOCAB];
     float log_p[VOCAB];
 };
@@ -71,14 +70,14 @@ static struct ranked ranked_after(uint64_t seed, const int32_t *path, int n)
 
 static struct ranked ranked_after_candidate(uint64_t seed, const struct tree_builder *g, int c)
 {
-    int32_t path[DEEPEST];
+    int32_t path[MAX_DEPTH];
     const int n = g->at[c].depth;
     for (int i = n; i > 0; i--, c = g->at[c].parent)
         path[i - 1] = g->at[c].token;
     return ranked_after(seed, path, n);
 }
 
-// Medusa's heads know the depth, not the path.
+// Medusa's heads depend on the depth, not on the path.
 static struct ranked ranked_at_depth(uint64_t seed, const struct tree_builder *g, int c)
 {
     return ranked_after(seed, &(const int32_t){ g->at[c].depth }, 1);
@@ -105,7 +104,7 @@ static void draft(struct bench *b, const struct tree_options *o, uint64_t seed,
     b->draft = (struct draft){ 1, MAX_NODES, b->token, b->parent, b->proposal, NULL, NULL };
     b->token[0] = root;
     b->parent[0] = -1;
-    const struct request r = { .n = 1, .token = &root, .draft = &b->draft, .depth = DEEPEST };
+    const struct request r = { .n = 1, .token = &root, .draft = &b->draft, .depth = MAX_DEPTH };
     builder_begin(&b->tree_builder, &r);
     for (bool more = b->tree_builder.n_frontier > 0; more; more = builder_next_level(&b->tree_builder, &r))
         for (int f = 0; f < b->tree_builder.n_frontier; f++) {
@@ -126,7 +125,7 @@ static double score_of(const struct tree_builder *g, int node)
 
 // ---- best-first trees
 
-// How far its scores are from the original's at worst.
+// Returns the largest difference of a score from the original's.
 static double check_case(const struct json *j)
 {
     static struct bench b;
@@ -145,7 +144,7 @@ static double check_case(const struct json *j)
     for (int node = 1; node < n; node++) {
         const double score = json_number(json_at(scores, (size_t)node - 1)), ours = score_of(&b.tree_builder, node);
         if (b.token[node] != at(tokens, node - 1) || b.parent[node] != at(parents, node - 1))
-            fail_msg("case %d: node %d is token %d below %d (%.7f), the original's %d below %d (%.7f)", seed, node,
+            fail_msg("case %d: node %d is token %d below %d (%.7f), expected %d below %d (%.7f)", seed, node,
                      b.token[node], b.parent[node], ours, at(tokens, node - 1), at(parents, node - 1), score);
         worst = worse(worst, fabs(ours - score));
     }
@@ -153,7 +152,7 @@ static double check_case(const struct json *j)
     return worst;
 }
 
-static void best_first_trees_are_eagles(void **unused)
+static void best_first_trees_equal_those_of_eagle(void **unused)
 {
     (void)unused;
     enum { N_CASES = 200 };
@@ -164,12 +163,12 @@ static void best_first_trees_are_eagles(void **unused)
     assert_int_equal(json_count(cases), N_CASES);
     for (size_t i = 0; i < N_CASES; i++) {
         if (json_number(json_get(json_at(cases, i), "margin")) < 1e-6) {
-            near_ties++; // the original's own rounding decided
+            near_ties++; // decided by rounding in the original
             continue;
         }
         worst = worse(worst, check_case(json_at(cases, i)));
     }
-    printf("    %d trees, %d near-ties left out; scores differ by at most %.2g\n", N_CASES, near_ties, worst);
+    printf("    %d trees, %d near-ties skipped; scores differ by at most %.2g\n", N_CASES, near_ties, worst);
     assert_true(worst <= 1e-5);
     assert_true(near_ties <= N_CASES / 100);
     json_free(j);
@@ -177,7 +176,7 @@ static void best_first_trees_are_eagles(void **unused)
 
 // ---- fixed trees
 
-// The leaf's path of tokens, as far as our draft has it from the root down: how many there are.
+// The number of nodes of the path to a leaf that our draft contains, from the root on.
 static int walk(const struct draft *d, const struct json *leaf, const struct json *candidates)
 {
     int node = 0, n = 1;
@@ -190,7 +189,7 @@ static int walk(const struct draft *d, const struct json *leaf, const struct jso
             return n;
         node = child;
     }
-    return draft_next_child(d, node, node) < 0 ? n : n - 1; // a leaf of ours, too
+    return draft_next_child(d, node, node) < 0 ? n : n - 1; // must be a leaf of our draft as well
 }
 
 static int leaves(const struct draft *d)
@@ -217,17 +216,17 @@ static void check_fixed(const char *name, const struct json *tree)
             const struct json *leaf = json_at(nodes, i);
             const int n = walk(&b.draft, leaf, candidates);
             if (n != (int)json_count(leaf))
-                fail_msg("%s, input %d: of path %zu of the original our draft has %d of %zu nodes", name, seed, i, n,
+                fail_msg("%s, input %d: our draft has nodes of path %zu up to %d of %zu", name, seed, i, n,
                          json_count(leaf));
         }
-        for (int node = 1; node < b.draft.n; node++) // the same order, too
+        for (int node = 1; node < b.draft.n; node++) // in the same order
             assert_int_equal(b.token[node], at(candidates, node));
         builder_destroy(&b.tree_builder);
     }
     free(text);
 }
 
-static void fixed_trees_are_medusas(void **unused)
+static void fixed_trees_equal_those_of_medusa(void **unused)
 {
     (void)unused;
     struct json *j = golden("eagle_trees_fixed");
@@ -235,7 +234,7 @@ static void fixed_trees_are_medusas(void **unused)
     int n = 0;
     for (const struct published_tree *t = published_trees; t->name != NULL; t++, n++) {
         if (json_get(trees, t->name) == NULL)
-            fail_msg("the originals have no tree %s", t->name);
+            fail_msg("tests/cases has no tree %s", t->name);
         check_fixed(t->name, json_get(trees, t->name));
     }
     assert_int_equal(json_count(trees), n);
@@ -245,8 +244,8 @@ static void fixed_trees_are_medusas(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(best_first_trees_are_eagles),
-        cmocka_unit_test(fixed_trees_are_medusas),
+        cmocka_unit_test(best_first_trees_equal_those_of_eagle),
+        cmocka_unit_test(fixed_trees_equal_those_of_medusa),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

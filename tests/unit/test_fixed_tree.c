@@ -1,4 +1,4 @@
-// test_fixed_tree.c - fixed trees: the published ones, lists of paths, and lists that are no trees.
+// test_fixed_tree.c - fixed trees: the published trees, lists of paths, and invalid lists.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 #include "exact/instance.h"
 #include "tests/support/check.h"
 
-// Nodes on each level, as the papers' repositories have them.
-static void published_trees_are_as_published(void **unused)
+// Nodes per level, from the repositories of the papers.
+static void published_trees_have_the_published_shape(void **unused)
 {
     (void)unused;
     static const struct {
@@ -49,7 +49,7 @@ static void published_trees_are_as_published(void **unused)
     }
 }
 
-static void a_list_may_stand_in_any_order(void **unused)
+static void a_list_of_paths_may_be_in_any_order(void **unused)
 {
     (void)unused;
     static struct tree t;
@@ -72,7 +72,7 @@ static void a_list_may_stand_in_any_order(void **unused)
     assert_false(tree_has_gaps(&t));
 }
 
-static void a_file_has_a_list_or_an_object_with_it(void **unused)
+static void a_file_holds_a_list_or_an_object_with_a_list(void **unused)
 {
     (void)unused;
     static const char *const texts[] = { "[[0], [1]]", "{\"heads\": 2, \"tree\": [[0], [1]]}" };
@@ -96,14 +96,14 @@ static void a_file_has_a_list_or_an_object_with_it(void **unused)
     free(path);
 }
 
-static void what_is_no_tree_is_refused(void **unused)
+static void invalid_trees_are_refused(void **unused)
 {
     (void)unused;
     static const struct {
-        const char *text, *says;
+        const char *text, *message;
     } wrong[] = {
-        { "eagle", "tree: eagle is no published tree (eagle_25, mc_sim_7b_63, " },
-        { "", "tree:  is no published tree" },
+        { "eagle", "tree: eagle is not a published tree (eagle_25, mc_sim_7b_63, " },
+        { "", "tree:  is not a published tree" },
         { "[]", "tree: expected a list of 1 to 511 paths, as in [[0], [0, 0], [1]]" },
         { "[[0], 1]", "tree: path 2: expected a list of 1 to 16 ranks" },
         { "[[]]", "tree: path 1: expected a list of 1 to 16 ranks" },
@@ -111,8 +111,8 @@ static void what_is_no_tree_is_refused(void **unused)
         { "[[0], [64]]", "tree: path 2: expected ranks from 0 to 63" },
         { "[[0], [0.5]]", "tree: path 2: expected ranks from 0 to 63" },
         { "[[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]]", "tree: path 1: expected a list of 1 to 16 ranks" },
-        { "[[0], [0]]", "tree: path [0] stands there twice" },
-        { "[[0], [1, 2]]", "tree: path [1, 2]: its beginning, the same without the last member, is no path" },
+        { "[[0], [0]]", "tree: path [0] appears twice" },
+        { "[[0], [1, 2]]", "tree: path [1, 2]: its parent, the path without the last rank, is not in the tree" },
         { "[[0], ", "tree:" },
         { "/nowhere/tree.json", "/nowhere/tree.json:" },
     };
@@ -120,13 +120,13 @@ static void what_is_no_tree_is_refused(void **unused)
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         struct error err = { "" };
         assert_false(tree_read(wrong[i].text, NULL, &t, &err));
-        if (strncmp(err.text, wrong[i].says, strlen(wrong[i].says)) != 0)
+        if (strncmp(err.text, wrong[i].message, strlen(wrong[i].message)) != 0)
             fail_msg("%s: %s", wrong[i].text, err.text);
     }
 }
 
-// Of all trees of n guesses, two deep and three wide, none reaches deeper than tree_best's.
-static double reached(const struct tree *t, const double *share, int ranks)
+// The expected number of accepted draft tokens of a tree.
+static double expected_depth(const struct tree *t, const double *share, int ranks)
 {
     double product[MAX_NODES] = { 1 }, sum = 0;
     for (int node = 1; node < t->n; node++) {
@@ -137,15 +137,16 @@ static double reached(const struct tree *t, const double *share, int ranks)
     return sum;
 }
 
-static void no_tree_reaches_deeper_than_the_best_one(void **unused)
+// Against all trees of n draft tokens with at most two levels and three children per node.
+static void no_tree_has_a_larger_expected_depth_than_tree_best(void **unused)
 {
     (void)unused;
     enum { RANKS = 3, PATHS = RANKS + RANKS * RANKS };
-    uint64_t dice = 1;
+    uint64_t state = 1;
     for (int round = 0; round < 20; round++) {
         double share[2 * RANKS];
-        for (int i = 0; i < 2 * RANKS; i++) // the likelier more often
-            share[i] = (double)(splitmix(&dice) >> 11) * 0x1p-53 / (1 + i % RANKS) / (1 + i % RANKS);
+        for (int i = 0; i < 2 * RANKS; i++) // descending by rank, roughly
+            share[i] = (double)(splitmix(&state) >> 11) * 0x1p-53 / (1 + i % RANKS) / (1 + i % RANKS);
         for (int d = 0; d < 2; d++)
             for (int r = 1; r < RANKS; r++)
                 if (share[d * RANKS + r] > share[d * RANKS + r - 1])
@@ -154,16 +155,16 @@ static void no_tree_reaches_deeper_than_the_best_one(void **unused)
         for (int set = 0; set < 1 << PATHS; set++) {
             double sum = 0;
             int n = 0;
-            bool whole = true;
+            bool connected = true;
             for (int i = 0; i < PATHS; i++) {
                 if (!(set >> i & 1))
                     continue;
                 const int parent = (i - RANKS) / RANKS;
                 n++;
                 sum += i < RANKS ? share[i] : share[parent] * share[RANKS + (i - RANKS) % RANKS];
-                whole = whole && (i < RANKS || (set >> parent & 1));
+                connected = connected && (i < RANKS || (set >> parent & 1));
             }
-            if (whole && sum > best[n])
+            if (connected && sum > best[n])
                 best[n] = sum;
         }
         for (int n = 1; n <= PATHS; n++) {
@@ -171,7 +172,7 @@ static void no_tree_reaches_deeper_than_the_best_one(void **unused)
             struct error err;
             tree_best(share, 2, RANKS, n, &t);
             assert_int_equal(t.n, n + 1);
-            assert_true(reached(&t, share, RANKS) > best[n] * (1 - 1e-12));
+            assert_true(expected_depth(&t, share, RANKS) > best[n] * (1 - 1e-12));
             char *text = tree_write(&t);
             assert_true(tree_read(text, NULL, &again, &err));
             assert_memory_equal(&t, &again, sizeof(t));
@@ -180,8 +181,8 @@ static void no_tree_reaches_deeper_than_the_best_one(void **unused)
     }
 }
 
-// Nothing is deeper than the shares that are known, whatever lies behind them in memory.
-static void the_best_tree_is_as_deep_as_shares_are_known(void **unused)
+// No node is deeper than the given shares, and memory after them is not read.
+static void the_best_tree_is_no_deeper_than_the_given_shares(void **unused)
 {
     (void)unused;
     static struct tree t;
@@ -195,7 +196,7 @@ static void the_best_tree_is_as_deep_as_shares_are_known(void **unused)
     assert_int_equal(tree_max_depth(&(struct tree){ 0 }), 0);
 }
 
-static void what_never_happens_is_in_no_tree(void **unused)
+static void nodes_of_probability_0_are_in_no_tree(void **unused)
 {
     (void)unused;
     static struct tree t;
@@ -207,13 +208,13 @@ static void what_never_happens_is_in_no_tree(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_trees_are_as_published),
-        cmocka_unit_test(a_list_may_stand_in_any_order),
-        cmocka_unit_test(a_file_has_a_list_or_an_object_with_it),
-        cmocka_unit_test(what_is_no_tree_is_refused),
-        cmocka_unit_test(no_tree_reaches_deeper_than_the_best_one),
-        cmocka_unit_test(what_never_happens_is_in_no_tree),
-        cmocka_unit_test(the_best_tree_is_as_deep_as_shares_are_known),
+        cmocka_unit_test(published_trees_have_the_published_shape),
+        cmocka_unit_test(a_list_of_paths_may_be_in_any_order),
+        cmocka_unit_test(a_file_holds_a_list_or_an_object_with_a_list),
+        cmocka_unit_test(invalid_trees_are_refused),
+        cmocka_unit_test(no_tree_has_a_larger_expected_depth_than_tree_best),
+        cmocka_unit_test(nodes_of_probability_0_are_in_no_tree),
+        cmocka_unit_test(the_best_tree_is_no_deeper_than_the_given_shares),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-// test_forced.c - drafters that are told the text (core/draft.h, struct forced): the rank of every token among the logits that
-// the drafter brought to the host, counted again here, with ties, with tokens that the drafter has no id for, and on a device
-// of its own. And a device that fails while a drafter proposes.
+// test_forced.c - teacher forcing (core/draft.h, struct forced): the rank of every token is recounted from the logits that the
+// drafter copies to the host, with ties, with tokens that the drafter has no id for, and on a device of its own. And a device
+// that fails while a drafter proposes.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +19,12 @@ enum { LENGTH = 64, PROMPT = 20, DEPTH = 6, ROUNDS = 12, WIDE = 288 };
 
 static struct {
     struct backend real;
-    struct backend *of; // the drafter's
+    struct backend *of; // of the drafter
     int n, width[DEPTH];
     float row[DEPTH][WIDE];
 } seen;
 
-// What the host gets is in steps of a quarter, so that many tokens are as likely as one another.
+// Rounds the downloaded logits to multiples of 1/4, which gives many ties.
 static void see_download(struct backend *b, void *host, const void *from, size_t bytes)
 {
     float *x = host;
@@ -37,7 +37,7 @@ static void see_download(struct backend *b, void *host, const void *from, size_t
     memcpy(seen.row[seen.n++], x, bytes);
 }
 
-// A narrower drafter has every third id, the first of each three (tests/support/small_heads.c).
+// A drafter with a smaller vocabulary has every third id, from 0 on (tests/support/small_heads.c).
 static int rank_of(const float *row, int width, int token, int used_vocab, int *ties)
 {
     const int every = WIDE / width, x = token / every;
@@ -51,7 +51,7 @@ static int rank_of(const float *row, int width, int token, int used_vocab, int *
     return above;
 }
 
-static void announce(struct pair *p, const int32_t *token, int n)
+static void prefill(struct pair *p, const int32_t *token, int n)
 {
     struct error err;
     struct advance a;
@@ -65,23 +65,23 @@ static void announce(struct pair *p, const int32_t *token, int n)
     }
 }
 
-struct asked { // one request
-    struct philox chance;
+struct one_request {
+    struct philox rng;
     struct draft draft;
     int32_t token[MAX_NODES], parent[MAX_NODES];
     uint8_t proposal[MAX_NODES];
 };
 
-static struct request ask(struct asked *a, const struct pair *p, const int32_t *text, int n,
-                          const struct forced *forced)
+static struct request make_request(struct one_request *a, const struct pair *p, const int32_t *text, int n,
+                                   const struct forced *forced)
 {
-    a->chance = philox_source(7, 0);
-    a->chance.rng.root = n - 1;
+    a->rng = philox_source(7, 0);
+    a->rng.rng.root = n - 1;
     a->draft = (struct draft){ 1, p->drafter->nodes, a->token, a->parent, a->proposal, NULL, NULL };
     a->token[0] = text[n - 1], a->parent[0] = -1, a->proposal[0] = DETERMINISTIC;
     return (struct request){ .n = n,
                              .token = text,
-                             .rng = &a->chance.rng,
+                             .rng = &a->rng.rng,
                              .draft = &a->draft,
                              .depth = forced != NULL ? forced->n : DEPTH,
                              .forced = forced };
@@ -94,9 +94,9 @@ static struct backend *another_cpu(struct error *err)
 
 static void check_ranks(const char *drafter, pair_device *apart, int *ties, int *foreign_tokens)
 {
-    static struct asked a;
+    static struct one_request a;
     struct error err;
-    uint64_t dice = 3;
+    uint64_t state = 3;
     struct pair *p = pair_open_on(NULL, apart, pair_target, pair_draft, drafter, "{temperature: 1}",
                                   rule_named("rejection"), 1, LENGTH);
     const int used_vocab = tokenizer_size(p->tokenizer);
@@ -104,27 +104,27 @@ static void check_ranks(const char *drafter, pair_device *apart, int *ties, int 
         int32_t text[PROMPT + DEPTH];
         int rank[DEPTH];
         for (int i = 0; i < PROMPT + DEPTH; i++)
-            text[i] = (int32_t)(splitmix(&dice) % (uint64_t)used_vocab);
+            text[i] = (int32_t)(splitmix(&state) % (uint64_t)used_vocab);
         for (int i = 0; i < DEPTH; i++) {
             if (round % 2 == 0)
-                text[PROMPT + i] -= text[PROMPT + i] % 3; // so that every drafter has them
+                text[PROMPT + i] -= text[PROMPT + i] % 3; // ids that every drafter has
             rank[i] = RANK_NOT_REQUESTED;
         }
-        announce(p, text, PROMPT);
+        prefill(p, text, PROMPT);
         const struct forced forced = { DEPTH, text + PROMPT, rank };
-        struct request r = ask(&a, p, text, PROMPT, &forced);
+        struct request r = make_request(&a, p, text, PROMPT, &forced);
         seen.of = apart != NULL ? p->draft_backend : p->backend;
         seen.real = *seen.of;
         seen.of->download = see_download;
         seen.n = 0;
-        const bool well = p->type->propose(p->drafter, &r, 1, &err);
+        const bool ok = p->type->propose(p->drafter, &r, 1, &err);
         seen.of->download = seen.real.download;
-        assert_true(well && seen.n > 0 && a.draft.n == 1 + seen.n);
+        assert_true(ok && seen.n > 0 && a.draft.n == 1 + seen.n);
         for (int d = 0; d < DEPTH; d++) {
             const int expected = d < seen.n ? rank_of(seen.row[d], seen.width[d], text[PROMPT + d], used_vocab, ties)
                                             : RANK_NOT_REQUESTED;
             if (rank[d] != expected)
-                fail_msg("%s: token %d at depth %d has rank %d, and not %d", drafter, text[PROMPT + d], d, rank[d],
+                fail_msg("%s: token %d at depth %d has rank %d, expected %d", drafter, text[PROMPT + d], d, rank[d],
                          expected);
             if (d < seen.n)
                 assert_int_equal(a.draft.token[1 + d], text[PROMPT + d]);
@@ -136,13 +136,13 @@ static void check_ranks(const char *drafter, pair_device *apart, int *ties, int 
     pair_close(p);
 }
 
-static void a_known_token_has_the_rank_that_its_logit_has(void **unused)
+static void forced_tokens_have_the_rank_of_their_logit(void **unused)
 {
     (void)unused;
     for (int i = 0; i < pair_count(); i++) {
         const char *drafter = pair_drafter(i);
         int ties = 0, foreign_tokens = 0;
-        if (drafter[0] == 'n') // without rows of its own
+        if (drafter[0] == 'n') // without logits
             continue;
         check_ranks(drafter, NULL, &ties, &foreign_tokens);
         if (strncmp(drafter, "small", 5) == 0)
@@ -155,13 +155,13 @@ static void a_known_token_has_the_rank_that_its_logit_has(void **unused)
 static bool sync_fails(struct backend *b, struct error *err)
 {
     (void)b;
-    return fail(err, "cpu: it came off");
+    return fail(err, "cpu: device lost");
 }
 
 static void a_device_that_fails_fails_the_proposal(void **unused)
 {
     (void)unused;
-    static struct asked a;
+    static struct one_request a;
     for (int i = 0; i < pair_count(); i++) {
         const char *drafter = pair_drafter(i);
         if (drafter[0] == 'n')
@@ -172,14 +172,14 @@ static void a_device_that_fails_fails_the_proposal(void **unused)
             pair_open(pair_target, pair_draft, drafter, "{temperature: 1}", rule_named("rejection"), 1, LENGTH);
         for (int k = 0; k < PROMPT; k++)
             text[k] = 5 * k + 3;
-        announce(p, text, PROMPT);
-        struct request r = ask(&a, p, text, PROMPT, NULL);
+        prefill(p, text, PROMPT);
+        struct request r = make_request(&a, p, text, PROMPT, NULL);
         const struct backend real = *p->backend;
         p->backend->sync = sync_fails;
-        const bool well = p->type->propose(p->drafter, &r, 1, &err);
+        const bool ok = p->type->propose(p->drafter, &r, 1, &err);
         p->backend->sync = real.sync;
-        if (well || strcmp(err.text, "cpu: it came off") != 0)
-            fail_msg("%s: it proposes all the same: \"%s\"", drafter, err.text);
+        if (ok || strcmp(err.text, "cpu: device lost") != 0)
+            fail_msg("%s: the failure is not reported: \"%s\"", drafter, err.text);
         pair_close(p);
     }
 }
@@ -187,7 +187,7 @@ static void a_device_that_fails_fails_the_proposal(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_known_token_has_the_rank_that_its_logit_has),
+        cmocka_unit_test(forced_tokens_have_the_rank_of_their_logit),
         cmocka_unit_test(a_device_that_fails_fails_the_proposal),
     };
     return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);

@@ -1,7 +1,7 @@
-// test_listener.c - whoever listens to the loop: what it is told of a step, when, and on whose time.
+// test_listener.c - listeners of the decode loop: what is reported of a step, when, and which time counts.
 //
-// On a device that is watched the order of calls and the times are computed, not measured: a CPU whose table has been
-// written over, with a clock that goes on only where a test says so.
+// The order of calls and the times are computed, not measured, on an instrumented device: a CPU backend with replaced functions
+// and a clock that only the test advances.
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,184 +20,184 @@ static struct backend *open_emulated(struct error *err)
 }
 #endif
 
-// ---- a device that is watched
+// ---- an instrumented device
 
-enum { EMPTY = 2, PROPOSING = 3, PASS = 1000, JUDGING = 20, APPENDING = 7, ADVANCING = 500, LISTENING = 1000000 };
+enum { EMPTY = 2, PROPOSING = 3, PASS = 1000, DECIDING = 20, APPENDING = 7, ADVANCING = 500, LISTENING = 1000000 };
 
 static struct {
-    struct backend real; // as it was
+    struct backend real; // the CPU's functions
     const struct drafter_type *drafter;
     struct rule rule;
     int64_t now, at[MAX_STAMPS];
     bool known[MAX_STAMPS];
     struct text log;
-} watched;
+} logging;
 
-static void note(char what, int64_t takes)
+static void log_call(char what, int64_t takes)
 {
-    text_add(&watched.log, &what, 1);
-    watched.now += takes;
+    text_add(&logging.log, &what, 1);
+    logging.now += takes;
 }
 
-static void watched_stamp(struct backend *b, int number)
-{
-    (void)b;
-    watched.at[number] = watched.now;
-    watched.known[number] = false;
-}
-
-static bool watched_sync(struct backend *b, struct error *err)
-{
-    note('s', 0);
-    memset(watched.known, true, sizeof(watched.known));
-    return watched.real.sync(b, err);
-}
-
-static int64_t watched_between(struct backend *b, int from, int to)
+static void log_stamp(struct backend *b, int number)
 {
     (void)b;
-    assert_true(watched.known[from] && watched.known[to]);
-    return watched.at[to] - watched.at[from];
+    logging.at[number] = logging.now;
+    logging.known[number] = false;
 }
 
-static void watched_angles(struct backend *b, struct tensor out, const struct layout *s, struct tensor frequency)
+static bool log_sync(struct backend *b, struct error *err)
 {
-    note('q', PASS); // once a pass
-    watched.real.angles(b, out, s, frequency);
+    log_call('s', 0);
+    memset(logging.known, true, sizeof(logging.known));
+    return logging.real.sync(b, err);
 }
 
-static bool watched_propose(struct drafter *d, struct request *r, int n, struct error *err)
+static int64_t log_between(struct backend *b, int from, int to)
 {
-    note('p', PROPOSING);
-    return watched.drafter->propose(d, r, n, err);
+    (void)b;
+    assert_true(logging.known[from] && logging.known[to]);
+    return logging.at[to] - logging.at[from];
 }
 
-static bool watched_advance(struct drafter *d, const struct advance *a, int n, struct error *err)
+static void log_angles(struct backend *b, struct tensor out, const struct layout *s, struct tensor frequency)
+{
+    log_call('q', PASS); // called once per pass
+    logging.real.angles(b, out, s, frequency);
+}
+
+static bool log_propose(struct drafter *d, struct request *r, int n, struct error *err)
+{
+    log_call('p', PROPOSING);
+    return logging.drafter->propose(d, r, n, err);
+}
+
+static bool log_advance(struct drafter *d, const struct advance *a, int n, struct error *err)
 {
     (void)d, (void)a, (void)n, (void)err;
-    note('a', ADVANCING);
+    log_call('a', ADVANCING);
     return true;
 }
 
-static void watched_judge(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
-                          struct verification *out)
+static void log_verify(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
+                       struct verification *out)
 {
-    note('j', JUDGING);
+    log_call('j', DECIDING);
     rule_named("match")->verify(d, p, options, rng, out);
     out->empty = EMPTY;
 }
 
-static int watched_stops(void *self, const int32_t *token, int n, int fresh)
+static int log_stops(void *self, const int32_t *token, int n, int fresh)
 {
     (void)self, (void)token, (void)n, (void)fresh;
-    watched.now += APPENDING;
+    logging.now += APPENDING;
     return 0;
 }
 
-static struct pair *open_watched(bool queues, struct drafter_type *type)
+static struct pair *open_logging(bool queues, struct drafter_type *type)
 {
-    watched.rule = *rule_named("match");
-    watched.rule.verify = watched_judge;
-    struct pair *p = pair_open(pair_target, pair_draft, "none", "{temperature: 1}", &watched.rule, 2, 64);
-    watched.real = *p->backend;
+    logging.rule = *rule_named("match");
+    logging.rule.verify = log_verify;
+    struct pair *p = pair_open(pair_target, pair_draft, "none", "{temperature: 1}", &logging.rule, 2, 64);
+    logging.real = *p->backend;
     p->backend->queues = queues;
-    p->backend->stamp = watched_stamp;
-    p->backend->sync = watched_sync;
-    p->backend->between = watched_between;
-    p->backend->angles = watched_angles;
-    watched.drafter = p->drafter->type;
+    p->backend->stamp = log_stamp;
+    p->backend->sync = log_sync;
+    p->backend->between = log_between;
+    p->backend->angles = log_angles;
+    logging.drafter = p->drafter->type;
     *type = *p->drafter->type;
-    type->propose = watched_propose;
-    type->advance = watched_advance;
+    type->propose = log_propose;
+    type->advance = log_advance;
     p->drafter->type = type;
     return p;
 }
 
-// ---- in what order, and on whose time
+// ---- order and times
 
 enum { PROMPT = 4, LIMIT = 5 };
 
 struct heard {
     int steps, ends;
-    int64_t decode_ns[2]; // of each sequence, by the steps' own times
+    int64_t decode_ns[2]; // per sequence, from the times of its steps
 };
 
-static void hear_step(void *self, const struct step *s)
+static void log_step(void *self, const struct step *s)
 {
     struct heard *h = self;
     const bool last = s->position == PROMPT + LIMIT - 2;
-    note((char)('0' + h->steps++), LISTENING);
+    log_call((char)('0' + h->steps++), LISTENING);
     assert_int_equal(s->verification->empty, EMPTY);
     assert_int_equal(s->propose_ns, PROPOSING);
-    assert_int_equal(s->verify_ns, PASS + s->batch * JUDGING);
+    assert_int_equal(s->verify_ns, PASS + s->batch * DECIDING);
     assert_int_equal(s->advance_ns, s->batch * APPENDING + (last ? 0 : ADVANCING));
     h->decode_ns[s->sequence] += (s->propose_ns + s->verify_ns + s->advance_ns) / s->batch;
 }
 
-static void hear_end(void *self, const struct ending *e)
+static void log_end(void *self, const struct ending *e)
 {
     struct heard *h = self;
     h->ends++;
-    note('e', LISTENING);
+    log_call('e', LISTENING);
     assert_int_equal(e->n, LIMIT);
     assert_int_equal(e->decode_ns, h->decode_ns[e->sequence]);
 }
 
-// The starts and all steps of texts of five tokens, spaces between them: p propose, q a pass is queued, s a wait, j a draft is judged,
-// a advance, a number: that step of one of the texts is reported, e: an end is.
+// The start and all steps of texts of five tokens, separated by spaces: p propose, q a pass is queued, s a wait, j a draft is
+// verified, a advance, a digit: the report of that step of one of the texts, e: the report of an end.
 static void expect_order(bool queues, int sequences, const char *order)
 {
     static const int32_t prompt[PROMPT] = { 5, 9, 7, 5 };
-    const struct stops stops = { .string = watched_stops };
+    const struct stops stops = { .string = log_stops };
     struct drafter_type type;
     struct heard heard = { 0 };
     struct error err;
-    struct pair *p = open_watched(queues, &type);
+    struct pair *p = open_logging(queues, &type);
     struct decoder *d =
-        decoder_create(p->verifier, p->drafter, 2, 1, (struct listener){ hear_step, hear_end, &heard }, &err);
+        decoder_create(p->verifier, p->drafter, 2, 1, (struct listener){ log_step, log_end, &heard }, &err);
     for (int i = 0; i < sequences; i++)
         assert_true(decoder_start(d, &(struct assignment){ i, prompt, PROMPT, LIMIT, &stops }, &err));
-    note(' ', LISTENING);
+    log_call(' ', LISTENING);
     while (decoder_active(d) > 0) {
         assert_true(decoder_step(d, &err));
-        note(' ', LISTENING); // whoever runs the loop takes his time as well
+        log_call(' ', LISTENING); // time of the caller between steps
     }
-    text_puts(&watched.log, "");
-    assert_string_equal(watched.log.s, order);
+    text_puts(&logging.log, "");
+    assert_string_equal(logging.log.s, order);
     assert_int_equal(heard.ends, sequences);
-    free(watched.log.s);
-    watched.log = (struct text){ 0 };
+    free(logging.log.s);
+    logging.log = (struct text){ 0 };
     decoder_destroy(d);
     pair_close(p);
 }
 
-static void steps_are_reported_while_the_device_works_and_on_nobodys_time(void **unused)
+static void steps_are_reported_while_the_device_works_and_their_time_is_not_counted(void **unused)
 {
     (void)unused;
     expect_order(true, 1, "sqsas pqsja pqsja pq0sja pq1sja pq2sjs34se ");
     expect_order(true, 2, "sqsassqsas pqsjja pqsjja pq01sjja pq23sjja pq45sjjs6789see ");
 }
 
-static void where_nothing_is_queued_a_step_is_reported_at_its_end(void **unused)
+static void without_a_queue_a_step_is_reported_at_its_end(void **unused)
 {
     (void)unused;
     expect_order(false, 1, "sqsas pqsjas0s pqsjas1s pqsjas2s pqsjas3s pqsjs4se ");
 }
 
-// ---- all of it, and as it was judged
+// ---- every step is reported, with its decision
 
 enum { TEXTS = 6, SLOTS = 3 };
 static const int limits[TEXTS] = { 9, 2, 6, 1, 4, 7 };
 
-struct told {
-    struct text verified[SLOTS], reported[SLOTS]; // what came of the steps in each slot, in words
+struct reports {
+    struct text verified[SLOTS], reported[SLOTS]; // the steps of each slot as text
     int kept[TEXTS];
     int64_t decode_ns[TEXTS];
     int32_t token[TEXTS][16];
     bool ended[TEXTS];
 };
 
-static void put_in_words(struct text *to, int position, const struct draft *d, const struct verification *j)
+static void describe_step(struct text *to, int position, const struct draft *d, const struct verification *j)
 {
     text_printf(to, "%d, empty %d:", position, j->empty);
     for (int i = 0; i < d->n; i++)
@@ -207,19 +207,19 @@ static void put_in_words(struct text *to, int position, const struct draft *d, c
     text_puts(to, "\n");
 }
 
-static void tell_verified(void *self, const struct verified *j)
+static void on_verified(void *self, const struct verified *j)
 {
     const struct request *r = j->request;
-    put_in_words(&((struct told *)self)->verified[r->slot], r->n - 1, r->draft, j->verification);
+    describe_step(&((struct reports *)self)->verified[r->slot], r->n - 1, r->draft, j->verification);
 }
 
-static void tell_step(void *self, const struct step *s)
+static void on_step(void *self, const struct step *s)
 {
-    struct told *t = self;
+    struct reports *t = self;
     const struct verification *j = s->verification;
     assert_false(t->ended[s->sequence]);
     assert_null(s->draft->q);
-    put_in_words(&t->reported[s->advance->slot], s->position, s->draft, j);
+    describe_step(&t->reported[s->advance->slot], s->position, s->draft, j);
     assert_int_equal(s->advance->n, j->n);
     assert_memory_equal(s->advance->token, j->token, (size_t)j->n * sizeof(*j->token));
     assert_memory_equal(s->advance->node, j->node, (size_t)j->n * sizeof(*j->node));
@@ -228,9 +228,9 @@ static void tell_step(void *self, const struct step *s)
     t->decode_ns[s->sequence] += (s->propose_ns + s->verify_ns + s->advance_ns) / s->batch;
 }
 
-static void tell_end(void *self, const struct ending *e)
+static void on_end(void *self, const struct ending *e)
 {
-    struct told *t = self;
+    struct reports *t = self;
     assert_false(t->ended[e->sequence]);
     t->ended[e->sequence] = true;
     assert_int_equal(e->n, limits[e->sequence]);
@@ -240,19 +240,19 @@ static void tell_end(void *self, const struct ending *e)
     assert_true(e->wall_ns >= e->decode_ns);
 }
 
-// Texts of different lengths; another begins as soon as a slot is free.
-static void tell(pair_device *device, bool queues, const char *drafter)
+// Texts of different lengths; the next one starts as soon as a slot is free.
+static void check_reports(pair_device *device, bool queues, const char *drafter)
 {
     static const int32_t prompt[] = { 5, 9, 7, 5, 9, 7, 5, 9, 7 };
-    struct told t = { 0 };
+    struct reports t = { 0 };
     struct error err = { "" };
     struct pair *p = pair_open_on(device, NULL, pair_target, pair_draft, drafter, "{temperature: 1}",
                                   rule_named("rejection"), SLOTS, 64);
     struct verifier_setup with = *verifier_setup(p->verifier);
-    with.observer = (struct step_observer){ .verified = tell_verified, .self = &t };
+    with.observer = (struct step_observer){ .verified = on_verified, .self = &t };
     struct verifier *v = verifier_create(&with, &err);
     p->backend->queues = queues;
-    struct decoder *d = decoder_create(v, p->drafter, SLOTS, 1, (struct listener){ tell_step, tell_end, &t }, &err);
+    struct decoder *d = decoder_create(v, p->drafter, SLOTS, 1, (struct listener){ on_step, on_end, &t }, &err);
     for (int next = 0; next < TEXTS || decoder_active(d) > 0;) {
         for (; next < TEXTS && decoder_has_free_slot(d); next++)
             assert_true(decoder_start(d, &(struct assignment){ next, prompt, 3 + next, limits[next], NULL }, &err));
@@ -271,18 +271,18 @@ static void tell(pair_device *device, bool queues, const char *drafter)
     pair_close(p);
 }
 
-static void every_step_is_reported_once_before_its_texts_end_and_as_it_was_judged(void **unused)
+static void every_step_is_reported_once_before_the_end_with_its_decision(void **unused)
 {
     (void)unused;
     static const char *const drafters[] = { "ngram", "small:model=%s,widths=[3,2,1]",
                                             "small:model=%s,nodes=9,top=3,tokens=4,pick=greedy" };
     for (int i = 0; i < 3; i++) {
-        tell(NULL, false, drafters[i]);
-        tell(NULL, true, drafters[i]);
+        check_reports(NULL, false, drafters[i]);
+        check_reports(NULL, true, drafters[i]);
     }
 #if defined(EMULATED_DEVICE)
-    tell(open_emulated, true, "ngram");
-    tell(open_emulated, true, "eagle:weights=%s.eagle,widths=[2,1]");
+    check_reports(open_emulated, true, "ngram");
+    check_reports(open_emulated, true, "eagle:weights=%s.eagle,widths=[2,1]");
 #endif
 }
 
@@ -300,9 +300,9 @@ static bool advance_without_waiting(struct drafter *d, const struct advance *a, 
     const int64_t before = emulated_syncs();
     if (++advancing.advances == advancing.fail_at)
         emulated_fail_next(1);
-    const bool well = advancing.drafter->advance(d, a, n, err);
+    const bool ok = advancing.drafter->advance(d, a, n, err);
     assert_int_equal(emulated_syncs(), before);
-    return well;
+    return ok;
 }
 
 static struct pair *open_advancing(const char *drafter, struct drafter_type *type)
@@ -337,7 +337,7 @@ static struct decoder *start_two(struct pair *p, int first, int second, const st
     return d;
 }
 
-static void no_drafters_advance_waits_for_the_device(void **unused)
+static void advance_never_waits_for_the_device(void **unused)
 {
     (void)unused;
     for (int i = 0; i < pair_count(); i++) {
@@ -355,8 +355,8 @@ static void no_drafters_advance_waits_for_the_device(void **unused)
     }
 }
 
-// Drafts grow, are scored and judged without the host, which reads the rulings of all at once; where a text ends, it waits
-// until all is done and its times are read.
+// Drafting, scoring and verification run without the host, which reads all decisions in one wait. When a text ends, it also waits
+// for the queue and for the times.
 static void a_step_waits_once(void **unused)
 {
     (void)unused;
@@ -379,9 +379,9 @@ static void a_step_waits_once(void **unused)
     }
 }
 
-// ---- what goes wrong
+// ---- failures
 
-static void a_prompt_that_fails_in_the_drafter_is_an_error_of_its_start(void **unused)
+static void a_prompt_that_fails_in_the_drafter_is_an_error_of_decoder_start(void **unused)
 {
     (void)unused;
     static const int32_t prompt[] = { 5, 9, 7 };
@@ -399,7 +399,7 @@ static void a_prompt_that_fails_in_the_drafter_is_an_error_of_its_start(void **u
     pair_close(p);
 }
 
-static void what_an_advance_queued_and_failed_is_an_error_of_the_next_step(void **unused)
+static void a_failure_queued_by_advance_is_an_error_of_the_next_step(void **unused)
 {
     (void)unused;
     struct drafter_type type;
@@ -416,7 +416,7 @@ static void what_an_advance_queued_and_failed_is_an_error_of_the_next_step(void 
     pair_close(p);
 }
 
-// The runtime says at the next launch once more what it said of a wait.
+// The runtime reports an error of a wait once more at the next launch.
 static void launch_something(struct backend *b)
 {
     struct error err;
@@ -443,8 +443,8 @@ static int fail_at_the_end(void *self, const int32_t *token, int n, int fresh)
     return 0;
 }
 
-// Whichever of the calls it is that follow the judgement which ends a text: the other's advance, stamps, the wait, the
-// reading of times. Where all is well the failure is still to come.
+// Any call after the decision that ends a text may fail: the advance of the other text, stamps, the wait, reading of times. If
+// the step succeeds, the failure must still come.
 static void no_failure_at_the_end_of_a_text_is_lost(void **unused)
 {
     (void)unused;
@@ -474,14 +474,14 @@ static void no_failure_at_the_end_of_a_text_is_lost(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_are_reported_while_the_device_works_and_on_nobodys_time),
-        cmocka_unit_test(where_nothing_is_queued_a_step_is_reported_at_its_end),
-        cmocka_unit_test(every_step_is_reported_once_before_its_texts_end_and_as_it_was_judged),
+        cmocka_unit_test(steps_are_reported_while_the_device_works_and_their_time_is_not_counted),
+        cmocka_unit_test(without_a_queue_a_step_is_reported_at_its_end),
+        cmocka_unit_test(every_step_is_reported_once_before_the_end_with_its_decision),
 #if defined(EMULATED_DEVICE)
-        cmocka_unit_test(no_drafters_advance_waits_for_the_device),
+        cmocka_unit_test(advance_never_waits_for_the_device),
         cmocka_unit_test(a_step_waits_once),
-        cmocka_unit_test(a_prompt_that_fails_in_the_drafter_is_an_error_of_its_start),
-        cmocka_unit_test(what_an_advance_queued_and_failed_is_an_error_of_the_next_step),
+        cmocka_unit_test(a_prompt_that_fails_in_the_drafter_is_an_error_of_decoder_start),
+        cmocka_unit_test(a_failure_queued_by_advance_is_an_error_of_the_next_step),
         cmocka_unit_test(no_failure_at_the_end_of_a_text_is_lost),
 #endif
     };

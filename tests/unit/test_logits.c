@@ -1,5 +1,5 @@
-// test_logits.c - rows of logits cut into stretches (sampling/logits.h), beside a plain array that has none: long rows and
-// short ones, with padding that begins beside the end of a stretch, ties, ruled-out tokens and stretches without any left.
+// test_logits.c - rows of logits in chunks (sampling/logits.h) against a plain array: long and short rows, padding that begins
+// next to a chunk boundary, ties, excluded tokens and chunks in which every token is excluded.
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -12,50 +12,50 @@
 #include "sampling/logits.h"
 #include "tests/support/check.h"
 
-enum { MOST = 3 * LOGITS_CHUNK + 9 };
+enum { MAX_N = 3 * LOGITS_CHUNK + 9 };
 
-static uint64_t chance = 1;
+static uint64_t state_of_any = 1;
 
 static int any(int below)
 {
-    return (int)(splitmix(&chance) % (uint64_t)below);
+    return (int)(splitmix(&state_of_any) % (uint64_t)below);
 }
 
-// One of a few values, so that there are ties; the large ones seldom.
+// One of a few values, which gives ties; extreme values are rare.
 static float any_value(void)
 {
     const int k = any(100);
     return k < 10 ? -INFINITY : k == 10 ? FLT_MAX : k == 11 ? -3000 : (float)(k % 13) / 4 - 1;
 }
 
-struct plain { // the same row, as it should be
+struct plain { // the expected row
     int n;
-    float x[MOST];
+    float x[MAX_N];
 };
 
 static float largest_of(const struct plain *p)
 {
-    float most = -INFINITY;
+    float max = -INFINITY;
     for (int i = 0; i < p->n; i++)
-        most = p->x[i] > most ? p->x[i] : most;
-    return most;
+        max = p->x[i] > max ? p->x[i] : max;
+    return max;
 }
 
 static void expect_same(const struct logits *l, const struct plain *p, const char *after)
 {
     assert_int_equal(l->n, p->n);
     if (logits_largest(l) != largest_of(p))
-        fail_msg("after %s of %d: the largest is %g, not %g", after, p->n, (double)logits_largest(l),
+        fail_msg("after %s of %d: the maximum is %g, expected %g", after, p->n, (double)logits_largest(l),
                  (double)largest_of(p));
     for (int i = 0; i < p->n; i++)
         if (logits_at(l, i) != p->x[i])
-            fail_msg("after %s of %d: %g at %d, not %g", after, p->n, (double)logits_at(l, i), i, (double)p->x[i]);
-    // Of each stretch, too: what later work passes by.
+            fail_msg("after %s of %d: %g at %d, expected %g", after, p->n, (double)logits_at(l, i), i, (double)p->x[i]);
+    // The maximum of each chunk decides which chunks later operations skip.
     for (int s = 0; s * LOGITS_CHUNK < p->n; s++) {
-        float most = -INFINITY;
+        float max = -INFINITY;
         for (int i = s * LOGITS_CHUNK; i < p->n && i < (s + 1) * LOGITS_CHUNK; i++)
-            most = p->x[i] > most ? p->x[i] : most;
-        assert_true(l->most[s] == most);
+            max = p->x[i] > max ? p->x[i] : max;
+        assert_true(l->max[s] == max);
     }
 }
 
@@ -63,70 +63,70 @@ static void change(struct logits *l, struct plain *p)
 {
     const int what = any(6);
     if (what < 2) {
-        const int i = any(4) > 0 ? any(p->n) : any(2) * (p->n - 1); // the ends, now and then
+        const int i = any(4) > 0 ? any(p->n) : any(2) * (p->n - 1); // sometimes an end of the row
         const float to = any(8) == 0 ? largest_of(p) : any(30) == 0 ? INFINITY : any_value();
         logits_set(l, i, to);
         p->x[i] = to > FLT_MAX ? FLT_MAX : to;
         expect_same(l, p, "set");
     } else if (what == 2) {
-        const double least = (double)any_value();
-        logits_drop_below(l, least);
+        const double min = (double)any_value();
+        logits_drop_below(l, min);
         for (int i = 0; i < p->n; i++)
-            p->x[i] = (double)p->x[i] < least ? -INFINITY : p->x[i];
+            p->x[i] = (double)p->x[i] < min ? -INFINITY : p->x[i];
         expect_same(l, p, "drop_below");
     } else if (what == 3) {
         const float value = any(2) ? largest_of(p) : any_value();
-        const int stay = any(3) ? any(4) : any(p->n);
+        const int keep = any(3) ? any(4) : any(p->n);
         if (value == -INFINITY)
             return;
-        logits_drop_ties(l, value, stay);
+        logits_drop_ties(l, value, keep);
         for (int i = 0, same = 0; i < p->n; i++)
-            if (p->x[i] == value && ++same > stay)
+            if (p->x[i] == value && ++same > keep)
                 p->x[i] = -INFINITY;
         expect_same(l, p, "drop_ties");
     } else if (what == 4) {
-        int32_t place[MOST + 1];
-        const float least = any_value();
+        int32_t id[MAX_N + 1];
+        const float min = any_value();
         int found = 0;
-        if (least == -INFINITY)
+        if (min == -INFINITY)
             return;
         for (int i = 0; i < p->n; i++)
-            found += p->x[i] >= least;
-        const int capacity = any(3) ? MOST : found > 0 ? found - any(2) : 0;
-        place[capacity] = -7;
-        assert_int_equal(logits_from(l, least, place, capacity), found > capacity ? -1 : found);
-        assert_int_equal(place[capacity], -7);
+            found += p->x[i] >= min;
+        const int capacity = any(3) ? MAX_N : found > 0 ? found - any(2) : 0;
+        id[capacity] = -7;
+        assert_int_equal(logits_from(l, min, id, capacity), found > capacity ? -1 : found);
+        assert_int_equal(id[capacity], -7);
         for (int i = 0, k = 0; i < p->n && found <= capacity; i++)
-            if (p->x[i] >= least)
-                assert_int_equal(place[k++], i);
+            if (p->x[i] >= min)
+                assert_int_equal(id[k++], i);
     } else {
-        const float most = largest_of(p);
+        const float max = largest_of(p);
         double weight = 0;
-        for (int i = 0; i < p->n && most > -INFINITY; i++)
-            weight += exp((double)p->x[i] - (double)most);
-        if (most > -INFINITY)
+        for (int i = 0; i < p->n && max > -INFINITY; i++)
+            weight += exp((double)p->x[i] - (double)max);
+        if (max > -INFINITY)
             assert_true(fabs(logits_weight(l) - weight) <= 1e-9 * weight);
     }
 }
 
-// In the end a softmax, or first the likeliest alone.
+// Optionally keeps the argmax only and scales, then takes the softmax.
 static void end(struct logits *l, struct plain *p)
 {
-    const float most = largest_of(p);
+    const float max = largest_of(p);
     double sum = 0;
-    if (any(3) == 0 && most > -INFINITY) {
+    if (any(3) == 0 && max > -INFINITY) {
         logits_keep_argmax(l);
         for (int i = 0, kept = 0; i < p->n; i++)
-            if (p->x[i] != most || kept++ > 0)
+            if (p->x[i] != max || kept++ > 0)
                 p->x[i] = -INFINITY;
-        expect_same(l, p, "keep_likeliest");
+        expect_same(l, p, "keep_argmax");
     }
-    if (any(2) == 0 && most > -INFINITY) {
+    if (any(2) == 0 && max > -INFINITY) {
         const double by = 0.25 * (1 + any(8));
         logits_scale(l, by);
         for (int i = 0; i < p->n; i++)
-            p->x[i] = p->x[i] == -INFINITY ? -INFINITY : (float)(((double)p->x[i] - (double)most) * by);
-        expect_same(l, p, "heat");
+            p->x[i] = p->x[i] == -INFINITY ? -INFINITY : (float)(((double)p->x[i] - (double)max) * by);
+        expect_same(l, p, "scale");
     }
     logits_softmax(l);
     const float top = largest_of(p);
@@ -136,14 +136,14 @@ static void end(struct logits *l, struct plain *p)
         const double is = (double)l->x[i],
                      should = (top == -INFINITY ? i == 0 : exp((double)p->x[i] - (double)top)) / sum;
         if (!(fabs(is - should) <= 1e-6 * should + 1e-15))
-            fail_msg("softmax of %d: %g at %d, not %g", p->n, is, i, should);
+            fail_msg("softmax of %d: %g at %d, expected %g", p->n, is, i, should);
     }
 }
 
-static void a_long_row_is_what_a_plain_array_is(void **state)
+static void rows_in_chunks_agree_with_a_plain_array(void **state)
 {
     (void)state;
-    static const int sizes[][2] = { // tokens, and those that are no padding
+    static const int sizes[][2] = { // vocabulary, used vocabulary
                                     { 1, 1 },
                                     { 7, 3 },
                                     { LOGITS_CHUNK, LOGITS_CHUNK },
@@ -152,12 +152,12 @@ static void a_long_row_is_what_a_plain_array_is(void **state)
                                     { 2 * LOGITS_CHUNK, LOGITS_CHUNK + 1 },
                                     { 2 * LOGITS_CHUNK, LOGITS_CHUNK - 1 },
                                     { 2 * LOGITS_CHUNK - 1, 2 * LOGITS_CHUNK - 2 },
-                                    { MOST, LOGITS_CHUNK + 1 },
-                                    { MOST, 2 * LOGITS_CHUNK },
-                                    { MOST, MOST }
+                                    { MAX_N, LOGITS_CHUNK + 1 },
+                                    { MAX_N, 2 * LOGITS_CHUNK },
+                                    { MAX_N, MAX_N }
     };
     static struct plain p;
-    float *x = xcalloc(MOST, sizeof(*x));
+    float *x = xcalloc(MAX_N, sizeof(*x));
     for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++)
         for (int again = 0; again < 6; again++) {
             p.n = sizes[k][0];
@@ -167,7 +167,7 @@ static void a_long_row_is_what_a_plain_array_is(void **state)
                 p.x[i] = isnan(x[i]) || i >= sizes[k][1] ? -INFINITY : x[i] > FLT_MAX ? FLT_MAX : x[i];
             }
             struct logits l = logits_of(x, p.n, sizes[k][1], (struct workers){ 0 });
-            expect_same(&l, &p, "taking over");
+            expect_same(&l, &p, "logits_of");
             for (int step = 0; step < 14; step++)
                 change(&l, &p);
             end(&l, &p);
@@ -175,9 +175,9 @@ static void a_long_row_is_what_a_plain_array_is(void **state)
     free(x);
 }
 
-// ---- rows of probabilities, which are copied a thousand at a time
+// ---- rows of probabilities, which are copied in chunks of 1024
 
-static void a_long_row_of_probabilities_is_copied_and_normalised_whole(void **state)
+static void long_rows_of_probabilities_are_copied_and_normalized(void **state)
 {
     (void)state;
     enum { N = 2 * 1024 + 5 };
@@ -204,7 +204,7 @@ static void a_long_row_of_probabilities_is_copied_and_normalised_whole(void **st
     }
 }
 
-static void a_row_of_nothing_stays_nothing(void **state)
+static void a_row_of_zeros_stays_a_row_of_zeros(void **state)
 {
     (void)state;
     const float nothing[3] = { 0, 0, 0 }, whole[3] = { 0.5f, 0.25f, 0.25f };
@@ -212,7 +212,7 @@ static void a_row_of_nothing_stays_nothing(void **state)
     dist_from_row(to, nothing, 3);
     assert_true(to[0] == 0 && to[1] == 0 && to[2] == 0);
     assert_false(dist_normalize(to, 3));
-    assert_true(dist_strike(to, 3, 1) == 0 && to[1] == 0);
+    assert_true(dist_remove(to, 3, 1) == 0 && to[1] == 0);
     dist_from_row(to, whole, 3);
     assert_true(to[0] == 0.5 && to[1] == 0.25 && to[2] == 0.25);
 }
@@ -220,9 +220,9 @@ static void a_row_of_nothing_stays_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_long_row_is_what_a_plain_array_is),
-        cmocka_unit_test(a_long_row_of_probabilities_is_copied_and_normalised_whole),
-        cmocka_unit_test(a_row_of_nothing_stays_nothing),
+        cmocka_unit_test(rows_in_chunks_agree_with_a_plain_array),
+        cmocka_unit_test(long_rows_of_probabilities_are_copied_and_normalized),
+        cmocka_unit_test(a_row_of_zeros_stays_a_row_of_zeros),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// test_models.c - the forward pass against other people's programs, and against itself to the bit.
+// test_models.c - the forward pass: against logits of transformers, and bit for bit against itself in other batches.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,16 +32,16 @@ static int number(const struct json *config, const char *key)
     return (int)json_int(json_get(config, key));
 }
 
-static struct tiny tiny_of(const struct json *j)
+static struct small_model small_model_of(const struct json *j)
 {
     const struct json *c = json_get(j, "config"), *scaling = json_get(c, "rope_scaling");
-    struct tiny t = { .vocab = number(c, "vocab_size"),
-                      .width = number(c, "hidden_size"),
-                      .hidden = number(c, "intermediate_size"),
-                      .layers = number(c, "num_hidden_layers"),
-                      .heads = number(c, "num_attention_heads"),
-                      .kv_heads = number(c, "num_key_value_heads"),
-                      .context = number(c, "max_position_embeddings") };
+    struct small_model t = { .vocab = number(c, "vocab_size"),
+                             .width = number(c, "hidden_size"),
+                             .hidden = number(c, "intermediate_size"),
+                             .layers = number(c, "num_hidden_layers"),
+                             .heads = number(c, "num_attention_heads"),
+                             .kv_heads = number(c, "num_key_value_heads"),
+                             .context = number(c, "max_position_embeddings") };
     t.head_dim = json_is_int(json_get(c, "head_dim")) ? number(c, "head_dim") : t.width / t.heads;
     t.tied = json_bool(json_get(c, "tie_word_embeddings"));
     t.bias = json_bool(json_get(c, "attention_bias"));
@@ -59,7 +59,7 @@ static struct tiny tiny_of(const struct json *j)
     return t;
 }
 
-// The golden's own config.json, word for word, takes the place of the one that tiny wrote.
+// Replaces the config.json of the small model by that of the golden case.
 static void write_config(const char *directory, const struct json *config)
 {
     char *path = xformat("%s/config.json", directory), *text = json_write(config);
@@ -97,26 +97,26 @@ static void check_logits(const char *path, const char *name, const struct json *
     runner_close(&r);
 }
 
-static void logits_of_little_models_are_transformers_logits(void **unused)
+static void logits_of_small_models_equal_those_of_transformers(void **unused)
 {
     (void)unused;
     static const char *const names[] = { "mha", "gqa", "odd", "one", "headdim", "llama3", "linear", "bias" };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         struct json *j = golden(names[i]);
-        struct tiny t = tiny_of(j);
-        char *directory = xformat("%s/%s", tiny_directory(), names[i]),
-             *file = xformat("%s/%s.gguf", tiny_directory(), names[i]);
-        tiny_write_hf(directory, &t);
-        tiny_write_gguf(file, &t);
+        struct small_model t = small_model_of(j);
+        char *directory = xformat("%s/%s", test_directory(), names[i]),
+             *file = xformat("%s/%s.gguf", test_directory(), names[i]);
+        small_write_hf(directory, &t);
+        small_write_gguf(file, &t);
         write_config(directory, json_get(j, "config"));
         for (void *at = json_first(json_get(j, "check")); at != NULL; at = json_next(json_get(j, "check"), at)) {
             int64_t rows, width;
-            float *w = tiny_tensor(&t, json_key(at), &rows, &width);
+            float *w = small_tensor(&t, json_key(at), &rows, &width);
             assert_non_null(w);
             for (size_t k = 0; k < json_count(json_value(at)); k++)
                 if ((float)json_number(json_at(json_value(at), k)) != w[k])
-                    fail_msg("%s: %s[%zu] is %.9g, not %.9g: the weights are not the golden's", names[i], json_key(at),
-                             k, (double)w[k], json_number(json_at(json_value(at), k)));
+                    fail_msg("%s: %s[%zu] is %.9g, expected %.9g: the weights differ from those of the golden case",
+                             names[i], json_key(at), k, (double)w[k], json_number(json_at(json_value(at), k)));
             free(w);
         }
         check_logits(directory, names[i], j);
@@ -137,47 +137,47 @@ static int32_t any_token(int vocab)
     return (int32_t)((state >> 33) % (uint64_t)vocab);
 }
 
-static char *tiny_file(enum type type, int width)
+static char *small_file(enum type type, int width)
 {
-    struct tiny t = tiny_usual;
+    struct small_model t = small_default;
     t.type = type;
     t.width = width;
     t.hidden = width == 256 ? 512 : 96;
     t.head_dim = width / t.heads;
     t.context = RUNNER_LENGTH;
-    char *path = xformat("%s/bits_%s.gguf", tiny_directory(), type_facts[type].name);
-    tiny_write_gguf(path, &t);
+    char *path = xformat("%s/bits_%s.gguf", test_directory(), type_facts[type].name);
+    small_write_gguf(path, &t);
     return path;
 }
 
-// What a model may be run with; the last two only where weights are whole numbers, q8_0 where a head has blocks.
-static const struct way {
+// Activations and cache types; int8 only for quantized weights, q8_0 only if a head is a multiple of the block.
+static const struct precision {
     enum activations activations;
     enum type cache;
-} ways[] = {
+} precisions[] = {
     { ACTIVATIONS_F32, F32 }, { ACTIVATIONS_BF16, BF16 }, { ACTIVATIONS_INT8, F32 }, { ACTIVATIONS_INT8, Q8_0 }
 };
 
-static int ways_for(enum type t)
+static int precisions_for(enum type t)
 {
-    return !type_is_quantised(t) ? 2 : type_facts[t].block == 256 ? 4 : 3;
+    return !type_is_quantized(t) ? 2 : type_facts[t].block == 256 ? 4 : 3;
 }
 
-static void a_row_has_the_same_bits_alone_and_among_up_to_sixty_four(void **unused)
+static void a_row_has_the_same_bits_alone_and_in_batches_of_up_to_64(void **unused)
 {
     (void)unused;
     enum { TEXT = 96, FROM = 30 };
     for (int t = 0; t < TYPES; t++)
-        for (int w = 0; w < ways_for((enum type)t); w++) {
-            char *path = tiny_file((enum type)t, type_facts[t].block == 256 ? 256 : 64);
-            struct runner r = runner_open_as(path, 2, NULL, 1, ways[w].activations, ways[w].cache);
+        for (int w = 0; w < precisions_for((enum type)t); w++) {
+            char *path = small_file((enum type)t, type_facts[t].block == 256 ? 256 : 64);
+            struct runner r = runner_open_as(path, 2, NULL, 1, precisions[w].activations, precisions[w].cache);
             int32_t token[TEXT];
             for (int i = 0; i < TEXT; i++)
                 token[i] = any_token(r.vocab);
-            kv_cut(r.cache, 0, 0);
+            kv_truncate(r.cache, 0, 0);
             float *alone = runner_one_by_one(&r, token, TEXT);
             for (int n = 2; n <= 64; n += n < 18 ? 1 : 7 + t % 3) {
-                kv_cut(r.cache, 0, FROM);
+                kv_truncate(r.cache, 0, FROM);
                 const float *logits = runner_pass(&r, n, token + FROM, NULL, NULL);
                 for (int i = 0; i < n; i++)
                     runner_same_bits(logits + i * r.vocab, alone + (FROM + i) * r.vocab, r.vocab, type_facts[t].name,
@@ -189,37 +189,37 @@ static void a_row_has_the_same_bits_alone_and_among_up_to_sixty_four(void **unus
         }
 }
 
-static void check_prompts_and_slots(struct way way)
+static void check_prompts_and_slots(struct precision precision)
 {
     enum { TEXT = 2000 };
-    char *path = tiny_file(Q4_1, 64);
-    struct runner r = runner_open_as(path, 2, NULL, 4, way.activations, way.cache),
-                  other = runner_open_as(path, 3, NULL, 4, way.activations, way.cache);
-    static int32_t token[TEXT], many[128], slot[128], parent[128];
+    char *path = small_file(Q4_1, 64);
+    struct runner r = runner_open_as(path, 2, NULL, 4, precision.activations, precision.cache),
+                  other = runner_open_as(path, 3, NULL, 4, precision.activations, precision.cache);
+    static int32_t token[TEXT], token_of_row[128], slot[128], parent[128];
     for (int i = 0; i < TEXT; i++)
         token[i] = any_token(r.vocab);
-    kv_cut(r.cache, 0, 0);
+    kv_truncate(r.cache, 0, 0);
     float *alone = runner_one_by_one(&r, token, TEXT);
 
-    kv_cut(r.cache, 0, 0); // a prompt of 2,000, by stretches of 600
+    kv_truncate(r.cache, 0, 0); // a prompt of 2,000 in chunks of 600
     for (int at = 0; at < TEXT; at += RUNNER_ROWS) {
         int n = TEXT - at < RUNNER_ROWS ? TEXT - at : RUNNER_ROWS;
         const float *logits = runner_pass(&r, n, token + at, NULL, NULL);
         for (int i = 0; i < n; i++)
             runner_same_bits(logits + i * r.vocab, alone + (at + i) * r.vocab, r.vocab, "prompt", n);
-        kv_cut(r.cache, 0, at);
-        runner_feed(&r, 0, token + at, n);
+        kv_truncate(r.cache, 0, at);
+        runner_prefill(&r, 0, token + at, n);
     }
-    for (int s = 0; s < 4; s++) { // four slots of 32, with prefixes of their own lengths, on three threads
-        kv_cut(other.cache, s, 0);
-        runner_feed(&other, s, token, 100 * s + 7);
+    for (int s = 0; s < 4; s++) { // four slots of 32 rows, with prefixes of different lengths, on three threads
+        kv_truncate(other.cache, s, 0);
+        runner_prefill(&other, s, token, 100 * s + 7);
         for (int i = 0; i < 32; i++) {
-            many[32 * s + i] = token[100 * s + 7 + i];
+            token_of_row[32 * s + i] = token[100 * s + 7 + i];
             slot[32 * s + i] = s;
             parent[32 * s + i] = i - 1;
         }
     }
-    const float *logits = runner_pass(&other, 128, many, slot, parent);
+    const float *logits = runner_pass(&other, 128, token_of_row, slot, parent);
     for (int s = 0; s < 4; s++)
         for (int i = 0; i < 32; i++)
             runner_same_bits(logits + (32 * s + i) * r.vocab, alone + (100 * s + 7 + i) * r.vocab, r.vocab, "slots",
@@ -230,17 +230,17 @@ static void check_prompts_and_slots(struct way way)
     free(path);
 }
 
-static void a_row_has_the_same_bits_in_prompts_slots_threads_and_lone_passes(void **unused)
+static void a_row_has_the_same_bits_in_prompts_slots_threads_and_single_row_passes(void **unused)
 {
     (void)unused;
     for (int w = 0; w < 3; w++)
-        check_prompts_and_slots(ways[w]);
+        check_prompts_and_slots(precisions[w]);
 }
 
-static void check_paths(enum type type, struct way way)
+static void check_paths(enum type type, struct precision precision)
 {
-    char *path = tiny_file(type, type == Q4_K ? 256 : 64);
-    struct runner r = runner_open_as(path, 2, NULL, 1, way.activations, way.cache);
+    char *path = small_file(type, type == Q4_K ? 256 : 64);
+    struct runner r = runner_open_as(path, 2, NULL, 1, precision.activations, precision.cache);
     for (int round = 0; round < 20; round++) {
         enum { NODES = 40 };
         int32_t prompt[64], token[NODES], parent[NODES], text[128], kept[NODES];
@@ -251,8 +251,8 @@ static void check_paths(enum type type, struct way way)
             token[i] = any_token(r.vocab);
             parent[i] = i == 0 ? -1 : any_token(i);
         }
-        kv_cut(r.cache, 0, 0);
-        runner_feed(&r, 0, prompt, prefix);
+        kv_truncate(r.cache, 0, 0);
+        runner_prefill(&r, 0, prompt, prefix);
         float *tree = xmalloc((size_t)NODES * (size_t)r.vocab * sizeof(float));
         memcpy(tree, runner_pass(&r, NODES, token, NULL, parent), (size_t)NODES * (size_t)r.vocab * sizeof(float));
 
@@ -265,16 +265,16 @@ static void check_paths(enum type type, struct way way)
         for (int i = 0; i < depth; i++)
             text[prefix + i] = token[kept[i]];
         int32_t after = any_token(r.vocab);
-        kv_keep(r.cache, 0, kept, depth); // what came true stays,
+        kv_keep(r.cache, 0, kept, depth); // the accepted path
         float *next = xmalloc((size_t)r.vocab * sizeof(float));
         memcpy(next, runner_pass(&r, 1, &after, NULL, NULL), (size_t)r.vocab * sizeof(float));
 
         text[prefix + depth] = after;
-        kv_cut(r.cache, 0, 0);
+        kv_truncate(r.cache, 0, 0);
         float *alone = runner_one_by_one(&r, text, prefix + depth + 1);
         for (n = 0; n < depth; n++)
             runner_same_bits(tree + kept[n] * r.vocab, alone + (prefix + n) * r.vocab, r.vocab, "tree", NODES);
-        // as if it had been written plainly
+        // as after the same text row by row
         runner_same_bits(next, alone + (prefix + depth) * r.vocab, r.vocab, "after a kept path", 1);
         free(tree), free(next), free(alone);
     }
@@ -282,20 +282,20 @@ static void check_paths(enum type type, struct way way)
     free(path);
 }
 
-static void a_path_through_a_tree_has_the_bits_of_the_chain(void **unused)
+static void a_path_through_a_tree_has_the_bits_of_a_chain(void **unused)
 {
     (void)unused;
     for (int w = 0; w < 4; w++) {
-        check_paths(Q4_K, ways[w]);
+        check_paths(Q4_K, precisions[w]);
         if (w < 2)
-            check_paths(BF16, ways[w]);
+            check_paths(BF16, precisions[w]);
     }
 }
 
-static void taps_bring_the_states_between_layers(void **unused)
+static void taps_return_the_hidden_states_between_layers(void **unused)
 {
     (void)unused;
-    char *path = tiny_file(F32, 64);
+    char *path = small_file(F32, 64);
     struct runner r = runner_open(path, 1, NULL, 1);
     const struct model_shape *s = model_shape(r.model);
     const int32_t token[] = { 5, 9, 5 }, slot[3] = { 0 }, parent[] = { -1, 0, 1 };
@@ -313,7 +313,7 @@ static void taps_bring_the_states_between_layers(void **unused)
         assert_memory_equal(row, embedded + i * s->width, (size_t)s->width * sizeof(float));
         assert_memory_equal(row + s->width, (const float *)states.last.data + i * s->width,
                             (size_t)s->width * sizeof(float));
-        double squares = 0, normed = 0; // the last norm leaves rows of the gains' size, whatever it reads
+        double squares = 0, normed = 0; // the last norm rescales rows, so the two differ
         for (int k = 0; k < s->width; k++) {
             squares += (double)row[2 * s->width + k] * (double)row[2 * s->width + k];
             normed += (double)row[s->width + k] * (double)row[s->width + k];
@@ -325,15 +325,15 @@ static void taps_bring_the_states_between_layers(void **unused)
     free(path);
 }
 
-static void biases_are_what_the_config_says(void **unused)
+static void biases_are_used_only_if_the_config_declares_them(void **unused)
 {
     (void)unused;
     for (int declared = 0; declared < 2; declared++) {
         struct error err;
-        struct tiny t = tiny_usual;
+        struct small_model t = small_default;
         t.bias = !declared;
-        char *directory = tiny_path(declared ? "declared" : "undeclared"), *path = xformat("%s/config.json", directory);
-        tiny_write_hf(directory, &t);
+        char *directory = test_path(declared ? "declared" : "undeclared"), *path = xformat("%s/config.json", directory);
+        small_write_hf(directory, &t);
         struct json *config = json_read(path, &err);
         assert_non_null(config);
         json_set(config, "attention_bias", json_new_bool(declared));
@@ -345,7 +345,7 @@ static void biases_are_what_the_config_says(void **unused)
             assert_non_null(strstr(err.text, "model.layers.0.self_attn.q_proj.bias"));
         } else {
             assert_non_null(m);
-            assert_non_null(strstr(model_unused(m, 0), "bias")); // and inspect says so
+            assert_non_null(strstr(model_unused(m, 0), "bias")); // as inspect reports
         }
         model_close(m);
         b->destroy(b);
@@ -359,12 +359,12 @@ static void biases_are_what_the_config_says(void **unused)
 
 static double log_p_of(const float *logits, int vocab, int token)
 {
-    double total = 0, most = (double)logits[0];
+    double total = 0, max = (double)logits[0];
     for (int v = 1; v < vocab; v++)
-        most = fmax(most, (double)logits[v]);
+        max = fmax(max, (double)logits[v]);
     for (int v = 0; v < vocab; v++)
-        total += exp((double)logits[v] - most);
-    return (double)logits[token] - most - log(total);
+        total += exp((double)logits[v] - max);
+    return (double)logits[token] - max - log(total);
 }
 
 static int argmax(const float *x, int n)
@@ -384,19 +384,19 @@ static void check_greedy(struct runner *r, const struct json *j, int *near_ties)
     int32_t token[RUNNER_ROWS];
     for (int i = 0; i < n; i++)
         token[i] = (int32_t)json_int(json_at(prompt, (size_t)i));
-    kv_cut(r->cache, 0, 0);
+    kv_truncate(r->cache, 0, 0);
     if (json_is_array(log_p)) {
         const float *logits = runner_pass(r, n, token, NULL, NULL);
         for (int i = 0; i + 1 < n; i++) {
             double expected = json_number(json_at(log_p, (size_t)i)),
                    got = log_p_of(logits + (size_t)i * (size_t)r->vocab, r->vocab, token[i + 1]);
             if (!(fabs(got - expected) < 2e-4))
-                fail_msg("%s: log-probability of token %d is %g, not %g", json_text(json_get(j, "name")), i + 1, got,
-                         expected);
+                fail_msg("%s: log-probability of token %d is %g, expected %g", json_text(json_get(j, "name")), i + 1,
+                         got, expected);
         }
-        kv_cut(r->cache, 0, 0);
+        kv_truncate(r->cache, 0, 0);
     }
-    runner_feed(r, 0, token, n - 1);
+    runner_prefill(r, 0, token, n - 1);
     int32_t last = token[n - 1];
     const int32_t row = 0;
     for (size_t i = 0; i < json_count(new); i++) {
@@ -405,9 +405,9 @@ static void check_greedy(struct runner *r, const struct json *j, int *near_ties)
         if (argmax(logits, r->vocab) != expected) {
             double margin = json_number(json_at(json_get(j, "margin"), i));
             if (margin >= 1e-3)
-                fail_msg("%s: token %zu is %d, not %d, with a margin of %g", json_text(json_get(j, "name")), i,
+                fail_msg("%s: token %zu is %d, expected %d, with a margin of %g", json_text(json_get(j, "name")), i,
                          argmax(logits, r->vocab), expected, margin);
-            ++*near_ties; // go on by teacher forcing
+            ++*near_ties; // continues with the expected token
         }
         kv_keep(r->cache, 0, &row, 1);
         last = expected;
@@ -415,12 +415,12 @@ static void check_greedy(struct runner *r, const struct json *j, int *near_ties)
 }
 
 #if defined(__SANITIZE_ADDRESS__)
-enum { PROMPTS = 1 }; // the sanitizers make a pass ten times as long; the release build does all twenty
+enum { PROMPTS = 1 }; // a pass takes ten times as long under the sanitizers; the release build runs all twenty
 #else
 enum { PROMPTS = 20 };
 #endif
 
-static void smollm2_says_what_transformers_says(void **unused)
+static void smollm2_generates_the_tokens_of_transformers(void **unused)
 {
     (void)unused;
     struct error err;
@@ -443,7 +443,7 @@ static void smollm2_says_what_transformers_says(void **unused)
         prompts++;
         json_free(j);
     }
-    printf("    %d prompts of 64 greedy tokens, %d near-ties that went the other way\n", prompts, near_ties);
+    printf("    %d prompts of 64 greedy tokens, %d near-ties decided differently\n", prompts, near_ties);
     assert_int_equal(prompts, PROMPTS);
     fclose(f);
     free(line);
@@ -455,15 +455,15 @@ static void smollm2_says_what_transformers_says(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_of_little_models_are_transformers_logits),
-        cmocka_unit_test(a_row_has_the_same_bits_alone_and_among_up_to_sixty_four),
-        cmocka_unit_test(a_row_has_the_same_bits_in_prompts_slots_threads_and_lone_passes),
-        cmocka_unit_test(a_path_through_a_tree_has_the_bits_of_the_chain),
-        cmocka_unit_test(taps_bring_the_states_between_layers),
-        cmocka_unit_test(biases_are_what_the_config_says),
-        cmocka_unit_test(smollm2_says_what_transformers_says),
+        cmocka_unit_test(logits_of_small_models_equal_those_of_transformers),
+        cmocka_unit_test(a_row_has_the_same_bits_alone_and_in_batches_of_up_to_64),
+        cmocka_unit_test(a_row_has_the_same_bits_in_prompts_slots_threads_and_single_row_passes),
+        cmocka_unit_test(a_path_through_a_tree_has_the_bits_of_a_chain),
+        cmocka_unit_test(taps_return_the_hidden_states_between_layers),
+        cmocka_unit_test(biases_are_used_only_if_the_config_declares_them),
+        cmocka_unit_test(smollm2_generates_the_tokens_of_transformers),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    tiny_clean();
+    test_directory_remove();
     return failed;
 }

@@ -1,5 +1,5 @@
-// test_padding.c - rows of padding (models/kv_cache.h): nothing of them is kept, attention makes zeros of them, and the rows
-// before them have the bits that they have without, whoever shares a block with whom.
+// test_padding.c - padding rows (models/kv_cache.h): they are not stored, attention returns zeros for them, and the rows before
+// them have the same bits as without padding, for every assignment of rows to blocks.
 #include <math.h>
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@ static int gpus;
 
 enum { REAL = 5, PADDED = 8, HEADS = 4, KV_HEADS = 2 };
 
-// Three rows of one slot behind a prefix, as a tree, two of another, and padding.
+// Three rows of one slot after a prefix, as a tree, two rows of another slot, and padding.
 static struct layout layout_of(struct backend *b, int prefix, int n, int32_t numbers[4][PADDED],
                                uint64_t ancestors[PADDED])
 {
@@ -27,14 +27,16 @@ static struct layout layout_of(struct backend *b, int prefix, int n, int32_t num
         numbers[3][i] = !real ? 0 : numbers[1][i] + (i == 1 || i == 2 || i == 4);
         ancestors[i] = real ? sees[i] : 0;
     }
-    return (struct layout){ n,          1,         PAIR_LENGTH, numbers[0], numbers[1], numbers[2],
-                            numbers[3], ancestors, ++b->passes, NULL,       0 };
+    struct layout s = { n, 1, PAIR_LENGTH, numbers[0], numbers[1], numbers[2], numbers[3], ancestors, 0, NULL, 0 };
+    if (b->upload_layout != NULL)
+        s.uploaded = b->upload_layout(b, &s);
+    return s;
 }
 
-struct attention { // what is attended to, by PADDED rows of which the last ones are no numbers
+struct attention { // inputs for PADDED rows, of which the last ones are NaN
     struct backend *b;
-    struct tensor q, k, v, ones, out; // ones: angles that turn nothing
-    struct tensor all[2], cache[2];   // keys, values; the cache stands behind a row that is nobody's
+    struct tensor q, k, v, ones, out; // ones: angles that rotate nothing
+    struct tensor all[2], cache[2];   // keys, values; the cache is preceded by an unused row
     int prefix, head_dim;
 };
 
@@ -57,13 +59,14 @@ static void store_and_attend(const struct attention *a, int n, bool graph_key)
     const struct layout see = layout_of(b, a->prefix, n, numbers, ancestors);
     const struct graph_key r = { .see = &see, .whose = a, .fact = { a->prefix } };
     const struct tensor q = tensor_rows(a->q, 0, n), k = tensor_rows(a->k, 0, n), v = tensor_rows(a->v, 0, n);
-    for (bool done = graph_key && graph_launched(b, &r); !done; done = !graph_key || graph_ended(b)) {
+    struct tensor out;
+    for (bool done = graph_key && graph_launched(b, &r, &out); !done; done = !graph_key || graph_ended(b, out)) {
         b->store(b, q, k, v, tensor_rows(a->ones, 0, n), a->cache[0], a->cache[1], &see);
-        b->attend(b, tensor_rows(a->out, 0, n), q, a->cache[0], a->cache[1], &see, a->head_dim);
+        out = b->attend(b, tensor_rows(a->out, 0, n), q, a->cache[0], a->cache[1], &see, a->head_dim);
     }
 }
 
-static void *there(struct backend *b, struct tensor t)
+static void *downloaded(struct backend *b, struct tensor t)
 {
     void *bytes = xmalloc(tensor_bytes(t));
     b->download(b, bytes, t.data, tensor_bytes(t));
@@ -74,23 +77,23 @@ static void check_padding(struct attention *a)
 {
     struct backend *b = a->b;
     const size_t bytes = tensor_bytes(a->all[0]), row = tensor_bytes(tensor_rows(a->out, 0, 1));
-    float *nan = there(b, a->v);
-    void *before[2] = { there(b, a->all[0]), there(b, a->all[1]) };
+    float *nan = downloaded(b, a->v);
+    void *before[2] = { downloaded(b, a->all[0]), downloaded(b, a->all[1]) };
     store_and_attend(a, REAL, false);
-    void *stored[2] = { there(b, a->all[0]), there(b, a->all[1]) };
-    float *real = there(b, a->out);
-    for (int time = 0; time < 4; time++) { // by itself; then first seen, captured and replayed
+    void *stored[2] = { downloaded(b, a->all[0]), downloaded(b, a->all[1]) };
+    float *real = downloaded(b, a->out);
+    for (int time = 0; time < 4; time++) { // without a graph; then first seen, captured and launched
         for (int i = 0; i < 2; i++)
             b->upload(b, a->all[i].data, before[i], bytes);
         for (int i = 0; i < PADDED; i++)
             b->upload(b, (char *)a->out.data + (size_t)i * row, nan + REAL * a->v.width, row);
         store_and_attend(a, PADDED, time > 0);
-        float *out = there(b, a->out);
+        float *out = downloaded(b, a->out);
         assert_memory_equal(out, real, REAL * row);
         for (int64_t i = REAL * a->out.width; i < PADDED * a->out.width; i++)
             assert_true(out[i] == 0);
         for (int i = 0; i < 2; i++) {
-            void *now = there(b, a->all[i]);
+            void *now = downloaded(b, a->all[i]);
             assert_memory_equal(now, stored[i], bytes);
             free(now);
         }
@@ -100,7 +103,7 @@ static void check_padding(struct attention *a)
     free(before[0]), free(before[1]), free(stored[0]), free(stored[1]);
 }
 
-static void padding_sees_nothing_and_is_kept_nowhere(void **unused)
+static void padding_attends_to_nothing_and_is_not_stored(void **unused)
 {
     (void)unused;
     static const struct {
@@ -142,7 +145,7 @@ int main(void)
     if (gpus == 0)
         return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(padding_sees_nothing_and_is_kept_nowhere),
+        cmocka_unit_test(padding_attends_to_nothing_and_is_not_stored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
-// test_path_rows.c - rows of probabilities that look back at the text: at every node of a draft, the target's and the
-// drafter's are what sampling_row makes of the logits and of the whole text up to that node, draft tokens included.
+// test_path_rows.c - rows of probabilities that depend on the text: at every node of a draft, p and q equal sampling_row of the
+// logits with the whole text up to that node, draft tokens included.
 //
 // The contract test (tests/unit/test_drafters.c) compares two drafters with the same code, and exactness does not depend on q:
-// a drafter whose penalties forget the draft's own tokens would only draft worse.
+// a drafter whose penalties ignore draft tokens only drafts worse.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,48 +18,48 @@
 #include "tests/support/model_runner.h"
 #include "verifier/rules/rule.h"
 
-enum { LENGTH = 96, PROMPT = 14, LIMIT = 24, WIDE = 288, MOST_ROWS = 80 };
+enum { LENGTH = 96, PROMPT = 14, LIMIT = 24, WIDE = 288, MAX_ROWS = 80 };
 
 static struct {
     struct backend real;
     const struct drafter_type *drafter;
     bool proposing;
-    int n; // rows of logits that the drafter brought to the host for the draft at hand
-    int width[MOST_ROWS];
-    float row[MOST_ROWS][WIDE];
-    float target[MOST_ROWS * WIDE]; // logits of the draft's nodes
+    int n; // rows of logits that the drafter downloaded for the current draft
+    int width[MAX_ROWS];
+    float row[MAX_ROWS][WIDE];
+    float target[MAX_ROWS * WIDE]; // logits of the draft nodes
     struct pair *pair;
-    struct runner *own; // the draft model once more; NULL: the drafter has none
-    int rows_of_p, rows_of_q, told_apart, coupled;
-} seen;
+    struct runner *own; // a second instance of the draft model; NULL: the drafter has none
+    int rows_of_p, rows_of_q, distinguished, coupled;
+} recorded;
 
-static void see_download(struct backend *b, void *host, const void *from, size_t bytes)
+static void record_download(struct backend *b, void *host, const void *from, size_t bytes)
 {
-    seen.real.download(b, host, from, bytes);
-    if (!seen.proposing)
+    recorded.real.download(b, host, from, bytes);
+    if (!recorded.proposing)
         return;
-    assert_true(seen.n < MOST_ROWS && bytes <= sizeof(seen.row[0]));
-    memcpy(seen.row[seen.n], host, bytes);
-    seen.width[seen.n++] = (int)(bytes / sizeof(float));
+    assert_true(recorded.n < MAX_ROWS && bytes <= sizeof(recorded.row[0]));
+    memcpy(recorded.row[recorded.n], host, bytes);
+    recorded.width[recorded.n++] = (int)(bytes / sizeof(float));
 }
 
-static bool see_propose(struct drafter *d, struct request *r, int n, struct error *err)
+static bool record_propose(struct drafter *d, struct request *r, int n, struct error *err)
 {
-    seen.n = 0;
-    seen.proposing = true;
-    const bool well = seen.drafter->propose(d, r, n, err);
-    seen.proposing = false;
-    return well;
+    recorded.n = 0;
+    recorded.proposing = true;
+    const bool ok = recorded.drafter->propose(d, r, n, err);
+    recorded.proposing = false;
+    return ok;
 }
 
-static void see_scored(void *self, const struct request *r, struct tensor logits)
+static void record_scored(void *self, const struct request *r, struct tensor logits)
 {
     (void)self;
-    assert_true(r->draft->n <= MOST_ROWS && logits.width == WIDE);
-    seen.real.download(seen.pair->backend, seen.target, logits.data, tensor_bytes(logits));
+    assert_true(r->draft->n <= MAX_ROWS && logits.width == WIDE);
+    recorded.real.download(recorded.pair->backend, recorded.target, logits.data, tensor_bytes(logits));
 }
 
-// The text up to and with a node.
+// The text up to and including a node.
 static int path_to(const struct request *r, int node, int32_t *to)
 {
     int n = r->n + draft_depth(r->draft, node);
@@ -71,34 +71,35 @@ static int path_to(const struct request *r, int node, int32_t *to)
 
 static void row_of(float *to, const float *logits, const int32_t *text, int n)
 {
-    const struct pair *p = seen.pair;
+    const struct pair *p = recorded.pair;
     memcpy(to, logits, WIDE * sizeof(*to));
     sampling_row(&p->sampling, to, WIDE, verifier_setup(p->verifier)->used_vocab, &(struct path){ n, text });
 }
 
-// The drafter's k-th row of logits over the target's ids; a narrower one has every third (tests/support/small_heads.c).
+// The drafter's k-th row of logits over the ids of the target; a smaller vocabulary has every third id
+// (tests/support/small_heads.c).
 static void spread(float *to, int k)
 {
-    const int width = seen.width[k];
+    const int width = recorded.width[k];
     for (int x = 0; x < WIDE; x++)
         to[x] = -INFINITY;
     for (int i = 0; i < width; i++)
-        to[(int64_t)i * WIDE / width] = seen.row[k][i];
+        to[(int64_t)i * WIDE / width] = recorded.row[k][i];
 }
 
 static void compare(const char *whose, const float *is, const float *expected, int node)
 {
     if (memcmp(is, expected, WIDE * sizeof(*is)) != 0)
-        fail_msg("%s: at node %d it is not sampling_row's over the whole path", whose, node);
+        fail_msg("%s: the row of node %d is not sampling_row of the whole path", whose, node);
 }
 
-// What the draft model itself says, run over the whole path as a text.
+// Compares with the draft model run over the whole path as a text.
 static void compare_with_own_model(const float *logits, const int32_t *text, int n)
 {
-    if (seen.own == NULL)
+    if (recorded.own == NULL)
         return;
-    kv_cut(seen.own->cache, 0, 0);
-    const float *all = runner_pass(seen.own, n, text, NULL, NULL);
+    kv_truncate(recorded.own->cache, 0, 0);
+    const float *all = runner_pass(recorded.own, n, text, NULL, NULL);
     runner_same_bits(logits, all + (size_t)(n - 1) * WIDE, WIDE, "the draft model at a node", n);
 }
 
@@ -106,39 +107,39 @@ static void check_q(const struct request *r, int node, const int32_t *text, int 
 {
     float logits[WIDE], expected[WIDE], at_root[WIDE];
     const int child = draft_next_child(r->draft, node, node);
-    assert_true(k < seen.n);
+    assert_true(k < recorded.n);
     spread(logits, k);
     compare_with_own_model(logits, text, n);
     row_of(expected, logits, text, n);
     row_of(at_root, logits, text, r->n);
-    seen.told_apart += memcmp(expected, at_root, sizeof(expected)) != 0;
+    recorded.distinguished += memcmp(expected, at_root, sizeof(expected)) != 0;
     if (r->draft->proposal[child] != DETERMINISTIC) {
         compare("q", r->draft->q->row(r->draft->q, node), expected, node);
-        seen.rows_of_q++;
+        recorded.rows_of_q++;
         return;
     }
-    double work[WIDE]; // coupled: the token that this place's own chance picks from that row
+    double work[WIDE]; // coupled: the token picked from that row with the randomness of this position
     const struct address at = { FOR_TOKEN, n, 0 };
     assert_int_equal(r->draft->token[child], rng_pick_row(r->rng, expected, WIDE, at, work));
-    seen.coupled++;
+    recorded.coupled++;
 }
 
-static void see_verified(void *self, const struct verified *j)
+static void record_verified(void *self, const struct verified *j)
 {
     (void)self;
     const struct request *r = j->request;
     int k = 0;
     for (int node = 0; node < r->draft->n; node++) {
-        int32_t text[LENGTH + MOST_ROWS];
+        int32_t text[LENGTH + MAX_ROWS];
         float expected[WIDE];
         const int n = path_to(r, node, text);
-        row_of(expected, seen.target + (size_t)node * WIDE, text, n);
+        row_of(expected, recorded.target + (size_t)node * WIDE, text, n);
         compare("p", j->p->row(j->p, node), expected, node);
-        seen.rows_of_p++;
-        if (draft_next_child(r->draft, node, node) >= 0 && seen.n > 0)
+        recorded.rows_of_p++;
+        if (draft_next_child(r->draft, node, node) >= 0 && recorded.n > 0)
             check_q(r, node, text, n, k++);
     }
-    assert_int_equal(k, seen.n);
+    assert_int_equal(k, recorded.n);
 }
 
 static void done(void *self, const struct ending *e)
@@ -156,16 +157,16 @@ static void decode(const char *drafter, const char *sampling, const char *rule)
     const bool has_own = strcmp(p->type->name, "small") == 0;
     if (has_own)
         own = runner_open(pair_draft, 1, NULL, 1);
-    seen.own = has_own ? &own : NULL;
-    seen.pair = p;
-    seen.real = *p->backend;
-    p->backend->download = see_download;
-    seen.drafter = p->drafter->type;
+    recorded.own = has_own ? &own : NULL;
+    recorded.pair = p;
+    recorded.real = *p->backend;
+    p->backend->download = record_download;
+    recorded.drafter = p->drafter->type;
     struct drafter_type type = *p->drafter->type;
-    type.propose = see_propose;
+    type.propose = record_propose;
     p->drafter->type = &type;
     struct verifier_setup with = *verifier_setup(p->verifier);
-    with.observer = (struct step_observer){ see_scored, see_verified, NULL };
+    with.observer = (struct step_observer){ record_scored, record_verified, NULL };
     struct verifier *v = verifier_create(&with, &err);
     struct decoder *d = decoder_create(v, p->drafter, 1, 9, (struct listener){ .done = done, .self = &tokens }, &err);
     for (int i = 0; i < PROMPT; i++)
@@ -181,7 +182,7 @@ static void decode(const char *drafter, const char *sampling, const char *rule)
         runner_close(&own);
 }
 
-static void penalties_see_the_drafts_own_tokens(void **unused)
+static void penalties_include_draft_tokens(void **unused)
 {
     (void)unused;
     static const char *const samplings[] = { "{repetition_penalty: 1.9, temperature: 0.9}",
@@ -190,21 +191,21 @@ static void penalties_see_the_drafts_own_tokens(void **unused)
         const char *drafter = pair_drafter(i);
         const bool coupled = strstr(drafter, "coupled") != NULL, argmax = strstr(drafter, "greedy") != NULL,
                    lookup = strncmp(drafter, "n", 1) == 0;
-        seen.rows_of_p = seen.rows_of_q = seen.told_apart = seen.coupled = 0;
+        recorded.rows_of_p = recorded.rows_of_q = recorded.distinguished = recorded.coupled = 0;
         for (int k = 0; k < 2; k++)
             decode(drafter, samplings[k], coupled ? "match" : "rejection");
-        assert_true(seen.rows_of_p > LIMIT / 4);
-        assert_true((seen.rows_of_q > 10) == (!coupled && !argmax && !lookup));
-        assert_true((seen.coupled > 10) == coupled);
-        // Where a draft has one level alone no row lies behind a token of it.
-        assert_true((seen.told_apart > 4) == (!argmax && !lookup && strstr(drafter, "tokens=1") == NULL));
+        assert_true(recorded.rows_of_p > LIMIT / 4);
+        assert_true((recorded.rows_of_q > 10) == (!coupled && !argmax && !lookup));
+        assert_true((recorded.coupled > 10) == coupled);
+        // A draft with a single level has no row after a draft token.
+        assert_true((recorded.distinguished > 4) == (!argmax && !lookup && strstr(drafter, "tokens=1") == NULL));
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(penalties_see_the_drafts_own_tokens),
+        cmocka_unit_test(penalties_include_draft_tokens),
     };
     return cmocka_run_group_tests(tests, pair_models_make_foreign, pair_models_remove);
 }

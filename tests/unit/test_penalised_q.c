@@ -1,9 +1,8 @@
-// test_penalised_q.c - rows of q under a sampling that looks back, against plain stages over the whole path: the sequence and
-// the draft's own tokens.
+// test_penalised_q.c - rows of q under stages that depend on the text, against a simple implementation over the whole path: the
+// sequence and the draft tokens.
 //
-// The logits are taken where a drafter fetches them from its device; what becomes of them is computed here in doubles, with
-// the text before each node put together from the draft. The contract test compares a drafter with another of the same
-// code, and a path without the draft's tokens is the same for both.
+// The logits are recorded when a drafter downloads them. The stages are applied here in doubles, to the text before each node as
+// assembled from the draft. The contract test compares two drafters of the same code, which would both omit draft tokens.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,32 +18,32 @@
 #include "tests/support/plain_stages.h"
 #include "verifier/rules/rule.h"
 
-enum { LENGTH = 96, SLOTS = 2, TEXT = 20, FETCHED = 128, WIDE = 288 };
+enum { LENGTH = 96, SLOTS = 2, TEXT = 20, MAX_DOWNLOADS = 128, WIDE = 288 };
 
-// ---- what a drafter fetches
+// ---- downloads of a drafter
 
 static struct {
     void (*download)(struct backend *b, void *host, const void *from, size_t bytes);
-    int n, width; // rows; numbers in one
-    const void *from[FETCHED];
-    float row[FETCHED][WIDE];
-} fetched;
+    int n, width; // rows; their length
+    const void *from[MAX_DOWNLOADS];
+    float row[MAX_DOWNLOADS][WIDE];
+} downloaded;
 
-static void download_and_note(struct backend *b, void *host, const void *from, size_t bytes)
+static void download_and_record(struct backend *b, void *host, const void *from, size_t bytes)
 {
-    fetched.download(b, host, from, bytes);
-    assert_true(fetched.n < FETCHED && bytes <= sizeof(fetched.row[0]));
-    fetched.from[fetched.n] = from;
-    fetched.width = (int)(bytes / sizeof(float));
-    memcpy(fetched.row[fetched.n++], host, bytes);
+    downloaded.download(b, host, from, bytes);
+    assert_true(downloaded.n < MAX_DOWNLOADS && bytes <= sizeof(downloaded.row[0]));
+    downloaded.from[downloaded.n] = from;
+    downloaded.width = (int)(bytes / sizeof(float));
+    memcpy(downloaded.row[downloaded.n++], host, bytes);
 }
 
-// ---- the stages, plainly
+// ---- a simple implementation of the stages
 
 struct stages {
     const char *yaml;
     double penalty, temperature;
-    int biased; // this token by this much; -1: none
+    int biased; // the token with a bias; -1: none
     double bias;
     int top_k; // 0: all
 };
@@ -57,10 +56,10 @@ static void plain_row(double *p, const double *logit, int vocab, const struct st
     int id[WIDE];
     memcpy(x, logit, (size_t)vocab * sizeof(*x));
     for (int token = 0; token < vocab; token++) {
-        bool said = false;
+        bool occurs = false;
         for (int i = 0; i < n; i++)
-            said = said || text[i] == token;
-        if (said)
+            occurs = occurs || text[i] == token;
+        if (occurs)
             x[token] = x[token] > 0 ? x[token] / s->penalty : x[token] * s->penalty;
         x[token] += token == s->biased ? s->bias : 0;
         x[token] = token < used_vocab ? x[token] / s->temperature : -INFINITY;
@@ -71,17 +70,17 @@ static void plain_row(double *p, const double *logit, int vocab, const struct st
     plain_softmax(p, x, vocab);
 }
 
-// Of a head with a vocabulary of its own, every so many'th id of the target's (tests/support/small_heads.c).
-static void as_the_targets(double *to, const float *own, int width, int vocab)
+// Maps the logits of a head with a smaller vocabulary, which has every n-th id of the target (tests/support/small_heads.c).
+static void to_target_ids(double *to, const float *own, int width, int vocab)
 {
-    const int apart = vocab / width;
+    const int every = vocab / width;
     for (int x = 0; x < vocab; x++)
-        to[x] = x % apart == 0 && x / apart < width ? (double)own[x / apart] : -INFINITY;
+        to[x] = x % every == 0 && x / every < width ? (double)own[x / every] : -INFINITY;
 }
 
 // ---- two drafts
 
-struct told {
+struct text_state {
     struct philox rng;
     int32_t token[LENGTH];
     int n;
@@ -90,12 +89,12 @@ struct told {
     uint8_t node_proposal[MAX_NODES];
 };
 
-static void tell(struct pair *p, int slot, struct told *t, struct request *r)
+static void prefill(struct pair *p, int slot, struct text_state *t, struct request *r)
 {
     struct error err;
     struct advance a;
-    *t = (struct told){ .rng = philox_source(3, (uint64_t)slot), .n = TEXT + slot };
-    for (int i = 0; i < t->n; i++) // some tokens often, as in a text
+    *t = (struct text_state){ .rng = philox_source(3, (uint64_t)slot), .n = TEXT + slot };
+    for (int i = 0; i < t->n; i++) // with repeated tokens
         t->token[i] = (7 * i * i + 11 * slot) % 40;
     for (;;) {
         assert_true(verifier_prefill(p->verifier, slot, t->token, t->n, &a, &err));
@@ -113,7 +112,8 @@ static void tell(struct pair *p, int slot, struct told *t, struct request *r)
     *r = (struct request){ slot, t->n, t->token, &t->rng.rng, &t->draft, 16, NULL };
 }
 
-static void hold_row(const char *drafter, const struct stages *s, const struct told *t, int node, const float *logit)
+static void check_row(const char *drafter, const struct stages *s, const struct text_state *t, int node,
+                      const float *logit)
 {
     const struct draft *d = &t->draft;
     const float *q = d->q->row(d->q, node);
@@ -123,48 +123,48 @@ static void hold_row(const char *drafter, const struct stages *s, const struct t
     memcpy(text, t->token, sizeof(text));
     for (int at = node, i = t->n + depth - 1; at > 0; at = d->parent[at], i--)
         text[i] = d->token[at];
-    as_the_targets(plain, logit, fetched.width, vocab);
+    to_target_ids(plain, logit, downloaded.width, vocab);
     plain_row(p, plain, vocab, s, text, t->n + depth);
     for (int x = 0; x < vocab; x++)
         if (fabs((double)q[x] - p[x]) > 1e-6 + 1e-5 * p[x])
-            fail_msg("%s under %s: node %d, depth %d: token %d has %.9g; plain stages give %.9g", drafter, s->yaml,
-                     node, depth, x, (double)q[x], p[x]);
+            fail_msg("%s under %s: node %d, depth %d: token %d has %.9g, expected %.9g", drafter, s->yaml, node, depth,
+                     x, (double)q[x], p[x]);
 }
 
-static int deepest_seen;
+static int max_depth_seen;
 
-static void hold_drafter(const char *drafter, const struct stages *s)
+static void check_drafter(const char *drafter, const struct stages *s)
 {
-    static struct told t[SLOTS];
+    static struct text_state t[SLOTS];
     struct request r[SLOTS];
     struct error err;
     struct pair *p = pair_open(pair_target, pair_draft, drafter, s->yaml, rule_named("rejection"), SLOTS, LENGTH);
     used_vocab = tokenizer_size(p->tokenizer);
     assert_true(used_vocab < model_shape(p->target)->vocab);
     for (int slot = 0; slot < SLOTS; slot++)
-        tell(p, slot, &t[slot], &r[slot]);
-    fetched.n = 0;
-    fetched.download = p->backend->download;
-    p->backend->download = download_and_note;
+        prefill(p, slot, &t[slot], &r[slot]);
+    downloaded.n = 0;
+    downloaded.download = p->backend->download;
+    p->backend->download = download_and_record;
     assert_true(p->type->propose(p->drafter, r, SLOTS, &err));
-    p->backend->download = fetched.download;
-    int row = 0; // level by level, of each draft the nodes that have children
+    p->backend->download = downloaded.download;
+    int row = 0; // level by level, for each draft the nodes that have children
     for (int depth = 0; depth < draft_max_depth(&t[0].draft); depth++) {
         const int first = row;
         for (int slot = 0; slot < SLOTS; slot++) {
             const int others = row;
             for (int node = 0; node < t[slot].draft.n; node++)
                 if (draft_depth(&t[slot].draft, node) == depth) {
-                    assert_true(row < fetched.n);
-                    hold_row(drafter, s, &t[slot], node, fetched.row[row]);
+                    assert_true(row < downloaded.n);
+                    check_row(drafter, s, &t[slot], node, downloaded.row[row]);
                     for (int i = first; i < others; i++) // each text has rows of its own
-                        assert_ptr_not_equal(fetched.from[row], fetched.from[i]);
+                        assert_ptr_not_equal(downloaded.from[row], downloaded.from[i]);
                     row++;
-                    deepest_seen = depth > deepest_seen ? depth : deepest_seen;
+                    max_depth_seen = depth > max_depth_seen ? depth : max_depth_seen;
                 }
         }
     }
-    assert_int_equal(row, fetched.n);
+    assert_int_equal(row, downloaded.n);
     assert_true(row >= 6);
     pair_close(p);
 }
@@ -187,18 +187,18 @@ static const struct stages sampling[] = {
     { "{top_k: 20, temperature: 1.3, logit_bias: {9: 2.5}, repetition_penalty: 0.5}", 0.5, 1.3, 9, 2.5, 20 },
 };
 
-static void rows_of_q_know_every_token_of_the_path(void **state)
+static void rows_of_q_depend_on_every_token_of_the_path(void **state)
 {
     (void)state;
-    deepest_seen = 0;
+    max_depth_seen = 0;
     for (size_t i = 0; i < sizeof(drafters) / sizeof(*drafters); i++)
         for (size_t k = 0; k < sizeof(sampling) / sizeof(*sampling); k++)
-            hold_drafter(drafters[i], &sampling[k]);
-    assert_int_equal(deepest_seen, 4);
+            check_drafter(drafters[i], &sampling[k]);
+    assert_int_equal(max_depth_seen, 4);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(rows_of_q_know_every_token_of_the_path) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(rows_of_q_depend_on_every_token_of_the_path) };
     return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
 }

@@ -1,4 +1,4 @@
-// test_precision.c - what activations and caches can be: words, numbers and bytes.
+// test_precision.c - types of activations and caches: names, enumerators and sizes in bytes.
 #include <string.h>
 
 #include "core/error.h"
@@ -7,7 +7,7 @@
 #include "models/kv_cache.h"
 #include "tests/support/check.h"
 
-static void words_and_numbers_of_precisions_agree(void **unused)
+static void names_and_enumerators_of_precisions_agree(void **unused)
 {
     (void)unused;
     static const struct {
@@ -29,7 +29,7 @@ static void words_and_numbers_of_precisions_agree(void **unused)
     assert_string_equal(activations_names[ACTIVATIONS_BF16], "bf16");
 }
 
-static void a_cache_of_blocks_needs_heads_of_whole_blocks(void **unused)
+static void a_quantized_cache_needs_heads_that_are_multiples_of_the_block(void **unused)
 {
     (void)unused;
     struct error err = { "" };
@@ -50,7 +50,7 @@ static void a_cache_of_blocks_needs_heads_of_whole_blocks(void **unused)
         assert_int_equal(tensor_bytes(kv_values(c, 0)), 20 * types[i].row);
         kv_destroy(c);
     }
-    shape.head_dim = 48; // 96 is three blocks, a head is one and a half
+    shape.head_dim = 48; // a row of 96 is three blocks, a head is one and a half
     assert_null(kv_create(b, &shape, &err));
     assert_string_equal(err.text,
                         "cache: q8_0 has blocks of 32 numbers, and the heads here have 48 (expected f32 or bf16)");
@@ -60,8 +60,8 @@ static void a_cache_of_blocks_needs_heads_of_whole_blocks(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_and_numbers_of_precisions_agree),
-        cmocka_unit_test(a_cache_of_blocks_needs_heads_of_whole_blocks),
+        cmocka_unit_test(names_and_enumerators_of_precisions_agree),
+        cmocka_unit_test(a_quantized_cache_needs_heads_that_are_multiples_of_the_block),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

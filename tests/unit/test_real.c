@@ -1,6 +1,5 @@
-// test_real.c - the loop on a real model, SmolLM2-135M-Instruct, where it is in the model cache: every drafter, tree
-// and
-// slot count says what none says.
+// test_real.c - the decode loop on a real model, SmolLM2-135M-Instruct, if it is in the model cache: with every drafter and
+// number of slots the text equals that of ordinary decoding.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,19 +11,19 @@
 #include "commands/checkpoint/prune.h"
 #include "tests/support/check.h"
 #include "tests/support/pairings.h"
-#include "tests/support/decoded_texts.h"
+#include "tests/support/decode_prompts.h"
 #include "tests/support/small_model.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-enum { PROMPTS = 1, LIMIT = 4 }; // the sanitizers make a pass ten times as long; the release build does them all
+enum { PROMPTS = 1, LIMIT = 4 }; // a pass takes ten times as long under the sanitizers; the release build runs all
 #else
 enum { PROMPTS = 4, LIMIT = 24 };
 #endif
 
 static char *target_path, *draft_path;
-static struct prompts_given prompts;
+static struct prompt_set prompts;
 
-// Some of the prompts that tests/cases has for greedy decoding.
+// Reads some of the prompts for greedy decoding in tests/cases.
 static void read_prompts(void)
 {
     struct error err;
@@ -47,24 +46,25 @@ static void read_prompts(void)
     free(path);
 }
 
-static void against_none(const char *sampling, const char *rule)
+static void compare_with_none(const char *sampling, const char *rule)
 {
-    struct decoded_texts_setup s = { target_path, draft_path, &prompts, "none", sampling, rule,
-                                     NULL,        1,          LIMIT,    192,    NULL,     NULL };
-    struct decoded_texts *plain = say(&s);
+    struct decode_setup s = {
+        target_path, draft_path, &prompts, "none", sampling, rule, NULL, 1, LIMIT, 192, NULL, NULL
+    };
+    struct decode_result *plain = decode_prompts(&s);
     for (int i = 0; i < pair_count(); i++) {
         s.drafter = pair_drafter(i);
         s.slots = i % 2 == 0 ? 1 : 3;
-        struct decoded_texts *other = say(&s);
-        same_text(plain, other, &s);
-        printf("    %s, %s, %s, %d slots: equal; %d of %d guesses accepted\n", sampling, rule, s.drafter, s.slots,
+        struct decode_result *other = decode_prompts(&s);
+        assert_same_texts(plain, other, &s);
+        printf("    %s, %s, %s, %d slots: equal; %d of %d draft tokens accepted\n", sampling, rule, s.drafter, s.slots,
                other->accepted, other->drafted);
         free(other);
     }
     free(plain);
 }
 
-static void smollm2_says_the_same_whatever_is_drafted(void **unused)
+static void text_of_smollm2_is_the_same_for_every_drafter(void **unused)
 {
     (void)unused;
     struct error err;
@@ -75,13 +75,13 @@ static void smollm2_says_the_same_whatever_is_drafted(void **unused)
     }
     int n;
     int *keep = prune_parse("0-11,13,15,17,19-29", 30, &n, &err);
-    draft_path = xformat("%s/pruned.gguf", tiny_directory());
+    draft_path = xformat("%s/pruned.gguf", test_directory());
     if (!prune_model(target_path, keep, n, draft_path, &err))
         fail_msg("%s", err.text);
     pair_heads_make(target_path, draft_path);
     read_prompts();
-    against_none("{temperature: 0}", "rejection");
-    against_none("{temperature: 1}", "match");
+    compare_with_none("{temperature: 0}", "rejection");
+    compare_with_none("{temperature: 1}", "match");
     free(keep);
     free(draft_path);
     free(target_path);
@@ -89,8 +89,8 @@ static void smollm2_says_the_same_whatever_is_drafted(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(smollm2_says_the_same_whatever_is_drafted) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(text_of_smollm2_is_the_same_for_every_drafter) };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    tiny_clean();
+    test_directory_remove();
     return failed;
 }

@@ -1,4 +1,4 @@
-// test_rng.c - the bits are Philox's, the draws are what rng.h says they are, and no draw is another one's.
+// test_rng.c - the bits are those of Philox, accept and pick follow sampling/rng.h, and no two addresses share a draw.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "sampling/rng.h"
 #include "tests/support/check.h"
 
-// An address, seed and sequence whose counter and key are these words: word 0 as rng.h lays it out.
+// The uniform whose address, seed and sequence give this counter and key (layout of word 0: sampling/rng.h).
 static double uniform_of(const uint32_t counter[4], const uint32_t key[2], uint32_t half)
 {
     struct address at = { (enum purpose)(counter[0] >> 29), (int32_t)counter[1], (int32_t)(counter[0] >> 19 & 1023) };
@@ -15,8 +15,8 @@ static double uniform_of(const uint32_t counter[4], const uint32_t key[2], uint3
                           2 * (counter[0] & 0x7ffff) + half);
 }
 
-// Known answers of Salmon et al.'s kat_vectors for philox4x32-10: counter, key, block. They reach all of the layout.
-static void philox_gives_the_published_answers(void **state)
+// Known answers for philox4x32-10 from the kat_vectors of Salmon et al.: counter, key, block. They cover every field.
+static void philox_gives_the_published_known_answers(void **state)
 {
     (void)state;
     static const struct {
@@ -43,9 +43,8 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-// Seventy thousand draws at addresses that differ in one field or in several, at both ends of every field. Were two of
-// them the same draw they would have the same 53 bits, which for draws that differ happens once in 3 million such
-// tests.
+// Seventy thousand draws at addresses that differ in one field or in several, at both ends of every field. If two addresses
+// shared a draw, their 53 bits would be equal; for distinct draws this happens once in 3 million such tests.
 static void no_two_addresses_share_a_draw(void **state)
 {
     (void)state;
@@ -90,7 +89,7 @@ static void uniforms_have_53_bits(void **state)
     assert_true(fabs(sum / 10000 - 0.5) < 5 * 0.2887 / 100);
 }
 
-static void certain_coins_do_not_look(void **state)
+static void certain_acceptance_tests_use_no_randomness(void **state)
 {
     (void)state;
     struct philox s = philox_source(1, 1);
@@ -104,14 +103,14 @@ static void certain_coins_do_not_look(void **state)
         assert_true(r->accept(r, 0.3, 0.1, at));
         assert_true(r->accept(r, 0x1p-1000, 0, at));
         assert_false(r->accept(r, 0, 1, at));
-        assert_false(r->accept(r, 0, 0, at)); // what has no probability never happens
+        assert_false(r->accept(r, 0, 0, at)); // probability 0
         assert_false(r->accept(r, -1, 1, at));
     }
     assert_int_equal(o.n, 0);
     outcomes_end(&o);
 }
 
-static void coins_fall_as_weighted(void **state)
+static void acceptance_tests_have_the_given_probability(void **state)
 {
     (void)state;
     struct philox s = philox_source(17, 4);
@@ -119,9 +118,9 @@ static void coins_fall_as_weighted(void **state)
         int n = 0;
         for (int i = 0; i < 20000; i++) {
             struct address at = { FOR_ACCEPT, i, w };
-            bool rejected = s.rng.accept(&s.rng, 0.05 * w, 0.5, at);
-            assert_true(rejected == (philox_uniform(17, 4, at, 0) * 0.5 < 0.05 * w));
-            n += rejected;
+            bool accepted = s.rng.accept(&s.rng, 0.05 * w, 0.5, at);
+            assert_true(accepted == (philox_uniform(17, 4, at, 0) * 0.5 < 0.05 * w));
+            n += accepted;
         }
         double p = 0.1 * w;
         assert_true(fabs(n / 20000.0 - p) < 5 * sqrt(p * (1 - p) / 20000));
@@ -180,7 +179,7 @@ static void races_go_to_the_smallest_time(void **state)
     }
 }
 
-// A real vocabulary's size: stretches that weigh nothing, one-hot rows, rows that end within a stretch.
+// Rows of a real vocabulary's size: chunks without weight, one-hot rows, rows that end within a chunk.
 static void make_weights(double *w, int n, int which)
 {
     for (int i = 0; i < n; i++) {
@@ -196,7 +195,7 @@ static void run_backwards(void *self, int jobs, void (*job)(void *of, int number
         job(of, i);
 }
 
-static void in_long_rows_too_picks_invert_the_cumulative_sum(void **state)
+static void picks_from_long_rows_invert_the_cumulative_sum(void **state)
 {
     (void)state;
     enum { N = 50001 };
@@ -221,7 +220,7 @@ static void in_long_rows_too_picks_invert_the_cumulative_sum(void **state)
     free(w);
 }
 
-static void a_row_of_floats_is_picked_from_as_its_doubles(void **state)
+static void picks_from_floats_and_doubles_are_equal(void **state)
 {
     (void)state;
     static const int length[] = { 1, 7, 512, 513, 20001 };
@@ -236,13 +235,13 @@ static void a_row_of_floats_is_picked_from_as_its_doubles(void **state)
         struct address at = { t % 2 ? FOR_TOKEN : FOR_BONUS, t, 0 };
         int x = s.rng.pick(&s.rng, w, n, at);
         assert_int_equal(rng_pick_row(&s.rng, row, n, at, NULL), x);
-        struct philox plain = s; // one that knows doubles only
+        struct philox plain = s; // a source without pick_row
         plain.rng.pick_row = NULL;
         assert_int_equal(rng_pick_row(&plain.rng, row, n, at, work), x);
     }
 }
 
-static void long_races_too_go_to_the_smallest_time_whoever_runs_them(void **state)
+static void long_races_go_to_the_smallest_time_with_any_workers(void **state)
 {
     (void)state;
     enum { N = 50001 };
@@ -257,7 +256,7 @@ static void long_races_too_go_to_the_smallest_time_whoever_runs_them(void **stat
         make_weights(w, N, t);
         for (int i = 0; i < N; i++) {
             row[i] = (float)w[i];
-            w[i] = grid_of((double)row[i]);
+            w[i] = grid_round((double)row[i]);
             if (!(w[i] > 0))
                 continue;
             double u = philox_uniform(7, 8, at, (uint32_t)i) + 0x1p-54, time = -log1p(-u) / w[i];
@@ -273,8 +272,8 @@ static void long_races_too_go_to_the_smallest_time_whoever_runs_them(void **stat
     free(row);
 }
 
-// Where the grid makes more of a weight than it is, or nothing, and one weight may be nearly all.
-static void races_of_the_least_weights_go_to_the_smallest_time(void **state)
+// Weights near 2^-53, which the grid rounds up or to 0, with one weight that may be most of the sum.
+static void races_of_the_smallest_weights_go_to_the_smallest_time(void **state)
 {
     (void)state;
     enum { N = 9000 };
@@ -292,8 +291,8 @@ static void races_of_the_least_weights_go_to_the_smallest_time(void **state)
                                           : (i == 77 * t ? 0x1p-50 : 0x1p-54 * (1 + 2 * u)));
         }
         for (int i = 0; i < n; i++) {
-            const double w = grid_of((double)row[i]), u = philox_uniform(9, 8, at, (uint32_t)i) + 0x1p-54;
-            const double time = grid_wait(u) / w;
+            const double w = grid_round((double)row[i]), u = philox_uniform(9, 8, at, (uint32_t)i) + 0x1p-54;
+            const double time = grid_exponential(u) / w;
             if (w > 0 && time < best)
                 best = time, first = i;
         }
@@ -302,7 +301,7 @@ static void races_of_the_least_weights_go_to_the_smallest_time(void **state)
     free(row);
 }
 
-static void picks_come_as_weighted(void **state)
+static void picks_have_the_given_probabilities(void **state)
 {
     (void)state;
     static const double w[] = { 0.05, 0, 0.2, 0.15, 0.6, 0, 0.5, 0.5 };
@@ -319,7 +318,7 @@ static void picks_come_as_weighted(void **state)
     }
 }
 
-static void the_same_weights_win_the_same_race(void **state)
+static void equal_weights_give_equal_winners(void **state)
 {
     (void)state;
     struct philox s = philox_source(5, 6), again = philox_source(5, 6);
@@ -330,17 +329,17 @@ static void the_same_weights_win_the_same_race(void **state)
             scaled[i] = 4 * w[i];
         struct address at = { FOR_TOKEN, t, 0 };
         int x = s.rng.pick(&s.rng, w, 33, at);
-        again.rng.root = t; // no part of an address by itself
+        again.rng.root = t; // is not part of the address
         assert_int_equal(again.rng.pick(&again.rng, scaled, 33, at), x);
         for (int i = 0; i < 33; i++)
-            w[i] = i == x || i % 3 ? w[i] : 0; // the winner still wins when others stay at home
+            w[i] = i == x || i % 3 ? w[i] : 0; // the winner stays the winner without some of the others
         assert_int_equal(s.rng.pick(&s.rng, w, 33, at), x);
     }
 }
 
 // Two rows race at the same addresses. P(same winner) = sum_i 1 / sum_j max(p_j / p_i, q_j / q_i), and that is at least
 // (1 - TV) / (1 + TV) (Daliri, Musco, Suresh 2024).
-static void rows_that_agree_mostly_pick_the_same(void **state)
+static void similar_rows_mostly_pick_the_same_token(void **state)
 {
     (void)state;
     struct philox s = philox_source(21, 0);
@@ -368,33 +367,33 @@ static void rows_that_agree_mostly_pick_the_same(void **state)
     }
 }
 
-// ---- the source that walks through every outcome
+// ---- the source that enumerates every outcome
 
-static void every_outcome_is_walked_through_once(void **state)
+static void every_outcome_is_enumerated_once(void **state)
 {
     (void)state;
     static const double three[] = { 0.5, 0, 0.25, 0.25 }, two[] = { 1, 3 };
-    double law[4][3] = { { 0 } }, total = 0; // by what was picked first, and then
+    double probability[4][3] = { { 0 } }, total = 0; // by the first pick and the second
     struct outcomes o;
     outcomes_begin(&o);
     while (outcomes_next(&o)) {
         int x = o.rng.pick(&o.rng, three, 4, (struct address){ FOR_DRAFT, 0, 0 }), y = 2;
         if (o.rng.accept(&o.rng, x, 3, (struct address){ FOR_ACCEPT, 0, 0 })) // certain for 0 and 3
             y = o.rng.pick(&o.rng, two, 2, (struct address){ FOR_BONUS, 0, 0 });
-        law[x][y] += outcomes_probability(&o);
+        probability[x][y] += outcomes_probability(&o);
         total += outcomes_probability(&o);
     }
-    assert_int_equal(o.runs, 1 + 3 + 2); // behind 0, 2 and 3
+    assert_int_equal(o.runs, 1 + 3 + 2); // after the first picks 0, 2 and 3
     assert_int_equal(o.repeated, 0);
     outcomes_end(&o);
     assert_true(fabs(total - 1) < 1e-15);
-    assert_true(law[0][2] == 0.5 && law[1][0] + law[1][1] + law[1][2] == 0);
-    assert_true(fabs(law[2][0] - 0.25 * 2 / 3 / 4) < 1e-15 && fabs(law[2][1] - 0.25 * 2 / 4) < 1e-15);
-    assert_true(fabs(law[2][2] - 0.25 / 3) < 1e-15);
-    assert_true(law[3][0] == 0.0625 && law[3][1] == 0.1875 && law[3][2] == 0);
+    assert_true(probability[0][2] == 0.5 && probability[1][0] + probability[1][1] + probability[1][2] == 0);
+    assert_true(fabs(probability[2][0] - 0.25 * 2 / 3 / 4) < 1e-15 && fabs(probability[2][1] - 0.25 * 2 / 4) < 1e-15);
+    assert_true(fabs(probability[2][2] - 0.25 / 3) < 1e-15);
+    assert_true(probability[3][0] == 0.0625 && probability[3][1] == 0.1875 && probability[3][2] == 0);
 }
 
-static void an_address_that_comes_twice_is_counted(void **state)
+static void an_address_used_twice_is_counted(void **state)
 {
     (void)state;
     struct outcomes o;
@@ -406,7 +405,7 @@ static void an_address_that_comes_twice_is_counted(void **state)
     outcomes_end(&o);
 }
 
-static void what_decides_nothing_runs_once(void **state)
+static void code_without_decisions_runs_once(void **state)
 {
     (void)state;
     struct outcomes o;
@@ -422,23 +421,23 @@ static void what_decides_nothing_runs_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(philox_gives_the_published_answers),
+        cmocka_unit_test(philox_gives_the_published_known_answers),
         cmocka_unit_test(no_two_addresses_share_a_draw),
         cmocka_unit_test(uniforms_have_53_bits),
-        cmocka_unit_test(certain_coins_do_not_look),
-        cmocka_unit_test(coins_fall_as_weighted),
+        cmocka_unit_test(certain_acceptance_tests_use_no_randomness),
+        cmocka_unit_test(acceptance_tests_have_the_given_probability),
         cmocka_unit_test(picks_invert_the_cumulative_sum),
         cmocka_unit_test(races_go_to_the_smallest_time),
-        cmocka_unit_test(in_long_rows_too_picks_invert_the_cumulative_sum),
-        cmocka_unit_test(a_row_of_floats_is_picked_from_as_its_doubles),
-        cmocka_unit_test(races_of_the_least_weights_go_to_the_smallest_time),
-        cmocka_unit_test(long_races_too_go_to_the_smallest_time_whoever_runs_them),
-        cmocka_unit_test(picks_come_as_weighted),
-        cmocka_unit_test(the_same_weights_win_the_same_race),
-        cmocka_unit_test(rows_that_agree_mostly_pick_the_same),
-        cmocka_unit_test(every_outcome_is_walked_through_once),
-        cmocka_unit_test(an_address_that_comes_twice_is_counted),
-        cmocka_unit_test(what_decides_nothing_runs_once),
+        cmocka_unit_test(picks_from_long_rows_invert_the_cumulative_sum),
+        cmocka_unit_test(picks_from_floats_and_doubles_are_equal),
+        cmocka_unit_test(races_of_the_smallest_weights_go_to_the_smallest_time),
+        cmocka_unit_test(long_races_go_to_the_smallest_time_with_any_workers),
+        cmocka_unit_test(picks_have_the_given_probabilities),
+        cmocka_unit_test(equal_weights_give_equal_winners),
+        cmocka_unit_test(similar_rows_mostly_pick_the_same_token),
+        cmocka_unit_test(every_outcome_is_enumerated_once),
+        cmocka_unit_test(an_address_used_twice_is_counted),
+        cmocka_unit_test(code_without_decisions_runs_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-// test_row_loops.c - the loops over rows: against plain ones, against the library's exp in long double, and against one
-// another, bit by bit, for every instruction set that this processor has.
+// test_row_loops.c - the vector loops of sampling/loops.h: against scalar loops, against expl(), and the instruction sets of
+// this processor against one another, bit by bit.
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,14 +10,14 @@
 #include "sampling/rng.h"
 #include "tests/support/check.h"
 
-enum { MOST = 4099 };
+enum { MAX = 4099 };
 
 static double uniform(uint32_t which, uint32_t i)
 {
     return philox_uniform(3, which, (struct address){ FOR_DRAFT, 0, 0 }, i);
 }
 
-// Logits of every kind: ordinary, equal ones, both zeros, far below the others, none at all.
+// Logits of every kind: ordinary, ties, both zeros, far below the others, -INFINITY.
 static void some_logits(float *x, int n, uint32_t which)
 {
     for (int i = 0; i < n; i++) {
@@ -32,42 +32,42 @@ static void some_logits(float *x, int n, uint32_t which)
     }
 }
 
-// Probabilities, of which so many do not add up to 2.
+// Weights on the grid whose sum stays below 2.
 static void some_weights(double *w, int n, uint32_t which)
 {
     for (int i = 0; i < n; i++) {
         double u = uniform(which, (uint32_t)i);
-        w[i] = grid_of(u < 0.2 ? 0 : u < 0.25 ? 0x1p-40 * u : u < 0.5 ? 1e-9 * u : u * u * 0x1p-11);
+        w[i] = grid_round(u < 0.2 ? 0 : u < 0.25 ? 0x1p-40 * u : u < 0.5 ? 1e-9 * u : u * u * 0x1p-11);
     }
 }
 
-// What every loop makes of the same rows, one behind the other.
-struct answers {
-    float tidied[MOST], heated[MOST], exponentials[MOST], scaled[MOST], dropped[MOST], largest[2];
-    double weights[MOST], copied[MOST], divided[MOST], tiny[MOST], left[MOST], u[MOST + LOOP_STEP];
-    double multiplied[MOST], sum[7];
-    int32_t place[MOST];
-    int found[5], early[4], early_at[4][MOST];
+// The results of all loops on the same rows.
+struct results {
+    float sanitized[MAX], tempered[MAX], exponentials[MAX], scaled[MAX], dropped[MAX], largest[2];
+    double weights[MAX], copied[MAX], divided[MAX], tiny[MAX], left[MAX], u[MAX + LOOP_STEP];
+    double multiplied[MAX], sum[7];
+    int32_t index[MAX];
+    int found[5], candidates[4], candidate[4][MAX];
 };
 static const double bounds[4] = { 1e-3, 30, 2e6, 1e300 };
 
-static void answer(const struct loops *l, int n, struct answers *a)
+static void compute(const struct loops *l, int n, struct results *a)
 {
-    double w[MOST], q[MOST];
+    double w[MAX], q[MAX];
     size_t floats = (size_t)n * sizeof(float), doubles = (size_t)n * sizeof(double);
     memset(a, 0, sizeof(*a));
-    some_logits(a->tidied, n, 10);
+    some_logits(a->sanitized, n, 10);
     for (int i = 0; i < n; i += 7)
-        a->tidied[i] = i % 3 == 0 ? NAN : i % 3 == 1 ? INFINITY : -NAN;
-    a->largest[0] = l->tidy(a->tidied, n);
-    some_logits(a->heated, n, 20);
-    a->largest[1] = l->largest(a->heated, n);
-    memcpy(a->exponentials, a->heated, floats);
-    memcpy(a->dropped, a->heated, floats);
-    struct exact_sum e = l->weights(a->weights, a->heated, n, 10);
+        a->sanitized[i] = i % 3 == 0 ? NAN : i % 3 == 1 ? INFINITY : -NAN;
+    a->largest[0] = l->sanitize(a->sanitized, n);
+    some_logits(a->tempered, n, 20);
+    a->largest[1] = l->largest(a->tempered, n);
+    memcpy(a->exponentials, a->tempered, floats);
+    memcpy(a->dropped, a->tempered, floats);
+    struct exact_sum e = l->weights(a->weights, a->tempered, n, 10);
     a->sum[0] = e.whole, a->sum[5] = e.rest;
-    a->found[0] = l->places_from(a->heated, n, 5, a->place, n / 8);
-    l->temperature(a->heated, n, 10, 1 / 0.7);
+    a->found[0] = l->find_at_least(a->tempered, n, 5, a->index, n / 8);
+    l->temperature(a->tempered, n, 10, 1 / 0.7);
     e = l->exponentials(a->exponentials, n, 10);
     a->sum[1] = e.whole, a->sum[6] = e.rest;
     memcpy(a->scaled, a->exponentials, floats);
@@ -94,18 +94,19 @@ static void answer(const struct loops *l, int n, struct answers *a)
     a->found[2] = l->first_below(a->u, w, 1, n / 3, n);
     a->found[3] = l->first_below(a->u, w, INFINITY, 1, n);
     for (int k = 0; k < 4; k++)
-        a->early[k] = l->early(a->scaled, n, (struct block){ { 5, 6 }, { 7, 8, 9, 10 } }, bounds[k], a->early_at[k]);
+        a->candidates[k] =
+            l->candidates(a->scaled, n, (struct block){ { 5, 6 }, { 7, 8, 9, 10 } }, bounds[k], a->candidate[k]);
 }
 
 static void every_instruction_set_gives_the_same_bits(void **state)
 {
     (void)state;
-    static const int length[] = { 1, 2, 3, 5, 8, 15, 16, 17, 31, 33, 48, 100, 511, 1024, 4096, MOST };
-    struct answers *first = xcalloc(1, sizeof(*first)), *other = xcalloc(1, sizeof(*other));
+    static const int length[] = { 1, 2, 3, 5, 8, 15, 16, 17, 31, 33, 48, 100, 511, 1024, 4096, MAX };
+    struct results *first = xcalloc(1, sizeof(*first)), *other = xcalloc(1, sizeof(*other));
     for (size_t k = 0; k < sizeof(length) / sizeof(*length); k++)
         for (int i = 0, seen = 0; all_loops[i] != NULL; i++)
-            if (loops_can(all_loops[i])) {
-                answer(all_loops[i], length[k], seen++ ? other : first);
+            if (loops_supported(all_loops[i])) {
+                compute(all_loops[i], length[k], seen++ ? other : first);
                 if (seen > 1 && memcmp(first, other, sizeof(*first)) != 0)
                     fail_msg("%s: other bits, in a row of %d", all_loops[i]->name, length[k]);
             }
@@ -113,7 +114,7 @@ static void every_instruction_set_gives_the_same_bits(void **state)
     free(other);
 }
 
-// In the order of ids, and backwards: the order makes no difference.
+// The sum, which is the same forwards and backwards.
 static double summed(const double *w, int n)
 {
     double sum = 0, backwards = 0;
@@ -130,32 +131,32 @@ static double below_on_grid(double x)
     return floor(x * 0x1p52) * 0x1p-52;
 }
 
-static double on_grid(double x) // by whole numbers
+static double on_grid(double x) // by integers
 {
     return nearbyint(x * 0x1p52) * 0x1p-52;
 }
 
-static void loops_do_what_they_say(void **state)
+static void loops_agree_with_scalar_loops(void **state)
 {
     (void)state;
-    struct answers *a = xcalloc(1, sizeof(*a));
+    struct results *a = xcalloc(1, sizeof(*a));
     for (int n = 1; n < 70; n++) {
-        float x[70], tidied[70], most = -INFINITY;
+        float x[70], sanitized[70], max = -INFINITY;
         double w[70], q[70], left[70];
         int found = 0;
-        answer(loops(), n, a);
+        compute(loops(), n, a);
         some_logits(x, n, 20);
-        some_logits(tidied, n, 10);
+        some_logits(sanitized, n, 10);
         some_weights(w, n, 30);
         some_weights(q, n, 40);
         for (int i = 0; i < n; i++) {
-            float was = tidied[i];
-            tidied[i] = i % 7 != 0 ? was : i % 3 == 1 ? FLT_MAX : -INFINITY;
-            most = fmaxf(most, tidied[i]);
+            float was = sanitized[i];
+            sanitized[i] = i % 7 != 0 ? was : i % 3 == 1 ? FLT_MAX : -INFINITY;
+            max = fmaxf(max, sanitized[i]);
             left[i] = w[i] > q[i] ? w[i] - q[i] : 0;
             if (x[i] >= 5 && found++ < n / 8)
-                assert_int_equal(a->place[found - 1], i);
-            assert_true(a->heated[i] == (float)(((double)x[i] - 10) * (1 / 0.7)));
+                assert_int_equal(a->index[found - 1], i);
+            assert_true(a->tempered[i] == (float)(((double)x[i] - 10) * (1 / 0.7)));
             assert_true(a->dropped[i] == (x[i] < -3.25 ? -INFINITY : x[i]));
             assert_true(a->exponentials[i] == (float)a->weights[i] && a->copied[i] == on_grid(a->scaled[i]));
             assert_true(a->scaled[i] == (float)on_grid(a->exponentials[i] * (1 / (a->sum[1] + a->sum[6]))));
@@ -167,8 +168,8 @@ static void loops_do_what_they_say(void **state)
                                                   (struct address){ FOR_DRAFT, 8, 0 }, 14 + (uint32_t)i) +
                                        0x1p-54);
         }
-        assert_memory_equal(a->tidied, tidied, (size_t)n * sizeof(*tidied));
-        assert_true(a->largest[0] == most);
+        assert_memory_equal(a->sanitized, sanitized, (size_t)n * sizeof(*sanitized));
+        assert_true(a->largest[0] == max);
         assert_int_equal(a->found[0], found);
         double whole[70], rest[70];
         long double weight = 0;
@@ -189,22 +190,22 @@ static void loops_do_what_they_say(void **state)
         for (int k = 0; k < 4; k++) {
             int at = 0, one[70];
             const struct block first = { { 5, 6 }, { 7, 8, 9, 10 } };
-            for (int i = 0; i < n; i++) { // just within the bound
+            for (int i = 0; i < n; i++) { // each element is a candidate at a bound just above its own
                 const double p = on_grid((double)a->scaled[i]);
-                const int many = p > 0 ? loops()->early(a->scaled, n, first, a->u[i] * (1 + 1e-9) / p, one) : 0;
+                const int count = p > 0 ? loops()->candidates(a->scaled, n, first, a->u[i] * (1 + 1e-9) / p, one) : 0;
                 int number = 0;
-                while (number < many && one[number] != i)
+                while (number < count && one[number] != i)
                     number++;
-                assert_true(p == 0 || number < many);
+                assert_true(p == 0 || number < count);
             }
             for (int i = 0; i < n; i++) {
-                const bool found_it = at < a->early[k] && a->early_at[k][at] == i;
-                const double line = bounds[k] * on_grid((double)a->scaled[i]);
-                assert_true(found_it || !(a->u[i] < line));
-                assert_true(!found_it || a->u[i] < 1.0001 * line + 0x1p-23 + bounds[k] * 0x1p-52);
+                const bool found_it = at < a->candidates[k] && a->candidate[k][at] == i;
+                const double limit = bounds[k] * on_grid((double)a->scaled[i]);
+                assert_true(found_it || !(a->u[i] < limit));
+                assert_true(!found_it || a->u[i] < 1.0001 * limit + 0x1p-23 + bounds[k] * 0x1p-52);
                 at += found_it;
             }
-            assert_int_equal(at, a->early[k]);
+            assert_int_equal(at, a->candidates[k]);
         }
         static const double by[] = { 1e-3, 1, INFINITY };
         for (int k = 0; k < 3; k++) {
@@ -217,21 +218,21 @@ static void loops_do_what_they_say(void **state)
     free(a);
 }
 
-// Over all of its range, and closely around 0, where the largest logits are.
-static void exp_is_off_by_less_than_1e_15(void **state)
+// Over its whole range, and densely near 0, where the largest logits are.
+static void exp_has_a_relative_error_below_1e_15(void **state)
 {
     (void)state;
-    enum { N = 400000, AT_ONCE = 4000 };
+    enum { N = 400000, CHUNK = 4000 };
     double worst = 0;
-    for (int k = 0; k < N; k += AT_ONCE) {
-        float x[AT_ONCE];
-        double e[AT_ONCE];
-        for (int i = 0; i < AT_ONCE; i++) {
+    for (int k = 0; k < N; k += CHUNK) {
+        float x[CHUNK];
+        double e[CHUNK];
+        for (int i = 0; i < CHUNK; i++) {
             double u = uniform(50, (uint32_t)(k + i));
             x[i] = (float)(i % 4 == 0 ? -u : i % 4 == 1 ? -0.001 * u : -88.02 * u);
         }
-        loops()->weights(e, x, AT_ONCE, 0);
-        for (int i = 0; i < AT_ONCE; i++) {
+        loops()->weights(e, x, CHUNK, 0);
+        for (int i = 0; i < CHUNK; i++) {
             long double exact = expl((long double)x[i]);
             worst = fmax(worst, (double)fabsl(((long double)e[i] - exact) / exact));
             assert_true(e[i] == grid_exp((double)x[i]));
@@ -241,7 +242,7 @@ static void exp_is_off_by_less_than_1e_15(void **state)
     assert_true(worst < 1e-15);
 }
 
-static void exp_is_exact_at_its_ends(void **state)
+static void exp_is_exact_at_the_ends_of_its_range(void **state)
 {
     (void)state;
     float x[] = { 7, 7 - 88.02f, 7 - 88.04f, -1000, -FLT_MAX, -INFINITY };
@@ -252,8 +253,8 @@ static void exp_is_exact_at_its_ends(void **state)
         assert_true(e[i] == 0);
 }
 
-// Of u as races have them, down to the least, and of those next to 1.
-static void waiting_times_are_off_by_less_than_1e_15(void **state)
+// For the u of races, down to the smallest, and for u next to 1.
+static void exponential_variates_have_a_relative_error_below_1e_15(void **state)
 {
     (void)state;
     enum { N = 1000000 };
@@ -265,16 +266,16 @@ static void waiting_times_are_off_by_less_than_1e_15(void **state)
         if (u <= 0 || u >= 1)
             continue;
         const long double exact = -log1pl(-(long double)u);
-        const double off = (double)fabsl(((long double)grid_wait(u) - exact) / exact);
-        assert_true(off < 1e-15); // fmax forgets what is no number
+        const double off = (double)fabsl(((long double)grid_exponential(u) - exact) / exact);
+        assert_true(off < 1e-15); // fmax ignores NaN
         worst = fmax(worst, off);
     }
     print_message("largest relative error of -log(1 - u): %.2e\n", worst);
     assert_true(worst < 1e-15);
 }
 
-// Certain, not nearly certain: a division by multiplication must not lose that.
-static void what_is_the_whole_row_becomes_1(void **state)
+// Exactly 1, although the loop multiplies by the inverse instead of dividing.
+static void the_only_weight_of_a_row_becomes_1(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < 20000; i++) {
@@ -289,11 +290,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_instruction_set_gives_the_same_bits),
-        cmocka_unit_test(loops_do_what_they_say),
-        cmocka_unit_test(exp_is_off_by_less_than_1e_15),
-        cmocka_unit_test(exp_is_exact_at_its_ends),
-        cmocka_unit_test(waiting_times_are_off_by_less_than_1e_15),
-        cmocka_unit_test(what_is_the_whole_row_becomes_1),
+        cmocka_unit_test(loops_agree_with_scalar_loops),
+        cmocka_unit_test(exp_has_a_relative_error_below_1e_15),
+        cmocka_unit_test(exp_is_exact_at_the_ends_of_its_range),
+        cmocka_unit_test(exponential_variates_have_a_relative_error_below_1e_15),
+        cmocka_unit_test(the_only_weight_of_a_row_becomes_1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
-// test_rows.c - how many rows every model evaluates: what only the speed shows.
+// test_rows.c - how many rows every model evaluates, which otherwise shows only in the speed.
 //
-// A step is to evaluate in the target the draft's nodes and no row more; in a drafter's own model each token once: a draft
-// token that was evaluated and accepted is not evaluated again. How many that are is worked out here from the drafts and
-// the decisions that the listener hears of, and compared with what the backend was asked for.
+// A step must evaluate in the target exactly the nodes of the draft, and in a drafter's own model each token once: a draft token
+// that was evaluated and accepted is not evaluated again. The expected number is computed from the drafts and decisions that the
+// listener gets, and compared with the calls of the backend.
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static const struct {
     int prompt, limit;
 } texts[TEXTS] = { { 20, 17 }, { 1, 9 }, { 33, 21 }, { 6, 1 } };
 
-// ---- what the backend is asked for
+// ---- calls of the backend
 
 enum who { TARGET, DRAFTER, BOTH };
 
@@ -32,7 +32,7 @@ static struct {
 
 static void count_angles(struct backend *b, struct tensor out, const struct layout *s, struct tensor frequency)
 {
-    count.passes[count.who]++; // once a pass
+    count.passes[count.who]++; // called once per pass
     count.rows[count.who] += s->n;
     count.real.angles(b, out, s, frequency);
 }
@@ -48,17 +48,17 @@ static void count_matmul(struct backend *b, struct tensor x, const struct produc
 static bool count_propose(struct drafter *d, struct request *r, int n, struct error *err)
 {
     count.who = DRAFTER;
-    const bool well = count.drafter->propose(d, r, n, err);
+    const bool ok = count.drafter->propose(d, r, n, err);
     count.who = TARGET;
-    return well;
+    return ok;
 }
 
 static bool count_advance(struct drafter *d, const struct advance *a, int n, struct error *err)
 {
     count.who = DRAFTER;
-    const bool well = count.drafter->advance(d, a, n, err);
+    const bool ok = count.drafter->advance(d, a, n, err);
     count.who = TARGET;
-    return well;
+    return ok;
 }
 
 static void begin_counting(void)
@@ -68,23 +68,22 @@ static void begin_counting(void)
     memset(count.logits, 0, sizeof(count.logits));
 }
 
-// ---- what it is to be asked for
+// ---- expected calls
 
-// What a drafter evaluates: nothing; tokens of its own cache, at the roots and below; tokens as soon as they are certain,
-// and below the roots; heads on one state.
-enum way { LOOKUP, OWN_MODEL, ON_FEATURES, HEADS };
+// What a drafter evaluates: nothing; the root and draft tokens, with its own cache; accepted tokens in advance() and draft tokens;
+// heads on one hidden state.
+enum evaluation { LOOKUP, OWN_MODEL, ON_FEATURES, HEADS };
 
 struct expected {
-    enum way way;
-    int top, tokens; // of a best-first tree, which is pruned; 0: drafts are all that was evaluated
-    // Of the step at hand. most: where the draft does not say whether its last accepted token was evaluated.
-    int target, least, most, logits;
-    int certain
-        [TEXTS]; // rows that this text's next step has to evaluate besides the draft's: the root, and what was not
-    int doubtful[TEXTS];
-    int advanced[TEXTS]; // tokens of this step, if the text goes on
+    enum evaluation evaluation;
+    int top, tokens; // of a best-first tree, which is pruned; 0: every evaluated token is in the draft
+    // Of the current step. max exceeds min if the draft does not show whether its last accepted token was evaluated.
+    int target, min, max, logits;
+    int certain[TEXTS];  // other rows of the next step of this text: the root, accepted tokens that were not evaluated
+    int doubtful[TEXTS]; // rows that it may evaluate in addition
+    int advanced[TEXTS]; // tokens of this step, if the text has not ended
     bool over[TEXTS];
-    int requests, max_depth; // of heads: all of them, for every state, as deep as the deepest draft of the step
+    int requests, max_depth; // of heads: all heads for every state, up to the depth of the deepest draft of the step
     int drafted, accepted;
 };
 
@@ -93,7 +92,7 @@ static bool has_child(const struct draft *d, int node)
     return draft_next_child(d, node, node) >= 0;
 }
 
-// Rows below the root of a draft, each of them a node that has children, or would have had.
+// Rows below the root of a draft: nodes that have children, or had some before pruning.
 static int below_the_root(const struct expected *x, const struct draft *d, int depth)
 {
     int n = 0;
@@ -117,24 +116,24 @@ static void expect_step(void *self, const struct step *s)
     x->accepted += s->advance->n - 1;
     x->advanced[t] = s->advance->n;
     if (d->n == 1)
-        return; // nothing can be drafted: the drafter is not to look at it at all
+        return; // nothing can be drafted: the drafter must not evaluate anything
     const int rows = below_the_root(x, d, depth), last = s->advance->node[s->advance->n - 1];
-    if (x->way == HEADS) {
+    if (x->evaluation == HEADS) {
         x->requests++;
         x->max_depth = draft_max_depth(d) > x->max_depth ? draft_max_depth(d) : x->max_depth;
         return;
     }
-    if (x->way == LOOKUP)
+    if (x->evaluation == LOOKUP)
         return;
     x->logits += 1 + rows;
-    x->least += rows;
-    x->most += rows;
-    if (x->way == ON_FEATURES)
+    x->min += rows;
+    x->max += rows;
+    if (x->evaluation == ON_FEATURES)
         return;
-    x->least += x->certain[t];
-    x->most += x->certain[t] + x->doubtful[t];
-    // The root is new each time. All accepted tokens but the last have children, so they were evaluated; the last one was if
-    // it has some, and of a pruned tree perhaps.
+    x->min += x->certain[t];
+    x->max += x->certain[t] + x->doubtful[t];
+    // The root is always new. All accepted tokens but the last have children, so they were evaluated. The last one was evaluated if
+    // it has children; in a pruned tree this is unknown.
     const bool leaf = last != 0 && !has_child(d, last), cut = x->top > 0 && s->advance->n - 1 < x->tokens && leaf;
     x->certain[t] = 1 + (leaf && !cut);
     x->doubtful[t] = cut;
@@ -156,36 +155,38 @@ static void start(struct decoder *d, const char *drafter, struct expected *x, in
     begin_counting();
     assert_true(
         decoder_start(d, &(struct assignment){ text, token, texts[text].prompt, texts[text].limit, NULL }, &err));
-    const int rows = texts[text].prompt - 1, own = x->way == OWN_MODEL || x->way == ON_FEATURES ? rows : 0;
-    // Shorter than 256: one pass of each, whatever the drafts are made for.
+    const int rows = texts[text].prompt - 1,
+              own = x->evaluation == OWN_MODEL || x->evaluation == ON_FEATURES ? rows : 0;
+    // Shorter than a chunk: one pass of each model.
     if (count.passes[TARGET] != (rows > 0) || count.passes[DRAFTER] != (own > 0))
         fail_msg("%s: a prompt of %d in %d passes of the target, %d of the drafter's model", drafter,
                  texts[text].prompt, count.passes[TARGET], count.passes[DRAFTER]);
     if (count.rows[TARGET] != rows || count.rows[DRAFTER] != own || count.logits[TARGET] + count.logits[DRAFTER] != 0)
-        fail_msg("%s: a prompt of %d: %d rows in the target, %d in the drafter's model, not %d and %d; %d of logits",
-                 drafter, texts[text].prompt, count.rows[TARGET], count.rows[DRAFTER], rows, own,
-                 count.logits[TARGET] + count.logits[DRAFTER]);
+        fail_msg(
+            "%s: a prompt of %d: %d rows in the target, %d in the drafter's model, expected %d and %d; %d of logits",
+            drafter, texts[text].prompt, count.rows[TARGET], count.rows[DRAFTER], rows, own,
+            count.logits[TARGET] + count.logits[DRAFTER]);
     x->certain[text] = 1;
 }
 
 static void step(struct decoder *d, const char *drafter, struct expected *x)
 {
     struct error err;
-    x->target = x->least = x->most = x->logits = x->requests = x->max_depth = 0;
+    x->target = x->min = x->max = x->logits = x->requests = x->max_depth = 0;
     memset(x->advanced, 0, sizeof(x->advanced));
     begin_counting();
     assert_true(decoder_step(d, &err));
-    for (int t = 0; t < TEXTS && x->way == ON_FEATURES; t++) { // in advance, for texts that go on
-        x->least += x->over[t] ? 0 : x->advanced[t];
-        x->most += x->over[t] ? 0 : x->advanced[t];
+    for (int t = 0; t < TEXTS && x->evaluation == ON_FEATURES; t++) { // in advance(), for texts that have not ended
+        x->min += x->over[t] ? 0 : x->advanced[t];
+        x->max += x->over[t] ? 0 : x->advanced[t];
     }
     x->logits += x->requests * x->max_depth;
     if (count.passes[TARGET] != 1 || count.rows[TARGET] != x->target || count.logits[TARGET] != x->target)
-        fail_msg("%s: %d passes of the target, %d rows, %d of logits, not 1, %d, %d", drafter, count.passes[TARGET],
-                 count.rows[TARGET], count.logits[TARGET], x->target, x->target);
-    if (count.rows[DRAFTER] < x->least || count.rows[DRAFTER] > x->most || count.logits[DRAFTER] != x->logits)
-        fail_msg("%s: the drafter evaluated %d rows and made %d of logits, not %d to %d and %d", drafter,
-                 count.rows[DRAFTER], count.logits[DRAFTER], x->least, x->most, x->logits);
+        fail_msg("%s: %d passes of the target, %d rows, %d of logits, expected 1, %d, %d", drafter,
+                 count.passes[TARGET], count.rows[TARGET], count.logits[TARGET], x->target, x->target);
+    if (count.rows[DRAFTER] < x->min || count.rows[DRAFTER] > x->max || count.logits[DRAFTER] != x->logits)
+        fail_msg("%s: the drafter evaluated %d rows and %d of logits, expected %d to %d and %d", drafter,
+                 count.rows[DRAFTER], count.logits[DRAFTER], x->min, x->max, x->logits);
 }
 
 static int number_after(const char *line, const char *name)
@@ -194,17 +195,17 @@ static int number_after(const char *line, const char *name)
     return at != NULL ? atoi(at + strlen(name)) : 0;
 }
 
-static enum way way_of(const char *name)
+static enum evaluation evaluation_of(const char *name)
 {
     static const struct {
         const char *name;
-        enum way way;
-    } ways[] = { { "none", LOOKUP },  { "ngram", LOOKUP },      { "small", OWN_MODEL },
-                 { "medusa", HEADS }, { "eagle", ON_FEATURES }, { "eagle3", ON_FEATURES } };
-    for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
-        if (strcmp(ways[i].name, name) == 0)
-            return ways[i].way;
-    fail_msg("what does a drafter %s evaluate? Say it here", name);
+        enum evaluation evaluation;
+    } table[] = { { "none", LOOKUP },  { "ngram", LOOKUP },      { "small", OWN_MODEL },
+                  { "medusa", HEADS }, { "eagle", ON_FEATURES }, { "eagle3", ON_FEATURES } };
+    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
+        if (strcmp(table[i].name, name) == 0)
+            return table[i].evaluation;
+    fail_msg("the table above lacks the drafter %s", name);
     return LOOKUP;
 }
 
@@ -212,7 +213,7 @@ static void decode(const char *drafter, const char *sampling, int *drafted, int 
 {
     struct error err;
     struct pair *p = pair_open(pair_target, pair_draft, drafter, sampling, rule_named("rejection"), SLOTS, LENGTH);
-    struct expected x = { .way = way_of(p->type->name) };
+    struct expected x = { .evaluation = evaluation_of(p->type->name) };
     if (number_after(drafter, "nodes=") > 0) {
         x.top = number_after(drafter, "top=");
         x.tokens = number_after(drafter, "tokens=");
@@ -241,7 +242,7 @@ static void decode(const char *drafter, const char *sampling, int *drafted, int 
     pair_close(p);
 }
 
-static void every_model_evaluates_what_it_has_to_and_no_row_more(void **unused)
+static void every_model_evaluates_each_row_once(void **unused)
 {
     (void)unused;
     for (int i = 0; i < pair_count(); i++) {
@@ -257,7 +258,7 @@ static void every_model_evaluates_what_it_has_to_and_no_row_more(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_model_evaluates_what_it_has_to_and_no_row_more),
+        cmocka_unit_test(every_model_evaluates_each_row_once),
     };
     return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
 }

@@ -1,4 +1,4 @@
-// test_sampling.c - the row that comes out at the end: at the edges, at a real vocabulary's size, whoever works on it.
+// test_sampling.c - sampling_row: edge cases, rows of a real vocabulary's size, any number of workers.
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static void assert_one_hot(const float *row, int n, int at)
         assert_true(row[i] == (i == at));
 }
 
-static void temperature_0_is_one_hot_on_the_lowest_of_the_likeliest(void **state)
+static void temperature_0_is_one_hot_on_the_argmax_with_the_lowest_id(void **state)
 {
     (void)state;
     struct sampling s = SAMPLING("temperature", "0", "top_p", "0.5", "top_k", "3", "min_p", "0.5");
@@ -50,9 +50,9 @@ static void minus_zero_ties_with_zero(void **state)
     sampling_free(&s);
 }
 
-// What was the largest logit is so no more, or another has become it. Whatever looks for the largest then must find token 1:
-// a row of which nothing is left would be one-hot on token 0.
-static void stages_behind_a_penalty_find_the_largest_that_is_left(void **state)
+// A penalty or a bias changes which logit is the largest. A later stage must find token 1 as the argmax: a row in which no token
+// remains would be one-hot on token 0.
+static void stages_after_a_penalty_find_the_new_argmax(void **state)
 {
     (void)state;
     static const char *const stage[][2] = {
@@ -78,7 +78,7 @@ static void stages_behind_a_penalty_find_the_largest_that_is_left(void **state)
     }
 }
 
-static void a_penalty_beyond_the_range_of_floats_is_the_largest_number(void **state)
+static void a_penalty_that_overflows_gives_the_largest_float(void **state)
 {
     (void)state;
     struct sampling s = SAMPLING("repetition_penalty", "0.01");
@@ -88,7 +88,7 @@ static void a_penalty_beyond_the_range_of_floats_is_the_largest_number(void **st
     sampling_free(&s);
 }
 
-static void a_tiny_temperature_is_nearly_0_and_no_overflow(void **state)
+static void a_tiny_temperature_does_not_overflow(void **state)
 {
     (void)state;
     struct sampling s = SAMPLING("temperature", "1e-300");
@@ -98,7 +98,7 @@ static void a_tiny_temperature_is_nearly_0_and_no_overflow(void **state)
     sampling_free(&s);
 }
 
-static void padding_gets_nothing(void **state)
+static void padding_gets_probability_0(void **state)
 {
     (void)state;
     static const char *const stage[][2] = {
@@ -113,7 +113,7 @@ static void padding_gets_nothing(void **state)
     }
 }
 
-static void nan_rules_its_token_out(void **state)
+static void a_nan_logit_excludes_its_token(void **state)
 {
     (void)state;
     float row[] = { NAN, 1, -NAN, 1, NAN };
@@ -121,7 +121,7 @@ static void nan_rules_its_token_out(void **state)
     assert_true(row[0] == 0 && row[1] == 0.5f && row[2] == 0 && row[3] == 0.5f && row[4] == 0);
 }
 
-static void a_dead_row_is_one_hot_on_token_0(void **state)
+static void a_row_without_tokens_is_one_hot_on_token_0(void **state)
 {
     (void)state;
     static const char *const stage[][2] = {
@@ -136,7 +136,7 @@ static void a_dead_row_is_one_hot_on_token_0(void **state)
     }
 }
 
-static void infinity_is_the_largest_number(void **state)
+static void infinity_becomes_the_largest_float(void **state)
 {
     (void)state;
     struct sampling s = SAMPLING("temperature", "0.5");
@@ -146,8 +146,8 @@ static void infinity_is_the_largest_number(void **state)
     sampling_free(&s);
 }
 
-// A real vocabulary's size, in 16 different logits: ties everywhere, so the first 900 of the likeliest must be left.
-static void among_equals_the_lowest_ids_stay(void **state)
+// A real vocabulary's size with 16 different logits: many ties, so the first 900 of the most probable tokens are kept.
+static void ties_keep_the_lowest_ids(void **state)
 {
     (void)state;
     enum { LARGE = 49152 };
@@ -161,9 +161,9 @@ static void among_equals_the_lowest_ids_stay(void **state)
     sampling_row(&s, row, LARGE, LARGE, NULL);
     int left = 900;
     for (int i = 0; i < LARGE; i++) {
-        bool stays = logit[i] == max && left > 0;
-        left -= stays;
-        assert_true(row[i] == (stays ? 1 / 900.0f : 0));
+        bool kept = logit[i] == max && left > 0;
+        left -= kept;
+        assert_true(row[i] == (kept ? 1 / 900.0f : 0));
     }
     assert_int_equal(left, 0);
     sampling_free(&s);
@@ -171,7 +171,7 @@ static void among_equals_the_lowest_ids_stay(void **state)
     free(logit);
 }
 
-// Rows like a model's: a few likely tokens, a long tail; steep and flat, with some that are ruled out.
+// Rows like those of a model: a few probable tokens and a long tail; steep and flat.
 static void make_large(float *logit, int n, int which)
 {
     for (int i = 0; i < n; i++) {
@@ -187,7 +187,7 @@ static const char *const large_stages[][2] = {
 };
 enum { LARGE_STAGES = sizeof(large_stages) / sizeof(*large_stages) };
 
-// One stage on a row of n, against a sorted list.
+// One stage on a row of n logits, against a sorted list.
 static void check_large(const char *name, const char *value_text, int n, int which)
 {
     float *row = xcalloc((size_t)n, sizeof(*row));
@@ -215,10 +215,10 @@ static void check_large(const char *name, const char *value_text, int n, int whi
         mass += p[id[k]];
     sampling_row(&s, row, n, n, NULL);
     for (int k = 0; k < n; k++) {
-        double wanted = k < kept ? p[id[k]] / mass : 0;
-        if (!(fabs(row[id[k]] - wanted) <= 1e-6 * wanted + 0x1p-53))
-            fail_msg("%s %s, %d tokens, row %d: number %d has %g, not %g", name, value_text, n, which, k,
-                     (double)row[id[k]], wanted);
+        double expected = k < kept ? p[id[k]] / mass : 0;
+        if (!(fabs(row[id[k]] - expected) <= 1e-6 * expected + 0x1p-53))
+            fail_msg("%s %s, %d tokens, row %d: rank %d has %g, expected %g", name, value_text, n, which, k,
+                     (double)row[id[k]], expected);
     }
     sampling_free(&s);
     free(row);
@@ -227,7 +227,7 @@ static void check_large(const char *name, const char *value_text, int n, int whi
     free(id);
 }
 
-static void of_a_large_row_too_the_likeliest_stay(void **state)
+static void the_most_probable_tokens_of_a_large_row_are_kept(void **state)
 {
     (void)state;
     for (int which = 0; which < 6; which++)
@@ -235,8 +235,8 @@ static void of_a_large_row_too_the_likeliest_stay(void **state)
             check_large(large_stages[i][0], large_stages[i][1], 49157, which);
 }
 
-// A row is worked on by stretches of 4,096, and as many tokens are looked at as a few.
-static void rows_around_a_stretch_are_like_any(void **state)
+// Rows are processed in chunks of 4,096, which is also the limit of the candidates that are tried first.
+static void row_lengths_around_a_chunk_make_no_difference(void **state)
 {
     (void)state;
     static const int sizes[] = { 4095, 4096, 4097, 8192, 8193 };
@@ -248,7 +248,7 @@ static void rows_around_a_stretch_are_like_any(void **state)
                 check_large(how[i][0], how[i][1], sizes[n], which);
 }
 
-// Takes jobs from behind.
+// Runs the jobs in reverse order.
 static void run_backwards(void *self, int jobs, void (*job)(void *of, int number), void *of)
 {
     (void)self;
@@ -256,10 +256,10 @@ static void run_backwards(void *self, int jobs, void (*job)(void *of, int number
         job(of, i);
 }
 
-static void no_bit_depends_on_who_works_on_a_row(void **state)
+static void no_bit_depends_on_the_number_of_workers(void **state)
 {
     (void)state;
-    enum { LARGE = 49157, LIVE = 49152 };
+    enum { LARGE = 49157, USED = 49152 };
     static const int32_t text[] = { 3, 4096, 40000, 3, 49151 };
     float *alone = xcalloc(LARGE, sizeof(*alone)), *shared = xcalloc(LARGE, sizeof(*shared));
     for (int how = 0; how < 5; how++) {
@@ -272,14 +272,14 @@ static void no_bit_depends_on_who_works_on_a_row(void **state)
             make_large(alone, LARGE, which);
             alone[77] = NAN;
             s.workers = (struct workers){ 0 };
-            sampling_row(&s, alone, LARGE, LIVE, &(struct path){ 5, text });
+            sampling_row(&s, alone, LARGE, USED, &(struct path){ 5, text });
             for (int threads = 0; threads < 5; threads++) {
                 struct error err;
                 struct backend *b = threads > 0 ? backend_cpu(threads, &err) : NULL;
                 s.workers = b != NULL ? b->workers(b) : (struct workers){ run_backwards, NULL };
                 make_large(shared, LARGE, which);
                 shared[77] = NAN;
-                sampling_row(&s, shared, LARGE, LIVE, &(struct path){ 5, text });
+                sampling_row(&s, shared, LARGE, USED, &(struct path){ 5, text });
                 assert_memory_equal(alone, shared, LARGE * sizeof(*alone));
                 if (b != NULL)
                     b->destroy(b);
@@ -291,12 +291,12 @@ static void no_bit_depends_on_who_works_on_a_row(void **state)
     free(shared);
 }
 
-// Sums are exact, so tokens may be numbered in any way: a GPU adds up in an order of its own.
+// Sums are exact, so a permutation of the tokens changes no bit: a GPU sums in an order of its own.
 static void no_bit_depends_on_the_order_of_tokens(void **state)
 {
     (void)state;
     enum { LARGE = 49157 };
-    float *here = xcalloc(LARGE, sizeof(*here)), *there = xcalloc(LARGE, sizeof(*there));
+    float *row = xcalloc(LARGE, sizeof(*row)), *permuted = xcalloc(LARGE, sizeof(*permuted));
     double *p = xcalloc(4 * LARGE, sizeof(*p)), *q = p + LARGE, *p2 = q + LARGE, *q2 = p2 + LARGE;
     int *to = xcalloc(LARGE, sizeof(*to));
     for (int i = 0; i < LARGE; i++)
@@ -315,30 +315,30 @@ static void no_bit_depends_on_the_order_of_tokens(void **state)
         for (uint32_t which = 0; which < 4; which++) {
             for (int i = 0; i < LARGE; i++) {
                 const double u = philox_uniform(6, which, (struct address){ FOR_DRAFT, 0, 0 }, (uint32_t)i);
-                here[i] = there[to[i]] = (float)(which == 0 ? 3 * u : -log(u) * which);
+                row[i] = permuted[to[i]] = (float)(which == 0 ? 3 * u : -log(u) * which);
             }
-            sampling_row(&s, here, LARGE, LARGE, NULL);
-            sampling_row(&s, there, LARGE, LARGE, NULL);
-            dist_from_row(which % 2 == 0 ? q : p, here, LARGE); // p is an odd row's, q the one's before it
-            dist_from_row(which % 2 == 0 ? q2 : p2, there, LARGE);
+            sampling_row(&s, row, LARGE, LARGE, NULL);
+            sampling_row(&s, permuted, LARGE, LARGE, NULL);
+            dist_from_row(which % 2 == 0 ? q : p, row, LARGE); // p from an odd row, q from the row before it
+            dist_from_row(which % 2 == 0 ? q2 : p2, permuted, LARGE);
             for (int i = 0; i < LARGE; i++)
-                assert_true(here[i] == there[to[i]]);
+                assert_true(row[i] == permuted[to[i]]);
             if (which % 2 == 0)
                 continue;
             assert_true(dist_sum(p, LARGE) == 1 && dist_sum(q2, LARGE) == 1);
             assert_true(dist_residual(p, q, LARGE) == dist_residual(p2, q2, LARGE));
             assert_true(dist_scaled_residual(p, 0.9, q, LARGE) == dist_scaled_residual(p2, 0.9, q2, LARGE));
-            assert_true(dist_strike(p, LARGE, 7) == dist_strike(p2, LARGE, to[7]));
+            assert_true(dist_remove(p, LARGE, 7) == dist_remove(p2, LARGE, to[7]));
             assert_true(dist_sum(p, LARGE) == 1);
             for (int i = 0; i < LARGE; i++)
                 assert_true(p[i] == p2[to[i]]);
         }
         sampling_free(&s);
     }
-    free(here), free(there), free(p), free(to);
+    free(row), free(permuted), free(p), free(to);
 }
 
-static void a_vocabulary_of_one_has_no_choice(void **state)
+static void a_vocabulary_of_one_gives_probability_1(void **state)
 {
     (void)state;
     struct sampling s = SAMPLING("temperature", "0.3", "top_k", "1000", "top_p", "0.9", "min_p", "0.1");
@@ -351,21 +351,21 @@ static void a_vocabulary_of_one_has_no_choice(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(temperature_0_is_one_hot_on_the_lowest_of_the_likeliest),
+        cmocka_unit_test(temperature_0_is_one_hot_on_the_argmax_with_the_lowest_id),
         cmocka_unit_test(minus_zero_ties_with_zero),
-        cmocka_unit_test(stages_behind_a_penalty_find_the_largest_that_is_left),
-        cmocka_unit_test(a_penalty_beyond_the_range_of_floats_is_the_largest_number),
-        cmocka_unit_test(a_tiny_temperature_is_nearly_0_and_no_overflow),
-        cmocka_unit_test(padding_gets_nothing),
-        cmocka_unit_test(nan_rules_its_token_out),
-        cmocka_unit_test(a_dead_row_is_one_hot_on_token_0),
-        cmocka_unit_test(infinity_is_the_largest_number),
-        cmocka_unit_test(among_equals_the_lowest_ids_stay),
-        cmocka_unit_test(of_a_large_row_too_the_likeliest_stay),
-        cmocka_unit_test(rows_around_a_stretch_are_like_any),
-        cmocka_unit_test(no_bit_depends_on_who_works_on_a_row),
+        cmocka_unit_test(stages_after_a_penalty_find_the_new_argmax),
+        cmocka_unit_test(a_penalty_that_overflows_gives_the_largest_float),
+        cmocka_unit_test(a_tiny_temperature_does_not_overflow),
+        cmocka_unit_test(padding_gets_probability_0),
+        cmocka_unit_test(a_nan_logit_excludes_its_token),
+        cmocka_unit_test(a_row_without_tokens_is_one_hot_on_token_0),
+        cmocka_unit_test(infinity_becomes_the_largest_float),
+        cmocka_unit_test(ties_keep_the_lowest_ids),
+        cmocka_unit_test(the_most_probable_tokens_of_a_large_row_are_kept),
+        cmocka_unit_test(row_lengths_around_a_chunk_make_no_difference),
+        cmocka_unit_test(no_bit_depends_on_the_number_of_workers),
         cmocka_unit_test(no_bit_depends_on_the_order_of_tokens),
-        cmocka_unit_test(a_vocabulary_of_one_has_no_choice),
+        cmocka_unit_test(a_vocabulary_of_one_gives_probability_1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
-// test_slots.c - slots used twice: what is decoded and recorded of a slot's second and third sequence is, number by number,
-// what a slot that nobody has used would have had of it.
+// test_slots.c - reused slots: the results and records of the second and third sequence of a slot equal those of a sequence in an
+// unused slot.
 //
-// Verifier, drafter, decode loop, expectations and recorder all keep state for a slot. One set of them decodes a row of
-// sequences; for each of these another set, fresh from its constructors, decodes that one alone.
+// Verifier, drafter, decode loop, expectations and recorder all keep state per slot. One set of them decodes several sequences;
+// for each sequence a newly created set decodes that one alone.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,17 +19,17 @@
 
 enum { LENGTH = 72, TEXTS = 7 };
 
-// Long before short and short before long, so that rows of the one before are left behind the other's.
+// Long before short and short before long, so that rows of an earlier sequence remain in the cache after those of a later one.
 static const struct {
     int prompt, limit;
 } texts[TEXTS] = { { 30, 9 }, { 5, 4 }, { 1, 7 }, { 17, 8 }, { 9, 5 }, { 4, 3 }, { 2, 2 } };
 
 static int32_t token_of(int text, int at)
 {
-    return text % 2 == 0 ? at * (at + text) % 7 + 3 : (at * 37 + text * 11) % 270; // repetitions for lookups, and none
+    return text % 2 == 0 ? at * (at + text) % 7 + 3 : (at * 37 + text * 11) % 270; // with and without repetitions
 }
 
-struct rig { // a pair that is watched and recorded
+struct rig { // a pair with a recorder
     struct pair *pair;
     struct recorder *recorder;
     struct verifier *verifier;
@@ -44,11 +44,11 @@ static struct rig rig_open(pair_device *device, const char *drafter, const char 
     struct pair *p = r.pair;
     r.recorder = recorder_create(slots, true);
     struct verifier_setup with = *verifier_setup(p->verifier);
-    with.observer = recorder_watch(r.recorder);
+    with.observer = recorder_observer(r.recorder);
     r.verifier = verifier_create(&with, &err);
     assert_non_null(r.verifier);
-    recorder_expects(r.recorder, expecter_create(p->rule, p->rule_options, drafter_makes(p->type, p->options),
-                                                 p->drafter->nodes, model_shape(p->target)->vocab));
+    recorder_set_expecter(r.recorder, expecter_create(p->rule, p->rule_options, drafter_makes(p->type, p->options),
+                                                      p->drafter->nodes, model_shape(p->target)->vocab));
     r.decoder = decoder_create(r.verifier, p->drafter, slots, 21, recorder_listener(r.recorder), &err);
     assert_non_null(r.decoder);
     return r;
@@ -68,7 +68,7 @@ static void start(struct rig *r, int text)
     struct error err;
     for (int i = 0; i < texts[text].prompt; i++)
         token[i] = token_of(text, i);
-    recorder_expect(r->recorder, text);
+    recorder_begin(r->recorder, text);
     if (!decoder_start(r->decoder, &(struct assignment){ text, token, texts[text].prompt, texts[text].limit, NULL },
                        &err))
         fail_msg("%s", err.text);
@@ -79,8 +79,8 @@ static void put(struct text *to, double x)
     text_printf(to, isnan(x) ? " nan" : " %a", x);
 }
 
-// All that was recorded but times, in words.
-static char *words(const struct sequence_row *row)
+// Everything that was recorded except times, as text.
+static char *record_text(const struct sequence_row *row)
 {
     struct text t = { 0 };
     text_printf(&t, "%d tokens, %s:", row->new_tokens, row->stop);
@@ -88,7 +88,7 @@ static char *words(const struct sequence_row *row)
         text_printf(&t, " %d", row->token[i]);
     for (int k = 0; k < row->n_steps; k++) {
         const struct step_row *s = &row->step[k];
-        text_printf(&t, "\n%d drafted, %d deep, %d accepted, %d stood", s->drafted, s->depth, s->accepted, s->accepted);
+        text_printf(&t, "\n%d drafted, depth %d, %d accepted", s->drafted, s->depth, s->accepted);
         put(&t, s->expected);
         put(&t, s->variance);
         for (int i = 0; i < s->n_by_rule; i++) {
@@ -122,12 +122,12 @@ static char *alone(pair_device *device, const char *drafter, const char *samplin
     while (decoder_active(r.decoder) > 0)
         step(&r);
     assert_int_equal(recorder_take(r.recorder, &row), text);
-    char *said = words(&row);
+    char *record = record_text(&row);
     rig_close(&r);
-    return said;
+    return record;
 }
 
-// So many slots, and in each as soon as it is free another text, from..to.
+// Decodes texts from..to in this many slots; a free slot takes the next text.
 static void check(pair_device *device, const char *drafter, const char *sampling, int slots, int from, int to)
 {
     char *expected[TEXTS];
@@ -141,12 +141,12 @@ static void check(pair_device *device, const char *drafter, const char *sampling
             start(&r, next);
         step(&r);
         for (struct sequence_row row; (which = recorder_take(r.recorder, &row)) >= 0; taken++) {
-            char *said = words(&row);
-            if (strcmp(said, expected[which]) != 0)
+            char *record = record_text(&row);
+            if (strcmp(record, expected[which]) != 0)
                 fail_msg("%s, %s, %d slots: text %d, the %dth to end, was recorded as\n%s\nand alone as\n%s", drafter,
-                         sampling, slots, (int)which, taken - from + 1, said, expected[which]);
+                         sampling, slots, (int)which, taken - from + 1, record, expected[which]);
             steps += row.n_steps;
-            free(said);
+            free(record);
         }
     }
     assert_true(steps > to - from);
@@ -155,7 +155,7 @@ static void check(pair_device *device, const char *drafter, const char *sampling
     rig_close(&r);
 }
 
-static void a_sequence_is_recorded_as_in_a_slot_that_nobody_has_used(void **unused)
+static void a_reused_slot_gives_the_records_of_an_unused_one(void **unused)
 {
     (void)unused;
     for (int i = 0; i < pair_count(); i++) {
@@ -172,8 +172,8 @@ static struct backend *open_emulated(struct error *err)
     return backend_emulated(0, err);
 }
 
-// A few tokens: an emulated device is slow.
-static void and_on_a_device(void **unused)
+// Few tokens, as an emulated device is slow.
+static void a_reused_slot_gives_the_records_of_an_unused_one_on_a_device(void **unused)
 {
     (void)unused;
     check(open_emulated, "small:model=%s,tokens=1", "{temperature: 0.9}", 1, TEXTS - 2, TEXTS);
@@ -183,9 +183,9 @@ static void and_on_a_device(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_sequence_is_recorded_as_in_a_slot_that_nobody_has_used),
+        cmocka_unit_test(a_reused_slot_gives_the_records_of_an_unused_one),
 #if defined(EMULATED_DEVICE)
-        cmocka_unit_test(and_on_a_device),
+        cmocka_unit_test(a_reused_slot_gives_the_records_of_an_unused_one_on_a_device),
 #endif
     };
     return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);

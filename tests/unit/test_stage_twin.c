@@ -1,7 +1,7 @@
-// test_stage_twin.c - sampling's stages against a twin in Python: doubles, sorted lists, one stage after the other.
+// test_stage_twin.c - the sampling stages against a Python implementation: doubles, sorted lists, one stage after the other.
 //
-// tests/cases/make_stages.py has the rows: ties, shares and thresholds that are met exactly, temperatures from 5e-324 to
-// 1e6, NAN, dead rows, penalties on repeats, biases, and lengths beside 32, 64, 256 and 4,096.
+// tests/cases/make_stages.py makes the rows: ties, shares and thresholds that are met exactly, temperatures from 5e-324 to
+// 1e6, NAN, rows without tokens, penalties on repeated tokens, biases, and lengths next to 32, 64, 256 and 4,096.
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static struct sampling sampling_of(const struct json *one)
     return stages_read(s);
 }
 
-// The numbers of a row; of one that is too long to write down, as make_stages.py makes them.
+// The logits of a row: listed, or for a long row generated as make_stages.py does it.
 static float *row_of(const struct json *one, int *n)
 {
     const struct json *made = json_get(one, "made"), *row = json_get(one, "row");
@@ -51,22 +51,22 @@ static float *row_of(const struct json *one, int *n)
     return x;
 }
 
-// Logits are rounded to floats behind every stage: of one of 72, divided by 0.3, the last bit is 1e-5 of its probability.
+// Logits are rounded to floats after each stage: the last bit of a logit of 72 / 0.3 changes its probability by 1e-5.
 static bool agrees(double p, double expected)
 {
     return fabs(p - expected) <= 3e-5 * expected + 0x1p-50;
 }
 
-static void hold(const struct json *one, int number)
+static void check_case(const struct json *one, int number)
 {
     int n;
     float *x = row_of(one, &n);
     struct sampling s = sampling_of(one);
     const struct json *before = json_get(one, "before"), *kept = json_get(one, "kept");
-    int32_t *said = xcalloc(json_count(before) + 1, sizeof(*said));
+    int32_t *text = xcalloc(json_count(before) + 1, sizeof(*text));
     for (size_t i = 0; i < json_count(before); i++)
-        said[i] = (int32_t)json_int(json_at(before, i));
-    sampling_row(&s, x, n, (int)json_int(json_get(one, "live")), &(struct path){ (int)json_count(before), said });
+        text[i] = (int32_t)json_int(json_at(before, i));
+    sampling_row(&s, x, n, (int)json_int(json_get(one, "used_vocab")), &(struct path){ (int)json_count(before), text });
     size_t k = 0;
     for (int i = 0; i < n; i++) {
         const struct json *next = json_at(kept, k);
@@ -75,17 +75,16 @@ static void hold(const struct json *one, int number)
         k += is_kept;
         if (!agrees((double)x[i], p) || (p == 0 && x[i] > 0x1p-52f) || (p > 0x1p-51 && x[i] == 0)) {
             char *words = json_write(json_get(one, "settings"));
-            fail_msg("row %d of stages.json, %s: token %d has %.9g; the twin says %.9g", number, words, i, (double)x[i],
-                     p);
+            fail_msg("row %d of stages.json, %s: token %d has %.9g, expected %.9g", number, words, i, (double)x[i], p);
         }
     }
     assert_int_equal(k, json_count(kept));
     sampling_free(&s);
-    free(said);
+    free(text);
     free(x);
 }
 
-static void every_row_is_what_the_stages_one_by_one_make_of_it(void **state)
+static void every_row_agrees_with_the_stages_in_python(void **state)
 {
     (void)state;
     struct error err;
@@ -96,13 +95,13 @@ static void every_row_is_what_the_stages_one_by_one_make_of_it(void **state)
     const struct json *cases = json_get(all, "cases");
     assert_true(json_count(cases) > 350);
     for (size_t i = 0; i < json_count(cases); i++)
-        hold(json_at(cases, i), (int)i);
+        check_case(json_at(cases, i), (int)i);
     json_free(all);
     free(path);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_row_is_what_the_stages_one_by_one_make_of_it) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(every_row_agrees_with_the_stages_in_python) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

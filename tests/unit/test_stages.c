@@ -1,4 +1,4 @@
-// test_stages.c - how stages are read, and each against a plain version of itself that sorts.
+// test_stages.c - reading the sampling stages, and each stage against a simple version that sorts.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ enum { VOCAB = 200 };
 
 // ---- reading
 
-static void stages_act_in_one_order_whatever_the_file_says(void **state)
+static void stages_act_in_one_order_for_any_order_in_the_file(void **state)
 {
     (void)state;
     struct sampling s =
@@ -24,7 +24,7 @@ static void stages_act_in_one_order_whatever_the_file_says(void **state)
     sampling_free(&s);
 }
 
-static void nothing_said_is_no_stage(void **state)
+static void empty_settings_give_no_stages(void **state)
 {
     (void)state;
     struct sampling s;
@@ -35,7 +35,7 @@ static void nothing_said_is_no_stage(void **state)
     assert_int_equal(s.n, 0);
 }
 
-static void what_cannot_be_read_is_refused_with_a_reason(void **state)
+static void invalid_settings_are_refused_with_a_reason(void **state)
 {
     (void)state;
     static const char *const bad[][4] = {
@@ -108,9 +108,9 @@ static void plain_row(const struct plain *o, double *x, double *p, int n)
         mass += p[id[r]];
     }
     plain_softmax(p, x, n);
-    double most = p[id[0]];
+    double max = p[id[0]];
     for (int i = 0; i < n; i++)
-        if (p[i] < o->min_p * most)
+        if (p[i] < o->min_p * max)
             x[i] = -INFINITY;
     plain_softmax(p, x, n);
 }
@@ -120,7 +120,7 @@ static void assert_same_row(const float *row, const double *p, int n)
     double sum = 0;
     for (int i = 0; i < n; i++) {
         assert_true(fabs(row[i] - p[i]) <= 1e-6 * p[i] + 0x1p-53);
-        assert_true(p[i] > 0 ? row[i] > 0 || p[i] < 0x1.001p-53 : row[i] == 0); // floats end where doubles do not
+        assert_true(p[i] > 0 ? row[i] > 0 || p[i] < 0x1.001p-53 : row[i] == 0); // below 2^-53 the row has 0
         sum += row[i];
     }
     assert_true(fabs(sum - 1) < 1e-5);
@@ -168,7 +168,7 @@ static void temperature_divides(void **state)
                 x[k] = row[k];
             plain_row(&o, x, p, VOCAB);
             sampling_row(&s, row, VOCAB, VOCAB, NULL);
-            for (int k = 0; k < VOCAB; k++) // logits are floats: their rounding is worth |x / t| * 2^-24
+            for (int k = 0; k < VOCAB; k++) // logits are floats: their rounding error is |x / t| * 2^-24
                 assert_true(fabs(row[k] - p[k]) <= (1e-6 + 240 / t[i] * 0x1p-23) * p[k] + 0x1p-53);
         }
         sampling_free(&s);
@@ -192,7 +192,7 @@ static void top_p_keeps_the_smallest_set_with_the_mass(void **state)
 {
     (void)state;
     static const char *const p[] = { "0", "0.1013", "0.3113", "0.5513", "0.9013", "0.9513", "0.9988", "1" };
-    // none a multiple of 1/200, where the mass of equals would be p but for rounding
+    // no multiple of 1/200, where rounding alone would decide whether the mass of equal logits reaches p
     for (int i = 0; i < 8; i++) {
         struct plain o = neutral;
         o.top_p = atof(p[i]);
@@ -200,7 +200,7 @@ static void top_p_keeps_the_smallest_set_with_the_mass(void **state)
     }
 }
 
-static void min_p_keeps_a_share_of_the_likeliest(void **state)
+static void min_p_keeps_tokens_above_a_share_of_the_maximum(void **state)
 {
     (void)state;
     static const char *const p[] = { "0", "0.013", "0.1", "0.37", "1" };
@@ -211,8 +211,8 @@ static void min_p_keeps_a_share_of_the_likeliest(void **state)
     }
 }
 
-// The threshold is a double: where it lies between two floats the lower one goes and the upper one stays, however close.
-// Rounded to a float it would let a logit just below it pass, for half of all shares.
+// The threshold is a double. Between two neighbouring floats it drops the lower and keeps the upper one. Rounded to a float, it
+// would keep a logit just below it for half of all shares.
 static void min_p_cuts_between_two_neighbouring_floats(void **state)
 {
     (void)state;
@@ -220,8 +220,8 @@ static void min_p_cuts_between_two_neighbouring_floats(void **state)
     for (int i = 1; i < 100; i++) {
         char text[16];
         snprintf(text, sizeof(text), "0.%02d", i);
-        const double least = 3 + log(atof(text));
-        const float near = (float)least, under = (double)near < least ? near : nextafterf(near, -INFINITY),
+        const double min = 3 + log(atof(text));
+        const float near = (float)min, under = (double)near < min ? near : nextafterf(near, -INFINITY),
                     over = nextafterf(under, INFINITY);
         struct sampling s = SAMPLING("min_p", text);
         float row[4] = { over, 3, under, -50 };
@@ -233,8 +233,8 @@ static void min_p_cuts_between_two_neighbouring_floats(void **state)
     assert_true(rounds_down > 20);
 }
 
-// 1 / 1e-310 is no double: the likeliest tokens, which are taken to 0 first, would become NaN and be ruled out.
-static void the_smallest_temperatures_keep_the_likeliest(void **state)
+// 1 / 1e-310 is not a double: the most probable tokens, whose logits become 0 first, would become NaN and be excluded.
+static void the_smallest_temperatures_keep_the_argmax(void **state)
 {
     (void)state;
     static const char *const t[] = { "1e-300", "1e-308", "5e-309", "1e-310", "4.9406564584124654e-324" };
@@ -242,12 +242,12 @@ static void the_smallest_temperatures_keep_the_likeliest(void **state)
         struct sampling s = SAMPLING("temperature", t[i]);
         float row[4] = { 3, 4, 1, 4 };
         sampling_row(&s, row, 4, 4, NULL);
-        assert_true(row[0] == 0 && row[1] == 0.5F && row[2] == 0 && row[3] == 0.5F); // the limit, but for ties
+        assert_true(row[0] == 0 && row[1] == 0.5F && row[2] == 0 && row[3] == 0.5F); // greedy except for ties
         sampling_free(&s);
     }
 }
 
-static void stages_work_on_what_earlier_ones_left(void **state)
+static void stages_act_on_the_result_of_earlier_stages(void **state)
 {
     (void)state;
     static const int32_t token[] = { 3, 77, 3, 150 };
@@ -258,7 +258,7 @@ static void stages_work_on_what_earlier_ones_left(void **state)
         o);
 }
 
-static void a_token_is_penalized_once_however_often_it_came(void **state)
+static void a_repeated_token_is_penalized_once(void **state)
 {
     (void)state;
     static const int32_t token[] = { 5, 199, 5, 0, 5, 64, 63, 64, 100000 }; // the last is beyond this row
@@ -267,8 +267,8 @@ static void a_token_is_penalized_once_however_often_it_came(void **state)
     assert_stages_agree(SAMPLING("repetition_penalty", "2"), o);
 }
 
-// The row of a draft's node is a function of the path to it.
-static void a_drafts_own_tokens_are_penalized(void **state)
+// The row of a draft node depends on the path to it.
+static void draft_tokens_on_the_path_are_penalized(void **state)
 {
     (void)state;
     struct sampling s = SAMPLING("repetition_penalty", "2");
@@ -301,20 +301,20 @@ static void biases_are_added_and_can_ban(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stages_act_in_one_order_whatever_the_file_says),
-        cmocka_unit_test(nothing_said_is_no_stage),
-        cmocka_unit_test(what_cannot_be_read_is_refused_with_a_reason),
+        cmocka_unit_test(stages_act_in_one_order_for_any_order_in_the_file),
+        cmocka_unit_test(empty_settings_give_no_stages),
+        cmocka_unit_test(invalid_settings_are_refused_with_a_reason),
         cmocka_unit_test(greedy_is_temperature_0),
         cmocka_unit_test(no_stages_are_a_softmax),
         cmocka_unit_test(temperature_divides),
         cmocka_unit_test(top_k_keeps_exactly_k),
         cmocka_unit_test(top_p_keeps_the_smallest_set_with_the_mass),
-        cmocka_unit_test(min_p_keeps_a_share_of_the_likeliest),
+        cmocka_unit_test(min_p_keeps_tokens_above_a_share_of_the_maximum),
         cmocka_unit_test(min_p_cuts_between_two_neighbouring_floats),
-        cmocka_unit_test(the_smallest_temperatures_keep_the_likeliest),
-        cmocka_unit_test(stages_work_on_what_earlier_ones_left),
-        cmocka_unit_test(a_token_is_penalized_once_however_often_it_came),
-        cmocka_unit_test(a_drafts_own_tokens_are_penalized),
+        cmocka_unit_test(the_smallest_temperatures_keep_the_argmax),
+        cmocka_unit_test(stages_act_on_the_result_of_earlier_stages),
+        cmocka_unit_test(a_repeated_token_is_penalized_once),
+        cmocka_unit_test(draft_tokens_on_the_path_are_penalized),
         cmocka_unit_test(biases_are_added_and_can_ban),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-// test_steps.c - a step allocates nothing: memory is sized when drafter and verifier are made, and what a pass has to
-// grow it grows once. The linker sends every allocation of ours through the functions here (CMakeLists.txt).
+// test_steps.c - a step allocates nothing: memory is sized when drafter and verifier are created, and scratch memory is enlarged
+// at most once. The linker redirects every allocation to the functions here (CMakeLists.txt).
 #include <stdlib.h>
 
 #include "core/error.h"
@@ -49,7 +49,7 @@ static void done(void *self, const struct ending *e)
     *(int *)self += e->n;
 }
 
-// Decodes three sequences in two slots. Allocations of its steps.
+// Decodes three sequences in two slots. Returns the number of allocations in steps.
 static int decode(struct pair *p, int *tokens)
 {
     static const int32_t prompt[] = { 5, 9, 7, 5, 9, 7, 5, 9 };
@@ -71,7 +71,7 @@ static int decode(struct pair *p, int *tokens)
     return allocations;
 }
 
-static void allocations_are_seen(void **unused)
+static void allocations_are_counted(void **unused)
 {
     (void)unused;
     allocations = 0;
@@ -90,10 +90,10 @@ static void a_step_allocates_nothing(void **unused)
         for (int k = 0; k < 3; k++)
             for (int r = 0; rules[r] != NULL; r++) {
                 struct pair *p = pair_open(pair_target, pair_draft, pair_drafter(i), samplings[k], rules[r], 2, 64);
-                int tokens = 0, n = takes_beyond(rules[r]->takes, drafter_makes(p->type, p->options)) == 0;
+                int tokens = 0, n = takes_missing(rules[r]->takes, drafter_makes(p->type, p->options)) == 0;
                 if (n == 0)
-                    tokens = 90;                                   // not a pair
-                for (int tries = 0; n > 0 && tries < 8; tries++) { // each thread's scratch grows when it first has work
+                    tokens = 90;                                   // the rule does not take these drafts
+                for (int tries = 0; n > 0 && tries < 8; tries++) { // each thread enlarges its scratch at its first job
                     tokens = 0;
                     n = decode(p, &tokens);
                 }
@@ -107,7 +107,7 @@ static void a_step_allocates_nothing(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(allocations_are_seen),
+        cmocka_unit_test(allocations_are_counted),
         cmocka_unit_test(a_step_allocates_nothing),
     };
     return cmocka_run_group_tests(tests, pair_models_make_foreign, pair_models_remove);

@@ -1,4 +1,4 @@
-// test_stop_strings.c - where a text is cut: every text of few letters, beside a search that tries every place.
+// test_stop_strings.c - where a stop string cuts a text: all short texts of two letters, against a search at every position.
 #include "tests/support/check.h"
 
 #include <stdio.h>
@@ -6,23 +6,23 @@
 
 #include "engine/stop_strings.h"
 
-enum { LONGEST = 8 };
+enum { MAX_LENGTH = 8 };
 
-// The first place from which on the text is one of the strings; partial: or, up to its end, the beginning of one.
-static size_t looked_for(const struct stop_strings *s, const char *text, bool partial)
+// The first position at which one of the strings begins; partial: or a prefix of one that reaches the end of the text.
+static size_t search(const struct stop_strings *s, const char *text, bool partial)
 {
     const size_t n = strlen(text);
     for (size_t at = 0; at < n; at++)
         for (int i = 0; i < s->n; i++) {
-            const size_t left = n - at, whole = strlen(s->string[i]);
-            if (left >= whole ? memcmp(text + at, s->string[i], whole) == 0
-                              : partial && memcmp(text + at, s->string[i], left) == 0)
+            const size_t left = n - at, length = strlen(s->string[i]);
+            if (left >= length ? memcmp(text + at, s->string[i], length) == 0
+                               : partial && memcmp(text + at, s->string[i], left) == 0)
                 return at;
         }
     return n;
 }
 
-static void a_text_is_cut_where_a_search_of_every_place_cuts_it(void **state)
+static void a_text_is_cut_at_the_first_stop_string(void **state)
 {
     (void)state;
     static const char *const sets[][3] = {
@@ -40,17 +40,17 @@ static void a_text_is_cut_where_a_search_of_every_place_cuts_it(void **state)
         struct stop_strings s = { .string = sets[k] };
         while (s.n < 3 && sets[k][s.n] != NULL && *sets[k][s.n] != '\0')
             s.n++;
-        for (int n = 0; n <= LONGEST; n++)
+        for (int n = 0; n <= MAX_LENGTH; n++)
             for (unsigned bits = 0; bits < 1u << n; bits++) {
-                char text[LONGEST + 1] = "";
+                char text[MAX_LENGTH + 1] = "";
                 for (int i = 0; i < n; i++)
                     text[i] = "ab"[bits >> i & 1];
                 for (int partial = 0; partial < 2; partial++) {
                     const size_t cut = stop_strings_cut(&s, text, (size_t)n, partial),
-                                 place = looked_for(&s, text, partial);
-                    if (cut != place)
-                        fail_msg("set %zu, \"%s\"%s: cut at %zu, should be at %zu", k, text,
-                                 partial ? ", under way" : "", cut, place);
+                                 expected = search(&s, text, partial);
+                    if (cut != expected)
+                        fail_msg("set %zu, \"%s\"%s: cut at %zu, expected %zu", k, text, partial ? ", partial" : "",
+                                 cut, expected);
                 }
             }
     }
@@ -59,7 +59,7 @@ static void a_text_is_cut_where_a_search_of_every_place_cuts_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_text_is_cut_where_a_search_of_every_place_cuts_it),
+        cmocka_unit_test(a_text_is_cut_at_the_first_stop_string),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

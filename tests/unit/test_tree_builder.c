@@ -1,9 +1,8 @@
-// test_tree_builder.c - the shapes of drafts, and that what grow draws is what it says it drew.
+// test_tree_builder.c - the shapes of drafts, and that sampled draft tokens are drawn as reported.
 //
-// grow is given rows of a table instead of a model's, and a source of chance that walks through every outcome. What it
-// drafts is judged by a rule, and the law of the text is added up: a token drawn in another way than its node says, a
-// row that is not the one it was drawn from, an address used twice would all show. tests/exact/test_rules.c does the same for
-// rules.
+// The tree builder gets rows of a table instead of a model's, and a random source that enumerates every outcome. A rule verifies
+// the drafts, and the output distribution is summed up: a token drawn in another way than its node reports, a row of q that it
+// was not drawn from, or an address used twice would change it. tests/exact/test_rules.c does the same for rules.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +15,14 @@
 #include "tests/support/check.h"
 #include "verifier/rules/rule.h"
 
-// texts of up to 4 tokens; the one behind text t by token x is t * VOCAB + 1 + x
+// texts of up to 4 tokens; text t followed by token x is t * VOCAB + 1 + x
 enum { VOCAB = 3, DEPTH = 3, TEXTS = 121 };
 
 struct table_instance {
     struct rows p, q;
     float p_row[TEXTS][VOCAB], q_row[TEXTS][VOCAB];
     int text[MAX_NODES]; // of each candidate, then of each node
-    bool lies;           // what is drawn is drawn from the squares of the row that is reported
+    bool misreports;     // tokens are drawn from the squares of the reported row
 };
 
 static const float *p_row(struct rows *self, int node)
@@ -38,7 +37,7 @@ static const float *q_row(struct rows *self, int node)
     return w->q_row[w->text[node]];
 }
 
-// Small whole numbers, many of them zero, and one that is not.
+// Small integers, many of them zero, at least one positive.
 static void make_row(float *row, uint64_t *state)
 {
     int sure = 0;
@@ -60,7 +59,7 @@ static void make_table_instance(struct table_instance *w, uint64_t seed)
     }
 }
 
-// The k likeliest of a row, as a backend's `best` gives them.
+// The tokens of a row by descending probability, as a backend returns the top k.
 static void give_top_k(struct tree_builder *g, int c, const float *row)
 {
     int32_t token[VOCAB];
@@ -81,12 +80,12 @@ static void give_top_k(struct tree_builder *g, int c, const float *row)
     builder_add_top_k(g, c, token, log_p, VOCAB, VOCAB);
 }
 
-// The row that children of a text are drawn from; room: (VOCAB)
-static const float *sampled_from(const struct table_instance *w, int text, float *capacity)
+// The row that children of a text are drawn from; row: (VOCAB)
+static const float *sampled_from(const struct table_instance *w, int text, float *row)
 {
     for (int x = 0; x < VOCAB; x++)
-        capacity[x] = w->q_row[text][x] * (w->lies ? w->q_row[text][x] : 1);
-    return capacity;
+        row[x] = w->q_row[text][x] * (w->misreports ? w->q_row[text][x] : 1);
+    return row;
 }
 
 static struct tree_shape shape_of(const struct tree_options *o)
@@ -98,20 +97,20 @@ static struct tree_shape shape_of(const struct tree_options *o)
     return s;
 }
 
-// How many rows were asked for.
+// Returns the number of rows requested.
 static int build_draft(struct tree_builder *g, const struct request *r, struct table_instance *w)
 {
-    int asked = 0;
+    int requested = 0;
     builder_begin(g, r);
     w->text[0] = 0;
     for (bool more = g->n_frontier > 0; more; more = builder_next_level(g, r))
-        for (int f = 0; f < g->n_frontier; f++, asked++) {
+        for (int f = 0; f < g->n_frontier; f++, requested++) {
             int c = g->frontier[f], n = g->n;
-            float capacity[VOCAB];
+            float row[VOCAB];
             if (g->shape->o.pick == PICK_GREEDY)
                 give_top_k(g, c, w->q_row[w->text[c]]);
             else
-                builder_sample_children(g, c, sampled_from(w, w->text[c], capacity), r);
+                builder_sample_children(g, c, sampled_from(w, w->text[c], row), r);
             for (int i = n; i < g->n; i++)
                 w->text[i] = w->text[c] * VOCAB + 1 + g->at[i].token;
         }
@@ -120,21 +119,21 @@ static int build_draft(struct tree_builder *g, const struct request *r, struct t
         if (g->at[c].node >= 0)
             w->text[g->at[c].node] = w->text[c];
     r->draft->q = &w->q;
-    return asked;
+    return requested;
 }
 
-// What the target alone would make of a text from here on, so many times.
-static void go_on(const struct table_instance *w, int text, int length, double times, double *law)
+// Adds to `total` the distribution of the target's continuations of a text, times `probability`.
+static void continue_text(const struct table_instance *w, int text, int length, double probability, double *total)
 {
     double p[VOCAB];
     if (length > DEPTH) {
-        law[text] += times;
+        total[text] += probability;
         return;
     }
     dist_from_row(p, w->p_row[text], VOCAB);
     for (int x = 0; x < VOCAB; x++)
         if (p[x] > 0)
-            go_on(w, text * VOCAB + 1 + x, length + 1, times * p[x], law);
+            continue_text(w, text * VOCAB + 1 + x, length + 1, probability * p[x], total);
 }
 
 struct bench {
@@ -153,9 +152,9 @@ static struct request request(struct bench *b, struct rng *rng, int capacity, in
     return (struct request){ 0, 1, &b->root, rng, &b->draft, depth, NULL };
 }
 
-// Total variation between the text's law and the target's. No address comes twice.
+// Total variation distance between the output distribution and the target's. Also checks that no address is used twice.
 static double distance_of(const struct tree_options *o, const char *rule_name, int capacity, int depth, uint64_t seed,
-                          bool lies)
+                          bool misreports)
 {
     static struct table_instance w;
     static struct bench b;
@@ -166,8 +165,8 @@ static double distance_of(const struct tree_options *o, const char *rule_name, i
     struct outcomes out;
     double expected[TEXTS] = { 0 }, found[TEXTS] = { 0 }, distance = 0;
     make_table_instance(&w, seed);
-    w.lies = lies;
-    go_on(&w, 0, 0, 1, expected);
+    w.misreports = misreports;
+    continue_text(&w, 0, 0, 1, expected);
     builder_create(&g, &shape, VOCAB);
     outcomes_begin(&out);
     while (outcomes_next(&out)) {
@@ -178,7 +177,7 @@ static double distance_of(const struct tree_options *o, const char *rule_name, i
         int text = 0;
         for (int i = 0; i < j.n; i++)
             text = text * VOCAB + 1 + j.token[i];
-        go_on(&w, text, j.n, outcomes_probability(&out), found);
+        continue_text(&w, text, j.n, outcomes_probability(&out), found);
     }
     assert_int_equal(out.repeated, 0);
     for (int t = 0; t < TEXTS; t++)
@@ -189,14 +188,15 @@ static double distance_of(const struct tree_options *o, const char *rule_name, i
     return distance;
 }
 
-static void check_law(const struct tree_options *o, const char *rule_name, int capacity, int depth, uint64_t seed)
+static void check_distribution(const struct tree_options *o, const char *rule_name, int capacity, int depth,
+                               uint64_t seed)
 {
     double distance = distance_of(o, rule_name, capacity, depth, seed, false);
     if (!(distance < 1e-12))
-        fail_msg("%s, seed %d: the text's law is %g from the target's", rule_name, (int)seed, distance);
+        fail_msg("%s, seed %d: the output distribution is %g from the target's", rule_name, (int)seed, distance);
 }
 
-static void whatever_grows_the_text_has_the_targets_law(void **unused)
+static void every_draft_keeps_the_output_distribution(void **unused)
 {
     (void)unused;
     const struct ints widths[] = {
@@ -211,12 +211,12 @@ static void whatever_grows_the_text_has_the_targets_law(void **unused)
                 if (!tree_shape(&shape, &o, "test", NULL, &err))
                     continue;
                 for (uint64_t seed = 0; seed < (i >= 4 ? 2u : 20u); seed++) {
-                    check_law(&o, "rejection", MAX_NODES, DEPTH, seed);
-                    check_law(&o, "rejection", shape.nodes - 1, DEPTH, seed);
-                    check_law(&o, "rejection", MAX_NODES, 1, seed);
-                    check_law(&o, "rejection", 1, 0, seed);
+                    check_distribution(&o, "rejection", MAX_NODES, DEPTH, seed);
+                    check_distribution(&o, "rejection", shape.nodes - 1, DEPTH, seed);
+                    check_distribution(&o, "rejection", MAX_NODES, 1, seed);
+                    check_distribution(&o, "rejection", 1, 0, seed);
                     if (pick == PICK_SAMPLED)
-                        check_law(&o, "match", MAX_NODES, DEPTH, seed);
+                        check_distribution(&o, "match", MAX_NODES, DEPTH, seed);
                 }
             }
     for (uint64_t seed = 0; seed < 20; seed++)
@@ -224,22 +224,22 @@ static void whatever_grows_the_text_has_the_targets_law(void **unused)
             for (int nodes = 1; nodes <= 20; nodes += 6) {
                 struct tree_options o = {
                     tokens, { 0 }, nodes, 8, PICK_GREEDY, true, NULL
-                }; // more than there are tokens
-                check_law(&o, "rejection", MAX_NODES, DEPTH, seed);
-                check_law(&o, "match", 3, 2, seed);
+                }; // more nodes than tokens in some cases
+                check_distribution(&o, "rejection", MAX_NODES, DEPTH, seed);
+                check_distribution(&o, "match", 3, 2, seed);
             }
     for (uint64_t seed = 0; seed < 20; seed++)
         for (int pick = PICK_SAMPLED; pick <= PICK_GREEDY; pick++)
             for (int distinct = 0; distinct < 2; distinct++) {
                 struct tree_options o = { 4, { 0 }, 0, 8, pick, distinct, (char[]){ "[[0], [1], [1, 0], [0, 0]]" } };
-                check_law(&o, "rejection", MAX_NODES, DEPTH, seed);
-                check_law(&o, "traversal", MAX_NODES, DEPTH, seed);
-                check_law(&o, "rejection", 4, DEPTH, seed);
-                check_law(&o, "rejection", MAX_NODES, 1, seed);
+                check_distribution(&o, "rejection", MAX_NODES, DEPTH, seed);
+                check_distribution(&o, "traversal", MAX_NODES, DEPTH, seed);
+                check_distribution(&o, "rejection", 4, DEPTH, seed);
+                check_distribution(&o, "rejection", MAX_NODES, 1, seed);
             }
 }
 
-static void drawn_from_another_row_than_reported_it_has_not(void **unused)
+static void a_misreported_row_changes_the_output_distribution(void **unused)
 {
     (void)unused;
     double worst[2] = { 0, 0 };
@@ -247,13 +247,13 @@ static void drawn_from_another_row_than_reported_it_has_not(void **unused)
         for (uint64_t seed = 0; seed < 20; seed++) {
             struct tree_options o = { 2, { 2, { 2, 1 } }, 0, 8, PICK_SAMPLED, distinct, NULL };
             worst[distinct] = fmax(worst[distinct], distance_of(&o, "rejection", MAX_NODES, DEPTH, seed, true));
-            assert_true(distance_of(&o, "match", MAX_NODES, DEPTH, seed, true) < 1e-12); // it believes no one
+            assert_true(distance_of(&o, "match", MAX_NODES, DEPTH, seed, true) < 1e-12); // does not use q
         }
     assert_true(worst[0] > 1e-2 && worst[1] > 1e-2);
 }
 
-// What a cache must have room for. A best-first tree finds many more candidates than it asks after.
-static void no_more_rows_are_asked_for_than_room_is_made_for(void **unused)
+// The cache is sized by this number. A best-first tree has many more candidates than rows.
+static void no_more_rows_are_requested_than_the_capacity(void **unused)
 {
     (void)unused;
     static struct table_instance w;
@@ -266,24 +266,24 @@ static void no_more_rows_are_asked_for_than_room_is_made_for(void **unused)
         { 1, { 0 }, 9, 3, PICK_GREEDY, true, NULL },
         { 1, { 0 }, 0, 8, PICK_GREEDY, true, (char[]){ "[[0], [1], [2], [1, 0], [0, 0], [0, 0, 2], [0, 1]]" } },
     };
-    const int most[] = { 2, 0, 9, 4, 0, 3 }, widest[] = { 1, 1, 3, 2, 3, 3 };
+    const int max_rows[] = { 2, 0, 9, 4, 0, 3 }, widest[] = { 1, 1, 3, 2, 3, 3 };
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         struct tree_builder g;
         make_table_instance(&w, 5);
         for (int t = 0; t < TEXTS; t++)
             for (int x = 0; x < VOCAB; x++)
-                w.q_row[t][x] += 1; // every row has tokens enough
+                w.q_row[t][x] += 1; // every token has a positive probability
         const struct tree_shape shape = shape_of(&shapes[i]);
         builder_create(&g, &shape, VOCAB);
         struct request r = request(&b, NULL, MAX_NODES, DEPTH);
-        assert_int_equal(build_draft(&g, &r, &w), 1 + most[i]);
-        assert_int_equal(shape.asked, most[i]);
-        assert_int_equal(shape.widest, widest[i]); // so many of the likeliest tokens are asked for
+        assert_int_equal(build_draft(&g, &r, &w), 1 + max_rows[i]);
+        assert_int_equal(shape.evaluated, max_rows[i]);
+        assert_int_equal(shape.max_children, widest[i]); // the k of the top k
         builder_destroy(&g);
     }
 }
 
-static void independent_siblings_may_repeat_and_distinct_ones_run_out(void **unused)
+static void siblings_repeat_with_replacement_and_run_out_without(void **unused)
 {
     (void)unused;
     static struct table_instance w;
@@ -316,7 +316,7 @@ static void independent_siblings_may_repeat_and_distinct_ones_run_out(void **unu
 }
 
 struct log {
-    struct rng rng; // first
+    struct rng rng; // must be first
     struct address at[200];
     int n;
 };
@@ -331,8 +331,8 @@ static int first_possible(struct rng *self, const double *weight, int n, struct 
     return x;
 }
 
-// Nor that of a draft behind another root: chance used twice ties what is guessed to what came of the guesses before.
-static void no_draw_has_the_address_of_another(void **unused)
+// Also for drafts of successive steps: reused randomness would correlate a draft with the outcome of the drafts before.
+static void no_two_draws_share_an_address(void **unused)
 {
     (void)unused;
     static struct table_instance w;
@@ -360,15 +360,15 @@ static void no_draw_has_the_address_of_another(void **unused)
     builder_destroy(&g);
 }
 
-// All texts of up to `depth` tokens, best first: the tree that keeps the likeliest must keep just the first of these.
-static void a_best_first_tree_keeps_the_likeliest_texts(void **unused)
+// Enumerates all texts of up to DEPTH tokens: the tree must hold the most probable of them.
+static void a_best_first_tree_keeps_the_most_probable_texts(void **unused)
 {
     (void)unused;
     static struct table_instance w;
     static struct bench b;
     for (uint64_t seed = 0; seed < 40; seed++)
         for (int nodes = 1; nodes <= 39; nodes += 2) {
-            // nothing is left out of a frontier
+            // the frontier holds all candidates
             const struct tree_options o = { DEPTH, { 0 }, nodes, 27, PICK_GREEDY, true, NULL };
             const struct tree_shape shape = shape_of(&o);
             struct tree_builder g;
@@ -385,20 +385,20 @@ static void a_best_first_tree_keeps_the_likeliest_texts(void **unused)
                 for (int x = 0; x < VOCAB; x++)
                     score[t * VOCAB + 1 + x] = score[t] * q[x];
             }
-            double least = 1;
+            double min = 1;
             for (int node = 1; node < b.draft.n; node++) {
                 assert_int_equal(w.text[node], w.text[b.parent[node]] * VOCAB + 1 + b.token[node]);
-                least = score[w.text[node]] < least ? score[w.text[node]] : least;
+                min = score[w.text[node]] < min ? score[w.text[node]] : min;
             }
             for (int t = 1; t < 40; t++)
-                above += score[t] > least * (1 + 1e-5);
+                above += score[t] > min * (1 + 1e-5);
             assert_true(above < nodes);
             builder_destroy(&g);
         }
 }
 
-// Each node of a fixed tree is the token of its rank after its parent, whatever the order of the paths.
-static void a_fixed_tree_has_the_likeliest_of_its_ranks(void **unused)
+// Each node of a fixed tree is the token of its rank after its parent, for any order of the paths.
+static void a_fixed_tree_has_the_tokens_of_its_ranks(void **unused)
 {
     (void)unused;
     static struct table_instance w;
@@ -428,8 +428,8 @@ static void a_fixed_tree_has_the_likeliest_of_its_ranks(void **unused)
     }
 }
 
-// A row may have fewer tokens left than a family wants: what lies behind its k is another row's.
-static void no_more_children_than_likeliest_tokens_are_given(void **unused)
+// A row may have fewer tokens than a family has children: memory after its k belongs to another row.
+static void no_more_children_are_added_than_the_top_k(void **unused)
 {
     (void)unused;
     static struct bench b;
@@ -442,7 +442,7 @@ static void no_more_children_than_likeliest_tokens_are_given(void **unused)
         struct request r = request(&b, NULL, MAX_NODES, DEPTH);
         builder_create(&g, &shape, 8);
         builder_begin(&g, &r);
-        builder_add_top_k(&g, 0, token, log_p, k, 5); // 7 is no token
+        builder_add_top_k(&g, 0, token, log_p, k, 5); // 7 is a padding id
         const int expected = k == 0 ? 0 : k == 1 ? 1 : k - 1;
         assert_int_equal(g.n, 1 + expected);
         for (int c = 1; c < g.n; c++)
@@ -451,28 +451,29 @@ static void no_more_children_than_likeliest_tokens_are_given(void **unused)
     }
 }
 
-static void options_that_do_not_go_together_are_refused(void **unused)
+static void inconsistent_options_are_refused(void **unused)
 {
     (void)unused;
     char gaps[] = "[[0], [2]]", orphan[] = "[[0], [1, 0]]", unknown[] = "eagle_26";
     const struct {
         struct tree_options o;
-        const char *says;
+        const char *message;
     } wrong[] = {
         { { 4, { 1, { 2 } }, 9, 8, PICK_GREEDY, true, NULL }, "test: widths, nodes and tree are different trees; " },
         { { 4, { 1, { 2 } }, 0, 8, PICK_GREEDY, true, gaps }, "test: widths, nodes and tree are different trees; " },
-        { { 4, { 0 }, 9, 8, PICK_SAMPLED, true, NULL }, "test: a best-first tree (nodes: 9) keeps the likeliest" },
-        { { 4, { 0 }, 0, 8, PICK_SAMPLED, true, gaps }, "test: this tree leaves out some of the likeliest tokens" },
-        { { 4, { 0 }, 0, 8, PICK_COUPLED, true, gaps }, "test: pick: coupled has one token for each place" },
-        { { 4, { 0 }, 0, 8, PICK_GREEDY, true, orphan }, "test: tree: path [1, 0]: its beginning" },
-        { { 4, { 0 }, 0, 8, PICK_GREEDY, true, unknown }, "test: tree: eagle_26 is no published tree (eagle_25, " },
-        { { 64, { 2, { 64, 64 } }, 0, 8, PICK_GREEDY, true, NULL }, "test: a draft of 513 nodes; at most 512 fit" },
+        { { 4, { 0 }, 9, 8, PICK_SAMPLED, true, NULL }, "test: a best-first tree (nodes: 9) keeps the most probable" },
+        { { 4, { 0 }, 0, 8, PICK_SAMPLED, true, gaps }, "test: this tree skips some of the top-k tokens" },
+        { { 4, { 0 }, 0, 8, PICK_COUPLED, true, gaps }, "test: pick: coupled has one token per position" },
+        { { 4, { 0 }, 0, 8, PICK_GREEDY, true, orphan }, "test: tree: path [1, 0]: its parent" },
+        { { 4, { 0 }, 0, 8, PICK_GREEDY, true, unknown }, "test: tree: eagle_26 is not a published tree (eagle_25, " },
+        { { 64, { 2, { 64, 64 } }, 0, 8, PICK_GREEDY, true, NULL },
+          "test: a draft of 513 nodes; expected at most 512" },
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         struct tree_shape s;
         struct error err = { "" };
         assert_false(tree_shape(&s, &wrong[i].o, "test", NULL, &err));
-        if (strncmp(err.text, wrong[i].says, strlen(wrong[i].says)) != 0)
+        if (strncmp(err.text, wrong[i].message, strlen(wrong[i].message)) != 0)
             fail_msg("%s", err.text);
     }
 }
@@ -480,15 +481,15 @@ static void options_that_do_not_go_together_are_refused(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_fixed_tree_has_the_likeliest_of_its_ranks),
-        cmocka_unit_test(no_more_children_than_likeliest_tokens_are_given),
-        cmocka_unit_test(options_that_do_not_go_together_are_refused),
-        cmocka_unit_test(whatever_grows_the_text_has_the_targets_law),
-        cmocka_unit_test(drawn_from_another_row_than_reported_it_has_not),
-        cmocka_unit_test(no_more_rows_are_asked_for_than_room_is_made_for),
-        cmocka_unit_test(independent_siblings_may_repeat_and_distinct_ones_run_out),
-        cmocka_unit_test(no_draw_has_the_address_of_another),
-        cmocka_unit_test(a_best_first_tree_keeps_the_likeliest_texts),
+        cmocka_unit_test(a_fixed_tree_has_the_tokens_of_its_ranks),
+        cmocka_unit_test(no_more_children_are_added_than_the_top_k),
+        cmocka_unit_test(inconsistent_options_are_refused),
+        cmocka_unit_test(every_draft_keeps_the_output_distribution),
+        cmocka_unit_test(a_misreported_row_changes_the_output_distribution),
+        cmocka_unit_test(no_more_rows_are_requested_than_the_capacity),
+        cmocka_unit_test(siblings_repeat_with_replacement_and_run_out_without),
+        cmocka_unit_test(no_two_draws_share_an_address),
+        cmocka_unit_test(a_best_first_tree_keeps_the_most_probable_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

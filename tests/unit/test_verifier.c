@@ -1,10 +1,11 @@
-// test_verifier.c - what a verifier says it will take, and what it does with a device that fails or only some of whose
-// operations are there: a processor's backend in which a few operations are the test's own.
+// test_verifier.c - the memory that a verifier reports, and how it handles a device that fails or lacks some operations: a CPU
+// backend with a few replaced functions.
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
-#include "core/device_verification.h"
+#include "device_step/device_step.h"
+#include "device_step/verification.h"
 #include "kernels/backend.h"
 #include "models/kv_cache.h"
 #include "sampling/rng.h"
@@ -30,69 +31,75 @@ static struct verifier_setup setup_of(struct pair *p)
 
 // ---- memory
 
-static void a_verifier_takes_its_cache_and_two_tables_of_rows(void **state)
+static void a_verifier_reports_its_cache_logits_and_features(void **state)
 {
     (void)state;
     struct pair *p = open_rule("rejection");
     struct verifier_setup s = setup_of(p);
     s.cache = BF16;
-    const size_t vocab = (size_t)tiny_usual.vocab, width = (size_t)tiny_usual.width, rows = SLOTS * NODES;
-    // Keys and values of LENGTH places and of what may be pending: a stretch of a prompt.
+    const size_t vocab = (size_t)small_default.vocab, width = (size_t)small_default.width, rows = SLOTS * NODES;
+    // Keys and values of LENGTH positions and of pending rows: a chunk of a prompt.
     struct kv_shape shape = model_kv_shape(
         p->target, SLOTS, LENGTH, VERIFIER_CHUNK < model_rows(p->target) ? VERIFIER_CHUNK : model_rows(p->target));
     shape.type = BF16;
     assert_int_equal(verifier_cache_bytes(&s), kv_bytes(&shape));
     assert_int_equal(verifier_bytes(&s), kv_bytes(&shape) + rows * (vocab + 2 * width) * sizeof(float));
-    assert_int_equal(verifier_verify_bytes(&s), 0); // the host judges
+    assert_int_equal(verifier_verify_bytes(&s), 0); // verification runs on the host
     pair_close(p);
 }
 
-static struct verify_request asked;
-static struct device_draft asked_there;
+static struct verify_request last_request;
+static struct device_draft last_draft;
 
-static size_t ask_for_bytes(struct backend *b, const struct verify_request *j)
+static const struct rule_body *any_body(struct backend *b, const char *name)
 {
     (void)b;
-    asked = *j;
-    asked_there = *j->there;
+    return (const struct rule_body *)name; // never dereferenced
+}
+
+static size_t record_verify_bytes(struct backend *b, const struct verify_request *j)
+{
+    (void)b;
+    last_request = *j;
+    last_draft = *j->on_device;
     return 100;
 }
 
-static void a_device_is_asked_what_the_largest_drafts_take(void **state)
+static void memory_on_a_device_is_that_of_the_largest_drafts(void **state)
 {
     (void)state;
     for (int i = 0; rules[i] != NULL; i++) {
         struct pair *p = open_rule("rejection");
         struct verifier_setup s = setup_of(p);
         s.rule = rules[i];
-        p->backend->verify_bytes = ask_for_bytes;
-        const bool has_body = rules[i]->device_rule != DEVICE_NONE;
-        const bool forks = (rules[i]->takes & (TAKES_TREES | TAKES_CHAINS)) != 0;
+        p->backend->step = &(const struct device_step){ .rule_body = any_body, .verify_bytes = record_verify_bytes };
+        const bool has_body = rules[i]->device_body != NULL;
+        const bool branches = (rules[i]->takes & (TAKES_TREES | TAKES_CHAINS)) != 0;
         assert_int_equal(verifier_verify_bytes(&s), has_body ? SLOTS * 100 : 0);
         if (has_body) {
-            assert_int_equal(asked.device_rule, rules[i]->device_rule);
-            assert_int_equal(asked.n, NODES);
-            assert_int_equal(asked_there.most, NODES);
-            assert_int_equal(asked_there.max_depth, NODES - 1);
-            assert_int_equal(asked_there.branches, forks);
-            assert_int_equal(asked.p.rows, NODES);
-            assert_int_equal(asked.p.width, tiny_usual.vocab);
-            assert_null(asked.p.data);
+            assert_ptr_equal(last_request.body, any_body(p->backend, rules[i]->device_body));
+            assert_int_equal(last_request.n, NODES);
+            assert_int_equal(last_draft.max_nodes, NODES);
+            assert_int_equal(last_draft.max_depth, NODES - 1);
+            assert_int_equal(last_draft.branches, branches);
+            assert_int_equal(last_request.p.rows, NODES);
+            assert_int_equal(last_request.p.width, small_default.vocab);
+            assert_null(last_request.p.data);
         }
-        p->backend->verify_bytes = NULL;
+        p->backend->step = NULL;
         pair_close(p);
     }
 }
 
 // ---- a device that fails
 
-static int until_failure; // waits that go well before one does not
+static int until_failure; // waits that succeed before one fails
 static bool (*real_sync)(struct backend *b, struct error *err);
 static int scored;
 
 static bool sync_fails(struct backend *b, struct error *err)
 {
-    return until_failure-- > 0 ? real_sync(b, err) : fail(err, "the device fell silent");
+    return until_failure-- > 0 ? real_sync(b, err) : fail(err, "the device is lost");
 }
 
 static void count_scored(void *self, const struct request *r, struct tensor logits)
@@ -102,7 +109,8 @@ static void count_scored(void *self, const struct request *r, struct tensor logi
     scored++;
 }
 
-// Takes in a prompt and verifies a bare root, with a device that fails at its wait number `at`, from 0: what failed.
+// Prefills a prompt and verifies a draft of the root alone, on a device that fails at wait number `at`, from 0. Returns what
+// failed.
 static const char *verify(struct verifier *v, int at)
 {
     static struct error err;
@@ -123,21 +131,21 @@ static const char *verify(struct verifier *v, int at)
     if (!verifier_score(v, &r, 1, &err))
         return "score";
     if (!verifier_accept(v, &r, 1, &a, &err))
-        return strcmp(err.text, "the device fell silent") == 0 ? "judge" : err.text;
+        return strcmp(err.text, "the device is lost") == 0 ? "accept" : err.text;
     assert_int_equal(a.n, 1);
     assert_int_equal(a.slot, 1);
     assert_string_equal(err.text, "");
     return "nothing";
 }
 
-static void a_device_that_fails_is_noticed_at_every_wait(void **state)
+static void a_device_failure_is_reported_at_every_wait(void **state)
 {
     (void)state;
-    for (int watched = 0; watched < 2; watched++) {
+    for (int observed = 0; observed < 2; observed++) {
         struct error err;
         struct pair *p = open_rule("rejection");
         struct verifier_setup s = setup_of(p);
-        s.observer = (struct step_observer){ .scored = watched ? count_scored : NULL };
+        s.observer = (struct step_observer){ .scored = observed ? count_scored : NULL };
         struct verifier *v = verifier_create(&s, &err);
         assert_non_null(v);
         real_sync = p->backend->sync;
@@ -145,15 +153,15 @@ static void a_device_that_fails_is_noticed_at_every_wait(void **state)
         assert_string_equal(verify(v, 0), "prefill");
         assert_int_equal(scored, 0);
         verifier_forget(v, 1);
-        // Whoever looks on costs two waits more, and sees nothing of a pass that failed.
-        const int waits = watched ? 3 : 1;
+        // An observer adds two waits, and is not called for a pass that failed.
+        const int waits = observed ? 3 : 1;
         for (int at = 0; at < waits; at++) {
-            assert_string_equal(verify(v, 1 + at), "judge");
+            assert_string_equal(verify(v, 1 + at), "accept");
             assert_int_equal(scored, at == 2);
             verifier_forget(v, 1);
         }
         assert_string_equal(verify(v, 1 + waits), "nothing");
-        assert_int_equal(scored, watched);
+        assert_int_equal(scored, observed);
         p->backend->sync = real_sync;
         verifier_destroy(v);
         pair_close(p);
@@ -163,9 +171,9 @@ static void a_device_that_fails_is_noticed_at_every_wait(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_verifier_takes_its_cache_and_two_tables_of_rows),
-        cmocka_unit_test(a_device_is_asked_what_the_largest_drafts_take),
-        cmocka_unit_test(a_device_that_fails_is_noticed_at_every_wait),
+        cmocka_unit_test(a_verifier_reports_its_cache_logits_and_features),
+        cmocka_unit_test(memory_on_a_device_is_that_of_the_largest_drafts),
+        cmocka_unit_test(a_device_failure_is_reported_at_every_wait),
     };
     return cmocka_run_group_tests(tests, pair_models_make, pair_models_remove);
 }

@@ -27,6 +27,6 @@ double proposal_probability(const struct draft *d, int node, int c, double *work
         const float *row = d->q->row(d->q, node);
         m = dist_share(row[d->token[c]], dist_row_sum(row, vocab));
     }
-    assert(m > 0); // or it was not drawn from this row
+    assert(m > 0); // else the token was not sampled from this row
     return m;
 }

@@ -1,4 +1,4 @@
-// registry.c - the rules there are. A rule is one file and one name in this list.
+// registry.c - all rules. A rule is one file and one name in this list.
 #include <string.h>
 #include "verifier/rules/rule.h"
 

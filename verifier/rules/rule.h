@@ -1,48 +1,65 @@
-// rule.h - decides which guesses stand. A pure function of a draft, the target's distributions and
-// chance: no model, no cache, no device, no failure. Throughout, p is the target's, q the drafter's.
+// rule.h - a rule decides which draft tokens are accepted and which token follows them.
+//
+// A rule is a pure function of a draft, the target's rows and a random source. It uses no model, no cache and no
+// device, and it cannot fail. Throughout, p is the target's distribution and q the drafter's; a trial is one acceptance
+// test.
+//
+// The contract of a rule:
+//   - Rows of p and q arrive as non-negative floats that sum to 1 up to rounding, one per node. A row is fetched when
+//     rows->row() is called, so a rule calls it only for nodes that it visits.
+//   - Randomness comes from `rng` only, at the addresses of sampling/rng.h, and no address is used twice in a step.
+//   - The output is a path of the draft from its root, followed by one token of the target: at least one token.
+//   - A rule marked `exact` keeps the target's distribution for every draft whose proposals are declared truthfully
+//     (core/draft.h). docs/exactness.md has the proofs, tests/exact/test_rules.c verifies each registered rule.
+//
+// To add a rule, write one file here and add its name to registry.c.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include "core/draft.h"
-#include "core/device_verification.h"
 #include "core/options.h"
+#include "device_step/verification.h"
 
+// The decision of a rule about one draft.
 struct verification {
-    int n;
-    int32_t *token, *node;     // (nodes) as in struct advance
-    int empty;                 // residuals in which nothing was left after a fall: rounding alone can bring that about
-    double *trial_p, *trial_q; // (nodes) by what each node that was looked at was judged; NAN: it was not
-    double *work;              // (2 nodes + 1, vocab) rows to work in: double, whatever stands there
+    int n;                     // tokens emitted: the accepted ones and the target's own
+    int32_t *token, *node;     // (nodes) the first n are set: token[i] follows draft node node[i], as in struct advance
+    int empty;                 // residuals that had no mass left after a rejection: caused by rounding only
+    double *trial_p, *trial_q; // (nodes) p and q of each node's trial; NAN: the node was not tried
+    double *work;              // (2 nodes + 1, vocab) scratch rows of the rule
 };
 
 struct verification verification_create(int nodes, int vocab); // owns its arrays
-void verification_destroy(struct verification *j);
-void verification_clear(struct verification *j, int nodes);             // nothing yet, of a draft of so many nodes
-void verification_add(struct verification *j, int node, int32_t token); // and after node came token
-// All at once: the path of d from the root to node `last`, and `token` after it.
-void verification_path(struct verification *j, const struct draft *d, int last, int32_t token);
+void verification_destroy(struct verification *v);
+void verification_clear(struct verification *v, int nodes); // no tokens and no trials, for a draft of `nodes` nodes
+void verification_add(struct verification *v, int node, int32_t token); // appends `token`, which follows `node`
+// Sets the whole result: the path of d from the root to node `last`, followed by `token`.
+void verification_path(struct verification *v, const struct draft *d, int last, int32_t token);
 
 struct rule {
-    const char *name;
-    const char *summary;
-    bool exact; // the text has the target's distribution for every draft that tells the truth
-    const char
-        *optimal;   // for which drafts no exact rule accepts more on average, and who proved it; NULL: it is not known
-    unsigned takes; // enum takes
+    const char *name;             // as in --rule and `rule:`
+    const char *summary;          // one line for `speclab list`
+    bool exact;                   // lossless: the output has the target's distribution for every truthful draft
+    const char *optimal;          // drafts for which no exact rule accepts more on average, with source; NULL: unknown
+    unsigned takes;               // enum takes: drafts that the rule can verify
+    const struct option *options; // NULL: none
+    size_t options_size;          // of the struct that `options` points into
 
-    // Given this draft, the probability that the path ends at each node: (nodes), sums to 1. One function gives
-    // E[accepted], its variance and an exact test for every rule. It needs every row of p, so it runs when asked for.
-    // May be NULL.
-    void (*law)(const struct draft *d, struct rows *p, const void *options, double *end);
-    const struct option *options; // NULL: it has none
-    size_t options_size;
-    // Of which a device has a body of its own, with the same answers (core/device_verification.h); DEVICE_NONE: of none. lenience, rate:
-    // of rejection's; NULL: 1, 0.
-    enum device_rule device_rule;
-    double (*lenience)(const void *options), (*rate)(const void *options);
+    // Verifies draft d against the target's rows p and writes the decision to out.
     void (*verify)(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
                    struct verification *out);
+
+    // Probability, given the draft, that the accepted path ends at each node: end (nodes), which sums to 1. It yields
+    // E[accepted], its variance and an exact test of the rule. It reads every row of p, so it is called on request
+    // only. May be NULL.
+    void (*end_probabilities)(const struct draft *d, struct rows *p, const void *options, double *end);
+
+    // The body that a device verifies by, with the same results bit for bit, by its name there (device_step/device_step.h: rule_body), and
+    // its parameters under these options. NULL: the host verifies; the body has no parameters.
+    const char *device_body;
+    void (*device_parameters)(const void *options, double parameter[RULE_PARAMETERS]);
+    bool ignores_q; // reads no row of q, on the host or on a device
 };
 
 extern const struct rule *const rules[];         // ends with NULL: verifier/rules/registry.c
-const struct rule *rule_named(const char *name); // NULL: none
+const struct rule *rule_named(const char *name); // NULL: no such rule

@@ -1,20 +1,20 @@
-// spectr.c - K-SEQ at every node (Sun et al. 2023, SpecTr, arXiv 2310.15141, section 4): k guesses drawn independently
-// from one row are tried against the same p, and only then is something taken out of it.
+// spectr.c - K-SEQ at every node (Sun et al. 2023, SpecTr, arXiv 2310.15141, section 4): k draft tokens sampled
+// independently from one row are tried against the same p, and the residual is formed once, after all were rejected.
 //
-// For k children of a node, all drawn from q:
+// For k children of a node, all sampled from q:
 //
 //     beta(r) = sum min(p / r, q)          rho = the smallest r >= 1 with 1 - (1 - beta(r))^k <= r beta(r)
-//     child c stands with probability min(1, p[x] / (rho q[x])), one after the other
-//     if none stands, the next token is drawn from  p - min(p / rho, q) (1 - (1 - beta)^k) / beta
+//     child c is accepted with probability min(1, p[x] / (rho q[x])), tried in order
+//     if all are rejected, the next token is sampled from  p - min(p / rho, q) (1 - (1 - beta)^k) / beta
 //
-// Exact: a child that is tried stands and is x with probability min(p / rho, q)(x), whatever happened before, as all
-// are drawn alike and tried against the same p. So x comes out through one of them with probability min(p / rho, q)(x)
-// (1 + (1 - beta) + ... + (1 - beta)^(k-1)), which is what is taken from p at the end; rho is such that nothing below 0
-// is left. Every rho between the smallest and k does it, so finding it to some digits is enough. It accepts with
-// probability 1 - (1 - beta)^k, at least 1 - 1/e of what any rule could (the paper's theorem 1).
+// Exact: a child that is tried is accepted and equals x with probability min(p / rho, q)(x), whatever happened before,
+// since all are i.i.d. and tried against the same p. So x is emitted through one of them with probability
+// min(p / rho, q)(x) (1 + (1 - beta) + ... + (1 - beta)^(k-1)), which is what the last line subtracts from p; rho makes
+// the difference non-negative. Every rho between the smallest and k is valid, so a few digits suffice. A node accepts
+// with probability 1 - (1 - beta)^k, at least 1 - 1/e of what any rule could (the paper's theorem 1).
 //
-// The paper has one level; going on at the child that stood, with its own row, is as in rejection. A child that stood
-// says nothing about the draws below it.
+// The paper has one level; continuing at the accepted child, with its own row, is as in rejection. The acceptance of a
+// child is independent of the samples below it.
 #include <math.h>
 #include <stdlib.h>
 
@@ -23,7 +23,7 @@
 #include "sampling/rng.h"
 #include "verifier/rules/rule.h"
 
-struct node { // what a node's children are tried by
+struct node { // parameters of the acceptance test of a node's children
     double rho, beta;
     int k;
 };
@@ -36,8 +36,8 @@ static double overlap(const double *p, const double *q, int vocab, double r)
     return fmin(sum, 1);
 }
 
-// 1 - (1 - beta)^k, the chance that one of k stands.
-static double one_of(double beta, int k)
+// 1 - (1 - beta)^k, the probability that one of k is accepted.
+static double any_accepted(double beta, int k)
 {
     double none = 1;
     for (int i = 0; i < k; i++)
@@ -45,48 +45,50 @@ static double one_of(double beta, int k)
     return 1 - none;
 }
 
-// r beta(r) never falls and one_of(beta(r)) never rises with r, and at r = k the first is not below the other.
-static struct node tried_by(const double *p, const double *q, int vocab, int k)
+// Bisection: r beta(r) is non-decreasing and any_accepted(beta(r)) non-increasing in r, and at r = k the first is not
+// below the second.
+static struct node solve_rho(const double *p, const double *q, int vocab, int k)
 {
     enum { HALVINGS = 32 };
     struct node n = { 1, overlap(p, q, vocab, 1), k };
-    if (one_of(n.beta, k) <= n.beta)
+    if (any_accepted(n.beta, k) <= n.beta)
         return n;
     double low = 1, high = k;
     for (int i = 0; i < HALVINGS; i++) {
         double r = low + (high - low) / 2, beta = overlap(p, q, vocab, r);
-        *(one_of(beta, k) <= r * beta ? &high : &low) = r;
+        *(any_accepted(beta, k) <= r * beta ? &high : &low) = r;
     }
     return (struct node){ high, overlap(p, q, vocab, high), k };
 }
 
-static struct node look_at(const struct draft *d, struct rows *rows, int node, double *p, double *q)
+static struct node load_node(const struct draft *d, struct rows *rows, int node, double *p, double *q)
 {
     int k = 0;
     for (int c = draft_next_child(d, node, node); c >= 0; c = draft_next_child(d, node, c))
         k++;
     dist_from_row(p, rows->row(rows, node), rows->vocab);
     dist_from_row(q, d->q->row(d->q, node), rows->vocab);
-    return tried_by(p, q, rows->vocab, k);
+    return solve_rho(p, q, rows->vocab, k);
 }
 
-// What is left of p when none stood. false: nothing is (rounding alone can bring that about), and p stays as it was.
-static bool none_accepted(const struct node *n, double *p, const double *q, int vocab)
+// Replaces p by the residual after all children were rejected. Returns false and leaves p unchanged if the residual has
+// no mass, which only rounding can cause.
+static bool residual_of_all(const struct node *n, double *p, const double *q, int vocab)
 {
     if (n->beta <= 0)
         return true;
-    const double by = one_of(n->beta, n->k) / n->beta;
+    const double factor = any_accepted(n->beta, n->k) / n->beta;
     double left = 0;
     for (int i = 0; i < vocab; i++)
-        left += fmax(p[i] - fmin(p[i] / n->rho, q[i]) * by, 0);
+        left += fmax(p[i] - fmin(p[i] / n->rho, q[i]) * factor, 0);
     if (left <= 0)
         return false;
     for (int i = 0; i < vocab; i++)
-        p[i] = fmax(p[i] - fmin(p[i] / n->rho, q[i]) * by, 0);
+        p[i] = fmax(p[i] - fmin(p[i] / n->rho, q[i]) * factor, 0);
     return dist_normalize(p, vocab);
 }
 
-static double chance(const struct node *n, const double *p, const double *q, int x)
+static double acceptance_probability(const struct node *n, const double *p, const double *q, int x)
 {
     return n->rho * q[x] > 0 ? fmin(1, p[x] / (n->rho * q[x])) : 0;
 }
@@ -100,19 +102,19 @@ static void spectr_verify(const struct draft *d, struct rows *rows, const void *
     int node = 0;
 
     verification_clear(out, d->n);
-    for (int stands = 0; stands >= 0; node = stands >= 0 ? stands : node) {
-        stands = -1;
+    for (int accepted = 0; accepted >= 0; node = accepted >= 0 ? accepted : node) {
+        accepted = -1;
         if (draft_next_child(d, node, node) < 0)
             break;
-        const struct node n = look_at(d, rows, node, p, q);
-        for (int c = draft_next_child(d, node, node); c >= 0 && stands < 0; c = draft_next_child(d, node, c)) {
+        const struct node n = load_node(d, rows, node, p, q);
+        for (int c = draft_next_child(d, node, node); c >= 0 && accepted < 0; c = draft_next_child(d, node, c)) {
             out->trial_p[c] = p[d->token[c]];
             out->trial_q[c] = n.rho * q[d->token[c]];
             if (rng->accept(rng, out->trial_p[c], out->trial_q[c], (struct address){ FOR_ACCEPT, rng->root, c }))
-                stands = c;
+                accepted = c;
         }
-        if (stands < 0) {
-            out->empty += !none_accepted(&n, p, q, vocab);
+        if (accepted < 0) {
+            out->empty += !residual_of_all(&n, p, q, vocab);
             verification_path(out, d, node,
                               rng->pick(rng, p, vocab, (struct address){ FOR_RESIDUAL, rng->root, node }));
             return;
@@ -122,7 +124,7 @@ static void spectr_verify(const struct draft *d, struct rows *rows, const void *
     verification_path(out, d, node, rng_pick_row(rng, rows->row(rows, node), vocab, at, p));
 }
 
-static void spectr_law(const struct draft *d, struct rows *rows, const void *options, double *end)
+static void spectr_end_probabilities(const struct draft *d, struct rows *rows, const void *options, double *end)
 {
     (void)options;
     double *p = xcalloc(2 * (size_t)rows->vocab, sizeof(*p)), *q = p + rows->vocab;
@@ -133,9 +135,9 @@ static void spectr_law(const struct draft *d, struct rows *rows, const void *opt
         int c = draft_next_child(d, node, node);
         if (c < 0 || end[node] == 0)
             continue;
-        const struct node n = look_at(d, rows, node, p, q);
+        const struct node n = load_node(d, rows, node, p, q);
         for (; c >= 0; c = draft_next_child(d, node, c)) {
-            end[c] = end[node] * chance(&n, p, q, d->token[c]);
+            end[c] = end[node] * acceptance_probability(&n, p, q, d->token[c]);
             end[node] -= end[c];
         }
     }
@@ -144,9 +146,9 @@ static void spectr_law(const struct draft *d, struct rows *rows, const void *opt
 
 const struct rule spectr_rule = {
     .name = "spectr",
-    .summary = "K-SEQ: independent draws from one row are all tried against the same p",
+    .summary = "K-SEQ: siblings sampled independently from one row are tested against the same p",
     .exact = true,
     .takes = TAKES_SAMPLED | TAKES_TREES,
-    .law = spectr_law,
+    .end_probabilities = spectr_end_probabilities,
     .verify = spectr_verify,
 };

@@ -1,55 +1,55 @@
-// synthetic.c - LOSSY, and for timing alone: how often guesses stand is said beforehand, whatever they are.
+// synthetic.c - LOSSY, for timing only: synthetic acceptance at a given rate.
 //
-// Each guess that is looked at stands with probability `rate`, what follows one that fell is drawn as in rejection, and all
-// of rejection's work is done. So a loop can be timed at a given number of tokens a step where there is no pair of models
-// that would accept as many: with weights of chance, or a head of its shape. The text means nothing. Of siblings the i-th
-// stands with probability rate (1 - rate)^i, from 0: what a tree is worth follows from its shape alone.
+// Each draft token that is tried is accepted with probability `rate`, whatever it is. After a rejection the next token
+// is sampled from the residual of `rejection`, so all of its work is done. A loop can thus be timed at a given number
+// of tokens per step without a pair of models that accepts as many: with random weights, or with a head of the right
+// shape. The text is meaningless. The i-th sibling, counted from 0, is accepted with probability rate (1 - rate)^i: the
+// tokens per step of a tree follow from its shape alone.
 #include <stddef.h>
 
 #include "verifier/rules/rejection.h"
 
-struct replayed {
+struct synthetic {
     double rate;
 };
 
 static const struct option options[] = {
-    { "rate", OPTION_REAL, offsetof(struct replayed, rate), "0.7", "a guess stands with this probability", 0, 1, NULL },
+    { "rate", OPTION_REAL, offsetof(struct synthetic, rate), "0.7", "acceptance probability of a draft token", 0, 1,
+      NULL },
     { 0 },
 };
 
-static double rate_of(const void *o)
+// The target's row is ignored.
+static struct acceptance_test test_of(const void *o)
 {
-    return ((const struct replayed *)o)->rate;
-}
-
-// The target's row counts for nothing.
-static double no_lenience(const void *o)
-{
-    (void)o;
-    return 0;
+    return (struct acceptance_test){ 0, ((const struct synthetic *)o)->rate };
 }
 
 static void synthetic_verify(const struct draft *d, struct rows *rows, const void *o, struct rng *rng,
                              struct verification *out)
 {
-    rejection_walk(d, rows, (struct standing){ 0, rate_of(o) }, rng, out);
+    rejection_walk(d, rows, test_of(o), rng, out);
 }
 
-static void synthetic_law(const struct draft *d, struct rows *rows, const void *o, double *end)
+static void synthetic_end_probabilities(const struct draft *d, struct rows *rows, const void *o, double *end)
 {
-    rejection_ends(d, rows, (struct standing){ 0, rate_of(o) }, end);
+    rejection_end_probabilities(d, rows, test_of(o), end);
+}
+
+static void synthetic_device_parameters(const void *o, double parameter[RULE_PARAMETERS])
+{
+    rejection_parameters(test_of(o), parameter);
 }
 
 const struct rule synthetic_rule = {
     .name = "synthetic",
-    .summary = "LOSSY, for timing: every guess stands with probability `rate`, at all of rejection's work",
+    .summary = "LOSSY, for timing: accepts each draft token with probability `rate`, at the cost of rejection",
     .exact = false,
-    .takes = TAKES_DETERMINISTIC | TAKES_TREES | TAKES_SAMPLED | TAKES_DISTINCT,
-    .law = synthetic_law,
+    .takes = TAKES_DETERMINISTIC | TAKES_TREES | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT,
+    .end_probabilities = synthetic_end_probabilities,
     .options = options,
-    .options_size = sizeof(struct replayed),
-    .device_rule = DEVICE_REJECTION,
-    .lenience = no_lenience,
-    .rate = rate_of,
+    .options_size = sizeof(struct synthetic),
+    .device_body = "rejection",
+    .device_parameters = synthetic_device_parameters,
     .verify = synthetic_verify,
 };

@@ -1,7 +1,7 @@
-// traversal.h - the recursion that `traversal` and `block` are: on a chain the two are one rule.
+// traversal.h - the recursion shared by `traversal` and `block`: on a chain both are the same rule.
 #pragma once
 #include "verifier/rules/rule.h"
 
 void traversal_verify(const struct draft *d, struct rows *p, const void *options, struct rng *rng,
                       struct verification *out);
-void traversal_law(const struct draft *d, struct rows *p, const void *options, double *end);
+void traversal_end_probabilities(const struct draft *d, struct rows *p, const void *options, double *end);

@@ -1,12 +1,11 @@
-// verification.c - where a rule writes down what it decided.
+// verification.c - the result of a rule.
 #include <math.h>
 #include <stdlib.h>
 #include "core/memory.h"
 #include "verifier/rules/rule.h"
 
-// A draft of so many nodes is at most nodes - 1 deep. The rows to work in are touched as far as a rule goes, and pages
-// that are never touched cost no memory: a rule that walks down needs two, one that comes back up one for each level,
-// `multipath` two for each.
+// A draft of n nodes is at most n - 1 levels deep. Scratch rows: a rule that walks down the tree uses two, one that
+// works from the leaves up one per level, `multipath` two per level. Pages that are never touched take no memory.
 struct verification verification_create(int nodes, int vocab)
 {
     size_t n = (size_t)nodes;
@@ -19,36 +18,36 @@ struct verification verification_create(int nodes, int vocab)
     };
 }
 
-void verification_destroy(struct verification *j)
+void verification_destroy(struct verification *v)
 {
-    free(j->token);
-    free(j->node);
-    free(j->trial_p);
-    free(j->trial_q);
-    free(j->work);
-    *j = (struct verification){ 0 };
+    free(v->token);
+    free(v->node);
+    free(v->trial_p);
+    free(v->trial_q);
+    free(v->work);
+    *v = (struct verification){ 0 };
 }
 
-void verification_clear(struct verification *j, int nodes)
+void verification_clear(struct verification *v, int nodes)
 {
-    j->n = j->empty = 0;
+    v->n = v->empty = 0;
     for (int node = 0; node < nodes; node++)
-        j->trial_p[node] = j->trial_q[node] = NAN;
+        v->trial_p[node] = v->trial_q[node] = NAN;
 }
 
-void verification_path(struct verification *j, const struct draft *d, int last, int32_t token)
+void verification_path(struct verification *v, const struct draft *d, int last, int32_t token)
 {
     int at = draft_depth(d, last);
-    j->n = at + 1;
+    v->n = at + 1;
     for (int node = last; node >= 0; node = d->parent[node]) {
-        j->node[at] = node;
-        j->token[at--] = token;
+        v->node[at] = node;
+        v->token[at--] = token;
         token = d->token[node];
     }
 }
 
-void verification_add(struct verification *j, int node, int32_t token)
+void verification_add(struct verification *v, int node, int32_t token)
 {
-    j->node[j->n] = node;
-    j->token[j->n++] = token;
+    v->node[v->n] = node;
+    v->token[v->n++] = token;
 }

@@ -1,8 +1,7 @@
-// backend_cuda.c - in `speclab_emulated` the devices cuda and cublas are the emulated GPUs: this stands in the place of the
-// real ones.
+// backend_cuda.c - in `speclab_emulated` the devices cuda and cublas are the emulated GPUs: replaces the real backends.
 #include "kernels/backend.h"
 
-struct backend *backend_emulated(int device, struct error *err); // cuda.cu, as the C++ compiler made it
+struct backend *backend_emulated(int device, struct error *err); // cuda.cu, compiled as C++
 struct backend *backend_emulated_cublas(int device, struct error *err);
 
 struct backend *backend_cuda(int device, struct error *err)

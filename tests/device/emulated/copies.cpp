@@ -1,5 +1,5 @@
-// copies.cpp - copies to shared memory that a thread does not wait for (cp.async). In every second block they come at once,
-// in the others no sooner than they must.
+// copies.cpp - asynchronous copies to shared memory (cp.async). In every second block they complete at once, in the others as late
+// as possible.
 #include <deque>
 
 #include "gpu.h"
@@ -14,40 +14,40 @@ struct copy {
 };
 
 static struct {
-    std::deque<copy> left; // on their way, the oldest first
-    int group;             // that is open
+    std::deque<copy> pending; // oldest first
+    int group;                // the current one
 } copies[MAX_THREADS];
-static bool wait; // those of this block, until they must come
+static bool delayed; // copies of this block complete as late as possible
 
 void copies_init(int64_t block)
 {
-    wait = block % 2 != 0;
+    delayed = block % 2 != 0;
     for (int t = 0; t < g.n; t++)
-        copies[t].left.clear();
+        copies[t].pending.clear();
 }
 
-void emulated_copy_ahead(void *to, const void *from)
+void emulated_copy_async(void *to, const void *from)
 {
     if (((uintptr_t)to | (uintptr_t)from) % 16 != 0)
         die("cp.async of 16 bytes from %p to %p: expected multiples of 16", from, to);
-    if (!wait) {
+    if (!delayed) {
         memcpy(to, from, 16);
         return;
     }
-    auto &of = copies[g.now - g.thread];
-    of.left.push_back({ to, from, of.group });
+    auto &own = copies[g.now - g.thread];
+    own.pending.push_back({ to, from, own.group });
 }
 
-void emulated_close_copies(void)
+void emulated_commit_copies(void)
 {
     copies[g.now - g.thread].group++;
 }
 
-void emulated_wait_for_copies(int but)
+void emulated_wait_for_copies(int n_pending)
 {
-    auto &of = copies[g.now - g.thread];
-    for (; !of.left.empty() && of.left.front().group < of.group - but; of.left.pop_front())
-        memcpy(of.left.front().to, of.left.front().from, 16);
+    auto &own = copies[g.now - g.thread];
+    for (; !own.pending.empty() && own.pending.front().group < own.group - n_pending; own.pending.pop_front())
+        memcpy(own.pending.front().to, own.pending.front().from, 16);
 }
 
 } // namespace emulated_gpu

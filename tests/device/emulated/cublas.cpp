@@ -1,8 +1,7 @@
-// cublas.cpp - a stand-in for the few functions of cuBLAS that blas.cu calls: plain loops in float, with the semantics
-// that cuBLAS's manual gives them: matrices are columns one behind the other, so many numbers apart, transposed or not.
+// cublas.cpp - emulates the functions of cuBLAS that cublas.cu calls: plain loops in float with the semantics of cuBLAS's manual
+// (column-major matrices with a leading dimension, transposed or not).
 //
-// Of cuBLAS it has the one property that everything above must live with, too: sums are taken in another order where n
-// is more than one, so a row does not have the same bits in every pass.
+// Like cuBLAS, it sums in another order for n > 1, so a row does not have the same bits in every pass.
 #include <dlfcn.h>
 
 #include <cuda_runtime.h>
@@ -22,8 +21,8 @@ struct handle {
     void *workspace;
 };
 
-static const char *lacking;
-static int fails;
+static const char *missing;
+static int fails; // countdown to a failing product
 
 static int create(void **to)
 {
@@ -40,7 +39,7 @@ static int destroy(void *h)
 static int set_stream(void *h, cudaStream_t stream)
 {
     ((struct handle *)h)->stream = stream;
-    ((struct handle *)h)->workspace = NULL; // as cuBLAS does: it has its own again
+    ((struct handle *)h)->workspace = NULL; // as cuBLAS does: resets to its own workspace
     return SUCCESS;
 }
 
@@ -73,9 +72,9 @@ static const char *status_name(int status)
     return "";
 }
 
-struct matrix { // op(it)
+struct matrix { // op(matrix)
     const void *data;
-    int type, op, ld; // ld: numbers from column to column
+    int type, op, ld; // ld: leading dimension
 };
 
 static float at(struct matrix m, int64_t row, int64_t column)
@@ -87,15 +86,15 @@ static float at(struct matrix m, int64_t row, int64_t column)
                                    : __uint_as_float((unsigned)halves[i] << 16);
 }
 
-// rows: of the matrix as it lies
-static bool lies_well(struct matrix m, int rows)
+// rows: of the matrix as stored
+static bool is_valid(struct matrix m, int rows)
 {
     return (m.op == OP_N || m.op == OP_T) && m.ld >= (rows > 1 ? rows : 1);
 }
 
-// One thread does it all.
-static void gemm_kernel(struct matrix left, struct matrix right, int m, int n, int k, float scale, float before,
-                        float *c, int ldc)
+// Uses one thread.
+static void gemm_kernel(struct matrix left, struct matrix right, int m, int n, int k, float alpha, float beta, float *c,
+                        int ldc)
 {
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < m; i++) {
@@ -105,7 +104,7 @@ static void gemm_kernel(struct matrix left, struct matrix right, int m, int n, i
                 sum = fmaf(at(left, i, at_k), at(right, at_k, j), sum);
             }
             float *const to = c + j * ldc + i;
-            *to = before != 0 ? scale * sum + before * *to : scale * sum; // what is there may be no number
+            *to = beta != 0 ? alpha * sum + beta * *to : alpha * sum; // with beta == 0 the old value may be NaN
         }
 }
 
@@ -113,10 +112,10 @@ static int gemm(void *h, int op_a, int op_b, int m, int n, int k, const void *al
                 const void *b, int type_b, int ldb, const void *beta, void *c, int type_c, int ldc, int compute, int)
 {
     const struct matrix left = { a, type_a, op_a, lda }, right = { b, type_b, op_b, ldb };
-    const float scale = *(const float *)alpha, before = *(const float *)beta;
+    const float alpha_value = *(const float *)alpha, beta_value = *(const float *)beta;
     if (h == NULL || ((struct handle *)h)->stream == NULL)
         return NOT_INITIALIZED;
-    if (m < 0 || n < 0 || k < 0 || !lies_well(left, op_a == OP_N ? m : k) || !lies_well(right, op_b == OP_N ? k : n) ||
+    if (m < 0 || n < 0 || k < 0 || !is_valid(left, op_a == OP_N ? m : k) || !is_valid(right, op_b == OP_N ? k : n) ||
         ldc < (m > 1 ? m : 1))
         return INVALID_VALUE;
     if (type_a != type_b || (type_a != NUMBERS_F32 && type_a != NUMBERS_F16 && type_a != NUMBERS_BF16) ||
@@ -124,25 +123,26 @@ static int gemm(void *h, int op_a, int op_b, int m, int n, int k, const void *al
         return NOT_SUPPORTED;
     if (fails > 0 && --fails == 0)
         return EXECUTION_FAILED;
-    LAUNCH(gemm_kernel, 1, 1, 0, ((struct handle *)h)->stream, left, right, m, n, k, scale, before, (float *)c, ldc);
+    LAUNCH(gemm_kernel, 1, 1, 0, ((struct handle *)h)->stream, left, right, m, n, k, alpha_value, beta_value,
+           (float *)c, ldc);
     return SUCCESS;
 }
 
-static char library; // whose address stands for it
+static char library; // its address is the handle
 
-static bool lacks(const char *name)
+static bool is_missing(const char *name)
 {
-    return lacking != NULL && strstr(name, lacking) != NULL;
+    return missing != NULL && strstr(name, missing) != NULL;
 }
 
 void *dlopen(const char *name, int)
 {
-    return strcmp(name, "libcublas.so.13") == 0 && !lacks(name) ? &library : NULL;
+    return strcmp(name, "libcublas.so.13") == 0 && !is_missing(name) ? &library : NULL;
 }
 
 const char *dlerror(void)
 {
-    return "libcublas.so.13: cannot open shared object file: it is emulated, and away";
+    return "libcublas.so.13: cannot open shared object file (emulated)";
 }
 
 void *dlsym(void *from, const char *name)
@@ -159,7 +159,7 @@ void *dlsym(void *from, const char *name)
         { "cublasGetStatusName", (void *)status_name },
         { "cublasGemmEx", (void *)gemm },
     };
-    for (size_t i = 0; from == &library && !lacks(name) && i < sizeof(all) / sizeof(all[0]); i++)
+    for (size_t i = 0; from == &library && !is_missing(name) && i < sizeof(all) / sizeof(all[0]); i++)
         if (strcmp(name, all[i].name) == 0)
             return all[i].function;
     return NULL;
@@ -169,7 +169,7 @@ void *dlsym(void *from, const char *name)
 
 extern "C" void emulated_cublas_lacks(const char *name)
 {
-    lacking = name;
+    missing = name;
 }
 
 extern "C" void emulated_cublas_fails(int products_from_now)

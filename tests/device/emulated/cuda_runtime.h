@@ -1,14 +1,13 @@
-// cuda_runtime.h - a GPU that is not there: what `#include <cuda_runtime.h>` finds when g++ compiles the kernels.
+// cuda_runtime.h - an emulated GPU: replaces <cuda_runtime.h> when g++ compiles the kernels.
 //
-// The idea: a thread of a block is a fiber on the host, and the blocks of a launch run one after another
-// (threads.cpp). A fiber goes on until it comes to a barrier or an exchange within its warp, and then another has its
-// turn; who is next differs from block to block, so that a barrier that is missing shows as a wrong result. Device
-// memory is malloc's, so that AddressSanitizer knows it. Mistakes that a GPU would pass over in silence end the program
-// with a sentence.
+// A thread of a block is a fiber on the host, and the blocks of a launch run one after another (threads.cpp). A fiber runs until
+// it reaches a barrier or a warp exchange; then another one runs. The order of fibers differs from block to block, so that a
+// missing barrier shows as a wrong result. Device memory is malloc's, so that AddressSanitizer checks it. Errors that a GPU would
+// ignore end the program with a message.
 //
-// Everything is done when the call returns, but what a stream captures; streams and events are there, and have nothing to
-// wait for. Names and signatures are CUDA's; only what is used is here, and what else a kernel wants is to be added. All of
-// it lies in a namespace that needs no name, so that one program can hold this and the real runtime.
+// Every call is complete when it returns, except what a stream captures; streams and events exist but never wait. Names and
+// signatures are CUDA's; only what is used is declared here, and more can be added. Everything is in an inline namespace, so that
+// one program can contain this and the real runtime.
 #pragma once
 #include <limits.h>
 #include <math.h>
@@ -24,7 +23,7 @@
 #define __host__
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
-#define __shared__ static // one block at a time: all its threads see the one variable
+#define __shared__ static // blocks run one at a time, so all threads of the block share one variable
 
 // As in device.h.
 #define LAUNCH(kernel, grid, block, shared, stream, ...) \
@@ -33,15 +32,15 @@
 
 // For tests.
 extern "C" {
-// cudaMalloc gives no more than this in all; 4 GB unless said otherwise.
+// Limits the total of cudaMalloc; 4 GB by default.
 void emulated_memory_limit(size_t bytes);
-// The runtime call so many from now returns cudaErrorInvalidValue; 1: the next one; 0: none. A launch is a call too,
-// and does nothing when it fails. What frees or destroys does so all the same.
+// Makes a runtime call return cudaErrorInvalidValue: 1: the next one, 2: the one after; 0: none. A launch is a call too, and does
+// nothing when it fails. Calls that free or destroy do so even when they fail.
 void emulated_fail_next(int calls_from_now);
-// Kernels and graphs launched so far: a graph is one, whatever is in it. cudaStreamSynchronize so far.
+// Number of kernel and graph launches so far (a graph counts as one), and of calls of cudaStreamSynchronize.
 int64_t emulated_launches(void);
 int64_t emulated_syncs(void);
-// Graphs, and what was made of them to be launched, that nobody has destroyed.
+// Number of graphs and executable graphs that are not destroyed.
 int64_t emulated_graphs(void);
 }
 
@@ -94,13 +93,13 @@ struct dim3 {
     }
 };
 
-// ---- the thread that runs now; for kernels
+// ---- the current thread; for kernels
 
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 enum { warpSize = 32 };
-extern int emulated_lane;        // its place in its warp
-extern uint8_t *emulated_shared; // its block's dynamic shared memory
+extern int emulated_lane;        // lane in its warp
+extern uint8_t *emulated_shared; // dynamic shared memory of its block
 
 // ---- the runtime
 
@@ -128,8 +127,8 @@ struct cudaDeviceProp {
     int regsPerBlock, regsPerMultiprocessor, warpSize, maxThreadsPerBlock, maxThreadsPerMultiProcessor;
     int maxBlocksPerMultiProcessor, major, minor, multiProcessorCount, l2CacheSize;
 };
-// There are two. A stream or an event is of the device that was set when it was made, and what is queued on it while
-// another is set is cudaErrorInvalidResourceHandle.
+// There are two devices. A stream or event belongs to the device that was set when it was created; queueing on it while another
+// device is set returns cudaErrorInvalidResourceHandle.
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device);
@@ -143,12 +142,12 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s);
 cudaError_t cudaEventCreate(cudaEvent_t *e);
 cudaError_t cudaEventDestroy(cudaEvent_t e);
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s = NULL);
-// cudaErrorNotReady: the host has not waited for the stream since one of them was recorded; a device might be behind it.
+// Returns cudaErrorNotReady if the host has not waited for the stream since one of them was recorded, as a device might.
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
 
-// Between BeginCapture and EndCapture launches on the stream are written down, with their arguments as they are then, and
-// not run. What the device's memory is taken and given back by, waiting, and copies from or to the host come to
-// cudaErrorStreamCaptureUnsupported in the thread that captures, and the capture to nothing. A thread captures one stream at a time.
+// Between BeginCapture and EndCapture, launches on the stream are recorded with their arguments and not run. Allocating and
+// freeing device memory, waiting, and copies from or to the host return cudaErrorStreamCaptureUnsupported in the capturing thread
+// and invalidate the capture. A thread captures one stream at a time.
 typedef struct emulated_graph *cudaGraph_t;
 typedef struct emulated_graph_exec *cudaGraphExec_t;
 enum cudaStreamCaptureMode {
@@ -166,11 +165,11 @@ enum cudaMemcpyKind {
     cudaMemcpyDeviceToHost = 2,
     cudaMemcpyDeviceToDevice = 3,
 };
-// Device memory starts as 0xFF bytes. A copy or a fill that leaves the memory it names, or names the wrong side, is
+// Device memory is initialised to 0xFF bytes. A copy or fill beyond an allocation, or with the wrong direction, returns
 // cudaErrorInvalidValue.
 cudaError_t cudaMalloc(void **p, size_t bytes);
 cudaError_t cudaFree(void *p);
-// The host's memory, pinned.
+// Pinned host memory.
 cudaError_t cudaMallocHost(void **p, size_t bytes);
 cudaError_t cudaFreeHost(void *p);
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total);
@@ -189,7 +188,7 @@ template <typename T> cudaError_t cudaFuncSetAttribute(T *kernel, cudaFuncAttrib
 {
     return cudaFuncSetAttribute((const void *)kernel, a, value);
 }
-// Of a kernel: body is called once for every thread, with p, which has all its arguments, so many bytes.
+// A launch. body(p) is called once per thread; p: the arguments, `bytes` bytes.
 struct emulated_work {
     const char *name;
     const void *kernel;
@@ -207,7 +206,7 @@ void emulated_launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 blo
 {
     auto thread = [=] { kernel(p...); };
     using T = decltype(thread);
-    static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 16, "what a launch takes along is bytes");
+    static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 16, "arguments are copied as bytes");
     const struct emulated_work w = { name,   (const void *)kernel,         grid,    block,
                                      shared, [](void *t) { (*(T *)t)(); }, &thread, sizeof(thread) };
     emulated_run(w, s);
@@ -218,7 +217,7 @@ void emulated_launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 blo
 enum emulated_wait {
     EMULATED_NONE,
     EMULATED_BARRIER,
-    EMULATED_SYNC, // from here on within a warp
+    EMULATED_SYNC, // this and the following: within a warp
     EMULATED_SHUFFLE,
     EMULATED_SHUFFLE_XOR,
     EMULATED_BALLOT,
@@ -227,17 +226,17 @@ enum emulated_wait {
 };
 // Waits for the block.
 void emulated_barrier(void);
-// Waits for the lanes in mask. Shuffles: the x of lane source. Votes: of all of them.
+// Waits for the lanes in mask. Returns: shuffles: x of lane `source`; votes: the vote of all lanes.
 uint64_t emulated_exchange(enum emulated_wait what, unsigned mask, uint64_t x, int source);
-// The lane to read from, given what is passed to a shuffle.
+// The lane that a shuffle with this argument reads from.
 int emulated_source(enum emulated_wait what, int argument, int width);
 // As mma_bf16 in device.h.
 void emulated_mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
-// As copy_ahead, close_copies and wait_for_copies in device.h. In every second block copies come at once, in the others no
-// sooner than they must: what is overwritten too early shows in the ones, what is not waited for in the others.
-void emulated_copy_ahead(void *to, const void *from);
-void emulated_close_copies(void);
-void emulated_wait_for_copies(int but);
+// As copy_async, commit_copies and wait_for_copies in device.h. In every second block copies complete at once, which shows
+// data that is overwritten too early; in the others as late as possible, which shows missing waits.
+void emulated_copy_async(void *to, const void *from);
+void emulated_commit_copies(void);
+void emulated_wait_for_copies(int n_pending);
 
 inline void __syncthreads(void)
 {
@@ -281,7 +280,7 @@ EMULATED_SHUFFLES(double)
 
 // ---- numbers
 
-// The pairs that nvcc has, and no others: what is ambiguous there is ambiguous here.
+// Exactly the overloads of nvcc, so that calls that are ambiguous there are ambiguous here.
 #define EMULATED_MIN_MAX(result, a, b) \
     inline result min(a x, b y) \
     { \
@@ -324,12 +323,12 @@ EMULATED_BITS(__float_as_uint, float, unsigned)
 EMULATED_BITS(__uint_as_float, unsigned, float)
 #undef EMULATED_BITS
 
-// One thread at a time: nobody is between the two.
+// Threads run one at a time, so this is atomic.
 inline double atomicAdd(double *to, double x)
 {
-    const double was = *to;
-    *to = was + x;
-    return was;
+    const double old = *to;
+    *to = old + x;
+    return old;
 }
 inline int __popc(unsigned x)
 {
@@ -345,6 +344,6 @@ inline int __ffs(int x)
 }
 // A half's bits.
 float emulated_half_to_float(uint16_t h);
-uint16_t emulated_float_to_half(float x); // to the nearest, ties to even
+uint16_t emulated_float_to_half(float x); // round to nearest even
 
 } // namespace emulated_gpu

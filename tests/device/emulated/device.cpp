@@ -1,4 +1,4 @@
-// device.cpp - the runtime's errors, devices, streams and events.
+// device.cpp - errors, devices, streams and events of the runtime.
 #include <stdio.h>
 #include <time.h>
 
@@ -7,8 +7,8 @@
 struct emulated_gpu::emulated_event {
     int device;
     double recorded;     // ms; 0: never
-    cudaStream_t stream; // where it was
-    int64_t operation;   // as which of the stream's
+    cudaStream_t stream; // that it was recorded on
+    int64_t operation;   // its number in the stream
 };
 
 inline namespace emulated_gpu
@@ -16,11 +16,11 @@ inline namespace emulated_gpu
 
 // ---- errors
 
-pthread_mutex_t held::lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t lock_guard::lock = PTHREAD_MUTEX_INITIALIZER;
 static int fail_in;
 static thread_local cudaError_t last;
 
-cudaError_t note(cudaError_t e)
+cudaError_t set_error(cudaError_t e)
 {
     if (e != cudaSuccess)
         last = e;
@@ -29,21 +29,21 @@ cudaError_t note(cudaError_t e)
 
 bool fails(void)
 {
-    held lock;
+    lock_guard lock;
     if (fail_in <= 0 || --fail_in != 0)
         return false;
     last = cudaErrorInvalidValue;
     return true;
 }
 
-cudaError_t done(void)
+cudaError_t finish_call(void)
 {
     return fails() ? cudaErrorInvalidValue : cudaSuccess;
 }
 
 extern "C" void emulated_fail_next(int calls_from_now)
 {
-    held lock;
+    lock_guard lock;
     fail_in = calls_from_now;
 }
 
@@ -69,17 +69,17 @@ static const struct {
 
 const char *cudaGetErrorName(cudaError_t e)
 {
-    for (const auto &known : errors)
-        if (known.e == e)
-            return known.name;
+    for (const auto &error_entry : errors)
+        if (error_entry.e == e)
+            return error_entry.name;
     return "unrecognized error code";
 }
 
 const char *cudaGetErrorString(cudaError_t e)
 {
-    for (const auto &known : errors)
-        if (known.e == e)
-            return known.string;
+    for (const auto &error_entry : errors)
+        if (error_entry.e == e)
+            return error_entry.string;
     return "unrecognized error code";
 }
 
@@ -95,7 +95,7 @@ cudaError_t cudaGetLastError(void)
 
 static thread_local int device;
 
-int device_now(void)
+int current_device(void)
 {
     return device;
 }
@@ -113,7 +113,7 @@ cudaError_t cudaSetDevice(int to)
     if (fails())
         return cudaErrorInvalidValue;
     if (to < 0 || to >= DEVICES)
-        return note(cudaErrorInvalidDevice);
+        return set_error(cudaErrorInvalidDevice);
     device = to;
     return cudaSuccess;
 }
@@ -123,12 +123,12 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int of)
     if (fails())
         return cudaErrorInvalidValue;
     if (of < 0 || of >= DEVICES)
-        return note(cudaErrorInvalidDevice);
+        return set_error(cudaErrorInvalidDevice);
     *p = {};
     snprintf(p->name, sizeof(p->name), "emulated GPU");
     p->totalGlobalMem = memory_limit();
     p->sharedMemPerBlock = SHARED_DEFAULT;
-    p->sharedMemPerBlockOptin = SHARED_MOST;
+    p->sharedMemPerBlockOptin = SHARED_MAX;
     p->sharedMemPerMultiprocessor = 228 << 10;
     p->reservedSharedMemPerBlock = 1 << 10;
     p->regsPerBlock = p->regsPerMultiprocessor = 1 << 16;
@@ -144,12 +144,12 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int of)
 
 // ---- streams
 
-cudaError_t stream_touch(cudaStream_t s)
+cudaError_t stream_use(cudaStream_t s)
 {
     if (!s)
         return cudaSuccess;
     s->operations++;
-    return s->device == device ? cudaSuccess : note(cudaErrorInvalidResourceHandle);
+    return s->device == device ? cudaSuccess : set_error(cudaErrorInvalidResourceHandle);
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
@@ -163,28 +163,28 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned)
 cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
     delete s;
-    return done();
+    return finish_call();
 }
 
 static int64_t syncs;
 
 extern "C" int64_t emulated_syncs(void)
 {
-    held lock;
+    lock_guard lock;
     return syncs;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
     {
-        held lock;
+        lock_guard lock;
         syncs++;
         if (s && !s->capturing)
-            uploads_end(s);
+            uploads_finish(s);
     }
     if (s)
-        s->waited_for = ++s->operations; // from any device
-    return s && s->capturing && capture_forbids() ? cudaErrorStreamCaptureUnsupported : done();
+        s->waited_for = ++s->operations; // allowed from any device
+    return s && s->capturing && capture_invalidate() ? cudaErrorStreamCaptureUnsupported : finish_call();
 }
 
 // ---- events
@@ -200,7 +200,7 @@ cudaError_t cudaEventCreate(cudaEvent_t *e)
 cudaError_t cudaEventDestroy(cudaEvent_t e)
 {
     delete e;
-    return done();
+    return finish_call();
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
@@ -209,7 +209,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
         return cudaErrorInvalidValue;
     const int of = s ? s->device : device;
     if (e->device != of)
-        return note(cudaErrorInvalidResourceHandle);
+        return set_error(cudaErrorInvalidResourceHandle);
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     e->recorded = (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
@@ -218,8 +218,8 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
     return cudaSuccess;
 }
 
-// Whether the device may not have come to it yet, for all that the host knows.
-static bool is_ahead(cudaEvent_t e)
+// Whether the event may still be pending, since the host has not waited for the stream after it.
+static bool is_pending(cudaEvent_t e)
 {
     return e->stream && e->operation > e->stream->waited_for;
 }
@@ -229,8 +229,8 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
     if (fails())
         return cudaErrorInvalidValue;
     if (from->recorded == 0 || to->recorded == 0)
-        return note(cudaErrorInvalidResourceHandle);
-    if (is_ahead(from) || is_ahead(to))
+        return set_error(cudaErrorInvalidResourceHandle);
+    if (is_pending(from) || is_pending(to))
         return cudaErrorNotReady;
     *ms = (float)(to->recorded - from->recorded);
     return cudaSuccess;

@@ -1,9 +1,9 @@
-// gpu.h - the GPU that is not there, as its own files know it: the block that runs now, its threads and their stacks.
+// gpu.h - internals of the emulated GPU: the current block, its threads and their stacks.
 //
-// The idea: a stack runs one thread after another for as long as they end. One that has to wait keeps the stack it is
-// on, and whoever is ready goes on instead: on the stack it kept, or, if it has not begun, on a fresh one. So threads
-// that never wait cost no switch, and one that waits costs one, straight to the next. The last to come to a barrier or
-// an exchange works out the answer for all and makes the others ready.
+// A stack runs threads one after another as long as they end. A thread that has to wait keeps its stack, and the next ready thread
+// runs: on the stack that it kept, or on a free one if it has not started. So threads that never wait need no switch, and a
+// wait costs one switch, directly to the next thread. The last thread to reach a barrier or exchange computes the results for all and
+// makes the others ready.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -27,50 +27,50 @@ struct stack {
 #else
     void *sp;
 #endif
-    void *fake; // what AddressSanitizer keeps of it while it does not run
+    void *fake; // AddressSanitizer's fake stack while it is suspended
 };
 
 struct thread {
     uint3 index;
     int lane, warp;
-    struct stack *stack; // it waits on; NULL: it has not begun
+    struct stack *stack; // that it waits on; NULL: not started
     enum emulated_wait waits;
 };
 
 struct warp {
-    unsigned alive, waiting; // lanes; waiting: within the warp
-    // Of the lanes that wait:
+    unsigned active, waiting; // masks of lanes; waiting: in a warp exchange
+    // Per waiting lane:
     unsigned mask[WARP];
     enum emulated_wait what[WARP];
     uint64_t x[WARP];
     int source[WARP];
-    // Of those that have waited:
+    // Per lane that has waited:
     uint64_t answer[WARP];
 };
 
 struct gpu {
-    // The launch.
+    // The current launch.
     const char *kernel;
     void (*body)(void *p);
     void *p;
     bool running;
-    int64_t kernels; // that have run
-    // The block: n threads.
-    int n, warps, alive, at_barrier, votes;
-    enum emulated_wait barrier; // what those at_barrier wait in
+    int64_t kernels; // run so far
+    // The current block: n threads.
+    int n, warps, active, at_barrier, votes;
+    enum emulated_wait barrier; // that the at_barrier threads wait in
     int answer;                 // of the last barrier
     struct thread thread[MAX_THREADS];
     struct warp warp[MAX_WARPS];
     struct thread *now;
-    // Who is ready: from front to end, around. And how they are put in.
+    // Ready threads: a ring buffer from front to end, and the order in which threads are added.
     uint16_t ready[MAX_THREADS];
     unsigned front, end;
-    bool evenly; // taken from the front
-    int flip;    // lane i of an order is lane i ^ flip
+    bool fifo;     // taken from the front, else from the end
+    int lane_flip; // position i of an order is lane i ^ lane_flip
     uint8_t warp_order[MAX_WARPS];
     uint64_t random;
-    // Stacks: that of the host, and the free ones.
-    struct stack host, *current, *left;
+    // Stacks: of the host, the current and the previous one, and the free ones.
+    struct stack host, *current, *previous;
     struct stack *free[MAX_THREADS + 1];
     int free_count, stacks;
     size_t shared_bytes;
@@ -82,7 +82,7 @@ const char *wait_name(enum emulated_wait w);
 
 // ---- stacks.cpp
 
-struct stack *stack_free(void); // one that nobody waits on
+struct stack *stack_free(void); // returns an unused one
 void stack_switch(struct stack *to);
 
 // ---- threads.cpp
@@ -92,32 +92,32 @@ inline void ready_put(int thread)
     g.ready[g.end++ % MAX_THREADS] = (uint16_t)thread;
 }
 
-// In the order of the block: the threads that keep() wants.
+// Adds the threads for which keep() is true, in the order of the block.
 template <typename F> inline void ready_put_all(F keep)
 {
     for (int w = 0; w < g.warps; w++)
         for (int i = 0; i < WARP; i++) {
-            const int t = g.warp_order[w] * WARP + (i ^ g.flip);
+            const int t = g.warp_order[w] * WARP + (i ^ g.lane_flip);
             if (t < g.n && keep(&g.thread[t]))
                 ready_put(t);
         }
 }
 
-void threads_begin(void);                                    // all that are ready, until all have ended
-void thread_wait(struct thread *t, enum emulated_wait what); // lets others go on until somebody makes it ready
-[[noreturn]] void run_threads(void);                         // what a stack does
+void threads_begin(void);                                    // runs the ready threads until all have ended
+void thread_wait(struct thread *t, enum emulated_wait what); // runs others until t is made ready
+[[noreturn]] void run_threads(void);                         // main loop of a stack
 
 // ---- waits.cpp
 
-void waits_without(struct thread *t); // it has ended: those that wait for it need not wait any longer
+void thread_ended(struct thread *t); // releases threads that waited for t
 
 // ---- copies.cpp
 
-void copies_init(int64_t block); // none is on its way
+void copies_init(int64_t block); // discards pending copies
 
 // ---- numbers.cpp
 
-struct mma { // what a lane brings to the instruction
+struct mma { // operands of a lane
     float *d;
     const uint32_t *a;
     uint32_t b[2];

@@ -1,5 +1,4 @@
-// graphs.cpp - streams that capture, and graphs: launches written down with their arguments, to be run as often as the graph
-// is launched.
+// graphs.cpp - stream capture and graphs: launches recorded with their arguments, which run each time the graph is launched.
 #include <vector>
 
 #include "runtime.h"
@@ -7,13 +6,13 @@
 inline namespace emulated_gpu
 {
 
-struct alignas(16) sixteen {
+struct alignas(16) aligned_bytes {
     uint8_t bytes[16];
 };
 
 struct node {
     struct emulated_work work;
-    std::vector<struct sixteen> p; // its arguments
+    std::vector<struct aligned_bytes> p; // arguments
 };
 
 } // namespace emulated_gpu
@@ -31,42 +30,42 @@ inline namespace emulated_gpu
 {
 
 static int64_t graphs;
-static thread_local cudaStream_t captures; // that of this thread; NULL: none
+static thread_local cudaStream_t capturing_stream; // of this thread; NULL: none
 
 extern "C" int64_t emulated_graphs(void)
 {
-    held lock;
+    lock_guard lock;
     return graphs;
 }
 
-static void count(int more)
+static void count(int change)
 {
-    held lock;
-    graphs += more;
+    lock_guard lock;
+    graphs += change;
 }
 
 // ---- capturing
 
-bool capture_takes(cudaStream_t s, const struct emulated_work &w)
+bool capture_record(cudaStream_t s, const struct emulated_work &w)
 {
     if (!s || !s->capturing)
         return false;
-    if (s->spoilt) {
-        note(cudaErrorStreamCaptureInvalidated);
+    if (s->invalidated) {
+        set_error(cudaErrorStreamCaptureInvalidated);
         return true;
     }
-    struct node n = { w, std::vector<struct sixteen>((w.bytes + 15) / 16) };
+    struct node n = { w, std::vector<struct aligned_bytes>((w.bytes + 15) / 16) };
     memcpy(n.p.data(), w.p, w.bytes);
     s->capturing->nodes.push_back(n);
     return true;
 }
 
-bool capture_forbids(void)
+bool capture_invalidate(void)
 {
-    if (!captures)
+    if (!capturing_stream)
         return false;
-    captures->spoilt = true;
-    note(cudaErrorStreamCaptureUnsupported);
+    capturing_stream->invalidated = true;
+    set_error(cudaErrorStreamCaptureUnsupported);
     return true;
 }
 
@@ -74,11 +73,11 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode)
 {
     if (fails())
         return cudaErrorInvalidValue;
-    if (!s || s->capturing || captures)
-        return note(cudaErrorIllegalState);
-    captures = s;
+    if (!s || s->capturing || capturing_stream)
+        return set_error(cudaErrorIllegalState);
+    capturing_stream = s;
     s->capturing = new emulated_graph;
-    s->spoilt = false;
+    s->invalidated = false;
     count(1);
     return cudaSuccess;
 }
@@ -87,18 +86,18 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *to)
 {
     *to = NULL;
     if (!s || !s->capturing)
-        return note(cudaErrorIllegalState);
-    if (s != captures)
-        return note(cudaErrorStreamCaptureWrongThread);
-    captures = NULL;
+        return set_error(cudaErrorIllegalState);
+    if (s != capturing_stream)
+        return set_error(cudaErrorStreamCaptureWrongThread);
+    capturing_stream = NULL;
     struct emulated_graph *const graph = s->capturing;
     s->capturing = NULL;
-    if (!s->spoilt && !fails()) {
+    if (!s->invalidated && !fails()) {
         *to = graph;
         return cudaSuccess;
     }
     cudaGraphDestroy(graph);
-    return note(s->spoilt ? cudaErrorStreamCaptureInvalidated : cudaErrorInvalidValue);
+    return set_error(s->invalidated ? cudaErrorStreamCaptureInvalidated : cudaErrorInvalidValue);
 }
 
 // ---- graphs
@@ -107,14 +106,14 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
     delete graph;
     count(-1);
-    return done();
+    return finish_call();
 }
 
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *e, cudaGraph_t graph, unsigned long long)
 {
     if (fails())
         return cudaErrorInvalidValue;
-    *e = new emulated_graph_exec{ graph->nodes, device_now() };
+    *e = new emulated_graph_exec{ graph->nodes, current_device() };
     count(1);
     return cudaSuccess;
 }
@@ -123,18 +122,18 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t e)
 {
     delete e;
     count(-1);
-    return done();
+    return finish_call();
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s)
 {
     if (fails())
         return cudaErrorInvalidValue;
-    if (stream_touch(s) != cudaSuccess || e->device != device_now())
-        return note(cudaErrorInvalidResourceHandle);
-    if (capture_forbids()) // it is not, but nobody makes graphs of graphs
+    if (stream_use(s) != cudaSuccess || e->device != current_device())
+        return set_error(cudaErrorInvalidResourceHandle);
+    if (capture_invalidate()) // CUDA allows it; graphs of graphs are not used here
         return cudaErrorStreamCaptureUnsupported;
-    held lock;
+    lock_guard lock;
     launch_count();
     for (struct node &n : e->nodes) {
         n.work.p = n.p.data();

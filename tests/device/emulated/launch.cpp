@@ -1,4 +1,4 @@
-// launch.cpp - launches: their blocks, one after another.
+// launch.cpp - launches: runs their blocks one after another.
 #include <stdlib.h>
 
 #include "runtime.h"
@@ -8,7 +8,7 @@ inline namespace emulated_gpu
 
 // ---- blocks
 
-static uint32_t random_below(uint32_t n) // enough to shuffle by
+static uint32_t random_below(uint32_t n) // good enough for shuffling
 {
     g.random = g.random * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)((g.random >> 32) * n >> 32);
@@ -21,19 +21,19 @@ static void swap(uint8_t *x, uint8_t *y)
     *y = z;
 }
 
-// Of eight blocks one has its threads backwards, one forwards, and the others anyhow.
+// Of eight blocks, one has its threads in reverse order, one in order, and the others shuffled.
 static void block_order(int64_t number)
 {
     const bool backwards = number % 8 == 0, forwards = number % 8 == 4;
-    g.evenly = number % 3 == 2;
-    g.flip = backwards ? WARP - 1 : forwards ? 0 : (int)random_below(WARP);
+    g.fifo = number % 3 == 2;
+    g.lane_flip = backwards ? WARP - 1 : forwards ? 0 : (int)random_below(WARP);
     for (int w = 0; w < g.warps; w++)
         g.warp_order[w] = (uint8_t)(backwards ? g.warps - 1 - w : w);
     if (!backwards && !forwards)
         for (int w = g.warps - 1; w > 0; w--)
             swap(&g.warp_order[w], &g.warp_order[random_below((uint32_t)w + 1)]);
-    if (!g.evenly) { // the last that is put in is the first that is taken
-        g.flip ^= WARP - 1;
+    if (!g.fifo) { // the last thread added is the first to run
+        g.lane_flip ^= WARP - 1;
         for (int w = 0; w < g.warps / 2; w++)
             swap(&g.warp_order[w], &g.warp_order[g.warps - 1 - w]);
     }
@@ -45,10 +45,10 @@ static void block_run(int64_t number)
         memset(emulated_shared, 0xFF, g.shared_bytes);
     block_order(number);
     copies_init(number);
-    g.alive = g.n;
+    g.active = g.n;
     for (int w = 0; w < g.warps; w++) {
         const int lanes = g.n - w * WARP;
-        g.warp[w].alive = lanes >= WARP ? 0xFFFFFFFF : (1u << lanes) - 1;
+        g.warp[w].active = lanes >= WARP ? 0xFFFFFFFF : (1u << lanes) - 1;
         g.warp[w].waiting = 0;
     }
     g.front = g.end = 0;
@@ -67,7 +67,7 @@ static void block_init(dim3 block)
                 g.thread[t] = { { x, y, z }, t % WARP, t / WARP, NULL, EMULATED_NONE };
 }
 
-// As many bytes as the launch has, so that AddressSanitizer sees one that is past them.
+// Allocates exactly the launch's size, so that AddressSanitizer detects accesses beyond it.
 static void shared_init(size_t bytes)
 {
     if (emulated_shared && bytes == g.shared_bytes)
@@ -86,31 +86,31 @@ static struct {
     const void *kernel;
     int device;
     size_t shared; // bytes
-} granted[512];
-static int grants;
+} shared_limits[512];
+static int n_shared_limits;
 
 cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute a, int value)
 {
     if (fails())
         return cudaErrorInvalidValue;
-    if (a != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > SHARED_MOST)
-        return note(cudaErrorInvalidValue);
-    held lock;
+    if (a != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > SHARED_MAX)
+        return set_error(cudaErrorInvalidValue);
+    lock_guard lock;
     int i = 0;
-    while (i < grants && (granted[i].kernel != kernel || granted[i].device != device_now()))
+    while (i < n_shared_limits && (shared_limits[i].kernel != kernel || shared_limits[i].device != current_device()))
         i++;
-    if (i == (int)(sizeof(granted) / sizeof(granted[0])))
-        die("shared memory is granted to more than %d kernels", i);
-    granted[i] = { kernel, device_now(), (size_t)value };
-    grants += i == grants;
+    if (i == (int)(sizeof(shared_limits) / sizeof(shared_limits[0])))
+        die("the shared memory limit is set for more than %d kernels", i);
+    shared_limits[i] = { kernel, current_device(), (size_t)value };
+    n_shared_limits += i == n_shared_limits;
     return cudaSuccess;
 }
 
-static size_t shared_most(const void *kernel)
+static size_t shared_limit(const void *kernel)
 {
-    for (int i = 0; i < grants; i++)
-        if (granted[i].kernel == kernel && granted[i].device == device_now())
-            return granted[i].shared;
+    for (int i = 0; i < n_shared_limits; i++)
+        if (shared_limits[i].kernel == kernel && shared_limits[i].device == current_device())
+            return shared_limits[i].shared;
     return SHARED_DEFAULT;
 }
 
@@ -123,10 +123,10 @@ static void launch_check(const struct emulated_work &w)
     if (w.grid.x == 0 || w.grid.y == 0 || w.grid.z == 0 || w.grid.x > INT_MAX || w.grid.y > 65535 || w.grid.z > 65535)
         die("%s: a grid of (%u, %u, %u) blocks: at least 1 each, and at most 65535 in y and z", w.name, w.grid.x,
             w.grid.y, w.grid.z);
-    const size_t most = shared_most(w.kernel);
-    if (w.shared > most)
-        die("%s: %zu bytes of dynamic shared memory, and %zu were granted (cudaFuncSetAttribute)", w.name, w.shared,
-            most);
+    const size_t limit = shared_limit(w.kernel);
+    if (w.shared > limit)
+        die("%s: %zu bytes of dynamic shared memory, but the limit is %zu (cudaFuncSetAttribute)", w.name, w.shared,
+            limit);
 }
 
 void launch_run(const struct emulated_work &w)
@@ -139,7 +139,7 @@ void launch_run(const struct emulated_work &w)
     block_init(w.block);
     blockDim = w.block;
     gridDim = w.grid;
-    // Every second kernel has its blocks backwards.
+    // Every second kernel runs its blocks in reverse order.
     const int64_t blocks = (int64_t)w.grid.x * w.grid.y * w.grid.z;
     for (int64_t i = 0; i < blocks; i++) {
         const int64_t b = g.kernels % 2 ? blocks - 1 - i : i;
@@ -160,13 +160,13 @@ void launch_count(void)
 
 void emulated_run(const struct emulated_work &w, cudaStream_t s)
 {
-    if (fails() || stream_touch(s) != cudaSuccess)
+    if (fails() || stream_use(s) != cudaSuccess)
         return;
     if (g.now)
-        die("%s: a kernel starts a kernel", w.name);
-    held lock;
+        die("%s: launched by a kernel", w.name);
+    lock_guard lock;
     launch_check(w);
-    if (capture_takes(s, w))
+    if (capture_record(s, w))
         return;
     launch_count();
     launch_run(w);
@@ -174,7 +174,7 @@ void emulated_run(const struct emulated_work &w, cudaStream_t s)
 
 extern "C" int64_t emulated_launches(void)
 {
-    held lock;
+    lock_guard lock;
     return launches;
 }
 

@@ -1,4 +1,4 @@
-// numbers.cpp - conversions, and the instruction of a tensor core.
+// numbers.cpp - conversions, and the matrix instruction.
 #include "gpu.h"
 
 inline namespace emulated_gpu
@@ -37,7 +37,7 @@ void warp_mma(struct warp *w)
     for (int i = 0; i < 16; i++) {
         row sum = d.v[i];
         for (int k = 0; k < 16; k++)
-            sum += a[i][k] * b.v[k]; // the product is exact: fused or not is the same
+            sum += a[i][k] * b.v[k]; // the product is exact, so fusing does not matter
         d.v[i] = sum;
     }
     for (int lane = 0; lane < WARP; lane++) {
@@ -63,9 +63,9 @@ uint16_t emulated_float_to_half(float x)
     const uint32_t u = __float_as_uint(x), sign = u >> 16 & 0x8000, size = u & 0x7FFFFFFF;
     if (size > 0x7F800000)
         return 0x7FFF;
-    if (size >= 0x477FF000) // 65520, half way past the largest
+    if (size >= 0x477FF000) // 65520, half a step above the largest
         return (uint16_t)(sign | 0x7C00);
-    if (size < 0x38800000) // below 2^-14: in steps of 2^-24, which is what a sum with 1/2 is rounded to
+    if (size < 0x38800000) // below 2^-14: steps of 2^-24, to which a sum with 1/2 rounds
         return (uint16_t)(sign | (__float_as_uint(__uint_as_float(size) + 0.5f) - 0x3F000000));
     return (uint16_t)(sign | ((size + 0xFFF + (size >> 13 & 1) - 0x38000000) >> 13));
 }

@@ -1,4 +1,4 @@
-// runtime.h - what the runtime's calls share, launches among them: one lock, and how they fail.
+// runtime.h - shared by the runtime's calls and launches: one lock, and simulated failures.
 #pragma once
 #include <pthread.h>
 
@@ -6,54 +6,54 @@
 
 struct emulated_gpu::emulated_stream {
     int device;
-    int64_t operations;               // touched by each, so that one on a stream that was destroyed is found
-    int64_t waited_for;               // of them: all that the host may know to be done
-    struct emulated_graph *capturing; // NULL: it does not
-    bool spoilt;                      // what was forbidden was done
+    int64_t operations;               // written by each operation, so that ASan detects use of a destroyed stream
+    int64_t waited_for;               // operations that the host has waited for
+    struct emulated_graph *capturing; // NULL: not capturing
+    bool invalidated;                 // the capture contains a forbidden call
 };
 
 inline namespace emulated_gpu
 {
 
 enum { DEVICES = 2 };
-enum { SHARED_DEFAULT = 48 << 10, SHARED_MOST = 227 << 10 }; // bytes
+enum { SHARED_DEFAULT = 48 << 10, SHARED_MAX = 227 << 10 }; // bytes
 
-struct held { // the lock, as long as there is one of these
+struct lock_guard { // holds the lock during its lifetime
     static pthread_mutex_t lock;
-    held()
+    lock_guard()
     {
         pthread_mutex_lock(&lock);
     }
-    ~held()
+    ~lock_guard()
     {
         pthread_mutex_unlock(&lock);
     }
 };
 
-// Every call asks first whether it is the one that is to fail.
+// Whether this call is the one that shall fail; every call checks it first.
 bool fails(void);
-cudaError_t note(cudaError_t e); // for cudaGetLastError
-cudaError_t done(void);          // of a call that has nothing more to do
-// What is queued on a stream, from the device that cudaSetDevice named: that has to be the stream's own.
-cudaError_t stream_touch(cudaStream_t s);
-int device_now(void);
+cudaError_t set_error(cudaError_t e); // for cudaGetLastError
+cudaError_t finish_call(void);        // at the end of a call
+// Counts an operation on a stream; an error if the current device is not the stream's.
+cudaError_t stream_use(cudaStream_t s);
+int current_device(void);
 size_t memory_limit(void);
 
 // ---- memory.cpp
 
-// The host has waited for a stream, or, NULL, for all of the device; the lock is held. What was in pinned memory must be there still.
-void uploads_end(cudaStream_t s);
+// The host has waited for a stream, or for all of the device (NULL). Checks that pinned memory is unchanged. The lock is held.
+void uploads_finish(cudaStream_t s);
 
 // ---- launch.cpp
 
 void launch_run(const struct emulated_work &w); // the lock is held
-void launch_count(void);                        // so too: the host has launched something
+void launch_count(void);                        // likewise: counts a launch by the host
 
 // ---- graphs.cpp
 
-// Whether the stream captures; then this was written down, or cannot be.
-bool capture_takes(cudaStream_t s, const struct emulated_work &w);
-// Whether this thread captures, so that what it is about to do is forbidden; that is noted.
-bool capture_forbids(void);
+// Returns whether the stream is capturing; the launch is then recorded, or an error is set.
+bool capture_record(cudaStream_t s, const struct emulated_work &w);
+// Returns whether this thread is capturing; the capture is then invalidated and an error is set.
+bool capture_invalidate(void);
 
 } // namespace emulated_gpu

@@ -1,4 +1,4 @@
-// stacks.cpp - the stacks that threads run on, and how to go from one to another.
+// stacks.cpp - the stacks that threads run on, and switching between them.
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -20,19 +20,19 @@ inline namespace emulated_gpu
 {
 
 #if defined(ASAN)
-enum { STACK = 256 << 10 }; // bytes; its reports are written on the stack of the fiber
+enum { STACK = 256 << 10 }; // bytes; larger, because ASan writes its reports on the fiber's stack
 #else
 enum { STACK = 64 << 10 };
 #endif
 
-// After coming to the current stack from g.left, which sees to it that AddressSanitizer knows.
-static inline void arrived(void *fake)
+// Called on the new stack after a switch from g.previous; informs AddressSanitizer.
+static inline void switched(void *fake)
 {
 #if defined(ASAN)
     const void *bottom;
     size_t bytes;
     __sanitizer_finish_switch_fiber(fake, &bottom, &bytes);
-    if (g.left == &g.host) {
+    if (g.previous == &g.host) {
         g.host.bottom = (uint8_t *)bottom;
         g.host.bytes = bytes;
     }
@@ -43,14 +43,14 @@ static inline void arrived(void *fake)
 
 [[noreturn]] static void stack_begin(void)
 {
-    arrived(NULL);
+    switched(NULL);
     run_threads();
     abort();
 }
 
 #if !defined(EMULATED_UCONTEXT)
 extern "C" void emulated_switch(void **from, void *to);
-// What a call keeps is pushed on the stack that is left and popped off the one that is gone to.
+// Pushes the callee-saved registers on the old stack and pops those of the new one.
 asm(".text\n"
     ".p2align 4\n"
     ".hidden emulated_switch\n"
@@ -83,7 +83,7 @@ static struct stack *stack_create(void)
     if (at == MAP_FAILED || mprotect(at, page, PROT_NONE) != 0)
         die("no memory for a stack");
     s->bottom = (uint8_t *)at + page;
-    // The tops lie at different places of a page: or else they would all want the same lines of the cache.
+    // Tops have different offsets in a page, so that they do not compete for the same cache lines.
     s->bytes = STACK - (size_t)(g.stacks++ * 5 % 32) * 64;
 #if defined(EMULATED_UCONTEXT)
     getcontext(&s->context);
@@ -93,7 +93,7 @@ static struct stack *stack_create(void)
     makecontext(&s->context, stack_begin, 0);
 #else
     void **top = (void **)(s->bottom + s->bytes);
-    *--top = NULL; // where stack_begin would return to
+    *--top = NULL; // return address of stack_begin
     *--top = (void *)stack_begin;
     for (int i = 0; i < 6; i++)
         *--top = NULL;
@@ -105,7 +105,7 @@ static struct stack *stack_create(void)
 void stack_switch(struct stack *to)
 {
     struct stack *const from = g.current;
-    g.left = from;
+    g.previous = from;
     g.current = to;
 #if defined(ASAN)
     __sanitizer_start_switch_fiber(&from->fake, to->bottom, to->bytes);
@@ -115,7 +115,7 @@ void stack_switch(struct stack *to)
 #else
     emulated_switch(&from->sp, to->sp);
 #endif
-    arrived(from->fake);
+    switched(from->fake);
 }
 
 struct stack *stack_free(void)

@@ -1,7 +1,7 @@
-// threads.cpp - who is next.
+// threads.cpp - the scheduler of a block's threads.
 //
-// Those that are ready are a queue, taken from its end (so that a warp gets as far as it can) or, for some blocks, from
-// its front (so that all get on evenly). Who becomes ready together is put in forwards, backwards or shuffled.
+// Ready threads are taken from the end of the queue (so that a warp advances as far as possible) or, for some blocks, from the front
+// (so that all warps advance evenly). Threads that become ready together are added in order, in reverse order or shuffled.
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,14 +62,14 @@ static void deadlock(void)
     const int ended = count[EMULATED_NONE];
     if (ended)
         fprintf(stderr, "emulated GPU: %d of %d threads have ended\n", ended, g.n);
-    die("nobody can go on: threads wait for others that never come to the same place with the same mask");
+    die("deadlock: threads wait for others that never reach the same operation with the same mask");
 }
 
 static inline struct thread *ready_take(void)
 {
     if (g.front == g.end)
         deadlock();
-    return &g.thread[g.ready[(g.evenly ? g.front++ : --g.end) % MAX_THREADS]];
+    return &g.thread[g.ready[(g.fifo ? g.front++ : --g.end) % MAX_THREADS]];
 }
 
 static inline void thread_enter(struct thread *t)
@@ -93,12 +93,12 @@ void thread_wait(struct thread *t, enum emulated_wait what)
 void run_threads(void)
 {
     for (;;) {
-        struct thread *t = g.now; // not begun
+        struct thread *t = g.now; // not started
         thread_enter(t);
         g.body(g.p);
-        waits_without(t);
+        thread_ended(t);
         struct stack *to = &g.host;
-        if (g.alive) {
+        if (g.active) {
             g.now = ready_take();
             if (!g.now->stack)
                 continue;

@@ -1,4 +1,4 @@
-// waits.cpp - what threads wait in: the barrier of a block, and exchanges within a warp.
+// waits.cpp - operations in which threads wait: the barrier of a block, and exchanges within a warp.
 #include "gpu.h"
 
 inline namespace emulated_gpu
@@ -27,7 +27,7 @@ static void barrier_open(void)
 void emulated_barrier(void)
 {
     struct thread *t = caller(EMULATED_BARRIER);
-    if (++g.at_barrier == g.alive)
+    if (++g.at_barrier == g.active)
         barrier_open();
     else
         thread_wait(t, EMULATED_BARRIER);
@@ -69,23 +69,23 @@ static void exchange_answer(struct warp *w, enum emulated_wait what, unsigned la
     default:
         for (unsigned l = lanes; l; l &= l - 1) {
             const int lane = __builtin_ctz(l), source = w->source[lane];
-            w->answer[lane] = lanes >> source & 1 ? w->x[source] : UINT64_MAX; // nobody's: a NaN, or -1
+            w->answer[lane] = lanes >> source & 1 ? w->x[source] : UINT64_MAX; // inactive lane: a NaN, or -1
         }
         return;
     }
 }
 
-// If all who are left of this mask wait with it: their answers, and those but `self` are ready.
+// If all active lanes of this mask wait with it, computes their answers and makes all but `self` ready.
 static bool exchange_complete(struct warp *w, unsigned mask, struct thread *self)
 {
-    const unsigned lanes = mask & w->alive;
+    const unsigned lanes = mask & w->active;
     if ((w->waiting & lanes) != lanes)
         return false;
     const int one = __builtin_ctz(lanes);
     for (unsigned l = lanes; l; l &= l - 1) {
         const int lane = __builtin_ctz(l);
         if (w->mask[lane] != mask)
-            return false; // it may come here later
+            return false; // may reach this exchange later
         if (w->what[lane] != w->what[one])
             die("warp %d, mask %08x: lane %d waits in %s, lane %d in %s", (int)(w - g.warp), mask, one,
                 wait_name(w->what[one]), lane, wait_name(w->what[lane]));
@@ -94,8 +94,8 @@ static bool exchange_complete(struct warp *w, unsigned mask, struct thread *self
     w->waiting &= ~lanes;
     struct thread *const first = &g.thread[(w - g.warp) * WARP];
     for (int i = 0; i < WARP; i++) {
-        struct thread *t = first + (i ^ g.flip);
-        if (!(lanes >> (i ^ g.flip) & 1))
+        struct thread *t = first + (i ^ g.lane_flip);
+        if (!(lanes >> (i ^ g.lane_flip) & 1))
             continue;
         t->waits = EMULATED_NONE;
         if (t != self)
@@ -110,7 +110,8 @@ uint64_t emulated_exchange(enum emulated_wait what, unsigned mask, uint64_t x, i
     const int lane = t->lane;
     struct warp *w = &g.warp[t->warp];
     if (!(mask >> lane & 1))
-        die("lane %d of warp %d comes to %s with mask %08x, in which it is not", lane, t->warp, wait_name(what), mask);
+        die("lane %d of warp %d calls %s with mask %08x, which does not contain it", lane, t->warp, wait_name(what),
+            mask);
     w->waiting |= 1u << lane;
     w->mask[lane] = mask;
     w->what[lane] = what;
@@ -127,12 +128,12 @@ void emulated_mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1
     emulated_exchange(EMULATED_MMA, 0xFFFFFFFF, (uintptr_t)&m, 0);
 }
 
-void waits_without(struct thread *t)
+void thread_ended(struct thread *t)
 {
     struct warp *w = &g.warp[t->warp];
-    w->alive &= ~(1u << t->lane);
-    g.alive--;
-    if (g.at_barrier && g.at_barrier == g.alive)
+    w->active &= ~(1u << t->lane);
+    g.active--;
+    if (g.at_barrier && g.at_barrier == g.active)
         barrier_open();
     for (unsigned l = w->waiting; l; l &= l - 1) {
         const int lane = __builtin_ctz(l);

@@ -1,0 +1,160 @@
+#include "commands/bench/bench_model.h"
+
+#include <stdlib.h>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "models/kv_cache.h"
+#include "models/model.h"
+#include "verifier/verifier.h"
+
+enum { PENDING = 64 }; // rows of a pass that fills a cache, and minimum of pending rows, as for drafts
+
+static int larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+static int smaller(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+int bench_model_rows(const struct bench_model_plan *p)
+{
+    return larger(larger(p->rows, PENDING), p->prompt > 0 ? VERIFIER_CHUNK : 0);
+}
+
+// A pass of n rows after the cached prefix; the tokens depend on its length.
+static bool forward(struct bench_model *s, struct kv_cache *c, int n, struct states *out, struct error *err)
+{
+    const struct pass pass = {
+        .n = n, .token = s->token + kv_length(c, 0) % PENDING, .slot = s->slot, .parent = s->parent
+    };
+    return model_forward(s->model, c, &pass, NULL, out, err);
+}
+
+// Feeds `tokens` tokens to an empty cache, in chunks; *out: the states of the last chunk.
+static bool fill(struct bench_model *s, struct kv_cache *c, int tokens, int chunk, struct states *out,
+                 struct error *err)
+{
+    out->last.rows = 0;
+    for (int from = 0; from < tokens; from += chunk) {
+        int n = smaller(chunk, tokens - from);
+        if (!forward(s, c, n, out, err) || !s->backend->sync(s->backend, err))
+            return false;
+        kv_keep(c, 0, s->kept, n);
+    }
+    return true;
+}
+
+static struct kv_cache *cache_of(struct bench_model *s, int length, int pending, enum type type, struct error *err)
+{
+    struct kv_shape shape = model_kv_shape(s->model, 1, length, pending);
+    shape.type = type;
+    return kv_create(s->backend, &shape, err);
+}
+
+// Enough tokens for all passes, and for a prompt of one chunk even if none is measured: bench_overhead() decodes after one.
+static void make_tokens(struct bench_model *s)
+{
+    int rows = bench_model_rows(&(struct bench_model_plan){ .rows = s->rows, .prompt = s->prompt });
+    int n = larger(rows, VERIFIER_CHUNK) + PENDING;
+    uint32_t x = 1, vocab = (uint32_t)model_shape(s->model)->vocab;
+    s->token = xcalloc((size_t)n, sizeof(int32_t));
+    s->slot = xcalloc((size_t)n, sizeof(int32_t));
+    s->parent = xcalloc((size_t)n, sizeof(int32_t));
+    s->kept = xcalloc((size_t)n, sizeof(int32_t));
+    for (int i = 0; i < n; i++) {
+        x = x * 1664525u + 1013904223u;
+        s->token[i] = (int32_t)((x >> 8) % vocab);
+        s->parent[i] = i - 1;
+        s->kept[i] = i;
+    }
+}
+
+bool bench_model_open(struct bench_model *s, struct model *m, const struct bench_model_plan *p, struct error *err)
+{
+    struct states unused;
+    int64_t vocab = model_shape(m)->vocab;
+    *s = (struct bench_model){ .backend = model_backend(m), .model = m, .rows = p->rows, .prompt = p->prompt };
+    make_tokens(s);
+    s->logits = rows_on(s->backend, p->rows, vocab);
+    bool ok =
+        s->logits.data != NULL || fail(err, "%s: out of memory for the logits of %d rows", s->backend->name, p->rows);
+    if (ok && p->prompt > 0) {
+        s->prompt_cache = cache_of(s, p->prompt, smaller(p->prompt, VERIFIER_CHUNK), p->cache, err);
+        ok = s->prompt_cache != NULL;
+    }
+    for (int i = 0; ok && i < p->n_contexts; i++) {
+        int c = p->context[i], pending = larger(p->rows, smaller(PENDING, c));
+        s->context[s->n_contexts++] = c;
+        s->cache[i] = cache_of(s, c + p->rows, pending, p->cache, err);
+        ok = s->cache[i] != NULL && fill(s, s->cache[i], c, smaller(pending, PENDING), &unused, err);
+    }
+    if (!ok)
+        bench_model_close(s);
+    return ok;
+}
+
+void bench_model_close(struct bench_model *s)
+{
+    for (int i = 0; i < s->n_contexts; i++)
+        kv_destroy(s->cache[i]);
+    kv_destroy(s->prompt_cache);
+    if (s->logits.data != NULL)
+        s->backend->release(s->backend, s->logits.data);
+    free(s->token);
+    free(s->slot);
+    free(s->parent);
+    free(s->kept);
+    *s = (struct bench_model){ 0 };
+}
+
+bool bench_model_pass(struct bench_model *s, int n, int context_index, int64_t *ns, struct error *err)
+{
+    struct states states;
+    int64_t from = clock_ns();
+    if (!forward(s, s->cache[context_index], n, &states, err))
+        return false;
+    model_logits(s->model, tensor_rows(s->logits, 0, n), states.last);
+    if (!s->backend->sync(s->backend, err))
+        return false;
+    *ns = clock_ns() - from;
+    kv_keep(s->cache[context_index], 0, NULL, 0);
+    return true;
+}
+
+bool bench_model_draft_step(struct bench_model *s, int context_index, int64_t *ns, struct error *err)
+{
+    struct states states;
+    struct tensor logits = tensor_rows(s->logits, 0, 1);
+    int32_t token;
+    float log_p;
+    int64_t from = clock_ns();
+    if (!forward(s, s->cache[context_index], 1, &states, err))
+        return false;
+    model_logits(s->model, logits, states.last);
+    s->backend->best(s->backend, logits, 1, &token, &log_p);
+    if (!s->backend->sync(s->backend, err))
+        return false;
+    *ns = clock_ns() - from;
+    kv_keep(s->cache[context_index], 0, NULL, 0);
+    return true;
+}
+
+bool bench_model_prompt(struct bench_model *s, int64_t *ns, struct error *err)
+{
+    struct states states;
+    kv_truncate(s->prompt_cache, 0, 0);
+    int64_t from = clock_ns();
+    if (!fill(s, s->prompt_cache, s->prompt, VERIFIER_CHUNK, &states, err))
+        return false;
+    model_logits(s->model, tensor_rows(s->logits, 0, 1), tensor_rows(states.last, states.last.rows - 1, 1));
+    if (!s->backend->sync(s->backend, err))
+        return false;
+    *ns = clock_ns() - from;
+    return true;
+}

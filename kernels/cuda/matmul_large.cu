@@ -1,0 +1,363 @@
+// matmul_large.cu - products of long passes, such as prompts: the same sums as matmul_small.cu, bit for bit, in larger blocks that
+// read weights and input less often.
+//
+// A block has SIDE rows of weights and SIDE rows of x; gated, half as many rows of each weight. The order of a sum in
+// matmul_small.cu needs only two accumulators per output: the sum of the current slice, and that of the slices before it. So
+// each warp walks through all of K slice by slice (units 0, 8, 16, .., then 1, 9, ..), and nothing is combined between warps. A
+// warp has two tiles of rows and SIDE / 16 tiles of x; gated, one tile of each weight, adjacent in the block.
+//
+// Weights and x are stored as fragments, what a warp loads at once, in global and in shared memory: copies are contiguous, reads are
+// free of bank conflicts, and quants are unpacked in registers. A ring of stages, each one unit of k, is filled ahead.
+#include "kernels/cuda/unit.h"
+
+namespace DEVICE_SPACE
+{
+
+enum {
+    MAX_SHARED =
+        (99 << 10) - 64, // bytes: available to a block on every device from compute capability 8.0, less static memory
+    MAX_STAGES = 4,
+    BAND = 8, // blocks: see corner_of
+};
+
+template <int FORM, int SCALING, int PLANES, int SIDE> struct alignas(16) stage {
+    static constexpr int BLOCKS = form_unit(FORM) / GROUP;
+    uint4 quants[SIDE / TILE][form_loads(FORM)][WARP];
+    uint4 x[BLOCKS][SIDE / 8][PLANES][WARP];
+    alignas(16) uint32_t scales[at_least_1(SIDE / TILE * 8 * scale_words(SCALING))]; // (tiles, g, words)
+    alignas(16) uint32_t supers[at_least_1(SIDE / TILE * 8 * super_words(SCALING))];
+    alignas(16) float sums[at_least_1(has_offset(SCALING) * BLOCKS * 2 * SIDE)]; // (blocks, 2, SIDE)
+};
+
+__host__ __device__ constexpr int stages_of(size_t bytes) // bytes: of one stage
+{
+    return MAX_SHARED / (int)bytes < MAX_STAGES ? MAX_SHARED / (int)bytes : MAX_STAGES;
+}
+
+struct corner { // first tiles of a block
+    int row, column;
+};
+
+// Blocks that run at the same time should share their reads of weights and x: they are ordered in bands of BAND columns of x, in
+// which the blocks of a row are neighbours. The part of x in a band stays in L2.
+template <int SIDE> __device__ static struct corner corner_of(const struct large_matmul &s, bool gated)
+{
+    const int per_row = SIDE / TILE >> gated, rows = (s.w[0].tiles + per_row - 1) / per_row;
+    const int columns = (s.x.tiles * 8 + SIDE - 1) / SIDE;
+    const int band = (int)blockIdx.x / (BAND * rows), in = (int)blockIdx.x % (BAND * rows);
+    const int width = min(BAND, columns - band * BAND);
+    return { in / width * per_row, (band * BAND + in % width) * (SIDE / 8) };
+}
+
+// ---- a stage
+
+// What a warp copies: the tile of weights with the warp's number, and every WARPS-th fragment of x.
+struct source {
+    int weight, unit; // index in large_matmul.w; first unit of the tile
+    int x, tiles;     // first tile of x, and number of tiles from there on
+};
+
+template <int SIDE>
+__device__ inline struct source source_of(const struct large_matmul &s, bool gated, const struct corner &corner)
+{
+    const int warp = threadIdx.x / WARP,
+              tile = min(corner.row + (warp >> gated), s.w[0].tiles - 1); // clamped to existing tiles
+    return { gated ? warp % 2 : 0, tile * s.w[0].units, corner.column, s.x.tiles - corner.column };
+}
+
+// Starts the copies of a warp's share of a unit. Missing tiles of x are not copied: no output depends on them.
+template <int FORM, int SCALING, int PLANES, int SIDE>
+__device__ inline void copy_unit(struct stage<FORM, SCALING, PLANES, SIDE> *to, const struct large_matmul &s,
+                                 const struct source &source, int unit)
+{
+    constexpr int WARPS = SIDE / TILE, BLOCKS = form_unit(FORM) / GROUP;
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    const struct packed &w = s.w[source.weight];
+    const int64_t at = source.unit + unit;
+    UNROLL
+    for (int i = 0; i < form_loads(FORM); i++)
+        copy_async(&to->quants[warp][i][lane], w.quants + (at * form_loads(FORM) + i) * WARP + lane);
+    if (lane < 2 * scale_words(SCALING))
+        copy_async(&to->scales[warp * 8 * scale_words(SCALING) + 4 * lane],
+                   w.scales + at * 8 * scale_words(SCALING) + 4 * lane);
+    if (lane < 2 * super_words(SCALING))
+        copy_async(&to->supers[warp * 8 * super_words(SCALING) + 4 * lane],
+                   w.supers + at / 4 * 8 * super_words(SCALING) + 4 * lane);
+    UNROLL
+    for (int b = 0; b < BLOCKS; b++) {
+        const int64_t tile = (int64_t)(unit * BLOCKS + b) * s.x.tiles + source.x;
+        const uint4 *x = s.x.data + (tile * PLANES + warp) * WARP + lane;
+        UNROLL
+        for (int i = 0; i < 2 * PLANES; i++)
+            if (i * WARPS + warp < source.tiles * PLANES)
+                copy_async(&to->x[b][0][0][0] + (i * WARPS + warp) * WARP + lane, x + i * WARPS * WARP);
+        const int half = lane / 4, sum = 16 * warp + lane % 4 * 4; // half of the 32 k; first of the rows
+        if (has_offset(SCALING) && 2 * warp < source.tiles && lane < 8)
+            copy_async(&to->sums[(2 * b + half) * SIDE + sum],
+                       s.x.sums + ((int64_t)(unit * BLOCKS + b) * 2 + half) * s.x.tiles * 8 + source.x * 8 + sum);
+    }
+}
+
+// A lane's part of a tile of rows, from shared memory.
+template <int FORM, int SCALING, int PLANES, int SIDE>
+__device__ inline struct fragment<FORM, SCALING> load_fragment(const struct stage<FORM, SCALING, PLANES, SIDE> &from,
+                                                               int tile) {
+    const int lane = threadIdx.x % WARP;
+    struct fragment<FORM, SCALING> w;
+    UNROLL
+    for (int i = 0; i < form_loads(FORM); i++)
+        w.quants[i] = from.quants[tile][i][lane];
+    UNROLL
+    for (int i = 0; i < scale_words(SCALING); i++)
+        w.scale[i] = from.scales[(tile * 8 + lane / 4) * scale_words(SCALING) + i];
+    UNROLL
+    for (int i = 0; i < super_words(SCALING); i++)
+        w.super[i] = from.supers[(tile * 8 + lane / 4) * super_words(SCALING) + i];
+    return w;
+}
+
+// Accumulators of a warp: two tiles of rows by COLUMNS tiles of x, as the matrix instruction holds them.
+template <int COLUMNS>
+struct warp_sums {
+    float at[2][COLUMNS][4];
+    __device__ inline void fill(float x)
+    {
+        UNROLL
+        for (int i = 0; i < 8 * COLUMNS; i++)
+            at[i / 4 / COLUMNS][i / 4 % COLUMNS][i % 4] = x;
+    }
+    __device__ inline void add(const struct warp_sums &x)
+    {
+        UNROLL
+        for (int i = 0; i < 8 * COLUMNS; i++)
+            at[i / 4 / COLUMNS][i / 4 % COLUMNS][i % 4] += x.at[i / 4 / COLUMNS][i / 4 % COLUMNS][i % 4];
+    }
+};
+
+// sum += the products of a unit. row, column: first tiles of the warp in the block.
+template <int FORM, int SCALING, int PLANES, int SIDE>
+__device__ inline void multiply(struct warp_sums<SIDE / 16> *sum, const struct stage<FORM, SCALING, PLANES, SIDE> &from,
+                                int row, int column, uint32_t minus)
+{
+    constexpr int BLOCKS = form_unit(FORM) / GROUP;
+    const int lane = threadIdx.x % WARP;
+    struct fragment<FORM, SCALING> w[2] = {
+        load_fragment(from, row), load_fragment(from, row + 1)
+    };
+    UNROLL_BY(1)
+    for (int b = 0; b < BLOCKS; b++) {
+        uint32_t a[2][2][2][4];
+        UNROLL
+        for (int r = 0; r < 2; r++) {
+            weights_of<FORM>(a[r][0], w[r].quants, 0, minus);
+            weights_of<FORM>(a[r][1], w[r].quants, 1, minus);
+        }
+        UNROLL
+        for (int c = 0; c < SIDE / 16; c++) {
+            uint4 planes[PLANES];
+            float2 of_x = make_float2(0, 0);
+            UNROLL
+            for (int p = 0; p < PLANES; p++)
+                planes[p] = from.x[b][column + c][p][lane];
+            if constexpr (has_offset(SCALING))
+                of_x = sums_of(&from.sums[2 * b * SIDE + (column + c) * 8 + lane % 4 * 2], SIDE);
+            UNROLL
+            for (int r = 0; r < 2; r++)
+                add_block<FORM, SCALING, PLANES>(sum->at[r][c], a[r], planes, w[r], of_x);
+        }
+        next_block(&w[0]);
+        next_block(&w[1]);
+    }
+}
+
+// ---- the kernel
+
+// The unit after this one; undefined after the last.
+__device__ inline int unit_after(int unit, int units)
+{
+    return unit + SLICES < units ? unit + SLICES : unit % SLICES + 1;
+}
+
+// Sums of a block in shared memory: (SIDE rows of x, SIDE rows of weights), padded to keep lanes in different banks.
+template <int SIDE> struct block_sums {
+    float at[SIDE][SIDE + 4];
+};
+
+template <int SIDE>
+__device__ inline void collect(struct block_sums<SIDE> *to, const struct warp_sums<SIDE / 16> &total, int row,
+                               int column)
+{
+    const int lane = threadIdx.x % WARP;
+    UNROLL
+    for (int r = 0; r < 2; r++)
+        UNROLL
+    for (int c = 0; c < SIDE / 16; c++)
+        UNROLL
+    for (int i = 0; i < 4; i++)
+        to->at[(column + c) * 8 + lane % 4 * 2 + i % 2][(row + r) * TILE + lane / 4 + i / 2 * 8] = total.at[r][c][i];
+}
+
+// Writes the outputs, as write_output() does. Warps write consecutive parts of output rows. With add, several old values are read
+// at a time, to overlap their latencies. Gated, the sums of up are in the tile after that of gate.
+template <int SIDE>
+__device__ inline void write_outputs(const struct large_matmul &s, const struct block_sums<SIDE> &sums,
+                                     const struct corner &corner, bool gated)
+{
+    enum { BATCH = 8 };
+    const int width = SIDE >> gated, step = SIDE * 2 / width, m = (int)threadIdx.x % width;
+    const int64_t rows = s.w[0].rows, out_m = (int64_t)corner.row * TILE + m;
+    if (out_m >= rows)
+        return;
+    const int at = gated ? m / TILE * 2 * TILE + m % TILE : m, count = min(SIDE, s.x.n - corner.column * 8);
+    const float bias = s.bias != NULL ? s.bias[out_m] : 0;
+    float *out = s.out + corner.column * 8 * rows + out_m;
+    UNROLL_BY(1)
+    for (int first = (int)threadIdx.x / width; first < count; first += BATCH * step) {
+        float before[BATCH];
+        UNROLL
+        for (int i = 0; i < BATCH; i++)
+            before[i] = s.add && first + i * step < count ? out[(first + i * step) * rows] : 0;
+        UNROLL
+        for (int i = 0; i < BATCH; i++) {
+            const int n = first + i * step;
+            if (n >= count)
+                continue;
+            float sum = sums.at[n][at];
+            if (gated)
+                sum = silu(sum) * sums.at[n][at + TILE];
+            if (s.bias != NULL)
+                sum += bias;
+            out[n * rows] = s.add ? before[i] + sum : sum;
+        }
+    }
+}
+
+template <int FORM, int SCALING, int PLANES, int SIDE>
+static __global__ void __launch_bounds__(SIDE * 2, SIDE == 128   ? 1
+                                                   : PLANES == 1 ? 3
+                                                                 : 2)
+    large_kernel(const __grid_constant__ struct large_matmul s, bool gated)
+{
+    kernel_prologue();
+    using stage_type = struct stage<FORM, SCALING, PLANES, SIDE>;
+    constexpr int COLUMNS = SIDE / 16, STAGES = stages_of(sizeof(stage_type));
+    DYNAMIC_SHARED(stage_type, ring);
+    const int warp = threadIdx.x / WARP, units = s.w[0].units;
+    __shared__ struct corner block_corner; // for the end, to save registers
+    const struct corner corner = corner_of<SIDE>(s, gated);
+    if (threadIdx.x == 0)
+        block_corner = corner;
+    struct source source = source_of<SIDE>(s, gated, corner);
+    // The warp's tiles in the block.
+    const int row = warp / 2 * 2, column = warp % 2 * COLUMNS;
+    const bool has_tiles = corner.row + (row >> gated) < s.w[0].tiles && corner.column + column < s.x.tiles;
+    const uint32_t minus = 0xC300C300 + (uint32_t)s.w[0].zero * 0x00010001; // -128 - zero
+    struct warp_sums<COLUMNS> sum, total;
+    sum.fill(0);
+    total.fill(-0.0f);      // -0 + x is x, whatever the sign of x
+    int unit = 0, next = 0; // next unit to multiply, next unit to copy
+    UNROLL_BY(1)
+    for (int i = 1 - STAGES, from = 1; i < units; i++, from = from == STAGES - 1 ? 0 : from + 1) {
+        if (i >= 0) {
+            wait_for_copies<STAGES - 2>();
+            __syncthreads(); // all warps are also done with the previous stage, which is refilled now
+        }
+        forget(source.unit); // recompute addresses from these here: keeping them costs registers
+        forget(source.x);
+        if (i + STAGES - 1 < units)
+            copy_unit(&ring[from == 0 ? STAGES - 1 : from - 1], s, source, next);
+        next = unit_after(next, units);
+        commit_copies();
+        if (i < 0)
+            continue;
+        if (has_tiles)
+            multiply(&sum, ring[from], row, column, minus);
+        if (unit + SLICES >= units) { // the slice ends
+            total.add(sum);
+            sum.fill(0);
+        }
+        unit = unit_after(unit, units);
+    }
+    if (units < SLICES)
+        total.add(sum); // adds the zeros of empty slices, which turn -0 into 0 as in matmul_small.cu
+    __syncthreads();
+    struct block_sums<SIDE> *all = (struct block_sums<SIDE> *)ring;
+    if (has_tiles)
+        collect<SIDE>(all, total, row, column);
+    __syncthreads();
+    write_outputs<SIDE>(s, *all, block_corner, gated);
+}
+
+// ---- the choice of a kernel
+
+template <int FORM, int SCALING, int PLANES, int SIDE> constexpr size_t shared_bytes()
+{
+    constexpr size_t stage_type = sizeof(struct stage<FORM, SCALING, PLANES, SIDE>),
+                     sums = sizeof(struct block_sums<SIDE>);
+    return stages_of(stage_type) * stage_type > sums ? stages_of(stage_type) * stage_type : sums;
+}
+
+// Whether blocks of 128 by 128 are possible: they need three stages. f16 weights with three planes take six products per pair of
+// numbers, which need too many registers and are not bound by reads.
+template <int FORM, int SCALING, int PLANES> constexpr bool has_large()
+{
+    return stages_of(sizeof(struct stage<FORM, SCALING, PLANES, 128>)) >= 3 && !(FORM == FORM_F16 && PLANES == 3);
+}
+
+static int64_t blocks_of(const struct large_matmul *s, bool gated, int side)
+{
+    return (int64_t)blocks_for(s->w[0].tiles, side / TILE >> gated) * blocks_for(s->x.tiles, side / 8);
+}
+
+template <int FORM, int SCALING, int PLANES, int SIDE>
+static void launch(struct cuda *c, const struct large_matmul *s, bool gated)
+{
+    auto *kernel = large_kernel<FORM, SCALING, PLANES, SIDE>;
+    const size_t bytes = shared_bytes<FORM, SCALING, PLANES, SIDE>();
+    QUEUE(c, kernel, (unsigned)blocks_of(s, gated, SIDE), SIDE * 2, bytes, *s, gated);
+}
+
+// Large blocks if there are enough of them to keep the processors busy. The choice does not change the result.
+template <int FORM, int SCALING, int PLANES>
+static void choose_side(struct cuda *c, const struct large_matmul *s, bool gated)
+{
+    if constexpr (has_large<FORM, SCALING, PLANES>())
+        if (4 * blocks_of(s, gated, 128) >= 3 * c->processors) {
+            launch<FORM, SCALING, PLANES, 128>(c, s, gated);
+            return;
+        }
+    launch<FORM, SCALING, PLANES, 64>(c, s, gated);
+}
+
+void matmul_large_run(struct cuda *c, const struct large_matmul *s, bool gated)
+{
+    every_form([&]<int FORM, int SCALING>() {
+        if (s->w[0].form != FORM || s->w[0].scaling != SCALING)
+            return;
+        if (needs_three_planes(&s->w[0]))
+            choose_side<FORM, SCALING, 3>(c, s, gated);
+        else
+            choose_side<FORM, SCALING, 1>(c, s, gated);
+    });
+    cuda_launched(c, "matmul");
+}
+
+template <int FORM, int SCALING, int PLANES, int SIDE> static void set_shared_memory(struct cuda *c)
+{
+    if constexpr (SIDE == 64 || has_large<FORM, SCALING, PLANES>())
+        cuda_note(c,
+                  cudaFuncSetAttribute(large_kernel<FORM, SCALING, PLANES, SIDE>,
+                                       cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                       (int)shared_bytes<FORM, SCALING, PLANES, SIDE>()),
+                  "shared memory for products");
+}
+
+void matmul_large_set_shared_memory(struct cuda *c)
+{
+    every_form([&]<int FORM, int SCALING>() {
+        set_shared_memory<FORM, SCALING, 1, 64>(c), set_shared_memory<FORM, SCALING, 1, 128>(c);
+        set_shared_memory<FORM, SCALING, 3, 64>(c), set_shared_memory<FORM, SCALING, 3, 128>(c);
+    });
+}
+
+} // namespace DEVICE_SPACE

@@ -1,0 +1,136 @@
+// rejection.cu - the body of `rejection`, `lenient` and `synthetic`: verifier/rules/rejection.c specifies it and proves it.
+// Parameters: 0: lenience, 1: rate; a draft token is accepted with probability min(1, lenience p / q + rate).
+#include "kernels/cuda/verify.h"
+
+namespace DEVICE_SPACE
+{
+
+// The residual of a node's row: struct left of verifier/rules/rejection.c. While `whole`, it is the row without tokens out[0 .. n), whose
+// sum is `sum`; afterwards it is c.residual.
+struct left {
+    bool whole;
+    double sum;
+    int n, last; // last: a rejected token that stays; -1
+    int32_t out[MAX_NODES];
+};
+
+__device__ static bool is_out(const struct left &l, int x)
+{
+    for (int i = 0; i < l.n; i++)
+        if (l.out[i] == x)
+            return true;
+    return false;
+}
+
+__device__ static double left_at(const struct verify_call &c, const struct left &l, const float *row, int x)
+{
+    return !l.whole ? c.residual[x] : is_out(l, x) ? 0 : share(entry_of(row, x), l.sum, 1 / l.sum);
+}
+
+// Removes a rejected deterministic token from the row; one thread. false: no mass would be left, and the token stays.
+__device__ static bool remove_token(struct left &l, const float *row, int x)
+{
+    const double mass = is_out(l, x) ? 0 : entry_of(row, x);
+    if (x != l.last && l.sum > mass) {
+        l.sum -= mass;
+        l.out[l.n++] = x;
+        return true;
+    }
+    l.last = x;
+    return false;
+}
+
+// The row without the removed tokens, into c.residual.
+__device__ static void write_out(const struct verify_call &c, struct left &l, const float *row, verify_scratch &scratch)
+{
+    const struct row_without r = { row, l.out, l.n };
+    for (int i = threadIdx.x; i < c.vocab; i += VERIFY_THREADS)
+        c.residual[i] = entry_of(&r, i);
+    const double sum = row_sum(c.residual, c.vocab, scratch);
+    if (sum != 1)
+        normalize(c.residual, c.vocab, sum, scratch);
+    if (threadIdx.x == 0)
+        l.whole = false;
+    __syncthreads();
+}
+
+// The child was rejected: computes the residual without it.
+__device__ static void reject(const struct verify_call &c, const struct tree &t, int node, int child, struct left &l,
+                              verify_scratch &scratch)
+{
+    const float *row = row_of(c, node);
+    bool left;
+    __syncthreads(); // all have read l
+    if (t.proposal[child] == DETERMINISTIC && l.whole) {
+        left = threadIdx.x == 0 && remove_token(l, row, t.token[child]);
+        __syncthreads();
+    } else if (t.proposal[child] == DETERMINISTIC) {
+        left = row_remove(c.residual, c.vocab, t.token[child], scratch) > 0;
+    } else {
+        if (l.whole)
+            write_out(c, l, row, scratch);
+        proposal_row(c, t, node, child, scratch);
+        left = scaled_residual(c.residual, 1, c.q_work, c.vocab, scratch) > 0;
+    }
+    if (threadIdx.x == 0)
+        c.out.decision->empty += !left;
+}
+
+// The child of node that is accepted, or -1.
+__device__ static int accepted_child(const struct verify_call &c, const struct tree &t, int node, struct left &l,
+                                     verify_scratch &scratch)
+{
+    const double lenience = c.parameter[0], rate = c.parameter[1];
+    const float *row = row_of(c, node);
+    const double sum = t.child[node] < 0 ? 0 : row_sum(row, c.vocab, scratch);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        l.whole = true;
+        l.sum = sum;
+        l.n = 0;
+        l.last = -1;
+    }
+    __syncthreads();
+    for (int child = t.child[node]; child >= 0; child = t.next[child]) {
+        const double q = proposal_probability(c, t, node, child, scratch);
+        const double p = lenience * left_at(c, l, row, t.token[child]) + rate * q;
+        record_trial(c, child, p, q);
+        if (accept(p, q, c.rng, FOR_ACCEPT, child))
+            return child;
+        reject(c, t, node, child, l, scratch);
+    }
+    return -1;
+}
+
+static __global__ void __launch_bounds__(VERIFY_THREADS, 1) rejection_kernel(const struct verify_call *calls)
+{
+    __shared__ verify_scratch scratch;
+    __shared__ struct tree t;
+    __shared__ struct left l;
+    kernel_prologue();
+    const struct verify_call c = call_of_block(calls);
+    begin(c, t);
+    int node = 0;
+    for (int child; (child = accepted_child(c, t, node, l, scratch)) >= 0; node = child)
+        emit(c, node, t.token[child]);
+    const struct row_without r = { row_of(c, node), l.out, l.n };
+    emit(c, node,
+         t.child[node] < 0 ? pick(r.row, c.vocab, c.rng, FOR_BONUS, node, scratch)
+         : l.whole         ? pick(&r, c.vocab, c.rng, FOR_RESIDUAL, node, scratch)
+                           : pick(c.residual, c.vocab, c.rng, FOR_RESIDUAL, node, scratch));
+}
+
+static void queue(struct cuda *c, int n, const struct verify_call *calls)
+{
+    QUEUE(c, rejection_kernel, n, VERIFY_THREADS, 0, calls);
+}
+
+static int residual_rows(const struct verify_request *r)
+{
+    (void)r;
+    return 1;
+}
+
+const struct rule_body rejection_body = { "rejection", queue, residual_rows, false };
+
+} // namespace DEVICE_SPACE

@@ -1,0 +1,60 @@
+// operations.h - the signatures of the tensor operations of struct backend, as lists for code that treats them alike: backends that
+// wrap another (timed.c, tests/device/host_memory_device.c), and the declarations and table of a backend (cuda/). A new operation is
+// a member of struct backend, and a signature and a line here.
+//
+// A signature has the parameters after the backend, in order: OUT(tensor that is written), IN(tensor that is only read), ARG(type,
+// name). VOID lists an operation that returns nothing, VALUE one that returns its tensor.
+#pragma once
+
+#define MATMUL_SIGNATURE(OUT, IN, ARG) IN(x) ARG(const struct product *, p) ARG(int, count)
+#define GATED_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) IN(gate) IN(up)
+#define ADD_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x)
+#define RMSNORM_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) IN(w) ARG(float, eps)
+#define SWIGLU_SIGNATURE(OUT, IN, ARG) OUT(out) IN(gate) IN(up)
+#define ANGLES_SIGNATURE(OUT, IN, ARG) OUT(out) ARG(const struct layout *, s) IN(inverse_frequency)
+#define STORE_SIGNATURE(OUT, IN, ARG) OUT(q) IN(k) IN(v) IN(angles) OUT(keys) OUT(values) ARG(const struct layout *, s)
+#define ATTEND_SIGNATURE(OUT, IN, ARG) \
+    OUT(out) IN(q) IN(keys) IN(values) ARG(const struct layout *, s) ARG(int, head_dim)
+#define TAKE_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) ARG(const int32_t *, row)
+#define GATHER_ON_DEVICE_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) ARG(const struct device_rows *, r) ARG(int, n)
+#define PLACE_SIGNATURE(OUT, IN, ARG) OUT(out) ARG(int, column) IN(x)
+#define CUT_SIGNATURE(OUT, IN, ARG) OUT(out) IN(x) ARG(int, column)
+#define MOVE_SIGNATURE(OUT, IN, ARG) \
+    ARG(const struct tensor *, x) ARG(int, count) ARG(int, to) ARG(const int32_t *, row) ARG(int, n)
+#define BEST_SIGNATURE(OUT, IN, ARG) IN(logits) ARG(int, k) ARG(int32_t *, token) ARG(float *, log_p)
+
+#define ROW_OPERATIONS(VOID, VALUE) \
+    VOID(add, ADD_SIGNATURE) \
+    VALUE(rmsnorm, RMSNORM_SIGNATURE) \
+    VOID(swiglu, SWIGLU_SIGNATURE) \
+    VOID(angles, ANGLES_SIGNATURE) \
+    VOID(store, STORE_SIGNATURE) \
+    VOID(take, TAKE_SIGNATURE) \
+    VOID(place, PLACE_SIGNATURE) \
+    VOID(cut, CUT_SIGNATURE) \
+    VOID(best, BEST_SIGNATURE)
+
+// Operations that do most of the work.
+#define HEAVY_OPERATIONS(VOID, VALUE) \
+    VALUE(gated, GATED_SIGNATURE) \
+    VALUE(attend, ATTEND_SIGNATURE)
+
+// Operations on arrays of tensors, or with arrays on the device.
+#define ARRAY_OPERATIONS(VOID, VALUE) \
+    VOID(move, MOVE_SIGNATURE) \
+    VOID(gather_on_device, GATHER_ON_DEVICE_SIGNATURE)
+
+#define ALL_OPERATIONS(VOID, VALUE) \
+    VOID(matmul, MATMUL_SIGNATURE) \
+    HEAVY_OPERATIONS(VOID, VALUE) \
+    ROW_OPERATIONS(VOID, VALUE) \
+    ARRAY_OPERATIONS(VOID, VALUE)
+
+// (struct backend *b, struct tensor out, ..), and what to call another backend's operation with after the backend: , out, ..
+#define OPERATION_PARAMETERS(SIGNATURE) \
+    (struct backend * b SIGNATURE(PARAMETER_TENSOR, PARAMETER_TENSOR, PARAMETER_OTHER))
+#define OPERATION_ARGUMENTS(SIGNATURE) SIGNATURE(ARGUMENT_TENSOR, ARGUMENT_TENSOR, ARGUMENT_OTHER)
+#define PARAMETER_TENSOR(name) , struct tensor name
+#define PARAMETER_OTHER(type, name) , type name
+#define ARGUMENT_TENSOR(name) , name
+#define ARGUMENT_OTHER(type, name) , name

@@ -1,0 +1,374 @@
+// test_error_messages.c - every error is one clear sentence on stderr, nothing on stdout, and exit status 2 (wrong usage)
+// or 1 (failure).
+#include "tests/support/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/json.h"
+#include "core/memory.h"
+#include "tests/cli/child_process.h"
+#include "tests/support/file_write.h"
+#include "tests/support/small_model.h"
+
+static void expect_error(const struct child_result *s, int status, const char *with, const char *what)
+{
+    const char *end = strchr(s->err, '\n');
+    if (s->status != status || end == NULL || end[1] != '\0' || strncmp(s->err, "speclab", 7) != 0 ||
+        strstr(s->err, with) == NULL)
+        fail_msg("%s: expected status %d and one sentence with \"%s\", got status %d and: %s", what, status, with,
+                 s->status, s->err);
+    if (*s->out != '\0')
+        fail_msg("%s: expected nothing on stdout, got: %s", what, s->out);
+}
+
+static void usage_errors_are_one_sentence_and_status_2(void **state)
+{
+    (void)state;
+    const struct {
+        const char *words, *with; // %s: the target
+    } mistakes[] = {
+        { "genrate %s x", "did you mean generate" },
+        { "frobnicate %s", "unknown command" },
+        { "generate %s --tokns 3 x", "did you mean --tokens" },
+        { "generate %s --tokens 1x x", "\"1x\"" },
+        { "generate %s --tokens 0 x", "from 1 to" },
+        { "generate %s --tokens 99999999999999999999 x", "expected an integer" },
+        { "generate %s --seed -1 x", "--seed" },
+        { "generate %s x --tokens", "requires a value" },
+        { "generate %s --json=yes x", "takes no value" },
+        { "generate %s -q x", "unknown option -q" },
+        { "generate %s", "missing prompt" },
+        { "generate", "missing" },
+        { "generate %s one two", "unexpected argument \"two\"" },
+        { "generate %s --ids [1] x", "found both" },
+        { "generate %s --trace x", "--json" },
+        { "generate %s --stop '' x", "--stop" },
+        { "generate %s --chat jinja x", "\"jinja\"" },
+        { "generate %s --activations f8 x", "--activations: expected one of default|f32|bf16|int8, found \"f8\"" },
+        { "generate %s --device gpu x",
+          "--device: expected cpu, cuda, cuda:N, cublas or cublas:N (N up to 15), found \"gpu\"" },
+        { "score %s --device cuda:99",
+          "--device: expected cpu, cuda, cuda:N, cublas or cublas:N (N up to 15), found \"cuda:99\"" },
+        { "inspect %s --device cuda:-1",
+          "--device: expected cpu, cuda, cuda:N, cublas or cublas:N (N up to 15), found \"cuda:-1\"" },
+        { "bench %s --device ''", "--device: expected cpu, cuda, cuda:N, cublas or cublas:N (N up to 15), found \"\"" },
+        { "generate %s --cache f3 x", "--cache: expected one of default|f32|bf16|q8_0, found \"f3\"" },
+        { "generate %s --drafter small:model=m,cache=f8 x", "default|f32|bf16|q8_0" },
+        { "generate %s --temperature warm x", "temperature" },
+        { "generate %s --temperature -1 x", "temperature" },
+        { "generate %s --top-p 1.5 x", "top_p" },
+        { "generate %s --logit-bias '{a: 1}' x", "logit_bias" },
+        { "generate %s --drafter ngrm x", "none, ngram, small" },
+        { "generate %s --drafter ngram:lenght=3 x", "lenght" },
+        { "generate %s --drafter ngram:longest=long x", "longest" },
+        { "generate %s --drafter ngram:longest=0 x", "from 1 to" },
+        { "generate %s --drafter ngram:longest x", "key=value" },
+        { "generate %s --drafter small x", "needs the option \"model\"" },
+        { "generate %s --drafter small:model=m,pick=best x", "sampled|greedy|coupled" },
+        { "generate %s --rule magic x", "rejection, match" },
+        { "generate %s --rule rejection:speed=9 x", "speed" },
+        { "tokenize", "missing" },
+        { "score %s --tokens 3", "unknown option --tokens" },
+        { "score %s --cache ''", "--cache" },
+        { "score %s --chat none", "--answers" },
+        { "score %s --answers --chat jinja", "\"jinja\"" },
+        { "inspect %s --activations", "requires a value" },
+        { "inspect %s --context none", "--context" },
+        { "prune %s --out x", "--keep" },
+        { "prune %s --keep 0", "--out" },
+        { "prune %s --keep 0-7 --out x", "layers 0 to 2" },
+        { "prune %s --keep two --out x", "two" },
+        { "list %s", "unexpected argument" },
+    };
+    for (size_t i = 0; i < sizeof(mistakes) / sizeof(mistakes[0]); i++) {
+        char *words = words_with(mistakes[i].words, models.gguf);
+        struct child_result s = child_run("%s", words);
+        expect_error(&s, 2, mistakes[i].with, words);
+        child_result_free(&s);
+        free(words);
+    }
+}
+
+static void expect_failure(const char *with, const char *words)
+{
+    struct child_result s = child_run("%s", words);
+    expect_error(&s, 1, with, words);
+    child_result_free(&s);
+}
+
+static void expect_failure_with(const char *model, const char *with, const char *before, const char *after)
+{
+    char *words = xformat("%s %s %s", before, model, after);
+    expect_failure(with, words);
+    free(words);
+}
+
+static void models_that_cannot_be_opened_are_one_sentence(void **state)
+{
+    (void)state;
+    char *cut = test_path("cut.gguf"), *empty = test_path("empty"), *noise = test_path("noise.gguf"), *copy;
+    expect_failure_with("/no/such/model.gguf", "/no/such/model.gguf", "generate", "x");
+    expect_failure_with("no-such-model", "./run model no-such-model", "inspect", "");
+    mkdir(empty, 0700);
+    expect_failure_with(empty, "config.json", "inspect", "");
+    file_write(noise, "this is not a model at all, it is a sentence");
+    expect_failure_with(noise, "noise.gguf", "inspect", "");
+
+    FILE *from = fopen(models.gguf, "rb"), *to = fopen(cut, "wb");
+    char bytes[5000];
+    assert_int_equal(fread(bytes, 1, sizeof(bytes), from), sizeof(bytes));
+    fwrite(bytes, 1, sizeof(bytes), to);
+    fclose(from);
+    fclose(to);
+    expect_failure_with(cut, "cut.gguf", "generate", "x");
+    expect_failure_with(cut, "cut.gguf", "inspect", "");
+    expect_failure_with(cut, "cut.gguf", "tokenize", "");
+
+    copy = xformat("%s/config.json", empty);
+    file_write(copy, "{\"architectures\": [\"MambaForCausalLM\"], \"model_type\": \"mamba\"}");
+    expect_failure_with(empty, "mamba", "inspect", "");
+    file_write(copy, "{\"architectures\": ");
+    expect_failure_with(empty, "config.json", "inspect", "");
+    free(copy);
+    free(cut);
+    free(empty);
+    free(noise);
+}
+
+static void inspect_shows_what_it_can_of_a_broken_model(void **state)
+{
+    (void)state;
+    struct small_model t = small_default;
+    char *broken = test_path("broken"), *weights = xformat("%s/model.safetensors", broken);
+    const float nan_value = NAN;
+    small_write_hf(broken, &t);
+    FILE *f = fopen(weights, "r+b");
+    assert_non_null(f);
+    fseek(f, -(long)sizeof(nan_value), SEEK_END);
+    fwrite(&nan_value, sizeof(nan_value), 1, f);
+    fclose(f);
+    struct child_result s = child_run("inspect --json %s", broken), run = child_run("generate %s x", broken);
+    assert_int_equal(s.status, 1);
+    struct json *j = child_result_json(&s);
+    assert_int_equal(json_int(json_get(j, "layers")), 3);
+    assert_non_null(strstr(s.err, json_text(json_get(j, "problem"))));
+    assert_non_null(strstr(s.err, "model."));
+    expect_error(&run, 1, "model.", "generate with a broken model");
+    json_free(j);
+    child_result_free(&s);
+    child_result_free(&run);
+    free(weights);
+    free(broken);
+}
+
+static void precisions_that_do_not_fit_are_one_sentence(void **state)
+{
+    (void)state;
+    expect_failure_with(models.gguf, "int8 is for quantized weights", "generate --activations int8", "x");
+    expect_failure_with(models.gguf, "the heads here have 16", "generate --cache q8_0", "x");
+    expect_failure_with(models.gguf, "int8 is for quantized weights", "score --activations int8", "");
+    expect_failure_with(models.gguf, "the heads here have 16", "score --cache q8_0", "");
+    expect_failure_with(models.gguf, "the heads here have 16", "inspect --no-probe --cache q8_0", "");
+    char *words = xformat("generate %s --drafter small:model=%s,cache=q8_0 x", models.gguf, models.draft);
+    expect_failure("the heads here have 16", words);
+    free(words);
+}
+
+static void drafters_that_do_not_fit_are_one_sentence(void **state)
+{
+    (void)state;
+    char *words = xformat("generate %s --drafter small:model=%s x", models.gguf, models.foreign);
+    expect_failure("vocabular", words);
+    free(words);
+    expect_failure_with(models.gguf, "/no/such", "generate", "--drafter small:model=/no/such x");
+}
+
+static void prompts_that_do_not_fit_are_one_sentence(void **state)
+{
+    (void)state;
+    struct text ids = { 0 };
+    for (int i = 0; i < 512; i++)
+        text_printf(&ids, "%s7", i == 0 ? "--ids [" : ",");
+    text_puts(&ids, "]");
+    expect_failure_with(models.gguf, "512", "generate", ids.s);
+    expect_failure_with(models.gguf, "--context 513", "generate", "--context 513 --ids [1]");
+    expect_failure_with(models.gguf, "token 5000: the vocabulary has the ids 0 to", "generate",
+                        "--logit-bias {5000:1} --ids [1]");
+    expect_failure_with(models.gguf, "context of 4", "generate", "--context 4 --ids [1,2,3,4]");
+    expect_failure_with(models.gguf, "--ids", "generate", "--ids [1,288]");
+    expect_failure_with(models.gguf, "--ids", "generate", "--ids [1,-1]");
+    expect_failure_with(models.gguf, "--ids", "generate", "--ids [1,2.5]");
+    expect_failure_with(models.gguf, "--ids", "generate", "--ids []");
+    expect_failure_with(models.gguf, "--ids", "generate", "--ids 7");
+    expect_failure_with(models.gguf, "--ids", "generate", "--ids [1,");
+    expect_failure_with(models.gguf, "the prompt is not UTF-8: byte 0xFF at offset 2", "generate", "ab\xFF\xFE");
+    expect_failure_with(models.gguf, "--system is not UTF-8: byte 0xFE at offset 1", "generate", "x --system a\xFE");
+    expect_failure_with(models.gguf, "empty", "generate", "--chat none ''");
+    expect_failure_with(models.gguf, "--system", "generate", "--chat none --system Hi x");
+    expect_failure_with(models.no_tokenizer, "tokenizer", "generate", "x");
+    expect_failure_with(models.no_tokenizer, "tokenizer", "generate", "--stop y --ids [1]");
+    free(ids.s);
+}
+
+static void an_unknown_chat_template_names_chat_none(void **state)
+{
+    (void)state;
+    struct small_model t = small_default;
+    char *odd = test_path("odd"), *file = xformat("%s/tokenizer_config.json", odd);
+    small_write_hf(odd, &t);
+    file_write(file, "{\"chat_template\": \"{% for m in messages %}[INST]{{ m.content }}[/INST]{% endfor %}\"}");
+    expect_failure_with(odd, "chat: none", "generate", "x");
+    struct child_result s = child_run("generate %s --chat none --tokens 3 x", odd);
+    child_expect_success(&s, "--chat none");
+    child_result_free(&s);
+    free(file);
+    free(odd);
+}
+
+static void invalid_lines_are_named_by_number(void **state)
+{
+    (void)state;
+    const struct {
+        const char *command, *lines, *with;
+    } wrong[] = {
+        { "tokenize", "\n{\"txt\": \"a\"}\n", "stdin:2: " },
+        { "tokenize", "{\"text\": 3}\n", "stdin:1: " },
+        { "tokenize", "{\"text\": \"a\"\n", "stdin:1:" },
+        { "tokenize", "[]\n", "stdin:1: " },
+        { "tokenize", "{\"text\": \"\xFF\"}\n", "stdin:1:" },
+        { "tokenize --decode", "{\"ids\": [1, 100000]}\n", "entry 2" },
+        { "tokenize --decode", "{\"ids\": 1}\n", "stdin:1: " },
+        { "score", "{\"ids\": [1, 288]}\n", "stdin:1: " },
+        { "score", "{\"ids\": [1], \"text\": \"a\"}\n", "both" },
+        { "score", "{}\n", "neither" },
+        { "score --answers", "{\"prompt\": \"a\"}\n", "stdin:1: expected an answer" },
+        { "score --answers", "", "expected prompts, found none" },
+        { "score --answers", "{\"prompt\": \"a\", \"answer\": \"\xFF\"}\n", "stdin:1:" },
+        { "score --answers", "{\"input_ids\": [1, 288], \"answer\": \"a\"}\n", "stdin:1: input_ids[1]" },
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        struct child_result s = child_run_with(wrong[i].lines, "%s %s", wrong[i].command, models.gguf);
+        expect_error(&s, 1, wrong[i].with, wrong[i].lines);
+        child_result_free(&s);
+    }
+    struct text long_line = { 0 };
+    for (int i = 0; i < 513; i++)
+        text_printf(&long_line, "%s7", i == 0 ? "{\"ids\":[" : ",");
+    text_puts(&long_line, "]}\n");
+    struct child_result s = child_run_with(long_line.s, "score %s", models.gguf);
+    expect_error(&s, 1, "513 tokens", "a text longer than the context");
+    child_result_free(&s);
+    free(long_line.s);
+    s = child_run("score %s /no/such/file.jsonl", models.gguf);
+    expect_error(&s, 1, "/no/such/file.jsonl", "a missing file");
+    child_result_free(&s);
+}
+
+static void pruning_does_not_overwrite(void **state)
+{
+    (void)state;
+    struct child_result s = child_run("prune %s --keep 0 --out %s/pruned.gguf/", models.gguf, test_directory());
+    child_expect_success(&s, "a slash at the end of a file's name");
+    child_result_free(&s);
+    char *words = xformat("prune %s --keep 0 --out %s", models.gguf, models.draft);
+    expect_failure("overwritten", words);
+    free(words);
+    words = xformat("prune %s --keep 0 --out /no/such/place/x.gguf", models.gguf);
+    expect_failure("/no/such/place", words);
+    free(words);
+}
+
+// The shell's `| head`: the program ends early, without a message.
+static void a_closed_pipe_is_silent(void **state)
+{
+    (void)state;
+    const char *commands[] = { "list --json", "tokenize '%s' lines.jsonl",
+                               "generate '%s' --temperature 1 --tokens 400 --ignore-end Hello" };
+    char *lines = test_path("lines.jsonl");
+    struct text t = { 0 };
+    for (int i = 0; i < 20000; i++)
+        text_printf(&t, "{\"text\":\"line %d\"}\n", i);
+    file_write(lines, t.s);
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        char *words = words_with(commands[i], models.gguf);
+        char *line = xformat("cd '%s' && (%s %s 2>err; echo $? >status) | head -c 1 >/dev/null; cat err status",
+                             test_directory(), SPECLAB, words);
+        FILE *f = popen(line, "r");
+        char status[256] = { 0 };
+        assert_non_null(f);
+        size_t n = fread(status, 1, sizeof(status) - 1, f);
+        pclose(f);
+        if (n != 2 || (status[0] != '1' && status[0] != '0')) // 0: the pipe took all output before it was closed
+            fail_msg("%s: %s", words, status);
+        free(words);
+        free(line);
+    }
+    free(t.s);
+    free(lines);
+}
+
+static void a_full_disk_is_reported(void **state)
+{
+    (void)state;
+    if (access("/dev/full", W_OK) != 0)
+        skip();
+    const char *commands[] = {
+        "list", "list --json", "--help", "generate --help", "inspect --no-probe %s", "generate %s --tokens 2 x"
+    };
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        char *words = words_with(commands[i], models.gguf);
+        struct child_result s = child_run_to("/dev/full", "%s", words);
+        expect_error(&s, 1, "stdout", words);
+        child_result_free(&s);
+        free(words);
+    }
+}
+
+// `ulimit -f`: the program ignores SIGXFSZ, which would end it with half a file written.
+static void the_file_size_limit_is_reported(void **state)
+{
+    (void)state;
+    struct rlimit before, tight;
+    char *out = test_path("too-large.gguf"), *part = test_path("too-large.gguf.part");
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    tight = before;
+    tight.rlim_cur = 50000;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
+    struct child_result s = child_run("prune %s --keep 0 --out %s", models.gguf, out);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    expect_error(&s, 1, "File too large", "the file size limit");
+    assert_int_not_equal(access(out, F_OK), 0);
+    assert_int_not_equal(access(part, F_OK), 0);
+    child_result_free(&s);
+    free(part);
+    free(out);
+}
+
+int main(void)
+{
+    if (!child_is_present()) {
+        fprintf(stderr, "the program was not built: skipped\n");
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(usage_errors_are_one_sentence_and_status_2),
+        cmocka_unit_test(models_that_cannot_be_opened_are_one_sentence),
+        cmocka_unit_test(inspect_shows_what_it_can_of_a_broken_model),
+        cmocka_unit_test(precisions_that_do_not_fit_are_one_sentence),
+        cmocka_unit_test(drafters_that_do_not_fit_are_one_sentence),
+        cmocka_unit_test(prompts_that_do_not_fit_are_one_sentence),
+        cmocka_unit_test(an_unknown_chat_template_names_chat_none),
+        cmocka_unit_test(invalid_lines_are_named_by_number),
+        cmocka_unit_test(pruning_does_not_overwrite),
+        cmocka_unit_test(a_closed_pipe_is_silent),
+        cmocka_unit_test(a_full_disk_is_reported),
+        cmocka_unit_test(the_file_size_limit_is_reported),
+    };
+    return cmocka_run_group_tests(tests, models_make, models_remove);
+}
