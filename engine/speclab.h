@@ -1,0 +1,124 @@
+// speclab.h - speculative decoding as a library: a target, a drafter, a rule, and the loop that joins them. The one public header;
+// examples/decode.c is a whole program of 40 lines. Link with `pkg-config --libs speclab`.
+//
+// A drafter proposes draft tokens (distribution q), the target scores them in one pass (distribution p), a rule accepts a prefix of
+// them. Under a lossless rule the output has the target's distribution, whatever the drafter does (Leviathan et al. 2023, arXiv
+// 2211.17192; proofs for every rule: docs/exactness.md).
+//
+// Functions that can fail return false or NULL and leave one sentence in *error, which names file or option, what was expected and what
+// was found. A target and the decoders on it belong to one thread at a time; the library starts worker threads of its own.
+#ifndef SPECLAB_H
+#define SPECLAB_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct speclab_error {
+    char text[1024]; // NUL-terminated
+};
+
+// ---- target
+
+struct speclab_target; // a model on a device, with its tokenizer
+
+struct speclab_target_options { // NULL and 0: the default
+    const char *device;         // "cpu", "cuda", "cuda:1"; default: "cpu"
+    const char *activations;    // what products round their input to: "default", "f32", "bf16", "int8"
+    const char *cache;          // element type of the KV cache: "default", "f32", "bf16", "q8_0"
+    int threads;                // of the CPU; default: one per processor
+    int rows;                   // maximum rows of a pass, at least slots * nodes of a draft; default: 512
+};
+
+// model: a GGUF file, a Hugging Face directory, or a name in the model caches. options may be NULL.
+struct speclab_target *speclab_target_open(const char *model, const struct speclab_target_options *options,
+                                           struct speclab_error *error);
+void speclab_target_close(struct speclab_target *t); // after all decoders on it; NULL is fine
+int speclab_target_vocab(const struct speclab_target *t);
+int speclab_target_context(const struct speclab_target *t); // maximum sequence length of the model
+
+struct speclab_tokens { // start with { NULL, 0 }
+    int32_t *id;        // (n) owned: free() it
+    size_t n;
+};
+
+struct speclab_message {
+    const char *role, *content; // "system", "user" or "assistant"; UTF-8
+};
+
+// Appends the token ids of a text (after BOS where the model's tokenizer adds it), or of a conversation under the model's own chat
+// template, ready for the assistant's answer.
+bool speclab_encode(const struct speclab_target *t, const char *text, struct speclab_tokens *to,
+                    struct speclab_error *error);
+bool speclab_encode_chat(const struct speclab_target *t, const struct speclab_message *message, int n,
+                         struct speclab_tokens *to, struct speclab_error *error);
+// The text of n token ids, special tokens left out: UTF-8, NUL-terminated, free() it; bytes: its length, may be NULL. NULL: the model has
+// no tokenizer that is supported.
+char *speclab_text(const struct speclab_target *t, const int32_t *token, size_t n, size_t *bytes);
+
+// ---- decoder
+
+struct speclab_decoder; // a drafter, a rule and a sampling on a target, and the sequences being decoded
+
+struct speclab_step {     // one step of one sequence; borrowed for the call
+    int64_t sequence;     // as the request named it
+    const int32_t *token; // (n) new tokens that are in the text
+    int n;
+    int drafted, accepted;                     // draft tokens; those of them that the rule accepted
+    int64_t propose_ns, verify_ns, advance_ns; // of the whole batch
+    const struct step *detail;                 // for the program's own commands (decode/decode.h)
+};
+
+struct speclab_end { // a sequence has ended; borrowed for the call
+    int64_t sequence;
+    const int32_t *token; // (n) all new tokens
+    int n;
+    const char *reason; // "end" (an end token), "string", "limit" or "context"
+    const struct ending *detail;
+};
+
+struct speclab_listener { // called within speclab_decoder_step; members may be NULL
+    void (*step)(void *self, const struct speclab_step *s);
+    void (*end)(void *self, const struct speclab_end *e);
+    void *self;
+};
+
+struct speclab_decoder_options { // NULL and 0: the default
+    const char *drafter;         // "none", "ngram:tokens=4", "small:model=draft.gguf,widths=[2,2]"; default: "none"
+    const char *rule;            // "rejection", "match", ..; default: "rejection"
+    const char *sampling;        // "temperature=0.8,top_p=0.95"; default: "temperature=1"
+    int slots;                   // sequences decoded at a time; default: 1
+    int length;                  // maximum length of a sequence, drafts included; default: the model's context
+    uint64_t seed;               // of all random numbers: same seed, same tokens
+    struct speclab_listener listener;
+};
+
+// An unknown drafter, rule, stage or option, and a rule that does not take the drafter's drafts, are errors. options may be NULL.
+// Borrows t. Of the decoders on one target only one may have active sequences at a time.
+struct speclab_decoder *speclab_decoder_create(struct speclab_target *t, const struct speclab_decoder_options *options,
+                                               struct speclab_error *error);
+void speclab_decoder_destroy(struct speclab_decoder *d);           // NULL is fine
+bool speclab_decoder_is_lossless(const struct speclab_decoder *d); // the rule keeps the target's distribution
+
+struct speclab_request {
+    int64_t sequence;      // 0 .. 2^32 - 1: with the seed it names the sequence's random numbers
+    const int32_t *prompt; // (n) at least one token; copied
+    int n;
+    int max_tokens;  // new tokens, at least 1
+    bool ignore_end; // end-of-text tokens do not end it
+};
+
+bool speclab_decoder_has_free_slot(const struct speclab_decoder *d);
+// Runs the prompt through target and drafter. Needs a free slot.
+bool speclab_decoder_start(struct speclab_decoder *d, const struct speclab_request *r, struct speclab_error *error);
+int speclab_decoder_active(const struct speclab_decoder *d); // sequences that have not ended
+// One step of every active sequence: propose, verify, advance.
+bool speclab_decoder_step(struct speclab_decoder *d, struct speclab_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
