@@ -11,6 +11,7 @@
 
 static bool tables(struct store *s, const struct comparisons *all, int width, struct text *out, struct error *err)
 {
+    report_summary(all, width, out);
     for (int i = 0; i < all->n; i++) {
         int which = 0, of = 0;
         for (int k = 0; k < all->n; k++)
@@ -18,8 +19,7 @@ static bool tables(struct store *s, const struct comparisons *all, int width, st
                 which += k < i;
                 of++;
             }
-        if (i > 0)
-            text_puts(out, "\n\n");
+        text_puts(out, "\n\n");
         if (!report_comparison(s, &all->comparison[i], which, of, width, out, err))
             return false;
     }

@@ -8,6 +8,17 @@ struct comparisons;
 struct error;
 struct report_options;
 struct store;
+struct tally;
+
+// Words and figures that the tables share (report_table.c).
+// A label and wrapped words from column `indent` to `width`; a word longer than a line is cut.
+void report_paragraph(struct text *out, int indent, int width, const char *label, const char *words);
+void report_put_figure(struct text *out, int width, double x); // NAN: "-"
+void report_put_interval(struct text *out, int width, const struct tally *t);
+void report_put_number(struct text *out, const struct comparison *c, int i); // of a run; *: its rule is lossy
+
+// All runs in one table (report_summary.c): speedup with its interval, tokens per step, texts equal to none's.
+void report_summary(const struct comparisons *all, int width, struct text *out);
 
 // One comparison as tables (report_table.c). which, of: its number among the comparisons of its experiment, from 0, and
 // how many those are.

@@ -32,7 +32,7 @@ static int characters_of(const char *s, size_t n)
 }
 
 // A label and wrapped words from column `indent` to `width`; a word longer than a line is cut.
-static void paragraph(struct text *out, int indent, int width, const char *label, const char *words)
+void report_paragraph(struct text *out, int indent, int width, const char *label, const char *words)
 {
     text_printf(out, "%-*s", indent, label);
     int at = indent;
@@ -68,7 +68,7 @@ static const char *figure(char *to, size_t capacity, double x)
     return to;
 }
 
-static void put_figure(struct text *out, int width, double x)
+void report_put_figure(struct text *out, int width, double x)
 {
     char s[32];
     text_printf(out, "%*s", width, figure(s, sizeof(s), x));
@@ -101,7 +101,7 @@ static void put_rate(struct text *out, int width, double rate)
     text_printf(out, "%*s", width, s);
 }
 
-static void put_number(struct text *out, const struct comparison *c, int i)
+void report_put_number(struct text *out, const struct comparison *c, int i)
 {
     text_printf(out, "%3d%s", i + 1, c->run[i].lossless ? " " : "*");
 }
@@ -111,7 +111,7 @@ static void put_line(struct text *out, const struct comparison *c, int i, int wi
 {
     char label[16];
     snprintf(label, sizeof(label), "%3d%s", i + 1, c->run[i].lossless ? "" : "*");
-    paragraph(out, 5, width, label, words);
+    report_paragraph(out, 5, width, label, words);
 }
 
 // ---- what was run ----
@@ -135,7 +135,7 @@ static void put_values(struct text *out, const struct comparison *c, int width, 
             if (strcmp(FIELD(i), FIELD(k)) == 0)
                 text_printf(&words, "%s%d", n++ == 0 ? " in run " : ", ", k + 1);
     }
-    paragraph(out, 11, width, label, words.s);
+    report_paragraph(out, 11, width, label, words.s);
     free(words.s);
 #undef FIELD
 }
@@ -149,10 +149,10 @@ static void put_facts(struct text *out, const struct comparison *c, int width)
     if (c->n > 0 && c->run[0].inflated)
         text_puts(&t, ", marked as inflated");
     text_puts(&t, ")");
-    paragraph(out, 11, width, "target", t.s);
-    paragraph(out, 11, width, "sampling", c->sampling);
+    report_paragraph(out, 11, width, "target", t.s);
+    report_paragraph(out, 11, width, "sampling", c->sampling);
     if (c->limits[0] != '\0')
-        paragraph(out, 11, width, "limits", c->limits);
+        report_paragraph(out, 11, width, "limits", c->limits);
 
     t.n = 0;
     text_printf(&t, "%lld of %s", (long long)c->n_prompts, c->prompts);
@@ -160,12 +160,12 @@ static void put_facts(struct text *out, const struct comparison *c, int width)
         text_printf(&t, ", up to %lld turns", (long long)c->turns);
     for (int i = 0; i < c->n_categories; i++)
         text_printf(&t, "%s%s %lld", i == 0 ? ": " : ", ", c->category[i], (long long)c->category_prompts[i]);
-    paragraph(out, 11, width, "prompts", t.s);
+    report_paragraph(out, 11, width, "prompts", t.s);
 
     t.n = 0;
     text_printf(&t, "batch %lld, seed %llu, %lld repeat%s", (long long)c->batch, (unsigned long long)c->seed,
                 (long long)c->repeats, c->repeats == 1 ? "" : "s");
-    paragraph(out, 11, width, "decoding", t.s);
+    report_paragraph(out, 11, width, "decoding", t.s);
     put_values(out, c, width, "device", offsetof(struct tally, device));
     put_values(out, c, width, "machine", offsetof(struct tally, machine));
     put_values(out, c, width, "revision", offsetof(struct tally, revision));
@@ -192,7 +192,7 @@ static void put_legend(struct text *out, const struct comparison *c, int width)
 
 // ---- tables ----
 
-static void put_interval(struct text *out, int width, const struct tally *t)
+void report_put_interval(struct text *out, int width, const struct tally *t)
 {
     char s[48] = "", low[16], high[16];
     if (!isnan(t->speedup.low))
@@ -209,17 +209,17 @@ static void put_speed(struct text *out, const struct comparison *c)
                    "run    decode   total   sums  95 % interval geom.  /step  prop. ver. adv. other\n");
     for (int i = 0; i < c->n; i++) {
         const struct tally *r = &c->run[i];
-        put_number(out, c, i);
-        put_figure(out, 9, r->tokens_per_s);
-        put_figure(out, 8, r->end_to_end);
+        report_put_number(out, c, i);
+        report_put_figure(out, 9, r->tokens_per_s);
+        report_put_figure(out, 8, r->end_to_end);
         if (r->baseline) {
             text_printf(out, "%7s%15s%6s", "1", "", "");
         } else {
-            put_figure(out, 7, r->speedup.value);
-            put_interval(out, 15, r);
-            put_figure(out, 6, r->geometric);
+            report_put_figure(out, 7, r->speedup.value);
+            report_put_interval(out, 15, r);
+            report_put_figure(out, 6, r->geometric);
         }
-        put_figure(out, 7, r->tokens_per_step);
+        report_put_figure(out, 7, r->tokens_per_step);
         put_percent(out, 7, r->propose);
         put_percent(out, 5, r->verify);
         put_percent(out, 5, r->advance);
@@ -243,7 +243,7 @@ static void put_acceptance(struct text *out, const struct comparison *c)
         const struct tally *r = &c->run[i];
         if (r->baseline)
             continue;
-        put_number(out, c, i);
+        report_put_number(out, c, i);
         text_printf(out, "%8lld%10lld%10lld", (long long)r->drafts, (long long)r->drafted, (long long)r->accepted);
         put_percent(out, 5, r->acceptance_rate);
         put_positions(out, r->rate, r->max_depth);
@@ -308,7 +308,7 @@ static bool put_category(struct store *s, struct text *out, const struct compari
         if (intervals)
             put_with_interval(out, &speedup, prompts >= MIN_INTERVAL_PROMPTS);
         else
-            put_figure(out, 7, speedup.value);
+            report_put_figure(out, 7, speedup.value);
     }
     end_line(out);
     return true;
@@ -438,36 +438,38 @@ void report_notes(const struct comparisons *all, int width, struct text *out)
             batched |= all->comparison[k].batch > 1;
         }
     text_puts(out, "\n");
-    paragraph(out, 11, width, "tokens/s", "decode: new tokens / time in steps; total: prefill included.");
+    report_paragraph(out, 11, width, "tokens/s", "decode: new tokens / time in steps; total: prefill included.");
     if (batched)
-        paragraph(
+        report_paragraph(
             out, 11, width, "",
             "With a batch above 1, of the whole batch; for one text see sequence_tokens_per_s in the view speed.");
-    paragraph(out, 11, width, "/step",
-              "mean accepted length: new tokens / steps, over all steps, the target's own token included.");
-    paragraph(out, 11, width, "% of time",
-              "in steps: prop. = propose, ver. = verify, adv. = advance, other = none of these.");
+    report_paragraph(out, 11, width, "/step",
+                     "mean accepted length: new tokens / steps, over all steps, the target's own token included.");
+    report_paragraph(out, 11, width, "% of time",
+                     "in steps: prop. = propose, ver. = verify, adv. = advance, other = none of these.");
     if (speculative) {
-        paragraph(out, 11, width, "speedup",
-                  "decode tokens/s over none's, for texts that are paired with none's. sums: ratio of "
-                  "ratios of sums, with prompts as the sample of its interval; geom.: geometric mean over prompts.");
-        paragraph(out, 11, width, "drafts",
-                  "steps with at least one draft token. accepted: without the target's own token; %: of drafted.");
-        paragraph(out, 11, width, "position i",
-                  "drafts with at least i tokens accepted / drafts; given all before it: / drafts with i - 1 "
-                  "accepted and a node at depth i.");
+        report_paragraph(
+            out, 11, width, "speedup",
+            "decode tokens/s over none's, for texts that are paired with none's. sums: ratio of "
+            "ratios of sums, with prompts as the sample of its interval; geom.: geometric mean over prompts.");
+        report_paragraph(
+            out, 11, width, "drafts",
+            "steps with at least one draft token. accepted: without the target's own token; %: of drafted.");
+        report_paragraph(out, 11, width, "position i",
+                         "drafts with at least i tokens accepted / drafts; given all before it: / drafts with i - 1 "
+                         "accepted and a node at depth i.");
     }
     if (deep)
-        paragraph(out, 11, width, "", "Drafts deeper than 8: see the view acceptance.");
+        report_paragraph(out, 11, width, "", "Drafts deeper than 8: see the view acceptance.");
     if (expected)
-        paragraph(out, 11, width, "z",
-                  "(accepted - expected) / standard deviation: N(0, 1) if the rule follows its formula.");
+        report_paragraph(out, 11, width, "z",
+                         "(accepted - expected) / standard deviation: N(0, 1) if the rule follows its formula.");
     if (lossy)
-        paragraph(out, 11, width, "* LOSSY",
-                  "the rule changes the output distribution: its speedup is not for the same task.");
+        report_paragraph(out, 11, width, "* LOSSY",
+                         "the rule changes the output distribution: its speedup is not for the same task.");
     if (inflated)
-        paragraph(out, 11, width, "INFLATED",
-                  "the target was made slower on purpose: these speedups hold for no real model.");
+        report_paragraph(out, 11, width, "INFLATED",
+                         "the target was made slower on purpose: these speedups hold for no real model.");
 }
 
 bool report_comparison(struct store *s, const struct comparison *c, int which, int of, int width, struct text *out,
@@ -475,7 +477,7 @@ bool report_comparison(struct store *s, const struct comparison *c, int which, i
 {
     bool speculative = c->n > 0 && !c->run[c->n - 1].baseline;
     char *title = of > 1 ? xformat("%s (%d of %d)", c->experiment, which + 1, of) : xstrdup(c->experiment);
-    paragraph(out, 0, width, "", title);
+    report_paragraph(out, 0, width, "", title);
     free(title);
     for (int i = 0; i < width && i < TABLE; i++)
         text_puts(out, "=");
