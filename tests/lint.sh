@@ -106,5 +106,6 @@ case $(clang-format --version 2>/dev/null) in
     ;;
 *) echo "lint: formatting was not checked: no clang-format 14" ;;
 esac
+retired_words || bad=1
 [ $bad = 0 ] && echo "lint: no violations"
 exit $bad
