@@ -31,9 +31,10 @@ static int characters_of(const char *s, size_t n)
     return c;
 }
 
-// A label and wrapped words from column `indent` to `width`; a word longer than a line is cut.
+// A label and wrapped words from column `indent` to `width`, at least 8 columns; a word longer than a line is cut.
 void report_paragraph(struct text *out, int indent, int width, const char *label, const char *words)
 {
+    width = width < indent + 8 ? indent + 8 : width;
     text_printf(out, "%-*s", indent, label);
     int at = indent;
     for (const char *w = words + strspn(words, " "); *w != '\0';) {

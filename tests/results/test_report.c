@@ -169,6 +169,11 @@ static void long_names_are_wrapped(void **state)
     expect_contains(text, "INFLATED TARGET");
     expect_contains(text, "another machine in run 3");
     free(text);
+    for (int width = 1; width < 80; width += 13) { // too narrow for a table: it is as narrow as it can be, and ends
+        text = reported(s, (struct report_options){ .width = width });
+        expect_fits(text, 80);
+        free(text);
+    }
     text = reported(s, (struct report_options){ .width = 120 });
     expect_fits(text, 120);
     free(text);
