@@ -31,11 +31,14 @@ static struct screen file_screen(void)
     return s;
 }
 
-// columns 0: a terminal without a size.
+// columns 0: a terminal without a size. Skips the test on a system without pseudo-terminals (a container without /dev/pts).
 static struct screen terminal_screen(int columns)
 {
     struct screen s = { .master = posix_openpt(O_RDWR | O_NOCTTY) };
-    assert_true(s.master >= 0 && grantpt(s.master) == 0 && unlockpt(s.master) == 0);
+    if (s.master < 0 || grantpt(s.master) != 0 || unlockpt(s.master) != 0) {
+        print_message("skipped: this system has no pseudo-terminals\n");
+        skip();
+    }
     int fd = open(ptsname(s.master), O_RDWR | O_NOCTTY);
     assert_true(fd >= 0);
     struct termios t;
