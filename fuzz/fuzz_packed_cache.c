@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/digest.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "fuzz/fuzz.h"
@@ -38,28 +39,6 @@ struct entry {
     uint64_t at, bytes, sum;
 };
 
-static void add(uint64_t lane[8], const uint8_t *b, size_t n)
-{
-    for (; n >= 64; n -= 64, b += 64)
-        for (int i = 0; i < 8; i++) {
-            uint64_t word;
-            memcpy(&word, b + 8 * i, 8);
-            lane[i] = (lane[i] ^ word) * 0x9e3779b97f4a7c15;
-        }
-    for (size_t i = 0; i < n; i++)
-        lane[i % 8] = (lane[i % 8] ^ b[i]) * 0x9e3779b97f4a7c15;
-}
-
-static uint64_t sum_of(const uint64_t lane[8])
-{
-    uint64_t x = 0;
-    for (int i = 0; i < 8; i++) {
-        x = (x ^ lane[i]) * 0x9e3779b97f4a7c15;
-        x ^= x >> 29;
-    }
-    return x;
-}
-
 static void fix_sums(uint8_t *file, size_t n, int flags)
 {
     struct header h;
@@ -74,20 +53,18 @@ static void fix_sums(uint8_t *file, size_t n, int flags)
     const size_t fit = (n - sizeof(h)) / sizeof(struct entry), entries = h.entries < fit ? h.entries : fit;
     for (size_t i = 0; i < entries && (flags & DATA) != 0; i++) {
         struct entry e;
-        uint64_t lane[8] = { 0 };
         memcpy(&e, file + sizeof(h) + i * sizeof(e), sizeof(e));
         if (e.at > n || e.bytes > n - e.at)
             continue;
-        add(lane, file + e.at, e.bytes);
-        e.sum = sum_of(lane);
+        e.sum = hash_of(file + e.at, e.bytes).low;
         memcpy(file + sizeof(h) + i * sizeof(e), &e, sizeof(e));
     }
     if (flags & LIST) {
-        uint64_t lane[8] = { 0 };
+        struct digest *d = digest_begin();
         h.sum = 0;
-        add(lane, (const uint8_t *)&h, sizeof(h));
-        add(lane, file + sizeof(h), entries * sizeof(struct entry));
-        h.sum = sum_of(lane);
+        digest_bytes(d, &h, sizeof(h));
+        digest_bytes(d, file + sizeof(h), entries * sizeof(struct entry));
+        h.sum = digest_end(d).low;
     }
     memcpy(file, &h, sizeof(h));
 }
