@@ -249,7 +249,9 @@ bool stage_on_device(const struct stage *stage, const void *options, struct row_
         to->top_k = ((const struct top_k_options *)options)->k;
     else if (stage == &top_p_stage)
         to->top_p = ((const struct top_p_options *)options)->p;
-    else
+    else if (stage == &min_p_stage)
         to->below = log(((const struct min_p_options *)options)->p);
+    else
+        return false; // a stage that devices do not have
     return true;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "core/error.h"
 #include "core/settings.h"
+#include "sampling/stages.h"
 #include "tests/support/check.h"
 #include "tests/support/plain_stages.h"
 
@@ -298,6 +299,17 @@ static void biases_are_added_and_can_ban(void **state)
     sampling_free(&s);
 }
 
+// A stage that is added has no body on a device: rows go through it on the host.
+static void a_stage_that_devices_do_not_have_stays_on_the_host(void **state)
+{
+    (void)state;
+    struct row_stages on_device = { 1, 0, 1, -INFINITY };
+    const struct stage added = { .name = "added" };
+    const double options[2] = { 0.5, 0.5 };
+    assert_false(stage_on_device(&added, options, &on_device));
+    assert_true(on_device.below == -INFINITY && on_device.top_k == 0 && on_device.top_p == 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +328,7 @@ int main(void)
         cmocka_unit_test(a_repeated_token_is_penalized_once),
         cmocka_unit_test(draft_tokens_on_the_path_are_penalized),
         cmocka_unit_test(biases_are_added_and_can_ban),
+        cmocka_unit_test(a_stage_that_devices_do_not_have_stays_on_the_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
