@@ -14,6 +14,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/settings.h"
 #include "kernels/devices.h"
 #include "revision.h"
 
@@ -153,16 +154,11 @@ static int unknown_flag(const struct usage *u, const char *given)
 
 static int take_choice(const struct usage *u, const struct flag *f, const char *value)
 {
-    int i = 0;
-    for (const char *word = f->argument; *word != '\0'; i++) {
-        size_t n = strcspn(word, "|");
-        if (strlen(value) == n && memcmp(value, word, n) == 0) {
-            *(int *)f->to = i;
-            return USAGE_OK;
-        }
-        word += n + (word[n] == '|');
-    }
-    return usage_fail(u, "--%s: expected one of %s, found \"%s\"", f->name, f->argument, value);
+    const int i = choice_index(f->argument, value);
+    if (i < 0)
+        return usage_fail(u, "--%s: expected one of %s, found \"%s\"", f->name, f->argument, value);
+    *(int *)f->to = i;
+    return USAGE_OK;
 }
 
 static int take_flag(const struct usage *u, const struct flag *f, const char *value)

@@ -35,17 +35,11 @@ static bool read_choice(const struct settings *s, const struct option *o, int *t
     const char *text;
     if (!settings_text(s, o->name, &text, err))
         return false;
-    int i = 0;
-    for (const char *word = o->choices; word != NULL; i++) {
-        const char *end = strchr(word, '|');
-        size_t n = end != NULL ? (size_t)(end - word) : strlen(word);
-        if (strlen(text) == n && memcmp(text, word, n) == 0) {
-            *to = i;
-            return true;
-        }
-        word = end != NULL ? end + 1 : NULL;
-    }
-    return settings_fail(err, s, "%s: expected one of %s, found \"%s\"", o->name, o->choices, text);
+    const int i = choice_index(o->choices, text);
+    if (i < 0)
+        return settings_fail(err, s, "%s: expected one of %s, found \"%s\"", o->name, o->choices, text);
+    *to = i;
+    return true;
 }
 
 static bool read_ints(const struct settings *s, const struct option *o, struct ints *to, struct error *err)

@@ -348,3 +348,16 @@ struct settings *settings_inline(const char *text, const char *what, struct erro
     settings_free(s);
     return NULL;
 }
+
+int choice_index(const char *choices, const char *word)
+{
+    const size_t length = strlen(word);
+    for (int i = 0; choices != NULL; i++) {
+        const char *end = strchr(choices, '|');
+        const size_t n = end != NULL ? (size_t)(end - choices) : strlen(choices);
+        if (length == n && memcmp(word, choices, n) == 0)
+            return i;
+        choices = end != NULL ? end + 1 : NULL;
+    }
+    return -1;
+}

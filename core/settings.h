@@ -49,3 +49,5 @@ bool settings_int(const struct settings *s, const char *key, long long min, long
 bool settings_real(const struct settings *s, const char *key, double min, double max, double *to, struct error *err);
 bool settings_bool(const struct settings *s, const char *key, bool *to, struct error *err);
 bool settings_text(const struct settings *s, const char *key, const char **to, struct error *err); // borrowed
+
+int choice_index(const char *choices, const char *word); // of a word in "a|b|c"; -1: none

@@ -1,7 +1,6 @@
 // speclab.c - the public interface over engine.h: options given as text, errors copied out, steps in public structs.
 #include "engine/speclab.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
