@@ -12,6 +12,7 @@
 #include "exact/observer.h"
 #include "exact/verdict.h"
 #include "tests/support/check.h"
+#include "tests/support/file_write.h"
 #include "tests/support/numbers.h"
 
 enum { VOCAB = 6, ROWS = 32 };
@@ -34,12 +35,7 @@ static int whole(const struct json *list, size_t i)
 static int open_golden(void **state)
 {
     (void)state;
-    struct error err;
-    char *path = xformat("%s/evidence.json", CASES);
-    golden = json_read(path, &err);
-    free(path);
-    if (golden == NULL)
-        return 1;
+    golden = golden_json("evidence.json");
     const struct json *list = json_get(golden, "rows");
     assert_true(json_count(list) <= ROWS && json_int(json_get(golden, "vocab")) == VOCAB);
     for (size_t r = 0; r < json_count(list); r++)

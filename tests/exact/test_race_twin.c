@@ -14,6 +14,7 @@
 #include "drafters/tree_builder.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
+#include "tests/support/file_write.h"
 #include "tests/support/numbers.h"
 #include "verifier/rules/rule.h"
 
@@ -24,11 +25,8 @@ static struct json *golden;
 static int open_golden(void **state)
 {
     (void)state;
-    struct error err;
-    char *path = xformat("%s/races.json", CASES);
-    golden = json_read(path, &err);
-    free(path);
-    return golden == NULL;
+    golden = golden_json("races.json");
+    return 0;
 }
 
 static int close_golden(void **state)

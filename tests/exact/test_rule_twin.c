@@ -16,6 +16,7 @@
 #include "experiments/expectation.h"
 #include "sampling/outcomes.h"
 #include "tests/support/check.h"
+#include "tests/support/file_write.h"
 #include "tests/support/numbers.h"
 #include "tests/support/plain_stages.h"
 #include "verifier/rules/rule.h"
@@ -130,11 +131,7 @@ static void close_case(struct scene *c)
 static void each_case(bool in_long, void (*check)(struct scene *c))
 {
     static struct scene c;
-    struct error err;
-    char *path = xformat("%s/rules.json", CASES);
-    struct json *all = json_read(path, &err);
-    if (all == NULL)
-        fail_msg("%s", err.text);
+    struct json *all = golden_json("rules.json");
     const struct json *cases = json_get(all, "cases");
     assert_true(json_count(cases) > 300);
     for (size_t i = 0; i < json_count(cases); i++) {
@@ -143,7 +140,6 @@ static void each_case(bool in_long, void (*check)(struct scene *c))
         close_case(&c);
     }
     json_free(all);
-    free(path);
 }
 
 // ---- output

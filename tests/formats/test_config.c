@@ -89,10 +89,7 @@ static void rope_follows_its_formulas(void **state)
 static void rope_frequencies_equal_torchs_bit_by_bit(void **state)
 {
     (void)state;
-    char *path = xformat("%s/rope.json", CASES);
-    struct json *j = json_read(path, &err);
-    if (j == NULL)
-        fail_msg("%s", err.text);
+    struct json *j = golden_json("rope.json");
     const struct json *cases = json_get(j, "cases");
     int rows = 0, wrong = 0;
     for (size_t k = 0; k < json_count(cases); k++) {
@@ -127,7 +124,6 @@ static void rope_frequencies_equal_torchs_bit_by_bit(void **state)
     assert_true(rows > 800);
     assert_int_equal(wrong, 0);
     json_free(j);
-    free(path);
 }
 
 static void end_tokens_and_templates_are_read_from_all_files(void **state)

@@ -18,6 +18,7 @@
 #include "models/medusa.h"
 #include "models/model.h"
 #include "tests/support/check.h"
+#include "tests/support/file_write.h"
 #include "tests/support/checkpoint.h"
 #include "tests/formats/head_edit.h"
 #include "tests/formats/head_forms.h"
@@ -25,15 +26,6 @@
 #include "tests/support/small_model.h"
 
 // ---- logits
-
-static struct json *golden(void)
-{
-    struct error err;
-    struct json *j = json_read(CASES "/heads.json", &err);
-    if (j == NULL)
-        fail_msg("%s", err.text);
-    return j;
-}
 
 static void check(const char *name, const float *logits, int n, int vocab, const struct json *expected)
 {
@@ -91,7 +83,7 @@ static void logits_of_medusa_heads_equal_the_originals(void **unused)
         { "medusa_one", form_medusa_one },
     };
     struct form_bench b = form_bench_open(LAYERS);
-    struct json *j = golden();
+    struct json *j = golden_json("heads.json");
     for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++)
         check_medusa(&b, forms[i].name, forms[i].write, json_get(j, forms[i].name));
     json_free(j);
@@ -184,7 +176,7 @@ static void logits_of_eagle_heads_equal_the_originals(void **unused)
         { "eagle3_norm_before_fc", HEAD_EAGLE3, form_eagle3_norm_before_fc },
     };
     struct form_bench b = form_bench_open(LAYERS);
-    struct json *j = golden();
+    struct json *j = golden_json("heads.json");
     for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++) {
         struct error err;
         char *path = test_path(forms[i].name);
@@ -207,7 +199,7 @@ static void a_missing_norm_before_residual_can_be_set(void **unused)
     (void)unused;
     struct form_bench b = form_bench_open(LAYERS);
     struct error err;
-    struct json *j = golden();
+    struct json *j = golden_json("heads.json");
     char *path = test_path("silent");
     form_eagle3_without_norm_key(path);
     struct eagle *e = form_open_eagle(&b, path, HEAD_EAGLE3, TRI_TRUE, &err);

@@ -30,14 +30,6 @@ static size_t bytes_of_hex(const char *hex, void *to)
     return n;
 }
 
-static struct json *golden(void)
-{
-    struct json *j = json_read(CASES "/quantized.json", &err);
-    if (j == NULL)
-        fail_msg("%s", err.text);
-    return j;
-}
-
 static void same_bytes(const uint8_t *got, const uint8_t *expected, size_t n, const char *type, const char *what)
 {
     for (size_t i = 0; i < n; i++)
@@ -52,7 +44,7 @@ static void blocks_are_byte_for_byte_those_of_gguf_py(void **state)
         const char *key;
         enum type type;
     } types[] = { { "Q8_0", Q8_0 }, { "Q4_0", Q4_0 }, { "BF16", BF16 } };
-    struct json *j = golden(), *list = json_get(j, "blocks");
+    struct json *j = golden_json("quantized.json"), *list = json_get(j, "blocks");
     assert_true(json_count(list) > 20);
     for (size_t i = 0; i < json_count(list); i++)
         for (size_t t = 0; t < 3; t++) {
@@ -71,7 +63,7 @@ static void blocks_are_byte_for_byte_those_of_gguf_py(void **state)
 static void bf16_keeps_infinities_and_nans(void **state)
 {
     (void)state;
-    struct json *j = golden();
+    struct json *j = golden_json("quantized.json");
     const struct json *odd = json_at(json_get(j, "odd"), 0);
     float x[32];
     uint8_t expected[64], got[64];

@@ -52,7 +52,7 @@ static int tear_down(void **state)
 }
 
 // The value of a query about a run (?1); NAN: NULL or no row.
-static double query_first_int(struct scene *c, int run, const char *sql)
+static double query_run_value(struct scene *c, int run, const char *sql)
 {
     struct error err;
     struct query *q = query_open(c->s, sql);
@@ -96,19 +96,19 @@ static void steps_and_lengths_are_sums_over_steps(void **state)
                 accepted += q->step[i].accepted;
                 tokens += q->step_tokens[i];
             }
-        near(query_first_int(c, run, "SELECT steps FROM steps WHERE run = ?"), steps);
-        near(query_first_int(c, run, "SELECT tokens_per_step FROM steps WHERE run = ?"), tokens / steps);
-        near(query_first_int(c, run, "SELECT tau FROM eagle WHERE run = ?"),
+        near(query_run_value(c, run, "SELECT steps FROM steps WHERE run = ?"), steps);
+        near(query_run_value(c, run, "SELECT tokens_per_step FROM steps WHERE run = ?"), tokens / steps);
+        near(query_run_value(c, run, "SELECT tau FROM eagle WHERE run = ?"),
              run == NONE || run == PAIR_NONE ? NAN : tokens / steps);
         if (run == NONE || run == PAIR_NONE)
             continue;
-        near(query_first_int(c, run, "SELECT num_drafts FROM vllm_metrics WHERE run = ?"), drafts);
-        near(query_first_int(c, run, "SELECT num_draft_tokens FROM vllm_metrics WHERE run = ?"), drafted);
-        near(query_first_int(c, run, "SELECT num_accepted_tokens FROM vllm_metrics WHERE run = ?"), accepted);
-        near(query_first_int(c, run, "SELECT acceptance_rate FROM vllm_metrics WHERE run = ?"), accepted / drafted);
-        near(query_first_int(c, run, "SELECT acceptance_length FROM vllm_metrics WHERE run = ?"),
+        near(query_run_value(c, run, "SELECT num_drafts FROM vllm_metrics WHERE run = ?"), drafts);
+        near(query_run_value(c, run, "SELECT num_draft_tokens FROM vllm_metrics WHERE run = ?"), drafted);
+        near(query_run_value(c, run, "SELECT num_accepted_tokens FROM vllm_metrics WHERE run = ?"), accepted);
+        near(query_run_value(c, run, "SELECT acceptance_rate FROM vllm_metrics WHERE run = ?"), accepted / drafted);
+        near(query_run_value(c, run, "SELECT acceptance_length FROM vllm_metrics WHERE run = ?"),
              1 + accepted / drafts);
-        near(query_first_int(c, run, "SELECT acceptance_rate FROM run_summary WHERE run = ?"), accepted / drafted);
+        near(query_run_value(c, run, "SELECT acceptance_rate FROM run_summary WHERE run = ?"), accepted / drafted);
     }
 }
 
@@ -129,7 +129,7 @@ static void a_run_of_none_has_no_acceptance(void **state)
         "SELECT z FROM expected WHERE run = ?",
     };
     for (size_t i = 0; i < sizeof(sql) / sizeof(sql[0]); i++)
-        assert_true(isnan(query_first_int(c, NONE, sql[i])));
+        assert_true(isnan(query_run_value(c, NONE, sql[i])));
 }
 
 static void acceptance_by_depth_counts_drafts(void **state)
@@ -156,15 +156,15 @@ static void acceptance_by_depth_counts_drafts(void **state)
                 xformat("SELECT num_accepted_tokens FROM vllm_positions WHERE run = ? AND position = %d", depth - 1);
             char *alpha = xformat("SELECT alpha_%d FROM eagle WHERE run = ?", depth - 1);
             if (deep == 0) {
-                assert_true(isnan(query_first_int(c, run, rate)));
+                assert_true(isnan(query_run_value(c, run, rate)));
             } else {
-                near(query_first_int(c, run, rate), reached / drafts);
-                near(query_first_int(c, run, given), reached / tried);
-                near(query_first_int(c, run, vllm), reached);
+                near(query_run_value(c, run, rate), reached / drafts);
+                near(query_run_value(c, run, given), reached / tried);
+                near(query_run_value(c, run, vllm), reached);
                 if (trees > 0)
-                    assert_true(isnan(query_first_int(c, run, alpha)));
+                    assert_true(isnan(query_run_value(c, run, alpha)));
                 else
-                    near(query_first_int(c, run, alpha), reached / tried);
+                    near(query_run_value(c, run, alpha), reached / tried);
             }
             free(rate);
             free(given);
@@ -194,9 +194,9 @@ static void acceptance_by_rank_counts_acceptance_tests(void **state)
             char *sql[] = { xformat("SELECT rate %s %d AND rank = %d", from, depth, rank),
                             xformat("SELECT mean_p %s %d AND rank = %d", from, depth, rank),
                             xformat("SELECT rejection_rate %s %d AND rank = %d", from, depth, rank) };
-            near(query_first_int(c, TREE, sql[0]), accepted / tried);
-            near(query_first_int(c, TREE, sql[1]), p / tried);
-            near(query_first_int(c, TREE, sql[2]), acceptance / tried);
+            near(query_run_value(c, TREE, sql[0]), accepted / tried);
+            near(query_run_value(c, TREE, sql[1]), p / tried);
+            near(query_run_value(c, TREE, sql[2]), acceptance / tried);
             for (int i = 0; i < 3; i++)
                 free(sql[i]);
         }
@@ -212,10 +212,10 @@ static void expected_is_compared_with_tokens_accepted_before_the_text_was_cut(vo
             variance += q->step[i].variance;
             accepted += q->step_accepted[i];
         }
-    near(query_first_int(c, TREE, "SELECT accepted_tokens FROM expected WHERE run = ?"), accepted);
-    near(query_first_int(c, TREE, "SELECT expected_tokens FROM expected WHERE run = ?"), expected);
-    near(query_first_int(c, TREE, "SELECT z FROM expected WHERE run = ?"), (accepted - expected) / sqrt(variance));
-    assert_true(isnan(query_first_int(c, LOOKUP, "SELECT z FROM expected WHERE run = ?")));
+    near(query_run_value(c, TREE, "SELECT accepted_tokens FROM expected WHERE run = ?"), accepted);
+    near(query_run_value(c, TREE, "SELECT expected_tokens FROM expected WHERE run = ?"), expected);
+    near(query_run_value(c, TREE, "SELECT z FROM expected WHERE run = ?"), (accepted - expected) / sqrt(variance));
+    assert_true(isnan(query_run_value(c, LOOKUP, "SELECT z FROM expected WHERE run = ?")));
 }
 
 static void the_time_of_a_batch_is_split_over_its_sequences(void **state)
@@ -234,16 +234,16 @@ static void the_time_of_a_batch_is_split_over_its_sequences(void **state)
                 advance += (double)q->step[i].advance_ns / q->step[i].batch;
             }
         }
-        near(query_first_int(c, run, "SELECT propose_share FROM timing WHERE run = ?"), propose / decode);
-        near(query_first_int(c, run, "SELECT verify_share FROM timing WHERE run = ?"), verify / decode);
-        near(query_first_int(c, run, "SELECT advance_share FROM timing WHERE run = ?"), advance / decode);
-        near(query_first_int(
+        near(query_run_value(c, run, "SELECT propose_share FROM timing WHERE run = ?"), propose / decode);
+        near(query_run_value(c, run, "SELECT verify_share FROM timing WHERE run = ?"), verify / decode);
+        near(query_run_value(c, run, "SELECT advance_share FROM timing WHERE run = ?"), advance / decode);
+        near(query_run_value(
                  c, run, "SELECT propose_share + verify_share + advance_share + other_share FROM timing WHERE run = ?"),
              1);
-        near(query_first_int(c, run, "SELECT tokens_per_s FROM speed WHERE run = ?"), tokens / decode * 1e9);
-        near(query_first_int(c, run, "SELECT end_to_end_tokens_per_s FROM speed WHERE run = ?"),
+        near(query_run_value(c, run, "SELECT tokens_per_s FROM speed WHERE run = ?"), tokens / decode * 1e9);
+        near(query_run_value(c, run, "SELECT end_to_end_tokens_per_s FROM speed WHERE run = ?"),
              tokens / (decode + prefill) * 1e9);
-        near(query_first_int(c, run, "SELECT sequence_tokens_per_s FROM speed WHERE run = ?"), tokens / wall * 1e9);
+        near(query_run_value(c, run, "SELECT sequence_tokens_per_s FROM speed WHERE run = ?"), tokens / wall * 1e9);
     }
 }
 
@@ -282,17 +282,17 @@ static void speedup_is_of_paired_sequences_only(void **state)
             for (int i = 0; i < 4; i++)
                 sum[i] += own[i];
         }
-        near(query_first_int(c, run, "SELECT speedup FROM speed WHERE run = ?"), sum[0] / sum[1] / (sum[2] / sum[3]));
-        near(query_first_int(c, run, "SELECT end_to_end_speedup FROM speed WHERE run = ?"),
+        near(query_run_value(c, run, "SELECT speedup FROM speed WHERE run = ?"), sum[0] / sum[1] / (sum[2] / sum[3]));
+        near(query_run_value(c, run, "SELECT end_to_end_speedup FROM speed WHERE run = ?"),
              whole[0] / whole[1] / (whole[2] / whole[3]));
-        near(query_first_int(c, run, "SELECT acceleration_rate FROM medusa WHERE run = ?"), sum[0] / steps[0]);
-        near(query_first_int(c, run, "SELECT overhead FROM medusa WHERE run = ?"),
+        near(query_run_value(c, run, "SELECT acceleration_rate FROM medusa WHERE run = ?"), sum[0] / steps[0]);
+        near(query_run_value(c, run, "SELECT overhead FROM medusa WHERE run = ?"),
              sum[1] / steps[0] / (sum[3] / steps[1]));
-        near(query_first_int(c, run, "SELECT speedup FROM medusa WHERE run = ?"),
+        near(query_run_value(c, run, "SELECT speedup FROM medusa WHERE run = ?"),
              sum[0] / steps[0] / (sum[1] / steps[0] / (sum[3] / steps[1])));
-        near(query_first_int(c, run, "SELECT speedup_geometric FROM speed WHERE run = ?"), exp(log_sum / prompts));
-        near(query_first_int(c, run, "SELECT paired_prompts FROM speed WHERE run = ?"), prompts);
-        near(query_first_int(c, run, "SELECT unpaired_sequences FROM speed WHERE run = ?"), alone);
+        near(query_run_value(c, run, "SELECT speedup_geometric FROM speed WHERE run = ?"), exp(log_sum / prompts));
+        near(query_run_value(c, run, "SELECT paired_prompts FROM speed WHERE run = ?"), prompts);
+        near(query_run_value(c, run, "SELECT unpaired_sequences FROM speed WHERE run = ?"), alone);
         assert_true((alone > 0) == (run == LOSSY));
     }
 }
@@ -304,7 +304,7 @@ static void none_of_the_same_rule_is_preferred(void **state)
     struct error err;
     struct run_row r = c->m->run[NONE];
     int64_t id;
-    near(query_first_int(c, LOSSY,
+    near(query_run_value(c, LOSSY,
                          "SELECT min(n.run) FROM paired AS p JOIN sequence AS n ON n.id = p.none WHERE p.run = ?"),
          (double)c->m->id[NONE]);
     r.cell = "c9";
@@ -319,10 +319,10 @@ static void none_of_the_same_rule_is_preferred(void **state)
     while (query_next(q))
         ;
     assert_true(query_close(q, &err));
-    near(query_first_int(c, LOSSY,
+    near(query_run_value(c, LOSSY,
                          "SELECT min(n.run) FROM paired AS p JOIN sequence AS n ON n.id = p.none WHERE p.run = ?"),
          (double)id);
-    near(query_first_int(c, LOOKUP,
+    near(query_run_value(c, LOOKUP,
                          "SELECT max(n.run) FROM paired AS p JOIN sequence AS n ON n.id = p.none WHERE p.run = ?"),
          (double)c->m->id[NONE]);
 }
@@ -346,10 +346,10 @@ static void first_difference_is_the_first_differing_token(void **state)
             equal += same;
             places += same ? 0 : i;
         }
-        near(query_first_int(c, run, "SELECT count(*) FROM texts WHERE run = ?"), compared);
-        near(query_first_int(c, run, "SELECT sum(equal) FROM texts WHERE run = ?"), equal);
-        near(query_first_int(c, run, "SELECT coalesce(sum(first_difference), 0) FROM texts WHERE run = ?"), places);
-        near(query_first_int(c, run, "SELECT equal_texts FROM run_summary WHERE run = ?"), equal);
+        near(query_run_value(c, run, "SELECT count(*) FROM texts WHERE run = ?"), compared);
+        near(query_run_value(c, run, "SELECT sum(equal) FROM texts WHERE run = ?"), equal);
+        near(query_run_value(c, run, "SELECT coalesce(sum(first_difference), 0) FROM texts WHERE run = ?"), places);
+        near(query_run_value(c, run, "SELECT equal_texts FROM run_summary WHERE run = ?"), equal);
         assert_true((equal < compared) == (run == LOSSY || run == TREE));
     }
 }
@@ -374,8 +374,8 @@ static void spec_bench_reads_first_choices(void **state)
             tokens_per_s += own / ns * 1e9;
             prompts++;
         }
-        near(query_first_int(c, run, "SELECT mean_accepted_tokens FROM spec_bench WHERE run = ?"), tokens / steps);
-        near(query_first_int(c, run, "SELECT tokens_per_s FROM spec_bench WHERE run = ?"), tokens_per_s / prompts);
+        near(query_run_value(c, run, "SELECT mean_accepted_tokens FROM spec_bench WHERE run = ?"), tokens / steps);
+        near(query_run_value(c, run, "SELECT tokens_per_s FROM spec_bench WHERE run = ?"), tokens_per_s / prompts);
     }
 }
 
@@ -392,7 +392,7 @@ static void a_run_is_found_again_and_resumed(void **state)
     // Finding a run changes nothing; a decode adds its environment (the first one twice, as when cluster nodes alternate).
     r.revision = "0.2.0-def";
     assert_true(store_run(c->s, &r, &id, &err));
-    near(query_first_int(c, TREE, "SELECT revision = '0.1.0-abc' FROM run WHERE id = ?"), 1);
+    near(query_run_value(c, TREE, "SELECT revision = '0.1.0-abc' FROM run WHERE id = ?"), 1);
     static const struct environment of[] = { { "AMD EPYC", "avx2, 2 threads", "0.1.0-abc" },
                                              { "AMD EPYC", "avx2, 2 threads", "0.2.0-def" },
                                              { "AMD EPYC", "avx2, 2 threads", "0.1.0-abc" },
@@ -406,13 +406,13 @@ static void a_run_is_found_again_and_resumed(void **state)
         assert_int_equal(changed != NULL, i > 0);
         assert_true(store_add_environment(c->s, id, 1, &of[i], &err));
         assert_true(store_add_environment(c->s, id, 1, &of[i], &err)); // unchanged: no second row
-        near(query_first_int(c, TREE, "SELECT count(*) FROM environment WHERE run = ?"), i + 1);
-        near(query_first_int(c, TREE, sql), 1);
-        near(query_first_int(c, TREE, "SELECT machine = 'AMD EPYC, avx2, 2 threads' FROM run WHERE id = ?"), 1);
+        near(query_run_value(c, TREE, "SELECT count(*) FROM environment WHERE run = ?"), i + 1);
+        near(query_run_value(c, TREE, sql), 1);
+        near(query_run_value(c, TREE, "SELECT machine = 'AMD EPYC, avx2, 2 threads' FROM run WHERE id = ?"), 1);
         free(changed);
         free(sql);
     }
-    near(query_first_int(c, TREE, "SELECT count(*) FROM run WHERE ?1"), SAMPLE_RUNS);
+    near(query_run_value(c, TREE, "SELECT count(*) FROM run WHERE ?1"), SAMPLE_RUNS);
     r.experiment = "another"; // the same cell in another experiment is another run
     assert_true(store_run(c->s, &r, &id, &err));
     assert_true(id != c->m->id[TREE]);
@@ -437,13 +437,13 @@ static void a_run_is_found_again_and_resumed(void **state)
     assert_true(store_new_pair(c->s, "synthetic", &pair, &err));
     row.pair = pair;
     row.new_tokens++; // a token that belongs to no step
-    double before = query_first_int(c, NONE, "SELECT count(*) FROM sequence WHERE run = ?");
+    double before = query_run_value(c, NONE, "SELECT count(*) FROM sequence WHERE run = ?");
     assert_false(store_sequence(c->s, c->m->id[NONE], &row, &err));
     assert_non_null(strstr(err.text, "belong to no step"));
-    near(query_first_int(c, NONE, "SELECT count(*) FROM sequence WHERE run = ?"), before);
+    near(query_run_value(c, NONE, "SELECT count(*) FROM sequence WHERE run = ?"), before);
     row.new_tokens--;
     assert_true(store_sequence(c->s, c->m->id[NONE], &row, &err));
-    near(query_first_int(c, NONE, "SELECT count(*) FROM sequence WHERE run = ?"), before + 1);
+    near(query_run_value(c, NONE, "SELECT count(*) FROM sequence WHERE run = ?"), before + 1);
 }
 
 static void other_weights_or_prompts_are_another_run(void **state)
@@ -514,17 +514,17 @@ static void a_text_cut_across_steps_still_adds_up(void **state)
     assert_true(store_sequence(c->s, c->m->id[TREE], &row, &err));
     static const char sql[] = "SELECT sum(tokens * pow(10, 2 - step)) + sum(accepted * pow(10, 5 - step)) FROM step"
                               " WHERE sequence = (SELECT id FROM sequence WHERE run = ? AND prompt = 50)";
-    near(query_first_int(c, TREE, sql), 310410); // accepted 3, 1, 0; tokens 4, 1, 0
+    near(query_run_value(c, TREE, sql), 310410); // accepted 3, 1, 0; tokens 4, 1, 0
 }
 
 static void deleting_a_run_deletes_what_belongs_to_it(void **state)
 {
     struct scene *c = *state;
     for (int run = 0; run < SAMPLE_RUNS; run++)
-        query_first_int(c, run, "DELETE FROM run WHERE id = ?");
-    near(query_first_int(c, NONE, "SELECT count(*) + 0 * ?1 FROM sequence"), 0);
-    near(query_first_int(c, NONE, "SELECT count(*) + 0 * ?1 FROM step"), 0);
-    near(query_first_int(c, NONE, "SELECT count(*) + 0 * ?1 FROM trial"), 0);
+        query_run_value(c, run, "DELETE FROM run WHERE id = ?");
+    near(query_run_value(c, NONE, "SELECT count(*) + 0 * ?1 FROM sequence"), 0);
+    near(query_run_value(c, NONE, "SELECT count(*) + 0 * ?1 FROM step"), 0);
+    near(query_run_value(c, NONE, "SELECT count(*) + 0 * ?1 FROM trial"), 0);
 }
 
 int main(void)

@@ -13,6 +13,7 @@
 #include "results/cost.h"
 #include "results/statistics.h"
 #include "tests/support/check.h"
+#include "tests/support/file_write.h"
 #include "tests/support/numbers.h"
 
 enum { MAX_COUNT = 128 };
@@ -22,11 +23,8 @@ static struct json *golden;
 static int open_golden(void **state)
 {
     (void)state;
-    struct error err;
-    char *path = xformat("%s/statistics.json", CASES);
-    golden = json_read(path, &err);
-    free(path);
-    return golden == NULL;
+    golden = golden_json("statistics.json");
+    return 0;
 }
 
 static int close_golden(void **state)

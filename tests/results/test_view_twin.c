@@ -61,11 +61,7 @@ static int set_up(void **state)
     c->s = store_open(c->path, &err);
     assert_non_null(c->s);
     put_facts(c->s);
-    char *path = xformat("%s/views.json", CASES);
-    c->golden = json_read(path, &err);
-    if (c->golden == NULL)
-        fail_msg("%s", err.text);
-    free(path);
+    c->golden = golden_json("views.json");
     *state = c;
     return 0;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/memory.h"
 #include "formats/file.h"
 #include "tests/support/check.h"
@@ -40,4 +41,15 @@ void assert_golden_file(const char *name, const char *text, bool write)
         fail_msg("line %zu of %s differs: %.*s", line, name, (int)strcspn(text + begin, "\n"), text + begin);
     free(golden);
     free(path);
+}
+
+struct json *golden_json(const char *name)
+{
+    struct error err;
+    char *path = xformat("%s/%s", CASES, name);
+    struct json *golden = json_read(path, &err);
+    if (golden == NULL)
+        fail_msg("%s", err.text);
+    free(path);
+    return golden;
 }

@@ -3,8 +3,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct json;
+
 void file_write(const char *path, const char *text);
 void file_write_bytes(const char *path, const void *bytes, size_t n);
 // Compares a text with tests/cases/NAME and fails the test at the first line that differs. write: NAME is rewritten first, to be
 // reviewed again.
 void assert_golden_file(const char *name, const char *text, bool write);
+struct json *golden_json(const char *name); // tests/cases/NAME; json_free it. Fails the test if it cannot be read

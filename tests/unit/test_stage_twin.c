@@ -13,6 +13,7 @@
 #include "core/settings.h"
 #include "sampling/sampling.h"
 #include "tests/support/check.h"
+#include "tests/support/file_write.h"
 #include "tests/support/plain_stages.h"
 
 static struct sampling sampling_of(const struct json *one)
@@ -87,17 +88,12 @@ static void check_case(const struct json *one, int number)
 static void every_row_agrees_with_the_stages_in_python(void **state)
 {
     (void)state;
-    struct error err;
-    char *path = xformat("%s/stages.json", CASES);
-    struct json *all = json_read(path, &err);
-    if (all == NULL)
-        fail_msg("%s", err.text);
+    struct json *all = golden_json("stages.json");
     const struct json *cases = json_get(all, "cases");
     assert_true(json_count(cases) > 350);
     for (size_t i = 0; i < json_count(cases); i++)
         check_case(json_at(cases, i), (int)i);
     json_free(all);
-    free(path);
 }
 
 int main(void)
