@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/attention_kernels.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/threads.h"
 
@@ -29,7 +30,7 @@ static uint8_t *cache_row(struct tensor t, int64_t row)
 static void store_row(void *self, int64_t i, int thread)
 {
     const struct store_job *j = self;
-    const struct cpu_kernels *kernels = j->cpu->kernels;
+    const struct row_kernels *kernels = j->cpu->kernels->rows;
     const int hd = (int)j->angles.width;
     const float *angles = at(j->angles, i);
     float *rotated = buffer_reserve(&j->cpu->scratch[thread], (size_t)j->k.width * sizeof(float));

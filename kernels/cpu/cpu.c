@@ -1,12 +1,6 @@
-// cpu.c - the CPU backend's table of operations, its operations on rows, and the choice of instruction set. The arithmetic is
-// in row_kernels.c, matmul_kernels.c and attention_kernels.c.
+// cpu.c - the CPU backend's table of operations, and its operations on rows. The arithmetic is in the *_kernels.c, which isa.c
+// chooses by instruction set.
 #include <assert.h>
-#if defined(__x86_64__) && !defined(PLAIN_LOOPS_ALONE)
-#include <cpuid.h>
-#define EVERY_ISA 1
-#else
-#define EVERY_ISA 0
-#endif
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,71 +11,10 @@
 #include "core/memory.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/packed.h"
 #include "kernels/cpu/threads.h"
-
-#if EVERY_ISA
-// CPUID leaf 7, subleaf 1, EAX bit 4; __builtin_cpu_supports of GCC 12 does not have it.
-static bool has_avx_vnni(void)
-{
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1) != 0;
-}
-#endif
-
-static const struct cpu_kernels *const all_kernels[] = { // fastest first
-#if EVERY_ISA
-    &kernels_avx512_bf16, &kernels_avx512_vnni,
-    &kernels_avx512,      &kernels_avx2_vnni,
-    &kernels_avx2,
-#endif
-    &kernels_plain,       NULL
-};
-
-// Whether this processor supports the instruction set.
-static bool is_supported(const struct cpu_kernels *l)
-{
-#if EVERY_ISA
-    __builtin_cpu_init();
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                  __builtin_cpu_supports("avx512cd");
-    bool vnni = avx512 && __builtin_cpu_supports("avx512vnni");
-    if (l == &kernels_avx512_bf16)
-        return vnni && __builtin_cpu_supports("avx512bf16");
-    if (l == &kernels_avx512_vnni)
-        return vnni;
-    if (l == &kernels_avx512)
-        return avx512;
-    if (l == &kernels_avx2_vnni)
-        return avx2 && has_avx_vnni();
-    if (l == &kernels_avx2)
-        return avx2;
-#endif
-    return l == &kernels_plain;
-}
-
-// Intel processors up to Emerald Rapids multiply pairs of bfloat16 at half the speed of floats (measured:
-// docs/performance.md), so AVX512-BF16 is the default on AMD only.
-static bool is_default(const struct cpu_kernels *l)
-{
-#if EVERY_ISA
-    return l != &kernels_avx512_bf16 || __builtin_cpu_is("amd");
-#else
-    return l != NULL;
-#endif
-}
-
-static const struct cpu_kernels *choose_kernels(const char *isa)
-{
-    for (int i = 0; all_kernels[i] != NULL; i++)
-        if (is_supported(all_kernels[i]) &&
-            (isa == NULL ? is_default(all_kernels[i]) : strcmp(isa, all_kernels[i]->name) == 0))
-            return all_kernels[i];
-    return NULL;
-}
 
 void *buffer_reserve(struct buffer *b, size_t bytes)
 {
@@ -260,7 +193,7 @@ static void cpu_add(struct backend *b, struct tensor out, struct tensor x)
 
 static void rmsnorm_row(const struct rows_job *j, int64_t i)
 {
-    j->cpu->kernels->rmsnorm(at(j->out, i), at(j->x, i), j->w.data, j->out.width, j->eps);
+    j->cpu->kernels->rows->rmsnorm(at(j->out, i), at(j->x, i), j->w.data, j->out.width, j->eps);
 }
 
 static struct tensor cpu_rmsnorm(struct backend *b, struct tensor out, struct tensor x, struct tensor w, float eps)
@@ -273,7 +206,7 @@ static struct tensor cpu_rmsnorm(struct backend *b, struct tensor out, struct te
 
 static void swiglu_row(const struct rows_job *j, int64_t i)
 {
-    j->cpu->kernels->swiglu(at(j->out, i), at(j->x, i), j->w.data != NULL ? at(j->w, i) : NULL, j->out.width);
+    j->cpu->kernels->rows->swiglu(at(j->out, i), at(j->x, i), j->w.data != NULL ? at(j->w, i) : NULL, j->out.width);
 }
 
 static void cpu_swiglu(struct backend *b, struct tensor out, struct tensor gate, struct tensor up)
@@ -288,7 +221,7 @@ static void take_row(const struct rows_job *j, int64_t i)
 {
     assert(j->row[i] >= 0 && j->row[i] < j->x.rows);
     const char *row = (const char *)j->x.data + (size_t)j->row[i] * type_row_bytes(j->x.type, j->x.width);
-    j->cpu->kernels->dequantize(at(j->out, i), row, j->x.type, j->x.width);
+    j->cpu->kernels->rows->dequantize(at(j->out, i), row, j->x.type, j->x.width);
 }
 
 static void cpu_take(struct backend *b, struct tensor out, struct tensor x, const int32_t *row)
@@ -348,7 +281,7 @@ static void top_k_row(const struct rows_job *j, int64_t i)
         value[place] = x[v];
         token[place] = (int32_t)v;
     }
-    double total = log(j->cpu->kernels->sum_exp(x, j->out.width, value[0])) + (double)value[0];
+    double total = log(j->cpu->kernels->rows->sum_exp(x, j->out.width, value[0])) + (double)value[0];
     for (int r = 0; r < n; r++)
         value[r] = (float)((double)value[r] - total);
 }
@@ -410,7 +343,7 @@ static const struct backend table = {
 
 struct backend *backend_cpu_with(int threads, const char *isa, struct error *err)
 {
-    const struct cpu_kernels *kernels = choose_kernels(isa);
+    const struct cpu_kernels *kernels = cpu_kernels_choose(isa);
     if (kernels == NULL) {
         fail(err, "cpu: this processor does not support %s", isa);
         return NULL;

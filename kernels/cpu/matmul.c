@@ -1,5 +1,5 @@
 // matmul.c - rows times packed weights: packing, rounding of the rows, and the split into jobs for the threads. The inner
-// loops are in matmul_kernels.c.
+// loops are in the matmul_*_kernels.c.
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "kernels/cpu/arena.h"
 #include "kernels/cpu/prefetch.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/row_kernels.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/packed.h"
 #include "kernels/cpu/matmul_kernels.h"
 #include "kernels/cpu/threads.h"
@@ -77,12 +77,12 @@ static enum rounding rounding_for(const struct cpu *c, const struct packed *p)
     if (p->activations == ACTIVATIONS_INT8)
         return ROUND_INT8;
     if (p->activations == ACTIVATIONS_BF16)
-        return p->type == BF16 && c->kernels->matmul->pairs ? ROUND_PAIRS : ROUND_BF16;
+        return p->type == BF16 && c->kernels->matmul[ROUND_PAIRS] != NULL ? ROUND_PAIRS : ROUND_BF16;
     return ROUND_NONE;
 }
 
 struct round_job { // jobs: (chunks, parts of the width)
-    const struct matmul_kernels *kernels;
+    const struct matmul_row_kernels *kernels;
     const float *x;
     const struct rounded *to;
     uint32_t *data;
@@ -103,9 +103,9 @@ static void round_job(void *self, int number, int thread)
 
 static struct rounded round_rows(struct cpu *c, struct tensor x, enum rounding how)
 {
-    const struct matmul_kernels *kernels = c->kernels->matmul;
-    const int64_t k = x.width, n = x.rows, max = kernels->max_rows[how],
-                  chunks = n <= kernels->max_rows_single[how] ? 1 : (n + max - 1) / max;
+    const struct matmul_kernels *kernels = c->kernels->matmul[how];
+    const int64_t k = x.width, n = x.rows, max = kernels->max_rows,
+                  chunks = n <= kernels->max_rows_single ? 1 : (n + max - 1) / max;
     int64_t words = how == ROUND_INT8 ? k / GROUP * INT8_WORDS : how == ROUND_PAIRS ? (k + 1) / 2 : k;
     struct rounded r = { .rounding = how, .n = n, .k = k, .words = words, .chunks = (int)chunks };
     if (how == ROUND_NONE && n == 1) {
@@ -114,7 +114,7 @@ static struct rounded round_rows(struct cpu *c, struct tensor x, enum rounding h
     }
     uint32_t *data = buffer_reserve(&c->rounded, (size_t)(n * words) * sizeof(uint32_t));
     int shares = cpu_shares(c, n * k), parts = (shares + r.chunks - 1) / r.chunks;
-    struct round_job j = { .kernels = kernels, .x = x.data, .to = &r, .data = data };
+    struct round_job j = { .kernels = c->kernels->matmul_rows, .x = x.data, .to = &r, .data = data };
     j.part = ((k + parts - 1) / parts + GROUP - 1) / GROUP * GROUP;
     j.parts = (int)((k + j.part - 1) / j.part);
     threads_run(c->threads, r.chunks * j.parts, round_job, &j);
@@ -155,10 +155,17 @@ static int panel_width(const struct packed *p, int64_t panel)
     return (int)(p->rows - panel * PANEL < PANEL ? p->rows - panel * PANEL : PANEL);
 }
 
+// sums (count, x.n, PANEL) = x times `count` panels
+static void run_panels(const struct products_job *j, float *sums, const struct packed *p, const struct panel *panel,
+                       int count, struct tile *t)
+{
+    memset(sums, 0, (size_t)(count * j->x.n * PANEL) * sizeof(float));
+    j->cpu->kernels->matmul[j->x.rounding]->run(sums, p, panel, count, &j->x, t);
+}
+
 static void run_product(const struct products_job *j, const struct product *q, int64_t unit, float *sums,
                         struct tile *t)
 {
-    const struct matmul_kernels *kernels = j->cpu->kernels->matmul;
     const struct packed *p = packed_of(q->w);
     struct panel panel[MAX_PANELS];
     int64_t first = unit * j->panels_per_call;
@@ -168,27 +175,27 @@ static void run_product(const struct products_job *j, const struct product *q, i
         bool last = first + count + j->panels_per_call >= p->panels;
         panel[count] = (struct panel){ data, last ? NULL : data + (size_t)j->panels_per_call * p->panel };
     }
-    kernels->run(sums, p, panel, count, &j->x, t);
+    run_panels(j, sums, p, panel, count, t);
     for (int i = 0; i < count; i++)
-        kernels->write(q->out.data, q->out.width, (first + i) * PANEL, panel_width(p, first + i),
-                       sums + i * j->x.n * PANEL, j->x.n, q->bias.data, q->add);
+        j->cpu->kernels->matmul_rows->write(q->out.data, q->out.width, (first + i) * PANEL, panel_width(p, first + i),
+                                            sums + i * j->x.n * PANEL, j->x.n, q->bias.data, q->add);
 }
 
 static void run_gated(const struct products_job *j, int64_t at, float *sums, struct tile *t)
 {
-    const struct matmul_kernels *kernels = j->cpu->kernels->matmul;
     const struct packed *gate = packed_of(j->product->w), *up = packed_of(j->up);
     const uint8_t *g = gate->data + (size_t)at * gate->panel, *u = up->data + (size_t)at * up->panel;
     const bool last = at + 1 == gate->panels;
     const struct panel panel[MAX_PANELS] = { { g, last ? NULL : g + gate->panel }, { u, last ? NULL : u + up->panel } };
     float *second = sums + j->x.n * PANEL;
     if (gate->type == up->type)
-        kernels->run(sums, gate, panel, 2, &j->x, t);
+        run_panels(j, sums, gate, panel, 2, t);
     else {
-        kernels->run(sums, gate, panel, 1, &j->x, t);
-        kernels->run(second, up, panel + 1, 1, &j->x, t);
+        run_panels(j, sums, gate, panel, 1, t);
+        run_panels(j, second, up, panel + 1, 1, t);
     }
-    kernels->write_gated(j->out.data, j->out.width, at * PANEL, panel_width(gate, at), sums, second, j->x.n);
+    j->cpu->kernels->matmul_rows->write_gated(j->out.data, j->out.width, at * PANEL, panel_width(gate, at), sums,
+                                              second, j->x.n);
 }
 
 static void products_job(void *self, int number, int thread)
@@ -274,7 +281,7 @@ static size_t packed_bytes(struct tensor w)
 static int64_t rows_together(const struct cpu *c, struct tensor x, size_t weights)
 {
     enum { SMALL_WEIGHTS = 8 << 20, L2_BYTES = 640 << 10, L3_BYTES = 5 << 20 };
-    const int64_t chunk = c->kernels->matmul->max_rows[ROUND_INT8];
+    const int64_t chunk = c->kernels->matmul[ROUND_INT8]->max_rows;
     int64_t rows = (weights <= SMALL_WEIGHTS ? L2_BYTES : L3_BYTES) / (4 * x.width);
     int64_t blocks = (x.rows + (rows > chunk ? rows : chunk) - 1) / (rows > chunk ? rows : chunk);
     return blocks <= 1 ? x.rows : (x.rows + blocks * chunk - 1) / (blocks * chunk) * chunk;

@@ -1,4 +1,4 @@
-// matmul_kernels.h - rows times panels: the inner loops of matmul, compiled once for each instruction set.
+// matmul_kernels.h - rows times panels: the inner loops of matmul (matmul_*_kernels.c), compiled for each instruction set.
 //
 // Sixteen outputs occupy the lanes, so a sum never crosses lanes: each output of each row is one chain of operations over k
 // in order, independent of the rest of the call. Only the register blocking (rows per chunk) depends on the call, and it
@@ -42,15 +42,18 @@ struct panel {
     const uint8_t *data, *next;
 };
 
+// The loops for one or several roundings of the rows.
 struct matmul_kernels {
-    bool pairs;                                          // bfloat16 weights and rows use ROUND_PAIRS
-    int max_rows[ROUNDINGS], max_rows_single[ROUNDINGS]; // rows per chunk; rows that may form a single chunk
+    int max_rows, max_rows_single; // rows per chunk; rows that may form a single chunk
+    // sums (count, x->n, PANEL) += x times `count` panels of the same shape
+    void (*run)(float *sums, const struct packed *p, const struct panel *panel, int count, const struct rounded *x,
+                struct tile *t);
+};
+
+struct matmul_row_kernels {
     // Rounds numbers from .. to of the rows x (rows, k) of a chunk. from: a multiple of GROUP; to: likewise, or k
     void (*round)(uint32_t *chunk, int rows, const float *x, int64_t k, int64_t from, int64_t to,
                   enum rounding rounding);
-    // sums (count, x->n, PANEL) = x times `count` panels of the same shape
-    void (*run)(float *sums, const struct packed *p, const struct panel *panel, int count, const struct rounded *x,
-                struct tile *t);
     // Writes a panel's sums to columns first .. first + width of out (n, m).
     void (*write)(float *out, int64_t m, int64_t first, int width, const float *sums, int64_t n, const float *bias,
                   bool add);

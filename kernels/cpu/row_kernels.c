@@ -1,4 +1,4 @@
-// row_kernels.c - operations on single rows, and the table of all inner loops. Compiled once for each instruction set.
+// row_kernels.c - operations on single rows. Compiled once for each width of registers.
 #include "kernels/cpu/row_kernels.h"
 
 #include "kernels/cpu/vectors.h"
@@ -129,14 +129,8 @@ static void rope(float *to, const float *x, const float *angles, int64_t width, 
     }
 }
 
-extern const struct matmul_kernels PASTE(matmul_kernels_, ISA);
-extern const struct attention_kernels PASTE(attention_kernels_, ISA);
-
-const struct cpu_kernels PASTE(kernels_, ISA) = {
-    .name = QUOTE(ISA),
+const struct row_kernels PASTE(row_kernels_, ISA) = {
     .dequantize = dequantize,
-    .matmul = &PASTE(matmul_kernels_, ISA),
-    .attention = &PASTE(attention_kernels_, ISA),
     .rmsnorm = rmsnorm,
     .swiglu = swiglu,
     .sum_exp = sum_exp,

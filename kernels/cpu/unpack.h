@@ -1,5 +1,5 @@
-// unpack.h - unpacks packed numbers and their scales to registers. Included by matmul_kernels.c only, which is compiled once
-// for each instruction set.
+// unpack.h - unpacks packed numbers and their scales to registers. Included by the loops of products, which are
+// compiled for several instruction sets.
 #pragma once
 #include "kernels/cpu/matmul_kernels.h"
 

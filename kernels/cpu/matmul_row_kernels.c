@@ -1,7 +1,10 @@
-// rounding.h - the rows of a pass as matmul reads them: floats, bfloat16, or int8 with one scale per group. Included by
-// matmul_kernels.c only, which is compiled once for each instruction set.
-#pragma once
+// matmul_row_kernels.c - rows before and after a product: rounding to floats, bfloat16 or int8 with one scale per group, and
+// writing sums with bias, residual or gate. Compiled once for each width of registers.
 #include "kernels/cpu/matmul_kernels.h"
+
+#include "kernels/cpu/vectors.h"
+
+// ---- before the product
 
 INLINE float to_bf16(float x)
 {
@@ -175,3 +178,57 @@ static void round_rows(uint32_t *chunk, int rows, const float *x, int64_t k, int
             }
     }
 }
+
+// ---- after the product
+
+enum { OUTPUT_PREFETCH = 16 }; // prefetch distance of outputs, in rows
+
+// Row i of n is being written, at `to`: prefetches the row OUTPUT_PREFETCH later.
+INLINE void prefetch_output(const float *to, int64_t i, int64_t n, int64_t m)
+{
+    __builtin_prefetch(to + (i + OUTPUT_PREFETCH < n ? OUTPUT_PREFETCH : 0) * m, 1, 3);
+}
+
+INLINE void copy_lanes(float *to, const float *from, int width)
+{
+    if (width == PANEL)
+        memcpy(to, from, PANEL * sizeof(float)); // a constant size
+    else
+        memcpy(to, from, (size_t)width * sizeof(float));
+}
+
+static void write_output(float *out, int64_t m, int64_t first, int width, const float *sums, int64_t n,
+                         const float *bias, bool add)
+{
+    float offset[PANEL] = { 0 };
+    if (bias != NULL)
+        memcpy(offset, bias + first, (size_t)width * sizeof(float));
+    for (int64_t i = 0; i < n; i++, sums += PANEL) {
+        float *to = out + i * m + first, part[PANEL];
+        prefetch_output(to, i, n, m);
+        for (int l = 0; l < PANEL; l++)
+            part[l] = sums[l] + offset[l];
+        if (add) {
+            float before[PANEL] = { 0 };
+            copy_lanes(before, to, width);
+            for (int l = 0; l < PANEL; l++)
+                part[l] += before[l];
+        }
+        copy_lanes(to, part, width);
+    }
+}
+
+static void write_gated(float *out, int64_t m, int64_t first, int width, const float *gate, const float *up, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++, gate += PANEL, up += PANEL) {
+        float *to = out + i * m + first, part[PANEL];
+        prefetch_output(to, i, n, m);
+        for (int l = 0; l < PANEL; l += W) {
+            vf g = load(gate + l);
+            store(part + l, g / (splat(1.0f) + exp_lanes(-g)) * load(up + l));
+        }
+        copy_lanes(to, part, width);
+    }
+}
+
+const struct matmul_row_kernels PASTE(matmul_rows_, ISA) = { round_rows, write_output, write_gated };

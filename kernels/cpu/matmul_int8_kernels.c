@@ -1,0 +1,212 @@
+// matmul_int8_kernels.c - rows rounded to int8 times panels of quantized weights: dot products of four bytes. Compiled once for
+// each instruction set that has its own product of bytes.
+#include "kernels/cpu/matmul_kernels.h"
+
+#include "kernels/cpu/prefetch.h"
+#include "kernels/cpu/vectors.h"
+#include "kernels/cpu/unpack.h"
+
+// Rows in registers together: their sums must fit beside the sums of a group.
+#if defined(__AVX512F__)
+enum { MAX_ROWS = 16 };
+#elif defined(__AVX2__)
+enum { MAX_ROWS = 4 };
+#else
+enum { MAX_ROWS = 2 };
+#endif
+
+INLINE vf word_float(const int32_t *w)
+{
+    float f;
+    memcpy(&f, w, sizeof(f));
+    return splat(f);
+}
+
+// c + the four products of bytes in each lane. With VNNI, weights are unsigned (0 .. 255), and the starting value of the sum
+// subtracts what the offset of 128 adds; without it, weights are made signed first, because VPMADDUBSW saturates otherwise.
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+enum { SIGNED = 0 };
+#else
+enum { SIGNED = 1 };
+#endif
+
+INLINE vi dot4(vi c, vu w, int32_t x)
+{
+#if defined(__AVX512VNNI__)
+    return (vi)_mm512_dpbusd_epi32((__m512i)c, (__m512i)w, _mm512_set1_epi32(x));
+#elif defined(__AVX512BW__)
+    __m512i s = (__m512i)(w ^ 0x80808080u), v = _mm512_set1_epi32(x);
+    __m512i turned = _mm512_mask_sub_epi8(v, _mm512_movepi8_mask(s), _mm512_setzero_si512(), v);
+    __m512i pairs = _mm512_maddubs_epi16(_mm512_abs_epi8(s), turned);
+    return c + (vi)_mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
+#elif defined(__AVXVNNI__)
+    return (vi)_mm256_dpbusd_avx_epi32((__m256i)c, (__m256i)w, _mm256_set1_epi32(x));
+#elif defined(__AVX2__)
+    __m256i s = (__m256i)(w ^ 0x80808080u);
+    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(s), _mm256_sign_epi8(_mm256_set1_epi32(x), s));
+    return c + (vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+#else
+    vu s = w ^ 0x80808080u;
+    for (int b = 0; b < 4; b++)
+        c += ((vi)(s << (24 - 8 * b)) >> 24) * ((int32_t)((uint32_t)x << (24 - 8 * b)) >> 24);
+    return c;
+#endif
+}
+
+// The starting value of a group's sum. word: word 8 of the rounded group, or 11 and 12 for its halves.
+INLINE vi start(bool has_min, int32_t word)
+{
+    int32_t from = has_min == (bool)SIGNED ? (SIGNED ? -word : word) : 0;
+    return from - (vi){ 0 };
+}
+
+// a += scale * the products of a group's quads first .. first + count. word: as in start().
+INLINE void dot_group(struct quant_format f, int m, int first, int count, vf a[][V], const uint8_t *group,
+                      const vf *scale, const int32_t *x, int word)
+{
+    vi c[MAX_ROWS][V];
+    UNROLL
+    for (int i = 0; i < m; i++)
+        UNROLL
+    for (int v = 0; v < V; v++)
+        c[i][v] = start(f.has_min, x[word * m + i]);
+    UNROLL
+    for (int s = 0; s < count; s++) {
+        const int t = count == 8 ? s / 2 + s % 2 * 4 : first + s; // low and high halves of the same bytes together
+        UNROLL
+        for (int v = 0; v < V; v++) {
+            vu w = quad(f.bits, group, t, v);
+            UNROLL
+            for (int i = 0; i < m; i++)
+                c[i][v] = dot4(c[i][v], w, x[t * m + i]);
+        }
+    }
+    UNROLL
+    for (int v = 0; v < V; v++)
+        UNROLL
+    for (int i = 0; i < m; i++)
+        a[i][v] = mad(__builtin_convertvector(c[i][v], vf), scale[v] * word_float(&x[9 * m + i]), a[i][v]);
+}
+
+// d = a group's scales, or its minimums (min): from the panel at `plain` if the format stores them plainly, else from the tile.
+INLINE void group_scales(vf d[V], struct quant_format f, bool min, const uint8_t *plain, const float *tile)
+{
+    UNROLL
+    for (int v = 0; v < V; v++) {
+        if (!f.plain)
+            d[v] = load(tile + v * W);
+        else
+            d[v] = min ? plain_min(plain, v * W) : plain_scale(f, plain, v * W);
+    }
+}
+
+// sums (m, PANEL) += the products of `groups` groups. plain: the plain scales of the first group, if the format has them. next,
+// bytes: each group prefetches the next `bytes` bytes from there, which spreads the requests over the work; 0: no prefetch.
+INLINE void dots(struct quant_format f, int m, float *sums, const uint8_t *group, size_t stride, const uint8_t *plain,
+                 const float (*scale)[2][PANEL], const float (*min)[PANEL], int groups, const int32_t *x,
+                 const uint8_t *next, size_t bytes)
+{
+    vf d[V];
+    vf a[MAX_ROWS][V];
+    UNROLL
+    for (int i = 0; i < m; i++)
+        UNROLL
+    for (int v = 0; v < V; v++)
+        a[i][v] = load(sums + i * PANEL + v * W);
+    const uint8_t *end = next;
+    for (int g = 0; g < groups; g++, group += stride, x += INT8_WORDS * m) {
+        for (end += bytes; next < end; next += 64)
+            __builtin_prefetch(next, 0, 2);
+        group_scales(d, f, false, plain, scale[g][0]);
+        dot_group(f, m, 0, f.half_scales ? 4 : 8, a, group, d, x, f.half_scales ? 11 : 8);
+        if (f.half_scales) {
+            group_scales(d, f, false, plain, scale[g][1]);
+            dot_group(f, m, 4, 4, a, group, d, x, 12);
+        }
+        if (f.has_min) {
+            group_scales(d, f, true, plain, min[g]);
+            UNROLL
+            for (int v = 0; v < V; v++)
+                UNROLL
+            for (int i = 0; i < m; i++)
+                a[i][v] = mad(d[v], word_float(&x[10 * m + i]), a[i][v]);
+        }
+        plain += f.has_min ? 64 : 32;
+    }
+    UNROLL
+    for (int i = 0; i < m; i++)
+        UNROLL
+    for (int v = 0; v < V; v++)
+        store(sums + i * PANEL + v * W, a[i][v]);
+}
+
+#define DOTS(T, M) \
+    case T: \
+        dots(quant_format_of(T), M, sums, group, w->group, plain, t->scale[p], t->min[p], groups, x, next, bytes); \
+        break;
+#define DOTS_OF(M) \
+    case M: \
+        switch (w->type) { \
+            DOTS(Q8_0, M) \
+            DOTS(Q4_0, M) \
+            DOTS(Q4_1, M) \
+            DOTS(Q5_0, M) \
+            DOTS(Q5_1, M) \
+            DOTS(Q4_K, M) \
+            DOTS(Q5_K, M) \
+            DOTS(Q6_K, M) \
+        default: \
+            break; \
+        } \
+        break;
+
+static void dots_of(int rows, const struct packed *w, const struct tile *t, int p, float *sums, const uint8_t *group,
+                    const uint8_t *plain, int groups, const int32_t *x, const uint8_t *next, size_t bytes)
+{
+    switch (rows) {
+        DOTS_OF(1)
+        DOTS_OF(2)
+#if defined(__AVX2__)
+        DOTS_OF(3)
+        DOTS_OF(4)
+#endif
+#if defined(__AVX512F__)
+        DOTS_OF(5)
+        DOTS_OF(6)
+        DOTS_OF(7)
+        DOTS_OF(8)
+        DOTS_OF(9)
+        DOTS_OF(10)
+        DOTS_OF(11)
+        DOTS_OF(12)
+        DOTS_OF(13)
+        DOTS_OF(14)
+        DOTS_OF(15)
+        DOTS_OF(16)
+#endif
+    }
+}
+
+static void run_int8(float *sums, const struct packed *w, const struct panel *panel, int count, const struct rounded *x,
+                     struct tile *t)
+{
+    const int64_t groups = w->k / GROUP;
+    for (int64_t first = 0; first < groups; first += TILE_GROUPS) {
+        int n = (int)(groups - first < TILE_GROUPS ? groups - first : TILE_GROUPS);
+        for (int p = 0; p < count && !quant_format_of(w->type).plain; p++)
+            load_scales(t, p, w, panel[p].data, first, n);
+        for (int c = 0; c < x->chunks; c++) {
+            int64_t row = chunk_first(x, c), rows = chunk_first(x, c + 1) - row;
+            const int32_t *at = (const int32_t *)x->data + row * x->words + first * INT8_WORDS * rows;
+            for (int p = 0; p < count; p++) {
+                const uint8_t *group = panel[p].data + w->quants + (size_t)first * w->group;
+                const uint8_t *next = c == 0 ? prefetch_address(w, &panel[p], first * GROUP, PREFETCH) : NULL;
+                const uint8_t *plain = panel[p].data + packed_scales_at(w->type, first);
+                dots_of((int)rows, w, t, p, sums + (p * x->n + row) * PANEL, group, plain, n, at, next,
+                        next != NULL ? w->group_stride : 0);
+            }
+        }
+    }
+}
+
+const struct matmul_kernels PASTE(matmul_int8_, ISA) = { MAX_ROWS, MAX_ROWS, run_int8 };
