@@ -50,6 +50,12 @@ bool stdout_failed(void)
     return fflush(stdout) != 0 || ferror(stdout);
 }
 
+void command_log(void *unused, const char *sentence)
+{
+    (void)unused;
+    fprintf(stderr, "%s\n", sentence);
+}
+
 int command_done(const struct usage *u)
 {
     errno = 0;

@@ -47,6 +47,7 @@ int usage_read(const struct usage *u, int argc, char **argv, char ***operand, in
 // Both print "speclab NAME: MESSAGE" on stderr. Return the exit status: 2 for wrong usage, 1 for a failed command.
 int usage_fail(const struct usage *u, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int command_fail(const struct usage *u, const struct error *err);
+void command_log(void *unused, const char *sentence); // a line on stderr; for struct target_options (engine/engine.h)
 // Exit status after all results are written: 0, or 1 with an error message if stdout did not accept them. A closed pipe
 // (`| head`) returns 1 without a message.
 int command_done(const struct usage *u);

@@ -266,8 +266,10 @@ static bool decode(struct generate *g, struct error *err)
 static bool generate(struct generate *g, struct error *err)
 {
     int length = 0;
-    if (!target_open_with(&g->target, g->model, NULL, (int)g->threads, g->precision, TARGET_ROWS, g->packed, err) ||
-        (g->stop.n > 0 && !target_needs_text(&g->target, err)) ||
+    const struct target_options options = {
+        .precision = g->precision, .threads = (int)g->threads, .packed = g->packed, .log = command_log
+    };
+    if (!target_open(&g->target, g->model, &options, err) || (g->stop.n > 0 && !target_needs_text(&g->target, err)) ||
         !(g->ids != NULL ? read_ids(g, err) : read_prompt(g, err)) || !choose_length(g, &length, err) ||
         !pairing_open(&g->pairing, &g->target, NULL, 1, length, err))
         return false;

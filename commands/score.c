@@ -301,9 +301,12 @@ int command_score(int argc, char **argv)
         return usage_fail(&u, "--chat: %s", err.text);
 
     const char *path = n > 1 && strcmp(operand[1], "-") != 0 ? operand[1] : NULL;
-    bool ok =
-        target_open_with(&s.target, operand[0], NULL, (int)s.threads, s.precision, LOGITS_CHUNK, s.packed, &err) &&
-        make_logits(&s, &err);
+    const struct target_options options = { .precision = s.precision,
+                                            .threads = (int)s.threads,
+                                            .rows = LOGITS_CHUNK,
+                                            .packed = s.packed,
+                                            .log = command_log };
+    bool ok = target_open(&s.target, operand[0], &options, &err) && make_logits(&s, &err);
     const double from = clock_seconds();
     ok = ok && (s.answers ? score_answers(&s, path != NULL ? path : "/dev/stdin", &err) : score_texts(&s, path, &err));
     status = ok ? 0 : command_fail(&u, &err);

@@ -1,7 +1,6 @@
 // engine.c - opens targets and pairings; closing frees in reverse order.
 #include "engine/engine.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,41 +23,33 @@ static bool resolve_cache(struct target *t, struct precision p, struct error *er
     return kv_fits(&shape, err);
 }
 
-bool target_open_model(struct target *t, struct precision p, int rows, int packed, struct error *err)
+static bool open_model(struct target *t, const struct target_options *o, struct error *err)
 {
+    const enum activations activations = (enum activations)o->precision.activations;
+    const int rows = o->rows > 0 ? o->rows : TARGET_ROWS;
     char *message = NULL; // of the packed-weight cache
-    t->model = packed == PACKED_KEEP
-                   ? model_open_cached(t->path, t->backend, (enum activations)p.activations, rows, &message, err)
-                   : model_open(t->path, t->backend, (enum activations)p.activations, rows, err);
-    if (t->model != NULL && message != NULL)
-        fprintf(stderr, "%s\n", message);
+    t->model = o->packed == PACKED_KEEP ? model_open_cached(t->path, t->backend, activations, rows, &message, err)
+                                        : model_open(t->path, t->backend, activations, rows, err);
+    if (t->model != NULL && message != NULL && o->log != NULL)
+        o->log(o->self, message);
     free(message);
-    if (t->model == NULL || !resolve_cache(t, p, err))
-        return false;
-    t->used_vocab = model_shape(t->model)->vocab;
-    return true;
+    return t->model != NULL && resolve_cache(t, o->precision, err);
 }
 
-bool target_open(struct target *t, const char *name, const char *folder, int threads, struct precision p, int rows,
-                 struct error *err)
+bool target_open(struct target *t, const char *name, const struct target_options *o, struct error *err)
 {
-    return target_open_with(t, name, folder, threads, p, rows, PACKED_NO, err);
-}
-
-bool target_open_with(struct target *t, const char *name, const char *folder, int threads, struct precision p, int rows,
-                      int packed, struct error *err)
-{
-    *t = (struct target){ 0 };
-    t->path = model_path(name, folder, err);
+    *t = (struct target){ .path = model_path(name, o->folder, err) };
     if (t->path == NULL)
         return false;
-    t->devices = devices_create(threads, NULL);
-    t->backend = devices_get(t->devices, p.device, err);
-    if (t->backend == NULL || !target_open_model(t, p, rows, packed, err)) {
+    t->devices = devices_create(o->threads, o->wrap);
+    t->backend = devices_get(t->devices, o->precision.device, err);
+    if (t->backend == NULL || !open_model(t, o, err)) {
         target_close(t);
         return false;
     }
-    t->tokenizer = tokenizer_open(model_config(t->model)->path, &t->no_tokenizer);
+    t->used_vocab = model_shape(t->model)->vocab;
+    if (!o->ids_only)
+        t->tokenizer = tokenizer_open(model_config(t->model)->path, &t->no_tokenizer);
     if (t->tokenizer != NULL && tokenizer_size(t->tokenizer) < t->used_vocab)
         t->used_vocab = tokenizer_size(t->tokenizer);
     return true;

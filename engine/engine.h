@@ -6,7 +6,7 @@
 //
 //     struct target t = { 0 };
 //     struct pairing p = { 0 };
-//     bool ok = target_open(&t, "smollm2-135m-instruct", NULL, 0, (struct precision){ 0 }, TARGET_ROWS, &err) &&
+//     bool ok = target_open(&t, "smollm2-135m-instruct", &(struct target_options){ 0 }, &err) &&
 //               pairing_read(&p, drafter, rule, sampling, &err) && pairing_open(&p, &t, NULL, 1, 2048, &err);
 //     ...                                  // decoder_create(p.verifier, p.drafter, ...): decode/decode.h
 //     pairing_close(&p);
@@ -76,16 +76,21 @@ struct target { // initialize with { 0 }
     int used_vocab; // ids that the tokenizer knows, at most the vocabulary; later ids are padding, never sampled
 };
 
-// Opens a model and its tokenizer. name: a path or a name that models/paths.h finds; folder: base of relative paths, or
-// NULL. threads 0: all processors. rows: max rows of one pass, at least slots * nodes of the pairing. A missing or
-// unsupported tokenizer is no failure; target_needs_text fails then.
-bool target_open(struct target *t, const char *name, const char *folder, int threads, struct precision p, int rows,
-                 struct error *err);
-// The same with a choice of enum packed_how; PACKED_KEEP prints a line to stderr on what happened to the file.
-bool target_open_with(struct target *t, const char *name, const char *folder, int threads, struct precision p, int rows,
-                      int packed, struct error *err);
-// Opens model and cache type of a target whose path and backend the caller has set; used_vocab becomes the vocabulary.
-bool target_open_model(struct target *t, struct precision p, int rows, int packed, struct error *err);
+struct target_options { // { 0 }: the defaults
+    struct precision precision;
+    const char *folder; // base of a relative path; NULL: the working directory
+    int threads;        // 0: one for each processor
+    int rows;           // max rows of one pass, at least slots * nodes of the pairing; 0: TARGET_ROWS
+    int packed;         // enum packed_how
+    bool ids_only;      // no tokenizer is opened
+    struct backend *(*wrap)(struct backend *b);    // as in devices_create; NULL: none
+    void (*log)(void *self, const char *sentence); // gets what happened to the file of PACKED_KEEP; may be NULL
+    void *self;
+};
+
+// Opens a model and its tokenizer. name: a path or a name that models/paths.h finds. A missing or unsupported tokenizer
+// is no failure; target_needs_text fails then.
+bool target_open(struct target *t, const char *name, const struct target_options *o, struct error *err);
 void target_close(struct target *t); // { 0 }: no effect
 
 // ---- text

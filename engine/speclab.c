@@ -54,11 +54,11 @@ struct speclab_target *speclab_target_open(const char *model, const struct specl
 {
     const struct speclab_target_options none = { 0 }, *o = options != NULL ? options : &none;
     struct speclab_target *t = xcalloc(1, sizeof(*t));
-    struct precision p = { .device = o->device };
+    struct target_options to = { .precision = { .device = o->device }, .threads = o->threads, .rows = o->rows };
     struct error err;
-    if (choice("activations", o->activations, activations_names, &p.activations, &err) &&
-        choice("cache", o->cache, kv_type_names, &p.cache, &err) &&
-        target_open(&t->target, model, NULL, o->threads, p, o->rows > 0 ? o->rows : TARGET_ROWS, &err))
+    if (choice("activations", o->activations, activations_names, &to.precision.activations, &err) &&
+        choice("cache", o->cache, kv_type_names, &to.precision.cache, &err) &&
+        target_open(&t->target, model, &to, &err))
         return t;
     copy_error(error, &err);
     free(t);

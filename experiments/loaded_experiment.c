@@ -77,7 +77,10 @@ bool loaded_experiment_open(struct loaded_experiment *o, const struct experiment
 {
     struct error why;
     *o = (struct loaded_experiment){ .e = e };
-    if (!target_open(&o->target, e->target, e->folder, e->threads, e->precision, rows, &why))
+    const struct target_options options = {
+        .precision = e->precision, .folder = e->folder, .threads = e->threads, .rows = rows
+    };
+    if (!target_open(&o->target, e->target, &options, &why))
         return settings_fail(err, settings_get(e->file, "target"), "%s", why.text);
     o->processor = machine_processor();
     identify(o);

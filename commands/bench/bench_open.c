@@ -6,22 +6,22 @@
 #include "commands/bench/bench.h"
 #include "commands/bench/bench_parts.h"
 #include "commands/bench/bench_peer.h"
+#include "commands/command_line.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/threads.h"
-#include "kernels/devices.h"
 #include "kernels/timed.h"
 #include "models/model.h"
-#include "models/paths.h"
 
-// As target_open, but on a timed backend and without a tokenizer.
 static bool open_model(struct target *t, const struct bench_plan *p, const char *name, int rows, struct error *err)
 {
-    t->path = model_path(name, NULL, err);
-    if (t->path == NULL)
-        return false;
-    t->devices = devices_create(p->threads, backend_timed);
-    t->backend = devices_get(t->devices, p->precision.device, err);
-    return t->backend != NULL && target_open_model(t, p->precision, rows, p->packed, err);
+    const struct target_options options = { .precision = p->precision,
+                                            .threads = p->threads,
+                                            .rows = rows,
+                                            .packed = p->packed,
+                                            .ids_only = true,
+                                            .wrap = backend_timed,
+                                            .log = command_log };
+    return target_open(t, name, &options, err);
 }
 
 // Drops default contexts that are too long for the model; if none remains, uses the longest that fits.

@@ -380,7 +380,7 @@ static void expect_target(const char *path, int first, const int32_t *ends, int 
     struct target t = { 0 };
     struct ids ids = { 0 };
     int32_t end[TARGET_ENDS];
-    if (!target_open(&t, path, NULL, 1, (struct precision){ 0 }, 8, &err) ||
+    if (!target_open(&t, path, &(struct target_options){ .threads = 1, .rows = 8 }, &err) ||
         !target_encode(&t, "ab", 2, false, &ids, &err))
         fail_msg("%s", err.text);
     const int32_t a = SMALL_FIRST_BYTE + 'a', b = SMALL_FIRST_BYTE + 'b';
