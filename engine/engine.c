@@ -106,6 +106,20 @@ bool target_encode(const struct target *t, const char *text, size_t n, bool spec
     return target_needs_text(t, err) && text_encode(t->tokenizer, model_config(t->model), text, n, special, to, err);
 }
 
+char *target_text(const struct target *t, const int32_t *token, size_t n, size_t *bytes)
+{
+    struct decoding hold = { 0 };
+    struct text text = { 0 };
+    if (t->tokenizer == NULL)
+        return NULL;
+    text_puts(&text, "");
+    tokenizer_decode(t->tokenizer, token, n, false, &hold, &text);
+    tokenizer_decode_end(&hold, &text);
+    if (bytes != NULL)
+        *bytes = text.n;
+    return text.s;
+}
+
 int target_end_ids(const struct target *t, const struct chat_format *chat, int32_t end[TARGET_ENDS])
 {
     const struct model_config *c = model_config(t->model);
@@ -119,6 +133,16 @@ int target_end_ids(const struct target *t, const struct chat_format *chat, int32
     if (id >= 0)
         end[n++] = id;
     return n;
+}
+
+void text_ends_set(struct text_ends *e, const struct target *t, const struct chat_format *chat, bool ignore_end, int n,
+                   const char *const *string)
+{
+    e->strings = (struct stop_strings){ t->tokenizer, n, string };
+    e->stops = (struct stops){ .n = ignore_end ? 0 : target_end_ids(t, chat, e->end),
+                               .token = e->end,
+                               .string = n > 0 ? stop_strings_find : NULL,
+                               .self = &e->strings };
 }
 
 // ---- the pairing

@@ -18,6 +18,8 @@
 #include <stdint.h>
 #include "core/error.h"
 #include "core/tensor.h"
+#include "decode/decode.h"
+#include "engine/stop_strings.h"
 #include "kernels/devices.h"
 #include "tokenizers/chat_template.h"
 #include "models/config.h"
@@ -109,8 +111,21 @@ bool text_encode(const struct tokenizer *t, const struct model_config *c, const 
 bool target_encode(const struct target *t, const char *text, size_t n, bool special, struct ids *to, struct error *err);
 bool target_append(const struct target *t, const char *text, size_t n, struct ids *to, struct error *err);
 
+// The text of n token ids, special tokens left out: NUL-terminated, free() it. bytes: its length, may be NULL. NULL: no
+// tokenizer.
+char *target_text(const struct target *t, const int32_t *token, size_t n, size_t *bytes);
+
 // Ids that end a text: the checkpoint's, and the end token of the chat template (chat NULL: none). Returns their number.
 int target_end_ids(const struct target *t, const struct chat_format *chat, int32_t end[TARGET_ENDS]);
+
+struct text_ends {      // what ends a text; do not move while a sequence uses it
+    struct stops stops; // of the assignment (decode/decode.h)
+    int32_t end[TARGET_ENDS];
+    struct stop_strings strings;
+};
+// The ids of target_end_ids, none with ignore_end, and n stop strings, borrowed. These need a tokenizer.
+void text_ends_set(struct text_ends *e, const struct target *t, const struct chat_format *chat, bool ignore_end, int n,
+                   const char *const *string);
 
 // ---- the pairing
 

@@ -63,15 +63,3 @@ bool prompt_token_ids(const struct target *target, const struct chat_format *cha
     free(text.s);
     return ok || fail(err, "%s:%d: prompt %s, turn %d: %s", p->path, p->line, p->id, turn, why.text);
 }
-
-char *prompt_text_of(const struct target *t, const int32_t *token, int n)
-{
-    if (t->tokenizer == NULL)
-        return NULL;
-    struct decoding hold = { 0 };
-    struct text text = { 0 };
-    text_puts(&text, "");
-    tokenizer_decode(t->tokenizer, token, (size_t)n, false, &hold, &text);
-    tokenizer_decode_end(&hold, &text);
-    return text.s;
-}

@@ -1,4 +1,4 @@
-// prompt_tokens.h - converts a turn of a prompt to token ids, and ids of an answer to text.
+// prompt_tokens.h - converts a turn of a prompt to token ids.
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,5 +14,3 @@ struct target;
 // an id outside the vocabulary) name file and line.
 bool prompt_token_ids(const struct target *t, const struct chat_format *chat, const struct prompt *p,
                       char *const *answer, int turn, struct ids *to, struct error *err);
-// The text of an answer, for the caller to free(); NULL: no tokenizer.
-char *prompt_text_of(const struct target *t, const int32_t *token, int n);

@@ -120,16 +120,7 @@ bool speclab_encode_chat(const struct speclab_target *t, const struct speclab_me
 
 char *speclab_text(const struct speclab_target *t, const int32_t *token, size_t n, size_t *bytes)
 {
-    struct decoding hold = { { 0 }, 0 };
-    struct text text = { 0 };
-    if (t->target.tokenizer == NULL)
-        return NULL;
-    text_puts(&text, "");
-    tokenizer_decode(t->target.tokenizer, token, n, false, &hold, &text);
-    tokenizer_decode_end(&hold, &text);
-    if (bytes != NULL)
-        *bytes = text.n;
-    return text.s;
+    return target_text(&t->target, token, n, bytes);
 }
 
 // ---- decoder

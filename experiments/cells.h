@@ -69,18 +69,17 @@ char *sampling_shown(const struct settings *settings);
 
 // ---- loaded
 
-struct loaded_experiment { // initialize with { 0 }
+struct loaded_experiment { // initialize with { 0 }; do not move while open
     const struct experiment *e;
     struct target target;
     struct hash weights;     // of the target's weights
     struct hash identity;    // of all that was read of the target: weights, configuration, tokenizer
     struct chat_format chat; // of prompts that are rendered as a chat
     int context;
-    int n_end;
-    int32_t end[TARGET_ENDS]; // ids that end a text
-    char *processor;          // "AMD EPYC 7B13"
-    int longest;              // tokens of the longest first turn
-    int64_t tokens;           // of all first turns
+    struct text_ends ends;
+    char *processor; // "AMD EPYC 7B13"
+    int longest;     // tokens of the longest first turn
+    int64_t tokens;  // of all first turns
 };
 
 // Opens the target and checks every prompt; the error for one that does not fit the context names it. rows: max rows of a pass.

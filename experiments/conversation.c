@@ -38,7 +38,7 @@ static bool update_full(struct conversation *t, const struct loaded_experiment *
 static void set_answer(struct conversation *t, const struct loaded_experiment *o, const int32_t *token, int n)
 {
     free(t->answer[t->turn]);
-    t->answer[t->turn++] = prompt_text_of(&o->target, token, n);
+    t->answer[t->turn++] = target_text(&o->target, token, (size_t)n, NULL);
 }
 
 bool conversation_answered(struct conversation *t, const struct loaded_experiment *o, const int32_t *token, int n,

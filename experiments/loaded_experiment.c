@@ -29,7 +29,7 @@ static bool resolve_text(struct loaded_experiment *o, struct error *err)
     o->chat = (struct chat_format){ .kind = CHAT_NONE };
     if (has_chat_prompts(e) && !target_chat(&o->target, e->chat, &o->chat, err))
         return false;
-    o->n_end = e->ignore_end ? 0 : target_end_ids(&o->target, o->chat.kind == CHAT_NONE ? NULL : &o->chat, o->end);
+    text_ends_set(&o->ends, &o->target, &o->chat, e->ignore_end, e->n_stop, (const char *const *)e->stop);
     return true;
 }
 

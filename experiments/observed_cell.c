@@ -35,10 +35,6 @@ bool observed_cell_open(struct observed_cell *c, struct step_observer observer, 
         return fail(
             err, "rule match with `pick: coupled`: draft tokens share the rule's random numbers, so these tests do not "
                  "apply; instead compare its texts with those of none");
-    const struct experiment *e = c->e;
-    c->strings = (struct stop_strings){ c->loaded->target.tokenizer, e->n_stop, (const char *const *)e->stop };
-    c->stops =
-        (struct stops){ c->loaded->n_end, c->loaded->end, e->n_stop > 0 ? stop_strings_find : NULL, &c->strings };
     return true;
 }
 
@@ -53,9 +49,11 @@ bool observed_cell_start(const struct observed_cell *c, struct decoder *d, int64
     const struct prompt *p = &c->e->prompts.prompt[number % c->e->prompts.n];
     struct ids own = { 0 }, *to = ids != NULL ? ids : &own;
     bool ok = prompt_token_ids(&c->loaded->target, &c->loaded->chat, p, NULL, 0, to, err);
-    const struct assignment a = {
-        .sequence = number, .prompt = to->id, .n = (int)to->n, .limit = c->e->new_tokens, .stops = &c->stops
-    };
+    const struct assignment a = { .sequence = number,
+                                  .prompt = to->id,
+                                  .n = (int)to->n,
+                                  .limit = c->e->new_tokens,
+                                  .stops = &c->loaded->ends.stops };
     ok = ok && decoder_start(d, &a, err);
     *slot = ok ? decoder_slot(d, number) : -1;
     free(own.id);

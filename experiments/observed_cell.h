@@ -5,7 +5,6 @@
 
 #include "decode/decode.h"
 #include "experiments/cells.h"
-#include "engine/stop_strings.h"
 
 struct error;
 
@@ -15,8 +14,6 @@ struct observed_cell { // initialize with { 0 }; do not move while open
     struct cell cell;
     int slots;
     struct pairing pairing;
-    struct stop_strings strings;
-    struct stops stops; // what ends a text
 };
 
 // observer: of the pairing's steps.

@@ -66,7 +66,7 @@ static bool start_turn(const struct runner *r, struct cell_runner *c, struct con
         .prompt = ids.id,
         .n = (int)ids.n,
         .limit = r->e->new_tokens,
-        .stops = &r->stops,
+        .stops = &r->loaded.ends.stops,
     };
     ok = ok && decoder_start(c->decoder, &a, err);
     if (ok) {

@@ -5,7 +5,6 @@
 #include "decode/decode.h"
 #include "experiments/cells.h"
 #include "experiments/progress.h"
-#include "engine/stop_strings.h"
 
 struct due;
 struct error;
@@ -18,9 +17,7 @@ struct runner { // state of experiment_run
     struct store *store;
     struct progress progress;
     const volatile int *stop; // NULL: not interruptible
-    struct stop_strings strings;
-    struct stops stops; // what ends a text
-    bool full;          // a conversation does not fit the context, stored ones included
+    bool full;                // a conversation does not fit the context, stored ones included
 };
 
 struct paired_run {

@@ -93,14 +93,6 @@ static bool mark_finished(struct runner *r, const struct group *g, bool ran, str
     return true;
 }
 
-// Resolves what ends a text; again whenever the target is reopened.
-static void resolve_stops(struct runner *r)
-{
-    r->strings = (struct stop_strings){ r->loaded.target.tokenizer, r->e->n_stop, (const char *const *)r->e->stop };
-    r->stops =
-        (struct stops){ r->loaded.n_end, r->loaded.end, r->e->n_stop > 0 ? stop_strings_find : NULL, &r->strings };
-}
-
 static bool run_prompt_batches(struct runner *r, struct group *g, struct error *err)
 {
     int batch = experiment_batch(r->e, g->batch), prompts = r->e->prompts.n;
@@ -118,7 +110,6 @@ static bool run_group(struct runner *r, int number, struct error *err)
     struct group g;
     if (!group_open(&g, number, &r->loaded, err))
         return false;
-    resolve_stops(r);
     int64_t before = r->progress.ran, seen = r->progress.seen;
     bool ok = true;
     for (int i = 0; i < g.n && ok; i++)

@@ -153,7 +153,7 @@ static bool open_cell(struct tested_cell *w, struct error *err)
         .slots = w->c.slots,
         .nodes = w->c.pairing.drafter->nodes,
         .vocab = (int)model_shape(w->c.loaded->target.model)->vocab,
-        .end = w->c.loaded->n_end > 0 ? w->c.loaded->end[0] : -1,
+        .end = w->c.loaded->ends.stops.n > 0 ? w->c.loaded->ends.end[0] : -1,
         .seed = w->c.e->seed,
     };
     w->observer = observer_create(&setup);
