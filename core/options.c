@@ -116,14 +116,8 @@ static struct settings *default_value(const struct option *o)
             return settings_list();
         return o->type == OPTION_PAIRS ? settings_map() : NULL;
     }
-    if (o->type != OPTION_INTS && o->type != OPTION_PAIRS)
-        return settings_scalar(o->default_value);
-    struct error err;
-    char *text = xformat("default:value=%s", o->default_value);
-    struct settings *s = settings_inline(text, o->name, &err), *value = settings_copy(settings_get(s, "value"));
-    settings_free(s);
-    free(text);
-    return value;
+    return o->type == OPTION_INTS || o->type == OPTION_PAIRS ? settings_value(o->default_value)
+                                                             : settings_scalar(o->default_value);
 }
 
 static const struct option *find(const struct option *table, const char *name)

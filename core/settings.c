@@ -321,32 +321,51 @@ static struct settings *inline_value(const char *t, size_t n)
     return list;
 }
 
-struct settings *settings_inline(const char *text, const char *what, struct error *err)
+struct settings *settings_value(const char *text)
 {
-    struct settings *s = settings_map();
-    const char *colon = strchr(text, ':');
-    char *kind = xstrndup(text, colon != NULL ? (size_t)(colon - text) : strlen(text));
-    bool ok = *kind != '\0' || fail(err, "%s: expected a kind, found \"%s\"", what, text);
-    settings_put(s, "kind", settings_scalar(kind));
-    free(kind);
-    for (const char *at = colon != NULL ? colon + 1 : ""; ok && *at != '\0';) {
+    return inline_value(text, strlen(text));
+}
+
+// Adds the pairs at `at` to a map and returns it; on failure frees it and returns NULL. text: all of the option, for messages.
+static struct settings *add_pairs(struct settings *map, const char *at, const char *what, const char *text,
+                                  struct error *err)
+{
+    bool ok = true;
+    while (ok && *at != '\0') {
         const char *end = value_end(at), *equals = memchr(at, '=', (size_t)(end - at));
-        if (equals == NULL || equals == at) {
+        char *key = xstrndup(at, equals != NULL ? (size_t)(equals - at) : 0);
+        if (*key == '\0')
             ok = fail(err, "%s: expected key=value, found \"%.*s\" in \"%s\"", what, (int)(end - at), at, text);
-            break;
-        }
-        char *key = xstrndup(at, (size_t)(equals - at));
-        if (settings_get(s, key) != NULL)
+        else if (settings_get(map, key) != NULL)
             ok = fail(err, "%s: \"%s\" is given twice in \"%s\"", what, key, text);
         else
-            settings_put(s, key, inline_value(equals + 1, (size_t)(end - equals - 1)));
+            settings_put(map, key, inline_value(equals + 1, (size_t)(end - equals - 1)));
         free(key);
         at = *end == ',' ? end + 1 : end;
     }
     if (ok)
-        return s;
-    settings_free(s);
+        return map;
+    settings_free(map);
     return NULL;
+}
+
+struct settings *settings_pairs(const char *text, const char *what, struct error *err)
+{
+    return add_pairs(settings_map(), text, what, text, err);
+}
+
+struct settings *settings_inline(const char *text, const char *what, struct error *err)
+{
+    const size_t n = strcspn(text, ":");
+    if (n == 0) {
+        fail(err, "%s: expected a kind, found \"%s\"", what, text);
+        return NULL;
+    }
+    char *kind = xstrndup(text, n);
+    struct settings *map = settings_map();
+    settings_put(map, "kind", settings_scalar(kind));
+    free(kind);
+    return add_pairs(map, text[n] == ':' ? text + n + 1 : "", what, text, err);
 }
 
 int choice_index(const char *choices, const char *word)

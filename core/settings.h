@@ -30,7 +30,10 @@ struct settings *settings_get(const struct settings *map, const char *key);     
 struct settings *settings_copy(const struct settings *s);
 void settings_free(struct settings *s);
 
-// "kind" or "kind:key=value,key=[a,b]" as given to --drafter and --rule: a map with the key `kind`.
+// The inline form. A value: a scalar, a list in brackets or a map in braces. Pairs: "key=value,key=[a,b]". Inline: "kind" or
+// "kind:key=value,..", as given to --drafter and --rule: a map with the key `kind`. what: the option, for messages.
+struct settings *settings_value(const char *text);
+struct settings *settings_pairs(const char *text, const char *what, struct error *err);
 struct settings *settings_inline(const char *text, const char *what, struct error *err);
 
 // Appends one line of YAML in flow style, keys in their order: {kind: ngram, longest: 3}. Parses back to the same settings.
