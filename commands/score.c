@@ -279,11 +279,11 @@ int command_score(int argc, char **argv)
     struct score s = { 0 };
     const struct flag flags[] = {
         { "answers", FLAG_ON, &s.answers, NULL, "the lines are prompts with answers; score only the answers", 0, 0 },
-        { "chat", FLAG_TEXT, &s.chat, "auto|none|chatml",
+        { "chat", FLAG_TEXT, &s.chat, CHAT_CHOICES,
           "chat format of the prompts: the model's own template (auto),\n"
           "or none; default: auto",
           0, 0 },
-        { "threads", FLAG_INT, &s.threads, "N", "number of threads; default: one for each processor", 1, 1024 },
+        { "threads", FLAG_INT, &s.threads, "N", "number of threads; default: one for each processor", 1, MAX_THREADS },
         PRECISION_FLAGS(s.precision),
         PACKED_FLAG(s.packed),
         { 0 },

@@ -38,7 +38,7 @@ struct settings;
 struct verifier;
 
 // TARGET_ROWS: max rows of a pass that suits one slot: any draft (MAX_NODES), and prompts in large chunks.
-enum { TARGET_ROWS = 512, TARGET_ENDS = MAX_ENDS + 1 };
+enum { TARGET_ROWS = 512, TARGET_ENDS = MAX_ENDS + 1, MAX_THREADS = 1024 };
 
 // ---- options
 

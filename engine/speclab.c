@@ -9,23 +9,10 @@
 #include "core/settings.h"
 #include "decode/decode.h"
 #include "drafters/drafter.h"
-#include "engine/engine.h"
+#include "engine/speclab_parts.h"
 #include "engine/transcript.h"
 #include "models/model.h"
 #include "verifier/rules/rule.h"
-
-struct speclab_target {
-    struct target target;
-};
-
-struct speclab_decoder {
-    struct speclab_target *t;
-    struct pairing pairing;
-    struct decoder *decoder;
-    struct speclab_listener listener;
-    struct stops stops;
-    int32_t end[TARGET_ENDS];
-};
 
 static bool copy_error(struct speclab_error *to, const struct error *err)
 {
@@ -34,17 +21,19 @@ static bool copy_error(struct speclab_error *to, const struct error *err)
     return false;
 }
 
-// The index of a word in a table that ends with NULL; text NULL: 0, the default.
-static bool choice(const char *what, const char *text, const char *const *names, int *to, struct error *err)
+// The index of a word in "a|b|c"; text NULL: 0, the default.
+static bool choice(const char *what, const char *text, const char *choices, int *to, struct error *err)
 {
-    struct text known = { 0 };
-    for (*to = 0; text != NULL && names[*to] != NULL && strcmp(names[*to], text) != 0; ++*to)
-        text_printf(&known, "%s%s", *to > 0 ? ", " : "", names[*to]);
-    const bool found = text == NULL || names[*to] != NULL;
-    if (!found)
-        fail(err, "%s: expected one of %s, found \"%s\"", what, known.s, text);
-    free(known.s);
-    return found;
+    *to = text != NULL ? choice_index(choices, text) : 0;
+    return *to >= 0 || fail(err, "%s: expected one of %s, found \"%s\"", what, choices, text);
+}
+
+// why: what sets the maximum, for the message.
+static bool in_range(const char *what, int value, int max, const char *why, struct error *err)
+{
+    if (value < 0)
+        return fail(err, "%s: expected a positive number, or 0 for the default, found %d", what, value);
+    return value <= max || fail(err, "%s: expected at most %d%s, found %d", what, max, why, value);
 }
 
 // ---- target
@@ -54,12 +43,21 @@ struct speclab_target *speclab_target_open(const char *model, const struct specl
 {
     const struct speclab_target_options none = { 0 }, *o = options != NULL ? options : &none;
     struct speclab_target *t = xcalloc(1, sizeof(*t));
-    struct target_options to = { .precision = { .device = o->device }, .threads = o->threads, .rows = o->rows };
+    struct target_options to = { .precision = { .device = o->device },
+                                 .threads = o->threads,
+                                 .rows = o->rows,
+                                 .packed = o->packed_cache ? PACKED_KEEP : PACKED_NO,
+                                 .log = o->log,
+                                 .self = o->log_self };
     struct error err;
-    if (choice("activations", o->activations, activations_names, &to.precision.activations, &err) &&
-        choice("cache", o->cache, kv_type_names, &to.precision.cache, &err) &&
-        target_open(&t->target, model, &to, &err))
+    int chat;
+    if (choice("activations", o->activations, ACTIVATIONS_CHOICES, &to.precision.activations, &err) &&
+        choice("cache", o->cache, KV_CHOICES, &to.precision.cache, &err) &&
+        choice("chat", o->chat, CHAT_CHOICES, &chat, &err) && in_range("threads", o->threads, MAX_THREADS, "", &err) &&
+        in_range("rows", o->rows, MAX_SLOTS * MAX_NODES, "", &err) && target_open(&t->target, model, &to, &err)) {
+        target_chat(&t->target, o->chat != NULL ? o->chat : "auto", &t->chat, &t->no_chat);
         return t;
+    }
     copy_error(error, &err);
     free(t);
     return NULL;
@@ -83,39 +81,42 @@ int speclab_target_context(const struct speclab_target *t)
 }
 
 static bool encode(const struct speclab_target *t, const char *text, size_t n, bool special, struct speclab_tokens *to,
-                   struct error *err)
+                   struct speclab_error *error)
 {
+    struct error err;
     struct ids ids = { to->id, to->n, to->n };
-    const bool ok = target_needs_text(&t->target, err) && target_encode(&t->target, text, n, special, &ids, err);
+    const bool ok = target_encode(&t->target, text, n, special, &ids, &err);
     *to = (struct speclab_tokens){ ids.id, ids.n };
-    return ok;
+    return ok || copy_error(error, &err);
 }
 
 bool speclab_encode(const struct speclab_target *t, const char *text, struct speclab_tokens *to,
                     struct speclab_error *error)
 {
-    struct error err;
-    return encode(t, text, strlen(text), false, to, &err) || copy_error(error, &err);
+    return encode(t, text, strlen(text), false, to, error);
+}
+
+bool speclab_target_has_chat(const struct speclab_target *t, struct speclab_error *error)
+{
+    struct error err = t->no_chat;
+    return (target_needs_text(&t->target, &err) && *err.text == '\0') || copy_error(error, &err);
 }
 
 bool speclab_encode_chat(const struct speclab_target *t, const struct speclab_message *message, int n,
                          struct speclab_tokens *to, struct speclab_error *error)
 {
-    struct error err;
-    struct chat_format format;
+    if (!speclab_target_has_chat(t, error))
+        return false;
     struct text text = { 0 };
     struct message *m = xcalloc((size_t)n + 1, sizeof(*m));
     for (int i = 0; i < n; i++)
         m[i] = (struct message){ message[i].role, message[i].content };
-    bool ok = target_chat(&t->target, "auto", &format, &err);
-    if (ok) {
-        text_puts(&text, "");
-        chat_render(&format, m, n, &text);
-        ok = encode(t, text.s, text.n, true, to, &err);
-    }
+    text_puts(&text, "");
+    chat_render(&t->chat, m, n, &text);
+    const bool ok = encode(t, text.s, text.n, true, to, error);
     free(text.s);
     free(m);
-    return ok || copy_error(error, &err);
+    return ok;
 }
 
 char *speclab_text(const struct speclab_target *t, const int32_t *token, size_t n, size_t *bytes)
@@ -125,47 +126,56 @@ char *speclab_text(const struct speclab_target *t, const int32_t *token, size_t 
 
 // ---- decoder
 
+struct request_ends { // what ends one sequence
+    struct text_ends ends;
+    char *stop[]; // (ends.strings.n) owned
+};
+
+static struct request_ends *request_ends_create(const struct speclab_target *t, const struct speclab_request *r)
+{
+    struct request_ends *e = xcalloc(1, sizeof(*e) + (size_t)r->n_stop * sizeof(*e->stop));
+    for (int i = 0; i < r->n_stop; i++)
+        e->stop[i] = xstrdup(r->stop[i]);
+    text_ends_set(&e->ends, &t->target, &t->chat, r->ignore_end, r->n_stop, (const char *const *)e->stop);
+    return e;
+}
+
+static void request_ends_destroy(struct request_ends *e)
+{
+    for (int i = 0; e != NULL && i < e->ends.strings.n; i++)
+        free(e->stop[i]);
+    free(e);
+}
+
 static void on_step(void *self, const struct step *s)
 {
-    const struct speclab_decoder *d = self;
-    const struct speclab_step step = {
-        .sequence = s->sequence,
-        .token = s->advance->token,
-        .n = s->kept,
-        .drafted = s->draft->n - 1,
-        .accepted = transcript_accepted(s),
-        .propose_ns = s->propose_ns,
-        .verify_ns = s->verify_ns,
-        .advance_ns = s->advance_ns,
-        .detail = s,
-    };
+    struct speclab_decoder *d = self;
+    const struct speclab_step step = { s->sequence,     s->advance->token,      s->kept,
+                                       s->draft->n - 1, transcript_accepted(s), s->propose_ns,
+                                       s->verify_ns,    s->advance_ns };
+    d->step = s;
     if (d->listener.step != NULL)
         d->listener.step(d->listener.self, &step);
 }
 
 static void on_end(void *self, const struct ending *e)
 {
-    const struct speclab_decoder *d = self;
-    const struct speclab_end end = { e->sequence, e->token, e->n, stop_name(e->why), e };
+    struct speclab_decoder *d = self;
+    struct request_ends **ends = &d->ends[decoder_slot(d->decoder, e->sequence)];
+    size_t bytes = 0;
+    char *text = target_text(&d->target->target, e->token, (size_t)e->n, &bytes);
+    if (text != NULL)
+        text[bytes = stop_strings_cut(&(*ends)->ends.strings, text, bytes, false)] = '\0';
+    const struct speclab_end end = { e->sequence, e->token, e->n, text, bytes, stop_name(e->why) };
+    d->ending = e;
     if (d->listener.end != NULL)
         d->listener.end(d->listener.self, &end);
+    free(text);
+    request_ends_destroy(*ends);
+    *ends = NULL;
 }
 
-// "temperature=0.8,top_p=0.95" as a mapping of stages.
-static struct settings *read_sampling(const char *text, struct error *err)
-{
-    char *line = xformat("sampling:%s", text);
-    struct settings *all = settings_inline(line, "sampling", err), *map = NULL;
-    if (all != NULL) {
-        map = settings_map();
-        for (int i = 0; i < all->n; i++)
-            if (strcmp(all->key[i], "kind") != 0)
-                settings_put(map, all->key[i], settings_copy(all->item[i]));
-    }
-    settings_free(all);
-    free(line);
-    return map;
-}
+static const struct speclab_decoder_options default_options;
 
 static bool read_pairing(struct pairing *p, const struct speclab_decoder_options *o, struct error *err)
 {
@@ -173,7 +183,7 @@ static bool read_pairing(struct pairing *p, const struct speclab_decoder_options
     struct settings *rule =
         drafter != NULL ? settings_inline(o->rule != NULL ? o->rule : "rejection", "rule", err) : NULL;
     struct settings *sampling =
-        rule != NULL ? read_sampling(o->sampling != NULL ? o->sampling : "temperature=1", err) : NULL;
+        rule != NULL ? settings_pairs(o->sampling != NULL ? o->sampling : "temperature=1", "sampling", err) : NULL;
     const bool ok = sampling != NULL && pairing_read(p, drafter, rule, sampling, err);
     settings_free(drafter);
     settings_free(rule);
@@ -181,36 +191,47 @@ static bool read_pairing(struct pairing *p, const struct speclab_decoder_options
     return ok;
 }
 
-// The chat's end token ends an answer too, where the model has a template that is supported.
-static void find_ends(struct speclab_decoder *d)
+bool speclab_decoder_options_check(const struct speclab_decoder_options *options, struct speclab_error *error)
 {
-    struct chat_format format;
-    struct error ignored;
-    const bool chat = target_chat(&d->t->target, "auto", &format, &ignored);
-    d->stops = (struct stops){ .n = target_end_ids(&d->t->target, chat ? &format : NULL, d->end), .token = d->end };
+    struct pairing p = { 0 };
+    struct error err;
+    const bool ok = read_pairing(&p, options != NULL ? options : &default_options, &err);
+    pairing_close(&p);
+    return ok || copy_error(error, &err);
+}
+
+struct speclab_decoder *decoder_from_pairing(struct speclab_target *t, struct pairing *p,
+                                             const struct speclab_decoder_options *o, struct error *err)
+{
+    struct speclab_decoder *d = xcalloc(1, sizeof(*d));
+    const int context = speclab_target_context(t), length = o->length > 0 ? o->length : context;
+    d->target = t;
+    d->pairing = *p;
+    *p = (struct pairing){ 0 };
+    d->listener = o->listener;
+    d->slots = o->slots > 0 ? o->slots : 1;
+    if (in_range("slots", o->slots, MAX_SLOTS, "", err) &&
+        in_range("length", o->length, context, ", the model's context", err) &&
+        pairing_open(&d->pairing, &t->target, NULL, d->slots, length, err))
+        d->decoder = decoder_create(d->pairing.verifier, d->pairing.drafter, d->slots, o->seed,
+                                    (struct listener){ on_step, on_end, d }, err);
+    d->ends = xcalloc((size_t)d->slots, sizeof(struct request_ends *));
+    if (d->decoder != NULL)
+        return d;
+    speclab_decoder_destroy(d);
+    return NULL;
 }
 
 struct speclab_decoder *speclab_decoder_create(struct speclab_target *t, const struct speclab_decoder_options *options,
                                                struct speclab_error *error)
 {
-    const struct speclab_decoder_options none = { 0 }, *o = options != NULL ? options : &none;
-    struct speclab_decoder *d = xcalloc(1, sizeof(*d));
-    const int slots = o->slots > 0 ? o->slots : 1, context = speclab_target_context(t);
+    const struct speclab_decoder_options *o = options != NULL ? options : &default_options;
+    struct pairing p = { 0 };
     struct error err;
-    d->t = t;
-    d->listener = o->listener;
-    find_ends(d);
-    if ((slots <= MAX_SLOTS || fail(&err, "slots: expected at most %d, found %d", MAX_SLOTS, slots)) &&
-        (o->length <= context ||
-         fail(&err, "length: the model's context is %d tokens, found %d", context, o->length)) &&
-        read_pairing(&d->pairing, o, &err) &&
-        pairing_open(&d->pairing, &t->target, NULL, slots, o->length > 0 ? o->length : context, &err) &&
-        (d->decoder = decoder_create(d->pairing.verifier, d->pairing.drafter, slots, o->seed,
-                                     (struct listener){ on_step, on_end, d }, &err)) != NULL)
-        return d;
-    copy_error(error, &err);
-    speclab_decoder_destroy(d);
-    return NULL;
+    struct speclab_decoder *d = read_pairing(&p, o, &err) ? decoder_from_pairing(t, &p, o, &err) : NULL;
+    if (d == NULL)
+        copy_error(error, &err);
+    return d;
 }
 
 void speclab_decoder_destroy(struct speclab_decoder *d)
@@ -218,7 +239,10 @@ void speclab_decoder_destroy(struct speclab_decoder *d)
     if (d == NULL)
         return;
     decoder_destroy(d->decoder);
+    for (int i = 0; i < d->slots; i++)
+        request_ends_destroy(d->ends[i]);
     pairing_close(&d->pairing);
+    free(d->ends);
     free(d);
 }
 
@@ -234,12 +258,21 @@ bool speclab_decoder_has_free_slot(const struct speclab_decoder *d)
 
 static bool request_is_valid(const struct speclab_decoder *d, const struct speclab_request *r, struct error *err)
 {
-    const int vocab = speclab_target_vocab(d->t);
+    const int vocab = speclab_target_vocab(d->target);
     if (r->n < 1 || r->max_tokens < 1)
         return fail(err, "a request needs a prompt and max_tokens of at least 1, found %d tokens and %d", r->n,
                     r->max_tokens);
     if (r->sequence < 0 || r->sequence > UINT32_MAX)
         return fail(err, "sequence: expected a number from 0 to 2^32 - 1, found %lld", (long long)r->sequence);
+    if (decoder_slot(d->decoder, r->sequence) >= 0)
+        return fail(err, "sequence: %lld has not ended, expected another number", (long long)r->sequence);
+    if (r->n_stop < 0)
+        return fail(err, "n_stop: expected at least 0, found %d", r->n_stop);
+    if (r->n_stop > 0 && !target_needs_text(&d->target->target, err))
+        return false;
+    for (int i = 0; i < r->n_stop; i++)
+        if (r->stop[i] == NULL || *r->stop[i] == '\0')
+            return fail(err, "stop string %d: expected a text that is not empty", i);
     for (int i = 0; i < r->n; i++)
         if (r->prompt[i] < 0 || r->prompt[i] >= vocab)
             return fail(err, "prompt: token %d is %d, expected an id from 0 to %d", i, r->prompt[i], vocab - 1);
@@ -249,14 +282,16 @@ static bool request_is_valid(const struct speclab_decoder *d, const struct specl
 bool speclab_decoder_start(struct speclab_decoder *d, const struct speclab_request *r, struct speclab_error *error)
 {
     struct error err;
-    const struct assignment a = {
-        .sequence = r->sequence,
-        .prompt = r->prompt,
-        .n = r->n,
-        .limit = r->max_tokens,
-        .stops = r->ignore_end ? NULL : &d->stops,
-    };
-    return (request_is_valid(d, r, &err) && decoder_start(d->decoder, &a, &err)) || copy_error(error, &err);
+    if (!request_is_valid(d, r, &err))
+        return copy_error(error, &err);
+    struct request_ends *e = request_ends_create(d->target, r);
+    const struct assignment a = { r->sequence, r->prompt, r->n, r->max_tokens, &e->ends.stops };
+    if (!decoder_start(d->decoder, &a, &err)) {
+        request_ends_destroy(e);
+        return copy_error(error, &err);
+    }
+    d->ends[decoder_slot(d->decoder, r->sequence)] = e;
+    return true;
 }
 
 int speclab_decoder_active(const struct speclab_decoder *d)

@@ -6,7 +6,8 @@
 // 2211.17192; proofs for every rule: docs/exactness.md).
 //
 // Functions that can fail return false or NULL and leave one sentence in *error, which names file or option, what was expected and what
-// was found. A target and the decoders on it belong to one thread at a time; the library starts worker threads of its own.
+// was found; error may be NULL. A target and the decoders on it belong to one thread at a time; the library starts worker threads of its
+// own. It prints nothing. All texts are UTF-8; texts and arrays that are passed in are borrowed for the call. docs/library.md has more.
 #ifndef SPECLAB_H
 #define SPECLAB_H
 #include <stdbool.h>
@@ -29,11 +30,18 @@ struct speclab_target_options { // NULL and 0: the default
     const char *device;         // "cpu", "cuda", "cuda:1"; default: "cpu"
     const char *activations;    // what products round their input to: "default", "f32", "bf16", "int8"
     const char *cache;          // element type of the KV cache: "default", "f32", "bf16", "q8_0"
-    int threads;                // of the CPU; default: one per processor
-    int rows;                   // maximum rows of a pass, at least slots * nodes of a draft; default: 512
+    const char *
+        chat; // template of conversations: "auto" (the model's own), "chatml", "none" (texts unchanged); default: "auto"
+    int threads; // of the CPU; default: one per processor
+    int rows;    // maximum rows of a pass, at least slots * nodes of a draft; default: 512
+    bool
+        packed_cache; // read packed weights from MODEL.packed, and write that file if none fits: the next opening is faster
+    void (*log)(void *self, const char *sentence); // what happened to MODEL.packed; may be NULL
+    void *log_self;
 };
 
-// model: a GGUF file, a Hugging Face directory, or a name in the model caches. options may be NULL.
+// model: a GGUF file, a Hugging Face directory, or a name in the model caches. options may be NULL. A model without a supported tokenizer
+// or chat template opens, too: then prompts are token ids.
 struct speclab_target *speclab_target_open(const char *model, const struct speclab_target_options *options,
                                            struct speclab_error *error);
 void speclab_target_close(struct speclab_target *t); // after all decoders on it; NULL is fine
@@ -49,14 +57,16 @@ struct speclab_message {
     const char *role, *content; // "system", "user" or "assistant"; UTF-8
 };
 
-// Appends the token ids of a text (after BOS where the model's tokenizer adds it), or of a conversation under the model's own chat
-// template, ready for the assistant's answer.
+// Whether speclab_encode_chat can work; the error says which of tokenizer and chat template is missing or not supported.
+bool speclab_target_has_chat(const struct speclab_target *t, struct speclab_error *error);
+// Appends the token ids of a text (after BOS where the model's tokenizer adds it), or of n messages under the target's chat template, ready
+// for the assistant's answer.
 bool speclab_encode(const struct speclab_target *t, const char *text, struct speclab_tokens *to,
                     struct speclab_error *error);
 bool speclab_encode_chat(const struct speclab_target *t, const struct speclab_message *message, int n,
                          struct speclab_tokens *to, struct speclab_error *error);
-// The text of n token ids, special tokens left out: UTF-8, NUL-terminated, free() it; bytes: its length, may be NULL. NULL: the model has
-// no tokenizer that is supported.
+// The text of n token ids, special tokens left out: NUL-terminated, free() it; bytes: its length, may be NULL. NULL: the model has no
+// tokenizer that is supported.
 char *speclab_text(const struct speclab_target *t, const int32_t *token, size_t n, size_t *bytes);
 
 // ---- decoder
@@ -67,20 +77,20 @@ struct speclab_step {     // one step of one sequence; borrowed for the call
     int64_t sequence;     // as the request named it
     const int32_t *token; // (n) new tokens that are in the text
     int n;
-    int drafted, accepted;                     // draft tokens; those of them that the rule accepted
+    int drafted, accepted;                     // draft tokens; those of them that are in the text
     int64_t propose_ns, verify_ns, advance_ns; // of the whole batch
-    const struct step *detail;                 // for the program's own commands (decode/decode.h)
 };
 
 struct speclab_end { // a sequence has ended; borrowed for the call
     int64_t sequence;
-    const int32_t *token; // (n) all new tokens
+    const int32_t *token; // (n) all new tokens, an end token or the tokens of a stop string included
     int n;
-    const char *reason; // "end" (an end token), "string", "limit" or "context"
-    const struct ending *detail;
+    const char *text; // (bytes) of the tokens, up to the stop string: NUL-terminated; NULL without a tokenizer
+    size_t bytes;
+    const char *reason; // "end" (an end token), "string" (a stop string), "limit" (max_tokens) or "context" (length)
 };
 
-struct speclab_listener { // called within speclab_decoder_step; members may be NULL
+struct speclab_listener { // called within speclab_decoder_step, and must not call the decoder; members may be NULL
     void (*step)(void *self, const struct speclab_step *s);
     void (*end)(void *self, const struct speclab_end *e);
     void *self;
@@ -96,26 +106,30 @@ struct speclab_decoder_options { // NULL and 0: the default
     struct speclab_listener listener;
 };
 
-// An unknown drafter, rule, stage or option, and a rule that does not take the drafter's drafts, are errors. options may be NULL.
-// Borrows t. Of the decoders on one target only one may have active sequences at a time.
+// Checks drafter, rule and sampling as far as that needs no model: an unknown kind or option, a value out of range, and a rule that does
+// not take the drafter's drafts, are errors. options may be NULL.
+bool speclab_decoder_options_check(const struct speclab_decoder_options *options, struct speclab_error *error);
+// Makes the same checks, then opens what the drafter needs. options may be NULL. Borrows t. Of the decoders on one target only one may have active sequences at a time.
 struct speclab_decoder *speclab_decoder_create(struct speclab_target *t, const struct speclab_decoder_options *options,
                                                struct speclab_error *error);
 void speclab_decoder_destroy(struct speclab_decoder *d);           // NULL is fine
 bool speclab_decoder_is_lossless(const struct speclab_decoder *d); // the rule keeps the target's distribution
 
 struct speclab_request {
-    int64_t sequence;      // 0 .. 2^32 - 1: with the seed it names the sequence's random numbers
-    const int32_t *prompt; // (n) at least one token; copied
+    int64_t sequence;      // 0 .. 2^32 - 1, not active already: with the seed it names the sequence's random numbers
+    const int32_t *prompt; // (n) at least one token, fewer than the decoder's length
     int n;
-    int max_tokens;  // new tokens, at least 1
-    bool ignore_end; // end-of-text tokens do not end it
+    int max_tokens;          // new tokens, at least 1
+    bool ignore_end;         // end-of-text tokens do not end it
+    const char *const *stop; // (n_stop) stop strings: a text ends where one of them is complete; not empty
+    int n_stop;
 };
 
 bool speclab_decoder_has_free_slot(const struct speclab_decoder *d);
-// Runs the prompt through target and drafter. Needs a free slot.
+// Runs the prompt through target and drafter. Needs a free slot. Copies the request.
 bool speclab_decoder_start(struct speclab_decoder *d, const struct speclab_request *r, struct speclab_error *error);
 int speclab_decoder_active(const struct speclab_decoder *d); // sequences that have not ended
-// One step of every active sequence: propose, verify, advance.
+// One step of every active sequence: propose, verify, advance. After a failure (of the device) the decoder can only be destroyed.
 bool speclab_decoder_step(struct speclab_decoder *d, struct speclab_error *error);
 
 #ifdef __cplusplus

@@ -21,7 +21,7 @@
 #include "models/paths.h"
 #include "verifier/rules/rule.h"
 
-enum { MAX_STOPS = 16, MAX_THREADS = 1024, MAX_CONTEXT = 1 << 24 };
+enum { MAX_STOPS = 16, MAX_CONTEXT = 1 << 24 };
 
 // ---- keys and values
 

@@ -21,7 +21,8 @@ struct chat_format {
     const char *end;    // the token that ends an answer: "<|im_end|>"; NULL: none
 };
 
-// format: "auto", "none" or "chatml". jinja: the checkpoint's template, NULL if it has none (then auto is an error).
+#define CHAT_CHOICES "auto|none|chatml"
+// format: one of CHAT_CHOICES. jinja: the checkpoint's template, NULL if it has none (then auto is an error).
 bool chat_choose(const char *format, const char *jinja, struct chat_format *to, struct error *err);
 // Appends the conversation and the opening of the assistant's turn. For CHAT_NONE: the concatenated contents.
 void chat_render(const struct chat_format *f, const struct message *m, int n, struct text *to);

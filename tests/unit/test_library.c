@@ -2,6 +2,8 @@
 // mistake of a caller is an error with a sentence.
 #include "tests/support/check.h"
 
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,12 +61,12 @@ static void on_end(void *self, const struct speclab_end *e)
 }
 
 // SEQUENCES prompts decoded with as many slots as the options say; a slot is used again as soon as it is free.
-static struct texts decode(struct speclab_decoder_options o)
+static struct texts decode_on(struct speclab_target *one, struct speclab_decoder_options o)
 {
     struct texts t = { .accepted = 0 };
     struct speclab_error error;
     o.listener = (struct speclab_listener){ on_step, on_end, &t };
-    struct speclab_decoder *d = speclab_decoder_create(target, &o, &error);
+    struct speclab_decoder *d = speclab_decoder_create(one, &o, &error);
     if (d == NULL)
         fail_msg("%s", error.text);
     for (int next = 0; next < SEQUENCES || speclab_decoder_active(d) > 0;) {
@@ -72,7 +74,9 @@ static struct texts decode(struct speclab_decoder_options o)
             int32_t prompt[PROMPT];
             for (int i = 0; i < PROMPT; i++)
                 prompt[i] = 10 + next + i % 2;
-            const struct speclab_request r = { next, prompt, PROMPT, TOKENS, true };
+            const struct speclab_request r = {
+                .sequence = next, .prompt = prompt, .n = PROMPT, .max_tokens = TOKENS, .ignore_end = true
+            };
             if (!speclab_decoder_start(d, &r, &error))
                 fail_msg("%s", error.text);
         }
@@ -81,6 +85,11 @@ static struct texts decode(struct speclab_decoder_options o)
     }
     speclab_decoder_destroy(d);
     return t;
+}
+
+static struct texts decode(struct speclab_decoder_options o)
+{
+    return decode_on(target, o);
 }
 
 static void every_drafter_decodes_the_targets_own_tokens(void **state)
@@ -116,6 +125,35 @@ static void a_seed_and_a_sequence_name_the_sampled_tokens(void **state)
     assert_memory_not_equal(a.token, c.token, sizeof(a.token));
 }
 
+static const struct speclab_decoder_options of_a_thread = { .drafter = "ngram", .slots = 2, .seed = 5 };
+
+static void *decode_on_own_target(void *texts)
+{
+    struct speclab_error error;
+    char *path = test_path("library.gguf");
+    struct speclab_target *own = speclab_target_open(path, NULL, &error);
+    free(path);
+    if (own != NULL)
+        *(struct texts *)texts = decode_on(own, of_a_thread);
+    speclab_target_close(own);
+    return NULL;
+}
+
+static void targets_of_several_threads_share_nothing(void **state)
+{
+    (void)state;
+    enum { THREADS = 3 };
+    static struct texts texts[THREADS];
+    pthread_t thread[THREADS];
+    const struct texts expected = decode(of_a_thread);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, decode_on_own_target, &texts[i]), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_join(thread[i], NULL), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_memory_equal(texts[i].token, expected.token, sizeof(expected.token));
+}
+
 static void a_text_is_encoded_and_decoded(void **state)
 {
     (void)state;
@@ -134,6 +172,177 @@ static void a_text_is_encoded_and_decoded(void **state)
     free(chat.id);
 }
 
+// ---- stop strings
+
+enum { BESIDE = 9 }; // a sequence without stop strings, decoded in the other slot
+
+struct last { // of the one sequence that has ended
+    char text[4096], reason[16];
+    size_t bytes;
+    int n;
+};
+
+static void keep_end(void *self, const struct speclab_end *e)
+{
+    struct last *l = self;
+    if (e->sequence == BESIDE) {
+        assert_string_equal(e->reason, "limit");
+        return;
+    }
+    assert_non_null(e->text);
+    assert_int_equal(strlen(e->text), e->bytes);
+    assert_true(e->bytes < sizeof(l->text));
+    memcpy(l->text, e->text, e->bytes + 1);
+    snprintf(l->reason, sizeof(l->reason), "%s", e->reason);
+    l->bytes = e->bytes;
+    l->n = e->n;
+    char *whole = speclab_text(target, e->token, (size_t)e->n, NULL);
+    assert_int_equal(strncmp(whole, e->text, e->bytes), 0);
+    free(whole);
+}
+
+// Tokens without NUL bytes, drawn at random: the same for every drafter, by the rule match.
+static struct last decode_until(const char *drafter, const char *const *stop, int n_stop)
+{
+    struct last last = { "", "", 0, 0 };
+    struct speclab_error error = { "" };
+    const struct speclab_decoder_options o = { .drafter = drafter,
+                                               .rule = "match",
+                                               .sampling = "temperature=1,logit_bias={3:-99}",
+                                               .slots = 2,
+                                               .seed = 3,
+                                               .listener = { NULL, keep_end, &last } };
+    struct speclab_decoder *d = speclab_decoder_create(target, &o, &error);
+    if (d == NULL)
+        fail_msg("%s", error.text);
+    char *copy[2] = { NULL, NULL };
+    for (int i = 0; i < n_stop; i++)
+        copy[i] = xstrdup(stop[i]);
+    const int32_t prompt[] = { 10, 11, 10, 11 };
+    const struct speclab_request beside = {
+        .sequence = BESIDE, .prompt = prompt, .n = 3, .max_tokens = 40, .ignore_end = true
+    };
+    const struct speclab_request r = { .prompt = prompt,
+                                       .n = 4,
+                                       .max_tokens = 300,
+                                       .ignore_end = true,
+                                       .stop = (const char *const *)copy,
+                                       .n_stop = n_stop };
+    assert_true(speclab_decoder_start(d, &beside, &error) && speclab_decoder_start(d, &r, &error));
+    for (int i = 0; i < n_stop; i++) { // the decoder has copied them
+        memset(copy[i], '?', strlen(copy[i]));
+        free(copy[i]);
+    }
+    while (speclab_decoder_active(d) > 0)
+        assert_true(speclab_decoder_step(d, &error));
+    speclab_decoder_destroy(d);
+    return last;
+}
+
+static void a_text_ends_before_the_first_stop_string(void **state)
+{
+    (void)state;
+    const struct last whole = decode_until("none", NULL, 0);
+    assert_string_equal(whole.reason, "limit");
+    assert_int_equal(whole.n, 300);
+    int tried = 0;
+    for (size_t at = 3; at + 2 < whole.bytes; at++) {
+        char word[3] = { whole.text[at], whole.text[at + 1], '\0' };
+        if (word[0] <= ' ' || word[0] > '~' || word[1] <= ' ' || word[1] > '~')
+            continue;
+        const char *const stop[] = { "not in the text", word };
+        const size_t first = (size_t)(strstr(whole.text, word) - whole.text);
+        const char *const drafters[] = { "none", "ngram:tokens=3,longest=2" };
+        for (int i = 0; i < 2; i++) {
+            const struct last cut = decode_until(drafters[i], stop, 2);
+            assert_string_equal(cut.reason, "string");
+            assert_int_equal(cut.bytes, first);
+            assert_memory_equal(cut.text, whole.text, first);
+            assert_true(cut.n <= whole.n);
+        }
+        tried++;
+    }
+    assert_true(tried > 3);
+}
+
+// ---- the options of a target
+
+static void the_chat_of_a_target_is_a_choice(void **state)
+{
+    (void)state;
+    struct speclab_error error = { "" };
+    char *path = test_path("library.gguf");
+    const struct speclab_message m = { "user", "red" };
+    struct speclab_tokens plain = { NULL, 0 }, unchanged = { NULL, 0 };
+    assert_true(speclab_target_has_chat(target, &error));
+    struct speclab_target *none = speclab_target_open(path, &(struct speclab_target_options){ .chat = "none" }, &error);
+    assert_non_null(none);
+    assert_true(speclab_target_has_chat(none, &error));
+    assert_true(speclab_encode(none, "red", &plain, &error) && speclab_encode_chat(none, &m, 1, &unchanged, &error));
+    assert_int_equal(plain.n, unchanged.n);
+    assert_memory_equal(plain.id, unchanged.id, plain.n * sizeof(int32_t));
+    speclab_target_close(none);
+    free(plain.id);
+    free(unchanged.id);
+    free(path);
+}
+
+static void a_model_without_a_tokenizer_decodes_token_ids(void **state)
+{
+    (void)state;
+    struct speclab_error error = { "" };
+    struct small_model shape = small_default;
+    shape.tokenizer = false;
+    char *path = test_path("ids.gguf");
+    small_write_gguf(path, &shape);
+    struct speclab_target *t = speclab_target_open(path, NULL, &error);
+    assert_non_null(t);
+    const struct speclab_message m = { "user", "red" };
+    struct speclab_tokens tokens = { NULL, 0 };
+    assert_false(speclab_target_has_chat(t, &error));
+    assert_non_null(strstr(error.text, "tokenizer"));
+    assert_false(speclab_encode(t, "red", &tokens, &error));
+    assert_false(speclab_encode_chat(t, &m, 1, &tokens, &error));
+    assert_int_equal(tokens.n, 0);
+    assert_null(speclab_text(t, (int32_t[]){ 5 }, 1, NULL));
+    struct speclab_decoder *d = speclab_decoder_create(t, NULL, &error);
+    const char *const stop = "x";
+    struct speclab_request r = { .prompt = (int32_t[]){ 5 }, .n = 1, .max_tokens = 3, .stop = &stop, .n_stop = 1 };
+    assert_false(speclab_decoder_start(d, &r, &error));
+    assert_non_null(strstr(error.text, "tokenizer"));
+    r.n_stop = 0;
+    assert_true(speclab_decoder_start(d, &r, &error));
+    while (speclab_decoder_active(d) > 0)
+        assert_true(speclab_decoder_step(d, &error));
+    speclab_decoder_destroy(d);
+    speclab_target_close(t);
+    free(path);
+}
+
+static void keep_sentence(void *self, const char *sentence)
+{
+    snprintf(self, 256, "%s", sentence);
+}
+
+static void packed_weights_are_written_and_read_again(void **state)
+{
+    (void)state;
+    char said[256] = "", *path = test_path("packed.gguf");
+    small_write_gguf(path, &small_default);
+    const struct speclab_target_options o = { .packed_cache = true, .log = keep_sentence, .log_self = said };
+    const char *const expected[] = { "packed weights written to ", "packed weights read from " };
+    for (int i = 0; i < 2; i++) {
+        struct speclab_error error = { "" };
+        struct speclab_target *t = speclab_target_open(path, &o, &error);
+        assert_non_null(t);
+        assert_int_equal(strncmp(said, expected[i], strlen(expected[i])), 0);
+        speclab_target_close(t);
+    }
+    free(path);
+}
+
+// ---- mistakes
+
 static void refused(struct speclab_decoder_options o, const char *what)
 {
     struct speclab_error error = { "" };
@@ -151,16 +360,47 @@ static void wrong_options_are_errors(void **state)
     refused((struct speclab_decoder_options){ .drafter = "ngram:lenght=2" }, "lenght");
     refused((struct speclab_decoder_options){ .rule = "nonsense" }, "nonsense");
     refused((struct speclab_decoder_options){ .sampling = "temprature=1" }, "temprature");
-    refused((struct speclab_decoder_options){ .slots = 100000 }, "100000");
-    refused((struct speclab_decoder_options){ .length = 1 << 30 }, "context");
-    const struct speclab_target_options activations = { .activations = "f8" }, device = { .device = "tpu" };
-    assert_null(speclab_target_open("x", &activations, &error));
-    assert_non_null(strstr(error.text, "expected one of default, f32, bf16, int8, found \"f8\""));
+    refused((struct speclab_decoder_options){ .slots = 100000 }, "slots: expected at most 256, found 100000");
+    refused((struct speclab_decoder_options){ .slots = -1 }, "slots: ");
+    refused((struct speclab_decoder_options){ .length = 1 << 30 }, "512, the model's context, found 1073741824");
+    refused((struct speclab_decoder_options){ .length = -1 }, "length: ");
+    // What is wrong without a model is found without one.
+    const struct speclab_decoder_options wrong[] = {
+        { .drafter = "nonsense" }, { .rule = "match:x=1" }, { .sampling = "top_p=2" }, { .sampling = "kind=1" }
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        struct speclab_error same = { "" };
+        assert_false(speclab_decoder_options_check(&wrong[i], &error));
+        assert_null(speclab_decoder_create(target, &wrong[i], &same));
+        assert_string_equal(error.text, same.text);
+    }
+    assert_true(speclab_decoder_options_check(&(struct speclab_decoder_options){ .rule = "match" }, &error));
+}
+
+static void wrong_options_of_a_target_are_errors(void **state)
+{
+    (void)state;
+    char *path = test_path("library.gguf");
+    const struct {
+        struct speclab_target_options o;
+        const char *what;
+    } wrong[] = {
+        { { .activations = "f8" }, "activations: expected one of default|f32|bf16|int8, found \"f8\"" },
+        { { .cache = "f3" }, "cache: expected one of default|f32|bf16|q8_0, found \"f3\"" },
+        { { .chat = "jinja" }, "chat: expected one of auto|none|chatml, found \"jinja\"" },
+        { { .threads = -2 }, "threads: " },
+        { { .threads = 5000 }, "threads: expected at most 1024, found 5000" },
+        { { .rows = -1 }, "rows: " },
+        { { .device = "tpu" }, "found \"tpu\"" },
+    };
+    struct speclab_error error;
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        assert_null(speclab_target_open(path, &wrong[i].o, &error));
+        if (strstr(error.text, wrong[i].what) == NULL)
+            fail_msg("expected an error with \"%s\", found \"%s\"", wrong[i].what, error.text);
+    }
     assert_null(speclab_target_open("/no/such/model.gguf", NULL, &error));
     assert_non_null(strstr(error.text, "/no/such/model.gguf"));
-    char *path = test_path("library.gguf");
-    assert_null(speclab_target_open(path, &device, &error));
-    assert_non_null(strstr(error.text, "tpu"));
     free(path);
 }
 
@@ -169,28 +409,43 @@ static void wrong_requests_are_errors(void **state)
     (void)state;
     struct speclab_error error = { "" };
     const int32_t good[] = { 5, 6 }, bad[] = { 5, 1 << 20 };
-    struct speclab_decoder *d = speclab_decoder_create(target, NULL, &error);
+    const char *const empty[] = { "x", "" }, *const missing[] = { NULL };
+    const struct speclab_decoder_options two = { .slots = 2 };
+    struct speclab_decoder *d = speclab_decoder_create(target, &two, &error);
     assert_non_null(d);
     assert_true(speclab_decoder_is_lossless(d));
     const struct {
         struct speclab_request r;
         const char *what;
     } wrong[] = {
-        { { 0, good, 0, 4, false }, "prompt" },           { { 0, good, 2, 0, false }, "max_tokens" },
-        { { 0, bad, 2, 4, false }, "token 1" },           { { -1, good, 2, 4, false }, "sequence" },
-        { { 1LL << 32, good, 2, 4, false }, "sequence" },
+        { { .prompt = good, .n = 0, .max_tokens = 4 }, "prompt" },
+        { { .prompt = good, .n = 2, .max_tokens = 0 }, "max_tokens" },
+        { { .prompt = bad, .n = 2, .max_tokens = 4 }, "token 1" },
+        { { .sequence = -1, .prompt = good, .n = 2, .max_tokens = 4 }, "sequence" },
+        { { .sequence = 1LL << 32, .prompt = good, .n = 2, .max_tokens = 4 }, "sequence" },
+        { { .prompt = good, .n = 2, .max_tokens = 4, .stop = empty, .n_stop = 2 }, "stop string 1" },
+        { { .prompt = good, .n = 2, .max_tokens = 4, .stop = missing, .n_stop = 1 }, "stop string 0" },
+        { { .prompt = good, .n = 2, .max_tokens = 4, .n_stop = -1 }, "n_stop" },
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         assert_false(speclab_decoder_start(d, &wrong[i].r, &error));
-        assert_non_null(strstr(error.text, wrong[i].what));
+        if (strstr(error.text, wrong[i].what) == NULL)
+            fail_msg("expected an error with \"%s\", found \"%s\"", wrong[i].what, error.text);
+        assert_false(speclab_decoder_start(d, &wrong[i].r, NULL)); // without a place for the sentence
         assert_int_equal(speclab_decoder_active(d), 0);
     }
-    const struct speclab_request r = { 0, good, 2, 4, true };
+    struct speclab_request r = { .prompt = good, .n = 2, .max_tokens = 4, .ignore_end = true };
+    assert_true(speclab_decoder_start(d, &r, &error));
+    assert_true(speclab_decoder_has_free_slot(d));
+    assert_false(speclab_decoder_start(d, &r, &error)); // the number is in use
+    assert_non_null(strstr(error.text, "sequence"));
+    r.sequence = 1;
     assert_true(speclab_decoder_start(d, &r, &error));
     assert_false(speclab_decoder_has_free_slot(d));
+    r.sequence = 2;
     assert_false(speclab_decoder_start(d, &r, &error));
     assert_non_null(strstr(error.text, "slot"));
-    speclab_decoder_destroy(d);
+    speclab_decoder_destroy(d); // with active sequences
     struct speclab_decoder_options lossy = { .rule = "lenient" };
     d = speclab_decoder_create(target, &lossy, &error);
     assert_false(speclab_decoder_is_lossless(d));
@@ -202,8 +457,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_drafter_decodes_the_targets_own_tokens),
         cmocka_unit_test(a_seed_and_a_sequence_name_the_sampled_tokens),
+        cmocka_unit_test(targets_of_several_threads_share_nothing),
         cmocka_unit_test(a_text_is_encoded_and_decoded),
+        cmocka_unit_test(a_text_ends_before_the_first_stop_string),
+        cmocka_unit_test(the_chat_of_a_target_is_a_choice),
+        cmocka_unit_test(a_model_without_a_tokenizer_decodes_token_ids),
+        cmocka_unit_test(packed_weights_are_written_and_read_again),
         cmocka_unit_test(wrong_options_are_errors),
+        cmocka_unit_test(wrong_options_of_a_target_are_errors),
         cmocka_unit_test(wrong_requests_are_errors),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
