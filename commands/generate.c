@@ -7,11 +7,10 @@
 #include "core/json.h"
 #include "core/memory.h"
 #include "core/settings.h"
-#include "decode/decode.h"
 #include "drafters/drafter.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
-#include "engine/engine.h"
+#include "engine/speclab_parts.h"
 #include "experiments/environment.h"
 #include "commands/text_stream.h"
 #include "engine/transcript.h"
@@ -32,50 +31,33 @@ struct generate {
     const char *model, *prompt;
 
     struct settings *drafter_settings, *rule_settings, *sampling_settings;
-    struct target target;
-    struct pairing pairing;
-    struct ids prompt_ids;
-    struct chat_format format;
+    struct pairing pairing; // read, not open: the decoder takes it
+    struct speclab_target *target;
+    struct speclab_decoder *decoder;
+    struct speclab_tokens prompt_ids;
     struct printer printer;
     struct transcript transcript;
 };
 
 // ---- options
 
-// A stage's value: a scalar, or YAML in braces or brackets as in an experiment's file.
-static struct settings *stage_value(const char *name, const char *text, struct error *err)
-{
-    if (*text != '{' && *text != '[')
-        return settings_scalar(text);
-    char *line = xformat("sampling:%s=%s", name, text);
-    struct settings *all = settings_inline(line, "sampling", err);
-    struct settings *value = all != NULL ? settings_copy(settings_get(all, name)) : NULL;
-    settings_free(all);
-    free(line);
-    return value;
-}
-
-static bool read_sampling(struct generate *g, struct error *err)
+static void read_sampling(struct generate *g)
 {
     g->sampling_settings = settings_map();
     for (int k = 0; stages[k] != NULL; k++) {
         const char *text = g->stage[k] != NULL ? g->stage[k] : strcmp(stages[k]->name, "temperature") == 0 ? "0" : NULL;
-        if (text == NULL)
-            continue;
-        struct settings *value = stage_value(stages[k]->name, text, err);
-        if (value == NULL)
-            return false;
-        settings_put(g->sampling_settings, stages[k]->name, value);
+        if (text != NULL)
+            settings_put(g->sampling_settings, stages[k]->name, settings_value(text));
     }
-    return true;
 }
 
 // Checks everything that can be checked before a model is opened.
 static bool read_pairing(struct generate *g, struct error *err)
 {
+    read_sampling(g);
     g->drafter_settings = settings_inline(g->drafter, "--drafter", err);
     g->rule_settings = g->drafter_settings != NULL ? settings_inline(g->rule, "--rule", err) : NULL;
-    if (g->rule_settings == NULL || !read_sampling(g, err) ||
+    if (g->rule_settings == NULL ||
         !pairing_read(&g->pairing, g->drafter_settings, g->rule_settings, g->sampling_settings, err))
         return false;
     options_fill(g->drafter_settings, g->pairing.type->options);
@@ -83,21 +65,39 @@ static bool read_pairing(struct generate *g, struct error *err)
     return true;
 }
 
+static bool open_target(struct generate *g, struct error *err)
+{
+    const struct speclab_target_options options = {
+        .device = g->precision.device,
+        .activations = activations_names[g->precision.activations],
+        .cache = kv_type_names[g->precision.cache],
+        .chat = g->ids != NULL ? "none" : g->chat,
+        .threads = (int)g->threads,
+        .packed_cache = g->packed == PACKED_KEEP,
+        .log = command_log,
+    };
+    struct speclab_error why;
+    g->target = speclab_target_open(g->model, &options, &why);
+    return g->target != NULL || fail(err, "%s", why.text);
+}
+
 static bool read_ids(struct generate *g, struct error *err)
 {
-    int vocab = model_shape(g->target.model)->vocab;
+    int vocab = speclab_target_vocab(g->target);
     struct json *j = json_parse(g->ids, strlen(g->ids), "--ids", err);
     bool ok = j != NULL && (json_is_array(j) || fail(err, "--ids: expected a list of token ids, as in '[1, 2, 3]'"));
+    struct speclab_tokens *to = &g->prompt_ids;
+    to->id = ok ? xcalloc(json_count(j) + 1, sizeof(*to->id)) : NULL;
     for (size_t i = 0; ok && i < json_count(j); i++) {
         const struct json *id = json_at(j, i);
         ok =
             (json_is_int(id) && json_int(id) >= 0 && json_int(id) < vocab) ||
             fail(err, "--ids: entry %zu: expected a token id of this model, an integer from 0 to %d", i + 1, vocab - 1);
         if (ok)
-            ids_add(&g->prompt_ids, (int32_t)json_int(id));
+            to->id[to->n++] = (int32_t)json_int(id);
     }
     json_free(j);
-    return ok && (g->prompt_ids.n > 0 || fail(err, "--ids: the list is empty; expected at least one token"));
+    return ok && (to->n > 0 || fail(err, "--ids: the list is empty; expected at least one token"));
 }
 
 // Reads stdin, without the one line end that `echo` adds.
@@ -119,10 +119,9 @@ static bool is_utf8(const char *s, size_t n, const char *what, struct error *err
 
 static bool read_prompt(struct generate *g, struct error *err)
 {
-    struct text text = { 0 }, rendered = { 0 };
-    struct message m[2];
-    int n = 0;
-    bool ok = target_needs_text(&g->target, err) && target_chat(&g->target, g->chat, &g->format, err);
+    struct text text = { 0 };
+    struct speclab_error why;
+    bool ok = speclab_target_has_chat(g->target, &why) || fail(err, "%s", why.text);
     if (ok && strcmp(g->prompt, "-") == 0)
         ok = read_stdin(&text, err);
     else if (ok)
@@ -131,28 +130,22 @@ static bool read_prompt(struct generate *g, struct error *err)
         ok = fail(err, "the prompt contains a NUL byte at offset %zu", strlen(text.s));
     ok = ok && is_utf8(text.s, text.n, "the prompt", err) &&
          (g->system == NULL || is_utf8(g->system, strlen(g->system), "--system", err));
-    if (ok && g->system != NULL && g->format.kind == CHAT_NONE)
+    if (ok && g->system != NULL && strcmp(g->chat, "none") == 0)
         ok = fail(err, "--system requires a chat template; --chat none has none");
-    if (ok) {
-        if (g->system != NULL)
-            m[n++] = (struct message){ "system", g->system };
-        m[n++] = (struct message){ "user", text.s };
-        chat_render(&g->format, m, n, &rendered);
-        ok = target_encode(&g->target, rendered.s, rendered.n, true, &g->prompt_ids, err);
-    }
-    if (ok && g->prompt_ids.n == 0)
-        ok = fail(err, "the prompt is empty; expected at least one token");
+    const struct speclab_message both[] = { { "system", g->system }, { "user", text.s } };
+    const int first = g->system == NULL;
+    if (ok && !speclab_encode_chat(g->target, both + first, 2 - first, &g->prompt_ids, &why))
+        ok = fail(err, "%s", why.text);
     free(text.s);
-    free(rendered.s);
-    return ok;
+    return ok && (g->prompt_ids.n > 0 || fail(err, "the prompt is empty; expected at least one token"));
 }
 
 // Length of the sequence in rows: the prompt, the new tokens and the largest draft, limited by the context.
 static bool choose_length(const struct generate *g, int *length, struct error *err)
 {
-    int trained = model_shape(g->target.model)->context;
+    int trained = speclab_target_context(g->target);
     if (g->context > trained)
-        return fail(err, "--context %lld: the context of %s is %d tokens", g->context, g->target.path, trained);
+        return fail(err, "--context %lld: the context of %s is %d tokens", g->context, g->target->target.path, trained);
     long long context = g->context > 0 ? g->context : trained, n = (long long)g->prompt_ids.n;
     if (n >= context)
         return fail(err, "the prompt has %lld tokens, which fills the context of %lld", n, context);
@@ -186,7 +179,7 @@ static struct json *settings_json(const struct settings *s)
 
 static struct json *run_settings_json(const struct generate *g)
 {
-    const struct target *t = &g->target;
+    const struct target *t = &g->target->target;
     struct json *j = json_new_object(), *stop = json_new_array();
     for (int i = 0; i < g->stop.n; i++)
         json_push(stop, json_new_text(g->stop.text[i]));
@@ -199,12 +192,12 @@ static struct json *run_settings_json(const struct generate *g)
     json_set(j, "cache", json_new_text(type_facts[t->cache].name));
     json_set(j, "drafter", settings_json(g->drafter_settings));
     json_set(j, "rule", settings_json(g->rule_settings));
-    json_set(j, "lossless", json_new_bool(g->pairing.rule->exact));
+    json_set(j, "lossless", json_new_bool(speclab_decoder_is_lossless(g->decoder)));
     json_set(j, "sampling", settings_json(g->sampling_settings));
     json_set(j, "seed", json_new_int(g->seed));
     json_set(j, "tokens", json_new_int(g->tokens));
     json_set(j, "chat",
-             g->ids != NULL ? json_new_null() : json_new_text(g->format.kind == CHAT_NONE ? "none" : "chatml"));
+             g->ids != NULL ? json_new_null() : json_new_text(g->target->chat.kind == CHAT_NONE ? "none" : "chatml"));
     json_set(j, "ignore_end", json_new_bool(g->ignore_end));
     json_set(j, "stop", stop);
     json_set(j, "backend", json_new_text(t->backend->name));
@@ -219,7 +212,8 @@ static void print_json(struct generate *g)
     struct json *j = json_new_object();
     json_set(j, "prompt_ids", json_new_ids(g->prompt_ids.id, g->prompt_ids.n));
     json_set(j, "text",
-             g->target.tokenizer != NULL ? json_new_text_n(g->printer.text.s, g->printer.text.n) : json_new_null());
+             g->target->target.tokenizer != NULL ? json_new_text_n(g->printer.text.s, g->printer.text.n)
+                                                 : json_new_null());
     transcript_json(&g->transcript, j);
     json_set(j, "settings", run_settings_json(g));
     char *line = json_write(j);
@@ -228,58 +222,59 @@ static void print_json(struct generate *g)
     json_free(j);
 }
 
-static void on_step(void *self, const struct step *s)
+static void on_step(void *self, const struct speclab_step *s)
 {
     struct generate *g = self;
-    transcript_step(&g->transcript, s);
-    printer_add(&g->printer, s->advance->token, s->kept, transcript_accepted(s));
+    transcript_step(&g->transcript, g->decoder->step);
+    printer_add(&g->printer, s->token, s->n, s->accepted);
 }
 
-static void on_done(void *self, const struct ending *e)
+static void on_end(void *self, const struct speclab_end *e)
 {
-    transcript_done(&((struct generate *)self)->transcript, e);
+    struct generate *g = self;
+    (void)e;
+    transcript_done(&g->transcript, g->decoder->ending);
 }
 
 // ---- decoding
 
+static bool open_decoder(struct generate *g, struct error *err)
+{
+    struct speclab_decoder_options o = { .seed = (uint64_t)g->seed, .listener = { on_step, on_end, g } };
+    if (!choose_length(g, &o.length, err))
+        return false;
+    g->decoder = decoder_from_pairing(g->target, &g->pairing, &o, err);
+    if (g->decoder == NULL)
+        return false;
+    drafter_resolve(g->decoder->pairing.drafter, g->drafter_settings);
+    return true;
+}
+
 static bool decode(struct generate *g, struct error *err)
 {
-    int32_t end[TARGET_ENDS];
-    struct stops stops = {
-        .n = g->ignore_end ? 0 : target_end_ids(&g->target, g->ids == NULL ? &g->format : NULL, end),
-        .token = end,
-        .string = g->stop.n > 0 ? stop_strings_find : NULL,
-        .self = &g->printer.stops,
-    };
-    struct assignment a = {
-        .prompt = g->prompt_ids.id, .n = (int)g->prompt_ids.n, .limit = (int)g->tokens, .stops = &stops
-    };
-    struct listener listener = { on_step, on_done, g };
-    struct decoder *d = decoder_create(g->pairing.verifier, g->pairing.drafter, 1, (uint64_t)g->seed, listener, err);
-    bool ok = d != NULL && decoder_start(d, &a, err);
-    while (ok && decoder_active(d) > 0 && !(g->printer.to != NULL && stdout_failed()))
-        ok = decoder_step(d, err);
-    decoder_destroy(d);
-    return ok;
+    const struct speclab_request r = { .prompt = g->prompt_ids.id,
+                                       .n = (int)g->prompt_ids.n,
+                                       .max_tokens = (int)g->tokens,
+                                       .ignore_end = g->ignore_end,
+                                       .stop = g->stop.text,
+                                       .n_stop = g->stop.n };
+    struct speclab_error why;
+    bool ok = speclab_decoder_start(g->decoder, &r, &why);
+    while (ok && speclab_decoder_active(g->decoder) > 0 && !(g->printer.to != NULL && stdout_failed()))
+        ok = speclab_decoder_step(g->decoder, &why);
+    return ok || fail(err, "%s", why.text);
 }
 
 static bool generate(struct generate *g, struct error *err)
 {
-    int length = 0;
-    const struct target_options options = {
-        .precision = g->precision, .threads = (int)g->threads, .packed = g->packed, .log = command_log
-    };
-    if (!target_open(&g->target, g->model, &options, err) || (g->stop.n > 0 && !target_needs_text(&g->target, err)) ||
-        !(g->ids != NULL ? read_ids(g, err) : read_prompt(g, err)) || !choose_length(g, &length, err) ||
-        !pairing_open(&g->pairing, &g->target, NULL, 1, length, err))
+    if (!open_target(g, err) || !(g->ids != NULL ? read_ids(g, err) : read_prompt(g, err)) || !open_decoder(g, err))
         return false;
-    drafter_resolve(g->pairing.drafter, g->drafter_settings);
     g->transcript.keep = g->json;
     g->transcript.trace = g->trace;
     g->transcript.prompt = (int)g->prompt_ids.n;
     g->printer.to = g->json ? NULL : stdout;
     g->printer.colour = printer_wants_colour(stdout);
-    g->printer.stops = (struct stop_strings){ g->target.tokenizer, g->stop.n, g->stop.text };
+    g->printer.stops = (struct stop_strings){ g->target->target.tokenizer, g->stop.n, g->stop.text };
     if (!decode(g, err))
         return false;
     printer_end(&g->printer);
@@ -294,8 +289,9 @@ static bool generate(struct generate *g, struct error *err)
 
 static void close_all(struct generate *g)
 {
+    speclab_decoder_destroy(g->decoder);
+    speclab_target_close(g->target);
     pairing_close(&g->pairing);
-    target_close(&g->target);
     settings_free(g->drafter_settings);
     settings_free(g->rule_settings);
     settings_free(g->sampling_settings);
@@ -347,10 +343,10 @@ int command_generate(int argc, char **argv)
         { "seed", FLAG_INT, &g.seed, "N", "seed of all random numbers; default: 0", 0, LLONG_MAX },
         { "tokens", FLAG_INT, &g.tokens, "N", "maximum number of new tokens; default: 128", 1, 1 << 24 },
         { "context", FLAG_INT, &g.context, "N", "maximum length, prompt included; default: the model's context", 1, 1 << 24 },
-        { "threads", FLAG_INT, &g.threads, "N", "number of threads; default: one for each processor", 1, 1024 },
+        { "threads", FLAG_INT, &g.threads, "N", "number of threads; default: one for each processor", 1, MAX_THREADS },
         PRECISION_FLAGS(g.precision),
         PACKED_FLAG(g.packed),
-        { "chat", FLAG_TEXT, &g.chat, "auto|none|chatml", "chat format of the prompt: the model's own template (auto),\n"
+        { "chat", FLAG_TEXT, &g.chat, CHAT_CHOICES, "chat format of the prompt: the model's own template (auto),\n"
                                                           "or none; default: auto", 0, 0 },
         { "system", FLAG_TEXT, &g.system, "TEXT", "system message of the chat", 0, 0 },
         { "ids", FLAG_TEXT, &g.ids, "LIST", "prompt as token ids, instead of PROMPT: '[1, 2, 3]'", 0, 0 },
@@ -367,6 +363,7 @@ int command_generate(int argc, char **argv)
     memcpy(flags + FIRST + add_stage_flags(&g, flags + FIRST, words), last, sizeof(last));
 
     const struct usage u = { "generate", "MODEL PROMPT", about, flags, examples, 1, 2 };
+    struct chat_format format;
     struct error err;
     char **operand;
     int n, status = usage_read(&u, argc, argv, &operand, &n);
@@ -378,7 +375,7 @@ int command_generate(int argc, char **argv)
         return usage_fail(&u, "expected either --ids or PROMPT, found both: \"%s\"", operand[1]);
     if (g.ids != NULL && g.system != NULL)
         return usage_fail(&u, "--system requires a chat template, which is not applied to --ids");
-    if (strcmp(g.chat, "auto") != 0 && !chat_choose(g.chat, NULL, &g.format, &err))
+    if (strcmp(g.chat, "auto") != 0 && !chat_choose(g.chat, NULL, &format, &err))
         return usage_fail(&u, "--chat: %s", err.text);
     if (g.trace && !g.json)
         return usage_fail(&u, "--trace requires --json");
