@@ -10,6 +10,7 @@
 #include "drafters/drafter.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
+#include "commands/json_lines.h"
 #include "engine/speclab_parts.h"
 #include "experiments/environment.h"
 #include "commands/text_stream.h"
@@ -83,21 +84,12 @@ static bool open_target(struct generate *g, struct error *err)
 
 static bool read_ids(struct generate *g, struct error *err)
 {
-    int vocab = speclab_target_vocab(g->target);
-    struct json *j = json_parse(g->ids, strlen(g->ids), "--ids", err);
-    bool ok = j != NULL && (json_is_array(j) || fail(err, "--ids: expected a list of token ids, as in '[1, 2, 3]'"));
-    struct speclab_tokens *to = &g->prompt_ids;
-    to->id = ok ? xcalloc(json_count(j) + 1, sizeof(*to->id)) : NULL;
-    for (size_t i = 0; ok && i < json_count(j); i++) {
-        const struct json *id = json_at(j, i);
-        ok =
-            (json_is_int(id) && json_int(id) >= 0 && json_int(id) < vocab) ||
-            fail(err, "--ids: entry %zu: expected a token id of this model, an integer from 0 to %d", i + 1, vocab - 1);
-        if (ok)
-            to->id[to->n++] = (int32_t)json_int(id);
-    }
-    json_free(j);
-    return ok && (to->n > 0 || fail(err, "--ids: the list is empty; expected at least one token"));
+    struct ids ids = { 0 };
+    struct json *list = json_parse(g->ids, strlen(g->ids), "--ids", err);
+    bool ok = list != NULL && json_read_ids(list, "--ids", speclab_target_vocab(g->target), &ids, err);
+    g->prompt_ids = (struct speclab_tokens){ ids.id, ids.n };
+    json_free(list);
+    return ok && (ids.n > 0 || fail(err, "--ids: the list is empty; expected at least one token"));
 }
 
 // Reads stdin, without the one line end that `echo` adds.

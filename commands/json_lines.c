@@ -70,17 +70,24 @@ void json_lines_close(struct json_lines *l)
     *l = (struct json_lines){ 0 };
 }
 
-bool json_lines_ids(const struct json_lines *l, const char *key, int vocab, struct ids *to, struct error *err)
+bool json_read_ids(const struct json *list, const char *what, int vocab, struct ids *to, struct error *err)
 {
-    const struct json *list = json_get(l->object, key);
     if (!json_is_array(list))
-        return json_lines_fail(l, err, "\"%s\": expected a list of token ids", key);
+        return fail(err, "%s: expected a list of token ids, as in '[1, 2, 3]'", what);
     for (size_t i = 0; i < json_count(list); i++) {
         const struct json *id = json_at(list, i);
         if (!json_is_int(id) || json_int(id) < 0 || json_int(id) >= vocab)
-            return json_lines_fail(l, err, "\"%s\": entry %zu: expected a token id, an integer from 0 to %d", key,
-                                   i + 1, vocab - 1);
+            return fail(err, "%s: entry %zu: expected a token id of this model, an integer from 0 to %d", what, i + 1,
+                        vocab - 1);
         ids_add(to, (int32_t)json_int(id));
     }
     return true;
+}
+
+bool json_lines_ids(const struct json_lines *l, const char *key, int vocab, struct ids *to, struct error *err)
+{
+    struct error why;
+    char what[64];
+    snprintf(what, sizeof(what), "\"%s\"", key);
+    return json_read_ids(json_get(l->object, key), what, vocab, to, &why) || json_lines_fail(l, err, "%s", why.text);
 }

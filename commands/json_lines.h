@@ -26,5 +26,7 @@ void json_lines_close(struct json_lines *l);
 // Sets err to "file:line: MESSAGE". Always returns false.
 bool json_lines_fail(const struct json_lines *l, struct error *err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-// Appends the list of token ids at `key` of the object; each must be below `vocab`.
+// Appends a list of token ids, each below `vocab`; errors begin with `what`.
+bool json_read_ids(const struct json *list, const char *what, int vocab, struct ids *to, struct error *err);
+// The list at `key` of the object; errors name file and line.
 bool json_lines_ids(const struct json_lines *l, const char *key, int vocab, struct ids *to, struct error *err);
