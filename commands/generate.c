@@ -10,35 +10,10 @@
 #include "drafters/drafter.h"
 #include "commands/command_line.h"
 #include "commands/commands.h"
+#include "commands/generate.h"
 #include "commands/json_lines.h"
-#include "engine/speclab_parts.h"
-#include "experiments/environment.h"
-#include "commands/text_stream.h"
-#include "engine/transcript.h"
-#include "kernels/backend.h"
-#include "models/model.h"
 #include "formats/utf8.h"
-#include "revision.h"
 #include "verifier/rules/rule.h"
-
-struct generate {
-    const char *drafter, *rule, *chat, *system, *ids;
-    const char *stage[MAX_STAGES]; // values of the sampling stages, in the order of stages[]; NULL: not given
-    long long seed, tokens, context, threads;
-    bool ignore_end, json, trace;
-    struct precision precision;
-    int packed; // enum packed_how
-    struct flag_texts stop;
-    const char *model, *prompt;
-
-    struct settings *drafter_settings, *rule_settings, *sampling_settings;
-    struct pairing pairing; // read, not open: the decoder takes it
-    struct speclab_target *target;
-    struct speclab_decoder *decoder;
-    struct speclab_tokens prompt_ids;
-    struct printer printer;
-    struct transcript transcript;
-};
 
 // ---- options
 
@@ -146,73 +121,7 @@ static bool choose_length(const struct generate *g, int *length, struct error *e
     return true;
 }
 
-// ---- output
-
-static struct json *settings_json(const struct settings *s)
-{
-    struct error ignored;
-    long long i;
-    double r;
-    bool b;
-    struct json *j;
-    if (s->kind == SETTINGS_SCALAR)
-        return settings_int(s, "", LLONG_MIN, LLONG_MAX, &i, &ignored) ? json_new_int(i)
-               : settings_real(s, "", -1e300, 1e300, &r, &ignored)     ? json_new_number(r)
-               : settings_bool(s, "", &b, &ignored)                    ? json_new_bool(b)
-                                                                       : json_new_text(s->text);
-    j = s->kind == SETTINGS_MAP ? json_new_object() : json_new_array();
-    for (int k = 0; k < s->n; k++)
-        if (s->kind == SETTINGS_MAP)
-            json_set(j, s->key[k], settings_json(s->item[k]));
-        else
-            json_push(j, settings_json(s->item[k]));
-    return j;
-}
-
-static struct json *run_settings_json(const struct generate *g)
-{
-    const struct target *t = &g->target->target;
-    struct json *j = json_new_object(), *stop = json_new_array();
-    for (int i = 0; i < g->stop.n; i++)
-        json_push(stop, json_new_text(g->stop.text[i]));
-    char hash[HASH_TEXT];
-    hash_write(model_hash(t->model), hash);
-    json_set(j, "model", json_new_text(t->path));
-    json_set(j, "model_hash", json_new_text(hash));
-    json_set(j, "type", json_new_text(model_type(t->model)));
-    json_set(j, "activations", json_new_text(activations_names[model_activations(t->model)]));
-    json_set(j, "cache", json_new_text(type_facts[t->cache].name));
-    json_set(j, "drafter", settings_json(g->drafter_settings));
-    json_set(j, "rule", settings_json(g->rule_settings));
-    json_set(j, "lossless", json_new_bool(speclab_decoder_is_lossless(g->decoder)));
-    json_set(j, "sampling", settings_json(g->sampling_settings));
-    json_set(j, "seed", json_new_int(g->seed));
-    json_set(j, "tokens", json_new_int(g->tokens));
-    json_set(j, "chat",
-             g->ids != NULL ? json_new_null() : json_new_text(g->target->chat.kind == CHAT_NONE ? "none" : "chatml"));
-    json_set(j, "ignore_end", json_new_bool(g->ignore_end));
-    json_set(j, "stop", stop);
-    json_set(j, "backend", json_new_text(t->backend->name));
-    json_set(j, "device", json_new_text(t->backend->describe(t->backend)));
-    json_set(j, "version", json_new_text(SPECLAB_VERSION));
-    json_set(j, "revision", json_new_text(speclab_revision()));
-    return j;
-}
-
-static void print_json(struct generate *g)
-{
-    struct json *j = json_new_object();
-    json_set(j, "prompt_ids", json_new_ids(g->prompt_ids.id, g->prompt_ids.n));
-    json_set(j, "text",
-             g->target->target.tokenizer != NULL ? json_new_text_n(g->printer.text.s, g->printer.text.n)
-                                                 : json_new_null());
-    transcript_json(&g->transcript, j);
-    json_set(j, "settings", run_settings_json(g));
-    char *line = json_write(j);
-    printf("%s\n", line);
-    free(line);
-    json_free(j);
-}
+// ---- decoding
 
 static void on_step(void *self, const struct speclab_step *s)
 {
@@ -227,8 +136,6 @@ static void on_end(void *self, const struct speclab_end *e)
     (void)e;
     transcript_done(&g->transcript, g->decoder->ending);
 }
-
-// ---- decoding
 
 static bool open_decoder(struct generate *g, struct error *err)
 {
@@ -273,7 +180,7 @@ static bool generate(struct generate *g, struct error *err)
     if (g->transcript.stop == NULL)
         return true; // stdout was closed
     if (g->json)
-        print_json(g);
+        generate_print_json(g);
     fflush(stdout);
     transcript_print(&g->transcript, stderr);
     return true;

@@ -1,0 +1,32 @@
+// generate.h - one call of `speclab generate`: its flags, what they open, and what was decoded.
+#pragma once
+#include <stdbool.h>
+
+#include "commands/command_line.h"
+#include "commands/text_stream.h"
+#include "engine/speclab_parts.h"
+#include "engine/transcript.h"
+
+struct settings;
+
+struct generate {
+    const char *drafter, *rule, *chat, *system, *ids;
+    const char *stage[MAX_STAGES]; // values of the sampling stages, in the order of stages[]; NULL: not given
+    long long seed, tokens, context, threads;
+    bool ignore_end, json, trace;
+    struct precision precision;
+    int packed; // enum packed_how
+    struct flag_texts stop;
+    const char *model, *prompt;
+
+    struct settings *drafter_settings, *rule_settings, *sampling_settings;
+    struct pairing pairing; // read, not open: the decoder takes it
+    struct speclab_target *target;
+    struct speclab_decoder *decoder;
+    struct speclab_tokens prompt_ids;
+    struct printer printer;
+    struct transcript transcript;
+};
+
+// Prints the object of --json: prompt, tokens, text, steps, times and all settings, resolved (generate_report.c).
+void generate_print_json(struct generate *g);
