@@ -86,7 +86,7 @@ static bool encode(const struct speclab_target *t, const char *text, size_t n, b
     struct error err;
     struct ids ids = { to->id, to->n, to->n };
     const bool ok = target_encode(&t->target, text, n, special, &ids, &err);
-    *to = (struct speclab_tokens){ ids.id, ids.n };
+    *to = (struct speclab_tokens){ ids.id, ok ? ids.n : to->n };
     return ok || copy_error(error, &err);
 }
 

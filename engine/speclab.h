@@ -7,7 +7,7 @@
 //
 // Functions that can fail return false or NULL and leave one sentence in *error, which names file or option, what was expected and what
 // was found; error may be NULL. A target and the decoders on it belong to one thread at a time; the library starts worker threads of its
-// own. It prints nothing. All texts are UTF-8; texts and arrays that are passed in are borrowed for the call. docs/library.md has more.
+// own. It prints nothing. Texts are UTF-8; texts and arrays that are passed in are borrowed for the call. docs/library.md has more.
 #ifndef SPECLAB_H
 #define SPECLAB_H
 #include <stdbool.h>
@@ -30,13 +30,13 @@ struct speclab_target_options { // NULL and 0: the default
     const char *device;         // "cpu", "cuda", "cuda:1"; default: "cpu"
     const char *activations;    // what products round their input to: "default", "f32", "bf16", "int8"
     const char *cache;          // element type of the KV cache: "default", "f32", "bf16", "q8_0"
-    const char *
-        chat; // template of conversations: "auto" (the model's own), "chatml", "none" (texts unchanged); default: "auto"
-    int threads; // of the CPU; default: one per processor
-    int rows;    // maximum rows of a pass, at least slots * nodes of a draft; default: 512
-    bool
-        packed_cache; // read packed weights from MODEL.packed, and write that file if none fits: the next opening is faster
-    void (*log)(void *self, const char *sentence); // what happened to MODEL.packed; may be NULL
+    const char *chat;           // chat template: "auto" (the model's own), "chatml", "none"; default: "auto"
+    int threads;                // of the CPU; default: one per processor
+    int rows;                   // maximum rows of a pass, at least slots * nodes of a draft; default: 512
+    // Packed weights are read from MODEL.packed, which is written if none fits: the next opening is faster. log, unless NULL, is
+    // called with a sentence on what happened to that file.
+    bool packed_cache;
+    void (*log)(void *self, const char *sentence);
     void *log_self;
 };
 
@@ -54,13 +54,13 @@ struct speclab_tokens { // start with { NULL, 0 }
 };
 
 struct speclab_message {
-    const char *role, *content; // "system", "user" or "assistant"; UTF-8
+    const char *role, *content; // role: "system", "user" or "assistant"
 };
 
 // Whether speclab_encode_chat can work; the error says which of tokenizer and chat template is missing or not supported.
 bool speclab_target_has_chat(const struct speclab_target *t, struct speclab_error *error);
 // Appends the token ids of a text (after BOS where the model's tokenizer adds it), or of n messages under the target's chat template, ready
-// for the assistant's answer.
+// for the assistant's answer (template "none": their contents, end to end). Text that is not UTF-8 is an error. On failure nothing is appended.
 bool speclab_encode(const struct speclab_target *t, const char *text, struct speclab_tokens *to,
                     struct speclab_error *error);
 bool speclab_encode_chat(const struct speclab_target *t, const struct speclab_message *message, int n,
@@ -109,7 +109,8 @@ struct speclab_decoder_options { // NULL and 0: the default
 // Checks drafter, rule and sampling as far as that needs no model: an unknown kind or option, a value out of range, and a rule that does
 // not take the drafter's drafts, are errors. options may be NULL.
 bool speclab_decoder_options_check(const struct speclab_decoder_options *options, struct speclab_error *error);
-// Makes the same checks, then opens what the drafter needs. options may be NULL. Borrows t. Of the decoders on one target only one may have active sequences at a time.
+// Makes the same checks, then opens what the drafter needs. options may be NULL. Borrows t. Of the decoders on one target only one may
+// have active sequences at a time.
 struct speclab_decoder *speclab_decoder_create(struct speclab_target *t, const struct speclab_decoder_options *options,
                                                struct speclab_error *error);
 void speclab_decoder_destroy(struct speclab_decoder *d);           // NULL is fine

@@ -167,6 +167,15 @@ static void a_text_is_encoded_and_decoded(void **state)
     const struct speclab_message m = { "user", "red" };
     assert_true(speclab_encode_chat(target, &m, 1, &chat, &error));
     assert_true(chat.n > plain.n); // the template's own tokens
+    const size_t before = plain.n;
+    const struct speclab_message wrong = { "user", "ab\xFF" };
+    assert_false(speclab_encode(target, wrong.content, &plain, &error));
+    assert_non_null(strstr(error.text, "UTF-8"));
+    assert_false(speclab_encode_chat(target, &wrong, 1, &plain, &error));
+    assert_int_equal(plain.n, before);
+    assert_true(speclab_encode(target, "red, green", &plain, &error)); // is appended
+    assert_int_equal(plain.n, 2 * before);
+    assert_memory_equal(plain.id + before, plain.id, before * sizeof(int32_t));
     free(text);
     free(plain.id);
     free(chat.id);
@@ -360,6 +369,13 @@ static void wrong_options_are_errors(void **state)
     refused((struct speclab_decoder_options){ .drafter = "ngram:lenght=2" }, "lenght");
     refused((struct speclab_decoder_options){ .rule = "nonsense" }, "nonsense");
     refused((struct speclab_decoder_options){ .sampling = "temprature=1" }, "temprature");
+    refused((struct speclab_decoder_options){ .drafter = ":tokens=2" },
+            "drafter: expected a kind, found \":tokens=2\"");
+    refused((struct speclab_decoder_options){ .drafter = "ngram:tokens=2,tokens=3" },
+            "drafter: \"tokens\" is given twice in \"ngram:tokens=2,tokens=3\"");
+    refused((struct speclab_decoder_options){ .sampling = "top_p=0.5,top_k" },
+            "sampling: expected key=value, found \"top_k\" in \"top_p=0.5,top_k\"");
+    refused((struct speclab_decoder_options){ .sampling = "=1" }, "sampling: expected key=value, found \"=1\"");
     refused((struct speclab_decoder_options){ .slots = 100000 }, "slots: expected at most 256, found 100000");
     refused((struct speclab_decoder_options){ .slots = -1 }, "slots: ");
     refused((struct speclab_decoder_options){ .length = 1 << 30 }, "512, the model's context, found 1073741824");
