@@ -9,6 +9,7 @@
 
 #include "core/memory.h"
 #include "engine/speclab.h"
+#include "tests/support/file_write.h"
 #include "tests/support/small_model.h"
 
 enum { SEQUENCES = 5, TOKENS = 24, PROMPT = 6 };
@@ -274,6 +275,29 @@ static void a_text_ends_before_the_first_stop_string(void **state)
     assert_true(tried > 3);
 }
 
+static void an_end_token_ends_a_text_unless_it_is_ignored(void **state)
+{
+    (void)state;
+    struct last last = { "", "", 0, 0 };
+    struct speclab_error error;
+    const struct speclab_decoder_options o = { .sampling = "temperature=0,logit_bias={2:1000}", // always <|im_end|>
+                                               .listener = { NULL, keep_end, &last } };
+    struct speclab_decoder *d = speclab_decoder_create(target, &o, &error);
+    assert_non_null(d);
+    const int32_t prompt = 10;
+    struct speclab_request r = { .prompt = &prompt, .n = 1, .max_tokens = 5 };
+    for (int ignored = 0; ignored < 2; ignored++) {
+        r.ignore_end = ignored == 1;
+        assert_true(speclab_decoder_start(d, &r, &error));
+        while (speclab_decoder_active(d) > 0)
+            assert_true(speclab_decoder_step(d, &error));
+        assert_string_equal(last.reason, ignored ? "limit" : "end");
+        assert_int_equal(last.n, ignored ? 5 : 1);
+        assert_string_equal(last.text, ""); // special tokens have no text
+    }
+    speclab_decoder_destroy(d);
+}
+
 // ---- the options of a target
 
 static void the_chat_of_a_target_is_a_choice(void **state)
@@ -294,6 +318,27 @@ static void the_chat_of_a_target_is_a_choice(void **state)
     free(plain.id);
     free(unchanged.id);
     free(path);
+}
+
+static void a_text_begins_with_bos_where_the_tokenizer_adds_it(void **state)
+{
+    (void)state;
+    struct speclab_error error = { "" };
+    char *path = test_path("bos"), *settings = test_path("bos/tokenizer_config.json");
+    small_write_hf(path, &small_default);
+    file_write(settings, "{\"bos_token\": \"<|im_end|>\", \"add_bos_token\": true}");
+    struct speclab_target *t = speclab_target_open(path, NULL, &error);
+    assert_non_null(t);
+    struct speclab_tokens tokens = { NULL, 0 };
+    assert_false(speclab_encode(t, "\xFF", &tokens, &error)); // leaves no BOS
+    assert_int_equal(tokens.n, 0);
+    assert_true(speclab_encode(t, "a", &tokens, &error));
+    assert_int_equal(tokens.n, 2);
+    assert_int_equal(tokens.id[0], 2); // <|im_end|>
+    free(tokens.id);
+    speclab_target_close(t);
+    free(path);
+    free(settings);
 }
 
 static void a_model_without_a_tokenizer_decodes_token_ids(void **state)
@@ -476,7 +521,9 @@ int main(void)
         cmocka_unit_test(targets_of_several_threads_share_nothing),
         cmocka_unit_test(a_text_is_encoded_and_decoded),
         cmocka_unit_test(a_text_ends_before_the_first_stop_string),
+        cmocka_unit_test(an_end_token_ends_a_text_unless_it_is_ignored),
         cmocka_unit_test(the_chat_of_a_target_is_a_choice),
+        cmocka_unit_test(a_text_begins_with_bos_where_the_tokenizer_adds_it),
         cmocka_unit_test(a_model_without_a_tokenizer_decodes_token_ids),
         cmocka_unit_test(packed_weights_are_written_and_read_again),
         cmocka_unit_test(wrong_options_are_errors),
