@@ -16,6 +16,7 @@
 #include "kernels/backend.h"
 #include "kernels/devices.h"
 #include "kernels/cpu/probe.h"
+#include "models/architectures.h"
 #include "models/kv_cache.h"
 #include "models/model.h"
 #include "models/paths.h"
@@ -199,7 +200,7 @@ static void print_shape(const struct inspect *in)
 {
     const struct model_config *c = &in->config;
     printf("model       %s\n", c->path);
-    printf("family      %s, %s\n", c->architecture, c->gguf ? "GGUF" : "Hugging Face");
+    printf("family      %s, %s\n", c->architecture->name, c->gguf ? "GGUF" : "Hugging Face");
     printf("shape       %d layers, width %d, hidden %d, vocabulary %d, context %d\n", c->layers, c->width, c->hidden,
            c->vocab, c->context);
     printf("attention   %d heads of %d, %d for keys and values%s\n", c->heads, c->head_dim, c->kv_heads,
@@ -302,7 +303,7 @@ static void shape_json(const struct inspect *in, struct json *j)
     };
     json_set(j, "model", json_new_text(c->path));
     json_set(j, "format", json_new_text(c->gguf ? "gguf" : "huggingface"));
-    json_set(j, "architecture", json_new_text(c->architecture));
+    json_set(j, "architecture", json_new_text(c->architecture->name));
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         json_set(j, numbers[i].name, json_new_int(numbers[i].value));
     json_set(j, "tied", json_new_bool(c->tied));

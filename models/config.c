@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "models/architectures.h"
 #include "models/config_parts.h"
 #include "formats/file.h"
 
@@ -37,23 +38,24 @@ bool config_add_end_token(struct model_config *c, const char *file, const char *
 // Conditions that involve several values. Messages name the keys of the checkpoint's format.
 bool config_check(const struct model_config *c, const char *file, struct error *err)
 {
-    bool g = c->gguf;
+    const bool g = c->gguf;
+    const char *prefix = g ? c->architecture->name : "";
     if (c->heads % c->kv_heads != 0)
-        return fail(err, "%s: %s: expected a divisor of the %d attention heads, found %d", file,
-                    g ? "llama.attention.head_count_kv" : "num_key_value_heads", c->heads, c->kv_heads);
+        return fail(err, "%s: %s%s: expected a divisor of the %d attention heads, found %d", file, prefix,
+                    g ? ".attention.head_count_kv" : "num_key_value_heads", c->heads, c->kv_heads);
     if (c->head_dim % 2 != 0 || (int64_t)c->heads * c->head_dim > LIMIT_SIZE)
-        return fail(err, "%s: %s: expected an even size of heads, %d of which are at most %d, found %d", file,
-                    g ? "llama.attention.key_length" : "head_dim", c->heads, LIMIT_SIZE, c->head_dim);
+        return fail(err, "%s: %s%s: expected an even size of heads, %d of which are at most %d, found %d", file, prefix,
+                    g ? ".attention.key_length" : "head_dim", c->heads, LIMIT_SIZE, c->head_dim);
     if (!(c->norm_eps > 0 && c->norm_eps < 1))
-        return fail(err, "%s: %s: expected a number between 0 and 1, found %g", file,
-                    g ? "llama.attention.layer_norm_rms_epsilon" : "rms_norm_eps", (double)c->norm_eps);
+        return fail(err, "%s: %s%s: expected a number between 0 and 1, found %g", file, prefix,
+                    g ? ".attention.layer_norm_rms_epsilon" : "rms_norm_eps", (double)c->norm_eps);
     if (!(c->rope_theta >= 1 && c->rope_theta <= 1e12))
-        return fail(err, "%s: %s: expected a number from 1 to 1e12, found %g", file,
-                    g ? "llama.rope.freq_base" : "rope_theta", c->rope_theta);
+        return fail(err, "%s: %s%s: expected a number from 1 to 1e12, found %g", file, prefix,
+                    g ? ".rope.freq_base" : "rope_theta", c->rope_theta);
     bool scaled = c->rope_scaling == ROPE_LINEAR || c->rope_scaling == ROPE_LLAMA3;
     if (scaled && !(c->rope_factor > 0 && c->rope_factor <= 1e6))
-        return fail(err, "%s: %s: expected a number above 0, found %g", file,
-                    g ? "llama.rope.scaling.factor" : "rope_scaling.factor", c->rope_factor);
+        return fail(err, "%s: %s%s: expected a number above 0, found %g", file, prefix,
+                    g ? ".rope.scaling.factor" : "rope_scaling.factor", c->rope_factor);
     if (c->rope_scaling == ROPE_LLAMA3 && !(c->rope_low > 0 && c->rope_high > c->rope_low && c->rope_high <= 1e6))
         return fail(err, "%s: rope_scaling: expected 0 < low_freq_factor < high_freq_factor, found %g and %g", file,
                     c->rope_low, c->rope_high);

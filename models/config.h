@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include "core/digest.h"
 
+struct architecture;
 struct error;
 
 enum { MAX_ENDS = 16 };
@@ -21,7 +22,7 @@ enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3, ROPE_TABLE };
 struct model_config {
     char *path; // the file or directory; owned
     bool gguf;
-    char architecture[64]; // "llama"
+    const struct architecture *architecture; // a row of the table in architectures.c
     int layers, width, heads, kv_heads, head_dim, hidden, vocab, context;
     float norm_eps;
     bool tied;           // the LM head is the embedding

@@ -1,10 +1,12 @@
 // config_gguf.c - a model's configuration from GGUF metadata (ggml's docs/gguf.md, llama.cpp's llama-model.cpp).
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "models/architectures.h"
 #include "models/config_parts.h"
 #include "formats/gguf.h"
 #include "formats/identity.h"
@@ -13,14 +15,14 @@
 struct source {
     const struct gguf *g;
     const char *path;
-    char architecture[64];
+    const struct architecture *architecture;
     char key[192]; // the full name of the last key that find() looked up
     struct error *err;
 };
 
 static const struct gguf_value *find(struct source *s, const char *key)
 {
-    snprintf(s->key, sizeof(s->key), "%s.%s", s->architecture, key);
+    snprintf(s->key, sizeof(s->key), "%s.%s", s->architecture->name, key);
     return gguf_find(s->g, s->key);
 }
 
@@ -127,11 +129,14 @@ static bool read_architecture(struct source *s)
                     kind.s);
     if (!gguf_text(s->g, "general.architecture", &name))
         return fail(s->err, "%s: general.architecture is missing", s->path);
-    if (!is(name, "llama"))
-        return fail(s->err, "%s: general.architecture: expected llama, found %.*s", s->path,
-                    (int)(name.n < 64 ? name.n : 64), name.s);
-    snprintf(s->architecture, sizeof(s->architecture), "%.*s", (int)name.n, name.s);
-    return true;
+    s->architecture = architecture_of_gguf(name.s, name.n);
+    if (s->architecture != NULL)
+        return true;
+    char *expected = architectures_supported(true);
+    fail(s->err, "%s: general.architecture: expected %s, found %.*s", s->path, expected,
+         (int)(name.n < 64 ? name.n : 64), name.s);
+    free(expected);
+    return false;
 }
 
 static bool read_sizes(struct source *s, struct model_config *c)
@@ -201,7 +206,7 @@ static bool read_rope(struct source *s, struct model_config *c)
         return false;
     if (linear && table != NULL)
         return fail(s->err, "%s: rope is scaled twice, by %s.rope.scaling.factor and by rope_freqs.weight", s->path,
-                    s->architecture);
+                    s->architecture->name);
     c->rope_scaling = table != NULL ? ROPE_TABLE : linear ? ROPE_LINEAR : ROPE_PLAIN;
     c->rope_factor = linear ? factor : 1;
     return true;
@@ -310,7 +315,7 @@ bool config_from_gguf(const char *path, struct digest *d, struct model_config *t
     bool ok = read_architecture(&s) && reject_unsupported(&s) && read_sizes(&s, to) && read_rope(&s, to) &&
               read_vocabulary(&s, to) && read_tokenizer(&s, to) && read_mark(&s, CONFIG_INFLATED_GGUF, &to->inflated) &&
               read_mark(&s, CONFIG_QUANTIZED_GGUF, &to->quantized);
-    snprintf(to->architecture, sizeof(to->architecture), "%s", s.architecture);
+    to->architecture = s.architecture;
     gguf_close(g);
     return ok;
 }

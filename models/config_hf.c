@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "models/architectures.h"
 #include "models/config_parts.h"
 #include "formats/json_fields.h"
 #include "formats/file.h"
@@ -34,16 +35,17 @@ static bool refuse(const struct source *s, const char *key, const char *expected
 
 static bool read_architecture(struct source *s, struct model_config *c)
 {
-    const struct json *family = json_get(s->config, "model_type"), *classes = json_get(s->config, "architectures");
-    if (strcmp(json_text(family), "llama") != 0)
-        return refuse(s, "model_type", "\"llama\"", family);
+    const struct json *classes = json_get(s->config, "architectures");
+    const struct fields f = fields_of(s);
+    if (!config_read_family(&f, true, c))
+        return false;
     const char *class = json_text(json_at(classes, 0));
-    // Medusa-2 trains the model together with its heads, and stores both in one directory.
-    if (!json_is_null(classes) && (json_count(classes) != 1 ||
-                                   (strcmp(class, "LlamaForCausalLM") != 0 && strcmp(class, "MedusaModelLlama") != 0)))
-        return refuse(s, "architectures", "[\"LlamaForCausalLM\"]", classes);
-    snprintf(c->architecture, sizeof(c->architecture), "llama");
-    return true;
+    if (json_is_null(classes) || (json_count(classes) == 1 && architecture_has_class(c->architecture, class)))
+        return true;
+    char *expected = xformat("[\"%s\"]", c->architecture->classes[0]);
+    refuse(s, "architectures", expected, classes);
+    free(expected);
+    return false;
 }
 
 static bool read_layers(struct source *s, struct model_config *c)

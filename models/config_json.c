@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "models/architectures.h"
 #include "models/config_parts.h"
 #include "formats/json_fields.h"
 
@@ -124,6 +125,18 @@ static bool read_rope(const struct fields *f, struct model_config *c)
     c->rope_original = (int)original;
     c->rope_scaling = ROPE_LLAMA3;
     return true;
+}
+
+bool config_read_family(const struct fields *f, bool required, struct model_config *to)
+{
+    const struct json *type = json_get(f->object, "model_type");
+    to->architecture = architecture_of_model_type(json_is_null(type) && !required ? "llama" : json_text(type));
+    if (to->architecture != NULL)
+        return true;
+    char *expected = architectures_supported(false);
+    fields_refuse(f, "model_type", expected, type);
+    free(expected);
+    return false;
 }
 
 bool config_from_json(const struct fields *f, struct model_config *to)

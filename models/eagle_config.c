@@ -74,11 +74,9 @@ static bool read_layers(struct eagle_config *c, const struct head *h, struct err
                               h->speculators ? inner : h->config, err };
     if (h->speculators && !json_is_object(inner))
         return fail(err, "%s: transformer_layer_config: expected an object", h->config_path);
-    const struct json *family = json_get(f.object, "model_type");
-    if (!json_is_null(family) && strcmp(json_text(family), "llama") != 0)
-        return fields_refuse(&f, "model_type", "\"llama\"", family);
     c->layers.path = h->path;
-    if (!config_from_json(&f, &c->layers) || !config_check(&c->layers, h->config_path, err))
+    if (!config_read_family(&f, false, &c->layers) || !config_from_json(&f, &c->layers) ||
+        !config_check(&c->layers, h->config_path, err))
         return false;
     if (!json_is_null(json_get(f.object, "qkv_bias")))
         return fields_bool(&f, "qkv_bias", &c->layers.attention_bias);

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "models/architectures.h"
 #include "models/config.h"
 #include "formats/file.h"
 #include "models/finite.h"
@@ -41,7 +42,8 @@ static bool find_gguf(struct weights *w, const struct model_config *c, struct er
             to->tensor = t->tensor;
         to->in_file = to->tensor.data;
         to->bytes = t->bytes;
-        // For this architecture llama.cpp's converter puts the two numbers that RoPE rotates together side by side.
+        if (c->architecture->gguf_rope != GGUF_ROPE_NORM)
+            continue;
         if (ends_with(to->name, ".self_attn.q_proj.weight") || ends_with(to->name, ".self_attn.q_proj.bias"))
             to->heads = c->heads;
         if (ends_with(to->name, ".self_attn.k_proj.weight") || ends_with(to->name, ".self_attn.k_proj.bias"))

@@ -1,7 +1,8 @@
 // weights.h - the tensors of a checkpoint under Hugging Face's names, in any format.
 //
-// GGUF names are translated (blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight), and llama's permuted q and k
-// rows are put back in order, so that one RoPE serves all formats. All other data stay mapped, in their own type.
+// GGUF names are translated (blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight), and rows of q and k
+// that llama.cpp's converter moved (architectures.h) are put back in order, so that one RoPE serves all formats. All other
+// data stay mapped, in their own type.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "models/architectures.h"
 #include "models/config_parts.h"
 #include "formats/file.h"
 #include "formats/gguf.h"
@@ -60,7 +61,8 @@ static bool plan_tensor(struct quantizing *q, const struct source_tensor *t, str
         return fail(err, "%s: tensor %s: a GGUF file of this family cannot store it", c->path, t->name);
     if (bias && !c->attention_bias)
         return fail(err, "%s: tensor %s: config.json declares no biases (attention_bias)", c->path, t->name);
-    int heads = t->role == ROLE_Q || t->role == ROLE_Q_BIAS   ? c->heads
+    int heads = c->architecture->gguf_rope != GGUF_ROPE_NORM  ? 0
+                : t->role == ROLE_Q || t->role == ROLE_Q_BIAS ? c->heads
                 : t->role == ROLE_K || t->role == ROLE_K_BIAS ? c->kv_heads
                                                               : 0;
     bool vector = !role_is_matrix(t->role);
@@ -124,25 +126,38 @@ void convert_free(struct quantizing *q)
     tokenizer_close(q->tokenizer);
 }
 
+static void write_number(struct gguf_writer *w, const struct model_config *c, const char *name, enum gguf_type type,
+                         double number)
+{
+    char *key = xformat("%s.%s", c->architecture->name, name);
+    if (type == GGUF_F32)
+        gguf_write_real(w, key, (float)number);
+    else
+        gguf_write_int(w, key, type, (int64_t)number);
+    free(key);
+}
+
 // ---- metadata
 
 static void write_sizes(struct gguf_writer *w, const struct model_config *c)
 {
-    gguf_write_int(w, "llama.block_count", GGUF_U32, c->layers);
-    gguf_write_int(w, "llama.context_length", GGUF_U32, c->context);
-    gguf_write_int(w, "llama.embedding_length", GGUF_U32, c->width);
-    gguf_write_int(w, "llama.feed_forward_length", GGUF_U32, c->hidden);
-    gguf_write_int(w, "llama.attention.head_count", GGUF_U32, c->heads);
-    gguf_write_int(w, "llama.attention.head_count_kv", GGUF_U32, c->kv_heads);
-    gguf_write_int(w, "llama.attention.key_length", GGUF_U32, c->head_dim);
-    gguf_write_int(w, "llama.attention.value_length", GGUF_U32, c->head_dim);
-    gguf_write_int(w, "llama.rope.dimension_count", GGUF_U32, c->head_dim);
-    gguf_write_real(w, "llama.rope.freq_base", (float)c->rope_theta);
-    gguf_write_real(w, "llama.attention.layer_norm_rms_epsilon", c->norm_eps);
-    gguf_write_int(w, "llama.vocab_size", GGUF_U32, c->vocab);
+    write_number(w, c, "block_count", GGUF_U32, c->layers);
+    write_number(w, c, "context_length", GGUF_U32, c->context);
+    write_number(w, c, "embedding_length", GGUF_U32, c->width);
+    write_number(w, c, "feed_forward_length", GGUF_U32, c->hidden);
+    write_number(w, c, "attention.head_count", GGUF_U32, c->heads);
+    write_number(w, c, "attention.head_count_kv", GGUF_U32, c->kv_heads);
+    write_number(w, c, "attention.key_length", GGUF_U32, c->head_dim);
+    write_number(w, c, "attention.value_length", GGUF_U32, c->head_dim);
+    write_number(w, c, "rope.dimension_count", GGUF_U32, c->head_dim);
+    write_number(w, c, "rope.freq_base", GGUF_F32, c->rope_theta);
+    write_number(w, c, "attention.layer_norm_rms_epsilon", GGUF_F32, (double)c->norm_eps);
+    write_number(w, c, "vocab_size", GGUF_U32, c->vocab);
     if (c->rope_scaling == ROPE_LINEAR) {
-        gguf_write_text(w, "llama.rope.scaling.type", "linear");
-        gguf_write_real(w, "llama.rope.scaling.factor", (float)c->rope_factor);
+        char *key = xformat("%s.rope.scaling.type", c->architecture->name);
+        gguf_write_text(w, key, "linear");
+        free(key);
+        write_number(w, c, "rope.scaling.factor", GGUF_F32, c->rope_factor);
     }
 }
 
@@ -167,7 +182,7 @@ void convert_metadata(void *context, struct gguf_writer *w)
     const struct model_config *c = q->config;
     struct setting s[3];
     size_t n = settings_of_type(q->type, q->mark, s);
-    gguf_write_text(w, "general.architecture", "llama");
+    gguf_write_text(w, "general.architecture", c->architecture->name);
     gguf_write_text(w, "general.type", "model");
     gguf_write_text(w, "general.name", path_base_name(c->path));
     for (size_t i = 0; i < n; i++)

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "models/architectures.h"
 #include "models/config_parts.h"
 #include "formats/gguf.h"
 #include "commands/checkpoint/inflate_parts.h"
@@ -94,10 +95,10 @@ static void write_metadata(void *context, struct gguf_writer *w)
     struct setting s[NUMBERS + 3];
     char *key[NUMBERS + 1];
     for (int i = 0; i < NUMBERS; i++) {
-        key[i] = xformat("%s.%s", l->architecture, numbers[i].key);
+        key[i] = xformat("%s.%s", l->architecture->name, numbers[i].key);
         s[i] = (struct setting){ key[i], GGUF_U32, numbers[i].value, 0, NULL };
     }
-    key[NUMBERS] = xformat("%s.attention.layer_norm_rms_epsilon", l->architecture);
+    key[NUMBERS] = xformat("%s.attention.layer_norm_rms_epsilon", l->architecture->name);
     s[NUMBERS] = (struct setting){ key[NUMBERS], GGUF_F32, 0, l->norm_eps, NULL };
     s[NUMBERS + 1] = (struct setting){ CONFIG_INFLATED_GGUF, GGUF_STRING, 0, 0, l->inflated };
     struct gguf_string name = { "model", 5 };

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/memory.h"
+#include "models/architectures.h"
 #include "models/config.h"
 #include "formats/gguf.h"
 #include "commands/checkpoint/source.h"
@@ -112,7 +113,7 @@ static bool is_layer_list(const struct gguf_value *v, const struct model_config 
     static const char *const keys[] = { "attention.head_count", "attention.head_count_kv", "feed_forward_length" };
     bool found = false;
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys) && !found; i++) {
-        char *key = xformat("%s.%s", c->architecture, keys[i]);
+        char *key = xformat("%s.%s", c->architecture->name, keys[i]);
         found = gguf_key_is(v, key) && v->type == GGUF_ARRAY && v->n == (uint64_t)c->layers;
         free(key);
     }
@@ -123,7 +124,7 @@ static void write_metadata(void *context, struct gguf_writer *w)
 {
     const struct pruning *p = context;
     const struct gguf *g = p->from->gguf;
-    char *blocks = xformat("%s.block_count", p->from->config->architecture);
+    char *blocks = xformat("%s.block_count", p->from->config->architecture->name);
     char *ranges = as_ranges(p->keep, p->n);
     struct gguf_string name = { "model", 5 };
     gguf_text(g, "general.name", &name);

@@ -11,6 +11,7 @@
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "formats/shards.h"
+#include "models/architectures.h"
 #include "models/weights.h"
 #include "tests/support/check.h"
 #include "tests/support/checkpoint.h"
@@ -235,7 +236,7 @@ static void both_formats_give_the_same_configuration(void **state)
         const struct small_model *t = &shapes[k];
         for (int i = 0; i < 2; i++) {
             assert_int_equal(c[i]->gguf, i);
-            assert_string_equal(c[i]->architecture, "llama");
+            assert_string_equal(c[i]->architecture->name, "llama");
             assert_true(c[i]->layers == t->layers && c[i]->width == t->width && c[i]->hidden == t->hidden &&
                         c[i]->heads == t->heads);
             assert_true(c[i]->kv_heads == t->kv_heads && c[i]->head_dim == t->head_dim && c[i]->vocab == t->vocab);
@@ -492,9 +493,55 @@ static void the_hash_sees_a_changed_weight(void **state)
     free(path);
 }
 
+static void rows_of_q_and_k_are_put_back_only_where_the_architecture_has_them_moved(void **unused)
+{
+    (void)unused;
+    static const struct architecture halves = { .name = "llama", .gguf_rope = GGUF_ROPE_NEOX };
+    char *directory = test_path("rows"), *file = test_path("rows.gguf");
+    const struct small_model t = { .vocab = 50,
+                                   .width = 32,
+                                   .hidden = 48,
+                                   .layers = 1,
+                                   .heads = 4,
+                                   .kv_heads = 2,
+                                   .head_dim = 8,
+                                   .bias = true,
+                                   .seed = 3 };
+    static const char *const moved[] = { "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.q_proj.bias",
+                                         "self_attn.k_proj.bias" };
+    small_write_hf(directory, &t);
+    small_write_gguf(file, &t);
+    struct checkpoint hf = checkpoint_open(directory), pairs = checkpoint_open(file), raw = checkpoint_open(file);
+    weights_close(raw.weights);
+    raw.config.architecture = &halves;
+    raw.weights = weights_open(&raw.config, &err);
+    assert_non_null(raw.weights);
+    struct gguf *g = gguf_open(file, &err);
+    for (size_t i = 0; i < sizeof(moved) / sizeof(*moved); i++) {
+        char *name = xformat("model.layers.0.%s", moved[i]), *stored = weights_gguf_name(name);
+        int64_t rows, width;
+        assert_true(weights_shape(hf.weights, name, &rows, &width));
+        const struct tensor a = checkpoint_tensor(&hf, name, rows, width),
+                            b = checkpoint_tensor(&pairs, name, rows, width),
+                            c = checkpoint_tensor(&raw, name, rows, width);
+        assert_memory_equal(a.data, b.data, tensor_bytes(a));
+        assert_memory_equal(c.data, gguf_tensor(g, stored)->tensor.data, tensor_bytes(a));
+        assert_memory_not_equal(a.data, c.data, tensor_bytes(a));
+        free(name);
+        free(stored);
+    }
+    gguf_close(g);
+    checkpoint_close(&hf);
+    checkpoint_close(&pairs);
+    checkpoint_close(&raw);
+    free(directory);
+    free(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_of_q_and_k_are_put_back_only_where_the_architecture_has_them_moved),
         cmocka_unit_test(a_gguf_file_gives_back_what_was_written),
         cmocka_unit_test(a_safetensors_file_gives_back_what_was_written),
         cmocka_unit_test(both_formats_give_the_same_tensors),
