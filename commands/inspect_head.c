@@ -8,8 +8,8 @@
 #include "models/config.h"
 #include "models/head.h"
 #include "models/model.h"
-#include "commands/checkpoint/source.h"
 #include "models/paths.h"
+#include "models/weights.h"
 
 static const char *const kind_names[] = { "medusa", "eagle", "eagle3" }; // the drafters that run them
 
@@ -70,12 +70,10 @@ bool inspect_is_head(const char *name)
 static bool read_target(const char *path, struct model_shape *to, struct error *err)
 {
     struct model_config c = { 0 };
-    struct source_checkpoint o = { 0 };
-    bool ok = config_read(path, &c, err);
-    if (ok)
-        ok = source_open(&o, &c, err) && source_check_complete(&o, err);
+    struct weights *w = config_read(path, &c, err) ? weights_open(&c, err) : NULL;
+    const bool ok = w != NULL && model_check(&c, w, err);
     *to = model_shape_of(&c);
-    source_close(&o);
+    weights_close(w);
     config_free(&c);
     return ok;
 }

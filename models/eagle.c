@@ -12,6 +12,7 @@
 #include "models/tensor_loading.h"
 #include "models/eagle_parts.h"
 #include "models/kv_cache.h"
+#include "models/unused_tensors.h"
 #include "models/weights.h"
 
 struct eagle {
@@ -150,19 +151,19 @@ static bool read_vocabulary(struct eagle *e, struct error *err)
     return ok;
 }
 
-// A tensor that is not used would change the head, so it is an error.
-static bool reject_unused_tensors(const struct eagle *e, struct error *err)
+static bool all_are_used(const struct eagle *e, struct error *err)
 {
-    static const char *const ignored[] = { "d2t", "t2d", "verifier_lm_head.weight", "verifier_norm.weight" };
-    const char *name;
-    for (size_t i = 0; (name = weights_unused(e->files.weights, i)) != NULL; i++) {
-        bool known = false;
-        for (size_t k = 0; k < sizeof(ignored) / sizeof(*ignored); k++)
-            known = known || strcmp(name, ignored[k]) == 0;
-        if (!known)
-            return fail(err, "%s: tensor %s: not supported in %s", e->files.path, name, head_kinds[e->files.kind]);
-    }
-    return true;
+    char *reason = xformat("not supported in %s", head_kinds[e->files.kind]);
+    const struct loaded loaded = {
+        .kind = LOADED_EAGLE,
+        .reason = reason,
+        .config = e->files.config_path,
+        .layers_key = e->files.speculators ? "transformer_layer_config.num_hidden_layers" : "num_hidden_layers",
+        .layers = e->shape.layers,
+    };
+    const bool ok = unused_tensors_refuse(e->files.weights, &loaded, err);
+    free(reason);
+    return ok;
 }
 
 static bool allocate(struct eagle *e, struct tensor *t, int64_t width, struct error *err)
@@ -189,7 +190,7 @@ static bool load(struct eagle *e, struct error *err)
     e->shape = model_shape_of(c);
     return load_rope(&e->tensor_loader, c, NULL, &e->shape.inverse_frequency, err) &&
            (is_eagle3(e) ? load_eagle3(e, err) : load_eagle(e, err)) && load_layers(e, err) && load_ends(e, err) &&
-           read_vocabulary(e, err) && reject_unused_tensors(e, err) &&
+           read_vocabulary(e, err) && all_are_used(e, err) &&
            (e->tensor_loader.check_only || (allocate_workspace(e, err) && e->backend->sync(e->backend, err)));
 }
 

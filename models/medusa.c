@@ -1,7 +1,6 @@
 #include "models/medusa.h"
 
 #include <assert.h>
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include "formats/json_fields.h"
 #include "models/head.h"
 #include "models/model.h"
+#include "models/unused_tensors.h"
 #include "models/weights.h"
 
 enum { MAX_HEADS = 16, MAX_LAYERS = 8 };
@@ -128,20 +128,17 @@ static bool fits(struct medusa *m, const struct names *names, bool own_out, stru
     return read_token_map(m, err);
 }
 
-// Rejects tensors of heads that were not loaded: an earlier head is missing, or a head has more layers than the first.
-// Tensors of the model itself are allowed, as in a Medusa-2 checkpoint.
-static bool reject_unused_tensors(const struct medusa *m, struct error *err)
+// A tensor of a head is not loaded if an earlier head is missing, or if the head has more layers than the first.
+static bool all_are_used(const struct medusa *m, struct error *err)
 {
-    const bool model = weights_has(m->files.weights, "embed_tokens.weight");
-    const char *name;
-    for (size_t i = 0; (name = weights_unused(m->files.weights, i)) != NULL; i++) {
-        const bool of_heads =
-            isdigit((unsigned char)*name) || strncmp(name, "blocks.", 7) == 0 || strncmp(name, "lm_heads.", 9) == 0;
-        if (of_heads || !model)
-            return fail(err, "%s: tensor %s: not part of %d heads of %d layers, as head 0 has them", m->files.path,
-                        name, m->heads, m->layers);
-    }
-    return true;
+    char *reason = xformat("not part of %d heads of %d layers, as head 0 has them", m->heads, m->layers);
+    const struct loaded loaded = {
+        .kind = weights_has(m->files.weights, "embed_tokens.weight") ? LOADED_MEDUSA_2 : LOADED_MEDUSA,
+        .reason = reason,
+    };
+    const bool ok = unused_tensors_refuse(m->files.weights, &loaded, err);
+    free(reason);
+    return ok;
 }
 
 static bool allocate_workspace(struct medusa *m, int rows, struct error *err)
@@ -179,7 +176,7 @@ static bool load(struct medusa *m, int rows, struct error *err)
     for (int h = 0; h < m->heads; h++)
         if (!load_head(m, names, h, own_out, err))
             return false;
-    if (!reject_unused_tensors(m, err))
+    if (!all_are_used(m, err))
         return false;
     return m->tensor_loader.check_only || (allocate_workspace(m, rows, err) && m->backend->sync(m->backend, err));
 }

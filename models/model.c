@@ -8,11 +8,13 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "kernels/backend.h"
+#include "models/architectures.h"
 #include "models/block.h"
 #include "models/tensor_loading.h"
 #include "models/config.h"
 #include "models/packed_cache.h"
 #include "models/kv_cache.h"
+#include "models/unused_tensors.h"
 #include "models/weights.h"
 
 struct model {
@@ -77,6 +79,47 @@ static bool load_tensors(struct model *m, struct error *err)
     return true;
 }
 
+// transformers would ignore the stored head and compute with the embedding.
+static bool tied_head_is_equal(const struct model_config *c, struct weights *w, struct error *err)
+{
+    struct tensor embedding, head;
+    if (!c->tied || !weights_has(w, "lm_head.weight"))
+        return true;
+    if (!weights_get_unchecked(w, "model.embed_tokens.weight", c->vocab, c->width, &embedding, err) ||
+        !weights_get_unchecked(w, "lm_head.weight", c->vocab, c->width, &head, err))
+        return false;
+    return (embedding.type == head.type && memcmp(embedding.data, head.data, tensor_bytes(head)) == 0) ||
+           fail(err,
+                "%s/config.json: tie_word_embeddings is true, but lm_head.weight is not equal to "
+                "model.embed_tokens.weight",
+                c->path);
+}
+
+static bool all_are_used(const struct model_config *c, const struct weights *w, struct error *err)
+{
+    char *reason = xformat("not supported in architecture %s", c->architecture->name),
+         *file = c->gguf ? xstrdup(c->path) : xformat("%s/config.json", c->path),
+         *key = c->gguf ? xformat("%s.block_count", c->architecture->name) : xstrdup("num_hidden_layers");
+    const struct loaded loaded = {
+        .kind = LOADED_MODEL, .reason = reason, .config = file, .layers_key = key, .layers = c->layers
+    };
+    const bool ok = unused_tensors_refuse(w, &loaded, err);
+    free(reason);
+    free(file);
+    free(key);
+    return ok;
+}
+
+bool model_check(const struct model_config *c, struct weights *w, struct error *err)
+{
+    struct model m = {
+        .config = *c, .weights = w, .shape = model_shape_of(c), .tensor_loader = { .weights = w, .check_only = true }
+    };
+    const bool ok = load_tensors(&m, err) && tied_head_is_equal(c, w, err) && all_are_used(c, w, err);
+    free(m.block);
+    return ok;
+}
+
 static bool allocate(struct model *m, struct tensor *t, int64_t width, struct error *err)
 {
     struct backend *b = m->backend;
@@ -98,7 +141,8 @@ static struct model *open_model(const char *path, struct backend *b, enum activa
         m->tensor_loader = (struct tensor_loader){ .backend = b, .weights = m->weights, .activations = a };
         if (m->weights != NULL && message != NULL && b->packed_layout != 0)
             m->tensor_loader.cache = packed_cache_open(c, m->weights, b->packed_layout);
-        ok = m->weights != NULL && tensor_loader_begin(&m->tensor_loader, c->path, err) && load_tensors(m, err) &&
+        ok = m->weights != NULL && model_check(c, m->weights, err) &&
+             tensor_loader_begin(&m->tensor_loader, c->path, err) && load_tensors(m, err) &&
              allocate(m, &m->x, c->width, err) && allocate(m, &m->last, c->width, err);
         if (ok && !scratch_create(&m->scratch, b, &m->shape, rows_queued(b, rows)))
             ok = fail(err, "%s: not enough memory for a pass of %d rows", b->name, rows);

@@ -15,6 +15,7 @@ struct kv_shape;
 struct model;
 struct model_config;
 struct device_rows;
+struct weights;
 
 struct model_shape {
     int layers, width, heads, kv_heads, head_dim, hidden, vocab, context;
@@ -47,6 +48,10 @@ struct states {           // borrowed from the model until its next pass
     struct tensor last;   // (n, width) input of the LM head
     struct tensor tapped; // (n, width * taps.n); data NULL without taps
 };
+
+// Whether w has exactly the tensors of the model: names, shapes and types. No numbers are read, except those of an LM head
+// that is stored beside a tied embedding: the two must be equal. Returns false and sets err otherwise.
+bool model_check(const struct model_config *c, struct weights *w, struct error *err);
 
 // path: a .gguf file or a model directory (models/paths.h resolves names). rows: maximum rows of a pass. Weights that can
 // stay mapped are not copied. b: borrowed for the life of the model. a: ACTIVATIONS_DEFAULT is resolved by the type that

@@ -45,6 +45,19 @@ char *weights_name(const char *name)
     return xstrdup(name);
 }
 
+const char *weights_layer(const char *name, const char *before, int *layer)
+{
+    const size_t n = strlen(before);
+    const char *s = name + n;
+    if (strncmp(name, before, n) != 0 || !isdigit((unsigned char)*s) || (*s == '0' && isdigit((unsigned char)s[1])))
+        return NULL;
+    int v = 0;
+    for (; isdigit((unsigned char)*s); s++)
+        v = v < 100000 ? v * 10 + (*s - '0') : v;
+    *layer = v;
+    return s;
+}
+
 char *weights_gguf_name(const char *name)
 {
     for (size_t i = 0; i < sizeof(outer_names) / sizeof(*outer_names); i++)

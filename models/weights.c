@@ -338,14 +338,3 @@ bool weights_list(const struct weights *w, size_t i, const char **name, const ch
     *bytes = t->bytes;
     return true;
 }
-
-const char *weights_unused(const struct weights *w, size_t i)
-{
-    for (size_t k = 0; k < w->n; k++) {
-        // Older checkpoints store RoPE's frequencies, which follow from the configuration.
-        bool unused = !w->weight[k].requested && !ends_with(w->weight[k].name, ".rotary_emb.inv_freq");
-        if (unused && i-- == 0)
-            return w->weight[k].name;
-    }
-    return NULL;
-}

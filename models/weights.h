@@ -50,5 +50,8 @@ bool weights_list(const struct weights *w, size_t i, const char **name, const ch
 char *weights_name(const char *gguf_name);
 char *weights_gguf_name(const char *name);
 bool weights_type(const char *dtype, enum type *to); // safetensors' "BF16"; false: not a type of core/tensor.h
-// The i-th tensor that was not requested so far, for a model that uses only part of its checkpoint. NULL: no more.
+// For "model.layers.3.mlp.up_proj.weight" and `before` "model.layers.": returns ".mlp.up_proj.weight", *layer is 3. NULL if
+// the name does not match. Large numbers saturate above any valid layer.
+const char *weights_layer(const char *name, const char *before, int *layer);
+// The i-th tensor that was not requested so far, stored frequencies of RoPE left out (unused_tensors.c). NULL: no more.
 const char *weights_unused(const struct weights *w, size_t i);

@@ -56,11 +56,8 @@ static bool is_dropped(const struct source_tensor *t, const struct model_config 
 static bool plan_tensor(struct quantizing *q, const struct source_tensor *t, struct error *err)
 {
     const struct model_config *c = q->config;
-    bool bias = t->role >= ROLE_Q_BIAS && t->role <= ROLE_O_BIAS;
-    if (t->role == ROLE_OTHER || t->layer >= c->layers)
+    if (t->role == ROLE_OTHER)
         return fail(err, "%s: tensor %s: a GGUF file of this family cannot store it", c->path, t->name);
-    if (bias && !c->attention_bias)
-        return fail(err, "%s: tensor %s: config.json declares no biases (attention_bias)", c->path, t->name);
     int heads = c->architecture->gguf_rope != GGUF_ROPE_NORM  ? 0
                 : t->role == ROLE_Q || t->role == ROLE_Q_BIAS ? c->heads
                 : t->role == ROLE_K || t->role == ROLE_K_BIAS ? c->kv_heads
@@ -104,7 +101,7 @@ static bool read_tokenizer(struct quantizing *q, struct error *err)
 
 bool convert_plan(struct quantizing *q, const struct source_checkpoint *o, struct error *err)
 {
-    if (!source_check_complete(o, err) || !read_tokenizer(q, err))
+    if (!read_tokenizer(q, err))
         return false;
     const struct model_config *c = q->config;
     q->rewrite.tensor = xcalloc(o->n + 1, sizeof(*q->rewrite.tensor));
@@ -126,6 +123,8 @@ void convert_free(struct quantizing *q)
     tokenizer_close(q->tokenizer);
 }
 
+// ---- metadata
+
 static void write_number(struct gguf_writer *w, const struct model_config *c, const char *name, enum gguf_type type,
                          double number)
 {
@@ -136,8 +135,6 @@ static void write_number(struct gguf_writer *w, const struct model_config *c, co
         gguf_write_int(w, key, type, (int64_t)number);
     free(key);
 }
-
-// ---- metadata
 
 static void write_sizes(struct gguf_writer *w, const struct model_config *c)
 {

@@ -9,6 +9,7 @@
 #include "kernels/backend.h"
 #include "commands/checkpoint/inflate_parts.h"
 #include "commands/checkpoint/source.h"
+#include "models/weights.h"
 
 struct enlarged_tensor {
     struct tensor from;
@@ -210,8 +211,6 @@ bool inflate_plan(struct inflating *f, const struct source_checkpoint *o, struct
     f->job = xcalloc(o->n * (size_t)copies, sizeof(*f->job));
     for (size_t i = 0; i < o->n; i++) {
         const struct source_tensor *t = &o->tensor[i];
-        if (t->layer >= layers)
-            return fail(err, "%s: tensor %s: the model has layers 0 to %d", f->small->path, t->name, layers - 1);
         if (t->role == ROLE_OTHER)
             return fail(err, "%s: tensor %s: its purpose is unknown, so it cannot be enlarged", f->small->path,
                         t->name);
@@ -221,7 +220,7 @@ bool inflate_plan(struct inflating *f, const struct source_checkpoint *o, struct
     for (int layer = layers; layer < f->large->layers; layer++)
         for (size_t i = 0; i < o->n; i++) {
             int number;
-            const char *rest = layer_of_name(o->tensor[i].name, before, &number);
+            const char *rest = weights_layer(o->tensor[i].name, before, &number);
             if (rest != NULL && number == layer % layers &&
                 !add(f, o, i, xformat("%s%d%s", before, layer, rest), true, err))
                 return false;

@@ -13,6 +13,7 @@
 #include "formats/gguf.h"
 #include "commands/checkpoint/source.h"
 #include "commands/checkpoint/writer.h"
+#include "models/weights.h"
 
 // Parses a layer number at *s and advances *s; -1 if there is none. Large numbers saturate above any valid layer.
 static int number(const char **s)
@@ -75,7 +76,7 @@ static void select_tensors(struct rewrite *r, const struct source_checkpoint *o,
     r->tensor = xcalloc(o->n, sizeof(*r->tensor));
     for (size_t i = 0; i < o->n; i++) {
         int layer, at = 0;
-        const char *rest = layer_of_name(o->tensor[i].name, before, &layer);
+        const char *rest = weights_layer(o->tensor[i].name, before, &layer);
         while (rest != NULL && at < n && keep[at] != layer)
             at++;
         if (rest == NULL)
@@ -168,19 +169,6 @@ static bool check_layers(const struct model_config *c, const int *keep, int n, s
     return true;
 }
 
-// Checks that the source has the kept layers, so that a damaged model is not pruned silently.
-static bool has_layers(const struct source_checkpoint *o, const int *keep, int n, struct error *err)
-{
-    for (int i = 0; i < n; i++) {
-        size_t k = 0;
-        while (k < o->n && (o->tensor[k].role != ROLE_NORM || o->tensor[k].layer != keep[i]))
-            k++;
-        if (k == o->n)
-            return fail(err, "%s: the tensors of layer %d, which is kept, are missing", o->config->path, keep[i]);
-    }
-    return true;
-}
-
 static bool prune(const struct model_config *c, const int *keep, int n, const char *to, struct error *err)
 {
     struct source_checkpoint o;
@@ -191,7 +179,7 @@ static bool prune(const struct model_config *c, const int *keep, int n, const ch
         .from = &o, .gguf = c->gguf, .metadata = write_metadata, .config = change_config, .context = &p
     };
     select_tensors(&r, &o, keep, n);
-    bool ok = has_layers(&o, keep, n, err) && rewrite_write(&r, to, err);
+    bool ok = rewrite_write(&r, to, err);
     rewrite_free(&r);
     source_close(&o);
     return ok;

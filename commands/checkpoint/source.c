@@ -1,7 +1,5 @@
 #include "commands/checkpoint/source.h"
 
-#include <ctype.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +8,7 @@
 #include "models/config.h"
 #include "formats/gguf.h"
 #include "formats/shards.h"
+#include "models/model.h"
 #include "models/weights.h"
 
 static const char *const role_names[ROLES] = {
@@ -41,22 +40,9 @@ bool role_is_matrix(enum role r)
     return r >= ROLE_Q && r < ROLES;
 }
 
-const char *layer_of_name(const char *name, const char *before, int *layer)
-{
-    size_t n = strlen(before);
-    const char *s = name + n;
-    if (strncmp(name, before, n) != 0 || !isdigit((unsigned char)*s) || (*s == '0' && isdigit((unsigned char)s[1])))
-        return NULL;
-    int v = 0;
-    for (; isdigit((unsigned char)*s); s++)
-        v = v < 100000 ? v * 10 + (*s - '0') : v; // saturates above any valid layer
-    *layer = v;
-    return s;
-}
-
 enum role role_named(const char *name, int *layer)
 {
-    const char *rest = layer_of_name(name, "model.layers.", layer);
+    const char *rest = weights_layer(name, "model.layers.", layer);
     bool layered = rest != NULL && *rest == '.';
     if (!layered)
         *layer = -1;
@@ -126,9 +112,19 @@ static void take_safetensor(struct source_tensor *to, const struct safetensor *t
     to->tensor = tensor_of((void *)(uintptr_t)t->data, type, rows, width);
 }
 
+static bool check(const struct model_config *c, struct error *err)
+{
+    struct weights *w = weights_open(c, err);
+    const bool ok = w != NULL && model_check(c, w, err);
+    weights_close(w);
+    return ok;
+}
+
 bool source_open(struct source_checkpoint *o, const struct model_config *c, struct error *err)
 {
     *o = (struct source_checkpoint){ .config = c };
+    if (!check(c, err))
+        return false;
     if (c->gguf)
         o->gguf = gguf_open(c->path, err);
     else
@@ -158,47 +154,4 @@ void source_close(struct source_checkpoint *o)
     gguf_close(o->gguf);
     shards_close(o->shards);
     *o = (struct source_checkpoint){ 0 };
-}
-
-// Biases are required as the configuration declares; the head is, unless it is tied to the embedding.
-static bool is_required(enum role r, const struct model_config *c)
-{
-    bool bias = r >= ROLE_Q_BIAS && r <= ROLE_O_BIAS;
-    return bias ? c->attention_bias && !c->gguf : r != ROLE_HEAD || !c->tied;
-}
-
-static bool fail_missing(const struct model_config *c, enum role r, int layer, struct error *err)
-{
-    char *name = is_layer_role(r) ? xformat("model.layers.%d.%s", layer, role_names[r]) : xstrdup(role_names[r]);
-    char *own = c->gguf ? weights_gguf_name(name) : xstrdup(name);
-    fail(err, "%s: there is no tensor %s", c->path, own);
-    free(own);
-    free(name);
-    return false;
-}
-
-bool source_check_complete(const struct source_checkpoint *o, struct error *err)
-{
-    const struct model_config *c = o->config;
-    bool(*found)[ROLES] = xcalloc((size_t)c->layers, sizeof(*found)); // tensors of no layer are recorded under layer 0
-    bool ok = true;
-    for (size_t i = 0; i < o->n && ok; i++) {
-        const struct source_tensor *t = &o->tensor[i];
-        int64_t rows, width;
-        if (t->role >= ROLES || t->layer >= c->layers)
-            continue;
-        role_shape(t->role, c, &rows, &width);
-        if (t->tensor.rows != rows || t->tensor.width != width)
-            ok = fail(err, "%s: tensor %s: expected %" PRId64 " rows of %" PRId64 ", found %" PRId64 " of %" PRId64,
-                      c->path, t->name, rows, width, t->tensor.rows, t->tensor.width);
-        else if (!t->readable)
-            ok = fail(err, "%s: tensor %s: its type, %s, cannot be read", c->path, t->name, t->type);
-        found[t->layer < 0 ? 0 : t->layer][t->role] = true;
-    }
-    for (int l = 0; l < c->layers && ok; l++)
-        for (int r = 0; r < ROLES && ok; r++)
-            if (!found[l][r] && (l == 0 || is_layer_role((enum role)r)) && is_required((enum role)r, c))
-                ok = fail_missing(c, (enum role)r, l, err);
-    free(found);
-    return ok;
 }

@@ -58,6 +58,7 @@ struct source_checkpoint {
     struct source_tensor *tensor; // (n) GGUF: in the order of the file; otherwise sorted by name
 };
 
+// A checkpoint that is not complete, or has tensors that its model does not use, is an error (model_check).
 bool source_open(struct source_checkpoint *o, const struct model_config *c, struct error *err);
 void source_close(struct source_checkpoint *o);
 
@@ -65,8 +66,3 @@ bool role_is_matrix(enum role r);
 enum role role_named(const char *name, int *layer); // of a Hugging Face name; *layer is -1 if it belongs to no layer
 // The expected shape of such a tensor in a model of these sizes; 1 row for a vector.
 void role_shape(enum role r, const struct model_config *c, int64_t *rows, int64_t *width);
-// For "model.layers.3.mlp.up_proj.weight" and `before` "model.layers.": returns ".mlp.up_proj.weight", *layer is 3. NULL if
-// the name does not match.
-const char *layer_of_name(const char *name, const char *before, int *layer);
-// Checks that all tensors that the configuration requires exist in the expected shapes; err names the first that does not.
-bool source_check_complete(const struct source_checkpoint *o, struct error *err);

@@ -10,6 +10,7 @@
 #include "core/memory.h"
 #include "formats/file.h"
 #include "tests/cli/child_process.h"
+#include "tests/formats/head_edit.h"
 #include "tests/support/file_write.h"
 #include "tests/support/small_heads.h"
 #include "tests/support/small_model.h"
@@ -64,27 +65,12 @@ static char *exchanged(char *text, const char *a, const char *b)
     return t.s;
 }
 
-// Replaces `before` by `after` in config.json.
-static void edit_config(const char *model, const char *before, const char *after)
-{
-    struct error err;
-    char *path = xformat("%s/config.json", model), *text = file_text(path, NULL, &err);
-    assert_non_null(text);
-    assert_non_null(strstr(text, before));
-    text = exchanged(text, before, after);
-    FILE *f = fopen(path, "w");
-    assert_true(f != NULL && fputs(text, f) >= 0 && fclose(f) == 0);
-    free(text);
-    free(path);
-}
-
-// A model with unusual features: tied embedding, biases, scaled rope, two types, a beginning-of-text token, unused layers,
-// and an unknown chat template.
+// A model with unusual features: tied embedding, biases, scaled rope, two types, a beginning-of-text token, Medusa heads
+// of its own, and an unknown chat template.
 static void make_more(void)
 {
     struct small_model t = small_default;
     char *path = test_path("more"), *odd = xformat("%s/tokenizer_config.json", path);
-    t.layers = 4;
     t.tied = t.bias = true;
     t.type = BF16;
     t.rope = ROPE_LINEAR;
@@ -92,7 +78,10 @@ static void make_more(void)
     t.eps = 1e-6;
     t.context = 2048;
     small_write_hf(path, &t);
-    edit_config(path, "\"num_hidden_layers\":4", "\"num_hidden_layers\":3");
+    struct head_edit *e = head_edit_open(path);
+    head_edit_floats(e, t.width, t.width, 0, "medusa_head.0.0.linear.weight");
+    head_edit_floats(e, t.vocab, t.width, 0, "medusa_head.0.1.weight");
+    head_edit_close(e);
     FILE *f = fopen(odd, "w");
     assert_true(f != NULL && fputs("{\"chat_template\": \"{{ odd }}\", \"add_bos_token\": true}", f) >= 0 &&
                 fclose(f) == 0);

@@ -82,8 +82,9 @@ static void impossible_conversions_are_one_sentence(void **state)
           "rows for them" },
         { "config.json", "\"eos_token_id\":2", "\"eos_token_id\":[2, 9, 10, 11, 12]", "end a text" },
         { "config.json", "\"num_hidden_layers\":2", "\"num_hidden_layers\":3", "layers.2" },
-        { "config.json", "\"num_hidden_layers\":2", "\"num_hidden_layers\":1", "cannot store it" },
-        { "config.json", "\"intermediate_size\":80", "\"intermediate_size\":81", "expected 256 rows of 81" },
+        { "config.json", "\"num_hidden_layers\":2", "\"num_hidden_layers\":1",
+          "num_hidden_layers is 1, but the file has tensors of 2 layers" },
+        { "config.json", "\"intermediate_size\":80", "\"intermediate_size\":81", "expected 81 rows of 256" },
     };
     for (size_t i = 0; i < sizeof(edits) / sizeof(*edits); i++) {
         char name[16];

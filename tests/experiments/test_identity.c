@@ -235,12 +235,12 @@ static void every_key_of_a_gguf_file_makes_another_cell_or_is_ignored(void **sta
     (void)state;
     flip_gguf("target.gguf");
     print_counts("target, GGUF");
-    assert_true(count[OTHER] >= 18 && count[REFUSED] <= 15 && count[SAME] == 5);
+    assert_true(count[OTHER] >= 17 && count[REFUSED] <= 16 && count[SAME] == 5);
 
     snprintf(drafter, sizeof(drafter), "{kind: small, model: draft.gguf}");
     flip_gguf("draft.gguf");
     print_counts("draft model, GGUF");
-    assert_true(count[OTHER] >= 18 && count[REFUSED] <= 15 && count[SAME] == 5);
+    assert_true(count[OTHER] >= 17 && count[REFUSED] <= 16 && count[SAME] == 5);
 
     snprintf(drafter, sizeof(drafter), "none");
 }
@@ -396,7 +396,7 @@ static void every_key_of_a_directory_makes_another_cell_or_is_ignored(void **sta
     small_write_hf(directory, &t);
     snprintf(target, sizeof(target), "hf");
     flip_json("hf", "config.json", 1);
-    assert_true(count[OTHER] >= 11 && count[SAME] == 1);
+    assert_true(count[OTHER] >= 10 && count[SAME] == 1);
 
     flip_json("hf", "generation_config.json", 1);
     assert_true(count[OTHER] >= 1);

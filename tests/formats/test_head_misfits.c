@@ -221,6 +221,24 @@ static void medusa_with_something_more(const char *directory)
     head_edit_close(e);
 }
 
+static void medusa_2_with_something_more(const char *directory)
+{
+    form_medusa(directory);
+    struct head_edit *e = head_edit_open(directory);
+    head_edit_floats(e, 96, WIDTH, 1, "model.embed_tokens.weight"); // what shows that the model is there
+    head_edit_floats(e, 0, WIDTH, 1, "model.layers.0.input_layernorm.weight");
+    head_edit_floats(e, 0, WIDTH, 1, "visual.weight");
+    head_edit_close(e);
+}
+
+static void eagle_with_a_layer_too_many(const char *directory)
+{
+    form_eagle_layers(directory);
+    struct head_edit *e = head_edit_open(directory);
+    json_set(head_edit_config(e), "num_hidden_layers", json_new_int(1));
+    head_edit_close(e);
+}
+
 static void check_refused(const struct form_bench *b, int number, enum head_kind kind, void (*write)(const char *),
                           const char *message)
 {
@@ -279,7 +297,11 @@ static void a_head_that_does_not_fit_is_refused_with_both_numbers(void **unused)
           "there is no tensor layers.0.self_attn.q_proj.bias, but " },
         { 8, HEAD_EAGLE, eagle_that_declares_a_missing_bias, "there is no tensor fc.bias, but " },
         { 8, HEAD_MEDUSA, medusa_that_lacks_a_head, "not part of 2 heads of 1 layers, as head 0 has them" },
-        { 8, HEAD_MEDUSA, medusa_that_lacks_an_output, "tensor 1.1.weight: not part of 4 heads of 1 layers" },
+        { 8, HEAD_MEDUSA, medusa_that_lacks_an_output,
+          "tensors 1.1.weight, 2.1.weight, 3.1.weight: not part of 4 heads of 1 layers" },
+        { 8, HEAD_EAGLE, eagle_with_a_layer_too_many,
+          "config.json: num_hidden_layers is 1, but the file has tensors of 2 layers: layers.1.input_layernorm.weight, " },
+        { 8, HEAD_MEDUSA, medusa_2_with_something_more, "tensor visual.weight: not part of 4 heads of 1 layers" },
         { 8, HEAD_MEDUSA, medusa_with_something_more, "tensor norm.weight: not part of 4 heads of 1 layers" },
         { 8, HEAD_EAGLE3, eagle3_without_ids, "a vocabulary of 32 of 96 tokens, but there is no tensor d2t" },
         { 8, HEAD_EAGLE3, form_eagle3_without_norm_key, "set norm_before_residual: true or false" },

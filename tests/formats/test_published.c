@@ -14,7 +14,7 @@
 #include "models/config.h"
 #include "models/head.h"
 #include "models/model.h"
-#include "commands/checkpoint/source.h"
+#include "models/weights.h"
 #include "tests/support/check.h"
 #include "tests/formats/sparse_checkpoint.h"
 #include "tests/support/small_model.h"
@@ -101,13 +101,13 @@ static struct model_shape shape_of(const struct known_target *t)
 {
     struct error err = { "" };
     struct model_config c;
-    struct source_checkpoint o;
+    struct weights *w = NULL;
     char *path = test_path(t->name);
     write_target(path, t);
-    if (!config_read(path, &c, &err) || !source_open(&o, &c, &err) || !source_check_complete(&o, &err))
+    if (!config_read(path, &c, &err) || (w = weights_open(&c, &err)) == NULL || !model_check(&c, w, &err))
         fail_msg("%s: %s", t->name, err.text);
     const struct model_shape shape = model_shape_of(&c);
-    source_close(&o);
+    weights_close(w);
     config_free(&c);
     free(path);
     return shape;

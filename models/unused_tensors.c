@@ -1,0 +1,123 @@
+#include "models/unused_tensors.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "models/config_parts.h"
+#include "models/weights.h"
+#include "models/weights_parts.h"
+
+enum { NAMED = 3 }; // tensors that a message names
+
+// transformers stored RoPE's frequencies before version 4.32. They follow from the configuration, which all readers use.
+static bool is_rope_buffer(const char *name)
+{
+    static const char end[] = ".rotary_emb.inv_freq";
+    const size_t n = strlen(name), m = sizeof(end) - 1;
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+// Tensors that are known to have no effect.
+static bool is_ignored(enum loaded_kind kind, const char *name)
+{
+    static const struct {
+        enum loaded_kind kind;
+        const char *name; // as in weights.h; with a dot at the end: all names that begin so
+    } ignored[] = {
+        { LOADED_MODEL, "medusa_head." }, // Medusa-2: no logit of the model depends on its heads
+        { LOADED_MEDUSA_2, "layers." },   // Medusa-2: the model, under a head's names
+        { LOADED_MEDUSA_2, "embed_tokens.weight" },
+        { LOADED_MEDUSA_2, "norm.weight" },
+        { LOADED_MEDUSA_2, "lm_head.weight" },
+        { LOADED_EAGLE, "verifier_lm_head.weight" }, // speculators: copies of the target's tensors
+        { LOADED_EAGLE, "verifier_norm.weight" },
+        { LOADED_EAGLE, "t2d" }, // the reverse of d2t; without d2t the vocabulary is the target's
+    };
+    for (size_t i = 0; i < sizeof(ignored) / sizeof(*ignored); i++) {
+        const char *own = ignored[i].name;
+        const size_t n = strlen(own);
+        if (ignored[i].kind == kind && (own[n - 1] == '.' ? strncmp(name, own, n) : strcmp(name, own)) == 0)
+            return true;
+    }
+    return is_rope_buffer(name);
+}
+
+const char *weights_unused(const struct weights *w, size_t i)
+{
+    for (size_t k = 0; k < w->n; k++)
+        if (!w->weight[k].requested && !is_rope_buffer(w->weight[k].name) && i-- == 0)
+            return w->weight[k].name;
+    return NULL;
+}
+
+static bool is_refused(const struct weight *t, const struct loaded *l)
+{
+    return !t->requested && !is_ignored(l->kind, t->name);
+}
+
+// The layer of a tensor, if the configuration has no such layer; otherwise -1.
+static int layer_beyond(const struct weight *t, const struct loaded *l)
+{
+    static const char *const prefixes[] = { "model.layers.", "layers.", "blk." };
+    int layer = -1;
+    for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes) && layer < 0; i++) {
+        const char *rest = weights_layer(t->name, prefixes[i], &layer);
+        if (rest == NULL || *rest != '.')
+            layer = -1;
+    }
+    return l->layers_key != NULL && layer >= l->layers && layer < LIMIT_LAYERS ? layer : -1;
+}
+
+struct found {
+    const struct weight *first; // NULL: no tensor is refused
+    int n, of_layers;           // tensors; of these, tensors of layers that the configuration does not have
+    int lowest, highest;        // of these layers
+};
+
+static struct found find(const struct weights *w, const struct loaded *l)
+{
+    struct found f = { .lowest = LIMIT_LAYERS, .highest = -1 };
+    for (size_t i = 0; i < w->n; i++) {
+        if (!is_refused(&w->weight[i], l))
+            continue;
+        const int layer = layer_beyond(&w->weight[i], l);
+        if (f.n++ == 0)
+            f.first = &w->weight[i];
+        f.of_layers += layer >= 0;
+        f.lowest = layer >= 0 && layer < f.lowest ? layer : f.lowest;
+        f.highest = layer > f.highest ? layer : f.highest;
+    }
+    return f;
+}
+
+// "a, b, c and 6 more": of all refused tensors, or only of those of missing layers, beginning with the lowest one.
+static char *names(const struct weights *w, const struct loaded *l, const struct found *f)
+{
+    const int all = f->of_layers > 0 ? f->of_layers : f->n;
+    int n = 0;
+    struct text t = { 0 };
+    for (size_t i = 0; i < w->n && n < NAMED; i++)
+        if (is_refused(&w->weight[i], l) && (f->of_layers == 0 || layer_beyond(&w->weight[i], l) == f->lowest))
+            text_printf(&t, "%s%s", n++ > 0 ? ", " : "", w->weight[i].stored);
+    if (n < all)
+        text_printf(&t, " and %d more", all - n);
+    return t.s;
+}
+
+bool unused_tensors_refuse(const struct weights *w, const struct loaded *l, struct error *err)
+{
+    const struct found f = find(w, l);
+    if (f.n == 0)
+        return true;
+    char *list = names(w, l, &f);
+    if (f.of_layers > 0)
+        fail(err, "%s: %s is %d, but the file has tensors of %d layers: %s would not be used", l->config, l->layers_key,
+             l->layers, f.highest + 1, list);
+    else
+        fail(err, "%s: tensor%s %s: %s", f.first->file, f.n > 1 ? "s" : "", list, l->reason);
+    free(list);
+    return false;
+}
