@@ -22,7 +22,6 @@ static const char *const config_keys[] = {
     "initializer_range",
     "pad_token_id",
     "attention_dropout",
-    "auto_map",
     "model_format",
     "return_dict",
     "_attn_implementation_autoset",

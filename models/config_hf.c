@@ -33,11 +33,31 @@ static bool refuse(const struct source *s, const char *key, const char *expected
     return fields_refuse(&f, key, expected, found);
 }
 
+// A checkpoint with code of its own may compute anything under Llama's names, such as another RoPE.
+static bool reject_own_code(const struct source *s)
+{
+    static const char *const classes[] = { "AutoModelForCausalLM", "AutoModel" };
+    const struct fields map = { s->path, "auto_map", json_get(s->config, "auto_map"), s->err };
+    for (size_t i = 0; i < sizeof(classes) / sizeof(*classes); i++)
+        if (!json_is_null(json_get(map.object, classes[i])))
+            return fields_refuse(&map, classes[i], "no code of its own", json_get(map.object, classes[i]));
+    return true;
+}
+
+// transformers would load the adapter, and the model that it names instead of the one in the directory.
+static bool reject_adapter(const char *directory, struct error *err)
+{
+    char *path = xformat("%s/adapter_config.json", directory);
+    const bool ok = !file_exists(path) || fail(err, "%s: adapters are not supported; merge it into its model", path);
+    free(path);
+    return ok;
+}
+
 static bool read_architecture(struct source *s, struct model_config *c)
 {
     const struct json *classes = json_get(s->config, "architectures");
     const struct fields f = fields_of(s);
-    if (!config_read_family(&f, true, c))
+    if (!config_read_family(&f, true, c) || !reject_own_code(s))
         return false;
     const char *class = json_text(json_at(classes, 0));
     if (json_is_null(classes) || (json_count(classes) == 1 && architecture_has_class(c->architecture, class)))
@@ -188,7 +208,7 @@ static bool read_file(const char *directory, const char *name, bool needed, stru
 bool config_from_directory(const char *directory, struct digest *d, struct model_config *to, struct error *err)
 {
     struct source s = { .err = err };
-    bool ok = read_file(directory, "config.json", true, d, &s.path, &s.config, err) &&
+    bool ok = reject_adapter(directory, err) && read_file(directory, "config.json", true, d, &s.path, &s.config, err) &&
               read_file(directory, "generation_config.json", false, d, &s.generation_path, &s.generation, err) &&
               read_file(directory, "tokenizer_config.json", false, d, &s.tokenizer_path, &s.tokenizer, err) &&
               read_file(directory, "tokenizer.json", false, d, &s.tokens_path, &s.tokens, err) &&

@@ -29,6 +29,16 @@ static bool reject_unsupported(const struct fields *f)
         { "pretraining_tp", "1" },
         { "rope_interleaved", "false" },
         { "is_encoder_decoder", "false" },
+        // Llama's class does not read these; code that comes with a checkpoint may. No tensor shows them.
+        { "embedding_multiplier", "1" },
+        { "residual_multiplier", "1" },
+        { "attention_multiplier", "null" },
+        { "logits_scaling", "1" },
+        { "scale_emb", "1" },
+        { "scale_depth", "null" },
+        { "query_pre_attn_scalar", "null" },
+        { "clip_qkv", "null" },
+        { "no_rope_layers", "null" },
     };
     for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
         const struct json *v = json_get(f->object, settings[i].key);
@@ -42,6 +52,8 @@ static bool reject_unsupported(const struct fields *f)
             return fields_refuse(f, settings[i].key, settings[i].inert, v);
     }
     const struct json *types = json_get(f->object, "layer_types");
+    if (!json_is_null(types) && !json_is_array(types))
+        return fields_refuse(f, "layer_types", "\"full_attention\" for every layer", types);
     for (size_t i = 0; i < json_count(types); i++)
         if (strcmp(json_text(json_at(types, i)), "full_attention") != 0)
             return fields_refuse(f, "layer_types", "\"full_attention\" for every layer", types);
@@ -97,9 +109,12 @@ static bool read_rope(const struct fields *f, struct model_config *c)
     if (part != 1)
         return fields_refuse(f, "partial_rotary_factor", "1", json_get(rope, "partial_rotary_factor"));
 
-    const struct json *type = json_get(rope, "rope_type");
+    const struct json *type = json_get(rope, "rope_type"), *old_type = json_get(rope, "type");
+    // Versions of transformers differ in which of the two they use.
+    if (!json_is_null(type) && !json_is_null(old_type) && strcmp(json_text(type), json_text(old_type)) != 0)
+        return fields_refuse(&of_rope, "type", "the same as rope_type", old_type);
     if (json_is_null(type))
-        type = json_get(rope, "type");
+        type = old_type;
     const char *name = json_is_text(type) ? json_text(type) : "default";
     bool per_layer = json_get(rope, "full_attention") != NULL || json_get(rope, "sliding_attention") != NULL;
     if ((!json_is_null(type) && !json_is_text(type)) || per_layer)

@@ -42,6 +42,18 @@ static bool is_eagle3(const struct eagle *e)
     return e->files.kind == HEAD_EAGLE3;
 }
 
+static bool has_biases(const struct eagle *e, const char *prefix, struct error *err)
+{
+    for (const char *which = "qkv"; *which != '\0'; which++) {
+        char name[64];
+        snprintf(name, sizeof(name), "%sself_attn.%c_proj.bias", prefix, *which);
+        if (!weights_has(e->files.weights, name))
+            return fail(err, "%s: there is no tensor %s, but %s declares biases", e->files.path, name,
+                        e->files.config_path);
+    }
+    return true;
+}
+
 static bool load_layers(struct eagle *e, struct error *err)
 {
     e->block = xcalloc((size_t)e->shape.layers, sizeof(*e->block));
@@ -56,11 +68,8 @@ static bool load_layers(struct eagle *e, struct error *err)
         };
         if (!load_block(&e->tensor_loader, &what, &e->shape, &e->block[l], err))
             return false;
-        char bias[64];
-        snprintf(bias, sizeof(bias), "%sself_attn.q_proj.bias", prefix);
-        if (e->config.layers.attention_bias && !weights_has(e->files.weights, bias))
-            return fail(err, "%s: there is no tensor %s, but %s declares biases", e->files.path, bias,
-                        e->files.config_path);
+        if (e->config.layers.attention_bias && !has_biases(e, prefix, err))
+            return false;
     }
     return true;
 }

@@ -126,6 +126,42 @@ static void rope_frequencies_equal_torchs_bit_by_bit(void **state)
     json_free(j);
 }
 
+// Keys with the value that has no effect, and keys about other things than the model.
+static void settings_without_an_effect_are_accepted(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {
+        "{\"rope_scaling\":{\"rope_type\":\"linear\",\"type\":\"linear\",\"factor\":2.0}}",
+        "{\"rope_scaling\":{\"rope_type\":\"linear\",\"type\":null,\"factor\":2.0}}",
+        "{\"auto_map\":{\"AutoTokenizer\":[\"tokenization.T\",null]},\"sliding_window\":null,\"no_rope_layers\":null}",
+        "{\"layer_types\":[\"full_attention\"],\"embedding_multiplier\":1.0,\"logits_scaling\":1,\"mlp_bias\":false}",
+        "{\"layer_types\":null,\"auto_map\":{},\"num_experts\":0,\"clip_qkv\":null,\"partial_rotary_factor\":1.0}",
+    };
+    char *directory = test_path("inert"), *path = xformat("%s/config.json", directory);
+    for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
+        struct model_config c;
+        small_write_hf(directory, &small_minimal);
+        struct json *config = json_read(path, &err), *more = json_parse(settings[i], strlen(settings[i]), "more", &err);
+        assert_true(config != NULL && more != NULL);
+        for (void *at = json_first(more); at != NULL; at = json_next(more, at)) {
+            char *value = json_write(json_value(at));
+            json_set(config, json_key(at), json_parse(value, strlen(value), "value", &err));
+            free(value);
+        }
+        char *text = json_write(config);
+        file_write(path, text);
+        if (!config_read(directory, &c, &err))
+            fail_msg("%s", err.text);
+        assert_true((c.rope_scaling == ROPE_LINEAR) == (i < 2));
+        config_free(&c);
+        json_free(config);
+        json_free(more);
+        free(text);
+    }
+    free(directory);
+    free(path);
+}
+
 static void end_tokens_and_templates_are_read_from_all_files(void **state)
 {
     (void)state;
@@ -196,6 +232,7 @@ int main(void)
         cmocka_unit_test(an_integer_out_of_range_is_read_as_a_real),
         cmocka_unit_test(rope_follows_its_formulas),
         cmocka_unit_test(rope_frequencies_equal_torchs_bit_by_bit),
+        cmocka_unit_test(settings_without_an_effect_are_accepted),
         cmocka_unit_test(end_tokens_and_templates_are_read_from_all_files),
         cmocka_unit_test(the_demonstration_model_has_its_published_configuration),
     };

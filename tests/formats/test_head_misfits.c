@@ -192,6 +192,15 @@ static void eagle_that_declares_missing_biases(const char *directory)
     eagle_that_declares(directory, "qkv_bias");
 }
 
+static void eagle_that_lacks_one_bias(const char *directory)
+{
+    eagle_that_declares(directory, "qkv_bias");
+    struct head_edit *e = head_edit_open(directory);
+    head_edit_floats(e, 0, WIDTH, 0, "layers.0.self_attn.q_proj.bias");
+    head_edit_floats(e, 0, WIDTH / 2, 0, "layers.0.self_attn.v_proj.bias");
+    head_edit_close(e);
+}
+
 static void eagle_that_declares_a_missing_bias(const char *directory)
 {
     eagle_that_declares(directory, "bias");
@@ -295,6 +304,7 @@ static void a_head_that_does_not_fit_is_refused_with_both_numbers(void **unused)
         { 8, HEAD_EAGLE3, eagle3_that_lists_two_layers, "fc.weight reads the states of 3 layers, but " },
         { 8, HEAD_EAGLE, eagle_that_declares_missing_biases,
           "there is no tensor layers.0.self_attn.q_proj.bias, but " },
+        { 8, HEAD_EAGLE, eagle_that_lacks_one_bias, "there is no tensor layers.0.self_attn.k_proj.bias, but " },
         { 8, HEAD_EAGLE, eagle_that_declares_a_missing_bias, "there is no tensor fc.bias, but " },
         { 8, HEAD_MEDUSA, medusa_that_lacks_a_head, "not part of 2 heads of 1 layers, as head 0 has them" },
         { 8, HEAD_MEDUSA, medusa_that_lacks_an_output,

@@ -39,9 +39,26 @@ static void a_config_with_an_unsupported_setting_is_refused(void **state)
         { "pretraining_tp", "2", "pretraining_tp: expected 1, found 2" },
         { "rope_interleaved", "true", "rope_interleaved" },
         { "layer_types", "[\"sliding_attention\"]", "layer_types" },
+        { "layer_types", "\"sliding_attention\"", "layer_types: expected \"full_attention\" for every layer" },
+        { "auto_map", "{\"AutoConfig\":\"c.C\",\"AutoModelForCausalLM\":\"modeling_giraffe.LlamaForCausalLM\"}",
+          "auto_map.AutoModelForCausalLM: expected no code of its own, found \"modeling_giraffe.LlamaForCausalLM\"" },
+        { "auto_map", "{\"AutoModel\":\"modeling.M\"}", "auto_map.AutoModel: expected no code of its own" },
+        { "embedding_multiplier", "12", "embedding_multiplier: expected 1, found 12" },
+        { "residual_multiplier", "0.22", "residual_multiplier: expected 1" },
+        { "attention_multiplier", "0.0078125", "attention_multiplier: expected null" },
+        { "logits_scaling", "8", "logits_scaling: expected 1" },
+        { "scale_emb", "12", "scale_emb: expected 1" },
+        { "scale_depth", "1.4", "scale_depth: expected null" },
+        { "query_pre_attn_scalar", "256", "query_pre_attn_scalar: expected null" },
+        { "clip_qkv", "8", "clip_qkv: expected null" },
+        { "no_rope_layers", "[1,1,1,0]", "no_rope_layers: expected null" },
         { "rope_scaling", "{\"rope_type\":\"yarn\",\"factor\":4.0}",
           "rope_scaling: expected a rope_type of default, linear or llama3" },
         { "rope_scaling", "{\"type\":\"dynamic\",\"factor\":2.0}", "found \"dynamic\"" },
+        { "rope_scaling", "{\"rope_type\":\"linear\",\"type\":\"dynamic\",\"factor\":2.0}",
+          "rope_scaling.type: expected the same as rope_type, found \"dynamic\"" },
+        { "rope_scaling", "{\"rope_type\":\"default\",\"type\":\"linear\",\"factor\":2.0}",
+          "rope_scaling.type: expected the same as rope_type" },
         { "rope_scaling", "{\"type\":\"linear\"}", "rope_scaling.factor: expected a number, found nothing" },
         { "rope_scaling", "{\"type\":\"linear\",\"factor\":0}", "rope_scaling.factor: expected a number above 0" },
         { "rope_scaling", "{\"rope_type\":\"llama3\",\"factor\":8}", "rope_scaling.low_freq_factor" },
@@ -111,6 +128,15 @@ static void a_config_with_an_unsupported_setting_is_refused(void **state)
     assert_false(config_read(weights, &c, &err));
     assert_error_mentions(&err, weights, "name the directory");
     free(weights);
+
+    // transformers would load the adapter's base model and the adapter.
+    char *adapter = xformat("%s/adapter_config.json", directory);
+    file_write_bytes(path, good.s, good.n);
+    file_write_bytes(adapter, "{}", 2);
+    assert_false(config_read(directory, &c, &err));
+    assert_error_mentions(&err, adapter, "adapters are not supported");
+    unlink(adapter);
+    free(adapter);
     free(tokenizer);
     free(good.s);
     free(path);
