@@ -48,7 +48,8 @@ enum takes {
     TAKES_WITHOUT_REPLACEMENT = 4, // siblings that are SAMPLED_WITHOUT_REPLACEMENT
     TAKES_CHAINS = 8,              // several chains of equal depth that share only the root
     TAKES_TREES = 16,              // any tree, several chains included
-    SHARES_RANDOMNESS = 32,        // of a drafter: tokens drawn with the randomness of `match`; any rule takes them
+    SHARES_RANDOMNESS =
+        32, // of a drafter: tokens drawn at the addresses of a drafter-invariant rule; any rule takes them
 };
 unsigned takes_missing(unsigned takes, unsigned made); // the kinds in `made` that `takes` does not cover
 

@@ -289,7 +289,7 @@ bool pairing_open(struct pairing *p, struct target *t, const char *folder, int s
 
 bool pairing_shares_randomness(const struct pairing *p)
 {
-    return p->rule == rule_named("match") && (drafter_makes(p->type, p->drafter_options) & SHARES_RANDOMNESS) != 0;
+    return p->rule->drafter_invariant && (drafter_makes(p->type, p->drafter_options) & SHARES_RANDOMNESS) != 0;
 }
 
 void pairing_unload(struct pairing *p)

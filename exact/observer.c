@@ -169,15 +169,14 @@ static int cell(const double *w, int vocab, int x, double u)
     return at < SQUARE ? at : SQUARE - 1;
 }
 
-// Under rejection, a single sampled draft token that was rejected has the distribution (q - p)+ and its replacement
-// (p - q)+, and the two are independent: randomness that drafter and rule share shows here.
+// A single sampled draft token that was rejected has the distribution (q - p)+ and its replacement (p - q)+, and the two are
+// independent: randomness that drafter and rule share shows here.
 static void add_rejected(struct observer *o, struct observed_text *t, const struct verified *step)
 {
     const struct draft *d = step->request->draft;
     const struct verification *v = step->verification;
     const int vocab = step->p->vocab, node = v->node[v->n - 1], c = draft_next_child(d, node, node);
-    if (strcmp(o->s.rule->name, "rejection") != 0 || c < 0 || d->proposal[c] != SAMPLED ||
-        draft_next_child(d, node, c) >= 0)
+    if (!o->s.rule->replaces_by_residual || c < 0 || d->proposal[c] != SAMPLED || draft_next_child(d, node, c) >= 0)
         return;
     dist_from_row(o->p, step->p->row(step->p, node), vocab);
     dist_from_row(o->q, d->q->row(d->q, node), vocab);

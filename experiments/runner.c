@@ -63,6 +63,7 @@ static bool find_row(struct runner *r, const struct group *g, struct cell_runner
         .activations = activations_names[model_activations(r->loaded.target.model)],
         .cache = type_facts[r->loaded.target.cache].name,
         .lossless = c->pairing.rule->exact,
+        .drafter_invariant = c->pairing.rule->drafter_invariant,
         .marked_inflated = model_config(r->loaded.target.model)->inflated != NULL,
         .seed = e->seed,
         .batch = experiment_batch(e, g->batch),

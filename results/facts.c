@@ -21,8 +21,8 @@ static const char find_run_sql[] =
     "SELECT id, settings = ?3, target_hash = ?4, drafter_hash IS ?5, prompts = ?6 FROM run WHERE experiment = ?1 AND cell = ?2";
 static const char new_run_sql[] =
     "INSERT INTO run (experiment, cell, peers, settings, target, target_hash, model_type, activations, cache, drafter, drafter_kind,"
-    " drafter_hash, rule, sampling, prompts, device, machine, revision, lossless, marked_inflated, seed, batch, started)"
-    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?," QUERY_NOW ") RETURNING id";
+    " drafter_hash, rule, sampling, prompts, device, machine, revision, lossless, drafter_invariant, marked_inflated, seed, batch, started)"
+    " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?," QUERY_NOW ") RETURNING id";
 static const char finish_sql[] = "UPDATE run SET finished = " QUERY_NOW " WHERE id = ?";
 static const char unfinish_sql[] = "UPDATE run SET finished = NULL WHERE id = ? AND finished IS NOT NULL";
 static const char new_pair_sql[] = "INSERT INTO pair (experiment, started) VALUES (?, " QUERY_NOW ") RETURNING id";
@@ -85,6 +85,7 @@ static bool new_run(struct store *s, const struct run_row *r, int64_t *id, struc
     for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++)
         query_put_text(q, text[i]);
     query_put_int(q, r->lossless);
+    query_put_int(q, r->drafter_invariant);
     query_put_int(q, r->marked_inflated);
     query_put_int(q, (int64_t)r->seed);
     query_put_int(q, r->batch);

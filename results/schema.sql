@@ -20,6 +20,7 @@ CREATE TABLE run (                      -- one cell of an experiment, with all t
     drafter_hash    TEXT,               -- of its weights; NULL: it has none
     rule            TEXT NOT NULL,
     lossless        INTEGER NOT NULL CHECK (lossless IN (0, 1)),            -- 0: the rule changes the output distribution
+    drafter_invariant INTEGER NOT NULL CHECK (drafter_invariant IN (0, 1)), -- 1: the rule's text is the same for every drafter
     marked_inflated INTEGER NOT NULL CHECK (marked_inflated IN (0, 1)),     -- 1: the target was made slower on purpose
     sampling        TEXT NOT NULL,
     prompts         TEXT NOT NULL,      -- name and hash of the file

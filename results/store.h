@@ -28,6 +28,7 @@ struct run_row {            // table run
     const char *activations;                        // "int8": resolved, never "default"
     const char *cache;                              // "f32": element type of the target's KV cache
     bool lossless;                                  // the rule is exact
+    bool drafter_invariant;                         // its text is the same for every drafter
     bool marked_inflated;                           // the target is an inflated model (commands/checkpoint/inflate.h)
     uint64_t seed;
     int batch;

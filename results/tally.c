@@ -1,6 +1,5 @@
 #include "results/tally.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,8 +130,8 @@ static const char summary_sql[] =
     " r.finished, r.sequences, r.new_tokens, r.steps, r.drafts, r.drafted_tokens, r.accepted_tokens, r.max_depth, r.trees,"
     " r.tokens_per_s, r.end_to_end_tokens_per_s, r.sequence_tokens_per_s, r.tokens_per_step, r.acceptance_rate,"
     " r.propose_share, r.verify_share, r.advance_share, r.other_share, r.speedup_geometric, r.end_to_end_speedup,"
-    " r.paired_prompts, r.unpaired_sequences"
-    " FROM run_summary AS r WHERE r.experiment = ? AND r.peers = ? ORDER BY r.drafter_kind <> 'none', r.run";
+    " r.paired_prompts, r.unpaired_sequences, run.drafter_invariant"
+    " FROM run_summary AS r JOIN run ON run.id = r.run WHERE r.experiment = ? AND r.peers = ? ORDER BY r.drafter_kind <> 'none', r.run";
 
 static struct tally tally_of_row(const struct query *q)
 {
@@ -156,6 +155,7 @@ static struct tally tally_of_row(const struct query *q)
         *number[i] = query_real(q, 18 + i);
     t.paired_prompts = query_int(q, 29);
     t.unpaired = query_int(q, 30);
+    t.drafter_invariant = query_int(q, 31);
     return t;
 }
 
@@ -177,7 +177,7 @@ static bool read_runs(struct store *s, struct comparison *c, struct error *err)
 
 bool texts_comparable(const struct comparison *c, const struct tally *t)
 {
-    return c->greedy || (strncmp(t->rule, "match", 5) == 0 && !isalnum((unsigned char)t->rule[5]));
+    return c->greedy || t->drafter_invariant;
 }
 
 // ---- a comparison ----

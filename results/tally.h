@@ -16,7 +16,7 @@ enum { POSITIONS = 8 }; // depths for which a report shows the acceptance
 struct tally { // one run; NAN: no such number
     int64_t run;
     char *drafter, *rule, *device, *machine, *revision;
-    bool baseline, lossless, inflated, finished;
+    bool baseline, lossless, drafter_invariant, inflated, finished;
     int64_t sequences, new_tokens, steps, drafts, drafted, accepted, max_depth;
     int64_t trees; // drafts that are not chains
     double tokens_per_s, end_to_end, sequence_tokens_per_s, tokens_per_step, acceptance_rate;

@@ -153,7 +153,7 @@ DROP VIEW IF EXISTS texts;
 CREATE VIEW texts AS
 -- Each sequence compared with its paired sequence of `none`, token by token. first_difference: the first position (from 0) at
 -- which they differ; if one is a prefix of the other, the length of the shorter.
--- A lossless run must be equal everywhere at temperature 0, and with the rule `match` at any; otherwise texts are other samples.
+-- A lossless run must be equal everywhere at temperature 0, and under a drafter-invariant rule at any; otherwise texts are other samples.
 -- On a device `cublas`, whose bits depend on the pass (see run.machine), it may differ from none's where two tokens tie.
 -- Turns after one that differs have another history. same_rule: that run of `none` had the same rule.
 SELECT p.run, q.id AS sequence, q.prompt, q.prompt_id, q.turn, q.repeat, n.id AS none, m.rule = r.rule AS same_rule,

@@ -41,13 +41,13 @@ size_t device_decisions_bytes(struct backend *b, const struct rule *rule, int sl
     return r.body != NULL ? (size_t)slots * b->step->verify_bytes(b, &r) : 0;
 }
 
-// Rows of q of a draft on the host are on the host, too; `match` does not read them.
+// Rows of q of a draft on the host are on the host, too; a drafter-invariant rule does not read them.
 static bool can_decide(const struct device_decisions *d, const struct request *r)
 {
     bool deterministic = true;
     for (int node = 1; node < r->draft->n && r->draft->on_device == NULL; node++)
         deterministic = deterministic && r->draft->proposal[node] == DETERMINISTIC;
-    return philox_of(r->rng) != NULL && (deterministic || d->s.rule->ignores_q);
+    return philox_of(r->rng) != NULL && (deterministic || d->s.rule->drafter_invariant);
 }
 
 // p: the draft's rows of probabilities.

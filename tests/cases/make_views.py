@@ -32,7 +32,7 @@ def run(id, experiment, peers, drafter, rule, **more):
     row = dict(
         id=id, experiment=experiment, cell="c%d" % id, peers=peers, settings="{drafter: {}, limits: {tokens: 8, context: 40}, seed: -5}" if peers == "A" else "{}", target="toy", target_hash="0123",
         model_type="q4_1", activations="int8", cache="f32", drafter=drafter, drafter_kind=kind,
-        drafter_hash=None if kind in ("none", "ngram") else "77", rule=rule, lossless=int("typical" not in rule),
+        drafter_hash=None if kind in ("none", "ngram") else "77", rule=rule, lossless=int("typical" not in rule), drafter_invariant=int(rule == "match"),
         marked_inflated=0, sampling="temperature=1", prompts="p.jsonl ab", seed=-5, batch=1, device="cpu", machine="m",
         revision="r", started="2026-01-01T00:00:00Z", finished="2026-01-02T00:00:00Z",
     )  # fmt: skip

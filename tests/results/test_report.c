@@ -284,14 +284,14 @@ static void many_runs_and_large_numbers_keep_their_columns(void **state)
     store_close(s);
 }
 
-static void sampled_texts_are_not_compared_unless_the_rule_is_match(void **state)
+static void sampled_texts_are_compared_under_a_drafter_invariant_rule_only(void **state)
 {
     (void)state;
     struct sample_facts *m = sample_facts_create(3, 4, 1, 1);
     for (int i = 0; i < SAMPLE_RUNS; i++) {
         m->run[i].sampling = i < PAIR_NONE ? "temperature=0.7, top_p=0.95" : "temperature=1";
         if (i >= PAIR_NONE)
-            m->run[i].rule = "match";
+            m->run[i].drafter_invariant = true;
     }
     struct store *s = filled(m);
     char *text = reported(s, (struct report_options){ 0 });
@@ -581,7 +581,7 @@ int main(void)
         TEST(a_cache_that_is_not_f32_is_named),
         TEST(categories_of_three_prompts_have_intervals),
         TEST(many_runs_and_large_numbers_keep_their_columns),
-        TEST(sampled_texts_are_not_compared_unless_the_rule_is_match),
+        TEST(sampled_texts_are_compared_under_a_drafter_invariant_rule_only),
         TEST(an_experiment_without_texts_is_reported),
         TEST(a_failed_write_is_an_error),
         TEST(csv_is_read_back),

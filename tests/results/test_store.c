@@ -89,7 +89,7 @@ static void a_new_database_is_created_and_reopened(void **state)
     (void)state;
     struct store *s = opened();
     assert_false(store_read_only(s));
-    assert_int_equal(sample_facts_query(s, "SELECT user_version FROM pragma_user_version"), 7);
+    assert_int_equal(sample_facts_query(s, "SELECT user_version FROM pragma_user_version"), 8);
     assert_int_equal(sample_facts_query(s, "SELECT application_id FROM pragma_application_id"), 0x5350434C);
     assert_int_equal(sample_facts_query(s, "SELECT journal_mode = 'wal' FROM pragma_journal_mode"), 1);
     assert_int_equal(sample_facts_query(s, "SELECT foreign_keys FROM pragma_foreign_keys"), 1);
@@ -182,7 +182,7 @@ static void write_version(int version)
 static void another_schema_version_is_refused(void **state)
 {
     (void)state;
-    static const int versions[] = { 0, 1, 6, 8, 99 };
+    static const int versions[] = { 0, 1, 7, 9, 99 };
     struct store *s = opened();
     store_some(s);
     store_close(s);
@@ -191,11 +191,11 @@ static void another_schema_version_is_refused(void **state)
         write_version(versions[i]);
         assert_null(store_open(path, &err));
         char *expected =
-            xformat("%s: expected schema version 7, found %d: run again into a new file (--db)", path, versions[i]);
+            xformat("%s: expected schema version 8, found %d: run again into a new file (--db)", path, versions[i]);
         assert_string_equal(err.text, expected);
         free(expected);
     }
-    write_version(7);
+    write_version(8);
     s = opened();
     assert_int_equal(sample_facts_query(s, "SELECT count(*) FROM run"), SAMPLE_RUNS);
     store_close(s);

@@ -75,10 +75,10 @@ const struct rule match_rule = {
     .name = "match",
     .summary = "accepts a draft token equal to the target's own seeded sample: same text for every drafter",
     .exact = true,
+    .drafter_invariant = true,
     .optimal = "drafts of deterministic tokens only",
     .takes = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT | TAKES_TREES,
     .end_probabilities = match_end_probabilities,
     .device_body = "match",
-    .ignores_q = true,
     .verify = match_verify,
 };

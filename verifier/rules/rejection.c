@@ -190,6 +190,7 @@ const struct rule rejection_rule = {
     .name = "rejection",
     .summary = "token by token, siblings in order: Leviathan et al. on chains, SpecInfer and Sequoia on trees",
     .exact = true,
+    .replaces_by_residual = true,
     .optimal = "a single token (Leviathan et al. 2023); drafts of deterministic tokens only",
     .takes = TAKES_DETERMINISTIC | TAKES_SAMPLED | TAKES_WITHOUT_REPLACEMENT | TAKES_TREES,
     .end_probabilities = end_probabilities,

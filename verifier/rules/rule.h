@@ -37,11 +37,17 @@ void verification_add(struct verification *v, int node, int32_t token); // appen
 void verification_path(struct verification *v, const struct draft *d, int last, int32_t token);
 
 struct rule {
-    const char *name;             // as in --rule and `rule:`
-    const char *summary;          // one line for `speclab list`
-    bool exact;                   // lossless: the output has the target's distribution for every truthful draft
-    const char *optimal;          // drafts for which no exact rule accepts more on average, with source; NULL: unknown
-    unsigned takes;               // enum takes: drafts that the rule can verify
+    const char *name;    // as in --rule and `rule:`
+    const char *summary; // one line for `speclab list`
+    bool exact;          // lossless: the output has the target's distribution for every truthful draft
+    const char *optimal; // drafts for which no exact rule accepts more on average, with source; NULL: unknown
+    unsigned takes;      // enum takes: drafts that the rule can verify
+    // The text is a function of the seed and the target, the same for every drafter (Daliri, Musco, Suresh 2024): each token is drawn
+    // at the address (FOR_TOKEN, position), and no row of q is read.
+    bool drafter_invariant;
+    // A rejected SAMPLED child without siblings has the distribution (q - p)+ and its replacement (p - q)+, and the two are
+    // independent: exact/observer.c tests it.
+    bool replaces_by_residual;
     const struct option *options; // NULL: none
     size_t options_size;          // of the struct that `options` points into
 
@@ -58,7 +64,6 @@ struct rule {
     // its parameters under these options. NULL: the host verifies; the body has no parameters.
     const char *device_body;
     void (*device_parameters)(const void *options, double parameter[RULE_PARAMETERS]);
-    bool ignores_q; // reads no row of q, on the host or on a device
 };
 
 extern const struct rule *const rules[];         // ends with NULL: verifier/rules/registry.c
