@@ -9,130 +9,119 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/settings.h"
+#include "drafters/drafter.h"
 #include "drafters/tree.h"
 #include "experiments/cells.h"
 #include "experiments/experiment.h"
 #include "experiments/yaml.h"
 #include "fuzz/fuzz.h"
 #include "formats/utf8.h"
+#include "sampling/sampling.h"
+#include "verifier/rules/rule.h"
 
 static const struct fuzz_file files[] = { { "x.yaml", FUZZ_WORDS }, { "tree.json", FUZZ_JSON }, { NULL, FUZZ_TEXT } };
-static const char *const words[] = { "name",
-                                     "target",
-                                     "threads",
-                                     "prompts",
-                                     "limits",
-                                     "seed",
-                                     "repeat",
-                                     "record",
-                                     "cells",
-                                     "model",
-                                     "device",
-                                     "cpu",
-                                     "cuda",
-                                     "activations",
-                                     "cache",
-                                     "f32",
-                                     "bf16",
-                                     "int8",
-                                     "q8_0",
-                                     "default",
-                                     "file",
-                                     "limit",
-                                     "per_category",
-                                     "chat",
-                                     "auto",
-                                     "none",
-                                     "chatml",
-                                     "new_tokens",
-                                     "context",
-                                     "ignore_end",
-                                     "stop",
-                                     "trials",
-                                     "expected",
-                                     "sampling",
-                                     "batch",
-                                     "rule",
-                                     "drafter",
-                                     "kind",
-                                     "ngram",
-                                     "small",
-                                     "medusa",
-                                     "eagle",
-                                     "eagle3",
-                                     "rejection",
-                                     "match",
-                                     "block",
-                                     "traversal",
-                                     "spectr",
-                                     "multipath",
-                                     "typical",
-                                     "lenient",
-                                     "synthetic",
-                                     "rate",
-                                     "temperature",
-                                     "top_p",
-                                     "top_k",
-                                     "min_p",
-                                     "typical_p",
-                                     "repetition",
-                                     "frequency",
-                                     "presence",
-                                     "logit_bias",
-                                     "order",
-                                     "tokens",
-                                     "longest",
-                                     "widths",
-                                     "pick",
-                                     "sampled",
-                                     "greedy",
-                                     "coupled",
-                                     "distinct",
-                                     "nodes",
-                                     "top",
-                                     "tree",
-                                     "tree.json",
-                                     "tree.txt",
-                                     "mc_sim_7b_63",
-                                     "eagle_25",
-                                     "true",
-                                     "false",
-                                     "null",
-                                     "0",
-                                     "1",
-                                     "-1",
-                                     "2147483648",
-                                     "1e999",
-                                     "nan",
-                                     "0.5",
-                                     "{}",
-                                     "[]",
-                                     "[[0], [0, 0], [1]]",
-                                     "\"\\x7F\"",
-                                     "\"\\N\"",
-                                     "\"a\\L\"",
-                                     "\"\"",
-                                     "{11: -2.5, 198: 1}",
-                                     "&a",
-                                     "*a",
-                                     "<<: 1",
-                                     "shortest",
-                                     "lenience",
-                                     "epsilon",
-                                     "delta",
-                                     "layer_ids",
-                                     "norm_before_residual",
-                                     "weights",
-                                     "checkpoint",
-                                     "!!int 1",
-                                     "--- ",
-                                     "? a",
-                                     "|\n  a",
-                                     "prompts.jsonl",
-                                     "target.gguf",
-                                     "\t",
-                                     "\xC3\xA4",
-                                     NULL };
+static const char *const fixed_words[] = { "name",
+                                           "target",
+                                           "threads",
+                                           "prompts",
+                                           "limits",
+                                           "seed",
+                                           "repeat",
+                                           "record",
+                                           "cells",
+                                           "model",
+                                           "cpu",
+                                           "cuda",
+                                           "activations",
+                                           "cache",
+                                           "f32",
+                                           "bf16",
+                                           "int8",
+                                           "q8_0",
+                                           "default",
+                                           "file",
+                                           "limit",
+                                           "per_category",
+                                           "chat",
+                                           "auto",
+                                           "none",
+                                           "chatml",
+                                           "new_tokens",
+                                           "context",
+                                           "ignore_end",
+                                           "stop",
+                                           "trials",
+                                           "expected",
+                                           "sampling",
+                                           "batch",
+                                           "rule",
+                                           "drafter",
+                                           "kind",
+                                           "typical_p",
+                                           "repetition",
+                                           "frequency",
+                                           "presence",
+                                           "order",
+                                           "sampled",
+                                           "greedy",
+                                           "coupled",
+                                           "tree.json",
+                                           "tree.txt",
+                                           "mc_sim_7b_63",
+                                           "eagle_25",
+                                           "true",
+                                           "false",
+                                           "null",
+                                           "0",
+                                           "1",
+                                           "-1",
+                                           "2147483648",
+                                           "1e999",
+                                           "nan",
+                                           "0.5",
+                                           "{}",
+                                           "[]",
+                                           "[[0], [0, 0], [1]]",
+                                           "\"\\x7F\"",
+                                           "\"\\N\"",
+                                           "\"a\\L\"",
+                                           "\"\"",
+                                           "{11: -2.5, 198: 1}",
+                                           "&a",
+                                           "*a",
+                                           "<<: 1",
+                                           "checkpoint",
+                                           "!!int 1",
+                                           "--- ",
+                                           "? a",
+                                           "|\n  a",
+                                           "prompts.jsonl",
+                                           "target.gguf",
+                                           "\t",
+                                           "\xC3\xA4" };
+static const char
+    *words[256]; // these, and the names of drafters, rules and stages and of their options; ends with NULL
+
+static void add_names(int *n, const char *name, const struct option *options)
+{
+    insist((size_t)*n + 32 < sizeof(words) / sizeof(*words));
+    words[(*n)++] = name;
+    for (; options != NULL && options->name != NULL; options++)
+        words[(*n)++] = options->name;
+}
+
+static void add_words(void)
+{
+    int n = 0;
+    for (; (size_t)n < sizeof(fixed_words) / sizeof(*fixed_words); n++)
+        words[n] = fixed_words[n];
+    for (int i = 0; drafter_types[i] != NULL; i++)
+        add_names(&n, drafter_types[i]->name, drafter_types[i]->options);
+    for (int i = 0; rules[i] != NULL; i++)
+        add_names(&n, rules[i]->name, rules[i]->options);
+    for (int i = 0; stages[i] != NULL; i++)
+        add_names(&n, stages[i]->name, NULL);
+}
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
@@ -140,6 +129,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
         "{\"id\": \"a\", \"category\": \"chat\", \"turns\": [\"one two\", \"and again\"]}\n"
         "{\"id\": \"b\", \"prompt\": \"a b c\"}\n{\"id\": \"d\", \"input_ids\": [75, 104]}\n";
     (void)argc, (void)argv;
+    add_words();
     fuzz_write("prompts.jsonl", conversations, sizeof(conversations) - 1);
     fuzz_write("target.gguf", "GGUF", 4); // only its existence is checked
     return 0;
