@@ -58,7 +58,7 @@ static bool find_run(const struct plan *p, struct cell_runner *c, struct error *
 // Nanoseconds a new token in earlier runs with this drafter, else with `none`. 0: no earlier run.
 static bool pace(const struct plan *p, const struct cell_runner *c, double *ns, struct error *err)
 {
-    const char *drafter[] = { p->e->drafter.entry[c->cell.drafter].shown, "none" };
+    const char *drafter[] = { p->e->drafter.entry[c->cell.drafter].shown, drafter_types[0]->name };
     const struct target *t = &p->opened.target;
     const char *activations = activations_names[model_activations(t->model)], *cache = type_facts[t->cache].name;
     err->text[0] = '\0';

@@ -13,6 +13,7 @@
 #include "commands/generate.h"
 #include "commands/json_lines.h"
 #include "formats/utf8.h"
+#include "sampling/stages.h"
 #include "verifier/rules/rule.h"
 
 // ---- options
@@ -21,7 +22,7 @@ static void read_sampling(struct generate *g)
 {
     g->sampling_settings = settings_map();
     for (int k = 0; stages[k] != NULL; k++) {
-        const char *text = g->stage[k] != NULL ? g->stage[k] : strcmp(stages[k]->name, "temperature") == 0 ? "0" : NULL;
+        const char *text = g->stage[k] != NULL ? g->stage[k] : stages[k] == &temperature_stage ? "0" : NULL;
         if (text != NULL)
             settings_put(g->sampling_settings, stages[k]->name, settings_value(text));
     }
@@ -219,7 +220,7 @@ static int add_stage_flags(struct generate *g, struct flag *to, struct stage_fla
     int k = 0;
     for (; stages[k] != NULL; k++) {
         const struct option *o = stages[k]->option;
-        bool temperature = strcmp(stages[k]->name, "temperature") == 0;
+        bool temperature = stages[k] == &temperature_stage;
         snprintf(words[k].name, sizeof(words[k].name), "%s", stages[k]->name);
         for (char *c = words[k].name; *c != '\0'; c++)
             if (*c == '_')

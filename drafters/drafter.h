@@ -78,7 +78,8 @@ struct drafter_type {
     unsigned (*makes)(const void *options);
 };
 
-extern const struct drafter_type *const drafter_types[];    // ends with NULL: drafters/registry.c
+// Ends with NULL: drafters/registry.c. The first, `none`, is the default, and the baseline of experiments.
+extern const struct drafter_type *const drafter_types[];
 const struct drafter_type *drafter_named(const char *name); // NULL: there is none of this name
 struct drafter *drafter_create(const struct drafter_type *type, const struct drafter_env *env, const void *options,
                                struct error *err);

@@ -1,8 +1,10 @@
-// registry.c - the list of all drafters. A drafter `name` defines name##_drafter in a file of this folder.
+// registry.c - the list of all drafters; the first is the default, and the baseline. A drafter `name` defines name##_drafter in a file of
+// this folder.
 #include <string.h>
 
 #include "core/settings.h"
 #include "drafters/drafter.h"
+#include "extensions.h"
 
 #define DRAFTERS(DRAFTER) \
     DRAFTER(none) \
@@ -10,7 +12,8 @@
     DRAFTER(small) \
     DRAFTER(medusa) \
     DRAFTER(eagle) \
-    DRAFTER(eagle3)
+    DRAFTER(eagle3) \
+    EXTENSION_DRAFTERS(DRAFTER)
 
 #define DECLARE(name) extern const struct drafter_type name##_drafter;
 #define LIST(name) &name##_drafter,

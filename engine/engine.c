@@ -179,7 +179,7 @@ static bool fail_unknown(struct error *err, const struct settings *s, const char
 
 static bool read_drafter(struct pairing *p, const struct settings *s, struct error *err)
 {
-    const char *name = kind_of(s, "drafter", "none", err);
+    const char *name = kind_of(s, "drafter", drafter_types[0]->name, err);
     if (name == NULL)
         return false;
     p->type = drafter_named(name);
@@ -196,7 +196,7 @@ static bool read_drafter(struct pairing *p, const struct settings *s, struct err
 
 static bool read_rule(struct pairing *p, const struct settings *s, struct error *err)
 {
-    const char *name = kind_of(s, "rule", "rejection", err);
+    const char *name = kind_of(s, "rule", rules[0]->name, err);
     if (name == NULL)
         return false;
     p->rule = rule_named(name);

@@ -11,6 +11,7 @@
 #include "core/options.h"
 #include "core/settings.h"
 #include "experiments/cells.h"
+#include "sampling/stages.h"
 
 static struct settings *integer(const char *text)
 {
@@ -143,8 +144,8 @@ struct settings *sampling_settings(const struct settings *given)
         const struct settings *v = settings_get(given, stages[i]->name);
         if (v != NULL)
             settings_put(to, stages[i]->name, value(v, stages[i]->option[0].type));
-        else if (strcmp(stages[i]->name, "temperature") == 0)
-            settings_put(to, "temperature", settings_scalar("1"));
+        else if (stages[i] == &temperature_stage)
+            settings_put(to, stages[i]->name, settings_scalar("1"));
     }
     return to;
 }

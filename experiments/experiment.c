@@ -306,7 +306,7 @@ static bool add_drafter(struct experiment *e, const struct settings *given, stru
 
 bool experiment_is_none(const struct experiment *e, int drafter)
 {
-    return strcmp(settings_get(e->drafter.entry[drafter].settings, "kind")->text, "none") == 0;
+    return strcmp(settings_get(e->drafter.entry[drafter].settings, "kind")->text, drafter_types[0]->name) == 0;
 }
 
 // Adds `none` as the first drafter, unless it is listed.
@@ -315,7 +315,7 @@ static void add_none(struct experiment *e)
     for (int i = 0; i < e->drafter.n; i++)
         if (experiment_is_none(e, i))
             return;
-    struct settings *s = entry_settings("none", NULL, NULL);
+    struct settings *s = entry_settings(drafter_types[0]->name, NULL, NULL);
     struct entries *d = &e->drafter;
     d->entry = xrealloc(d->entry, ((size_t)d->n + 1) * sizeof(*d->entry));
     memmove(d->entry + 1, d->entry, (size_t)d->n * sizeof(*d->entry));

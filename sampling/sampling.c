@@ -6,28 +6,15 @@
 #include <string.h>
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/row_stages.h"
 #include "core/settings.h"
 #include "sampling/logits.h"
 #include "sampling/stages.h"
 
-const struct stage *const stages[] = {
-    &repetition_penalty_stage, &logit_bias_stage, &temperature_stage, &top_k_stage, &top_p_stage, &min_p_stage, NULL,
-};
-
-_Static_assert(sizeof(stages) / sizeof(*stages) - 1 <= MAX_STAGES, "a step for every stage");
-
-static bool is_stage(const char *name)
-{
-    for (int k = 0; stages[k]; k++)
-        if (strcmp(stages[k]->name, name) == 0)
-            return true;
-    return false;
-}
-
 static bool all_keys_are_stages(const struct settings *s, struct error *err)
 {
     for (int i = 0; i < s->n; i++) {
-        if (is_stage(s->key[i]))
+        if (stage_named(s->key[i]) != NULL)
             continue;
         struct text names = { 0 };
         for (int k = 0; stages[k]; k++)
@@ -110,9 +97,11 @@ bool sampling_is_greedy(const struct sampling *s)
 bool sampling_row_stages(const struct sampling *s, struct row_stages *to)
 {
     *to = (struct row_stages){ .inverse_temperature = 1, .top_p = 1, .below = -INFINITY };
-    for (int k = 0; k < s->n; k++)
-        if (!stage_on_device(s->step[k].stage, s->step[k].options, to))
+    for (int k = 0; k < s->n; k++) {
+        const struct stage *stage = s->step[k].stage;
+        if (stage->on_device == NULL || !stage->on_device(s->step[k].options, to))
             return false;
+    }
     return true;
 }
 

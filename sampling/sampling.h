@@ -1,7 +1,7 @@
 // sampling.h - from logits to the distribution that tokens are drawn from.
 //
-// Rows of the target and of the drafter go through the same stages in one fixed order: repetition_penalty, logit_bias,
-// temperature, top_k, top_p, min_p (in an order given by the file, temperature 0 before a penalty would disable the penalty).
+// Rows of the target and of the drafter go through the same stages in one fixed order, that of the list in registry.c (in an order
+// given by the file, temperature 0 before a penalty would disable the penalty).
 // The order is that of HF transformers except for the bias, which acts before the penalty there (SequenceBiasLogitsProcessor,
 // 5.23.0).
 // A row depends on the whole text before it, including the tokens of its draft: repetition penalties get the path. A stage
@@ -26,16 +26,21 @@ struct path { // the text up to a node: the sequence, then the draft tokens on t
 };
 
 struct stage {
-    const char *name; // repetition_penalty, logit_bias, temperature, top_k, top_p, min_p
+    const char *name;
     const char *summary;
     const struct option *option; // its single option, which has the name of the stage
     size_t options_size;
+    // Changes the row by the functions of sampling/logits.h. before: the text up to the row's node.
     void (*apply)(struct logits *l, const void *options, const struct path *before);
+    // Adds its parameters to what a device applies to a row (core/row_stages.h), with the same bits. Returns false if it cannot with
+    // these options. NULL: devices do not have the stage. The host then makes the rows.
+    bool (*on_device)(const void *options, struct row_stages *to);
 };
 
-extern const struct stage *const stages[]; // in the order of application; ends with NULL
+extern const struct stage *const stages[];         // in the order of application; ends with NULL: sampling/registry.c
+const struct stage *stage_named(const char *name); // NULL: there is none of this name
 
-enum { MAX_STAGES = 8 };
+enum { MAX_STAGES = 16 };
 
 struct sampling {
     int n;
@@ -54,7 +59,7 @@ void sampling_free(struct sampling *s);
 bool sampling_check(const struct sampling *s, int used_vocab, struct error *err);
 bool sampling_is_greedy(const struct sampling *s); // temperature 0: for reports, not to select code
 
-// The stages as parameters for a device. false: a stage depends on the text (repetition_penalty) or is logit_bias.
+// The stages as parameters for a device. false: one of them cannot run there with its options (struct stage: on_device).
 bool sampling_row_stages(const struct sampling *s, struct row_stages *to);
 
 // Turns logits into the probabilities that tokens are drawn from, in place. Ordinary decoding, acceptance tests, residuals,

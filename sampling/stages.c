@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/grid.h"
+#include "core/row_stages.h"
 #include "sampling/logits.h"
 #include "sampling/loops.h"
 
@@ -216,42 +217,65 @@ static void keep_min_p(struct logits *l, const void *options, const struct path 
     logits_drop_below(l, logits_largest(l) + log(p)); // p = 0: -inf
 }
 
-#define STAGE(NAME, FUNCTION, SUMMARY, TYPE, FIELD, DEFAULT, HELP, ...) \
+// ---- what a device applies of them: parameters of a row, or nothing where a stage has no effect
+
+static bool no_penalty(const void *options, struct row_stages *to)
+{
+    (void)to;
+    return ((const struct repetition_penalty_options *)options)->penalty == 1;
+}
+
+static bool no_bias(const void *options, struct row_stages *to)
+{
+    (void)to;
+    return ((const struct logit_bias_options *)options)->bias.n == 0;
+}
+
+static bool temperature_on_device(const void *options, struct row_stages *to)
+{
+    const double temperature = ((const struct temperature_options *)options)->temperature;
+    to->inverse_temperature = temperature > 0 ? inverse_of(temperature) : 0;
+    return true;
+}
+
+static bool top_k_on_device(const void *options, struct row_stages *to)
+{
+    to->top_k = ((const struct top_k_options *)options)->k;
+    return true;
+}
+
+static bool top_p_on_device(const void *options, struct row_stages *to)
+{
+    to->top_p = ((const struct top_p_options *)options)->p;
+    return true;
+}
+
+static bool min_p_on_device(const void *options, struct row_stages *to)
+{
+    to->below = log(((const struct min_p_options *)options)->p);
+    return true;
+}
+
+// ---- the stages
+
+#define STAGE(NAME, APPLY, ON_DEVICE, SUMMARY, TYPE, FIELD, DEFAULT, HELP, ...) \
     static const struct option NAME##_option[] = { \
         { #NAME, TYPE, offsetof(struct NAME##_options, FIELD), DEFAULT, HELP, __VA_ARGS__ }, \
         { 0 }, \
     }; \
-    const struct stage NAME##_stage = { #NAME, SUMMARY, NAME##_option, sizeof(struct NAME##_options), FUNCTION };
+    const struct stage NAME##_stage = { \
+        #NAME, SUMMARY, NAME##_option, sizeof(struct NAME##_options), APPLY, ON_DEVICE \
+    };
 
-STAGE(repetition_penalty, penalize_repetition, "makes tokens of the text so far less probable", OPTION_REAL, penalty,
-      "1", "divides positive logits and multiplies negative ones; 1: off", .min = 0.01, .max = 100)
-STAGE(logit_bias, add_bias, "favours or bans tokens", OPTION_PAIRS, bias, "", "token id: what is added to its logit",
-      .min = -1e9, .max = 1e9)
-STAGE(temperature, divide_by_temperature, "sharpens or flattens the distribution", OPTION_REAL, temperature, "1",
-      "logits are divided by it; 0: greedy, always the argmax", .min = 0, .max = 1e6)
-STAGE(top_k, keep_top_k, "keeps the k most probable tokens", OPTION_INT, k, "0", "how many; 0: all", .min = 0,
-      .max = 1e9)
-STAGE(top_p, keep_top_p, "keeps the top tokens that make up a share of the probability", OPTION_REAL, p, "1",
-      "the share; 1: all", .min = 0, .max = 1)
-STAGE(min_p, keep_min_p, "keeps tokens with at least a share of the top probability", OPTION_REAL, p, "0",
-      "the share; 0: all", .min = 0, .max = 1)
-
-bool stage_on_device(const struct stage *stage, const void *options, struct row_stages *to)
-{
-    if (stage == &repetition_penalty_stage)
-        return ((const struct repetition_penalty_options *)options)->penalty == 1;
-    if (stage == &logit_bias_stage)
-        return ((const struct logit_bias_options *)options)->bias.n == 0;
-    if (stage == &temperature_stage) {
-        const double temperature = ((const struct temperature_options *)options)->temperature;
-        to->inverse_temperature = temperature > 0 ? inverse_of(temperature) : 0;
-    } else if (stage == &top_k_stage)
-        to->top_k = ((const struct top_k_options *)options)->k;
-    else if (stage == &top_p_stage)
-        to->top_p = ((const struct top_p_options *)options)->p;
-    else if (stage == &min_p_stage)
-        to->below = log(((const struct min_p_options *)options)->p);
-    else
-        return false; // a stage that devices do not have
-    return true;
-}
+STAGE(repetition_penalty, penalize_repetition, no_penalty, "makes tokens of the text so far less probable", OPTION_REAL,
+      penalty, "1", "divides positive logits and multiplies negative ones; 1: off", .min = 0.01, .max = 100)
+STAGE(logit_bias, add_bias, no_bias, "favours or bans tokens", OPTION_PAIRS, bias, "",
+      "token id: what is added to its logit", .min = -1e9, .max = 1e9)
+STAGE(temperature, divide_by_temperature, temperature_on_device, "sharpens or flattens the distribution", OPTION_REAL,
+      temperature, "1", "logits are divided by it; 0: greedy, always the argmax", .min = 0, .max = 1e6)
+STAGE(top_k, keep_top_k, top_k_on_device, "keeps the k most probable tokens", OPTION_INT, k, "0", "how many; 0: all",
+      .min = 0, .max = 1e9)
+STAGE(top_p, keep_top_p, top_p_on_device, "keeps the top tokens that make up a share of the probability", OPTION_REAL,
+      p, "1", "the share; 1: all", .min = 0, .max = 1)
+STAGE(min_p, keep_min_p, min_p_on_device, "keeps tokens with at least a share of the top probability", OPTION_REAL, p,
+      "0", "the share; 0: all", .min = 0, .max = 1)

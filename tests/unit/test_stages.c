@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "core/error.h"
+#include "core/row_stages.h"
 #include "core/settings.h"
 #include "sampling/stages.h"
 #include "tests/support/check.h"
@@ -299,15 +300,19 @@ static void biases_are_added_and_can_ban(void **state)
     sampling_free(&s);
 }
 
-// A stage that is added has no body on a device: rows go through it on the host.
+// A stage that is added has no parameters for a device: rows go through it on the host.
 static void a_stage_that_devices_do_not_have_stays_on_the_host(void **state)
 {
     (void)state;
-    struct row_stages on_device = { 1, 0, 1, -INFINITY };
+    struct row_stages on_device;
     const struct stage added = { .name = "added" };
-    const double options[2] = { 0.5, 0.5 };
-    assert_false(stage_on_device(&added, options, &on_device));
-    assert_true(on_device.below == -INFINITY && on_device.top_k == 0 && on_device.top_p == 1);
+    struct sampling s = SAMPLING("temperature", "0.5", "min_p", "0.1");
+    assert_true(sampling_row_stages(&s, &on_device));
+    const struct stage *min_p = s.step[1].stage;
+    s.step[1].stage = &added;
+    assert_false(sampling_row_stages(&s, &on_device));
+    s.step[1].stage = min_p;
+    sampling_free(&s);
 }
 
 int main(void)

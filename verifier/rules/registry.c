@@ -1,5 +1,7 @@
-// registry.c - all rules. A rule is one file and one name in this list.
+// registry.c - the list of all rules; the first is the default. A rule `name` defines name##_rule in a file of this folder.
 #include <string.h>
+
+#include "extensions.h"
 #include "verifier/rules/rule.h"
 
 #define RULES(RULE) \
@@ -11,7 +13,8 @@
     RULE(multipath) \
     RULE(typical) \
     RULE(lenient) \
-    RULE(synthetic)
+    RULE(synthetic) \
+    EXTENSION_RULES(RULE)
 
 #define DECLARE(name) extern const struct rule name##_rule;
 RULES(DECLARE)

@@ -66,5 +66,5 @@ struct rule {
     void (*device_parameters)(const void *options, double parameter[RULE_PARAMETERS]);
 };
 
-extern const struct rule *const rules[];         // ends with NULL: verifier/rules/registry.c
+extern const struct rule *const rules[];         // ends with NULL: verifier/rules/registry.c. The first is the default
 const struct rule *rule_named(const char *name); // NULL: no such rule
