@@ -73,6 +73,18 @@ static double distance(const double *a, const double *b, int n)
     return sum;
 }
 
+// The row's mass without the tokens of node's earlier siblings.
+static double mass_left(const struct draft *d, int node)
+{
+    const int parent = d->parent[node], vocab = d->q->vocab;
+    const float *row = d->q->row(d->q, parent);
+    double left = dist_row_sum(row, vocab);
+    for (int s = draft_next_child(d, parent, parent); s < node && d->proposal[node] == SAMPLED_WITHOUT_REPLACEMENT;
+         s = draft_next_child(d, parent, s))
+        left -= (double)row[d->token[s]];
+    return left;
+}
+
 struct proposal_error recording_rng_compare(const struct recording_rng *w, const struct draft *d)
 {
     struct proposal_error h = { 0, 0 };
@@ -87,7 +99,7 @@ struct proposal_error recording_rng_compare(const struct recording_rng *w, const
         }
         double *q = xcalloc((size_t)g->n, sizeof(*q));
         declared_row(d, node, q, g->n);
-        h.distance = worse(h.distance, distance(q, g->weight, g->n));
+        h.distance = worse(h.distance, distance(q, g->weight, g->n) * mass_left(d, node));
         free(q);
     }
     h.foreign_tokens += w->n > sampled ? w->n - sampled : 0;

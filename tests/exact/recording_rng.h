@@ -24,7 +24,9 @@ void recording_rng_begin(struct recording_rng *w, struct rng *source); // of a s
 void recording_rng_end(struct recording_rng *w);
 
 struct proposal_error {
-    double distance;    // largest total variation between the weights of a pick and the reported row
+    // Largest total variation between the weights of a pick and the reported row, times the mass that earlier siblings leave of it:
+    // rounding is to multiples of 2^-52 of the whole row.
+    double distance;
     int foreign_tokens; // SAMPLED nodes without a pick, and picks without a node
 };
 // Picks are assumed to be those of the SAMPLED nodes, in the order of the draft: a drafter that uses randomness for

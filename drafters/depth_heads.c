@@ -1,0 +1,99 @@
+#include "drafters/depth_heads.h"
+
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "kernels/backend.h"
+
+bool depth_heads_shape(struct tree_shape *shape, const struct tree_options *o, const char *what,
+                       const struct drafter_env *env, struct error *err)
+{
+    if (!tree_shape(shape, o, what, env->beside, err))
+        return false;
+    return env->backend == env->target_backend ||
+           fail(err, "%s: its heads read the target's states, and must be on the target's device", what);
+}
+
+static bool allocate(struct tensor *t, const struct drafter_env *env, struct error *err)
+{
+    *t = rows_on(env->backend, env->slots, model_shape(env->target)->width);
+    return t->data != NULL ||
+           fail(err, "%s: not enough memory for the states of %d sequences", env->backend->name, env->slots);
+}
+
+bool depth_heads_open(struct depth_heads *h, const struct depth_heads_setup *setup, const struct tree_shape *shape,
+                      const struct drafter_env *env, struct error *err)
+{
+    if (tree_shape_levels(shape) > setup->heads)
+        return fail(err, "%s: a draft of depth %d needs as many heads, but %s has %d", setup->what,
+                    tree_shape_levels(shape), setup->path, setup->heads);
+    if (!draft_batch_create(&h->draft_batch, shape, env, setup->vocab, setup->target_id, env->used_vocab, err) ||
+        !allocate(&h->state, env, err) || !allocate(&h->active, env, err))
+        return false;
+    h->has_state = xcalloc((size_t)env->slots, sizeof(*h->has_state));
+    h->drafter.nodes = shape->nodes;
+    h->drafter.taps = (struct taps){ 1, { FINAL_STATE } };
+    h->drafter.host_bytes = h->draft_batch.host_bytes;
+    h->drafter.bytes = setup->bytes + h->draft_batch.bytes + tensor_bytes(h->state) + tensor_bytes(h->active);
+    h->drafter.resolved[0] = (struct resolved){ "activations", activations_names[setup->activations] };
+    if (h->draft_batch.tree != NULL)
+        h->drafter.resolved[1] = (struct resolved){ "tree", h->draft_batch.tree };
+    return true;
+}
+
+void depth_heads_close(struct depth_heads *h)
+{
+    struct backend *b = h->draft_batch.env.backend;
+    if (b != NULL) {
+        b->release(b, h->state.data);
+        b->release(b, h->active.data);
+    }
+    draft_batch_destroy(&h->draft_batch);
+    free(h->has_state);
+}
+
+bool depth_heads_propose(struct drafter *d, struct request *r, int n, struct error *err)
+{
+    struct depth_heads *h = (struct depth_heads *)d;
+    struct backend *b = h->draft_batch.env.backend;
+    struct request usable[MAX_SLOTS], active[MAX_SLOTS]; // with a state; with draft tokens to propose
+    int32_t slot[MAX_SLOTS];
+    int first[MAX_SLOTS], k = 0, depth = 0; // first: row of each request's logits
+    for (int i = 0; i < n; i++)
+        if (h->has_state[r[i].slot])
+            usable[k++] = r[i];
+    const int count = draft_batch_begin(&h->draft_batch, usable, k, active);
+    if (count == 0)
+        return true;
+    for (int i = 0; i < count; i++) {
+        slot[i] = active[i].slot;
+        first[i] = i;
+    }
+    struct tensor states = tensor_rows(h->active, 0, count);
+    b->take(b, states, h->state, slot);
+    do {
+        h->logits(h, depth++, draft_batch_logits(&h->draft_batch, count), states);
+        if (!draft_batch_children(&h->draft_batch, active, count, first, 0, err))
+            return false;
+    } while (draft_batch_level(&h->draft_batch, active, count) > 0);
+    draft_batch_end(&h->draft_batch, active, count);
+    return true;
+}
+
+bool depth_heads_advance(struct drafter *d, const struct advance *a, int n, struct error *err)
+{
+    (void)err;
+    struct depth_heads *h = (struct depth_heads *)d;
+    struct backend *b = h->draft_batch.env.backend;
+    for (int i = 0; i < n; i++) {
+        b->take(b, tensor_rows(h->state, a[i].slot, 1), a[i].features, &(const int32_t){ a[i].n - 1 });
+        h->has_state[a[i].slot] = true;
+    }
+    return true;
+}
+
+void depth_heads_forget(struct drafter *d, int slot)
+{
+    ((struct depth_heads *)d)->has_state[slot] = false;
+}
