@@ -84,7 +84,7 @@ class Tree:
                 self.object.setdefault(file, []).append(os.path.join(self.build, words[words.index("-o") + 1]))
         for folder in FOLDERS:
             self.archive[folder] = self.ninja(f"lib{folder}.a")[-1]
-        for program in self.programs() + ["speclab", "speclab_emulated"]:
+        for program in self.programs() + ["speclab", "speclab_emulated", "speclab_extended"]:
             self.link[program] = self.ninja(program)[-1]
 
     def programs(self):
@@ -96,7 +96,7 @@ class Tree:
         if program not in self.started:
             with open(os.path.join(self.build, program), "rb") as f:
                 text = f.read()
-            self.started[program] = [p for p in ("speclab", "speclab_emulated")
+            self.started[program] = [p for p in ("speclab", "speclab_emulated", "speclab_extended")
                                      if os.path.join(self.build, p).encode() + b"\0" in text]
         return [program] + self.started[program]
 

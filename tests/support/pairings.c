@@ -41,6 +41,15 @@ static const char *const lines[] = {
 
 enum { LINES = sizeof(lines) / sizeof(lines[0]) };
 
+static char **given; // in place of these
+static int n_given;
+
+void pair_only(char **drafters, int n)
+{
+    given = drafters;
+    n_given = n;
+}
+
 // The i-th registered drafter that no line names; NULL: no more.
 static const char *unnamed(int i)
 {
@@ -58,6 +67,8 @@ static const char *unnamed(int i)
 int pair_count(void)
 {
     int n = LINES;
+    if (n_given > 0)
+        return n_given;
     while (unnamed(n - LINES) != NULL)
         n++;
     return n;
@@ -65,7 +76,7 @@ int pair_count(void)
 
 const char *pair_drafter(int i)
 {
-    return i < LINES ? lines[i] : unnamed(i - LINES);
+    return n_given > 0 ? given[i] : i < LINES ? lines[i] : unnamed(i - LINES);
 }
 
 char *pair_target, *pair_draft;

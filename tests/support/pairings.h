@@ -15,7 +15,8 @@ struct rule;
 // model, and with a suffix it is the path of a head (pair_heads_make). A registered drafter without a combination is tested with
 // its defaults; the test fails if it has options without defaults.
 int pair_count(void);
-const char *pair_drafter(int i); // "small:model=%s,tokens=4"
+const char *pair_drafter(int i);        // "small:model=%s,tokens=4"
+void pair_only(char **drafters, int n); // n > 0: these are tested, as given on a test program's command line
 
 bool pair_fits(const char *drafter, const struct rule *rule); // whether the rule takes its drafts
 

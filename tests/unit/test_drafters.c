@@ -4,6 +4,8 @@
 // that gets the whole text as a prompt must propose the same draft. The text would never show a difference: a drafter with wrong
 // rows in its cache only drafts worse.
 //
+// `test_drafters DRAFTER...` tests these drafters with these options, as in "linear:weights=head.safetensors".
+//
 // Every SAMPLED token must have been drawn from the reported row: a recording source is put between the drafter and its random
 // source.
 #include <math.h>
@@ -376,8 +378,9 @@ static void every_rule_takes_ordinary_decoding(void **unused)
     assert_int_equal(takes_missing(0, drafter_makes(drafter_named("none"), NULL)), 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    pair_only(argv + 1, argc - 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_draft_depends_only_on_the_text),
         cmocka_unit_test(a_draft_depends_only_on_the_text_at_chunk_boundaries),

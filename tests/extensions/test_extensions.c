@@ -1,0 +1,285 @@
+// test_extensions.c - what CONTRIBUTING.md says about additions outside the tree, on its four examples (tests/extensions): they are
+// listed, decode, are tested by the tests of all drafters, rules and stages, and their options are checked.
+//
+// This program has the examples linked in, as the programs that it runs have: speclab_extended, and test_drafters_extended.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "exact/law.h"
+#include "formats/safetensors.h"
+#include "sampling/sampling.h"
+#include "tests/cli/child_process.h"
+#include "tests/support/check.h"
+#include "tests/support/plain_stages.h"
+#include "tests/support/small_model.h"
+#include "verifier/rules/rule.h"
+
+enum { HEADS = 3 };
+static const int width = 64, vocab = 288; // of small_default
+
+static char *head; // the file of `linear`
+
+// Matrices of random numbers for a model's width and vocabulary: what training would write.
+static void write_head(const char *path)
+{
+    static const char *const names[HEADS] = { "0.weight", "1.weight", "2.weight" };
+    struct safetensor t[HEADS];
+    struct error err;
+    uint64_t state = 3;
+    for (int h = 0; h < HEADS; h++) {
+        t[h] = (struct safetensor){ .name = names[h], .dtype = "F32", .dims = 2, .dim = { vocab, width } };
+        t[h].bytes = (size_t)(vocab * width) * sizeof(float);
+        float *w = xcalloc(t[h].bytes, 1);
+        for (int i = 0; i < vocab * width; i++)
+            w[i] = (float)(splitmix(&state) >> 40) * 0x1p-24f - 0.5f;
+        t[h].data = w;
+    }
+    if (!safetensors_write(path, t, HEADS, NULL, &err))
+        fail_msg("%s", err.text);
+    for (int h = 0; h < HEADS; h++)
+        free((void *)(uintptr_t)t[h].data);
+}
+
+static int make(void **state)
+{
+    models_make(state);
+    write_head(head = test_path("linear.safetensors"));
+    return child_use(SPECLAB_EXTENDED) ? 0 : -1;
+}
+
+static int clean(void **state)
+{
+    free(head);
+    return models_remove(state);
+}
+
+static bool is_listed(const struct json *all, const char *kind, const char *name)
+{
+    const struct json *list = json_get(all, kind);
+    for (int i = 0; i < (int)json_count(list); i++)
+        if (strcmp(json_text(json_get(json_at(list, i), "name")), name) == 0)
+            return true;
+    return false;
+}
+
+static void extensions_are_listed(void **state)
+{
+    (void)state;
+    struct child_result s = child_run("list --json");
+    child_expect_success(&s, "list");
+    struct json *all = child_result_json(&s);
+    assert_true(is_listed(all, "drafters", "repeat") && is_listed(all, "drafters", "linear"));
+    assert_true(is_listed(all, "rules", "first") && is_listed(all, "stages", "epsilon_cutoff"));
+    assert_true(is_listed(all, "drafters", "ngram") && is_listed(all, "rules", "rejection"));
+    json_free(all);
+    child_result_free(&s);
+}
+
+// The text that `generate` writes with these options.
+static char *text_of(const char *options)
+{
+    struct child_result s =
+        child_run("generate %s --tokens 24 --threads 1 %s 'red, green, red, green'", models.hf, options);
+    child_expect_success(&s, options);
+    char *text = xstrdup(s.out);
+    child_result_free(&s);
+    return text;
+}
+
+static void expect_text(const char *expected, const char *options)
+{
+    char *found = text_of(options);
+    if (strcmp(found, expected) != 0)
+        fail_msg("%s: expected %s, found %s", options, expected, found);
+    free(found);
+}
+
+static void texts_equal_those_of_none(void **state)
+{
+    (void)state;
+    char *greedy = text_of(""), *seeded = text_of("--temperature 1 --rule match --seed 4");
+    expect_text(greedy, "--drafter repeat");
+    expect_text(greedy, "--drafter repeat:period=2,tokens=8 --rule first");
+    expect_text(seeded, "--drafter repeat:period=3 --temperature 1 --rule match --seed 4");
+    static const char *const options[] = { ",tokens=3", ",tokens=3,pick=greedy", ",widths=[3,2] --rule first:longest=1",
+                                           ",widths=[2,2,2],pick=greedy --rule first" };
+    for (int i = 0; i < 4; i++) {
+        char *linear = xformat("--drafter linear:weights=%s%s", head, options[i]);
+        expect_text(greedy, linear);
+        free(linear);
+    }
+    // At most one token has such a probability, so the text is the greedy one.
+    expect_text(greedy, "--temperature 1 --epsilon-cutoff 0.9999 --drafter repeat");
+    free(greedy);
+    free(seeded);
+}
+
+// A device has neither the rule nor the stage: the host decides and makes the rows, and the texts are the same. It does have the
+// operations of the head.
+static void extensions_work_on_a_device(void **state)
+{
+    (void)state;
+#ifdef EMULATED_DEVICE
+    static const char *const forms[] = { "--drafter repeat:period=2 --rule first%s",
+                                         "--drafter linear:weights=%s,widths=[2,2]" };
+    for (int i = 0; i < 2; i++) {
+        char *drafter = words_with(forms[i], i == 0 ? "" : head);
+        char *options =
+            xformat("%s --temperature 1 --epsilon-cutoff 0.01 --top-k 40 --activations f32 --tokens 5", drafter);
+        char *on_device = xformat("%s --device cuda", options), *expected = text_of(options);
+        expect_text(expected, on_device);
+        free(expected);
+        free(on_device);
+        free(options);
+        free(drafter);
+    }
+#else
+    skip();
+#endif
+}
+
+static void options_are_checked(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options, *error;
+    } cases[] = {
+        { "--drafter repeat:length=2", "length" },
+        { "--drafter repeat:period=0", "period" },
+        { "--drafter linear", "weights" },
+        { "--drafter linear:weights=/nowhere.safetensors", "/nowhere.safetensors" },
+        { "--rule first:longest=0", "longest" },
+        { "--rule last", "first" }, // unknown: the message lists the known ones
+        { "--epsilon-cutoff 2", "epsilon_cutoff" },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct child_result s = child_run("generate %s %s x", models.hf, cases[i].options);
+        if (s.status == 0 || strstr(s.err, cases[i].error) == NULL)
+            fail_msg("%s: status %d, %s", cases[i].options, s.status, s.err);
+        child_result_free(&s);
+    }
+    char *deep = xformat("generate %s --drafter linear:weights=%s,tokens=4 x", models.hf, head);
+    child_expect_error(1, "a draft of depth 4 needs as many heads", deep);
+    free(deep);
+}
+
+// `speclab exact --rules`: every outcome of drafting and verification.
+static void the_rule_is_proven_by_enumeration(void **state)
+{
+    (void)state;
+    const struct sweep_size size = { 4, 1, 260 };
+    const struct rule *first = rule_named("first");
+    for (int longest = 1; longest <= 2; longest++) {
+        struct law_result f = law_sweep(first, &longest, TRUTHFUL, size, 1e-12);
+        assert_true(f.sound && f.instances > 100 && f.repeated == 0);
+        assert_true(f.distance <= 1e-12 && f.lost <= 1e-12 && f.law_error <= 1e-12 && f.accepted_error <= 1e-12);
+    }
+    // Drafts whose tokens are not declared truthfully show.
+    assert_true(law_sweep(first, &(int){ 512 }, PRUNED_AS_SAMPLED, size, 1e-6).distance > 1e-6);
+    struct child_result s = child_run("exact --rules --instances 1");
+    child_expect_success(&s, "exact --rules");
+    const char *line = strstr(s.out, "\n  first ");
+    assert_non_null(line);
+    char *row = xstrndup(line + 1, strcspn(line + 1, "\n"));
+    assert_non_null(strstr(row, " exact"));
+    free(row);
+    child_result_free(&s);
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+// `speclab exact FILE`: in as many tokens as show that resampling from p, a negative control, is biased, the text is not.
+static void the_output_has_the_targets_distribution(void **state)
+{
+    (void)state;
+    char *file = test_path("exact.yaml"), *prompts = test_path("prompts.jsonl"), *db = test_path("exact.db");
+    char *text = xformat(
+        "name: extensions\ntarget: {model: %s}\nlimits: {new_tokens: 40, context: 256, ignore_end: true}\n"
+        "prompts: {file: prompts.jsonl, chat: none}\ncells: {sampling: {temperature: 0.5, epsilon_cutoff: 0.001},"
+        " rule: first, drafter: {kind: repeat, tokens: 2}}\n",
+        models.gguf);
+    write_file(file, text);
+    write_file(
+        prompts,
+        "{\"id\": \"a\", \"prompt\": \"red, green, red, green\"}\n{\"id\": \"b\", \"prompt\": \"one two one\"}\n");
+    struct child_result s = child_run("exact %s --tokens 6000 --db %s", file, db);
+    enum { UNDECIDED = 4 }; // lenience 1.1 would take more tokens
+    if (s.status != 0 && s.status != UNDECIDED)
+        fail_msg("status %d: %s%s", s.status, s.out, s.err);
+    const char *row = strstr(s.out, "\n  text "), *control = strstr(s.out, "\n  resampling from p ");
+    assert_true(row != NULL && control != NULL);
+    const char *row_end = strchr(row + 1, '\n'), *control_end = strchr(control + 1, '\n');
+    assert_true(memcmp(row_end - 5, "clean", 5) == 0 && memcmp(control_end - 6, "BIASED", 6) == 0);
+    child_result_free(&s);
+    free(text);
+    free(prompts);
+    free(file);
+    free(db);
+}
+
+static void the_drafters_keep_the_contract(void **state)
+{
+    (void)state;
+    assert_true(child_use(TEST_DRAFTERS_EXTENDED));
+    struct child_result s = child_run("repeat repeat:period=3,tokens=7 linear:weights=%s,tokens=3 "
+                                      "linear:weights=%s,widths=[3,2,1] linear:weights=%s,widths=[2,2],pick=greedy",
+                                      head, head, head);
+    child_expect_success(&s, "test_drafters_extended");
+    child_result_free(&s);
+    child_use(SPECLAB_EXTENDED);
+}
+
+// Against probabilities in double, by their definition.
+static void the_stage_keeps_tokens_of_a_probability(void **state)
+{
+    (void)state;
+    enum { N = 9000 };
+    static float x[N];
+    static double p[N];
+    static const char *const epsilon[] = { "0", "0.0002", "0.01", "0.7", "1" };
+    for (int i = 0; i < 5; i++)
+        for (int which = 0; which < 5; which++) {
+            struct sampling s = SAMPLING("epsilon_cutoff", epsilon[i]);
+            double kept = 0, largest = 0;
+            make_logits(x, N, which);
+            for (int k = 0; k < N; k++)
+                p[k] = (double)x[k];
+            plain_softmax(p, p, N);
+            for (int k = 0; k < N; k++)
+                largest = fmax(largest, p[k]);
+            const double cut = fmin(atof(epsilon[i]), largest);
+            for (int k = 0; k < N; k++)
+                kept += p[k] >= cut * (1 - 1e-6) ? p[k] : 0;
+            sampling_row(&s, x, N, N, NULL);
+            for (int k = 0; k < N; k++)
+                if (fabs(p[k] - cut) > 1e-6 * cut) // not on the edge
+                    assert_true(fabs((double)x[k] - (p[k] > cut ? p[k] / kept : 0)) < 1e-5);
+            sampling_free(&s);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(extensions_are_listed),
+        cmocka_unit_test(texts_equal_those_of_none),
+        cmocka_unit_test(extensions_work_on_a_device),
+        cmocka_unit_test(options_are_checked),
+        cmocka_unit_test(the_rule_is_proven_by_enumeration),
+        cmocka_unit_test(the_output_has_the_targets_distribution),
+        cmocka_unit_test(the_drafters_keep_the_contract),
+        cmocka_unit_test(the_stage_keeps_tokens_of_a_probability),
+    };
+    return cmocka_run_group_tests(tests, make, clean);
+}
