@@ -8,6 +8,7 @@
 #include "exact/transport.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
+#include "tests/support/rule_defaults.h"
 #include "tests/support/numbers.h"
 
 #define ROUNDING 1e-12
@@ -237,7 +238,9 @@ static void no_rule_exceeds_the_transport_bound(void **state)
         for (int r = 0; rules[r] != NULL; r++) {
             if (!rules[r]->exact || !(rules[r]->takes & TAKES_SAMPLED) || (k > 1 && !(rules[r]->takes & ~7u)))
                 continue;
-            double accepted = law_examine(&in, rules[r], NULL).accepted;
+            void *options = rule_defaults(rules[r]);
+            double accepted = law_examine(&in, rules[r], options).accepted;
+            rule_defaults_free(rules[r], options);
             assert_true(accepted <= max + ROUNDING);
             if (k == 1 && !rules[r]->drafter_invariant)
                 assert_true(fabs(accepted - max) <= ROUNDING); // every rule is optimal for a single token

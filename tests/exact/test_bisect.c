@@ -8,6 +8,7 @@
 #include "sampling/rng.h"
 #include "tests/exact/seeded_uniforms.h"
 #include "tests/support/check.h"
+#include "tests/support/rule_defaults.h"
 #include "tests/exact/shared_randomness.h"
 
 #define ROUNDING 1e-14
@@ -70,7 +71,8 @@ static void exact_rules_keep_the_law_as_black_boxes(void **state)
     for (int r = 0; rules[r] != NULL; r++) {
         if (!rules[r]->exact)
             continue;
-        struct rule_box box = bisect_rule(rules[r], NULL);
+        void *options = rule_defaults(rules[r]);
+        struct rule_box box = bisect_rule(rules[r], options);
         struct bisected all = { .instances = 0 };
         bool sampled = (rules[r]->takes & TAKES_DETERMINISTIC) == 0;
         if (!sampled || rules[r]->takes & TAKES_CHAINS) {
@@ -87,6 +89,7 @@ static void exact_rules_keep_the_law_as_black_boxes(void **state)
         assert_exact(&all);
         assert_int_equal(all.hidden_edges, 0);
         assert_true(all.instances >= INSTANCES);
+        rule_defaults_free(rules[r], options);
     }
 }
 

@@ -7,6 +7,7 @@
 #include "core/memory.h"
 #include "decode/decode.h"
 #include "tests/support/check.h"
+#include "tests/support/rule_defaults.h"
 #include "tests/exact/table_loop.h"
 
 #define ROUNDING 1e-12
@@ -46,21 +47,12 @@ static const struct draft_shape *const shapes[] = {
 };
 enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]), MAX_SEEDS = 24 };
 
-// A rule's default options; free() after options_free().
-static void *defaults(const struct rule *rule)
-{
-    void *options = rule->options ? xcalloc(1, rule->options_size) : NULL;
-    if (options)
-        assert_true(options_read(NULL, rule->name, rule->options, options, NULL));
-    return options;
-}
-
 // One instance with one shape: one pair of tables, and more of them while there are fewer than `runs` runs.
 static struct loop_result examine(const struct table_instance *w, const struct draft_shape *g, const struct rule *rule,
                                   int64_t runs)
 {
     struct loop_result worst = { 0 };
-    void *options = defaults(rule);
+    void *options = rule_defaults(rule);
     for (uint64_t seed = 0; seed == 0 || (seed < MAX_SEEDS && worst.runs < runs); seed++) {
         struct loop_result one = table_instance_examine(w, g, rule, options, seed * 64 + (uint64_t)g->nodes, FLAWLESS);
         loop_result_add(&worst, &one);
@@ -69,8 +61,7 @@ static struct loop_result examine(const struct table_instance *w, const struct d
                      rule->name, g->name, (int)seed, one.distance, one.lost, one.repeated, (int)one.violations,
                      one.message);
     }
-    options_free(rule->options, options);
-    free(options);
+    rule_defaults_free(rule, options);
     return worst;
 }
 

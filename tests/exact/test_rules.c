@@ -8,6 +8,7 @@
 #include "sampling/dist.h"
 #include "sampling/outcomes.h"
 #include "tests/support/check.h"
+#include "tests/support/rule_defaults.h"
 #include "exact/law.h"
 #include "tests/exact/mutants.h"
 
@@ -19,22 +20,12 @@ static const struct sweep_size sweep_size = { 30, 12, 260 };
 
 // ---- the law
 
-// A rule's default options; free() after options_free().
-static void *defaults(const struct rule *rule)
-{
-    void *options = rule->options ? xcalloc(1, rule->options_size) : NULL;
-    if (options)
-        assert_true(options_read(NULL, rule->name, rule->options, options, NULL));
-    return options;
-}
-
 // Why a rule marked exact is refused; NULL: it is not. *f: the measurements.
 static const char *refusal(const struct rule *rule, struct law_result *f)
 {
-    void *options = defaults(rule);
+    void *options = rule_defaults(rule);
     *f = law_sweep(rule, options, TRUTHFUL, sweep_size, ROUNDING);
-    options_free(rule->options, options);
-    free(options);
+    rule_defaults_free(rule, options);
     if (f->instances == 0)
         return "it takes no draft that is enumerated";
     if (!f->sound)
@@ -104,10 +95,9 @@ static void lossy_rules_are_detected(void **state)
     for (int i = 0; rules[i]; i++) {
         if (rules[i]->exact)
             continue;
-        void *options = defaults(rules[i]);
+        void *options = rule_defaults(rules[i]);
         assert_true(law_sweep(rules[i], options, TRUTHFUL, sweep_size, FLAW).distance > FLAW);
-        options_free(rules[i]->options, options);
-        free(options);
+        rule_defaults_free(rules[i], options);
     }
 }
 
@@ -228,7 +218,7 @@ static void rules_do_not_depend_on_token_ids(void **state)
     static const int widths[][3] = { { 1, 1, 1 }, { 2, 1, 1 }, { 2, 2, 1 } }; // a chain, chains, a tree
     static const unsigned shape[] = { 0, TAKES_CHAINS, TAKES_TREES };
     for (int r = 0; rules[r] != NULL; r++) {
-        void *options = defaults(rules[r]);
+        void *options = rule_defaults(rules[r]);
         int compared = 0;
         for (int seed = 0; seed < 360; seed++) {
             const enum proposal_mix mix = (enum proposal_mix)(seed % PROPOSAL_MIXES);
@@ -251,8 +241,7 @@ static void rules_do_not_depend_on_token_ids(void **state)
         }
         if (compared < 20)
             fail_msg("%s: only %d drafts were compared", rules[r]->name, compared);
-        options_free(rules[r]->options, options);
-        free(options);
+        rule_defaults_free(rules[r], options);
     }
 }
 
@@ -313,13 +302,12 @@ static void a_root_only_draft_is_plain_decoding(void **state)
     struct verification out = verification_create(1, 3);
     instance_draft(&in, &source.rng, 0, &g);
     for (int i = 0; rules[i]; i++) {
-        void *options = defaults(rules[i]);
+        void *options = rule_defaults(rules[i]);
         rules[i]->verify(&g.draft, &g.p.rows, options, &source.rng, &out);
         assert_int_equal(out.n, 1);
         assert_int_equal(out.node[0], 0);
         assert_int_equal(out.token[0], 2);
-        options_free(rules[i]->options, options);
-        free(options);
+        rule_defaults_free(rules[i], options);
     }
     verification_destroy(&out);
 }

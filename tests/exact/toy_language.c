@@ -8,6 +8,7 @@
 #include "core/options.h"
 #include "sampling/rng.h"
 #include "tests/support/check.h"
+#include "tests/support/rule_defaults.h"
 #include "tests/exact/shared_randomness.h"
 #include "verifier/rules/rule.h"
 #include "verifier/verifier.h"
@@ -145,10 +146,7 @@ struct text_writer text_writer_open(const struct text_setup *text_setup, uint64_
 {
     const struct rule *rule = text_setup->declared_rule != NULL ? text_setup->declared_rule : text_setup->rule;
     struct text_writer w = { .text_setup = text_setup, .seed = seed };
-    if (rule->options != NULL) {
-        w.options = xcalloc(1, rule->options_size);
-        assert_true(options_read(NULL, rule->name, rule->options, w.options, NULL));
-    }
+    w.options = rule_defaults(rule);
     const struct observer_setup setup = {
         .rule = rule, .rule_options = w.options, .slots = 2, .nodes = NODES, .vocab = VOCAB, .end = END, .seed = seed
     };

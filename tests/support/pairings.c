@@ -10,6 +10,7 @@
 #include "kernels/backend.h"
 #include "tokenizers/tokenizer.h"
 #include "tests/support/check.h"
+#include "tests/support/rule_defaults.h"
 #include "tests/support/small_heads.h"
 #include "tests/support/small_model.h"
 #include "verifier/rules/rule.h"
@@ -154,9 +155,20 @@ static void read_options(struct pair *p, const char *line, const char *draft)
         fail_msg("no drafter %s", text);
     p->options = xcalloc(1, p->type->options_size + 1);
     if (!options_read(s, "drafter", p->type->options, p->options, &err))
-        fail_msg("%s", err.text);
+        fail_msg("%s: %s; expected a line with its options in tests/support/pairings.c", line, err.text);
     settings_free(s);
     free(text);
+}
+
+bool pair_declares(const char *drafter, const char *option_name)
+{
+    char *kind = xstrndup(drafter, strcspn(drafter, ":"));
+    const struct drafter_type *type = drafter_named(kind);
+    free(kind);
+    for (const struct option *o = type != NULL ? type->options : NULL; o != NULL && o->name != NULL; o++)
+        if (strcmp(o->name, option_name) == 0)
+            return true;
+    return false;
 }
 
 bool pair_fits(const char *drafter, const struct rule *rule)
@@ -217,9 +229,7 @@ struct pair *pair_open_on(pair_device *target_on, pair_device *draft_on, const c
     if (p->drafter == NULL)
         fail_msg("%s: %s", drafter, err.text);
     p->rule = rule;
-    p->rule_options = xcalloc(1, rule->options_size + 1);
-    if (rule->options != NULL && !options_read(NULL, rule->name, rule->options, p->rule_options, &err))
-        fail_msg("%s", err.text);
+    p->rule_options = rule_defaults(rule);
     struct verifier_setup setup = { .target = p->target,
                                     .rule = rule,
                                     .rule_options = p->rule_options,
@@ -240,8 +250,7 @@ void pair_close(struct pair *p)
     verifier_destroy(p->verifier);
     drafter_destroy(p->drafter);
     options_free(p->type->options, p->options);
-    options_free(p->rule->options, p->rule_options);
-    free(p->rule_options);
+    rule_defaults_free(p->rule, p->rule_options);
     sampling_free(&p->sampling);
     tokenizer_close(p->tokenizer);
     model_close(p->target);

@@ -18,7 +18,8 @@ int pair_count(void);
 const char *pair_drafter(int i);        // "small:model=%s,tokens=4"
 void pair_only(char **drafters, int n); // n > 0: these are tested, as given on a test program's command line
 
-bool pair_fits(const char *drafter, const struct rule *rule); // whether the rule takes its drafts
+bool pair_fits(const char *drafter, const struct rule *rule);     // whether the rule takes its drafts
+bool pair_declares(const char *drafter, const char *option_name); // whether it has an option of this name
 
 // The two models, in test_directory(): made and removed by the set-up and tear-down of a group of tests.
 extern char *pair_target, *pair_draft; // paths

@@ -136,11 +136,6 @@ static struct drafter *create(const char *line, const char *path, const struct d
     return d;
 }
 
-static bool is(const char *drafter, const char *kind)
-{
-    return strncmp(drafter, kind, strlen(kind)) == 0;
-}
-
 static bool has(const char *drafter, const char *option)
 {
     return strstr(drafter, option) != NULL;
@@ -148,10 +143,10 @@ static bool has(const char *drafter, const char *option)
 
 // ---- memory
 
-// Memory that is not counted: the frequencies of rope.
+// Memory that is not counted: the frequencies of rope, where there is a cache.
 static size_t uncounted(const char *drafter)
 {
-    return is(drafter, "small") || is(drafter, "eagle") ? (size_t)small_default.head_dim / 2 * sizeof(float) : 0;
+    return pair_declares(drafter, "cache") ? (size_t)small_default.head_dim / 2 * sizeof(float) : 0;
 }
 
 static void a_drafter_reports_the_memory_it_takes(void **unused)
@@ -168,7 +163,7 @@ static void a_drafter_reports_the_memory_it_takes(void **unused)
             fail_msg("%s: reports %zu bytes (and %zu that are not counted), allocated %zu", drafter, d->bytes,
                      uncounted(drafter), book.bytes + book.packed);
         // One row of q per node, of the target's vocabulary.
-        const bool reads = !is(drafter, "n"), rows = reads && !has(drafter, "greedy");
+        const bool reads = pair_declares(drafter, "activations"), rows = reads && !has(drafter, "greedy");
         const size_t q = (size_t)SLOTS * (size_t)d->nodes * (size_t)small_default.vocab * sizeof(float);
         assert_int_equal(d->host_bytes, rows ? q : 0);
         assert_true((d->bytes > 0) == reads);
@@ -339,8 +334,8 @@ static void defaults_are_resolved_and_trees_written_out(void **unused)
         drafter_resolve(d, s);
         const struct settings *activations = settings_get(s, "activations"), *cache = settings_get(s, "cache"),
                               *tree = settings_get(s, "tree");
-        assert_true((activations != NULL) == !is(drafter, "n"));
-        assert_true((cache != NULL) == (is(drafter, "small") || is(drafter, "eagle")));
+        assert_true((activations != NULL) == pair_declares(drafter, "activations"));
+        assert_true((cache != NULL) == pair_declares(drafter, "cache"));
         assert_true((tree != NULL) == (name != NULL));
         if (activations != NULL)
             assert_string_equal(activations->text, "f32");

@@ -195,25 +195,19 @@ static int number_after(const char *line, const char *name)
     return at != NULL ? atoi(at + strlen(name)) : 0;
 }
 
-static enum evaluation evaluation_of(const char *name)
+static enum evaluation evaluation_of(const char *drafter, const struct drafter *d)
 {
-    static const struct {
-        const char *name;
-        enum evaluation evaluation;
-    } table[] = { { "none", LOOKUP },  { "ngram", LOOKUP },      { "small", OWN_MODEL },
-                  { "medusa", HEADS }, { "eagle", ON_FEATURES }, { "eagle3", ON_FEATURES } };
-    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
-        if (strcmp(table[i].name, name) == 0)
-            return table[i].evaluation;
-    fail_msg("the table above lacks the drafter %s", name);
-    return LOOKUP;
+    return !pair_declares(drafter, "activations") ? LOOKUP
+           : !pair_declares(drafter, "cache")     ? HEADS
+           : d->taps.n > 0                        ? ON_FEATURES
+                                                  : OWN_MODEL;
 }
 
 static void decode(const char *drafter, const char *sampling, int *drafted, int *accepted)
 {
     struct error err;
     struct pair *p = pair_open(pair_target, pair_draft, drafter, sampling, rule_named("rejection"), SLOTS, LENGTH);
-    struct expected x = { .evaluation = evaluation_of(p->type->name) };
+    struct expected x = { .evaluation = evaluation_of(drafter, p->drafter) };
     if (number_after(drafter, "nodes=") > 0) {
         x.top = number_after(drafter, "top=");
         x.tokens = number_after(drafter, "tokens=");
