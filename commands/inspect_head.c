@@ -11,12 +11,10 @@
 #include "models/paths.h"
 #include "models/weights.h"
 
-static const char *const kind_names[] = { "medusa", "eagle", "eagle3" }; // the drafters that run them
-
 static void print_text(const char *path, const char *target, enum head_kind kind, const struct head_facts *f)
 {
     printf("head        %s\n", path);
-    printf("kind        %s (drafter %s)\n", head_kinds[kind], kind_names[kind]);
+    printf("kind        %s (drafter %s)\n", head_kinds[kind], head_drafters[kind]);
     if (f->heads > 0)
         printf("heads       %d: one for each depth of the draft\n", f->heads);
     printf("target      %s: fits\n", target);
@@ -38,7 +36,7 @@ static void print_json(const char *path, const char *target, enum head_kind kind
     for (int i = 0; i < f->taps.n; i++)
         json_push(layers, f->taps.layer[i] == FINAL_STATE ? json_new_text("final") : json_new_int(f->taps.layer[i]));
     json_set(j, "head", json_new_text(path));
-    json_set(j, "kind", json_new_text(kind_names[kind]));
+    json_set(j, "kind", json_new_text(head_drafters[kind]));
     json_set(j, "heads", f->heads > 0 ? json_new_int(f->heads) : json_new_null());
     json_set(j, "target", json_new_text(target));
     json_set(j, "reads", layers);

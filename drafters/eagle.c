@@ -67,7 +67,7 @@ static bool open_head(struct eagle_drafter *g, const struct drafter_env *env, co
                                        .rows = g->rows };
     if (env->backend != env->target_backend)
         return fail(err, "drafter %s: its head reads the target's states, and must be on the target's device",
-                    kind == HEAD_EAGLE ? "eagle" : "eagle3");
+                    head_drafters[kind]);
     char *path = model_path(o->weights, env->beside, err);
     if (path != NULL)
         g->head = eagle_open(path, env->target, g->backend, &setup, err);

@@ -13,6 +13,7 @@
 #include "models/weights.h"
 
 const char *const head_kinds[] = { "a Medusa head", "an EAGLE head", "an EAGLE-3 head" };
+const char *const head_drafters[] = { "medusa", "eagle", "eagle3" };
 
 // Strips or translates the prefixes that training programs put before the names of a head's tensors.
 static char *own_name(const char *stored)

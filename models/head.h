@@ -15,7 +15,8 @@ struct json;
 struct weights;
 
 enum head_kind { HEAD_MEDUSA, HEAD_EAGLE, HEAD_EAGLE3 };
-extern const char *const head_kinds[]; // "a Medusa head", "an EAGLE head", "an EAGLE-3 head"
+extern const char *const head_kinds[];    // "a Medusa head", "an EAGLE head", "an EAGLE-3 head"
+extern const char *const head_drafters[]; // the drafters that run them: "medusa", "eagle", "eagle3"
 
 struct head {
     enum head_kind kind;

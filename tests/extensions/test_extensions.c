@@ -1,7 +1,8 @@
 // test_extensions.c - what CONTRIBUTING.md says about additions outside the tree, on its four examples (tests/extensions): they are
 // listed, decode, are tested by the tests of all drafters, rules and stages, and their options are checked.
 //
-// This program has the examples linked in, as the programs that it runs have: speclab_extended, and test_drafters_extended.
+// This program has the examples linked in, as the programs that it runs have: speclab_extended, test_drafters_extended and
+// test_every_stage_extended.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -231,11 +232,21 @@ static void the_output_has_the_targets_distribution(void **state)
 static void the_drafters_keep_the_contract(void **state)
 {
     (void)state;
-    assert_true(child_use(TEST_DRAFTERS_EXTENDED));
+    assert_true(child_use(TESTS "/test_drafters_extended"));
     struct child_result s = child_run("repeat repeat:period=3,tokens=7 linear:weights=%s,tokens=3 "
                                       "linear:weights=%s,widths=[3,2,1] linear:weights=%s,widths=[2,2],pick=greedy",
                                       head, head, head);
     child_expect_success(&s, "test_drafters_extended");
+    child_result_free(&s);
+    child_use(SPECLAB_EXTENDED);
+}
+
+static void the_stage_keeps_the_contract(void **state)
+{
+    (void)state;
+    assert_true(child_use(TESTS "/test_every_stage_extended"));
+    struct child_result s = child_run("%s", "");
+    child_expect_success(&s, "test_every_stage_extended");
     child_result_free(&s);
     child_use(SPECLAB_EXTENDED);
 }
@@ -279,6 +290,7 @@ int main(void)
         cmocka_unit_test(the_rule_is_proven_by_enumeration),
         cmocka_unit_test(the_output_has_the_targets_distribution),
         cmocka_unit_test(the_drafters_keep_the_contract),
+        cmocka_unit_test(the_stage_keeps_the_contract),
         cmocka_unit_test(the_stage_keeps_tokens_of_a_probability),
     };
     return cmocka_run_group_tests(tests, make, clean);

@@ -126,24 +126,6 @@ static void a_bias_for_an_unknown_token_is_an_error(void **state)
     sampling_free(&s);
 }
 
-static void a_row_without_tokens_passes_every_stage(void **state)
-{
-    (void)state;
-    static const char *const all[][3] = { { "temperature", "0", NULL }, { "temperature", "0.5", NULL },
-                                          { "top_k", "2", NULL },       { "top_k", "9", NULL },
-                                          { "top_p", "0.5", NULL },     { "top_p", "1", NULL },
-                                          { "min_p", "0.5", NULL },     { "repetition_penalty", "2", NULL } };
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        static const int32_t text[] = { 1 };
-        const struct path before = { 1, text };
-        struct sampling s = stages_read(stages_mapping(all[i]));
-        float x[4] = { -INFINITY, NAN, -INFINITY, -INFINITY };
-        sampling_row(&s, x, 4, 3, &before);
-        assert_true(x[0] == 1 && x[1] == 0 && x[2] == 0 && x[3] == 0);
-        sampling_free(&s);
-    }
-}
-
 static void neutral_stages_change_no_bit(void **state)
 {
     (void)state;
@@ -219,7 +201,6 @@ int main(void)
         cmocka_unit_test(a_penalty_reaches_the_last_token_of_the_longest_row),
         cmocka_unit_test(ids_beyond_a_row_are_skipped),
         cmocka_unit_test(a_bias_for_an_unknown_token_is_an_error),
-        cmocka_unit_test(a_row_without_tokens_passes_every_stage),
         cmocka_unit_test(neutral_stages_change_no_bit),
         cmocka_unit_test(stages_become_parameters_of_a_device),
         cmocka_unit_test(uniforms_fill_complete_steps_only),
