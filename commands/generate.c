@@ -235,7 +235,7 @@ static int add_stage_flags(struct generate *g, struct flag *to, struct stage_fla
 
 int command_generate(int argc, char **argv)
 {
-    struct generate g = { .drafter = "none", .rule = "rejection", .chat = "auto", .tokens = 128 };
+    struct generate g = { .drafter = drafter_types[0]->name, .rule = rules[0]->name, .chat = "auto", .tokens = 128 };
     const struct flag first[] = {
         { "drafter", FLAG_TEXT, &g.drafter, "KIND[:KEY=VALUE,...]", "proposes the draft tokens; default: none", 0, 0 },
         { "rule", FLAG_TEXT, &g.rule, "KIND[:KEY=VALUE,...]", "accepts or rejects them; default: rejection", 0, 0 },

@@ -179,9 +179,10 @@ static const struct speclab_decoder_options default_options;
 
 static bool read_pairing(struct pairing *p, const struct speclab_decoder_options *o, struct error *err)
 {
-    struct settings *drafter = settings_inline(o->drafter != NULL ? o->drafter : "none", "drafter", err);
+    struct settings *drafter =
+        settings_inline(o->drafter != NULL ? o->drafter : drafter_types[0]->name, "drafter", err);
     struct settings *rule =
-        drafter != NULL ? settings_inline(o->rule != NULL ? o->rule : "rejection", "rule", err) : NULL;
+        drafter != NULL ? settings_inline(o->rule != NULL ? o->rule : rules[0]->name, "rule", err) : NULL;
     struct settings *sampling =
         rule != NULL ? settings_pairs(o->sampling != NULL ? o->sampling : "temperature=1", "sampling", err) : NULL;
     const bool ok = sampling != NULL && pairing_read(p, drafter, rule, sampling, err);

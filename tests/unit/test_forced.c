@@ -142,7 +142,7 @@ static void forced_tokens_have_the_rank_of_their_logit(void **unused)
     for (int i = 0; i < pair_count(); i++) {
         const char *drafter = pair_drafter(i);
         int ties = 0, foreign_tokens = 0;
-        if (drafter[0] == 'n') // without logits
+        if (!pair_declares(drafter, "activations")) // without logits
             continue;
         check_ranks(drafter, NULL, &ties, &foreign_tokens);
         if (strncmp(drafter, "small", 5) == 0)
@@ -164,7 +164,7 @@ static void a_device_that_fails_fails_the_proposal(void **unused)
     static struct one_request a;
     for (int i = 0; i < pair_count(); i++) {
         const char *drafter = pair_drafter(i);
-        if (drafter[0] == 'n')
+        if (!pair_declares(drafter, "activations"))
             continue;
         struct error err = { "" };
         int32_t text[PROMPT];
