@@ -90,7 +90,7 @@ GRID_FUNCTION float grid_of_ordered(uint32_t bits)
 #define GRID_EXP_MIN (-0x1.601e678fc457bp+6)
 
 // e^x for x <= 0, with a relative error below 1e-15; results below 2^-127 become 0. The only function here with fused
-// multiply-adds. sampling/loops.c has the vector version.
+// multiply-adds. sampling/logit_loops.c has the vector version.
 GRID_FUNCTION double grid_exp(double x)
 {
     const double g[] = GRID_EXP_SERIES;

@@ -6,17 +6,17 @@
 
 double dist_sum(const double *w, int n)
 {
-    return loops()->sum(w, n);
+    return loops()->probabilities->sum(w, n);
 }
 
 // w := w / sum, where sum is the sum of w. Each entry is rounded down to the grid, and the difference of their sum to 1,
 // which is exact, is added to the first of the largest entries: the result sums to exactly 1.
 static void divide_by_sum(double *w, int n, double sum)
 {
-    loops()->divide(w, n, sum);
+    loops()->probabilities->divide(w, n, sum);
     const double missing = 1 - dist_sum(w, n);
     if (missing != 0)
-        w[loops()->argmax(w, n)] += missing;
+        w[loops()->probabilities->argmax(w, n)] += missing;
 }
 
 bool dist_normalize(double *w, int n)
@@ -35,7 +35,7 @@ static double copy(double *to, bool keep, const float *row, int n)
 {
     double sum = 0;
     for (int i = 0; i < n; i += CHUNK)
-        sum += loops()->copy(keep ? to + i : to, row + i, n - i < CHUNK ? n - i : CHUNK);
+        sum += loops()->probabilities->copy(keep ? to + i : to, row + i, n - i < CHUNK ? n - i : CHUNK);
     return sum;
 }
 
@@ -48,7 +48,7 @@ double dist_row_sum(const float *row, int n)
 double dist_share(float entry, double sum)
 {
     double w = grid_round((double)entry); // as copy() does
-    loops()->divide(&w, 1, sum);
+    loops()->probabilities->divide(&w, 1, sum);
     return w;
 }
 
@@ -79,10 +79,10 @@ double dist_remove(double *p, int n, int x)
 
 double dist_residual(double *p, const double *q, int n)
 {
-    double left = loops()->excess(p, q, n);
+    double left = loops()->probabilities->excess(p, q, n);
     if (!(left > 0))
         return 0;
-    loops()->take_excess(p, q, n);
+    loops()->probabilities->take_excess(p, q, n);
     divide_by_sum(p, n, left);
     return left;
 }
@@ -90,6 +90,6 @@ double dist_residual(double *p, const double *q, int n)
 double dist_scaled_residual(double *p, double a, const double *q, int n)
 {
     if (a != 1)
-        loops()->multiply(p, n, a);
+        loops()->probabilities->multiply(p, n, a);
     return dist_residual(p, q, n);
 }

@@ -57,7 +57,7 @@ static void sanitize(struct work *w, float *x, int n, int chunk)
     int used_vocab = w->used_vocab - chunk * LOGITS_CHUNK;
     if (used_vocab < n)
         fill(x + (used_vocab > 0 ? used_vocab : 0), n - (used_vocab > 0 ? used_vocab : 0), -INFINITY);
-    w->l->max[chunk] = used_vocab > 0 ? w->loops->sanitize(x, n) : -INFINITY;
+    w->l->max[chunk] = used_vocab > 0 ? w->loops->logits->sanitize(x, n) : -INFINITY;
 }
 
 struct logits logits_of(float *x, int n, int used_vocab, struct workers workers)
@@ -92,7 +92,7 @@ void logits_set(struct logits *l, int i, float value)
     if (l->x[i] >= l->max[s])
         l->max[s] = l->x[i];
     else if (before == l->max[s])
-        l->max[s] = loops()->largest(x, n);
+        l->max[s] = loops()->logits->largest(x, n);
 }
 
 static void temperature(struct work *w, float *x, int n, int chunk)
@@ -100,8 +100,8 @@ static void temperature(struct work *w, float *x, int n, int chunk)
     float *max = &w->l->max[chunk];
     if (*max == -INFINITY)
         return;
-    w->loops->temperature(x, n, w->max, w->by);
-    w->loops->temperature(max, 1, w->max, w->by); // the same function of the same number
+    w->loops->logits->temperature(x, n, w->max, w->by);
+    w->loops->logits->temperature(max, 1, w->max, w->by); // the same function of the same number
 }
 
 void logits_scale(struct logits *l, double by)
@@ -115,7 +115,7 @@ static void drop_below(struct work *w, float *x, int n, int chunk)
     if (w->l->max[chunk] < w->by)
         w->l->max[chunk] = -INFINITY;
     else if (!is_empty(w->l, chunk))
-        w->loops->drop_below(x, n, w->by);
+        w->loops->logits->drop_below(x, n, w->by);
 }
 
 void logits_drop_below(struct logits *l, double min)
@@ -131,12 +131,12 @@ void logits_drop_ties(struct logits *l, float value, int keep)
         float *x = l->x + s * LOGITS_CHUNK;
         if (is_empty(l, s) || l->max[s] < value)
             continue;
-        int n = length(l, s), found = loops()->find_at_least(x, n, value, index, n);
+        int n = length(l, s), found = loops()->logits->find_at_least(x, n, value, index, n);
         for (int k = 0; k < found; k++)
             if (x[index[k]] == value && keep-- <= 0)
                 x[index[k]] = -INFINITY;
         if (l->max[s] == value && keep < 0)
-            l->max[s] = loops()->largest(x, n);
+            l->max[s] = loops()->logits->largest(x, n);
     }
 }
 
@@ -150,7 +150,7 @@ void logits_keep_argmax(struct logits *l)
         }
         int32_t first = 0;
         float *x = l->x + s * LOGITS_CHUNK;
-        loops()->find_at_least(x, length(l, s), max, &first, 1);
+        loops()->logits->find_at_least(x, length(l, s), max, &first, 1);
         fill(x, length(l, s), -INFINITY);
         x[first] = max;
     }
@@ -162,7 +162,8 @@ int logits_from(const struct logits *l, float min, int32_t *id, int capacity)
     for (int s = 0; s < chunks(l->n); s++) {
         if (is_empty(l, s) || l->max[s] < min)
             continue;
-        int n = loops()->find_at_least(l->x + s * LOGITS_CHUNK, length(l, s), min, id + found, capacity - found);
+        int n =
+            loops()->logits->find_at_least(l->x + s * LOGITS_CHUNK, length(l, s), min, id + found, capacity - found);
         if (n > capacity - found)
             return -1;
         for (int k = 0; k < n; k++)
@@ -184,7 +185,7 @@ static void weigh(struct work *w, float *x, int n, int chunk)
 {
     double weight[LOGITS_CHUNK];
     const struct exact_sum none = { 0, 0 };
-    w->sum[chunk] = is_empty(w->l, chunk) ? none : w->loops->weights(weight, x, n, w->max);
+    w->sum[chunk] = is_empty(w->l, chunk) ? none : w->loops->logits->weights(weight, x, n, w->max);
 }
 
 double logits_weight(const struct logits *l)
@@ -199,13 +200,13 @@ static void exponentials(struct work *w, float *x, int n, int chunk)
     if (is_empty(w->l, chunk))
         memset(x, 0, (size_t)n * sizeof(*x));
     const struct exact_sum none = { 0, 0 };
-    w->sum[chunk] = is_empty(w->l, chunk) ? none : w->loops->exponentials(x, n, w->max);
+    w->sum[chunk] = is_empty(w->l, chunk) ? none : w->loops->logits->exponentials(x, n, w->max);
 }
 
 static void scale(struct work *w, float *x, int n, int chunk)
 {
     if (!is_empty(w->l, chunk))
-        w->loops->scale(x, n, w->by);
+        w->loops->logits->scale(x, n, w->by);
 }
 
 void logits_softmax(struct logits *l)

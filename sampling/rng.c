@@ -1,5 +1,5 @@
 // rng.c - the Philox source: the only file that makes random numbers. The uniforms of a race, one per token of the vocabulary,
-// are made in bulk by loops.c with the same bits.
+// are made in bulk by race_loops.c with the same bits.
 #include "sampling/rng.h"
 
 #include <assert.h>
@@ -85,10 +85,10 @@ struct weights {
 static const double *weights_from(const struct weights *w, int from, int n, double *scratch, double *sum)
 {
     if (w->as_double == NULL) {
-        *sum = loops()->copy(scratch, w->as_float + from, n);
+        *sum = loops()->probabilities->copy(scratch, w->as_float + from, n);
         return scratch;
     }
-    *sum = loops()->sum(w->as_double + from, n);
+    *sum = loops()->probabilities->sum(w->as_double + from, n);
     return w->as_double + from;
 }
 
@@ -159,7 +159,7 @@ static struct block block_of(const struct race *r, int index)
 static void race_uniforms(const struct race *r, int from, int n, double *u)
 {
     if (r->given == NULL)
-        loops()->uniforms(u, n, block_of(r, from));
+        loops()->race->uniforms(u, n, block_of(r, from));
     else
         for (int i = 0; i < n; i++)
             u[i] = r->given[from + i] + 0x1p-54;
@@ -179,7 +179,8 @@ static void race_chunk(void *of, int chunk)
             continue;
         race_uniforms(r, from, n, u);
         // -log(1 - u) >= u: most elements are ruled out without a logarithm
-        for (int i = loops()->first_below(u, w, best, 0, n); i < n; i = loops()->first_below(u, w, best, i + 1, n)) {
+        for (int i = loops()->race->first_below(u, w, best, 0, n); i < n;
+             i = loops()->race->first_below(u, w, best, i + 1, n)) {
             double time = grid_exponential(u[i]) / w[i];
             if (winner < 0 || time < best) {
                 best = time;
@@ -232,7 +233,7 @@ static bool within_bound(const struct race *r, int i, double bound, double *time
 // Initializes the bound with the time of the largest weight among the n elements from `from` on.
 static void init_bound(struct race *r, int from, int n)
 {
-    const float *w = r->weights->as_float + from, max = loops()->largest(w, n);
+    const float *w = r->weights->as_float + from, max = loops()->logits->largest(w, n);
     double time;
     int i = 0;
     while (w[i] != max)
@@ -246,7 +247,7 @@ static void init_bound(struct race *r, int from, int n)
 static int race_candidates(const struct race *r, int from, int n, double bound, int32_t *index)
 {
     if (bound < INFINITY)
-        return loops()->candidates(r->weights->as_float + from, n, block_of(r, from), bound, index);
+        return loops()->race->candidates(r->weights->as_float + from, n, block_of(r, from), bound, index);
     int found = 0;
     for (int i = 0; i < n; i++)
         if (r->weights->as_float[from + i] > 0)

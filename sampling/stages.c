@@ -199,7 +199,7 @@ static void keep_top_p(struct logits *l, const void *options, const struct path 
     (void)before;
     double p = ((const struct top_p_options *)options)->p;
     struct choice c;
-    c.weigh = loops()->weights;
+    c.weigh = loops()->logits->weights;
     if (p < 1 && logits_largest(l) > -INFINITY)
         keep_most_probable(&c, l, fmax(1, p * logits_weight(l))); // the argmax weighs 1, so it is always kept
 }

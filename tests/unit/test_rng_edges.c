@@ -187,7 +187,7 @@ static void uniforms_fill_complete_steps_only(void **state)
             double u[5 * LOOP_STEP];
             for (int k = 0; k < 5 * LOOP_STEP; k++)
                 u[k] = 7;
-            all_loops[i]->uniforms(u, n, first);
+            all_loops[i]->race->uniforms(u, n, first);
             for (int k = 0; k < 5 * LOOP_STEP; k++)
                 assert_true(k < n ? u[k] >= 0 && u[k] < 1 : k < capacity || u[k] == 7);
         }

@@ -59,43 +59,43 @@ static void compute(const struct loops *l, int n, struct results *a)
     some_logits(a->sanitized, n, 10);
     for (int i = 0; i < n; i += 7)
         a->sanitized[i] = i % 3 == 0 ? NAN : i % 3 == 1 ? INFINITY : -NAN;
-    a->largest[0] = l->sanitize(a->sanitized, n);
+    a->largest[0] = l->logits->sanitize(a->sanitized, n);
     some_logits(a->tempered, n, 20);
-    a->largest[1] = l->largest(a->tempered, n);
+    a->largest[1] = l->logits->largest(a->tempered, n);
     memcpy(a->exponentials, a->tempered, floats);
     memcpy(a->dropped, a->tempered, floats);
-    struct exact_sum e = l->weights(a->weights, a->tempered, n, 10);
+    struct exact_sum e = l->logits->weights(a->weights, a->tempered, n, 10);
     a->sum[0] = e.whole, a->sum[5] = e.rest;
-    a->found[0] = l->find_at_least(a->tempered, n, 5, a->index, n / 8);
-    l->temperature(a->tempered, n, 10, 1 / 0.7);
-    e = l->exponentials(a->exponentials, n, 10);
+    a->found[0] = l->logits->find_at_least(a->tempered, n, 5, a->index, n / 8);
+    l->logits->temperature(a->tempered, n, 10, 1 / 0.7);
+    e = l->logits->exponentials(a->exponentials, n, 10);
     a->sum[1] = e.whole, a->sum[6] = e.rest;
     memcpy(a->scaled, a->exponentials, floats);
-    l->scale(a->scaled, n, 1 / (e.whole + e.rest));
-    l->drop_below(a->dropped, n, -3.25);
-    a->sum[2] = l->copy(a->copied, a->scaled, n);
+    l->logits->scale(a->scaled, n, 1 / (e.whole + e.rest));
+    l->logits->drop_below(a->dropped, n, -3.25);
+    a->sum[2] = l->probabilities->copy(a->copied, a->scaled, n);
     some_weights(w, n, 30);
     some_weights(q, n, 40);
     memcpy(a->multiplied, w, doubles);
-    l->multiply(a->multiplied, n, 0.7);
-    a->found[4] = l->argmax(w, n);
-    a->sum[3] = l->sum(w, n);
+    l->probabilities->multiply(a->multiplied, n, 0.7);
+    a->found[4] = l->probabilities->argmax(w, n);
+    a->sum[3] = l->probabilities->sum(w, n);
     memcpy(a->divided, w, doubles);
-    l->divide(a->divided, n, a->sum[3]);
+    l->probabilities->divide(a->divided, n, a->sum[3]);
     for (int i = 0; i < n; i++)
         a->tiny[i] = w[i] * 0x1p-1060;
-    l->divide(a->tiny, n, 0x1p-1060);
+    l->probabilities->divide(a->tiny, n, 0x1p-1060);
     memcpy(a->left, w, doubles);
-    a->sum[4] = l->excess(w, q, n);
-    l->take_excess(a->left, q, n);
-    l->uniforms(a->u, n, (struct block){ { 5, 6 }, { 7, 8, 9, 10 } });
+    a->sum[4] = l->probabilities->excess(w, q, n);
+    l->probabilities->take_excess(a->left, q, n);
+    l->race->uniforms(a->u, n, (struct block){ { 5, 6 }, { 7, 8, 9, 10 } });
     memset(a->u + n, 0, LOOP_STEP * sizeof(*a->u)); // scratch
-    a->found[1] = l->first_below(a->u, w, 1e-3, 0, n);
-    a->found[2] = l->first_below(a->u, w, 1, n / 3, n);
-    a->found[3] = l->first_below(a->u, w, INFINITY, 1, n);
+    a->found[1] = l->race->first_below(a->u, w, 1e-3, 0, n);
+    a->found[2] = l->race->first_below(a->u, w, 1, n / 3, n);
+    a->found[3] = l->race->first_below(a->u, w, INFINITY, 1, n);
     for (int k = 0; k < 4; k++)
         a->candidates[k] =
-            l->candidates(a->scaled, n, (struct block){ { 5, 6 }, { 7, 8, 9, 10 } }, bounds[k], a->candidate[k]);
+            l->race->candidates(a->scaled, n, (struct block){ { 5, 6 }, { 7, 8, 9, 10 } }, bounds[k], a->candidate[k]);
 }
 
 static void every_instruction_set_gives_the_same_bits(void **state)
@@ -192,7 +192,8 @@ static void loops_agree_with_scalar_loops(void **state)
             const struct block first = { { 5, 6 }, { 7, 8, 9, 10 } };
             for (int i = 0; i < n; i++) { // each element is a candidate at a bound just above its own
                 const double p = on_grid((double)a->scaled[i]);
-                const int count = p > 0 ? loops()->candidates(a->scaled, n, first, a->u[i] * (1 + 1e-9) / p, one) : 0;
+                const int count =
+                    p > 0 ? loops()->race->candidates(a->scaled, n, first, a->u[i] * (1 + 1e-9) / p, one) : 0;
                 int number = 0;
                 while (number < count && one[number] != i)
                     number++;
@@ -231,7 +232,7 @@ static void exp_has_a_relative_error_below_1e_15(void **state)
             double u = uniform(50, (uint32_t)(k + i));
             x[i] = (float)(i % 4 == 0 ? -u : i % 4 == 1 ? -0.001 * u : -88.02 * u);
         }
-        loops()->weights(e, x, CHUNK, 0);
+        loops()->logits->weights(e, x, CHUNK, 0);
         for (int i = 0; i < CHUNK; i++) {
             long double exact = expl((long double)x[i]);
             worst = fmax(worst, (double)fabsl(((long double)e[i] - exact) / exact));
@@ -247,7 +248,7 @@ static void exp_is_exact_at_the_ends_of_its_range(void **state)
     (void)state;
     float x[] = { 7, 7 - 88.02f, 7 - 88.04f, -1000, -FLT_MAX, -INFINITY };
     double e[6];
-    loops()->weights(e, x, 6, 7);
+    loops()->logits->weights(e, x, 6, 7);
     assert_true(e[0] == 1 && e[1] >= 0x1p-127 && e[1] < 0x1.1p-127);
     for (int i = 2; i < 6; i++)
         assert_true(e[i] == 0);
@@ -281,7 +282,7 @@ static void the_only_weight_of_a_row_becomes_1(void **state)
     for (uint32_t i = 0; i < 20000; i++) {
         double w[20] = { 0 }, whole = uniform(60, i);
         w[i % 20] = whole;
-        loops()->divide(w, 20, whole);
+        loops()->probabilities->divide(w, 20, whole);
         assert_true(w[i % 20] == 1);
     }
 }
