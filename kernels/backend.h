@@ -4,7 +4,7 @@
 // so anyway, and forward passes stay free of error handling. Every backend checks shapes by assert().
 //
 // The arithmetic of one output of one row never depends on what else is in the pass: not on n, not on the other rows, not on
-// threads. tests/device/test_kernels.c checks this bit by bit for every backend except those with `varies`, whose products are a
+// threads. tests/device/test_matmul.c checks this bit by bit for every backend except those with `varies`, whose products are a
 // library's.
 #pragma once
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 // dequantize.h - GGUF's block formats to floats, one row at a time. Included by row_kernels.c only, which is compiled once
 // for each instruction set.
 //
-// Layouts: block_q4_0 and its relatives of ggml (ggml-common.h); checked against gguf-py in tests/device/test_kernels.c.
+// Layouts: block_q4_0 and its relatives of ggml (ggml-common.h); checked against gguf-py in tests/device/test_row_operations.c.
 #pragma once
 #include <stdint.h>
 #include <string.h>

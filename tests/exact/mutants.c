@@ -183,7 +183,7 @@ const struct mutant mutants[] = {
     // ---- vocabularies and ties
     MISREPORT("M61", rejection, UNMAPPED_AS_SAMPLED, chain, 0, 0, 0, "the row is not in the target's token ids"),
     MISREPORT("M62", rejection, PADDING_IN_ROW, chain, 0, 0, 0, "the row has mass on padding that is never sampled"),
-    OTHER("M63", "test_kernels; test_sampling", "ties go to the last id"),
+    OTHER("M63", "test_row_operations; test_sampling", "ties go to the last id"),
 
     // ---- spectr
     FLAW("S1", spectr, RHO_IS_ONE, two, 0, 0, 0, "rho = 1, negative mass is cut off"),

@@ -1,0 +1,24 @@
+// every_backend.h - every backend of this machine, one after the other, and tensors for it: the set-up of tests of operations.
+//
+// A program's arguments are [cpu|emulated|emulated-cublas|cuda|cublas [small]]: one kind of device only; smaller shapes, for slow
+// checkers. Backends whose bits vary (backend.varies) are compared bit by bit only in operations that copy rows.
+#pragma once
+#include <stdbool.h>
+#include "core/memory.h"
+#include "kernels/backend.h"
+#include "tests/device/gpus.h"
+#include "tests/device/reference_operations.h"
+#include "tests/support/check.h"
+
+enum { MAX_BACKENDS = 6 + MAX_GPUS_HERE };
+extern struct backend *backends[MAX_BACKENDS];
+extern bool slow[MAX_BACKENDS]; // large shapes are skipped on slow backends
+extern int n_backends;
+
+bool backends_open(int argc, char **argv); // false: there are none
+int backends_close(void **state);          // a group's tear-down
+
+uint64_t next(void);                                          // 64 random bits
+float *uniforms(int64_t n);                                   // in [-1, 1); free() them
+uint8_t *blocks(enum type type, int64_t rows, int64_t width); // random blocks with plausible scales; free() them
+struct tensor floats(float *x, int64_t rows, int64_t width);

@@ -1,0 +1,326 @@
+// test_matmul.c - products of every backend against plain loops in double, and the bits of a row in different calls: alone, among other
+// rows, with other numbers of threads.
+#include "tests/device/every_backend.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+
+// Whether this backend has products of such weights with such activations.
+static bool rounds(struct backend *b, enum activations a, enum type weights)
+{
+    return b->rounds_to(b, a, weights) == a && !(strcmp(b->name, "cublas") == 0 && type_is_quantized(weights));
+}
+
+static struct tensor prepared(struct backend *b, void *data, enum type type, int64_t rows, int64_t width,
+                              enum activations a)
+{
+    struct error err;
+    struct tensor w = b->prepare(b, tensor_of(data, type, rows, width), a, &err);
+    if (w.data == NULL)
+        fail_msg("%s", err.text);
+    return w;
+}
+
+// x rounded to the activations of a matmul, independently of the kernels. Group scales are amax / 127.
+static void round_activations(float *to, const float *x, int64_t n, int64_t k, enum activations a, bool quantized)
+{
+    for (int64_t i = 0; i < n * k; i++) {
+        to[i] = x[i];
+        if (a == ACTIVATIONS_BF16) {
+            int exponent;
+            double fraction = frexp((double)x[i], &exponent);
+            to[i] = (float)ldexp(rint(ldexp(fraction, 8)), exponent - 8);
+        }
+    }
+    for (int64_t g = 0; a == ACTIVATIONS_INT8 && quantized && g < n * k; g += 32) {
+        float max = 0;
+        for (int j = 0; j < 32; j++)
+            max = fmaxf(max, fabsf(x[g + j]));
+        for (int j = 0; j < 32 && max > 0; j++)
+            to[g + j] = (float)(rint((double)x[g + j] * (double)(127.0f / max)) * (double)(max / 127.0f));
+    }
+}
+
+// Moves quotients away from halves, where rounding up or down depends on the kernel.
+static void avoid_halves(float *x, int64_t n)
+{
+    for (int64_t g = 0; g + 32 <= n; g += 32) {
+        float max = 0;
+        for (int j = 0; j < 32; j++)
+            max = fmaxf(max, fabsf(x[g + j]));
+        for (int j = 0; j < 32; j++) {
+            double q = (double)x[g + j] * 127 / (double)max;
+            if (fabs(q - floor(q) - 0.5) < 1e-3)
+                x[g + j] = (float)((floor(q) + 0.25) * (double)max / 127);
+        }
+    }
+}
+
+static void matmul_agrees_with_plain_loops_in_double(void **unused)
+{
+    (void)unused;
+    static const int sizes[][3] = {
+        { 1, 7, 5 },      { 3, 17, 33 },    { 5, 64, 256 },  { 2, 3, 512 },    { 9, 40, 100 },
+        { 64, 33, 288 },  { 1, 1, 1 },      { 12, 16, 768 }, { 13, 48, 1056 }, { 25, 20, 2048 },
+        { 130, 150, 64 }, { 65, 150, 256 }, { 96, 70, 544 }, { 200, 20, 32 },  { 65, 37, 1536 },
+    };
+    for (int b = 0; b < n_backends; b++)
+        for (int t = 0; t < TYPES; t++)
+            for (size_t i = 0; i < 3 * sizeof(sizes) / sizeof(sizes[0]); i++) {
+                const int *size = sizes[i / 3];
+                enum activations a = (enum activations)(ACTIVATIONS_F32 + i % 3);
+                int n = size[0], m = size[1], k = size[2] / type_facts[t].block * type_facts[t].block;
+                struct backend *c = backends[b];
+                if (k == 0 || !rounds(c, a, (enum type)t) || (slow[b] && n * k > 20000 && n < 65))
+                    continue;
+                float *x = uniforms(n * k), *rounded = uniforms(n * k), *out = uniforms(n * m), *w = uniforms(m * k);
+                uint8_t *blocked = blocks((enum type)t, m, k);
+                double *expected = xcalloc((size_t)(n * m), sizeof(double));
+                int32_t *row = xcalloc((size_t)m, sizeof(int32_t));
+                for (int r = 0; r < m; r++)
+                    row[r] = r;
+                c->take(c, floats(w, m, k), tensor_of(blocked, (enum type)t, m, k), row);
+                avoid_halves(x, n * k);
+                round_activations(rounded, x, n, k, a, type_is_quantized((enum type)t));
+                reference_matmul(expected, rounded, w, n, m, k);
+                struct tensor weight = prepared(c, blocked, (enum type)t, m, k, a);
+                multiply(c, floats(out, n, m), floats(x, n, k), weight);
+                double d = reference_distance(out, expected, n * m);
+                if (!(d < 4e-6)) // sums are chains of k terms
+                    fail_msg("%s %s %s n %d m %d k %d: distance %g", c->describe(c), type_facts[t].name,
+                             activations_names[a], n, m, k, d);
+                c->unprepare(c, weight);
+                free(x), free(rounded), free(out), free(w), free(blocked), free(expected), free(row);
+            }
+}
+
+static void products_of_one_input_take_bias_and_residual(void **unused)
+{
+    (void)unused;
+    enum { N = 7, K = 64, M = 37, L = 50 };
+    for (int b = 0; b < n_backends; b++)
+        for (int a = ACTIVATIONS_F32; a <= ACTIVATIONS_INT8; a++) {
+            struct backend *c = backends[b];
+            if (!rounds(c, (enum activations)a, Q4_1))
+                continue;
+            float *x = uniforms(N * K), *w = uniforms(M * K), *bias = uniforms(M), *start = uniforms(N * M);
+            float *one = uniforms(N * M), *two = uniforms(N * L), *plain = uniforms(N * M), *other = uniforms(N * L);
+            float *wide = uniforms(L * K);
+            uint8_t *v = blocks(Q4_1, L, K), *u = blocks(Q8_0, L, K);
+            struct tensor first = prepared(c, w, F32, M, K, (enum activations)a),
+                          second = prepared(c, v, Q4_1, L, K, (enum activations)a),
+                          third = prepared(c, u, Q8_0, L, K, (enum activations)a);
+            memcpy(one, start, N * M * sizeof(float));
+            const struct product p[] = {
+                { .out = floats(one, N, M), .w = first, .bias = floats(bias, 1, M), .add = true },
+                { .out = floats(two, N, L), .w = second },
+            };
+            c->matmul(c, floats(x, N, K), p, 2);
+            multiply(c, floats(plain, N, M), floats(x, N, K), first);
+            multiply(c, floats(other, N, L), floats(x, N, K), second);
+            assert_memory_equal(two, other, N * L * sizeof(float));
+            for (int i = 0; i < N * M; i++)
+                assert_true(one[i] == start[i] + (plain[i] + bias[i % M]));
+            // gated: weights of one type, of two, and of two whose rows are rounded differently
+            struct tensor gates[] = { second, second, prepared(c, wide, F32, L, K, (enum activations)a) };
+            struct tensor ups[] = { second, third, third };
+            for (int g = 0; g < 3; g++) {
+                double *expected = xcalloc(N * L, sizeof(double));
+                float *gated = uniforms(N * L);
+                c->gated(c, floats(gated, N, L), floats(x, N, K), gates[g], ups[g]);
+                multiply(c, floats(two, N, L), floats(x, N, K), gates[g]);
+                multiply(c, floats(other, N, L), floats(x, N, K), ups[g]);
+                reference_swiglu(expected, two, other, N * L);
+                assert_true(reference_distance(gated, expected, N * L) < 1e-6);
+                free(expected), free(gated);
+            }
+            c->unprepare(c, gates[2]);
+            c->unprepare(c, first), c->unprepare(c, second), c->unprepare(c, third);
+            free(x), free(w), free(bias), free(start), free(one), free(two), free(plain), free(other), free(v), free(u),
+                free(wide);
+        }
+}
+
+// Float weights, which every backend supports: compared with loops in double, up to rounding.
+static void products_of_floats_take_bias_residual_and_gate(void **unused)
+{
+    (void)unused;
+    enum { N = 7, K = 96, M = 37 };
+    for (int i = 0; i < n_backends * 3 * 2; i++) {
+        struct backend *c = backends[i / 6];
+        const enum type type = (enum type[]){ F32, F16, BF16 }[i % 3];
+        const enum activations a = i / 3 % 2 == 0 ? ACTIVATIONS_F32 : ACTIVATIONS_BF16;
+        if (!rounds(c, a, type))
+            continue;
+        float *x = uniforms(N * K), *rounded = uniforms(N * K), *bias = uniforms(M), *start = uniforms(N * M);
+        float *out = uniforms(N * M), *two = uniforms(N * M), *first = uniforms(M * K), *second = uniforms(M * K);
+        uint8_t *v = blocks(type, M, K), *u = blocks(type, M, K);
+        double *expected = xcalloc(N * M, sizeof(double)), *other = xcalloc(N * M, sizeof(double));
+        int32_t row[M];
+        for (int r = 0; r < M; r++)
+            row[r] = r;
+        c->take(c, floats(first, M, K), tensor_of(v, type, M, K), row);
+        c->take(c, floats(second, M, K), tensor_of(u, type, M, K), row);
+        struct tensor one = prepared(c, v, type, M, K, a), wider = prepared(c, u, type, M, K, a);
+        c->take(c, floats(rounded, M < N ? M : N, K), wider, row); // a prepared weight as a table
+        assert_memory_equal(rounded, second, N * K * sizeof(float));
+        round_activations(rounded, x, N, K, a, false);
+
+        memcpy(out, start, N * M * sizeof(float));
+        const struct product p[] = {
+            { .out = floats(out, N, M), .w = one, .bias = floats(bias, 1, M), .add = true },
+            { .out = floats(two, N, M), .w = wider, .bias = floats(bias, 1, M) },
+        };
+        c->matmul(c, floats(x, N, K), p, 2);
+        reference_matmul(expected, rounded, first, N, M, K);
+        reference_matmul(other, rounded, second, N, M, K);
+        for (int at = 0; at < N * M; at++) {
+            expected[at] += (double)start[at] + (double)bias[at % M];
+            other[at] += (double)bias[at % M];
+        }
+        assert_true(reference_distance(out, expected, N * M) < 4e-6);
+        assert_true(reference_distance(two, other, N * M) < 4e-6);
+
+        multiply(c, floats(out, N, M), floats(x, N, K), one);
+        multiply(c, floats(two, N, M), floats(x, N, K), wider);
+        reference_swiglu(expected, out, two, N * M);
+        c->gated(c, floats(out, N, M), floats(x, N, K), one, wider);
+        assert_true(reference_distance(out, expected, N * M) < 4e-6);
+        c->unprepare(c, one), c->unprepare(c, wider);
+        free(x), free(rounded), free(bias), free(start), free(out), free(two), free(first), free(second), free(v),
+            free(u), free(expected), free(other);
+    }
+}
+
+static void a_row_has_the_same_bits_in_every_matmul(void **unused)
+{
+    (void)unused;
+    enum { MAX_COUNT = 500, M = 70 };
+    static const int counts[] = { 2,  3,  4,  5,  6,  7,  8,  9,  10, 11,  12,  13,
+                                  14, 15, 16, 17, 23, 24, 25, 33, 64, 100, 128, 500 };
+    for (int b = 0; b < n_backends; b++)
+        for (int t = 0; t < TYPES; t++)
+            for (int a = ACTIVATIONS_F32; a <= ACTIVATIONS_INT8; a++) {
+                struct backend *c = backends[b];
+                if (c->varies || !rounds(c, (enum activations)a, (enum type)t))
+                    continue;
+                int k = type_facts[t].block == 1 ? 133 : 768;
+                const int max = slow[b] ? 66 : MAX_COUNT;
+                float *x = uniforms(MAX_COUNT * k), *one = uniforms(MAX_COUNT * M), *many = uniforms(MAX_COUNT * M);
+                uint8_t *blocked = blocks((enum type)t, M, k);
+                struct tensor w = prepared(c, blocked, (enum type)t, M, k, (enum activations)a);
+                for (int i = 0; i < max; i++)
+                    multiply(c, floats(one + i * M, 1, M), floats(x + i * k, 1, k), w);
+                for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && counts[i] <= max; i++) {
+                    if (slow[b] && i % 3 != 1)
+                        continue;
+                    int n = counts[i], from = (int)(next() % (uint64_t)(max - n + 1));
+                    multiply(c, floats(many, n, M), floats(x + from * k, n, k), w);
+                    if (memcmp(many, one + from * M, (size_t)(n * M) * sizeof(float)) != 0)
+                        fail_msg("%s %s %s: rows of %d differ from rows alone", c->describe(c), type_facts[t].name,
+                                 activations_names[a], n);
+                }
+                c->unprepare(c, w);
+                free(x), free(one), free(many), free(blocked);
+            }
+}
+
+// The emulated cuBLAS sums in another order when there are more rows, so that tests do not rely on equal bits there.
+static void backends_whose_bits_vary_declare_it(void **unused)
+{
+    (void)unused;
+    enum { N = 5, M = 33, K = 64 };
+    for (int b = 0; b < n_backends; b++) {
+        struct backend *c = backends[b];
+        float *x = uniforms(N * K), *w = uniforms(M * K), *one = uniforms(N * M), *many = uniforms(N * M);
+        struct tensor weight = prepared(c, w, F32, M, K, ACTIVATIONS_F32);
+        for (int i = 0; i < N; i++)
+            multiply(c, floats(one + i * M, 1, M), floats(x + i * K, 1, K), weight);
+        multiply(c, floats(many, N, M), floats(x, N, K), weight);
+        const bool same = memcmp(one, many, N * M * sizeof(float)) == 0;
+        assert_true(same || c->varies);
+        // On a real device the bits may happen to be the same.
+        assert_true(!same || !c->varies || strstr(c->describe(c), "emulated") == NULL);
+        assert_int_equal(c->varies, strcmp(c->name, "cublas") == 0);
+        assert_int_equal(c->varies, strstr(c->describe(c), "not the same bits") != NULL);
+        c->unprepare(c, weight);
+        free(x), free(w), free(one), free(many);
+    }
+}
+
+// A product of n rows. kind: 0 plain, 1 with bias and residual, 2 gated.
+static void run_product(struct backend *c, int kind, float *out, float *x, int n, const struct tensor w[2], float *bias)
+{
+    const struct tensor to = floats(out, n, w[0].rows), of = floats(x, n, w[0].width);
+    const struct product p = { .out = to, .w = w[0], .bias = floats(bias, 1, w[0].rows), .add = true };
+    if (kind == 0)
+        multiply(c, to, of, w[0]);
+    else if (kind == 1)
+        c->matmul(c, of, &p, 1);
+    else
+        c->gated(c, to, of, w[0], w[1]);
+}
+
+static void check_long_pass(struct backend *c, enum type type, enum activations a, const int size[3], int kind)
+{
+    static const char *const names[] = { "plain", "with bias and residual", "gated" };
+    const int block = type_facts[type].block, n = size[0], m = size[1], k = (size[2] + block - 1) / block * block;
+    float *x = uniforms(n * k), *bias = uniforms(m), *start = uniforms(n * m);
+    float *at_once = uniforms(n * m), *short_pass = uniforms(64 * m);
+    uint8_t *gate = blocks(type, m, k), *up = blocks(type, m, k);
+    const struct tensor w[2] = { prepared(c, gate, type, m, k, a), prepared(c, up, type, m, k, a) };
+    memcpy(at_once, start, (size_t)(n * m) * sizeof(float));
+    run_product(c, kind, at_once, x, n, w, bias);
+    for (int share = 64; share > 0; share -= 63) // all rows in passes of 64, and some rows alone
+        for (int i = 0; i < n; i += share == 1 ? 61 : share) {
+            const int rows = share < n - i ? share : n - i;
+            const size_t bytes = (size_t)(rows * m) * sizeof(float);
+            memcpy(short_pass, start + i * m, bytes);
+            run_product(c, kind, short_pass, x + i * k, rows, w, bias);
+            if (memcmp(at_once + i * m, short_pass, bytes) != 0)
+                fail_msg("%s %s %s, n %d m %d k %d, %s: rows from %d on differ from those of a pass of %d",
+                         c->describe(c), type_facts[type].name, activations_names[a], n, m, k, names[kind], i, rows);
+        }
+    c->unprepare(c, w[0]), c->unprepare(c, w[1]);
+    free(x), free(bias), free(start), free(at_once), free(short_pass), free(gate), free(up);
+}
+
+// On a GPU long passes use other kernels, and so do passes with enough blocks for all its processors: the first two sizes have
+// enough for the four processors of the emulated GPU, the last for those of a real one. The CPU gets one size, since another test
+// covers its products.
+static void long_passes_have_the_bits_of_short_passes(void **unused)
+{
+    (void)unused;
+    static const int sizes[][3] = {
+        { 260, 20, 576 }, { 130, 150, 64 }, { 65, 37, 32 }, { 96, 18, 1536 }, { 1300, 1300, 96 }
+    };
+    for (int b = 0; b < n_backends; b++)
+        for (int t = 0; t < TYPES; t++)
+            for (int a = ACTIVATIONS_F32; a <= ACTIVATIONS_INT8; a++)
+                for (int i = 0; i < 5 && !backends[b]->varies && rounds(backends[b], (enum activations)a, (enum type)t);
+                     i++)
+                    for (int kind = 0; kind < 3; kind++) {
+                        const bool cpu = strcmp(backends[b]->name, "cpu") == 0;
+                        const bool skip = cpu       ? i != 1
+                                          : slow[b] ? i == 4 || (i > 0 && (t + a + i) % 3 != kind)
+                                                    : i == 4 && strcmp(backends[b]->name, "cuda") != 0;
+                        if (!skip)
+                            check_long_pass(backends[b], (enum type)t, (enum activations)a, sizes[i], kind);
+                    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(matmul_agrees_with_plain_loops_in_double),
+        cmocka_unit_test(products_of_one_input_take_bias_and_residual),
+        cmocka_unit_test(products_of_floats_take_bias_residual_and_gate),
+        cmocka_unit_test(a_row_has_the_same_bits_in_every_matmul),
+        cmocka_unit_test(backends_whose_bits_vary_declare_it),
+        cmocka_unit_test(long_passes_have_the_bits_of_short_passes),
+    };
+    return backends_open(argc, argv) ? cmocka_run_group_tests(tests, NULL, backends_close) : 77;
+}

@@ -1,0 +1,197 @@
+// test_row_operations.c - operations on rows, on every backend: dequantization, norms, activations, copies, the best logits.
+#include "tests/device/every_backend.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/json.h"
+#include "tests/support/file_write.h"
+
+static void blocks_dequantize_as_in_gguf_py(void **unused)
+{
+    (void)unused;
+    struct json *j = golden_json("blocks.json");
+    for (int b = 0; b < n_backends; b++)
+        for (int t = 1; t < TYPES; t++) {
+            char name[8] = { 0 };
+            for (size_t i = 0; type_facts[t].name[i] != '\0'; i++)
+                name[i] = (char)toupper(type_facts[t].name[i]);
+            struct json *list = json_get(json_get(j, name), "blocks");
+            assert_true(json_count(list) > 0);
+            for (size_t i = 0; i < json_count(list); i++) {
+                const char *hex = json_text(json_get(json_at(list, i), "hex"));
+                struct json *values = json_get(json_at(list, i), "values");
+                uint8_t bytes[1024];
+                float out[256];
+                size_t n = strlen(hex) / 2, width = json_count(values);
+                for (size_t k = 0; k < n; k++)
+                    sscanf(hex + 2 * k, "%2hhx", &bytes[k]);
+                assert_int_equal(n, type_row_bytes((enum type)t, (int64_t)width));
+                backends[b]->take(backends[b], floats(out, 1, (int64_t)width),
+                                  tensor_of(bytes, (enum type)t, 1, (int64_t)width), &(const int32_t){ 0 });
+                for (size_t k = 0; k < width; k++) {
+                    double expected = json_number(json_at(values, k)), got = (double)out[k];
+                    // A fused multiply-add may round less than gguf-py's two steps, relative to the terms.
+                    double scale = 0;
+                    for (size_t l = 0; l < width; l++)
+                        scale = fmax(scale, fabs(json_number(json_at(values, l))));
+                    if (!(fabs(got - expected) <= 1e-6 * fabs(expected) + 2e-7 * scale))
+                        fail_msg("%s %s: element %zu is %.9g, not %.9g", backends[b]->describe(backends[b]), name, k,
+                                 got, expected);
+                }
+            }
+        }
+    json_free(j);
+}
+
+static void operations_on_rows_agree_with_plain_loops(void **unused)
+{
+    (void)unused;
+    for (int b = 0; b < n_backends; b++)
+        for (int width = 1; width < 2100; width = width * 3 + 1) {
+            struct backend *c = backends[b];
+            enum { N = 5 };
+            float *x = uniforms(N * width), *w = uniforms(N * width), *out = uniforms(N * width);
+            double *expected = xcalloc((size_t)(N * width), sizeof(double));
+
+            reference_rmsnorm(expected, x, w, N, width, 1e-5);
+            c->rmsnorm(c, floats(out, N, width), floats(x, N, width), floats(w, 1, width), 1e-5f);
+            assert_true(reference_distance(out, expected, N * width) < 1e-6);
+
+            for (int i = 0; i < N * width; i++)
+                x[i] *= 20;
+            reference_swiglu(expected, x, w, N * width);
+            c->swiglu(c, floats(out, N, width), floats(x, N, width), floats(w, N, width));
+            assert_true(reference_distance(out, expected, N * width) < 1e-6);
+            reference_swiglu(expected, x, NULL, N * width);
+            c->swiglu(c, floats(out, N, width), floats(x, N, width), (struct tensor){ 0 });
+            assert_true(reference_distance(out, expected, N * width) < 1e-6);
+
+            memcpy(out, x, (size_t)(N * width) * sizeof(float));
+            c->add(c, floats(out, N, width), floats(w, N, width));
+            for (int i = 0; i < N * width; i++)
+                assert_true(out[i] == x[i] + w[i]);
+            memcpy(out, x, (size_t)(N * width) * sizeof(float));
+            c->add(c, floats(out, N, width), floats(w, 1, width));
+            for (int i = 0; i < N * width; i++)
+                assert_true(out[i] == x[i] + w[i % width]);
+            free(x), free(w), free(out), free(expected);
+        }
+}
+
+static void swiglu_is_accurate_at_the_ends_of_the_range(void **unused)
+{
+    (void)unused;
+    float gate[] = { -200, -100, -88, -87, -50, 0, 50, 87, 88, 100, 200, -0.0f };
+    enum { N = sizeof(gate) / sizeof(gate[0]) };
+    double expected[N];
+    float out[N];
+    reference_swiglu(expected, gate, NULL, N);
+    for (int b = 0; b < n_backends; b++) {
+        backends[b]->swiglu(backends[b], floats(out, 1, N), floats(gate, 1, N), (struct tensor){ 0 });
+        for (int i = 0; i < N; i++)
+            assert_true(fabs((double)out[i] - expected[i]) <= 1e-6 * fabs(expected[i]) + 1e-35);
+    }
+}
+
+static void place_take_and_cut_copy_the_right_rows(void **unused)
+{
+    (void)unused;
+    for (int b = 0; b < n_backends; b++) {
+        struct backend *c = backends[b];
+        float *x = uniforms(80 * 6), wide[4 * 9] = { 0 };
+        const int32_t row[] = { 5, 0, 5, 79 };
+        float gathered[4 * 6];
+        c->take(c, floats(gathered, 4, 6), floats(x, 80, 6), row);
+        for (int i = 0; i < 4; i++)
+            assert_memory_equal(gathered + i * 6, x + row[i] * 6, 6 * sizeof(float));
+        c->place(c, floats(wide, 4, 9), 3, floats(gathered, 4, 6));
+        for (int i = 0; i < 4; i++)
+            assert_memory_equal(wide + i * 9 + 3, gathered + i * 6, 6 * sizeof(float));
+        float again[4 * 6];
+        c->cut(c, floats(again, 4, 6), floats(wide, 4, 9), 3);
+        assert_memory_equal(again, gathered, sizeof(gathered));
+        free(x);
+    }
+}
+
+// Moves rows to TO .. TO + n in `count` consecutive tensors; all other rows stay unchanged.
+static void check_move(struct backend *c, int count, int rows, int width, int n)
+{
+    enum { TO = 10 };
+    const size_t each = (size_t)rows * (size_t)width, all = (size_t)count * each * sizeof(float);
+    float *x = uniforms((int64_t)count * rows * width), *before = xmalloc(all);
+    struct tensor *t = xcalloc((size_t)count, sizeof(*t));
+    int32_t *row = xcalloc((size_t)n, sizeof(*row));
+    memcpy(before, x, all);
+    for (int k = 0; k < count; k++)
+        t[k] = floats(x + (size_t)k * each, rows, width);
+    for (int i = 0; i < n; i++)
+        row[i] = TO + i + (i + 2) / 3;
+    c->move(c, t, count, TO, row, n);
+    for (int k = 0; k < count; k++)
+        for (int r = 0; r < rows; r++) {
+            const int source = r >= TO && r < TO + n ? row[r - TO] : r;
+            const size_t at = (size_t)k * each;
+            assert_memory_equal(x + at + (size_t)(r * width), before + at + (size_t)(source * width),
+                                (size_t)width * sizeof(float));
+        }
+    free(x), free(before), free(t), free(row);
+}
+
+// More tensors and more rows than fit into one launch; rows of a multiple of 16 bytes and others.
+static void rows_of_many_tensors_move_down(void **unused)
+{
+    (void)unused;
+    for (int b = 0; b < n_backends; b++) {
+        check_move(backends[b], 1, 40, 6, 4);
+        check_move(backends[b], 200, 900, 2, 600);
+        check_move(backends[b], 200, 30, 4, 9);
+    }
+}
+
+static void best_returns_the_top_k_with_ties_to_the_lowest_id(void **unused)
+{
+    (void)unused;
+    for (int b = 0; b < n_backends; b++)
+        for (int vocab = 1; vocab < 5000; vocab = vocab * 7 + 3) {
+            enum { N = 4 };
+            struct backend *c = backends[b];
+            int k = vocab < 9 ? vocab : 9;
+            float *x = uniforms(N * vocab), log_p[N * 9];
+            int32_t token[N * 9];
+            for (int i = 0; i < N * vocab; i++)
+                x[i] = roundf(x[i] * 20); // many ties
+            c->best(c, floats(x, N, vocab), k, token, log_p);
+            for (int i = 0; i < N; i++) {
+                double total = 0;
+                for (int v = 0; v < vocab; v++)
+                    total += exp((double)x[i * vocab + v]);
+                for (int r = 0; r < k; r++) {
+                    int better = 0, own = token[i * k + r];
+                    for (int v = 0; v < vocab; v++)
+                        better += x[i * vocab + v] > x[i * vocab + own] ||
+                                  (x[i * vocab + v] == x[i * vocab + own] && v < own);
+                    assert_int_equal(better, r);
+                    assert_true(fabs((double)log_p[i * k + r] - ((double)x[i * vocab + own] - log(total))) < 1e-5);
+                }
+            }
+            free(x);
+        }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_dequantize_as_in_gguf_py),
+        cmocka_unit_test(operations_on_rows_agree_with_plain_loops),
+        cmocka_unit_test(swiglu_is_accurate_at_the_ends_of_the_range),
+        cmocka_unit_test(place_take_and_cut_copy_the_right_rows),
+        cmocka_unit_test(rows_of_many_tensors_move_down),
+        cmocka_unit_test(best_returns_the_top_k_with_ties_to_the_lowest_id),
+    };
+    return backends_open(argc, argv) ? cmocka_run_group_tests(tests, NULL, backends_close) : 77;
+}
