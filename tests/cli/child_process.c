@@ -30,6 +30,12 @@ bool child_use(const char *another)
     return child_is_present();
 }
 
+int child_is_missing(void)
+{
+    fprintf(stderr, "%s was not built: skipped\n", program);
+    return 77;
+}
+
 static void give_up(const char *what)
 {
     perror(what);

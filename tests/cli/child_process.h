@@ -38,5 +38,9 @@ struct models {
 extern struct models models;
 int models_make(void **state);
 int models_remove(void **state);
+// The exit status of a program whose tests use them; 77, skipped: SPECLAB was not built.
+#define run_with_models(tests) \
+    (child_is_present() ? cmocka_run_group_tests(tests, models_make, models_remove) : child_is_missing())
+int child_is_missing(void); // prints that, and returns 77
 // words with the first %s replaced by the model's path; to be freed
 char *words_with(const char *words, const char *model);

@@ -345,10 +345,6 @@ static void a_made_head_fits_its_model_and_runs(void **state)
 
 int main(void)
 {
-    if (!child_is_present()) {
-        fprintf(stderr, "the program was not built\n");
-        return 77;
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_requested_measurements_are_taken),
         cmocka_unit_test(results_are_printed_and_stored),
@@ -359,5 +355,5 @@ int main(void)
         cmocka_unit_test(making_a_model_is_deterministic_and_the_model_runs),
         cmocka_unit_test(a_made_head_fits_its_model_and_runs),
     };
-    return cmocka_run_group_tests(tests, models_make, models_remove);
+    return run_with_models(tests);
 }

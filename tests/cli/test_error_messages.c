@@ -352,10 +352,6 @@ static void the_file_size_limit_is_reported(void **state)
 
 int main(void)
 {
-    if (!child_is_present()) {
-        fprintf(stderr, "the program was not built: skipped\n");
-        return 77;
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(usage_errors_are_one_sentence_and_status_2),
         cmocka_unit_test(models_that_cannot_be_opened_are_one_sentence),
@@ -370,5 +366,5 @@ int main(void)
         cmocka_unit_test(a_full_disk_is_reported),
         cmocka_unit_test(the_file_size_limit_is_reported),
     };
-    return cmocka_run_group_tests(tests, models_make, models_remove);
+    return run_with_models(tests);
 }
