@@ -90,6 +90,26 @@ struct store *open_store(const char *name)
     return s;
 }
 
+void perform(struct store *s, const char *sql, ...)
+{
+    struct error err = { "" };
+    char *whole;
+    va_list values;
+    va_start(values, sql);
+    assert_true(vasprintf(&whole, sql, values) >= 0);
+    va_end(values);
+    if (!query_perform(query_open(s, whole), &err))
+        fail_msg("%s: %s", whole, err.text);
+    free(whole);
+}
+
+void expect_none(struct store *s, const char *what, const char *sql)
+{
+    int64_t n = query_first_int(s, sql);
+    if (n != 0)
+        fail_msg("%s: %lld", what, (long long)n);
+}
+
 int64_t query_first_int(struct store *s, const char *sql)
 {
     struct error err = { "" };

@@ -37,14 +37,6 @@ static bool runs(struct store *s, const char *text, bool mix, struct error *err)
     return ok;
 }
 
-static void perform(struct store *s, const char *sql)
-{
-    struct error err = { "" };
-    struct query *q = query_open(s, sql);
-    if (!query_perform(q, &err))
-        fail_msg("%s: %s", sql, err.text);
-}
-
 static void expect_contains(const char *text, const char *what)
 {
     if (strstr(text, what) == NULL)

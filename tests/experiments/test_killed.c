@@ -35,21 +35,6 @@ static const char long_conversations[] =
     "{\"id\": \"d\", \"turns\": [\"a b c a b c\", \"d e f\"]}\n"
     "{\"id\": \"e\", \"turns\": [\"1, 2, 3\", \"4\", \"5\"]}\n";
 
-static void perform(struct store *s, char *sql) // owned
-{
-    struct error err = { "" };
-    if (!query_perform(query_open(s, sql), &err))
-        fail_msg("%s: %s", sql, err.text);
-    free(sql);
-}
-
-static void expect_none(struct store *s, const char *what, const char *sql)
-{
-    int64_t n = query_first_int(s, sql);
-    if (n != 0)
-        fail_msg("%s: %lld", what, (long long)n);
-}
-
 // Checks that the database has complete sequences and nothing else.
 static void check_sound(struct store *s)
 {
@@ -69,21 +54,23 @@ static void check_sound(struct store *s)
 static void create_views(struct store *s, const char *of)
 {
     perform(s,
-            xformat("CREATE TEMP VIEW %s_texts AS SELECT DISTINCT r.cell, q.prompt, q.turn, q.repeat, q.prompt_id,"
-                    " q.category, q.prompt_tokens, q.tokens, q.text_hash, q.text, q.stop, q.steps,"
-                    " (SELECT group_concat(drafted || ' ' || depth || ' ' || accepted || ' ' || tokens || ' ' ||"
-                    "   (SELECT count(*) FROM %s.trial AS t WHERE t.sequence = p.sequence AND t.step = p.step), ', ')"
-                    "  FROM (SELECT * FROM %s.step WHERE sequence = q.id ORDER BY step) AS p)"
-                    " FROM %s.sequence AS q JOIN %s.run AS r ON r.id = q.run",
-                    of, of, of, of, of));
-    perform(s, xformat("CREATE TEMP VIEW %s_sides AS SELECT DISTINCT r.cell, q.prompt, q.turn, q.repeat, t.same_rule,"
-                       " t.equal, t.first_difference FROM %s.texts AS t JOIN %s.sequence AS q ON q.id = t.sequence"
-                       " JOIN %s.run AS r ON r.id = q.run",
-                       of, of, of, of));
-    perform(s, xformat("CREATE TEMP VIEW %s_runs AS SELECT r.cell, r.peers, r.settings, r.finished IS NOT NULL,"
-                       " u.prompts, u.compared_texts > 0, u.equal_texts = u.compared_texts"
-                       " FROM %s.run_summary AS u JOIN %s.run AS r ON r.id = u.run",
-                       of, of, of));
+            "CREATE TEMP VIEW %s_texts AS SELECT DISTINCT r.cell, q.prompt, q.turn, q.repeat, q.prompt_id,"
+            " q.category, q.prompt_tokens, q.tokens, q.text_hash, q.text, q.stop, q.steps,"
+            " (SELECT group_concat(drafted || ' ' || depth || ' ' || accepted || ' ' || tokens || ' ' ||"
+            "   (SELECT count(*) FROM %s.trial AS t WHERE t.sequence = p.sequence AND t.step = p.step), ', ')"
+            "  FROM (SELECT * FROM %s.step WHERE sequence = q.id ORDER BY step) AS p)"
+            " FROM %s.sequence AS q JOIN %s.run AS r ON r.id = q.run",
+            of, of, of, of, of);
+    perform(s,
+            "CREATE TEMP VIEW %s_sides AS SELECT DISTINCT r.cell, q.prompt, q.turn, q.repeat, t.same_rule,"
+            " t.equal, t.first_difference FROM %s.texts AS t JOIN %s.sequence AS q ON q.id = t.sequence"
+            " JOIN %s.run AS r ON r.id = q.run",
+            of, of, of, of);
+    perform(s,
+            "CREATE TEMP VIEW %s_runs AS SELECT r.cell, r.peers, r.settings, r.finished IS NOT NULL,"
+            " u.prompts, u.compared_texts > 0, u.equal_texts = u.compared_texts"
+            " FROM %s.run_summary AS u JOIN %s.run AS r ON r.id = u.run",
+            of, of, of);
 }
 
 static void check_same(struct store *s, const char *what)
@@ -98,7 +85,7 @@ static void check_same(struct store *s, const char *what)
 static void check_equals_whole_run(struct store *s)
 {
     char *path = test_path("whole.db");
-    perform(s, xformat("ATTACH '%s' AS whole", path));
+    perform(s, "ATTACH '%s' AS whole", path);
     free(path);
     create_views(s, "main");
     create_views(s, "whole");

@@ -109,17 +109,6 @@ static void a_timed_backend_uses_the_cache(void **state)
     free(y);
 }
 
-static void flip_bits(const char *path, long at, int bits)
-{
-    FILE *f = fopen(path, "r+b");
-    assert_non_null(f);
-    assert_int_equal(fseek(f, at, at < 0 ? SEEK_END : SEEK_SET), 0);
-    int before = fgetc(f);
-    assert_int_equal(fseek(f, at, at < 0 ? SEEK_END : SEEK_SET), 0);
-    fputc(before ^ bits, f);
-    assert_int_equal(fclose(f), 0);
-}
-
 static long size_of(const char *path)
 {
     struct stat st;
@@ -157,14 +146,14 @@ static void a_damaged_file_is_written_anew(void **state)
     };
     for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++)
         for (int bit = 1; bit < 256; bit *= 4) {
-            flip_bits(cache, places[i].at, bit);
+            file_flip(cache, places[i].at, bit);
             expect_message(path, ACTIVATIONS_INT8, places[i].message);
             assert_int_equal(size_of(cache), whole);
             expect_message(path, ACTIVATIONS_INT8, "read from");
         }
     // The top bits of two words that a sum by multiplication adds up to nothing.
-    flip_bits(cache, 4096 + 7, 128);
-    flip_bits(cache, 4096 + 64 + 7, 128);
+    file_flip(cache, 4096 + 7, 128);
+    file_flip(cache, 4096 + 64 + 7, 128);
     expect_message(path, ACTIVATIONS_INT8, "damaged: the checksum of a tensor");
     for (long n = 0; n < whole; n += n < 200 ? 37 : 4093) {
         assert_int_equal(truncate(cache, n), 0);

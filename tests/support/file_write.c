@@ -23,6 +23,17 @@ void file_write_bytes(const char *path, const void *bytes, size_t n)
     assert_int_equal(fclose(f), 0);
 }
 
+void file_flip(const char *path, long at, int bits)
+{
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, at, at < 0 ? SEEK_END : SEEK_SET), 0);
+    const int before = fgetc(f);
+    assert_int_equal(fseek(f, at, at < 0 ? SEEK_END : SEEK_SET), 0);
+    assert_int_equal(fputc(before ^ bits, f), before ^ bits);
+    assert_int_equal(fclose(f), 0);
+}
+
 void assert_golden_file(const char *name, const char *text, bool write)
 {
     struct error err;

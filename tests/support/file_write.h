@@ -7,6 +7,7 @@ struct json;
 
 void file_write(const char *path, const char *text);
 void file_write_bytes(const char *path, const void *bytes, size_t n);
+void file_flip(const char *path, long at, int bits); // inverts bits of a byte; at < 0: from the end
 // Compares a text with tests/cases/NAME and fails the test at the first line that differs. write: NAME is rewritten first, to be
 // reviewed again.
 void assert_golden_file(const char *name, const char *text, bool write);
