@@ -251,5 +251,5 @@ int main(void)
         cmocka_unit_test(a_drafter_coupled_to_the_rule_is_refused),
         cmocka_unit_test(the_command_finds_equal_bits),
     };
-    return cmocka_run_group_tests(tests, make_files, remove_files);
+    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
 }

@@ -453,5 +453,5 @@ int main(void)
         cmocka_unit_test(untestable_cells_and_failed_writes_are_errors),
         cmocka_unit_test(errors_are_one_sentence),
     };
-    return cmocka_run_group_tests(tests, make_pair_of_models, remove_files);
+    return cmocka_run_group_tests(tests, make_pair_of_models, test_directory_tear_down);
 }

@@ -13,6 +13,7 @@
 #include "results/exact_rows.h"
 #include "results/store.h"
 #include "tests/experiments/small_experiments.h"
+#include "tests/support/small_model.h"
 
 enum { DETECTED = STREAM_NEGATIVE_CONTROLS + 1 }; // the negative control that was detected
 
@@ -123,5 +124,5 @@ int main(void)
         cmocka_unit_test(a_verdict_is_printed),
         cmocka_unit_test(a_verdict_is_stored),
     };
-    return cmocka_run_group_tests(tests, make_files, remove_files);
+    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
 }

@@ -330,5 +330,5 @@ int main(void)
         cmocka_unit_test(a_prompt_of_one_token_is_evaluated_from_the_next_position),
         cmocka_unit_test(a_text_too_short_to_evaluate_is_followed_by_another),
     };
-    return cmocka_run_group_tests(tests, make_files, remove_files);
+    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
 }

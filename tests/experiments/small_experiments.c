@@ -48,13 +48,6 @@ int make_files(void **state)
     return 0;
 }
 
-int remove_files(void **state)
-{
-    (void)state;
-    test_directory_remove();
-    return 0;
-}
-
 void write_blocks(const char *name)
 {
     struct small_model t = small_default;

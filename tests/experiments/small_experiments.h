@@ -8,7 +8,6 @@ struct experiment;
 struct store;
 
 int make_files(void **state); // a group's set-up: target.gguf, draft.gguf, conversations.jsonl, ...
-int remove_files(void **state);
 void write_bytes(const char *name, const char *bytes, size_t n);
 void write_file(const char *name, const char *text);
 void write_blocks(const char *name); // a model with quantized weights and heads of 32, so that q8_0 caches fit

@@ -247,5 +247,5 @@ int main(void)
         cmocka_unit_test(a_default_is_the_cell_that_it_resolves_to),
         cmocka_unit_test(more_nodes_than_rows_of_a_pass_reopen_the_target),
     };
-    return cmocka_run_group_tests(tests, make_files, remove_files);
+    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
 }

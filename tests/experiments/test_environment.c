@@ -325,7 +325,7 @@ int main(void)
         cmocka_unit_test(a_dry_run_reports_what_will_be_refused),
         cmocka_unit_test(a_revision_shows_uncommitted_changes_and_debug_builds),
     };
-    const int failed = cmocka_run_group_tests(tests, make_files, remove_files);
+    const int failed = cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
     free(progress);
     return failed;
 }

@@ -513,5 +513,5 @@ int main(void)
         cmocka_unit_test(the_smoke_experiment_runs),
         cmocka_unit_test(the_prompt_set_agrees_with_its_readme),
     };
-    return cmocka_run_group_tests(tests, make_files, remove_files);
+    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
 }

@@ -495,5 +495,5 @@ int main(void)
         cmocka_unit_test(answers_are_read_on_request),
         cmocka_unit_test(bad_prompts_are_refused_with_file_and_line),
     };
-    return cmocka_run_group_tests(tests, make_files, remove_files);
+    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
 }

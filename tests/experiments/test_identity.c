@@ -270,5 +270,5 @@ int main(void)
         cmocka_unit_test(every_byte_of_the_weights_counts),
         cmocka_unit_test(a_model_with_changed_rope_is_another_cell),
     };
-    return cmocka_run_group_tests(tests, make_files, remove_files);
+    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
 }

@@ -252,5 +252,5 @@ int main(void)
         cmocka_unit_test(a_resaved_model_is_the_same_cell),
         cmocka_unit_test(every_key_of_a_head_makes_another_cell_or_is_ignored),
     };
-    return cmocka_run_group_tests(tests, make_files, remove_files);
+    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
 }

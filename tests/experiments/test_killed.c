@@ -248,5 +248,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_killed_run_resumes_to_the_results_of_an_uninterrupted_one),
         cmocka_unit_test(an_interrupted_run_leaves_a_consistent_database_and_resumes),
     };
-    return cmocka_run_group_tests(tests, make_files, remove_files);
+    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
 }

@@ -13,6 +13,7 @@
 #include "results/store.h"
 #include "tests/experiments/resumable.h"
 #include "tests/experiments/small_experiments.h"
+#include "tests/support/small_model.h"
 
 enum { SEEDS = 200 };
 
@@ -268,5 +269,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_turn_after_a_missing_one_is_not_valid),
         cmocka_unit_test(missing_sequences_are_decoded_again_and_no_others),
     };
-    return cmocka_run_group_tests(tests, resumable_make, remove_files);
+    return cmocka_run_group_tests(tests, resumable_make, test_directory_tear_down);
 }

@@ -11,6 +11,7 @@
 #include "results/store.h"
 #include "tests/experiments/resumable.h"
 #include "tests/experiments/small_experiments.h"
+#include "tests/support/small_model.h"
 
 // The lines that stay; the caller frees them.
 static char *output_of(const struct resumable *w, struct store *s)
@@ -122,5 +123,5 @@ int main(void)
         cmocka_unit_test(a_dry_run_counts_what_the_run_then_decodes),
         cmocka_unit_test(a_run_with_missing_sequences_is_unfinished),
     };
-    return cmocka_run_group_tests(tests, resumable_make, remove_files);
+    return cmocka_run_group_tests(tests, resumable_make, test_directory_tear_down);
 }

@@ -13,6 +13,7 @@
 #include "results/store.h"
 #include "tests/experiments/resumable.h"
 #include "tests/experiments/small_experiments.h"
+#include "tests/support/small_model.h"
 
 enum { MAX_ENDINGS = 64 };
 
@@ -139,5 +140,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(participating_cells_are_warmed_up_once_before_the_paired_run),
     };
-    return cmocka_run_group_tests(tests, resumable_make, remove_files);
+    return cmocka_run_group_tests(tests, resumable_make, test_directory_tear_down);
 }

@@ -209,5 +209,5 @@ int main(void)
         cmocka_unit_test(a_hash_is_of_the_tensors_that_the_index_names),
         cmocka_unit_test(an_opened_file_is_hashed_once),
     };
-    return cmocka_run_group_tests(tests, make_files, remove_files);
+    return cmocka_run_group_tests(tests, make_files, test_directory_tear_down);
 }

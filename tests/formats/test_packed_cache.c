@@ -203,14 +203,9 @@ static void a_failed_write_is_reported_and_harmless(void **state)
     char *path = test_path("unwritten.gguf"), *cache = test_path("unwritten.gguf.packed"),
          *temporary = xformat("%s.%ld", cache, (long)getpid()), *part = xformat("%s.part", temporary);
     small_write_gguf(path, &usual);
-    struct rlimit before, now;
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
-    signal(SIGXFSZ, SIG_IGN);
-    now = before;
-    now.rlim_cur = 50000;
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &now), 0);
+    file_size_limit(50000);
     expect_message(path, ACTIVATIONS_F32, "packed weights not cached: ");
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    file_size_limit(-1);
     assert_missing(cache);
     assert_missing(temporary);
     assert_missing(part);
@@ -340,13 +335,6 @@ static void commands_report_reads_and_writes_of_the_cache(void **state)
     free(lines);
 }
 
-static int tear_down(void **state)
-{
-    (void)state;
-    test_directory_remove();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -359,5 +347,5 @@ int main(void)
         cmocka_unit_test(all_instruction_sets_pack_the_same_bytes),
         cmocka_unit_test(commands_report_reads_and_writes_of_the_cache),
     };
-    return cmocka_run_group_tests(tests, NULL, tear_down);
+    return cmocka_run_group_tests(tests, NULL, test_directory_tear_down);
 }

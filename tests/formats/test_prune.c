@@ -1,9 +1,7 @@
 // test_prune.c - a pruned model has the kept layers and everything else unchanged, or is not written at all.
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -11,6 +9,7 @@
 #include "core/memory.h"
 #include "formats/gguf.h"
 #include "commands/checkpoint/prune.h"
+#include "tests/support/file_write.h"
 #include "tests/support/check.h"
 #include "tests/support/checkpoint.h"
 #include "tests/support/small_model.h"
@@ -207,16 +206,11 @@ static void a_full_disk_leaves_nothing_behind(void **state)
 {
     (void)state;
     static const int keep[] = { 0, 11 };
-    struct rlimit before, now;
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
-    signal(SIGXFSZ, SIG_IGN);
     for (int gguf = 0; gguf < 2; gguf++) {
         char *from = test_path(gguf ? "large.gguf" : "large"), *to = test_path("none"), *part = test_path("none.part");
-        now = before;
-        now.rlim_cur = 20000;
-        assert_int_equal(setrlimit(RLIMIT_FSIZE, &now), 0);
+        file_size_limit(20000);
         bool ok = prune_model(from, keep, 2, to, &err);
-        assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+        file_size_limit(-1);
         assert_false(ok);
         print_message("%s\n", err.text);
         assert_non_null(strstr(err.text, "File too large"));

@@ -9,6 +9,7 @@
 #include "core/memory.h"
 #include "results/query.h"
 #include "tests/support/check.h"
+#include "tests/support/small_model.h"
 
 static int below(uint64_t *state, int n)
 {
@@ -198,6 +199,30 @@ bool sample_facts_store(struct sample_facts *m, struct store *s, struct error *e
         if (i != LOSSY && !store_run_finished(s, m->id[i], err))
             return false;
     return true;
+}
+
+const char *sample_store_path(void)
+{
+    static char path[200];
+    snprintf(path, sizeof(path), "%s/results.db", test_directory());
+    return path;
+}
+
+struct store *sample_store(struct sample_facts *m)
+{
+    struct error err;
+    struct store *s = store_open(sample_store_path(), &err);
+    if (s == NULL || (m != NULL && !sample_facts_store(m, s, &err)))
+        fail_msg("%s", err.text);
+    return s;
+}
+
+struct store *sample_store_small(void)
+{
+    struct sample_facts *m = sample_facts_create(5, 2, 1, 1);
+    struct store *s = sample_store(m);
+    sample_facts_free(m);
+    return s;
 }
 
 double sample_facts_query(struct store *s, const char *sql)

@@ -35,6 +35,10 @@ struct sample_facts *sample_facts_create(uint64_t seed, int prompts, int turns, 
 void sample_facts_free(struct sample_facts *m);
 // Stores runs, pairs and sequences; all runs but LOSSY are finished.
 bool sample_facts_store(struct sample_facts *m, struct store *s, struct error *err);
+// The database results.db in test_directory(), with these facts (NULL: none more) put into it. Fails the test on error.
+struct store *sample_store(struct sample_facts *m);
+struct store *sample_store_small(void); // with facts of two prompts
+const char *sample_store_path(void);
 // The first column of a query's first row; NAN: no row.
 double sample_facts_query(struct store *s, const char *sql);
 void sample_facts_hold(struct store *s, const char *sql); // fails the test unless the query's value is 1

@@ -1,11 +1,9 @@
 // test_report.c - reports of synthetic facts: 80 columns with any names, the numbers of the views, and exports that can
 // be read back.
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,39 +13,10 @@
 #include "results/query.h"
 #include "results/report.h"
 #include "results/store.h"
+#include "tests/support/file_write.h"
+#include "tests/support/small_model.h"
 #include "tests/support/check.h"
 #include "tests/results/sample_facts.h"
-
-static char folder[64];
-
-static int set_up(void **state)
-{
-    (void)state;
-    strcpy(folder, "/tmp/speclab-report-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    char *command = xformat("rm -rf %s", folder);
-    assert_int_equal(system(command), 0);
-    free(command);
-    return 0;
-}
-
-static struct store *filled(struct sample_facts *m)
-{
-    struct error err;
-    char *path = xformat("%s/results.db", folder);
-    struct store *s = store_open(path, &err);
-    assert_non_null(s);
-    if (m != NULL && !sample_facts_store(m, s, &err))
-        fail_msg("%s", err.text);
-    free(path);
-    return s;
-}
 
 static char *reported(struct store *s, struct report_options o)
 {
@@ -86,7 +55,7 @@ static void the_table_has_the_views_numbers(void **state)
 {
     (void)state;
     struct sample_facts *m = sample_facts_create(3, 6, 2, 2);
-    struct store *s = filled(m);
+    struct store *s = sample_store(m);
     char *text = reported(s, (struct report_options){ 0 });
     expect_fits(text, 80);
 
@@ -162,7 +131,7 @@ static void long_names_are_wrapped(void **state)
         for (int k = 0; k < m->sequence[i].row.n_steps; k++)
             m->sequence[i].step[k].verify_ns *= 100;
     }
-    struct store *s = filled(m);
+    struct store *s = sample_store(m);
     char *text = reported(s, (struct report_options){ 0 });
     expect_fits(text, 80);
     expect_contains(text, "seed 18446744073709551615");
@@ -187,7 +156,7 @@ static void a_cache_that_is_not_f32_is_named(void **state)
 {
     (void)state;
     struct sample_facts *m = sample_facts_create(3, 2, 1, 1);
-    struct store *s = filled(m);
+    struct store *s = sample_store(m);
     sample_facts_query(s, "UPDATE run SET cache = 'q8_0', activations = 'int8'");
     char *text = reported(s, (struct report_options){ 0 });
     expect_contains(text, "target     smollm2-135m-instruct (weights q4_1, activations int8, cache q8_0)\n");
@@ -203,7 +172,7 @@ static void categories_of_three_prompts_have_intervals(void **state)
     struct sample_facts *m = sample_facts_create(4, 7, 1, 1);
     for (int i = 0; i < m->n; i++)
         m->sequence[i].row.category = m->sequence[i].row.prompt < 2 ? "few" : "many";
-    struct store *s = filled(m);
+    struct store *s = sample_store(m);
     char *text = reported(s, (struct report_options){ 0 });
     expect_fits(text, 80);
     expect_contains(text,
@@ -225,7 +194,7 @@ static void many_runs_and_large_numbers_keep_their_columns(void **state)
 {
     (void)state;
     struct error err;
-    struct store *s = filled(NULL);
+    struct store *s = sample_store(NULL);
     for (int run = 0; run < 13; run++) {
         char *cell = xformat("c%d", run);
         struct run_row r = { .experiment = "wide",
@@ -293,7 +262,7 @@ static void sampled_texts_are_compared_under_a_drafter_invariant_rule_only(void 
         if (i >= PAIR_NONE)
             m->run[i].drafter_invariant = true;
     }
-    struct store *s = filled(m);
+    struct store *s = sample_store(m);
     char *text = reported(s, (struct report_options){ 0 });
     expect_contains(
         text, "Texts compared with those of none\n  2  not comparable (sampled)\n  3  not comparable (sampled)\n");
@@ -308,7 +277,7 @@ static void an_experiment_without_texts_is_reported(void **state)
     (void)state;
     struct error err;
     struct sample_facts *m = sample_facts_create(3, 1, 1, 1);
-    struct store *s = filled(NULL);
+    struct store *s = sample_store(NULL);
     FILE *out = fopen("/dev/null", "w");
     assert_false(report_write(s, &(struct report_options){ 0 }, out, &err));
     assert_non_null(strstr(err.text, "no experiment has been run"));
@@ -339,7 +308,7 @@ static void a_failed_write_is_an_error(void **state)
     (void)state;
     struct error err;
     struct sample_facts *m = sample_facts_create(3, 2, 1, 1);
-    struct store *s = filled(m);
+    struct store *s = sample_store(m);
     FILE *full = fopen("/dev/full", "w");
     assert_non_null(full);
     assert_false(report_write(s, &(struct report_options){ 0 }, full, &err));
@@ -354,16 +323,11 @@ static void a_failed_write_is_an_error(void **state)
     o.directory = "/nowhere/answers";
     assert_false(report_write(s, &o, stdout, &err));
     assert_non_null(strstr(err.text, "/nowhere/answers"));
-    char *cut = xformat("%s/cut", folder);
-    struct rlimit before, tight;
+    char *cut = test_path("cut");
     o.directory = cut;
-    signal(SIGXFSZ, SIG_IGN);
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
-    tight = before;
-    tight.rlim_cur = 100;
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
+    file_size_limit(100);
     bool ok = report_write(s, &o, stdout, &err);
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    file_size_limit(-1);
     assert_false(ok);
     assert_non_null(strstr(err.text, "File too large"));
     assert_int_equal(rmdir(cut), 0); // empty
@@ -403,7 +367,7 @@ static void csv_is_read_back(void **state)
     (void)state;
     struct sample_facts *m = sample_facts_create(8, 5, 1, 2);
     m->run[LOOKUP].drafter = "ngram, \"quoted\"\r\nand folded";
-    struct store *s = filled(m);
+    struct store *s = sample_store(m);
     char *text = reported(s, (struct report_options){ .format = REPORT_CSV }), *name[80];
     const char *at = text;
     int columns = 0, rows = 0;
@@ -450,7 +414,7 @@ static void json_lines_are_read_back(void **state)
     (void)state;
     struct error err;
     struct sample_facts *m = sample_facts_create(8, 5, 1, 2);
-    struct store *s = filled(m);
+    struct store *s = sample_store(m);
     char *text = reported(s, (struct report_options){ .format = REPORT_JSONL });
     int rows = 0;
     for (char *line = text; *line != '\0'; rows++) {
@@ -496,8 +460,8 @@ static void answer_files_are_those_of_spec_bench(void **state)
     (void)state;
     struct error err;
     struct sample_facts *m = sample_facts_create(8, 5, 2, 2);
-    struct store *s = filled(m);
-    char *directory = xformat("%s/answers", folder);
+    struct store *s = sample_store(m);
+    char *directory = test_path("answers");
     char *text = reported(s, (struct report_options){ .format = REPORT_SPEC_BENCH, .directory = directory });
     int run = 0;
     for (char *name = strtok(text, "\n"); name != NULL; name = strtok(NULL, "\n"), run++) {
@@ -558,7 +522,7 @@ static void the_queries_of_the_results_folder_run(void **state)
     const char *const sql[] = { by_category_sql, losing_prompts_sql, verify_cost_sql };
     struct error err;
     struct sample_facts *m = sample_facts_create(8, 5, 2, 2);
-    struct store *s = filled(m);
+    struct store *s = sample_store(m);
     for (int i = 0; i < 3; i++) {
         int rows = 0;
         struct query *q = query_open(s, sql[i]);
@@ -574,7 +538,7 @@ static void the_queries_of_the_results_folder_run(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_teardown(name, test_directory_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(the_table_has_the_views_numbers),
         TEST(long_names_are_wrapped),

@@ -23,12 +23,9 @@ static struct store *s;
 static int set_up(void **state)
 {
     (void)state;
-    struct error err = { "" };
-    char *path = test_path("written.db");
     facts = sample_facts_create(3, 4, 1, 1);
-    s = store_open(path, &err);
-    free(path);
-    return s != NULL && sample_facts_store(facts, s, &err) ? 0 : 1;
+    s = sample_store(facts);
+    return 0;
 }
 
 static int tear_down(void **state)

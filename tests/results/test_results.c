@@ -11,11 +11,10 @@
 #include "results/query.h"
 #include "results/store.h"
 #include "tests/support/check.h"
+#include "tests/support/small_model.h"
 #include "tests/results/sample_facts.h"
 
 struct scene {
-    char folder[64];
-    char *path;
     struct store *s;
     struct sample_facts *m;
 };
@@ -23,18 +22,8 @@ struct scene {
 static int set_up(void **state)
 {
     struct scene *c = xcalloc(1, sizeof(*c));
-    struct error err;
-    strcpy(c->folder, "/tmp/speclab-results-XXXXXX");
-    assert_non_null(mkdtemp(c->folder));
-    c->path = xformat("%s/results.db", c->folder);
-    c->s = store_open(c->path, &err);
-    assert_non_null(c->s);
-    struct query *q = query_open(c->s, "PRAGMA synchronous = OFF"); // faster; nothing here needs durability
-    query_next(q);
-    assert_true(query_close(q, &err));
     c->m = sample_facts_create(11, 7, 2, 2);
-    if (!sample_facts_store(c->m, c->s, &err))
-        fail_msg("%s", err.text);
+    c->s = sample_store(c->m);
     *state = c;
     return 0;
 }
@@ -43,11 +32,9 @@ static int tear_down(void **state)
 {
     struct scene *c = *state;
     store_close(c->s);
-    unlink(c->path);
-    rmdir(c->folder);
-    free(c->path);
     sample_facts_free(c->m);
     free(c);
+    test_directory_remove();
     return 0;
 }
 
@@ -455,7 +442,7 @@ static void other_weights_or_prompts_are_another_run(void **state)
     r.target_hash = "9999";
     assert_false(store_run(c->s, &r, &id, &err));
     assert_non_null(strstr(err.text, "weights of the target"));
-    assert_non_null(strstr(err.text, c->path));
+    assert_non_null(strstr(err.text, sample_store_path()));
     r = c->m->run[TREE];
     r.drafter_hash = NULL;
     assert_false(store_run(c->s, &r, &id, &err));

@@ -18,22 +18,15 @@
 #include "results/tally.h"
 #include "tests/support/check.h"
 #include "tests/support/file_write.h"
+#include "tests/support/small_model.h"
+#include "tests/results/sample_facts.h"
 
 static bool write_golden;
 
 struct scene {
-    char folder[64];
-    char *path;
     struct store *s;
     struct json *golden;
 };
-
-static void perform(struct store *s, const char *sql)
-{
-    struct error err;
-    if (!query_perform(query_open(s, sql), &err))
-        fail_msg("%s: %s", sql, err.text);
-}
 
 static void put_facts(struct store *s)
 {
@@ -41,11 +34,11 @@ static void put_facts(struct store *s)
     size_t capacity = 0;
     FILE *f = fopen(path, "r");
     assert_non_null(f);
-    perform(s, "PRAGMA synchronous = OFF"); // faster; nothing here needs durability
-    perform(s, "BEGIN");
+    sample_facts_query(s, "PRAGMA synchronous = OFF"); // faster; nothing here needs durability
+    sample_facts_query(s, "BEGIN");
     while (getline(&line, &capacity, f) > 0)
-        perform(s, line);
-    perform(s, "COMMIT");
+        sample_facts_query(s, line);
+    sample_facts_query(s, "COMMIT");
     (void)fclose(f);
     free(line);
     free(path);
@@ -54,12 +47,7 @@ static void put_facts(struct store *s)
 static int set_up(void **state)
 {
     struct scene *c = xcalloc(1, sizeof(*c));
-    struct error err;
-    strcpy(c->folder, "/tmp/speclab-view-twin-XXXXXX");
-    assert_non_null(mkdtemp(c->folder));
-    c->path = xformat("%s/results.db", c->folder);
-    c->s = store_open(c->path, &err);
-    assert_non_null(c->s);
+    c->s = sample_store(NULL);
     put_facts(c->s);
     c->golden = golden_json("views.json");
     *state = c;
@@ -70,11 +58,9 @@ static int tear_down(void **state)
 {
     struct scene *c = *state;
     store_close(c->s);
-    unlink(c->path);
-    rmdir(c->folder);
-    free(c->path);
     json_free(c->golden);
     free(c);
+    test_directory_remove();
     return 0;
 }
 
@@ -317,7 +303,7 @@ static char *exported(struct scene *c, enum report_format format, size_t *n)
     struct error err;
     char *text = NULL;
     FILE *f = open_memstream(&text, n);
-    const struct report_options o = { .format = format, .directory = c->folder };
+    const struct report_options o = { .format = format, .directory = test_directory() };
     if (!report_write(c->s, &o, f, &err))
         fail_msg("%s", err.text);
     (void)fclose(f);
@@ -403,7 +389,7 @@ static void answer_files_equal_plain_loops(void **state)
     size_t n;
     free(exported(c, REPORT_SPEC_BENCH, &n));
     for (void *at = json_first(files); at != NULL; at = json_next(files, at)) {
-        char *path = xformat("%s/%s.jsonl", c->folder, json_key(at)), *line = NULL;
+        char *path = xformat("%s/%s.jsonl", test_directory(), json_key(at)), *line = NULL;
         size_t capacity = 0, lines = 0;
         FILE *f = fopen(path, "r");
         if (f == NULL)

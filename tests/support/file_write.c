@@ -1,8 +1,10 @@
 #include "tests/support/file_write.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -21,6 +23,15 @@ void file_write_bytes(const char *path, const void *bytes, size_t n)
     assert_non_null(f);
     assert_int_equal(fwrite(bytes, 1, n, f), n);
     assert_int_equal(fclose(f), 0);
+}
+
+void file_size_limit(long bytes)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes < 0 ? limit.rlim_max : (rlim_t)bytes;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
 void file_flip(const char *path, long at, int bits)

@@ -466,3 +466,10 @@ void test_directory_remove(void)
         nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     *directory = '\0';
 }
+
+int test_directory_tear_down(void **state)
+{
+    (void)state;
+    test_directory_remove();
+    return 0;
+}

@@ -47,4 +47,5 @@ float *small_tensor(const struct small_model *t, const char *name, int64_t *rows
 // A temporary directory for the files of a test, removed with its contents by test_directory_remove(); borrowed.
 const char *test_directory(void);
 void test_directory_remove(void);
-char *test_path(const char *name); // path of a file in it; free() it
+int test_directory_tear_down(void **state); // the same, as the tear-down of a test or group
+char *test_path(const char *name);          // path of a file in it; free() it
